@@ -1,0 +1,145 @@
+# make help lists the targets. Tools are built at pinned versions into .cache.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Tests speak to loopback only; the SDK would ask the machine's metadata service.
+export AWS_EC2_METADATA_DISABLED := true
+
+GOLANGCI_VERSION    := v2.15.0
+STATICCHECK_VERSION := v0.8.2
+
+BIN         := $(CURDIR)/.cache/bin
+GOLANGCI    := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
+STATICCHECK := $(BIN)/staticcheck-$(STATICCHECK_VERSION)/staticcheck
+
+# The root module first, then every nested one: the root's ./... does not enter them.
+MODULES := . $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdata/*')))
+NESTED  := $(filter-out .,$(MODULES))
+
+# each-module runs its argument in every module of the list.
+each-module = @for m in $(1); do echo "-- $$m"; (cd $$m && $(2)) || { echo "failed in module $$m" >&2; exit 1; }; done
+
+FUZZTIME ?= 20s
+SEEDS    ?= 20000
+CHAOS    ?= 20m
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | grep -vE '^($(ABSENT)):' | sed -E 's/:.*## /\t/' | expand -t 16
+
+.PHONY: test
+test: ## all tests that need no server, of every module
+	$(call each-module,$(MODULES),go test ./...)
+
+.PHONY: race
+race: ## the root module's tests under the race detector
+	go test -race -count=1 ./...
+
+.PHONY: modules
+modules: ## build, vet and test (with the race detector, but for bench) every nested module
+	$(call each-module,$(NESTED),go build -o /dev/null ./... && go vet ./... && go test $$([ $$m = bench ] || echo -race) -count=1 ./...)
+
+.PHONY: servers
+servers: ## install the servers of the integration tests
+	go test -tags integration -count=1 -timeout 40m -v -run '^TestInstalled$$' ./integration/servers
+
+.PHONY: integration
+integration: ## tests against real servers and processes; installs the servers first
+	go test -race -tags integration -count=1 -timeout 40m ./integration/...
+	$(call each-module,store/gcsstore store/azurestore,go test -race -tags integration -count=1 -timeout 40m ./...)
+
+.PHONY: chaos
+chaos: ## processes killed, frozen and cut off on real servers, for CHAOS (20m) on each; report in integration/chaos-report.json
+	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' ./integration -chaos-time $(CHAOS) -chaos-report chaos-report.json
+
+.PHONY: mutants
+mutants: ## take each guard out of the code in turn: the tests must notice
+	go run ./internal/mutants
+
+.PHONY: fmt
+fmt: ## check gofmt; make fmt-fix mends
+	@bad=$$(gofmt -l -s .); if [ -n "$$bad" ]; then echo "not formatted (make fmt-fix mends):"; echo "$$bad"; exit 1; fi
+
+.PHONY: fmt-fix
+fmt-fix: ## gofmt everything
+	gofmt -w -s .
+
+.PHONY: vet
+vet: ## go vet every module, with and without the integration tag
+	$(call each-module,$(MODULES),go vet ./... && go vet -tags integration ./...)
+
+.PHONY: staticcheck
+staticcheck: $(STATICCHECK) ## staticcheck every module
+	$(call each-module,$(MODULES),$(STATICCHECK) -tags integration ./...)
+
+.PHONY: golangci
+golangci: $(GOLANGCI) ## golangci-lint every module
+	$(call each-module,$(MODULES),$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...)
+
+.PHONY: lint
+lint: fmt vet staticcheck golangci ## all of the above
+
+.PHONY: tidy
+tidy: ## check that go.mod and go.sum are tidy and that downloads match them
+	$(call each-module,$(MODULES),go mod tidy -diff && go mod verify)
+
+.PHONY: house
+house: ## the rules of the tree: import direction, sizes, package comments, README
+	go test -count=1 -run '^TestHouse' .
+
+.PHONY: sim
+sim: ## SEEDS new histories (20000) of the whole system on a simulated store, checked
+	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/sim -seeds $(SEEDS)
+
+.PHONY: explore
+explore: ## all schedules of small cases, also of those that take minutes
+	go test -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/sim -long
+
+.PHONY: fuzz
+fuzz: ## fuzz every fuzz test for FUZZTIME (20s)
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
+		for f in $$(cat $$dir/*_test.go | sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p'); do \
+			echo "-- $$dir $$f"; (cd $$dir && go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## measure beside plain S3 clients, as ratios, in some five minutes; write bench/results
+	cd bench && go run .
+
+.PHONY: bench-check
+bench-check: ## the same, and fail if a ratio is more than 10 % worse than in bench/results
+	cd bench && go run . -check
+
+.PHONY: bench-election
+bench-election: ## measure the election beside client-go's, in virtual time; write bench/results/election.json
+	cd bench && go test -count=1 -v -run '^TestElection$$' ./election -write
+
+# A target for a folder that comes later appears with it.
+ifneq ($(wildcard spec/run),)
+.PHONY: spec
+spec: ## check the formal models with Spin
+	spec/run
+
+.PHONY: spec-full
+spec-full: ## the same and the large configurations; 12 GiB
+	spec/run full
+SPEC := spec
+else
+ABSENT := spec|spec-full
+endif
+
+.PHONY: ci
+ci: ## everything that must pass before a change lands, but for .ci/run's first steps
+	@.ci/steps $(foreach t,fmt vet staticcheck golangci house race modules tidy sim $(SPEC) servers integration,"make $(t)")
+
+# Tools. The version is in the path, so that a new pin is a new file. GOFLAGS is
+# set because the caller's may not suit another module.
+$(STATICCHECK):
+	GOFLAGS=-mod=mod GOWORK=off GOBIN=$(@D) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+
+$(GOLANGCI):
+	GOFLAGS=-mod=mod GOWORK=off GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)

@@ -1,0 +1,103 @@
+package compaction
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// journal is a log whose objects are put without a writer, which would take its
+// time.
+type journal struct {
+	testing.TB
+	st     store.Store
+	format manifest.Format
+	at     fence.Point
+	group  errgroup.Group
+}
+
+// newJournal makes a log without grace; the store is not probed.
+func newJournal(t testing.TB, st store.Store) *journal {
+	t.Helper()
+	f, err := manifest.Init(context.Background(), memstore.New(), &manifest.InitOptions{Grace: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &journal{TB: t, st: st, format: f, at: fence.Start()}
+	j.group.SetLimit(16)
+	j.put(manifest.FormatKey, body)
+	return j
+}
+
+func (j *journal) put(key string, body []byte) {
+	j.group.Go(func() error {
+		_, err := j.st.Put(context.Background(), key, body, store.Always)
+		return err
+	})
+}
+
+// done waits for what was put.
+func (j *journal) done() {
+	j.Helper()
+	if err := j.group.Wait(); err != nil {
+		j.Fatal(err)
+	}
+}
+
+func (j *journal) follow(body []byte) {
+	j.Helper()
+	f, err := fence.Decode(body, fence.DefaultLimits)
+	if err == nil {
+		j.put(j.at.Position.Key(), body)
+		j.at, err = j.at.Next(j.format.Log, f)
+	}
+	if err != nil {
+		j.Fatal(err)
+	}
+}
+
+// lead begins an epoch.
+func (j *journal) lead() {
+	j.Helper()
+	h := fence.Header{Log: j.format.Log, Nonce: fence.ID(uuid.New()), Position: j.at.Position, Time: time.Now()}
+	j.follow(fence.EncodeSeal(&h, j.at.Position.Epoch+1))
+}
+
+// commit puts an object of some records.
+func (j *journal) commit(codec fence.Codec, records ...[]byte) {
+	j.Helper()
+	var b fence.Builder
+	for _, r := range records {
+		b.Add(r)
+	}
+	h := fence.Header{Log: j.format.Log, Nonce: fence.ID(uuid.New()), Position: j.at.Position, Offset: j.at.Offset, Prev: j.at.Prev, Time: time.Now()}
+	j.follow(slices.Clone(b.Finish(&h, codec)))
+}
+
+// events are records as logs have them: text with some repetition.
+func events(rng *rand.Rand, bytes int) [][]byte {
+	var all [][]byte
+	for n := 0; n < bytes; {
+		rec := fmt.Appendf(nil, `{"time":"2026-11-21T12:%02d:%02d.%06dZ","user":%d,"session":"%016x","action":"%s","amount":%d.%02d}`,
+			rng.IntN(60), rng.IntN(60), rng.IntN(1e6), rng.IntN(1e6), rng.Uint64(), []string{"view", "click", "buy", "leave"}[rng.IntN(4)], rng.IntN(1000), rng.IntN(100))
+		all = append(all, rec)
+		n += len(rec)
+	}
+	return all
+}

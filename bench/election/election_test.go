@@ -1,0 +1,138 @@
+package election
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+)
+
+var write = flag.Bool("write", false, "write the results to ../results/election.json")
+
+const resultsFile = "../results/election.json"
+
+// report is what is written.
+type report struct {
+	Date      string             `json:"date"`
+	Platform  string             `json:"platform"`
+	Versions  map[string]string  `json:"versions"`
+	Setting   string             `json:"setting"`
+	Elections map[string]*result `json:"elections"`
+	Check     *check             `json:"term_check"`
+}
+
+func TestElection(t *testing.T) {
+	r := &report{
+		Date: time.Now().UTC().Format(time.DateOnly), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Versions: versions(t), Elections: map[string]*result{}, Check: measureCheck(t),
+		Setting: fmt.Sprintf("virtual time, validity %v, requests take 0 to %v, clocks honest", validity, maxDelay),
+	}
+	for _, c := range contenders {
+		t.Run(c.name, func(t *testing.T) {
+			m := &result{Crash: crash(t, c), Cut: partition(t, c), Requests: steady(t, c)}
+			if c.releases {
+				m.Graceful = graceful(t, c)
+			}
+			r.Elections[c.name] = m
+		})
+	}
+	if t.Failed() || len(r.Elections) < len(contenders) {
+		return // -run has left some out
+	}
+	var table strings.Builder
+	missed := r.table(&table)
+	t.Logf("%s, %s, %v\n%s\n\n%s", r.Date, r.Platform, r.Versions, r.Setting, table.String())
+	for _, m := range missed {
+		t.Error(m)
+	}
+	if *write {
+		body, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(resultsFile, append(body, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// versions reads them from go.mod: a test's build information has none.
+func versions(t *testing.T) map[string]string {
+	t.Helper()
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "k8s.io/client-go"
+	m := regexp.MustCompile(`(?m)^\s*` + regexp.QuoteMeta(path) + ` (\S+)`).FindSubmatch(mod)
+	if m == nil {
+		t.Fatalf("go.mod has no %s", path)
+	}
+	return map[string]string{"go": runtime.Version(), path: string(m[1])}
+}
+
+// table prints a line for each measure, and returns the goals that package
+// leader has missed.
+func (r *report) table(out *strings.Builder) (missed []string) {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprint(w, "measure\tgoal")
+	for _, c := range contenders {
+		fmt.Fprintf(w, "\t%s", c.name)
+	}
+	fmt.Fprintln(w)
+	row := func(name string, goal float64, value func(*result) (float64, bool)) {
+		fmt.Fprintf(w, "%s\t≤ %g", name, goal)
+		for i, c := range contenders {
+			v, ok := value(r.Elections[c.name])
+			if !ok {
+				fmt.Fprint(w, "\t–")
+				continue
+			}
+			fmt.Fprintf(w, "\t%.2f", v)
+			if i == 0 && v > goal {
+				missed = append(missed, fmt.Sprintf("%s: %.3f, and the goal is %g", name, v, goal))
+			}
+		}
+		fmt.Fprintln(w)
+	}
+	always := func(f func(*result) float64) func(*result) (float64, bool) {
+		return func(m *result) (float64, bool) { return f(m), true }
+	}
+	graceful := func(f func(*spread) float64) func(*result) (float64, bool) {
+		return func(m *result) (float64, bool) {
+			if m.Graceful == nil {
+				return 0, false
+			}
+			return f(m.Graceful), true
+		}
+	}
+	row("crash to the next leader, in validities: p50", 1, always(func(m *result) float64 { return m.Crash.P50 }))
+	row("  p99", 1.15, always(func(m *result) float64 { return m.Crash.P99 }))
+	row("  max", 1.15, always(func(m *result) float64 { return m.Crash.Max }))
+	row("release to the next leader, in seconds: p50", 0.5, graceful(func(s *spread) float64 { return s.P50 }))
+	row("  p99", 1, graceful(func(s *spread) float64 { return s.P99 }))
+	row("  max", 1, graceful(func(s *spread) float64 { return s.Max }))
+	row(fmt.Sprintf("two leaders at once, in %d partitions", partitions), 0, always(func(m *result) float64 { return float64(m.Cut.Two) }))
+	row("  for how long, in seconds: p50", 0, always(func(m *result) float64 { return m.Cut.Median }))
+	row("  max", 0, always(func(m *result) float64 { return m.Cut.Longest }))
+	row("leader: writes a minute", 12, always(func(m *result) float64 { return m.Requests.LeaderWrites }))
+	row("leader: reads a minute", 0, always(func(m *result) float64 { return m.Requests.LeaderReads }))
+	row("follower: requests a minute", 12, always(func(m *result) float64 { return m.Requests.Follower }))
+	row("observer: requests a minute", 6, func(m *result) (float64, bool) {
+		if m.Requests.Observer == nil {
+			return 0, false
+		}
+		return *m.Requests.Observer, true
+	})
+	_ = w.Flush()
+	fmt.Fprintf(out, "\nTerm.Check takes %.0f ns, Term.Remaining %.0f ns, %.0f allocations (goal 300 and 0), "+
+		"%.2f and %.2f of a clock_gettime(CLOCK_BOOTTIME)\n", r.Check.Check, r.Check.Remaining, r.Check.Allocs,
+		r.Check.Check/r.Check.SystemCall, r.Check.Remaining/r.Check.SystemCall)
+	return missed
+}

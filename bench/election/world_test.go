@@ -1,0 +1,149 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// maxDelay is what a request takes at most; on average it is half of that.
+const maxDelay = 40 * time.Millisecond
+
+// world is one election: a store and candidates, in a bubble of virtual time.
+type world struct {
+	*testing.T
+	contender
+	st      *faultstore.Store
+	ctx     context.Context // of all that runs here
+	running sync.WaitGroup
+	n       int
+
+	terms    chan *term         // every term that begins
+	releases chan time.Time     // every release that the store has applied
+	mu       sync.Mutex         // of what follows
+	leading  map[*term]struct{} // by their own belief
+	overlaps []time.Duration    // how long two believed at once
+}
+
+// term is a leadership by the belief of its node.
+type term struct {
+	*node
+	began time.Time
+	leave func() // gives the term up in good order
+}
+
+// node is a process.
+type node struct {
+	name    string
+	st      *faultstore.Store
+	stop    context.CancelFunc // it campaigns no more, and leaves if it leads
+	leaving atomic.Bool        // it will not campaign again
+}
+
+// inWorld runs a scenario, and ends all that it has started.
+func inWorld(t *testing.T, c contender, scenario func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &world{
+			T: t, contender: c, ctx: ctx, leading: map[*term]struct{}{},
+			terms: make(chan *term, 64), releases: make(chan time.Time, 64),
+		}
+		mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go})
+		w.st = faultstore.New(watched{mem, w}, &faultstore.Options{Seed: 1, Clock: clock.Go, Rates: faultstore.Rates{MaxDelay: maxDelay}})
+		defer w.running.Wait()
+		defer cancel()
+		scenario(w)
+	})
+}
+
+// watched sits below the delays and sees when a release is applied.
+type watched struct {
+	store.Store
+	w *world
+}
+
+func (s watched) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	info, err := s.Store.Put(ctx, key, body, cond)
+	if err == nil && s.w.released(body) {
+		select {
+		case s.w.releases <- time.Now():
+		default:
+		}
+	}
+	return info, err
+}
+
+// candidate starts a node that campaigns again and again.
+func (w *world) candidate() *node {
+	w.n++
+	name := fmt.Sprintf("n%d", w.n)
+	ctx, stop := context.WithCancel(w.ctx)
+	n := &node{name: name, st: w.st.Client(name), stop: stop}
+	w.running.Go(func() {
+		for ctx.Err() == nil && !n.leaving.Load() {
+			err := w.run(ctx, n.st, name, func(ctx context.Context, leave func()) {
+				t := &term{node: n, began: time.Now(), leave: leave}
+				w.begin(t)
+				<-ctx.Done()
+				w.end(t)
+			})
+			if err != nil {
+				w.Errorf("%s: %s: %v", w.name, name, err)
+				return
+			}
+		}
+	})
+	return n
+}
+
+func (w *world) begin(t *term) {
+	w.mu.Lock()
+	w.leading[t] = struct{}{}
+	w.mu.Unlock()
+	select {
+	case w.terms <- t:
+	case <-w.ctx.Done():
+	}
+}
+
+func (w *world) end(t *term) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.leading, t)
+	now := time.Now()
+	for other := range w.leading {
+		if both := now.Sub(later(t.began, other.began)); both > 0 {
+			w.overlaps = append(w.overlaps, both)
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// crash kills the node like a process: nothing of it leaves any more.
+func (n *node) crash() {
+	n.st.Crash()
+	n.stop()
+}
+
+// quantile of durations, which it sorts.
+func quantile(d []time.Duration, q float64) time.Duration {
+	slices.Sort(d)
+	return d[min(int(q*float64(len(d))), len(d)-1)]
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/s3stub"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/store/s3store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+const bucket = "bucket"
+
+// delays is the latency of an endpoint. It can be changed while the endpoint runs,
+// so that both arms of a comparison are fed one and the same row from its beginning.
+type delays struct {
+	mu  sync.RWMutex
+	now s3stub.Latency // nil for none
+}
+
+func (d *delays) set(l s3stub.Latency) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now = l
+}
+
+func (d *delays) latency(op s3stub.Op, size int) time.Duration {
+	d.mu.RLock()
+	l := d.now
+	d.mu.RUnlock()
+	if l == nil {
+		return 0
+	}
+	return l(op, size)
+}
+
+// endpoint is an S3 endpoint in this process, and one client of it.
+type endpoint struct {
+	*s3stub.Server
+	delays *delays
+	client *s3.Client
+	st     store.Store
+}
+
+// newEndpoint starts one without latency, with warm connections.
+func newEndpoint(ctx context.Context) (*endpoint, error) {
+	d := &delays{}
+	srv, err := s3stub.Start(&s3stub.Options{Latency: d.latency, RandomETags: true, Record: true})
+	if err != nil {
+		return nil, err
+	}
+	client := s3.New(s3.Options{
+		BaseEndpoint: aws.String(srv.URL()), Region: "us-east-1", UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider("AK", "SK", ""),
+		HTTPClient:  srv.HTTPClient(), RetryMaxAttempts: 1,
+		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
+	})
+	st, err := s3store.New(client, bucket, nil)
+	if err != nil {
+		return nil, errors.Join(err, srv.Close())
+	}
+	e := &endpoint{srv, d, client, st}
+	d.set(s3stub.Fixed(5 * time.Millisecond)) // so that there are as many as go at once
+	if err := e.putAll(ctx, []byte("warm up"), 128, 64); err != nil {
+		return nil, errors.Join(err, srv.Close())
+	}
+	d.set(nil)
+	return e, nil
+}
+
+// with runs f on an endpoint of its own.
+func with(ctx context.Context, f func(*endpoint) error) error {
+	e, err := newEndpoint(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(e), e.Close())
+}
+
+// quickly makes a log without the probe's races, which are not what is measured.
+var quickly = &manifest.InitOptions{Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}
+
+// folder is a store for a log of its own.
+func (e *endpoint) folder() store.Store {
+	st, err := store.Sub(e.st, "log-"+uuid.NewString())
+	if err != nil {
+		panic(err) // the name is ours
+	}
+	return st
+}
+
+// open opens a writer on a log of its own, and waits until its first manifest is
+// written: that is made beside the first appends, and draws latencies too.
+func (e *endpoint) open(ctx context.Context, opts writer.Options) (*writer.Writer, error) {
+	opts.Init, opts.Checkpoint = quickly, -1
+	st := e.folder()
+	w, err := writer.Open(ctx, st, fence.NewToken(1), &opts)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		log := manifest.With(st, w.Format(), nil)
+		m, err := log.Newest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if m.Version > 0 {
+			time.Sleep(20 * time.Millisecond) // its last listing
+			e.Reset()
+			return w, nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// put is the plain request that an append is compared with.
+func (e *endpoint) put(ctx context.Context, key string, body []byte) error {
+	_, err := e.client.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String(bucket), Key: &key, Body: bytes.NewReader(body)})
+	return err
+}
+
+// putAll makes n plain requests, so many at once.
+func (e *endpoint) putAll(ctx context.Context, body []byte, n, depth int) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(depth)
+	prefix := uuid.NewString()
+	for i := range n {
+		g.Go(func() error { return e.put(ctx, fmt.Sprintf("%s/%d", prefix, i), body) })
+	}
+	return g.Wait()
+}
+
+// appendAll makes n appends of a record each and closes the writer.
+func appendAll(ctx context.Context, w *writer.Writer, body []byte, n int) error {
+	records := [][]byte{body}
+	for range n {
+		if _, err := w.AppendAsync(ctx, records); err != nil {
+			return err
+		}
+	}
+	return w.Close(ctx)
+}
+
+// pipeline is a writer whose every append of size bytes is an object of its own.
+func pipeline(depth, size int) writer.Options {
+	return writer.Options{InFlight: depth, Window: 4 * depth, BatchBytes: min(size+8, 32<<20), NoCompress: true, MaxBytes: 1 << 30}
+}
+
+func payload(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
+	return b
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/s3stub"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// traced notes when requests of one client begin and end.
+type traced struct {
+	store.Store
+	mu    sync.Mutex
+	spans []span
+}
+
+type span struct {
+	from, to time.Time
+	key      string
+}
+
+func (t *traced) note(key string, from time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spans = append(t.spans, span{from, time.Now(), key})
+}
+
+// sealing is when the first seal was sent.
+func (t *traced) sealing() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var first time.Time
+	for _, s := range t.spans {
+		if strings.HasPrefix(s.key, "put "+fence.DataPrefix) && (first.IsZero() || s.from.Before(first)) {
+			first = s.from
+		}
+	}
+	return first
+}
+
+func (t *traced) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	defer t.note("get "+key, time.Now())
+	return t.Store.Get(ctx, key, opts)
+}
+
+func (t *traced) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	defer t.note("put "+key, time.Now())
+	return t.Store.Put(ctx, key, body, cond)
+}
+
+func (t *traced) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		defer t.note("list "+prefix, time.Now())
+		t.Store.List(ctx, prefix, opts)(yield)
+	}
+}
+
+// rounds is how many of the requests between two times had to wait for one another.
+func (t *traced) rounds(since, until time.Time) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	spans := slices.DeleteFunc(slices.Clone(t.spans), func(s span) bool { return s.from.Before(since) || s.to.After(until) })
+	slices.SortFunc(spans, func(a, b span) int { return a.to.Compare(b.to) })
+	n, last := 0, time.Time{}
+	for _, s := range spans {
+		if s.from.After(last) {
+			n, last = n+1, s.to
+		}
+	}
+	return n
+}
+
+// opening counts the requests one after the other from the election to the first
+// acknowledgement.
+func opening(ctx context.Context, r *report) error {
+	return with(ctx, func(e *endpoint) error {
+		st := e.folder()
+		first, err := writer.Open(ctx, st, fence.NewToken(1), &writer.Options{Init: quickly})
+		if err != nil {
+			return err
+		}
+		if _, err := first.Append(ctx, [][]byte{[]byte("first")}); err != nil {
+			return err
+		}
+		if err := first.Close(ctx); err != nil {
+			return err
+		}
+		const trip = 28 * time.Millisecond
+		e.delays.set(s3stub.Fixed(trip))
+		t := &traced{Store: st}
+		start := time.Now()
+		w, err := writer.Open(ctx, t, fence.NewToken(2), nil)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Append(ctx, [][]byte{[]byte("second")}); err != nil {
+			return err
+		}
+		acked := time.Now()
+		r.add(Row{
+			Name: "opening with nothing unfolded, to the first acknowledgement: requests one after the other", Value: float64(t.rounds(start, acked)), Goal: 6, Ratio: true,
+			Note: fmt.Sprintf("%v at 28 ms each", acked.Sub(start).Round(time.Millisecond)),
+		})
+		e.delays.set(nil)
+		return w.Close(ctx)
+	})
+}
+
+// outrun opens against a deposed leader that saturates its pipeline and never
+// stops. It counts from the first seal that is sent: what was not folded before is
+// the measure of backlog.
+func outrun(ctx context.Context, r *report) error {
+	for _, c := range []struct {
+		name    string
+		latency func() s3stub.Latency
+		tries   int
+	}{
+		{"S3's latency", func() s3stub.Latency { return s3stub.S3Latency(seed) }, 40},
+		{"2 ms", func() s3stub.Latency { return s3stub.Fixed(2 * time.Millisecond) }, 100},
+	} {
+		var rounds []float64
+		var took []time.Duration
+		err := with(ctx, func(e *endpoint) error {
+			st := e.folder()
+			opts := pipeline(16, 1<<10)
+			opts.Init, opts.Checkpoint = quickly, -1
+			w, err := writer.Open(ctx, st, fence.NewToken(1), &opts)
+			if err != nil {
+				return err
+			}
+			e.delays.set(c.latency())
+			for i := range c.tries {
+				over := make(chan struct{})
+				go func(w *writer.Writer) {
+					defer close(over)
+					body := [][]byte{payload(1 << 10)}
+					for err == nil {
+						_, err := w.AppendAsync(ctx, body)
+						if err != nil {
+							return
+						}
+					}
+				}(w)
+				time.Sleep(100 * time.Millisecond)
+				t := &traced{Store: st}
+				next, err := writer.Open(ctx, t, fence.NewToken(uint64(i)+2), &opts)
+				if err != nil {
+					return err
+				}
+				sealed := time.Now()
+				took = append(took, sealed.Sub(t.sealing()))
+				rounds = append(rounds, float64(t.rounds(t.sealing(), sealed)))
+				<-over
+				if err := w.Close(ctx); !errors.Is(err, writer.ErrFenced) {
+					return fmt.Errorf("the deposed leader was not fenced: %w", err)
+				}
+				w = next
+			}
+			return w.Close(ctx)
+		})
+		if err != nil {
+			return err
+		}
+		slices.Sort(rounds)
+		r.add(Row{
+			Name: "opening against a deposed leader with 16 in flight, " + c.name + ": requests one after the other from the first seal sent until it is open, p99", Value: rounds[(len(rounds)*99+99)/100-1], Goal: 8, Ratio: true,
+			Note: fmt.Sprintf("median %s, p99 %v", number(rounds[len(rounds)/2]), quantile(took, 0.99).Round(time.Millisecond)),
+		})
+	}
+	return nil
+}
+
+// backlog opens a log with 10,000 objects that are not folded, and reads them with
+// plain requests, as many at once.
+func backlog(ctx context.Context, r *report) error {
+	const objects, atOnce, rounds = 10_000, 64, 3
+	return with(ctx, func(e *endpoint) error {
+		st := e.folder()
+		opts := pipeline(64, 1<<10)
+		opts.Init, opts.Checkpoint = quickly, -1
+		w, err := writer.Open(ctx, st, fence.NewToken(1), &opts)
+		if err != nil {
+			return err
+		}
+		if err := appendAll(ctx, w, payload(1<<10), objects); err != nil {
+			return err
+		}
+		var ratios []float64
+		for i := range rounds {
+			e.delays.set(s3stub.S3Latency(seed))
+			start := time.Now()
+			g, gctx := errgroup.WithContext(ctx)
+			g.SetLimit(atOnce)
+			for seq := range objects {
+				g.Go(func() error {
+					obj, err := st.Get(gctx, fence.Position{Epoch: 1, Seq: uint64(seq) + 1}.Key(), nil)
+					if err != nil {
+						return err
+					}
+					defer obj.Body.Close()
+					_, err = io.Copy(io.Discard, obj.Body)
+					return err
+				})
+			}
+			if err := g.Wait(); err != nil {
+				return err
+			}
+			plain := time.Since(start)
+			e.delays.set(s3stub.S3Latency(seed))
+			start = time.Now()
+			w, err := writer.Open(ctx, st, fence.NewToken(uint64(i)+2), &opts)
+			if err != nil {
+				return err
+			}
+			ratios = append(ratios, time.Since(start).Seconds()/plain.Seconds())
+			e.delays.set(nil)
+			if err := w.Close(ctx); err != nil {
+				return err
+			}
+		}
+		v := spreadOf(ratios)
+		r.add(Row{Name: "opening with 10,000 objects not folded, to reading them with 64 plain GETs at once", Value: v.median, Goal: 1.3, Ratio: true, Note: v.spread})
+		return nil
+	})
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+
+	"github.com/fencepost/fencepost/internal/s3stub"
+)
+
+// throughput compares fenced appends with plain unconditional PutObject calls of
+// the same client, size and concurrency, in turns.
+func throughput(ctx context.Context, r *report) error {
+	f := figure{title: "Fenced appends against plain PUTs, S3's latency", file: "throughput.svg", x: "requests in flight", y: "throughput, plain = 1", logX: true}
+	depths := []int{1, 4, 16, 64}
+	for _, d := range depths {
+		f.ticks = append(f.ticks, plot.Tick{Value: float64(d), Label: fmt.Sprint(d)})
+	}
+	for _, s := range []struct {
+		name    string
+		size, n int // n requests for each in flight
+	}{{"1 KiB", 1 << 10, 40}, {"64 KiB", 64 << 10, 30}, {"4 MiB", 4 << 20, 5}} {
+		var line plotter.XYs
+		for _, depth := range depths {
+			v, err := compare(ctx, s.size, max(s.n*depth, 20), depth, 3, func() s3stub.Latency { return s3stub.S3Latency(uint64(depth)) })
+			if err != nil {
+				return err
+			}
+			r.add(Row{Name: fmt.Sprintf("throughput of %s appends to plain PUTs, %d in flight, S3's latency", s.name, depth), Value: v.median, Goal: 0.97, More: true, Ratio: true, Note: v.spread})
+			line = append(line, plotter.XY{X: float64(depth), Y: v.median})
+		}
+		f.line(s.name, line)
+	}
+	r.figures = append(r.figures, f)
+	for _, c := range []struct {
+		name    string
+		latency time.Duration
+		size, n int
+		goal    float64
+	}{
+		{"64 KiB appends, 16 in flight, 2 ms", 2 * time.Millisecond, 64 << 10, 1500, 0.97},
+		{"4 MiB appends, 16 in flight, no latency, so bandwidth decides", 0, 4 << 20, 100, 0.95},
+	} {
+		v, err := compare(ctx, c.size, c.n, 16, 5, func() s3stub.Latency { return s3stub.Fixed(c.latency) })
+		if err != nil {
+			return err
+		}
+		r.add(Row{Name: "throughput to plain PUTs: " + c.name, Value: v.median, Goal: c.goal, More: true, Ratio: true, Note: v.spread})
+	}
+	return nil
+}
+
+type spread struct {
+	median float64
+	spread string
+}
+
+func spreadOf(v []float64) spread {
+	m := median(v)
+	return spread{m, fmt.Sprintf("%s to %s", number(v[0]), number(v[len(v)-1]))}
+}
+
+// compare returns the throughput of n appends in that of n plain requests. Each arm
+// gets the same row of latencies, and they take turns.
+func compare(ctx context.Context, size, n, depth, rounds int, latency func() s3stub.Latency) (spread, error) {
+	body := payload(size)
+	var ratios []float64
+	for range rounds {
+		var plain, fenced time.Duration
+		err := with(ctx, func(e *endpoint) error {
+			e.delays.set(latency())
+			start := time.Now()
+			err := e.putAll(ctx, body, n, depth)
+			plain = time.Since(start)
+			return err
+		})
+		if err != nil {
+			return spread{}, err
+		}
+		err = with(ctx, func(e *endpoint) error {
+			w, err := e.open(ctx, pipeline(depth, size))
+			if err != nil {
+				return err
+			}
+			e.delays.set(latency())
+			start := time.Now()
+			err = appendAll(ctx, w, body, n)
+			fenced = time.Since(start)
+			return err
+		})
+		if err != nil {
+			return spread{}, err
+		}
+		ratios = append(ratios, plain.Seconds()/fenced.Seconds())
+	}
+	return spreadOf(ratios), nil
+}

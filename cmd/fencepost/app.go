@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+// app is the command with all that it touches, so that tests bring their own.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	terminal bool // err is one
+	open     func(ctx context.Context, url string) (store.Store, error)
+
+	verbose bool
+	json    bool
+	log     *zap.Logger
+	con     *console
+}
+
+const about = `Fencepost keeps logs in object stores, each written by one process at a time:
+append elects the writer with lock files in the store itself, and a writer that
+was paused and replaced is refused with 412, whenever it wakes.
+
+A URL names a log:
+  s3://bucket/prefix?endpoint=http://host:port&region=…
+  file:///absolute/dir
+Credentials come from the usual AWS environment, never from the URL.
+
+Data goes to standard output, everything else to standard error. Flags are
+written with one dash or two, before or behind the URL.
+
+Exit status: 0 done; 1 failed, or damage found; 2 wrong usage; 3 append cannot
+tell what became of some records; 130 and 143 interrupted, after resigning.`
+
+const usageTemplate = `Usage:
+  {{.UseLine}}{{if .HasAvailableSubCommands}}
+
+Verbs:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
+`
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "fencepost VERB URL",
+		Short:         "Exactly-one-writer logs in object stores",
+		Long:          about,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				cmd.SetOut(a.err)
+				_ = cmd.Help()
+				return usage("which verb?")
+			}
+			return usage("there is no verb %q; see fencepost help", args[0])
+		},
+		Args: cobra.ArbitraryArgs,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.con = newConsole(a.err, a.terminal && !a.verbose)
+			a.log = zap.NewNop()
+			if a.verbose {
+				a.log = a.con.logger()
+			}
+		},
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+	}
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log to standard error what happens")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w; see fencepost help %s", err, cmd.Name())
+	})
+	root.AddCommand(
+		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.versionCmd(),
+	)
+	for _, c := range root.Commands() {
+		c.DisableFlagsInUseLine = true
+		c.InitDefaultHelpFlag()
+		c.Flags().SortFlags = false
+	}
+	root.DisableFlagsInUseLine = true
+	root.InitDefaultHelpFlag()
+	root.SetUsageTemplate(usageTemplate)
+	return root
+}
+
+// run is the whole command, up to its exit status.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(twoDashes(root, args))
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := root.ExecuteContext(ctx)
+	if a.con != nil {
+		a.con.done()
+	}
+	// What ended it matters more than what that led to.
+	if cause := (*interrupted)(nil); err != nil && errors.As(context.Cause(ctx), &cause) && !errors.Is(err, errOutcome) {
+		if !errors.As(err, new(*interrupted)) {
+			err = cause
+		}
+	}
+	switch {
+	case err == nil, errors.Is(err, errQuiet):
+		return exitOK
+	case !errors.Is(err, errDamaged):
+		fmt.Fprintln(a.err, "fencepost: "+line(err))
+	}
+	return status(err)
+}
+
+// twoDashes lets long flags be written with one dash, as Go programs do.
+func twoDashes(root *cobra.Command, args []string) []string {
+	flags := map[string]*pflag.Flag{}
+	collect := func(f *pflag.Flag) { flags[f.Name] = f }
+	root.PersistentFlags().VisitAll(collect)
+	root.Flags().VisitAll(collect)
+	for _, c := range root.Commands() {
+		c.Flags().VisitAll(collect)
+	}
+	out := make([]string, len(args))
+	value := false // the argument is the value of the flag before it
+	for i, arg := range args {
+		out[i] = arg
+		if arg == "--" && !value {
+			copy(out[i:], args[i:])
+			break
+		}
+		name, _, has := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		f := flags[name]
+		dashes := len(arg) - len(strings.TrimLeft(arg, "-"))
+		if value || f == nil || dashes < 1 || dashes > 2 {
+			value = false
+			continue
+		}
+		if dashes == 1 && len(name) > 1 {
+			out[i] = "-" + arg
+		}
+		value = !has && f.NoOptDefVal == ""
+	}
+	return out
+}
+
+// args wants so many arguments, and says which if there are others.
+func wantArgs(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return usage("%s takes %s, not %d arguments; see fencepost help %s", cmd.Name(), strings.TrimPrefix(cmd.Use, cmd.Name()+" "), len(args), cmd.Name())
+		}
+		return nil
+	}
+}
+
+// store opens the store at a URL. A directory is made only for verbs that make
+// logs: whoever mistypes a path to look at should not find an empty log there.
+func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, error) {
+	if u, err := url.Parse(raw); err == nil && u.Scheme == "file" && !create {
+		if q := u.Query(); !q.Has("create") {
+			q.Set("create", "false")
+			u.RawQuery = q.Encode()
+			raw = u.String()
+		}
+	}
+	st, err := a.open(ctx, raw)
+	if errors.Is(err, store.ErrInvalid) {
+		err = &kindError{errUsage, err}
+	}
+	return st, err
+}
+
+// logStore opens the store of a log that exists.
+func (a *app) logStore(ctx context.Context, raw string) (store.Store, error) {
+	st, err := a.store(ctx, raw, false)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := manifest.ReadFormat(ctx, st, nil); err != nil {
+		return nil, orphaned(ctx, st, err)
+	}
+	return st, nil
+}
+
+// manifests opens the manifests of a log that exists.
+func (a *app) manifests(ctx context.Context, raw string) (*manifest.Log, error) {
+	st, err := a.logStore(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Open(ctx, st, nil)
+}
+
+// orphaned looks behind the error that there is no log: if only its format.json is
+// gone, making a new one is the wrong advice.
+func orphaned(ctx context.Context, st store.Store, err error) error {
+	if !errors.Is(err, manifest.ErrNotInitialized) {
+		return err
+	}
+	for _, prefix := range []string{manifest.Prefix, fence.DataPrefix} {
+		for info, lerr := range store.ListAll(ctx, st, prefix, nil, nil) {
+			if lerr != nil {
+				return errors.Join(err, lerr)
+			}
+			return fmt.Errorf("%s has no %s, but %s is there: if that is a log's, restore %s from a backup; nothing can be read or appended without it: %w",
+				st.Traits().Name, manifest.FormatKey, info.Key, manifest.FormatKey, fence.ErrCorrupt)
+		}
+	}
+	return err
+}
+
+// probing are the options for probing a store at a URL: over connections of
+// their own.
+func (a *app) probing(raw string) *probe.Options {
+	return &probe.Options{Open: func(ctx context.Context) (store.Store, error) { return a.open(ctx, raw) }}
+}
+
+// print writes v as JSON to standard output.
+func (a *app) print(v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return a.write(append(b, '\n'))
+}
+
+func (a *app) write(b []byte) error {
+	_, err := a.out.Write(b)
+	if err != nil && closed(err) {
+		return errQuiet
+	}
+	if err != nil {
+		return fmt.Errorf("writing to standard output: %w", err)
+	}
+	return nil
+}
+
+func (a *app) jsonFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
+}
+
+// election adds the flags of an election and returns its options.
+func (a *app) election(c *cobra.Command) func() leader.Options {
+	validity := c.Flags().Duration("validity", 15*time.Second, "how long a lock holds without a heartbeat")
+	return func() leader.Options { return leader.Options{Validity: *validity, Logger: a.log.Named("leader")} }
+}

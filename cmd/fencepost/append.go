@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/feed"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// maxUnacknowledged bounds the memory of an append: as many bytes are kept again
+// until they are acknowledged, to go back to.
+const maxUnacknowledged = 64 << 20
+
+type appending struct {
+	*app
+	url, file string
+	cursor    bool
+	source    string
+	format    string
+	inFlight  int
+	linger    time.Duration
+	rate      float64
+	hedge     float64
+	batch     int
+	leader    leader.Options
+
+	epoch fence.Epoch
+}
+
+func (a *app) appendCmd() *cobra.Command {
+	p := &appending{app: a}
+	c := &cobra.Command{
+		Use:   "append [-cursor] URL [FILE]",
+		Short: "wait to lead, then append the records of a file or of standard input",
+		Long: `Append waits until this process leads the log, says whom it waits for, and
+appends FILE, or standard input. The log is made if there is none.
+
+A record is a line with its newline (the last one may have none), or with -format
+frames what follows a length of 4 bytes, the most significant first. Printed by
+cat in the same format, the bytes are those that went in.
+
+With -cursor the source's name and how far it was read are stored with the
+records, in one atom. An append that was killed, or lost the lead, goes on there,
+on whichever machine; the same file appended twice is stored once; a file that has
+grown is continued. The name is FILE's absolute path unless -source says another;
+standard input needs -source. Another source, or one whose beginning has changed,
+is an error.
+
+Without -cursor an append that loses the lead goes on only if it is certain what
+the log has. Otherwise it ends with status 3 and says what is known.
+
+Memory is bounded: some 200 MiB, and four times the longest record.`,
+		Args: wantArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.url = args[0]
+			if len(args) == 2 && args[1] != "-" {
+				p.file = args[1]
+			}
+			return p.run(cmd.Context())
+		},
+	}
+	fl := c.Flags()
+	fl.BoolVar(&p.cursor, "cursor", false, "store how far the source was read, and go on there")
+	fl.StringVar(&p.source, "source", "", "name of the source, for -cursor (default FILE's absolute path)")
+	fl.StringVar(&p.format, "format", string(feed.Lines), "lines or frames")
+	fl.IntVar(&p.inFlight, "in-flight", 0, "requests under way at once (default 16)")
+	fl.IntVar(&p.batch, "batch-bytes", 0, "how large an object may grow while it waits (default 4 MiB)")
+	fl.DurationVar(&p.linger, "linger", 0, "how long a record may wait for others to share its object (default none)")
+	fl.Float64Var(&p.rate, "requests-per-second", 0, "how many objects are sent on average at most (default no bound)")
+	fl.Float64Var(&p.hedge, "hedge", 0, "send again what is later than this quantile, such as 0.96 (default never)")
+	election := a.election(c)
+	a.jsonFlag(c)
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		p.leader = election()
+		return run(cmd, args)
+	}
+	return c
+}
+
+func (p *appending) run(ctx context.Context) error {
+	if p.format != string(feed.Lines) && p.format != string(feed.Frames) {
+		return usage("-format is lines or frames, not %q", p.format)
+	}
+	if p.source != "" && !p.cursor {
+		return usage("-source names the source of a -cursor, which is not given")
+	}
+	in, size, err := p.input()
+	if err != nil {
+		return err
+	}
+	if c, ok := in.(io.Closer); ok {
+		defer c.Close()
+	}
+	st, err := p.store(ctx, p.url, true)
+	if err != nil {
+		return err
+	}
+	// A store that cannot be used is an error now: a candidate would wait for it to
+	// come back.
+	if _, err := manifest.ReadFormat(ctx, st, nil); err != nil {
+		// So is one whose format.json is gone: no epoch should be won for it.
+		if err := orphaned(ctx, st, err); !errors.Is(err, manifest.ErrNotInitialized) {
+			return err
+		}
+	}
+	name := p.file
+	if name == "" {
+		name = "standard input"
+	}
+	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))
+	f.Batch = p.batch
+	err = p.lead(ctx, st, f)
+	stats := f.Stats()
+	p.con.done()
+	var unknown *feed.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return &kindError{errOutcome, unknown}
+	case err != nil && stats.Records > 0:
+		p.con.note("appended %s, up to byte %d of %s, before it ended", count(stats), stats.Position, name)
+		return err
+	case err != nil:
+		return err
+	case stats.Records == 0 && stats.Position > 0:
+		p.con.note("nothing to append: all %d bytes of %s are in the log already", stats.Position, name)
+	default:
+		p.con.note("appended %s; the log has %d records", count(stats), stats.End)
+	}
+	if p.json {
+		return p.print(struct {
+			feed.Stats
+			Epoch  fence.Epoch `json:"epoch"`
+			Source string      `json:"source,omitempty"`
+		}{stats, p.epoch, p.source})
+	}
+	return nil
+}
+
+func count(s feed.Stats) string {
+	return fmt.Sprintf("%d records, %s", s.Records, humanize.IBytes(uint64(s.Bytes)))
+}
+
+// input opens the source and gives it its name.
+func (p *appending) input() (io.Reader, int64, error) {
+	if p.file == "" {
+		if p.cursor && p.source == "" {
+			return nil, 0, usage("-cursor on standard input needs -source NAME: what is it that comes there?")
+		}
+		return p.in, 0, nil
+	}
+	file, err := os.Open(p.file)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := file.Stat()
+	if err == nil && info.IsDir() {
+		err = usage("%s is a directory", p.file)
+	}
+	if err == nil && p.cursor && p.source == "" {
+		// Not its base name: another directory's file of the same name would be taken
+		// for this one, and its beginning left out.
+		p.source, err = filepath.Abs(p.file)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, 0, err
+	}
+	return file, info.Size(), nil
+}
+
+func (p *appending) hooks(size int64) feed.Hooks {
+	return feed.Hooks{
+		Positioned: func(at int64) {
+			if at > 0 {
+				p.con.note("going on at byte %d", at)
+			}
+		},
+		Skipping:     func(at int64) { p.con.progress("comparing", at, size, true) },
+		Acknowledged: func(at int64) { p.con.progress("appending", at, size, true) },
+	}
+}
+
+// lead feeds while this process leads.
+func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if p.leader.Identity == "" {
+		e, err := leader.New(st, fencepost.LockPrefix, &p.leader)
+		if err != nil {
+			return &kindError{errUsage, err}
+		}
+		p.leader.Identity = e.Identity() // one name over all terms
+	}
+	p.leader.Hooks = leader.Hooks{
+		Leader: p.met,
+		Elected: func(e leader.Election) {
+			p.con.note("leading in epoch %d, after %v", e.Epoch, e.Took.Round(time.Millisecond))
+		},
+		Ended: func(e leader.End) {
+			if !errors.Is(e.Cause, leader.ErrResigned) {
+				p.con.note("no longer leading: %s", line(e.Cause))
+			}
+		},
+	}
+	opts := &fencepost.Options{
+		Leader: &p.leader,
+		Writer: &writer.Options{
+			InFlight: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
+			Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge,
+			Init: &manifest.InitOptions{Probe: p.probing(p.url)},
+		},
+		Logger: p.log,
+	}
+	return fencepost.Run(ctx, st, opts, func(ctx context.Context, w *writer.Writer) error {
+		p.epoch = w.Epoch()
+		err := f.Work(ctx, w)
+		if fatal := f.Fatal(); fatal != nil {
+			cancel(fatal) // or Run would contend again for nothing
+		}
+		return err
+	})
+}
+
+// met tells whom this process waits for, and how long at most.
+func (p *appending) met(r leader.Record) {
+	switch {
+	case r.Holder == p.leader.Identity:
+	case r.Lapsed:
+		p.con.note("%s has not renewed its lock for %v: taking over", r.Holder, r.Validity)
+	case r.State == leader.Draining:
+		p.con.note("%s is about to leave", r.Holder)
+	case r.Leads():
+		p.con.note("waiting for %s, which leads in epoch %d since %s; if it is gone, for %v at most",
+			r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime), r.Validity)
+	case r.Wait > 0:
+		p.con.note("%s has been made to step down; waiting for it to end, for %v at most", r.Holder, r.Wait)
+	}
+}

@@ -1,0 +1,373 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+)
+
+// awkward are bytes that a careless copy would change.
+var awkward = map[string]string{
+	"empty":         "",
+	"one newline":   "\n",
+	"no newline":    "a\nb",
+	"lines":         "a\n\nb\r\n\x00\xff\xfe\n \n",
+	"a NUL":         "\x00",
+	"a longer file": strings.Repeat("0123456789\n", 100_000) + "the end",
+}
+
+func TestRoundTrip(t *testing.T) {
+	for name, content := range awkward {
+		t.Run(name, func(t *testing.T) {
+			url, file := newLog(t, memURL(t)), writeFile(t, content)
+			must(t, "", "append", url, file)
+			if got := must(t, "", "cat", url); got != content {
+				t.Errorf("%d bytes came back, not the %d that went in", len(got), len(content))
+			}
+			// The records as frames are an input in turn.
+			frames := must(t, "", "cat", "-format", "frames", url)
+			again := newLog(t, memURL(t)+"-again")
+			must(t, frames, "append", "-format", "frames", again)
+			if got := must(t, "", "cat", "-format=frames", again); got != frames {
+				t.Errorf("%d bytes of frames came back, not %d", len(got), len(frames))
+			}
+			if got := must(t, "", "cat", again); got != content {
+				t.Errorf("%d bytes came back by way of frames, not %d", len(got), len(content))
+			}
+		})
+	}
+}
+
+func TestAppendTwiceStoresOnce(t *testing.T) {
+	url, content := newLog(t, memURL(t)), "a\nb\nc"
+	file := writeFile(t, content)
+	must(t, "", "append", "-cursor", url, file)
+	r := run(t, "", "append", url, file, "--cursor")
+	if r.status != 0 || !strings.Contains(r.err, "nothing to append: all 5 bytes") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	if got := must(t, "", "cat", url); got != content {
+		t.Errorf("%q", got)
+	}
+	// It grows, in the midst of the last line.
+	content += "c\nd\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var report struct {
+		Records, Bytes, End, Position, Epoch int
+		Source                               string
+	}
+	if err := json.Unmarshal([]byte(must(t, "", "append", "-cursor", "-json", url, file)), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Records != 2 || report.Bytes != 4 || report.End != 5 || report.Position != 9 || report.Epoch != 3 || report.Source != file {
+		t.Errorf("%+v", report)
+	}
+	if got := must(t, "", "cat", url); got != content {
+		t.Errorf("%q", got)
+	}
+	// Under another name it is another source; unless said otherwise.
+	other := writeFile(t, content)
+	r = run(t, "", "append", "-cursor", url, other)
+	if r.status != 1 || !strings.Contains(r.err, file) || !strings.Contains(r.err, other) || !strings.Contains(r.err, "-source") {
+		t.Errorf("another source: status %d: %s", r.status, r.err)
+	}
+	must(t, "", "append", "-cursor", "-source", file, url, other)
+	// Standard input too.
+	must(t, content+"e\n", "append", "-cursor", "-source", file, url)
+	content += "e\n"
+	if got := must(t, "", "cat", url); got != content {
+		t.Errorf("%q", got)
+	}
+	// Shorter, other, otherwise cut.
+	for says, change := range map[string]string{"has only 3 bytes now, and 11 of it": "a\nb", "the first 11 bytes": "A" + content[1:]} {
+		if err := os.WriteFile(file, []byte(change), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := run(t, "", "append", "-cursor", url, file); r.status != 1 || !strings.Contains(r.err, says) {
+			t.Errorf("%s: status %d: %s", says, r.status, r.err)
+		}
+	}
+	if r := run(t, content, "append", "-cursor", "-source", file, "-format", "frames", url); r.status != 1 || !strings.Contains(r.err, "-format lines") {
+		t.Errorf("as frames: status %d: %s", r.status, r.err)
+	}
+	if got := must(t, "", "cat", url); got != content {
+		t.Errorf("an error has changed the log: %q", got)
+	}
+}
+
+// TestLimits: what is before a record that is too long is kept, and said.
+func TestLimits(t *testing.T) {
+	url := memURL(t)
+	must(t, "", "init", "-max-record", "10", "-max-object", "100B", "-max-cursor", "90", "-grace", "0", url)
+	r := run(t, "a\nb\n"+strings.Repeat("x", 11)+"\n", "append", url)
+	if r.status != 1 || !strings.Contains(r.err, "at byte 4 of standard input") || !strings.Contains(r.err, "allows 10") ||
+		!strings.Contains(r.err, "appended 2 records, 4 B, up to byte 4") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	if got := must(t, "", "cat", url); got != "a\nb\n" {
+		t.Errorf("%q", got)
+	}
+	r = run(t, "a\n", "append", "-cursor", "-source", strings.Repeat("long", 20), url)
+	if r.status != 1 || !strings.Contains(r.err, "a cursor of") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	many := strings.Repeat("12345678\n", 1000) // no batch is larger than an object
+	must(t, many, "append", url)
+	if got := must(t, "", "cat", url); got != "a\nb\n"+many {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// TestKilled kills the command with SIGKILL in the midst of a stream, again and
+// again, and starts it anew with the same stream.
+func TestKilled(t *testing.T) {
+	url := newLog(t, fileURL(t))
+	var content strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&content, "record %d of a stream whose writer is killed\n", i)
+	}
+	want := content.String()
+	const kills = 3
+	for i := range kills + 1 {
+		c := command(t, "append", "-cursor", "-source", "stream", "-validity", "500ms", url)
+		var errs buffer
+		c.Stderr = &errs
+		in, err := c.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if i == kills {
+			if _, err := io.WriteString(in, want); err != nil {
+				t.Fatal(err)
+			}
+			if err := in.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Wait(); err != nil {
+				t.Fatalf("%v: %s", err, errs.String())
+			}
+			break
+		}
+		before := len(contents(t, url))
+		// It gets a part, is seen to append some of it, and dies.
+		part := want[:len(want)*(i+1)/(kills+1)]
+		go func() { _, _ = io.WriteString(in, part) }()
+		eventually(t, "records appended: "+errs.String(), func() bool { return len(contents(t, url)) > before })
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err == nil {
+			t.Fatal("it was not killed")
+		}
+	}
+	if got := must(t, "", "cat", url); got != want {
+		t.Errorf("the log has %d bytes, not the %d of the stream", len(got), len(want))
+	}
+	if r := run(t, "", "verify", url); r.status != 0 {
+		t.Errorf("%s", r.out)
+	}
+}
+
+// TestInterrupted: SIGINT lets go of the lock at once, and all that was read is
+// settled.
+func TestInterrupted(t *testing.T) {
+	for signal, status := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		t.Run(signal.String(), func(t *testing.T) {
+			url := newLog(t, fileURL(t))
+			c := command(t, "append", url)
+			var errs buffer
+			c.Stderr = &errs
+			in, err := c.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(in, "a\nb\nhalf a line"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "two records appended", func() bool { return contents(t, url) == "a\nb\n" })
+			if err := c.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if got := exitStatus(t, c.Wait()); got != status {
+				t.Errorf("status %d, want %d", got, status)
+			}
+			if got := errs.String(); !strings.Contains(got, "appended 2 records, 4 B, up to byte 4") || !strings.Contains(got, "ended by signal") {
+				t.Errorf("it says: %s", got)
+			}
+			if got := must(t, "", "status", url); !strings.Contains(got, "resigned") {
+				t.Errorf("the lock is still held:\n%s", got)
+			}
+		})
+	}
+}
+
+// start runs an append in the background, with an input that is still open.
+func start(t *testing.T, open func(context.Context, string) (store.Store, error), args ...string) (in *io.PipeWriter, errs *buffer, ended <-chan result) {
+	t.Helper()
+	r, in := io.Pipe()
+	t.Cleanup(func() { _ = in.Close() })
+	errs = new(buffer)
+	var out buffer
+	a := &app{in: r, out: &out, err: errs, open: open}
+	done := make(chan result, 1)
+	go func() {
+		status := a.run(t.Context(), append([]string{"append"}, args...))
+		done <- result{status, out.String(), errs.String()}
+	}()
+	return in, errs, done
+}
+
+// TestWaits: a second one says whom it waits for and how long at most, and takes
+// over when the first has gone.
+func TestWaits(t *testing.T) {
+	url := newLog(t, memURL(t))
+	first, errs, firstEnded := start(t, store.Open, "-validity", "3s", url)
+	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
+	second, errs, secondEnded := start(t, store.Open, url)
+	eventually(t, "a word on whom it waits for", func() bool {
+		return strings.Contains(errs.String(), "which leads in epoch 1 since") && strings.Contains(errs.String(), "for 3s at most")
+	})
+	if status := must(t, "", "status", url); !strings.Contains(status, "epoch 1, since") || !strings.Contains(status, "validity 3s") {
+		t.Errorf("%s", status)
+	}
+	for _, c := range []struct {
+		in    *io.PipeWriter
+		text  string
+		ended <-chan result
+	}{{first, "first\n", firstEnded}, {second, "second\n", secondEnded}} {
+		if _, err := io.WriteString(c.in, c.text); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.in.Close()
+		if r := <-c.ended; r.status != 0 {
+			t.Fatalf("status %d: %s", r.status, r.err)
+		}
+	}
+	if got := must(t, "", "cat", url); got != "first\nsecond\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestDeposed: a leader that is made to step down goes on in a later epoch, with
+// and without a cursor, as long as it is certain what the log has.
+func TestDeposed(t *testing.T) {
+	for _, flags := range [][]string{nil, {"-cursor", "-source", "x"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			url := newLog(t, memURL(t))
+			in, errs, ended := start(t, store.Open, append(flags, "-validity", "300ms", url)...)
+			if _, err := io.WriteString(in, "a\nb\n"); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "two records", func() bool { return contents(t, url) == "a\nb\n" })
+			if got := must(t, "", "step-down", "-immediate", "-reason", "for a test", url); !strings.Contains(got, "of epoch 1") {
+				t.Error(got)
+			}
+			eventually(t, "another term", func() bool { return strings.Contains(errs.String(), "leading in epoch 2") })
+			if !strings.Contains(errs.String(), "no longer leading: leader: deposed") {
+				t.Error(errs.String())
+			}
+			if _, err := io.WriteString(in, "c\n"); err != nil {
+				t.Fatal(err)
+			}
+			_ = in.Close()
+			if r := <-ended; r.status != 0 || !strings.Contains(r.err, "appended 3 records") {
+				t.Errorf("status %d: %s", r.status, r.err)
+			}
+			if got := must(t, "", "cat", url); got != "a\nb\nc\n" {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+// mute is a store that applies the objects of the log's first epoch from some slot on,
+// and gives no answer.
+type mute struct{ store.Store }
+
+func (m *mute) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	if p, ok := fence.ParseKey(key); ok && p.Epoch == 1 && p.Seq > 1 && len(body) > fence.HeaderSize {
+		_, _ = m.Store.Put(ctx, key, body, cond)
+		<-ctx.Done()
+		return store.Info{}, &store.Error{Op: "put", Key: key, Err: ctx.Err()}
+	}
+	return m.Store.Put(ctx, key, body, cond)
+}
+
+// TestUnknown: without a cursor an append whose outcome is unknown ends, with a
+// status of its own, and says what is known. With one it goes on.
+func TestUnknown(t *testing.T) {
+	for _, flags := range [][]string{nil, {"-cursor", "-source", "x"}} {
+		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			url := newLog(t, memURL(t))
+			open := func(ctx context.Context, url string) (store.Store, error) {
+				st, err := store.Open(ctx, url)
+				return &mute{st}, err
+			}
+			in, _, ended := start(t, open, append(flags, "-validity", "300ms", url)...)
+			for _, text := range []string{"a\n", "b\n"} {
+				before := contents(t, url)
+				if _, err := io.WriteString(in, text); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "another record", func() bool { return contents(t, url) == before+text })
+			}
+			must(t, "", "step-down", "-immediate", url)
+			if flags == nil {
+				r := <-ended
+				if r.status != 3 || !strings.Contains(r.err, "1 records were appended for certain, up to byte 2") || !strings.Contains(r.err, "of the next 1, up to byte 4, it is unknown") {
+					t.Errorf("status %d: %s", r.status, r.err)
+				}
+			} else {
+				if _, err := io.WriteString(in, "c\n"); err != nil {
+					t.Fatal(err)
+				}
+				_ = in.Close()
+				if r := <-ended; r.status != 0 {
+					t.Errorf("status %d: %s", r.status, r.err)
+				}
+			}
+			want := "a\nb\n"
+			if flags != nil {
+				want += "c\n"
+			}
+			if got := must(t, "", "cat", url); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestAppendMakesTheLog, with the probe that cannot be left out.
+func TestAppendMakesTheLog(t *testing.T) {
+	url := memURL(t)
+	must(t, "a\n", "append", url)
+	var s struct {
+		Probe struct {
+			Kept []string
+			At   time.Time
+		}
+	}
+	if err := json.Unmarshal([]byte(must(t, "", "status", "-json", url)), &s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Probe.Kept) < 5 || s.Probe.At.IsZero() {
+		t.Errorf("%+v", s)
+	}
+}

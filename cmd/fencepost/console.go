@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// console is standard error: lines for people and, on a terminal, a progress bar
+// below them. It is safe for concurrent use.
+type console struct {
+	w    io.Writer
+	bars bool
+
+	mu  sync.Mutex
+	bar *progressbar.ProgressBar
+	now string // what the bar is about
+}
+
+func newConsole(w io.Writer, bars bool) *console { return &console{w: w, bars: bars} }
+
+// note prints a line.
+func (c *console) note(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bar != nil {
+		_ = c.bar.Clear()
+	}
+	fmt.Fprintf(c.w, format+"\n", args...)
+}
+
+// progress shows how far something is; a total of 0 is not known.
+func (c *console) progress(what string, done, total int64, bytes bool) {
+	if !c.bars {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bar == nil || c.now != what {
+		c.end()
+		if total <= 0 {
+			total = -1
+		}
+		c.now = what
+		c.bar = progressbar.NewOptions64(total,
+			progressbar.OptionSetWriter(c.w), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(bytes),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(20),
+			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionShowCount(),
+			// Without this a goroutine of the bar's own draws it on, also after its end.
+			progressbar.OptionSetSpinnerChangeInterval(0))
+	} else if total > 0 && c.bar.GetMax64() != total {
+		c.bar.ChangeMax64(total)
+	}
+	if c.bar.GetMax64() > 0 {
+		done = min(done, c.bar.GetMax64())
+	}
+	_ = c.bar.Set64(done)
+}
+
+// done takes the bar away.
+func (c *console) done() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.end()
+}
+
+func (c *console) end() {
+	if c.bar != nil {
+		_ = c.bar.Clear()
+		_ = c.bar.Exit()
+		c.bar, c.now = nil, ""
+	}
+}
+
+// Write and Sync make it a place for logs to go to.
+func (c *console) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bar != nil {
+		_ = c.bar.Clear()
+	}
+	return c.w.Write(b)
+}
+
+func (c *console) Sync() error { return nil }
+
+func (c *console) logger() *zap.Logger {
+	cfg := zap.NewDevelopmentEncoderConfig()
+	cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), c, zap.InfoLevel))
+}

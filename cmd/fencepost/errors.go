@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+var (
+	errUsage   = errors.New("usage")
+	errOutcome = errors.New("outcome unknown")
+	// errDamaged: verify has found something, and has said so.
+	errDamaged = errors.New("damaged")
+	// errQuiet: nobody reads standard output any more.
+	errQuiet = errors.New("standard output is closed")
+)
+
+// kindError is an error with the exit status of a kind, whose text is its own.
+type kindError struct {
+	kind error
+	err  error
+}
+
+func (e *kindError) Error() string   { return e.err.Error() }
+func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
+
+func usage(format string, args ...any) error {
+	return &kindError{errUsage, fmt.Errorf(format, args...)}
+}
+
+// closed reports whether a write failed because nobody reads any more.
+func closed(err error) bool { return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) }
+
+// line is an error in one line, with what to do about it.
+func line(err error) string {
+	s := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	if r := remedy(err); r != "" {
+		s += " (" + r + ")"
+	}
+	return s
+}
+
+// remedy is for errors that do not say it themselves.
+func remedy(err error) string {
+	switch {
+	case strings.Contains(err.Error(), "fencepost verify"):
+	case errors.Is(err, manifest.ErrNotInitialized), errors.Is(err, fence.ErrFormat), errors.Is(err, leader.ErrFormat), errors.Is(err, leader.ErrJunk):
+	case errors.Is(err, fence.ErrCorrupt):
+		return "run `fencepost verify` to see the extent"
+	case errors.Is(err, writer.ErrTooLarge):
+		return "the limits are those that the log was made with; see `fencepost status`"
+	case errors.Is(err, store.ErrDenied) && !hinted(err):
+		return "check the credentials and what they may do"
+	}
+	return ""
+}
+
+func hinted(err error) bool {
+	var e *store.Error
+	return errors.As(err, &e) && e.Hint != ""
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+)
+
+func (a *app) exportCmd() *cobra.Command {
+	var e exporting
+	c := &cobra.Command{
+		Use:   "export [-from N | -since TIME] [-to N | -until TIME] URL",
+		Short: "print a range of records as lines of JSON",
+		Long: `Export prints the records of a range, a line of JSON for each (NDJSON), from where
+the log begins to where it ends, if nothing else is said. It holds on to the log
+with a pin meanwhile, if it may write one, so that retention does not delete what
+it is about to print.
+
+A line has "offset", "time" and one of these: "value", if the record is a JSON
+document, which is then part of the line, without the white space around it;
+"text", if it is other text in UTF-8; or "base64". With -exact there is no "value",
+and the bytes of every record can be had back.
+
+The time of a record is its writer's, or once it is compacted the greatest within
+a block of some 1 MiB. -since is the first record that is not earlier, and -until is
+before the first that is later.
+
+` + times,
+		Args: wantArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return e.run(cmd, a, args[0]) },
+	}
+	fl := c.Flags()
+	fl.Uint64Var(&e.from, "from", 0, "offset of the first record (default where the log begins)")
+	fl.Uint64Var(&e.to, "to", 0, "offset behind the last record (default where the log ends)")
+	fl.StringVar(&e.since, "since", "", "time of the first record")
+	fl.StringVar(&e.until, "until", "", "time of the last record")
+	fl.BoolVar(&e.exact, "exact", false, `never as "value", so that no byte is lost`)
+	return c
+}
+
+// times is what help says about the times that flags take.
+const times = `A TIME is 2026-11-22T09:30:00Z, 2026-11-22 (midnight UTC) or 36h (ago).`
+
+// moment reads a time of a flag.
+func moment(name, s string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return time.Now().Add(-d), nil
+	}
+	return time.Time{}, usage("-%s is %q; write a time as 2026-11-22T09:30:00Z, 2026-11-22 or, for as long ago, 36h", name, s)
+}
+
+type exporting struct {
+	from, to     uint64
+	since, until string
+	exact        bool
+}
+
+func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
+	fl, ctx := cmd.Flags(), cmd.Context()
+	switch {
+	case fl.Changed("from") && fl.Changed("since"):
+		return usage("-from and -since both say where to begin")
+	case fl.Changed("to") && fl.Changed("until"):
+		return usage("-to and -until both say where to end")
+	case fl.Changed("from") && fl.Changed("to") && e.to < e.from:
+		return usage("-to %d is before -from %d", e.to, e.from)
+	}
+	var since, until time.Time
+	var err error
+	if e.since != "" {
+		if since, err = moment("since", e.since); err != nil {
+			return err
+		}
+	}
+	if e.until != "" {
+		if until, err = moment("until", e.until); err != nil {
+			return err
+		}
+	}
+	r, err := a.reader(ctx, url)
+	if err != nil {
+		return err
+	}
+	s, err := a.snapshot(ctx, r, reader.Moment{}, "export")
+	if err != nil {
+		return err
+	}
+	defer a.release(ctx, s)
+	from, to := s.First(), s.End()
+	if fl.Changed("from") {
+		from = e.from
+	}
+	if fl.Changed("to") {
+		to = min(to, e.to)
+	}
+	if e.since != "" {
+		// The first that is later than the instant before.
+		if from, err = r.After(ctx, since.Add(-time.Microsecond)); err != nil && !errors.Is(err, reader.ErrGone) {
+			return err
+		}
+		if err != nil { // it is older than all that is there
+			from = s.First()
+		}
+	}
+	if e.until != "" {
+		end, err := r.After(ctx, until)
+		if err != nil {
+			return err
+		}
+		to = min(to, end)
+	}
+	return a.stream(false, func(out *output) error {
+		if from >= to {
+			return nil
+		}
+		for rec, err := range s.Records(ctx, from) {
+			if err != nil {
+				return err
+			}
+			if rec.Offset >= to {
+				break
+			}
+			if err := out.encode(e.encode, rec); err != nil {
+				return fmt.Errorf("writing to standard output: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+func (e *exporting) encode(w *bufio.Writer, r reader.Record) error {
+	v := struct {
+		Offset uint64          `json:"offset"`
+		Time   time.Time       `json:"time"`
+		Value  json.RawMessage `json:"value,omitempty"`
+		Text   *string         `json:"text,omitempty"`
+		Base64 *[]byte         `json:"base64,omitempty"`
+	}{Offset: r.Offset, Time: r.Time}
+	switch {
+	case !e.exact && utf8.Valid(r.Value) && json.Valid(r.Value):
+		v.Value = bytes.TrimSpace(r.Value)
+	case utf8.Valid(r.Value):
+		s := string(r.Value)
+		v.Text = &s
+	default:
+		v.Base64 = &r.Value
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// reader opens a reader of the log at a URL.
+func (a *app) reader(ctx context.Context, url string) (*reader.Reader, error) {
+	st, err := a.logStore(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	return reader.Open(ctx, st, &reader.Options{Logger: a.log.Named("reader")})
+}
+
+// snapshot takes a snapshot, without a pin if this process may not write one.
+func (a *app) snapshot(ctx context.Context, r *reader.Reader, at reader.Moment, what string) (*reader.Snapshot, error) {
+	o := &reader.SnapshotOptions{At: at, Name: "fencepost " + what}
+	s, err := r.Snapshot(ctx, o)
+	if !errors.Is(err, store.ErrDenied) {
+		return s, err
+	}
+	o.Unpinned = true
+	s, uerr := r.Snapshot(ctx, o)
+	if uerr != nil {
+		return nil, uerr
+	}
+	a.con.note("not allowed to write a pin: what this reads may be deleted after the log's grace period")
+	return s, nil
+}
+
+// release closes a snapshot, also when ctx has ended.
+func (a *app) release(ctx context.Context, s *reader.Snapshot) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		a.con.note("the pin could not be deleted; it lapses by itself: %s", line(err))
+	}
+}

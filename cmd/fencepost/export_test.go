@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+func TestExport(t *testing.T) {
+	url := newLog(t, freshURL(t))
+	must(t, "{\"a\": 1}\nplain <b>\n17\n\xff\n\"str\"\n\n", "append", url)
+	export := func(args ...string) []string {
+		t.Helper()
+		out := must(t, "", slices.Concat([]string{"export"}, args, []string{url})...)
+		return strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want []string // after the time
+	}{
+		"all":   {nil, []string{`"value":{"a":1}}`, `"text":"plain <b>\n"}`, `"value":17}`, `"base64":"/wo="}`, `"value":"str"}`, `"text":"\n"}`}},
+		"exact": {[]string{"-exact"}, []string{`"text":"{\"a\": 1}\n"}`, `"text":"plain <b>\n"}`, `"text":"17\n"}`, `"base64":"/wo="}`, `"text":"\"str\"\n"}`, `"text":"\n"}`}},
+		"range": {[]string{"-from", "1", "-to", "3"}, []string{`"text":"plain <b>\n"}`, `"value":17}`}},
+		"empty": {[]string{"-from", "3", "-to", "3"}, []string{""}},
+		"over":  {[]string{"-from", "5", "-to", "99"}, []string{`"text":"\n"}`}},
+	} {
+		for range 2 {
+			lines := export(c.args...)
+			if len(lines) != len(c.want) {
+				t.Fatalf("%s: %q", name, lines)
+			}
+			for i, l := range lines {
+				if !strings.HasSuffix(l, c.want[i]) || l != "" && !json.Valid([]byte(l)) {
+					t.Errorf("%s: line %d is %s, want %s", name, i, l, c.want[i])
+				}
+			}
+			must(t, "", "compact", url)
+		}
+	}
+	if lines := export("-from", "4"); len(lines) != 2 || !strings.HasPrefix(lines[0], `{"offset":4,"time":"`) {
+		t.Errorf("%q", lines)
+	}
+	// Times: all of it is younger than an hour.
+	future := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"-since", "1h"}, 6}, {[]string{"-since", future}, 0}, {[]string{"-until", "1h"}, 0}, {[]string{"-until", future}, 6}, {[]string{"-since", "2020-01-31", "-until", future}, 6},
+	} {
+		if lines := export(c.args...); len(slices.DeleteFunc(lines, func(s string) bool { return s == "" })) != c.want {
+			t.Errorf("%q: %q", c.args, lines)
+		}
+	}
+	var pins []pinDoc
+	if err := json.Unmarshal([]byte(must(t, "", "pins", "-json", url)), &pins); err != nil || len(pins) != 0 {
+		t.Errorf("%+v, %v", pins, err)
+	}
+}
+
+// TestTruncate: cat and export begin where the log does, and an offset before is an
+// error that says where that is.
+func TestTruncate(t *testing.T) {
+	url := newLog(t, freshURL(t))
+	must(t, "a\nb\n", "append", url)
+	must(t, "", "compact", url)
+	must(t, "c\n", "append", url)
+	if got := must(t, "", "truncate", "-before", "1", url); got != "the log begins at record 1\n" {
+		t.Error(got)
+	}
+	must(t, "", "compact", "-json", url)
+	if got := must(t, "", "cat", url); got != "b\nc\n" {
+		t.Errorf("%q", got)
+	}
+	if got := must(t, "", "export", url); strings.Count(got, "\n") != 2 {
+		t.Errorf("%q", got)
+	}
+	for _, args := range [][]string{{"cat", "-from", "0"}, {"export", "-from", "0"}, {"files", "-offset", "0"}} {
+		if r := run(t, "", append(args, url)...); r.status != 1 || !strings.Contains(r.err, "begins at 1") {
+			t.Errorf("%q: status %d, %s", args, r.status, r.err)
+		}
+	}
+	if out := must(t, "", "compact", "-dry-run", url); out == "" {
+		t.Error("a dry run says nothing")
+	}
+	if out := must(t, "", "compact", "-dry-run", "-json", url); !json.Valid([]byte(out)) {
+		t.Error(out)
+	}
+}
+
+// TestTruncateWaits no longer than it is told for another compactor.
+func TestTruncateWaits(t *testing.T) {
+	url := newLog(t, freshURL(t))
+	e, err := leader.New(openStore(t, url), "compactor-lock", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, err := e.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, "", "truncate", "-before", "0", "-wait", "100ms", url)
+	if r.status != 1 || !strings.Contains(r.err, "waiting for ") || !strings.Contains(r.err, "another compactor was at work") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	if err := term.Resign(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// table makes a log with records, files and properties.
+func table(t *testing.T, url string) []string {
+	t.Helper()
+	w, err := writer.Open(t.Context(), openStore(t, url), fence.NewToken(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for i := range 2 {
+		if _, err := w.Append(t.Context(), [][]byte{[]byte("record")}, writer.Cursor([]byte{byte('a' + i)})); err != nil {
+			t.Fatal(err)
+		}
+		f, err := w.CreateFile(t.Context(), ".parquet")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte("rows")); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, f.File().Key)
+		if err := w.CommitFiles(t.Context(), manifest.Edit{Add: []manifest.File{f.File()}, Properties: map[string]string{"rows": strings.Repeat("i", i+1)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func TestFiles(t *testing.T) {
+	url := newLog(t, freshURL(t))
+	keys := table(t, url)
+	var doc tableDoc
+	look := func(args ...string) tableDoc {
+		t.Helper()
+		doc = tableDoc{}
+		if err := json.Unmarshal([]byte(must(t, "", slices.Concat([]string{"files", "-json"}, args, []string{url})...)), &doc); err != nil {
+			t.Fatal(err)
+		}
+		return doc
+	}
+	if got, want := must(t, "", "files", url), keys[0]+"\t4\t0\n"+keys[1]+"\t4\t0\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if look(); len(doc.Files) != 2 || doc.End != 2 || doc.Properties["rows"] != "ii" || doc.Cursor == nil || string(*doc.Cursor) != "b" {
+		t.Errorf("%+v", doc)
+	}
+	if look("-offset", "1"); len(doc.Files) != 1 || doc.End != 1 || doc.Properties["rows"] != "i" || string(*doc.Cursor) != "a" {
+		t.Errorf("%+v", doc)
+	}
+	if look("-time", "1h"); len(doc.Files) != 0 || doc.End != 0 {
+		t.Errorf("%+v", doc)
+	}
+	must(t, "", "compact", url)
+	v := look().Version
+	must(t, "more\n", "append", url)
+	if look("-time", "0s"); len(doc.Files) != 2 || doc.End != 3 {
+		t.Errorf("%+v", doc)
+	}
+	if out := must(t, "", "pin", "-name", "backup", url); !strings.Contains(out, "as backup: records 0 to 2, 2 files") {
+		t.Error(out)
+	}
+	var pins []pinDoc
+	if err := json.Unmarshal([]byte(must(t, "", "pins", "-json", url)), &pins); err != nil || len(pins) != 1 || pins[0].Version < v || pins[0].Name != "backup" || pins[0].TTL != "" {
+		t.Errorf("%+v, %v", pins, err)
+	}
+	if out := must(t, "", "pins", url); !strings.Contains(out, "backup") || !strings.Contains(out, "never") {
+		t.Error(out)
+	}
+	// What is pinned is to be had, whatever is pruned.
+	for range 3 {
+		must(t, "x\n", "append", url)
+		must(t, "", "compact", url)
+	}
+	if look("-at", jsonNumber(pins[0].Version)); len(doc.Files) != 2 || doc.End != 2 || doc.Version != pins[0].Version {
+		t.Errorf("%+v", doc)
+	}
+	if out := must(t, "", "unpin", "backup", url); out != "unpinned backup\n" {
+		t.Error(out)
+	}
+	must(t, "", "compact", url)
+	if r := run(t, "", "files", "-at", jsonNumber(pins[0].Version), url); r.status != 1 || !strings.Contains(r.err, "kept are ") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	if out := must(t, "", "pins", url); out != "" {
+		t.Error(out)
+	}
+}
+
+// freshURL names a store that no earlier run of the same test has filled.
+func freshURL(t testing.TB) string { return memURL(t) + "/" + uuid.NewString() }
+
+func jsonNumber(n uint64) string {
+	b, _ := json.Marshal(n)
+	return string(b)
+}
+
+// TestFormatLost: where only format.json is gone nobody is told to make a log, and no
+// epoch is won for it.
+func TestFormatLost(t *testing.T) {
+	url := newLog(t, freshURL(t))
+	must(t, "a\n", "append", url)
+	st := openStore(t, url)
+	if err := st.Delete(t.Context(), manifest.FormatKey); err != nil {
+		t.Fatal(err)
+	}
+	locks := func() (n int) {
+		for _, err := range st.List(t.Context(), "lock/", nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		return n
+	}
+	before := locks()
+	for _, verb := range [][]string{{"append"}, {"cat"}, {"export"}, {"files"}, {"status"}, {"compact"}, {"truncate", "-before", "0"}, {"pin", "-name", "x"}, {"pins"}, {"unpin", "x"}, {"step-down"}} {
+		r := run(t, "b\n", append(verb, url)...)
+		if r.status != 1 || !strings.Contains(r.err, "restore format.json") || strings.Contains(r.err, "fencepost init") {
+			t.Errorf("%q: status %d, %s", verb, r.status, r.err)
+		}
+	}
+	if n := locks(); n != before {
+		t.Errorf("%d locks, %d before", n, before)
+	}
+}
+
+// TestWatchSpeaks: a compactor that has nothing to do says that it is there.
+func TestWatchSpeaks(t *testing.T) {
+	url := newLog(t, freshURL(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, errs buffer
+	a := &app{out: &out, err: &errs, open: store.Open}
+	ended := make(chan int)
+	go func() { ended <- a.run(ctx, []string{"compact", "-watch", url}) }()
+	eventually(t, "a word", func() bool { return strings.Contains(errs.String(), "the compactor of epoch 1; it looks every 10s") })
+	cancel()
+	<-ended
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+)
+
+func (a *app) filesCmd() *cobra.Command {
+	var version, offset uint64
+	var when string
+	c := &cobra.Command{
+		Use:   "files [-at VERSION | -offset N | -time TIME] [-json] URL",
+		Short: "print the live files of the table, now or at a time",
+		Long: `Files prints the live files, one a line: key, bytes, records. With -json it prints
+them in one document, with the version, the end offset, the producer's cursor and
+the table's properties.
+
+The moment is the end of the log, or what -at, -offset or -time says: a version of
+the manifest that is still kept, or a place in the history. What is not to be had
+any more is an error that says what is.
+
+` + times,
+		Args: wantArgs(1, 1),
+	}
+	fl := c.Flags()
+	fl.Uint64Var(&version, "at", 0, "version of the manifest")
+	fl.Uint64Var(&offset, "offset", 0, "behind so many records")
+	fl.StringVar(&when, "time", "", "before the first record that is later")
+	a.jsonFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		var at reader.Moment
+		n := 0
+		for name, f := range map[string]func() error{
+			"at":     func() error { at = reader.AtVersion(version); return nil },
+			"offset": func() error { at = reader.AtOffset(offset); return nil },
+			"time": func() error {
+				t, err := moment("time", when)
+				at = reader.AtTime(t)
+				return err
+			},
+		} {
+			if !fl.Changed(name) {
+				continue
+			}
+			if n++; n > 1 {
+				return usage("only one of -at, -offset and -time")
+			}
+			if err := f(); err != nil {
+				return err
+			}
+		}
+		if fl.Changed("at") && version == 0 {
+			return usage("-at is 0; versions begin at 1")
+		}
+		r, err := a.reader(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		s, err := a.snapshot(cmd.Context(), r, at, "files")
+		if err != nil {
+			return err
+		}
+		defer a.release(cmd.Context(), s)
+		return a.files(cmd.Context(), s)
+	}
+	return c
+}
+
+// tableDoc is what files -json prints.
+type tableDoc struct {
+	Version uint64 `json:"version"`
+	First   uint64 `json:"first"`
+	End     uint64 `json:"end"`
+	// Cursor is left out if it is not known.
+	Cursor     *[]byte           `json:"cursor,omitempty"`
+	Properties map[string]string `json:"properties"`
+	Files      []manifest.File   `json:"files"`
+}
+
+func (a *app) files(ctx context.Context, s *reader.Snapshot) error {
+	if a.json {
+		doc := tableDoc{Version: s.Version(), First: s.First(), End: s.End(), Properties: s.Properties(), Files: []manifest.File{}}
+		if c, ok := s.Cursor(); ok {
+			doc.Cursor = &c
+		}
+		if doc.Properties == nil {
+			doc.Properties = map[string]string{}
+		}
+		for f, err := range s.Files(ctx) {
+			if err != nil {
+				return err
+			}
+			doc.Files = append(doc.Files, f)
+		}
+		return a.print(doc)
+	}
+	return a.stream(false, func(out *output) error {
+		for f, err := range s.Files(ctx) {
+			if err != nil {
+				return err
+			}
+			if err := out.write(fmt.Appendf(nil, "%s\t%d\t%d\n", f.Key, f.Size, f.Records)); err != nil {
+				return fmt.Errorf("writing to standard output: %w", err)
+			}
+		}
+		return nil
+	})
+}

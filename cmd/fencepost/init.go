@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+// bytesValue is a flag with a number of bytes: 16MiB, 500000.
+type bytesValue int
+
+var _ pflag.Value = new(bytesValue)
+
+func (v *bytesValue) Set(s string) error {
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n == 0 || n > 1<<40 {
+		return errors.New("write a number of bytes, such as 500000, 512KiB or 16MiB")
+	}
+	*v = bytesValue(n)
+	return nil
+}
+
+func (v *bytesValue) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return fmt.Sprint(int(*v))
+}
+
+func (v *bytesValue) Type() string { return "bytes" }
+
+func (a *app) initCmd() *cobra.Command {
+	var o manifest.InitOptions
+	c := &cobra.Command{
+		Use:   "init URL",
+		Short: "make a log, after a probe of the store",
+		Long: `Init makes a log, with limits and a grace period that stay as they are. It probes
+the store first and refuses one that does not keep what the protocol needs. A
+log that exists is left alone; it is an error if other limits are asked for than
+it has. Append makes logs too, with the default limits.`,
+		Args: wantArgs(1, 1),
+	}
+	fl := c.Flags()
+	limits := []struct {
+		name, help string
+		to         *int
+		is         func(manifest.Limits) int
+	}{
+		{"max-object", "bytes of an object, and of one append (default 64 MiB)", &o.Limits.Object, func(l manifest.Limits) int { return l.Object }},
+		{"max-record", "bytes of a record (default 16 MiB)", &o.Limits.Record, func(l manifest.Limits) int { return l.Record }},
+		{"max-cursor", "bytes of a cursor (default 4 KiB)", &o.Limits.Cursor, func(l manifest.Limits) int { return l.Cursor }},
+		{"max-manifest", "bytes of a manifest (default 8 MiB)", &o.Limits.Manifest, func(l manifest.Limits) int { return l.Manifest }},
+	}
+	for _, l := range limits {
+		fl.Var((*bytesValue)(l.to), l.name, l.help)
+	}
+	fl.DurationVar(&o.Grace, "grace", manifest.DefaultGrace, "how long to keep for readers what is not needed; 0: not at all")
+	a.jsonFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		asked := o.Grace
+		switch {
+		case o.Grace < 0:
+			return usage("-grace is %v; it must not be negative", o.Grace)
+		case o.Grace == 0:
+			o.Grace = -1 // none
+		case o.Grace < manifest.MinGrace:
+			return usage("-grace is %v; it must be 0 or at least %v", o.Grace, manifest.MinGrace)
+		}
+		st, err := a.store(cmd.Context(), args[0], true)
+		if err != nil {
+			return err
+		}
+		o.Probe = a.probing(args[0])
+		_, err = manifest.ReadFormat(cmd.Context(), st, nil)
+		existed := err == nil
+		f, err := manifest.Init(cmd.Context(), st, &o)
+		if errors.Is(err, fence.ErrLimit) {
+			return &kindError{errUsage, err} // limits that contradict each other
+		}
+		if err != nil {
+			return err
+		}
+		if fl.Changed("grace") && time.Duration(f.Grace) != asked {
+			return fmt.Errorf("there is a log already, and its grace is %v, not %v; that cannot be changed", time.Duration(f.Grace), asked)
+		}
+		for _, l := range limits {
+			if *l.to != 0 && l.is(f.Limits) != *l.to {
+				return fmt.Errorf("there is a log already, and its limit for -%s is %d, not %d; that cannot be changed", l.name, l.is(f.Limits), *l.to)
+			}
+		}
+		if a.json {
+			return a.print(f)
+		}
+		made := "made"
+		if existed {
+			made = "there is already"
+		}
+		return a.write(fmt.Appendf(nil, "%s log %v in %s\n", made, f.Log, st.Traits().Name))
+	}
+	return c
+}
+
+func (a *app) probeCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "probe [-json] URL",
+		Short: "ask a store whether it keeps what the protocol needs",
+		Long: `Probe races clients over connections of their own, on objects below tmp/ that it
+deletes again, and tells whether the store keeps the promises that the protocol
+needs: atomic creates and swaps, and reads and listings that see what was
+written. It takes some seconds. Init does the same.`,
+		Args: wantArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			st, err := a.store(cmd.Context(), args[0], false)
+			if err != nil {
+				return err
+			}
+			report, err := probe.Run(cmd.Context(), st, a.probing(args[0]))
+			if a.json {
+				v := struct {
+					*probe.Report
+					Error string `json:"error,omitempty"`
+				}{Report: report}
+				if err != nil {
+					v.Error = line(err)
+				}
+				return errors.Join(err, a.print(v))
+			}
+			if err != nil {
+				return err // the report of half a probe would mislead
+			}
+			return a.write([]byte(report.String()))
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}

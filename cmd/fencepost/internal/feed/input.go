@@ -1,0 +1,246 @@
+package feed
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+)
+
+// Format is how an input is cut into records.
+type Format string
+
+const (
+	// Lines: a record is a line with its newline. The last one may have none.
+	Lines Format = "lines"
+	// Frames: a record is preceded by its length, 4 bytes, the most significant
+	// first.
+	Frames Format = "frames"
+)
+
+const (
+	blockSize = 256 << 10
+	prefix    = 4 // of a frame
+)
+
+var (
+	// ErrTooLong: a record is longer than the log allows.
+	ErrTooLong = errors.New("record too long")
+	// ErrCut: the input ends in the midst of a frame.
+	ErrCut = errors.New("the input ends in the midst of a record")
+)
+
+// Input cuts a stream into batches of records. It keeps the batches until they
+// are released, so that it can be taken back to any place after that.
+type Input struct {
+	name   string
+	format Format
+	blocks chan block
+
+	rest []byte // read and not cut yet; its first byte is number at
+	end  error  // why nothing comes after rest: io.EOF or a failure
+	at   int64
+	sum  uint32 // of all before at
+	kept []Batch
+}
+
+type block struct {
+	b   []byte
+	err error
+}
+
+// Batch is some records that follow each other.
+type Batch struct {
+	Records [][]byte
+	// From and To are the bytes of the source that it holds.
+	From, To int64
+	sumFrom  uint32
+	sumTo    uint32
+	raw      []byte
+}
+
+// NewInput reads r, which is called name in errors. The goroutine that reads
+// ends with r or, since nothing can interrupt a read of a terminal, with the
+// process.
+func NewInput(r io.Reader, name string, format Format) *Input {
+	in := &Input{name: name, format: format, blocks: make(chan block)}
+	go in.pump(r)
+	return in
+}
+
+func (in *Input) pump(r io.Reader) {
+	buf := make([]byte, blockSize)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 || err != nil {
+			// A copy of its own size: small reads of a pipe would each keep a whole
+			// block alive until they are acknowledged.
+			in.blocks <- block{bytes.Clone(buf[:n]), err}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// fill waits for more bytes.
+func (in *Input) fill(ctx context.Context) error {
+	select {
+	case b := <-in.blocks:
+		if len(in.rest) == 0 {
+			in.rest = b.b
+		} else {
+			in.rest = append(in.rest, b.b...)
+		}
+		in.end = b.err
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// At is the number of bytes before the next batch.
+func (in *Input) At() int64 { return in.at }
+
+// Next returns the next batch: what is there, at least one record. A record has
+// at most limit bytes, and all of them together at most size with their lengths
+// (see fence.RecordSize). At the end it is io.EOF.
+func (in *Input) Next(ctx context.Context, limit, size int) (Batch, error) {
+	for {
+		b := Batch{From: in.at, sumFrom: in.sum}
+		used, total := 0, 0
+		for {
+			rec, n, err := in.cut(in.rest[used:], limit)
+			if err != nil && len(b.Records) == 0 {
+				return Batch{}, err
+			}
+			// 5 bytes are the longest prefix of a record in an object.
+			if n == 0 || err != nil || (len(b.Records) > 0 && total+len(rec)+5 > size) {
+				break
+			}
+			b.Records = append(b.Records, rec)
+			used += n
+			total += len(rec) + 5
+		}
+		if len(b.Records) > 0 {
+			b.raw = in.rest[:used:used]
+			in.rest = in.rest[used:]
+			in.advance(b.raw)
+			b.To, b.sumTo = in.at, in.sum
+			in.kept = append(in.kept, b)
+			return b, nil
+		}
+		if in.end != nil {
+			return Batch{}, in.ended()
+		}
+		if err := in.fill(ctx); err != nil {
+			return Batch{}, err
+		}
+	}
+}
+
+func (in *Input) ended() error {
+	switch {
+	case !errors.Is(in.end, io.EOF):
+		return fmt.Errorf("reading %s at byte %d: %w", in.name, in.at+int64(len(in.rest)), in.end)
+	case len(in.rest) > 0:
+		return fmt.Errorf("%w: %s, at byte %d, %d bytes before its end", ErrCut, in.name, in.at, len(in.rest))
+	}
+	return io.EOF
+}
+
+// cut returns the first record of b and how many bytes it takes, 0 if it is not
+// whole.
+func (in *Input) cut(b []byte, limit int) (rec []byte, n int, err error) {
+	tooLong := func(more string, size int) error {
+		return fmt.Errorf("%w: the one at byte %d of %s has %s%d bytes, the log allows %d; make the log with a larger -max-record", ErrTooLong, in.at, in.name, more, size, limit)
+	}
+	switch in.format {
+	case Frames:
+		if len(b) < prefix {
+			return nil, 0, nil
+		}
+		size := int64(binary.BigEndian.Uint32(b))
+		if size > int64(limit) {
+			return nil, 0, tooLong("", int(size))
+		}
+		if n := prefix + int(size); len(b) >= n {
+			return b[prefix:n:n], n, nil
+		}
+		return nil, 0, nil
+	default:
+		i := bytes.IndexByte(b, '\n')
+		switch {
+		case i >= 0:
+			n = i + 1
+		case errors.Is(in.end, io.EOF):
+			n = len(b)
+		}
+		if n > limit || (n == 0 && len(b) > limit) {
+			return nil, 0, tooLong("at least ", max(n, len(b)))
+		}
+		return b[:n:n], n, nil
+	}
+}
+
+func (in *Input) advance(b []byte) {
+	in.at += int64(len(b))
+	in.sum = crc32.Update(in.sum, castagnoli, b)
+}
+
+// Release forgets the batches that end at or before a byte.
+func (in *Input) Release(to int64) {
+	i := 0
+	for i < len(in.kept) && in.kept[i].To <= to {
+		in.kept[i] = Batch{} // the array behind it stays for a while
+		i++
+	}
+	in.kept = in.kept[i:]
+}
+
+// Seek goes to a byte, back to where it has not been released or forward over
+// what another process has appended, releases all before it, and compares the
+// sum of that.
+func (in *Input) Seek(ctx context.Context, to int64, sum uint32, progress func(int64)) error {
+	if to < in.at {
+		i := slices.IndexFunc(in.kept, func(b Batch) bool { return b.From <= to && to < b.To })
+		if i < 0 {
+			return fmt.Errorf("%w: the log is at byte %d of %s, and everything up to %d was acknowledged; has the log been replaced?", ErrChanged, to, in.name, in.at)
+		}
+		first := in.kept[i]
+		var all []byte
+		for _, b := range in.kept[i:] {
+			all = append(all, b.raw...)
+		}
+		in.rest = append(all, in.rest...)
+		in.at, in.sum = first.From, first.sumFrom
+	}
+	in.kept = nil
+	for in.at < to {
+		if len(in.rest) == 0 {
+			if in.end != nil {
+				if err := in.ended(); !errors.Is(err, io.EOF) {
+					return err
+				}
+				return fmt.Errorf("%w: %s has only %d bytes now, and %d of it are in the log", ErrChanged, in.name, in.at, to)
+			}
+			if err := in.fill(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		n := int(min(int64(len(in.rest)), to-in.at))
+		in.advance(in.rest[:n])
+		in.rest = in.rest[n:]
+		progress(in.at)
+	}
+	if in.sum != sum {
+		return fmt.Errorf("%w: the first %d bytes of %s are not those in the log (CRC-32C %08x, not %08x); if it is other data, give it another -source and another log",
+			ErrChanged, to, in.name, in.sum, sum)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package survey_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/verify"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// newLog is an empty log.
+func newLog(t *testing.T) *memstore.Store {
+	t.Helper()
+	st := memstore.New()
+	if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Grace: -1, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// lead is a leadership that appends records, each in an object of its own, with a
+// cursor.
+func lead(t *testing.T, st store.Store, epoch uint64, cursor string, records ...string) {
+	t.Helper()
+	w, err := writer.Open(t.Context(), st, fence.NewToken(epoch), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		if _, err := w.Append(t.Context(), [][]byte{[]byte(r)}, writer.Cursor([]byte(cursor))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func compact(t *testing.T, st store.Store, epoch uint64) {
+	t.Helper()
+	c, err := compactor.New(st, nil)
+	if err == nil {
+		_, err = c.Once(t.Context(), fence.NewToken(epoch))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func take(t *testing.T, st store.Store) *survey.Survey {
+	t.Helper()
+	s, err := survey.Take(t.Context(), st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestEmpty(t *testing.T) {
+	s := take(t, newLog(t))
+	if s.Tail != fence.Start().Position || s.Offset != 0 || s.Leader.Epoch != 0 || s.Leader.Leads || s.Manifest.Version != 0 || s.Manifest.Hint != nil ||
+		s.Objects[verify.KindFormat].Objects != 1 || s.Skew == nil || s.Probe == nil || len(s.Notes) > 0 {
+		t.Errorf("%+v", s)
+	}
+	if _, err := survey.Take(t.Context(), memstore.New(), nil); !errors.Is(err, manifest.ErrNotInitialized) {
+		t.Errorf("no log: %v", err)
+	}
+}
+
+// The end is found on the chain, whatever is folded, and the counts are those of a
+// listing.
+func TestEnd(t *testing.T) {
+	st := newLog(t)
+	lead(t, st, 1, "at 1", "a", "b")
+	compact(t, st, 1)
+	lead(t, st, 2, "\x00\xff", "c")
+	listed := 0
+	s, err := survey.Take(t.Context(), st, func(n int) { listed = n })
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, _ := st.Len()
+	if s.Tail != (fence.Position{Epoch: 2, Seq: 2}) || s.Offset != 3 || s.First != 0 || s.Sealed || listed != objects {
+		t.Errorf("%d listed of %d: %+v", listed, objects, s)
+	}
+	if string(s.Cursor) != "\x00\xff" || s.CursorText != "" {
+		t.Errorf("the cursor is %q, as text %q", s.Cursor, s.CursorText)
+	}
+	m := s.Manifest
+	if m.Segments != 1 || m.Floor != (fence.Position{Epoch: 1, Seq: 3}) || m.FloorAt != 2 || m.Hint == nil || m.Roles[manifest.Compactor].Epoch != 1 {
+		t.Errorf("%+v", m)
+	}
+	if s.Behind.Objects != 1 { // the seal of epoch 0 stays
+		t.Errorf("behind the floor: %+v", s.Behind)
+	}
+	lead(t, st, 3, "text")
+	if s := take(t, st); !s.Sealed || s.Tail != (fence.Position{Epoch: 3, Seq: 1}) {
+		t.Errorf("%+v", s)
+	}
+	lead(t, st, 4, "text", "d")
+	if s := take(t, st); s.CursorText != "text" {
+		t.Errorf("the cursor as text is %q", s.CursorText)
+	}
+}
+
+func TestLeadership(t *testing.T) {
+	st := newLog(t)
+	e, err := leader.New(st, verify.KindLock, &leader.Options{Identity: "me", Validity: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, err := e.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := take(t, st).Leader
+	left, err := time.ParseDuration(l.Remaining)
+	if !l.Leads || l.Holder != "me" || l.Epoch != 1 || l.Validity != "30s" || err != nil || left <= 0 || left > 30*time.Second {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if err := term.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := take(t, st)
+	if l := s.Leader; l.Leads || l.Remaining != "" || l.Holder != "me" || l.Reason == "" {
+		t.Errorf("resigned: %+v", l)
+	}
+	if s.Compactor.Epoch != 0 {
+		t.Errorf("nobody compacts: %+v", s.Compactor)
+	}
+}
+
+// The floor moves past what was just read: the end is looked for again.
+func TestOvertaken(t *testing.T) {
+	st := newLog(t)
+	lead(t, st, 1, "", "a")
+	f := faultstore.New(st, nil)
+	once := false
+	f.SetBefore(func(_ context.Context, op faultstore.Op) {
+		if _, ok := fence.ParseKey(op.Key); ok && !once {
+			once = true
+			lead(t, st, 2, "", "b", "c")
+			compact(t, st, 1)
+		}
+	})
+	if s := take(t, f); !once || s.Offset != 3 || s.Tail.Epoch != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Damage is an error with a remedy; a store that may not be written to is a note.
+func TestTrouble(t *testing.T) {
+	st := newLog(t)
+	lead(t, st, 1, "", "a")
+	f := faultstore.New(st, nil)
+	f.SetHook(func(op faultstore.Op) faultstore.Fault {
+		if op.Kind == faultstore.Put {
+			return faultstore.Fault{Drop: true, Err: &store.Error{Op: "put", Key: op.Key, Kind: store.ErrDenied}}
+		}
+		return faultstore.Fault{}
+	})
+	s, err := survey.Take(t.Context(), f, nil)
+	if err != nil || s.Skew != nil || len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "clocks could not be compared") {
+		t.Errorf("%+v, %v", s, err)
+	}
+	tail := take(t, st).Tail
+	if _, err := st.Put(t.Context(), tail.Key(), []byte("junk"), store.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := survey.Take(t.Context(), st, nil); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), tail.Key()) || !strings.Contains(err.Error(), "fencepost verify") {
+		t.Errorf("damage: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := survey.Take(ctx, st, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended: %v", err)
+	}
+}

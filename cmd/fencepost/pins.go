@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/manifest"
+)
+
+func (a *app) pinCmd() *cobra.Command {
+	var o manifest.PinOptions
+	c := &cobra.Command{
+		Use:   "pin -name NAME [-version V] URL",
+		Short: "hold on to a version, until unpin",
+		Long: `Pin keeps the newest version of the manifest, or another that is still kept, and
+everything that it names from being deleted: its segments and the live files of its
+table. What is behind its floor can be copied from then on, and read at that
+version, however long that takes. Unpin lets go of it.
+
+With -ttl the pin lapses by itself after so long.`,
+		Args: wantArgs(1, 1),
+	}
+	fl := c.Flags()
+	fl.StringVar(&o.Name, "name", "", "what it is for, such as backup-2026-11")
+	fl.Uint64Var(&o.Version, "version", 0, "the version (default the newest)")
+	fl.DurationVar(&o.TTL, "ttl", 0, "how long it holds (default until unpin)")
+	a.jsonFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case o.Name == "":
+			return usage("-name is not given; unpin needs it")
+		case fl.Changed("version") && o.Version == 0:
+			return usage("-version is 0; versions begin at 1")
+		case fl.Changed("ttl") && o.TTL < manifest.MinPinTTL:
+			return usage("-ttl is %v; it must be at least %v", o.TTL, manifest.MinPinTTL)
+		}
+		log, err := a.manifests(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		p, err := log.Pin(cmd.Context(), &o)
+		if err != nil {
+			return err
+		}
+		m := p.Manifest()
+		if a.json {
+			return a.print(struct {
+				Name    string `json:"name"`
+				Version uint64 `json:"version"`
+				First   uint64 `json:"first"`
+				End     uint64 `json:"end"`
+				Files   int    `json:"files"`
+			}{o.Name, m.Version, m.First(), m.Floor.Offset, m.Live()})
+		}
+		return a.write(fmt.Appendf(nil, "pinned version %d as %s: records %d to %d, %d files\n", m.Version, o.Name, m.First(), m.Floor.Offset, m.Live()))
+	}
+	return c
+}
+
+func (a *app) unpinCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "unpin NAME URL",
+		Short: "let go of a version",
+		Long: `Unpin deletes all pins of a name. Whoever still holds on to one hears of it when it
+renews it. What only these pins kept is deleted by the next compactions.`,
+		Args: wantArgs(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			log, err := a.manifests(cmd.Context(), args[1])
+			if err != nil {
+				return err
+			}
+			err = log.Unpin(cmd.Context(), args[0])
+			if errors.Is(err, manifest.ErrGone) {
+				return fmt.Errorf("there is no pin called %s; see `fencepost pins`: %w", args[0], err)
+			}
+			if err != nil {
+				return err
+			}
+			return a.write(fmt.Appendf(nil, "unpinned %s\n", args[0]))
+		},
+	}
+}
+
+// pinDoc is a pin as pins -json prints it.
+type pinDoc struct {
+	Name     string    `json:"name,omitempty"`
+	Version  uint64    `json:"version"`
+	Holder   string    `json:"holder"`
+	TTL      string    `json:"ttl,omitempty"`
+	Renewals uint64    `json:"renewals"`
+	Created  time.Time `json:"created"`
+	Renewed  time.Time `json:"renewed"`
+	Expired  bool      `json:"expired,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Key      string    `json:"key"`
+}
+
+func (a *app) pinsCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "pins [-json] URL",
+		Short: "print who holds on to what",
+		Long: `Pins prints all pins: those of pin, and those of processes that read a snapshot,
+which lapse when they are not renewed.`,
+		Args: wantArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			log, err := a.manifests(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			pins, err := log.Pins(cmd.Context())
+			if err != nil {
+				return err
+			}
+			docs := []pinDoc{}
+			for _, p := range pins {
+				d := pinDoc{
+					Name: p.Name, Version: p.Version, Holder: p.Holder, Renewals: p.Renewals, Created: p.Created, Renewed: p.Renewed,
+					Expired: p.Expired, Reason: p.Reason, Key: p.Object.Key,
+				}
+				if p.TTL > 0 {
+					d.TTL = p.TTL.String()
+				}
+				docs = append(docs, d)
+			}
+			slices.SortFunc(docs, func(a, b pinDoc) int { return a.Created.Compare(b.Created) })
+			if a.json {
+				return a.print(docs)
+			}
+			return a.write(pinTable(docs))
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}
+
+func pinTable(docs []pinDoc) []byte {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if len(docs) > 0 {
+		fmt.Fprintln(w, "NAME\tVERSION\tSINCE\tLAPSES\tHOLDER")
+	}
+	for _, d := range docs {
+		lapses := "never"
+		switch {
+		case d.Expired:
+			lapses = "lapsed: " + d.Reason
+		case d.TTL != "":
+			lapses = d.TTL + " after " + when(d.Renewed)
+		}
+		name := d.Name
+		if name == "" {
+			name = "-"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", name, d.Version, when(d.Created), lapses, d.Holder)
+	}
+	_ = w.Flush()
+	return b.Bytes()
+}

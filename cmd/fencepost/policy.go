@@ -1,0 +1,160 @@
+package main
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/verify"
+)
+
+func (a *app) policyCmd() *cobra.Command {
+	var role, partition string
+	c := &cobra.Command{
+		Use:   "policy -role ROLE URL",
+		Short: "print an IAM policy with no more rights than a role needs",
+		Long: `Policy prints a policy in JSON for a log at s3://bucket/prefix, without asking
+anybody: for an IAM user or role, with
+
+  writer     lead and append, make the log, commit files
+  candidate  take part in the election only
+  compactor  fold, merge, prune and truncate
+  reader     read, and pin what is read
+
+or, with bucket, for the bucket itself: it refuses every write of an object of the
+log that is not conditional, whoever sends it; Fencepost sends none.
+Leave out statements that you do not need: a reader that never takes a snapshot
+needs no pins. KMS keys need statements of their own.`,
+		Args: wantArgs(1, 1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			u, err := url.Parse(args[0])
+			if err != nil || u.Scheme != "s3" || u.Host == "" || u.User != nil {
+				return usage("policy is for a URL such as s3://bucket/prefix")
+			}
+			p, ok := policyOf(role, "arn:"+partition+":s3:::"+u.Host, strings.Trim(u.Path, "/"))
+			if !ok {
+				return usage("-role is %s or bucket, not %q", strings.Join(slices.Sorted(maps.Keys(rights)), ", "), role)
+			}
+			return a.print(p)
+		},
+	}
+	c.Flags().StringVar(&role, "role", "", "writer, candidate, compactor, reader or bucket")
+	c.Flags().StringVar(&partition, "partition", "aws", "of the ARNs: aws, aws-cn, aws-us-gov")
+	return c
+}
+
+// policy is a document of IAM.
+type policy struct {
+	Version   string
+	Statement []statement
+}
+
+type statement struct {
+	Sid       string
+	Effect    string
+	Principal string `json:",omitempty"`
+	Action    []string
+	Resource  []string
+	Condition map[string]map[string][]string `json:",omitempty"`
+}
+
+// right says what a role may do to keys of some kinds.
+type right struct {
+	sid     string
+	actions []string
+	kinds   []string
+}
+
+var (
+	putObject    = []string{"s3:PutObject"}
+	deleteObject = []string{"s3:DeleteObject"}
+	// A large object that its writer gives up is cleaned away.
+	uploadObject = []string{"s3:PutObject", "s3:AbortMultipartUpload"}
+)
+
+// rights follow from the table of names in docs/format.md: who writes what, and who
+// deletes it. Everybody may read all of the log.
+var rights = map[string][]right{
+	"candidate": {
+		{"Elect", putObject, []string{verify.KindLock}},
+		{"Measure", putObject, []string{verify.KindTmp}}, {"Clean", deleteObject, []string{verify.KindTmp}},
+	},
+	"writer": {
+		{"Create", putObject, []string{manifest.FormatKey}},
+		{"Elect", putObject, []string{verify.KindLock}},
+		{"Append", putObject, []string{verify.KindData, verify.KindManifest}},
+		{"Files", uploadObject, []string{verify.KindFile}},
+		{"Probe", uploadObject, []string{verify.KindTmp}}, {"Clean", deleteObject, []string{verify.KindTmp}},
+	},
+	"compactor": {
+		{"Elect", putObject, []string{verify.KindCompactorLock}},
+		{"Publish", putObject, []string{verify.KindManifest, verify.KindPin}},
+		{"Fold", uploadObject, []string{verify.KindSegment + "/" + string(manifest.Compactor), verify.KindList + "/" + string(manifest.Compactor)}},
+		{"Prune", deleteObject, []string{
+			verify.KindLock, verify.KindCompactorLock, verify.KindManifest, verify.KindData, verify.KindSegment, verify.KindList, verify.KindPin, verify.KindFile,
+		}},
+		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{verify.KindSegment, verify.KindList, verify.KindFile}},
+	},
+	"reader": {
+		{"Pin", putObject, []string{verify.KindPin}}, {"Unpin", deleteObject, []string{verify.KindPin}},
+	},
+}
+
+// conditional are the kinds of objects that are never written without a condition:
+// all but what the probe tries out.
+var conditional = []string{
+	manifest.FormatKey, verify.KindLock, verify.KindCompactorLock, verify.KindData, verify.KindManifest,
+	verify.KindSegment, verify.KindList, verify.KindPin, verify.KindFile,
+}
+
+// policyOf makes the policy of a role for the log under a prefix of a bucket.
+func policyOf(role, bucket, prefix string) (policy, bool) {
+	root := bucket + "/"
+	if prefix != "" {
+		prefix += "/"
+		root += prefix
+	}
+	if role == "bucket" {
+		return policy{"2012-10-17", []statement{{
+			// CreateMultipartUpload and UploadPart are PutObject too, and cannot carry a
+			// condition; s3:ObjectCreationOperation is false for them.
+			Sid: "OnlyConditionalWrites", Effect: "Deny", Principal: "*", Action: putObject, Resource: resources(root, conditional),
+			Condition: map[string]map[string][]string{
+				"Null": {"s3:if-none-match": {"true"}, "s3:if-match": {"true"}},
+				"Bool": {"s3:ObjectCreationOperation": {"true"}},
+			},
+		}}}, true
+	}
+	own, ok := rights[role]
+	if !ok {
+		return policy{}, false
+	}
+	list := statement{Sid: "List", Effect: "Allow", Action: []string{"s3:ListBucket"}, Resource: []string{bucket}}
+	if prefix != "" {
+		list.Condition = map[string]map[string][]string{"StringLike": {"s3:prefix": {prefix + "*"}}}
+	}
+	p := policy{"2012-10-17", []statement{list, {Sid: "Read", Effect: "Allow", Action: []string{"s3:GetObject"}, Resource: []string{root + "*"}}}}
+	if role == "compactor" {
+		p.Statement = append(p.Statement, statement{Sid: "ListUploads", Effect: "Allow", Action: []string{"s3:ListBucketMultipartUploads"}, Resource: []string{bucket}})
+	}
+	for _, r := range own {
+		p.Statement = append(p.Statement, statement{Sid: r.sid, Effect: "Allow", Action: r.actions, Resource: resources(root, r.kinds)})
+	}
+	return p, true
+}
+
+// resources names the objects of some kinds.
+func resources(root string, kinds []string) []string {
+	var names []string
+	for _, kind := range kinds {
+		if kind != manifest.FormatKey {
+			kind += "/*"
+		}
+		names = append(names, root+kind)
+	}
+	return names
+}

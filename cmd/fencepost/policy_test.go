@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/writer"
+)
+
+const policyPrefix = "team/orders"
+
+// policed is a store that does what policies allow, and nothing else, as S3 reads
+// them: a Deny wins, without an Allow nothing goes.
+type policed struct {
+	store.Store
+	identity, bucket *policy // bucket may be nil
+
+	mu     sync.Mutex
+	denied []string
+}
+
+// policyFor is what the command prints, read again.
+func policyFor(t testing.TB, role string) *policy {
+	t.Helper()
+	var p policy
+	if err := json.Unmarshal([]byte(must(t, "", "policy", "-role", role, "s3://bucket/"+policyPrefix)), &p); err != nil {
+		t.Fatal(err)
+	}
+	return &p
+}
+
+func newPoliced(t testing.TB, st store.Store, role string) *policed {
+	t.Helper()
+	return &policed{Store: st, identity: policyFor(t, role), bucket: policyFor(t, "bucket")}
+}
+
+// applies reports whether a statement is about a request.
+func (s statement) applies(action, resource string, keys map[string]string) bool {
+	like := func(patterns []string, v string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool {
+			start, ok := strings.CutSuffix(p, "*")
+			return p == v || ok && strings.HasPrefix(v, start)
+		})
+	}
+	if !like(s.Action, action) || !like(s.Resource, resource) {
+		return false
+	}
+	for op, conditions := range s.Condition {
+		for key, want := range conditions {
+			v, there := keys[key]
+			var ok bool
+			switch op {
+			case "Null":
+				ok = (want[0] == "true") == !there
+			case "Bool":
+				ok = there && v == want[0]
+			case "StringLike":
+				ok = there && like(want, v)
+			default:
+				panic("a condition " + op + ", which nobody here knows")
+			}
+			if !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (p *policed) check(op, key, action, resource string, keys map[string]string) error {
+	allowed := false
+	for _, pol := range []*policy{p.identity, p.bucket} {
+		if pol == nil {
+			continue
+		}
+		for _, s := range pol.Statement {
+			if !s.applies(action, resource, keys) {
+				continue
+			}
+			if s.Effect == "Deny" {
+				return p.deny(op, key, action)
+			}
+			allowed = true
+		}
+	}
+	if !allowed {
+		return p.deny(op, key, action)
+	}
+	return nil
+}
+
+func (p *policed) deny(op, key, action string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.denied = append(p.denied, action+" "+key)
+	return &store.Error{Op: op, Key: key, Kind: store.ErrDenied, Status: 403, Code: "AccessDenied"}
+}
+
+func object(key string) string { return "arn:aws:s3:::bucket/" + path.Join(policyPrefix, key) }
+
+func (p *policed) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	if err := p.check("get", key, "s3:GetObject", object(key), nil); err != nil {
+		return nil, err
+	}
+	return p.Store.Get(ctx, key, opts)
+}
+
+func (p *policed) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	keys := map[string]string{"s3:ObjectCreationOperation": "true"}
+	if cond.Absent() {
+		keys["s3:if-none-match"] = "*"
+	}
+	if v, ok := cond.Match(); ok {
+		keys["s3:if-match"] = string(v)
+	}
+	if err := p.check("put", key, "s3:PutObject", object(key), keys); err != nil {
+		return store.Info{}, err
+	}
+	return p.Store.Put(ctx, key, body, cond)
+}
+
+// Upload is a multipart upload: begun and sent in parts without a condition, and
+// completed with one.
+func (p *policed) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
+	last := map[string]string{"s3:ObjectCreationOperation": "true"}
+	if opts != nil && opts.Create {
+		last["s3:if-none-match"] = "*"
+	}
+	for _, keys := range []map[string]string{{"s3:ObjectCreationOperation": "false"}, last} {
+		if err := p.check("upload", key, "s3:PutObject", object(key), keys); err != nil {
+			return store.Info{}, err
+		}
+	}
+	if err := p.check("upload", key, "s3:AbortMultipartUpload", object(key), nil); err != nil {
+		return store.Info{}, err
+	}
+	return p.Store.Upload(ctx, key, body, opts)
+}
+
+func (p *policed) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	full := policyPrefix + "/" + prefix
+	if err := p.check("list", prefix, "s3:ListBucket", "arn:aws:s3:::bucket", map[string]string{"s3:prefix": full}); err != nil {
+		return func(yield func(store.Info, error) bool) { yield(store.Info{}, err) }
+	}
+	return p.Store.List(ctx, prefix, opts)
+}
+
+func (p *policed) Delete(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		if err := p.check("delete", key, "s3:DeleteObject", object(key), nil); err != nil {
+			return err
+		}
+	}
+	return p.Store.Delete(ctx, keys...)
+}
+
+var quickProbe = &manifest.InitOptions{Grace: -1, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}
+
+// work is what each role does in practice, in this order.
+var work = []struct {
+	role string
+	do   func(ctx context.Context, st store.Store) error
+}{
+	{"writer", func(ctx context.Context, st store.Store) error {
+		// It makes the log, too.
+		opts := &fencepost.Options{Writer: &writer.Options{Init: quickProbe}}
+		return fencepost.Run(ctx, st, opts, func(ctx context.Context, w *writer.Writer) error {
+			if _, err := w.Append(ctx, [][]byte{[]byte("a")}, writer.Cursor([]byte("c"))); err != nil {
+				return err
+			}
+			f, err := w.CreateFile(ctx, ".parquet")
+			if err != nil {
+				return err
+			}
+			if _, err := f.Write([]byte("rows")); err != nil {
+				return err
+			}
+			if err := f.Close(); err != nil {
+				return err
+			}
+			return w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f.File()}})
+		})
+	}},
+	{"candidate", func(ctx context.Context, st store.Store) error {
+		e, err := leader.New(st, fencepost.LockPrefix, nil)
+		if err != nil {
+			return err
+		}
+		if _, err := leader.MeasureSkew(ctx, st); err != nil {
+			return err
+		}
+		return e.Run(ctx, func(context.Context, *leader.Term) error { return nil })
+	}},
+	{"writer", func(ctx context.Context, st store.Store) error {
+		return fencepost.Run(ctx, st, nil, func(ctx context.Context, w *writer.Writer) error {
+			_, err := w.Append(ctx, [][]byte{[]byte("b")})
+			return err
+		})
+	}},
+	{"reader", func(ctx context.Context, st store.Store) error {
+		r, err := reader.Open(ctx, st, nil)
+		if err != nil {
+			return err
+		}
+		s, err := r.Snapshot(ctx, nil)
+		if err != nil {
+			return err
+		}
+		for _, err := range s.Records(ctx, 0) {
+			if err != nil {
+				return err
+			}
+		}
+		return s.Close(ctx)
+	}},
+	{"compactor", func(ctx context.Context, st store.Store) error {
+		log, err := manifest.Open(ctx, st, nil)
+		if err != nil {
+			return err
+		}
+		// Its own eyes only: somebody has left a pin that lapses.
+		if _, err := log.Pins(ctx); err != nil {
+			return err
+		}
+		c, err := compactor.New(st, &compactor.Options{KeepLocks: &leader.PruneOptions{Keep: 1, For: time.Nanosecond}})
+		if err != nil {
+			return err
+		}
+		for range 2 {
+			if _, err := c.RunOnce(ctx); err != nil {
+				return err
+			}
+		}
+		return c.RunTruncate(ctx, 1)
+	}},
+}
+
+// What a role does in practice its policy allows, with the bucket's in force, and
+// nothing of it is refused.
+func TestPolicyAllows(t *testing.T) {
+	st := memstore.New()
+	for _, w := range work {
+		p := newPoliced(t, st, w.role)
+		if err := w.do(t.Context(), p); err != nil {
+			t.Errorf("%s: %v", w.role, err)
+		}
+		if len(p.denied) > 0 {
+			t.Errorf("%s was denied %q", w.role, p.denied)
+		}
+	}
+	if _, left := st.Len(); left == 0 {
+		t.Error("nothing was written")
+	}
+}
+
+// What a role has no business with is refused.
+func TestPolicyDenies(t *testing.T) {
+	const n = "00000000000000000001"
+	id := uuid.NewString()
+	keys := []string{
+		manifest.FormatKey, "lock/" + n + ".json", "compactor-lock/" + n + ".json", fence.Position{Epoch: 1, Seq: 1}.Key(), manifest.Key(1),
+		"segment/compactor/" + n + "/" + id, "segment/writer/" + n + "/" + id, "list/compactor/" + n + "/" + id, "pin/" + id + ".json", "file/" + n + "/" + id, "tmp/" + id, "else",
+	}
+	creates := map[string]string{
+		"writer": "format lock data manifest file tmp", "candidate": "lock tmp", "reader": "pin",
+		"compactor": "compactor-lock manifest segment/compactor list/compactor pin",
+	}
+	deletes := map[string]string{
+		"writer": "tmp", "candidate": "tmp", "reader": "pin",
+		"compactor": "lock compactor-lock data manifest segment/compactor segment/writer list/compactor pin file",
+	}
+	may := func(list, key string) bool {
+		return slices.ContainsFunc(strings.Fields(list), func(s string) bool { return strings.HasPrefix(key, s+"/") || strings.HasPrefix(key, s+".") })
+	}
+	for role := range creates {
+		for _, key := range keys {
+			p := newPoliced(t, memstore.New(), role)
+			if _, err := p.Put(t.Context(), key, []byte("x"), store.IfAbsent); errors.Is(err, store.ErrDenied) == may(creates[role], key) {
+				t.Errorf("%s creates %s: %v", role, key, err)
+			}
+			if err := p.Delete(t.Context(), key); errors.Is(err, store.ErrDenied) == may(deletes[role], key) {
+				t.Errorf("%s deletes %s: %v", role, key, err)
+			}
+			// Nobody overwrites, whoever's policy allows to put.
+			if strings.HasPrefix(key, "tmp/") {
+				continue // the probe tries things out
+			}
+			if _, err := p.Put(t.Context(), key, []byte("x"), store.Always); !errors.Is(err, store.ErrDenied) {
+				t.Errorf("%s overwrites %s: %v", role, key, err)
+			}
+			if _, err := p.Upload(t.Context(), key, strings.NewReader("x"), nil); !errors.Is(err, store.ErrDenied) {
+				t.Errorf("%s uploads over %s: %v", role, key, err)
+			}
+		}
+		p := newPoliced(t, memstore.New(), role)
+		// Beside the log.
+		if err := p.check("get", "x", "s3:GetObject", "arn:aws:s3:::bucket/team/orders2/x", nil); err == nil {
+			t.Errorf("%s reads another log", role)
+		}
+		if err := p.check("list", "x", "s3:ListBucket", "arn:aws:s3:::bucket", map[string]string{"s3:prefix": "team/"}); err == nil {
+			t.Errorf("%s lists another log", role)
+		}
+	}
+}
+
+// Without the bucket's policy an overwrite would go through: it is what refuses it.
+func TestPolicyOfTheBucket(t *testing.T) {
+	p := newPoliced(t, memstore.New(), "writer")
+	p.bucket = nil
+	if _, err := p.Put(t.Context(), "lock/x.json", []byte("x"), store.Always); err != nil {
+		t.Error(err)
+	}
+	// A whole bucket is a log too.
+	var whole policy
+	if err := json.Unmarshal([]byte(must(t, "", "policy", "-role", "reader", "-partition", "aws-cn", "s3://bucket")), &whole); err != nil {
+		t.Fatal(err)
+	}
+	if s := whole.Statement[1]; s.Resource[0] != "arn:aws-cn:s3:::bucket/*" || whole.Statement[0].Condition != nil {
+		t.Errorf("%+v", whole)
+	}
+}

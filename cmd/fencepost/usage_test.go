@@ -1,0 +1,242 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func TestHelp(t *testing.T) {
+	var b strings.Builder
+	for _, args := range [][]string{
+		{"help"}, {"help", "append"}, {"help", "cat"}, {"help", "export"}, {"help", "files"}, {"help", "status"}, {"help", "init"}, {"help", "compact"}, {"help", "truncate"},
+		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"}, {"help", "version"},
+	} {
+		r := run(t, "", args...)
+		if r.status != 0 || r.err != "" {
+			t.Errorf("%q: status %d, %s", args, r.status, r.err)
+		}
+		b.WriteString("$ fencepost " + strings.Join(args, " ") + "\n" + r.out + "\n")
+	}
+	golden := filepath.Join("testdata", "help.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("help is not what %s says; if that is meant: go test -run TestHelp -update\n%s", golden, b.String())
+	}
+	for i, l := range strings.Split(b.String(), "\n") {
+		if len(l) > 110 {
+			t.Errorf("line %d is too long for a terminal: %s", i+1, l)
+		}
+	}
+	for _, asked := range [][]string{{"-h"}, {"--help"}, {"-help"}, {"append", "-help"}, {"cat", "-h"}} {
+		if r := run(t, "", asked...); r.status != 0 || !strings.Contains(r.out, "Usage:") {
+			t.Errorf("%q: status %d, %s", asked, r.status, r.err)
+		}
+	}
+}
+
+func TestDashes(t *testing.T) {
+	root := (&app{}).root()
+	for in, want := range map[string]string{
+		"append -cursor URL FILE":           "append --cursor URL FILE",
+		"append URL FILE -cursor":           "append URL FILE --cursor",
+		"append --cursor URL -":             "append --cursor URL -",
+		"append -source -cursor URL":        "append --source -cursor URL", // a value
+		"append -source=-cursor URL":        "append --source=-cursor URL",
+		"append -cursor=false -source x -v": "append --cursor=false --source x -v",
+		"cat -from 5 -follow URL":           "cat --from 5 --follow URL",
+		"cat -h":                            "cat -h",
+		"cat -- -from":                      "cat -- -from",
+		"append -source -- -cursor":         "append --source -- --cursor",
+		"cat -unknown ---from":              "cat -unknown ---from",
+	} {
+		if got := strings.Join(twoDashes(root, strings.Split(in, " ")), " "); got != want {
+			t.Errorf("%q became %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestBadInput: one clear line that names the thing and the remedy.
+func TestBadInput(t *testing.T) {
+	log := newLog(t, memURL(t))
+	missing := filepath.Join(t.TempDir(), "missing")
+	for name, c := range map[string]struct {
+		args   string
+		in     string
+		status int
+		says   []string
+	}{
+		"no verb":                {"", "", 2, []string{"which verb?"}},
+		"an unknown verb":        {"bogus", "", 2, []string{`no verb "bogus"`}},
+		"an unknown flag":        {"cat -bogus " + log, "", 2, []string{"fencepost help cat"}},
+		"no URL":                 {"cat", "", 2, []string{"cat takes [-from N] [-follow] URL, not 0 arguments"}},
+		"two URLs":               {"status " + log + " " + log, "", 2, []string{"not 2 arguments"}},
+		"a path for a URL":       {"cat /var/lib/log", "", 2, []string{"write s3://bucket/prefix, or file:///dir"}},
+		"a relative directory":   {"cat file://log", "", 2, []string{"file:///absolute/dir"}},
+		"an unknown scheme":      {"cat http://host/x", "", 2, []string{"no driver for http://", "file, mem, s3"}},
+		"a bad from":             {"cat -from -1 " + log, "", 2, []string{"-1"}},
+		"a bad format":           {"cat -format xml " + log, "", 2, []string{"raw, frames or json"}},
+		"a bad input format":     {"append -format xml " + log, "", 2, []string{"lines or frames"}},
+		"no log":                 {"cat mem://none", "", 1, []string{"no log here", "fencepost init"}},
+		"no log to verify":       {"verify mem://none", "", 1, []string{"no log here"}},
+		"no log to compact":      {"compact mem://none", "", 1, []string{"no log here"}},
+		"no log to step down in": {"step-down mem://none", "", 1, []string{"no log here"}},
+		"no directory":           {"cat file://" + missing, "", 1, []string{missing}},
+		"no file":                {"append " + log + " " + missing, "", 1, []string{missing}},
+		"a directory":            {"append " + log + " /", "", 2, []string{"is a directory"}},
+		"stdin without a source": {"append -cursor " + log, "x", 2, []string{"-source NAME"}},
+		"a source for nothing":   {"append -source x " + log, "x", 2, []string{"-cursor"}},
+		"a bad validity":         {"append -validity 1ns " + log, "x", 2, []string{"Validity 1ns must be"}},
+		"watching without watch": {"compact -interval 1s " + log, "", 2, []string{"-interval goes with -watch"}},
+		"a bad number in flight": {"append -in-flight 100000 " + log, "x", 1, []string{"InFlight is 100000"}},
+		"a bad size":             {"init -max-record many " + log, "", 2, []string{"16MiB"}},
+		"limits that contradict": {"init -max-object 10000 -max-record 20000 mem://new", "", 2, []string{"record", "20000"}},
+		"a tiny grace":           {"init -grace 1ms mem://new", "", 2, []string{"0 or at least 1s"}},
+		"export from and since":  {"export -from 1 -since 1h " + log, "", 2, []string{"-from and -since"}},
+		"export to and until":    {"export -to 1 -until 1h " + log, "", 2, []string{"-to and -until"}},
+		"export backwards":       {"export -from 2 -to 1 " + log, "", 2, []string{"-to 1 is before -from 2"}},
+		"a bad time":             {"export -since yesterday " + log, "", 2, []string{"-since", "36h"}},
+		"a bad time of files":    {"files -time noon " + log, "", 2, []string{"-time", "36h"}},
+		"two moments":            {"files -at 1 -offset 2 " + log, "", 2, []string{"only one of"}},
+		"version 0":              {"files -at 0 " + log, "", 2, []string{"begin at 1"}},
+		"a version not there":    {"files -at 77 " + log, "", 1, []string{"77"}},
+		"an offset not there":    {"files -offset 77 " + log, "", 1, []string{"offset 77", "ends at 0"}},
+		"a pin without a name":   {"pin " + log, "", 2, []string{"-name is not given"}},
+		"a short pin":            {"pin -name x -ttl 1ms " + log, "", 2, []string{"-ttl is 1ms"}},
+		"no such pin":            {"unpin backup " + log, "", 1, []string{"no pin called backup", "fencepost pins"}},
+		"unpin without a name":   {"unpin " + log, "", 2, []string{"NAME URL"}},
+		"truncate where":         {"truncate " + log, "", 2, []string{"-before is not given"}},
+		"truncate too far":       {"truncate -before 5 " + log, "", 1, []string{"compact first"}},
+		"watching a dry run":     {"compact -watch -dry-run " + log, "", 2, []string{"exclude each other"}},
+		"a negative age":         {"compact -retain-age -1h " + log, "", 2, []string{"Retain.Age is -1h"}},
+		"no role":                {"policy s3://bucket/x", "", 2, []string{"-role is candidate, compactor, reader, writer or bucket"}},
+		"a policy for a disk":    {"policy -role writer file:///x", "", 2, []string{"s3://bucket/prefix"}},
+		"no log to export":       {"export mem://none", "", 1, []string{"no log here"}},
+		"no log to pin":          {"pin -name x mem://none", "", 1, []string{"no log here"}},
+		"a negative grace":       {"init -grace -1s mem://new", "", 2, []string{"must not be negative"}},
+		"other limits":           {"init -max-record 77 " + log, "", 1, []string{"a log already", "-max-record is 16777216, not 77"}},
+		"another grace":          {"init -grace 1h " + log, "", 1, []string{"a log already", "grace is 0s"}},
+		"a cut frame":            {"append -format frames " + log, "\x00\x00\x00\x05ab", 1, []string{"at byte 0", "standard input"}},
+		"a bad interval":         {"compact -watch -interval -1s " + log, "", 2, []string{"Interval is -1s"}},
+		"a region missing":       {"cat s3://bucket/x?endpoint=nonsense", "", 2, []string{"endpoint"}},
+		"nothing to append to":   {"append s3://bucket/x?endpoint=http://127.0.0.1:1", "x", 1, []string{"127.0.0.1:1"}},
+		"no server":              {"cat s3://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("AWS_ACCESS_KEY_ID", "id-of-a-key")
+			t.Setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
+			r := run(t, c.in, slices.DeleteFunc(strings.Split(c.args, " "), func(s string) bool { return s == "" })...)
+			if r.status != c.status {
+				t.Errorf("status %d, want %d", r.status, c.status)
+			}
+			lines := strings.Split(strings.TrimSuffix(r.err, "\n"), "\n")
+			last := lines[len(lines)-1]
+			if !strings.HasPrefix(last, "fencepost: ") || strings.Contains(r.err, "goroutine") || strings.Contains(r.err, "secret") {
+				t.Errorf("not one clear line: %s", r.err)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(last, s) {
+					t.Errorf("it does not say %q: %s", s, last)
+				}
+			}
+			if r.out != "" {
+				t.Errorf("on standard output: %s", r.out)
+			}
+		})
+	}
+	if _, err := os.Stat(missing); err == nil {
+		t.Error("looking at a directory that does not exist has made it")
+	}
+}
+
+func TestSecretsStayOut(t *testing.T) {
+	for _, url := range []string{"s3://id:hunter2@bucket/x", "http://u:hunter2@h/?k=hunter2", "::hunter2@x", "file://hunter2@x/y?create=hunter2"} {
+		if r := run(t, "", "cat", url); r.status != 2 || strings.Contains(r.err, "hunter2") && !strings.HasPrefix(url, "file:") {
+			t.Errorf("%s: status %d, %s", url, r.status, r.err)
+		}
+	}
+}
+
+// TestMemoryIsRefused: in a process of its own a log in memory is gone with it.
+func TestMemoryIsRefused(t *testing.T) {
+	out, err := command(t, "append", "mem://x").CombinedOutput()
+	if exitStatus(t, err) != 2 || !strings.Contains(string(out), "gone with it") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestBadLogs: what is wrong with the log is said in one line, by every verb that
+// runs into it.
+func TestBadLogs(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm func(t *testing.T, st store.Store)
+		says string
+	}{
+		"a format from the future": {func(t *testing.T, st store.Store) { put(t, st, manifest.FormatKey, `{"format":99}`) }, "upgrade this program"},
+		"a corrupt format":         {func(t *testing.T, st store.Store) { put(t, st, manifest.FormatKey, `{`) }, "format.json"},
+		"a truncated manifest": {func(t *testing.T, st store.Store) {
+			log, err := manifest.Open(t.Context(), st, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := log.Newest(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, st, manifest.Key(m.Version), `{"format":1,`)
+		}, "manifest/"},
+		"a corrupt object": {func(t *testing.T, st store.Store) { flip(t, st, fence.Position{Epoch: 1, Seq: 1}.Key()) }, fence.Position{Epoch: 1, Seq: 1}.Key()},
+		"a manifest with a missing segment": {func(t *testing.T, st store.Store) {
+			must(t, "", "compact", memURL(t))
+			log, err := manifest.Open(t.Context(), st, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := log.Newest(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := st.Delete(t.Context(), m.Segments[0].Key); err != nil {
+				t.Fatal(err)
+			}
+		}, "segment/compactor/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := newLog(t, memURL(t))
+			must(t, "a\nb\n", "append", url)
+			c.harm(t, openStore(t, url))
+			r := run(t, "", "cat", url)
+			if r.status != 1 || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, c.says) || r.out != "" {
+				t.Errorf("cat: status %d: %s", r.status, r.err)
+			}
+			r = run(t, "", "verify", url)
+			if r.status != 1 || !strings.Contains(r.out+r.err, c.says) {
+				t.Errorf("verify: status %d: %s%s", r.status, r.out, r.err)
+			}
+		})
+	}
+}
+
+func put(t testing.TB, st store.Store, key, body string) {
+	t.Helper()
+	if _, err := st.Put(t.Context(), key, []byte(body), store.Always); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/verify"
+)
+
+func TestCat(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "a\n<b>\n\xff\n", "append", url)
+	if got := must(t, "", "cat", "-from", "1", url); got != "<b>\n\xff\n" {
+		t.Errorf("%q", got)
+	}
+	if got := must(t, "", "cat", "-from", "7", url); got != "" {
+		t.Errorf("%q", got)
+	}
+	lines := strings.Split(must(t, "", "cat", "-format", "json", url), "\n")
+	if len(lines) != 4 || !strings.Contains(lines[1], `"offset":1,`) || !strings.HasSuffix(lines[1], `"value":"<b>\n"}`) || !strings.HasSuffix(lines[2], `"base64":"/wo="}`) {
+		t.Errorf("%q", lines)
+	}
+	must(t, "", "compact", url)
+	if got := must(t, "", "cat", url); got != "a\n<b>\n\xff\n" {
+		t.Errorf("compacted: %q", got)
+	}
+}
+
+// broken is a standard output that fails.
+type broken struct{ err error }
+
+func (b broken) Write([]byte) (int, error) { return 0, b.err }
+
+func TestCatWithoutReader(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "a\n", "append", url)
+	for err, want := range map[error]int{syscall.EPIPE: 0, io.ErrClosedPipe: 0, syscall.ENOSPC: 1} {
+		var errs buffer
+		a := &app{out: broken{err}, err: &errs, open: store.Open}
+		got := a.run(t.Context(), []string{"cat", url})
+		if got != want || (want == 0) != (errs.String() == "") || (want == 1 && !strings.Contains(errs.String(), "standard output")) {
+			t.Errorf("%v: status %d: %s", err, got, errs.String())
+		}
+	}
+	// The real thing: a process whose pipe is closed.
+	file := newLog(t, fileURL(t))
+	must(t, strings.Repeat("0123456789\n", 200_000), "append", file)
+	c := command(t, "cat", file)
+	var errs buffer
+	c.Stderr = &errs
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := bufio.NewReader(out).ReadString('\n'); err != nil || l != "0123456789\n" {
+		t.Fatal(l, err)
+	}
+	_ = out.Close()
+	if got := exitStatus(t, c.Wait()); got != 0 || errs.String() != "" {
+		t.Errorf("status %d: %s", got, errs.String())
+	}
+}
+
+func TestFollow(t *testing.T) {
+	url := newLog(t, fileURL(t))
+	must(t, "a\n", "append", url)
+	c := command(t, "cat", "-follow", url)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	for _, want := range []string{"a\n", "b\n", "c\n"} {
+		if want != "a\n" {
+			must(t, want, "append", url)
+		}
+		if got, err := lines.ReadString('\n'); got != want || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if got := exitStatus(t, c.Wait()); got != 130 {
+		t.Errorf("status %d", got)
+	}
+}
+
+func TestInitAndProbe(t *testing.T) {
+	url := memURL(t)
+	out := must(t, "", "init", "-max-record", "1MiB", "-grace", "1m", url)
+	if !strings.HasPrefix(out, "made log ") {
+		t.Error(out)
+	}
+	again := must(t, "", "init", "-max-record=1MiB", url)
+	if again != strings.Replace(out, "made", "there is already", 1) {
+		t.Error(again)
+	}
+	var f struct {
+		Limits struct{ Record int }
+		Grace  string
+	}
+	if err := json.Unmarshal([]byte(must(t, "", "init", "-json", url)), &f); err != nil || f.Limits.Record != 1<<20 || f.Grace != "1m0s" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if out := must(t, "", "probe", url); strings.Count(out, "kept") < 5 {
+		t.Error(out)
+	}
+	var p struct{ Kept []string }
+	if err := json.Unmarshal([]byte(must(t, "", "probe", "-json", url)), &p); err != nil || len(p.Kept) < 5 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func TestStatus(t *testing.T) {
+	url := newLog(t, memURL(t))
+	if out := must(t, "", "status", url); !strings.Contains(out, "nobody yet") || !strings.Contains(out, "0/1; 0 records") {
+		t.Error(out)
+	}
+	must(t, "a\nb\n", "append", "-cursor", "-source", "x", url)
+	must(t, "", "compact", url)
+	must(t, "c\n", "append", url)
+	out := must(t, "", "status", url)
+	for _, want := range []string{
+		"leader     nobody; ", "led in epoch 2, resigned", "tail       2/2; 3 records", `{"source":"x","format":"lines","offset":4,"crc32c":`,
+		"floor      1/2, offset 2; hint 2/2", "segment: 1, ", "compactor of epoch 1", "the store's is ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	var s survey.Survey
+	if err := json.Unmarshal([]byte(must(t, "", "status", "-json", url)), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Offset != 3 || s.Tail != (fence.Position{Epoch: 2, Seq: 2}) || s.Manifest.Floor != (fence.Position{Epoch: 1, Seq: 2}) || s.Leader.Leads || s.Leader.Epoch != 2 ||
+		s.Objects[verify.KindLock].Objects != 2 || s.Behind.Objects != 1 || s.Skew == nil || !strings.Contains(s.CursorText, `"x"`) {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestStatusOfALeader(t *testing.T) {
+	url := newLog(t, memURL(t))
+	in, errs, ended := start(t, store.Open, "-validity", "7s", url)
+	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
+	var s survey.Survey
+	if err := json.Unmarshal([]byte(must(t, "", "status", "-json", url)), &s); err != nil {
+		t.Fatal(err)
+	}
+	left, err := time.ParseDuration(s.Leader.Remaining)
+	if !s.Leader.Leads || s.Leader.Validity != "7s" || err != nil || left <= 0 || left > 7*time.Second || s.Leader.Since.IsZero() || s.Leader.Holder == "" {
+		t.Errorf("%+v, %v", s.Leader, err)
+	}
+	_ = in.Close()
+	<-ended
+	if out := must(t, "", "step-down", url); out != "" {
+		t.Errorf("deposed nobody: %s", out)
+	}
+}
+
+func TestCompact(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "a\nb\n", "append", url)
+	if out := must(t, "", "compact", url); !strings.Contains(out, "2 records") || !strings.Contains(out, "into 1 segments") || !strings.Contains(out, "pruned ") {
+		t.Error(out)
+	}
+	must(t, "c\n", "append", url)
+	var r struct{ Records, Segments int }
+	if err := json.Unmarshal([]byte(must(t, "", "compact", "-json", url)), &r); err != nil || r.Records != 1 || r.Segments != 1 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if got := must(t, "", "cat", url); got != "a\nb\nc\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestCompactWatch(t *testing.T) {
+	url := newLog(t, fileURL(t))
+	must(t, "a\nb\n", "append", url)
+	c := command(t, "compact", "-watch", "-interval", "20ms", "-min-objects", "1", url)
+	var errs buffer
+	c.Stderr = &errs
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a line for a round that did something", func() bool { return strings.Contains(errs.String(), "compacted") })
+	must(t, "c\n", "append", url)
+	eventually(t, "another", func() bool { return strings.Count(errs.String(), "compacted") > 1 })
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := exitStatus(t, c.Wait()); got != 143 {
+		t.Errorf("status %d: %s", got, errs.String())
+	}
+	if got := must(t, "", "cat", url); got != "a\nb\nc\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestVerify on files; package verify's own tests have every kind of damage.
+func TestVerify(t *testing.T) {
+	url := newLog(t, fileURL(t))
+	must(t, "a\nb\n", "append", url)
+	must(t, "", "compact", url)
+	must(t, "c\n", "append", url)
+	out := must(t, "", "verify", url)
+	if !strings.Contains(out, "records 0 to 3: 1 segments, 2 objects") || !strings.HasSuffix(out, "nothing is wrong\n") {
+		t.Error(out)
+	}
+	key := fence.Position{Epoch: 2, Seq: 1}.Key()
+	flip(t, openStore(t, url), key)
+	if err := openStore(t, url).Delete(t.Context(), fence.Position{Epoch: 0, Seq: 1}.Key()); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, "", "verify", url)
+	if r.status != 1 || !strings.Contains(r.out, "problem: "+key+": ") || !strings.Contains(r.out, "the seal that ended epoch 0 is missing") || !strings.HasSuffix(r.out, "2 problems\n") || r.err != "" {
+		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
+	}
+	r = run(t, "", "verify", "-json", url)
+	var report verify.Report
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.status != 1 || len(report.Problems) != 2 || report.Problems[0].Key != key || report.Problems[0].Remedy == "" {
+		t.Errorf("status %d, %v: %+v", r.status, err, report.Problems)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if out := must(t, "", "version"); !strings.HasPrefix(out, "fencepost ") || strings.Count(out, "\n") != 1 {
+		t.Error(out)
+	}
+}
+
+// TestProgress: a bar on a terminal, which lines for people do not run into, and
+// none elsewhere.
+func TestProgress(t *testing.T) {
+	var b buffer
+	c := newConsole(&b, true)
+	c.progress("appending", 10, 100, true)
+	time.Sleep(150 * time.Millisecond) // the bar is drawn every 100 ms at most
+	c.progress("appending", 50, 100, true)
+	c.note("a line")
+	c.progress("listing", 5, 0, false)
+	c.done()
+	if got := b.String(); !strings.Contains(got, "appending") || !strings.Contains(got, "50%") || !strings.Contains(got, "a line\n") {
+		t.Errorf("%q", got)
+	}
+	var none buffer
+	c = newConsole(&none, false)
+	c.progress("appending", 10, 100, true)
+	c.done()
+	if got := none.String(); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestLine(t *testing.T) {
+	err := errors.Join(errors.New("one"), errors.New("two"), &store.Error{Op: "get", Key: "x", Kind: store.ErrDenied})
+	if got := line(err); strings.Contains(got, "\n") || !strings.Contains(got, "one; two; store:") || !strings.HasSuffix(got, "(check the credentials and what they may do)") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,372 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// The numbers of a report are those of what was done.
+func TestReport(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	w.lead(3)
+	w.lead(4)
+	var bytes uint64
+	for _, key := range w.keys(fence.DataPrefix) {
+		bytes += uint64(len(w.body(key)))
+	}
+	objects := len(w.keys(fence.DataPrefix)) // 7 of data, 2 seals
+	manifests := len(w.keys(manifest.Prefix))
+	w.put(manifest.SegmentKey(manifest.Compactor, 3, "00000000-0000-4000-8000-000000000001"), nil)
+	own := manifest.SegmentKey(manifest.Compactor, 4, "00000000-0000-4000-8000-000000000002") // may still be named
+	w.put(own, nil)
+	w.token = 3
+	r := w.compact(w.mem, nil)
+	if !w.has(own) {
+		t.Errorf("%s is of this epoch, and gone", own)
+	}
+	m := w.newest()
+	if r.Folded != uint64(objects) || r.Records != 7 || r.Bytes != bytes || r.Segments != 1 || r.Merged != 0 || !r.Floor.Equal(m.Floor) || m.Floor.Offset != 7 {
+		t.Errorf("report %+v, the floor is %v", r, m.Floor)
+	}
+	if r.Pruned["data"] != 7 || len(r.PrunedKeys["data"]) != 7 || r.Pruned["orphan"] != 1 || r.Pruned["manifest"] != manifests+1 {
+		t.Errorf("pruned %v of %d manifests", r.Pruned, manifests)
+	}
+	w.lead(20)
+	r = w.compact(w.mem, small())
+	if r.Folded != 21 || r.Records != 20 || r.Segments != 1 || r.Merged != 2 || r.Pruned["data"] != 20 || r.Pruned["segment"] != 2 || len(r.PrunedKeys["data"]) != 8 {
+		t.Errorf("report %+v", r)
+	}
+	// Nothing is left to do, but for the manifests that this has made; and then
+	// nothing is done.
+	if _, err := w.once(w.mem, w.token, small()); err != nil {
+		t.Fatal(err)
+	}
+	before := w.keys("")
+	if r, err := w.once(w.mem, w.token, small()); err != nil || r.Folded+r.Records+r.Bytes > 0 || r.Segments+r.Merged+len(r.Pruned) > 0 || !r.Floor.Equal(w.newest().Floor) {
+		t.Errorf("report %+v, %v", r, err)
+	}
+	if after := w.keys(""); !slices.Equal(after, before) {
+		t.Errorf("a log that has nothing to do has changed from %q to %q", short(before), short(after))
+	}
+}
+
+// Progress is called as things go on, and what it tells of never grows beyond
+// what is reported in the end.
+func TestProgress(t *testing.T) {
+	w := sample(t)
+	o := small()
+	var last Report
+	calls := 0
+	o.Progress = func(r Report) { last = r; calls++ }
+	w.token++
+	r, err := w.once(w.mem, w.token, o)
+	if err != nil || calls < 10 || last.Folded != r.Folded || last.Merged != r.Merged || fmt.Sprint(last.Pruned) != fmt.Sprint(r.Pruned) {
+		t.Errorf("%d calls, the last with %+v; the report is %+v, %v", calls, last, r, err)
+	}
+}
+
+// A segment is ended when it is full, and so many objects are gone.
+func TestSegmentSize(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	w.lead(40)
+	r := w.compact(w.mem, &Options{Settle: quick, SegmentBytes: 100, FanIn: 100, NoCompress: true})
+	m := w.newest()
+	if r.Segments < 2 || r.Segments != len(m.Segments) || r.Records != 40 {
+		t.Errorf("report %+v, %d segments", r, len(m.Segments))
+	}
+	for _, s := range m.Segments[:len(m.Segments)-1] {
+		if s.Size < 100 {
+			t.Errorf("%s has %d bytes", s.Key, s.Size)
+		}
+	}
+	w.holds("at the end")
+}
+
+// Segments keep the least and the greatest time of their records through merges,
+// also when the writers' clocks go back.
+func TestSegmentTimes(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	w.lead(2)
+	w.compact(w.mem, nil)
+	w.lead(2)
+	w.compact(w.mem, nil)
+	w.publish(func(m *manifest.Manifest) error {
+		m.Segments[0].To = m.Segments[1].To.Add(time.Hour)
+		m.Segments[1].From = m.Segments[0].From.Add(-time.Hour)
+		return nil
+	})
+	segs := w.newest().Segments
+	w.compact(w.mem, small())
+	got := w.newest().Segments
+	if len(got) != 1 || !got[0].From.Equal(segs[1].From) || !got[0].To.Equal(segs[0].To) {
+		t.Errorf("merged into %+v", got)
+	}
+}
+
+// Damage is told with the key, and what to do; nothing is folded beyond it, and
+// nothing is deleted for it.
+func TestDamage(t *testing.T) {
+	empty := func([]byte) []byte { return nil }
+	flip := func(b []byte) []byte { b[len(b)-1] ^= 1; return b }
+	cut := func(b []byte) []byte { return b[:len(b)-1] }
+	header := func(b []byte) []byte { b[50] ^= 1; return b }
+	junk := func([]byte) []byte { return []byte(strings.Repeat("junk", 1000)) }
+	for name, harm := range map[string]func([]byte) []byte{"empty": empty, "flipped": flip, "cut": cut, "header": header, "junk": junk} {
+		for _, seq := range []uint64{1, 2, 5} { // the last is the seal
+			w := newWorld(t, 0, nil)
+			w.lead(4)
+			w.lead(4)
+			key := at(1, seq).Key()
+			w.put(key, harm(slices.Clone(w.body(key))))
+			before := w.keys(fence.DataPrefix)
+			w.token++
+			r, err := w.once(w.mem, w.token, small())
+			if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "`fencepost verify`") {
+				t.Errorf("%s, slot %d: %v", name, seq, err)
+			}
+			if r.Folded+r.Records+r.Bytes > 0 || r.Segments > 0 {
+				t.Errorf("%s, slot %d: nothing was folded, and the report says %+v", name, seq, r)
+			}
+			m := w.newest()
+			if at(1, seq).Before(m.Floor.Position) || !slices.Equal(w.keys(fence.DataPrefix), before) || len(w.keys("segment/")) != len(m.Segments) {
+				t.Errorf("%s, slot %d: the floor is at %v; left are %q", name, seq, m.Floor.Position, short(w.keys("")))
+			}
+		}
+	}
+}
+
+// guard:fold-missing. An object that is not there though the leader said that
+// it was acknowledged is damage, and no end: nothing is folded up to it.
+func TestFoldMissing(t *testing.T) {
+	for _, seq := range []uint64{1, 3, 5} {
+		w := newWorld(t, 0, nil)
+		w.lead(5)
+		tail, _ := w.tail()
+		u, err := w.log.Updater(manifest.Writer, fence.NewToken(w.epoch))
+		if err == nil {
+			_, err = u.Update(t.Context(), func(m *manifest.Manifest) error { m.Hint = &tail; return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := at(1, seq).Key()
+		w.remove(key)
+		w.token++
+		r, err := w.once(w.mem, w.token, nil)
+		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) || r.Folded > 0 {
+			t.Errorf("%s is missing: %+v, %v", key, r, err)
+		}
+		if m := w.newest(); m.Floor.Offset != 0 || len(w.keys(segmentPrefix)) > 0 || len(w.keys(fence.DataPrefix)) != 5 {
+			t.Errorf("%s is missing: the floor is at %v; left are %q", key, m.Floor, short(w.keys("")))
+		}
+	}
+}
+
+// A segment that is named and missing, or damaged, is told with its key when it is
+// to be merged. The others stay as they are.
+func TestDamagedSegment(t *testing.T) {
+	for name, harm := range map[string]func(w *world, key string){
+		"missing": func(w *world, key string) { w.remove(key) },
+		"cut":     func(w *world, key string) { w.put(key, w.body(key)[:100]) },
+		"empty":   func(w *world, key string) { w.put(key, nil) },
+		"flipped": func(w *world, key string) { b := slices.Clone(w.body(key)); b[140] ^= 1; w.put(key, b) },
+		"index":   func(w *world, key string) { b := slices.Clone(w.body(key)); b[len(b)-90] ^= 1; w.put(key, b) },
+	} {
+		w := sample(t)
+		segs := w.newest().Segments
+		harm(w, segs[0].Key)
+		w.token++
+		r, err := w.once(w.mem, w.token, small())
+		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), segs[0].Key) || !strings.Contains(err.Error(), "`fencepost verify`") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if m := w.newest(); r.Merged > 0 || !w.has(segs[1].Key) || m.Segments[0].Key != segs[0].Key {
+			t.Errorf("%s: %+v, %q are left", name, r, w.keys("segment/"))
+		}
+	}
+}
+
+// So too if some of its records were given up.
+func TestDamagedSegmentGivenUp(t *testing.T) {
+	w := sample(t)
+	w.publish(func(m *manifest.Manifest) error { return m.Truncate(1) })
+	key := w.newest().Segments[0].Key
+	w.remove(key)
+	w.token++
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would go on for ever
+	defer cancel()
+	_, err := mustNew(t, w.mem, small()).Once(ctx, fence.NewToken(w.token))
+	if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// An upload that breaks off leaves nothing that counts, at whatever byte.
+func TestUploadFails(t *testing.T) {
+	for _, keep := range []int{0, 1, 100, 200} {
+		w := newWorld(t, 0, nil)
+		w.lead(5)
+		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Upload, Fault: faultstore.Fault{Cut: true, Keep: keep, Err: faultstore.ErrReset}}))
+		w.token++
+		r, err := w.once(w.faulty, w.token, nil)
+		if !errors.Is(err, faultstore.ErrInjected) || r.Folded > 0 || len(w.keys("segment/")) > 0 {
+			t.Errorf("cut after %d bytes: %+v, %v; %q are there", keep, r, err, w.keys("segment/"))
+		}
+		w.holds("after the failure")
+		if r, err = w.once(w.faulty, w.token, nil); err != nil || r.Records != 5 {
+			t.Errorf("again: %+v, %v", r, err)
+		}
+		w.holds("again")
+		w.tidy("again")
+	}
+}
+
+// deaf is a store that gives up on an upload before it has read it.
+type deaf struct{ store.Store }
+
+func (deaf) Upload(_ context.Context, key string, _ io.Reader, _ *store.UploadOptions) (store.Info, error) {
+	return store.Info{}, &store.Error{Op: "upload", Key: key, Status: 503}
+}
+
+func TestUploadTurnedAway(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	w.lead(2)
+	_, err := w.once(deaf{w.mem}, 1, &Options{Settle: quick, SegmentBytes: 1})
+	var answer *store.Error
+	if !errors.As(err, &answer) || answer.Status != 503 {
+		t.Errorf("the error is %v", err)
+	}
+	w.holds("at the end")
+}
+
+// A read that hangs or a compactor that is told to stop ends soon, and without
+// goroutines behind it; see also the bubbles in run_test.go.
+func TestCancelled(t *testing.T) {
+	for n := 1; ; n++ {
+		w := sample(t)
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		reached := false
+		w.watch(func(_ context.Context, op faultstore.Op) {
+			if op.ClientN == n {
+				reached = true
+				cancel(cause)
+			}
+		})
+		c, err := New(w.faulty, small())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.token++
+		_, err = c.Once(ctx, fence.NewToken(w.token))
+		if !reached {
+			cancel(nil)
+			return
+		}
+		if err != nil && !errors.Is(err, cause) {
+			t.Errorf("stopped at request %d: %v", n, err)
+		}
+		w.holds(fmt.Sprint("stopped at request ", n))
+	}
+}
+
+// What a compactor does with appends that have a cursor and no record.
+func TestCursorsOnly(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	wr := w.open(w.mem, 1)
+	if _, err := wr.Append(t.Context(), nil, writer.Cursor([]byte("somewhere"))); err != nil {
+		t.Fatal(err)
+	}
+	w.close(wr)
+	r := w.compact(w.mem, nil)
+	m := w.newest()
+	if r.Folded != 2 || r.Records != 0 || r.Segments != 0 || len(m.Segments) != 0 || string(m.Floor.Cursor) != "somewhere" {
+		t.Errorf("report %+v, floor %+v", r, m.Floor)
+	}
+	w.epoch = 1
+	wr = w.open(w.mem, 2)
+	if got := wr.Recovered(); string(got.Cursor) != "somewhere" || got.Offset != 0 {
+		t.Errorf("recovered %+v", got)
+	}
+	w.append(wr, "first")
+	w.close(wr)
+	w.holds("at the end")
+}
+
+// enough is a matter of requests, not of clocks: neither the writer's nor this
+// machine's time of day counts.
+func TestEnough(t *testing.T) {
+	h := &hands{wrong: -time.Hour}
+	w := newWorld(t, 0, nil)
+	c, err := New(w.faulty, &Options{Settle: quick, Clock: h, MinObjects: 4, MaxAge: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.begin(t.Context(), fence.NewToken(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wr := w.open(w.mem, 1)
+	ask := func(want bool, cost int) {
+		t.Helper()
+		m := w.newest()
+		w.faulty.ResetCounts()
+		got, err := p.enough(t.Context(), m, 4)
+		if n := w.faulty.Counts().Of("", ""); err != nil || got != want || n > cost {
+			t.Errorf("%d objects, %v: enough is %v, %v, for %d requests", len(w.keys(fence.DataPrefix)), h.now, got, err, n)
+		}
+	}
+	w.remove(at(0, 1).Key())
+	ask(false, 1) // nothing at all
+	w.put(at(0, 1).Key(), w.seal(at(0, 1), 1))
+	ask(false, 2)
+	h.advance(59 * time.Second)
+	ask(false, 2)
+	h.advance(time.Second)
+	ask(true, 1)
+	if _, more, err := p.fold(t.Context(), w.newest(), 1); err != nil || more {
+		t.Fatal(more, err)
+	}
+	ask(false, 1)
+	for range 3 {
+		w.append(wr, "x")
+	}
+	ask(false, 2) // its time begins anew
+	w.append(wr, "x")
+	ask(true, 2)
+	w.close(wr)
+}
+
+func TestOptions(t *testing.T) {
+	for says, o := range map[string]Options{
+		"Interval is -1s": {Interval: -time.Second}, "MaxAge is -1s": {MaxAge: -time.Second}, "MinObjects is -1": {MinObjects: -1},
+		"SegmentBytes is -1": {SegmentBytes: -1}, "FanIn is 1": {FanIn: 1},
+	} {
+		if _, err := New(nil, &o); err == nil || !strings.HasPrefix(err.Error(), "compactor: ") || !strings.Contains(err.Error(), says) {
+			t.Errorf("want an error that says %q, got %v", says, err)
+		}
+	}
+	if _, err := New(nil, nil); err != nil {
+		t.Error(err)
+	}
+	w := newWorld(t, 0, nil)
+	if _, err := w.once(w.mem, 0, nil); err == nil {
+		t.Error("the zero token is good enough")
+	}
+	w.remove(manifest.FormatKey)
+	if _, err := w.once(w.mem, 1, nil); !errors.Is(err, manifest.ErrNotInitialized) {
+		t.Errorf("where there is no log: %v", err)
+	}
+}

@@ -1,0 +1,96 @@
+package compactor
+
+import (
+	"time"
+
+	"github.com/fencepost/fencepost/manifest"
+)
+
+// levels are a rule of what to merge, by size alone, so that a record is written
+// a bounded number of times, whatever the sizes of folds are.
+//
+// A segment of at least full bytes is at level 0 and stays as it is. One level
+// down sizes are fanIn times smaller; the last of the n levels takes all that is
+// smaller still. Segments are merged only if the result is at a higher level than
+// each of them: so a record is written by its fold, and then once for each level
+// at most. What is too little to rise waits. It is fewer than fanIn segments a level,
+// but for the last, where it is as many as fit into full / fanIn^(n-1) bytes.
+type levels struct {
+	full     int64
+	fanIn, n int
+	// What is kept for a time only must not be merged with what comes much later:
+	// a segment goes as a whole. 0 is no bound.
+	records uint64
+	span    time.Duration
+}
+
+// floor is the least size of a segment at a level.
+func (l levels) floor(level int) int64 {
+	size := l.full
+	for range level {
+		size /= int64(l.fanIn)
+	}
+	return size
+}
+
+// of is the level of a segment.
+func (l levels) of(size int64) int {
+	least := l.full
+	for level := range l.n {
+		if size >= least {
+			return level
+		}
+		least /= int64(l.fanIn)
+	}
+	return l.n
+}
+
+// fits tells whether segments from first to last may become one.
+func (l levels) fits(first, last manifest.Segment) bool {
+	from, to := first.From, last.To
+	return (l.records == 0 || last.End-first.First <= l.records) && (l.span == 0 || to.Sub(from) <= l.span)
+}
+
+// plan picks segments to be merged into one: neighbours, of the newest run that
+// qualifies, at least two. It is pure, and returns nil if there is nothing to do.
+func (l levels) plan(segs []manifest.Segment) []manifest.Segment {
+	for end := len(segs); end > 0; {
+		// A run ends with a segment of its highest level. Smaller ones before that
+		// go along with it; a larger one ends the run.
+		top := l.of(segs[end-1].Size)
+		begin, total := end, int64(0)
+		for begin > 0 && top > 0 && l.of(segs[begin-1].Size) >= top && l.fits(segs[begin-1], segs[end-1]) {
+			begin--
+			total += segs[begin].Size
+		}
+		if run := segs[begin:end]; len(run) > 1 && total >= l.floor(top-1) {
+			// The oldest, and no more than make a full one, so that the rest can still
+			// grow. None is full alone.
+			n := 0
+			for sum := int64(0); n < len(run) && sum < l.full; n++ {
+				sum += run[n].Size
+			}
+			return run[:n]
+		}
+		// Smaller ones may follow larger ones: go on before them.
+		end = min(begin, end-1)
+	}
+	return nil
+}
+
+// merged is the segment that others become, as far as it is known beforehand: what
+// is merged compresses a little better than its parts.
+func merged(old []manifest.Segment) manifest.Segment {
+	s := old[0]
+	s.Size = 0
+	for _, o := range old {
+		s.End, s.Size = o.End, s.Size+o.Size
+		if o.From.Before(s.From) {
+			s.From = o.From
+		}
+		if o.To.After(s.To) {
+			s.To = o.To
+		}
+	}
+	return s
+}

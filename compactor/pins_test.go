@@ -1,0 +1,437 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// unpruned is a log with versions that name what later ones dropped: segments that
+// were merged, files that were removed.
+func unpruned(t testing.TB) *world {
+	t.Helper()
+	w := sample(t)
+	w.token++
+	c := mustNew(t, w.mem, small())
+	p, err := c.begin(context.Background(), fence.NewToken(w.token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.tidy = func(context.Context) error { return nil }
+	if err := p.run(context.Background(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.newest().Dropped); n < 4 {
+		t.Fatalf("only %d objects were dropped", n)
+	}
+	return w
+}
+
+func (w *world) logOf(st store.Store) *manifest.Log {
+	return manifest.With(st, w.log.Format(), &manifest.Options{Settle: quick})
+}
+
+// whole fails the test unless everything that a manifest names is there, itself
+// included.
+func (w *world) whole(m *manifest.Manifest, when string) {
+	w.Helper()
+	ctx := context.Background()
+	got, _, err := w.log.At(ctx, m.Version)
+	if err != nil || got.Nonce != m.Nonce {
+		w.Fatalf("%s: manifest %d: %v", when, m.Version, err)
+	}
+	names := w.log.Lists(m)
+	for s, err := range w.log.Segments(ctx, m, 0) {
+		if err != nil {
+			w.Fatalf("%s: %v", when, err)
+		}
+		names = append(names, s.Key)
+	}
+	for f, err := range w.log.Files(ctx, m) {
+		if err != nil {
+			w.Fatalf("%s: %v", when, err)
+		}
+		names = append(names, f.Key)
+	}
+	for _, key := range names {
+		if !w.has(key) {
+			w.Fatalf("%s: manifest %d names %s, which is gone", when, m.Version, key)
+		}
+	}
+}
+
+// A pin that is taken while a compactor prunes, with its requests at any places
+// between those of the compactor, either holds all that its version names, or is
+// refused. guard:mark-before-pins, guard:mark-first.
+func TestPinRacesPrune(t *testing.T) {
+	base := unpruned(t)
+	old := base.newest().Version
+	for old > 1 && len(base.manifest(old).Segments) < 2 {
+		old-- // before the merge
+	}
+	for _, version := range []uint64{old, 0} {
+		good, refused := 0, 0
+		for i, more := 1, true; more; i++ { // the pin is created and swapped
+			for j := i; ; j++ { // the manifest is read
+				w := base.fork(t)
+				when := fmt.Sprintf("version %d, pinned at request %d, looked at request %d", version, i, j)
+				pin, reached, err := w.pinWhilePruning(version, i, j)
+				w.holds(when)
+				switch {
+				case err == nil:
+					good++
+					w.whole(pin.Manifest(), when)
+					w.compact(w.mem, small())
+					w.whole(pin.Manifest(), when+", compacted")
+					if err := pin.Release(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				case errors.Is(err, manifest.ErrGone):
+					refused++
+				default:
+					t.Fatalf("%s: %v", when, err)
+				}
+				if i == j {
+					w.compact(w.mem, small())
+					w.tidy(when)
+				}
+				if t.Failed() {
+					return
+				}
+				if !reached {
+					more = j > i
+					break
+				}
+			}
+		}
+		t.Logf("version %d: %d were good, %d refused", version, good, refused)
+		if good < 20 || version != 0 && refused < 20 {
+			t.Errorf("version %d: %d were good, %d refused", version, good, refused)
+		}
+	}
+}
+
+// The mark of an earlier pass lands late, behind this pass's listing of pins, and a
+// pin that came between the two is good. guard:mark-before-pins.
+func TestMarkLandsBehindThePins(t *testing.T) {
+	w := unpruned(t)
+	version := w.newest().Version
+	for version > 1 && len(w.manifest(version).Segments) < 2 {
+		version-- // before the merge
+	}
+	token := fence.NewToken(w.token) // of the pass before, too
+	ctx := context.Background()
+	p, err := mustNew(t, w.mem, small()).begin(ctx, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.survey(ctx, true)
+	if err != nil || s.mark <= version {
+		t.Fatalf("mark %d, version %d, %v", s.mark, version, err)
+	}
+	pin, err := w.logOf(w.mem).Pin(ctx, &manifest.PinOptions{Version: version, Name: "backup"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := w.logOf(w.mem).Updater(manifest.Compactor, token)
+	if err == nil {
+		_, err = late.Update(ctx, func(m *manifest.Manifest) error {
+			m.PruneMark = s.mark
+			return nil
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As retain does, for one.
+	if s.m, err = p.updater.Update(ctx, func(*manifest.Manifest) error { return nil }); err != nil || s.m.PruneMark != s.mark {
+		t.Fatalf("mark %d, want %d, %v", s.m.PruneMark, s.mark, err)
+	}
+	if err := p.pruneVersions(ctx, s); err != nil {
+		t.Fatal(err)
+	}
+	w.whole(pin.Manifest(), "pinned before the mark was there")
+}
+
+func (w *world) manifest(version uint64) *manifest.Manifest {
+	w.Helper()
+	m, _, err := w.log.At(context.Background(), version)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return m
+}
+
+// pinWhilePruning takes a pin, whose first two requests are made at request i of a
+// pruning compactor, and the others at request j. It reports whether the compactor
+// came that far.
+func (w *world) pinWhilePruning(version uint64, i, j int) (pin *manifest.Pin, reached bool, err error) {
+	w.Helper()
+	turn, parked, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	advance := func() bool {
+		select {
+		case turn <- struct{}{}:
+		case <-done:
+			return false
+		}
+		select {
+		case <-parked:
+			return true
+		case <-done:
+			return false
+		}
+	}
+	w.watch(func(_ context.Context, op faultstore.Op) {
+		switch {
+		case op.Client == "pin":
+			parked <- struct{}{}
+			<-turn
+		case op.Client != "c":
+		case i == j && op.ClientN == i:
+			reached = true
+			for advance() {
+			}
+		case op.ClientN == i:
+			if advance() {
+				advance()
+			}
+		case op.ClientN == j:
+			reached = true
+			for advance() {
+			}
+		}
+	})
+	log := w.logOf(w.faulty.Client("pin"))
+	go func() {
+		defer close(done)
+		pin, err = log.Pin(context.Background(), &manifest.PinOptions{Version: version, Name: "backup", Holder: "test"})
+	}()
+	<-parked
+	if err := w.pass(w.faulty.Client("c"), w.token).prune(context.Background()); err != nil {
+		w.Fatal(err)
+	}
+	for advance() {
+	}
+	<-done
+	w.watch(nil)
+	return pin, reached, err
+}
+
+// What a pin holds stays however often all is compacted, and goes when it is
+// released; of what is not pinned nothing stays.
+func TestPinHolds(t *testing.T) {
+	w := sample(t)
+	w.watch(nil)
+	var pins []*manifest.Pin
+	for i := range 4 {
+		pin, err := w.log.Pin(t.Context(), &manifest.PinOptions{Name: fmt.Sprint("backup-", i), Holder: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pins = append(pins, pin)
+		w.lead(3)
+		w.commit([]string{w.file()}, nil)
+		w.compact(w.faulty, small())
+		w.compact(w.faulty, small())
+		for _, pin := range pins {
+			w.whole(pin.Manifest(), fmt.Sprint("after round ", i))
+		}
+	}
+	before := w.keys("")
+	for range 3 {
+		if r := w.compact(w.faulty, small()); r.Pruned["segment"]+r.Pruned["data"]+r.Pruned["file"]+r.Pruned["list"] > 0 {
+			t.Errorf("there was nothing to prune, and it pruned %v", r.Pruned)
+		}
+	}
+	// Beside the manifests that new holders write.
+	if left := len(w.keys("")); left > len(before)+4 {
+		t.Errorf("%d objects have become %d", len(before), left)
+	}
+	for len(pins) > 0 {
+		i := len(pins) / 2
+		if err := w.log.Unpin(t.Context(), pins[i].Name()); err != nil {
+			t.Fatal(err)
+		}
+		pins = slices.Delete(pins, i, i+1)
+		w.compact(w.faulty, small())
+		for _, pin := range pins {
+			w.whole(pin.Manifest(), "with fewer pins")
+		}
+	}
+	w.compact(w.faulty, small())
+	w.holds("at the end")
+	w.tidy("at the end")
+	if left := w.keys("pin/"); len(left) > 0 {
+		t.Errorf("%q are left", left)
+	}
+}
+
+// On a log where nothing happens but that somebody holds something, nothing is
+// written.
+func TestPinIdle(t *testing.T) {
+	w := unpruned(t)
+	if _, err := w.log.Pin(t.Context(), &manifest.PinOptions{Version: w.newest().Version - 1, Name: "backup"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := w.once(w.mem, w.token, small()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := w.keys("")
+	for range 3 {
+		if _, err := w.once(w.mem, w.token, small()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := w.keys(""); !slices.Equal(before, after) {
+		t.Errorf("%q has become %q", short(before), short(after))
+	}
+}
+
+// A pin lapses by the compactor's own elapsed time, or by the store's clock; the
+// machine's time of day decides nothing. Its holder is told.
+func TestPinLapses(t *testing.T) {
+	const ttl = time.Minute
+	type step struct {
+		after time.Duration
+		renew bool
+		held  bool
+	}
+	for name, c := range map[string]struct {
+		tell  func(store.Info) store.Info
+		wrong time.Duration
+		steps []step
+	}{
+		"watched":         {noDate, 0, []step{{time.Hour, false, true}, {ttl - 1, false, true}, {1, false, false}}},
+		"an hour fast":    {noDate, time.Hour, []step{{0, false, true}, {ttl - 1, false, true}, {1, false, false}}},
+		"an hour slow":    {noDate, -time.Hour, []step{{0, false, true}, {ttl - 1, false, true}, {1, false, false}}},
+		"by the store":    {exactly, time.Hour, []step{{ttl + 5*time.Second - 1, false, true}, {1, false, false}}},
+		"renewed":         {noDate, 0, []step{{0, false, true}, {ttl - 1, true, true}, {ttl - 1, true, true}, {ttl, false, false}}},
+		"renewed (store)": {exactly, 0, []step{{0, false, true}, {ttl - 1, true, true}, {ttl - 1, true, true}, {ttl + 5*time.Second, false, false}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &hands{}
+			w := newWorld(t, 0, &memstore.Options{Clock: h})
+			w.lead(3)
+			w.compact(w.mem, small())
+			pin, err := w.logOf(w.mem).Pin(t.Context(), &manifest.PinOptions{TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.lead(3)
+			mine := &hands{wrong: c.wrong}
+			o := small()
+			o.Clock = mine
+			comp := mustNew(t, told{w.mem, c.tell}, o)
+			w.token++
+			for i, s := range c.steps {
+				h.advance(s.after)
+				mine.advance(s.after)
+				if s.renew {
+					if err := pin.Renew(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r, err := comp.Once(t.Context(), fence.NewToken(w.token))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if gone := len(w.keys("pin/")) == 0; gone == s.held || (r.Pruned["pin"] == 1) == s.held {
+					t.Fatalf("step %d: gone is %v, %v", i, gone, r.Pruned)
+				}
+				if s.held {
+					w.whole(pin.Manifest(), fmt.Sprint("step ", i))
+				}
+			}
+			if err := pin.Renew(t.Context()); !errors.Is(err, manifest.ErrPinLost) {
+				t.Errorf("its holder is told %v", err)
+			}
+			w.compact(w.mem, small())
+			w.tidy("at the end")
+		})
+	}
+}
+
+// A renewal at any request of the compactor that takes a lapsed pin away either
+// comes in time, and all is still there, or its holder is told. guard:expire-first.
+func TestRenewalRacesExpiry(t *testing.T) {
+	in, out := 0, 0
+	for n := 1; ; n++ {
+		h := &hands{}
+		w := newWorld(t, 0, &memstore.Options{Clock: h})
+		w.lead(3)
+		w.compact(w.mem, small())
+		w.lead(3)
+		w.compact(w.mem, &Options{Settle: quick})
+		pin, err := w.logOf(w.mem).Pin(t.Context(), &manifest.PinOptions{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.lead(3)
+		h.advance(time.Hour)
+		reached, renewed := false, error(nil)
+		w.watch(func(_ context.Context, op faultstore.Op) {
+			if op.Client == "c" && op.ClientN == n {
+				reached = true
+				renewed = pin.Renew(t.Context())
+			}
+		})
+		w.compact(w.faulty.Client("c"), small())
+		if !reached {
+			break
+		}
+		when := fmt.Sprint("renewed at request ", n)
+		switch {
+		case renewed == nil:
+			in++
+			if err := pin.Renew(t.Context()); err != nil {
+				t.Errorf("%s, and then it was lost all the same: %v", when, err)
+			}
+			w.whole(pin.Manifest(), when)
+			w.compact(w.mem, small())
+			w.whole(pin.Manifest(), when+", compacted")
+		case errors.Is(renewed, manifest.ErrPinLost):
+			out++
+		default:
+			t.Fatalf("%s: %v", when, renewed)
+		}
+	}
+	if in < 5 || out < 3 {
+		t.Errorf("%d were in time, %d were told", in, out)
+	}
+}
+
+// A pin that cannot be read may hold anything: nothing that is named by a manifest
+// goes, and the error says which pin it is.
+func TestPinDamaged(t *testing.T) {
+	w := unpruned(t)
+	key := manifest.PinKey(uuid.NewString())
+	w.put(key, []byte("junk"))
+	before := w.keys("")
+	w.token++
+	_, err := w.once(w.mem, w.token, small())
+	if !errors.Is(err, manifest.ErrCorrupt) || !strings.Contains(err.Error(), key) {
+		t.Errorf("the error is %v", err)
+	}
+	for _, key := range before {
+		if !w.has(key) {
+			t.Errorf("%s is gone", key)
+		}
+	}
+	w.remove(key)
+	w.compact(w.mem, small())
+	w.tidy("at the end")
+}

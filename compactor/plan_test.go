@@ -1,0 +1,151 @@
+package compactor
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// What the plan says is deleted is what a compactor then deletes, kind by kind, with
+// its size; and making it changes nothing.
+func TestPlan(t *testing.T) {
+	w := unpruned(t)
+	w.put("tmp/"+uuid.NewString(), []byte("left by a probe"))
+	w.put(manifest.FileKey(1, uuid.NewString(), ""), []byte("nobody has committed it"))
+	w.lead(4)
+	w.put("file/odd", []byte("x"))
+	before := w.objects()
+	o := small()
+	plan, err := mustNew(t, w.faulty, o).Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := w.objects(); !maps.EqualFunc(before, after, slices.Equal) {
+		t.Errorf("%q has become %q", before, after)
+	}
+	n := w.faulty.Counts()
+	if n.Of(faultstore.Put, "")+n.Of(faultstore.Upload, "")+n.Of(faultstore.Delete, "") > 0 {
+		t.Errorf("it made the requests %v", n)
+	}
+	m := w.newest()
+	if plan.Version != m.Version || !plan.Floor.Equal(m.Floor) || plan.Fold.Count != 5 || plan.Truncate != 0 || len(plan.Pins) != 0 {
+		t.Errorf("%+v", plan)
+	}
+
+	// Without the fold, whose leftovers the plan leaves out.
+	w.token++
+	p := w.pass(w.mem, w.token)
+	if _, err := p.updater.Update(t.Context(), func(*manifest.Manifest) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.prune(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after := w.objects()
+	for _, d := range plan.Deletes {
+		got := p.report.Pruned[d.Kind]
+		if d.Kind == "manifest" {
+			got-- // the one that the pass replaced
+		}
+		if d.Count != got || len(d.Examples) != min(d.Count, 8) {
+			t.Errorf("%+v, and pruned are %d", d, got)
+		}
+		if d.Count > 8 {
+			continue
+		}
+		var sum int64
+		for _, key := range d.Examples {
+			sum += int64(len(before[key]))
+			if _, there := after[key]; there {
+				t.Errorf("%s was to be deleted", key)
+			}
+		}
+		if sum != d.Bytes {
+			t.Errorf("%d bytes of %s, they were %d", d.Bytes, d.Kind, sum)
+		}
+	}
+	if len(plan.Deletes) != len(p.report.Pruned) {
+		t.Errorf("planned are %+v, pruned %v", plan.Deletes, p.report.Pruned)
+	}
+	for _, kind := range []string{"data", "manifest", "segment", "file", "orphan"} {
+		if !slices.ContainsFunc(plan.Deletes, func(d Deletion) bool { return d.Kind == kind && d.Count > 0 && d.Bytes > 0 }) {
+			t.Errorf("nothing of kind %s is planned: %+v", kind, plan.Deletes)
+		}
+	}
+	for _, says := range []string{"fold    up to 5 objects", "× segment", "delete  ", "by manifest "} {
+		if !strings.Contains(plan.String(), says) {
+			t.Errorf("it does not say %q:\n%s", says, plan)
+		}
+	}
+	w.holds("at the end")
+}
+
+// The merges that are planned are those that are made.
+func TestPlanMerges(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	for range 7 {
+		w.lead(2)
+		w.compact(w.mem, nil)
+	}
+	plan, err := mustNew(t, w.mem, small()).Plan(t.Context())
+	if err != nil || len(plan.Merges) == 0 {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	want := 0
+	for _, m := range plan.Merges {
+		want += len(m.Segments)
+	}
+	r := w.compact(w.mem, small())
+	if r.Merged != want || !strings.Contains(plan.String(), "merge   ") {
+		t.Errorf("planned are %d, merged %d:\n%s", want, r.Merged, plan)
+	}
+	w.holds("at the end")
+}
+
+// Pins, what is given up, and locks are in it too.
+func TestPlanTellsAll(t *testing.T) {
+	h := &hands{}
+	w := agedLog(t, h, 50*time.Hour, time.Hour)
+	if _, err := w.log.Pin(t.Context(), &manifest.PinOptions{Name: "backup-2026-11", Holder: "me"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		w.lead(1)
+		w.compact(w.mem, &Options{Settle: quick, Clock: h})
+	}
+	o := &Options{Settle: quick, Clock: h, Retain: Retain{Age: 24 * time.Hour}, KeepLocks: &leader.PruneOptions{Keep: 1}, Leader: &leader.Options{NoPrune: true}}
+	for e := range uint64(3) {
+		w.put("lock/"+fence.FormatNumber(e+1)+".json", []byte("{}"))
+	}
+	plan, err := mustNew(t, w.mem, o).Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, says := range []string{"give up records 0 to 9\n", "2 × lock", `by pin "backup-2026-11" of me`} {
+		if !strings.Contains(plan.String(), says) {
+			t.Errorf("it does not say %q:\n%s", says, plan)
+		}
+	}
+	if len(w.keys("lock/")) != 3 {
+		t.Error("locks are gone")
+	}
+	for name, o := range map[string]*Options{"young": {Settle: quick, Clock: h, Retain: Retain{Age: 100 * time.Hour}}} {
+		plan, err := mustNew(t, w.mem, o).Plan(t.Context())
+		if err != nil || strings.Contains(plan.String(), "give up") {
+			t.Errorf("%s: %v, %v", name, plan, err)
+		}
+	}
+	if _, err := mustNew(t, memstore.New(), nil).Plan(t.Context()); err == nil {
+		t.Error("there is no log")
+	}
+}

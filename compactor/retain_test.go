@@ -1,0 +1,324 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// aged is a log of segments of ten records each, the last of which were written so
+// long ago.
+func agedLog(t *testing.T, h *hands, ages ...time.Duration) *world {
+	t.Helper()
+	w := newWorld(t, 0, &memstore.Options{Clock: h})
+	for range ages {
+		w.lead(10)
+		w.compact(w.mem, &Options{Settle: quick, Clock: h})
+	}
+	// The writer's clock is the machine's.
+	w.publish(func(m *manifest.Manifest) error {
+		if len(m.Segments) != len(ages) {
+			t.Fatalf("%d segments", len(m.Segments))
+		}
+		for i := range m.Segments {
+			m.Segments[i].To = h.real().Add(-ages[i])
+			m.Segments[i].From = m.Segments[i].To.Add(-time.Minute)
+		}
+		return nil
+	})
+	return w
+}
+
+// real is the time of day, whatever the clock says.
+func (h *hands) real() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return morning.Add(h.now)
+}
+
+// first is the first record that can be read, and all that follow are as they
+// should be.
+func (w *world) first() uint64 {
+	w.Helper()
+	m := w.newest()
+	r, err := reader.Open(context.Background(), w.mem, &reader.Options{Settle: quick})
+	if err != nil {
+		w.Fatal(err)
+	}
+	next := m.First()
+	for rec, err := range r.Read(context.Background(), m.First()) {
+		if err != nil || rec.Offset != next || string(rec.Value) != w.want[next] {
+			w.Fatalf("record %d is %q at %d, %v", next, rec.Value, rec.Offset, err)
+		}
+		next++
+	}
+	if next != uint64(len(w.want)) {
+		w.Fatalf("the log ends with record %d of %d", next, len(w.want))
+	}
+	return m.First()
+}
+
+// History is given up by age, number and size, whole segments of it, the oldest
+// first; what is not beyond the bound is there, and what is beyond it is gone from
+// the store.
+func TestRetain(t *testing.T) {
+	const hour = time.Hour
+	ages := []time.Duration{50 * hour, 40 * hour, 30 * hour, 20 * hour, 10 * hour}
+	size := agedLog(t, &hands{}, ages...).newest().Segments[0].Size
+	for name, c := range map[string]struct {
+		retain Retain
+		wrong  time.Duration
+		tell   func(store.Info) store.Info
+		want   uint64
+	}{
+		"all":                     {Retain{}, 0, exactly, 0},
+		"by age":                  {Retain{Age: 25 * hour}, 0, exactly, 30},
+		"all too old":             {Retain{Age: hour}, 0, exactly, 50},
+		"none old enough":         {Retain{Age: 51 * hour}, 0, exactly, 0},
+		"an hour fast":            {Retain{Age: 30*hour + 30*time.Minute}, hour, exactly, 20},
+		"an hour slow":            {Retain{Age: 29*hour + 30*time.Minute}, -hour, exactly, 30},
+		"no time told":            {Retain{Age: 25 * hour}, 0, noDate, 30},
+		"by number":               {Retain{Records: 20}, 0, exactly, 30},
+		"by number, not whole":    {Retain{Records: 21}, 0, exactly, 20},
+		"by number, too many":     {Retain{Records: 1000}, 0, exactly, 0},
+		"by size":                 {Retain{Bytes: 2 * size}, 0, exactly, 30},
+		"by size, not whole":      {Retain{Bytes: 2*size + 1}, 0, exactly, 20},
+		"by size, too much":       {Retain{Bytes: 100 * size}, 0, exactly, 0},
+		"whichever gives up more": {Retain{Age: 45 * hour, Records: 25, Bytes: 1000 * size}, 0, exactly, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &hands{}
+			w := agedLog(t, h, ages...)
+			o := &Options{Settle: quick, Clock: &hands{wrong: c.wrong}, Retain: c.retain}
+			st := told{w.faulty, c.tell}
+			w.watch(nil)
+			plan, err := mustNew(t, st, o).Plan(t.Context())
+			if err != nil || plan.Start != 0 || plan.Truncate != c.want {
+				t.Errorf("the plan is to give up what is before %d, %v", plan.Truncate, err)
+			}
+			w.token++
+			r, err := w.once(st, w.token, o)
+			if err != nil || r.Truncated != c.want || w.first() != c.want || r.Pruned["segment"] != 0 && c.want == 0 {
+				t.Fatalf("%+v, %v; the first record is %d, want %d", r, err, w.first(), c.want)
+			}
+			for range 2 { // the manifests that name them go first
+				w.compact(st, o)
+			}
+			if got := len(w.keys(segmentPrefix)); got != 5-int(c.want/10) {
+				t.Errorf("%d segments are left", got)
+			}
+			if w.first() != c.want {
+				t.Errorf("then the first record is %d", w.first())
+			}
+		})
+	}
+}
+
+// guard:retain-prefix. A record from a writer whose clock was ahead keeps what is
+// behind it: the history has no holes.
+func TestRetainClocksBack(t *testing.T) {
+	h := &hands{}
+	w := agedLog(t, h, 50*time.Hour, -1000*time.Hour, 40*time.Hour, time.Hour)
+	w.compact(w.mem, &Options{Settle: quick, Clock: h, Retain: Retain{Age: 24 * time.Hour}})
+	if w.first() != 10 {
+		t.Errorf("the first record is %d", w.first())
+	}
+}
+
+// Nothing is merged with what goes much later: a log of little data is given up as
+// time goes by, and not only when a segment is full.
+func TestRetainWhileMerging(t *testing.T) {
+	h := &hands{}
+	w := newWorld(t, 0, &memstore.Options{Clock: h})
+	o := &Options{Settle: quick, Clock: h, FanIn: 2, Levels: 40, Retain: Retain{Age: 24 * time.Hour}}
+	merged := 0
+	for i := range 100 {
+		w.lead(2)
+		merged += w.compact(w.mem, o).Merged
+		now := h.real()
+		w.publish(func(m *manifest.Manifest) error {
+			if s := &m.Segments[len(m.Segments)-1]; s.End == m.Floor.Offset && s.To.After(now.Add(time.Hour)) {
+				s.From, s.To = now, now // as if the writer had this clock
+			}
+			return nil
+		})
+		h.advance(time.Hour)
+		if first := w.newest().First(); i > 40 && first < uint64(2*(i-32)) {
+			t.Fatalf("after %d hours the first record is %d, of hour %d", i, first, first/2)
+		}
+	}
+	if merged < 20 || w.first() < 130 {
+		t.Errorf("%d segments were merged, the first record is %d", merged, w.first())
+	}
+}
+
+// Truncate gives up to the record, deletes whole segments, takes nothing back, and
+// never gives up what is not folded.
+func TestTruncate(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	for range 3 {
+		w.lead(10)
+		w.compact(w.mem, nil)
+	}
+	w.lead(5)
+	c := mustNew(t, w.mem, &Options{Settle: quick})
+	truncate := func(before uint64) error {
+		w.token++
+		return c.Truncate(t.Context(), fence.NewToken(w.token), before)
+	}
+	for _, step := range []struct {
+		before, first uint64
+		segments      int
+		says          string
+	}{
+		{0, 0, 3, ""}, {5, 5, 3, ""}, {12, 12, 2, ""}, {3, 12, 2, ""},
+		{31, 12, 2, "only those before 30 are folded"}, {30, 30, 0, ""},
+	} {
+		err := truncate(step.before)
+		if step.says == "" && err != nil || step.says != "" && (err == nil || !strings.Contains(err.Error(), step.says)) {
+			t.Errorf("before %d: %v", step.before, err)
+		}
+		if first := w.first(); first != step.first {
+			t.Errorf("before %d: the first record is %d", step.before, first)
+		}
+		w.compactUnfolded()
+		if n := len(w.keys(segmentPrefix)); n != step.segments {
+			t.Errorf("before %d: %d segments are left", step.before, n)
+		}
+	}
+	w.compact(w.mem, nil) // the tail is as it was
+	if w.first() != 30 {
+		t.Errorf("the first record is %d", w.first())
+	}
+	if err := c.Truncate(t.Context(), fence.NewToken(1), 31); !errors.Is(err, ErrFenced) {
+		t.Errorf("a zombie truncates: %v", err)
+	}
+}
+
+// compactUnfolded prunes, and folds nothing.
+func (w *world) compactUnfolded() {
+	w.Helper()
+	for range 2 {
+		w.token++
+		p := w.pass(w.mem, w.token)
+		_, err := p.updater.Update(context.Background(), func(*manifest.Manifest) error { return nil })
+		if err == nil {
+			err = p.prune(context.Background())
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// What versions are kept for, they have: each names only what is there.
+func TestKeepVersions(t *testing.T) {
+	for name, c := range map[string]struct {
+		keep KeepVersions
+		want func(version uint64, age time.Duration, newest uint64) bool
+	}{
+		"none":  {KeepVersions{}, func(uint64, time.Duration, uint64) bool { return false }},
+		"count": {KeepVersions{Count: 8}, func(v uint64, _ time.Duration, newest uint64) bool { return v+8 >= newest }},
+		"age":   {KeepVersions{Age: 10 * time.Hour}, func(_ uint64, age time.Duration, _ uint64) bool { return age < 10*time.Hour }},
+		"both": {KeepVersions{Count: 4, Age: 10 * time.Hour}, func(v uint64, age time.Duration, newest uint64) bool {
+			return v+4 >= newest || age < 10*time.Hour
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &hands{}
+			w := newWorld(t, 0, &memstore.Options{Clock: h})
+			o := small()
+			o.Clock, o.KeepVersions = h, c.keep
+			written := map[uint64]time.Duration{}
+			w.faulty.SetAfter(func(_ context.Context, op faultstore.Op, _ error) {
+				if v, ok := manifest.ParseKey(op.Key); ok && op.Kind == faultstore.Put {
+					written[v] = h.now
+				}
+			})
+			w.token++
+			for range 30 {
+				w.epoch++
+				wr := w.open(w.faulty, w.epoch)
+				w.append(wr, "x")
+				w.close(wr)
+				if _, err := w.once(w.faulty, w.token, o); err != nil {
+					t.Fatal(err)
+				}
+				h.advance(time.Hour)
+			}
+			// The last prune came an hour ago, and made some versions itself.
+			newest, kept := w.newest(), 0
+			for v, at := range written {
+				if !c.want(v, h.now-time.Hour-at, newest.Version) {
+					continue
+				}
+				kept++
+				if v <= newest.PruneMark {
+					t.Errorf("version %d, %v old, is to be kept; the mark is %d, the newest %d", v, h.now-at, newest.PruneMark, newest.Version)
+					continue
+				}
+				m, _, err := w.log.At(t.Context(), v)
+				if err != nil {
+					t.Errorf("version %d of %d: %v", v, newest.Version, err)
+					continue
+				}
+				for s, err := range w.log.Segments(t.Context(), m, 0) {
+					if err != nil || !w.has(s.Key) {
+						t.Errorf("version %d names %s, which is gone; %v", v, s.Key, err)
+					}
+				}
+			}
+			if left := len(w.keys(manifest.Prefix)); left > kept+8 {
+				t.Errorf("%d manifests are left, %d are to be kept", left, kept)
+			}
+			if name != "none" && kept < 5 {
+				t.Errorf("only %d are to be kept", kept)
+			}
+			w.holds("at the end")
+		})
+	}
+}
+
+func mustNew(t testing.TB, st store.Store, o *Options) *Compactor {
+	t.Helper()
+	c, err := New(st, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// RunTruncate waits for its turn and makes room.
+func TestRunTruncate(t *testing.T) {
+	inBubble(t, 0, func(t *testing.T, w *world) {
+		w.lead(10)
+		w.compact(w.mem, nil)
+		stop, _ := w.run("c", &Options{Interval: time.Second})
+		time.Sleep(time.Minute)
+		c := mustNew(t, w.mem, running(&Options{}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := c.RunTruncate(ctx, 5); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("beside another compactor: %v", err)
+		}
+		cancel()
+		if err := stop(); !errors.Is(err, errStopped) {
+			t.Error(err)
+		}
+		if err := c.RunTruncate(t.Context(), 5); err != nil || w.first() != 5 {
+			t.Errorf("%v; the first record is %d", err, w.first())
+		}
+		if r, err := c.RunOnce(t.Context()); err != nil {
+			t.Error(fmt.Sprint(r), err)
+		}
+	})
+}

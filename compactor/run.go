@@ -1,0 +1,168 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+// The elections whose locks are pruned, and the one that a compactor stands in.
+const (
+	logLocks       = "lock"
+	compactorLocks = "compactor-lock"
+)
+
+// Run compacts whenever there is enough to do, for as long as this process is
+// the compactor, and otherwise waits to become it, until ctx ends. It looks for
+// something to fold each Options.Interval, and for something to prune each half
+// grace period.
+//
+// It returns ctx's cause, or earlier what waiting cannot mend: the log is damaged,
+// there is none, or the store refuses for good. A request that fails is tried
+// again with the next round.
+func (c *Compactor) Run(ctx context.Context) error {
+	for {
+		err := c.elected(ctx, func(ctx context.Context, p *pass) error {
+			for {
+				p.report = Report{}
+				if err := p.run(ctx, c.opts.MinObjects); err != nil {
+					if final(err) || ctx.Err() != nil {
+						return err
+					}
+					c.opts.Logger.Warn("a round failed; the next one goes on", zap.Error(err))
+				}
+				if err := clock.Sleep(ctx, c.opts.Clock, c.opts.Interval); err != nil {
+					return err
+				}
+			}
+		})
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, leader.ErrLost), errors.Is(err, ErrFenced):
+			c.opts.Logger.Info("no longer the compactor", zap.Error(err))
+		case final(err):
+			return err
+		default:
+			c.opts.Logger.Warn("no compactor yet; trying again", zap.Error(err))
+		}
+		if err := clock.Sleep(ctx, c.opts.Clock, c.opts.Interval); err != nil {
+			return err
+		}
+	}
+}
+
+// RunOnce waits until this process is the compactor, does what [Compactor.Once]
+// does, prunes old lock files, and makes room for others.
+func (c *Compactor) RunOnce(ctx context.Context) (Report, error) {
+	var report Report
+	err := c.elected(ctx, func(ctx context.Context, p *pass) error {
+		err := p.run(ctx, 1)
+		report = p.report
+		return err
+	})
+	return report, err
+}
+
+// elected runs work while this process is the compactor.
+func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pass) error) error {
+	// Known before anybody is elected, so that there is no election without a log.
+	m, err := manifest.Open(ctx, c.st, &manifest.Options{Settle: c.opts.Settle, Clock: c.opts.Clock})
+	if err != nil {
+		return err
+	}
+	newest, err := m.Newest(ctx)
+	if err != nil {
+		return err
+	}
+	var o leader.Options
+	if c.opts.Leader != nil {
+		o = *c.opts.Leader
+	}
+	// If the log knows later epochs than the election, because tokens came from
+	// elsewhere or the locks were lost, the election goes on behind them.
+	o.MinEpoch = max(o.MinEpoch, uint64(newest.Roles[manifest.Compactor].Epoch)+1)
+	if o.Clock == nil {
+		o.Clock = c.opts.Clock
+	}
+	e, err := leader.New(c.st, compactorLocks, &o)
+	if err != nil {
+		return fmt.Errorf("compactor: %w", err)
+	}
+	return e.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+		p, err := c.begin(ctx, t.Token())
+		if err != nil {
+			return err
+		}
+		p.tidy = p.upkeep
+		return work(ctx, p)
+	})
+}
+
+// upkeep prunes, and lock files too, twice in each grace period: each time it lists
+// the whole log.
+func (p *pass) upkeep(ctx context.Context) error {
+	grace := time.Duration(p.log.Format().Grace)
+	now := p.opts.Clock.Now()
+	if p.upkept && now.Sub(p.tidied) < grace/2 {
+		return nil
+	}
+	if err := p.prune(ctx); err != nil {
+		return err
+	}
+	if err := p.pruneLocks(ctx, p.st, func(n int) { p.report.count("lock", n) }); err != nil {
+		return err
+	}
+	p.tidied, p.upkept = now, true
+	return nil
+}
+
+// pruneLocks prunes the lock files of both elections in st.
+func (p *pass) pruneLocks(ctx context.Context, st store.Store, count func(int)) error {
+	var keep leader.PruneOptions
+	if p.opts.KeepLocks != nil {
+		keep = *p.opts.KeepLocks
+	}
+	if keep.Clock == nil {
+		keep.Clock = p.opts.Clock
+	}
+	if keep.Settle == nil {
+		keep.Settle = p.opts.Settle
+	}
+	for _, prefix := range []string{logLocks, compactorLocks} {
+		n, err := leader.Prune(ctx, st, prefix, &keep)
+		count(n)
+		if err != nil {
+			return fmt.Errorf("compactor: %w", err)
+		}
+	}
+	return nil
+}
+
+// RunTruncate waits until this process is the compactor, does what
+// [Compactor.Truncate] does, and makes room for others.
+func (c *Compactor) RunTruncate(ctx context.Context, before uint64) error {
+	return c.elected(ctx, func(ctx context.Context, p *pass) error { return p.truncate(ctx, before) })
+}
+
+// final tells whether going on is useless.
+func final(err error) bool {
+	for _, kind := range []error{
+		ErrFenced, manifest.ErrNotInitialized, fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit,
+		leader.ErrOptions, leader.ErrJunk, leader.ErrFormat, leader.ErrInconsistent,
+	} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return store.Permanent(err)
+}

@@ -1,0 +1,313 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// inBubble gives a log in virtual time.
+func inBubble(t *testing.T, grace time.Duration, f func(t *testing.T, w *world)) {
+	t.Helper()
+	format() // outside: its probe is real
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, grace, &memstore.Options{Clock: clock.Go})
+		w.faulty = faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go})
+		f(t, w)
+	})
+}
+
+func running(opts *Options) *Options {
+	o := *opts
+	o.Clock = clock.Go
+	if o.Settle == nil {
+		o.Settle = &store.SettleOptions{Clock: clock.Go, Reads: 3, Backoff: time.Millisecond, MaxBackoff: time.Millisecond}
+	}
+	return &o
+}
+
+// run starts a compactor. The function returned stops it and returns what Run
+// returned.
+func (w *world) run(client string, opts *Options) (stop func() error, done <-chan error) {
+	w.Helper()
+	c, err := New(w.faulty.Client(client), running(opts))
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	return func() error {
+		cancel(errStopped)
+		return <-ended
+	}, ended
+}
+
+var errStopped = errors.New("stopped")
+
+func (w *world) elector() *leader.Elector {
+	w.Helper()
+	e, err := leader.New(w.mem, compactorLocks, &leader.Options{Clock: clock.Go})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return e
+}
+
+// Run folds when enough objects wait, or one for long enough; and leaves at once
+// when it is told to, with the lock free.
+func TestRun(t *testing.T) {
+	inBubble(t, 0, func(t *testing.T, w *world) {
+		stop, _ := w.run("c", &Options{MinObjects: 5, MaxAge: time.Minute, Interval: time.Second})
+		time.Sleep(2 * time.Second)
+		w.lead(7) // and a seal
+		time.Sleep(2 * time.Second)
+		if m := w.newest(); m.Floor.Offset != 7 || len(w.keys(fence.DataPrefix)) != 1 {
+			t.Errorf("the floor is at %v; left are %q", m.Floor, short(w.keys("")))
+		}
+		w.lead(1)
+		time.Sleep(58 * time.Second)
+		if m := w.newest(); m.Floor.Offset != 7 {
+			t.Error("folded one object")
+		}
+		time.Sleep(4 * time.Second)
+		if m := w.newest(); m.Floor.Offset != 8 {
+			t.Errorf("an object has waited for more than a minute; the floor is at %v", m.Floor)
+		}
+		if err := stop(); !errors.Is(err, errStopped) {
+			t.Errorf("it ended with %v", err)
+		}
+		if rec, err := w.elector().Leader(t.Context()); !errors.Is(err, leader.ErrNoLeader) || rec.State != leader.Expired {
+			t.Errorf("the lock is %+v, %v", rec, err)
+		}
+		w.holds("at the end")
+	})
+}
+
+// A compactor that loses its term stops, contends again, and goes on; the other
+// one works meanwhile, and never both.
+func TestRunLosesItsTerm(t *testing.T) {
+	inBubble(t, 0, func(t *testing.T, w *world) {
+		stopA, _ := w.run("a", &Options{MinObjects: 2, Interval: time.Second, Leader: &leader.Options{Identity: "a"}})
+		stopB, _ := w.run("b", &Options{MinObjects: 2, Interval: time.Second, Leader: &leader.Options{Identity: "b"}})
+		e := w.elector()
+		var last fence.Epoch
+		for range 6 {
+			time.Sleep(20 * time.Second)
+			rec, err := e.StepDown(t.Context(), nil)
+			if err != nil || rec.Epoch <= last {
+				t.Fatalf("epoch %v after %v, %v", rec.Epoch, last, err)
+			}
+			last = rec.Epoch
+			w.lead(3)
+			time.Sleep(40 * time.Second)
+			if m := w.newest(); m.Floor.Offset != uint64(len(w.want)) || m.Roles[manifest.Compactor].Epoch <= last {
+				t.Errorf("nobody has gone on: the floor is at %v, the role is %+v after epoch %d", m.Floor, m.Roles[manifest.Compactor], last)
+			}
+		}
+		for _, stop := range []func() error{stopA, stopB} {
+			if err := stop(); !errors.Is(err, errStopped) {
+				t.Errorf("it ended with %v", err)
+			}
+		}
+		w.holds("at the end")
+		w.tidy("at the end")
+	})
+}
+
+// A store that fails for a while, for any request, ends nothing.
+func TestRunOutlivesFailures(t *testing.T) {
+	inBubble(t, 0, func(t *testing.T, w *world) {
+		var down atomic.Bool
+		down.Store(true)
+		w.faulty.SetHook(func(faultstore.Op) faultstore.Fault {
+			if down.Load() {
+				return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
+			}
+			return faultstore.Fault{}
+		})
+		w.lead(5)
+		stop, done := w.run("c", &Options{MinObjects: 1, Interval: time.Second})
+		for range 3 {
+			time.Sleep(time.Minute)
+			select {
+			case err := <-done:
+				t.Fatalf("it ended with %v", err)
+			default:
+			}
+			down.Store(false)
+			time.Sleep(time.Minute)
+			if m := w.newest(); m.Floor.Offset != uint64(len(w.want)) {
+				t.Errorf("the store is back, and the floor is at %v", m.Floor)
+			}
+			w.lead(5)
+			down.Store(true)
+		}
+		if err := stop(); !errors.Is(err, errStopped) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// What waiting cannot mend ends Run, and says why.
+func TestRunEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm func(w *world)
+		want error
+	}{
+		"no log":      {func(w *world) { w.remove(manifest.FormatKey) }, manifest.ErrNotInitialized},
+		"damage":      {func(w *world) { w.put(at(1, 1).Key(), []byte("junk")) }, fence.ErrCorrupt},
+		"denied":      {func(w *world) { w.faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
+		"junk lock":   {func(w *world) { w.put("compactor-lock/"+fence.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrJunk},
+		"newer":       {func(w *world) { w.put(manifest.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
+		"bad options": {func(*world) {}, leader.ErrOptions},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 0, func(t *testing.T, w *world) {
+				w.lead(3)
+				c.harm(w)
+				o := &Options{MinObjects: 1, Interval: time.Second}
+				if name == "bad options" {
+					o.Leader = &leader.Options{Validity: time.Nanosecond}
+				}
+				stop, done := w.run("c", o)
+				time.Sleep(time.Hour)
+				select {
+				case err := <-done:
+					if !errors.Is(err, c.want) {
+						t.Errorf("it ended with %v, want %v", err, c.want)
+					}
+				default:
+					t.Errorf("it goes on; stopped, it says %v", stop())
+				}
+			})
+		})
+	}
+}
+
+func always(err error) faultstore.Hook {
+	return func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Err: err} }
+}
+
+// Epochs of the compactor's election go on behind those that the log knows, also
+// if the locks are lost; otherwise each term would be fenced at once.
+func TestRunAfterLostLocks(t *testing.T) {
+	inBubble(t, 0, func(t *testing.T, w *world) {
+		w.token = 40
+		w.lead(2)
+		w.compact(w.mem, nil)
+		w.lead(2)
+		c, err := New(w.mem, running(&Options{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for want := fence.Epoch(42); want < 45; want++ {
+			r, err := c.RunOnce(t.Context())
+			if got := w.newest().Roles[manifest.Compactor].Epoch; err != nil || got != want {
+				t.Errorf("epoch %d, %+v, %v; want epoch %d", got, r, err, want)
+			}
+			w.remove(w.keys("compactor-lock/")...)
+		}
+		w.holds("at the end")
+	})
+}
+
+// RunOnce prunes the lock files of both elections, but what is to be kept, and the
+// report says how many.
+func TestRunOncePrunesLocks(t *testing.T) {
+	inBubble(t, 0, func(t *testing.T, w *world) {
+		e, err := leader.New(w.mem, logLocks, &leader.Options{Clock: clock.Go, NoPrune: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			if err := e.Run(t.Context(), func(context.Context, *leader.Term) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := running(&Options{KeepLocks: &leader.PruneOptions{Keep: 2}, Leader: &leader.Options{NoPrune: true}})
+		w.lead(1)
+		c, err := New(w.mem, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []int{3, 0, 1, 1} { // its own come to three with the third
+			r, err := c.RunOnce(t.Context())
+			if err != nil || r.Pruned["lock"] != want {
+				t.Errorf("time %d: %+v, %v", i, r.Pruned, err)
+			}
+		}
+		if len(w.keys("lock/")) != 2 || len(w.keys("compactor-lock/")) != 2 {
+			t.Errorf("locks are %q", short(w.keys("")))
+		}
+		// By age they go by the compactor's clock where the store has none.
+		c, err = New(told{w.mem, noDate}, running(&Options{Leader: &leader.Options{NoPrune: true}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := c.RunOnce(t.Context()); err != nil || r.Pruned["lock"] != 0 {
+			t.Errorf("young locks are pruned: %+v, %v", r.Pruned, err)
+		}
+		time.Sleep(91 * 24 * time.Hour)
+		if r, err := c.RunOnce(t.Context()); err != nil || r.Pruned["lock"] != 4 {
+			t.Errorf("three months later: %+v, %v", r.Pruned, err)
+		}
+	})
+}
+
+// T30: an idle log costs next to nothing.
+func TestT30_IdleCost(t *testing.T) {
+	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
+		w.lead(70)
+		stop, _ := w.run("c", &Options{})
+		time.Sleep(2 * time.Hour) // all is folded and pruned
+		before := w.newest().Version
+		w.faulty.ResetCounts()
+		time.Sleep(time.Hour)
+		n := w.faulty.Counts()
+		// A look each 10 s (LIST of manifests, GET of the floor), a prune each 5 min
+		// (10 LISTs), a heartbeat each 6 s.
+		if n.Of(faultstore.List, "") > 360+12*11+1 || n.Of(faultstore.Get, "") > 361 || n.Of(faultstore.Put, "") > 601 || n.Of(faultstore.Delete, "") > 0 {
+			t.Errorf("an hour costs %v", n)
+		}
+		if after := w.newest().Version; after != before {
+			t.Errorf("nothing happens, and the manifest went from %d to %d", before, after)
+		}
+		if err := stop(); !errors.Is(err, errStopped) {
+			t.Error(err)
+		}
+	})
+}
+
+// Who cannot keep up with the writer prunes all the same.
+func TestPrunesWhileBehind(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	w.lead(50)
+	uploads, early := 0, 0
+	w.watch(func(_ context.Context, op faultstore.Op) {
+		switch {
+		case op.Kind == faultstore.Upload:
+			uploads++
+		case op.Kind == faultstore.Delete && strings.HasPrefix(op.Key, fence.DataPrefix) && uploads == 1:
+			early++
+		}
+	})
+	w.compact(w.faulty, &Options{Settle: quick, SegmentBytes: 50, NoCompress: true})
+	if uploads < 4 || early != 1 {
+		t.Errorf("%d segments, %d deletes after the first", uploads, early)
+	}
+	w.holds(fmt.Sprint("after ", uploads, " uploads"))
+}

@@ -1,0 +1,85 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+// parts is a store in which uploads for keys are under way.
+type parts struct {
+	store.Store
+	keys []string
+	fail error
+}
+
+func (p *parts) AbortUploads(_ context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
+	before := len(p.keys)
+	p.keys = slices.DeleteFunc(p.keys, func(key string) bool { return strings.HasPrefix(key, prefix) && doomed(store.Info{Key: key}) })
+	return before - len(p.keys), p.fail
+}
+
+// Uploads are ended by the rules of orphans: those of compactors that are fenced,
+// and of leaders whose epoch is sealed and folded. Who may still complete his is left
+// alone, and so is what has no name of ours.
+func TestAbortsUploads(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	w.lead(2) // epoch 1
+	w.lead(2)
+	w.token = 3
+	seg := func(epoch fence.Epoch) string {
+		return manifest.SegmentKey(manifest.Compactor, epoch, uuid.NewString())
+	}
+	list := func(epoch fence.Epoch) string {
+		return manifest.ListKey(manifest.Compactor, epoch, uuid.NewString())
+	}
+	file := func(epoch fence.Epoch) string { return manifest.FileKey(epoch, uuid.NewString(), ".parquet") }
+	stay := []string{seg(4), seg(5), list(4), file(2), file(3), "segment/x", "list/x", "file/x", "file/1/x", seg(1) + ".bak", "data/x", "tmp/" + uuid.NewString()}
+	st := &parts{Store: w.mem, keys: slices.Concat(stay, []string{seg(1), seg(3), list(2), file(1), file(1)})}
+	planned := func() int {
+		plan, err := mustNew(t, st, &Options{Settle: quick}).Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range plan.Deletes {
+			if d.Kind == "upload" {
+				return d.Count
+			}
+		}
+		return 0
+	}
+	if n := planned(); n != 0 || len(st.keys) != len(stay)+5 {
+		t.Errorf("planned are %d; nothing is folded yet, and no compactor was ever there; left are %q", n, st.keys)
+	}
+	r := w.compact(st, nil)
+	if r.Pruned["upload"] != 5 || !slices.Equal(st.keys, stay) {
+		t.Errorf("%v; left are %q, want %q", r.Pruned, st.keys, stay)
+	}
+	st.keys = append(st.keys, seg(3), file(1))
+	if n := planned(); n != 4 || len(st.keys) != len(stay)+2 { // with those of this epoch, which is over for the next compactor
+		t.Errorf("planned are %d, left are %q", n, st.keys)
+	}
+	// A store that does not let us ends nothing.
+	st.keys = stay
+	st.fail = &store.Error{Op: "abort", Kind: store.ErrDenied}
+	if r, err := w.once(st, w.token, nil); err != nil || r.Pruned["upload"] != 0 {
+		t.Errorf("denied: %+v, %v", r, err)
+	}
+	if _, err := mustNew(t, st, &Options{Settle: quick}).Plan(t.Context()); err != nil {
+		t.Errorf("denied: %v", err)
+	}
+	// One that fails is asked again, and then it is told.
+	st.fail = &store.Error{Op: "abort", Status: 503}
+	var answer *store.Error
+	if _, err := w.once(st, w.token, &Options{Settle: quick}); !errors.As(err, &answer) || answer.Status != 503 {
+		t.Errorf("503: %v", err)
+	}
+}

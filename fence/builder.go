@@ -1,0 +1,123 @@
+package fence
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// Builder puts a frame of data or an edit together. It copies each record once, to where it
+// stays, once its buffer has grown to the size of its frames. The zero Builder is
+// ready; Reset makes it so again and keeps the buffer. It checks no limits: who
+// adds does, so that no payload passes [MaxObject]. It is not safe for concurrent
+// use.
+type Builder struct {
+	buf       []byte // room for the header, then the payload
+	packed    []byte
+	cursor    []byte
+	hasCursor bool
+	edit      bool
+	records   uint32
+}
+
+// Reset empties the builder.
+func (b *Builder) Reset() {
+	*b = Builder{buf: b.buf[:0], packed: b.packed[:0], cursor: b.cursor[:0]}
+}
+
+// Add appends a record.
+func (b *Builder) Add(record []byte) {
+	b.room()
+	b.buf = binary.AppendUvarint(b.buf, uint64(len(record)))
+	b.buf = append(b.buf, record...)
+	b.records++
+}
+
+// SetEdit makes the frame an edit with the given document, which must not be
+// empty. Such a frame has no records: none may be added before or after.
+func (b *Builder) SetEdit(doc []byte) {
+	b.room()
+	b.buf = append(b.buf[:HeaderSize], doc...)
+	b.edit = true
+}
+
+// SetCursor sets the cursor, which replaces any before it.
+func (b *Builder) SetCursor(cursor []byte) {
+	b.cursor = append(b.cursor[:0], cursor...)
+	b.hasCursor = true
+}
+
+// Empty reports whether there is neither a record nor an edit nor a cursor.
+func (b *Builder) Empty() bool { return b.records == 0 && !b.edit && !b.hasCursor }
+
+// IsEdit reports whether the frame is an edit.
+func (b *Builder) IsEdit() bool { return b.edit }
+
+// Cursor returns the cursor that was set.
+func (b *Builder) Cursor() []byte { return b.cursor }
+
+// Records is how many records were added.
+func (b *Builder) Records() int { return int(b.records) }
+
+// Size is the length of the payload so far, before compression.
+func (b *Builder) Size() int { return max(len(b.buf)-HeaderSize, 0) }
+
+// Lend gives an empty builder memory to use: for the payload, and for the
+// compressed one. Either may be nil.
+func (b *Builder) Lend(payload, packed []byte) {
+	b.buf, b.packed = payload[:0], packed[:0]
+}
+
+// Release empties the builder after Finish and gives its memory away. The frame lies
+// in the second if it is compressed (h.Codec), else in the first; the other is free.
+func (b *Builder) Release() (payload, packed []byte) {
+	payload, packed = b.buf, b.packed
+	*b = Builder{}
+	return payload, packed
+}
+
+func (b *Builder) room() {
+	if len(b.buf) < HeaderSize {
+		b.buf = append(b.buf[:0], make([]byte, HeaderSize)...)
+	}
+}
+
+// Finish returns the frame. Of h it takes Log, Nonce, Position, Offset, Prev and
+// Time, and it completes h: as it then is, so [Decode] returns it. A payload that
+// zstd does not make smaller is stored plain. The frame is valid until the
+// builder is used again.
+func (b *Builder) Finish(h *Header, codec Codec) []byte {
+	b.room()
+	h.Kind, h.Codec, h.Next = Data, Plain, 0
+	if b.edit {
+		h.Kind = Edit
+	}
+	h.Records = b.records
+	h.HasCursor = b.hasCursor
+	h.cursorLen = uint32(len(b.cursor))
+	h.rawLen = uint32(len(b.buf) - HeaderSize)
+	out := &b.buf
+	if codec == Zstd {
+		b.packed = compress(append(b.packed[:0], b.buf[:HeaderSize]...), b.buf[HeaderSize:])
+		if len(b.packed) < len(b.buf) {
+			out, h.Codec = &b.packed, Zstd
+		}
+	}
+	h.storedLen = uint32(len(*out) - HeaderSize)
+	frame := append(*out, b.cursor...)
+	*out = frame[:len(frame)-len(b.cursor)] // keep the room that the cursor needed
+	h.bodyCRC = crc32.Checksum(frame[HeaderSize:], castagnoli)
+	h.put(frame)
+	return frame
+}
+
+// EncodeSeal returns the frame of a seal that ends the epoch of h.Position there
+// and names next, which must be later. Of h it takes Log, Nonce, Position and
+// Time, and completes it.
+// A seal carries no offset and no checksum of what is before it: the same seal
+// is put on many slots at once when a leader cannot be outrun.
+func EncodeSeal(h *Header, next Epoch) []byte {
+	*h = Header{Kind: Seal, Log: h.Log, Nonce: h.Nonce, Position: h.Position, Time: h.Time, Next: next}
+	frame := make([]byte, HeaderSize)
+	h.put(frame)
+	return frame
+}

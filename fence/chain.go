@@ -1,0 +1,75 @@
+package fence
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// Point is a place between two objects of the chain: where the next one goes,
+// and what all before it add up to. The zero Point is not one; see [Start].
+type Point struct {
+	// Position is the slot of the next object.
+	Position Position `json:"position"`
+	// Offset is the number of records before it, so the next record's offset.
+	Offset uint64 `json:"offset"`
+	// Cursor is the producer's last committed cursor; empty if there is none.
+	Cursor []byte `json:"cursor,omitempty"`
+	// Prev is the Checksum of the object before it, 0 at the start.
+	Prev uint32 `json:"prev"`
+}
+
+// Start is the point before the first object.
+func Start() Point { return Point{Position: Genesis} }
+
+// Before reports whether p comes before q on the chain.
+func (p Point) Before(q Point) bool { return p.Position.Before(q.Position) }
+
+// Equal reports whether p and q are the same point with the same past.
+func (p Point) Equal(q Point) bool {
+	return p.Position == q.Position && p.Offset == q.Offset && p.Prev == q.Prev && bytes.Equal(p.Cursor, q.Cursor)
+}
+
+// Valid reports whether p can be a point of a chain at all.
+func (p Point) Valid() bool { return p.Position.Seq > 0 }
+
+// Next is the chain rule: it returns the point behind f, the object found in slot
+// p.Position of the log. The error is [ErrCorrupt] if f cannot be what stands
+// there: another log's, another slot's, or out of line with what is before it.
+func (p Point) Next(log ID, f *Frame) (Point, error) {
+	if err := p.accepts(log, &f.Header); err != nil {
+		return p, fmt.Errorf("%s: %w", p.Position.Key(), err)
+	}
+	return p.Behind(&f.Header, f.Cursor), nil
+}
+
+// Behind returns the point behind an object that its author has encoded for slot
+// p.Position, without judging it.
+func (p Point) Behind(h *Header, cursor []byte) Point {
+	p.Prev = h.Checksum()
+	if h.Kind == Seal {
+		p.Position = Position{Epoch: h.Next, Seq: 1}
+		return p
+	}
+	p.Position.Seq++
+	p.Offset += uint64(h.Records)
+	if h.HasCursor {
+		p.Cursor = bytes.Clone(cursor)
+	}
+	return p
+}
+
+func (p Point) accepts(log ID, h *Header) error {
+	switch {
+	case h.Log != log:
+		return corrupt("it belongs to log %s, this is log %s", h.Log, log)
+	case h.Position != p.Position:
+		return corrupt("it says that it is %s", h.Position.Key())
+	case h.Kind == Seal:
+		return nil
+	case h.Offset != p.Offset:
+		return corrupt("its first offset is %d, the objects before it end at %d", h.Offset, p.Offset)
+	case h.Prev != p.Prev:
+		return corrupt("it follows an object with checksum %08x, the one before it has %08x", h.Prev, p.Prev)
+	}
+	return nil
+}

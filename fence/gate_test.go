@@ -1,0 +1,171 @@
+package fence_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fencepost/fencepost/fence"
+)
+
+func TestGateRefusesLowerEpochs(t *testing.T) {
+	var g fence.Gate
+	for _, step := range []struct {
+		epoch   fence.Epoch
+		stale   bool
+		highest fence.Epoch
+	}{{0, true, 0}, {3, false, 3}, {3, false, 3}, {2, true, 3}, {7, false, 7}, {3, true, 7}, {0, true, 7}} {
+		err := g.Check(step.epoch)
+		if errors.Is(err, fence.ErrStale) != step.stale || (err == nil) == step.stale {
+			t.Fatalf("epoch %d: got %v, want stale %v", step.epoch, err, step.stale)
+		}
+		var stale *fence.StaleError
+		if step.stale && (!errors.As(err, &stale) || stale.Epoch != step.epoch || stale.Highest != step.highest) {
+			t.Fatalf("epoch %d: the error does not tell both epochs: %v", step.epoch, err)
+		}
+		if g.Highest() != step.highest {
+			t.Fatalf("epoch %d: highest is %d, want %d", step.epoch, g.Highest(), step.highest)
+		}
+	}
+	if err := fence.NewGate(9).Check(8); !errors.Is(err, fence.ErrStale) {
+		t.Fatalf("a gate that begins at 9 let 8 in: %v", err)
+	}
+}
+
+// A zombie's effect that has begun ends before a higher epoch gets in: checked
+// and then done late would be a write after its successor's.
+func TestGateLetsNoOldEffectEndAfterANewOne(t *testing.T) {
+	var g fence.Gate
+	began, release, entered := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var order []string
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = g.Do(1, func() error { close(began); <-release; order = append(order, "old"); return nil })
+	})
+	<-began
+	wg.Go(func() {
+		_ = g.Do(2, func() error { close(entered); order = append(order, "new"); return nil })
+	})
+	for range 1000 { // every chance to get in
+		select {
+		case <-entered:
+			t.Error("epoch 2 got in while an effect of epoch 1 was under way")
+			close(release)
+			wg.Wait()
+			return
+		default:
+			runtime.Gosched()
+		}
+	}
+	close(release)
+	wg.Wait()
+	if fmt.Sprint(order) != "[old new]" {
+		t.Fatalf("order %v", order)
+	}
+	if err := g.Do(1, func() error { t.Error("a stale effect ran"); return nil }); !errors.Is(err, fence.ErrStale) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestGateConcurrently(t *testing.T) {
+	var g fence.Gate
+	var last atomic.Uint64
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 500 {
+				e := fence.Epoch(1 + (i*8+w)/16)
+				err := g.Do(e, func() error {
+					for {
+						seen := last.Load()
+						if seen > uint64(e) {
+							t.Errorf("epoch %d had its effect after epoch %d", e, seen)
+						}
+						if last.CompareAndSwap(seen, uint64(e)) {
+							return nil
+						}
+					}
+				})
+				if err != nil && !errors.Is(err, fence.ErrStale) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if want := errors.New("boom"); !errors.Is(g.Do(1<<20, func() error { return want }), want) {
+		t.Error("the effect's error is lost")
+	}
+}
+
+// An HTTP service that refuses requests of deposed leaders: the leader sends
+// its epoch in a header with everything that changes something.
+func ExampleGate_http() {
+	var gate fence.Gate
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		epoch, err := strconv.ParseUint(r.Header.Get("X-Epoch"), 10, 64)
+		if err != nil {
+			http.Error(w, "X-Epoch is missing", http.StatusBadRequest)
+			return
+		}
+		err = gate.Do(fence.Epoch(epoch), func() error {
+			// The effect, inside the gate.
+			_, err := fmt.Fprintln(w, "done")
+			return err
+		})
+		if errors.Is(err, fence.ErrStale) {
+			http.Error(w, err.Error(), http.StatusPreconditionFailed)
+		}
+	}))
+	defer service.Close()
+
+	for _, epoch := range []string{"4", "5", "4"} { // epoch 4 is a zombie in the end
+		req, _ := http.NewRequest(http.MethodPost, service.URL, nil)
+		req.Header.Set("X-Epoch", epoch)
+		resp, err := service.Client().Do(req)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = resp.Body.Close()
+		fmt.Println("epoch", epoch, resp.StatusCode)
+	}
+	// Output:
+	// epoch 4 200
+	// epoch 5 200
+	// epoch 4 412
+}
+
+// A sink with transactions keeps the highest epoch next to the data. Here a
+// table in memory stands for
+//
+//	UPDATE account SET balance = $2, epoch = $1 WHERE id = $3 AND epoch <= $1
+func ExampleGate_sql() {
+	type row struct {
+		balance int
+		epoch   fence.Epoch
+	}
+	account := row{}
+	update := func(token fence.Token, balance int) error {
+		if account.epoch > token.Epoch() { // no row matches
+			return &fence.StaleError{Epoch: token.Epoch(), Highest: account.epoch}
+		}
+		account = row{balance, token.Epoch()}
+		return nil
+	}
+	fmt.Println(update(fence.NewToken(4), 100))
+	fmt.Println(update(fence.NewToken(5), 200))
+	fmt.Println(update(fence.NewToken(4), 300))
+	fmt.Println(account.balance)
+	// Output:
+	// <nil>
+	// <nil>
+	// fence: stale epoch: 4, epoch 5 has been here
+	// 200
+}

@@ -1,0 +1,62 @@
+package fence
+
+import (
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// zstdBlock is the most that one block of a Zstandard frame unpacks to, and
+// zstdBlockMin the least that one takes: 3 bytes of header, 1 to repeat.
+const (
+	zstdBlock    = 128 << 10
+	zstdBlockMin = 4
+)
+
+// A single segment always states its content size. Without that option the
+// encoder leaves it out below 256 bytes, and compress could not be undone by
+// decompress.
+var encoder = sync.OnceValue(func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))
+	if err != nil {
+		panic("fence: " + err.Error()) // only wrong options can cause it
+	}
+	return e
+})
+
+// The decoder stays within the capacity that it is given: what follows the first
+// Zstandard frame may be a second that claims gigabytes.
+var decoder = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(0))
+	if err != nil {
+		panic("fence: " + err.Error())
+	}
+	return d
+})
+
+// compress appends a Zstandard frame with src in it to dst.
+func compress(dst, src []byte) []byte { return encoder().EncodeAll(src, dst) }
+
+// decompress returns the size bytes that stored unpacks to. A claim that stored
+// cannot back is refused before anything is allocated; then it allocates size
+// bytes, and, when stored turns out to hold more, 5/4 of that once more before
+// the last block is found to be too much.
+func decompress(stored []byte, size int) ([]byte, error) {
+	if int64(size) > int64(len(stored)/zstdBlockMin)*zstdBlock {
+		return nil, corrupt("zstd: %d bytes cannot unpack to %d", len(stored), size)
+	}
+	var zh zstd.Header
+	if err := zh.Decode(stored); err != nil {
+		return nil, corrupt("zstd: %v", err)
+	}
+	// A single segment states its size and asks for no window besides. The decoder
+	// checks that it keeps to it.
+	if !zh.SingleSegment || zh.FrameContentSize != uint64(size) {
+		return nil, corrupt("zstd: not one segment of %d bytes", size)
+	}
+	out, err := decoder().DecodeAll(stored, make([]byte, 0, size))
+	if err != nil {
+		return nil, corrupt("zstd: %v", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,211 @@
+//go:build integration && unix
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// nodeRole in the environment makes this binary a process of the chaos suite.
+const nodeRole = "FENCEPOST_CHAOS_ROLE"
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(nodeRole)
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	err := node(ctx, role, os.Args[1:])
+	stop()
+	if err != nil && ctx.Err() == nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", role, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// chaosValidity is short, so that there are many failovers.
+const chaosValidity = 800 * time.Millisecond
+
+// shifted is a machine whose time of day is wrong. (libfaketime cannot do it: Go
+// asks the kernel, not the C library.)
+type shifted struct {
+	clock.Clock
+	by time.Duration
+}
+
+func (s shifted) Wall() time.Time { return s.Clock.Wall().Add(s.by) }
+
+// node is one process of the suite: role URL name clock-shift.
+func node(ctx context.Context, role string, args []string) error {
+	url, name := args[0], args[1]
+	by, err := time.ParseDuration(args[2])
+	if err != nil {
+		return err
+	}
+	st, err := store.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	clk := shifted{clock.Or(nil), by}
+	settle := &store.SettleOptions{Attempt: time.Second, MaxBackoff: 100 * time.Millisecond}
+	lead := &leader.Options{Identity: name, Validity: chaosValidity, Clock: clk}
+	switch role {
+	case "writer":
+		return writes(ctx, st, name, &fencepost.Options{
+			Leader: lead,
+			Writer: &writer.Options{InFlight: 4, Checkpoint: 300 * time.Millisecond, Settle: settle, Clock: clk},
+		})
+	case "compactor":
+		c, err := compactor.New(st, &compactor.Options{
+			Interval: 200 * time.Millisecond, MinObjects: 16, SegmentBytes: 256 << 10, FanIn: 4,
+			Leader: lead, KeepLocks: &leader.PruneOptions{Keep: 2}, Settle: settle, Clock: clk,
+		})
+		if err != nil {
+			return err
+		}
+		return c.Run(ctx)
+	case "reader":
+		from, err := strconv.ParseUint(args[3], 10, 64)
+		if err != nil {
+			return err
+		}
+		return reads(ctx, st, from, &reader.Options{Settle: settle, Clock: clk})
+	}
+	return fmt.Errorf("no role %q", role)
+}
+
+// writes appends the items of an endless source, one behind the other: the cursor
+// is the number of the next one. It prints what it was told of each: "+ offset
+// value" acknowledged, "- value" certainly not, "? value" unknown; and "lead epoch".
+func writes(ctx context.Context, st store.Store, name string, opts *fencepost.Options) error {
+	var mu sync.Mutex // of stdout
+	say := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Printf(format+"\n", args...)
+	}
+	for ctx.Err() == nil {
+		err := fencepost.Run(ctx, st, opts, func(ctx context.Context, w *writer.Writer) error {
+			item := 0
+			if c := string(w.Recovered().Cursor); c != "" {
+				var err error
+				if item, err = strconv.Atoi(c); err != nil {
+					return err
+				}
+			}
+			if uint64(item) != w.Recovered().Offset {
+				say("broken the cursor says %d, the log ends at %d", item, w.Recovered().Offset)
+			}
+			say("lead %d", w.Epoch())
+			var told sync.WaitGroup
+			defer told.Wait()
+			for ctx.Err() == nil {
+				var records [][]byte
+				var values []string
+				for range 1 + rand.IntN(3) {
+					v := fmt.Sprintf("%d/%d/%s", item+len(values), w.Epoch(), name)
+					values = append(values, v)
+					records = append(records, []byte(v+strings.Repeat(".", rand.IntN(500))))
+				}
+				next := strconv.Itoa(item + len(values))
+				f, err := w.AppendAsync(ctx, records, writer.Cursor([]byte(next)))
+				if err != nil {
+					for _, v := range values {
+						say("- %s", v)
+					}
+					return err
+				}
+				item += len(values)
+				told.Go(func() {
+					at, err := f.Wait(context.Background())
+					for i, v := range values {
+						switch {
+						case err == nil:
+							say("+ %d %s", at+uint64(i), v)
+						case errors.Is(err, writer.ErrNotCommitted):
+							say("- %s", v)
+						default:
+							say("? %s", v)
+						}
+					}
+				})
+				if err := clock.Sleep(ctx, clock.Or(nil), time.Duration(rand.IntN(25))*time.Millisecond); err != nil {
+					return err
+				}
+			}
+			return context.Cause(ctx)
+		})
+		if ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "run:", err)
+			time.Sleep(200 * time.Millisecond) // the server may be down
+		}
+	}
+	return nil
+}
+
+// digestEvery is how many records a reader's digest covers.
+const digestEvery = 20
+
+// digest continues a checksum over values in order.
+func digest(sum uint32, value string) uint32 {
+	return crc32.Update(sum, crc32.IEEETable, []byte(value+"\n"))
+}
+
+// value is a record without its padding.
+func value(record []byte) string { return strings.TrimRight(string(record), ".") }
+
+// reads tails the log and prints "sum from to digest" now and then.
+func reads(ctx context.Context, st store.Store, from uint64, opts *reader.Options) error {
+	next := from
+	for ctx.Err() == nil {
+		r, err := reader.Open(ctx, st, opts)
+		if err == nil {
+			sum, begin := uint32(0), next
+			for rec, rerr := range r.Tail(ctx, next) {
+				if err = rerr; err != nil {
+					break
+				}
+				if rec.Offset != next {
+					fmt.Printf("broken record %d came after %d\n", rec.Offset, next)
+				}
+				next = rec.Offset + 1
+				sum = digest(sum, value(rec.Value))
+				if next-begin == digestEvery {
+					fmt.Printf("sum %d %d %d\n", begin, next, sum)
+					sum, begin = 0, next
+				}
+			}
+			next = begin
+		}
+		if ctx.Err() == nil {
+			if errors.Is(err, reader.ErrCorrupt) || errors.Is(err, reader.ErrGone) {
+				fmt.Printf("broken %v\n", err)
+				return err
+			}
+			fmt.Fprintln(os.Stderr, "tail:", err)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	return nil
+}

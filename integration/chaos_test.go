@@ -1,0 +1,481 @@
+//go:build integration && unix
+
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/integration/servers"
+	"github.com/fencepost/fencepost/internal/sim"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/verify"
+	"github.com/fencepost/fencepost/writer"
+)
+
+var (
+	chaosTime   = flag.Duration("chaos-time", 30*time.Second, "how long the chaos lasts on each server, at least")
+	chaosLogs   = flag.Int("chaos-logs", 4, "how many logs at once")
+	chaosReport = flag.String("chaos-report", "", "write the counts to this file, as JSON")
+	chaosLeast  = flag.Int("chaos-failovers", 100, "how many failovers there must be on each server: the chaos goes on until there are, for up to five minutes and ten times -chaos-time")
+)
+
+// Counts is what happened on one server.
+type Counts struct {
+	Server       string         `json:"server"`
+	Seconds      float64        `json:"seconds"`
+	Failovers    int            `json:"failovers"`
+	Faults       map[string]int `json:"faults"`
+	Acknowledged int            `json:"acknowledged"`
+	Refused      int            `json:"refused"`
+	Unknown      int            `json:"unknown"`
+	Records      int            `json:"records"`
+	Digests      int            `json:"digests_of_readers"`
+}
+
+// TestChaos runs writers, candidates, compactors and readers as processes of
+// their own, each with its own way to a real server, and makes everything go
+// wrong: processes killed and frozen, ways cut, replies lost, the server killed
+// under load, clocks an hour off. Whatever happens, each acknowledged record is in
+// the log once, at its offset, in order, and readers agree.
+func TestChaos(t *testing.T) {
+	var all []Counts
+	run := func(name string, f func(t *testing.T) Counts) {
+		t.Run(name, func(t *testing.T) {
+			c := f(t)
+			all = append(all, c)
+			b, _ := json.Marshal(c) // counts and strings
+			t.Logf("%s", b)
+		})
+	}
+	for _, kind := range []*servers.Kind{servers.VersityGW, servers.MinIO} {
+		run(kind.Name, func(t *testing.T) Counts {
+			s := servers.Start(t, kind)
+			return chaos(t, s, kind.Name, func(prefix, addr string) string {
+				return fmt.Sprintf("s3://%s/%s?endpoint=http://%s&region=us-east-1", s.Bucket, prefix, addr)
+			})
+		})
+	}
+	run("dirstore", func(t *testing.T) Counts {
+		dir := t.TempDir()
+		return chaos(t, nil, "dirstore", func(prefix, _ string) string { return "file://" + filepath.Join(dir, prefix) })
+	})
+	if *chaosReport != "" {
+		b, err := json.MarshalIndent(all, "", "  ")
+		if err := errors.Join(err, os.WriteFile(*chaosReport, append(b, '\n'), 0o644)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// chaos is one server's share. A server of nil is the file system.
+func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr string) string) Counts {
+	begun := time.Now()
+	addr := ""
+	if s != nil {
+		addr = strings.TrimPrefix(s.Endpoint, "http://")
+	}
+	var logs []*town
+	for i := range *chaosLogs {
+		prefix := fmt.Sprintf("chaos-%d", i)
+		st, err := store.Open(t.Context(), url(prefix, addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Grace: manifest.MinGrace}); err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, newTown(t, st, prefix, addr, url))
+	}
+	end := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, l := range logs {
+		wg.Go(func() { l.live(end) })
+	}
+	enough := func() bool {
+		since, failovers := time.Since(begun), 0
+		for _, l := range logs {
+			failovers += l.failovers()
+		}
+		return since > *chaosTime && (failovers >= *chaosLeast || since > 5*time.Minute+10**chaosTime)
+	}
+	serverKills := 0
+	for calm := 0; !enough(); calm++ {
+		time.Sleep(time.Second)
+		if s != nil && calm > 2+rand.IntN(6) {
+			s.Kill()
+			serverKills++
+			time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond)
+			s.Restart()
+			calm = 0
+		}
+	}
+	close(end)
+	wg.Wait()
+	total := Counts{Server: name, Faults: map[string]int{}}
+	if s != nil {
+		total.Faults["server killed"] = serverKills
+	}
+	for _, l := range logs {
+		l.judge(&total)
+	}
+	total.Seconds = time.Since(begun).Seconds()
+	if total.Failovers < *chaosLeast && !t.Failed() {
+		t.Errorf("%d failovers, want %d at least: the test does not do its work", total.Failovers, *chaosLeast)
+	}
+	return total
+}
+
+// town is one log and the processes that live on it.
+type town struct {
+	t       *testing.T
+	st      store.Store
+	prefix  string
+	addr    string
+	url     func(prefix, addr string) string
+	rng     *rand.Rand
+	history sim.Told
+
+	mu      sync.Mutex
+	born    int
+	people  map[*citizen]bool
+	leader  *citizen
+	epochs  map[string]bool
+	acked   uint64 // behind the last record known to be acknowledged
+	faults  map[string]int
+	digests []digested
+	broken  []string
+}
+
+type digested struct {
+	reader   string
+	from, to uint64
+	sum      uint32
+}
+
+// citizen is one process.
+type citizen struct {
+	name, role string
+	cmd        *exec.Cmd
+	stderr     *lockedBuffer
+	way        *proxy // nil on a file system
+	ended      chan struct{}
+	wake       time.Time // when it is frozen: until then
+	heal       time.Time // when its weather is bad: until then
+}
+
+func newTown(t *testing.T, st store.Store, prefix, addr string, url func(prefix, addr string) string) *town {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("%s: seed %d", prefix, seed)
+	v := &town{
+		t: t, st: st, prefix: prefix, addr: addr, url: url, rng: rand.New(rand.NewPCG(seed, 1)),
+		people: map[*citizen]bool{}, epochs: map[string]bool{}, faults: map[string]int{},
+	}
+	t.Cleanup(v.bury)
+	return v
+}
+
+// populace is how many of each role there are.
+var populace = map[string]int{"writer": 3, "compactor": 2, "reader": 1}
+
+// live keeps everybody alive and does somebody harm every now and then.
+func (v *town) live(end <-chan struct{}) {
+	for next := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		select {
+		case <-end:
+			return
+		default:
+		}
+		v.populate()
+		v.relent(time.Now())
+		if time.Now().After(next) {
+			v.harm()
+			next = time.Now().Add(time.Duration(300+v.rng.IntN(900)) * time.Millisecond)
+		}
+	}
+}
+
+func (v *town) failovers() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return max(len(v.epochs)-1, 0)
+}
+
+func (v *town) populate() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	count := map[string]int{}
+	for c := range v.people {
+		select {
+		case <-c.ended:
+			delete(v.people, c)
+			if v.leader == c {
+				v.leader = nil
+			}
+		default:
+			count[c.role]++
+		}
+	}
+	for role, n := range populace {
+		for range n - count[role] {
+			v.start(role)
+		}
+	}
+}
+
+// start is called with mu held.
+func (v *town) start(role string) {
+	v.born++
+	c := &citizen{name: fmt.Sprintf("%s-%d", role, v.born), role: role, stderr: &lockedBuffer{}, ended: make(chan struct{})}
+	addr := v.addr
+	if addr != "" {
+		c.way = newProxy(v.t, addr)
+		addr = c.way.addr()
+	}
+	// One in four lives an hour in the past or in the future.
+	shift := []string{"0s", "0s", "0s", "-1h", "0s", "0s", "0s", "1h"}[v.rng.IntN(8)]
+	if shift != "0s" {
+		v.faults["clock shifted"]++
+	}
+	args := []string{v.url(v.prefix, addr), c.name, shift}
+	if role == "reader" {
+		from := uint64(0)
+		if v.acked > 0 {
+			from = v.rng.Uint64N(v.acked)
+		}
+		args = append(args, fmt.Sprint(from))
+	}
+	c.cmd = exec.Command(os.Args[0], args...)
+	c.cmd.Env = append(os.Environ(), nodeRole+"="+role)
+	c.cmd.Stderr = c.stderr
+	in, out, err := os.Pipe()
+	if err != nil {
+		v.broken = append(v.broken, err.Error())
+		return
+	}
+	c.cmd.Stdout = out
+	ended, err := servers.Spawn(c.cmd)
+	_ = out.Close() // the child has its own
+	if err != nil {
+		_ = in.Close()
+		v.broken = append(v.broken, err.Error())
+		return
+	}
+	v.people[c] = true
+	go func() {
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			v.hear(c, lines.Text())
+		}
+		_ = in.Close()
+		<-ended
+		if c.way != nil {
+			c.way.close()
+		}
+		close(c.ended)
+	}()
+}
+
+// hear takes down what a process says. The last line of one that is killed may be
+// cut off.
+func (v *town) hear(c *citizen, line string) {
+	kind, rest, _ := strings.Cut(line, " ")
+	var at uint64
+	var val string
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch kind {
+	case "lead":
+		v.epochs[rest], v.leader = true, c
+	case "+":
+		if n, _ := fmt.Sscan(rest, &at, &val); n == 2 && v.told(c, val, at, nil) {
+			v.acked = max(v.acked, at+1)
+		}
+	case "-":
+		v.told(c, rest, 0, writer.ErrNotCommitted)
+	case "?":
+		v.told(c, rest, 0, writer.ErrUnknown)
+	case "sum":
+		d := digested{reader: c.name}
+		if n, _ := fmt.Sscan(rest, &d.from, &d.to, &d.sum); n == 3 {
+			v.digests = append(v.digests, d)
+		}
+	case "broken":
+		v.broken = append(v.broken, c.name+": "+rest)
+	}
+}
+
+// told notes what a process says of a value that it appended, unless the line was
+// cut off.
+func (v *town) told(c *citizen, val string, at uint64, err error) bool {
+	var item int
+	var epoch uint64
+	if n, _ := fmt.Sscanf(val, "%d/%d/", &item, &epoch); n != 2 || !strings.HasSuffix(val, "/"+c.name) {
+		return false
+	}
+	v.history.Appended(c.name, epoch, []string{val}, at, err)
+	return true
+}
+
+// harm does something bad, mostly to the leader.
+func (v *town) harm() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var victim *citizen
+	if v.rng.IntN(5) > 0 {
+		victim = v.leader
+	} else {
+		for c := range v.people {
+			if c != v.leader {
+				victim = c
+				break
+			}
+		}
+	}
+	if victim == nil || !victim.wake.IsZero() || !victim.heal.IsZero() {
+		return
+	}
+	switch n := v.rng.IntN(10); {
+	case n < 4:
+		v.faults["killed"]++
+		_ = victim.cmd.Process.Kill()
+	case n < 5:
+		v.faults["asked to end"]++
+		_ = victim.cmd.Process.Signal(syscall.SIGTERM)
+	case n < 8 || victim.way == nil:
+		v.faults["frozen"]++
+		_ = victim.cmd.Process.Signal(syscall.SIGSTOP)
+		victim.wake = time.Now().Add(chaosValidity + time.Duration(v.rng.IntN(3000))*time.Millisecond)
+	default:
+		w := weather(1 + v.rng.IntN(int(weathers)-1))
+		v.faults[w.String()]++
+		victim.way.turn(w, time.Duration(100+v.rng.IntN(900))*time.Millisecond, false)
+		victim.heal = time.Now().Add(chaosValidity + time.Duration(v.rng.IntN(2000))*time.Millisecond)
+	}
+	if victim == v.leader {
+		v.leader = nil
+	}
+}
+
+// relent wakes the frozen and lets the sun shine again when it is time.
+func (v *town) relent(now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for c := range v.people {
+		if !c.wake.IsZero() && now.After(c.wake) {
+			_ = c.cmd.Process.Signal(syscall.SIGCONT)
+			c.wake = time.Time{}
+		}
+		if !c.heal.IsZero() && now.After(c.heal) {
+			// What was held back is delivered now, or never.
+			c.way.turn(fair, 0, v.rng.IntN(2) == 0)
+			c.heal = time.Time{}
+		}
+	}
+}
+
+// bury ends everybody.
+func (v *town) bury() {
+	v.mu.Lock()
+	people := v.people
+	v.people = map[*citizen]bool{}
+	v.mu.Unlock()
+	for c := range people {
+		_ = c.cmd.Process.Kill() // also what is frozen
+		<-c.ended
+	}
+	if v.t.Failed() {
+		for c := range people {
+			if s := c.stderr.String(); s != "" {
+				v.t.Logf("%s printed:\n%s", c.name, s)
+			}
+		}
+	}
+}
+
+// judge holds what everybody was told against what is in the log.
+func (v *town) judge(total *Counts) {
+	v.bury()
+	for _, b := range v.broken {
+		v.t.Errorf("%s: %s", v.prefix, b)
+	}
+	r, err := reader.Open(v.t.Context(), v.st, nil)
+	if err != nil {
+		v.t.Errorf("%s: %v", v.prefix, err)
+		return
+	}
+	var final []string
+	for rec, err := range r.Read(v.t.Context(), 0) {
+		if err != nil {
+			v.t.Errorf("%s: %v", v.prefix, err)
+			return
+		}
+		final = append(final, value(rec.Value))
+	}
+	if err := v.history.Check(final); err != nil {
+		v.t.Errorf("%s: %v", v.prefix, err)
+	}
+	v.inOrder(final)
+	for _, d := range v.digests {
+		if d.to > uint64(len(final)) {
+			v.t.Errorf("%s: %s has read up to %d, the log ends at %d", v.prefix, d.reader, d.to, len(final))
+			continue
+		}
+		sum := uint32(0)
+		for _, val := range final[d.from:d.to] {
+			sum = digest(sum, val)
+		}
+		if sum != d.sum {
+			v.t.Errorf("%s: %s has read other records from %d to %d", v.prefix, d.reader, d.from, d.to)
+		}
+	}
+	report, err := verify.Run(v.t.Context(), v.st, nil)
+	if err != nil || !report.OK() {
+		v.t.Errorf("%s: verify: %v %+v", v.prefix, err, report)
+	}
+	acked, never, maybe := v.history.Counts()
+	if acked == 0 || len(v.digests) == 0 {
+		v.t.Errorf("%s: %d records acknowledged, %d digests of readers: nothing was tested", v.prefix, acked, len(v.digests))
+	}
+	total.Failovers += v.failovers()
+	total.Acknowledged += acked
+	total.Refused += never
+	total.Unknown += maybe
+	total.Records += len(final)
+	total.Digests += len(v.digests)
+	for kind, n := range v.faults {
+		total.Faults[kind] += n
+	}
+}
+
+// inOrder checks that each item of the source is there once, in its place, and
+// that epochs only rise: no zombie has got in between.
+func (v *town) inOrder(final []string) {
+	last := uint64(0)
+	for i, val := range final {
+		var item int
+		var epoch uint64
+		if n, err := fmt.Sscanf(val, "%d/%d/", &item, &epoch); n != 2 || err != nil {
+			v.t.Errorf("%s: record %d is %q", v.prefix, i, val)
+			return
+		}
+		if item != i || epoch < last {
+			v.t.Errorf("%s: record %d is item %d of epoch %d, behind one of epoch %d", v.prefix, i, item, epoch, last)
+			return
+		}
+		last = epoch
+	}
+}

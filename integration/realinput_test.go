@@ -1,0 +1,374 @@
+//go:build integration && unix
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/integration/servers"
+)
+
+var (
+	input     = flag.String("input", "", "the file that is appended; default: this machine's index of Debian packages")
+	failovers = flag.Int("failovers", 20, "how many leaders are killed or frozen, at least")
+)
+
+// TestRealInput appends a real file to a real server, line by line, while leaders
+// are killed and frozen at random and a compactor prunes with the least retention,
+// and wants the file back: each line once, in order.
+func TestRealInput(t *testing.T) {
+	for _, kind := range []*servers.Kind{servers.MinIO, servers.VersityGW} {
+		t.Run(kind.Name, func(t *testing.T) { realInput(t, servers.Start(t, kind)) })
+	}
+}
+
+func realInput(t *testing.T, s *servers.Server) {
+	dir := t.TempDir()
+	file := realFile(t, dir)
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, "fencepost")
+	build := exec.Command("go", "build", "-o", bin, ".")
+	build.Dir = filepath.Join("..", "cmd", "fencepost")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	// On loopback the file would be through before the first leader could be
+	// killed: the way to the store takes some of the time that it takes to S3.
+	logURL := fmt.Sprintf("s3://%s/%s?endpoint=%s&region=us-east-1", s.Bucket, "real-input", distant(t, s.Endpoint, 15*time.Millisecond))
+	c := &cluster{t: t, bin: bin, env: append(os.Environ(), s.Env...), url: logURL, file: file, nodes: map[int]*process{}}
+	t.Cleanup(c.killAll)
+
+	c.must("init", "-grace", "1s", logURL)
+	compact := c.start("compact", "-watch", "-interval", "500ms", "-min-objects", "32", "-keep-locks", "2", "-validity", "1s", logURL)
+	done := c.run()
+	c.stop(compact)
+	if !done {
+		t.FailNow()
+	}
+	var got bytes.Buffer
+	c.cat(&got)
+	if !bytes.Equal(got.Bytes(), want) {
+		at := 0
+		for at < min(got.Len(), len(want)) && got.Bytes()[at] == want[at] {
+			at++
+		}
+		t.Fatalf("cat gave %d bytes, the input has %d; they differ from byte %d on", got.Len(), len(want), at)
+	}
+	c.must("verify", logURL)
+	c.compacted()
+	// Appending it once more stores nothing.
+	c.must("append", "-cursor", "-validity", "1s", logURL, file)
+	before := got.Len()
+	got.Reset()
+	c.cat(&got)
+	if got.Len() != before {
+		t.Errorf("appended again, the log grew from %d to %d bytes", before, got.Len())
+	}
+	t.Logf("%s: %d bytes in %d lines; %d leaders killed, %d frozen; %d processes started", s.Kind.Name, len(want), bytes.Count(want, []byte("\n")), c.killed, c.frozen, c.started)
+	if c.killed+c.frozen < *failovers {
+		t.Errorf("only %d failovers were forced before the end, want %d: give a larger -input", c.killed+c.frozen, *failovers)
+	}
+}
+
+// realFile is a data set that every Debian machine has.
+func realFile(t *testing.T, dir string) string {
+	if *input != "" {
+		return *input
+	}
+	lists, err := filepath.Glob("/var/lib/apt/lists/*_Packages*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var best []byte
+	for _, list := range lists {
+		out, err := exec.CommandContext(t.Context(), "/usr/lib/apt/apt-helper", "cat-file", list).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", list, err)
+		}
+		if len(out) > len(best) {
+			best = out
+		}
+	}
+	if len(best) < 1<<20 {
+		msg := "no index of packages under /var/lib/apt/lists: run apt-get update, or give -input FILE"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(msg)
+		}
+		t.Skip(msg)
+	}
+	file := filepath.Join(dir, "Packages")
+	if err := os.WriteFile(file, best, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// distant is a way to the server that takes longer.
+func distant(t *testing.T, endpoint string, delay time.Duration) string {
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The Host header stays as it is: it is part of the signature.
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = r.In.Host
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		ErrorLog:     nil,
+		Transport:    &http.Transport{MaxIdleConnsPerHost: 64},
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(delay)
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// cluster is the processes of one log.
+type cluster struct {
+	t     *testing.T
+	bin   string
+	env   []string
+	url   string
+	file  string
+	nodes map[int]*process
+
+	killed, frozen, started int
+}
+
+type process struct {
+	cmd    *exec.Cmd
+	stderr *lockedBuffer
+	ended  chan struct{}
+	err    error
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (c *cluster) start(args ...string) *process {
+	c.t.Helper()
+	p := &process{cmd: exec.Command(c.bin, args...), stderr: &lockedBuffer{}, ended: make(chan struct{})}
+	p.cmd.Env, p.cmd.Stderr = c.env, p.stderr
+	if err := p.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[p.cmd.Process.Pid] = p
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p
+}
+
+func (c *cluster) must(args ...string) []byte {
+	c.t.Helper()
+	cmd := exec.CommandContext(c.t.Context(), c.bin, args...)
+	var out, errs bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, &out, &errs
+	if err := cmd.Run(); err != nil {
+		c.t.Fatalf("fencepost %s: %v\n%s", strings.Join(args, " "), err, &errs)
+	}
+	return out.Bytes()
+}
+
+func (c *cluster) cat(w io.Writer) {
+	c.t.Helper()
+	cmd := exec.CommandContext(c.t.Context(), c.bin, "cat", c.url)
+	var errs bytes.Buffer
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, w, &errs
+	if err := cmd.Run(); err != nil {
+		c.t.Fatalf("fencepost cat: %v\n%s", err, &errs)
+	}
+}
+
+// compacted checks that folding and pruning went on beside all that.
+func (c *cluster) compacted() {
+	c.t.Helper()
+	var status struct {
+		Manifest struct {
+			FloorOffset uint64 `json:"floor_offset"`
+			PruneMark   uint64 `json:"prune_mark"`
+		} `json:"manifest"`
+	}
+	if err := json.Unmarshal(c.must("status", "-json", c.url), &status); err != nil {
+		c.t.Fatal(err)
+	}
+	if m := status.Manifest; m.FloorOffset == 0 || m.PruneMark == 0 {
+		c.t.Errorf("nothing was folded or pruned: floor at %d, prune mark %d", m.FloorOffset, m.PruneMark)
+	}
+}
+
+// stop ends a process in good order.
+func (c *cluster) stop(p *process) {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-p.ended:
+	case <-time.After(20 * time.Second):
+		c.t.Errorf("%v did not end after SIGTERM:\n%s", p.cmd.Args, p.stderr)
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+	delete(c.nodes, p.cmd.Process.Pid)
+	var exit *exec.ExitError
+	if p.err != nil && !(errors.As(p.err, &exit) && (exit.ExitCode() == 130 || exit.ExitCode() == 143)) {
+		c.t.Errorf("%v: %v\n%s", p.cmd.Args, p.err, p.stderr)
+	}
+}
+
+func (c *cluster) killAll() {
+	for _, p := range c.nodes {
+		_ = p.cmd.Process.Kill() // also what is frozen
+		<-p.ended
+	}
+}
+
+// run keeps three processes appending, and kills or freezes whoever leads, until
+// the file is through. A frozen one is woken when others have gone on for a while.
+func (c *cluster) run() bool {
+	rng := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
+	var appending []*process
+	sleeping := map[*process]time.Time{}
+	deadline := time.Now().Add(8 * time.Minute)
+	last := uint64(0) // the epoch that was hit
+	for time.Now().Before(deadline) {
+		for len(appending) < 3 {
+			appending = append(appending, c.start("append", "-cursor", "-validity", "1s", "-in-flight", "1", "-batch-bytes", "49152", c.url, c.file))
+			c.started++
+		}
+		var left []*process
+		for _, p := range appending {
+			select {
+			case <-p.ended:
+				delete(c.nodes, p.cmd.Process.Pid)
+				if p.err == nil {
+					// Through. The others find nothing to do.
+					for p := range sleeping {
+						_ = p.cmd.Process.Signal(syscall.SIGCONT)
+					}
+					for _, p := range appending {
+						select {
+						case <-p.ended:
+						case <-time.After(time.Minute):
+							c.t.Errorf("%v did not end:\n%s", p.cmd.Args, p.stderr)
+							return false
+						}
+						if p.err != nil && !killed(p.err) {
+							c.t.Errorf("%v: %v\n%s", p.cmd.Args, p.err, p.stderr)
+						}
+					}
+					return true
+				}
+				if !killed(p.err) {
+					c.t.Errorf("%v: %v\n%s", p.cmd.Args, p.err, p.stderr)
+					return false
+				}
+			default:
+				left = append(left, p)
+			}
+		}
+		appending = left
+		for p, since := range sleeping {
+			if time.Since(since) > time.Duration(2000+rng.IntN(4000))*time.Millisecond {
+				_ = p.cmd.Process.Signal(syscall.SIGCONT)
+				delete(sleeping, p)
+			}
+		}
+		time.Sleep(time.Duration(100+rng.IntN(300)) * time.Millisecond)
+		pid, epoch := c.leader()
+		p := c.nodes[pid]
+		if p == nil || epoch == last || sleeping[p] != (time.Time{}) {
+			continue
+		}
+		last = epoch
+		time.Sleep(time.Duration(rng.IntN(600)) * time.Millisecond)
+		if rng.IntN(2) == 0 || len(sleeping) > 0 {
+			if p.cmd.Process.Kill() == nil {
+				c.killed++
+			}
+			<-p.ended
+		} else if p.cmd.Process.Signal(syscall.SIGSTOP) == nil {
+			c.frozen++
+			sleeping[p] = time.Now()
+		}
+	}
+	c.t.Error("the file was not through in time")
+	return false
+}
+
+func killed(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// leader is the process that leads now, by its identity host/pid/uuid.
+func (c *cluster) leader() (pid int, epoch uint64) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.bin, "status", "-json", c.url)
+	cmd.Env = c.env
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, 0
+	}
+	var status struct {
+		Leader struct {
+			Leads  bool   `json:"leads"`
+			Holder string `json:"holder"`
+			Epoch  uint64 `json:"epoch"`
+		} `json:"leader"`
+	}
+	if err := json.Unmarshal(out, &status); err != nil {
+		c.t.Fatalf("status: %v\n%s", err, out)
+	}
+	parts := strings.Split(status.Leader.Holder, "/")
+	if !status.Leader.Leads || len(parts) < 3 {
+		return 0, 0
+	}
+	pid, _ = strconv.Atoi(parts[len(parts)-2])
+	return pid, status.Leader.Epoch
+}

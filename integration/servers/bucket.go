@@ -1,0 +1,47 @@
+//go:build unix
+
+package servers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+)
+
+// ensureBucket makes one attempt to create the bucket; that it exists is fine.
+func (s *Server) ensureBucket(ctx context.Context) error {
+	if s.Kind.api != nil {
+		return s.Kind.api.ensureBucket(ctx, s)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	client := s.client()
+	_, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: aws.String(s.Bucket)})
+	if err == nil {
+		return nil
+	}
+	_, err = client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: aws.String(s.Bucket)})
+	if errors.As(err, new(*types.BucketAlreadyOwnedByYou)) || errors.As(err, new(*types.BucketAlreadyExists)) {
+		return nil
+	}
+	return err
+}
+
+func (s *Server) client() *s3.Client {
+	// No connection is kept: it would belong to a server that may be killed next.
+	transport := &http.Transport{DisableKeepAlives: true}
+	return s3.New(s3.Options{
+		BaseEndpoint:     aws.String(s.Endpoint),
+		Region:           region,
+		UsePathStyle:     true,
+		Credentials:      credentials.NewStaticCredentialsProvider(s.Kind.access, s.Kind.secret, ""),
+		HTTPClient:       &http.Client{Transport: transport},
+		RetryMaxAttempts: 1,
+	})
+}

@@ -1,0 +1,166 @@
+//go:build unix
+
+package servers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Install returns the folder that holds the program, and puts it there first if
+// it is missing. It may be called by many processes at once; one of them does
+// the work. A cold build takes minutes.
+func (k *Kind) Install(ctx context.Context) (dir string, err error) {
+	root, err := cacheRoot()
+	if err != nil {
+		return "", fmt.Errorf("servers: no cache folder, set FENCEPOST_SERVERS: %w", err)
+	}
+	dir, err = install(ctx, root, k.Name+"-"+k.Version, func(ctx context.Context, dir string) error {
+		return k.install(ctx, dir, k.Version)
+	})
+	if err != nil {
+		return "", fmt.Errorf("servers: install %s %s: %w", k.Name, k.Version, err)
+	}
+	return dir, nil
+}
+
+// install fills root/name by build, once. The folder appears by a rename, so
+// that whoever sees it sees it whole, also after a crash in mid-build.
+func install(ctx context.Context, root, name string, build func(ctx context.Context, dir string) error) (string, error) {
+	final := filepath.Join(root, name)
+	if exists(final) {
+		return final, nil
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(ctx, filepath.Join(root, name+".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if exists(final) { // by whoever held the lock before
+		return final, nil
+	}
+	// What a killed builder left: it held the lock, so it is not at work.
+	leftover, err := filepath.Glob(filepath.Join(root, name+".tmp-*"))
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range leftover {
+		if err := os.RemoveAll(dir); err != nil {
+			return "", err
+		}
+	}
+	tmp, err := os.MkdirTemp(root, name+".tmp-*")
+	if err != nil {
+		return "", err
+	}
+	if err := build(ctx, tmp); err != nil {
+		return "", errors.Join(err, os.RemoveAll(tmp))
+	}
+	if err := os.Rename(tmp, final); err != nil {
+		return "", errors.Join(err, os.RemoveAll(tmp))
+	}
+	return final, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// lock takes an exclusive file lock, which the kernel gives back when the
+// process ends. The file stays: removing it would let two holders in, one on
+// the old file and one on the new.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, context.Cause(ctx))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// goInstall builds a command from the Go module proxy. GOFLAGS and GOWORK are
+// set because the caller's may not suit another module.
+func goInstall(pkg string) func(ctx context.Context, dir, version string) error {
+	return func(ctx context.Context, dir, version string) error {
+		return run(ctx, dir, []string{"GOBIN=" + dir, "GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "install", pkg+"@"+version)
+	}
+}
+
+// npmInstall installs what the package.json and package-lock.json in folder of
+// files name, exactly; they name the version too. No script of any package is
+// run.
+func npmInstall(files fs.FS, folder string) func(ctx context.Context, dir, version string) error {
+	return func(ctx context.Context, dir, _ string) error {
+		if _, err := exec.LookPath("node"); err != nil {
+			return err
+		}
+		sub, err := fs.Sub(files, folder)
+		if err != nil {
+			return err
+		}
+		if err := os.CopyFS(dir, sub); err != nil {
+			return err
+		}
+		return run(ctx, dir, []string{"NO_UPDATE_NOTIFIER=1"}, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	}
+}
+
+// run runs a command in dir. Its error holds the end of what it printed.
+func run(ctx context.Context, dir string, env []string, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	p, err := spawn(cmd)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.signal(unix.SIGKILL)
+		<-p.done
+		return fmt.Errorf("%v: %w", cmd.Args, context.Cause(ctx))
+	}
+	if p.err != nil {
+		return fmt.Errorf("%v: %w\n%s", cmd.Args, p.err, tail(out.Bytes()))
+	}
+	return nil
+}
+
+// tail is the end of what a program printed.
+func tail(b []byte) []byte {
+	const most = 4 << 10
+	if len(b) > most {
+		b = append([]byte("…"), b[len(b)-most:]...)
+	}
+	return bytes.TrimSpace(b)
+}

@@ -1,0 +1,253 @@
+// Package chain walks the log's chain in a store: many objects are fetched at
+// once, all are judged in order.
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+)
+
+const (
+	// head is how much of an object the first request asks for. Most objects are
+	// smaller and cost one request; of the others nobody holds more than this
+	// until it is their turn.
+	head = 256 << 10
+	// DefaultAhead is how many objects are fetched ahead at most.
+	DefaultAhead = 64
+	// DefaultBudget is how many bytes of large objects are fetched ahead.
+	DefaultBudget = 64 << 20
+)
+
+// Source is where a chain is.
+type Source struct {
+	Store  store.Store
+	Log    fence.ID
+	Limits fence.Limits
+	Settle *store.SettleOptions
+	// Ahead is [DefaultAhead] if 0.
+	Ahead int
+	// First is how many objects a walk asks for at once at its beginning, 1 if 0: for
+	// one who knows that there are some.
+	First int
+	// Budget in bytes is [DefaultBudget] if 0. One large object may exceed it.
+	Budget int64
+}
+
+// Step is one object of the chain.
+type Step struct {
+	From, To fence.Point
+	Frame    *fence.Frame
+	Size     int64
+}
+
+// Read reads the object in slot from.Position. Absent is store.ErrNotFound.
+func (s *Source) Read(ctx context.Context, from fence.Point) (Step, error) {
+	f := s.fetch(ctx, from.Position)
+	<-f.done
+	if f.err == nil && f.partial() {
+		f.fetchRest(ctx, s)
+	}
+	return s.judge(from, f)
+}
+
+// Walk yields the objects of the chain from a point on, up to the first absent
+// slot, where it ends without an error. It yields seals and follows them; the
+// caller decides whether a seal can be believed, and breaks off if not.
+//
+// It begins with First requests and doubles with each object found, so that looking
+// at the tail costs one. Requests that it has under way when the loop ends are
+// cancelled and waited for.
+func (s *Source) Walk(ctx context.Context, from fence.Point) iter.Seq2[Step, error] {
+	return func(yield func(Step, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		w := &walk{Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.Budget}
+		if w.budget <= 0 {
+			w.budget = DefaultBudget
+		}
+		defer w.drop()
+		defer cancel()
+		for p := from; ; {
+			f := w.next(ctx, p.Position)
+			step, err := s.judge(p, f)
+			if errors.Is(err, store.ErrNotFound) {
+				return
+			}
+			if err != nil {
+				yield(step, err)
+				return
+			}
+			if !yield(step, nil) {
+				return
+			}
+			if step.Frame.Kind == fence.Seal {
+				// What was fetched behind it is void, and nobody knows how much there is
+				// of the next epoch.
+				w.drop()
+				w.window = 1
+			}
+			p = step.To
+		}
+	}
+}
+
+// judge decodes what was fetched and applies the chain rule.
+func (s *Source) judge(from fence.Point, f *fetch) (Step, error) {
+	step := Step{From: from, To: from, Size: f.info.Size}
+	if f.err != nil {
+		return step, f.err
+	}
+	frame, err := fence.Decode(f.body, s.Limits)
+	if err != nil {
+		return step, fmt.Errorf("%s: %w", from.Position.Key(), err)
+	}
+	step.Frame = frame
+	step.To, err = from.Next(s.Log, frame)
+	return step, err
+}
+
+// walk is the state of one Walk; only its goroutine touches it.
+type walk struct {
+	*Source
+	queue  []*fetch // of consecutive slots
+	window int
+	budget int64
+}
+
+// next returns the finished fetch of slot p, which follows the one before unless
+// the queue was dropped.
+func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
+	for len(w.queue) < w.window {
+		w.queue = append(w.queue, w.fetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}))
+	}
+	f := w.queue[0]
+	<-f.done
+	w.startRests(ctx)
+	f.wait()
+	w.release(f)
+	w.queue[0] = nil // or the array behind the queue would keep its body
+	w.queue = w.queue[1:]
+	if f.err == nil {
+		w.window = min(2*w.window, w.ahead())
+	}
+	return f
+}
+
+// drop cancels what is under way and waits for it.
+func (w *walk) drop() {
+	for _, f := range w.queue {
+		f.cancel()
+	}
+	for _, f := range w.queue {
+		f.wait()
+		w.release(f)
+	}
+	w.queue = nil
+}
+
+func (w *walk) release(f *fetch) {
+	if f.reserved {
+		w.budget += f.info.Size
+	}
+}
+
+func (s *Source) ahead() int {
+	if s.Ahead > 0 {
+		return s.Ahead
+	}
+	return DefaultAhead
+}
+
+// startRests asks for the rest of large objects whose head is here, in order, as
+// far as the budget goes; for the first in any case.
+func (w *walk) startRests(ctx context.Context) {
+	for i, f := range w.queue {
+		select {
+		case <-f.done:
+		default:
+			return
+		}
+		if f.rest != nil {
+			continue // under way: body and err are its own until it is done
+		}
+		if f.err != nil {
+			return
+		}
+		if !f.partial() {
+			continue
+		}
+		if i > 0 && w.budget < f.info.Size {
+			return
+		}
+		w.budget -= f.info.Size
+		f.reserved = true
+		f.rest = make(chan struct{})
+		ctx, cancel := context.WithCancel(ctx)
+		f.cancel = cancel
+		go func() {
+			defer close(f.rest)
+			defer cancel()
+			f.fetchRest(ctx, w.Source)
+		}()
+	}
+}
+
+// fetch is the request for one slot.
+type fetch struct {
+	pos      fence.Position
+	cancel   context.CancelFunc // of the request that is under way
+	done     chan struct{}      // closed when the head is here
+	rest     chan struct{}      // closed when the rest is here; nil if not asked for
+	reserved bool
+	body     []byte
+	info     store.Info
+	err      error
+}
+
+func (s *Source) fetch(ctx context.Context, pos fence.Position) *fetch {
+	ctx, cancel := context.WithCancel(ctx)
+	f := &fetch{pos: pos, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		defer cancel()
+		f.body, f.info, f.err = store.ReadRange(ctx, s.Store, pos.Key(), store.GetOptions{Length: head}, head, s.Settle)
+		if errors.Is(f.err, store.ErrRange) {
+			f.err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, pos.Key())
+		}
+	}()
+	return f
+}
+
+func (f *fetch) wait() {
+	<-f.done
+	if f.rest != nil {
+		<-f.rest
+	}
+}
+
+func (f *fetch) partial() bool { return f.info.Size > int64(len(f.body)) }
+
+func (f *fetch) fetchRest(ctx context.Context, s *Source) {
+	limit := s.Limits.MaxFrame()
+	if f.info.Size > limit {
+		f.err = fmt.Errorf("%w: %s has %d bytes; the log allows %d", fence.ErrCorrupt, f.pos.Key(), f.info.Size, limit)
+		return
+	}
+	off := int64(len(f.body))
+	rest, info, err := store.ReadRange(ctx, s.Store, f.pos.Key(), store.GetOptions{Offset: off, Length: f.info.Size - off}, limit, s.Settle)
+	switch {
+	case err != nil && !errors.Is(err, store.ErrRange):
+		f.err = err
+	case err != nil || info.Version != f.info.Version:
+		// guard:rest-match. Pruned and replaced by a zombie in between, perhaps by
+		// something shorter. Absent would be as true: the caller looks at the manifest.
+		f.err = &store.Error{Op: "get", Key: f.pos.Key(), Kind: store.ErrNotFound, Hint: "it changed while it was read"}
+	default:
+		whole := make([]byte, 0, f.info.Size)
+		f.body = append(append(whole, f.body...), rest...)
+	}
+}

@@ -1,0 +1,519 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+func TestWalkFollowsSeals(t *testing.T) {
+	st, inner := newFaults(nil)
+	l := newLog(t, inner)
+	l.seal(1)
+	for range 40 {
+		l.data(10, 0, 30)
+	}
+	l.seal(4).seal(5).data().data(7).seal(9)
+	// What stands behind a seal is void, whatever it is.
+	for seq, body := range map[uint64]string{42: "junk", 43: "junk", 60: ""} {
+		if _, err := inner.Put(t.Context(), fence.Position{Epoch: 1, Seq: seq}.Key(), []byte(body), store.Always); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := runtime.NumGoroutine()
+	keys, records, end, err := collect(t, source(st), fence.Start())
+	if err != nil || !slices.Equal(keys, l.keys) || records != 121 || !end.Equal(l.at) {
+		t.Errorf("%d objects, %d records to %+v, %v; there are %d to %+v", len(keys), records, end, err, len(l.keys), l.at)
+	}
+	quiet(t, st, before)
+	// From any point on.
+	at := fence.Start()
+	for i := range l.keys {
+		keys, _, end, err := collect(t, source(st), at)
+		if err != nil || !slices.Equal(keys, l.keys[i:]) || !end.Equal(l.at) {
+			t.Fatalf("from %v: %v, %v", at.Position, keys, err)
+		}
+		step, err := source(st).Read(t.Context(), at)
+		if err != nil || step.Frame.Position != at.Position {
+			t.Fatalf("%+v, %v", step, err)
+		}
+		at = step.To
+	}
+	if _, err := source(st).Read(t.Context(), at); !errors.Is(err, store.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// TestRequests: looking at the tail costs one request, and what is fetched ahead
+// doubles with each object found, so that at most as much is asked for in vain.
+func TestRequests(t *testing.T) {
+	for objects := range 20 {
+		st, inner := newFaults(nil)
+		l := newLog(t, inner).seal(1)
+		from := l.at
+		for range objects {
+			l.data(5)
+		}
+		s := source(st)
+		s.Ahead = 8
+		keys, _, _, err := collect(t, s, from)
+		if err != nil || len(keys) != objects {
+			t.Fatalf("%d, %v", len(keys), err)
+		}
+		// Those in vain are cancelled, perhaps before they have begun.
+		if n, most := st.Counts().Of("", ""), objects+min(1<<objects, 8); n <= objects || n > most {
+			t.Errorf("%d objects took %d requests, at most %d are right", objects, n, most)
+		}
+	}
+	// A seal begins a new epoch: nobody knows how much there is of it.
+	st, inner := newFaults(nil)
+	l := newLog(t, inner)
+	for e := range fence.Epoch(10) {
+		l.seal(e + 1)
+	}
+	if _, _, _, err := collect(t, source(st), fence.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if n := st.Counts().Of("", ""); n != 11 {
+		t.Errorf("10 seals took %d requests", n)
+	}
+}
+
+// TestWalkBrokenOff by its caller at any object: what is under way is cancelled
+// and waited for.
+func TestWalkBrokenOff(t *testing.T) {
+	st, inner := newFaults(nil)
+	l := newLog(t, inner).seal(1)
+	for i := range 12 {
+		l.data(10, (i%3)*head)
+	}
+	// Requests far ahead never get an answer by themselves.
+	st.SetHook(func(op faultstore.Op) faultstore.Fault {
+		if p, _ := fence.ParseKey(op.Key); p.Seq > 10 {
+			return faultstore.Fault{Hang: true}
+		}
+		return faultstore.Fault{}
+	})
+	for n := 1; n <= 11; n++ {
+		before := runtime.NumGoroutine()
+		seen := 0
+		for _, err := range source(st).Walk(t.Context(), fence.Start()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen++; seen == n {
+				break
+			}
+		}
+		if seen != n {
+			t.Errorf("%d of %d", seen, n)
+		}
+		quiet(t, st, before)
+	}
+	// Or by its context.
+	before := runtime.NumGoroutine()
+	cause := errors.New("had enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var last error
+	for step, err := range source(st).Walk(ctx, fence.Start()) {
+		if last = err; err == nil && step.From.Position.Seq == 5 {
+			cancel(cause)
+		}
+	}
+	if !errors.Is(last, context.Canceled) || errors.Is(last, store.ErrNotFound) {
+		t.Errorf("it ended with %v", last)
+	}
+	quiet(t, st, before)
+}
+
+// slow lets requests for some slots go only when their context ends, and then not
+// at once.
+type slow struct {
+	store.Store
+	slots  func(fence.Position) bool
+	active *atomic.Int64
+}
+
+func (s slow) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	s.active.Add(1)
+	defer s.active.Add(-1)
+	if p, _ := fence.ParseKey(key); s.slots(p) {
+		<-ctx.Done()
+		time.Sleep(time.Millisecond)
+		return nil, &store.Error{Op: "get", Key: key, Err: ctx.Err()}
+	}
+	return s.Store.Get(ctx, key, opts)
+}
+
+// TestWalkWaits for what it has cancelled: behind a seal, and when it ends.
+func TestWalkWaits(t *testing.T) {
+	inner := memstore.New()
+	l := newLog(t, inner).seal(1)
+	for range 7 {
+		l.data(1)
+	}
+	l.seal(2).data(1).data(1).data(1).data(1)
+	var active atomic.Int64
+	// Void: behind the seal of epoch 1, where requests may take for ever. And the
+	// last objects of epoch 2.
+	st := slow{inner, func(p fence.Position) bool { return p.Epoch == 1 && p.Seq > 8 || p.Epoch == 2 && p.Seq > 3 }, &active}
+	n := 0
+	for step, err := range source(st).Walk(t.Context(), fence.Start()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		if step.From.Position == (fence.Position{Epoch: 2, Seq: 3}) {
+			break
+		}
+	}
+	if n != 12 || active.Load() != 0 {
+		t.Errorf("after %d objects, %d requests are still under way", n, active.Load())
+	}
+}
+
+// TestLargeObjects take two requests: the rest is asked for when its turn comes.
+func TestLargeObjects(t *testing.T) {
+	const frame = head - fence.HeaderSize // payload of an object that just fits
+	st, inner := newFaults(nil)
+	l := newLog(t, inner).seal(1)
+	from := l.at
+	requests := 0
+	for _, tt := range []struct{ size, requests int }{
+		{frame - 3, 1}, {frame - 2, 2}, {frame - 1, 2}, {3 << 20, 2}, {1, 1}, {head, 2},
+	} {
+		l.data(tt.size)
+		requests += tt.requests
+	}
+	keys, records, _, err := collect(t, source(st), from)
+	if err != nil || len(keys) != 6 || records != 6 {
+		t.Fatalf("%v, %d records, %v", keys, records, err)
+	}
+	st.ResetCounts()
+	at := from
+	for range keys {
+		step, err := source(st).Read(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = step.To
+	}
+	if n := st.Counts().Of("", ""); n != requests {
+		t.Errorf("%d requests, want %d", n, requests)
+	}
+	if !at.Equal(l.at) || st.OpenBodies() != 0 {
+		t.Errorf("%+v, %d bodies", at, st.OpenBodies())
+	}
+}
+
+// TestRestIsAnothers: between the head and the rest of a large object it is
+// pruned, and a zombie puts something in its place. That is no damage: the slot is
+// as good as empty, and the manifest tells that the floor has passed it.
+func TestRestIsAnothers(t *testing.T) {
+	for name, replace := range map[string]func(*memstore.Store, string, []byte) error{
+		"gone": func(st *memstore.Store, key string, _ []byte) error { return st.Delete(context.Background(), key) },
+		"same length": func(st *memstore.Store, key string, b []byte) error {
+			for i := range b[head:] {
+				b[head+i] ^= 1
+			}
+			_, err := st.Put(context.Background(), key, b, store.Always)
+			return err
+		},
+		"same bytes": func(st *memstore.Store, key string, b []byte) error {
+			_, err := st.Put(context.Background(), key, b, store.Always)
+			return err
+		},
+		"shorter": func(st *memstore.Store, key string, b []byte) error {
+			_, err := st.Put(context.Background(), key, b[:1000], store.Always)
+			return err
+		},
+		"cut": func(st *memstore.Store, key string, b []byte) error {
+			_, err := st.Put(context.Background(), key, b[:head+10], store.Always)
+			return err
+		},
+		"longer": func(st *memstore.Store, key string, b []byte) error {
+			_, err := st.Put(context.Background(), key, append(b, b...), store.Always)
+			return err
+		},
+	} {
+		st, inner := newFaults(nil)
+		l := newLog(t, inner).seal(1).data(5)
+		large := l.at
+		l.data(head * 3)
+		l.data(5)
+		key := large.Position.Key()
+		obj, err := inner.Get(t.Context(), key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(obj.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gets := 0
+		var mu sync.Mutex
+		st.SetBefore(func(_ context.Context, op faultstore.Op) {
+			mu.Lock()
+			defer mu.Unlock()
+			if op.Key != key {
+				return
+			}
+			if gets++; gets%2 == 0 {
+				if err := replace(inner, key, bytes.Clone(body)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		keys, _, end, err := collect(t, source(st), fence.Start())
+		if err != nil || len(keys) != 2 || !end.Equal(large) || gets != 2 {
+			t.Errorf("%s: %v to %+v, %v after %d GETs", name, keys, end, err, gets)
+		}
+		if name == "shorter" || name == "gone" {
+			continue // its head tells already
+		}
+		if _, err := source(st).Read(t.Context(), large); !errors.Is(err, store.ErrNotFound) {
+			if name != "same bytes" && name != "same length" && name != "longer" && name != "cut" || gets != 4 {
+				t.Errorf("%s: Read: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestCorrupt: damage ends the walk with an error that names the object, and what
+// is before it is read.
+func TestCorrupt(t *testing.T) {
+	other := func() *log {
+		l := newLog(t, memstore.New()).seal(1).data(5).data(5)
+		return l
+	}
+	frame := func(l *log, key string) []byte {
+		obj, err := l.st.Get(t.Context(), key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(obj.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	key := fence.Position{Epoch: 1, Seq: 2}.Key()
+	foreign := newLog(t, memstore.New()).seal(1).data(5).data(9)
+	tests := map[string]struct {
+		body []byte
+		want error
+		says string
+	}{
+		"empty":        {nil, fence.ErrCorrupt, "is empty"},
+		"short":        {[]byte("FNCP"), fence.ErrCorrupt, "too short"},
+		"foreign":      {bytes.Repeat([]byte("x"), 500), fence.ErrCorrupt, "does not begin with"},
+		"another slot": {frame(other(), fence.Position{Epoch: 1, Seq: 1}.Key()), fence.ErrCorrupt, "says that it is"},
+		"cut off":      {frame(foreign, key)[:130], fence.ErrCorrupt, "the body has 2 bytes"},
+		"too long":     {append(frame(foreign, key), 0), fence.ErrCorrupt, "the body has"},
+		"too large":    {make([]byte, 2<<20), fence.ErrCorrupt, "the log allows"},
+	}
+	for name, tt := range tests {
+		st, inner := newFaults(nil)
+		newLog(t, inner).seal(1).data(5).data(9).data(5)
+		if _, err := inner.Put(t.Context(), key, tt.body, store.Always); err != nil {
+			t.Fatal(err)
+		}
+		s := source(st)
+		s.Limits = fence.Limits{Object: 1 << 20, Record: 1 << 19, Cursor: 10}
+		before := runtime.NumGoroutine()
+		keys, _, _, err := collect(t, s, fence.Start())
+		if len(keys) != 2 || !errors.Is(err, tt.want) || !strings.Contains(fmt.Sprint(err), tt.says) || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %d objects, then %v", name, len(keys), err)
+		}
+		quiet(t, st, before)
+	}
+	// Every flipped bit of an object is found.
+	inner := memstore.New()
+	l := newLog(t, inner).seal(1).data(5)
+	from := l.at
+	l.data(20)
+	if _, err := source(inner).Read(t.Context(), from); err != nil {
+		t.Fatal(err)
+	}
+	good := frame(l, key)
+	for i := range 8 * len(good) {
+		bad := bytes.Clone(good)
+		bad[i/8] ^= 1 << (i % 8)
+		if _, err := inner.Put(t.Context(), key, bad, store.Always); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := source(inner).Read(t.Context(), from); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) {
+			t.Fatalf("bit %d: %v", i, err)
+		}
+	}
+}
+
+// TestHugeClaim: an object that is larger than any frame of the log is not read.
+func TestHugeClaim(t *testing.T) {
+	for _, size := range []int64{1 << 31, 1 << 62} {
+		st := claims{memstore.New(), size}
+		newLog(t, st.Store).seal(1)
+		if _, err := source(st).Read(t.Context(), fence.Start()); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "the log allows") {
+			t.Errorf("%d: %v", size, err)
+		}
+		_, _, _, err := collect(t, source(st), fence.Start())
+		if !errors.Is(err, fence.ErrCorrupt) {
+			t.Errorf("%d: %v", size, err)
+		}
+	}
+}
+
+// claims says of every object that it is of some size, and has that many bytes.
+type claims struct {
+	store.Store
+	size int64
+}
+
+func (c claims) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	obj, err := c.Store.Get(ctx, key, opts)
+	if err == nil {
+		obj.Size = c.size
+		obj.Body = io.NopCloser(io.MultiReader(obj.Body, io.LimitReader(zeros{}, opts.Length-128)))
+	}
+	return obj, err
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// TestBudget: of large objects no more is fetched ahead than the budget allows,
+// but the one whose turn it is comes in any case.
+func TestBudget(t *testing.T) {
+	const size = 1 << 20
+	for _, tt := range []struct{ budget, ahead int64 }{
+		{size / 2, 1}, {3 * (size + 1000), 3}, {0, 9},
+	} {
+		st, inner := newFaults(nil)
+		l := newLog(t, inner).seal(1)
+		for range 3 {
+			l.data(1)
+		}
+		for range 8 {
+			l.data(size)
+		}
+		var mu sync.Mutex
+		rests := 0 // begun and not yet delivered
+		most, lately := 0, 0
+		seen := map[string]int{}
+		st.SetBefore(func(_ context.Context, op faultstore.Op) {
+			mu.Lock()
+			defer mu.Unlock()
+			if seen[op.Key]++; seen[op.Key] == 2 {
+				rests++
+				most, lately = max(most, rests), max(lately, rests)
+			}
+		})
+		s := source(st)
+		s.Budget = tt.budget
+		for step, err := range s.Walk(t.Context(), fence.Start()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if step.Size > head {
+				mu.Lock()
+				if rests--; step.From.Position.Seq == 7 {
+					lately = 0 // what was used before has to come back
+				}
+				mu.Unlock()
+			}
+			time.Sleep(time.Millisecond) // lets heads arrive, so that their rests can begin
+		}
+		if most > int(tt.ahead) || tt.ahead == 3 && lately < 2 {
+			t.Errorf("budget %d: %d large objects at once, %d in the second half", tt.budget, most, lately)
+		}
+	}
+}
+
+// TestMemory: what was delivered is not kept. The queue's array once kept the
+// bodies of dozens of objects, which with large ones are gigabytes.
+func TestMemory(t *testing.T) {
+	const size, objects = 512 << 10, 48
+	inner := memstore.New()
+	l := newLog(t, inner).seal(1)
+	for range objects {
+		l.data(size)
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	s := source(inner)
+	s.Ahead, s.Budget = 8, 2*size
+	before := heap()
+	n := 0
+	for _, err := range s.Walk(t.Context(), fence.Start()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n%16 != 0 {
+			continue
+		}
+		// The one at hand, two of the budget and one over it, and eight heads; each
+		// perhaps in a buffer that had to grow.
+		if now := heap(); now > before+2*(4*size+8*head) {
+			t.Errorf("after %d objects %d KiB are kept", n, (now-before)>>10)
+		}
+	}
+}
+
+// TestWalkOverFaults reads what is there, in order, on a store that fails,
+// delays and breaks off.
+func TestWalkOverFaults(t *testing.T) {
+	for seed := range uint64(3) {
+		st, inner := newFaults(&faultstore.Options{Seed: seed, Rates: faultstore.Rates{Fail: 0.1, Break: 0.2, MaxDelay: 300 * time.Microsecond}})
+		l := newLog(t, inner).seal(1)
+		rng := rand.New(rand.NewPCG(seed, 0))
+		for e := fence.Epoch(1); e < 5; e++ {
+			for range rng.IntN(40) {
+				l.data(rng.IntN(50), max(rng.IntN(20)-18, 0)*3*head)
+			}
+			l.seal(e + 1)
+		}
+		before := runtime.NumGoroutine()
+		keys, _, end, err := collect(t, source(st), fence.Start())
+		if err != nil || !slices.Equal(keys, l.keys) || !end.Equal(l.at) {
+			t.Errorf("seed %d: %d objects of %d, %v", seed, len(keys), len(l.keys), err)
+		}
+		quiet(t, st, before)
+	}
+}
+
+// TestErrorsEnd the walk and are not taken for the tail.
+func TestErrorsEnd(t *testing.T) {
+	st, inner := newFaults(nil)
+	l := newLog(t, inner).seal(1)
+	for range 10 {
+		l.data(1)
+	}
+	st.SetHook(faultstore.Script(faultstore.Rule{Prefix: fence.Position{Epoch: 1, Seq: 6}.Key(), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
+	before := runtime.NumGoroutine()
+	keys, _, _, err := collect(t, source(st), fence.Start())
+	if len(keys) != 6 || !errors.Is(err, store.ErrDenied) {
+		t.Errorf("%d objects, then %v", len(keys), err)
+	}
+	quiet(t, st, before)
+}

@@ -1,0 +1,135 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+var (
+	testLog = fence.ID{1, 2, 3}
+	quick   = &store.SettleOptions{Backoff: time.Microsecond, MaxBackoff: time.Microsecond, Reads: 100}
+)
+
+// log builds a chain in a store.
+type log struct {
+	t     testing.TB
+	st    store.Store
+	at    fence.Point
+	nonce byte
+	keys  []string
+}
+
+func newLog(t testing.TB, st store.Store) *log { return &log{t: t, st: st, at: fence.Start()} }
+
+func (l *log) header() fence.Header {
+	l.nonce++
+	return fence.Header{Log: testLog, Nonce: fence.ID{l.nonce}, Position: l.at.Position, Offset: l.at.Offset, Prev: l.at.Prev, Time: time.Unix(1, 0)}
+}
+
+func (l *log) put(b []byte, h *fence.Header) {
+	l.t.Helper()
+	l.keys = append(l.keys, l.at.Position.Key())
+	if _, err := l.st.Put(context.Background(), l.at.Position.Key(), b, store.Always); err != nil {
+		l.t.Fatal(err)
+	}
+	l.at = l.at.Behind(h, nil)
+}
+
+func (l *log) seal(next fence.Epoch) *log {
+	l.t.Helper()
+	h := l.header()
+	l.put(fence.EncodeSeal(&h, next), &h)
+	return l
+}
+
+// data appends an object with one record of each length.
+func (l *log) data(lengths ...int) *log {
+	l.t.Helper()
+	h := l.header()
+	var b fence.Builder
+	for i, n := range lengths {
+		b.Add(filled(h.Offset+uint64(i), n))
+	}
+	l.put(bytes.Clone(b.Finish(&h, fence.Plain)), &h)
+	return l
+}
+
+// noise is made once: under the race detector it takes longer than all else.
+var noise = func() []byte {
+	b := make([]byte, 64<<10)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
+	return b
+}()
+
+// filled is a record that tells its offset and hardly compresses.
+func filled(offset uint64, n int) []byte {
+	b := make([]byte, n)
+	for rest, from := b, noise[offset%4096:]; len(rest) > 0; from = noise {
+		rest = rest[copy(rest, from):]
+	}
+	return b
+}
+
+func newFaults(opts *faultstore.Options) (*faultstore.Store, *memstore.Store) {
+	inner := memstore.New()
+	return faultstore.New(inner, opts), inner
+}
+
+func source(st store.Store) *Source {
+	return &Source{Store: st, Log: testLog, Limits: fence.DefaultLimits, Settle: quick}
+}
+
+// collect walks to the end and checks each step against the one before.
+func collect(t *testing.T, s *Source, from fence.Point) (keys []string, records int, end fence.Point, err error) {
+	t.Helper()
+	at := from
+	for step, werr := range s.Walk(t.Context(), from) {
+		if !step.From.Equal(at) {
+			t.Errorf("a step from %+v after one to %+v", step.From, at)
+		}
+		if werr != nil {
+			if !step.To.Equal(step.From) || step.Frame != nil && !errors.Is(werr, fence.ErrCorrupt) {
+				t.Errorf("a failed step: %+v", step)
+			}
+			return keys, records, at, werr
+		}
+		if step.Frame.Position != step.From.Position || step.Size < fence.HeaderSize {
+			t.Errorf("%+v", step)
+		}
+		keys = append(keys, step.From.Position.Key())
+		for off, rec := range step.Frame.All() {
+			if off != from.Offset+uint64(records) || !bytes.Equal(rec, filled(off, len(rec))) {
+				t.Errorf("record %d is another", off)
+			}
+			records++
+		}
+		at = step.To
+	}
+	return keys, records, at, nil
+}
+
+// quiet fails the test if a walk has left anything behind. Goroutines that were
+// waited for may take an instant to be gone.
+func quiet(t *testing.T, st *faultstore.Store, before int) {
+	t.Helper()
+	if n := st.OpenBodies(); n != 0 {
+		t.Errorf("%d bodies are open", n)
+	}
+	for i := 0; runtime.NumGoroutine() > before; i++ {
+		if i == 1000 {
+			t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,165 @@
+package clock
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// machine is what the kernel keeps, and lets things happen while it is asked.
+type machine struct {
+	mono, slept, set time.Duration // set is by how much the time of day was changed
+	step             time.Duration // how long each look takes
+	between          func()        // called once, after the kernel's next answer
+	asked            int
+}
+
+func (m *machine) sample() reading {
+	m.mono += m.step
+	return reading{mono: m.mono, wall: m.mono + m.slept + m.set + 1e18}
+}
+
+func (m *machine) kernel() time.Duration {
+	m.mono += m.step
+	m.asked++
+	answer := m.mono + m.slept
+	if f := m.between; f != nil {
+		m.between = nil
+		f()
+	}
+	return answer
+}
+
+func (m *machine) boot() *bootTime { return newBootTime(m.sample, m.kernel) }
+
+// A suspend is counted by the first look after it, however soon that comes.
+func TestT27_FirstLookCountsTheSuspend(t *testing.T) {
+	m := &machine{step: 50}
+	b := m.boot()
+	for _, nap := range []time.Duration{time.Second, time.Hour, 2 * bootSlack} {
+		before := b.now()
+		m.slept += nap
+		if got := b.now().Sub(before); got < nap {
+			t.Errorf("of a suspend of %v %v were counted", nap, got)
+		}
+	}
+}
+
+// Somebody sets the time of day back by just what was slept. It is counted after
+// bootFresh of waking time at the latest.
+func TestT27_HiddenSuspendIsCountedSoon(t *testing.T) {
+	m := &machine{step: 50}
+	b := m.boot()
+	before := b.now()
+	m.slept += time.Hour
+	m.set -= time.Hour
+	m.mono += bootFresh
+	if got := b.now().Sub(before); got < time.Hour {
+		t.Errorf("of a suspend of an hour %v were counted", got)
+	}
+}
+
+// The machine is suspended, or the thread stopped, right after the kernel has
+// answered: the next look counts it.
+func TestT27_SuspendBehindTheAnswer(t *testing.T) {
+	for name, nap := range map[string]func(*machine){
+		"suspended": func(m *machine) { m.slept += time.Hour },
+		"stopped":   func(m *machine) { m.mono += time.Hour },
+		"both":      func(m *machine) { m.mono += time.Hour; m.slept += time.Hour; m.set -= 2 * time.Hour },
+	} {
+		m := &machine{step: 50}
+		b := m.boot()
+		m.mono += bootFresh // so that it asks
+		m.between = func() { nap(m) }
+		b.now()
+		if got, want := b.now(), Instant(m.mono+m.slept); want.Sub(got) > bootSlack {
+			t.Errorf("%s: %v behind", name, want.Sub(got))
+		}
+	}
+}
+
+// One that asks is overtaken by another, whose answer lies closer to its reading.
+// The slow one does not take the distance back that the quick one has used.
+func TestNowNeverGoesBackBehindASlowAnswer(t *testing.T) {
+	m := &machine{step: 50}
+	b := m.boot()
+	m.mono += bootFresh // so that both ask
+	var quick Instant
+	m.between = func() {
+		m.mono += bootSlack * 9 / 10
+		quick = b.now()
+	}
+	b.now()
+	if got := b.now(); got < quick {
+		t.Errorf("it went back by %v", quick.Sub(got))
+	}
+}
+
+// Whatever happens when: it never goes back, is never ahead of the kernel, and
+// not behind it by more than bootSlack at any second look.
+func TestBootTimeFollowsTheKernel(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	m := &machine{}
+	b := m.boot()
+	last := Instant(0)
+	for range 100_000 {
+		m.step = time.Duration(rng.Int64N(int64(bootSlack)))
+		happen := func() {
+			switch rng.IntN(6) {
+			case 0:
+				m.slept += time.Duration(rng.ExpFloat64() * float64(time.Millisecond))
+			case 1:
+				m.mono += time.Duration(rng.ExpFloat64() * float64(time.Millisecond))
+			case 2:
+				m.set += time.Duration(rng.NormFloat64() * float64(time.Second))
+			}
+		}
+		if rng.IntN(2) == 0 {
+			m.between = happen
+		} else {
+			happen()
+		}
+		for look := range 2 {
+			if look > 0 {
+				m.between = nil
+			}
+			now := b.now()
+			truth := Instant(m.mono + m.slept)
+			behind := truth.Sub(now)
+			if now < last || behind < 0 || look > 0 && behind > 2*bootSlack {
+				t.Fatalf("%v after %v, %v behind the kernel", now, last, behind)
+			}
+			last = now
+		}
+	}
+	if m.asked < 1000 || m.asked > 199_000 {
+		t.Errorf("the kernel was asked %d times: the test has become too tame", m.asked)
+	}
+}
+
+// The real one, against the real kernel.
+func TestSystemIsTheKernels(t *testing.T) {
+	const rounding = Instant(time.Microsecond)
+	for range 100_000 {
+		before := Instant(kernel())
+		now := System.Now()
+		after := Instant(kernel())
+		if now < before-rounding-Instant(bootSlack) || now > after+rounding {
+			t.Fatalf("it says %v between the kernel's %v and %v", now, before, after)
+		}
+	}
+}
+
+func BenchmarkNow(b *testing.B) {
+	b.Run("system", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			System.Now()
+		}
+	})
+	b.Run("kernel", func(b *testing.B) {
+		for b.Loop() {
+			kernel()
+		}
+	})
+}

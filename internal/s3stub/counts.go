@@ -1,0 +1,103 @@
+package s3stub
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/clock"
+)
+
+// Call is what [Counts] counts by.
+type Call struct {
+	Op    Op
+	Class string
+}
+
+// Counts tells how many requests of each kind came in, also those that got a
+// fault.
+type Counts map[Call]int
+
+// Total is the number of all requests.
+func (c Counts) Total() int {
+	n := 0
+	for _, v := range c {
+		n += v
+	}
+	return n
+}
+
+// Of is the number of requests of one operation.
+func (c Counts) Of(op Op) int {
+	n := 0
+	for call, v := range c {
+		if call.Op == op {
+			n += v
+		}
+	}
+	return n
+}
+
+// Timing is one request as the server saw it.
+type Timing struct {
+	Op         Op
+	Key, Class string
+	// Size of the request's body in bytes.
+	Size int
+	// Arrived is when its header had been read; Latency what was drawn for it,
+	// which is what the request took beyond the machine's own time. A benchmark
+	// computes from them what an ideal client would have reached.
+	Arrived clock.Instant
+	Latency time.Duration
+	Status  int
+	Dropped bool
+}
+
+type tally struct {
+	mu      sync.Mutex
+	n       int
+	ops     map[Op]int
+	counts  Counts
+	timings []Timing
+}
+
+func (t *tally) add(req *Request) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n++
+	t.ops[req.Op]++
+	req.OpN = t.ops[req.Op]
+	t.counts[Call{req.Op, req.Class}]++
+	return t.n
+}
+
+func (t *tally) record(timing Timing) {
+	t.mu.Lock()
+	t.timings = append(t.timings, timing)
+	t.mu.Unlock()
+}
+
+func (t *tally) reset() {
+	t.mu.Lock()
+	t.n, t.ops, t.counts, t.timings = 0, map[Op]int{}, Counts{}, nil
+	t.mu.Unlock()
+}
+
+// Counts tells what came in since the start or the last Reset.
+func (s *Server) Counts() Counts {
+	s.tally.mu.Lock()
+	defer s.tally.mu.Unlock()
+	return maps.Clone(s.tally.counts)
+}
+
+// Timings tells how long the requests took that were done since the start or
+// the last Reset, in the order in which they were done. It needs Options.Record.
+func (s *Server) Timings() []Timing {
+	s.tally.mu.Lock()
+	defer s.tally.mu.Unlock()
+	return slices.Clone(s.tally.timings)
+}
+
+// Reset forgets counts and timings; objects stay.
+func (s *Server) Reset() { s.tally.reset() }

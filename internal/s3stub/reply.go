@@ -1,0 +1,61 @@
+package s3stub
+
+import (
+	"bytes"
+	"encoding/xml"
+	"net/http"
+)
+
+// reply is an answer before it is sent.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func ok(status int) *reply { return &reply{status: status, header: http.Header{}} }
+
+// fail is an answer with S3's error document.
+func fail(req *Request, status int, code, message string) *reply {
+	return document(status, "Error", func(b *bytes.Buffer) {
+		element(b, "Code", code)
+		element(b, "Message", message)
+		element(b, "Resource", "/"+req.Bucket+"/"+req.Key)
+	})
+}
+
+// document is an answer in XML.
+func document(status int, root string, content func(*bytes.Buffer)) *reply {
+	var b bytes.Buffer
+	b.WriteString(xml.Header + "<" + root)
+	if root != "Error" {
+		b.WriteString(` xmlns="http://s3.amazonaws.com/doc/2006-03-01/"`)
+	}
+	b.WriteString(">")
+	content(&b)
+	b.WriteString("</" + root + ">")
+	a := ok(status)
+	a.header.Set("Content-Type", "application/xml")
+	a.body = b.Bytes()
+	return a
+}
+
+func element(b *bytes.Buffer, name, text string) {
+	b.WriteString("<" + name + ">")
+	if plainText(text) {
+		b.WriteString(text)
+	} else {
+		_ = xml.EscapeText(b, []byte(text)) // a Buffer does not fail
+	}
+	b.WriteString("</" + name + ">")
+}
+
+// plainText tells text that needs no escaping, which is most of a listing.
+func plainText(text string) bool {
+	for _, c := range []byte(text) {
+		if c < ' ' || c >= 0x7f || c == '<' || c == '>' || c == '&' || c == '"' || c == '\'' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,337 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// kind of an act.
+type kind uint8
+
+// What the scheduler can do. On a request:
+const (
+	// apply lets it take effect and answers it; a client's step just goes on.
+	apply kind = iota + 1
+	// land lets it take effect; the answer is under way.
+	land
+	// deliver brings the answer.
+	deliver
+	// walk makes the first half of a listing that is not atomic.
+	walk
+	// reset breaks the connection. What has not taken effect may still do so later.
+	reset
+	// lose lets it take effect and breaks the connection.
+	lose
+	// refuse answers with a status (n) that tells nothing, and without effect.
+	refuse
+	// failed does the same after the effect.
+	failed
+	// echo lets it take effect twice and brings the second answer.
+	echo
+	// tear cuts the answer to a read short.
+	tear
+	// late lets a request take effect that nobody waits for any more, or one that
+	// has taken effect before.
+	late
+	// And on a node:
+	//
+	// tick fires its next timers; time passes until they are due.
+	tick
+	// crash ends the process and starts it again. What it has sent may still land.
+	crash
+	// pause freezes it, resume wakes it up again.
+	pause
+	resume
+	// jump advances its clock by n, rate makes it go at n thousandths.
+	jump
+	rate
+	// sleep lets n pass for everybody.
+	sleep
+)
+
+var kinds = [...]string{"", "apply", "land", "deliver", "walk", "reset", "lose", "refuse", "failed", "echo", "tear", "late",
+	"tick", "crash", "pause", "resume", "jump", "rate", "sleep"}
+
+func (k kind) String() string { return kinds[k] }
+
+// fault tells whether an act is more than the ordinary course of things.
+func (k kind) fault() bool {
+	return k != apply && k != land && k != deliver && k != tick && k != resume
+}
+
+// act is one decision of the scheduler, by names, so that it can be repeated.
+type act struct {
+	kind kind
+	on   string // request or node
+	n    int64
+
+	req  *request // if known already
+	node *node
+}
+
+func (a act) String() string {
+	switch a.kind {
+	case jump, sleep:
+		return fmt.Sprintf("%s %s %v", a.kind, a.on, time.Duration(a.n))
+	case refuse, failed, rate:
+		return fmt.Sprintf("%s %s (%d)", a.kind, a.on, a.n)
+	}
+	return a.kind.String() + " " + a.on
+}
+
+func onRequest(k kind, r *request) act { return act{kind: k, on: r.id, req: r} }
+
+func onNode(k kind, n *node, amount int64) act {
+	return act{kind: k, on: n.name, n: amount, node: n}
+}
+
+// resolve finds what an act is about, and tells whether it makes sense now.
+func (w *world) resolve(a *act) bool {
+	if a.kind == sleep {
+		return true
+	}
+	if a.kind < tick {
+		if a.req == nil {
+			for _, some := range [][]*request{w.pending, w.late, w.past} {
+				if i := slices.IndexFunc(some, func(r *request) bool { return r.id == a.on }); i >= 0 && w.sensible(a.kind, some[i]) {
+					a.req = some[i]
+					break
+				}
+			}
+		}
+		return a.req != nil && w.sensible(a.kind, a.req)
+	}
+	if a.node == nil {
+		a.node = w.alive(a.on)
+	}
+	if a.node == nil || a.node.dead || a.node.done {
+		return false
+	}
+	switch a.kind {
+	case tick:
+		_, ok := a.node.clock.next(w.now)
+		return ok && !a.node.paused
+	case pause:
+		return !a.node.paused
+	case resume:
+		return a.node.paused
+	case crash:
+		return a.node.lives > 0
+	}
+	return true
+}
+
+func (w *world) sensible(k kind, r *request) bool {
+	writes := !r.step() && !r.reads()
+	fresh := !r.gone && r.landed == 0
+	awake := !r.node.paused
+	switch k {
+	case apply:
+		return fresh && awake
+	case land:
+		return fresh && !r.step()
+	case deliver:
+		return !r.gone && r.landed > 0 && awake && w.waits(r)
+	case walk:
+		return fresh && r.op == "list" && !r.walked && w.plan.Walks
+	case reset:
+		return !r.gone && awake && !r.step() && w.waits(r)
+	case lose, failed:
+		return fresh && awake && writes
+	case echo:
+		return fresh && awake && writes && r.op != "upload"
+	case refuse:
+		return fresh && awake && !r.step()
+	case tear:
+		return fresh && awake && r.reads() && !r.walked
+	case late:
+		return writes && (r.gone || r.landed > 0)
+	}
+	return false
+}
+
+func (w *world) waits(r *request) bool { return slices.Contains(w.pending, r) }
+
+// perform carries out an act that resolve has found sensible.
+func (w *world) perform(a act) {
+	w.steps++
+	r := a.req
+	outcome := ""
+	switch a.kind {
+	case apply:
+		if r.step() {
+			w.answer(r, reply{})
+			break
+		}
+		w.effect(r)
+		outcome = r.rep.String()
+		w.answer(r, r.rep)
+	case land:
+		w.effect(r)
+		outcome = r.rep.String()
+	case deliver:
+		outcome = r.rep.String()
+		w.answer(r, r.rep)
+	case walk:
+		r.walk(w)
+	case reset:
+		if r.landed == 0 && !r.reads() {
+			w.late = append(w.late, r)
+		}
+		w.answer(r, broke(r))
+	case lose:
+		w.effect(r)
+		outcome = r.rep.String() + ", reply lost"
+		w.answer(r, broke(r))
+	case refuse:
+		w.answer(r, status(r, int(a.n)))
+	case failed:
+		w.effect(r)
+		outcome = r.rep.String() + " all the same"
+		w.answer(r, status(r, int(a.n)))
+	case echo:
+		w.effect(r)
+		outcome = r.rep.String() + ", then "
+		w.effect(r)
+		outcome += r.rep.String()
+		w.answer(r, r.rep)
+	case tear:
+		w.effect(r)
+		rep := r.rep
+		if rep.err == nil {
+			rep.body = rep.body[:len(rep.body)/2]
+			rep.infos = rep.infos[:len(rep.infos)/2]
+			rep.err = broke(r).err
+		}
+		w.answer(r, rep)
+	case late:
+		w.effect(r)
+		outcome = r.rep.String()
+		w.late = slices.DeleteFunc(w.late, func(o *request) bool { return o == r })
+	case tick:
+		at, _ := a.node.clock.next(w.now)
+		if w.plan.Apart {
+			a.node.clock.set(w.now, at-w.now, 1000)
+		} else {
+			w.pass(at)
+		}
+		a.node.learn(1, false)
+		a.node.clock.fire()
+	case crash:
+		w.crash(a.node)
+	case pause, resume:
+		a.node.paused = a.kind == pause
+	case jump:
+		a.node.clock.set(w.now, time.Duration(a.n), a.node.clock.rate)
+	case rate:
+		a.node.clock.set(w.now, 0, a.n)
+	case sleep:
+		w.pass(w.now + time.Duration(a.n))
+	}
+	w.note(a, outcome)
+}
+
+// pass lets time go on. A listing that is not atomic is done before that: it takes
+// less than the grace period.
+func (w *world) pass(at time.Duration) {
+	if at > w.now {
+		for _, r := range w.pending {
+			if r.walked && r.landed == 0 {
+				w.effect(r)
+			}
+		}
+		w.now = at
+	}
+}
+
+// effect lets a request take effect.
+func (w *world) effect(r *request) {
+	r.rep = w.bucket.do(r, w.now)
+	if r.op == "list" && !w.plan.Brief {
+		w.dice.shuffle(r.rep.infos)
+	}
+	w.election(r)
+	if r.landed++; r.landed == 1 && !r.reads() && !r.step() {
+		w.past = append(w.past, r)
+	}
+}
+
+func (b *bucket) do(r *request, now time.Duration) reply {
+	switch r.op {
+	case "get":
+		return b.get(r, now)
+	case "put", "upload":
+		return b.put(r, now)
+	case "delete":
+		return b.delete(r.keys)
+	}
+	return reply{infos: r.list(b, now)}
+}
+
+// list completes a listing.
+func (r *request) list(b *bucket, now time.Duration) []store.Info {
+	infos := b.list(r.key, r.split, now)
+	if !r.walked {
+		return infos
+	}
+	seen := map[string]bool{}
+	for _, i := range r.half {
+		seen[i.Key] = true
+	}
+	all := slices.Clone(r.half)
+	for _, i := range infos {
+		if !seen[i.Key] && r.second(i.Key) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// walk looks at half of the names: the higher ones first, so that what is created
+// behind the walk is missed, as is what is deleted ahead of it.
+func (r *request) walk(w *world) {
+	infos := w.bucket.list(r.key, r.split, w.now)
+	r.walked, r.walkedAt = true, w.steps
+	r.half = slices.Clone(infos[len(infos)-len(infos)/2:])
+	r.boundary = ""
+	if len(r.half) > 0 {
+		r.boundary = r.half[0].Key
+	}
+}
+
+// second tells whether a name belongs to the half that is looked at later.
+func (r *request) second(key string) bool { return r.boundary == "" || key < r.boundary }
+
+func (w *world) answer(r *request, rep reply) {
+	w.pending = slices.DeleteFunc(w.pending, func(o *request) bool { return o == r })
+	r.gone = true
+	if w.plan.Brief {
+		tag := rep.tag
+		for _, i := range rep.infos {
+			tag += mix(w.bucket.objects[i.Key].id, str(mask(i.Key)))
+		}
+		if rep.err != nil {
+			tag = str(rep.String())
+		}
+		r.node.learn(mix(str(r.id), tag), r.op == "get" && strings.HasPrefix(r.key, "data/"))
+	}
+	r.answer <- rep
+}
+
+func broke(r *request) reply {
+	return reply{err: &store.Error{Op: r.op, Key: r.key, Err: errReset}}
+}
+
+func status(r *request, code int) reply {
+	if code == http.StatusForbidden {
+		return fail(r.op, r.key, store.ErrDenied, code)
+	}
+	return reply{err: &store.Error{Op: r.op, Key: r.key, Status: code, Err: errors.New(strconv.Itoa(code))}}
+}

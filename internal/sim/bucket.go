@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"bytes"
+	"hash/fnv"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// bucket is the simulated store: objects, conditions, versions. Only the
+// scheduler's goroutine touches it.
+type bucket struct {
+	objects map[string]*object
+	writes  uint64
+	// content makes versions a function of the body, as ETags of many servers are.
+	content bool
+	// careless ignores conditions.
+	careless bool
+	// resolution of LastModified and Date; 0 means that the store tells no time.
+	resolution time.Duration
+}
+
+type object struct {
+	key      string
+	body     []byte
+	version  store.Version
+	modified time.Time
+	id       uint64 // of the request that wrote it; see world.state
+	born     uint64 // number of the write that created it: the canonical order of random names
+}
+
+// origin is the time of day at which every history begins.
+var origin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (b *bucket) date(now time.Duration) time.Time {
+	if b.resolution == 0 {
+		return time.Time{}
+	}
+	return origin.Add(now).Truncate(b.resolution)
+}
+
+func (b *bucket) info(o *object, now time.Duration) store.Info {
+	i := store.Info{Key: o.key, Version: o.version, Size: int64(len(o.body)), Date: b.date(now)}
+	if b.resolution != 0 {
+		i.LastModified = o.modified.Truncate(b.resolution)
+	}
+	return i
+}
+
+func (b *bucket) get(r *request, now time.Duration) reply {
+	o := b.objects[r.key]
+	switch {
+	case o == nil:
+		return fail("get", r.key, store.ErrNotFound, http.StatusNotFound)
+	case r.get.IfNoneMatch != "" && r.get.IfNoneMatch == o.version:
+		return fail("get", r.key, store.ErrNotModified, http.StatusNotModified)
+	}
+	body := o.body
+	if r.get.Offset > 0 || r.get.Length > 0 {
+		if r.get.Offset >= int64(len(body)) {
+			return fail("get", r.key, store.ErrRange, http.StatusRequestedRangeNotSatisfiable)
+		}
+		body = body[r.get.Offset:]
+		if r.get.Length > 0 {
+			body = body[:min(r.get.Length, int64(len(body)))]
+		}
+	}
+	return reply{tag: o.id, info: b.info(o, now), body: body}
+}
+
+func (b *bucket) put(r *request, now time.Duration) reply {
+	old := b.objects[r.key]
+	match, matching := r.cond.Match()
+	if b.careless {
+		matching = false
+	}
+	if r.cond.Absent() && old != nil && !b.careless || matching && (old == nil || old.version != match) {
+		return fail("put", r.key, store.ErrPrecondition, http.StatusPreconditionFailed)
+	}
+	b.writes++
+	o := &object{key: r.key, body: r.body, modified: origin.Add(now), id: r.tag, born: b.writes}
+	n := b.writes
+	if b.content {
+		h := fnv.New64a()
+		_, _ = h.Write(r.body)
+		n = h.Sum64()
+	}
+	o.version = store.Version(strconv.FormatUint(n, 36))
+	b.objects[r.key] = o
+	return reply{info: b.info(o, now)}
+}
+
+func (b *bucket) delete(keys []string) reply {
+	for _, k := range keys {
+		delete(b.objects, k)
+	}
+	return reply{}
+}
+
+// list returns what is under a prefix, by key; objects with random names in the
+// order of their birth.
+func (b *bucket) list(prefix, after string, now time.Duration) []store.Info {
+	var found []*object
+	for k, o := range b.objects {
+		if strings.HasPrefix(k, prefix) && k > after {
+			found = append(found, o)
+		}
+	}
+	slices.SortFunc(found, func(x, y *object) int { return canonical(x.key, y.key, x.born, y.born) })
+	infos := make([]store.Info, len(found))
+	for i, o := range found {
+		infos[i] = b.info(o, now)
+	}
+	return infos
+}
+
+func canonical(x, y string, bornX, bornY uint64) int {
+	if c := strings.Compare(mask(x), mask(y)); c != 0 {
+		return c
+	}
+	if bornX != bornY {
+		if bornX < bornY {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(x, y)
+}
+
+// mask replaces what is random in a key.
+func mask(key string) string {
+	if i := strings.LastIndexByte(key, '/'); i >= 0 && len(key)-i > 36 && strings.Count(key[i:], "-") == 4 {
+		return key[:i+1] + "*"
+	}
+	return key
+}
+
+// reply is what a store answers.
+type reply struct {
+	tag   uint64 // what it says; see world.state
+	info  store.Info
+	body  []byte
+	infos []store.Info
+	err   error
+}
+
+func (r reply) String() string {
+	e, ok := r.err.(*store.Error) //nolint:errorlint // made here
+	switch {
+	case r.err == nil:
+		return "ok"
+	case !ok:
+		return r.err.Error()
+	case e.Status != 0:
+		return strconv.Itoa(e.Status)
+	case e.Err != nil:
+		return e.Err.Error()
+	}
+	return "failed"
+}
+
+func fail(op, key string, kind error, status int) reply {
+	return reply{err: &store.Error{Op: op, Key: key, Kind: kind, Status: status}}
+}
+
+func clone(b []byte) []byte { return bytes.Clone(b) }

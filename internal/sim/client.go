@@ -1,0 +1,298 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// people starts the nodes of a plan.
+func (p Plan) people(w *world) {
+	for i := range p.Writers {
+		w.boot(fmt.Sprintf("w%d", i+1), i, 1, p.Lives, writes)
+	}
+	for i := range p.Compactors {
+		w.boot(fmt.Sprintf("c%d", i+1), i, 1, p.Lives, compacts)
+	}
+	for i := range p.Readers {
+		w.boot(fmt.Sprintf("r%d", i+1), i, 1, p.Lives, reads)
+	}
+}
+
+// election is short, so that a history holds several.
+func (n *node) election(prefix string) *leader.Options {
+	return &leader.Options{
+		Hooks:    leader.Hooks{Elected: func(e leader.Election) { n.won(prefix, uint64(e.Epoch)) }},
+		Identity: n.name, Validity: 2 * time.Second, Clock: n.clock, Seed: n.rng.Uint64() | 1,
+		NoPrune: n.rng.IntN(2) == 0, Prune: leader.PruneOptions{Keep: 1 + n.rng.IntN(2)},
+	}
+}
+
+func (n *node) writerOptions() *writer.Options {
+	inFlight := 1 + n.rng.IntN(4)
+	return &writer.Options{
+		InFlight: inFlight, Window: inFlight + n.rng.IntN(3*inFlight), BatchBytes: 64, NoCompress: true,
+		Checkpoint: time.Duration(1+n.rng.IntN(2000)) * time.Millisecond, Settle: n.settle(), Clock: n.clock,
+	}
+}
+
+// writes is a client that leads several times: with tokens made by hand, or those
+// of the election.
+func writes(ctx context.Context, n *node) {
+	w := n.world
+	for range w.plan.Terms {
+		if !n.step(ctx) {
+			return
+		}
+		if w.plan.Elected {
+			n.elected(ctx)
+			continue
+		}
+		if w.token == 0 || !w.plan.Twins || n.rng.IntN(3) > 0 {
+			w.token++ // else a token is given out twice, which must do no harm
+		}
+		token := fence.NewToken(w.token)
+		if !n.step(ctx) { // others may take later tokens meanwhile
+			return
+		}
+		call := w.steps
+		octx, cancel := n.impatient(ctx, 10)
+		octx, stop := clock.WithTimeout(octx, n.clock, 30*time.Second, errPatience)
+		wr, err := writer.Open(octx, n.store(), token, n.writerOptions())
+		stop()
+		cancel(nil)
+		if err != nil {
+			n.expect(err, writer.ErrFenced, errPatience)
+			continue
+		}
+		n.opened(call, wr)
+		n.lead(ctx, wr)
+	}
+}
+
+var errPatience = errors.New("sim: the client has lost its patience")
+
+// elected leads terms of the election until it has done its work.
+func (n *node) elected(ctx context.Context) {
+	call := n.world.steps
+	o := &fencepost.Options{Leader: n.election("lock/"), Writer: n.writerOptions()}
+	err := fencepost.Run(ctx, n.store(), o, func(ctx context.Context, wr *writer.Writer) error {
+		n.opened(call, wr)
+		n.lead(ctx, wr)
+		call = n.world.steps
+		return nil
+	})
+	n.expect(err, writer.ErrFenced, writer.ErrUnknown, writer.ErrClosed, leader.ErrLost)
+}
+
+// lead appends, and ends in one of many ways.
+func (n *node) lead(ctx context.Context, wr *writer.Writer) {
+	w := n.world
+	var waits sync.WaitGroup
+	for i := range 1 + n.rng.IntN(w.plan.Appends) {
+		if !n.step(ctx) {
+			break
+		}
+		var values []string
+		var records [][]byte
+		for k := range 1 + n.rng.IntN(2) {
+			v := fmt.Sprintf("%s/%d/%d.%d", n.name, wr.Epoch(), i, k)
+			values, records = append(values, v), append(records, []byte(v))
+		}
+		id := n.history().begin(op{kind: opAppend, node: n.name, epoch: uint64(wr.Epoch()), values: values, call: w.steps})
+		f, err := wr.AppendAsync(ctx, records, writer.Cursor([]byte(values[len(values)-1])))
+		if err != nil {
+			n.appended(id, 0, err)
+			break
+		}
+		waits.Go(func() {
+			off, err := f.Wait(context.Background())
+			n.appended(id, off, err)
+		})
+	}
+	cctx, cancel := n.impatient(ctx, 3)
+	defer cancel(nil)
+	cctx, stop := clock.WithTimeout(cctx, n.clock, time.Minute, errPatience)
+	defer stop()
+	_ = wr.Close(cctx)
+	waits.Wait()
+}
+
+// impatient returns a context that one time in n ends when the scheduler likes.
+func (n *node) impatient(ctx context.Context, oneIn int) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if n.rng.IntN(oneIn) == 0 {
+		go func() {
+			if n.do(ctx, &request{op: opStep, key: "patience"}).err == nil {
+				cancel(errPatience)
+			}
+		}()
+	}
+	return ctx, cancel
+}
+
+func compacts(ctx context.Context, n *node) {
+	w := n.world
+	o := &compactor.Options{
+		FanIn: 2, SegmentBytes: 1 << n.rng.IntN(10), NoCompress: true, Settle: n.settle(), Clock: n.clock,
+		Leader: n.election("compactor-lock/"), KeepLocks: &leader.PruneOptions{Keep: 1 + n.rng.IntN(2), Clock: n.clock},
+	}
+	c, err := compactor.New(n.store(), o)
+	if err != nil {
+		n.history().broken("client", "%v", err)
+		return
+	}
+	for n.step(ctx) {
+		if w.plan.Elected {
+			_, err = c.RunOnce(ctx)
+			n.expect(err, compactor.ErrFenced, manifest.ErrVoid, leader.ErrLost)
+		} else {
+			w.ctoken++
+			token := fence.NewToken(w.ctoken)
+			for range 1 + n.rng.IntN(6) {
+				if !n.step(ctx) {
+					return
+				}
+				octx, cancel := n.impatient(ctx, 3)
+				_, err = c.Once(octx, token)
+				cancel(nil)
+				n.expect(err, compactor.ErrFenced, manifest.ErrVoid, errPatience)
+				if errors.Is(err, compactor.ErrFenced) {
+					break
+				}
+			}
+		}
+		if w.plan.Grace > 0 && clock.Sleep(ctx, n.clock, time.Duration(1+n.rng.IntN(3))*time.Second) != nil {
+			return
+		}
+	}
+}
+
+func reads(ctx context.Context, n *node) {
+	w := n.world
+	o := &reader.Options{
+		PollMin: 50 * time.Millisecond, PollMax: time.Second, Ahead: 1 + n.rng.IntN(4), Settle: n.settle(), Clock: n.clock,
+	}
+	r, err := reader.Open(ctx, n.store(), o)
+	if err != nil {
+		n.expect(err)
+		return
+	}
+	for n.step(ctx) {
+		tail := n.rng.IntN(2) == 0
+		id := n.history().begin(op{kind: opRead, node: n.name, call: w.steps, tail: tail})
+		var seen []string
+		rctx, cancel := clock.WithTimeout(ctx, n.clock, time.Duration(1+n.rng.IntN(3000))*time.Millisecond, errPatience)
+		records := r.Read
+		if tail {
+			records = r.Tail
+		}
+		var failed error
+		stopped := false
+		for rec, err := range records(rctx, 0) {
+			if failed = err; err != nil {
+				break
+			}
+			if rec.Offset != uint64(len(seen)) {
+				n.broken("offset", "%s got offset %d after %d records", n.name, rec.Offset, len(seen))
+				break
+			}
+			seen = append(seen, string(rec.Value))
+			if stopped = n.rng.IntN(8) == 0 && !n.step(rctx); stopped {
+				break
+			}
+		}
+		// Whoever stopped early, or was stopped, has seen a prefix.
+		complete := !tail && !stopped && failed == nil && rctx.Err() == nil
+		cancel()
+		n.expect(failed, errPatience)
+		if !n.crashed() {
+			n.history().read(id, seen, complete, w.steps)
+		}
+	}
+}
+
+// What a node that has crashed finds out does not count.
+
+func (n *node) history() *history { return n.world.history }
+
+func (n *node) opened(call int, wr *writer.Writer) {
+	if n.crashed() {
+		return
+	}
+	rec := wr.Recovered()
+	h := n.history()
+	h.end(h.begin(op{kind: opOpen, node: n.name, epoch: uint64(rec.Epoch), offset: rec.Offset, cursor: string(rec.Cursor), call: call}),
+		yes, rec.Offset, n.world.steps)
+	n.world.tellf(n.name, "has opened epoch %d at offset %d", rec.Epoch, rec.Offset)
+}
+
+func (n *node) appended(id int, offset uint64, err error) {
+	if n.crashed() {
+		return
+	}
+	outcome := maybe
+	switch {
+	case err == nil:
+		outcome = yes
+	case errors.Is(err, writer.ErrNotCommitted):
+		outcome = no
+	}
+	n.history().end(id, outcome, offset, n.world.steps)
+	n.told(id, outcome, offset, err)
+}
+
+func (n *node) told(id int, o outcome, offset uint64, err error) {
+	if n.world.story == nil {
+		return
+	}
+	values := strings.Join(n.history().values(id), " ")
+	if o == yes {
+		n.world.tellf(n.name, "append of %s: acknowledged at %d", values, offset)
+		return
+	}
+	n.world.tellf(n.name, "append of %s: %v", values, err)
+}
+
+func (n *node) crashed() bool {
+	n.world.mu.Lock()
+	defer n.world.mu.Unlock()
+	return n.dead
+}
+
+func (n *node) broken(kind, format string, args ...any) {
+	if !n.crashed() {
+		n.history().broken(kind, format, args...)
+	}
+}
+
+// expect reports an error that is neither allowed nor explained by what the store
+// did.
+func (n *node) expect(err error, allowed ...error) {
+	if err == nil || n.crashed() {
+		return
+	}
+	allowed = append(allowed, store.ErrUnknown, store.ErrDenied, context.Canceled, errPatience)
+	if slices.ContainsFunc(allowed, func(a error) bool { return errors.Is(err, a) }) {
+		return
+	}
+	var fault *store.Error
+	if errors.As(err, &fault) && fault.Kind == nil {
+		return // a request that failed, and was not tried often enough
+	}
+	n.broken("error", "%s: unexpected error: %v", n.name, err)
+}

@@ -1,0 +1,221 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// dice is the scheduler that draws.
+type dice struct {
+	plan  Plan
+	rng   *rand.Rand
+	order *rand.Rand // of listings
+
+	weight map[string]float64 // of a node's acts; drawn anew now and then
+	held   map[string]int     // request → step until which it is held back
+	until  map[string]int     // paused node → step at which it wakes up
+	looked int                // requests seen before this step have had their chance to be held
+}
+
+func newDice(p Plan) *dice {
+	return &dice{
+		plan: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), order: rand.New(rand.NewPCG(p.Seed, 2)),
+		weight: map[string]float64{}, held: map[string]int{}, until: map[string]int{},
+	}
+}
+
+// shuffle orders a listing: nobody may rely on its order.
+func (d *dice) shuffle(infos []store.Info) {
+	d.order.Shuffle(len(infos), func(i, j int) { infos[i], infos[j] = infos[j], infos[i] })
+}
+
+func (d *dice) roll(chance float64) bool { return chance > 0 && d.rng.Float64() < chance }
+
+// next draws an act.
+func (d *dice) next(w *world) (act, bool) {
+	if w.steps >= d.plan.Steps || w.settled() {
+		return act{}, false
+	}
+	d.hold(w)
+	for _, n := range w.nodes {
+		if n.paused && !n.dead && w.steps >= d.until[n.name] {
+			return onNode(resume, n, 0), true
+		}
+	}
+	if a, ok := d.trouble(w); ok {
+		return a, true
+	}
+	var ready []*request
+	var sum float64
+	for _, r := range w.pending {
+		if d.held[r.id] > w.steps || r.node.paused && (r.step() || r.landed > 0) {
+			continue
+		}
+		ready = append(ready, r)
+		sum += d.weightOf(r.node)
+	}
+	timer := w.next()
+	if len(ready) == 0 || timer != nil && d.roll(d.plan.Hurry) {
+		if timer != nil {
+			return onNode(tick, timer, 0), true
+		}
+		return d.thaw(w)
+	}
+	at := d.rng.Float64() * sum
+	pick := ready[len(ready)-1]
+	for _, r := range ready {
+		if at -= d.weightOf(r.node); at < 0 {
+			pick = r
+			break
+		}
+	}
+	return d.ordinary(w, pick), true
+}
+
+// ordinary is how a request goes on if there is no trouble.
+func (d *dice) ordinary(w *world, r *request) act {
+	switch {
+	case r.landed > 0:
+		return onRequest(deliver, r)
+	case r.step():
+		return onRequest(apply, r)
+	case d.plan.Walks && r.op == "list" && !r.walked && d.rng.IntN(3) == 0:
+		return onRequest(walk, r)
+	case r.node.paused || d.rng.IntN(6) == 0:
+		if d.roll(d.plan.Hold) { // the answer takes its time
+			d.held[r.id] = w.steps + d.long()
+		}
+		return onRequest(land, r)
+	}
+	return onRequest(apply, r)
+}
+
+// weightOf makes some nodes quicker than others, for a while.
+func (d *dice) weightOf(n *node) float64 {
+	v, ok := d.weight[n.name]
+	if !ok {
+		v = []float64{0.02, 0.3, 1, 1, 1, 4}[d.rng.IntN(6)]
+		if n.role[0] == 'c' && d.plan.Eager {
+			v = 6
+		}
+		d.weight[n.name] = v
+	}
+	return v
+}
+
+// hold decides once for each request whether it is held back, and for how long:
+// sometimes for the rest of the history.
+func (d *dice) hold(w *world) {
+	for _, r := range w.pending {
+		chance := d.plan.Hold
+		if r.reads() {
+			chance /= 3
+		}
+		if r.since >= d.looked && d.roll(chance) {
+			d.held[r.id] = w.steps + d.long()
+		}
+	}
+	d.looked = w.steps + 1
+	if d.rng.IntN(40) == 0 {
+		clear(d.weight)
+	}
+}
+
+// long is a number of steps: a few, or the rest of the history.
+func (d *dice) long() int { return 1 + d.rng.IntN(1<<(2+d.rng.IntN(8))) }
+
+// thaw lets something go on when nothing else can.
+func (d *dice) thaw(w *world) (act, bool) {
+	for _, r := range w.pending {
+		if d.held[r.id] > w.steps && !r.node.paused {
+			delete(d.held, r.id)
+			return d.ordinary(w, r), true
+		}
+	}
+	for _, n := range w.nodes {
+		if n.paused && !n.dead && !n.done {
+			return onNode(resume, n, 0), true
+		}
+	}
+	for _, n := range w.nodes {
+		if n.clock.rate == 0 && !n.dead && !n.done {
+			return onNode(rate, n, 1000), true
+		}
+	}
+	return act{}, false
+}
+
+// trouble draws a fault, if there is to be one.
+func (d *dice) trouble(w *world) (act, bool) {
+	p := d.plan
+	switch {
+	case d.roll(p.Fault):
+		var some []*request
+		for _, r := range w.pending {
+			switch {
+			case r.step() || r.node.paused:
+			case r.reads():
+				some = append(some, r)
+			default: // what is written matters more
+				some = append(some, r, r, r, r)
+			}
+		}
+		if len(some) > 0 {
+			r := some[d.rng.IntN(len(some))]
+			a := onRequest([]kind{reset, reset, lose, lose, refuse, failed, echo, tear}[d.rng.IntN(8)], r)
+			a.n = int64([]int{http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusForbidden}[d.rng.IntN(5)])
+			if a.kind == failed && a.n == http.StatusForbidden {
+				a.n = http.StatusConflict // who is turned away has written nothing
+			}
+			return a, w.sensible(a.kind, r)
+		}
+	case d.roll(p.Late):
+		late := w.late
+		if d.rng.IntN(4) == 0 {
+			late = w.past
+		}
+		if len(late) > 0 {
+			return onRequest(kindLate, late[d.rng.IntN(len(late))]), true
+		}
+	case d.roll(p.Pause):
+		if n := d.someone(w); n != nil && !n.paused {
+			d.until[n.name] = w.steps + 1 + d.rng.IntN(1<<(3+d.rng.IntN(7)))
+			return onNode(pause, n, 0), true
+		}
+	case d.roll(p.Crash):
+		if n := d.someone(w); n != nil && n.lives > 0 {
+			return onNode(crash, n, 0), true
+		}
+	case d.roll(p.Bend):
+		n := d.someone(w)
+		switch {
+		case n == nil:
+		case d.rng.IntN(6) == 0:
+			return act{kind: sleep, on: "all", n: int64([]time.Duration{time.Second, time.Minute, 30 * 24 * time.Hour}[d.rng.IntN(3)])}, true
+		case d.rng.IntN(2) == 0:
+			return onNode(jump, n, int64([]time.Duration{time.Millisecond, time.Second, time.Hour, 30 * 24 * time.Hour}[d.rng.IntN(4)])), true
+		default:
+			return onNode(rate, n, []int64{0, 300, 900, 999, 1001, 1100, 3000, 1000}[d.rng.IntN(8)]), true
+		}
+	}
+	return act{}, false
+}
+
+const kindLate = late
+
+// someone is a node that is alive.
+func (d *dice) someone(w *world) *node {
+	var some []*node
+	for _, n := range w.nodes {
+		if !n.dead && !n.done {
+			some = append(some, n)
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return some[d.rng.IntN(len(some))]
+}

@@ -1,0 +1,18 @@
+// Package sim makes whole histories of a log and checks them.
+//
+// The real packages, unchanged, run in a testing/synctest bubble on a simulated
+// store, with simulated clocks. Every request to the store waits until the
+// scheduler says what becomes of it, and so does every timer and every step of a
+// client. The scheduler does one thing at a time: it lets a request take effect,
+// answers it, loses its reply, lets it land much later or twice, fires a timer,
+// crashes or pauses a node, bends its clock. Then it waits until nothing moves any
+// more. So a history is a list of acts, and the same acts give the same history.
+//
+// [Run] draws the acts from a seed, [Shrink] repeats them, leaves some out and finds
+// a shorter history that breaks the same promise, and [Explore] goes through all
+// schedules of a small scenario.
+//
+// What is random in the code under test (nonces, UUIDs) is not replaced: nothing
+// depends on it, and it is masked in the names by which the scheduler knows
+// requests. Jitter is replaced, since it decides when timers fire.
+package sim

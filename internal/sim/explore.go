@@ -1,0 +1,306 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Scenario is a small case whose schedules are all gone through.
+type Scenario struct {
+	Name string
+	long bool // takes minutes
+	// Plan says what the store is like. Its numbers of nodes are not used.
+	Plan Plan
+	// setup runs before anything is scheduled, on a store that answers at once.
+	setup func(w *world, n *node)
+	// nodes start what is scheduled.
+	nodes func(w *world)
+	// prefix, if not nil, lets things take their ordinary course while it is true.
+	prefix func(w *world, next act) bool
+	// private are the prefixes of keys that nobody writes, or that one node alone
+	// touches.
+	private []string
+	// ticks is how many timers of a node may fire, at any time: no clock is trusted.
+	ticks map[string]int
+	// late lets requests that nobody waits for land at any time.
+	late bool
+}
+
+// Explored is what going through all schedules of a scenario came to.
+type Explored struct {
+	// States that the world can be in, between two decisions.
+	States int
+	// Runs carried out, each from the beginning; Ends of them to the end, the others
+	// up to a state that was seen before.
+	Runs, Ends int
+	// Schedules is how many orders of requests there are, all of them gone through.
+	Schedules *big.Int
+	// Depth is the most decisions of one schedule.
+	Depth int
+}
+
+func (e Explored) String() string {
+	return fmt.Sprintf("%v schedules of up to %d decisions; %d states, %d runs, %d of them to the end", e.Schedules, e.Depth, e.States, e.Runs, e.Ends)
+}
+
+// move is a decision: which request takes effect now and is answered, or whose timer
+// fires. Requests are named the same in all schedules.
+type move struct {
+	act
+	label string
+	node  string
+}
+
+// choice is a decision on the way.
+type choice struct {
+	state   uint64
+	enabled []move
+	taken   int
+}
+
+// explorer is the scheduler of one run: it follows the path, and where that ends
+// takes the first move, until it comes to a state that was seen before.
+//
+// Two schedules that lead to the same state go on in the same ways, so one of them
+// is enough. The state of a node, which nobody can look into, is what it was told:
+// it is deterministic, so what it does next depends on nothing else. Orders of
+// requests that do not matter to each other lead to the same state.
+type explorer struct {
+	scenario *Scenario
+	path     []*choice
+	first    uint64
+	seen     map[uint64][]uint64 // state → the states that follow
+	depth    int
+	ticks    map[string]int
+	begun    bool
+	cut      bool
+	err      error
+}
+
+// Explore carries out all schedules of a scenario with the real code, and checks
+// each like any history. It stops at the first that breaks a promise.
+func Explore(t *testing.T, s *Scenario) (Explored, *Result) {
+	t.Helper()
+	var e Explored
+	x := &explorer{scenario: s, seen: map[uint64][]uint64{}}
+	for {
+		x.reset()
+		r := x.run(t, false)
+		if x.err != nil {
+			t.Fatalf("%s: %v", s.Name, x.err)
+		}
+		if e.Runs++; !x.cut {
+			e.Ends++
+		}
+		e.Depth = max(e.Depth, len(x.path))
+		e.States = len(x.seen)
+		if r.Err != nil && !x.cut {
+			x.reset()
+			return e, x.run(t, true)
+		}
+		if !x.back() {
+			e.Schedules = x.paths()
+			return e, nil
+		}
+	}
+}
+
+func (x *explorer) reset() {
+	x.depth, x.begun, x.cut, x.ticks = 0, false, false, maps.Clone(x.scenario.ticks)
+}
+
+// paths counts the ways from the first state to an end.
+func (x *explorer) paths() *big.Int {
+	ways := map[uint64]*big.Int{}
+	var count func(state uint64) *big.Int
+	count = func(state uint64) *big.Int {
+		if n := ways[state]; n != nil {
+			return n
+		}
+		n := new(big.Int)
+		for _, next := range x.seen[state] {
+			n.Add(n, count(next))
+		}
+		if len(x.seen[state]) == 0 {
+			n.SetInt64(1)
+		}
+		ways[state] = n
+		return n
+	}
+	return count(x.first)
+}
+
+func (x *explorer) run(t *testing.T, tell bool) *Result {
+	t.Helper()
+	p := x.scenario.Plan
+	p.Apart, p.Brief = true, true
+	return runWith(t, p, x.scenario, func(*world) scheduler { return x }, tell)
+}
+
+func (x *explorer) abandoned() bool { return x.cut }
+
+// back goes to the last decision that has an alternative, and takes it.
+func (x *explorer) back() bool {
+	for len(x.path) > 0 {
+		c := x.path[len(x.path)-1]
+		if c.taken++; c.taken < len(c.enabled) {
+			return true
+		}
+		x.path = x.path[:len(x.path)-1]
+	}
+	return false
+}
+
+func (x *explorer) next(w *world) (act, bool) {
+	for _, r := range w.pending {
+		if r.step() {
+			return onRequest(apply, r), true // of no consequence for others
+		}
+	}
+	if !x.begun && x.scenario.prefix != nil {
+		if a, ok := w.ordinary(); ok && x.scenario.prefix(w, a) {
+			return a, true
+		}
+	}
+	x.begun = true
+	if r := x.alone(w); r != nil {
+		return onRequest(apply, r), true
+	}
+	enabled, state := x.enabled(w), w.state()
+	if x.depth == len(x.path) && !x.extend(state, enabled) {
+		return act{}, false
+	}
+	c := x.path[x.depth]
+	want := c.enabled[c.taken]
+	i := slices.IndexFunc(enabled, func(m move) bool { return m.label == want.label })
+	if i < 0 || state != c.state {
+		x.err = fmt.Errorf("not repeatable: decision %d was %s of %d, now there are %v", x.depth, want.label, len(c.enabled), enabled)
+		return act{}, false
+	}
+	x.depth++
+	m := enabled[i]
+	if m.kind == tick {
+		x.ticks[m.node]--
+	}
+	return m.act, true
+}
+
+// alone returns a request that needs no decision: it is the only one of its node,
+// and nothing that any other node ever does depends on it, or it on them. Taken at
+// once it stands for all orders (a persistent set of one).
+func (x *explorer) alone(w *world) *request {
+	for _, r := range w.pending {
+		private := slices.ContainsFunc(x.scenario.private, func(prefix string) bool { return strings.HasPrefix(r.key, prefix) })
+		if private && x.ticks[r.node.name] == 0 && !slices.ContainsFunc(w.pending, func(o *request) bool { return o != r && o.node == r.node }) {
+			return r
+		}
+	}
+	return nil
+}
+
+// extend notes the state at the end of the path, and begins a new decision there.
+// It is false if there is none, or if the state was seen before.
+func (x *explorer) extend(state uint64, enabled []move) bool {
+	if x.depth > 0 {
+		before := x.path[x.depth-1].state
+		x.seen[before] = append(x.seen[before], state)
+	} else {
+		x.first = state
+	}
+	if _, ok := x.seen[state]; ok {
+		x.cut = true
+		return false
+	}
+	x.seen[state] = nil
+	if len(enabled) == 0 {
+		return false
+	}
+	x.path = append(x.path, &choice{state: state, enabled: enabled})
+	return true
+}
+
+func (x *explorer) enabled(w *world) []move {
+	var moves []move
+	for _, r := range w.pending {
+		moves = append(moves, move{act: onRequest(apply, r), label: r.id, node: r.node.name})
+	}
+	if x.scenario.late {
+		for _, r := range w.late {
+			moves = append(moves, move{act: onRequest(late, r), label: onRequest(late, r).String(), node: r.node.name})
+		}
+	}
+	for _, n := range w.nodes {
+		if _, ok := n.clock.next(w.now); ok && x.ticks[n.name] > 0 && !n.dead && !n.done {
+			a := onNode(tick, n, 0)
+			moves = append(moves, move{act: a, label: a.String(), node: n.name})
+		}
+	}
+	return moves
+}
+
+// state is a hash of all that the future depends on: what is in the store and who
+// put it there, what each node was told, what is under way, and which operations had
+// ended before which began.
+func (w *world) state() uint64 {
+	var sum uint64
+	for _, o := range w.bucket.objects {
+		sum += mix(o.id, str(mask(o.key)))
+	}
+	for _, n := range w.nodes {
+		sum += mix(str(n.name), n.knows, n.fetched, flag01(n.done), flag01(n.dead))
+	}
+	for _, r := range w.pending {
+		sum += mix(str(r.id), 1)
+	}
+	for _, r := range w.late {
+		sum += mix(str(r.id), 2)
+	}
+	for i, o := range w.history.ops {
+		before := uint64(0)
+		for k, p := range w.history.ops {
+			if k != i && p.ret >= 0 && p.ret < o.call {
+				before += mix(str(p.node), uint64(p.kind), p.epoch)
+			}
+		}
+		sum += mix(str(o.node), uint64(o.kind), o.epoch, before, flag01(o.ret >= 0))
+	}
+	return sum
+}
+
+// learn notes that a node was told something. Of what a walk along the chain fetches
+// the order does not matter: it is judged in that of the chain, whatever came first,
+// and what is behind the end is thrown away.
+func (n *node) learn(what uint64, fetched bool) {
+	if fetched {
+		n.fetched += mix(what)
+	} else {
+		n.knows = mix(n.knows, what)
+	}
+}
+
+func mix(of ...uint64) uint64 {
+	h := uint64(14695981039346656037)
+	for _, v := range of {
+		h = (h ^ v) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return h
+}
+
+func str(s string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s))
+	return h.Sum64()
+}
+
+func flag01(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"context"
+	"flag"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/writer"
+)
+
+var long = flag.Bool("long", false, "explore also the scenarios that take minutes")
+
+// opens opens a writer in an epoch and crashes: what it might still do is of no
+// interest.
+func opens(epoch uint64) func(context.Context, *node) {
+	return func(ctx context.Context, n *node) {
+		wr, err := writer.Open(ctx, n.store(), fence.NewToken(epoch), &writer.Options{
+			InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock,
+		})
+		if err != nil {
+			n.expect(err, writer.ErrFenced)
+			return
+		}
+		n.opened(0, wr)
+		n.die()
+		_ = wr.Close(ctx)
+	}
+}
+
+// opensAndAppends goes on with one append, and its keeper with the manifest.
+func opensAndAppends(epoch uint64) func(context.Context, *node) {
+	return func(ctx context.Context, n *node) {
+		wr, err := writer.Open(ctx, n.store(), fence.NewToken(epoch), &writer.Options{
+			InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock,
+		})
+		if err != nil {
+			n.expect(err, writer.ErrFenced)
+			return
+		}
+		n.opened(0, wr)
+		id := n.history().begin(op{kind: opAppend, node: n.name, epoch: epoch, values: []string{n.name}, call: n.world.steps})
+		off, err := wr.Append(ctx, [][]byte{[]byte(n.name)}, writer.Cursor([]byte(n.name)))
+		n.appended(id, off, err)
+		n.die()
+		_ = wr.Close(ctx)
+	}
+}
+
+// past fills a log: epoch 1 with two records.
+func past(compacted bool) func(w *world, n *node) {
+	return func(w *world, n *node) {
+		w.token = 3 // the greatest that is used
+		ctx := context.Background()
+		wr, err := writer.Open(ctx, n.store(), fence.NewToken(1), &writer.Options{InFlight: 1, NoCompress: true, Checkpoint: time.Hour, Settle: n.settle(), Clock: n.clock})
+		if err != nil {
+			panic(err)
+		}
+		n.opened(0, wr)
+		synctest.Wait() // the manifest that says so is written
+		for _, v := range []string{"a"} {
+			id := w.history.begin(op{kind: opAppend, node: n.name, epoch: 1, values: []string{v}})
+			off, err := wr.Append(ctx, [][]byte{[]byte(v)}, writer.Cursor([]byte(v)))
+			n.appended(id, off, err)
+		}
+		if err := wr.Close(ctx); err != nil {
+			panic(err)
+		}
+		if compacted {
+			c, _ := compactor.New(n.store(), &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
+			if _, err := c.Once(ctx, fence.NewToken(1)); err != nil {
+				panic(err)
+			}
+		}
+	}
+}
+
+func compactsOnce(ctx context.Context, n *node) {
+	c, _ := compactor.New(n.store(), &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
+	_, err := c.Once(ctx, fence.NewToken(1))
+	n.expect(err, compactor.ErrFenced)
+}
+
+func campaigns(ctx context.Context, n *node) {
+	e, err := leader.New(n.store(), "lock", &leader.Options{
+		Identity: n.name, Validity: 2 * time.Second, Clock: n.clock, Seed: 1, NoPrune: true, Hooks: leader.Hooks{Elected: func(e leader.Election) { n.won("lock/", uint64(e.Epoch)) }},
+	})
+	if err != nil {
+		panic(err)
+	}
+	term, err := e.Campaign(ctx)
+	if err != nil {
+		return
+	}
+	select {
+	case <-term.Context().Done():
+	case <-ctx.Done():
+	}
+	_ = term.Resign(context.Background())
+}
+
+// scenarios are small enough that every schedule can be carried out. Those that are
+// long need -scenario.
+func scenarios() []*Scenario {
+	writers := func(w *world) {
+		w.boot("w1", 0, 1, 0, opens(2))
+		w.boot("w2", 1, 1, 0, opens(3))
+	}
+	log := []string{"format.json", "segment/", "tmp/"} // one compactor, so its segments are its own
+	return []*Scenario{
+		{Name: "two writers open", setup: past(false), private: log, nodes: writers},
+		{
+			Name: "a writer opens while a compactor folds and prunes", setup: past(false), private: log,
+			nodes: func(w *world) {
+				w.boot("w1", 0, 1, 0, opens(2))
+				w.boot("c1", 0, 1, 0, compactsOnce)
+			},
+		},
+		{
+			Name: "a live leader, a successor that opens, a compactor that prunes", setup: past(false), private: log, long: true,
+			nodes: func(w *world) {
+				w.boot("w1", 0, 1, 0, opensAndAppends(2))
+				w.boot("w2", 1, 1, 0, opens(3))
+				w.boot("c1", 0, 1, 0, compactsOnce)
+			},
+		},
+		{
+			Name: "two writers open while a compactor folds and prunes", setup: past(false), private: log, long: true,
+			nodes: func(w *world) {
+				writers(w)
+				w.boot("c1", 0, 1, 0, compactsOnce)
+			},
+		},
+		renewals("a take-over against renewals", 2, 4, false),
+		renewals("a take-over against more renewals", 3, 5, true),
+	}
+}
+
+// renewals is a leader a, and b who wants to be next. Timers fire whenever they
+// like: a's heartbeats, requests and deadline, b's looks at the lock.
+func renewals(name string, a, b int, long bool) *Scenario {
+	return &Scenario{
+		Name: name, long: long, ticks: map[string]int{"a": a, "b": b}, late: true,
+		prefix: func(w *world, next act) bool { return w.wins == 0 && next.kind != tick },
+		nodes: func(w *world) {
+			w.boot("a", 0, 1, 0, campaigns)
+			w.boot("b", 1, 1, 0, campaigns)
+		},
+	}
+}
+
+// TestExplore carries out all schedules of small cases.
+func TestExplore(t *testing.T) {
+	for _, s := range scenarios() {
+		if s.long && !*long {
+			continue // make explore
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			began := time.Now()
+			e, bad := Explore(t, s)
+			t.Logf("%v, in %v", e, time.Since(began).Round(time.Millisecond))
+			if bad != nil {
+				t.Errorf("%s: %v\n%s", s.Name, bad.Err, bad.Story)
+			}
+			if bad == nil && e.Ends < 2 {
+				t.Error("there was nothing to decide")
+			}
+		})
+	}
+}

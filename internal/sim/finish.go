@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/verify"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// settled tells whether all writers have done what they had to.
+func (w *world) settled() bool {
+	return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done && !n.dead && n.role[0] == 'w' })
+}
+
+// direct is a node whose requests do not wait.
+func (w *world) direct(name string) *node {
+	n := &node{world: w, role: name, name: name, direct: true}
+	n.clock = &nodeClock{node: n, rate: 1000}
+	return n
+}
+
+// finish looks at what is left when all nodes have ended: it reads the log, lets some
+// of what is under way land, opens a last writer, lets everything land, also a
+// second time, and reads again.
+func (w *world) finish() {
+	ctx := context.Background()
+	n := w.direct("end")
+	before := w.readAll(ctx, n)
+	w.stragglers(len(w.late) / 2)
+	middle := w.readAll(ctx, n)
+	if len(middle) < len(before) || !slices.Equal(before, middle[:len(before)]) {
+		w.history.broken("changed", "late requests changed the history from %q to %q", before, middle)
+	}
+	wr, err := writer.Open(ctx, n.store(), fence.NewToken(w.highest()+1), &writer.Options{
+		InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock,
+	})
+	if err != nil {
+		w.history.broken("end", "the log cannot be opened in the end: %v", err)
+		w.history.final = middle
+		return
+	}
+	if at := wr.Recovered().Offset; at != uint64(len(middle)) {
+		w.history.broken("end", "the last writer begins at %d, the log has %d records", at, len(middle))
+	}
+	_, err = wr.Append(ctx, [][]byte{[]byte("end")})
+	if err != nil {
+		w.history.broken("end", "the last append: %v", err)
+	}
+	if err := wr.Close(ctx); err != nil {
+		w.history.broken("end", "the last writer: %v", err)
+	}
+	w.stragglers(len(w.late))
+	for _, r := range slices.Clone(w.past) {
+		if w.dice.order.IntN(2) == 0 {
+			w.effect(r)
+		}
+	}
+	final := w.readAll(ctx, n)
+	w.history.final = middle
+	if !slices.Equal(final, append(slices.Clone(middle), "end")) {
+		w.history.broken("changed", "late requests changed the history from %q and \"end\" to %q", middle, final)
+	}
+	if w.plan.Brief {
+		return
+	}
+	report, err := verify.Run(ctx, n.store(), &verify.Options{Settle: n.settle(), Clock: n.clock})
+	if err != nil {
+		w.history.broken("verify", "%v", err)
+	} else if !report.OK() {
+		w.history.broken("verify", "%v", report.Problems)
+	}
+}
+
+// stragglers lets n of the requests land that are still under way.
+func (w *world) stragglers(n int) {
+	for range min(n, len(w.late)) {
+		i := w.dice.order.IntN(len(w.late))
+		r := w.late[i]
+		w.late = slices.Delete(w.late, i, i+1)
+		w.effect(r)
+		w.tellf(r.node.name, "late: %s: %s", r.id, r.rep)
+	}
+}
+
+// highest is the greatest epoch that any writer may have.
+func (w *world) highest() uint64 {
+	top := w.token
+	for k := range w.bucket.objects {
+		var number string
+		if rest, ok := strings.CutPrefix(k, "lock/"); ok {
+			number = rest[:min(20, len(rest))]
+		} else if rest, ok := strings.CutPrefix(k, "data/"); ok {
+			number = rest[:min(20, len(rest))]
+		}
+		if e, ok := fence.ParseNumber(number); ok {
+			top = max(top, e)
+		}
+	}
+	return top
+}
+
+func (w *world) readAll(ctx context.Context, n *node) []string {
+	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock, PollMin: time.Second})
+	if err != nil {
+		w.history.broken("read", "%v", err)
+		return nil
+	}
+	var all []string
+	for rec, err := range r.Read(ctx, 0) {
+		if err != nil {
+			w.history.broken("read", "%v", err)
+			break
+		}
+		if rec.Offset != uint64(len(all)) {
+			w.history.broken("offset", "offset %d after %d records", rec.Offset, len(all))
+			break
+		}
+		all = append(all, string(rec.Value))
+	}
+	return all
+}

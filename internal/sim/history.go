@@ -1,0 +1,229 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// What clients do and are told.
+type opKind uint8
+
+const (
+	opOpen opKind = iota + 1
+	opAppend
+	opRead
+)
+
+// outcome of an append, as its client was told.
+type outcome uint8
+
+const (
+	maybe outcome = iota // unknown; also: the client crashed before it was told
+	yes
+	no
+)
+
+func (o outcome) String() string {
+	return [...]string{"unknown", "acknowledged at", "not committed"}[o]
+}
+
+// op is one operation of a client. Call and ret are steps of the scheduler; ret is
+// -1 while it is under way.
+type op struct {
+	kind      opKind
+	node      string
+	epoch     uint64
+	values    []string // appended or read
+	offset    uint64
+	cursor    string
+	outcome   outcome
+	tail      bool // a read that says nothing of where the log ends
+	call, ret int
+}
+
+// history collects what clients were told, and what was found broken on the way. It
+// is safe for concurrent use.
+type history struct {
+	mu    sync.Mutex
+	ops   []op
+	wrong []error
+	final []string // all records, in the end
+	// partial: clients died without a word, so there may be records of which nobody
+	// has told anything.
+	partial bool
+}
+
+func newHistory() *history { return &history{} }
+
+func (h *history) begin(o op) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o.ret = -1
+	h.ops = append(h.ops, o)
+	return len(h.ops) - 1
+}
+
+func (h *history) end(id int, o outcome, offset uint64, ret int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops[id].outcome, h.ops[id].offset, h.ops[id].ret = o, offset, ret
+}
+
+func (h *history) values(id int) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ops[id].values
+}
+
+func (h *history) read(id int, values []string, complete bool, ret int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o := &h.ops[id]
+	o.values, o.tail, o.ret, o.outcome = values, o.tail || !complete, ret, yes
+}
+
+// BrokenError is a promise that was broken.
+type BrokenError struct {
+	// Kind is a word for it: lost, twice, moved, zombie, order, disagree, ...
+	Kind string
+	Text string
+}
+
+func (v *BrokenError) Error() string { return v.Kind + ": " + v.Text }
+
+func (h *history) broken(kind, format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrong = append(h.wrong, &BrokenError{kind, fmt.Sprintf(format, args...)})
+}
+
+// counts returns how many records were acknowledged, refused and unknown.
+func (h *history) counts() (acked, never, unknown int) {
+	for _, o := range h.ops {
+		if o.kind != opAppend {
+			continue
+		}
+		switch o.outcome {
+		case yes:
+			acked += len(o.values)
+		case no:
+			never += len(o.values)
+		default:
+			unknown += len(o.values)
+		}
+	}
+	return acked, never, unknown
+}
+
+// check holds all that was told against the final contents.
+func (h *history) check() error {
+	h.checkContents()
+	if len(h.wrong) == 0 && !linearizable(h.ops, h.final) {
+		h.broken("order", "no order of the operations explains what their clients were told")
+	}
+	return errors.Join(h.wrong...)
+}
+
+func (h *history) checkContents() {
+	at := make(map[string]int, len(h.final))
+	for i, v := range h.final {
+		if j, twice := at[v]; twice {
+			h.broken("twice", "%q is in the log at %d and at %d", v, j, i)
+		}
+		at[v] = i
+	}
+	h.checkAppends(at)
+	h.checkReads()
+	h.checkEpochs()
+}
+
+func (h *history) checkAppends(at map[string]int) {
+	for _, o := range h.ops {
+		if o.kind != opAppend {
+			continue
+		}
+		for k, v := range o.values {
+			i, there := at[v]
+			switch {
+			case o.outcome == yes && !there:
+				h.broken("lost", "%q was acknowledged to %s at %d and is not in the log", v, o.node, o.offset)
+			case o.outcome == yes && uint64(i) != o.offset+uint64(k):
+				h.broken("moved", "%q was acknowledged to %s at %d and is at %d", v, o.node, o.offset+uint64(k), i)
+			case o.outcome == no && there:
+				h.broken("risen", "%s was told that %q is not committed and never will be; it is in the log at %d", o.node, v, i)
+			case k > 0 && there && (i == 0 || h.final[i-1] != o.values[k-1]):
+				h.broken("atom", "%q is in the log without %q before it, of the same append", v, o.values[k-1])
+			case k > 0 && !there && at[o.values[k-1]] > 0:
+				h.broken("atom", "%q is in the log without %q, of the same append", o.values[k-1], v)
+			}
+		}
+	}
+}
+
+// checkReads: all readers saw prefixes of one history. So nothing void was ever
+// read either.
+func (h *history) checkReads() {
+	for _, o := range h.ops {
+		if o.kind != opRead {
+			continue
+		}
+		for i, v := range o.values {
+			if i >= len(h.final) || h.final[i] != v {
+				h.broken("disagree", "%s read %q at %d, which is not in the history there", o.node, v, i)
+				break
+			}
+		}
+	}
+}
+
+// checkEpochs: epochs only rise along the log, a writer begins behind what is
+// there, with the cursor of that, and no zombie is acknowledged what it appended
+// after its successor's first acknowledgement.
+func (h *history) checkEpochs() {
+	first := map[uint64]int{} // epoch → step of its first acknowledgement
+	owner := map[string]uint64{}
+	for _, o := range h.ops {
+		if o.kind != opAppend {
+			continue
+		}
+		for _, v := range o.values {
+			owner[v] = o.epoch
+		}
+		if o.outcome == yes {
+			if at, ok := first[o.epoch]; !ok || o.ret < at {
+				first[o.epoch] = o.ret
+			}
+		}
+	}
+	last := uint64(0)
+	for i, v := range h.final {
+		epoch, known := owner[v]
+		switch {
+		case !known && !h.partial:
+			h.broken("nobody's", "%q is in the log at %d, and nobody has appended it", v, i)
+		case known && epoch < last:
+			h.broken("epoch", "%q of epoch %d is in the log at %d, behind epoch %d", v, epoch, i, last)
+		case known:
+			last = epoch
+		}
+	}
+	for _, o := range h.ops {
+		switch o.kind {
+		case opAppend:
+			for e, at := range first {
+				if o.outcome == yes && e > o.epoch && o.call > at {
+					h.broken("zombie", "%v of epoch %d, appended in step %d, was acknowledged; epoch %d had been acknowledged in step %d", o.values, o.epoch, o.call, e, at)
+				}
+			}
+		case opOpen:
+			want := ""
+			if o.offset > 0 && o.offset <= uint64(len(h.final)) {
+				want = h.final[o.offset-1]
+			}
+			if o.offset > uint64(len(h.final)) || o.cursor != want {
+				h.broken("recovered", "%s opened epoch %d at offset %d with cursor %q; the record before it is %q", o.node, o.epoch, o.offset, o.cursor, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"hash/maphash"
+	"math"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// logState is the log as a sequential object: what an operation finds and leaves.
+// Prev is the state one record shorter, so that a prefix can be compared.
+type logState struct {
+	epoch uint64
+	size  uint64
+	sum   uint64 // of all records
+	prev  *logState
+}
+
+var mixer = maphash.MakeSeed()
+
+func (s *logState) with(values []string) *logState {
+	for _, v := range values {
+		s = &logState{epoch: s.epoch, size: s.size + 1, sum: s.sum*0x9e3779b97f4a7c15 + maphash.String(mixer, v), prev: s}
+	}
+	return s
+}
+
+// model is the promise: opening fences all lower epochs and finds the end; an append
+// of the open epoch goes there; a read sees all, or, of a tail, a prefix.
+var model = porcupine.Model{
+	Init: func() any { return &logState{} },
+	Equal: func(a, b any) bool {
+		x, y := a.(*logState), b.(*logState)
+		return x == y || x.epoch == y.epoch && x.size == y.size && x.sum == y.sum
+	},
+	Step: func(state, input, _ any) (bool, any) {
+		s, o := state.(*logState), input.(*op)
+		switch o.kind {
+		case opOpen:
+			return s.epoch < o.epoch && s.size == o.offset, &logState{epoch: o.epoch, size: s.size, sum: s.sum, prev: s.prev}
+		case opAppend:
+			return s.epoch == o.epoch && (o.outcome != yes || s.size == o.offset), s.with(o.values)
+		}
+		size := uint64(len(o.values))
+		if size > s.size || !o.tail && size != s.size {
+			return false, s
+		}
+		at := s
+		for at.size > size {
+			at = at.prev
+		}
+		return at.sum == (&logState{}).with(o.values).sum, s
+	},
+}
+
+// linearizable tells whether there is an order of the operations, within the times
+// at which they were under way, that explains all answers.
+//
+// An append of unknown outcome may have taken place at any time after its call, or
+// never. The final contents say which: what is there took place, at a time and place
+// that porcupine has to find; what is not there did not, and nothing can depend on
+// it. An opening of unknown outcome that is left out could only forbid more.
+func linearizable(ops []op, final []string) bool {
+	there := make(map[string]bool, len(final))
+	for _, v := range final {
+		there[v] = true
+	}
+	end := int64(math.MaxInt64)
+	events := make([]porcupine.Operation, 0, len(ops)+1)
+	for i := range ops {
+		o := &ops[i]
+		ret := int64(o.ret)
+		switch {
+		case o.kind == opAppend && o.outcome != yes:
+			if !there[o.values[0]] {
+				continue
+			}
+			ret = end - 1
+		case o.ret < 0, o.kind == opRead && len(o.values) == 0 && o.tail:
+			continue
+		}
+		events = append(events, porcupine.Operation{ClientId: i, Input: o, Call: int64(o.call), Return: ret})
+	}
+	events = append(events, porcupine.Operation{ClientId: len(ops), Input: &op{kind: opRead, values: final}, Call: end, Return: end})
+	return porcupine.CheckOperations(model, events)
+}

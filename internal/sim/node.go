@@ -1,0 +1,164 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+)
+
+// node is one process: a role, a connection to the store, a clock. After a crash
+// another one takes its place, with a name of its own.
+type node struct {
+	world *world
+	role  string // "w1"
+	name  string // "w1", then "w1.2"
+	life  int
+	lives int // restarts left
+	index int // of the role
+	work  func(context.Context, *node)
+	clock *nodeClock
+	off   time.Duration // its wall clock is off by
+	rng   *rand.Rand    // of the client; only its goroutine draws
+	end   context.CancelCauseFunc
+
+	dead   bool // it has crashed; guarded by world.mu
+	done   bool // its client has returned
+	paused bool
+	direct bool           // its requests do not wait
+	listed map[string]int // prefix → step of its last listing of those locks
+	// What it was told, see world.state.
+	knows, fetched uint64
+}
+
+// boot starts a process.
+func (w *world) boot(role string, index, life, lives int, work func(context.Context, *node)) {
+	n := &node{world: w, role: role, name: role, index: index, life: life, lives: lives, work: work, listed: map[string]int{}}
+	if life > 1 {
+		n.name = fmt.Sprintf("%s.%d", role, life)
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(n.name))
+	n.rng = rand.New(rand.NewPCG(w.plan.Seed, h.Sum64()))
+	n.off = time.Duration(n.rng.IntN(7200)-3600) * time.Second
+	n.clock = &nodeClock{node: n, since: w.now, base: time.Duration(n.rng.IntN(1000)) * time.Hour, rate: 1000}
+	ctx, end := context.WithCancelCause(context.Background())
+	n.end = end
+	w.nodes = append(w.nodes, n)
+	go func() {
+		defer func() { n.done = true }()
+		defer end(nil)
+		work(ctx, n)
+	}()
+}
+
+// crash ends a process at once. Its goroutines go on for a moment and see nothing
+// but errors; nothing that they find out counts.
+func (w *world) crash(n *node) {
+	w.mu.Lock()
+	n.dead = true
+	w.mu.Unlock()
+	w.hush(n)
+	n.end(errCrashed)
+	w.boot(n.role, n.index, n.life+1, n.lives-1, n.work)
+}
+
+// hush answers what a dead node waits for.
+func (w *world) hush(n *node) {
+	var rest []*request
+	for _, r := range w.pending {
+		if r.node != n {
+			rest = append(rest, r)
+			continue
+		}
+		if r.gone {
+			rest = append(rest, r)
+			continue
+		}
+		if r.landed == 0 && !r.reads() && !r.step() {
+			w.late = append(w.late, r)
+		}
+		r.gone = true
+		r.answer <- crashed(r)
+	}
+	w.pending = rest
+}
+
+// step is where a client waits for its turn. It is false when the history ends.
+func (n *node) step(ctx context.Context) bool {
+	rep := n.do(ctx, &request{op: opStep, key: "on"})
+	return rep.err == nil && !n.world.closing
+}
+
+// settle are retry options without jitter: when timers fire is the scheduler's
+// business.
+func (n *node) settle() *store.SettleOptions {
+	o := &store.SettleOptions{
+		Attempt: 5 * time.Second, Backoff: 1, MaxBackoff: 1, Reads: 6,
+		Clock: n.clock, Random: func() float64 { return 0 },
+	}
+	if n.world.plan.Patient {
+		o.Backoff, o.MaxBackoff = 20*time.Millisecond, time.Second
+	}
+	return o
+}
+
+// store returns the node's connection.
+func (n *node) store() store.Store { return client{n} }
+
+// die crashes the node by its own hand, and for good.
+func (n *node) die() {
+	n.world.mu.Lock()
+	defer n.world.mu.Unlock()
+	n.dead = true
+	n.end(errCrashed)
+}
+
+// won notes that the node was elected. There must have been no later epoch when it
+// listed the locks for the last time.
+func (n *node) won(prefix string, epoch uint64) {
+	if n.crashed() {
+		return
+	}
+	w := n.world
+	w.wins++
+	w.tellf(n.name, "leads in epoch %d of %s", epoch, prefix)
+	for _, l := range w.locks {
+		if l.prefix == prefix && l.epoch > epoch && l.step < n.listed[prefix] {
+			w.history.broken("epoch", "%s was elected in epoch %d of %s, when epoch %d was there since step %d", n.name, epoch, prefix, l.epoch, l.step)
+			break
+		}
+	}
+}
+
+// lock is one that was created.
+type lock struct {
+	prefix string
+	epoch  uint64
+	step   int
+}
+
+// election notes what concerns an election.
+func (w *world) election(r *request) {
+	prefix, number, ok := strings.Cut(r.key, "/")
+	if prefix += "/"; !ok || !strings.HasSuffix(prefix, "lock/") {
+		return
+	}
+	switch {
+	case r.op == "list":
+		at := w.steps
+		if r.walked {
+			at = r.walkedAt
+		}
+		r.node.listed[prefix] = at
+	case r.op == "put" && r.cond.Absent() && r.rep.err == nil:
+		if epoch, ok := fence.ParseNumber(strings.TrimSuffix(number, ".json")); ok {
+			w.locks = append(w.locks, lock{prefix, epoch, w.steps})
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// Plan is what a history is made of. [NewPlan] draws one from a seed.
+type Plan struct {
+	Seed uint64
+	// Nodes of each role.
+	Writers, Compactors, Readers int
+	// Elected nodes get their epochs from the election, others from a counter.
+	// Twins are given the same epoch now and then.
+	Elected, Twins bool
+	// Terms each writer leads, and how many appends it makes at most in each.
+	Terms, Appends int
+	// Eager compactors are quicker than everybody else.
+	Eager bool
+	// Lives is how often a node is started again after a crash.
+	Lives int
+	// Steps is how many acts there are before the history is brought to its end.
+	Steps int
+	// Grace of the log; 0 means none.
+	Grace time.Duration
+	// Content makes versions a function of the body; Walks makes listings that are
+	// not atomic; Resolution is that of the store's clock, 0 if it tells no time.
+	Content, Walks bool
+	Resolution     time.Duration
+	// Careless stores ignore the conditions of writes: what a probe would refuse.
+	Careless bool
+	// Apart lets each node's clock go on its own when its timers fire. Brief leaves out
+	// what takes long and is checked elsewhere.
+	Apart, Brief bool
+	// Patient clients wait between attempts.
+	Patient bool
+
+	// Chances, each step, that a request is answered with a fault, that a write lands
+	// late, that a new request is held back, that a node is paused or crashes, that
+	// its clock is bent, that time passes while requests are under way.
+	Fault, Late, Hold, Pause, Crash, Bend, Hurry float64
+}
+
+// NewPlan draws a plan.
+func NewPlan(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, 0))
+	some := func(most float64) float64 { // none, or anything up to most
+		if r.IntN(4) == 0 {
+			return 0
+		}
+		return most * r.Float64()
+	}
+	p := Plan{
+		Seed: seed, Writers: 2 + r.IntN(2), Compactors: 1 + r.IntN(2), Readers: 1 + r.IntN(2),
+		Elected: r.IntN(3) == 0, Twins: r.IntN(5) == 0, Terms: 2 + r.IntN(5), Appends: 1 + r.IntN(1<<(1+r.IntN(3))), Lives: r.IntN(3), Eager: r.IntN(2) == 0,
+		Steps: 150 + r.IntN(400), Content: r.IntN(2) == 0, Patient: r.IntN(4) == 0,
+		Fault: some(0.15), Late: some(0.1), Hold: some(0.4), Pause: some(0.02), Crash: some(0.015), Bend: some(0.01), Hurry: some(0.1),
+	}
+	p.Resolution = []time.Duration{time.Nanosecond, time.Millisecond, time.Second, 0}[r.IntN(4)]
+	if r.IntN(3) == 0 {
+		p.Grace = manifest.MinGrace
+		p.Walks = r.IntN(2) == 0
+	}
+	return p
+}
+
+var (
+	formatsMu sync.Mutex
+	formats   = map[time.Duration][]byte{}
+)
+
+// format returns the format.json of the plan's log. It is made once for each grace
+// period, since the probe takes its time.
+func (p Plan) format() []byte {
+	formatsMu.Lock()
+	defer formatsMu.Unlock()
+	if b := formats[p.Grace]; b != nil {
+		return b
+	}
+	st := memstore.New()
+	o := &manifest.InitOptions{Grace: p.Grace}
+	if p.Grace == 0 {
+		o.Grace = -1
+	}
+	ctx := context.Background()
+	if _, err := manifest.Init(ctx, st, o); err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	obj, err := st.Get(ctx, manifest.FormatKey, nil)
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	var f manifest.Format
+	if err := json.NewDecoder(obj.Body).Decode(&f); err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	f.Probe = nil // nobody needs it, and everybody parses it
+	b, err := json.Marshal(f)
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	formats[p.Grace] = b
+	return b
+}

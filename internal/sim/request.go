@@ -1,0 +1,205 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// request is one attempt to do something with the store, or a client's wish to
+// take its next step. It waits until the scheduler decides.
+type request struct {
+	node *node
+	op   string // get, put, upload, list, delete; step
+	key  string // or prefix
+	keys []string
+	body []byte
+	cond store.Condition
+	get  store.GetOptions
+
+	from   uint64 // who asks, where several of a node may ask for the same at once
+	id     string // "w1 put data/1/3 #2", the same in every run
+	tag    uint64 // of its contents: the name, and what its node knew
+	landed int    // how often it has taken effect
+	half   []store.Info
+	split  string // of a listing: the name to start after
+	// A listing that is not atomic has looked at half of the names, those from
+	// boundary on.
+	walked   bool
+	walkedAt int
+	boundary string
+	since    int // step at which it was seen first
+	rep      reply
+	gone     bool // nobody waits for the answer any more
+	answer   chan reply
+}
+
+// step tells whether it is a client's step and no request to the store.
+func (r *request) step() bool { return r.op == opStep }
+
+const opStep = "step"
+
+func (r *request) reads() bool { return r.op == "get" || r.op == "list" }
+
+// callers tells goroutines apart by what they are doing: a writer's keeper and its
+// judge of a refused slot read the same manifests.
+func callers() uint64 {
+	var pcs [24]uintptr
+	sum := uint64(0)
+	for _, pc := range pcs[:runtime.Callers(3, pcs[:])] {
+		sum = sum*0x9e3779b97f4a7c15 + uint64(pc)
+	}
+	return sum
+}
+
+// short leaves out the zeros of a key's numbers.
+func short(key string) string {
+	b := make([]byte, 0, len(key))
+	for i := 0; i < len(key); {
+		end := i
+		for end < len(key) && '0' <= key[end] && key[end] <= '9' {
+			end++
+		}
+		if end-i == 20 {
+			for ; i < end-1 && key[i] == '0'; i++ {
+			}
+		}
+		end = max(end, i+1)
+		b = append(b, key[i:end]...)
+		i = end
+	}
+	return string(b)
+}
+
+var (
+	errCrashed = errors.New("sim: the node has crashed")
+	errReset   = errors.New("sim: connection reset")
+)
+
+// do sends a request and waits for its answer.
+func (n *node) do(ctx context.Context, r *request) reply {
+	w := n.world
+	if ctx.Err() != nil {
+		return reply{err: given(ctx, r)}
+	}
+	r.node, r.answer = n, make(chan reply, 1)
+	r.id = n.name + " " + r.op + " " + short(mask(r.key))
+	if r.reads() && strings.HasPrefix(r.key, "manifest/") {
+		r.from = callers()
+	}
+	w.mu.Lock()
+	if n.direct {
+		defer w.mu.Unlock()
+		return w.bucket.do(r, w.now)
+	}
+	if n.dead {
+		w.mu.Unlock()
+		return crashed(r)
+	}
+	w.fresh = append(w.fresh, r)
+	w.mu.Unlock()
+	select {
+	case rep := <-r.answer:
+		return rep
+	case <-ctx.Done():
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		r.gone = true
+		return reply{err: given(ctx, r)}
+	}
+}
+
+// gaveUpError is a request's own context that has ended. It is made often and read
+// seldom.
+type gaveUpError struct{ err, cause error }
+
+func (g gaveUpError) Error() string   { return g.err.Error() + ": " + g.cause.Error() }
+func (g gaveUpError) Unwrap() []error { return []error{g.err, g.cause} }
+
+func given(ctx context.Context, r *request) error {
+	return &store.Error{Op: r.op, Key: r.key, Err: gaveUpError{ctx.Err(), context.Cause(ctx)}}
+}
+
+// crashed is what a dead node's requests get: an error that nobody retries. What
+// the node makes of it no one sees.
+func crashed(r *request) reply {
+	return reply{err: &store.Error{Op: r.op, Key: r.key, Kind: store.ErrDenied, Err: errCrashed}}
+}
+
+// client is a node's [store.Store].
+type client struct{ *node }
+
+var _ store.Store = client{}
+
+func (c client) Traits() store.Traits { return store.Traits{Name: "sim://"} }
+
+func (c client) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	r := &request{op: "get", key: key}
+	if opts != nil {
+		r.get = *opts
+	}
+	rep := c.do(ctx, r)
+	if rep.err != nil && rep.info.Key == "" {
+		return nil, rep.err
+	}
+	var body io.Reader = bytes.NewReader(rep.body)
+	if rep.err != nil {
+		body = io.MultiReader(body, broken{rep.err})
+	}
+	return &store.Object{Info: rep.info, Body: io.NopCloser(body)}, nil
+}
+
+// broken is the rest of a body that does not come.
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+func (c client) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	rep := c.do(ctx, &request{op: "put", key: key, body: clone(body), cond: cond})
+	return rep.info, rep.err
+}
+
+func (c client) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
+	whole, err := io.ReadAll(body)
+	if err != nil {
+		return store.Info{}, &store.Error{Op: "upload", Key: key, Err: err}
+	}
+	r := &request{op: "upload", key: key, body: whole}
+	if opts != nil && opts.Create {
+		r.cond = store.IfAbsent
+	}
+	rep := c.do(ctx, r)
+	return rep.info, rep.err
+}
+
+func (c client) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		r := &request{op: "list", key: prefix}
+		if opts != nil {
+			r.split = opts.StartAfter
+		}
+		rep := c.do(ctx, r)
+		for _, info := range rep.infos {
+			if !yield(info, nil) {
+				return
+			}
+		}
+		if rep.err != nil {
+			yield(store.Info{}, rep.err)
+		}
+	}
+}
+
+func (c client) Delete(ctx context.Context, keys ...string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	return c.do(ctx, &request{op: "delete", key: keys[0], keys: slices.Clone(keys)}).err
+}

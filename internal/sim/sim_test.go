@@ -1,0 +1,213 @@
+package sim
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	seeds  = flag.Int("seeds", 0, "make so many histories, spread over processes; 0: a few, always the same")
+	seed   = flag.Uint64("seed", 0, "the first seed; 0: with -seeds from the time of day")
+	tell   = flag.Bool("tell", false, "tell the story of each history")
+	worker = flag.String("worker", "", "internal: i/n@file, the i-th of n processes")
+)
+
+// sum is what a number of histories came to.
+type sum struct {
+	Histories, Steps, Faults   int
+	Acked, Never, Maybe        int
+	Elected, Walked, Colliding int
+	Failed                     []uint64
+	Processor                  time.Duration `json:"-"` // of the workers
+}
+
+func (s *sum) add(o sum) {
+	s.Histories += o.Histories
+	s.Steps += o.Steps
+	s.Faults += o.Faults
+	s.Acked += o.Acked
+	s.Never += o.Never
+	s.Maybe += o.Maybe
+	s.Elected += o.Elected
+	s.Walked += o.Walked
+	s.Colliding += o.Colliding
+	s.Failed = append(s.Failed, o.Failed...)
+	s.Processor += o.Processor
+}
+
+func (s *sum) count(r *Result) {
+	s.add(sum{Histories: 1, Steps: r.Steps, Faults: r.Faults, Acked: r.Acked, Never: r.Never, Maybe: r.Maybe})
+	if r.Plan.Elected {
+		s.Elected++
+	}
+	if r.Plan.Walks {
+		s.Walked++
+	}
+	if r.Plan.Content {
+		s.Colliding++
+	}
+	if r.Err != nil {
+		s.Failed = append(s.Failed, r.Plan.Seed)
+	}
+}
+
+// enough is how many broken histories are enough to stop.
+const enough = 3
+
+// TestHistories makes histories and checks every promise. Without flags they are a
+// few, always the same.
+func TestHistories(t *testing.T) {
+	if *worker != "" {
+		work(t)
+		return
+	}
+	began := time.Now()
+	var total sum
+	switch n := *seeds; {
+	case n > 0 && *seed == 0:
+		*seed = uint64(began.UnixMilli()) << 12
+		fallthrough
+	case n > 50:
+		total = spread(t, *seed, n)
+	default:
+		if n == 0 {
+			n, *seed = 60, max(*seed, 1)
+		}
+		for i := range n {
+			total.count(oneHistory(t, *seed+uint64(i)))
+		}
+	}
+	took := time.Since(began)
+	t.Logf("%d histories from seed %d in %v, %.0f a second: %d acts, %d of them faults; %d records acknowledged, %d refused, %d unknown; %d histories elected, %d with listings that are not atomic, %d with versions that collide",
+		total.Histories, *seed, took.Round(time.Millisecond), float64(total.Histories)/took.Seconds(), total.Steps, total.Faults,
+		total.Acked, total.Never, total.Maybe, total.Elected, total.Walked, total.Colliding)
+	if total.Processor > 0 {
+		t.Logf("%.0f histories per second of a processor", float64(total.Histories)/total.Processor.Seconds())
+	}
+	if len(total.Failed) == 0 && total.Histories >= 50 && (total.Acked == 0 || total.Never == 0 || total.Maybe == 0 || total.Faults == 0) {
+		t.Error("these histories prove nothing: some outcome never came up")
+	}
+	for _, s := range total.Failed {
+		tellBroken(t, s)
+	}
+}
+
+func oneHistory(t *testing.T, seed uint64) *Result {
+	t.Helper()
+	r := run(t, NewPlan(seed), func(w *world) scheduler { return w.dice }, *tell)
+	if *tell {
+		t.Logf("%+v\n%s", r.Plan, r.Story)
+	}
+	return r
+}
+
+// tellBroken shrinks a broken history and tells its story.
+func tellBroken(t *testing.T, seed uint64) {
+	t.Helper()
+	full := Run(t, NewPlan(seed))
+	if full.Err == nil {
+		t.Errorf("seed %d: broken in a worker's process and not here", seed)
+		return
+	}
+	short := Shrink(t, full, 1500)
+	t.Errorf("seed %d breaks a promise. Shrunk from %d acts to %d:\n%s\n%v\n\nTo repeat the whole history: go test ./internal/sim -count=1 -v -run '^TestHistories$' -seeds 1 -seed %d -tell\n%+v",
+		seed, len(full.acts), len(short.acts), short.Story, short.Err, seed, short.Plan)
+}
+
+// spread lets processes of one thread each do the work: that is quicker than one of
+// several, since a bubble is never busy on more than one.
+func spread(t *testing.T, first uint64, n int) sum {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	procs := min(runtime.NumCPU(), n)
+	dir := t.TempDir()
+	type done struct {
+		sum sum
+		out string
+		at  string
+		err error
+	}
+	results := make(chan done)
+	for i := range procs {
+		at := filepath.Join(dir, strconv.Itoa(i))
+		cmd := exec.CommandContext(t.Context(), exe, "-test.run", "^TestHistories$", "-test.count=1", "-test.timeout=0",
+			"-seeds", strconv.Itoa(n), "-seed", strconv.FormatUint(first, 10), "-worker", fmt.Sprintf("%d/%d@%s", i, procs, at))
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=800")
+		go func() {
+			out, err := cmd.CombinedOutput()
+			d := done{out: string(out), at: at, err: err}
+			d.sum.Processor = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+			for line := range strings.Lines(d.out) {
+				if text, ok := strings.CutPrefix(line, "SUM "); ok {
+					d.err = errors.Join(d.err, json.Unmarshal([]byte(text), &d.sum))
+				}
+			}
+			results <- d
+		}()
+	}
+	var total sum
+	for range procs {
+		d := <-results
+		if d.err != nil || d.sum.Histories == 0 {
+			last, _ := os.ReadFile(d.at)
+			t.Errorf("a worker ended with %v at seed %s:\n%s", d.err, last, d.out)
+		}
+		total.add(d.sum)
+	}
+	return total
+}
+
+// work is one process's share. It prints what it came to.
+func work(t *testing.T) {
+	var i, n int
+	share, at, _ := strings.Cut(*worker, "@")
+	if _, err := fmt.Sscanf(share, "%d/%d", &i, &n); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var total sum
+	for k := i; k < *seeds && len(total.Failed) < enough; k += n {
+		s := *seed + uint64(k)
+		// For the case that it ends the process.
+		if _, err := file.WriteAt(fmt.Appendf(nil, "%-24d", s), 0); err != nil {
+			t.Fatal(err)
+		}
+		total.count(oneHistory(t, s))
+	}
+	text, err := json.Marshal(total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	fmt.Fprintf(out, "SUM %s\n", text)
+}
+
+// TestRepeats: the same seed gives the same acts with the same outcomes.
+func TestRepeats(t *testing.T) {
+	for s := range uint64(max(*seeds, 25)) {
+		p := NewPlan(*seed + s + 1000)
+		a, b := Run(t, p), Run(t, p)
+		if a.Trace != b.Trace || a.Steps != b.Steps {
+			t.Errorf("seed %d gives two histories", p.Seed)
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"hash"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// world is one history in the making.
+type world struct {
+	plan    Plan
+	dice    *dice
+	bucket  bucket
+	now     time.Duration // simulated, since origin
+	nodes   []*node
+	history *history
+	closing bool
+	token   uint64 // the last one given out by hand
+	ctoken  uint64 // likewise for compactors
+
+	mu     sync.Mutex // guards what nodes touch: fresh, timers, request.gone, node.dead
+	fresh  []*request
+	timers int
+
+	pending []*request // in the order in which they are known
+	past    []*request // writes that have taken effect
+	late    []*request // writes that may still take effect, and nobody waits for them
+	locks   []lock
+	wins    int // of elections
+	counts  map[string]int
+	steps   int
+	acts    []act
+	trace   hash.Hash64
+	story   *strings.Builder // nil: not told
+}
+
+// scheduler chooses the acts of a history. It is false when it is at its end.
+type scheduler interface {
+	next(w *world) (act, bool)
+}
+
+// Result is what became of a history.
+type Result struct {
+	Plan Plan
+	// Trace is a hash of all acts and their outcomes.
+	Trace uint64
+	Steps int
+	// Acked, Never, Maybe count records by what their clients were told.
+	Acked, Never, Maybe int
+	// Faults counts acts that are not the ordinary course of things.
+	Faults int
+	// Err is the promises that were broken; nil if none was.
+	Err error
+	// Story is what happened, if it was asked for.
+	Story string
+
+	acts  []act
+	wrong []error
+}
+
+// run makes one history in a bubble of its own.
+func run(t *testing.T, p Plan, s func(*world) scheduler, tell bool) *Result {
+	t.Helper()
+	return runWith(t, p, &Scenario{nodes: p.people}, s, tell)
+}
+
+func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell bool) *Result {
+	t.Helper()
+	format := p.format() // outside of the bubble: it is made once, with real time
+	w := newWorld(p, format)
+	if tell {
+		w.story = &strings.Builder{}
+	}
+	synctest.Test(t, func(*testing.T) {
+		if sc.setup != nil {
+			sc.setup(w, w.direct("setup"))
+		}
+		sc.nodes(w)
+		how := s(w)
+		w.main(how)
+		if x, ok := how.(interface{ abandoned() bool }); ok && x.abandoned() {
+			w.drop()
+			return
+		}
+		w.calm()
+		w.finish()
+	})
+	res := &Result{Plan: p, Trace: w.trace.Sum64(), Steps: w.steps, acts: w.acts}
+	res.Acked, res.Never, res.Maybe = w.history.counts()
+	for _, a := range w.acts {
+		if a.kind.fault() {
+			res.Faults++
+		}
+	}
+	res.Err = w.history.check()
+	res.wrong = w.history.wrong
+	if w.story != nil {
+		res.Story = w.story.String()
+	}
+	return res
+}
+
+func newWorld(p Plan, format []byte) *world {
+	w := &world{
+		plan: p, dice: newDice(p), history: newHistory(), counts: map[string]int{}, trace: fnv.New64a(),
+		bucket: bucket{objects: map[string]*object{}, content: p.Content, careless: p.Careless, resolution: p.Resolution},
+	}
+	w.bucket.put(&request{op: "put", key: "format.json", body: format}, 0)
+	return w
+}
+
+// settle waits until nothing moves, and takes note of the new requests.
+func (w *world) settle() {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// By name, not by arrival: that depends on the Go scheduler. So does whether a
+	// request was still sent that is given up in the same moment: it was not.
+	slices.SortStableFunc(w.fresh, func(x, y *request) int {
+		return cmp.Or(strings.Compare(x.id, y.id), cmp.Compare(x.from, y.from))
+	})
+	for _, r := range w.fresh {
+		switch {
+		case r.gone:
+			continue
+		case r.node.dead:
+			r.answer <- crashed(r)
+			continue
+		}
+		w.counts[r.id]++
+		r.id += " #" + strconv.Itoa(w.counts[r.id])
+		r.since, r.tag = w.steps, mix(str(r.id), r.node.knows, r.node.fetched)
+		w.pending = append(w.pending, r)
+	}
+	w.fresh = w.fresh[:0]
+	for _, r := range slices.Clone(w.pending) {
+		if r.node.dead && !r.gone {
+			w.hush(r.node)
+		}
+	}
+	// Who gave up waiting does not take the request back.
+	w.pending = slices.DeleteFunc(w.pending, func(r *request) bool {
+		if !r.gone {
+			return false
+		}
+		if r.landed == 0 && !r.reads() && !r.step() {
+			w.late = append(w.late, r)
+		}
+		return true
+	})
+}
+
+func (w *world) main(s scheduler) {
+	for {
+		w.settle()
+		a, ok := s.next(w)
+		if !ok {
+			return
+		}
+		if !w.resolve(&a) {
+			continue
+		}
+		w.acts = append(w.acts, act{kind: a.kind, on: a.on, n: a.n})
+		w.perform(a)
+	}
+}
+
+// note adds an act to the trace, and to the story.
+func (w *world) note(a act, outcome string) {
+	_, _ = w.trace.Write([]byte{byte(a.kind), byte(a.n), byte(a.n >> 8)})
+	_, _ = w.trace.Write([]byte(a.on))
+	_, _ = w.trace.Write([]byte(outcome))
+	w.tell(a, outcome)
+}
+
+func (w *world) alive(name string) *node {
+	for _, n := range w.nodes {
+		if n.name == name && !n.dead {
+			return n
+		}
+	}
+	return nil
+}
+
+// next is the node whose timer is due first.
+func (w *world) next() (first *node) {
+	var soonest time.Duration
+	for _, n := range w.nodes {
+		if n.dead && !w.closing || n.done || n.paused {
+			continue // a dead one has no future; in the end its goroutines are let go
+		}
+		if at, ok := n.clock.next(w.now); ok && (first == nil || at < soonest) {
+			first, soonest = n, at
+		}
+	}
+	return first
+}
+
+// ordinary is what happens if nothing goes wrong and everybody is as quick as the
+// others: the oldest request is applied and answered; if there is none, the next
+// timer fires.
+func (w *world) ordinary() (act, bool) {
+	for _, r := range w.pending {
+		switch {
+		case r.node.paused:
+		case r.landed > 0:
+			return onRequest(deliver, r), true
+		default:
+			return onRequest(apply, r), true
+		}
+	}
+	if n := w.next(); n != nil {
+		return onNode(tick, n, 0), true
+	}
+	return act{}, false
+}
+
+// Limits of the calm phase. What is not done by then is stuck.
+const (
+	calmActs  = 150
+	leaveActs = 3000
+)
+
+// calm ends the history in good order: no more faults, and one node after the
+// other is told to end.
+func (w *world) calm() {
+	w.closing = true
+	for _, n := range w.nodes {
+		n.paused = false
+		n.clock.set(w.now, 0, 1000)
+	}
+	w.tellf("all", "from here on nothing goes wrong, and everybody ends")
+	w.orderly(calmActs, func() bool {
+		return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done && !n.dead && n.role[0] == 'w' })
+	})
+	for _, n := range w.nodes {
+		if n.done {
+			continue
+		}
+		n.end(context.Canceled)
+		if !w.orderly(leaveActs, func() bool { return n.done }) {
+			w.history.broken("stuck", "%s does not end", n.name)
+			w.mu.Lock()
+			n.dead = true
+			w.mu.Unlock()
+			w.hush(n)
+			w.orderly(leaveActs, func() bool { return n.done })
+		}
+	}
+	w.orderly(leaveActs, func() bool { return len(w.pending) == 0 })
+}
+
+// drop ends a history that nobody wants to know the end of.
+func (w *world) drop() {
+	w.closing = true
+	for _, n := range w.nodes {
+		n.die()
+	}
+	w.orderly(leaveActs, func() bool {
+		return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done })
+	})
+}
+
+// orderly lets things take their ordinary course until done.
+func (w *world) orderly(limit int, done func() bool) bool {
+	for range limit {
+		w.settle()
+		if done() {
+			return true
+		}
+		a, ok := w.ordinary()
+		if !ok {
+			break
+		}
+		w.perform(a)
+	}
+	w.settle()
+	return done()
+}

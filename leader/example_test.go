@@ -1,0 +1,94 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// Run is all that most programs need.
+func Example() {
+	ctx := context.Background()
+	st := memstore.New() // or store.Open(ctx, "s3://bucket/jobs")
+	e, err := leader.New(st, "lock", &leader.Options{Identity: "worker-1"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = e.Run(ctx, func(_ context.Context, t *leader.Term) error {
+		for job := range 3 {
+			if err := t.Check(time.Second); err != nil {
+				return err // no longer the leader, or not for long enough
+			}
+			fmt.Println("job", job, "in epoch", t.Epoch())
+		}
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// job 0 in epoch 1
+	// job 1 in epoch 1
+	// job 2 in epoch 1
+	// <nil>
+}
+
+// Campaign and Resign, as lock and unlock.
+func ExampleElector_Campaign() {
+	ctx := context.Background()
+	e, err := leader.New(memstore.New(), "lock", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	term, err := e.Campaign(ctx) // blocks until this process leads
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	select {
+	case <-term.Context().Done(): // lost
+	default:
+		fmt.Println("leading epoch", term.Token().Epoch())
+	}
+	fmt.Println(term.Resign(ctx))
+	fmt.Println(errors.Is(context.Cause(term.Context()), leader.ErrResigned))
+	// Output:
+	// leading epoch 1
+	// <nil>
+	// true
+}
+
+// Who leads, and who has led.
+func ExampleElector_History() {
+	ctx := context.Background()
+	st := memstore.New()
+	for _, name := range []string{"ada", "bob"} {
+		e, err := leader.New(st, "lock", &leader.Options{Identity: name})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if err := e.Run(ctx, func(context.Context, *leader.Term) error { return nil }); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	e, err := leader.New(st, "lock", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = e.Leader(ctx)
+	fmt.Println(err)
+	for rec, err := range e.History(ctx, time.Time{}) {
+		fmt.Println(rec.Epoch, rec.Holder, rec.State, rec.Reason, err)
+	}
+	// Output:
+	// leader: nobody leads
+	// 2 bob expired resigned <nil>
+	// 1 ada expired resigned <nil>
+}

@@ -1,0 +1,178 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/store"
+)
+
+// lead is the term's own goroutine. It ends when the lock is released or lost.
+func (t *Term) lead() {
+	defer close(t.exited)
+	// Whoever has lost a term may campaign for the next.
+	defer t.e.busy.Store(false)
+	pruned := make(chan struct{})
+	go func() {
+		defer close(pruned)
+		t.prune()
+	}()
+	t.drive(context.WithoutCancel(t.ctx))
+	<-pruned
+}
+
+// drive carries out the term's writes, one at a time, until nothing is left to
+// do. It is the only sender: two writers would race each other for the version.
+func (t *Term) drive(ctx context.Context) {
+	<-t.driver
+	defer func() { t.driver <- struct{}{} }()
+	var body []byte
+	var n uint64 // of the write that body belongs to
+	for {
+		t.mu.Lock()
+		w, done := t.todo, t.done
+		t.todo = nil
+		if w != nil && w.N != n {
+			// A write that is tried again has the same bytes.
+			n, body = w.N, t.body(w)
+		}
+		t.mu.Unlock()
+		switch {
+		case w != nil:
+			sent := t.clock.Now()
+			in, err := t.write(ctx, w, body)
+			t.step(in)
+			if w.State != lease.Expired {
+				t.beat(sent, w.Due, err)
+			}
+		case done:
+			return
+		default:
+			select {
+			case <-t.kick:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// body makes a write's bytes and the record that they stand for. It is called
+// with mu held.
+func (t *Term) body(w *lease.Write) []byte {
+	r := &t.record
+	r.Nonce, r.Successor = w.Nonce, w.Successor
+	r.Renewed = t.clock.Wall()
+	r.Renewals++
+	r.State = State(w.State.String())
+	if w.State == lease.Expired {
+		r.Reason, r.ExpiredBy, r.Wait = t.machine.Cause().String(), t.e.opts.Identity, 0
+	}
+	body, err := r.encode()
+	if err != nil {
+		// Times out of JSON's range, from a broken clock.
+		t.e.opts.Logger.Error("lock record", zap.Error(err))
+	}
+	return body
+}
+
+// write carries out one write and returns what became of it.
+func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.Input, error) {
+	release := w.State == lease.Expired
+	// guard:capped-heartbeat. A heartbeat gets what is left of the term: one that
+	// blocks for longer than the lease would keep its owner from ever hearing that it
+	// is lost. Nobody waits for a release for longer than it takes the lock to lapse.
+	//
+	//mutant:replace max(left, 0) => max(left, 24*time.Hour)
+	left := t.e.opts.Validity
+	if !release {
+		t.mu.Lock()
+		left = t.machine.Deadline().Sub(t.clock.Now())
+		t.mu.Unlock()
+	}
+	ctx, cancel := clock.WithTimeout(ctx, t.clock, max(left, 0), errNoAnswer)
+	defer cancel()
+	version, _, err := t.e.swapBody(ctx, lockKey(t.e.prefix, uint64(t.epoch)), body, w.Known)
+	in := lease.Input{Signal: lease.Wrote, Version: version}
+	switch store.OutcomeOf(err) {
+	case store.Applied:
+		t.applied(w)
+	case store.Refused:
+		in = lease.Input{Signal: lease.Denied, Found: t.found(ctx)}
+	default:
+		in = lease.Input{Signal: lease.Broken}
+		if release {
+			in.Signal = lease.GaveUp
+		}
+	}
+	t.mu.Lock()
+	t.failed = err
+	t.mu.Unlock()
+	return in, err
+}
+
+// applied lets those go on who wait for this write or an earlier one.
+func (t *Term) applied(w *lease.Write) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiters = slices.DeleteFunc(t.waiters, func(x waiter) bool {
+		if x.after >= w.N {
+			return false
+		}
+		close(x.ok)
+		return true
+	})
+}
+
+// found looks at the lock that refused a write.
+func (t *Term) found(ctx context.Context) lease.Lock {
+	rec, _, err := t.e.read(ctx, uint64(t.epoch), "", &store.SettleOptions{Attempt: t.e.timeout, Reads: 3, Clock: t.clock, Random: t.e.random})
+	if err != nil {
+		return lease.Lock{} // pruned, as a rule; deposed in any case
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if rec.Wait > 0 {
+		t.record.Reason = rec.Reason
+	}
+	return rec.lock()
+}
+
+// beat tells of a heartbeat.
+func (t *Term) beat(sent, due clock.Instant, err error) {
+	now := t.clock.Now()
+	h := Heartbeat{
+		Epoch: t.epoch, Err: err, Took: now.Sub(sent), Late: max(now.Sub(due), 0),
+		Remaining: t.Remaining(),
+	}
+	h.Busy, h.Queue = t.load.share(now)
+	if err != nil && !errors.Is(err, store.ErrPrecondition) {
+		t.e.opts.Logger.Warn("heartbeat failed", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", h.Remaining), zap.Error(err))
+	}
+	if hook := t.e.opts.Hooks.Heartbeat; hook != nil {
+		hook(h)
+	}
+}
+
+// prune deletes old locks while the term lasts.
+func (t *Term) prune() {
+	if t.e.opts.NoPrune {
+		return
+	}
+	// Not in the first moments, when the leader has better things to do.
+	for wait := t.e.opts.Validity; clock.Sleep(t.ctx, t.clock, wait) == nil; wait = 24 * time.Hour {
+		o := t.e.opts.Prune
+		n, err := prune(t.ctx, &t.e.files, &o)
+		if err != nil && t.ctx.Err() == nil {
+			t.e.opts.Logger.Warn("pruning old locks", zap.Error(err))
+		} else if n > 0 {
+			t.e.opts.Logger.Info("pruned old locks", zap.Int("deleted", n))
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// watch notes what an observer sees, as "epoch holder state".
+func (w *world) watch(n *node) (events func() []string, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	seen := make(chan []string)
+	add := make(chan string)
+	done := make(chan struct{})
+	go func() {
+		var all []string
+		for {
+			select {
+			case s := <-add:
+				all = append(all, s)
+			case seen <- slices.Clone(all):
+			case <-done:
+				return
+			}
+		}
+	}()
+	go func() {
+		defer close(done)
+		for rec, err := range n.Observe(ctx) {
+			s := fmt.Sprintf("%v %s %s", rec.Epoch, rec.Holder, rec.State)
+			if rec.Lapsed {
+				s += " lapsed"
+			}
+			if err != nil {
+				s = err.Error()
+			}
+			add <- s
+		}
+	}()
+	return func() []string { return <-seen }, func() { cancel(); <-done }
+}
+
+func TestObserve(t *testing.T) {
+	inWorld(t, func(w *world) {
+		events, stop := w.watch(w.node("o"))
+		time.Sleep(time.Minute)
+		a, b := w.node("a"), w.node("b")
+		ta := w.campaign(a)
+		time.Sleep(time.Minute)
+		won := w.campaigning(b)
+		time.Sleep(time.Minute)
+		a.st.Crash()
+		tb := <-won
+		time.Sleep(time.Minute)
+		w.resign(tb)
+		time.Sleep(time.Minute)
+		got := events()
+		stop()
+		want := []string{"0  ", "1 a held", "1 a held lapsed", "2 b held", "2 b expired"}
+		// The observer may see the deposed lock on its way, or not at all.
+		got = slices.DeleteFunc(got, func(s string) bool { return s == "1 a expired" || s == "1 a held lapsed" })
+		want = slices.DeleteFunc(want, func(s string) bool { return s == "1 a held lapsed" })
+		if !slices.Equal(got, want) {
+			w.Errorf("got  %q\nwant %q", got, want)
+		}
+		<-ta.Context().Done()
+	})
+}
+
+// A leader that has crashed and is followed by nobody: observers see it lapse.
+func TestObserveLapse(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a")
+		ta := w.campaign(a)
+		events, stop := w.watch(w.node("o"))
+		time.Sleep(time.Minute)
+		if _, err := w.node("p").Leader(w.Context()); err != nil {
+			w.Errorf("Leader: %v", err)
+		}
+		a.st.Crash()
+		time.Sleep(28 * time.Second)
+		if got, want := events(), []string{"1 a held", "1 a held lapsed"}; !slices.Equal(got, want) {
+			w.Errorf("got %q, want %q", got, want)
+		}
+		// Who looks only now knows from the store's clock.
+		if rec, err := w.node("p").Leader(w.Context()); !errors.Is(err, leader.ErrNoLeader) || rec.Holder != "a" || !rec.Lapsed {
+			w.Errorf("Leader: %+v, %v", rec, err)
+		}
+		stop()
+		<-ta.Context().Done()
+	})
+}
+
+// Between an observer's listing and its look, the newest lock it saw is deposed,
+// succeeded and pruned, and a late request puts a lock in its place. It must not
+// be named.
+func TestObserverIsNotFooledByAHole(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, o := w.node("a"), w.node("b"), w.node("o")
+		ta := w.campaign(a)
+		old, _, err := store.ReadAll(w.Context(), w.mem, key(1), 1<<20, nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		var tb *leader.Term
+		w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+			if op.Client != "o" || op.Kind != faultstore.Get || tb != nil {
+				return
+			}
+			w.resign(ta)
+			tb = w.campaign(b)
+			if _, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go}); err != nil {
+				w.Error(err)
+			}
+			if _, err := w.mem.Put(w.Context(), key(1), old, store.IfAbsent); err != nil {
+				w.Error(err)
+			}
+		})
+		rec, err := o.Leader(w.Context())
+		if err != nil || rec.Holder != "b" || rec.Epoch != 2 {
+			w.Errorf("named %q of epoch %v, %v", rec.Holder, rec.Epoch, err)
+		}
+		w.resign(tb)
+	})
+}
+
+func TestJunkUnderLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		put := func(key, body string) {
+			if _, err := w.mem.Put(w.Context(), key, []byte(body), store.Always); err != nil {
+				w.Fatal(err)
+			}
+		}
+		// Names that are no lock's do not count, and are left alone.
+		strange := []string{"lock/README", "lock/7.json", "lock/00000000000000000009.json.bak", "lock/99999999999999999999.json", "lock/x/00000000000000000009.json", key(0)}
+		for _, k := range strange {
+			put(k, "mine")
+		}
+		a := w.node("a")
+		w.resign(w.campaign(a))
+		if _, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, For: 1, Clock: clock.Go}); err != nil {
+			w.Fatal(err)
+		}
+		if n, _ := w.mem.Len(); n != len(strange)+1 {
+			w.Errorf("%d objects are left", n)
+		}
+
+		junk := map[string]error{
+			"":                                 leader.ErrJunk,
+			"not json":                         leader.ErrJunk,
+			"{}":                               leader.ErrJunk,
+			`{"format": 1}`:                    leader.ErrJunk,
+			`{"format": 2, "anything": []}`:    leader.ErrFormat,
+			`{"format": 1, "epoch": 8}`:        leader.ErrJunk,
+			strings.Repeat(" ", 70<<10) + "{}": leader.ErrJunk,
+		}
+		for body, want := range junk {
+			put(key(9), body)
+			_, err := a.Campaign(w.Context())
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), key(9)) {
+				w.Errorf("%.20q: Campaign: %v", body, err)
+			}
+			if _, err := a.Leader(w.Context()); !errors.Is(err, want) {
+				w.Errorf("%.20q: Leader: %v", body, err)
+			}
+			if _, err := a.StepDown(w.Context(), nil); !errors.Is(err, want) {
+				w.Errorf("%.20q: StepDown: %v", body, err)
+			}
+			_, err = a.StepDown(w.Context(), &leader.StepDownOptions{Force: true, Immediate: true})
+			if errors.Is(want, leader.ErrFormat) {
+				if !errors.Is(err, want) {
+					w.Errorf("a lock of a newer format was overwritten: %v", err)
+				}
+				continue
+			}
+			if err != nil {
+				w.Errorf("%.20q: StepDown with Force: %v", body, err)
+			}
+			term := w.campaign(a)
+			if term.Epoch() != 10 {
+				w.Errorf("%.20q: epoch %v", body, term.Epoch())
+			}
+			w.resign(term)
+			if err := w.mem.Delete(w.Context(), key(10)); err != nil {
+				w.Error(err)
+			}
+		}
+	})
+}
+
+func TestHistory(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a", func(o *leader.Options) { o.Prune = leader.PruneOptions{Keep: 30, For: 24 * time.Hour} })
+		for i := range 50 {
+			n := w.node(fmt.Sprintf("n%d", i), func(o *leader.Options) { o.NoPrune = true })
+			term := w.campaign(n)
+			time.Sleep(time.Minute)
+			w.resign(term)
+		}
+		read := func(since time.Time) (holders []string) {
+			for rec, err := range a.History(w.Context(), since) {
+				if err != nil {
+					holders = append(holders, "error")
+					continue
+				}
+				holders = append(holders, rec.Holder)
+			}
+			return holders
+		}
+		if got := read(time.Time{}); len(got) != 30 || got[0] != "n49" || got[29] != "n20" {
+			w.Errorf("history %q", got)
+		}
+		if got := read(time.Now().Add(-4*time.Minute - 30*time.Second)); len(got) != 5 || got[4] != "n45" {
+			w.Errorf("the last five minutes: %q", got)
+		}
+		// A held lock below the newest never led anybody; an unreadable one is told.
+		held, _, err := store.ReadAll(w.Context(), w.mem, key(50), 1<<20, nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		stray := strings.NewReplacer(`"epoch": 50`, `"epoch": 48`, `"state": "expired"`, `"state": "held"`, `"expired": true`, `"expired": false`, "n49", "stray").Replace(string(held))
+		for k, body := range map[string]string{key(48): stray, key(47): "junk"} {
+			if _, err := w.mem.Put(w.Context(), k, []byte(body), store.Always); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if got := read(time.Time{})[:4]; !slices.Equal(got, []string{"n49", "n48", "error", "n45"}) {
+			w.Errorf("history %q", got)
+		}
+	})
+}
+
+func TestPrune(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for i := range 20 {
+			n := w.node(fmt.Sprintf("n%d", i), func(o *leader.Options) { o.NoPrune = true })
+			w.resign(w.campaign(n))
+			time.Sleep(24 * time.Hour)
+		}
+		prune := func(o leader.PruneOptions, want int) {
+			w.Helper()
+			o.Clock = clock.Go
+			if n, err := leader.Prune(w.Context(), w.faulty, "lock/", &o); err != nil || n != want {
+				w.Errorf("%+v: deleted %d, %v, want %d", o, n, err, want)
+			}
+		}
+		prune(leader.PruneOptions{}, 0)
+		prune(leader.PruneOptions{Keep: 15}, 5)
+		prune(leader.PruneOptions{For: 10*24*time.Hour + time.Hour}, 5)
+		prune(leader.PruneOptions{Keep: 1}, 9)
+		prune(leader.PruneOptions{For: time.Nanosecond}, 0) // never the newest
+		w.file(20)
+		// A listing that breaks off may lack the newest.
+		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			return faultstore.Fault{Cut: true, Err: faultstore.ErrDenied}
+		})
+		if _, err := leader.Prune(w.Context(), w.faulty, "lock", &leader.PruneOptions{Clock: clock.Go}); !errors.Is(err, store.ErrDenied) {
+			w.Errorf("got %v", err)
+		}
+	})
+}
+
+// By default the newest 1,000 locks of the last 90 days are kept.
+func TestPruneDefaults(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for i := range 1005 {
+			if _, err := w.mem.Put(w.Context(), key(i+1), nil, store.IfAbsent); err != nil {
+				w.Fatal(err)
+			}
+		}
+		for _, c := range []struct {
+			after   time.Duration
+			deleted int
+		}{{0, 5}, {89 * 24 * time.Hour, 0}, {2 * 24 * time.Hour, 999}} {
+			time.Sleep(c.after)
+			if n, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Clock: clock.Go}); err != nil || n != c.deleted {
+				w.Errorf("%v later: deleted %d, %v, want %d", c.after, n, err, c.deleted)
+			}
+		}
+	})
+}
+
+// An outage longer than any lease: candidates and observers wait for its end.
+func TestOutage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.faulty.SetRates(faultstore.Rates{Fail: 1})
+		won := w.campaigning(w.node("a"))
+		events, stop := w.watch(w.node("o"))
+		time.Sleep(time.Hour)
+		if n := w.faulty.Counts().Of("", ""); n > 60*60 {
+			w.Errorf("%d requests in an hour of outage", n)
+		}
+		w.faulty.SetRates(faultstore.Rates{})
+		term := <-won
+		time.Sleep(time.Minute)
+		if got := events(); !slices.Equal(got[len(got)-1:], []string{"1 a held"}) {
+			w.Errorf("observed %q", got)
+		}
+		stop()
+		w.resign(term)
+	})
+}
+
+func TestPermanentErrorsEndTheCampaign(t *testing.T) {
+	for _, kind := range []faultstore.Kind{faultstore.List, faultstore.Put} {
+		inWorld(t, func(w *world) {
+			w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: kind, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
+			a := w.node("a")
+			if _, err := a.Campaign(w.Context()); !errors.Is(err, store.ErrDenied) {
+				w.Errorf("%s: %v", kind, err)
+			}
+			w.faulty.SetHook(nil)
+			w.resign(w.campaign(a)) // and it may try again
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package leader_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+func TestOptionsShowTheArithmetic(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		o     leader.Options
+		wants []string
+	}{
+		{"renew above", leader.Options{Renew: 12 * time.Second}, []string{"Renew 12s + RequestTimeout 3s = 15s exceeds Validity 15s − Margin 1.5s = 13.5s"}},
+		{"timeout above", leader.Options{RequestTimeout: 10 * time.Second}, []string{"Renew 6s + RequestTimeout 10s = 16s exceeds"}},
+		{"margin below drift", leader.Options{Margin: time.Millisecond}, []string{"Margin 1ms is below 2 × ClockRate 0.001 × Validity 15s = 30ms"}},
+		{"margin above all", leader.Options{Margin: 14 * time.Second}, []string{"Validity 15s − Margin 14s = 1s"}},
+		{"two at once", leader.Options{Validity: time.Microsecond, ClockRate: 2, StallAfter: -1}, []string{"Validity 1µs", "ClockRate 2", "StallAfter -1ns"}},
+		{"too long", leader.Options{Validity: 48 * time.Hour}, []string{"Validity 48h0m0s must be 10ms to 24h0m0s"}},
+		{"fractions", leader.Options{Renew: 1500 * time.Microsecond}, []string{"whole milliseconds"}},
+		{"identity", leader.Options{Identity: "a\nb"}, []string{"Identity"}},
+	} {
+		_, err := leader.New(memstore.New(), "lock", &c.o)
+		if !errors.Is(err, leader.ErrOptions) {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		for _, want := range c.wants {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q does not say %q", c.name, err, want)
+			}
+		}
+	}
+	if _, err := leader.New(slowStore{memstore.New()}, "lock", &leader.Options{Renew: 500 * time.Millisecond}); err == nil ||
+		!strings.Contains(err.Error(), "Renew 500ms is below 1s, the least time between two writes of one key that slow:// allows") {
+		t.Errorf("MinRewrite: %v", err)
+	}
+	if _, err := leader.New(memstore.New(), "/", nil); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("prefix: %v", err)
+	}
+}
+
+func TestOptionsDefaultsFitAnyValidity(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []time.Duration{0, 10 * time.Millisecond, 11 * time.Millisecond, 150 * time.Millisecond, time.Second, 15 * time.Second, time.Hour, 24 * time.Hour} {
+		e, err := leader.New(memstore.New(), "a/b", &leader.Options{Validity: v})
+		if err != nil {
+			t.Errorf("%v: %v", v, err)
+			continue
+		}
+		if !strings.HasPrefix(e.Identity(), host+"/") || strings.Count(e.Identity(), "/") < 2 {
+			t.Errorf("identity %q", e.Identity())
+		}
+	}
+	// A store that allows one write a second lengthens the heartbeat.
+	if _, err := leader.New(slowStore{memstore.New()}, "lock", &leader.Options{Validity: 2 * time.Second}); err != nil {
+		t.Error(err)
+	}
+}

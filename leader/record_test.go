@@ -1,0 +1,66 @@
+package leader
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+func sample() Record {
+	return Record{
+		Epoch: 7, State: Draining, Holder: "a", Nonce: newNonce(), Validity: 15 * time.Second, Renew: 6 * time.Second,
+		Acquired: time.Unix(1e9, 5).UTC(), Renewed: time.Unix(1e9+60, 0).UTC(), Renewals: 10, Transitions: 3,
+		Successor: "b", Reason: "x", ExpiredBy: "c", Wait: time.Second, Key: "lock/7", Version: "v",
+	}
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	want := sample()
+	body, err := want.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decode("lock/7", 7, body, store.Info{Version: "v"})
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("got  %+v, %v\nwant %+v", got, err, want)
+	}
+}
+
+// Whatever is in a store, it is a record or an error that is ErrJunk or
+// ErrFormat; and what is accepted makes sense to the machine.
+func FuzzDecode(f *testing.F) {
+	body, err := sample().encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{"", "{}", "null", "[]", `{"format":1}`, `{"format":9}`, string(body)} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := decode("lock/7", 7, body, store.Info{})
+		if err != nil {
+			if !errors.Is(err, ErrJunk) && !errors.Is(err, ErrFormat) {
+				t.Fatalf("%q: %v", body, err)
+			}
+			return
+		}
+		l := r.lock()
+		if r.Epoch != 7 || l.State == 0 || r.Validity <= 0 || r.Validity > maxValidity || r.Renew <= 0 || r.Renew > r.Validity || r.Wait < 0 {
+			t.Fatalf("%q was accepted: %+v", body, r)
+		}
+	})
+}
+
+func TestNoncesDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		n := newNonce()
+		if len(n) != 32 || seen[n] {
+			t.Fatalf("nonce %q", n)
+		}
+		seen[n] = true
+	}
+}

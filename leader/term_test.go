@@ -1,0 +1,629 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+func TestCheckIsCheap(t *testing.T) {
+	e, err := leader.New(memstore.New(), "lock", nil) // the machine's own clock
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, err := e.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]func(){
+		"Check": func() {
+			if err := term.Check(time.Second); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"Check, too little": func() {
+			if err := term.Check(time.Hour); !errors.Is(err, leader.ErrShort) || errors.Is(err, leader.ErrLost) {
+				t.Fatal(err)
+			}
+		},
+		"Remaining": func() {
+			if left := term.Remaining(); left <= 0 || left > 13500*time.Millisecond {
+				t.Fatal(left)
+			}
+		},
+		"Progress": term.Progress,
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+	if err := term.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if term.Check(0) == nil {
+			t.Fatal("it is over")
+		}
+	}); n != 0 {
+		t.Errorf("Check of a term that is over allocates %v times", n)
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	e, err := leader.New(memstore.New(), "lock", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	term, err := e.Campaign(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = term.Resign(context.Background()) }()
+	b.ReportAllocs()
+	for b.Loop() {
+		if term.Check(time.Second) != nil {
+			b.Fatal("short")
+		}
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a")
+		term := w.campaign(a)
+		w.faulty.ResetCounts()
+		began := time.Now()
+		for range 10 {
+			if err := term.Confirm(w.Context()); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if c := w.faulty.Counts(); c.Of("", "") != 10 || time.Since(began) > 500*time.Millisecond {
+			w.Errorf("10 confirmations took %v and %d requests", time.Since(began), c.Of("", ""))
+		}
+		// Deposed behind its back: Check cannot know, Confirm does.
+		if _, err := w.node("op").StepDown(w.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
+			w.Fatal(err)
+		}
+		if err := term.Check(0); err != nil {
+			w.Errorf("Check: %v", err)
+		}
+		if err := term.Confirm(w.Context()); !errors.Is(err, leader.ErrDeposed) {
+			w.Errorf("Confirm: %v", err)
+		}
+		if err := term.Check(0); !errors.Is(err, leader.ErrDeposed) {
+			w.Errorf("Check after Confirm: %v", err)
+		}
+	})
+}
+
+// A heartbeat that was sent before Confirm was called proves nothing about now.
+func TestConfirmWaitsForALaterHeartbeat(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a")
+		term := w.campaign(a)
+		first, second := make(chan struct{}), make(chan struct{})
+		w.faulty.SetHook(faultstore.Script(
+			faultstore.Rule{Kind: faultstore.Put, Fault: faultstore.Fault{HoldReply: first}},
+			faultstore.Rule{Kind: faultstore.Put, Skip: 1, Fault: faultstore.Fault{Hold: second}},
+		))
+		time.Sleep(6100 * time.Millisecond) // a heartbeat is applied, its reply is on its way
+		confirmed := make(chan error, 1)
+		go func() { confirmed <- term.Confirm(w.Context()) }()
+		time.Sleep(time.Second)
+		close(first)
+		time.Sleep(time.Second)
+		select {
+		case err := <-confirmed:
+			w.Errorf("confirmed by an old heartbeat: %v", err)
+		default:
+			close(second)
+			if err := <-confirmed; err != nil {
+				w.Error(err)
+			}
+		}
+		w.resign(term)
+	})
+}
+
+// slowStore allows one write a second of each key.
+type slowStore struct{ store.Store }
+
+func (s slowStore) Traits() store.Traits {
+	return store.Traits{Name: "slow://", MinRewrite: time.Second}
+}
+
+// strictStore turns writes of a key away that come within a second of the one
+// before, as GCS does.
+type strictStore struct {
+	slowStore
+	mu      sync.Mutex
+	written map[string]time.Time
+}
+
+func (s *strictStore) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last, ok := s.written[key]; ok && time.Since(last) < time.Second {
+		return store.Info{}, &store.Error{Op: "put", Key: key, Err: errors.New("429 Too Many Requests")}
+	}
+	info, err := s.slowStore.Put(ctx, key, body, cond)
+	if err == nil {
+		s.written[key] = time.Now()
+	}
+	return info, err
+}
+
+// A campaign and a term on such a store meet no refusal on their way.
+func TestElectionKeepsMinRewrite(t *testing.T) {
+	inWorld(t, func(w *world) {
+		n := w.node("a")
+		strict := &strictStore{slowStore: slowStore{w.mem}, written: map[string]time.Time{}}
+		var refused atomic.Int32
+		faulty := faultstore.New(strict, &faultstore.Options{Clock: clock.Go, After: func(_ context.Context, op faultstore.Op, err error) {
+			if err != nil && op.Kind == faultstore.Put {
+				refused.Add(1)
+			}
+		}})
+		e, err := leader.New(faulty, "lock", &leader.Options{Clock: n.clock, Identity: "a"})
+		if err != nil {
+			w.Fatal(err)
+		}
+		for range 3 {
+			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+			term, err := e.Campaign(ctx)
+			cancel()
+			if err != nil {
+				w.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			w.resign(term)
+		}
+		if n := refused.Load(); n != 0 {
+			w.Errorf("%d writes came too early", n)
+		}
+	})
+}
+
+func TestConfirmKeepsMinRewrite(t *testing.T) {
+	inWorld(t, func(w *world) {
+		n := w.node("a")
+		e, err := leader.New(slowStore{n.st}, "lock", &leader.Options{Clock: n.clock, Identity: "a"})
+		if err != nil {
+			w.Fatal(err)
+		}
+		term, err := e.Campaign(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		began := time.Now()
+		for range 5 {
+			if err := term.Confirm(w.Context()); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took < 4*time.Second {
+			w.Errorf("5 confirmations within %v", took)
+		}
+		w.resign(term)
+	})
+}
+
+// A heartbeat does not outlive the work: no sign of progress, no heartbeat.
+func TestStall(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.node("a", func(o *leader.Options) { o.StallAfter = 20 * time.Second }), w.node("b")
+		release := make(chan struct{})
+		last := make(chan time.Time, 1)
+		ran := make(chan error, 1)
+		go func() {
+			ran <- a.Run(w.Context(), func(_ context.Context, t *leader.Term) error {
+				for range 30 {
+					time.Sleep(10 * time.Second)
+					t.Progress()
+				}
+				began := time.Now()
+				last <- began
+				<-t.Context().Done()
+				if took := time.Since(began); took < 20*time.Second || took > 20*time.Second+time.Millisecond {
+					w.Errorf("stalled after %v", took)
+				}
+				<-release // it hangs, and does not even notice that
+				return nil
+			})
+		}()
+		time.Sleep(10 * time.Second)
+		tb := w.campaign(b)
+		if since := time.Since(<-last); since > 20*time.Second+17*time.Second {
+			w.Errorf("b leads %v after the last progress", since)
+		}
+		close(release)
+		if err := <-ran; !errors.Is(err, leader.ErrStalled) {
+			w.Errorf("Run: %v", err)
+		}
+		if err := tb.Check(0); err != nil {
+			w.Error(err)
+		}
+		w.resign(tb)
+	})
+}
+
+func TestHandover(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a")
+		terms := make(chan *leader.Term)
+		ran := make(chan error, 1)
+		go func() {
+			ran <- a.Run(w.Context(), func(ctx context.Context, t *leader.Term) error {
+				terms <- t
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		ta := <-terms
+		ctx, cancel := context.WithCancel(w.Context())
+		won := make(chan *leader.Term)
+		for _, name := range []string{"b", "c", "d", "e", "f"} {
+			n := w.node(name)
+			go func() {
+				if t, err := n.Campaign(ctx); err == nil {
+					won <- t
+				}
+			}()
+		}
+		time.Sleep(30 * time.Second)
+		if err := ta.Handover(w.Context(), "a"); !errors.Is(err, leader.ErrOptions) {
+			w.Errorf("to itself: %v", err)
+		}
+		if err := ta.Handover(w.Context(), "e"); err != nil {
+			w.Error(err)
+		}
+		if err := <-ran; err != nil {
+			w.Errorf("Run: %v", err)
+		}
+		if cause := context.Cause(ta.Context()); !errors.Is(cause, leader.ErrHandedOver) || !errors.Is(cause, leader.ErrResigned) {
+			w.Errorf("cause %v", cause)
+		}
+		tb := <-won
+		if f := w.file(2); f["holder"] != "e" {
+			w.Errorf("followed by %v", f["holder"])
+		}
+		// To somebody who is not there: another follows.
+		if err := tb.Handover(w.Context(), "nobody"); err != nil {
+			w.Error(err)
+		}
+		left := time.Now()
+		tc := <-won
+		if gap := time.Since(left); gap > 6*time.Second+3*time.Second {
+			w.Errorf("it took %v", gap)
+		}
+		cancel()
+		w.resign(tc)
+	})
+}
+
+// An operator deposes a leader that is cut off: nobody follows before it has
+// stopped by its own deadline. One that hears of it makes way at once.
+func TestStepDown(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			a, b, op := w.node("a"), w.node("b"), w.node("op")
+			var working atomic.Bool
+			ran := make(chan error, 1)
+			go func() {
+				ran <- a.Run(w.Context(), func(ctx context.Context, _ *leader.Term) error {
+					working.Store(true)
+					<-ctx.Done()
+					time.Sleep(time.Second)
+					working.Store(false)
+					return nil
+				})
+			}()
+			time.Sleep(30 * time.Second)
+			won := w.campaigning(b)
+			time.Sleep(30 * time.Second)
+			if cut {
+				defer a.st.Pause()()
+			}
+			began := time.Now()
+			old, err := op.StepDown(w.Context(), &leader.StepDownOptions{Reason: "maintenance"})
+			if err != nil || old.Holder != "a" || old.State != leader.Held {
+				w.Errorf("%+v, %v", old, err)
+			}
+			tb := <-won
+			took := time.Since(began)
+			if working.Load() && !cut {
+				w.Error("b leads while a works")
+			}
+			if most := map[bool]time.Duration{false: 9 * time.Second, true: 17 * time.Second}[cut]; took > most {
+				w.Errorf("cut %v: it took %v", cut, took)
+			}
+			f := w.file(1)
+			if f["reason"] != "stepped down: maintenance" && cut || f["expired"] != true {
+				w.Errorf("lock %v", f)
+			}
+			if !cut {
+				if err := <-ran; !errors.Is(err, leader.ErrDeposed) {
+					w.Errorf("Run: %v", err)
+				}
+			} else {
+				a.st.Crash()
+				<-ran
+			}
+			w.resign(tb)
+			if _, err := op.StepDown(w.Context(), nil); !errors.Is(err, leader.ErrNoLeader) {
+				w.Errorf("nobody leads: %v", err)
+			}
+		})
+	}
+}
+
+// What Run returns.
+func TestRunVerdicts(t *testing.T) {
+	boom := errors.New("boom")
+	for _, c := range []struct {
+		name  string
+		work  func(context.Context, context.CancelFunc, *node, *leader.Term) error
+		wants []error
+	}{
+		{"done", func(context.Context, context.CancelFunc, *node, *leader.Term) error { return nil }, nil},
+		{"failed", func(context.Context, context.CancelFunc, *node, *leader.Term) error { return boom }, []error{boom}},
+		{"cancelled", func(ctx context.Context, cancel context.CancelFunc, _ *node, _ *leader.Term) error {
+			cancel()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, []error{context.Canceled}},
+		{"cancelled and content", func(ctx context.Context, cancel context.CancelFunc, _ *node, _ *leader.Term) error {
+			cancel()
+			<-ctx.Done()
+			return nil
+		}, nil},
+		{"resigned", func(ctx context.Context, _ context.CancelFunc, _ *node, t *leader.Term) error {
+			_ = t.Resign(ctx) // with the work's own context it may even be called here
+			<-ctx.Done()
+			return ctx.Err()
+		}, nil},
+		{"lost", func(ctx context.Context, _ context.CancelFunc, n *node, _ *leader.Term) error {
+			n.st.Crash()
+			<-ctx.Done()
+			return nil
+		}, []error{leader.ErrExpired, leader.ErrLost}},
+		{"lost and failed", func(ctx context.Context, _ context.CancelFunc, n *node, _ *leader.Term) error {
+			n.st.Crash()
+			<-ctx.Done()
+			return boom
+		}, []error{leader.ErrExpired, boom}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				a := w.node("a")
+				ctx, cancel := context.WithCancel(w.Context())
+				err := a.Run(ctx, func(ctx context.Context, t *leader.Term) error { return c.work(ctx, cancel, a, t) })
+				if (err == nil) != (len(c.wants) == 0) {
+					w.Errorf("got %v", err)
+				}
+				for _, want := range c.wants {
+					if !errors.Is(err, want) {
+						w.Errorf("got %v, want %v", err, want)
+					}
+				}
+				if f := w.file(1); !a.st.Crashed() && f["state"] != "expired" {
+					w.Errorf("the lock was not released: %v", f)
+				}
+			})
+		})
+	}
+}
+
+// Work that panics frees the lock before the panic goes on.
+func TestRunReleasesOnPanic(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a")
+		func() {
+			defer func() {
+				if r := recover(); r != "boom" {
+					w.Errorf("recovered %v", r)
+				}
+			}()
+			_ = a.Run(w.Context(), func(context.Context, *leader.Term) error { panic("boom") })
+		}()
+		if f := w.file(1); f["state"] != "expired" {
+			w.Errorf("lock %v", f)
+		}
+	})
+}
+
+func TestNoRelease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a", func(o *leader.Options) { o.NoRelease = true })
+		ctx, cancel := context.WithCancel(w.Context())
+		time.AfterFunc(time.Minute, cancel)
+		if err := a.Run(ctx, func(ctx context.Context, _ *leader.Term) error { <-ctx.Done(); return nil }); err != nil {
+			w.Error(err)
+		}
+		if f := w.file(1); f["state"] != "held" {
+			w.Errorf("lock %v", f)
+		}
+		began := time.Now()
+		tb := w.campaign(w.node("b"))
+		if took := time.Since(began); took < 8*time.Second {
+			w.Errorf("followed after %v", took)
+		}
+		w.resign(tb)
+	})
+}
+
+// The caller's context ends in the middle of a takeover. The lock that was just
+// created must not cost others a validity.
+func TestCancelledCampaignFreesItsLock(t *testing.T) {
+	for put := 1; put <= 2; put++ {
+		inWorld(t, func(w *world) {
+			a, b := w.node("a"), w.node("b")
+			ctx, cancel := context.WithCancel(w.Context())
+			n := 0
+			w.faulty.SetAfter(func(_ context.Context, op faultstore.Op, _ error) {
+				if op.Kind == faultstore.Put && op.Client == "a" {
+					if n++; n == put {
+						cancel()
+					}
+				}
+			})
+			if _, err := a.Campaign(ctx); !errors.Is(err, context.Canceled) {
+				w.Fatalf("Campaign: %v", err)
+			}
+			began := time.Now()
+			tb := w.campaign(b)
+			if took := time.Since(began); took > time.Second {
+				w.Errorf("b had to wait for %v", took)
+			}
+			w.resign(tb)
+		})
+	}
+}
+
+func TestOneTermAtATime(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a")
+		term := w.campaign(a)
+		if _, err := a.Campaign(w.Context()); !errors.Is(err, leader.ErrBusy) {
+			w.Errorf("a second campaign: %v", err)
+		}
+		w.resign(term)
+		w.resign(term) // again
+		if err := term.Go(func(context.Context) { w.Error("work of a term that is over") }); !errors.Is(err, leader.ErrResigned) {
+			w.Error(err)
+		}
+		term = w.campaign(a)
+		done := false
+		if err := term.Go(func(ctx context.Context) { <-ctx.Done(); time.Sleep(time.Second); done = true }); err != nil {
+			w.Error(err)
+		}
+		w.resign(term)
+		if !done {
+			w.Error("Resign did not wait for the work")
+		}
+	})
+}
+
+// A lost term's lock is freed once the work has ended, if it is still there.
+func TestLostTermIsReleasedAfterTheWork(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a := w.node("a")
+		ran := make(chan error, 1)
+		var resume func()
+		go func() {
+			ran <- a.Run(w.Context(), func(ctx context.Context, _ *leader.Term) error {
+				resume = a.st.Pause()
+				<-ctx.Done()
+				resume()
+				time.Sleep(time.Second)
+				if f := w.file(1); f["state"] != "held" {
+					w.Errorf("released under the work: %v", f)
+				}
+				return nil
+			})
+		}()
+		if err := <-ran; !errors.Is(err, leader.ErrExpired) {
+			w.Error(err)
+		}
+		if f := w.file(1); f["state"] != "expired" || f["reason"] != "expired" {
+			w.Errorf("lock %v", f)
+		}
+	})
+}
+
+func TestMinEpoch(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.resign(w.campaign(w.node("a")))
+		term := w.campaign(w.node("b", func(o *leader.Options) { o.MinEpoch = 1000 }))
+		if term.Epoch() != 1000 {
+			w.Errorf("epoch %v", term.Epoch())
+		}
+		w.resign(term)
+		term = w.campaign(w.node("c"))
+		if term.Epoch() != 1001 {
+			w.Errorf("epoch %v", term.Epoch())
+		}
+		w.resign(term)
+	})
+}
+
+func TestHooks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var beats []leader.Heartbeat
+		var ends []leader.End
+		var elections []leader.Election
+		a := w.node("a", func(o *leader.Options) {
+			o.Hooks = leader.Hooks{
+				Elected:   func(e leader.Election) { elections = append(elections, e) },
+				Ended:     func(e leader.End) { ends = append(ends, e) },
+				Heartbeat: func(h leader.Heartbeat) { beats = append(beats, h) },
+			}
+		})
+		term := w.campaign(a)
+		term.SetQueue(17)
+		for range 30 {
+			term.Begin()
+			time.Sleep(500 * time.Millisecond)
+			term.End()
+			time.Sleep(1500 * time.Millisecond)
+		}
+		w.resign(term)
+		if len(elections) != 1 || elections[0].Epoch != 1 || elections[0].Took <= 0 {
+			w.Errorf("elections %+v", elections)
+		}
+		if len(ends) != 1 || !errors.Is(ends[0].Cause, leader.ErrResigned) || ends[0].Led < time.Minute {
+			w.Errorf("ends %+v", ends)
+		}
+		if len(beats) < 9 {
+			w.Fatalf("%d heartbeats", len(beats))
+		}
+		for _, h := range beats {
+			if h.Err != nil || h.Queue != 17 || h.Busy < 0.2 || h.Busy > 0.3 || h.Took <= 0 || h.Late < h.Took || h.Remaining < 13*time.Second {
+				w.Errorf("heartbeat %+v", h)
+			}
+		}
+	})
+}
+
+// Hooks run outside of every lock: they may ask the term anything.
+func TestHooksMayUseTheTerm(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var term atomic.Pointer[leader.Term]
+		var called atomic.Int32
+		use := func() {
+			if t := term.Load(); t != nil {
+				called.Add(1)
+				t.Begin()
+				t.SetQueue(1)
+				t.End()
+				t.Progress()
+				_, _, _ = t.Remaining(), t.Check(0), t.Err()
+				_ = t.Go(func(context.Context) {})
+			}
+		}
+		a := w.node("a", func(o *leader.Options) {
+			o.StallAfter = time.Minute
+			o.Hooks = leader.Hooks{
+				Elected: func(leader.Election) { use() }, Ended: func(leader.End) { use() },
+				Heartbeat: func(leader.Heartbeat) { use() }, Leader: func(leader.Record) { use() },
+			}
+		})
+		term.Store(w.campaign(a))
+		time.Sleep(20 * time.Second)
+		w.resign(term.Load())
+		if n := called.Load(); n != 4 {
+			w.Errorf("%d hooks were called in 20 s and at the end, want 3 heartbeats and the end", n)
+		}
+	})
+}

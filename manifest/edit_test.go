@@ -1,0 +1,163 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/fence"
+)
+
+func goldenEdit() *Edit {
+	return &Edit{
+		Add: []File{
+			{Key: testFile(3, 2), Size: 80000, Records: 120, Meta: map[string]string{"day": "2024-02-29", "min": "a<b"}},
+			{Key: FileKey(3, "00000000-0000-7000-8000-000000000003", "")},
+		},
+		Remove:     []string{testFile(1, 4)},
+		Properties: map[string]string{"schema": "3"},
+		Unset:      []string{"draft"},
+	}
+}
+
+func TestGoldenEdit(t *testing.T) {
+	e := goldenEdit()
+	b, err := EncodeEdit(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := goldenFile(t, "edit.json", b)
+	if !bytes.Equal(b, want) {
+		t.Errorf("encoded\n%s\nthe file has\n%s", b, want)
+	}
+	if got, err := DecodeEdit(want); err != nil || !reflect.DeepEqual(got, e) {
+		t.Errorf("decoded\n%s, %v", asJSON(t, got), err)
+	}
+}
+
+func TestEditValidate(t *testing.T) {
+	long := strings.Repeat("x", MaxMeta)
+	for name, tt := range map[string]struct {
+		change func(*Edit)
+		says   string
+	}{
+		"nothing":           {func(e *Edit) { *e = Edit{} }, "changes nothing"},
+		"a segment":         {func(e *Edit) { e.Add[0].Key = SegmentKey(Compactor, 1, "00000000-0000-4000-8000-000000000003") }, "no name of a file"},
+		"no uuid":           {func(e *Edit) { e.Add[0].Key = "file/00000000000000000003/x.parquet" }, "no name of a file"},
+		"epoch 0":           {func(e *Edit) { e.Add[0].Key = testFile(0, 1) }, "no name of a file"},
+		"a folder":          {func(e *Edit) { e.Remove[0] += "/x" }, "no name of a file"},
+		"added twice":       {func(e *Edit) { e.Add[1].Key = e.Add[0].Key }, "added twice"},
+		"removed twice":     {func(e *Edit) { e.Remove = append(e.Remove, e.Remove[0]) }, "removed twice"},
+		"added and removed": {func(e *Edit) { e.Remove[0] = e.Add[0].Key }, "or added too"},
+		"negative size":     {func(e *Edit) { e.Add[1].Size = -1 }, "has -1 bytes"},
+		"set and unset":     {func(e *Edit) { e.Unset[0] = "schema" }, `"schema" is set and unset`},
+		"binary name":       {func(e *Edit) { e.Properties["\xff"] = "" }, "not UTF-8"},
+		"binary value":      {func(e *Edit) { e.Properties["x"] = "\xff" }, "not UTF-8"},
+		"binary unset":      {func(e *Edit) { e.Unset[0] = "\xff" }, "not UTF-8"},
+		"binary meta":       {func(e *Edit) { e.Add[0].Meta["x"] = "\xff" }, "not UTF-8"},
+		"much meta":         {func(e *Edit) { e.Add[0].Meta["x"] = long }, "at most 1024"},
+		"much meta as JSON": {func(e *Edit) { e.Add[0].Meta["x"] = strings.Repeat("\x00", MaxMeta/6) }, "at most 1024"},
+		"much properties":   {func(e *Edit) { e.Properties["x"] = strings.Repeat("x", MaxProperties) }, "at most 32768"},
+	} {
+		e := goldenEdit()
+		tt.change(e)
+		err := e.Validate()
+		if err == nil || !strings.Contains(err.Error(), tt.says) || strings.HasPrefix(name, "much") != errors.Is(err, fence.ErrLimit) {
+			t.Errorf("%s: %v, want %q", name, err, tt.says)
+		}
+		if _, eerr := EncodeEdit(e); eerr == nil || eerr.Error() != err.Error() {
+			t.Errorf("%s: encoding: %v", name, eerr)
+		}
+		if _, err := DecodeEdit([]byte(asJSON(t, e))); !errors.Is(err, ErrCorrupt) && !strings.HasPrefix(name, "binary") {
+			t.Errorf("%s: decoding: %v", name, err)
+		}
+	}
+	// The limits themselves are possible.
+	e := goldenEdit()
+	e.Add[0].Meta = map[string]string{"x": strings.Repeat("\x00", (MaxMeta-9-len("x"))/6)}
+	e.Properties = map[string]string{"x": strings.Repeat("y", MaxProperties-len(`"x":"",`))}
+	if b, err := EncodeEdit(e); err != nil {
+		t.Error(err)
+	} else if got, err := DecodeEdit(b); err != nil || !reflect.DeepEqual(got, e) {
+		t.Error(err)
+	}
+}
+
+// guard:edit-whole. What a newer program can say, and this one does not know, is
+// not left out.
+func TestEditOfTheFuture(t *testing.T) {
+	b, err := EncodeEdit(goldenEdit())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{`{`, `{"key"`} {
+		novel := strings.Replace(string(b), at, `{"novelty":[1],`+at[1:], 1)
+		_, err := DecodeEdit([]byte(novel))
+		if novel == string(b) || !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "upgrade") {
+			t.Errorf("%v\n%s", err, novel)
+		}
+	}
+}
+
+func TestEditTooLarge(t *testing.T) {
+	e := &Edit{}
+	for i := range MaxEdit / 60 {
+		e.Remove = append(e.Remove, testFile(1, i))
+	}
+	_, err := EncodeEdit(e)
+	wantErr(t, err, fence.ErrLimit, "commit it in several")
+	_, err = DecodeEdit(bytes.Repeat([]byte(" "), MaxEdit+1))
+	wantErr(t, err, ErrCorrupt, "at most 4194304")
+	for doc, says := range map[string]string{"": "unexpected end", "{}": "changes nothing", "null": "changes nothing", "[]": "cannot unmarshal", `{"remove":"x"}`: "cannot unmarshal", "{} x": "after top-level"} {
+		_, err := DecodeEdit([]byte(doc))
+		wantErr(t, err, ErrCorrupt, says)
+	}
+}
+
+// guard:elements. An edit claims as many files as it has room for commas.
+func TestEditMemory(t *testing.T) {
+	const size = 256 << 10
+	for _, element := range []string{"null,", "{},", `"",`} {
+		doc := []byte(`{"add":[` + strings.Repeat(element, size/len(element)) + `null]}`)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := DecodeEdit(doc)
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, ErrCorrupt) || used > size {
+			t.Errorf("%q: %d bytes for %d, %v", element, used, len(doc), err)
+		}
+	}
+}
+
+func TestSetProperties(t *testing.T) {
+	before := map[string]string{"a": "1", "b": "2"}
+	for _, tt := range []struct {
+		e    Edit
+		want map[string]string
+	}{
+		{Edit{Remove: []string{"x"}}, before},
+		{Edit{Properties: map[string]string{"b": "3", "c": "4"}, Unset: []string{"a", "z"}}, map[string]string{"b": "3", "c": "4"}},
+		{Edit{Unset: []string{"a", "b"}}, nil},
+	} {
+		if got, err := tt.e.SetProperties(before); err != nil || !reflect.DeepEqual(got, tt.want) || len(before) != 2 || before["b"] != "2" {
+			t.Errorf("%+v makes %v of %v, %v", tt.e, got, before, err)
+		}
+	}
+	many := map[string]string{"x": strings.Repeat("y", MaxProperties-10)}
+	_, err := (&Edit{Properties: map[string]string{"another": "1"}}).SetProperties(many)
+	wantErr(t, err, fence.ErrLimit, "at most 32768")
+}
+
+// textLen bounds what JSON makes of a text: with it manifests are kept below
+// their limit.
+func TestTextLen(t *testing.T) {
+	for c := range rune(0x3000) {
+		s := strings.Repeat(string(c), 10)
+		if got, least := textLen(s), len(asJSON(t, s))+1; got < least {
+			t.Errorf("%U: %d, but it takes %d", c, got, least)
+		}
+	}
+}

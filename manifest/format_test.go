@@ -1,0 +1,233 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+func quickInit(ctx context.Context, st store.Store) (Format, error) {
+	return Init(ctx, st, &InitOptions{Probe: quickProbe, Settle: quick})
+}
+
+func TestInit(t *testing.T) {
+	st, _ := newFaults(nil)
+	f, err := quickInit(t.Context(), st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Version != 1 || f.Log == (fence.ID{}) || f.Limits != DefaultLimits || time.Duration(f.Grace) != DefaultGrace || f.Created.IsZero() || f.Probe == nil || len(f.Probe.Kept) == 0 {
+		t.Errorf("%+v", f)
+	}
+	l, err := Open(t.Context(), st, nil)
+	if err != nil || !reflect.DeepEqual(l.Format(), f) || l.Store() != store.Store(st) {
+		t.Errorf("%+v, %v", l, err)
+	}
+	// Of a log that exists nothing changes, whatever is asked for; not even a probe.
+	st.ResetCounts()
+	again, err := Init(t.Context(), st, &InitOptions{Limits: Limits{Limits: fence.Limits{Object: 1000}}, Grace: time.Hour})
+	if err != nil || !reflect.DeepEqual(again, f) {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if n := st.Counts().Of(faultstore.Put, ""); n != 0 {
+		t.Errorf("%d PUTs", n)
+	}
+}
+
+func TestInitOptions(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ask   Limits
+		grace time.Duration
+		want  Limits
+		wait  time.Duration
+	}{
+		"defaults":      {Limits{}, 0, DefaultLimits, DefaultGrace},
+		"small objects": {Limits{Limits: fence.Limits{Object: 1000}}, -1, Limits{Limits: fence.Limits{Object: 1000, Record: 995, Cursor: 4096}, Manifest: 8 << 20}, 0},
+		"tiny objects":  {Limits{Limits: fence.Limits{Object: 3}}, MinGrace, Limits{Limits: fence.Limits{Object: 3, Record: 0, Cursor: 4096}, Manifest: 8 << 20}, MinGrace},
+		"great objects": {Limits{Limits: fence.Limits{Object: fence.MaxObject}}, 0, Limits{Limits: fence.Limits{Object: fence.MaxObject, Record: 16 << 20, Cursor: 4096}, Manifest: 8 << 20}, DefaultGrace},
+	} {
+		o, err := (&InitOptions{Limits: tt.ask, Grace: tt.grace}).withDefaults()
+		if err != nil || o.Limits != tt.want || o.Grace != tt.wait {
+			t.Errorf("%s: %+v, %v, %v", name, o.Limits, o.Grace, err)
+		}
+	}
+	st, _ := newFaults(nil)
+	for says, l := range map[string]Limits{
+		"objects of -1 bytes":                    {Limits: fence.Limits{Object: -1}},
+		"a record of 900 bytes does not fit":     {Limits: fence.Limits{Object: 900, Record: 900}},
+		"cursors of 2000000 bytes":               {Limits: fence.Limits{Cursor: 2000000}},
+		"manifests of 1000 bytes":                {Manifest: 1000},
+		"two cursors of 1048576 in base64":       {Limits: fence.Limits{Cursor: 1 << 20}, Manifest: 1 << 20},
+		"manifests of 67108865 bytes; possible ": {Manifest: MaxManifest + 1},
+	} {
+		_, err := Init(t.Context(), st, &InitOptions{Limits: l, Probe: quickProbe})
+		wantErr(t, err, fence.ErrLimit, says)
+	}
+	if _, err := Init(t.Context(), st, &InitOptions{Grace: MinGrace - 1, Probe: quickProbe}); err == nil {
+		t.Error("a grace that is too short")
+	}
+	if n := st.Counts().Of("", ""); n != 0 {
+		t.Errorf("%d requests for logs that cannot be", n)
+	}
+}
+
+// TestInitRaces: of many at once, on a store that loses and repeats requests, one
+// decides and all return the same.
+func TestInitRaces(t *testing.T) {
+	for seed := range uint64(3) {
+		st, _ := newFaults(&faultstore.Options{Seed: seed, Rates: faultstore.Rates{Fail: 0.05, LoseReply: 0.1, Echo: 0.1, Late: 0.1, Duplicate: 0.1, MaxDelay: 200 * time.Microsecond}})
+		var mu sync.Mutex
+		logs := map[fence.ID]int{}
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				f, err := quickInit(t.Context(), st)
+				if err != nil {
+					t.Errorf("seed %d: %v", seed, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				logs[f.Log]++
+			})
+		}
+		all.Wait()
+		st.SetRates(faultstore.Rates{})
+		st.Release(t.Context(), nil)
+		f, err := ReadFormat(t.Context(), st, nil)
+		if err != nil || len(logs) != 1 || logs[f.Log] != 6 {
+			t.Errorf("seed %d: %v, %v, %v", seed, logs, f.Log, err)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestInitWhileAnother creates the log between any two requests of Init, and
+// writes to it: it is not mistaken for one that has lost its format.
+func TestInitWhileAnother(t *testing.T) {
+	for n := 1; ; n++ {
+		st, inner := newFaults(nil)
+		var want Format
+		st.SetBefore(func(ctx context.Context, op faultstore.Op) {
+			// The probe makes several at once; one of them has the number.
+			if op.N != n {
+				return
+			}
+			var err error
+			if want, err = quickInit(ctx, inner); err != nil {
+				t.Error(err)
+			}
+			put(t, inner, fence.Genesis.Key(), []byte("seal"))
+			put(t, inner, Key(1), []byte("manifest"))
+		})
+		got, err := quickInit(t.Context(), st)
+		if err != nil {
+			t.Fatalf("before request %d: %v", n, err)
+		}
+		requests := st.Counts().Of("", "")
+		if requests < n {
+			if n < 10 {
+				t.Errorf("only %d requests", requests)
+			}
+			return // there were no more
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("before request %d: %+v, want %+v", n, got, want)
+		}
+	}
+}
+
+// TestInitLostFormat: without its format.json a log is not created anew.
+func TestInitLostFormat(t *testing.T) {
+	for _, key := range []string{Key(7), fence.Genesis.Key(), fence.Position{Epoch: 9, Seq: 9}.Key()} {
+		st, _ := newFaults(nil)
+		if _, err := quickInit(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+		put(t, st, key, []byte("something"))
+		if err := st.Delete(t.Context(), FormatKey); err != nil {
+			t.Fatal(err)
+		}
+		st.ResetCounts()
+		_, err := quickInit(t.Context(), st)
+		wantErr(t, err, ErrCorrupt, key+" is there")
+		wantErr(t, err, ErrCorrupt, "restore format.json")
+		if n := st.Counts().Of(faultstore.Put, ""); n != 0 {
+			t.Errorf("%d PUTs", n)
+		}
+		_, err = Open(t.Context(), st, nil)
+		wantErr(t, err, ErrNotInitialized, "fencepost init")
+	}
+	// Locks may be there first: a leader is elected before it opens the log.
+	st := memstore.New()
+	put(t, st, "lock/00000000000000000001.json", []byte("{}"))
+	if _, err := quickInit(t.Context(), st); err != nil {
+		t.Error(err)
+	}
+}
+
+// careless ignores conditions, as some stores do.
+type careless struct{ store.Store }
+
+func (c careless) Put(ctx context.Context, key string, body []byte, _ store.Condition) (store.Info, error) {
+	return c.Store.Put(ctx, key, body, store.Always)
+}
+
+// TestT10_InitRefusesTheStore and leaves nothing behind.
+func TestT10_InitRefusesTheStore(t *testing.T) {
+	st := memstore.New()
+	_, err := quickInit(t.Context(), careless{st})
+	wantErr(t, err, probe.ErrRefused, "conditional writes")
+	if n, _ := st.Len(); n != 0 {
+		t.Errorf("%d objects are left", n)
+	}
+}
+
+func TestInitErrors(t *testing.T) {
+	deny := faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
+	for _, rule := range []faultstore.Rule{
+		{Kind: faultstore.Get, Fault: deny}, {Kind: faultstore.List, Fault: deny}, {Kind: faultstore.Put, Fault: deny},
+		{Kind: faultstore.Put, Prefix: FormatKey, Fault: deny}, {Kind: faultstore.Get, Prefix: FormatKey, Skip: 1, Fault: deny},
+	} {
+		st, _ := newFaults(&faultstore.Options{Hook: faultstore.Script(rule)})
+		if f, err := quickInit(t.Context(), st); !errors.Is(err, store.ErrDenied) || f.Version != 0 {
+			t.Errorf("%+v: %+v, %v", rule, f, err)
+		}
+		st.SetHook(nil)
+		if _, err := quickInit(t.Context(), st); err != nil {
+			t.Error("afterwards:", err)
+		}
+	}
+}
+
+func TestReadFormatErrors(t *testing.T) {
+	st := memstore.New()
+	_, err := ReadFormat(t.Context(), st, nil)
+	wantErr(t, err, ErrNotInitialized, "mem://")
+	for body, want := range map[string]error{
+		"":                              ErrCorrupt,
+		"{}":                            ErrCorrupt,
+		`{"format":2}`:                  ErrFormat,
+		strings.Repeat(" ", 1<<20) + "": ErrCorrupt,
+		strings.Repeat(" ", 1<<20+1):    ErrCorrupt,
+	} {
+		put(t, st, FormatKey, []byte(body))
+		_, err := ReadFormat(t.Context(), st, nil)
+		wantErr(t, err, want, FormatKey)
+		_, err = quickInit(t.Context(), st)
+		wantErr(t, err, want, FormatKey)
+		_, err = Open(t.Context(), st, nil)
+		wantErr(t, err, want, FormatKey)
+	}
+}

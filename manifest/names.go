@@ -1,0 +1,126 @@
+package manifest
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/fence"
+)
+
+// Prefix is where the manifests are.
+const Prefix = "manifest/"
+
+// segmentPrefix is where the segments are.
+const segmentPrefix = "segment/"
+
+const (
+	listPrefix = "list/"
+	filePrefix = "file/"
+	// PinPrefix is where the pins are.
+	PinPrefix = "pin/"
+)
+
+// Key is the key of a version of the manifest.
+func Key(version uint64) string { return Prefix + fence.FormatNumber(version) + ".json" }
+
+// ParseKey reads what [Key] writes. There is no version 0 in a store.
+func ParseKey(key string) (version uint64, ok bool) {
+	rest, ok := strings.CutPrefix(key, Prefix)
+	if !ok {
+		return 0, false
+	}
+	num, ok := strings.CutSuffix(rest, ".json")
+	if !ok {
+		return 0, false
+	}
+	version, ok = fence.ParseNumber(num)
+	return version, ok && version > 0
+}
+
+// SegmentKey names a segment: segment/<role>/<epoch>/<uuid>. The two roles count
+// their epochs independently, so the role is in the name.
+func SegmentKey(role Role, epoch fence.Epoch, id string) string {
+	return ownKey(segmentPrefix, role, epoch, id)
+}
+
+// ParseSegmentKey reads what [SegmentKey] writes, and nothing else: a pruner
+// deletes by it.
+func ParseSegmentKey(key string) (role Role, epoch fence.Epoch, ok bool) {
+	return parseOwnKey(segmentPrefix, key)
+}
+
+// ListKey names a page of a list: list/<role>/<epoch>/<uuid>.
+func ListKey(role Role, epoch fence.Epoch, id string) string {
+	return ownKey(listPrefix, role, epoch, id)
+}
+
+// ParseListKey reads what [ListKey] writes, and nothing else.
+func ParseListKey(key string) (role Role, epoch fence.Epoch, ok bool) {
+	return parseOwnKey(listPrefix, key)
+}
+
+func ownKey(prefix string, role Role, epoch fence.Epoch, id string) string {
+	return prefix + string(role) + "/" + fence.FormatNumber(uint64(epoch)) + "/" + id
+}
+
+func parseOwnKey(prefix, key string) (role Role, epoch fence.Epoch, ok bool) {
+	rest, ok := strings.CutPrefix(key, prefix)
+	parts := strings.Split(rest, "/")
+	if !ok || len(parts) != 3 {
+		return "", 0, false
+	}
+	role = Role(parts[0])
+	n, ok := fence.ParseNumber(parts[1])
+	return role, fence.Epoch(n), ok && (role == Writer || role == Compactor) && isUUID(parts[2])
+}
+
+func isUUID(s string) bool {
+	id, err := uuid.Parse(s)
+	return err == nil && id.String() == s
+}
+
+// MaxExt is how long the extension of a file may be, with its dot.
+const MaxExt = 32
+
+// FileKey names a file: file/<epoch>/<uuid><ext>, where epoch is that of the
+// leader who writes it. Ext is empty, or a dot and letters, digits, dots, hyphens
+// and underscores, such as ".parquet". Ids that rise with time (UUID version 7)
+// keep manifests cheap: what was added together lies together.
+func FileKey(epoch fence.Epoch, id, ext string) string {
+	return filePrefix + fence.FormatNumber(uint64(epoch)) + "/" + id + ext
+}
+
+// ParseFileKey reads what [FileKey] writes, and nothing else.
+func ParseFileKey(key string) (epoch fence.Epoch, id, ext string, ok bool) {
+	const uuidLen = 36
+	rest, ok := strings.CutPrefix(key, filePrefix)
+	number, name, found := strings.Cut(rest, "/")
+	n, valid := fence.ParseNumber(number)
+	if !ok || !found || !valid || len(name) < uuidLen || !isUUID(name[:uuidLen]) || !validExt(name[uuidLen:]) {
+		return 0, "", "", false
+	}
+	return fence.Epoch(n), name[:uuidLen], name[uuidLen:], true
+}
+
+func validExt(ext string) bool {
+	if ext == "" {
+		return true
+	}
+	for _, c := range []byte(ext) {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return ext[0] == '.' && len(ext) > 1 && len(ext) <= MaxExt
+}
+
+// PinKey names a pin: pin/<uuid>.json.
+func PinKey(id string) string { return PinPrefix + id + ".json" }
+
+// ParsePinKey reads what [PinKey] writes, and nothing else.
+func ParsePinKey(key string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(key, PinPrefix)
+	id, found := strings.CutSuffix(rest, ".json")
+	return id, ok && found && isUUID(id)
+}

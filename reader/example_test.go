@@ -1,0 +1,78 @@
+package reader_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// fill appends some records.
+func fill(ctx context.Context, st store.Store, records ...string) {
+	w, err := writer.Open(ctx, st, fence.NewToken(1), nil)
+	if err != nil {
+		panic(err)
+	}
+	for _, r := range records {
+		if _, err := w.Append(ctx, [][]byte{[]byte(r)}, writer.Cursor([]byte("behind "+r))); err != nil {
+			panic(err)
+		}
+	}
+	if err := w.Close(ctx); err != nil {
+		panic(err)
+	}
+}
+
+// A reader goes on where it was: the offset of the next record is kept where the
+// results are.
+func ExampleReader_Tail() {
+	ctx := context.Background()
+	st := memstore.New()
+	fill(ctx, st, "a", "b", "c")
+	r, err := reader.Open(ctx, st, nil)
+	if err != nil {
+		panic(err)
+	}
+	next := uint64(1) // from an earlier run
+	for rec, err := range r.Tail(ctx, next) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(rec.Offset, string(rec.Value))
+		if next = rec.Offset + 1; next == 3 {
+			break // it would wait for more
+		}
+	}
+	// Output:
+	// 1 b
+	// 2 c
+}
+
+// A snapshot is the log at one moment; from its end Tail misses nothing.
+func ExampleReader_Snapshot() {
+	ctx := context.Background()
+	st := memstore.New()
+	fill(ctx, st, "a", "b", "c")
+	r, err := reader.Open(ctx, st, nil)
+	if err != nil {
+		panic(err)
+	}
+	s, err := r.Snapshot(ctx, &reader.SnapshotOptions{At: reader.AtOffset(2)})
+	if err != nil {
+		panic(err)
+	}
+	defer s.Close(ctx)
+	for rec, err := range s.Records(ctx, 0) {
+		fmt.Println(rec.Offset, string(rec.Value), err)
+	}
+	cursor, _ := s.Cursor()
+	fmt.Println(s.End(), string(cursor))
+	// Output:
+	// 0 a <nil>
+	// 1 b <nil>
+	// 2 behind b
+}

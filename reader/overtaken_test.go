@@ -1,0 +1,283 @@
+package reader_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// scripts are what others do while a reader stands still.
+var scripts = map[string]func(w *world){
+	"folded":         func(w *world) { w.compact(8) },
+	"merged":         func(w *world) { w.compact(2) },
+	"another leader": func(w *world) { w.lead(2) },
+	"led and folded": func(w *world) { w.lead(2); w.compact(2) },
+	"folded and led": func(w *world) { w.compact(2); w.lead(2) },
+	"a month": func(w *world) {
+		w.compact(2)
+		w.lead(2)
+		w.compact(8)
+		w.lead(1)
+		w.lead(1)
+		w.compact(2)
+		w.lead(1)
+	},
+	"junk in the holes": func(w *world) { before := w.keys(""); w.lead(2); w.compact(2); w.litter(before); w.lead(1) },
+}
+
+// Wherever a reader stands, before the floor or behind it, when everything around
+// it is folded, merged and pruned without any grace: each record comes once.
+func TestOvertakenAtEveryRecord(t *testing.T) {
+	for name, script := range scripts {
+		t.Run(name, func(t *testing.T) {
+			for _, ahead := range []int{1, 64} {
+				base := sample(t)
+				for k := range len(base.want) {
+					inBubbleFork(t, base, func(w *world) {
+						r := w.reader(&reader.Options{Ahead: ahead})
+						done := false
+						err := w.tail(r, 0, func(rec reader.Record) {
+							if rec.Offset == uint64(k) && !done {
+								done = true
+								script(w)
+							}
+						})
+						if err != nil {
+							t.Errorf("at record %d, %d ahead: %v", k, ahead, err)
+						}
+						// And from there on, as one that comes back.
+						if err := w.tail(w.reader(&reader.Options{Ahead: ahead}), uint64(k), nil); err != nil {
+							t.Errorf("from record %d: %v", k, err)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+func inBubbleFork(t *testing.T, base *world, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(base.fork(t)) })
+}
+
+// The same before each of its requests, for one that follows and for one that
+// reads to the end, from the beginning or from the middle. What was acknowledged
+// before it began is there.
+func TestOvertakenAtEveryRequest(t *testing.T) {
+	for _, name := range []string{"led and folded", "folded and led", "a month", "junk in the holes"} {
+		script := scripts[name]
+		t.Run(name, func(t *testing.T) {
+			base := sample(t)
+			for _, from := range []uint64{0, 13, 16} {
+				for n := 1; ; n++ {
+					reached := false
+					inBubbleFork(t, base, func(w *world) {
+						w.patience = 5 * time.Second
+						begun := time.Now()
+						tailing := w.reader(&reader.Options{Ahead: 4})
+						w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+							// After the format, and while there is time to find out what comes of it.
+							if op.ClientN == n+1 && !reached && time.Since(begun) < 3*time.Second {
+								reached = true
+								script(w)
+							}
+						})
+						if err := w.tail(tailing, from, nil); err != nil && reached {
+							t.Errorf("tail from %d, overtaken at request %d: %v", from, n, err)
+						}
+					})
+					over := !reached
+					reached = false
+					inBubbleFork(t, base, func(w *world) {
+						reading := w.reader(&reader.Options{Ahead: 4})
+						least := w.history()
+						w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+							if op.ClientN == n+1 && !reached {
+								reached = true
+								script(w)
+							}
+						})
+						values, err := w.read(reading, from)
+						if want := w.history(); err != nil || len(values)+int(from) < len(least) || !slices.Equal(values, want[from:int(from)+len(values)]) {
+							t.Errorf("read from %d, overtaken at request %d: %q, %v", from, n, values, err)
+						}
+					})
+					if over && !reached || t.Failed() {
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+// A segment of many blocks is merged and pruned while a reader is in the middle of
+// it, and its further requests find nothing.
+func TestMergedInTheMiddle(t *testing.T) {
+	w := newWorld(t, 0)
+	w.segments = 0 // the default
+	rng := rand.NewChaCha8([32]byte{})
+	for range 2 {
+		wr := w.open()
+		for range 18 {
+			big := make([]byte, 1<<20)
+			_, _ = rng.Read(big)
+			w.append(wr, string(big))
+		}
+		w.close(wr)
+		w.compact(8)
+	}
+	old := w.newest().Segments[0].Key
+	r := w.reader(nil)
+	missed := 0
+	w.faulty.SetAfter(func(_ context.Context, op faultstore.Op, err error) {
+		if op.Key == old && err != nil {
+			missed++
+		}
+	})
+	g := got{}
+	for rec, err := range r.Read(t.Context(), 0) {
+		if err == nil {
+			err = g.add(rec)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Offset == 1 {
+			w.compact(2)
+			if slices.Contains(w.keys("segment/"), old) {
+				t.Fatal("it was not merged")
+			}
+		}
+	}
+	if !slices.Equal(g.values, w.want) || missed == 0 {
+		t.Errorf("%d records of %d, %d requests found nothing", len(g.values), len(w.want), missed)
+	}
+}
+
+// guard:read-junk-seal. A reader that waits at the tail is overtaken, and a zombie
+// opener's seal falls into its slot before it looks again: it leads nowhere, though
+// there are objects.
+func TestT1_JunkSealAtTheTail(t *testing.T) {
+	inBubble(t, time.Hour, func(t *testing.T, w *world) {
+		w.lead(3)
+		w.least = 8
+		slot := *w.newest().Hint
+		time.AfterFunc(time.Minute, func() {
+			w.lead(3)
+			w.compact(2)
+			w.lead(2)
+			junk := w.seal(slot.Position, 99)
+			w.put(slot.Position.Key(), junk) // as if it had been a slot of data, and pruned
+			f, err := fence.Decode(junk, w.format.Limits.Limits)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			w.put(at(99, 1).Key(), w.data(slot.Behind(&f.Header, nil), "junk"))
+		})
+		if err := w.tail(w.reader(nil), 0, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// guard:read-absent. What is absent is the tail only if the floor has not passed:
+// an idle reader that was overtaken notices within half the grace period and a
+// look, and goes on in the segments.
+func TestT1_PrunedIsNotTheTail(t *testing.T) {
+	const grace = 10 * time.Minute
+	inBubble(t, grace, func(t *testing.T, w *world) {
+		w.lead(3)
+		w.least = 6
+		slot := *w.newest().Hint
+		var since time.Time
+		time.AfterFunc(time.Hour/2, func() {
+			since = time.Now()
+			w.lead(3)
+			w.compact(2)
+			w.remove(slot.Position.Key()) // as if it had been a slot of data, and pruned
+		})
+		err := w.tail(w.reader(nil), 0, func(rec reader.Record) {
+			if took := time.Since(since); rec.Offset == 3 && took > grace/2+2*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A complete read whose first absent slot was pruned as it got there goes on, and
+// a listing of manifests with junk of all kinds in its holes does not disturb it.
+func TestT37_CompleteRead(t *testing.T) {
+	base := sample(t)
+	w := base.fork(t)
+	before := w.keys("")
+	once := false
+	w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+		if pos, ok := fence.ParseKey(op.Key); ok && pos == at(4, 3) && !once {
+			once = true
+			w.lead(3)
+			w.compact(2)
+			w.lead(1)
+			w.litter(slices.DeleteFunc(before, func(key string) bool { return key == pos.Key() }))
+		}
+	})
+	values, err := w.read(w.reader(&reader.Options{Ahead: 1}), 0)
+	if err != nil || !once || !slices.Equal(values, w.want) {
+		t.Errorf("read %q, %v; want %q", values, err, w.want)
+	}
+	if n := len(w.keys(manifest.Prefix)); n < 5 {
+		t.Errorf("there is no junk: %d manifests", n)
+	}
+}
+
+// Readers follow while leaders take over from each other and a compactor folds,
+// merges and prunes, all at once and without any grace.
+func TestTailBesideWork(t *testing.T) {
+	w := newWorld(t, 0)
+	const rounds, per = 12, 5
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	type result struct {
+		values []string
+		err    error
+	}
+	results := make(chan result)
+	for i := range 3 {
+		r := w.reader(&reader.Options{PollMin: time.Millisecond, PollMax: 3 * time.Millisecond, Ahead: 1 + 8*i})
+		go func() {
+			g := got{}
+			var err error
+			for rec, rerr := range r.Tail(ctx, 0) {
+				if err = rerr; err == nil {
+					err = g.add(rec)
+				}
+				if err != nil || len(g.values) == rounds*per {
+					break
+				}
+			}
+			results <- result{g.values, err}
+		}()
+	}
+	for i := range rounds {
+		w.lead(per)
+		w.compact(2 + i%3)
+	}
+	for range 3 {
+		if r := <-results; r.err != nil || !slices.Equal(r.values, w.want) {
+			t.Errorf("read %d records, %v; want %d", len(r.values), r.err, len(w.want))
+		}
+	}
+}

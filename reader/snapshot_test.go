@@ -1,0 +1,529 @@
+package reader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+func at0(m reader.Moment) *reader.SnapshotOptions { return &reader.SnapshotOptions{At: m} }
+
+// compactions are what may have happened between the leaderships of a story.
+var compactions = map[string]func(t *table) func(i int){
+	"nothing is folded": func(*table) func(int) { return func(int) {} },
+	"folded now and then": func(t *table) func(int) {
+		return func(i int) {
+			if i == 1 {
+				t.compact(8)
+			}
+		}
+	},
+	"folded always": func(t *table) func(int) { return func(int) { t.compact(2) } },
+	"folded at the end": func(t *table) func(int) {
+		return func(i int) {
+			if i == 3 {
+				t.compact(2)
+			}
+		}
+	},
+}
+
+// A snapshot at an offset has the records before it and the edits that come before
+// the next record, or it is an error that says what there is. Within the grace
+// period nothing is gone.
+func TestSnapshotAtEveryOffset(t *testing.T) {
+	for name, compaction := range compactions {
+		for _, grace := range []time.Duration{time.Hour, 0} {
+			for _, unpinned := range []bool{false, true} {
+				if unpinned && name != "folded now and then" {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s, grace %v, unpinned %t", name, grace, unpinned), func(t *testing.T) {
+					inTable(t, grace, func(w *table) {
+						w.story(compaction(w))
+						r := w.reader(nil)
+						n := 0
+						for off := range uint64(len(w.want)) + 1 {
+							s, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtOffset(off), Unpinned: unpinned})
+							if err != nil {
+								if grace > 0 || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "to be had are ") {
+									t.Errorf("at offset %d: %v", off, err)
+								}
+								continue
+							}
+							n++
+							if err := w.check(s, w.behind(off), off, false); err != nil {
+								t.Errorf("at offset %d: %v", off, err)
+							}
+							if err := s.Close(context.Background()); err != nil {
+								t.Error(err)
+							}
+						}
+						if last := len(w.want) - 3; n < 3 || grace == 0 && name == "folded at the end" && n > len(w.want)-last+1 {
+							t.Errorf("%d snapshots were to be had", n)
+						}
+						if pins := w.keys(manifest.PinPrefix); len(pins) > 0 {
+							t.Errorf("pins are left: %q", pins)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// The end of the log, as it is: whatever was acknowledged before is in it.
+func TestSnapshotOfTheEnd(t *testing.T) {
+	for name, compaction := range compactions {
+		t.Run(name, func(t *testing.T) {
+			inTable(t, 0, func(w *table) {
+				r := w.reader(nil)
+				next := compaction(w)
+				look := func() {
+					s, err := w.snapshot(r, nil)
+					if err == nil {
+						err = w.check(s, w.now(), uint64(len(w.want)), true)
+					}
+					if err == nil {
+						err = s.Close(context.Background())
+					}
+					if err != nil {
+						t.Errorf("at the end: %v", err)
+					}
+				}
+				look()
+				w.story(func(i int) { look(); next(i); look() })
+			})
+		})
+	}
+}
+
+// A version is what lies before its floor. Those that are kept are to be had,
+// others are an error that names these.
+func TestSnapshotAtVersion(t *testing.T) {
+	inTable(t, time.Hour, func(w *table) {
+		at := map[uint64]state{}
+		note := func() { at[w.newest().Version] = w.behind(w.newest().Floor.Offset) }
+		note()
+		w.story(func(int) { w.compact(2); note() })
+		r := w.reader(nil)
+		for v, want := range at {
+			s, err := w.snapshot(r, at0(reader.AtVersion(v)))
+			if err == nil {
+				err = w.check(s, want, want.offset, true)
+			}
+			if err == nil && s.Version() != v {
+				err = fmt.Errorf("it is version %d", s.Version())
+			}
+			if err == nil {
+				err = s.Close(context.Background())
+			}
+			if err != nil {
+				t.Errorf("version %d: %v", v, err)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		w.compact(2) // prunes
+		for _, unpinned := range []bool{false, true} {
+			_, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtVersion(1), Unpinned: unpinned})
+			if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(), fmt.Sprint(w.newest().Version)) {
+				t.Errorf("version 1: %v", err)
+			}
+		}
+	})
+}
+
+// A snapshot at a time is before the first object that is later, or the first
+// block of a segment.
+func TestSnapshotAtTime(t *testing.T) {
+	for name, compaction := range compactions {
+		t.Run(name, func(t *testing.T) {
+			inTable(t, time.Hour, func(w *table) {
+				begun := time.Now()
+				w.story(compaction(w))
+				r := w.reader(nil)
+				var all []reader.Record
+				for rec, err := range r.Read(context.Background(), 0) {
+					if err != nil {
+						w.Fatal(err)
+					}
+					all = append(all, rec)
+				}
+				for d := -time.Minute; d < 20*time.Minute; d += 30 * time.Second {
+					when := begun.Add(d)
+					end := uint64(0)
+					for end < uint64(len(all)) && !all[end].Time.After(when) {
+						end++
+					}
+					if after, err := r.After(context.Background(), when); err != nil || after != end {
+						t.Errorf("%v: the first after it is %d, %v; want %d", d, after, err, end)
+					}
+					s, err := w.snapshot(r, at0(reader.AtTime(when)))
+					if err != nil {
+						t.Errorf("%v: %v", d, err)
+						continue
+					}
+					// On the chain edits have times of their own.
+					var want state
+					for _, st := range w.states {
+						if st.offset <= end && (w.newest().Past(st.position) || !st.time.After(when)) {
+							want = st
+						}
+					}
+					if err := w.check(s, want, end, false); err != nil {
+						t.Errorf("%v: %v", d, err)
+					}
+					_ = s.Close(context.Background())
+				}
+			})
+		})
+	}
+}
+
+// What has not come yet is no snapshot.
+func TestSnapshotAhead(t *testing.T) {
+	inTable(t, 0, func(w *table) {
+		w.record(3)
+		for range 2 {
+			_, err := w.snapshot(w.reader(nil), at0(reader.AtOffset(4)))
+			if !errors.Is(err, reader.ErrAhead) || !strings.Contains(err.Error(), "ends at 3") {
+				t.Errorf("%v", err)
+			}
+			w.compact(2)
+		}
+		if _, err := w.snapshot(w.reader(nil), at0(reader.AtVersion(99))); !errors.Is(err, reader.ErrGone) {
+			t.Errorf("%v", err)
+		}
+		if _, err := w.snapshot(w.reader(nil), &reader.SnapshotOptions{TTL: time.Millisecond}); err == nil || !strings.Contains(err.Error(), "too short") {
+			t.Errorf("%v", err)
+		}
+		if pins := w.keys(manifest.PinPrefix); len(pins) > 0 {
+			t.Errorf("pins are left: %q", pins)
+		}
+	})
+}
+
+// A snapshot stays what it was, however much is folded, merged and pruned while it
+// is open.
+func TestSnapshotIsHeld(t *testing.T) {
+	for _, moment := range []reader.Moment{{}, reader.AtOffset(16), reader.AtOffset(21)} {
+		inTable(t, 0, func(w *table) {
+			w.story(func(i int) {
+				if i < 3 {
+					w.compact(2)
+				}
+			})
+			r := w.reader(nil)
+			end := uint64(len(w.want))
+			if moment != (reader.Moment{}) {
+				_, _ = fmt.Sscanf(moment.String(), "offset %d", &end)
+			}
+			s, err := w.snapshot(r, at0(moment))
+			if err != nil {
+				w.Fatal(err)
+			}
+			want := w.behind(end)
+			w.story(func(int) { w.compact(2) })
+			time.Sleep(24 * time.Hour) // renewed all the while
+			w.compact(2)
+			if err := w.check(s, want, end, false); err != nil {
+				t.Errorf("%v: %v", moment, err)
+			}
+			if s.Err() != nil {
+				t.Error(s.Err())
+			}
+			if err := errors.Join(s.Close(context.Background()), s.Close(context.Background())); err != nil {
+				t.Error(err)
+			}
+			w.compact(2)
+			w.compact(2)
+			if n := len(w.keys("file/")); n != len(w.now().files) {
+				t.Errorf("closed, and %d files are left of %d", n, len(w.now().files))
+			}
+		})
+	}
+}
+
+// T28: a reader whose pin is taken away hears of it, goes on with what is left at
+// the same offsets, and gets a clear error where nothing is.
+func TestT28_PinLost(t *testing.T) {
+	inTable(t, 0, func(w *table) {
+		w.story(func(int) { w.compact(8) })
+		r := w.reader(nil)
+		s, err := w.snapshot(r, nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		end := uint64(len(w.want))
+		log := manifest.With(w.mem, w.format, nil)
+		pins, err := log.Pins(context.Background())
+		if err != nil || len(pins) != 1 {
+			w.Fatal(pins, err)
+		}
+		if err := log.ExpirePin(context.Background(), pins[0], "the operator says so"); err != nil {
+			w.Fatal(err)
+		}
+		begun := time.Now()
+		<-s.Lost()
+		if took := time.Since(begun); took > time.Minute || !errors.Is(s.Err(), reader.ErrPinLost) || !strings.Contains(s.Err().Error(), fmt.Sprint(s.Version())) {
+			t.Errorf("after %v: %v", took, s.Err())
+		}
+		w.story(func(int) { w.compact(2) })
+		w.compact(2)
+		g := got{}
+		for rec, err := range s.Records(context.Background(), 0) {
+			if err == nil {
+				err = g.add(rec)
+			}
+			if err != nil {
+				w.Fatalf("after %d records: %v", len(g.values), err)
+			}
+		}
+		if uint64(len(g.values)) != end {
+			t.Errorf("%d records, want %d", len(g.values), end)
+		}
+		w.truncate(8)
+		w.compact(2)
+		for _, err := range s.Records(context.Background(), 2) {
+			if !errors.Is(err, reader.ErrPinLost) || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "begins at ") {
+				t.Errorf("%v", err)
+			}
+			break
+		}
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Whatever others do before each of its requests: a snapshot of the end is what the
+// log was at some moment between its beginning and its end, and what is held is
+// there.
+func TestSnapshotAtEveryRequest(t *testing.T) {
+	for name, script := range map[string]func(w *table){
+		"folded": func(w *table) { w.compact(2) },
+		"led and folded": func(w *table) {
+			w.edit(1, 1)
+			w.record(1)
+			w.compact(2)
+			w.takeOver()
+			w.edit(2, 0)
+			w.compact(2)
+		},
+		"junk in the holes": func(w *table) { before := w.keys(""); w.record(2); w.compact(2); w.compact(2); w.litter(before) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, at := range []reader.Moment{{}, reader.AtOffset(24)} {
+				for n := 1; ; n++ {
+					reached := false
+					inTable(t, 0, func(w *table) {
+						w.story(func(i int) {
+							if i == 1 {
+								w.compact(8)
+							}
+						})
+						r := w.reader(nil)
+						from := len(w.states)
+						w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+							if op.ClientN == n+1 && !reached {
+								reached = true
+								script(w)
+							}
+						})
+						s, err := w.snapshot(r, at0(at))
+						w.faulty.SetBefore(nil)
+						if errors.Is(err, reader.ErrGone) && at != (reader.Moment{}) && w.newest().EditedAt > 24 {
+							return // there is no grace
+						}
+						if err != nil {
+							t.Errorf("%v: overtaken at request %d: %v", at, n, err)
+							return
+						}
+						w.compact(2)
+						w.compact(2)
+						err = errors.New("it is no state of the log")
+						for _, want := range w.states[from-1:] {
+							if at != (reader.Moment{}) {
+								want = w.behind(24)
+							}
+							if s.End() == want.offset && s.Properties()["edits"] == want.properties["edits"] {
+								err = w.check(s, want, want.offset, false)
+							}
+						}
+						if err != nil {
+							t.Errorf("%v: overtaken at request %d: %v", at, n, err)
+						}
+						_ = s.Close(context.Background())
+					})
+					if !reached || t.Failed() {
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+// guard:read-between. What lies between two kept versions is folded, and may be
+// pruned and filled with what zombies write: it must fit from end to end.
+func TestJunkBetweenVersions(t *testing.T) {
+	for name, junk := range map[string]func(w *table, p fence.Position) []byte{
+		"a seal": func(w *table, p fence.Position) []byte { return w.seal(p, 77) },
+		"data":   func(w *table, p fence.Position) []byte { return w.data(fence.Point{Position: p, Offset: 1}, "junk") },
+		"junk":   func(*table, fence.Position) []byte { return []byte("junk") },
+		"pruned": func(*table, fence.Position) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTable(t, time.Hour, func(w *table) {
+				w.record(1)
+				w.compact(8)
+				from := w.at
+				w.edit(2, 0)
+				w.record(3)
+				w.edit(2, 0)
+				w.record(1)
+				last := w.at.Position
+				w.compact(8)
+				w.record(1)
+				r := w.reader(nil)
+				s, err := w.snapshot(r, at0(reader.AtOffset(3)))
+				if err == nil {
+					err = w.check(s, w.behind(3), 3, true)
+				}
+				if err != nil {
+					w.Fatal(err)
+				}
+				_ = s.Close(context.Background())
+				for p := from.Position; p.Before(last); p.Seq++ {
+					was := w.body(p.Key())
+					body := junk(w, p)
+					if w.put(p.Key(), body); body == nil {
+						w.remove(p.Key())
+					}
+					if f, err := fence.Decode(body, w.format.Limits.Limits); err == nil && f.Kind == fence.Seal {
+						// And what the seal leads to looks just like it.
+						w.put(at(77, 1).Key(), w.data(fence.Point{Position: at(77, 1), Offset: 1, Prev: f.Checksum()}, "junk", "junk", "junk", "junk", "junk"))
+					}
+					if _, err := w.snapshot(r, at0(reader.AtOffset(3))); !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version ") {
+						t.Errorf("junk at %v: %v", p, err)
+					}
+					w.put(p.Key(), was)
+				}
+			})
+		})
+	}
+}
+
+// guard:read-seals. A zombie opener's seal in a pruned slot leads past the rest of its
+// epoch to the next one, which wrote nothing: all from there on is what it was, and
+// the edits that were passed over are missing.
+func TestJunkSealToAnEmptyEpoch(t *testing.T) {
+	inTable(t, time.Hour, func(w *table) {
+		w.record(1)
+		w.compact(8)
+		p := w.at.Position
+		w.edit(2, 0)
+		w.edit(1, 0)
+		w.takeOver()
+		w.takeOver()
+		w.record(3)
+		w.edit(2, 0)
+		w.record(1)
+		w.compact(8)
+		w.record(1)
+		r := w.reader(nil)
+		s, err := w.snapshot(r, at0(reader.AtOffset(3)))
+		if err == nil {
+			err = w.check(s, w.behind(3), 3, false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		w.put(p.Key(), w.seal(p, uint64(p.Epoch)+1))
+		p.Seq++
+		w.remove(p.Key())
+		s, err = w.snapshot(r, at0(reader.AtOffset(3)))
+		if err == nil {
+			t.Errorf("it is a table of %d files, want %d", s.Live(), len(w.behind(3).files))
+			_ = s.Close(context.Background())
+		} else if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version ") || !strings.Contains(err.Error(), "an offset of 4 or more") {
+			t.Error(err)
+		}
+	})
+}
+
+// guard:read-oldest. Retention gives up records that a snapshot holds: it still has
+// all of them, from its own first one on.
+func TestSnapshotKeepsWhatRetentionGivesUp(t *testing.T) {
+	for _, moment := range []reader.Moment{{}, reader.AtOffset(2), reader.AtOffset(5)} {
+		inTable(t, 0, func(w *table) {
+			w.record(3)
+			w.compact(8)
+			w.record(3)
+			w.compact(8)
+			end := uint64(6)
+			if moment != (reader.Moment{}) {
+				_, _ = fmt.Sscanf(moment.String(), "offset %d", &end)
+			}
+			s, err := w.snapshot(w.reader(nil), at0(moment))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, before := range []uint64{1, 4, 6} {
+				w.truncate(before)
+				w.compact(8)
+				w.compact(8)
+				if first := w.newest().First(); first != before || s.First() != 0 {
+					t.Errorf("the log begins at %d, the snapshot at %d; want %d and 0", first, s.First(), before)
+				}
+				if err := w.check(s, w.behind(end), end, false); err != nil {
+					t.Errorf("%v, records before %d are given up: %v", moment, before, err)
+				}
+			}
+			if err := errors.Join(s.Err(), s.Close(context.Background())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What was not folded yet when the snapshot was taken is not protected from retention:
+// to miss it is an error.
+func TestSnapshotBehindItsFloor(t *testing.T) {
+	inTable(t, 0, func(w *table) {
+		w.record(3)
+		w.compact(8)
+		w.record(3)
+		s, err := w.snapshot(w.reader(nil), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.record(3)
+		w.compact(8)
+		w.truncate(9)
+		w.compact(8)
+		n := 0
+		for _, err = range s.Records(context.Background(), reader.Oldest) {
+			if err == nil {
+				n++
+			}
+		}
+		if n != 3 || !errors.Is(err, reader.ErrGone) {
+			t.Errorf("%d records of %d, %v", n, s.End(), err)
+		}
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}

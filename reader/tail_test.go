@@ -1,0 +1,230 @@
+package reader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// T30: an idle reader makes at most a request a second, the look at the manifest
+// each half grace period included.
+func TestT30_IdleCost(t *testing.T) {
+	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
+		w.lead(3)
+		r := w.reader(nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		time.AfterFunc(time.Minute, w.faulty.ResetCounts)
+		time.AfterFunc(time.Hour+time.Minute, cancel)
+		for _, err := range r.Tail(ctx, 0) {
+			if err != nil {
+				break
+			}
+			n++
+		}
+		c := w.faulty.Counts()
+		if all, list := c.Of("", ""), c.Of(faultstore.List, ""); n != 3 || all > 3601 || list < 11 || list > 12 || c.Of(faultstore.Get, "")+list != all {
+			t.Errorf("%d records; an hour costs %v", n, c)
+		}
+	})
+}
+
+// T29: what readers do leaves the manifests alone: a tail writes nothing, and a
+// snapshot that is held for an hour renews an object of its own.
+func TestT29_ReadersWriteNoManifests(t *testing.T) {
+	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
+		w.lead(3)
+		r := w.reader(nil)
+		w.faulty.ResetCounts()
+		s, err := r.Snapshot(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for _, err := range r.Tail(ctx, 0) {
+			if err != nil {
+				break
+			}
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		c := w.faulty.Counts()
+		if all, pins := c.Of(faultstore.Put, ""), c.Of(faultstore.Put, "pin/"); all != pins || pins < 100 {
+			t.Errorf("%d objects were written, %d of them pins: %v", all, pins, c)
+		}
+	})
+}
+
+// On a store where a GET takes 28 ms a record is in a tailing reader's hands within
+// the time of two GETs after it was acknowledged, in the median, and never much
+// later: when records come quickly, and when there are pauses between them.
+func TestTailLatency(t *testing.T) {
+	const get = 28 * time.Millisecond
+	for name, between := range map[string]func(i int) time.Duration{
+		"always":       func(int) time.Duration { return 0 },
+		"busy":         func(i int) time.Duration { return time.Duration(3+i*7%50) * time.Millisecond },
+		"now and then": func(i int) time.Duration { return time.Duration(100+i*37%150) * time.Millisecond },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
+				w.faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Delay: get / 2, ReplyDelay: get / 2} })
+				wr := w.open()
+				r := w.reader(nil)
+				acknowledged := map[string]time.Time{}
+				go func() {
+					for i := range 400 {
+						time.Sleep(between(i))
+						v := fmt.Sprint(i)
+						w.append(wr, v) // an object in the store, at once
+						w.mu.Lock()
+						acknowledged[v] = time.Now()
+						w.mu.Unlock()
+						time.Sleep(time.Millisecond)
+					}
+					w.close(wr)
+				}()
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				var took []time.Duration
+				for rec, err := range r.Tail(ctx, 0) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					w.mu.Lock()
+					at, ok := acknowledged[string(rec.Value)]
+					w.mu.Unlock()
+					if d := time.Since(at); ok && rec.Offset > 5 { // it begins behind, with a look at the manifest
+						took = append(took, d)
+					}
+					if rec.Offset == 399 {
+						break
+					}
+				}
+				slices.Sort(took)
+				median, worst := took[len(took)/2], took[len(took)-1]
+				t.Logf("median %v, 99 %% %v, worst %v", median, took[len(took)*99/100], worst)
+				if median > 2*get || worst > 6*get {
+					t.Errorf("median %v, worst %v; want at most %v and %v", median, worst, 2*get, 6*get)
+				}
+			})
+		})
+	}
+}
+
+// Many readers cost the store nothing but their own requests, and all of these are
+// reads.
+func TestManyReaders(t *testing.T) {
+	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
+		w.lead(5)
+		w.compact(2)
+		w.lead(5)
+		w.patience = time.Minute
+		one := func() int {
+			w.faulty.ResetCounts()
+			r := w.reader(nil)
+			if err := w.tail(r, 0, nil); err != nil {
+				t.Error(err)
+			}
+			return w.faulty.Counts().Of("", "")
+		}
+		each := one()
+		w.faulty.ResetCounts()
+		const many = 50
+		done := make(chan error)
+		for range many {
+			go func() { done <- w.tail(w.reader(nil), 0, nil) }()
+		}
+		for range many {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		c := w.faulty.Counts()
+		// How many are fetched ahead in vain depends on who is first.
+		if c.Of("", "") > many*(each+3) || c.Of(faultstore.Get, "")+c.Of(faultstore.List, "") != c.Of("", "") {
+			t.Errorf("one reader costs %d requests, %d cost %v", each, many, c)
+		}
+		if len(w.keys("pin/"))+len(w.keys("tmp/")) > 0 {
+			t.Error("they leave something behind")
+		}
+	})
+}
+
+// A reader stands still for a month, at every record in turn. Meanwhile leaders come
+// and go, everything is folded, merged and pruned; it misses nothing. One that comes
+// back after retention has passed it hears where the log begins, and may go on
+// there.
+func TestAMonthBehind(t *testing.T) {
+	month := func(w *world, retain uint64) {
+		for range 8 {
+			time.Sleep(4 * 24 * time.Hour)
+			w.lead(3)
+			w.compact(2)
+			w.compact(4)
+		}
+		if retain > 0 {
+			w.truncate(uint64(len(w.history())) - retain)
+			w.compact(2)
+			time.Sleep(24 * time.Hour)
+			w.compact(2)
+		}
+	}
+	for k := 1; k < 16; k += 2 {
+		inBubble(t, time.Hour, func(t *testing.T, w *world) {
+			w.lead(4)
+			w.lead(4)
+			w.compact(8)
+			w.lead(4)
+			w.lead(4)
+			w.patience = 40 * 24 * time.Hour
+			once := false
+			if err := w.tail(w.reader(nil), 0, func(rec reader.Record) {
+				if rec.Offset == uint64(k) && !once {
+					once = true
+					month(w, 0)
+				}
+			}); err != nil {
+				t.Errorf("at record %d: %v", k, err)
+			}
+		})
+	}
+	inBubble(t, time.Hour, func(t *testing.T, w *world) {
+		w.lead(8)
+		r := w.reader(nil)
+		next, stood := uint64(0), false
+		var gone *reader.GoneError
+		for rec, err := range r.Tail(t.Context(), 0) {
+			if errors.As(err, &gone) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if next = rec.Offset + 1; next == 3 && !stood {
+				stood = true
+				month(w, 20)
+			}
+		}
+		// What had been fetched before the month may still be handed out.
+		if gone == nil || next < 3 || next > 8 || gone.Offset != next || gone.First <= 8 || gone.First != w.newest().First() {
+			t.Fatalf("it came to %d: %v", next, gone)
+		}
+		if values, err := w.read(r, gone.First); err != nil || !slices.Equal(values, w.want[gone.First:]) {
+			t.Errorf("from there: %d records, %v", len(values), err)
+		}
+		for rec, err := range r.Read(t.Context(), reader.Oldest) {
+			if err != nil || rec.Offset != gone.First {
+				t.Errorf("the oldest is %d, %v", rec.Offset, err)
+			}
+			break
+		}
+	})
+}

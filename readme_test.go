@@ -1,0 +1,273 @@
+package fencepost_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What the documents show must be true: Go code is compiled, commands and links
+// lead somewhere, and what a newcomer is told to run first is what .ci/run runs
+// first.
+
+// block is a fenced block of a document.
+type block struct {
+	file  string
+	line  int // of its first line
+	lang  string
+	lines []string
+}
+
+func (b block) String() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
+
+// blocks returns the fenced blocks of a document.
+func blocks(file, text string) (all []block) {
+	var open *block
+	for i, line := range strings.Split(text, "\n") {
+		lang, fence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case fence && open == nil:
+			open = &block{file: file, line: i + 2, lang: lang}
+		case fence:
+			all = append(all, *open)
+			open = nil
+		case open != nil:
+			open.lines = append(open.lines, line)
+		}
+	}
+	return all
+}
+
+// bare is text without indentation and empty lines, for comparison: a document
+// shows the inside of a function at the margin.
+func bare(text string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(text, "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// checkGo wants a block of Go verbatim in one of the sources.
+func checkGo(b block, sources map[string]string) error {
+	want := bare(strings.Join(b.lines, "\n"))
+	for _, src := range sources {
+		if strings.Contains("\n"+bare(src), "\n"+want) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: this Go code is in no compiled file: show what an example_test.go holds", b)
+}
+
+// commands returns the commands of a block of shell, without prompts and
+// comments, one for each part between "&&".
+func commands(b block) (all []string) {
+	text := strings.ReplaceAll(strings.Join(b.lines, "\n"), "\\\n", " ")
+	for line := range strings.SplitSeq(text, "\n") {
+		line, _, _ = strings.Cut(" "+line, " #")
+		line = strings.TrimPrefix(strings.TrimSpace(line), "$ ")
+		for part := range strings.SplitSeq(line, "&&") {
+			if part = strings.Join(strings.Fields(part), " "); part != "" {
+				all = append(all, part)
+			}
+		}
+	}
+	return all
+}
+
+// checkSh wants the targets of make, the folders of cd and the packages of go to
+// exist below root.
+func checkSh(b block, root string, targets []string) (faults []error) {
+	dir := root
+	for _, command := range commands(b) {
+		words := strings.Fields(command)
+		switch words[0] {
+		case "cd":
+			dir = filepath.Join(dir, words[len(words)-1])
+			if _, err := os.Stat(dir); err != nil {
+				faults = append(faults, fmt.Errorf("%s: %q: %w", b, command, err))
+			}
+		case "make":
+			for _, target := range words[1:] {
+				if !strings.Contains(target, "=") && !slices.Contains(targets, target) {
+					faults = append(faults, fmt.Errorf("%s: %q: the Makefile has no target %s", b, command, target))
+				}
+			}
+		case "go":
+			for _, arg := range words[1:] {
+				if !strings.HasPrefix(arg, ".") {
+					continue
+				}
+				if _, err := os.Stat(filepath.Join(dir, strings.TrimSuffix(arg, "..."))); err != nil {
+					faults = append(faults, fmt.Errorf("%s: %q: %w", b, command, err))
+				}
+			}
+		}
+	}
+	return faults
+}
+
+var (
+	linkRE   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	targetRE = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
+	stepRE   = regexp.MustCompile(`(?m)^\t"([^"]+)"`)
+)
+
+// checkLinks wants what a document links to, but for the web, to exist.
+func checkLinks(file, text string) (faults []error) {
+	for _, m := range linkRE.FindAllStringSubmatch(text, -1) {
+		to, _, _ := strings.Cut(m[1], "#")
+		if to == "" || strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(file), to)); err != nil {
+			faults = append(faults, fmt.Errorf("%s links to %s: %w", file, m[1], err))
+		}
+	}
+	return faults
+}
+
+// checkNewcomer wants the commands that the README gives first among the steps
+// of .ci/run, in that order, before anything else.
+func checkNewcomer(readme []block, run string) error {
+	i := slices.IndexFunc(readme, func(b block) bool { return b.lang == "sh" })
+	if i < 0 {
+		return errors.New("README.md has no block of sh that says how to begin")
+	}
+	_, run, _ = strings.Cut(run, "\n.ci/steps")
+	var steps []string
+	for _, m := range stepRE.FindAllStringSubmatch(run, -1) {
+		steps = append(steps, m[1])
+	}
+	// Getting the code is not for .ci/run: it is in it.
+	told := slices.DeleteFunc(commands(readme[i]), func(c string) bool {
+		return strings.HasPrefix(c, "git clone") || strings.HasPrefix(c, "cd ")
+	})
+	if len(told) == 0 || len(steps) <= len(told) || !slices.Equal(steps[:len(told)], told) {
+		return fmt.Errorf("%s tells a newcomer to run %q, .ci/run begins with %q", readme[i], told, steps)
+	}
+	return nil
+}
+
+// documents are the files whose blocks and links are checked.
+func documents(t *testing.T) []string {
+	t.Helper()
+	files := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}
+	err := filepath.WalkDir("docs", func(p string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && p == "docs" {
+			return nil
+		}
+		if err == nil && filepath.Ext(p) == ".md" {
+			files = append(files, p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func slurp(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestHouseOfDocuments(t *testing.T) {
+	// The README's code is an example that a reader can run; other documents may
+	// show any code of the project.
+	examples, sources := map[string]string{}, map[string]string{}
+	for _, f := range tree(t) {
+		text := slurp(t, f.path)
+		sources[f.path] = text
+		if f.base() == "example_test.go" || strings.HasPrefix(f.path, "examples/") {
+			examples[f.path] = text
+		}
+	}
+	var targets []string
+	for _, m := range targetRE.FindAllStringSubmatch(slurp(t, "Makefile"), -1) {
+		targets = append(targets, m[1])
+	}
+	for _, file := range documents(t) {
+		t.Run(filepath.ToSlash(file), func(t *testing.T) {
+			text := slurp(t, file)
+			for _, err := range checkLinks(file, text) {
+				t.Error(err)
+			}
+			for _, b := range blocks(file, text) {
+				in := sources
+				if file == "README.md" {
+					in = examples
+				}
+				switch b.lang {
+				case "go":
+					if err := checkGo(b, in); err != nil {
+						t.Error(err)
+					}
+				case "sh":
+					for _, err := range checkSh(b, ".", targets) {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	t.Run("newcomer", func(t *testing.T) {
+		if err := checkNewcomer(blocks("README.md", slurp(t, "README.md")), slurp(t, ".ci/run")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestHouseDocumentRulesBite(t *testing.T) {
+	const readme = "# X\n\n```sh\ngit clone x && cd x\n$ go run ./examples/y   # a story\ngo test ./...\n```\n" +
+		"\n```go\nif err != nil {\n\treturn err\n}\n```\n```sh\nmake nothing FOO=1\ncd store/nowhere\n```\n[a](nowhere.md#x) [b](go.mod) [c](https://x)\n"
+	all := blocks("README.md", readme)
+	if len(all) != 3 || all[1].lang != "go" || all[1].line != 10 {
+		t.Fatalf("blocks: %v", all)
+	}
+	run := "\t\"echo first\"\n.ci/steps \\\n\t\"go run ./examples/y\" \\\n\t\"go test ./...\" \\\n\t\"make ci\"\n"
+	if err := checkNewcomer(all, run); err != nil {
+		t.Error(err)
+	}
+	if err := checkNewcomer(all, strings.Replace(run, "examples/y", "examples/z", 1)); err == nil {
+		t.Error("another first command in .ci/run passes")
+	}
+	if err := checkNewcomer(all[1:2], run); err == nil {
+		t.Error("a README without commands passes")
+	}
+	compiled := "func f() error {\n\t\tif err != nil {\n\n\t\t\treturn err\n\t\t}\n\treturn nil\n}\n"
+	if err := checkGo(all[1], map[string]string{"a": compiled}); err != nil {
+		t.Error(err)
+	}
+	for _, other := range []string{
+		strings.Replace(compiled, "return err", "return nil", 1),
+		strings.Replace(compiled, "if err", "else if err", 1),
+	} {
+		if err := checkGo(all[1], map[string]string{"a": other}); err == nil {
+			t.Errorf("other code passes: %s", other)
+		}
+	}
+	if faults := checkSh(all[2], ".", []string{"help"}); len(faults) != 2 {
+		t.Errorf("a missing target and a missing folder: %v", faults)
+	}
+	gone := block{lang: "sh", lines: []string{"go run ./nowhere"}}
+	if faults := checkSh(gone, ".", nil); len(faults) != 1 {
+		t.Errorf("a missing package: %v", faults)
+	}
+	if faults := checkLinks("README.md", readme); len(faults) != 1 || !strings.Contains(faults[0].Error(), "nowhere.md#x") {
+		t.Errorf("a missing file: %v", faults)
+	}
+}

@@ -1,0 +1,513 @@
+/* The log: opening, pipelined appending, folding, pruning, the tail hint, a reader.
+
+   Slots are objects that are created if absent. A request that was sent may land
+   at any later time, and again after its object was pruned; its sender may have
+   heard nothing. A process may be slow or dead from any step on. There are no
+   clocks. What a writer or reader tells its caller is compared with the chain of
+   the slots' first occupants, which is the history.
+
+   The manifest is one record here, read by LIST and GET in two steps; manifest.pml
+   shows that its versions may be taken for that.
+
+   W writers, numbered by their epochs; with DUP the writers DUP and DUP+1 have one
+   token. Those from QUIET on append nothing. K is the window, S the data slots of an epoch.
+   WALL is after how many refusals a wall of REACH seals is built.
+
+check: small  two writers, window 2   | -DW=2 -DK=2 -DS=2
+check: small  hint and wall           | -DW=2 -DK=1 -DS=1 -DHINT -DWALL=1
+check: small  one token for two       | -DW=2 -DK=1 -DS=1 -DDUP=1
+check: full   three openers           | -DW=3 -DK=1 -DS=1 -DQUIET=2
+check: small  reader                  | -DW=1 -DK=1 -DS=2 -DHINT -DREADER
+check: full   hint and wall           | -DW=2 -DK=1 -DS=2 -DHINT -DWALL=1
+check: full   reader                  | -DW=2 -DK=1 -DS=1 -DHINT -DREADER
+check: full   three writers           | -DW=3 -DK=1 -DS=1
+mutant: open-refresh     | -DW=2 -DK=1 -DS=2 -DNO_OPEN_REFRESH
+mutant: open-folded      | -DW=2 -DK=1 -DS=1 -DNO_OPEN_FOLDED
+mutant: open-folded (the floor, not what was walked) | -DW=2 -DK=1 -DS=2 -DWALL=1 -DFOLDED_BY_WALKING
+mutant: open-hint and open-role (either is enough)   | -DW=2 -DK=1 -DS=1 -DHINT -DNO_OPEN_HINT -DNO_OPEN_ROLE
+mutant: open-followed    | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DNO_OPEN_FOLLOWED
+mutant: open-junk-seal   | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DNO_OPEN_JUNK_SEAL
+mutant: open-damage      | -DW=3 -DK=1 -DS=1 -DQUIET=3 -DNO_OPEN_DAMAGE
+mutant: open-own         | -DW=2 -DK=1 -DS=2 -DWALL=1 -DNO_OPEN_OWN
+mutant: nobody moves on past an unknown key | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DMOVE_ON
+mutant: keep-seals       | -DW=2 -DK=1 -DS=1 -DNO_KEEP_SEALS
+mutant: newest by LIST (not counted upward) | -DW=2 -DK=1 -DS=2 -DCOUNT_UPWARD
+mutant: contiguous       | -DW=2 -DK=2 -DS=2 -DNO_CONTIGUOUS
+mutant: append-refresh   | -DW=2 -DK=1 -DS=1 -DNO_APPEND_REFRESH
+mutant: append-junk-seal | -DW=2 -DK=1 -DS=2 -DNO_APPEND_JUNK_SEAL
+mutant: append-ended     | -DW=2 -DK=1 -DS=1 -DNO_APPEND_ENDED
+mutant: append-forgotten | -DW=2 -DK=1 -DS=1 -DNO_APPEND_FORGOTTEN
+mutant: void             | -DW=2 -DK=2 -DS=2 -DNO_VOID
+mutant: lower-slots      | -DW=2 -DK=2 -DS=2 -DWALL=1 -DNO_LOWER_SLOTS
+mutant: unknown is not refused   | -DW=2 -DK=1 -DS=1 -DUNKNOWN_IS_REFUSED
+mutant: own nonce means applied  | -DW=2 -DK=1 -DS=1 -DNO_NONCE
+mutant: hint-acked       | -DW=2 -DK=2 -DS=2 -DHINT -DHINT_SENT
+mutant: read-junk-seal   | -DW=2 -DK=1 -DS=1 -DREADER -DNO_READ_JUNK_SEAL
+mutant: read-absent      | -DW=1 -DK=1 -DS=2 -DREADER -DNO_READ_ABSENT
+mutant: read-missing (looked at twice) | -DW=1 -DK=1 -DS=2 -DHINT -DREADER -DNO_READ_TWICE
+*/
+#ifndef W
+#define W 2
+#endif
+#ifndef K
+#define K 2
+#endif
+#ifndef S
+#define S 2
+#endif
+#ifndef REACH
+#define REACH 2
+#endif
+#ifdef DUP
+#define EP(id) ((id) - ((id) > DUP))
+#else
+#define EP(id) (id)
+#endif
+
+/* A position is a number, in the order of the chain: data in slots 1..S, and S+1
+   for the seal of a full epoch. */
+#define T (S + 1)
+#define N ((W + 1) * T)
+#define POS(e, s) ((e) * T + (s) - 1)
+#define EPOCH(p) ((p) / T)
+#define SEQ(p) ((p) % T + 1)
+#define NONE 255
+
+/* An object is data, by its writer, or a seal, by its opener; the number is the nonce. */
+#define SEAL 16
+#define DATA(v) ((v) > 0 && (v) < SEAL)
+#define WHO(v) ((v) - SEAL)
+byte first[N];		/* the first occupant: the history */
+byte data_sent[N];	/* by whom */
+byte seal_sent[N];	/* by whom, as bits */
+
+/* The newest manifest. */
+byte floor, floor_off, hint, hint_off, role;
+byte seal_of[W + 1];	/* where an epoch's seal is; meaningful behind the floor */
+byte opened_by[W + 2];	/* nonce of the seal that opened it; likewise */
+
+byte begin_off[W + 1];	/* the first offset of an epoch, as its writer has it */
+byte opened[W + 1];
+byte acked;		/* records acknowledged */
+
+hidden byte y, y_off, y_end;
+hidden byte found;
+
+/* follow walks the history up to a position, or as far as it goes. */
+inline follow(p) {
+	y = 0; y_off = 0;
+	do
+	:: y == p -> found = true; break
+	:: y != p && (y > p || first[y] == 0) -> found = false; break
+	:: else ->
+		if
+		:: DATA(first[y]) -> y++; y_off++
+		:: else ->
+			assert(EP(WHO(first[y])) > EPOCH(y));
+			y = POS(EP(WHO(first[y])), 1)
+		fi
+	od
+}
+
+/* What a caller is told: it is in the history, for ever. */
+inline committed(p, id) {
+	d_step { follow(p); assert(found && first[p] == id) }
+}
+
+/* It never will be: the history has left without it, or its slot is sealed. */
+inline not_committed(p) {
+	d_step { follow(p); assert(!found && y > p || first[p] >= SEAL) }
+}
+
+/* Another writer has this epoch or a later one. */
+inline replaced(id) {
+	d_step {
+		y = 0; found = false;
+		do
+		:: first[y] >= SEAL ->
+			if
+			:: EP(WHO(first[y])) >= EP(id) && WHO(first[y]) != id -> found = true; break
+			:: else -> y = POS(EP(WHO(first[y])), 1)
+			fi
+		:: DATA(first[y]) -> y++
+		:: else -> break
+		od;
+		assert(found)
+	}
+}
+
+/* keep-seals */
+#ifndef NO_KEEP_SEALS
+#define PRUNABLE(p) (EPOCH(p) == EPOCH(floor) || (p) != seal_of[EPOCH(p)])
+#else
+#define PRUNABLE(p) true
+#endif
+
+/* What may be behind the floor has been deleted at any time, and any request that
+   was ever sent has landed since, or not: each look may show something else. An
+   empty slot that is not behind the floor may be filled by the time somebody looks. */
+#define HOLE(p) ((p) < floor && PRUNABLE(p))
+#define FREE(p) ((p) >= floor && first[p] == 0 || HOLE(p))
+inline get(p, v) {
+	if
+	:: !FREE(p) -> v = first[p]
+	:: FREE(p) -> v = 0
+	:: FREE(p) && data_sent[p] -> v = data_sent[p]
+	:: FREE(p) && (seal_sent[p] & 2) -> v = SEAL + 1
+	:: FREE(p) && (seal_sent[p] & 4) -> v = SEAL + 2
+	:: FREE(p) && (seal_sent[p] & 8) -> v = SEAL + 3
+	fi;
+	if :: p >= floor -> first[p] = v :: else fi
+}
+
+/* It is there now: the request is applied, or v is what refused it. */
+inline create(p, x, v) {
+	get(p, v);
+	if
+	:: v == 0 && p >= floor -> first[p] = x
+	:: else
+	fi
+}
+
+/* The newest manifest: LIST names it, GET returns it. Gone by then: once more. */
+inline newest() {
+	do
+#ifdef COUNT_UPWARD
+	/* The number after the remembered one is absent. It was pruned. */
+	:: known && mf != floor -> break
+#endif
+	:: d_step { mf = floor; mf_off = floor_off; mh = hint; mh_off = hint_off; mr = role; known = true };
+		if
+		:: break
+		:: atomic { mf != floor || mh != hint || mr != role -> skip }
+		fi
+	od
+}
+
+#ifndef COUNT_UPWARD
+#define FORGET mf = 0; mf_off = 0; mh = 0; mh_off = 0; mr = 0; known = false
+#else
+#define FORGET skip
+#endif
+
+#define MY EP(id)
+#define FIRST(p) (followed == NONE -> (p) : followed)
+#define BIT (1 << id)
+
+proctype Writer(byte id) {
+	byte p, off, v, i, sealed, refused, followed;
+	byte mf, mf_off, mh, mh_off, mr;
+	bool known;
+	byte lo = 1, end = S + 1;	/* first slot not acknowledged; first that is lost */
+	bool stop, applied[K];
+open:
+	followed = NONE; refused = 0;
+	newest();
+#ifndef NO_OPEN_ROLE
+	/* open-role */
+	if :: mr >= MY -> goto fenced :: else fi;
+#endif
+#ifndef NO_OPEN_FOLDED
+	/* open-folded */
+	if
+	:: mf == POS(MY, 1) && opened_by[MY] == id ->
+		off = mf_off;
+		goto begin
+	:: else
+	fi;
+#endif
+	if :: mh > mf -> p = mh; off = mh_off :: else -> p = mf; off = mf_off fi;
+#ifndef NO_OPEN_HINT
+	/* open-hint */
+	if :: EPOCH(p) >= MY -> goto fenced :: else fi;
+#else
+	if :: EPOCH(mf) >= MY -> goto fenced :: else fi;
+#endif
+walk:
+	atomic {
+		FORGET;
+		get(p, v);
+		if
+		:: DATA(v) && begin_off[EPOCH(p)] + SEQ(p) - 1 == off -> p++; off++; goto walk
+		:: v >= SEAL && EP(WHO(v)) < MY ->
+			followed = FIRST(p); p = POS(EP(WHO(v)), 1); goto walk
+		:: else
+		fi
+	}
+	if
+	:: DATA(v) ->
+#ifndef NO_OPEN_DAMAGE
+		/* open-damage */
+		newest();
+		if :: mr >= MY -> goto fenced :: mf > FIRST(p) -> goto open :: else fi;
+#endif
+		assert(false)	/* it is no damage */
+#ifndef NO_OPEN_OWN
+	:: v == SEAL + id -> goto refresh	/* open-own */
+	:: v >= SEAL && v != SEAL + id && EP(WHO(v)) >= MY ->
+#else
+	:: v >= SEAL && EP(WHO(v)) >= MY ->
+#endif
+#ifndef NO_OPEN_JUNK_SEAL
+		/* open-junk-seal */
+		newest();
+		if :: mr >= MY -> goto fenced :: mf > FIRST(p) -> goto open :: else fi;
+#endif
+		goto fenced
+	:: v == 0 -> skip
+	fi;
+#ifndef NO_OPEN_FOLLOWED
+	/* open-followed */
+	if
+	:: followed != NONE ->
+		newest();
+		if :: mr >= MY -> goto fenced :: mf > followed -> goto open :: else fi
+	:: else
+	fi;
+#endif
+#ifdef WALL
+	if
+	:: refused >= WALL && SEQ(p) + REACH - 1 <= T ->
+		/* open-wall: far end first; it goes on when no slot of it is empty */
+		i = REACH;
+		do
+		:: i > 0 ->
+			atomic {
+				i--;
+				seal_sent[p + i] = seal_sent[p + i] | BIT;
+				create(p + i, SEAL + id, v)
+			}
+		:: else -> break
+		od;
+		goto walk
+	:: else
+	fi;
+#endif
+	atomic {
+		FORGET;
+		seal_sent[p] = seal_sent[p] | BIT
+	}
+settle:
+	if
+	:: atomic { create(p, SEAL + id, v); if :: v == 0 -> goto refresh :: else fi }
+#ifdef MOVE_ON
+	:: goto walk
+#else
+	:: atomic { get(p, v); if :: v == 0 -> goto settle :: else fi }	/* nothing was heard: look, and send the same again */
+#endif
+	fi;
+	if
+	:: v == SEAL + id -> goto refresh
+	:: else ->
+#ifdef WALL
+		if :: refused < WALL -> refused++ :: else fi;
+#endif
+		goto walk
+	fi;
+refresh: skip;
+	d_step { sealed = p; p = 0; v = 0; followed = 0; refused = 0; FORGET };
+#ifndef NO_OPEN_REFRESH
+	/* open-refresh */
+	newest();
+#ifdef FOLDED_BY_WALKING
+	if :: mf == POS(MY, 1) && opened_by[MY] == id -> goto begin :: else fi;
+#endif
+	if :: mr >= MY -> goto fenced :: mf > sealed -> goto open :: else fi;
+#endif
+begin:	skip;
+	d_step {
+		follow(POS(MY, 1));
+		assert(found && y_off == off && !opened[MY]);
+		opened[MY] = id; begin_off[MY] = off;
+		p = 0; v = 0; sealed = 0; followed = 0; refused = 0;
+		FORGET
+	}
+#ifdef QUIET
+	if :: id >= QUIET -> goto done :: else fi;
+#endif
+	do
+	:: !stop || data_sent[POS(MY, lo)] ->
+		/* One of the slots of the window. */
+		atomic {
+		i = 0;
+		do :: i < K - 1 && lo + i + 1 < end -> i++ :: break od;
+		p = POS(MY, lo + i);
+		if
+		:: lo + i < end && !applied[i] && (!stop || data_sent[p]) -> skip
+		:: else -> goto next
+		fi;
+		assert(data_sent[p] == 0 || data_sent[p] == id);
+		data_sent[p] = id;
+		if
+		:: create(p, id, v);
+			if :: v == 0 -> applied[i] = true; goto next :: else fi
+		:: skip
+		fi;
+		get(p, v);	/* refused, or nothing was heard */
+		if
+		:: v == id ->
+#ifndef NO_NONCE
+			applied[i] = true;
+#else
+			not_committed(p);
+#endif
+			goto next
+		:: v == 0 ->
+#ifdef UNKNOWN_IS_REFUSED
+			not_committed(p);
+#endif
+			goto next
+		:: DATA(v) && v != id -> assert(false)
+		:: v >= SEAL -> skip
+		fi
+		} /* atomic */
+
+#ifndef NO_APPEND_REFRESH
+		newest();	/* append-refresh */
+#endif
+		atomic {
+		if
+		:: mf <= p ->
+			not_committed(p); end = SEQ(p); stop = true;
+#ifdef NO_LOWER_SLOTS
+			do :: i > 0 -> i--; committed(POS(MY, lo + i), id) :: else -> break od
+#endif
+		:: mf > p && EPOCH(mf) == MY ->	/* append-junk-seal */
+#ifndef NO_APPEND_JUNK_SEAL
+			committed(p, id); applied[i] = true
+#else
+			not_committed(p)
+#endif
+		:: mf > p && EPOCH(mf) > MY ->	/* append-ended, void */
+#ifndef NO_APPEND_ENDED
+			not_committed(seal_of[MY]);
+			applied[i] = true; stop = true;
+#ifndef NO_VOID
+			end = SEQ(seal_of[MY])
+#endif
+#else
+			not_committed(p)
+#endif
+		:: mf > p && EPOCH(mf) > MY ->	/* append-forgotten */
+#ifndef NO_APPEND_FORGOTTEN
+			stop = true
+#else
+			not_committed(p)
+#endif
+		fi
+		}
+next:		skip;
+		d_step { p = 0; v = 0; i = 0; FORGET }
+#ifdef NO_CONTIGUOUS
+	:: applied[K - 1] && lo + K - 1 < end -> committed(POS(MY, lo + K - 1), id)
+#endif
+	:: applied[0] && lo < end ->
+		committed(POS(MY, lo), id);
+		d_step {
+			if :: acked < begin_off[MY] + lo -> acked = begin_off[MY] + lo :: else fi;
+			lo++;
+			i = 0; do :: i < K - 1 -> applied[i] = applied[i + 1]; i++ :: else -> break od;
+			applied[K - 1] = false; i = 0
+		}
+#ifdef HINT
+	:: atomic { role <= MY && !stop ->
+			role = MY;
+#ifdef HINT_SENT
+			if
+			:: lo + K - 1 <= S && data_sent[POS(MY, lo + K - 1)] -> hint = POS(MY, lo + K - 1) + 1; hint_off = begin_off[MY] + lo + K - 1
+			:: else
+			fi;
+#endif
+			if
+			:: POS(MY, lo) > floor && POS(MY, lo) > hint -> hint = POS(MY, lo); hint_off = begin_off[MY] + lo - 1
+			:: else
+			fi
+		}
+#endif
+	:: lo == S + 1 -> break
+	:: break
+	od;
+	goto done;
+fenced:
+	replaced(id);
+done:	skip;
+	d_step { p = 0; off = 0; v = 0; sealed = 0; refused = 0; followed = 0; lo = 0; end = 0; stop = 0; applied[0] = 0; FORGET }
+}
+
+proctype Compactor() {
+	byte v;
+	do
+	:: atomic {
+			first[floor] || data_sent[floor] || seal_sent[floor] ->
+			get(floor, v);
+			if
+			:: v == 0
+			:: DATA(v) -> floor++; floor_off++
+			:: v >= SEAL ->
+				seal_of[EPOCH(floor)] = floor;
+				opened_by[EP(WHO(v))] = WHO(v);
+				floor = POS(EP(WHO(v)), 1)
+			fi;
+			if :: hint <= floor -> hint = 0; hint_off = 0 :: else fi;
+			v = 0
+		}
+	od
+}
+
+#ifdef READER
+proctype Reader() {
+	byte p, off, v, before, doubtful = NONE;
+	byte mf, mf_off, mh, mh_off, mr;
+	bool known;
+	before = acked;
+	newest();
+resume:	/* what is behind the floor is in segments, at the same offsets */
+	if :: off < mf_off -> off = mf_off :: else fi;
+	p = mf;
+	if :: mh > mf && mh_off <= off -> p = mh :: else fi;
+	if :: p == mf -> off = mf_off :: else -> off = mh_off fi;
+walk:
+	atomic { FORGET; get(p, v) }
+	if
+	:: DATA(v) && begin_off[EPOCH(p)] + SEQ(p) - 1 == off ->
+		d_step { follow(p); assert(found && first[p] == v && y_off == off) };
+		p++; off++; goto walk
+	:: DATA(v) && begin_off[EPOCH(p)] + SEQ(p) - 1 != off ->
+		newest();
+		if :: mf > p -> goto resume :: else -> assert(false) fi
+	:: v >= SEAL ->
+#ifndef NO_READ_JUNK_SEAL
+		newest();
+		if :: mf > p -> goto resume :: else fi;
+#endif
+		d_step { follow(p); assert(found && first[p] == v) };
+		p = POS(EP(WHO(v)), 1); goto walk
+	:: v == 0 ->
+#ifndef NO_READ_ABSENT
+		newest();
+		if :: mf > p -> goto resume :: else fi;
+#endif
+		if
+		:: mh > p && doubtful != p ->
+#ifdef NO_READ_TWICE
+			assert(false);
+#endif
+			doubtful = p; goto walk
+		:: mh > p && doubtful == p -> assert(false)
+		:: else
+		fi
+	fi;
+	assert(off >= before)	/* the end of a complete read */
+}
+#endif
+
+init {
+	atomic {
+		byte w = 1;
+		do :: w <= W -> run Writer(w); w++ :: else -> break od;
+		run Compactor();
+#ifdef READER
+		run Reader()
+#endif
+	}
+}

@@ -1,0 +1,255 @@
+/* The manifest: numbered versions of which all but the newest may be pruned, so
+   that a number may be created that was there before.
+
+   Updaters 1 and 2 are writers of two epochs, 3 is a compactor that folds one
+   record with each update. An update may be given up without an answer; requests
+   may land late and again. A reader lists the keys one by one, from the highest
+   down: the worst order, for a listing that is not made in one instant. A pruner
+   looks for a manifest of which everybody must have heard.
+
+   U updates each, V versions; with ONE there is no updater 2.
+
+check: small  three updaters | -DU=1 -DV=4
+check: small  reader | -DU=1 -DV=4 -DREADER -DONE
+check: small  pruner | -DU=1 -DV=4 -DPRUNER -DONE
+check: full   three updaters, two updates each | -DU=2 -DV=5
+mutant: role-epoch     | -DU=1 -DV=4 -DNO_ROLE_EPOCH
+mutant: update-count (it is looked for)        | -DU=1 -DV=4 -DNO_COUNT
+mutant: update-count (created is not enough)   | -DU=1 -DV=4 -DNO_LOOK
+mutant: fold-floor     | -DU=2 -DV=4 -DONE -DNO_FOLD_FLOOR
+mutant: manifest-match | -DU=2 -DV=4 -DONE -DREADER -DNO_MATCH
+mutant: grace (a listing in steps) | -DU=2 -DV=4 -DONE -DREADER -DNO_GRACE
+mutant: newest by LIST (not counted upward) | -DU=2 -DV=4 -DONE -DREADER -DCOUNT_UPWARD
+mutant: horizon-junk   | -DU=2 -DV=4 -DONE -DPRUNER -DNO_HORIZON_JUNK
+*/
+#ifndef U
+#define U 1
+#endif
+#ifndef V
+#define V 4
+#endif
+#define P 3
+#define COMPACTOR 3
+
+/* What an updater has sent under a number; a number and an updater are a version. */
+typedef Body {
+	bool sent;
+	byte writer, writer_update;	/* the roles: their last update */
+	byte compactor_update;
+	byte floor, segments;
+	byte applied[P + 1]		/* how many of whose updates are in it */
+}
+Body body[(V + 2) * (P + 1)];
+#define AT(n, p) body[(n) * (P + 1) + (p)]
+byte author[V + 2];	/* of the version that went in as the newest */
+byte newest;
+byte listing;		/* the newest when the reader's listing began; 0 while there is none */
+
+/* grace: what a newer one has replaced outlives any listing. */
+#ifndef NO_GRACE
+#define HOLE(n) ((n) < newest && !(listing && (n) >= listing))
+#else
+#define HOLE(n) ((n) < newest)
+#endif
+
+#define NEWEST AT(newest, author[newest])
+
+/* enter makes a version the newest. */
+inline enter(n, p) {
+	d_step {
+		/* Nobody writes in a role after its next holder. */
+		assert(NEWEST.writer <= AT(n, p).writer);
+		assert(AT(n, p).floor == AT(n, p).segments);
+		assert(NEWEST.floor <= AT(n, p).floor);
+		author[n] = p; newest = n
+	}
+}
+
+/* LIST, then GET of what it showed: n and a. Pruned in between: again. */
+inline load(n, a) {
+	do
+	:: atomic { n = newest; a = author[n] };
+		if
+		:: break
+		:: atomic { n != newest -> skip }
+		fi
+	od
+}
+
+proctype Updater(byte p) {
+	byte n, a, k, from;
+	bool mine;
+update:
+	if :: k == U -> goto out :: else -> k++ fi;
+	load(n, a);
+	from = AT(n, a).floor;
+again:
+	load(n, a);
+apply:
+	atomic {
+		mine = (p == COMPACTOR && AT(n, a).compactor_update == k) || (AT(n, a).writer == p && AT(n, a).writer_update == k);
+#ifndef NO_ROLE_EPOCH
+		/* role-epoch */
+		if
+		:: p != COMPACTOR && AT(n, a).writer > p -> goto out
+		:: else
+		fi;
+#endif
+#ifndef NO_COUNT
+		/* update-count */
+		if
+		:: mine -> assert(AT(n, a).applied[p] > 0 && NEWEST.applied[p] <= k); goto update
+		:: else
+		fi;
+#endif
+#ifndef NO_FOLD_FLOOR
+		/* fold-floor: void */
+		if
+		:: p == COMPACTOR && AT(n, a).floor != from -> goto update
+		:: else
+		fi;
+#endif
+		if :: n == V -> goto out :: else fi;
+		n++;
+		d_step {
+			AT(n, p).sent = true;
+			AT(n, p).writer = AT(n - 1, a).writer;
+			AT(n, p).writer_update = AT(n - 1, a).writer_update;
+			AT(n, p).compactor_update = AT(n - 1, a).compactor_update;
+			AT(n, p).floor = AT(n - 1, a).floor;
+			AT(n, p).segments = AT(n - 1, a).segments;
+			AT(n, p).applied[1] = AT(n - 1, a).applied[1];
+			AT(n, p).applied[2] = AT(n - 1, a).applied[2];
+			AT(n, p).applied[3] = AT(n - 1, a).applied[3];
+			AT(n, p).applied[p] = AT(n, p).applied[p] + 1;
+			if
+			:: p == COMPACTOR ->
+				AT(n, p).compactor_update = k;
+				AT(n, p).floor = from + 1;
+				AT(n, p).segments = AT(n, p).segments + 1
+			:: else -> AT(n, p).writer = p; AT(n, p).writer_update = k
+			fi;
+			/* Once or not at all. */
+			assert(AT(n, p).applied[p] <= k)
+		}
+	}
+	atomic {
+		if
+		:: n == newest + 1 -> enter(n, p); mine = true
+		:: HOLE(n) -> mine = true	/* created, and nobody sees it */
+		:: n <= newest -> mine = false	/* refused */
+		:: mine = false			/* nothing was heard */
+		fi;
+#ifdef NO_LOOK
+		if
+		:: mine -> assert(NEWEST.applied[p] == k); goto update
+		:: else
+		fi
+#endif
+	}
+	if
+	:: goto again
+	:: goto update		/* given up: unknown */
+	fi;
+out:	skip
+}
+
+/* Requests that land late: one that finds its number free. In a hole they need no
+   landing, since HOLE says what may be there. */
+proctype Network() {
+	do
+	:: atomic { newest < V && AT(newest + 1, 1).sent -> enter(newest + 1, 1) }
+	:: atomic { newest < V && AT(newest + 1, 2).sent -> enter(newest + 1, 2) }
+	:: atomic { newest < V && AT(newest + 1, 3).sent -> enter(newest + 1, 3) }
+	od
+}
+
+/* What may be found under n: the version of a, if any. */
+inline look(n, a) {
+	if
+	:: n == newest -> a = author[n]
+	:: n < newest -> a = author[n]
+	:: n > newest -> a = 0
+	:: HOLE(n) -> a = 0
+	:: HOLE(n) && AT(n, 1).sent -> a = 1
+	:: HOLE(n) && AT(n, 2).sent -> a = 2
+	:: HOLE(n) && AT(n, 3).sent -> a = 3
+	fi
+}
+
+proctype Reader() {
+	byte n, a, high, high_a, before, remembered, remembered_a;
+	do
+	:: atomic { before = NEWEST.floor; remembered = newest; remembered_a = author[newest] };
+		if :: remembered > 0 -> skip :: break fi;
+#ifdef COUNT_UPWARD
+		/* It remembers one and asks for the next, until there is none. */
+		if
+		:: skip
+		:: atomic { before = NEWEST.floor }
+		fi;
+		high = remembered; high_a = remembered_a;
+		do
+		:: high < V ->
+			atomic { look(high + 1, a); if :: a -> high++; high_a = a :: else -> break fi }
+		:: high == V -> break
+		od;
+#else
+list:
+		atomic { listing = newest; n = V; high = 0 };
+		do
+		:: n > 0 ->
+			atomic {
+				look(n, a);
+				if :: a && n > high -> high = n; high_a = a :: else fi;
+				n--
+			}
+		:: n == 0 -> break
+		od;
+		listing = 0;
+		/* manifest-match */
+		atomic {
+			look(high, a);
+#ifndef NO_MATCH
+			if :: a != high_a -> goto list :: else fi
+#else
+			if :: a == 0 -> goto list :: else -> high_a = a fi
+#endif
+		}
+#endif
+		skip;	/* It knows all that was so when it began. */
+		d_step { assert(AT(high, high_a).floor >= before); n = 0; a = 0; high = 0; high_a = 0; before = 0; remembered = 0; remembered_a = 0 }
+		break
+	od
+}
+
+/* horizon: an old enough version, by its number; a floor behind which to delete. */
+proctype Pruner() {
+	byte n, a, v, b;
+	load(n, a);
+	if :: n == 0 -> goto out :: else fi;
+	atomic { v = n; do :: v > 1 -> v-- :: break od };
+	atomic { look(v, b); if :: b == 0 -> goto out :: else fi };
+#ifndef NO_HORIZON_JUNK
+	/* horizon-junk */
+	if :: AT(v, b).floor > AT(n, a).floor -> goto out :: else fi;
+#endif
+	assert(AT(v, b).floor <= NEWEST.floor);
+out:	skip
+}
+
+init {
+	atomic {
+		run Updater(1); run Updater(3);
+#ifndef ONE
+		run Updater(2);
+#endif
+		run Network();
+#ifdef READER
+		run Reader();
+#endif
+#ifdef PRUNER
+		run Pruner()
+#endif
+	}
+}

@@ -1,0 +1,107 @@
+package azurestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+var errNoETag = errors.New("azurestore: the answer has no ETag")
+
+// ifAbsent is the condition of a create.
+func ifAbsent() *blob.AccessConditions {
+	anything := azcore.ETagAny
+	return &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: &anything}}
+}
+
+// Put implements [store.Store]. The body is not copied, and nothing reads it
+// once Put has returned.
+func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	if err := store.CheckKey("put", key); err != nil {
+		return store.Info{}, err
+	}
+	call := call{op: "put", key: key, missing: store.ErrNoBucket, create: cond.Absent()} // without a match nothing else can be missing
+	var conditions *blob.AccessConditions
+	if cond.Absent() {
+		conditions = ifAbsent()
+	}
+	if version, match := cond.Match(); match {
+		etag, sendable := etagOf(version)
+		if !sendable {
+			return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Hint: "no blob has such a version"}
+		}
+		call.missing = store.ErrPrecondition
+		conditions = &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag}}
+	}
+	info, err := s.put(ctx, key, body, conditions, nil)
+	if err != nil {
+		return store.Info{}, s.fail(ctx, call, err)
+	}
+	return info, nil
+}
+
+// put sends body in one request.
+func (s *Store) put(ctx context.Context, key string, body []byte, conditions *blob.AccessConditions, metadata map[string]*string) (store.Info, error) {
+	lent := lend(body)
+	defer lent.takeBack()
+	out, err := s.client.NewBlockBlobClient(key).Upload(once(ctx), lent, &blockblob.UploadOptions{
+		AccessConditions: conditions, Metadata: metadata, TransactionalValidation: blob.TransferValidationTypeComputeCRC64(),
+	})
+	if err != nil {
+		return store.Info{}, err
+	}
+	if versionOf(out.ETag) == "" {
+		return store.Info{}, errNoETag
+	}
+	return store.Info{Key: key, Version: versionOf(out.ETag), Size: int64(len(body)), LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, nil
+}
+
+// loan is a body that can be taken back. net/http may go on reading a body after
+// the answer to its request, or its context's end; the memory is its caller's
+// again by then.
+type loan struct {
+	mu sync.Mutex
+	r  *bytes.Reader // nil once it was taken back
+}
+
+var errTakenBack = errors.New("azurestore: the body was taken back")
+
+func lend(body []byte) *loan { return &loan{r: bytes.NewReader(body)} }
+
+// takeBack waits for a Read under way, and lets no other begin.
+func (l *loan) takeBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.r = nil
+}
+
+func (l *loan) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// guard:body-taken-back.
+	if l.r == nil {
+		return 0, errTakenBack
+	}
+	return l.r.Read(p)
+}
+
+func (l *loan) Seek(offset int64, whence int) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.r == nil {
+		return 0, errTakenBack
+	}
+	return l.r.Seek(offset, whence)
+}
+
+func (*loan) Close() error { return nil }
+
+var _ io.ReadSeekCloser = (*loan)(nil)

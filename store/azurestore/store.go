@@ -1,0 +1,98 @@
+package azurestore
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// Store is a container. It is safe for concurrent use.
+type Store struct {
+	client   *container.Client
+	name     string // of the container
+	endpoint string // of the account, for errors
+	opts     Options
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns the store of a container, reached through a client of the
+// caller's, who gives it [ClientOptions] so that no answer is read without
+// bound. It sends no request. The client's retries do not matter: the store sets
+// them for each call.
+func New(client *container.Client, opts *Options) (*Store, error) {
+	if client == nil {
+		return nil, invalid("az://", errors.New("a client of a container is needed"))
+	}
+	// What follows ? may be a signature.
+	u, err := url.Parse(client.URL())
+	if err != nil || u.Host == "" {
+		return nil, invalid("az://", errors.New("the client has no URL"))
+	}
+	s := &Store{client: client, name: path.Base(u.Path)}
+	s.endpoint = u.Scheme + "://" + u.Host + strings.TrimSuffix(path.Dir(u.Path), "/")
+	if s.opts, err = opts.withDefaults(); err != nil {
+		return nil, invalid("az://"+s.name, err)
+	}
+	return s, nil
+}
+
+// Traits names the container.
+func (s *Store) Traits() store.Traits {
+	return store.Traits{Name: "az://" + s.name, MultiProcess: true}
+}
+
+// once makes ctx that of a call that is one request.
+//
+// guard:one-attempt. The SDK sends a request again by default, three times:
+// create, reply lost, the same again, 409 on one's own write.
+//
+//mutant:replace policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1}) => policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: 3, RetryDelay: 1, MaxRetryDelay: 2})
+func once(ctx context.Context) context.Context {
+	return policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1})
+}
+
+// A version is the ETag without its quotes: listings leave them out. Beyond that
+// it is opaque.
+
+func versionOf(etag *azcore.ETag) store.Version {
+	if etag == nil {
+		return ""
+	}
+	v := strings.TrimSpace(string(*etag))
+	if len(v) >= 2 && v[0] == '"' && v[len(v)-1] == '"' {
+		v = v[1 : len(v)-1]
+	}
+	return store.Version(v)
+}
+
+// etagOf is the header for a version. Not every version can be sent: that of
+// another driver, or none at all, never matches anything here; nor does "*",
+// which would match anything.
+func etagOf(v store.Version) (etag azcore.ETag, sendable bool) {
+	if v == "" || v == "*" {
+		return "", false
+	}
+	for _, c := range []byte(v) {
+		if c <= ' ' || c >= 0x7f || c == '"' {
+			return "", false
+		}
+	}
+	return azcore.ETag(`"` + string(v) + `"`), true
+}
+
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}

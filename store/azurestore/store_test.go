@@ -1,0 +1,331 @@
+package azurestore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/azurestore"
+)
+
+func get(t testing.TB, st store.Store, key string, opts *store.GetOptions) (string, store.Info, error) {
+	t.Helper()
+	obj, err := st.Get(t.Context(), key, opts)
+	if err != nil {
+		return "", store.Info{}, err
+	}
+	defer obj.Body.Close()
+	b, err := io.ReadAll(obj.Body)
+	return string(b), obj.Info, err
+}
+
+func listOnce(t testing.TB, st store.Store) error {
+	for _, err := range st.List(t.Context(), "", nil) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestReadsAndVersions(t *testing.T) {
+	az := newStub()
+	st := serve(t, az)
+	put, err := st.Put(t.Context(), "a/k", []byte("0123456789"), store.IfAbsent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		offset, length int64
+		want           string
+		err            error
+	}{
+		{0, 0, "0123456789", nil}, {3, 0, "3456789", nil}, {3, 4, "3456", nil}, {8, 10, "89", nil}, {0, 99, "0123456789", nil},
+		{10, 0, "", store.ErrRange}, {10, 5, "", store.ErrRange}, {11, 1, "", store.ErrRange}, {-1, 0, "", store.ErrInvalid},
+	} {
+		body, info, err := get(t, st, "a/k", &store.GetOptions{Offset: c.offset, Length: c.length})
+		if !errors.Is(err, c.err) || body != c.want || err == nil && (info.Size != 10 || info.Version != put.Version || info.LastModified.IsZero() || info.Date.IsZero()) {
+			t.Errorf("%d+%d: got %q, %+v, %v; want %q, %v", c.offset, c.length, body, info, err, c.want, c.err)
+		}
+	}
+	// A server that knows no ranges sends all.
+	az.on("get", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Etag", `"x"`)
+		_, _ = io.WriteString(w, "0123456789")
+	}})
+	if body, info, err := get(t, st, "a/k", &store.GetOptions{Offset: 3, Length: 4}); err != nil || body != "3456" || info.Size != 10 {
+		t.Errorf("without ranges: %q, %+v, %v", body, info, err)
+	}
+	az.on("get", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "0123456789") }})
+	if _, _, err := get(t, st, "a/k", nil); !errors.Is(err, store.ErrUnsupported) {
+		t.Errorf("without ETag: %v", err)
+	}
+	az.on("put", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }})
+	if _, err := st.Put(t.Context(), "b", nil, store.IfAbsent); store.OutcomeOf(err) != store.Unknown {
+		t.Errorf("put without ETag: %v", err)
+	}
+	az.reset()
+	if _, _, err := get(t, st, "a/k", &store.GetOptions{IfNoneMatch: put.Version}); !errors.Is(err, store.ErrNotModified) {
+		t.Errorf("the same version: %v", err)
+	}
+	if body, _, err := get(t, st, "a/k", &store.GetOptions{IfNoneMatch: "7"}); err != nil || body != "0123456789" {
+		t.Errorf("another version: %q, %v", body, err)
+	}
+	az.on("get", 0, fault{status: http.StatusNotModified})
+	if _, _, err := get(t, st, "a/k", nil); err == nil || errors.Is(err, store.ErrNotModified) {
+		t.Errorf("304 without a condition: %v", err)
+	}
+	az.reset()
+	if _, _, err := get(t, st, "a/none", nil); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("missing: %v", err)
+	}
+}
+
+// A version that no header can carry is none of this store's; "*" would match
+// anything.
+func TestVersionsOfOthers(t *testing.T) {
+	az := newStub()
+	st := serve(t, az)
+	if _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+	az.reset()
+	for _, v := range []store.Version{"", "*", "a\nb", "a b", `a"b`, "é", "\x00"} {
+		if _, err := st.Put(t.Context(), "k", []byte("y"), store.IfMatch(v)); store.OutcomeOf(err) != store.Refused {
+			t.Errorf("%q: %v", v, err)
+		}
+	}
+	if got := az.requests(); len(got) != 0 {
+		t.Errorf("requests %v", got)
+	}
+}
+
+func TestList(t *testing.T) {
+	az := newStub()
+	st := serve(t, az)
+	for _, k := range []string{"p/1", "p/2", "p/3", "p/folder/", "q/1", "directory"} {
+		az.blobs[k] = blob{body: []byte(k), etag: `"0x5"`, at: time.Now()}
+	}
+	list := func(st store.Store, prefix, after string) (keys []string, err error) {
+		for info, e := range st.List(t.Context(), prefix, &store.ListOptions{StartAfter: after}) {
+			if e != nil {
+				return keys, e
+			}
+			if info.Version == "" || info.Size == 0 || info.LastModified.IsZero() || info.Date.IsZero() {
+				t.Errorf("%+v", info)
+			}
+			keys = append(keys, info.Key)
+		}
+		return keys, nil
+	}
+	sub, err := store.Sub(st, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		st            store.Store
+		prefix, after string
+		want          string
+	}{
+		{st, "", "", "p/1 p/2 p/3 q/1"}, {st, "p/", "", "p/1 p/2 p/3"}, {st, "p/", "p/2", "p/3"}, {st, "", "p/3", "q/1"},
+		{sub, "", "", "1 2 3"}, {sub, "", "1", "2 3"}, {sub, "", "3", ""},
+	} {
+		if got, err := list(c.st, c.prefix, c.after); err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%q after %q: %v, %v; want %s", c.prefix, c.after, got, err, c.want)
+		}
+	}
+	// The same marker again and again.
+	az.on("list", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `<?xml version="1.0"?><EnumerationResults><Blobs/><NextMarker>again</NextMarker></EnumerationResults>`)
+	}})
+	if got, err := list(st, "", ""); err == nil || !strings.Contains(err.Error(), "says that there is more") {
+		t.Errorf("%d keys, %v", len(got), err)
+	}
+	// Names from outside never escape a prefix.
+	for _, key := range []string{"../q/1", "..", "a/../../q/1", "/q/1"} {
+		_, _, err := get(t, sub, key, nil)
+		if !errors.Is(err, store.ErrInvalid) || !errors.Is(sub.Delete(t.Context(), key), store.ErrInvalid) {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+}
+
+func TestDeleteOfNothingIsNoError(t *testing.T) {
+	az := newStub()
+	st := serve(t, az)
+	if _, err := st.Put(t.Context(), "b", []byte("x"), store.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Delete(t.Context(), "a", "b", "c"); err != nil || len(az.keys()) != 0 {
+		t.Errorf("%v; left are %v", err, az.keys())
+	}
+	az.on("delete", 0, fault{status: 404, code: "ContainerNotFound"})
+	if err := st.Delete(t.Context(), "a"); !errors.Is(err, store.ErrNoBucket) {
+		t.Errorf("no container: %v", err)
+	}
+}
+
+// env is what the driver reads; nothing of the developer's own.
+func env(t *testing.T, set map[string]string) {
+	for _, name := range []string{"AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_CONNECTION_STRING"} {
+		t.Setenv(name, set[name])
+	}
+}
+
+func TestOpen(t *testing.T) {
+	env(t, nil)
+	for raw, want := range map[string]string{
+		"az://box/a/b?endpoint=http://127.0.0.1:1/acc&anonymous=true": "az://box/a/b",
+		"az://box?account=acc&anonymous=true":                         "az://box",
+		"az://box?account=acc":                                        "az://box",
+	} {
+		st, err := store.Open(t.Context(), raw)
+		if err != nil || st.Traits().Name != want || !st.Traits().MultiProcess || st.Traits().MinRewrite != 0 {
+			t.Errorf("%s: %v, %v", raw, st, err)
+		}
+	}
+	for raw, want := range map[string]string{
+		"az://":                                     "the container is missing",
+		"az://user:secret@box":                      "credentials do not belong",
+		"az://acc.blob.core.windows.net/box":        "a container, not a host",
+		"az://127.0.0.1:10000/box":                  "a container, not a host",
+		"az://box#x":                                "write az://container/prefix",
+		"az://box?region=eu":                        `unknown parameter "region"; known are account, anonymous`,
+		"az://box?anonymous=maybe":                  "true or false",
+		"az://box?account=":                         "is empty",
+		"az://box?account=a.b":                      "a name, not an address",
+		"az://box":                                  "no account",
+		"az://box?endpoint=localhost":               "not a URL such as",
+		"az://box?endpoint=http://a:b@h":            "credentials do not belong into the endpoint",
+		"az://box?endpoint=http://h/a?sig=secret":   "AZURE_STORAGE_SAS_TOKEN",
+		"az://box?endpoint=http://h&endpoint=x":     "given twice",
+		"az://box?endpoint=http://h/a":              "over plain http only",
+		"az://box?block-size=x":                     "a number of bytes",
+		"az://box?account=a&block-size=99999999999": "a block has",
+		"az://box/a/../b?account=a&anonymous=true":  "must not be",
+		"az://box?a=%zz":                            "cannot be read",
+	} {
+		_, err := store.Open(t.Context(), raw)
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("%s: %v, want %q", raw, err, want)
+		}
+	}
+	for name, c := range map[string]struct {
+		env  map[string]string
+		want string
+	}{
+		"key of nobody":     {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0"}, "whose it is"},
+		"key is no base64":  {map[string]string{"AZURE_STORAGE_KEY": "secret!", "AZURE_STORAGE_ACCOUNT": "a"}, "not base64"},
+		"connection string": {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "secret"}, "cannot be used"},
+	} {
+		env(t, c.env)
+		url := "az://box?endpoint=https://h/a"
+		if name == "connection string" {
+			url = "az://box"
+		}
+		if _, err := store.Open(t.Context(), url); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := azurestore.New(nil, nil); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("no client: %v", err)
+	}
+}
+
+// What the environment holds goes where it belongs.
+func TestCredentials(t *testing.T) {
+	var seen http.Header
+	var query string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen, query = r.Header.Clone(), r.URL.RawQuery
+		fail(w, http.StatusForbidden, "AuthenticationFailed")
+	}))
+	t.Cleanup(srv.Close)
+	url := "az://box?endpoint=" + srv.URL + "/acc"
+	for name, c := range map[string]struct {
+		env         map[string]string
+		url         string
+		auth, query string
+	}{
+		"key":        {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0", "AZURE_STORAGE_ACCOUNT": "acc"}, url, "SharedKey acc:", ""},
+		"signature":  {map[string]string{"AZURE_STORAGE_SAS_TOKEN": "?sv=1&sig=secret"}, url, "", "sig=secret"},
+		"connection": {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "AccountName=acc;AccountKey=c2VjcmV0;BlobEndpoint=" + srv.URL + "/acc;"}, "az://box", "SharedKey acc:", ""},
+		"anonymous":  {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0", "AZURE_STORAGE_ACCOUNT": "acc"}, url + "&anonymous=true", "", ""},
+	} {
+		env(t, c.env)
+		st, err := store.Open(t.Context(), c.url)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		_, err = st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+		if !errors.Is(err, store.ErrDenied) || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "clock is wrong") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := seen.Get("Authorization"); !strings.HasPrefix(got, c.auth) || c.auth == "" && got != "" {
+			t.Errorf("%s: Authorization %q", name, got)
+		}
+		if !strings.Contains(query, c.query) || strings.Contains(st.Traits().Name, "secret") {
+			t.Errorf("%s: query %q", name, query)
+		}
+	}
+	srv.Close()
+	env(t, map[string]string{"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=secret"})
+	st, err := store.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+	if err == nil || !strings.Contains(err.Error(), "nothing answers at "+srv.URL+"/acc") || strings.Contains(err.Error(), "secret") || store.OutcomeOf(err) != store.Unknown {
+		t.Errorf("a server that is away: %v", err)
+	}
+}
+
+type provider struct{ err error }
+
+func (p *provider) GetToken(context.Context, policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	return azcore.AccessToken{Token: "x", ExpiresOn: time.Unix(1, 0)}, p.err // it is never kept
+}
+
+// Credentials that were never there are the request's fault; those that cannot
+// be renewed just now may come back, and nothing was sent in either case.
+func TestLoginErrors(t *testing.T) {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fail(w, 503, "ServerBusy") }))
+	t.Cleanup(srv.Close)
+	from := &provider{err: errors.New("no such account")}
+	opts := azurestore.ClientOptions()
+	opts.Transport = srv.Client()
+	client, err := container.NewClient(srv.URL+"/acc/box", azurestore.Marked(from), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := azurestore.New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func() error {
+		_, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+		return err
+	}
+	if err := put(); store.OutcomeOf(err) != store.Rejected || !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), "no such account") {
+		t.Errorf("never there: %v", err)
+	}
+	from.err = nil
+	if err := put(); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("there: %v", err)
+	}
+	from.err = errors.New("metadata server is away")
+	if err := put(); store.OutcomeOf(err) != store.Unknown || store.Permanent(err) || !strings.Contains(err.Error(), "metadata server is away") {
+		t.Errorf("away: %v", err)
+	}
+}

@@ -1,0 +1,239 @@
+package azurestore_test
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/azurestore"
+)
+
+// stub is as much of Azure's Blob API as the driver speaks.
+type stub struct {
+	mu    sync.Mutex
+	blobs map[string]blob
+	tag   int
+	seen  []string
+	// staged blocks by their ids
+	staged map[string][]byte
+	// fault is asked about each request before it is served: "put", "block",
+	// "commit", "get", "look", "list" or "delete", the nth of its kind.
+	fault func(kind string, n int) *fault
+}
+
+type blob struct {
+	body []byte
+	etag string
+	at   time.Time
+	mark string
+}
+
+// fault is what goes wrong with a request: an answer in its place, no answer
+// before or after it had its effect.
+type fault struct {
+	status  int
+	code    string
+	drop    bool
+	lost    bool
+	cut     int // of the body of the answer
+	answers http.HandlerFunc
+}
+
+func newStub() *stub { return &stub{blobs: map[string]blob{}, staged: map[string][]byte{}} }
+
+// serve opens a store of the stub's.
+func serve(t testing.TB, s *stub, params ...string) store.Store {
+	t.Helper()
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	st, err := azurestore.Open(t.Context(), strings.Join(append([]string{"az://box?anonymous=true&endpoint=" + srv.URL}, params...), "&"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func (s *stub) on(kind string, n int, f fault) {
+	s.faults(func(k string, i int) *fault {
+		if k == kind && (n == 0 || i == n) {
+			return &f
+		}
+		return nil
+	})
+}
+
+func (s *stub) faults(f func(kind string, n int) *fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = f
+}
+
+// reset forgets the requests and the fault.
+func (s *stub) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen, s.fault = nil, nil
+}
+
+func (s *stub) requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.seen)
+}
+
+func (s *stub) keys() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.blobs))
+}
+
+func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/box"), "/")
+	comp := r.URL.Query().Get("comp")
+	kind := map[string]string{
+		"PUT": "put", "PUT block": "block", "PUT blocklist": "commit",
+		"GET": "get", "HEAD": "look", "GET list": "list", "DELETE": "delete",
+	}[strings.TrimSpace(r.Method+" "+comp)]
+	s.mu.Lock()
+	n := 1
+	for _, before := range s.seen {
+		if before == kind {
+			n++
+		}
+	}
+	s.seen = append(s.seen, kind)
+	var f fault
+	if s.fault != nil {
+		if p := s.fault(kind, n); p != nil {
+			f = *p
+		}
+	}
+	s.mu.Unlock()
+	w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	switch {
+	case f.drop:
+		panic(http.ErrAbortHandler)
+	case f.answers != nil:
+		f.answers(w, r)
+		return
+	case f.status != 0:
+		w.Header().Set("Retry-After", "7")
+		fail(w, f.status, f.code)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler) // half a body is no request
+	}
+	rec := httptest.NewRecorder()
+	s.mu.Lock()
+	s.do(rec, r, kind, key, body)
+	s.mu.Unlock()
+	if f.lost {
+		panic(http.ErrAbortHandler)
+	}
+	maps.Copy(w.Header(), rec.Header())
+	w.WriteHeader(rec.Code)
+	if f.cut > 0 {
+		_, _ = w.Write(rec.Body.Bytes()[:f.cut])
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = w.Write(rec.Body.Bytes())
+}
+
+func fail(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("Content-Type", "application/xml")
+	if code != "" {
+		w.Header().Set("X-Ms-Error-Code", code)
+	}
+	w.WriteHeader(status)
+	if status != http.StatusNotModified {
+		fmt.Fprintf(w, "<?xml version=\"1.0\"?><Error><Code>%s</Code><Message>It is said: %s.\nRequestId:1</Message></Error>", code, code)
+	}
+}
+
+func (s *stub) do(w http.ResponseWriter, r *http.Request, kind, key string, body []byte) {
+	have, found := s.blobs[key]
+	writes := kind == "put" || kind == "commit"
+	switch want := r.Header.Get("If-Match"); {
+	case writes && r.Header.Get("If-None-Match") == "*" && found:
+		fail(w, http.StatusConflict, "BlobAlreadyExists")
+		return
+	case writes && want != "" && want != have.etag:
+		fail(w, http.StatusPreconditionFailed, "ConditionNotMet")
+		return
+	case !writes && kind != "list" && kind != "block" && !found:
+		fail(w, http.StatusNotFound, "BlobNotFound")
+		return
+	}
+	switch kind {
+	case "put":
+		s.write(w, r, key, body)
+	case "block":
+		s.staged[r.URL.Query().Get("blockid")] = body
+		w.WriteHeader(http.StatusCreated)
+	case "commit":
+		var list struct{ Latest []string }
+		if err := xml.Unmarshal(body, &list); err != nil {
+			fail(w, http.StatusBadRequest, "InvalidXmlDocument")
+			return
+		}
+		var all []byte
+		for _, id := range list.Latest {
+			all = append(all, s.staged[id]...)
+		}
+		s.write(w, r, key, all)
+	case "get", "look":
+		if r.Header.Get("If-None-Match") == have.etag {
+			fail(w, http.StatusNotModified, "ConditionNotMet")
+			return
+		}
+		w.Header().Set("Etag", have.etag)
+		w.Header().Set("X-Ms-Meta-Fencepostupload", have.mark)
+		if rng := r.Header.Get("X-Ms-Range"); rng != "" {
+			r.Header.Set("Range", rng)
+		}
+		r.Header.Del("If-None-Match")
+		http.ServeContent(w, r, "", have.at, strings.NewReader(string(have.body)))
+	case "delete":
+		delete(s.blobs, key)
+		w.WriteHeader(http.StatusAccepted)
+	case "list":
+		s.list(w, r.URL.Query().Get("prefix"))
+	}
+}
+
+func (s *stub) write(w http.ResponseWriter, r *http.Request, key string, body []byte) {
+	s.tag++
+	s.blobs[key] = blob{body, fmt.Sprintf(`"0x8D%d"`, s.tag), time.Now(), r.Header.Get("X-Ms-Meta-Fencepostupload")}
+	w.Header().Set("Etag", s.blobs[key].etag)
+	w.Header().Set("Last-Modified", s.blobs[key].at.UTC().Format(http.TimeFormat))
+	w.WriteHeader(http.StatusCreated)
+}
+
+// list leaves the quotes of ETags out, as Azure does.
+func (s *stub) list(w http.ResponseWriter, prefix string) {
+	fmt.Fprint(w, `<?xml version="1.0"?><EnumerationResults ContainerName="box"><Blobs>`)
+	for _, key := range slices.Sorted(maps.Keys(s.blobs)) {
+		if !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		b := s.blobs[key]
+		what := ""
+		if strings.HasPrefix(key, "directory") {
+			what = "<ResourceType>directory</ResourceType>"
+		}
+		fmt.Fprintf(w, `<Blob><Name>%s</Name><Properties><Last-Modified>%s</Last-Modified><Etag>%s</Etag><Content-Length>%d</Content-Length>%s</Properties></Blob>`,
+			key, b.at.UTC().Format(http.TimeFormat), strings.Trim(b.etag, `"`), len(b.body), what)
+	}
+	fmt.Fprint(w, `</Blobs><NextMarker/></EnumerationResults>`)
+}

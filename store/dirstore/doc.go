@@ -1,0 +1,52 @@
+// Package dirstore keeps objects as plain files in a local directory: the
+// embedded default.
+//
+//	st, err := dirstore.Open("/var/lib/orders", nil)
+//	st, err := store.Open(ctx, "file:///var/lib/orders")
+//
+// # What it guarantees
+//
+//   - An object is a file, byte for byte, and its key is its relative path. It
+//     becomes visible whole or not at all.
+//   - Create and swap are atomic between goroutines, handles and processes of one
+//     machine. A create is one link(2), which fails if the name is taken. A swap
+//     is one rename(2) under a file lock of that key.
+//   - What was acknowledged, refused in favour of, read or listed survives a
+//     crash of the machine: not only the writer but whoever is first shown a
+//     new object makes its directory entry durable (see durable.go).
+//   - A process may be killed or stopped at any instant. What a killed one leaves
+//     behind is invisible and removed by a later Open. A stopped one never
+//     hinders reads, listings and creates. It can hold up what needs the lock it
+//     holds: stopped within the few microseconds of a swap or a delete, the swaps
+//     and deletes of one key in 256, or all deletes; stopped while listing what
+//     others were deleting from all the time, deletes.
+//
+// # What it needs
+//
+// A local file system with hard links, flock, atomic rename and times in
+// nanoseconds: ext4, XFS, btrfs, ZFS, tmpfs, APFS. Not a network file system:
+// caches of attributes and names break read-after-write between machines. The
+// directory tree is one file system. All processes that write run as the same
+// user; others may read. Linux, macOS and the BSDs; elsewhere Open answers
+// [store.ErrUnsupported].
+//
+// # What it does not do
+//
+//   - Keys that differ only in case, or only in Unicode normalisation, are one
+//     key where the file system folds them (macOS by default).
+//   - A part of a key between slashes has at most 255 bytes, and no key is
+//     another's directory ("a" and "a/b"): [store.ErrInvalid].
+//   - Symbolic links, directories, devices and files whose names are no valid
+//     keys are not objects: not listed, not read, not deleted.
+//   - That a key is absent is certain to survive a crash only when Delete has
+//     returned.
+//   - List holds what it found in memory, some 200 bytes a key, and yields it
+//     after it has let go of its lock.
+//
+// # The folder .fencepost
+//
+// It holds locks and unfinished writes, and no key maps into it: a key whose
+// first part is ".fencepost", in any case, has a "%" appended in the file
+// system. Never delete it while processes use the store: they would lock
+// different files.
+package dirstore

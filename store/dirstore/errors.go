@@ -1,0 +1,78 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package dirstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// failure turns the error of a system call into what callers understand. It is
+// for calls before a write took effect: a Kind of "denied" or "invalid" says
+// that nothing was written.
+func (s *Store) failure(op, key string, err error) error {
+	if e := (*store.Error)(nil); errors.As(err, &e) {
+		return err
+	}
+	e := &store.Error{Op: op, Key: key, Err: err}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, rootErr := os.Stat(s.root); errors.Is(rootErr, fs.ErrNotExist) {
+			e.Kind, e.Hint = store.ErrNoBucket, "the directory "+s.root+" is gone"
+		} else if op == "get" {
+			e.Kind, e.Err = store.ErrNotFound, nil
+		} else {
+			e.Hint = "if the folder " + reserved + " in " + s.root + " was removed, open the store again"
+		}
+	case errors.Is(err, fs.ErrPermission):
+		e.Kind, e.Hint = store.ErrDenied, "the user of this process may not do that in "+s.root
+	case errors.Is(err, unix.EROFS):
+		e.Kind, e.Hint = store.ErrDenied, "the file system of "+s.root+" is mounted read-only"
+	case errors.Is(err, unix.ENOTDIR):
+		e.Kind, e.Hint = store.ErrInvalid, "a leading part of this key is an object itself; no key may be another's directory"
+	case errors.Is(err, unix.EISDIR):
+		e.Kind, e.Hint = store.ErrInvalid, "there are objects below this key; no key may be another's directory"
+	case errors.Is(err, unix.ENAMETOOLONG):
+		e.Kind, e.Hint = store.ErrInvalid, "the key is too long for a path below "+s.root
+	case errors.Is(err, unix.EXDEV):
+		e.Kind, e.Hint = store.ErrUnsupported, "everything below "+s.root+" must lie on one file system"
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		e.Hint = "the disk or the quota is full: free space in " + s.root
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		e.Hint = "too many open files: raise the limit (ulimit -n)"
+	}
+	return e
+}
+
+// unsure is for errors after a write may have taken effect. It has no Kind,
+// whatever the cause: the outcome is unknown.
+func unsure(op, key string, err error) error {
+	return &store.Error{Op: op, Key: key, Kind: store.ErrUnknown, Err: err,
+		Hint: "the change is visible, but may not survive a crash of the machine"}
+}
+
+// cancelled is for a context that ended before the write took effect. It has no
+// Kind, since none says "not written, and may be tried again"; the outcome that
+// callers then assume, unknown, is a safe one.
+func cancelled(ctx context.Context, op, key string) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if !errors.Is(cause, err) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return &store.Error{Op: op, Key: key, Err: err, Hint: "nothing was done"}
+}
+
+// errTaken: a create found its name taken.
+var errTaken = errors.New("dirstore: name taken")
+
+// refused is the answer to a condition that does not hold.
+func refused(op, key string) error {
+	return &store.Error{Op: op, Key: key, Kind: store.ErrPrecondition}
+}

@@ -1,0 +1,263 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package dirstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// List implements [store.Store]. It sees a state that existed: every key that
+// was there when it began, or, if that was deleted, whatever had been created
+// before it was.
+//
+// Reading a directory is not atomic. Somebody who replaces the highest number
+// by the next one could slip through (T37):
+//
+//	lister    reads the first half of manifest/
+//	other     creates 51, which lands in the half that was read
+//	other     deletes 50, which is in the other half
+//	lister    reads the second half: neither 50 nor 51
+//
+// and "the newest by LIST" would be 49. Without deletes nothing is missed that
+// was there at the beginning. So each unlink is done under the list lock, held
+// exclusively, and is announced before; see collect. Creates only add names.
+// Swaps keep theirs: rename replaces the entry where it is (btrfs apart, see
+// renameMoves).
+func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		found, err := s.list(ctx, prefix, opts)
+		if err != nil {
+			yield(store.Info{}, err)
+			return
+		}
+		// The lock is gone: what a caller does between two keys, a Delete even, may
+		// take as long as it likes.
+		date := s.clock.Wall()
+		for _, e := range found {
+			if ctx.Err() != nil {
+				yield(store.Info{}, cancelled(ctx, "list", prefix))
+				return
+			}
+			if !yield(store.Info{Key: e.key, Version: e.version, Size: e.size, LastModified: e.mtime, Date: date}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) list(ctx context.Context, prefix string, opts *store.ListOptions) ([]entry, error) {
+	rel, err := relDir("list", prefix)
+	if err == nil {
+		err = s.noLinks("list", prefix, filepath.Join(s.root, rel))
+	}
+	if err != nil {
+		return nil, err
+	}
+	sc := &scan{s: s, rel: rel}
+	if opts != nil {
+		sc.startAfter = opts.StartAfter
+	}
+	switch err := s.collect(ctx, sc); {
+	case err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return nil, cancelled(ctx, "list", prefix)
+	case err != nil:
+		return nil, s.failure("list", prefix, err)
+	}
+	for _, dir := range sc.pending {
+		if err := s.persist(dir); err != nil {
+			return nil, s.failure("list", prefix, err)
+		}
+	}
+	// Two scans find a key twice, and so may one, of an object swapped meanwhile.
+	// The later find counts.
+	slices.SortStableFunc(sc.found, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	n := 0
+	for i, e := range sc.found {
+		if i+1 == len(sc.found) || sc.found[i+1].key != e.key {
+			sc.found[n] = e
+			n++
+		}
+	}
+	return sc.found[:n], nil
+}
+
+// undisturbed is how often a listing is tried without keeping out deletes.
+const undisturbed = 4
+
+// collect scans until it has a scan during which nothing was deleted.
+//
+// It does not hold the list lock meanwhile: deletes would wait for listings,
+// and could wait for ever where there is always one. It looks whether there was
+// a delete. A delete raises the time of the lock file, under the lock, before
+// its unlink. So if the lock was free at some instant, and the time is the same
+// after the scan as it was then, there was none in between.
+//
+// If the lock is not free, its holder may be stopped within its section, before
+// or after its unlink. A takeover needs listings and must not wait for it. But
+// there is only one such holder, with one unlink. Any later delete gets the
+// lock after it, and raises the time before it does anything. So of two scans,
+// before and after which the time is the same, at least one had no delete, and
+// both together are complete.
+//
+// After some scans in vain it keeps deletes out, so that it comes to an end
+// where they never do. Only a lister that is stopped then holds up anything,
+// namely deletes; and as each scan in vain was a delete that was not held up,
+// listers cannot starve them either.
+func (s *Store) collect(ctx context.Context, sc *scan) error {
+	lock, err := s.openLock(s.listLock())
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	tries := 0
+	return s.poll(ctx, func() (bool, error) {
+		sc.reset()
+		free, err := s.calls.tryLock(lock, unix.LOCK_SH)
+		if err != nil {
+			return false, err
+		}
+		if tries++; free && tries > undisturbed {
+			defer s.calls.unlock(lock)
+			return true, sc.run(ctx)
+		}
+		before, err := lock.Stat()
+		scans := 2
+		if free {
+			s.calls.unlock(lock)
+			scans = 1
+		}
+		for range scans {
+			if err == nil {
+				err = sc.run(ctx)
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+		after, err := lock.Stat()
+		return err == nil && after.ModTime().Equal(before.ModTime()), err
+	})
+}
+
+// announce raises the time of the list lock before an unlink: see collect. The
+// caller holds the list lock exclusively.
+func (s *Store) announce(lock *os.File) error {
+	info, err := lock.Stat()
+	if err != nil {
+		return err
+	}
+	now := s.clock.Wall()
+	if !now.After(info.ModTime()) {
+		now = info.ModTime().Add(1)
+	}
+	return s.calls.chtimes(lock.Name(), now)
+}
+
+// entry is what a listing keeps of an object.
+type entry struct {
+	key     string
+	version store.Version
+	size    int64
+	mtime   time.Time
+}
+
+// scan is one listing.
+type scan struct {
+	s          *Store
+	rel        string
+	startAfter string
+
+	found   []entry
+	pending []string // directories with objects that are not known to be durable
+}
+
+func (sc *scan) reset() { sc.found, sc.pending = nil, nil }
+
+func (sc *scan) run(ctx context.Context) error {
+	err := sc.dir(ctx, sc.rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		// No object has the prefix, unless the root itself is gone.
+		_, err = os.Stat(sc.s.root)
+	}
+	return err
+}
+
+// dir reads one directory and what is below it. If there is none, or something
+// else under the name, that is fs.ErrNotExist.
+func (sc *scan) dir(ctx context.Context, rel string) error {
+	path := filepath.Join(sc.s.root, rel)
+	f, err := sc.s.calls.open(path, os.O_RDONLY|unix.O_DIRECTORY)
+	if isNotDir(err) || errors.Is(err, unix.ELOOP) {
+		return fs.ErrNotExist
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	hasPending := false
+	for {
+		entries, err := sc.s.calls.readdir(f, 512)
+		for _, e := range entries {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			p, err := sc.entry(ctx, filepath.Join(rel, e.Name()), e)
+			if err != nil {
+				return err
+			}
+			hasPending = hasPending || p
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if hasPending {
+		sc.pending = append(sc.pending, path)
+	}
+	return nil
+}
+
+// entry notes an object or descends, and reports whether it is an object that
+// is not known to be durable.
+func (sc *scan) entry(ctx context.Context, rel string, e fs.DirEntry) (pend bool, err error) {
+	key, ok := keyOf(rel)
+	switch {
+	case !ok: // also the reserved folder
+		return false, nil
+	case e.IsDir():
+		if below := key + "/"; below < sc.startAfter && !strings.HasPrefix(sc.startAfter, below) {
+			return false, nil // all that is below is not greater
+		}
+		if err := sc.dir(ctx, rel); !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		return false, nil
+	case !e.Type().IsRegular(), key <= sc.startAfter:
+		return false, nil
+	}
+	info, err := e.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || !info.Mode().IsRegular() {
+		return false, err
+	}
+	sc.found = append(sc.found, entry{key: key, version: version(info), size: info.Size(), mtime: info.ModTime()})
+	return pending(info), nil
+}

@@ -1,0 +1,83 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package dirstore
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fencepost/fencepost/internal/clock"
+)
+
+// Locks are flocks: the kernel drops them when their process dies. A stopped
+// process keeps them, so that whoever holds one does nothing that takes time,
+// and whoever waits for one holds no other: a process that waits for a frozen
+// one must not pass the frost on. All waiting is polling, under the caller's
+// context.
+
+// keyLocks is how many lock files the keys are spread over. They are created
+// on first use and never removed: two processes that lock a name would hold
+// different files.
+const keyLocks = 256
+
+func (s *Store) keyLock(key string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return filepath.Join(s.root, reserved, "lock", fmt.Sprintf("key-%02x", h.Sum32()%keyLocks))
+}
+
+// listLock is what listings and deletes meet at: see [Store.List]. Its
+// modification time rises with every delete.
+func (s *Store) listLock() string { return filepath.Join(s.root, reserved, "lock", "list") }
+
+// openLock needs no right to write, so that readers may list.
+func (s *Store) openLock(path string) (*os.File, error) {
+	return s.calls.open(path, os.O_RDONLY|os.O_CREATE)
+}
+
+// lockAll takes exclusive locks on all files, or none while it waits.
+func (s *Store) lockAll(ctx context.Context, files ...*os.File) (unlock func(), err error) {
+	err = s.poll(ctx, func() (bool, error) {
+		for i, f := range files {
+			ok, err := s.calls.tryLock(f, unix.LOCK_EX)
+			if ok {
+				continue
+			}
+			for _, held := range files[:i] {
+				s.calls.unlock(held)
+			}
+			return false, err
+		}
+		return true, nil
+	})
+	return func() {
+		for _, f := range files {
+			s.calls.unlock(f)
+		}
+	}, err
+}
+
+const (
+	pollFirst = 50 * time.Microsecond
+	pollMax   = 5 * time.Millisecond
+)
+
+// poll calls try until it is true or fails, with growing random pauses. It
+// returns the context's cause if that ends first.
+func (s *Store) poll(ctx context.Context, try func() (bool, error)) error {
+	for d := pollFirst; ; d = min(2*d, pollMax) {
+		if ok, err := try(); ok || err != nil {
+			return err
+		}
+		if err := clock.Sleep(ctx, s.clock, d/2+rand.N(d)); err != nil {
+			return err
+		}
+	}
+}

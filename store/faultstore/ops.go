@@ -1,0 +1,233 @@
+package faultstore
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// Traits implements [store.Store]; they are those of the inner store.
+func (s *Store) Traits() store.Traits { return s.inner.Traits() }
+
+// Get implements [store.Store].
+func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	var obj *store.Object
+	var fault Fault
+	err := s.do(ctx, Op{Kind: Get, Key: key}, func(r *request) {
+		fault = r.fault
+		r.apply = func(ctx context.Context) (err error) {
+			obj, err = s.inner.Get(ctx, key, opts)
+			return err
+		}
+	})
+	if err != nil {
+		if obj != nil {
+			_ = obj.Body.Close()
+		}
+		return nil, err
+	}
+	if fault.Cut {
+		obj.Body = cutBody(obj.Body, fault, Op{Kind: Get, Key: key})
+	}
+	s.open.Add(1)
+	obj.Body = &countedBody{ReadCloser: obj.Body, closed: func() { s.open.Add(-1) }}
+	return obj, nil
+}
+
+type countedBody struct {
+	io.ReadCloser
+	once   sync.Once
+	closed func()
+}
+
+func (b *countedBody) Close() error {
+	b.once.Do(b.closed)
+	return b.ReadCloser.Close()
+}
+
+// cutReader gives out left bytes and then err. A body that ends before is not
+// cut.
+type cutReader struct {
+	r    io.Reader
+	left int
+	err  error
+}
+
+func (c *cutReader) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, c.err
+	}
+	n, err := c.r.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+func cutBody(body io.ReadCloser, f Fault, op Op) io.ReadCloser {
+	cut := &cutReader{r: body, left: f.Keep, err: io.EOF}
+	if f.Err != nil {
+		cut.err = addressed(f.Err, op)
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{cut, body}
+}
+
+// Put implements [store.Store].
+func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	var info store.Info
+	err := s.do(ctx, Op{Kind: Put, Key: key, Cond: cond, Size: len(body)}, func(r *request) {
+		r.apply = func(ctx context.Context) (err error) {
+			info, err = s.inner.Put(ctx, key, body, cond)
+			return err
+		}
+		if r.fault.Late != nil {
+			kept := bytes.Clone(body) // the caller may reuse it
+			r.again = func(ctx context.Context) error {
+				_, err := s.inner.Put(ctx, key, kept, cond)
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return store.Info{}, err
+	}
+	return info, nil
+}
+
+// Upload implements [store.Store]. A late copy of it holds the whole body.
+func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
+	op := Op{Kind: Upload, Key: key}
+	if opts != nil && opts.Create {
+		op.Cond = store.IfAbsent
+	}
+	var info store.Info
+	err := s.do(ctx, op, func(r *request) {
+		if r.fault.Cut {
+			broken := addressed(orReset(r.fault.Err), op)
+			body = &cutReader{r: body, left: r.fault.Keep, err: broken}
+		}
+		r.apply = func(ctx context.Context) (err error) {
+			info, err = s.inner.Upload(ctx, key, body, opts)
+			return err
+		}
+		if r.fault.Late == nil {
+			return
+		}
+		whole, err := io.ReadAll(body)
+		if err != nil {
+			// The body broke: nothing of it is ever sent.
+			r.fault.Drop, r.fault.Late, r.fault.Err = true, nil, &store.Error{Op: "upload", Key: key, Err: err}
+			return
+		}
+		body = bytes.NewReader(whole)
+		r.again = func(ctx context.Context) error {
+			_, err := s.inner.Upload(ctx, key, bytes.NewReader(whole), opts)
+			return err
+		}
+	})
+	if err != nil {
+		return store.Info{}, err
+	}
+	return info, nil
+}
+
+func orReset(err error) error {
+	if err == nil {
+		return ErrReset
+	}
+	return err
+}
+
+// Delete implements [store.Store].
+func (s *Store) Delete(ctx context.Context, keys ...string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	kept := slices.Clone(keys)
+	return s.do(ctx, Op{Kind: Delete, Key: keys[0], Keys: kept}, func(r *request) {
+		r.apply = func(ctx context.Context) error { return s.inner.Delete(ctx, kept...) }
+		r.again = r.apply
+	})
+}
+
+// List implements [store.Store]. The whole inner listing is taken before its
+// first entry is given out.
+func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		var found []store.Info
+		var broken error // after the entries of found
+		err := s.do(ctx, Op{Kind: List, Key: prefix}, func(r *request) {
+			r.apply = func(ctx context.Context) (err error) {
+				found, err = s.collect(ctx, r.op, prefix, opts)
+				if r.fault.Cut && r.fault.Keep < len(found) {
+					found, broken = found[:max(r.fault.Keep, 0)], addressed(orReset(r.fault.Err), r.op)
+				}
+				return err
+			}
+		})
+		if err != nil {
+			yield(store.Info{}, err)
+			return
+		}
+		for _, info := range found {
+			if err := s.alive(ctx, Op{Kind: List, Key: prefix}); err != nil {
+				yield(store.Info{}, err)
+				return
+			}
+			if !yield(info, nil) {
+				return
+			}
+		}
+		if broken != nil {
+			yield(store.Info{}, broken)
+		}
+	}
+}
+
+func (s *Store) collect(ctx context.Context, op Op, prefix string, opts *store.ListOptions) ([]store.Info, error) {
+	o := s.script()
+	if o.DirectoryBucket {
+		opts = nil
+	}
+	var found []store.Info
+	for info, err := range s.inner.List(ctx, prefix, opts) {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, info)
+	}
+	if o.DirectoryBucket {
+		// Sorted first: the inner order may be another every time.
+		slices.SortFunc(found, func(a, b store.Info) int {
+			if a.Key < b.Key {
+				return -1
+			}
+			return 1
+		})
+		o.random(op).Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+	}
+	return found, nil
+}
+
+// AbortUploads implements [store.UploadAborter], as the inner store does.
+func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (n int, err error) {
+	if _, ok := s.inner.(store.UploadAborter); !ok {
+		return 0, nil
+	}
+	err = s.do(ctx, Op{Kind: Abort, Key: prefix}, func(r *request) {
+		r.apply = func(ctx context.Context) (err error) {
+			n, err = store.AbortUploads(ctx, s.inner, prefix, doomed)
+			return err
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}

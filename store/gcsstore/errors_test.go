@@ -1,0 +1,109 @@
+package gcsstore_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// TestAnswers is the table of what each answer means to each kind of request.
+func TestAnswers(t *testing.T) {
+	const noBucket = "The specified bucket does not exist."
+	type means struct {
+		create, swap store.Outcome
+		get, list    error // nil: nobody can tell, so it may be tried again
+	}
+	unknown := means{store.Unknown, store.Unknown, nil, nil}
+	rejected := func(kind error) means { return means{store.Rejected, store.Rejected, kind, kind} }
+	for _, c := range []struct {
+		status          int
+		reason, message string
+		want            means
+	}{
+		{412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.", means{store.Refused, store.Refused, store.ErrPrecondition, store.ErrPrecondition}},
+		{404, "notFound", "No such object: bucket/k", means{store.Rejected, store.Refused, store.ErrNotFound, store.ErrNoBucket}},
+		{404, "notFound", noBucket, rejected(store.ErrNoBucket)},
+		{401, "authError", "Invalid Credentials", rejected(store.ErrDenied)},
+		{403, "forbidden", "x does not have storage.objects.create access", rejected(store.ErrDenied)},
+		{403, "rateLimitExceeded", "", unknown},
+		{403, "userRateLimitExceeded", "", unknown},
+		{400, "invalid", "Invalid argument.", rejected(store.ErrInvalid)},
+		{400, "invalid", `Provided CRC32C "AAAAAA==" doesn't match calculated CRC32C "x".`, unknown},
+		{413, "uploadTooLarge", "", rejected(store.ErrInvalid)},
+		{405, "methodNotAllowed", "", rejected(store.ErrUnsupported)},
+		{501, "notImplemented", "", rejected(store.ErrUnsupported)},
+		{408, "requestTimeout", "", unknown},
+		{409, "conflict", "", unknown},
+		{410, "gone", "", unknown},
+		{429, "rateLimitExceeded", "The object exceeded the rate limit for object mutation operations.", unknown},
+		{500, "backendError", "", unknown}, {502, "", "", unknown}, {503, "backendError", "", unknown}, {504, "", "", unknown},
+	} {
+		t.Run(fmt.Sprint(c.status, " ", c.reason), func(t *testing.T) {
+			gcs := newStub()
+			st := serve(t, gcs)
+			answer := fault{status: c.status, body: apiError(c.status, c.reason, c.message), header: http.Header{"Retry-After": {"7"}}}
+			gcs.fault = func(string, int) *fault { return &answer }
+			_, create := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+			_, swap := st.Put(t.Context(), "k", []byte("x"), store.IfMatch("5"))
+			_, _, read := get(t, st, "k", nil)
+			list := listOnce(t, st)
+			if got := store.OutcomeOf(create); got != c.want.create {
+				t.Errorf("create: %v is %v, want %v", create, got, c.want.create)
+			}
+			if got := store.OutcomeOf(swap); got != c.want.swap {
+				t.Errorf("swap: %v is %v, want %v", swap, got, c.want.swap)
+			}
+			for what, pair := range map[string][2]error{"get": {read, c.want.get}, "list": {list, c.want.list}} {
+				var e *store.Error
+				if !errors.As(pair[0], &e) || !errors.Is(e.Kind, pair[1]) {
+					t.Errorf("%s: %v, want %v", what, pair[0], pair[1])
+					continue
+				}
+				if e.Status != c.status || e.Code != c.reason || e.RetryAfter != 7*time.Second || e.Op != what {
+					t.Errorf("%s: %+v", what, e)
+				}
+			}
+			if errors.Is(create, store.ErrNoBucket) && !strings.Contains(create.Error(), `create the bucket "bucket"`) {
+				t.Errorf("no hint: %v", create)
+			}
+			if errors.Is(create, store.ErrDenied) && !strings.Contains(create.Error(), "roles/storage.objectUser") {
+				t.Errorf("no hint: %v", create)
+			}
+		})
+	}
+}
+
+// What a proxy says, in its own words, is classified by its status and shown cut.
+func TestAnswerOfAProxy(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	gcs.on("put", 0, fault{status: 502, body: "<html>" + strings.Repeat("bad gateway ", 1000)})
+	_, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+	if store.OutcomeOf(err) != store.Unknown || !strings.Contains(err.Error(), "bad gateway") || len(err.Error()) > 400 {
+		t.Errorf("%d bytes: %v", len(err.Error()), err)
+	}
+}
+
+func TestDeleteOfNothingIsNoError(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	if _, err := st.Put(t.Context(), "b", []byte("x"), store.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Delete(t.Context(), "a", "b", "c"); err != nil || len(gcs.keys()) != 0 {
+		t.Errorf("%v; left are %v", err, gcs.keys())
+	}
+	gcs.on("delete", 0, fault{status: 404, body: apiError(404, "notFound", "The specified bucket does not exist.")})
+	if err := st.Delete(t.Context(), "a"); !errors.Is(err, store.ErrNoBucket) {
+		t.Errorf("no bucket: %v", err)
+	}
+	gcs.on("delete", 0, fault{status: 503})
+	if err := st.Delete(t.Context(), "a"); err == nil {
+		t.Error("503: no error")
+	}
+}

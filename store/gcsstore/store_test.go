@@ -1,0 +1,321 @@
+package gcsstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/gcsstore"
+)
+
+var chunked = &gcsstore.Options{ChunkSize: 256 << 10}
+
+func get(t testing.TB, st store.Store, key string, opts *store.GetOptions) (string, store.Info, error) {
+	t.Helper()
+	obj, err := st.Get(t.Context(), key, opts)
+	if err != nil {
+		return "", store.Info{}, err
+	}
+	defer obj.Body.Close()
+	b, err := io.ReadAll(obj.Body)
+	return string(b), obj.Info, err
+}
+
+func TestReadsAndVersions(t *testing.T) {
+	st := serve(t, newStub())
+	put, err := st.Put(t.Context(), "a/k", []byte("0123456789"), store.IfAbsent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		offset, length int64
+		want           string
+		err            error
+	}{
+		{0, 0, "0123456789", nil}, {3, 0, "3456789", nil}, {3, 4, "3456", nil}, {8, 10, "89", nil}, {0, 99, "0123456789", nil},
+		{10, 0, "", store.ErrRange}, {10, 5, "", store.ErrRange}, {11, 1, "", store.ErrRange}, {-1, 0, "", store.ErrInvalid},
+	} {
+		body, info, err := get(t, st, "a/k", &store.GetOptions{Offset: c.offset, Length: c.length})
+		if !errors.Is(err, c.err) || body != c.want || err == nil && (info.Size != 10 || info.Version != put.Version || info.LastModified.IsZero() || info.Date.IsZero()) {
+			t.Errorf("%d+%d: got %q, %+v, %v; want %q, %v", c.offset, c.length, body, info, err, c.want, c.err)
+		}
+	}
+	if _, _, err := get(t, st, "a/k", &store.GetOptions{IfNoneMatch: put.Version}); !errors.Is(err, store.ErrNotModified) {
+		t.Errorf("the same version: %v", err)
+	}
+	if body, _, err := get(t, st, "a/k", &store.GetOptions{IfNoneMatch: "7"}); err != nil || body != "0123456789" {
+		t.Errorf("another version: %q, %v", body, err)
+	}
+	if _, _, err := get(t, st, "a/none", nil); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("missing: %v", err)
+	}
+}
+
+// A version that is no generation is none of this store's: refused, and not sent
+// as a condition that would always hold.
+func TestVersionsOfOthers(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	if _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+	gcs.reset()
+	for _, v := range []store.Version{"", "0", "-1", "+5", "05", "1e3", "0x1", "abc", "99999999999999999999"} {
+		if _, err := st.Put(t.Context(), "k", []byte("y"), store.IfMatch(v)); store.OutcomeOf(err) != store.Refused {
+			t.Errorf("%q: %v", v, err)
+		}
+	}
+	if kinds := gcs.kinds(); len(kinds) != 0 {
+		t.Errorf("requests %v", kinds)
+	}
+}
+
+func TestList(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	for _, k := range []string{"p/1", "p/2", "p/3", "p/folder/", "q/1"} {
+		gcs.objects[k] = object{body: []byte(k), generation: 5, updated: time.Now()}
+	}
+	list := func(st store.Store, prefix, after string) (keys []string, err error) {
+		for info, e := range st.List(t.Context(), prefix, &store.ListOptions{StartAfter: after}) {
+			if e != nil {
+				return keys, e
+			}
+			if info.Version == "" || info.Size == 0 || info.LastModified.IsZero() || info.Date.IsZero() {
+				t.Errorf("%+v", info)
+			}
+			keys = append(keys, info.Key)
+		}
+		return keys, nil
+	}
+	sub, err := store.Sub(st, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		st            store.Store
+		prefix, after string
+		want          string
+	}{
+		{st, "", "", "p/1 p/2 p/3 q/1"}, {st, "p/", "", "p/1 p/2 p/3"}, {st, "p/", "p/2", "p/3"}, {st, "", "p/3", "q/1"},
+		{sub, "", "", "1 2 3"}, {sub, "", "1", "2 3"}, {sub, "", "3", ""},
+	} {
+		if got, err := list(c.st, c.prefix, c.after); err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%q after %q: %v, %v; want %s", c.prefix, c.after, got, err, c.want)
+		}
+	}
+	// The same token again and again.
+	page := apiPage(1000, "again")
+	gcs.on("list", 0, fault{status: http.StatusOK, body: page})
+	if got, err := list(st, "", ""); err == nil || !strings.Contains(err.Error(), "says that there is more") {
+		t.Errorf("%d keys, %v", len(got), err)
+	}
+	// Names from outside never escape a prefix.
+	for _, key := range []string{"../q/1", "..", "a/../../q/1", "/q/1"} {
+		_, _, err := get(t, sub, key, nil)
+		if !errors.Is(err, store.ErrInvalid) || !errors.Is(sub.Delete(t.Context(), key), store.ErrInvalid) {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+}
+
+func apiPage(n int, token string) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"name":"k%04d","generation":"5","size":"1","updated":"2026-01-02T03:04:05Z"}`, i)
+	}
+	return `{"nextPageToken":"` + token + `","items":[` + b.String() + `]}`
+}
+
+// A server that answers without end does not fill the memory.
+func TestAnswersAreBounded(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	const most = 256 << 20
+	for kind, ask := range map[string]func() error{
+		"put":  func() error { _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); return err },
+		"list": func() error { return listOnce(t, st) },
+		"get":  func() error { _, _, err := get(t, st, "k", nil); return err },
+	} {
+		for _, status := range []int{http.StatusOK, http.StatusInternalServerError} {
+			if kind == "get" && status == http.StatusOK {
+				continue // an object may be as large as it likes: its reader has limits
+			}
+			wrote := make(chan int, 1)
+			gcs.on(kind, 0, fault{answers: func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, `{"kind":"`)
+				piece, n := []byte(strings.Repeat("x", 1<<20)), 0
+				for n < most {
+					m, err := w.Write(piece)
+					if n += m; err != nil {
+						break
+					}
+				}
+				wrote <- n
+			}})
+			err := ask()
+			if err == nil {
+				t.Errorf("%s, %d: no error", kind, status)
+			} else if len(err.Error()) > 2000 {
+				t.Errorf("%s, %d: an error of %d bytes", kind, status, len(err.Error()))
+			}
+			if kinds := gcs.kinds(); len(kinds) == 0 {
+				t.Fatalf("%s, %d: nothing was sent: %v", kind, status, err)
+			}
+			if n := <-wrote; n >= most {
+				t.Errorf("%s, %d: all of %d bytes were read", kind, status, n)
+			}
+		}
+	}
+}
+
+func listOnce(t testing.TB, st store.Store) error {
+	for _, err := range st.List(t.Context(), "", nil) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A body whose request was refused early or abandoned is its caller's again: the
+// race detector watches.
+func TestBodyIsNotKept(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	body := make([]byte, 4<<20)
+	early := fault{answers: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPreconditionFailed) }}
+	for i := range 5 {
+		gcs.on("put", 0, early)
+		if _, err := st.Put(t.Context(), "k", body, store.IfAbsent); err == nil {
+			t.Fatal("the fault is not effective")
+		}
+		for j := 0; j < len(body); j += 256 {
+			body[j] = byte(i)
+		}
+	}
+	for range 5 {
+		ctx, cancel := context.WithCancel(t.Context())
+		gcs.on("put", 0, fault{answers: func(_ http.ResponseWriter, r *http.Request) { cancel(); _, _ = io.Copy(io.Discard, r.Body) }})
+		_, _ = st.Put(ctx, "k", body, store.Always)
+		cancel()
+		clear(body)
+	}
+}
+
+func TestNoGeneration(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	gcs.on("put", 0, fault{status: http.StatusOK, body: `{"name":"k","size":"1"}`})
+	if _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); store.OutcomeOf(err) != store.Unknown {
+		t.Errorf("Put: %v", err)
+	}
+	gcs.on("get", 0, fault{status: http.StatusOK, body: "x"})
+	if _, _, err := get(t, st, "k", nil); !errors.Is(err, store.ErrUnsupported) {
+		t.Errorf("Get: %v", err)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(t.TempDir(), "none.json"))
+	t.Setenv("STORAGE_EMULATOR_HOST", "")
+	for raw, want := range map[string]string{
+		"gs://bucket/a/b?endpoint=http://127.0.0.1:1": "gs://bucket/a/b",
+		"gs://bucket?anonymous=true":                  "gs://bucket",
+	} {
+		st, err := store.Open(t.Context(), raw)
+		if err != nil || st.Traits().Name != want || !st.Traits().MultiProcess {
+			t.Errorf("%s: %v, %v", raw, st, err)
+		}
+	}
+	for raw, want := range map[string]string{
+		"gs://":                                     "the bucket is missing",
+		"gs://user:secret@bucket":                   "credentials do not belong",
+		"gs://127.0.0.1:4443/x":                     "a bucket, not a host",
+		"gs://bucket#x":                             "write gs://bucket/prefix",
+		"gs://bucket?region=eu":                     `unknown parameter "region"; known are anonymous, chunk-size`,
+		"gs://bucket?anonymous=maybe":               "true or false",
+		"gs://bucket?endpoint=":                     "is empty",
+		"gs://bucket?endpoint=localhost":            "not a URL such as",
+		"gs://bucket?endpoint=http://a:b@h":         "credentials do not belong into the endpoint",
+		"gs://bucket?endpoint=http://h/storage/v1/": "a scheme and a host, no more",
+		"gs://bucket?endpoint=http://h&endpoint=x":  "given twice",
+		"gs://bucket?chunk-size=x":                  "a number of bytes",
+		"gs://bucket?anonymous=true&chunk-size=1":   "a multiple of 262144",
+		"gs://bucket/a/../b?anonymous=true":         "must not be",
+		"gs://bucket?a=%zz":                         "cannot be read",
+	} {
+		_, err := store.Open(t.Context(), raw)
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("%s: %v, want %q", raw, err, want)
+		}
+	}
+	for _, raw := range []string{"s3://bucket", ":"} {
+		if _, err := gcsstore.Open(t.Context(), raw); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
+	// Credentials that are not there, with and without an endpoint of one's own.
+	for _, raw := range []string{"gs://bucket", "gs://bucket?endpoint=https://storage.example.com"} {
+		_, err := store.Open(t.Context(), raw)
+		if !errors.Is(err, store.ErrDenied) || !strings.Contains(fmt.Sprint(err), "GOOGLE_APPLICATION_CREDENTIALS") {
+			t.Errorf("%s without credentials: %v", raw, err)
+		}
+	}
+	if _, err := gcsstore.New(nil, "bucket", nil); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("no client: %v", err)
+	}
+	if _, err := gcsstore.New(http.DefaultClient, "bucket", &gcsstore.Options{Cleanup: -1}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("negative Cleanup: %v", err)
+	}
+}
+
+// A token never travels in the clear, whatever the environment holds.
+func TestNoTokenInTheClear(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "user.json")
+	if err := os.WriteFile(key, []byte(`{"type":"authorized_user","client_id":"i","client_secret":"s","refresh_token":"r"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", key)
+	gcs := newStub()
+	headers := make(chan http.Header, 1)
+	gcs.on("get", 0, fault{answers: func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header.Clone() }})
+	_, _, _ = get(t, serve(t, gcs), "k", nil)
+	select {
+	case h := <-headers:
+		if h.Get("Authorization") != "" {
+			t.Errorf("Authorization: %s", h.Get("Authorization"))
+		}
+	default:
+		t.Error("nothing was sent")
+	}
+}
+
+func TestEmulatorHost(t *testing.T) {
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", os.DevNull)
+	t.Setenv("STORAGE_EMULATOR_HOST", "127.0.0.1:1")
+	st, err := gcsstore.Open(t.Context(), "gs://bucket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = get(t, st, "k", nil)
+	if err == nil || !strings.Contains(err.Error(), "nothing answers at http://127.0.0.1:1") {
+		t.Errorf("got %v", err)
+	}
+	if store.OutcomeOf(err) != store.Unknown {
+		t.Errorf("a refused connection is %v", store.OutcomeOf(err))
+	}
+}

@@ -1,0 +1,237 @@
+package gcsstore_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
+)
+
+// Google Cloud Storage takes about one write a second for one name. The
+// heartbeat swaps one name: by default it keeps the distance that the driver
+// asks for, however short the lease, and a shorter one is refused.
+func TestT34_HeartbeatKeepsTheLeastInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gcs := newStub()
+		st := within(t, gcs, nil)
+		if got := st.Traits().MinRewrite; got != time.Second {
+			t.Fatalf("MinRewrite is %v, want 1 s", got)
+		}
+		_, err := leader.New(st, "lock", &leader.Options{Validity: 2 * time.Second, Renew: 999 * time.Millisecond})
+		if err == nil || !strings.Contains(err.Error(), "gs://bucket") {
+			t.Errorf("a heartbeat each 999 ms: got %v, want an error that names the store", err)
+		}
+		e, err := leader.New(st, "lock", &leader.Options{Validity: 2 * time.Second, Clock: clock.Go})
+		if err != nil {
+			t.Fatal(err)
+		}
+		term, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := context.Cause(term.Context()); err != nil {
+			t.Fatalf("the term ended: %v", err)
+		}
+		gcs.mu.Lock()
+		beats := slices.Clone(gcs.seen)
+		gcs.mu.Unlock()
+		beats = slices.DeleteFunc(beats, func(r seen) bool { return r.kind != "put" || !strings.HasPrefix(r.key, "lock/") })
+		// The first two make the lock: created, and swapped once (step 5).
+		if len(beats) < 40 {
+			t.Fatalf("%d heartbeats in a minute", len(beats))
+		}
+		for i := 2; i < len(beats); i++ {
+			if d := beats[i].at.Sub(beats[i-1].at); d < time.Second {
+				t.Errorf("write %d of %s came %v after the one before", i, beats[i].key, d)
+			}
+		}
+		if err := term.Resign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+var size = map[string]int{"small": 1 << 10, "larger than the SDK's chunk": 17 << 20}
+
+// A Put is one request of its own kind, however large it is and whatever
+// happens to it. The SDK's default (chunks of 16 MiB, retries of conditional
+// writes) sends it again, and shows the 412 that one's own first attempt caused.
+func TestT35_PutIsOneRequest(t *testing.T) {
+	faults := map[string]fault{
+		"none": {}, "lost before": {drop: true}, "lost after": {lost: true},
+		"408": {status: 408}, "409": {status: 409}, "429": {status: 429}, "500": {status: 500}, "503": {status: 503},
+	}
+	for what, f := range faults {
+		for name, n := range size {
+			t.Run(what+"/"+name, func(t *testing.T) {
+				gcs := newStub()
+				st := serve(t, gcs)
+				version := store.Version("")
+				for _, cond := range []string{"absent", "match", "always"} {
+					c := map[string]store.Condition{"absent": store.IfAbsent, "match": store.IfMatch(version)}[cond]
+					gcs.reset()
+					gcs.on("put", 1, f)
+					_, err := st.Put(t.Context(), "k", make([]byte, n), c)
+					if got := gcs.kinds(); !slices.Equal(got, []string{"put"}) {
+						t.Errorf("if %s: requests %v, want one put", cond, got)
+					}
+					if what == "none" && err != nil || what != "none" && store.OutcomeOf(err) != store.Unknown {
+						t.Errorf("if %s: %v is %v", cond, err, store.OutcomeOf(err))
+					}
+					gcs.reset()
+					info, err := st.Put(t.Context(), "k", []byte("x"), store.Always)
+					if err != nil {
+						t.Fatal(err)
+					}
+					version = info.Version
+				}
+			})
+		}
+	}
+}
+
+// A lost reply is settled by reading, over the driver: the 412 on one's own
+// write is no refusal.
+func TestT35_OwnWriteIsNoRefusal(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	gcs.on("put", 1, fault{lost: true})
+	info, err := store.Create(t.Context(), st, "k", []byte("mine"), nil)
+	if err != nil || info.Version == "" {
+		t.Fatalf("create: %v, %v", info, err)
+	}
+	gcs.reset()
+	gcs.on("put", 1, fault{lost: true})
+	swapped, err := store.Swap(t.Context(), st, "k", []byte("mine too"), info.Version, nil)
+	if err != nil || swapped.Version == info.Version {
+		t.Fatalf("swap: %v, %v", swapped, err)
+	}
+	if _, err := store.Swap(t.Context(), st, "k", []byte("stale"), info.Version, nil); store.OutcomeOf(err) != store.Refused {
+		t.Errorf("stale swap: %v", err)
+	}
+	if _, err := store.Create(t.Context(), st, "k", []byte("other"), nil); store.OutcomeOf(err) != store.Refused {
+		t.Errorf("create of what is there: %v", err)
+	}
+	_ = st.Delete(t.Context(), "k")
+	if _, err := store.Swap(t.Context(), st, "k", []byte("late"), swapped.Version, nil); store.OutcomeOf(err) != store.Refused {
+		t.Errorf("swap of what is gone: %v", err)
+	}
+}
+
+// The SDK opens a download again that breaks off. Here that is an error, which
+// says what broke it.
+func TestT35_GetIsOneRequest(t *testing.T) {
+	gcs := newStub()
+	st := serve(t, gcs)
+	if _, err := st.Put(t.Context(), "k", make([]byte, 100<<10), store.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
+	gcs.reset()
+	gcs.on("get", 1, fault{cut: 50 << 10})
+	obj, err := st.Get(t.Context(), "k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer obj.Body.Close()
+	if n, err := io.Copy(io.Discard, obj.Body); err == nil || !strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error()) {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+	if got := gcs.kinds(); !slices.Equal(got, []string{"get"}) {
+		t.Errorf("requests %v, want one get", got)
+	}
+}
+
+// What becomes of an upload is told by the object, not by the last answer.
+func TestT35_UploadIsSettledByTheObject(t *testing.T) {
+	gone := http.Header{"Content-Type": {"text/plain"}}
+	for name, c := range map[string]struct {
+		kind  string
+		fault fault
+		there []byte // before the upload
+		ok    bool
+	}{
+		"one request, reply lost":    {kind: "put", fault: fault{lost: true}, ok: true},
+		"one request, never arrived": {kind: "put", fault: fault{drop: true}},
+		// The session is gone because it has ended: by the chunk before the lost reply.
+		"last chunk, reply lost, then 410": {kind: "chunk", ok: true},
+		"another's object":                 {kind: "none", there: bytes.Repeat([]byte("y"), 16<<10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gcs := newStub()
+			st := serve(t, gcs, "chunk-size=262144")
+			body := bytes.Repeat([]byte("0123456789abcdef"), 1<<10)
+			if c.kind == "chunk" {
+				body = bytes.Repeat(body, 40) // three chunks
+				gcs.fault = func(kind string, n int) *fault {
+					switch {
+					case kind == "chunk" && n == 3:
+						return &fault{lost: true}
+					case kind == "chunk" && n > 3:
+						return &fault{status: http.StatusGone, header: gone, body: "gone"}
+					}
+					return nil
+				}
+			} else {
+				gcs.on(c.kind, 1, c.fault)
+			}
+			if c.there != nil {
+				if _, err := st.Put(t.Context(), "k", c.there, store.IfAbsent); err != nil {
+					t.Fatal(err)
+				}
+			}
+			info, err := st.Upload(t.Context(), "k", bytes.NewReader(body), &store.UploadOptions{Create: true})
+			switch {
+			case c.ok && (err != nil || info.Size != int64(len(body)) || info.Version == ""):
+				t.Errorf("got %v, %v; the object is there", info, err)
+			case !c.ok && c.there != nil && store.OutcomeOf(err) != store.Refused:
+				t.Errorf("got %v, want a refusal", err)
+			case !c.ok && err == nil:
+				t.Error("it says that it succeeded")
+			}
+			if want := c.ok || c.there != nil; slices.Contains(gcs.keys(), "k") != want {
+				t.Errorf("the stub holds %v", gcs.keys())
+			}
+		})
+	}
+}
+
+// A body that breaks off leaves nothing: closing the SDK's writer must not end
+// what was sent so far as if it were whole. The stub has no network that would
+// look at the context.
+func TestUploadOfBrokenBodyLeavesNothing(t *testing.T) {
+	for _, at := range []int{0, 1000, 262144, 300000, 600000} {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			gcs := newStub()
+			st := within(t, gcs, nil)
+			if at > 262144 {
+				st = within(t, gcs, chunked)
+			}
+			body := io.MultiReader(bytes.NewReader(make([]byte, at)), errReader{})
+			_, err := st.Upload(t.Context(), "k", body, nil)
+			if err == nil || !strings.Contains(err.Error(), errReset.Error()) {
+				t.Errorf("got %v, want the body's error", err)
+			}
+			if keys := gcs.keys(); len(keys) != 0 {
+				t.Errorf("half a body is an object: %v", keys)
+			}
+			if kinds := gcs.kinds(); at < 262144 && len(kinds) != 0 {
+				t.Errorf("requests %v", kinds)
+			}
+		})
+	}
+}
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, errReset }

@@ -1,0 +1,314 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// warm is how many requests a hedge has seen before a test, of which each took
+// usual; so it has a budget of two.
+const (
+	warm    = 40
+	usual   = 10 * time.Millisecond
+	tooLate = usual + 1 // then the second request is sent
+)
+
+// hedged is inWorld with a hedge that knows what is late. The rules are for key k.
+func hedged(t *testing.T, rules []faultstore.Rule, f func(*world)) {
+	t.Helper()
+	for i := range rules {
+		rules[i].Prefix = "k"
+	}
+	rules = append(rules, faultstore.Rule{Prefix: "warm/", Times: -1, Fault: faultstore.Fault{Delay: usual}})
+	inWorld(t, rules, func(w *world) {
+		h, err := store.NewHedge(0.95)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.opts.Hedge = h
+		for i := range warm {
+			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("warm/", i), []byte("x"), w.opts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.st.puts, w.st.gets = nil, nil
+		f(w)
+	})
+}
+
+// took checks how long something took.
+func (w *world) took(start time.Time, want time.Duration) {
+	w.Helper()
+	if took := time.Since(start); took != want {
+		w.Errorf("it took %v, want %v", took, want)
+	}
+}
+
+var (
+	never   = faultstore.Fault{Drop: true, Hang: true} // no answer, and nothing applied
+	slow    = faultstore.Fault{Delay: time.Hour}
+	lateAck = faultstore.Fault{ReplyDelay: time.Hour} // applied at once
+)
+
+// The first request is late: the second one commits, as soon as it is answered.
+func TestHedgeWins(t *testing.T) {
+	for name, first := range map[string]faultstore.Fault{"slow": slow, "never": never} {
+		t.Run(name, func(t *testing.T) {
+			hedged(t, []faultstore.Rule{on("put", 1, first)}, func(w *world) {
+				start := time.Now()
+				info, err := w.create("mine")
+				w.took(start, tooLate)
+				w.applied(info, err, "mine")
+				w.requests(2, 0)
+			})
+		})
+	}
+}
+
+// A request that is in time is not sent twice, nor one that failed before it was
+// late: that is tried again as always.
+func TestHedgeOnlyWhatIsLate(t *testing.T) {
+	hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: usual})}, func(w *world) {
+		info, err := w.create("mine")
+		w.applied(info, err, "mine")
+		w.requests(1, 0)
+	})
+	hedged(t, []faultstore.Rule{on("put", 1, dropped)}, func(w *world) {
+		info, err := w.create("mine")
+		w.applied(info, err, "mine")
+		w.requests(2, 1)
+	})
+}
+
+// One of the two is refused because the other is there, whose answer has not come
+// yet. That 412 is the own echo.
+func TestT05_HedgeMeetsItsTwin(t *testing.T) {
+	t.Run("second refused", func(t *testing.T) {
+		hedged(t, []faultstore.Rule{on("put", 1, lateAck)}, func(w *world) {
+			start := time.Now()
+			info, err := w.create("mine")
+			w.took(start, tooLate)
+			w.applied(info, err, "mine")
+			w.requests(2, 1)
+		})
+	})
+	t.Run("first refused", func(t *testing.T) {
+		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, lateAck)}, func(w *world) {
+			start := time.Now()
+			info, err := w.create("mine")
+			w.took(start, 2*usual)
+			w.applied(info, err, "mine")
+			w.requests(2, 1)
+		})
+	})
+	t.Run("and its answer is lost", func(t *testing.T) {
+		for _, f := range []faultstore.Fault{lost, echo} {
+			f.ReplyDelay = 3 * usual
+			hedged(t, []faultstore.Rule{on("put", 1, f), on("put", 2, faultstore.Fault{Delay: 4 * usual})}, func(w *world) {
+				info, err := w.create("mine")
+				w.applied(info, err, "mine")
+				w.requests(2, 1)
+			})
+		}
+	})
+	// guard:hedge-applied. The second is lost at once; the first says that it was
+	// applied, so no look is needed.
+	t.Run("and is lost", func(t *testing.T) {
+		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{ReplyDelay: 2 * usual}), on("put", 2, dropped)}, func(w *world) {
+			info, err := w.create("mine")
+			w.applied(info, err, "mine")
+			w.requests(2, 0)
+		})
+	})
+}
+
+// Both are lost. Nothing is there, so the same bytes go out again, and both find
+// their equal when they land after all.
+func TestT06_BothTwinsLost(t *testing.T) {
+	first := late()
+	first.ReplyDelay = 2 * usual
+	hedged(t, []faultstore.Rule{on("put", 1, first), on("put", 2, late())}, func(w *world) {
+		info, err := w.create("mine")
+		w.applied(info, err, "mine")
+		w.requests(3, 1)
+		if n := w.fault.Release(w.Context(), nil); n != 2 {
+			t.Fatalf("%d were late", n)
+		}
+		if there := w.holds("mine"); there.Version != info.Version {
+			t.Error("a late twin replaced the object")
+		}
+	})
+}
+
+// The first request lands a month after the second one was answered.
+func TestT09_TwinLandsAMonthLater(t *testing.T) {
+	gone := never
+	gone.Late = &faultstore.Late{Copies: 2}
+	hedged(t, []faultstore.Rule{on("put", 1, gone)}, func(w *world) {
+		info, err := w.create("mine")
+		w.applied(info, err, "mine")
+		time.Sleep(30 * 24 * time.Hour)
+		if n := w.fault.Release(w.Context(), nil); n != 2 {
+			t.Fatalf("%d were late", n)
+		}
+		if there := w.holds("mine"); there.Version != info.Version {
+			t.Error("the late twin replaced the object")
+		}
+	})
+}
+
+// Somebody else's object is there. Either of the two finds it.
+func TestHedgeRefused(t *testing.T) {
+	for name, rules := range map[string][]faultstore.Rule{
+		"second": {on("put", 1, never)},
+		"first":  {on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, never)},
+		"both":   {on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, faultstore.Fault{Delay: usual})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hedged(t, rules, func(w *world) {
+				w.put("other")
+				_, err := w.create("mine")
+				w.refused(err, "other")
+				w.requests(2, 1)
+			})
+		})
+	}
+}
+
+// guard:hedge-rejected. The second request is turned away, while the first may be
+// applied: what is known is what the first one says.
+func TestHedgeRejected(t *testing.T) {
+	t.Run("first applied", func(t *testing.T) {
+		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{ReplyDelay: 2 * usual}), on("put", 2, denied)}, func(w *world) {
+			info, err := w.create("mine")
+			w.applied(info, err, "mine")
+			w.requests(2, 0)
+		})
+	})
+	t.Run("first lost", func(t *testing.T) {
+		first := late()
+		first.ReplyDelay = 2 * usual
+		hedged(t, []faultstore.Rule{on("put", 1, first), each("put", denied)}, func(w *world) {
+			_, err := w.create("mine")
+			w.unknown(err, store.ErrDenied)
+			w.requests(3, 1)
+			w.fault.Release(w.Context(), nil)
+			w.holds("mine") // so it was right to say unknown
+		})
+	})
+	t.Run("both", func(t *testing.T) {
+		first := denied
+		first.ReplyDelay = 2 * usual
+		hedged(t, []faultstore.Rule{on("put", 1, first), on("put", 2, denied)}, func(w *world) {
+			_, err := w.create("mine")
+			if store.OutcomeOf(err) != store.Rejected {
+				t.Errorf("outcome %v: %v", store.OutcomeOf(err), err)
+			}
+			w.requests(2, 0)
+			w.holds("-")
+		})
+	})
+}
+
+// The caller gives up while both are under way: both are broken off, and nobody can
+// tell what became of them.
+func TestHedgeGivenUp(t *testing.T) {
+	hedged(t, []faultstore.Rule{each("put", never)}, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.opts)
+		w.unknown(err, context.DeadlineExceeded)
+		w.requests(2, 0)
+		synctest.Wait()
+	})
+	// And before the second was sent.
+	hedged(t, []faultstore.Rule{each("put", never)}, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.Context(), usual/2)
+		defer cancel()
+		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.opts)
+		w.unknown(err, context.DeadlineExceeded)
+		w.requests(1, 0)
+	})
+}
+
+// A swap is never hedged: a late copy of one could find its version again.
+func TestSwapIsNotHedged(t *testing.T) {
+	hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: time.Second})}, func(w *world) {
+		info, err := w.swap("mine", w.put("old").Version)
+		w.applied(info, err, "mine")
+		w.requests(1, 0)
+	})
+}
+
+// guard:hedge-budget. When every request is late, one in twenty is sent twice.
+func TestHedgeBudget(t *testing.T) {
+	hedged(t, nil, func(w *world) {
+		w.fault.SetHook(faultstore.Script(each("put", faultstore.Fault{Delay: time.Second})))
+		const n = 24 // so few that what is late is not computed anew before their end
+		for i := range n {
+			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("slow/", i), []byte("x"), w.opts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if extra := len(w.st.puts) - n; extra != (warm+n)/store.HedgeBudget {
+			t.Errorf("%d of %d requests were sent twice", extra, warm+n)
+		}
+	})
+}
+
+// What is late is measured: where all requests take longer than they used to,
+// none is late after a while; nor is one sent twice before enough were seen.
+func TestHedgeAdapts(t *testing.T) {
+	hedged(t, nil, func(w *world) {
+		w.fault.SetHook(faultstore.Script(each("put", faultstore.Fault{Delay: 5 * usual})))
+		creates := func(name string, n int) (twice int) {
+			w.st.puts = nil
+			for i := range n {
+				if _, err := store.Create(w.Context(), w.st, fmt.Sprint(name, i), []byte("x"), w.opts); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return len(w.st.puts) - n
+		}
+		if creates("first/", 600) == 0 {
+			t.Error("at first they are late")
+		}
+		if n := creates("then/", 600); n != 0 {
+			t.Errorf("%d were sent twice though none is late", n)
+		}
+	})
+	inWorld(t, nil, func(w *world) {
+		h, err := store.NewHedge(0.5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.opts.Hedge = h
+		w.fault.SetHook(func(op faultstore.Op) faultstore.Fault {
+			return faultstore.Fault{Delay: time.Duration(op.N) * usual}
+		})
+		for i := range 31 {
+			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("k/", i), []byte("x"), w.opts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(w.st.puts); n != 31 {
+			t.Errorf("31 creates took %d requests", n)
+		}
+	})
+}
+
+func TestHedgeQuantile(t *testing.T) {
+	for _, q := range []float64{-1, 0, 0.49, 1, 2, math.NaN()} {
+		if _, err := store.NewHedge(q); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%v: error is %v", q, err)
+		}
+	}
+}

@@ -1,0 +1,380 @@
+package memstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+func put(t testing.TB, st store.Store, key, body string) store.Info {
+	t.Helper()
+	info, err := st.Put(context.Background(), key, []byte(body), store.Always)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func keys(t testing.TB, st store.Store, prefix string) []string {
+	t.Helper()
+	var found []string
+	for info, err := range st.List(context.Background(), prefix, nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, info.Key)
+	}
+	return found
+}
+
+func read(t testing.TB, st store.Store, key string, get *store.GetOptions) string {
+	t.Helper()
+	obj, err := st.Get(context.Background(), key, get)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(obj.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestPutCopiesTheBody(t *testing.T) {
+	st := memstore.New()
+	body := []byte("mine")
+	if _, err := st.Put(t.Context(), "k", body, store.Always); err != nil {
+		t.Fatal(err)
+	}
+	copy(body, "xxxx")
+	if got := read(t, st, "k", nil); got != "mine" {
+		t.Errorf("the store kept the caller's slice: it now holds %q", got)
+	}
+}
+
+// A reader that is slow sees the object that it opened, whatever is written.
+func TestOpenBodySurvivesReplacement(t *testing.T) {
+	st := memstore.New()
+	put(t, st, "k", "first")
+	obj, err := st.Get(t.Context(), "k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, st, "k", "other")
+	if err := st.Delete(t.Context(), "k"); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := io.ReadAll(obj.Body); string(got) != "first" {
+		t.Errorf("read %q", got)
+	}
+}
+
+func TestRanges(t *testing.T) {
+	st := memstore.New()
+	put(t, st, "k", "0123456789")
+	put(t, st, "empty", "")
+	for _, c := range []struct {
+		off, n int64
+		want   string
+	}{{0, 0, "0123456789"}, {0, 3, "012"}, {7, 0, "789"}, {7, 1 << 62, "789"}, {9, 1, "9"}} {
+		if got := read(t, st, "k", &store.GetOptions{Offset: c.off, Length: c.n}); got != c.want {
+			t.Errorf("offset %d length %d: %q, want %q", c.off, c.n, got, c.want)
+		}
+	}
+	if got := read(t, st, "empty", nil); got != "" {
+		t.Errorf("the empty object holds %q", got)
+	}
+	for _, c := range []struct {
+		key    string
+		off, n int64
+		want   error
+	}{
+		{"k", 10, 0, store.ErrRange}, {"empty", 0, 1, store.ErrRange},
+		{"k", -1, 0, store.ErrInvalid}, {"k", 0, -1, store.ErrInvalid},
+	} {
+		if _, err := st.Get(t.Context(), c.key, &store.GetOptions{Offset: c.off, Length: c.n}); !errors.Is(err, c.want) {
+			t.Errorf("%s offset %d length %d: %v, want %v", c.key, c.off, c.n, err, c.want)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	t.Run("unique", func(t *testing.T) {
+		st := memstore.New()
+		seen := map[store.Version]bool{}
+		var order []string
+		for range 1000 {
+			v := put(t, st, "k", "same").Version
+			if seen[v] {
+				t.Fatalf("version %q came twice", v)
+			}
+			seen[v] = true
+			order = append(order, string(v))
+		}
+		if slices.IsSorted(order) {
+			t.Error("versions rise; somebody will rely on it")
+		}
+	})
+	t.Run("T13 content", func(t *testing.T) {
+		st := memstore.NewWithOptions(&memstore.Options{ContentVersions: true})
+		a := put(t, st, "k", "same").Version
+		if b := put(t, st, "k", "other").Version; a == b {
+			t.Errorf("bodies differ, versions do not: %q", a)
+		}
+		if b := put(t, st, "k", "same").Version; a != b {
+			t.Errorf("equal bodies have versions %q and %q", a, b)
+		}
+		if a != `"51037a4a37730f52c8732586d3aaa316"` {
+			t.Errorf("version %s is not the quoted MD5", a)
+		}
+	})
+}
+
+func TestListOrder(t *testing.T) {
+	fill := func(opts *memstore.Options) *memstore.Store {
+		st := memstore.NewWithOptions(opts)
+		for i := range 50 {
+			put(t, st, fmt.Sprintf("d/%02d", i), "")
+		}
+		return st
+	}
+	for name, opts := range map[string]*memstore.Options{"random": nil, "seeded": {Seed: 7}} {
+		st := fill(opts)
+		a, b := keys(t, st, "d/"), keys(t, st, "d/")
+		if slices.IsSorted(a) || slices.Equal(a, b) {
+			t.Errorf("%s: listings have an order to rely on: %v, %v", name, a, b)
+		}
+		slices.Sort(a)
+		slices.Sort(b)
+		if len(a) != 50 || !slices.Equal(a, b) {
+			t.Errorf("%s: the listings differ: %v, %v", name, a, b)
+		}
+	}
+	one, two, other := fill(&memstore.Options{Seed: 7}), fill(&memstore.Options{Seed: 7}), fill(&memstore.Options{Seed: 8})
+	for range 3 {
+		if a, b := keys(t, one, ""), keys(t, two, ""); !slices.Equal(a, b) {
+			t.Errorf("same seed, other order: %v, %v", a, b)
+		}
+	}
+	if slices.Equal(keys(t, one, ""), keys(t, other, "")) {
+		t.Error("another seed has the same order")
+	}
+}
+
+func TestListPrefixAndStartAfter(t *testing.T) {
+	st := memstore.New()
+	for _, k := range []string{"a", "b/1", "b/2", "b/c/3", "bb/4"} {
+		put(t, st, k, k)
+	}
+	got := keys(t, st, "b/")
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"b/1", "b/2", "b/c/3"}) {
+		t.Errorf("listed %v", got)
+	}
+	got = nil
+	for info, err := range st.List(t.Context(), "b/", &store.ListOptions{StartAfter: "b/1"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, info.Key)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"b/2", "b/c/3"}) {
+		t.Errorf("listed %v", got)
+	}
+	for _, err := range st.List(t.Context(), "b", nil) {
+		if !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("a prefix without a slash: %v", err)
+		}
+	}
+}
+
+// The newest of a row of numbered objects never seems older than it was when
+// the listing began, though old ones are deleted and new ones created.
+func TestT37_ListIsASnapshot(t *testing.T) {
+	st := memstore.New()
+	key := func(n int) string { return fmt.Sprintf("m/%d/%020d", n%7, n) } // over several folders
+	for i := range 300 {
+		put(t, st, fmt.Sprintf("m/other-%d/0", i), "") // to take long over
+	}
+	put(t, st, key(1), "")
+	var newest atomic.Int64
+	newest.Store(1)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 2; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_, _ = st.Put(context.Background(), key(n), nil, store.IfAbsent)
+			newest.Store(int64(n))
+			_ = st.Delete(context.Background(), key(n-1))
+		}
+	}()
+	for range 500 {
+		before, high := newest.Load(), int64(0)
+		for _, k := range keys(t, st, "m/") {
+			n, err := strconv.ParseInt(k[strings.LastIndexByte(k, '/')+1:], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			high = max(high, n)
+		}
+		if high < before {
+			t.Errorf("%d existed before the listing, which shows %d at most", before, high)
+			break
+		}
+	}
+	close(stop)
+	<-done
+}
+
+func TestUpload(t *testing.T) {
+	st := memstore.New()
+	if _, err := st.Upload(t.Context(), "k", strings.NewReader("body"), &store.UploadOptions{Create: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Upload(t.Context(), "k", strings.NewReader("x"), &store.UploadOptions{Create: true}); store.OutcomeOf(err) != store.Refused {
+		t.Errorf("create on an existing key: %v", err)
+	}
+	broken := errors.New("source broke")
+	body := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken))
+	if _, err := st.Upload(t.Context(), "new", body, nil); !errors.Is(err, broken) {
+		t.Errorf("a broken body: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("enough")
+	if _, err := st.Upload(ctx, "new", readerFunc(func(p []byte) (int, error) {
+		cancel(cause)
+		return copy(p, "x"), nil
+	}), nil); !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+		t.Errorf("cancelled in the middle: %v", err)
+	}
+	if got := keys(t, st, ""); !slices.Equal(got, []string{"k"}) {
+		t.Errorf("the store holds %v", got)
+	}
+	if n, size := st.Len(); n != 1 || size != 4 {
+		t.Errorf("Len is %d objects, %d bytes", n, size)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// wall is a clock whose time of day is set by hand.
+type wall struct {
+	clock.Clock
+	now time.Time
+}
+
+func (w *wall) Wall() time.Time { return w.now }
+
+func TestDates(t *testing.T) {
+	w := &wall{now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
+	st := memstore.NewWithOptions(&memstore.Options{Clock: w})
+	written := w.now
+	put(t, st, "k", "")
+	w.now = w.now.Add(time.Hour)
+	obj, err := st.Get(t.Context(), "k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !obj.LastModified.Equal(written) || !obj.Date.Equal(w.now) {
+		t.Errorf("modified %v, date %v", obj.LastModified, obj.Date)
+	}
+}
+
+func TestLenCountsReplacedAndDeleted(t *testing.T) {
+	st := memstore.New()
+	put(t, st, "a", "12345")
+	put(t, st, "a", "123")
+	put(t, st, "d/b", "1")
+	if n, size := st.Len(); n != 2 || size != 4 {
+		t.Errorf("%d objects, %d bytes", n, size)
+	}
+	if err := st.Delete(t.Context(), "a", "d/b", "d/b", "never"); err != nil {
+		t.Fatal(err)
+	}
+	if n, size := st.Len(); n != 0 || size != 0 {
+		t.Errorf("%d objects, %d bytes", n, size)
+	}
+}
+
+func TestOpenURL(t *testing.T) {
+	open := func(url string) store.Store {
+		t.Helper()
+		st, err := store.Open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	a, b, other, below := open("mem://one"), open("mem://one"), open("mem://two"), open("mem://one/sub/dir")
+	put(t, a, "sub/dir/k", "body")
+	if got := read(t, b, "sub/dir/k", nil); got != "body" {
+		t.Errorf("the second opening reads %q", got)
+	}
+	if got := read(t, below, "k", nil); got != "body" {
+		t.Errorf("below the prefix: %q", got)
+	}
+	if got := keys(t, other, ""); len(got) != 0 {
+		t.Errorf("another name shows %v", got)
+	}
+	if tr := below.Traits(); tr.Name != "mem://one/sub/dir" || tr.MultiProcess {
+		t.Errorf("traits %+v", tr)
+	}
+	for _, url := range []string{"mem://", "mem:///path", "mem://u:secret@x", "mem://x?a=b", "mem://x/../y"} {
+		_, err := store.Open(t.Context(), url)
+		var e *store.Error
+		if !errors.Is(err, store.ErrInvalid) || !errors.As(err, &e) || e.Hint == "" {
+			t.Errorf("%s: %v", url, err)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the password is in %v", url, err)
+		}
+	}
+}
+
+func BenchmarkCreate64KiB(b *testing.B) {
+	st := memstore.New()
+	body := make([]byte, 64<<10)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		key := fmt.Sprintf("data/%020d/%020d", 1, n%1000)
+		if _, err := st.Put(b.Context(), key, body, store.Always); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	st := memstore.New()
+	put(b, st, "data/1", "body")
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			obj, err := st.Get(b.Context(), "data/1", nil)
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			_ = obj.Body.Close()
+		}
+	})
+}

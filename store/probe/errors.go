@@ -1,0 +1,86 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+var (
+	// ErrRefused: the store does not keep a promise that Fencepost needs.
+	ErrRefused = errors.New("probe: store refused")
+	// ErrInconclusive: the store failed or timed out so often that its promises
+	// could not be tested.
+	ErrInconclusive = errors.New("probe: the store failed too often to tell whether it keeps its promises")
+)
+
+// The promises, as they stand in Error.Promise and Report.Kept.
+const (
+	Create       = "a create is refused if the key exists"
+	CreateAtomic = "of concurrent creators of one key exactly one wins"
+	Swap         = "a swap takes place only at the version named"
+	SwapMissing  = "a swap of a key that does not exist is refused"
+	SwapAtomic   = "of concurrent swappers of one version exactly one wins"
+	OneVersion   = "writing, reading and listing name the same version"
+	ReadWrite    = "a read sees every write that has returned"
+	ListWrite    = "a listing sees every write that has returned"
+	Ranges       = "a range of an object can be read"
+	Uploads      = "a streamed upload appears whole"
+	Stays        = "what has been decided stays so"
+)
+
+// Error says which promise is broken. It is [ErrRefused].
+type Error struct {
+	// Store is what the store calls itself.
+	Store string
+	// Promise is one of the constants of this package.
+	Promise string
+	// Observed is what was seen: "8 creators raced, 3 were told that they won".
+	Observed string
+	// Hint is what to do about it.
+	Hint string
+	// Err is the store's error, if it was one; else nil.
+	Err error
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("probe: store %s refused: it breaks the promise %q: %s", e.Store, e.Promise, e.Observed)
+	if e.Err != nil {
+		s += fmt.Sprintf(": %v", e.Err)
+	}
+	return s + " (" + e.Hint + ")"
+}
+
+// Unwrap returns [ErrRefused] and the store's error.
+func (e *Error) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrRefused}
+	}
+	return []error{ErrRefused, e.Err}
+}
+
+const (
+	hintConditions = "conditional writes (If-None-Match: *, If-Match) do not work here and data would be lost; " +
+		"update the server, switch them on if it has a setting for them, take a proxy that drops headers out of the way, or use another store"
+	hintAtomic = "the server tests conditions and writes in two steps, and data would be lost; " +
+		"update it, run a single instance of it if it is not built for several on one directory, or use another store"
+	hintConsistent = "reads are served from something older than the newest write; take caches and read replicas out of the way, or use another store"
+	hintDriver     = "the driver or the server mistreats the request; see that both are up to date, and report it"
+)
+
+// failed explains an error of the store that says nothing of its promises.
+func failed(what string, err error) error {
+	var hint string
+	switch {
+	case errors.Is(err, store.ErrDenied):
+		hint = "the credentials need to get, put, list and delete below tmp/"
+	case errors.Is(err, store.ErrNoBucket):
+		hint = "create the bucket first, or correct its name"
+	case errors.Is(err, store.ErrInvalid):
+		hint = "see the store's URL and options"
+	default:
+		return fmt.Errorf("%w: %s: %w (see that the endpoint is right and reachable, then try again; nothing has been decided)", ErrInconclusive, what, err)
+	}
+	return fmt.Errorf("probe: %s: %w (%s)", what, err, hint)
+}

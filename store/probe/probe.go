@@ -1,0 +1,230 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/store"
+)
+
+// Run probes st. It returns nil if the store kept every promise, an [*Error]
+// if it broke one, and otherwise the error that kept it from finding out (see
+// the package's documentation). The report is never nil; after an error it tells
+// how far the probe got.
+func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
+	o := opts.withDefaults()
+	p := &prober{
+		opts:   o,
+		start:  o.Clock.Now(),
+		settle: &store.SettleOptions{Attempt: o.Attempt, Reads: 10, Clock: o.Clock},
+		report: &Report{Store: st.Traits().Name, At: o.Clock.Wall().UTC(), Kept: []string{}, Clients: o.Clients},
+		spans:  map[string][]time.Duration{},
+		keys:   map[string]bool{},
+		final:  map[string][]byte{},
+	}
+	closeAll, err := p.open(ctx, st)
+	defer closeAll()
+	if err == nil {
+		err = p.run(ctx)
+	}
+	p.cleanUp(ctx)
+	p.report.Put, p.report.Get, p.report.List = latency(p.spans["put"]), latency(p.spans["get"]), latency(p.spans["list"])
+	return p.report, err
+}
+
+type prober struct {
+	opts    Options
+	start   clock.Instant
+	settle  *store.SettleOptions
+	clients []store.Store
+
+	mu     sync.Mutex // guards what racers write: report.Unknown and spans
+	report *Report
+	spans  map[string][]time.Duration
+
+	keys map[string]bool // all that may exist
+	// final says what each key must hold at the end: a write that lands late, or
+	// a cache that falls back, would show there. Nil means nothing.
+	final map[string][]byte
+}
+
+func (p *prober) open(ctx context.Context, st store.Store) (closeAll func(), err error) {
+	p.clients = []store.Store{st}
+	closeAll = func() {
+		for _, c := range p.clients[1:] {
+			if c, ok := c.(io.Closer); ok && p.opts.Open != nil {
+				_ = c.Close()
+			}
+		}
+	}
+	for len(p.clients) < p.opts.Clients {
+		c := st
+		if p.opts.Open != nil {
+			if c, err = p.opts.Open(ctx); err != nil {
+				return closeAll, fmt.Errorf("probe: opening client %d: %w", len(p.clients)+1, err)
+			}
+		}
+		p.clients = append(p.clients, c)
+	}
+	return closeAll, nil
+}
+
+func (p *prober) run(ctx context.Context) error {
+	for _, step := range []struct {
+		promises []string
+		test     func(context.Context) error
+	}{
+		{[]string{Create}, p.create},
+		{[]string{Swap, SwapMissing, OneVersion}, p.swap},
+		{[]string{Ranges}, p.ranges},
+		{[]string{ReadWrite, ListWrite}, p.consistency},
+		{[]string{CreateAtomic}, p.raceCreators},
+		{[]string{SwapAtomic}, p.raceSwappers},
+		{[]string{Uploads}, p.upload},
+		{[]string{Stays}, p.again},
+	} {
+		if err := step.test(ctx); err != nil {
+			if broken := (*Error)(nil); errors.As(err, &broken) {
+				// A later test may find out what an earlier one did not.
+				p.report.Kept = slices.DeleteFunc(p.report.Kept, func(kept string) bool { return kept == broken.Promise })
+			}
+			return err
+		}
+		p.report.Kept = append(p.report.Kept, step.promises...)
+	}
+	return nil
+}
+
+// cleanUp deletes all that was written, even if ctx has ended.
+func (p *prober) cleanUp(ctx context.Context) {
+	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), p.opts.Clock, time.Minute, errCleanUp)
+	defer cancel()
+	for keys := range slices.Chunk(slices.Collect(maps.Keys(p.keys)), 500) {
+		if err := store.DeleteAll(ctx, p.clients[0], keys, p.settle); err != nil {
+			p.report.Leftover += len(keys)
+		}
+	}
+}
+
+var errCleanUp = errors.New("probe: no time left to delete what was written")
+
+// key returns a new name, which is deleted at the end.
+func (p *prober) key() string {
+	key := "tmp/" + uuid.NewString()
+	p.keys[key] = true
+	return key
+}
+
+// body returns bytes that were never written before.
+func body(what string) []byte {
+	return fmt.Appendf(nil, "fencepost probe: %s %s\n", what, uuid.NewString())
+}
+
+// client returns the n-th client, round and round.
+func (p *prober) client(n int) store.Store { return p.clients[n%len(p.clients)] }
+
+// timed runs one request and notes how long it took if it was answered. Races
+// have a kind of their own: what they take is no latency.
+func (p *prober) timed(op string, f func() error) error {
+	start := p.opts.Clock.Now()
+	err := f()
+	span := p.opts.Clock.Now().Sub(start)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if (op == "put" || op == "race") && store.OutcomeOf(err) == store.Unknown {
+		p.report.Unknown++
+	} else {
+		p.spans[op] = append(p.spans[op], span)
+	}
+	return err
+}
+
+// put sends the same bytes to the same key until the store says whether it
+// applied or refused them. It deliberately does not settle an outcome as
+// store.Create does: what is asked here is what the store answers. A refusal may
+// be the echo of an attempt that was applied: the caller looks at the key.
+func (p *prober) put(ctx context.Context, promise string, st store.Store, key string, body []byte, cond store.Condition) (store.Outcome, store.Info, error) {
+	var outcome store.Outcome
+	var info store.Info
+	err := store.Retry(ctx, p.settle, func(ctx context.Context) error {
+		err := p.timed("put", func() (err error) {
+			info, err = st.Put(ctx, key, body, cond)
+			return err
+		})
+		if outcome = store.OutcomeOf(err); outcome == store.Refused {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return outcome, info, p.failure(promise, "writing "+key+" ("+cond.String()+")", err)
+	}
+	return outcome, info, nil
+}
+
+// failure tells a store that cannot do what is asked from one that fails.
+func (p *prober) failure(promise, what string, err error) error {
+	if errors.Is(err, store.ErrUnsupported) {
+		return p.refuse(promise, hintConditions, err, "%s is not supported", what)
+	}
+	return failed(what, err)
+}
+
+// get reads a whole object; a missing one has a nil body.
+func (p *prober) get(ctx context.Context, st store.Store, key string) ([]byte, store.Info, error) {
+	var b []byte
+	var info store.Info
+	err := p.timed("get", func() (err error) {
+		b, info, err = store.ReadAll(ctx, st, key, 1<<20, p.settle)
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, store.Info{}, nil
+	case errors.Is(err, store.ErrTooLarge):
+		return []byte("something larger than anything that was written"), info, nil
+	case err != nil:
+		return nil, info, failed("reading "+key, err)
+	}
+	if b == nil {
+		b = []byte{}
+	}
+	return b, info, nil
+}
+
+func (p *prober) refuse(promise, hint string, err error, format string, args ...any) error {
+	return &Error{Store: p.report.Store, Promise: promise, Observed: fmt.Sprintf(format, args...), Hint: hint, Err: err}
+}
+
+// list returns which of the probe's own objects the store lists. Others may lie
+// below tmp/ in any number.
+func (p *prober) list(ctx context.Context, st store.Store) (map[string]store.Info, error) {
+	found := map[string]store.Info{}
+	err := p.timed("list", func() error {
+		for info, err := range store.ListAll(ctx, st, "tmp/", nil, p.settle) {
+			if err != nil {
+				return err
+			}
+			if p.keys[info.Key] {
+				found[info.Key] = info
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, failed("listing tmp/", err)
+	}
+	return found, nil
+}
+
+// elapsed returns how long the probe has been running.
+func (p *prober) elapsed() time.Duration { return p.opts.Clock.Now().Sub(p.start) }

@@ -1,0 +1,383 @@
+package probe_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+// quick is a probe that does not upload much, for use in a bubble.
+func quick() *probe.Options { return &probe.Options{UploadSize: 64 << 10, Clock: clock.Go} }
+
+func empty(t *testing.T, st *memstore.Store) {
+	t.Helper()
+	if n, _ := st.Len(); n != 0 {
+		t.Errorf("the probe left %d objects behind", n)
+	}
+}
+
+func TestHonestStoreIsAccepted(t *testing.T) {
+	for name, opts := range map[string]*memstore.Options{"random versions": nil, "content versions": {ContentVersions: true}} {
+		t.Run(name, func(t *testing.T) {
+			inner := memstore.NewWithOptions(opts)
+			report, err := probe.Run(t.Context(), inner, &probe.Options{UploadSize: 1 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			empty(t, inner)
+			all := []string{probe.Create, probe.Swap, probe.SwapMissing, probe.OneVersion, probe.Ranges,
+				probe.ReadWrite, probe.ListWrite, probe.CreateAtomic, probe.SwapAtomic, probe.Uploads, probe.Stays}
+			if !reflect.DeepEqual(report.Kept, all) {
+				t.Errorf("kept %q", report.Kept)
+			}
+			if report.CreateRaces != 25 || report.SwapRaces != 25 || report.Unknown != 0 || report.Echoes != 0 || report.Leftover != 0 {
+				t.Errorf("%+v", report)
+			}
+			if !report.ConditionalUpload || !report.NotModified || !report.StoreClock || report.ContentVersions != (opts != nil) {
+				t.Errorf("%+v", report)
+			}
+			if report.Put.Requests < 50 || report.Put.Requests > 100 || report.Get.P50 <= 0 || report.List.Max < report.List.P50 {
+				t.Errorf("latencies %+v %+v %+v", report.Put, report.Get, report.List)
+			}
+		})
+	}
+}
+
+func TestReportIsJSONAndText(t *testing.T) {
+	report, err := probe.Run(t.Context(), unconditionalUpload(memstore.New()), &probe.Options{UploadSize: 1 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.ConditionalUpload {
+		t.Error("uploads are said to be conditional, and are not")
+	}
+	raw, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back probe.Report
+	if err := json.Unmarshal(raw, &back); err != nil || !reflect.DeepEqual(*report, back) {
+		t.Errorf("%v\n%+v\n%+v", err, *report, back)
+	}
+	text := report.String()
+	for _, want := range []string{"mem://", probe.SwapAtomic, "8 clients: 25 creates, 25 swaps", "uploads ignore conditions", "the store tells its time"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
+	}
+}
+
+// refusal probes a store that breaks a promise.
+func refusal(t *testing.T, breakIt func(store.Store) store.Store, promise, observed string) {
+	t.Helper()
+	inner := memstore.New()
+	report, err := probe.Run(t.Context(), breakIt(inner), &probe.Options{UploadSize: 64 << 10})
+	var e *probe.Error
+	if !errors.Is(err, probe.ErrRefused) || !errors.As(err, &e) {
+		t.Fatalf("not refused: %v\n%v", err, report)
+	}
+	if e.Promise != promise || !strings.Contains(e.Observed, observed) || e.Hint == "" || e.Store != "mem://" {
+		t.Errorf("refused for %q, observed %q, hint %q, store %q", e.Promise, e.Observed, e.Hint, e.Store)
+	}
+	for _, part := range []string{e.Promise, e.Observed, e.Hint} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in %q", part, err)
+		}
+	}
+	for _, kept := range report.Kept {
+		if kept == promise {
+			t.Errorf("%q is broken and said to be kept", kept)
+		}
+	}
+	if report.Leftover != 0 {
+		t.Errorf("%d objects left behind", report.Leftover)
+	}
+	empty(t, inner)
+}
+
+func TestT10_IgnoredConditionIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		broken            func(store.Store) store.Store
+		promise, observed string
+	}{
+		"all ignored":            {ignoreAll, probe.Create, "acknowledged as done"},
+		"If-None-Match ignored":  {ignoreCreate, probe.Create, "acknowledged as done"},
+		"If-Match ignored":       {ignoreSwap, probe.Swap, "acknowledged as done"},
+		"If-Match creates":       {swapCreates, probe.SwapMissing, "acknowledged as done"},
+		"412, and overwritten":   {refusesButWrites, probe.Create, "done all the same"},
+		"overwritten much later": {lateOverwrite, probe.Stays, "changed by the end"},
+	} {
+		t.Run(name, func(t *testing.T) { refusal(t, c.broken, c.promise, c.observed) })
+	}
+}
+
+func TestT11_ConditionInTwoStepsIsRefused(t *testing.T) {
+	t.Run("create", func(t *testing.T) {
+		refusal(t, twoStepCreate, probe.CreateAtomic, "creators raced for one key, ")
+	})
+	t.Run("swap", func(t *testing.T) { refusal(t, twoStepSwap, probe.SwapAtomic, "swappers raced for one key, ") })
+	t.Run("nobody wins", func(t *testing.T) { refusal(t, allLose, probe.CreateAtomic, "all were told that they lost") })
+	t.Run("a loser creates", func(t *testing.T) {
+		refusal(t, loserOverwrites("creators"), probe.CreateAtomic, "does not hold its bytes")
+	})
+	t.Run("a loser swaps", func(t *testing.T) {
+		refusal(t, loserOverwrites("swappers"), probe.SwapAtomic, "does not hold its bytes")
+	})
+}
+
+func TestT14_VersionThatDoesNotComeBackIsRefused(t *testing.T) {
+	t.Run("quoted here, not there", func(t *testing.T) {
+		refusal(t, func(st store.Store) store.Store { return quotes{st} }, probe.OneVersion, "the listing")
+	})
+	t.Run("quoted when read", func(t *testing.T) {
+		refusal(t, seen(func(obj *store.Object, b []byte, _ int) []byte {
+			obj.Version = `"` + obj.Version + `"`
+			return b
+		}), probe.OneVersion, "the read")
+	})
+	t.Run("never matches", func(t *testing.T) {
+		refusal(t, func(st store.Store) store.Store { return quotesNotStripped{quotes{st}} }, probe.Swap, "was refused")
+	})
+}
+
+func TestOtherBrokenPromisesAreRefused(t *testing.T) {
+	unsupported := &store.Error{Op: "put", Kind: store.ErrUnsupported, Status: 501}
+	for name, c := range map[string]struct {
+		broken            func(store.Store) store.Store
+		promise, observed string
+	}{
+		"501 on create":         {answers(unsupported, store.Condition.Absent), probe.Create, "not supported"},
+		"501 on swap":           {answers(unsupported, isSwap), probe.Swap, "not supported"},
+		"every create refused":  {answers(precondition("k"), store.Condition.Absent), probe.Create, "was refused"},
+		"stale listings":        {staleList, probe.ListWrite, "missing from a listing"},
+		"stale listings later":  {staleListLater, probe.ListWrite, "begun afterwards"},
+		"deleted is listed":     {remembersDeleted, probe.ListWrite, "listed after it was deleted"},
+		"missing is remembered": {remembersMissing, probe.ReadWrite, "what was there before"},
+		"ranges ignored":        {ignoresRange, probe.Ranges, "bytes 3 to 7"},
+		"reads are cached":      {firstSeen, probe.ReadWrite, "what was there before"},
+		"missing can be read":   {seesGhosts, probe.ReadWrite, "holds something else"},
+		"deleted can be read":   {func(st store.Store) store.Store { return keepsOne{st} }, probe.ReadWrite, "after it was deleted"},
+		"reads garbage": {seen(func(_ *store.Object, b []byte, _ int) []byte {
+			return append(b, "garbage"...)
+		}), probe.ReadWrite, "bytes that nobody wrote"},
+		"far too much is read": {seen(func(_ *store.Object, b []byte, _ int) []byte {
+			return append(b, make([]byte, 2<<20)...)
+		}), probe.ReadWrite, "bytes that nobody wrote"},
+		"readers do not agree": {seen(func(obj *store.Object, b []byte, n int) []byte {
+			if strings.Contains(string(b), "race of creators") && n%2 == 0 {
+				obj.Version += "x"
+			}
+			return b
+		}), probe.ReadWrite, "do not agree"},
+		"half an upload visible": {losesTail, probe.Uploads, "does not hold them"},
+	} {
+		t.Run(name, func(t *testing.T) { refusal(t, c.broken, c.promise, c.observed) })
+	}
+}
+
+// Answers that say nothing of the promises are no reason to refuse.
+func TestStoreErrorsComeThrough(t *testing.T) {
+	always := func(store.Condition) bool { return true }
+	for _, kind := range []error{store.ErrDenied, store.ErrNoBucket, store.ErrInvalid} {
+		st := answers(&store.Error{Op: "put", Kind: kind}, always)(memstore.New())
+		_, err := probe.Run(t.Context(), st, nil)
+		if !errors.Is(err, kind) || errors.Is(err, probe.ErrRefused) || errors.Is(err, probe.ErrInconclusive) || !strings.Contains(err.Error(), "(") {
+			t.Errorf("%v: %v", kind, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, fault := range []faultstore.Fault{{Drop: true, Err: faultstore.ErrUnavailable}, {Drop: true, Hang: true}} {
+			st := faultstore.New(memstore.New(), &faultstore.Options{Clock: clock.Go, Hook: func(faultstore.Op) faultstore.Fault { return fault }})
+			_, err := probe.Run(t.Context(), st, quick())
+			if !errors.Is(err, probe.ErrInconclusive) || errors.Is(err, probe.ErrRefused) || !strings.Contains(err.Error(), "reachable") {
+				t.Errorf("%v", err)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		inner := memstore.New()
+		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go, Before: func(_ context.Context, op faultstore.Op) {
+			if op.N == 300 {
+				cancel()
+			}
+		}})
+		if _, err := probe.Run(ctx, st, quick()); !errors.Is(err, context.Canceled) || errors.Is(err, probe.ErrRefused) {
+			t.Errorf("cancelled: %v", err)
+		}
+		empty(t, inner)
+	})
+}
+
+// Races in which too little is answered count for nothing, neither for the store
+// nor against it.
+func TestInconclusiveRaces(t *testing.T) {
+	for name, flaky := range map[string]func(who string) func(store.Store) store.Store{
+		"no answers": allFail, "losers told before the winner failed": winnerFails, "only the winner told": mostFail,
+	} {
+		for _, who := range []string{"creators", "swappers"} {
+			t.Run(name+", "+who, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					report, err := probe.Run(t.Context(), flaky(who)(memstore.New()), quick())
+					if !errors.Is(err, probe.ErrInconclusive) || errors.Is(err, probe.ErrRefused) || !strings.Contains(err.Error(), "100 races of "+who+" had 0 results") {
+						t.Errorf("%v", err)
+					}
+					if report.SwapRaces != 0 || (report.CreateRaces == 0) != (who == "creators") {
+						t.Errorf("%+v", report)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A store that keeps its promises is accepted although it loses, repeats and
+// delays requests, and one that does not is found out all the same.
+func TestFlakyStore(t *testing.T) {
+	rates := faultstore.Rates{Fail: .1, LoseReply: .1, Echo: .05, Late: .05, Duplicate: .05, Break: .05, LateOps: 40}
+	const seeds = 16
+	t.Run("honest", func(t *testing.T) {
+		unknown, echoes := 0, 0
+		for seed := range uint64(seeds) {
+			for _, content := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					inner := memstore.NewWithOptions(&memstore.Options{ContentVersions: content, Clock: clock.Go})
+					st := faultstore.New(inner, &faultstore.Options{Seed: seed, Rates: rates, DirectoryBucket: true, Clock: clock.Go})
+					report, err := probe.Run(t.Context(), st, quick())
+					if err != nil {
+						t.Errorf("seed %d: %v", seed, err)
+					}
+					unknown += report.Unknown
+					echoes += report.Echoes
+					if n := st.OpenBodies(); n != 0 {
+						t.Errorf("%d bodies are open", n)
+					}
+				})
+			}
+		}
+		if unknown < 500 || echoes == 0 {
+			t.Errorf("%d unknown, %d echoes: the store was not flaky", unknown, echoes)
+		}
+	})
+	for name, broken := range map[string]func(store.Store) store.Store{
+		"ignores all": ignoreAll, "ignores swaps": ignoreSwap, "ignores creates": ignoreCreate, "swap creates": swapCreates,
+		"two-step create": twoStepCreate, "two-step swap": twoStepSwap, "stale lists": staleList,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(seeds / 2) {
+				synctest.Test(t, func(t *testing.T) {
+					st := faultstore.New(broken(memstore.New()), &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go})
+					if _, err := probe.Run(t.Context(), st, quick()); !errors.Is(err, probe.ErrRefused) {
+						t.Errorf("seed %d: %v", seed, err)
+					}
+				})
+			}
+		})
+	}
+}
+
+type closingStore struct {
+	store.Store
+	used, closed *atomic.Int64
+}
+
+func (c closingStore) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	c.used.Add(1)
+	return c.Store.Put(ctx, key, body, cond)
+}
+
+func (c closingStore) Close() error { c.closed.Add(1); return nil }
+
+func TestSeparateClients(t *testing.T) {
+	inner := memstore.New()
+	var closed atomic.Int64
+	var used []*atomic.Int64
+	opts := &probe.Options{Clients: 4, Rounds: 2, UploadSize: 1, Open: func(context.Context) (store.Store, error) {
+		used = append(used, new(atomic.Int64))
+		return closingStore{inner, used[len(used)-1], &closed}, nil
+	}}
+	if _, err := probe.Run(t.Context(), inner, opts); err != nil {
+		t.Fatal(err)
+	}
+	if len(used) != 3 || closed.Load() != 3 {
+		t.Errorf("%d opened, %d closed", len(used), closed.Load())
+	}
+	for i, n := range used {
+		if n.Load() < 4 {
+			t.Errorf("client %d made %d writes", i, n.Load())
+		}
+	}
+	broken := errors.New("no connection")
+	n := 0
+	opts.Open = func(context.Context) (store.Store, error) {
+		if n++; n == 2 {
+			return nil, broken
+		}
+		return closingStore{inner, new(atomic.Int64), &closed}, nil
+	}
+	if _, err := probe.Run(t.Context(), inner, opts); !errors.Is(err, broken) || closed.Load() != 4 {
+		t.Errorf("%v, %d closed", err, closed.Load())
+	}
+}
+
+// Other people's objects below tmp/ are neither listed into memory nor deleted.
+func TestForeignObjectsStay(t *testing.T) {
+	inner := memstore.New()
+	for i := range 10 {
+		if _, err := inner.Put(t.Context(), fmt.Sprintf("tmp/%d", i), nil, store.Always); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := probe.Run(t.Context(), inner, &probe.Options{UploadSize: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := inner.Len(); n != 10 {
+		t.Errorf("%d of 10 objects are left", n)
+	}
+}
+
+func TestLeftoversAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memstore.New()
+		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go, Hook: func(op faultstore.Op) faultstore.Fault {
+			if op.Kind == faultstore.Delete && len(op.Keys) > 1 {
+				return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
+			}
+			return faultstore.Fault{}
+		}})
+		report, err := probe.Run(t.Context(), st, quick())
+		if n, _ := inner.Len(); err != nil || n == 0 || report.Leftover < n || !strings.Contains(report.String(), "could not be deleted") {
+			t.Errorf("%v: %d left, report says %d", err, n, report.Leftover)
+		}
+	})
+}
+
+// A store whose clock is unset or wild is used without it.
+func TestStoreClock(t *testing.T) {
+	w := &wildClock{Clock: clock.System}
+	report, err := probe.Run(t.Context(), memstore.NewWithOptions(&memstore.Options{Clock: w}), &probe.Options{UploadSize: 1})
+	if err != nil || report.StoreClock {
+		t.Errorf("%v, clock %v", err, report.StoreClock)
+	}
+}
+
+// wildClock jumps an hour ahead with each look.
+type wildClock struct {
+	clock.Clock
+	n atomic.Int64
+}
+
+func (w *wildClock) Wall() time.Time {
+	return time.Unix(0, 0).Add(time.Duration(w.n.Add(1)) * time.Hour)
+}

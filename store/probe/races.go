@@ -1,0 +1,153 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/store"
+)
+
+// The races send one attempt a racer and take the answers as they are. On an
+// honest store at most one racer's bytes are ever applied, however often
+// requests are lost, repeated or late: so two who are told that they won convict
+// it, whatever else went wrong. No winner at all convicts it only if no racer's
+// bytes are there either and everybody was told so: a winner's reply may be
+// lost, or be the echo of its own write.
+
+// tries is how many races without a result are allowed for one with.
+const tries = 4
+
+func (p *prober) raceCreators(ctx context.Context) error {
+	for n := 0; p.report.CreateRaces < p.opts.Rounds; n++ {
+		if n == tries*p.opts.Rounds {
+			return fmt.Errorf("%w: %d races of creators had %d results", ErrInconclusive, n, p.report.CreateRaces)
+		}
+		conclusive, err := p.race(ctx, CreateAtomic, "creators", p.key(), nil, store.IfAbsent)
+		if err != nil {
+			return err
+		}
+		if conclusive {
+			p.report.CreateRaces++
+		}
+	}
+	return nil
+}
+
+// raceSwappers takes a new key for each race: a request of an earlier race that
+// lands late would be one more racer, whose bytes nobody knows.
+func (p *prober) raceSwappers(ctx context.Context) error {
+	for n := 0; p.report.SwapRaces < p.opts.Rounds; n++ {
+		if n == tries*p.opts.Rounds {
+			return fmt.Errorf("%w: %d races of swappers had %d results", ErrInconclusive, n, p.report.SwapRaces)
+		}
+		key, old := p.key(), body("race of swappers")
+		info, err := p.write(ctx, Create, n, key, nil, old, store.IfAbsent)
+		if err != nil {
+			return err
+		}
+		conclusive, err := p.race(ctx, SwapAtomic, "swappers", key, old, store.IfMatch(info.Version))
+		if err != nil {
+			return err
+		}
+		if conclusive {
+			p.report.SwapRaces++
+		}
+	}
+	return nil
+}
+
+var errRaceTimeout = errors.New("probe: no answer in time")
+
+// race lets all clients make the same conditional write at once. It is
+// conclusive if someone won and at least half of the racers had an answer.
+func (p *prober) race(ctx context.Context, promise, who, key string, old []byte, cond store.Condition) (conclusive bool, err error) {
+	racers := len(p.clients)
+	bodies, errs := make([][]byte, racers), make([]error, racers)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range racers {
+		bodies[i] = body("race of " + who)
+		wg.Go(func() {
+			ctx, cancel := clock.WithTimeout(ctx, p.opts.Clock, p.opts.Attempt, errRaceTimeout)
+			defer cancel()
+			<-start
+			errs[i] = p.timed("race", func() error {
+				_, err := p.clients[i].Put(ctx, key, bodies[i], cond)
+				return err
+			})
+		})
+	}
+	close(start)
+	wg.Wait()
+
+	won, lost, unknown, winner := 0, 0, 0, -1
+	var last error
+	for i, err := range errs {
+		switch store.OutcomeOf(err) {
+		case store.Applied:
+			won++
+			winner = i
+		case store.Refused:
+			lost++
+		case store.Rejected:
+			return false, p.failure(promise, "writing "+key+" ("+cond.String()+")", err)
+		case store.Unknown:
+			unknown++
+			last = err
+		}
+	}
+	if won > 1 {
+		return false, p.refuse(promise, hintAtomic, nil, "%d %s raced for one key, %d were told that they won", racers, who, won)
+	}
+	if unknown == racers {
+		// Slowly: the store may be out for a moment.
+		if cause := clock.Sleep(ctx, p.opts.Clock, 50*time.Millisecond); cause != nil {
+			return false, failed("racing for "+key, fmt.Errorf("%w (%w)", cause, last))
+		}
+	}
+
+	var there []byte
+	var version store.Version
+	for n := range min(racers, 3) { // what one client sees all must see
+		got, info, err := p.get(ctx, p.client(n), key)
+		if err != nil {
+			return false, err
+		}
+		settled := won == 1 || unknown == 0 // else a late one may come between
+		if n > 0 && settled && (!bytes.Equal(got, there) || info.Version != version) {
+			return false, p.refuse(ReadWrite, hintConsistent, nil, "after a race of %s, readers do not agree on what is there", who)
+		}
+		there, version = got, info.Version
+	}
+	whose := -1
+	for i := range bodies {
+		if bytes.Equal(there, bodies[i]) {
+			whose = i
+		}
+	}
+	switch {
+	case won == 1 && whose != winner:
+		return false, p.refuse(promise, hintAtomic, nil, "%d %s raced for one key, one was told that it won, and the key does not hold its bytes", racers, who)
+	case whose >= 0:
+		if store.OutcomeOf(errs[whose]) == store.Refused {
+			p.report.Echoes++
+		}
+		p.final[key] = there
+		return 2*(won+lost) >= racers, nil
+	case unknown == 0:
+		// Nobody won, nobody's bytes are there, and everybody was told that the
+		// condition does not hold. It did, and nobody else knows the key.
+		return false, p.refuse(promise, hintConditions, nil, "%d %s raced for one key, and all were told that they lost", racers, who)
+	case !bytes.Equal(there, old):
+		return false, p.refuse(ReadWrite, hintConsistent, nil, "after a race of %s, the key holds bytes that none of them wrote", who)
+	}
+	// Nothing was applied so far. What was lost may land after this look, so
+	// nothing is said of what the key holds at the end.
+	delete(p.final, key)
+	return false, nil
+}

@@ -1,0 +1,97 @@
+package probe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Report is what a probe found. It marshals to JSON and is kept in a log's
+// format.json.
+type Report struct {
+	// Store is what the store calls itself; At the local time of day.
+	Store string    `json:"store"`
+	At    time.Time `json:"at"`
+	// Kept lists the promises that held, in the order in which they were tested.
+	Kept []string `json:"kept"`
+	// Clients is how many raced; CreateRaces and SwapRaces how often, with a
+	// result.
+	Clients     int `json:"clients"`
+	CreateRaces int `json:"create_races"`
+	SwapRaces   int `json:"swap_races"`
+	// Unknown counts requests whose outcome the store did not tell. Echoes counts
+	// writes that were applied although the answer said refused (412), as when
+	// something in between sends a request twice.
+	Unknown int `json:"unknown"`
+	Echoes  int `json:"echoes"`
+	// ConditionalUpload tells whether a streamed upload is refused if the key
+	// exists. It is not required.
+	ConditionalUpload bool `json:"conditional_upload"`
+	// NotModified tells whether a read can be told that nothing has changed. It
+	// is not required.
+	NotModified bool `json:"not_modified"`
+	// ContentVersions tells that equal bodies have equal versions.
+	ContentVersions bool `json:"content_versions"`
+	// StoreClock tells whether the store says what time it is and when an object
+	// was written, and the two agree about a new object. Without it a candidate
+	// always waits for a whole validity before it takes over.
+	StoreClock bool `json:"store_clock"`
+	// Put, Get and List are latencies of small objects, one request at a time.
+	Put  Latency `json:"put"`
+	Get  Latency `json:"get"`
+	List Latency `json:"list"`
+	// Leftover is how many objects below tmp/ could not be deleted.
+	Leftover int `json:"leftover,omitempty"`
+}
+
+// Latency of one kind of request, in milliseconds.
+type Latency struct {
+	Requests int     `json:"requests"`
+	P50      float64 `json:"p50_ms"`
+	Max      float64 `json:"max_ms"`
+}
+
+func latency(spans []time.Duration) Latency {
+	if len(spans) == 0 {
+		return Latency{}
+	}
+	slices.Sort(spans)
+	ms := func(d time.Duration) float64 { return float64(d.Round(time.Microsecond)) / float64(time.Millisecond) }
+	return Latency{Requests: len(spans), P50: ms(spans[(len(spans)-1)/2]), Max: ms(spans[len(spans)-1])}
+}
+
+func (r *Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", r.Store)
+	for _, p := range r.Kept {
+		fmt.Fprintf(&b, "  kept     %s\n", p)
+	}
+	fmt.Fprintf(&b, "  raced    %d clients: %d creates, %d swaps; %d requests without a known outcome, %d echoes\n",
+		r.Clients, r.CreateRaces, r.SwapRaces, r.Unknown, r.Echoes)
+	for _, l := range []struct {
+		name string
+		Latency
+	}{{"put", r.Put}, {"get", r.Get}, {"list", r.List}} {
+		fmt.Fprintf(&b, "  %-8s %.1f ms, at most %.1f ms (%d requests)\n", l.name, l.P50, l.Max, l.Requests)
+	}
+	for _, f := range []struct {
+		yes       bool
+		has, lack string
+	}{
+		{r.ConditionalUpload, "uploads can be conditional", "uploads ignore conditions (not needed: their names are unique)"},
+		{r.NotModified, "unchanged objects are not sent again", "unchanged objects are sent again"},
+		{r.StoreClock, "the store tells its time", "the store does not tell its time: a takeover at start waits a whole validity"},
+		{!r.ContentVersions, "versions are unique", "equal bodies have equal versions (harmless: bodies differ)"},
+	} {
+		text := f.has
+		if !f.yes {
+			text = f.lack
+		}
+		fmt.Fprintf(&b, "  note     %s\n", text)
+	}
+	if r.Leftover > 0 {
+		fmt.Fprintf(&b, "  left     %d objects below tmp/ could not be deleted\n", r.Leftover)
+	}
+	return b.String()
+}

@@ -1,0 +1,91 @@
+package s3store
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+var _ store.UploadAborter = (*Store)(nil)
+
+// AbortUploads implements [store.UploadAborter]: one request for each 1,000 uploads
+// that are under way, and one for each that is ended.
+func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
+	if err := store.CheckPrefix("abort", prefix); err != nil {
+		return 0, err
+	}
+	call := call{op: "abort", key: prefix, missing: store.ErrNoBucket}
+	in := &s3.ListMultipartUploadsInput{
+		Bucket: s.bucket, Prefix: optional(prefix), EncodingType: types.EncodingTypeUrl,
+		RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),
+	}
+	aborted := 0
+	for {
+		if err := s.ready(ctx, call); err != nil {
+			return aborted, err
+		}
+		out, err := s.client.ListMultipartUploads(ctx, in, s.once...)
+		if err != nil {
+			return aborted, s.fail(ctx, call, err)
+		}
+		decode := func(name *string) string {
+			if out.EncodingType == types.EncodingTypeUrl {
+				if plain, err := url.QueryUnescape(aws.ToString(name)); err == nil {
+					return plain
+				}
+			}
+			return aws.ToString(name)
+		}
+		now := date(out.ResultMetadata)
+		for _, m := range out.Uploads {
+			key, id := decode(m.Key), aws.ToString(m.UploadId)
+			if !strings.HasPrefix(key, prefix) || id == "" || store.CheckKey("abort", key) != nil {
+				continue
+			}
+			if !doomed(store.Info{Key: key, LastModified: aws.ToTime(m.Initiated), Date: now}) {
+				continue
+			}
+			if err := s.abortUpload(ctx, key, id); err != nil {
+				return aborted, err
+			}
+			aborted++
+		}
+		key, id := decode(out.NextKeyMarker), aws.ToString(out.NextUploadIdMarker)
+		switch {
+		case !aws.ToBool(out.IsTruncated):
+			return aborted, nil
+		case key == "" || key == aws.ToString(in.KeyMarker) && id == aws.ToString(in.UploadIdMarker):
+			return aborted, &store.Error{Op: call.op, Key: prefix, Err: errPaging}
+		}
+		in.KeyMarker, in.UploadIdMarker = &key, optional(id)
+	}
+}
+
+// abortUpload ends one upload. That it is gone is no error.
+func (s *Store) abortUpload(ctx context.Context, key, id string) error {
+	_, err := s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+		Bucket: s.bucket, Key: &key, UploadId: &id, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),
+	}, s.once...)
+	if err == nil {
+		return nil
+	}
+	failed := s.fail(ctx, call{op: "abort", key: key, missing: store.ErrNoBucket}, err)
+	if codeOf(failed) == "NoSuchUpload" {
+		return nil
+	}
+	return failed
+}
+
+func codeOf(err error) string {
+	if e := (*store.Error)(nil); errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}

@@ -1,0 +1,148 @@
+package s3store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// DeleteError says which keys of several could not be deleted.
+type DeleteError struct {
+	// Keys has a [store.Error] for each.
+	Keys []*store.Error
+}
+
+func (e *DeleteError) Error() string {
+	if len(e.Keys) == 1 {
+		return e.Keys[0].Error()
+	}
+	return fmt.Sprintf("%v, and %d more keys", e.Keys[0], len(e.Keys)-1)
+}
+
+// Unwrap returns the errors of the keys.
+func (e *DeleteError) Unwrap() []error {
+	errs := make([]error, len(e.Keys))
+	for i, k := range e.Keys {
+		errs[i] = k
+	}
+	return errs
+}
+
+const (
+	deleteBatch     = 1000
+	deletesInFlight = 16
+)
+
+// Delete implements [store.Store]. Several keys are one request for each 1,000;
+// if some of them fail, the error is a [*DeleteError].
+func (s *Store) Delete(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		if err := store.CheckKey("delete", key); err != nil {
+			return err
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	if err := s.ready(ctx, call{op: "delete", key: keys[0]}); err != nil {
+		return err
+	}
+	if len(keys) == 1 {
+		return s.deleteOne(ctx, keys[0])
+	}
+	var failed []*store.Error
+	for batch := range slices.Chunk(keys, deleteBatch) {
+		if s.singleDeletes.Load() {
+			if err := s.deleteEach(ctx, batch); err != nil {
+				return err
+			}
+			continue
+		}
+		some, err := s.deleteMany(ctx, batch)
+		if errors.Is(err, store.ErrUnsupported) {
+			// Some stores delete one key at a time. It is remembered.
+			s.singleDeletes.Store(true)
+			err = s.deleteEach(ctx, batch)
+		}
+		if err != nil {
+			return err
+		}
+		failed = append(failed, some...)
+	}
+	if len(failed) > 0 {
+		return &DeleteError{Keys: failed}
+	}
+	return nil
+}
+
+func (s *Store) deleteOne(ctx context.Context, key string) error {
+	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{
+		Bucket: s.bucket, Key: &key, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),
+	}, s.once...)
+	if err == nil {
+		return nil
+	}
+	failed := s.fail(ctx, call{op: "delete", key: key, missing: store.ErrNotFound}, err)
+	if errors.Is(failed, store.ErrNotFound) {
+		return nil
+	}
+	return failed
+}
+
+func (s *Store) deleteEach(ctx context.Context, keys []string) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(deletesInFlight)
+	for _, key := range keys {
+		g.Go(func() error { return s.deleteOne(ctx, key) })
+	}
+	return g.Wait()
+}
+
+func (s *Store) deleteMany(ctx context.Context, keys []string) ([]*store.Error, error) {
+	objects := make([]types.ObjectIdentifier, len(keys))
+	for i := range keys {
+		objects[i] = types.ObjectIdentifier{Key: &keys[i]}
+	}
+	// The SDK sends a CRC-32; older servers insist on the MD5.
+	withMD5 := func(o *s3.Options) { o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware) }
+	out, err := s.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{
+		Bucket: s.bucket, Delete: &types.Delete{Objects: objects, Quiet: aws.Bool(true)},
+		RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),
+	}, append(slices.Clip(s.once), withMD5)...)
+	if err != nil {
+		return nil, s.fail(ctx, call{op: "delete", key: keys[0], missing: store.ErrNoBucket}, err)
+	}
+	var failed []*store.Error
+	for _, e := range out.Errors {
+		code := aws.ToString(e.Code)
+		if code == "NoSuchKey" {
+			continue
+		}
+		c := call{op: "delete", key: aws.ToString(e.Key), missing: store.ErrNoBucket}
+		status := keyStatus[code]
+		failed = append(failed, &store.Error{
+			Op: c.op, Key: c.key, Kind: kindOf(c, status, code), Code: code, Hint: hintOf(status, code),
+			Err: &cause{text: aws.ToString(e.Message)},
+		})
+	}
+	return failed, nil
+}
+
+// keyStatus is what a code in a list of errors would have had for a status.
+// What is not here may pass.
+var keyStatus = map[string]int{
+	"AccessDenied":     http.StatusForbidden,
+	"MethodNotAllowed": http.StatusMethodNotAllowed,
+	"NotImplemented":   http.StatusNotImplemented,
+	"NoSuchBucket":     http.StatusNotFound,
+}

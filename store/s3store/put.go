@@ -1,0 +1,92 @@
+package s3store
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"hash"
+	"hash/crc32"
+	"io"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// Put implements [store.Store]. The body is not copied: the SDK takes it away
+// from the transport before a call returns, so that a request that was answered
+// early, or abandoned, never sends what its caller has put there since.
+func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	if err := store.CheckKey("put", key); err != nil {
+		return store.Info{}, err
+	}
+	in := &s3.PutObjectInput{Key: &key, ContentLength: aws.Int64(int64(len(body))), Body: bytes.NewReader(body)}
+	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without a match nothing else can be missing
+	if cond.Absent() {
+		in.IfNoneMatch = aws.String("*")
+	}
+	if version, match := cond.Match(); match {
+		etag, sendable := etagOf(version, s.opts.UnquotedMatch)
+		if !sendable {
+			return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Hint: "no object of this store has such a version"}
+		}
+		in.IfMatch, call.missing = &etag, store.ErrPrecondition
+	}
+	if err := s.ready(ctx, call); err != nil {
+		return store.Info{}, err
+	}
+	out, err := s.putObject(ctx, in)
+	if err != nil {
+		return store.Info{}, s.fail(ctx, call, err)
+	}
+	info := store.Info{Key: key, Version: versionOf(out.ETag), Size: int64(len(body)), Date: date(out.ResultMetadata)}
+	if info.Version == "" {
+		return store.Info{}, &store.Error{Op: "put", Key: key, Err: errors.New("s3store: the answer has no ETag")}
+	}
+	return info, nil
+}
+
+// putObject adds what every PUT of an object has. The body must be able to seek.
+func (s *Store) putObject(ctx context.Context, in *s3.PutObjectInput, more ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
+	sums, err := s.checksum(in.Body.(io.ReadSeeker))
+	if err != nil {
+		return nil, err
+	}
+	in.Bucket = s.bucket
+	in.ChecksumCRC32C, in.ChecksumCRC32 = sums.crc32c, sums.crc32
+	in.ServerSideEncryption, in.SSEKMSKeyId = s.opts.sse()
+	in.RequestPayer, in.ExpectedBucketOwner = s.opts.payer(), s.opts.owner()
+	return s.client.PutObject(ctx, in, slices.Concat(more, s.once)...)
+}
+
+type sums struct{ crc32c, crc32 *string }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum reads a body to its end and goes back to its beginning.
+func (s *Store) checksum(body io.ReadSeeker) (sums, error) {
+	var h hash.Hash32
+	switch s.opts.Checksum {
+	case CRC32C:
+		h = crc32.New(castagnoli)
+	case CRC32:
+		h = crc32.NewIEEE()
+	default:
+		return sums{}, nil
+	}
+	if _, err := io.Copy(h, body); err != nil {
+		return sums{}, err
+	}
+	if _, err := body.Seek(0, io.SeekStart); err != nil {
+		return sums{}, err
+	}
+	v := base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, h.Sum32()))
+	if s.opts.Checksum == CRC32 {
+		return sums{crc32: &v}, nil
+	}
+	return sums{crc32c: &v}, nil
+}

@@ -1,0 +1,129 @@
+package s3store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// Store is a bucket. It is safe for concurrent use.
+type Store struct {
+	client   *s3.Client
+	bucket   *string
+	endpoint string // for errors; empty for AWS
+	opts     Options
+
+	credentials    aws.CredentialsProvider
+	hadCredentials atomic.Bool
+	singleDeletes  atomic.Bool // the store cannot delete many keys at once
+
+	once, parts []func(*s3.Options)
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns the store of a bucket, reached through a client of the caller's.
+// It sends no request. The client's retries, checksum settings and use of
+// "Expect: 100-continue" do not matter: the store sets them for each call.
+func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
+	if client == nil || bucket == "" {
+		return nil, invalid("s3://"+bucket, errors.New("a client and the name of a bucket are needed"))
+	}
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, invalid("s3://"+bucket, err)
+	}
+	of := client.Options()
+	s := &Store{client: client, bucket: &bucket, opts: o, credentials: of.Credentials}
+	if of.BaseEndpoint != nil {
+		s.endpoint = *of.BaseEndpoint
+	}
+	s.once = []func(*s3.Options){func(o *s3.Options) {
+		tune(o)
+		o.Retryer = aws.NopRetryer{}
+		o.RetryMaxAttempts = 1
+	}}
+	retryer := retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts = o.PartAttempts })
+	s.parts = []func(*s3.Options){func(o *s3.Options) {
+		tune(o)
+		o.Retryer = retryer
+		o.RetryMaxAttempts = 0
+	}}
+	return s, nil
+}
+
+// tune sets what must not depend on anybody's configuration.
+func tune(o *s3.Options) {
+	// Checksums are computed here and sent as a header. Left to itself the SDK
+	// sends none, or over https a trailer, which some stores refuse and one
+	// stores as part of the body.
+	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+	// Objects carry checksums of their own, which also hold for a range.
+	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+	o.DisableLogOutputChecksumValidationSkipped = true
+	// Waiting for "100 Continue" costs a round trip for each large body, and a
+	// second where a proxy never says it, to save sending a body that is refused.
+	// Refusals are rare: they end a term.
+	o.ContinueHeaderThresholdBytes = -1
+	o.APIOptions = append(slices.Clip(o.APIOptions), func(stack *middleware.Stack) error {
+		return stack.Deserialize.Add(boundAnswer, middleware.After)
+	})
+}
+
+// maxAnswer bounds every answer but an object: a page of a listing with keys of
+// full length, each letter escaped, has some 4 MiB.
+const maxAnswer = 8 << 20
+
+var boundAnswer = middleware.DeserializeMiddlewareFunc("fencepost:boundAnswer", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+	out, metadata, err := next.HandleDeserialize(ctx, in)
+	r, isHTTP := out.RawResponse.(*smithyhttp.Response)
+	object := isHTTP && r.StatusCode/100 == 2 && awsmiddleware.GetOperationName(ctx) == "GetObject"
+	if isHTTP && r.Body != nil && !object {
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(r.Body, maxAnswer), r.Body}
+	}
+	return out, metadata, err
+})
+
+// Traits names the bucket. Cloudflare R2 and Google's S3 interface take about
+// one write a second for one key.
+func (s *Store) Traits() store.Traits {
+	t := store.Traits{Name: "s3://" + *s.bucket, MultiProcess: true}
+	if u, err := url.Parse(s.endpoint); err == nil {
+		host := u.Hostname()
+		if strings.HasSuffix(host, ".r2.cloudflarestorage.com") || host == "storage.googleapis.com" {
+			t.MinRewrite = time.Second
+		}
+	}
+	return t
+}
+
+// date is the store's clock in the answer.
+func date(metadata middleware.Metadata) time.Time {
+	r, isHTTP := awsmiddleware.GetRawResponse(metadata).(*smithyhttp.Response)
+	if !isHTTP || r.Response == nil {
+		return time.Time{}
+	}
+	t, err := http.ParseTime(r.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}

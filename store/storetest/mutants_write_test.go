@@ -1,0 +1,133 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// writeMutants: conditions that hold for the wrong writer, or for several.
+var writeMutants = []mutant{
+	{name: "create ignores its condition", fails: []string{"CreateRace", "Conditions"}, apply: putIf(
+		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
+			if cond.Absent() {
+				cond = store.Always
+			}
+			return cond, nil
+		})},
+	{name: "create is check, then put", fails: []string{"CreateRace"}, apply: putIf(
+		func(b *broken, _ context.Context, key string, cond store.Condition) (store.Condition, error) {
+			if cond.Absent() {
+				if _, ok := current(b, key); ok {
+					return cond, precondition(key)
+				}
+				dawdle()
+				cond = store.Always
+			}
+			return cond, nil
+		})},
+	{name: "create is atomic only within a client", each: true, fails: []string{"CreateRace"}, apply: func(b *broken) {
+		var mu sync.Mutex
+		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if cond.Absent() {
+				if _, ok := current(b, key); ok {
+					return store.Info{}, precondition(key)
+				}
+				dawdle()
+				cond = store.Always
+			}
+			return b.Store.Put(ctx, key, body, cond)
+		}
+	}},
+	{name: "swap ignores its condition", fails: []string{"SwapRace", "SwapChain", "Conditions"}, apply: putIf(
+		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
+			dawdle()
+			if _, ok := cond.Match(); ok {
+				cond = store.Always
+			}
+			return cond, nil
+		})},
+	{name: "swap is check, then put", fails: []string{"SwapRace", "SwapChain"}, apply: putIf(
+		func(b *broken, _ context.Context, key string, cond store.Condition) (store.Condition, error) {
+			if match, ok := cond.Match(); ok {
+				if now, ok := current(b, key); !ok || now != match {
+					return cond, precondition(key)
+				}
+				dawdle()
+				cond = store.Always
+			}
+			return cond, nil
+		})},
+	{name: "swap of a missing key creates it", fails: []string{"Conditions"}, apply: putIf(
+		func(b *broken, _ context.Context, key string, cond store.Condition) (store.Condition, error) {
+			if _, ok := cond.Match(); ok {
+				if _, there := current(b, key); !there {
+					cond = store.IfAbsent
+				}
+			}
+			return cond, nil
+		})},
+	{name: "T08 swap of a missing key is not found", fails: []string{"Conditions"}, apply: putIf(
+		func(b *broken, _ context.Context, key string, cond store.Condition) (store.Condition, error) {
+			if _, ok := cond.Match(); ok {
+				if _, there := current(b, key); !there {
+					return cond, &store.Error{Op: "put", Key: key, Kind: store.ErrNotFound}
+				}
+			}
+			return cond, nil
+		})},
+	{name: "swap of the empty version always holds", fails: []string{"Conditions"}, apply: putIf(
+		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
+			if cond == store.IfMatch("") {
+				cond = store.Always
+			}
+			return cond, nil
+		})},
+	{name: "swap holds for any version that ever was", fails: []string{"SwapRace", "Conditions"}, apply: func(b *broken) {
+		var ever sync.Map
+		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+			if match, ok := cond.Match(); ok {
+				if _, was := ever.Load(match); was {
+					cond = store.Always
+				}
+			}
+			info, err := b.Store.Put(ctx, key, body, cond)
+			ever.Store(info.Version, true)
+			return info, err
+		}
+	}},
+	{name: "refusals are bare errors", fails: []string{"CreateRace", "Conditions"}, apply: func(b *broken) {
+		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+			info, err := b.Store.Put(ctx, key, body, cond)
+			if errors.Is(err, store.ErrPrecondition) {
+				err = store.ErrPrecondition
+			}
+			return info, err
+		}
+	}},
+	{name: "unsure losers", fails: []string{"CreateRace", "SwapRace", "SwapChain"}, apply: func(b *broken) {
+		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+			dawdle()
+			info, err := b.Store.Put(ctx, key, body, cond)
+			if errors.Is(err, store.ErrPrecondition) {
+				err = &store.Error{Op: "put", Key: key, Status: 409}
+			}
+			return info, err
+		}
+	}},
+	{name: "every second writer is told that it lost", fails: []string{"CreateRace", "SwapRace"}, apply: func(b *broken) {
+		var n atomic.Int64
+		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+			info, err := b.Store.Put(ctx, key, body, cond)
+			if err == nil && n.Add(1)%2 == 0 {
+				return store.Info{}, precondition(key)
+			}
+			return info, err
+		}
+	}},
+}

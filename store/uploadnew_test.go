@@ -1,0 +1,53 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// twice sends each upload twice and passes on the second answer.
+type twice struct{ store.Store }
+
+func (s twice) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
+	b, err := io.ReadAll(body)
+	if err != nil {
+		return store.Info{}, err
+	}
+	_, _ = s.Store.Upload(ctx, key, bytes.NewReader(b), opts)
+	return s.Store.Upload(ctx, key, bytes.NewReader(b), opts)
+}
+
+func TestT05_UploadSentTwice(t *testing.T) {
+	for _, body := range []string{"", "a segment", strings.Repeat("x", 3<<20)} {
+		st := memstore.New()
+		info, err := store.UploadNew(t.Context(), twice{st}, "k", strings.NewReader(body), nil, nil)
+		if err != nil || info.Size != int64(len(body)) {
+			t.Errorf("%d bytes: %+v, %v", len(body), info, err)
+		}
+	}
+}
+
+func TestUploadNewInsists(t *testing.T) {
+	st := memstore.New()
+	if _, err := st.Put(t.Context(), "k", []byte("another's"), store.Always); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.UploadNew(t.Context(), st, "k", strings.NewReader("mine"), &store.UploadOptions{SizeHint: 4}, nil); !errors.Is(err, store.ErrPrecondition) {
+		t.Errorf("%v, want a refusal", err)
+	}
+	obj, err := st.Get(t.Context(), "k", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer obj.Body.Close()
+	if b, err := io.ReadAll(obj.Body); err != nil || string(b) != "another's" {
+		t.Errorf("%q, %v", b, err)
+	}
+}

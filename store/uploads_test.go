@@ -1,0 +1,48 @@
+package store_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// aborter is a store in which uploads for keys are under way.
+type aborter struct {
+	store.Store
+	keys []string
+}
+
+func (a *aborter) AbortUploads(_ context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
+	before := len(a.keys)
+	a.keys = slices.DeleteFunc(a.keys, func(key string) bool {
+		return len(key) >= len(prefix) && key[:len(prefix)] == prefix && doomed(store.Info{Key: key})
+	})
+	return before - len(a.keys), nil
+}
+
+func TestAbortUploads(t *testing.T) {
+	all := func(store.Info) bool { return true }
+	if n, err := store.AbortUploads(t.Context(), memstore.New(), "file/", all); n != 0 || err != nil {
+		t.Errorf("a store without parts: %d, %v", n, err)
+	}
+	a := &aborter{Store: memstore.New(), keys: []string{"file/1", "orders/file/1", "orders/file/2", "orders/list/3", "x"}}
+	st, err := store.Sub(a, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	n, err := store.AbortUploads(t.Context(), st, "file/", func(info store.Info) bool {
+		seen = append(seen, info.Key)
+		return info.Key == "file/1"
+	})
+	slices.Sort(seen)
+	if n != 1 || err != nil || !slices.Equal(seen, []string{"file/1", "file/2"}) || !slices.Equal(a.keys, []string{"file/1", "orders/file/2", "orders/list/3", "x"}) {
+		t.Errorf("%d, %v; it was asked of %q, left are %q", n, err, seen, a.keys)
+	}
+	if _, err := store.AbortUploads(t.Context(), st, "../x/", all); err == nil {
+		t.Error("it leaves its prefix")
+	}
+}

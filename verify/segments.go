@@ -1,0 +1,101 @@
+package verify
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencepost/fencepost/internal/segment"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+// segments reads all segments from v.next to the floor.
+func (v *verifier) segments(ctx context.Context) error {
+	total := v.done
+	for s, err := range v.log.Segments(ctx, v.m, v.next) {
+		if err != nil {
+			return v.unlisted(ctx, err)
+		}
+		total += s.Size
+	}
+	for {
+		// Retention may have taken records meanwhile.
+		if v.next = max(v.next, v.m.First()); v.next >= v.m.Floor.Offset {
+			return nil
+		}
+		seg, err := v.log.SegmentOf(ctx, v.m, v.next)
+		if err != nil {
+			return v.unlisted(ctx, err)
+		}
+		if err := v.segment(ctx, seg, total); err != nil {
+			return err
+		}
+		v.next = seg.End
+	}
+}
+
+// unlisted is what a list of segments that cannot be read means: that a newer
+// manifest does without it, or damage, which lists tells about; then the chain is
+// still to be checked.
+func (v *verifier) unlisted(ctx context.Context, err error) error {
+	if !damage(err) && !errors.Is(err, manifest.ErrGone) {
+		return err
+	}
+	was := v.m.Version
+	if err := v.refresh(ctx); err != nil {
+		return err
+	}
+	if v.m.Version != was {
+		return errOvertaken
+	}
+	v.next = v.m.Floor.Offset
+	return nil
+}
+
+func (v *verifier) segment(ctx context.Context, seg manifest.Segment, total int64) error {
+	before := v.done
+	ref := segment.Ref{Key: seg.Key, First: seg.First, End: seg.End, Size: seg.Size, Index: seg.Index}
+	read := func() error {
+		v.done = before + seg.Index
+		for f, err := range v.segs.Frames(ctx, ref, seg.First) {
+			if err != nil {
+				return err
+			}
+			v.done += f.BodyLen()
+			v.opts.Progress(Progress{Stage: "segments", Done: v.done, Total: total})
+		}
+		return nil
+	}
+	err := read()
+	if err != nil && damage(err) {
+		err = read() // once more: it may have been the way here
+	}
+	if err != nil && damage(err) {
+		// The manifest is read after the segment: if it does not name it any more, it
+		// was merged into another one and pruned.
+		if err := v.refresh(ctx); err != nil {
+			return err
+		}
+		now, err := v.log.SegmentOf(ctx, v.m, seg.First)
+		if err != nil && !errors.Is(err, manifest.ErrGone) {
+			return err
+		}
+		if now.Key != seg.Key {
+			v.done = before
+			return errOvertaken
+		}
+	}
+	v.done = before + seg.Size
+	switch {
+	case err == nil:
+		v.report.Segments++
+		v.report.Bytes += seg.Size
+	case errors.Is(err, store.ErrNotFound):
+		v.problem(seg.Key, restore, "it is missing; manifest %d says that it holds the records %d to %d, which cannot be read", v.m.Version, seg.First, seg.End-1)
+	case damage(err):
+		v.problem(seg.Key, restore, "segment of the records %d to %d, named by manifest %d: %s", seg.First, seg.End-1, v.m.Version, about(seg.Key, err))
+	default:
+		return err
+	}
+	return nil
+}

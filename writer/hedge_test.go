@@ -1,0 +1,106 @@
+package writer_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// warm is how many commits a hedging writer has made, 10 ms each: it knows what is
+// late, and may send two of them twice.
+const warm = 40
+
+// hedging opens a writer that hedges, as client a in epoch 1.
+func (e *env) hedging() *writer.Writer {
+	e.t.Helper()
+	e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: fence.DataPrefix, Skip: 1, Times: warm, Fault: faultstore.Fault{Delay: 10 * time.Millisecond}})
+	w := e.open("a", 1, &writer.Options{InFlight: 4, Window: 8, BatchBytes: 1, Checkpoint: -1, Hedge: 0.95})
+	for i := range warm {
+		e.append(w, fmt.Sprint(i))
+	}
+	e.faulty.ResetCounts()
+	return w
+}
+
+// One request hangs and holds up all behind it: its twin does not.
+func TestHedge(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w := e.hedging()
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: at(1, warm+1).Key(), Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}})
+		start := time.Now()
+		fs := e.several(w, fmt.Sprint(warm), fmt.Sprint(warm+1))
+		e.append(w, fmt.Sprint(warm+2))
+		if took := time.Since(start); took > 11*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		e.outcomes(fs, "committed", "committed")
+		if e.puts() != 4 {
+			t.Errorf("three commits took %d requests", e.puts())
+		}
+		time.Sleep(30 * 24 * time.Hour)
+		if n := e.faulty.Release(t.Context(), nil); n != 1 {
+			t.Errorf("%d were late", n)
+		}
+		e.numbers(warm + 3)
+	})
+}
+
+// A successor's seal is in the slot whose request is late. The twin meets it, and
+// the writer is fenced for certain; what is late lands on the seal.
+func TestHedgeWhileFenced(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.hedging()
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: at(1, warm+1).Key(), Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}})
+		fs := e.several(a, "lost")
+		b := e.open("b", 2, nil)
+		e.outcomes(fs, "not")
+		e.fenced(a.Err(), 2)
+		if e.faulty.Release(t.Context(), nil) != 1 {
+			t.Error("nothing was late")
+		}
+		e.append(b, fmt.Sprint(warm))
+		e.numbers(warm + 1)
+	})
+}
+
+// The first request landed, and its answer hangs; before the twin arrives a
+// successor has sealed the next slot. The twin is refused, by its equal.
+func TestT05_HedgeOfACommittedSlotWhileFenced(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.hedging()
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: at(1, warm+1).Key(), Fault: faultstore.Fault{Hang: true}})
+		fs := e.several(a, fmt.Sprint(warm))
+		b := e.open("b", 2, nil)
+		if b.Recovered().Offset != warm+1 {
+			t.Errorf("recovered %+v", b.Recovered())
+		}
+		e.outcomes(fs, "committed")
+		e.outcomes(e.several(a, "lost"), "not")
+		e.fenced(a.Err(), 2)
+		e.append(b, fmt.Sprint(warm+1))
+		e.numbers(warm + 2)
+	})
+}
+
+// A writer that is given up breaks off both twins, and says that it cannot tell.
+func TestHedgeGivenUp(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.hedging()
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Times: -1, Prefix: at(1, warm+1).Key(), Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}})
+		fs := e.several(a, fmt.Sprint(warm))
+		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
+		if e.puts() != 2 {
+			t.Fatalf("%d requests are under way", e.puts())
+		}
+		abandon(a)
+		e.outcomes(fs, "unknown")
+		e.faulty.Release(t.Context(), nil)
+		e.numbers(warm + 1) // so it was right not to say
+	})
+}

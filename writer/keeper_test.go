@@ -1,0 +1,159 @@
+package writer_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+func (e *env) hint() fence.Position {
+	e.t.Helper()
+	m := e.newest()
+	if m.Hint == nil {
+		return fence.Position{}
+	}
+	return m.Hint.Position
+}
+
+// The epoch is recorded as soon as it is open, the tail from time to time and at
+// the end, and nothing at all while nothing happens.
+func TestCheckpoints(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w := e.open("a", 1, &writer.Options{Checkpoint: time.Minute})
+		if m := e.newest(); m.Roles[manifest.Writer].Epoch != 1 || e.hint() != at(1, 1) {
+			t.Fatalf("the first manifest is %+v", m)
+		}
+		e.append(w, "0")
+		time.Sleep(59 * time.Second)
+		if e.hint() != at(1, 1) {
+			t.Error("a checkpoint came early")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if e.hint() != at(1, 2) {
+			t.Error("there was no checkpoint")
+		}
+		e.faulty.ResetCounts()
+		time.Sleep(24 * time.Hour)
+		if n := e.faulty.Counts().Of("", ""); n != 0 {
+			t.Errorf("an idle day took %d requests", n)
+		}
+		e.append(w, "1")
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if e.hint() != at(1, 3) {
+			t.Errorf("closed, and the hint is %v", e.hint())
+		}
+	})
+}
+
+// With no checkpoints there is the first manifest, and no other.
+func TestNoCheckpoints(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w := e.open("a", 1, &writer.Options{Checkpoint: -1})
+		e.append(w, "0")
+		time.Sleep(time.Hour)
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if m := e.newest(); m.Version != 1 || m.Roles[manifest.Writer].Epoch != 1 {
+			t.Errorf("manifest %d, %+v", m.Version, m.Roles)
+		}
+	})
+}
+
+// A successor starts where the last checkpoint was, not at the floor.
+func TestHintSavesReading(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w := e.open("a", 1, &writer.Options{Checkpoint: time.Minute})
+		for range 50 {
+			e.append(w, "x")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		e.append(w, "x")
+		var read []fence.Position
+		e.faulty.ResetCounts()
+		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Recovering: func(n int, p fence.Position) {
+			if read = append(read, p); n != len(read) {
+				t.Errorf("call %d says that it is number %d", len(read), n)
+			}
+		}}})
+		if len(read) != 1 || read[0] != at(1, 52) || b.Recovered().Offset != 51 {
+			t.Errorf("read %v, recovered %+v", read, b.Recovered())
+		}
+		if n := e.faulty.Counts().Of(faultstore.Get, fence.DataPrefix); n > 3 {
+			t.Errorf("one object took %d requests", n)
+		}
+	})
+}
+
+// guard:hint-acked. Slots behind a gap have landed. The hint stays before the gap,
+// or a successor would begin behind it.
+func TestHintStaysBeforeAGap(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		opts := *single
+		opts.Checkpoint = time.Second
+		a := e.open("a", 1, &opts)
+		defer e.hold("a", faultstore.Put, at(1, 2).Key())()
+		fs := e.several(a, "0", "1", "2")
+		time.Sleep(3 * time.Second)
+		e.outcomes(fs, "committed", "pending", "pending")
+		if e.hint() != at(1, 2) {
+			t.Errorf("the hint is %v", e.hint())
+		}
+		e.append(e.open("b", 2, nil), "b")
+		e.holds("0", "b")
+	})
+}
+
+// A manifest that cannot be written holds nobody up; a later one does as well.
+func TestCheckpointFails(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.List, Skip: 2, Times: 6, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}})
+		w := e.open("a", 1, &writer.Options{Checkpoint: time.Minute})
+		e.append(w, "0")
+		e.append(w, "1")
+		time.Sleep(30 * time.Second)
+		if m := e.newest(); m.Version != 0 {
+			t.Fatal("the first manifest was to fail")
+		}
+		time.Sleep(2 * time.Minute)
+		if e.hint() != at(1, 3) {
+			t.Errorf("the hint is %v", e.hint())
+		}
+		if err := w.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// guard:keep-fenced. Another process with the same token has come first with its
+// manifest: this one stops.
+func TestManifestOfAnotherWithTheSameToken(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		release := e.hold("a", faultstore.Put, manifest.Prefix)
+		defer release()
+		a := e.open("a", 4, nil)
+		u, err := e.log.Updater(manifest.Writer, fence.NewToken(4))
+		if err == nil {
+			_, err = u.Update(t.Context(), func(*manifest.Manifest) error { return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		synctest.Wait()
+		e.fenced(a.Err(), 4)
+		if !strings.Contains(a.Err().Error(), "same token") {
+			t.Errorf("%v does not say what is wrong", a.Err())
+		}
+	})
+}

@@ -1,0 +1,311 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+const (
+	// identity is how many leading bytes tell a log object from all others: the
+	// header with its nonce. A whole seal fits.
+	identity = fence.HeaderSize
+	// wallAfter is how many refused seals it takes until a wall is built.
+	wallAfter = 2
+	// openTries bounds how often opening starts over. Each time the floor has
+	// moved past what was being read: somebody compacts faster than we read.
+	openTries = 100
+)
+
+// opening is the state of one Open.
+type opening struct {
+	log   *manifest.Log
+	src   *chain.Source
+	token fence.Token
+	nonce fence.ID // of this opener's seals
+	opts  Options
+	read  int
+}
+
+// open takes the epoch of the token: it finds the tail of the chain, from the
+// newest manifest on, and seals it. It returns the point at which the new epoch
+// begins.
+//
+// The steps are in this order, and each begins after the one before has its
+// answer.
+func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, error) {
+	for try := range openTries {
+		var err error
+		if try > 0 {
+			m, err = o.log.Newest(ctx)
+		}
+		if err == nil {
+			err = o.admit(m)
+		}
+		if err != nil {
+			return fence.Point{}, err
+		}
+		if begin, ok := o.folded(m); ok {
+			return begin, nil
+		}
+		start := m.Tail()
+		if start.Position.Epoch >= o.token.Epoch() {
+			// guard:open-hint. Also for a hint: without this a zombie opener would
+			// begin to read in the live leader's epoch and seal its first empty slot.
+			return fence.Point{}, o.fenced(start.Position.Epoch)
+		}
+		sealed, begin, err := o.sealTail(ctx, start)
+		if errors.Is(err, errRestart) {
+			continue
+		}
+		if err != nil {
+			return fence.Point{}, err
+		}
+		// guard:open-refresh. The slot was empty, but why? If the floor has passed it,
+		// it was a hole left by pruning: the history goes on elsewhere, and our seal
+		// is junk. Or a quick compactor has folded the seal already: see folded.
+		//
+		//mutant:replace !m.Past(sealed) => true
+		if m, err = o.newest(ctx); err != nil {
+			return fence.Point{}, err
+		}
+		if !m.Past(sealed) {
+			return begin, nil
+		}
+		o.opts.Logger.Info("the floor has passed the slot that was sealed; reading again", zap.Stringer("slot", sealed))
+	}
+	return fence.Point{}, fmt.Errorf("writer: the floor moved %d times while the tail was read; is the log compacted without pause?", openTries)
+}
+
+var errRestart = errors.New("writer: the floor has moved")
+
+// folded returns the point at which the token's epoch begins, if a compactor has
+// folded this opener's seal already.
+//
+// guard:open-folded. It is told by the nonce of the last seal before the floor, and
+// the point is the floor itself: nothing can have been appended in this epoch yet.
+// The point behind the seal that was found by walking will not do. A wall's seals
+// have one nonce, and one of them may have fallen into a hole: read from there, the
+// epoch would begin at an offset that the chain has long passed.
+//
+//mutant:replace m.Seals[len(m.Seals)-1].Nonce == o.nonce => false
+func (o *opening) folded(m *manifest.Manifest) (fence.Point, bool) {
+	if len(m.Seals) == 0 || m.Floor.Position != (fence.Position{Epoch: o.token.Epoch(), Seq: 1}) {
+		return fence.Point{}, false
+	}
+	return m.Floor, m.Seals[len(m.Seals)-1].Nonce == o.nonce
+}
+
+// newest reads the newest manifest and checks that the token is still good.
+func (o *opening) newest(ctx context.Context) (*manifest.Manifest, error) {
+	m, err := o.log.Newest(ctx)
+	if err == nil {
+		err = o.admit(m)
+	}
+	return m, err
+}
+
+func (o *opening) admit(m *manifest.Manifest) error {
+	// guard:open-role. A writer of this epoch or a later one has been open: an epoch
+	// is opened once.
+	if r := m.Roles[manifest.Writer]; r.Epoch >= o.token.Epoch() {
+		return o.fenced(r.Epoch)
+	}
+	return nil
+}
+
+func (o *opening) fenced(by fence.Epoch) error {
+	return &FencedError{Epoch: o.token.Epoch(), By: by}
+}
+
+// sealTail walks the chain from a point and puts a seal on its first empty slot.
+// It returns the sealed slot and the point behind the seal.
+func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Position, fence.Point, error) {
+	at := start
+	var followed *fence.Position // the first seal that was followed
+	reach := 2 * o.opts.Window   // of the next wall
+	for refused := 0; ; refused++ {
+		for step, err := range o.src.Walk(ctx, at) {
+			if err != nil {
+				return fence.Position{}, at, o.judge(ctx, first(followed, step.From.Position), err)
+			}
+			if step.Frame.Kind == fence.Seal {
+				switch {
+				case step.Frame.Nonce == o.nonce:
+					// guard:open-own. Our own, the first of our wall: it is no successor's.
+					// Seals that were followed on the way were judged before it was built.
+					return step.From.Position, step.To, nil
+				case step.Frame.Next >= o.token.Epoch():
+					// guard:open-junk-seal. A later opener has sealed, or its junk lies in
+					// a pruned hole, and then the history goes on elsewhere.
+					if err := o.stillThere(ctx, first(followed, step.From.Position)); err != nil {
+						return fence.Position{}, at, err
+					}
+					return fence.Position{}, at, &FencedError{Epoch: o.token.Epoch(), By: step.Frame.Next, Slot: step.From.Position.Key()}
+				}
+				followed = first(followed, step.From.Position)
+			}
+			at = step.To
+			o.read++
+			if hook := o.opts.Hooks.Recovering; hook != nil {
+				hook(o.read, at.Position)
+			}
+		}
+		// guard:open-followed. A seal that was followed may have been junk in a hole:
+		// a zombie opener put it where everything had been pruned. The seals on the
+		// chain stay for ever, so it is enough that the floor has not passed the first
+		// one: one read.
+		if err := o.stillThere(ctx, followed); err != nil {
+			return fence.Position{}, at, err
+		}
+		if refused >= wallAfter {
+			// guard:open-wall. A leader that saturates its pipeline can win every race for
+			// the next empty slot. It cannot outrun a wall: it sends nothing beyond its
+			// window, and slots are settled in order.
+			if err := o.wall(ctx, at.Position, reach); err != nil {
+				return fence.Position{}, at, err
+			}
+			o.src.First = chain.DefaultAhead // there is at least the wall
+			// guard:open-reach. The leader's window may be larger than ours: a wall that
+			// it has filled already is followed by one of twice the length.
+			//
+			//mutant:replace 2*reach, => reach,
+			reach = min(2*reach, 2*maxWindow)
+			continue
+		}
+		h := fence.Header{Log: o.src.Log, Nonce: o.nonce, Position: at.Position, Time: o.opts.Clock.Wall()}
+		body := fence.EncodeSeal(&h, o.token.Epoch())
+		_, err := store.Create(ctx, o.src.Store, at.Position.Key(), body, o.settle())
+		switch {
+		case err == nil:
+			frame, err := fence.Decode(body, o.src.Limits)
+			if err != nil {
+				return fence.Position{}, at, err
+			}
+			begin, err := at.Next(o.src.Log, frame)
+			return at.Position, begin, err
+		case !errors.Is(err, store.ErrPrecondition):
+			return fence.Position{}, at, fmt.Errorf("writer: sealing %s: %w", at.Position.Key(), err)
+		}
+		// Refused: somebody is there, with more in flight. Read it and go on.
+		o.src.First = o.opts.InFlight
+	}
+}
+
+func first(followed *fence.Position, p fence.Position) *fence.Position {
+	if followed != nil {
+		return followed
+	}
+	return &p
+}
+
+// stillThere returns errRestart if the floor has passed the first seal followed.
+func (o *opening) stillThere(ctx context.Context, followed *fence.Position) error {
+	if followed == nil {
+		return nil
+	}
+	m, err := o.newest(ctx)
+	if err != nil {
+		return err
+	}
+	if m.Past(*followed) {
+		return errRestart
+	}
+	return nil
+}
+
+// judge decides what an object means that cannot be read or does not fit: damage,
+// unless the floor has passed since, the first seal that was followed on the way.
+//
+// guard:open-damage. A junk seal may lead into an epoch that really exists and was
+// opened elsewhere: what lies there is sound and does not fit our path.
+func (o *opening) judge(ctx context.Context, since *fence.Position, err error) error {
+	if !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrLimit) {
+		return err
+	}
+	if restart := o.stillThere(ctx, since); restart != nil {
+		return restart
+	}
+	return fmt.Errorf("writer: the log cannot be continued: %w; run `fencepost verify` to see the extent", err)
+}
+
+// wall puts the same seal on n slots from p on. The first seal on the chain
+// counts, whoever's it is; the others are void.
+func (o *opening) wall(ctx context.Context, p fence.Position, n int) error {
+	o.opts.Logger.Info("a busy leader wins every slot; building a wall of seals", zap.Stringer("from", p), zap.Int("slots", n))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(64)
+	// The far end first: nobody sends there yet, so those are not races.
+	for i := n - 1; i >= 0; i-- {
+		h := fence.Header{Log: o.src.Log, Nonce: o.nonce, Position: fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(i)}, Time: o.opts.Clock.Wall()}
+		body := fence.EncodeSeal(&h, o.token.Epoch())
+		g.Go(func() error {
+			_, err := store.Create(ctx, o.src.Store, h.Position.Key(), body, o.settle())
+			if errors.Is(err, store.ErrPrecondition) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("writer: sealing %s and beyond: %w", p.Key(), err)
+	}
+	return nil
+}
+
+func (o *opening) settle() *store.SettleOptions { return settleSlots(o.opts.Settle) }
+
+// settleSlots are the retry options for log objects, told apart by their header.
+func settleSlots(s *store.SettleOptions) *store.SettleOptions {
+	v := *s
+	v.Identity = identity
+	return &v
+}
+
+// Open takes over the log in st in the epoch of token, and creates the log if
+// there is none. When it returns no writer of an earlier epoch will ever commit
+// anything again, wherever it is and whatever it believes.
+//
+// A token is good for one Open. Of writers that are opened at once the one with
+// the greatest epoch prevails.
+//
+// Ctx bounds the opening only. Errors: [ErrFenced] if a later epoch has been
+// opened; those of manifest.Init; fence.ErrCorrupt if the tail is damaged. After
+// an error the token is spent.
+func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options) (*Writer, error) {
+	if !token.Valid() {
+		return nil, fmt.Errorf("writer: the zero token gives no right to write; tokens come from an election, or from fence.NewToken with an epoch of at least 1")
+	}
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	log, m, err := manifest.Begin(ctx, st, o.Init, &manifest.Options{Settle: o.Settle, Clock: o.Clock})
+	if err != nil {
+		return nil, err
+	}
+	format := log.Format()
+	if err := o.fit(format.Limits.Limits); err != nil {
+		return nil, err
+	}
+	op := &opening{
+		log:   log,
+		src:   &chain.Source{Store: st, Log: format.Log, Limits: format.Limits.Limits, Settle: o.Settle},
+		token: token, nonce: fence.ID(uuid.New()), opts: o,
+	}
+	begin, err := op.open(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	o.Logger.Info("opened", zap.Uint64("epoch", uint64(token.Epoch())), zap.Uint64("offset", begin.Offset), zap.Int("read", op.read))
+	return start(log, token, begin, o)
+}

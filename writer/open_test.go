@@ -1,0 +1,279 @@
+package writer_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// guard:open-hint. The point to start at is in an epoch that is not before the
+// token's, and no role says so yet.
+func TestStartsInALaterEpoch(t *testing.T) {
+	for _, name := range []string{"floor", "hint"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, e *env) {
+				release := e.hold("live", faultstore.Put, manifest.Prefix)
+				defer release()
+				live := e.open("live", 3, nil)
+				if name == "floor" {
+					e.compact() // it was quicker than the leader's own first manifest
+				} else {
+					e.publish(func(m *manifest.Manifest) error {
+						seal := e.header(fence.Genesis)
+						m.Hint = &fence.Point{Position: at(3, 1), Prev: seal.Checksum()}
+						return nil
+					})
+				}
+				for _, epoch := range []uint64{2, 3} {
+					_, err := e.try("zombie", epoch, nil)
+					e.fenced(err, 3)
+				}
+				e.append(live, "live")
+				e.holds("live")
+			})
+		})
+	}
+}
+
+// guard:open-role. An epoch that has been open is not opened again, though nothing
+// of it can be seen but the manifest's role.
+func TestAnEpochIsOpenedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		u, err := e.log.Updater(manifest.Writer, fence.NewToken(5))
+		if err == nil {
+			_, err = u.Update(t.Context(), func(*manifest.Manifest) error { return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, epoch := range []uint64{4, 5} {
+			_, err = e.try("a", epoch, nil)
+			e.fenced(err, 5)
+		}
+		if h := e.header(fence.Genesis); h.Kind != 0 {
+			t.Errorf("the first slot was sealed for epoch %d", h.Next)
+		}
+		e.open("b", 6, nil)
+	})
+}
+
+// Two processes are given one token. Both see the same empty slot.
+func TestOneTokenTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.append(e.open("before", 1, nil), "0")
+		defer e.hold("a", faultstore.Put, manifest.Prefix)() // so that only the seal tells
+		var a *writer.Writer
+		e.before("b", faultstore.Put, fence.DataPrefix, func(faultstore.Op) bool {
+			a = e.open("a", 5, nil)
+			e.append(a, "a")
+			return true
+		})
+		_, err := e.try("b", 5, nil)
+		e.fenced(err, 5)
+		if !strings.Contains(err.Error(), "same token") {
+			t.Errorf("%v does not say what is wrong", err)
+		}
+		e.append(a, "a")
+		e.holds("0", "a", "a")
+	})
+}
+
+// hole makes a log of epoch 1 with three records, and calls f when an opener has
+// read the manifest and is about to read slot 1, which f's pruner takes away.
+func (e *env) hole(client string, f func(leader *writer.Writer)) {
+	e.t.Helper()
+	leader := e.open("leader", 1, nil)
+	for range 3 {
+		e.append(leader, "x")
+	}
+	e.before(client, faultstore.Get, fence.DataPrefix, func(faultstore.Op) bool {
+		f(leader)
+		return true
+	})
+}
+
+func (e *env) gone(p fence.Position) {
+	e.t.Helper()
+	if e.header(p).Kind != 0 {
+		e.t.Fatalf("%v has not been pruned", p)
+	}
+}
+
+// guard:open-junk-seal. The seal of a later opener lies in a hole; that opener has
+// died since, and epoch 5 was never opened.
+func TestJunkSealOfALaterEpoch(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.hole("b", func(*writer.Writer) {
+			e.compact()
+			e.gone(at(1, 1))
+			e.seal(at(1, 1), 5)
+		})
+		b := e.open("b", 3, nil)
+		e.append(b, "b")
+		e.holds("x", "x", "x", "b")
+	})
+}
+
+// guard:open-damage. The junk seal in the hole leads to an epoch that exists, but
+// was opened elsewhere: what is there does not fit the path that led to it.
+func TestJunkSealLeadsIntoALiveEpoch(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.hole("b", func(*writer.Writer) {
+			e.compact()
+			e.gone(at(1, 1))
+			e.seal(at(1, 1), 2) // it found that it was in a hole, and then
+			e.append(e.open("a", 2, nil), "a")
+		})
+		b := e.open("b", 3, nil)
+		if b.Recovered().Offset != 4 {
+			t.Errorf("recovered %+v", b.Recovered())
+		}
+		e.append(b, "b")
+		e.holds("x", "x", "x", "a", "b")
+	})
+}
+
+// An object in the way that was pruned and filled by somebody else's rubbish is no
+// damage either, and one on the chain is.
+func TestDamage(t *testing.T) {
+	garbage := []byte("not a frame")
+	t.Run("hole", func(t *testing.T) {
+		bubble(t, func(t *testing.T, e *env) {
+			e.hole("b", func(*writer.Writer) {
+				e.compact()
+				e.put(at(1, 1), garbage)
+			})
+			e.append(e.open("b", 2, nil), "b")
+			e.holds("x", "x", "x", "b")
+		})
+	})
+	for name, body := range map[string][]byte{"tail": garbage, "empty": {}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, e *env) {
+				e.append(e.open("a", 1, nil), "0")
+				e.put(at(1, 2), body)
+				_, err := e.try("b", 2, nil)
+				if !errors.Is(err, fence.ErrCorrupt) {
+					t.Fatal(err)
+				}
+				for _, want := range []string{at(1, 2).Key(), "fencepost verify"} {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%q does not name %q", err, want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// guard:open-folded. A compactor folds the new seal before the opener has looked
+// at the manifest again.
+func TestQuickCompactorFoldsTheSeal(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, nil)
+		if _, err := a.Append(t.Context(), recs("0", "1"), writer.Cursor([]byte("two"))); err != nil {
+			t.Fatal(err)
+		}
+		sealed := false
+		e.before("b", faultstore.List, manifest.Prefix, func(faultstore.Op) bool {
+			if sealed = e.header(at(1, 2)).Kind == fence.Seal; sealed {
+				e.compact()
+			}
+			return sealed
+		})
+		b := e.open("b", 2, nil)
+		if got := b.Recovered(); !sealed || got.Offset != 2 || string(got.Cursor) != "two" {
+			t.Fatalf("recovered %+v", got)
+		}
+		e.append(b, "2")
+		e.holds("0", "1", "2")
+	})
+}
+
+// guard:open-folded. The wall of seals was begun before a hole and ended behind it:
+// its first seal is junk, a later one is on the chain, and both have one nonce. An
+// opener that took the first for the second would begin its epoch at an offset that
+// the chain has long passed, and nobody could read on from there.
+func TestWallAcrossAHole(t *testing.T) {
+	for name, quick := range map[string]bool{"folded": true, "not folded": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, e *env) {
+				a := e.open("a", 1, nil)
+				for range 3 {
+					e.append(a, "x")
+				}
+				puts := 0
+				e.before("b", faultstore.Put, fence.DataPrefix, func(faultstore.Op) bool {
+					e.append(a, "x") // slots 4 and 5: it wins every race
+					if puts++; puts < 3 {
+						return false
+					}
+					// The first request of the wall, which begins at 6.
+					e.append(a, "x")
+					e.compact()
+					e.gone(at(1, 6))
+					e.gone(at(1, 7))
+					e.before("b", faultstore.List, manifest.Prefix, func(faultstore.Op) bool {
+						if e.header(at(1, 6)).Nonce != e.header(at(1, 8)).Nonce || e.header(at(1, 8)).Kind != fence.Seal {
+							t.Error("this is not the wall that was to be tested")
+						}
+						if quick {
+							e.compact()
+						}
+						return true
+					})
+					return true
+				})
+				b := e.open("b", 2, &writer.Options{InFlight: 2, Window: 2})
+				if b.Recovered().Offset != 7 {
+					t.Errorf("recovered %+v", b.Recovered())
+				}
+				e.append(b, "b")
+				e.holds("x", "x", "x", "x", "x", "x", "x", "b")
+			})
+		})
+	}
+}
+
+// A tail object that is larger than what is read at first.
+func TestLargeTail(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, &writer.Options{NoCompress: true})
+		large := strings.Repeat("x", 1<<20)
+		if _, err := a.Append(t.Context(), recs(large), writer.Cursor([]byte("c"))); err != nil {
+			t.Fatal(err)
+		}
+		b := e.open("b", 2, nil)
+		if r := b.Recovered(); r.Offset != 1 || string(r.Cursor) != "c" {
+			t.Errorf("recovered %+v", r)
+		}
+		e.append(b, "b")
+		e.holds(large, "b")
+	})
+}
+
+// An error of the store ends the opening, and says what was being done.
+func TestOpeningFails(t *testing.T) {
+	for name, rule := range map[string]faultstore.Rule{
+		"sealing": {Kind: faultstore.Put, Prefix: fence.DataPrefix},
+		"reading": {Kind: faultstore.Get, Prefix: fence.DataPrefix},
+		"listing": {Kind: faultstore.List, Prefix: manifest.Prefix},
+		"looking": {Kind: faultstore.List, Prefix: manifest.Prefix, Skip: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, e *env) {
+				rule.Fault = faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
+				e.fault(rule)
+				if _, err := e.try("a", 1, nil); !errors.Is(err, store.ErrDenied) {
+					t.Errorf("error is %v", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package writer_test
+
+import (
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// Options that contradict one another, or the log, are refused with the numbers,
+// and no epoch is opened.
+func TestOptions(t *testing.T) {
+	limits := fence.Limits{Object: 1000, Record: 500, Cursor: 10}
+	for _, c := range []struct {
+		opts writer.Options
+		want string // in the error; "" means that they are good
+	}{
+		{writer.Options{}, ""},
+		{writer.Options{InFlight: -1}, "InFlight is -1; it must be from 1 to 4096"},
+		{writer.Options{InFlight: 4097}, "InFlight is 4097"},
+		{writer.Options{InFlight: 4096}, ""},
+		{writer.Options{Window: -1}, "Window is -1"},
+		{writer.Options{Window: 15}, "Window is 15; it must be at least InFlight, 16"},
+		{writer.Options{Window: 16}, ""},
+		{writer.Options{InFlight: 8, Window: 7}, "at least InFlight, 8"},
+		{writer.Options{Window: 1<<16 + 1}, "at most 65536"},
+		{writer.Options{Window: 1 << 16}, ""},
+		{writer.Options{BatchBytes: -1}, "BatchBytes is -1"},
+		{writer.Options{BatchBytes: 1001}, "BatchBytes is 1001; the log's limit for an object is 1000"},
+		{writer.Options{BatchBytes: 1000}, ""},
+		{writer.Options{MaxBytes: -1}, "MaxBytes is -1"},
+		{writer.Options{MaxBytes: 100, BatchBytes: 101}, "MaxBytes is 100; it must be at least 1, and at least BatchBytes, 101"},
+		{writer.Options{MaxBytes: 100}, ""},
+		{writer.Options{Linger: -1}, "Linger is -1ns; it must not be negative"},
+		{writer.Options{RequestsPerSecond: -1}, "RequestsPerSecond is -1"},
+		{writer.Options{RequestsPerSecond: math.NaN()}, "RequestsPerSecond is NaN"},
+		{writer.Options{RequestsPerSecond: 1e-9}, "RequestsPerSecond is 1e-09; it must be at least"},
+		{writer.Options{RequestsPerSecond: math.Inf(1)}, ""},
+		{writer.Options{Hedge: 0.4}, "a hedge at quantile 0.4; it must be at least 0.5 and less than 1"},
+		{writer.Options{Hedge: 1}, "quantile 1"},
+		{writer.Options{Hedge: 0.95}, ""},
+	} {
+		bubbleOn(t, limits, func(t *testing.T, e *env) {
+			w, err := e.try("a", 1, &c.opts)
+			if c.want == "" {
+				if err != nil {
+					t.Errorf("%+v: %v", c.opts, err)
+					return
+				}
+				abandon(w)
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%+v: error is %v, want %q", c.opts, err, c.want)
+			}
+			if h := e.header(fence.Genesis); h.Kind != 0 {
+				t.Errorf("%+v: the log was sealed all the same", c.opts)
+			}
+		})
+	}
+}
+
+// Bad options are told before anything is written, the log itself included.
+func TestOptionsBeforeTheLog(t *testing.T) {
+	st := memstore.New()
+	for _, opts := range []*writer.Options{{InFlight: -1}, {Init: &manifest.InitOptions{Limits: manifest.Limits{Limits: fence.Limits{Object: -1}}}}} {
+		if _, err := writer.Open(t.Context(), st, fence.NewToken(1), opts); err == nil {
+			t.Errorf("%+v were taken", opts)
+		}
+	}
+	if n, _ := st.Len(); n != 0 {
+		t.Errorf("%d objects were written", n)
+	}
+}
+
+// The caller's options are not changed.
+func TestOptionsAreCopied(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		settle, init := store.SettleOptions{}, manifest.InitOptions{}
+		opts := writer.Options{Settle: &settle, Init: &init}
+		abandon(e.open("a", 1, &opts))
+		if opts.InFlight != 0 || settle.Clock != nil || settle.Identity != 0 || init.Settle != nil {
+			t.Errorf("%+v, %+v, %+v", opts, settle, init)
+		}
+	})
+}
+
+// timers counts the timers that are asked of it.
+type timers struct {
+	clock.Clock
+	n atomic.Int64
+}
+
+func (c *timers) AfterFunc(d time.Duration, f func()) clock.Timer {
+	c.n.Add(1)
+	return c.Clock.AfterFunc(d, f)
+}
+
+// Retries go by Options.Clock, unless they have been given another.
+func TestSettleClock(t *testing.T) {
+	for name, own := range map[string]bool{"default": false, "own": true} {
+		bubble(t, func(t *testing.T, e *env) {
+			c := &timers{Clock: clock.Go}
+			opts := *single
+			opts.Clock, opts.Settle = c, &store.SettleOptions{}
+			if own {
+				opts.Settle.Clock = clock.Go
+			}
+			w := e.open("a", 1, &opts)
+			before := c.n.Load()
+			e.append(w, "0")
+			if got := c.n.Load() - before; (got == 0) != own {
+				t.Errorf("%s: an append took %d timers of Options.Clock", name, got)
+			}
+		})
+	}
+}

@@ -1,0 +1,274 @@
+package writer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// single is a pipeline in which every append is an object of its own.
+var single = &writer.Options{InFlight: 4, Window: 8, BatchBytes: 1, Checkpoint: -1}
+
+// lost applies the next put of a slot of client a and holds its reply, which is
+// then lost.
+func (e *env) lost(seq uint64) (release func()) {
+	gate := make(chan struct{})
+	e.fault(faultstore.Rule{
+		Client: "a", Kind: faultstore.Put, Prefix: at(1, seq).Key(),
+		Fault: faultstore.Fault{HoldReply: gate, Err: faultstore.ErrReset},
+	})
+	return func() { close(gate) }
+}
+
+// several appends a record each in appends of their own.
+func (e *env) several(w *writer.Writer, values ...string) (fs []writer.Future) {
+	e.t.Helper()
+	for _, v := range values {
+		fs = append(fs, e.async(w, v))
+		synctest.Wait()
+	}
+	return fs
+}
+
+// guard:append-junk-seal. The object landed, its reply was lost, it was folded and
+// pruned, and a zombie opener's seal fell into the hole. The batch is committed and
+// the writer goes on.
+func TestJunkSealInAPrunedSlot(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		answer := e.lost(1)
+		f := e.several(a, "0")
+		e.compact()
+		e.gone(at(1, 1))
+		e.seal(at(1, 1), 7)
+		answer()
+		e.outcomes(f, "committed")
+		if err := a.Err(); err != nil {
+			t.Fatal(err)
+		}
+		e.append(a, "1")
+		e.holds("0", "1")
+	})
+}
+
+// guard:append-refresh. The same seal where nothing was folded: the batch is lost.
+func TestSealInAnOpenSlot(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		e.append(a, "0")
+		e.compact() // the floor is here, and has not passed the slot
+		e.seal(at(1, 2), 7)
+		f := e.several(a, "1")
+		e.outcomes(f, "not")
+		e.fenced(a.Err(), 7)
+		e.holds("0")
+	})
+}
+
+// guard:append-refresh. If the manifest cannot be read nobody can tell.
+func TestSealAndNoManifest(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		e.seal(at(1, 1), 7)
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.List, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}})
+		_, err := a.Append(t.Context(), recs("0"))
+		if kind(err) != "unknown" || !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), at(1, 1).Key()) {
+			t.Errorf("error is %v", err)
+		}
+	})
+}
+
+// guard:append-ended. A successor has opened, and all of the epoch is folded and
+// pruned. The seal that the manifest remembers tells slot by slot what counts: 1
+// landed before it, 2 is where it lies, 3 lands behind it and counts as little.
+func TestEpochEndedAndFolded(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		answer := e.lost(1)
+		go2 := e.hold("a", faultstore.Put, at(1, 2).Key())
+		go3 := e.hold("a", faultstore.Put, at(1, 3).Key())
+		fs := e.several(a, "0", "1", "2")
+		b := e.open("b", 2, nil)
+		e.append(b, "b")
+		e.compact()
+		e.gone(at(1, 1))
+		e.seal(at(1, 1), 9) // junk
+		go3()
+		e.outcomes(fs, "pending", "pending", "pending")
+		if e.header(at(1, 3)).Kind != fence.Data {
+			t.Fatal("slot 3 has not landed")
+		}
+		answer()
+		// What is before the seal is committed, and a successor there is.
+		e.outcomes(fs, "committed", "not", "not")
+		e.fenced(a.Err(), 2)
+		go2()
+		if err := a.Close(t.Context()); kind(err) != "not" {
+			t.Errorf("Close: %v", err)
+		}
+		e.holds("0", "b")
+	})
+}
+
+// The same, and only the sealed slot is asked about.
+func TestSealedSlotAfterFolding(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		e.append(a, "0")
+		e.append(e.open("b", 2, nil), "b")
+		e.compact()
+		e.outcomes(e.several(a, "1"), "not")
+		e.fenced(a.Err(), 2)
+		e.holds("0", "b")
+	})
+}
+
+// guard:append-ended. It is so long ago that the manifest has the seal in a page.
+func TestSealLongAgo(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		release := e.hold("a", faultstore.Put, fence.DataPrefix)
+		defer release()
+		f := e.several(a, "0")
+		e.seal(at(1, 1), 2)
+		e.publish(func(m *manifest.Manifest) error {
+			seals := []manifest.Seal{{Position: fence.Genesis, Next: 1}}
+			for epoch := range uint64(manifest.MaxInline + 1) {
+				seals = append(seals, manifest.Seal{Position: at(epoch+1, 1), Next: fence.Epoch(epoch + 2)})
+			}
+			return m.Fold(m.Floor, fence.Point{Position: at(manifest.MaxInline+2, 1)}, seals, nil, nil)
+		})
+		release()
+		e.outcomes(f, "not")
+		e.fenced(a.Err(), 2)
+	})
+}
+
+// guard:append-foreign. Data of this epoch that this writer did not write: another
+// process was given the same token.
+func TestForeignData(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		var b fence.Builder
+		b.Add([]byte("theirs"))
+		h := fence.Header{Log: e.format.Log, Nonce: fence.ID(uuid.New()), Position: at(1, 1)}
+		e.put(at(1, 1), b.Finish(&h, fence.Plain))
+		fs := e.several(a, "0")
+		e.outcomes(fs, "unknown")
+		e.fenced(a.Err(), 1)
+		if !strings.Contains(a.Err().Error(), "same token") {
+			t.Errorf("%v does not say what is wrong", a.Err())
+		}
+	})
+}
+
+// guard:append-damage. What is no object of this log proves nothing.
+func TestRubbishInTheSlot(t *testing.T) {
+	seal := func(e *env, log fence.ID, p fence.Position) []byte {
+		return fence.EncodeSeal(&fence.Header{Log: log, Position: p}, 7)
+	}
+	for name, body := range map[string]func(e *env) []byte{
+		"rubbish":      func(*env) []byte { return []byte("rubbish") },
+		"another log":  func(e *env) []byte { return seal(e, fence.ID{1}, at(1, 1)) },
+		"another slot": func(e *env) []byte { return seal(e, e.format.Log, at(1, 2)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, e *env) {
+				a := e.open("a", 1, single)
+				e.put(at(1, 1), body(e))
+				fs := e.several(a, "0")
+				e.outcomes(fs, "unknown")
+				if err := a.Err(); !errors.Is(err, fence.ErrCorrupt) || errors.Is(err, writer.ErrFenced) || !strings.Contains(err.Error(), at(1, 1).Key()) {
+					t.Errorf("error is %v", err)
+				}
+			})
+		})
+	}
+}
+
+// guard:lower-slots. A seal that is found at a higher slot proves nothing of the
+// lower ones: a wall is put up at its far end first. They are settled one by one.
+func TestSealAtAHigherSlotFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		go1 := e.hold("a", faultstore.Put, at(1, 1).Key())
+		defer go1()
+		go2 := e.hold("a", faultstore.Put, at(1, 2).Key())
+		defer go2()
+		e.seal(at(1, 3), 2)
+		fs := e.several(a, "0", "1", "2")
+		e.outcomes(fs, "pending", "pending", "not")
+		e.fenced(a.Err(), 2)
+		if _, err := a.AppendAsync(t.Context(), recs("late")); kind(err) != "not" || !errors.Is(err, writer.ErrFenced) {
+			t.Errorf("an append after the seal: %v", err)
+		}
+		go2()
+		e.outcomes(fs, "pending", "pending", "not")
+		go1()
+		e.outcomes(fs, "committed", "committed", "not")
+		if err := a.Flush(t.Context()); kind(err) != "not" {
+			t.Errorf("Flush: %v", err)
+		}
+		e.append(e.open("b", 3, nil), "b")
+		e.holds("0", "1", "b")
+	})
+}
+
+// guard:contiguous. Slots 1 and 3 landed, 2 is still open. Only 1 is acknowledged:
+// a successor seals 2, and then 3 is void though it is there.
+func TestGapIsNotAcknowledged(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		release := e.hold("a", faultstore.Put, at(1, 2).Key())
+		defer release()
+		fs := e.several(a, "0", "1", "2")
+		e.outcomes(fs, "committed", "pending", "pending")
+		if e.header(at(1, 3)).Kind != fence.Data {
+			t.Fatal("slot 3 has not landed")
+		}
+		b := e.open("b", 2, nil)
+		if b.Recovered().Offset != 1 {
+			t.Errorf("recovered %+v", b.Recovered())
+		}
+		release()
+		// guard:void.
+		e.outcomes(fs, "committed", "not", "not")
+		e.fenced(a.Err(), 2)
+		e.append(b, "b")
+		e.holds("0", "b")
+	})
+}
+
+// The gap is closed after all: everything behind it is acknowledged, in order.
+func TestGapIsClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		var order []string
+		opts := *single
+		opts.Hooks.Acknowledged = func(s writer.Slot) { order = append(order, fmt.Sprint(s.Position, s.First, s.Records)) }
+		a := e.open("a", 1, &opts)
+		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		fs := e.several(a, "0", "1", "2")
+		e.outcomes(fs, "pending", "pending", "pending")
+		release()
+		e.outcomes(fs, "committed", "committed", "committed")
+		for i, f := range fs {
+			if off, _ := f.Wait(context.Background()); off != uint64(i) {
+				t.Errorf("record %d is at %d", i, off)
+			}
+		}
+		if got := strings.Join(order, ", "); got != "1/1 0 1, 1/2 1 1, 1/3 2 1" {
+			t.Errorf("the hook heard of %s", got)
+		}
+	})
+}

@@ -1,0 +1,231 @@
+package writer_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// A zombie sleeps through takeovers and pruning. All that it wrote, and all that
+// its successors wrote, has been deleted; its next slot has not been freed.
+func TestT01_ZombieAfterPruning(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		zombie := e.open("zombie", 1, nil)
+		e.append(zombie, "z0")
+		e.append(zombie, "z1")
+		want := []string{"z0", "z1"}
+		for epoch := uint64(2); epoch < 6; epoch++ {
+			w := e.open(fmt.Sprint("w", epoch), epoch, nil)
+			v := fmt.Sprint("w", epoch)
+			e.append(w, v)
+			want = append(want, v)
+			e.compact()
+		}
+		e.gone(at(1, 1))
+		e.gone(at(1, 2))
+		e.outcomes(e.several(zombie, "lost"), "not")
+		e.fenced(zombie.Err(), 2)
+		e.holds(want...)
+	})
+}
+
+// guard:open-refresh. An opener reads the manifest and sleeps. Meanwhile a later
+// one opens and the compactor prunes where the first was about to read. Its seal
+// is applied, behind the boundary.
+func TestT02_SealBehindTheFloor(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		var live *writer.Writer
+		e.hole("zombie", func(*writer.Writer) {
+			live = e.open("live", 3, nil)
+			e.append(live, "live")
+			e.compact()
+			e.gone(at(1, 1))
+		})
+		_, err := e.try("zombie", 2, nil)
+		e.fenced(err, 3)
+		if h := e.header(at(1, 1)); h.Kind != fence.Seal || h.Next != 2 {
+			t.Fatal("the zombie's seal was not applied, so this tests nothing")
+		}
+		e.append(live, "on")
+		e.holds("x", "x", "x", "live", "on")
+	})
+}
+
+// The same with nobody in between: the zombie is the newest, and must open where
+// the history really ends.
+func TestT02_OpensElsewhereAfterAll(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		var leader *writer.Writer
+		e.hole("b", func(l *writer.Writer) {
+			leader = l
+			e.compact()
+			e.gone(at(1, 1))
+		})
+		b := e.open("b", 2, nil)
+		if b.Recovered().Offset != 3 {
+			t.Errorf("recovered %+v", b.Recovered())
+		}
+		_, err := leader.Append(t.Context(), recs("lost"))
+		e.fenced(err, 2)
+		e.append(b, "b")
+		e.holds("x", "x", "x", "b")
+	})
+}
+
+// guard:open-followed. Three writers overlap. The second one's seal falls into a
+// hole, and it dies; the third follows that seal into an epoch where nothing was
+// ever written, and the floor has not come so far.
+func TestT03_ThreeWritersOverlapping(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		var first *writer.Writer
+		e.hole("third", func(leader *writer.Writer) {
+			first = leader
+			second := e.faulty.Client("second")
+			e.before("second", faultstore.Get, at(1, 1).Key(), func(faultstore.Op) bool {
+				e.compact()
+				e.gone(at(1, 1))
+				return true
+			})
+			e.fault(faultstore.Rule{Client: "second", Kind: faultstore.Put, Prefix: fence.DataPrefix, Fault: faultstore.Fault{Crash: true}})
+			_, err := writer.Open(t.Context(), second, fence.NewToken(2), options(nil))
+			if h := e.header(at(1, 1)); err == nil || !second.Crashed() || h.Next != 2 {
+				t.Fatalf("the second writer did not leave junk: %v", err)
+			}
+		})
+		third := e.open("third", 3, nil)
+		if h := e.header(at(2, 1)); h.Kind != 0 {
+			t.Errorf("the third writer sealed %v, where nobody comes by", at(2, 1))
+		}
+		if third.Recovered().Offset != 3 {
+			t.Errorf("recovered %+v", third.Recovered())
+		}
+		_, err := first.Append(t.Context(), recs("lost"))
+		e.fenced(err, 3)
+		e.append(third, "third")
+		e.holds("x", "x", "x", "third")
+	})
+}
+
+// All three live, in every order in which they can put their seals.
+func TestT03_ThreeWritersInEveryOrder(t *testing.T) {
+	for _, order := range [][]uint64{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			bubble(t, func(t *testing.T, e *env) {
+				var release [4]func()
+				var errs [4]error
+				var ws [4]*writer.Writer
+				var all sync.WaitGroup
+				for _, epoch := range order {
+					client := fmt.Sprint("w", epoch)
+					release[epoch] = e.hold(client, faultstore.Put, fence.DataPrefix)
+					all.Go(func() { ws[epoch], errs[epoch] = e.try(client, epoch, nil) })
+				}
+				synctest.Wait() // all have seen the first slot empty
+				for _, epoch := range order {
+					release[epoch]()
+					synctest.Wait()
+				}
+				all.Wait()
+				var want []string
+				for epoch := uint64(1); epoch <= 3; epoch++ {
+					w := ws[epoch]
+					if w == nil {
+						if epoch == 3 {
+							t.Fatalf("the greatest epoch did not prevail: %v", errs[3])
+						}
+						continue
+					}
+					defer abandon(w)
+					v := fmt.Sprint("w", epoch)
+					_, err := w.Append(t.Context(), recs(v))
+					if epoch == 3 {
+						if err != nil {
+							t.Fatal(err)
+						}
+						want = append(want, v)
+					} else if err == nil {
+						t.Fatalf("epoch %d committed though epoch 3 is open", epoch)
+					}
+				}
+				e.holds(want...)
+			})
+		})
+	}
+}
+
+// outrun makes the leader win every race of an opener: before each of the
+// opener's requests it appends until the slot is taken, as long as that is no
+// more than its window since the opener last looked.
+func (e *env) outrun(client string, leader *writer.Writer, window int) (acked *[]string) {
+	acked = new([]string)
+	var turn sync.Mutex // the requests of a wall come at once
+	sent := 0
+	e.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+		p, ok := fence.ParseKey(op.Key)
+		if op.Client != client || !ok {
+			return
+		}
+		turn.Lock()
+		defer turn.Unlock()
+		if op.Kind == faultstore.Get {
+			sent = 0
+		}
+		for op.Kind == faultstore.Put && uint64(len(*acked)) < p.Seq && sent < window {
+			v := fmt.Sprint(len(*acked))
+			if _, err := leader.Append(context.Background(), recs(v)); err != nil {
+				return
+			}
+			*acked = append(*acked, v)
+			sent++
+		}
+	})
+	return acked
+}
+
+// guard:open-wall, guard:open-own. A leader that wins every race is stopped by a
+// wall of seals; what it was told stands, and it is fenced.
+//
+// guard:open-reach. Also if its window is much larger than the opener's.
+func TestLeaderThatWinsEveryRace(t *testing.T) {
+	for _, window := range []int{1, 4, 64} {
+		t.Run(fmt.Sprint(window), func(t *testing.T) {
+			bubble(t, func(t *testing.T, e *env) {
+				a := e.open("a", 1, &writer.Options{InFlight: 1, Window: window})
+				acked := e.outrun("b", a, window)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				tries := 0
+				b, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(&writer.Options{
+					InFlight: 1, Window: 1,
+					Hooks: writer.Hooks{Recovering: func(int, fence.Position) {
+						if tries++; tries > 2000 {
+							cancel()
+						}
+					}},
+				}))
+				if err != nil {
+					t.Fatalf("after %d objects: %v", tries, err)
+				}
+				defer abandon(b)
+				won := slices.Clone(*acked)
+				if len(won) < 2 {
+					t.Fatalf("the leader won %d races", len(won))
+				}
+				if b.Recovered().Offset != uint64(len(won)) {
+					t.Errorf("recovered %+v, acknowledged were %d", b.Recovered(), len(won))
+				}
+				_, err = a.Append(t.Context(), recs("lost"))
+				e.fenced(err, 2)
+				e.append(b, "b")
+				e.holds(append(won, "b")...)
+			})
+		})
+	}
+}
