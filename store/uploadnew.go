@@ -13,7 +13,9 @@ import (
 // guard:upload-echo. If it is refused all the same, the object is our own: something
 // on the way has sent the request twice (T5), and the answer is that to the second
 // copy. The object is there if it has as many bytes as were sent; otherwise the
-// refusal is returned.
+// refusal is returned. The error is [ErrUnknown] if that cannot be read, for one
+// because ctx has ended, and if the object is no longer there: then a copy was
+// stored, and whoever sweeps away what nobody refers to came before the answer.
 //
 //mutant:replace !errors.Is(err, ErrPrecondition) => true
 func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *UploadOptions, settle *SettleOptions) (Info, error) {
@@ -32,10 +34,17 @@ func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *
 	}
 	// One byte tells the size. Of an empty object there is none.
 	_, found, rerr := ReadRange(ctx, st, key, GetOptions{Length: 1}, 1, settle)
-	if rerr != nil && !errors.Is(rerr, ErrRange) || found.Size != sent.n {
-		return Info{}, err
+	switch {
+	case rerr == nil || errors.Is(rerr, ErrRange):
+		if found.Size == sent.n {
+			return found, nil
+		}
+	case errors.Is(rerr, ErrNotFound):
+		return Info{}, &Error{Op: "upload", Key: key, Kind: ErrUnknown, Hint: "it was refused, and there is nothing: a copy of it was stored and has been removed since"}
+	default:
+		return Info{}, &Error{Op: "upload", Key: key, Kind: ErrUnknown, Hint: "it was refused, and whether by an object of our own could not be read", Err: rerr}
 	}
-	return found, nil
+	return Info{}, err
 }
 
 // countingReader counts what was read.

@@ -51,3 +51,41 @@ func TestUploadNewInsists(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 }
+
+// cut sends each upload twice, and then the caller goes.
+type cut struct {
+	twice
+	cancel context.CancelCauseFunc
+}
+
+var errGone = errors.New("the caller goes")
+
+func (s cut) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
+	defer s.cancel(errGone)
+	return s.twice.Upload(ctx, key, body, opts)
+}
+
+// Whoever ends between the refusal and the look at what is there is not told that
+// the object is another's: that would be an alarm, and is not known.
+func TestUploadNewCutShort(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_, err := store.UploadNew(ctx, cut{twice{memstore.New()}, cancel}, "k", strings.NewReader("mine"), nil, nil)
+	if !errors.Is(err, store.ErrUnknown) || !errors.Is(err, errGone) || errors.Is(err, store.ErrPrecondition) {
+		t.Errorf("%v, want unknown because the caller has gone", err)
+	}
+}
+
+// swept sends each upload twice, and what was stored is removed before the answer.
+type swept struct{ twice }
+
+func (s swept) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
+	info, err := s.twice.Upload(ctx, key, body, opts)
+	return info, errors.Join(err, s.Delete(ctx, key))
+}
+
+func TestT05_UploadSentTwiceAndSwept(t *testing.T) {
+	_, err := store.UploadNew(t.Context(), swept{twice{memstore.New()}}, "k", strings.NewReader("mine"), nil, nil)
+	if !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound) {
+		t.Errorf("%v, want unknown", err)
+	}
+}
