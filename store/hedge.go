@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -17,11 +18,12 @@ import (
 // [HedgeBudget] is sent twice, so that a slow store is not made slower.
 //
 // It changes nothing of what [Create] returns. Of the two requests one creates the
-// object and the other finds its equal there. A 412 is therefore looked into, as
-// always: it may be the echo of the other request, whose answer is on its way, or
-// was lost, or which lands just now. As soon as one of them is answered for certain,
-// the other is broken off; like any request whose sender has given up it may still
-// land, and finds its equal, or whatever took the slot.
+// object and the other finds its equal there. Beside the second one the key is read:
+// where the first has landed already and only its answer is late, that is the shortest
+// way to know, and its second would be told no more than 412, which has to be looked
+// into in any case. As soon as it is certain what is under the key, everything else is
+// broken off; like any request whose sender has given up it may still land, and finds
+// its equal, or whatever took the slot.
 //
 // It is safe for concurrent use: one Hedge serves all creates whose times are
 // alike.
@@ -101,47 +103,62 @@ type reply struct {
 	err  error
 }
 
+// hedged is a create that can be sent twice.
+type hedged struct {
+	// send makes one request.
+	send func(context.Context) (Info, error)
+	// look reads the key. Its error is nil if own bytes are there, and a
+	// [ConflictError] if others are; any other says nothing.
+	look func(context.Context) (Info, error)
+}
+
 // put sends a request, and a second one if that is late, and returns what is known
 // of both together, and how many there were. It returns when all are over.
 //
 // What the store may see, and what [Create] makes of it:
 //
-//   - One lands, the other finds its equal. If the 412 comes first the key is read,
-//     and own bytes are there.
+//   - The first has landed and its answer is late: the look finds own bytes. It finds
+//     nothing if it comes too early, and then the answer or the second request tells.
+//   - One lands, the other finds its equal. If the 412 comes first the key is read
+//     again, beside the request that is still under way: whichever is first.
 //   - One is lost, the other lands: applied. The lost one lands a month later: its
 //     equal is there, or was folded and pruned, and then nobody looks there.
 //   - Both are lost: unknown. The key is read, nothing is there, and the same bytes
 //     are sent a third time, so that both of the lost ones will find their equal.
-//   - A successor's seal is there before both: 412, the key is read, it is the
-//     seal's. The other request is broken off; when it lands it finds the seal.
+//   - A successor's seal is there before both: 412, or the look finds it. The requests
+//     are broken off; when they land they find the seal.
 //   - The seal comes between them: one of the two was there before it, so the seal
 //     itself was refused, and the writer is not fenced in this slot.
-func (h *Hedge) put(ctx context.Context, c clock.Clock, send func(context.Context) (Info, error)) (Info, int, error) {
+func (h *Hedge) put(ctx context.Context, c clock.Clock, create hedged) (Info, int, error) {
 	start := c.Now()
-	r, n := h.race(ctx, c, send)
+	r, n := h.race(ctx, c, create)
 	if r.err == nil { // the time of an error is no measure
 		h.measure(c.Now().Sub(start))
 	}
 	return r.info, n, r.err
 }
 
-func (h *Hedge) race(ctx context.Context, c clock.Clock, send func(context.Context) (Info, error)) (reply, int) {
+func (h *Hedge) race(ctx context.Context, c clock.Clock, create hedged) (reply, int) {
 	delay := h.delay()
 	if delay <= 0 {
-		info, err := send(ctx)
+		info, err := create.send(ctx)
 		return reply{info, err}, 1
 	}
+	var all sync.WaitGroup
+	defer all.Wait() // the body is the caller's again
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	replies := make(chan reply, 2)
-	request := func() {
-		info, err := send(ctx)
-		replies <- reply{info, err}
+	replies, looks := make(chan reply, 2), make(chan reply, 2)
+	run := func(f func(context.Context) (Info, error), to chan<- reply) {
+		all.Go(func() {
+			info, err := f(ctx)
+			to <- reply{info, err}
+		})
 	}
 	late := make(chan struct{})
 	timer := c.AfterFunc(delay, func() { close(late) })
 	defer timer.Stop()
-	go request()
+	run(create.send, replies)
 	select {
 	case r := <-replies:
 		return r, 1
@@ -150,14 +167,40 @@ func (h *Hedge) race(ctx context.Context, c clock.Clock, send func(context.Conte
 	if ctx.Err() != nil || !h.take() {
 		return <-replies, 1
 	}
-	go request()
-	first := <-replies
-	// A certain answer ends the race; one that tells nothing does not.
-	switch OutcomeOf(first.err) {
-	case Applied, Refused:
-		cancel()
+	run(create.send, replies)
+	run(create.look, looks)
+	var first *reply
+	for {
+		select {
+		case found := <-looks:
+			// guard:hedge-look. Bytes are certain, own ones or others. That there are
+			// none, or that the read failed, is not: a request is still under way.
+			//
+			//mutant:replace certain(found.err) => true
+			if certain(found.err) {
+				return found, 2
+			}
+		case r := <-replies:
+			if first != nil {
+				return both(*first, r), 2
+			}
+			first = &r
+			switch OutcomeOf(r.err) {
+			case Applied:
+				return r, 2
+			case Refused:
+				// guard:hedge-refused. By its equal, or by a seal, which would keep a
+				// request that hangs hanging.
+				run(create.look, looks)
+			}
+		}
 	}
-	return both(first, <-replies), 2
+}
+
+// certain tells whether a look has found bytes.
+func certain(err error) bool {
+	var conflict *ConflictError
+	return err == nil || errors.As(err, &conflict)
 }
 
 // both is what two replies to equal requests tell together.

@@ -62,12 +62,12 @@ var (
 func TestHedgeWins(t *testing.T) {
 	for name, first := range map[string]faultstore.Fault{"slow": slow, "never": never} {
 		t.Run(name, func(t *testing.T) {
-			hedged(t, []faultstore.Rule{on("put", 1, first)}, func(w *world) {
+			hedged(t, []faultstore.Rule{on("put", 1, first), on("put", 2, faultstore.Fault{Delay: usual})}, func(w *world) {
 				start := time.Now()
 				info, err := w.create("mine")
-				w.took(start, tooLate)
+				w.took(start, tooLate+usual)
 				w.applied(info, err, "mine")
-				w.requests(2, 0)
+				w.requests(2, 1) // guard:hedge-look. That nothing is there yet says nothing.
 			})
 		})
 	}
@@ -88,25 +88,61 @@ func TestHedgeOnlyWhatIsLate(t *testing.T) {
 	})
 }
 
+// The first request has landed, and its answer is late: a look tells, before the
+// second one can.
+func TestHedgeLooks(t *testing.T) {
+	hedged(t, []faultstore.Rule{on("put", 1, lateAck), on("put", 2, slow), on("get", 1, faultstore.Fault{Delay: usual})}, func(w *world) {
+		start := time.Now()
+		info, err := w.create("mine")
+		w.took(start, tooLate+usual)
+		w.applied(info, err, "mine")
+		w.requests(2, 1)
+	})
+	// It cannot tell if it fails, or is late too.
+	for _, f := range []faultstore.Fault{denied, slow} {
+		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{ReplyDelay: 3 * usual}), on("put", 2, slow), on("get", 1, f)}, func(w *world) {
+			start := time.Now()
+			info, err := w.create("mine")
+			w.took(start, 3*usual)
+			w.applied(info, err, "mine")
+			w.requests(2, 1)
+		})
+	}
+}
+
+// guard:hedge-refused. A seal lands behind the look and before the second request,
+// while the first hangs.
+func TestHedgeRefusedBehindTheLook(t *testing.T) {
+	hedged(t, []faultstore.Rule{on("put", 1, never), on("put", 2, faultstore.Fault{Delay: 2 * usual})}, func(w *world) {
+		time.AfterFunc(2*usual, func() { w.put("other") })
+		start := time.Now()
+		_, err := w.create("mine")
+		w.took(start, tooLate+2*usual)
+		w.refused(err, "other")
+	})
+}
+
 // One of the two is refused because the other is there, whose answer has not come
 // yet. That 412 is the own echo.
 func TestT05_HedgeMeetsItsTwin(t *testing.T) {
 	t.Run("second refused", func(t *testing.T) {
-		hedged(t, []faultstore.Rule{on("put", 1, lateAck)}, func(w *world) {
+		hedged(t, []faultstore.Rule{on("put", 1, lateAck), on("put", 2, faultstore.Fault{Delay: usual}), on("get", 1, slow)}, func(w *world) {
 			start := time.Now()
 			info, err := w.create("mine")
-			w.took(start, tooLate)
+			w.took(start, tooLate+usual)
 			w.applied(info, err, "mine")
-			w.requests(2, 1)
+			w.requests(2, 2)
 		})
 	})
 	t.Run("first refused", func(t *testing.T) {
-		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, lateAck)}, func(w *world) {
+		second := lateAck
+		second.Delay = usual / 2
+		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, second)}, func(w *world) {
 			start := time.Now()
 			info, err := w.create("mine")
 			w.took(start, 2*usual)
 			w.applied(info, err, "mine")
-			w.requests(2, 1)
+			w.requests(2, 2)
 		})
 	})
 	t.Run("and its answer is lost", func(t *testing.T) {
@@ -120,12 +156,12 @@ func TestT05_HedgeMeetsItsTwin(t *testing.T) {
 		}
 	})
 	// guard:hedge-applied. The second is lost at once; the first says that it was
-	// applied, so no look is needed.
+	// applied, so no look is needed after it.
 	t.Run("and is lost", func(t *testing.T) {
-		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{ReplyDelay: 2 * usual}), on("put", 2, dropped)}, func(w *world) {
+		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, dropped)}, func(w *world) {
 			info, err := w.create("mine")
 			w.applied(info, err, "mine")
-			w.requests(2, 0)
+			w.requests(2, 1)
 		})
 	})
 }
@@ -168,7 +204,7 @@ func TestT09_TwinLandsAMonthLater(t *testing.T) {
 // Somebody else's object is there. Either of the two finds it.
 func TestHedgeRefused(t *testing.T) {
 	for name, rules := range map[string][]faultstore.Rule{
-		"second": {on("put", 1, never)},
+		"second": {on("put", 1, never), on("put", 2, faultstore.Fault{Delay: usual})},
 		"first":  {on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, never)},
 		"both":   {on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, faultstore.Fault{Delay: usual})},
 	} {
@@ -187,10 +223,10 @@ func TestHedgeRefused(t *testing.T) {
 // applied: what is known is what the first one says.
 func TestHedgeRejected(t *testing.T) {
 	t.Run("first applied", func(t *testing.T) {
-		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{ReplyDelay: 2 * usual}), on("put", 2, denied)}, func(w *world) {
+		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, denied)}, func(w *world) {
 			info, err := w.create("mine")
 			w.applied(info, err, "mine")
-			w.requests(2, 0)
+			w.requests(2, 1)
 		})
 	})
 	t.Run("first lost", func(t *testing.T) {
@@ -199,7 +235,7 @@ func TestHedgeRejected(t *testing.T) {
 		hedged(t, []faultstore.Rule{on("put", 1, first), each("put", denied)}, func(w *world) {
 			_, err := w.create("mine")
 			w.unknown(err, store.ErrDenied)
-			w.requests(3, 1)
+			w.requests(3, 2)
 			w.fault.Release(w.Context(), nil)
 			w.holds("mine") // so it was right to say unknown
 		})
@@ -212,7 +248,7 @@ func TestHedgeRejected(t *testing.T) {
 			if store.OutcomeOf(err) != store.Rejected {
 				t.Errorf("outcome %v: %v", store.OutcomeOf(err), err)
 			}
-			w.requests(2, 0)
+			w.requests(2, 1)
 			w.holds("-")
 		})
 	})
@@ -226,7 +262,7 @@ func TestHedgeGivenUp(t *testing.T) {
 		defer cancel()
 		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.opts)
 		w.unknown(err, context.DeadlineExceeded)
-		w.requests(2, 0)
+		w.requests(2, 1)
 		synctest.Wait()
 	})
 	// And before the second was sent.

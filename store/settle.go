@@ -174,9 +174,9 @@ func Swap(ctx context.Context, st Store, key string, body []byte, old Version, o
 }
 
 // settle writes, looks and writes again until the outcome is certain. A hedged
-// attempt is two equal requests that are under way at once; put waits for both, or
-// for the first that is answered for certain, and tells what is known of them
-// together, so to this loop it is one attempt that may have been applied.
+// attempt is two equal requests that are under way at once, and a look; put waits
+// until it is certain what became of them, or for all, and tells what is known of
+// them together, so to this loop it is one attempt that may have been applied.
 func settle(ctx context.Context, st Store, key string, body []byte, cond Condition, opts *SettleOptions) (Info, error) {
 	if len(body) == 0 {
 		return Info{}, &Error{Op: "put", Key: key, Kind: ErrInvalid, Hint: "an empty body cannot be told from another's"}
@@ -204,7 +204,17 @@ func settle(ctx context.Context, st Store, key string, body []byte, cond Conditi
 		var err error
 		requests := 1
 		if n == 0 && !swap && o.Hedge != nil {
-			info, requests, err = o.Hedge.put(ctx, o.Clock, put)
+			info, requests, err = o.Hedge.put(ctx, o.Clock, hedged{send: put, look: func(ctx context.Context) (Info, error) {
+				found, err := o.read(ctx, st, key, look)
+				if err == nil && !found.is(body, own) {
+					err = &ConflictError{Found: found.Info, Body: found.body}
+				}
+				return found.Info, err
+			}})
+			var conflict *ConflictError
+			if errors.As(err, &conflict) {
+				return Info{}, err
+			}
 		} else {
 			info, err = put(ctx)
 		}
@@ -254,7 +264,7 @@ func settle(ctx context.Context, st Store, key string, body []byte, cond Conditi
 		case err != nil:
 			// Also after a plain refusal: without a look it may be our own echo.
 			return Info{}, &UnknownError{Key: key, Attempts: sent, Err: last, Cause: err}
-		case found.Size == int64(len(body)) && bytes.Equal(found.body, own):
+		case found.is(body, own):
 			return found.Info, nil
 		case swap && found.Version == old:
 			// Not applied yet: again. A store that goes on refusing the version
@@ -288,6 +298,11 @@ var (
 type foundObject struct {
 	Info
 	body []byte
+}
+
+// is tells whether it is a body that begins with own.
+func (f *foundObject) is(body, own []byte) bool {
+	return f.Size == int64(len(body)) && bytes.Equal(f.body, own)
 }
 
 // read looks at the leading bytes of an object until it gets an answer.

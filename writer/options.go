@@ -39,10 +39,11 @@ type Options struct {
 	// bound.
 	RequestsPerSecond float64
 	// Hedge sends the identical bytes of a slot a second time when the first request
-	// takes longer than this quantile of the last ones; the first answer counts.
-	// Acknowledgement is in order, so one late request holds up all behind it. 0.96 is
-	// a good value; at least 0.5 and less than 1. At most 5 % more requests are made,
-	// and the one that loses is broken off, which over HTTP/1.1 costs its connection.
+	// takes longer than this quantile of the last ones, and reads the slot; the first
+	// answer counts. Acknowledgement is in order, so one late request holds up all
+	// behind it. 0.96 is a good value; at least 0.5 and less than 1. At most 5 % more
+	// PUT requests are made, and up to two GETs for each of them; the ones that lose
+	// are broken off, which over HTTP/1.1 costs their connections.
 	// Default 0: never.
 	Hedge float64
 	// Compress is true by default: payloads are stored as Zstandard where that is
