@@ -114,6 +114,10 @@ bench: ## measure beside plain S3 clients, as ratios, in some five minutes; writ
 bench-check: ## the same, and fail if a ratio is more than 10 % worse than in bench/results
 	cd bench && go run . -check
 
+.PHONY: bench-servers
+bench-servers: ## the same on MinIO and versitygw, installed as for the integration tests; write bench/results/servers.md
+	cd bench && go test -count=1 -timeout 30m -v -run '^TestServers$$' . -servers
+
 .PHONY: bench-election
 bench-election: ## measure the election beside client-go's, in virtual time; write bench/results/election.json
 	cd bench && go test -count=1 -v -run '^TestElection$$' ./election -write

@@ -10,7 +10,7 @@ import (
 
 // The number of requests is exact, whatever the machine does.
 func TestRequestsPerCommit(t *testing.T) {
-	r := newReport()
+	r := writerReport()
 	if err := requests(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestRequestsPerCommit(t *testing.T) {
 // that are new, do not.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
-	before := &report{Rows: []Row{
+	before := &report{name: "writer", Rows: []Row{
 		{Name: "speed", Value: 1, More: true, Ratio: true},
 		{Name: "cost", Value: 1, Ratio: true},
 		{Name: "absolute", Value: 1e6, More: true},
@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 		{Row{Name: "new", Value: 1, Ratio: true}, false},
 	} {
 		var out strings.Builder
-		got, err := (&report{Rows: []Row{c.row}}).worse(&out, dir)
+		got, err := (&report{name: "writer", Rows: []Row{c.row}}).worse(&out, dir)
 		if err != nil || got != c.worse || got != strings.Contains(out.String(), c.row.Name) {
 			t.Errorf("%+v: worse is %t, %v: %q", c.row, got, err, out.String())
 		}

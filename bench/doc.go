@@ -7,8 +7,11 @@
 //	go run . -only throughput   some measures; writes nothing
 //
 // The store is an S3 endpoint in this process, with settable latency and counters.
-// Both arms of a comparison use the same client, and are fed one and the same row of
-// latencies: fixed, or drawn from S3's distribution (PUT p50 28 ms, p99 70 ms).
+// Both arms of a comparison use the same client, which has the SDK's defaults, and are
+// fed one and the same row of latencies: fixed, or drawn from S3's distribution (PUT
+// p50 28 ms, p99 70 ms).
+//
+//	go test . -run TestServers -v -servers    the same on MinIO and versitygw
 //
 // Package election, below, measures the election.
 package main

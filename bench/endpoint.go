@@ -49,12 +49,13 @@ func (d *delays) latency(op s3stub.Op, size int) time.Duration {
 	return l(op, size)
 }
 
-// endpoint is an S3 endpoint in this process, and one client of it.
+// endpoint is an S3 endpoint in this process, or a real server, and one client of it.
 type endpoint struct {
-	*s3stub.Server
-	delays *delays
-	client *s3.Client
-	st     store.Store
+	*s3stub.Server // nil of a real server
+	delays         *delays
+	client         *s3.Client
+	bucket         string
+	st             store.Store
 }
 
 // newEndpoint starts one without latency, with warm connections.
@@ -64,23 +65,29 @@ func newEndpoint(ctx context.Context) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := s3.New(s3.Options{
-		BaseEndpoint: aws.String(srv.URL()), Region: "us-east-1", UsePathStyle: true,
+	e, err := newClient(s3.Options{
+		BaseEndpoint: aws.String(srv.URL()), HTTPClient: srv.HTTPClient(),
 		Credentials: credentials.NewStaticCredentialsProvider("AK", "SK", ""),
-		HTTPClient:  srv.HTTPClient(), RetryMaxAttempts: 1,
-		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
-	})
-	st, err := s3store.New(client, bucket, nil)
+	}, bucket)
 	if err != nil {
 		return nil, errors.Join(err, srv.Close())
 	}
-	e := &endpoint{srv, d, client, st}
+	e.Server, e.delays = srv, d
 	d.set(s3stub.Fixed(5 * time.Millisecond)) // so that there are as many as go at once
-	if err := e.putAll(ctx, []byte("warm up"), 128, 64); err != nil {
+	if err := e.putAll(ctx, 7, 128, 64); err != nil {
 		return nil, errors.Join(err, srv.Close())
 	}
 	d.set(nil)
 	return e, nil
+}
+
+// newClient makes a client with what the SDK does by itself: a plain PutObject has a
+// checksum too.
+func newClient(o s3.Options, bucket string) (*endpoint, error) {
+	o.Region, o.UsePathStyle, o.RetryMaxAttempts = "us-east-1", true, 1
+	client := s3.New(o)
+	st, err := s3store.New(client, bucket, nil)
+	return &endpoint{client: client, bucket: bucket, st: st}, err
 }
 
 // with runs f on an endpoint of its own.
@@ -121,7 +128,9 @@ func (e *endpoint) open(ctx context.Context, opts writer.Options) (*writer.Write
 		}
 		if m.Version > 0 {
 			time.Sleep(20 * time.Millisecond) // its last listing
-			e.Reset()
+			if e.Server != nil {
+				e.Reset()
+			}
 			return w, nil
 		}
 		time.Sleep(time.Millisecond)
@@ -130,26 +139,27 @@ func (e *endpoint) open(ctx context.Context, opts writer.Options) (*writer.Write
 
 // put is the plain request that an append is compared with.
 func (e *endpoint) put(ctx context.Context, key string, body []byte) error {
-	_, err := e.client.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String(bucket), Key: &key, Body: bytes.NewReader(body)})
+	_, err := e.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &e.bucket, Key: &key, Body: bytes.NewReader(body)})
 	return err
 }
 
-// putAll makes n plain requests, so many at once.
-func (e *endpoint) putAll(ctx context.Context, body []byte, n, depth int) error {
+// putAll makes n plain requests of size bytes, so many at once.
+func (e *endpoint) putAll(ctx context.Context, size, n, depth int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(depth)
-	prefix := uuid.NewString()
+	prefix, bodies := uuid.NewString(), payloads(size)
 	for i := range n {
-		g.Go(func() error { return e.put(ctx, fmt.Sprintf("%s/%d", prefix, i), body) })
+		g.Go(func() error { return e.put(ctx, fmt.Sprintf("%s/%d", prefix, i), bodies[i%len(bodies)]) })
 	}
 	return g.Wait()
 }
 
-// appendAll makes n appends of a record each and closes the writer.
-func appendAll(ctx context.Context, w *writer.Writer, body []byte, n int) error {
-	records := [][]byte{body}
-	for range n {
-		if _, err := w.AppendAsync(ctx, records); err != nil {
+// appendAll makes n appends of a record of size bytes each and closes the writer.
+func appendAll(ctx context.Context, w *writer.Writer, size, n int) error {
+	bodies := payloads(size)
+	for i := range n {
+		at := i % len(bodies)
+		if _, err := w.AppendAsync(ctx, bodies[at:at+1]); err != nil {
 			return err
 		}
 	}
@@ -159,6 +169,32 @@ func appendAll(ctx context.Context, w *writer.Writer, body []byte, n int) error 
 // pipeline is a writer whose every append of size bytes is an object of its own.
 func pipeline(depth, size int) writer.Options {
 	return writer.Options{InFlight: depth, Window: 4 * depth, BatchBytes: min(size+8, 32<<20), NoCompress: true, MaxBytes: 1 << 30}
+}
+
+// payloads are bodies to take in turn, so many that the processor's caches do not hold
+// them: what a program writes it has just made, and writes once.
+var payloads = memo(func(size int) [][]byte {
+	all := make([][]byte, max(1, min(64<<20/size, 1024)))
+	whole := payload(size * len(all))
+	for i := range all {
+		all[i] = whole[i*size : (i+1)*size : (i+1)*size]
+	}
+	return all
+})
+
+// memo keeps the last result of f, which is not to be made while times are taken.
+func memo(f func(int) [][]byte) func(int) [][]byte {
+	var mu sync.Mutex
+	var size int
+	var last [][]byte
+	return func(n int) [][]byte {
+		mu.Lock()
+		defer mu.Unlock()
+		if n != size {
+			size, last = n, f(n)
+		}
+		return last
+	}
 }
 
 func payload(n int) []byte {

@@ -114,7 +114,7 @@ func appendTimes(ctx context.Context, e *endpoint, size, n, depth int, hedge flo
 	}
 	e.delays.set(s3stub.S3Latency(seed))
 	if depth > 1 {
-		err = appendAll(ctx, w, payload(size), n)
+		err = appendAll(ctx, w, size, n)
 		return took, err
 	}
 	// One at a time: what its caller waits for.
@@ -153,7 +153,7 @@ func serial(ctx context.Context, r *report) error {
 			}
 			e.delays.set(s3stub.Fixed(28 * time.Millisecond))
 			start := time.Now()
-			err = appendAll(ctx, w, payload(1<<10), n)
+			err = appendAll(ctx, w, 1<<10, n)
 			perSecond = float64(n) / time.Since(start).Seconds()
 			return err
 		})

@@ -17,6 +17,7 @@ var measures = []struct {
 }{
 	{"requests", requests},
 	{"throughput", throughput},
+	{"folder", folder},
 	{"latency", latency},
 	{"serial", serial},
 	{"grouping", grouping},
@@ -45,7 +46,7 @@ func main() {
 }
 
 func run(ctx context.Context, dir, only string, check bool) (worse bool, err error) {
-	r := newReport()
+	r := writerReport()
 	for _, m := range measures {
 		if only != "" && !strings.Contains(","+only+",", ","+m.name+",") {
 			continue

@@ -57,10 +57,15 @@ type report struct {
 	Versions []string `json:"versions"`
 	Rows     []Row    `json:"rows"`
 	figures  []figure
+	title    string
+	name     string // of its files, and of the target that makes it
 }
 
-func newReport() *report {
-	return &report{Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
+// writerReport is what the command makes.
+func writerReport() *report { return newReport("The writer beside what it stands on", "writer") }
+
+func newReport(title, name string) *report {
+	return &report{title: title, name: name, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
 }
 
 func (r *report) add(rows ...Row) { r.Rows = append(r.Rows, rows...) }
@@ -93,7 +98,11 @@ func versions() []string {
 // table is the report in Markdown.
 func (r *report) table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The writer beside what it stands on\n\n%s, %s, %s. Made by `make bench`.\n\n", r.Date, r.Machine, strings.Join(r.Versions, ", "))
+	target := "bench"
+	if r.name != "writer" {
+		target += "-" + r.name
+	}
+	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s. Made by `make %s`.\n\n", r.title, r.Date, r.Machine, strings.Join(r.Versions, ", "), target)
 	b.WriteString("| measure | measured | goal | |\n|---|---|---|---|\n")
 	for _, row := range r.Rows {
 		mark := ""
@@ -112,11 +121,6 @@ func (r *report) table() string {
 	return b.String()
 }
 
-const (
-	resultsTable = "writer.md"
-	resultsData  = "writer.json"
-)
-
 // write puts table, data and figures into dir.
 func (r *report) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -131,10 +135,10 @@ func (r *report) write(dir string) error {
 			return err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, resultsData), append(data, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, r.name+".json"), append(data, '\n'), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, resultsTable), []byte(r.table()), 0o644)
+	return os.WriteFile(filepath.Join(dir, r.name+".md"), []byte(r.table()), 0o644)
 }
 
 // tolerance is how much worse a ratio may be than in the committed results.
@@ -143,13 +147,13 @@ const tolerance = 1.1
 // worse compares the ratios with those in dir, and tells of each that has become
 // worse.
 func (r *report) worse(out io.Writer, dir string) (bool, error) {
-	b, err := os.ReadFile(filepath.Join(dir, resultsData))
+	b, err := os.ReadFile(filepath.Join(dir, r.name+".json"))
 	if err != nil {
 		return false, fmt.Errorf("there is nothing to compare with: %w", err)
 	}
 	var before report
 	if err := json.Unmarshal(b, &before); err != nil {
-		return false, fmt.Errorf("%s: %w", resultsData, err)
+		return false, fmt.Errorf("%s.json: %w", r.name, err)
 	}
 	old := map[string]Row{}
 	for _, row := range before.Rows {

@@ -18,7 +18,7 @@ func requests(ctx context.Context, r *report) error {
 			return err
 		}
 		e.delays.set(s3stub.Fixed(2 * time.Millisecond))
-		if err := appendAll(ctx, w, payload(size), commits); err != nil {
+		if err := appendAll(ctx, w, size, commits); err != nil {
 			return err
 		}
 		data, other := 0, 0

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/fencepost/fencepost/integration/servers"
+)
+
+var onServers = flag.Bool("servers", false, "measure on real servers, and write results/servers.md and servers.json")
+
+// TestServers compares appends with plain requests on servers that write to this
+// machine's disk, and share its processors with their client.
+func TestServers(t *testing.T) {
+	if !*onServers {
+		t.Skip("measures only with -servers")
+	}
+	r := newReport("Appends beside plain PUTs on real servers", "servers")
+	ctx := t.Context()
+	for _, kind := range []*servers.Kind{servers.MinIO, servers.VersityGW} {
+		srv := servers.Start(t, kind)
+		e, err := newClient(s3.Options{BaseEndpoint: aws.String(srv.Endpoint), Credentials: credentials.NewStaticCredentialsProvider(os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"), "")}, srv.Bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			name     string
+			size, n  int
+			goal     float64
+			rounds   int
+			inFlight int
+		}{
+			{"64 KiB", 64 << 10, 400, 0.97, 5, 16},
+			{"4 MiB", 4 << 20, 50, 0.95, 5, 16},
+		} {
+			var ratios []float64
+			for range c.rounds {
+				plain, err := e.timePlain(ctx, c.size, c.n, c.inFlight, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fenced, err := e.timeFenced(ctx, c.size, c.n, c.inFlight, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ratios = append(ratios, plain.Seconds()/fenced.Seconds())
+			}
+			v := spreadOf(ratios)
+			r.add(Row{Name: "throughput to plain PUTs on " + kind.Name + " " + kind.Version + ": " + c.name + " appends, 16 in flight", Value: v.median, Goal: c.goal, More: true, Ratio: true, Note: v.spread})
+		}
+		srv.Stop()
+	}
+	if _, err := os.Stdout.WriteString(r.table()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.write("results"); err != nil {
+		t.Fatal(err)
+	}
+}
