@@ -32,6 +32,9 @@ func (r Row) missed() bool {
 }
 
 func (r Row) goal() string {
+	if r.More && r.Goal == 0 {
+		return "none"
+	}
 	if r.More {
 		return "≥ " + number(r.Goal)
 	}

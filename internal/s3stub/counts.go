@@ -45,13 +45,13 @@ type Timing struct {
 	Key, Class string
 	// Size of the request's body in bytes.
 	Size int
-	// Arrived is when its header had been read; Latency what was drawn for it,
-	// which is what the request took beyond the machine's own time. A benchmark
-	// computes from them what an ideal client would have reached.
-	Arrived clock.Instant
-	Latency time.Duration
-	Status  int
-	Dropped bool
+	// Arrived is when its header had been read; Latency what was drawn for it;
+	// Answered when that had passed, a timer's inaccuracy later. A benchmark computes
+	// from them what an ideal client would have reached.
+	Arrived, Answered clock.Instant
+	Latency           time.Duration
+	Status            int
+	Dropped           bool
 }
 
 type tally struct {

@@ -206,7 +206,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.pause(latency - latency/2)
 	if s.opts.Record {
-		s.tally.record(Timing{Op: req.Op, Key: req.Key, Class: req.Class, Size: len(body), Arrived: arrived, Latency: latency, Status: answer.status, Dropped: fault.Drop})
+		s.tally.record(Timing{Op: req.Op, Key: req.Key, Class: req.Class, Size: len(body), Arrived: arrived, Answered: s.clock.Now(), Latency: latency, Status: answer.status, Dropped: fault.Drop})
 	}
 	if fault.Drop {
 		panic(http.ErrAbortHandler)
