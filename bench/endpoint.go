@@ -85,6 +85,7 @@ func newEndpoint(ctx context.Context) (*endpoint, error) {
 // checksum too.
 func newClient(o s3.Options, bucket string) (*endpoint, error) {
 	o.Region, o.UsePathStyle, o.RetryMaxAttempts = "us-east-1", true, 1
+	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenSupported // as config.LoadDefaultConfig says
 	client := s3.New(o)
 	st, err := s3store.New(client, bucket, nil)
 	return &endpoint{client: client, bucket: bucket, st: st}, err
