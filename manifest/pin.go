@@ -137,6 +137,13 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 		return nil, err
 	}
 	info, err := store.Create(ctx, l.st, p.key, body, l.opts.Settle)
+	// guard:pin-taken. Nobody else makes an object of this name. The answer was so long
+	// on its way that a compactor has taken the pin away meanwhile: another one will do.
+	//
+	//mutant:replace errors.Is(err, store.ErrPrecondition) => false
+	if errors.Is(err, store.ErrPrecondition) {
+		return nil, fmt.Errorf("%w: %s was not renewed in time: its creation was not answered for so long", ErrPinLost, p.key)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -294,6 +294,50 @@ func TestPinSwappedTwice(t *testing.T) {
 	wantErr(t, p.Renew(t.Context()), ErrPinLost, "open the newest version")
 }
 
+// TestPinTakenBeforeItIsKnown: the reply to the create is lost, and before its sender
+// looks a compactor has found that the pin stands still for its time to live, and has
+// taken it away. That is no other's object: another pin will do.
+func TestPinTakenBeforeItIsKnown(t *testing.T) {
+	inner := memstore.New()
+	apply(t, inner, Compactor, 1, 2)
+	st := &taker{Store: inner, t: t}
+	p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.key == "" || p.key == st.key {
+		t.Errorf("the pin is %s, and %s was taken away", p.key, st.key)
+	}
+	if err := p.Renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// taker takes the first pin away as soon as it is there, and then breaks the
+// connection.
+type taker struct {
+	store.Store
+	t   *testing.T
+	key string
+}
+
+func (s *taker) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	info, err := s.Store.Put(ctx, key, body, cond)
+	if s.key != "" || err != nil {
+		return info, err
+	}
+	s.key = key
+	l := testOpen(s.Store)
+	pins, err := l.Pins(ctx)
+	if err != nil || len(pins) != 1 {
+		s.t.Fatalf("%d pins, %v", len(pins), err)
+	}
+	if err := l.ExpirePin(ctx, pins[0], "not renewed for its time to live"); err != nil {
+		s.t.Fatal(err)
+	}
+	return store.Info{}, &store.Error{Op: "put", Key: key, Err: errors.New("connection reset")}
+}
+
 // A renewal that was applied, and whose reply never came, is no other's.
 func TestPinRenewedUnheard(t *testing.T) {
 	inner := memstore.New()
