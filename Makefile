@@ -24,7 +24,7 @@ each-module = @for m in $(1); do echo "-- $$m"; (cd $$m && $(2)) || { echo "fail
 
 FUZZTIME ?= 20s
 SEEDS    ?= 20000
-CHAOS    ?= 20m
+CHAOS    ?= 15m
 
 .PHONY: help
 help: ## list the targets
@@ -52,8 +52,9 @@ integration: ## tests against real servers and processes; installs the servers f
 	$(call each-module,store/gcsstore store/azurestore,go test -race -tags integration -count=1 -timeout 40m ./...)
 
 .PHONY: chaos
-chaos: ## processes killed, frozen and cut off on real servers, for CHAOS (20m) on each; report in integration/chaos-report.json
-	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' ./integration -chaos-time $(CHAOS) -chaos-report chaos-report.json
+chaos: ## processes killed, frozen and cut off on real servers, for CHAOS (15m) on each; report in integration/chaos-report.json
+	@mkdir -p .cache
+	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-time $(CHAOS) -chaos-report chaos-report.json
 
 .PHONY: mutants
 mutants: ## take each guard out of the code in turn: the tests must notice
