@@ -10,10 +10,12 @@ export AWS_EC2_METADATA_DISABLED := true
 
 GOLANGCI_VERSION    := v2.15.0
 STATICCHECK_VERSION := v0.8.2
+GOVULNCHECK_VERSION := v1.8.0
 
 BIN         := $(CURDIR)/.cache/bin
 GOLANGCI    := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 STATICCHECK := $(BIN)/staticcheck-$(STATICCHECK_VERSION)/staticcheck
+GOVULNCHECK := $(BIN)/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 
 # The root module first, then every nested one: the root's ./... does not enter them.
 MODULES := . $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdata/*')))
@@ -83,6 +85,10 @@ golangci: $(GOLANGCI) ## golangci-lint every module
 .PHONY: lint
 lint: fmt vet staticcheck golangci ## all of the above
 
+.PHONY: vuln
+vuln: $(GOVULNCHECK) ## known vulnerabilities in what every module calls; needs vuln.go.dev, or a copy of it in GOVULNDB
+	$(call each-module,$(MODULES),$(GOVULNCHECK) -tags integration ./...)
+
 .PHONY: tidy
 tidy: ## check that go.mod and go.sum are tidy and that downloads match them
 	$(call each-module,$(MODULES),go mod tidy -diff && go mod verify)
@@ -141,6 +147,9 @@ ci: ## everything that must pass before a change lands, but for .ci/run's first 
 # set because the caller's may not suit another module.
 $(STATICCHECK):
 	GOFLAGS=-mod=mod GOWORK=off GOBIN=$(@D) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+
+$(GOVULNCHECK):
+	GOFLAGS=-mod=mod GOWORK=off GOBIN=$(@D) go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
 
 $(GOLANGCI):
 	GOFLAGS=-mod=mod GOWORK=off GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
