@@ -56,7 +56,7 @@ type shifted struct {
 
 func (s shifted) Wall() time.Time { return s.Clock.Wall().Add(s.by) }
 
-// node is one process of the suite: role URL name clock-shift.
+// node is one process of the suite: role URL name clock-shift boot-shift.
 func node(ctx context.Context, role string, args []string) error {
 	url, name := args[0], args[1]
 	by, err := time.ParseDuration(args[2])
@@ -72,7 +72,11 @@ func node(ctx context.Context, role string, args []string) error {
 	lead := &leader.Options{Identity: name, Validity: chaosValidity, Clock: clk}
 	switch role {
 	case "writer":
-		return writes(ctx, st, name, &fencepost.Options{
+		up, err := time.ParseDuration(args[3])
+		if err != nil {
+			return err
+		}
+		return writes(ctx, st, name, up, &fencepost.Options{
 			Leader: lead,
 			Writer: &writer.Options{InFlight: 4, Checkpoint: 300 * time.Millisecond, Settle: settle, Clock: clk},
 		})
@@ -86,7 +90,7 @@ func node(ctx context.Context, role string, args []string) error {
 		}
 		return c.Run(ctx)
 	case "reader":
-		from, err := strconv.ParseUint(args[3], 10, 64)
+		from, err := strconv.ParseUint(args[4], 10, 64)
 		if err != nil {
 			return err
 		}
@@ -96,9 +100,10 @@ func node(ctx context.Context, role string, args []string) error {
 }
 
 // writes appends the items of an endless source, one behind the other: the cursor
-// is the number of the next one. It prints what it was told of each: "+ offset
-// value" acknowledged, "- value" certainly not, "? value" unknown; and "lead epoch".
-func writes(ctx context.Context, st store.Store, name string, opts *fencepost.Options) error {
+// is the number of the next one. It prints "lead epoch ." and what it was told of
+// each append, "+" acknowledged, "-" certainly not committed, "?" unknown: when it
+// was called and answered by the machine's clock, the offset, the values, " .".
+func writes(ctx context.Context, st store.Store, name string, up time.Duration, opts *fencepost.Options) error {
 	var mu sync.Mutex // of stdout
 	say := func(format string, args ...any) {
 		mu.Lock()
@@ -117,7 +122,7 @@ func writes(ctx context.Context, st store.Store, name string, opts *fencepost.Op
 			if uint64(item) != w.Recovered().Offset {
 				say("broken the cursor says %d, the log ends at %d", item, w.Recovered().Offset)
 			}
-			say("lead %d", w.Epoch())
+			say("lead %d .", w.Epoch())
 			var told sync.WaitGroup
 			defer told.Wait()
 			for ctx.Err() == nil {
@@ -129,25 +134,25 @@ func writes(ctx context.Context, st store.Store, name string, opts *fencepost.Op
 					records = append(records, []byte(v+strings.Repeat(".", rand.IntN(500))))
 				}
 				next := strconv.Itoa(item + len(values))
+				called := elapsed(up)
+				answered := func(what string, at uint64) {
+					say("%s %d %d %d %s .", what, called, elapsed(up), at, strings.Join(values, " "))
+				}
 				f, err := w.AppendAsync(ctx, records, writer.Cursor([]byte(next)))
 				if err != nil {
-					for _, v := range values {
-						say("- %s", v)
-					}
+					answered("-", 0)
 					return err
 				}
 				item += len(values)
 				told.Go(func() {
 					at, err := f.Wait(context.Background())
-					for i, v := range values {
-						switch {
-						case err == nil:
-							say("+ %d %s", at+uint64(i), v)
-						case errors.Is(err, writer.ErrNotCommitted):
-							say("- %s", v)
-						default:
-							say("? %s", v)
-						}
+					switch {
+					case err == nil:
+						answered("+", at)
+					case errors.Is(err, writer.ErrNotCommitted):
+						answered("-", 0)
+					default:
+						answered("?", 0)
 					}
 				})
 				if err := clock.Sleep(ctx, clock.Or(nil), time.Duration(rand.IntN(25))*time.Millisecond); err != nil {
@@ -175,7 +180,7 @@ func digest(sum uint32, value string) uint32 {
 // value is a record without its padding.
 func value(record []byte) string { return strings.TrimRight(string(record), ".") }
 
-// reads tails the log and prints "sum from to digest" now and then.
+// reads tails the log and prints "sum from to digest ." now and then.
 func reads(ctx context.Context, st store.Store, from uint64, opts *reader.Options) error {
 	next := from
 	for ctx.Err() == nil {
@@ -192,7 +197,7 @@ func reads(ctx context.Context, st store.Store, from uint64, opts *reader.Option
 				next = rec.Offset + 1
 				sum = digest(sum, value(rec.Value))
 				if next-begin == digestEvery {
-					fmt.Printf("sum %d %d %d\n", begin, next, sum)
+					fmt.Printf("sum %d %d %d .\n", begin, next, sum)
 					sum, begin = 0, next
 				}
 			}

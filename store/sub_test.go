@@ -53,8 +53,15 @@ func TestSub(t *testing.T) {
 	if got := list("", nil); !slices.Equal(got, []string{"data/1", "data/2"}) {
 		t.Errorf("listed %v", got)
 	}
-	if got := list("data/", &store.ListOptions{StartAfter: "data/1"}); !slices.Equal(got, []string{"data/2"}) {
-		t.Errorf("listed %v", got)
+	// The hint gets through: some listings of a memstore take it.
+	for n := 0; ; n++ {
+		got := list("data/", &store.ListOptions{StartAfter: "data/1"})
+		if slices.Equal(got, []string{"data/2"}) {
+			break
+		}
+		if n == 64 || !slices.Equal(got, []string{"data/1", "data/2"}) {
+			t.Fatalf("listed %v", got)
+		}
 	}
 	for range st.List(ctx, "", nil) {
 		break // must not go on

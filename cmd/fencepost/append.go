@@ -101,6 +101,10 @@ func (p *appending) run(ctx context.Context) error {
 	}
 	in, size, err := p.input()
 	if err != nil {
+		// Perhaps the two were swapped: what is wrong with the URL says more then.
+		if _, bad := p.store(ctx, p.url, false); errors.Is(bad, store.ErrInvalid) {
+			return bad
+		}
 		return err
 	}
 	if c, ok := in.(io.Closer); ok {

@@ -30,8 +30,9 @@ type Store struct {
 	dirs    map[string]map[string]*object
 	count   int
 	bytes   int64
-	writes  uint64 // numbers the versions
-	listing *rand.Rand
+	writes  uint64     // numbers the versions
+	listing *rand.Rand // nil without a seed, and so are the hints
+	hints   *rand.Rand
 }
 
 // object is immutable once it is in the map: a Put replaces it whole. That is
@@ -53,7 +54,7 @@ func NewWithOptions(opts *Options) *Store {
 	o := opts.withDefaults()
 	s := &Store{opts: o, dirs: map[string]map[string]*object{}}
 	if o.Seed != 0 {
-		s.listing = rand.New(rand.NewPCG(o.Seed, 0))
+		s.listing, s.hints = rand.New(rand.NewPCG(o.Seed, 0)), rand.New(rand.NewPCG(o.Seed, 1))
 	}
 	return s
 }
@@ -198,7 +199,7 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 			return
 		}
 		after := ""
-		if opts != nil {
+		if opts != nil && opts.StartAfter != "" && s.takesHint() {
 			after = opts.StartAfter
 		}
 		date := s.opts.Clock.Wall()
@@ -212,6 +213,17 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 			}
 		}
 	}
+}
+
+// takesHint decides whether a listing heeds its StartAfter, which is a hint: S3's
+// directory buckets refuse it.
+func (s *Store) takesHint() bool {
+	if s.hints == nil {
+		return rand.IntN(2) == 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hints.IntN(2) == 0
 }
 
 func (s *Store) snapshot(prefix, after string) []*object {

@@ -8,9 +8,10 @@ type Options struct {
 	// quotes, as many S3 servers do it: objects with equal bodies have equal
 	// versions, also at different times. Without it no version comes twice.
 	ContentVersions bool
-	// Seed makes the order of listings a function of the seed and of how many
-	// listings went before, so that a simulation can be repeated. Each listing is
-	// then sorted before it is shuffled. 0 means another order every time.
+	// Seed makes the order of listings, and whether they ignore StartAfter, a
+	// function of the seed and of how many listings went before, so that a
+	// simulation can be repeated. Each listing is then sorted before it is
+	// shuffled. 0 means another order every time.
 	Seed uint64
 	// Clock tells the Date and the LastModified of objects by its Wall; the
 	// machine's by default.

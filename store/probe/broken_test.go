@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -480,4 +482,46 @@ func (k keepsOne) Delete(ctx context.Context, keys ...string) error {
 		return nil
 	}
 	return k.Store.Delete(ctx, keys...)
+}
+
+// unhurried takes one write of a name a second, as Google does, and answers 429 to
+// whoever comes sooner.
+type unhurried struct {
+	store.Store
+	clock clock.Clock
+	mu    *sync.Mutex
+	last  map[string]clock.Instant
+	early *int
+}
+
+func (u unhurried) Traits() store.Traits { return store.Traits{MinRewrite: time.Second} }
+
+func (u unhurried) throttle(key string, write func() error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if last, ok := u.last[key]; ok && u.clock.Now().Sub(last) < time.Second {
+		*u.early++
+		return &store.Error{Op: "put", Key: key, Status: 429}
+	}
+	u.last[key] = u.clock.Now()
+	return write()
+}
+
+func (u unhurried) Put(ctx context.Context, key string, body []byte, cond store.Condition) (info store.Info, err error) {
+	err = u.throttle(key, func() error { info, err = u.Store.Put(ctx, key, body, cond); return err })
+	return info, err
+}
+
+func (u unhurried) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (info store.Info, err error) {
+	err = u.throttle(key, func() error { info, err = u.Store.Upload(ctx, key, body, opts); return err })
+	return info, err
+}
+
+func (u unhurried) Delete(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		if err := u.throttle(key, func() error { return u.Store.Delete(ctx, key) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -204,7 +204,8 @@ func (p *prober) deleteOnce(ctx context.Context, n int) error {
 		return err
 	}
 	delete(p.final, key)
-	if err := store.DeleteAll(ctx, p.client(n+1), []string{key}, p.settle); err != nil {
+	err := p.mutate(ctx, key, func() error { return store.DeleteAll(ctx, p.client(n+1), []string{key}, p.settle) })
+	if err != nil {
 		return failed("deleting "+key, err)
 	}
 	if got, _, err := p.get(ctx, p.client(n+2), key); err != nil {
@@ -235,7 +236,10 @@ func (p *prober) upload(ctx context.Context) error {
 		return err
 	}
 	err := store.Retry(ctx, &settle, func(ctx context.Context) error {
-		_, err := p.client(0).Upload(ctx, key, first(), &store.UploadOptions{SizeHint: p.opts.UploadSize})
+		err := p.mutate(ctx, key, func() error {
+			_, err := p.client(0).Upload(ctx, key, first(), &store.UploadOptions{SizeHint: p.opts.UploadSize})
+			return err
+		})
 		if store.OutcomeOf(err) == store.Refused {
 			return nil // not asked for a condition; the bytes decide
 		}
@@ -275,7 +279,10 @@ func (p *prober) upload(ctx context.Context) error {
 	}
 	var refused bool
 	err = store.Retry(ctx, &settle, func(ctx context.Context) error {
-		_, err := p.client(2).Upload(ctx, key, second(), &store.UploadOptions{Create: true, SizeHint: p.opts.UploadSize})
+		err := p.mutate(ctx, key, func() error {
+			_, err := p.client(2).Upload(ctx, key, second(), &store.UploadOptions{Create: true, SizeHint: p.opts.UploadSize})
+			return err
+		})
 		if refused = store.OutcomeOf(err) == store.Refused; refused || errors.Is(err, store.ErrUnsupported) {
 			return nil
 		}

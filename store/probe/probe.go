@@ -29,8 +29,10 @@ func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 		report: &Report{Store: st.Traits().Name, At: o.Clock.Wall().UTC(), Kept: []string{}, Clients: o.Clients},
 		spans:  map[string][]time.Duration{},
 		keys:   map[string]bool{},
+		wrote:  map[string]clock.Instant{},
 		final:  map[string][]byte{},
 	}
+	p.rewrite = st.Traits().MinRewrite
 	closeAll, err := p.open(ctx, st)
 	defer closeAll()
 	if err == nil {
@@ -52,6 +54,9 @@ type prober struct {
 	spans  map[string][]time.Duration
 
 	keys map[string]bool // all that may exist
+	// wrote is when each was written last, rewrite how soon it may be again.
+	wrote   map[string]clock.Instant
+	rewrite time.Duration
 	// final says what each key must hold at the end: a write that lands late, or
 	// a cache that falls back, would show there. Nil means nothing.
 	final map[string][]byte
@@ -108,6 +113,9 @@ func (p *prober) run(ctx context.Context) error {
 func (p *prober) cleanUp(ctx context.Context) {
 	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), p.opts.Clock, time.Minute, errCleanUp)
 	defer cancel()
+	if p.rewrite > 0 {
+		_ = clock.Sleep(ctx, p.opts.Clock, p.rewrite) // for what was written last
+	}
 	for keys := range slices.Chunk(slices.Collect(maps.Keys(p.keys)), 500) {
 		if err := store.DeleteAll(ctx, p.clients[0], keys, p.settle); err != nil {
 			p.report.Leftover += len(keys)
@@ -122,6 +130,25 @@ func (p *prober) key() string {
 	key := "tmp/" + uuid.NewString()
 	p.keys[key] = true
 	return key
+}
+
+// mutate makes one request that writes or deletes a key, not sooner after the one
+// before than the store takes it.
+//
+// guard:probe-pace. Sooner it is turned away with 429, most of the time; of that a
+// probe learns nothing, or that a store which keeps its promises cannot do
+// anything.
+func (p *prober) mutate(ctx context.Context, key string, f func() error) error {
+	if last, ok := p.wrote[key]; ok {
+		//mutant:replace p.rewrite - p => 0*p.rewrite - p
+		if wait := p.rewrite - p.opts.Clock.Now().Sub(last); wait > 0 {
+			if err := clock.Sleep(ctx, p.opts.Clock, wait); err != nil {
+				return err
+			}
+		}
+	}
+	defer func() { p.wrote[key] = p.opts.Clock.Now() }()
+	return f()
 }
 
 // body returns bytes that were never written before.
@@ -156,9 +183,11 @@ func (p *prober) put(ctx context.Context, promise string, st store.Store, key st
 	var outcome store.Outcome
 	var info store.Info
 	err := store.Retry(ctx, p.settle, func(ctx context.Context) error {
-		err := p.timed("put", func() (err error) {
-			info, err = st.Put(ctx, key, body, cond)
-			return err
+		err := p.mutate(ctx, key, func() error {
+			return p.timed("put", func() (err error) {
+				info, err = st.Put(ctx, key, body, cond)
+				return err
+			})
 		})
 		if outcome = store.OutcomeOf(err); outcome == store.Refused {
 			return nil

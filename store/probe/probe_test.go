@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -285,6 +286,39 @@ func TestFlakyStore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A store that takes one write of a name a second is not pressed: nothing is
+// turned away but the losers of races, and the second is not waited for in each
+// of them.
+func TestT34_OneWriteASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner, early := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go}), 0
+		slow := unhurried{inner, clock.Go, new(sync.Mutex), map[string]clock.Instant{}, &early}
+		start := clock.Go.Now()
+		report, err := probe.Run(t.Context(), slow, quick())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if losers := 50 * 7; early != losers || report.Unknown != losers {
+			t.Errorf("%d requests were turned away, %d had no outcome; the races have %d losers", early, report.Unknown, losers)
+		}
+		if report.CreateRaces != 25 || report.SwapRaces != 25 || report.Leftover != 0 {
+			t.Errorf("%+v", report)
+		}
+		if took := clock.Go.Now().Sub(start); took > 20*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		empty(t, inner)
+	})
+	// And one that is not atomic is found out.
+	synctest.Test(t, func(t *testing.T) {
+		early := 0
+		slow := unhurried{ignoreAll(memstore.New()), clock.Go, new(sync.Mutex), map[string]clock.Instant{}, &early}
+		if _, err := probe.Run(t.Context(), slow, quick()); !errors.Is(err, probe.ErrRefused) {
+			t.Error(err)
+		}
+	})
 }
 
 type closingStore struct {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -39,18 +40,39 @@ func (p *prober) raceCreators(ctx context.Context) error {
 }
 
 // raceSwappers takes a new key for each race: a request of an earlier race that
-// lands late would be one more racer, whose bytes nobody knows.
+// lands late would be one more racer, whose bytes nobody knows. Where a name must
+// rest between two writes, all keys are made first, so that most have had their
+// rest when they are raced for.
 func (p *prober) raceSwappers(ctx context.Context) error {
+	type raced struct {
+		key     string
+		old     []byte
+		version store.Version
+	}
+	var ready []raced
 	for n := 0; p.report.SwapRaces < p.opts.Rounds; n++ {
 		if n == tries*p.opts.Rounds {
 			return fmt.Errorf("%w: %d races of swappers had %d results", ErrInconclusive, n, p.report.SwapRaces)
 		}
-		key, old := p.key(), body("race of swappers")
-		info, err := p.write(ctx, Create, n, key, nil, old, store.IfAbsent)
-		if err != nil {
-			return err
+		missing := 0
+		switch {
+		case len(ready) > 0:
+		case p.rewrite > 0:
+			missing = p.opts.Rounds - p.report.SwapRaces
+		default:
+			missing = 1
 		}
-		conclusive, err := p.race(ctx, SwapAtomic, "swappers", key, old, store.IfMatch(info.Version))
+		for i := range missing {
+			key, old := p.key(), body("race of swappers")
+			info, err := p.write(ctx, Create, n+i, key, nil, old, store.IfAbsent)
+			if err != nil {
+				return err
+			}
+			ready = append(ready, raced{key, old, info.Version})
+		}
+		r := ready[0]
+		ready = ready[1:]
+		conclusive, err := p.race(ctx, SwapAtomic, "swappers", r.key, r.old, store.IfMatch(r.version))
 		if err != nil {
 			return err
 		}
@@ -63,14 +85,11 @@ func (p *prober) raceSwappers(ctx context.Context) error {
 
 var errRaceTimeout = errors.New("probe: no answer in time")
 
-// race lets all clients make the same conditional write at once. It is
-// conclusive if someone won and at least half of the racers had an answer.
-func (p *prober) race(ctx context.Context, promise, who, key string, old []byte, cond store.Condition) (conclusive bool, err error) {
-	racers := len(p.clients)
-	bodies, errs := make([][]byte, racers), make([]error, racers)
+// atOnce has each client make a write of its own, all at once.
+func (p *prober) atOnce(ctx context.Context, who, key string, cond store.Condition, bodies [][]byte, errs []error) {
 	start := make(chan struct{})
 	var wg sync.WaitGroup
-	for i := range racers {
+	for i := range p.clients {
 		bodies[i] = body("race of " + who)
 		wg.Go(func() {
 			ctx, cancel := clock.WithTimeout(ctx, p.opts.Clock, p.opts.Attempt, errRaceTimeout)
@@ -84,8 +103,18 @@ func (p *prober) race(ctx context.Context, promise, who, key string, old []byte,
 	}
 	close(start)
 	wg.Wait()
+}
 
-	won, lost, unknown, winner := 0, 0, 0, -1
+// race lets all clients make the same conditional write at once. It is
+// conclusive if someone won and at least half of the racers had an answer.
+func (p *prober) race(ctx context.Context, promise, who, key string, old []byte, cond store.Condition) (conclusive bool, err error) {
+	racers := len(p.clients)
+	bodies, errs := make([][]byte, racers), make([]error, racers)
+	if err := p.mutate(ctx, key, func() error { p.atOnce(ctx, who, key, cond, bodies, errs); return nil }); err != nil {
+		return false, failed("racing for "+key, err)
+	}
+
+	won, lost, unknown, throttled, winner := 0, 0, 0, 0, -1
 	var last error
 	for i, err := range errs {
 		switch store.OutcomeOf(err) {
@@ -99,6 +128,11 @@ func (p *prober) race(ctx context.Context, promise, who, key string, old []byte,
 		case store.Unknown:
 			unknown++
 			last = err
+			// Where a name takes one write a second, that is how losers are told. The
+			// key must hold what the winner wrote, now and at the end.
+			if e := (*store.Error)(nil); p.rewrite > 0 && errors.As(err, &e) && e.Status == http.StatusTooManyRequests {
+				throttled++
+			}
 		}
 	}
 	if won > 1 {
@@ -138,7 +172,7 @@ func (p *prober) race(ctx context.Context, promise, who, key string, old []byte,
 			p.report.Echoes++
 		}
 		p.final[key] = there
-		return 2*(won+lost) >= racers, nil
+		return 2*(won+lost+throttled) >= racers, nil
 	case unknown == 0:
 		// Nobody won, nobody's bytes are there, and everybody was told that the
 		// condition does not hold. It did, and nobody else knows the key.

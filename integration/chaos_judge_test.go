@@ -1,0 +1,265 @@
+//go:build integration && unix
+
+package integration
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/fencepost/fencepost/internal/sim"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/verify"
+)
+
+// judge holds what everybody was told against what is in the log.
+func (v *town) judge(total *Counts) {
+	v.bury()
+	was := *total
+	defer func() {
+		if total.Lost+total.Doubled+total.Zombies+total.Broken > was.Lost+was.Doubled+was.Zombies+was.Broken {
+			v.keep(filepath.Join(v.t.ArtifactDir(), v.prefix))
+		}
+	}()
+	wrong := func(count *int, format string, args ...any) {
+		*count++
+		v.t.Errorf("%s: %s", v.prefix, fmt.Sprintf(format, args...))
+	}
+	for _, b := range v.broken {
+		wrong(&total.Broken, "%s", b)
+	}
+	final, err := v.contents()
+	if err != nil {
+		wrong(&total.Broken, "%v", err)
+		return
+	}
+	for _, b := range breaches(v.history.Check(final)) {
+		switch b.Kind {
+		case "lost", "moved":
+			wrong(&total.Lost, "%v", b)
+		case "twice":
+			wrong(&total.Doubled, "%v", b)
+		default:
+			wrong(&total.Broken, "%v", b)
+		}
+	}
+	zombies, disorder := overtaken(v.told)
+	for _, z := range zombies {
+		wrong(&total.Zombies, "%s", z)
+	}
+	for _, d := range disorder {
+		wrong(&total.Broken, "%s", d)
+	}
+	if err := inOrder(final); err != nil {
+		wrong(&total.Broken, "%v", err)
+	}
+	for _, d := range v.digests {
+		if err := d.check(final); err != nil {
+			wrong(&total.Broken, "%v", err)
+		}
+	}
+	report, err := verify.Run(v.t.Context(), v.st, nil)
+	if err != nil || !report.OK() {
+		wrong(&total.Broken, "verify: %v %+v", err, report)
+	}
+	acked, never, maybe := v.history.Counts()
+	if acked == 0 || len(v.digests) == 0 {
+		wrong(&total.Broken, "%d records acknowledged, %d digests of readers: nothing was tested", acked, len(v.digests))
+	}
+	others, same := v.failovers()
+	total.Failovers += others
+	total.Reopened += same
+	total.Acknowledged += acked
+	total.Refused += never
+	total.Unknown += maybe
+	total.Records += len(final)
+	total.Digests += len(v.digests)
+	for kind, n := range v.faults {
+		total.Faults[kind] += n
+	}
+}
+
+// contents reads the whole log.
+func (v *town) contents() (final []string, err error) {
+	r, err := reader.Open(v.t.Context(), v.st, nil)
+	if err != nil {
+		return nil, err
+	}
+	for rec, err := range r.Read(v.t.Context(), 0) {
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", len(final), err)
+		}
+		final = append(final, value(rec.Value))
+	}
+	return final, nil
+}
+
+// keep copies every object of the log into a folder (see go test -artifacts).
+func (v *town) keep(dir string) {
+	for info, err := range v.st.List(v.t.Context(), "", nil) {
+		if err != nil {
+			v.t.Log("keep: ", err)
+			return
+		}
+		if err := v.keepObject(dir, info.Key); err != nil {
+			v.t.Log("keep: ", err)
+		}
+	}
+	v.t.Logf("%s: every object is in %s", v.prefix, dir)
+}
+
+func (v *town) keepObject(dir, key string) error {
+	o, err := v.st.Get(v.t.Context(), key, nil)
+	if err != nil {
+		return err
+	}
+	defer o.Body.Close()
+	b, err := io.ReadAll(o.Body) // what this test has written
+	name := filepath.Join(dir, filepath.FromSlash(key))
+	return errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, b, 0o644))
+}
+
+// breaches are the promises that the history's checker found broken.
+func breaches(err error) (all []*sim.BrokenError) {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return nil
+	}
+	for _, e := range joined.Unwrap() {
+		b := &sim.BrokenError{Kind: "other", Text: e.Error()}
+		_ = errors.As(e, &b)
+		all = append(all, b)
+	}
+	return all
+}
+
+// acknowledged is an append that was, in nanoseconds of the machine's clock.
+type acknowledged struct {
+	node             string
+	epoch, from      uint64
+	called, answered int64
+}
+
+// overtaken returns the appends that were called after the answer to another that
+// lies behind them in the log. Nobody can have seen the one without the other, and
+// yet the log says so. It is a zombie's if the other is of a later epoch: it was
+// acknowledged what it appended after its successor had been.
+func overtaken(all []acknowledged) (zombies, disorder []string) {
+	answers := slices.SortedFunc(slices.Values(all), func(a, b acknowledged) int { return cmp.Compare(a.answered, b.answered) })
+	calls := slices.SortedFunc(slices.Values(all), func(a, b acknowledged) int { return cmp.Compare(a.called, b.called) })
+	var last acknowledged // the one farthest behind in the log of those answered so far
+	for _, a := range calls {
+		for len(answers) > 0 && answers[0].answered < a.called {
+			if answers[0].from >= last.from {
+				last = answers[0]
+			}
+			answers = answers[1:]
+		}
+		if last.from <= a.from {
+			continue
+		}
+		text := fmt.Sprintf("%+v was acknowledged before the call of %+v", last, a)
+		if last.epoch > a.epoch {
+			zombies = append(zombies, text)
+		} else {
+			disorder = append(disorder, text)
+		}
+	}
+	return zombies, disorder
+}
+
+// digested is what a reader says that it has read.
+type digested struct {
+	reader   string
+	from, to uint64
+	sum      uint32
+}
+
+func (d digested) check(final []string) error {
+	if d.from > d.to || d.to > uint64(len(final)) {
+		return fmt.Errorf("%s has read from %d to %d, the log ends at %d", d.reader, d.from, d.to, len(final))
+	}
+	sum := uint32(0)
+	for _, val := range final[d.from:d.to] {
+		sum = digest(sum, val)
+	}
+	if sum != d.sum {
+		return fmt.Errorf("%s has read other records from %d to %d", d.reader, d.from, d.to)
+	}
+	return nil
+}
+
+// inOrder checks that each item of the source is there once, in its place, and
+// that epochs only rise: no zombie has got in between.
+func inOrder(final []string) error {
+	last := uint64(0)
+	for i, val := range final {
+		var item int
+		var epoch uint64
+		if n, err := fmt.Sscanf(val, "%d/%d/", &item, &epoch); n != 2 || err != nil {
+			return fmt.Errorf("record %d is %q", i, val)
+		}
+		if item != i || epoch < last {
+			return fmt.Errorf("record %d is item %d of epoch %d, behind one of epoch %d", i, item, epoch, last)
+		}
+		last = epoch
+	}
+	return nil
+}
+
+// The judge is no good if it finds nothing.
+func TestChaosJudgeFinds(t *testing.T) {
+	right := []acknowledged{
+		{epoch: 1, from: 0, called: 1, answered: 9}, // frozen before it was told
+		{epoch: 1, from: 2, called: 2, answered: 4},
+		{epoch: 2, from: 3, called: 5, answered: 6},
+		{epoch: 2, from: 4, called: 6, answered: 7},
+	}
+	with := func(change acknowledged) []acknowledged { return append(slices.Clone(right), change) }
+	for name, c := range map[string]struct {
+		told              []acknowledged
+		zombies, disorder int
+	}{
+		"nothing":                    {right, 0, 0},
+		"a zombie":                   {with(acknowledged{epoch: 1, from: 3, called: 8, answered: 9}), 1, 0},
+		"one that was called before": {with(acknowledged{epoch: 1, from: 3, called: 6, answered: 9}), 0, 0},
+		"disorder in an epoch":       {with(acknowledged{epoch: 2, from: 3, called: 8, answered: 9}), 0, 1},
+	} {
+		zombies, disorder := overtaken(c.told)
+		if len(zombies) != c.zombies || len(disorder) != c.disorder {
+			t.Errorf("%s: zombies %q, disorder %q", name, zombies, disorder)
+		}
+	}
+	final := []string{"0/1/a", "1/1/a", "2/2/b"}
+	if err := inOrder(final); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range [][]string{{"0/1/a", "2/2/b"}, {"0/2/b", "1/1/a"}, {"0/1/a", "0/1/a"}, {"x"}} {
+		if inOrder(wrong) == nil {
+			t.Errorf("%q is not in order", wrong)
+		}
+	}
+	d := digested{from: 1, to: 3, sum: digest(digest(0, final[1]), final[2])}
+	if err := d.check(final); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range [][]string{final[:2], {"0/1/a", "1/1/c", "2/2/b"}} {
+		if d.check(wrong) == nil {
+			t.Errorf("%q is not what was read", wrong)
+		}
+	}
+	var told sim.Told
+	told.Appended("a", 1, []string{"x", "y"}, 0, nil)
+	kinds := map[string]int{}
+	for _, b := range breaches(told.Check([]string{"x", "x"})) {
+		kinds[b.Kind]++
+	}
+	if kinds["lost"] != 1 || kinds["twice"] != 1 {
+		t.Errorf("the history's checker found %v", kinds)
+	}
+}
