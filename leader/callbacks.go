@@ -37,12 +37,14 @@ func RunCallbacks(ctx context.Context, e *Elector, cb Callbacks) error {
 			cb.OnNewLeader(rec.Holder)
 		}
 	}
+	// guard:stopped-once. It is called below, where only a leader comes by.
+	//
+	//mutant:replace return err => defer cb.OnStopped(); return err
 	t, err := e.campaign(ctx, news)
 	if err != nil {
 		return err
 	}
 	return e.serve(ctx, t, func(ctx context.Context, t *Term) error {
-		// guard:stopped-once. Here, where only a leader comes by.
 		if cb.OnStopped != nil {
 			defer cb.OnStopped()
 		}

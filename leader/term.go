@@ -103,7 +103,7 @@ func (t *Term) Remaining() time.Duration {
 func (t *Term) Check(need time.Duration) error {
 	// guard:check-clock. The clock, not the context, whose timer sleeps in suspend.
 	//
-	//mutant:replace left > 0 && left >= need => t.over.Load() == nil
+	//mutant:replace left > 0 && left >= need => t.over.Load() == nil && (left <= 0 || left >= need)
 	left := clock.Instant(t.deadline.Load()).Sub(t.clock.Now())
 	if left > 0 && left >= need {
 		return nil
@@ -181,9 +181,11 @@ func (t *Term) step(in lease.Input) {
 		t.timer.Stop()
 		t.timer = nil
 	}
+	// guard:own-timer. One timer for all that time can bring about, the deadline included. It runs
+	// in a goroutine of its own, and also while a heartbeat waits for its answer.
+	//
+	//mutant:replace !t.done { => !t.done && r.Write == nil {
 	if t.done = r.Done; !t.done {
-		// guard:own-timer. One timer for all that time can bring about, the deadline included. It runs
-		// in a goroutine of its own.
 		t.timer = t.clock.AfterFunc(r.Wake.Sub(now), func() { t.step(lease.Input{Signal: lease.Tick}) })
 	}
 	t.mu.Unlock()

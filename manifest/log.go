@@ -121,6 +121,10 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 		if latest.m != nil && latest.info.Key == top.Key && latest.info.Version == top.Version {
 			return latest.m, nil
 		}
+		// guard:manifest-match. Another version is a zombie's junk: the manifest was
+		// pruned after the LIST, and the hole filled again.
+		//
+		//mutant:replace info.Version == top.Version => true
 		body, info, err := store.ReadAll(ctx, l.st, top.Key, int64(l.format.Limits.Manifest), l.opts.Settle)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
@@ -129,8 +133,6 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 		case err != nil:
 			return nil, err
 		case info.Version == top.Version:
-			// guard:manifest-match. Another version is a zombie's junk: the manifest was
-			// pruned after the LIST, and the hole filled again.
 			m, err := decode(top.Key, body, l.format)
 			if err != nil {
 				return nil, err

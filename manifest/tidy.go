@@ -192,12 +192,14 @@ func makePages[E any, B uint64 | string](ctx context.Context, p *pager, li *list
 }
 
 func makePage[E any, B uint64 | string](ctx context.Context, p *pager, li *list[E, B], entries []E) (Page[B], error) {
+	// guard:page-reuse. What was uploaded for an earlier try is named if it says the
+	// same, entry for entry; the lists may have changed since.
+	//
+	//mutant:replace li.digest(entries) => li.digest(entries[:1])
 	digest, err := li.digest(entries)
 	if err != nil {
 		return Page[B]{}, err
 	}
-	// guard:page-reuse. What was uploaded for an earlier try is named if it says the
-	// same, entry for entry; the lists may have changed since.
 	if page, ok := p.made[digest].(Page[B]); ok {
 		return page, nil
 	}

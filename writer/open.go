@@ -145,8 +145,12 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 					// Seals that were followed on the way were judged before it was built.
 					return step.From.Position, step.To, nil
 				case step.Frame.Next >= o.token.Epoch():
-					// guard:open-junk-seal. A later opener has sealed, or its junk lies in
-					// a pruned hole, and then the history goes on elsewhere.
+					// guard:open-later-seal. A later opener has sealed: what is behind is its own.
+
+					// guard:open-junk-seal. Or its junk lies in a pruned hole, and then the history
+					// goes on elsewhere.
+					//
+					//mutant:replace o.stillThere(ctx, first(followed, step.From.Position)) => error(nil)
 					if err := o.stillThere(ctx, first(followed, step.From.Position)); err != nil {
 						return fence.Position{}, at, err
 					}

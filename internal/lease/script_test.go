@@ -17,14 +17,14 @@ import (
 
 // TestScripts plays the stories in testdata. A story begins with the machine:
 //
-//	candidate id=b [observe] [min-epoch=100] [min-rewrite=1s]
+//	candidate id=b [observe] [min-epoch=100] [min-rewrite=1s] [random=0.9]
 //	leader id=b [stall-after=10s] [min-rewrite=1s]
 //
 // and goes on with one event a line, "<instant> <event> <args>"; the output
 // shows the instant and what the machine wants then. An instant is absolute,
 // or relative to the event before ("+0.1s"), or "then": when the machine wants
 // to be woken up. Validity is 15 s, heartbeats come every
-// 6 s, the margin is 1.5 s; nonces are n1, n2, …; jitter is 0. A leader's story
+// 6 s, the margin is 1.5 s; nonces are n1, n2, …; random numbers are 0, or those of random=. A leader's story
 // begins with the confirming swap sent at 0 s, which made version v0.
 //
 // Run with -rewrite to write the outputs anew, and read them.
@@ -75,6 +75,12 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 			cfg.StallAfter = duration(t, arg.Vals[0])
 		case "min-rewrite":
 			cfg.MinRewrite = duration(t, arg.Vals[0])
+		case "random":
+			x, err := strconv.ParseFloat(arg.Vals[0], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Random = func() float64 { return x }
 		default:
 			t.Fatalf("%s: argument %s", d.Pos, arg.Key)
 		}

@@ -2,17 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -24,8 +22,10 @@ var (
 	list    = flag.Bool("list", false, "list the guards and what their mutants are, and run nothing")
 	only    = flag.String("run", "", "only guards whose name this `regexp` matches")
 	workers = flag.Int("p", 2, "mutants at once")
-	then    = flag.String("then", "./internal/sim,.", "packages whose tests run when those of the guard's own let it live")
-	timeout = flag.Duration("timeout", 2*time.Minute, "of one run of tests; a mutant that hangs is dead")
+	budget  = flag.Duration("budget", 0, "begin no mutant after so long; they are taken in random order. 0: all, in the tree's order")
+	order   = flag.Uint64("order", 0, "of -budget: the `seed` of the order; 0: from the time of day")
+	seeds   = flag.Int("seeds", 2000, "histories of the simulation for what the tests of all packages let live")
+	timeout = flag.Duration("timeout", 90*time.Second, "of one run of tests; a mutant that only hangs is not killed")
 	verbose = flag.Bool("v", false, "print what the tests that failed print")
 )
 
@@ -68,122 +68,99 @@ func run(ctx context.Context) (ok bool, err error) {
 		return false, fmt.Errorf("no guard matches %q", *only)
 	}
 	if *list {
-		ok := true
-		w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-		for _, g := range guards {
-			what := g.what
-			if g.err != nil {
-				ok, what = false, "NO MUTANT: "+g.err.Error()
-			}
-			fmt.Fprintf(w, "%s\t%s:%d\t%s\n", g.name, g.file, g.line, what)
-		}
-		return ok, w.Flush()
+		return printed(guards)
 	}
 	tmp, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	return judge(ctx, root, tmp, guards)
+	users, err := usersOf(ctx, root)
+	if err != nil {
+		return false, err
+	}
+	if *budget > 0 {
+		if *order == 0 {
+			*order = uint64(clock.System.Wall().UnixMilli())
+		}
+		rand.New(rand.NewPCG(*order, 0)).Shuffle(len(guards), func(i, j int) { guards[i], guards[j] = guards[j], guards[i] })
+	}
+	return judge(ctx, root, tmp, users, guards)
 }
 
-// judge runs the tests on every mutant and prints what became of it.
-func judge(ctx context.Context, root, tmp string, guards []guard) (bool, error) {
-	var mu sync.Mutex
-	alive := 0
-	var wg sync.WaitGroup
+// printed lists the guards; false if one has no mutant.
+func printed(guards []guard) (bool, error) {
+	ok := true
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	for _, g := range guards {
+		what := g.what
+		if g.err != nil {
+			ok, what = false, "NO MUTANT: "+g.err.Error()
+		}
+		fmt.Fprintf(w, "%s\t%s:%d\t%s\n", g.name, g.file, g.line, what)
+	}
+	return ok, w.Flush()
+}
+
+// judge runs the tests on every mutant and prints what became of it. It is true if
+// all were killed.
+func judge(ctx context.Context, root, tmp string, users map[string][]string, guards []guard) (bool, error) {
+	const row = "%-18s  %-36s  %5s  %s\n"
+	fmt.Printf(row, "guard", "file", "s", "killed by")
+	begun := clock.System.Now()
+	var (
+		mu    sync.Mutex
+		tried int
+		dead  int
+		count = map[string]int{} // where, by kind
+		wg    sync.WaitGroup
+	)
 	work := make(chan int)
 	for range *workers {
 		wg.Go(func() {
 			for i := range work {
 				g, begun := guards[i], clock.System.Now()
-				killer, err := kill(ctx, root, filepath.Join(tmp, fmt.Sprint(i)), g)
+				t := &trial{root: root, dir: filepath.Join(tmp, fmt.Sprint(i)), guard: g, users: users}
+				f := t.run(ctx)
 				mu.Lock()
-				fate := "killed by " + killer
-				if err != nil || killer == "" {
-					alive++
-					fate = "SURVIVES: " + g.what
-					if err != nil {
-						fate = "NO MUTANT: " + err.Error()
-					}
+				tried++
+				if f.killed() {
+					dead++
+					count[f.where]++
 				}
-				fmt.Printf("%-20s %s:%d  %s  (%.0f s)\n", g.name, g.file, g.line, fate, clock.System.Now().Sub(begun).Seconds())
+				fmt.Printf(row, g.name, fmt.Sprintf("%s:%d", g.file, g.line), fmt.Sprintf("%.0f", clock.System.Now().Sub(begun).Seconds()), f)
 				mu.Unlock()
 			}
 		})
 	}
 	for i := range guards {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || *budget > 0 && clock.System.Now().Sub(begun) > *budget {
 			break
 		}
 		work <- i
 	}
 	close(work)
 	wg.Wait()
-	fmt.Printf("%d guards, %d killed, %d alive\n", len(guards), len(guards)-alive, alive)
-	return alive == 0, context.Cause(ctx)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	took := clock.System.Now().Sub(begun).Round(time.Second)
+	if *budget > 0 {
+		fmt.Printf("a sample of %d of %d guards, -order %d\n", tried, len(guards), *order)
+	}
+	fmt.Printf("%d guards taken out in %v: %d killed (%d by tests of their own package, %d by those of others, %d by the simulation), %d not\n",
+		tried, took, dead, count[ownTests], count[otherTests], count[simulation], tried-dead)
+	return tried > 0 && tried == dead, nil
 }
 
-var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
-
-// kill returns the first test that fails without the guard, or "".
-func kill(ctx context.Context, root, dir string, g guard) (string, error) {
-	if g.err != nil {
-		return "", g.err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	mutant, overlay := filepath.Join(dir, path.Base(g.file)), filepath.Join(dir, "overlay.json")
-	doc, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, filepath.FromSlash(g.file)): mutant}})
-	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(os.WriteFile(mutant, g.mutant, 0o644), os.WriteFile(overlay, doc, 0o644)); err != nil {
-		return "", err
-	}
-	// A nested module is entered: the root's go does not see it.
-	module := path.Dir(g.file)
-	for ; module != "."; module = path.Dir(module) {
-		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(module), "go.mod")); err == nil {
+// module returns the module that a file is in, as a path below the root. A nested
+// one is entered: the root's go does not see it.
+func module(root, file string) string {
+	dir := path.Dir(file)
+	for ; dir != "."; dir = path.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir), "go.mod")); err == nil {
 			break
 		}
 	}
-	own := "./" + path.Dir(g.file)
-	packages := append([]string{own}, strings.FieldsFunc(*then, func(r rune) bool { return r == ',' })...)
-	if module != "." {
-		own = "." + strings.TrimPrefix(path.Dir(g.file), module)
-		packages = []string{own}
-	}
-	goTool := func(args ...string) ([]byte, error) {
-		return goTool(ctx, filepath.Join(root, filepath.FromSlash(module)), args...)
-	}
-	if out, err := goTool("build", "-overlay="+overlay, own); err != nil {
-		return "", fmt.Errorf("it does not compile (%s):\n%s", g.what, out)
-	}
-	for _, pkg := range packages {
-		out, err := goTool("test", "-overlay="+overlay, "-failfast", "-vet=off", "-count=1", "-timeout="+timeout.String(), pkg)
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		if err == nil {
-			continue
-		}
-		if *verbose {
-			fmt.Printf("%s\n", out)
-		}
-		name := "a test that hangs or panics"
-		if m := failed.FindSubmatch(out); m != nil {
-			name = string(m[1])
-		}
-		return name + " in " + path.Join(module, pkg), nil
-	}
-	return "", nil
-}
-
-func goTool(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	cmd.WaitDelay = 10 * time.Second
-	return cmd.CombinedOutput()
+	return dir
 }

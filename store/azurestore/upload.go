@@ -90,7 +90,7 @@ func (u *upload) stage(ctx context.Context, body io.Reader) error {
 			lent := lend(block)
 			defer lent.takeBack()
 			again := policy.WithRetryOptions(sending, policy.RetryOptions{MaxRetries: retries(u.s.opts.BlockAttempts)})
-			_, err := u.client.StageBlock(again, id, lent, &blockblob.StageBlockOptions{TransactionalValidation: blob.TransferValidationTypeComputeCRC64()})
+			_, err := u.client.StageBlock(again, id, lent, &blockblob.StageBlockOptions{TransactionalValidation: checksum(block)})
 			return err
 		})
 	})

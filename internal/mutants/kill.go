@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Where a mutant was killed.
+const (
+	ownTests   = "own tests"
+	otherTests = "other tests"
+	simulation = "simulation"
+)
+
+// sim is the package of the simulation.
+const sim = "internal/sim"
+
+// fate is what became of a mutant.
+type fate struct {
+	test  string // that failed; "" if none did
+	where string
+	hangs []string // tests that did not end; that alone kills nothing
+	what  string   // that no test missed
+	err   error    // there was no mutant to try
+}
+
+func (f fate) killed() bool { return f.test != "" && f.err == nil }
+
+func (f fate) String() string {
+	switch {
+	case f.err != nil:
+		return "NO MUTANT: " + f.err.Error()
+	case f.test != "":
+		return f.test
+	case len(f.hangs) > 0:
+		return "ONLY HANGS in " + strings.Join(f.hangs, ", ") + ": " + f.what
+	}
+	return "SURVIVES: " + f.what
+}
+
+// trial is one mutant before its tests.
+type trial struct {
+	root, dir string
+	guard     guard
+	users     map[string][]string
+	overlay   string
+}
+
+// run runs tests until one fails: those of the guard's own package, those of the
+// packages that use it, the nearest first, and histories of the simulation.
+func (t *trial) run(ctx context.Context) fate {
+	f := fate{what: t.guard.what, err: t.guard.err}
+	if f.err == nil {
+		f.err = t.write()
+	}
+	if f.err != nil {
+		return f
+	}
+	mod, own := module(t.root, t.guard.file), path.Dir(t.guard.file)
+	packages := []string{own}
+	if mod == "." {
+		packages = append(packages, t.users[own]...)
+	}
+	for i, pkg := range packages {
+		binary, err := t.compile(ctx, mod, pkg)
+		if err != nil {
+			f.err = err
+			return f
+		}
+		f.where = otherTests
+		switch {
+		case i == 0:
+			f.where = ownTests
+		case pkg == sim:
+			f.where = simulation
+		}
+		if t.tests(ctx, &f, pkg, binary) {
+			return f
+		}
+		if pkg != sim {
+			continue
+		}
+		// So many at a time are made in this process, and leave no other behind.
+		const chunk = 50
+		for seed := 1; seed <= *seeds; seed += chunk {
+			if t.tests(ctx, &f, pkg, binary, "-test.run=^TestHistories$", fmt.Sprintf("-seeds=%d", chunk), fmt.Sprintf("-seed=%d", seed)) {
+				f.test += fmt.Sprintf(" from seed %d", seed)
+				return f
+			}
+		}
+	}
+	return f
+}
+
+// write makes the mutant's file and the overlay that names it.
+func (t *trial) write() error {
+	if err := os.MkdirAll(t.dir, 0o755); err != nil {
+		return err
+	}
+	file := filepath.Join(t.dir, path.Base(t.guard.file))
+	t.overlay = filepath.Join(t.dir, "overlay.json")
+	doc, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(t.root, filepath.FromSlash(t.guard.file)): file}})
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(file, t.guard.mutant, 0o644), os.WriteFile(t.overlay, doc, 0o644))
+}
+
+// compile makes the tests of a package of a module. Without what debuggers want it takes half
+// the time.
+func (t *trial) compile(ctx context.Context, mod, pkg string) (string, error) {
+	binary := filepath.Join(t.dir, strings.ReplaceAll(pkg, "/", "-")+".test")
+	below := "./" + strings.TrimPrefix(strings.TrimPrefix(pkg, mod), "/")
+	if mod == "." {
+		below = "./" + pkg
+	}
+	out, err := command(ctx, filepath.Join(t.root, filepath.FromSlash(mod)),
+		"go", "test", "-c", "-o", binary, "-overlay="+t.overlay, "-ldflags=-s -w", below)
+	if err != nil {
+		return "", fmt.Errorf("it does not compile (%s):\n%s", t.guard.what, out)
+	}
+	return binary, nil
+}
+
+var (
+	failed  = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	hanging = regexp.MustCompile(`(?s)^panic: test timed out after .*?running tests:\n(.*?)\n\n`)
+	running = regexp.MustCompile(`(?m)^\s+(\S+) \(`)
+)
+
+// tests reports whether a test of the binary fails. One that hangs is left out, and
+// the others run once more.
+func (t *trial) tests(ctx context.Context, f *fate, pkg, binary string, args ...string) bool {
+	const patience = 3
+	for range patience {
+		all := slices.Concat([]string{"-test.failfast", "-test.timeout=" + timeout.String()}, args)
+		if len(f.hangs) > 0 {
+			all = append(all, "-test.skip=^("+strings.Join(f.hangs, "|")+")$")
+		}
+		out, err := command(ctx, filepath.Join(t.root, filepath.FromSlash(pkg)), binary, all...)
+		if err == nil {
+			return false
+		}
+		if ctx.Err() != nil {
+			f.err = ctx.Err()
+			return true
+		}
+		if *verbose {
+			fmt.Printf("%s\n", out)
+		}
+		if tests := hung(out); len(tests) > 0 {
+			f.hangs = append(f.hangs, tests...)
+			continue
+		}
+		f.test = "a panic"
+		if m := failed.FindSubmatch(out); m != nil {
+			f.test = string(m[1])
+		}
+		f.test += " in " + pkg
+		return true
+	}
+	return false
+}
+
+// hung returns the tests that were running, each without its subtests, when their time was over.
+func hung(out []byte) []string {
+	at := bytes.Index(out, []byte("panic: test timed out"))
+	if at < 0 {
+		return nil
+	}
+	m := hanging.FindSubmatch(out[at:])
+	if m == nil {
+		return nil
+	}
+	var tests []string
+	for _, r := range running.FindAllSubmatch(m[1], -1) {
+		name, _, _ := strings.Cut(string(r[1]), "/")
+		if !slices.Contains(tests, name) {
+			tests = append(tests, name)
+		}
+	}
+	return tests
+}
+
+// usersOf returns, for each package of the root module, those whose tests are built
+// from it: first those that import it, then the others, and the simulation last.
+func usersOf(ctx context.Context, root string) (map[string][]string, error) {
+	type pkg struct {
+		ImportPath                               string
+		Imports, TestImports, XTestImports, Deps []string
+		TestGoFiles, XTestGoFiles                []string
+		Module                                   struct{ Path string }
+	}
+	out, err := command(ctx, root, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps,TestGoFiles,XTestGoFiles,Module", "./...")
+	if err != nil {
+		return nil, fmt.Errorf("%w:\n%s", err, out)
+	}
+	all := map[string]pkg{}
+	var paths []string
+	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			return nil, err
+		}
+		all[p.ImportPath] = p
+		paths = append(paths, p.ImportPath)
+	}
+	below := func(p pkg) string {
+		if p.ImportPath == p.Module.Path {
+			return "."
+		}
+		return strings.TrimPrefix(p.ImportPath, p.Module.Path+"/")
+	}
+	users := map[string][]string{}
+	for _, used := range all {
+		var near, far []string
+		for _, p := range paths {
+			user := all[p]
+			if p == used.ImportPath || below(user) == sim || len(user.TestGoFiles)+len(user.XTestGoFiles) == 0 {
+				continue
+			}
+			imports := slices.Concat(user.Imports, user.TestImports, user.XTestImports)
+			if slices.Contains(imports, used.ImportPath) {
+				near = append(near, below(user))
+			} else if slices.ContainsFunc(imports, func(i string) bool { return slices.Contains(all[i].Deps, used.ImportPath) }) {
+				far = append(far, below(user))
+			}
+		}
+		users[below(used)] = append(slices.Concat(near, far), sim)
+	}
+	return users, nil
+}
+
+// command runs a program and returns what it prints.
+func command(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.WaitDelay = 10 * time.Second
+	return cmd.CombinedOutput()
+}
