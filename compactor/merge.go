@@ -17,7 +17,7 @@ const readSize = 4 << 20
 // merge puts one segment in the place of several, if it is time for that, and
 // reports whether it did.
 func (p *pass) merge(ctx context.Context, m *manifest.Manifest) (newest *manifest.Manifest, did bool, err error) {
-	old := p.opts.levels().plan(m.Segments)
+	old := p.opts.levels().plan(promised(m))
 	if old == nil {
 		return m, false, nil
 	}
@@ -65,6 +65,17 @@ func (p *pass) merge(ctx context.Context, m *manifest.Manifest) (newest *manifes
 	seg.From, seg.To = sum.From, sum.To
 	m, err = p.publish(ctx, seg, func(m *manifest.Manifest) error { return m.Replace(old, *seg) })
 	return m, err == nil, err
+}
+
+// promised are the segments of m, but for those that were given up and are only still
+// named because somebody may hold on to them. Merged with others they would not go
+// before these do.
+func promised(m *manifest.Manifest) []manifest.Segment {
+	n := 0
+	for n < len(m.Segments) && m.Segments[n].End <= m.Start {
+		n++
+	}
+	return m.Segments[n:]
 }
 
 // judgeSegment decides what a segment that cannot be read means: replaced by

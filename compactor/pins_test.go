@@ -87,7 +87,9 @@ func TestPinRacesPrune(t *testing.T) {
 			for j := i; ; j++ { // the manifest is read
 				w := base.fork(t)
 				when := fmt.Sprintf("version %d, pinned at request %d, looked at request %d", version, i, j)
-				pin, reached, err := w.pinWhilePruning(version, i, j)
+				pin, reached, err := w.pinWhile(version, i, j, func(st store.Store) error {
+					return w.pass(st, w.token).prune(context.Background())
+				})
 				w.holds(when)
 				switch {
 				case err == nil:
@@ -120,6 +122,66 @@ func TestPinRacesPrune(t *testing.T) {
 		if good < 20 || version != 0 && refused < 20 {
 			t.Errorf("version %d: %d were good, %d refused", version, good, refused)
 		}
+	}
+}
+
+// A pin that is taken while a compactor folds all, gives all of it up and lets go of it
+// holds also what was behind the floor of its version, or another version is taken.
+// guard:start-before-pins, guard:pinned-start, guard:pin-after-start.
+func TestPinRacesRetention(t *testing.T) {
+	base := newWorld(t, 0, nil)
+	base.lead(3)
+	base.compact(base.mem, nil)
+	base.lead(3)
+	base.token++
+	o := &Options{Settle: quick, Parallel: 1, Retain: Retain{Age: 1}}
+	behind, later := 0, 0
+	for i, more := 1, true; more; i++ { // the pin is created and swapped
+		for j := i; ; j++ { // the manifest is read
+			w := base.fork(t)
+			when := fmt.Sprintf("pinned at request %d, looked at request %d", i, j)
+			pin, reached, err := w.pinWhile(0, i, j, func(st store.Store) error {
+				_, err := w.once(st, w.token, o)
+				return err
+			})
+			if err != nil {
+				t.Fatalf("%s: %v", when, err)
+			}
+			from := pin.Manifest().Floor.Offset
+			if from == 3 {
+				behind++
+			} else {
+				later++
+			}
+			for range 3 {
+				m := w.newest()
+				w.whole(m, when)
+				if m.Start > from && m.Held() > from {
+					t.Fatalf("%s: manifest %d is pinned, which ends at %d, and those up to %d were let go", when, pin.Version(), from, m.Held())
+				}
+				w.compact(w.mem, o)
+			}
+			if err := pin.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				w.compact(w.mem, o)
+			}
+			if left := w.keys(segmentPrefix); len(left) > 0 {
+				t.Errorf("%s: %q are left", when, left)
+			}
+			if t.Failed() {
+				return
+			}
+			if !reached {
+				more = j > i
+				break
+			}
+		}
+	}
+	t.Logf("%d times what was not folded yet is held, %d times a later version", behind, later)
+	if behind < 20 || later < 20 {
+		t.Errorf("%d times what was not folded yet is held, %d times a later version", behind, later)
 	}
 }
 
@@ -174,10 +236,9 @@ func (w *world) manifest(version uint64) *manifest.Manifest {
 	return m
 }
 
-// pinWhilePruning takes a pin, whose first two requests are made at request i of a
-// pruning compactor, and the others at request j. It reports whether the compactor
-// came that far.
-func (w *world) pinWhilePruning(version uint64, i, j int) (pin *manifest.Pin, reached bool, err error) {
+// pinWhile takes a pin, whose first two requests are made at request i of a compactor
+// at work, and the others at request j. It reports whether the compactor came that far.
+func (w *world) pinWhile(version uint64, i, j int, work func(st store.Store) error) (pin *manifest.Pin, reached bool, err error) {
 	w.Helper()
 	turn, parked, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	advance := func() bool {
@@ -219,7 +280,7 @@ func (w *world) pinWhilePruning(version uint64, i, j int) (pin *manifest.Pin, re
 		pin, err = log.Pin(context.Background(), &manifest.PinOptions{Version: version, Name: "backup", Holder: "test"})
 	}()
 	<-parked
-	if err := w.pass(w.faulty.Client("c"), w.token).prune(context.Background()); err != nil {
+	if err := work(w.faulty.Client("c")); err != nil {
 		w.Fatal(err)
 	}
 	for advance() {

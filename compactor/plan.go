@@ -94,7 +94,7 @@ func (c *Compactor) Plan(ctx context.Context) (*Plan, error) {
 // merges plays all merges of the segments that there are.
 func (p *pass) merges(m *manifest.Manifest) []Merge {
 	var all []Merge
-	segs := slices.Clone(m.Segments)
+	segs := slices.Clone(promised(m))
 	for old := p.opts.levels().plan(segs); old != nil; old = p.opts.levels().plan(segs) {
 		old = slices.Clone(old)
 		sum := merged(old)

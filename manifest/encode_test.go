@@ -401,6 +401,9 @@ func document(t *testing.T, v any) []string {
 				walk(f.Type)
 				continue
 			}
+			if !f.IsExported() {
+				continue // of no concern to JSON
+			}
 			if name == "" {
 				t.Errorf("%v.%s has no name in JSON", rt, f.Name)
 			}

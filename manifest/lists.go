@@ -44,18 +44,18 @@ func entries[E any, B uint64 | string](ctx context.Context, l *Log, m *Manifest,
 	}
 }
 
-// Segments yields the segments of m that hold records at an offset or behind it,
-// in order.
+// Segments yields the segments that m names of records at an offset or behind it,
+// in order, also of such as were given up and are not let go yet: who must not see
+// these begins at [Manifest.First].
 func (l *Log) Segments(ctx context.Context, m *Manifest, from uint64) iter.Seq2[Segment, error] {
-	from = max(from, m.Start)
 	all := entries(ctx, l, m, &segmentList, m.SegmentPages, m.Segments, func(p Page[uint64]) bool { return p.To <= from })
 	return filter(all, func(s Segment) bool { return s.End > from })
 }
 
-// SegmentOf returns the segment that holds the record at offset. If it is before
-// [Manifest.First] or not folded yet, the error is [ErrGone].
+// SegmentOf returns the segment that m names of the record at offset. If it is before
+// [Manifest.Held] or not folded yet, the error is [ErrGone].
 func (l *Log) SegmentOf(ctx context.Context, m *Manifest, offset uint64) (Segment, error) {
-	if offset < m.First() || offset >= m.Floor.Offset {
+	if offset < m.Held() || offset >= m.Floor.Offset {
 		return Segment{}, fmt.Errorf("%w: there is no segment with offset %d: in manifest %d the log begins at %d and is folded up to %d",
 			ErrGone, offset, m.Version, m.First(), m.Floor.Offset)
 	}

@@ -69,6 +69,8 @@ type Manifest struct {
 	Dropped      []Dropped      `json:"dropped,omitempty"`
 	DroppedPages []Page[uint64] `json:"dropped_pages,omitempty"`
 	Forgotten    uint64         `json:"forgotten,omitempty"`
+
+	release uint64 // see Release; not stored
 }
 
 // Segment is a compacted run of the log: an immutable object with the records
@@ -112,14 +114,19 @@ func (m *Manifest) Tail() fence.Point {
 // First is the offset of the first record that can be read: Start, or that of the
 // first segment if more has been let go.
 func (m *Manifest) First() uint64 {
-	first := m.Floor.Offset
+	return max(m.Held(), m.Start)
+}
+
+// Held is the offset of the first record that m names a segment of: it is before
+// [Manifest.First] as long as somebody may hold on to what was given up.
+func (m *Manifest) Held() uint64 {
 	switch {
 	case len(m.SegmentPages) > 0:
-		first = m.SegmentPages[0].From
+		return m.SegmentPages[0].From
 	case len(m.Segments) > 0:
-		first = m.Segments[0].First
+		return m.Segments[0].First
 	}
-	return max(first, m.Start)
+	return m.Floor.Offset
 }
 
 // Past reports whether the floor has passed p: the slot p is folded or was never
@@ -148,9 +155,9 @@ func (m *Manifest) Fold(from, to fence.Point, seals []Seal, segs []Segment, edit
 }
 
 // Truncate gives up the records before an offset: nothing is promised of them any
-// more, and the segments that hold no others become Dropped. It never takes
-// anything back: an offset before Start changes nothing. Nothing beyond the floor
-// can be given up.
+// more. The segments that hold no others are still named, for the sake of snapshots
+// that are held, until [Manifest.Release] lets go of them. It never takes anything back:
+// an offset before Start changes nothing. Nothing beyond the floor can be given up.
 func (m *Manifest) Truncate(before uint64) error {
 	if before > m.Floor.Offset {
 		return fmt.Errorf("manifest: records before %d cannot be given up: only those before %d are folded; compact first", before, m.Floor.Offset)
@@ -158,6 +165,10 @@ func (m *Manifest) Truncate(before uint64) error {
 	m.Start = max(m.Start, before)
 	return nil
 }
+
+// Release lets go of segments that hold only records before an offset and before
+// Start: they become Dropped.
+func (m *Manifest) Release(before uint64) { m.release = max(m.release, min(before, m.Start)) }
 
 // Forget takes the objects that versions up to upTo have dropped off the list,
 // after they were deleted from the store.
@@ -205,5 +216,6 @@ func (m *Manifest) clone() *Manifest {
 	c.RemovedPages = slices.Clone(m.RemovedPages)
 	c.Table.Files, c.Removed = slices.Clone(m.Table.Files), slices.Clone(m.Removed)
 	c.Properties = maps.Clone(m.Properties)
+	c.release = 0
 	return &c
 }

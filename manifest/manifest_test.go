@@ -106,12 +106,12 @@ func TestSegmentOf(t *testing.T) {
 		}
 	}
 	m.Segments, m.Start = m.Segments[1:], 700 // what is before was let go
-	for _, offset := range []uint64{599, 600, 699} {
-		_, err := l.SegmentOf(t.Context(), m, offset)
-		wantErr(t, err, ErrGone, "begins at 700")
-	}
-	if s, err := l.SegmentOf(t.Context(), m, 700); err != nil || s.First != 600 || m.First() != 700 {
-		t.Errorf("begins at %d: %+v, %v", m.First(), s, err)
+	_, err := l.SegmentOf(t.Context(), m, 599)
+	wantErr(t, err, ErrGone, "begins at 700")
+	for _, offset := range []uint64{600, 699, 700} { // given up, and still named
+		if s, err := l.SegmentOf(t.Context(), m, offset); err != nil || s.First != 600 || m.First() != 700 || m.Held() != 600 {
+			t.Errorf("begins at %d and %d: %+v, %v", m.Held(), m.First(), s, err)
+		}
 	}
 	m.Segments, m.Start = nil, 1000
 	if _, err := l.SegmentOf(t.Context(), m, 999); !errors.Is(err, ErrGone) || m.First() != 1000 {

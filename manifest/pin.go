@@ -167,20 +167,26 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	// mark is seen here.
 	//
 	//mutant:replace l.Newest(ctx) => l.seen().m, error(nil)
-	m, err := l.Newest(ctx)
+	newest, err := l.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if m.PruneMark > 0 && version <= m.PruneMark || version > m.Version {
+	if newest.PruneMark > 0 && version <= newest.PruneMark || version > newest.Version {
 		return nil, fmt.Errorf("%w: manifest %d is not promised: what it names may have been deleted, or it never was; versions from %d to %d can be pinned",
-			ErrGone, version, m.PruneMark+1, m.Version)
+			ErrGone, version, newest.PruneMark+1, newest.Version)
 	}
-	if version != m.Version {
-		if m, err = l.promised(ctx, version); err != nil {
+	p.m = newest
+	if version != newest.Version {
+		if p.m, err = l.Promised(ctx, version); err != nil {
 			return nil, err
 		}
 	}
-	p.m = m
+	// guard:pin-after-start. The same for what was appended behind the floor of this
+	// version: a compactor that has not seen this pin lets go of it once it is given up.
+	// Of an older version it may be gone already; who asks for that has no more.
+	if o.Version == 0 && newest.Start > p.m.Floor.Offset {
+		return nil, fmt.Errorf("%w: records behind the floor of manifest %d have been given up", ErrGone, version)
+	}
 	return p, nil
 }
 
@@ -204,9 +210,9 @@ func (p *Pin) settle(ctx context.Context) error {
 	return fmt.Errorf("manifest: pin %s: %w: %d swaps in a row were not answered at the first attempt", p.key, store.ErrUnknown, pinTries)
 }
 
-// promised reads a version that is above the prune mark, or the state before the
-// first, of which nothing was ever pruned while there is no mark.
-func (l *Log) promised(ctx context.Context, version uint64) (*Manifest, error) {
+// Promised reads a version that is above the prune mark, or pinned: [Log.At], and 0 is
+// the state before the first, of which nothing was ever pruned while there is no mark.
+func (l *Log) Promised(ctx context.Context, version uint64) (*Manifest, error) {
 	if version == 0 {
 		return l.initial(), nil
 	}

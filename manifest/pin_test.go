@@ -586,3 +586,46 @@ func TestPinErrors(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPinRacesTruncate folds more, gives all of it up and, if it lists no pin then, lets
+// go of it, before any request of Pin. What is pinned in the end has what was appended
+// behind its floor before.
+//
+// guard:pin-after-start.
+func TestPinRacesTruncate(t *testing.T) {
+	for at := 1; ; at++ {
+		st, inner := newFaults(nil)
+		mustUpdate(t, testUpdater(t, inner, Compactor, 1), segmented(1))
+		n, done := 0, false
+		st.SetBefore(func(context.Context, faultstore.Op) {
+			if n++; n != at {
+				return
+			}
+			done = true
+			u := testUpdater(t, inner, Compactor, 2)
+			mustUpdate(t, u, segmented(1))
+			m := mustUpdate(t, u, func(m *Manifest) error { return m.Truncate(m.Floor.Offset) })
+			pins, err := testOpen(inner).Pins(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(pins) == 0 {
+				mustUpdate(t, u, giveUp(m.Floor.Offset))
+			}
+		})
+		p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
+		if err != nil {
+			t.Fatalf("at request %d: %v", at, err)
+		}
+		m, floor := newest(t, inner), p.Manifest().Floor.Offset
+		if m.Held() > floor {
+			t.Errorf("at request %d: version %d is pinned, which ends at %d, and those up to %d were let go", at, p.Version(), floor, m.Held())
+		}
+		if !done {
+			if at < 5 {
+				t.Errorf("only %d requests", at)
+			}
+			return
+		}
+	}
+}

@@ -47,13 +47,13 @@ type pager struct {
 	uploads *errgroup.Group // of one tidying
 }
 
-// tidy moves what is too long in next, which a change has made of cur, to pages. It
+// tidy moves what is too long in next, which a change has made, to pages. It
 // returns when these are in the store. An update that fails after that leaves them
 // as garbage under the updater's epoch.
-func (p *pager) tidy(ctx context.Context, cur, next *Manifest) error {
+func (p *pager) tidy(ctx context.Context, next *Manifest) error {
 	p.uploads, ctx = errgroup.WithContext(ctx)
 	p.uploads.SetLimit(uploadsAtOnce)
-	err := p.lists(ctx, cur, next)
+	err := p.lists(ctx, next)
 	// guard:pages-first. Whoever reads the manifest finds its pages.
 	//
 	//mutant:replace p.uploads.Wait() => error(nil)
@@ -63,9 +63,9 @@ func (p *pager) tidy(ctx context.Context, cur, next *Manifest) error {
 	return err
 }
 
-func (p *pager) lists(ctx context.Context, cur, next *Manifest) error {
-	if next.Start > cur.Start {
-		if err := p.truncate(ctx, next); err != nil {
+func (p *pager) lists(ctx context.Context, next *Manifest) error {
+	if next.release > 0 {
+		if err := p.release(ctx, next); err != nil {
 			return err
 		}
 	}
@@ -114,10 +114,10 @@ func spill[E any, B uint64 | string](ctx context.Context, p *pager, m *Manifest,
 	return append(pages, made...), inline, replaced, err
 }
 
-// truncate drops the segments before the start.
-func (p *pager) truncate(ctx context.Context, m *Manifest) error {
-	gone := func(s Segment) bool { return s.End <= m.Start }
-	for len(m.SegmentPages) > 0 && m.SegmentPages[0].From < m.Start {
+// release drops the segments that are let go.
+func (p *pager) release(ctx context.Context, m *Manifest) error {
+	gone := func(s Segment) bool { return s.End <= m.release }
+	for len(m.SegmentPages) > 0 && m.SegmentPages[0].From < m.release {
 		page := m.SegmentPages[0]
 		entries, err := readPage(ctx, p.log, m, &segmentList, page)
 		if err != nil {

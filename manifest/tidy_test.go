@@ -152,8 +152,17 @@ func keysBelow(t testing.TB, st store.Store, prefix string) []string {
 	return keys
 }
 
-// TestTruncate moves the start through pages and what is inline, and every segment
-// before it is dropped.
+// giveUp gives up the records before an offset, and lets go of their segments.
+func giveUp(before uint64) func(*Manifest) error {
+	return func(m *Manifest) error {
+		err := m.Truncate(before)
+		m.Release(before)
+		return err
+	}
+}
+
+// TestTruncate moves the start through pages and what is inline. What is given up is
+// named until it is let go, and every segment before the start is dropped then.
 func TestTruncate(t *testing.T) {
 	st := memstore.New()
 	u := testUpdater(t, st, Compactor, 1)
@@ -162,9 +171,17 @@ func TestTruncate(t *testing.T) {
 	l := testOpen(st)
 	all := segmentsOf(t, l, m, 0)
 	for _, start := range []uint64{5, 10, 25, 10 * pageEntries, 10*pageEntries + 1, 20 * pageEntries, 10*(n-100) + 3, 10 * n} {
+		before := segmentsOf(t, l, m, 0)
 		m = mustUpdate(t, u, func(m *Manifest) error { return m.Truncate(start) })
+		if m.Start != start || m.First() != start || m.Held() != before[0].First {
+			t.Errorf("truncated at %d: the start is %d, the first %d, and %d are held", start, m.Start, m.First(), m.Held())
+		}
+		if left := segmentsOf(t, l, m, 0); !slices.Equal(left, before) {
+			t.Fatalf("truncated at %d: %d segments are left of %d before they are let go", start, len(left), len(before))
+		}
+		m = mustUpdate(t, u, func(m *Manifest) error { m.Release(start + 1000); return nil })
 		if m.Start != start || m.First() != start {
-			t.Errorf("truncated at %d: the start is %d, the first %d", start, m.Start, m.First())
+			t.Errorf("let go at %d: the start is %d, the first %d", start, m.Start, m.First())
 		}
 		left := segmentsOf(t, l, m, 0)
 		if want := all[start/10:]; !slices.Equal(left, want) {
@@ -176,7 +193,7 @@ func TestTruncate(t *testing.T) {
 				t.Fatalf("truncated at %d: segment %d is dropped: %t", start, i, gone)
 			}
 		}
-		_, err := l.SegmentOf(t.Context(), m, start-1)
+		_, err := l.SegmentOf(t.Context(), m, m.Held()-1)
 		wantErr(t, err, ErrGone, fmt.Sprintf("begins at %d", start))
 	}
 	// Nothing is taken back, and nothing promised that is not folded.
@@ -200,7 +217,7 @@ func TestForget(t *testing.T) {
 	l := testOpen(st)
 	m := mustUpdate(t, u, segmented(3000))
 	for start := uint64(500); start <= 30000; start += 500 { // 50 segments a version
-		m = mustUpdate(t, u, func(m *Manifest) error { return m.Truncate(start) })
+		m = mustUpdate(t, u, giveUp(start))
 	}
 	if len(m.DroppedPages) == 0 {
 		t.Fatal("there are no pages")
@@ -282,7 +299,7 @@ func TestFullestManifest(t *testing.T) {
 		h := m.Floor
 		h.Position.Seq++
 		m.Hint = &h
-		return m.Truncate(m.Floor.Offset)
+		return giveUp(m.Floor.Offset)(m)
 	})
 	w.gone += 3000
 	l := With(st, f, nil)

@@ -110,7 +110,7 @@ func (u *Updater) Update(ctx context.Context, f func(*Manifest) error) (*Manifes
 		if err := f(next); err != nil {
 			return nil, err
 		}
-		if err := pages.tidy(ctx, cur, next); errors.Is(err, ErrGone) {
+		if err := pages.tidy(ctx, next); errors.Is(err, ErrGone) {
 			// A page of cur: others have gone on and pruned.
 			if cur, err = u.log.Newest(ctx); err != nil {
 				return nil, err

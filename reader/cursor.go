@@ -23,8 +23,10 @@ type cursor struct {
 	follow bool
 	// take gets each object of the chain and each block of a segment.
 	take func(*fence.Frame) error
-	// held names the segments as long as it is not nil: that of a snapshot.
+	// held names the segments as long as it is not nil: that of a snapshot. Behind its
+	// floor also what was given up is read, as long as the pin holds it.
 	held *manifest.Manifest
+	pin  *keeper // may be nil
 
 	m         *manifest.Manifest
 	refreshed clock.Instant
@@ -118,7 +120,11 @@ func (c *cursor) pass(ctx context.Context) error {
 
 // segments delivers what is in the segments of a manifest.
 func (c *cursor) segments(ctx context.Context, m *manifest.Manifest) error {
-	if c.next < m.First() {
+	first := m.First()
+	if c.pin != nil && c.pin.Err() == nil {
+		first = m.Held()
+	}
+	if c.next < first {
 		return &GoneError{Offset: c.next, First: m.First()}
 	}
 	for p, err := range c.segs.Read(ctx, refs(c.log.Segments(ctx, m, c.next)), c.next) {

@@ -37,9 +37,9 @@ type SnapshotOptions struct {
 // is kept otherwise, and fail if retention has deleted them; files may be deleted at
 // any time from then on. What was read before stays right.
 //
-// The pin protects the records up to the floor of the pinned version, and the files.
-// Records behind that floor, up to End, are not protected from retention: once they are
-// deleted, reading them fails with [ErrGone].
+// The pin protects the files and the records, also those behind the floor of the
+// version that it names, but for what had been given up already when a version before
+// the newest was pinned, for a moment in the past: reading that fails with [ErrGone].
 type Snapshot struct {
 	r     *Reader
 	m     *manifest.Manifest // that is pinned
@@ -154,7 +154,7 @@ func (s *Snapshot) Files(ctx context.Context) iter.Seq2[manifest.File, error] {
 func (s *Snapshot) Records(ctx context.Context, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		c := s.r.cursor(from)
-		c.held, c.until = s.m, s.end
+		c.held, c.pin, c.until = s.m, s.pin, s.end
 		c.records(ctx, func(rec Record, err error) bool {
 			if err != nil {
 				err = s.explain(err)

@@ -498,32 +498,46 @@ func TestSnapshotKeepsWhatRetentionGivesUp(t *testing.T) {
 	}
 }
 
-// What was not folded yet when the snapshot was taken is not protected from retention:
-// to miss it is an error.
+// A snapshot keeps also what was not folded yet when it was taken, however often that
+// is folded, merged, given up and pruned. Nobody else sees it, and it goes with the
+// snapshot. guard:pinned-start.
 func TestSnapshotBehindItsFloor(t *testing.T) {
-	inTable(t, 0, func(w *table) {
-		w.record(3)
-		w.compact(8)
-		w.record(3)
-		s, err := w.snapshot(w.reader(nil), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.record(3)
-		w.compact(8)
-		w.truncate(9)
-		w.compact(8)
-		n := 0
-		for _, err = range s.Records(context.Background(), reader.Oldest) {
-			if err == nil {
-				n++
-			}
-		}
-		if n != 3 || !errors.Is(err, reader.ErrGone) {
-			t.Errorf("%d records of %d, %v", n, s.End(), err)
-		}
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	for name, moment := range map[string]reader.Moment{"end": {}, "offset": reader.AtOffset(7)} {
+		t.Run(name, func(t *testing.T) {
+			inTable(t, 0, func(w *table) {
+				w.record(3)
+				w.compact(8)
+				w.record(5)
+				s, err := w.snapshot(w.reader(nil), at0(moment))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 3 {
+					w.record(3)
+					w.compact(8)
+					w.compact(2)
+					w.truncate(uint64(len(w.want)))
+					w.record(1)
+					w.compact(2)
+					w.compact(2)
+					if err := w.check(s, w.behind(s.End()), s.End(), false); err != nil {
+						t.Error(err)
+					}
+					if _, err := w.read(w.reader(nil), 4); !errors.Is(err, reader.ErrGone) {
+						t.Errorf("another reader: %v", err)
+					}
+				}
+				held := w.newest().Held()
+				if err := errors.Join(s.Err(), s.Close(context.Background())); err != nil {
+					t.Error(err)
+				}
+				for range 3 {
+					w.compact(2)
+				}
+				if m := w.newest(); held > 3 || m.Held() < m.Start-1 || len(w.keys("segment/")) != len(m.Segments) {
+					t.Errorf("%d were held, then those from %d on of %d; there are %q", held, m.Held(), m.Start, w.keys("segment/"))
+				}
+			})
+		})
+	}
 }

@@ -352,13 +352,34 @@ func Retry(ctx context.Context, opts *SettleOptions, f func(context.Context) err
 func (o *SettleOptions) retry(ctx context.Context, f func() error) error {
 	for n := 0; ; n++ {
 		err := f()
+		if err != nil && ctx.Err() != nil {
+			return givenUp(ctx, err)
+		}
 		if err == nil || answered(err) || n+1 >= o.Reads {
 			return err
 		}
-		if cause := o.pause(ctx, n, err); cause != nil {
-			return fmt.Errorf("%w (gave up: %w)", err, cause)
+		if o.pause(ctx, n, err) != nil {
+			return givenUp(ctx, err)
 		}
 	}
+}
+
+// givenUp is the error of a read that ended because ctx did.
+//
+// guard:callers-reason. As in settle, ctx's cause may be what the store answered to
+// another request: an errgroup ends all of them with what one was told. "Not there" would
+// end a walk of the chain as if it had come to the tail.
+//
+//mutant:replace answered(cause) || answered(err) => false
+func givenUp(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if answered(cause) || answered(err) {
+		return fmt.Errorf("%w: %v (gave up: %v)", ctx.Err(), err, cause)
+	}
+	if errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w (gave up: %w)", err, cause)
 }
 
 // answered tells whether a read's error is the store's answer, not a failure.

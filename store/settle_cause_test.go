@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"testing"
 
 	"github.com/fencepost/fencepost/store"
@@ -47,6 +49,57 @@ func TestTheCallersReasonIsNoAnswer(t *testing.T) {
 			_, err = store.Swap(ctx, st, "key", []byte("body"), "old", &store.SettleOptions{Backoff: 1})
 			if got := store.OutcomeOf(err); got != store.Unknown {
 				t.Errorf("swap given up because of %v (look %v): %v, %v", kind, look, got, err)
+			}
+		}
+	}
+}
+
+func (l *leaving) List(ctx context.Context, prefix string, _ *store.ListOptions) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		l.leave(l.why)
+		yield(store.Info{}, &store.Error{Op: "list", Key: prefix, Err: fmt.Errorf("%w: %w", ctx.Err(), context.Cause(ctx))})
+	}
+}
+
+func (l *leaving) Delete(ctx context.Context, keys ...string) error {
+	l.leave(l.why)
+	return &store.Error{Op: "delete", Key: keys[0], Err: fmt.Errorf("%w: %w", ctx.Err(), context.Cause(ctx))}
+}
+
+// The same for reads: an errgroup, for one, ends the requests of all because of what
+// one of them was answered. Taken for "not there", a walk of the chain would end as if
+// it had come to the tail.
+func TestTheCallersReasonIsNoAnswerToARead(t *testing.T) {
+	for _, kind := range []error{store.ErrNotFound, store.ErrNotModified, store.ErrRange, store.ErrTooLarge, store.ErrDenied} {
+		for name, read := range map[string]func(context.Context, store.Store) error{
+			"read": func(ctx context.Context, st store.Store) error {
+				_, _, err := store.ReadAll(ctx, st, "key", 100, nil)
+				return err
+			},
+			"list": func(ctx context.Context, st store.Store) (err error) {
+				for _, err = range store.ListAll(ctx, st, "", nil, nil) {
+				}
+				return err
+			},
+			"delete": func(ctx context.Context, st store.Store) error { return store.DeleteAll(ctx, st, []string{"key"}, nil) },
+			"given up before the next try": func(ctx context.Context, st store.Store) error {
+				return store.Retry(ctx, nil, func(context.Context) error {
+					st.(*leaving).leave(st.(*leaving).why)
+					return &store.Error{Op: "get", Key: "key", Status: 503}
+				})
+			},
+		} {
+			ctx, leave := context.WithCancelCause(t.Context())
+			st := &leaving{Store: memstore.New(), leave: leave, why: &store.Error{Op: "get", Key: "another", Kind: kind}}
+			err := read(ctx, st)
+			if !errors.Is(err, context.Canceled) || errors.Is(err, kind) || store.Permanent(err) {
+				t.Errorf("%s given up because of %v: %v", name, kind, err)
+			}
+			// Any other reason is passed on.
+			ctx, st.leave = context.WithCancelCause(t.Context())
+			st.why = errors.New("deposed")
+			if err := read(ctx, st); !errors.Is(err, st.why) {
+				t.Errorf("%s given up because of %v: %v", name, st.why, err)
 			}
 		}
 	}

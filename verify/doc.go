@@ -17,6 +17,8 @@
 //     judged again by the newest manifest before it is called a problem.
 //   - Every live file of the table is there with its size. What is in it, it does
 //     not read.
+//   - What pinned versions refer to is checked likewise: their segments are read,
+//     their files are there with their size.
 //   - Its memory is bounded, whatever objects claim to be, but for the names: some
 //     200 bytes for each file, segment and leadership.
 //

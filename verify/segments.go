@@ -85,7 +85,7 @@ func (v *verifier) segment(ctx context.Context, seg manifest.Segment, total int6
 			return errOvertaken
 		}
 	}
-	v.done = before + seg.Size
+	v.done, v.read[seg.Key] = before+seg.Size, true
 	switch {
 	case err == nil:
 		v.report.Segments++

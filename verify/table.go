@@ -84,17 +84,26 @@ func (v *verifier) lists(ctx context.Context) (named map[string]bool, seals map[
 	}
 }
 
+// fileSizes lists the files of the table.
+func (v *verifier) fileSizes(ctx context.Context) (map[string]int64, error) {
+	sizes := map[string]int64{}
+	for info, err := range store.ListAll(ctx, v.st, KindFile+"/", nil, v.opts.Settle) {
+		if err != nil {
+			return nil, err
+		}
+		sizes[info.Key] = info.Size
+	}
+	return sizes, nil
+}
+
 // files checks that every live file is there with its size.
 func (v *verifier) files(ctx context.Context) error {
 	if v.table == nil || v.table.Live() == 0 {
 		return nil
 	}
-	sizes := map[string]int64{}
-	for info, err := range store.ListAll(ctx, v.st, KindFile+"/", nil, v.opts.Settle) {
-		if err != nil {
-			return err
-		}
-		sizes[info.Key] = info.Size
+	sizes, err := v.fileSizes(ctx)
+	if err != nil {
+		return err
 	}
 	bad := map[string]manifest.File{}
 	for f, err := range v.log.Files(ctx, v.table) {
@@ -173,66 +182,4 @@ func (v *verifier) stillLive(ctx context.Context, files map[string]manifest.File
 			return live, nil
 		}
 	}
-}
-
-// pins checks that what is pinned is there.
-func (v *verifier) pins(ctx context.Context) error {
-	pins, err := v.log.Pins(ctx)
-	if err != nil {
-		if !damage(err) {
-			return err
-		}
-		v.problem(manifest.PinPrefix, "delete the pin if nobody needs it", "a pin cannot be read: %v; nothing is pruned until it can", err)
-		return nil
-	}
-	for _, p := range pins {
-		if p.Expired {
-			continue
-		}
-		v.report.Pins++
-		m, _, err := v.log.At(ctx, p.Version)
-		for _, check := range []func() error{
-			func() error { return err },
-			func() error {
-				for _, err := range v.log.Segments(ctx, m, 0) {
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			},
-			func() error {
-				for _, err := range v.log.Files(ctx, m) {
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			},
-		} {
-			err := check()
-			if err == nil {
-				continue
-			}
-			if !damage(err) && !errors.Is(err, manifest.ErrGone) {
-				return err
-			}
-			if held, herr := v.held(ctx, p.Object.Key); herr != nil || !held {
-				return herr // released meanwhile
-			}
-			v.note(p.Object.Key, "if its holder has just begun it takes another version; a pin with a name is of no use and may be removed",
-				"the pin %q of version %d holds what is not there: %v", p.Name, p.Version, err)
-			break
-		}
-	}
-	return nil
-}
-
-// held reports whether a pin is still there.
-func (v *verifier) held(ctx context.Context, key string) (bool, error) {
-	_, _, err := store.ReadRange(ctx, v.st, key, store.GetOptions{Length: 1}, 1, v.opts.Settle)
-	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -19,7 +19,7 @@ import (
 func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 	o := opts.withDefaults()
 	v := &verifier{
-		st: st, opts: o, sealed: map[fence.Epoch]uint64{},
+		st: st, opts: o, sealed: map[fence.Epoch]uint64{}, read: map[string]bool{},
 		report: &Report{Store: st.Traits().Name, Problems: []Finding{}, Notes: []Finding{}},
 	}
 	begun := o.Clock.Now()
@@ -43,6 +43,8 @@ type verifier struct {
 	// next is the offset up to which all records have been checked.
 	next uint64
 	done int64 // bytes
+	// read are the segments that have been read.
+	read map[string]bool
 	// table is the newest manifest with the edits on the chain so far; nil if it is not
 	// known.
 	table *manifest.Manifest
