@@ -148,7 +148,9 @@ func public(err error) error {
 func (c *campaign) do(ctx context.Context, a lease.Action) (lease.Event, error) {
 	switch a.Op {
 	case lease.Create:
-		c.beginTakeover(ctx)
+		if a.Next == 0 { // a milestone leaves nothing behind to be freed
+			c.beginTakeover(ctx)
+		}
 	case lease.Get: // somebody else's lock: the own one was a hole
 		c.endTakeover()
 	}
@@ -185,6 +187,11 @@ func (c *campaign) do(ctx context.Context, a lease.Action) (lease.Event, error) 
 		}
 		if c.last.Epoch != 0 && c.last.Holder != c.own.Holder {
 			c.own.Transitions++
+		}
+		if a.Next > 0 {
+			c.own.State, c.own.Next = Expired, fence.Epoch(a.Next)
+			c.own.Reason, c.own.ExpiredBy, c.own.Successor = "milestone", c.opts.Identity, c.opts.Identity
+			c.own.Transitions = c.last.Transitions
 		}
 		ev.Version, err = c.create(ctx, c.own)
 		return c.written(ev, err)

@@ -155,10 +155,12 @@ func TestJunkUnderLock(t *testing.T) {
 		}
 
 		junk := map[string]error{
-			"":                                 leader.ErrJunk,
-			"not json":                         leader.ErrJunk,
-			"{}":                               leader.ErrJunk,
-			`{"format": 1}`:                    leader.ErrJunk,
+			"":              leader.ErrJunk,
+			"not json":      leader.ErrJunk,
+			"{}":            leader.ErrJunk,
+			`{"format": 1}`: leader.ErrJunk,
+			`{"format": 1, "epoch": 9, "state": "expired", "expired": true, "nonce": "0123456789abcdef0123456789abcdef", "validity_ms": 9, "renew_ms": 9, "next": 9}`: leader.ErrJunk,
+			`{"format": 1, "epoch": 9, "state": "held", "nonce": "0123456789abcdef0123456789abcdef", "validity_ms": 9, "renew_ms": 9, "next": 10}`:                    leader.ErrJunk,
 			`{"format": 2, "anything": []}`:    leader.ErrFormat,
 			`{"format": 1, "epoch": 8}`:        leader.ErrJunk,
 			strings.Repeat(" ", 70<<10) + "{}": leader.ErrJunk,

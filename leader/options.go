@@ -51,7 +51,9 @@ type Options struct {
 	// later at most.
 	Drain time.Duration
 	// MinEpoch is the least epoch to win: one more than the last token that came
-	// from elsewhere, when moving from another election to this one.
+	// from elsewhere, when moving from another election to this one. Candidates may
+	// differ in it. One that has to leave out numbers first makes a milestone: a lock
+	// that nobody holds and that names the number which follows it.
 	MinEpoch uint64
 	// NoRelease leaves the lock to lapse when the context given to [Elector.Run]
 	// is cancelled, as client-go does without ReleaseOnCancel.

@@ -42,7 +42,9 @@ const (
 //	  "successor": "…",                 who should be next
 //	  "reason": "…",                    why it is over
 //	  "expired_by": "…",                and who said so
-//	  "wait_ms": 15000                  how long nobody may follow, after a StepDown
+//	  "wait_ms": 15000,                 how long nobody may follow, after a StepDown
+//	  "next": 100                       the epoch that follows, if it is not the next
+//	                                    one: of a milestone, which nobody ever held
 //	}
 type Record struct {
 	Epoch             fence.Epoch
@@ -57,6 +59,7 @@ type Record struct {
 	Reason            string
 	ExpiredBy         string
 	Wait              time.Duration
+	Next              fence.Epoch
 
 	// Key and Version are where it was read; they are not in the file.
 	Key     string
@@ -92,6 +95,7 @@ type wire struct {
 	Reason      string    `json:"reason,omitempty"`
 	ExpiredBy   string    `json:"expired_by,omitempty"`
 	WaitMS      int64     `json:"wait_ms,omitempty"`
+	Next        uint64    `json:"next,omitempty"`
 }
 
 func (r Record) encode() ([]byte, error) {
@@ -101,6 +105,7 @@ func (r Record) encode() ([]byte, error) {
 		ValidityMS: r.Validity.Milliseconds(), RenewMS: r.Renew.Milliseconds(),
 		Acquired: r.Acquired.UTC(), Renewed: r.Renewed.UTC(), Renewals: r.Renewals, Transitions: r.Transitions,
 		Successor: r.Successor, Reason: r.Reason, ExpiredBy: r.ExpiredBy, WaitMS: r.Wait.Milliseconds(),
+		Next: uint64(r.Next),
 	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("leader: encoding epoch %d: %w", uint64(r.Epoch), err)
@@ -148,13 +153,15 @@ func decode(key string, epoch uint64, body []byte, info store.Info) (Record, err
 		return Record{}, junk("renew_ms is %d, not 1 to validity_ms %d", w.RenewMS, w.ValidityMS)
 	case w.WaitMS < 0 || w.WaitMS > day:
 		return Record{}, junk("wait_ms is %d, not 0 to %d", w.WaitMS, day)
+	case w.Next != 0 && (w.Next <= w.Epoch || !w.Expired):
+		return Record{}, junk("its state is %q and next is %d: only what is over has a follower, and a later one", w.State, w.Next)
 	}
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	return Record{
 		Epoch: fence.Epoch(w.Epoch), State: State(w.State), Holder: w.Holder, Nonce: w.Nonce,
 		Validity: ms(w.ValidityMS), Renew: ms(w.RenewMS), Acquired: w.Acquired, Renewed: w.Renewed,
 		Renewals: w.Renewals, Transitions: w.Transitions, Successor: w.Successor, Reason: w.Reason,
-		ExpiredBy: w.ExpiredBy, Wait: ms(w.WaitMS), Key: key, Version: info.Version,
+		ExpiredBy: w.ExpiredBy, Wait: ms(w.WaitMS), Next: fence.Epoch(w.Next), Key: key, Version: info.Version,
 	}, nil
 }
 
@@ -163,7 +170,7 @@ func (r Record) lock() lease.Lock {
 	state, _ := lease.ParseState(string(r.State))
 	return lease.Lock{
 		Epoch: uint64(r.Epoch), Version: r.Version, Nonce: r.Nonce, Holder: r.Holder, State: state,
-		Validity: r.Validity, Renew: r.Renew, Successor: r.Successor, Wait: r.Wait,
+		Validity: r.Validity, Renew: r.Renew, Successor: r.Successor, Wait: r.Wait, Next: uint64(r.Next),
 	}
 }
 

@@ -542,22 +542,6 @@ func TestLostTermIsReleasedAfterTheWork(t *testing.T) {
 	})
 }
 
-func TestMinEpoch(t *testing.T) {
-	inWorld(t, func(w *world) {
-		w.resign(w.campaign(w.node("a")))
-		term := w.campaign(w.node("b", func(o *leader.Options) { o.MinEpoch = 1000 }))
-		if term.Epoch() != 1000 {
-			w.Errorf("epoch %v", term.Epoch())
-		}
-		w.resign(term)
-		term = w.campaign(w.node("c"))
-		if term.Epoch() != 1001 {
-			w.Errorf("epoch %v", term.Epoch())
-		}
-		w.resign(term)
-	})
-}
-
 func TestHooks(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var beats []leader.Heartbeat

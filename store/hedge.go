@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -101,15 +100,18 @@ func (h *Hedge) measure(d time.Duration) {
 type reply struct {
 	info Info
 	err  error
+	// taken is set if a look has shown another's object, and by nothing else: an error
+	// may wrap a conflict that is the reason why the caller has given up.
+	taken *ConflictError
 }
 
 // hedged is a create that can be sent twice.
 type hedged struct {
 	// send makes one request.
-	send func(context.Context) (Info, error)
-	// look reads the key. Its error is nil if own bytes are there, and a
-	// [ConflictError] if others are; any other says nothing.
-	look func(context.Context) (Info, error)
+	send func(context.Context) reply
+	// look reads the key. No error: own bytes are there; taken: others are; anything
+	// else says nothing.
+	look func(context.Context) reply
 }
 
 // put sends a request, and a second one if that is late, and returns what is known
@@ -129,32 +131,26 @@ type hedged struct {
 //     are broken off; when they land they find the seal.
 //   - The seal comes between them: one of the two was there before it, so the seal
 //     itself was refused, and the writer is not fenced in this slot.
-func (h *Hedge) put(ctx context.Context, c clock.Clock, create hedged) (Info, int, error) {
+func (h *Hedge) put(ctx context.Context, c clock.Clock, create hedged) (reply, int) {
 	start := c.Now()
 	r, n := h.race(ctx, c, create)
 	if r.err == nil { // the time of an error is no measure
 		h.measure(c.Now().Sub(start))
 	}
-	return r.info, n, r.err
+	return r, n
 }
 
 func (h *Hedge) race(ctx context.Context, c clock.Clock, create hedged) (reply, int) {
 	delay := h.delay()
 	if delay <= 0 {
-		info, err := create.send(ctx)
-		return reply{info, err}, 1
+		return create.send(ctx), 1
 	}
 	var all sync.WaitGroup
 	defer all.Wait() // the body is the caller's again
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	replies, looks := make(chan reply, 2), make(chan reply, 2)
-	run := func(f func(context.Context) (Info, error), to chan<- reply) {
-		all.Go(func() {
-			info, err := f(ctx)
-			to <- reply{info, err}
-		})
-	}
+	run := func(f func(context.Context) reply, to chan<- reply) { all.Go(func() { to <- f(ctx) }) }
 	late := make(chan struct{})
 	timer := c.AfterFunc(delay, func() { close(late) })
 	defer timer.Stop()
@@ -176,8 +172,8 @@ func (h *Hedge) race(ctx context.Context, c clock.Clock, create hedged) (reply, 
 			// guard:hedge-look. Bytes are certain, own ones or others. That there are
 			// none, or that the read failed, is not: a request is still under way.
 			//
-			//mutant:replace certain(found.err) => true
-			if certain(found.err) {
+			//mutant:replace found.certain() => true
+			if found.certain() {
 				return found, 2
 			}
 		case r := <-replies:
@@ -188,20 +184,19 @@ func (h *Hedge) race(ctx context.Context, c clock.Clock, create hedged) (reply, 
 			switch OutcomeOf(r.err) {
 			case Applied:
 				return r, 2
-			case Refused:
-				// guard:hedge-refused. By its equal, or by a seal, which would keep a
-				// request that hangs hanging.
-				run(create.look, looks)
+			case Refused, Unknown:
+				// guard:hedge-again. By its equal, or by a seal; or only the answer was lost. The
+				// other request may hang.
+				if ctx.Err() == nil {
+					run(create.look, looks)
+				}
 			}
 		}
 	}
 }
 
 // certain tells whether a look has found bytes.
-func certain(err error) bool {
-	var conflict *ConflictError
-	return err == nil || errors.As(err, &conflict)
-}
+func (r *reply) certain() bool { return r.err == nil || r.taken != nil }
 
 // both is what two replies to equal requests tell together.
 func both(a, b reply) reply {

@@ -110,7 +110,7 @@ func TestHedgeLooks(t *testing.T) {
 	}
 }
 
-// guard:hedge-refused. A seal lands behind the look and before the second request,
+// guard:hedge-again. A seal lands behind the look and before the second request,
 // while the first hangs.
 func TestHedgeRefusedBehindTheLook(t *testing.T) {
 	hedged(t, []faultstore.Rule{on("put", 1, never), on("put", 2, faultstore.Fault{Delay: 2 * usual})}, func(w *world) {
@@ -119,6 +119,32 @@ func TestHedgeRefusedBehindTheLook(t *testing.T) {
 		_, err := w.create("mine")
 		w.took(start, tooLate+2*usual)
 		w.refused(err, "other")
+	})
+}
+
+// guard:hedge-again. The first request lands behind the look and its connection is reset,
+// while the second hangs: that is found out at once, as without a hedge.
+func TestHedgeLostWhileTheOtherHangs(t *testing.T) {
+	hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual, Err: faultstore.ErrReset}), on("put", 2, never)}, func(w *world) {
+		start := time.Now()
+		info, err := w.create("mine")
+		w.took(start, 2*usual)
+		w.applied(info, err, "mine")
+		w.requests(2, 2)
+	})
+}
+
+// The caller gives up because of a conflict elsewhere, as a term does that was deposed.
+// Both requests are under way: that is no answer to either.
+func TestHedgeGivenUpOverAConflict(t *testing.T) {
+	why := fmt.Errorf("deposed: %w", &store.ConflictError{Found: store.Info{Key: "lock/1"}, Body: []byte("lock")})
+	hedged(t, []faultstore.Rule{on("put", 1, slow), on("put", 2, slow), on("get", 1, slow)}, func(w *world) {
+		ctx, leave := context.WithCancelCause(w.Context())
+		time.AfterFunc(tooLate+usual, func() { leave(why) })
+		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.opts)
+		if store.OutcomeOf(err) != store.Unknown {
+			t.Errorf("outcome %v: %v", store.OutcomeOf(err), err)
+		}
 	})
 }
 
@@ -161,7 +187,7 @@ func TestT05_HedgeMeetsItsTwin(t *testing.T) {
 		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, dropped)}, func(w *world) {
 			info, err := w.create("mine")
 			w.applied(info, err, "mine")
-			w.requests(2, 1)
+			w.requests(2, 2)
 		})
 	})
 }
@@ -174,7 +200,7 @@ func TestT06_BothTwinsLost(t *testing.T) {
 	hedged(t, []faultstore.Rule{on("put", 1, first), on("put", 2, late())}, func(w *world) {
 		info, err := w.create("mine")
 		w.applied(info, err, "mine")
-		w.requests(3, 1)
+		w.requests(3, 3)
 		if n := w.fault.Release(w.Context(), nil); n != 2 {
 			t.Fatalf("%d were late", n)
 		}

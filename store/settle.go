@@ -204,17 +204,25 @@ func settle(ctx context.Context, st Store, key string, body []byte, cond Conditi
 		var err error
 		requests := 1
 		if n == 0 && !swap && o.Hedge != nil {
-			info, requests, err = o.Hedge.put(ctx, o.Clock, hedged{send: put, look: func(ctx context.Context) (Info, error) {
-				found, err := o.read(ctx, st, key, look)
-				if err == nil && !found.is(body, own) {
-					err = &ConflictError{Found: found.Info, Body: found.body}
-				}
-				return found.Info, err
-			}})
-			var conflict *ConflictError
-			if errors.As(err, &conflict) {
-				return Info{}, err
+			var r reply
+			r, requests = o.Hedge.put(ctx, o.Clock, hedged{
+				send: func(ctx context.Context) reply {
+					info, err := put(ctx)
+					return reply{info: info, err: err}
+				},
+				look: func(ctx context.Context) reply {
+					found, err := o.read(ctx, st, key, look)
+					if err == nil && !found.is(body, own) {
+						c := &ConflictError{Found: found.Info, Body: found.body}
+						return reply{err: c, taken: c}
+					}
+					return reply{info: found.Info, err: err}
+				},
+			})
+			if r.taken != nil {
+				return Info{}, r.taken
 			}
+			info, err = r.info, r.err
 		} else {
 			info, err = put(ctx)
 		}

@@ -22,7 +22,8 @@ const (
 	Get
 	// Depose swaps Epoch from version Known to expired: Applied or Refused.
 	Depose
-	// Create makes Epoch if absent: Applied or Refused.
+	// Create makes Epoch if absent: Applied or Refused. If Next is not 0 it is to be
+	// expired, and names that number as its follower.
 	Create
 	// Confirm swaps the own lock from version Known: Applied or Refused.
 	Confirm
@@ -40,6 +41,7 @@ type Action struct {
 	Epoch uint64
 	// After lets a listing leave out this number and lower ones.
 	After uint64
+	Next  uint64 // Create
 	Known store.Version
 	Nonce string
 	Until clock.Instant
@@ -418,8 +420,16 @@ func (c *Candidate) create() Action {
 	if c.lock.Epoch == math.MaxUint64 {
 		return Action{Op: Fail, Err: ErrNumbers}
 	}
-	c.won = Lock{Epoch: max(c.lock.Epoch+1, c.cfg.MinEpoch), Nonce: c.cfg.Nonce()}
-	return Action{Op: Create, Epoch: c.won.Epoch, Nonce: c.won.Nonce}
+	c.won = Lock{Epoch: c.lock.follower(), Nonce: c.cfg.Nonce()}
+	if c.won.Epoch < c.cfg.MinEpoch {
+		// guard:milestone. One who does not know of MinEpoch, or of another, creates the
+		// next number. If this one left it out both would win: nobody would depose the
+		// other's lock, which lies below the newest.
+		//
+		//mutant:replace c.won.Next = c.cfg.MinEpoch => c.won.Epoch = c.cfg.MinEpoch
+		c.won.Next = c.cfg.MinEpoch
+	}
+	return Action{Op: Create, Epoch: c.won.Epoch, Next: c.won.Next, Nonce: c.won.Nonce}
 }
 
 // confirm swaps the created lock once with a fresh nonce. A late duplicate of
@@ -444,6 +454,9 @@ func (c *Candidate) applied(now clock.Instant, ev Event) Action {
 	case Depose:
 		return c.create()
 	case Create:
+		if c.won.Next > 0 {
+			return c.list() // a milestone is nobody's lock; all see it as the newest
+		}
 		c.won.Version, c.wrote = ev.Version, now
 		// guard:win-swap.
 		//

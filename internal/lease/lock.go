@@ -45,7 +45,13 @@ type Lock struct {
 	// Wait is how long after first sight of an expired lock nobody may follow,
 	// because its holder may still believe in it.
 	Wait time.Duration
+	// Next is the number that follows, if it is not the next one: see [Config.MinEpoch].
+	Next uint64
 }
+
+// follower is the number to create once l is over. It depends on l alone: candidates
+// who see the same lock race for one key.
+func (l Lock) follower() uint64 { return max(l.Epoch+1, l.Next) }
 
 // same tells whether the lock has not been written since: version and nonce,
 // since some stores repeat versions.
@@ -59,7 +65,8 @@ type Config struct {
 	Identity string
 	// Validity, Renew and Margin are those of the locks that it writes.
 	Validity, Renew, Margin time.Duration
-	// MinEpoch is the least number to create.
+	// MinEpoch is the least number to win. Below it a candidate makes a milestone: a lock
+	// that is expired from the beginning and names MinEpoch as its follower.
 	MinEpoch uint64
 	// MinRewrite is the least time between two writes of one lock.
 	MinRewrite time.Duration

@@ -168,6 +168,8 @@ func (s *script) lock(args []string, named map[string]string) lease.Lock {
 			l.Validity = duration(s.t, v)
 		case "wait":
 			l.Wait = duration(s.t, v)
+		case "next":
+			l.Next = number(s.t, v)
 		case "age", "sent":
 		default:
 			s.t.Fatalf("argument %q", k)
@@ -246,6 +248,9 @@ func action(a lease.Action) string {
 		what = fmt.Sprintf("depose %d at %s with %s", a.Epoch, a.Known, a.Nonce)
 	case lease.Create:
 		what = fmt.Sprintf("create %d with %s", a.Epoch, a.Nonce)
+		if a.Next > 0 {
+			what += fmt.Sprintf(" as milestone before %d", a.Next)
+		}
 	case lease.Confirm:
 		what = fmt.Sprintf("confirm %d at %s with %s", a.Epoch, a.Known, a.Nonce)
 	case lease.Wait:

@@ -1,0 +1,112 @@
+package leader_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+func TestMinEpoch(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.resign(w.campaign(w.node("a")))
+		term := w.campaign(w.node("b", func(o *leader.Options) { o.MinEpoch = 1000 }))
+		if term.Epoch() != 1000 {
+			w.Errorf("epoch %v", term.Epoch())
+		}
+		if f := w.file(2); f["expired"] != true || f["next"] != 1000.0 || f["reason"] != "milestone" || f["holder"] != "b" {
+			w.Errorf("the milestone is %v", f)
+		}
+		w.resign(term)
+		term = w.campaign(w.node("c"))
+		if term.Epoch() != 1001 {
+			w.Errorf("epoch %v", term.Epoch())
+		}
+		w.resign(term)
+	})
+}
+
+// Candidates differ in MinEpoch: a rolling deployment that sets it, or one of them has
+// met tokens from elsewhere. Both have seen that lock 1 is over. b is frozen before one of
+// its writes, and a does not know of b's numbers: all the same only one of them leads.
+func TestMinEpochDiffers(t *testing.T) {
+	for name, c := range map[string]struct{ frozen, a, b int }{
+		"before its milestone": {2, 2, 1000},
+		"behind its milestone": {1000, 1000, 1001},
+		"never":                {999, 1001, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.resign(w.campaign(w.node("x")))
+				a := w.node("a")
+				b := w.node("b", func(o *leader.Options) { o.MinEpoch = 1000 })
+				w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Client: "b", Prefix: key(c.frozen), Fault: faultstore.Fault{Delay: 10 * time.Second}}))
+				wonB := w.campaigning(b)
+				time.Sleep(time.Second)
+				wonA := w.campaigning(a)
+				var terms []*leader.Term
+				for range 2 {
+					var term *leader.Term
+					var want int
+					select {
+					case term = <-wonA:
+						want = c.a
+					case term = <-wonB:
+						want = c.b
+					}
+					terms = append(terms, term)
+					if int(term.Epoch()) != want {
+						w.Errorf("epoch %v, want %d", term.Epoch(), want)
+					}
+					time.Sleep(time.Minute)
+					select {
+					case <-wonA:
+						t.Fatal("a leads too")
+					case <-wonB:
+						t.Fatal("b leads too")
+					default:
+					}
+					w.resign(term)
+				}
+				if terms[0].Epoch() >= terms[1].Epoch() {
+					w.Errorf("epoch %v, then %v", terms[0].Epoch(), terms[1].Epoch())
+				}
+			})
+		})
+	}
+}
+
+// The same without anything frozen: both wait for lock 1, which is released, and requests
+// take up to 40 ms.
+func TestMinEpochDiffersByChance(t *testing.T) {
+	for seed := range uint64(50) {
+		inWorldOf(t, memstore.Options{}, faultstore.Options{Seed: seed, Rates: faultstore.Rates{MaxDelay: 40 * time.Millisecond}}, func(w *world) {
+			first := w.campaign(w.node("x", func(o *leader.Options) { o.Seed = seed + 1 }))
+			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+			defer cancel()
+			won := make(chan *leader.Term, 2)
+			for i, least := range []uint64{0, 100} {
+				n := w.node(string(rune('a'+i)), func(o *leader.Options) { o.Seed, o.MinEpoch = seed+1000*uint64(i+1), least })
+				go func() {
+					term, _ := n.Campaign(ctx)
+					won <- term
+				}()
+			}
+			time.Sleep(20 * time.Second)
+			w.resign(first)
+			leads := 0
+			for range 2 {
+				if term := <-won; term != nil {
+					leads++
+					defer w.resign(term)
+				}
+			}
+			if leads != 1 {
+				w.Errorf("seed %d: %d lead", seed, leads)
+			}
+		})
+	}
+}
