@@ -26,7 +26,7 @@ func (s *logState) with(values []string) *logState {
 }
 
 // model is the promise: opening fences all lower epochs and finds the end; an append
-// of the open epoch goes there; a read sees all, or, of a tail, a prefix.
+// or an edit of the open epoch goes there; a read sees all, or, of a tail, a prefix.
 var model = porcupine.Model{
 	Init: func() any { return &logState{} },
 	Equal: func(a, b any) bool {
@@ -38,6 +38,8 @@ var model = porcupine.Model{
 		switch o.kind {
 		case opOpen:
 			return s.epoch < o.epoch && s.size == o.offset, &logState{epoch: o.epoch, size: s.size, sum: s.sum, prev: s.prev}
+		case opEdit:
+			return s.epoch == o.epoch && s.size == o.offset, s
 		case opAppend:
 			return s.epoch == o.epoch && (o.outcome != yes || s.size == o.offset), s.with(o.values)
 		}
@@ -76,6 +78,8 @@ func linearizable(ops []op, final []string) bool {
 				continue
 			}
 			ret = end - 1
+		case o.kind == opTable, o.kind == opEdit && o.outcome != yes:
+			continue // see checkTables
 		case o.ret < 0, o.kind == opRead && len(o.values) == 0 && o.tail:
 			continue
 		}
