@@ -46,6 +46,9 @@ func (w *world) valid(h *hold) bool {
 
 // gone tells whether the pin was taken away.
 func (w *world) gone(h *hold) bool {
+	if h == nil {
+		return false
+	}
 	w.holds.mu.Lock()
 	defer w.holds.mu.Unlock()
 	return h.lost

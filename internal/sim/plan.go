@@ -91,6 +91,7 @@ func NewPlan(seed uint64) Plan {
 	}
 	if r.IntN(8) == 0 {
 		p.Hedge, p.LeastAppends = []float64{0.5, 0.8, 0.96}[r.IntN(3)], 40
+		p.Steps += 250
 	}
 	return p
 }
