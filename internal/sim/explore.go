@@ -252,8 +252,15 @@ func (w *world) state() uint64 {
 		sum += mix(o.id, str(mask(o.key)))
 	}
 	for _, n := range w.nodes {
-		sum += mix(str(n.name), n.knows, n.fetched, flag01(n.done), flag01(n.dead))
+		if n.done || n.dead {
+			continue // what it was told is of no consequence, but for what it has done and said
+		}
+		sum += mix(str(n.name), n.knows, n.fetched)
 	}
+	for _, h := range w.holds.byKey {
+		sum += mix(str(h.node.name), h.version, flag01(h.good), flag01(h.lost))
+	}
+	sum += mix(uint64(len(w.history.wrong)))
 	for _, r := range w.pending {
 		sum += mix(str(r.id), 1)
 	}
@@ -267,7 +274,7 @@ func (w *world) state() uint64 {
 				before += mix(str(p.node), uint64(p.kind), p.epoch)
 			}
 		}
-		sum += mix(str(o.node), uint64(o.kind), o.epoch, before, flag01(o.ret >= 0))
+		sum += mix(str(o.node), uint64(o.kind), o.epoch, before, flag01(o.ret >= 0), uint64(o.outcome), o.offset, str(o.cursor))
 	}
 	return sum
 }

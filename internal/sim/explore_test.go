@@ -2,14 +2,19 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -79,6 +84,97 @@ func past(compacted bool) func(w *world, n *node) {
 	}
 }
 
+// folded fills a log and folds it, by a compactor that dies before it prunes.
+func folded(w *world, n *node) {
+	past(false)(w, n)
+	c, _ := compactor.New(dying{n.store()}, &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
+	if _, err := c.Once(context.Background(), fence.NewToken(1)); !errors.Is(err, errCrashed) {
+		panic(err)
+	}
+}
+
+// dying is the connection of a node that dies when it is about to look at the pins.
+type dying struct{ store.Store }
+
+func (d dying) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	if prefix != manifest.PinPrefix {
+		return d.Store.List(ctx, prefix, opts)
+	}
+	return func(yield func(store.Info, error) bool) {
+		yield(store.Info{}, crashed(&request{op: "list", key: prefix}).err)
+	}
+}
+
+// replaced fills a log with two segments in two versions of the manifest: who merges
+// them drops them, and prunes.
+func replaced(w *world, n *node) {
+	ctx := context.Background()
+	past(true)(w, n)
+	wr, err := writer.Open(ctx, n.store(), fence.NewToken(2), &writer.Options{InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock})
+	if err != nil {
+		panic(err)
+	}
+	n.opened(0, wr)
+	synctest.Wait()
+	id := w.history.begin(op{kind: opAppend, node: n.name, epoch: 2, values: []string{"b"}})
+	off, err := wr.Append(ctx, [][]byte{[]byte("b")}, writer.Cursor([]byte("b")))
+	n.appended(id, off, err)
+	if err := wr.Close(ctx); err != nil {
+		panic(err)
+	}
+}
+
+// pins holds a version and reads what it names.
+func pins(ttl time.Duration, looks int) func(context.Context, *node) {
+	return func(ctx context.Context, n *node) {
+		log, err := manifest.Open(ctx, n.store(), &manifest.Options{Settle: n.settle(), Clock: n.clock})
+		if err != nil {
+			n.expect(err)
+			return
+		}
+		p, err := log.Pin(ctx, &manifest.PinOptions{Name: "pin", TTL: ttl})
+		if err != nil {
+			n.expect(err)
+			return
+		}
+		h := n.world.held(n, p.Version())
+		for i := range looks {
+			if i > 0 {
+				if clock.Sleep(ctx, n.clock, ttl/3) != nil {
+					return
+				}
+				if err := p.Renew(ctx); err != nil {
+					n.expect(err, manifest.ErrPinLost)
+					break
+				}
+			}
+			for s, err := range log.Segments(ctx, p.Manifest(), 0) {
+				if err == nil {
+					_, _, err = store.ReadAll(ctx, n.store(), s.Key, 1<<20, n.settle())
+				}
+				if err != nil {
+					n.missing(err, h, s.Key)
+					return
+				}
+			}
+		}
+	}
+}
+
+// merges compacts a few times, as long apart as a pin lives.
+func merges(times int, apart time.Duration) func(context.Context, *node) {
+	return func(ctx context.Context, n *node) {
+		c, _ := compactor.New(n.store(), &compactor.Options{FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
+		for i := range times {
+			if i > 0 && clock.Sleep(ctx, n.clock, apart) != nil {
+				return
+			}
+			_, err := c.Once(ctx, fence.NewToken(1))
+			n.expect(err, compactor.ErrFenced)
+		}
+	}
+}
+
 func compactsOnce(ctx context.Context, n *node) {
 	c, _ := compactor.New(n.store(), &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
 	_, err := c.Once(ctx, fence.NewToken(1))
@@ -110,7 +206,9 @@ func scenarios() []*Scenario {
 		w.boot("w1", 0, 1, 0, opens(2))
 		w.boot("w2", 1, 1, 0, opens(3))
 	}
-	log := []string{"format.json", "segment/", "tmp/"} // one compactor, so its segments are its own
+	log := []string{"format.json", "segment/", "tmp/"}                    // one compactor, so its segments are its own
+	quiet := []string{"pin/", "list/", "file/"}                           // nobody has any
+	settled := []string{"format.json", "data/", "tmp/", "list/", "file/"} // no writer is there any more
 	return []*Scenario{
 		{Name: "two writers open", setup: past(false), private: log, nodes: writers},
 		{
@@ -133,6 +231,28 @@ func scenarios() []*Scenario {
 			nodes: func(w *world) {
 				writers(w)
 				w.boot("c1", 0, 1, 0, compactsOnce)
+			},
+		},
+		{
+			Name: "two writers open while a compactor prunes", setup: folded, private: append(quiet, log...), long: true,
+			nodes: func(w *world) {
+				writers(w)
+				w.boot("c1", 0, 1, 0, compactsOnce)
+			},
+		},
+		{
+			Name: "a pin against a compactor that merges and prunes", setup: replaced, private: settled,
+			nodes: func(w *world) {
+				w.boot("p1", 0, 1, 0, pins(0, 1))
+				w.boot("c1", 0, 1, 0, merges(1, 0))
+			},
+		},
+		{
+			Name: "a pin that is renewed or not against a compactor that takes it away", setup: replaced, private: settled, long: true,
+			ticks: map[string]int{"p1": 1, "c1": 1}, late: true,
+			nodes: func(w *world) {
+				w.boot("p1", 0, 1, 0, pins(manifest.MinPinTTL, 2))
+				w.boot("c1", 0, 1, 0, merges(2, manifest.MinPinTTL))
 			},
 		},
 		renewals("a take-over against renewals", 2, 4, false),
