@@ -249,7 +249,7 @@ func scenarios() []*Scenario {
 		},
 		{
 			Name: "a pin that is renewed or not against a compactor that takes it away", setup: replaced, private: settled, long: true,
-			ticks: map[string]int{"p1": 1, "c1": 1}, late: true,
+			ticks: map[string]int{"p1": 1, "c1": 1},
 			nodes: func(w *world) {
 				w.boot("p1", 0, 1, 0, pins(manifest.MinPinTTL, 2))
 				w.boot("c1", 0, 1, 0, merges(2, manifest.MinPinTTL))
