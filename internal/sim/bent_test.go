@@ -112,6 +112,24 @@ func init() {
 	for _, b := range allBent {
 		bends[b.name] = b.bend
 	}
+	// For TestExploreFinds. Who opens sees what was there before the compactor came.
+	bends["an opener that does not look again"] = func(b *bucket, r *request, now time.Duration) (reply, bool) {
+		old := slices.DeleteFunc(b.list(manifest.Prefix, r.split, now), func(i store.Info) bool { return i.Key > manifest.Key(1) })
+		keep := by(r, "c") && on(r, "delete", manifest.Prefix)
+		return reply{infos: old}, keep || by(r, "w") && on(r, "list", manifest.Prefix)
+	}
+	// p1 sees no manifest beyond the one that it has pinned.
+	bends["a holder that does not look at the mark"] = func(b *bucket, r *request, now time.Duration) (reply, bool) {
+		pins := b.list(manifest.PinPrefix, "", now)
+		if !by(r, "p") || !on(r, "list", manifest.Prefix) || len(pins) == 0 {
+			return reply{}, false
+		}
+		var pin struct{ Version uint64 }
+		if err := json.Unmarshal(b.objects[pins[0].Key].body, &pin); err != nil {
+			panic(err)
+		}
+		return reply{infos: slices.DeleteFunc(b.list(r.key, r.split, now), func(i store.Info) bool { return i.Key > manifest.Key(pin.Version) })}, true
+	}
 }
 
 // Each check of pins, files and tables notices what it is for.

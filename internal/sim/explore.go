@@ -14,6 +14,9 @@ import (
 type Scenario struct {
 	Name string
 	long bool // takes minutes
+	// unfinished: nobody has yet waited until it was at its end. A part of it proves
+	// nothing but what it finds.
+	unfinished bool
 	// Plan says what the store is like. Its numbers of nodes are not used.
 	Plan Plan
 	// setup runs before anything is scheduled, on a store that answers at once.
@@ -79,6 +82,7 @@ type explorer struct {
 	ticks    map[string]int
 	begun    bool
 	cut      bool
+	last     bool // it is carried out again, to be told
 	err      error
 }
 
@@ -101,6 +105,7 @@ func Explore(t *testing.T, s *Scenario) (Explored, *Result) {
 		e.States = len(x.seen)
 		if r.Err != nil && !x.cut {
 			x.reset()
+			x.last = true
 			return e, x.run(t, true)
 		}
 		if !x.back() {
@@ -172,7 +177,7 @@ func (x *explorer) next(w *world) (act, bool) {
 		return onRequest(apply, r), true
 	}
 	enabled, state := x.enabled(w), w.state()
-	if x.depth == len(x.path) && !x.extend(state, enabled) {
+	if x.depth == len(x.path) && (x.last || !x.extend(state, enabled)) {
 		return act{}, false
 	}
 	c := x.path[x.depth]

@@ -39,6 +39,7 @@ type world struct {
 	late    []*request // writes that may still take effect, and nobody waits for them
 	locks   []lock
 	wins    int // of elections
+	winners map[lock]*node
 	hedged  int // slots that were sent a second time while the first was under way
 	counts  map[string]int
 	steps   int
@@ -123,7 +124,7 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 func newWorld(p Plan, format []byte) *world {
 	w := &world{
 		plan: p, dice: newDice(p), history: newHistory(), counts: map[string]int{}, trace: fnv.New64a(),
-		holds:  newHolds(),
+		holds: newHolds(), winners: map[lock]*node{},
 		bucket: bucket{objects: map[string]*object{}, content: p.Content, careless: p.Careless, resolution: p.Resolution, bend: bends[p.Bent]},
 	}
 	w.bucket.pinned, w.bucket.deleted = w.pinned, w.deleted
