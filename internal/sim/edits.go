@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/writer"
@@ -124,7 +123,7 @@ func (e *editor) learn(ctx context.Context) {
 			e.missing(err, t.hold, "the table")
 			return
 		}
-		if epoch, _, _, ok := manifest.ParseFileKey(f.Key); ok && epoch < fence.Epoch(e.wr.Epoch()) {
+		if epoch, _, _, ok := manifest.ParseFileKey(f.Key); ok && epoch < e.wr.Epoch() {
 			e.live = append(e.live, f.Key)
 		}
 	}

@@ -238,7 +238,7 @@ func scenarios() []*Scenario {
 			},
 		},
 		{
-			Name: "a writer opens and appends while a compactor prunes", setup: folded, private: append(quiet, log...),
+			Name: "a writer opens and appends while a compactor prunes", setup: folded, private: append(quiet, log...), long: true,
 			nodes: func(w *world) {
 				w.boot("w1", 0, 1, 0, opensAndAppends(2))
 				w.boot("c1", 0, 1, 0, compactsOnce)
