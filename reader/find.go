@@ -116,7 +116,13 @@ func (f *finding) leanOn(ctx context.Context, version uint64, gone error) error 
 	}
 	m, _, err := f.log.At(ctx, version)
 	if err != nil {
-		return f.noVersion(ctx, version, errors.Join(gone, err))
+		// guard:lean-unread. That it could not be read says nothing of whether it is there.
+		//
+		//mutant:replace errors.Is(err, manifest.ErrGone) => true
+		if errors.Is(err, manifest.ErrGone) {
+			err = gone
+		}
+		return f.noVersion(ctx, version, err)
 	}
 	pins, err := f.log.Pins(ctx)
 	if err != nil {

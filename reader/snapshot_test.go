@@ -141,6 +141,45 @@ func TestSnapshotAtVersion(t *testing.T) {
 	})
 }
 
+// A version that another's pin holds, and that cannot be read just now, is not gone.
+func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
+	inTable(t, time.Hour, func(w *table) {
+		w.story(func(int) { w.compact(2) })
+		ctx := context.Background()
+		pin, err := manifest.With(w.mem, w.format, nil).Pin(ctx, &manifest.PinOptions{Name: "backup"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.record(1)
+		w.compact(2)
+		time.Sleep(2 * time.Hour)
+		w.compact(2) // prunes
+		if mark := w.newest().PruneMark; mark < pin.Version() {
+			t.Fatalf("version %d is pinned, and the mark is %d", pin.Version(), mark)
+		}
+		r := w.reader(nil)
+		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			if op.Kind == faultstore.Get && op.Key == manifest.Key(pin.Version()) {
+				return faultstore.Fault{Drop: true}
+			}
+			return faultstore.Fault{}
+		})
+		for _, unpinned := range []bool{false, true} {
+			o := &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned}
+			if _, err := w.snapshot(r, o); err == nil || errors.Is(err, reader.ErrGone) || errors.Is(err, manifest.ErrGone) {
+				t.Errorf("it cannot be read, and the error is %v", err)
+			}
+		}
+		w.faulty.SetHook(nil)
+		for _, unpinned := range []bool{false, true} {
+			s, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned})
+			if err != nil || s.Version() != pin.Version() {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // A snapshot at a time is before the first object that is later, or the first
 // block of a segment.
 func TestSnapshotAtTime(t *testing.T) {

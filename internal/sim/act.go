@@ -264,6 +264,11 @@ func (w *world) effect(r *request) {
 }
 
 func (b *bucket) do(r *request, now time.Duration) reply {
+	if b.bend != nil {
+		if rep, ok := b.bend(b, r, now); ok {
+			return rep
+		}
+	}
 	switch r.op {
 	case "get":
 		return b.get(r, now)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -23,7 +24,20 @@ type bucket struct {
 	careless bool
 	// resolution of LastModified and Date; 0 means that the store tells no time.
 	resolution time.Duration
+	// bend, if not nil, answers a request instead of the store, if it says so: to see
+	// whether the checks notice.
+	bend bend
+	// pinned and deleted are told of objects of pins that were written, and of what was
+	// deleted.
+	pinned  func(*request)
+	deleted func(key string)
 }
+
+// bend is a store, or a client, that does something wrong.
+type bend func(b *bucket, r *request, now time.Duration) (reply, bool)
+
+// bends by their names, see [Plan].Bent. Only tests have any.
+var bends = map[string]bend{}
 
 type object struct {
 	key      string
@@ -31,7 +45,6 @@ type object struct {
 	version  store.Version
 	modified time.Time
 	id       uint64 // of the request that wrote it; see world.state
-	born     uint64 // number of the write that created it: the canonical order of random names
 }
 
 // origin is the time of day at which every history begins.
@@ -83,7 +96,7 @@ func (b *bucket) put(r *request, now time.Duration) reply {
 		return fail("put", r.key, store.ErrPrecondition, http.StatusPreconditionFailed)
 	}
 	b.writes++
-	o := &object{key: r.key, body: r.body, modified: origin.Add(now), id: r.tag, born: b.writes}
+	o := &object{key: r.key, body: r.body, modified: origin.Add(now), id: r.tag}
 	n := b.writes
 	if b.content {
 		h := fnv.New64a()
@@ -92,18 +105,26 @@ func (b *bucket) put(r *request, now time.Duration) reply {
 	}
 	o.version = store.Version(strconv.FormatUint(n, 36))
 	b.objects[r.key] = o
+	if b.pinned != nil && strings.HasPrefix(r.key, manifest.PinPrefix) {
+		b.pinned(r)
+	}
 	return reply{info: b.info(o, now)}
 }
 
 func (b *bucket) delete(keys []string) reply {
 	for _, k := range keys {
+		if b.objects[k] == nil {
+			continue
+		}
 		delete(b.objects, k)
+		if b.deleted != nil {
+			b.deleted(k)
+		}
 	}
 	return reply{}
 }
 
-// list returns what is under a prefix, by key; objects with random names in the
-// order of their birth.
+// list returns what is under a prefix, by key.
 func (b *bucket) list(prefix, after string, now time.Duration) []store.Info {
 	var found []*object
 	for k, o := range b.objects {
@@ -111,25 +132,12 @@ func (b *bucket) list(prefix, after string, now time.Duration) []store.Info {
 			found = append(found, o)
 		}
 	}
-	slices.SortFunc(found, func(x, y *object) int { return canonical(x.key, y.key, x.born, y.born) })
+	slices.SortFunc(found, func(x, y *object) int { return strings.Compare(x.key, y.key) })
 	infos := make([]store.Info, len(found))
 	for i, o := range found {
 		infos[i] = b.info(o, now)
 	}
 	return infos
-}
-
-func canonical(x, y string, bornX, bornY uint64) int {
-	if c := strings.Compare(mask(x), mask(y)); c != 0 {
-		return c
-	}
-	if bornX != bornY {
-		if bornX < bornY {
-			return -1
-		}
-		return 1
-	}
-	return strings.Compare(x, y)
 }
 
 // mask replaces what is random in a key.

@@ -31,6 +31,12 @@ func (p Plan) people(w *world) {
 	for i := range p.Readers {
 		w.boot(fmt.Sprintf("r%d", i+1), i, 1, p.Lives, reads)
 	}
+	for i := range p.Snapshots {
+		w.boot(fmt.Sprintf("s%d", i+1), i, 1, p.Lives, snapshots)
+	}
+	for i := range p.Backups {
+		w.boot(fmt.Sprintf("b%d", i+1), i, 1, p.Lives, backups)
+	}
 }
 
 // election is short, so that a history holds several.
@@ -45,7 +51,7 @@ func (n *node) election(prefix string) *leader.Options {
 func (n *node) writerOptions() *writer.Options {
 	inFlight := 1 + n.rng.IntN(4)
 	return &writer.Options{
-		InFlight: inFlight, Window: inFlight + n.rng.IntN(3*inFlight), BatchBytes: 64, NoCompress: true,
+		Hedge: n.world.plan.Hedge, Linger: n.world.plan.Linger, InFlight: inFlight, Window: inFlight + n.rng.IntN(3*inFlight), BatchBytes: 64, NoCompress: true,
 		Checkpoint: time.Duration(1+n.rng.IntN(2000)) * time.Millisecond, Settle: n.settle(), Clock: n.clock,
 	}
 }
@@ -103,9 +109,16 @@ func (n *node) elected(ctx context.Context) {
 func (n *node) lead(ctx context.Context, wr *writer.Writer) {
 	w := n.world
 	var waits sync.WaitGroup
-	for i := range 1 + n.rng.IntN(w.plan.Appends) {
+	table := editor{node: n, wr: wr, waits: &waits}
+	for i := range w.plan.LeastAppends + 1 + n.rng.IntN(w.plan.Appends) {
 		if !n.step(ctx) {
 			break
+		}
+		if w.plan.Edits && n.rng.IntN(5) < 2 {
+			if !table.edit(ctx, fmt.Sprintf("%s/%d/%d", n.name, wr.Epoch(), i)) {
+				break
+			}
+			continue
 		}
 		var values []string
 		var records [][]byte
@@ -116,6 +129,7 @@ func (n *node) lead(ctx context.Context, wr *writer.Writer) {
 		id := n.history().begin(op{kind: opAppend, node: n.name, epoch: uint64(wr.Epoch()), values: values, call: w.steps})
 		f, err := wr.AppendAsync(ctx, records, writer.Cursor([]byte(values[len(values)-1])))
 		if err != nil {
+			n.history().refused(id)
 			n.appended(id, 0, err)
 			break
 		}
@@ -176,7 +190,7 @@ func compacts(ctx context.Context, n *node) {
 				}
 			}
 		}
-		if w.plan.Grace > 0 && clock.Sleep(ctx, n.clock, time.Duration(1+n.rng.IntN(3))*time.Second) != nil {
+		if (w.plan.Grace > 0 || w.plan.Snapshots > 0) && clock.Sleep(ctx, n.clock, time.Duration(1+n.rng.IntN(3))*time.Second) != nil {
 			return
 		}
 	}
@@ -184,10 +198,7 @@ func compacts(ctx context.Context, n *node) {
 
 func reads(ctx context.Context, n *node) {
 	w := n.world
-	o := &reader.Options{
-		PollMin: 50 * time.Millisecond, PollMax: time.Second, Ahead: 1 + n.rng.IntN(4), Settle: n.settle(), Clock: n.clock,
-	}
-	r, err := reader.Open(ctx, n.store(), o)
+	r, err := reader.Open(ctx, n.store(), n.readerOptions())
 	if err != nil {
 		n.expect(err)
 		return

@@ -12,7 +12,13 @@
 // a shorter history that breaks the same promise, and [Explore] goes through all
 // schedules of a small scenario.
 //
-// What is random in the code under test (nonces, UUIDs) is not replaced: nothing
-// depends on it, and it is masked in the names by which the scheduler knows
-// requests. Jitter is replaced, since it decides when timers fire.
+// What is random in the code under test (nonces, UUIDs) becomes a number that rises,
+// since who looks at several objects looks at them in the order of their names. It is
+// masked in the names by which the scheduler knows requests. Jitter is replaced, since
+// it decides when timers fire.
+//
+// Besides what its clients are told, a history knows what is in the store: which pins
+// hold, whatever their holders believe, so that nothing they protect is deleted; and
+// in the end, with all pins taken away and all that is under way landed, that exactly
+// what the newest manifest names is left.
 package sim

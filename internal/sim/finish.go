@@ -54,6 +54,9 @@ func (w *world) finish() {
 	if err := wr.Close(ctx); err != nil {
 		w.history.broken("end", "the last writer: %v", err)
 	}
+	if w.plan.Edits {
+		w.history.table = w.readTable(ctx, n)
+	}
 	w.stragglers(len(w.late))
 	for _, r := range slices.Clone(w.past) {
 		if w.dice.order.IntN(2) == 0 {
@@ -68,11 +71,19 @@ func (w *world) finish() {
 	if w.plan.Brief {
 		return
 	}
+	w.sameTable(ctx, n)
 	report, err := verify.Run(ctx, n.store(), &verify.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		w.history.broken("verify", "%v", err)
 	} else if !report.OK() {
 		w.history.broken("verify", "%v", report.Problems)
+	}
+	if w.plan.Edits || w.plan.Snapshots > 0 || w.plan.Backups > 0 {
+		w.tidy(ctx, n)
+		w.sameTable(ctx, n)
+		if left := w.readAll(ctx, n); !slices.Equal(final, left) {
+			w.history.broken("changed", "pruning changed the history from %q to %q", final, left)
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/fencepost/fencepost/manifest"
 )
 
 // What clients do and are told.
@@ -13,6 +15,8 @@ const (
 	opOpen opKind = iota + 1
 	opAppend
 	opRead
+	opEdit  // of the table
+	opTable // a look at it
 )
 
 // outcome of an append, as its client was told.
@@ -39,6 +43,9 @@ type op struct {
 	cursor    string
 	outcome   outcome
 	tail      bool // a read that says nothing of where the log ends
+	edit      *manifest.Edit
+	table     *table
+	unsent    bool // refused before it took its place in line; others may follow
 	call, ret int
 }
 
@@ -49,12 +56,17 @@ type history struct {
 	ops   []op
 	wrong []error
 	final []string // all records, in the end
+	// The table in the end, nil if nobody has looked; at which step a file was deleted
+	// first; what was written into each.
+	table    *table
+	swept    map[string]int
+	contents map[string]string
 	// partial: clients died without a word, so there may be records of which nobody
 	// has told anything.
 	partial bool
 }
 
-func newHistory() *history { return &history{} }
+func newHistory() *history { return &history{contents: map[string]string{}} }
 
 func (h *history) begin(o op) int {
 	h.mu.Lock()
@@ -68,6 +80,13 @@ func (h *history) end(id int, o outcome, offset uint64, ret int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops[id].outcome, h.ops[id].offset, h.ops[id].ret = o, offset, ret
+}
+
+// refused notes that an operation did not even take its place in line.
+func (h *history) refused(id int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops[id].unsent = true
 }
 
 func (h *history) values(id int) []string {
@@ -116,6 +135,19 @@ func (h *history) counts() (acked, never, unknown int) {
 	return acked, never, unknown
 }
 
+// looks returns how many edits were acknowledged, and how many tables were looked at.
+func (h *history) looks() (edits, looks int) {
+	for _, o := range h.ops {
+		switch {
+		case o.kind == opEdit && o.outcome == yes:
+			edits++
+		case o.kind == opTable && o.ret >= 0:
+			looks++
+		}
+	}
+	return edits, looks
+}
+
 // check holds all that was told against the final contents.
 func (h *history) check() error {
 	h.checkContents()
@@ -136,6 +168,7 @@ func (h *history) checkContents() {
 	h.checkAppends(at)
 	h.checkReads()
 	h.checkEpochs()
+	h.checkTables()
 }
 
 func (h *history) checkAppends(at map[string]int) {
@@ -174,6 +207,9 @@ func (h *history) checkReads() {
 				break
 			}
 		}
+		if o.table != nil && o.outcome == yes && uint64(len(o.values)) != o.table.end {
+			h.broken("short", "%s read %d records of a snapshot that ends at %d", o.node, len(o.values), o.table.end)
+		}
 	}
 }
 
@@ -184,7 +220,7 @@ func (h *history) checkEpochs() {
 	first := map[uint64]int{} // epoch → step of its first acknowledgement
 	owner := map[string]uint64{}
 	for _, o := range h.ops {
-		if o.kind != opAppend {
+		if o.kind != opAppend && o.kind != opEdit {
 			continue
 		}
 		for _, v := range o.values {
@@ -210,7 +246,7 @@ func (h *history) checkEpochs() {
 	}
 	for _, o := range h.ops {
 		switch o.kind {
-		case opAppend:
+		case opAppend, opEdit:
 			for e, at := range first {
 				if o.outcome == yes && e > o.epoch && o.call > at {
 					h.broken("zombie", "%v of epoch %d, appended in step %d, was acknowledged; epoch %d had been acknowledged in step %d", o.values, o.epoch, o.call, e, at)

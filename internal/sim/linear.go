@@ -26,7 +26,7 @@ func (s *logState) with(values []string) *logState {
 }
 
 // model is the promise: opening fences all lower epochs and finds the end; an append
-// of the open epoch goes there; a read sees all, or, of a tail, a prefix.
+// or an edit of the open epoch goes there; a read sees all, or, of a tail, a prefix.
 var model = porcupine.Model{
 	Init: func() any { return &logState{} },
 	Equal: func(a, b any) bool {
@@ -38,8 +38,10 @@ var model = porcupine.Model{
 		switch o.kind {
 		case opOpen:
 			return s.epoch < o.epoch && s.size == o.offset, &logState{epoch: o.epoch, size: s.size, sum: s.sum, prev: s.prev}
+		case opEdit:
+			return s.epoch == o.epoch && s.size == o.offset, s
 		case opAppend:
-			return s.epoch == o.epoch && (o.outcome != yes || s.size == o.offset), s.with(o.values)
+			return s.epoch == o.epoch && s.size == o.offset, s.with(o.values)
 		}
 		size := uint64(len(o.values))
 		if size > s.size || !o.tail && size != s.size {
@@ -57,13 +59,13 @@ var model = porcupine.Model{
 // at which they were under way, that explains all answers.
 //
 // An append of unknown outcome may have taken place at any time after its call, or
-// never. The final contents say which: what is there took place, at a time and place
+// never. The final contents say which: what is there took place where it is, at a time
 // that porcupine has to find; what is not there did not, and nothing can depend on
 // it. An opening of unknown outcome that is left out could only forbid more.
 func linearizable(ops []op, final []string) bool {
-	there := make(map[string]bool, len(final))
-	for _, v := range final {
-		there[v] = true
+	place := make(map[string]int, len(final))
+	for i, v := range final {
+		place[v] = i
 	}
 	end := int64(math.MaxInt64)
 	events := make([]porcupine.Operation, 0, len(ops)+1)
@@ -72,10 +74,15 @@ func linearizable(ops []op, final []string) bool {
 		ret := int64(o.ret)
 		switch {
 		case o.kind == opAppend && o.outcome != yes:
-			if !there[o.values[0]] {
+			at, there := place[o.values[0]]
+			if !there {
 				continue
 			}
-			ret = end - 1
+			known := *o
+			known.outcome, known.offset = yes, uint64(at)
+			o, ret = &known, end-1
+		case o.kind == opTable, o.kind == opEdit && o.outcome != yes:
+			continue // see checkTables
 		case o.ret < 0, o.kind == opRead && len(o.values) == 0 && o.tail:
 			continue
 		}

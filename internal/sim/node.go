@@ -119,8 +119,8 @@ func (n *node) die() {
 	n.end(errCrashed)
 }
 
-// won notes that the node was elected. There must have been no later epoch when it
-// listed the locks for the last time.
+// won notes that the node was elected. Nobody else may have won that epoch, and there
+// must have been no later one when it listed the locks for the last time.
 func (n *node) won(prefix string, epoch uint64) {
 	if n.crashed() {
 		return
@@ -128,6 +128,10 @@ func (n *node) won(prefix string, epoch uint64) {
 	w := n.world
 	w.wins++
 	w.tellf(n.name, "leads in epoch %d of %s", epoch, prefix)
+	if other := w.winners[lock{prefix, epoch, 0}]; other != nil && other != n {
+		w.history.broken("epoch", "%s was elected in epoch %d of %s, which %s has won", n.name, epoch, prefix, other.name)
+	}
+	w.winners[lock{prefix, epoch, 0}] = n
 	for _, l := range w.locks {
 		if l.prefix == prefix && l.epoch > epoch && l.step < n.listed[prefix] {
 			w.history.broken("epoch", "%s was elected in epoch %d of %s, when epoch %d was there since step %d", n.name, epoch, prefix, l.epoch, l.step)

@@ -22,6 +22,15 @@ type Plan struct {
 	Elected, Twins bool
 	// Terms each writer leads, and how many appends it makes at most in each.
 	Terms, Appends int
+	// Snapshots and Backups are nodes that hold pins: those of a snapshot, and pins with
+	// a name. With Edits the writers change the table too.
+	Snapshots, Backups int
+	Edits              bool
+	// Hedge and Linger are the writers' options. Hedged writers append LeastAppends
+	// more, since it takes some to know what is late.
+	Hedge        float64
+	Linger       time.Duration
+	LeastAppends int
 	// Eager compactors are quicker than everybody else.
 	Eager bool
 	// Lives is how often a node is started again after a crash.
@@ -36,6 +45,8 @@ type Plan struct {
 	Resolution     time.Duration
 	// Careless stores ignore the conditions of writes: what a probe would refuse.
 	Careless bool
+	// Bent is the name of something that is done wrong; see bends.
+	Bent string
 	// Apart lets each node's clock go on its own when its timers fire. Brief leaves out
 	// what takes long and is checked elsewhere.
 	Apart, Brief bool
@@ -67,6 +78,20 @@ func NewPlan(seed uint64) Plan {
 	if r.IntN(3) == 0 {
 		p.Grace = manifest.MinGrace
 		p.Walks = r.IntN(2) == 0
+	}
+	if r.IntN(3) == 0 {
+		p.Snapshots, p.Readers, p.Hurry = 1+r.IntN(2), r.IntN(2), max(p.Hurry, 0.05)
+	}
+	if r.IntN(6) == 0 {
+		p.Backups = 1
+	}
+	p.Edits = r.IntN(2) == 0
+	if r.IntN(4) == 0 {
+		p.Linger = time.Duration(1+r.IntN(20)) * time.Millisecond
+	}
+	if r.IntN(8) == 0 {
+		p.Hedge, p.LeastAppends = []float64{0.5, 0.8, 0.96}[r.IntN(3)], 40
+		p.Steps += 250
 	}
 	return p
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fencepost/fencepost/manifest"
 )
 
 // world is one history in the making.
@@ -22,6 +24,8 @@ type world struct {
 	now     time.Duration // simulated, since origin
 	nodes   []*node
 	history *history
+	holds   *holds
+	log     *manifest.Log // for who looks on; see names
 	closing bool
 	token   uint64 // the last one given out by hand
 	ctoken  uint64 // likewise for compactors
@@ -35,6 +39,8 @@ type world struct {
 	late    []*request // writes that may still take effect, and nobody waits for them
 	locks   []lock
 	wins    int // of elections
+	winners map[lock]*node
+	hedged  int // slots that were sent a second time while the first was under way
 	counts  map[string]int
 	steps   int
 	acts    []act
@@ -57,6 +63,9 @@ type Result struct {
 	Acked, Never, Maybe int
 	// Faults counts acts that are not the ordinary course of things.
 	Faults int
+	// Edits were acknowledged; Looks at a table or a snapshot's records; Held pins, of
+	// which Taken were taken away; Swept files; Hedged slots were sent twice at once.
+	Edits, Looks, Held, Taken, Swept, Hedged int
 	// Err is the promises that were broken; nil if none was.
 	Err error
 	// Story is what happened, if it was asked for.
@@ -74,6 +83,7 @@ func run(t *testing.T, p Plan, s func(*world) scheduler, tell bool) *Result {
 
 func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell bool) *Result {
 	t.Helper()
+	tame()
 	format := p.format() // outside of the bubble: it is made once, with real time
 	w := newWorld(p, format)
 	if tell {
@@ -95,11 +105,14 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 	})
 	res := &Result{Plan: p, Trace: w.trace.Sum64(), Steps: w.steps, acts: w.acts}
 	res.Acked, res.Never, res.Maybe = w.history.counts()
+	res.Edits, res.Looks = w.history.looks()
+	res.Held, res.Taken, res.Swept, res.Hedged = w.holds.held, w.holds.taken, len(w.holds.swept), w.hedged
 	for _, a := range w.acts {
 		if a.kind.fault() {
 			res.Faults++
 		}
 	}
+	w.history.swept = w.holds.swept
 	res.Err = w.history.check()
 	res.wrong = w.history.wrong
 	if w.story != nil {
@@ -111,8 +124,10 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 func newWorld(p Plan, format []byte) *world {
 	w := &world{
 		plan: p, dice: newDice(p), history: newHistory(), counts: map[string]int{}, trace: fnv.New64a(),
-		bucket: bucket{objects: map[string]*object{}, content: p.Content, careless: p.Careless, resolution: p.Resolution},
+		holds: newHolds(), winners: map[lock]*node{},
+		bucket: bucket{objects: map[string]*object{}, content: p.Content, careless: p.Careless, resolution: p.Resolution, bend: bends[p.Bent]},
 	}
+	w.bucket.pinned, w.bucket.deleted = w.pinned, w.deleted
 	w.bucket.put(&request{op: "put", key: "format.json", body: format}, 0)
 	return w
 }
@@ -125,7 +140,7 @@ func (w *world) settle() {
 	// By name, not by arrival: that depends on the Go scheduler. So does whether a
 	// request was still sent that is given up in the same moment: it was not.
 	slices.SortStableFunc(w.fresh, func(x, y *request) int {
-		return cmp.Or(strings.Compare(x.id, y.id), cmp.Compare(x.from, y.from))
+		return cmp.Or(strings.Compare(x.id, y.id), cmp.Compare(x.from, y.from), strings.Compare(x.key, y.key))
 	})
 	for _, r := range w.fresh {
 		switch {
@@ -138,6 +153,9 @@ func (w *world) settle() {
 		w.counts[r.id]++
 		r.id += " #" + strconv.Itoa(w.counts[r.id])
 		r.since, r.tag = w.steps, mix(str(r.id), r.node.knows, r.node.fetched)
+		if w.plan.Hedge > 0 && slices.ContainsFunc(w.pending, func(o *request) bool { return o.node == r.node && o.key == r.key && o.op == "put" && !o.gone }) {
+			w.hedged++
+		}
 		w.pending = append(w.pending, r)
 	}
 	w.fresh = w.fresh[:0]

@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// bent is something that is done wrong, and the words for what has to be noticed.
+type bent struct {
+	name    string
+	notices []string
+	bend    bend
+}
+
+// by tells whose request it is: w, c, r, s, b, or e in the end.
+func by(r *request, role string) bool { return r.node != nil && strings.HasPrefix(r.node.role, role) }
+
+func on(r *request, op, prefix string) bool { return r.op == op && strings.HasPrefix(r.key, prefix) }
+
+// misread answers a get with a manifest that says something else.
+func misread(b *bucket, r *request, now time.Duration, change func(m *manifest.Manifest)) (reply, bool) {
+	rep := b.get(r, now)
+	rep.body = changed(rep.body, change)
+	rep.info.Size = int64(len(rep.body))
+	return rep, true
+}
+
+func changed(body []byte, change func(m *manifest.Manifest)) []byte {
+	m := &manifest.Manifest{}
+	if json.Unmarshal(body, m) != nil {
+		return body
+	}
+	change(m)
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+var allBent = []bent{
+	{"a pruner that sees no pins", []string{"pruned", "gone"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
+		return reply{}, by(r, "c") && on(r, "list", manifest.PinPrefix)
+	}},
+	{"a pruner that overlooks the newest pin", []string{"pruned"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
+		pins := b.list(manifest.PinPrefix, "", now)
+		return reply{infos: pins[:max(len(pins)-1, 0)]}, by(r, "c") && on(r, "list", manifest.PinPrefix)
+	}},
+	{"a holder whose renewals go nowhere", []string{"lapsed"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
+		_, swap := r.cond.Match()
+		return reply{info: store.Info{Key: r.key, Version: "bent"}}, by(r, "s") && on(r, "put", manifest.PinPrefix) && swap && !bytes.Contains(r.body, []byte(`"renewals": 1,`))
+	}},
+	{"a store that changes files", []string{"content"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
+		if !by(r, "s") || !on(r, "get", "file/") {
+			return reply{}, false
+		}
+		rep := b.get(r, now)
+		rep.body = bytes.ToUpper(rep.body)
+		return rep, true
+	}},
+	{"a pruner that deletes any file", []string{"swept", "pruned"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
+		if by(r, "c") && on(r, "delete", "data/") {
+			for _, i := range b.list("file/", "", 0) {
+				b.delete([]string{i.Key})
+			}
+		}
+		return reply{}, false
+	}},
+	{"a pruner that sees no files", []string{"left"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
+		return reply{}, (by(r, "c") || by(r, "end")) && on(r, "list", "file/")
+	}},
+	{"a reader that sees no tail", []string{"stale"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
+		return fail("get", r.key, store.ErrNotFound, http.StatusNotFound), by(r, "s") && on(r, "get", "data/")
+	}},
+	{"a compactor that counts an edit twice", []string{"twice"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
+		if by(r, "end") && on(r, "put", "manifest/") {
+			r.body = changed(r.body, func(m *manifest.Manifest) { m.Edits++ })
+		}
+		return reply{}, false
+	}},
+	{"a reader that misses a property", []string{"table"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
+		if !by(r, "s") || !on(r, "get", "manifest/") {
+			return reply{}, false
+		}
+		return misread(b, r, now, func(m *manifest.Manifest) { delete(m.Properties, "last") })
+	}},
+	{"a reader that sees a wrong cursor", []string{"cursor"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
+		if !by(r, "s") || !on(r, "get", "manifest/") {
+			return reply{}, false
+		}
+		return misread(b, r, now, func(m *manifest.Manifest) { m.Floor.Cursor = []byte("elsewhere") })
+	}},
+}
+
+func init() {
+	for _, b := range allBent {
+		bends[b.name] = b.bend
+	}
+	// For TestExploreFinds. Who opens sees what was there before the compactor came.
+	bends["an opener that does not look again"] = func(b *bucket, r *request, now time.Duration) (reply, bool) {
+		old := slices.DeleteFunc(b.list(manifest.Prefix, r.split, now), func(i store.Info) bool { return i.Key > manifest.Key(1) })
+		keep := by(r, "c") && on(r, "delete", manifest.Prefix)
+		return reply{infos: old}, keep || by(r, "w") && on(r, "list", manifest.Prefix)
+	}
+	// p1 sees no manifest beyond the one that it has pinned.
+	bends["a holder that does not look at the mark"] = func(b *bucket, r *request, now time.Duration) (reply, bool) {
+		pins := b.list(manifest.PinPrefix, "", now)
+		if !by(r, "p") || !on(r, "list", manifest.Prefix) || len(pins) == 0 {
+			return reply{}, false
+		}
+		var pin struct{ Version uint64 }
+		if err := json.Unmarshal(b.objects[pins[0].Key].body, &pin); err != nil {
+			panic(err)
+		}
+		return reply{infos: slices.DeleteFunc(b.list(r.key, r.split, now), func(i store.Info) bool { return i.Key > manifest.Key(pin.Version) })}, true
+	}
+}
+
+// Each check of pins, files and tables notices what it is for.
+func TestBentIsNoticed(t *testing.T) {
+	for _, b := range allBent {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			missing := slices.Clone(b.notices)
+			seed := uint64(1)
+			for ; len(missing) > 0 && seed <= 60; seed++ {
+				p := NewPlan(seed)
+				p.Bent, p.Edits, p.Snapshots, p.Backups = b.name, true, 2, 1
+				p.Readers, p.Steps, p.Hurry = 0, 800, 0.2 // more of what it is about
+				r := Run(t, p)
+				missing = slices.DeleteFunc(missing, func(kind string) bool { return slices.Contains(r.kinds(), kind) })
+			}
+			t.Logf("%d histories", seed-1)
+			if len(missing) > 0 {
+				t.Errorf("nobody has noticed that it is %v", missing)
+			}
+		})
+	}
+}
+
+// An edit that is judged in another way than its client expects is noticed.
+func TestConflictIsNoticed(t *testing.T) {
+	gone := manifest.FileKey(1, uuid.NewString(), ".f")
+	for name, try := range map[string]func(ctx context.Context, e *editor){
+		"it fits and is refused": func(ctx context.Context, e *editor) {
+			e.commit(ctx, "a", manifest.Edit{Remove: []string{gone}}, nil, false)
+		},
+		"it does not fit and is taken": func(ctx context.Context, e *editor) {
+			e.commit(ctx, "a", manifest.Edit{Properties: map[string]string{"a": "b"}}, nil, true)
+		},
+	} {
+		p := Plan{Seed: 1}
+		w := newWorld(p, p.format())
+		synctest.Test(t, func(t *testing.T) {
+			n := w.direct("w1")
+			n.rng = w.dice.rng
+			wr, err := writer.Open(t.Context(), n.store(), fence.NewToken(2), n.writerOptions())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var waits sync.WaitGroup
+			try(t.Context(), &editor{node: n, wr: wr, waits: &waits, began: true})
+			waits.Wait()
+			if err := wr.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err := errors.Join(w.history.wrong...); !strings.Contains(errText(err), "conflict: ") {
+			t.Errorf("%s: not noticed: %v", name, err)
+		}
+	}
+}

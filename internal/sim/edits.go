@@ -1,0 +1,130 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// editor is a writer's client that changes the table in one term.
+type editor struct {
+	*node
+	wr    *writer.Writer
+	waits *sync.WaitGroup
+
+	began   bool
+	live    []string // files that it knows to be there
+	removed []string // and that it knows to have been removed
+	own     []manifest.File
+}
+
+// idPrefix is that of the property by which an edit can be seen in the table.
+const idPrefix = "id/"
+
+// edit commits an edit. It is false if the writer has come to its end.
+func (e *editor) edit(ctx context.Context, id string) bool {
+	if !e.began {
+		e.began = true
+		if e.rng.IntN(2) == 0 {
+			e.learn(ctx)
+		}
+	}
+	edit := manifest.Edit{Properties: map[string]string{idPrefix + id: "", "last": id}}
+	for k := range e.rng.IntN(3) {
+		if f, ok := e.file(ctx, fmt.Sprintf("%s.%d", id, k)); ok && e.rng.IntN(5) > 0 { // else it is forgotten
+			edit.Add = append(edit.Add, f)
+		}
+	}
+	live := e.live
+	for len(live) > 0 && e.rng.IntN(2) == 0 {
+		i := e.rng.IntN(len(live))
+		edit.Remove = append(edit.Remove, live[i])
+		live = append(live[:i:i], live[i+1:]...)
+	}
+	switch name := fmt.Sprintf("p%d", e.rng.IntN(2)); e.rng.IntN(3) {
+	case 0:
+		edit.Properties[name] = id
+	case 1:
+		edit.Unset = append(edit.Unset, name)
+	}
+	// An edit that does not fit is refused, and the writer goes on.
+	wrong := e.rng.IntN(4) == 0
+	switch {
+	case wrong && len(e.removed) > 0 && e.rng.IntN(2) == 0:
+		edit.Remove = append(edit.Remove, e.removed[e.rng.IntN(len(e.removed))])
+	case wrong && len(e.own) > 0:
+		edit.Add = append(edit.Add, e.own[e.rng.IntN(len(e.own))])
+	default:
+		wrong = false
+	}
+	return e.commit(ctx, id, edit, live, wrong)
+}
+
+func (e *editor) commit(ctx context.Context, id string, edit manifest.Edit, live []string, wrong bool) bool {
+	h := e.history()
+	at := h.begin(op{kind: opEdit, node: e.name, epoch: uint64(e.wr.Epoch()), values: []string{id}, edit: &edit, call: e.world.steps})
+	f, err := e.wr.CommitFilesAsync(ctx, edit)
+	conflict := errors.Is(err, writer.ErrConflict)
+	if conflict != wrong && (conflict || err == nil) {
+		e.broken("conflict", "the edit %s of %s, which fits the table: %v, was answered with %v", id, e.name, !wrong, err)
+	}
+	if err != nil {
+		h.refused(at)
+		e.appended(at, 0, err)
+		return conflict
+	}
+	e.live, e.removed = live, append(e.removed, edit.Remove...)
+	for _, a := range edit.Add {
+		e.live, e.own = append(e.live, a.Key), append(e.own, a)
+	}
+	e.waits.Go(func() {
+		off, err := f.Wait(context.Background())
+		e.appended(at, off, err)
+	})
+	return true
+}
+
+// file writes a file.
+func (e *editor) file(ctx context.Context, id string) (manifest.File, bool) {
+	f, err := e.wr.CreateFile(ctx, ".f")
+	if err != nil {
+		return manifest.File{}, false
+	}
+	body := "file " + id + strings.Repeat(".", e.rng.IntN(20))
+	_, werr := f.Write([]byte(body))
+	if err := f.Close(); err != nil || werr != nil {
+		e.expect(err, writer.ErrFenced, writer.ErrClosed, writer.ErrUnknown)
+		return manifest.File{}, false
+	}
+	e.history().wrote(f.File().Key, body)
+	return f.File(), true
+}
+
+// learn looks at what was there before this term. Nobody else can remove it as long
+// as this writer is not fenced.
+func (e *editor) learn(ctx context.Context) {
+	r, err := reader.Open(ctx, e.store(), e.readerOptions())
+	if err != nil {
+		e.expect(err)
+		return
+	}
+	t := e.snapshot(ctx, r, &reader.SnapshotOptions{Unpinned: true}, momentEnd, nil)
+	if t == nil {
+		return
+	}
+	for f, err := range t.Files(ctx) {
+		if err != nil {
+			e.missing(err, t.hold, "the table")
+			return
+		}
+		if epoch, _, _, ok := manifest.ParseFileKey(f.Key); ok && epoch < e.wr.Epoch() {
+			e.live = append(e.live, f.Key)
+		}
+	}
+}

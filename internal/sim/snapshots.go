@@ -1,0 +1,235 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+)
+
+// maxFile is more than a client ever writes into a file.
+const maxFile = 1 << 10
+
+// snapshots is a client that takes snapshots and looks at them for as long as it
+// likes. Meanwhile their pins are renewed, or not in time.
+func snapshots(ctx context.Context, n *node) {
+	r, err := reader.Open(ctx, n.store(), n.readerOptions())
+	if err != nil {
+		n.expect(err)
+		return
+	}
+	var end, version uint64 // of the last one
+	for n.step(ctx) {
+		o := &reader.SnapshotOptions{TTL: manifest.MinPinTTL + time.Duration(n.rng.IntN(2000))*time.Millisecond, Unpinned: n.rng.IntN(6) == 0}
+		at := momentEnd
+		switch n.rng.IntN(4) {
+		case 0:
+			o.At, at = reader.AtOffset(n.rng.Uint64N(end+1)), momentOffset
+		case 1:
+			if version > 0 {
+				o.At, at = reader.AtVersion(version), momentVersion
+			}
+		}
+		s := n.snapshot(ctx, r, o, at, nil)
+		if s == nil {
+			continue
+		}
+		end, version = max(end, s.End()), s.Version()
+		n.keep(ctx, s, o.TTL)
+		n.expect(s.Close(ctx))
+	}
+}
+
+func (n *node) readerOptions() *reader.Options {
+	return &reader.Options{
+		PollMin: 50 * time.Millisecond, PollMax: time.Second, Ahead: 1 + n.rng.IntN(4), Settle: n.settle(), Clock: n.clock,
+	}
+}
+
+// taken is a snapshot, with what is known of it.
+type taken struct {
+	*reader.Snapshot
+	hold  *hold // nil if nothing protects it
+	read  int   // the op for its records
+	table int   // and that for its table
+	since int   // step at which it was there
+}
+
+// snapshot takes a snapshot. Other is a pin that protects it, besides its own. It
+// returns nil if there is none.
+func (n *node) snapshot(ctx context.Context, r *reader.Reader, o *reader.SnapshotOptions, at moment, other *hold) *taken {
+	w := n.world
+	call := w.steps
+	octx, cancel := n.impatient(ctx, 10)
+	octx, stop := clock.WithTimeout(octx, n.clock, time.Minute, errPatience)
+	s, err := r.Snapshot(octx, o)
+	stop()
+	cancel(nil)
+	if err != nil {
+		if at == momentEnd {
+			n.expect(err, reader.ErrPinLost)
+			return nil
+		}
+		n.missing(err, other, "the snapshot")
+		return nil
+	}
+	t := &taken{Snapshot: s, hold: other, since: w.steps}
+	if s.Lost() != nil {
+		t.hold = w.held(n, s.Version())
+	}
+	seen := &table{end: s.End(), at: at, properties: s.Properties(), live: s.Live()}
+	if cursor, known := s.Cursor(); known && at != momentOffset {
+		text := string(cursor)
+		seen.cursor = &text
+	}
+	w.tellf(n.name, "sees version %d up to offset %d, %d files", s.Version(), s.End(), s.Live())
+	h := n.history()
+	t.read = h.begin(op{kind: opRead, node: n.name, call: call, tail: at != momentEnd, table: seen})
+	t.table = h.begin(op{kind: opTable, node: n.name, call: call, table: seen})
+	return t
+}
+
+// keep holds on to a snapshot and looks at it now and then, also after its pin is
+// lost.
+func (n *node) keep(ctx context.Context, t *taken, ttl time.Duration) {
+	for range 1 + n.rng.IntN(8) {
+		if !n.step(ctx) {
+			return
+		}
+		if n.rng.IntN(2) == 0 && clock.Sleep(ctx, n.clock, time.Duration(n.rng.Int64N(int64(3*ttl)))) != nil {
+			return
+		}
+		n.look(ctx, t)
+		if t.Lost() == nil || !n.world.gone(t.hold) {
+			continue
+		}
+		// It may not have heard of it. After its time to live it has to know.
+		if clock.Sleep(ctx, n.clock, ttl) != nil || !n.step(ctx) {
+			return
+		}
+		if err := t.Err(); !errors.Is(err, reader.ErrPinLost) {
+			n.broken("lapsed", "the pin of %s on version %d was taken away for longer than its time to live, and it says %v", n.name, t.Version(), err)
+		}
+	}
+}
+
+// look reads a snapshot: all of its table, one of its files, its records.
+func (n *node) look(ctx context.Context, t *taken) {
+	var files []manifest.File
+	for f, err := range t.Files(ctx) {
+		if err != nil {
+			n.missing(err, t.hold, "the table")
+			return
+		}
+		files = append(files, f)
+	}
+	if !n.crashed() {
+		n.history().looked(t.table, files, t.since)
+	}
+	if len(files) > 0 {
+		f := files[n.rng.IntN(len(files))]
+		body, _, err := store.ReadAll(ctx, n.store(), f.Key, maxFile, n.settle())
+		if err != nil {
+			n.missing(err, t.hold, f.Key)
+		} else if want, known := n.history().content(f.Key); !known || string(body) != want {
+			n.broken("content", "%s read %q in %s, which was written as %q", n.name, body, short(mask(f.Key)), want)
+		}
+	}
+	if n.rng.IntN(3) == 0 {
+		return
+	}
+	var seen []string
+	for rec, err := range t.Records(ctx, 0) {
+		if err != nil {
+			n.missing(err, t.hold, "a record")
+			return
+		}
+		if rec.Offset != uint64(len(seen)) {
+			n.broken("offset", "%s got offset %d after %d records of a snapshot", n.name, rec.Offset, len(seen))
+			return
+		}
+		seen = append(seen, string(rec.Value))
+	}
+	if n.crashed() {
+		return
+	}
+	n.history().read(t.read, seen, true, t.since)
+}
+
+// missing judges an error in reading a snapshot. What a pin holds is there.
+func (n *node) missing(err error, h *hold, what string) {
+	gone := []error{reader.ErrGone, manifest.ErrGone, store.ErrNotFound}
+	is := func(e error) bool { return errors.Is(err, e) }
+	if slices.ContainsFunc(gone, is) && n.world.valid(h) {
+		n.broken("gone", "%s holds version %d, and is told of %s: %v", n.name, h.version, short(mask(what)), err)
+	}
+	n.expect(err, append(gone, reader.ErrPinLost)...)
+}
+
+// backups is a client that pins a version under a name and comes back to it, also in
+// its next life, until somebody removes the pin.
+func backups(ctx context.Context, n *node) {
+	log, err := manifest.Open(ctx, n.store(), &manifest.Options{Settle: n.settle(), Clock: n.clock})
+	if err != nil {
+		n.expect(err)
+		return
+	}
+	r, err := reader.Open(ctx, n.store(), n.readerOptions())
+	if err != nil {
+		n.expect(err)
+		return
+	}
+	name := "backup of " + n.role
+	for n.step(ctx) {
+		version, h, ok := n.backup(ctx, log, name)
+		if !ok {
+			continue
+		}
+		for range 1 + n.rng.IntN(4) {
+			if !n.step(ctx) {
+				return
+			}
+			if n.rng.IntN(2) == 0 && clock.Sleep(ctx, n.clock, time.Duration(n.rng.IntN(20))*time.Second) != nil {
+				return
+			}
+			o := &reader.SnapshotOptions{At: reader.AtVersion(version), TTL: manifest.MinPinTTL, Unpinned: n.rng.IntN(2) == 0}
+			if s := n.snapshot(ctx, r, o, momentVersion, h); s != nil {
+				if s.hold != h && n.world.valid(h) {
+					s.hold = h // it holds for longer
+				}
+				n.look(ctx, s)
+				n.expect(s.Close(ctx))
+			}
+		}
+		if n.rng.IntN(3) > 0 {
+			n.expect(log.Unpin(ctx, name), manifest.ErrGone)
+		}
+	}
+}
+
+// backup finds a pin of a name, or makes one.
+func (n *node) backup(ctx context.Context, log *manifest.Log, name string) (version uint64, h *hold, ok bool) {
+	pins, err := log.Pins(ctx)
+	if err != nil {
+		n.expect(err)
+		return 0, nil, false
+	}
+	for _, p := range pins {
+		if p.Name == name && !p.Expired && n.rng.IntN(3) > 0 {
+			n.world.holds.mu.Lock()
+			defer n.world.holds.mu.Unlock()
+			return p.Version, n.world.holds.byKey[p.Object.Key], p.Version > 0
+		}
+	}
+	p, err := log.Pin(ctx, &manifest.PinOptions{Name: name})
+	if err != nil {
+		n.expect(err)
+		return 0, nil, false
+	}
+	return p.Version(), n.world.held(n, p.Version()), p.Version() > 0
+}

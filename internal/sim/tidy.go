@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+)
+
+// readTable looks at the table, and at what is in its files.
+func (w *world) readTable(ctx context.Context, n *node) *table {
+	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock})
+	if err != nil {
+		w.history.broken("read", "%v", err)
+		return nil
+	}
+	s, err := r.Snapshot(ctx, &reader.SnapshotOptions{Unpinned: true})
+	if err != nil {
+		w.history.broken("read", "the table: %v", err)
+		return nil
+	}
+	seen := &table{end: s.End(), files: map[string]int64{}, properties: s.Properties(), live: s.Live()}
+	for f, err := range s.Files(ctx) {
+		if err != nil {
+			w.history.broken("read", "the table: %v", err)
+			return nil
+		}
+		seen.files[f.Key] = f.Size
+		o := w.bucket.objects[f.Key]
+		if o == nil {
+			w.history.broken("swept", "%s is a file of the table, and is not there", short(mask(f.Key)))
+		} else if want, known := w.history.content(f.Key); !known || string(o.body) != want {
+			w.history.broken("content", "%s has %q, and was written as %q", short(mask(f.Key)), o.body, want)
+		}
+	}
+	return seen
+}
+
+// sameTable reads the table again: since the nodes ended nobody has changed it.
+func (w *world) sameTable(ctx context.Context, n *node) {
+	was := w.history.table
+	if was == nil {
+		return
+	}
+	if now := w.readTable(ctx, n); now != nil && (!maps.Equal(was.files, now.files) || !maps.Equal(was.properties, now.properties)) {
+		w.history.broken("changed", "the table was %v %v and is %v %v", was.files, was.properties, now.files, now.properties)
+	}
+}
+
+// tidy takes all pins away and lets a last compactor do what there is to do. What
+// nobody needs has to go then, and nothing else.
+func (w *world) tidy(ctx context.Context, n *node) {
+	for _, key := range slices.Collect(maps.Keys(w.bucket.objects)) {
+		if strings.HasPrefix(key, manifest.PinPrefix) {
+			w.bucket.delete([]string{key})
+		}
+	}
+	log, err := manifest.Open(ctx, n.store(), &manifest.Options{Settle: n.settle(), Clock: n.clock})
+	if err != nil {
+		w.history.broken("end", "%v", err)
+		return
+	}
+	m, err := log.Newest(ctx)
+	if err != nil {
+		w.history.broken("end", "%v", err)
+		return
+	}
+	epoch := m.Roles[manifest.Compactor].Epoch + 1
+	c, err := compactor.New(n.store(), &compactor.Options{FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
+	if err != nil {
+		w.history.broken("client", "%v", err)
+		return
+	}
+	// What is there is seen, is old enough then, and so is what took its place.
+	for range 3 {
+		if _, err := c.Once(ctx, fence.NewToken(uint64(epoch))); err != nil {
+			w.history.broken("end", "the last compactor: %v", err)
+			return
+		}
+		w.now += w.plan.Grace + 2*time.Second
+	}
+	w.checkLeft(ctx, log)
+}
+
+// checkLeft: of what a manifest names, that is there which the newest names.
+func (w *world) checkLeft(ctx context.Context, log *manifest.Log) {
+	m, err := log.Newest(ctx)
+	if err != nil {
+		w.history.broken("end", "%v", err)
+		return
+	}
+	named := map[string]bool{}
+	for s, err := range log.Segments(ctx, m, 0) {
+		if err == nil {
+			named[s.Key] = true
+		}
+	}
+	for f, err := range log.Files(ctx, m) {
+		if err == nil {
+			named[f.Key] = true
+		}
+	}
+	for _, key := range log.Lists(m) {
+		named[key] = true
+	}
+	for key := range w.bucket.objects {
+		switch kind, _, _ := strings.Cut(key, "/"); kind {
+		case "segment", "list", "file":
+			if !named[key] {
+				w.history.broken("left", "%s is there, and nobody needs it", short(mask(key)))
+			}
+		}
+	}
+	if w.history.table == nil {
+		return
+	}
+	if n := len(w.history.table.ids()); m.Edits != uint64(n) {
+		w.history.broken("twice", "%d edits have been applied to the table, and %d can be seen", m.Edits, n)
+	}
+}
