@@ -43,7 +43,7 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 			text += " (request " + id + ")"
 		}
 	}
-	e.Err = &cloud.Cause{Text: text, Err: err}
+	e.Err = &cloud.ShortError{Text: text, Err: err}
 	e.Hint = s.hintOf(e)
 	return e
 }

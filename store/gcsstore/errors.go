@@ -34,7 +34,7 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 		e.Status = answer.Code
 		e.Kind = kindOf(c, e.Status, e.Code, text)
 		e.RetryAfter = cloud.RetryAfter(answer.Header)
-		e.Err = &cloud.Cause{Text: text, Err: err}
+		e.Err = &cloud.ShortError{Text: text, Err: err}
 		switch {
 		case errors.Is(e.Kind, store.ErrNoBucket):
 			e.Hint = fmt.Sprintf("create the bucket %q%s, or correct the URL", s.name, s.service().Where())

@@ -116,7 +116,7 @@ func (s *Store) deleteMany(ctx context.Context, keys []string) ([]*store.Error, 
 		status := keyStatus[code]
 		failed = append(failed, &store.Error{
 			Op: c.op, Key: c.key, Kind: kindOf(c, status, code), Code: code, Hint: hintOf(status, code),
-			Err: &cloud.Cause{Text: aws.ToString(e.Message)},
+			Err: &cloud.ShortError{Text: aws.ToString(e.Message)},
 		})
 	}
 	return failed, nil

@@ -53,7 +53,7 @@ func (s *Store) fail(ctx context.Context, c call, err error) error {
 		e.Kind = kindOf(c, e.Status, e.Code)
 		e.RetryAfter = cloud.RetryAfter(header)
 		e.Hint = hintOf(e.Status, e.Code)
-		e.Err = &cloud.Cause{Text: text, Err: err}
+		e.Err = &cloud.ShortError{Text: text, Err: err}
 		switch region := header.Get("X-Amz-Bucket-Region"); {
 		case e.Code == "RequestTimeTooSkewed":
 			e.Hint = "this machine's clock is wrong: the store's says " + header.Get("Date")

@@ -17,16 +17,16 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Cause is an SDK's error in fewer words.
-type Cause struct {
+// ShortError is an SDK's error in fewer words.
+type ShortError struct {
 	Text string
 	Err  error // may be nil
 }
 
-func (c *Cause) Error() string { return c.Text }
+func (c *ShortError) Error() string { return c.Text }
 
 // Unwrap returns the SDK's error.
-func (c *Cause) Unwrap() error { return c.Err }
+func (c *ShortError) Unwrap() error { return c.Err }
 
 // KindOf classifies an answer by its status alone; missing is what a 404 means. A
 // nil kind means that nobody can tell what became of the request.
@@ -85,7 +85,7 @@ func (s *Service) Unanswered(ctx context.Context, e *store.Error, text string, e
 		return e
 	case errors.As(err, &login):
 		// No request was sent. Credentials that were there once may come back.
-		e.Err = &Cause{Text: login.Error(), Err: err}
+		e.Err = &ShortError{Text: login.Error(), Err: err}
 		if !login.Renewing {
 			e.Kind, e.Hint = store.ErrDenied, s.Credentials
 		}
@@ -99,13 +99,13 @@ func (s *Service) Unanswered(ctx context.Context, e *store.Error, text string, e
 	default:
 		text = err.Error()
 	}
-	e.Err, e.Hint = &Cause{Text: text, Err: err}, s.hint(err)
+	e.Err, e.Hint = &ShortError{Text: text, Err: err}, s.hint(err)
 	return e
 }
 
 // Cancelled is the error of a request that ended with its context.
 func Cancelled(ctx context.Context, err error) error {
-	return &Cause{Text: ctx.Err().Error(), Err: fmt.Errorf("%w: %w", ctx.Err(), err)}
+	return &ShortError{Text: ctx.Err().Error(), Err: fmt.Errorf("%w: %w", ctx.Err(), err)}
 }
 
 // Where names the endpoint behind other words, if it is not the cloud's own.
