@@ -141,6 +141,9 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 		total.Faults["server killed"] = serverKills
 	}
 	for _, l := range logs {
+		l.bury() // all of them, so that the judge has the server for itself
+	}
+	for _, l := range logs {
 		l.judge(&total)
 	}
 	total.Seconds = time.Since(begun).Seconds()
