@@ -30,7 +30,7 @@ import (
 
 var (
 	chaosTime   = flag.Duration("chaos-time", 30*time.Second, "how long the chaos lasts on each server, at least")
-	chaosLogs   = flag.Int("chaos-logs", 6, "how many logs at once")
+	chaosLogs   = flag.Int("chaos-logs", 4, "how many logs at once")
 	chaosReport = flag.String("chaos-report", "", "write the counts to this file, as JSON")
 	chaosLeast  = flag.Int("chaos-failovers", 100, "how many failovers there must be on each server: the chaos goes on until there are, for up to five minutes and ten times -chaos-time")
 )
