@@ -49,12 +49,7 @@ func realInput(t *testing.T, s *servers.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := filepath.Join(dir, "fencepost")
-	build := exec.Command("go", "build", "-o", bin, ".")
-	build.Dir = filepath.Join("..", "cmd", "fencepost")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	bin := buildCommand(t, dir)
 	// On loopback the file would be through before the first leader could be
 	// killed: the way to the store takes some of the time that it takes to S3.
 	logURL := fmt.Sprintf("s3://%s/%s?endpoint=%s&region=us-east-1", s.Bucket, "real-input", distant(t, s.Endpoint, 15*time.Millisecond))

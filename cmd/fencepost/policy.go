@@ -3,12 +3,14 @@ package main
 import (
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
 )
 
@@ -32,10 +34,16 @@ needs no pins. KMS keys need statements of their own.`,
 		Args: wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			u, err := url.Parse(args[0])
-			if err != nil || u.Scheme != "s3" || u.Host == "" || u.User != nil {
+			if err != nil || u.Scheme != "s3" || !bucketName.MatchString(u.Host) || u.User != nil {
 				return usage("policy is for a URL such as s3://bucket/prefix")
 			}
-			p, ok := policyOf(role, "arn:"+partition+":s3:::"+u.Host, strings.Trim(u.Path, "/"))
+			prefix := strings.Trim(u.Path, "/")
+			if prefix != "" {
+				if err := store.CheckKey("policy", prefix); err != nil {
+					return &kindError{errUsage, err}
+				}
+			}
+			p, ok := policyOf(role, "arn:"+partition+":s3:::"+u.Host, literally.Replace(prefix))
 			if !ok {
 				return usage("-role is %s or bucket, not %q", strings.Join(slices.Sorted(maps.Keys(rights)), ", "), role)
 			}
@@ -46,6 +54,12 @@ needs no pins. KMS keys need statements of their own.`,
 	c.Flags().StringVar(&partition, "partition", "aws", "of the ARNs: aws, aws-cn, aws-us-gov")
 	return c
 }
+
+// literally writes a prefix so that IAM takes it for itself: a star in it must not
+// stand for other logs.
+var literally = strings.NewReplacer("*", "${*}", "?", "${?}", "$", "${$}")
+
+var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]+$`)
 
 // policy is a document of IAM.
 type policy struct {

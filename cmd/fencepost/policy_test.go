@@ -339,3 +339,19 @@ func TestPolicyOfTheBucket(t *testing.T) {
 		t.Errorf("%+v", whole)
 	}
 }
+
+// A prefix stands for itself: what is a wildcard to IAM must not open other logs, and
+// names that no store takes have no policy.
+func TestPolicyTakesNamesLiterally(t *testing.T) {
+	for _, role := range []string{"writer", "candidate", "compactor", "reader", "bucket"} {
+		out := must(t, "", "policy", "-role", role, "s3://bucket/a*/b%3F/$c")
+		if !strings.Contains(out, "bucket/a${*}/b${?}/${$}c/") || strings.Contains(out, "a*") || strings.Contains(out, "b?") {
+			t.Errorf("%s: %s", role, out)
+		}
+	}
+	for _, bad := range []string{"s3://bucket/a/../b", "s3://bucket/a//b", "s3://b*/a", "s3://b%2Fx/a"} {
+		if r := run(t, "", "policy", "-role", "writer", bad); r.status != 2 || r.out != "" {
+			t.Errorf("%s: status %d, %s%s", bad, r.status, r.out, r.err)
+		}
+	}
+}

@@ -2,23 +2,18 @@ package azurestore
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // call is what an answer is judged by.
@@ -28,52 +23,28 @@ type call struct {
 	create  bool  // the request was a create
 }
 
-// cause is the SDK's error in fewer words.
-type cause struct {
-	text string
-	err  error
-}
-
-func (c *cause) Error() string { return c.text }
-func (c *cause) Unwrap() error { return c.err }
-
-func invalid(name string, err error) error {
-	return &store.Error{Op: "open", Key: name, Kind: store.ErrInvalid, Err: err}
-}
-
 // fail makes an error of the SDK's one of the contract.
 func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 	e := &store.Error{Op: c.op, Key: c.key}
 	var answer *azcore.ResponseError
-	var login *loginError
-	switch {
-	case errors.As(err, &login):
-		// No request was sent. Credentials that were there once may come back.
-		e.Err = &cause{text: login.Error(), err: err}
-		if !login.renewing && ctx.Err() == nil {
-			e.Kind, e.Hint = store.ErrDenied, hintCredentials
-		}
-	case errors.As(err, &answer) && answer.StatusCode > 0:
-		e.Status, e.Code = answer.StatusCode, answer.ErrorCode
-		e.Kind = kindOf(c, e.Status, bloberror.Code(e.Code))
-		text := http.StatusText(e.Status)
-		if r := answer.RawResponse; r != nil {
-			e.RetryAfter = retryAfter(r.Header)
-			if says := message(r); says != "" {
-				text = says
-			}
-			if id := r.Header.Get("X-Ms-Request-Id"); id != "" {
-				text += " (request " + id + ")"
-			}
-		}
-		e.Err = &cause{text: text, err: err}
-		e.Hint = s.hintOf(e)
-	case ctx.Err() != nil:
-		e.Err = &cause{text: ctx.Err().Error(), err: fmt.Errorf("%w: %w", ctx.Err(), err)}
-	default:
-		e.Err = &cause{text: transportText(err), err: err}
-		e.Hint = s.transportHint(err)
+	if !errors.As(err, &answer) || answer.StatusCode <= 0 || errors.As(err, new(*cloud.LoginError)) {
+		service := cloud.Service{Endpoint: s.endpoint, Host: "the account and the endpoint", Credentials: hintCredentials}
+		return service.Unanswered(ctx, e, "", err)
 	}
+	e.Status, e.Code = answer.StatusCode, answer.ErrorCode
+	e.Kind = kindOf(c, e.Status, bloberror.Code(e.Code))
+	text := http.StatusText(e.Status)
+	if r := answer.RawResponse; r != nil {
+		e.RetryAfter = cloud.RetryAfter(r.Header)
+		if says := message(r); says != "" {
+			text = says
+		}
+		if id := r.Header.Get("X-Ms-Request-Id"); id != "" {
+			text += " (request " + id + ")"
+		}
+	}
+	e.Err = &cloud.ShortError{Text: text, Err: err}
+	e.Hint = s.hintOf(e)
 	return e
 }
 
@@ -112,10 +83,6 @@ func kindOf(c call, status int, code bloberror.Code) error {
 		return nil
 	}
 	switch status {
-	case http.StatusNotModified:
-		return store.ErrNotModified
-	case http.StatusPreconditionFailed:
-		return store.ErrPrecondition
 	case http.StatusConflict:
 		// guard:created. The blob of a create that was refused.
 		if c.create && code == bloberror.BlobAlreadyExists {
@@ -124,26 +91,16 @@ func kindOf(c call, status int, code bloberror.Code) error {
 		if code == bloberror.BlobImmutableDueToPolicy {
 			return store.ErrDenied
 		}
-		return nil
-	case http.StatusRequestedRangeNotSatisfiable:
-		return store.ErrRange
-	case http.StatusNotImplemented, http.StatusMethodNotAllowed:
-		return store.ErrUnsupported
 	case http.StatusNotFound:
 		if code == bloberror.ContainerNotFound {
 			return store.ErrNoBucket
 		}
-		return c.missing
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if c.create && code == bloberror.UnauthorizedBlobOverwrite {
 			return store.ErrPrecondition
 		}
-		return store.ErrDenied
-	case http.StatusBadRequest, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,
-		http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusRequestHeaderFieldsTooLarge:
-		return store.ErrInvalid
 	}
-	return nil
+	return cloud.KindOf(status, c.missing)
 }
 
 func (s *Store) hintOf(e *store.Error) string {
@@ -156,45 +113,6 @@ func (s *Store) hintOf(e *store.Error) string {
 		return "the key or signature is wrong, or has expired, or this machine's clock is wrong"
 	case errors.Is(e.Kind, store.ErrDenied):
 		return "the credentials may not do this; needed is the role Storage Blob Data Contributor, or a signature with rcwdl"
-	}
-	return ""
-}
-
-// retryAfter reads how long to wait: seconds, or a date by the store's clock.
-func retryAfter(header http.Header) time.Duration {
-	v := header.Get("Retry-After")
-	if n, err := strconv.Atoi(v); err == nil {
-		return max(0, time.Duration(min(n, 86400))*time.Second)
-	}
-	until, err := http.ParseTime(v)
-	now, err2 := http.ParseTime(header.Get("Date"))
-	if err != nil || err2 != nil {
-		return 0
-	}
-	return max(0, until.Sub(now))
-}
-
-// transportText drops the URL, which may hold a signature.
-func transportText(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err.Error()
-	}
-	return err.Error()
-}
-
-func (s *Store) transportHint(err error) string {
-	var dns *net.DNSError
-	var authority x509.UnknownAuthorityError
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nothing answers at " + s.endpoint + "; is the server running, and the endpoint right?"
-	case errors.As(err, &dns):
-		return fmt.Sprintf("there is no host %q; check the account and the endpoint", dns.Name)
-	case errors.As(err, &authority):
-		return "the server's certificate is not trusted"
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return "the server speaks plain http; write endpoint=http://…"
 	}
 	return ""
 }

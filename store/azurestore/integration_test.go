@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 			tb.Fatalf("open: %v", err)
 		}
 		return st
-	}, &storetest.Options{Quick: true}) // one thread of Node, which looks at every blob for each listing
+	}, &storetest.Options{Quick: testing.Short()})
 }
 
 func TestProbeAccepts(t *testing.T) {

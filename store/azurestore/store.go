@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // Store is a container. It is safe for concurrent use.
@@ -31,17 +32,17 @@ var _ store.Store = (*Store)(nil)
 // them for each call.
 func New(client *container.Client, opts *Options) (*Store, error) {
 	if client == nil {
-		return nil, invalid("az://", errors.New("a client of a container is needed"))
+		return nil, cloud.Invalid("az://", errors.New("a client of a container is needed"))
 	}
 	// What follows ? may be a signature.
 	u, err := url.Parse(client.URL())
 	if err != nil || u.Host == "" {
-		return nil, invalid("az://", errors.New("the client has no URL"))
+		return nil, cloud.Invalid("az://", errors.New("the client has no URL"))
 	}
 	s := &Store{client: client, name: path.Base(u.Path)}
 	s.endpoint = u.Scheme + "://" + u.Host + strings.TrimSuffix(path.Dir(u.Path), "/")
 	if s.opts, err = opts.withDefaults(); err != nil {
-		return nil, invalid("az://"+s.name, err)
+		return nil, cloud.Invalid("az://"+s.name, err)
 	}
 	return s, nil
 }

@@ -4,12 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"net/url"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -17,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 func init() { store.Register("az", open) }
@@ -29,26 +26,18 @@ type target struct {
 	options           Options
 }
 
+// scheme says what the URLs look like.
+var scheme = cloud.Scheme{
+	Name: "az", Root: "container", Hint: "?account=name, or &endpoint=http://host:port/account",
+	Endpoint: "http://127.0.0.1:10000/devstoreaccount1", Credentials: hintCredentials,
+}
+
 // parameters are the query parameters of an az URL.
-var parameters = map[string]func(*target, string) error{
-	"account":  func(t *target, v string) error { t.account = v; return nil },
-	"endpoint": func(t *target, v string) error { t.endpoint = v; return nil },
-	"anonymous": func(t *target, v string) error {
-		b, err := strconv.ParseBool(v)
-		if err != nil {
-			return errors.New("true or false")
-		}
-		t.anonymous = b
-		return nil
-	},
-	"block-size": func(t *target, v string) error {
-		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || n <= 0 {
-			return errors.New("a number of bytes")
-		}
-		t.options.BlockSize = n
-		return nil
-	},
+var parameters = map[string]cloud.Parameter[target]{
+	"account":    func(t *target, v string) error { t.account = v; return nil },
+	"endpoint":   func(t *target, v string) error { t.endpoint = v; return nil },
+	"anonymous":  func(t *target, v string) (err error) { t.anonymous, err = cloud.Bool(v); return err },
+	"block-size": func(t *target, v string) (err error) { t.options.BlockSize, err = cloud.Bytes(v); return err },
 }
 
 // Open opens the container that a URL names, az://container/prefix, with these
@@ -64,26 +53,19 @@ var parameters = map[string]func(*target, string) error{
 // It sends no request. Errors are [store.ErrInvalid], or [store.ErrDenied] if
 // there are no credentials, and say what is wrong.
 func Open(ctx context.Context, rawURL string) (store.Store, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Scheme != "az" {
-		// The parser's error would repeat the URL.
-		return nil, invalid("az", errNotURL)
-	}
-	return open(ctx, u)
+	return scheme.Open(ctx, rawURL, open)
 }
-
-var errNotURL = errors.New("not an az URL; write az://container/prefix")
 
 func open(_ context.Context, u *url.URL) (store.Store, error) {
 	name := "az://" + u.Host + u.Path
 	t, err := parse(u)
 	if err != nil {
-		return nil, invalid(name, err)
+		return nil, cloud.Invalid(name, err)
 	}
 	client, err := t.client()
 	if err != nil {
 		e := &store.Error{Op: "open", Key: name, Kind: store.ErrInvalid, Err: err}
-		if errors.As(err, new(*loginError)) {
+		if errors.As(err, new(*cloud.LoginError)) {
 			e.Kind, e.Hint = store.ErrDenied, hintCredentials
 		}
 		return nil, e
@@ -96,56 +78,26 @@ func open(_ context.Context, u *url.URL) (store.Store, error) {
 }
 
 func parse(u *url.URL) (*target, error) {
+	if err := scheme.Check(u); err != nil {
+		return nil, err
+	}
+	if strings.Contains(u.Host, ".") {
+		return nil, scheme.NotAHost()
+	}
 	t := &target{container: u.Host, prefix: u.Path}
-	switch {
-	case u.User != nil:
-		return nil, errors.New("credentials do not belong into a URL; " + hintCredentials)
-	case u.Opaque != "" || u.Fragment != "":
-		return nil, errNotURL
-	case t.container == "":
-		return nil, errors.New("the container is missing; write az://container/prefix")
-	case u.Port() != "" || strings.Contains(t.container, "."):
-		return nil, errors.New("what follows az:// is a container, not a host; write az://container/prefix?account=name, or &endpoint=http://host:port/account")
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return nil, errors.New("the parameters after ? cannot be read")
-	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		set, known := parameters[name]
-		switch {
-		case !known:
-			return nil, fmt.Errorf("unknown parameter %q; known are %s", name, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "))
-		case len(query[name]) > 1:
-			return nil, fmt.Errorf("parameter %q is given twice", name)
-		case query[name][0] == "":
-			return nil, fmt.Errorf("parameter %q is empty", name)
-		}
-		if err := set(t, query[name][0]); err != nil {
-			return nil, fmt.Errorf("parameter %q is %w, not %q", name, err, query[name][0])
-		}
+	if err := cloud.Parameters(t, u, parameters); err != nil {
+		return nil, err
 	}
 	t.account = cmp.Or(t.account, os.Getenv("AZURE_STORAGE_ACCOUNT"))
 	if strings.ContainsAny(t.account, "/.:@?#%") {
 		return nil, errors.New("the account is a name, not an address; that would be the endpoint")
 	}
 	if t.endpoint != "" {
-		return t, checkEndpoint(t.endpoint)
+		if _, err := scheme.CheckEndpoint(t.endpoint); err != nil {
+			return nil, err
+		}
 	}
 	return t, nil
-}
-
-func checkEndpoint(endpoint string) error {
-	u, err := url.Parse(endpoint)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return errors.New("the endpoint is not a URL such as http://127.0.0.1:10000/devstoreaccount1")
-	case u.User != nil:
-		return errors.New("credentials do not belong into the endpoint; " + hintCredentials)
-	case u.RawQuery != "" || u.Fragment != "":
-		return errors.New("the endpoint has no parameters of its own; a signature belongs into AZURE_STORAGE_SAS_TOKEN; if one was meant for the store, write & for ? before it")
-	}
-	return nil
 }
 
 // client makes the SDK's client from the URL and the environment.
@@ -187,7 +139,7 @@ func (t *target) client() (*container.Client, error) {
 	}
 	found, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
-		return nil, &loginError{err: err}
+		return nil, (&cloud.Login{Driver: "azurestore"}).Note(err)
 	}
-	return container.NewClient(address, &tokens{from: found}, ClientOptions())
+	return container.NewClient(address, newTokens(found), ClientOptions())
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // Store is a bucket. It is safe for concurrent use.
@@ -28,11 +29,11 @@ var _ store.Store = (*Store)(nil)
 // [Open] makes one from the environment.
 func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 	if client == nil || bucket == "" {
-		return nil, invalid("gs://"+bucket, errors.New("a client and the name of a bucket are needed"))
+		return nil, cloud.Invalid("gs://"+bucket, errors.New("a client and the name of a bucket are needed"))
 	}
 	o, err := opts.withDefaults()
 	if err != nil {
-		return nil, invalid("gs://"+bucket, err)
+		return nil, cloud.Invalid("gs://"+bucket, err)
 	}
 	base := client.Transport
 	if base == nil {
@@ -53,7 +54,7 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 	// The context is for credentials, which are not the SDK's to find here.
 	c, err := storage.NewClient(context.Background(), sdk...)
 	if err != nil {
-		return nil, invalid("gs://"+bucket, err)
+		return nil, cloud.Invalid("gs://"+bucket, err)
 	}
 	s := &Store{name: bucket, opts: o, bucket: c.Bucket(bucket).Retryer(storage.WithPolicy(storage.RetryNever))}
 	if o.UserProject != "" {

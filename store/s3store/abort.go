@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 var _ store.UploadAborter = (*Store)(nil)
@@ -62,7 +63,7 @@ func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(sto
 		case !aws.ToBool(out.IsTruncated):
 			return aborted, nil
 		case key == "" || key == aws.ToString(in.KeyMarker) && id == aws.ToString(in.UploadIdMarker):
-			return aborted, &store.Error{Op: call.op, Key: prefix, Err: errPaging}
+			return aborted, &store.Error{Op: call.op, Key: prefix, Err: cloud.ErrPaging}
 		}
 		in.KeyMarker, in.UploadIdMarker = &key, optional(id)
 	}

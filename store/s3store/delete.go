@@ -11,9 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // DeleteError says which keys of several could not be deleted.
@@ -38,10 +38,7 @@ func (e *DeleteError) Unwrap() []error {
 	return errs
 }
 
-const (
-	deleteBatch     = 1000
-	deletesInFlight = 16
-)
+const deleteBatch = 1000
 
 // Delete implements [store.Store]. Several keys are one request for each 1,000;
 // if some of them fail, the error is a [*DeleteError].
@@ -58,12 +55,12 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 		return err
 	}
 	if len(keys) == 1 {
-		return s.deleteOne(ctx, keys[0])
+		return cloud.Delete(ctx, keys, s.deleteOne)
 	}
 	var failed []*store.Error
 	for batch := range slices.Chunk(keys, deleteBatch) {
 		if s.singleDeletes.Load() {
-			if err := s.deleteEach(ctx, batch); err != nil {
+			if err := cloud.Delete(ctx, batch, s.deleteOne); err != nil {
 				return err
 			}
 			continue
@@ -72,7 +69,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 		if errors.Is(err, store.ErrUnsupported) {
 			// Some stores delete one key at a time. It is remembered.
 			s.singleDeletes.Store(true)
-			err = s.deleteEach(ctx, batch)
+			err = cloud.Delete(ctx, batch, s.deleteOne)
 		}
 		if err != nil {
 			return err
@@ -89,23 +86,10 @@ func (s *Store) deleteOne(ctx context.Context, key string) error {
 	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{
 		Bucket: s.bucket, Key: &key, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),
 	}, s.once...)
-	if err == nil {
-		return nil
+	if err != nil {
+		return s.fail(ctx, call{op: "delete", key: key, missing: store.ErrNotFound}, err)
 	}
-	failed := s.fail(ctx, call{op: "delete", key: key, missing: store.ErrNotFound}, err)
-	if errors.Is(failed, store.ErrNotFound) {
-		return nil
-	}
-	return failed
-}
-
-func (s *Store) deleteEach(ctx context.Context, keys []string) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(deletesInFlight)
-	for _, key := range keys {
-		g.Go(func() error { return s.deleteOne(ctx, key) })
-	}
-	return g.Wait()
+	return nil
 }
 
 func (s *Store) deleteMany(ctx context.Context, keys []string) ([]*store.Error, error) {
@@ -132,7 +116,7 @@ func (s *Store) deleteMany(ctx context.Context, keys []string) ([]*store.Error, 
 		status := keyStatus[code]
 		failed = append(failed, &store.Error{
 			Op: c.op, Key: c.key, Kind: kindOf(c, status, code), Code: code, Hint: hintOf(status, code),
-			Err: &cause{text: aws.ToString(e.Message)},
+			Err: &cloud.ShortError{Text: aws.ToString(e.Message)},
 		})
 	}
 	return failed, nil

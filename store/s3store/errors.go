@@ -2,20 +2,15 @@ package s3store
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"strconv"
-	"strings"
-	"syscall"
-	"time"
 
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // call is what an answer is judged by.
@@ -24,15 +19,6 @@ type call struct {
 	missing error // what a 404 means that names neither bucket nor upload
 }
 
-// cause is the SDK's error in fewer words.
-type cause struct {
-	text string
-	err  error
-}
-
-func (c *cause) Error() string { return c.text }
-func (c *cause) Unwrap() error { return c.err }
-
 // ready looks for credentials, so that their absence is told from an answer of
 // the store, and without a request.
 func (s *Store) ready(ctx context.Context, c call) error {
@@ -40,18 +26,10 @@ func (s *Store) ready(ctx context.Context, c call) error {
 		return nil // anonymous
 	}
 	_, err := s.credentials.Retrieve(ctx)
-	switch {
-	case err == nil:
-		s.hadCredentials.Store(true)
-		return nil
-	case ctx.Err() != nil:
-		return &store.Error{Op: c.op, Key: c.key, Err: canceled(ctx, err)}
-	case s.hadCredentials.Load():
-		// They were there and cannot be renewed just now. That may pass, and
-		// nothing was sent.
-		return &store.Error{Op: c.op, Key: c.key, Err: fmt.Errorf("s3store: renewing the credentials: %w", err)}
+	if err == nil {
+		return s.login.Note(nil)
 	}
-	return &store.Error{Op: c.op, Key: c.key, Kind: store.ErrDenied, Err: fmt.Errorf("s3store: no credentials: %w", err), Hint: hintCredentials}
+	return s.service.Unanswered(ctx, &store.Error{Op: c.op, Key: c.key}, "", s.login.Note(err))
 }
 
 // fail makes an error of the SDK's one of the contract.
@@ -73,33 +51,20 @@ func (s *Store) fail(ctx context.Context, c call, err error) error {
 		}
 		e.Status = answer.HTTPStatusCode()
 		e.Kind = kindOf(c, e.Status, e.Code)
-		e.RetryAfter = retryAfter(header)
+		e.RetryAfter = cloud.RetryAfter(header)
 		e.Hint = hintOf(e.Status, e.Code)
-		e.Err = &cause{text: text, err: err}
+		e.Err = &cloud.ShortError{Text: text, Err: err}
 		switch region := header.Get("X-Amz-Bucket-Region"); {
 		case e.Code == "RequestTimeTooSkewed":
 			e.Hint = "this machine's clock is wrong: the store's says " + header.Get("Date")
 		case region != "" && (e.Status == http.StatusMovedPermanently || e.Status == http.StatusBadRequest):
 			e.Hint = "the bucket is in another region; use region=" + region
 		case errors.Is(e.Kind, store.ErrNoBucket):
-			e.Hint = fmt.Sprintf("create the bucket %q%s, or correct the URL", *s.bucket, s.where())
+			e.Hint = fmt.Sprintf("create the bucket %q%s, or correct the URL", *s.bucket, s.service.Where())
 		}
 		return e
 	}
-	if ctx.Err() != nil {
-		e.Err = canceled(ctx, err)
-		return e
-	}
-	e.Err = &cause{text: transportText(err), err: err}
-	e.Hint = s.transportHint(err)
-	return e
-}
-
-func canceled(ctx context.Context, err error) error {
-	if errors.Is(err, ctx.Err()) {
-		return &cause{text: ctx.Err().Error(), err: err}
-	}
-	return fmt.Errorf("%w: %w", ctx.Err(), err)
+	return s.service.Unanswered(ctx, e, transportText(err), err)
 }
 
 // transientCodes are answers with a status of 4xx that say nothing about the
@@ -127,34 +92,17 @@ var codeKinds = map[string]error{
 // request.
 func kindOf(c call, status int, code string) error {
 	switch status {
-	case http.StatusNotModified:
-		return store.ErrNotModified
-	case http.StatusPreconditionFailed:
-		return store.ErrPrecondition
-	case http.StatusRequestedRangeNotSatisfiable:
-		return store.ErrRange
-	case http.StatusNotImplemented, http.StatusMethodNotAllowed:
-		return store.ErrUnsupported
 	case http.StatusNotFound:
 		return missingKind(c, code)
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusBadRequest:
 		if transientCodes[code] {
 			return nil
 		}
-		return store.ErrDenied
-	case http.StatusBadRequest:
-		if transientCodes[code] {
-			return nil
-		}
-		if kind := codeKinds[code]; kind != nil {
-			return kind
-		}
-		return store.ErrInvalid
-	case http.StatusMovedPermanently, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,
-		http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusRequestHeaderFieldsTooLarge:
-		return store.ErrInvalid
 	}
-	return nil
+	if kind := codeKinds[code]; kind != nil && status == http.StatusBadRequest {
+		return kind
+	}
+	return cloud.KindOf(status, c.missing)
 }
 
 // missingKind tells what a 404 says is missing.
@@ -191,23 +139,6 @@ func hintOf(status int, code string) string {
 	return ""
 }
 
-// retryAfter reads how long to wait: seconds, or a date by the store's clock.
-func retryAfter(header http.Header) time.Duration {
-	v := header.Get("Retry-After")
-	if v == "" {
-		return 0
-	}
-	if n, err := strconv.Atoi(v); err == nil {
-		return max(0, time.Duration(min(n, 86400))*time.Second)
-	}
-	until, err := http.ParseTime(v)
-	now, err2 := http.ParseTime(header.Get("Date"))
-	if err != nil || err2 != nil {
-		return 0
-	}
-	return max(0, until.Sub(now))
-}
-
 // transportText drops the SDK's preamble, whose fields are empty without an
 // answer.
 func transportText(err error) string {
@@ -220,28 +151,4 @@ func transportText(err error) string {
 		return op.Err.Error()
 	}
 	return err.Error()
-}
-
-func (s *Store) transportHint(err error) string {
-	var dns *net.DNSError
-	var authority x509.UnknownAuthorityError
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nothing answers" + s.where() + "; is the server running, and the endpoint right?"
-	case errors.As(err, &dns):
-		return fmt.Sprintf("there is no host %q; check the endpoint, the region, and whether the store needs path-style=true", dns.Name)
-	case errors.As(err, &authority):
-		return "the server's certificate is not trusted; set AWS_CA_BUNDLE"
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return "the server speaks plain http; write endpoint=http://…"
-	}
-	return ""
-}
-
-// where names the endpoint if it is not AWS itself.
-func (s *Store) where() string {
-	if s.endpoint == "" {
-		return ""
-	}
-	return " at " + s.endpoint
 }

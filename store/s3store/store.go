@@ -3,7 +3,6 @@ package s3store
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,18 +18,19 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // Store is a bucket. It is safe for concurrent use.
 type Store struct {
-	client   *s3.Client
-	bucket   *string
-	endpoint string // for errors; empty for AWS
-	opts     Options
+	client  *s3.Client
+	bucket  *string
+	service cloud.Service
+	opts    Options
 
-	credentials    aws.CredentialsProvider
-	hadCredentials atomic.Bool
-	singleDeletes  atomic.Bool // the store cannot delete many keys at once
+	credentials   aws.CredentialsProvider
+	login         cloud.Login
+	singleDeletes atomic.Bool // the store cannot delete many keys at once
 
 	once, parts []func(*s3.Options)
 }
@@ -42,16 +42,18 @@ var _ store.Store = (*Store)(nil)
 // "Expect: 100-continue" do not matter: the store sets them for each call.
 func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	if client == nil || bucket == "" {
-		return nil, invalid("s3://"+bucket, errors.New("a client and the name of a bucket are needed"))
+		return nil, cloud.Invalid("s3://"+bucket, errors.New("a client and the name of a bucket are needed"))
 	}
 	o, err := opts.withDefaults()
 	if err != nil {
-		return nil, invalid("s3://"+bucket, err)
+		return nil, cloud.Invalid("s3://"+bucket, err)
 	}
 	of := client.Options()
-	s := &Store{client: client, bucket: &bucket, opts: o, credentials: of.Credentials}
-	if of.BaseEndpoint != nil {
-		s.endpoint = *of.BaseEndpoint
+	s := &Store{client: client, bucket: &bucket, opts: o, credentials: of.Credentials, login: cloud.Login{Driver: "s3store"}}
+	s.service = cloud.Service{
+		Endpoint: aws.ToString(of.BaseEndpoint), Credentials: hintCredentials,
+		Host:        "the endpoint, the region, and whether the store needs path-style=true",
+		Certificate: "; set AWS_CA_BUNDLE",
 	}
 	s.once = []func(*s3.Options){func(o *s3.Options) {
 		tune(o)
@@ -94,10 +96,7 @@ var boundAnswer = middleware.DeserializeMiddlewareFunc("fencepost:boundAnswer", 
 	r, isHTTP := out.RawResponse.(*smithyhttp.Response)
 	object := isHTTP && r.StatusCode/100 == 2 && awsmiddleware.GetOperationName(ctx) == "GetObject"
 	if isHTTP && r.Body != nil && !object {
-		r.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(r.Body, maxAnswer), r.Body}
+		r.Body = cloud.Limited(r.Body, maxAnswer)
 	}
 	return out, metadata, err
 })
@@ -106,7 +105,7 @@ var boundAnswer = middleware.DeserializeMiddlewareFunc("fencepost:boundAnswer", 
 // one write a second for one key.
 func (s *Store) Traits() store.Traits {
 	t := store.Traits{Name: "s3://" + *s.bucket, MultiProcess: true}
-	if u, err := url.Parse(s.endpoint); err == nil {
+	if u, err := url.Parse(s.service.Endpoint); err == nil {
 		host := u.Hostname()
 		if strings.HasSuffix(host, ".r2.cloudflarestorage.com") || host == "storage.googleapis.com" {
 			t.MinRewrite = time.Second

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -19,6 +15,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 func init() { store.Register("s3", open) }
@@ -31,18 +28,21 @@ type target struct {
 	options                   Options
 }
 
+// scheme says what the URLs look like.
+var scheme = cloud.Scheme{
+	Name: "s3", Root: "bucket", Hint: "?endpoint=http://host:port",
+	Endpoint: "http://127.0.0.1:9000", Credentials: hintCredentials,
+}
+
 // parameters are the query parameters of an s3 URL.
-var parameters = map[string]func(*target, string) error{
+var parameters = map[string]cloud.Parameter[target]{
 	"endpoint": func(t *target, v string) error { t.endpoint = v; return nil },
 	"region":   func(t *target, v string) error { t.region = v; return nil },
 	"profile":  func(t *target, v string) error { t.profile = v; return nil },
 	"path-style": func(t *target, v string) error {
-		b, err := strconv.ParseBool(v)
+		b, err := cloud.Bool(v)
 		t.pathStyle = &b
-		if err != nil {
-			return errors.New("true or false")
-		}
-		return nil
+		return err
 	},
 	"checksum":              func(t *target, v string) error { t.options.Checksum = Checksum(v); return nil },
 	"sse":                   func(t *target, v string) error { t.options.SSE = v; return nil },
@@ -63,13 +63,9 @@ var parameters = map[string]func(*target, string) error{
 		}
 		return errors.New("quoted or unquoted")
 	},
-	"part-size": func(t *target, v string) error {
-		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || n <= 0 {
-			return errors.New("a number of bytes")
-		}
-		t.options.PartSize = n
-		return nil
+	"part-size": func(t *target, v string) (err error) {
+		t.options.PartSize, err = cloud.Bytes(v)
+		return err
 	},
 }
 
@@ -89,27 +85,18 @@ var parameters = map[string]func(*target, string) error{
 //
 // It sends no request. Errors are [store.ErrInvalid] and say what is wrong.
 func Open(ctx context.Context, rawURL string) (store.Store, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Scheme != "s3" {
-		// The parser's error would repeat the URL.
-		return nil, invalid("s3", errors.New("not an s3 URL; write s3://bucket/prefix"))
-	}
-	return open(ctx, u)
-}
-
-func invalid(name string, err error) error {
-	return &store.Error{Op: "open", Key: name, Kind: store.ErrInvalid, Err: err}
+	return scheme.Open(ctx, rawURL, open)
 }
 
 func open(ctx context.Context, u *url.URL) (store.Store, error) {
 	name := "s3://" + u.Host + u.Path
 	t, err := parse(u)
 	if err != nil {
-		return nil, invalid(name, err)
+		return nil, cloud.Invalid(name, err)
 	}
 	client, err := t.client(ctx)
 	if err != nil {
-		return nil, invalid(name, err)
+		return nil, cloud.Invalid(name, err)
 	}
 	st, err := New(client, t.bucket, &t.options)
 	if err != nil {
@@ -119,54 +106,19 @@ func open(ctx context.Context, u *url.URL) (store.Store, error) {
 }
 
 func parse(u *url.URL) (*target, error) {
+	if err := scheme.Check(u); err != nil {
+		return nil, err
+	}
 	t := &target{bucket: u.Host, prefix: u.Path}
-	switch {
-	case u.User != nil:
-		return nil, errors.New("credentials do not belong into a URL; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
-	case u.Opaque != "" || u.Fragment != "":
-		return nil, errors.New("not an s3 URL; write s3://bucket/prefix")
-	case t.bucket == "":
-		return nil, errors.New("the bucket is missing; write s3://bucket/prefix")
-	case u.Port() != "":
-		return nil, errors.New("what follows s3:// is a bucket, not a host; write s3://bucket/prefix?endpoint=http://host:port")
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return nil, errors.New("the parameters after ? cannot be read")
-	}
-	for _, name := range slices.Sorted(maps.Keys(query)) {
-		set, known := parameters[name]
-		switch {
-		case !known:
-			return nil, fmt.Errorf("unknown parameter %q; known are %s", name, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "))
-		case len(query[name]) > 1:
-			return nil, fmt.Errorf("parameter %q is given twice", name)
-		case query[name][0] == "":
-			return nil, fmt.Errorf("parameter %q is empty", name)
-		}
-		if err := set(t, query[name][0]); err != nil {
-			return nil, fmt.Errorf("parameter %q is %w, not %q", name, err, query[name][0])
-		}
+	if err := cloud.Parameters(t, u, parameters); err != nil {
+		return nil, err
 	}
 	if t.endpoint != "" {
-		if err := checkEndpoint(t.endpoint); err != nil {
+		if _, err := scheme.CheckEndpoint(t.endpoint); err != nil {
 			return nil, err
 		}
 	}
 	return t, nil
-}
-
-func checkEndpoint(endpoint string) error {
-	u, err := url.Parse(endpoint)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return errors.New("the endpoint is not a URL such as http://127.0.0.1:9000")
-	case u.User != nil:
-		return errors.New("credentials do not belong into the endpoint; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
-	case u.RawQuery != "" || u.Fragment != "":
-		return errors.New("the endpoint has no parameters of its own; if one was meant for the store, write & for ? before it")
-	}
-	return nil
 }
 
 // client makes the SDK's client from the URL and the AWS environment.
@@ -193,7 +145,7 @@ func (t *target) client(ctx context.Context) (*s3.Client, error) {
 		custom := o.BaseEndpoint != nil && *o.BaseEndpoint != ""
 		switch {
 		case custom:
-			if bad = checkEndpoint(*o.BaseEndpoint); bad != nil {
+			if _, bad = scheme.CheckEndpoint(*o.BaseEndpoint); bad != nil {
 				bad = fmt.Errorf("%w (it comes from AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the AWS profile)", bad)
 			}
 			if o.Region == "" {

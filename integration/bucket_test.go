@@ -1,0 +1,74 @@
+//go:build integration
+
+package integration
+
+import (
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/fencepost/fencepost/integration/servers"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/store/storetest"
+)
+
+// TestBucketFeatures has buckets that keep old versions, and one in which nothing
+// may be deleted for a day: conditions are about the newest version, and an object
+// under a delete marker is absent.
+func TestBucketFeatures(t *testing.T) {
+	s := servers.Start(t, servers.MinIO)
+	cfg, err := config.LoadDefaultConfig(t.Context()) // from what Start has set
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := s3.NewFromConfig(cfg, func(o *s3.Options) { o.BaseEndpoint, o.UsePathStyle = &s.Endpoint, true })
+	create := func(bucket string, locked bool) {
+		t.Helper()
+		_, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &bucket, ObjectLockEnabledForBucket: &locked})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("versioned", false)
+	if _, err := client.PutBucketVersioning(t.Context(), &s3.PutBucketVersioningInput{
+		Bucket: aws.String("versioned"), VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	create("locked", true)
+	if _, err := client.PutObjectLockConfiguration(t.Context(), &s3.PutObjectLockConfigurationInput{
+		Bucket: aws.String("locked"),
+		ObjectLockConfiguration: &types.ObjectLockConfiguration{
+			ObjectLockEnabled: types.ObjectLockEnabledEnabled,
+			Rule:              &types.ObjectLockRule{DefaultRetention: &types.DefaultRetention{Mode: types.ObjectLockRetentionModeCompliance, Days: aws.Int32(1)}},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, bucket := range []string{"versioned", "locked"} {
+		t.Run(bucket, func(t *testing.T) {
+			s.Bucket = bucket
+			if _, err := probe.Run(t.Context(), open(t, s.URL("probe")), separate(s.URL("probe"))); err != nil {
+				t.Error(err)
+			}
+			opts := lacks[servers.MinIO]
+			opts.Quick = true
+			storetest.Run(t, func(tb storetest.TB) store.Store {
+				st, err := store.Open(tb.Context(), s.URL("storetest"))
+				if err != nil {
+					tb.Fatalf("open: %v", err)
+				}
+				return st
+			}, &opts)
+			// It is what it is called: old versions are there.
+			old, err := client.ListObjectVersions(t.Context(), &s3.ListObjectVersionsInput{Bucket: &bucket})
+			if err != nil || len(old.DeleteMarkers) == 0 {
+				t.Errorf("%v; %d delete markers", err, len(old.DeleteMarkers))
+			}
+		})
+	}
+}

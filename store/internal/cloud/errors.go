@@ -1,0 +1,168 @@
+package cloud
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// ShortError is an SDK's error in fewer words.
+type ShortError struct {
+	Text string
+	Err  error // may be nil
+}
+
+func (c *ShortError) Error() string { return c.Text }
+
+// Unwrap returns the SDK's error.
+func (c *ShortError) Unwrap() error { return c.Err }
+
+// KindOf classifies an answer by its status alone; missing is what a 404 means. A
+// nil kind means that nobody can tell what became of the request.
+func KindOf(status int, missing error) error {
+	switch status {
+	case http.StatusNotModified:
+		return store.ErrNotModified
+	case http.StatusPreconditionFailed:
+		return store.ErrPrecondition
+	case http.StatusRequestedRangeNotSatisfiable:
+		return store.ErrRange
+	case http.StatusNotImplemented, http.StatusMethodNotAllowed:
+		return store.ErrUnsupported
+	case http.StatusNotFound:
+		return missing
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return store.ErrDenied
+	case http.StatusBadRequest, http.StatusMovedPermanently, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,
+		http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusRequestHeaderFieldsTooLarge:
+		return store.ErrInvalid
+	}
+	return nil
+}
+
+// RetryAfter reads how long to wait: seconds, or a date by the store's clock.
+func RetryAfter(header http.Header) time.Duration {
+	v := header.Get("Retry-After")
+	if n, err := strconv.Atoi(v); err == nil {
+		return max(0, time.Duration(min(n, 86400))*time.Second)
+	}
+	until, err := http.ParseTime(v)
+	now, err2 := http.ParseTime(header.Get("Date"))
+	if err != nil || err2 != nil {
+		return 0
+	}
+	return max(0, until.Sub(now))
+}
+
+// Service is what a driver says of the service that it talks to when that does not
+// answer.
+type Service struct {
+	Endpoint    string // empty for the cloud's own
+	Host        string // what to check if its name is unknown
+	Certificate string // what to do if its certificate is not trusted, may be empty
+	Credentials string // where they come from
+}
+
+// Unanswered makes e the error of a request that had no answer. Text is the SDK's
+// error in fewer words, by default without the URL, which may be long or hold a
+// signature.
+func (s *Service) Unanswered(ctx context.Context, e *store.Error, text string, err error) *store.Error {
+	var login *LoginError
+	switch {
+	case ctx.Err() != nil:
+		e.Err = Cancelled(ctx, err)
+		return e
+	case errors.As(err, &login):
+		// No request was sent. Credentials that were there once may come back.
+		e.Err = &ShortError{Text: login.Error(), Err: err}
+		if !login.Renewing {
+			e.Kind, e.Hint = store.ErrDenied, s.Credentials
+		}
+		return e
+	}
+	var u *url.Error
+	switch {
+	case text != "":
+	case errors.As(err, &u):
+		text = u.Err.Error()
+	default:
+		text = err.Error()
+	}
+	e.Err, e.Hint = &ShortError{Text: text, Err: err}, s.hint(err)
+	return e
+}
+
+// Cancelled is the error of a request that ended with its context.
+func Cancelled(ctx context.Context, err error) error {
+	return &ShortError{Text: ctx.Err().Error(), Err: fmt.Errorf("%w: %w", ctx.Err(), err)}
+}
+
+// Where names the endpoint behind other words, if it is not the cloud's own.
+func (s *Service) Where() string {
+	if s.Endpoint == "" {
+		return ""
+	}
+	return " at " + s.Endpoint
+}
+
+func (s *Service) hint(err error) string {
+	var dns *net.DNSError
+	var authority x509.UnknownAuthorityError
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nothing answers" + s.Where() + "; is the server running, and the endpoint right?"
+	case errors.As(err, &dns):
+		return fmt.Sprintf("there is no host %q; check %s", dns.Name, s.Host)
+	case errors.As(err, &authority):
+		return "the server's certificate is not trusted" + s.Certificate
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return "the server speaks plain http; write endpoint=http://…"
+	}
+	return ""
+}
+
+// Login tells the errors of getting credentials from answers of the store.
+type Login struct {
+	Driver string // the name of its package
+	had    atomic.Bool
+}
+
+// Note takes the result of getting credentials; an error becomes a [LoginError].
+func (l *Login) Note(err error) error {
+	if err != nil {
+		return &LoginError{Driver: l.Driver, Renewing: l.had.Load(), Err: err}
+	}
+	l.had.Store(true)
+	return nil
+}
+
+// LoginError says that no credentials were to be had, so that nothing was sent.
+type LoginError struct {
+	Driver   string
+	Renewing bool // there were some before
+	Err      error
+}
+
+func (e *LoginError) Error() string {
+	if e.Renewing {
+		return e.Driver + ": renewing the credentials: " + e.Err.Error()
+	}
+	return e.Driver + ": no credentials: " + e.Err.Error()
+}
+
+// Unwrap returns the SDK's error.
+func (e *LoginError) Unwrap() error { return e.Err }
+
+// NonRetriable tells Azure's SDK not to ask again by itself.
+func (e *LoginError) NonRetriable() {}

@@ -1,0 +1,127 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// Scheme says what the URLs of a driver look like: name://root/prefix?parameters.
+type Scheme struct {
+	Name string // such as "s3"
+	Root string // what the first part is: "bucket"
+	// Hint tells who wrote a host there what to write: the URL's end.
+	Hint string
+	// Endpoint is an example of one.
+	Endpoint string
+	// Credentials says where they belong instead of into a URL.
+	Credentials string
+}
+
+// Invalid is the error of a URL, or of the options of a driver.
+func Invalid(name string, err error) error {
+	return &store.Error{Op: "open", Key: name, Kind: store.ErrInvalid, Err: err}
+}
+
+func (s *Scheme) notOne() error {
+	return fmt.Errorf("not a URL of scheme %s; write %s", s.Name, s.example())
+}
+
+func (s *Scheme) example() string { return s.Name + "://" + s.Root + "/prefix" }
+
+// Open opens a store by a URL that may not be one.
+func (s *Scheme) Open(ctx context.Context, rawURL string, open store.Opener) (store.Store, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil || u.Scheme != s.Name {
+		// The parser's error would repeat the URL.
+		return nil, Invalid(s.Name, s.notOne())
+	}
+	return open(ctx, u)
+}
+
+// Check finds fault with all of a URL but its parameters.
+func (s *Scheme) Check(u *url.URL) error {
+	switch {
+	case u.User != nil:
+		return errors.New("credentials do not belong into a URL; " + s.Credentials)
+	case u.Opaque != "" || u.Fragment != "":
+		return s.notOne()
+	case u.Host == "":
+		return fmt.Errorf("the %s is missing; write %s", s.Root, s.example())
+	case u.Port() != "":
+		return s.NotAHost()
+	}
+	return nil
+}
+
+// NotAHost is the error of a host where the root should be.
+func (s *Scheme) NotAHost() error {
+	return fmt.Errorf("what follows %s:// is a %s, not a host; write %s%s", s.Name, s.Root, s.example(), s.Hint)
+}
+
+// CheckEndpoint finds fault with the URL of a service.
+func (s *Scheme) CheckEndpoint(endpoint string) (*url.URL, error) {
+	u, err := url.Parse(endpoint)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, errors.New("the endpoint is not a URL such as " + s.Endpoint)
+	case u.User != nil:
+		return nil, errors.New("credentials do not belong into the endpoint; " + s.Credentials)
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("the endpoint has no parameters of its own; if one was meant for the store, write & for ? before it; for credentials " + s.Credentials)
+	}
+	return u, nil
+}
+
+// Parameter takes the value of a parameter into a T. Its error says what a value is,
+// such as "true or false".
+type Parameter[T any] func(t *T, value string) error
+
+// Parameters reads those behind a URL's question mark into t. Each must be known,
+// come once, and not be empty.
+func Parameters[T any](t *T, u *url.URL, known map[string]Parameter[T]) error {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return errors.New("the parameters after ? cannot be read")
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		set, ok := known[name]
+		switch {
+		case !ok:
+			return fmt.Errorf("unknown parameter %q; known are %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		case len(query[name]) > 1:
+			return fmt.Errorf("parameter %q is given twice", name)
+		case query[name][0] == "":
+			return fmt.Errorf("parameter %q is empty", name)
+		}
+		if err := set(t, query[name][0]); err != nil {
+			return fmt.Errorf("parameter %q is %w, not %q", name, err, query[name][0])
+		}
+	}
+	return nil
+}
+
+// Bool is the value of a parameter that is true or false.
+func Bool(value string) (bool, error) {
+	b, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, errors.New("true or false")
+	}
+	return b, nil
+}
+
+// Bytes is the value of a parameter that is a positive number of bytes.
+func Bytes(value string) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n <= 0 {
+		return 0, errors.New("a number of bytes")
+	}
+	return n, nil
+}
