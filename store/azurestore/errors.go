@@ -118,6 +118,8 @@ func kindOf(c call, status int, code bloberror.Code) error {
 		return store.ErrPrecondition
 	case http.StatusConflict:
 		// guard:created. The blob of a create that was refused.
+		//
+		//mutant:replace c.create && => false && c.create &&
 		if c.create && code == bloberror.BlobAlreadyExists {
 			return store.ErrPrecondition
 		}
