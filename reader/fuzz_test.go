@@ -76,10 +76,10 @@ func FuzzGarbage(f *testing.F) {
 	for i := range under {
 		f.Add(uint8(0), uint8(i), uint16(0), []byte("garbage"))
 	}
-	for i := range 60 {
+	for i := 0; i < 60; i += 3 {
 		f.Add(uint8(1), uint8(i), uint16(0), []byte{})
-		f.Add(uint8(2), uint8(i), uint16(40), []byte{0xff})
-		f.Add(uint8(3), uint8(i), uint16(i+3), []byte{})
+		f.Add(uint8(2), uint8(i+1), uint16(40), []byte{0xff})
+		f.Add(uint8(3), uint8(i+2), uint16(i), []byte{})
 	}
 	var log sealedLog
 	f.Fuzz(func(t *testing.T, how, which uint8, at uint16, garbage []byte) {

@@ -104,7 +104,7 @@ func parse(u *url.URL) (*target, error) {
 		return nil, errNotURL
 	case t.container == "":
 		return nil, errors.New("the container is missing; write az://container/prefix")
-	case u.Port() != "" || strings.Contains(t.container, "."):
+	case strings.ContainsAny(u.Host, ":."):
 		return nil, errors.New("what follows az:// is a container, not a host; write az://container/prefix?account=name, or &endpoint=http://host:port/account")
 	}
 	query, err := url.ParseQuery(u.RawQuery)

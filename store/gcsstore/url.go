@@ -99,7 +99,7 @@ func parse(u *url.URL) (*target, error) {
 		return nil, errNotURL
 	case t.bucket == "":
 		return nil, errors.New("the bucket is missing; write gs://bucket/prefix")
-	case u.Port() != "":
+	case strings.Contains(u.Host, ":"):
 		return nil, errors.New("what follows gs:// is a bucket, not a host; write gs://bucket/prefix?endpoint=http://host:port")
 	}
 	query, err := url.ParseQuery(u.RawQuery)

@@ -127,7 +127,7 @@ func parse(u *url.URL) (*target, error) {
 		return nil, errors.New("not an s3 URL; write s3://bucket/prefix")
 	case t.bucket == "":
 		return nil, errors.New("the bucket is missing; write s3://bucket/prefix")
-	case u.Port() != "":
+	case strings.Contains(u.Host, ":"):
 		return nil, errors.New("what follows s3:// is a bucket, not a host; write s3://bucket/prefix?endpoint=http://host:port")
 	}
 	query, err := url.ParseQuery(u.RawQuery)
