@@ -25,6 +25,8 @@ NESTED  := $(filter-out .,$(MODULES))
 each-module = @for m in $(1); do echo "-- $$m"; (cd $$m && $(2)) || { echo "failed in module $$m" >&2; exit 1; }; done
 
 FUZZTIME ?= 20s
+# A binary that says what it covers. Without, only seeds and the corpus are varied.
+FUZZFLAGS = -fuzz=.
 SEEDS    ?= 20000
 CHAOS    ?= 15m
 
@@ -61,6 +63,10 @@ chaos: ## processes killed, frozen and cut off on real servers, for CHAOS (15m) 
 .PHONY: mutants
 mutants: ## take each guard out of the code in turn: the tests must notice
 	go run ./internal/mutants
+
+.PHONY: mutants-smoke
+mutants-smoke: ## the same for a random sample of the guards, for some 100 seconds
+	go run ./internal/mutants -budget 100s
 
 .PHONY: fmt
 fmt: ## check gofmt; make fmt-fix mends
@@ -106,12 +112,18 @@ explore: ## all schedules of small cases, also of those that take minutes
 	go test -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/sim -long
 
 .PHONY: fuzz
-fuzz: ## fuzz every fuzz test for FUZZTIME (20s)
+fuzz: ## fuzz every fuzz test of every module for FUZZTIME (20s)
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -r -n1 dirname | sort -u | while read -r dir; do \
-		for f in $$(cat $$dir/*_test.go | sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p'); do \
-			echo "-- $$dir $$f"; (cd $$dir && go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+		work=$(CURDIR)/.cache/fuzz/$$dir && mkdir -p $$work/found && cd $(CURDIR)/$$dir && go test -c $(FUZZFLAGS) -o $$work/test . || exit 1; \
+		for f in $$($$work/test -test.list '^Fuzz'); do \
+			echo "-- $$dir $$f"; \
+			$$work/test -test.run '^$$' -test.fuzz "^$$f\$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir $$work/found || exit 1; \
 		done; \
 	done
+
+.PHONY: fuzz-smoke
+fuzz-smoke: ## the same for one second each, with the binaries of plain tests: some 60 seconds in all
+	@$(MAKE) fuzz FUZZTIME=1s FUZZFLAGS=
 
 .PHONY: bench
 bench: ## measure beside plain S3 clients, as ratios, in some five minutes; write bench/results

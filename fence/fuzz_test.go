@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -141,6 +142,46 @@ func FuzzParseNumber(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		if n, ok := ParseNumber(s); ok && FormatNumber(n) != s {
 			t.Errorf("%q is read as %d", s, n)
+		}
+	})
+}
+
+// What is checked and not unpacked has the payload that a frame has, and is a frame
+// again once it is packed anew, at another place.
+func FuzzDecodeStored(f *testing.F) {
+	addGolden(f)
+	limits := Limits{Object: 1 << 16, Record: 1 << 12, Cursor: 64}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, b := range dressed(b) {
+			s, err := DecodeStored(b, limits)
+			fr, whole := Decode(b, limits)
+			if err != nil {
+				if !known(err) || s != nil || whole == nil {
+					t.Fatalf("%v, %v; as a frame %v", s, err, whole)
+				}
+				continue
+			}
+			if whole != nil || fr.Kind == Seal {
+				continue
+			}
+			h := Header{Log: fr.Log, Nonce: fr.Nonce, Position: Position{fr.Position.Epoch, fr.Position.Seq + 1}, Offset: fr.Offset, Time: fr.Time}
+			header, payload := s.Repack(&h)
+			again, err := Decode(slices.Concat(header, payload), limits)
+			if err != nil || again.HasCursor || again.Position != h.Position || !bytes.Equal(again.Edit(), fr.Edit()) || !slices.Equal(recordsOf(again), recordsOf(fr)) {
+				t.Fatalf("%+v became %+v, %v", fr.Header, again, err)
+			}
+		}
+	})
+}
+
+// An ID's text is its digits, in either case.
+func FuzzID(f *testing.F) {
+	f.Add(testLog.String())
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		var id ID
+		if id.UnmarshalText([]byte(text)) == nil && id.String() != strings.ToLower(text) {
+			t.Errorf("%q is read as %v", text, id)
 		}
 	})
 }

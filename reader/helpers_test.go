@@ -205,6 +205,22 @@ func (w *world) newest() *manifest.Manifest {
 	return m
 }
 
+// atMost returns a context that ends with so many more requests. A reader that asks
+// for the same thing for ever does not let the bubble's time pass.
+func (w *world) atMost(requests int) context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	last := 0
+	w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+		if last == 0 {
+			last = op.N + requests
+		}
+		if op.N == last {
+			cancel(fmt.Errorf("%d requests, and no end", requests))
+		}
+	})
+	return ctx
+}
+
 func (w *world) reader(opts *reader.Options) *reader.Reader {
 	w.Helper()
 	var o reader.Options

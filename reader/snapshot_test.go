@@ -317,8 +317,9 @@ func TestT28_PinLost(t *testing.T) {
 		}
 		w.story(func(int) { w.compact(2) })
 		w.compact(2)
+		ctx := w.atMost(1000)
 		g := got{}
-		for rec, err := range s.Records(context.Background(), 0) {
+		for rec, err := range s.Records(ctx, 0) {
 			if err == nil {
 				err = g.add(rec)
 			}
@@ -331,7 +332,7 @@ func TestT28_PinLost(t *testing.T) {
 		}
 		w.truncate(8)
 		w.compact(2)
-		for _, err := range s.Records(context.Background(), 2) {
+		for _, err := range s.Records(ctx, 2) {
 			if !errors.Is(err, reader.ErrPinLost) || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "begins at ") {
 				t.Errorf("%v", err)
 			}

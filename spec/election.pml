@@ -10,8 +10,9 @@
 
 check: small  two candidates, three epochs | -DP=2 -DM=3 -DTRIES=4
 check: small  three candidates, three epochs | -DP=3 -DM=3 -DTRIES=1
-check: full   three candidates, three epochs | -DP=3 -DM=3 -DTRIES=3
-check: full   three candidates, four epochs | -DP=3 -DM=4 -DTRIES=2
+check: full   three candidates, three epochs, two tries   | -DP=3 -DM=3 -DTRIES=2
+check: long   three candidates, three epochs, three tries | -DP=3 -DM=3 -DTRIES=3
+check: long   three candidates, four epochs | -DP=3 -DM=4 -DTRIES=2
 mutant: depose-first                            | -DP=2 -DM=3 -DNO_DEPOSE
 mutant: higher-lock                             | -DP=3 -DM=4 -DNO_LIST
 mutant: higher-lock (any, not only the next)    | -DP=3 -DM=4 -DWEAK_LIST

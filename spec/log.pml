@@ -19,8 +19,8 @@ check: small  one token for two       | -DW=2 -DK=1 -DS=1 -DDUP=1
 check: full   three openers           | -DW=3 -DK=1 -DS=1 -DQUIET=2
 check: small  reader                  | -DW=1 -DK=1 -DS=2 -DHINT -DREADER
 check: full   hint and wall           | -DW=2 -DK=1 -DS=2 -DHINT -DWALL=1
-check: full   reader                  | -DW=2 -DK=1 -DS=1 -DHINT -DREADER
-check: full   three writers           | -DW=3 -DK=1 -DS=1
+check: long   reader                  | -DW=2 -DK=1 -DS=1 -DHINT -DREADER
+check: long   three writers           | -DW=3 -DK=1 -DS=1
 mutant: open-refresh     | -DW=2 -DK=1 -DS=2 -DNO_OPEN_REFRESH
 mutant: open-folded      | -DW=2 -DK=1 -DS=1 -DNO_OPEN_FOLDED
 mutant: open-folded (the floor, not what was walked) | -DW=2 -DK=1 -DS=2 -DWALL=1 -DFOLDED_BY_WALKING

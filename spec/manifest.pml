@@ -12,7 +12,7 @@
 check: small  three updaters | -DU=1 -DV=4
 check: small  reader | -DU=1 -DV=4 -DREADER -DONE
 check: small  pruner | -DU=1 -DV=4 -DPRUNER -DONE
-check: full   three updaters, two updates each | -DU=2 -DV=5
+check: long   three updaters, two updates each | -DU=2 -DV=5
 mutant: role-epoch     | -DU=1 -DV=4 -DNO_ROLE_EPOCH
 mutant: update-count (it is looked for)        | -DU=1 -DV=4 -DNO_COUNT
 mutant: update-count (created is not enough)   | -DU=1 -DV=4 -DNO_LOOK

@@ -15,7 +15,7 @@
 
 check: small  one reader, one compactor  | -DV=4 -DR=1 -DC=1
 check: full   one reader, two compactors | -DV=3 -DR=1 -DC=2
-check: full   two readers, one compactor | -DV=3 -DR=2 -DC=1
+check: long   two readers, one compactor | -DV=3 -DR=2 -DC=1
 mutant: pin-after-mark                                          | -DV=3 -DR=1 -DC=1 -DNO_RECHECK
 mutant: mark-before-pins                                        | -DV=3 -DR=1 -DC=1 -DNO_MARK_FIRST
 mutant: pinned-objects                                          | -DV=3 -DR=1 -DC=1 -DNO_HOLD

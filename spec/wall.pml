@@ -10,7 +10,7 @@
 
 check: small  equal windows          | -DL=2 -DB=2 -DSPEED=2 -DMAX=14
 check: small  the leader's is larger | -DL=4 -DB=1 -DSPEED=3 -DMAX=30
-check: full   much larger            | -DL=6 -DB=1 -DSPEED=4 -DMAX=34
+check: full   much larger            | -DL=6 -DB=1 -DSPEED=4 -DMAX=42
 mutant: open-wall  | -DL=2 -DB=2 -DSPEED=2 -DMAX=14 -DNO_WALL
 mutant: open-reach | -DL=4 -DB=1 -DSPEED=3 -DMAX=30 -DNO_REACH
 mutant: window     | -DL=2 -DB=2 -DSPEED=2 -DMAX=14 -DNO_WINDOW

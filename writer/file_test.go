@@ -122,6 +122,40 @@ func TestExpectedSize(t *testing.T) {
 	}
 }
 
+// guard:file-until. A fenced writer's files end, though nobody writes to them, and
+// so does one that is stopped by its term. (Before the next test, which hangs without
+// the guard: Close waits for the files.)
+func TestFileOfAFencedWriter(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		until, cancel := context.WithCancel(t.Context())
+		a := e.open("a", 1, nil)
+		b := e.open("b", 2, &writer.Options{Until: until})
+		of := func(w *writer.Writer) *writer.FileWriter {
+			f := create(t, w)
+			if _, err := io.WriteString(f, "half"); err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}
+		fa, fb := of(a), of(b)
+		e.outcomes(e.several(a, "lost"), "not")
+		if err := fa.Close(); !errors.Is(err, writer.ErrFenced) {
+			t.Errorf("the file of a fenced writer: %v", err)
+		}
+		cancel()
+		<-b.Done()
+		if err := fb.Close(); !errors.Is(err, writer.ErrClosed) {
+			t.Errorf("the file of a writer whose term is over: %v", err)
+		}
+		for _, w := range []*writer.Writer{a, b} {
+			if _, err := w.CreateFile(t.Context(), ""); err == nil || !errors.Is(err, w.Err()) {
+				t.Errorf("a file of a stopped writer: %v", err)
+			}
+		}
+		e.noFiles()
+	})
+}
+
 // However a file is given up, its parts are removed before anybody is told, and
 // nothing of it is seen.
 func TestFileGivenUp(t *testing.T) {
@@ -171,39 +205,6 @@ func TestFileGivenUp(t *testing.T) {
 }
 
 var errBored = errors.New("bored")
-
-// guard:file-until. A fenced writer's files end, though nobody writes to them, and
-// so does one that is stopped by its term.
-func TestFileOfAFencedWriter(t *testing.T) {
-	bubble(t, func(t *testing.T, e *env) {
-		until, cancel := context.WithCancel(t.Context())
-		a := e.open("a", 1, nil)
-		b := e.open("b", 2, &writer.Options{Until: until})
-		of := func(w *writer.Writer) *writer.FileWriter {
-			f := create(t, w)
-			if _, err := io.WriteString(f, "half"); err != nil {
-				t.Fatal(err)
-			}
-			return f
-		}
-		fa, fb := of(a), of(b)
-		e.outcomes(e.several(a, "lost"), "not")
-		if err := fa.Close(); !errors.Is(err, writer.ErrFenced) {
-			t.Errorf("the file of a fenced writer: %v", err)
-		}
-		cancel()
-		<-b.Done()
-		if err := fb.Close(); !errors.Is(err, writer.ErrClosed) {
-			t.Errorf("the file of a writer whose term is over: %v", err)
-		}
-		for _, w := range []*writer.Writer{a, b} {
-			if _, err := w.CreateFile(t.Context(), ""); err == nil || !errors.Is(err, w.Err()) {
-				t.Errorf("a file of a stopped writer: %v", err)
-			}
-		}
-		e.noFiles()
-	})
-}
 
 // guard:file-ended. A file is closed right after its context has ended. Whoever breaks
 // the upload off may come second; the file is not completed all the same.

@@ -232,6 +232,8 @@ func (o *opening) stillThere(ctx context.Context, followed *fence.Position) erro
 //
 // guard:open-damage. A junk seal may lead into an epoch that really exists and was
 // opened elsewhere: what lies there is sound and does not fit our path.
+//
+//mutant:replace o.stillThere(ctx, since) => error(nil)
 func (o *opening) judge(ctx context.Context, since *fence.Position, err error) error {
 	if !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrLimit) {
 		return err

@@ -13,8 +13,12 @@
 //     several times, then all are replaced in one mutant.
 //
 // The mutant is compiled with go test -overlay; the tree is not touched. First the
-// tests of the guard's own package run, then those of the packages in -then. Exit
-// status 1: a mutant survived, or does not compile.
+// tests of the guard's own package run, then those of the packages that use it, then
+// -seeds histories of the simulation, until a test fails. One that hangs kills
+// nothing: it is left out, and the others run again. Each guard has a row that says
+// which test missed it. Exit status 1: a mutant survived, or does not compile.
 //
-//	go run ./internal/mutants [-list] [-run REGEXP] [-p N]
+// With -budget, mutants are taken in random order for about so long.
+//
+//	go run ./internal/mutants [-list] [-run REGEXP] [-p N] [-budget 100s]
 package main

@@ -85,6 +85,8 @@ func kindOf(c call, status int, code bloberror.Code) error {
 	switch status {
 	case http.StatusConflict:
 		// guard:created. The blob of a create that was refused.
+		//
+		//mutant:replace c.create && => false && c.create &&
 		if c.create && code == bloberror.BlobAlreadyExists {
 			return store.ErrPrecondition
 		}

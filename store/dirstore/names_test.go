@@ -2,6 +2,7 @@ package dirstore
 
 import (
 	"errors"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,6 +69,32 @@ func FuzzNames(f *testing.F) {
 		top, _, _ := strings.Cut(rel, "/")
 		if !filepath.IsLocal(rel) || strings.EqualFold(top, reserved) {
 			t.Errorf("relPath(%q) = %q", key, rel)
+		}
+	})
+}
+
+// A URL names an absolute directory, or is refused.
+func FuzzURL(f *testing.F) {
+	for _, raw := range []string{
+		"file:///dir", "file://localhost/dir?create=false", "file:dir", "file://host/dir", "file:///", "file:///a%2f..%2fb",
+		"file:///dir?create=maybe", "file:///dir?create=true&create=true", "file:///dir#x", "file://user:secret@/x", "file:///dir?%zz",
+	} {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return
+		}
+		dir, opts, err := parseURL(u)
+		if err != nil {
+			if !errors.Is(err, store.ErrInvalid) || dir != "" || opts != nil {
+				t.Errorf("%q: %q, %v, %v", raw, dir, opts, err)
+			}
+			return
+		}
+		if !filepath.IsAbs(dir) || opts == nil || u.User != nil || u.Fragment != "" {
+			t.Errorf("%q is %q, %+v", raw, dir, opts)
 		}
 	})
 }

@@ -20,6 +20,7 @@ func TestURLErrors(t *testing.T) {
 		"http://bucket":                             "write s3://bucket/prefix",
 		"s3://%zz":                                  "write s3://bucket/prefix",
 		"s3://bucket:9000/x":                        "endpoint=http://host:port",
+		"s3://bucket:/x":                            "endpoint=http://host:port",
 		"s3://AK:" + secret + "@bucket/x":           "AWS_ACCESS_KEY_ID",
 		"s3://b" + at + "&colour=red":               "known are checksum, endpoint, etag, expected-bucket-owner, part-size, path-style, profile, region, request-payer, sse, sse-kms-key-id",
 		"s3://b" + at + "&region=a&region=b":        "given twice",

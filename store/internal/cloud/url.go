@@ -55,7 +55,7 @@ func (s *Scheme) Check(u *url.URL) error {
 		return s.notOne()
 	case u.Host == "":
 		return fmt.Errorf("the %s is missing; write %s", s.Root, s.example())
-	case u.Port() != "":
+	case strings.Contains(u.Host, ":"):
 		return s.NotAHost()
 	}
 	return nil
