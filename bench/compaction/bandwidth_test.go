@@ -116,6 +116,50 @@ func plain(t *testing.T, st store.Store, all []store.Info) {
 	}
 }
 
+// Memory does not grow with what is merged or folded. (First, so that nothing is left of
+// other tests.) The runtime keeps as much
+// garbage as it is let, so it is told the limit, as with GOMEMLIMIT=64MiB.
+func TestMemory(t *testing.T) {
+	const limit = 64 << 20
+	st := endpoint(t)
+	for _, merge := range []bool{true, false} {
+		what := "folding"
+		if merge {
+			what = "merging"
+		}
+		log, err := store.Sub(st, uuid.NewString())
+		if err != nil {
+			t.Fatal(err)
+		}
+		prepare(t, log, fence.Plain, merge, 20)
+		debug.FreeOSMemory()
+		old := debug.SetMemoryLimit(limit)
+		stop, peak := make(chan struct{}), make(chan [2]uint64)
+		go func() {
+			var most [2]uint64
+			for {
+				select {
+				case <-stop:
+					peak <- most
+					return
+				case <-time.After(time.Millisecond):
+					now := memory()
+					most[0], most[1] = max(most[0], now[0]), max(most[1], now[1])
+				}
+			}
+		}()
+		r := once(t, log, &compactor.Options{NoCompress: true, FanIn: 2, Levels: 30, SegmentBytes: 512 << 20})
+		if merge && r.Merged != segments || !merge && r.Segments != 1 {
+			t.Fatalf("%+v", r)
+		}
+		close(stop)
+		most := <-peak
+		debug.SetMemoryLimit(old)
+		add(t, Row{Name: what + " 160 MiB: MiB of live heap at most", Value: mib(int64(most[1])), Goal: 64,
+			Note: fmt.Sprintf("with GOMEMLIMIT=64MiB; the whole process with its garbage %.0f MiB", mib(int64(most[0])))})
+	}
+}
+
 // Merging and folding take about as long as reading and writing the same bytes.
 func TestBandwidth(t *testing.T) {
 	st := endpoint(t)
@@ -184,49 +228,6 @@ func least(a, b time.Duration) time.Duration {
 		return b
 	}
 	return min(a, b)
-}
-
-// Memory does not grow with what is merged or folded. The runtime keeps as much
-// garbage as it is let, so it is told the limit, as with GOMEMLIMIT=64MiB.
-func TestMemory(t *testing.T) {
-	const limit = 64 << 20
-	st := endpoint(t)
-	for _, merge := range []bool{true, false} {
-		what := "folding"
-		if merge {
-			what = "merging"
-		}
-		log, err := store.Sub(st, uuid.NewString())
-		if err != nil {
-			t.Fatal(err)
-		}
-		prepare(t, log, fence.Plain, merge, 20)
-		debug.FreeOSMemory()
-		old := debug.SetMemoryLimit(limit)
-		stop, peak := make(chan struct{}), make(chan [2]uint64)
-		go func() {
-			var most [2]uint64
-			for {
-				select {
-				case <-stop:
-					peak <- most
-					return
-				case <-time.After(time.Millisecond):
-					now := memory()
-					most[0], most[1] = max(most[0], now[0]), max(most[1], now[1])
-				}
-			}
-		}()
-		r := once(t, log, &compactor.Options{NoCompress: true, FanIn: 2, Levels: 30, SegmentBytes: 512 << 20})
-		if merge && r.Merged != segments || !merge && r.Segments != 1 {
-			t.Fatalf("%+v", r)
-		}
-		close(stop)
-		most := <-peak
-		debug.SetMemoryLimit(old)
-		add(t, Row{Name: what + " 160 MiB: MiB of live heap at most", Value: mib(int64(most[1])), Goal: 64,
-			Note: fmt.Sprintf("with GOMEMLIMIT=64MiB; the whole process with its garbage %.0f MiB", mib(int64(most[0])))})
-	}
 }
 
 // memory is what the process holds, and what of it was live at the last collection.
