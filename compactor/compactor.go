@@ -114,6 +114,7 @@ func (c *Compactor) begin(ctx context.Context, token fence.Token) (*pass, error)
 		chain: chain.Source{Store: c.st, Log: f.Log, Limits: f.Limits.Limits, Settle: c.opts.Settle, Ahead: c.opts.Parallel, Budget: objectBytes},
 		segs:  segment.Source{Store: c.st, Log: f.Log, Limits: f.Limits.Limits, Settle: c.opts.Settle, Budget: segmentBytes},
 	}
+	p.chain.Keep = p.keeps
 	p.tidy = p.prune
 	return p, nil
 }

@@ -43,7 +43,7 @@ func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (
 			err = p.pace(ctx, 1, step.Size)
 		}
 		if err == nil && step.Frame.Kind == fence.Data {
-			err = up.add(ctx, step.Frame)
+			err = up.add(ctx, step.Frame, step.Stored)
 		}
 		if err == nil && step.Frame.Kind == fence.Edit {
 			var e manifest.AppliedEdit

@@ -568,6 +568,17 @@ func once(client string, want place) func(faultstore.Op) bool {
 // w, if nothing interferes.
 func (w *world) everywhere(token uint64) []place {
 	w.Helper()
+	all := w.everywhereOf(token, small())
+	if len(all) < 40 {
+		w.Fatalf("it makes only %d requests", len(all))
+	}
+	return all
+}
+
+// everywhereOf is everywhere with other options.
+
+func (w *world) everywhereOf(token uint64, o *Options) []place {
+	w.Helper()
 	var mu sync.Mutex
 	var all []place
 	names := &places{client: "c"}
@@ -579,11 +590,8 @@ func (w *world) everywhere(token uint64) []place {
 			all = append(all, at)
 		}
 	})
-	if _, err := c.once(c.faulty.Client("c"), token, small()); err != nil {
+	if _, err := c.once(c.faulty.Client("c"), token, o); err != nil {
 		w.Fatal(err)
-	}
-	if len(all) < 40 {
-		w.Fatalf("it makes only %d requests", len(all))
 	}
 	return all
 }

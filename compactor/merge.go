@@ -49,7 +49,7 @@ func (p *pass) merge(ctx context.Context, m *manifest.Manifest) (newest *manifes
 			err = p.pace(ctx, requests, share)
 		}
 		if err == nil {
-			err = up.addPiece(ctx, piece)
+			err = up.add(ctx, piece.Frame, piece.Stored)
 		}
 		if err != nil {
 			up.abort(err)

@@ -39,10 +39,7 @@ func (p *pass) upload(ctx context.Context, first uint64, hint int64) *upload {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upload{
 		key: manifest.SegmentKey(manifest.Compactor, p.token.Epoch(), uuid.NewString()), first: first,
-		log: p.log.Format().Log, codec: fence.Zstd, cancel: cancel, pace: p.pace,
-	}
-	if p.opts.NoCompress {
-		u.codec = fence.Plain
+		log: p.log.Format().Log, codec: p.codec(), cancel: cancel, pace: p.pace,
 	}
 	u.put = func(r io.Reader) error {
 		_, err := store.UploadNew(ctx, p.st, u.key, r, &store.UploadOptions{SizeHint: hint}, p.opts.Settle)
@@ -51,31 +48,39 @@ func (p *pass) upload(ctx context.Context, first uint64, hint int64) *upload {
 	return u
 }
 
-// add appends the records of a frame: as they are stored, if they make a block of a
-// good size and are compressed, if that is wanted.
-func (u *upload) add(ctx context.Context, f *fence.Frame) error {
-	if f.Records == 0 {
+// codec is how records are stored in segments.
+func (c *Compactor) codec() fence.Codec {
+	if c.opts.NoCompress {
+		return fence.Plain
+	}
+	return fence.Zstd
+}
+
+// keeps tells whether an object of the log goes into a segment as it is stored: if its
+// records make a block of a good size and are compressed, if that is wanted. Who does
+// not want it has them unpacked as well: that costs nothing.
+func (p *pass) keeps(h *fence.Header) bool {
+	return segment.Whole(h) && h.Codec == p.codec() && h.Codec != fence.Plain
+}
+
+// add appends the records of an object of the log or of a block of another segment,
+// as they are stored if stored is not nil.
+func (u *upload) add(ctx context.Context, f *fence.Frame, stored *fence.Stored) error {
+	if stored == nil && f.Records == 0 {
 		return nil
 	}
 	return u.paced(ctx, func() error {
-		if f.Codec == u.codec {
+		if stored == nil && f.Codec == u.codec {
 			if ok, err := u.w.AddStored(f.Stored()); ok || err != nil {
 				return err
 			}
 		}
-		return u.w.Add(f)
-	})
-}
-
-// addPiece appends those of a block of another segment.
-func (u *upload) addPiece(ctx context.Context, p segment.Piece) error {
-	if p.Stored == nil {
-		return u.add(ctx, p.Frame)
-	}
-	return u.paced(ctx, func() error {
-		ok, err := u.w.AddStored(p.Stored)
+		if stored == nil {
+			return u.w.Add(f)
+		}
+		ok, err := u.w.AddStored(stored)
 		if !ok && err == nil {
-			err = fmt.Errorf("compactor: record %d does not follow in %s", p.Stored.Offset, u.key)
+			err = fmt.Errorf("compactor: record %d does not follow in %s", stored.Offset, u.key)
 		}
 		return err
 	})

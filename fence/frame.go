@@ -26,10 +26,7 @@ func Decode(b []byte, limits Limits) (*Frame, error) {
 		return nil, err
 	}
 	h := s.Header
-	f := &Frame{Header: h, payload: s.payload, stored: s.payload}
-	if h.HasCursor {
-		f.Cursor = b[HeaderSize+int(h.storedLen) : len(b) : len(b)]
-	}
+	f := &Frame{Header: h, Cursor: s.Cursor, payload: s.payload, stored: s.payload}
 	if h.Codec == Zstd {
 		if f.payload, err = decompress(s.payload, int(h.rawLen)); err != nil {
 			return nil, err

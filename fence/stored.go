@@ -6,6 +6,8 @@ import "hash/crc32"
 // to put its payload elsewhere as it is.
 type Stored struct {
 	Header
+	// Cursor is that of the object. It is a slice of the stored bytes.
+	Cursor  []byte
 	payload []byte // as stored
 }
 
@@ -26,12 +28,18 @@ func DecodeStored(b []byte, limits Limits) (*Stored, error) {
 	if sum := crc32.Checksum(body, castagnoli); sum != h.bodyCRC {
 		return nil, corrupt("body checksum is %08x, the header says %08x", sum, h.bodyCRC)
 	}
-	return &Stored{Header: h, payload: body[:h.storedLen]}, nil
+	s := &Stored{Header: h, payload: body[:h.storedLen]}
+	if h.HasCursor {
+		s.Cursor = body[h.storedLen:len(body):len(body)]
+	}
+	return s, nil
 }
 
 // Stored returns the frame as it was before it was unpacked. It shares the frame's
 // memory.
-func (f *Frame) Stored() *Stored { return &Stored{Header: f.Header, payload: f.stored} }
+func (f *Frame) Stored() *Stored {
+	return &Stored{Header: f.Header, Cursor: f.Cursor, payload: f.stored}
+}
 
 // Repack returns the header of a frame that has this payload, and no cursor, and the
 // payload itself, which must not be changed. Of h it takes Log, Nonce, Position,
@@ -40,7 +48,10 @@ func (s *Stored) Repack(h *Header) (header, payload []byte) {
 	h.Kind, h.Codec, h.Next = s.Kind, s.Codec, 0
 	h.Records, h.HasCursor, h.cursorLen = s.Records, false, 0
 	h.storedLen, h.rawLen = s.storedLen, s.rawLen
-	h.bodyCRC = crc32.Checksum(s.payload, castagnoli)
+	h.bodyCRC = s.bodyCRC // which has been checked
+	if s.HasCursor {
+		h.bodyCRC = crc32.Checksum(s.payload, castagnoli)
+	}
 	header = make([]byte, HeaderSize)
 	h.put(header)
 	return header, s.payload

@@ -11,13 +11,17 @@ import (
 // What is repacked holds the same records elsewhere, without the cursor, however it
 // is stored; and damage is noticed without unpacking.
 func TestRepack(t *testing.T) {
-	for _, codec := range []Codec{Plain, Zstd} {
+	for i, codec := range []Codec{Plain, Zstd, Plain, Zstd} {
 		var b Builder
 		records := [][]byte{bytes.Repeat([]byte("a"), 1000), {}, []byte("z")}
 		for _, r := range records {
 			b.Add(r)
 		}
-		b.SetCursor([]byte("somewhere"))
+		var cursor []byte
+		if i < 2 {
+			cursor = []byte("somewhere")
+			b.SetCursor(cursor)
+		}
 		old := Header{Log: ID{1}, Nonce: ID{2}, Position: Position{3, 4}, Offset: 5, Prev: 6, Time: time.UnixMicro(7).UTC()}
 		frame := slices.Clone(b.Finish(&old, codec))
 		f, err := Decode(frame, DefaultLimits)
@@ -25,7 +29,7 @@ func TestRepack(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := DecodeStored(frame, DefaultLimits)
-		if err != nil || s.Header != f.Header {
+		if err != nil || s.Header != f.Header || !bytes.Equal(s.Cursor, cursor) || s.HasCursor != (cursor != nil) {
 			t.Fatalf("%+v, %v; want %+v", s, err, f.Header)
 		}
 		for _, s := range []*Stored{s, f.Stored()} {

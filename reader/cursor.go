@@ -122,7 +122,11 @@ func (c *cursor) pass(ctx context.Context) error {
 func (c *cursor) segments(ctx context.Context, m *manifest.Manifest) error {
 	first := m.First()
 	if c.pin != nil && c.pin.Err() == nil {
-		first = m.Held()
+		// guard:read-given-up. What had been given up before the snapshot was taken is gone,
+		// also if others hold on to it.
+		//
+		//mutant:replace max(m.Held(), c.pin.pin.Manifest().First()) => m.Held()
+		first = max(m.Held(), c.pin.pin.Manifest().First())
 	}
 	if c.next < first {
 		return &GoneError{Offset: c.next, First: m.First()}

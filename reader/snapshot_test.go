@@ -581,3 +581,55 @@ func TestSnapshotBehindItsFloor(t *testing.T) {
 		})
 	}
 }
+
+// What was given up before the snapshot was taken it does not have, although it is
+// still there: for the sake of another pin, or because nobody has pruned yet.
+// guard:read-given-up.
+func TestSnapshotAfterRetention(t *testing.T) {
+	inTable(t, 0, func(w *table) {
+		w.record(3)
+		w.compact(8)
+		earlier, err := w.snapshot(w.reader(nil), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.record(5)
+		w.compact(8)
+		w.truncate(5)
+		for range 2 {
+			s, err := w.snapshot(w.reader(nil), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, from := range []uint64{0, 2, 3, 4} {
+				n := 0
+				for _, err = range s.Records(context.Background(), from) {
+					n++
+				}
+				if n != 1 || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "begins at 5") {
+					t.Errorf("from %d: %d records, %v", from, n, err)
+				}
+			}
+			n := s.First()
+			for rec, err := range s.Records(context.Background(), reader.Oldest) {
+				if err != nil || rec.Offset != n || string(rec.Value) != w.want[n] {
+					t.Fatalf("record %d: %v, %v", n, rec, err)
+				}
+				n++
+			}
+			if s.First() != 5 || n != 8 {
+				t.Errorf("it has [%d, %d)", s.First(), n)
+			}
+			if err := s.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+			w.compact(8)
+		}
+		if err := w.check(earlier, w.behind(3), 3, false); err != nil {
+			t.Error(err)
+		}
+		if err := earlier.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -7,6 +7,9 @@ import (
 
 // Options of [Run]. The zero value works.
 type Options struct {
+	// Copy says that the log is a copy of one version, such as a backup: the versions
+	// before it may be missing, although they are not given up.
+	Copy bool
 	// MaxFindings bounds how many problems, and how many notes, a report lists;
 	// default 1,000. The others are counted.
 	MaxFindings int

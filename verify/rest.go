@@ -60,7 +60,7 @@ func (v *verifier) manifests(ctx context.Context) error {
 		}
 		return err
 	}
-	last := max(mark, v.m.PruneMark)
+	last, seen := max(mark, v.m.PruneMark), false
 	for i, n := range there {
 		if n <= last || errors.Is(errs[i], manifest.ErrGone) {
 			continue
@@ -68,8 +68,10 @@ func (v *verifier) manifests(ctx context.Context) error {
 		if errs[i] != nil {
 			v.problem(manifest.Key(n), restore, "%s; readers and writers do without it, but a compactor may not prune beyond it", about(manifest.Key(n), errs[i]))
 		}
-		v.gap(last+1, n)
-		last = n
+		if !v.opts.Copy || seen {
+			v.gap(last+1, n)
+		}
+		last, seen = n, true
 	}
 	v.gap(last+1, upTo+1)
 	return nil

@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/writer"
 )
 
 // uploads counts the bytes of segments that are written.
@@ -33,6 +36,60 @@ func (c counted) Read(p []byte) (int, error) {
 
 func (u *uploads) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	return u.Store.Upload(ctx, key, counted{body, &u.bytes}, opts)
+}
+
+// requests counts them.
+type requests struct {
+	store.Store
+	n atomic.Int64
+}
+
+func (r *requests) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	r.n.Add(1)
+	return r.Store.Get(ctx, key, opts)
+}
+
+func (r *requests) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	r.n.Add(1)
+	return r.Store.Put(ctx, key, body, cond)
+}
+
+func (r *requests) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	r.n.Add(1)
+	return r.Store.List(ctx, prefix, opts)
+}
+
+// opening counts what it takes to open a reader, with one record read, and a writer.
+func opening(t *testing.T, st store.Store, records uint64, epoch uint64) {
+	t.Helper()
+	c := &requests{Store: st}
+	for what, from := range map[string]uint64{"first": 0, "middle": records / 2, "last": records - 1} {
+		c.n.Store(0)
+		r, err := reader.Open(t.Context(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rec, err := range r.Read(t.Context(), from) {
+			if err != nil || rec.Offset != from {
+				t.Fatal(rec.Offset, err)
+			}
+			break
+		}
+		add(t, Row{Name: "requests to open a reader and read the " + what + " record of 1,000,000", Value: float64(c.n.Load()), Goal: 8})
+		if c.n.Load() > 8 {
+			t.Errorf("%d requests", c.n.Load())
+		}
+	}
+	c.n.Store(0)
+	w, err := writer.Open(t.Context(), c, fence.NewToken(epoch), &writer.Options{Checkpoint: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := c.n.Load()
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	add(t, Row{Name: "requests to open a writer behind 1,000,000 commits", Value: float64(n), Goal: 8, Note: "some of the 3 for a manifest, off the path, may be among them; see TestOpeningCosts of package compactor"})
 }
 
 // A million commits by twenty leaders, folded some hundred at a time.
@@ -60,6 +117,7 @@ func TestMillion(t *testing.T) {
 	if _, err := c.Once(t.Context(), fence.NewToken(1)); err != nil {
 		t.Fatal(err)
 	}
+	opening(t, st, commits, leaders+1)
 	left := map[string]int{}
 	var segments int64
 	for info, err := range st.List(t.Context(), "", nil) {

@@ -187,6 +187,9 @@ func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *co
 func compacted(r compactor.Report) string {
 	s := fmt.Sprintf("folded %d objects, %d records, %s, into %d segments; merged %d; the floor is at %v\n",
 		r.Folded, r.Records, size(int(r.Bytes)), r.Segments, r.Merged, r.Floor.Position)
+	if r.Truncated > 0 {
+		s += fmt.Sprintf("gave up the records before %d\n", r.Truncated)
+	}
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(r.Pruned)) {
 		kinds = append(kinds, fmt.Sprintf("%d %s", r.Pruned[kind], kind))

@@ -91,6 +91,9 @@ func TestTruncate(t *testing.T) {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
 		}
 	}
+	if out := must(t, "", "compact", "-retain-records", "1", url); !strings.Contains(out, "gave up the records before 2\n") {
+		t.Error(out)
+	}
 	if out := must(t, "", "compact", "-dry-run", url); out == "" {
 		t.Error("a dry run says nothing")
 	}

@@ -77,7 +77,7 @@ renews it. What only these pins kept is deleted by the next compactions.`,
 			}
 			err = log.Unpin(cmd.Context(), args[0])
 			if errors.Is(err, manifest.ErrGone) {
-				return fmt.Errorf("there is no pin called %s; see `fencepost pins`: %w", args[0], err)
+				return fmt.Errorf("there is no pin called %s; see `fencepost pins`", args[0])
 			}
 			if err != nil {
 				return err

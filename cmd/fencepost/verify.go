@@ -11,21 +11,25 @@ import (
 )
 
 func (a *app) verifyCmd() *cobra.Command {
+	var isCopy bool
 	c := &cobra.Command{
-		Use:   "verify [-json] URL",
+		Use:   "verify [-copy] [-json] URL",
 		Short: "check everything, and say what is wrong and where",
 		Long: `Verify reads the whole log, segments and chain, and checks every checksum,
 sequence number, seal and reference. It prints each thing that is wrong with its
 key and a remedy, and then its status is 1. What crashes and late requests leave
 behind is listed as notes, and is no error. It changes nothing, and may run beside
-writers, compactors and pruners.`,
+writers, compactors and pruners.
+
+With -copy it takes the log for a copy of one version, as a backup is: that the
+versions before it are missing is in order then.`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.store(cmd.Context(), args[0], false)
 			if err != nil {
 				return err
 			}
-			r, err := verify.Run(cmd.Context(), st, &verify.Options{Progress: func(p verify.Progress) {
+			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, Progress: func(p verify.Progress) {
 				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
 			}})
 			a.con.done()
@@ -47,6 +51,7 @@ writers, compactors and pruners.`,
 			return err
 		},
 	}
+	c.Flags().BoolVar(&isCopy, "copy", false, "it is a backup's copy of one version")
 	a.jsonFlag(c)
 	return c
 }

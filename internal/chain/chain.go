@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// head is how much of an object the first request asks for. Most objects are
-	// smaller and cost one request; of the others nobody holds more than this
-	// until it is their turn.
+	// head is how much of an object the first request asks for, at least. Most objects
+	// are smaller and cost one request; of the others nobody holds more than this
+	// until it is their turn, or until there is room for others like the last one.
 	head = 256 << 10
 	// DefaultAhead is how many objects are fetched ahead at most.
 	DefaultAhead = 64
@@ -36,18 +36,24 @@ type Source struct {
 	First int
 	// Budget in bytes is [DefaultBudget] if 0. One large object may exceed it.
 	Budget int64
+	// Keep tells which objects of data are checked by their checksums and not unpacked,
+	// for who puts them elsewhere as they are; nil: none.
+	Keep func(*fence.Header) bool
 }
 
 // Step is one object of the chain.
 type Step struct {
 	From, To fence.Point
 	Frame    *fence.Frame
-	Size     int64
+	// Stored is set as well if [Source.Keep] has said so. Then Frame has no records:
+	// nobody has unpacked them.
+	Stored *fence.Stored
+	Size   int64
 }
 
 // Read reads the object in slot from.Position. Absent is store.ErrNotFound.
 func (s *Source) Read(ctx context.Context, from fence.Point) (Step, error) {
-	f := s.fetch(ctx, from.Position)
+	f := s.fetch(ctx, from.Position, head)
 	<-f.done
 	if f.err == nil && f.partial() {
 		f.fetchRest(ctx, s)
@@ -101,13 +107,29 @@ func (s *Source) judge(from fence.Point, f *fetch) (Step, error) {
 	if f.err != nil {
 		return step, f.err
 	}
-	frame, err := fence.Decode(f.body, s.Limits)
+	var err error
+	if step.Stored, err = s.stored(f.body); err == nil && step.Stored != nil {
+		step.Frame = &fence.Frame{Header: step.Stored.Header, Cursor: step.Stored.Cursor}
+	} else if err == nil {
+		step.Frame, err = fence.Decode(f.body, s.Limits)
+	}
 	if err != nil {
 		return step, fmt.Errorf("%s: %w", from.Position.Key(), err)
 	}
-	step.Frame = frame
-	step.To, err = from.Next(s.Log, frame)
+	step.To, err = from.Next(s.Log, step.Frame)
 	return step, err
+}
+
+// stored is an object that is not to be unpacked; nil of others.
+func (s *Source) stored(b []byte) (*fence.Stored, error) {
+	if s.Keep == nil {
+		return nil, nil
+	}
+	h, err := fence.DecodeHeader(b)
+	if err != nil || h.Kind != fence.Data || !s.Keep(&h) {
+		return nil, err
+	}
+	return fence.DecodeStored(b, s.Limits)
 }
 
 // walk is the state of one Walk; only its goroutine touches it.
@@ -116,13 +138,19 @@ type walk struct {
 	queue  []*fetch // of consecutive slots
 	window int
 	budget int64
+	mean   int64 // of the sizes of the last objects, roughly
 }
 
 // next returns the finished fetch of slot p, which follows the one before unless
 // the queue was dropped.
 func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
-	for len(w.queue) < w.window {
-		w.queue = append(w.queue, w.fetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}))
+	// The next objects are probably about as large as the last ones were: if these are
+	// large, each is asked for at once.
+	ask := max(head, w.mean+w.mean/4)
+	for len(w.queue) < w.window && (len(w.queue) == 0 || ask-head <= w.budget) {
+		f := w.fetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask)
+		w.reserve(f, ask-head)
+		w.queue = append(w.queue, f)
 	}
 	f := w.queue[0]
 	<-f.done
@@ -133,6 +161,7 @@ func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 	w.queue = w.queue[1:]
 	if f.err == nil {
 		w.window = min(2*w.window, w.ahead())
+		w.mean += (f.info.Size - w.mean) / 8
 	}
 	return f
 }
@@ -149,11 +178,14 @@ func (w *walk) drop() {
 	w.queue = nil
 }
 
-func (w *walk) release(f *fetch) {
-	if f.reserved {
-		w.budget += f.info.Size
-	}
+// reserve takes so many bytes of the budget for a fetch, which gives them back when it
+// is released.
+func (w *walk) reserve(f *fetch, n int64) {
+	w.budget -= n
+	f.reserved += n
 }
+
+func (w *walk) release(f *fetch) { w.budget += f.reserved }
 
 func (s *Source) ahead() int {
 	if s.Ahead > 0 {
@@ -180,11 +212,11 @@ func (w *walk) startRests(ctx context.Context) {
 		if !f.partial() {
 			continue
 		}
-		if i > 0 && w.budget < f.info.Size {
+		need := f.info.Size - f.reserved
+		if i > 0 && w.budget < need {
 			return
 		}
-		w.budget -= f.info.Size
-		f.reserved = true
+		w.reserve(f, need)
 		f.rest = make(chan struct{})
 		ctx, cancel := context.WithCancel(ctx)
 		f.cancel = cancel
@@ -202,19 +234,19 @@ type fetch struct {
 	cancel   context.CancelFunc // of the request that is under way
 	done     chan struct{}      // closed when the head is here
 	rest     chan struct{}      // closed when the rest is here; nil if not asked for
-	reserved bool
+	reserved int64              // of the budget
 	body     []byte
 	info     store.Info
 	err      error
 }
 
-func (s *Source) fetch(ctx context.Context, pos fence.Position) *fetch {
+func (s *Source) fetch(ctx context.Context, pos fence.Position, ask int64) *fetch {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &fetch{pos: pos, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(f.done)
 		defer cancel()
-		f.body, f.info, f.err = store.ReadRange(ctx, s.Store, pos.Key(), store.GetOptions{Length: head}, head, s.Settle)
+		f.body, f.info, f.err = store.ReadRange(ctx, s.Store, pos.Key(), store.GetOptions{Length: ask}, ask, s.Settle)
 		if errors.Is(f.err, store.ErrRange) {
 			f.err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, pos.Key())
 		}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
@@ -398,51 +399,95 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestBudget: of large objects no more is fetched ahead than the budget allows,
-// but the one whose turn it is comes in any case.
+// TestBudget: of large objects no more is fetched ahead than the budget allows, but the
+// one whose turn it is comes in any case; and nearly as much as it allows.
 func TestBudget(t *testing.T) {
-	const size = 1 << 20
-	for _, tt := range []struct{ budget, ahead int64 }{
-		{size / 2, 1}, {3 * (size + 1000), 3}, {0, 9},
-	} {
-		st, inner := newFaults(nil)
-		l := newLog(t, inner).seal(1)
-		for range 3 {
-			l.data(1)
-		}
-		for range 8 {
-			l.data(size)
-		}
-		var mu sync.Mutex
-		rests := 0 // begun and not yet delivered
-		most, lately := 0, 0
-		seen := map[string]int{}
-		st.SetBefore(func(_ context.Context, op faultstore.Op) {
-			mu.Lock()
-			defer mu.Unlock()
-			if seen[op.Key]++; seen[op.Key] == 2 {
-				rests++
-				most, lately = max(most, rests), max(lately, rests)
+	const size, objects = 1 << 20, 40
+	for _, budget := range []int64{size / 2, 3 * (size + 1000), 0} {
+		synctest.Test(t, func(t *testing.T) {
+			inner := memstore.New()
+			l := newLog(t, inner).seal(1)
+			for range 3 {
+				l.data(1)
 			}
-		})
-		s := source(st)
-		s.Budget = tt.budget
-		for step, err := range s.Walk(t.Context(), fence.Start()) {
-			if err != nil {
-				t.Fatal(err)
+			for range objects {
+				l.data(size)
 			}
-			if step.Size > head {
+			var mu sync.Mutex
+			beyond := map[string]int64{} // their heads, asked for and not yet delivered
+			most, lately := int64(0), int64(0)
+			s := source(asked{inner, func(key string, o *store.GetOptions) {
 				mu.Lock()
-				if rests--; step.From.Position.Seq == 7 {
+				defer mu.Unlock()
+				if key < l.at.Position.Key() {
+					beyond[key] = max(o.Offset+o.Length-head, 0)
+				}
+				sum := int64(0)
+				for _, n := range beyond {
+					sum += n
+				}
+				most, lately = max(most, sum), max(lately, sum)
+			}})
+			s.Budget = budget
+			for step, err := range s.Walk(t.Context(), fence.Start()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				mu.Lock()
+				delete(beyond, step.From.Position.Key())
+				if step.From.Position.Seq == objects/2 {
 					lately = 0 // what was used before has to come back
 				}
 				mu.Unlock()
+				synctest.Wait() // heads arrive, so that their rests can begin
 			}
-			time.Sleep(time.Millisecond) // lets heads arrive, so that their rests can begin
-		}
-		if most > int(tt.ahead) || tt.ahead == 3 && lately < 2 {
-			t.Errorf("budget %d: %d large objects at once, %d in the second half", tt.budget, most, lately)
-		}
+			allowed := max(budget, size) + size
+			if budget == 0 {
+				allowed = DefaultBudget
+			}
+			if most > allowed || lately < min(budget*2/3, objects/2*size) {
+				t.Errorf("budget %d: %d bytes at once, %d in the second half", budget, most, lately)
+			}
+		})
+	}
+}
+
+// asked tells of each GET.
+type asked struct {
+	store.Store
+	tell func(key string, o *store.GetOptions)
+}
+
+func (a asked) Get(ctx context.Context, key string, o *store.GetOptions) (*store.Object, error) {
+	a.tell(key, o)
+	return a.Store.Get(ctx, key, o)
+}
+
+// TestAlikeAtOnce: of large objects that are about alike all but the first few take
+// one request, and so do small ones behind them.
+func TestAlikeAtOnce(t *testing.T) {
+	inner := memstore.New()
+	l := newLog(t, inner).seal(1)
+	const n = 60
+	for i := range n {
+		l.data(1<<20 + i*1000)
+	}
+	for range n {
+		l.data(100)
+	}
+	requests := 0
+	var mu sync.Mutex
+	s := source(asked{inner, func(string, *store.GetOptions) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests++
+	}})
+	s.Ahead, s.Budget = 4, 16<<20
+	keys, _, end, err := collect(t, s, fence.Start())
+	// One for each, and a second one while nobody knew how large they are; and some beyond
+	// the end.
+	if err != nil || len(keys) != 2*n+1 || !end.Equal(l.at) || requests > 2*n+1+20+4 {
+		t.Errorf("%d objects took %d requests, %v", len(keys), requests, err)
 	}
 }
 

@@ -269,7 +269,7 @@ func (run *run) fetch(ctx context.Context, r *reading, small bool) {
 
 // unpackedLen is what a frame takes beside the bytes that it was decoded from.
 func (r *reading) unpackedLen(h *fence.Header) int64 {
-	if h.Codec == fence.Plain || r.stored && whole(h) {
+	if h.Codec == fence.Plain || r.stored && Whole(h) {
 		return 0
 	}
 	return int64(h.PayloadLen())

@@ -103,9 +103,9 @@ func (w *Writer) Add(f *fence.Frame) error {
 	return nil
 }
 
-// whole tells whether a block is large enough to stay as it is, and no larger than
-// blocks are.
-func whole(h *fence.Header) bool {
+// Whole tells whether the records of a frame are enough to stay as they are, as a block
+// of their own, and no more than a block has.
+func Whole(h *fence.Header) bool {
 	n := h.PayloadLen()
 	return n >= BlockSize/2 && (n <= BlockSize || h.Records == 1)
 }
@@ -118,7 +118,7 @@ func (w *Writer) AddStored(s *fence.Stored) (bool, error) {
 	if w.err != nil {
 		return false, w.err
 	}
-	if !whole(&s.Header) || s.Offset != w.next {
+	if !Whole(&s.Header) || s.Offset != w.next {
 		return false, nil
 	}
 	if w.builder.Records() > 0 {
@@ -329,7 +329,7 @@ func DecodeBlock(b []byte, blocks []Block, i int, log fence.ID, end uint64, limi
 // decodeWhole is DecodeBlock of a block that stays as it is; nil of others.
 func decodeWhole(b []byte, blocks []Block, i int, log fence.ID, end uint64, limits fence.Limits) (*fence.Stored, error) {
 	h, err := fence.DecodeHeader(b)
-	if err != nil || !whole(&h) {
+	if err != nil || !Whole(&h) {
 		return nil, err
 	}
 	s, err := fence.DecodeStored(b, blockLimits(limits))
