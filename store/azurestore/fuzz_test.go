@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // Whatever a URL says, it is a place that requests can go to, without credentials in
@@ -30,7 +32,7 @@ func FuzzURL(f *testing.F) {
 		got, err := parse(u)
 		if err != nil {
 			secret, _ := u.User.Password()
-			if text := invalid("az", err).Error(); len(secret) > 7 && !strings.Contains(u.Host+u.Path+u.RawQuery, secret) && strings.Contains(text, secret) {
+			if text := cloud.Invalid("az", err).Error(); len(secret) > 7 && !strings.Contains(u.Host+u.Path+u.RawQuery, secret) && strings.Contains(text, secret) {
 				t.Errorf("%q: %s", raw, text)
 			}
 			return
