@@ -33,6 +33,10 @@ const (
 	// MinPinTTL is the shortest time to live of a pin. Some stores take one write a
 	// second to an object.
 	MinPinTTL = 2 * time.Second
+	// unsettledTTL is the time to live of a pin whose creation has not been confirmed.
+	unsettledTTL = time.Minute
+	// letGoTime bounds the removal of a pin that was not taken after all.
+	letGoTime = 10 * time.Second
 	// maxPin bounds the object of a pin.
 	maxPin = 64 << 10
 	// pinTries bounds how often the newest version is pruned before it is pinned.
@@ -136,6 +140,18 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	if err != nil {
 		return nil, err
 	}
+	// guard:pin-let-go. Nobody else knows it, and one without a TTL would hold for ever.
+	// Also if ctx has ended: the creation, or the swap, may have been applied. A creation
+	// that lands behind this lapses (pin-unsettled), a swap is refused.
+	//
+	//mutant:replace err != nil { => false {
+	defer func() {
+		if err != nil {
+			ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), l.opts.Clock, letGoTime, context.DeadlineExceeded)
+			defer cancel()
+			err = errors.Join(err, p.delete(ctx))
+		}
+	}()
 	info, err := store.Create(ctx, l.st, p.key, body, l.opts.Settle)
 	// guard:pin-taken. Nobody else makes an object of this name. The answer was so long
 	// on its way that a compactor has taken the pin away meanwhile: another one will do.
@@ -147,12 +163,6 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			// Nobody else knows it. If this fails it lapses, or is removed by its name.
-			err = errors.Join(err, p.delete(ctx))
-		}
-	}()
 	p.at = info.Version
 	// guard:pin-swap. A late duplicate of the create, landing after the pin was taken
 	// away and deleted, would bring back the version that the first renewal expects;

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -489,16 +490,21 @@ func TestLapsed(t *testing.T) {
 		unchanged time.Duration
 		want      bool
 	}{
-		{"new", PinInfo{TTL: time.Minute}, 0, false},
-		{"almost", PinInfo{TTL: time.Minute}, time.Minute - 1, false},
-		{"unchanged", PinInfo{TTL: time.Minute}, time.Minute, true},
-		{"expired", PinInfo{TTL: time.Minute, Expired: true}, 0, true},
-		{"without end", PinInfo{}, 1000 * time.Hour, false},
-		{"without end, old", PinInfo{Object: at(1000 * time.Hour)}, 0, false},
-		{"by the store's clock", PinInfo{TTL: time.Minute, Object: at(time.Minute + pinSlack)}, 0, true},
-		{"not yet by the store's clock", PinInfo{TTL: time.Minute, Object: at(time.Minute + pinSlack - 1)}, 0, false},
-		{"the store says half", PinInfo{TTL: time.Minute, Object: store.Info{Date: testTime}}, 0, false},
-		{"the store says the other half", PinInfo{TTL: time.Minute, Object: store.Info{LastModified: testTime}}, 0, false},
+		{"new", PinInfo{Renewals: 1, TTL: time.Minute}, 0, false},
+		{"almost", PinInfo{Renewals: 1, TTL: time.Minute}, time.Minute - 1, false},
+		{"unchanged", PinInfo{Renewals: 1, TTL: time.Minute}, time.Minute, true},
+		{"expired", PinInfo{Renewals: 1, TTL: time.Minute, Expired: true}, 0, true},
+		{"without end", PinInfo{Renewals: 1}, 1000 * time.Hour, false},
+		{"without end, old", PinInfo{Renewals: 1, Object: at(1000 * time.Hour)}, 0, false},
+		{"by the store's clock", PinInfo{Renewals: 1, TTL: time.Minute, Object: at(time.Minute + pinSlack)}, 0, true},
+		{"not yet by the store's clock", PinInfo{Renewals: 1, TTL: time.Minute, Object: at(time.Minute + pinSlack - 1)}, 0, false},
+		{"the store says half", PinInfo{Renewals: 1, TTL: time.Minute, Object: store.Info{Date: testTime}}, 0, false},
+		{"the store says the other half", PinInfo{Renewals: 1, TTL: time.Minute, Object: store.Info{LastModified: testTime}}, 0, false},
+		{"for ever", PinInfo{Renewals: 1, TTL: math.MaxInt64, Object: at(1000 * time.Hour)}, 1000 * time.Hour, false},
+		{"never confirmed", PinInfo{}, unsettledTTL - 1, false},
+		{"never confirmed, a minute old", PinInfo{}, unsettledTTL, true},
+		{"never confirmed, a minute old by the store's clock", PinInfo{TTL: time.Hour, Object: at(unsettledTTL + pinSlack)}, 0, true},
+		{"never confirmed, and short", PinInfo{TTL: time.Second}, time.Second, true},
 	} {
 		if got := tt.p.Lapsed(tt.unchanged); got != tt.want {
 			t.Errorf("%s: %t", tt.name, got)

@@ -1,0 +1,76 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// The empty name is that of every snapshot's pin.
+func TestUnpinNeedsAName(t *testing.T) {
+	st := memstore.New()
+	apply(t, st, Compactor, 1, 3)
+	l := testOpen(st)
+	p, err := l.Pin(t.Context(), &PinOptions{TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unpin(t.Context(), ""); err == nil {
+		t.Error("it was taken for a name")
+	}
+	if err := p.Renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// guard:pin-unsettled. The request that creates a pin without a TTL is sent twice on the
+// way. The pin is used, and removed; then the second copy lands. It is nobody's.
+func TestT09_PinCreatedAgainAfterItsEnd(t *testing.T) {
+	mem := memstore.New()
+	apply(t, mem, Compactor, 1, 3)
+	faulty := faultstore.New(mem, &faultstore.Options{Hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: PinPrefix, Fault: faultstore.Fault{Late: &faultstore.Late{}}})})
+	l := testOpen(faulty)
+	p, err := l.Pin(t.Context(), &PinOptions{Name: "backup"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Unpin(t.Context(), "backup"); err != nil {
+		t.Fatal(err)
+	}
+	if n := faulty.Release(t.Context(), nil); n != 1 {
+		t.Fatalf("%d were late", n)
+	}
+	pins, err := l.Pins(t.Context())
+	if err != nil || len(pins) != 1 || pins[0].Lapsed(0) || !pins[0].Lapsed(time.Minute) {
+		t.Errorf("%+v, %v: it must lapse", pins, err)
+	}
+	wantErr(t, p.Renew(t.Context()), ErrPinLost, "")
+}
+
+// guard:pin-let-go. The caller gives up while the creation, or the first swap, is not
+// answered. It gets no pin, and there is none.
+func TestPinInterrupted(t *testing.T) {
+	for skip := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			mem := memstore.New()
+			apply(t, mem, Compactor, 1, 3)
+			faulty := faultstore.New(mem, &faultstore.Options{Hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: PinPrefix, Skip: skip, Fault: faultstore.Fault{Hang: true}})})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if p, err := testOpen(faulty).Pin(ctx, &PinOptions{Name: "backup"}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v, %v", p, err)
+			}
+			if pins, err := testOpen(mem).Pins(t.Context()); err != nil || len(pins) > 0 {
+				t.Errorf("request %d was not answered, and left behind: %+v, %v", skip+1, pins, err)
+			}
+		})
+	}
+}
