@@ -82,12 +82,12 @@ func kindOf(c call, status int, code bloberror.Code) error {
 	if transientCodes[code] {
 		return nil
 	}
+	// guard:created. The blob of a create that was refused.
+	if c.create && status == http.StatusConflict && code == bloberror.BlobAlreadyExists {
+		return store.ErrPrecondition
+	}
 	switch status {
 	case http.StatusConflict:
-		// guard:created. The blob of a create that was refused.
-		if c.create && code == bloberror.BlobAlreadyExists {
-			return store.ErrPrecondition
-		}
 		if code == bloberror.BlobImmutableDueToPolicy {
 			return store.ErrDenied
 		}
