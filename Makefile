@@ -148,7 +148,7 @@ spec: ## check the formal models with Spin
 	spec/run
 
 .PHONY: spec-full
-spec-full: ## the same and the large configurations; 12 GiB
+spec-full: ## the same and the large configurations, one at a time
 	spec/run full
 SPEC := spec
 else

@@ -19,6 +19,8 @@ check: small  one token for two       | -DW=2 -DK=1 -DS=1 -DDUP=1
 check: full   three openers           | -DW=3 -DK=1 -DS=1 -DQUIET=2
 check: small  reader                  | -DW=1 -DK=1 -DS=2 -DHINT -DREADER
 check: full   hint and wall           | -DW=2 -DK=1 -DS=2 -DHINT -DWALL=1
+check: full   two writers, window 2, hint | -DW=2 -DK=2 -DS=2 -DHINT
+check: full   two writers, reader         | -DW=2 -DK=1 -DS=1 -DREADER
 check: long   reader                  | -DW=2 -DK=1 -DS=1 -DHINT -DREADER
 check: long   three writers           | -DW=3 -DK=1 -DS=1
 mutant: open-refresh     | -DW=2 -DK=1 -DS=2 -DNO_OPEN_REFRESH

@@ -25,7 +25,12 @@ type early struct {
 }
 
 func (e *early) Do(r *http.Request) (*http.Response, error) {
-	e.sum, e.body = strings.Join(r.Header["x-ms-content-crc64"], ""), r.Body // the SDK's spelling
+	e.sum, e.body = "", r.Body
+	for name, values := range r.Header { // the SDK does not write it as others do
+		if strings.EqualFold(name, "x-ms-content-crc64") {
+			e.sum = values[0]
+		}
+	}
 	return &http.Response{
 		StatusCode: e.status, Status: http.StatusText(e.status), Request: r, Body: http.NoBody,
 		Header: http.Header{"Etag": {`"1"`}, "X-Ms-Error-Code": {"BlobAlreadyExists"}},
