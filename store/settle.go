@@ -382,7 +382,7 @@ func (o *SettleOptions) retry(ctx context.Context, f func() error) error {
 func givenUp(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if answered(cause) || answered(err) {
-		return fmt.Errorf("%w: %v (gave up: %v)", ctx.Err(), err, cause)
+		return fmt.Errorf("%w: %s (gave up: %s)", ctx.Err(), err.Error(), cause.Error())
 	}
 	if errors.Is(err, cause) {
 		return err
