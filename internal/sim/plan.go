@@ -86,7 +86,7 @@ func NewPlan(seed uint64) Plan {
 		p.Backups = 1
 	}
 	p.Edits = r.IntN(2) == 0
-	if r.IntN(4) == 0 && !p.Elected { // else it is left to the Go scheduler whether a term's end or its client's comes first
+	if r.IntN(4) == 0 {
 		p.Linger = time.Duration(1+r.IntN(20)) * time.Millisecond
 	}
 	if r.IntN(8) == 0 {
