@@ -92,11 +92,12 @@ func (e *editor) commit(ctx context.Context, id string, edit manifest.Edit, live
 
 // file writes a file.
 func (e *editor) file(ctx context.Context, id string) (manifest.File, bool) {
+	// Drawn first: if the term ends just now, it is left to the Go scheduler who notices.
+	body := "file " + id + strings.Repeat(".", e.rng.IntN(20))
 	f, err := e.wr.CreateFile(ctx, ".f")
 	if err != nil {
 		return manifest.File{}, false
 	}
-	body := "file " + id + strings.Repeat(".", e.rng.IntN(20))
 	_, werr := f.Write([]byte(body))
 	if err := f.Close(); err != nil || werr != nil {
 		e.expect(err, writer.ErrFenced, writer.ErrClosed, writer.ErrUnknown)
