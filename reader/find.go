@@ -395,7 +395,7 @@ func (f *finding) firstAfter(ctx context.Context, at Moment) (offset uint64, fou
 		}
 		blocks, err := f.segs.Index(ctx, segment.Ref{Key: seg.Key, First: seg.First, End: seg.End, Size: seg.Size, Index: seg.Index})
 		if errors.Is(err, store.ErrNotFound) {
-			return 0, false, errOvertaken // merged and pruned: it was not pinned
+			return 0, false, f.missing(ctx, seg, err)
 		}
 		if err != nil {
 			return 0, false, fmt.Errorf("reader: %w; run `fencepost verify` to see the extent", err)
@@ -413,6 +413,26 @@ func (f *finding) firstAfter(ctx context.Context, at Moment) (offset uint64, fou
 		return offset, true, nil
 	}
 	return 0, false, nil
+}
+
+// missing decides what a segment means that is not there: it was merged and pruned, since
+// it was not pinned, or it is lost.
+func (f *finding) missing(ctx context.Context, seg manifest.Segment, err error) error {
+	m, rerr := f.log.Newest(ctx)
+	if rerr != nil {
+		return rerr
+	}
+	now, rerr := f.log.SegmentOf(ctx, m, seg.First)
+	// guard:find-lost. As in a cursor: the newest manifest still names it.
+	//
+	//mutant:replace now.Key == seg.Key => false
+	switch {
+	case rerr == nil && now.Key == seg.Key:
+		return fmt.Errorf("reader: %w: manifest %d names segment %s, which is missing: %w; run `fencepost verify` to see the extent", ErrCorrupt, m.Version, seg.Key, err)
+	case rerr == nil || errors.Is(rerr, manifest.ErrGone):
+		return errOvertaken
+	}
+	return rerr
 }
 
 // edits gathers edits, and applies them some at a time.

@@ -51,3 +51,26 @@ func TestMissingObjectIsNotTheTail(t *testing.T) {
 		told("compact", 2, err)
 	})
 }
+
+// A segment is lost that the search for a moment has to look into: that is damage, not a
+// log that is compacted all the time.
+func TestMomentInALostSegment(t *testing.T) {
+	inTable(t, 0, func(w *table) {
+		for range 10 {
+			w.record(1)
+			time.Sleep(time.Second)
+		}
+		when := w.now().time.Add(-5 * time.Second)
+		w.compact(8)
+		for _, s := range w.newest().Segments {
+			w.remove(s.Key)
+		}
+		_, err := w.snapshot(w.reader(nil), &reader.SnapshotOptions{At: reader.AtTime(when)})
+		if !errors.Is(err, reader.ErrCorrupt) {
+			t.Errorf("a snapshot: %v", err)
+		}
+		if _, err := w.reader(nil).After(context.Background(), when); !errors.Is(err, reader.ErrCorrupt) {
+			t.Errorf("an offset: %v", err)
+		}
+	})
+}

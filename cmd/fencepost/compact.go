@@ -161,10 +161,19 @@ truncate waits for it, for as long as -wait says.`,
 			}
 			return err
 		}
-		if a.json {
-			return a.print(map[string]uint64{"first": before})
+		// More may have been given up before.
+		log, err := a.manifests(cmd.Context(), args[0])
+		if err != nil {
+			return err
 		}
-		return a.write(fmt.Appendf(nil, "the log begins at record %d\n", before))
+		m, err := log.Newest(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.print(map[string]uint64{"first": m.First()})
+		}
+		return a.write(fmt.Appendf(nil, "the log begins at record %d\n", m.First()))
 	}
 	return c
 }

@@ -79,6 +79,9 @@ func TestTruncate(t *testing.T) {
 	if got := must(t, "", "truncate", "-before", "1", url); got != "the log begins at record 1\n" {
 		t.Error(got)
 	}
+	if got := must(t, "", "truncate", "-before", "0", url); got != "the log begins at record 1\n" {
+		t.Errorf("after a truncation further back: %s", got)
+	}
 	must(t, "", "compact", "-json", url)
 	if got := must(t, "", "cat", url); got != "b\nc\n" {
 		t.Errorf("%q", got)
@@ -203,6 +206,9 @@ func TestFiles(t *testing.T) {
 	}
 	if look("-at", jsonNumber(pins[0].Version)); len(doc.Files) != 2 || doc.End != 2 || doc.Version != pins[0].Version {
 		t.Errorf("%+v", doc)
+	}
+	if r := run(t, "", "unpin", "", url); r.status != 2 {
+		t.Errorf("unpin without a name: status %d: %s", r.status, r.err)
 	}
 	if out := must(t, "", "unpin", "backup", url); out != "unpinned backup\n" {
 		t.Error(out)

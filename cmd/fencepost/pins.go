@@ -71,6 +71,9 @@ func (a *app) unpinCmd() *cobra.Command {
 renews it. What only these pins kept is deleted by the next compactions.`,
 		Args: wantArgs(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return usage("the name is empty: which pins?")
+			}
 			log, err := a.manifests(cmd.Context(), args[1])
 			if err != nil {
 				return err
