@@ -425,7 +425,7 @@ func (f *finding) missing(ctx context.Context, seg manifest.Segment, err error) 
 	now, rerr := f.log.SegmentOf(ctx, m, seg.First)
 	// guard:find-lost. As in a cursor: the newest manifest still names it.
 	//
-	//mutant:replace now.Key == seg.Key => false
+	//mutant:replace now.Key == seg.Key => now.Key == ""
 	switch {
 	case rerr == nil && now.Key == seg.Key:
 		return fmt.Errorf("reader: %w: manifest %d names segment %s, which is missing: %w; run `fencepost verify` to see the extent", ErrCorrupt, m.Version, seg.Key, err)
