@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -117,12 +118,12 @@ func (e *endpoint) slow(latency func() s3stub.Latency) {
 
 // folder compares appends into a folder with plain calls of the same driver. Both
 // write through to the disk.
-func folder(ctx context.Context, r *report) error {
+func folder(ctx context.Context, r *report) (err error) {
 	dir, err := os.MkdirTemp("", "fencepost-bench-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	st, err := dirstore.Open(dir, nil)
 	if err != nil {
 		return err
