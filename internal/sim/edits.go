@@ -71,7 +71,8 @@ func (e *editor) commit(ctx context.Context, id string, edit manifest.Edit, live
 	at := h.begin(op{kind: opEdit, node: e.name, epoch: uint64(e.wr.Epoch()), values: []string{id}, edit: &edit, call: e.world.steps})
 	f, err := e.wr.CommitFilesAsync(ctx, edit)
 	conflict := errors.Is(err, writer.ErrConflict)
-	if conflict != wrong && (conflict || err == nil) {
+	// Who has been overtaken may be told so, or see what its successor has removed.
+	if conflict != wrong && (err == nil || conflict && !h.overtaken(uint64(e.wr.Epoch()))) {
 		e.broken("conflict", "the edit %s of %s, which fits the table: %v, was answered with %v", id, e.name, !wrong, err)
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/fencepost/fencepost/manifest"
@@ -80,6 +81,13 @@ func (h *history) end(id int, o outcome, offset uint64, ret int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops[id].outcome, h.ops[id].offset, h.ops[id].ret = o, offset, ret
+}
+
+// overtaken tells whether a later epoch was opened.
+func (h *history) overtaken(epoch uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.ops, func(o op) bool { return o.kind == opOpen && o.outcome == yes && o.epoch > epoch })
 }
 
 // refused notes that an operation did not even take its place in line.
