@@ -157,7 +157,7 @@ endif
 
 .PHONY: ci
 ci: ## everything that must pass before a change lands, but for .ci/run's first steps
-	@.ci/steps $(foreach t,fmt vet staticcheck golangci house race modules tidy sim $(SPEC) servers integration,"make $(t)")
+	@.ci/steps $(foreach t,fmt vet staticcheck golangci house race modules tidy fuzz-smoke sim mutants-smoke $(SPEC) servers integration,"make $(t)")
 
 # Tools. The version is in the path, so that a new pin is a new file. GOFLAGS is
 # set because the caller's may not suit another module.
