@@ -74,6 +74,9 @@ func (w *world) pinned(r *request) {
 			s.last[r.node] = h
 		}
 	}
+	if h.lost && !h.good && r.cond.Absent() {
+		h.lost = false // made anew by one who has not heard that it was there; or a late copy
+	}
 	if doc.Expired && !h.lost {
 		h.lost = true
 		if h.good {
