@@ -111,7 +111,7 @@ func (w *world) resolve(a *act) bool {
 	if a.node == nil {
 		a.node = w.alive(a.on)
 	}
-	if a.node == nil || a.node.dead || a.node.done {
+	if a.node == nil || a.node.dead || a.node.done.Load() {
 		return false
 	}
 	switch a.kind {

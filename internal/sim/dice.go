@@ -136,12 +136,12 @@ func (d *dice) thaw(w *world) (act, bool) {
 		}
 	}
 	for _, n := range w.nodes {
-		if n.paused && !n.dead && !n.done {
+		if n.paused && !n.dead && !n.done.Load() {
 			return onNode(resume, n, 0), true
 		}
 	}
 	for _, n := range w.nodes {
-		if n.clock.rate == 0 && !n.dead && !n.done {
+		if n.clock.rate == 0 && !n.dead && !n.done.Load() {
 			return onNode(rate, n, 1000), true
 		}
 	}
@@ -210,7 +210,7 @@ const kindLate = late
 func (d *dice) someone(w *world) *node {
 	var some []*node
 	for _, n := range w.nodes {
-		if !n.dead && !n.done {
+		if !n.dead && !n.done.Load() {
 			some = append(some, n)
 		}
 	}

@@ -240,7 +240,7 @@ func (x *explorer) enabled(w *world) []move {
 		}
 	}
 	for _, n := range w.nodes {
-		if _, ok := n.clock.next(w.now); ok && x.ticks[n.name] > 0 && !n.dead && !n.done {
+		if _, ok := n.clock.next(w.now); ok && x.ticks[n.name] > 0 && !n.dead && !n.done.Load() {
 			a := onNode(tick, n, 0)
 			moves = append(moves, move{act: a, label: a.String(), node: n.name})
 		}
@@ -257,7 +257,7 @@ func (w *world) state() uint64 {
 		sum += mix(o.id, str(mask(o.key)))
 	}
 	for _, n := range w.nodes {
-		if n.done || n.dead {
+		if n.done.Load() || n.dead {
 			continue // what it was told is of no consequence, but for what it has done and said
 		}
 		sum += mix(str(n.name), n.knows, n.fetched)

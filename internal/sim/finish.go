@@ -14,7 +14,7 @@ import (
 
 // settled tells whether all writers have done what they had to.
 func (w *world) settled() bool {
-	return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done && !n.dead && n.role[0] == 'w' })
+	return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done.Load() && !n.dead && n.role[0] == 'w' })
 }
 
 // direct is a node whose requests do not wait.

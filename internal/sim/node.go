@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
@@ -27,8 +28,8 @@ type node struct {
 	rng   *rand.Rand    // of the client; only its goroutine draws
 	end   context.CancelCauseFunc
 
-	dead   bool // it has crashed; guarded by world.mu
-	done   bool // its client has returned
+	dead   bool        // it has crashed; guarded by world.mu
+	done   atomic.Bool // its client has returned
 	paused bool
 	direct bool           // its requests do not wait
 	listed map[string]int // prefix → step of its last listing of those locks
@@ -51,7 +52,7 @@ func (w *world) boot(role string, index, life, lives int, work func(context.Cont
 	n.end = end
 	w.nodes = append(w.nodes, n)
 	go func() {
-		defer func() { n.done = true }()
+		defer func() { n.done.Store(true) }()
 		defer end(nil)
 		work(ctx, n)
 	}()

@@ -134,7 +134,13 @@ func newWorld(p Plan, format []byte) *world {
 
 // settle waits until nothing moves, and takes note of the new requests.
 func (w *world) settle() {
-	synctest.Wait()
+	for synctest.Wait(); w.receive(); synctest.Wait() {
+		// What a dead process is answered lets it go on for a moment.
+	}
+}
+
+// receive takes note of the new requests, and tells whether a dead process was answered.
+func (w *world) receive() (answered bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// By name, not by arrival: that depends on the Go scheduler. So does whether a
@@ -147,6 +153,7 @@ func (w *world) settle() {
 		case r.gone:
 			continue
 		case r.node.dead:
+			answered = true
 			r.answer <- crashed(r)
 			continue
 		}
@@ -161,6 +168,7 @@ func (w *world) settle() {
 	w.fresh = w.fresh[:0]
 	for _, r := range slices.Clone(w.pending) {
 		if r.node.dead && !r.gone {
+			answered = true
 			w.hush(r.node)
 		}
 	}
@@ -174,6 +182,7 @@ func (w *world) settle() {
 		}
 		return true
 	})
+	return answered
 }
 
 func (w *world) main(s scheduler) {
@@ -212,7 +221,7 @@ func (w *world) alive(name string) *node {
 func (w *world) next() (first *node) {
 	var soonest time.Duration
 	for _, n := range w.nodes {
-		if n.dead && !w.closing || n.done || n.paused {
+		if n.dead && !w.closing || n.done.Load() || n.paused {
 			continue // a dead one has no future; in the end its goroutines are let go
 		}
 		if at, ok := n.clock.next(w.now); ok && (first == nil || at < soonest) {
@@ -257,20 +266,20 @@ func (w *world) calm() {
 	}
 	w.tellf("all", "from here on nothing goes wrong, and everybody ends")
 	w.orderly(calmActs, func() bool {
-		return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done && !n.dead && n.role[0] == 'w' })
+		return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done.Load() && !n.dead && n.role[0] == 'w' })
 	})
 	for _, n := range w.nodes {
-		if n.done {
+		if n.done.Load() {
 			continue
 		}
 		n.end(context.Canceled)
-		if !w.orderly(leaveActs, func() bool { return n.done }) {
+		if !w.orderly(leaveActs, func() bool { return n.done.Load() }) {
 			w.history.broken("stuck", "%s does not end", n.name)
 			w.mu.Lock()
 			n.dead = true
 			w.mu.Unlock()
 			w.hush(n)
-			w.orderly(leaveActs, func() bool { return n.done })
+			w.orderly(leaveActs, func() bool { return n.done.Load() })
 		}
 	}
 	w.orderly(leaveActs, func() bool { return len(w.pending) == 0 })
@@ -283,7 +292,7 @@ func (w *world) drop() {
 		n.die()
 	}
 	w.orderly(leaveActs, func() bool {
-		return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done })
+		return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done.Load() })
 	})
 }
 
