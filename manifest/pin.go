@@ -82,7 +82,8 @@ type Pin struct {
 }
 
 // Pin holds a version of the manifest. Errors: [ErrGone] if that version is not
-// promised any more.
+// promised any more. If ctx ends first it takes up to ten seconds more to remove
+// what it has made.
 func (l *Log) Pin(ctx context.Context, opts *PinOptions) (*Pin, error) {
 	o, err := opts.withDefaults()
 	if err != nil {

@@ -59,12 +59,16 @@ func tell(ctx context.Context, url string, out io.Writer) (err error) {
 	}
 	// Each run has a log of its own, so that it may be repeated on one bucket.
 	prefix := "slatedb-style-" + uuid.NewString()[:8]
+	oneProcess := fmt.Errorf("%s cannot be used here: it lives in the memory of one process, and the nodes are processes of their own; use file:///dir or s3://bucket/prefix", url)
+	if strings.HasPrefix(url, "mem:") { // before the driver asks for a name
+		return oneProcess
+	}
 	st, err := openStore(ctx, url, prefix)
 	if err != nil {
 		return err
 	}
 	if !st.Traits().MultiProcess {
-		return fmt.Errorf("%s cannot be used here: it lives in the memory of one process, and the nodes are processes of their own; use file:///dir or s3://bucket/prefix", url)
+		return oneProcess
 	}
 	if _, err := manifest.Init(ctx, st, &manifest.InitOptions{Grace: grace}); err != nil {
 		return err
