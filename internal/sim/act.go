@@ -275,7 +275,7 @@ func (b *bucket) do(r *request, now time.Duration) reply {
 	case "put", "upload":
 		return b.put(r, now)
 	case "delete":
-		return b.delete(r.keys)
+		return b.delete(r.keys, r.node)
 	}
 	return reply{infos: r.list(b, now)}
 }

@@ -77,7 +77,7 @@ var allBent = []bent{
 	{"a pruner that deletes any file", []string{"swept", "pruned"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
 		if by(r, "c") && on(r, "delete", "data/") {
 			for _, i := range b.list("file/", "", 0) {
-				b.delete([]string{i.Key})
+				b.delete([]string{i.Key}, nil)
 			}
 		}
 		return reply{}, false

@@ -58,7 +58,7 @@ func (w *world) sameTable(ctx context.Context, n *node) {
 func (w *world) tidy(ctx context.Context, n *node) {
 	for _, key := range slices.Collect(maps.Keys(w.bucket.objects)) {
 		if strings.HasPrefix(key, manifest.PinPrefix) {
-			w.bucket.delete([]string{key})
+			w.bucket.delete([]string{key}, nil)
 		}
 	}
 	log, err := manifest.Open(ctx, n.store(), &manifest.Options{Settle: n.settle(), Clock: n.clock})
