@@ -33,6 +33,8 @@ type node struct {
 	paused bool
 	direct bool           // its requests do not wait
 	listed map[string]int // prefix → step of its last listing of those locks
+	// What it gives up, if it is a compactor.
+	retains retention
 	// What it was told, see world.state.
 	knows, fetched uint64
 }
@@ -155,6 +157,7 @@ func (w *world) election(r *request) {
 		return
 	}
 	switch {
+	case r.op == "list" && r.page > 0: // it began with the first page
 	case r.op == "list":
 		at := w.steps
 		if r.walked {

@@ -98,6 +98,9 @@ func (w *world) checkLeft(ctx context.Context, log *manifest.Log) {
 	named := map[string]bool{}
 	for s, err := range log.Segments(ctx, m, 0) {
 		if err == nil {
+			if s.End <= m.Start {
+				w.history.broken("left", "the segment of the records from %d to %d is there; they were given up, and nobody needs it", s.First, s.End)
+			}
 			named[s.Key] = true
 		}
 	}
