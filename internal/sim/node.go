@@ -49,7 +49,8 @@ func (w *world) boot(role string, index, life, lives int, work func(context.Cont
 	_, _ = h.Write([]byte(n.name))
 	n.rng = rand.New(rand.NewPCG(w.plan.Seed, h.Sum64()))
 	n.off = time.Duration(n.rng.IntN(7200)-3600) * time.Second
-	n.clock = &nodeClock{node: n, since: w.now, base: time.Duration(n.rng.IntN(1000)) * time.Hour, rate: 1000}
+	base := time.Duration(n.rng.IntN(1000)) * time.Hour
+	n.clock = &nodeClock{node: n, since: w.now, base: base, rate: 1000, zero: base - w.now}
 	ctx, end := context.WithCancelCause(context.Background())
 	n.end = end
 	w.nodes = append(w.nodes, n)
