@@ -288,7 +288,7 @@ func scenarios() []*Scenario {
 			},
 		},
 		{
-			Name: "a pin on an older version against a compactor that merges and prunes", setup: replaced, private: settled, long: true,
+			Name: "a pin on an older version against a compactor that merges and prunes", setup: replaced, private: settled,
 			nodes: func(w *world) {
 				w.boot("p1", 0, 1, 0, pins(w.newest()-1, 0, 1))
 				w.boot("c1", 0, 1, 0, merges(1, 0))
@@ -351,6 +351,7 @@ func TestExploreFinds(t *testing.T) {
 		"the opener does not look again": {"a writer opens and appends while a compactor prunes", "lost", Plan{Bent: "an opener that does not look again"}},
 		"the pruner sees no pins":        {"a pin against a compactor that merges and prunes", "pruned", Plan{Bent: "a pruner that sees no pins"}},
 		"the mark is not looked at":      {"a pin against a compactor that merges and prunes", "pruned", Plan{Bent: "a holder that does not look at the mark"}},
+		"the same, of an older version":  {"a pin on an older version against a compactor that merges and prunes", "pruned", Plan{Bent: "a holder that does not look at the mark"}},
 		"a lock is taken by both":        {"a take-over against renewals", "epoch", Plan{Careless: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
