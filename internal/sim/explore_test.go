@@ -203,6 +203,15 @@ func merges(times int, apart time.Duration) func(context.Context, *node) {
 	}
 }
 
+// folds is a compactor that dies before it prunes.
+func folds(ctx context.Context, n *node) {
+	c, _ := compactor.New(dying{n.store()}, &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
+	if _, err := c.Once(ctx, fence.NewToken(1)); !errors.Is(err, errCrashed) {
+		n.expect(err, compactor.ErrFenced)
+	}
+	n.die()
+}
+
 func compactsOnce(ctx context.Context, n *node) {
 	c, _ := compactor.New(n.store(), &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
 	_, err := c.Once(ctx, fence.NewToken(1))
@@ -247,8 +256,16 @@ func scenarios() []*Scenario {
 			},
 		},
 		{
-			// That it opens while others are at work is in the next ones.
-			Name: "a leader appends, a successor opens, a compactor folds and prunes", setup: past(false), private: append(quiet, log...), long: true,
+			Name: "a leader appends, a successor opens, a compactor folds", setup: past(false), private: append(quiet, log...), long: true,
+			nodes: func(w *world) {
+				opened := make(chan struct{})
+				w.boot("w1", 0, 1, 0, opensAndAppends(2, opened))
+				w.boot("w2", 1, 1, 0, after(opened, opens(3)))
+				w.boot("c1", 0, 1, 0, after(opened, folds))
+			},
+		},
+		{
+			Name: "a leader appends, a successor opens, a compactor prunes", setup: folded, private: append(quiet, log...), long: true,
 			nodes: func(w *world) {
 				opened := make(chan struct{})
 				w.boot("w1", 0, 1, 0, opensAndAppends(2, opened))
@@ -257,10 +274,10 @@ func scenarios() []*Scenario {
 			},
 		},
 		{
-			Name: "two writers open while a compactor folds and prunes", setup: past(false), private: append(quiet, log...), long: true,
+			Name: "two writers open while a compactor folds", setup: past(false), private: append(quiet, log...), long: true,
 			nodes: func(w *world) {
 				writers(w)
-				w.boot("c1", 0, 1, 0, compactsOnce)
+				w.boot("c1", 0, 1, 0, folds)
 			},
 		},
 		{
