@@ -170,11 +170,8 @@ func (n *node) givenUp(err error, base uint64, seen int) {
 		n.expect(err, errPatience)
 		return
 	}
-	next := uint64(seen)
-	if base != reader.Oldest {
-		next += base
-	}
-	if known := uint64(len(n.world.given.values)); gone.Offset != next || gone.First <= next || gone.First > known {
+	next := base + uint64(seen)
+	if known := uint64(len(n.world.given.values)); base == reader.Oldest || gone.Offset != next || gone.First <= next || gone.First > known {
 		n.broken("given up", "%s is told, at offset %d: %v; never more than %d records were given up", n.name, next, err, known)
 	}
 }
