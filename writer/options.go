@@ -100,6 +100,14 @@ const maxWindow = 1 << 16
 // minRate is one request a day: far below it an interval has no duration.
 const minRate = 1.0 / (24 * 60 * 60)
 
+// Validate tells what is wrong with the options, of the log to be created too, as
+// [Open] would: for who has to win an election before that. It does no I/O, so it
+// does not know the limits of a log that exists. nil is valid.
+func (o *Options) Validate() error {
+	_, err := o.withDefaults()
+	return err
+}
+
 func (o *Options) withDefaults() (Options, error) {
 	var v Options
 	if o != nil {
@@ -144,6 +152,9 @@ func (o *Options) withDefaults() (Options, error) {
 		init.Settle = v.Settle
 	}
 	v.Init = &init
+	if err := init.Validate(); err != nil {
+		return v, fmt.Errorf("writer: Init: %w", err)
+	}
 	switch {
 	case v.InFlight < 1 || v.InFlight > 4096:
 		return v, fmt.Errorf("writer: InFlight is %d; it must be from 1 to 4096", v.InFlight)
