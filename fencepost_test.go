@@ -338,14 +338,6 @@ func TestRunRefuses(t *testing.T) {
 			})
 		})
 	}
-	inWorld(t, func(t *testing.T, w *world) {
-		o := options("a")
-		o.Writer.Window = -1
-		if err := w.ends(w.run("a", o, never)); err == nil || !strings.Contains(err.Error(), "Window is -1") {
-			t.Errorf("it ended with %v", err)
-		}
-		w.free()
-	})
 }
 
 // When ctx ends, what is under way is settled before the lock is freed, and then

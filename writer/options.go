@@ -88,7 +88,8 @@ type Slot struct {
 	Position fence.Position
 	First    uint64 // offset of the first record
 	Records  int
-	Bytes    int // of the object
+	Bytes    int // of the object, as it is stored
+	Payload  int // bytes in it before compression: the records with their lengths, or the edit
 	// Took is the time from sending to acknowledging; Settled that until its own
 	// request was answered.
 	Took, Settled time.Duration
