@@ -79,8 +79,26 @@ type Hooks struct {
 	// Acknowledged is called for every object that has become part of the history,
 	// in order.
 	Acknowledged func(Slot)
-	// Recovering is called while the tail is read in Open, after each object.
-	Recovering func(objects int, at fence.Position)
+	// Recovering is called while the tail is read in Open, after each object, from
+	// Open's goroutine.
+	Recovering func(Recovery)
+}
+
+// Recovery tells how far [Open] has come with reading the tail of the log, from the
+// newest checkpoint on. How much there is nobody knows before its end is found; with a
+// leader that checkpointed until it died it is what that wrote in one interval.
+type Recovery struct {
+	// Objects, their Records and Bytes that have been read, seals included. What is read
+	// again, because a compactor was quicker, counts again.
+	Objects int
+	Records uint64
+	Bytes   int64
+	// Position and Offset are behind the last object.
+	Position fence.Position
+	Offset   uint64
+	// Time at which it was written, by its writer's clock: the nearer to now, the less
+	// is to come.
+	Time time.Time
 }
 
 // Slot describes an acknowledged object.
