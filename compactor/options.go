@@ -29,7 +29,7 @@ type Options struct {
 	// level; at the last, which begins with the smallest, they may be more, the more
 	// the fewer levels there are.
 	Levels, FanIn int
-	// Parallel is how many log objects are read at once, default 16. Segments are
+	// Parallel is how many log objects are read at once, default 16, at most 4096. Segments are
 	// read and written several requests of some megabytes at a time.
 	Parallel int
 	// RequestsPerSecond and BytesPerSecond bound the use of the store: what folding,
@@ -80,6 +80,9 @@ type KeepVersions struct {
 	Age   time.Duration
 }
 
+// maxParallel bounds Options.Parallel: each takes a connection and up to 256 KiB.
+const maxParallel = 4096
+
 func (o *Options) withDefaults() (Options, error) {
 	var v Options
 	if o != nil {
@@ -117,8 +120,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return v, fmt.Errorf("compactor: MinObjects is %d; it must be at least 1", v.MinObjects)
 	case v.SegmentBytes < 1:
 		return v, fmt.Errorf("compactor: SegmentBytes is %d; it must be at least 1", v.SegmentBytes)
-	case v.Parallel < 1:
-		return v, fmt.Errorf("compactor: Parallel is %d; it must be at least 1", v.Parallel)
+	case v.Parallel < 1 || v.Parallel > maxParallel:
+		return v, fmt.Errorf("compactor: Parallel is %d; it must be from 1 to %d", v.Parallel, maxParallel)
 	case v.RequestsPerSecond < 0 || v.BytesPerSecond < 0:
 		return v, fmt.Errorf("compactor: RequestsPerSecond is %d and BytesPerSecond is %d; neither may be negative", v.RequestsPerSecond, v.BytesPerSecond)
 	case v.Retain.Age < 0 || v.Retain.Bytes < 0:
