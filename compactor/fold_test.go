@@ -356,6 +356,7 @@ func TestOptions(t *testing.T) {
 		"Interval is -1s": {Interval: -time.Second}, "MaxAge is -1s": {MaxAge: -time.Second}, "MinObjects is -1": {MinObjects: -1},
 		"SegmentBytes is -1": {SegmentBytes: -1}, "FanIn is 1": {FanIn: 1},
 		"Parallel is -1": {Parallel: -1}, "Parallel is 1073741824; it must be from 1 to 4096": {Parallel: 1 << 30},
+		"Levels is -1": {Levels: -1}, "Levels is 65; it must be from 1 to 64": {Levels: 65},
 		"Validity 1µs must be": {Leader: &leader.Options{Validity: time.Microsecond}},
 		"Renew 1h0m0s":         {Leader: &leader.Options{Renew: time.Hour}},
 		"Keep is -5":           {KeepLocks: &leader.PruneOptions{Keep: -5}},

@@ -83,6 +83,9 @@ type KeepVersions struct {
 // maxParallel bounds Options.Parallel: each takes a connection and up to 256 KiB.
 const maxParallel = 4096
 
+// maxLevels bounds Options.Levels: sizes that halve from level to level end there.
+const maxLevels = 64
+
 func (o *Options) withDefaults() (Options, error) {
 	var v Options
 	if o != nil {
@@ -130,8 +133,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return v, fmt.Errorf("compactor: KeepVersions.Count is %d and KeepVersions.Age is %v; neither may be negative", v.KeepVersions.Count, v.KeepVersions.Age)
 	case v.FanIn < 2:
 		return v, fmt.Errorf("compactor: FanIn is %d; it must be at least 2", v.FanIn)
-	case v.Levels < 1:
-		return v, fmt.Errorf("compactor: Levels is %d; it must be at least 1", v.Levels)
+	case v.Levels < 1 || v.Levels > maxLevels:
+		return v, fmt.Errorf("compactor: Levels is %d; it must be from 1 to %d", v.Levels, maxLevels)
 	}
 	return v, nil
 }

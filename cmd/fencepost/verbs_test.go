@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
@@ -248,7 +250,7 @@ func TestVersion(t *testing.T) {
 // none elsewhere.
 func TestProgress(t *testing.T) {
 	var b buffer
-	c := newConsole(&b, true)
+	c := newConsole(&b, true, time.Hour)
 	c.progress("appending", 10, 100, true)
 	time.Sleep(150 * time.Millisecond) // the bar is drawn every 100 ms at most
 	c.progress("appending", 50, 100, true)
@@ -259,12 +261,42 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	var none buffer
-	c = newConsole(&none, false)
+	c = newConsole(&none, false, time.Hour)
 	c.progress("appending", 10, 100, true)
-	c.done()
+	if c.done() {
+		t.Error("lines are said to have stood for the bar")
+	}
 	if got := none.String(); got != "" {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestDue: lines stand for a bar where there is none, now and then, and not for what
+// is soon over.
+func TestDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConsole(io.Discard, false, 5*time.Second)
+		due := func(want ...int) {
+			t.Helper()
+			var got []int
+			for second := range 12 {
+				if c.due() {
+					got = append(got, second)
+				}
+				time.Sleep(time.Second)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("due after %v seconds, want %v", got, want)
+			}
+		}
+		due(5, 10)
+		if !c.done() {
+			t.Error("no line is said to have stood for the bar")
+		}
+		due(5, 10) // the next begins anew
+		c = newConsole(io.Discard, true, 5*time.Second)
+		due()
+	})
 }
 
 func TestLine(t *testing.T) {
