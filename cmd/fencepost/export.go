@@ -24,7 +24,7 @@ func (a *app) exportCmd() *cobra.Command {
 		Long: `Export prints the records of a range, a line of JSON for each (NDJSON), from where
 the log begins to where it ends, if nothing else is said. It holds on to the log
 with a pin meanwhile, if it may write one, so that retention does not delete what
-it is about to print.
+it is about to print. A number for -from that the log has not reached is an error.
 
 A line has "offset", "time" and one of these: "value", if the record is a JSON
 document, which is then part of the line, without the white space around it;

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -24,7 +25,7 @@ func TestCat(t *testing.T) {
 	if got := must(t, "", "cat", "-from", "1", url); got != "<b>\n\xff\n" {
 		t.Errorf("%q", got)
 	}
-	if got := must(t, "", "cat", "-from", "7", url); got != "" {
+	if got := must(t, "", "cat", "-from", "3", url); got != "" {
 		t.Errorf("%q", got)
 	}
 	lines := strings.Split(must(t, "", "cat", "-format", "json", url), "\n")
@@ -101,6 +102,23 @@ func TestFollow(t *testing.T) {
 	if got := exitStatus(t, c.Wait()); got != 130 {
 		t.Errorf("status %d", got)
 	}
+}
+
+// TestFollowFromBeyondTheEnd waits for the log to come there, and says so.
+func TestFollowFromBeyondTheEnd(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "a\n", "append", url)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out, errs buffer
+	a := &app{out: &out, err: &errs, open: store.Open, patience: time.Nanosecond}
+	ended := make(chan int, 1)
+	go func() { ended <- a.run(ctx, []string{"cat", "-follow", "-from", "2", url}) }()
+	eventually(t, "a word on what it waits for", func() bool { return errs.String() == "waiting for record 2; the log ends at 1\n" })
+	must(t, "b\nc\n", "append", url)
+	eventually(t, "the record", func() bool { return out.String() == "c\n" })
+	cancel()
+	<-ended
 }
 
 func TestInitAndProbe(t *testing.T) {
