@@ -203,9 +203,11 @@ func TestRunRefusesAtOnce(t *testing.T) {
 			bend func(o *fencepost.Options)
 			work work
 		}{
-			"InFlight is -3":       {func(o *fencepost.Options) { o.Writer.InFlight = -3 }, idle},
-			"quantile 5":           {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
-			"manifests of -5":      {func(o *fencepost.Options) { o.Writer.Init = &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}} }, idle},
+			"InFlight is -3": {func(o *fencepost.Options) { o.Writer.InFlight = -3 }, idle},
+			"quantile 5":     {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
+			"manifests of -5": {func(o *fencepost.Options) {
+				o.Writer.Init = &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}
+			}, idle},
 			"Validity 1µs must be": {func(o *fencepost.Options) { o.Leader.Validity = time.Microsecond }, idle},
 			"no work":              {func(*fencepost.Options) {}, nil},
 		} {

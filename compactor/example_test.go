@@ -50,7 +50,7 @@ func ExampleCompactor_RunOnce() {
 func ExampleCompactor_Run() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	st := memstore.New() // or store.Open(ctx, "s3://bucket/orders")
+	st := memstore.New()                                   // or store.Open(ctx, "s3://bucket/orders")
 	if _, err := manifest.Init(ctx, st, nil); err != nil { // a compactor makes no log
 		log.Fatal(err)
 	}
