@@ -29,10 +29,11 @@ import (
 )
 
 var (
-	chaosTime   = flag.Duration("chaos-time", 30*time.Second, "how long the chaos lasts on each server, at least")
-	chaosLogs   = flag.Int("chaos-logs", 4, "how many logs at once")
-	chaosReport = flag.String("chaos-report", "", "write the counts to this file, as JSON")
-	chaosLeast  = flag.Int("chaos-failovers", 100, "how many failovers there must be on each server: the chaos goes on until there are, for up to five minutes and ten times -chaos-time")
+	chaosTime    = flag.Duration("chaos-time", 30*time.Second, "how long the chaos lasts on each server, at least")
+	chaosLogs    = flag.Int("chaos-logs", 4, "how many logs at once")
+	chaosPackets = flag.Bool("chaos-packets", true, "lose, reorder, double and delay packets below TCP, where network namespaces are allowed")
+	chaosReport  = flag.String("chaos-report", "", "write the counts to this file, as JSON")
+	chaosLeast   = flag.Int("chaos-failovers", 100, "how many failovers there must be on each server: the chaos goes on until there are, for up to five minutes and ten times -chaos-time")
 )
 
 // Counts is what happened on one server.
@@ -41,14 +42,17 @@ type Counts struct {
 	Seconds float64 `json:"seconds"`
 	// Failovers are epochs opened by another process than the one before it,
 	// Reopened those opened by the same, which had lost its term.
-	Failovers    int            `json:"failovers"`
-	Reopened     int            `json:"reopened"`
-	Faults       map[string]int `json:"faults"`
-	Acknowledged int            `json:"acknowledged"`
-	Refused      int            `json:"refused"`
-	Unknown      int            `json:"unknown"`
-	Records      int            `json:"records"`
-	Digests      int            `json:"digests_of_readers"`
+	Failovers int            `json:"failovers"`
+	Reopened  int            `json:"reopened"`
+	Faults    map[string]int `json:"faults"`
+	// Network is "packets", or says why none could be lost; Packets counts them.
+	Network      string  `json:"network"`
+	Packets      packets `json:"packets"`
+	Acknowledged int     `json:"acknowledged"`
+	Refused      int     `json:"refused"`
+	Unknown      int     `json:"unknown"`
+	Records      int     `json:"records"`
+	Digests      int     `json:"digests_of_readers"`
 	// All of these must be 0; Broken is whatever is none of the others.
 	Lost    int `json:"lost"`
 	Doubled int `json:"doubled"`
@@ -58,9 +62,10 @@ type Counts struct {
 
 // TestChaos runs writers, candidates, compactors and readers as processes of
 // their own, each with its own way to a real server, and makes everything go
-// wrong: processes killed and frozen, ways cut, replies lost, the server killed
-// under load (where it keeps anything), clocks an hour off. Whatever happens, each acknowledged record is in
-// the log once, at its offset, in order, and readers agree.
+// wrong: processes killed and frozen, ways cut, replies lost, packets lost, doubled
+// and reordered, the server killed under load (where it keeps anything), clocks an
+// hour off. Whatever happens, each acknowledged record is in the log once, at its
+// offset, in order, and readers agree.
 func TestChaos(t *testing.T) {
 	var all []Counts
 	run := func(name string, f func(t *testing.T) Counts) {
@@ -117,11 +122,15 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 	}
 	enough := func() bool {
 		since, failovers := time.Since(begun), 0
+		var count packets
 		for _, l := range logs {
 			n, _ := l.failovers()
 			failovers += n
+			count.add(l.sofar())
 		}
-		return since > *chaosTime && (failovers >= *chaosLeast || since > 5*time.Minute+10**chaosTime)
+		// Of everything that can be done there must be some.
+		done := failovers >= *chaosLeast && (logs[0].gate == nil || min(count.Lost, count.Doubled, count.Reordered, count.Delayed) > 0)
+		return since > *chaosTime && (done || since > 5*time.Minute+10**chaosTime)
 	}
 	serverKills := 0
 	for calm := 0; !enough(); calm++ {
@@ -145,8 +154,13 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 	}
 	for _, l := range logs {
 		l.judge(&total)
+		total.Network = l.network
+		total.Packets.add(l.sofar())
 	}
 	total.Seconds = time.Since(begun).Seconds()
+	if c := total.Packets; logs[0].gate != nil && min(c.Lost, c.Doubled, c.Reordered, c.Delayed) == 0 {
+		t.Errorf("%+v: the network does not do its work", c)
+	}
 	if total.Failovers < *chaosLeast && !t.Failed() {
 		t.Errorf("%d failovers, want %d at least: the test does not do its work", total.Failovers, *chaosLeast)
 	}
@@ -162,6 +176,9 @@ type town struct {
 	url     func(prefix, addr string) string
 	rng     *rand.Rand
 	history sim.Told
+	gate    *gate // nil: no packets to lose
+	network string
+	ways    sync.WaitGroup // those that are still open
 
 	mu      sync.Mutex
 	born    int
@@ -172,6 +189,7 @@ type town struct {
 	acked   uint64 // behind the last record known to be acknowledged
 	faults  map[string]int
 	digests []digested
+	packets packets // of the ways that have ended
 	broken  []string
 	journal io.Writer
 }
@@ -181,7 +199,7 @@ type citizen struct {
 	name, role string
 	cmd        *exec.Cmd
 	stderr     *lockedBuffer
-	way        *proxy // nil on a file system
+	way        *way // nil on a file system
 	ended      chan struct{}
 	wake       time.Time // when it is frozen: until then
 	heal       time.Time // when its weather is bad: until then
@@ -198,6 +216,10 @@ func newTown(t *testing.T, st store.Store, prefix, addr string, url func(prefix,
 	v := &town{
 		t: t, st: st, prefix: prefix, addr: addr, url: url, rng: rand.New(rand.NewPCG(seed, 1)),
 		people: map[*citizen]bool{}, leaders: map[uint64]string{}, faults: map[string]int{}, journal: journal,
+	}
+	v.network = "none"
+	if addr != "" {
+		v.gate, v.network = openNetwork(t)
 	}
 	t.Cleanup(v.bury)
 	return v
@@ -267,9 +289,14 @@ func (v *town) populate() {
 func (v *town) start(role string) {
 	v.born++
 	c := &citizen{name: fmt.Sprintf("%s-%d", role, v.born), role: role, stderr: &lockedBuffer{}, ended: make(chan struct{})}
+	fail := func(err error) { v.broken = append(v.broken, err.Error()) }
 	addr := v.addr
 	if addr != "" {
-		c.way = newProxy(v.t, addr)
+		var err error
+		if c.way, err = newWay(v.t, v.gate, v.born, v.rng, addr); err != nil {
+			fail(err)
+			return
+		}
 		addr = c.way.addr()
 	}
 	// One in four lives an hour in the past or in the future, and another one in
@@ -298,18 +325,26 @@ func (v *town) start(role string) {
 	c.cmd.Stderr = c.stderr
 	in, out, err := os.Pipe()
 	if err != nil {
-		v.broken = append(v.broken, err.Error())
+		fail(err)
 		return
 	}
 	c.cmd.Stdout = out
+	settle, err := c.way.lead(c.cmd)
+	if err != nil {
+		_, _ = in.Close(), out.Close()
+		fail(err)
+		return
+	}
 	ended, err := servers.Spawn(c.cmd)
 	_ = out.Close() // the child has its own
+	settle()
 	if err != nil {
 		_ = in.Close()
-		v.broken = append(v.broken, err.Error())
+		fail(err)
 		return
 	}
 	v.people[c] = true
+	stays := time.Duration(v.rng.IntN(1500)) * time.Millisecond
 	go func() {
 		for lines := bufio.NewScanner(in); lines.Scan(); {
 			v.hear(c, lines.Text())
@@ -317,10 +352,34 @@ func (v *town) start(role string) {
 		_ = in.Close()
 		<-ended
 		if c.way != nil {
-			c.way.close()
+			v.ways.Go(func() { v.abandon(c.way, stays) })
 		}
 		close(c.ended)
 	}()
+}
+
+// abandon closes the way of a process that has ended, after a while: what is under
+// way still arrives, or what the kernel has yet to repeat.
+func (v *town) abandon(w *way, after time.Duration) {
+	w.clear(false)
+	time.Sleep(after)
+	count := w.end()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.packets.add(count)
+}
+
+// sofar counts the packets of all ways but those that are about to close.
+func (v *town) sofar() packets {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	count := v.packets
+	for c := range v.people {
+		if c.way != nil {
+			count.add(c.way.sofar())
+		}
+	}
+	return count
 }
 
 // hear takes down what a process says. The last line of one that is killed may be
@@ -414,9 +473,7 @@ func (v *town) harm() {
 		_ = victim.cmd.Process.Signal(syscall.SIGSTOP)
 		victim.wake = time.Now().Add(chaosValidity + time.Duration(v.rng.IntN(3000))*time.Millisecond)
 	default:
-		w := weather(1 + v.rng.IntN(int(weathers)-1))
-		fault(w.String())
-		victim.way.turn(w, time.Duration(100+v.rng.IntN(900))*time.Millisecond, false)
+		fault(victim.way.worsen(v.rng))
 		victim.heal = time.Now().Add(chaosValidity + time.Duration(v.rng.IntN(2000))*time.Millisecond)
 	}
 	if victim == v.leader {
@@ -436,7 +493,7 @@ func (v *town) relent(now time.Time) {
 		}
 		if !c.heal.IsZero() && now.After(c.heal) {
 			// What was held back is delivered now, or never.
-			c.way.turn(fair, 0, v.rng.IntN(2) == 0)
+			c.way.clear(v.rng.IntN(2) == 0)
 			c.heal = time.Time{}
 		}
 	}
@@ -452,6 +509,7 @@ func (v *town) bury() {
 		_ = c.cmd.Process.Kill() // also what is frozen
 		<-c.ended
 	}
+	v.ways.Wait()
 	if v.t.Failed() {
 		for c := range people {
 			if s := c.stderr.String(); s != "" {

@@ -1,0 +1,37 @@
+//go:build integration && unix && !linux
+
+package integration
+
+import (
+	"errors"
+	"net"
+	"os/exec"
+)
+
+// Packet networks are for Linux.
+
+type gate struct{}
+
+type link struct{ net.Listener }
+
+var errNoNetwork = errors.New("network namespaces are for Linux")
+
+func openGate() (*gate, error) { return nil, errNoNetwork }
+
+func (*gate) close() {}
+
+func (*gate) join(int, uint64) *link { return nil }
+
+func (*link) house(*exec.Cmd) (func(), error) { return nil, errNoNetwork }
+
+func (*link) turn(up, down air) {}
+
+func (*link) sofar() packets { return packets{} }
+
+func (*link) finish() packets { return packets{} }
+
+func makeGate() error { return errNoNetwork }
+
+func joinNetwork() error { return nil }
+
+func converse(role, addr string) error { return errNoNetwork }
