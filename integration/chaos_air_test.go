@@ -39,6 +39,9 @@ func (p *packets) add(q packets) {
 	p.Delayed += q.Delayed
 }
 
+// all tells whether everything has happened that can happen to a packet.
+func (p *packets) all() bool { return min(p.Lost, p.Doubled, p.Reordered, p.Delayed) > 0 }
+
 // lane carries packets in one direction.
 type lane struct {
 	mu      sync.Mutex
