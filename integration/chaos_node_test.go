@@ -59,8 +59,11 @@ func (s shifted) Wall() time.Time { return s.Clock.Wall().Add(s.by) }
 
 // node is one process of the suite: role URL name clock-shift boot-shift.
 func node(ctx context.Context, role string, args []string) error {
-	if role == "gate" {
+	switch role {
+	case "gate":
 		return makeGate()
+	case "disk":
+		return tryDisk(args[0])
 	}
 	if err := joinNetwork(); err != nil {
 		return err

@@ -34,10 +34,10 @@ var (
 	gatePort = uint16(9000)
 )
 
-// apart has a command start in user and network namespaces of its own.
-func apart(cmd *exec.Cmd) {
+// apart has a command start in a user namespace of its own, and others.
+func apart(cmd *exec.Cmd, namespaces uintptr) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
+		Cloneflags:  unix.CLONE_NEWUSER | namespaces,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
@@ -196,7 +196,7 @@ func openGate() (*gate, error) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), nodeRole+"=gate")
 	cmd.ExtraFiles = []*os.File{theirs} // linkFD
-	apart(cmd)
+	apart(cmd, unix.CLONE_NEWNET)
 	out, err := cmd.CombinedOutput() // it ends by itself
 	if err := errors.Join(err, theirs.Close()); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
@@ -293,7 +293,7 @@ func (l *link) house(cmd *exec.Cmd) (settle func(), err error) {
 	}
 	cmd.ExtraFiles = []*os.File{theirs} // linkFD
 	cmd.Env = append(cmd.Env, linkAddr+"="+l.addr.String())
-	apart(cmd)
+	apart(cmd, unix.CLONE_NEWNET)
 	l.wg.Go(func() {
 		defer ours.Close()
 		files, err := receiveFiles(ours, 1)

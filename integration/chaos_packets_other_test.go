@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os/exec"
+	"testing"
 )
 
 // Packet networks are for Linux.
@@ -33,5 +34,21 @@ func (*link) finish() packets { return packets{} }
 func makeGate() error { return errNoNetwork }
 
 func joinNetwork() error { return nil }
+
+// Nor are disks that can be filled.
+
+type disk struct{}
+
+func withDisk(*testing.T, []string, func(*testing.T, *disk)) error {
+	return errors.New("no disk to fill: mount namespaces are for Linux")
+}
+
+func (*disk) fill(string, uint64) error { return nil }
+
+func (*disk) free() error { return nil }
+
+func (*disk) url(string) string { return "" }
+
+func tryDisk(string) error { return errors.New("mount namespaces are for Linux") }
 
 func converse(role, addr string) error { return errNoNetwork }
