@@ -39,7 +39,7 @@ func joinNetwork() error { return nil }
 
 type disk struct{}
 
-func withDisk(*testing.T, []string, func(*testing.T, *disk)) error {
+func withDisks(*testing.T, []string, func(*testing.T, func() *disk)) error {
 	return errors.New("no disk to fill: mount namespaces are for Linux")
 }
 

@@ -46,13 +46,15 @@ type Counts struct {
 	Reopened  int            `json:"reopened"`
 	Faults    map[string]int `json:"faults"`
 	// Network is "packets", or says why none could be lost; Packets counts them.
-	Network      string  `json:"network"`
-	Packets      packets `json:"packets"`
-	Acknowledged int     `json:"acknowledged"`
-	Refused      int     `json:"refused"`
-	Unknown      int     `json:"unknown"`
-	Records      int     `json:"records"`
-	Digests      int     `json:"digests_of_readers"`
+	Network string  `json:"network"`
+	Packets packets `json:"packets"`
+	// Disk says, of directories, why none was ever full.
+	Disk         string `json:"disk,omitempty"`
+	Acknowledged int    `json:"acknowledged"`
+	Refused      int    `json:"refused"`
+	Unknown      int    `json:"unknown"`
+	Records      int    `json:"records"`
+	Digests      int    `json:"digests_of_readers"`
 	// All of these must be 0; Broken is whatever is none of the others.
 	Lost    int `json:"lost"`
 	Doubled int `json:"doubled"`
@@ -63,8 +65,8 @@ type Counts struct {
 // TestChaos runs writers, candidates, compactors and readers as processes of
 // their own, each with its own way to a real server, and makes everything go
 // wrong: processes killed and frozen, ways cut, replies lost, packets lost, doubled
-// and reordered, the server killed under load (where it keeps anything), clocks an
-// hour off. Whatever happens, each acknowledged record is in the log once, at its
+// and reordered, the server killed under load (where it keeps anything), disks full,
+// clocks an hour off. Whatever happens, each acknowledged record is in the log once, at its
 // offset, in order, and readers agree.
 func TestChaos(t *testing.T) {
 	var all []Counts
@@ -81,13 +83,10 @@ func TestChaos(t *testing.T) {
 			s := servers.Start(t, kind)
 			return chaos(t, s, kind.Name, func(prefix, addr string) string {
 				return fmt.Sprintf("s3://%s/%s?endpoint=http://%s&region=us-east-1", s.Bucket, prefix, addr)
-			})
+			}, nil)
 		})
 	}
-	run("dirstore", func(t *testing.T) Counts {
-		dir := t.TempDir()
-		return chaos(t, nil, "dirstore", func(prefix, _ string) string { return "file://" + filepath.Join(dir, prefix) })
-	})
+	run("dirstore", chaosOnDisks)
 	if *chaosReport != "" {
 		b, err := json.MarshalIndent(all, "", "  ")
 		if err := errors.Join(err, os.WriteFile(*chaosReport, append(b, '\n'), 0o644)); err != nil {
@@ -96,8 +95,44 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// chaos is one server's share. A server of nil is the file system.
-func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr string) string) Counts {
+// chaosOnDisks is the file system's share. Half of the logs have disks of their own,
+// which are full now and then, where that is allowed.
+func chaosOnDisks(t *testing.T) (c Counts) {
+	dir := t.TempDir()
+	plain := func(prefix, _ string) string { return "file://" + filepath.Join(dir, prefix) }
+	report := filepath.Join(dir, "report.json")
+	err := withDisks(t, []string{"-chaos-report=" + report}, func(t *testing.T, mount func() *disk) {
+		disks := map[string]*disk{}
+		for i := 1; i < *chaosLogs; i += 2 {
+			disks[prefix(i)] = mount()
+		}
+		c = chaos(t, nil, "dirstore", func(prefix, addr string) string {
+			if d := disks[prefix]; d != nil {
+				return d.url(prefix)
+			}
+			return plain(prefix, addr)
+		}, disks)
+	})
+	if err != nil {
+		c = chaos(t, nil, "dirstore", plain, nil)
+		c.Disk = err.Error()
+	}
+	if c.Server == "" { // it ran in another process
+		var all []Counts
+		b, err := os.ReadFile(report)
+		if err := errors.Join(err, json.Unmarshal(b, &all)); err != nil || len(all) != 1 {
+			t.Fatal("no report: ", err)
+		}
+		c = all[0]
+	}
+	return c
+}
+
+func prefix(i int) string { return fmt.Sprintf("chaos-%d", i) }
+
+// chaos is one server's share. A server of nil is the file system; disks are those of
+// some logs, by their prefix.
+func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr string) string, disks map[string]*disk) Counts {
 	begun := time.Now()
 	addr := ""
 	if s != nil {
@@ -105,7 +140,7 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 	}
 	var logs []*town
 	for i := range *chaosLogs {
-		prefix := fmt.Sprintf("chaos-%d", i)
+		prefix := prefix(i)
 		st, err := store.Open(t.Context(), url(prefix, addr))
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +148,9 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 		if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Grace: manifest.MinGrace}); err != nil {
 			t.Fatal(err)
 		}
-		logs = append(logs, newTown(t, st, prefix, addr, url))
+		l := newTown(t, st, prefix, addr, url)
+		l.disk = disks[prefix]
+		logs = append(logs, l)
 	}
 	end := make(chan struct{})
 	var wg sync.WaitGroup
@@ -180,6 +217,7 @@ type town struct {
 	gate    *gate // nil: no packets to lose
 	network string
 	ways    sync.WaitGroup // those that are still open
+	disk    *disk          // nil: none that could be filled
 
 	mu      sync.Mutex
 	born    int
@@ -189,6 +227,7 @@ type town struct {
 	told    []acknowledged
 	acked   uint64 // behind the last record known to be acknowledged
 	faults  map[string]int
+	full    time.Time // when the disk is full: until then
 	digests []digested
 	packets packets // of the ways that have ended
 	broken  []string
@@ -447,10 +486,25 @@ func (v *town) appended(c *citizen, kind string, words []string) {
 	}
 }
 
+// fillDisk does harm to everybody.
+func (v *town) fillDisk(until time.Time) {
+	what := []string{"bytes", "inodes"}[v.rng.IntN(2)]
+	if err := v.disk.fill(what, 0); err != nil {
+		v.broken = append(v.broken, err.Error())
+		return
+	}
+	v.faults["disk full of "+what]++
+	v.full = until
+}
+
 // harm does something bad, mostly to the leader.
 func (v *town) harm() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.disk != nil && v.full.IsZero() && v.rng.IntN(6) == 0 {
+		v.fillDisk(time.Now().Add(time.Duration(v.rng.IntN(3000)) * time.Millisecond))
+		return
+	}
 	var victim *citizen
 	if v.rng.IntN(5) > 0 {
 		victim = v.leader
@@ -493,6 +547,12 @@ func (v *town) harm() {
 func (v *town) relent(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if !v.full.IsZero() && now.After(v.full) {
+		v.full = time.Time{}
+		if err := v.disk.free(); err != nil {
+			v.broken = append(v.broken, err.Error())
+		}
+	}
 	for c := range v.people {
 		if !c.wake.IsZero() && now.After(c.wake) {
 			v.note(c, "woken")
@@ -513,6 +573,7 @@ func (v *town) bury() {
 	people := v.people
 	v.people = map[*citizen]bool{}
 	v.mu.Unlock()
+	v.relent(time.Now().Add(time.Hour))
 	for c := range people {
 		_ = c.cmd.Process.Kill() // also what is frozen
 		<-c.ended

@@ -28,7 +28,7 @@ import (
 func TestDiskFull(t *testing.T) {
 	for _, what := range []string{"bytes", "inodes"} {
 		t.Run(what, func(t *testing.T) {
-			if err := withDisk(t, nil, func(t *testing.T, d *disk) { diskFull(t, d, what) }); err != nil {
+			if err := withDisks(t, nil, func(t *testing.T, mount func() *disk) { diskFull(t, mount(), what) }); err != nil {
 				t.Skip(err)
 			}
 		})

@@ -23,14 +23,14 @@ type disk struct{ dir string }
 // diskTest in the environment names the test that runs apart, to have disks.
 const diskTest = "FENCEPOST_DISK_TEST"
 
-// withDisk runs a test that needs a disk to fill: in another process, which has a
+// withDisks runs a test that needs disks to fill: in another process, which has a
 // mount namespace to itself, with the flags of this one and more. Nothing that is
-// mounted there outlives it. An error says that there can be none here; whatever else goes
-// wrong is the test's failure.
-func withDisk(t *testing.T, flags []string, test func(t *testing.T, d *disk)) error {
+// mounted there outlives it. An error says that there can be none here; whatever else
+// goes wrong is the test's failure.
+func withDisks(t *testing.T, flags []string, test func(t *testing.T, mount func() *disk)) error {
 	t.Helper()
 	if os.Getenv(diskTest) == t.Name() {
-		test(t, mountDisk(t))
+		test(t, func() *disk { return mountDisk(t) })
 		return nil
 	}
 	cmd := exec.Command(os.Args[0], t.TempDir())
@@ -54,7 +54,7 @@ func withDisk(t *testing.T, flags []string, test func(t *testing.T, d *disk)) er
 	<-ended
 	t.Logf("apart:\n%s", out)
 	if !cmd.ProcessState.Success() {
-		t.Fatal("failed in its own process")
+		t.Error("failed in its own process")
 	}
 	return nil
 }
