@@ -30,12 +30,20 @@ anybody: for an IAM user or role, with
 or, with bucket, for the bucket itself: it refuses every write of an object of the
 log that is not conditional, whoever sends it; Fencepost sends none.
 Leave out statements that you do not need: a reader that never takes a snapshot
-needs no pins. KMS keys need statements of their own.`,
+needs no pins. KMS keys need statements of their own: kms:GenerateDataKey and
+kms:Decrypt for who writes, kms:Decrypt for who reads. Requester pays needs none.
+For an access point, name its bucket, and replace the ARNs by the access point's.`,
 		Args: wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			u, err := url.Parse(args[0])
 			if err != nil || u.Scheme != "s3" || !bucketName.MatchString(u.Host) || u.User != nil {
 				return usage("policy is for a URL such as s3://bucket/prefix")
+			}
+			switch {
+			case strings.HasSuffix(u.Host, "--x-s3"):
+				return usage("a directory bucket knows no rights to some of its objects: allow s3express:CreateSession on the bucket, which is all or nothing")
+			case strings.HasSuffix(u.Host, "-s3alias"):
+				return usage("policies do not know aliases of access points: name the bucket, and replace the ARNs by the access point's")
 			}
 			prefix := strings.Trim(u.Path, "/")
 			if prefix != "" {
