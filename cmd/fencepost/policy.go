@@ -23,7 +23,7 @@ func (a *app) policyCmd() *cobra.Command {
 anybody: for an IAM user or role, with
 
   writer     lead and append, make the log, commit files
-  candidate  take part in the election only
+  candidate  take part in the election only, and prune its locks
   compactor  fold, merge, prune and truncate
   reader     read, and pin what is read
 
@@ -32,18 +32,23 @@ log that is not conditional, whoever sends it; Fencepost sends none.
 Leave out statements that you do not need: a reader that never takes a snapshot
 needs no pins. KMS keys need statements of their own: kms:GenerateDataKey and
 kms:Decrypt for who writes, kms:Decrypt for who reads. Requester pays needs none.
-For an access point, name its bucket, and replace the ARNs by the access point's.`,
+For an access point, name its bucket, and replace the ARNs by the access point's.
+A directory bucket knows rights in the whole bucket only, so there is nothing to
+print for a log in one.`,
 		Args: wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			u, err := url.Parse(args[0])
 			if err != nil || u.Scheme != "s3" || !bucketName.MatchString(u.Host) || u.User != nil {
 				return usage("policy is for a URL such as s3://bucket/prefix")
 			}
-			switch {
-			case strings.HasSuffix(u.Host, "--x-s3"):
-				return usage("a directory bucket knows no rights to some of its objects: allow s3express:CreateSession on the bucket, which is all or nothing")
-			case strings.HasSuffix(u.Host, "-s3alias"):
+			if strings.HasSuffix(u.Host, "-s3alias") {
 				return usage("policies do not know aliases of access points: name the bucket, and replace the ARNs by the access point's")
+			}
+			if strings.HasSuffix(u.Host, "--x-s3") {
+				return usage("%s is a directory bucket, which knows rights in the whole bucket only: allow s3express:CreateSession on it, with s3express:SessionMode ReadOnly for readers that take no snapshots", u.Host)
+			}
+			if !partitionName.MatchString(partition) {
+				return usage("-partition is aws, aws-cn, aws-us-gov or another that begins with aws-, not %q", partition)
 			}
 			prefix := strings.Trim(u.Path, "/")
 			if prefix != "" {
@@ -67,7 +72,10 @@ For an access point, name its bucket, and replace the ARNs by the access point's
 // stand for other logs.
 var literally = strings.NewReplacer("*", "${*}", "?", "${?}", "$", "${$}")
 
-var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]+$`)
+var (
+	bucketName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]+$`)
+	partitionName = regexp.MustCompile(`^aws(-[a-z]+)*$`)
+)
 
 // policy is a document of IAM.
 type policy struct {
@@ -103,7 +111,7 @@ var (
 var rights = map[string][]right{
 	"candidate": {
 		{"Elect", putObject, []string{verify.KindLock}},
-		{"Measure", putObject, []string{verify.KindTmp}}, {"Clean", deleteObject, []string{verify.KindTmp}},
+		{"Measure", putObject, []string{verify.KindTmp}}, {"Prune", deleteObject, []string{verify.KindLock, verify.KindTmp}},
 	},
 	"writer": {
 		{"Create", putObject, []string{manifest.FormatKey}},
@@ -118,8 +126,9 @@ var rights = map[string][]right{
 		{"Fold", uploadObject, []string{verify.KindSegment + "/" + string(manifest.Compactor), verify.KindList + "/" + string(manifest.Compactor)}},
 		{"Prune", deleteObject, []string{
 			verify.KindLock, verify.KindCompactorLock, verify.KindManifest, verify.KindData, verify.KindSegment, verify.KindList, verify.KindPin, verify.KindFile,
+			verify.KindTmp,
 		}},
-		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{verify.KindSegment, verify.KindList, verify.KindFile}},
+		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{verify.KindSegment, verify.KindList, verify.KindFile, verify.KindTmp}},
 	},
 	"reader": {
 		{"Pin", putObject, []string{verify.KindPin}}, {"Unpin", deleteObject, []string{verify.KindPin}},
