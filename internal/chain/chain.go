@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
@@ -60,9 +61,8 @@ type Step struct {
 
 // Read reads the object in slot from.Position. Absent is store.ErrNotFound.
 func (s *Source) Read(ctx context.Context, from fence.Point) (Step, error) {
-	arrived := make(chan *fetch, 1)
-	f := s.fetch(ctx, from.Position, head, arrived)
-	<-arrived
+	f := newFetch(ctx, from.Position, head)
+	f.fetchHead(s)
 	if f.err == nil && f.partial() {
 		f.fetchRest(ctx, s)
 	}
@@ -79,10 +79,11 @@ func (s *Source) Read(ctx context.Context, from fence.Point) (Step, error) {
 func (s *Source) Walk(ctx context.Context, from fence.Point) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		w := &walk{Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.Budget, arrived: make(chan *fetch, s.ahead())}
+		w := &walk{Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.Budget, asked: make(chan *fetch, s.ahead()), arrived: make(chan *fetch, s.ahead())}
 		if w.budget <= 0 {
 			w.budget = DefaultBudget
 		}
+		defer w.end()
 		defer w.drop()
 		defer cancel()
 		for p := from; ; {
@@ -143,10 +144,13 @@ func (s *Source) stored(b []byte) (*fence.Stored, error) {
 // walk is the state of one Walk; only its goroutine touches it.
 type walk struct {
 	*Source
-	queue   []*fetch // of consecutive slots
-	window  int      // how long the queue may become
-	active  int      // how many of it are still to arrive
-	arrived chan *fetch
+	queue   []*fetch    // of consecutive slots
+	window  int         // how long the queue may become
+	active  int         // how many of it are still to arrive
+	asked   chan *fetch // to the workers
+	arrived chan *fetch // from them
+	workers int
+	running sync.WaitGroup
 	held    int64 // bytes of heads in queue that have arrived
 	ends    bool  // one in queue has failed: the walk does not go beyond it
 	budget  int64
@@ -184,11 +188,31 @@ func (w *walk) ask(ctx context.Context, p fence.Position) {
 	// large, each is asked for at once.
 	ask := max(head, w.mean+w.mean/4)
 	for len(w.queue) == 0 || len(w.queue) < w.window && w.active < w.ahead() && !w.ends && w.held < int64(w.ahead())*head && ask-head <= w.budget {
-		f := w.fetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask, w.arrived)
+		f := newFetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask)
 		w.active++
 		w.reserve(f, ask-head)
 		w.queue = append(w.queue, f)
+		// The workers stay: a new one would grow its stack anew for each request, a fifth of
+		// what a small one costs the processor.
+		if w.workers < w.active {
+			w.workers++
+			w.running.Go(w.work)
+		}
+		w.asked <- f
 	}
+}
+
+func (w *walk) work() {
+	for f := range w.asked {
+		f.fetchHead(w.Source)
+		w.arrived <- f
+	}
+}
+
+// end ends the workers. Nothing is under way any more.
+func (w *walk) end() {
+	close(w.asked)
+	w.running.Wait()
 }
 
 // note is called for each fetch whose head has arrived.
@@ -274,6 +298,8 @@ func (w *walk) startRests(ctx context.Context) {
 // fetch is the request for one slot.
 type fetch struct {
 	pos      fence.Position
+	ask      int64              // how much of it
+	ctx      context.Context    //nolint:containedctx // of the request, on its way to a worker
 	cancel   context.CancelFunc // of the request that is under way
 	here     bool               // its head has arrived
 	head     int64              // how large it is
@@ -284,19 +310,17 @@ type fetch struct {
 	err      error
 }
 
-// fetch asks for the head of a slot, and sends the fetch when it has arrived.
-func (s *Source) fetch(ctx context.Context, pos fence.Position, ask int64, arrived chan<- *fetch) *fetch {
+func newFetch(ctx context.Context, pos fence.Position, ask int64) *fetch {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &fetch{pos: pos, cancel: cancel}
-	go func() {
-		defer func() { arrived <- f }()
-		defer cancel()
-		f.body, f.info, f.err = store.ReadRange(ctx, s.Store, pos.Key(), store.GetOptions{Length: ask}, ask, s.Settle)
-		if errors.Is(f.err, store.ErrRange) {
-			f.err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, pos.Key())
-		}
-	}()
-	return f
+	return &fetch{pos: pos, ask: ask, ctx: ctx, cancel: cancel}
+}
+
+func (f *fetch) fetchHead(s *Source) {
+	defer f.cancel()
+	f.body, f.info, f.err = store.ReadRange(f.ctx, s.Store, f.pos.Key(), store.GetOptions{Length: f.ask}, f.ask, s.Settle)
+	if errors.Is(f.err, store.ErrRange) {
+		f.err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, f.pos.Key())
+	}
 }
 
 // wait waits for the rest, if it was asked for.
