@@ -420,10 +420,9 @@ func ReadRange(ctx context.Context, st Store, key string, get GetOptions, limit 
 		if want > limit {
 			return &Error{Op: "get", Key: key, Kind: ErrTooLarge, Hint: fmt.Sprintf("it has %d bytes, the limit is %d", want, limit)}
 		}
-		// Grown as bytes arrive: a size is a claim, bytes are not.
 		want = max(want, 0)
-		buf := bytes.NewBuffer(make([]byte, 0, min(want, 8<<20)+bytes.MinRead))
-		n, err := io.Copy(buf, io.LimitReader(obj.Body, want+1))
+		body, err = readClaimed(obj.Body, want)
+		n := int64(len(body))
 		switch {
 		case err != nil:
 			return &Error{Op: "get", Key: key, Err: err}
@@ -432,13 +431,40 @@ func ReadRange(ctx context.Context, st Store, key string, get GetOptions, limit 
 		case n < want:
 			return &Error{Op: "get", Key: key, Err: fmt.Errorf("%w: got %d of %d bytes", io.ErrUnexpectedEOF, n, want)}
 		}
-		body = buf.Bytes()
 		return nil
 	})
 	if err != nil {
 		return nil, info, err
 	}
 	return body, info, nil
+}
+
+const (
+	// believed is how many bytes are allocated on the word of a store that they will come.
+	believed = 8 << 20
+	// growth is how many times what has arrived is allocated for the rest. Doubling would
+	// hold a large object one and a half times over.
+	growth = 16
+)
+
+// readClaimed reads a body that is said to have want bytes: want+1 of one that has more. A
+// size is a claim, bytes are not: the buffer grows as they arrive, in few steps.
+func readClaimed(r io.Reader, want int64) ([]byte, error) {
+	body := make([]byte, 0, min(want, believed)+1) // one more, to see the end
+	for int64(len(body)) <= want {
+		if len(body) == cap(body) {
+			body = append(make([]byte, 0, min(want+1, growth*int64(cap(body)))), body...)
+		}
+		n, err := r.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
 }
 
 // ListAll lists like Store.List and begins again when the listing breaks off, or
