@@ -404,6 +404,12 @@ func ReadAll(ctx context.Context, st Store, key string, limit int64, opts *Settl
 
 // ReadRange is [ReadAll] for a part of an object or under a condition.
 func ReadRange(ctx context.Context, st Store, key string, get GetOptions, limit int64, opts *SettleOptions) ([]byte, Info, error) {
+	return AppendRange(ctx, st, key, nil, get, limit, opts)
+}
+
+// AppendRange is [ReadRange] into the room behind what dst holds, if it suffices for one
+// byte more than there are; it returns both.
+func AppendRange(ctx context.Context, st Store, key string, dst []byte, get GetOptions, limit int64, opts *SettleOptions) ([]byte, Info, error) {
 	var body []byte
 	var info Info
 	err := Retry(ctx, opts, func(ctx context.Context) error {
@@ -421,8 +427,8 @@ func ReadRange(ctx context.Context, st Store, key string, get GetOptions, limit 
 			return &Error{Op: "get", Key: key, Kind: ErrTooLarge, Hint: fmt.Sprintf("it has %d bytes, the limit is %d", want, limit)}
 		}
 		want = max(want, 0)
-		body, err = readClaimed(obj.Body, want)
-		n := int64(len(body))
+		body, err = readClaimed(obj.Body, dst, want)
+		n := int64(len(body) - len(dst))
 		switch {
 		case err != nil:
 			return &Error{Op: "get", Key: key, Err: err}
@@ -447,15 +453,19 @@ const (
 	growth = 16
 )
 
-// readClaimed reads a body that is said to have want bytes: want+1 of one that has more. A
-// size is a claim, bytes are not: the buffer grows as they arrive, in few steps.
-func readClaimed(r io.Reader, want int64) ([]byte, error) {
-	body := make([]byte, 0, min(want, believed)+1) // one more, to see the end
-	for int64(len(body)) <= want {
+// readClaimed appends a body that is said to have want bytes: want+1 of one that has more.
+// A size is a claim, bytes are not: the buffer grows as they arrive, in few steps.
+func readClaimed(r io.Reader, dst []byte, want int64) ([]byte, error) {
+	all := int64(len(dst)) + want + 1 // one more, to see the end
+	body := dst
+	if int64(cap(dst)) < all {
+		body = append(make([]byte, 0, min(all, max(believed, growth*int64(len(dst)))+1)), dst...)
+	}
+	for int64(len(body)) < all {
 		if len(body) == cap(body) {
-			body = append(make([]byte, 0, min(want+1, growth*int64(cap(body)))), body...)
+			body = append(make([]byte, 0, min(all, growth*int64(cap(body)))), body...)
 		}
-		n, err := r.Read(body[len(body):cap(body)])
+		n, err := r.Read(body[len(body):min(int64(cap(body)), all)])
 		body = body[:len(body)+n]
 		if err == io.EOF {
 			break

@@ -23,11 +23,11 @@ type made struct {
 func TestHistories(t *testing.T) {
 	n := 20
 	if inFull() {
-		n = 2000
+		n = 1000
 	}
 	const told = "MADE "
 	if os.Getenv(role) == historians {
-		n = 2000
+		n = 1000
 		if os.Getenv("FENCEPOST_BENCH_FEW") != "" {
 			n = 20
 		}

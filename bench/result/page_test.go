@@ -68,6 +68,9 @@ func TestWorse(t *testing.T) {
 	if err != nil || !strings.Contains(string(svg), "a line") {
 		t.Errorf("the figure has %d bytes, %v", len(svg), err)
 	}
+	if got := strings.Join(before.Versions, " "); !strings.Contains(got, "/service/s3 v") || !strings.Contains(got, "klauspost/compress v") {
+		t.Errorf("the versions are %q", got)
+	}
 	if _, err := before.Worse(os.Stdout, t.TempDir(), true); err == nil {
 		t.Error("nothing to compare with, and that is no error")
 	}

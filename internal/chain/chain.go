@@ -18,9 +18,6 @@ const (
 	// are smaller and cost one request; of the others nobody holds more than this
 	// until it is their turn, or until there is room for others like the last one.
 	head = 256 << 10
-	// An object that is so many times larger than its head is read anew from its beginning:
-	// to put the two together it would be held twice over.
-	anew = 16
 	// DefaultAhead is how many objects are asked for at once at most.
 	DefaultAhead = 64
 	// depth is how many slots may be asked for or wait for their turn, in Ahead. They are
@@ -342,10 +339,9 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 		return
 	}
 	off := int64(len(f.body))
-	if f.info.Size >= anew*off {
-		off, f.body = 0, nil
-	}
-	rest, info, err := store.ReadRange(ctx, s.Store, f.pos.Key(), store.GetOptions{Offset: off, Length: f.info.Size - off}, limit, s.Settle)
+	// The buffer grows as bytes arrive, and its head is part of it: a large object that was
+	// put together of two would be held twice over.
+	whole, info, err := store.AppendRange(ctx, s.Store, f.pos.Key(), f.body, store.GetOptions{Offset: off, Length: f.info.Size - off}, limit, s.Settle)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrRange):
 		f.err = err
@@ -353,10 +349,7 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 		// guard:rest-match. Pruned and replaced by a zombie in between, perhaps by
 		// something shorter. Absent would be as true: the caller looks at the manifest.
 		f.err = &store.Error{Op: "get", Key: f.pos.Key(), Kind: store.ErrNotFound, Hint: "it changed while it was read"}
-	case off == 0:
-		f.body = rest
 	default:
-		whole := make([]byte, 0, f.info.Size)
-		f.body = append(append(whole, f.body...), rest...)
+		f.body = whole
 	}
 }

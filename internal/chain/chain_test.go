@@ -253,7 +253,7 @@ func TestRestIsAnothers(t *testing.T) {
 			return err
 		},
 	} {
-		for _, size := range []int{head * 3, head * (anew + 1)} {
+		for _, size := range []int{head * 3, head * 17} {
 			st, inner := newFaults(nil)
 			l := newLog(t, inner).seal(1).data(5)
 			large := l.at
