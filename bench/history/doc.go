@@ -1,9 +1,9 @@
-// Package log measures what lives for years: manifest, compactor and reader, and how
+// Package history measures what lives for years: manifest, compactor and reader, and how
 // many histories the simulation makes.
 //
 //	go test -count=1 -v .                  all of it in small, so that it works
 //	go test -count=1 -v . -measure=print   in full, in some four minutes; prints the page
-//	go test -count=1 -v . -measure=write   and writes ../results/log.md, .json and .svg
+//	go test -count=1 -v . -measure=write   and writes ../results/history.md, .json and .svg
 //	go test -count=1 -v . -measure=check   and compares it with what is there
 //
 // `make bench` and `make bench-check` run the last two, among others.
@@ -16,4 +16,4 @@
 // process of its own does what is measured in memory, so that only its own counts.
 //
 // A test fails if a number that does not depend on the machine misses its goal.
-package log
+package history

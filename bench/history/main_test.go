@@ -1,4 +1,4 @@
-package log
+package history
 
 import (
 	"bufio"
@@ -24,7 +24,7 @@ import (
 
 var (
 	mode = result.MeasureFlag()
-	page = result.New("Manifest, compactor and reader", "log", "bench")
+	page = result.New("Manifest, compactor and reader", "history", "bench")
 )
 
 // Row is a line of the table.
