@@ -7,7 +7,7 @@
 //	                            that is there is not measured any more
 //	go run . -only throughput   some measures, by their names in main.go; writes the
 //	                            pages that are whole
-//	go run . -only writer,history   some pages
+//	go run . -only history      a page
 //
 // There are three pages: writer, which the command makes itself; history, with manifest,
 // compactor, reader and simulation, made by the tests of package history; and servers,

@@ -1,5 +1,3 @@
-// Package result holds what was measured, and writes it as a table, as data and as
-// plots.
 package result
 
 import (
