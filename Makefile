@@ -153,16 +153,12 @@ fuzz-smoke: ## the same for one second each, with the binaries of plain tests: s
 	@$(MAKE) fuzz FUZZTIME=1s FUZZFLAGS=
 
 .PHONY: bench
-bench: ## measure beside plain S3 clients, as ratios, in some five minutes; write bench/results
+bench: ## measure beside plain calls of the same stores, in some ten minutes; write bench/results. The servers of make servers are measured too
 	cd bench && go run .
 
 .PHONY: bench-check
-bench-check: ## the same, and fail if a ratio is more than 10 % worse than in bench/results
+bench-check: ## the same, and fail if a ratio is more than 10 % worse than in bench/results, or gone
 	cd bench && go run . -check
-
-.PHONY: bench-servers
-bench-servers: ## the same on MinIO and versitygw, installed as for the integration tests; write bench/results/servers.md
-	cd bench && go test -count=1 -timeout 30m -v -run '^TestServers$$' . -servers
 
 .PHONY: bench-election
 bench-election: ## measure the election beside client-go's, in virtual time; write bench/results/election.json
