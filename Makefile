@@ -64,6 +64,10 @@ chaos: ## processes killed, frozen and cut off on real servers, for CHAOS (15m) 
 mutants: ## take each guard out of the code in turn: the tests must notice
 	go run ./internal/mutants
 
+.PHONY: guards
+guards: ## write docs/guards.md from the comments of the code
+	go run ./internal/mutants -doc
+
 .PHONY: mutants-smoke
 mutants-smoke: ## the same for a random sample of the guards, for some 100 seconds
 	go run ./internal/mutants -budget 100s
@@ -112,11 +116,14 @@ house: ## the rules of the tree: import direction, sizes, package comments, READ
 sim: ## SEEDS new histories (20000) of the whole system on a simulated store, checked
 	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
 
-# The seeds come from the code: a change gets new ones, and a run of the same code can
-# be repeated.
-.PHONY: sim-ci
+# The seeds come from the code, and so does the choice of mutants: a change gets new ones,
+# and a run of the same code can be repeated.
+code-seed = sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs cat | sha256sum); echo $$((16\#$${sum:0:12}))
+.PHONY: sim-ci mutants-ci
 sim-ci:
-	@sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs cat | sha256sum); $(MAKE) sim SEED=$$((16#$${sum:0:12}))
+	@$(MAKE) sim SEED=$$($(code-seed))
+mutants-ci:
+	go run ./internal/mutants -budget 100s -order $$($(code-seed))
 
 .PHONY: explore
 explore: ## all schedules of small cases, also of those that take minutes
@@ -168,7 +175,7 @@ endif
 
 .PHONY: ci
 ci: ## everything that must pass before a change lands, but for .ci/run's first steps
-	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci $(SPEC) servers integration,"make $(t)")
+	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) servers integration,"make $(t)")
 
 # Tools. The version is in the path, so that a new pin is a new file. GOFLAGS is
 # set because the caller's may not suit another module.

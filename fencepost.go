@@ -23,7 +23,8 @@ const LockPrefix = "lock"
 
 // Options of [Run]. The zero value works.
 type Options struct {
-	// Leader configures the election.
+	// Leader configures the election. The log's compactor prunes old locks; the leader
+	// does so as well if Leader.Prune says how many to keep.
 	Leader *leader.Options
 	// Writer configures the writer. Its Until is set by Run.
 	Writer *writer.Options
@@ -34,6 +35,7 @@ type Options struct {
 
 func (o *Options) withDefaults() (lo leader.Options, wo writer.Options, logger *zap.Logger) {
 	logger = zap.NewNop()
+	lo.NoPrune = true
 	if o == nil {
 		return lo, wo, logger
 	}
@@ -42,6 +44,7 @@ func (o *Options) withDefaults() (lo leader.Options, wo writer.Options, logger *
 	}
 	if o.Leader != nil {
 		lo = *o.Leader
+		lo.NoPrune = lo.NoPrune || lo.Prune == leader.PruneOptions{}
 	}
 	if o.Writer != nil {
 		wo = *o.Writer

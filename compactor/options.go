@@ -45,7 +45,8 @@ type Options struct {
 	KeepVersions KeepVersions
 	// NoCompress stores segments as they are; Zstandard is the default.
 	NoCompress bool
-	// Leader configures Run's own election, under compactor-lock/.
+	// Leader configures Run's own election, under compactor-lock/. Its Prune is not
+	// used: KeepLocks is for both elections.
 	Leader *leader.Options
 	// KeepLocks is how much history of leaderships is kept; see leader.Prune.
 	KeepLocks *leader.PruneOptions

@@ -91,6 +91,7 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 	// If the log knows later epochs than the election, because tokens came from
 	// elsewhere or the locks were lost, the election goes on behind them.
 	o.MinEpoch = max(o.MinEpoch, uint64(newest.Roles[manifest.Compactor].Epoch)+1)
+	o.NoPrune = true // pruneLocks does, as KeepLocks says
 	if o.Clock == nil {
 		o.Clock = c.opts.Clock
 	}

@@ -268,6 +268,23 @@ func TestRunOncePrunesLocks(t *testing.T) {
 	})
 }
 
+// How many locks are kept is said in one place, of which the election knows nothing.
+func TestRunKeepsLocks(t *testing.T) {
+	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
+		w.lead(1)
+		for range 4 {
+			stop, _ := w.run("c", &Options{KeepLocks: &leader.PruneOptions{Keep: 3}, Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1}}})
+			time.Sleep(time.Hour)
+			if err := stop(); !errors.Is(err, errStopped) {
+				t.Error(err)
+			}
+		}
+		if n := len(w.keys("compactor-lock/")); n != 3 {
+			t.Errorf("%d locks of compactors are left, not 3", n)
+		}
+	})
+}
+
 // T30: an idle log costs next to nothing.
 func TestT30_IdleCost(t *testing.T) {
 	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {

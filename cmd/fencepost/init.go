@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/verify"
 )
 
 // bytesValue is a flag with a number of bytes: 16MiB, 500000.
@@ -96,6 +99,7 @@ it has. Append makes logs too, with the default limits.`,
 				return fmt.Errorf("there is a log already, and its limit for -%s is %d, not %d; that cannot be changed", l.name, l.is(f.Limits), *l.to)
 			}
 		}
+		a.warnOfRules(cmd.Context(), st)
 		if a.json {
 			return a.print(f)
 		}
@@ -115,7 +119,8 @@ func (a *app) probeCmd() *cobra.Command {
 		Long: `Probe races clients over connections of their own, on objects below tmp/ that it
 deletes again, and tells whether the store keeps the promises that the protocol
 needs: atomic creates and swaps, and reads and listings that see what was
-written. It takes some seconds. Init does the same.`,
+written. It takes some seconds. Init does the same. Both warn of lifecycle rules of
+the bucket that would delete objects of the log, if they may read them.`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.store(cmd.Context(), args[0], false)
@@ -123,6 +128,7 @@ written. It takes some seconds. Init does the same.`,
 				return err
 			}
 			report, err := probe.Run(cmd.Context(), st, a.probing(args[0]))
+			a.warnOfRules(cmd.Context(), st)
 			if a.json {
 				v := struct {
 					*probe.Report
@@ -141,4 +147,13 @@ written. It takes some seconds. Init does the same.`,
 	}
 	a.jsonFlag(c)
 	return c
+}
+
+// warnOfRules warns of rules of the bucket that would delete objects of the log. Who
+// may not see them, or whose store fails, is not kept from anything.
+func (a *app) warnOfRules(ctx context.Context, st store.Store) {
+	rules, _ := verify.Expiries(ctx, st, nil)
+	for _, e := range rules {
+		a.con.note("warning: %s", verify.Warning(e))
+	}
 }
