@@ -121,7 +121,8 @@ func (w *Writer) send(ctx context.Context, b *batch, frame []byte) (applied bool
 		// it stays empty until it is sealed, and nothing behind it can count.
 		v = verdict{void: b.at.Seq, err: context.Cause(ctx)}
 	} else {
-		_, err := store.Create(ctx, w.st, b.at.Key(), frame, w.slotSettle)
+		known := store.WithCRC32C(ctx, fence.Sum(frame), len(frame))
+		_, err := store.Create(known, w.st, b.at.Key(), frame, w.slotSettle)
 		v = w.judge(ctx, b, err)
 	}
 	w.mu.Lock()
