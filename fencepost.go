@@ -71,6 +71,7 @@ func (o *Options) withDefaults() (lo leader.Options, wo writer.Options, logger *
 //   - work returns nil, but something it appended failed for another reason than
 //     the loss of the term: that reason.
 //   - ctx ends: its cause.
+//   - the options are wrong, or work is nil: that, at once and before any request.
 //   - the election or the opening fails for good, such as store.ErrDenied: that
 //     error.
 //
@@ -79,6 +80,13 @@ func (o *Options) withDefaults() (lo leader.Options, wo writer.Options, logger *
 // flushes and closes the writer; work may do so itself.
 func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx context.Context, w *writer.Writer) error) error {
 	lo, wo, logger := opts.withDefaults()
+	// Now, not when an epoch has been won for it, perhaps in the middle of the night.
+	if work == nil {
+		return errors.New("fencepost: there is no work: the function that Run is to call is nil")
+	}
+	if err := wo.Validate(); err != nil {
+		return fmt.Errorf("fencepost: %w", err)
+	}
 	for {
 		e, err := leader.New(st, LockPrefix, &lo)
 		if err != nil {

@@ -36,10 +36,14 @@ type epoch struct {
 	updater *manifest.Updater
 }
 
-// New returns a compactor of the log in st. It does no I/O.
+// New returns a compactor of the log in st. It does no I/O. Its errors say which of the
+// options is wrong; one of the elections' is leader.ErrOptions.
 func New(st store.Store, opts *Options) (*Compactor, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
+		return nil, err
+	}
+	if err := o.checkElection(st); err != nil {
 		return nil, err
 	}
 	return &Compactor{st: st, opts: o, pacer: newPacer(&o)}, nil
@@ -89,7 +93,7 @@ func (r *Report) pruned(kind string, keys []string) {
 // So many bytes are fetched ahead, of large objects of the log and of segments. Besides
 // them an upload holds five parts, of 8 MiB on S3.
 const (
-	objectBytes  = 4 << 20
+	objectBytes  = 10 << 20
 	segmentBytes = 8 << 20
 )
 

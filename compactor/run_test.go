@@ -168,22 +168,17 @@ func TestRunEnds(t *testing.T) {
 		harm func(w *world)
 		want error
 	}{
-		"no log":      {func(w *world) { w.remove(manifest.FormatKey) }, manifest.ErrNotInitialized},
-		"damage":      {func(w *world) { w.put(at(1, 1).Key(), []byte("junk")) }, fence.ErrCorrupt},
-		"denied":      {func(w *world) { w.faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
-		"junk lock":   {func(w *world) { w.put("compactor-lock/"+fence.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrJunk},
-		"newer":       {func(w *world) { w.put(manifest.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
-		"bad options": {func(*world) {}, leader.ErrOptions},
+		"no log":    {func(w *world) { w.remove(manifest.FormatKey) }, manifest.ErrNotInitialized},
+		"damage":    {func(w *world) { w.put(at(1, 1).Key(), []byte("junk")) }, fence.ErrCorrupt},
+		"denied":    {func(w *world) { w.faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
+		"junk lock": {func(w *world) { w.put("compactor-lock/"+fence.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrJunk},
+		"newer":     {func(w *world) { w.put(manifest.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 0, func(t *testing.T, w *world) {
 				w.lead(3)
 				c.harm(w)
-				o := &Options{MinObjects: 1, Interval: time.Second}
-				if name == "bad options" {
-					o.Leader = &leader.Options{Validity: time.Nanosecond}
-				}
-				stop, done := w.run("c", o)
+				stop, done := w.run("c", &Options{MinObjects: 1, Interval: time.Second})
 				time.Sleep(time.Hour)
 				select {
 				case err := <-done:

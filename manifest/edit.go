@@ -90,6 +90,8 @@ func (e *Edit) Validate() error {
 func (f *File) validate() error {
 	epoch, _, _, ok := ParseFileKey(f.Key)
 	switch {
+	case f.Key == "":
+		return errors.New("manifest: a file to be added has no key; it may be of a writer's file that was not closed, or in vain")
 	case !ok || epoch == 0:
 		return fmt.Errorf("manifest: %q has no name of a file; keys are made by FileKey", f.Key)
 	case f.Size < 0:

@@ -33,7 +33,19 @@ type opening struct {
 	token fence.Token
 	nonce fence.ID // of this opener's seals
 	opts  Options
-	read  int
+	read  Recovery
+}
+
+// recovering counts an object and tells the hook.
+func (o *opening) recovering(s *chain.Step) {
+	r := &o.read
+	r.Objects++
+	r.Records += uint64(s.Frame.Records)
+	r.Bytes += s.Size
+	r.Position, r.Offset, r.Time = s.To.Position, s.To.Offset, s.Frame.Time
+	if hook := o.opts.Hooks.Recovering; hook != nil {
+		hook(*r)
+	}
 }
 
 // open takes the epoch of the token: it finds the tail of the chain, from the
@@ -159,10 +171,7 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 				followed = first(followed, step.From.Position)
 			}
 			at = step.To
-			o.read++
-			if hook := o.opts.Hooks.Recovering; hook != nil {
-				hook(o.read, at.Position)
-			}
+			o.recovering(&step)
 		}
 		// guard:open-followed. A seal that was followed may have been junk in a hole:
 		// a zombie opener put it where everything had been pruned. The seals on the
@@ -312,6 +321,6 @@ func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options)
 	if err != nil {
 		return nil, err
 	}
-	o.Logger.Info("opened", zap.Uint64("epoch", uint64(token.Epoch())), zap.Uint64("offset", begin.Offset), zap.Int("read", op.read))
+	o.Logger.Info("opened", zap.Uint64("epoch", uint64(token.Epoch())), zap.Uint64("offset", begin.Offset), zap.Int("read", op.read.Objects))
 	return start(log, token, begin, o)
 }

@@ -204,7 +204,7 @@ func TestLeaderThatWinsEveryRace(t *testing.T) {
 				tries := 0
 				b, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(&writer.Options{
 					InFlight: 1, Window: 1,
-					Hooks: writer.Hooks{Recovering: func(int, fence.Position) {
+					Hooks: writer.Hooks{Recovering: func(writer.Recovery) {
 						if tries++; tries > 2000 {
 							cancel()
 						}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
@@ -16,29 +14,6 @@ import (
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/verify"
 )
-
-// bytesValue is a flag with a number of bytes: 16MiB, 500000.
-type bytesValue int
-
-var _ pflag.Value = new(bytesValue)
-
-func (v *bytesValue) Set(s string) error {
-	n, err := humanize.ParseBytes(s)
-	if err != nil || n == 0 || n > 1<<40 {
-		return errors.New("write a number of bytes, such as 500000, 512KiB or 16MiB")
-	}
-	*v = bytesValue(n)
-	return nil
-}
-
-func (v *bytesValue) String() string {
-	if *v == 0 {
-		return ""
-	}
-	return fmt.Sprint(int(*v))
-}
-
-func (v *bytesValue) Type() string { return "bytes" }
 
 func (a *app) initCmd() *cobra.Command {
 	var o manifest.InitOptions
@@ -65,13 +40,11 @@ it has. Append makes logs too, with the default limits.`,
 	for _, l := range limits {
 		fl.Var((*bytesValue)(l.to), l.name, l.help)
 	}
-	fl.DurationVar(&o.Grace, "grace", manifest.DefaultGrace, "how long to keep for readers what is not needed; 0: not at all")
+	spanVar(fl, &o.Grace, "grace", manifest.DefaultGrace, 0, "how long to keep for readers what is not needed; 0: not at all")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		asked := o.Grace
 		switch {
-		case o.Grace < 0:
-			return usage("-grace is %v; it must not be negative", o.Grace)
 		case o.Grace == 0:
 			o.Grace = -1 // none
 		case o.Grace < manifest.MinGrace:
