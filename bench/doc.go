@@ -1,17 +1,22 @@
 // Command bench measures Fencepost beside what it stands on, on this machine, as
 // ratios within one run: absolute times of a shared machine mean little.
 //
-//	go run .                    all measures, some five minutes; writes results/
+//	go run .                    all measures; writes results/
 //	go run . -check             writes nothing; fails if a ratio has become worse by
-//	                            more than a tenth of what results/ says
-//	go run . -only throughput   some measures; writes nothing
+//	                            more than a tenth of what results/ says, or if a row
+//	                            that is there is not measured any more
+//	go run . -only throughput   some measures, by their names in main.go; writes the
+//	                            pages that are whole
+//	go run . -only history      a page
 //
-// The store is an S3 endpoint in this process, with settable latency and counters.
-// Both arms of a comparison use the same client, which has the SDK's defaults, and are
-// fed one and the same row of latencies: fixed, or drawn from S3's distribution (PUT
-// p50 28 ms, p99 70 ms).
+// There are three pages: writer, which the command makes itself; history, with manifest,
+// compactor, reader and simulation, made by the tests of package history; and servers,
+// appends on MinIO and versitygw, made by TestServers.
 //
-//	go test . -run TestServers -v -servers    the same on MinIO and versitygw
+// The writer's store is an S3 endpoint in this process, with settable latency and
+// counters. Both arms of a comparison use the same client, which has the SDK's defaults,
+// and are fed one and the same row of latencies: fixed, or drawn from S3's distribution
+// (PUT p50 28 ms, p99 70 ms).
 //
 // Package election, below, measures the election.
 package main

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -89,7 +90,7 @@ func processor(ctx context.Context, r *report) error {
 		if err != nil {
 			return err
 		}
-		row := Row{Name: name + c.name + ", not compressed, to encoding alone", Value: plain / encoding, Goal: 0.1, More: true, Ratio: true, Note: fmt.Sprintf("%s a second", number(plain))}
+		row := Row{Name: name + c.name + ", not compressed, to encoding alone", Value: plain / encoding, Goal: 0.1, More: true, Ratio: true, Note: fmt.Sprintf("%s a second", result.Number(plain))}
 		if c.n < 3_000_000 {
 			row.Goal = 0 // a goroutine is woken for each record: what that costs is not the writer's
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"os"
 	"testing"
 
@@ -9,18 +8,21 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/integration/servers"
 )
 
-var onServers = flag.Bool("servers", false, "measure on real servers, and write results/servers.md and servers.json")
+var mode = result.MeasureFlag()
 
 // TestServers compares appends with plain requests on servers that write to this
-// machine's disk, and share its processors with their client.
+// machine's disk, and share its processors with their client. A server that is not
+// installed is installed first, in minutes; one that cannot be had leaves its page as
+// it is.
 func TestServers(t *testing.T) {
-	if !*onServers {
-		t.Skip("measures only with -servers")
+	if *mode == result.Small {
+		t.Skip("measures only with -measure")
 	}
-	r := newReport("Appends beside plain PUTs on real servers", "servers")
+	r := &report{result.New("Appends beside plain PUTs on real servers", "servers", "bench")}
 	ctx := t.Context()
 	for _, kind := range []*servers.Kind{servers.MinIO, servers.VersityGW} {
 		srv := servers.Start(t, kind)
@@ -50,15 +52,12 @@ func TestServers(t *testing.T) {
 				}
 				ratios = append(ratios, plain.Seconds()/fenced.Seconds())
 			}
-			v := spreadOf(ratios)
-			r.add(Row{Name: "throughput to plain PUTs on " + kind.Name + " " + kind.Version + ": " + c.name + " appends, 16 in flight", Value: v.median, Goal: c.goal, More: true, Ratio: true, Note: v.spread})
+			v := result.SpreadOf(ratios)
+			r.add(Row{Name: "throughput to plain PUTs on " + kind.Name + " " + kind.Version + ": " + c.name + " appends, 16 in flight", Value: v.Median, Goal: c.goal, More: true, Ratio: true, Note: v.Note})
 		}
 		srv.Stop()
 	}
-	if _, err := os.Stdout.WriteString(r.table()); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.write("results"); err != nil {
+	if err := r.Finish(*mode, results); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 
+	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/internal/s3stub"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/dirstore"
@@ -19,10 +20,10 @@ import (
 // throughput compares fenced appends with plain unconditional PutObject calls of
 // the same client, size and concurrency, in turns.
 func throughput(ctx context.Context, r *report) error {
-	f := figure{title: "Fenced appends against plain PUTs, S3's latency", file: "throughput.svg", x: "requests in flight", y: "throughput, plain = 1", logX: true}
+	f := result.Figure{Title: "Fenced appends against plain PUTs, S3's latency", File: "throughput.svg", X: "requests in flight", Y: "throughput, plain = 1", LogX: true}
 	depths := []int{1, 4, 16, 64}
 	for _, d := range depths {
-		f.ticks = append(f.ticks, plot.Tick{Value: float64(d), Label: fmt.Sprint(d)})
+		f.Ticks = append(f.Ticks, plot.Tick{Value: float64(d), Label: fmt.Sprint(d)})
 	}
 	for _, s := range []struct {
 		name    string
@@ -34,12 +35,12 @@ func throughput(ctx context.Context, r *report) error {
 			if err != nil {
 				return err
 			}
-			r.add(Row{Name: fmt.Sprintf("throughput of %s appends to plain PUTs, %d in flight, S3's latency", s.name, depth), Value: v.median, Goal: 0.97, More: true, Ratio: true, Note: v.spread})
-			line = append(line, plotter.XY{X: float64(depth), Y: v.median})
+			r.add(Row{Name: fmt.Sprintf("throughput of %s appends to plain PUTs, %d in flight, S3's latency", s.name, depth), Value: v.Median, Goal: 0.97, More: true, Ratio: true, Note: v.Note})
+			line = append(line, plotter.XY{X: float64(depth), Y: v.Median})
 		}
-		f.line(s.name, line)
+		f.Line(s.name, line)
 	}
-	r.figures = append(r.figures, f)
+	r.Figures = append(r.Figures, f)
 	for _, c := range []struct {
 		name    string
 		latency time.Duration
@@ -53,24 +54,14 @@ func throughput(ctx context.Context, r *report) error {
 		if err != nil {
 			return err
 		}
-		r.add(Row{Name: "throughput to plain PUTs: " + c.name, Value: v.median, Goal: c.goal, More: true, Ratio: true, Note: v.spread})
+		r.add(Row{Name: "throughput to plain PUTs: " + c.name, Value: v.Median, Goal: c.goal, More: true, Ratio: true, Note: v.Note})
 	}
 	return nil
 }
 
-type spread struct {
-	median float64
-	spread string
-}
-
-func spreadOf(v []float64) spread {
-	m := median(v)
-	return spread{m, fmt.Sprintf("%s to %s", number(v[0]), number(v[len(v)-1]))}
-}
-
 // compare returns the throughput of n appends in that of n plain requests. Each arm
 // gets an endpoint of its own and the same row of latencies, and they take turns.
-func compare(ctx context.Context, size, n, depth, rounds int, latency func() s3stub.Latency) (spread, error) {
+func compare(ctx context.Context, size, n, depth, rounds int, latency func() s3stub.Latency) (result.Spread, error) {
 	var ratios []float64
 	for range rounds {
 		var plain, fenced time.Duration
@@ -79,12 +70,12 @@ func compare(ctx context.Context, size, n, depth, rounds int, latency func() s3s
 			func(e *endpoint) (err error) { fenced, err = e.timeFenced(ctx, size, n, depth, latency); return err },
 		} {
 			if err := with(ctx, arm); err != nil {
-				return spread{}, err
+				return result.Spread{}, err
 			}
 		}
 		ratios = append(ratios, plain.Seconds()/fenced.Seconds())
 	}
-	return spreadOf(ratios), nil
+	return result.SpreadOf(ratios), nil
 }
 
 // timePlain times n plain requests, so many at once.
@@ -151,7 +142,7 @@ func folder(ctx context.Context, r *report) (err error) {
 		}
 		ratios = append(ratios, plain.Seconds()/fenced.Seconds())
 	}
-	v := spreadOf(ratios)
-	r.add(Row{Name: "throughput to plain creates: 64 KiB appends into a folder, 16 in flight", Value: v.median, Goal: 0.97, More: true, Ratio: true, Note: v.spread})
+	v := result.SpreadOf(ratios)
+	r.add(Row{Name: "throughput to plain creates: 64 KiB appends into a folder, 16 in flight", Value: v.Median, Goal: 0.97, More: true, Ratio: true, Note: v.Note})
 	return nil
 }

@@ -93,7 +93,7 @@ func (r *Report) pruned(kind string, keys []string) {
 // So many bytes are fetched ahead, of large objects of the log and of segments. Besides
 // them an upload holds five parts, of 8 MiB on S3.
 const (
-	objectBytes  = 4 << 20
+	objectBytes  = 10 << 20
 	segmentBytes = 8 << 20
 )
 

@@ -50,7 +50,7 @@ func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
 	if s.horizon != nil {
 		s.mark = p.keepVersions(s, aged)
 	}
-	s.pins, err = p.pins(ctx, expire)
+	s.pins, err = p.pins(ctx, m, expire)
 	return s, err
 }
 
@@ -186,8 +186,8 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 	// good, and in this one. Also if the mark is there already: an update of ours whose
 	// outcome was unknown may have landed since the pins were listed.
 	//
-	//mutant:replace s.pins, err = p.pins(ctx, true); err != nil => false
-	if s.pins, err = p.pins(ctx, true); err != nil {
+	//mutant:replace s.pins, err = p.pins(ctx, s.m, true); err != nil => false
+	if s.pins, err = p.pins(ctx, s.m, true); err != nil {
 		return err
 	}
 	if dead, err = p.anyDropped(ctx, s); err != nil {
@@ -288,8 +288,9 @@ type pins struct {
 	infos    []manifest.PinInfo
 }
 
-// pins lists them. Those that have lapsed are taken away first, if expire says so.
-func (p *pass) pins(ctx context.Context, expire bool) (pins, error) {
+// pins lists them, when m has been read. Those that have lapsed are taken away first, if
+// expire says so.
+func (p *pass) pins(ctx context.Context, m *manifest.Manifest, expire bool) (pins, error) {
 	held := pins{versions: map[uint64]bool{}, lowest: math.MaxUint64}
 	all, err := p.log.Pins(ctx)
 	if err != nil {
@@ -302,7 +303,7 @@ func (p *pass) pins(ctx context.Context, expire bool) (pins, error) {
 	unchanged := p.holds.watch(p.opts.Clock.Now(), infos)
 	for _, pin := range all {
 		if expire && (pin.Expired || pin.Lapsed(unchanged(pin.Object))) {
-			switch gone, err := p.expire(ctx, pin); {
+			switch gone, err := p.expire(ctx, pin, m); {
 			case err != nil:
 				return held, err
 			case gone:
@@ -319,7 +320,7 @@ func (p *pass) pins(ctx context.Context, expire bool) (pins, error) {
 }
 
 // expire takes a pin away that has lapsed, and reports whether it did.
-func (p *pass) expire(ctx context.Context, pin manifest.PinInfo) (bool, error) {
+func (p *pass) expire(ctx context.Context, pin manifest.PinInfo, m *manifest.Manifest) (bool, error) {
 	// guard:expire-first. Deleted at once, the pin could be renewed between our look and
 	// the delete, and its holder would go on believing in it. After the swap each
 	// renewal is refused, and one that came before it makes the swap fail.
@@ -332,7 +333,7 @@ func (p *pass) expire(ctx context.Context, pin manifest.PinInfo) (bool, error) {
 			return false, err
 		}
 	}
-	if _, ok := manifest.ParsePinKey(pin.Object.Key); !ok {
+	if _, ok := manifest.ParsePinKey(pin.Object.Key); !ok || !pin.Removable(m.PruneMark) {
 		return true, nil
 	}
 	return true, p.delete(ctx, "pin", []string{pin.Object.Key})

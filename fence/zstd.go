@@ -26,13 +26,34 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 
 // The decoder stays within the capacity that it is given: what follows the first
 // Zstandard frame may be a second that claims gigabytes.
-var decoder = sync.OnceValue(func() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(0))
+func newDecoder(concurrency int) *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(concurrency))
 	if err != nil {
 		panic("fence: " + err.Error())
 	}
 	return d
-})
+}
+
+var decoder = sync.OnceValue(func() *zstd.Decoder { return newDecoder(0) })
+
+// A decoder keeps what it has unpacked last until it begins anew, one for each processor:
+// of large objects that were hundreds of megabytes. So each large payload has a decoder
+// with one such place, which begins anew at once.
+const large = 1 << 20
+
+var largeDecoders = sync.Pool{New: func() any { return newDecoder(1) }}
+
+func decodeAll(stored []byte, size int) ([]byte, error) {
+	out := make([]byte, 0, size)
+	if size <= large {
+		return decoder().DecodeAll(stored, out)
+	}
+	d := largeDecoders.Get().(*zstd.Decoder)
+	defer largeDecoders.Put(d)
+	out, err := d.DecodeAll(stored, out)
+	_, _ = d.DecodeAll(nil, nil)
+	return out, err
+}
 
 // compress appends a Zstandard frame with src in it to dst.
 func compress(dst, src []byte) []byte { return encoder().EncodeAll(src, dst) }
@@ -54,7 +75,7 @@ func decompress(stored []byte, size int) ([]byte, error) {
 	if !zh.SingleSegment || zh.FrameContentSize != uint64(size) {
 		return nil, corrupt("zstd: not one segment of %d bytes", size)
 	}
-	out, err := decoder().DecodeAll(stored, make([]byte, 0, size))
+	out, err := decodeAll(stored, size)
 	if err != nil {
 		return nil, corrupt("zstd: %v", err)
 	}

@@ -2,6 +2,8 @@ package fence
 
 import (
 	"encoding/binary"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -136,4 +138,30 @@ func TestHostileFramesAllocateLittle(t *testing.T) {
 			t.Errorf("%s: a frame of %d bytes made Decode allocate %d, at most %d", tt.name, len(tt.frame), n, tt.most)
 		}
 	}
+}
+
+// What was unpacked and given up is not kept by the decompressors.
+func TestUnpackedIsNotKept(t *testing.T) {
+	var b []byte
+	for i := 0; len(b) < 16<<20; i++ {
+		b = fmt.Appendf(b, "record %d of some, %d\n", i, i*i)
+	}
+	stored, size := compress(nil, b), len(b)
+	b = nil
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for range 2 * runtime.GOMAXPROCS(0) {
+		if got, err := decompress(stored, size); err != nil || len(got) != size {
+			t.Fatal(len(got), err)
+		}
+	}
+	if kept := heap() - before; kept > int64(size)/2 {
+		t.Errorf("%d bytes are kept of payloads of %d", kept, size)
+	}
+	runtime.KeepAlive(stored)
 }

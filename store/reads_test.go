@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -168,6 +169,27 @@ func TestMemoryIsBoundedWhateverIsClaimed(t *testing.T) {
 	_, err := store.Create(t.Context(), &liarStore{claims: huge, body: body}, "k", []byte("mine"), nil)
 	if store.OutcomeOf(err) != store.Refused || body.read > 4 {
 		t.Errorf("%v, %d bytes were read", err, body.read)
+	}
+}
+
+// TestLargeIsAllocatedOnce: of a large object there is one copy, and what had arrived
+// before its size was believed.
+func TestLargeIsAllocatedOnce(t *testing.T) {
+	st := memstore.New()
+	for _, size := range []int64{9 << 20, 40 << 20} {
+		if _, err := st.Put(t.Context(), "k", make([]byte, size), store.Always); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		body, _, err := store.ReadAll(t.Context(), st, "k", size, nil)
+		runtime.ReadMemStats(&after)
+		if err != nil || int64(len(body)) != size {
+			t.Fatalf("%d bytes, %v", len(body), err)
+		}
+		if n := int64(after.TotalAlloc - before.TotalAlloc); n > size+9<<20 {
+			t.Errorf("%d bytes were allocated for %d", n, size)
+		}
 	}
 }
 

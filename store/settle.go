@@ -404,6 +404,12 @@ func ReadAll(ctx context.Context, st Store, key string, limit int64, opts *Settl
 
 // ReadRange is [ReadAll] for a part of an object or under a condition.
 func ReadRange(ctx context.Context, st Store, key string, get GetOptions, limit int64, opts *SettleOptions) ([]byte, Info, error) {
+	return AppendRange(ctx, st, key, nil, get, limit, opts)
+}
+
+// AppendRange is [ReadRange] into the room behind what dst holds, if it suffices for one
+// byte more than there are; it returns both.
+func AppendRange(ctx context.Context, st Store, key string, dst []byte, get GetOptions, limit int64, opts *SettleOptions) ([]byte, Info, error) {
 	var body []byte
 	var info Info
 	err := Retry(ctx, opts, func(ctx context.Context) error {
@@ -420,10 +426,9 @@ func ReadRange(ctx context.Context, st Store, key string, get GetOptions, limit 
 		if want > limit {
 			return &Error{Op: "get", Key: key, Kind: ErrTooLarge, Hint: fmt.Sprintf("it has %d bytes, the limit is %d", want, limit)}
 		}
-		// Grown as bytes arrive: a size is a claim, bytes are not.
 		want = max(want, 0)
-		buf := bytes.NewBuffer(make([]byte, 0, min(want, 8<<20)+bytes.MinRead))
-		n, err := io.Copy(buf, io.LimitReader(obj.Body, want+1))
+		body, err = readClaimed(obj.Body, dst, want)
+		n := int64(len(body) - len(dst))
 		switch {
 		case err != nil:
 			return &Error{Op: "get", Key: key, Err: err}
@@ -432,13 +437,44 @@ func ReadRange(ctx context.Context, st Store, key string, get GetOptions, limit 
 		case n < want:
 			return &Error{Op: "get", Key: key, Err: fmt.Errorf("%w: got %d of %d bytes", io.ErrUnexpectedEOF, n, want)}
 		}
-		body = buf.Bytes()
 		return nil
 	})
 	if err != nil {
 		return nil, info, err
 	}
 	return body, info, nil
+}
+
+const (
+	// believed is how many bytes are allocated on the word of a store that they will come.
+	believed = 8 << 20
+	// growth is how many times what has arrived is allocated for the rest. Doubling would
+	// hold a large object one and a half times over.
+	growth = 16
+)
+
+// readClaimed appends a body that is said to have want bytes: want+1 of one that has more.
+// A size is a claim, bytes are not: the buffer grows as they arrive, in few steps.
+func readClaimed(r io.Reader, dst []byte, want int64) ([]byte, error) {
+	all := int64(len(dst)) + want + 1 // one more, to see the end
+	body := dst
+	if int64(cap(dst)) < all {
+		body = append(make([]byte, 0, min(all, max(believed, growth*int64(len(dst)))+1)), dst...)
+	}
+	for int64(len(body)) < all {
+		if len(body) == cap(body) {
+			body = append(make([]byte, 0, min(all, growth*int64(cap(body)))), body...)
+		}
+		n, err := r.Read(body[len(body):min(int64(cap(body)), all)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
 }
 
 // ListAll lists like Store.List and begins again when the listing breaks off, or

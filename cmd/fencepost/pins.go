@@ -65,7 +65,7 @@ func (a *app) unpinCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "unpin NAME URL",
 		Short: "let go of a version",
-		Long: `Unpin deletes all pins of a name. Whoever still holds on to one hears of it when it
+		Long: `Unpin takes away all pins of a name. Whoever still holds on to one hears of it when it
 renews it. What only these pins kept is deleted by the next compactions.`,
 		Args: wantArgs(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
@@ -17,8 +18,13 @@ const (
 	// are smaller and cost one request; of the others nobody holds more than this
 	// until it is their turn, or until there is room for others like the last one.
 	head = 256 << 10
-	// DefaultAhead is how many objects are fetched ahead at most.
+	// DefaultAhead is how many objects are asked for at once at most.
 	DefaultAhead = 64
+	// depth is how many slots may be asked for or wait for their turn, in Ahead. They are
+	// judged in order: with no more slots than requests, all requests but one would soon
+	// have been answered and wait for the slowest. At S3's latencies that is half of the
+	// throughput; the writer's window is four times its requests for the same reason.
+	depth = 4
 	// DefaultBudget is how many bytes of large objects are fetched ahead.
 	DefaultBudget = 64 << 20
 )
@@ -29,7 +35,9 @@ type Source struct {
 	Log    fence.ID
 	Limits fence.Limits
 	Settle *store.SettleOptions
-	// Ahead is [DefaultAhead] if 0.
+	// Ahead is how many requests are under way at once at most, [DefaultAhead] if 0. Up to
+	// three times as many objects wait for their turn, as long as they are not larger than
+	// what so many first requests may bring.
 	Ahead int
 	// First is how many objects a walk asks for at once at its beginning, 1 if 0: for
 	// one who knows that there are some.
@@ -53,8 +61,8 @@ type Step struct {
 
 // Read reads the object in slot from.Position. Absent is store.ErrNotFound.
 func (s *Source) Read(ctx context.Context, from fence.Point) (Step, error) {
-	f := s.fetch(ctx, from.Position, head)
-	<-f.done
+	f := newFetch(ctx, from.Position, head)
+	f.fetchHead(s)
 	if f.err == nil && f.partial() {
 		f.fetchRest(ctx, s)
 	}
@@ -71,10 +79,11 @@ func (s *Source) Read(ctx context.Context, from fence.Point) (Step, error) {
 func (s *Source) Walk(ctx context.Context, from fence.Point) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		w := &walk{Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.Budget}
+		w := &walk{Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.Budget, asked: make(chan *fetch, s.ahead()), arrived: make(chan *fetch, s.ahead())}
 		if w.budget <= 0 {
 			w.budget = DefaultBudget
 		}
+		defer w.end()
 		defer w.drop()
 		defer cancel()
 		for p := from; ; {
@@ -135,35 +144,92 @@ func (s *Source) stored(b []byte) (*fence.Stored, error) {
 // walk is the state of one Walk; only its goroutine touches it.
 type walk struct {
 	*Source
-	queue  []*fetch // of consecutive slots
-	window int
-	budget int64
-	mean   int64 // of the sizes of the last objects, roughly
+	queue   []*fetch    // of consecutive slots
+	window  int         // how long the queue may become
+	active  int         // how many of it are still to arrive
+	asked   chan *fetch // to the workers
+	arrived chan *fetch // from them
+	workers int
+	running sync.WaitGroup
+	held    int64 // bytes of heads in queue that have arrived
+	ends    bool  // one in queue has failed: the walk does not go beyond it
+	budget  int64
+	mean    int64 // of the sizes of the last objects, roughly
 }
 
 // next returns the finished fetch of slot p, which follows the one before unless
 // the queue was dropped.
 func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
-	// The next objects are probably about as large as the last ones were: if these are
-	// large, each is asked for at once.
-	ask := max(head, w.mean+w.mean/4)
-	for len(w.queue) < w.window && (len(w.queue) == 0 || ask-head <= w.budget) {
-		f := w.fetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask)
-		w.reserve(f, ask-head)
-		w.queue = append(w.queue, f)
+	for {
+		w.ask(ctx, p)
+		f := w.queue[0]
+		if f.here {
+			break
+		}
+		w.note(<-w.arrived)
 	}
 	f := w.queue[0]
-	<-f.done
 	w.startRests(ctx)
 	f.wait()
-	w.release(f)
-	w.queue[0] = nil // or the array behind the queue would keep its body
-	w.queue = w.queue[1:]
+	w.pop()
 	if f.err == nil {
-		w.window = min(2*w.window, w.ahead())
+		w.window = min(2*w.window, depth*w.ahead())
 		w.mean += (f.info.Size - w.mean) / 8
 	}
 	return f
+}
+
+// ask sends requests for the slots behind the queue, which begins at p.
+func (w *walk) ask(ctx context.Context, p fence.Position) {
+	for len(w.arrived) > 0 {
+		w.note(<-w.arrived) // one of them may be the tail
+	}
+	// The next objects are probably about as large as the last ones were: if these are
+	// large, each is asked for at once.
+	ask := max(head, w.mean+w.mean/4)
+	for len(w.queue) == 0 || len(w.queue) < w.window && w.active < w.ahead() && !w.ends && w.held < int64(w.ahead())*head && ask-head <= w.budget {
+		f := newFetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask)
+		w.active++
+		w.reserve(f, ask-head)
+		w.queue = append(w.queue, f)
+		// The workers stay: a new one would grow its stack anew for each request, a fifth of
+		// what a small one costs the processor.
+		if w.workers < w.active {
+			w.workers++
+			w.running.Go(w.work)
+		}
+		w.asked <- f
+	}
+}
+
+func (w *walk) work() {
+	for f := range w.asked {
+		f.fetchHead(w.Source)
+		w.arrived <- f
+	}
+}
+
+// end ends the workers. Nothing is under way any more.
+func (w *walk) end() {
+	close(w.asked)
+	w.running.Wait()
+}
+
+// note is called for each fetch whose head has arrived.
+func (w *walk) note(f *fetch) {
+	w.active--
+	f.here, f.head = true, min(int64(len(f.body)), head)
+	w.held += f.head
+	w.ends = w.ends || f.err != nil
+}
+
+// pop takes the first of the queue out of it.
+func (w *walk) pop() {
+	f := w.queue[0]
+	w.held -= f.head
+	w.release(f)
+	w.queue[0] = nil // or the array behind the queue would keep its body
+	w.queue = w.queue[1:]
 }
 
 // drop cancels what is under way and waits for it.
@@ -171,11 +237,14 @@ func (w *walk) drop() {
 	for _, f := range w.queue {
 		f.cancel()
 	}
-	for _, f := range w.queue {
-		f.wait()
-		w.release(f)
+	for w.active > 0 {
+		w.note(<-w.arrived)
 	}
-	w.queue = nil
+	for len(w.queue) > 0 {
+		w.queue[0].wait()
+		w.pop()
+	}
+	w.queue, w.ends = nil, false
 }
 
 // reserve takes so many bytes of the budget for a fetch, which gives them back when it
@@ -198,9 +267,7 @@ func (s *Source) ahead() int {
 // far as the budget goes; for the first in any case.
 func (w *walk) startRests(ctx context.Context) {
 	for i, f := range w.queue {
-		select {
-		case <-f.done:
-		default:
+		if !f.here {
 			return
 		}
 		if f.rest != nil {
@@ -231,8 +298,11 @@ func (w *walk) startRests(ctx context.Context) {
 // fetch is the request for one slot.
 type fetch struct {
 	pos      fence.Position
+	ask      int64              // how much of it
+	ctx      context.Context    //nolint:containedctx // of the request, on its way to a worker
 	cancel   context.CancelFunc // of the request that is under way
-	done     chan struct{}      // closed when the head is here
+	here     bool               // its head has arrived
+	head     int64              // how large it is
 	rest     chan struct{}      // closed when the rest is here; nil if not asked for
 	reserved int64              // of the budget
 	body     []byte
@@ -240,22 +310,21 @@ type fetch struct {
 	err      error
 }
 
-func (s *Source) fetch(ctx context.Context, pos fence.Position, ask int64) *fetch {
+func newFetch(ctx context.Context, pos fence.Position, ask int64) *fetch {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &fetch{pos: pos, cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(f.done)
-		defer cancel()
-		f.body, f.info, f.err = store.ReadRange(ctx, s.Store, pos.Key(), store.GetOptions{Length: ask}, ask, s.Settle)
-		if errors.Is(f.err, store.ErrRange) {
-			f.err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, pos.Key())
-		}
-	}()
-	return f
+	return &fetch{pos: pos, ask: ask, ctx: ctx, cancel: cancel}
 }
 
+func (f *fetch) fetchHead(s *Source) {
+	defer f.cancel()
+	f.body, f.info, f.err = store.ReadRange(f.ctx, s.Store, f.pos.Key(), store.GetOptions{Length: f.ask}, f.ask, s.Settle)
+	if errors.Is(f.err, store.ErrRange) {
+		f.err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, f.pos.Key())
+	}
+}
+
+// wait waits for the rest, if it was asked for.
 func (f *fetch) wait() {
-	<-f.done
 	if f.rest != nil {
 		<-f.rest
 	}
@@ -270,7 +339,9 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 		return
 	}
 	off := int64(len(f.body))
-	rest, info, err := store.ReadRange(ctx, s.Store, f.pos.Key(), store.GetOptions{Offset: off, Length: f.info.Size - off}, limit, s.Settle)
+	// The buffer grows as bytes arrive, and its head is part of it: a large object that was
+	// put together of two would be held twice over.
+	whole, info, err := store.AppendRange(ctx, s.Store, f.pos.Key(), f.body, store.GetOptions{Offset: off, Length: f.info.Size - off}, limit, s.Settle)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrRange):
 		f.err = err
@@ -279,7 +350,6 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 		// something shorter. Absent would be as true: the caller looks at the manifest.
 		f.err = &store.Error{Op: "get", Key: f.pos.Key(), Kind: store.ErrNotFound, Hint: "it changed while it was read"}
 	default:
-		whole := make([]byte, 0, f.info.Size)
-		f.body = append(append(whole, f.body...), rest...)
+		f.body = whole
 	}
 }

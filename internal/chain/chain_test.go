@@ -253,44 +253,46 @@ func TestRestIsAnothers(t *testing.T) {
 			return err
 		},
 	} {
-		st, inner := newFaults(nil)
-		l := newLog(t, inner).seal(1).data(5)
-		large := l.at
-		l.data(head * 3)
-		l.data(5)
-		key := large.Position.Key()
-		obj, err := inner.Get(t.Context(), key, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(obj.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gets := 0
-		var mu sync.Mutex
-		st.SetBefore(func(_ context.Context, op faultstore.Op) {
-			mu.Lock()
-			defer mu.Unlock()
-			if op.Key != key {
-				return
+		for _, size := range []int{head * 3, head * 17} {
+			st, inner := newFaults(nil)
+			l := newLog(t, inner).seal(1).data(5)
+			large := l.at
+			l.data(size)
+			l.data(5)
+			key := large.Position.Key()
+			obj, err := inner.Get(t.Context(), key, nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if gets++; gets%2 == 0 {
-				if err := replace(inner, key, bytes.Clone(body)); err != nil {
-					t.Error(err)
+			body, err := io.ReadAll(obj.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gets := 0
+			var mu sync.Mutex
+			st.SetBefore(func(_ context.Context, op faultstore.Op) {
+				mu.Lock()
+				defer mu.Unlock()
+				if op.Key != key {
+					return
 				}
+				if gets++; gets%2 == 0 {
+					if err := replace(inner, key, bytes.Clone(body)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			keys, _, end, err := collect(t, source(st), fence.Start())
+			if err != nil || len(keys) != 2 || !end.Equal(large) || gets != 2 {
+				t.Errorf("%s: %v to %+v, %v after %d GETs", name, keys, end, err, gets)
 			}
-		})
-		keys, _, end, err := collect(t, source(st), fence.Start())
-		if err != nil || len(keys) != 2 || !end.Equal(large) || gets != 2 {
-			t.Errorf("%s: %v to %+v, %v after %d GETs", name, keys, end, err, gets)
-		}
-		if name == "shorter" || name == "gone" {
-			continue // its head tells already
-		}
-		if _, err := source(st).Read(t.Context(), large); !errors.Is(err, store.ErrNotFound) {
-			if name != "same bytes" && name != "same length" && name != "longer" && name != "cut" || gets != 4 {
-				t.Errorf("%s: Read: %v", name, err)
+			if name == "shorter" || name == "gone" {
+				continue // its head tells already
+			}
+			if _, err := source(st).Read(t.Context(), large); !errors.Is(err, store.ErrNotFound) {
+				if name != "same bytes" && name != "same length" && name != "longer" && name != "cut" || gets != 4 {
+					t.Errorf("%s: Read: %v", name, err)
+				}
 			}
 		}
 	}
@@ -488,6 +490,25 @@ func TestAlikeAtOnce(t *testing.T) {
 	// the end.
 	if err != nil || len(keys) != 2*n+1 || !end.Equal(l.at) || requests > 2*n+1+20+4 {
 		t.Errorf("%d objects took %d requests, %v", len(keys), requests, err)
+	}
+}
+
+// TestLargeIsHeldOnce: a large object is allocated once, besides what came of it before
+// its size was known and believed.
+func TestLargeIsHeldOnce(t *testing.T) {
+	const size = 15 << 20
+	inner := memstore.New()
+	l := newLog(t, inner).seal(1)
+	from := l.at
+	l.data(size)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := source(inner).Read(t.Context(), from); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > size+10<<20 {
+		t.Errorf("%d bytes were allocated for %d", n, size)
 	}
 }
 

@@ -1,13 +1,10 @@
-package compaction
+package history
 
 import (
 	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime/debug"
-	"runtime/metrics"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,10 +15,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-const (
-	rounds   = 3
-	segments = 8
-)
+const segments = 8
 
 // payloads returns the records of some objects of nearly 1 MiB.
 func payloads() (all [][][]byte) {
@@ -116,53 +110,12 @@ func plain(t *testing.T, st store.Store, all []store.Info) {
 	}
 }
 
-// Memory does not grow with what is merged or folded. (First, so that nothing is left of
-// other tests.) The runtime keeps as much
-// garbage as it is let, so it is told the limit, as with GOMEMLIMIT=64MiB.
-func TestMemory(t *testing.T) {
-	const limit = 64 << 20
-	st := endpoint(t)
-	for _, merge := range []bool{true, false} {
-		what := "folding"
-		if merge {
-			what = "merging"
-		}
-		log, err := store.Sub(st, uuid.NewString())
-		if err != nil {
-			t.Fatal(err)
-		}
-		prepare(t, log, fence.Plain, merge, 20)
-		debug.FreeOSMemory()
-		old := debug.SetMemoryLimit(limit)
-		stop, peak := make(chan struct{}), make(chan [2]uint64)
-		go func() {
-			var most [2]uint64
-			for {
-				select {
-				case <-stop:
-					peak <- most
-					return
-				case <-time.After(time.Millisecond):
-					now := memory()
-					most[0], most[1] = max(most[0], now[0]), max(most[1], now[1])
-				}
-			}
-		}()
-		r := once(t, log, &compactor.Options{NoCompress: true, FanIn: 2, Levels: 30, SegmentBytes: 512 << 20})
-		if merge && r.Merged != segments || !merge && r.Segments != 1 {
-			t.Fatalf("%+v", r)
-		}
-		close(stop)
-		most := <-peak
-		debug.SetMemoryLimit(old)
-		add(t, Row{Name: what + " 160 MiB: MiB of live heap at most", Value: mib(int64(most[1])), Goal: 64,
-			Note: fmt.Sprintf("with GOMEMLIMIT=64MiB; the whole process with its garbage %.0f MiB", mib(int64(most[0])))})
-	}
-}
-
 // Merging and folding take about as long as reading and writing the same bytes.
 func TestBandwidth(t *testing.T) {
-	st := endpoint(t)
+	srv, rounds := serve(t), 1
+	if inFull() {
+		rounds = 3
+	}
 	for _, codec := range []fence.Codec{fence.Plain, fence.Zstd} {
 		for _, merge := range []bool{true, false} {
 			what, prefix := "folding", "data/"
@@ -177,10 +130,7 @@ func TestBandwidth(t *testing.T) {
 			var ours, theirs, oursCPU, theirsCPU time.Duration
 			var bytes int64
 			for range rounds {
-				log, err := store.Sub(st, uuid.NewString())
-				if err != nil {
-					t.Fatal(err)
-				}
+				log, _ := srv.folder(t)
 				prepare(t, log, codec, merge, each)
 				var all []store.Info
 				all, bytes = listed(t, log, prefix)
@@ -193,46 +143,14 @@ func TestBandwidth(t *testing.T) {
 				if merge && r.Merged != 8 || !merge && r.Folded < 8*uint64(each) {
 					t.Fatalf("%+v", r)
 				}
-				keys := make([]string, 0, 100)
-				for info, err := range log.List(t.Context(), "", nil) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					keys = append(keys, info.Key)
-				}
-				if err := log.Delete(t.Context(), keys...); err != nil {
-					t.Fatal(err)
-				}
+				empty(t, log)
 			}
-			add(t, Row{Name: what + ", " + name + ": speed beside plain GET + PUT", Value: float64(theirs) / float64(ours), Goal: 0.8, More: true,
+			if !inFull() {
+				continue
+			}
+			add(t, Row{Name: "compaction: " + what + ", " + name + ": speed beside plain GET + PUT", Value: float64(theirs) / float64(ours), Goal: 0.8, More: true, Ratio: true,
 				Note: fmt.Sprintf("%.0f MiB stored, %.0f MiB/s against %.0f; %.2f ns of CPU a byte against %.2f", mib(bytes), mib(bytes)/ours.Seconds(), mib(bytes)/theirs.Seconds(),
 					float64(oursCPU)/float64(bytes), float64(theirsCPU)/float64(bytes))})
 		}
 	}
-}
-
-// cpuTime is what this process has used, without the endpoint's: the same on a machine
-// that has other work to do, but for the caches.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func mib(n int64) float64 { return float64(n) / (1 << 20) }
-
-func least(a, b time.Duration) time.Duration {
-	if a == 0 {
-		return b
-	}
-	return min(a, b)
-}
-
-// memory is what the process holds, and what of it was live at the last collection.
-func memory() [2]uint64 {
-	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/live:bytes"}}
-	metrics.Read(s)
-	return [2]uint64{s[0].Value.Uint64() - s[1].Value.Uint64(), s[2].Value.Uint64()}
 }

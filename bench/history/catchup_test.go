@@ -1,0 +1,138 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost/fencepost/bench/result"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// compacted fills a store with a log of so many bytes in segments of 64 MiB.
+func compacted(t *testing.T, st store.Store, total, record int) {
+	t.Helper()
+	j := newJournal(t, st)
+	noise := make([]byte, 8<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	j.lead()
+	for at := 0; at < total; {
+		var records [][]byte
+		for range max(1, 1<<20/record) {
+			from := at * 31 % (len(noise) - record)
+			records = append(records, noise[from:from+record])
+			at += record
+		}
+		j.commit(fence.Plain, records...)
+	}
+	j.done()
+	once(t, st, &compactor.Options{SegmentBytes: 64 << 20})
+}
+
+// catchUp reads a log of so many bytes from its beginning.
+func catchUp(t *testing.T, st store.Store, total int) {
+	t.Helper()
+	r, err := reader.Open(t.Context(), st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for rec, err := range r.Read(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(rec.Value)
+	}
+	if n < total {
+		t.Fatalf("%d bytes", n)
+	}
+}
+
+// plainGets reads the same segments, 16 ranges of 4 MiB at once: what no reader can
+// beat.
+func plainGets(t *testing.T, st store.Store, all []manifest.Segment) {
+	t.Helper()
+	g, ctx := errgroup.WithContext(t.Context())
+	g.SetLimit(16)
+	for _, seg := range all {
+		for at := int64(0); at < seg.Size; at += 4 << 20 {
+			g.Go(func() error { return plainGet(ctx, st, seg.Key, at, min(4<<20, seg.Size-at)) })
+		}
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func plainGet(ctx context.Context, st store.Store, key string, at, length int64) error {
+	obj, err := st.Get(ctx, key, &store.GetOptions{Offset: at, Length: length})
+	if err != nil {
+		return err
+	}
+	defer obj.Body.Close()
+	var buf bytes.Buffer
+	buf.Grow(int(length) + bytes.MinRead)
+	_, err = io.Copy(&buf, obj.Body)
+	return err
+}
+
+// A reader that is behind takes about as long as plain requests for the same bytes, and
+// from memory a gigabyte a second.
+func TestCatchUp(t *testing.T) {
+	total, rounds := 8<<20, 1
+	if inFull() {
+		total, rounds = 256<<20, 5
+	}
+	for _, record := range []int{100, 1 << 10, 64 << 10} {
+		st := memstore.New()
+		compacted(t, st, total, record)
+		var best time.Duration
+		for range rounds {
+			runtime.GC()
+			began := time.Now()
+			catchUp(t, st, total)
+			best = least(best, time.Since(began))
+		}
+		if inFull() {
+			add(t, Row{Name: fmt.Sprintf("catch-up reading from memory, records of %s bytes: MB a second", result.Number(float64(record))), Value: float64(total) / 1e6 / best.Seconds(), Goal: 1000, More: true})
+		}
+	}
+	st, _ := serve(t).folder(t)
+	compacted(t, st, total, 16<<10)
+	l, err := manifest.Open(t.Context(), st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := l.Newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ours, theirs, oursCPU, theirsCPU time.Duration
+	for range rounds {
+		runtime.GC()
+		began, cpu := time.Now(), cpuTime()
+		plainGets(t, st, m.Segments)
+		theirs, theirsCPU = least(theirs, time.Since(began)), least(theirsCPU, cpuTime()-cpu)
+		runtime.GC()
+		began, cpu = time.Now(), cpuTime()
+		catchUp(t, st, total)
+		ours, oursCPU = least(ours, time.Since(began)), least(oursCPU, cpuTime()-cpu)
+	}
+	if inFull() {
+		per := func(d time.Duration) float64 { return float64(d) / float64(total) }
+		add(t, Row{Name: "catch-up reading from a loopback server, beside plain GETs", Value: float64(theirs) / float64(ours), Goal: 0.9, More: true, Ratio: true,
+			Note: fmt.Sprintf("%.0f MiB/s against %.0f; %.2f ns of CPU a byte against %.2f", mib(int64(total))/ours.Seconds(), mib(int64(total))/theirs.Seconds(), per(oursCPU), per(theirsCPU))})
+	}
+}

@@ -1,0 +1,190 @@
+package history
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/bench/result"
+	"github.com/fencepost/fencepost/internal/s3stub"
+	"github.com/fencepost/fencepost/store"
+	_ "github.com/fencepost/fencepost/store/s3store"
+)
+
+var (
+	mode = result.MeasureFlag()
+	page = result.New("Manifest, compactor and reader", "history", "bench")
+)
+
+// Row is a line of the table.
+type Row = result.Row
+
+// Roles of processes that tests start.
+const (
+	role       = "FENCEPOST_BENCH_ROLE"
+	serves     = "serve"
+	compacts   = "compact"
+	historians = "histories"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	for name, value := range map[string]string{
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench",
+	} {
+		os.Setenv(name, value)
+	}
+	switch os.Getenv(role) {
+	case serves:
+		srv, err := s3stub.Start(nil)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(srv.StoreURL())
+		_, _ = io.Copy(io.Discard, os.Stdin) // until its parent is gone
+		os.Exit(0)
+	case compacts:
+		if err := compactAlone(os.Stdout); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	case historians:
+		os.Exit(m.Run())
+	}
+	status := m.Run()
+	if status == 0 {
+		if err := finish(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			status = 1
+		}
+	}
+	os.Exit(status)
+}
+
+// finish does with the page what the flags say. One that is not whole is not kept.
+func finish() error {
+	if some := flag.Lookup("test.run").Value.String(); some != "" && *mode != result.Small {
+		*mode = result.Print
+	}
+	return page.Finish(*mode, filepath.Join("..", "results"))
+}
+
+// inFull tells whether numbers are wanted.
+func inFull() bool { return *mode != result.Small }
+
+// add puts rows on the page.
+func add(t *testing.T, rows ...Row) {
+	t.Helper()
+	page.Add(rows...)
+	for _, r := range rows {
+		t.Logf("%-60s %10.3f  %s", r.Name, r.Value, r.Note)
+	}
+}
+
+// exact is a row whose goal must be reached on any machine.
+func exact(t *testing.T, r Row) {
+	t.Helper()
+	r.Ratio = true
+	add(t, r)
+	if r.Missed() {
+		t.Errorf("%s: %v", r.Name, r.Value)
+	}
+}
+
+// self makes a process of this test in some role.
+func self(t *testing.T, as string, env ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe)
+	cmd.Env = append(append(os.Environ(), role+"="+as), env...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// server is an S3 endpoint in a process of its own.
+type server struct{ *url.URL }
+
+func serve(t *testing.T) server {
+	t.Helper()
+	cmd := self(t, serves)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server{u}
+}
+
+// folder opens a new folder, and returns its URL.
+func (s server) folder(t *testing.T) (store.Store, string) {
+	t.Helper()
+	u := *s.URL
+	u.Path = "/" + uuid.NewString()
+	st, err := store.Open(t.Context(), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st, u.String()
+}
+
+// empty takes everything out of a store.
+func empty(t *testing.T, st store.Store) {
+	t.Helper()
+	all, _ := listed(t, st, "")
+	keys := make([]string, 0, len(all))
+	for _, info := range all {
+		keys = append(keys, info.Key)
+	}
+	if err := st.Delete(t.Context(), keys...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cpuTime is what this process has used, without the endpoint's: the same on a machine
+// that has other work to do, but for the caches.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+func least(a, b time.Duration) time.Duration {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
+}

@@ -1,0 +1,131 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime/metrics"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+)
+
+// What a compacting process is told.
+const (
+	compactURL   = "FENCEPOST_BENCH_URL"
+	compactPlain = "FENCEPOST_BENCH_PLAIN"
+)
+
+// footprint is what a compacting process tells.
+type footprint struct {
+	Live, Process  int64 // at most
+	Merged, Folded int
+}
+
+// compactAlone compacts a log and measures this process.
+func compactAlone(out io.Writer) error {
+	st, err := store.Open(context.Background(), os.Getenv(compactURL))
+	if err != nil {
+		return err
+	}
+	c, err := compactor.New(st, &compactor.Options{NoCompress: os.Getenv(compactPlain) != "", FanIn: 2, Levels: 30, SegmentBytes: 512 << 20})
+	if err != nil {
+		return err
+	}
+	stop, peak := make(chan struct{}), make(chan footprint)
+	go func() {
+		var most footprint
+		for {
+			select {
+			case <-stop:
+				peak <- most
+				return
+			case <-time.After(time.Millisecond):
+				s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/live:bytes"}}
+				metrics.Read(s)
+				most.Process = max(most.Process, int64(s[0].Value.Uint64()-s[1].Value.Uint64()))
+				most.Live = max(most.Live, int64(s[2].Value.Uint64()))
+			}
+		}
+	}()
+	r, err := c.Once(context.Background(), fence.NewToken(1))
+	if err != nil {
+		return err
+	}
+	close(stop)
+	most := <-peak
+	most.Merged, most.Folded = r.Merged, r.Segments
+	return json.NewEncoder(out).Encode(most)
+}
+
+// Memory does not grow with what is merged or folded, but with an object that is larger
+// than others. The runtime keeps as much garbage as it is let, so it is told the limit.
+func TestMemory(t *testing.T) {
+	srv := serve(t)
+	total := 16 // MiB
+	if inFull() {
+		total = 240
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct {
+		merge bool
+		codec fence.Codec
+		size  int // of an object, in MiB
+		goal  float64
+		name  string
+	}{
+		{true, fence.Plain, 1, 64, "merging"},
+		{false, fence.Plain, 1, 64, "folding objects of 1 MiB"},
+		{false, fence.Plain, 4, 64, "folding objects of 4 MiB"},
+		{false, fence.Zstd, 4, 64, "folding objects of 4 MiB, compressed"},
+		{false, fence.Plain, 16, 64 + 16, "folding objects of 16 MiB"},
+		{false, fence.Zstd, 16, 64 + 16, "folding objects of 16 MiB, compressed"},
+		{false, fence.Plain, 60, 64 + 60, "folding objects of 60 MiB"},
+		{false, fence.Zstd, 60, 64 + 60, "folding objects of 60 MiB, compressed"},
+	} {
+		if c.size > total {
+			continue
+		}
+		log, at := srv.folder(t)
+		j := newJournal(t, log)
+		records := events(rng, c.size<<20-c.size<<20/32)
+		j.lead()
+		for n := range total / c.size {
+			j.commit(c.codec, records...)
+			if n%max(1, 8/c.size) == 0 {
+				j.done() // so that not many are held
+			}
+			if c.merge && n%(total/segments) == 0 {
+				j.done()
+				once(t, log, &compactor.Options{NoCompress: true, SegmentBytes: 4 << 30, Levels: 1})
+			}
+		}
+		j.done()
+		cmd := self(t, compacts, "GOMEMLIMIT=64MiB", compactURL+"="+at)
+		if c.codec == fence.Plain {
+			cmd.Env = append(cmd.Env, compactPlain+"=yes")
+		}
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f footprint
+		if err := json.Unmarshal(out, &f); err != nil {
+			t.Fatal(err)
+		}
+		if c.merge && f.Merged < segments || !c.merge && f.Folded != 1 {
+			t.Fatalf("%+v", f)
+		}
+		if inFull() {
+			note := fmt.Sprintf("with GOMEMLIMIT=64MiB; %d MiB in all; the whole process with its garbage %.0f MiB", total, mib(f.Process))
+			add(t, Row{Name: "compaction, memory: " + c.name + ": MiB of live heap at most", Value: mib(f.Live), Goal: c.goal, Note: note})
+		}
+		empty(t, log)
+	}
+}

@@ -1,0 +1,33 @@
+package main
+
+import "github.com/fencepost/fencepost/bench/result"
+
+// Row is a line of a table.
+type Row = result.Row
+
+// report is a page that measures add to.
+type report struct{ *result.Page }
+
+func (r *report) add(rows ...Row) { r.Add(rows...) }
+
+// writerReport is what the command itself measures.
+func writerReport() *report {
+	return &report{result.New("The writer beside what it stands on", "writer", "bench")}
+}
+
+// What the measures call often.
+var (
+	quantile = result.Quantile
+	number   = result.Number
+)
+
+// spread is what several rounds have measured.
+type spread struct {
+	median float64
+	spread string
+}
+
+func spreadOf(v []float64) spread {
+	s := result.SpreadOf(v)
+	return spread{s.Median, s.Note}
+}

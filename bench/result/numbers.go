@@ -1,0 +1,54 @@
+package result
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot/plotter"
+)
+
+// Quantile of durations, which it sorts.
+func Quantile(d []time.Duration, q float64) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	slices.Sort(d)
+	return d[min(int(math.Ceil(q*float64(len(d))))-1+btoi(q == 0), len(d)-1)]
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Distribution is the line of a cumulative distribution, in milliseconds.
+func Distribution(d []time.Duration) plotter.XYs {
+	var xys plotter.XYs
+	for i := 1; i < 200; i++ {
+		q := float64(i) / 200
+		xys = append(xys, plotter.XY{X: float64(Quantile(d, q)) / float64(time.Millisecond), Y: q})
+	}
+	return xys
+}
+
+// Median of numbers, which it sorts.
+func Median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+// Spread is what several rounds have measured.
+type Spread struct {
+	Median float64
+	Note   string // from the least to the most
+}
+
+// SpreadOf sorts what was measured.
+func SpreadOf(v []float64) Spread {
+	m := Median(v)
+	return Spread{m, fmt.Sprintf("%s to %s", Number(v[0]), Number(v[len(v)-1]))}
+}

@@ -1,0 +1,204 @@
+package result
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Row is a line of the table.
+type Row struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Goal  float64 `json:"goal"`
+	// More is better for a speed; for a time or a cost it is worse.
+	More bool `json:"more_is_better,omitempty"`
+	// Ratio: comparable with another run on another machine.
+	Ratio bool   `json:"ratio,omitempty"`
+	Note  string `json:"note,omitempty"`
+}
+
+// Missed tells whether the goal is.
+func (r Row) Missed() bool {
+	if r.More {
+		return r.Value < r.Goal
+	}
+	return r.Value > r.Goal
+}
+
+func (r Row) goal() string {
+	if r.More && r.Goal == 0 {
+		return "none"
+	}
+	if r.More {
+		return "≥ " + Number(r.Goal)
+	}
+	return "≤ " + Number(r.Goal)
+}
+
+// Number writes 1234567 as 1,234,567, and small ones with what digits count.
+func Number(v float64) string {
+	if v < 1000 {
+		return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
+	}
+	s := fmt.Sprintf("%.0f", v)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Page is the result of a run.
+type Page struct {
+	Date     string   `json:"date"`
+	Machine  string   `json:"machine"`
+	Versions []string `json:"versions"`
+	Rows     []Row    `json:"rows"`
+	Figures  []Figure `json:"-"`
+	title    string
+	name     string // of its files
+	target   string
+}
+
+// New is an empty page whose files have this name, made by this target of make.
+func New(title, name, target string) *Page {
+	return &Page{title: title, name: name, target: target, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
+}
+
+// Add appends rows.
+func (p *Page) Add(rows ...Row) { p.Rows = append(p.Rows, rows...) }
+
+func machine() string {
+	name := "unknown processor"
+	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(b)) {
+			if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
+				name = strings.TrimSpace(v)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%s/%s, %d × %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), name)
+}
+
+// versions are those of Go and of what the numbers depend on most.
+func versions() []string {
+	v := []string{runtime.Version()}
+	info, _ := debug.ReadBuildInfo()
+	if info == nil || len(info.Deps) == 0 { // a test of a library
+		info = required()
+	}
+	for _, m := range info.Deps {
+		if strings.HasSuffix(m.Path, "/service/s3") || strings.HasSuffix(m.Path, "klauspost/compress") {
+			v = append(v, m.Path+" "+m.Version)
+		}
+	}
+	return v
+}
+
+// required reads the versions from go.mod of this module, in which or below which a test
+// runs.
+func required() *debug.BuildInfo {
+	info := &debug.BuildInfo{}
+	for _, dir := range []string{".", ".."} {
+		b, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(b)) {
+			if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], "v") {
+				info.Deps = append(info.Deps, &debug.Module{Path: f[0], Version: f[1]})
+			}
+		}
+		break
+	}
+	return info
+}
+
+// Table is the page in Markdown.
+func (p *Page) Table() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s. Made by `make %s`.\n\n", p.title, p.Date, p.Machine, strings.Join(p.Versions, ", "), p.target)
+	b.WriteString("| measure | measured | goal | |\n|---|---|---|---|\n")
+	for _, row := range p.Rows {
+		mark := ""
+		if row.Missed() {
+			mark = "missed"
+		}
+		got := Number(row.Value)
+		if row.Note != "" {
+			got += " (" + row.Note + ")"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", row.Name, got, row.goal(), mark)
+	}
+	for _, f := range p.Figures {
+		fmt.Fprintf(&b, "\n![%s](%s)\n", f.Title, f.File)
+	}
+	return b.String()
+}
+
+// Write puts table, data and figures into dir.
+func (p *Page) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	for _, f := range p.Figures {
+		if err := f.draw(filepath.Join(dir, f.File)); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, p.name+".json"), append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, p.name+".md"), []byte(p.Table()), 0o644)
+}
+
+// tolerance is how much worse a ratio may be than in the committed results.
+const tolerance = 1.1
+
+// Worse compares the ratios with those in dir, and tells of each that has become
+// worse. If the page is whole, a row that is in dir and not in it counts as worse too:
+// otherwise a measure that is taken out, or that is renamed, would pass.
+func (p *Page) Worse(out io.Writer, dir string, whole bool) (bool, error) {
+	b, err := os.ReadFile(filepath.Join(dir, p.name+".json"))
+	if err != nil {
+		return false, fmt.Errorf("there is nothing to compare with: %w", err)
+	}
+	var before Page
+	if err := json.Unmarshal(b, &before); err != nil {
+		return false, fmt.Errorf("%s.json: %w", p.name, err)
+	}
+	now := map[string]Row{}
+	for _, row := range p.Rows {
+		now[row.Name] = row
+	}
+	worse := false
+	tell := func(format string, args ...any) {
+		worse = true
+		fmt.Fprintf(out, format, args...)
+	}
+	for _, was := range before.Rows {
+		row, there := now[was.Name]
+		switch {
+		case !there && whole:
+			tell("gone: %s was %s on %s, and is not measured any more; if it was renamed or taken out with reason, make the results anew\n", was.Name, Number(was.Value), before.Date)
+		case !there:
+		case was.Ratio != row.Ratio || was.More != row.More:
+			tell("changed: %s is another kind of number than on %s\n", was.Name, before.Date)
+		// Not "worse if": what is not a number is not as good either.
+		case was.Ratio && was.More && !(row.Value*tolerance >= was.Value), was.Ratio && !was.More && !(row.Value <= was.Value*tolerance):
+			tell("worse: %s is %s, it was %s on %s\n", row.Name, Number(row.Value), Number(was.Value), before.Date)
+		}
+	}
+	return worse, nil
+}

@@ -1,0 +1,77 @@
+package result
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A ratio that is more than a tenth worse fails the check, and so does a row that is
+// gone or has become something else. Other rows, and those that are new, do not.
+func TestWorse(t *testing.T) {
+	dir := t.TempDir()
+	speed := Row{Name: "speed", Value: 1, More: true, Ratio: true}
+	cost := Row{Name: "cost", Value: 1, Ratio: true}
+	none := Row{Name: "none", Value: 0, Ratio: true}
+	absolute := Row{Name: "absolute", Value: 1e6, More: true}
+	all := []Row{speed, cost, none, absolute}
+	before := New("Before", "page", "bench")
+	before.Add(all...)
+	f := Figure{Title: "t", File: "f.svg", X: "x", Y: "y"}
+	f.Line("a line", Distribution([]time.Duration{1, 2, 3}))
+	before.Figures = append(before.Figures, f)
+	if err := before.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	with := func(row Row, value float64) Row { row.Value = value; return row }
+	for name, c := range map[string]struct {
+		rows  []Row
+		whole bool
+		tells string // nothing: it passes
+	}{
+		"the same":                   {all, true, ""},
+		"a little slower":            {[]Row{with(speed, 0.92), cost, none, absolute}, true, ""},
+		"slower":                     {[]Row{with(speed, 0.90), cost, none, absolute}, true, "worse: speed is 0.9, it was 1"},
+		"faster":                     {[]Row{with(speed, 9), cost, none, absolute}, true, ""},
+		"a little dearer":            {[]Row{speed, with(cost, 1.09), none, absolute}, true, ""},
+		"dearer":                     {[]Row{speed, with(cost, 1.11), none, absolute}, true, "worse: cost"},
+		"cheaper":                    {[]Row{speed, with(cost, 0.1), none, absolute}, true, ""},
+		"some where there was none":  {[]Row{speed, cost, with(none, 0.001), absolute}, true, "worse: none"},
+		"no number":                  {[]Row{with(speed, math.NaN()), cost, none, absolute}, true, "worse: speed"},
+		"no cost that is a number":   {[]Row{speed, with(cost, math.NaN()), none, absolute}, true, "worse: cost"},
+		"another machine":            {[]Row{speed, cost, none, with(absolute, 1)}, true, ""},
+		"a new one":                  {append([]Row{{Name: "new", Value: 1, Ratio: true}}, all...), true, ""},
+		"one is gone":                {[]Row{speed, none, absolute}, true, "gone: cost"},
+		"one that is no ratio":       {[]Row{speed, cost, none}, true, "gone: absolute"},
+		"renamed":                    {[]Row{speed, {Name: "costs", Value: 1, Ratio: true}, none, absolute}, true, "gone: cost"},
+		"nothing is left":            {nil, true, "gone: speed"},
+		"measured alone":             {[]Row{speed}, false, ""},
+		"measured alone, and slower": {[]Row{with(speed, 0.5)}, false, "worse: speed"},
+		"no ratio any more":          {[]Row{{Name: "speed", Value: 1, More: true}, cost, none, absolute}, true, "changed: speed"},
+		"the other way round":        {[]Row{{Name: "speed", Value: 1, Ratio: true}, cost, none, absolute}, true, "changed: speed"},
+	} {
+		now := New("Now", "page", "bench")
+		now.Add(c.rows...)
+		var out strings.Builder
+		worse, err := now.Worse(&out, dir, c.whole)
+		if err != nil || worse != (c.tells != "") || !strings.Contains(out.String(), c.tells) {
+			t.Errorf("%s: worse is %t, %v: %q", name, worse, err, out.String())
+		}
+		if err := now.Finish(Check, dir); c.whole && (err != nil) != worse {
+			t.Errorf("%s: the check ends with %v", name, err)
+		}
+	}
+	svg, err := os.ReadFile(filepath.Join(dir, "f.svg"))
+	if err != nil || !strings.Contains(string(svg), "a line") {
+		t.Errorf("the figure has %d bytes, %v", len(svg), err)
+	}
+	if got := strings.Join(before.Versions, " "); !strings.Contains(got, "/service/s3 v") || !strings.Contains(got, "klauspost/compress v") {
+		t.Errorf("the versions are %q", got)
+	}
+	if _, err := before.Worse(os.Stdout, t.TempDir(), true); err == nil {
+		t.Error("nothing to compare with, and that is no error")
+	}
+}
