@@ -7,16 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 )
 
 const (
-	// head is how much of an object the first request asks for, at least. Most objects
-	// are smaller and cost one request; of the others nobody holds more than this
+	// Head is how much of an object the first request asks for, at least, in bytes. Most
+	// objects are smaller and cost one request; of the others nobody holds more than this
 	// until it is their turn, or until there is room for others like the last one.
-	head = 256 << 10
+	Head = 256 << 10
 	// DefaultAhead is how many objects are fetched ahead at most.
 	DefaultAhead = 64
 	// DefaultBudget is how many bytes of large objects are fetched ahead.
@@ -39,6 +40,32 @@ type Source struct {
 	// Keep tells which objects of data are checked by their checksums and not unpacked,
 	// for who puts them elsewhere as they are; nil: none.
 	Keep func(*fence.Header) bool
+	// Known, if set, is asked for a slot before the store is, and may wait: false if it
+	// cannot tell, an object without a body if there is none. Its error ends the walk.
+	// Beyond, if set, is called when a walk has come to an absent slot, with the last slot behind it
+	// that was found to be taken by then, if any was.
+	Beyond func(fence.Position)
+	Known  func(ctx context.Context, p fence.Position) (Object, bool, error)
+}
+
+// Object is what is in a slot: all of it, or the first [Head] bytes, as Info.Size tells.
+type Object struct {
+	Body []byte
+	Info store.Info
+}
+
+// Look reads the object in slot p, or its beginning. Absent is store.ErrNotFound.
+func (s *Source) Look(ctx context.Context, p fence.Position) (Object, error) {
+	body, info, err := s.look(ctx, p, Head)
+	return Object{Body: body, Info: info}, err
+}
+
+func (s *Source) look(ctx context.Context, p fence.Position, ask int64) ([]byte, store.Info, error) {
+	body, info, err := store.ReadRange(ctx, s.Store, p.Key(), store.GetOptions{Length: ask}, ask, s.Settle)
+	if errors.Is(err, store.ErrRange) {
+		err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, p.Key())
+	}
+	return body, info, err
 }
 
 // Step is one object of the chain.
@@ -53,7 +80,7 @@ type Step struct {
 
 // Read reads the object in slot from.Position. Absent is store.ErrNotFound.
 func (s *Source) Read(ctx context.Context, from fence.Point) (Step, error) {
-	f := s.fetch(ctx, from.Position, head)
+	f := s.fetch(ctx, from.Position, Head)
 	<-f.done
 	if f.err == nil && f.partial() {
 		f.fetchRest(ctx, s)
@@ -81,6 +108,7 @@ func (s *Source) Walk(ctx context.Context, from fence.Point) iter.Seq2[Step, err
 			f := w.next(ctx, p.Position)
 			step, err := s.judge(p, f)
 			if errors.Is(err, store.ErrNotFound) {
+				w.beyond()
 				return
 			}
 			if err != nil {
@@ -146,10 +174,10 @@ type walk struct {
 func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 	// The next objects are probably about as large as the last ones were: if these are
 	// large, each is asked for at once.
-	ask := max(head, w.mean+w.mean/4)
-	for len(w.queue) < w.window && (len(w.queue) == 0 || ask-head <= w.budget) {
+	ask := max(Head, w.mean+w.mean/4)
+	for len(w.queue) < w.window && (len(w.queue) == 0 || ask-Head <= w.budget) {
 		f := w.fetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask)
-		w.reserve(f, ask-head)
+		w.reserve(f, ask-Head)
 		w.queue = append(w.queue, f)
 	}
 	f := w.queue[0]
@@ -164,6 +192,23 @@ func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 		w.mean += (f.info.Size - w.mean) / 8
 	}
 	return f
+}
+
+// beyond tells what has been found behind an absent slot.
+func (w *walk) beyond() {
+	if w.Beyond == nil {
+		return
+	}
+	for _, f := range slices.Backward(w.queue) {
+		select {
+		case <-f.done:
+			if f.err == nil {
+				w.Beyond(f.pos)
+				return
+			}
+		default:
+		}
+	}
 }
 
 // drop cancels what is under way and waits for it.
@@ -246,10 +291,16 @@ func (s *Source) fetch(ctx context.Context, pos fence.Position, ask int64) *fetc
 	go func() {
 		defer close(f.done)
 		defer cancel()
-		f.body, f.info, f.err = store.ReadRange(ctx, s.Store, pos.Key(), store.GetOptions{Length: ask}, ask, s.Settle)
-		if errors.Is(f.err, store.ErrRange) {
-			f.err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, pos.Key())
+		if s.Known != nil {
+			known, ok, err := s.Known(ctx, pos)
+			if f.body, f.info, f.err = known.Body, known.Info, err; ok {
+				if err == nil && known.Body == nil {
+					f.err = &store.Error{Op: "get", Key: pos.Key(), Kind: store.ErrNotFound}
+				}
+				return
+			}
 		}
+		f.body, f.info, f.err = s.look(ctx, pos, ask)
 	}()
 	return f
 }
