@@ -211,9 +211,12 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 			begin, err := at.Next(o.src.Log, frame)
 			return at.Position, begin, err
 		}
-		// Refused: somebody is there, with more in flight.
-		busy = true
-		o.build(ctx, at.Position, &found, at.Position.Seq+uint64(o.opts.InFlight))
+		// Refused. If that is data its writer is there, with more in flight. If it is a seal
+		// of another opener's, there is nobody to be outrun by.
+		if h, err := fence.DecodeHeader(found.Body); err == nil && h.Kind == fence.Data {
+			busy = true
+			o.build(ctx, at.Position, &found, at.Position.Seq+uint64(o.opts.InFlight))
+		}
 	}
 }
 

@@ -52,11 +52,17 @@ type wall struct {
 	flying int    // seals under way, but those before the row
 	wide   int    // how many may be
 	some   bool   // one of them has been decided
-	taken  uint64 // the last slot that the leader is known, or supposed, to have sent
-	lowest uint64 // the lowest slot that is known to hold our seal, 0 if none
-	looks  int    // readings of the manifest
-	look   *look  // the last one, if it began when lowest was known
-	err    error  // the first of a request: nothing is certain any more
+	// looked is the first slot that may have to be looked at, and looking how many
+	// are being looked at.
+	looked  uint64
+	looking int
+	taken   uint64 // the last slot that the leader is known, or supposed, to have sent
+	lowest  uint64 // the lowest slot that is known to hold our seal, 0 if none
+	open    int    // slots before it that are not decided
+	hurried uint64 // lowest when hurry was last done
+	looks   int    // readings of the manifest
+	look    *look  // the last one, if it began when lowest was known
+	err     error  // the first of a request: nothing is certain any more
 }
 
 // brick is one slot of a wall.
@@ -81,8 +87,8 @@ type look struct {
 func (o *opening) build(ctx context.Context, p fence.Position, refused *chain.Object, sent uint64) {
 	o.tearDown()
 	o.opts.Logger.Info("a busy leader is about to use the next slots; building a wall of seals", zap.Stringer("from", p))
-	w := &wall{o: o, base: p, slots: map[uint64]*brick{}, taken: sent, row: sent + 1 + uint64(o.opts.InFlight)}
-	w.next, w.wide = w.row, min(max(o.opts.InFlight, 8), wallRequests)
+	w := &wall{o: o, base: p, slots: map[uint64]*brick{}, looked: p.Seq, taken: sent, row: sent + 1 + uint64(o.opts.InFlight)}
+	w.next, w.wide = w.row, min(o.opts.InFlight+1, wallRequests)
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,13 +178,16 @@ func (w *wall) decide(seq uint64, found chain.Object, own bool, err error) {
 		}
 		return
 	case own:
-		w.lowest, w.look = seq, nil
+		w.lowest, w.look, w.open = seq, nil, int(seq-w.base.Seq)
 		for at, b := range w.slots {
 			if at > seq {
 				b.end()
+			} else if at < seq && b.decided() {
+				w.open--
 			}
 		}
 	default:
+		w.open--
 		w.wide = min(w.wide+1, wallRequests)
 		w.taken = max(w.taken, seq)
 		for w.next <= w.taken {
@@ -220,16 +229,19 @@ func (w *wall) lower() {
 	if w.lowest != 0 && (w.lowest != w.far || w.next >= w.lowest) {
 		to = w.lowest
 	}
-	for seq := w.base.Seq; w.err == nil && seq < to; seq++ {
+	for ; w.err == nil && w.looked < to && w.looking < wallRequests; w.looked++ {
+		seq := w.looked
 		b := w.brick(seq)
 		if b.sent || b.decided() {
 			continue
 		}
 		b.sent, b.again = true, true
+		w.looking++
 		w.tasks.Go(func() {
 			found, own, err := w.o.sealAgain(w.ctx, w.at(seq))
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			w.looking--
 			w.decide(seq, found, own, err)
 		})
 	}
@@ -239,18 +251,10 @@ func (w *wall) lower() {
 // it begins to read the manifest, and asks for these slots a second time, since one late answer holds up
 // all. Called with mu held.
 func (w *wall) hurry() {
-	if w.lowest == 0 {
+	if w.lowest == 0 || w.hurried == w.lowest || w.open > max(1, int(w.lowest-w.base.Seq)/4) {
 		return
 	}
-	var late []uint64
-	for seq := w.base.Seq; seq < w.lowest; seq++ {
-		if !w.brick(seq).decided() {
-			late = append(late, seq)
-		}
-	}
-	if len(late) > max(1, int(w.lowest-w.base.Seq)/4) {
-		return
-	}
+	w.hurried = w.lowest
 	if w.look == nil && w.looks < wallLooks {
 		w.looks++
 		l := &look{done: make(chan struct{})}
@@ -260,9 +264,9 @@ func (w *wall) hurry() {
 			l.m, l.err = w.o.log.Newest(w.ctx)
 		})
 	}
-	for _, seq := range late {
-		b := w.slots[seq]
-		if b.again {
+	for seq := w.base.Seq; seq < w.lowest; seq++ {
+		b := w.brick(seq)
+		if b.again || b.decided() {
 			continue
 		}
 		b.again = true
