@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -127,13 +125,11 @@ func opening(ctx context.Context, r *report) error {
 //
 // A round trip is what a plain PUT of the same client takes at the same time, the median
 // of those that are made one after the other beside it all. At S3's latency that is S3's
-// median. At 2 ms it is more: the leader keeps both processors busy, server and clients
-// share them, and whoever sends anything has to wait for its turn.
+// median. At 2 ms it is more: the leader keeps the processors busy, server and clients
+// share them, and whoever sends anything has to wait for its turn. The note has the
+// time in the server's latencies too.
 func outrun(ctx context.Context, r *report) error {
-	tries := 100
-	if v := os.Getenv("TRIES"); v != "" {
-		tries, _ = strconv.Atoi(v)
-	}
+	const tries = 100
 	for _, c := range []struct {
 		name    string
 		latency func() s3stub.Latency
@@ -177,7 +173,6 @@ func outrun(ctx context.Context, r *report) error {
 					return err
 				}
 				took = append(took, time.Since(t.sealing()))
-				fmt.Fprintln(os.Stderr, "wall: took", took[len(took)-1])
 				<-over
 				if err := w.Close(ctx); !errors.Is(err, writer.ErrFenced) {
 					return fmt.Errorf("the deposed leader was not fenced: %w", err)

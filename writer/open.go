@@ -41,7 +41,8 @@ type opening struct {
 // begins.
 //
 // The steps are in this order, and each begins after the one before has its
-// answer.
+// answer; with a wall, the last look at the manifest begins after the answer to the
+// seal that counts.
 func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, error) {
 	defer o.tearDown()
 	for try := range openTries {
