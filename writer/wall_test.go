@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -190,4 +191,51 @@ func TestWallFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A leader that keeps its pipeline full is stopped within 8 round trips of the first seal, in
+// simulated time, where requests take a round trip each and nothing else takes any.
+func TestRoundTripsAgainstABusyLeader(t *testing.T) {
+	const trip = 2 * time.Millisecond
+	bubble(t, func(t *testing.T, e *env) {
+		var mu sync.Mutex
+		var client string
+		var sealing time.Time
+		e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
+			mu.Lock()
+			if _, ok := fence.ParseKey(op.Key); ok && op.Kind == faultstore.Put && op.Client == client && sealing.IsZero() {
+				sealing = time.Now()
+			}
+			mu.Unlock()
+			_ = clock.Sleep(ctx, clock.Go, trip)
+		})
+		opts := &writer.Options{BatchBytes: 1, NoCompress: true, Checkpoint: -1}
+		w := e.open("w1", 1, opts)
+		for epoch := uint64(2); epoch < 12; epoch++ {
+			over := make(chan struct{})
+			go func(w *writer.Writer) {
+				defer close(over)
+				for {
+					if _, err := w.AppendAsync(context.Background(), recs("x")); err != nil {
+						return
+					}
+				}
+			}(w)
+			time.Sleep(time.Duration(10+3*epoch) * time.Millisecond)
+			mu.Lock()
+			client, sealing = fmt.Sprint("w", epoch), time.Time{}
+			mu.Unlock()
+			next, err := e.try(client, epoch, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(sealing); took > 8*trip {
+				t.Errorf("epoch %d was open %v after its first seal, that is %v round trips", epoch, took, took/trip)
+			}
+			<-over
+			abandon(w)
+			w = next
+		}
+		abandon(w)
+	})
 }
