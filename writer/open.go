@@ -151,7 +151,7 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 	var followed *fence.Position // the first seal that was followed
 	var beyond uint64            // the last slot behind the tail that was seen to be taken
 	o.src.Beyond = func(p fence.Position) { beyond = p.Seq }
-	for busy := false; ; {
+	for {
 		beyond = 0
 		for step, err := range o.src.Walk(ctx, at) {
 			if err != nil {
@@ -193,31 +193,33 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 		if err := o.stillThere(ctx, followed); err != nil {
 			return fence.Position{}, at, err
 		}
-		// guard:open-wall. A leader that saturates its pipeline can win every race for
-		// the next empty slot. It cannot outrun a wall.
-		if busy || beyond >= at.Position.Seq {
-			busy = true
-			o.build(ctx, at.Position, nil, max(at.Position.Seq-1, beyond))
-			continue
-		}
-		found, own, err := o.seal(ctx, at.Position)
-		if err != nil {
-			return fence.Position{}, at, err
-		}
-		if own {
-			frame, err := fence.Decode(found.Body, o.src.Limits)
+		var refused *chain.Object
+		sent := max(at.Position.Seq-1, beyond) // by the leader
+		if sent < at.Position.Seq && o.wall == nil {
+			found, own, err := o.seal(ctx, at.Position)
 			if err != nil {
 				return fence.Position{}, at, err
 			}
-			begin, err := at.Next(o.src.Log, frame)
-			return at.Position, begin, err
+			if own {
+				frame, err := fence.Decode(found.Body, o.src.Limits)
+				if err != nil {
+					return fence.Position{}, at, err
+				}
+				begin, err := at.Next(o.src.Log, frame)
+				return at.Position, begin, err
+			}
+			// Refused. If that is data its writer is there, with more in flight. If it is a seal
+			// of another opener's, there is nobody to be outrun by.
+			if h, err := fence.DecodeHeader(found.Body); err != nil || h.Kind != fence.Data {
+				continue
+			}
+			refused, sent = &found, at.Position.Seq+uint64(o.opts.InFlight)
 		}
-		// Refused. If that is data its writer is there, with more in flight. If it is a seal
-		// of another opener's, there is nobody to be outrun by.
-		if h, err := fence.DecodeHeader(found.Body); err == nil && h.Kind == fence.Data {
-			busy = true
-			o.build(ctx, at.Position, &found, at.Position.Seq+uint64(o.opts.InFlight))
-		}
+		// guard:open-wall. A leader that saturates its pipeline can win every race for
+		// the next empty slot. It cannot outrun a wall.
+		//
+		//mutant:replace o.build(ctx, at.Position, refused, sent) => _ = refused
+		o.build(ctx, at.Position, refused, sent)
 	}
 }
 

@@ -178,7 +178,12 @@ func (w *wall) decide(seq uint64, found chain.Object, own bool, err error) {
 		}
 		return
 	case own:
-		w.lowest, w.look, w.open = seq, nil, int(seq-w.base.Seq)
+		w.lowest, w.open = seq, int(seq-w.base.Seq)
+		// guard:open-look. A reading that began before the answer to the seal that counts
+		// tells nothing of the slot where that lies.
+		//
+		//mutant:replace w.look = nil => _ = w.look
+		w.look = nil
 		for at, b := range w.slots {
 			if at > seq {
 				b.end()
@@ -322,8 +327,6 @@ func (w *wall) failed(p fence.Position) error {
 func (w *wall) newest(ctx context.Context, p fence.Position) (*manifest.Manifest, error) {
 	w.mu.Lock()
 	l := w.look
-	// guard:open-look. A reading that began before the answer to the seal that counts
-	// tells nothing of the slot where that lies.
 	if w.at(w.lowest) != p {
 		l = nil
 	}
