@@ -64,6 +64,10 @@ chaos: ## processes killed, frozen and cut off on real servers, for CHAOS (15m) 
 mutants: ## take each guard out of the code in turn: the tests must notice
 	go run ./internal/mutants
 
+.PHONY: guards
+guards: ## write docs/guards.md from the comments of the code
+	go run ./internal/mutants -doc
+
 .PHONY: mutants-smoke
 mutants-smoke: ## the same for a random sample of the guards, for some 100 seconds
 	go run ./internal/mutants -budget 100s
@@ -91,14 +95,23 @@ golangci: $(GOLANGCI) ## golangci-lint every module
 .PHONY: lint
 lint: fmt vet staticcheck golangci ## all of the above
 
+# govulncheck knows no variable for its database, only a flag.
 .PHONY: vuln
-vuln: $(GOVULNCHECK) ## known vulnerabilities in what every module calls; needs vuln.go.dev, or a copy of it in GOVULNDB
-	$(call each-module,$(MODULES),$(GOVULNCHECK) -tags integration ./...)
+vuln: $(GOVULNCHECK) ## known vulnerabilities in what every module calls; needs vuln.go.dev, or the URL of a copy in GOVULNDB
+	$(call each-module,$(MODULES),$(GOVULNCHECK) $(if $(GOVULNDB),-db $(GOVULNDB)) -tags integration $(or $(PKG),./...))
 
-# The database is on the network, and not on every network.
+# The database is on the network, and not on every network. Without it this shows that
+# the check would work: an invented vulnerability is found, and nothing else fails.
 .PHONY: vuln-ci
 vuln-ci:
-	@if getent hosts vuln.go.dev >/dev/null || [ -n "$${GOVULNDB:-}" ]; then $(MAKE) vuln; else echo "vuln.go.dev cannot be reached from here: vulnerabilities are not checked"; fi
+	@if getent hosts vuln.go.dev >/dev/null || [ -n "$(GOVULNDB)" ]; then $(MAKE) vuln; else \
+		echo "vuln.go.dev cannot be reached from here: only an invented vulnerability is looked for"; $(MAKE) vuln-selftest MODULES=.; fi
+
+.PHONY: vuln-selftest
+vuln-selftest: $(GOVULNCHECK) ## make vuln finds a planted vulnerability, and nothing in an empty database
+	@if out=$$($(MAKE) vuln MODULES=. PKG=./fence GOVULNDB=file://$(CURDIR)/.ci/vulndb/planted 2>&1) || ! grep -q 'zstd.NewReader' <<<"$$out"; then \
+		echo "a planted vulnerability was not found:"; echo "$$out"; exit 1; fi
+	@$(MAKE) vuln GOVULNDB=file://$(CURDIR)/.ci/vulndb/empty
 
 .PHONY: tidy
 tidy: ## check that go.mod and go.sum are tidy and that downloads match them
@@ -112,11 +125,14 @@ house: ## the rules of the tree: import direction, sizes, package comments, READ
 sim: ## SEEDS new histories (20000) of the whole system on a simulated store, checked
 	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
 
-# The seeds come from the code: a change gets new ones, and a run of the same code can
-# be repeated.
-.PHONY: sim-ci
+# The seeds come from the code, and so does the choice of mutants: a change gets new ones,
+# and a run of the same code can be repeated.
+code-seed = sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs cat | sha256sum); echo $$((16\#$${sum:0:12}))
+.PHONY: sim-ci mutants-ci
 sim-ci:
-	@sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs cat | sha256sum); $(MAKE) sim SEED=$$((16#$${sum:0:12}))
+	@$(MAKE) sim SEED=$$($(code-seed))
+mutants-ci:
+	go run ./internal/mutants -budget 100s -order $$($(code-seed))
 
 .PHONY: explore
 explore: ## all schedules of small cases, also of those that take minutes
@@ -168,7 +184,7 @@ endif
 
 .PHONY: ci
 ci: ## everything that must pass before a change lands, but for .ci/run's first steps
-	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci $(SPEC) servers integration,"make $(t)")
+	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) servers integration,"make $(t)")
 
 # Tools. The version is in the path, so that a new pin is a new file. GOFLAGS is
 # set because the caller's may not suit another module.

@@ -23,7 +23,8 @@ const LockPrefix = "lock"
 
 // Options of [Run]. The zero value works.
 type Options struct {
-	// Leader configures the election.
+	// Leader configures the election. The log's compactor prunes old locks; the leader
+	// does so as well if Leader.Prune says how many to keep.
 	Leader *leader.Options
 	// Writer configures the writer. Its Until is set by Run.
 	Writer *writer.Options
@@ -34,6 +35,7 @@ type Options struct {
 
 func (o *Options) withDefaults() (lo leader.Options, wo writer.Options, logger *zap.Logger) {
 	logger = zap.NewNop()
+	lo.NoPrune = true
 	if o == nil {
 		return lo, wo, logger
 	}
@@ -42,6 +44,7 @@ func (o *Options) withDefaults() (lo leader.Options, wo writer.Options, logger *
 	}
 	if o.Leader != nil {
 		lo = *o.Leader
+		lo.NoPrune = lo.NoPrune || lo.Prune == leader.PruneOptions{}
 	}
 	if o.Writer != nil {
 		wo = *o.Writer
@@ -68,6 +71,7 @@ func (o *Options) withDefaults() (lo leader.Options, wo writer.Options, logger *
 //   - work returns nil, but something it appended failed for another reason than
 //     the loss of the term: that reason.
 //   - ctx ends: its cause.
+//   - the options are wrong, or work is nil: that, at once and before any request.
 //   - the election or the opening fails for good, such as store.ErrDenied: that
 //     error.
 //
@@ -76,6 +80,13 @@ func (o *Options) withDefaults() (lo leader.Options, wo writer.Options, logger *
 // flushes and closes the writer; work may do so itself.
 func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx context.Context, w *writer.Writer) error) error {
 	lo, wo, logger := opts.withDefaults()
+	// Now, not when an epoch has been won for it, perhaps in the middle of the night.
+	if work == nil {
+		return errors.New("fencepost: there is no work: the function that Run is to call is nil")
+	}
+	if err := wo.Validate(); err != nil {
+		return fmt.Errorf("fencepost: %w", err)
+	}
 	for {
 		e, err := leader.New(st, LockPrefix, &lo)
 		if err != nil {

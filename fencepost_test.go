@@ -186,6 +186,49 @@ func appendAsync(ctx context.Context, wr *writer.Writer, value string) error {
 	return err
 }
 
+// What is wrong is said before anybody is elected, though another leads: not after
+// a wait for its end, and not with an epoch spent.
+func TestRunRefusesAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		leading := make(chan struct{})
+		leads := w.run("a", options("a"), func(ctx context.Context, _ *writer.Writer) error {
+			close(leading)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		<-leading
+		idle := func(context.Context, *writer.Writer) error { return nil }
+		second := faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go})
+		for says, c := range map[string]struct {
+			bend func(o *fencepost.Options)
+			work work
+		}{
+			"InFlight is -3": {func(o *fencepost.Options) { o.Writer.InFlight = -3 }, idle},
+			"quantile 5":     {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
+			"manifests of -5": {func(o *fencepost.Options) {
+				o.Writer.Init = &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}
+			}, idle},
+			"Validity 1µs must be": {func(o *fencepost.Options) { o.Leader.Validity = time.Microsecond }, idle},
+			"no work":              {func(*fencepost.Options) {}, nil},
+		} {
+			o := options("b")
+			c.bend(o)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			if err := fencepost.Run(ctx, second, o, c.work); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("Run says %v, want %q", err, says)
+			}
+			cancel()
+		}
+		if n := second.Counts(); n.Of("", "") != 0 {
+			t.Errorf("requests were made: %v", n)
+		}
+		leads.cancel(errStop)
+		if err := w.ends(leads); !errors.Is(err, errStop) {
+			t.Error(err)
+		}
+	})
+}
+
 // Each way in which Run ends while the term stands: what it returns, that the lock
 // is free at once, and that what was appended is in the log where it says so.
 func TestRunEnds(t *testing.T) {
@@ -297,14 +340,6 @@ func TestRunRefuses(t *testing.T) {
 			})
 		})
 	}
-	inWorld(t, func(t *testing.T, w *world) {
-		o := options("a")
-		o.Writer.Window = -1
-		if err := w.ends(w.run("a", o, never)); err == nil || !strings.Contains(err.Error(), "Window is -1") {
-			t.Errorf("it ended with %v", err)
-		}
-		w.free()
-	})
 }
 
 // When ctx ends, what is under way is settled before the lock is freed, and then

@@ -36,10 +36,14 @@ type epoch struct {
 	updater *manifest.Updater
 }
 
-// New returns a compactor of the log in st. It does no I/O.
+// New returns a compactor of the log in st. It does no I/O. Its errors say which of the
+// options is wrong; one of the elections' is leader.ErrOptions.
 func New(st store.Store, opts *Options) (*Compactor, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
+		return nil, err
+	}
+	if err := o.checkElection(st); err != nil {
 		return nil, err
 	}
 	return &Compactor{st: st, opts: o, pacer: newPacer(&o)}, nil

@@ -22,4 +22,8 @@
 // holds, orphans of compactors and leaders that died, old lock files; each after the
 // log's grace period, so that readers that follow an older manifest are not
 // disturbed. Grace serves their comfort; safety depends on no clock.
+//
+// It runs as a job now and then ([Compactor.RunOnce]), in the background or beside a
+// leader ([Compactor.Run]), each with an election of its own, or under a token from
+// elsewhere ([Compactor.Once]). The examples show the first two.
 package compactor

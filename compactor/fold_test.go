@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -353,12 +355,18 @@ func TestOptions(t *testing.T) {
 	for says, o := range map[string]Options{
 		"Interval is -1s": {Interval: -time.Second}, "MaxAge is -1s": {MaxAge: -time.Second}, "MinObjects is -1": {MinObjects: -1},
 		"SegmentBytes is -1": {SegmentBytes: -1}, "FanIn is 1": {FanIn: 1},
+		"Parallel is -1": {Parallel: -1}, "Parallel is 1073741824; it must be from 1 to 4096": {Parallel: 1 << 30},
+		"Levels is -1": {Levels: -1}, "Levels is 65; it must be from 1 to 64": {Levels: 65},
+		"Validity 1µs must be": {Leader: &leader.Options{Validity: time.Microsecond}},
+		"Renew 1h0m0s":         {Leader: &leader.Options{Renew: time.Hour}},
+		"Keep is -5":           {KeepLocks: &leader.PruneOptions{Keep: -5}},
+		"For is -5h0m0s":       {KeepLocks: &leader.PruneOptions{For: -5 * time.Hour}},
 	} {
-		if _, err := New(nil, &o); err == nil || !strings.HasPrefix(err.Error(), "compactor: ") || !strings.Contains(err.Error(), says) {
+		if _, err := New(memstore.New(), &o); err == nil || !strings.HasPrefix(err.Error(), "compactor: ") || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error that says %q, got %v", says, err)
 		}
 	}
-	if _, err := New(nil, nil); err != nil {
+	if _, err := New(memstore.New(), nil); err != nil {
 		t.Error(err)
 	}
 	w := newWorld(t, 0, nil)

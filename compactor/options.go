@@ -29,7 +29,7 @@ type Options struct {
 	// level; at the last, which begins with the smallest, they may be more, the more
 	// the fewer levels there are.
 	Levels, FanIn int
-	// Parallel is how many log objects are read at once, default 16. Segments are
+	// Parallel is how many log objects are read at once, default 16, at most 4096. Segments are
 	// read and written several requests of some megabytes at a time.
 	Parallel int
 	// RequestsPerSecond and BytesPerSecond bound the use of the store: what folding,
@@ -45,7 +45,8 @@ type Options struct {
 	KeepVersions KeepVersions
 	// NoCompress stores segments as they are; Zstandard is the default.
 	NoCompress bool
-	// Leader configures Run's own election, under compactor-lock/.
+	// Leader configures Run's own election, under compactor-lock/. Its Prune is not
+	// used: KeepLocks is for both elections.
 	Leader *leader.Options
 	// KeepLocks is how much history of leaderships is kept; see leader.Prune.
 	KeepLocks *leader.PruneOptions
@@ -79,6 +80,12 @@ type KeepVersions struct {
 	Count int
 	Age   time.Duration
 }
+
+// maxParallel bounds Options.Parallel: each takes a connection and up to 256 KiB.
+const maxParallel = 4096
+
+// maxLevels bounds Options.Levels: sizes that halve from level to level end there.
+const maxLevels = 64
 
 func (o *Options) withDefaults() (Options, error) {
 	var v Options
@@ -117,8 +124,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return v, fmt.Errorf("compactor: MinObjects is %d; it must be at least 1", v.MinObjects)
 	case v.SegmentBytes < 1:
 		return v, fmt.Errorf("compactor: SegmentBytes is %d; it must be at least 1", v.SegmentBytes)
-	case v.Parallel < 1:
-		return v, fmt.Errorf("compactor: Parallel is %d; it must be at least 1", v.Parallel)
+	case v.Parallel < 1 || v.Parallel > maxParallel:
+		return v, fmt.Errorf("compactor: Parallel is %d; it must be from 1 to %d", v.Parallel, maxParallel)
 	case v.RequestsPerSecond < 0 || v.BytesPerSecond < 0:
 		return v, fmt.Errorf("compactor: RequestsPerSecond is %d and BytesPerSecond is %d; neither may be negative", v.RequestsPerSecond, v.BytesPerSecond)
 	case v.Retain.Age < 0 || v.Retain.Bytes < 0:
@@ -127,8 +134,8 @@ func (o *Options) withDefaults() (Options, error) {
 		return v, fmt.Errorf("compactor: KeepVersions.Count is %d and KeepVersions.Age is %v; neither may be negative", v.KeepVersions.Count, v.KeepVersions.Age)
 	case v.FanIn < 2:
 		return v, fmt.Errorf("compactor: FanIn is %d; it must be at least 2", v.FanIn)
-	case v.Levels < 1:
-		return v, fmt.Errorf("compactor: Levels is %d; it must be at least 1", v.Levels)
+	case v.Levels < 1 || v.Levels > maxLevels:
+		return v, fmt.Errorf("compactor: Levels is %d; it must be from 1 to %d", v.Levels, maxLevels)
 	}
 	return v, nil
 }

@@ -72,9 +72,14 @@ func (w *world) whole(m *manifest.Manifest, when string) {
 	}
 }
 
-// A pin that is taken while a compactor prunes, with its requests at any places
-// between those of the compactor, either holds all that its version names, or is
-// refused. guard:mark-before-pins, guard:mark-first.
+// A pin that is taken while a compactor prunes either holds all that its version names,
+// or is refused. Its requests are made at any two places between those of the
+// compactor: the creation at one and the others at a later one, or the creation and the
+// swap at one. TestExplore in internal/sim goes through every interleaving of all
+// requests of the two, with the same code: "a pin against a compactor that merges and
+// prunes" for the newest version, and another one for an older one.
+//
+// guard:mark-before-pins, guard:mark-first.
 func TestPinRacesPrune(t *testing.T) {
 	base := unpruned(t)
 	old := base.newest().Version
@@ -83,39 +88,41 @@ func TestPinRacesPrune(t *testing.T) {
 	}
 	for _, version := range []uint64{old, 0} {
 		good, refused := 0, 0
-		for i, more := 1, true; more; i++ { // the pin is created and swapped
-			for j := i; ; j++ { // the manifest is read
-				w := base.fork(t)
-				when := fmt.Sprintf("version %d, pinned at request %d, looked at request %d", version, i, j)
-				pin, reached, err := w.pinWhile(version, i, j, func(st store.Store) error {
-					return w.pass(st, w.token).prune(context.Background())
-				})
-				w.holds(when)
-				switch {
-				case err == nil:
-					good++
-					w.whole(pin.Manifest(), when)
-					w.compact(w.mem, small())
-					w.whole(pin.Manifest(), when+", compacted")
-					if err := pin.Release(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-				case errors.Is(err, manifest.ErrGone):
-					refused++
-				default:
-					t.Fatalf("%s: %v", when, err)
+		// race makes the first requests at request i, and the rest at request j.
+		race := func(first, i, j int) (reached bool) {
+			w := base.fork(t)
+			when := fmt.Sprintf("version %d, %d requests at request %d, the others at request %d", version, first, i, j)
+			pin, reached, err := w.pinWhile(version, first, i, j, func(st store.Store) error {
+				return w.pass(st, w.token).prune(context.Background())
+			})
+			w.holds(when)
+			switch {
+			case err == nil:
+				good++
+				w.whole(pin.Manifest(), when)
+				w.compact(w.mem, small())
+				w.whole(pin.Manifest(), when+", compacted")
+				if err := pin.Release(t.Context()); err != nil {
+					t.Fatal(err)
 				}
-				if i == j {
-					w.compact(w.mem, small())
-					w.tidy(when)
+			case errors.Is(err, manifest.ErrGone):
+				refused++
+			default:
+				t.Fatalf("%s: %v", when, err)
+			}
+			if i == j {
+				w.compact(w.mem, small())
+				w.tidy(when)
+			}
+			return reached && !t.Failed()
+		}
+		for first := 1; first <= 2; first++ { // the pin is created, or created and swapped
+			for i, more := 1, true; more; i++ {
+				j := i
+				for race(first, i, j) {
+					j++
 				}
-				if t.Failed() {
-					return
-				}
-				if !reached {
-					more = j > i
-					break
-				}
+				more = j > i
 			}
 		}
 		t.Logf("version %d: %d were good, %d refused", version, good, refused)
@@ -140,7 +147,7 @@ func TestPinRacesRetention(t *testing.T) {
 		for j := i; ; j++ { // the manifest is read
 			w := base.fork(t)
 			when := fmt.Sprintf("pinned at request %d, looked at request %d", i, j)
-			pin, reached, err := w.pinWhile(0, i, j, func(st store.Store) error {
+			pin, reached, err := w.pinWhile(0, 2, i, j, func(st store.Store) error {
 				_, err := w.once(st, w.token, o)
 				return err
 			})
@@ -236,9 +243,9 @@ func (w *world) manifest(version uint64) *manifest.Manifest {
 	return m
 }
 
-// pinWhile takes a pin, whose first two requests are made at request i of a compactor
-// at work, and the others at request j. It reports whether the compactor came that far.
-func (w *world) pinWhile(version uint64, i, j int, work func(st store.Store) error) (pin *manifest.Pin, reached bool, err error) {
+// pinWhile takes a pin, whose first requests are made at request i of a compactor at
+// work, and the others at request j. It reports whether the compactor came that far.
+func (w *world) pinWhile(version uint64, first, i, j int, work func(st store.Store) error) (pin *manifest.Pin, reached bool, err error) {
 	w.Helper()
 	turn, parked, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	advance := func() bool {
@@ -265,8 +272,7 @@ func (w *world) pinWhile(version uint64, i, j int, work func(st store.Store) err
 			for advance() {
 			}
 		case op.ClientN == i:
-			if advance() {
-				advance()
+			for n := 0; n < first && advance(); n++ {
 			}
 		case op.ClientN == j:
 			reached = true

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -48,7 +50,7 @@ func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
 	if s.horizon != nil {
 		s.mark = p.keepVersions(s, aged)
 	}
-	s.pins, err = p.pins(ctx, expire)
+	s.pins, err = p.pins(ctx, m, expire)
 	return s, err
 }
 
@@ -72,10 +74,15 @@ func (p *pass) prune(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, r := range append(p.orphans(s), tmp) {
+	for _, r := range p.orphans(s) {
 		if err := p.sweep(ctx, r); err != nil {
 			return err
 		}
+	}
+	if err := p.sweep(ctx, tmp); errors.Is(err, store.ErrDenied) {
+		p.opts.Logger.Warn("what probes have left is not deleted", zap.Error(err))
+	} else if err != nil {
+		return err
 	}
 	return p.abortUploads(ctx, s)
 }
@@ -179,8 +186,8 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 	// good, and in this one. Also if the mark is there already: an update of ours whose
 	// outcome was unknown may have landed since the pins were listed.
 	//
-	//mutant:replace s.pins, err = p.pins(ctx, true); err != nil => false
-	if s.pins, err = p.pins(ctx, true); err != nil {
+	//mutant:replace s.pins, err = p.pins(ctx, s.m, true); err != nil => false
+	if s.pins, err = p.pins(ctx, s.m, true); err != nil {
 		return err
 	}
 	if dead, err = p.anyDropped(ctx, s); err != nil {
@@ -281,8 +288,9 @@ type pins struct {
 	infos    []manifest.PinInfo
 }
 
-// pins lists them. Those that have lapsed are taken away first, if expire says so.
-func (p *pass) pins(ctx context.Context, expire bool) (pins, error) {
+// pins lists them, when m has been read. Those that have lapsed are taken away first, if
+// expire says so.
+func (p *pass) pins(ctx context.Context, m *manifest.Manifest, expire bool) (pins, error) {
 	held := pins{versions: map[uint64]bool{}, lowest: math.MaxUint64}
 	all, err := p.log.Pins(ctx)
 	if err != nil {
@@ -295,7 +303,7 @@ func (p *pass) pins(ctx context.Context, expire bool) (pins, error) {
 	unchanged := p.holds.watch(p.opts.Clock.Now(), infos)
 	for _, pin := range all {
 		if expire && (pin.Expired || pin.Lapsed(unchanged(pin.Object))) {
-			switch gone, err := p.expire(ctx, pin); {
+			switch gone, err := p.expire(ctx, pin, m); {
 			case err != nil:
 				return held, err
 			case gone:
@@ -312,7 +320,7 @@ func (p *pass) pins(ctx context.Context, expire bool) (pins, error) {
 }
 
 // expire takes a pin away that has lapsed, and reports whether it did.
-func (p *pass) expire(ctx context.Context, pin manifest.PinInfo) (bool, error) {
+func (p *pass) expire(ctx context.Context, pin manifest.PinInfo, m *manifest.Manifest) (bool, error) {
 	// guard:expire-first. Deleted at once, the pin could be renewed between our look and
 	// the delete, and its holder would go on believing in it. After the swap each
 	// renewal is refused, and one that came before it makes the swap fail.
@@ -325,7 +333,7 @@ func (p *pass) expire(ctx context.Context, pin manifest.PinInfo) (bool, error) {
 			return false, err
 		}
 	}
-	if _, ok := manifest.ParsePinKey(pin.Object.Key); !ok {
+	if _, ok := manifest.ParsePinKey(pin.Object.Key); !ok || !pin.Removable(m.PruneMark) {
 		return true, nil
 	}
 	return true, p.delete(ctx, "pin", []string{pin.Object.Key})

@@ -67,9 +67,9 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	// before both the start and the floor of every pin in the listing nobody reads, now
 	// or later, whenever this update lands.
 	//
-	//mutant:replace s.pins, err = p.pins(ctx, true) => err = error(nil)
+	//mutant:replace s.pins, err = p.pins(ctx, s.m, true) => err = error(nil)
 	var err error
-	if s.pins, err = p.pins(ctx, true); err != nil {
+	if s.pins, err = p.pins(ctx, s.m, true); err != nil {
 		return err
 	}
 	upTo := s.m.Start

@@ -61,6 +61,20 @@ func (c *Compactor) Run(ctx context.Context) error {
 	}
 }
 
+// checkElection finds now what Run would find when it begins: a compactor is made when
+// a program starts, and waits in the background.
+func (o *Options) checkElection(st store.Store) error {
+	if _, err := leader.New(st, compactorLocks, o.Leader); err != nil {
+		return fmt.Errorf("compactor: Leader: %w", err)
+	}
+	if o.KeepLocks != nil {
+		if err := o.KeepLocks.Validate(); err != nil {
+			return fmt.Errorf("compactor: KeepLocks: %w", err)
+		}
+	}
+	return nil
+}
+
 // RunOnce waits until this process is the compactor, does what [Compactor.Once]
 // does, prunes old lock files, and makes room for others.
 func (c *Compactor) RunOnce(ctx context.Context) (Report, error) {
@@ -91,6 +105,7 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 	// If the log knows later epochs than the election, because tokens came from
 	// elsewhere or the locks were lost, the election goes on behind them.
 	o.MinEpoch = max(o.MinEpoch, uint64(newest.Roles[manifest.Compactor].Epoch)+1)
+	o.NoPrune = true // pruneLocks does, as KeepLocks says
 	if o.Clock == nil {
 		o.Clock = c.opts.Clock
 	}

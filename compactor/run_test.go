@@ -168,22 +168,17 @@ func TestRunEnds(t *testing.T) {
 		harm func(w *world)
 		want error
 	}{
-		"no log":      {func(w *world) { w.remove(manifest.FormatKey) }, manifest.ErrNotInitialized},
-		"damage":      {func(w *world) { w.put(at(1, 1).Key(), []byte("junk")) }, fence.ErrCorrupt},
-		"denied":      {func(w *world) { w.faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
-		"junk lock":   {func(w *world) { w.put("compactor-lock/"+fence.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrJunk},
-		"newer":       {func(w *world) { w.put(manifest.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
-		"bad options": {func(*world) {}, leader.ErrOptions},
+		"no log":    {func(w *world) { w.remove(manifest.FormatKey) }, manifest.ErrNotInitialized},
+		"damage":    {func(w *world) { w.put(at(1, 1).Key(), []byte("junk")) }, fence.ErrCorrupt},
+		"denied":    {func(w *world) { w.faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
+		"junk lock": {func(w *world) { w.put("compactor-lock/"+fence.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrJunk},
+		"newer":     {func(w *world) { w.put(manifest.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 0, func(t *testing.T, w *world) {
 				w.lead(3)
 				c.harm(w)
-				o := &Options{MinObjects: 1, Interval: time.Second}
-				if name == "bad options" {
-					o.Leader = &leader.Options{Validity: time.Nanosecond}
-				}
-				stop, done := w.run("c", o)
+				stop, done := w.run("c", &Options{MinObjects: 1, Interval: time.Second})
 				time.Sleep(time.Hour)
 				select {
 				case err := <-done:
@@ -264,6 +259,23 @@ func TestRunOncePrunesLocks(t *testing.T) {
 		time.Sleep(91 * 24 * time.Hour)
 		if r, err := c.RunOnce(t.Context()); err != nil || r.Pruned["lock"] != 4 {
 			t.Errorf("three months later: %+v, %v", r.Pruned, err)
+		}
+	})
+}
+
+// How many locks are kept is said in one place, of which the election knows nothing.
+func TestRunKeepsLocks(t *testing.T) {
+	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
+		w.lead(1)
+		for range 4 {
+			stop, _ := w.run("c", &Options{KeepLocks: &leader.PruneOptions{Keep: 3}, Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1}}})
+			time.Sleep(time.Hour)
+			if err := stop(); !errors.Is(err, errStopped) {
+				t.Error(err)
+			}
+		}
+		if n := len(w.keys("compactor-lock/")); n != 3 {
+			t.Errorf("%d locks of compactors are left, not 3", n)
 		}
 	})
 }

@@ -274,8 +274,8 @@ func (p *pass) delete(ctx context.Context, kind string, keys []string) error {
 	return nil
 }
 
-// uploads are what uploads that were broken off have left, by the rules of orphans:
-// they were never complete, so nothing names them.
+// uploads are what uploads that were broken off have left, by the rules of orphans and
+// of tmp: they were never complete, so nothing names them.
 func (s *survey) uploads() []rule {
 	own := func(parse func(string) (manifest.Role, fence.Epoch, bool)) func(context.Context, store.Info) (bool, error) {
 		return func(_ context.Context, info store.Info) (bool, error) { return s.fencedUpload(info.Key, parse), nil }
@@ -284,6 +284,7 @@ func (s *survey) uploads() []rule {
 		{"upload", segmentPrefix, own(manifest.ParseSegmentKey)},
 		{"upload", listPrefix, own(manifest.ParseListKey)},
 		{"upload", filePrefix, func(_ context.Context, info store.Info) (bool, error) { return s.sealedFile(info.Key), nil }},
+		{"upload", tmp.prefix, tmp.doomed},
 	}
 }
 

@@ -6,24 +6,30 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
 )
 
 // parts is a store in which uploads for keys are under way.
 type parts struct {
 	store.Store
 	keys []string
+	age  time.Duration // of all of them
 	fail error
 }
 
 func (p *parts) AbortUploads(_ context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
 	before := len(p.keys)
-	p.keys = slices.DeleteFunc(p.keys, func(key string) bool { return strings.HasPrefix(key, prefix) && doomed(store.Info{Key: key}) })
+	begun := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	p.keys = slices.DeleteFunc(p.keys, func(key string) bool {
+		return strings.HasPrefix(key, prefix) && doomed(store.Info{Key: key, LastModified: begun, Date: begun.Add(p.age)})
+	})
 	return before - len(p.keys), p.fail
 }
 
@@ -42,7 +48,7 @@ func TestAbortsUploads(t *testing.T) {
 		return manifest.ListKey(manifest.Compactor, epoch, uuid.NewString())
 	}
 	file := func(epoch fence.Epoch) string { return manifest.FileKey(epoch, uuid.NewString(), ".parquet") }
-	stay := []string{seg(4), seg(5), list(4), file(2), file(3), "segment/x", "list/x", "file/x", "file/1/x", seg(1) + ".bak", "data/x", "tmp/" + uuid.NewString()}
+	stay := []string{seg(4), seg(5), list(4), file(2), file(3), "segment/x", "list/x", "file/x", "file/1/x", seg(1) + ".bak", "data/x", "tmp/x", "tmp/" + uuid.NewString()}
 	st := &parts{Store: w.mem, keys: slices.Concat(stay, []string{seg(1), seg(3), list(2), file(1), file(1)})}
 	planned := func() int {
 		plan, err := mustNew(t, st, &Options{Settle: quick}).Plan(t.Context())
@@ -81,5 +87,42 @@ func TestAbortsUploads(t *testing.T) {
 	var answer *store.Error
 	if _, err := w.once(st, w.token, &Options{Settle: quick}); !errors.As(err, &answer) || answer.Status != 503 {
 		t.Errorf("503: %v", err)
+	}
+}
+
+// A probe uploads something in parts too. What it has left is nobody's a day later.
+func TestAbortsUploadsOfProbes(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	w.lead(1)
+	st := &parts{Store: w.mem, keys: []string{"tmp/x", "tmp/" + uuid.NewString()}}
+	for age, left := range map[time.Duration]int{tmpAge - time.Minute: 2, tmpAge + time.Minute: 1} {
+		st := &parts{Store: st.Store, keys: slices.Clone(st.keys), age: age}
+		if r := w.compact(st, nil); r.Pruned["upload"] != 2-left || len(st.keys) != left || st.keys[0] != "tmp/x" {
+			t.Errorf("%v old: %v, left are %q", age, r.Pruned, st.keys)
+		}
+	}
+}
+
+// keeper is a store that lets nobody delete below tmp/.
+type keeper struct{ store.Store }
+
+func (k keeper) Delete(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		if strings.HasPrefix(key, "tmp/") {
+			return &store.Error{Op: "delete", Key: key, Kind: store.ErrDenied}
+		}
+	}
+	return k.Store.Delete(ctx, keys...)
+}
+
+// Junk that is not the compactor's own does not end its work.
+func TestSweepOfTmpDenied(t *testing.T) {
+	h := &hands{}
+	w := newWorld(t, 0, &memstore.Options{Clock: h})
+	w.put("tmp/"+uuid.NewString(), []byte("left by a probe"))
+	h.advance(2 * tmpAge)
+	w.lead(3)
+	if r, err := w.once(keeper{w.mem}, 1, &Options{Settle: quick, Clock: h}); err != nil || r.Folded == 0 || r.Pruned["tmp"] != 0 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

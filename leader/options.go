@@ -125,6 +125,9 @@ func (o *Options) check(traits store.Traits) error {
 	need(o.RequestTimeout > 0, "RequestTimeout %v must be positive", o.RequestTimeout)
 	need(o.Margin > 0, "Margin %v must be positive", o.Margin)
 	need(o.StallAfter >= 0, "StallAfter %v must not be negative", o.StallAfter)
+	if err := o.Prune.Validate(); err != nil {
+		bad = append(bad, err)
+	}
 	if len(bad) > 0 {
 		return errors.Join(bad...)
 	}

@@ -25,6 +25,8 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 		{"two at once", leader.Options{Validity: time.Microsecond, ClockRate: 2, StallAfter: -1}, []string{"Validity 1µs", "ClockRate 2", "StallAfter -1ns"}},
 		{"too long", leader.Options{Validity: 48 * time.Hour}, []string{"Validity 48h0m0s must be 10ms to 24h0m0s"}},
 		{"fractions", leader.Options{Renew: 1500 * time.Microsecond}, []string{"whole milliseconds"}},
+		{"old locks", leader.Options{Prune: leader.PruneOptions{Keep: -5}}, []string{"Keep is -5"}},
+		{"their age", leader.Options{Prune: leader.PruneOptions{For: -5 * time.Hour}}, []string{"For is -5h0m0s"}},
 		{"identity", leader.Options{Identity: "a\nb"}, []string{"Identity"}},
 	} {
 		_, err := leader.New(memstore.New(), "lock", &c.o)
@@ -44,6 +46,15 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 	}
 	if _, err := leader.New(memstore.New(), "/", nil); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("prefix: %v", err)
+	}
+}
+
+// Prune refuses what makes no sense, rather than keep what it keeps by default.
+func TestPruneOptions(t *testing.T) {
+	for _, o := range []leader.PruneOptions{{Keep: -1}, {For: -time.Second}} {
+		if n, err := leader.Prune(t.Context(), memstore.New(), "lock", &o); n != 0 || !errors.Is(err, leader.ErrOptions) {
+			t.Errorf("%+v: %d, %v", o, n, err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -25,11 +26,19 @@ type PruneOptions struct {
 	Settle *store.SettleOptions
 }
 
+// Validate returns an error that is [ErrOptions] if Keep or For is negative.
+func (o PruneOptions) Validate() error {
+	if o.Keep < 0 || o.For < 0 {
+		return fmt.Errorf("%w: of old locks, Keep is %d and For is %v; neither may be negative", ErrOptions, o.Keep, o.For)
+	}
+	return nil
+}
+
 func (o PruneOptions) withDefaults() PruneOptions {
-	if o.Keep <= 0 {
+	if o.Keep == 0 {
 		o.Keep = 1000
 	}
-	if o.For <= 0 {
+	if o.For == 0 {
 		o.For = 90 * 24 * time.Hour
 	}
 	o.Clock = clock.Or(o.Clock)
@@ -40,7 +49,8 @@ func (o PruneOptions) withDefaults() PruneOptions {
 // keeps the newest lock, whatever the options and the clocks say; of the others
 // those that are both among the newest Keep and younger than For; and every
 // object whose name it does not understand. Anybody may call it at any time:
-// numbers below the newest are never used again.
+// numbers below the newest are never used again. Errors: [ErrOptions],
+// store.ErrInvalid for the prefix, the store's or ctx's.
 func Prune(ctx context.Context, st store.Store, prefix string, opts *PruneOptions) (int, error) {
 	prefix = strings.TrimSuffix(prefix, "/") + "/"
 	if err := store.CheckPrefix("prune", prefix); err != nil {
@@ -49,6 +59,9 @@ func Prune(ctx context.Context, st store.Store, prefix string, opts *PruneOption
 	var o PruneOptions
 	if opts != nil {
 		o = *opts
+	}
+	if err := o.Validate(); err != nil {
+		return 0, err
 	}
 	o = o.withDefaults()
 	return prune(ctx, &files{st: st, prefix: prefix, clock: o.Clock}, &o)

@@ -90,6 +90,8 @@ func (e *Edit) Validate() error {
 func (f *File) validate() error {
 	epoch, _, _, ok := ParseFileKey(f.Key)
 	switch {
+	case f.Key == "":
+		return errors.New("manifest: a file to be added has no key; it may be of a writer's file that was not closed, or in vain")
 	case !ok || epoch == 0:
 		return fmt.Errorf("manifest: %q has no name of a file; keys are made by FileKey", f.Key)
 	case f.Size < 0:
@@ -170,7 +172,8 @@ func DecodeEdit(doc []byte) (*Edit, error) {
 	if err := unmarshal(doc, e); err != nil {
 		return bad(err)
 	}
-	// guard:edit-whole.
+	// guard:edit-whole. A field that this version does not know may change what the edit
+	// does to the table: leaving it out would make another table.
 	//
 	//mutant:replace strict.Decode(&Edit{}) => error(nil)
 	strict := json.NewDecoder(bytes.NewReader(doc))

@@ -121,6 +121,13 @@ type InitOptions struct {
 	Clock clock.Clock
 }
 
+// Validate tells what is wrong with the options, as [Init] would. It does no I/O;
+// nil is valid. Errors: fence.ErrLimit, or a grace that is too short.
+func (o *InitOptions) Validate() error {
+	_, err := o.withDefaults()
+	return err
+}
+
 func (o *InitOptions) withDefaults() (InitOptions, error) {
 	var v InitOptions
 	if o != nil {

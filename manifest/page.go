@@ -131,7 +131,7 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 	case doc.Key != p.Key || doc.List != li.name:
 		return nil, corrupt(p.Key, "it says that it is %s of %q, the manifest says %q", doc.Key, doc.List, li.name)
 	case n != p.Count || int64(len(body)) != p.Size:
-		// guard:page-count.
+		// guard:page-count. A page that was cut off, or is another one, has another size.
 		return nil, corrupt(p.Key, "it has %d entries in %d bytes, the manifest says %d in %d", n, len(body), p.Count, p.Size)
 	case li.from(&doc.Entries[0]) != p.From || li.to(&doc.Entries[n-1]) != p.To:
 		// guard:page-bounds. A page is found by what it covers: one that covers less
@@ -140,7 +140,8 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 	}
 	var prev *E
 	for i := range doc.Entries {
-		// guard:page-order.
+		// guard:page-order. Entries are searched by halves, which finds nothing in a list that
+		// is not sorted.
 		if err := li.check(prev, &doc.Entries[i]); err != nil {
 			return nil, corrupt(p.Key, "entry %d: %v", i, err)
 		}
@@ -182,7 +183,8 @@ func (l *Log) missingPage(ctx context.Context, m *Manifest, key string) error {
 	case err != nil:
 		return err
 	case m.Version <= now.PruneMark:
-		// guard:page-gone.
+		// guard:page-gone. That is no damage: who reads a version that nobody promises any more
+		// must go on with the newest.
 		return fmt.Errorf("%w: manifest %d is not promised any more, and its page %s has been pruned; go on with the newest, which is %d, or pin a version before reading it at leisure",
 			ErrGone, m.Version, key, now.Version)
 	}

@@ -90,6 +90,7 @@ func (l *Log) Pin(ctx context.Context, opts *PinOptions) (*Pin, error) {
 		return nil, err
 	}
 	version := o.Version
+	var lost error
 	for range pinTries {
 		if o.Version == 0 {
 			m, err := l.Newest(ctx)
@@ -102,6 +103,10 @@ func (l *Log) Pin(ctx context.Context, opts *PinOptions) (*Pin, error) {
 		if !errors.Is(err, ErrGone) && !errors.Is(err, ErrPinLost) || errors.Is(err, ErrGone) && o.Version != 0 {
 			return p, err
 		}
+		lost = err
+	}
+	if errors.Is(lost, ErrPinLost) {
+		return nil, fmt.Errorf("manifest: %d pins in a row were not confirmed: %w", pinTries, lost)
 	}
 	return nil, fmt.Errorf("%w: %d times the newest manifest was pruned before it could be pinned; is the grace period of %v too short for this store?",
 		ErrGone, pinTries, time.Duration(l.format.Grace))
@@ -201,24 +206,21 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	return p, nil
 }
 
-// settle swaps the new pin until one swap was sent once and answered.
+// settle swaps the new pin once.
 func (p *Pin) settle(ctx context.Context) error {
-	for range pinTries {
-		// A store that limits rewrites of a key would turn it away, and a swap that is
-		// tried again is not clean.
-		if err := clock.Sleep(ctx, p.log.opts.Clock, p.log.st.Traits().MinRewrite); err != nil {
-			return err
-		}
-		clean, err := p.renew(ctx)
-		// guard:pin-clean. A copy of the swap may be under way as well, and land on top
-		// of the create's.
-		//
-		//mutant:replace err != nil || clean => err != nil || clean || true
-		if err != nil || clean {
-			return err
-		}
+	// A store that limits rewrites of a key would turn it away, and a swap that is
+	// tried again is not clean.
+	if err := clock.Sleep(ctx, p.log.opts.Clock, p.log.st.Traits().MinRewrite); err != nil {
+		return err
 	}
-	return fmt.Errorf("manifest: pin %s: %w: %d swaps in a row were not answered at the first attempt", p.key, store.ErrUnknown, pinTries)
+	clean, err := p.renew(ctx)
+	// guard:pin-clean. A copy of the swap may be under way as well, and land on top
+	// of the create's. Another pin will do; a second swap would not: whoever finds this
+	// one taken away after the first may delete it at once (pin-stillborn).
+	if err == nil && !clean {
+		return fmt.Errorf("%w: the request that confirms %s was not answered at the first attempt", ErrPinLost, p.key)
+	}
+	return err
 }
 
 // Promised reads a version that is above the prune mark, or pinned: [Log.At], and 0 is

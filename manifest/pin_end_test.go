@@ -74,3 +74,38 @@ func TestPinInterrupted(t *testing.T) {
 		})
 	}
 }
+
+// guard:pin-stillborn. A pin is taken away before its maker has heard of it, by its name
+// and twice. Its object stays until the mark has passed it: its maker may create it again,
+// and find it sound, and then a copy of a delete would hit it.
+func TestPinTakenWhileItIsMade(t *testing.T) {
+	mem := memstore.New()
+	apply(t, mem, Compactor, 1, 3)
+	l := testOpen(mem)
+	made := pinDoc{Format: formatVersion, Log: l.format.Log, Nonce: testNonce, Version: 3, Name: "backup", Holder: "test"}
+	body, err := made.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, mem, PinKey("00000000-0000-4000-8000-000000000001"), body)
+	if err := l.Unpin(t.Context(), "backup"); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, l.Unpin(t.Context(), "backup"), ErrGone, "no pin named")
+	pins, err := l.Pins(t.Context())
+	if err != nil || len(pins) != 1 || !pins[0].Expired || pins[0].Renewals != 0 {
+		t.Fatalf("%+v, %v", pins, err)
+	}
+	p := pins[0]
+	for mark, want := range map[uint64]bool{0: false, p.Version - 1: false, p.Version: true, p.Version + 1: true} {
+		if got := p.Removable(mark); got != want {
+			t.Errorf("removable with mark %d: %t; it holds version %d", mark, got, p.Version)
+		}
+	}
+	if p.Renewals = 1; !p.Removable(0) {
+		t.Error("its maker has found it whole")
+	}
+	if p.Renewals, p.Version = 0, 0; p.Removable(0) || !p.Removable(1) {
+		t.Error("before the first version there is no mark")
+	}
+}

@@ -270,29 +270,44 @@ func TestPinCreatedTwice(t *testing.T) {
 }
 
 // TestPinSwappedTwice: as TestPinCreatedTwice, and a copy of the swap lands as well,
-// on top of that of the create: its first answer was lost, so it was sent again.
+// on top of that of the create: its answer was lost, so it may be under way twice. Nobody
+// relies on such a pin.
+//
+// guard:pin-clean.
 func TestPinSwappedTwice(t *testing.T) {
 	inner := memstore.New()
 	apply(t, inner, Compactor, 1, 2)
-	twin := &copycat{Store: inner, lose: 2}
+	twin := &copycat{Store: inner, lose: 1}
 	l := testOpen(twin)
 	p, err := l.Pin(t.Context(), &PinOptions{TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(twin.unheard) != 2 {
-		t.Fatalf("%d answers were lost, want 2", len(twin.unheard))
+	if len(twin.unheard) != 1 {
+		t.Fatalf("%d answers were lost, want 1", len(twin.unheard))
 	}
 	if err := inner.Delete(t.Context(), twin.key); err != nil {
 		t.Fatal(err)
 	}
 	put(t, inner, twin.key, twin.body)
-	for i, late := range twin.unheard {
-		if _, err := twin.Put(t.Context(), twin.key, late.body, late.cond); err != nil {
-			t.Logf("copy %d: %v", i, err)
-		}
+	late := twin.unheard[0]
+	if _, err := twin.Put(t.Context(), twin.key, late.body, late.cond); err != nil {
+		t.Fatal(err)
 	}
-	wantErr(t, p.Renew(t.Context()), ErrPinLost, "open the newest version")
+	if err := p.Renew(t.Context()); p.key == twin.key || err != nil {
+		t.Errorf("it relies on what two copies have brought back: %v", err)
+	}
+}
+
+// TestPinNeverConfirmed: no answer to any swap arrives.
+func TestPinNeverConfirmed(t *testing.T) {
+	inner := memstore.New()
+	apply(t, inner, Compactor, 1, 2)
+	_, err := testOpen(&copycat{Store: inner, lose: 1000}).Pin(t.Context(), &PinOptions{TTL: time.Minute})
+	wantErr(t, err, ErrPinLost, "16 pins in a row were not confirmed")
+	if left := keysBelow(t, inner, PinPrefix); len(left) > 0 {
+		t.Errorf("%q are left", left)
+	}
 }
 
 // TestPinTakenBeforeItIsKnown: the reply to the create is lost, and before its sender

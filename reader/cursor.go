@@ -72,17 +72,25 @@ func (c *cursor) run(ctx context.Context) error {
 	if err := c.refresh(ctx); err != nil {
 		return err
 	}
+	oldest := uint64(Oldest) // where it begins, if it is to begin with that
 	if c.next == Oldest {
 		c.next = c.m.First()
+		oldest = c.next
 		// guard:read-oldest. The newest may have given up records that are held, and what is
 		// left of the snapshot would look like all of it.
 		if c.held != nil {
 			c.next = min(c.held.First(), c.until)
+			oldest = Oldest
 		}
 	}
 	for c.next < c.until {
 		err := c.pass(ctx)
 		switch {
+		case errors.Is(err, ErrGone) && c.next == oldest && c.m.First() > oldest:
+			// guard:read-oldest-now. What was the oldest was given up before anything of it was
+			// delivered. It was asked for by no offset, so the oldest is another one now.
+			c.next = c.m.First()
+			oldest = c.next
 		case errors.Is(err, errStopped):
 			return nil
 		case !errors.Is(err, errOvertaken):

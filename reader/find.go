@@ -144,7 +144,7 @@ func (f *finding) noVersion(ctx context.Context, version uint64, err error) erro
 	if kerr != nil || len(kept) == 0 {
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
-	return fmt.Errorf("%w: version %d; kept are %s: %w", ErrGone, version, versions(kept), err)
+	return fmt.Errorf("%w: version %d; kept are %s", ErrGone, version, versions(kept))
 }
 
 // versions writes a few numbers.

@@ -13,8 +13,8 @@ type Moment struct {
 	time   time.Time
 }
 
-// AtVersion is what a version of the manifest says: the records and edits before
-// its floor. It needs a version that is kept: one above the prune mark, or one that
+// AtVersion is what a version of the manifest, from 1 on, says: the records and edits
+// before its floor. It needs a version that is kept: one above the prune mark, or one that
 // somebody has pinned. In the latter case the snapshot lasts as long as that pin.
 func AtVersion(version uint64) Moment { return Moment{by: "version", number: version} }
 

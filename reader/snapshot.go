@@ -77,6 +77,10 @@ func (r *Reader) Snapshot(ctx context.Context, opts *SnapshotOptions) (*Snapshot
 	case o.TTL < manifest.MinPinTTL:
 		return nil, fmt.Errorf("reader: a snapshot's TTL of %v is too short: it must be at least %v", o.TTL, manifest.MinPinTTL)
 	}
+	if o.At.by == "version" && o.At.number == 0 {
+		// To the manifests 0 is the newest, whose floor may be far from the end of the log.
+		return nil, errors.New("reader: there is no version 0: versions begin at 1, and the zero Moment is the end of the log")
+	}
 	for range snapshotTries {
 		s, err := r.take(ctx, &o)
 		if !errors.Is(err, errOvertaken) {

@@ -36,6 +36,21 @@ var compactions = map[string]func(t *table) func(i int){
 	},
 }
 
+// There is no version 0: it is not the newest by another name.
+func TestVersionZero(t *testing.T) {
+	inTable(t, time.Minute, func(tt *table) {
+		for _, unpinned := range []bool{false, true} {
+			s, err := tt.snapshot(tt.reader(nil), &reader.SnapshotOptions{At: reader.AtVersion(0), Unpinned: unpinned})
+			if err == nil || s != nil || !strings.Contains(err.Error(), "versions begin at 1") {
+				tt.Errorf("unpinned %t: %v, %v", unpinned, s, err)
+			}
+			if s != nil {
+				_ = s.Close(t.Context())
+			}
+		}
+	})
+}
+
 // A snapshot at an offset has the records before it and the edits that come before
 // the next record, or it is an error that says what there is. Within the grace
 // period nothing is gone.

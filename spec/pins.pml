@@ -1,14 +1,17 @@
 /* Pins against pruning.
 
    Version v of the manifest refers to the objects v and later; v + 1 drops object v.
-   A reader creates its pin, swaps it until a swap was sent once and answered, and
-   reads the newest manifest: the pin is good if the version it names is above the prune mark. A compactor publishes the
+   A reader creates its pin, swaps it, gives it up unless that swap was sent once and
+   answered, and reads the newest manifest: the pin is good if the version it names is above the prune mark. A compactor publishes the
    raised mark, lists the pins, expires those that seem to have lapsed, and deletes
    what no other holds. Nobody trusts a clock, so any pin may seem to have lapsed at
    any time: its reader gets an error, and never wrong data.
 
-   Expired pins are deleted later, and a copy of a pin's create may land after that,
-   and then one of its first swap.
+   Expired pins are deleted later. A copy of a pin's create may land after that (also
+   one that the reader sends itself, who has had no answer), then one of its first swap,
+   and a copy of the delete behind those. A delete takes no condition, so it must not
+   find a pin that holds: one that was never swapped may yet become one, and is deleted
+   only when the mark has passed its version, since its reader looks at the mark last.
    Two compactors: one may be a zombie that goes on deleting.
 
    V versions, R readers.
@@ -21,7 +24,8 @@ mutant: mark-before-pins                                        | -DV=3 -DR=1 -D
 mutant: pinned-objects                                          | -DV=3 -DR=1 -DC=1 -DNO_HOLD
 mutant: pin-expire (before it is ignored)                        | -DV=3 -DR=1 -DC=1 -DNO_EXPIRE
 mutant: pin-swap (a new pin is swapped)                          | -DV=3 -DR=1 -DC=1 -DNO_CONFIRM
-mutant: pin-swap (until no copy of a swap can be under way)      | -DV=3 -DR=1 -DC=1 -DNO_GAP
+mutant: pin-clean                                                | -DV=3 -DR=1 -DC=1 -DNO_CLEAN
+mutant: pin-stillborn                                            | -DV=3 -DR=1 -DC=1 -DNO_STILLBORN
 */
 #define RENEWALS 3
 byte newest = 1;	/* manifest */
@@ -36,50 +40,56 @@ byte names[R + 1];	/* the version that it names */
 byte version[R + 1];	/* of the pin: a swap counts it up */
 bool sent[R + 1];	/* a create was sent; a copy may land */
 bool copied[R + 1];	/* its first swap was sent twice */
+bool removed[R + 1];	/* a delete was sent; a copy may land */
+byte known[R + 1];	/* to its reader: the version that it renews from */
+bool held[R + 1];	/* its reader relies on it */
+
+/* A delete takes effect. What holds is only ever taken away by a swap, of which its
+   reader is told. */
+inline remove(r) {
+	assert(!(held[r] && pin[r] == LIVE && version[r] == known[r]));
+	pin[r] = NONE
+}
 
 proctype Reader(byte r) {
-	byte v, known, i;
+	byte v, i;
 	v = newest;
 	atomic { sent[r] = true; names[r] = v; pin[r] = LIVE; version[r] = 0 }
 #ifndef NO_CONFIRM
 	atomic {
 		if
-		:: pin[r] == LIVE && version[r] == 0 -> version[r] = 1; known = 1
-		:: pin[r] == LIVE && version[r] == 0 -> version[r] = 1; known = 1; copied[r] = true
-		:: else -> goto lost
+		:: pin[r] == LIVE && version[r] == 0 -> version[r] = 1; known[r] = 1
+#ifdef NO_CLEAN
+		:: pin[r] == LIVE && version[r] == 0 -> version[r] = 1; known[r] = 1; copied[r] = true
+#endif
+		:: else -> goto lost	/* also if it is not clean: another pin will do */
 		fi
 	}
-#ifndef NO_GAP
+#endif
 	atomic {
-		if
-		:: copied[r] && pin[r] == LIVE && version[r] == 1 -> version[r] = 2; known = 2
-		:: !copied[r]
-		:: else -> goto lost
-		fi
-	}
-#endif
-#endif
 #ifndef NO_RECHECK
-	if :: v <= mark -> goto lost :: else fi;
+		if :: v <= mark -> goto lost :: else fi;
 #endif
+		held[r] = true
+	}
 	do
 	:: atomic { i = v; do :: i < V -> i++ :: break od };
 		if
 		:: deleted[i] ->
 			/* That must be because the pin was lost. */
-			atomic { assert(!(pin[r] == LIVE && version[r] == known)); goto lost }
+			atomic { assert(!(pin[r] == LIVE && version[r] == known[r])); goto lost }
 		:: else
 		fi
-	:: known < RENEWALS ->
+	:: known[r] < RENEWALS ->
 		atomic {
 			if
-			:: pin[r] == LIVE && version[r] == known -> known++; version[r] = known
+			:: pin[r] == LIVE && version[r] == known[r] -> known[r]++; version[r] = known[r]
 			:: else -> goto lost
 			fi
 		}
 	:: break
 	od;
-lost:	v = 0; known = 0; i = 0
+lost:	atomic { held[r] = false; v = 0; known[r] = 0; i = 0 }
 }
 
 /* The table goes on. */
@@ -142,7 +152,18 @@ proctype Compactor() {
 			od;
 			to = 0; r = 0; i = 0; least = 0; seen = 0
 		}
-	:: atomic { r = 1; do :: r < R -> r++ :: break od; if :: pin[r] == EXPIRED -> pin[r] = NONE :: else fi; r = 0 }
+	:: atomic { r = 1; do :: r < R -> r++ :: break od; 
+			if
+#ifdef NO_STILLBORN
+			:: pin[r] == EXPIRED ->
+#else
+			:: pin[r] == EXPIRED && (version[r] > 0 || names[r] <= mark) ->
+#endif
+				removed[r] = true; remove(r)
+			:: else
+			fi;
+			r = 0
+		}
 	:: break
 	od
 }
@@ -155,6 +176,7 @@ proctype Network() {
 			if
 			:: pin[r] == NONE && sent[r] -> pin[r] = LIVE; version[r] = 0
 			:: pin[r] == LIVE && version[r] == 0 && copied[r] -> version[r] = 1
+			:: removed[r] -> remove(r)
 			:: else
 			fi;
 			r = 0

@@ -30,7 +30,8 @@
 //     right.
 //   - It does not read what is dead: objects behind the floor, and void ones
 //     behind a seal. They are counted.
-//   - It cannot see rules of the bucket that delete objects (lifecycle rules), only
-//     what they have done: seals, manifests and locks that are missing.
+//   - It sees rules of the bucket that delete objects (lifecycle rules) only where the
+//     store tells them and its caller may read them, as on S3; elsewhere only what they
+//     have done: seals, manifests and locks that are missing.
 //   - It repairs nothing.
 package verify

@@ -2,6 +2,7 @@ package writer
 
 import (
 	"context"
+	"errors"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/clock"
@@ -18,7 +19,8 @@ type batch struct {
 	at     fence.Position
 	after  fence.Point // the chain behind it, if it is committed
 	sent   clock.Instant
-	bytes  int
+	bytes  int // of the payload
+	stored int // of the object
 	count  int // of records
 	cancel context.CancelFunc
 
@@ -30,10 +32,34 @@ type batch struct {
 
 func newBatch() *batch { return &batch{done: make(chan struct{})} }
 
-// Future is the outcome of an [Writer.AppendAsync], now or later.
+// Future is the outcome of an [Writer.AppendAsync], now or later. The zero Future, and
+// one that was returned with an error, is of no append: it is done, and Wait returns an
+// error that is [ErrNotCommitted].
 type Future struct {
 	b     *batch
 	index int
+}
+
+// refused is of an append that was not taken.
+func refused(err error) Future {
+	return Future{b: &batch{done: closed, err: err}}
+}
+
+// none is what the zero Future is of.
+var none = refused(notCommitted(errors.New("writer: the zero Future is of no append"))).b
+
+// closed is done for ever.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (f Future) batch() *batch {
+	if f.b == nil {
+		return none
+	}
+	return f.b
 }
 
 // Wait returns the offset of the first record once the append is durable and
@@ -42,27 +68,28 @@ type Future struct {
 // error is [ErrUnknown] with ctx's cause; the append goes on, and Wait may be
 // called again.
 func (f Future) Wait(ctx context.Context) (uint64, error) {
+	b := f.batch()
 	select {
-	case <-f.b.done:
+	case <-b.done:
 	default:
 		select {
-		case <-f.b.done:
+		case <-b.done:
 		case <-ctx.Done():
 			// guard:slot-context. A caller who gives up abandons its wait, not the slot: an
 			// append that is not there can still land.
 			//
-			//mutant:replace return => f.b.cancel(); return
+			//mutant:replace return => b.cancel(); return
 			return 0, unknown(context.Cause(ctx))
 		}
 	}
-	if f.b.err != nil {
-		return 0, f.b.err
+	if b.err != nil {
+		return 0, b.err
 	}
-	return f.b.first + uint64(f.index), nil
+	return b.first + uint64(f.index), nil
 }
 
 // Done is closed when Wait would return at once.
-func (f Future) Done() <-chan struct{} { return f.b.done }
+func (f Future) Done() <-chan struct{} { return f.batch().done }
 
 // AppendOption is an addition to an append.
 type AppendOption struct {

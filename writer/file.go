@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 
 	"github.com/google/uuid"
@@ -95,7 +96,7 @@ func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader,
 	if !stop() {
 		<-broken
 	}
-	f.cancel(context.Canceled)
+	f.cancel(errOver)
 	f.info = info
 	if err != nil {
 		f.err = f.failed(err)
@@ -111,9 +112,33 @@ func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader,
 
 func (f *FileWriter) failed(err error) error { return fmt.Errorf("writer: file %s: %w", f.key, err) }
 
+// errOver ends the context of an upload that has ended by itself.
+var errOver = errors.New("writer: the upload is over")
+
 // Write implements [io.Writer]. It waits while the store is slower than the caller.
-// An error is what ended the upload.
-func (f *FileWriter) Write(p []byte) (int, error) { return f.pipe.Write(p) }
+// Its error says what ended the file: [ErrFenced], [ErrClosed], [ErrAborted], the
+// cause of CreateFile's context, what the store failed with; or fs.ErrClosed after
+// Close.
+func (f *FileWriter) Write(p []byte) (int, error) {
+	n, err := f.pipe.Write(p)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = f.why() // the pipe keeps its writer's own reason to itself
+	}
+	return n, err
+}
+
+// why is the reason for which nothing more can be written.
+func (f *FileWriter) why() error {
+	cause := f.ended()
+	if cause == nil || errors.Is(cause, errOver) {
+		<-f.done // it was closed, so this is a matter of moments
+		if cause = f.err; cause != nil {
+			return cause
+		}
+		cause = fs.ErrClosed
+	}
+	return f.failed(cause)
+}
 
 // Close completes the file, which is durable when it returns nil. After an error it
 // is given up: the same bytes can be written to a new one. Close may be called
@@ -139,9 +164,20 @@ func (f *FileWriter) Abort() {
 	<-f.done
 }
 
+// Key is the file's name. There is an object of that name only once Close has returned
+// nil.
+func (f *FileWriter) Key() string { return f.key }
+
 // File returns the file for an edit, once Close has returned nil. Records and Meta
-// are the caller's to fill in.
+// are the caller's to fill in. Before that, and if Close has failed, there is no
+// file: it returns the zero File, which no edit takes.
 func (f *FileWriter) File() manifest.File {
-	<-f.done
-	return manifest.File{Key: f.key, Size: f.info.Size}
+	select {
+	case <-f.done:
+		if f.err == nil {
+			return manifest.File{Key: f.key, Size: f.info.Size}
+		}
+	default:
+	}
+	return manifest.File{}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -139,6 +140,10 @@ func TestFileOfAFencedWriter(t *testing.T) {
 		}
 		fa, fb := of(a), of(b)
 		e.outcomes(e.several(a, "lost"), "not")
+		synctest.Wait()
+		if _, err := io.WriteString(fa, "more"); !errors.Is(err, writer.ErrFenced) {
+			t.Errorf("a write to the file of a fenced writer: %v", err)
+		}
 		if err := fa.Close(); !errors.Is(err, writer.ErrFenced) {
 			t.Errorf("the file of a fenced writer: %v", err)
 		}
@@ -189,10 +194,13 @@ func TestFileGivenUp(t *testing.T) {
 			if err := f.Close(); !errors.Is(err, c.want) {
 				t.Errorf("Close: %v", err)
 			}
-			if _, err := f.Write(body); err == nil {
-				t.Error("a write after that was taken")
+			if _, err := f.Write(body); !errors.Is(err, c.want) || !strings.Contains(err.Error(), f.Key()) {
+				t.Errorf("Write: %v", err)
 			}
-			key := f.File().Key
+			if file := f.File(); file.Key != "" || file.Size != 0 {
+				t.Errorf("File returns %+v", file)
+			}
+			key := f.Key()
 			if _, found := srv.Object("bucket", key); found || srv.Uploads() != 0 {
 				t.Errorf("%s is there: %t; %d uploads are left", key, found, srv.Uploads())
 			}
@@ -265,6 +273,35 @@ func TestFileWaitsForTheStore(t *testing.T) {
 		release()
 		if err := <-wrote; err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// A file in the making is none, nobody waits for it, and no edit takes it. Once it is
+// whole nothing can be written to it.
+func TestFileBeforeClose(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w := e.open("a", 1, nil)
+		f := create(t, w)
+		if _, err := io.WriteString(f, "x"); err != nil {
+			t.Fatal(err)
+		}
+		file := f.File()
+		if file.Key != "" || file.Size != 0 {
+			t.Errorf("File returns %+v", file)
+		}
+		err := w.CommitFiles(t.Context(), manifest.Edit{Add: []manifest.File{file}})
+		if kind(err) != "not" || !strings.Contains(err.Error(), "has no key") {
+			t.Errorf("it was committed: %v", err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if file := f.File(); file.Key != f.Key() || file.Size != 1 {
+			t.Errorf("File returns %+v", file)
+		}
+		if n, err := f.Write([]byte("x")); n != 0 || !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), f.Key()) {
+			t.Errorf("a write behind the end: %d, %v", n, err)
 		}
 	})
 }

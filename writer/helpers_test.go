@@ -301,6 +301,16 @@ func (e *env) seal(p fence.Position, next uint64) {
 	e.put(p, fence.EncodeSeal(&h, fence.Epoch(next)))
 }
 
+// size is how many bytes the object in a slot has.
+func (e *env) size(p fence.Position) int64 {
+	e.t.Helper()
+	body, _, err := store.ReadAll(e.t.Context(), e.inner, p.Key(), 1<<20, nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return int64(len(body))
+}
+
 // header returns what is in a slot; its Kind is 0 if there is nothing.
 func (e *env) header(p fence.Position) fence.Header {
 	e.t.Helper()

@@ -79,14 +79,14 @@ func TestHintSavesReading(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		e.append(w, "x")
-		var read []fence.Position
+		var read []writer.Recovery
 		e.faulty.ResetCounts()
-		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Recovering: func(n int, p fence.Position) {
-			if read = append(read, p); n != len(read) {
-				t.Errorf("call %d says that it is number %d", len(read), n)
+		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Recovering: func(r writer.Recovery) {
+			if read = append(read, r); r.Objects != len(read) {
+				t.Errorf("call %d says that it is number %d", len(read), r.Objects)
 			}
 		}}})
-		if len(read) != 1 || read[0] != at(1, 52) || b.Recovered().Offset != 51 {
+		if len(read) != 1 || read[0].Position != at(1, 52) || b.Recovered().Offset != 51 {
 			t.Errorf("read %v, recovered %+v", read, b.Recovered())
 		}
 		if n := e.faulty.Counts().Of(faultstore.Get, fence.DataPrefix); n > 3 {

@@ -32,8 +32,20 @@ type opening struct {
 	nonce fence.ID  // of this opener's seals
 	time  time.Time // likewise
 	opts  Options
-	read  int
+	read  Recovery
 	wall  *wall // nil if there is none
+}
+
+// recovering counts an object and tells the hook.
+func (o *opening) recovering(s *chain.Step) {
+	r := &o.read
+	r.Objects++
+	r.Records += uint64(s.Frame.Records)
+	r.Bytes += s.Size
+	r.Position, r.Offset, r.Time = s.To.Position, s.To.Offset, s.Frame.Time
+	if hook := o.opts.Hooks.Recovering; hook != nil {
+		hook(*r)
+	}
 }
 
 // open takes the epoch of the token: it finds the tail of the chain, from the
@@ -178,10 +190,7 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 				followed = first(followed, step.From.Position)
 			}
 			at = step.To
-			o.read++
-			if hook := o.opts.Hooks.Recovering; hook != nil {
-				hook(o.read, at.Position)
-			}
+			o.recovering(&step)
 		}
 		if err := o.wall.failed(at.Position); err != nil {
 			return fence.Position{}, at, err
@@ -304,6 +313,6 @@ func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options)
 	if err != nil {
 		return nil, err
 	}
-	o.Logger.Info("opened", zap.Uint64("epoch", uint64(token.Epoch())), zap.Uint64("offset", begin.Offset), zap.Int("read", op.read))
+	o.Logger.Info("opened", zap.Uint64("epoch", uint64(token.Epoch())), zap.Uint64("offset", begin.Offset), zap.Int("read", op.read.Objects))
 	return start(log, token, begin, o)
 }

@@ -2,8 +2,10 @@ package writer_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
@@ -232,4 +234,34 @@ func TestOpeningFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Opening says how far it has come: each object, what it holds, when it was written.
+func TestRecovering(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, &writer.Options{Checkpoint: -1})
+		for i := range 5 {
+			time.Sleep(time.Hour)
+			e.append(a, fmt.Sprint(2*i), fmt.Sprint(2*i+1))
+		}
+		was := time.Now()
+		time.Sleep(time.Hour)
+		var all []writer.Recovery
+		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Recovering: func(r writer.Recovery) { all = append(all, r) }}})
+		if len(all) != 5 { // the manifest of the first leader names its seal
+			t.Fatalf("the hook was called %d times, of five objects", len(all))
+		}
+		bytes := int64(0)
+		for i := range 5 {
+			bytes += e.size(at(1, uint64(i)+1))
+		}
+		last := all[4]
+		if last.Time = last.Time.UTC(); !last.Time.Equal(was) {
+			t.Errorf("the last was written at %v, not %v", last.Time, was)
+		}
+		last.Time = time.Time{}
+		if want := (writer.Recovery{Objects: 5, Records: 10, Bytes: bytes, Position: at(1, 6), Offset: b.Recovered().Offset}); last != want {
+			t.Errorf("the last call is of %+v, want %+v", last, want)
+		}
+	})
 }

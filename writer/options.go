@@ -79,8 +79,26 @@ type Hooks struct {
 	// Acknowledged is called for every object that has become part of the history,
 	// in order.
 	Acknowledged func(Slot)
-	// Recovering is called while the tail is read in Open, after each object.
-	Recovering func(objects int, at fence.Position)
+	// Recovering is called while the tail is read in Open, after each object, from
+	// Open's goroutine.
+	Recovering func(Recovery)
+}
+
+// Recovery tells how far [Open] has come with reading the tail of the log, from the
+// newest checkpoint on. How much there is nobody knows before its end is found; with a
+// leader that checkpointed until it died it is what that wrote in one interval.
+type Recovery struct {
+	// Objects, their Records and Bytes that have been read, seals included. What is read
+	// again, because a compactor was quicker, counts again.
+	Objects int
+	Records uint64
+	Bytes   int64
+	// Position and Offset are behind the last object.
+	Position fence.Position
+	Offset   uint64
+	// Time at which it was written, by its writer's clock: the nearer to now, the less
+	// is to come.
+	Time time.Time
 }
 
 // Slot describes an acknowledged object.
@@ -88,7 +106,8 @@ type Slot struct {
 	Position fence.Position
 	First    uint64 // offset of the first record
 	Records  int
-	Bytes    int // of the object
+	Bytes    int // of the object, as it is stored
+	Payload  int // bytes in it before compression: the records with their lengths, or the edit
 	// Took is the time from sending to acknowledging; Settled that until its own
 	// request was answered.
 	Took, Settled time.Duration
@@ -99,6 +118,14 @@ const maxWindow = 1 << 16
 
 // minRate is one request a day: far below it an interval has no duration.
 const minRate = 1.0 / (24 * 60 * 60)
+
+// Validate tells what is wrong with the options, of the log to be created too, as
+// [Open] would: for who has to win an election before that. It does no I/O, so it
+// does not know the limits of a log that exists. nil is valid.
+func (o *Options) Validate() error {
+	_, err := o.withDefaults()
+	return err
+}
 
 func (o *Options) withDefaults() (Options, error) {
 	var v Options
@@ -144,6 +171,9 @@ func (o *Options) withDefaults() (Options, error) {
 		init.Settle = v.Settle
 	}
 	v.Init = &init
+	if err := init.Validate(); err != nil {
+		return v, fmt.Errorf("writer: Init: %w", err)
+	}
 	switch {
 	case v.InFlight < 1 || v.InFlight > 4096:
 		return v, fmt.Errorf("writer: InFlight is %d; it must be from 1 to 4096", v.InFlight)

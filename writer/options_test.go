@@ -1,6 +1,7 @@
 package writer_test
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -47,7 +48,13 @@ func TestOptions(t *testing.T) {
 		{writer.Options{Hedge: 0.4}, "a hedge at quantile 0.4; it must be at least 0.5 and less than 1"},
 		{writer.Options{Hedge: 1}, "quantile 1"},
 		{writer.Options{Hedge: 0.95}, ""},
+		{writer.Options{Init: &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}}, "manifests of -5 bytes"},
+		{writer.Options{Init: &manifest.InitOptions{Grace: 1}}, "a grace of 1ns is too short"},
 	} {
+		// What depends on the log alone is found by Open alone.
+		if err := c.opts.Validate(); (err == nil) != (c.want == "" || strings.Contains(c.want, "the log's limit")) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: Validate says %v, want %q", c.opts, err, c.want)
+		}
 		bubbleOn(t, limits, func(t *testing.T, e *env) {
 			w, err := e.try("a", 1, &c.opts)
 			if c.want == "" {
@@ -65,6 +72,15 @@ func TestOptions(t *testing.T) {
 				t.Errorf("%+v: the log was sealed all the same", c.opts)
 			}
 		})
+	}
+}
+
+// No options are good ones.
+func TestNoOptions(t *testing.T) {
+	var o *writer.Options
+	var init *manifest.InitOptions
+	if err := errors.Join(o.Validate(), init.Validate()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -297,4 +298,35 @@ func TestOutcomesWhenGivenUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A future of nothing is done, and says why: the zero one, and what comes with an error.
+func TestFutureOfNoAppend(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		says := func(f writer.Future, what error, text string) {
+			t.Helper()
+			select {
+			case <-f.Done():
+			default:
+				t.Errorf("%s: it is not done", text)
+			}
+			offset, err := f.Wait(t.Context())
+			if offset != 0 || kind(err) != "not" || what != nil && !errors.Is(err, what) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%d, %v; want %q", offset, err, text)
+			}
+		}
+		says(writer.Future{}, nil, "the zero Future is of no append")
+		w := e.open("a", 1, nil)
+		f, err := w.AppendAsync(t.Context(), nil)
+		says(f, err, "nothing to append")
+		f, err = w.CommitFilesAsync(t.Context(), manifest.Edit{})
+		says(f, err, "changes nothing")
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f, err = w.AppendAsync(t.Context(), [][]byte{nil})
+		says(f, err, writer.ErrClosed.Error())
+		f, err = w.CommitFilesAsync(t.Context(), manifest.Edit{Properties: map[string]string{"a": "b"}})
+		says(f, err, writer.ErrClosed.Error())
+	})
 }

@@ -55,7 +55,7 @@ func (w *Writer) dispatch() {
 
 		w.mu.Lock()
 		w.tip = prev.Behind(&h, b.Cursor())
-		b.after, b.cancel, b.sent = w.tip, cancel, w.opts.Clock.Now()
+		b.after, b.cancel, b.sent, b.stored = w.tip, cancel, w.opts.Clock.Now(), len(frame)
 		if w.stop != nil {
 			cancel() // it was stopped meanwhile
 		}
@@ -282,7 +282,7 @@ func (w *Writer) report() {
 	w.mu.Unlock()
 	for _, b := range batches {
 		hook(Slot{
-			Position: b.at, First: b.first, Records: b.count, Bytes: b.bytes,
+			Position: b.at, First: b.first, Records: b.count, Bytes: b.stored, Payload: b.bytes,
 			Took: w.opts.Clock.Now().Sub(b.sent), Settled: b.settled.Sub(b.sent),
 		})
 	}

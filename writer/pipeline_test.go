@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,7 +111,7 @@ func TestOrder(t *testing.T) {
 		}
 		waited := false
 		for i, s := range slots {
-			if s.Position != at(1, uint64(i)+1) || s.First != uint64(i) || s.Records != 1 || s.Bytes != fence.RecordSize(len(fmt.Sprint(i))) {
+			if s.Position != at(1, uint64(i)+1) || s.First != uint64(i) || s.Records != 1 || s.Payload != fence.RecordSize(len(fmt.Sprint(i))) || int64(s.Bytes) != e.size(s.Position) {
 				t.Fatalf("call %d is of %+v", i, s)
 			}
 			if s.Took < s.Settled || s.Settled < 0 || s.Settled > 100*time.Millisecond {
@@ -120,6 +121,20 @@ func TestOrder(t *testing.T) {
 		}
 		if !waited {
 			t.Error("no request overtook another, so this tests nothing")
+		}
+	})
+}
+
+// What the hook says of an object's size is what the store has: less than the payload
+// where it is compressed.
+func TestSlotOfACompressedObject(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		var slots []writer.Slot
+		w := e.open("a", 1, &writer.Options{Hooks: writer.Hooks{Acknowledged: func(s writer.Slot) { slots = append(slots, s) }}})
+		e.append(w, strings.Repeat("x", 1<<20))
+		synctest.Wait()
+		if len(slots) != 1 || slots[0].Payload != fence.RecordSize(1<<20) || int64(slots[0].Bytes) != e.size(at(1, 1)) || slots[0].Bytes > 10_000 {
+			t.Errorf("%+v; the object has %d bytes", slots, e.size(at(1, 1)))
 		}
 	})
 }

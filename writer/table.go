@@ -75,7 +75,10 @@ func (w *Writer) CommitFilesAsync(ctx context.Context, edit manifest.Edit, opts 
 	if err != nil && !errors.As(err, &failed) {
 		err = notCommitted(err)
 	}
-	return f, err
+	if err != nil {
+		return refused(err), err
+	}
+	return f, nil
 }
 
 func (w *Writer) commit(ctx context.Context, edit *manifest.Edit, opts []AppendOption) (Future, error) {

@@ -145,11 +145,13 @@ func (w *Writer) Append(ctx context.Context, records [][]byte, opts ...AppendOpt
 // waits only for room: ctx bounds that wait, and then nothing was appended.
 //
 // Appends by one goroutine keep their order. All errors are [ErrNotCommitted]:
-// [ErrTooLarge]; [ErrFenced], [ErrClosed] or the reason of [Writer.Err]; ctx's.
+// [ErrTooLarge]; [ErrFenced], [ErrClosed] or the reason of [Writer.Err]; ctx's. The
+// Future returned with one carries it too.
 func (w *Writer) AppendAsync(ctx context.Context, records [][]byte, opts ...AppendOption) (Future, error) {
 	e, err := w.measure(records, opts)
 	if err != nil {
-		return Future{}, notCommitted(err)
+		err = notCommitted(err)
+		return refused(err), err
 	}
 	return w.enqueue(ctx, e)
 }
@@ -184,11 +186,13 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 			w.changed.Broadcast()
 		}
 	}
-	if w.err != nil {
-		return Future{}, notCommitted(w.err)
+	err := w.err
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	if ctx.Err() != nil {
-		return Future{}, notCommitted(context.Cause(ctx))
+	if err != nil {
+		err = notCommitted(err)
+		return refused(err), err
 	}
 	b := w.waiting
 	if w.opts.Linger > 0 && b.Empty() {

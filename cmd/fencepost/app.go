@@ -27,6 +27,8 @@ type app struct {
 	out, err io.Writer
 	terminal bool // err is one
 	open     func(ctx context.Context, url string) (store.Store, error)
+	// patience is for how long something goes on before a line says so; 5 s if 0.
+	patience time.Duration
 
 	verbose bool
 	json    bool
@@ -44,7 +46,8 @@ A URL names a log:
 Credentials come from the usual AWS environment, never from the URL.
 
 Data goes to standard output, everything else to standard error. Flags are
-written with one dash or two, before or behind the URL.
+written with one dash or two, before or behind the URL; lengths of time as 90s,
+36h, 7d or 2w, numbers of bytes as 500000 or 16MiB.
 
 Exit status: 0 done; 1 failed, or damage found; 2 wrong usage; 3 append cannot
 tell what became of some records; 130 and 143 interrupted, after resigning.`
@@ -72,11 +75,18 @@ func (a *app) root() *cobra.Command {
 				_ = cmd.Help()
 				return usage("which verb?")
 			}
-			return usage("there is no verb %q; see fencepost help", args[0])
+			var verbs []string
+			for _, c := range cmd.Commands() {
+				verbs = append(verbs, c.Name())
+			}
+			return usage("there is no verb %q%s; see fencepost help", args[0], didYouMean("", args[0], verbs))
 		},
 		Args: cobra.ArbitraryArgs,
 		PersistentPreRun: func(*cobra.Command, []string) {
-			a.con = newConsole(a.err, a.terminal && !a.verbose)
+			if a.patience == 0 {
+				a.patience = 5 * time.Second
+			}
+			a.con = newConsole(a.err, a.terminal && !a.verbose, a.patience)
 			a.log = zap.NewNop()
 			if a.verbose {
 				a.log = a.con.logger()
@@ -85,9 +95,7 @@ func (a *app) root() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log to standard error what happens")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%w; see fencepost help %s", err, cmd.Name())
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
 		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.versionCmd(),
@@ -259,6 +267,7 @@ func (a *app) jsonFlag(c *cobra.Command) {
 
 // election adds the flags of an election and returns its options.
 func (a *app) election(c *cobra.Command) func() leader.Options {
-	validity := c.Flags().Duration("validity", 15*time.Second, "how long a lock holds without a heartbeat")
-	return func() leader.Options { return leader.Options{Validity: *validity, Logger: a.log.Named("leader")} }
+	var validity time.Duration
+	spanVar(c.Flags(), &validity, "validity", 15*time.Second, positive, "how long a lock holds without a heartbeat")
+	return func() leader.Options { return leader.Options{Validity: validity, Logger: a.log.Named("leader")} }
 }

@@ -35,10 +35,11 @@ type appending struct {
 	linger    time.Duration
 	rate      float64
 	hedge     float64
-	batch     int
+	batch     bytesValue
 	leader    leader.Options
 
-	epoch fence.Epoch
+	epoch   fence.Epoch
+	backlog writer.Recovery
 }
 
 func (a *app) appendCmd() *cobra.Command {
@@ -77,9 +78,9 @@ Memory is bounded: some 200 MiB, and four times the longest record.`,
 	fl.BoolVar(&p.cursor, "cursor", false, "store how far the source was read, and go on there")
 	fl.StringVar(&p.source, "source", "", "name of the source, for -cursor (default FILE's absolute path)")
 	fl.StringVar(&p.format, "format", string(feed.Lines), "lines or frames")
-	fl.IntVar(&p.inFlight, "in-flight", 0, "requests under way at once (default 16)")
-	fl.IntVar(&p.batch, "batch-bytes", 0, "how large an object may grow while it waits (default 4 MiB)")
-	fl.DurationVar(&p.linger, "linger", 0, "how long a record may wait for others to share its object (default none)")
+	countVar(fl, &p.inFlight, "in-flight", 16, "requests under way at once")
+	fl.Var(&p.batch, "batch-bytes", "how large an object may grow while it waits (default 4 MiB)")
+	spanVar(fl, &p.linger, "linger", 0, 0, "how long a record may wait for others to share its object (default none)")
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "how many objects are sent on average at most (default no bound)")
 	fl.Float64Var(&p.hedge, "hedge", 0, "send again what is later than this quantile, such as 0.96 (default never)")
 	election := a.election(c)
@@ -99,6 +100,13 @@ func (p *appending) run(ctx context.Context) error {
 	if p.source != "" && !p.cursor {
 		return usage("-source names the source of a -cursor, which is not given")
 	}
+	if p.batch > maxUnacknowledged {
+		return usage("-batch-bytes is %d; it must be at most %d", p.batch, maxUnacknowledged)
+	}
+	opts := p.writer()
+	if err := opts.Validate(); err != nil {
+		return &kindError{errUsage, err} // now: others may lead for weeks
+	}
 	in, size, err := p.input()
 	if err != nil {
 		// Perhaps the two were swapped: what is wrong with the URL says more then.
@@ -116,19 +124,24 @@ func (p *appending) run(ctx context.Context) error {
 	}
 	// A store that cannot be used is an error now: a candidate would wait for it to
 	// come back.
-	if _, err := manifest.ReadFormat(ctx, st, nil); err != nil {
+	format, err := manifest.ReadFormat(ctx, st, nil)
+	if err != nil {
 		// So is one whose format.json is gone: no epoch should be won for it.
 		if err := orphaned(ctx, st, err); !errors.Is(err, manifest.ErrNotInitialized) {
 			return err
 		}
+		format.Limits = manifest.DefaultLimits
+	}
+	if limit := format.Limits.Object; int(p.batch) > limit {
+		return usage("-batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
 	}
 	name := p.file
 	if name == "" {
 		name = "standard input"
 	}
 	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))
-	f.Batch = p.batch
-	err = p.lead(ctx, st, f)
+	f.Batch = int(p.batch)
+	err = p.lead(ctx, st, f, opts)
 	stats := f.Stats()
 	p.con.done()
 	var unknown *feed.UnknownError
@@ -199,8 +212,37 @@ func (p *appending) hooks(size int64) feed.Hooks {
 	}
 }
 
+// writer is how the records are written.
+func (p *appending) writer() *writer.Options {
+	return &writer.Options{
+		InFlight: p.inFlight, BatchBytes: int(p.batch), MaxBytes: maxUnacknowledged,
+		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge,
+		Init:  &manifest.InitOptions{Probe: p.probing(p.url)},
+		Hooks: writer.Hooks{Recovering: p.recovering},
+	}
+}
+
+// recovering shows how far the tail of the log has been read: it may be long if the
+// last leader had no time for a checkpoint. Where it ends is not known before.
+func (p *appending) recovering(r writer.Recovery) {
+	p.backlog = r
+	p.con.progress("reading the tail", r.Bytes, 0, true)
+	if p.con.due() {
+		p.con.note("reading the tail of the log: %d objects, %d records, %s so far, written until %s",
+			r.Objects, r.Records, humanize.IBytes(uint64(r.Bytes)), r.Time.Local().Format(time.DateTime))
+	}
+}
+
+// recovered says what was read, if that has taken so long that it was shown.
+func (p *appending) recovered() {
+	if p.con.done() {
+		p.con.note("read the tail of the log: %d objects, %d records, %s", p.backlog.Objects, p.backlog.Records, humanize.IBytes(uint64(p.backlog.Bytes)))
+	}
+	p.backlog = writer.Recovery{}
+}
+
 // lead feeds while this process leads.
-func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed) error {
+func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *writer.Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if p.leader.Identity == "" {
@@ -223,15 +265,12 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed) erro
 	}
 	opts := &fencepost.Options{
 		Leader: &p.leader,
-		Writer: &writer.Options{
-			InFlight: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
-			Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge,
-			Init: &manifest.InitOptions{Probe: p.probing(p.url)},
-		},
+		Writer: wo,
 		Logger: p.log,
 	}
 	return fencepost.Run(ctx, st, opts, func(ctx context.Context, w *writer.Writer) error {
 		p.epoch = w.Epoch()
+		p.recovered()
 		err := f.Work(ctx, w)
 		if fatal := f.Fatal(); fatal != nil {
 			cancel(fatal) // or Run would contend again for nothing

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
 )
 
 // awkward are bytes that a careless copy would change.
@@ -103,6 +104,66 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 	}
 	if got := must(t, "", "cat", url); got != content {
 		t.Errorf("an error has changed the log: %q", got)
+	}
+}
+
+// TestBacklog: what was appended since the last checkpoint is read before an append
+// begins, which may take long; so it is shown, and what it came to.
+func TestBacklog(t *testing.T) {
+	url := newLog(t, memURL(t))
+	st := openStore(t, url)
+	w, err := writer.Open(t.Context(), st, fence.NewToken(1), &writer.Options{Checkpoint: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := w.Append(t.Context(), [][]byte{[]byte("a\n"), []byte("b\n")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errs buffer
+	a := &app{in: strings.NewReader("c\n"), out: &out, err: &errs, open: store.Open, patience: time.Nanosecond}
+	if status := a.run(t.Context(), []string{"append", url}); status != 0 {
+		t.Fatalf("status %d: %s", status, errs.String())
+	}
+	for _, says := range []string{"reading the tail of the log: ", "read the tail of the log: 5 objects, 10 records, ", "the log has 11 records"} {
+		if !strings.Contains(errs.String(), says) {
+			t.Errorf("it does not say %q: %s", says, errs.String())
+		}
+	}
+	_ = w.Close(t.Context())
+}
+
+// TestBadOptionsBesideALeader: wrong usage is said although another leads, not when it
+// has gone, and no epoch is won for it.
+func TestBadOptionsBesideALeader(t *testing.T) {
+	url := newLog(t, memURL(t))
+	in, errs, ended := start(t, store.Open, url)
+	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
+	for _, flag := range []string{"-in-flight=5000", "-hedge=5", "-linger=-1s", "-requests-per-second=-1", "-batch-bytes=100MiB", "-validity=1ns"} {
+		if r := run(t, "x", "append", flag, url); r.status != 2 || strings.Contains(r.err, "waiting for") {
+			t.Errorf("%s: status %d: %s", flag, r.status, r.err)
+		}
+	}
+	_ = in.Close()
+	if r := <-ended; r.status != 0 {
+		t.Fatalf("status %d: %s", r.status, r.err)
+	}
+	if r := run(t, "x", "append", "-hedge=5", url); r.status != 2 || strings.Contains(r.err, "leading") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+}
+
+// TestBatchBytes is written like other sizes, and bounded by the log's limit.
+func TestBatchBytes(t *testing.T) {
+	url := memURL(t)
+	must(t, "", "init", "-max-record", "1KiB", "-max-object", "10KiB", "-grace", "0", url)
+	must(t, "a\n", "append", "-batch-bytes", "4KiB", url)
+	if r := run(t, "x", "append", "-batch-bytes", "4MiB", url); r.status != 2 || !strings.Contains(r.err, "-batch-bytes is 4194304; the log's limit for an object is 10240") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	if got := must(t, "", "cat", url); got != "a\n" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -5,16 +5,13 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/fencepost/fencepost/reader"
 )
@@ -27,7 +24,8 @@ func (a *app) catCmd() *cobra.Command {
 		Use:   "cat [-from N] [-follow] URL",
 		Short: "print the records",
 		Long: `Cat prints the records from number N on, to the end of the log or, with -follow,
-along with it as it grows. Without -from it begins where the log does.
+along with it as it grows. Without -from it begins where the log does. A number that
+the log has not reached is an error; with -follow cat waits for it.
 
 Formats: raw prints the bytes as they went in, one record after the other; frames
 puts a length of 4 bytes before each, the most significant first; json prints a
@@ -51,29 +49,6 @@ is not UTF-8.`,
 	c.Flags().StringVar(&format, "format", "raw", "raw, frames or json")
 	return c
 }
-
-// fromFlag is an offset; [reader.Oldest] if it was not given.
-type fromFlag uint64
-
-var _ pflag.Value = new(fromFlag)
-
-func (f *fromFlag) Set(s string) error {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return errors.New("write the offset of a record, a number from 0 on")
-	}
-	*f = fromFlag(n)
-	return nil
-}
-
-func (f *fromFlag) String() string {
-	if *f == reader.Oldest {
-		return ""
-	}
-	return strconv.FormatUint(uint64(*f), 10)
-}
-
-func (f *fromFlag) Type() string { return "uint" }
 
 type encoder func(w *bufio.Writer, r reader.Record) error
 
@@ -110,13 +85,21 @@ var encoders = map[string]encoder{
 
 func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow bool, encode encoder) error {
 	records := r.Read(ctx, from)
+	some := func() {}
 	if follow {
 		records = r.Tail(ctx, from)
+		some = a.waits(ctx, r, from)
+		defer some()
 	}
-	return a.stream(follow, func(out *output) error {
+	none := true
+	err := a.stream(follow, func(out *output) error {
 		for rec, err := range records {
 			if err != nil {
 				return err
+			}
+			if none {
+				some()
+				none = false
 			}
 			if err := out.encode(encode, rec); err != nil {
 				return fmt.Errorf("writing to standard output: %w", err)
@@ -124,6 +107,48 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 		}
 		return nil
 	})
+	if err != nil || follow || !none || from == reader.Oldest {
+		return err
+	}
+	end, err := endOf(ctx, r)
+	if err == nil && from > end {
+		err = ahead(from, end)
+	}
+	return err
+}
+
+// endOf is the offset behind the last record.
+func endOf(ctx context.Context, r *reader.Reader) (uint64, error) {
+	s, err := r.Snapshot(ctx, &reader.SnapshotOptions{Unpinned: true})
+	if err != nil {
+		return 0, err
+	}
+	return s.End(), s.Close(ctx)
+}
+
+// waits says after a while that a reader waits for the log to come to its first record,
+// unless the function that it returns is called before.
+func (a *app) waits(ctx context.Context, r *reader.Reader, from uint64) (stop func()) {
+	if from == reader.Oldest {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case <-time.After(a.patience):
+		case <-ctx.Done():
+			return
+		}
+		if end, err := endOf(ctx, r); err == nil && from > end {
+			a.con.note("waiting for record %d; the log ends at %d", from, end)
+		}
+	}()
+	return func() {
+		cancel()
+		<-over
+	}
 }
 
 // stream lets f print many small things, and what it has printed when it fails as

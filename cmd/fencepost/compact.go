@@ -9,17 +9,52 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/leader"
 )
 
+// compaction is what the flags of compact say.
+type compaction struct {
+	watch, dry            bool
+	o                     compactor.Options
+	keep                  leader.PruneOptions
+	segment, retain, rate bytesValue
+}
+
+func compactFlags(fl *pflag.FlagSet) *compaction {
+	f := &compaction{}
+	fl.BoolVar(&f.watch, "watch", false, "go on, whenever there is enough to do")
+	spanVar(fl, &f.o.Interval, "interval", 10*time.Second, positive, "with -watch: how often to look")
+	countVar(fl, &f.o.MinObjects, "min-objects", 64, "with -watch: how many objects must wait")
+	spanVar(fl, &f.o.MaxAge, "max-age", time.Minute, positive, "with -watch: or how long one must have waited")
+	fl.Var(&f.segment, "segment-bytes", "how large a segment may grow (default 256 MiB)")
+	countVar(fl, &f.o.Levels, "levels", 3, "how often a record is written again by merging, at most")
+	countVar(fl, &f.o.FanIn, "fan-in", 64, "how much larger segments are from level to level")
+	fl.BoolVar(&f.o.NoCompress, "no-compress", false, "store segments as they are")
+	countVar(fl, &f.o.Parallel, "parallel", 16, "how many objects of the log to read at once")
+	fl.IntVar(&f.o.RequestsPerSecond, "requests-per-second", 0, "how many requests to make on average at most (default no bound)")
+	fl.Var(&f.rate, "bytes-per-second", "how much to read and write on average at most (default no bound)")
+	countVar(fl, &f.keep.Keep, "keep-locks", 1000, "how many locks of past leaders to keep at most")
+	spanVar(fl, &f.keep.For, "keep-locks-for", 90*24*time.Hour, positive, "and for how long")
+	fl.BoolVar(&f.dry, "dry-run", false, "change nothing; print what would be done")
+	spanVar(fl, &f.o.Retain.Age, "retain-age", 0, 0, "give up records that are older, such as 7d (default never)")
+	fl.Uint64Var(&f.o.Retain.Records, "retain-records", 0, "give up what is older than the newest so many records (default never)")
+	fl.Var(&f.retain, "retain-bytes", "give up what is older than the newest so many bytes (default never)")
+	fl.IntVar(&f.o.KeepVersions.Count, "keep-versions", 0, "how many older versions of the manifest to keep, to go back to")
+	spanVar(fl, &f.o.KeepVersions.Age, "keep-versions-for", 0, 0, "or for how long to keep them")
+	return f
+}
+
+// options of the compactor.
+func (f *compaction) options() *compactor.Options {
+	o, keep := f.o, f.keep
+	o.KeepLocks, o.SegmentBytes, o.Retain.Bytes, o.BytesPerSecond = &keep, int64(f.segment), int64(f.retain), int64(f.rate)
+	return &o
+}
+
 func (a *app) compactCmd() *cobra.Command {
-	var watch bool
-	var o compactor.Options
-	var keep leader.PruneOptions
-	var segment, retain bytesValue
-	var dry bool
 	c := &cobra.Command{
 		Use:   "compact [-watch | -dry-run] URL",
 		Short: "fold the log into segments and prune what nobody needs",
@@ -33,39 +68,26 @@ The -retain flags bound the history: what lies beyond any of them is given up,
 whole segments at a time and oldest first, and deleted after the grace period.`,
 		Args: wantArgs(1, 1),
 	}
-	fl := c.Flags()
-	fl.BoolVar(&watch, "watch", false, "go on, whenever there is enough to do")
-	fl.DurationVar(&o.Interval, "interval", 10*time.Second, "with -watch: how often to look")
-	fl.IntVar(&o.MinObjects, "min-objects", 64, "with -watch: how many objects must wait")
-	fl.DurationVar(&o.MaxAge, "max-age", time.Minute, "with -watch: or how long one must have waited")
-	fl.Var(&segment, "segment-bytes", "how large a segment may grow (default 256 MiB)")
-	fl.IntVar(&keep.Keep, "keep-locks", 1000, "how many locks of past leaders to keep at most")
-	fl.DurationVar(&keep.For, "keep-locks-for", 90*24*time.Hour, "and for how long")
-	fl.BoolVar(&dry, "dry-run", false, "change nothing; print what would be done")
-	fl.DurationVar(&o.Retain.Age, "retain-age", 0, "give up records that are older (default never)")
-	fl.Uint64Var(&o.Retain.Records, "retain-records", 0, "give up what is older than the newest so many records (default never)")
-	fl.Var(&retain, "retain-bytes", "give up what is older than the newest so many bytes (default never)")
-	fl.IntVar(&o.KeepVersions.Count, "keep-versions", 0, "how many older versions of the manifest to keep, to go back to")
-	fl.DurationVar(&o.KeepVersions.Age, "keep-versions-for", 0, "or for how long to keep them")
+	f := compactFlags(c.Flags())
 	election := a.election(c)
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if watch && dry {
+		if f.watch && f.dry {
 			return usage("-watch and -dry-run exclude each other")
 		}
 		for _, name := range []string{"interval", "min-objects", "max-age"} {
-			if !watch && cmd.Flags().Changed(name) {
+			if !f.watch && cmd.Flags().Changed(name) {
 				return usage("-%s goes with -watch, which is not given", name)
 			}
 		}
-		lo := election()
+		o, lo := f.options(), election()
 		lo.Hooks.Leader = func(r leader.Record) {
 			if r.Leads() && r.Holder != lo.Identity {
 				a.con.note("waiting for %s, the compactor of epoch %d; if it is gone, for %v at most", r.Holder, r.Epoch, r.Validity)
 			}
 		}
 		lo.Hooks.Elected = func(e leader.Election) {
-			if watch {
+			if f.watch {
 				a.con.note("the compactor of epoch %d; it looks every %v, and folds when %d objects wait or one has waited for %v", e.Epoch, o.Interval, o.MinObjects, o.MaxAge)
 			}
 		}
@@ -78,23 +100,23 @@ whole segments at a time and oldest first, and deleted after the grace period.`,
 			return &kindError{errUsage, err}
 		}
 		lo.Identity = e.Identity()
-		o.Leader, o.KeepLocks, o.SegmentBytes, o.Retain.Bytes, o.Logger = &lo, &keep, int64(segment), int64(retain), a.log.Named("compactor")
+		o.Leader, o.Logger = &lo, a.log.Named("compactor")
 		var round compactor.Report
 		o.Progress = func(r compactor.Report) {
 			round = r
 			a.con.progress("compacting", int64(r.Bytes), 0, true)
 		}
-		if watch && !a.verbose {
+		if f.watch && !a.verbose {
 			o.Logger = a.con.logger()
 		}
-		comp, err := compactor.New(st, &o)
+		comp, err := compactor.New(st, o)
 		if err != nil {
 			return &kindError{errUsage, err}
 		}
-		if watch {
+		if f.watch {
 			return comp.Run(cmd.Context())
 		}
-		if dry {
+		if f.dry {
 			return a.plan(cmd.Context(), comp)
 		}
 		return a.compactOnce(cmd.Context(), comp, &round)
@@ -111,71 +133,6 @@ func (a *app) plan(ctx context.Context, c *compactor.Compactor) error {
 		return a.print(plan)
 	}
 	return a.write([]byte(plan.String()))
-}
-
-func (a *app) truncateCmd() *cobra.Command {
-	var before uint64
-	var wait time.Duration
-	c := &cobra.Command{
-		Use:   "truncate -before N URL",
-		Short: "give up the records before an offset",
-		Long: `Truncate gives up the records before number N, for good: nobody can read them from
-then on. Only what is compacted can be given up. The next compactions free the space,
-after the grace period; where compact -watch runs, it holds the compactor's lock, and
-truncate waits for it, for as long as -wait says.`,
-		Args: wantArgs(1, 1),
-	}
-	c.Flags().Uint64Var(&before, "before", 0, "offset of the first record that stays")
-	c.Flags().DurationVar(&wait, "wait", time.Minute, "how long to wait for another compactor to end")
-	election := a.election(c)
-	a.jsonFlag(c)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if !cmd.Flags().Changed("before") {
-			return usage("-before is not given: before which record?")
-		}
-		st, err := a.logStore(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		lo := election()
-		lo.Hooks.Leader = func(r leader.Record) {
-			if r.Leads() && r.Holder != lo.Identity {
-				a.con.note("waiting for %s, the compactor of epoch %d, for %v at most", r.Holder, r.Epoch, wait)
-			}
-		}
-		e, err := leader.New(st, "compactor-lock", &lo)
-		if err != nil {
-			return &kindError{errUsage, err}
-		}
-		lo.Identity = e.Identity()
-		comp, err := compactor.New(st, &compactor.Options{Leader: &lo, Logger: a.log.Named("compactor")})
-		if err != nil {
-			return &kindError{errUsage, err}
-		}
-		tooLong := fmt.Errorf("another compactor was at work for %v; stop it, have it do this (compact -retain-records), or -wait longer", wait)
-		ctx, cancel := context.WithTimeoutCause(cmd.Context(), wait, tooLong)
-		defer cancel()
-		if err := comp.RunTruncate(ctx, before); err != nil {
-			if cmd.Context().Err() == nil && ctx.Err() != nil {
-				return tooLong
-			}
-			return err
-		}
-		// More may have been given up before.
-		log, err := a.manifests(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		m, err := log.Newest(cmd.Context())
-		if err != nil {
-			return err
-		}
-		if a.json {
-			return a.print(map[string]uint64{"first": m.First()})
-		}
-		return a.write(fmt.Appendf(nil, "the log begins at record %d\n", m.First()))
-	}
-	return c
 }
 
 func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *compactor.Report) error {

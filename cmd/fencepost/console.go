@@ -17,12 +17,19 @@ type console struct {
 	w    io.Writer
 	bars bool
 
-	mu  sync.Mutex
-	bar *progressbar.ProgressBar
-	now string // what the bar is about
+	// pause is between the lines that stand for a bar where there are none.
+	pause time.Duration
+
+	mu    sync.Mutex
+	bar   *progressbar.ProgressBar
+	now   string    // what the bar is about
+	since time.Time // the last line that stands for a bar, or the first chance for one; zero: none
+	told  bool      // there was such a line
 }
 
-func newConsole(w io.Writer, bars bool) *console { return &console{w: w, bars: bars} }
+func newConsole(w io.Writer, bars bool, pause time.Duration) *console {
+	return &console{w: w, bars: bars, pause: pause}
+}
 
 // note prints a line.
 func (c *console) note(format string, args ...any) {
@@ -62,11 +69,33 @@ func (c *console) progress(what string, done, total int64, bytes bool) {
 	_ = c.bar.Set64(done)
 }
 
-// done takes the bar away.
-func (c *console) done() {
+// due tells whether it is time for a line about something that goes on, where there
+// are no bars: what is soon over needs none.
+func (c *console) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	switch {
+	case c.bars:
+		return false
+	case c.since.IsZero():
+		c.since = now
+	}
+	if now.Sub(c.since) < c.pause {
+		return false
+	}
+	c.since, c.told = now, true
+	return true
+}
+
+// done takes the bar away, and tells whether lines stood for it.
+func (c *console) done() (told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end()
+	told = c.told
+	c.since, c.told = time.Time{}, false
+	return told
 }
 
 func (c *console) end() {

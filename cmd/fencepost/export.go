@@ -24,7 +24,7 @@ func (a *app) exportCmd() *cobra.Command {
 		Long: `Export prints the records of a range, a line of JSON for each (NDJSON), from where
 the log begins to where it ends, if nothing else is said. It holds on to the log
 with a pin meanwhile, if it may write one, so that retention does not delete what
-it is about to print.
+it is about to print. A number for -from that the log has not reached is an error.
 
 A line has "offset", "time" and one of these: "value", if the record is a JSON
 document, which is then part of the line, without the white space around it;
@@ -46,22 +46,6 @@ before the first that is later.
 	fl.StringVar(&e.until, "until", "", "time of the last record")
 	fl.BoolVar(&e.exact, "exact", false, `never as "value", so that no byte is lost`)
 	return c
-}
-
-// times is what help says about the times that flags take.
-const times = `A TIME is 2026-11-22T09:30:00Z, 2026-11-22 (midnight UTC) or 36h (ago).`
-
-// moment reads a time of a flag.
-func moment(name, s string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t, nil
-		}
-	}
-	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
-		return time.Now().Add(-d), nil
-	}
-	return time.Time{}, usage("-%s is %q; write a time as 2026-11-22T09:30:00Z, 2026-11-22 or, for as long ago, 36h", name, s)
 }
 
 type exporting struct {
@@ -92,6 +76,9 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 			return err
 		}
 	}
+	if e.since != "" && e.until != "" && until.Before(since) {
+		return usage("-until %s is before -since %s", e.until, e.since)
+	}
 	r, err := a.reader(ctx, url)
 	if err != nil {
 		return err
@@ -105,7 +92,12 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	if fl.Changed("from") {
 		from = e.from
 	}
-	if fl.Changed("to") {
+	switch {
+	case fl.Changed("from") && e.from > s.End():
+		return ahead(e.from, s.End())
+	case fl.Changed("to") && !fl.Changed("from") && e.to <= s.First() && s.First() > 0:
+		return fmt.Errorf("all before -to %d: %w", e.to, &reader.GoneError{Offset: e.to, First: s.First()})
+	case fl.Changed("to"):
 		to = min(to, e.to)
 	}
 	if e.since != "" {
@@ -141,6 +133,12 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 		}
 		return nil
 	})
+}
+
+// ahead is the error of an offset that the log has not reached: it is probably another
+// log's, and an empty answer would look as if all were well.
+func ahead(from, end uint64) error {
+	return fmt.Errorf("%w: offset %d; the log ends at %d", reader.ErrAhead, from, end)
 }
 
 func (e *exporting) encode(w *bufio.Writer, r reader.Record) error {

@@ -34,6 +34,7 @@ func TestExport(t *testing.T) {
 		"range": {[]string{"-from", "1", "-to", "3"}, []string{`"text":"plain <b>\n"}`, `"value":17}`}},
 		"empty": {[]string{"-from", "3", "-to", "3"}, []string{""}},
 		"over":  {[]string{"-from", "5", "-to", "99"}, []string{`"text":"\n"}`}},
+		"end":   {[]string{"-from", "6"}, []string{""}}, // as a script asks that has all of it
 	} {
 		for range 2 {
 			lines := export(c.args...)
@@ -89,7 +90,7 @@ func TestTruncate(t *testing.T) {
 	if got := must(t, "", "export", url); strings.Count(got, "\n") != 2 {
 		t.Errorf("%q", got)
 	}
-	for _, args := range [][]string{{"cat", "-from", "0"}, {"export", "-from", "0"}, {"files", "-offset", "0"}} {
+	for _, args := range [][]string{{"cat", "-from", "0"}, {"export", "-from", "0"}, {"export", "-to", "1"}, {"files", "-offset", "0"}} {
 		if r := run(t, "", append(args, url)...); r.status != 1 || !strings.Contains(r.err, "begins at 1") {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
 		}
@@ -102,6 +103,50 @@ func TestTruncate(t *testing.T) {
 	}
 	if out := must(t, "", "compact", "-dry-run", "-json", url); !json.Valid([]byte(out)) {
 		t.Error(out)
+	}
+}
+
+// TestBeyondTheEnd: an offset that the log has not reached is an error that says where
+// it ends; its end itself is none.
+func TestBeyondTheEnd(t *testing.T) {
+	url := newLog(t, freshURL(t))
+	must(t, "a\nb\n", "append", url)
+	for range 2 {
+		for _, args := range [][]string{{"cat", "-from"}, {"export", "-from"}, {"files", "-offset"}} {
+			if r := run(t, "", append(args, "3", url)...); r.status != 1 || !strings.Contains(r.err, "offset 3; the log ends at 2") || r.out != "" {
+				t.Errorf("%q: status %d, %s", args, r.status, r.err)
+			}
+			if out := must(t, "", append(args, "2", url)...); out != "" {
+				t.Errorf("%q: %s", args, out)
+			}
+		}
+		must(t, "", "compact", url)
+	}
+}
+
+// TestTruncateByTime gives up what is earlier, and nothing if all is later.
+func TestTruncateByTime(t *testing.T) {
+	url := newLog(t, freshURL(t))
+	must(t, "a\nb\n", "append", url)
+	must(t, "", "compact", url)
+	between := time.Now()
+	must(t, "c\n", "append", url)
+	must(t, "", "compact", url)
+	for _, c := range []struct{ before, says string }{
+		{"1w", "the log begins at record 0\n"},
+		{between.Format(time.RFC3339Nano), "the log begins at record 2\n"},
+		{"1w", "the log begins at record 2\n"},
+		{time.Now().Add(time.Hour).Format(time.RFC3339Nano), "the log begins at record 3\n"},
+	} {
+		if got := must(t, "", "truncate", "-before-time", c.before, url); got != c.says {
+			t.Errorf("before %s: %s", c.before, got)
+		}
+	}
+	// What is not compacted is not given up.
+	must(t, "d\n", "append", url)
+	r := run(t, "", "truncate", "-before-time", time.Now().Add(time.Hour).Format(time.RFC3339Nano), url)
+	if r.status != 1 || !strings.Contains(r.err, "compact first") {
+		t.Errorf("status %d: %s", r.status, r.err)
 	}
 }
 

@@ -11,6 +11,7 @@ require (
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
+	github.com/xhit/go-str2duration/v2 v2.1.0
 	go.uber.org/zap v1.28.0
 	golang.org/x/term v0.47.0
 )

@@ -1,41 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/verify"
 )
-
-// bytesValue is a flag with a number of bytes: 16MiB, 500000.
-type bytesValue int
-
-var _ pflag.Value = new(bytesValue)
-
-func (v *bytesValue) Set(s string) error {
-	n, err := humanize.ParseBytes(s)
-	if err != nil || n == 0 || n > 1<<40 {
-		return errors.New("write a number of bytes, such as 500000, 512KiB or 16MiB")
-	}
-	*v = bytesValue(n)
-	return nil
-}
-
-func (v *bytesValue) String() string {
-	if *v == 0 {
-		return ""
-	}
-	return fmt.Sprint(int(*v))
-}
-
-func (v *bytesValue) Type() string { return "bytes" }
 
 func (a *app) initCmd() *cobra.Command {
 	var o manifest.InitOptions
@@ -62,13 +40,11 @@ it has. Append makes logs too, with the default limits.`,
 	for _, l := range limits {
 		fl.Var((*bytesValue)(l.to), l.name, l.help)
 	}
-	fl.DurationVar(&o.Grace, "grace", manifest.DefaultGrace, "how long to keep for readers what is not needed; 0: not at all")
+	spanVar(fl, &o.Grace, "grace", manifest.DefaultGrace, 0, "how long to keep for readers what is not needed; 0: not at all")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		asked := o.Grace
 		switch {
-		case o.Grace < 0:
-			return usage("-grace is %v; it must not be negative", o.Grace)
 		case o.Grace == 0:
 			o.Grace = -1 // none
 		case o.Grace < manifest.MinGrace:
@@ -96,6 +72,7 @@ it has. Append makes logs too, with the default limits.`,
 				return fmt.Errorf("there is a log already, and its limit for -%s is %d, not %d; that cannot be changed", l.name, l.is(f.Limits), *l.to)
 			}
 		}
+		a.warnOfRules(cmd.Context(), st)
 		if a.json {
 			return a.print(f)
 		}
@@ -115,7 +92,8 @@ func (a *app) probeCmd() *cobra.Command {
 		Long: `Probe races clients over connections of their own, on objects below tmp/ that it
 deletes again, and tells whether the store keeps the promises that the protocol
 needs: atomic creates and swaps, and reads and listings that see what was
-written. It takes some seconds. Init does the same.`,
+written. It takes some seconds. Init does the same. Both warn of lifecycle rules of
+the bucket that would delete objects of the log, if they may read them.`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.store(cmd.Context(), args[0], false)
@@ -123,6 +101,7 @@ written. It takes some seconds. Init does the same.`,
 				return err
 			}
 			report, err := probe.Run(cmd.Context(), st, a.probing(args[0]))
+			a.warnOfRules(cmd.Context(), st)
 			if a.json {
 				v := struct {
 					*probe.Report
@@ -141,4 +120,13 @@ written. It takes some seconds. Init does the same.`,
 	}
 	a.jsonFlag(c)
 	return c
+}
+
+// warnOfRules warns of rules of the bucket that would delete objects of the log. Who
+// may not see them, or whose store fails, is not kept from anything.
+func (a *app) warnOfRules(ctx context.Context, st store.Store) {
+	rules, _ := verify.Expiries(ctx, st, nil)
+	for _, e := range rules {
+		a.con.note("warning: %s", verify.Warning(e))
+	}
 }

@@ -29,7 +29,7 @@ With -ttl the pin lapses by itself after so long.`,
 	fl := c.Flags()
 	fl.StringVar(&o.Name, "name", "", "what it is for, such as backup-2026-11")
 	fl.Uint64Var(&o.Version, "version", 0, "the version (default the newest)")
-	fl.DurationVar(&o.TTL, "ttl", 0, "how long it holds (default until unpin)")
+	spanVar(fl, &o.TTL, "ttl", 0, manifest.MinPinTTL, "how long it holds (default until unpin)")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -37,8 +37,6 @@ With -ttl the pin lapses by itself after so long.`,
 			return usage("-name is not given; unpin needs it")
 		case fl.Changed("version") && o.Version == 0:
 			return usage("-version is 0; versions begin at 1")
-		case fl.Changed("ttl") && o.TTL < manifest.MinPinTTL:
-			return usage("-ttl is %v; it must be at least %v", o.TTL, manifest.MinPinTTL)
 		}
 		log, err := a.manifests(cmd.Context(), args[0])
 		if err != nil {
@@ -67,7 +65,7 @@ func (a *app) unpinCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "unpin NAME URL",
 		Short: "let go of a version",
-		Long: `Unpin deletes all pins of a name. Whoever still holds on to one hears of it when it
+		Long: `Unpin takes away all pins of a name. Whoever still holds on to one hears of it when it
 renews it. What only these pins kept is deleted by the next compactions.`,
 		Args: wantArgs(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -23,19 +23,35 @@ func (a *app) policyCmd() *cobra.Command {
 anybody: for an IAM user or role, with
 
   writer     lead and append, make the log, commit files
-  candidate  take part in the election only
+  candidate  take part in the election only, and prune its locks
   compactor  fold, merge, prune and truncate
   reader     read, and pin what is read
 
 or, with bucket, for the bucket itself: it refuses every write of an object of the
 log that is not conditional, whoever sends it; Fencepost sends none.
 Leave out statements that you do not need: a reader that never takes a snapshot
-needs no pins. KMS keys need statements of their own.`,
+needs no pins. KMS keys need statements of their own: kms:GenerateDataKey and
+kms:Decrypt for who writes, kms:Decrypt for who reads. Requester pays needs none.
+For an access point, name its bucket, and replace the ARNs by the access point's.
+A directory bucket knows rights in the whole bucket only, so there is nothing to
+print for a log in one.`,
 		Args: wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			u, err := url.Parse(args[0])
+			if err == nil && u.Scheme == "s3" && u.Host != "" && (len(u.Host) < 3 || len(u.Host) > 63) {
+				return usage("the name of the bucket, %q, has %d characters; buckets have names of 3 to 63", u.Host, len(u.Host))
+			}
 			if err != nil || u.Scheme != "s3" || !bucketName.MatchString(u.Host) || u.User != nil {
 				return usage("policy is for a URL such as s3://bucket/prefix")
+			}
+			if strings.HasSuffix(u.Host, "-s3alias") {
+				return usage("policies do not know aliases of access points: name the bucket, and replace the ARNs by the access point's")
+			}
+			if strings.HasSuffix(u.Host, "--x-s3") {
+				return usage("%s is a directory bucket, which knows rights in the whole bucket only: allow s3express:CreateSession on it, with s3express:SessionMode ReadOnly for readers that take no snapshots", u.Host)
+			}
+			if !partitionName.MatchString(partition) {
+				return usage("-partition is aws, aws-cn, aws-us-gov or another that begins with aws-, not %q", partition)
 			}
 			prefix := strings.Trim(u.Path, "/")
 			if prefix != "" {
@@ -59,7 +75,10 @@ needs no pins. KMS keys need statements of their own.`,
 // stand for other logs.
 var literally = strings.NewReplacer("*", "${*}", "?", "${?}", "$", "${$}")
 
-var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]+$`)
+var (
+	bucketName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]+$`)
+	partitionName = regexp.MustCompile(`^aws(-[a-z]+)*$`)
+)
 
 // policy is a document of IAM.
 type policy struct {
@@ -95,7 +114,7 @@ var (
 var rights = map[string][]right{
 	"candidate": {
 		{"Elect", putObject, []string{verify.KindLock}},
-		{"Measure", putObject, []string{verify.KindTmp}}, {"Clean", deleteObject, []string{verify.KindTmp}},
+		{"Measure", putObject, []string{verify.KindTmp}}, {"Prune", deleteObject, []string{verify.KindLock, verify.KindTmp}},
 	},
 	"writer": {
 		{"Create", putObject, []string{manifest.FormatKey}},
@@ -110,8 +129,9 @@ var rights = map[string][]right{
 		{"Fold", uploadObject, []string{verify.KindSegment + "/" + string(manifest.Compactor), verify.KindList + "/" + string(manifest.Compactor)}},
 		{"Prune", deleteObject, []string{
 			verify.KindLock, verify.KindCompactorLock, verify.KindManifest, verify.KindData, verify.KindSegment, verify.KindList, verify.KindPin, verify.KindFile,
+			verify.KindTmp,
 		}},
-		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{verify.KindSegment, verify.KindList, verify.KindFile}},
+		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{verify.KindSegment, verify.KindList, verify.KindFile, verify.KindTmp}},
 	},
 	"reader": {
 		{"Pin", putObject, []string{verify.KindPin}}, {"Unpin", deleteObject, []string{verify.KindPin}},

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -174,6 +175,14 @@ func (p *policed) Delete(ctx context.Context, keys ...string) error {
 	return p.Store.Delete(ctx, keys...)
 }
 
+// day is a clock that can be set ahead.
+type day struct {
+	clock.Clock
+	ahead time.Duration
+}
+
+func (d *day) Wall() time.Time { return d.Clock.Wall().Add(d.ahead) }
+
 var quickProbe = &manifest.InitOptions{Grace: -1, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}
 
 // work is what each role does in practice, in this order.
@@ -258,8 +267,17 @@ var work = []struct {
 // What a role does in practice its policy allows, with the bucket's in force, and
 // nothing of it is refused.
 func TestPolicyAllows(t *testing.T) {
-	st := memstore.New()
+	now := &day{Clock: clock.System}
+	st := memstore.NewWithOptions(&memstore.Options{Clock: now})
+	// A probe that died has left it, and a day later it is swept.
+	left := "tmp/" + uuid.NewString()
+	if _, err := st.Put(t.Context(), left, []byte("x"), store.IfAbsent); err != nil {
+		t.Fatal(err)
+	}
 	for _, w := range work {
+		if w.role == "compactor" {
+			now.ahead = 25 * time.Hour
+		}
 		p := newPoliced(t, st, w.role)
 		if err := w.do(t.Context(), p); err != nil {
 			t.Errorf("%s: %v", w.role, err)
@@ -268,8 +286,8 @@ func TestPolicyAllows(t *testing.T) {
 			t.Errorf("%s was denied %q", w.role, p.denied)
 		}
 	}
-	if _, left := st.Len(); left == 0 {
-		t.Error("nothing was written")
+	if _, err := st.Get(t.Context(), left, nil); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("%s is still there: %v", left, err)
 	}
 }
 
@@ -286,8 +304,8 @@ func TestPolicyDenies(t *testing.T) {
 		"compactor": "compactor-lock manifest segment/compactor list/compactor pin",
 	}
 	deletes := map[string]string{
-		"writer": "tmp", "candidate": "tmp", "reader": "pin",
-		"compactor": "lock compactor-lock data manifest segment/compactor segment/writer list/compactor pin file",
+		"writer": "tmp", "candidate": "lock tmp", "reader": "pin",
+		"compactor": "lock compactor-lock data manifest segment/compactor segment/writer list/compactor pin file tmp",
 	}
 	may := func(list, key string) bool {
 		return slices.ContainsFunc(strings.Fields(list), func(s string) bool { return strings.HasPrefix(key, s+"/") || strings.HasPrefix(key, s+".") })
@@ -348,6 +366,12 @@ func TestPolicyTakesNamesLiterally(t *testing.T) {
 		if !strings.Contains(out, "bucket/a${*}/b${?}/${$}c/") || strings.Contains(out, "a*") || strings.Contains(out, "b?") {
 			t.Errorf("%s: %s", role, out)
 		}
+	}
+	if r := run(t, "", "policy", "-role", "reader", "s3://logs--use1-az4--x-s3/a"); r.status != 2 || !strings.Contains(r.err, "s3express:CreateSession") || r.out != "" {
+		t.Errorf("a directory bucket: status %d, %s%s", r.status, r.out, r.err)
+	}
+	if r := run(t, "", "policy", "-role", "reader", "-partition", "moon", "s3://bucket/a"); r.status != 2 || !strings.Contains(r.err, "moon") {
+		t.Errorf("a partition that is none: status %d, %s%s", r.status, r.out, r.err)
 	}
 	for _, bad := range []string{"s3://bucket/a/../b", "s3://bucket/a//b", "s3://b*/a", "s3://b%2Fx/a"} {
 		if r := run(t, "", "policy", "-role", "writer", bad); r.status != 2 || r.out != "" {

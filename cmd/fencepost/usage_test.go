@@ -4,11 +4,17 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -108,7 +114,22 @@ func TestBadInput(t *testing.T) {
 		"a source for nothing":   {"append -source x " + log, "x", 2, []string{"-cursor"}},
 		"a bad validity":         {"append -validity 1ns " + log, "x", 2, []string{"Validity 1ns must be"}},
 		"watching without watch": {"compact -interval 1s " + log, "", 2, []string{"-interval goes with -watch"}},
-		"a bad number in flight": {"append -in-flight 100000 " + log, "x", 1, []string{"InFlight is 100000"}},
+		"a bad number in flight": {"append -in-flight 100000 " + log, "x", 2, []string{"InFlight is 100000"}},
+		"none in flight":         {"append -in-flight 0 " + log, "x", 2, []string{`-in-flight is "0"`, "from 1 on"}},
+		"too many in flight":     {"append -in-flight 5000 " + log, "x", 2, []string{"InFlight is 5000"}},
+		"a bad hedge":            {"append -hedge 5 " + log, "x", 2, []string{"quantile 5"}},
+		"a negative linger":      {"append -linger=-1s " + log, "x", 2, []string{`-linger is "-1s": it must not be negative`}},
+		"a negative rate":        {"append -requests-per-second=-1 " + log, "x", 2, []string{"RequestsPerSecond is -1"}},
+		"a batch of nothing":     {"append -batch-bytes 0 " + log, "x", 2, []string{"-batch-bytes", "16MiB"}},
+		"a batch too large":      {"append -batch-bytes 1GiB " + log, "x", 2, []string{"-batch-bytes is 1073741824; it must be at most 67108864"}},
+		"no validity":            {"append -validity 0s " + log, "x", 2, []string{"-validity", "more than 0"}},
+		"a typo":                 {"cat -frm 5 " + log, "", 2, []string{"cat has no flag -frm; did you mean -from?", "fencepost help cat"}},
+		"a typo with a value":    {"cat -frm=5 " + log, "", 2, []string{"cat has no flag -frm; did you mean -from?"}},
+		"a typo, two dashes":     {"export --utnil=5 " + log, "", 2, []string{"export has no flag -utnil; did you mean -until?"}},
+		"another verb's flag":    {"cat -retain-age 5d " + log, "", 2, []string{"cat has no flag -retain-age; see"}},
+		"a typo in a verb":       {"compct " + log, "", 2, []string{`no verb "compct"; did you mean compact?`}},
+		"a flag without a value": {"cat " + log + " -from", "", 2, []string{"-from needs a value"}},
+		"no number":              {"export -to x " + log, "", 2, []string{`-to is "x": invalid syntax; see fencepost help export`}},
 		"a bad size":             {"init -max-record many " + log, "", 2, []string{"16MiB"}},
 		"limits that contradict": {"init -max-object 10000 -max-record 20000 mem://new", "", 2, []string{"record", "20000"}},
 		"a tiny grace":           {"init -grace 1ms mem://new", "", 2, []string{"0 or at least 1s"}},
@@ -122,14 +143,16 @@ func TestBadInput(t *testing.T) {
 		"a version not there":    {"files -at 77 " + log, "", 1, []string{"77"}},
 		"an offset not there":    {"files -offset 77 " + log, "", 1, []string{"offset 77", "ends at 0"}},
 		"a pin without a name":   {"pin " + log, "", 2, []string{"-name is not given"}},
-		"a short pin":            {"pin -name x -ttl 1ms " + log, "", 2, []string{"-ttl is 1ms"}},
+		"a short pin":            {"pin -name x -ttl 1ms " + log, "", 2, []string{`-ttl is "1ms": it must be at least`}},
 		"no such pin":            {"unpin backup " + log, "", 1, []string{"no pin called backup", "fencepost pins"}},
 		"unpin without a name":   {"unpin " + log, "", 2, []string{"NAME URL"}},
-		"truncate where":         {"truncate " + log, "", 2, []string{"-before is not given"}},
+		"truncate where":         {"truncate " + log, "", 2, []string{"-before is not given, nor -before-time"}},
 		"truncate too far":       {"truncate -before 5 " + log, "", 1, []string{"compact first"}},
 		"watching a dry run":     {"compact -watch -dry-run " + log, "", 2, []string{"exclude each other"}},
-		"a negative age":         {"compact -retain-age -1h " + log, "", 2, []string{"Retain.Age is -1h"}},
+		"a negative age":         {"compact -retain-age -1h " + log, "", 2, []string{`-retain-age is "-1h": it must not be negative`}},
 		"no role":                {"policy s3://bucket/x", "", 2, []string{"-role is candidate, compactor, reader, writer or bucket"}},
+		"a directory bucket":     {"policy -role writer s3://b--use1-az4--x-s3/x", "", 2, []string{"s3express:CreateSession"}},
+		"an alias in a policy":   {"policy -role writer s3://ap-1-s3alias/x", "", 2, []string{"the access point's"}},
 		"a policy for a disk":    {"policy -role writer file:///x", "", 2, []string{"s3://bucket/prefix"}},
 		"no log to export":       {"export mem://none", "", 1, []string{"no log here"}},
 		"no log to pin":          {"pin -name x mem://none", "", 1, []string{"no log here"}},
@@ -137,7 +160,25 @@ func TestBadInput(t *testing.T) {
 		"other limits":           {"init -max-record 77 " + log, "", 1, []string{"a log already", "-max-record is 16777216, not 77"}},
 		"another grace":          {"init -grace 1h " + log, "", 1, []string{"a log already", "grace is 0s"}},
 		"a cut frame":            {"append -format frames " + log, "\x00\x00\x00\x05ab", 1, []string{"at byte 0", "standard input"}},
-		"a bad interval":         {"compact -watch -interval -1s " + log, "", 2, []string{"Interval is -1s"}},
+		"a bad interval":         {"compact -watch -interval -1s " + log, "", 2, []string{`-interval is "-1s": it must be more than 0`}},
+		"no interval":            {"compact -watch -interval 0s " + log, "", 2, []string{`-interval is "0s": it must be more than 0`}},
+		"no objects to wait for": {"compact -watch -min-objects 0 " + log, "", 2, []string{`-min-objects is "0"`}},
+		"no age":                 {"compact -watch -max-age 0 " + log, "", 2, []string{`-max-age is "0"`}},
+		"negative locks":         {"compact -keep-locks=-5 " + log, "", 2, []string{`-keep-locks is "-5"`}},
+		"a negative lock age":    {"compact -keep-locks-for=-5h " + log, "", 2, []string{`-keep-locks-for is "-5h"`}},
+		"a negative budget":      {"compact -requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond is -5"}},
+		"negative versions":      {"compact -keep-versions=-5 " + log, "", 2, []string{"KeepVersions.Count is -5"}},
+		"a budget of no bytes":   {"compact -bytes-per-second=-5 " + log, "", 2, []string{"-bytes-per-second", "16MiB"}},
+		"too parallel":           {"compact -parallel 1073741824 " + log, "", 2, []string{"Parallel is 1073741824; it must be from 1 to 4096"}},
+		"no levels":              {"compact -levels 0 " + log, "", 2, []string{`-levels is "0"`}},
+		"too many levels":        {"compact -levels 1000 " + log, "", 2, []string{"Levels is 1000"}},
+		"a fan-in of one":        {"compact -fan-in 1 " + log, "", 2, []string{"FanIn is 1; it must be at least 2"}},
+		"export no time":         {"export -since 2h -until 3h " + log, "", 2, []string{"-until 3h is before -since 2h"}},
+		"export beyond the end":  {"export -from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
+		"cat beyond the end":     {"cat -from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
+		"truncate twice":         {"truncate -before 1 -before-time 1h " + log, "", 2, []string{"-before and -before-time"}},
+		"truncate at noon":       {"truncate -before-time noon " + log, "", 2, []string{"-before-time", "7d"}},
+		"a short bucket":         {"policy -role writer s3://b/p", "", 2, []string{`"b", has 1 characters`, "3 to 63"}},
 		"a region missing":       {"cat s3://bucket/x?endpoint=nonsense", "", 2, []string{"endpoint"}},
 		"nothing to append to":   {"append s3://bucket/x?endpoint=http://127.0.0.1:1", "x", 1, []string{"127.0.0.1:1"}},
 		"no server":              {"cat s3://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
@@ -166,6 +207,40 @@ func TestBadInput(t *testing.T) {
 	}
 	if _, err := os.Stat(missing); err == nil {
 		t.Error("looking at a directory that does not exist has made it")
+	}
+}
+
+// TestCompactFlags: each flag is the option that it says, and without any the defaults
+// are the library's.
+func TestCompactFlags(t *testing.T) {
+	parse := func(args string) compactor.Options {
+		t.Helper()
+		fl := pflag.NewFlagSet("compact", pflag.ContinueOnError)
+		f := compactFlags(fl)
+		if err := fl.Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		return *f.options()
+	}
+	want := compactor.Options{
+		Interval: time.Minute, MinObjects: 2, MaxAge: time.Hour, SegmentBytes: 4 << 20, Levels: 5, FanIn: 6, NoCompress: true,
+		Parallel: 7, RequestsPerSecond: 8, BytesPerSecond: 9 << 10,
+		Retain:       compactor.Retain{Age: 7 * 24 * time.Hour, Records: 10, Bytes: 11},
+		KeepVersions: compactor.KeepVersions{Count: 12, Age: 14 * 24 * time.Hour},
+		KeepLocks:    &leader.PruneOptions{Keep: 13, For: 36 * time.Hour},
+	}
+	got := parse("--watch --interval 1m --min-objects 2 --max-age 1h --segment-bytes 4MiB --levels 5 --fan-in 6 --no-compress" +
+		" --parallel 7 --requests-per-second 8 --bytes-per-second 9KiB --retain-age 7d --retain-records 10 --retain-bytes 11" +
+		" --keep-versions 12 --keep-versions-for 2w --keep-locks 13 --keep-locks-for 1d12h")
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\n%+v", got, want)
+	}
+	defaults := compactor.Options{
+		Interval: 10 * time.Second, MinObjects: 64, MaxAge: time.Minute, Levels: 3, FanIn: 64, Parallel: 16,
+		KeepLocks: &leader.PruneOptions{Keep: 1000, For: 90 * 24 * time.Hour},
+	}
+	if got := parse(""); !reflect.DeepEqual(got, defaults) {
+		t.Errorf("%+v\n%+v", got, defaults)
 	}
 }
 

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
@@ -22,7 +25,7 @@ func TestCat(t *testing.T) {
 	if got := must(t, "", "cat", "-from", "1", url); got != "<b>\n\xff\n" {
 		t.Errorf("%q", got)
 	}
-	if got := must(t, "", "cat", "-from", "7", url); got != "" {
+	if got := must(t, "", "cat", "-from", "3", url); got != "" {
 		t.Errorf("%q", got)
 	}
 	lines := strings.Split(must(t, "", "cat", "-format", "json", url), "\n")
@@ -99,6 +102,23 @@ func TestFollow(t *testing.T) {
 	if got := exitStatus(t, c.Wait()); got != 130 {
 		t.Errorf("status %d", got)
 	}
+}
+
+// TestFollowFromBeyondTheEnd waits for the log to come there, and says so.
+func TestFollowFromBeyondTheEnd(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "a\n", "append", url)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out, errs buffer
+	a := &app{out: &out, err: &errs, open: store.Open, patience: time.Nanosecond}
+	ended := make(chan int, 1)
+	go func() { ended <- a.run(ctx, []string{"cat", "-follow", "-from", "2", url}) }()
+	eventually(t, "a word on what it waits for", func() bool { return errs.String() == "waiting for record 2; the log ends at 1\n" })
+	must(t, "b\nc\n", "append", url)
+	eventually(t, "the record", func() bool { return out.String() == "c\n" })
+	cancel()
+	<-ended
 }
 
 func TestInitAndProbe(t *testing.T) {
@@ -248,7 +268,7 @@ func TestVersion(t *testing.T) {
 // none elsewhere.
 func TestProgress(t *testing.T) {
 	var b buffer
-	c := newConsole(&b, true)
+	c := newConsole(&b, true, time.Hour)
 	c.progress("appending", 10, 100, true)
 	time.Sleep(150 * time.Millisecond) // the bar is drawn every 100 ms at most
 	c.progress("appending", 50, 100, true)
@@ -259,12 +279,42 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	var none buffer
-	c = newConsole(&none, false)
+	c = newConsole(&none, false, time.Hour)
 	c.progress("appending", 10, 100, true)
-	c.done()
+	if c.done() {
+		t.Error("lines are said to have stood for the bar")
+	}
 	if got := none.String(); got != "" {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestDue: lines stand for a bar where there is none, now and then, and not for what
+// is soon over.
+func TestDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConsole(io.Discard, false, 5*time.Second)
+		due := func(want ...int) {
+			t.Helper()
+			var got []int
+			for second := range 12 {
+				if c.due() {
+					got = append(got, second)
+				}
+				time.Sleep(time.Second)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("due after %v seconds, want %v", got, want)
+			}
+		}
+		due(5, 10)
+		if !c.done() {
+			t.Error("no line is said to have stood for the bar")
+		}
+		due(5, 10) // the next begins anew
+		c = newConsole(io.Discard, true, 5*time.Second)
+		due()
+	})
 }
 
 func TestLine(t *testing.T) {

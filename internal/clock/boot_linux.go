@@ -71,11 +71,13 @@ func newBootTime(sample func() reading, kernel func() time.Duration) *bootTime {
 func (b *bootTime) now() Instant {
 	r := b.sample()
 	until, day := b.until.Load(), b.day.Load()
-	// guard:boot-fresh.
+	// guard:boot-fresh. The distance that was asked for last is right until a suspend; one
+	// that nobody has seen yet must not stay unseen for longer than this.
 	//
 	//mutant:replace int64(r.mono) < until => until > 0
 	fresh := int64(r.mono) < until
-	// guard:boot-day.
+	// guard:boot-day. A suspend moves the time of day and not the monotonic clock: where
+	// the two have come apart, the kernel is asked at once.
 	//
 	//mutant:replace near(r.wall-r.mono, time.Duration(day)) => day != 0
 	unmoved := near(r.wall-r.mono, time.Duration(day))

@@ -458,7 +458,9 @@ func (c *Candidate) applied(now clock.Instant, ev Event) Action {
 			return c.list() // a milestone is nobody's lock; all see it as the newest
 		}
 		c.won.Version, c.wrote = ev.Version, now
-		// guard:win-swap.
+		// guard:win-swap. A late copy of the create, landing after the lock was pruned, would
+		// bring back the version that the first heartbeat expects. The swap makes one that
+		// no create can bring back.
 		//
 		//mutant:replace return c.confirm(now) => c.sent, c.checking = ev.Sent, true; return Action{Op: List, After: c.won.Epoch - 1}
 		return c.confirm(now)

@@ -19,6 +19,8 @@ type guard struct {
 	name string
 	file string // below the root, with slashes
 	line int
+	// why is the paragraph of the comment that names it.
+	why string
 	// mutant is the file without the guard.
 	mutant []byte
 	// what was changed, for people.
@@ -73,17 +75,24 @@ func inFile(file string, src []byte) ([]guard, error) {
 	}
 	var all []guard
 	for _, group := range tree.Comments {
-		var names []string
+		var named []guard
 		var swaps [][2]string
+		open := false // whether the paragraph of the last of named goes on
 		for _, c := range group.List {
+			text := strings.TrimSpace(strings.TrimPrefix(c.Text, "//"))
 			if m := mark.FindStringSubmatch(c.Text); m != nil {
-				names = append(names, m[1])
+				named = append(named, guard{name: m[1], file: file, line: fset.Position(group.Pos()).Line})
+				open, text = true, strings.TrimSpace(strings.TrimPrefix(c.Text, m[0]))
 			} else if m := directive.FindStringSubmatch(c.Text); m != nil {
 				swaps = append(swaps, [2]string{m[1], m[2]})
+				continue
+			}
+			if open = open && (text != "" || mark.MatchString(c.Text)); open {
+				g := &named[len(named)-1]
+				g.why = strings.TrimSpace(g.why + " " + text)
 			}
 		}
-		for _, name := range names {
-			g := guard{name: name, file: file, line: fset.Position(group.Pos()).Line}
+		for _, g := range named {
 			if len(swaps) > 0 {
 				g.mutant, g.what, g.err = replace(src, tree, fset, group, swaps)
 			} else {

@@ -21,6 +21,7 @@ import (
 
 var (
 	list    = flag.Bool("list", false, "list the guards and what their mutants are, and run nothing")
+	doc     = flag.Bool("doc", false, "write "+page+", and run nothing")
 	only    = flag.String("run", "", "only guards whose name this `regexp` matches")
 	workers = flag.Int("p", 2, "mutants at once")
 	budget  = flag.Duration("budget", 0, "begin no mutant after so long; they are taken in random order. 0: all, in the tree's order")
@@ -50,6 +51,13 @@ func run(ctx context.Context) (ok bool, err error) {
 	}
 	if _, err := os.Stat("go.mod"); err != nil {
 		return false, errors.New("run it in the root of the module: go run ./internal/mutants")
+	}
+	if *doc {
+		all, err := find(root)
+		if err != nil {
+			return false, err
+		}
+		return true, os.WriteFile(page, table(all), 0o644)
 	}
 	match, err := regexp.Compile(*only)
 	if err != nil {

@@ -49,6 +49,11 @@ func (s *Server) apply(req *Request, body []byte) *reply {
 		return abortUpload(req, b)
 	case ListMultipartUploads:
 		return listUploads(req, b)
+	case GetBucketLifecycle:
+		if s.opts.Lifecycle == "" {
+			return fail(req, http.StatusNotFound, "NoSuchLifecycleConfiguration", "the bucket has no rules")
+		}
+		return document(http.StatusOK, "LifecycleConfiguration", func(w *bytes.Buffer) { w.WriteString(s.opts.Lifecycle) })
 	}
 	return ok(http.StatusOK) // HeadBucket
 }

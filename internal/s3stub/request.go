@@ -31,6 +31,7 @@ const (
 	ListMultipartUploads    Op = "ListMultipartUploads"
 	CreateBucket            Op = "CreateBucket"
 	HeadBucket              Op = "HeadBucket"
+	GetBucketLifecycle      Op = "GetBucketLifecycleConfiguration"
 	// Unserved is everything else; it is answered 501.
 	Unserved Op = "Unserved"
 )
@@ -67,6 +68,8 @@ func (r *Request) op() Op {
 			return ListObjectsV2
 		case method == http.MethodGet && q.Has("uploads") && q.Get("delimiter") == "":
 			return ListMultipartUploads
+		case method == http.MethodGet && q.Has("lifecycle"):
+			return GetBucketLifecycle
 		case method == http.MethodPost && q.Has("delete"):
 			return DeleteObjects
 		case method == http.MethodPut && plain(q):

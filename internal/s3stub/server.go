@@ -30,6 +30,9 @@ type Options struct {
 	// OddCompletion answers the completion of an upload with an ETag that the
 	// object does not have from then on, as gofakes3 does.
 	OddCompletion bool
+	// Lifecycle is what stands in the answer to GetBucketLifecycleConfiguration, in
+	// XML: rules, which the stub does not carry out. Empty means that there are none.
+	Lifecycle string
 	// Latency is how long a request takes; nil means no longer than it must.
 	Latency Latency
 	// Class sorts keys for [Server.Counts]; default is the first part of the key.

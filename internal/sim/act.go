@@ -140,7 +140,7 @@ func (w *world) sensible(k kind, r *request) bool {
 	case deliver:
 		return !r.gone && r.landed > 0 && awake && w.waits(r)
 	case walk:
-		return fresh && r.op == "list" && !r.walked && w.plan.Walks
+		return fresh && r.op == "list" && !r.walked && r.most == 0 && w.plan.Walks
 	case reset:
 		return !r.gone && awake && !r.step() && w.waits(r)
 	case lose, failed:
@@ -253,7 +253,12 @@ func (w *world) pass(at time.Duration) {
 
 // effect lets a request take effect.
 func (w *world) effect(r *request) {
+	judge := w.retaining(r)
 	r.rep = w.bucket.do(r, w.now)
+	judge()
+	if r.page > 0 && r.landed == 0 {
+		w.counted.pages++
+	}
 	if r.op == "list" && !w.plan.Brief {
 		w.dice.shuffle(r.rep.infos)
 	}
@@ -275,7 +280,7 @@ func (b *bucket) do(r *request, now time.Duration) reply {
 	case "put", "upload":
 		return b.put(r, now)
 	case "delete":
-		return b.delete(r.keys)
+		return b.delete(r.keys, r.node)
 	}
 	return reply{infos: r.list(b, now)}
 }
@@ -283,6 +288,9 @@ func (b *bucket) do(r *request, now time.Duration) reply {
 // list completes a listing.
 func (r *request) list(b *bucket, now time.Duration) []store.Info {
 	infos := b.list(r.key, r.split, now)
+	if r.most > 0 {
+		infos = infos[:min(r.most, len(infos))]
+	}
 	if !r.walked {
 		return infos
 	}

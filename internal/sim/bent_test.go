@@ -66,6 +66,27 @@ var allBent = []bent{
 		_, swap := r.cond.Match()
 		return reply{info: store.Info{Key: r.key, Version: "bent"}}, by(r, "s") && on(r, "put", manifest.PinPrefix) && swap && !bytes.Contains(r.body, []byte(`"renewals": 1,`))
 	}},
+	{"a pruner that deletes pins at once", []string{"unpinned"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
+		if by(r, "c") && on(r, "delete", "data/") {
+			for _, i := range b.list(manifest.PinPrefix, "", 0) {
+				b.delete([]string{i.Key}, r.node)
+			}
+		}
+		return reply{}, false
+	}},
+	{"a listing of pins that ends with its first page", []string{"pruned"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
+		return reply{}, by(r, "c") && on(r, "list", manifest.PinPrefix) && r.page > 0
+	}},
+	{"a compactor that takes records for older than they are", []string{"given up"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
+		if !by(r, "c") || !on(r, "get", "manifest/") {
+			return reply{}, false
+		}
+		return misread(b, r, now, func(m *manifest.Manifest) {
+			for i := range m.Segments {
+				m.Segments[i].From, m.Segments[i].To = m.Segments[i].From.Add(-time.Hour), m.Segments[i].To.Add(-time.Hour)
+			}
+		})
+	}},
 	{"a store that changes files", []string{"content"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
 		if !by(r, "s") || !on(r, "get", "file/") {
 			return reply{}, false
@@ -77,7 +98,7 @@ var allBent = []bent{
 	{"a pruner that deletes any file", []string{"swept", "pruned"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
 		if by(r, "c") && on(r, "delete", "data/") {
 			for _, i := range b.list("file/", "", 0) {
-				b.delete([]string{i.Key})
+				b.delete([]string{i.Key}, nil)
 			}
 		}
 		return reply{}, false
@@ -143,6 +164,10 @@ func TestBentIsNoticed(t *testing.T) {
 				p := NewPlan(seed)
 				p.Bent, p.Edits, p.Snapshots, p.Backups = b.name, true, 2, 1
 				p.Readers, p.Steps, p.Hurry = 0, 800, 0.2 // more of what it is about
+				p.Retain, p.Page = slices.Contains(b.notices, "given up"), 0
+				if strings.Contains(b.name, "page") {
+					p.Page, p.Walks = 1, false
+				}
 				r := Run(t, p)
 				missing = slices.DeleteFunc(missing, func(kind string) bool { return slices.Contains(r.kinds(), kind) })
 			}

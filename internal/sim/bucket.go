@@ -30,7 +30,7 @@ type bucket struct {
 	// pinned and deleted are told of objects of pins that were written, and of what was
 	// deleted.
 	pinned  func(*request)
-	deleted func(key string)
+	deleted func(key string, by *node)
 }
 
 // bend is a store, or a client, that does something wrong.
@@ -111,14 +111,14 @@ func (b *bucket) put(r *request, now time.Duration) reply {
 	return reply{info: b.info(o, now)}
 }
 
-func (b *bucket) delete(keys []string) reply {
+func (b *bucket) delete(keys []string, by *node) reply {
 	for _, k := range keys {
 		if b.objects[k] == nil {
 			continue
 		}
 		delete(b.objects, k)
 		if b.deleted != nil {
-			b.deleted(k)
+			b.deleted(k, by)
 		}
 	}
 	return reply{}

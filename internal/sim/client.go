@@ -165,6 +165,8 @@ func compacts(ctx context.Context, n *node) {
 		FanIn: 2, SegmentBytes: 1 << n.rng.IntN(10), NoCompress: true, Settle: n.settle(), Clock: n.clock,
 		Leader: n.election("compactor-lock/"), KeepLocks: &leader.PruneOptions{Keep: 1 + n.rng.IntN(2), Clock: n.clock},
 	}
+	n.retains = n.retention()
+	o.Retain = n.retains.Retain
 	c, err := compactor.New(n.store(), o)
 	if err != nil {
 		n.history().broken("client", "%v", err)
@@ -188,6 +190,9 @@ func compacts(ctx context.Context, n *node) {
 				if errors.Is(err, compactor.ErrFenced) {
 					break
 				}
+				if n.retains.truncates && n.rng.IntN(2) == 0 {
+					n.truncate(ctx, c, token)
+				}
 			}
 		}
 		if (w.plan.Grace > 0 || w.plan.Snapshots > 0) && clock.Sleep(ctx, n.clock, time.Duration(1+n.rng.IntN(3))*time.Second) != nil {
@@ -203,10 +208,16 @@ func reads(ctx context.Context, n *node) {
 		n.expect(err)
 		return
 	}
+	end := uint64(0)
 	for n.step(ctx) {
 		tail := n.rng.IntN(2) == 0
 		id := n.history().begin(op{kind: opRead, node: n.name, call: w.steps, tail: tail})
 		var seen []string
+		from, least := n.oldest(), w.begins()
+		if w.plan.Retain && n.rng.IntN(4) == 0 {
+			from = n.rng.Uint64N(end + 1)
+		}
+		base := from
 		rctx, cancel := clock.WithTimeout(ctx, n.clock, time.Duration(1+n.rng.IntN(3000))*time.Millisecond, errPatience)
 		records := r.Read
 		if tail {
@@ -214,12 +225,15 @@ func reads(ctx context.Context, n *node) {
 		}
 		var failed error
 		stopped := false
-		for rec, err := range records(rctx, 0) {
+		for rec, err := range records(rctx, from) {
 			if failed = err; err != nil {
 				break
 			}
-			if rec.Offset != uint64(len(seen)) {
-				n.broken("offset", "%s got offset %d after %d records", n.name, rec.Offset, len(seen))
+			if len(seen) == 0 {
+				base = n.begun(from, rec.Offset, least)
+			}
+			if rec.Offset != base+uint64(len(seen)) {
+				n.broken("offset", "%s got offset %d after %d records from %d on", n.name, rec.Offset, len(seen), base)
 				break
 			}
 			seen = append(seen, string(rec.Value))
@@ -230,10 +244,14 @@ func reads(ctx context.Context, n *node) {
 		// Whoever stopped early, or was stopped, has seen a prefix.
 		complete := !tail && !stopped && failed == nil && rctx.Err() == nil
 		cancel()
-		n.expect(failed, errPatience)
+		n.givenUp(failed, base, len(seen))
 		if !n.crashed() {
-			n.history().read(id, seen, complete, w.steps)
+			if base == reader.Oldest { // nothing was there
+				base, complete = 0, complete && !w.plan.Retain
+			}
+			n.history().read(id, seen, base, complete, w.steps)
 		}
+		end = max(end, base+uint64(len(seen)))
 	}
 }
 

@@ -13,7 +13,8 @@ type nodeClock struct {
 	node *node
 	// At simulated time since it showed base.
 	since, base time.Duration
-	rate        int64 // in thousandths
+	rate        int64         // in thousandths
+	zero        time.Duration // what it would have shown at origin
 	timers      []*timer
 }
 
@@ -36,7 +37,7 @@ func (c *nodeClock) Now() clock.Instant { return clock.Instant(c.local(c.node.wo
 // Wall implements [clock.Clock]. It is an hour off, or a few, as far as anybody may
 // know.
 func (c *nodeClock) Wall() time.Time {
-	return origin.Add(c.local(c.node.world.now)).Add(c.node.off)
+	return origin.Add(c.local(c.node.world.now) - c.zero).Add(c.node.off)
 }
 
 // AfterFunc implements [clock.Clock].

@@ -82,7 +82,7 @@ func (d *dice) ordinary(w *world, r *request) act {
 		return onRequest(deliver, r)
 	case r.step():
 		return onRequest(apply, r)
-	case d.plan.Walks && r.op == "list" && !r.walked && d.rng.IntN(3) == 0:
+	case d.plan.Walks && r.op == "list" && !r.walked && r.most == 0 && d.rng.IntN(3) == 0:
 		return onRequest(walk, r)
 	case r.node.paused || d.rng.IntN(6) == 0:
 		if d.roll(d.plan.Hold) { // the answer takes its time

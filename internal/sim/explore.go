@@ -14,9 +14,6 @@ import (
 type Scenario struct {
 	Name string
 	long bool // takes minutes
-	// unfinished: nobody has yet waited until it was at its end. A part of it proves
-	// nothing but what it finds.
-	unfinished bool
 	// Plan says what the store is like. Its numbers of nodes are not used.
 	Plan Plan
 	// setup runs before anything is scheduled, on a store that answers at once.

@@ -78,7 +78,7 @@ func (w *world) finish() {
 	} else if !report.OK() {
 		w.history.broken("verify", "%v", report.Problems)
 	}
-	if w.plan.Edits || w.plan.Snapshots > 0 || w.plan.Backups > 0 {
+	if w.plan.Edits || w.plan.Retain || w.plan.Snapshots > 0 || w.plan.Backups > 0 {
 		w.tidy(ctx, n)
 		w.sameTable(ctx, n)
 		if left := w.readAll(ctx, n); !slices.Equal(final, left) {
@@ -115,14 +115,15 @@ func (w *world) highest() uint64 {
 	return top
 }
 
+// readAll reads what is left, and puts what was given up before it.
 func (w *world) readAll(ctx context.Context, n *node) []string {
 	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock, PollMin: time.Second})
 	if err != nil {
 		w.history.broken("read", "%v", err)
 		return nil
 	}
-	var all []string
-	for rec, err := range r.Read(ctx, 0) {
+	all := slices.Clone(w.given.values[:min(w.begins(), uint64(len(w.given.values)))])
+	for rec, err := range r.Read(ctx, uint64(len(all))) {
 		if err != nil {
 			w.history.broken("read", "%v", err)
 			break

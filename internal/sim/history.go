@@ -40,7 +40,7 @@ type op struct {
 	node      string
 	epoch     uint64
 	values    []string // appended or read
-	offset    uint64
+	offset    uint64   // of the first
 	cursor    string
 	outcome   outcome
 	tail      bool // a read that says nothing of where the log ends
@@ -103,11 +103,11 @@ func (h *history) values(id int) []string {
 	return h.ops[id].values
 }
 
-func (h *history) read(id int, values []string, complete bool, ret int) {
+func (h *history) read(id int, values []string, from uint64, complete bool, ret int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o := &h.ops[id]
-	o.values, o.tail, o.ret, o.outcome = values, o.tail || !complete, ret, yes
+	o.values, o.offset, o.tail, o.ret, o.outcome = values, from, o.tail || !complete, ret, yes
 }
 
 // BrokenError is a promise that was broken.
@@ -210,13 +210,13 @@ func (h *history) checkReads() {
 			continue
 		}
 		for i, v := range o.values {
-			if i >= len(h.final) || h.final[i] != v {
-				h.broken("disagree", "%s read %q at %d, which is not in the history there", o.node, v, i)
+			if at := o.offset + uint64(i); at >= uint64(len(h.final)) || h.final[at] != v {
+				h.broken("disagree", "%s read %q at %d, which is not in the history there", o.node, v, at)
 				break
 			}
 		}
-		if o.table != nil && o.outcome == yes && uint64(len(o.values)) != o.table.end {
-			h.broken("short", "%s read %d records of a snapshot that ends at %d", o.node, len(o.values), o.table.end)
+		if end := o.offset + uint64(len(o.values)); o.table != nil && o.outcome == yes && end != o.table.end {
+			h.broken("short", "%s read records up to %d of a snapshot that ends at %d", o.node, end, o.table.end)
 		}
 	}
 }

@@ -85,14 +85,18 @@ func (w *world) pinned(r *request) {
 	}
 }
 
-// deleted notes that an object was deleted. Nothing that a pin holds may be.
-func (w *world) deleted(key string) {
+// deleted notes that an object was deleted. Nothing that a pin holds may be, nor a pin
+// that holds, but by its holder: others swap it first.
+func (w *world) deleted(key string, by *node) {
 	s := w.holds
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch kind, _, _ := strings.Cut(key, "/"); kind {
 	case "pin":
 		if h := s.byKey[key]; h != nil {
+			if h.good && !h.lost && by != nil && by != h.node {
+				w.history.broken("unpinned", "the pin of %s on version %d is deleted by %s, and nobody has taken it away", h.node.name, h.version, by.name)
+			}
 			h.lost = true
 		}
 	case "manifest", "segment", "list", "file":

@@ -3,6 +3,7 @@ package sim
 import (
 	"hash/maphash"
 	"math"
+	"slices"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -85,6 +86,14 @@ func linearizable(ops []op, final []string) bool {
 			continue // see checkTables
 		case o.ret < 0, o.kind == opRead && len(o.values) == 0 && o.tail:
 			continue
+		case o.kind == opRead && o.offset > 0:
+			if o.offset > uint64(len(final)) {
+				return false
+			}
+			// It began later, and is held against the history from there on.
+			known := *o
+			known.values = slices.Concat(final[:o.offset], o.values)
+			o = &known
 		}
 		events = append(events, porcupine.Operation{ClientId: i, Input: o, Call: int64(o.call), Return: ret})
 	}

@@ -33,6 +33,8 @@ type node struct {
 	paused bool
 	direct bool           // its requests do not wait
 	listed map[string]int // prefix → step of its last listing of those locks
+	// What it gives up, if it is a compactor.
+	retains retention
 	// What it was told, see world.state.
 	knows, fetched uint64
 }
@@ -47,7 +49,8 @@ func (w *world) boot(role string, index, life, lives int, work func(context.Cont
 	_, _ = h.Write([]byte(n.name))
 	n.rng = rand.New(rand.NewPCG(w.plan.Seed, h.Sum64()))
 	n.off = time.Duration(n.rng.IntN(7200)-3600) * time.Second
-	n.clock = &nodeClock{node: n, since: w.now, base: time.Duration(n.rng.IntN(1000)) * time.Hour, rate: 1000}
+	base := time.Duration(n.rng.IntN(1000)) * time.Hour
+	n.clock = &nodeClock{node: n, since: w.now, base: base, rate: 1000, zero: base - w.now}
 	ctx, end := context.WithCancelCause(context.Background())
 	n.end = end
 	w.nodes = append(w.nodes, n)
@@ -155,6 +158,7 @@ func (w *world) election(r *request) {
 		return
 	}
 	switch {
+	case r.op == "list" && r.page > 0: // it began with the first page
 	case r.op == "list":
 		at := w.steps
 		if r.walked {

@@ -26,6 +26,8 @@ type Plan struct {
 	// a name. With Edits the writers change the table too.
 	Snapshots, Backups int
 	Edits              bool
+	// Retain makes compactors give up the oldest records.
+	Retain bool
 	// Hedge and Linger are the writers' options. Hedged writers append LeastAppends
 	// more, since it takes some to know what is late.
 	Hedge        float64
@@ -42,7 +44,10 @@ type Plan struct {
 	// Content makes versions a function of the body; Walks makes listings that are
 	// not atomic; Resolution is that of the store's clock, 0 if it tells no time.
 	Content, Walks bool
-	Resolution     time.Duration
+	// Page is how many names a page of a listing has, each a request; 0 means that a
+	// listing is one request, as it is where there are fewer than a thousand.
+	Page       int
+	Resolution time.Duration
 	// Careless stores ignore the conditions of writes: what a probe would refuse.
 	Careless bool
 	// Bent is the name of something that is done wrong; see bends.
@@ -92,6 +97,10 @@ func NewPlan(seed uint64) Plan {
 	if r.IntN(8) == 0 {
 		p.Hedge, p.LeastAppends = []float64{0.5, 0.8, 0.96}[r.IntN(3)], 40
 		p.Steps += 250
+	}
+	p.Retain = r.IntN(4) == 0
+	if r.IntN(5) == 0 {
+		p.Page, p.Walks = 1+r.IntN(3), false
 	}
 	return p
 }

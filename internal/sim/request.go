@@ -30,6 +30,8 @@ type request struct {
 	landed int    // how often it has taken effect
 	half   []store.Info
 	split  string // of a listing: the name to start after
+	page   int    // and which page of it this is, of most names at most
+	most   int    // 0: all in one page
 	// A listing that is not atomic has looked at half of the names, those from
 	// boundary on.
 	walked   bool
@@ -181,18 +183,25 @@ func (c client) Upload(ctx context.Context, key string, body io.Reader, opts *st
 
 func (c client) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
-		r := &request{op: "list", key: prefix}
+		after := ""
 		if opts != nil {
-			r.split = opts.StartAfter
+			after = opts.StartAfter
 		}
-		rep := c.do(ctx, r)
-		for _, info := range rep.infos {
-			if !yield(info, nil) {
+		for page := 0; ; page++ {
+			rep := c.do(ctx, &request{op: "list", key: prefix, split: after, page: page, most: c.world.plan.Page})
+			for _, info := range rep.infos {
+				after = max(after, info.Key)
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if rep.err != nil {
+				yield(store.Info{}, rep.err)
 				return
 			}
-		}
-		if rep.err != nil {
-			yield(store.Info{}, rep.err)
+			if most := c.world.plan.Page; most == 0 || len(rep.infos) < most {
+				return
+			}
 		}
 	}
 }

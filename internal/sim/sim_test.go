@@ -31,6 +31,7 @@ type sum struct {
 	Elected, Walked, Colliding int
 	Edits, Looks, Held, Taken  int
 	Swept, Hedged, Lingering   int
+	Given, Pages               int
 	Failed                     []uint64
 	Processor                  time.Duration `json:"-"` // of the workers
 }
@@ -51,6 +52,8 @@ func (s *sum) add(o sum) {
 	s.Taken += o.Taken
 	s.Swept += o.Swept
 	s.Hedged += o.Hedged
+	s.Given += o.Given
+	s.Pages += o.Pages
 	s.Lingering += o.Lingering
 	s.Failed = append(s.Failed, o.Failed...)
 	s.Processor += o.Processor
@@ -60,6 +63,7 @@ func (s *sum) count(r *Result) {
 	s.add(sum{
 		Histories: 1, Steps: r.Steps, Faults: r.Faults, Acked: r.Acked, Never: r.Never, Maybe: r.Maybe,
 		Edits: r.Edits, Looks: r.Looks, Held: r.Held, Taken: r.Taken, Swept: r.Swept, Hedged: r.Hedged,
+		Given: r.Given, Pages: r.Pages,
 	})
 	if r.Plan.Linger > 0 {
 		s.Lingering++
@@ -108,12 +112,12 @@ func TestHistories(t *testing.T) {
 	t.Logf("%d histories from seed %d in %v, %.0f a second: %d acts, %d of them faults; %d records acknowledged, %d refused, %d unknown; %d histories elected, %d with listings that are not atomic, %d with versions that collide",
 		total.Histories, *seed, took.Round(time.Millisecond), float64(total.Histories)/took.Seconds(), total.Steps, total.Faults,
 		total.Acked, total.Never, total.Maybe, total.Elected, total.Walked, total.Colliding)
-	t.Logf("%d edits acknowledged, %d tables looked at; %d pins held, %d of them taken away; %d files deleted; %d slots hedged, %d histories with linger",
-		total.Edits, total.Looks, total.Held, total.Taken, total.Swept, total.Hedged, total.Lingering)
+	t.Logf("%d edits acknowledged, %d tables looked at; %d pins held, %d of them taken away; %d files deleted; %d slots hedged, %d histories with linger; %d records given up; %d further pages of listings",
+		total.Edits, total.Looks, total.Held, total.Taken, total.Swept, total.Hedged, total.Lingering, total.Given, total.Pages)
 	if total.Processor > 0 {
 		t.Logf("%.0f histories per second of a processor", float64(total.Histories)/total.Processor.Seconds())
 	}
-	never := slices.Contains([]int{total.Acked, total.Never, total.Maybe, total.Faults, total.Edits, total.Looks, total.Held, total.Swept}, 0)
+	never := slices.Contains([]int{total.Acked, total.Never, total.Maybe, total.Faults, total.Edits, total.Looks, total.Held, total.Swept, total.Given, total.Pages}, 0)
 	if len(total.Failed) == 0 && (never && total.Histories >= 50 || (total.Taken == 0 || total.Hedged == 0) && total.Histories >= 5000) {
 		t.Error("these histories prove nothing: some outcome never came up")
 	}

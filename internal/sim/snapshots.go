@@ -144,13 +144,17 @@ func (n *node) look(ctx context.Context, t *taken) {
 		return
 	}
 	var seen []string
-	for rec, err := range t.Records(ctx, 0) {
+	from := t.End()
+	for rec, err := range t.Records(ctx, n.oldest()) {
 		if err != nil {
 			n.missing(err, t.hold, "a record")
 			return
 		}
-		if rec.Offset != uint64(len(seen)) {
-			n.broken("offset", "%s got offset %d after %d records of a snapshot", n.name, rec.Offset, len(seen))
+		if len(seen) == 0 {
+			from = n.begun(n.oldest(), rec.Offset, 0)
+		}
+		if rec.Offset != from+uint64(len(seen)) {
+			n.broken("offset", "%s got offset %d after %d records of a snapshot from %d on", n.name, rec.Offset, len(seen), from)
 			return
 		}
 		seen = append(seen, string(rec.Value))
@@ -158,7 +162,7 @@ func (n *node) look(ctx context.Context, t *taken) {
 	if n.crashed() {
 		return
 	}
-	n.history().read(t.read, seen, true, t.since)
+	n.history().read(t.read, seen, from, true, t.since)
 }
 
 // missing judges an error in reading a snapshot. What a pin holds is there.

@@ -58,7 +58,7 @@ func (w *world) sameTable(ctx context.Context, n *node) {
 func (w *world) tidy(ctx context.Context, n *node) {
 	for _, key := range slices.Collect(maps.Keys(w.bucket.objects)) {
 		if strings.HasPrefix(key, manifest.PinPrefix) {
-			w.bucket.delete([]string{key})
+			w.bucket.delete([]string{key}, nil)
 		}
 	}
 	log, err := manifest.Open(ctx, n.store(), &manifest.Options{Settle: n.settle(), Clock: n.clock})
@@ -98,6 +98,9 @@ func (w *world) checkLeft(ctx context.Context, log *manifest.Log) {
 	named := map[string]bool{}
 	for s, err := range log.Segments(ctx, m, 0) {
 		if err == nil {
+			if s.End <= m.Start {
+				w.history.broken("left", "the segment of the records from %d to %d is there; they were given up, and nobody needs it", s.First, s.End)
+			}
 			named[s.Key] = true
 		}
 	}

@@ -41,6 +41,8 @@ type world struct {
 	wins    int // of elections
 	winners map[lock]*node
 	hedged  int // slots that were sent a second time while the first was under way
+	given   memory
+	counted struct{ given, pages int } // records given up, pages of listings but the first
 	counts  map[string]int
 	steps   int
 	acts    []act
@@ -66,6 +68,8 @@ type Result struct {
 	// Edits were acknowledged; Looks at a table or a snapshot's records; Held pins, of
 	// which Taken were taken away; Swept files; Hedged slots were sent twice at once.
 	Edits, Looks, Held, Taken, Swept, Hedged int
+	// Given are records that were given up; Pages of listings, without the first of each.
+	Given, Pages int
 	// Err is the promises that were broken; nil if none was.
 	Err error
 	// Story is what happened, if it was asked for.
@@ -107,6 +111,7 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 	res.Acked, res.Never, res.Maybe = w.history.counts()
 	res.Edits, res.Looks = w.history.looks()
 	res.Held, res.Taken, res.Swept, res.Hedged = w.holds.held, w.holds.taken, len(w.holds.swept), w.hedged
+	res.Given, res.Pages = w.counted.given, w.counted.pages
 	for _, a := range w.acts {
 		if a.kind.fault() {
 			res.Faults++

@@ -1,0 +1,88 @@
+package compactor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// One pass, as a job that is started now and then. Of several at once one works and
+// the others wait.
+func ExampleCompactor_RunOnce() {
+	ctx := context.Background()
+	st := memstore.New() // or store.Open(ctx, "s3://bucket/orders")
+	err := fencepost.Run(ctx, st, nil, func(ctx context.Context, w *writer.Writer) error {
+		for _, word := range []string{"one", "two", "three"} {
+			if _, err := w.Append(ctx, [][]byte{[]byte(word)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	c, err := compactor.New(st, &compactor.Options{Retain: compactor.Retain{Records: 1_000_000}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	report, err := c.RunOnce(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.Records, "records are in", report.Segments, "segment")
+	fmt.Println("the objects that they were in go after the grace period:", report.Pruned["data"])
+	// Output:
+	// 3 records are in 1 segment
+	// the objects that they were in go after the grace period: 0
+}
+
+// A goroutine beside the one that writes, in each process that may lead. Which of them
+// compacts their own election decides, so it need not be the leader's.
+func ExampleCompactor_Run() {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	st := memstore.New()                                   // or store.Open(ctx, "s3://bucket/orders")
+	if _, err := manifest.Init(ctx, st, nil); err != nil { // a compactor makes no log
+		log.Fatal(err)
+	}
+	c, err := compactor.New(st, &compactor.Options{MinObjects: 1000})
+	if err != nil {
+		log.Fatal(err)
+	}
+	compacted := make(chan error, 1)
+	go func() { compacted <- c.Run(ctx) }()
+
+	err = fencepost.Run(ctx, st, nil, func(ctx context.Context, w *writer.Writer) error {
+		for _, word := range []string{"one", "two", "three"} {
+			if _, err := w.AppendAsync(ctx, [][]byte{[]byte(word)}); err != nil {
+				return err
+			}
+		}
+		return w.Flush(ctx)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	stop()
+	if err := <-compacted; !errors.Is(err, context.Canceled) { // it has freed its lock
+		log.Fatal(err)
+	}
+
+	// What is left is for whoever compacts next.
+	report, err := c.RunOnce(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("folded up to record", report.Floor.Offset)
+	// Output:
+	// folded up to record 3
+}

@@ -1,0 +1,93 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// The reply to a pin's creation is lost, and before its maker looks the pin lapses, and
+// a compactor takes it away, on a log that goes on meanwhile or not. Whatever copies of
+// deletes are under way, none hits the pin that the maker gets in the end.
+//
+// guard:pin-stillborn. guard:pin-taken.
+func TestPinDeletedBeforeItIsKnown(t *testing.T) {
+	for name, goesOn := range map[string]bool{"idle": false, "going on": true} {
+		t.Run(name, func(t *testing.T) {
+			h := &hands{}
+			w := newWorld(t, 0, &memstore.Options{Clock: h})
+			w.lead(3)
+			w.compact(w.mem, small())
+			o := small()
+			o.Clock = h
+			comp := &deletes{Store: w.mem}
+			slow := &unanswered{Store: w.mem}
+			slow.meanwhile = func() {
+				if goesOn {
+					w.lead(3)
+				}
+				for range 3 {
+					h.advance(time.Hour)
+					w.compact(comp, o)
+				}
+			}
+			pin, err := w.logOf(slow).Pin(t.Context(), &manifest.PinOptions{Name: "backup", Holder: "test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, keys := range comp.pins {
+				if err := w.mem.Delete(t.Context(), keys...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := pin.Renew(t.Context()); err != nil {
+				t.Errorf("nobody has taken it away, and it is told: %v", err)
+			}
+			w.compact(w.mem, small())
+			w.whole(pin.Manifest(), "with a pin")
+			// What was taken away before goes when the log has gone on.
+			w.lead(3)
+			w.compact(w.mem, small())
+			w.compact(w.mem, small())
+			if left := w.keys(manifest.PinPrefix); len(left) != 1 {
+				t.Errorf("%q are left", left)
+			}
+		})
+	}
+}
+
+// unanswered applies the first creation of a pin, and does not answer.
+type unanswered struct {
+	store.Store
+	meanwhile func()
+}
+
+func (s *unanswered) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	info, err := s.Store.Put(ctx, key, body, cond)
+	if meanwhile := s.meanwhile; meanwhile != nil && err == nil {
+		s.meanwhile = nil
+		meanwhile()
+		return store.Info{}, &store.Error{Op: "put", Key: key, Err: errors.New("connection reset")}
+	}
+	return info, err
+}
+
+// deletes notes which pins it was told to delete.
+type deletes struct {
+	store.Store
+	pins [][]string
+}
+
+func (s *deletes) Delete(ctx context.Context, keys ...string) error {
+	if strings.HasPrefix(keys[0], manifest.PinPrefix) {
+		s.pins = append(s.pins, slices.Clone(keys))
+	}
+	return s.Store.Delete(ctx, keys...)
+}

@@ -1,0 +1,52 @@
+//go:build integration
+
+package integration
+
+import (
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/fencepost/fencepost/integration/servers"
+	"github.com/fencepost/fencepost/store"
+)
+
+// TestT36_RulesOfABucket sets lifecycle rules on a real server and reads them back,
+// and a bucket that has none tells so, whatever the server is.
+func TestT36_RulesOfABucket(t *testing.T) {
+	for _, server := range servers.Conforming {
+		t.Run(server.Name, func(t *testing.T) {
+			s := servers.Start(t, server)
+			if rules, err := store.Expiries(t.Context(), open(t, s.URL("logs/orders")), ""); err != nil || len(rules) > 0 {
+				t.Errorf("before any was set: %+v, %v", rules, err)
+			}
+			if server != servers.MinIO {
+				return // they know no rules
+			}
+			cfg, err := config.LoadDefaultConfig(t.Context()) // from what Start has set
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := s3.NewFromConfig(cfg, func(o *s3.Options) { o.BaseEndpoint, o.UsePathStyle = &s.Endpoint, true })
+			rule := func(id, prefix string) types.LifecycleRule {
+				return types.LifecycleRule{
+					ID: &id, Status: types.ExpirationStatusEnabled, Filter: &types.LifecycleRuleFilter{Prefix: &prefix},
+					Expiration: &types.LifecycleExpiration{Days: aws.Int32(30)},
+				}
+			}
+			if _, err := client.PutBucketLifecycleConfiguration(t.Context(), &s3.PutBucketLifecycleConfigurationInput{
+				Bucket:                 &s.Bucket,
+				LifecycleConfiguration: &types.BucketLifecycleConfiguration{Rules: []types.LifecycleRule{rule("a", "logs/"), rule("b", "other/")}},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			rules, err := store.Expiries(t.Context(), open(t, s.URL("logs/orders")), "")
+			if want := (store.Expiry{Rule: "a", What: "deletes objects after 30 days"}); err != nil || len(rules) != 1 || rules[0] != want {
+				t.Errorf("%+v, %v", rules, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,49 @@
+package reader_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// Who asks for the oldest record gets the oldest that there is: also if the one that was
+// the oldest is given up while it is being fetched.
+//
+// guard:read-oldest-now.
+func TestOldestIsGivenUp(t *testing.T) {
+	inBubble(t, time.Hour, func(t *testing.T, w *world) {
+		w.lead(8)
+		w.compact(2)
+		w.lead(8)
+		r, before := w.reader(nil), false
+		w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+			if before || op.Kind != faultstore.Get || !strings.HasPrefix(op.Key, "segment/") {
+				return
+			}
+			before = true
+			w.compact(2)
+			w.truncate(12)
+			for range 3 {
+				time.Sleep(24 * time.Hour)
+				w.compact(2)
+			}
+		})
+		var first uint64
+		n := 0
+		for rec, err := range r.Read(t.Context(), reader.Oldest) {
+			if err != nil {
+				t.Fatalf("after %d records: %v", n, err)
+			}
+			if n++; n == 1 {
+				first = rec.Offset
+			}
+		}
+		if end := len(w.history()); !before || first == 0 || first != w.newest().First() || int(first)+n != end {
+			t.Errorf("%d records from %d on; the log has those from %d to %d", n, first, w.newest().First(), end)
+		}
+	})
+}

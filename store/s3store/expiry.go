@@ -1,0 +1,96 @@
+package s3store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+var _ store.ExpiryTeller = (*Store)(nil)
+
+// Expiries implements [store.ExpiryTeller], with GetBucketLifecycleConfiguration.
+func (s *Store) Expiries(ctx context.Context, prefix string) ([]store.Expiry, error) {
+	call := call{op: "lifecycle", key: prefix, missing: store.ErrNoBucket}
+	if err := s.ready(ctx, call); err != nil {
+		return nil, err
+	}
+	out, err := s.client.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{
+		Bucket: s.bucket, ExpectedBucketOwner: s.opts.owner(),
+	}, s.once...)
+	if err != nil {
+		failed := s.fail(ctx, call, err)
+		if codeOf(failed) == "NoSuchLifecycleConfiguration" || errors.Is(failed, store.ErrUnsupported) {
+			return nil, nil
+		}
+		return nil, failed
+	}
+	var found []store.Expiry
+	for _, r := range out.Rules {
+		of, tagged := scope(r)
+		what := effects(r)
+		if r.Status != types.ExpirationStatusEnabled || tagged || len(what) == 0 {
+			continue
+		}
+		if strings.HasPrefix(of, prefix) || strings.HasPrefix(prefix, of) {
+			found = append(found, store.Expiry{Rule: aws.ToString(r.ID), Prefix: of, What: strings.Join(what, ", ")})
+		}
+	}
+	return found, nil
+}
+
+// scope tells which keys a rule is for, and whether only for objects with tags,
+// which the driver gives to none. Of a rule for objects of some size any may be one.
+func scope(r types.LifecycleRule) (prefix string, tagged bool) {
+	prefix = aws.ToString(r.Prefix) // as rules were before there were filters
+	if f := r.Filter; f != nil {
+		if f.Prefix != nil {
+			prefix = *f.Prefix
+		}
+		tagged = f.Tag != nil
+		if f.And != nil {
+			prefix, tagged = aws.ToString(f.And.Prefix), len(f.And.Tags) > 0
+		}
+	}
+	return prefix, tagged
+}
+
+// effects are what a rule does to objects that are there.
+func effects(r types.LifecycleRule) []string {
+	var what []string
+	when := func(days *int32, date string) string {
+		if date != "" {
+			return "from " + date + " on"
+		}
+		if aws.ToInt32(days) == 1 {
+			return "after a day"
+		}
+		return fmt.Sprintf("after %d days", aws.ToInt32(days))
+	}
+	if e := r.Expiration; e != nil && (aws.ToInt32(e.Days) > 0 || e.Date != nil) {
+		day := ""
+		if e.Date != nil {
+			day = e.Date.UTC().Format("2006-01-02")
+		}
+		what = append(what, "deletes objects "+when(e.Days, day))
+	}
+	for _, t := range r.Transitions {
+		switch t.StorageClass {
+		case types.TransitionStorageClassGlacier, types.TransitionStorageClassDeepArchive:
+		default:
+			continue // their objects are read like any other's
+		}
+		day := ""
+		if t.Date != nil {
+			day = t.Date.UTC().Format("2006-01-02")
+		}
+		what = append(what, fmt.Sprintf("moves objects to %s %s", t.StorageClass, when(t.Days, day)))
+	}
+	return what
+}
