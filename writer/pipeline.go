@@ -104,8 +104,7 @@ func (w *Writer) sendable() bool {
 		// guard:in-flight. What the caller has granted of connections and memory.
 		w.inFlight < w.opts.InFlight &&
 		// guard:window. Slot s is sent only when all up to s-Window are applied. An
-		// opener's wall reaches two windows beyond the first empty slot, so nothing
-		// can be sent past it.
+		// opener's wall has a seal further ahead than that, so nothing can be sent past it.
 		len(w.window) < w.opts.Window &&
 		// guard:max-bytes. Memory, whatever the store's latency.
 		(len(w.window) == 0 || w.bytes+w.waiting.Size() <= w.opts.MaxBytes) &&
