@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -74,15 +72,10 @@ func (p *pass) prune(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, r := range p.orphans(s) {
+	for _, r := range append(p.orphans(s), tmp) {
 		if err := p.sweep(ctx, r); err != nil {
 			return err
 		}
-	}
-	if err := p.sweep(ctx, tmp); errors.Is(err, store.ErrDenied) {
-		p.opts.Logger.Warn("what probes have left is not deleted", zap.Error(err))
-	} else if err != nil {
-		return err
 	}
 	return p.abortUploads(ctx, s)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/memstore"
 )
 
 // parts is a store in which uploads for keys are under way.
@@ -100,29 +99,5 @@ func TestAbortsUploadsOfProbes(t *testing.T) {
 		if r := w.compact(st, nil); r.Pruned["upload"] != 2-left || len(st.keys) != left || st.keys[0] != "tmp/x" {
 			t.Errorf("%v old: %v, left are %q", age, r.Pruned, st.keys)
 		}
-	}
-}
-
-// keeper is a store that lets nobody delete below tmp/.
-type keeper struct{ store.Store }
-
-func (k keeper) Delete(ctx context.Context, keys ...string) error {
-	for _, key := range keys {
-		if strings.HasPrefix(key, "tmp/") {
-			return &store.Error{Op: "delete", Key: key, Kind: store.ErrDenied}
-		}
-	}
-	return k.Store.Delete(ctx, keys...)
-}
-
-// Junk that is not the compactor's own does not end its work.
-func TestSweepOfTmpDenied(t *testing.T) {
-	h := &hands{}
-	w := newWorld(t, 0, &memstore.Options{Clock: h})
-	w.put("tmp/"+uuid.NewString(), []byte("left by a probe"))
-	h.advance(2 * tmpAge)
-	w.lead(3)
-	if r, err := w.once(keeper{w.mem}, 1, &Options{Settle: quick, Clock: h}); err != nil || r.Folded == 0 || r.Pruned["tmp"] != 0 {
-		t.Errorf("%+v, %v", r, err)
 	}
 }
