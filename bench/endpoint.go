@@ -157,6 +157,14 @@ func (e *endpoint) putAll(ctx context.Context, size, n, depth int) error {
 
 // appendAll makes n appends of a record of size bytes each and closes the writer.
 func appendAll(ctx context.Context, w *writer.Writer, size, n int) error {
+	if err := appendSome(ctx, w, size, n); err != nil {
+		return err
+	}
+	return w.Close(ctx)
+}
+
+// appendSome makes n appends of a record of size bytes each.
+func appendSome(ctx context.Context, w *writer.Writer, size, n int) error {
 	bodies := payloads(size)
 	for i := range n {
 		at := i % len(bodies)
@@ -164,7 +172,7 @@ func appendAll(ctx context.Context, w *writer.Writer, size, n int) error {
 			return err
 		}
 	}
-	return w.Close(ctx)
+	return nil
 }
 
 // pipeline is a writer whose every append of size bytes is an object of its own.

@@ -49,7 +49,6 @@ func ExampleCompactor_RunOnce() {
 // compacts their own election decides, so it need not be the leader's.
 func ExampleCompactor_Run() {
 	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
 	st := memstore.New()                                   // or store.Open(ctx, "s3://bucket/orders")
 	if _, err := manifest.Init(ctx, st, nil); err != nil { // a compactor makes no log
 		log.Fatal(err)

@@ -17,7 +17,14 @@ type Builder struct {
 	hasCursor bool
 	edit      bool
 	records   uint32
+	// The first so many bytes of buf behind the header have this checksum.
+	summed int
+	crc    uint32
 }
+
+// piece is how much of a record is copied at once. It stays in a processor's cache until
+// its checksum is taken, which is then three times as fast.
+const piece = 32 << 10
 
 // Reset empties the builder.
 func (b *Builder) Reset() {
@@ -28,15 +35,30 @@ func (b *Builder) Reset() {
 func (b *Builder) Add(record []byte) {
 	b.room()
 	b.buf = binary.AppendUvarint(b.buf, uint64(len(record)))
-	b.buf = append(b.buf, record...)
 	b.records++
+	if len(record) <= piece || cap(b.buf)-len(b.buf) < len(record) {
+		b.buf = append(b.buf, record...)
+		return
+	}
+	for len(record) > 0 {
+		n := min(piece, len(record))
+		b.buf = append(b.buf, record[:n]...)
+		record = record[n:]
+		b.sum()
+	}
+}
+
+// sum brings the checksum up to the end of buf.
+func (b *Builder) sum() {
+	b.crc = crc32.Update(b.crc, castagnoli, b.buf[HeaderSize+b.summed:])
+	b.summed = len(b.buf) - HeaderSize
 }
 
 // SetEdit makes the frame an edit with the given document, which must not be
 // empty. Such a frame has no records: none may be added before or after.
 func (b *Builder) SetEdit(doc []byte) {
 	b.room()
-	b.buf = append(b.buf[:HeaderSize], doc...)
+	b.buf, b.summed, b.crc = append(b.buf[:HeaderSize], doc...), 0, 0
 	b.edit = true
 }
 
@@ -105,7 +127,12 @@ func (b *Builder) Finish(h *Header, codec Codec) []byte {
 	h.storedLen = uint32(len(*out) - HeaderSize)
 	frame := append(*out, b.cursor...)
 	*out = frame[:len(frame)-len(b.cursor)] // keep the room that the cursor needed
-	h.bodyCRC = crc32.Checksum(frame[HeaderSize:], castagnoli)
+	if h.Codec == Plain {
+		b.sum()
+		h.bodyCRC = crc32.Update(b.crc, castagnoli, b.cursor)
+	} else {
+		h.bodyCRC = crc32.Checksum(frame[HeaderSize:], castagnoli)
+	}
 	h.put(frame)
 	return frame
 }

@@ -221,3 +221,43 @@ func TestLendAndRelease(t *testing.T) {
 		}
 	}
 }
+
+// TestLargeRecords: the checksum of a large record is taken while it is copied, between
+// small ones, into a buffer that has room and one that has not, and when a builder is
+// used on behind Finish.
+func TestLargeRecords(t *testing.T) {
+	var b Builder
+	for round := range 3 {
+		var want []string
+		for _, n := range []int{3, piece, piece + 1, 0, 5*piece - 1, 100, 3 * piece} {
+			want = append(want, strings.Repeat(string(rune('a'+n%26)), n))
+			b.Add([]byte(want[len(want)-1]))
+			if n%2 == 0 {
+				b.SetCursor([]byte("cursor"))
+			}
+			for _, codec := range []Codec{Zstd, Plain} {
+				h := testHeader()
+				f, err := Decode(b.Finish(&h, codec), DefaultLimits)
+				if err != nil || !slices.Equal(recordsOf(f), want) {
+					t.Fatalf("round %d, %d records: %v", round, len(want), err)
+				}
+			}
+		}
+		b.Reset()
+	}
+	// Lent memory too.
+	buf, _ := b.Release()
+	b.Lend(buf, nil)
+	b.Add(bytes.Repeat([]byte("x"), 4*piece))
+	h := testHeader()
+	if _, err := Decode(b.Finish(&h, Plain), DefaultLimits); err != nil {
+		t.Error(err)
+	}
+	b.Reset()
+	b.SetEdit([]byte("first"))
+	b.Finish(&h, Plain)
+	b.SetEdit(bytes.Repeat([]byte("y"), 4*piece))
+	if _, err := Decode(b.Finish(&h, Plain), DefaultLimits); err != nil {
+		t.Error(err)
+	}
+}

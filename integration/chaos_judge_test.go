@@ -4,6 +4,7 @@ package integration
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/internal/sim"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
 )
 
@@ -33,7 +35,7 @@ func (v *town) judge(total *Counts) {
 	for _, b := range v.broken {
 		wrong(&total.Broken, "%s", b)
 	}
-	final, err := v.contents()
+	final, err := contents(v.t.Context(), v.st)
 	if err != nil {
 		wrong(&total.Broken, "%v", err)
 		return
@@ -85,12 +87,12 @@ func (v *town) judge(total *Counts) {
 }
 
 // contents reads the whole log.
-func (v *town) contents() (final []string, err error) {
-	r, err := reader.Open(v.t.Context(), v.st, nil)
+func contents(ctx context.Context, st store.Store) (final []string, err error) {
+	r, err := reader.Open(ctx, st, nil)
 	if err != nil {
 		return nil, err
 	}
-	for rec, err := range r.Read(v.t.Context(), 0) {
+	for rec, err := range r.Read(ctx, 0) {
 		if err != nil {
 			return nil, fmt.Errorf("record %d: %w", len(final), err)
 		}

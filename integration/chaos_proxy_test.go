@@ -25,9 +25,10 @@ func (w weather) String() string {
 	return [...]string{"fair", "partitioned", "replies lost", "connections reset", "slow"}[w]
 }
 
-// proxy is one process's way to the server. TCP hides loss and reordering: what is
-// left of them is delay, so that is what a proxy makes. What it has held back may
-// be delivered when the weather is fair again, long after its sender has given up.
+// proxy is one process's way to the server, or the last part of it (see gate): what
+// becomes of packets before TCP has repeated and sorted them is not its business. What
+// it has held back may be delivered when the weather is fair again, long after its
+// sender has given up.
 type proxy struct {
 	l      net.Listener
 	target string
@@ -41,12 +42,8 @@ type proxy struct {
 	wg      sync.WaitGroup
 }
 
-func newProxy(t *testing.T, target string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+// newProxy passes on what l accepts, and closes it in the end.
+func newProxy(t *testing.T, l net.Listener, target string) *proxy {
 	p := &proxy{l: l, target: target, conns: map[net.Conn]bool{}}
 	p.changed.L = &p.mu
 	p.wg.Go(p.serve)

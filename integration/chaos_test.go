@@ -29,10 +29,11 @@ import (
 )
 
 var (
-	chaosTime   = flag.Duration("chaos-time", 30*time.Second, "how long the chaos lasts on each server, at least")
-	chaosLogs   = flag.Int("chaos-logs", 4, "how many logs at once")
-	chaosReport = flag.String("chaos-report", "", "write the counts to this file, as JSON")
-	chaosLeast  = flag.Int("chaos-failovers", 100, "how many failovers there must be on each server: the chaos goes on until there are, for up to five minutes and ten times -chaos-time")
+	chaosTime    = flag.Duration("chaos-time", 30*time.Second, "how long the chaos lasts on each server, at least")
+	chaosLogs    = flag.Int("chaos-logs", 4, "how many logs at once")
+	chaosPackets = flag.Bool("chaos-packets", true, "lose, reorder, double and delay packets below TCP, where network namespaces are allowed")
+	chaosReport  = flag.String("chaos-report", "", "write the counts to this file, as JSON")
+	chaosLeast   = flag.Int("chaos-failovers", 100, "how many failovers there must be on each server: the chaos goes on until there are, for up to five minutes and ten times -chaos-time")
 )
 
 // Counts is what happened on one server.
@@ -41,14 +42,19 @@ type Counts struct {
 	Seconds float64 `json:"seconds"`
 	// Failovers are epochs opened by another process than the one before it,
 	// Reopened those opened by the same, which had lost its term.
-	Failovers    int            `json:"failovers"`
-	Reopened     int            `json:"reopened"`
-	Faults       map[string]int `json:"faults"`
-	Acknowledged int            `json:"acknowledged"`
-	Refused      int            `json:"refused"`
-	Unknown      int            `json:"unknown"`
-	Records      int            `json:"records"`
-	Digests      int            `json:"digests_of_readers"`
+	Failovers int            `json:"failovers"`
+	Reopened  int            `json:"reopened"`
+	Faults    map[string]int `json:"faults"`
+	// Network is "packets", or says why none could be lost; Packets counts them.
+	Network string  `json:"network"`
+	Packets packets `json:"packets"`
+	// Disk says, of directories, why none was ever full.
+	Disk         string `json:"disk,omitempty"`
+	Acknowledged int    `json:"acknowledged"`
+	Refused      int    `json:"refused"`
+	Unknown      int    `json:"unknown"`
+	Records      int    `json:"records"`
+	Digests      int    `json:"digests_of_readers"`
 	// All of these must be 0; Broken is whatever is none of the others.
 	Lost    int `json:"lost"`
 	Doubled int `json:"doubled"`
@@ -58,9 +64,10 @@ type Counts struct {
 
 // TestChaos runs writers, candidates, compactors and readers as processes of
 // their own, each with its own way to a real server, and makes everything go
-// wrong: processes killed and frozen, ways cut, replies lost, the server killed
-// under load (where it keeps anything), clocks an hour off. Whatever happens, each acknowledged record is in
-// the log once, at its offset, in order, and readers agree.
+// wrong: processes killed and frozen, ways cut, replies lost, packets lost, doubled
+// and reordered, the server killed under load (where it keeps anything), disks full,
+// clocks an hour off. Whatever happens, each acknowledged record is in the log once, at its
+// offset, in order, and readers agree.
 func TestChaos(t *testing.T) {
 	var all []Counts
 	run := func(name string, f func(t *testing.T) Counts) {
@@ -76,13 +83,10 @@ func TestChaos(t *testing.T) {
 			s := servers.Start(t, kind)
 			return chaos(t, s, kind.Name, func(prefix, addr string) string {
 				return fmt.Sprintf("s3://%s/%s?endpoint=http://%s&region=us-east-1", s.Bucket, prefix, addr)
-			})
+			}, nil)
 		})
 	}
-	run("dirstore", func(t *testing.T) Counts {
-		dir := t.TempDir()
-		return chaos(t, nil, "dirstore", func(prefix, _ string) string { return "file://" + filepath.Join(dir, prefix) })
-	})
+	run("dirstore", chaosOnDisks)
 	if *chaosReport != "" {
 		b, err := json.MarshalIndent(all, "", "  ")
 		if err := errors.Join(err, os.WriteFile(*chaosReport, append(b, '\n'), 0o644)); err != nil {
@@ -91,8 +95,44 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// chaos is one server's share. A server of nil is the file system.
-func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr string) string) Counts {
+// chaosOnDisks is the file system's share. Half of the logs have disks of their own,
+// which are full now and then, where that is allowed.
+func chaosOnDisks(t *testing.T) (c Counts) {
+	dir := t.TempDir()
+	plain := func(prefix, _ string) string { return "file://" + filepath.Join(dir, prefix) }
+	report := filepath.Join(dir, "report.json")
+	err := withDisks(t, []string{"-chaos-report=" + report}, func(t *testing.T, mount func() *disk) {
+		disks := map[string]*disk{}
+		for i := 1; i < *chaosLogs; i += 2 {
+			disks[prefix(i)] = mount()
+		}
+		c = chaos(t, nil, "dirstore", func(prefix, addr string) string {
+			if d := disks[prefix]; d != nil {
+				return d.url(prefix)
+			}
+			return plain(prefix, addr)
+		}, disks)
+	})
+	if err != nil {
+		c = chaos(t, nil, "dirstore", plain, nil)
+		c.Disk = err.Error()
+	}
+	if c.Server == "" { // it ran in another process
+		var all []Counts
+		b, err := os.ReadFile(report)
+		if err := errors.Join(err, json.Unmarshal(b, &all)); err != nil || len(all) != 1 {
+			t.Fatal("no report: ", err)
+		}
+		c = all[0]
+	}
+	return c
+}
+
+func prefix(i int) string { return fmt.Sprintf("chaos-%d", i) }
+
+// chaos is one server's share. A server of nil is the file system; disks are those of
+// some logs, by their prefix.
+func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr string) string, disks map[string]*disk) Counts {
 	begun := time.Now()
 	addr := ""
 	if s != nil {
@@ -100,7 +140,7 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 	}
 	var logs []*town
 	for i := range *chaosLogs {
-		prefix := fmt.Sprintf("chaos-%d", i)
+		prefix := prefix(i)
 		st, err := store.Open(t.Context(), url(prefix, addr))
 		if err != nil {
 			t.Fatal(err)
@@ -108,7 +148,9 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 		if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Grace: manifest.MinGrace}); err != nil {
 			t.Fatal(err)
 		}
-		logs = append(logs, newTown(t, st, prefix, addr, url))
+		l := newTown(t, st, prefix, addr, url)
+		l.disk = disks[prefix]
+		logs = append(logs, l)
 	}
 	end := make(chan struct{})
 	var wg sync.WaitGroup
@@ -116,12 +158,17 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 		wg.Go(func() { l.live(end) })
 	}
 	enough := func() bool {
-		since, failovers := time.Since(begun), 0
+		since, failovers, used := time.Since(begun), 0, true
+		var count packets
 		for _, l := range logs {
 			n, _ := l.failovers()
 			failovers += n
+			used = used && l.used()
+			count.add(l.sofar())
 		}
-		return since > *chaosTime && (failovers >= *chaosLeast || since > 5*time.Minute+10**chaosTime)
+		// Of everything that can be done there must be some.
+		done := used && failovers >= *chaosLeast && (logs[0].gate == nil || count.all())
+		return since > *chaosTime && (done || since > 5*time.Minute+10**chaosTime)
 	}
 	serverKills := 0
 	for calm := 0; !enough(); calm++ {
@@ -145,8 +192,13 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 	}
 	for _, l := range logs {
 		l.judge(&total)
+		total.Network = l.network
+		total.Packets.add(l.sofar())
 	}
 	total.Seconds = time.Since(begun).Seconds()
+	if logs[0].gate != nil && !total.Packets.all() {
+		t.Errorf("%+v: the network does not do its work", total.Packets)
+	}
 	if total.Failovers < *chaosLeast && !t.Failed() {
 		t.Errorf("%d failovers, want %d at least: the test does not do its work", total.Failovers, *chaosLeast)
 	}
@@ -162,6 +214,10 @@ type town struct {
 	url     func(prefix, addr string) string
 	rng     *rand.Rand
 	history sim.Told
+	gate    *gate // nil: no packets to lose
+	network string
+	ways    sync.WaitGroup // those that are still open
+	disk    *disk          // nil: none that could be filled
 
 	mu      sync.Mutex
 	born    int
@@ -171,7 +227,9 @@ type town struct {
 	told    []acknowledged
 	acked   uint64 // behind the last record known to be acknowledged
 	faults  map[string]int
+	full    time.Time // when the disk is full: until then
 	digests []digested
+	packets packets // of the ways that have ended
 	broken  []string
 	journal io.Writer
 }
@@ -181,7 +239,7 @@ type citizen struct {
 	name, role string
 	cmd        *exec.Cmd
 	stderr     *lockedBuffer
-	way        *proxy // nil on a file system
+	way        *way // nil on a file system
 	ended      chan struct{}
 	wake       time.Time // when it is frozen: until then
 	heal       time.Time // when its weather is bad: until then
@@ -198,6 +256,10 @@ func newTown(t *testing.T, st store.Store, prefix, addr string, url func(prefix,
 	v := &town{
 		t: t, st: st, prefix: prefix, addr: addr, url: url, rng: rand.New(rand.NewPCG(seed, 1)),
 		people: map[*citizen]bool{}, leaders: map[uint64]string{}, faults: map[string]int{}, journal: journal,
+	}
+	v.network = "none"
+	if addr != "" {
+		v.gate, v.network = openNetwork(t)
 	}
 	t.Cleanup(v.bury)
 	return v
@@ -241,6 +303,13 @@ func (v *town) failovers() (others, same int) {
 	return max(others-1, 0), same
 }
 
+// used tells whether records were acknowledged, and read.
+func (v *town) used() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.acked > 0 && len(v.digests) > 0
+}
+
 func (v *town) populate() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -267,9 +336,14 @@ func (v *town) populate() {
 func (v *town) start(role string) {
 	v.born++
 	c := &citizen{name: fmt.Sprintf("%s-%d", role, v.born), role: role, stderr: &lockedBuffer{}, ended: make(chan struct{})}
+	fail := func(err error) { v.broken = append(v.broken, err.Error()) }
 	addr := v.addr
 	if addr != "" {
-		c.way = newProxy(v.t, addr)
+		var err error
+		if c.way, err = newWay(v.t, v.gate, v.born, v.rng, addr); err != nil {
+			fail(err)
+			return
+		}
 		addr = c.way.addr()
 	}
 	// One in four lives an hour in the past or in the future, and another one in
@@ -298,18 +372,26 @@ func (v *town) start(role string) {
 	c.cmd.Stderr = c.stderr
 	in, out, err := os.Pipe()
 	if err != nil {
-		v.broken = append(v.broken, err.Error())
+		fail(err)
 		return
 	}
 	c.cmd.Stdout = out
+	settle, err := c.way.lead(c.cmd)
+	if err != nil {
+		_, _ = in.Close(), out.Close()
+		fail(err)
+		return
+	}
 	ended, err := servers.Spawn(c.cmd)
 	_ = out.Close() // the child has its own
+	settle()
 	if err != nil {
 		_ = in.Close()
-		v.broken = append(v.broken, err.Error())
+		fail(err)
 		return
 	}
 	v.people[c] = true
+	stays := time.Duration(v.rng.IntN(1500)) * time.Millisecond
 	go func() {
 		for lines := bufio.NewScanner(in); lines.Scan(); {
 			v.hear(c, lines.Text())
@@ -317,10 +399,34 @@ func (v *town) start(role string) {
 		_ = in.Close()
 		<-ended
 		if c.way != nil {
-			c.way.close()
+			v.ways.Go(func() { v.abandon(c.way, stays) })
 		}
 		close(c.ended)
 	}()
+}
+
+// abandon closes the way of a process that has ended, after a while: what is under
+// way still arrives, or what the kernel has yet to repeat.
+func (v *town) abandon(w *way, after time.Duration) {
+	w.clear(false)
+	time.Sleep(after)
+	count := w.end()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.packets.add(count)
+}
+
+// sofar counts the packets of all ways but those that are about to close.
+func (v *town) sofar() packets {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	count := v.packets
+	for c := range v.people {
+		if c.way != nil {
+			count.add(c.way.sofar())
+		}
+	}
+	return count
 }
 
 // hear takes down what a process says. The last line of one that is killed may be
@@ -380,10 +486,25 @@ func (v *town) appended(c *citizen, kind string, words []string) {
 	}
 }
 
+// fillDisk does harm to everybody.
+func (v *town) fillDisk(until time.Time) {
+	what := []string{"bytes", "inodes"}[v.rng.IntN(2)]
+	if err := v.disk.fill(what, 0); err != nil {
+		v.broken = append(v.broken, err.Error())
+		return
+	}
+	v.faults["disk full of "+what]++
+	v.full = until
+}
+
 // harm does something bad, mostly to the leader.
 func (v *town) harm() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.disk != nil && v.full.IsZero() && v.rng.IntN(6) == 0 {
+		v.fillDisk(time.Now().Add(time.Duration(v.rng.IntN(3000)) * time.Millisecond))
+		return
+	}
 	var victim *citizen
 	if v.rng.IntN(5) > 0 {
 		victim = v.leader
@@ -414,9 +535,7 @@ func (v *town) harm() {
 		_ = victim.cmd.Process.Signal(syscall.SIGSTOP)
 		victim.wake = time.Now().Add(chaosValidity + time.Duration(v.rng.IntN(3000))*time.Millisecond)
 	default:
-		w := weather(1 + v.rng.IntN(int(weathers)-1))
-		fault(w.String())
-		victim.way.turn(w, time.Duration(100+v.rng.IntN(900))*time.Millisecond, false)
+		fault(victim.way.worsen(v.rng))
 		victim.heal = time.Now().Add(chaosValidity + time.Duration(v.rng.IntN(2000))*time.Millisecond)
 	}
 	if victim == v.leader {
@@ -428,6 +547,12 @@ func (v *town) harm() {
 func (v *town) relent(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if !v.full.IsZero() && now.After(v.full) {
+		v.full = time.Time{}
+		if err := v.disk.free(); err != nil {
+			v.broken = append(v.broken, err.Error())
+		}
+	}
 	for c := range v.people {
 		if !c.wake.IsZero() && now.After(c.wake) {
 			v.note(c, "woken")
@@ -436,7 +561,7 @@ func (v *town) relent(now time.Time) {
 		}
 		if !c.heal.IsZero() && now.After(c.heal) {
 			// What was held back is delivered now, or never.
-			c.way.turn(fair, 0, v.rng.IntN(2) == 0)
+			c.way.clear(v.rng.IntN(2) == 0)
 			c.heal = time.Time{}
 		}
 	}
@@ -448,10 +573,12 @@ func (v *town) bury() {
 	people := v.people
 	v.people = map[*citizen]bool{}
 	v.mu.Unlock()
+	v.relent(time.Now().Add(time.Hour))
 	for c := range people {
 		_ = c.cmd.Process.Kill() // also what is frozen
 		<-c.ended
 	}
+	v.ways.Wait()
 	if v.t.Failed() {
 		for c := range people {
 			if s := c.stderr.String(); s != "" {

@@ -31,6 +31,7 @@ mutant: open-followed    | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DNO_OPEN_FOLLOWED
 mutant: open-junk-seal   | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DNO_OPEN_JUNK_SEAL
 mutant: open-damage      | -DW=3 -DK=1 -DS=1 -DQUIET=3 -DNO_OPEN_DAMAGE
 mutant: open-own         | -DW=2 -DK=1 -DS=2 -DWALL=1 -DNO_OPEN_OWN
+mutant: open-look        | -DW=2 -DK=1 -DS=2 -DWALL=1 -DNO_OPEN_LOOK
 mutant: nobody moves on past an unknown key | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DMOVE_ON
 mutant: keep-seals       | -DW=2 -DK=1 -DS=1 -DNO_KEEP_SEALS
 mutant: newest by LIST (not counted upward) | -DW=2 -DK=1 -DS=2 -DCOUNT_UPWARD
@@ -200,10 +201,16 @@ proctype Writer(byte id) {
 	byte p, off, v, i, sealed, refused, followed;
 	byte mf, mf_off, mh, mh_off, mr;
 	bool known;
+#ifdef WALL
+	byte early = NONE, early_f, early_r;	/* a manifest that was read after the wall's seal there, and before its others */
+#endif
 	byte lo = 1, end = S + 1;	/* first slot not acknowledged; first that is lost */
 	bool stop, applied[K];
 open:
 	followed = NONE; refused = 0;
+#ifdef WALL
+	early = NONE; early_f = 0; early_r = 0;
+#endif
 	newest();
 #ifndef NO_OPEN_ROLE
 	/* open-role */
@@ -270,7 +277,8 @@ walk:
 #ifdef WALL
 	if
 	:: refused >= WALL && SEQ(p) + REACH - 1 <= T ->
-		/* open-wall: far end first; it goes on when no slot of it is empty */
+		/* open-wall: far end first; it goes on when no slot of it is empty. The manifest
+		   may be read as soon as a seal is there. */
 		i = REACH;
 		do
 		:: i > 0 ->
@@ -279,6 +287,13 @@ walk:
 				seal_sent[p + i] = seal_sent[p + i] | BIT;
 				create(p + i, SEAL + id, v)
 			}
+			if
+			:: v == 0 || v == SEAL + id ->
+				newest();
+				skip;
+				d_step { early = p + i; early_f = mf; early_r = mr; FORGET }
+			:: true
+			fi
 		:: else -> break
 		od;
 		goto walk
@@ -310,7 +325,20 @@ refresh: skip;
 	d_step { sealed = p; p = 0; v = 0; followed = 0; refused = 0; FORGET };
 #ifndef NO_OPEN_REFRESH
 	/* open-refresh */
+#ifdef WALL
+	if
+#ifndef NO_OPEN_LOOK
+	:: early == sealed ->	/* open-look */
+#else
+	:: early != NONE ->
+#endif
+		mf = early_f; mr = early_r
+	:: else -> newest()
+	fi;
+	early = NONE; early_f = 0; early_r = 0;
+#else
 	newest();
+#endif
 #ifdef FOLDED_BY_WALKING
 	if :: mf == POS(MY, 1) && opened_by[MY] == id -> goto begin :: else fi;
 #endif

@@ -1,29 +1,39 @@
 /* The wall of seals against a leader that saturates its pipeline and wins every
-   race. The opener seals the first empty slot that it has seen; after WALL refusals
-   it seals 2 B slots at once, and then twice as many each time.
+   race. The opener seals the first empty slot that it has seen. Refused, it builds the
+   wall: a row of seals, each two slots behind the one before, of which B are under way,
+   and which begins behind the last slot that the leader is seen to have taken; and
+   one more seal far ahead of the row, twice as far each time the row has come there. When
+   one of them is applied each slot before it is sealed, or read if it is taken.
 
-   Nothing helps an opener that is slower than anybody can be. From its look at the
-   chain to the answers to its requests the leader gets at most SPEED slots
-   acknowledged; with that the opener must be done before the leader is at slot MAX.
+   What is under way takes effect in any order, and it is all answered before more is
+   sent: that is the slowest that the wall can be. In the code an answer makes room for the
+   next request at once, and the row grows with each seal that is refused, up to a limit;
+   here it is at its limit.
+
+   Nothing helps an opener that is slower than anybody can be. From the sending of a
+   request to its answer the leader gets at most SPEED slots acknowledged; with that the
+   opener must be done before the leader is at slot MAX. The leader may stop at any time.
 
    L is the leader's window, B the opener's.
 
-check: small  equal windows          | -DL=2 -DB=2 -DSPEED=2 -DMAX=14
-check: small  the leader's is larger | -DL=4 -DB=1 -DSPEED=3 -DMAX=30
-check: full   much larger            | -DL=6 -DB=1 -DSPEED=4 -DMAX=42
-mutant: open-wall  | -DL=2 -DB=2 -DSPEED=2 -DMAX=14 -DNO_WALL
-mutant: open-reach | -DL=4 -DB=1 -DSPEED=3 -DMAX=30 -DNO_REACH
-mutant: window     | -DL=2 -DB=2 -DSPEED=2 -DMAX=14 -DNO_WINDOW
-mutant: contiguous | -DL=2 -DB=2 -DSPEED=2 -DMAX=14 -DNO_CONTIGUOUS
+check: small  equal windows          | -DL=2 -DB=2 -DSPEED=2 -DMAX=22
+check: small  a slow leader          | -DL=2 -DB=1 -DSPEED=1 -DMAX=10
+check: small  the leader's is larger | -DL=3 -DB=1 -DSPEED=2 -DMAX=20
+check: long   much larger            | -DL=4 -DB=1 -DSPEED=3 -DMAX=30
+mutant: open-wall  | -DL=2 -DB=2 -DSPEED=2 -DMAX=22 -DNO_WALL
+mutant: open-reach | -DL=3 -DB=1 -DSPEED=2 -DMAX=20 -DNO_REACH
+mutant: each slot before the seal is decided | -DL=2 -DB=2 -DSPEED=2 -DMAX=22 -DNO_LOWER
+mutant: window     | -DL=2 -DB=1 -DSPEED=1 -DMAX=10 -DNO_WINDOW
+mutant: contiguous | -DL=2 -DB=2 -DSPEED=2 -DMAX=22 -DNO_CONTIGUOUS
 */
-#define WALL 3
 #define DATA 1
 #define SEALED 2
 
 byte slot[MAX + 2];
+bool put[MAX + 2];	/* a seal is under way */
 byte acked = 1;		/* the first slot that is not acknowledged */
 byte furthest;		/* the last one that is */
-byte began = 1;		/* acked when the opener's attempt began */
+byte began = 1;		/* acked when the opener's requests were sent */
 bool done;
 
 #ifndef NO_WINDOW
@@ -57,40 +67,91 @@ proctype Leader() {
 	od
 }
 
-proctype Opener() {
-	byte p = 1, i, reach = 2 * B, refused;
-	do
-	:: atomic {
-			began = acked;
-			do :: slot[p] == DATA -> p++ :: else -> break od
-		}
-		if :: slot[p] == SEALED -> break :: else fi;
-#ifndef NO_WALL
+#define SEND(s) if :: (s) <= MAX -> put[s] = true; flying++ :: else fi
+
+/* One of those under way takes effect; which one, nobody knows. */
+inline land() {
+	atomic {
+		i = 1;
+		do :: i < MAX -> i++ :: put[i] -> break od;
+		put[i] = false; flying--;
 		if
-		:: refused >= WALL ->
-			i = (p + reach > MAX + 1 -> MAX + 1 - p : reach);
-			do
-			:: i > 0 -> atomic { i--; if :: slot[p + i] == 0 -> slot[p + i] = SEALED :: else fi }
-			:: i == 0 -> break
-			od;
-#ifndef NO_REACH
-			reach = 2 * reach
-#endif
-		:: else ->
-#endif
-			atomic {
-				if
-				:: slot[p] == 0 -> slot[p] = SEALED
-				:: else -> if :: refused < WALL -> refused++ :: else fi
-				fi
-			}
-#ifndef NO_WALL
-		fi
-#endif
+		:: slot[i] == 0 -> slot[i] = SEALED; if :: lowest == 0 || i < lowest -> lowest = i :: else fi
+		:: slot[i] == DATA -> if :: taken < i -> taken = i :: else fi
+		:: slot[i] == SEALED -> if :: lowest == 0 || i < lowest -> lowest = i :: else fi
+		fi;
+		i = 0
+	}
+}
+
+proctype Opener() {
+	byte p = 1, i, n, flying, next, far, taken, lowest;
+	atomic {
+		do :: slot[p] == DATA -> p++ :: else -> break od;
+		began = acked
+	}
+	atomic { SEND(p) }
+	land();
+#ifdef NO_WALL
+	do
+	:: lowest == 0 ->
+		atomic { began = acked; do :: slot[p] == DATA -> p++ :: else -> break od }
+		atomic { SEND(p) }
+		land()
+	:: else -> break
 	od;
+#else
+	next = p + B;
+	far = next + 2 * B;
+	do
+	:: lowest == 0 ->
+		atomic {
+			began = acked;
+			n = 0;
+			do
+			:: n < B ->
+				SEND(next);
+				next = next + 2; n++;
+				if
+				:: next > far ->
+#ifndef NO_REACH
+					far = p + 2 * (far - p);
+					SEND(far)
+#else
+					skip
+#endif
+				:: else
+				fi
+			:: else -> break
+			od;
+			if :: taken == p -> SEND(far) :: else fi;	/* the first time */
+			n = 0
+		}
+		do :: flying > 0 -> land() :: else -> break od;
+		atomic { do :: next <= taken -> next = next + 2 :: else -> break od }
+	:: else -> break
+	od;
+#endif
+#ifndef NO_LOWER
+	atomic {
+		began = acked;
+		i = p;
+		do
+		:: i < lowest -> if :: slot[i] != DATA -> SEND(i) :: else fi; i++
+		:: else -> break
+		od;
+		i = 0
+	}
+	do :: flying > 0 -> land() :: else -> break od;
+#endif
 	skip;
-	/* The first seal is behind all that was acknowledged, and nothing more will be. */
-	d_step { done = true; assert(furthest < p && acked <= p) }
+	/* The first seal is where the walk comes to, behind all that was acknowledged, and
+	   nothing more will be. */
+	d_step {
+		done = true;
+		do :: p < lowest && slot[p] == DATA -> p++ :: else -> break od;
+		assert(p == lowest && slot[p] == SEALED && furthest < p && acked <= p)
+	}
 }
 
 init { atomic { run Leader(); run Opener() } }

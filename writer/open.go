@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
@@ -19,8 +19,6 @@ const (
 	// identity is how many leading bytes tell a log object from all others: the
 	// header with its nonce. A whole seal fits.
 	identity = fence.HeaderSize
-	// wallAfter is how many refused seals it takes until a wall is built.
-	wallAfter = 2
 	// openTries bounds how often opening starts over. Each time the floor has
 	// moved past what was being read: somebody compacts faster than we read.
 	openTries = 100
@@ -31,9 +29,11 @@ type opening struct {
 	log   *manifest.Log
 	src   *chain.Source
 	token fence.Token
-	nonce fence.ID // of this opener's seals
+	nonce fence.ID  // of this opener's seals
+	time  time.Time // likewise
 	opts  Options
 	read  Recovery
+	wall  *wall // nil if there is none
 }
 
 // recovering counts an object and tells the hook.
@@ -53,9 +53,12 @@ func (o *opening) recovering(s *chain.Step) {
 // begins.
 //
 // The steps are in this order, and each begins after the one before has its
-// answer.
+// answer; with a wall, the last look at the manifest begins after the answer to the
+// seal that counts.
 func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, error) {
+	defer o.tearDown()
 	for try := range openTries {
+		o.tearDown()
 		var err error
 		if try > 0 {
 			m, err = o.log.Newest(ctx)
@@ -75,7 +78,9 @@ func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, 
 			// begin to read in the live leader's epoch and seal its first empty slot.
 			return fence.Point{}, o.fenced(start.Position.Epoch)
 		}
-		sealed, begin, err := o.sealTail(ctx, start)
+		var sealed fence.Position
+		var begin fence.Point
+		sealed, begin, err = o.sealTail(ctx, start)
 		if errors.Is(err, errRestart) {
 			continue
 		}
@@ -87,7 +92,7 @@ func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, 
 		// is junk. Or a quick compactor has folded the seal already: see folded.
 		//
 		//mutant:replace !m.Past(sealed) => true
-		if m, err = o.newest(ctx); err != nil {
+		if m, err = o.newestAfter(ctx, sealed); err != nil {
 			return fence.Point{}, err
 		}
 		if !m.Past(sealed) {
@@ -126,6 +131,18 @@ func (o *opening) newest(ctx context.Context) (*manifest.Manifest, error) {
 	return m, err
 }
 
+// newestAfter is newest, read after slot p was sealed.
+func (o *opening) newestAfter(ctx context.Context, p fence.Position) (*manifest.Manifest, error) {
+	if o.wall == nil {
+		return o.newest(ctx)
+	}
+	m, err := o.wall.newest(ctx, p)
+	if err == nil {
+		err = o.admit(m)
+	}
+	return m, err
+}
+
 func (o *opening) admit(m *manifest.Manifest) error {
 	// guard:open-role. A writer of this epoch or a later one has been open: an epoch
 	// is opened once.
@@ -144,8 +161,10 @@ func (o *opening) fenced(by fence.Epoch) error {
 func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Position, fence.Point, error) {
 	at := start
 	var followed *fence.Position // the first seal that was followed
-	reach := 2 * o.opts.Window   // of the next wall
-	for refused := 0; ; refused++ {
+	var beyond uint64            // the last slot behind the tail that was seen to be taken
+	o.src.Beyond = func(p fence.Position) { beyond = p.Seq }
+	for {
+		beyond = 0
 		for step, err := range o.src.Walk(ctx, at) {
 			if err != nil {
 				return fence.Position{}, at, o.judge(ctx, first(followed, step.From.Position), err)
@@ -173,6 +192,9 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 			at = step.To
 			o.recovering(&step)
 		}
+		if err := o.wall.failed(at.Position); err != nil {
+			return fence.Position{}, at, err
+		}
 		// guard:open-followed. A seal that was followed may have been junk in a hole:
 		// a zombie opener put it where everything had been pruned. The seals on the
 		// chain stay for ever, so it is enough that the floor has not passed the first
@@ -180,37 +202,33 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 		if err := o.stillThere(ctx, followed); err != nil {
 			return fence.Position{}, at, err
 		}
-		if refused >= wallAfter {
-			// guard:open-wall. A leader that saturates its pipeline can win every race for
-			// the next empty slot. It cannot outrun a wall: it sends nothing beyond its
-			// window, and slots are settled in order.
-			if err := o.wall(ctx, at.Position, reach); err != nil {
-				return fence.Position{}, at, err
-			}
-			o.src.First = chain.DefaultAhead // there is at least the wall
-			// guard:open-reach. The leader's window may be larger than ours: a wall that
-			// it has filled already is followed by one of twice the length.
-			//
-			//mutant:replace 2*reach, => reach,
-			reach = min(2*reach, 2*maxWindow)
-			continue
-		}
-		h := fence.Header{Log: o.src.Log, Nonce: o.nonce, Position: at.Position, Time: o.opts.Clock.Wall()}
-		body := fence.EncodeSeal(&h, o.token.Epoch())
-		_, err := store.Create(ctx, o.src.Store, at.Position.Key(), body, o.settle())
-		switch {
-		case err == nil:
-			frame, err := fence.Decode(body, o.src.Limits)
+		var refused *chain.Object
+		sent := max(at.Position.Seq-1, beyond) // by the leader
+		if sent < at.Position.Seq && o.wall == nil {
+			found, own, err := o.seal(ctx, at.Position)
 			if err != nil {
 				return fence.Position{}, at, err
 			}
-			begin, err := at.Next(o.src.Log, frame)
-			return at.Position, begin, err
-		case !errors.Is(err, store.ErrPrecondition):
-			return fence.Position{}, at, fmt.Errorf("writer: sealing %s: %w", at.Position.Key(), err)
+			if own {
+				frame, err := fence.Decode(found.Body, o.src.Limits)
+				if err != nil {
+					return fence.Position{}, at, err
+				}
+				begin, err := at.Next(o.src.Log, frame)
+				return at.Position, begin, err
+			}
+			// Refused. If that is data its writer is there, with more in flight. If it is a seal
+			// of another opener's, there is nobody to be outrun by.
+			if h, err := fence.DecodeHeader(found.Body); err != nil || h.Kind != fence.Data {
+				continue
+			}
+			refused, sent = &found, at.Position.Seq+uint64(o.opts.InFlight)
 		}
-		// Refused: somebody is there, with more in flight. Read it and go on.
-		o.src.First = o.opts.InFlight
+		// guard:open-wall. A leader that saturates its pipeline can win every race for
+		// the next empty slot. It cannot outrun a wall.
+		//
+		//mutant:replace o.build(ctx, at.Position, refused, sent) => _ = refused
+		o.build(ctx, at.Position, refused, sent)
 	}
 }
 
@@ -253,32 +271,6 @@ func (o *opening) judge(ctx context.Context, since *fence.Position, err error) e
 	return fmt.Errorf("writer: the log cannot be continued: %w; run `fencepost verify` to see the extent", err)
 }
 
-// wall puts the same seal on n slots from p on. The first seal on the chain
-// counts, whoever's it is; the others are void.
-func (o *opening) wall(ctx context.Context, p fence.Position, n int) error {
-	o.opts.Logger.Info("a busy leader wins every slot; building a wall of seals", zap.Stringer("from", p), zap.Int("slots", n))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(64)
-	// The far end first: nobody sends there yet, so those are not races.
-	for i := n - 1; i >= 0; i-- {
-		h := fence.Header{Log: o.src.Log, Nonce: o.nonce, Position: fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(i)}, Time: o.opts.Clock.Wall()}
-		body := fence.EncodeSeal(&h, o.token.Epoch())
-		g.Go(func() error {
-			_, err := store.Create(ctx, o.src.Store, h.Position.Key(), body, o.settle())
-			if errors.Is(err, store.ErrPrecondition) {
-				return nil
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return fmt.Errorf("writer: sealing %s and beyond: %w", p.Key(), err)
-	}
-	return nil
-}
-
-func (o *opening) settle() *store.SettleOptions { return settleSlots(o.opts.Settle) }
-
 // settleSlots are the retry options for log objects, told apart by their header.
 func settleSlots(s *store.SettleOptions) *store.SettleOptions {
 	v := *s
@@ -315,7 +307,7 @@ func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options)
 	op := &opening{
 		log:   log,
 		src:   &chain.Source{Store: st, Log: format.Log, Limits: format.Limits.Limits, Settle: o.Settle},
-		token: token, nonce: fence.ID(uuid.New()), opts: o,
+		token: token, nonce: fence.ID(uuid.New()), time: o.Clock.Wall(), opts: o,
 	}
 	begin, err := op.open(ctx, m)
 	if err != nil {

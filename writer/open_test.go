@@ -198,51 +198,6 @@ func TestQuickCompactorFoldsTheSeal(t *testing.T) {
 	})
 }
 
-// guard:open-folded. The wall of seals was begun before a hole and ended behind it:
-// its first seal is junk, a later one is on the chain, and both have one nonce. An
-// opener that took the first for the second would begin its epoch at an offset that
-// the chain has long passed, and nobody could read on from there.
-func TestWallAcrossAHole(t *testing.T) {
-	for name, quick := range map[string]bool{"folded": true, "not folded": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				a := e.open("a", 1, nil)
-				for range 3 {
-					e.append(a, "x")
-				}
-				puts := 0
-				e.before("b", faultstore.Put, fence.DataPrefix, func(faultstore.Op) bool {
-					e.append(a, "x") // slots 4 and 5: it wins every race
-					if puts++; puts < 3 {
-						return false
-					}
-					// The first request of the wall, which begins at 6.
-					e.append(a, "x")
-					e.compact()
-					e.gone(at(1, 6))
-					e.gone(at(1, 7))
-					e.before("b", faultstore.List, manifest.Prefix, func(faultstore.Op) bool {
-						if e.header(at(1, 6)).Nonce != e.header(at(1, 8)).Nonce || e.header(at(1, 8)).Kind != fence.Seal {
-							t.Error("this is not the wall that was to be tested")
-						}
-						if quick {
-							e.compact()
-						}
-						return true
-					})
-					return true
-				})
-				b := e.open("b", 2, &writer.Options{InFlight: 2, Window: 2})
-				if b.Recovered().Offset != 7 {
-					t.Errorf("recovered %+v", b.Recovered())
-				}
-				e.append(b, "b")
-				e.holds("x", "x", "x", "x", "x", "x", "x", "b")
-			})
-		})
-	}
-}
-
 // A tail object that is larger than what is read at first.
 func TestLargeTail(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {

@@ -113,7 +113,7 @@ type Slot struct {
 	Took, Settled time.Duration
 }
 
-// maxWindow bounds Options.Window, and with it how long a wall of seals must be.
+// maxWindow bounds Options.Window, and with it how far ahead a wall of seals must reach.
 const maxWindow = 1 << 16
 
 // minRate is one request a day: far below it an interval has no duration.

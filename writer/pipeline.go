@@ -104,8 +104,7 @@ func (w *Writer) sendable() bool {
 		// guard:in-flight. What the caller has granted of connections and memory.
 		w.inFlight < w.opts.InFlight &&
 		// guard:window. Slot s is sent only when all up to s-Window are applied. An
-		// opener's wall reaches two windows beyond the first empty slot, so nothing
-		// can be sent past it.
+		// opener's wall has a seal further ahead than that, so nothing can be sent past it.
 		len(w.window) < w.opts.Window &&
 		// guard:max-bytes. Memory, whatever the store's latency.
 		(len(w.window) == 0 || w.bytes+w.waiting.Size() <= w.opts.MaxBytes) &&
@@ -121,7 +120,8 @@ func (w *Writer) send(ctx context.Context, b *batch, frame []byte) (applied bool
 		// it stays empty until it is sealed, and nothing behind it can count.
 		v = verdict{void: b.at.Seq, err: context.Cause(ctx)}
 	} else {
-		_, err := store.Create(ctx, w.st, b.at.Key(), frame, w.slotSettle)
+		known := store.WithCRC32C(ctx, fence.Sum(frame), len(frame))
+		_, err := store.Create(known, w.st, b.at.Key(), frame, w.slotSettle)
 		v = w.judge(ctx, b, err)
 	}
 	w.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -110,12 +111,21 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 // TestBacklog: what was appended since the last checkpoint is read before an append
 // begins, which may take long; so it is shown, and what it came to.
 func TestBacklog(t *testing.T) {
-	url := newLog(t, memURL(t))
+	url := newLog(t, freshURL(t))
 	st := openStore(t, url)
+	log, err := manifest.Open(t.Context(), st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w, err := writer.Open(t.Context(), st, fence.NewToken(1), &writer.Options{Checkpoint: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Its only manifest, which names the end of the log at that time.
+	eventually(t, "the manifest of the first leader", func() bool {
+		m, err := log.Newest(t.Context())
+		return err == nil && m.Roles[manifest.Writer].Epoch == 1
+	})
 	for range 5 {
 		if _, err := w.Append(t.Context(), [][]byte{[]byte("a\n"), []byte("b\n")}); err != nil {
 			t.Fatal(err)
@@ -126,7 +136,7 @@ func TestBacklog(t *testing.T) {
 	if status := a.run(t.Context(), []string{"append", url}); status != 0 {
 		t.Fatalf("status %d: %s", status, errs.String())
 	}
-	for _, says := range []string{"reading the tail of the log: ", "read the tail of the log: 5 objects, 10 records, ", "the log has 11 records"} {
+	for _, says := range []string{"reading the tail of the log: ", "\nread the tail of the log: 5 objects, 10 records, ", "the log has 11 records"} {
 		if !strings.Contains(errs.String(), says) {
 			t.Errorf("it does not say %q: %s", says, errs.String())
 		}

@@ -30,8 +30,11 @@ anybody: for an IAM user or role, with
 or, with bucket, for the bucket itself: it refuses every write of an object of the
 log that is not conditional, whoever sends it; Fencepost sends none.
 Leave out statements that you do not need: a reader that never takes a snapshot
-needs no pins. KMS keys need statements of their own. A directory bucket knows rights in the
-whole bucket only, so there is nothing to print for a log in one.`,
+needs no pins. KMS keys need statements of their own: kms:GenerateDataKey and
+kms:Decrypt for who writes, kms:Decrypt for who reads. Requester pays needs none.
+For an access point, name its bucket, and replace the ARNs by the access point's.
+A directory bucket knows rights in the whole bucket only, so there is nothing to
+print for a log in one.`,
 		Args: wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			u, err := url.Parse(args[0])
@@ -40,6 +43,9 @@ whole bucket only, so there is nothing to print for a log in one.`,
 			}
 			if err != nil || u.Scheme != "s3" || !bucketName.MatchString(u.Host) || u.User != nil {
 				return usage("policy is for a URL such as s3://bucket/prefix")
+			}
+			if strings.HasSuffix(u.Host, "-s3alias") {
+				return usage("policies do not know aliases of access points: name the bucket, and replace the ARNs by the access point's")
 			}
 			if strings.HasSuffix(u.Host, "--x-s3") {
 				return usage("%s is a directory bucket, which knows rights in the whole bucket only: allow s3express:CreateSession on it, with s3express:SessionMode ReadOnly for readers that take no snapshots", u.Host)

@@ -151,6 +151,8 @@ func TestBadInput(t *testing.T) {
 		"watching a dry run":     {"compact -watch -dry-run " + log, "", 2, []string{"exclude each other"}},
 		"a negative age":         {"compact -retain-age -1h " + log, "", 2, []string{`-retain-age is "-1h": it must not be negative`}},
 		"no role":                {"policy s3://bucket/x", "", 2, []string{"-role is candidate, compactor, reader, writer or bucket"}},
+		"a directory bucket":     {"policy -role writer s3://b--use1-az4--x-s3/x", "", 2, []string{"s3express:CreateSession"}},
+		"an alias in a policy":   {"policy -role writer s3://ap-1-s3alias/x", "", 2, []string{"the access point's"}},
 		"a policy for a disk":    {"policy -role writer file:///x", "", 2, []string{"s3://bucket/prefix"}},
 		"no log to export":       {"export mem://none", "", 1, []string{"no log here"}},
 		"no log to pin":          {"pin -name x mem://none", "", 1, []string{"no log here"}},

@@ -5,6 +5,7 @@ package servers
 import (
 	"os/exec"
 	"runtime"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +23,10 @@ type process struct {
 // started it ends, not the process (golang/go#27505). So the thread is kept for
 // as long as the child runs; it then dies with the test binary and not before.
 func spawn(cmd *exec.Cmd) (*process, error) {
-	cmd.SysProcAttr = sysProcAttr()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	tie(cmd.SysProcAttr)
 	p := &process{done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -42,7 +46,8 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 }
 
 // Spawn starts a child of a test, which dies with the test binary however that
-// ends. The channel is closed when the child has ended and been waited for.
+// ends; its SysProcAttr is kept but for what that takes. The channel is closed when
+// the child has ended and been waited for.
 func Spawn(cmd *exec.Cmd) (<-chan struct{}, error) {
 	p, err := spawn(cmd)
 	if err != nil {

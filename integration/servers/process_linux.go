@@ -2,8 +2,8 @@ package servers
 
 import "syscall"
 
-// sysProcAttr gives a child its own group, and has the kernel kill it when its
-// parent dies, however that happens.
-func sysProcAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+// tie gives a child its own group, and has the kernel kill it when its parent
+// dies, however that happens.
+func tie(attr *syscall.SysProcAttr) {
+	attr.Setpgid, attr.Pdeathsig = true, syscall.SIGKILL
 }

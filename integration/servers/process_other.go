@@ -4,8 +4,6 @@ package servers
 
 import "syscall"
 
-// sysProcAttr gives a child its own group. Only Linux can tie its life to the
-// parent's: elsewhere a killed test binary leaves its servers behind.
-func sysProcAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
-}
+// tie gives a child its own group. Only Linux can tie its life to the parent's:
+// elsewhere a killed test binary leaves its servers behind.
+func tie(attr *syscall.SysProcAttr) { attr.Setpgid = true }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/fencepost/fencepost/fence"
@@ -14,10 +15,10 @@ import (
 )
 
 const (
-	// head is how much of an object the first request asks for, at least. Most objects
-	// are smaller and cost one request; of the others nobody holds more than this
+	// Head is how much of an object the first request asks for, at least, in bytes. Most
+	// objects are smaller and cost one request; of the others nobody holds more than this
 	// until it is their turn, or until there is room for others like the last one.
-	head = 256 << 10
+	Head = 256 << 10
 	// DefaultAhead is how many objects are asked for at once at most.
 	DefaultAhead = 64
 	// depth is how many slots may be asked for or wait for their turn, in Ahead. They are
@@ -47,6 +48,32 @@ type Source struct {
 	// Keep tells which objects of data are checked by their checksums and not unpacked,
 	// for who puts them elsewhere as they are; nil: none.
 	Keep func(*fence.Header) bool
+	// Known, if set, is asked for a slot before the store is, and may wait: false if it
+	// cannot tell, an object without a body if there is none. Its error ends the walk.
+	Known func(ctx context.Context, p fence.Position) (Object, bool, error)
+	// Beyond, if set, is called when a walk has come to an absent slot, with the last
+	// slot behind it that was found to be taken by then, if any was.
+	Beyond func(fence.Position)
+}
+
+// Object is what is in a slot: all of it, or the first [Head] bytes, as Info.Size tells.
+type Object struct {
+	Body []byte
+	Info store.Info
+}
+
+// Look reads the object in slot p, or its beginning. Absent is store.ErrNotFound.
+func (s *Source) Look(ctx context.Context, p fence.Position) (Object, error) {
+	body, info, err := s.look(ctx, p, Head)
+	return Object{Body: body, Info: info}, err
+}
+
+func (s *Source) look(ctx context.Context, p fence.Position, ask int64) ([]byte, store.Info, error) {
+	body, info, err := store.ReadRange(ctx, s.Store, p.Key(), store.GetOptions{Length: ask}, ask, s.Settle)
+	if errors.Is(err, store.ErrRange) {
+		err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, p.Key())
+	}
+	return body, info, err
 }
 
 // Step is one object of the chain.
@@ -61,7 +88,7 @@ type Step struct {
 
 // Read reads the object in slot from.Position. Absent is store.ErrNotFound.
 func (s *Source) Read(ctx context.Context, from fence.Point) (Step, error) {
-	f := newFetch(ctx, from.Position, head)
+	f := newFetch(ctx, from.Position, Head)
 	f.fetchHead(s)
 	if f.err == nil && f.partial() {
 		f.fetchRest(ctx, s)
@@ -90,6 +117,7 @@ func (s *Source) Walk(ctx context.Context, from fence.Point) iter.Seq2[Step, err
 			f := w.next(ctx, p.Position)
 			step, err := s.judge(p, f)
 			if errors.Is(err, store.ErrNotFound) {
+				w.beyond()
 				return
 			}
 			if err != nil {
@@ -186,11 +214,11 @@ func (w *walk) ask(ctx context.Context, p fence.Position) {
 	}
 	// The next objects are probably about as large as the last ones were: if these are
 	// large, each is asked for at once.
-	ask := max(head, w.mean+w.mean/4)
-	for len(w.queue) == 0 || len(w.queue) < w.window && w.active < w.ahead() && !w.ends && w.held < int64(w.ahead())*head && ask-head <= w.budget {
+	ask := max(Head, w.mean+w.mean/4)
+	for len(w.queue) == 0 || len(w.queue) < w.window && w.active < w.ahead() && !w.ends && w.held < int64(w.ahead())*Head && ask-Head <= w.budget {
 		f := newFetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask)
 		w.active++
-		w.reserve(f, ask-head)
+		w.reserve(f, ask-Head)
 		w.queue = append(w.queue, f)
 		// The workers stay: a new one would grow its stack anew for each request, a fifth of
 		// what a small one costs the processor.
@@ -218,7 +246,7 @@ func (w *walk) end() {
 // note is called for each fetch whose head has arrived.
 func (w *walk) note(f *fetch) {
 	w.active--
-	f.here, f.head = true, min(int64(len(f.body)), head)
+	f.here, f.head = true, min(int64(len(f.body)), Head)
 	w.held += f.head
 	w.ends = w.ends || f.err != nil
 }
@@ -230,6 +258,22 @@ func (w *walk) pop() {
 	w.release(f)
 	w.queue[0] = nil // or the array behind the queue would keep its body
 	w.queue = w.queue[1:]
+}
+
+// beyond tells what has been found behind an absent slot.
+func (w *walk) beyond() {
+	if w.Beyond == nil {
+		return
+	}
+	for len(w.arrived) > 0 {
+		w.note(<-w.arrived)
+	}
+	for _, f := range slices.Backward(w.queue) {
+		if f.here && f.err == nil {
+			w.Beyond(f.pos)
+			return
+		}
+	}
 }
 
 // drop cancels what is under way and waits for it.
@@ -317,10 +361,16 @@ func newFetch(ctx context.Context, pos fence.Position, ask int64) *fetch {
 
 func (f *fetch) fetchHead(s *Source) {
 	defer f.cancel()
-	f.body, f.info, f.err = store.ReadRange(f.ctx, s.Store, f.pos.Key(), store.GetOptions{Length: f.ask}, f.ask, s.Settle)
-	if errors.Is(f.err, store.ErrRange) {
-		f.err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, f.pos.Key())
+	if s.Known != nil {
+		known, ok, err := s.Known(f.ctx, f.pos)
+		if ok {
+			if f.body, f.info, f.err = known.Body, known.Info, err; err == nil && known.Body == nil {
+				f.err = &store.Error{Op: "get", Key: f.pos.Key(), Kind: store.ErrNotFound}
+			}
+			return
+		}
 	}
+	f.body, f.info, f.err = s.look(f.ctx, f.pos, f.ask)
 }
 
 // wait waits for the rest, if it was asked for.

@@ -101,7 +101,7 @@ func TestWalkBrokenOff(t *testing.T) {
 	st, inner := newFaults(nil)
 	l := newLog(t, inner).seal(1)
 	for i := range 12 {
-		l.data(10, (i%3)*head)
+		l.data(10, (i%3)*Head)
 	}
 	// Requests far ahead never get an answer by themselves.
 	st.SetHook(func(op faultstore.Op) faultstore.Fault {
@@ -191,13 +191,13 @@ func TestWalkWaits(t *testing.T) {
 
 // TestLargeObjects take two requests: the rest is asked for when its turn comes.
 func TestLargeObjects(t *testing.T) {
-	const frame = head - fence.HeaderSize // payload of an object that just fits
+	const frame = Head - fence.HeaderSize // payload of an object that just fits
 	st, inner := newFaults(nil)
 	l := newLog(t, inner).seal(1)
 	from := l.at
 	requests := 0
 	for _, tt := range []struct{ size, requests int }{
-		{frame - 3, 1}, {frame - 2, 2}, {frame - 1, 2}, {3 << 20, 2}, {1, 1}, {head, 2},
+		{frame - 3, 1}, {frame - 2, 2}, {frame - 1, 2}, {3 << 20, 2}, {1, 1}, {Head, 2},
 	} {
 		l.data(tt.size)
 		requests += tt.requests
@@ -230,8 +230,8 @@ func TestRestIsAnothers(t *testing.T) {
 	for name, replace := range map[string]func(*memstore.Store, string, []byte) error{
 		"gone": func(st *memstore.Store, key string, _ []byte) error { return st.Delete(context.Background(), key) },
 		"same length": func(st *memstore.Store, key string, b []byte) error {
-			for i := range b[head:] {
-				b[head+i] ^= 1
+			for i := range b[Head:] {
+				b[Head+i] ^= 1
 			}
 			_, err := st.Put(context.Background(), key, b, store.Always)
 			return err
@@ -245,7 +245,7 @@ func TestRestIsAnothers(t *testing.T) {
 			return err
 		},
 		"cut": func(st *memstore.Store, key string, b []byte) error {
-			_, err := st.Put(context.Background(), key, b[:head+10], store.Always)
+			_, err := st.Put(context.Background(), key, b[:Head+10], store.Always)
 			return err
 		},
 		"longer": func(st *memstore.Store, key string, b []byte) error {
@@ -253,7 +253,7 @@ func TestRestIsAnothers(t *testing.T) {
 			return err
 		},
 	} {
-		for _, size := range []int{head * 3, head * 17} {
+		for _, size := range []int{Head * 3, Head * 17} {
 			st, inner := newFaults(nil)
 			l := newLog(t, inner).seal(1).data(5)
 			large := l.at
@@ -422,7 +422,7 @@ func TestBudget(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if key < l.at.Position.Key() {
-					beyond[key] = max(o.Offset+o.Length-head, 0)
+					beyond[key] = max(o.Offset+o.Length-Head, 0)
 				}
 				sum := int64(0)
 				for _, n := range beyond {
@@ -540,7 +540,7 @@ func TestMemory(t *testing.T) {
 		}
 		// The one at hand, two of the budget and one over it, and eight heads; each
 		// perhaps in a buffer that had to grow.
-		if now := heap(); now > before+2*(4*size+8*head) {
+		if now := heap(); now > before+2*(4*size+8*Head) {
 			t.Errorf("after %d objects %d KiB are kept", n, (now-before)>>10)
 		}
 	}
@@ -555,7 +555,7 @@ func TestWalkOverFaults(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for e := fence.Epoch(1); e < 5; e++ {
 			for range rng.IntN(40) {
-				l.data(rng.IntN(50), max(rng.IntN(20)-18, 0)*3*head)
+				l.data(rng.IntN(50), max(rng.IntN(20)-18, 0)*3*Head)
 			}
 			l.seal(e + 1)
 		}

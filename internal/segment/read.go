@@ -72,6 +72,9 @@ func (s *Source) read(ctx context.Context, refs iter.Seq2[Ref, error], from uint
 		defer stop()
 		ctx, cancel := context.WithCancel(ctx)
 		r := &reading{Source: s, from: from, stored: stored, refs: next, window: 1, budget: s.Budget}
+		if stored {
+			r.window, r.begun = maxWindow, true // all of it is wanted
+		}
 		if r.budget <= 0 {
 			r.budget = DefaultBudget
 		}
@@ -79,7 +82,7 @@ func (s *Source) read(ctx context.Context, refs iter.Seq2[Ref, error], from uint
 		defer r.wait()
 		defer cancel()
 		for {
-			r.fill(ctx)
+			r.fill(ctx, false)
 			if len(r.queue) == 0 {
 				return
 			}
@@ -88,6 +91,12 @@ func (s *Source) read(ctx context.Context, refs iter.Seq2[Ref, error], from uint
 			r.queue[0] = nil // or the array behind the queue would keep its bytes
 			r.queue = r.queue[1:]
 			r.budget += run.size
+			if r.window > 1 {
+				// Its place is taken before it is handed out, which may take as long as a
+				// request: otherwise one request less would be under way, and with a small
+				// budget that is half of them.
+				r.fill(ctx, true)
+			}
 			for {
 				p, err := run.next(r)
 				if err != nil {
@@ -148,8 +157,8 @@ type run struct {
 }
 
 // fill asks for as much as window and budget allow, and for at least one run if
-// there is any.
-func (r *reading) fill(ctx context.Context) {
+// there is any and none is in hand.
+func (r *reading) fill(ctx context.Context, inHand bool) {
 	for len(r.queue) < r.window && !r.failed {
 		seg := r.current(ctx)
 		if seg == nil {
@@ -158,13 +167,13 @@ func (r *reading) fill(ctx context.Context) {
 		select {
 		case <-seg.done:
 		default:
-			if len(r.queue) > 0 {
+			if inHand || len(r.queue) > 0 {
 				return // there is something to hand out meanwhile
 			}
 			<-seg.done
 		}
 		run := r.take(seg)
-		if len(r.queue) > 0 && run.size > r.budget {
+		if (inHand || len(r.queue) > 0) && run.size > r.budget {
 			return
 		}
 		r.budget -= run.size

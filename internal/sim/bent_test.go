@@ -160,7 +160,7 @@ func TestBentIsNoticed(t *testing.T) {
 			t.Parallel()
 			missing := slices.Clone(b.notices)
 			seed := uint64(1)
-			for ; len(missing) > 0 && seed <= 60; seed++ {
+			for ; len(missing) > 0 && seed <= 500; seed++ {
 				p := NewPlan(seed)
 				p.Bent, p.Edits, p.Snapshots, p.Backups = b.name, true, 2, 1
 				p.Readers, p.Steps, p.Hurry = 0, 800, 0.2 // more of what it is about

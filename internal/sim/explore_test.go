@@ -38,17 +38,8 @@ func opens(epoch uint64) func(context.Context, *node) {
 	}
 }
 
-// after begins when another node has come so far.
-func after(so <-chan struct{}, work func(context.Context, *node)) func(context.Context, *node) {
-	return func(ctx context.Context, n *node) {
-		<-so
-		work(ctx, n)
-	}
-}
-
-// opensAndAppends goes on with one append, and its keeper with the manifest. It closes
-// opened, if that is not nil, when it is open.
-func opensAndAppends(epoch uint64, opened chan<- struct{}) func(context.Context, *node) {
+// opensAndAppends goes on with one append, and its keeper with the manifest.
+func opensAndAppends(epoch uint64) func(context.Context, *node) {
 	return func(ctx context.Context, n *node) {
 		wr, err := writer.Open(ctx, n.store(), fence.NewToken(epoch), &writer.Options{
 			InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock,
@@ -58,9 +49,6 @@ func opensAndAppends(epoch uint64, opened chan<- struct{}) func(context.Context,
 			return
 		}
 		n.opened(0, wr)
-		if opened != nil {
-			close(opened)
-		}
 		id := n.history().begin(op{kind: opAppend, node: n.name, epoch: epoch, values: []string{n.name}, call: n.world.steps})
 		off, err := wr.Append(ctx, [][]byte{[]byte(n.name)}, writer.Cursor([]byte(n.name)))
 		n.appended(id, off, err)
@@ -203,15 +191,6 @@ func merges(times int, apart time.Duration) func(context.Context, *node) {
 	}
 }
 
-// folds is a compactor that dies before it prunes.
-func folds(ctx context.Context, n *node) {
-	c, _ := compactor.New(dying{n.store()}, &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
-	if _, err := c.Once(ctx, fence.NewToken(1)); !errors.Is(err, errCrashed) {
-		n.expect(err, compactor.ErrFenced)
-	}
-	n.die()
-}
-
 func compactsOnce(ctx context.Context, n *node) {
 	c, _ := compactor.New(n.store(), &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
 	_, err := c.Once(ctx, fence.NewToken(1))
@@ -236,8 +215,11 @@ func campaigns(ctx context.Context, n *node) {
 	_ = term.Resign(context.Background())
 }
 
-// scenarios are small enough that every schedule can be carried out: some hundreds
-// of states, some ten thousand of those that are long.
+// scenarios are small enough that every schedule can be carried out: some thousands
+// of states, some ten thousand of those that are long. Two writers, one of which
+// appends, and a compactor that folds and prunes at the same time are too many for
+// that: here they are taken by pairs, and two that only open while a third prunes. All
+// of it at once is in spec/log.pml, and in the histories.
 func scenarios() []*Scenario {
 	writers := func(w *world) {
 		w.boot("w1", 0, 1, 0, opens(2))
@@ -256,34 +238,9 @@ func scenarios() []*Scenario {
 			},
 		},
 		{
-			Name: "a leader appends, a successor opens, a compactor folds", setup: past(false), private: append(quiet, log...), long: true,
-			nodes: func(w *world) {
-				opened := make(chan struct{})
-				w.boot("w1", 0, 1, 0, opensAndAppends(2, opened))
-				w.boot("w2", 1, 1, 0, after(opened, opens(3)))
-				w.boot("c1", 0, 1, 0, after(opened, folds))
-			},
-		},
-		{
-			Name: "a leader appends, a successor opens, a compactor prunes", setup: folded, private: append(quiet, log...), long: true,
-			nodes: func(w *world) {
-				opened := make(chan struct{})
-				w.boot("w1", 0, 1, 0, opensAndAppends(2, opened))
-				w.boot("w2", 1, 1, 0, after(opened, opens(3)))
-				w.boot("c1", 0, 1, 0, after(opened, compactsOnce))
-			},
-		},
-		{
-			Name: "two writers open while a compactor folds", setup: past(false), private: append(quiet, log...), long: true,
-			nodes: func(w *world) {
-				writers(w)
-				w.boot("c1", 0, 1, 0, folds)
-			},
-		},
-		{
 			Name: "a writer opens and appends while a compactor prunes", setup: folded, private: append(quiet, log...), long: true,
 			nodes: func(w *world) {
-				w.boot("w1", 0, 1, 0, opensAndAppends(2, nil))
+				w.boot("w1", 0, 1, 0, opensAndAppends(2))
 				w.boot("c1", 0, 1, 0, compactsOnce)
 			},
 		},

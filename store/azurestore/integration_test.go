@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/integration/servers"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/store/storetest"
 )
@@ -61,8 +62,8 @@ func TestMissingBucketIsNamed(t *testing.T) {
 	s.Bucket = "no-such-bucket"
 	st := open(t, s.URL("orders"))
 	_, put := st.Put(t.Context(), "k", []byte("v"), store.IfAbsent)
-	_, _, read := get(t, st, "k", nil)
-	for op, err := range map[string]error{"put": put, "get": read, "list": listOnce(t, st), "delete": st.Delete(t.Context(), "k")} {
+	_, _, read := cloudtest.Get(t, st, "k", nil)
+	for op, err := range map[string]error{"put": put, "get": read, "list": cloudtest.ListErr(t, st), "delete": st.Delete(t.Context(), "k")} {
 		if !errors.Is(err, store.ErrNoBucket) || !strings.Contains(err.Error(), s.Bucket) {
 			t.Errorf("%s: %v does not say that there is no bucket %s", op, err, s.Bucket)
 		}
@@ -91,8 +92,8 @@ func TestWrongKeyIsDenied(t *testing.T) {
 	t.Setenv("AZURE_STORAGE_KEY", wrong)
 	st := open(t, s.URL("orders"))
 	_, put := st.Put(t.Context(), "k", []byte("v"), store.IfAbsent)
-	_, _, read := get(t, st, "k", nil)
-	for op, err := range map[string]error{"put": put, "get": read, "list": listOnce(t, st)} {
+	_, _, read := cloudtest.Get(t, st, "k", nil)
+	for op, err := range map[string]error{"put": put, "get": read, "list": cloudtest.ListErr(t, st)} {
 		if !errors.Is(err, store.ErrDenied) || strings.Contains(err.Error(), wrong) {
 			t.Errorf("%s: %v, want %v and no key", op, err, store.ErrDenied)
 		}

@@ -17,78 +17,32 @@ import (
 
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/azurestore"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
-
-func get(t testing.TB, st store.Store, key string, opts *store.GetOptions) (string, store.Info, error) {
-	t.Helper()
-	obj, err := st.Get(t.Context(), key, opts)
-	if err != nil {
-		return "", store.Info{}, err
-	}
-	defer obj.Body.Close()
-	b, err := io.ReadAll(obj.Body)
-	return string(b), obj.Info, err
-}
-
-func listOnce(t testing.TB, st store.Store) error {
-	for _, err := range st.List(t.Context(), "", nil) {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 func TestReadsAndVersions(t *testing.T) {
 	az := newStub()
 	st := serve(t, az)
-	put, err := st.Put(t.Context(), "a/k", []byte("0123456789"), store.IfAbsent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		offset, length int64
-		want           string
-		err            error
-	}{
-		{0, 0, "0123456789", nil}, {3, 0, "3456789", nil}, {3, 4, "3456", nil}, {8, 10, "89", nil}, {0, 99, "0123456789", nil},
-		{10, 0, "", store.ErrRange}, {10, 5, "", store.ErrRange}, {11, 1, "", store.ErrRange}, {-1, 0, "", store.ErrInvalid},
-	} {
-		body, info, err := get(t, st, "a/k", &store.GetOptions{Offset: c.offset, Length: c.length})
-		if !errors.Is(err, c.err) || body != c.want || err == nil && (info.Size != 10 || info.Version != put.Version || info.LastModified.IsZero() || info.Date.IsZero()) {
-			t.Errorf("%d+%d: got %q, %+v, %v; want %q, %v", c.offset, c.length, body, info, err, c.want, c.err)
-		}
-	}
+	cloudtest.Reads(t, st)
 	// A server that knows no ranges sends all.
 	az.on("get", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Etag", `"x"`)
 		_, _ = io.WriteString(w, "0123456789")
 	}})
-	if body, info, err := get(t, st, "a/k", &store.GetOptions{Offset: 3, Length: 4}); err != nil || body != "3456" || info.Size != 10 {
+	if body, info, err := cloudtest.Get(t, st, "a/k", &store.GetOptions{Offset: 3, Length: 4}); err != nil || body != "3456" || info.Size != 10 {
 		t.Errorf("without ranges: %q, %+v, %v", body, info, err)
 	}
 	az.on("get", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "0123456789") }})
-	if _, _, err := get(t, st, "a/k", nil); !errors.Is(err, store.ErrUnsupported) {
+	if _, _, err := cloudtest.Get(t, st, "a/k", nil); !errors.Is(err, store.ErrUnsupported) {
 		t.Errorf("without ETag: %v", err)
 	}
 	az.on("put", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }})
 	if _, err := st.Put(t.Context(), "b", nil, store.IfAbsent); store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("put without ETag: %v", err)
 	}
-	az.reset()
-	if _, _, err := get(t, st, "a/k", &store.GetOptions{IfNoneMatch: put.Version}); !errors.Is(err, store.ErrNotModified) {
-		t.Errorf("the same version: %v", err)
-	}
-	if body, _, err := get(t, st, "a/k", &store.GetOptions{IfNoneMatch: "7"}); err != nil || body != "0123456789" {
-		t.Errorf("another version: %q, %v", body, err)
-	}
 	az.on("get", 0, fault{status: http.StatusNotModified})
-	if _, _, err := get(t, st, "a/k", nil); err == nil || errors.Is(err, store.ErrNotModified) {
+	if _, _, err := cloudtest.Get(t, st, "a/k", nil); err == nil || errors.Is(err, store.ErrNotModified) {
 		t.Errorf("304 without a condition: %v", err)
-	}
-	az.reset()
-	if _, _, err := get(t, st, "a/none", nil); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("missing: %v", err)
 	}
 }
 
@@ -117,48 +71,12 @@ func TestList(t *testing.T) {
 	for _, k := range []string{"p/1", "p/2", "p/3", "p/folder/", "q/1", "directory"} {
 		az.blobs[k] = blob{body: []byte(k), etag: `"0x5"`, at: time.Now()}
 	}
-	list := func(st store.Store, prefix, after string) (keys []string, err error) {
-		for info, e := range st.List(t.Context(), prefix, &store.ListOptions{StartAfter: after}) {
-			if e != nil {
-				return keys, e
-			}
-			if info.Version == "" || info.Size == 0 || info.LastModified.IsZero() || info.Date.IsZero() {
-				t.Errorf("%+v", info)
-			}
-			keys = append(keys, info.Key)
-		}
-		return keys, nil
-	}
-	sub, err := store.Sub(st, "p")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		st            store.Store
-		prefix, after string
-		want          string
-	}{
-		{st, "", "", "p/1 p/2 p/3 q/1"}, {st, "p/", "", "p/1 p/2 p/3"}, {st, "p/", "p/2", "p/3"}, {st, "", "p/3", "q/1"},
-		{sub, "", "", "1 2 3"}, {sub, "", "1", "2 3"}, {sub, "", "3", ""},
-	} {
-		if got, err := list(c.st, c.prefix, c.after); err != nil || strings.Join(got, " ") != c.want {
-			t.Errorf("%q after %q: %v, %v; want %s", c.prefix, c.after, got, err, c.want)
-		}
-	}
 	// The same marker again and again.
-	az.on("list", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `<?xml version="1.0"?><EnumerationResults><Blobs/><NextMarker>again</NextMarker></EnumerationResults>`)
-	}})
-	if got, err := list(st, "", ""); err == nil || !strings.Contains(err.Error(), "says that there is more") {
-		t.Errorf("%d keys, %v", len(got), err)
-	}
-	// Names from outside never escape a prefix.
-	for _, key := range []string{"../q/1", "..", "a/../../q/1", "/q/1"} {
-		_, _, err := get(t, sub, key, nil)
-		if !errors.Is(err, store.ErrInvalid) || !errors.Is(sub.Delete(t.Context(), key), store.ErrInvalid) {
-			t.Errorf("%q: %v", key, err)
-		}
-	}
+	cloudtest.Lists(t, st, func() {
+		az.on("list", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `<?xml version="1.0"?><EnumerationResults><Blobs/><NextMarker>again</NextMarker></EnumerationResults>`)
+		}})
+	})
 }
 
 func TestDeleteOfNothingIsNoError(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
 // The SDK sends a request again three times by default, and shows the 409 or 412
@@ -27,8 +28,8 @@ func TestT05_OneAttempt(t *testing.T) {
 			for kind, ask := range map[string]func() error{
 				"put":    func() error { _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); return err },
 				"delete": func() error { return st.Delete(t.Context(), "k") },
-				"get":    func() error { _, _, err := get(t, st, "k", nil); return err },
-				"list":   func() error { return listOnce(t, st) },
+				"get":    func() error { _, _, err := cloudtest.Get(t, st, "k", nil); return err },
+				"list":   func() error { return cloudtest.ListErr(t, st) },
 			} {
 				if (f.drop || f.lost) && (kind == "get" || kind == "list") {
 					continue // net/http sends a read again on another connection
@@ -80,7 +81,7 @@ func TestT14_Quotes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, got, err := get(t, st, "k", nil)
+	_, got, err := cloudtest.Get(t, st, "k", nil)
 	if err != nil || got.Version != put.Version {
 		t.Errorf("written %q, read %q, %v", put.Version, got.Version, err)
 	}
@@ -138,7 +139,7 @@ func TestT33_UploadIsSettledByTheBlob(t *testing.T) {
 				t.Errorf("requests %s, want %s", got, c.requests)
 			}
 			if c.ok {
-				if body, _, err := get(t, st, "k", nil); err != nil || body != string(c.body) {
+				if body, _, err := cloudtest.Get(t, st, "k", nil); err != nil || body != string(c.body) {
 					t.Errorf("read %d bytes, %v", len(body), err)
 				}
 			} else if !c.meddle && len(az.keys()) != 0 {
@@ -173,7 +174,7 @@ func TestUploadOfBrokenBodyLeavesNothing(t *testing.T) {
 			t.Errorf("%d bytes onto a blob: %v", n, err)
 		}
 	}
-	if body, _, _ := get(t, st, "k", nil); body != "there" {
+	if body, _, _ := cloudtest.Get(t, st, "k", nil); body != "there" {
 		t.Errorf("now it is %q", body)
 	}
 }
@@ -213,8 +214,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	const most = 256 << 20
 	for kind, ask := range map[string]func() error{
 		"put":  func() error { _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); return err },
-		"list": func() error { return listOnce(t, st) },
-		"get":  func() error { _, _, err := get(t, st, "k", nil); return err },
+		"list": func() error { return cloudtest.ListErr(t, st) },
+		"get":  func() error { _, _, err := cloudtest.Get(t, st, "k", nil); return err },
 	} {
 		for _, status := range []int{http.StatusOK, http.StatusInternalServerError} {
 			if kind != "list" && status == http.StatusOK {
@@ -283,8 +284,8 @@ func TestAnswers(t *testing.T) {
 			az.faults(func(string, int) *fault { return &fault{status: c.status, code: c.code} })
 			_, create := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
 			_, swap := st.Put(t.Context(), "k", []byte("x"), store.IfMatch("0x5"))
-			_, _, read := get(t, st, "k", nil)
-			list := listOnce(t, st)
+			_, _, read := cloudtest.Get(t, st, "k", nil)
+			list := cloudtest.ListErr(t, st)
 			if got := store.OutcomeOf(create); got != c.want.create {
 				t.Errorf("create: %v is %v, want %v", create, got, c.want.create)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
 // TestAnswers is the table of what each answer means to each kind of request.
@@ -50,8 +51,8 @@ func TestAnswers(t *testing.T) {
 			gcs.fault = func(string, int) *fault { return &answer }
 			_, create := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
 			_, swap := st.Put(t.Context(), "k", []byte("x"), store.IfMatch("5"))
-			_, _, read := get(t, st, "k", nil)
-			list := listOnce(t, st)
+			_, _, read := cloudtest.Get(t, st, "k", nil)
+			list := cloudtest.ListErr(t, st)
 			if got := store.OutcomeOf(create); got != c.want.create {
 				t.Errorf("create: %v is %v, want %v", create, got, c.want.create)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/integration/servers"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/store/storetest"
 )
@@ -67,7 +68,7 @@ func TestMissingBucketIsNamed(t *testing.T) {
 	st := open(t, s.URL("orders"))
 	_, put := st.Put(t.Context(), "k", []byte("v"), store.IfAbsent)
 	// Its answers to GET and DELETE do not say what is missing; Google's do.
-	for op, err := range map[string]error{"put": put, "list": listOnce(t, st)} {
+	for op, err := range map[string]error{"put": put, "list": cloudtest.ListErr(t, st)} {
 		if !errors.Is(err, store.ErrNoBucket) || !strings.Contains(err.Error(), s.Bucket) {
 			t.Errorf("%s: %v does not say that there is no bucket %s", op, err, s.Bucket)
 		}

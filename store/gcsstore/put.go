@@ -51,7 +51,11 @@ func write(ctx context.Context, h *storage.ObjectHandle, body []byte) (*storage.
 	//mutant:replace w.ChunkSize = 0 =>
 	w.ChunkSize = 0
 	w.ContentType = contentType
-	w.CRC32C, w.SendCRC32C = crc32.Checksum(body, castagnoli), true
+	crc, known := store.CRC32C(ctx, len(body))
+	if !known {
+		crc = crc32.Checksum(body, castagnoli)
+	}
+	w.CRC32C, w.SendCRC32C = crc, true
 	if len(body) > 0 {
 		// It fails only because the request has ended, and then Close says why. Not
 		// cancelled here: that would hide the answer, perhaps a refusal.

@@ -14,50 +14,12 @@ import (
 
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/gcsstore"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
 var chunked = &gcsstore.Options{ChunkSize: 256 << 10}
 
-func get(t testing.TB, st store.Store, key string, opts *store.GetOptions) (string, store.Info, error) {
-	t.Helper()
-	obj, err := st.Get(t.Context(), key, opts)
-	if err != nil {
-		return "", store.Info{}, err
-	}
-	defer obj.Body.Close()
-	b, err := io.ReadAll(obj.Body)
-	return string(b), obj.Info, err
-}
-
-func TestReadsAndVersions(t *testing.T) {
-	st := serve(t, newStub())
-	put, err := st.Put(t.Context(), "a/k", []byte("0123456789"), store.IfAbsent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		offset, length int64
-		want           string
-		err            error
-	}{
-		{0, 0, "0123456789", nil}, {3, 0, "3456789", nil}, {3, 4, "3456", nil}, {8, 10, "89", nil}, {0, 99, "0123456789", nil},
-		{10, 0, "", store.ErrRange}, {10, 5, "", store.ErrRange}, {11, 1, "", store.ErrRange}, {-1, 0, "", store.ErrInvalid},
-	} {
-		body, info, err := get(t, st, "a/k", &store.GetOptions{Offset: c.offset, Length: c.length})
-		if !errors.Is(err, c.err) || body != c.want || err == nil && (info.Size != 10 || info.Version != put.Version || info.LastModified.IsZero() || info.Date.IsZero()) {
-			t.Errorf("%d+%d: got %q, %+v, %v; want %q, %v", c.offset, c.length, body, info, err, c.want, c.err)
-		}
-	}
-	if _, _, err := get(t, st, "a/k", &store.GetOptions{IfNoneMatch: put.Version}); !errors.Is(err, store.ErrNotModified) {
-		t.Errorf("the same version: %v", err)
-	}
-	if body, _, err := get(t, st, "a/k", &store.GetOptions{IfNoneMatch: "7"}); err != nil || body != "0123456789" {
-		t.Errorf("another version: %q, %v", body, err)
-	}
-	if _, _, err := get(t, st, "a/none", nil); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("missing: %v", err)
-	}
-}
+func TestReadsAndVersions(t *testing.T) { cloudtest.Reads(t, serve(t, newStub())) }
 
 // A version that is no generation is none of this store's: refused, and not sent
 // as a condition that would always hold.
@@ -84,47 +46,8 @@ func TestList(t *testing.T) {
 	for _, k := range []string{"p/1", "p/2", "p/3", "p/folder/", "q/1"} {
 		gcs.objects[k] = object{body: []byte(k), generation: 5, updated: time.Now()}
 	}
-	list := func(st store.Store, prefix, after string) (keys []string, err error) {
-		for info, e := range st.List(t.Context(), prefix, &store.ListOptions{StartAfter: after}) {
-			if e != nil {
-				return keys, e
-			}
-			if info.Version == "" || info.Size == 0 || info.LastModified.IsZero() || info.Date.IsZero() {
-				t.Errorf("%+v", info)
-			}
-			keys = append(keys, info.Key)
-		}
-		return keys, nil
-	}
-	sub, err := store.Sub(st, "p")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		st            store.Store
-		prefix, after string
-		want          string
-	}{
-		{st, "", "", "p/1 p/2 p/3 q/1"}, {st, "p/", "", "p/1 p/2 p/3"}, {st, "p/", "p/2", "p/3"}, {st, "", "p/3", "q/1"},
-		{sub, "", "", "1 2 3"}, {sub, "", "1", "2 3"}, {sub, "", "3", ""},
-	} {
-		if got, err := list(c.st, c.prefix, c.after); err != nil || strings.Join(got, " ") != c.want {
-			t.Errorf("%q after %q: %v, %v; want %s", c.prefix, c.after, got, err, c.want)
-		}
-	}
 	// The same token again and again.
-	page := apiPage(1000, "again")
-	gcs.on("list", 0, fault{status: http.StatusOK, body: page})
-	if got, err := list(st, "", ""); err == nil || !strings.Contains(err.Error(), "says that there is more") {
-		t.Errorf("%d keys, %v", len(got), err)
-	}
-	// Names from outside never escape a prefix.
-	for _, key := range []string{"../q/1", "..", "a/../../q/1", "/q/1"} {
-		_, _, err := get(t, sub, key, nil)
-		if !errors.Is(err, store.ErrInvalid) || !errors.Is(sub.Delete(t.Context(), key), store.ErrInvalid) {
-			t.Errorf("%q: %v", key, err)
-		}
-	}
+	cloudtest.Lists(t, st, func() { gcs.on("list", 0, fault{status: http.StatusOK, body: apiPage(1000, "again")}) })
 }
 
 func apiPage(n int, token string) string {
@@ -145,8 +68,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	const most = 256 << 20
 	for kind, ask := range map[string]func() error{
 		"put":  func() error { _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); return err },
-		"list": func() error { return listOnce(t, st) },
-		"get":  func() error { _, _, err := get(t, st, "k", nil); return err },
+		"list": func() error { return cloudtest.ListErr(t, st) },
+		"get":  func() error { _, _, err := cloudtest.Get(t, st, "k", nil); return err },
 	} {
 		for _, status := range []int{http.StatusOK, http.StatusInternalServerError} {
 			if kind == "get" && status == http.StatusOK {
@@ -182,15 +105,6 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-func listOnce(t testing.TB, st store.Store) error {
-	for _, err := range st.List(t.Context(), "", nil) {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // A body whose request was refused early or abandoned is its caller's again: the
 // race detector watches.
 func TestBodyIsNotKept(t *testing.T) {
@@ -224,7 +138,7 @@ func TestNoGeneration(t *testing.T) {
 		t.Errorf("Put: %v", err)
 	}
 	gcs.on("get", 0, fault{status: http.StatusOK, body: "x"})
-	if _, _, err := get(t, st, "k", nil); !errors.Is(err, store.ErrUnsupported) {
+	if _, _, err := cloudtest.Get(t, st, "k", nil); !errors.Is(err, store.ErrUnsupported) {
 		t.Errorf("Get: %v", err)
 	}
 }
@@ -293,7 +207,7 @@ func TestNoTokenInTheClear(t *testing.T) {
 	gcs := newStub()
 	headers := make(chan http.Header, 1)
 	gcs.on("get", 0, fault{answers: func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header.Clone() }})
-	_, _, _ = get(t, serve(t, gcs), "k", nil)
+	_, _, _ = cloudtest.Get(t, serve(t, gcs), "k", nil)
 	select {
 	case h := <-headers:
 		if h.Get("Authorization") != "" {
@@ -311,7 +225,7 @@ func TestEmulatorHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = get(t, st, "k", nil)
+	_, _, err = cloudtest.Get(t, st, "k", nil)
 	if err == nil || !strings.Contains(err.Error(), "nothing answers at http://127.0.0.1:1") {
 		t.Errorf("got %v", err)
 	}

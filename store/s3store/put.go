@@ -52,7 +52,10 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Con
 
 // putObject adds what every PUT of an object has. The body must be able to seek.
 func (s *Store) putObject(ctx context.Context, in *s3.PutObjectInput, more ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
-	sums, err := s.checksum(in.Body.(io.ReadSeeker))
+	sums, err := s.known(ctx, in.ContentLength), error(nil)
+	if sums.crc32c == nil {
+		sums, err = s.checksum(in.Body.(io.ReadSeeker))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +69,24 @@ func (s *Store) putObject(ctx context.Context, in *s3.PutObjectInput, more ...fu
 type sums struct{ crc32c, crc32 *string }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// known is the checksum of a body that the caller has told.
+func (s *Store) known(ctx context.Context, size *int64) sums {
+	if s.opts.Checksum != CRC32C || size == nil {
+		return sums{}
+	}
+	crc, known := store.CRC32C(ctx, int(*size))
+	if !known {
+		return sums{}
+	}
+	return sums{crc32c: header(crc)}
+}
+
+// header is how a checksum is sent.
+func header(sum uint32) *string {
+	v := base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
+	return &v
+}
 
 // checksum reads a body to its end and goes back to its beginning.
 func (s *Store) checksum(body io.ReadSeeker) (sums, error) {
@@ -84,9 +105,8 @@ func (s *Store) checksum(body io.ReadSeeker) (sums, error) {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return sums{}, err
 	}
-	v := base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, h.Sum32()))
 	if s.opts.Checksum == CRC32 {
-		return sums{crc32: &v}, nil
+		return sums{crc32: header(h.Sum32())}, nil
 	}
-	return sums{crc32c: &v}, nil
+	return sums{crc32c: header(h.Sum32())}, nil
 }

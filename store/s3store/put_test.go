@@ -162,6 +162,25 @@ func TestT32_Checksums(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+	t.Run("known", func(t *testing.T) {
+		// Who knows the checksum of what is put tells it, and it is sent as it is: the stub
+		// looks. It is not taken for that of another body, nor for another checksum.
+		right := crc32.Checksum([]byte(body), crc32.MakeTable(crc32.Castagnoli))
+		for _, mode := range []s3store.Checksum{s3store.CRC32C, s3store.CRC32, s3store.NoChecksum} {
+			srv := start(t, nil)
+			st := embedded(t, srv, &s3store.Options{Checksum: mode})
+			for key, ctx := range map[string]context.Context{
+				"right":   store.WithCRC32C(t.Context(), right, len(body)),
+				"wrong":   store.WithCRC32C(t.Context(), right+1, len(body)),
+				"another": store.WithCRC32C(t.Context(), right+1, len(body)+1),
+			} {
+				_, err := st.Put(ctx, key, []byte(body), store.IfAbsent)
+				if refused := key == "wrong" && mode == s3store.CRC32C; refused != (err != nil) {
+					t.Errorf("%s, %s: %v", mode, key, err)
+				}
+			}
+		}
+	})
 	t.Run("get", func(t *testing.T) {
 		srv := start(t, nil)
 		st := embedded(t, srv, nil)
