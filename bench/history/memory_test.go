@@ -84,10 +84,10 @@ func TestMemory(t *testing.T) {
 		{false, fence.Plain, 1, 64, "folding objects of 1 MiB"},
 		{false, fence.Plain, 4, 64, "folding objects of 4 MiB"},
 		{false, fence.Zstd, 4, 64, "folding objects of 4 MiB, compressed"},
-		{false, fence.Plain, 16, 64 + 16, "folding objects of 16 MiB"},
-		{false, fence.Zstd, 16, 64 + 16, "folding objects of 16 MiB, compressed"},
-		{false, fence.Plain, 60, 64 + 60, "folding objects of 60 MiB"},
-		{false, fence.Zstd, 60, 64 + 60, "folding objects of 60 MiB, compressed"},
+		{false, fence.Plain, 16, 64 + 2*16, "folding objects of 16 MiB"},
+		{false, fence.Zstd, 16, 64 + 2*16, "folding objects of 16 MiB, compressed"},
+		{false, fence.Plain, 60, 64 + 2*60, "folding objects of 60 MiB"},
+		{false, fence.Zstd, 60, 64 + 2*60, "folding objects of 60 MiB, compressed"},
 	} {
 		if c.size > total {
 			continue
