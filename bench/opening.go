@@ -202,11 +202,10 @@ func plainRow(ctx context.Context, e *endpoint) (took []time.Duration, err error
 	body := payload(1 << 10)
 	for i := 0; ; i++ {
 		start := time.Now()
-		err := e.put(ctx, fmt.Sprintf("beside/%d", i), body)
-		if ctx.Err() != nil {
-			return took, nil
-		}
-		if err != nil {
+		switch err := e.put(ctx, fmt.Sprintf("beside/%d", i), body); {
+		case ctx.Err() != nil:
+			return took, nil // it was broken off
+		case err != nil:
 			return nil, err
 		}
 		took = append(took, time.Since(start))

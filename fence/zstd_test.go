@@ -142,12 +142,13 @@ func TestHostileFramesAllocateLittle(t *testing.T) {
 
 // What was unpacked and given up is not kept by the decompressors.
 func TestUnpackedIsNotKept(t *testing.T) {
-	var b []byte
-	for i := 0; len(b) < 16<<20; i++ {
-		b = fmt.Appendf(b, "record %d of some, %d\n", i, i*i)
-	}
-	stored, size := compress(nil, b), len(b)
-	b = nil
+	stored, size := func() ([]byte, int) {
+		var b []byte
+		for i := 0; len(b) < 16<<20; i++ {
+			b = fmt.Appendf(b, "record %d of some, %d\n", i, i*i)
+		}
+		return compress(nil, b), len(b)
+	}()
 	heap := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats

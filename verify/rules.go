@@ -27,7 +27,8 @@ func Expiries(ctx context.Context, st store.Store, opts *store.SettleOptions) ([
 			case KindTmp, KindUnknown:
 				return false
 			case KindFormat:
-				return strings.HasPrefix(manifest.FormatKey, e.Prefix)
+				key := manifest.FormatKey
+				return strings.HasPrefix(key, e.Prefix)
 			}
 			return strings.HasPrefix(kind+"/", e.Prefix) || strings.HasPrefix(e.Prefix, kind+"/")
 		})

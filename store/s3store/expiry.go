@@ -48,7 +48,8 @@ func (s *Store) Expiries(ctx context.Context, prefix string) ([]store.Expiry, er
 // scope tells which keys a rule is for, and whether only for objects with tags,
 // which the driver gives to none. Of a rule for objects of some size any may be one.
 func scope(r types.LifecycleRule) (prefix string, tagged bool) {
-	prefix = aws.ToString(r.Prefix) // as rules were before there were filters
+	//lint:ignore SA1019 rules made before there were filters have it, and are answered so
+	prefix = aws.ToString(r.Prefix) //nolint:staticcheck // see above
 	if f := r.Filter; f != nil {
 		if f.Prefix != nil {
 			prefix = *f.Prefix
