@@ -200,16 +200,17 @@ func outrun(ctx context.Context, r *report) error {
 // each took.
 func plainRow(ctx context.Context, e *endpoint) (took []time.Duration, err error) {
 	body := payload(1 << 10)
-	for i := 0; ; i++ {
+	for i := 0; ctx.Err() == nil; i++ {
 		start := time.Now()
-		switch err := e.put(ctx, fmt.Sprintf("beside/%d", i), body); {
-		case ctx.Err() != nil:
-			return took, nil // it was broken off
-		case err != nil:
+		err := e.put(ctx, fmt.Sprintf("beside/%d", i), body)
+		if err != nil && ctx.Err() == nil {
 			return nil, err
 		}
-		took = append(took, time.Since(start))
+		if err == nil {
+			took = append(took, time.Since(start))
+		}
 	}
+	return took, nil
 }
 
 // backlog opens a log with 10,000 objects that are not folded, and reads them with
