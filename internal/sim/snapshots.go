@@ -165,11 +165,12 @@ func (n *node) look(ctx context.Context, t *taken) {
 	n.history().read(t.read, seen, from, true, t.since)
 }
 
-// missing judges an error in reading a snapshot. What a pin holds is there.
+// missing judges an error in reading a snapshot. What a pin holds is there, unless its
+// holder says that the pin is lost: by its own clock, perhaps before anybody else does.
 func (n *node) missing(err error, h *hold, what string) {
 	gone := []error{reader.ErrGone, manifest.ErrGone, store.ErrNotFound}
 	is := func(e error) bool { return errors.Is(err, e) }
-	if slices.ContainsFunc(gone, is) && n.world.valid(h) {
+	if slices.ContainsFunc(gone, is) && n.world.valid(h) && !is(reader.ErrPinLost) {
 		n.broken("gone", "%s holds version %d, and is told of %s: %v", n.name, h.version, short(mask(what)), err)
 	}
 	n.expect(err, append(gone, reader.ErrPinLost)...)
