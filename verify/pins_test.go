@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +100,7 @@ func TestPinned(t *testing.T) {
 		"behind":         {named, func(t testing.TB, l heldLog) string { del(t, l, l.behind); return l.behind }, "missing", ""},
 		"a bit behind":   {named, func(t testing.TB, l heldLog) string { flip(t, l, l.behind, fence.HeaderSize+1); return l.behind }, "checksum", ""},
 		"nobody's pin":   {named, func(t testing.TB, l heldLog) string { del(t, l, l.segment); del(t, l, l.file); unpin(t, l); return "" }, "", ""},
+		"late copy":      {named, func(t testing.TB, l heldLog) string { del(t, l, l.file); late(t, l); return "" }, "", "nobody relies on this pin"},
 		"pin given back": {brief, func(t testing.TB, l heldLog) string { del(t, l, l.file); unpin(t, l); return "" }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,6 +136,22 @@ func unpin(t testing.TB, l heldLog) {
 	if err := l.pin.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// late gives a pin back, and then a copy of the request that created it lands.
+func late(t testing.TB, l heldLog) {
+	t.Helper()
+	pins, err := openLog(t, l).Pins(t.Context())
+	if err != nil || len(pins) != 1 || pins[0].Renewals == 0 {
+		t.Fatal(pins, err)
+	}
+	key := pins[0].Object.Key
+	body, _, err := store.ReadAll(t.Context(), l, key, 1<<20, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpin(t, l)
+	put(t, l, key, regexp.MustCompile(`"renewals": *\d+`).ReplaceAll(body, []byte(`"renewals": 0`)))
 }
 
 // A pin that is given back while what it holds is looked for says nothing of damage.

@@ -75,7 +75,12 @@ func (w *world) retaining(r *request) (judge func()) {
 	if before := w.bucket.objects[manifest.Key(version-1)]; before != nil {
 		was = decoded(before.body).Start
 	} else if version > 1 {
-		was = m.Start // it goes into a hole, and gives up nothing
+		was = m.Start
+	}
+	for key := range w.bucket.objects {
+		if v, ok := manifest.ParseKey(key); ok && v > version {
+			was = m.Start // it goes into a hole, perhaps beside other junk, and gives up nothing
+		}
 	}
 	return func() {
 		if r.rep.err == nil && m.Start > was {
