@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
@@ -73,7 +75,7 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 		return err
 	}
 	upTo := s.m.Start
-	for version := range s.pins.versions {
+	for _, version := range slices.Sorted(maps.Keys(s.pins.versions)) {
 		held, err := p.log.Promised(ctx, version)
 		if errors.Is(err, manifest.ErrGone) {
 			continue // a pin that came too late, and holds nothing
