@@ -139,7 +139,7 @@ func TestDamage(t *testing.T) {
 		harm func(w *world, key string)
 		want int // records before
 	}{
-		"object of the log": {at(3, 3).Key(), func(w *world, key string) { w.put(key, w.body(key)[:140]) }, 10},
+		"object of the log": {at(3, 3).Key(), func(w *world, key string) { b := w.body(key); w.put(key, b[:len(b)-1]) }, 10},
 		"empty object":      {at(3, 1).Key(), func(w *world, key string) { w.put(key, nil) }, 8},
 		"a seal":            {at(3, 5).Key(), func(w *world, key string) { w.put(key, []byte("junk")) }, 12},
 		"segment missing":   {segs[1].Key, func(w *world, key string) { w.remove(key) }, 4},
