@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,12 +210,10 @@ func (w *world) newest() *manifest.Manifest {
 // for the same thing for ever does not let the bubble's time pass.
 func (w *world) atMost(requests int) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	last := 0
+	var last atomic.Int64 // requests are sent side by side
 	w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if last == 0 {
-			last = op.N + requests
-		}
-		if op.N == last {
+		last.CompareAndSwap(0, int64(op.N+requests))
+		if int64(op.N) == last.Load() {
 			cancel(fmt.Errorf("%d requests, and no end", requests))
 		}
 	})
