@@ -231,6 +231,7 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 		if err != nil {
 			return err
 		}
+		// guard:dropped-mark. Versions above the mark are promised, and refer to it.
 		if d.Version > upTo {
 			break
 		}

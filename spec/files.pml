@@ -10,12 +10,12 @@
 
 check: small  two files  | -DF=2 -DX=6
 check: full   three files | -DF=3 -DX=7
-mutant: file-epoch (a file is committed in its own epoch only)     | -DF=2 -DX=6 -DNO_FILE_EPOCH
-mutant: file-removed (what was removed is not added again)         | -DF=2 -DX=6 -DNO_FILE_REMOVED
-mutant: file-settled (the upload is there before the entry)        | -DF=2 -DX=6 -DNO_FILE_SETTLED
-mutant: orphan-sealed (files of a sealed epoch only are swept)     | -DF=2 -DX=6 -DNO_ORPHAN_SEALED
-mutant: orphan-folded (and only when all of it is folded)          | -DF=2 -DX=6 -DNO_ORPHAN_FOLDED
-mutant: dropped-mark (what was dropped stays until the mark is up) | -DF=2 -DX=6 -DNO_DROPPED_MARK
+mutant: edit-epoch (a file is committed in its own epoch only)       | -DF=2 -DX=6 -DNO_EDIT_EPOCH
+mutant: edit-again (what was removed is not added again)             | -DF=2 -DX=6 -DNO_EDIT_AGAIN
+mutant: edit-complete (the upload is there before the entry)         | -DF=2 -DX=6 -DNO_EDIT_COMPLETE
+mutant: orphan-files (those of a sealed epoch only are swept)        | -DF=2 -DX=6 -DNO_ORPHAN_SEALED
+mutant: orphan-files (and only when all of it is folded)             | -DF=2 -DX=6 -DNO_ORPHAN_FOLDED
+mutant: dropped-mark (what was dropped stays until the mark is up)   | -DF=2 -DX=6 -DNO_DROPPED_MARK
 */
 #define EPOCH(f) (1 + (f) % 2)
 
@@ -43,17 +43,17 @@ proctype Writer(byte e) {
 			if
 			:: EPOCH(f) == e && !sent[f] && entries[f] == 0 -> sent[f] = true	/* upload */
 			:: entries[f] == 0 && sent[f] && epoch == e ->
-#ifndef NO_FILE_EPOCH
+#ifndef NO_EDIT_EPOCH
 				if :: EPOCH(f) == e -> skip :: else -> goto next fi;
 #endif
-#ifndef NO_FILE_SETTLED
+#ifndef NO_EDIT_COMPLETE
 				if :: settled[f] -> skip :: else -> goto next fi;
 #endif
 				/* What the history names is there. */
 				entries[f] = 1; assert(there[f])
 			:: EPOCH(f) == e && there[f] && sent[f] -> settled[f] = true
 			:: entries[f] == 1 && epoch == e -> entries[f] = 2
-#ifdef NO_FILE_REMOVED
+#ifdef NO_EDIT_AGAIN
 			:: entries[f] == 2 && epoch == e && EPOCH(f) == e && there[f] -> entries[f] = 3
 #endif
 			:: else

@@ -10,8 +10,8 @@
 check: small  two candidates | -DS=1
 check: full   two records, more lost | -DS=2 -DLOST=2 -DDOUBTS=2 -DLAST=8
 mutant: depose-first (a lock that has lapsed is expired by somebody else)  | -DS=1 -DNO_DEPOSE
-mutant: list (a lock that is gone makes a candidate list again)      | -DS=1 -DNO_LIST_AGAIN
-mutant: resend (what is unknown and absent is sent again)            | -DS=1 -DNO_RESEND
+mutant: a lock that is gone makes a candidate list again            | -DS=1 -DNO_LIST_AGAIN
+mutant: resend (or nobody hears of it any more)                     | -DS=1 -DNO_RESEND
 */
 #ifndef LOST
 #define LOST 1

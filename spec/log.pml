@@ -42,8 +42,8 @@ mutant: append-ended     | -DW=2 -DK=1 -DS=1 -DNO_APPEND_ENDED
 mutant: append-forgotten | -DW=2 -DK=1 -DS=1 -DNO_APPEND_FORGOTTEN
 mutant: void             | -DW=2 -DK=2 -DS=2 -DNO_VOID
 mutant: lower-slots      | -DW=2 -DK=2 -DS=2 -DWALL=1 -DNO_LOWER_SLOTS
-mutant: unknown is not refused   | -DW=2 -DK=1 -DS=1 -DUNKNOWN_IS_REFUSED
-mutant: own nonce means applied  | -DW=2 -DK=1 -DS=1 -DNO_NONCE
+mutant: resend (what is absent is not refused) | -DW=2 -DK=1 -DS=1 -DUNKNOWN_IS_REFUSED
+mutant: own-nonce        | -DW=2 -DK=1 -DS=1 -DNO_OWN_NONCE
 mutant: hint-acked       | -DW=2 -DK=2 -DS=2 -DHINT -DHINT_SENT
 mutant: read-junk-seal   | -DW=2 -DK=1 -DS=1 -DREADER -DNO_READ_JUNK_SEAL
 mutant: read-absent      | -DW=1 -DK=1 -DS=2 -DREADER -DNO_READ_ABSENT
@@ -376,7 +376,7 @@ begin:	skip;
 		get(p, v);	/* refused, or nothing was heard */
 		if
 		:: v == id ->
-#ifndef NO_NONCE
+#ifndef NO_OWN_NONCE
 			applied[i] = true;
 #else
 			not_committed(p);

@@ -237,7 +237,10 @@ func settle(ctx context.Context, st Store, key string, body []byte, cond Conditi
 		switch {
 		case outcome == Applied:
 			return info, nil
-		case outcome == Rejected && !inFlight:
+		case outcome == Rejected &&
+			// guard:after-unknown. What the store turns away now says nothing of an earlier
+			// attempt, which may be applied.
+			!inFlight:
 			return Info{}, err
 		case outcome == Rejected:
 			return Info{}, &UnknownError{Key: key, Attempts: sent, Err: last, Cause: err}
@@ -249,6 +252,11 @@ func settle(ctx context.Context, st Store, key string, body []byte, cond Conditi
 		}
 		last = err
 		// Refused or unknown: look.
+		//
+		// guard:resend. If nothing is there our request may still be on its way, and land
+		// when all have forgotten it. So that is no refusal: the same bytes are sent again.
+		//
+		//mutant:replace errors.Is(err, ErrNotFound) && swap => errors.Is(err, ErrNotFound)
 		found, err := o.read(ctx, st, key, look)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -259,7 +267,6 @@ func settle(ctx context.Context, st Store, key string, body []byte, cond Conditi
 			// nothing of ours can be applied any more.
 			return Info{}, &ConflictError{Found: Info{Key: key}}
 		case errors.Is(err, ErrNotFound):
-			// Absent: our request may still be on its way. Same bytes again.
 			inFlight = true
 			if OutcomeOf(last) == Refused {
 				if contradictions++; contradictions == maxContradictions {
@@ -273,6 +280,8 @@ func settle(ctx context.Context, st Store, key string, body []byte, cond Conditi
 			// Also after a plain refusal: without a look it may be our own echo.
 			return Info{}, &UnknownError{Key: key, Attempts: sent, Err: last, Cause: err}
 		case found.is(body, own):
+			// guard:own-nonce. Nobody else's body has our nonce: the refusal is the echo of
+			// a request that was applied.
 			return found.Info, nil
 		case swap && found.Version == old:
 			// Not applied yet: again. A store that goes on refusing the version

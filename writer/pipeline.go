@@ -204,6 +204,8 @@ func (w *Writer) judgeFound(ctx context.Context, b *batch, c *store.ConflictErro
 	if err != nil {
 		return verdict{err: fmt.Errorf("writer: %s is sealed by epoch %d, and where the epoch ended cannot be read: %w", b.at.Key(), h.Next, err)}
 	}
+	// guard:append-forgotten. Where the epoch ended nobody can tell, so nothing can be
+	// said of this slot.
 	if !known {
 		return verdict{err: fmt.Errorf("%w; the manifest does not know a seal of epoch %d", fenced, epoch)}
 	}

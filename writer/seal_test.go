@@ -155,6 +155,24 @@ func TestSealLongAgo(t *testing.T) {
 	})
 }
 
+// guard:append-forgotten. The log went past this epoch without it, as the manifest has
+// it: nobody can tell what became of the slot.
+func TestSealForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		release := e.hold("a", faultstore.Put, fence.DataPrefix)
+		defer release()
+		f := e.several(a, "0")
+		e.seal(at(1, 1), 2)
+		e.publish(func(m *manifest.Manifest) error {
+			return m.Fold(m.Floor, fence.Point{Position: at(2, 1)}, []manifest.Seal{{Position: fence.Genesis, Next: 2}}, nil, nil)
+		})
+		release()
+		e.outcomes(f, "unknown")
+		e.fenced(a.Err(), 2)
+	})
+}
+
 // guard:append-foreign. Data of this epoch that this writer did not write: another
 // process was given the same token.
 func TestForeignData(t *testing.T) {
