@@ -110,12 +110,10 @@ func unmarshal(body []byte, v any) error {
 
 // decode reads a manifest and checks that it hangs together.
 func decode(key string, body []byte, f Format) (*Manifest, error) {
-	if err := understood(key, body); err != nil {
-		return nil, err
-	}
 	m := &Manifest{}
-	if err := unmarshal(body, m); err != nil {
-		return nil, corrupt(key, "%v", err)
+	err := unmarshal(body, m)
+	if err := readable(key, body, m.Format, m.Requires, err); err != nil {
+		return nil, err
 	}
 	if err := m.check(key, f); err != nil {
 		return nil, err

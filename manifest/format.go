@@ -245,12 +245,10 @@ func (f *Format) encode() ([]byte, error) {
 }
 
 func decodeFormat(body []byte) (Format, error) {
-	if err := understood(FormatKey, body); err != nil {
-		return Format{}, err
-	}
 	var f Format
-	if err := json.Unmarshal(body, &f); err != nil {
-		return Format{}, corrupt(FormatKey, "%v", err)
+	err := json.Unmarshal(body, &f)
+	if err := readable(FormatKey, body, f.Version, f.Requires, err); err != nil {
+		return Format{}, err
 	}
 	if f.Log == (fence.ID{}) {
 		return Format{}, corrupt(FormatKey, "the log has no id")
@@ -262,6 +260,23 @@ func decodeFormat(body []byte) (Format, error) {
 		return Format{}, corrupt(FormatKey, "grace is %v", time.Duration(f.Grace))
 	}
 	return f, nil
+}
+
+// readable tells whether a document is one that this program may read and has read,
+// after that was tried: what it says it is, and how it went. Documents are read often,
+// and seldom one of another format, so that is looked at last; what it says of that
+// counts for more than why it could not be read.
+func readable(key string, body []byte, format int, requires []string, err error) error {
+	if err == nil && format == formatVersion && requires == nil {
+		return nil
+	}
+	if err := understood(key, body); err != nil {
+		return err
+	}
+	if err != nil {
+		return corrupt(key, "%v", err)
+	}
+	return nil
 }
 
 // understood tells whether this program may read a document at all: its format,

@@ -335,7 +335,7 @@ func (w *world) answer(r *request, rep reply) {
 		}
 		r.node.learn(mix(str(r.id), tag), r.op == "get" && strings.HasPrefix(r.key, "data/"))
 	}
-	r.answer <- rep
+	r.answer(rep)
 }
 
 func broke(r *request) reply {

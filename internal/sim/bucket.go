@@ -17,6 +17,7 @@ import (
 // scheduler's goroutine touches it.
 type bucket struct {
 	objects map[string]*object
+	names   []string // of objects, in order
 	writes  uint64
 	// content makes versions a function of the body, as ETags of many servers are.
 	content bool
@@ -57,8 +58,10 @@ func (b *bucket) date(now time.Duration) time.Time {
 	return origin.Add(now).Truncate(b.resolution)
 }
 
-func (b *bucket) info(o *object, now time.Duration) store.Info {
-	i := store.Info{Key: o.key, Version: o.version, Size: int64(len(o.body)), Date: b.date(now)}
+func (b *bucket) info(o *object, now time.Duration) store.Info { return b.infoAt(o, b.date(now)) }
+
+func (b *bucket) infoAt(o *object, date time.Time) store.Info {
+	i := store.Info{Key: o.key, Version: o.version, Size: int64(len(o.body)), Date: date}
 	if b.resolution != 0 {
 		i.LastModified = o.modified.Truncate(b.resolution)
 	}
@@ -104,6 +107,10 @@ func (b *bucket) put(r *request, now time.Duration) reply {
 		n = h.Sum64()
 	}
 	o.version = store.Version(strconv.FormatUint(n, 36))
+	if old == nil {
+		at, _ := slices.BinarySearch(b.names, r.key)
+		b.names = slices.Insert(b.names, at, r.key)
+	}
 	b.objects[r.key] = o
 	if b.pinned != nil && strings.HasPrefix(r.key, manifest.PinPrefix) {
 		b.pinned(r)
@@ -117,6 +124,8 @@ func (b *bucket) delete(keys []string, by *node) reply {
 			continue
 		}
 		delete(b.objects, k)
+		at, _ := slices.BinarySearch(b.names, k)
+		b.names = slices.Delete(b.names, at, at+1)
 		if b.deleted != nil {
 			b.deleted(k, by)
 		}
@@ -126,16 +135,21 @@ func (b *bucket) delete(keys []string, by *node) reply {
 
 // list returns what is under a prefix, by key.
 func (b *bucket) list(prefix, after string, now time.Duration) []store.Info {
-	var found []*object
-	for k, o := range b.objects {
-		if strings.HasPrefix(k, prefix) && k > after {
-			found = append(found, o)
-		}
+	at, _ := slices.BinarySearch(b.names, prefix)
+	names := b.names[at:]
+	if most := slices.IndexFunc(names, func(k string) bool { return !strings.HasPrefix(k, prefix) }); most >= 0 {
+		names = names[:most]
 	}
-	slices.SortFunc(found, func(x, y *object) int { return strings.Compare(x.key, y.key) })
-	infos := make([]store.Info, len(found))
-	for i, o := range found {
-		infos[i] = b.info(o, now)
+	if after >= prefix {
+		at, found := slices.BinarySearch(names, after)
+		if found {
+			at++
+		}
+		names = names[at:]
+	}
+	infos, date := make([]store.Info, len(names)), b.date(now)
+	for i, k := range names {
+		infos[i] = b.infoAt(b.objects[k], date)
 	}
 	return infos
 }

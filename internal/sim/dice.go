@@ -10,21 +10,14 @@ import (
 
 // dice is the scheduler that draws.
 type dice struct {
-	plan  Plan
-	rng   *rand.Rand
-	order *rand.Rand // of listings
-
-	weight map[string]float64 // of a node's acts; drawn anew now and then
-	held   map[string]int     // request → step until which it is held back
-	until  map[string]int     // paused node → step at which it wakes up
-	looked int                // requests seen before this step have had their chance to be held
+	plan   Plan
+	rng    *rand.Rand
+	order  *rand.Rand // of listings
+	looked int        // requests seen before this step have had their chance to be held
 }
 
 func newDice(p Plan) *dice {
-	return &dice{
-		plan: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), order: rand.New(rand.NewPCG(p.Seed, 2)),
-		weight: map[string]float64{}, held: map[string]int{}, until: map[string]int{},
-	}
+	return &dice{plan: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), order: rand.New(rand.NewPCG(p.Seed, 2))}
 }
 
 // shuffle orders a listing: nobody may rely on its order.
@@ -41,7 +34,7 @@ func (d *dice) next(w *world) (act, bool) {
 	}
 	d.hold(w)
 	for _, n := range w.nodes {
-		if n.paused && !n.dead && w.steps >= d.until[n.name] {
+		if n.paused && !n.dead && w.steps >= n.until {
 			return onNode(resume, n, 0), true
 		}
 	}
@@ -51,7 +44,7 @@ func (d *dice) next(w *world) (act, bool) {
 	var ready []*request
 	var sum float64
 	for _, r := range w.pending {
-		if d.held[r.id] > w.steps || r.node.paused && (r.step() || r.landed > 0) {
+		if r.held > w.steps || r.node.paused && (r.step() || r.landed > 0) {
 			continue
 		}
 		ready = append(ready, r)
@@ -86,7 +79,7 @@ func (d *dice) ordinary(w *world, r *request) act {
 		return onRequest(walk, r)
 	case r.node.paused || d.rng.IntN(6) == 0:
 		if d.roll(d.plan.Hold) { // the answer takes its time
-			d.held[r.id] = w.steps + d.long()
+			r.held = w.steps + d.long()
 		}
 		return onRequest(land, r)
 	}
@@ -95,15 +88,13 @@ func (d *dice) ordinary(w *world, r *request) act {
 
 // weightOf makes some nodes quicker than others, for a while.
 func (d *dice) weightOf(n *node) float64 {
-	v, ok := d.weight[n.name]
-	if !ok {
-		v = []float64{0.02, 0.3, 1, 1, 1, 4}[d.rng.IntN(6)]
+	if n.weight == 0 {
+		n.weight = []float64{0.02, 0.3, 1, 1, 1, 4}[d.rng.IntN(6)]
 		if n.role[0] == 'c' && d.plan.Eager {
-			v = 6
+			n.weight = 6
 		}
-		d.weight[n.name] = v
 	}
-	return v
+	return n.weight
 }
 
 // hold decides once for each request whether it is held back, and for how long:
@@ -115,12 +106,14 @@ func (d *dice) hold(w *world) {
 			chance /= 3
 		}
 		if r.since >= d.looked && d.roll(chance) {
-			d.held[r.id] = w.steps + d.long()
+			r.held = w.steps + d.long()
 		}
 	}
 	d.looked = w.steps + 1
 	if d.rng.IntN(40) == 0 {
-		clear(d.weight)
+		for _, n := range w.nodes {
+			n.weight = 0
+		}
 	}
 }
 
@@ -130,8 +123,8 @@ func (d *dice) long() int { return 1 + d.rng.IntN(1<<(2+d.rng.IntN(8))) }
 // thaw lets something go on when nothing else can.
 func (d *dice) thaw(w *world) (act, bool) {
 	for _, r := range w.pending {
-		if d.held[r.id] > w.steps && !r.node.paused {
-			delete(d.held, r.id)
+		if r.held > w.steps && !r.node.paused {
+			r.held = 0
 			return d.ordinary(w, r), true
 		}
 	}
@@ -182,7 +175,7 @@ func (d *dice) trouble(w *world) (act, bool) {
 		}
 	case d.roll(p.Pause):
 		if n := d.someone(w); n != nil && !n.paused {
-			d.until[n.name] = w.steps + 1 + d.rng.IntN(1<<(3+d.rng.IntN(7)))
+			n.until = w.steps + 1 + d.rng.IntN(1<<(3+d.rng.IntN(7)))
 			return onNode(pause, n, 0), true
 		}
 	case d.roll(p.Crash):

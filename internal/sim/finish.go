@@ -31,8 +31,11 @@ func (w *world) finish() {
 	ctx := context.Background()
 	n := w.direct("end")
 	before := w.readAll(ctx, n)
-	w.stragglers(len(w.late) / 2)
-	middle := w.readAll(ctx, n)
+	middle := before
+	if some := len(w.late) / 2; some > 0 {
+		w.stragglers(some)
+		middle = w.readAll(ctx, n)
+	}
 	if len(middle) < len(before) || !slices.Equal(before, middle[:len(before)]) {
 		w.history.broken("changed", "late requests changed the history from %q to %q", before, middle)
 	}

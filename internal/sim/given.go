@@ -17,6 +17,8 @@ import (
 type memory struct {
 	values []string    // from offset 0 on, as far as anybody wanted to give up
 	times  []time.Time // of the writers
+	// decoded are manifests, by the first byte of each.
+	decoded map[*byte]*manifest.Manifest
 }
 
 // retention is what a compactor gives up.
@@ -67,13 +69,16 @@ func (w *world) retaining(r *request) (judge func()) {
 	if !w.plan.Retain || !ok || r.op != "put" {
 		return func() {}
 	}
-	m := decoded(r.body)
+	m := w.decoded(r.body)
+	if m.Start == 0 {
+		return func() {}
+	}
 	if m.Start > uint64(len(w.given.values)) {
 		w.remember()
 	}
 	was := uint64(0)
 	if before := w.bucket.objects[manifest.Key(version-1)]; before != nil {
-		was = decoded(before.body).Start
+		was = w.decoded(before.body).Start
 	} else if version > 1 {
 		was = m.Start
 	}
@@ -149,13 +154,21 @@ func (w *world) begins() uint64 {
 	if newest == "" {
 		return 0
 	}
-	return decoded(w.bucket.objects[newest].body).Start
+	return w.decoded(w.bucket.objects[newest].body).Start
 }
 
-func decoded(body []byte) *manifest.Manifest {
-	m := &manifest.Manifest{}
-	if json.Unmarshal(body, m) != nil {
+// decoded is what a body says, which nobody changes any more.
+func (w *world) decoded(body []byte) *manifest.Manifest {
+	if len(body) == 0 {
 		return &manifest.Manifest{}
+	}
+	m := w.given.decoded[&body[0]]
+	if m == nil {
+		m = &manifest.Manifest{}
+		if json.Unmarshal(body, m) != nil {
+			m = &manifest.Manifest{}
+		}
+		w.given.decoded[&body[0]] = m
 	}
 	return m
 }

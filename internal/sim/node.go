@@ -32,6 +32,8 @@ type node struct {
 	done   atomic.Bool // its client has returned
 	paused bool
 	direct bool           // its requests do not wait
+	until  int            // the step at which it wakes up, if paused
+	weight float64        // how quick it is for now; 0: not drawn yet
 	listed map[string]int // prefix → step of its last listing of those locks
 	// What it gives up, if it is a compactor.
 	retains retention
@@ -88,7 +90,7 @@ func (w *world) hush(n *node) {
 			w.late = append(w.late, r)
 		}
 		r.gone = true
-		r.answer <- crashed(r)
+		r.answer(crashed(r))
 	}
 	w.pending = rest
 }
@@ -153,8 +155,9 @@ type lock struct {
 
 // election notes what concerns an election.
 func (w *world) election(r *request) {
-	prefix, number, ok := strings.Cut(r.key, "/")
-	if prefix += "/"; !ok || !strings.HasSuffix(prefix, "lock/") {
+	at := strings.IndexByte(r.key, '/') + 1
+	prefix, number := r.key[:at], r.key[at:]
+	if !strings.HasSuffix(prefix, "lock/") {
 		return
 	}
 	switch {

@@ -105,41 +105,23 @@ func NewPlan(seed uint64) Plan {
 	return p
 }
 
-var (
-	formatsMu sync.Mutex
-	formats   = map[time.Duration][]byte{}
-)
-
-// format returns the format.json of the plan's log. It is made once for each grace
-// period, since the probe takes its time.
-func (p Plan) format() []byte {
-	formatsMu.Lock()
-	defer formatsMu.Unlock()
-	if b := formats[p.Grace]; b != nil {
-		return b
-	}
-	st := memstore.New()
-	o := &manifest.InitOptions{Grace: p.Grace}
-	if p.Grace == 0 {
-		o.Grace = -1
-	}
-	ctx := context.Background()
-	if _, err := manifest.Init(ctx, st, o); err != nil {
-		panic(fmt.Sprintf("sim: %v", err))
-	}
-	obj, err := st.Get(ctx, manifest.FormatKey, nil)
+// anyFormat is what an Init makes, once, since the probe takes its time.
+var anyFormat = sync.OnceValue(func() manifest.Format {
+	f, err := manifest.Init(context.Background(), memstore.New(), &manifest.InitOptions{Grace: -1})
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))
 	}
-	var f manifest.Format
-	if err := json.NewDecoder(obj.Body).Decode(&f); err != nil {
-		panic(fmt.Sprintf("sim: %v", err))
-	}
 	f.Probe = nil // nobody needs it, and everybody parses it
+	return f
+})
+
+// format returns the format.json of the plan's log.
+func (p Plan) format() []byte {
+	f := anyFormat()
+	f.Grace = manifest.Duration(p.Grace)
 	b, err := json.Marshal(f)
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))
 	}
-	formats[p.Grace] = b
 	return b
 }

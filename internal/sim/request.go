@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"hash/fnv"
 	"io"
 	"iter"
 	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/fencepost/fencepost/store"
 )
@@ -38,9 +38,17 @@ type request struct {
 	walkedAt int
 	boundary string
 	since    int // step at which it was seen first
+	held     int // step until which it is held back
 	rep      reply
 	gone     bool // nobody waits for the answer any more
-	answer   chan reply
+	answered chan struct{}
+	told     *reply // when it was answered
+}
+
+// answer lets it go on with a reply.
+func (r *request) answer(rep reply) {
+	r.told = &rep
+	r.answered <- struct{}{}
 }
 
 // step tells whether it is a client's step and no request to the store.
@@ -51,19 +59,26 @@ const opStep = "step"
 func (r *request) reads() bool { return r.op == "get" || r.op == "list" }
 
 // callers tells goroutines apart by what they are doing: a writer's keeper and its
-// judge of a refused slot read the same manifests.
+// judge of a refused slot read the same manifests. It takes long, so it is done only
+// when two ask for the same at once, see askTwins. The names of functions count most, so
+// that another build of the same code makes the same histories.
 func callers() uint64 {
-	var pcs [24]uintptr
-	sum := uint64(0)
-	for _, pc := range pcs[:runtime.Callers(3, pcs[:])] {
-		sum = sum*0x9e3779b97f4a7c15 + uint64(pc)
+	var pcs [32]uintptr
+	n := runtime.Callers(3, pcs[:])
+	names, at := fnv.New64a(), uint64(0)
+	for frames, more := runtime.CallersFrames(pcs[:n]), n > 0; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		_, _ = io.WriteString(names, f.Function)
+		at = at*31 + uint64(f.PC)
 	}
-	return sum
+	return names.Sum64()&^0xffff | at&0xffff
 }
 
 // short leaves out the zeros of a key's numbers.
-func short(key string) string {
-	b := make([]byte, 0, len(key))
+func short(key string) string { return string(appendShort(nil, key)) }
+
+func appendShort(b []byte, key string) []byte {
 	for i := 0; i < len(key); {
 		end := i
 		for end < len(key) && '0' <= key[end] && key[end] <= '9' {
@@ -77,7 +92,7 @@ func short(key string) string {
 		b = append(b, key[i:end]...)
 		i = end
 	}
-	return string(b)
+	return b
 }
 
 var (
@@ -91,32 +106,41 @@ func (n *node) do(ctx context.Context, r *request) reply {
 	if ctx.Err() != nil {
 		return reply{err: given(ctx, r)}
 	}
-	r.node, r.answer = n, make(chan reply, 1)
-	r.id = n.name + " " + r.op + " " + short(mask(r.key))
-	if r.reads() && strings.HasPrefix(r.key, "manifest/") {
-		r.from = callers()
-	}
-	w.mu.Lock()
+	r.node = n
 	if n.direct {
+		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.bucket.do(r, w.now)
 	}
-	if n.dead {
-		w.mu.Unlock()
-		return crashed(r)
-	}
-	w.fresh = append(w.fresh, r)
-	w.mu.Unlock()
-	select {
-	case rep := <-r.answer:
-		return rep
-	case <-ctx.Done():
+	r.answered = make(chan struct{}, 1)
+	var id [96]byte
+	name := append(append(append(append(id[:0], n.name...), ' '), r.op...), ' ')
+	r.id = string(appendShort(name, mask(r.key)))
+	for {
 		w.mu.Lock()
-		defer w.mu.Unlock()
-		r.gone = true
-		return reply{err: given(ctx, r)}
+		if n.dead {
+			w.mu.Unlock()
+			return crashed(r)
+		}
+		w.fresh = append(w.fresh, r)
+		w.mu.Unlock()
+		select {
+		case <-r.answered:
+			if r.told.err != errTwin { //nolint:errorlint // made here
+				return *r.told
+			}
+			r.from = callers()
+		case <-ctx.Done():
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			r.gone = true
+			return reply{err: given(ctx, r)}
+		}
 	}
 }
+
+// errTwin asks who makes a request to say so, and to make it again.
+var errTwin = errors.New("sim: another one is asking for the same")
 
 // gaveUpError is a request's own context that has ended. It is made often and read
 // seldom.

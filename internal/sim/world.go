@@ -47,6 +47,7 @@ type world struct {
 	steps   int
 	acts    []act
 	trace   hash.Hash64
+	entry   []byte           // of the trace, the last one
 	story   *strings.Builder // nil: not told
 }
 
@@ -129,7 +130,7 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 func newWorld(p Plan, format []byte) *world {
 	w := &world{
 		plan: p, dice: newDice(p), history: newHistory(), counts: map[string]int{}, trace: fnv.New64a(),
-		holds: newHolds(), winners: map[lock]*node{},
+		holds: newHolds(), given: memory{decoded: map[*byte]*manifest.Manifest{}}, winners: map[lock]*node{},
 		bucket: bucket{objects: map[string]*object{}, content: p.Content, careless: p.Careless, resolution: p.Resolution, bend: bends[p.Bent]},
 	}
 	w.bucket.pinned, w.bucket.deleted = w.pinned, w.deleted
@@ -153,29 +154,34 @@ func (w *world) receive() (answered bool) {
 	slices.SortStableFunc(w.fresh, func(x, y *request) int {
 		return cmp.Or(strings.Compare(x.id, y.id), cmp.Compare(x.from, y.from), strings.Compare(x.key, y.key))
 	})
+	if w.askTwins() {
+		return true
+	}
 	for _, r := range w.fresh {
 		switch {
 		case r.gone:
 			continue
 		case r.node.dead:
 			answered = true
-			r.answer <- crashed(r)
+			r.answer(crashed(r))
 			continue
 		}
 		w.counts[r.id]++
 		r.id += " #" + strconv.Itoa(w.counts[r.id])
-		r.since, r.tag = w.steps, mix(str(r.id), r.node.knows, r.node.fetched)
+		r.since = w.steps
+		if w.plan.Brief {
+			r.tag = mix(str(r.id), r.node.knows, r.node.fetched)
+		}
 		if w.plan.Hedge > 0 && slices.ContainsFunc(w.pending, func(o *request) bool { return o.node == r.node && o.key == r.key && o.op == "put" && !o.gone }) {
 			w.hedged++
 		}
 		w.pending = append(w.pending, r)
 	}
 	w.fresh = w.fresh[:0]
-	for _, r := range slices.Clone(w.pending) {
-		if r.node.dead && !r.gone {
-			answered = true
-			w.hush(r.node)
-		}
+	waits := func(r *request) bool { return r.node.dead && !r.gone }
+	for i := slices.IndexFunc(w.pending, waits); i >= 0; i = slices.IndexFunc(w.pending, waits) {
+		answered = true
+		w.hush(w.pending[i].node)
 	}
 	// Who gave up waiting does not take the request back.
 	w.pending = slices.DeleteFunc(w.pending, func(r *request) bool {
@@ -188,6 +194,26 @@ func (w *world) receive() (answered bool) {
 		return true
 	})
 	return answered
+}
+
+// askTwins asks those nodes that read the same manifest twice at once who is who, and
+// tells whether there are any. Fresh is in order, mu held.
+func (w *world) askTwins() (asked bool) {
+	same := func(i, j int) bool { return j < len(w.fresh) && w.fresh[i].id == w.fresh[j].id }
+	var rest []*request
+	for i, r := range w.fresh {
+		unknown := r.from == 0 && r.reads() && strings.HasPrefix(r.key, manifest.Prefix) && !r.gone && !r.node.dead
+		if unknown && (same(i, i+1) || i > 0 && same(i-1, i)) {
+			asked = true
+			r.answer(reply{err: errTwin})
+			continue
+		}
+		rest = append(rest, r)
+	}
+	if asked {
+		w.fresh = rest
+	}
+	return asked
 }
 
 func (w *world) main(s scheduler) {
@@ -207,9 +233,9 @@ func (w *world) main(s scheduler) {
 
 // note adds an act to the trace, and to the story.
 func (w *world) note(a act, outcome string) {
-	_, _ = w.trace.Write([]byte{byte(a.kind), byte(a.n), byte(a.n >> 8)})
-	_, _ = w.trace.Write([]byte(a.on))
-	_, _ = w.trace.Write([]byte(outcome))
+	w.entry = append(w.entry[:0], byte(a.kind), byte(a.n), byte(a.n>>8))
+	w.entry = append(append(w.entry, a.on...), outcome...)
+	_, _ = w.trace.Write(w.entry)
 	w.tell(a, outcome)
 }
 
