@@ -135,7 +135,7 @@ mutants-ci:
 	go run ./internal/mutants -budget 100s -order $$($(code-seed))
 
 .PHONY: explore
-explore: ## all schedules of small cases, also of those that take minutes: some 150 s of a processor
+explore: ## all schedules of small cases, also of those that take minutes: some 120 s of a processor
 	go test -exec 'env GOMAXPROCS=1 GOGC=800' -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/sim -long
 
 # The fuzzer of go1.26 may end with an error when its time is up, though nothing was found
