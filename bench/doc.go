@@ -9,7 +9,8 @@
 //	                            pages that are whole
 //	go run . -only history      a page
 //
-// There are three pages: writer, which the command makes itself; history, with manifest,
+// There are four pages: writer, which the command makes itself; opening, against a leader
+// that never stops, made by TestOpening in virtual time; history, with manifest,
 // compactor, reader and simulation, made by the tests of package history; and servers,
 // appends on MinIO and versitygw, made by TestServers.
 //

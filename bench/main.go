@@ -36,13 +36,14 @@ var tests = []struct {
 	name string
 	args []string
 }{
+	{"opening", []string{"-run", "^TestOpening$", "."}},
 	{"history", []string{"./history"}},
 	{"servers", []string{"-run", "^TestServers$", "."}},
 }
 
 func main() {
 	check := flag.Bool("check", false, "write nothing; exit with status 1 if a ratio is more than 10 % worse than in the results that are there, or a row of them is gone")
-	only := flag.String("only", "", "measure only these, or these pages (writer, history, servers), separated by commas; write the pages that are whole")
+	only := flag.String("only", "", "measure only these, or these pages (writer, opening, history, servers), separated by commas; write the pages that are whole")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	worse, err := run(ctx, *only, *check)

@@ -127,16 +127,18 @@ func opening(ctx context.Context, r *report) error {
 // of those that are made one after the other beside it all. At S3's latency that is S3's
 // median. At 2 ms it is more: the leader keeps the processors busy, server and clients
 // share them, and whoever sends anything has to wait for its turn. The note has the
-// time in the server's latencies too.
+// time in the server's latencies too. So what is measured there is this machine, and the
+// goal is one for TestOpening, in which everybody has a machine of its own.
 func outrun(ctx context.Context, r *report) error {
 	const tries = 100
 	for _, c := range []struct {
 		name    string
 		latency func() s3stub.Latency
 		trip    time.Duration
+		goal    float64
 	}{
-		{"S3's latency", func() s3stub.Latency { return s3stub.S3Latency(seed) }, 28 * time.Millisecond},
-		{"2 ms", func() s3stub.Latency { return s3stub.Fixed(2 * time.Millisecond) }, 2 * time.Millisecond},
+		{"S3's latency", func() s3stub.Latency { return s3stub.S3Latency(seed) }, 28 * time.Millisecond, 8},
+		{"2 ms, all on the same processors", func() s3stub.Latency { return s3stub.Fixed(2 * time.Millisecond) }, 2 * time.Millisecond, -1},
 	} {
 		var took, plain []time.Duration
 		err := with(ctx, func(e *endpoint) error {
@@ -188,7 +190,7 @@ func outrun(ctx context.Context, r *report) error {
 		trip := quantile(plain, 0.5)
 		trips := func(q float64) float64 { return float64(quantile(took, q)) / float64(trip) }
 		r.add(Row{
-			Name: "opening against a deposed leader with 16 in flight, " + c.name + ": round trips from the first seal sent until it is open, p99", Value: trips(0.99), Goal: 8, Ratio: true,
+			Name: "opening against a deposed leader with 16 in flight, " + c.name + ": round trips from the first seal sent until it is open, p99", Value: trips(0.99), Goal: c.goal, Ratio: c.goal > 0,
 			Note: fmt.Sprintf("median %s; a plain PUT beside it takes %.1f ms; in latencies of %v: p99 %s, median %s", number(trips(0.5)), float64(trip)/1e6, c.trip,
 				number(float64(quantile(took, 0.99))/float64(c.trip)), number(float64(quantile(took, 0.5))/float64(c.trip))),
 		})

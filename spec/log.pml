@@ -11,14 +11,18 @@
 
    W writers, numbered by their epochs; with DUP the writers DUP and DUP+1 have one
    token. Those from QUIET on append nothing. K is the window, S the data slots of an epoch.
-   WALL is after how many refusals a wall of REACH seals is built.
+   WALL is after how many refusals a wall of REACH seals is built. With BACKSTOP an opener may
+   send a seal to any later slot of the epoch that it walks in, at any time, once.
 
 check: small  two writers, window 2   | -DW=2 -DK=2 -DS=2
 check: small  hint and wall           | -DW=2 -DK=1 -DS=1 -DHINT -DWALL=1
 check: small  one token for two       | -DW=2 -DK=1 -DS=1 -DDUP=1
+check: small  a seal far ahead        | -DW=2 -DK=1 -DS=1 -DBACKSTOP
 check: full   three openers           | -DW=3 -DK=1 -DS=1 -DQUIET=2
 check: small  reader                  | -DW=1 -DK=1 -DS=2 -DHINT -DREADER
 check: full   hint and wall           | -DW=2 -DK=1 -DS=2 -DHINT -DWALL=1
+check: full   a seal far ahead        | -DW=2 -DK=1 -DS=2 -DBACKSTOP
+check: full   three openers, a seal far ahead | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DBACKSTOP
 check: full   two writers, window 2, hint | -DW=2 -DK=2 -DS=2 -DHINT
 check: full   two writers, reader         | -DW=2 -DK=1 -DS=1 -DREADER
 check: long   reader                  | -DW=2 -DK=1 -DS=1 -DHINT -DREADER
@@ -206,6 +210,9 @@ proctype Writer(byte id) {
 #endif
 	byte lo = 1, end = S + 1;	/* first slot not acknowledged; first that is lost */
 	bool stop, applied[K];
+#ifdef BACKSTOP
+	bool ahead;
+#endif
 open:
 	followed = NONE; refused = 0;
 #ifdef WALL
@@ -233,6 +240,19 @@ open:
 	if :: EPOCH(mf) >= MY -> goto fenced :: else fi;
 #endif
 walk:
+#ifdef BACKSTOP
+	if
+	:: !ahead && SEQ(p) < T ->
+		/* open-backstop: whether it lands, and when, nobody waits for. */
+		atomic {
+			ahead = true; i = 1;
+			do :: SEQ(p) + i < T -> i++ :: break od;
+			seal_sent[p + i] = seal_sent[p + i] | BIT;
+			i = 0
+		}
+	:: true
+	fi;
+#endif
 	atomic {
 		FORGET;
 		get(p, v);

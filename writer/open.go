@@ -34,6 +34,8 @@ type opening struct {
 	opts  Options
 	read  Recovery
 	wall  *wall // nil if there is none
+	// backstop is nil if nothing has been put ahead of the walk.
+	backstop *backstop
 }
 
 // recovering counts an object and tells the hook.
@@ -57,6 +59,7 @@ func (o *opening) recovering(s *chain.Step) {
 // seal that counts.
 func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, error) {
 	defer o.tearDown()
+	defer o.endBackstop()
 	for try := range openTries {
 		o.tearDown()
 		var err error
@@ -159,7 +162,7 @@ func (o *opening) fenced(by fence.Epoch) error {
 // sealTail walks the chain from a point and puts a seal on its first empty slot.
 // It returns the sealed slot and the point behind the seal.
 func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Position, fence.Point, error) {
-	at := start
+	at, from := start, start.Position
 	var followed *fence.Position // the first seal that was followed
 	var beyond uint64            // the last slot behind the tail that was seen to be taken
 	o.src.Beyond = func(p fence.Position) { beyond = p.Seq }
@@ -172,8 +175,9 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 			if step.Frame.Kind == fence.Seal {
 				switch {
 				case step.Frame.Nonce == o.nonce:
-					// guard:open-own. Our own, the first of our wall: it is no successor's.
-					// Seals that were followed on the way were judged before it was built.
+					// guard:open-own. Our own, the first of our wall, or the backstop: it is no
+					// successor's. Seals that were followed on the way were judged before the wall
+					// was built, or by the objects between (see stopAhead).
 					return step.From.Position, step.To, nil
 				case step.Frame.Next >= o.token.Epoch():
 					// guard:open-later-seal. A later opener has sealed: what is behind is its own.
@@ -189,8 +193,15 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 				}
 				followed = first(followed, step.From.Position)
 			}
-			at = step.To
+			if at = step.To; at.Position.Epoch != from.Epoch {
+				from = at.Position
+			}
 			o.recovering(&step)
+			// guard:open-backstop. A leader that appends faster than this reads is never
+			// caught up with.
+			//
+			//mutant:replace o.stopAhead(ctx, from, at.Position) => _ = from
+			o.stopAhead(ctx, from, at.Position)
 		}
 		if err := o.wall.failed(at.Position); err != nil {
 			return fence.Position{}, at, err
@@ -271,6 +282,10 @@ func (o *opening) judge(ctx context.Context, since *fence.Position, err error) e
 	return fmt.Errorf("writer: the log cannot be continued: %w; run `fencepost verify` to see the extent", err)
 }
 
+// ahead is how many objects an opener reads at once: more than a leader with the same options
+// has under way, or it would not catch up with one.
+func ahead(inFlight int) int { return min(max(2*inFlight, chain.DefaultAhead), 512) }
+
 // settleSlots are the retry options for log objects, told apart by their header.
 func settleSlots(s *store.SettleOptions) *store.SettleOptions {
 	v := *s
@@ -306,7 +321,7 @@ func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options)
 	}
 	op := &opening{
 		log:   log,
-		src:   &chain.Source{Store: st, Log: format.Log, Limits: format.Limits.Limits, Settle: o.Settle},
+		src:   &chain.Source{Store: st, Log: format.Log, Limits: format.Limits.Limits, Settle: o.Settle, Ahead: ahead(o.InFlight)},
 		token: token, nonce: fence.ID(uuid.New()), time: o.Clock.Wall(), opts: o,
 	}
 	begin, err := op.open(ctx, m)

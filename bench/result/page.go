@@ -16,7 +16,8 @@ import (
 type Row struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Goal  float64 `json:"goal"`
+	// Goal is none if it is negative, or 0 of what is better if there is more.
+	Goal float64 `json:"goal"`
 	// More is better for a speed; for a time or a cost it is worse.
 	More bool `json:"more_is_better,omitempty"`
 	// Ratio: comparable with another run on another machine.
@@ -29,11 +30,11 @@ func (r Row) Missed() bool {
 	if r.More {
 		return r.Value < r.Goal
 	}
-	return r.Value > r.Goal
+	return r.Goal >= 0 && r.Value > r.Goal
 }
 
 func (r Row) goal() string {
-	if r.More && r.Goal == 0 {
+	if r.Goal < 0 || r.More && r.Goal == 0 {
 		return "none"
 	}
 	if r.More {

@@ -52,7 +52,7 @@ type Source struct {
 	// cannot tell, an object without a body if there is none. Its error ends the walk.
 	Known func(ctx context.Context, p fence.Position) (Object, bool, error)
 	// Beyond, if set, is called when a walk has come to an absent slot, with the last
-	// slot behind it that was found to be taken by then, if any was.
+	// slot behind it that was found to be taken by then, not by a seal, if any was.
 	Beyond func(fence.Position)
 }
 
@@ -269,7 +269,10 @@ func (w *walk) beyond() {
 		w.note(<-w.arrived)
 	}
 	for _, f := range slices.Backward(w.queue) {
-		if f.here && f.err == nil {
+		if !f.here || f.err != nil {
+			continue
+		}
+		if h, err := fence.DecodeHeader(f.body); err != nil || h.Kind != fence.Seal {
 			w.Beyond(f.pos)
 			return
 		}

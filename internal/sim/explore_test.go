@@ -295,6 +295,9 @@ func renewals(name string, a, b int, long bool) *Scenario {
 
 // TestExplore carries out all schedules of small cases.
 func TestExplore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine runs at a time: the race detector has nothing to see, and plain tests take them all")
+	}
 	for _, s := range scenarios() {
 		if s.long && !*long {
 			continue // make explore

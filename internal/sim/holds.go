@@ -14,10 +14,11 @@ type hold struct {
 	key     string
 	node    *node
 	version uint64
+	// settled: its holder has written it a second time, and so knows that it was made.
 	// good: its holder was told that it holds. lost: it was taken away or given up,
 	// for ever, whatever may land later.
-	good, lost bool
-	needs      map[string]bool // what its version names, and the version
+	settled, good, lost bool
+	needs               map[string]bool // what its version names, and the version
 }
 
 // holds are all pins that there ever were, and what became of files.
@@ -74,7 +75,10 @@ func (w *world) pinned(r *request) {
 			s.last[r.node] = h
 		}
 	}
-	if h.lost && !h.good && r.cond.Absent() {
+	if !r.cond.Absent() && r.node == h.node {
+		h.settled = true
+	}
+	if h.lost && !h.settled && !h.good && r.cond.Absent() {
 		h.lost = false // made anew by one who has not heard that it was there; or a late copy
 	}
 	if doc.Expired && !h.lost {

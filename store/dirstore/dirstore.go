@@ -59,9 +59,10 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 	}
 	if err == nil {
 		// Only the root may be, or be reached by, a symbolic link.
-		s.root, err = filepath.EvalSymlinks(root)
+		root, err = filepath.EvalSymlinks(root)
 	}
-	if err == nil {
+	if err == nil { // else errors name the one that was asked for
+		s.root = root
 		s.renameMoves, err = renameMoves(s.root)
 	}
 	if err == nil {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/bench/result"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/internal/s3stub"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// TestOpening opens against a deposed leader that saturates its pipeline and never stops, in
+// virtual time, where nobody's requests wait for this machine's processors: a leader and the
+// process that takes over have a machine each.
+func TestOpening(t *testing.T) {
+	r := &report{result.New("Opening against a leader that never stops", "opening", "bench")}
+	f, err := manifest.Init(t.Context(), memstore.New(), quickly) // its probe is real, so it is outside
+	if err != nil {
+		t.Fatal(err)
+	}
+	tries := 200
+	if *mode == result.Small {
+		tries = 20
+	}
+	for _, c := range []struct {
+		name    string
+		latency s3stub.Latency
+		trip    time.Duration // the median of a PUT
+	}{
+		{"S3's latency", s3stub.S3Latency(seed), 28 * time.Millisecond},
+		{"2 ms", s3stub.Fixed(2 * time.Millisecond), 2 * time.Millisecond},
+	} {
+		for _, inFlight := range []int{16, 64} {
+			var took []time.Duration
+			synctest.Test(t, func(t *testing.T) { took = outrunAgain(t, f, c.latency, c.trip, inFlight, tries*16/inFlight) })
+			trips := func(q float64) float64 { return float64(quantile(took, q)) / float64(c.trip) }
+			row := Row{
+				Name:  fmt.Sprintf("a deposed leader with %d in flight, %s: round trips from the first seal sent until it is open, p99", inFlight, c.name),
+				Value: trips(0.99), Goal: 8, Ratio: true, Note: fmt.Sprintf("median %s, worst of %d: %s", number(trips(0.5)), len(took), number(trips(1))),
+			}
+			if r.add(row); row.Missed() {
+				t.Errorf("%s: %s (%s)", row.Name, number(row.Value), row.Note)
+			}
+		}
+	}
+	if err := r.Finish(*mode, results); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outrunAgain measures so many openings, each against the leader that the one before made.
+func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip time.Duration, inFlight, tries int) (took []time.Duration) {
+	ctx, mem := t.Context(), memstore.NewWithOptions(&memstore.Options{Clock: clock.Go})
+	body, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mem.Put(ctx, manifest.FormatKey, body, store.Always); err != nil {
+		t.Fatal(err)
+	}
+	far := faultstore.New(mem, &faultstore.Options{Clock: clock.Go, Hook: func(op faultstore.Op) faultstore.Fault {
+		kind := s3stub.PutObject
+		if op.Kind == faultstore.Get {
+			kind = s3stub.GetObject
+		}
+		d := latency(kind, op.Size)
+		return faultstore.Fault{Delay: d / 2, ReplyDelay: d - d/2}
+	}})
+	opts := pipeline(inFlight, 1<<10)
+	opts.Clock, opts.Checkpoint = clock.Go, -1
+	w, err := writer.Open(ctx, far, fence.NewToken(1), &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := [][]byte{payload(1 << 10)}
+	for i := range tries {
+		over := make(chan struct{})
+		go func(w *writer.Writer) {
+			defer close(over)
+			for {
+				if _, err := w.AppendAsync(ctx, record); err != nil {
+					return
+				}
+			}
+		}(w)
+		time.Sleep(10 * trip)
+		traced := &traced{Store: far}
+		next, err := writer.Open(ctx, traced, fence.NewToken(uint64(i)+2), &opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took = append(took, time.Since(traced.sealing()))
+		<-over
+		if err := w.Close(ctx); !errors.Is(err, writer.ErrFenced) {
+			t.Fatalf("the deposed leader was not fenced: %v", err)
+		}
+		w = next
+	}
+	if err := w.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return took
+}

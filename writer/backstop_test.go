@@ -1,0 +1,155 @@
+package writer_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// hurried makes a GET take ten times as long as a PUT, so that a leader with 16 requests in
+// flight appends more than twice as fast as an opener reads, and lets it append for a while.
+func hurried(e *env, leader *writer.Writer) (over chan struct{}) {
+	e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
+		trip := time.Millisecond
+		if op.Kind == faultstore.Get {
+			trip = 10 * time.Millisecond
+		}
+		_ = clock.Sleep(ctx, clock.Go, trip)
+	})
+	over = make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			if _, err := leader.AppendAsync(context.Background(), recs("x")); err != nil {
+				return
+			}
+		}
+	}()
+	time.Sleep(50 * time.Millisecond)
+	return over
+}
+
+var fast = &writer.Options{BatchBytes: 1, NoCompress: true, Checkpoint: -1}
+
+// guard:open-backstop. A leader that appends faster than its objects are read is stopped all
+// the same, and nothing of what it was told is lost.
+func TestLeaderFasterThanReading(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		var acked atomic.Uint64
+		opts := *fast
+		opts.Hooks.Acknowledged = func(writer.Slot) { acked.Add(1) }
+		a := e.open("a", 1, &opts)
+		over := hurried(e, a)
+		// Nobody else is in the log, so a seal far ahead is all that can stop it.
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		opener := *fast
+		opener.Window = 16
+		b, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(&opener))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer abandon(b)
+		<-over
+		e.fenced(a.Err(), 2)
+		if got, told := b.Recovered().Offset, acked.Load(); got < told || told < 1000 {
+			t.Errorf("acknowledged were %d, recovered %d", told, got)
+		}
+		e.faulty.SetBefore(nil)
+		e.append(b, "b")
+		if all := e.contents(); len(all) != int(b.Recovered().Offset)+1 || all[len(all)-1] != "b" {
+			t.Errorf("the log holds %d records, recovered were %d", len(all), b.Recovered().Offset)
+		}
+	})
+}
+
+// small is an opener that soon finds that there is much to read.
+var small = &writer.Options{InFlight: 1, Window: 2, BatchBytes: 1, NoCompress: true, Checkpoint: -1}
+
+// late lets one of the first leader's objects come to b a second late, so that a seal
+// ahead is there before.
+func late(e *env) {
+	e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
+		if op.Client == "b" && op.Kind == faultstore.Get && op.Key == at(1, 35).Key() {
+			_ = clock.Sleep(ctx, clock.Go, time.Second)
+		}
+	})
+}
+
+// A leader that has died is not there to be stopped. The seal ahead of it is void, and is
+// pruned with all else that is.
+func TestBackstopAgainstTheDead(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, fast)
+		for range 40 {
+			e.append(a, "x")
+		}
+		abandon(a)
+		late(e)
+		b := e.open("b", 2, small)
+		if b.Recovered().Offset != 40 || e.header(at(1, 41)).Next != 2 {
+			t.Fatalf("recovered %+v", b.Recovered())
+		}
+		far := at(1, 33+32) // it had read 32 objects
+		if e.header(far).Next != 2 {
+			t.Fatal("there is no seal ahead, so this tests nothing")
+		}
+		for range 20 {
+			e.append(b, "y")
+		}
+		e.compact()
+		time.Sleep(100 * 24 * time.Hour)
+		e.compact()
+		if got := e.header(far); got.Kind != 0 {
+			t.Errorf("the seal in %v is still there", far)
+		}
+		if all := e.contents(); len(all) != 60 {
+			t.Errorf("the log holds %d records", len(all))
+		}
+	})
+}
+
+// The opener dies. The leader goes on up to the seal, hears of its successor, and the
+// next opener follows the seal into an epoch without anything.
+func TestBackstopOfTheDead(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, fast)
+		for range 40 {
+			e.append(a, "x")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		e.faulty.SetAfter(func(_ context.Context, op faultstore.Op, err error) {
+			if op.Client == "b" && op.Kind == faultstore.Put && err == nil {
+				cancel()
+			}
+		})
+		late(e)
+		if b, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(small)); err == nil {
+			t.Fatalf("it recovered %+v", b.Recovered())
+		}
+		n := 40
+		for ; n < 100; n++ {
+			if _, err := a.Append(t.Context(), recs("x")); err != nil {
+				e.fenced(err, 2)
+				break
+			}
+		}
+		if n == 40 || n == 100 {
+			t.Fatalf("the leader appended %d records, so this tests nothing", n)
+		}
+		c := e.open("c", 3, small)
+		if c.Recovered().Offset != uint64(n) {
+			t.Errorf("recovered %+v, appended %d", c.Recovered(), n)
+		}
+		e.append(c, "c")
+		if all := e.contents(); len(all) != n+1 {
+			t.Errorf("the log holds %d records, want %d", len(all), n+1)
+		}
+	})
+}
