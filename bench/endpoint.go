@@ -155,6 +155,24 @@ func (e *endpoint) putAll(ctx context.Context, size, n, depth int) error {
 	return g.Wait()
 }
 
+// copyAll is putAll of copies, in memory that is used again and again.
+func (e *endpoint) copyAll(ctx context.Context, size, n, depth int) error {
+	g, ctx := errgroup.WithContext(ctx)
+	prefix, bodies := uuid.NewString(), payloads(size)
+	free := make(chan []byte, depth)
+	for range depth {
+		free <- nil
+	}
+	for i := range n {
+		body := append((<-free)[:0], bodies[i%len(bodies)]...)
+		g.Go(func() error {
+			defer func() { free <- body }()
+			return e.put(ctx, fmt.Sprintf("%s/%d", prefix, i), body)
+		})
+	}
+	return g.Wait()
+}
+
 // appendAll makes n appends of a record of size bytes each and closes the writer.
 func appendAll(ctx context.Context, w *writer.Writer, size, n int) error {
 	if err := appendSome(ctx, w, size, n); err != nil {

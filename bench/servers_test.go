@@ -42,7 +42,7 @@ func TestServers(t *testing.T) {
 		} {
 			var ratios []float64
 			for range c.rounds {
-				plain, err := e.timePlain(ctx, c.size, c.n, c.inFlight, nil)
+				plain, err := e.timePlain(ctx, e.putAll, c.size, c.n, c.inFlight, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -76,6 +76,9 @@ func refusal(req *Request, v verdict) *reply {
 
 func (s *Server) put(req *Request, b *bucket, body []byte) *reply {
 	o := s.newObject(body)
+	if s.bodies.forgets(req.Op) {
+		o.body = nil
+	}
 	if refused := refusal(req, b.put(req.Key, o, s.condition(req))); refused != nil {
 		return refused
 	}

@@ -293,6 +293,22 @@ func TestChecksumsAreChecked(t *testing.T) {
 	resp.Body.Close()
 }
 
+func TestForget(t *testing.T) {
+	c := begin(t, nil)
+	c.do(200, "PUT", "bucket/before", "123456789")
+	c.srv.Forget()
+	for i := range 3 { // the memory of one serves the next
+		c.do(200, "PUT", fmt.Sprint("bucket/", i), "123456789", "If-None-Match", "*", "X-Amz-Checksum-Crc32c", "4waSgw==")
+		c.do(400, "PUT", "bucket/wrong", "987654321", "X-Amz-Checksum-Crc32c", "4waSgw==")
+	}
+	c.do(412, "PUT", "bucket/0", "1234", "If-None-Match", "*")
+	for key, want := range map[string]string{"before": "123456789", "0": "", "2": ""} {
+		if body := c.do(200, "GET", "bucket/"+key, "").body; body != want {
+			t.Errorf("%s is %q", key, body)
+		}
+	}
+}
+
 func TestDeleteObjects(t *testing.T) {
 	c := begin(t, nil)
 	for _, key := range []string{"a", "b<", "c"} {

@@ -52,6 +52,7 @@ type Server struct {
 	done    chan struct{} // closed by Close, which cuts latencies short
 	buckets sync.Map      // name → *bucket
 	tally   tally
+	bodies  bodies
 
 	faultMu sync.RWMutex
 	fault   func(*Request) *Fault
@@ -178,7 +179,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fault.Drop && !fault.Apply {
 		panic(http.ErrAbortHandler)
 	}
-	body, refused := readBody(r, req)
+	body, refused := s.readBody(r, req)
+	if s.bodies.forgets(req.Op) {
+		defer s.bodies.give(body)
+	}
 	if fault.Received != nil {
 		fault.Received()
 	}
