@@ -22,7 +22,7 @@ check: full   three openers           | -DW=3 -DK=1 -DS=1 -DQUIET=2
 check: small  reader                  | -DW=1 -DK=1 -DS=2 -DHINT -DREADER
 check: full   hint and wall           | -DW=2 -DK=1 -DS=2 -DHINT -DWALL=1
 check: full   a seal far ahead        | -DW=2 -DK=1 -DS=2 -DBACKSTOP
-check: full   three openers, a seal far ahead | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DBACKSTOP
+check: long   three openers, a seal far ahead | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DBACKSTOP
 check: full   two writers, window 2, hint | -DW=2 -DK=2 -DS=2 -DHINT
 check: full   two writers, reader         | -DW=2 -DK=1 -DS=1 -DREADER
 check: long   reader                  | -DW=2 -DK=1 -DS=1 -DHINT -DREADER
