@@ -164,7 +164,8 @@ func (e *endpoint) copyAll(ctx context.Context, size, n, depth int) error {
 		free <- nil
 	}
 	for i := range n {
-		body := append((<-free)[:0], bodies[i%len(bodies)]...)
+		body := <-free
+		body = append(body[:0], bodies[i%len(bodies)]...)
 		g.Go(func() error {
 			defer func() { free <- body }()
 			return e.put(ctx, fmt.Sprintf("%s/%d", prefix, i), body)

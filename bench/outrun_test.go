@@ -93,7 +93,7 @@ func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip t
 				}
 			}
 		}(w)
-		time.Sleep(10 * trip)
+		time.Sleep(10*trip + time.Duration(i)*7*trip/time.Duration(tries)) // in every phase of its pipeline
 		traced := &traced{Store: far}
 		next, err := writer.Open(ctx, traced, fence.NewToken(uint64(i)+2), &opts)
 		if err != nil {

@@ -18,9 +18,12 @@ check: small  two writers, window 2   | -DW=2 -DK=2 -DS=2
 check: small  hint and wall           | -DW=2 -DK=1 -DS=1 -DHINT -DWALL=1
 check: small  one token for two       | -DW=2 -DK=1 -DS=1 -DDUP=1
 check: small  a seal far ahead        | -DW=2 -DK=1 -DS=1 -DBACKSTOP
+check: small  a seal far ahead, one token for two | -DW=2 -DK=1 -DS=1 -DDUP=1 -DBACKSTOP
+check: small  a seal far ahead, reader | -DW=1 -DK=1 -DS=2 -DHINT -DREADER -DBACKSTOP
 check: full   three openers           | -DW=3 -DK=1 -DS=1 -DQUIET=2
 check: small  reader                  | -DW=1 -DK=1 -DS=2 -DHINT -DREADER
 check: full   hint and wall           | -DW=2 -DK=1 -DS=2 -DHINT -DWALL=1
+check: full   a seal far ahead, hint and wall | -DW=2 -DK=1 -DS=1 -DHINT -DWALL=1 -DBACKSTOP
 check: full   a seal far ahead        | -DW=2 -DK=1 -DS=2 -DBACKSTOP
 check: long   three openers, a seal far ahead | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DBACKSTOP
 check: full   two writers, window 2, hint | -DW=2 -DK=2 -DS=2 -DHINT

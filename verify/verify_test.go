@@ -340,8 +340,11 @@ func TestDamage(t *testing.T) {
 			return []string{slot(3, 7)}
 		}, "checksum"},
 		"an object farther ahead than any window": {func(t testing.TB, st store.Store) []string {
-			put(t, st, slot(4, 4+1<<16), []byte("x"))
-			return []string{slot(4, 4), slot(4, 4+1<<16)}
+			h := fence.Header{Log: newest(t, st).Log, Position: fence.Position{Epoch: 4, Seq: 4 + 1<<16}, Offset: 99}
+			var b fence.Builder
+			b.Add([]byte("x"))
+			put(t, st, slot(4, 4+1<<16), b.Finish(&h, fence.Plain))
+			return []string{slot(4, 4)}
 		}, ""},
 		"the format": {func(t testing.TB, st store.Store) []string {
 			del(t, st, manifest.FormatKey)
@@ -494,5 +497,16 @@ func TestStoreFailure(t *testing.T) {
 	cancel()
 	if r, err := verify.Run(ctx, st, nil); !errors.Is(err, context.Canceled) || r == nil || !r.OK() {
 		t.Fatal(r, err)
+	}
+}
+
+// An opener that had much to read has put a seal far ahead, and died. Its leader goes on.
+func TestSealFarAhead(t *testing.T) {
+	st := sample(t)
+	far := fence.Position{Epoch: 4, Seq: 4 + 1<<17}
+	h := fence.Header{Log: newest(t, st).Log, Nonce: fence.ID{9}, Position: far}
+	put(t, st, far.Key(), fence.EncodeSeal(&h, 9))
+	if r := run(t, st); !r.OK() {
+		t.Error(r.Problems)
 	}
 }

@@ -158,21 +158,20 @@ func (v *verifier) missing(ctx context.Context, at fence.Point, lost bool) (stri
 }
 
 // witness returns an object that proves that slot p was taken: data of a later
-// epoch, which begins with a seal on p or behind it, or one too far ahead.
+// epoch, which begins with a seal on p or behind it, or data too far ahead. Openers
+// put seals as far ahead as they like.
 func (v *verifier) witness(ctx context.Context, p fence.Position) (string, error) {
-	var seals []fence.Position // small ones of later epochs: most are seals, and prove nothing
+	var seals []fence.Position // small objects: most are seals, and prove nothing
 	for info, err := range store.ListAll(ctx, v.st, fence.DataPrefix, nil, v.opts.Settle) {
 		if err != nil {
 			return "", err
 		}
 		q, ok := fence.ParseKey(info.Key)
 		switch {
-		case !ok || !p.Before(q):
-		case q.Epoch == p.Epoch && q.Seq-p.Seq >= maxWindow:
+		case !ok || !p.Before(q) || q.Epoch == p.Epoch && q.Seq-p.Seq < maxWindow:
+		case info.Size > fence.HeaderSize:
 			return info.Key, nil
-		case q.Epoch > p.Epoch && info.Size > fence.HeaderSize:
-			return info.Key, nil
-		case q.Epoch > p.Epoch && len(seals) < 64:
+		case len(seals) < 64:
 			seals = append(seals, q)
 		}
 	}

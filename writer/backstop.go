@@ -24,6 +24,21 @@ type backstop struct {
 	epoch  fence.Epoch
 	cancel context.CancelFunc
 	task   sync.WaitGroup
+	err    chan error // of the store; holds one
+}
+
+// failed returns why there is no seal ahead and none will come. Without one the walk may
+// have no end, and it only reads: it does not meet that error.
+func (b *backstop) failed() error {
+	if b == nil {
+		return nil
+	}
+	select {
+	case err := <-b.err:
+		return err
+	default:
+		return nil
+	}
 }
 
 // stopAhead puts a seal ahead of the walk, once for each epoch, when it has read many of its
@@ -38,7 +53,7 @@ func (o *opening) stopAhead(ctx context.Context, from, at fence.Position) {
 		return
 	}
 	o.endBackstop()
-	b := &backstop{epoch: at.Epoch}
+	b := &backstop{epoch: at.Epoch, err: make(chan error, 1)}
 	ctx, b.cancel = context.WithCancel(ctx)
 	o.backstop = b
 	b.task.Go(func() {
@@ -48,7 +63,8 @@ func (o *opening) stopAhead(ctx context.Context, from, at fence.Position) {
 			p := fence.Position{Epoch: at.Epoch, Seq: at.Seq + ahead}
 			found, own, err := o.seal(ctx, p)
 			if err != nil {
-				return // the walk meets the store's errors by itself
+				b.err <- err
+				return
 			}
 			if own {
 				o.opts.Logger.Info("much is still to be read; a seal far ahead stops a leader that may go on", zap.Stringer("slot", p))

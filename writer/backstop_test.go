@@ -2,12 +2,15 @@ package writer_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -150,6 +153,81 @@ func TestBackstopOfTheDead(t *testing.T) {
 		e.append(c, "c")
 		if all := e.contents(); len(all) != n+1 {
 			t.Errorf("the log holds %d records, want %d", len(all), n+1)
+		}
+	})
+}
+
+// guard:open-backstop-anew. The seal ahead comes late, and falls into a hole: what was there
+// is folded and pruned. The opener starts over, and needs another, against the same leader.
+func TestBackstopInAHole(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, fast)
+		for range 40 {
+			e.append(a, "x")
+		}
+		var late, over = atomic.Bool{}, make(chan struct{})
+		e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
+			trip := time.Millisecond
+			switch {
+			case op.Client == "b" && op.Kind == faultstore.Put && op.Key == at(1, 65).Key() && late.CompareAndSwap(false, true):
+				for range 60 {
+					e.append(a, "x")
+				}
+				e.compact()
+				e.compact()
+				e.gone(at(1, 65))
+				go func() {
+					defer close(over)
+					for {
+						if _, err := a.AppendAsync(context.Background(), recs("x")); err != nil {
+							return
+						}
+					}
+				}()
+				trip = 50 * time.Millisecond
+			case op.Client == "b" && op.Kind == faultstore.Get && op.Key == at(1, 35).Key() && !late.Load():
+				trip = 100 * time.Millisecond
+			case op.Kind == faultstore.Get:
+				trip = 10 * time.Millisecond
+			}
+			_ = clock.Sleep(ctx, clock.Go, trip)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		b, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(small))
+		e.faulty.SetBefore(nil)
+		if err != nil {
+			abandon(a)
+			<-over
+			t.Fatal(err)
+		}
+		defer abandon(b)
+		<-over
+		e.fenced(a.Err(), 2)
+		if e.header(at(1, 65)).Next != 2 {
+			t.Error("the late seal was not applied, so this tests nothing")
+		}
+		e.append(b, "b")
+		if all := e.contents(); len(all) != int(b.Recovered().Offset)+1 {
+			t.Errorf("the log holds %d records, recovered were %d", len(all), b.Recovered().Offset)
+		}
+	})
+}
+
+// A store that refuses the seal ahead ends the opening: what is read meanwhile may never end.
+func TestBackstopIsDenied(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, fast)
+		over := hurried(e, a)
+		e.fault(faultstore.Rule{Client: "b", Kind: faultstore.Put, Prefix: fence.DataPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(small))
+		e.faulty.SetBefore(nil)
+		abandon(a)
+		<-over
+		if !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), "sealing") {
+			t.Errorf("got %v", err)
 		}
 	})
 }

@@ -62,6 +62,10 @@ func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, 
 	defer o.endBackstop()
 	for try := range openTries {
 		o.tearDown()
+		// guard:open-backstop-anew. It may have fallen into a hole, where it stops nobody.
+		//
+		//mutant:replace o.endBackstop() => _ = o.backstop
+		o.endBackstop()
 		var err error
 		if try > 0 {
 			m, err = o.log.Newest(ctx)
@@ -202,6 +206,9 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 			//
 			//mutant:replace o.stopAhead(ctx, from, at.Position) => _ = from
 			o.stopAhead(ctx, from, at.Position)
+			if err := o.backstop.failed(); err != nil {
+				return fence.Position{}, at, err
+			}
 		}
 		if err := o.wall.failed(at.Position); err != nil {
 			return fence.Position{}, at, err
@@ -284,7 +291,7 @@ func (o *opening) judge(ctx context.Context, since *fence.Position, err error) e
 
 // ahead is how many objects an opener reads at once: more than a leader with the same options
 // has under way, or it would not catch up with one.
-func ahead(inFlight int) int { return min(max(2*inFlight, chain.DefaultAhead), 512) }
+func ahead(inFlight int) int { return min(max(2*inFlight, chain.DefaultAhead), 256) }
 
 // settleSlots are the retry options for log objects, told apart by their header.
 func settleSlots(s *store.SettleOptions) *store.SettleOptions {

@@ -15,7 +15,9 @@ import (
 
 // Options of a writer. The zero value works.
 type Options struct {
-	// InFlight is how many requests are under way at once, default 16.
+	// InFlight is how many requests are under way at once, default 16. Open reads the tail of
+	// the log with more: twice as many, at least 64 and at most 256, each of up to 256 KiB
+	// at first, and holds as much again that waits for its turn.
 	InFlight int
 	// Window is how many slots may be sent beyond the last acknowledged one,
 	// default 4 × InFlight. Acknowledgement is in order, so with a window no
