@@ -68,13 +68,14 @@ func (w *world) boot(role string, index, life, lives int, work func(context.Cont
 func (w *world) crash(n *node) {
 	w.mu.Lock()
 	n.dead = true
-	w.mu.Unlock()
 	w.hush(n)
+	w.mu.Unlock()
 	n.end(errCrashed)
 	w.boot(n.role, n.index, n.life+1, n.lives-1, n.work)
 }
 
-// hush answers what a dead node waits for.
+// hush answers what a dead node waits for. None of it is given up before the last is
+// answered, although those who hear of the first may want to. Called with mu held.
 func (w *world) hush(n *node) {
 	var rest []*request
 	for _, r := range w.pending {

@@ -310,8 +310,8 @@ func (w *world) calm() {
 			w.history.broken("stuck", "%s does not end", n.name)
 			w.mu.Lock()
 			n.dead = true
-			w.mu.Unlock()
 			w.hush(n)
+			w.mu.Unlock()
 			w.orderly(leaveActs, func() bool { return n.done.Load() })
 		}
 	}
