@@ -37,7 +37,12 @@ func FuzzOpen(f *testing.F) {
 		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 			secrets = append(secrets, rest[:i])
 		}
+		shown := rest[:strings.IndexAny(rest+"#", "#")]
+		shown = shown[strings.LastIndexByte(shown, '@')+1:]
 		for _, secret := range secrets {
+			if strings.Contains(shown, secret) {
+				continue // the same again, where there are no secrets
+			}
 			if (strings.Contains(secret, "PASSWORD") || strings.Contains(secret, "PARAMETER")) && strings.Contains(err.Error(), secret) {
 				t.Errorf("%q: %v", raw, err)
 			}
