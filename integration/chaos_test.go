@@ -29,11 +29,11 @@ import (
 )
 
 var (
-	chaosTime    = flag.Duration("chaos-time", 30*time.Second, "how long the chaos lasts on each server, at least")
+	chaosTime    = flag.Duration("chaos-time", 20*time.Second, "how long the chaos lasts on each server, at least")
 	chaosLogs    = flag.Int("chaos-logs", 4, "how many logs at once")
 	chaosPackets = flag.Bool("chaos-packets", true, "lose, reorder, double and delay packets below TCP, where network namespaces are allowed")
 	chaosReport  = flag.String("chaos-report", "", "write the counts to this file, as JSON")
-	chaosLeast   = flag.Int("chaos-failovers", 100, "how many failovers there must be on each server: the chaos goes on until there are, for up to five minutes and ten times -chaos-time")
+	chaosLeast   = flag.Int("chaos-failovers", 80, "how many failovers there must be on each server: the chaos goes on until there are, for up to five minutes and ten times -chaos-time")
 )
 
 // Counts is what happened on one server.
