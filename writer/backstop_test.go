@@ -231,3 +231,57 @@ func TestBackstopIsDenied(t *testing.T) {
 		}
 	})
 }
+
+// The seal ahead is not heard of before the log is open, and lands months later, beyond the
+// tail or in a slot that has been pruned. It is nobody's: the zombie is not told anything,
+// the next leader begins where the log ends, and a compactor sweeps it.
+func TestBackstopThatIsLate(t *testing.T) {
+	for name, n := range map[string]int{"beyond the tail": 40, "in a hole": 80} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, e *env) {
+				a := e.open("a", 1, fast)
+				for range 40 {
+					e.append(a, "x")
+				}
+				far := at(1, 65)
+				e.fault(faultstore.Rule{Client: "b", Kind: faultstore.Put, Prefix: far.Key(), Times: 1, Fault: faultstore.Fault{Hang: true, Drop: true, Late: &faultstore.Late{After: 2500 * time.Hour}}})
+				late(e)
+				go func() {
+					time.Sleep(500 * time.Millisecond)
+					for range n - 40 {
+						e.append(a, "x")
+					}
+				}()
+				b := e.open("b", 2, small)
+				e.append(b, "b")
+				if got := b.Recovered().Offset; got != uint64(n) {
+					t.Fatalf("recovered %d", got)
+				}
+				time.Sleep(100 * 24 * time.Hour)
+				e.compact()
+				e.compact()
+				if n > 65 {
+					e.gone(far)
+				}
+				time.Sleep(2500 * time.Hour)
+				e.faulty.Land(t.Context())
+				if e.header(far).Next != 2 {
+					t.Fatal("it has not landed, so this tests nothing")
+				}
+				_, err := a.Append(t.Context(), recs("zombie"))
+				e.fenced(err, 2)
+				c := e.open("c", 3, small)
+				e.append(c, "c")
+				e.compact()
+				time.Sleep(100 * 24 * time.Hour)
+				e.compact()
+				if got := e.header(far); got.Kind != 0 {
+					t.Error("it is still there")
+				}
+				if all := e.contents(); len(all) != n+2 || c.Recovered().Offset != uint64(n)+1 {
+					t.Errorf("the log holds %d records, recovered were %+v", len(all), c.Recovered())
+				}
+			})
+		})
+	}
+}
