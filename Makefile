@@ -58,7 +58,7 @@ integration: ## tests against real servers and processes; installs the servers f
 .PHONY: chaos
 chaos: ## processes killed, frozen and cut off on real servers, for CHAOS (15m) on each; report in integration/chaos-report.json
 	@mkdir -p .cache
-	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-logs 6 -chaos-time $(CHAOS) -chaos-report chaos-report.json
+	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-logs 6 -chaos-time $(CHAOS) -chaos-total 5000 -chaos-report chaos-report.json
 
 .PHONY: mutants
 mutants: ## take each guard out of the code in turn: the tests must notice
