@@ -14,7 +14,7 @@ import (
 // information nor parameters, whether or not it is a URL at all.
 func FuzzOpen(f *testing.F) {
 	for _, raw := range []string{
-		"", "x", "nowhere://user:PASSWORD@host/path?sig=PARAMETER#PARAMETER", "nowhere://u:PASS/WORD@h", "%zz://PASSWORD@h", "://", "s3://b?x=PARAMETER", "PASSWORD@h", "PASSWORD://PASSWORD@",
+		"", "x", "nowhere://user:PASSWORD@host/path?sig=PARAMETER#PARAMETER", "nowhere://u:PASS/WORD@h", "%zz://PASSWORD@h", "://", "s3://b?x=PARAMETER", "PASSWORD@h", "PASSWORD://PASSWORD@", "s3://u:PASS#PASSWORD@h", "s3://u:PASSWORD?x@h", "PASSWORD#@",
 	} {
 		f.Add(raw)
 	}
@@ -26,20 +26,21 @@ func FuzzOpen(f *testing.F) {
 		if !errors.Is(err, store.ErrInvalid) || st != nil {
 			t.Fatalf("%q: %v, %v", raw, st, err)
 		}
-		// What lies between the scheme and the last @ of what is before the parameters,
-		// and the parameters.
+		// What lies between the scheme and the last @, wherever that is: a password that
+		// was not escaped may hold anything. And the parameters.
 		scheme, rest, found := strings.Cut(raw, "://")
 		if !found {
 			scheme, rest = "", raw
 		}
-		rest, query, _ := strings.Cut(rest, "?")
-		secrets := []string{query}
+		user, shown := "", rest
 		if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-			secrets = append(secrets, rest[:i])
+			user, shown = rest[:i], rest[i+1:]
 		}
-		shown := rest[:strings.IndexAny(rest+"#", "#")]
-		shown = shown[strings.LastIndexByte(shown, '@')+1:]
-		for _, secret := range secrets {
+		var parameters string
+		if i := strings.IndexAny(shown, "?#"); i >= 0 {
+			shown, parameters = shown[:i], shown[i:]
+		}
+		for _, secret := range strings.FieldsFunc(user+"?"+parameters, func(r rune) bool { return strings.ContainsRune("?#@", r) }) {
 			if strings.Contains(shown, secret) || strings.Contains(scheme, secret) {
 				continue // the same again, where there are no secrets
 			}

@@ -88,6 +88,9 @@ func redactURL(raw string) string {
 		scheme, rest = "", raw
 	}
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		if strings.Contains(rest[i:], "@") { // where a password that was not escaped ends, perhaps
+			return scheme + "…"
+		}
 		rest = rest[:i] + rest[i:i+1] + "…"
 	}
 	// Up to the last @: a password that was not escaped may hold a slash.
