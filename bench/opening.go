@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/s3stub"
 	"github.com/fencepost/fencepost/manifest"
@@ -268,7 +269,7 @@ func backlog(ctx context.Context, r *report) error {
 			return err
 		}
 	}
-	v := spreadOf(ratios)
-	r.add(Row{Name: "opening with 10,000 objects not folded, to reading them with 64 plain GETs at once", Value: v.median, Goal: 1.3, Ratio: true, Note: v.spread})
+	v := result.SpreadOf(ratios)
+	r.add(Row{Name: "opening with 10,000 objects not folded, to reading them with 64 plain GETs at once", Value: v.Median, Goal: 1.3, Ratio: true, Note: v.Note})
 	return nil
 }

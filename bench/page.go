@@ -20,14 +20,3 @@ var (
 	quantile = result.Quantile
 	number   = result.Number
 )
-
-// spread is what several rounds have measured.
-type spread struct {
-	median float64
-	spread string
-}
-
-func spreadOf(v []float64) spread {
-	s := result.SpreadOf(v)
-	return spread{s.Median, s.Note}
-}

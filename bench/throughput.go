@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,10 +28,11 @@ func throughput(ctx context.Context, r *report) error {
 	for _, s := range []struct {
 		name    string
 		size, n int // n requests for each in flight
-	}{{"1 KiB", 1 << 10, 40}, {"64 KiB", 64 << 10, 30}, {"4 MiB", 4 << 20, 5}} {
+		rounds  int // begun by each arm as often
+	}{{"1 KiB", 1 << 10, 30, 4}, {"64 KiB", 64 << 10, 24, 4}, {"4 MiB", 4 << 20, 5, 3}} {
 		var line plotter.XYs
 		for _, depth := range depths {
-			v, err := compare(ctx, s.size, max(s.n*depth, 20), depth, 3, func() s3stub.Latency { return s3stub.S3Latency(uint64(depth)) })
+			v, err := compare(ctx, s.size, max(s.n*depth, 20), depth, s.rounds, func() s3stub.Latency { return s3stub.S3Latency(uint64(depth)) })
 			if err != nil {
 				return err
 			}
@@ -51,7 +51,7 @@ func throughput(ctx context.Context, r *report) error {
 		{"64 KiB appends, 16 in flight, 2 ms", 2 * time.Millisecond, 64 << 10, 1500, 0.97},
 		{"4 MiB appends, 16 in flight, no latency, so bandwidth decides", 0, 4 << 20, 100, 0.95},
 	} {
-		v, err := compare(ctx, c.size, c.n, 16, 5, func() s3stub.Latency { return s3stub.Fixed(c.latency) })
+		v, err := compare(ctx, c.size, c.n, 16, 12, func() s3stub.Latency { return s3stub.Fixed(c.latency) })
 		if err != nil {
 			return err
 		}
@@ -67,29 +67,27 @@ func throughput(ctx context.Context, r *report) error {
 // once, since an append has copied its records when it returns. Nobody who keeps that
 // promise can be faster, so it is noted.
 func compare(ctx context.Context, size, n, depth, rounds int, latency func() s3stub.Latency) (result.Spread, error) {
-	var ratios, copied []float64
-	arms := []func(*endpoint) (time.Duration, error){
-		func(e *endpoint) (time.Duration, error) { return e.timePlain(ctx, e.putAll, size, n, depth, latency) },
-		func(e *endpoint) (time.Duration, error) { return e.timeFenced(ctx, size, n, depth, latency) },
-		func(e *endpoint) (time.Duration, error) { return e.timePlain(ctx, e.copyAll, size, n, depth, latency) },
+	arm := func(f func(*endpoint) (time.Duration, error)) result.Arm {
+		return func() (took time.Duration, err error) {
+			err = with(ctx, func(e *endpoint) (err error) { took, err = f(e); return err })
+			return took, err
+		}
+	}
+	arms := []result.Arm{
+		arm(func(e *endpoint) (time.Duration, error) { return e.timePlain(ctx, e.putAll, size, n, depth, latency) }),
+		arm(func(e *endpoint) (time.Duration, error) { return e.timeFenced(ctx, size, n, depth, latency) }),
+		arm(func(e *endpoint) (time.Duration, error) { return e.timePlain(ctx, e.copyAll, size, n, depth, latency) }),
 	}
 	if size < 1<<20 {
 		arms = arms[:2]
 	}
-	for range rounds {
-		var took [3]time.Duration
-		for i, arm := range arms {
-			runtime.GC() // what the other arm has left is collected at nobody's expense
-			if err := with(ctx, func(e *endpoint) (err error) { took[i], err = arm(e); return err }); err != nil {
-				return result.Spread{}, err
-			}
-		}
-		ratios = append(ratios, took[0].Seconds()/took[1].Seconds())
-		copied = append(copied, took[0].Seconds()/took[2].Seconds())
+	reached, err := result.Turns(rounds, arms...)
+	if err != nil {
+		return result.Spread{}, err
 	}
-	v := result.SpreadOf(ratios)
-	if len(arms) > 2 {
-		c := result.SpreadOf(copied)
+	v := reached[0]
+	if len(reached) > 1 {
+		c := reached[1]
 		v.Note += fmt.Sprintf("; plain PUTs of bodies that are copied first: %s (%s)", result.Number(c.Median), c.Note)
 	}
 	return v, nil
@@ -161,30 +159,27 @@ func folder(ctx context.Context, r *report) (err error) {
 	if err != nil {
 		return err
 	}
-	const size, n, depth, rounds = 64 << 10, 400, 16, 5
+	const size, n, depth, rounds = 64 << 10, 400, 16, 12
 	bodies := payloads(size)
-	var ratios []float64
-	for i := range rounds {
+	e, folders := &endpoint{st: st}, 0
+	plain := func() (time.Duration, error) {
+		folders++
 		start := time.Now()
 		var g errgroup.Group
 		g.SetLimit(depth)
 		for j := range n {
 			g.Go(func() error {
-				_, err := st.Put(ctx, fmt.Sprintf("plain/%d/%d", i, j), bodies[j%len(bodies)], store.IfAbsent)
+				_, err := st.Put(ctx, fmt.Sprintf("plain/%d/%d", folders, j), bodies[j%len(bodies)], store.IfAbsent)
 				return err
 			})
 		}
-		if err := g.Wait(); err != nil {
-			return err
-		}
-		plain := time.Since(start)
-		fenced, err := (&endpoint{st: st}).timeFenced(ctx, size, n, depth, nil)
-		if err != nil {
-			return err
-		}
-		ratios = append(ratios, plain.Seconds()/fenced.Seconds())
+		err := g.Wait()
+		return time.Since(start), err
 	}
-	v := result.SpreadOf(ratios)
-	r.add(Row{Name: "throughput to plain creates: 64 KiB appends into a folder, 16 in flight", Value: v.Median, Goal: 0.97, More: true, Ratio: true, Note: v.Note})
+	v, err := result.Turns(rounds, plain, func() (time.Duration, error) { return e.timeFenced(ctx, size, n, depth, nil) })
+	if err != nil {
+		return err
+	}
+	r.add(Row{Name: "throughput to plain creates: 64 KiB appends into a folder, 16 in flight", Value: v[0].Median, Goal: 0.97, More: true, Ratio: true, Note: v[0].Note})
 	return nil
 }

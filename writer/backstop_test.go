@@ -234,7 +234,8 @@ func TestBackstopIsDenied(t *testing.T) {
 
 // The seal ahead is not heard of before the log is open, and lands months later, beyond the
 // tail or in a slot that has been pruned. It is nobody's: the zombie is not told anything,
-// the next leader begins where the log ends, and a compactor sweeps it.
+// the next leader begins where the log ends, and a compactor sweeps it. The months are
+// those of the bubble's clock.
 func TestBackstopThatIsLate(t *testing.T) {
 	for name, n := range map[string]int{"beyond the tail": 40, "in a hole": 80} {
 		t.Run(name, func(t *testing.T) {

@@ -150,7 +150,7 @@ func TestBandwidth(t *testing.T) {
 			prepare(t, log, codec, merge, each)
 			all, bytes := listed(t, log, prefix)
 			type spent struct{ took, cpu time.Duration }
-			var least [2]spent // plain calls, and ours
+			var best [2]spent // of plain calls, and ours
 			var ratios []float64
 			for round := range rounds {
 				fresh, _ := srv.folder(t)
@@ -169,10 +169,7 @@ func TestBandwidth(t *testing.T) {
 				}
 				ratios = append(ratios, float64(now[0].took)/float64(now[1].took))
 				for i := range now {
-					if round == 0 {
-						least[i] = now[i]
-					}
-					least[i] = spent{min(least[i].took, now[i].took), min(least[i].cpu, now[i].cpu)}
+					best[i] = spent{least(best[i].took, now[i].took), least(best[i].cpu, now[i].cpu)}
 				}
 				empty(t, fresh)
 			}
@@ -181,7 +178,7 @@ func TestBandwidth(t *testing.T) {
 				continue
 			}
 			ratio := result.SpreadOf(ratios)
-			theirs, ours := least[0], least[1]
+			theirs, ours := best[0], best[1]
 			add(t, Row{Name: "compaction: " + what + ", " + name + ": speed beside plain GET + PUT", Value: ratio.Median, Goal: 0.8, More: true, Ratio: true,
 				Note: fmt.Sprintf("%s; %.0f MiB stored, at best %.0f MiB/s against %.0f; %.2f ns of CPU a byte against %.2f", ratio.Note, mib(bytes), mib(bytes)/ours.took.Seconds(), mib(bytes)/theirs.took.Seconds(),
 					float64(ours.cpu)/float64(bytes), float64(theirs.cpu)/float64(bytes))})

@@ -3,6 +3,7 @@ package result
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"time"
 
@@ -38,7 +39,7 @@ func Distribution(d []time.Duration) plotter.XYs {
 // Median of numbers, which it sorts.
 func Median(v []float64) float64 {
 	slices.Sort(v)
-	return v[len(v)/2]
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
 // Spread is what several rounds have measured.
@@ -51,4 +52,33 @@ type Spread struct {
 func SpreadOf(v []float64) Spread {
 	m := Median(v)
 	return Spread{m, fmt.Sprintf("%s to %s", Number(v[0]), Number(v[len(v)-1]))}
+}
+
+// Arm is one of the things that are compared. It returns the time that counts.
+type Arm func() (time.Duration, error)
+
+// Turns compares the speed of other arms with that of the first, so many times over, and
+// returns what each of the others reaches, the first being 1. Each round is begun by
+// another arm, since who comes later may meet what those before have left behind.
+func Turns(rounds int, arms ...Arm) ([]Spread, error) {
+	ratios := make([][]float64, len(arms))
+	took := make([]time.Duration, len(arms))
+	for round := range rounds {
+		for turn := range arms {
+			i := (round + turn) % len(arms)
+			runtime.GC() // what another arm has left is collected at nobody's expense
+			var err error
+			if took[i], err = arms[i](); err != nil {
+				return nil, err
+			}
+		}
+		for i := range arms {
+			ratios[i] = append(ratios[i], took[0].Seconds()/took[i].Seconds())
+		}
+	}
+	spreads := make([]Spread, 0, len(arms)-1)
+	for _, v := range ratios[1:] {
+		spreads = append(spreads, SpreadOf(v))
+	}
+	return spreads, nil
 }
