@@ -1,13 +1,11 @@
 package fencepost_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,18 +26,6 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )
-
-// TestMain makes package zstd's encoder and decoder, which all frames share,
-// outside of every bubble: their channels would belong to the first.
-func TestMain(m *testing.M) {
-	var b fence.Builder
-	b.Add(bytes.Repeat([]byte("a"), 1000))
-	h := fence.Header{Position: fence.Position{Epoch: 1, Seq: 1}}
-	if _, err := fence.Decode(b.Finish(&h, fence.Zstd), fence.DefaultLimits); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
-}
 
 // format is that of every test's log: made once, because the store is probed
 // before.

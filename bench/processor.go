@@ -31,7 +31,7 @@ func processor(ctx context.Context, r *report) error {
 		records[i] = lineOf(i)
 	}
 	const mask = 1<<14 - 1
-	encoding := encodeAlone(records, 3_000_000)
+	encoding, compressing := encodeAlone(records, 3_000_000, fence.Plain), encodeAlone(records, 3_000_000, fence.Zstd)
 	async := func(w *writer.Writer, n int) error {
 		for i := range n {
 			if _, err := w.AppendAsync(ctx, records[i&mask:i&mask+1]); err != nil {
@@ -85,6 +85,7 @@ func processor(ctx context.Context, r *report) error {
 		r.add(Row{Name: name + c.name + ": records a second", Value: fast, Goal: c.goal, More: true, Note: fmt.Sprintf("%.3f allocations a record", allocs)})
 		if c.n == 3_000_000 {
 			r.add(Row{Name: name + c.name + ": allocations a record", Value: allocs, Goal: 0.1})
+			r.add(Row{Name: name + c.name + ", to encoding and compressing alone on one processor", Value: fast / compressing, Goal: 1, More: true, Ratio: true})
 		}
 		plain, _, err := recordsPerSecond(ctx, c.run, c.n, true)
 		if err != nil {
@@ -99,15 +100,15 @@ func processor(ctx context.Context, r *report) error {
 	return nil
 }
 
-// encodeAlone is how many records a second are put into frames.
-func encodeAlone(records [][]byte, n int) float64 {
+// encodeAlone is how many records a second are put into frames, by one goroutine.
+func encodeAlone(records [][]byte, n int, codec fence.Codec) float64 {
 	var b fence.Builder
 	h := fence.Header{Log: fence.ID(uuid.New()), Position: fence.Position{Epoch: 1, Seq: 1}}
 	start := time.Now()
 	for i := range n {
 		b.Add(records[i&(len(records)-1)])
 		if b.Size() >= 4<<20 {
-			b.Finish(&h, fence.Plain)
+			b.Finish(&h, codec)
 			b.Reset()
 		}
 	}

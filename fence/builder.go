@@ -20,6 +20,11 @@ type Builder struct {
 	// The first so many bytes of buf behind the header have this checksum.
 	summed int
 	crc    uint32
+	// What Pack has made.
+	frame   []byte
+	codec   Codec
+	stored  int // bytes of the payload in it
+	bodyCRC uint32
 }
 
 // piece is how much of a record is copied at once. It stays in a processor's cache until
@@ -89,7 +94,7 @@ func (b *Builder) Lend(payload, packed []byte) {
 	b.buf, b.packed = payload[:0], packed[:0]
 }
 
-// Release empties the builder after Finish and gives its memory away. The frame lies
+// Release empties the builder after Finish or Stamp and gives its memory away. The frame lies
 // in the second if it is compressed (h.Codec), else in the first; the other is free.
 func (b *Builder) Release() (payload, packed []byte) {
 	payload, packed = b.buf, b.packed
@@ -103,13 +108,42 @@ func (b *Builder) room() {
 	}
 }
 
-// Finish returns the frame. Of h it takes Log, Nonce, Position, Offset, Prev and
-// Time, and it completes h: as it then is, so [Decode] returns it. A payload that
-// zstd does not make smaller is stored plain. The frame is valid until the
-// builder is used again.
+// Finish returns the frame: it is [Builder.Pack], then [Builder.Stamp].
 func (b *Builder) Finish(h *Header, codec Codec) []byte {
+	b.Pack(codec)
+	return b.Stamp(h)
+}
+
+// Pack does what costs the most and needs no header: it compresses the payload, if codec
+// says so, and takes the checksum. A payload that zstd does not make smaller is stored
+// plain. Several builders can pack at once, and then be stamped one after the other, as
+// each header needs the checksum of the one before it. Nothing may be added between.
+func (b *Builder) Pack(codec Codec) {
 	b.room()
-	h.Kind, h.Codec, h.Next = Data, Plain, 0
+	out := &b.buf
+	b.codec = Plain
+	if codec == Zstd {
+		b.packed = compress(append(b.packed[:0], b.buf[:HeaderSize]...), b.buf[HeaderSize:])
+		if len(b.packed) < len(b.buf) {
+			out, b.codec = &b.packed, Zstd
+		}
+	}
+	b.stored = len(*out) - HeaderSize
+	b.frame = append(*out, b.cursor...)
+	*out = b.frame[:len(b.frame)-len(b.cursor)] // keep the room that the cursor needed
+	if b.codec == Plain {
+		b.sum()
+		b.bodyCRC = crc32.Update(b.crc, castagnoli, b.cursor)
+	} else {
+		b.bodyCRC = crc32.Checksum(b.frame[HeaderSize:], castagnoli)
+	}
+}
+
+// Stamp returns the frame that Pack has made, with a header: of h it takes Log, Nonce,
+// Position, Offset, Prev and Time, and it completes h: as it then is, so [Decode] returns
+// it. The frame is valid until the builder is used again.
+func (b *Builder) Stamp(h *Header) []byte {
+	h.Kind, h.Codec, h.Next = Data, b.codec, 0
 	if b.edit {
 		h.Kind = Edit
 	}
@@ -117,24 +151,10 @@ func (b *Builder) Finish(h *Header, codec Codec) []byte {
 	h.HasCursor = b.hasCursor
 	h.cursorLen = uint32(len(b.cursor))
 	h.rawLen = uint32(len(b.buf) - HeaderSize)
-	out := &b.buf
-	if codec == Zstd {
-		b.packed = compress(append(b.packed[:0], b.buf[:HeaderSize]...), b.buf[HeaderSize:])
-		if len(b.packed) < len(b.buf) {
-			out, h.Codec = &b.packed, Zstd
-		}
-	}
-	h.storedLen = uint32(len(*out) - HeaderSize)
-	frame := append(*out, b.cursor...)
-	*out = frame[:len(frame)-len(b.cursor)] // keep the room that the cursor needed
-	if h.Codec == Plain {
-		b.sum()
-		h.bodyCRC = crc32.Update(b.crc, castagnoli, b.cursor)
-	} else {
-		h.bodyCRC = crc32.Checksum(frame[HeaderSize:], castagnoli)
-	}
-	h.put(frame)
-	return frame
+	h.storedLen = uint32(b.stored)
+	h.bodyCRC = b.bodyCRC
+	h.put(b.frame)
+	return b.frame
 }
 
 // EncodeSeal returns the frame of a seal that ends the epoch of h.Position there

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 )
@@ -259,5 +260,47 @@ func TestLargeRecords(t *testing.T) {
 	b.SetEdit(bytes.Repeat([]byte("y"), 4*piece))
 	if _, err := Decode(b.Finish(&h, Plain), DefaultLimits); err != nil {
 		t.Error(err)
+	}
+}
+
+// Builders that pack at once and are stamped one after the other make the frames that
+// Finish makes.
+func TestBuilderPackAndStamp(t *testing.T) {
+	for _, codec := range []Codec{Plain, Zstd} {
+		filled := func(i int) *Builder {
+			var b Builder
+			for j := range 200 * i {
+				b.Add(fmt.Appendf(nil, "record %d of %d", j, i))
+			}
+			if i%2 == 1 {
+				b.SetCursor(fmt.Append(nil, i))
+			}
+			return &b
+		}
+		const n = 8
+		var packed [n]*Builder
+		var g sync.WaitGroup
+		for i := range packed {
+			packed[i] = filled(i)
+			g.Go(func() { packed[i].Pack(codec) })
+		}
+		g.Wait()
+		at := Point{Position: Position{Epoch: 1, Seq: 1}}
+		for i, b := range packed {
+			h := testHeader()
+			h.Position, h.Offset, h.Prev = at.Position, at.Offset, at.Prev
+			again := h
+			got, want := b.Stamp(&h), filled(i).Finish(&again, codec)
+			if !bytes.Equal(got, want) || h != again {
+				t.Errorf("%s, frame %d: %+v is not %+v", codecName(codec), i, h, again)
+			}
+			f, err := Decode(got, DefaultLimits)
+			if err != nil || f.Header != h {
+				t.Fatalf("%s, frame %d: %+v, %v", codecName(codec), i, f, err)
+			}
+			if at, err = at.Next(h.Log, f); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

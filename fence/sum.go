@@ -5,7 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// Sum returns the CRC-32C of a whole frame, as [Builder.Finish] or [EncodeSeal] returned
+// Sum returns the CRC-32C of a whole frame, as [Builder.Stamp] or [EncodeSeal] returned
 // it. It believes the checksum of the body that stands in the header and reads only that:
 // what wants a checksum of what is sent need not read the body a second time.
 func Sum(frame []byte) uint32 {

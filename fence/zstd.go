@@ -1,7 +1,7 @@
 package fence
 
 import (
-	"sync"
+	"runtime"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -13,16 +13,29 @@ const (
 	zstdBlockMin = 4
 )
 
+// encoders bounds how many payloads are compressed at once: so many are faster than a
+// network, and each takes 300 KB, and some megabytes once it has met a large payload.
+const encoders = 8
+
+// Encoder and decoder are made with the package, not when they are first used: they wait
+// in channels, and a channel that is made in a bubble of testing/synctest belongs to it.
+// Whoever tests with bubbles could use them in the first one only.
+var (
+	encoder = newEncoder(min(runtime.GOMAXPROCS(0), encoders))
+	decoder = newDecoder(0)
+)
+
 // A single segment always states its content size. Without that option the
 // encoder leaves it out below 256 bytes, and compress could not be undone by
 // decompress.
-var encoder = sync.OnceValue(func() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))
+func newEncoder(concurrency int) *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithEncoderConcurrency(concurrency))
 	if err != nil {
 		panic("fence: " + err.Error()) // only wrong options can cause it
 	}
+	e.EncodeAll(make([]byte, 1), nil) // until then it has no channel
 	return e
-})
+}
 
 // The decoder stays within the capacity that it is given: what follows the first
 // Zstandard frame may be a second that claims gigabytes.
@@ -34,29 +47,21 @@ func newDecoder(concurrency int) *zstd.Decoder {
 	return d
 }
 
-var decoder = sync.OnceValue(func() *zstd.Decoder { return newDecoder(0) })
-
 // A decoder keeps what it has unpacked last until it begins anew, one for each processor:
 // of large objects that were hundreds of megabytes. So each large payload has a decoder
-// with one such place, which begins anew at once.
+// of its own, which costs little beside it.
 const large = 1 << 20
 
-var largeDecoders = sync.Pool{New: func() any { return newDecoder(1) }}
-
 func decodeAll(stored []byte, size int) ([]byte, error) {
-	out := make([]byte, 0, size)
-	if size <= large {
-		return decoder().DecodeAll(stored, out)
+	d := decoder
+	if size > large {
+		d = newDecoder(1)
 	}
-	d := largeDecoders.Get().(*zstd.Decoder)
-	defer largeDecoders.Put(d)
-	out, err := d.DecodeAll(stored, out)
-	_, _ = d.DecodeAll(nil, nil)
-	return out, err
+	return d.DecodeAll(stored, make([]byte, 0, size))
 }
 
 // compress appends a Zstandard frame with src in it to dst.
-func compress(dst, src []byte) []byte { return encoder().EncodeAll(src, dst) }
+func compress(dst, src []byte) []byte { return encoder.EncodeAll(src, dst) }
 
 // decompress returns the size bytes that stored unpacks to. A claim that stored
 // cannot back is refused before anything is allocated; then it allocates size

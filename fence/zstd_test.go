@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // segment is a Zstandard frame of one segment that claims a size and has a block
@@ -165,4 +166,18 @@ func TestUnpackedIsNotKept(t *testing.T) {
 		t.Errorf("%d bytes are kept of payloads of %d", kept, size)
 	}
 	runtime.KeepAlive(stored)
+}
+
+// What is shared between frames belongs to no bubble: it works in the second one too.
+func TestBubbles(t *testing.T) {
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			for _, n := range []int{1000, 2 * large} {
+				b, h := build(testHeader(), Zstd, nil, strings.Repeat("a", n))
+				if _, err := Decode(b, DefaultLimits); err != nil || h.Codec != Zstd {
+					t.Error(h.Codec, err)
+				}
+			}
+		})
+	}
 }

@@ -14,15 +14,17 @@ type batch struct {
 	fence.Builder
 	since clock.Instant // when it got its first record; only kept with a linger
 	hurry bool          // it is not to linger; guarded by Writer.mu
-	// Set when it is sent.
+	// Set when it takes its place in the pipeline.
 	first  uint64 // offset
 	at     fence.Position
-	after  fence.Point // the chain behind it, if it is committed
-	sent   clock.Instant
 	bytes  int // of the payload
-	stored int // of the object
 	count  int // of records
 	cancel context.CancelFunc
+	// Set when it is encoded.
+	encoded chan struct{} // closed then
+	after   fence.Point   // the chain behind it, if it is committed
+	sent    clock.Instant
+	stored  int // bytes of the object
 
 	applied bool // its object is in the store; guarded by Writer.mu
 	settled clock.Instant
@@ -30,7 +32,9 @@ type batch struct {
 	err     error
 }
 
-func newBatch() *batch { return &batch{done: make(chan struct{})} }
+func newBatch() *batch {
+	return &batch{done: make(chan struct{}), encoded: make(chan struct{})}
+}
 
 // Future is the outcome of an [Writer.AppendAsync], now or later. The zero Future, and
 // one that was returned with an error, is of no append: it is done, and Wait returns an

@@ -48,8 +48,9 @@ type Options struct {
 	// are broken off, which over HTTP/1.1 costs their connections.
 	// Default 0: never.
 	Hedge float64
-	// Compress is true by default: payloads are stored as Zstandard where that is
-	// smaller. NoCompress turns it off.
+	// NoCompress stores payloads as they are. By default they are compressed, with
+	// Zstandard at its fastest level, on up to 8 processors at once, and stored so where
+	// that is smaller.
 	NoCompress bool
 	// Checkpoint is how often the manifest is told where the tail is, so that a
 	// successor and readers start near it: default 10 s, and only if there is

@@ -28,46 +28,66 @@ func (w *Writer) dispatch() {
 			w.mu.Unlock()
 			return
 		}
-		b, prev := w.waiting, w.tip
+		b, prev := w.waiting, w.last
 		if w.pace.interval > 0 {
 			w.pace.sent(w.opts.Clock.Now())
 		}
 		w.waiting = w.newBatch()
-		b.at, b.first, b.bytes, b.count = prev.Position, prev.Offset, b.Size(), b.Records()
+		ctx, cancel := context.WithCancel(w.slots)
+		b.at, b.first, b.bytes, b.count, b.cancel = w.tip.Position, w.tip.Offset, b.Size(), b.Records(), cancel
+		w.tip.Position.Seq++
+		w.tip.Offset += uint64(b.count)
+		w.last = b
 		w.window = append(w.window, b)
 		w.inFlight++
+		w.encoding++
 		w.bytes += b.bytes
 		w.changed.Broadcast() // there is room again
 		w.mu.Unlock()
 
-		// Encoding is outside the lock, but in order: each object carries the
-		// checksum of the one before it.
-		codec := fence.Zstd
-		if w.opts.NoCompress {
-			codec = fence.Plain
-		}
-		h := fence.Header{
-			Log: w.format.Log, Nonce: fence.ID(uuid.New()), Position: b.at, Offset: b.first, Prev: prev.Prev,
-			Time: w.opts.Clock.Wall(),
-		}
-		frame := b.Finish(&h, codec)
-		ctx, cancel := context.WithCancel(w.slots)
-
-		w.mu.Lock()
-		w.tip = prev.Behind(&h, b.Cursor())
-		b.after, b.cancel, b.sent, b.stored = w.tip, cancel, w.opts.Clock.Now(), len(frame)
-		if w.stop != nil {
-			cancel() // it was stopped meanwhile
-		}
-		w.mu.Unlock()
-		free := w.release(b, h.Codec)
 		requests.run(func() {
 			defer cancel()
+			frame, free := w.encode(b, prev)
 			if w.send(ctx, b, frame) {
 				free()
 			}
 		})
 	}
+}
+
+// encode makes the object of b, which follows that of prev. The function returned gives
+// its memory back.
+func (w *Writer) encode(b, prev *batch) (frame []byte, free func()) {
+	codec := fence.Zstd
+	if w.opts.NoCompress {
+		codec = fence.Plain
+	}
+	// Several pack at once, so one processor is not the limit.
+	b.Pack(codec)
+	// guard:encode-order. Only the header waits for that of the batch before, whose
+	// checksum it carries.
+	//
+	//mutant:replace <-prev.encoded => _ = prev.encoded
+	<-prev.encoded
+	at := prev.after
+	h := fence.Header{
+		Log: w.format.Log, Nonce: fence.ID(uuid.New()), Position: b.at, Offset: b.first, Prev: at.Prev,
+		Time: w.opts.Clock.Wall(),
+	}
+	frame = b.Stamp(&h)
+	b.after, b.stored = at.Behind(&h, b.Cursor()), len(frame)
+	b.sent = w.opts.Clock.Now()
+	close(b.encoded)
+	free = w.release(b, h.Codec)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.encoding--; w.encoding == w.encoders-1 {
+		w.changed.Broadcast() // the dispatcher may be waiting for it
+	}
+	if w.stop != nil {
+		b.cancel() // it was stopped meanwhile
+	}
+	return frame, free
 }
 
 // crew is the goroutines that make requests. They stay, since a new one would grow
@@ -103,6 +123,9 @@ func (w *Writer) sendable() bool {
 	return !w.waiting.Empty() &&
 		// guard:in-flight. What the caller has granted of connections and memory.
 		w.inFlight < w.opts.InFlight &&
+		// More at once would only take turns, and each be later: until a processor is
+		// free the batch grows.
+		w.encoding < w.encoders &&
 		// guard:window. Slot s is sent only when all up to s-Window are applied. An
 		// opener's wall has a seal further ahead than that, so nothing can be sent past it.
 		len(w.window) < w.opts.Window &&

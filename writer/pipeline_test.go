@@ -400,3 +400,31 @@ func TestFutureHoldsNoRecords(t *testing.T) {
 		}
 	})
 }
+
+// guard:encode-order. A large append is being compressed while small ones behind it are
+// ready: they wait for its checksum, and the objects are one chain.
+func TestEncodingAtOnce(t *testing.T) {
+	if n := runtime.GOMAXPROCS(0); n < 4 {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4)) // encoders
+	}
+	large := strings.Repeat("this is compressed ", 1<<20/19)
+	bubble(t, func(t *testing.T, e *env) {
+		w := e.open("a", 1, nil)
+		var fs []writer.Future
+		var want []string
+		for i := range 40 {
+			v := fmt.Sprint(i)
+			if i%4 == 0 {
+				v = large
+			}
+			fs, want = append(fs, e.async(w, v)), append(want, v)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e.outcomes(fs, slices.Repeat([]string{"committed"}, len(fs))...)
+		if got := e.contents(); !slices.Equal(got, want) {
+			t.Errorf("%d records are not what was appended", len(got))
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -21,6 +22,7 @@ type Writer struct {
 	token     fence.Token
 	opts      Options
 	recovered Recovered
+	encoders  int // at once
 	// slotSettle is how a slot is written: retries, and hedges.
 	slotSettle *store.SettleOptions
 
@@ -41,8 +43,10 @@ type Writer struct {
 	// window holds the batches that were sent and not yet acknowledged, in order.
 	window   []*batch
 	inFlight int
+	encoding int         // of those in flight, that are not encoded yet
 	bytes    int         // payload in window
-	tip      fence.Point // behind the last batch sent
+	last     *batch      // in the pipeline
+	tip      fence.Point // behind it; its checksum and cursor are only in last.after
 	acked    fence.Point // behind the last batch acknowledged
 	void     uint64      // the first slot that can never be part of the history, 0 if none is known
 	err      error       // why nothing more is taken
@@ -77,8 +81,10 @@ func start(log *manifest.Log, token fence.Token, begin fence.Point, opts Options
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
 		closed:    make(chan struct{}), finished: make(chan struct{}),
 		waiting: newBatch(), tip: begin, acked: begin, pace: newPace(&opts),
-		files: map[*FileWriter]struct{}{}, completed: map[string]int64{}, table: newTable(begin),
+		encoders: runtime.GOMAXPROCS(0),
+		files:    map[*FileWriter]struct{}{}, completed: map[string]int64{}, table: newTable(begin),
 	}
+	w.last = &batch{after: begin, encoded: closed}
 	w.slotSettle = settleSlots(opts.Settle)
 	w.slotSettle.Hedge = opts.hedge
 	w.changed.L = &w.mu
