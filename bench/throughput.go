@@ -47,12 +47,13 @@ func throughput(ctx context.Context, r *report) error {
 		name    string
 		latency time.Duration
 		size, n int
+		rounds  int
 		goal    float64
 	}{
-		{"64 KiB appends, 16 in flight, 2 ms", 2 * time.Millisecond, 64 << 10, 1500, 0.97},
-		{"4 MiB appends, 16 in flight, no latency, so bandwidth decides", 0, 4 << 20, 100, 0.95},
+		{"64 KiB appends, 16 in flight, 2 ms", 2 * time.Millisecond, 64 << 10, 1500, 6, 0.97},
+		{"4 MiB appends, 16 in flight, no latency, so bandwidth decides", 0, 4 << 20, 100, 9, 0.95},
 	} {
-		v, err := compare(ctx, c.size, c.n, 16, 12, func() s3stub.Latency { return s3stub.Fixed(c.latency) })
+		v, err := compare(ctx, c.size, c.n, 16, c.rounds, func() s3stub.Latency { return s3stub.Fixed(c.latency) })
 		if err != nil {
 			return err
 		}
@@ -177,7 +178,7 @@ func folderWith(ctx context.Context, processors int) (v result.Spread, err error
 	if err != nil {
 		return v, err
 	}
-	const size, n, depth, rounds = 64 << 10, 400, 16, 12
+	const size, n, depth, rounds = 64 << 10, 400, 16, 8
 	bodies := payloads(size)
 	e, folders := &endpoint{st: st}, 0
 	plain := func() (time.Duration, error) {
