@@ -50,8 +50,8 @@ func throughput(ctx context.Context, r *report) error {
 		rounds  int
 		goal    float64
 	}{
-		{"64 KiB appends, 16 in flight, 2 ms", 2 * time.Millisecond, 64 << 10, 1500, 6, 0.97},
-		{"4 MiB appends, 16 in flight, no latency, so bandwidth decides", 0, 4 << 20, 100, 9, 0.95},
+		{"64 KiB appends, 16 in flight, 2 ms", 2 * time.Millisecond, 64 << 10, 1000, 8, 0.97},
+		{"4 MiB appends, 16 in flight, no latency, so bandwidth decides", 0, 4 << 20, 48, 18, 0.95},
 	} {
 		v, err := compare(ctx, c.size, c.n, 16, c.rounds, func() s3stub.Latency { return s3stub.Fixed(c.latency) })
 		if err != nil {

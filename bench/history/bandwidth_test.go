@@ -129,6 +129,9 @@ func clone(t *testing.T, from, to store.Store) {
 	}
 }
 
+// spent is what an arm took of the clock and of the processors.
+type spent struct{ took, cpu time.Duration }
+
 // Merging and folding take about as long as reading and writing the same bytes.
 func TestBandwidth(t *testing.T) {
 	srv, rounds := serve(t), 1
@@ -149,7 +152,6 @@ func TestBandwidth(t *testing.T) {
 			log, _ := srv.folder(t)
 			prepare(t, log, codec, merge, each)
 			all, bytes := listed(t, log, prefix)
-			type spent struct{ took, cpu time.Duration }
 			var best [2]spent // of plain calls, and ours
 			var ratios []float64
 			for round := range rounds {

@@ -59,7 +59,9 @@ type Arm func() (time.Duration, error)
 
 // Turns compares the speed of other arms with that of the first, so many times over, and
 // returns what each of the others reaches, the first being 1. Each round is begun by
-// another arm, since who comes later may meet what those before have left behind.
+// another arm, since who comes later may meet what those before have left behind. Many
+// short rounds tell more than a few long ones: what else the machine does comes and goes
+// in seconds, and a round's arms had better meet the same.
 func Turns(rounds int, arms ...Arm) ([]Spread, error) {
 	ratios := make([][]float64, len(arms))
 	took := make([]time.Duration, len(arms))
