@@ -50,7 +50,7 @@ var drivers = map[string]string{
 // request, a missing bucket shows at the first one.
 func Open(ctx context.Context, rawURL string) (Store, error) {
 	bad := func(format string, args ...any) error {
-		return &Error{Op: "open", Key: redactURL(rawURL), Kind: ErrInvalid, Hint: fmt.Sprintf(format, args...)}
+		return &Error{Op: "open", Key: RedactURL(rawURL), Kind: ErrInvalid, Hint: fmt.Sprintf(format, args...)}
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -78,9 +78,11 @@ func Open(ctx context.Context, rawURL string) (Store, error) {
 	return open(ctx, u)
 }
 
-// redactURL cuts user information and parameters out of a URL, also of one that
-// does not parse: either may hold a secret, and it goes into an error.
-func redactURL(raw string) string {
+// RedactURL cuts user information, parameters and fragment out of a URL, also of one
+// that does not parse: any may hold a secret, and what it returns goes into errors and
+// logs. A password that was not escaped may hold what ends it for a parser, so all up to
+// the last @ is cut, also where a path has one.
+func RedactURL(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if ok {
 		scheme += "://"

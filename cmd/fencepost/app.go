@@ -75,6 +75,9 @@ func (a *app) root() *cobra.Command {
 				_ = cmd.Help()
 				return usage("which verb?")
 			}
+			if strings.Contains(args[0], "://") {
+				return usage("the verb is missing before %s; see fencepost help", store.RedactURL(args[0]))
+			}
 			var verbs []string
 			for _, c := range cmd.Commands() {
 				verbs = append(verbs, c.Name())

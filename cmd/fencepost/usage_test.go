@@ -90,6 +90,7 @@ func TestBadInput(t *testing.T) {
 		says   []string
 	}{
 		"no verb":                {"", "", 2, []string{"which verb?"}},
+		"a URL for a verb":       {"s3://AK:secret@bucket", "", 2, []string{"the verb is missing before s3://…@bucket", "fencepost help"}},
 		"an unknown verb":        {"bogus", "", 2, []string{`no verb "bogus"`}},
 		"an unknown flag":        {"cat -bogus " + log, "", 2, []string{"fencepost help cat"}},
 		"no URL":                 {"cat", "", 2, []string{"cat takes [-from N] [-follow] URL, not 0 arguments"}},

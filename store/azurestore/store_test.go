@@ -116,6 +116,7 @@ func TestOpen(t *testing.T) {
 	for raw, want := range map[string]string{
 		"az://":                                     "the container is missing",
 		"az://user:secret@box":                      "credentials do not belong",
+		"az://user:/secret@box":                     "not a host",
 		"az://acc.blob.core.windows.net/box":        "a container, not a host",
 		"az://127.0.0.1:10000/box":                  "a container, not a host",
 		"az://box#x":                                "write az://container/prefix",

@@ -57,7 +57,7 @@ func Open(ctx context.Context, rawURL string) (store.Store, error) {
 }
 
 func open(_ context.Context, u *url.URL) (store.Store, error) {
-	name := "az://" + u.Host + u.Path
+	name := store.RedactURL(u.String())
 	t, err := parse(u)
 	if err != nil {
 		return nil, cloud.Invalid(name, err)

@@ -272,6 +272,8 @@ func TestURL(t *testing.T) {
 		"file:///x#y":               "%23",
 		"file://user:secret@/x":     "user",
 		"file://user:secret@host/x": "relative",
+		"file://user:/secret@x/y":   "relative",
+		"file:///x?create=secret":   "true or false",
 	} {
 		_, err := store.Open(t.Context(), raw)
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "secret") {

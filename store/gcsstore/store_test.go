@@ -158,6 +158,7 @@ func TestOpen(t *testing.T) {
 	for raw, want := range map[string]string{
 		"gs://":                                     "the bucket is missing",
 		"gs://user:secret@bucket":                   "credentials do not belong",
+		"gs://user:/secret@bucket":                  "not a host",
 		"gs://127.0.0.1:4443/x":                     "a bucket, not a host",
 		"gs://bucket#x":                             "write gs://bucket/prefix",
 		"gs://bucket?region=eu":                     `unknown parameter "region"; known are anonymous, chunk-size`,

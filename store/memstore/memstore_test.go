@@ -362,7 +362,7 @@ func TestOpenURL(t *testing.T) {
 	if tr := below.Traits(); tr.Name != "mem://one/sub/dir" || tr.MultiProcess {
 		t.Errorf("traits %+v", tr)
 	}
-	for _, url := range []string{"mem://", "mem:///path", "mem://u:secret@x", "mem://x?a=b", "mem://x/../y"} {
+	for _, url := range []string{"mem://", "mem:///path", "mem://u:secret@x", "mem://u:/secret@x?a=b", "mem://x?a=secret", "mem://x#secret", "mem://x?a=b", "mem://x/../y"} {
 		_, err := store.Open(t.Context(), url)
 		var e *store.Error
 		if !errors.Is(err, store.ErrInvalid) || !errors.As(err, &e) || e.Hint == "" {

@@ -89,7 +89,7 @@ func Open(ctx context.Context, rawURL string) (store.Store, error) {
 }
 
 func open(ctx context.Context, u *url.URL) (store.Store, error) {
-	name := "s3://" + u.Host + u.Path
+	name := store.RedactURL(u.String())
 	t, err := parse(u)
 	if err != nil {
 		return nil, cloud.Invalid(name, err)
