@@ -50,8 +50,10 @@ func TestBucketFeatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bucket := range []string{"versioned", "locked"} {
+		s := *s
+		s.Bucket = bucket
 		t.Run(bucket, func(t *testing.T) {
-			s.Bucket = bucket
+			t.Parallel() // it waits for disks and pauses
 			if _, err := probe.Run(t.Context(), open(t, s.URL("probe")), separate(s.URL("probe"))); err != nil {
 				t.Error(err)
 			}

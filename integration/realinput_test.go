@@ -38,7 +38,11 @@ var (
 // and wants the file back: each line once, in order.
 func TestRealInput(t *testing.T) {
 	for _, kind := range []*servers.Kind{servers.MinIO, servers.VersityGW} {
-		t.Run(kind.Name, func(t *testing.T) { realInput(t, servers.Start(t, kind)) })
+		s := servers.Start(t, kind) // sets the environment, which a parallel test may not
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel() // most of the time it waits for a leader to be missed
+			realInput(t, s)
+		})
 	}
 }
 

@@ -25,8 +25,9 @@ var lacks = map[*servers.Kind]storetest.Options{
 
 func TestStoreOnRealServers(t *testing.T) {
 	for _, kind := range servers.Conforming {
+		s := servers.Start(t, kind) // sets the environment, which a parallel test may not
 		t.Run(kind.Name, func(t *testing.T) {
-			s := servers.Start(t, kind)
+			t.Parallel() // it waits for disks and pauses
 			opts := lacks[kind]
 			opts.Quick = testing.Short()
 			storetest.Run(t, func(tb storetest.TB) store.Store {

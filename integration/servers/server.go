@@ -52,7 +52,7 @@ type Server struct {
 
 // Start starts a server with an empty bucket and returns when it answers. It
 // ends with the test. It sets environment variables for the test (AWS_… for a
-// server that speaks S3), which therefore cannot be parallel.
+// server that speaks S3), which therefore cannot be parallel; its subtests can.
 //
 // A server that cannot be installed skips the test, or fails it if CI=true; one
 // that is installed and does not start always fails it.
