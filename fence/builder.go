@@ -20,7 +20,8 @@ type Builder struct {
 	// The first so many bytes of buf behind the header have this checksum.
 	summed int
 	crc    uint32
-	// What Pack has made.
+	// What Pack has made, unless something was added since.
+	ready   bool
 	frame   []byte
 	codec   Codec
 	stored  int // bytes of the payload in it
@@ -40,7 +41,7 @@ func (b *Builder) Reset() {
 func (b *Builder) Add(record []byte) {
 	b.room()
 	b.buf = binary.AppendUvarint(b.buf, uint64(len(record)))
-	b.records++
+	b.records, b.ready = b.records+1, false
 	if len(record) <= piece || cap(b.buf)-len(b.buf) < len(record) {
 		b.buf = append(b.buf, record...)
 		return
@@ -64,13 +65,13 @@ func (b *Builder) sum() {
 func (b *Builder) SetEdit(doc []byte) {
 	b.room()
 	b.buf, b.summed, b.crc = append(b.buf[:HeaderSize], doc...), 0, 0
-	b.edit = true
+	b.edit, b.ready = true, false
 }
 
 // SetCursor sets the cursor, which replaces any before it.
 func (b *Builder) SetCursor(cursor []byte) {
 	b.cursor = append(b.cursor[:0], cursor...)
-	b.hasCursor = true
+	b.hasCursor, b.ready = true, false
 }
 
 // Empty reports whether there is neither a record nor an edit nor a cursor.
@@ -117,7 +118,7 @@ func (b *Builder) Finish(h *Header, codec Codec) []byte {
 // Pack does what costs the most and needs no header: it compresses the payload, if codec
 // says so, and takes the checksum. A payload that zstd does not make smaller is stored
 // plain. Several builders can pack at once, and then be stamped one after the other, as
-// each header needs the checksum of the one before it. Nothing may be added between.
+// each header needs the checksum of the one before it.
 func (b *Builder) Pack(codec Codec) {
 	b.room()
 	out := &b.buf
@@ -137,12 +138,17 @@ func (b *Builder) Pack(codec Codec) {
 	} else {
 		b.bodyCRC = crc32.Checksum(b.frame[HeaderSize:], castagnoli)
 	}
+	b.ready = true
 }
 
 // Stamp returns the frame that Pack has made, with a header: of h it takes Log, Nonce,
 // Position, Offset, Prev and Time, and it completes h: as it then is, so [Decode] returns
-// it. The frame is valid until the builder is used again.
+// it. The frame is valid until the builder is used again. It panics if nothing was packed,
+// or something was added since.
 func (b *Builder) Stamp(h *Header) []byte {
+	if !b.ready {
+		panic("fence: Stamp without Pack")
+	}
 	h.Kind, h.Codec, h.Next = Data, b.codec, 0
 	if b.edit {
 		h.Kind = Edit

@@ -304,3 +304,40 @@ func TestBuilderPackAndStamp(t *testing.T) {
 		}
 	}
 }
+
+// What was added since Pack is not in its frame, so that is not stamped.
+func TestBuilderStampWithoutPack(t *testing.T) {
+	var b Builder
+	stamps := func() (ok bool) {
+		defer func() { ok = recover() == nil }()
+		h := testHeader()
+		f, err := Decode(b.Stamp(&h), DefaultLimits)
+		if err != nil || f.Header != h || !bytes.Equal(f.Cursor, b.Cursor()) {
+			t.Errorf("%+v is not %+v, %v", f, h, err)
+		}
+		return true
+	}
+	for _, c := range []struct {
+		name string
+		do   func()
+		ok   bool
+	}{
+		{"nothing", func() {}, false},
+		{"Pack", func() { b.Pack(Zstd) }, true},
+		{"nothing more", func() {}, true},
+		{"Add", func() { b.Add([]byte("record")) }, false},
+		{"Pack", func() { b.Pack(Zstd) }, true},
+		{"SetCursor", func() { b.SetCursor([]byte("a")) }, false},
+		{"Pack", func() { b.Pack(Plain) }, true},
+		{"SetCursor of the same length", func() { b.SetCursor([]byte("b")) }, false},
+		{"Pack", func() { b.Pack(Plain) }, true},
+		{"Reset", func() { b.Reset() }, false},
+		{"SetEdit", func() { b.SetEdit([]byte("edit")) }, false},
+		{"Pack", func() { b.Pack(Zstd) }, true},
+		{"Lend", func() { b.Release(); b.Lend(nil, nil) }, false},
+	} {
+		if c.do(); stamps() != c.ok {
+			t.Errorf("after %s: stamped %v, want %v", c.name, !c.ok, c.ok)
+		}
+	}
+}

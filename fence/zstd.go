@@ -13,15 +13,16 @@ const (
 	zstdBlockMin = 4
 )
 
-// encoders bounds how many payloads are compressed at once: so many are faster than a
-// network, and each takes 300 KB, and some megabytes once it has met a large payload.
-const encoders = 8
+// MaxPacking is how many payloads are compressed at once in a process, at most: so many
+// are faster than a network, and each takes 300 KB, and some megabytes once one of them
+// was large. More wait for their turn.
+const MaxPacking = 8
 
 // Encoder and decoder are made with the package, not when they are first used: they wait
 // in channels, and a channel that is made in a bubble of testing/synctest belongs to it.
 // Whoever tests with bubbles could use them in the first one only.
 var (
-	encoder = newEncoder(min(runtime.GOMAXPROCS(0), encoders))
+	encoder = newEncoder(min(runtime.NumCPU(), MaxPacking))
 	decoder = newDecoder(0)
 )
 

@@ -41,7 +41,7 @@ func (w *Writer) keep(u *manifest.Updater) {
 // land, and a successor that began to read behind it would seal where nobody comes
 // by.
 //
-//mutant:replace w.acked => w.tip
+//mutant:replace w.acked => w.last.after
 func (w *Writer) hint(u *manifest.Updater, last fence.Point) fence.Point {
 	w.mu.Lock()
 	at, stop := w.acked, w.stop

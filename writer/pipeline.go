@@ -34,10 +34,10 @@ func (w *Writer) dispatch() {
 		}
 		w.waiting = w.newBatch()
 		ctx, cancel := context.WithCancel(w.slots)
-		b.at, b.first, b.bytes, b.count, b.cancel = w.tip.Position, w.tip.Offset, b.Size(), b.Records(), cancel
-		w.tip.Position.Seq++
-		w.tip.Offset += uint64(b.count)
+		b.at, b.first, b.bytes, b.count, b.cancel = w.next, w.offset, b.Size(), b.Records(), cancel
 		w.last = b
+		w.next.Seq++
+		w.offset += uint64(b.count)
 		w.window = append(w.window, b)
 		w.inFlight++
 		w.encoding++
@@ -123,8 +123,9 @@ func (w *Writer) sendable() bool {
 	return !w.waiting.Empty() &&
 		// guard:in-flight. What the caller has granted of connections and memory.
 		w.inFlight < w.opts.InFlight &&
-		// More at once would only take turns, and each be later: until a processor is
-		// free the batch grows.
+		// More at once would only take turns, and each be later: until one is through the
+		// batch grows. One that is packed, and waits for the header of a large one before
+		// it, counts too: small ones would only be cut in the meantime.
 		w.encoding < w.encoders &&
 		// guard:window. Slot s is sent only when all up to s-Window are applied. An
 		// opener's wall has a seal further ahead than that, so nothing can be sent past it.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -409,7 +410,7 @@ func TestEncodingAtOnce(t *testing.T) {
 	}
 	large := strings.Repeat("this is compressed ", 1<<20/19)
 	bubble(t, func(t *testing.T, e *env) {
-		w := e.open("a", 1, nil)
+		w := e.open("a", 1, &writer.Options{BatchBytes: 1})
 		var fs []writer.Future
 		var want []string
 		for i := range 40 {
@@ -426,5 +427,35 @@ func TestEncodingAtOnce(t *testing.T) {
 		if got := e.contents(); !slices.Equal(got, want) {
 			t.Errorf("%d records are not what was appended", len(got))
 		}
+	})
+}
+
+// As many objects are encoded at once as there are processors, and the next is taken when
+// one is done, although its request goes on.
+func TestEncoderIsFreeAgain(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	bubble(t, func(t *testing.T, e *env) {
+		c := &stopClock{Clock: clock.Go}
+		opts := *single
+		opts.Clock, opts.InFlight, opts.Window = c, 2, 2
+		w := e.open("a", 1, &opts)
+		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		defer release()
+		var second writer.Future
+		queued := make(chan struct{})
+		c.wall = func() { // while the first is encoded
+			c.wall = nil
+			second = e.async(w, "1")
+			time.Sleep(time.Second) // until the dispatcher has looked
+			close(queued)
+		}
+		first := e.async(w, "0")
+		<-queued
+		synctest.Wait()
+		if !slices.Contains(e.sequence("a"), "put data/1/2") {
+			t.Error("slot 2 waits for the answer to slot 1")
+		}
+		release()
+		e.outcomes([]writer.Future{first, second}, "committed", "committed")
 	})
 }

@@ -43,17 +43,18 @@ type Writer struct {
 	// window holds the batches that were sent and not yet acknowledged, in order.
 	window   []*batch
 	inFlight int
-	encoding int         // of those in flight, that are not encoded yet
-	bytes    int         // payload in window
-	last     *batch      // in the pipeline
-	tip      fence.Point // behind it; its checksum and cursor are only in last.after
-	acked    fence.Point // behind the last batch acknowledged
-	void     uint64      // the first slot that can never be part of the history, 0 if none is known
-	err      error       // why nothing more is taken
-	stop     error       // why nothing more is sent
-	ended    bool        // Close was called
-	failed   error       // of the appends that were not acknowledged; an unknown one before all
-	reports  []*batch    // acknowledged, hook not yet called
+	encoding int            // of those in flight, that are not encoded yet
+	bytes    int            // payload in window
+	last     *batch         // in the pipeline
+	next     fence.Position // of the batch behind it
+	offset   uint64         // likewise
+	acked    fence.Point    // behind the last batch acknowledged
+	void     uint64         // the first slot that can never be part of the history, 0 if none is known
+	err      error          // why nothing more is taken
+	stop     error          // why nothing more is sent
+	ended    bool           // Close was called
+	failed   error          // of the appends that were not acknowledged; an unknown one before all
+	reports  []*batch       // acknowledged, hook not yet called
 
 	files     map[*FileWriter]struct{} // open
 	completed map[string]int64         // files that are complete and not added yet, with their sizes
@@ -80,8 +81,8 @@ func start(log *manifest.Log, token fence.Token, begin fence.Point, opts Options
 		log: log, st: log.Store(), format: log.Format(), token: token, opts: opts,
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
 		closed:    make(chan struct{}), finished: make(chan struct{}),
-		waiting: newBatch(), tip: begin, acked: begin, pace: newPace(&opts),
-		encoders: runtime.GOMAXPROCS(0),
+		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
+		encoders: min(runtime.GOMAXPROCS(0), fence.MaxPacking),
 		files:    map[*FileWriter]struct{}{}, completed: map[string]int64{}, table: newTable(begin),
 	}
 	w.last = &batch{after: begin, encoded: closed}
