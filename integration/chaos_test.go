@@ -33,7 +33,7 @@ var (
 	chaosLogs    = flag.Int("chaos-logs", 4, "how many logs at once")
 	chaosPackets = flag.Bool("chaos-packets", true, "lose, reorder, double and delay packets below TCP, where network namespaces are allowed")
 	chaosReport  = flag.String("chaos-report", "", "write the counts to this file, as JSON")
-	chaosLeast   = flag.Int("chaos-failovers", 80, "how many failovers are wanted on each server: the chaos goes on until there are, for up to ten times -chaos-time")
+	chaosLeast   = flag.Int("chaos-failovers", 40, "how many failovers are wanted on each server: the chaos goes on until there are, for up to ten times -chaos-time")
 	chaosTotal   = flag.Int("chaos-total", 320, "how many failovers there must be on all servers together: the directory, which is the last and the fastest, makes up for what is wanting, in its up to ten times -chaos-time")
 )
 
