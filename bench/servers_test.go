@@ -39,7 +39,7 @@ func TestServers(t *testing.T) {
 			inFlight int
 		}{
 			{"64 KiB", 64 << 10, 200, 0.97, 16, 16},
-			{"4 MiB", 4 << 20, 32, 0.95, 10, 16},
+			{"4 MiB", 4 << 20, 32, 0.95, 8, 16},
 		} {
 			v, err := result.Turns(c.rounds,
 				func() (time.Duration, error) { return e.timePlain(ctx, e.putAll, c.size, c.n, c.inFlight, nil) },
