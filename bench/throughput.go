@@ -34,7 +34,7 @@ func throughput(ctx context.Context, r *report) error {
 		var line plotter.XYs
 		for _, depth := range depths {
 			rounds := s.rounds
-			if depth <= 4 && rounds == 4 {
+			if depth <= 4 && s.size < 1<<20 {
 				rounds = 2 // hardly anything but latency, which is the same
 			}
 			v, err := compare(ctx, s.size, max(s.n*depth, 10), depth, rounds, func() s3stub.Latency { return s3stub.S3Latency(uint64(depth)) })
