@@ -129,7 +129,8 @@ func opening(ctx context.Context, r *report) error {
 // median. At 2 ms it is more: the leader keeps the processors busy, server and clients
 // share them, and whoever sends anything has to wait for its turn. The note has the
 // time in the server's latencies too. So what is measured there is this machine, and the
-// goal is one for TestOpening, in which everybody has a machine of its own.
+// goal is one for TestOpening, in which everybody has a machine of its own. There the
+// ratio is checked, too: here the p99 of so few is their worst.
 func outrun(ctx context.Context, r *report) error {
 	for _, c := range []struct {
 		name    string
@@ -191,7 +192,7 @@ func outrun(ctx context.Context, r *report) error {
 		trip := quantile(plain, 0.5)
 		trips := func(q float64) float64 { return float64(quantile(took, q)) / float64(trip) }
 		r.add(Row{
-			Name: "opening against a deposed leader with 16 in flight, " + c.name + ": round trips from the first seal sent until it is open, p99", Value: trips(0.99), Goal: c.goal, Ratio: c.goal > 0,
+			Name: "opening against a deposed leader with 16 in flight, " + c.name + ": round trips from the first seal sent until it is open, p99", Value: trips(0.99), Goal: c.goal,
 			Note: fmt.Sprintf("median %s; a plain PUT beside it takes %.1f ms; in latencies of %v: p99 %s, median %s", number(trips(0.5)), float64(trip)/1e6, c.trip,
 				number(float64(quantile(took, 0.99))/float64(c.trip)), number(float64(quantile(took, 0.5))/float64(c.trip))),
 		})
