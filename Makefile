@@ -171,7 +171,7 @@ bench: ## measure beside plain calls of the same stores, in some ten minutes; wr
 	cd bench && go run .
 
 .PHONY: bench-check
-bench-check: ## the same, and fail if a ratio is more than 10 % worse than in bench/results, or gone
+bench-check: ## the same, and fail if a ratio is more than 10 % worse than in bench/results, each of three times, or gone
 	cd bench && go run . -check
 
 .PHONY: bench-election

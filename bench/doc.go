@@ -5,9 +5,12 @@
 //	go run . -check             writes nothing; fails if a ratio has become worse by
 //	                            more than a tenth of what results/ says, or if a row
 //	                            that is there is not measured any more
-//	go run . -only throughput   some measures, by their names in main.go; writes the
-//	                            pages that are whole
 //	go run . -only history      a page
+//	go run . -only throughput   some measures of the writer's page, by their names in
+//	                            main.go; prints them
+//
+// What has become worse is measured again, up to three times in all, and the best counts:
+// a regression is there each time, a bad moment of a shared machine is not.
 //
 // There are four pages: writer, which the command makes itself; opening, against a leader
 // that never stops, made by TestOpening in virtual time; history, with manifest,

@@ -23,13 +23,13 @@ import (
 // virtual time, where nobody's requests wait for this machine's processors: a leader and the
 // process that takes over have a machine each.
 func TestOpening(t *testing.T) {
-	r := &report{result.New("Opening against a leader that never stops", "opening", "bench")}
+	r := &report{result.New("Opening against a leader that never stops", "opening", "bench"), t.Name()}
 	f, err := manifest.Init(t.Context(), memstore.New(), quickly) // its probe is real, so it is outside
 	if err != nil {
 		t.Fatal(err)
 	}
 	tries := 200
-	if *mode == result.Small {
+	if *into == "" {
 		tries = 20
 	}
 	for _, c := range []struct {
@@ -53,7 +53,10 @@ func TestOpening(t *testing.T) {
 			}
 		}
 	}
-	if err := r.Finish(*mode, results); err != nil {
+	if *into == "" {
+		return
+	}
+	if err := r.Write(*into); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/fencepost/fencepost/integration/servers"
 )
 
-var mode = result.MeasureFlag()
+var into = result.DirFlag()
 
 // TestServers compares appends with plain requests on servers that write to this
 // machine's disk, and share its processors with their client. A server that is not
 // installed is installed first, in minutes; one that cannot be had leaves its page as
 // it is.
 func TestServers(t *testing.T) {
-	if *mode == result.Small {
-		t.Skip("measures only with -measure")
+	if *into == "" {
+		t.Skip("measures only with -results")
 	}
-	r := &report{result.New("Appends beside plain PUTs on real servers", "servers", "bench")}
+	r := &report{result.New("Appends beside plain PUTs on real servers", "servers", "bench"), t.Name()}
 	ctx := t.Context()
 	for _, kind := range []*servers.Kind{servers.MinIO, servers.VersityGW} {
 		srv := servers.Start(t, kind)
@@ -51,7 +51,7 @@ func TestServers(t *testing.T) {
 		}
 		srv.Stop()
 	}
-	if err := r.Finish(*mode, results); err != nil {
+	if err := r.Write(*into); err != nil {
 		t.Fatal(err)
 	}
 }

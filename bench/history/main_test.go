@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,8 +22,8 @@ import (
 )
 
 var (
-	mode = result.MeasureFlag()
-	page = result.New("Manifest, compactor and reader", "history", "bench")
+	results = result.DirFlag()
+	page    = result.New("Manifest, compactor and reader", "history", "bench")
 )
 
 // Row is a line of the table.
@@ -64,8 +63,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	status := m.Run()
-	if status == 0 {
-		if err := finish(); err != nil {
+	if status == 0 && inFull() {
+		if err := page.Write(*results); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			status = 1
 		}
@@ -73,21 +72,13 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// finish does with the page what the flags say. One that is not whole is not kept.
-func finish() error {
-	if some := flag.Lookup("test.run").Value.String(); some != "" && *mode != result.Small {
-		*mode = result.Print
-	}
-	return page.Finish(*mode, filepath.Join("..", "results"))
-}
-
 // inFull tells whether numbers are wanted.
-func inFull() bool { return *mode != result.Small }
+func inFull() bool { return *results != "" }
 
 // add puts rows on the page.
 func add(t *testing.T, rows ...Row) {
 	t.Helper()
-	page.Add(rows...)
+	page.Add(t.Name(), rows...)
 	for _, r := range rows {
 		t.Logf("%-60s %10.3f  %s", r.Name, r.Value, r.Note)
 	}

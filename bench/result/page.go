@@ -3,11 +3,11 @@ package result
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,6 +23,8 @@ type Row struct {
 	// Ratio: comparable with another run on another machine.
 	Ratio bool   `json:"ratio,omitempty"`
 	Note  string `json:"note,omitempty"`
+	// By names the measure that made it, by which it can be made again.
+	By string `json:"by"`
 }
 
 // Missed tells whether the goal is.
@@ -72,8 +74,26 @@ func New(title, name, target string) *Page {
 	return &Page{title: title, name: name, target: target, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
 }
 
-// Add appends rows.
-func (p *Page) Add(rows ...Row) { p.Rows = append(p.Rows, rows...) }
+// Add appends rows that a measure has made.
+func (p *Page) Add(by string, rows ...Row) {
+	for _, row := range rows {
+		row.By = by
+		p.Rows = append(p.Rows, row)
+	}
+}
+
+// Read returns the numbers of the page of this name that was written into dir.
+func Read(dir, name string) (*Page, error) {
+	b, err := os.ReadFile(filepath.Join(dir, name+".json"))
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{name: name}
+	if err := json.Unmarshal(b, p); err != nil {
+		return nil, fmt.Errorf("%s.json: %w", name, err)
+	}
+	return p, nil
+}
 
 func machine() string {
 	name := "unknown processor"
@@ -167,39 +187,44 @@ func (p *Page) Write(dir string) error {
 // tolerance is how much worse a ratio may be than in the committed results.
 const tolerance = 1.1
 
-// Worse compares the ratios with those in dir, and tells of each that has become
-// worse. If the page is whole, a row that is in dir and not in it counts as worse too:
-// otherwise a measure that is taken out, or that is renamed, would pass.
-func (p *Page) Worse(out io.Writer, dir string, whole bool) (bool, error) {
-	b, err := os.ReadFile(filepath.Join(dir, p.name+".json"))
-	if err != nil {
-		return false, fmt.Errorf("there is nothing to compare with: %w", err)
+// Best takes over what again measures better.
+func (p *Page) Best(again *Page) {
+	for i := range p.Rows {
+		for _, row := range again.Rows {
+			if was := p.Rows[i]; was.Name == row.Name && (was.More && row.Value > was.Value || !was.More && row.Value < was.Value) {
+				p.Rows[i] = row
+			}
+		}
 	}
-	var before Page
-	if err := json.Unmarshal(b, &before); err != nil {
-		return false, fmt.Errorf("%s.json: %w", p.name, err)
-	}
+}
+
+// Worse compares the ratios with those of before. It says what has become worse by more
+// than a tenth, and by which measures: these may have met a bad moment. What no other
+// run can mend is by "". That is, if the page is whole, a row that was there and is not
+// any more: otherwise a measure that is taken out, or that is renamed, would pass.
+func (p *Page) Worse(before *Page, whole bool) (says, by []string) {
 	now := map[string]Row{}
 	for _, row := range p.Rows {
 		now[row.Name] = row
 	}
-	worse := false
-	tell := func(format string, args ...any) {
-		worse = true
-		fmt.Fprintf(out, format, args...)
+	tell := func(measure, format string, args ...any) {
+		says = append(says, fmt.Sprintf(format, args...))
+		if !slices.Contains(by, measure) {
+			by = append(by, measure)
+		}
 	}
 	for _, was := range before.Rows {
 		row, there := now[was.Name]
 		switch {
 		case !there && whole:
-			tell("gone: %s was %s on %s, and is not measured any more; if it was renamed or taken out with reason, make the results anew\n", was.Name, Number(was.Value), before.Date)
+			tell("", "gone: %s was %s on %s, and is not measured any more; if it was renamed or taken out with reason, make the results anew", was.Name, Number(was.Value), before.Date)
 		case !there:
 		case was.Ratio != row.Ratio || was.More != row.More:
-			tell("changed: %s is another kind of number than on %s\n", was.Name, before.Date)
+			tell("", "changed: %s is another kind of number than on %s", was.Name, before.Date)
 		// Not "worse if": what is not a number is not as good either.
 		case was.Ratio && was.More && !(row.Value*tolerance >= was.Value), was.Ratio && !was.More && !(row.Value <= was.Value*tolerance):
-			tell("worse: %s is %s, it was %s on %s\n", row.Name, Number(row.Value), Number(was.Value), before.Date)
+			tell(row.By, "worse: %s is %s, it was %s on %s", row.Name, Number(row.Value), Number(was.Value), before.Date)
 		}
 	}
-	return worse, nil
+	return says, by
 }

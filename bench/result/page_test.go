@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,11 +20,15 @@ func TestWorse(t *testing.T) {
 	absolute := Row{Name: "absolute", Value: 1e6, More: true}
 	all := []Row{speed, cost, none, absolute}
 	before := New("Before", "page", "bench")
-	before.Add(all...)
+	before.Add("m", all...)
 	f := Figure{Title: "t", File: "f.svg", X: "x", Y: "y"}
 	f.Line("a line", Distribution([]time.Duration{1, 2, 3}))
 	before.Figures = append(before.Figures, f)
 	if err := before.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	read, err := Read(dir, "page")
+	if err != nil {
 		t.Fatal(err)
 	}
 	with := func(row Row, value float64) Row { row.Value = value; return row }
@@ -54,14 +59,14 @@ func TestWorse(t *testing.T) {
 		"the other way round":        {[]Row{{Name: "speed", Value: 1, Ratio: true}, cost, none, absolute}, true, "changed: speed"},
 	} {
 		now := New("Now", "page", "bench")
-		now.Add(c.rows...)
-		var out strings.Builder
-		worse, err := now.Worse(&out, dir, c.whole)
-		if err != nil || worse != (c.tells != "") || !strings.Contains(out.String(), c.tells) {
-			t.Errorf("%s: worse is %t, %v: %q", name, worse, err, out.String())
+		now.Add("m", c.rows...)
+		says, by := now.Worse(read, c.whole)
+		if got := strings.Join(says, "\n"); (got != "") != (c.tells != "") || !strings.Contains(got, c.tells) {
+			t.Errorf("%s: says %q", name, got)
 		}
-		if err := now.Finish(Check, dir); c.whole && (err != nil) != worse {
-			t.Errorf("%s: the check ends with %v", name, err)
+		// What is worse by a measure can be measured again, and nothing else.
+		if c.tells != "" && slices.Contains(by, "m") != strings.HasPrefix(c.tells, "worse") {
+			t.Errorf("%s: by %q", name, by)
 		}
 	}
 	svg, err := os.ReadFile(filepath.Join(dir, "f.svg"))
@@ -71,7 +76,27 @@ func TestWorse(t *testing.T) {
 	if got := strings.Join(before.Versions, " "); !strings.Contains(got, "/service/s3 v") || !strings.Contains(got, "klauspost/compress v") {
 		t.Errorf("the versions are %q", got)
 	}
-	if _, err := before.Worse(os.Stdout, t.TempDir(), true); err == nil {
+	if _, err := Read(t.TempDir(), "page"); err == nil {
 		t.Error("nothing to compare with, and that is no error")
+	}
+}
+
+// Of several runs the best of each row counts.
+func TestBest(t *testing.T) {
+	page := func(speed, cost float64) *Page {
+		p := New("A page", "page", "bench")
+		p.Add("m", Row{Name: "speed", Value: speed, More: true}, Row{Name: "cost", Value: cost})
+		return p
+	}
+	p := page(1, 1)
+	again := page(2, 2)
+	again.Add("m", Row{Name: "new"})
+	p.Best(again)
+	if len(p.Rows) != 2 || p.Rows[0].Value != 2 || p.Rows[1].Value != 1 {
+		t.Errorf("the best of both: %+v", p.Rows)
+	}
+	p.Best(page(1.5, 0.5))
+	if p.Rows[0].Value != 2 || p.Rows[1].Value != 0.5 {
+		t.Errorf("the best of three: %+v", p.Rows)
 	}
 }
