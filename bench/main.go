@@ -107,7 +107,7 @@ func (p page) finish(ctx context.Context, some []string, check bool) (worse bool
 	if err != nil {
 		return false, err
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	if err := p.make(ctx, some, tmp); err != nil {
 		return false, err
 	}

@@ -7,16 +7,8 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
-
 	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/leader"
-	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -37,6 +29,7 @@ type contender struct {
 	observe func(ctx context.Context, st *faultstore.Store) error
 }
 
+// contenders: the first is ours, whose goals must be reached; client-go comes with its tag.
 var contenders = []contender{
 	{
 		name: "leader", run: runLeader, observe: observeLeader, releases: true,
@@ -45,8 +38,6 @@ var contenders = []contender{
 			return json.Unmarshal(body, &r) == nil && (r.Reason == "resigned" || r.Reason == "handed over")
 		},
 	},
-	{name: "client-go, ReleaseOnCancel", run: clientGo(true), releases: true, released: clientGoReleased},
-	{name: "client-go", run: clientGo(false), released: clientGoReleased},
 }
 
 func elector(st *faultstore.Store, who string) (*leader.Elector, error) {
@@ -83,94 +74,3 @@ func observeLeader(ctx context.Context, st *faultstore.Store) error {
 	}
 	return nil
 }
-
-// clientGo leaves by cancelling the context of Run, which is the only way.
-func clientGo(release bool) func(context.Context, *faultstore.Store, string, func(context.Context, func())) error {
-	return func(ctx context.Context, st *faultstore.Store, who string, work func(context.Context, func())) error {
-		ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
-		defer cancel()
-		worked := make(chan struct{})
-		lock := &object{st: st, who: who}
-		e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock:          lock,
-			LeaseDuration: validity, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
-			ReleaseOnCancel: release,
-			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(ctx context.Context) {
-					defer close(worked)
-					work(ctx, cancel)
-				},
-				OnStoppedLeading: func() {}, // called also if it has not led
-			},
-		})
-		if err != nil {
-			return err
-		}
-		e.Run(ctx)
-		if lock.led {
-			<-worked
-		}
-		return nil
-	}
-}
-
-func clientGoReleased(body []byte) bool {
-	var r resourcelock.LeaderElectionRecord
-	return json.Unmarshal(body, &r) == nil && r.HolderIdentity == ""
-}
-
-// object is client-go's lock: a record in one object, read with its version and
-// swapped by it, as the Lease of an API server.
-type object struct {
-	st      store.Store
-	who     string
-	version store.Version
-	led     bool
-}
-
-const objectKey = "lease"
-
-func (o *object) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	body, info, err := store.ReadAll(ctx, o.st, objectKey, 1<<20, &store.SettleOptions{Reads: 1, Clock: clock.Go})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, objectKey)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	var r resourcelock.LeaderElectionRecord
-	if err := json.Unmarshal(body, &r); err != nil {
-		return nil, nil, err
-	}
-	o.version = info.Version
-	return &r, body, nil
-}
-
-func (o *object) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return o.put(ctx, r, store.IfAbsent)
-}
-
-func (o *object) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return o.put(ctx, r, store.IfMatch(o.version))
-}
-
-// put sends one request: client-go has retries of its own.
-func (o *object) put(ctx context.Context, r resourcelock.LeaderElectionRecord, cond store.Condition) error {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	info, err := o.st.Put(ctx, objectKey, body, cond)
-	if errors.Is(err, store.ErrPrecondition) {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, objectKey, err)
-	}
-	if err == nil {
-		o.version = info.Version
-	}
-	return err
-}
-
-// RecordEvent is the only sign by which who called Run learns that it has led.
-func (o *object) RecordEvent(event string) { o.led = o.led || event == "became leader" }
-func (o *object) Identity() string         { return o.who }
-func (o *object) Describe() string         { return objectKey }

@@ -52,6 +52,9 @@ func TestElection(t *testing.T) {
 		t.Error(m)
 	}
 	if *write {
+		if len(contenders) == 1 {
+			t.Fatal("nothing to compare with, nothing written: give -tags clientgo")
+		}
 		body, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {
 			t.Fatal(err)

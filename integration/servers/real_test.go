@@ -24,6 +24,7 @@ import (
 func TestInstalled(t *testing.T) {
 	for _, k := range append(Clouds, All...) {
 		t.Run(k.Name, func(t *testing.T) {
+			t.Parallel() // while one downloads, another compiles
 			dir, err := k.Install(t.Context())
 			if err != nil {
 				unavailable(t, err)
