@@ -85,12 +85,14 @@ func run(ctx context.Context, only []string, check bool) (worse bool, err error)
 		}
 	}
 	for _, p := range pages {
-		whole := len(only) == 0 || slices.Contains(only, p.name)
-		if !whole && (p.name != "writer" || len(some) == 0) {
-			continue
+		var chosen []string // of the page's measures; nil is all
+		if len(only) > 0 && !slices.Contains(only, p.name) {
+			if chosen = some; p.name != "writer" || len(some) == 0 {
+				continue
+			}
 		}
 		start := time.Now()
-		bad, err := p.finish(ctx, map[bool][]string{false: some}[whole], check)
+		bad, err := p.finish(ctx, chosen, check)
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", p.name, err)
 		}
