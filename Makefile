@@ -175,7 +175,7 @@ fuzz-keep: ## copy what make fuzz has found and what adds to the tests' coverage
 
 .PHONY: fuzz-smoke
 fuzz-smoke: ## the same for one second each, with the binaries of plain tests: some 60 seconds in all
-	@$(MAKE) fuzz FUZZTIME=1s FUZZFLAGS='$$([ ! -e go.mod ] || echo -race)'
+	@$(MAKE) fuzz FUZZTIME=1s FUZZFLAGS='$$$$([ ! -e go.mod ] || echo -race)'
 
 .PHONY: bench
 bench: ## measure beside plain calls of the same stores, in some ten minutes; write bench/results. The servers of make servers are measured too
