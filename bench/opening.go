@@ -139,8 +139,8 @@ func outrun(ctx context.Context, r *report) error {
 		tries   int
 		goal    float64
 	}{
-		{"S3's latency", func() s3stub.Latency { return s3stub.S3Latency(seed) }, 28 * time.Millisecond, 60, 8},
-		{"2 ms, all on the same processors", func() s3stub.Latency { return s3stub.Fixed(2 * time.Millisecond) }, 2 * time.Millisecond, 50, -1},
+		{"S3's latency", func() s3stub.Latency { return s3stub.S3Latency(seed) }, 28 * time.Millisecond, 40, 8},
+		{"2 ms, all on the same processors", func() s3stub.Latency { return s3stub.Fixed(2 * time.Millisecond) }, 2 * time.Millisecond, 30, -1},
 	} {
 		var took, plain []time.Duration
 		err := with(ctx, func(e *endpoint) error {
