@@ -15,8 +15,9 @@
 // The mutant is compiled with go test -overlay; the tree is not touched. First the
 // tests of the guard's own package run, then those of the packages that use it, then
 // -seeds histories of the simulation, until a test fails. One that hangs kills
-// nothing: it is left out, and the others run again. Each guard has a row that says
-// which test missed it. Exit status 1: a mutant survived, or does not compile.
+// nothing: it is left out, and the others run again. Neither do tests that fail with
+// all guards in place: then the mutant counts as not tried. Each guard has a row that
+// says which test missed it. Exit status 1: a mutant survived, or could not be tried.
 //
 // With -budget, mutants are taken in random order for about so long.
 //

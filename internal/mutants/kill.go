@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -54,7 +55,30 @@ type trial struct {
 	root, dir string
 	guard     guard
 	users     map[string][]string
+	whole     *whole
 	overlay   string
+}
+
+// whole is the code with all its guards. A test that fails there kills nothing.
+type whole struct {
+	root string
+	mu   sync.Mutex
+	said map[string]error // of each package that was asked for
+}
+
+// passes returns nil if a package's tests pass.
+func (w *whole) passes(ctx context.Context, pkg string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err, known := w.said[pkg]
+	if !known {
+		// Where they have passed before, go knows.
+		if out, bad := command(ctx, filepath.Join(w.root, filepath.FromSlash(pkg)), "go", "test", "."); bad != nil {
+			err = fmt.Errorf("the tests of %s fail with it, too; make them pass first:\n%s", pkg, out)
+		}
+		w.said[pkg] = err
+	}
+	return err
 }
 
 // run runs tests until one fails: those of the guard's own package, those of the
@@ -162,6 +186,9 @@ func (t *trial) tests(ctx context.Context, f *fate, pkg, binary string, args ...
 		if tests := hung(out); len(tests) > 0 {
 			f.hangs = append(f.hangs, tests...)
 			continue
+		}
+		if f.err = t.whole.passes(ctx, pkg); f.err != nil {
+			return true
 		}
 		f.test = "a panic"
 		if m := failed.FindSubmatch(out); m != nil {

@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -26,6 +30,30 @@ func TestFate(t *testing.T) {
 	}
 	if f := (fate{test: "TestA"}); !f.killed() {
 		t.Error("what failed a test counts as alive")
+	}
+}
+
+// Tests that fail anyhow kill nothing.
+func TestWhole(t *testing.T) {
+	root := t.TempDir()
+	for name, body := range map[string]string{
+		"go.mod":             "module m\n",
+		"good/good_test.go":  "package good\n\nimport \"testing\"\n\nfunc TestGood(*testing.T) {}\n",
+		"broken/bad_test.go": "package broken\n\nimport \"testing\"\n\nfunc TestBad(t *testing.T) { t.Fail() }\n",
+	} {
+		file := filepath.Join(root, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(body), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &whole{root: root, said: map[string]error{}}
+	for range 2 {
+		if err := w.passes(t.Context(), "good"); err != nil {
+			t.Error(err)
+		}
+		if err := w.passes(t.Context(), "broken"); err == nil || !strings.Contains(err.Error(), "TestBad") {
+			t.Errorf("error is %v", err)
+		}
 	}
 }
 

@@ -124,12 +124,13 @@ func judge(ctx context.Context, root, tmp string, users map[string][]string, gua
 		count = map[string]int{} // where, by kind
 		wg    sync.WaitGroup
 	)
+	code := &whole{root: root, said: map[string]error{}}
 	work := make(chan int)
 	for range *workers {
 		wg.Go(func() {
 			for i := range work {
 				g, begun := guards[i], clock.System.Now()
-				t := &trial{root: root, dir: filepath.Join(tmp, fmt.Sprint(i)), guard: g, users: users}
+				t := &trial{root: root, dir: filepath.Join(tmp, fmt.Sprint(i)), guard: g, users: users, whole: code}
 				f := t.run(ctx)
 				mu.Lock()
 				tried++
