@@ -26,10 +26,11 @@ type batch struct {
 	sent    clock.Instant
 	stored  int // bytes of the object
 
-	applied bool // its object is in the store; guarded by Writer.mu
-	settled clock.Instant
-	done    chan struct{} // closed when err is final
-	err     error
+	applied      bool // its object is in the store; guarded by Writer.mu
+	settled      clock.Instant
+	acknowledged clock.Instant // only kept for the hook
+	done         chan struct{} // closed when err is final
+	err          error
 }
 
 func newBatch() *batch {

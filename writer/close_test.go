@@ -239,6 +239,39 @@ func TestFlushTellsTheWorst(t *testing.T) {
 	})
 }
 
+// Whom Close meets while it drains is heard of, also if nothing was lost by it.
+func TestFencedWhileClosing(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, nil)
+		release := e.hold("a", faultstore.Put, fence.DataPrefix)
+		defer release()
+		f := e.async(a, "0")
+		closed := make(chan error)
+		go func() { closed <- a.Close(t.Context()) }()
+		synctest.Wait()
+		if !errors.Is(a.Err(), writer.ErrClosed) {
+			t.Errorf("while it drains Err is %v", a.Err())
+		}
+		e.seal(at(1, 1), 2)
+		release()
+		if err := <-closed; kind(err) != "not" || !errors.Is(err, writer.ErrFenced) {
+			t.Errorf("Close: %v", err)
+		}
+		e.outcomes([]writer.Future{f}, "not")
+		e.fenced(a.Err(), 2)
+	})
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, nil)
+		e.append(a, "0")
+		e.open("b", 2, nil)
+		if err := a.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		e.fenced(a.Err(), 2) // by its last checkpoint
+		e.holds("0")
+	})
+}
+
 // A writer that is fenced and has lost nothing closes without an error.
 func TestCloseAfterHarmlessFencing(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {

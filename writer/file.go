@@ -31,9 +31,10 @@ type FileWriter struct {
 // FileOption is a property of a file to come.
 type FileOption struct{ size int64 }
 
-// ExpectedSize tells about how large the file will be, in bytes. It chooses the
-// size of the parts, and so the memory that the upload takes; without it an S3
-// object has at most 10,000 parts of the store's usual size.
+// ExpectedSize tells about how large the file will be, in bytes. One that needs more
+// parts than the store allows gets larger ones, of which fewer are under way at once:
+// S3's 10,000 parts of 8 MiB are 78 GiB, so it matters from some 60 GiB on. Smaller
+// files need it not.
 func ExpectedSize(bytes int64) FileOption { return FileOption{size: bytes} }
 
 // CreateFile begins a file with a new name, which ends in ext: empty, or a dot and

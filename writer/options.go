@@ -15,21 +15,23 @@ import (
 
 // Options of a writer. The zero value works.
 type Options struct {
-	// InFlight is how many requests are under way at once, default 16. Open reads the tail of
-	// the log with more: twice as many, at least 64 and at most 256, each of up to 256 KiB
-	// at first, and holds as much again that waits for its turn.
+	// InFlight is how many objects of the log are being written at once, default 16. A
+	// request each; hedges, files that are uploaded and manifests come on top. Open reads
+	// the tail of the log with more: twice as many, at least 64 and at most 256, each of
+	// up to 256 KiB at first, and holds as much again that waits for its turn; of objects
+	// that are larger 64 MiB at once on top of that, or one that is larger still.
 	InFlight int
 	// Window is how many slots may be sent beyond the last acknowledged one,
 	// default 4 × InFlight. Acknowledgement is in order, so with a window no
 	// larger than InFlight the pipeline stalls behind its slowest request.
 	Window int
 	// BatchBytes is how large an object may grow while it waits for a free
-	// request, before compression, default 4 MiB. A larger append is an object of
-	// its own, up to the log's limit.
+	// request, before compression; default 4 MiB, or the log's limit or MaxBytes if
+	// that is less. A larger append is an object of its own, up to the log's limit.
 	BatchBytes int
-	// MaxBytes bounds the payload that is sent and not acknowledged, default
-	// 256 MiB; beyond it one more object is filled, and then appends wait. An
-	// append that is larger goes alone.
+	// MaxBytes bounds the payload that is sent and not acknowledged; default
+	// 256 MiB, or BatchBytes if that is more. Beyond it one more object is filled,
+	// and then appends wait. An append that is larger goes alone.
 	MaxBytes int
 	// Linger is how long an append may wait for others to share its object, although
 	// a request is free: fewer requests for later acknowledgements. It ends early when
@@ -37,8 +39,9 @@ type Options struct {
 	Linger time.Duration
 	// RequestsPerSecond bounds how many objects are sent, on average; what comes
 	// meanwhile shares the next one. After a pause a second's worth may go at once,
-	// and at least one. Retries, hedges and checkpoints come on top. Default 0: no
-	// bound.
+	// and at least one. Retries, hedges and checkpoints come on top. Flush waits for
+	// it, Close does not: what waits then is sent at once, one object more. Default 0:
+	// no bound.
 	RequestsPerSecond float64
 	// Hedge sends the identical bytes of a slot a second time when the first request
 	// takes longer than this quantile of the last ones, and reads the slot; the first
@@ -54,7 +57,8 @@ type Options struct {
 	NoCompress bool
 	// Checkpoint is how often the manifest is told where the tail is, so that a
 	// successor and readers start near it: default 10 s, and only if there is
-	// something to tell; a negative value means never. It is off the commit path.
+	// something to tell; a negative value means never, but for the one that Open has
+	// made, which records the epoch. It is off the commit path.
 	Checkpoint time.Duration
 	// Until ends the writer: when it is done nothing more is sent, and what was sent
 	// and is not settled is reported as ErrUnknown. Pass the context of the leader's term. The
@@ -76,8 +80,9 @@ type Options struct {
 }
 
 // Hooks are called one at a time, outside all locks, from the writer's own
-// goroutines; they must return soon and must not call Close, which waits for them.
-// Any may be nil.
+// goroutines, which send nothing meanwhile. So they must return soon, and must wait
+// for nothing of the writer: no append, not even AppendAsync, which waits for room,
+// no Future, no Flush, no Close. Any may be nil.
 type Hooks struct {
 	// Acknowledged is called for every object that has become part of the history,
 	// in order.

@@ -37,12 +37,15 @@ func (w *Writer) ripe() bool {
 	if w.opts.Linger == 0 && w.pace.interval == 0 {
 		return true
 	}
+	if w.err != nil {
+		return true // it is being closed: this is its last object
+	}
 	now := w.opts.Clock.Now()
 	at := now
 	if w.pace.interval > 0 {
 		at = max(at, w.pace.next())
 	}
-	if w.opts.Linger > 0 && !w.waiting.hurry && w.err == nil {
+	if w.opts.Linger > 0 && !w.waiting.hurry {
 		at = max(at, w.waiting.since.Add(w.opts.Linger))
 	}
 	if at == now {

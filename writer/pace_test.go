@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -82,6 +83,19 @@ func TestLingerEndsEarly(t *testing.T) {
 	}
 }
 
+// An edit lingers no more than it lets others linger: its size does not count.
+func TestEditDoesNotLinger(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w := e.open("a", 1, &writer.Options{Linger: time.Hour, Checkpoint: -1})
+		f := e.async(w, "0")
+		start := time.Now()
+		e.commit(w, manifest.Edit{Properties: map[string]string{"a": "1"}})
+		if took := time.Since(start); took != 0 || outcome(f) != "committed" {
+			t.Errorf("the edit took %v, and the append before it is %s", took, outcome(f))
+		}
+	})
+}
+
 // A writer that is stopped does not wait for the end of a linger.
 func TestLingerIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
@@ -123,13 +137,21 @@ func TestRequestsPerSecond(t *testing.T) {
 				// Three share the next.
 				e.faulty.ResetCounts()
 				e.several(w, fmt.Sprint(c.burst+3), fmt.Sprint(c.burst+4), fmt.Sprint(c.burst+5))
-				if err := w.Close(t.Context()); err != nil {
+				if err := w.Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if e.puts() != 1 || time.Since(start) != 4*c.every {
 					t.Errorf("%d objects, after %v", e.puts(), time.Since(start))
 				}
-				e.numbers(c.burst + 6)
+				// Who closes has little time, perhaps: what waits is one object at most.
+				e.several(w, fmt.Sprint(c.burst+6), fmt.Sprint(c.burst+7))
+				if err := w.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if e.puts() != 2 || time.Since(start) != 4*c.every {
+					t.Errorf("%d objects, closed after %v", e.puts(), time.Since(start))
+				}
+				e.numbers(c.burst + 8)
 			})
 		})
 	}

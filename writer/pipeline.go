@@ -270,6 +270,7 @@ func (w *Writer) settle() {
 		w.bytes -= b.bytes
 		w.acked = b.after
 		if w.opts.Hooks.Acknowledged != nil {
+			b.acknowledged = w.opts.Clock.Now()
 			w.reports = append(w.reports, b)
 		}
 		close(b.done)
@@ -310,14 +311,17 @@ func (w *Writer) report() {
 	for _, b := range batches {
 		hook(Slot{
 			Position: b.at, First: b.first, Records: b.count, Bytes: b.stored, Payload: b.bytes,
-			Took: w.opts.Clock.Now().Sub(b.sent), Settled: b.settled.Sub(b.sent),
+			Took: b.acknowledged.Sub(b.sent), Settled: b.settled.Sub(b.sent),
 		})
 	}
 }
 
 // refuse makes the writer take nothing more. Called with mu held.
 func (w *Writer) refuse(err error) {
-	if w.err == nil {
+	switch {
+	case w.err != nil && !errors.Is(w.err, ErrFenced) && errors.Is(err, ErrFenced):
+		w.err = err // while it was closing, or had failed: that it is over for good is news
+	case w.err == nil:
 		w.err = err
 		// guard:file-until. What is still open can never be committed.
 		//
@@ -333,12 +337,12 @@ func (w *Writer) refuse(err error) {
 // certainly not committed; what is under way goes on until it is settled. Called
 // with mu held, and settle is called after it.
 func (w *Writer) halt(err error) {
+	w.refuse(err)
 	if w.stop != nil {
 		return
 	}
 	w.stop = err
 	w.opts.Logger.Warn("stopped", zap.Uint64("epoch", uint64(w.token.Epoch())), zap.Error(err))
-	w.refuse(err)
 	if b := w.waiting; !b.Empty() {
 		w.waiting = newBatch()
 		b.Builder = fence.Builder{}

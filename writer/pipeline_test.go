@@ -126,6 +126,29 @@ func TestOrder(t *testing.T) {
 	})
 }
 
+// Took ends with the acknowledgement, not when a slow hook has come to it.
+func TestSlotTook(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		var took []time.Duration
+		opts := *single
+		opts.Hooks.Acknowledged = func(s writer.Slot) {
+			took = append(took, s.Took)
+			time.Sleep(time.Minute)
+		}
+		w := e.open("a", 1, &opts)
+		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		defer release()
+		fs := e.several(w, "0", "1")
+		time.Sleep(time.Second)
+		release()
+		e.outcomes(fs, "committed", "committed")
+		time.Sleep(time.Hour)
+		if !slices.Equal(took, []time.Duration{time.Second, time.Second}) {
+			t.Errorf("the objects took %v", took)
+		}
+	})
+}
+
 // What the hook says of an object's size is what the store has: less than the payload
 // where it is compressed.
 func TestSlotOfACompressedObject(t *testing.T) {

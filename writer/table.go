@@ -55,8 +55,11 @@ func parse(key string) (fileID, string) {
 // removed is not live. They are found before anything is written, and the writer
 // goes on.
 //
-// The first commit reads which files are live; the writer then keeps their keys in
-// memory, some 60 bytes each.
+// The first commit reads which files are live: the newest manifest's lists, and every
+// object of the log that is not compacted yet, where there may be edits. It takes as
+// long as reading those takes, other commits wait for it, and if ctx ends the next
+// begins anew; so give it time where the compactor may be behind. The writer then
+// keeps the keys in memory, some 60 bytes each.
 func (w *Writer) CommitFiles(ctx context.Context, edit manifest.Edit, opts ...AppendOption) error {
 	f, err := w.CommitFilesAsync(ctx, edit, opts...)
 	if err != nil {
@@ -245,7 +248,10 @@ func (w *Writer) load(ctx context.Context) error {
 //
 //mutant:replace m.Floor.Position != floor.Position => false
 func (w *Writer) editsFrom(ctx context.Context, floor fence.Point) ([]manifest.AppliedEdit, error) {
-	src := &chain.Source{Store: w.st, Log: w.format.Log, Limits: w.format.Limits.Limits, Settle: w.opts.Settle}
+	src := &chain.Source{
+		Store: w.st, Log: w.format.Log, Limits: w.format.Limits.Limits, Settle: w.opts.Settle, Ahead: ahead(w.opts.InFlight),
+		Keep: func(*fence.Header) bool { return true }, // records are of no interest here
+	}
 	var edits []manifest.AppliedEdit
 	var followed *fence.Position
 	at, broken := floor, error(nil)

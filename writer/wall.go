@@ -134,7 +134,10 @@ func (w *wall) extend() {
 	for w.err == nil && w.flying < w.wide && (w.lowest == 0 || w.next < w.lowest) {
 		w.send(w.next)
 		w.next += stride
-		if w.next > w.far {
+		// guard:wall-far. Nothing behind the first of our seals counts, if that is the far one.
+		//
+		//mutant:replace w.lowest == 0 && w.next => w.next
+		if w.lowest == 0 && w.next > w.far {
 			// guard:open-reach. The leader's window may be larger than ours, and it may be
 			// faster than the row can be.
 			//

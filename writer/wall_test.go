@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"sync"
 	"testing"
@@ -12,9 +13,27 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
+
+// wide is how many seals of a wall may be under way.
+const wide = 128
+
+// keys lists the objects of an epoch behind one.
+func (e *env) keys(p fence.Position) (keys []string) {
+	e.t.Helper()
+	for info, err := range e.inner.List(e.t.Context(), path.Dir(p.Key())+"/", &store.ListOptions{StartAfter: p.Key()}) {
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if info.Key > p.Key() { // StartAfter is a hint
+			keys = append(keys, info.Key)
+		}
+	}
+	return keys
+}
 
 // outrun makes each of a client's requests for a slot take a millisecond, and in each
 // millisecond the leader appends that often, from the client's first seal on, until
@@ -53,11 +72,14 @@ func (e *env) outrun(client string, leader *writer.Writer, often int) (acked fun
 // stopped by a wall of seals; what it was told stands, and it is fenced.
 //
 // guard:open-reach. Also if it is faster than the wall's row.
+//
+// guard:wall-far. Then it is the far seal that stops it, and none is put behind that.
 func TestLeaderThatWinsEveryRace(t *testing.T) {
 	for _, c := range []struct {
-		often int
-		limit time.Duration
-	}{{1, 20 * time.Millisecond}, {4, 20 * time.Millisecond}, {64, 20 * time.Millisecond}, {500, 100 * time.Millisecond}} {
+		often  int
+		limit  time.Duration
+		behind int // seals behind the one that ends the epoch: as many as were under way, or fewer
+	}{{1, 20 * time.Millisecond, wide}, {4, 20 * time.Millisecond, wide}, {64, 20 * time.Millisecond, wide}, {500, 100 * time.Millisecond, 8}} {
 		t.Run(fmt.Sprint(c.often), func(t *testing.T) {
 			bubble(t, func(t *testing.T, e *env) {
 				a := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
@@ -77,6 +99,10 @@ func TestLeaderThatWinsEveryRace(t *testing.T) {
 					t.Errorf("recovered %+v, acknowledged were %d", b.Recovered(), len(won))
 				}
 				e.fenced(a.Err(), 2)
+				end := at(1, uint64(len(won))+1)
+				if behind := e.keys(end); e.header(end).Next != 2 || len(behind) > c.behind {
+					t.Errorf("%d seals behind %v", len(behind), end)
+				}
 				e.append(b, "b")
 				e.holds(append(slices.Clone(won), "b")...)
 			})

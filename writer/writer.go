@@ -124,8 +124,10 @@ func (w *Writer) Epoch() fence.Epoch { return w.token.Epoch() }
 // Format returns the log's format, with its limits.
 func (w *Writer) Format() manifest.Format { return w.format }
 
-// Err returns why the writer takes nothing any more, or nil. Once set it stays:
-// [ErrFenced], [ErrClosed], or what the store failed with.
+// Err returns why the writer takes nothing any more, or nil: [ErrFenced],
+// [ErrClosed], or what the store failed with. Once set it stays, but that
+// ErrFenced takes the place of another reason if a successor is met while what was
+// under way is settled.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,7 +204,8 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		return refused(err), err
 	}
 	b := w.waiting
-	if w.opts.Linger > 0 && b.Empty() {
+	news := b.Empty()
+	if w.opts.Linger > 0 && news {
 		b.since = w.opts.Clock.Now()
 	}
 	f := Future{b, b.Records()}
@@ -216,9 +219,11 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		b.SetCursor(e.cursor)
 	}
 	if b.IsEdit() || b.Size() >= w.opts.BatchBytes {
-		b.hurry = true
+		b.hurry, news = true, true
 	}
-	w.changed.Broadcast()
+	if news { // for the dispatcher: one record more changes nothing that it waits for
+		w.changed.Broadcast()
+	}
 	return f, nil
 }
 
@@ -308,13 +313,17 @@ func (w *Writer) Flush(ctx context.Context) error {
 	return w.failed
 }
 
-// Close takes no more appends, waits until those before are settled, tells the
-// manifest where the tail is, and ends. If ctx ends first it gives up: what is
+// Close takes no more appends, sends what waits for a linger or for the budget of
+// requests, waits until all is settled, tells the manifest where the tail is (unless
+// Options.Checkpoint is negative), and ends. If ctx ends first it gives up: what is
 // under way is reported as [ErrUnknown] to whoever waits for it.
 //
+// Files that are not complete are given up at once. Close waits until their parts are
+// removed, also when ctx has ended: s3store takes 10 s for that at most.
+//
 // It returns nil if everything that was ever appended is part of the history;
-// else the reason, which is [ErrUnknown] if anything may or may not be. Whether a
-// successor has taken over is in [Writer.Err]. Close may be called again and
+// else the reason, which is [ErrUnknown] if anything may or may not be. If a
+// successor was met meanwhile that is in [Writer.Err]. Close may be called again and
 // returns the same.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()

@@ -35,6 +35,7 @@ type appending struct {
 	linger    time.Duration
 	rate      float64
 	hedge     float64
+	plain     bool
 	batch     bytesValue
 	leader    leader.Options
 
@@ -78,11 +79,12 @@ Memory is bounded: some 200 MiB, and four times the longest record.`,
 	fl.BoolVar(&p.cursor, "cursor", false, "store how far the source was read, and go on there")
 	fl.StringVar(&p.source, "source", "", "name of the source, for -cursor (default FILE's absolute path)")
 	fl.StringVar(&p.format, "format", string(feed.Lines), "lines or frames")
-	countVar(fl, &p.inFlight, "in-flight", 16, "requests under way at once")
+	countVar(fl, &p.inFlight, "in-flight", 16, "objects under way at once")
 	fl.Var(&p.batch, "batch-bytes", "how large an object may grow while it waits (default 4 MiB)")
 	spanVar(fl, &p.linger, "linger", 0, 0, "how long a record may wait for others to share its object (default none)")
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "how many objects are sent on average at most (default no bound)")
 	fl.Float64Var(&p.hedge, "hedge", 0, "send again what is later than this quantile, such as 0.96 (default never)")
+	fl.BoolVar(&p.plain, "no-compress", false, "store records as they are")
 	election := a.election(c)
 	a.jsonFlag(c)
 	run := c.RunE
@@ -216,7 +218,7 @@ func (p *appending) hooks(size int64) feed.Hooks {
 func (p *appending) writer() *writer.Options {
 	return &writer.Options{
 		InFlight: p.inFlight, BatchBytes: int(p.batch), MaxBytes: maxUnacknowledged,
-		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge,
+		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge, NoCompress: p.plain,
 		Init:  &manifest.InitOptions{Probe: p.probing(p.url)},
 		Hooks: writer.Hooks{Recovering: p.recovering},
 	}

@@ -118,7 +118,7 @@ func (u *upload) read(ctx context.Context, body io.Reader, send func([]byte)) er
 		}
 		if len(u.blocks) == maxBlocks {
 			return &store.Error{Op: "upload", Key: u.key, Kind: store.ErrTooLarge, Hint: fmt.Sprintf(
-				"an upload has at most %d blocks, here of %d bytes: give its size as SizeHint, or raise the block size", maxBlocks, u.blockSize)}
+				"an upload has at most %d blocks, here of %d bytes: tell its size beforehand (writer.ExpectedSize, UploadOptions.SizeHint), or raise the block size", maxBlocks, u.blockSize)}
 		}
 		// Grown as bytes arrive: most uploads are smaller than a block.
 		var block bytes.Buffer

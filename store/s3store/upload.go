@@ -211,7 +211,7 @@ func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 func (u *upload) error(ctx context.Context, err error) *store.Error {
 	if u.body.tooLarge {
 		return &store.Error{Op: u.call.op, Key: u.call.key, Kind: store.ErrTooLarge, Hint: fmt.Sprintf(
-			"an upload has at most %d parts, here of %d bytes: give its size as SizeHint, or raise the part size", maxParts, u.body.limit/maxParts)}
+			"an upload has at most %d parts, here of %d bytes: tell its size beforehand (writer.ExpectedSize, UploadOptions.SizeHint), or raise the part size", maxParts, u.body.limit/maxParts)}
 	}
 	if u.body.err != nil {
 		return &store.Error{Op: u.call.op, Key: u.call.key, Err: fmt.Errorf("s3store: reading the body: %w", u.body.err)}
