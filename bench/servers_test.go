@@ -38,7 +38,7 @@ func TestServers(t *testing.T) {
 			rounds   int
 			inFlight int
 		}{
-			{"64 KiB", 64 << 10, 200, 0.97, 16, 16},
+			{"64 KiB", 64 << 10, 100, 0.97, 28, 16},
 			{"4 MiB", 4 << 20, 32, 0.95, 8, 16},
 		} {
 			v, err := result.Turns(c.rounds,

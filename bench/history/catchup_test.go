@@ -25,7 +25,7 @@ import (
 // compacted fills a store with a log of so many bytes in segments of 64 MiB.
 func compacted(t *testing.T, st store.Store, total, record int) {
 	t.Helper()
-	j := newJournal(t, st)
+	j := newJournal(t, st, -1)
 	noise := make([]byte, 8<<20)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	j.lead()

@@ -28,10 +28,10 @@ type journal struct {
 	group  errgroup.Group
 }
 
-// newJournal makes a log without grace; the store is not probed.
-func newJournal(t testing.TB, st store.Store) *journal {
+// newJournal makes a log with so much grace, none if negative; the store is not probed.
+func newJournal(t testing.TB, st store.Store, grace time.Duration) *journal {
 	t.Helper()
-	f, err := manifest.Init(context.Background(), memstore.New(), &manifest.InitOptions{Grace: -1})
+	f, err := manifest.Init(context.Background(), memstore.New(), &manifest.InitOptions{Grace: grace})
 	if err != nil {
 		t.Fatal(err)
 	}

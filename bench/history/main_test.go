@@ -148,15 +148,25 @@ func (s server) folder(t *testing.T) (store.Store, string) {
 	return st, u.String()
 }
 
-// empty takes everything out of a store.
-func empty(t *testing.T, st store.Store) {
+// restore deletes what a log did not hold before: all that a compaction has changed, since
+// it prunes nothing in so little time.
+func restore(t *testing.T, st store.Store, before []store.Info) {
 	t.Helper()
-	all, _ := listed(t, st, "")
-	keys := make([]string, 0, len(all))
-	for _, info := range all {
-		keys = append(keys, info.Key)
+	had := make(map[string]bool, len(before))
+	for _, info := range before {
+		had[info.Key] = true
 	}
-	if err := st.Delete(t.Context(), keys...); err != nil {
+	now, _ := listed(t, st, "")
+	var added []string
+	for _, info := range now {
+		if !had[info.Key] {
+			added = append(added, info.Key)
+		}
+	}
+	if kept := len(now) - len(added); kept != len(before) {
+		t.Fatalf("of %d objects %d are left", len(before), kept)
+	}
+	if err := st.Delete(t.Context(), added...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -93,7 +93,7 @@ func TestMemory(t *testing.T) {
 			continue
 		}
 		log, at := srv.folder(t)
-		j := newJournal(t, log)
+		j := newJournal(t, log, -1)
 		records := events(rng, c.size<<20-c.size<<20/32)
 		j.lead()
 		for n := range total / c.size {
@@ -126,6 +126,6 @@ func TestMemory(t *testing.T) {
 			note := fmt.Sprintf("with GOMEMLIMIT=64MiB; %d MiB in all; the whole process with its garbage %.0f MiB", total, mib(f.Process))
 			add(t, Row{Name: "compaction, memory: " + c.name + ": MiB of live heap at most", Value: mib(f.Live), Goal: c.goal, Note: note})
 		}
-		empty(t, log)
+		restore(t, log, nil)
 	}
 }

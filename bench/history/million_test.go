@@ -102,7 +102,7 @@ func opening(t *testing.T, st store.Store, records uint64, epoch uint64) {
 func TestMillion(t *testing.T) {
 	const commits, each, leaders = 1_000_000, 500, 20
 	st := &uploads{Store: memstore.New()}
-	j := newJournal(t, st)
+	j := newJournal(t, st, -1)
 	c, err := compactor.New(st, &compactor.Options{NoCompress: true})
 	if err != nil {
 		t.Fatal(err)
