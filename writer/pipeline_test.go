@@ -143,6 +143,7 @@ func TestSlotTook(t *testing.T) {
 		release()
 		e.outcomes(fs, "committed", "committed")
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if !slices.Equal(took, []time.Duration{time.Second, time.Second}) {
 			t.Errorf("the objects took %v", took)
 		}
