@@ -78,15 +78,15 @@ chaos: ## processes killed, frozen and cut off on real servers, for CHAOS (15m) 
 
 .PHONY: mutants
 mutants: ## take each guard out of the code in turn: the tests must notice
-	go run ./internal/mutants
+	go run ./internal/testkit/mutants
 
 .PHONY: guards
 guards: ## write docs/guards.md from the comments of the code
-	go run ./internal/mutants -doc
+	go run ./internal/testkit/mutants -doc
 
 .PHONY: mutants-smoke
 mutants-smoke: ## the same for a random sample of the guards, for some 100 seconds
-	go run ./internal/mutants -budget 100s
+	go run ./internal/testkit/mutants -budget 100s
 
 .PHONY: fmt
 fmt: ## check gofmt; make fmt-fix mends
@@ -139,7 +139,7 @@ house: ## the rules of the tree: import direction, sizes, package comments, READ
 
 .PHONY: sim
 sim: ## SEEDS new histories (20000) of the whole system on a simulated store, checked
-	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
+	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/testkit/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
 
 # The seeds come from the code, and so does the choice of mutants: a change gets new ones,
 # and a run of the same code can be repeated.
@@ -148,11 +148,11 @@ code-seed = sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs
 sim-ci:
 	@$(MAKE) sim SEED=$$($(code-seed))
 mutants-ci:
-	go run ./internal/mutants -budget 100s -order $$($(code-seed))
+	go run ./internal/testkit/mutants -budget 100s -order $$($(code-seed))
 
 .PHONY: explore
 explore: ## all schedules of small cases, also of those that take minutes: some 120 s of a processor
-	go test -exec 'env GOMAXPROCS=1 GOGC=800' -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/sim -long
+	go test -exec 'env GOMAXPROCS=1 GOGC=800' -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/testkit/sim -long
 
 # The fuzzer of go1.26 may end with an error when its time is up, though nothing was found
 # (golang.org/issue/75804). What it finds it writes down.
@@ -171,7 +171,7 @@ fuzz: ## fuzz every fuzz test of every module for FUZZTIME (20s)
 
 .PHONY: fuzz-keep
 fuzz-keep: ## copy what make fuzz has found and what adds to the tests' coverage into testdata/fuzz
-	go run ./internal/corpus
+	go run ./internal/testkit/corpus
 
 .PHONY: fuzz-smoke
 fuzz-smoke: ## the same for one second each, with the binaries of plain tests: some 60 seconds in all

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -52,8 +52,8 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	body := format()
 	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go})
-		w := &world{T: t, mem: mem, faulty: faultstore.New(mem, &faultstore.Options{Clock: clock.Go})}
+		mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})
+		w := &world{T: t, mem: mem, faulty: faultstore.New(mem, &faultstore.Options{Clock: clock.Go()})}
 		w.put(manifest.FormatKey, body)
 		f(t, w)
 	})
@@ -80,8 +80,8 @@ func (w *world) keys(prefix string) []string {
 
 func options(name string) *fencepost.Options {
 	return &fencepost.Options{
-		Leader: &leader.Options{Identity: name, Clock: clock.Go},
-		Writer: &writer.Options{Clock: clock.Go, Settle: &store.SettleOptions{Reads: 3, Backoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}},
+		Leader: &leader.Options{Identity: name, Clock: clock.Go()},
+		Writer: &writer.Options{Clock: clock.Go(), Settle: &store.SettleOptions{Reads: 3, Backoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}},
 	}
 }
 
@@ -127,7 +127,7 @@ func (w *world) ends(n *node) error {
 
 func (w *world) elector() *leader.Elector {
 	w.Helper()
-	e, err := leader.New(w.mem, fencepost.LockPrefix, &leader.Options{Clock: clock.Go})
+	e, err := leader.New(w.mem, fencepost.LockPrefix, &leader.Options{Clock: clock.Go()})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func (w *world) free() leader.Record {
 
 func (w *world) contents() []string {
 	w.Helper()
-	r, err := reader.Open(context.Background(), w.mem, &reader.Options{Clock: clock.Go})
+	r, err := reader.Open(context.Background(), w.mem, &reader.Options{Clock: clock.Go()})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestRunRefusesAtOnce(t *testing.T) {
 		})
 		<-leading
 		idle := func(context.Context, *writer.Writer) error { return nil }
-		second := faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go})
+		second := faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go()})
 		for says, c := range map[string]struct {
 			bend func(o *fencepost.Options)
 			work work
@@ -525,7 +525,7 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 					if _, err := wr.Append(ctx, [][]byte{fmt.Appendf(nil, "%s.%d.%d", name, wr.Epoch(), i)}); err != nil {
 						return err
 					}
-					_ = clock.Sleep(ctx, clock.Go, time.Second)
+					_ = clock.Sleep(ctx, clock.Go(), time.Second)
 				}
 				return ctx.Err()
 			}
@@ -690,7 +690,7 @@ func TestRunsCompete(t *testing.T) {
 					if _, err := wr.AppendAsync(ctx, [][]byte{[]byte(strconv.Itoa(next))}, cursor); err != nil {
 						return err
 					}
-					if err := clock.Sleep(ctx, clock.Go, 100*time.Millisecond); err != nil {
+					if err := clock.Sleep(ctx, clock.Go(), 100*time.Millisecond); err != nil {
 						return err
 					}
 				}

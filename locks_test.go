@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost"
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -17,9 +17,9 @@ func TestRunLeavesOldLocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		run := func(lo *leader.Options, work time.Duration) (locks int) {
 			t.Helper()
-			lo.Clock = clock.Go
-			err := fencepost.Run(t.Context(), w.mem, &fencepost.Options{Leader: lo, Writer: &writer.Options{Clock: clock.Go}}, func(ctx context.Context, _ *writer.Writer) error {
-				return clock.Sleep(ctx, clock.Go, work)
+			lo.Clock = clock.Go()
+			err := fencepost.Run(t.Context(), w.mem, &fencepost.Options{Leader: lo, Writer: &writer.Options{Clock: clock.Go()}}, func(ctx context.Context, _ *writer.Writer) error {
+				return clock.Sleep(ctx, clock.Go(), work)
 			})
 			if err != nil {
 				t.Fatal(err)

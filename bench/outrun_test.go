@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/bench/result"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
-	"github.com/fencepost/fencepost/internal/s3stub"
+	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -63,7 +63,7 @@ func TestOpening(t *testing.T) {
 
 // outrunAgain measures so many openings, each against the leader that the one before made.
 func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip time.Duration, inFlight, tries int) (took []time.Duration) {
-	ctx, mem := t.Context(), memstore.NewWithOptions(&memstore.Options{Clock: clock.Go})
+	ctx, mem := t.Context(), memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})
 	body, err := json.Marshal(f)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip t
 	if _, err := mem.Put(ctx, manifest.FormatKey, body, store.Always); err != nil {
 		t.Fatal(err)
 	}
-	far := faultstore.New(mem, &faultstore.Options{Clock: clock.Go, Hook: func(op faultstore.Op) faultstore.Fault {
+	far := faultstore.New(mem, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {
 		kind := s3stub.PutObject
 		if op.Kind == faultstore.Get {
 			kind = s3stub.GetObject
@@ -80,7 +80,7 @@ func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip t
 		return faultstore.Fault{Delay: d / 2, ReplyDelay: d - d/2}
 	}})
 	opts := pipeline(inFlight, 1<<10)
-	opts.Clock, opts.Checkpoint = clock.Go, -1
+	opts.Clock, opts.Checkpoint = clock.Go(), -1
 	w, err := writer.Open(ctx, far, fence.NewToken(1), &opts)
 	if err != nil {
 		t.Fatal(err)

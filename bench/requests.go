@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/s3stub"
+	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 )
 
 // requests counts what a commit costs, at the server.

@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"github.com/fencepost/fencepost/bench/result"
-	"github.com/fencepost/fencepost/internal/s3stub"
+	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/dirstore"
 )

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
 // What a compactor does takes as long as its limits say, in virtual time, and no
@@ -29,9 +29,9 @@ func TestPace(t *testing.T) {
 				w.lead(200)
 				o := running(&c.o)
 				o.FanIn, o.Levels, o.NoCompress = 2, 40, true
-				began := clock.Go.Now()
+				began := clock.Go().Now()
 				w.compact(w.mem, o)
-				if took := clock.Go.Now().Sub(began); took < c.least || took > c.most {
+				if took := clock.Go().Now().Sub(began); took < c.least || took > c.most {
 					t.Errorf("it took %v, want %v to %v", took, c.least, c.most)
 				}
 				w.holds("at the end")

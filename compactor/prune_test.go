@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -51,7 +51,7 @@ func (h *hands) Wall() time.Time {
 	return morning.Add(h.now + h.wrong)
 }
 
-func (*hands) AfterFunc(d time.Duration, f func()) clock.Timer { return clock.Go.AfterFunc(d, f) }
+func (*hands) AfterFunc(d time.Duration, f func()) clock.Timer { return clock.Go().AfterFunc(d, f) }
 
 // told is a store that tells its time as some stores do.
 type told struct {

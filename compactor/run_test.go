@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -24,17 +24,17 @@ func inBubble(t *testing.T, grace time.Duration, f func(t *testing.T, w *world))
 	t.Helper()
 	format() // outside: its probe is real
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, grace, &memstore.Options{Clock: clock.Go})
-		w.faulty = faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go})
+		w := newWorld(t, grace, &memstore.Options{Clock: clock.Go()})
+		w.faulty = faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go()})
 		f(t, w)
 	})
 }
 
 func running(opts *Options) *Options {
 	o := *opts
-	o.Clock = clock.Go
+	o.Clock = clock.Go()
 	if o.Settle == nil {
-		o.Settle = &store.SettleOptions{Clock: clock.Go, Reads: 3, Backoff: time.Millisecond, MaxBackoff: time.Millisecond}
+		o.Settle = &store.SettleOptions{Clock: clock.Go(), Reads: 3, Backoff: time.Millisecond, MaxBackoff: time.Millisecond}
 	}
 	return &o
 }
@@ -60,7 +60,7 @@ var errStopped = errors.New("stopped")
 
 func (w *world) elector() *leader.Elector {
 	w.Helper()
-	e, err := leader.New(w.mem, compactorLocks, &leader.Options{Clock: clock.Go})
+	e, err := leader.New(w.mem, compactorLocks, &leader.Options{Clock: clock.Go()})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestRunAfterLostLocks(t *testing.T) {
 // report says how many.
 func TestRunOncePrunesLocks(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, w *world) {
-		e, err := leader.New(w.mem, logLocks, &leader.Options{Clock: clock.Go, NoPrune: true})
+		e, err := leader.New(w.mem, logLocks, &leader.Options{Clock: clock.Go(), NoPrune: true})
 		if err != nil {
 			t.Fatal(err)
 		}

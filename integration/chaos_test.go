@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/integration/servers"
-	"github.com/fencepost/fencepost/internal/sim"
+	"github.com/fencepost/fencepost/internal/testkit/sim"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"

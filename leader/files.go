@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/store"
 )

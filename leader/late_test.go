@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -41,7 +41,7 @@ func TestLateCopiesOfAWinBringNothingBack(t *testing.T) {
 				tb := w.campaign(b)
 				<-ta.Context().Done()
 				time.Sleep(time.Second)
-				if n, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go}); n != 1 || err != nil {
+				if n, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go()}); n != 1 || err != nil {
 					w.Fatalf("pruned %d, %v", n, err)
 				}
 				if n := w.faulty.Release(w.Context(), nil); n < 3 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -118,7 +118,7 @@ func TestObserverIsNotFooledByAHole(t *testing.T) {
 			}
 			w.resign(ta)
 			tb = w.campaign(b)
-			if _, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go}); err != nil {
+			if _, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go()}); err != nil {
 				w.Error(err)
 			}
 			if _, err := w.mem.Put(w.Context(), key(1), old, store.IfAbsent); err != nil {
@@ -147,7 +147,7 @@ func TestJunkUnderLock(t *testing.T) {
 		}
 		a := w.node("a")
 		w.resign(w.campaign(a))
-		if _, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, For: 1, Clock: clock.Go}); err != nil {
+		if _, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, For: 1, Clock: clock.Go()}); err != nil {
 			w.Fatal(err)
 		}
 		if n, _ := w.mem.Len(); n != len(strange)+1 {
@@ -250,7 +250,7 @@ func TestPrune(t *testing.T) {
 		}
 		prune := func(o leader.PruneOptions, want int) {
 			w.Helper()
-			o.Clock = clock.Go
+			o.Clock = clock.Go()
 			if n, err := leader.Prune(w.Context(), w.faulty, "lock/", &o); err != nil || n != want {
 				w.Errorf("%+v: deleted %d, %v, want %d", o, n, err, want)
 			}
@@ -265,7 +265,7 @@ func TestPrune(t *testing.T) {
 		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			return faultstore.Fault{Cut: true, Err: faultstore.ErrDenied}
 		})
-		if _, err := leader.Prune(w.Context(), w.faulty, "lock", &leader.PruneOptions{Clock: clock.Go}); !errors.Is(err, store.ErrDenied) {
+		if _, err := leader.Prune(w.Context(), w.faulty, "lock", &leader.PruneOptions{Clock: clock.Go()}); !errors.Is(err, store.ErrDenied) {
 			w.Errorf("got %v", err)
 		}
 	})
@@ -284,7 +284,7 @@ func TestPruneDefaults(t *testing.T) {
 			deleted int
 		}{{0, 5}, {89 * 24 * time.Hour, 0}, {2 * 24 * time.Hour, 999}} {
 			time.Sleep(c.after)
-			if n, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Clock: clock.Go}); err != nil || n != c.deleted {
+			if n, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Clock: clock.Go()}); err != nil || n != c.deleted {
 				w.Errorf("%v later: deleted %d, %v, want %d", c.after, n, err, c.deleted)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -104,7 +104,7 @@ func TestRandomElections(t *testing.T) {
 func randomElections(t *testing.T, seed uint64) *audit {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	contents := seed%2 == 0
-	mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go, ContentVersions: contents})
+	mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go(), ContentVersions: contents})
 	a := &audit{Store: mem, T: t, won: map[uint64]string{}, renewed: map[uint64]int{}}
 	rates := faultstore.Rates{Fail: 0.03, LoseReply: 0.05, Echo: 0.03, Late: 0.05, LateOps: 200, MaxDelay: time.Second}
 	if !contents {
@@ -112,7 +112,7 @@ func randomElections(t *testing.T, seed uint64) *audit {
 		// back a version only on stores whose versions are their contents.
 		rates.Duplicate = 0.05
 	}
-	faulty := faultstore.New(a, &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go})
+	faulty := faultstore.New(a, &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go()})
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var believers atomic.Int32
@@ -128,7 +128,7 @@ func randomElections(t *testing.T, seed uint64) *audit {
 	start := func(i, life int) {
 		name := fmt.Sprintf("p%d.%d", i, life)
 		p := &process{st: faulty.Client(name)}
-		c := &nodeClock{rate: 1 + (rng.Float64()-0.5)/500, origin: clock.Go.Now(), wall: time.Duration(rng.Int64N(1e15))}
+		c := &nodeClock{rate: 1 + (rng.Float64()-0.5)/500, origin: clock.Go().Now(), wall: time.Duration(rng.Int64N(1e15))}
 		e, err := leader.New(p.st, "lock", &leader.Options{
 			Identity: name, Clock: c, Seed: seed + uint64(i), NoPrune: true,
 			Hooks: leader.Hooks{Elected: func(w leader.Election) { a.elected(uint64(w.Epoch), name) }},
@@ -152,7 +152,7 @@ func randomElections(t *testing.T, seed uint64) *audit {
 					p.term.Store(term)
 					<-ctx.Done()
 					believers.Add(-1)
-					_ = clock.Sleep(context.Background(), clock.Go, time.Duration(term.Epoch()%7)*time.Second)
+					_ = clock.Sleep(context.Background(), clock.Go(), time.Duration(term.Epoch()%7)*time.Second)
 					return nil
 				})
 				if p.st.Crashed() {
@@ -195,7 +195,7 @@ func randomElections(t *testing.T, seed uint64) *audit {
 		case 6:
 			_, _ = p.elector.StepDown(short, nil)
 		default:
-			_, _ = leader.Prune(short, mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go})
+			_, _ = leader.Prune(short, mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go()})
 		}
 		done()
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -28,7 +28,7 @@ var ErrNoTime = errors.New("leader: the store tells no times")
 // the object tmp/<uuid> and deleting it again. It is for people to look at: no
 // decision of an election depends on it, or on any time of day.
 func MeasureSkew(ctx context.Context, st store.Store) (Skew, error) {
-	return measureSkew(ctx, st, clock.System)
+	return measureSkew(ctx, st, clock.System())
 }
 
 func measureSkew(ctx context.Context, st store.Store, c clock.Clock) (skew Skew, err error) {

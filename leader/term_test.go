@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -169,7 +169,7 @@ func TestElectionKeepsMinRewrite(t *testing.T) {
 		n := w.node("a")
 		strict := &strictStore{slowStore: slowStore{w.mem}, written: map[string]time.Time{}}
 		var refused atomic.Int32
-		faulty := faultstore.New(strict, &faultstore.Options{Clock: clock.Go, After: func(_ context.Context, op faultstore.Op, err error) {
+		faulty := faultstore.New(strict, &faultstore.Options{Clock: clock.Go(), After: func(_ context.Context, op faultstore.Op, err error) {
 			if err != nil && op.Kind == faultstore.Put {
 				refused.Add(1)
 			}

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -36,7 +36,7 @@ func TestT04_WinInAPrunedHole(t *testing.T) {
 					w.resign(w.campaign(a))
 				}
 				held = w.campaign(a)
-				if n, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go}); n == 0 || err != nil {
+				if n, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go()}); n == 0 || err != nil {
 					w.Errorf("pruned %d, %v", n, err)
 				}
 			})
@@ -155,8 +155,8 @@ func (d *deaf) Put(ctx context.Context, key string, body []byte, cond store.Cond
 // same, by its own timer, before anybody else can lead.
 func TestT17_DeadlineNeedsNoNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &deaf{memstore.NewWithOptions(&memstore.Options{Clock: clock.Go}), make(chan struct{}), make(chan struct{})}
-		e, err := leader.New(d, "lock", &leader.Options{Clock: clock.Go})
+		d := &deaf{memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()}), make(chan struct{}), make(chan struct{})}
+		e, err := leader.New(d, "lock", &leader.Options{Clock: clock.Go()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -32,7 +32,7 @@ func inWorld(t *testing.T, test func(*world)) {
 func inWorldOf(t *testing.T, m memstore.Options, f faultstore.Options, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m.Clock, f.Clock = clock.Go, clock.Go
+		m.Clock, f.Clock = clock.Go(), clock.Go()
 		if f.Rates.MaxDelay == 0 {
 			f.Rates.MaxDelay = 40 * time.Millisecond
 		}
@@ -50,7 +50,7 @@ type node struct {
 
 func (w *world) node(name string, change ...func(*leader.Options)) *node {
 	w.Helper()
-	n := &node{st: w.faulty.Client(name), clock: &nodeClock{rate: 1, origin: clock.Go.Now()}}
+	n := &node{st: w.faulty.Client(name), clock: &nodeClock{rate: 1, origin: clock.Go().Now()}}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
 	o := leader.Options{Identity: name, Clock: n.clock, Seed: h.Sum64()}
@@ -128,7 +128,7 @@ func (c *nodeClock) Now() clock.Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// From the bubble's beginning, so that a float is exact to the nanosecond.
-	return clock.Instant(float64(clock.Go.Now().Sub(c.origin))*c.rate) + clock.Instant(c.jumped)
+	return clock.Instant(float64(clock.Go().Now().Sub(c.origin))*c.rate) + clock.Instant(c.jumped)
 }
 
 func (c *nodeClock) Wall() time.Time {
@@ -139,7 +139,7 @@ func (c *nodeClock) Wall() time.Time {
 
 func (c *nodeClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	// Rounded up: a timer never fires before its time.
-	return clock.Go.AfterFunc(time.Duration(float64(d)/c.rate)+1, f)
+	return clock.Go().AfterFunc(time.Duration(float64(d)/c.rate)+1, f)
 }
 
 // suspend lets elapsed time pass that no timer sees, as a closed lid does.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -122,7 +122,7 @@ func passing(err error) bool { return errors.Is(err, faultstore.ErrInjected) }
 
 func (h *history) update(rng *rand.Rand, st store.Store, role Role, epoch uint64) {
 	// Successors come while those before them are still at it.
-	_ = clock.Sleep(h.t.Context(), clock.System, time.Duration(epoch-1)*5*time.Millisecond)
+	_ = clock.Sleep(h.t.Context(), clock.System(), time.Duration(epoch-1)*5*time.Millisecond)
 	u, err := testOpen(st).Updater(role, fence.NewToken(epoch))
 	if err != nil {
 		h.errorf("%v", err)

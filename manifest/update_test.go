@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -461,7 +461,7 @@ func TestIdentityIsNotForManifests(t *testing.T) {
 	st := memstore.New()
 	settle := *quick
 	settle.Identity = 16
-	opts := &Options{Settle: &settle, Clock: midday{clock.System}}
+	opts := &Options{Settle: &settle, Clock: midday{clock.System()}}
 	u, err := With(st, testFormat(), opts).Updater(Writer, fence.NewToken(1000))
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"iter"
 	"math"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"

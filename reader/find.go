@@ -8,8 +8,8 @@ import (
 	"sort"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"

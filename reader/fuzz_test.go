@@ -11,9 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -117,7 +117,7 @@ func FuzzGarbage(f *testing.F) {
 func (w *world) garbled(bare bool) error {
 	ctx := w.atMost(10_000)
 	defer w.faulty.SetBefore(nil)
-	r, err := reader.Open(ctx, w.faulty.Client("reader"), &reader.Options{Settle: quick, Clock: clock.Go})
+	r, err := reader.Open(ctx, w.faulty.Client("reader"), &reader.Options{Settle: quick, Clock: clock.Go()})
 	if err != nil {
 		return w.sane(ctx, err, bare)
 	}
@@ -196,10 +196,10 @@ func (w *world) disturb() {
 	defer w.faulty.SetBefore(nil)
 	st := w.faulty.Client("others")
 	w.epoch++
-	if wr, err := writer.Open(ctx, st, fence.NewToken(w.epoch), &writer.Options{Settle: quick, Clock: clock.Go}); err == nil {
+	if wr, err := writer.Open(ctx, st, fence.NewToken(w.epoch), &writer.Options{Settle: quick, Clock: clock.Go()}); err == nil {
 		_ = wr.Close(ctx)
 	}
-	c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4096, Settle: quick, Clock: clock.Go})
+	c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4096, Settle: quick, Clock: clock.Go()})
 	if err != nil {
 		w.Fatal(err)
 	}

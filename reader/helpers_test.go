@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -62,8 +62,8 @@ func newWorld(t testing.TB, grace time.Duration) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{TB: t, segments: 4096, patience: time.Hour, format: f, mem: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go})}
-	w.faulty = faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go})
+	w := &world{TB: t, segments: 4096, patience: time.Hour, format: f, mem: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})}
+	w.faulty = faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go()})
 	w.put(manifest.FormatKey, body)
 	return w
 }
@@ -148,7 +148,7 @@ func (w *world) lead(n int) {
 func (w *world) open() *writer.Writer {
 	w.Helper()
 	w.epoch++
-	wr, err := writer.Open(context.Background(), w.mem, fence.NewToken(w.epoch), &writer.Options{Settle: quick, NoCompress: true, Clock: clock.Go})
+	wr, err := writer.Open(context.Background(), w.mem, fence.NewToken(w.epoch), &writer.Options{Settle: quick, NoCompress: true, Clock: clock.Go()})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func (w *world) close(wr *writer.Writer) {
 // With 8 or more nothing of these tests is merged.
 func (w *world) compact(fanIn int) {
 	w.Helper()
-	o := &compactor.Options{FanIn: fanIn, Settle: quick, Clock: clock.Go}
+	o := &compactor.Options{FanIn: fanIn, Settle: quick, Clock: clock.Go()}
 	if fanIn < 8 {
 		o.SegmentBytes = w.segments
 	}
@@ -229,7 +229,7 @@ func (w *world) reader(opts *reader.Options) *reader.Reader {
 	if o.Settle == nil {
 		o.Settle = quick
 	}
-	o.Clock = clock.Go
+	o.Clock = clock.Go()
 	r, err := reader.Open(context.Background(), w.faulty.Client("reader"), &o)
 	if err != nil {
 		w.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -299,7 +299,7 @@ func TestStoreFails(t *testing.T) {
 func TestRecordsAreTheReaders(t *testing.T) {
 	w := sample(t)
 	r := w.reader(nil)
-	start := clock.Go.Wall()
+	start := clock.Go().Wall()
 	for range 2 {
 		g := got{}
 		for rec, err := range r.Read(t.Context(), 0) {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
 // Hedge shortens the longest times of a row of creates: when the first request of

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
 // This file is the only place in Fencepost that tries a request again, and the

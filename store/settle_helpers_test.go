@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -30,9 +30,9 @@ type world struct {
 func inWorld(t *testing.T, rules []faultstore.Rule, f func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		inner := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go})
-		fault := faultstore.New(inner, &faultstore.Options{Hook: faultstore.Script(rules...), Clock: clock.Go})
-		f(&world{T: t, st: &recorder{Store: fault}, fault: fault, inner: inner, opts: &store.SettleOptions{Clock: clock.Go}})
+		inner := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})
+		fault := faultstore.New(inner, &faultstore.Options{Hook: faultstore.Script(rules...), Clock: clock.Go()})
+		f(&world{T: t, st: &recorder{Store: fault}, fault: fault, inner: inner, opts: &store.SettleOptions{Clock: clock.Go()}})
 		if n := fault.OpenBodies(); n != 0 {
 			t.Errorf("%d bodies were left open", n)
 		}

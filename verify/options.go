@@ -1,7 +1,7 @@
 package verify
 
 import (
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 )
 

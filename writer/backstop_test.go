@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -23,7 +23,7 @@ func hurried(e *env, leader *writer.Writer) (over chan struct{}) {
 		if op.Kind == faultstore.Get {
 			trip = 10 * time.Millisecond
 		}
-		_ = clock.Sleep(ctx, clock.Go, trip)
+		_ = clock.Sleep(ctx, clock.Go(), trip)
 	})
 	over = make(chan struct{})
 	go func() {
@@ -80,7 +80,7 @@ var small = &writer.Options{InFlight: 1, Window: 2, BatchBytes: 1, NoCompress: t
 func late(e *env) {
 	e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
 		if op.Client == "b" && op.Kind == faultstore.Get && op.Key == at(1, 35).Key() {
-			_ = clock.Sleep(ctx, clock.Go, time.Second)
+			_ = clock.Sleep(ctx, clock.Go(), time.Second)
 		}
 	})
 }
@@ -190,7 +190,7 @@ func TestBackstopInAHole(t *testing.T) {
 			case op.Kind == faultstore.Get:
 				trip = 10 * time.Millisecond
 			}
-			_ = clock.Sleep(ctx, clock.Go, trip)
+			_ = clock.Sleep(ctx, clock.Go(), trip)
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

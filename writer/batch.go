@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 )
 
 // batch is one object of the log, from the first record that waits for it to its

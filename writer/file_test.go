@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/s3stub"
+	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -67,12 +67,12 @@ func bubbleOn(t *testing.T, limits fence.Limits, f func(t *testing.T, e *env)) {
 		// A bubble begins at midnight. A compactor that finds a time in whole seconds
 		// takes it for one that a store has cut, and waits longer.
 		time.Sleep(time.Millisecond)
-		e := &env{t: t, format: form, inner: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go})}
+		e := &env{t: t, format: form, inner: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})}
 		if _, err := e.inner.Put(t.Context(), manifest.FormatKey, body, store.IfAbsent); err != nil {
 			t.Fatal(err)
 		}
-		e.log = manifest.With(e.inner, form, &manifest.Options{Clock: clock.Go})
-		e.faulty = faultstore.New(e.inner, &faultstore.Options{Clock: clock.Go, Hook: e.hook})
+		e.log = manifest.With(e.inner, form, &manifest.Options{Clock: clock.Go()})
+		e.faulty = faultstore.New(e.inner, &faultstore.Options{Clock: clock.Go(), Hook: e.hook})
 		f(t, e)
 	})
 }
@@ -128,7 +128,7 @@ func options(opts *writer.Options) *writer.Options {
 		o = *opts
 	}
 	if o.Clock == nil {
-		o.Clock = clock.Go
+		o.Clock = clock.Go()
 	}
 	if o.Settle == nil {
 		o.Settle = &store.SettleOptions{Backoff: time.Millisecond, MaxBackoff: 4 * time.Millisecond, Reads: 3}
@@ -223,7 +223,7 @@ func (e *env) outcomes(fs []writer.Future, want ...string) {
 // contents reads the log from its beginning, without faults.
 func (e *env) contents() []string {
 	e.t.Helper()
-	r, err := reader.Open(e.t.Context(), e.inner, &reader.Options{Clock: clock.Go})
+	r, err := reader.Open(e.t.Context(), e.inner, &reader.Options{Clock: clock.Go()})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func (e *env) newest() *manifest.Manifest {
 // compact folds and prunes all there is, as a compactor of a new epoch.
 func (e *env) compact() {
 	e.t.Helper()
-	c, err := compactor.New(e.inner, &compactor.Options{Clock: clock.Go})
+	c, err := compactor.New(e.inner, &compactor.Options{Clock: clock.Go()})
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -124,11 +124,11 @@ func (c *timers) AfterFunc(d time.Duration, f func()) clock.Timer {
 func TestSettleClock(t *testing.T) {
 	for name, own := range map[string]bool{"default": false, "own": true} {
 		bubble(t, func(t *testing.T, e *env) {
-			c := &timers{Clock: clock.Go}
+			c := &timers{Clock: clock.Go()}
 			opts := *single
 			opts.Clock, opts.Settle = c, &store.SettleOptions{}
 			if own {
-				opts.Settle.Clock = clock.Go
+				opts.Settle.Clock = clock.Go()
 			}
 			w := e.open("a", 1, &opts)
 			before := c.n.Load()

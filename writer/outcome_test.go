@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -170,7 +170,7 @@ func TestStoppedBeforeSending(t *testing.T) {
 			bubble(t, func(t *testing.T, e *env) {
 				until, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				c := &stopClock{Clock: clock.Go}
+				c := &stopClock{Clock: clock.Go()}
 				opts := *single
 				opts.Clock, opts.Until = c, until
 				a := e.open("a", 1, &opts)

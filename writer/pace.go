@@ -3,7 +3,7 @@ package writer
 import (
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
 // pace decides when what waits may be sent although a request is free: for those

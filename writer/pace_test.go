@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
@@ -160,9 +160,9 @@ func TestRequestsPerSecond(t *testing.T) {
 // Neither a linger nor a budget costs those a timer who have not asked for it.
 func TestNoTimerWithoutPace(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		c := &timers{Clock: clock.Go}
+		c := &timers{Clock: clock.Go()}
 		opts := *options(nil)
-		opts.Clock, opts.Checkpoint, opts.Settle = c, -1, &store.SettleOptions{Clock: clock.Go}
+		opts.Clock, opts.Checkpoint, opts.Settle = c, -1, &store.SettleOptions{Clock: clock.Go()}
 		w := e.open("a", 1, &opts)
 		before := c.n.Load()
 		for range 10 {

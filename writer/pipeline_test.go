@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -459,7 +459,7 @@ func TestEncodingAtOnce(t *testing.T) {
 func TestEncoderIsFreeAgain(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	bubble(t, func(t *testing.T, e *env) {
-		c := &stopClock{Clock: clock.Go}
+		c := &stopClock{Clock: clock.Go()}
 		opts := *single
 		opts.Clock, opts.InFlight, opts.Window = c, 2, 2
 		w := e.open("a", 1, &opts)

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -240,7 +240,7 @@ func TestRoundTripsAgainstABusyLeader(t *testing.T) {
 				sealing = time.Now()
 			}
 			mu.Unlock()
-			_ = clock.Sleep(ctx, clock.Go, trip)
+			_ = clock.Sleep(ctx, clock.Go(), trip)
 		})
 		opts := &writer.Options{BatchBytes: 1, NoCompress: true, Checkpoint: -1}
 		w := e.open("w1", 1, opts)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -73,7 +73,7 @@ type object struct {
 const objectKey = "lease"
 
 func (o *object) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	body, info, err := store.ReadAll(ctx, o.st, objectKey, 1<<20, &store.SettleOptions{Reads: 1, Clock: clock.Go})
+	body, info, err := store.ReadAll(ctx, o.st, objectKey, 1<<20, &store.SettleOptions{Reads: 1, Clock: clock.Go()})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, objectKey)
 	}

@@ -7,7 +7,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -44,7 +44,7 @@ func elector(st *faultstore.Store, who string) (*leader.Elector, error) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(who))
 	// Pruning is off since it is no part of the election, and others do not have it.
-	return leader.New(st, "lock", &leader.Options{Identity: who, Validity: validity, Clock: clock.Go, Seed: h.Sum64(), NoPrune: true})
+	return leader.New(st, "lock", &leader.Options{Identity: who, Validity: validity, Clock: clock.Go(), Seed: h.Sum64(), NoPrune: true})
 }
 
 func runLeader(ctx context.Context, st *faultstore.Store, who string, work func(context.Context, func())) error {

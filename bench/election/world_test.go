@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -59,8 +59,8 @@ func inWorld(t *testing.T, c contender, scenario func(*world)) {
 			T: t, contender: c, ctx: ctx, leading: map[*term]struct{}{},
 			terms: make(chan *term, 64), releases: make(chan time.Time, 64),
 		}
-		mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go})
-		w.st = faultstore.New(watched{mem, w}, &faultstore.Options{Seed: 1, Clock: clock.Go, Rates: faultstore.Rates{MaxDelay: maxDelay}})
+		mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})
+		w.st = faultstore.New(watched{mem, w}, &faultstore.Options{Seed: 1, Clock: clock.Go(), Rates: faultstore.Rates{MaxDelay: maxDelay}})
 		defer w.running.Wait()
 		defer cancel()
 		scenario(w)

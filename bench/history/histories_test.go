@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/sim"
+	"github.com/fencepost/fencepost/internal/testkit/sim"
 )
 
 // made is what a process that makes histories tells.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/bench/result"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -33,7 +33,7 @@ type slow struct {
 
 func newSlow(t *testing.T, f manifest.Format) *slow {
 	t.Helper()
-	s := &slow{mem: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go})}
+	s := &slow{mem: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})}
 	body, err := json.Marshal(f)
 	if err != nil {
 		t.Fatal(err)
@@ -41,13 +41,13 @@ func newSlow(t *testing.T, f manifest.Format) *slow {
 	if _, err := s.mem.Put(t.Context(), manifest.FormatKey, body, store.Always); err != nil {
 		t.Fatal(err)
 	}
-	s.remote = faultstore.New(s.mem, &faultstore.Options{Clock: clock.Go, Hook: func(faultstore.Op) faultstore.Fault {
+	s.remote = faultstore.New(s.mem, &faultstore.Options{Clock: clock.Go(), Hook: func(faultstore.Op) faultstore.Fault {
 		return faultstore.Fault{Delay: get / 2, ReplyDelay: get / 2}
 	}})
-	if s.writer, err = writer.Open(t.Context(), s.mem, fence.NewToken(1), &writer.Options{NoCompress: true, Clock: clock.Go}); err != nil {
+	if s.writer, err = writer.Open(t.Context(), s.mem, fence.NewToken(1), &writer.Options{NoCompress: true, Clock: clock.Go()}); err != nil {
 		t.Fatal(err)
 	}
-	if s.reader, err = reader.Open(t.Context(), s.remote, &reader.Options{Clock: clock.Go}); err != nil {
+	if s.reader, err = reader.Open(t.Context(), s.remote, &reader.Options{Clock: clock.Go()}); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -16,9 +16,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -267,7 +267,7 @@ var work = []struct {
 // What a role does in practice its policy allows, with the bucket's in force, and
 // nothing of it is refused.
 func TestPolicyAllows(t *testing.T) {
-	now := &day{Clock: clock.System}
+	now := &day{Clock: clock.System()}
 	st := memstore.NewWithOptions(&memstore.Options{Clock: now})
 	// A probe that died has left it, and a day later it is swept.
 	left := "tmp/" + uuid.NewString()

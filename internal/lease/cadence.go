@@ -3,7 +3,7 @@ package lease
 import (
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
 // cadence keeps a watcher's looks in phase with the leader's heartbeat: one

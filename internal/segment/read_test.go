@@ -13,8 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -160,7 +160,7 @@ func TestReadAhead(t *testing.T) {
 	blocks := slices.Repeat([]int{3 << 20}, 6) // each is a request of its own
 	for budget, want := range map[int64]int{1: 1, 7 << 20: 3, 16 << 20: 6, 64 << 20: 9} {
 		r := newRow(t, nil, blocks, blocks)
-		r.Budget, r.Settle = budget, &store.SettleOptions{Clock: clock.Go}
+		r.Budget, r.Settle = budget, &store.SettleOptions{Clock: clock.Go()}
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			now, most := 0, 0

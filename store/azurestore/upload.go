@@ -15,7 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -158,7 +158,7 @@ func (u *upload) commit(ctx context.Context) (store.Info, error) {
 // look tells whether the blob is there, and this upload's.
 func (u *upload) look(ctx context.Context) (store.Info, bool) {
 	// The caller's context may be what ended the upload.
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System, u.s.opts.Cleanup, errCleanup)
+	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), u.s.opts.Cleanup, errCleanup)
 	defer cancel()
 	out, err := u.client.GetProperties(once(ctx), nil)
 	if err != nil || out.ContentLength == nil || versionOf(out.ETag) == "" {

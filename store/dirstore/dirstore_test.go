@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -348,7 +348,7 @@ func (c *fixedClock) Wall() time.Time { return c.now }
 // although the wall clock stands still or goes back, and inode numbers come
 // again at once.
 func TestVersionsWithoutClock(t *testing.T) {
-	wall := &fixedClock{Clock: clock.System, now: time.Unix(1_700_000_000, 0)}
+	wall := &fixedClock{Clock: clock.System(), now: time.Unix(1_700_000_000, 0)}
 	s, err := Open(t.TempDir(), &Options{Clock: wall})
 	if err != nil {
 		t.Fatal(err)
@@ -400,7 +400,7 @@ func TestOvertakenPut(t *testing.T) {
 // TestCoarseTimes: a file system that cuts times is refused, as versions could
 // repeat.
 func TestCoarseTimes(t *testing.T) {
-	wall := &fixedClock{Clock: clock.System, now: time.Unix(1_700_000_000, 5)}
+	wall := &fixedClock{Clock: clock.System(), now: time.Unix(1_700_000_000, 5)}
 	s, err := Open(t.TempDir(), &Options{Clock: wall})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 package dirstore
 
-import "github.com/fencepost/fencepost/internal/clock"
+import "github.com/fencepost/fencepost/clock"
 
 // Options tune a [Store]. The zero value works.
 type Options struct {

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -20,7 +20,7 @@ import (
 
 func scripted(rules ...faultstore.Rule) (*faultstore.Store, *memstore.Store) {
 	inner := memstore.New()
-	return faultstore.New(inner, &faultstore.Options{Hook: faultstore.Script(rules...), Clock: clock.Go}), inner
+	return faultstore.New(inner, &faultstore.Options{Hook: faultstore.Script(rules...), Clock: clock.Go()}), inner
 }
 
 func put(st store.Store, key, body string, cond store.Condition) error {
@@ -247,7 +247,7 @@ func TestCrashAtEachRequest(t *testing.T) {
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go, Hook: faultstore.Script(
+		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go(), Hook: faultstore.Script(
 			faultstore.Rule{Prefix: "slow", Fault: faultstore.Fault{ReplyDelay: time.Second}})})
 		replied := make(chan error, 1)
 		go func() { replied <- put(st, "slow", "x", store.IfAbsent) }()

@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
 // parked is a late request.

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 )
@@ -31,7 +31,7 @@ func TestT34_HeartbeatKeepsTheLeastInterval(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "gs://bucket") {
 			t.Errorf("a heartbeat each 999 ms: got %v, want an error that names the store", err)
 		}
-		e, err := leader.New(st, "lock", &leader.Options{Validity: 2 * time.Second, Clock: clock.Go})
+		e, err := leader.New(st, "lock", &leader.Options{Validity: 2 * time.Second, Clock: clock.Go()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"cloud.google.com/go/storage"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -77,7 +77,7 @@ func (s *Store) stream(ctx context.Context, h *storage.ObjectHandle, src *source
 // look tells whether the object is there. Its key is this upload's alone.
 func (s *Store) look(ctx context.Context, key string, src *source) (store.Info, bool) {
 	// The caller's context may be what ended the upload.
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System, s.opts.Cleanup, errCleanup)
+	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), s.opts.Cleanup, errCleanup)
 	defer cancel()
 	var sent request
 	attrs, err := s.object(key).Attrs(sent.with(ctx))

@@ -1,6 +1,6 @@
 package memstore
 
-import "github.com/fencepost/fencepost/internal/clock"
+import "github.com/fencepost/fencepost/clock"
 
 // Options of [NewWithOptions]. The zero value works.
 type Options struct {

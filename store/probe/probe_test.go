@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -21,7 +21,7 @@ import (
 )
 
 // quick is a probe that does not upload much, for use in a bubble.
-func quick() *probe.Options { return &probe.Options{UploadSize: 64 << 10, Clock: clock.Go} }
+func quick() *probe.Options { return &probe.Options{UploadSize: 64 << 10, Clock: clock.Go()} }
 
 func empty(t *testing.T, st *memstore.Store) {
 	t.Helper()
@@ -201,7 +201,7 @@ func TestStoreErrorsComeThrough(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		for _, fault := range []faultstore.Fault{{Drop: true, Err: faultstore.ErrUnavailable}, {Drop: true, Hang: true}} {
-			st := faultstore.New(memstore.New(), &faultstore.Options{Clock: clock.Go, Hook: func(faultstore.Op) faultstore.Fault { return fault }})
+			st := faultstore.New(memstore.New(), &faultstore.Options{Clock: clock.Go(), Hook: func(faultstore.Op) faultstore.Fault { return fault }})
 			_, err := probe.Run(t.Context(), st, quick())
 			if !errors.Is(err, probe.ErrInconclusive) || errors.Is(err, probe.ErrRefused) || !strings.Contains(err.Error(), "reachable") {
 				t.Errorf("%v", err)
@@ -209,7 +209,7 @@ func TestStoreErrorsComeThrough(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		inner := memstore.New()
-		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go, Before: func(_ context.Context, op faultstore.Op) {
+		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go(), Before: func(_ context.Context, op faultstore.Op) {
 			if op.N == 300 {
 				cancel()
 			}
@@ -253,8 +253,8 @@ func TestFlakyStore(t *testing.T) {
 		for seed := range uint64(seeds) {
 			for _, content := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {
-					inner := memstore.NewWithOptions(&memstore.Options{ContentVersions: content, Clock: clock.Go})
-					st := faultstore.New(inner, &faultstore.Options{Seed: seed, Rates: rates, DirectoryBucket: true, Clock: clock.Go})
+					inner := memstore.NewWithOptions(&memstore.Options{ContentVersions: content, Clock: clock.Go()})
+					st := faultstore.New(inner, &faultstore.Options{Seed: seed, Rates: rates, DirectoryBucket: true, Clock: clock.Go()})
 					report, err := probe.Run(t.Context(), st, quick())
 					if err != nil {
 						t.Errorf("seed %d: %v", seed, err)
@@ -278,7 +278,7 @@ func TestFlakyStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(seeds / 2) {
 				synctest.Test(t, func(t *testing.T) {
-					st := faultstore.New(broken(memstore.New()), &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go})
+					st := faultstore.New(broken(memstore.New()), &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go()})
 					if _, err := probe.Run(t.Context(), st, quick()); !errors.Is(err, probe.ErrRefused) {
 						t.Errorf("seed %d: %v", seed, err)
 					}
@@ -293,9 +293,9 @@ func TestFlakyStore(t *testing.T) {
 // of them.
 func TestT34_OneWriteASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner, early := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go}), 0
-		slow := unhurried{inner, clock.Go, new(sync.Mutex), map[string]clock.Instant{}, &early}
-		start := clock.Go.Now()
+		inner, early := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()}), 0
+		slow := unhurried{inner, clock.Go(), new(sync.Mutex), map[string]clock.Instant{}, &early}
+		start := clock.Go().Now()
 		report, err := probe.Run(t.Context(), slow, quick())
 		if err != nil {
 			t.Fatal(err)
@@ -306,7 +306,7 @@ func TestT34_OneWriteASecond(t *testing.T) {
 		if report.CreateRaces != 25 || report.SwapRaces != 25 || report.Leftover != 0 {
 			t.Errorf("%+v", report)
 		}
-		if took := clock.Go.Now().Sub(start); took > 20*time.Second {
+		if took := clock.Go().Now().Sub(start); took > 20*time.Second {
 			t.Errorf("it took %v", took)
 		}
 		empty(t, inner)
@@ -314,7 +314,7 @@ func TestT34_OneWriteASecond(t *testing.T) {
 	// And one that is not atomic is found out.
 	synctest.Test(t, func(t *testing.T) {
 		early := 0
-		slow := unhurried{ignoreAll(memstore.New()), clock.Go, new(sync.Mutex), map[string]clock.Instant{}, &early}
+		slow := unhurried{ignoreAll(memstore.New()), clock.Go(), new(sync.Mutex), map[string]clock.Instant{}, &early}
 		if _, err := probe.Run(t.Context(), slow, quick()); !errors.Is(err, probe.ErrRefused) {
 			t.Error(err)
 		}
@@ -384,7 +384,7 @@ func TestForeignObjectsStay(t *testing.T) {
 func TestLeftoversAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := memstore.New()
-		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go, Hook: func(op faultstore.Op) faultstore.Fault {
+		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {
 			if op.Kind == faultstore.Delete && len(op.Keys) > 1 {
 				return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
 			}
@@ -399,7 +399,7 @@ func TestLeftoversAreCounted(t *testing.T) {
 
 // A store whose clock is unset or wild is used without it.
 func TestStoreClock(t *testing.T) {
-	w := &wildClock{Clock: clock.System}
+	w := &wildClock{Clock: clock.System()}
 	report, err := probe.Run(t.Context(), memstore.NewWithOptions(&memstore.Options{Clock: w}), &probe.Options{UploadSize: 1})
 	if err != nil || report.StoreClock {
 		t.Errorf("%v, clock %v", err, report.StoreClock)

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 )
 

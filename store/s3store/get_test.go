@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/s3stub"
+	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/store"
 )
 

@@ -21,7 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.uber.org/zap"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -181,7 +181,7 @@ func (u *upload) AbortMultipartUpload(ctx context.Context, in *s3.AbortMultipart
 func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 	failed := u.error(ctx, err)
 	// The caller's context may be what ended it; cleaning up needs another.
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System, u.s.opts.Cleanup, errCleanup)
+	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), u.s.opts.Cleanup, errCleanup)
 	defer cancel()
 	unknown := u.sent && store.OutcomeOf(failed) == store.Unknown
 	if unknown {

@@ -21,5 +21,5 @@
 //
 // With -budget, mutants are taken in random order for about so long.
 //
-//	go run ./internal/mutants [-list] [-run REGEXP] [-p N] [-budget 100s]
+//	go run ./internal/testkit/mutants [-list] [-run REGEXP] [-p N] [-budget 100s]
 package main

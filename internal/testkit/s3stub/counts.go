@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
 // Call is what [Counts] counts by.

@@ -16,10 +16,10 @@ type Suspendable struct{ slept atomic.Int64 }
 func (s *Suspendable) Suspend(d time.Duration) { s.slept.Add(int64(d)) }
 
 // Now implements [Clock].
-func (s *Suspendable) Now() Instant { return Go.Now().Add(time.Duration(s.slept.Load())) }
+func (s *Suspendable) Now() Instant { return Go().Now().Add(time.Duration(s.slept.Load())) }
 
 // Wall implements [Clock].
-func (s *Suspendable) Wall() time.Time { return Go.Wall().Add(time.Duration(s.slept.Load())) }
+func (s *Suspendable) Wall() time.Time { return Go().Wall().Add(time.Duration(s.slept.Load())) }
 
 // AfterFunc implements [Clock].
 func (s *Suspendable) AfterFunc(d time.Duration, f func()) Timer { return afterFunc(s.Now, d, f) }

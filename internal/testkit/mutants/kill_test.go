@@ -72,7 +72,7 @@ func TestUsers(t *testing.T) {
 		if i := slices.Index(got, first); i < 0 || i > 4 {
 			t.Errorf("%s: %s is not among the first of %v", pkg, first, got)
 		}
-		if slices.Contains(got, pkg) || slices.Contains(got, "internal/mutants") {
+		if slices.Contains(got, pkg) || slices.Contains(got, "internal/testkit/mutants") {
 			t.Errorf("%s: %v", pkg, got)
 		}
 	}

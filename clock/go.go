@@ -6,7 +6,7 @@ import "time"
 // its timers. Inside a testing/synctest bubble both are virtual, which [System]
 // is not, since it asks the operating system. It stops in suspend, so it is for
 // tests and never for a lease on a real machine.
-var Go Clock = goClock{}
+func Go() Clock { return goClock{} }
 
 // goOrigin is read when the program starts, outside of every bubble. All
 // instants of one bubble are measured from it alike, so their differences are

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
 // Options tune a [Server]. The zero value works.

@@ -16,7 +16,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
 var (
@@ -50,7 +50,7 @@ func run(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	if _, err := os.Stat("go.mod"); err != nil {
-		return false, errors.New("run it in the root of the module: go run ./internal/mutants")
+		return false, errors.New("run it in the root of the module: go run ./internal/testkit/mutants")
 	}
 	if *doc {
 		all, err := find(root)
@@ -90,7 +90,7 @@ func run(ctx context.Context) (ok bool, err error) {
 	}
 	if *budget > 0 {
 		if *order == 0 {
-			*order = uint64(clock.System.Wall().UnixMilli())
+			*order = uint64(clock.System().Wall().UnixMilli())
 		}
 		rand.New(rand.NewPCG(*order, 0)).Shuffle(len(guards), func(i, j int) { guards[i], guards[j] = guards[j], guards[i] })
 	}
@@ -116,7 +116,7 @@ func printed(guards []guard) (bool, error) {
 func judge(ctx context.Context, root, tmp string, users map[string][]string, guards []guard) (bool, error) {
 	const row = "%-18s  %-36s  %5s  %s\n"
 	fmt.Printf(row, "guard", "file", "s", "killed by")
-	begun := clock.System.Now()
+	begun := clock.System().Now()
 	var (
 		mu    sync.Mutex
 		tried int
@@ -129,7 +129,7 @@ func judge(ctx context.Context, root, tmp string, users map[string][]string, gua
 	for range *workers {
 		wg.Go(func() {
 			for i := range work {
-				g, begun := guards[i], clock.System.Now()
+				g, begun := guards[i], clock.System().Now()
 				t := &trial{root: root, dir: filepath.Join(tmp, fmt.Sprint(i)), guard: g, users: users, whole: code}
 				f := t.run(ctx)
 				mu.Lock()
@@ -138,13 +138,13 @@ func judge(ctx context.Context, root, tmp string, users map[string][]string, gua
 					dead++
 					count[f.where]++
 				}
-				fmt.Printf(row, g.name, fmt.Sprintf("%s:%d", g.file, g.line), fmt.Sprintf("%.0f", clock.System.Now().Sub(begun).Seconds()), f)
+				fmt.Printf(row, g.name, fmt.Sprintf("%s:%d", g.file, g.line), fmt.Sprintf("%.0f", clock.System().Now().Sub(begun).Seconds()), f)
 				mu.Unlock()
 			}
 		})
 	}
 	for i := range guards {
-		if ctx.Err() != nil || *budget > 0 && clock.System.Now().Sub(begun) > *budget {
+		if ctx.Err() != nil || *budget > 0 && clock.System().Now().Sub(begun) > *budget {
 			break
 		}
 		work <- i
@@ -154,7 +154,7 @@ func judge(ctx context.Context, root, tmp string, users map[string][]string, gua
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	took := clock.System.Now().Sub(begun).Round(time.Second)
+	took := clock.System().Now().Sub(begun).Round(time.Second)
 	if *budget > 0 {
 		fmt.Printf("a sample of %d of %d guards, -order %d\n", tried, len(guards), *order)
 	}

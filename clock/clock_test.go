@@ -10,10 +10,10 @@ import (
 	"time"
 	"weak"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
-var clocks = map[string]clock.Clock{"system": clock.System, "go": clock.Go, "suspendable": new(clock.Suspendable)}
+var clocks = map[string]clock.Clock{"system": clock.System(), "go": clock.Go(), "suspendable": new(clock.Suspendable)}
 
 func TestNowNeverGoesBack(t *testing.T) {
 	for name, c := range clocks {
@@ -173,7 +173,7 @@ func TestWithTimeout(t *testing.T) {
 }
 
 func TestOr(t *testing.T) {
-	if clock.Or(nil) != clock.System || clock.Or(clock.Go) != clock.Go {
+	if clock.Or(nil) != clock.System() || clock.Or(clock.Go()) != clock.Go() {
 		t.Error("Or does not choose")
 	}
 }
@@ -181,14 +181,14 @@ func TestOr(t *testing.T) {
 // Go is virtual in a bubble: hours pass at once, to the nanosecond.
 func TestGoInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		start, wall := clock.Go.Now(), clock.Go.Wall()
-		if err := clock.Sleep(t.Context(), clock.Go, 3*time.Hour); err != nil {
+		start, wall := clock.Go().Now(), clock.Go().Wall()
+		if err := clock.Sleep(t.Context(), clock.Go(), 3*time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		if got := clock.Go.Now().Sub(start); got != 3*time.Hour {
+		if got := clock.Go().Now().Sub(start); got != 3*time.Hour {
 			t.Errorf("slept for %v", got)
 		}
-		if got := clock.Go.Wall().Sub(wall); got != 3*time.Hour {
+		if got := clock.Go().Wall().Sub(wall); got != 3*time.Hour {
 			t.Errorf("the wall clock advanced by %v", got)
 		}
 	})

@@ -9,7 +9,7 @@
 // shorter. Statements that are run in one of two runs and not in the other count for
 // nothing. So the same cache and the same code give the same choice.
 //
-//	go run ./internal/corpus [-n 30] [-size 4096] [-cache .cache/fuzz] [directory...]
+//	go run ./internal/testkit/corpus [-n 30] [-size 4096] [-cache .cache/fuzz] [directory...]
 package main
 
 import (

@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/fencepost/fencepost/internal/clock"
+	"github.com/fencepost/fencepost/clock"
 )
 
 // nodeClock is a node's own clock. It goes with simulated time at a rate of its

@@ -67,13 +67,13 @@ func WithTimeout(ctx context.Context, c Clock, d time.Duration, cause error) (co
 // Or returns c, or [System] if c is nil.
 func Or(c Clock) Clock {
 	if c == nil {
-		return System
+		return System()
 	}
 	return c
 }
 
 // System is the machine's clock.
-var System Clock = system{}
+func System() Clock { return system{} }
 
 type system struct{}
 

@@ -25,7 +25,7 @@ const (
 )
 
 // sim is the package of the simulation.
-const sim = "internal/sim"
+const sim = "internal/testkit/sim"
 
 // fate is what became of a mutant.
 type fate struct {
