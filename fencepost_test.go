@@ -18,6 +18,8 @@ import (
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -256,7 +258,7 @@ func TestRunEnds(t *testing.T) {
 		},
 		"an append failed, unnoticed": {
 			work: func(ctx context.Context, wr *writer.Writer) error { return appendAsync(ctx, wr, "a") },
-			hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + fence.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
+			hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
 			check: func(err error) bool {
 				return errors.Is(err, writer.ErrNotCommitted) && errors.Is(err, store.ErrDenied)
 			},
@@ -267,12 +269,12 @@ func TestRunEnds(t *testing.T) {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			},
-			hook:  faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + fence.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
+			hook:  faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
 			check: func(err error) bool { return errors.Is(err, store.ErrDenied) },
 		},
 		"no outcome": {
 			work:  func(ctx context.Context, wr *writer.Writer) error { return appendAsync(ctx, wr, "a") },
-			hook:  faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + fence.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}),
+			hook:  faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}),
 			check: func(err error) bool { return errors.Is(err, writer.ErrUnknown) },
 		},
 		"no permission to elect": {
@@ -312,9 +314,9 @@ func TestRunRefuses(t *testing.T) {
 		want error
 	}{
 		"options of the leader": {func(_ *world, o *fencepost.Options) { o.Leader.Validity = time.Nanosecond }, leader.ErrOptions},
-		"a junk lock":           {func(w *world, _ *fencepost.Options) { w.put("lock/"+fence.FormatNumber(7)+".json", []byte("junk")) }, leader.ErrJunk},
+		"a junk lock":           {func(w *world, _ *fencepost.Options) { w.put("lock/"+layout.FormatNumber(7)+".json", []byte("junk")) }, leader.ErrJunk},
 		"a newer log":           {func(w *world, _ *fencepost.Options) { w.put(manifest.FormatKey, []byte(`{"format":99}`)) }, fence.ErrFormat},
-		"a damaged log":         {func(w *world, _ *fencepost.Options) { w.put(fence.Genesis.Key(), []byte("junk")) }, fence.ErrCorrupt},
+		"a damaged log":         {func(w *world, _ *fencepost.Options) { w.put(layout.DataKey(frame.Genesis()), []byte("junk")) }, fence.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -333,7 +335,7 @@ func TestRunRefuses(t *testing.T) {
 func TestRunDrains(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		slow := faultstore.Fault{Delay: 2 * time.Second}
-		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: "data/" + fence.FormatNumber(1), Times: -1, Fault: slow}))
+		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: slow}))
 		leading := make(chan struct{})
 		a := w.run("a", options("a"), func(ctx context.Context, wr *writer.Writer) error {
 			for i := range 20 {
@@ -375,7 +377,7 @@ func TestRunDrains(t *testing.T) {
 // A store that settles nothing does not keep Run from ending.
 func TestRunDrainIsBounded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + fence.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}))
+		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}))
 		n := w.run("a", options("a"), func(ctx context.Context, wr *writer.Writer) error {
 			if err := appendAsync(ctx, wr, "a"); err != nil {
 				return err
@@ -445,7 +447,7 @@ func TestRunContendsAgain(t *testing.T) {
 func TestRunCutsOff(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
-			if _, ok := fence.ParseKey(op.Key); ok && op.Kind == faultstore.Put && op.Size > fence.HeaderSize { // not a seal
+			if _, ok := layout.ParseDataKey(op.Key); ok && op.Kind == faultstore.Put && op.Size > frame.HeaderSize { // not a seal
 				return faultstore.Fault{Drop: true, Hang: true}
 			}
 			return faultstore.Fault{}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -45,7 +46,7 @@ func (t *traced) sealing() time.Time {
 	defer t.mu.Unlock()
 	var first time.Time
 	for _, s := range t.spans {
-		if strings.HasPrefix(s.key, "put "+fence.DataPrefix) && (first.IsZero() || s.from.Before(first)) {
+		if strings.HasPrefix(s.key, "put "+layout.DataPrefix) && (first.IsZero() || s.from.Before(first)) {
 			first = s.from
 		}
 	}
@@ -244,7 +245,7 @@ func backlog(ctx context.Context, r *report) error {
 			g.SetLimit(atOnce)
 			for seq := range objects {
 				g.Go(func() error {
-					obj, err := st.Get(gctx, fence.Position{Epoch: 1, Seq: uint64(seq) + 1}.Key(), nil)
+					obj, err := st.Get(gctx, layout.DataKey(fence.Position{Epoch: 1, Seq: uint64(seq) + 1}), nil)
 					if err != nil {
 						return err
 					}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
@@ -90,8 +92,8 @@ func processor(ctx context.Context, r *report) error {
 				return err
 			}
 			fast, allocs, plain = append(fast, compressed), append(allocs, a), append(plain, raw)
-			ofCompressing = append(ofCompressing, compressed/encodeAlone(records, c.n, fence.Zstd))
-			ofEncoding = append(ofEncoding, raw/encodeAlone(records, c.n, fence.Plain))
+			ofCompressing = append(ofCompressing, compressed/encodeAlone(records, c.n, frame.Zstd))
+			ofEncoding = append(ofEncoding, raw/encodeAlone(records, c.n, frame.Plain))
 			if c.wakes {
 				ofWaking = append(ofWaking, raw/wakeAlone(ctx, c.n))
 			}
@@ -118,9 +120,9 @@ func processor(ctx context.Context, r *report) error {
 }
 
 // encodeAlone is how many records a second are put into frames, by one goroutine.
-func encodeAlone(records [][]byte, n int, codec fence.Codec) float64 {
-	var b fence.Builder
-	h := fence.Header{Log: fence.ID(uuid.New()), Position: fence.Position{Epoch: 1, Seq: 1}}
+func encodeAlone(records [][]byte, n int, codec frame.Codec) float64 {
+	var b frame.Builder
+	h := frame.Header{Log: fence.ID(uuid.New()), Position: fence.Position{Epoch: 1, Seq: 1}}
 	start := time.Now()
 	for i := range n {
 		b.Add(records[i&(len(records)-1)])
@@ -215,7 +217,7 @@ type sink struct {
 }
 
 func (s *sink) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	p, ok := fence.ParseKey(key)
+	p, ok := layout.ParseDataKey(key)
 	if !s.forget || !ok || p.Epoch == 0 {
 		return s.Store.Put(ctx, key, body, cond)
 	}

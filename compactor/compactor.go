@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -58,7 +59,7 @@ type Report struct {
 	// Segments written by folding, and Merged into others.
 	Segments, Merged int
 	// Floor is where the unfolded chain begins now.
-	Floor fence.Point
+	Floor frame.Point
 	// Truncated is the offset before which [Retain] has given up the records; 0 if it
 	// has given up none this time.
 	Truncated uint64

@@ -8,7 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -80,11 +81,11 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 		"a predecessor": func(w *world, token uint64) { w.other(token - 1) },
 		"a leader":      func(w *world, _ uint64) { w.lead(1) },
 		"junk in its way": func(w *world, token uint64) {
-			before := w.keys(fence.DataPrefix)
+			before := w.keys(layout.DataPrefix)
 			w.other(token + 1)
 			for i, key := range before {
-				if pos, _ := fence.ParseKey(key); !w.has(key) {
-					w.put(key, [][]byte{[]byte("junk"), w.seal(pos, 99), w.data(fence.Point{Position: pos}, "junk")}[i%3])
+				if pos, _ := layout.ParseDataKey(key); !w.has(key) {
+					w.put(key, [][]byte{[]byte("junk"), w.seal(pos, 99), w.data(frame.Point{Position: pos}, "junk")}[i%3])
 				}
 			}
 		},

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 )
 
@@ -103,7 +104,7 @@ func TestBadEdits(t *testing.T) {
 		before := w.keys("")
 		w.token++
 		r, err := w.once(w.mem, w.token, small())
-		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), p.Position.Key()) || !strings.Contains(err.Error(), "`fencepost verify`") {
+		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), layout.DataKey(p.Position)) || !strings.Contains(err.Error(), "`fencepost verify`") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if m := w.newest(); r.Folded > 0 || m.Floor.Offset != 0 {

@@ -8,6 +8,8 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -42,10 +44,10 @@ func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (
 		if err == nil {
 			err = p.pace(ctx, 1, step.Size)
 		}
-		if err == nil && step.Frame.Kind == fence.Data {
+		if err == nil && step.Frame.Kind == frame.Data {
 			err = up.add(ctx, step.Frame, step.Stored)
 		}
-		if err == nil && step.Frame.Kind == fence.Edit {
+		if err == nil && step.Frame.Kind == frame.Edit {
 			var e manifest.AppliedEdit
 			if e, err = decodeEdit(step); err == nil {
 				edits = append(edits, e)
@@ -56,7 +58,7 @@ func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (
 			up.abort(err)
 			return nil, false, p.judge(ctx, from, err)
 		}
-		if step.Frame.Kind == fence.Seal {
+		if step.Frame.Kind == frame.Seal {
 			// Only a compactor moves the floor, so a seal at or behind it is genuine
 			// unless another compactor is at work; then the fold is void.
 			seals = append(seals, manifest.Seal{Position: step.From.Position, Next: step.Frame.Next, Nonce: step.Frame.Nonce, Offset: step.From.Offset})
@@ -76,7 +78,7 @@ func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (
 		// objects, so an absent slot before it is no tail.
 		up.abort(errEmpty)
 		return nil, false, p.judge(ctx, from, fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",
-			fence.ErrCorrupt, to.Position.Key(), m.Version, m.Tail().Position))
+			fence.ErrCorrupt, layout.DataKey(to.Position), m.Version, m.Tail().Position))
 	}
 	if objects == 0 {
 		up.abort(errEmpty)
@@ -107,7 +109,7 @@ func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (
 func decodeEdit(step chain.Step) (manifest.AppliedEdit, error) {
 	e, err := manifest.DecodeEdit(step.Frame.Edit())
 	if err != nil {
-		return manifest.AppliedEdit{}, fmt.Errorf("%s: %w", step.From.Position.Key(), err)
+		return manifest.AppliedEdit{}, fmt.Errorf("%s: %w", layout.DataKey(step.From.Position), err)
 	}
 	return manifest.AppliedEdit{Position: step.From.Position, Offset: step.From.Offset, Edit: e}, nil
 }
@@ -132,7 +134,7 @@ type waiting struct {
 // too if something does.
 func (p *pass) enough(ctx context.Context, m *manifest.Manifest, minObjects int) (bool, error) {
 	floor := m.Floor.Position
-	_, _, err := store.ReadRange(ctx, p.st, floor.Key(), store.GetOptions{Length: 1}, 1, p.opts.Settle)
+	_, _, err := store.ReadRange(ctx, p.st, layout.DataKey(floor), store.GetOptions{Length: 1}, 1, p.opts.Settle)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return m.Floor.Before(m.Tail()), nil // missing, then: for the fold to tell
@@ -146,12 +148,12 @@ func (p *pass) enough(ctx context.Context, m *manifest.Manifest, minObjects int)
 	if now.Sub(p.waiting.since) >= p.opts.MaxAge {
 		return true, nil
 	}
-	waits := map[string]bool{floor.Key(): true} // a listing may repeat itself
-	for info, err := range store.ListAll(ctx, p.st, fence.DataPrefix, &store.ListOptions{StartAfter: floor.Key()}, p.opts.Settle) {
+	waits := map[string]bool{layout.DataKey(floor): true} // a listing may repeat itself
+	for info, err := range store.ListAll(ctx, p.st, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(floor)}, p.opts.Settle) {
 		if err != nil {
 			return false, err
 		}
-		if pos, ok := fence.ParseKey(info.Key); ok && floor.Before(pos) {
+		if pos, ok := layout.ParseDataKey(info.Key); ok && floor.Before(pos) {
 			waits[info.Key] = true
 		}
 		if len(waits) >= minObjects {
@@ -162,7 +164,7 @@ func (p *pass) enough(ctx context.Context, m *manifest.Manifest, minObjects int)
 }
 
 // judge decides what an unreadable object of the chain means.
-func (p *pass) judge(ctx context.Context, from fence.Point, err error) error {
+func (p *pass) judge(ctx context.Context, from frame.Point, err error) error {
 	if !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrLimit) {
 		return err
 	}

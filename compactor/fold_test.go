@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -25,10 +26,10 @@ func TestReport(t *testing.T) {
 	w.lead(3)
 	w.lead(4)
 	var bytes uint64
-	for _, key := range w.keys(fence.DataPrefix) {
+	for _, key := range w.keys(layout.DataPrefix) {
 		bytes += uint64(len(w.body(key)))
 	}
-	objects := len(w.keys(fence.DataPrefix)) // 7 of data, 2 seals
+	objects := len(w.keys(layout.DataPrefix)) // 7 of data, 2 seals
 	manifests := len(w.keys(manifest.Prefix))
 	w.put(manifest.SegmentKey(manifest.Compactor, 3, "00000000-0000-4000-8000-000000000001"), nil)
 	own := manifest.SegmentKey(manifest.Compactor, 4, "00000000-0000-4000-8000-000000000002") // may still be named
@@ -130,9 +131,9 @@ func TestDamage(t *testing.T) {
 			w := newWorld(t, 0, nil)
 			w.lead(4)
 			w.lead(4)
-			key := at(1, seq).Key()
+			key := layout.DataKey(at(1, seq))
 			w.put(key, harm(slices.Clone(w.body(key))))
-			before := w.keys(fence.DataPrefix)
+			before := w.keys(layout.DataPrefix)
 			w.token++
 			r, err := w.once(w.mem, w.token, small())
 			if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "`fencepost verify`") {
@@ -142,7 +143,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("%s, slot %d: nothing was folded, and the report says %+v", name, seq, r)
 			}
 			m := w.newest()
-			if at(1, seq).Before(m.Floor.Position) || !slices.Equal(w.keys(fence.DataPrefix), before) || len(w.keys("segment/")) != len(m.Segments) {
+			if at(1, seq).Before(m.Floor.Position) || !slices.Equal(w.keys(layout.DataPrefix), before) || len(w.keys("segment/")) != len(m.Segments) {
 				t.Errorf("%s, slot %d: the floor is at %v; left are %q", name, seq, m.Floor.Position, short(w.keys("")))
 			}
 		}
@@ -163,14 +164,14 @@ func TestFoldMissing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := at(1, seq).Key()
+		key := layout.DataKey(at(1, seq))
 		w.remove(key)
 		w.token++
 		r, err := w.once(w.mem, w.token, nil)
 		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) || r.Folded > 0 {
 			t.Errorf("%s is missing: %+v, %v", key, r, err)
 		}
-		if m := w.newest(); m.Floor.Offset != 0 || len(w.keys(segmentPrefix)) > 0 || len(w.keys(fence.DataPrefix)) != 5 {
+		if m := w.newest(); m.Floor.Offset != 0 || len(w.keys(segmentPrefix)) > 0 || len(w.keys(layout.DataPrefix)) != 5 {
 			t.Errorf("%s is missing: the floor is at %v; left are %q", key, m.Floor, short(w.keys("")))
 		}
 	}
@@ -327,12 +328,12 @@ func TestEnough(t *testing.T) {
 		w.faulty.ResetCounts()
 		got, err := p.enough(t.Context(), m, 4)
 		if n := w.faulty.Counts().Of("", ""); err != nil || got != want || n > cost {
-			t.Errorf("%d objects, %v: enough is %v, %v, for %d requests", len(w.keys(fence.DataPrefix)), h.now, got, err, n)
+			t.Errorf("%d objects, %v: enough is %v, %v, for %d requests", len(w.keys(layout.DataPrefix)), h.now, got, err, n)
 		}
 	}
-	w.remove(at(0, 1).Key())
+	w.remove(layout.DataKey(at(0, 1)))
 	ask(false, 1) // nothing at all
-	w.put(at(0, 1).Key(), w.seal(at(0, 1), 1))
+	w.put(layout.DataKey(at(0, 1)), w.seal(at(0, 1), 1))
 	ask(false, 2)
 	h.advance(59 * time.Second)
 	ask(false, 2)

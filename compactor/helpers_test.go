@@ -17,6 +17,8 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -134,15 +136,15 @@ func (w *world) edit(e *manifest.Edit) {
 
 func (w *world) editDoc(doc []byte) {
 	w.Helper()
-	var b fence.Builder
+	var b frame.Builder
 	b.SetEdit(doc)
 	p, _ := w.tail()
-	h := fence.Header{Log: w.log.Format().Log, Nonce: fence.ID(uuid.New()), Position: p.Position, Offset: p.Offset, Prev: p.Prev, Time: time.Now()}
-	w.put(p.Position.Key(), slices.Clone(b.Finish(&h, fence.Plain)))
+	h := frame.Header{Log: w.log.Format().Log, Nonce: fence.ID(uuid.New()), Position: p.Position, Offset: p.Offset, Prev: p.Prev, Time: time.Now()}
+	w.put(layout.DataKey(p.Position), slices.Clone(b.Finish(&h, frame.Plain)))
 }
 
 // tail is the end of the chain, and the edits on it that are not folded.
-func (w *world) tail() (p fence.Point, edits []manifest.AppliedEdit) {
+func (w *world) tail() (p frame.Point, edits []manifest.AppliedEdit) {
 	w.Helper()
 	m := w.newest()
 	p = m.Floor
@@ -151,7 +153,7 @@ func (w *world) tail() (p fence.Point, edits []manifest.AppliedEdit) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		if step.Frame.Kind == fence.Edit {
+		if step.Frame.Kind == frame.Edit {
 			e, err := decodeEdit(step)
 			if err != nil {
 				w.Fatal(err)
@@ -400,15 +402,15 @@ func (w *world) tidy(when string) {
 	}
 	var want []string
 	for _, s := range m.Seals {
-		want = append(want, s.Position.Key())
+		want = append(want, layout.DataKey(s.Position))
 	}
-	for _, key := range w.keys(fence.DataPrefix) {
-		if pos, _ := fence.ParseKey(key); !pos.Before(m.Floor.Position) {
+	for _, key := range w.keys(layout.DataPrefix) {
+		if pos, _ := layout.ParseDataKey(key); !pos.Before(m.Floor.Position) {
 			want = append(want, key)
 		}
 	}
 	slices.Sort(want)
-	if got := w.keys(fence.DataPrefix); !slices.Equal(got, want) {
+	if got := w.keys(layout.DataPrefix); !slices.Equal(got, want) {
 		w.Errorf("%s: the log's objects are %q, want %q", when, short(got), short(want))
 	}
 }
@@ -446,7 +448,7 @@ func (w *world) checkDelete(keys []string) {
 		w.Errorf("deleted out of order: %q", short(keys))
 	}
 	for _, key := range keys {
-		if pos, ok := fence.ParseKey(key); ok {
+		if pos, ok := layout.ParseDataKey(key); ok {
 			if s, known, err := w.log.SealOf(context.Background(), m, pos.Epoch); err != nil || !pos.Before(m.Floor.Position) || known && s.Position == pos {
 				w.Errorf("%s is deleted, and manifest %d has its floor at %v, and the seal at %v", key, m.Version, m.Floor.Position, s.Position)
 			}
@@ -506,18 +508,18 @@ func at(epoch, seq uint64) fence.Position {
 
 // seal is an opener's seal, genuine or junk.
 func (w *world) seal(p fence.Position, next uint64) []byte {
-	h := fence.Header{Log: w.log.Format().Log, Nonce: fence.ID(uuid.New()), Position: p, Time: time.Now()}
-	return fence.EncodeSeal(&h, fence.Epoch(next))
+	h := frame.Header{Log: w.log.Format().Log, Nonce: fence.ID(uuid.New()), Position: p, Time: time.Now()}
+	return frame.EncodeSeal(&h, fence.Epoch(next))
 }
 
 // data is an object of the log, sound in itself.
-func (w *world) data(p fence.Point, records ...string) []byte {
-	var b fence.Builder
+func (w *world) data(p frame.Point, records ...string) []byte {
+	var b frame.Builder
 	for _, r := range records {
 		b.Add([]byte(r))
 	}
-	h := fence.Header{Log: w.log.Format().Log, Nonce: fence.ID(uuid.New()), Position: p.Position, Offset: p.Offset, Prev: p.Prev, Time: time.Now()}
-	return slices.Clone(b.Finish(&h, fence.Plain))
+	h := frame.Header{Log: w.log.Format().Log, Nonce: fence.ID(uuid.New()), Position: p.Position, Offset: p.Offset, Prev: p.Prev, Time: time.Now()}
+	return slices.Clone(b.Finish(&h, frame.Plain))
 }
 
 // place is a request of a compactor that does all it has to do in the same order

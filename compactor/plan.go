@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -17,7 +19,7 @@ type Plan struct {
 	Version uint64
 	// Floor is where the unfolded chain begins, and Fold how many objects are at or
 	// behind it, and their bytes: as many as can be folded, with void ones.
-	Floor fence.Point
+	Floor frame.Point
 	Fold  Objects
 	// Merges of the segments that there are, one after the other; the fold may
 	// bring about more.
@@ -107,8 +109,8 @@ func (p *pass) merges(m *manifest.Manifest) []Merge {
 
 func (p *pass) unfolded(ctx context.Context, floor fence.Position) (Objects, error) {
 	var o Objects
-	r := rule{"", fence.DataPrefix, func(_ context.Context, info store.Info) (bool, error) {
-		pos, ok := fence.ParseKey(info.Key)
+	r := rule{"", layout.DataPrefix, func(_ context.Context, info store.Info) (bool, error) {
+		pos, ok := layout.ParseDataKey(info.Key)
 		return ok && !pos.Before(floor), nil
 	}}
 	err := p.each(ctx, r, func(info store.Info) bool { o.Count++; o.Bytes += info.Size; return true })

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -125,7 +125,7 @@ func TestPlanTellsAll(t *testing.T) {
 	}
 	o := &Options{Settle: quick, Clock: h, Retain: Retain{Age: 24 * time.Hour}, KeepLocks: &leader.PruneOptions{Keep: 1}, Leader: &leader.Options{NoPrune: true}}
 	for e := range uint64(3) {
-		w.put("lock/"+fence.FormatNumber(e+1)+".json", []byte("{}"))
+		w.put("lock/"+layout.FormatNumber(e+1)+".json", []byte("{}"))
 	}
 	plan, err := mustNew(t, w.mem, o).Plan(t.Context())
 	if err != nil {

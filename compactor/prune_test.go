@@ -17,6 +17,8 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -173,7 +175,7 @@ func TestT37_NothingBeforeItsTime(t *testing.T) {
 				return
 			}
 			for _, key := range op.Keys {
-				pos, isData := fence.ParseKey(key)
+				pos, isData := layout.ParseDataKey(key)
 				v, isManifest := manifest.ParseKey(key)
 				ok := !isData && !isManifest
 				for newer, at := range written {
@@ -223,21 +225,21 @@ func TestUnknownObjectsStay(t *testing.T) {
 	h := &hands{}
 	w := newWorld(t, 0, &memstore.Options{Clock: h})
 	id := uuid.NewString()
-	n20 := fence.FormatNumber(1)
+	n20 := layout.FormatNumber(1)
 	odd := []string{
 		"README", "format.json.bak", "manifest.json", "orders/data/" + n20 + "/" + n20,
-		"data/x", "data/1/1", "data/" + n20, "data/" + n20 + "/1", "data/" + n20 + "/" + n20 + ".bak", "data/" + n20 + "/" + fence.FormatNumber(0),
+		"data/x", "data/1/1", "data/" + n20, "data/" + n20 + "/1", "data/" + n20 + "/" + n20 + ".bak", "data/" + n20 + "/" + layout.FormatNumber(0),
 		"data/" + n20 + "/" + n20 + "/x", "data/" + n20 + "0/" + n20, "data/+" + n20[1:] + "/" + n20,
-		"manifest/x", "manifest/" + n20, "manifest/" + n20 + ".json.bak", "manifest/old/" + n20 + ".json", "manifest/1.json", "manifest/" + fence.FormatNumber(0) + ".json",
+		"manifest/x", "manifest/" + n20, "manifest/" + n20 + ".json.bak", "manifest/old/" + n20 + ".json", "manifest/1.json", "manifest/" + layout.FormatNumber(0) + ".json",
 		"segment/x", "segment/compactor/" + n20 + "/x", "segment/compactor/" + n20 + "/" + strings.ToUpper(id), "segment/compactor/1/" + id,
-		"segment/compactor/" + n20 + "/" + id + ".bak", "segment/writer/" + fence.FormatNumber(99) + "/" + id, "segment/reader/" + n20 + "/" + id,
-		"segment/compactor/" + n20 + "/sub/" + id, "segment/compactor/" + fence.FormatNumber(99) + "/" + id,
+		"segment/compactor/" + n20 + "/" + id + ".bak", "segment/writer/" + layout.FormatNumber(99) + "/" + id, "segment/reader/" + n20 + "/" + id,
+		"segment/compactor/" + n20 + "/sub/" + id, "segment/compactor/" + layout.FormatNumber(99) + "/" + id,
 		"tmp/x", "tmp/" + id + ".parquet", "tmp/sub/" + id, "tmp/" + strings.ReplaceAll(id, "-", ""), "tmp/{" + id + "}", "tmp/" + strings.ToUpper(id),
 		"lock/x", "lock/" + n20, "lock/" + n20 + ".json.bak", "lock/1.json", "compactor-lock/x", "locks/" + n20 + ".json",
 		"list/x", "list/compactor/" + n20 + "/x", "list/compactor/" + n20 + "/" + strings.ToUpper(id), "list/compactor/1/" + id, "list/compactor/" + n20 + "/" + id + ".json",
-		"list/writer/" + fence.FormatNumber(99) + "/" + id, "list/reader/" + n20 + "/" + id, "list/compactor/" + n20 + "/sub/" + id, "list/compactor/" + fence.FormatNumber(99) + "/" + id,
+		"list/writer/" + layout.FormatNumber(99) + "/" + id, "list/reader/" + n20 + "/" + id, "list/compactor/" + n20 + "/sub/" + id, "list/compactor/" + layout.FormatNumber(99) + "/" + id,
 		"file/x", "file/" + n20 + "/x.parquet", "file/1/" + id, "file/" + n20 + "/" + strings.ToUpper(id), "file/" + n20 + "/" + id + "parquet", "file/" + n20 + "/" + id + ".",
-		"file/" + n20 + "/sub/" + id + ".parquet", "file/" + n20 + "/" + id + "/part", "file/" + n20 + "/" + id + ".par quet", "file/" + fence.FormatNumber(99) + "/" + id + ".parquet",
+		"file/" + n20 + "/sub/" + id + ".parquet", "file/" + n20 + "/" + id + "/part", "file/" + n20 + "/" + id + ".par quet", "file/" + layout.FormatNumber(99) + "/" + id + ".parquet",
 		"pin/x", "pin/" + id, "pin/" + id + ".json.bak", "pin/" + strings.ToUpper(id) + ".json", "pin/sub/" + id + ".json",
 	}
 	for _, key := range odd {
@@ -291,7 +293,7 @@ func TestT37_JunkInHoles(t *testing.T) {
 	var chained []fence.Position
 	for e := uint64(1); e <= base.epoch; e++ {
 		for s := range uint64(8) {
-			if p := at(e, s+1); p.Before(m.Floor.Position) && !base.has(p.Key()) {
+			if p := at(e, s+1); p.Before(m.Floor.Position) && !base.has(layout.DataKey(p)) {
 				chained = append(chained, p)
 			}
 		}
@@ -301,16 +303,16 @@ func TestT37_JunkInHoles(t *testing.T) {
 	}
 	litter := func(w *world) {
 		for i, p := range chained {
-			if w.has(p.Key()) {
+			if w.has(layout.DataKey(p)) {
 				continue
 			}
 			switch i % 3 {
 			case 0:
-				w.put(p.Key(), w.seal(p, w.epoch+5))
+				w.put(layout.DataKey(p), w.seal(p, w.epoch+5))
 			case 1:
-				w.put(p.Key(), w.data(fence.Point{Position: p, Offset: uint64(i)}, "junk"))
+				w.put(layout.DataKey(p), w.data(frame.Point{Position: p, Offset: uint64(i)}, "junk"))
 			case 2:
-				w.put(p.Key(), []byte("junk"))
+				w.put(layout.DataKey(p), []byte("junk"))
 			}
 		}
 		for v := uint64(1); v < m.PruneMark; v++ {
@@ -433,7 +435,7 @@ func TestOrphans(t *testing.T) {
 	nexts := 0
 	w.watch(func(_ context.Context, op faultstore.Op) {
 		// It merges, has uploaded, and is about to publish.
-		if op.Client == "slow" && op.Kind == faultstore.Put && len(w.keys("segment/compactor/"+fence.FormatNumber(w.token+1)+"/")) == 1 && nexts == 0 {
+		if op.Client == "slow" && op.Kind == faultstore.Put && len(w.keys("segment/compactor/"+layout.FormatNumber(w.token+1)+"/")) == 1 && nexts == 0 {
 			nexts++
 			r, err := w.once(w.faulty, w.token+2, nil)
 			if err != nil || r.Pruned["orphan"] != 1 || len(r.PrunedKeys["orphan"]) != 1 || r.Segments+r.Merged > 0 {

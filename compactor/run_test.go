@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -75,7 +76,7 @@ func TestRun(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		w.lead(7) // and a seal
 		time.Sleep(2 * time.Second)
-		if m := w.newest(); m.Floor.Offset != 7 || len(w.keys(fence.DataPrefix)) != 1 {
+		if m := w.newest(); m.Floor.Offset != 7 || len(w.keys(layout.DataPrefix)) != 1 {
 			t.Errorf("the floor is at %v; left are %q", m.Floor, short(w.keys("")))
 		}
 		w.lead(1)
@@ -169,9 +170,9 @@ func TestRunEnds(t *testing.T) {
 		want error
 	}{
 		"no log":    {func(w *world) { w.remove(manifest.FormatKey) }, manifest.ErrNotInitialized},
-		"damage":    {func(w *world) { w.put(at(1, 1).Key(), []byte("junk")) }, fence.ErrCorrupt},
+		"damage":    {func(w *world) { w.put(layout.DataKey(at(1, 1)), []byte("junk")) }, fence.ErrCorrupt},
 		"denied":    {func(w *world) { w.faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
-		"junk lock": {func(w *world) { w.put("compactor-lock/"+fence.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrJunk},
+		"junk lock": {func(w *world) { w.put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrJunk},
 		"newer":     {func(w *world) { w.put(manifest.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +314,7 @@ func TestPrunesWhileBehind(t *testing.T) {
 		switch {
 		case op.Kind == faultstore.Upload:
 			uploads++
-		case op.Kind == faultstore.Delete && strings.HasPrefix(op.Key, fence.DataPrefix) && uploads == 1:
+		case op.Kind == faultstore.Delete && strings.HasPrefix(op.Key, layout.DataPrefix) && uploads == 1:
 			early++
 		}
 	})

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -19,16 +21,16 @@ func TestT1_SealsStay(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	const epochs = manifest.MaxInline + 20
 	for e := range uint64(epochs) {
-		w.put(at(e, 1).Key(), w.seal(at(e, 1), e+1))
+		w.put(layout.DataKey(at(e, 1)), w.seal(at(e, 1), e+1))
 	}
 	var m manifest.Manifest
-	void := w.data(fence.Point{Position: at(5, 7)}, "void")
+	void := w.data(frame.Point{Position: at(5, 7)}, "void")
 	for _, p := range []fence.Position{at(5, 7), at(epochs-3, 7)} {
-		w.put(p.Key(), void)
+		w.put(layout.DataKey(p), void)
 	}
 	wall := []fence.Position{at(5, 2), at(epochs-3, 2)} // of one whose place is forgotten, and of one that is known
 	for _, p := range wall {
-		w.put(p.Key(), w.seal(p, uint64(p.Epoch)+1))
+		w.put(layout.DataKey(p), w.seal(p, uint64(p.Epoch)+1))
 	}
 	w.epoch = epochs
 	w.lead(2)
@@ -37,20 +39,20 @@ func TestT1_SealsStay(t *testing.T) {
 		t.Fatalf("%d seals, floor %v", len(m.Seals), m.Floor.Position)
 	}
 	for e := range uint64(epochs) {
-		if !w.has(at(e, 1).Key()) {
+		if !w.has(layout.DataKey(at(e, 1))) {
 			t.Fatalf("the seal of epoch %d is gone", e)
 		}
 	}
 	for _, p := range []fence.Position{at(5, 7), at(epochs-3, 7), wall[1]} {
-		if w.has(p.Key()) {
+		if w.has(layout.DataKey(p)) {
 			t.Errorf("%v is void and still there", p)
 		}
 	}
 	w.holds("at the end")
 	// The zombies of all epochs wake up: of a forgotten one, and of the last.
 	for _, e := range []uint64{1, 7, epochs - 2} {
-		h := w.data(fence.Point{Position: at(e, 1)}, "zombie")
-		if _, err := store.Create(t.Context(), w.mem, at(e, 1).Key(), h, quick); store.OutcomeOf(err) != store.Refused {
+		h := w.data(frame.Point{Position: at(e, 1)}, "zombie")
+		if _, err := store.Create(t.Context(), w.mem, layout.DataKey(at(e, 1)), h, quick); store.OutcomeOf(err) != store.Refused {
 			t.Errorf("the zombie of epoch %d was told %v", e, err)
 		}
 	}
@@ -64,11 +66,11 @@ func TestSkippedEpoch(t *testing.T) {
 	w.lead(1)
 	w.epoch = 4
 	w.lead(1)
-	w.put(at(3, 1).Key(), w.seal(at(3, 1), 4))
-	w.put(at(3, 2).Key(), w.data(fence.Point{Position: at(3, 2)}, "void"))
+	w.put(layout.DataKey(at(3, 1)), w.seal(at(3, 1), 4))
+	w.put(layout.DataKey(at(3, 2)), w.data(frame.Point{Position: at(3, 2)}, "void"))
 	w.compact(w.faulty, nil)
-	if !w.has(at(3, 1).Key()) || w.has(at(3, 2).Key()) {
-		t.Errorf("left are %q", short(w.keys(fence.DataPrefix)))
+	if !w.has(layout.DataKey(at(3, 1))) || w.has(layout.DataKey(at(3, 2))) {
+		t.Errorf("left are %q", short(w.keys(layout.DataPrefix)))
 	}
 	w.holds("at the end")
 }

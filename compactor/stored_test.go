@@ -13,13 +13,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
 )
 
 // large appends an object of some records that make a block of their own, and a cursor.
-func (w *world) large(codec fence.Codec, cursor string) {
+func (w *world) large(codec frame.Codec, cursor string) {
 	w.Helper()
-	var b fence.Builder
+	var b frame.Builder
 	for range 7 {
 		rec := strings.Repeat(fmt.Sprintf("record %d of many; ", len(w.want)), 5000)
 		b.Add([]byte(rec))
@@ -29,17 +31,17 @@ func (w *world) large(codec fence.Codec, cursor string) {
 		b.SetCursor([]byte(cursor))
 	}
 	p, _ := w.tail()
-	h := fence.Header{Log: w.log.Format().Log, Nonce: fence.ID(uuid.New()), Position: p.Position, Offset: p.Offset, Prev: p.Prev, Time: time.Now()}
+	h := frame.Header{Log: w.log.Format().Log, Nonce: fence.ID(uuid.New()), Position: p.Position, Offset: p.Offset, Prev: p.Prev, Time: time.Now()}
 	if b.Size() < segment.BlockSize/2 || b.Size() > segment.BlockSize {
 		w.Fatalf("%d bytes", b.Size())
 	}
-	w.put(p.Position.Key(), slices.Clone(b.Finish(&h, codec)))
+	w.put(layout.DataKey(p.Position), slices.Clone(b.Finish(&h, codec)))
 }
 
 // Large objects go into segments as they are stored, or are stored anew, among small
 // ones; the records, cursors and offsets are the same, and damage is told.
 func TestFoldsAsStored(t *testing.T) {
-	for _, codec := range []fence.Codec{fence.Plain, fence.Zstd} {
+	for _, codec := range []frame.Codec{frame.Plain, frame.Zstd} {
 		for _, o := range []*Options{{Settle: quick}, {Settle: quick, NoCompress: true}} {
 			w := newWorld(t, 0, nil)
 			w.lead(2)
@@ -59,16 +61,16 @@ func TestFoldsAsStored(t *testing.T) {
 				t.Errorf("the floor is at %+v, want %+v", got, tail)
 			}
 			seg := w.newest().Segments[0]
-			src := segment.Source{Store: w.mem, Log: w.log.Format().Log, Limits: fence.DefaultLimits, Settle: quick}
+			src := segment.Source{Store: w.mem, Log: w.log.Format().Log, Limits: fence.DefaultLimits(), Settle: quick}
 			ref := segment.Ref{Key: seg.Key, First: seg.First, End: seg.End, Size: seg.Size, Index: seg.Index}
 			for f, err := range src.Frames(context.Background(), ref, 0) {
-				if err != nil || f.HasCursor || f.PayloadLen() > 1000 && o.NoCompress == (f.Codec == fence.Zstd) {
+				if err != nil || f.HasCursor || f.PayloadLen() > 1000 && o.NoCompress == (f.Codec == frame.Zstd) {
 					t.Errorf("a block of %d bytes, codec %v, %v", f.PayloadLen(), f.Codec, err)
 				}
 			}
-			key := at(1, 4).Key()
+			key := layout.DataKey(at(1, 4))
 			body := bytes.Clone(harmed.body(key))
-			body[fence.HeaderSize+100] ^= 1
+			body[frame.HeaderSize+100] ^= 1
 			harmed.put(key, body)
 			harmed.token++
 			if _, err := harmed.once(harmed.mem, harmed.token, o); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) {

@@ -12,6 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -35,8 +37,8 @@ type rule struct {
 // chain.
 func (p *pass) data(s *survey) rule {
 	floor := s.horizon.Floor.Position
-	return rule{"data", fence.DataPrefix, func(ctx context.Context, info store.Info) (bool, error) {
-		pos, ok := fence.ParseKey(info.Key)
+	return rule{"data", layout.DataPrefix, func(ctx context.Context, info store.Info) (bool, error) {
+		pos, ok := layout.ParseDataKey(info.Key)
 		if !ok || !pos.Before(floor) {
 			return false, nil
 		}
@@ -48,7 +50,7 @@ func (p *pass) data(s *survey) rule {
 		// applied, and acknowledged.
 		//
 		//mutant:replace pos != seal.Position => pos != seal.Position || true
-		//mutant:replace info.Size > fence.HeaderSize => true
+		//mutant:replace info.Size > frame.HeaderSize => true
 		seal, known, err := p.log.SealOf(ctx, s.m, pos.Epoch)
 		if err != nil {
 			return false, err
@@ -56,7 +58,7 @@ func (p *pass) data(s *survey) rule {
 		if !known {
 			// The epoch was never on the chain, as far as m knows. A seal is a bare header;
 			// whatever is larger is none.
-			return info.Size > fence.HeaderSize, nil
+			return info.Size > frame.HeaderSize, nil
 		}
 		return pos != seal.Position, nil
 	}}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -22,7 +23,7 @@ type upload struct {
 	key    string
 	first  uint64
 	log    fence.ID
-	codec  fence.Codec
+	codec  frame.Codec
 	put    func(io.Reader) error
 	pace   func(ctx context.Context, requests, bytes int64) error
 	cancel context.CancelFunc
@@ -49,23 +50,23 @@ func (p *pass) upload(ctx context.Context, first uint64, hint int64) *upload {
 }
 
 // codec is how records are stored in segments.
-func (c *Compactor) codec() fence.Codec {
+func (c *Compactor) codec() frame.Codec {
 	if c.opts.NoCompress {
-		return fence.Plain
+		return frame.Plain
 	}
-	return fence.Zstd
+	return frame.Zstd
 }
 
 // keeps tells whether an object of the log goes into a segment as it is stored: if its
 // records make a block of a good size and are compressed, if that is wanted. Who does
 // not want it has them unpacked as well: that costs nothing.
-func (p *pass) keeps(h *fence.Header) bool {
-	return segment.Whole(h) && h.Codec == p.codec() && h.Codec != fence.Plain
+func (p *pass) keeps(h *frame.Header) bool {
+	return segment.Whole(h) && h.Codec == p.codec() && h.Codec != frame.Plain
 }
 
 // add appends the records of an object of the log or of a block of another segment,
 // as they are stored if stored is not nil.
-func (u *upload) add(ctx context.Context, f *fence.Frame, stored *fence.Stored) error {
+func (u *upload) add(ctx context.Context, f *frame.Frame, stored *frame.Stored) error {
 	if stored == nil && f.Records == 0 {
 		return nil
 	}

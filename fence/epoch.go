@@ -38,9 +38,6 @@ type Position struct {
 	Seq   uint64 `json:"seq"`
 }
 
-// Genesis is where every chain starts.
-var Genesis = Position{Epoch: 0, Seq: 1}
-
 // Compare orders positions by epoch, then by seq: -1, 0 or +1.
 func (p Position) Compare(q Position) int {
 	return cmp.Or(cmp.Compare(p.Epoch, q.Epoch), cmp.Compare(p.Seq, q.Seq))
@@ -48,10 +45,5 @@ func (p Position) Compare(q Position) int {
 
 // Before reports whether p comes before q.
 func (p Position) Before(q Position) bool { return p.Compare(q) < 0 }
-
-// Key is the object's key, data/<epoch>/<seq>.
-func (p Position) Key() string {
-	return DataPrefix + FormatNumber(uint64(p.Epoch)) + "/" + FormatNumber(p.Seq)
-}
 
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Epoch, p.Seq) }

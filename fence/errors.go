@@ -2,7 +2,6 @@ package fence
 
 import (
 	"errors"
-	"fmt"
 )
 
 var (
@@ -15,11 +14,3 @@ var (
 	// limits that no log can have.
 	ErrLimit = errors.New("fence: over the limit")
 )
-
-func corrupt(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
-}
-
-func future(format string, args ...any) error {
-	return fmt.Errorf("%w: %s; upgrade this program", ErrFormat, fmt.Sprintf(format, args...))
-}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/store"
 )
@@ -181,7 +182,9 @@ func newNonce() string {
 }
 
 // lockKey and parseKey name lock files below a prefix that ends in "/".
-func lockKey(prefix string, epoch uint64) string { return prefix + fence.FormatNumber(epoch) + ".json" }
+func lockKey(prefix string, epoch uint64) string {
+	return prefix + layout.FormatNumber(epoch) + ".json"
+}
 
 func parseKey(prefix, key string) (uint64, bool) {
 	rest, ok := strings.CutPrefix(key, prefix)
@@ -192,6 +195,6 @@ func parseKey(prefix, key string) (uint64, bool) {
 	if !ok {
 		return 0, false
 	}
-	epoch, ok := fence.ParseNumber(number)
+	epoch, ok := layout.ParseNumber(number)
 	return epoch, ok && epoch > 0
 }

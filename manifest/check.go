@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 )
 
 // check refuses what no program publishes: whoever builds on a manifest, and
@@ -32,7 +33,7 @@ func (m *Manifest) check(key string, f Format) error {
 }
 
 func (m *Manifest) checkPoints(key string, f Format) error {
-	for _, p := range []*fence.Point{&m.Floor, m.Hint} {
+	for _, p := range []*frame.Point{&m.Floor, m.Hint} {
 		switch {
 		case p == nil:
 		case !p.Valid():

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store/probe"
 )
 
@@ -106,7 +108,7 @@ func TestUnknownMembersAreIgnored(t *testing.T) {
 // older one that rewrites the manifest, or its holder would lose count.
 func TestUnknownRolesSurvive(t *testing.T) {
 	st, _ := newFaults(nil)
-	m := &Manifest{Format: formatVersion, Log: testLog, Version: 1, Floor: fence.Start(), Roles: map[Role]RoleState{"reaper": {Epoch: 5, Update: 6, Nonce: testNonce}}}
+	m := &Manifest{Format: formatVersion, Log: testLog, Version: 1, Floor: frame.Start(), Roles: map[Role]RoleState{"reaper": {Epoch: 5, Update: 6, Nonce: testNonce}}}
 	put(t, st, Key(1), encoded(t, m))
 	apply(t, st, Writer, 1, 2)
 	if got := newest(t, st).Roles["reaper"]; got != m.Roles["reaper"] {
@@ -167,7 +169,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"gap":                   {func(m *Manifest) { m.Segments[1].First = 601 }, "begins at 601"},
 		"short of the floor":    {func(m *Manifest) { m.Segments = m.Segments[:1] }, "the segments end at 600"},
 		"foreign dropped":       {func(m *Manifest) { m.Dropped[0].Key = "lock/00000000000000000003.json" }, `object "lock/`},
-		"seal dropped":          {func(m *Manifest) { m.Dropped[0].Key = fence.Genesis.Key() }, `object "data/`},
+		"seal dropped":          {func(m *Manifest) { m.Dropped[0].Key = layout.DataKey(frame.Genesis()) }, `object "data/`},
 		"live dropped":          {func(m *Manifest) { m.Dropped[0].Key = m.Segments[0].Key }, "and is named"},
 		"dropped in future":     {func(m *Manifest) { m.Dropped[1].Version = 43 }, "dropped by version 43"},
 		"dropped by nobody":     {func(m *Manifest) { m.Dropped[0].Version = 0 }, "dropped by version 0"},
@@ -296,7 +298,7 @@ func TestFormatRefuses(t *testing.T) {
 // TestLimitsLeaveRoom: a manifest limit that two cursors or the seals can fill
 // would stop compaction one day; such a log is not made.
 func TestLimitsLeaveRoom(t *testing.T) {
-	l := DefaultLimits
+	l := DefaultLimits()
 	l.Cursor = fence.MaxCursor
 	l.Manifest = 256<<10 + 2*1398104
 	if err := l.Validate(); err != nil {
@@ -309,7 +311,7 @@ func TestLimitsLeaveRoom(t *testing.T) {
 // TestDensestManifest: what is refused as too dense is nothing that a log can
 // come to.
 func TestDensestManifest(t *testing.T) {
-	m := &Manifest{Format: 1, Log: testLog, Version: 1, Floor: fence.Point{Position: fence.Position{Epoch: MaxInline, Seq: 1}}}
+	m := &Manifest{Format: 1, Log: testLog, Version: 1, Floor: frame.Point{Position: fence.Position{Epoch: MaxInline, Seq: 1}}}
 	for e := range fence.Epoch(MaxInline) {
 		m.Seals = append(m.Seals, Seal{Position: fence.Position{Epoch: e, Seq: 1}, Next: e + 1})
 	}
@@ -423,7 +425,7 @@ func TestDocumentedMembers(t *testing.T) {
 	}
 	tables := regexp.MustCompile(`(?m)(?:^\|.*\n)+`).FindAllString(string(doc), -1)
 	for what, v := range map[string]any{
-		"format.json": Format{}, "limits": Limits{}, "manifest": Manifest{}, "point": fence.Point{}, "position": fence.Position{},
+		"format.json": Format{}, "limits": Limits{}, "manifest": Manifest{}, "point": frame.Point{}, "position": fence.Position{},
 		"role": RoleState{}, "segment": Segment{}, "seal": Seal{}, "dropped": Dropped{}, "page": Page[string]{}, "page object": pageDoc[File]{},
 		"edit": Edit{}, "file": File{}, "pin": pinDoc{},
 	} {
@@ -448,7 +450,7 @@ func TestDocumentedMembers(t *testing.T) {
 		}
 	}
 	for _, says := range []string{
-		fmt.Sprintf("| manifest | %d MiB | %d MiB |", DefaultLimits.Manifest>>20, MaxManifest>>20),
+		fmt.Sprintf("| manifest | %d MiB | %d MiB |", DefaultLimits().Manifest>>20, MaxManifest>>20),
 		"64 elements in lists and one element for every 32 bytes",
 		fmt.Sprintf("JSON of at most %d MiB", MaxEdit>>20),
 		fmt.Sprintf("at most %d bytes, left out", MaxMeta),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -76,7 +77,7 @@ func ExampleManifest_Fold() {
 	compactor, _ := log.Updater(manifest.Compactor, fence.NewToken(1))
 
 	// An opener's seal, and an edit of the epoch that it opened.
-	seal := manifest.Seal{Position: fence.Genesis, Next: 1}
+	seal := manifest.Seal{Position: frame.Genesis(), Next: 1}
 	edit := &manifest.Edit{
 		Add:        []manifest.File{{Key: manifest.FileKey(1, "0192f3c4-0000-7000-8000-000000000001", ".parquet"), Size: 4096}},
 		Properties: map[string]string{"schema": "1"},

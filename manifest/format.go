@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 )
@@ -55,8 +56,8 @@ type Limits struct {
 // MaxManifest is the greatest limit of a manifest.
 const MaxManifest = 64 << 20
 
-// DefaultLimits are fence.DefaultLimits and 8 MiB a manifest.
-var DefaultLimits = Limits{Limits: fence.DefaultLimits, Manifest: 8 << 20}
+// DefaultLimits are fence.DefaultLimits() and 8 MiB a manifest.
+func DefaultLimits() Limits { return Limits{Limits: fence.DefaultLimits(), Manifest: 8 << 20} }
 
 const (
 	// DefaultGrace is ten minutes.
@@ -138,10 +139,10 @@ func (o *InitOptions) withDefaults() (InitOptions, error) {
 			*v = def
 		}
 	}
-	or(&v.Limits.Object, DefaultLimits.Object)
-	or(&v.Limits.Record, min(DefaultLimits.Record, max(v.Limits.Object-binary.MaxVarintLen32, 0)))
-	or(&v.Limits.Cursor, DefaultLimits.Cursor)
-	or(&v.Limits.Manifest, DefaultLimits.Manifest)
+	or(&v.Limits.Object, DefaultLimits().Object)
+	or(&v.Limits.Record, min(DefaultLimits().Record, max(v.Limits.Object-binary.MaxVarintLen32, 0)))
+	or(&v.Limits.Cursor, DefaultLimits().Cursor)
+	or(&v.Limits.Manifest, DefaultLimits().Manifest)
 	switch {
 	case v.Grace == 0:
 		v.Grace = DefaultGrace
@@ -187,8 +188,8 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 	// guard:init-lost. A log that lost its format.json must not get another
 	// identity: all its objects would look like another log's.
 	//
-	//mutant:replace []string{Prefix, fence.DataPrefix} => []string{}
-	for _, prefix := range []string{Prefix, fence.DataPrefix} {
+	//mutant:replace []string{Prefix, layout.DataPrefix} => []string{}
+	for _, prefix := range []string{Prefix, layout.DataPrefix} {
 		for info, err := range store.ListAll(ctx, st, prefix, nil, o.Settle) {
 			if err != nil {
 				return Format{}, err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -26,7 +28,7 @@ func TestInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Version != 1 || f.Log == (fence.ID{}) || f.Limits != DefaultLimits || time.Duration(f.Grace) != DefaultGrace || f.Created.IsZero() || f.Probe == nil || len(f.Probe.Kept) == 0 {
+	if f.Version != 1 || f.Log == (fence.ID{}) || f.Limits != DefaultLimits() || time.Duration(f.Grace) != DefaultGrace || f.Created.IsZero() || f.Probe == nil || len(f.Probe.Kept) == 0 {
 		t.Errorf("%+v", f)
 	}
 	l, err := Open(t.Context(), st, nil)
@@ -51,7 +53,7 @@ func TestInitOptions(t *testing.T) {
 		want  Limits
 		wait  time.Duration
 	}{
-		"defaults":      {Limits{}, 0, DefaultLimits, DefaultGrace},
+		"defaults":      {Limits{}, 0, DefaultLimits(), DefaultGrace},
 		"small objects": {Limits{Limits: fence.Limits{Object: 1000}}, -1, Limits{Limits: fence.Limits{Object: 1000, Record: 995, Cursor: 4096}, Manifest: 8 << 20}, 0},
 		"tiny objects":  {Limits{Limits: fence.Limits{Object: 3}}, MinGrace, Limits{Limits: fence.Limits{Object: 3, Record: 0, Cursor: 4096}, Manifest: 8 << 20}, MinGrace},
 		"great objects": {Limits{Limits: fence.Limits{Object: fence.MaxObject}}, 0, Limits{Limits: fence.Limits{Object: fence.MaxObject, Record: 16 << 20, Cursor: 4096}, Manifest: 8 << 20}, DefaultGrace},
@@ -128,7 +130,7 @@ func TestInitWhileAnother(t *testing.T) {
 			if want, err = quickInit(ctx, inner); err != nil {
 				t.Error(err)
 			}
-			put(t, inner, fence.Genesis.Key(), []byte("seal"))
+			put(t, inner, layout.DataKey(frame.Genesis()), []byte("seal"))
 			put(t, inner, Key(1), []byte("manifest"))
 		})
 		got, err := quickInit(t.Context(), st)
@@ -150,7 +152,7 @@ func TestInitWhileAnother(t *testing.T) {
 
 // TestInitLostFormat: without its format.json a log is not created anew.
 func TestInitLostFormat(t *testing.T) {
-	for _, key := range []string{Key(7), fence.Genesis.Key(), fence.Position{Epoch: 9, Seq: 9}.Key()} {
+	for _, key := range []string{Key(7), layout.DataKey(frame.Genesis()), layout.DataKey(fence.Position{Epoch: 9, Seq: 9})} {
 		st, _ := newFaults(nil)
 		if _, err := quickInit(t.Context(), st); err != nil {
 			t.Fatal(err)

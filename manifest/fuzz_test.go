@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -19,7 +19,7 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(b)
-	f.Add(encoded(f, &Manifest{Format: 1, Log: testLog, Version: 42, Floor: fence.Start()}))
+	f.Add(encoded(f, &Manifest{Format: 1, Log: testLog, Version: 42, Floor: frame.Start()}))
 	f.Add([]byte(`{"format":1,"requires":["x"],"seals":[null],"segments":[{}]}`))
 	f.Add(encoded(f, full()))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -27,7 +28,7 @@ var (
 )
 
 func testFormat() Format {
-	return Format{Version: formatVersion, Log: testLog, Created: testTime.Truncate(time.Second), Limits: DefaultLimits, Grace: Duration(DefaultGrace)}
+	return Format{Version: formatVersion, Log: testLog, Created: testTime.Truncate(time.Second), Limits: DefaultLimits(), Grace: Duration(DefaultGrace)}
 }
 
 // quick lets nobody wait for a store that is in memory.
@@ -145,8 +146,8 @@ func put(t testing.TB, st store.Store, key string, body []byte) {
 // junk is what a zombie puts into a hole: a manifest that is right in itself.
 func junk(t testing.TB, version uint64) []byte {
 	t.Helper()
-	m := &Manifest{Format: formatVersion, Log: testLog, Version: version, Nonce: fence.ID(uuid.New()), Floor: fence.Start()}
-	b, err := m.encode(DefaultLimits.Manifest)
+	m := &Manifest{Format: formatVersion, Log: testLog, Version: version, Nonce: fence.ID(uuid.New()), Floor: frame.Start()}
+	b, err := m.encode(DefaultLimits().Manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,21 +156,21 @@ func junk(t testing.TB, version uint64) []byte {
 
 // full is a manifest that uses every member.
 func full() *Manifest {
-	hint := fence.Point{Position: fence.Position{Epoch: 3, Seq: 12}, Offset: 1500, Cursor: []byte("topic-3@1500"), Prev: 0xcafef00d}
+	hint := frame.Point{Position: fence.Position{Epoch: 3, Seq: 12}, Offset: 1500, Cursor: []byte("topic-3@1500"), Prev: 0xcafef00d}
 	return &Manifest{
 		Format: formatVersion, Log: testLog, Version: 42, Nonce: testNonce, Written: testTime,
 		Roles: map[Role]RoleState{
 			Writer:    {Epoch: 3, Update: 7, Nonce: fence.ID{1}},
 			Compactor: {Epoch: 2, Update: 9, Nonce: fence.ID{2}},
 		},
-		Floor: fence.Point{Position: fence.Position{Epoch: 3, Seq: 4}, Offset: 1000, Cursor: []byte("topic-3@1000"), Prev: 0x12345678},
+		Floor: frame.Point{Position: fence.Position{Epoch: 3, Seq: 4}, Offset: 1000, Cursor: []byte("topic-3@1000"), Prev: 0x12345678},
 		Hint:  &hint,
 		Segments: []Segment{
 			{Key: SegmentKey(Compactor, 1, "00000000-0000-4000-8000-000000000001"), First: 0, End: 600, Size: 5000, Index: 96, From: testTime, To: testTime.Add(time.Minute)},
 			{Key: SegmentKey(Compactor, 2, "00000000-0000-4000-8000-000000000002"), First: 600, End: 1000, Size: 4000, Index: 128, From: testTime.Add(time.Minute), To: testTime.Add(time.Hour)},
 		},
 		Seals: []Seal{
-			{Position: fence.Genesis, Next: 1, Nonce: fence.ID{3}},
+			{Position: frame.Genesis(), Next: 1, Nonce: fence.ID{3}},
 			{Position: fence.Position{Epoch: 1, Seq: 9}, Next: 3, Nonce: fence.ID{4}, Offset: 900},
 		},
 		Table: Table{
@@ -214,7 +215,7 @@ func paged() *Manifest {
 
 func encoded(t testing.TB, m *Manifest) []byte {
 	t.Helper()
-	b, err := m.encode(DefaultLimits.Manifest)
+	b, err := m.encode(DefaultLimits().Manifest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -153,7 +153,7 @@ func (l *Log) pause(ctx context.Context, n int) error {
 }
 
 func (l *Log) initial() *Manifest {
-	return &Manifest{Format: formatVersion, Log: l.format.Log, Roles: map[Role]RoleState{}, Floor: fence.Start()}
+	return &Manifest{Format: formatVersion, Log: l.format.Log, Roles: map[Role]RoleState{}, Floor: frame.Start()}
 }
 
 func (l *Log) seen() loaded {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -17,7 +18,7 @@ import (
 
 func TestNewestOfNothing(t *testing.T) {
 	m := newest(t, memstore.New())
-	if m.Version != 0 || !m.Floor.Equal(fence.Start()) || m.Log != testLog || len(m.Roles) != 0 || m.First() != 0 {
+	if m.Version != 0 || !m.Floor.Equal(frame.Start()) || m.Log != testLog || len(m.Roles) != 0 || m.First() != 0 {
 		t.Errorf("%+v", m)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 )
 
 // Role is somebody who may write manifests.
@@ -43,9 +44,9 @@ type Manifest struct {
 	Roles   map[Role]RoleState `json:"roles"`
 	// Floor is the first point of the chain that is not folded into segments.
 	// Everything behind it may be deleted, but for the seals.
-	Floor fence.Point `json:"floor"`
+	Floor frame.Point `json:"floor"`
 	// Hint is a later point of the chain, from the leader; nil if there is none.
-	Hint *fence.Point `json:"hint,omitempty"`
+	Hint *frame.Point `json:"hint,omitempty"`
 	// Start is the offset of the first record that is still promised. It rises when
 	// history is deleted; see [Manifest.First].
 	Start uint64 `json:"start,omitempty"`
@@ -104,7 +105,7 @@ type Dropped struct {
 
 // Tail returns the later of floor and hint: where to begin looking for the end
 // of the chain.
-func (m *Manifest) Tail() fence.Point {
+func (m *Manifest) Tail() frame.Point {
 	if m.Hint != nil && m.Floor.Before(*m.Hint) {
 		return *m.Hint
 	}
@@ -139,7 +140,7 @@ func (m *Manifest) Past(p fence.Position) bool { return p.Before(m.Floor.Positio
 // not at from, somebody else has folded and the error is [ErrVoid]. An edit that
 // no correct writer commits is [ErrCorrupt], with the key of the log object that
 // holds it.
-func (m *Manifest) Fold(from, to fence.Point, seals []Seal, segs []Segment, edits []AppliedEdit) error {
+func (m *Manifest) Fold(from, to frame.Point, seals []Seal, segs []Segment, edits []AppliedEdit) error {
 	// guard:fold-floor. An update whose outcome was unknown may have landed after all, or a successor
 	// has folded: applied twice, the records would be in the log twice.
 	if !m.Floor.Equal(from) {

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-func point(epoch fence.Epoch, seq, offset uint64) fence.Point {
-	return fence.Point{Position: fence.Position{Epoch: epoch, Seq: seq}, Offset: offset, Prev: uint32(seq)}
+func point(epoch fence.Epoch, seq, offset uint64) frame.Point {
+	return frame.Point{Position: fence.Position{Epoch: epoch, Seq: seq}, Offset: offset, Prev: uint32(seq)}
 }
 
 func TestFold(t *testing.T) {
@@ -30,7 +31,7 @@ func TestFold(t *testing.T) {
 		t.Errorf("%s", asJSON(t, m))
 	}
 	// Whatever differs in the floor: somebody else has folded.
-	for _, floor := range []fence.Point{
+	for _, floor := range []frame.Point{
 		to, point(3, 5, 1000), point(4, 4, 1000), point(3, 4, 999),
 		{Position: from.Position, Offset: from.Offset, Prev: from.Prev + 1, Cursor: from.Cursor},
 		{Position: from.Position, Offset: from.Offset, Prev: from.Prev, Cursor: []byte("another")},
@@ -125,7 +126,7 @@ func TestTailAndPast(t *testing.T) {
 		t.Errorf("%+v", m.Tail())
 	}
 	for p, past := range map[fence.Position]bool{
-		fence.Genesis: true, {Epoch: 2, Seq: 1 << 40}: true, {Epoch: 3, Seq: 3}: true, {Epoch: 3, Seq: 4}: false, {Epoch: 3, Seq: 5}: false, {Epoch: 4, Seq: 1}: false,
+		frame.Genesis(): true, {Epoch: 2, Seq: 1 << 40}: true, {Epoch: 3, Seq: 3}: true, {Epoch: 3, Seq: 4}: false, {Epoch: 3, Seq: 5}: false, {Epoch: 4, Seq: 1}: false,
 	} {
 		if m.Past(p) != past {
 			t.Errorf("past %v: %t", p, m.Past(p))

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 )
 
 // Prefix is where the manifests are.
@@ -22,7 +23,7 @@ const (
 )
 
 // Key is the key of a version of the manifest.
-func Key(version uint64) string { return Prefix + fence.FormatNumber(version) + ".json" }
+func Key(version uint64) string { return Prefix + layout.FormatNumber(version) + ".json" }
 
 // ParseKey reads what [Key] writes. There is no version 0 in a store.
 func ParseKey(key string) (version uint64, ok bool) {
@@ -34,7 +35,7 @@ func ParseKey(key string) (version uint64, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	version, ok = fence.ParseNumber(num)
+	version, ok = layout.ParseNumber(num)
 	return version, ok && version > 0
 }
 
@@ -61,7 +62,7 @@ func ParseListKey(key string) (role Role, epoch fence.Epoch, ok bool) {
 }
 
 func ownKey(prefix string, role Role, epoch fence.Epoch, id string) string {
-	return prefix + string(role) + "/" + fence.FormatNumber(uint64(epoch)) + "/" + id
+	return prefix + string(role) + "/" + layout.FormatNumber(uint64(epoch)) + "/" + id
 }
 
 func parseOwnKey(prefix, key string) (role Role, epoch fence.Epoch, ok bool) {
@@ -71,7 +72,7 @@ func parseOwnKey(prefix, key string) (role Role, epoch fence.Epoch, ok bool) {
 		return "", 0, false
 	}
 	role = Role(parts[0])
-	n, ok := fence.ParseNumber(parts[1])
+	n, ok := layout.ParseNumber(parts[1])
 	return role, fence.Epoch(n), ok && (role == Writer || role == Compactor) && isUUID(parts[2])
 }
 
@@ -88,7 +89,7 @@ const MaxExt = 32
 // and underscores, such as ".parquet". Ids that rise with time (UUID version 7)
 // keep manifests cheap: what was added together lies together.
 func FileKey(epoch fence.Epoch, id, ext string) string {
-	return filePrefix + fence.FormatNumber(uint64(epoch)) + "/" + id + ext
+	return filePrefix + layout.FormatNumber(uint64(epoch)) + "/" + id + ext
 }
 
 // ParseFileKey reads what [FileKey] writes, and nothing else.
@@ -96,7 +97,7 @@ func ParseFileKey(key string) (epoch fence.Epoch, id, ext string, ok bool) {
 	const uuidLen = 36
 	rest, ok := strings.CutPrefix(key, filePrefix)
 	number, name, found := strings.Cut(rest, "/")
-	n, valid := fence.ParseNumber(number)
+	n, valid := layout.ParseNumber(number)
 	if !ok || !found || !valid || len(name) < uuidLen || !isUUID(name[:uuidLen]) || !validExt(name[uuidLen:]) {
 		return 0, "", "", false
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -19,7 +20,7 @@ import (
 func pageOfSeals(t testing.TB) ([]byte, Page[uint64], []Seal) {
 	t.Helper()
 	seals := []Seal{
-		{Position: fence.Genesis, Next: 1, Nonce: fence.ID{3}},
+		{Position: frame.Genesis(), Next: 1, Nonce: fence.ID{3}},
 		{Position: fence.Position{Epoch: 1, Seq: 9}, Next: 3, Nonce: fence.ID{4}, Offset: 900},
 		{Position: fence.Position{Epoch: 3, Seq: 2}, Next: 4, Nonce: fence.ID{5}, Offset: 900},
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -150,7 +150,7 @@ func TestPin(t *testing.T) {
 func TestPinBeforeTheFirst(t *testing.T) {
 	st := memstore.New()
 	p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
-	if err != nil || p.Version() != 0 || !p.Manifest().Floor.Equal(fence.Start()) {
+	if err != nil || p.Version() != 0 || !p.Manifest().Floor.Equal(frame.Start()) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 )
 
 // Table is the state that edits make: live files and properties. Files that
@@ -81,13 +82,13 @@ func (m *Manifest) apply(edits []AppliedEdit) error {
 	for _, e := range edits {
 		var err error
 		if e.Offset < at {
-			return corrupt(e.Position.Key(), "the edit lies at offset %d, one before it at %d", e.Offset, at)
+			return corrupt(layout.DataKey(e.Position), "the edit lies at offset %d, one before it at %d", e.Offset, at)
 		}
 		if err := a.edit(e); err != nil {
 			return err
 		}
 		if properties, err = e.Edit.SetProperties(properties); err != nil {
-			return corrupt(e.Position.Key(), "%v", err)
+			return corrupt(layout.DataKey(e.Position), "%v", err)
 		}
 		at = e.Offset
 	}
@@ -109,7 +110,7 @@ type applying struct {
 }
 
 func (a *applying) edit(e AppliedEdit) error {
-	key := e.Position.Key()
+	key := layout.DataKey(e.Position)
 	if err := e.Edit.Validate(); err != nil {
 		return corrupt(key, "%v", err)
 	}

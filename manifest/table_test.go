@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -93,7 +95,7 @@ func TestFoldRefusesEdits(t *testing.T) {
 		before := asJSON(t, m)
 		err := foldEdits(m, tt.edits...)
 		wantErr(t, err, ErrCorrupt, tt.says)
-		wantErr(t, err, ErrCorrupt, fence.Position{Epoch: 3, Seq: 5}.Key())
+		wantErr(t, err, ErrCorrupt, layout.DataKey(fence.Position{Epoch: 3, Seq: 5}))
 		if asJSON(t, m) != before {
 			t.Errorf("%s: it became\n%s", name, asJSON(t, m))
 		}
@@ -135,10 +137,10 @@ func newTableModel(t testing.TB, st store.Store, f Format) *tableModel {
 		t.Fatal(err)
 	}
 	w := &tableModel{t: t, rng: rand.New(rand.NewPCG(1, 2)), l: l, u: u, files: map[string]File{}}
-	to := fence.Start()
+	to := frame.Start()
 	to.Position = fence.Position{Epoch: 1, Seq: 1}
 	w.update(func(m *Manifest) error {
-		return m.Fold(m.Floor, to, []Seal{{Position: fence.Genesis, Next: 1, Nonce: testNonce}}, nil, nil)
+		return m.Fold(m.Floor, to, []Seal{{Position: frame.Genesis(), Next: 1, Nonce: testNonce}}, nil, nil)
 	})
 	return w
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -41,7 +42,7 @@ func TestUpdateCounts(t *testing.T) {
 // TestUpdateOverflow: a count at its end cannot go on, and does not begin again.
 func TestUpdateOverflow(t *testing.T) {
 	st := memstore.New()
-	m := &Manifest{Format: 1, Log: testLog, Version: 1, Floor: fence.Start(), Roles: map[Role]RoleState{Writer: {Epoch: 1, Update: math.MaxUint64}}}
+	m := &Manifest{Format: 1, Log: testLog, Version: 1, Floor: frame.Start(), Roles: map[Role]RoleState{Writer: {Epoch: 1, Update: math.MaxUint64}}}
 	put(t, st, Key(1), encoded(t, m))
 	if _, err := testUpdater(t, st, Writer, 1).Update(t.Context(), effect(uuid.NewString())); err == nil {
 		t.Error("it went on")

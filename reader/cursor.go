@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -22,7 +22,7 @@ type cursor struct {
 	until  uint64 // and of the first that is not wanted
 	follow bool
 	// take gets each object of the chain and each block of a segment.
-	take func(*fence.Frame) error
+	take func(*frame.Frame) error
 	// held names the segments as long as it is not nil: that of a snapshot. Behind its
 	// floor also what was given up is read, as long as the pin holds it.
 	held *manifest.Manifest
@@ -30,7 +30,7 @@ type cursor struct {
 
 	m         *manifest.Manifest
 	refreshed clock.Instant
-	at        fence.Point // on the chain
+	at        frame.Point // on the chain
 }
 
 var (
@@ -45,7 +45,7 @@ func (r *Reader) cursor(from uint64) *cursor {
 
 // records makes the cursor hand out records.
 func (c *cursor) records(ctx context.Context, yield func(Record, error) bool) {
-	c.take = func(f *fence.Frame) error {
+	c.take = func(f *frame.Frame) error {
 		for off, rec := range f.All() {
 			if off < c.next {
 				continue

@@ -10,6 +10,8 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -23,7 +25,7 @@ type finding struct {
 	pin   *keeper
 	m     *manifest.Manifest // that is held
 	state *manifest.Manifest // m with the edits up to at
-	at    fence.Point        // the end of the snapshot
+	at    frame.Point        // the end of the snapshot
 	// noCursor: the producer's cursor at that point is nowhere any more.
 	noCursor bool
 }
@@ -45,7 +47,7 @@ func (f *finding) find(ctx context.Context) error {
 	end := at.number
 	switch at.by {
 	case "":
-		_, err := f.walk(ctx, func(*fence.Frame) bool { return false })
+		_, err := f.walk(ctx, func(*frame.Frame) bool { return false })
 		return err
 	case "time":
 		var later bool
@@ -54,7 +56,7 @@ func (f *finding) find(ctx context.Context) error {
 			return err
 		}
 		if !later {
-			_, err := f.walk(ctx, func(o *fence.Frame) bool { return o.Kind != fence.Seal && o.Time.After(at.time) })
+			_, err := f.walk(ctx, func(o *frame.Frame) bool { return o.Kind != frame.Seal && o.Time.After(at.time) })
 			return err
 		}
 	}
@@ -188,12 +190,12 @@ func (f *finding) kept(ctx context.Context) ([]uint64, error) {
 
 // walk reads the chain from the floor up to the first object at which stop says
 // so, or to its end. It tells whether it was stopped.
-func (f *finding) walk(ctx context.Context, stop func(*fence.Frame) bool) (stopped bool, err error) {
+func (f *finding) walk(ctx context.Context, stop func(*frame.Frame) bool) (stopped bool, err error) {
 	f.state = f.m
 	c := f.cursor(f.m.Floor.Offset)
 	c.m, c.refreshed = f.m, f.Reader.opts.Clock.Now()
 	var e edits
-	c.take = func(o *fence.Frame) error {
+	c.take = func(o *frame.Frame) error {
 		if stop(o) {
 			return errStopped
 		}
@@ -222,8 +224,8 @@ func (f *finding) reach(ctx context.Context, end uint64) error {
 
 // beyond says whether an object has the record of an offset, or one behind it. An
 // edit that lies before that record is not beyond.
-func beyond(end uint64) func(*fence.Frame) bool {
-	return func(o *fence.Frame) bool { return o.Offset+uint64(o.Records) > end }
+func beyond(end uint64) func(*frame.Frame) bool {
+	return func(o *frame.Frame) bool { return o.Offset+uint64(o.Records) > end }
 }
 
 // folded finds the state at an offset behind the floor of the manifest at hand.
@@ -293,7 +295,7 @@ func (f *finding) folded(ctx context.Context, end uint64) error {
 // settle makes the state at hand that of an offset.
 func (f *finding) settle(end uint64) {
 	f.state, f.noCursor = f.m, true
-	f.at = fence.Point{Position: f.m.Floor.Position, Offset: end}
+	f.at = frame.Point{Position: f.m.Floor.Position, Offset: end}
 }
 
 // again turns the loss of a version that was just listed into another attempt.
@@ -310,7 +312,7 @@ func again(err error) error {
 // That part of the chain is folded: its slots may be pruned, and hold what zombies
 // have put there. What was walked is the history only if it is what was folded, from
 // end to end.
-func (f *finding) between(ctx context.Context, to fence.Point, end uint64, gone func(string) error) error {
+func (f *finding) between(ctx context.Context, to frame.Point, end uint64, gone func(string) error) error {
 	f.state, f.at = f.m, f.m.Floor
 	var e edits
 	past := false
@@ -330,7 +332,7 @@ func (f *finding) between(ctx context.Context, to fence.Point, end uint64, gone 
 		// one covers that. In the slot of data that was pruned, a zombie opener's seal leads
 		// past all the rest of its epoch, and where the next epoch wrote nothing that is the very
 		// same point.
-		if step.Frame.Kind == fence.Seal {
+		if step.Frame.Kind == frame.Seal {
 			seal, ok, err := f.log.SealOf(ctx, newest, step.From.Position.Epoch)
 			switch {
 			case errors.Is(err, manifest.ErrGone):
@@ -371,7 +373,7 @@ func (r *Reader) After(ctx context.Context, t time.Time) (uint64, error) {
 		}
 		offset, found, err := f.firstAfter(ctx, f.opts.At)
 		if err == nil && !found {
-			_, err = f.walk(ctx, func(o *fence.Frame) bool { return o.Records > 0 && o.Time.After(t) })
+			_, err = f.walk(ctx, func(o *frame.Frame) bool { return o.Records > 0 && o.Time.After(t) })
 			offset = f.at.Offset
 		}
 		if !errors.Is(err, errOvertaken) {
@@ -438,14 +440,14 @@ func (f *finding) missing(ctx context.Context, seg manifest.Segment, err error) 
 // edits gathers edits, and applies them some at a time.
 type edits []manifest.AppliedEdit
 
-func (e *edits) add(m **manifest.Manifest, o *fence.Frame) error {
+func (e *edits) add(m **manifest.Manifest, o *frame.Frame) error {
 	doc := o.Edit()
 	if doc == nil {
 		return nil
 	}
 	edit, err := manifest.DecodeEdit(doc)
 	if err != nil {
-		return fmt.Errorf("%s: %w", o.Position.Key(), err)
+		return fmt.Errorf("%s: %w", layout.DataKey(o.Position), err)
 	}
 	*e = append(*e, manifest.AppliedEdit{Position: o.Position, Offset: o.Offset, Edit: edit})
 	if len(*e) < 256 {

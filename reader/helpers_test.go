@@ -17,6 +17,8 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -306,18 +308,18 @@ func at(epoch, seq uint64) fence.Position {
 
 // seal is an opener's seal, genuine or junk.
 func (w *world) seal(p fence.Position, next uint64) []byte {
-	h := fence.Header{Log: w.format.Log, Nonce: fence.ID(uuid.New()), Position: p, Time: time.Now()}
-	return fence.EncodeSeal(&h, fence.Epoch(next))
+	h := frame.Header{Log: w.format.Log, Nonce: fence.ID(uuid.New()), Position: p, Time: time.Now()}
+	return frame.EncodeSeal(&h, fence.Epoch(next))
 }
 
 // data is an object of the log, sound in itself.
-func (w *world) data(p fence.Point, records ...string) []byte {
-	var b fence.Builder
+func (w *world) data(p frame.Point, records ...string) []byte {
+	var b frame.Builder
 	for _, r := range records {
 		b.Add([]byte(r))
 	}
-	h := fence.Header{Log: w.format.Log, Nonce: fence.ID(uuid.New()), Position: p.Position, Offset: p.Offset, Prev: p.Prev, Time: time.Now()}
-	return slices.Clone(b.Finish(&h, fence.Plain))
+	h := frame.Header{Log: w.format.Log, Nonce: fence.ID(uuid.New()), Position: p.Position, Offset: p.Offset, Prev: p.Prev, Time: time.Now()}
+	return slices.Clone(b.Finish(&h, frame.Plain))
 }
 
 // litter fills every hole that pruning has left, of what was there before, with
@@ -329,12 +331,12 @@ func (w *world) litter(before []string) {
 		if slices.Contains(now, key) {
 			continue
 		}
-		if pos, ok := fence.ParseKey(key); ok {
+		if pos, ok := layout.ParseDataKey(key); ok {
 			switch i % 3 {
 			case 0:
 				w.put(key, w.seal(pos, w.epoch+7))
 			case 1:
-				w.put(key, w.data(fence.Point{Position: pos}, "junk"))
+				w.put(key, w.data(frame.Point{Position: pos}, "junk"))
 			case 2:
 				w.put(key, []byte("junk"))
 			}

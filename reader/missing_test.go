@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/reader"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestMissingObjectIsNotTheTail(t *testing.T) {
 	base := newWorld(t, 0)
 	base.lead(5)
-	key := at(1, 3).Key()
+	key := layout.DataKey(at(1, 3))
 	base.remove(key)
 	told := func(who string, n int, err error) {
 		t.Helper()

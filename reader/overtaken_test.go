@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -177,13 +178,13 @@ func TestT1_JunkSealAtTheTail(t *testing.T) {
 			w.compact(2)
 			w.lead(2)
 			junk := w.seal(slot.Position, 99)
-			w.put(slot.Position.Key(), junk) // as if it had been a slot of data, and pruned
-			f, err := fence.Decode(junk, w.format.Limits.Limits)
+			w.put(layout.DataKey(slot.Position), junk) // as if it had been a slot of data, and pruned
+			f, err := frame.Decode(junk, w.format.Limits.Limits)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			w.put(at(99, 1).Key(), w.data(slot.Behind(&f.Header, nil), "junk"))
+			w.put(layout.DataKey(at(99, 1)), w.data(slot.Behind(&f.Header, nil), "junk"))
 		})
 		if err := w.tail(w.reader(nil), 0, nil); err != nil {
 			t.Error(err)
@@ -205,7 +206,7 @@ func TestT1_PrunedIsNotTheTail(t *testing.T) {
 			since = time.Now()
 			w.lead(3)
 			w.compact(2)
-			w.remove(slot.Position.Key()) // as if it had been a slot of data, and pruned
+			w.remove(layout.DataKey(slot.Position)) // as if it had been a slot of data, and pruned
 		})
 		err := w.tail(w.reader(nil), 0, func(rec reader.Record) {
 			if took := time.Since(since); rec.Offset == 3 && took > grace/2+2*time.Second {
@@ -226,12 +227,12 @@ func TestT37_CompleteRead(t *testing.T) {
 	before := w.keys("")
 	once := false
 	w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if pos, ok := fence.ParseKey(op.Key); ok && pos == at(4, 3) && !once {
+		if pos, ok := layout.ParseDataKey(op.Key); ok && pos == at(4, 3) && !once {
 			once = true
 			w.lead(3)
 			w.compact(2)
 			w.lead(1)
-			w.litter(slices.DeleteFunc(before, func(key string) bool { return key == pos.Key() }))
+			w.litter(slices.DeleteFunc(before, func(key string) bool { return key == layout.DataKey(pos) }))
 		}
 	})
 	values, err := w.read(w.reader(&reader.Options{Ahead: 1}), 0)

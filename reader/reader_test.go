@@ -10,6 +10,8 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -94,7 +96,7 @@ func TestBeginsAtTheHint(t *testing.T) {
 		if values, err := w.read(r, from); err != nil || len(values) > 0 {
 			t.Errorf("from %d: %q, %v", from, values, err)
 		}
-		if n := w.faulty.Counts().Of(faultstore.Get, fence.DataPrefix); n > cost {
+		if n := w.faulty.Counts().Of(faultstore.Get, layout.DataPrefix); n > cost {
 			t.Errorf("from %d it takes %d GETs of the log", from, n)
 		}
 	}
@@ -139,19 +141,19 @@ func TestDamage(t *testing.T) {
 		harm func(w *world, key string)
 		want int // records before
 	}{
-		"object of the log": {at(3, 3).Key(), func(w *world, key string) { b := w.body(key); w.put(key, b[:len(b)-1]) }, 10},
-		"empty object":      {at(3, 1).Key(), func(w *world, key string) { w.put(key, nil) }, 8},
-		"a seal":            {at(3, 5).Key(), func(w *world, key string) { w.put(key, []byte("junk")) }, 12},
+		"object of the log": {layout.DataKey(at(3, 3)), func(w *world, key string) { b := w.body(key); w.put(key, b[:len(b)-1]) }, 10},
+		"empty object":      {layout.DataKey(at(3, 1)), func(w *world, key string) { w.put(key, nil) }, 8},
+		"a seal":            {layout.DataKey(at(3, 5)), func(w *world, key string) { w.put(key, []byte("junk")) }, 12},
 		"segment missing":   {segs[1].Key, func(w *world, key string) { w.remove(key) }, 4},
 		"segment cut":       {segs[1].Key, func(w *world, key string) { w.put(key, w.body(key)[:100]) }, 4},
 		"segment empty":     {segs[0].Key, func(w *world, key string) { w.put(key, nil) }, 0},
 		"segment flipped":   {segs[0].Key, func(w *world, key string) { b := slices.Clone(w.body(key)); b[140] ^= 1; w.put(key, b) }, 0},
-		"of another log": {at(3, 1).Key(), func(w *world, key string) {
+		"of another log": {layout.DataKey(at(3, 1)), func(w *world, key string) {
 			w.format.Log[0] ^= 1
-			w.put(key, w.data(fence.Point{Position: at(3, 1), Offset: 8}, "x"))
+			w.put(key, w.data(frame.Point{Position: at(3, 1), Offset: 8}, "x"))
 		}, 8},
-		"out of line":        {at(3, 1).Key(), func(w *world, key string) { w.put(key, w.data(fence.Point{Position: at(3, 1), Offset: 8}, "x")) }, 8},
-		"for the wrong slot": {at(3, 2).Key(), func(w *world, key string) { w.put(key, w.body(at(3, 1).Key())) }, 9},
+		"out of line":        {layout.DataKey(at(3, 1)), func(w *world, key string) { w.put(key, w.data(frame.Point{Position: at(3, 1), Offset: 8}, "x")) }, 8},
+		"for the wrong slot": {layout.DataKey(at(3, 2)), func(w *world, key string) { w.put(key, w.body(layout.DataKey(at(3, 1)))) }, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := base.fork(t)

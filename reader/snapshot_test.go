@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -432,7 +434,7 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 func TestJunkBetweenVersions(t *testing.T) {
 	for name, junk := range map[string]func(w *table, p fence.Position) []byte{
 		"a seal": func(w *table, p fence.Position) []byte { return w.seal(p, 77) },
-		"data":   func(w *table, p fence.Position) []byte { return w.data(fence.Point{Position: p, Offset: 1}, "junk") },
+		"data":   func(w *table, p fence.Position) []byte { return w.data(frame.Point{Position: p, Offset: 1}, "junk") },
 		"junk":   func(*table, fence.Position) []byte { return []byte("junk") },
 		"pruned": func(*table, fence.Position) []byte { return nil },
 	} {
@@ -458,19 +460,19 @@ func TestJunkBetweenVersions(t *testing.T) {
 				}
 				_ = s.Close(context.Background())
 				for p := from.Position; p.Before(last); p.Seq++ {
-					was := w.body(p.Key())
+					was := w.body(layout.DataKey(p))
 					body := junk(w, p)
-					if w.put(p.Key(), body); body == nil {
-						w.remove(p.Key())
+					if w.put(layout.DataKey(p), body); body == nil {
+						w.remove(layout.DataKey(p))
 					}
-					if f, err := fence.Decode(body, w.format.Limits.Limits); err == nil && f.Kind == fence.Seal {
+					if f, err := frame.Decode(body, w.format.Limits.Limits); err == nil && f.Kind == frame.Seal {
 						// And what the seal leads to looks just like it.
-						w.put(at(77, 1).Key(), w.data(fence.Point{Position: at(77, 1), Offset: 1, Prev: f.Checksum()}, "junk", "junk", "junk", "junk", "junk"))
+						w.put(layout.DataKey(at(77, 1)), w.data(frame.Point{Position: at(77, 1), Offset: 1, Prev: f.Checksum()}, "junk", "junk", "junk", "junk", "junk"))
 					}
 					if _, err := w.snapshot(r, at0(reader.AtOffset(3))); !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version ") {
 						t.Errorf("junk at %v: %v", p, err)
 					}
-					w.put(p.Key(), was)
+					w.put(layout.DataKey(p), was)
 				}
 			})
 		})
@@ -505,9 +507,9 @@ func TestJunkSealToAnEmptyEpoch(t *testing.T) {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		w.put(p.Key(), w.seal(p, uint64(p.Epoch)+1))
+		w.put(layout.DataKey(p), w.seal(p, uint64(p.Epoch)+1))
 		p.Seq++
-		w.remove(p.Key())
+		w.remove(layout.DataKey(p))
 		s, err = w.snapshot(r, at0(reader.AtOffset(3)))
 		if err == nil {
 			t.Errorf("it is a table of %d files, want %d", s.Live(), len(w.behind(3).files))

@@ -12,6 +12,8 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 )
@@ -20,7 +22,7 @@ import (
 // object, and remembers what the log says after each.
 type table struct {
 	*world
-	at     fence.Point
+	at     frame.Point
 	states []state
 }
 
@@ -38,7 +40,7 @@ type state struct {
 func newTable(w *world) *table {
 	w.Helper()
 	w.close(w.open())
-	t := &table{world: w, at: fence.Start(), states: []state{{}}}
+	t := &table{world: w, at: frame.Start(), states: []state{{}}}
 	t.toTail()
 	return t
 }
@@ -63,11 +65,11 @@ func (t *table) toTail() {
 
 func (t *table) now() state { return t.states[len(t.states)-1] }
 
-func (t *table) write(b *fence.Builder, s state) {
+func (t *table) write(b *frame.Builder, s state) {
 	t.Helper()
 	s.time, s.position = time.Now(), t.at.Position
-	h := fence.Header{Log: t.format.Log, Nonce: fence.ID(uuid.New()), Position: t.at.Position, Offset: t.at.Offset, Prev: t.at.Prev, Time: s.time}
-	t.put(t.at.Position.Key(), slices.Clone(b.Finish(&h, fence.Plain)))
+	h := frame.Header{Log: t.format.Log, Nonce: fence.ID(uuid.New()), Position: t.at.Position, Offset: t.at.Offset, Prev: t.at.Prev, Time: s.time}
+	t.put(layout.DataKey(t.at.Position), slices.Clone(b.Finish(&h, frame.Plain)))
 	t.at = t.at.Behind(&h, []byte(s.cursor))
 	s.offset = t.at.Offset
 	t.states = append(t.states, s)
@@ -76,7 +78,7 @@ func (t *table) write(b *fence.Builder, s state) {
 // record appends some records in one object, with a cursor.
 func (t *table) record(n int) {
 	t.Helper()
-	var b fence.Builder
+	var b frame.Builder
 	for range n {
 		v := fmt.Sprint("record ", len(t.want))
 		b.Add([]byte(v))
@@ -111,7 +113,7 @@ func (t *table) edit(add, remove int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b fence.Builder
+	var b frame.Builder
 	b.SetEdit(doc)
 	t.write(&b, s)
 }

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 )
 
 // walk delivers what is on the chain from a point on, and waits at the tail.
-func (c *cursor) walk(ctx context.Context, at fence.Point) error {
+func (c *cursor) walk(ctx context.Context, at frame.Point) error {
 	c.at = at
 	chain := c.chain
 	news := c.opts.Clock.Now()  // when something came last
@@ -28,7 +30,7 @@ func (c *cursor) walk(ctx context.Context, at fence.Point) error {
 				}
 				return fmt.Errorf("reader: %w; run `fencepost verify` to see the extent", err)
 			}
-			if step.Frame.Kind == fence.Seal {
+			if step.Frame.Kind == frame.Seal {
 				// guard:read-junk-seal. A seal counts only if the floor has not passed it: in a pruned
 				// hole it is a zombie opener's junk and leads nowhere.
 				if err := c.overtaken(ctx, step.From); err != nil {
@@ -61,7 +63,7 @@ func (c *cursor) walk(ctx context.Context, at fence.Point) error {
 			if c.at.Before(c.m.Tail()) {
 				if doubtful == c.at.Position {
 					return fmt.Errorf("reader: %w: %s is missing; manifest %d says that the log was acknowledged up to %v; run `fencepost verify` to see the extent",
-						ErrCorrupt, c.at.Position.Key(), c.m.Version, c.m.Tail().Position)
+						ErrCorrupt, layout.DataKey(c.at.Position), c.m.Version, c.m.Tail().Position)
 				}
 				doubtful = c.at.Position
 				continue
@@ -77,7 +79,7 @@ func (c *cursor) walk(ctx context.Context, at fence.Point) error {
 }
 
 // overtaken reads the newest manifest and tells whether its floor has passed p.
-func (c *cursor) overtaken(ctx context.Context, p fence.Point) error {
+func (c *cursor) overtaken(ctx context.Context, p frame.Point) error {
 	if err := c.refresh(ctx); err != nil {
 		return err
 	}

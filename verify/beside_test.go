@@ -11,6 +11,8 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -56,8 +58,8 @@ func TestOvertaken(t *testing.T) {
 		st := sample(t)
 		r := run(t, &meanwhile{Store: st, key: slot(3, 5), do: func() {
 			compact(t, st, 2)
-			h := fence.Header{Log: newest(t, st).Log, Nonce: fence.ID{1}, Position: fence.Position{Epoch: 3, Seq: 5}}
-			put(t, st, slot(3, 5), fence.EncodeSeal(&h, 8))
+			h := frame.Header{Log: newest(t, st).Log, Nonce: fence.ID{1}, Position: fence.Position{Epoch: 3, Seq: 5}}
+			put(t, st, slot(3, 5), frame.EncodeSeal(&h, 8))
 		}})
 		if !r.OK() || r.End != 15 {
 			t.Error(r.End, r.Problems)
@@ -77,7 +79,7 @@ func TestOvertaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The walk has found 5/1 empty, and lists for a witness of the contrary.
-		r := run(t, &meanwhile{Store: st, key: fence.DataPrefix, do: func() {
+		r := run(t, &meanwhile{Store: st, key: layout.DataPrefix, do: func() {
 			for range 2 {
 				if _, err := w.Append(t.Context(), [][]byte{[]byte("x")}); err != nil {
 					t.Error(err)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -56,7 +56,7 @@ func KindOf(key string) string {
 			return KindUnknown
 		}
 	case KindData:
-		if _, ok := fence.ParseKey(key); !ok {
+		if _, ok := layout.ParseDataKey(key); !ok {
 			return KindUnknown
 		}
 	case KindManifest:
@@ -87,7 +87,7 @@ func KindOf(key string) string {
 }
 
 func isNumber(s string) bool {
-	_, ok := fence.ParseNumber(s)
+	_, ok := layout.ParseNumber(s)
 	return ok
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
@@ -30,7 +31,7 @@ func Example() {
 	}
 
 	// Somebody tidies up.
-	_ = st.Delete(ctx, fence.Position{Epoch: 1, Seq: 2}.Key())
+	_ = st.Delete(ctx, layout.DataKey(fence.Position{Epoch: 1, Seq: 2}))
 
 	report, err := verify.Run(ctx, st, nil)
 	if err != nil {

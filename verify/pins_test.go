@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -92,13 +93,13 @@ func TestPinned(t *testing.T) {
 	}{
 		"whole":          {named, func(testing.TB, heldLog) string { return "" }, "", ""},
 		"segment":        {named, func(t testing.TB, l heldLog) string { del(t, l, l.segment); return l.segment }, `refers to it, which is pinned as "backup-2026-11"`, ""},
-		"bit":            {named, func(t testing.TB, l heldLog) string { flip(t, l, l.segment, fence.HeaderSize+1); return l.segment }, "checksum", ""},
+		"bit":            {named, func(t testing.TB, l heldLog) string { flip(t, l, l.segment, frame.HeaderSize+1); return l.segment }, "checksum", ""},
 		"file":           {named, func(t testing.TB, l heldLog) string { del(t, l, l.file); return l.file }, "the file is missing", ""},
 		"file cut":       {named, func(t testing.TB, l heldLog) string { put(t, l, l.file, []byte("x")); return l.file }, "another size", ""},
 		"for a while":    {brief, func(t testing.TB, l heldLog) string { del(t, l, l.segment); return l.segment }, "", "the segment is missing"},
 		"its manifest":   {named, func(t testing.TB, l heldLog) string { del(t, l, manifest.Key(l.pin.Version())); return "" }, "", "holds what is not there"},
 		"behind":         {named, func(t testing.TB, l heldLog) string { del(t, l, l.behind); return l.behind }, "missing", ""},
-		"a bit behind":   {named, func(t testing.TB, l heldLog) string { flip(t, l, l.behind, fence.HeaderSize+1); return l.behind }, "checksum", ""},
+		"a bit behind":   {named, func(t testing.TB, l heldLog) string { flip(t, l, l.behind, frame.HeaderSize+1); return l.behind }, "checksum", ""},
 		"nobody's pin":   {named, func(t testing.TB, l heldLog) string { del(t, l, l.segment); del(t, l, l.file); unpin(t, l); return "" }, "", ""},
 		"late copy":      {named, func(t testing.TB, l heldLog) string { del(t, l, l.file); late(t, l); return "" }, "", "nobody relies on this pin"},
 		"pin given back": {brief, func(t testing.TB, l heldLog) string { del(t, l, l.file); unpin(t, l); return "" }, "", ""},
@@ -174,7 +175,7 @@ func TestPinReleasedMeanwhile(t *testing.T) {
 // A segment of which a part is given up is damaged: that is told, and does not
 // keep verify going round for ever.
 func TestDamagePartlyGivenUp(t *testing.T) {
-	for _, harm := range []func(testing.TB, store.Store, string){del, func(t testing.TB, st store.Store, key string) { flip(t, st, key, fence.HeaderSize+1) }} {
+	for _, harm := range []func(testing.TB, store.Store, string){del, func(t testing.TB, st store.Store, key string) { flip(t, st, key, frame.HeaderSize+1) }} {
 		st := sample(t)
 		c, err := compactor.New(st, nil)
 		if err == nil {

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -141,7 +143,7 @@ func (v *verifier) objects(ctx context.Context, known bool) error {
 			if !whole {
 				return
 			}
-			p, _ := fence.ParseKey(info.Key)
+			p, _ := layout.ParseDataKey(info.Key)
 			seal, folded := seals[p.Epoch]
 			end, sealed := v.sealed[p.Epoch]
 			switch {
@@ -151,7 +153,7 @@ func (v *verifier) objects(ctx context.Context, known bool) error {
 				beyond = beyond.and(info.Size)
 			case !v.m.Past(p):
 			case folded && p == seal:
-			case !folded && info.Size == fence.HeaderSize && p.Epoch < v.m.Floor.Position.Epoch:
+			case !folded && info.Size == frame.HeaderSize && p.Epoch < v.m.Floor.Position.Epoch:
 			default:
 				dead = dead.and(info.Size)
 			}
@@ -176,9 +178,9 @@ func (v *verifier) objects(ctx context.Context, known bool) error {
 		v.note("", "a compactor deletes them when the epoch is folded", "%d objects of %d bytes below data/ are void: they came after the seal of their epoch and were never acknowledged", void.Objects, void.Bytes)
 	}
 	// Behind damage they are what it cuts off, no remains of a killed writer.
-	cut := slices.ContainsFunc(v.report.Problems, func(f Finding) bool { return strings.HasPrefix(f.Key, fence.DataPrefix) })
+	cut := slices.ContainsFunc(v.report.Problems, func(f Finding) bool { return strings.HasPrefix(f.Key, layout.DataPrefix) })
 	if beyond.Objects > 0 && !cut {
-		v.note(v.report.Tail.Key(), "nothing, if a writer was at work or was killed; its requests come in any order", "%d objects of %d bytes lie behind this slot, where the log ends", beyond.Objects, beyond.Bytes)
+		v.note(layout.DataKey(v.report.Tail), "nothing, if a writer was at work or was killed; its requests come in any order", "%d objects of %d bytes lie behind this slot, where the log ends", beyond.Objects, beyond.Bytes)
 	}
 	if unnamed.Objects > 0 {
 		v.note("", "a compactor of a later epoch deletes them; one that is at work is about to name its own", "%d segments and lists of %d bytes are named by no manifest", unnamed.Objects, unnamed.Bytes)

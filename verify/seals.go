@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -66,9 +68,9 @@ func (v *verifier) seals(ctx context.Context) error {
 		case err == nil:
 			v.report.Seals++
 		case errors.Is(err, store.ErrNotFound):
-			v.problem(s.Position.Key(), restore, "the seal that ended epoch %d is missing: %s", s.Position.Epoch, what)
+			v.problem(layout.DataKey(s.Position), restore, "the seal that ended epoch %d is missing: %s", s.Position.Epoch, what)
 		default:
-			v.problem(s.Position.Key(), restore, "it is not the seal that ended epoch %d: %s; %s", s.Position.Epoch, about(s.Position.Key(), err), what)
+			v.problem(layout.DataKey(s.Position), restore, "it is not the seal that ended epoch %d: %s; %s", s.Position.Epoch, about(layout.DataKey(s.Position), err), what)
 		}
 	}
 	return nil
@@ -80,7 +82,7 @@ func (v *verifier) seal(ctx context.Context, s manifest.Seal) error {
 	switch {
 	case err != nil:
 		return err
-	case h.Kind != fence.Seal:
+	case h.Kind != frame.Seal:
 		return fmt.Errorf("%w: it is %v", fence.ErrCorrupt, h.Kind)
 	case h.Nonce != s.Nonce || h.Next != s.Next:
 		return fmt.Errorf("%w: it is another seal, to epoch %d with nonce %v; the manifest knows one to epoch %d with nonce %v", fence.ErrCorrupt, h.Next, h.Nonce, s.Next, s.Nonce)

@@ -5,13 +5,15 @@ import (
 	"errors"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
 // edit checks an edit on the chain, and applies it to the table that the manifest
 // tells.
-func (v *verifier) edit(f *fence.Frame) {
+func (v *verifier) edit(f *frame.Frame) {
 	doc := f.Edit()
 	if doc == nil {
 		return
@@ -26,7 +28,7 @@ func (v *verifier) edit(f *fence.Frame) {
 	}
 	if err != nil {
 		v.table = nil
-		key := f.Position.Key()
+		key := layout.DataKey(f.Position)
 		v.problem(key, restore, "the edit is none that a writer commits: %s; nothing is folded beyond it", about(key, err))
 	}
 }

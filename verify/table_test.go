@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -119,14 +121,14 @@ func TestBadEdit(t *testing.T) {
 		st, _ := tables(t)
 		m := newest(t, st)
 		at := *m.Hint
-		var b fence.Builder
+		var b frame.Builder
 		b.SetEdit(doc)
-		h := fence.Header{Log: m.Log, Nonce: fence.ID{7}, Position: at.Position, Offset: at.Offset, Prev: at.Prev, Time: time.Unix(1, 0)}
-		if _, err := st.Put(t.Context(), at.Position.Key(), b.Finish(&h, fence.Plain), store.IfAbsent); err != nil {
+		h := frame.Header{Log: m.Log, Nonce: fence.ID{7}, Position: at.Position, Offset: at.Offset, Prev: at.Prev, Time: time.Unix(1, 0)}
+		if _, err := st.Put(t.Context(), layout.DataKey(at.Position), b.Finish(&h, frame.Plain), store.IfAbsent); err != nil {
 			t.Fatal(err)
 		}
 		r := run(t, st)
-		if len(r.Problems) != 1 || r.Problems[0].Key != at.Position.Key() || !strings.Contains(r.Problems[0].What, "the edit") {
+		if len(r.Problems) != 1 || r.Problems[0].Key != layout.DataKey(at.Position) || !strings.Contains(r.Problems[0].What, "the edit") {
 			t.Errorf("%s: %v", name, r.Problems)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -95,7 +96,7 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 	switch {
 	case errors.Is(err, manifest.ErrNotInitialized):
 		orphaned := ""
-		for _, prefix := range []string{manifest.Prefix, fence.DataPrefix} {
+		for _, prefix := range []string{manifest.Prefix, layout.DataPrefix} {
 			for info, lerr := range store.ListAll(ctx, v.st, prefix, nil, v.opts.Settle) {
 				if lerr != nil {
 					return false, lerr

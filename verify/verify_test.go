@@ -11,6 +11,8 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -90,7 +92,9 @@ func sample(t testing.TB) *memstore.Store {
 	return st
 }
 
-func slot(epoch fence.Epoch, seq uint64) string { return fence.Position{Epoch: epoch, Seq: seq}.Key() }
+func slot(epoch fence.Epoch, seq uint64) string {
+	return layout.DataKey(fence.Position{Epoch: epoch, Seq: seq})
+}
 
 func run(t testing.TB, st store.Store) *verify.Report {
 	t.Helper()
@@ -184,14 +188,14 @@ func flip(t testing.TB, st store.Store, key string, at int) {
 func TestDamage(t *testing.T) {
 	segment := func(t testing.TB, st store.Store) string { return newest(t, st).Segments[0].Key }
 	manifestKey := func(t testing.TB, st store.Store) string { return manifest.Key(newest(t, st).Version) }
-	lock := "lock/" + fence.FormatNumber(1) + ".json"
+	lock := "lock/" + layout.FormatNumber(1) + ".json"
 	for name, c := range map[string]struct {
 		// harm does the damage and returns the keys that must be named, in any order.
 		harm func(t testing.TB, st store.Store) []string
 		says string
 	}{
 		"a bit of a record": {func(t testing.TB, st store.Store) []string {
-			flip(t, st, slot(3, 5), fence.HeaderSize+3)
+			flip(t, st, slot(3, 5), frame.HeaderSize+3)
 			return []string{slot(3, 5)}
 		}, "body checksum"},
 		"a bit of a header": {func(t testing.TB, st store.Store) []string {
@@ -242,8 +246,8 @@ func TestDamage(t *testing.T) {
 			return []string{slot(0, 1)}
 		}, "the seal that ended epoch 0 is missing"},
 		"another seal": {func(t testing.TB, st store.Store) []string {
-			h := fence.Header{Log: newest(t, st).Log, Nonce: fence.ID{1}, Position: fence.Position{Epoch: 1, Seq: 4}}
-			put(t, st, slot(1, 4), fence.EncodeSeal(&h, 2))
+			h := frame.Header{Log: newest(t, st).Log, Nonce: fence.ID{1}, Position: fence.Position{Epoch: 1, Seq: 4}}
+			put(t, st, slot(1, 4), frame.EncodeSeal(&h, 2))
 			return []string{slot(1, 4)}
 		}, "another seal"},
 		"a segment": {func(t testing.TB, st store.Store) []string {
@@ -253,7 +257,7 @@ func TestDamage(t *testing.T) {
 		}, "records 0 to 8"},
 		"a bit of a segment": {func(t testing.TB, st store.Store) []string {
 			key := segment(t, st)
-			flip(t, st, key, fence.HeaderSize+10)
+			flip(t, st, key, frame.HeaderSize+10)
 			return []string{key}
 		}, "checksum"},
 		"a bit of a segment's index": {func(t testing.TB, st store.Store) []string {
@@ -285,65 +289,65 @@ func TestDamage(t *testing.T) {
 			return []string{manifest.Key(m.Version - 1)}
 		}, "missing"},
 		"another log's object": {func(t testing.TB, st store.Store) []string {
-			h := fence.Header{Log: fence.ID{7}, Position: fence.Position{Epoch: 4, Seq: 2}, Offset: 13}
-			var b fence.Builder
+			h := frame.Header{Log: fence.ID{7}, Position: fence.Position{Epoch: 4, Seq: 2}, Offset: 13}
+			var b frame.Builder
 			b.Add([]byte("x"))
-			put(t, st, slot(4, 2), b.Finish(&h, fence.Plain))
+			put(t, st, slot(4, 2), b.Finish(&h, frame.Plain))
 			return []string{slot(4, 2)}
 		}, "it belongs to log 07"},
 		"a gap in the offsets": {func(t testing.TB, st store.Store) []string {
-			f, err := fence.Decode(get(t, st, slot(4, 2)), fence.DefaultLimits)
+			f, err := frame.Decode(get(t, st, slot(4, 2)), fence.DefaultLimits())
 			if err != nil {
 				t.Fatal(err)
 			}
 			h := f.Header
 			h.Offset++
-			var b fence.Builder
+			var b frame.Builder
 			b.Add([]byte("x"))
-			put(t, st, slot(4, 2), b.Finish(&h, fence.Plain))
+			put(t, st, slot(4, 2), b.Finish(&h, frame.Plain))
 			return []string{slot(4, 2)}
 		}, "its first offset is 14"},
 		"another object in its place": {func(t testing.TB, st store.Store) []string {
-			f, err := fence.Decode(get(t, st, slot(4, 2)), fence.DefaultLimits)
+			f, err := frame.Decode(get(t, st, slot(4, 2)), fence.DefaultLimits())
 			if err != nil {
 				t.Fatal(err)
 			}
 			h := f.Header
-			var b fence.Builder
+			var b frame.Builder
 			b.Add([]byte("something else"))
-			put(t, st, slot(4, 2), b.Finish(&h, fence.Plain))
+			put(t, st, slot(4, 2), b.Finish(&h, frame.Plain))
 			return []string{slot(4, 3)} // the next one no longer follows it
 		}, "follows an object with checksum"},
 		"a rewritten end": {func(t testing.TB, st store.Store) []string {
-			f, err := fence.Decode(get(t, st, slot(4, 3)), fence.DefaultLimits)
+			f, err := frame.Decode(get(t, st, slot(4, 3)), fence.DefaultLimits())
 			if err != nil {
 				t.Fatal(err)
 			}
 			h := f.Header
-			var b fence.Builder
+			var b frame.Builder
 			b.Add([]byte("something else"))
-			put(t, st, slot(4, 3), b.Finish(&h, fence.Plain))
+			put(t, st, slot(4, 3), b.Finish(&h, frame.Plain))
 			return []string{manifestKey(t, st)} // its hint has the checksum
 		}, "its hint at 4/4"},
 		"sealed in the midst": {func(t testing.TB, st store.Store) []string {
 			m := newest(t, st)
-			h := fence.Header{Log: m.Log, Nonce: fence.ID{1}, Position: fence.Position{Epoch: 4, Seq: 2}}
-			put(t, st, slot(4, 2), fence.EncodeSeal(&h, 9))
+			h := frame.Header{Log: m.Log, Nonce: fence.ID{1}, Position: fence.Position{Epoch: 4, Seq: 2}}
+			put(t, st, slot(4, 2), frame.EncodeSeal(&h, 9))
 			return []string{slot(4, 2)}
 		}, "leaves epoch 4 here"},
 		"a seal with void objects behind it": {func(t testing.TB, st store.Store) []string {
 			flip(t, st, slot(3, 7), 20)
-			h := fence.Header{Log: newest(t, st).Log, Position: fence.Position{Epoch: 3, Seq: 8}, Offset: 99}
-			var b fence.Builder
+			h := frame.Header{Log: newest(t, st).Log, Position: fence.Position{Epoch: 3, Seq: 8}, Offset: 99}
+			var b frame.Builder
 			b.Add([]byte("void"))
-			put(t, st, slot(3, 8), b.Finish(&h, fence.Plain))
+			put(t, st, slot(3, 8), b.Finish(&h, frame.Plain))
 			return []string{slot(3, 7)}
 		}, "checksum"},
 		"an object farther ahead than any window": {func(t testing.TB, st store.Store) []string {
-			h := fence.Header{Log: newest(t, st).Log, Position: fence.Position{Epoch: 4, Seq: 4 + 1<<16}, Offset: 99}
-			var b fence.Builder
+			h := frame.Header{Log: newest(t, st).Log, Position: fence.Position{Epoch: 4, Seq: 4 + 1<<16}, Offset: 99}
+			var b frame.Builder
 			b.Add([]byte("x"))
-			put(t, st, slot(4, 4+1<<16), b.Finish(&h, fence.Plain))
+			put(t, st, slot(4, 4+1<<16), b.Finish(&h, frame.Plain))
 			return []string{slot(4, 4)}
 		}, ""},
 		"the format": {func(t testing.TB, st store.Store) []string {
@@ -410,8 +414,8 @@ func TestSealsInPages(t *testing.T) {
 		if e == 1 {
 			p.Seq = 2
 		}
-		h := fence.Header{Log: id, Nonce: fence.ID{byte(e), byte(e >> 8), 1}, Position: p}
-		put(t, st, p.Key(), fence.EncodeSeal(&h, e+1))
+		h := frame.Header{Log: id, Nonce: fence.ID{byte(e), byte(e >> 8), 1}, Position: p}
+		put(t, st, layout.DataKey(p), frame.EncodeSeal(&h, e+1))
 	}
 	compact(t, st, 1)
 	m := newest(t, st)
@@ -432,7 +436,7 @@ func TestSealsInPages(t *testing.T) {
 	}
 	// What else is left of the epoch does not hide that its seal is missing.
 	del(t, st, slot(7, 1))
-	put(t, st, slot(7, 5), make([]byte, fence.HeaderSize))
+	put(t, st, slot(7, 5), make([]byte, frame.HeaderSize))
 	if r := run(t, st); len(r.Problems) != 1 || r.Problems[0].Key != slot(7, 1) {
 		t.Errorf("%v", r.Problems)
 	}
@@ -443,8 +447,8 @@ func TestNotes(t *testing.T) {
 	st := sample(t)
 	id := newest(t, st).Log
 	seal := func(p fence.Position, next fence.Epoch) {
-		h := fence.Header{Log: id, Nonce: fence.ID{9}, Position: p}
-		put(t, st, p.Key(), fence.EncodeSeal(&h, next))
+		h := frame.Header{Log: id, Nonce: fence.ID{9}, Position: p}
+		put(t, st, layout.DataKey(p), frame.EncodeSeal(&h, next))
 	}
 	// A zombie opener's seals, in holes left by pruning and behind a genuine seal.
 	seal(fence.Position{Epoch: 1, Seq: 1}, 5)
@@ -454,11 +458,11 @@ func TestNotes(t *testing.T) {
 	put(t, st, slot(4, 6), []byte("never acknowledged"))
 	put(t, st, slot(3, 9), []byte("void"))
 	// Junk manifests and locks in pruned holes, an upload that was never named.
-	put(t, st, "manifest/"+fence.FormatNumber(1)+".json", []byte("junk"))
+	put(t, st, "manifest/"+layout.FormatNumber(1)+".json", []byte("junk"))
 	put(t, st, manifest.SegmentKey(manifest.Compactor, 1, "00000000-0000-0000-0000-000000000000"), []byte("x"))
 	put(t, st, "tmp/left", []byte("x"))
 	put(t, st, "somebody/else.txt", []byte("x"))
-	put(t, st, "lock/"+fence.FormatNumber(2)+".json", get(t, st, "lock/"+fence.FormatNumber(1)+".json"))
+	put(t, st, "lock/"+layout.FormatNumber(2)+".json", get(t, st, "lock/"+layout.FormatNumber(1)+".json"))
 	put(t, st, "compactor-lock/readme", []byte("x"))
 	r := run(t, st)
 	for _, p := range r.Problems {
@@ -504,8 +508,8 @@ func TestStoreFailure(t *testing.T) {
 func TestSealFarAhead(t *testing.T) {
 	st := sample(t)
 	far := fence.Position{Epoch: 4, Seq: 4 + 1<<17}
-	h := fence.Header{Log: newest(t, st).Log, Nonce: fence.ID{9}, Position: far}
-	put(t, st, far.Key(), fence.EncodeSeal(&h, 9))
+	h := frame.Header{Log: newest(t, st).Log, Nonce: fence.ID{9}, Position: far}
+	put(t, st, layout.DataKey(far), frame.EncodeSeal(&h, 9))
 	if r := run(t, st); !r.OK() {
 		t.Error(r.Problems)
 	}

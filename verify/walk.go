@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -29,7 +31,7 @@ func (v *verifier) walk(ctx context.Context) error {
 				failed = err
 				break
 			}
-			if step.Frame.Kind == fence.Seal {
+			if step.Frame.Kind == frame.Seal {
 				// A seal in a hole left by pruning is a zombie opener's junk.
 				if err := v.stillThere(ctx, step.From.Position); err != nil {
 					return err
@@ -60,7 +62,7 @@ func (v *verifier) walk(ctx context.Context) error {
 			if err := v.stillThere(ctx, at.Position); err != nil {
 				return err
 			}
-			v.problem(at.Position.Key(), restore, "%s; readers cannot go past it", about(at.Position.Key(), failed))
+			v.problem(layout.DataKey(at.Position), restore, "%s; readers cannot go past it", about(layout.DataKey(at.Position), failed))
 		default:
 			missing, err := v.missing(ctx, at, lost)
 			if err != nil {
@@ -75,7 +77,7 @@ func (v *verifier) walk(ctx context.Context) error {
 				return nil
 			}
 			if missing != "" {
-				v.problem(at.Position.Key(), restore, "it is missing: %s; readers cannot go past it", missing)
+				v.problem(layout.DataKey(at.Position), restore, "it is missing: %s; readers cannot go past it", missing)
 			}
 		}
 		if !lost {
@@ -103,7 +105,7 @@ func (v *verifier) stillThere(ctx context.Context, p fence.Position) error {
 
 // checkHint compares the hint of the manifest with the chain, once that reaches
 // it.
-func (v *verifier) checkHint(hint **fence.Point, from, to fence.Point, lost bool) {
+func (v *verifier) checkHint(hint **frame.Point, from, to frame.Point, lost bool) {
 	h := *hint
 	if h == nil || lost {
 		return
@@ -118,7 +120,7 @@ func (v *verifier) checkHint(hint **fence.Point, from, to fence.Point, lost bool
 		}
 	case h.Position.Before(to.Position):
 		*hint = nil
-		v.problem(from.Position.Key(), keep+"; "+restore, "the chain leaves epoch %d here, but a manifest says that it was acknowledged up to %v", from.Position.Epoch, h.Position)
+		v.problem(layout.DataKey(from.Position), keep+"; "+restore, "the chain leaves epoch %d here, but a manifest says that it was acknowledged up to %v", from.Position.Epoch, h.Position)
 	}
 }
 
@@ -127,7 +129,7 @@ func (v *verifier) checkHint(hint **fence.Point, from, to fence.Point, lost bool
 //
 // A gap with objects behind it is no proof: a leader has many requests under way,
 // and one that was killed leaves gaps.
-func (v *verifier) missing(ctx context.Context, at fence.Point, lost bool) (string, error) {
+func (v *verifier) missing(ctx context.Context, at frame.Point, lost bool) (string, error) {
 	if lost {
 		return "", nil
 	}
@@ -138,7 +140,7 @@ func (v *verifier) missing(ctx context.Context, at fence.Point, lost bool) (stri
 	}
 	why := ""
 	if h := v.m.Hint; h != nil && at.Position.Before(h.Position) {
-		why = "manifest " + fence.FormatNumber(v.m.Version) + " says that the log was acknowledged up to " + h.Position.String()
+		why = "manifest " + layout.FormatNumber(v.m.Version) + " says that the log was acknowledged up to " + h.Position.String()
 	} else {
 		witness, err := v.witness(ctx, at.Position)
 		if err != nil {
@@ -162,14 +164,14 @@ func (v *verifier) missing(ctx context.Context, at fence.Point, lost bool) (stri
 // put seals as far ahead as they like.
 func (v *verifier) witness(ctx context.Context, p fence.Position) (string, error) {
 	var seals []fence.Position // small objects: most are seals, and prove nothing
-	for info, err := range store.ListAll(ctx, v.st, fence.DataPrefix, nil, v.opts.Settle) {
+	for info, err := range store.ListAll(ctx, v.st, layout.DataPrefix, nil, v.opts.Settle) {
 		if err != nil {
 			return "", err
 		}
-		q, ok := fence.ParseKey(info.Key)
+		q, ok := layout.ParseDataKey(info.Key)
 		switch {
 		case !ok || !p.Before(q) || q.Epoch == p.Epoch && q.Seq-p.Seq < maxWindow:
-		case info.Size > fence.HeaderSize:
+		case info.Size > frame.HeaderSize:
 			return info.Key, nil
 		case len(seals) < 64:
 			seals = append(seals, q)
@@ -178,8 +180,8 @@ func (v *verifier) witness(ctx context.Context, p fence.Position) (string, error
 	for _, q := range seals {
 		h, err := v.header(ctx, q)
 		switch {
-		case err == nil && h.Kind == fence.Data:
-			return q.Key(), nil
+		case err == nil && h.Kind == frame.Data:
+			return layout.DataKey(q), nil
 		case err != nil && !damage(err):
 			return "", err
 		}
@@ -188,12 +190,12 @@ func (v *verifier) witness(ctx context.Context, p fence.Position) (string, error
 }
 
 // header reads the header of a slot and checks that it belongs there.
-func (v *verifier) header(ctx context.Context, p fence.Position) (fence.Header, error) {
-	b, _, err := store.ReadRange(ctx, v.st, p.Key(), store.GetOptions{Length: fence.HeaderSize}, fence.HeaderSize, v.opts.Settle)
+func (v *verifier) header(ctx context.Context, p fence.Position) (frame.Header, error) {
+	b, _, err := store.ReadRange(ctx, v.st, layout.DataKey(p), store.GetOptions{Length: frame.HeaderSize}, frame.HeaderSize, v.opts.Settle)
 	if err != nil {
-		return fence.Header{}, err
+		return frame.Header{}, err
 	}
-	h, err := fence.DecodeHeader(b)
+	h, err := frame.DecodeHeader(b)
 	if err == nil && (h.Log != v.report.Log || h.Position != p) {
 		err = fence.ErrCorrupt
 	}
@@ -203,17 +205,17 @@ func (v *verifier) header(ctx context.Context, p fence.Position) (fence.Header, 
 // resume finds the next slot behind damage that can be read, so that all of the
 // damage is found. It returns nil if there is none. The objects in between are
 // reported.
-func (v *verifier) resume(ctx context.Context, p fence.Position) (*fence.Point, error) {
+func (v *verifier) resume(ctx context.Context, p fence.Position) (*frame.Point, error) {
 	after := p
 	for {
 		// A page of what comes behind, in order; listings have none.
 		const page = 4096
 		var slots []fence.Position
-		for info, err := range store.ListAll(ctx, v.st, fence.DataPrefix, nil, v.opts.Settle) {
+		for info, err := range store.ListAll(ctx, v.st, layout.DataPrefix, nil, v.opts.Settle) {
 			if err != nil {
 				return nil, err
 			}
-			if q, ok := fence.ParseKey(info.Key); ok && after.Before(q) {
+			if q, ok := layout.ParseDataKey(info.Key); ok && after.Before(q) {
 				if slots = append(slots, q); len(slots) >= 2*page {
 					slots = lowest(slots, page)
 				}
@@ -229,8 +231,8 @@ func (v *verifier) resume(ctx context.Context, p fence.Position) (*fence.Point, 
 			}
 			after = q
 			switch h, err := v.header(ctx, q); {
-			case err == nil && h.Kind == fence.Data:
-				return &fence.Point{Position: q, Offset: h.Offset, Prev: h.Prev}, nil
+			case err == nil && h.Kind == frame.Data:
+				return &frame.Point{Position: q, Offset: h.Offset, Prev: h.Prev}, nil
 			case err == nil:
 				// What is behind a seal is void. It says nothing of the offset, so the walk
 				// begins again with the data behind it.
@@ -238,7 +240,7 @@ func (v *verifier) resume(ctx context.Context, p fence.Position) (*fence.Point, 
 			case !damage(err):
 				return nil, err
 			case !errors.Is(err, store.ErrNotFound):
-				v.problem(q.Key(), restore, "behind other damage: %s", about(q.Key(), err))
+				v.problem(layout.DataKey(q), restore, "behind other damage: %s", about(layout.DataKey(q), err))
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 )
 
 // longWalk is how many windows of objects an opener reads before it supposes that the leader
@@ -70,7 +71,7 @@ func (o *opening) stopAhead(ctx context.Context, from, at fence.Position) {
 				o.opts.Logger.Info("much is still to be read; a seal far ahead stops a leader that may go on", zap.Stringer("slot", p))
 				return
 			}
-			if h, err := fence.DecodeHeader(found.Body); err != nil || h.Kind != fence.Data {
+			if h, err := frame.DecodeHeader(found.Body); err != nil || h.Kind != frame.Data {
 				return // another opener's: the leader does not come past it
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -79,7 +80,7 @@ var small = &writer.Options{InFlight: 1, Window: 2, BatchBytes: 1, NoCompress: t
 // ahead is there before.
 func late(e *env) {
 	e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
-		if op.Client == "b" && op.Kind == faultstore.Get && op.Key == at(1, 35).Key() {
+		if op.Client == "b" && op.Kind == faultstore.Get && op.Key == layout.DataKey(at(1, 35)) {
 			_ = clock.Sleep(ctx, clock.Go(), time.Second)
 		}
 	})
@@ -169,7 +170,7 @@ func TestBackstopInAHole(t *testing.T) {
 		e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
 			trip := time.Millisecond
 			switch {
-			case op.Client == "b" && op.Kind == faultstore.Put && op.Key == at(1, 65).Key() && late.CompareAndSwap(false, true):
+			case op.Client == "b" && op.Kind == faultstore.Put && op.Key == layout.DataKey(at(1, 65)) && late.CompareAndSwap(false, true):
 				for range 60 {
 					e.append(a, "x")
 				}
@@ -185,7 +186,7 @@ func TestBackstopInAHole(t *testing.T) {
 					}
 				}()
 				trip = 50 * time.Millisecond
-			case op.Client == "b" && op.Kind == faultstore.Get && op.Key == at(1, 35).Key() && !late.Load():
+			case op.Client == "b" && op.Kind == faultstore.Get && op.Key == layout.DataKey(at(1, 35)) && !late.Load():
 				trip = 100 * time.Millisecond
 			case op.Kind == faultstore.Get:
 				trip = 10 * time.Millisecond
@@ -219,7 +220,7 @@ func TestBackstopIsDenied(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, fast)
 		over := hurried(e, a)
-		e.fault(faultstore.Rule{Client: "b", Kind: faultstore.Put, Prefix: fence.DataPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}})
+		e.fault(faultstore.Rule{Client: "b", Kind: faultstore.Put, Prefix: layout.DataPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(small))
@@ -245,7 +246,7 @@ func TestBackstopThatIsLate(t *testing.T) {
 					e.append(a, "x")
 				}
 				far := at(1, 65)
-				e.fault(faultstore.Rule{Client: "b", Kind: faultstore.Put, Prefix: far.Key(), Times: 1, Fault: faultstore.Fault{Hang: true, Drop: true, Late: &faultstore.Late{After: 2500 * time.Hour}}})
+				e.fault(faultstore.Rule{Client: "b", Kind: faultstore.Put, Prefix: layout.DataKey(far), Times: 1, Fault: faultstore.Fault{Hang: true, Drop: true, Late: &faultstore.Late{After: 2500 * time.Hour}}})
 				late(e)
 				go func() {
 					time.Sleep(500 * time.Millisecond)

@@ -6,12 +6,13 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 )
 
 // batch is one object of the log, from the first record that waits for it to its
 // outcome.
 type batch struct {
-	fence.Builder
+	frame.Builder
 	since clock.Instant // when it got its first record; only kept with a linger
 	hurry bool          // it is not to linger; guarded by Writer.mu
 	// Set when it takes its place in the pipeline.
@@ -22,7 +23,7 @@ type batch struct {
 	cancel context.CancelFunc
 	// Set when it is encoded.
 	encoded chan struct{} // closed then
-	after   fence.Point   // the chain behind it, if it is committed
+	after   frame.Point   // the chain behind it, if it is committed
 	sent    clock.Instant
 	stored  int // bytes of the object
 

@@ -3,7 +3,7 @@ package writer
 import (
 	"sync"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 )
 
 // buffers keeps the memory of frames, to be used again: otherwise as much as is in
@@ -37,13 +37,13 @@ func (w *Writer) newBatch() *batch {
 // That is only done once the slot is known to be applied. A transport that was
 // answered early, or given up, may go on reading from the frame, against what package
 // store asks of a driver. What it then sends is for a slot that is taken.
-func (w *Writer) release(b *batch, codec fence.Codec) (free func()) {
+func (w *Writer) release(b *batch, codec frame.Codec) (free func()) {
 	payload, packed := b.Release()
-	frame, rest := &w.buffers.payload, &w.buffers.packed
-	if codec == fence.Zstd {
+	kept, rest := &w.buffers.payload, &w.buffers.packed
+	if codec == frame.Zstd {
 		payload, packed = packed, payload
-		frame, rest = rest, frame
+		kept, rest = rest, kept
 	}
 	give(rest, packed)
-	return func() { give(frame, payload) }
+	return func() { give(kept, payload) }
 }

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -20,7 +20,7 @@ import (
 func TestCloseDrains(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 1})
-		release := e.hold("a", faultstore.Put, fence.DataPrefix)
+		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		defer release()
 		fs := e.several(w, "0", "1")
 		blocked := make(chan error)
@@ -68,7 +68,7 @@ func TestCloseDrains(t *testing.T) {
 func TestCloseGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1})
-		defer e.hold("a", faultstore.Put, fence.DataPrefix)()
+		defer e.hold("a", faultstore.Put, layout.DataPrefix)()
 		// Cursors alone: there is no record whose outcome could be counted.
 		f, err := w.AppendAsync(t.Context(), nil, writer.Cursor([]byte("c")))
 		if err != nil {
@@ -168,7 +168,7 @@ func TestUntilDuringClose(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		until, cancel := context.WithCancel(t.Context())
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 1, Until: until})
-		defer e.hold("a", faultstore.Put, fence.DataPrefix)()
+		defer e.hold("a", faultstore.Put, layout.DataPrefix)()
 		fs := e.several(w, "0", "1")
 		closed := make(chan error)
 		go func() { closed <- w.Close(context.Background()) }()
@@ -188,7 +188,7 @@ func TestFlush(t *testing.T) {
 		if err := w.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		releases := []func(){e.hold("a", faultstore.Put, at(1, 1).Key()), e.hold("a", faultstore.Put, at(1, 2).Key()), e.hold("a", faultstore.Put, at(1, 3).Key())}
+		releases := []func(){e.hold("a", faultstore.Put, layout.DataKey(at(1, 1))), e.hold("a", faultstore.Put, layout.DataKey(at(1, 2))), e.hold("a", faultstore.Put, layout.DataKey(at(1, 3)))}
 		defer func() {
 			for _, r := range releases {
 				r()
@@ -219,11 +219,11 @@ func TestFlush(t *testing.T) {
 func TestFlushTellsTheWorst(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, single)
-		defer e.hold("a", faultstore.Put, at(1, 1).Key())()
+		defer e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))()
 		e.seal(at(1, 2), 2)
 		f := e.several(w, "0")
 		flushed := make(chan error, 1)
-		gate := e.hold("a", faultstore.Put, at(1, 2).Key())
+		gate := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
 		f = append(f, e.several(w, "1")...)
 		go func() { flushed <- w.Flush(context.Background()) }()
 		synctest.Wait()
@@ -243,7 +243,7 @@ func TestFlushTellsTheWorst(t *testing.T) {
 func TestFencedWhileClosing(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, nil)
-		release := e.hold("a", faultstore.Put, fence.DataPrefix)
+		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		defer release()
 		f := e.async(a, "0")
 		closed := make(chan error)

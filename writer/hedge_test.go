@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -18,7 +18,7 @@ const warm = 40
 // hedging opens a writer that hedges, as client a in epoch 1.
 func (e *env) hedging() *writer.Writer {
 	e.t.Helper()
-	e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: fence.DataPrefix, Skip: 1, Times: warm, Fault: faultstore.Fault{Delay: 10 * time.Millisecond}})
+	e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataPrefix, Skip: 1, Times: warm, Fault: faultstore.Fault{Delay: 10 * time.Millisecond}})
 	w := e.open("a", 1, &writer.Options{InFlight: 4, Window: 8, BatchBytes: 1, Checkpoint: -1, Hedge: 0.95})
 	for i := range warm {
 		e.append(w, fmt.Sprint(i))
@@ -31,7 +31,7 @@ func (e *env) hedging() *writer.Writer {
 func TestHedge(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.hedging()
-		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: at(1, warm+1).Key(), Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}})
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataKey(at(1, warm+1)), Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}})
 		start := time.Now()
 		fs := e.several(w, fmt.Sprint(warm), fmt.Sprint(warm+1))
 		e.append(w, fmt.Sprint(warm+2))
@@ -55,7 +55,7 @@ func TestHedge(t *testing.T) {
 func TestHedgeWhileFenced(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.hedging()
-		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: at(1, warm+1).Key(), Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}})
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataKey(at(1, warm+1)), Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}})
 		fs := e.several(a, "lost")
 		b := e.open("b", 2, nil)
 		e.outcomes(fs, "not")
@@ -73,7 +73,7 @@ func TestHedgeWhileFenced(t *testing.T) {
 func TestT05_HedgeOfACommittedSlotWhileFenced(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.hedging()
-		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: at(1, warm+1).Key(), Fault: faultstore.Fault{Hang: true}})
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataKey(at(1, warm+1)), Fault: faultstore.Fault{Hang: true}})
 		fs := e.several(a, fmt.Sprint(warm))
 		b := e.open("b", 2, nil)
 		if b.Recovered().Offset != warm+1 {
@@ -91,7 +91,7 @@ func TestT05_HedgeOfACommittedSlotWhileFenced(t *testing.T) {
 func TestHedgeGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.hedging()
-		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Times: -1, Prefix: at(1, warm+1).Key(), Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}})
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Times: -1, Prefix: layout.DataKey(at(1, warm+1)), Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}})
 		fs := e.several(a, fmt.Sprint(warm))
 		time.Sleep(20 * time.Millisecond)
 		synctest.Wait()

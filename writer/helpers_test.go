@@ -16,6 +16,8 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -289,7 +291,7 @@ func at(epoch, seq uint64) fence.Position {
 // put creates an object by hand, as somebody else.
 func (e *env) put(p fence.Position, body []byte) {
 	e.t.Helper()
-	if _, err := e.inner.Put(e.t.Context(), p.Key(), body, store.IfAbsent); err != nil {
+	if _, err := e.inner.Put(e.t.Context(), layout.DataKey(p), body, store.IfAbsent); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -297,14 +299,14 @@ func (e *env) put(p fence.Position, body []byte) {
 // seal puts another opener's seal.
 func (e *env) seal(p fence.Position, next uint64) {
 	e.t.Helper()
-	h := fence.Header{Log: e.format.Log, Nonce: fence.ID(uuid.New()), Position: p, Time: time.Now()}
-	e.put(p, fence.EncodeSeal(&h, fence.Epoch(next)))
+	h := frame.Header{Log: e.format.Log, Nonce: fence.ID(uuid.New()), Position: p, Time: time.Now()}
+	e.put(p, frame.EncodeSeal(&h, fence.Epoch(next)))
 }
 
 // size is how many bytes the object in a slot has.
 func (e *env) size(p fence.Position) int64 {
 	e.t.Helper()
-	body, _, err := store.ReadAll(e.t.Context(), e.inner, p.Key(), 1<<20, nil)
+	body, _, err := store.ReadAll(e.t.Context(), e.inner, layout.DataKey(p), 1<<20, nil)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -312,16 +314,16 @@ func (e *env) size(p fence.Position) int64 {
 }
 
 // header returns what is in a slot; its Kind is 0 if there is nothing.
-func (e *env) header(p fence.Position) fence.Header {
+func (e *env) header(p fence.Position) frame.Header {
 	e.t.Helper()
-	body, _, err := store.ReadAll(e.t.Context(), e.inner, p.Key(), 1<<20, nil)
+	body, _, err := store.ReadAll(e.t.Context(), e.inner, layout.DataKey(p), 1<<20, nil)
 	if errors.Is(err, store.ErrNotFound) {
-		return fence.Header{}
+		return frame.Header{}
 	}
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	h, err := fence.DecodeHeader(body)
+	h, err := frame.DecodeHeader(body)
 	if err != nil {
 		e.t.Fatal(err)
 	}

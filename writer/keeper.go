@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/manifest"
 )
 
@@ -15,7 +15,7 @@ import (
 // epoch as soon as it is open, checkpoints of the tail while it goes on, and a
 // last one when the writer has been drained.
 func (w *Writer) keep(u *manifest.Updater) {
-	hinted := w.hint(u, fence.Point{})
+	hinted := w.hint(u, frame.Point{})
 	if w.opts.Checkpoint < 0 {
 		return
 	}
@@ -42,7 +42,7 @@ func (w *Writer) keep(u *manifest.Updater) {
 // by.
 //
 //mutant:replace w.acked => w.last.after
-func (w *Writer) hint(u *manifest.Updater, last fence.Point) fence.Point {
+func (w *Writer) hint(u *manifest.Updater, last frame.Point) frame.Point {
 	w.mu.Lock()
 	at, stop := w.acked, w.stop
 	w.mu.Unlock()

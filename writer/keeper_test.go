@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -89,7 +90,7 @@ func TestHintSavesReading(t *testing.T) {
 		if len(read) != 1 || read[0].Position != at(1, 52) || b.Recovered().Offset != 51 {
 			t.Errorf("read %v, recovered %+v", read, b.Recovered())
 		}
-		if n := e.faulty.Counts().Of(faultstore.Get, fence.DataPrefix); n > 3 {
+		if n := e.faulty.Counts().Of(faultstore.Get, layout.DataPrefix); n > 3 {
 			t.Errorf("one object took %d requests", n)
 		}
 	})
@@ -102,7 +103,7 @@ func TestHintStaysBeforeAGap(t *testing.T) {
 		opts := *single
 		opts.Checkpoint = time.Second
 		a := e.open("a", 1, &opts)
-		defer e.hold("a", faultstore.Put, at(1, 2).Key())()
+		defer e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))()
 		fs := e.several(a, "0", "1", "2")
 		time.Sleep(3 * time.Second)
 		e.outcomes(fs, "committed", "pending", "pending")

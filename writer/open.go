@@ -11,6 +11,8 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -18,7 +20,7 @@ import (
 const (
 	// identity is how many leading bytes tell a log object from all others: the
 	// header with its nonce. A whole seal fits.
-	identity = fence.HeaderSize
+	identity = frame.HeaderSize
 	// openTries bounds how often opening starts over. Each time the floor has
 	// moved past what was being read: somebody compacts faster than we read.
 	openTries = 100
@@ -57,7 +59,7 @@ func (o *opening) recovering(s *chain.Step) {
 // The steps are in this order, and each begins after the one before has its
 // answer; with a wall, the last look at the manifest begins after the answer to the
 // seal that counts.
-func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, error) {
+func (o *opening) open(ctx context.Context, m *manifest.Manifest) (frame.Point, error) {
 	defer o.tearDown()
 	defer o.endBackstop()
 	for try := range openTries {
@@ -74,7 +76,7 @@ func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, 
 			err = o.admit(m)
 		}
 		if err != nil {
-			return fence.Point{}, err
+			return frame.Point{}, err
 		}
 		if begin, ok := o.folded(m); ok {
 			return begin, nil
@@ -83,16 +85,16 @@ func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, 
 		if start.Position.Epoch >= o.token.Epoch() {
 			// guard:open-hint. Also for a hint: without this a zombie opener would
 			// begin to read in the live leader's epoch and seal its first empty slot.
-			return fence.Point{}, o.fenced(start.Position.Epoch)
+			return frame.Point{}, o.fenced(start.Position.Epoch)
 		}
 		var sealed fence.Position
-		var begin fence.Point
+		var begin frame.Point
 		sealed, begin, err = o.sealTail(ctx, start)
 		if errors.Is(err, errRestart) {
 			continue
 		}
 		if err != nil {
-			return fence.Point{}, err
+			return frame.Point{}, err
 		}
 		// guard:open-refresh. The slot was empty, but why? If the floor has passed it,
 		// it was a hole left by pruning: the history goes on elsewhere, and our seal
@@ -100,14 +102,14 @@ func (o *opening) open(ctx context.Context, m *manifest.Manifest) (fence.Point, 
 		//
 		//mutant:replace !m.Past(sealed) => true
 		if m, err = o.newestAfter(ctx, sealed); err != nil {
-			return fence.Point{}, err
+			return frame.Point{}, err
 		}
 		if !m.Past(sealed) {
 			return begin, nil
 		}
 		o.opts.Logger.Info("the floor has passed the slot that was sealed; reading again", zap.Stringer("slot", sealed))
 	}
-	return fence.Point{}, fmt.Errorf("writer: the floor moved %d times while the tail was read; is the log compacted without pause?", openTries)
+	return frame.Point{}, fmt.Errorf("writer: the floor moved %d times while the tail was read; is the log compacted without pause?", openTries)
 }
 
 var errRestart = errors.New("writer: the floor has moved")
@@ -122,9 +124,9 @@ var errRestart = errors.New("writer: the floor has moved")
 // epoch would begin at an offset that the chain has long passed.
 //
 //mutant:replace m.Seals[len(m.Seals)-1].Nonce == o.nonce => false
-func (o *opening) folded(m *manifest.Manifest) (fence.Point, bool) {
+func (o *opening) folded(m *manifest.Manifest) (frame.Point, bool) {
 	if len(m.Seals) == 0 || m.Floor.Position != (fence.Position{Epoch: o.token.Epoch(), Seq: 1}) {
-		return fence.Point{}, false
+		return frame.Point{}, false
 	}
 	return m.Floor, m.Seals[len(m.Seals)-1].Nonce == o.nonce
 }
@@ -165,7 +167,7 @@ func (o *opening) fenced(by fence.Epoch) error {
 
 // sealTail walks the chain from a point and puts a seal on its first empty slot.
 // It returns the sealed slot and the point behind the seal.
-func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Position, fence.Point, error) {
+func (o *opening) sealTail(ctx context.Context, start frame.Point) (fence.Position, frame.Point, error) {
 	at, from := start, start.Position
 	var followed *fence.Position // the first seal that was followed
 	var beyond uint64            // the last slot behind the tail that was seen to be taken
@@ -176,7 +178,7 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 			if err != nil {
 				return fence.Position{}, at, o.judge(ctx, first(followed, step.From.Position), err)
 			}
-			if step.Frame.Kind == fence.Seal {
+			if step.Frame.Kind == frame.Seal {
 				switch {
 				case step.Frame.Nonce == o.nonce:
 					// guard:open-own. Our own, the first of our wall, or the backstop: it is no
@@ -193,7 +195,7 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 					if err := o.stillThere(ctx, first(followed, step.From.Position)); err != nil {
 						return fence.Position{}, at, err
 					}
-					return fence.Position{}, at, &FencedError{Epoch: o.token.Epoch(), By: step.Frame.Next, Slot: step.From.Position.Key()}
+					return fence.Position{}, at, &FencedError{Epoch: o.token.Epoch(), By: step.Frame.Next, Slot: layout.DataKey(step.From.Position)}
 				}
 				followed = first(followed, step.From.Position)
 			}
@@ -228,7 +230,7 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 				return fence.Position{}, at, err
 			}
 			if own {
-				frame, err := fence.Decode(found.Body, o.src.Limits)
+				frame, err := frame.Decode(found.Body, o.src.Limits)
 				if err != nil {
 					return fence.Position{}, at, err
 				}
@@ -237,7 +239,7 @@ func (o *opening) sealTail(ctx context.Context, start fence.Point) (fence.Positi
 			}
 			// Refused. If that is data its writer is there, with more in flight. If it is a seal
 			// of another opener's, there is nobody to be outrun by.
-			if h, err := fence.DecodeHeader(found.Body); err != nil || h.Kind != fence.Data {
+			if h, err := frame.DecodeHeader(found.Body); err != nil || h.Kind != frame.Data {
 				continue
 			}
 			refused, sent = &found, at.Position.Seq+uint64(o.opts.InFlight)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -27,8 +29,8 @@ func TestStartsInALaterEpoch(t *testing.T) {
 					e.compact() // it was quicker than the leader's own first manifest
 				} else {
 					e.publish(func(m *manifest.Manifest) error {
-						seal := e.header(fence.Genesis)
-						m.Hint = &fence.Point{Position: at(3, 1), Prev: seal.Checksum()}
+						seal := e.header(frame.Genesis())
+						m.Hint = &frame.Point{Position: at(3, 1), Prev: seal.Checksum()}
 						return nil
 					})
 				}
@@ -58,7 +60,7 @@ func TestAnEpochIsOpenedOnce(t *testing.T) {
 			_, err = e.try("a", epoch, nil)
 			e.fenced(err, 5)
 		}
-		if h := e.header(fence.Genesis); h.Kind != 0 {
+		if h := e.header(frame.Genesis()); h.Kind != 0 {
 			t.Errorf("the first slot was sealed for epoch %d", h.Next)
 		}
 		e.open("b", 6, nil)
@@ -71,7 +73,7 @@ func TestOneTokenTwice(t *testing.T) {
 		e.append(e.open("before", 1, nil), "0")
 		defer e.hold("a", faultstore.Put, manifest.Prefix)() // so that only the seal tells
 		var a *writer.Writer
-		e.before("b", faultstore.Put, fence.DataPrefix, func(faultstore.Op) bool {
+		e.before("b", faultstore.Put, layout.DataPrefix, func(faultstore.Op) bool {
 			a = e.open("a", 5, nil)
 			e.append(a, "a")
 			return true
@@ -94,7 +96,7 @@ func (e *env) hole(client string, f func(leader *writer.Writer)) {
 	for range 3 {
 		e.append(leader, "x")
 	}
-	e.before(client, faultstore.Get, fence.DataPrefix, func(faultstore.Op) bool {
+	e.before(client, faultstore.Get, layout.DataPrefix, func(faultstore.Op) bool {
 		f(leader)
 		return true
 	})
@@ -164,7 +166,7 @@ func TestDamage(t *testing.T) {
 				if !errors.Is(err, fence.ErrCorrupt) {
 					t.Fatal(err)
 				}
-				for _, want := range []string{at(1, 2).Key(), "fencepost verify"} {
+				for _, want := range []string{layout.DataKey(at(1, 2)), "fencepost verify"} {
 					if !strings.Contains(err.Error(), want) {
 						t.Errorf("%q does not name %q", err, want)
 					}
@@ -184,7 +186,7 @@ func TestQuickCompactorFoldsTheSeal(t *testing.T) {
 		}
 		sealed := false
 		e.before("b", faultstore.List, manifest.Prefix, func(faultstore.Op) bool {
-			if sealed = e.header(at(1, 2)).Kind == fence.Seal; sealed {
+			if sealed = e.header(at(1, 2)).Kind == frame.Seal; sealed {
 				e.compact()
 			}
 			return sealed
@@ -218,8 +220,8 @@ func TestLargeTail(t *testing.T) {
 // An error of the store ends the opening, and says what was being done.
 func TestOpeningFails(t *testing.T) {
 	for name, rule := range map[string]faultstore.Rule{
-		"sealing": {Kind: faultstore.Put, Prefix: fence.DataPrefix},
-		"reading": {Kind: faultstore.Get, Prefix: fence.DataPrefix},
+		"sealing": {Kind: faultstore.Put, Prefix: layout.DataPrefix},
+		"reading": {Kind: faultstore.Get, Prefix: layout.DataPrefix},
 		"listing": {Kind: faultstore.List, Prefix: manifest.Prefix},
 		"looking": {Kind: faultstore.List, Prefix: manifest.Prefix, Skip: 1},
 	} {

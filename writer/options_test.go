@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -68,7 +69,7 @@ func TestOptions(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%+v: error is %v, want %q", c.opts, err, c.want)
 			}
-			if h := e.header(fence.Genesis); h.Kind != 0 {
+			if h := e.header(frame.Genesis()); h.Kind != 0 {
 				t.Errorf("%+v: the log was sealed all the same", c.opts)
 			}
 		})

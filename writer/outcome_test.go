@@ -12,6 +12,8 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -115,12 +117,12 @@ func TestT09_LateRequest(t *testing.T) {
 func TestRejected(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
-		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		defer release()
 		gate := make(chan struct{})
-		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: at(1, 2).Key(), Fault: faultstore.Fault{Hold: gate, Drop: true, Err: faultstore.ErrDenied}})
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataKey(at(1, 2)), Fault: faultstore.Fault{Hold: gate, Drop: true, Err: faultstore.ErrDenied}})
 		fs := e.several(a, "0", "1", "2")
-		if e.header(at(1, 3)).Kind != fence.Data {
+		if e.header(at(1, 3)).Kind != frame.Data {
 			t.Fatal("slot 3 has not landed")
 		}
 		close(gate)
@@ -174,7 +176,7 @@ func TestStoppedBeforeSending(t *testing.T) {
 				opts := *single
 				opts.Clock, opts.Until = c, until
 				a := e.open("a", 1, &opts)
-				release := e.hold("a", faultstore.Put, at(1, 1).Key())
+				release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 				defer release()
 				fs := e.several(a, "0")
 				want := "unknown"
@@ -205,7 +207,7 @@ func TestStoppedBeforeSending(t *testing.T) {
 func TestCancelledWait(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
-		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		defer release()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		bored := errors.New("bored")
@@ -285,7 +287,7 @@ func TestOutcomesWhenGivenUp(t *testing.T) {
 				until, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				a := e.open("a", 1, &writer.Options{InFlight: 2, Window: 2, BatchBytes: 1, Until: until})
-				defer e.hold("a", faultstore.Put, fence.DataPrefix)()
+				defer e.hold("a", faultstore.Put, layout.DataPrefix)()
 				fs := e.several(a, "0", "1", "2")
 				err := stop(a, cancel)
 				if kind(err) != "unknown" || !errors.Is(err, writer.ErrClosed) || !errors.Is(err, context.Canceled) {

@@ -9,6 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -47,8 +49,8 @@ func (w *Writer) dispatch() {
 
 		requests.run(func() {
 			defer cancel()
-			frame, free := w.encode(b, prev)
-			if w.send(ctx, b, frame) {
+			object, free := w.encode(b, prev)
+			if w.send(ctx, b, object) {
 				free()
 			}
 		})
@@ -57,10 +59,10 @@ func (w *Writer) dispatch() {
 
 // encode makes the object of b, which follows that of prev. The function returned gives
 // its memory back.
-func (w *Writer) encode(b, prev *batch) (frame []byte, free func()) {
-	codec := fence.Zstd
+func (w *Writer) encode(b, prev *batch) (object []byte, free func()) {
+	codec := frame.Zstd
 	if w.opts.NoCompress {
-		codec = fence.Plain
+		codec = frame.Plain
 	}
 	// Several pack at once, so one processor is not the limit.
 	b.Pack(codec)
@@ -70,12 +72,12 @@ func (w *Writer) encode(b, prev *batch) (frame []byte, free func()) {
 	//mutant:replace <-prev.encoded => _ = prev.encoded
 	<-prev.encoded
 	at := prev.after
-	h := fence.Header{
+	h := frame.Header{
 		Log: w.format.Log, Nonce: fence.ID(uuid.New()), Position: b.at, Offset: b.first, Prev: at.Prev,
 		Time: w.opts.Clock.Wall(),
 	}
-	frame = b.Stamp(&h)
-	b.after, b.stored = at.Behind(&h, b.Cursor()), len(frame)
+	object = b.Stamp(&h)
+	b.after, b.stored = at.Behind(&h, b.Cursor()), len(object)
 	b.sent = w.opts.Clock.Now()
 	close(b.encoded)
 	free = w.release(b, h.Codec)
@@ -87,7 +89,7 @@ func (w *Writer) encode(b, prev *batch) (frame []byte, free func()) {
 	if w.stop != nil {
 		b.cancel() // it was stopped meanwhile
 	}
-	return frame, free
+	return object, free
 }
 
 // crew is the goroutines that make requests. They stay, since a new one would grow
@@ -137,15 +139,15 @@ func (w *Writer) sendable() bool {
 
 // send settles one slot, under the slot's own context, and reports whether its object
 // is in the store.
-func (w *Writer) send(ctx context.Context, b *batch, frame []byte) (applied bool) {
+func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied bool) {
 	var v verdict
 	if ctx.Err() != nil {
 		// guard:never-sent. The writer was stopped before this slot's first request:
 		// it stays empty until it is sealed, and nothing behind it can count.
 		v = verdict{void: b.at.Seq, err: context.Cause(ctx)}
 	} else {
-		known := store.WithCRC32C(ctx, fence.Sum(frame), len(frame))
-		_, err := store.Create(known, w.st, b.at.Key(), frame, w.slotSettle)
+		known := store.WithCRC32C(ctx, frame.Sum(object), len(object))
+		_, err := store.Create(known, w.st, layout.DataKey(b.at), object, w.slotSettle)
 		v = w.judge(ctx, b, err)
 	}
 	w.mu.Lock()
@@ -193,15 +195,15 @@ func (w *Writer) judgeFound(ctx context.Context, b *batch, c *store.ConflictErro
 	// guard:append-damage. Nothing follows from an object that is not of this log.
 	//
 	//mutant:replace h.Log != w.format.Log || h.Position != b.at => false
-	h, err := fence.DecodeHeader(c.Body)
+	h, err := frame.DecodeHeader(c.Body)
 	if err == nil && (h.Log != w.format.Log || h.Position != b.at) {
 		err = fmt.Errorf("%w: it is object %v of log %s", fence.ErrCorrupt, h.Position, h.Log)
 	}
 	if err != nil {
-		return verdict{err: fmt.Errorf("writer: %s holds something else: %w", b.at.Key(), err)}
+		return verdict{err: fmt.Errorf("writer: %s holds something else: %w", layout.DataKey(b.at), err)}
 	}
-	fenced := &FencedError{Epoch: epoch, By: h.Next, Slot: b.at.Key(), Err: c}
-	if h.Kind != fence.Seal {
+	fenced := &FencedError{Epoch: epoch, By: h.Next, Slot: layout.DataKey(b.at), Err: c}
+	if h.Kind != frame.Seal {
 		// guard:append-foreign. Data of our epoch that we did not write: another
 		// process was given the same token. Nothing can be said of this slot.
 		fenced.By = epoch
@@ -215,7 +217,7 @@ func (w *Writer) judgeFound(ctx context.Context, b *batch, c *store.ConflictErro
 	//mutant:replace !m.Past(b.at) => false
 	m, err := w.log.Newest(ctx)
 	if err != nil {
-		return verdict{err: fmt.Errorf("writer: %s is sealed by epoch %d, and the manifest that tells whether the seal counts cannot be read: %w", b.at.Key(), h.Next, err)}
+		return verdict{err: fmt.Errorf("writer: %s is sealed by epoch %d, and the manifest that tells whether the seal counts cannot be read: %w", layout.DataKey(b.at), h.Next, err)}
 	}
 	switch floor := m.Floor.Position; {
 	case !m.Past(b.at):
@@ -226,7 +228,7 @@ func (w *Writer) judgeFound(ctx context.Context, b *batch, c *store.ConflictErro
 	}
 	seal, known, err := w.log.SealOf(ctx, m, epoch)
 	if err != nil {
-		return verdict{err: fmt.Errorf("writer: %s is sealed by epoch %d, and where the epoch ended cannot be read: %w", b.at.Key(), h.Next, err)}
+		return verdict{err: fmt.Errorf("writer: %s is sealed by epoch %d, and where the epoch ended cannot be read: %w", layout.DataKey(b.at), h.Next, err)}
 	}
 	// guard:append-forgotten. Where the epoch ended nobody can tell, so nothing can be
 	// said of this slot.
@@ -345,7 +347,7 @@ func (w *Writer) halt(err error) {
 	w.opts.Logger.Warn("stopped", zap.Uint64("epoch", uint64(w.token.Epoch())), zap.Error(err))
 	if b := w.waiting; !b.Empty() {
 		w.waiting = newBatch()
-		b.Builder = fence.Builder{}
+		b.Builder = frame.Builder{}
 		w.fail(b, notCommitted(err))
 	}
 }

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
 // puts is how many log objects clients have sent since the counts were reset.
-func (e *env) puts() int { return e.faulty.Counts().Of(faultstore.Put, fence.DataPrefix) }
+func (e *env) puts() int { return e.faulty.Counts().Of(faultstore.Put, layout.DataPrefix) }
 
 // feed appends records one by one in the background, as fast as there is room.
 func (e *env) feed(w *writer.Writer, n int) (done <-chan error) {
@@ -54,7 +55,7 @@ func (e *env) numbers(n int) {
 func TestWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 2, Window: 5, BatchBytes: 1})
-		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		defer release()
 		e.faulty.ResetCounts()
 		done := e.feed(w, 30)
@@ -77,7 +78,7 @@ func TestWindow(t *testing.T) {
 func TestInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 3, Window: 12, BatchBytes: 1})
-		release := e.hold("a", faultstore.Put, fence.DataPrefix)
+		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		defer release()
 		e.faulty.ResetCounts()
 		done := e.feed(w, 30)
@@ -112,7 +113,7 @@ func TestOrder(t *testing.T) {
 		}
 		waited := false
 		for i, s := range slots {
-			if s.Position != at(1, uint64(i)+1) || s.First != uint64(i) || s.Records != 1 || s.Payload != fence.RecordSize(len(fmt.Sprint(i))) || int64(s.Bytes) != e.size(s.Position) {
+			if s.Position != at(1, uint64(i)+1) || s.First != uint64(i) || s.Records != 1 || s.Payload != frame.RecordSize(len(fmt.Sprint(i))) || int64(s.Bytes) != e.size(s.Position) {
 				t.Fatalf("call %d is of %+v", i, s)
 			}
 			if s.Took < s.Settled || s.Settled < 0 || s.Settled > 100*time.Millisecond {
@@ -136,7 +137,7 @@ func TestSlotTook(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		w := e.open("a", 1, &opts)
-		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		defer release()
 		fs := e.several(w, "0", "1")
 		time.Sleep(time.Second)
@@ -158,7 +159,7 @@ func TestSlotOfACompressedObject(t *testing.T) {
 		w := e.open("a", 1, &writer.Options{Hooks: writer.Hooks{Acknowledged: func(s writer.Slot) { slots = append(slots, s) }}})
 		e.append(w, strings.Repeat("x", 1<<20))
 		synctest.Wait()
-		if len(slots) != 1 || slots[0].Payload != fence.RecordSize(1<<20) || int64(slots[0].Bytes) != e.size(at(1, 1)) || slots[0].Bytes > 10_000 {
+		if len(slots) != 1 || slots[0].Payload != frame.RecordSize(1<<20) || int64(slots[0].Bytes) != e.size(at(1, 1)) || slots[0].Bytes > 10_000 {
 			t.Errorf("%+v; the object has %d bytes", slots, e.size(at(1, 1)))
 		}
 	})
@@ -197,7 +198,7 @@ func TestGrouping(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("an append to an idle pipeline took %v", took)
 		}
-		release := e.hold("a", faultstore.Put, at(1, 2).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
 		defer release()
 		e.faulty.ResetCounts()
 		fs := e.several(w, "1", "2", "3", "4")
@@ -220,7 +221,7 @@ func TestGrouping(t *testing.T) {
 func TestBatchBytes(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 20, NoCompress: true})
-		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		defer release()
 		nine := string(bytes.Repeat([]byte("9"), 9)) // 10 with its length
 		e.several(w, nine)
@@ -260,7 +261,7 @@ func TestBatchBytes(t *testing.T) {
 func TestMaxBytes(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 8, BatchBytes: 10, MaxBytes: 25})
-		release := e.hold("a", faultstore.Put, fence.DataPrefix)
+		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		defer release()
 		nine := string(bytes.Repeat([]byte("9"), 9))
 		e.faulty.ResetCounts()
@@ -294,7 +295,7 @@ func TestMaxBytes(t *testing.T) {
 func TestCursor(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1})
-		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		defer release()
 		set := func(c string, values ...string) {
 			t.Helper()
@@ -369,7 +370,7 @@ func TestAppendIsOneAtom(t *testing.T) {
 func TestRecordsAreCopied(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1})
-		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		defer release()
 		record, cursor := []byte("right"), []byte("right")
 		var fs []writer.Future
@@ -395,7 +396,7 @@ func TestRecordsAreCopied(t *testing.T) {
 // Compression is on unless it is turned off, and changes nothing else.
 func TestCompression(t *testing.T) {
 	value := string(bytes.Repeat([]byte("abc"), 1000))
-	for codec, opts := range map[fence.Codec]*writer.Options{fence.Zstd: nil, fence.Plain: {NoCompress: true}} {
+	for codec, opts := range map[frame.Codec]*writer.Options{frame.Zstd: nil, frame.Plain: {NoCompress: true}} {
 		bubble(t, func(t *testing.T, e *env) {
 			e.append(e.open("a", 1, opts), value)
 			if h := e.header(at(1, 1)); h.Codec != codec {
@@ -463,7 +464,7 @@ func TestEncoderIsFreeAgain(t *testing.T) {
 		opts := *single
 		opts.Clock, opts.InFlight, opts.Window = c, 2, 2
 		w := e.open("a", 1, &opts)
-		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		defer release()
 		var second writer.Future
 		queued := make(chan struct{})

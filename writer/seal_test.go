@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -25,7 +27,7 @@ var single = &writer.Options{InFlight: 4, Window: 8, BatchBytes: 1, Checkpoint: 
 func (e *env) lost(seq uint64) (release func()) {
 	gate := make(chan struct{})
 	e.fault(faultstore.Rule{
-		Client: "a", Kind: faultstore.Put, Prefix: at(1, seq).Key(),
+		Client: "a", Kind: faultstore.Put, Prefix: layout.DataKey(at(1, seq)),
 		Fault: faultstore.Fault{HoldReply: gate, Err: faultstore.ErrReset},
 	})
 	return func() { close(gate) }
@@ -83,7 +85,7 @@ func TestSealAndNoManifest(t *testing.T) {
 		e.seal(at(1, 1), 7)
 		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.List, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}})
 		_, err := a.Append(t.Context(), recs("0"))
-		if kind(err) != "unknown" || !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), at(1, 1).Key()) {
+		if kind(err) != "unknown" || !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), layout.DataKey(at(1, 1))) {
 			t.Errorf("error is %v", err)
 		}
 	})
@@ -96,8 +98,8 @@ func TestEpochEndedAndFolded(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
 		answer := e.lost(1)
-		go2 := e.hold("a", faultstore.Put, at(1, 2).Key())
-		go3 := e.hold("a", faultstore.Put, at(1, 3).Key())
+		go2 := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
+		go3 := e.hold("a", faultstore.Put, layout.DataKey(at(1, 3)))
 		fs := e.several(a, "0", "1", "2")
 		b := e.open("b", 2, nil)
 		e.append(b, "b")
@@ -106,7 +108,7 @@ func TestEpochEndedAndFolded(t *testing.T) {
 		e.seal(at(1, 1), 9) // junk
 		go3()
 		e.outcomes(fs, "pending", "pending", "pending")
-		if e.header(at(1, 3)).Kind != fence.Data {
+		if e.header(at(1, 3)).Kind != frame.Data {
 			t.Fatal("slot 3 has not landed")
 		}
 		answer()
@@ -138,16 +140,16 @@ func TestSealedSlotAfterFolding(t *testing.T) {
 func TestSealLongAgo(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
-		release := e.hold("a", faultstore.Put, fence.DataPrefix)
+		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		defer release()
 		f := e.several(a, "0")
 		e.seal(at(1, 1), 2)
 		e.publish(func(m *manifest.Manifest) error {
-			seals := []manifest.Seal{{Position: fence.Genesis, Next: 1}}
+			seals := []manifest.Seal{{Position: frame.Genesis(), Next: 1}}
 			for epoch := range uint64(manifest.MaxInline + 1) {
 				seals = append(seals, manifest.Seal{Position: at(epoch+1, 1), Next: fence.Epoch(epoch + 2)})
 			}
-			return m.Fold(m.Floor, fence.Point{Position: at(manifest.MaxInline+2, 1)}, seals, nil, nil)
+			return m.Fold(m.Floor, frame.Point{Position: at(manifest.MaxInline+2, 1)}, seals, nil, nil)
 		})
 		release()
 		e.outcomes(f, "not")
@@ -160,12 +162,12 @@ func TestSealLongAgo(t *testing.T) {
 func TestSealForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
-		release := e.hold("a", faultstore.Put, fence.DataPrefix)
+		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		defer release()
 		f := e.several(a, "0")
 		e.seal(at(1, 1), 2)
 		e.publish(func(m *manifest.Manifest) error {
-			return m.Fold(m.Floor, fence.Point{Position: at(2, 1)}, []manifest.Seal{{Position: fence.Genesis, Next: 2}}, nil, nil)
+			return m.Fold(m.Floor, frame.Point{Position: at(2, 1)}, []manifest.Seal{{Position: frame.Genesis(), Next: 2}}, nil, nil)
 		})
 		release()
 		e.outcomes(f, "unknown")
@@ -178,10 +180,10 @@ func TestSealForgotten(t *testing.T) {
 func TestForeignData(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
-		var b fence.Builder
+		var b frame.Builder
 		b.Add([]byte("theirs"))
-		h := fence.Header{Log: e.format.Log, Nonce: fence.ID(uuid.New()), Position: at(1, 1)}
-		e.put(at(1, 1), b.Finish(&h, fence.Plain))
+		h := frame.Header{Log: e.format.Log, Nonce: fence.ID(uuid.New()), Position: at(1, 1)}
+		e.put(at(1, 1), b.Finish(&h, frame.Plain))
 		fs := e.several(a, "0")
 		e.outcomes(fs, "unknown")
 		e.fenced(a.Err(), 1)
@@ -194,7 +196,7 @@ func TestForeignData(t *testing.T) {
 // guard:append-damage. What is no object of this log proves nothing.
 func TestRubbishInTheSlot(t *testing.T) {
 	seal := func(e *env, log fence.ID, p fence.Position) []byte {
-		return fence.EncodeSeal(&fence.Header{Log: log, Position: p}, 7)
+		return frame.EncodeSeal(&frame.Header{Log: log, Position: p}, 7)
 	}
 	for name, body := range map[string]func(e *env) []byte{
 		"rubbish":      func(*env) []byte { return []byte("rubbish") },
@@ -207,7 +209,7 @@ func TestRubbishInTheSlot(t *testing.T) {
 				e.put(at(1, 1), body(e))
 				fs := e.several(a, "0")
 				e.outcomes(fs, "unknown")
-				if err := a.Err(); !errors.Is(err, fence.ErrCorrupt) || errors.Is(err, writer.ErrFenced) || !strings.Contains(err.Error(), at(1, 1).Key()) {
+				if err := a.Err(); !errors.Is(err, fence.ErrCorrupt) || errors.Is(err, writer.ErrFenced) || !strings.Contains(err.Error(), layout.DataKey(at(1, 1))) {
 					t.Errorf("error is %v", err)
 				}
 			})
@@ -220,9 +222,9 @@ func TestRubbishInTheSlot(t *testing.T) {
 func TestSealAtAHigherSlotFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
-		go1 := e.hold("a", faultstore.Put, at(1, 1).Key())
+		go1 := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		defer go1()
-		go2 := e.hold("a", faultstore.Put, at(1, 2).Key())
+		go2 := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
 		defer go2()
 		e.seal(at(1, 3), 2)
 		fs := e.several(a, "0", "1", "2")
@@ -248,11 +250,11 @@ func TestSealAtAHigherSlotFirst(t *testing.T) {
 func TestGapIsNotAcknowledged(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
-		release := e.hold("a", faultstore.Put, at(1, 2).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
 		defer release()
 		fs := e.several(a, "0", "1", "2")
 		e.outcomes(fs, "committed", "pending", "pending")
-		if e.header(at(1, 3)).Kind != fence.Data {
+		if e.header(at(1, 3)).Kind != frame.Data {
 			t.Fatal("slot 3 has not landed")
 		}
 		b := e.open("b", 2, nil)
@@ -275,7 +277,7 @@ func TestGapIsClosed(t *testing.T) {
 		opts := *single
 		opts.Hooks.Acknowledged = func(s writer.Slot) { order = append(order, fmt.Sprint(s.Position, s.First, s.Records)) }
 		a := e.open("a", 1, &opts)
-		release := e.hold("a", faultstore.Put, at(1, 1).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		fs := e.several(a, "0", "1", "2")
 		e.outcomes(fs, "pending", "pending", "pending")
 		release()

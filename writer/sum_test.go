@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
@@ -21,7 +22,7 @@ type told struct {
 }
 
 func (s *told) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	if p, ok := fence.ParseKey(key); ok && p.Epoch > 0 {
+	if p, ok := layout.ParseDataKey(key); ok && p.Epoch > 0 {
 		crc, known := store.CRC32C(ctx, len(body))
 		s.mu.Lock()
 		s.seen++

@@ -10,6 +10,8 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -20,7 +22,7 @@ import (
 // An edit counts from the moment at which it takes its place in the pipeline: if it
 // is not committed after all, nothing behind it is, and the writer is over.
 type table struct {
-	begin fence.Point // of this epoch
+	begin frame.Point // of this epoch
 	// turn is held by the commit that is being checked and put in line, so that the
 	// next is checked against its result. It is no mutex: requests are made meanwhile.
 	turn chan struct{}
@@ -36,7 +38,7 @@ type fileID struct {
 	id    uuid.UUID
 }
 
-func newTable(begin fence.Point) table { return table{begin: begin, turn: make(chan struct{}, 1)} }
+func newTable(begin frame.Point) table { return table{begin: begin, turn: make(chan struct{}, 1)} }
 
 // parse reads a key that has passed Validate, or comes from a manifest.
 func parse(key string) (fileID, string) {
@@ -247,10 +249,10 @@ func (w *Writer) load(ctx context.Context) error {
 // only if the floor has not passed the first seal followed.
 //
 //mutant:replace m.Floor.Position != floor.Position => false
-func (w *Writer) editsFrom(ctx context.Context, floor fence.Point) ([]manifest.AppliedEdit, error) {
+func (w *Writer) editsFrom(ctx context.Context, floor frame.Point) ([]manifest.AppliedEdit, error) {
 	src := &chain.Source{
 		Store: w.st, Log: w.format.Log, Limits: w.format.Limits.Limits, Settle: w.opts.Settle, Ahead: ahead(w.opts.InFlight),
-		Keep: func(*fence.Header) bool { return true }, // records are of no interest here
+		Keep: func(*frame.Header) bool { return true }, // records are of no interest here
 	}
 	var edits []manifest.AppliedEdit
 	var followed *fence.Position
@@ -261,13 +263,13 @@ func (w *Writer) editsFrom(ctx context.Context, floor fence.Point) ([]manifest.A
 		}
 		at = step.To
 		switch step.Frame.Kind {
-		case fence.Edit:
+		case frame.Edit:
 			edit, err := manifest.DecodeEdit(step.Frame.Edit())
 			if err != nil {
-				return nil, fmt.Errorf("writer: %s: %w", step.From.Position.Key(), err)
+				return nil, fmt.Errorf("writer: %s: %w", layout.DataKey(step.From.Position), err)
 			}
 			edits = append(edits, manifest.AppliedEdit{Position: step.From.Position, Offset: step.From.Offset, Edit: edit})
-		case fence.Seal:
+		case frame.Seal:
 			followed = first(followed, step.From.Position)
 		}
 		if !at.Before(w.table.begin) {
@@ -286,7 +288,7 @@ func (w *Writer) editsFrom(ctx context.Context, floor fence.Point) ([]manifest.A
 	case broken != nil:
 		return nil, broken
 	case !at.Equal(w.table.begin):
-		return nil, &store.Error{Op: "get", Key: at.Position.Key(), Kind: store.ErrNotFound, Hint: "it is before the beginning of this epoch; run `fencepost verify` to see the extent"}
+		return nil, &store.Error{Op: "get", Key: layout.DataKey(at.Position), Kind: store.ErrNotFound, Hint: "it is before the beginning of this epoch; run `fencepost verify` to see the extent"}
 	}
 	return edits, nil
 }

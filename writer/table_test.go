@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -95,7 +97,7 @@ func TestCommitFiles(t *testing.T) {
 			t.Errorf("it lies at %d, %v", off, err)
 		}
 		e.append(w, "1")
-		if h := e.header(at(1, 2)); h.Kind != fence.Edit || h.Offset != 1 || !h.HasCursor {
+		if h := e.header(at(1, 2)); h.Kind != frame.Edit || h.Offset != 1 || !h.HasCursor {
 			t.Errorf("the object is %+v", h)
 		}
 		e.commit(w, manifest.Edit{Remove: []string{f.Key}, Unset: []string{"schema"}, Properties: map[string]string{"x": "y"}})
@@ -242,7 +244,7 @@ func TestTableMovesWhileItIsRead(t *testing.T) {
 				e.commit(a, adds(f))
 				e.open("b", 2, nil)
 				c := e.open("c", 3, &writer.Options{Checkpoint: -1})
-				e.before("c", faultstore.Get, at(1, 1).Key(), func(faultstore.Op) bool {
+				e.before("c", faultstore.Get, layout.DataKey(at(1, 1)), func(faultstore.Op) bool {
 					e.compact()
 					e.gone(at(1, 1))
 					if junk {
@@ -265,7 +267,7 @@ func TestEditKeepsItsPlace(t *testing.T) {
 		f := e.file(w, "f")
 		e.append(w, "0")
 		e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})
-		release := e.hold("a", faultstore.Put, at(1, 3).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 3)))
 		defer release()
 		sent := e.async(w, "1")
 		time.Sleep(time.Second)
@@ -287,11 +289,11 @@ func TestEditKeepsItsPlace(t *testing.T) {
 			}
 		}
 		e.outcomes([]writer.Future{sent, waits}, "committed", "committed")
-		var kinds []fence.Kind
+		var kinds []frame.Kind
 		for seq := uint64(1); e.header(at(1, seq)).Kind != 0; seq++ {
 			kinds = append(kinds, e.header(at(1, seq)).Kind)
 		}
-		if want := []fence.Kind{fence.Data, fence.Edit, fence.Data, fence.Data, fence.Edit, fence.Data}; !slices.Equal(kinds, want) {
+		if want := []frame.Kind{frame.Data, frame.Edit, frame.Data, frame.Data, frame.Edit, frame.Data}; !slices.Equal(kinds, want) {
 			t.Errorf("the objects are %v, want %v", kinds, want)
 		}
 		if h := e.header(at(1, 5)); h.Offset != 3 {
@@ -309,7 +311,7 @@ func TestEditGivenUpWhileItWaits(t *testing.T) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
 		f := e.file(w, "f")
 		e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})
-		release := e.hold("a", faultstore.Put, at(1, 2).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
 		defer release()
 		fs := e.several(w, "0", "1")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -377,7 +379,7 @@ func TestEditOutcomes(t *testing.T) {
 	t.Run("T05_reply lost", func(t *testing.T) {
 		bubble(t, func(t *testing.T, e *env) {
 			w, edit := setup(t, e)
-			e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: at(1, 2).Key(), Fault: faultstore.Fault{Err: faultstore.ErrReset}})
+			e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataKey(at(1, 2)), Fault: faultstore.Fault{Err: faultstore.ErrReset}})
 			e.outcomes([]writer.Future{async(e, w, edit)}, "committed")
 			e.lives(edit.Add...)
 		})
@@ -385,7 +387,7 @@ func TestEditOutcomes(t *testing.T) {
 	t.Run("fenced", func(t *testing.T) {
 		bubble(t, func(t *testing.T, e *env) {
 			w, edit := setup(t, e)
-			release := e.hold("a", faultstore.Put, at(1, 2).Key())
+			release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
 			defer release()
 			fs := []writer.Future{async(e, w, edit), e.async(w, "0")}
 			b := e.open("b", 2, nil)
@@ -404,12 +406,12 @@ func TestEditOutcomes(t *testing.T) {
 	t.Run("behind a gap", func(t *testing.T) {
 		bubble(t, func(t *testing.T, e *env) {
 			w, edit := setup(t, e)
-			release := e.hold("a", faultstore.Put, at(1, 2).Key())
+			release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
 			defer release()
 			fs := []writer.Future{e.async(w, "0")}
 			synctest.Wait()
 			fs = append(fs, async(e, w, edit))
-			if e.header(at(1, 3)).Kind != fence.Edit {
+			if e.header(at(1, 3)).Kind != frame.Edit {
 				t.Fatal("the edit has not landed")
 			}
 			e.outcomes(fs, "pending", "pending")
@@ -422,7 +424,7 @@ func TestEditOutcomes(t *testing.T) {
 	t.Run("given up", func(t *testing.T) {
 		bubble(t, func(t *testing.T, e *env) {
 			w, edit := setup(t, e)
-			release := e.hold("a", faultstore.Put, at(1, 2).Key())
+			release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
 			ctx, cancel := context.WithCancel(t.Context())
 			result := make(chan error)
 			go func() { result <- w.CommitFiles(ctx, edit) }()
@@ -446,7 +448,7 @@ func TestEditOutcomes(t *testing.T) {
 			w := e.open("a", 1, &opts)
 			f := e.file(w, "f")
 			e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})
-			defer e.hold("a", faultstore.Put, fence.DataPrefix)()
+			defer e.hold("a", faultstore.Put, layout.DataPrefix)()
 			fs := []writer.Future{e.async(w, "0")}
 			synctest.Wait()
 			fs = append(fs, async(e, w, adds(f)))

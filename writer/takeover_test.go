@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -48,7 +50,7 @@ func TestT02_SealBehindTheFloor(t *testing.T) {
 		})
 		_, err := e.try("zombie", 2, nil)
 		e.fenced(err, 3)
-		if h := e.header(at(1, 1)); h.Kind != fence.Seal || h.Next != 2 {
+		if h := e.header(at(1, 1)); h.Kind != frame.Seal || h.Next != 2 {
 			t.Fatal("the zombie's seal was not applied, so this tests nothing")
 		}
 		e.append(live, "on")
@@ -86,12 +88,12 @@ func TestT03_ThreeWritersOverlapping(t *testing.T) {
 		e.hole("third", func(leader *writer.Writer) {
 			first = leader
 			second := e.faulty.Client("second")
-			e.before("second", faultstore.Get, at(1, 1).Key(), func(faultstore.Op) bool {
+			e.before("second", faultstore.Get, layout.DataKey(at(1, 1)), func(faultstore.Op) bool {
 				e.compact()
 				e.gone(at(1, 1))
 				return true
 			})
-			e.fault(faultstore.Rule{Client: "second", Kind: faultstore.Put, Prefix: fence.DataPrefix, Fault: faultstore.Fault{Crash: true}})
+			e.fault(faultstore.Rule{Client: "second", Kind: faultstore.Put, Prefix: layout.DataPrefix, Fault: faultstore.Fault{Crash: true}})
 			_, err := writer.Open(t.Context(), second, fence.NewToken(2), options(nil))
 			if h := e.header(at(1, 1)); err == nil || !second.Crashed() || h.Next != 2 {
 				t.Fatalf("the second writer did not leave junk: %v", err)
@@ -122,7 +124,7 @@ func TestT03_ThreeWritersInEveryOrder(t *testing.T) {
 				var all sync.WaitGroup
 				for _, epoch := range order {
 					client := fmt.Sprint("w", epoch)
-					release[epoch] = e.hold(client, faultstore.Put, fence.DataPrefix)
+					release[epoch] = e.hold(client, faultstore.Put, layout.DataPrefix)
 					all.Go(func() { ws[epoch], errs[epoch] = e.try(client, epoch, nil) })
 				}
 				synctest.Wait() // all have seen the first slot empty

@@ -10,6 +10,8 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -347,7 +349,7 @@ func (o *opening) seal(ctx context.Context, p fence.Position) (found chain.Objec
 	body := o.sealBody(p)
 	settle := *o.opts.Settle
 	settle.Identity = chain.Head // what is there instead has to be read in any case
-	_, err = store.Create(ctx, o.src.Store, p.Key(), body, &settle)
+	_, err = store.Create(ctx, o.src.Store, layout.DataKey(p), body, &settle)
 	var conflict *store.ConflictError
 	switch {
 	case err == nil:
@@ -355,11 +357,11 @@ func (o *opening) seal(ctx context.Context, p fence.Position) (found chain.Objec
 	case errors.As(err, &conflict) && errors.Is(err, store.ErrPrecondition):
 		return chain.Object{Body: conflict.Body, Info: conflict.Found}, false, nil
 	}
-	return found, false, fmt.Errorf("writer: sealing %s: %w", p.Key(), err)
+	return found, false, fmt.Errorf("writer: sealing %s: %w", layout.DataKey(p), err)
 }
 
 func ownSeal(p fence.Position, body []byte) chain.Object {
-	return chain.Object{Body: body, Info: store.Info{Key: p.Key(), Size: int64(len(body))}}
+	return chain.Object{Body: body, Info: store.Info{Key: layout.DataKey(p), Size: int64(len(body))}}
 }
 
 // sealAgain looks at a slot whose seal is late, and sends the same if nothing is there.
@@ -376,6 +378,6 @@ func (o *opening) sealAgain(ctx context.Context, p fence.Position) (found chain.
 
 // sealBody is the seal for slot p, the same each time.
 func (o *opening) sealBody(p fence.Position) []byte {
-	h := fence.Header{Log: o.src.Log, Nonce: o.nonce, Position: p, Time: o.time}
-	return fence.EncodeSeal(&h, o.token.Epoch())
+	h := frame.Header{Log: o.src.Log, Nonce: o.nonce, Position: p, Time: o.time}
+	return frame.EncodeSeal(&h, o.token.Epoch())
 }

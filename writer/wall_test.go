@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -24,11 +25,11 @@ const wide = 128
 // keys lists the objects of an epoch behind one.
 func (e *env) keys(p fence.Position) (keys []string) {
 	e.t.Helper()
-	for info, err := range e.inner.List(e.t.Context(), path.Dir(p.Key())+"/", &store.ListOptions{StartAfter: p.Key()}) {
+	for info, err := range e.inner.List(e.t.Context(), path.Dir(layout.DataKey(p))+"/", &store.ListOptions{StartAfter: layout.DataKey(p)}) {
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		if info.Key > p.Key() { // StartAfter is a hint
+		if info.Key > layout.DataKey(p) { // StartAfter is a hint
 			keys = append(keys, info.Key)
 		}
 	}
@@ -43,7 +44,7 @@ func (e *env) outrun(client string, leader *writer.Writer, often int) (acked fun
 	var run sync.Once
 	over := make(chan struct{})
 	e.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if _, ok := fence.ParseKey(op.Key); op.Client != client || !ok {
+		if _, ok := layout.ParseDataKey(op.Key); op.Client != client || !ok {
 			return
 		}
 		if op.Kind == faultstore.Put {
@@ -116,8 +117,8 @@ func TestLeaderThatWinsEveryRace(t *testing.T) {
 func lateWall(t *testing.T, e *env, held string, skip int, check func()) {
 	a := e.open("a", 1, nil)
 	e.append(a, "0")
-	e.before("b", faultstore.Put, fence.DataPrefix, func(op faultstore.Op) bool {
-		if op.Key != at(1, 2).Key() {
+	e.before("b", faultstore.Put, layout.DataPrefix, func(op faultstore.Op) bool {
+		if op.Key != layout.DataKey(at(1, 2)) {
 			t.Errorf("the first seal is put on %s", op.Key)
 		}
 		for _, v := range []string{"1", "2", "3"} {
@@ -160,7 +161,7 @@ func lateWall(t *testing.T, e *env, held string, skip int, check func()) {
 // followed the seal behind it.
 func TestSealOfTheWallThatIsLate(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		lateWall(t, e, at(1, 5).Key(), 0, func() {
+		lateWall(t, e, layout.DataKey(at(1, 5)), 0, func() {
 			looks := 0
 			got := e.sequence("b")
 			for _, request := range got {
@@ -179,7 +180,7 @@ func TestSealOfTheWallThatIsLate(t *testing.T) {
 // folded; both have one nonce.
 func TestWallAcrossAHole(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		lateWall(t, e, fence.DataPrefix, 1, func() {})
+		lateWall(t, e, layout.DataPrefix, 1, func() {})
 	})
 }
 
@@ -188,7 +189,7 @@ func TestWallAcrossAHole(t *testing.T) {
 func TestWallAgainstTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
-		release := e.hold("a", faultstore.Put, at(1, 3).Key())
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 3)))
 		defer release()
 		e.outcomes(e.several(a, "0", "1", "2", "3"), "committed", "committed", "pending", "pending")
 		b := e.open("b", 2, single)
@@ -204,14 +205,14 @@ func TestWallAgainstTheDead(t *testing.T) {
 // An error of the store ends a wall, wherever it is, and nobody waits for the rest of it.
 func TestWallFails(t *testing.T) {
 	for _, rule := range []faultstore.Rule{
-		{Kind: faultstore.Put, Prefix: at(1, 3).Key()},
-		{Kind: faultstore.Get, Prefix: at(1, 3).Key()},
+		{Kind: faultstore.Put, Prefix: layout.DataKey(at(1, 3))},
+		{Kind: faultstore.Get, Prefix: layout.DataKey(at(1, 3))},
 	} {
 		t.Run(string(rule.Kind), func(t *testing.T) {
 			bubble(t, func(t *testing.T, e *env) {
 				a := e.open("a", 1, nil)
 				e.append(a, "0")
-				e.before("b", faultstore.Put, fence.DataPrefix, func(faultstore.Op) bool {
+				e.before("b", faultstore.Put, layout.DataPrefix, func(faultstore.Op) bool {
 					e.append(a, "1")
 					rule.Client, rule.Times, rule.Fault = "b", -1, faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
 					e.fault(rule)
@@ -236,7 +237,7 @@ func TestRoundTripsAgainstABusyLeader(t *testing.T) {
 		var sealing time.Time
 		e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
 			mu.Lock()
-			if _, ok := fence.ParseKey(op.Key); ok && op.Kind == faultstore.Put && op.Client == client && sealing.IsZero() {
+			if _, ok := layout.ParseDataKey(op.Key); ok && op.Kind == faultstore.Put && op.Client == client && sealing.IsZero() {
 				sealing = time.Now()
 			}
 			mu.Unlock()

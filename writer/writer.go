@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -48,7 +49,7 @@ type Writer struct {
 	last     *batch         // in the pipeline
 	next     fence.Position // of the batch behind it
 	offset   uint64         // likewise
-	acked    fence.Point    // behind the last batch acknowledged
+	acked    frame.Point    // behind the last batch acknowledged
 	void     uint64         // the first slot that can never be part of the history, 0 if none is known
 	err      error          // why nothing more is taken
 	stop     error          // why nothing more is sent
@@ -72,7 +73,7 @@ type Recovered struct {
 	Cursor []byte
 }
 
-func start(log *manifest.Log, token fence.Token, begin fence.Point, opts Options) (*Writer, error) {
+func start(log *manifest.Log, token fence.Token, begin frame.Point, opts Options) (*Writer, error) {
 	updater, err := log.Updater(manifest.Writer, token)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func start(log *manifest.Log, token fence.Token, begin fence.Point, opts Options
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
 		closed:    make(chan struct{}), finished: make(chan struct{}),
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
-		encoders: min(runtime.GOMAXPROCS(0), fence.MaxPacking),
+		encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
 		files:    map[*FileWriter]struct{}{}, completed: map[string]int64{}, table: newTable(begin),
 	}
 	w.last = &batch{after: begin, encoded: closed}
@@ -254,10 +255,10 @@ func (w *Writer) measure(records [][]byte, opts []AppendOption) (entry, error) {
 	limits := w.format.Limits
 	e := entry{records: records}
 	for i, r := range records {
-		if err := limits.CheckRecord(len(r)); err != nil {
+		if err := frame.CheckRecord(limits.Limits, len(r)); err != nil {
 			return e, fmt.Errorf("%w: record %d: %w", ErrTooLarge, i, err)
 		}
-		e.size += fence.RecordSize(len(r))
+		e.size += frame.RecordSize(len(r))
 	}
 	if e.size > limits.Object {
 		return e, fmt.Errorf("%w: an append of %d bytes; one append is one object, and the log allows %d; append less at a time", ErrTooLarge, e.size, limits.Object)
@@ -277,7 +278,7 @@ func (e *entry) apply(opts []AppendOption, limits manifest.Limits) error {
 			e.cursor, e.hasCursor = o.cursor, true
 		}
 	}
-	if err := limits.CheckCursor(len(e.cursor)); err != nil {
+	if err := frame.CheckCursor(limits.Limits, len(e.cursor)); err != nil {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -33,7 +34,7 @@ func TestAppendReadAndTakeOver(t *testing.T) {
 		}
 		e.fenced(err, 2)
 		var f *writer.FencedError
-		if errors.As(err, &f); f.Slot != at(1, 11).Key() || f.Epoch != 1 {
+		if errors.As(err, &f); f.Slot != layout.DataKey(at(1, 11)) || f.Epoch != 1 {
 			t.Fatalf("%+v", f)
 		}
 		if off, err := b.Append(t.Context(), recs("b0", "b1")); err != nil || off != 10 {
@@ -85,7 +86,7 @@ func TestCommitCosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := e.faulty.Counts()
-		if all, puts := c.Of("", ""), c.Of(faultstore.Put, fence.DataPrefix); all != commits || puts != commits {
+		if all, puts := c.Of("", ""), c.Of(faultstore.Put, layout.DataPrefix); all != commits || puts != commits {
 			t.Errorf("%d commits took %d PUTs of %d requests: %v", commits, puts, all, c)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -30,7 +31,7 @@ func payloads() (all [][][]byte) {
 
 // prepare makes a log of segments that are to be merged, or of objects that are to be
 // folded. Nothing of it is pruned in the meantime.
-func prepare(t *testing.T, st store.Store, codec fence.Codec, merge bool, objects int) {
+func prepare(t *testing.T, st store.Store, codec frame.Codec, merge bool, objects int) {
 	t.Helper()
 	j, records := newJournal(t, st, time.Hour), payloads()
 	j.lead()
@@ -40,7 +41,7 @@ func prepare(t *testing.T, st store.Store, codec fence.Codec, merge bool, object
 		}
 		j.done()
 		if merge {
-			once(t, st, &compactor.Options{NoCompress: codec == fence.Plain, SegmentBytes: 4 << 30, Levels: 1})
+			once(t, st, &compactor.Options{NoCompress: codec == frame.Plain, SegmentBytes: 4 << 30, Levels: 1})
 		}
 	}
 }
@@ -121,17 +122,17 @@ func TestBandwidth(t *testing.T) {
 	if inFull() {
 		rounds = 16 // in half of them ours is first
 	}
-	for _, codec := range []fence.Codec{fence.Plain, fence.Zstd} {
+	for _, codec := range []frame.Codec{frame.Plain, frame.Zstd} {
 		for _, merge := range []bool{true, false} {
 			what, prefix := "folding", "data/"
 			if merge {
 				what, prefix = "merging", "segment/"
 			}
 			each := 8 // of some MiB
-			if codec == fence.Zstd {
+			if codec == frame.Zstd {
 				each = 32
 			}
-			name := map[fence.Codec]string{fence.Plain: "plain", fence.Zstd: "compressed"}[codec]
+			name := map[frame.Codec]string{frame.Plain: "plain", frame.Zstd: "compressed"}[codec]
 			log, _ := srv.folder(t)
 			prepare(t, log, codec, merge, each)
 			before, _ := listed(t, log, "")
@@ -146,7 +147,7 @@ func TestBandwidth(t *testing.T) {
 					began, cpu := time.Now(), cpuTime()
 					if arm == 0 {
 						plain(t, log, all)
-					} else if r := once(t, log, &compactor.Options{NoCompress: codec == fence.Plain, FanIn: 2, Levels: 30, SegmentBytes: 1 << 30}); merge && r.Merged != 8 || !merge && r.Folded < 8*uint64(each) {
+					} else if r := once(t, log, &compactor.Options{NoCompress: codec == frame.Plain, FanIn: 2, Levels: 30, SegmentBytes: 1 << 30}); merge && r.Merged != 8 || !merge && r.Folded < 8*uint64(each) {
 						t.Fatalf("%+v", r)
 					}
 					now[arm] = spent{time.Since(began), cpuTime() - cpu}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -36,7 +36,7 @@ func compacted(t *testing.T, st store.Store, total, record int) {
 			records = append(records, noise[from:from+record])
 			at += record
 		}
-		j.commit(fence.Plain, records...)
+		j.commit(frame.Plain, records...)
 	}
 	j.done()
 	once(t, st, &compactor.Options{SegmentBytes: 64 << 20})

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -24,7 +26,7 @@ type journal struct {
 	testing.TB
 	st     store.Store
 	format manifest.Format
-	at     fence.Point
+	at     frame.Point
 	group  errgroup.Group
 }
 
@@ -39,7 +41,7 @@ func newJournal(t testing.TB, st store.Store, grace time.Duration) *journal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &journal{TB: t, st: st, format: f, at: fence.Start()}
+	j := &journal{TB: t, st: st, format: f, at: frame.Start()}
 	j.group.SetLimit(16)
 	j.put(manifest.FormatKey, body)
 	return j
@@ -62,9 +64,9 @@ func (j *journal) done() {
 
 func (j *journal) follow(body []byte) {
 	j.Helper()
-	f, err := fence.Decode(body, fence.DefaultLimits)
+	f, err := frame.Decode(body, fence.DefaultLimits())
 	if err == nil {
-		j.put(j.at.Position.Key(), body)
+		j.put(layout.DataKey(j.at.Position), body)
 		j.at, err = j.at.Next(j.format.Log, f)
 	}
 	if err != nil {
@@ -75,18 +77,18 @@ func (j *journal) follow(body []byte) {
 // lead begins an epoch.
 func (j *journal) lead() {
 	j.Helper()
-	h := fence.Header{Log: j.format.Log, Nonce: fence.ID(uuid.New()), Position: j.at.Position, Time: time.Now()}
-	j.follow(fence.EncodeSeal(&h, j.at.Position.Epoch+1))
+	h := frame.Header{Log: j.format.Log, Nonce: fence.ID(uuid.New()), Position: j.at.Position, Time: time.Now()}
+	j.follow(frame.EncodeSeal(&h, j.at.Position.Epoch+1))
 }
 
 // commit puts an object of some records.
-func (j *journal) commit(codec fence.Codec, records ...[]byte) {
+func (j *journal) commit(codec frame.Codec, records ...[]byte) {
 	j.Helper()
-	var b fence.Builder
+	var b frame.Builder
 	for _, r := range records {
 		b.Add(r)
 	}
-	h := fence.Header{Log: j.format.Log, Nonce: fence.ID(uuid.New()), Position: j.at.Position, Offset: j.at.Offset, Prev: j.at.Prev, Time: time.Now()}
+	h := frame.Header{Log: j.format.Log, Nonce: fence.ID(uuid.New()), Position: j.at.Position, Offset: j.at.Offset, Prev: j.at.Prev, Time: time.Now()}
 	j.follow(slices.Clone(b.Finish(&h, codec)))
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -65,9 +66,9 @@ func costOfTable(t *testing.T, f manifest.Format, files int) (bytes, calls float
 		t.Fatal(err)
 	}
 	b := &table{TB: t, updater: u, rng: rand.New(rand.NewPCG(1, 2))}
-	to := fence.Start()
+	to := frame.Start()
 	to.Position = fence.Position{Epoch: 1, Seq: 1}
-	seal := manifest.Seal{Position: fence.Genesis, Next: 1, Nonce: fence.ID(uuid.New())}
+	seal := manifest.Seal{Position: frame.Genesis(), Next: 1, Nonce: fence.ID(uuid.New())}
 	b.update(func(m *manifest.Manifest) error { return m.Fold(m.Floor, to, []manifest.Seal{seal}, nil, nil) })
 	b.edit(files, 0)
 	st.n.Store(0)

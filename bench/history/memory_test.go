@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -75,19 +76,19 @@ func TestMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
 		merge bool
-		codec fence.Codec
+		codec frame.Codec
 		size  int // of an object, in MiB
 		goal  float64
 		name  string
 	}{
-		{true, fence.Plain, 1, 64, "merging"},
-		{false, fence.Plain, 1, 64, "folding objects of 1 MiB"},
-		{false, fence.Plain, 4, 64, "folding objects of 4 MiB"},
-		{false, fence.Zstd, 4, 64, "folding objects of 4 MiB, compressed"},
-		{false, fence.Plain, 16, 64 + 2*16, "folding objects of 16 MiB"},
-		{false, fence.Zstd, 16, 64 + 2*16, "folding objects of 16 MiB, compressed"},
-		{false, fence.Plain, 60, 64 + 2*60, "folding objects of 60 MiB"},
-		{false, fence.Zstd, 60, 64 + 2*60, "folding objects of 60 MiB, compressed"},
+		{true, frame.Plain, 1, 64, "merging"},
+		{false, frame.Plain, 1, 64, "folding objects of 1 MiB"},
+		{false, frame.Plain, 4, 64, "folding objects of 4 MiB"},
+		{false, frame.Zstd, 4, 64, "folding objects of 4 MiB, compressed"},
+		{false, frame.Plain, 16, 64 + 2*16, "folding objects of 16 MiB"},
+		{false, frame.Zstd, 16, 64 + 2*16, "folding objects of 16 MiB, compressed"},
+		{false, frame.Plain, 60, 64 + 2*60, "folding objects of 60 MiB"},
+		{false, frame.Zstd, 60, 64 + 2*60, "folding objects of 60 MiB, compressed"},
 	} {
 		if c.size > total {
 			continue
@@ -108,7 +109,7 @@ func TestMemory(t *testing.T) {
 		}
 		j.done()
 		cmd := self(t, compacts, "GOMEMLIMIT=64MiB", compactURL+"="+at)
-		if c.codec == fence.Plain {
+		if c.codec == frame.Plain {
 			cmd.Env = append(cmd.Env, compactPlain+"=yes")
 		}
 		out, err := cmd.Output()

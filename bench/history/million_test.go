@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -112,7 +113,7 @@ func TestMillion(t *testing.T) {
 		if n%(commits/leaders) == 0 {
 			j.lead()
 		}
-		j.commit(fence.Plain, rec)
+		j.commit(frame.Plain, rec)
 		if n%each == each-1 {
 			j.done()
 			if _, err := c.Once(t.Context(), fence.NewToken(1)); err != nil {

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -226,7 +227,7 @@ func orphaned(ctx context.Context, st store.Store, err error) error {
 	if !errors.Is(err, manifest.ErrNotInitialized) {
 		return err
 	}
-	for _, prefix := range []string{manifest.Prefix, fence.DataPrefix} {
+	for _, prefix := range []string{manifest.Prefix, layout.DataPrefix} {
 		for info, lerr := range store.ListAll(ctx, st, prefix, nil, nil) {
 			if lerr != nil {
 				return errors.Join(err, lerr)

@@ -132,7 +132,7 @@ func (p *appending) run(ctx context.Context) error {
 		if err := orphaned(ctx, st, err); !errors.Is(err, manifest.ErrNotInitialized) {
 			return err
 		}
-		format.Limits = manifest.DefaultLimits
+		format.Limits = manifest.DefaultLimits()
 	}
 	if limit := format.Limits.Object; int(p.batch) > limit {
 		return usage("-batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)

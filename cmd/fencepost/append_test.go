@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
@@ -373,7 +375,7 @@ func TestDeposed(t *testing.T) {
 type mute struct{ store.Store }
 
 func (m *mute) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	if p, ok := fence.ParseKey(key); ok && p.Epoch == 1 && p.Seq > 1 && len(body) > fence.HeaderSize {
+	if p, ok := layout.ParseDataKey(key); ok && p.Epoch == 1 && p.Seq > 1 && len(body) > frame.HeaderSize {
 		_, _ = m.Store.Put(ctx, key, body, cond)
 		<-ctx.Done()
 		return store.Info{}, &store.Error{Op: "put", Key: key, Err: ctx.Err()}

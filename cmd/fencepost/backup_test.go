@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
@@ -84,7 +84,7 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	life()
-	copied(t, st, backup, fence.DataPrefix, nil)
+	copied(t, st, backup, layout.DataPrefix, nil)
 	life()
 	for _, prefix := range []string{"lock/", "compactor-lock/"} {
 		newest := last(t, st, prefix)

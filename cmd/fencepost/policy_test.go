@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -296,7 +297,7 @@ func TestPolicyDenies(t *testing.T) {
 	const n = "00000000000000000001"
 	id := uuid.NewString()
 	keys := []string{
-		manifest.FormatKey, "lock/" + n + ".json", "compactor-lock/" + n + ".json", fence.Position{Epoch: 1, Seq: 1}.Key(), manifest.Key(1),
+		manifest.FormatKey, "lock/" + n + ".json", "compactor-lock/" + n + ".json", layout.DataKey(fence.Position{Epoch: 1, Seq: 1}), manifest.Key(1),
 		"segment/compactor/" + n + "/" + id, "segment/writer/" + n + "/" + id, "list/compactor/" + n + "/" + id, "pin/" + id + ".json", "file/" + n + "/" + id, "tmp/" + id, "else",
 	}
 	creates := map[string]string{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -281,7 +282,7 @@ func TestBadLogs(t *testing.T) {
 			}
 			put(t, st, manifest.Key(m.Version), `{"format":1,`)
 		}, "manifest/"},
-		"a corrupt object": {func(t *testing.T, st store.Store) { flip(t, st, fence.Position{Epoch: 1, Seq: 1}.Key()) }, fence.Position{Epoch: 1, Seq: 1}.Key()},
+		"a corrupt object": {func(t *testing.T, st store.Store) { flip(t, st, layout.DataKey(fence.Position{Epoch: 1, Seq: 1})) }, layout.DataKey(fence.Position{Epoch: 1, Seq: 1})},
 		"a manifest with a missing segment": {func(t *testing.T, st store.Store) {
 			must(t, "", "compact", memURL(t))
 			log, err := manifest.Open(t.Context(), st, nil)

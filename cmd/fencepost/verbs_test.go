@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
 )
@@ -242,9 +243,9 @@ func TestVerify(t *testing.T) {
 	if !strings.Contains(out, "records 0 to 3: 1 segments, 2 objects") || !strings.HasSuffix(out, "nothing is wrong\n") {
 		t.Error(out)
 	}
-	key := fence.Position{Epoch: 2, Seq: 1}.Key()
+	key := layout.DataKey(fence.Position{Epoch: 2, Seq: 1})
 	flip(t, openStore(t, url), key)
-	if err := openStore(t, url).Delete(t.Context(), fence.Position{Epoch: 0, Seq: 1}.Key()); err != nil {
+	if err := openStore(t, url).Delete(t.Context(), layout.DataKey(fence.Position{Epoch: 0, Seq: 1})); err != nil {
 		t.Fatal(err)
 	}
 	r := run(t, "", "verify", url)

@@ -21,7 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -270,7 +270,7 @@ func (s *story) compact(ctx context.Context, st store.Store) error {
 
 // check holds what the nodes were told against what is there.
 func (s *story) check(ctx context.Context, st store.Store, first, second, refused event) error {
-	pos, ok := fence.ParseKey(refused.Slot)
+	pos, ok := layout.ParseDataKey(refused.Slot)
 	if !ok || uint64(pos.Epoch) != first.Epoch || refused.By != second.Epoch {
 		return fmt.Errorf("broken promise: %s was refused at %q by epoch %d, not in its own epoch by %s", first.Node, refused.Slot, refused.By, second.Node)
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -47,7 +49,7 @@ type Source struct {
 	Budget int64
 	// Keep tells which objects of data are checked by their checksums and not unpacked,
 	// for who puts them elsewhere as they are; nil: none.
-	Keep func(*fence.Header) bool
+	Keep func(*frame.Header) bool
 	// Known, if set, is asked for a slot before the store is, and may wait: false if it
 	// cannot tell, an object without a body if there is none. Its error ends the walk.
 	Known func(ctx context.Context, p fence.Position) (Object, bool, error)
@@ -69,25 +71,25 @@ func (s *Source) Look(ctx context.Context, p fence.Position) (Object, error) {
 }
 
 func (s *Source) look(ctx context.Context, p fence.Position, ask int64) ([]byte, store.Info, error) {
-	body, info, err := store.ReadRange(ctx, s.Store, p.Key(), store.GetOptions{Length: ask}, ask, s.Settle)
+	body, info, err := store.ReadRange(ctx, s.Store, layout.DataKey(p), store.GetOptions{Length: ask}, ask, s.Settle)
 	if errors.Is(err, store.ErrRange) {
-		err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, p.Key())
+		err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, layout.DataKey(p))
 	}
 	return body, info, err
 }
 
 // Step is one object of the chain.
 type Step struct {
-	From, To fence.Point
-	Frame    *fence.Frame
+	From, To frame.Point
+	Frame    *frame.Frame
 	// Stored is set as well if [Source.Keep] has said so. Then Frame has no records:
 	// nobody has unpacked them.
-	Stored *fence.Stored
+	Stored *frame.Stored
 	Size   int64
 }
 
 // Read reads the object in slot from.Position. Absent is store.ErrNotFound.
-func (s *Source) Read(ctx context.Context, from fence.Point) (Step, error) {
+func (s *Source) Read(ctx context.Context, from frame.Point) (Step, error) {
 	f := newFetch(ctx, from.Position, Head)
 	f.fetchHead(s)
 	if f.err == nil && f.partial() {
@@ -103,7 +105,7 @@ func (s *Source) Read(ctx context.Context, from fence.Point) (Step, error) {
 // It begins with First requests and doubles with each object found, so that looking
 // at the tail costs one. Requests that it has under way when the loop ends are
 // cancelled and waited for.
-func (s *Source) Walk(ctx context.Context, from fence.Point) iter.Seq2[Step, error] {
+func (s *Source) Walk(ctx context.Context, from frame.Point) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		w := &walk{Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.Budget, asked: make(chan *fetch, s.ahead()), arrived: make(chan *fetch, s.ahead())}
@@ -127,7 +129,7 @@ func (s *Source) Walk(ctx context.Context, from fence.Point) iter.Seq2[Step, err
 			if !yield(step, nil) {
 				return
 			}
-			if step.Frame.Kind == fence.Seal {
+			if step.Frame.Kind == frame.Seal {
 				// What was fetched behind it is void, and nobody knows how much there is
 				// of the next epoch.
 				w.drop()
@@ -139,34 +141,34 @@ func (s *Source) Walk(ctx context.Context, from fence.Point) iter.Seq2[Step, err
 }
 
 // judge decodes what was fetched and applies the chain rule.
-func (s *Source) judge(from fence.Point, f *fetch) (Step, error) {
+func (s *Source) judge(from frame.Point, f *fetch) (Step, error) {
 	step := Step{From: from, To: from, Size: f.info.Size}
 	if f.err != nil {
 		return step, f.err
 	}
 	var err error
 	if step.Stored, err = s.stored(f.body); err == nil && step.Stored != nil {
-		step.Frame = &fence.Frame{Header: step.Stored.Header, Cursor: step.Stored.Cursor}
+		step.Frame = &frame.Frame{Header: step.Stored.Header, Cursor: step.Stored.Cursor}
 	} else if err == nil {
-		step.Frame, err = fence.Decode(f.body, s.Limits)
+		step.Frame, err = frame.Decode(f.body, s.Limits)
 	}
 	if err != nil {
-		return step, fmt.Errorf("%s: %w", from.Position.Key(), err)
+		return step, fmt.Errorf("%s: %w", layout.DataKey(from.Position), err)
 	}
 	step.To, err = from.Next(s.Log, step.Frame)
 	return step, err
 }
 
 // stored is an object that is not to be unpacked; nil of others.
-func (s *Source) stored(b []byte) (*fence.Stored, error) {
+func (s *Source) stored(b []byte) (*frame.Stored, error) {
 	if s.Keep == nil {
 		return nil, nil
 	}
-	h, err := fence.DecodeHeader(b)
-	if err != nil || h.Kind != fence.Data || !s.Keep(&h) {
+	h, err := frame.DecodeHeader(b)
+	if err != nil || h.Kind != frame.Data || !s.Keep(&h) {
 		return nil, err
 	}
-	return fence.DecodeStored(b, s.Limits)
+	return frame.DecodeStored(b, s.Limits)
 }
 
 // walk is the state of one Walk; only its goroutine touches it.
@@ -272,7 +274,7 @@ func (w *walk) beyond() {
 		if !f.here || f.err != nil {
 			continue
 		}
-		if h, err := fence.DecodeHeader(f.body); err != nil || h.Kind != fence.Seal {
+		if h, err := frame.DecodeHeader(f.body); err != nil || h.Kind != frame.Seal {
 			w.Beyond(f.pos)
 			return
 		}
@@ -368,7 +370,7 @@ func (f *fetch) fetchHead(s *Source) {
 		known, ok, err := s.Known(f.ctx, f.pos)
 		if ok {
 			if f.body, f.info, f.err = known.Body, known.Info, err; err == nil && known.Body == nil {
-				f.err = &store.Error{Op: "get", Key: f.pos.Key(), Kind: store.ErrNotFound}
+				f.err = &store.Error{Op: "get", Key: layout.DataKey(f.pos), Kind: store.ErrNotFound}
 			}
 			return
 		}
@@ -386,22 +388,22 @@ func (f *fetch) wait() {
 func (f *fetch) partial() bool { return f.info.Size > int64(len(f.body)) }
 
 func (f *fetch) fetchRest(ctx context.Context, s *Source) {
-	limit := s.Limits.MaxFrame()
+	limit := frame.MaxFrame(s.Limits)
 	if f.info.Size > limit {
-		f.err = fmt.Errorf("%w: %s has %d bytes; the log allows %d", fence.ErrCorrupt, f.pos.Key(), f.info.Size, limit)
+		f.err = fmt.Errorf("%w: %s has %d bytes; the log allows %d", fence.ErrCorrupt, layout.DataKey(f.pos), f.info.Size, limit)
 		return
 	}
 	off := int64(len(f.body))
 	// The buffer grows as bytes arrive, and its head is part of it: a large object that was
 	// put together of two would be held twice over.
-	whole, info, err := store.AppendRange(ctx, s.Store, f.pos.Key(), f.body, store.GetOptions{Offset: off, Length: f.info.Size - off}, limit, s.Settle)
+	whole, info, err := store.AppendRange(ctx, s.Store, layout.DataKey(f.pos), f.body, store.GetOptions{Offset: off, Length: f.info.Size - off}, limit, s.Settle)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrRange):
 		f.err = err
 	case err != nil || info.Version != f.info.Version:
 		// guard:rest-match. Pruned and replaced by a zombie in between, perhaps by
 		// something shorter. Absent would be as true: the caller looks at the manifest.
-		f.err = &store.Error{Op: "get", Key: f.pos.Key(), Kind: store.ErrNotFound, Hint: "it changed while it was read"}
+		f.err = &store.Error{Op: "get", Key: layout.DataKey(f.pos), Kind: store.ErrNotFound, Hint: "it changed while it was read"}
 	default:
 		f.body = whole
 	}

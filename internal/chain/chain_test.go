@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -32,18 +34,18 @@ func TestWalkFollowsSeals(t *testing.T) {
 	l.seal(4).seal(5).data().data(7).seal(9)
 	// What stands behind a seal is void, whatever it is.
 	for seq, body := range map[uint64]string{42: "junk", 43: "junk", 60: ""} {
-		if _, err := inner.Put(t.Context(), fence.Position{Epoch: 1, Seq: seq}.Key(), []byte(body), store.Always); err != nil {
+		if _, err := inner.Put(t.Context(), layout.DataKey(fence.Position{Epoch: 1, Seq: seq}), []byte(body), store.Always); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := runtime.NumGoroutine()
-	keys, records, end, err := collect(t, source(st), fence.Start())
+	keys, records, end, err := collect(t, source(st), frame.Start())
 	if err != nil || !slices.Equal(keys, l.keys) || records != 121 || !end.Equal(l.at) {
 		t.Errorf("%d objects, %d records to %+v, %v; there are %d to %+v", len(keys), records, end, err, len(l.keys), l.at)
 	}
 	quiet(t, st, before)
 	// From any point on.
-	at := fence.Start()
+	at := frame.Start()
 	for i := range l.keys {
 		keys, _, end, err := collect(t, source(st), at)
 		if err != nil || !slices.Equal(keys, l.keys[i:]) || !end.Equal(l.at) {
@@ -87,7 +89,7 @@ func TestRequests(t *testing.T) {
 	for e := range fence.Epoch(10) {
 		l.seal(e + 1)
 	}
-	if _, _, _, err := collect(t, source(st), fence.Start()); err != nil {
+	if _, _, _, err := collect(t, source(st), frame.Start()); err != nil {
 		t.Fatal(err)
 	}
 	if n := st.Counts().Of("", ""); n != 11 {
@@ -105,7 +107,7 @@ func TestWalkBrokenOff(t *testing.T) {
 	}
 	// Requests far ahead never get an answer by themselves.
 	st.SetHook(func(op faultstore.Op) faultstore.Fault {
-		if p, _ := fence.ParseKey(op.Key); p.Seq > 10 {
+		if p, _ := layout.ParseDataKey(op.Key); p.Seq > 10 {
 			return faultstore.Fault{Hang: true}
 		}
 		return faultstore.Fault{}
@@ -113,7 +115,7 @@ func TestWalkBrokenOff(t *testing.T) {
 	for n := 1; n <= 11; n++ {
 		before := runtime.NumGoroutine()
 		seen := 0
-		for _, err := range source(st).Walk(t.Context(), fence.Start()) {
+		for _, err := range source(st).Walk(t.Context(), frame.Start()) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +134,7 @@ func TestWalkBrokenOff(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var last error
-	for step, err := range source(st).Walk(ctx, fence.Start()) {
+	for step, err := range source(st).Walk(ctx, frame.Start()) {
 		if last = err; err == nil && step.From.Position.Seq == 5 {
 			cancel(cause)
 		}
@@ -154,7 +156,7 @@ type slow struct {
 func (s slow) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
 	s.active.Add(1)
 	defer s.active.Add(-1)
-	if p, _ := fence.ParseKey(key); s.slots(p) {
+	if p, _ := layout.ParseDataKey(key); s.slots(p) {
 		<-ctx.Done()
 		time.Sleep(time.Millisecond)
 		return nil, &store.Error{Op: "get", Key: key, Err: ctx.Err()}
@@ -175,7 +177,7 @@ func TestWalkWaits(t *testing.T) {
 	// last objects of epoch 2.
 	st := slow{inner, func(p fence.Position) bool { return p.Epoch == 1 && p.Seq > 8 || p.Epoch == 2 && p.Seq > 3 }, &active}
 	n := 0
-	for step, err := range source(st).Walk(t.Context(), fence.Start()) {
+	for step, err := range source(st).Walk(t.Context(), frame.Start()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,13 +193,13 @@ func TestWalkWaits(t *testing.T) {
 
 // TestLargeObjects take two requests: the rest is asked for when its turn comes.
 func TestLargeObjects(t *testing.T) {
-	const frame = Head - fence.HeaderSize // payload of an object that just fits
+	const fits = Head - frame.HeaderSize // payload of an object that just fits
 	st, inner := newFaults(nil)
 	l := newLog(t, inner).seal(1)
 	from := l.at
 	requests := 0
 	for _, tt := range []struct{ size, requests int }{
-		{frame - 3, 1}, {frame - 2, 2}, {frame - 1, 2}, {3 << 20, 2}, {1, 1}, {Head, 2},
+		{fits - 3, 1}, {fits - 2, 2}, {fits - 1, 2}, {3 << 20, 2}, {1, 1}, {Head, 2},
 	} {
 		l.data(tt.size)
 		requests += tt.requests
@@ -259,7 +261,7 @@ func TestRestIsAnothers(t *testing.T) {
 			large := l.at
 			l.data(size)
 			l.data(5)
-			key := large.Position.Key()
+			key := layout.DataKey(large.Position)
 			obj, err := inner.Get(t.Context(), key, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -282,7 +284,7 @@ func TestRestIsAnothers(t *testing.T) {
 					}
 				}
 			})
-			keys, _, end, err := collect(t, source(st), fence.Start())
+			keys, _, end, err := collect(t, source(st), frame.Start())
 			if err != nil || len(keys) != 2 || !end.Equal(large) || gets != 2 {
 				t.Errorf("%s: %v to %+v, %v after %d GETs", name, keys, end, err, gets)
 			}
@@ -305,7 +307,7 @@ func TestCorrupt(t *testing.T) {
 		l := newLog(t, memstore.New()).seal(1).data(5).data(5)
 		return l
 	}
-	frame := func(l *log, key string) []byte {
+	object := func(l *log, key string) []byte {
 		obj, err := l.st.Get(t.Context(), key, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -316,7 +318,7 @@ func TestCorrupt(t *testing.T) {
 		}
 		return b
 	}
-	key := fence.Position{Epoch: 1, Seq: 2}.Key()
+	key := layout.DataKey(fence.Position{Epoch: 1, Seq: 2})
 	foreign := newLog(t, memstore.New()).seal(1).data(5).data(9)
 	tests := map[string]struct {
 		body []byte
@@ -326,9 +328,9 @@ func TestCorrupt(t *testing.T) {
 		"empty":        {nil, fence.ErrCorrupt, "is empty"},
 		"short":        {[]byte("FNCP"), fence.ErrCorrupt, "too short"},
 		"foreign":      {bytes.Repeat([]byte("x"), 500), fence.ErrCorrupt, "does not begin with"},
-		"another slot": {frame(other(), fence.Position{Epoch: 1, Seq: 1}.Key()), fence.ErrCorrupt, "says that it is"},
-		"cut off":      {frame(foreign, key)[:130], fence.ErrCorrupt, "the body has 2 bytes"},
-		"too long":     {append(frame(foreign, key), 0), fence.ErrCorrupt, "the body has"},
+		"another slot": {object(other(), layout.DataKey(fence.Position{Epoch: 1, Seq: 1})), fence.ErrCorrupt, "says that it is"},
+		"cut off":      {object(foreign, key)[:130], fence.ErrCorrupt, "the body has 2 bytes"},
+		"too long":     {append(object(foreign, key), 0), fence.ErrCorrupt, "the body has"},
 		"too large":    {make([]byte, 2<<20), fence.ErrCorrupt, "the log allows"},
 	}
 	for name, tt := range tests {
@@ -340,7 +342,7 @@ func TestCorrupt(t *testing.T) {
 		s := source(st)
 		s.Limits = fence.Limits{Object: 1 << 20, Record: 1 << 19, Cursor: 10}
 		before := runtime.NumGoroutine()
-		keys, _, _, err := collect(t, s, fence.Start())
+		keys, _, _, err := collect(t, s, frame.Start())
 		if len(keys) != 2 || !errors.Is(err, tt.want) || !strings.Contains(fmt.Sprint(err), tt.says) || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %d objects, then %v", name, len(keys), err)
 		}
@@ -354,7 +356,7 @@ func TestCorrupt(t *testing.T) {
 	if _, err := source(inner).Read(t.Context(), from); err != nil {
 		t.Fatal(err)
 	}
-	good := frame(l, key)
+	good := object(l, key)
 	for i := range 8 * len(good) {
 		bad := bytes.Clone(good)
 		bad[i/8] ^= 1 << (i % 8)
@@ -372,10 +374,10 @@ func TestHugeClaim(t *testing.T) {
 	for _, size := range []int64{1 << 31, 1 << 62} {
 		st := claims{memstore.New(), size}
 		newLog(t, st.Store).seal(1)
-		if _, err := source(st).Read(t.Context(), fence.Start()); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "the log allows") {
+		if _, err := source(st).Read(t.Context(), frame.Start()); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "the log allows") {
 			t.Errorf("%d: %v", size, err)
 		}
-		_, _, _, err := collect(t, source(st), fence.Start())
+		_, _, _, err := collect(t, source(st), frame.Start())
 		if !errors.Is(err, fence.ErrCorrupt) {
 			t.Errorf("%d: %v", size, err)
 		}
@@ -421,7 +423,7 @@ func TestBudget(t *testing.T) {
 			s := source(asked{inner, func(key string, o *store.GetOptions) {
 				mu.Lock()
 				defer mu.Unlock()
-				if key < l.at.Position.Key() {
+				if key < layout.DataKey(l.at.Position) {
 					beyond[key] = max(o.Offset+o.Length-Head, 0)
 				}
 				sum := int64(0)
@@ -431,12 +433,12 @@ func TestBudget(t *testing.T) {
 				most, lately = max(most, sum), max(lately, sum)
 			}})
 			s.Budget = budget
-			for step, err := range s.Walk(t.Context(), fence.Start()) {
+			for step, err := range s.Walk(t.Context(), frame.Start()) {
 				if err != nil {
 					t.Fatal(err)
 				}
 				mu.Lock()
-				delete(beyond, step.From.Position.Key())
+				delete(beyond, layout.DataKey(step.From.Position))
 				if step.From.Position.Seq == objects/2 {
 					lately = 0 // what was used before has to come back
 				}
@@ -485,7 +487,7 @@ func TestAlikeAtOnce(t *testing.T) {
 		requests++
 	}})
 	s.Ahead, s.Budget = 4, 16<<20
-	keys, _, end, err := collect(t, s, fence.Start())
+	keys, _, end, err := collect(t, s, frame.Start())
 	// One for each, and a second one while nobody knew how large they are; and some beyond
 	// the end.
 	if err != nil || len(keys) != 2*n+1 || !end.Equal(l.at) || requests > 2*n+1+20+4 {
@@ -531,7 +533,7 @@ func TestMemory(t *testing.T) {
 	s.Ahead, s.Budget = 8, 2*size
 	before := heap()
 	n := 0
-	for _, err := range s.Walk(t.Context(), fence.Start()) {
+	for _, err := range s.Walk(t.Context(), frame.Start()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -560,7 +562,7 @@ func TestWalkOverFaults(t *testing.T) {
 			l.seal(e + 1)
 		}
 		before := runtime.NumGoroutine()
-		keys, _, end, err := collect(t, source(st), fence.Start())
+		keys, _, end, err := collect(t, source(st), frame.Start())
 		if err != nil || !slices.Equal(keys, l.keys) || !end.Equal(l.at) {
 			t.Errorf("seed %d: %d objects of %d, %v", seed, len(keys), len(l.keys), err)
 		}
@@ -575,9 +577,9 @@ func TestErrorsEnd(t *testing.T) {
 	for range 10 {
 		l.data(1)
 	}
-	st.SetHook(faultstore.Script(faultstore.Rule{Prefix: fence.Position{Epoch: 1, Seq: 6}.Key(), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
+	st.SetHook(faultstore.Script(faultstore.Rule{Prefix: layout.DataKey(fence.Position{Epoch: 1, Seq: 6}), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
 	before := runtime.NumGoroutine()
-	keys, _, _, err := collect(t, source(st), fence.Start())
+	keys, _, _, err := collect(t, source(st), frame.Start())
 	if len(keys) != 6 || !errors.Is(err, store.ErrDenied) {
 		t.Errorf("%d objects, then %v", len(keys), err)
 	}

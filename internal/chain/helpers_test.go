@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -24,22 +26,22 @@ var (
 type log struct {
 	t     testing.TB
 	st    store.Store
-	at    fence.Point
+	at    frame.Point
 	nonce byte
 	keys  []string
 }
 
-func newLog(t testing.TB, st store.Store) *log { return &log{t: t, st: st, at: fence.Start()} }
+func newLog(t testing.TB, st store.Store) *log { return &log{t: t, st: st, at: frame.Start()} }
 
-func (l *log) header() fence.Header {
+func (l *log) header() frame.Header {
 	l.nonce++
-	return fence.Header{Log: testLog, Nonce: fence.ID{l.nonce}, Position: l.at.Position, Offset: l.at.Offset, Prev: l.at.Prev, Time: time.Unix(1, 0)}
+	return frame.Header{Log: testLog, Nonce: fence.ID{l.nonce}, Position: l.at.Position, Offset: l.at.Offset, Prev: l.at.Prev, Time: time.Unix(1, 0)}
 }
 
-func (l *log) put(b []byte, h *fence.Header) {
+func (l *log) put(b []byte, h *frame.Header) {
 	l.t.Helper()
-	l.keys = append(l.keys, l.at.Position.Key())
-	if _, err := l.st.Put(context.Background(), l.at.Position.Key(), b, store.Always); err != nil {
+	l.keys = append(l.keys, layout.DataKey(l.at.Position))
+	if _, err := l.st.Put(context.Background(), layout.DataKey(l.at.Position), b, store.Always); err != nil {
 		l.t.Fatal(err)
 	}
 	l.at = l.at.Behind(h, nil)
@@ -48,7 +50,7 @@ func (l *log) put(b []byte, h *fence.Header) {
 func (l *log) seal(next fence.Epoch) *log {
 	l.t.Helper()
 	h := l.header()
-	l.put(fence.EncodeSeal(&h, next), &h)
+	l.put(frame.EncodeSeal(&h, next), &h)
 	return l
 }
 
@@ -56,11 +58,11 @@ func (l *log) seal(next fence.Epoch) *log {
 func (l *log) data(lengths ...int) *log {
 	l.t.Helper()
 	h := l.header()
-	var b fence.Builder
+	var b frame.Builder
 	for i, n := range lengths {
 		b.Add(filled(h.Offset+uint64(i), n))
 	}
-	l.put(bytes.Clone(b.Finish(&h, fence.Plain)), &h)
+	l.put(bytes.Clone(b.Finish(&h, frame.Plain)), &h)
 	return l
 }
 
@@ -86,11 +88,11 @@ func newFaults(opts *faultstore.Options) (*faultstore.Store, *memstore.Store) {
 }
 
 func source(st store.Store) *Source {
-	return &Source{Store: st, Log: testLog, Limits: fence.DefaultLimits, Settle: quick}
+	return &Source{Store: st, Log: testLog, Limits: fence.DefaultLimits(), Settle: quick}
 }
 
 // collect walks to the end and checks each step against the one before.
-func collect(t *testing.T, s *Source, from fence.Point) (keys []string, records int, end fence.Point, err error) {
+func collect(t *testing.T, s *Source, from frame.Point) (keys []string, records int, end frame.Point, err error) {
 	t.Helper()
 	at := from
 	for step, werr := range s.Walk(t.Context(), from) {
@@ -103,10 +105,10 @@ func collect(t *testing.T, s *Source, from fence.Point) (keys []string, records 
 			}
 			return keys, records, at, werr
 		}
-		if step.Frame.Position != step.From.Position || step.Size < fence.HeaderSize {
+		if step.Frame.Position != step.From.Position || step.Size < frame.HeaderSize {
 			t.Errorf("%+v", step)
 		}
-		keys = append(keys, step.From.Position.Key())
+		keys = append(keys, layout.DataKey(step.From.Position))
 		for off, rec := range step.Frame.All() {
 			if off != from.Offset+uint64(records) || !bytes.Equal(rec, filled(off, len(rec))) {
 				t.Errorf("record %d is another", off)

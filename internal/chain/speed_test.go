@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -53,7 +53,7 @@ func TestInOrderAtFullSpeed(t *testing.T) {
 			}
 			st := newLate(inner)
 			start := time.Now()
-			for step, err := range source(st).Walk(t.Context(), fence.Start()) {
+			for step, err := range source(st).Walk(t.Context(), frame.Start()) {
 				if err != nil {
 					t.Fatal(err)
 				}

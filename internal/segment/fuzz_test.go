@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 )
 
 func known(err error) bool {
@@ -36,7 +37,7 @@ func FuzzDecodeIndex(f *testing.F) {
 			}
 			var at int64
 			for i, b := range blocks {
-				if b.At != at || b.Len < fence.HeaderSize || Find(blocks, b.First) != i || b.First < first || b.First >= end {
+				if b.At != at || b.Len < frame.HeaderSize || Find(blocks, b.First) != i || b.First < first || b.First >= end {
 					t.Fatalf("block %d is %+v", i, b)
 				}
 				at += b.Len

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 )
 
 const (
@@ -23,9 +23,9 @@ const (
 // Piece is a block of a segment.
 type Piece struct {
 	Ref   Ref
-	Frame *fence.Frame
+	Frame *frame.Frame
 	// Stored is set instead if [Source.ReadStored] has not unpacked it.
-	Stored *fence.Stored
+	Stored *frame.Stored
 }
 
 // Records is how many it holds.
@@ -37,8 +37,8 @@ func (p Piece) Records() uint32 {
 }
 
 // Frames is [Source.Read] of one segment.
-func (s *Source) Frames(ctx context.Context, ref Ref, from uint64) iter.Seq2[*fence.Frame, error] {
-	return func(yield func(*fence.Frame, error) bool) {
+func (s *Source) Frames(ctx context.Context, ref Ref, from uint64) iter.Seq2[*frame.Frame, error] {
+	return func(yield func(*frame.Frame, error) bool) {
 		one := func(yield func(Ref, error) bool) { yield(ref, nil) }
 		for p, err := range s.Read(ctx, one, from) {
 			if !yield(p.Frame, err) {
@@ -258,7 +258,7 @@ func (run *run) fetch(ctx context.Context, r *reading, small bool) {
 		return
 	}
 	for run.i < run.end {
-		h, err := fence.DecodeHeader(run.body)
+		h, err := frame.DecodeHeader(run.body)
 		if err != nil {
 			return // it is told when it is its turn
 		}
@@ -277,8 +277,8 @@ func (run *run) fetch(ctx context.Context, r *reading, small bool) {
 }
 
 // unpackedLen is what a frame takes beside the bytes that it was decoded from.
-func (r *reading) unpackedLen(h *fence.Header) int64 {
-	if h.Codec == fence.Plain || r.stored && Whole(h) {
+func (r *reading) unpackedLen(h *frame.Header) int64 {
+	if h.Codec == frame.Plain || r.stored && Whole(h) {
 		return 0
 	}
 	return int64(h.PayloadLen())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -42,7 +43,7 @@ func newRow(t testing.TB, opts *faultstore.Options, segments ...[]int) *row {
 		r.end = sum.End
 	}
 	r.st = faultstore.New(r.mem, opts)
-	r.Source = &Source{Store: r.st, Log: testLog, Limits: fence.DefaultLimits, Settle: quick}
+	r.Source = &Source{Store: r.st, Log: testLog, Limits: fence.DefaultLimits(), Settle: quick}
 	return r
 }
 
@@ -266,12 +267,12 @@ func TestReadBrokenOff(t *testing.T) {
 // behind the budget they are unpacked one by one, when it is their turn.
 func TestReadUnpacksWithinBudget(t *testing.T) {
 	const n, size = 24, 4 << 20
-	b, sum := build(t, 0, fence.Zstd, zeros(t, n, size))
+	b, sum := build(t, 0, frame.Zstd, zeros(t, n, size))
 	st := memstore.New()
 	if _, err := st.Upload(t.Context(), key, bytes.NewReader(b), nil); err != nil {
 		t.Fatal(err)
 	}
-	s := &Source{Store: st, Log: testLog, Limits: fence.DefaultLimits, Settle: quick, Budget: 9 << 20}
+	s := &Source{Store: st, Log: testLog, Limits: fence.DefaultLimits(), Settle: quick, Budget: 9 << 20}
 	ref := Ref{Key: key, First: sum.First, End: sum.End, Size: sum.Size, Index: sum.Index}
 	var base, now runtime.MemStats
 	runtime.GC()
@@ -296,14 +297,14 @@ func TestReadUnpacksWithinBudget(t *testing.T) {
 	}
 }
 
-func zeros(t testing.TB, n, size int) *fence.Frame {
+func zeros(t testing.TB, n, size int) *frame.Frame {
 	t.Helper()
-	var b fence.Builder
+	var b frame.Builder
 	for range n {
 		b.Add(make([]byte, size))
 	}
-	h := fence.Header{Log: testLog, Position: fence.Position{Epoch: 1, Seq: 1}, Time: testTime}
-	f, err := fence.Decode(b.Finish(&h, fence.Plain), fence.Limits{Object: fence.MaxObject, Record: fence.MaxObject})
+	h := frame.Header{Log: testLog, Position: fence.Position{Epoch: 1, Seq: 1}, Time: testTime}
+	f, err := frame.Decode(b.Finish(&h, frame.Plain), fence.Limits{Object: fence.MaxObject, Record: fence.MaxObject})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 )
 
 const (
@@ -45,8 +46,8 @@ type Block struct {
 type Writer struct {
 	w       io.Writer
 	log     fence.ID
-	codec   fence.Codec
-	builder fence.Builder
+	codec   frame.Codec
+	builder frame.Builder
 	pos     fence.Position // of the first record in the block
 	first   uint64         // of the segment
 	next    uint64
@@ -61,13 +62,13 @@ type Writer struct {
 }
 
 // NewWriter begins a segment whose first record has offset first.
-func NewWriter(w io.Writer, log fence.ID, first uint64, codec fence.Codec) *Writer {
+func NewWriter(w io.Writer, log fence.ID, first uint64, codec frame.Codec) *Writer {
 	return &Writer{w: w, log: log, codec: codec, first: first, next: first, start: first}
 }
 
 // Add appends the records of a frame of the chain or of another segment, which
 // must follow those before without a gap.
-func (w *Writer) Add(f *fence.Frame) error {
+func (w *Writer) Add(f *frame.Frame) error {
 	if w.err != nil {
 		return w.err
 	}
@@ -80,7 +81,7 @@ func (w *Writer) Add(f *fence.Frame) error {
 			w.err = fmt.Errorf("segment: record %d follows record %d", off, w.next-1)
 			return w.err
 		}
-		if n := w.builder.Size(); n > 0 && n+fence.RecordSize(len(rec)) > BlockSize {
+		if n := w.builder.Size(); n > 0 && n+frame.RecordSize(len(rec)) > BlockSize {
 			if err := w.flush(); err != nil {
 				return err
 			}
@@ -105,7 +106,7 @@ func (w *Writer) Add(f *fence.Frame) error {
 
 // Whole tells whether the records of a frame are enough to stay as they are, as a block
 // of their own, and no more than a block has.
-func Whole(h *fence.Header) bool {
+func Whole(h *frame.Header) bool {
 	n := h.PayloadLen()
 	return n >= BlockSize/2 && (n <= BlockSize || h.Records == 1)
 }
@@ -114,7 +115,7 @@ func Whole(h *fence.Header) bool {
 // its own, without compressing it again; it must follow what is before without a gap.
 // It reports whether it did. If not, since the block would be small, the caller adds
 // the records.
-func (w *Writer) AddStored(s *fence.Stored) (bool, error) {
+func (w *Writer) AddStored(s *frame.Stored) (bool, error) {
 	if w.err != nil {
 		return false, w.err
 	}
@@ -130,7 +131,7 @@ func (w *Writer) AddStored(s *fence.Stored) (bool, error) {
 		return false, err
 	}
 	at := writable(s.Time)
-	h := fence.Header{Log: w.log, Nonce: fence.ID(uuid.New()), Position: s.Position, Offset: s.Offset, Prev: w.prev, Time: at}
+	h := frame.Header{Log: w.log, Nonce: fence.ID(uuid.New()), Position: s.Position, Offset: s.Offset, Prev: w.prev, Time: at}
 	header, payload := s.Repack(&h)
 	w.index = append(w.index, Block{At: w.at, Len: int64(len(header) + len(payload)), First: s.Offset, Latest: at})
 	if w.Records() == 0 || at.Before(w.from) {
@@ -168,7 +169,7 @@ func (w *Writer) flush() error {
 	if err := w.room(); err != nil {
 		return err
 	}
-	h := fence.Header{
+	h := frame.Header{
 		Log: w.log, Nonce: fence.ID(uuid.New()), Position: w.pos, Offset: w.start, Prev: w.prev, Time: w.latest,
 	}
 	b := w.builder.Finish(&h, w.codec)
@@ -287,7 +288,7 @@ func DecodeIndex(tail []byte, size int64, log fence.ID, first, end uint64) ([]Bl
 		e := tail[i*entrySize:]
 		b := Block{At: int64(le.Uint64(e)), Len: int64(le.Uint64(e[8:])), First: le.Uint64(e[16:]), Latest: time.UnixMicro(int64(le.Uint64(e[24:]))).UTC()}
 		switch {
-		case uint64(b.At) != at || b.Len < fence.HeaderSize || b.At+b.Len > size-int64(len(tail)) || b.At+b.Len < 0:
+		case uint64(b.At) != at || b.Len < frame.HeaderSize || b.At+b.Len > size-int64(len(tail)) || b.At+b.Len < 0:
 			return bad("block %d is at %d with %d bytes", i, b.At, b.Len)
 		case i == 0 && b.First != first, i > 0 && b.First <= blocks[i-1].First, b.First >= end:
 			return bad("block %d begins with record %d", i, b.First)
@@ -315,8 +316,8 @@ func blockLimits(l fence.Limits) fence.Limits {
 }
 
 // DecodeBlock reads block i of a segment that ends before the record end.
-func DecodeBlock(b []byte, blocks []Block, i int, log fence.ID, end uint64, limits fence.Limits) (*fence.Frame, error) {
-	f, err := fence.Decode(b, blockLimits(limits))
+func DecodeBlock(b []byte, blocks []Block, i int, log fence.ID, end uint64, limits fence.Limits) (*frame.Frame, error) {
+	f, err := frame.Decode(b, blockLimits(limits))
 	if err != nil {
 		return nil, err
 	}
@@ -327,12 +328,12 @@ func DecodeBlock(b []byte, blocks []Block, i int, log fence.ID, end uint64, limi
 }
 
 // decodeWhole is DecodeBlock of a block that stays as it is; nil of others.
-func decodeWhole(b []byte, blocks []Block, i int, log fence.ID, end uint64, limits fence.Limits) (*fence.Stored, error) {
-	h, err := fence.DecodeHeader(b)
+func decodeWhole(b []byte, blocks []Block, i int, log fence.ID, end uint64, limits fence.Limits) (*frame.Stored, error) {
+	h, err := frame.DecodeHeader(b)
 	if err != nil || !Whole(&h) {
 		return nil, err
 	}
-	s, err := fence.DecodeStored(b, blockLimits(limits))
+	s, err := frame.DecodeStored(b, blockLimits(limits))
 	if err != nil {
 		return nil, err
 	}
@@ -340,11 +341,11 @@ func decodeWhole(b []byte, blocks []Block, i int, log fence.ID, end uint64, limi
 }
 
 // checkBlock compares a block with the index.
-func checkBlock(h *fence.Header, blocks []Block, i int, log fence.ID, end uint64) error {
+func checkBlock(h *frame.Header, blocks []Block, i int, log fence.ID, end uint64) error {
 	if i+1 < len(blocks) {
 		end = blocks[i+1].First
 	}
-	if h.Kind != fence.Data || h.Log != log || h.Offset != blocks[i].First || h.Offset+uint64(h.Records) != end {
+	if h.Kind != frame.Data || h.Log != log || h.Offset != blocks[i].First || h.Offset+uint64(h.Records) != end {
 		return fmt.Errorf("%w: block %d holds [%d, %d) of log %s, should be [%d, %d)", fence.ErrCorrupt, i, h.Offset, h.Offset+uint64(h.Records), h.Log, blocks[i].First, end)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 )
 
 var (
@@ -42,15 +43,15 @@ func filled(offset uint64, n int) []byte {
 	return b
 }
 
-// frame is an object of the chain with a record of each length.
-func frame(t testing.TB, first uint64, at time.Time, lengths ...int) *fence.Frame {
+// object is an object of the chain with a record of each length.
+func object(t testing.TB, first uint64, at time.Time, lengths ...int) *frame.Frame {
 	t.Helper()
-	var b fence.Builder
+	var b frame.Builder
 	for i, n := range lengths {
 		b.Add(filled(first+uint64(i), n))
 	}
-	h := fence.Header{Log: testLog, Position: fence.Position{Epoch: 1, Seq: first + 1}, Offset: first, Time: at}
-	f, err := fence.Decode(bytes.Clone(b.Finish(&h, fence.Plain)), fence.Limits{Object: fence.MaxObject, Record: fence.MaxObject})
+	h := frame.Header{Log: testLog, Position: fence.Position{Epoch: 1, Seq: first + 1}, Offset: first, Time: at}
+	f, err := frame.Decode(bytes.Clone(b.Finish(&h, frame.Plain)), fence.Limits{Object: fence.MaxObject, Record: fence.MaxObject})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func frame(t testing.TB, first uint64, at time.Time, lengths ...int) *fence.Fram
 }
 
 // build makes a segment of frames, which begins with record first.
-func build(t testing.TB, first uint64, codec fence.Codec, frames ...*fence.Frame) ([]byte, Summary) {
+func build(t testing.TB, first uint64, codec frame.Codec, frames ...*frame.Frame) ([]byte, Summary) {
 	t.Helper()
 	var out bytes.Buffer
 	w := NewWriter(&out, testLog, first, codec)
@@ -89,7 +90,7 @@ func checkRecords(t testing.TB, b []byte, sum Summary, lengths []int) []Block {
 	blocks := indexOf(t, b, sum)
 	next := sum.First
 	for i, blk := range blocks {
-		f, err := DecodeBlock(b[blk.At:blk.At+blk.Len], blocks, i, testLog, sum.End, fence.DefaultLimits)
+		f, err := DecodeBlock(b[blk.At:blk.At+blk.Len], blocks, i, testLog, sum.End, fence.DefaultLimits())
 		if err != nil {
 			t.Fatalf("block %d: %v", i, err)
 		}
@@ -125,11 +126,11 @@ func TestRoundTrip(t *testing.T) {
 		"many":             slices.Repeat([]int{1000, 0, 5000, 100}, 600),
 		"ends with blocks": {most, most, most},
 	} {
-		for codec, first := range map[fence.Codec]uint64{fence.Plain: 0, fence.Zstd: math.MaxUint64 - 5000} {
-			var frames []*fence.Frame
+		for codec, first := range map[frame.Codec]uint64{frame.Plain: 0, frame.Zstd: math.MaxUint64 - 5000} {
+			var frames []*frame.Frame
 			next := first
 			for part := range slices.Chunk(lengths, 7) {
-				frames = append(frames, frame(t, next, testTime, part...))
+				frames = append(frames, object(t, next, testTime, part...))
 				next += uint64(len(part))
 			}
 			b, sum := build(t, first, codec, frames...)
@@ -164,18 +165,18 @@ func TestRoundTrip(t *testing.T) {
 // chain, and the first of them may begin before the run.
 func TestMergedRuns(t *testing.T) {
 	lengths := slices.Repeat([]int{100, 30_000, 7}, 200)
-	a, as := build(t, 0, fence.Zstd, frame(t, 0, testTime, lengths[:300]...))
-	b, bs := build(t, 300, fence.Plain, frame(t, 300, testTime.Add(time.Hour), lengths[300:]...))
+	a, as := build(t, 0, frame.Zstd, object(t, 0, testTime, lengths[:300]...))
+	b, bs := build(t, 300, frame.Plain, object(t, 300, testTime.Add(time.Hour), lengths[300:]...))
 	for _, first := range []uint64{0, 150, 299, 300, 555} {
 		var out bytes.Buffer
-		w := NewWriter(&out, testLog, first, fence.Zstd)
+		w := NewWriter(&out, testLog, first, frame.Zstd)
 		for _, s := range []struct {
 			b   []byte
 			sum Summary
 		}{{a, as}, {b, bs}} {
 			blocks := indexOf(t, s.b, s.sum)
 			for i, blk := range blocks {
-				f, err := DecodeBlock(s.b[blk.At:blk.At+blk.Len], blocks, i, testLog, s.sum.End, fence.DefaultLimits)
+				f, err := DecodeBlock(s.b[blk.At:blk.At+blk.Len], blocks, i, testLog, s.sum.End, fence.DefaultLimits())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -196,21 +197,21 @@ func TestMergedRuns(t *testing.T) {
 }
 
 func TestWriterErrors(t *testing.T) {
-	w := NewWriter(&bytes.Buffer{}, testLog, 5, fence.Plain)
+	w := NewWriter(&bytes.Buffer{}, testLog, 5, frame.Plain)
 	if _, err := w.Close(); err == nil {
 		t.Error("an empty segment")
 	}
-	w = NewWriter(&bytes.Buffer{}, testLog, 5, fence.Plain)
+	w = NewWriter(&bytes.Buffer{}, testLog, 5, frame.Plain)
 	for range 2 {
-		if err := w.Add(frame(t, 6, testTime, 1)); err == nil || !strings.Contains(err.Error(), "record 6 follows record 4") {
+		if err := w.Add(object(t, 6, testTime, 1)); err == nil || !strings.Contains(err.Error(), "record 6 follows record 4") {
 			t.Errorf("a gap: %v", err)
 		}
 	}
 	if _, err := w.Close(); err == nil {
 		t.Error("closed after a gap")
 	}
-	w = NewWriter(&bytes.Buffer{}, testLog, 0, fence.Plain)
-	if err := w.Add(frame(t, 0, testTime, 1)); err != nil {
+	w = NewWriter(&bytes.Buffer{}, testLog, 0, frame.Plain)
+	if err := w.Add(object(t, 0, testTime, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Close(); err != nil {
@@ -219,13 +220,13 @@ func TestWriterErrors(t *testing.T) {
 	if _, err := w.Close(); err == nil {
 		t.Error("closed twice")
 	}
-	if err := w.Add(frame(t, 1, testTime, 1)); err == nil {
+	if err := w.Add(object(t, 1, testTime, 1)); err == nil {
 		t.Error("added after Close")
 	}
 	full := errors.New("disk full")
 	for limit := range 5 {
-		w := NewWriter(&failing{left: limit, err: full}, testLog, 0, fence.Plain)
-		err := w.Add(frame(t, 0, testTime, BlockSize, 1, BlockSize, 1, BlockSize))
+		w := NewWriter(&failing{left: limit, err: full}, testLog, 0, frame.Plain)
+		err := w.Add(object(t, 0, testTime, BlockSize, 1, BlockSize, 1, BlockSize))
 		_, cerr := w.Close()
 		if limit < 5 && !errors.Is(cerr, full) || limit < 4 && !errors.Is(err, full) {
 			t.Errorf("%d writes: %v, %v", limit, err, cerr)
@@ -249,9 +250,9 @@ func (f *failing) Write(p []byte) (int, error) {
 // TestWriterSize is what the compactor ends a segment by: it counts all.
 func TestWriterSize(t *testing.T) {
 	var out bytes.Buffer
-	w := NewWriter(&out, testLog, 0, fence.Plain)
+	w := NewWriter(&out, testLog, 0, frame.Plain)
 	for i := range uint64(20) {
-		if err := w.Add(frame(t, i, testTime, 200_000)); err != nil {
+		if err := w.Add(object(t, i, testTime, 200_000)); err != nil {
 			t.Fatal(err)
 		}
 		if s := w.Size(); s < int64(i+1)*200_000 || s > int64(i+1)*200_000+1000 {
@@ -260,7 +261,7 @@ func TestWriterSize(t *testing.T) {
 	}
 	before := w.Size()
 	sum, err := w.Close()
-	if err != nil || sum.Size < before || sum.Size > before+fence.HeaderSize+entrySize+trailerSize {
+	if err != nil || sum.Size < before || sum.Size > before+frame.HeaderSize+entrySize+trailerSize {
 		t.Errorf("%d before, %+v, %v", before, sum, err)
 	}
 }
@@ -268,9 +269,9 @@ func TestWriterSize(t *testing.T) {
 // TestIndexLimit: a segment whose index no reader would accept is not finished;
 // its records would be lost when the chain is pruned.
 func TestIndexLimit(t *testing.T) {
-	w := NewWriter(&bytes.Buffer{}, testLog, 0, fence.Plain)
+	w := NewWriter(&bytes.Buffer{}, testLog, 0, frame.Plain)
 	w.index = make([]Block, maxBlocks-1)
-	if err := w.Add(frame(t, 0, testTime, BlockSize, 1)); err != nil {
+	if err := w.Add(object(t, 0, testTime, BlockSize, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if s := w.Size(); s < maxBlocks*entrySize {
@@ -300,11 +301,11 @@ func TestTimes(t *testing.T) {
 		{[]time.Time{wild, wild}, maxTime, maxTime},
 		{[]time.Time{early}, minTime, minTime},
 	} {
-		var frames []*fence.Frame
+		var frames []*frame.Frame
 		for i, at := range tt.times {
-			frames = append(frames, frame(t, uint64(i), at, 4))
+			frames = append(frames, object(t, uint64(i), at, 4))
 		}
-		b, sum := build(t, 0, fence.Plain, frames...)
+		b, sum := build(t, 0, frame.Plain, frames...)
 		if !sum.From.Equal(tt.from) || !sum.To.Equal(tt.to) {
 			t.Errorf("%v: from %v to %v", tt.times, sum.From, sum.To)
 		}
@@ -324,11 +325,11 @@ func TestTimes(t *testing.T) {
 // it came from was deleted.
 func TestSmallObjects(t *testing.T) {
 	limits := fence.Limits{Object: 1000, Record: 900, Cursor: 10}
-	var frames []*fence.Frame
+	var frames []*frame.Frame
 	for i := range uint64(5000) {
-		frames = append(frames, frame(t, i, testTime, 900))
+		frames = append(frames, object(t, i, testTime, 900))
 	}
-	b, sum := build(t, 0, fence.Plain, frames...)
+	b, sum := build(t, 0, frame.Plain, frames...)
 	blocks := indexOf(t, b, sum)
 	for i, blk := range blocks {
 		if _, err := DecodeBlock(b[blk.At:blk.At+blk.Len], blocks, i, testLog, sum.End, limits); err != nil {
@@ -336,7 +337,7 @@ func TestSmallObjects(t *testing.T) {
 		}
 	}
 	// Records over the log's limit are refused as ever.
-	b, sum = build(t, 0, fence.Plain, frame(t, 0, testTime, 901))
+	b, sum = build(t, 0, frame.Plain, object(t, 0, testTime, 901))
 	_, err := DecodeBlock(b[:sum.Size-sum.Index], indexOf(t, b, sum), 0, testLog, sum.End, limits)
 	if !errors.Is(err, fence.ErrLimit) {
 		t.Error(err)
@@ -346,7 +347,7 @@ func TestSmallObjects(t *testing.T) {
 // sample is a small segment of three blocks.
 func sample(t testing.TB) ([]byte, Summary) {
 	t.Helper()
-	return build(t, 100, fence.Zstd, frame(t, 100, testTime, 3, 5), frame(t, 102, testTime.Add(time.Second), BlockSize), frame(t, 103, testTime.Add(time.Minute), 7))
+	return build(t, 100, frame.Zstd, object(t, 100, testTime, 3, 5), object(t, 102, testTime.Add(time.Second), BlockSize), object(t, 103, testTime.Add(time.Minute), 7))
 }
 
 // redo makes the checksum of a tampered index right again.
@@ -416,7 +417,7 @@ func TestBlockRefuses(t *testing.T) {
 	b, sum := sample(t)
 	blocks := indexOf(t, b, sum)
 	body := func(i int) []byte { return bytes.Clone(b[blocks[i].At : blocks[i].At+blocks[i].Len]) }
-	seal := fence.Header{Log: testLog, Position: fence.Position{Epoch: 1, Seq: 1}}
+	seal := frame.Header{Log: testLog, Position: fence.Position{Epoch: 1, Seq: 1}}
 	for name, tt := range map[string]struct {
 		b    []byte
 		i    int
@@ -426,21 +427,21 @@ func TestBlockRefuses(t *testing.T) {
 		"another block": {body(1), 0, testLog, "block 0 holds [102, 103)"},
 		"another log":   {body(0), 0, fence.ID{7}, "should be"},
 		"cut off":       {body(0)[:130], 0, testLog, "the body has"},
-		"a seal":        {fence.EncodeSeal(&seal, 2), 0, testLog, "block 0 holds [0, 0)"},
+		"a seal":        {frame.EncodeSeal(&seal, 2), 0, testLog, "block 0 holds [0, 0)"},
 	} {
-		f, err := DecodeBlock(tt.b, blocks, tt.i, tt.log, sum.End, fence.DefaultLimits)
+		f, err := DecodeBlock(tt.b, blocks, tt.i, tt.log, sum.End, fence.DefaultLimits())
 		if f != nil || !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, %v", name, f, err)
 		}
 	}
-	if _, err := DecodeBlock(body(2), blocks, 2, testLog, sum.End+1, fence.DefaultLimits); !errors.Is(err, fence.ErrCorrupt) {
+	if _, err := DecodeBlock(body(2), blocks, 2, testLog, sum.End+1, fence.DefaultLimits()); !errors.Is(err, fence.ErrCorrupt) {
 		t.Errorf("a block that is short of the end: %v", err)
 	}
 	good := body(0)
 	for i := range 8 * len(good) {
 		bad := bytes.Clone(good)
 		bad[i/8] ^= 1 << (i % 8)
-		if _, err := DecodeBlock(bad, blocks, 0, testLog, sum.End, fence.DefaultLimits); !errors.Is(err, fence.ErrCorrupt) {
+		if _, err := DecodeBlock(bad, blocks, 0, testLog, sum.End, fence.DefaultLimits()); !errors.Is(err, fence.ErrCorrupt) {
 			t.Fatalf("bit %d: %v", i, err)
 		}
 	}
@@ -453,7 +454,7 @@ func TestGolden(t *testing.T) {
 	const name = "testdata/segment.hex"
 	lengths := []int{10, 0, 20}
 	if *golden {
-		b, sum := build(t, 1000, fence.Plain, frame(t, 1000, testTime, 10, 0), frame(t, 1002, testTime.Add(time.Second), 20))
+		b, sum := build(t, 1000, frame.Plain, object(t, 1000, testTime, 10, 0), object(t, 1002, testTime.Add(time.Second), 20))
 		text := fmt.Sprintf("# A segment with the records 1000 to 1002; its index has %d bytes. docs/format.md has the layout.\n", sum.Index)
 		for line := range slices.Chunk(b, 32) {
 			text += hex.EncodeToString(line) + "\n"
@@ -477,7 +478,7 @@ func TestGolden(t *testing.T) {
 		t.Errorf("%+v, want %+v", blocks, want)
 	}
 	// What is written today is the same, but for the nonce.
-	now, _ := build(t, 1000, fence.Plain, frame(t, 1000, testTime, 10, 0), frame(t, 1002, testTime.Add(time.Second), 20))
+	now, _ := build(t, 1000, frame.Plain, object(t, 1000, testTime, 10, 0), object(t, 1002, testTime.Add(time.Second), 20))
 	copy(now[24:40], b[24:40])
 	binary.LittleEndian.PutUint32(now[124:], crc32.Checksum(now[:124], castagnoli))
 	if !bytes.Equal(now, b) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -76,7 +77,7 @@ func (s *Source) index(tail []byte, ref Ref) ([]Block, error) {
 		return nil, fmt.Errorf("%s: %w", ref.Key, err)
 	}
 	for i, b := range blocks {
-		if limit := blockLimits(s.Limits).MaxFrame(); b.Len > limit {
+		if limit := frame.MaxFrame(blockLimits(s.Limits)); b.Len > limit {
 			return nil, fmt.Errorf("%w: %s: block %d has %d bytes; the log allows %d", fence.ErrCorrupt, ref.Key, i, b.Len, limit)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -32,13 +33,13 @@ func segmentOf(t testing.TB, first uint64, lengths []int) ([]byte, Summary) {
 	if made, ok := built[name]; ok {
 		return made()
 	}
-	var frames []*fence.Frame
+	var frames []*frame.Frame
 	next := first
 	for part := range slices.Chunk(lengths, 50) {
-		frames = append(frames, frame(t, next, testTime, part...))
+		frames = append(frames, object(t, next, testTime, part...))
 		next += uint64(len(part))
 	}
-	b, sum := build(t, first, fence.Plain, frames...)
+	b, sum := build(t, first, frame.Plain, frames...)
 	built[name] = func() ([]byte, Summary) { return b, sum }
 	return b, sum
 }
@@ -52,7 +53,7 @@ func stored(t testing.TB, opts *faultstore.Options, first uint64, lengths []int)
 		t.Fatal(err)
 	}
 	st := faultstore.New(inner, opts)
-	s := &Source{Store: st, Log: testLog, Limits: fence.DefaultLimits, Settle: quick}
+	s := &Source{Store: st, Log: testLog, Limits: fence.DefaultLimits(), Settle: quick}
 	return s, st, Ref{Key: key, First: sum.First, End: sum.End, Size: sum.Size, Index: sum.Index}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -18,7 +19,7 @@ import (
 func TestAddStored(t *testing.T) {
 	const size = 100 << 10
 	st := memstore.New()
-	src := &Source{Store: st, Log: testLog, Limits: fence.DefaultLimits}
+	src := &Source{Store: st, Log: testLog, Limits: fence.DefaultLimits()}
 	put := func(key string, b []byte, sum Summary) Ref {
 		t.Helper()
 		if _, err := st.Put(t.Context(), key, b, store.Always); err != nil {
@@ -28,16 +29,16 @@ func TestAddStored(t *testing.T) {
 	}
 	var refs []Ref
 	next := uint64(0)
-	for i, codec := range []fence.Codec{fence.Zstd, fence.Plain, fence.Zstd} {
+	for i, codec := range []frame.Codec{frame.Zstd, frame.Plain, frame.Zstd} {
 		var lengths []int
 		for range 22 + i {
 			lengths = append(lengths, size)
 		}
-		b, sum := build(t, next, codec, frame(t, next, testTime.Add(time.Duration(i)*time.Hour), lengths...))
+		b, sum := build(t, next, codec, object(t, next, testTime.Add(time.Duration(i)*time.Hour), lengths...))
 		refs, next = append(refs, put(fmt.Sprint(i), b, sum)), sum.End
 	}
 	var out bytes.Buffer
-	w := NewWriter(&out, testLog, 0, fence.Zstd)
+	w := NewWriter(&out, testLog, 0, frame.Zstd)
 	stored, small := 0, 0
 	for p, err := range src.ReadStored(t.Context(), each(refs, nil)) {
 		if err != nil {

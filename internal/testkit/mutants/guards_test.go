@@ -62,7 +62,7 @@ func TestMutants(t *testing.T) {
 
 // TestEveryGuardHasAMutant: the tree's own.
 func TestEveryGuardHasAMutant(t *testing.T) {
-	guards, err := find("../..")
+	guards, err := find("../../..")
 	if err != nil || len(guards) < 40 {
 		t.Fatalf("%d guards, %v", len(guards), err)
 	}

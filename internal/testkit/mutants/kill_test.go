@@ -60,7 +60,7 @@ func TestWhole(t *testing.T) {
 // TestUsers: the tests of whoever imports a package may kill its mutants, and the
 // simulation is asked last.
 func TestUsers(t *testing.T) {
-	users, err := usersOf(t.Context(), "../..")
+	users, err := usersOf(t.Context(), "../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestUsers(t *testing.T) {
 
 func TestModule(t *testing.T) {
 	for file, want := range map[string]string{"writer/open.go": ".", "store/gcsstore/put.go": "store/gcsstore"} {
-		if got := module("../..", file); got != want {
+		if got := module("../../..", file); got != want {
 			t.Errorf("%s: %s", file, got)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // guardNames are those of the code.
 func guardNames(t *testing.T) map[string]bool {
 	t.Helper()
-	all, err := find(filepath.Join("..", ".."))
+	all, err := find(filepath.Join("..", "..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func guardNames(t *testing.T) map[string]bool {
 
 func contents(t *testing.T, path ...string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
+	b, err := os.ReadFile(filepath.Join(append([]string{"..", "..", ".."}, path...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func strangers(doc string, guards map[string]bool, words ...string) (names []str
 
 func models(t *testing.T) map[string]string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("..", "..", "spec", "*.pml"))
+	paths, err := filepath.Glob(filepath.Join("..", "..", "..", "spec", "*.pml"))
 	if err != nil || len(paths) < 7 {
 		t.Fatalf("models: %q, %v", paths, err)
 	}
@@ -180,7 +180,7 @@ func TestGuardsOfDocuments(t *testing.T) {
 // A test that says which guard it is for names one that exists.
 func TestGuardsOfTests(t *testing.T) {
 	guards := guardNames(t)
-	root := filepath.Join("..", "..")
+	root := filepath.Join("..", "..", "..")
 	named := 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		name := d.Name()

@@ -9,7 +9,7 @@ import (
 
 // The page of the guards is what the code says.
 func TestPageIsCurrent(t *testing.T) {
-	root := filepath.Join("..", "..")
+	root := filepath.Join("..", "..", "..")
 	all, err := find(root)
 	if err != nil {
 		t.Fatal(err)

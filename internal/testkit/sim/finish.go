@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
@@ -133,7 +134,7 @@ func (w *world) highest() uint64 {
 		} else if rest, ok := strings.CutPrefix(k, "data/"); ok {
 			number = rest[:min(20, len(rest))]
 		}
-		if e, ok := fence.ParseNumber(number); ok {
+		if e, ok := layout.ParseNumber(number); ok {
 			top = max(top, e)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -170,7 +170,7 @@ func (w *world) election(r *request) {
 		}
 		r.node.listed[prefix] = at
 	case r.op == "put" && r.cond.Absent() && r.rep.err == nil:
-		if epoch, ok := fence.ParseNumber(strings.TrimSuffix(number, ".json")); ok {
+		if epoch, ok := layout.ParseNumber(strings.TrimSuffix(number, ".json")); ok {
 			w.locks = append(w.locks, lock{prefix, epoch, w.steps})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -75,7 +76,7 @@ type stuck struct {
 }
 
 func (s *stuck) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	if p, ok := fence.ParseKey(key); ok && p.Epoch == 1 && s.from > 0 && p.Seq >= s.from {
+	if p, ok := layout.ParseDataKey(key); ok && p.Epoch == 1 && s.from > 0 && p.Seq >= s.from {
 		if s.apply {
 			if _, err := s.Store.Put(ctx, key, body, cond); err != nil {
 				return store.Info{}, err

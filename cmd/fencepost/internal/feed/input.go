@@ -108,7 +108,7 @@ func (in *Input) At() int64 { return in.at }
 
 // Next returns the next batch: what is there, at least one record. A record has
 // at most limit bytes, and all of them together at most size with their lengths
-// (see fence.RecordSize). At the end it is io.EOF.
+// (see frame.RecordSize). At the end it is io.EOF.
 func (in *Input) Next(ctx context.Context, limit, size int) (Batch, error) {
 	for {
 		b := Batch{From: in.at, sumFrom: in.sum}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -130,7 +132,7 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 		if n++; progress != nil {
 			progress(n)
 		}
-		if p, ok := fence.ParseKey(info.Key); ok && m.Past(p) {
+		if p, ok := layout.ParseDataKey(info.Key); ok && m.Past(p) {
 			s.Behind.Objects++
 			s.Behind.Bytes += info.Size
 		}
@@ -203,13 +205,13 @@ func remaining(ctx context.Context, st store.Store, rec leader.Record) (string, 
 const endTries = 100
 
 // end finds the end of the log.
-func end(ctx context.Context, st store.Store, log *manifest.Log) (*manifest.Manifest, fence.Point, error) {
+func end(ctx context.Context, st store.Store, log *manifest.Log) (*manifest.Manifest, frame.Point, error) {
 	f := log.Format()
 	src := chain.Source{Store: st, Log: f.Log, Limits: f.Limits.Limits}
 	for range endTries {
 		m, err := log.Newest(ctx)
 		if err != nil {
-			return nil, fence.Point{}, err
+			return nil, frame.Point{}, err
 		}
 		at := m.Tail()
 		var failed error
@@ -224,17 +226,17 @@ func end(ctx context.Context, st store.Store, log *manifest.Log) (*manifest.Mani
 		// is simpler, and people wait here.
 		from := m.Tail().Position
 		if m, err = log.Newest(ctx); err != nil {
-			return nil, fence.Point{}, err
+			return nil, frame.Point{}, err
 		}
 		if m.Past(from) {
 			continue
 		}
 		if failed != nil {
-			return nil, fence.Point{}, fmt.Errorf("%w; run `fencepost verify` to see the extent", failed)
+			return nil, frame.Point{}, fmt.Errorf("%w; run `fencepost verify` to see the extent", failed)
 		}
 		return m, at, nil
 	}
-	return nil, fence.Point{}, fmt.Errorf("the floor moved %d times while the end was looked for; is the log compacted without pause?", endTries)
+	return nil, frame.Point{}, fmt.Errorf("the floor moved %d times while the end was looked for; is the log compacted without pause?", endTries)
 }
 
 func printable(s string) bool {

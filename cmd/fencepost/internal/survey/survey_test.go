@@ -10,6 +10,8 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -70,7 +72,7 @@ func take(t *testing.T, st store.Store) *survey.Survey {
 
 func TestEmpty(t *testing.T) {
 	s := take(t, newLog(t))
-	if s.Tail != fence.Start().Position || s.Offset != 0 || s.Leader.Epoch != 0 || s.Leader.Leads || s.Manifest.Version != 0 || s.Manifest.Hint != nil ||
+	if s.Tail != frame.Start().Position || s.Offset != 0 || s.Leader.Epoch != 0 || s.Leader.Leads || s.Manifest.Version != 0 || s.Manifest.Hint != nil ||
 		s.Objects[verify.KindFormat].Objects != 1 || s.Skew == nil || s.Probe == nil || len(s.Notes) > 0 {
 		t.Errorf("%+v", s)
 	}
@@ -149,7 +151,7 @@ func TestOvertaken(t *testing.T) {
 	f := faultstore.New(st, nil)
 	once := false
 	f.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if _, ok := fence.ParseKey(op.Key); ok && !once {
+		if _, ok := layout.ParseDataKey(op.Key); ok && !once {
 			once = true
 			lead(t, st, 2, "", "b", "c")
 			compact(t, st, 1)
@@ -176,10 +178,10 @@ func TestTrouble(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	tail := take(t, st).Tail
-	if _, err := st.Put(t.Context(), tail.Key(), []byte("junk"), store.IfAbsent); err != nil {
+	if _, err := st.Put(t.Context(), layout.DataKey(tail), []byte("junk"), store.IfAbsent); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := survey.Take(t.Context(), st, nil); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), tail.Key()) || !strings.Contains(err.Error(), "fencepost verify") {
+	if _, err := survey.Take(t.Context(), st, nil); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), layout.DataKey(tail)) || !strings.Contains(err.Error(), "fencepost verify") {
 		t.Errorf("damage: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,4 +1,4 @@
-package fence
+package frame
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // TestSum is the CRC-32C of the whole, whatever its length.
@@ -30,6 +32,6 @@ func TestSum(t *testing.T) {
 			check(b.Finish(&h, codec))
 		}
 	}
-	h := Header{Position: Position{1, 2}, Time: time.Unix(1, 0)}
+	h := Header{Position: fence.Position{Epoch: 1, Seq: 2}, Time: time.Unix(1, 0)}
 	check(EncodeSeal(&h, 2))
 }

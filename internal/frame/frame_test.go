@@ -1,4 +1,4 @@
-package fence
+package frame
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 func TestRoundTrip(t *testing.T) {
@@ -26,7 +28,7 @@ func TestRoundTrip(t *testing.T) {
 		h := testHeader()
 		h.Time = time.Unix(r.Int64N(1<<32), r.Int64N(1e9)).In(time.FixedZone("", 3600)) // nanoseconds, local time
 		h.Offset, h.Prev = r.Uint64()>>1, r.Uint32()
-		h.Position = Position{Epoch: Epoch(1 + r.Uint64()>>1), Seq: 1 + r.Uint64()>>1}
+		h.Position = fence.Position{Epoch: fence.Epoch(1 + r.Uint64()>>1), Seq: 1 + r.Uint64()>>1}
 		when := h.Time
 		frame := b.Finish(&h, Codec(r.IntN(2)))
 		if late := when.Sub(h.Time); late < 0 || late >= time.Microsecond {
@@ -34,7 +36,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		codecs[h.Codec]++
 
-		f, err := Decode(frame, DefaultLimits)
+		f, err := Decode(frame, fence.DefaultLimits())
 		if err != nil {
 			t.Fatalf("%d records, %d bytes, codec %d: %v", len(records), b.Size(), h.Codec, err)
 		}
@@ -65,7 +67,7 @@ func TestRoundTrip(t *testing.T) {
 
 func TestAllStopsWhenAsked(t *testing.T) {
 	b, _ := build(testHeader(), Plain, nil, "a", "b", "c")
-	f, err := Decode(b, DefaultLimits)
+	f, err := Decode(b, fence.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +87,7 @@ func TestAllStopsWhenAsked(t *testing.T) {
 func TestSlicesOfAFrameAreClipped(t *testing.T) {
 	b, _ := build(testHeader(), Plain, []byte("cursor"), "one", "two")
 	b = append(b, "spare"...)
-	f, err := Decode(b[:len(b)-5], DefaultLimits)
+	f, err := Decode(b[:len(b)-5], fence.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,15 +106,15 @@ func TestEveryBitFlipIsRefused(t *testing.T) {
 		for i := range b {
 			for bit := range 8 {
 				b[i] ^= 1 << bit
-				f, err := Decode(b, DefaultLimits)
-				wantErr(t, err, ErrCorrupt, "")
+				f, err := Decode(b, fence.DefaultLimits())
+				wantErr(t, err, fence.ErrCorrupt, "")
 				if f != nil {
 					t.Fatalf("%s: byte %d, bit %d: a frame beside the error", name, i, bit)
 				}
 				b[i] ^= 1 << bit
 			}
 		}
-		if _, err := Decode(b, DefaultLimits); err != nil {
+		if _, err := Decode(b, fence.DefaultLimits()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -122,11 +124,11 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 	for _, name := range goldenFiles {
 		b := readHex(t, name)
 		for n := range b {
-			_, err := Decode(b[:n], DefaultLimits)
-			wantErr(t, err, ErrCorrupt, "")
+			_, err := Decode(b[:n], fence.DefaultLimits())
+			wantErr(t, err, fence.ErrCorrupt, "")
 		}
-		_, err := Decode(append(b, 0), DefaultLimits)
-		wantErr(t, err, ErrCorrupt, "the header says")
+		_, err := Decode(append(b, 0), fence.DefaultLimits())
+		wantErr(t, err, fence.ErrCorrupt, "the header says")
 	}
 }
 
@@ -139,23 +141,23 @@ func TestDecodeErrors(t *testing.T) {
 	tests := []struct {
 		name   string
 		b      []byte
-		limits Limits
+		limits fence.Limits
 		kind   error
 		text   string
 	}{
-		{"body too short", good[:len(good)-1], DefaultLimits, ErrCorrupt, "the body has 11 bytes, the header says 12"},
-		{"body too long", append(bytes.Clone(good), 0), DefaultLimits, ErrCorrupt, "the body has 13 bytes, the header says 12"},
-		{"body checksum", damaged, DefaultLimits, ErrCorrupt, "body checksum is"},
-		{"object limit", good, Limits{Object: 1, Record: 1, Cursor: 10}, ErrLimit, "a payload of 2 bytes; the log allows 1"},
-		{"record limit", good, Limits{Object: 2, Record: 0, Cursor: 10}, ErrLimit, "a record of 1 bytes; the log allows 0"},
-		{"cursor limit", good, Limits{Object: 2, Record: 1, Cursor: 9}, ErrLimit, "a cursor of 10 bytes; the log allows 9"},
-		{"long record", raw(Plain, 1, 2, []byte{2, 'x'}), DefaultLimits, ErrCorrupt, "record 0 of 1 reaches past the payload"},
-		{"second record missing", raw(Plain, 2, 2, []byte{1, 'x'}), DefaultLimits, ErrCorrupt, "record 1 of 2 reaches past the payload"},
-		{"unfinished length", raw(Plain, 1, 2, []byte{0x80, 0x80}), DefaultLimits, ErrCorrupt, "reaches past the payload"},
-		{"length of 70 bits", raw(Plain, 1, 11, append(bytes.Repeat([]byte{0xff}, 10), 1)), DefaultLimits, ErrCorrupt, "reaches past the payload"},
-		{"length of 64 bits", raw(Plain, 1, 10, append(bytes.Repeat([]byte{0xff}, 9), 1)), DefaultLimits, ErrCorrupt, "reaches past the payload"},
-		{"bytes behind", raw(Plain, 1, 3, []byte{1, 'x', 'y'}), DefaultLimits, ErrCorrupt, "1 bytes behind the last record"},
-		{"payload without records", raw(Plain, 0, 1, []byte{0}), DefaultLimits, ErrCorrupt, "1 bytes behind the last record"},
+		{"body too short", good[:len(good)-1], fence.DefaultLimits(), fence.ErrCorrupt, "the body has 11 bytes, the header says 12"},
+		{"body too long", append(bytes.Clone(good), 0), fence.DefaultLimits(), fence.ErrCorrupt, "the body has 13 bytes, the header says 12"},
+		{"body checksum", damaged, fence.DefaultLimits(), fence.ErrCorrupt, "body checksum is"},
+		{"object limit", good, fence.Limits{Object: 1, Record: 1, Cursor: 10}, fence.ErrLimit, "a payload of 2 bytes; the log allows 1"},
+		{"record limit", good, fence.Limits{Object: 2, Record: 0, Cursor: 10}, fence.ErrLimit, "a record of 1 bytes; the log allows 0"},
+		{"cursor limit", good, fence.Limits{Object: 2, Record: 1, Cursor: 9}, fence.ErrLimit, "a cursor of 10 bytes; the log allows 9"},
+		{"long record", raw(Plain, 1, 2, []byte{2, 'x'}), fence.DefaultLimits(), fence.ErrCorrupt, "record 0 of 1 reaches past the payload"},
+		{"second record missing", raw(Plain, 2, 2, []byte{1, 'x'}), fence.DefaultLimits(), fence.ErrCorrupt, "record 1 of 2 reaches past the payload"},
+		{"unfinished length", raw(Plain, 1, 2, []byte{0x80, 0x80}), fence.DefaultLimits(), fence.ErrCorrupt, "reaches past the payload"},
+		{"length of 70 bits", raw(Plain, 1, 11, append(bytes.Repeat([]byte{0xff}, 10), 1)), fence.DefaultLimits(), fence.ErrCorrupt, "reaches past the payload"},
+		{"length of 64 bits", raw(Plain, 1, 10, append(bytes.Repeat([]byte{0xff}, 9), 1)), fence.DefaultLimits(), fence.ErrCorrupt, "reaches past the payload"},
+		{"bytes behind", raw(Plain, 1, 3, []byte{1, 'x', 'y'}), fence.DefaultLimits(), fence.ErrCorrupt, "1 bytes behind the last record"},
+		{"payload without records", raw(Plain, 0, 1, []byte{0}), fence.DefaultLimits(), fence.ErrCorrupt, "1 bytes behind the last record"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -166,7 +168,7 @@ func TestDecodeErrors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Decode(good, Limits{Object: 2, Record: 1, Cursor: 10}); err != nil {
+	if _, err := Decode(good, fence.Limits{Object: 2, Record: 1, Cursor: 10}); err != nil {
 		t.Errorf("at the limits: %v", err)
 	}
 }
@@ -174,7 +176,7 @@ func TestDecodeErrors(t *testing.T) {
 // A plain frame is read where it lies.
 func TestDecodePlainDoesNotCopy(t *testing.T) {
 	b, _ := build(testHeader(), Plain, nil, strings.Repeat("x", 1<<20))
-	if n := allocated(func() { _, _ = Decode(b, DefaultLimits) }); n > 64<<10 {
+	if n := allocated(func() { _, _ = Decode(b, fence.DefaultLimits()) }); n > 64<<10 {
 		t.Errorf("%d bytes allocated", n)
 	}
 }
@@ -189,7 +191,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.SetBytes(int64(h.rawLen))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Decode(frame, DefaultLimits); err != nil {
+				if _, err := Decode(frame, fence.DefaultLimits()); err != nil {
 					b.Fatal(err)
 				}
 			}

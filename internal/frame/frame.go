@@ -1,8 +1,10 @@
-package fence
+package frame
 
 import (
 	"encoding/binary"
 	"iter"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // Frame is a decoded log object.
@@ -20,7 +22,7 @@ type Frame struct {
 // which must not change. Decode allocates no more than the payload if that is
 // compressed, next to nothing otherwise, and for no claim of a hostile frame more
 // than 3 times limits.Object; the decompressors' own buffers are made once. Errors: [ErrCorrupt], [ErrFormat], [ErrLimit].
-func Decode(b []byte, limits Limits) (*Frame, error) {
+func Decode(b []byte, limits fence.Limits) (*Frame, error) {
 	s, err := DecodeStored(b, limits)
 	if err != nil {
 		return nil, err
@@ -38,7 +40,7 @@ func Decode(b []byte, limits Limits) (*Frame, error) {
 	return f, nil
 }
 
-func (f *Frame) checkRecords(limits Limits) error {
+func (f *Frame) checkRecords(limits fence.Limits) error {
 	if f.Kind == Edit {
 		return nil // its payload is a document
 	}
@@ -48,7 +50,7 @@ func (f *Frame) checkRecords(limits Limits) error {
 		if used <= 0 || n > uint64(len(rest)-used) {
 			return corrupt("record %d of %d reaches past the payload", i, f.Header.Records)
 		}
-		if err := limits.CheckRecord(int(n)); err != nil {
+		if err := CheckRecord(limits, int(n)); err != nil {
 			return err
 		}
 		rest = rest[used+int(n):]

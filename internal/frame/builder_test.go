@@ -1,4 +1,4 @@
-package fence
+package frame
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"unsafe"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 func codecName(c Codec) string { return map[Codec]string{Plain: "plain", Zstd: "zstd"}[c] }
@@ -27,7 +29,7 @@ func TestBuilderEmpty(t *testing.T) {
 	}
 	for _, codec := range []Codec{Plain, Zstd} {
 		h := testHeader()
-		f, err := Decode(b.Finish(&h, codec), DefaultLimits)
+		f, err := Decode(b.Finish(&h, codec), fence.DefaultLimits())
 		if err != nil || f.Codec != Plain || f.Header.Records != 0 || f.HasCursor || f.PayloadLen() != 0 {
 			t.Errorf("%+v, %v", f, err)
 		}
@@ -43,7 +45,7 @@ func TestBuilderReset(t *testing.T) {
 		t.Errorf("%d bytes, %d records after Reset", b.Size(), b.Records())
 	}
 	h := testHeader()
-	f, err := Decode(b.Finish(&h, Plain), DefaultLimits)
+	f, err := Decode(b.Finish(&h, Plain), fence.DefaultLimits())
 	if err != nil || f.Header.Records != 0 || f.HasCursor {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -57,7 +59,7 @@ func TestBuilderCopies(t *testing.T) {
 	b.SetCursor(mine)
 	copy(mine, "XXXX")
 	h := testHeader()
-	f, err := Decode(b.Finish(&h, Plain), DefaultLimits)
+	f, err := Decode(b.Finish(&h, Plain), fence.DefaultLimits())
 	if err != nil || string(f.Cursor) != "mine" || recordsOf(f)[0] != "mine" {
 		t.Errorf("cursor %q, records %q, %v", f.Cursor, recordsOf(f), err)
 	}
@@ -68,12 +70,12 @@ func TestSetCursorReplaces(t *testing.T) {
 	b.SetCursor([]byte("a long first"))
 	b.SetCursor([]byte("second"))
 	h := testHeader()
-	f, err := Decode(b.Finish(&h, Plain), DefaultLimits)
+	f, err := Decode(b.Finish(&h, Plain), fence.DefaultLimits())
 	if err != nil || string(f.Cursor) != "second" {
 		t.Errorf("%q, %v", f.Cursor, err)
 	}
 	b.SetCursor(nil)
-	f, err = Decode(b.Finish(&h, Plain), DefaultLimits)
+	f, err = Decode(b.Finish(&h, Plain), fence.DefaultLimits())
 	if err != nil || !f.HasCursor || len(f.Cursor) != 0 {
 		t.Errorf("an empty cursor: %+v, %v", f, err)
 	}
@@ -94,7 +96,7 @@ func TestBuilderGoesOn(t *testing.T) {
 			for range 2 { // also twice without a change
 				size := b.Size()
 				h := testHeader()
-				f, err := Decode(b.Finish(&h, codec), DefaultLimits)
+				f, err := Decode(b.Finish(&h, codec), fence.DefaultLimits())
 				if err != nil {
 					t.Fatalf("%s, %d records: %v", codecName(codec), len(want), err)
 				}
@@ -155,7 +157,7 @@ func TestIncompressibleIsPlain(t *testing.T) {
 	if h.Codec != Plain || len(b) != HeaderSize+RecordSize(len(record)) {
 		t.Errorf("codec %d, %d bytes", h.Codec, len(b))
 	}
-	if f, err := Decode(b, DefaultLimits); err != nil || recordsOf(f)[0] != string(record) {
+	if f, err := Decode(b, fence.DefaultLimits()); err != nil || recordsOf(f)[0] != string(record) {
 		t.Error(err)
 	}
 }
@@ -204,7 +206,7 @@ func TestLendAndRelease(t *testing.T) {
 		var b Builder
 		b.Lend(payload, packed)
 		b.Add(bytes.Repeat([]byte{value}, 1000))
-		h := Header{Position: Position{Epoch: 1, Seq: 1}}
+		h := Header{Position: fence.Position{Epoch: 1, Seq: 1}}
 		frame := b.Finish(&h, codec)
 		gotPayload, gotPacked := b.Release()
 		in := gotPayload
@@ -217,7 +219,7 @@ func TestLendAndRelease(t *testing.T) {
 		if !b.Empty() || b.Size() != 0 {
 			t.Error("the builder is not empty")
 		}
-		if _, err := Decode(frame, DefaultLimits); err != nil {
+		if _, err := Decode(frame, fence.DefaultLimits()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -238,7 +240,7 @@ func TestLargeRecords(t *testing.T) {
 			}
 			for _, codec := range []Codec{Zstd, Plain} {
 				h := testHeader()
-				f, err := Decode(b.Finish(&h, codec), DefaultLimits)
+				f, err := Decode(b.Finish(&h, codec), fence.DefaultLimits())
 				if err != nil || !slices.Equal(recordsOf(f), want) {
 					t.Fatalf("round %d, %d records: %v", round, len(want), err)
 				}
@@ -251,14 +253,14 @@ func TestLargeRecords(t *testing.T) {
 	b.Lend(buf, nil)
 	b.Add(bytes.Repeat([]byte("x"), 4*piece))
 	h := testHeader()
-	if _, err := Decode(b.Finish(&h, Plain), DefaultLimits); err != nil {
+	if _, err := Decode(b.Finish(&h, Plain), fence.DefaultLimits()); err != nil {
 		t.Error(err)
 	}
 	b.Reset()
 	b.SetEdit([]byte("first"))
 	b.Finish(&h, Plain)
 	b.SetEdit(bytes.Repeat([]byte("y"), 4*piece))
-	if _, err := Decode(b.Finish(&h, Plain), DefaultLimits); err != nil {
+	if _, err := Decode(b.Finish(&h, Plain), fence.DefaultLimits()); err != nil {
 		t.Error(err)
 	}
 }
@@ -285,7 +287,7 @@ func TestBuilderPackAndStamp(t *testing.T) {
 			g.Go(func() { packed[i].Pack(codec) })
 		}
 		g.Wait()
-		at := Point{Position: Position{Epoch: 1, Seq: 1}}
+		at := Point{Position: fence.Position{Epoch: 1, Seq: 1}}
 		for i, b := range packed {
 			h := testHeader()
 			h.Position, h.Offset, h.Prev = at.Position, at.Offset, at.Prev
@@ -294,7 +296,7 @@ func TestBuilderPackAndStamp(t *testing.T) {
 			if !bytes.Equal(got, want) || h != again {
 				t.Errorf("%s, frame %d: %+v is not %+v", codecName(codec), i, h, again)
 			}
-			f, err := Decode(got, DefaultLimits)
+			f, err := Decode(got, fence.DefaultLimits())
 			if err != nil || f.Header != h {
 				t.Fatalf("%s, frame %d: %+v, %v", codecName(codec), i, f, err)
 			}
@@ -311,7 +313,7 @@ func TestBuilderStampWithoutPack(t *testing.T) {
 	stamps := func() (ok bool) {
 		defer func() { ok = recover() == nil }()
 		h := testHeader()
-		f, err := Decode(b.Stamp(&h), DefaultLimits)
+		f, err := Decode(b.Stamp(&h), fence.DefaultLimits())
 		if err != nil || f.Header != h || !bytes.Equal(f.Cursor, b.Cursor()) {
 			t.Errorf("%+v is not %+v, %v", f, h, err)
 		}

@@ -1,15 +1,18 @@
-package fence
+package frame
 
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 )
 
 // Point is a place between two objects of the chain: where the next one goes,
 // and what all before it add up to. The zero Point is not one; see [Start].
 type Point struct {
 	// Position is the slot of the next object.
-	Position Position `json:"position"`
+	Position fence.Position `json:"position"`
 	// Offset is the number of records before it, so the next record's offset.
 	Offset uint64 `json:"offset"`
 	// Cursor is the producer's last committed cursor; empty if there is none.
@@ -19,7 +22,7 @@ type Point struct {
 }
 
 // Start is the point before the first object.
-func Start() Point { return Point{Position: Genesis} }
+func Start() Point { return Point{Position: Genesis()} }
 
 // Before reports whether p comes before q on the chain.
 func (p Point) Before(q Point) bool { return p.Position.Before(q.Position) }
@@ -35,9 +38,9 @@ func (p Point) Valid() bool { return p.Position.Seq > 0 }
 // Next is the chain rule: it returns the point behind f, the object found in slot
 // p.Position of the log. The error is [ErrCorrupt] if f cannot be what stands
 // there: another log's, another slot's, or out of line with what is before it.
-func (p Point) Next(log ID, f *Frame) (Point, error) {
+func (p Point) Next(log fence.ID, f *Frame) (Point, error) {
 	if err := p.accepts(log, &f.Header); err != nil {
-		return p, fmt.Errorf("%s: %w", p.Position.Key(), err)
+		return p, fmt.Errorf("%s: %w", layout.DataKey(p.Position), err)
 	}
 	return p.Behind(&f.Header, f.Cursor), nil
 }
@@ -47,7 +50,7 @@ func (p Point) Next(log ID, f *Frame) (Point, error) {
 func (p Point) Behind(h *Header, cursor []byte) Point {
 	p.Prev = h.Checksum()
 	if h.Kind == Seal {
-		p.Position = Position{Epoch: h.Next, Seq: 1}
+		p.Position = fence.Position{Epoch: h.Next, Seq: 1}
 		return p
 	}
 	p.Position.Seq++
@@ -58,12 +61,12 @@ func (p Point) Behind(h *Header, cursor []byte) Point {
 	return p
 }
 
-func (p Point) accepts(log ID, h *Header) error {
+func (p Point) accepts(log fence.ID, h *Header) error {
 	switch {
 	case h.Log != log:
 		return corrupt("it belongs to log %s, this is log %s", h.Log, log)
 	case h.Position != p.Position:
-		return corrupt("it says that it is %s", h.Position.Key())
+		return corrupt("it says that it is %s", layout.DataKey(h.Position))
 	case h.Kind == Seal:
 		return nil
 	case h.Offset != p.Offset:
@@ -73,3 +76,6 @@ func (p Point) accepts(log ID, h *Header) error {
 	}
 	return nil
 }
+
+// Genesis is where every chain starts.
+func Genesis() fence.Position { return fence.Position{Epoch: 0, Seq: 1} }

@@ -1,8 +1,10 @@
-package fence
+package layout
 
 import (
 	"strconv"
 	"strings"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // DataPrefix is where the log's objects are.
@@ -31,17 +33,22 @@ func ParseNumber(s string) (uint64, bool) {
 	return n, err == nil
 }
 
-// ParseKey reads the key of a log object. It is false for every other key.
-func ParseKey(key string) (Position, bool) {
+// DataKey is the key of a log object: data/<epoch>/<seq>.
+func DataKey(p fence.Position) string {
+	return DataPrefix + FormatNumber(uint64(p.Epoch)) + "/" + FormatNumber(p.Seq)
+}
+
+// ParseDataKey reads the key of a log object. It is false for every other key.
+func ParseDataKey(key string) (fence.Position, bool) {
 	rest, ok := strings.CutPrefix(key, DataPrefix)
 	if !ok {
-		return Position{}, false
+		return fence.Position{}, false
 	}
 	e, s, ok := strings.Cut(rest, "/")
 	if !ok {
-		return Position{}, false
+		return fence.Position{}, false
 	}
 	epoch, ok1 := ParseNumber(e)
 	seq, ok2 := ParseNumber(s)
-	return Position{Epoch(epoch), seq}, ok1 && ok2 && seq > 0
+	return fence.Position{Epoch: fence.Epoch(epoch), Seq: seq}, ok1 && ok2 && seq > 0
 }

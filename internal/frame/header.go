@@ -1,12 +1,13 @@
-package fence
+package frame
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"math"
 	"time"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // Kind says what a log object is.
@@ -44,27 +45,6 @@ const (
 	Zstd Codec = 1
 )
 
-// ID is 128 random bits: the identity of a log, the nonce of one write.
-type ID [16]byte
-
-func (id ID) String() string { return hex.EncodeToString(id[:]) }
-
-// MarshalText writes 32 hexadecimal digits.
-func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-// UnmarshalText reads 32 hexadecimal digits.
-func (id *ID) UnmarshalText(b []byte) error {
-	if len(b) != hex.EncodedLen(len(id)) {
-		return corrupt("an id has %d hexadecimal digits, not %d", hex.EncodedLen(len(id)), len(b))
-	}
-	var v ID
-	if _, err := hex.Decode(v[:], b); err != nil {
-		return corrupt("id %q: %v", b, err)
-	}
-	*id = v
-	return nil
-}
-
 // HeaderSize is the length of a frame's header in bytes. The nonce is within it,
 // so that many leading bytes tell a frame from every other.
 const HeaderSize = 128
@@ -81,14 +61,14 @@ const (
 type Header struct {
 	Kind     Kind
 	Codec    Codec
-	Log      ID // identity of the log; a frame copied from another log is corrupt
-	Nonce    ID // random for every write
-	Position Position
+	Log      fence.ID // identity of the log; a frame copied from another log is corrupt
+	Nonce    fence.ID // random for every write
+	Position fence.Position
 	Offset   uint64 // of the first record
 	Records  uint32
-	Prev     uint32    // Checksum of the object before it on the chain; 0 in seals
-	Time     time.Time // the writer's wall clock, microseconds; for people and retention
-	Next     Epoch     // of a seal: the epoch that goes on
+	Prev     uint32      // Checksum of the object before it on the chain; 0 in seals
+	Time     time.Time   // the writer's wall clock, microseconds; for people and retention
+	Next     fence.Epoch // of a seal: the epoch that goes on
 
 	// Set by the encoder.
 	HasCursor bool
@@ -166,7 +146,7 @@ func DecodeHeader(b []byte) (Header, error) {
 	h.HasCursor = b[7]&flagCursor != 0
 	copy(h.Log[:], b[8:24])
 	copy(h.Nonce[:], b[24:40])
-	h.Position = Position{Epoch(le.Uint64(b[40:])), le.Uint64(b[48:])}
+	h.Position = fence.Position{Epoch: fence.Epoch(le.Uint64(b[40:])), Seq: le.Uint64(b[48:])}
 	h.Offset = le.Uint64(b[56:])
 	h.Records = le.Uint32(b[64:])
 	h.Prev = le.Uint32(b[68:])
@@ -175,7 +155,7 @@ func DecodeHeader(b []byte) (Header, error) {
 	h.storedLen = le.Uint32(b[84:])
 	h.rawLen = le.Uint32(b[88:])
 	h.bodyCRC = le.Uint32(b[92:])
-	h.Next = Epoch(le.Uint64(b[96:]))
+	h.Next = fence.Epoch(le.Uint64(b[96:]))
 	if unknown := b[7] &^ flagsKnown; unknown != 0 {
 		return h, future("frame flags %08b", unknown)
 	}

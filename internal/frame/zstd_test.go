@@ -1,4 +1,4 @@
-package fence
+package frame
 
 import (
 	"encoding/binary"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // segment is a Zstandard frame of one segment that claims a size and has a block
@@ -38,7 +40,7 @@ func TestSmallCompressedPayloads(t *testing.T) {
 	compressed := 0
 	for n := range 600 {
 		b, h := build(testHeader(), Zstd, nil, strings.Repeat("a", n))
-		f, err := Decode(b, DefaultLimits)
+		f, err := Decode(b, fence.DefaultLimits())
 		if err != nil {
 			t.Fatalf("a record of %d bytes, codec %d: %v", n, h.Codec, err)
 		}
@@ -58,7 +60,7 @@ func TestSmallCompressedPayloads(t *testing.T) {
 func TestLargeCompressedPayload(t *testing.T) {
 	record := strings.Repeat("0123456789abcdef\x00", 9<<20/17)
 	b, h := build(testHeader(), Zstd, nil, record)
-	f, err := Decode(b, DefaultLimits)
+	f, err := Decode(b, fence.DefaultLimits())
 	if err != nil || h.Codec != Zstd || recordsOf(f)[0] != record {
 		t.Errorf("codec %d, %v", h.Codec, err)
 	}
@@ -89,10 +91,10 @@ func TestZstdErrors(t *testing.T) {
 		{"garbage behind", 1000, append(segment(1000, 1000), "garbage"...), "zstd: "},
 	}
 	for _, tt := range tests {
-		_, err := Decode(raw(Zstd, tt.size, tt.size, tt.stored), DefaultLimits)
-		t.Run(tt.name, func(t *testing.T) { wantErr(t, err, ErrCorrupt, tt.text) })
+		_, err := Decode(raw(Zstd, tt.size, tt.size, tt.stored), fence.DefaultLimits())
+		t.Run(tt.name, func(t *testing.T) { wantErr(t, err, fence.ErrCorrupt, tt.text) })
 	}
-	f, err := Decode(raw(Zstd, 1000, 1000, one), DefaultLimits)
+	f, err := Decode(raw(Zstd, 1000, 1000, one), fence.DefaultLimits())
 	if err != nil || len(recordsOf(f)) != 1000 {
 		t.Errorf("the frame that the others are made of: %v", err)
 	}
@@ -103,7 +105,7 @@ func TestZstdErrors(t *testing.T) {
 func TestHostileFramesAllocateLittle(t *testing.T) {
 	// The decoders' own buffers are made once.
 	for range 50 {
-		_, _ = Decode(raw(Zstd, 1<<20, 1<<20, segment(1<<20, blocks(8, 128<<10)...)), DefaultLimits)
+		_, _ = Decode(raw(Zstd, 1<<20, 1<<20, segment(1<<20, blocks(8, 128<<10)...)), fence.DefaultLimits())
 	}
 	tests := []struct {
 		name   string
@@ -130,10 +132,10 @@ func TestHostileFramesAllocateLittle(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		limits := Limits{Object: tt.object, Record: 1, Cursor: 0}
+		limits := fence.Limits{Object: tt.object, Record: 1, Cursor: 0}
 		var err error
 		n := allocated(func() { _, err = Decode(tt.frame, limits) })
-		wantErr(t, err, ErrCorrupt, "zstd: ")
+		wantErr(t, err, fence.ErrCorrupt, "zstd: ")
 		t.Logf("%s: a frame of %d bytes, %d bytes allocated", tt.name, len(tt.frame), n)
 		if n > tt.most {
 			t.Errorf("%s: a frame of %d bytes made Decode allocate %d, at most %d", tt.name, len(tt.frame), n, tt.most)
@@ -174,7 +176,7 @@ func TestBubbles(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			for _, n := range []int{1000, 2 * large} {
 				b, h := build(testHeader(), Zstd, nil, strings.Repeat("a", n))
-				if _, err := Decode(b, DefaultLimits); err != nil || h.Codec != Zstd {
+				if _, err := Decode(b, fence.DefaultLimits()); err != nil || h.Codec != Zstd {
 					t.Error(h.Codec, err)
 				}
 			}

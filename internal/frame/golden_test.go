@@ -1,4 +1,4 @@
-package fence
+package frame
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // The golden files were checked once against a reading of docs/format.md in
@@ -52,7 +54,7 @@ func TestGoldenDecode(t *testing.T) {
 	}
 	for _, tt := range tests {
 		b := readHex(t, tt.file)
-		f, err := Decode(b, DefaultLimits)
+		f, err := Decode(b, fence.DefaultLimits())
 		if err != nil {
 			t.Errorf("%s: %v", tt.file, err)
 			continue
@@ -97,7 +99,7 @@ func fields(h Header) map[string]any {
 // TestDocumentedLayout changes every byte of a header and looks whether the field
 // changes that docs/format.md says is there, and no other.
 func TestDocumentedLayout(t *testing.T) {
-	doc, err := os.ReadFile("../docs/format.md")
+	doc, err := os.ReadFile("../../docs/format.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,11 +131,11 @@ func TestDocumentedLayout(t *testing.T) {
 			changed = slices.DeleteFunc(changed, func(f string) bool { return fields(h)[f] == before[f] })
 			switch name {
 			case "magic":
-				wantErr(t, err, ErrCorrupt, `does not begin with "FNCP"`)
+				wantErr(t, err, fence.ErrCorrupt, `does not begin with "FNCP"`)
 			case "version":
-				wantErr(t, err, ErrFormat, "frame version 0")
+				wantErr(t, err, fence.ErrFormat, "frame version 0")
 			case "header checksum":
-				wantErr(t, err, ErrCorrupt, "header checksum")
+				wantErr(t, err, fence.ErrCorrupt, "header checksum")
 			case "reserved":
 				if err != nil || len(changed) != 0 {
 					t.Errorf("reserved byte %d: changes %q, error %v", i, changed, err)
@@ -151,14 +153,14 @@ func TestDocumentedLayout(t *testing.T) {
 }
 
 func TestDocumentedLimits(t *testing.T) {
-	doc, err := os.ReadFile("../docs/format.md")
+	doc, err := os.ReadFile("../../docs/format.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []string{
-		fmt.Sprintf("| object | %d MiB | %d GiB |", DefaultLimits.Object>>20, MaxObject>>30),
-		fmt.Sprintf("| record | %d MiB |", DefaultLimits.Record>>20),
-		fmt.Sprintf("| cursor | %d KiB | %d MiB |", DefaultLimits.Cursor>>10, MaxCursor>>20),
+		fmt.Sprintf("| object | %d MiB | %d GiB |", fence.DefaultLimits().Object>>20, fence.MaxObject>>30),
+		fmt.Sprintf("| record | %d MiB |", fence.DefaultLimits().Record>>20),
+		fmt.Sprintf("| cursor | %d KiB | %d MiB |", fence.DefaultLimits().Cursor>>10, fence.MaxCursor>>20),
 	} {
 		if !strings.Contains(string(doc), row) {
 			t.Errorf("docs/format.md does not have %q", row)

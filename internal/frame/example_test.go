@@ -1,4 +1,4 @@
-package fence_test
+package frame_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
 )
 
 // A slot is created only if it is absent, so a seal in the leader's next slot is
@@ -14,29 +15,29 @@ import (
 func Example() {
 	log := fence.ID{1}
 	slots := map[fence.Position][]byte{} // a bucket
-	create := func(at fence.Position, frame []byte) error {
+	create := func(at fence.Position, object []byte) error {
 		if _, taken := slots[at]; taken {
 			return errors.New("412")
 		}
-		slots[at] = frame
+		slots[at] = object
 		return nil
 	}
-	data := func(p fence.Point, record string) []byte {
-		var b fence.Builder
+	data := func(p frame.Point, record string) []byte {
+		var b frame.Builder
 		b.Add([]byte(record))
-		return b.Finish(&fence.Header{Log: log, Position: p.Position, Offset: p.Offset, Prev: p.Prev, Time: time.Now()}, fence.Plain)
+		return b.Finish(&frame.Header{Log: log, Position: p.Position, Offset: p.Offset, Prev: p.Prev, Time: time.Now()}, frame.Plain)
 	}
-	seal := func(p fence.Point, next fence.Epoch) []byte {
-		return fence.EncodeSeal(&fence.Header{Log: log, Position: p.Position, Time: time.Now()}, next)
+	seal := func(p frame.Point, next fence.Epoch) []byte {
+		return frame.EncodeSeal(&frame.Header{Log: log, Position: p.Position, Time: time.Now()}, next)
 	}
-	walk := func(each func(offset uint64, record []byte)) fence.Point {
-		p := fence.Start()
+	walk := func(each func(offset uint64, record []byte)) frame.Point {
+		p := frame.Start()
 		for {
 			b, ok := slots[p.Position]
 			if !ok {
 				return p // the tail
 			}
-			f, err := fence.Decode(b, fence.DefaultLimits)
+			f, err := frame.Decode(b, fence.DefaultLimits())
 			if err != nil {
 				panic(err)
 			}
@@ -50,7 +51,7 @@ func Example() {
 	}
 	quiet := func(uint64, []byte) {}
 
-	_ = create(fence.Genesis, seal(fence.Start(), 1)) // leader 1 opens
+	_ = create(frame.Genesis(), seal(frame.Start(), 1)) // leader 1 opens
 	p := walk(quiet)
 	_ = create(p.Position, data(p, "paid"))
 	zombie := walk(quiet)
@@ -69,13 +70,13 @@ func Example() {
 
 // A builder is used again and again; a frame is valid until then.
 func ExampleBuilder() {
-	var b fence.Builder
+	var b frame.Builder
 	b.Add([]byte("one"))
 	b.Add([]byte("two"))
 	b.SetCursor([]byte("topic-3@77"))
-	frame := b.Finish(&fence.Header{Position: fence.Position{Epoch: 1, Seq: 1}, Offset: 40}, fence.Zstd)
+	object := b.Finish(&frame.Header{Position: fence.Position{Epoch: 1, Seq: 1}, Offset: 40}, frame.Zstd)
 
-	f, err := fence.Decode(frame, fence.DefaultLimits)
+	f, err := frame.Decode(object, fence.DefaultLimits())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -88,15 +89,4 @@ func ExampleBuilder() {
 	// 40 one
 	// 41 two
 	// cursor topic-3@77
-}
-
-func ExampleParseKey() {
-	p := fence.Position{Epoch: 3, Seq: 17}
-	fmt.Println(p.Key())
-	fmt.Println(fence.ParseKey(p.Key()))
-	fmt.Println(fence.ParseKey("data/3/17"))
-	// Output:
-	// data/00000000000000000003/00000000000000000017
-	// 3/17 true
-	// 0/0 false
 }

@@ -1,8 +1,10 @@
-package fence
+package frame
 
 import (
 	"encoding/binary"
 	"hash/crc32"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // Builder puts a frame of data or an edit together. It copies each record once, to where it
@@ -168,7 +170,7 @@ func (b *Builder) Stamp(h *Header) []byte {
 // Time, and completes it.
 // A seal carries no offset and no checksum of what is before it: the same seal
 // is put on many slots at once when a leader cannot be outrun.
-func EncodeSeal(h *Header, next Epoch) []byte {
+func EncodeSeal(h *Header, next fence.Epoch) []byte {
 	*h = Header{Kind: Seal, Log: h.Log, Nonce: h.Nonce, Position: h.Position, Time: h.Time, Next: next}
 	frame := make([]byte, HeaderSize)
 	h.put(frame)

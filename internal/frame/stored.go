@@ -1,6 +1,10 @@
-package fence
+package frame
 
-import "hash/crc32"
+import (
+	"hash/crc32"
+
+	"github.com/fencepost/fencepost/fence"
+)
 
 // Stored is a log object that is checked by its checksums and not unpacked: enough
 // to put its payload elsewhere as it is.
@@ -13,12 +17,12 @@ type Stored struct {
 
 // DecodeStored is [Decode] without what is inside: whether a payload decompresses,
 // and to whole records, it does not tell. Stored keeps b, which must not change.
-func DecodeStored(b []byte, limits Limits) (*Stored, error) {
+func DecodeStored(b []byte, limits fence.Limits) (*Stored, error) {
 	h, err := DecodeHeader(b)
 	if err != nil {
 		return nil, err
 	}
-	if err := limits.checkHeader(&h); err != nil {
+	if err := checkHeader(limits, &h); err != nil {
 		return nil, err
 	}
 	body := b[HeaderSize:]

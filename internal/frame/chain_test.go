@@ -1,10 +1,11 @@
-package fence
+package frame
 
 import (
 	"encoding/json"
 	"math"
-	"slices"
 	"testing"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // chainBuilder writes objects that stand one behind the other.
@@ -15,7 +16,7 @@ type chainBuilder struct {
 
 func (c *chainBuilder) decode(b []byte) *Frame {
 	c.t.Helper()
-	f, err := Decode(b, DefaultLimits)
+	f, err := Decode(b, fence.DefaultLimits())
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -28,7 +29,7 @@ func (c *chainBuilder) data(cursor []byte, records ...string) *Frame {
 	return c.step(c.decode(b))
 }
 
-func (c *chainBuilder) seal(next Epoch) *Frame {
+func (c *chainBuilder) seal(next fence.Epoch) *Frame {
 	c.t.Helper()
 	return c.step(c.decode(sealFrame(Header{Log: testLog, Position: c.at.Position}, next)))
 }
@@ -48,9 +49,9 @@ func (c *chainBuilder) step(f *Frame) *Frame {
 
 func TestChain(t *testing.T) {
 	c := &chainBuilder{t: t, at: Start()}
-	at := func(epoch Epoch, seq, offset uint64, cursor string, prev uint32) {
+	at := func(epoch fence.Epoch, seq, offset uint64, cursor string, prev uint32) {
 		t.Helper()
-		want := Point{Position: Position{epoch, seq}, Offset: offset, Cursor: []byte(cursor), Prev: prev}
+		want := Point{Position: fence.Position{Epoch: epoch, Seq: seq}, Offset: offset, Cursor: []byte(cursor), Prev: prev}
 		if !c.at.Equal(want) {
 			t.Errorf("at %+v, want %+v", c.at, want)
 		}
@@ -78,7 +79,7 @@ func TestChain(t *testing.T) {
 // the first data behind tells which of them it follows.
 func TestDataTellsWhichSealItFollows(t *testing.T) {
 	c := &chainBuilder{t: t, at: Start()}
-	other := c.decode(sealFrame(Header{Log: testLog, Nonce: testNonce, Position: Genesis}, 1))
+	other := c.decode(sealFrame(Header{Log: testLog, Nonce: testNonce, Position: Genesis()}, 1))
 	beside, err := c.at.Next(testLog, other)
 	if err != nil {
 		t.Fatal(err)
@@ -86,11 +87,11 @@ func TestDataTellsWhichSealItFollows(t *testing.T) {
 	c.seal(1)
 	f := c.data(nil, "x")
 	_, err = beside.Next(testLog, f)
-	wantErr(t, err, ErrCorrupt, "it follows an object with checksum")
+	wantErr(t, err, fence.ErrCorrupt, "it follows an object with checksum")
 }
 
 func TestNextErrors(t *testing.T) {
-	at := Point{Position: Position{7, 42}, Offset: 1000, Prev: 0xcafef00d, Cursor: []byte("c")}
+	at := Point{Position: fence.Position{Epoch: 7, Seq: 42}, Offset: 1000, Prev: 0xcafef00d, Cursor: []byte("c")}
 	tests := []struct {
 		name  string
 		spoil func(*Header)
@@ -110,7 +111,7 @@ func TestNextErrors(t *testing.T) {
 		if seal {
 			b = sealFrame(h, 8)
 		}
-		f, err := Decode(b, DefaultLimits)
+		f, err := Decode(b, fence.DefaultLimits())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,8 +125,8 @@ func TestNextErrors(t *testing.T) {
 			}
 			tt.spoil(&h)
 			got, err := at.Next(testLog, decode(h, tt.seal))
-			wantErr(t, err, ErrCorrupt, tt.text)
-			wantErr(t, err, ErrCorrupt, "data/00000000000000000007/00000000000000000042: ")
+			wantErr(t, err, fence.ErrCorrupt, tt.text)
+			wantErr(t, err, fence.ErrCorrupt, "data/00000000000000000007/00000000000000000042: ")
 			if !got.Equal(at) {
 				t.Errorf("the point beside the error is %+v", got)
 			}
@@ -136,7 +137,7 @@ func TestNextErrors(t *testing.T) {
 // A point outlives the frame's memory.
 func TestNextKeepsItsOwnCursor(t *testing.T) {
 	b, _ := build(testHeader(), Plain, []byte("cursor"), "x")
-	f, err := Decode(b, DefaultLimits)
+	f, err := Decode(b, fence.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,12 +149,12 @@ func TestNextKeepsItsOwnCursor(t *testing.T) {
 }
 
 func TestPointEqual(t *testing.T) {
-	p := Point{Position: Position{1, 2}, Offset: 3, Cursor: []byte("c"), Prev: 4}
+	p := Point{Position: fence.Position{Epoch: 1, Seq: 2}, Offset: 3, Cursor: []byte("c"), Prev: 4}
 	for _, q := range []Point{
-		{Position{1, 3}, 3, []byte("c"), 4},
-		{Position{1, 2}, 4, []byte("c"), 4},
-		{Position{1, 2}, 3, []byte("d"), 4},
-		{Position{1, 2}, 3, []byte("c"), 5},
+		{fence.Position{Epoch: 1, Seq: 3}, 3, []byte("c"), 4},
+		{fence.Position{Epoch: 1, Seq: 2}, 4, []byte("c"), 4},
+		{fence.Position{Epoch: 1, Seq: 2}, 3, []byte("d"), 4},
+		{fence.Position{Epoch: 1, Seq: 2}, 3, []byte("c"), 5},
 	} {
 		if same := q; p.Equal(q) || !q.Equal(same) {
 			t.Errorf("%+v", q)
@@ -165,13 +166,13 @@ func TestPointEqual(t *testing.T) {
 }
 
 func TestPointJSON(t *testing.T) {
-	p := Point{Position: Position{math.MaxUint64, 2}, Offset: math.MaxUint64, Cursor: []byte{0, 0xff}, Prev: math.MaxUint32}
+	p := Point{Position: fence.Position{Epoch: math.MaxUint64, Seq: 2}, Offset: math.MaxUint64, Cursor: []byte{0, 0xff}, Prev: math.MaxUint32}
 	b, err := json.Marshal(p)
 	want := `{"position":{"epoch":18446744073709551615,"seq":2},"offset":18446744073709551615,"cursor":"AP8=","prev":4294967295}`
 	if err != nil || string(b) != want {
 		t.Errorf("%s, %v, want %s", b, err, want)
 	}
-	for _, p := range []Point{p, Start(), {Position: Genesis, Cursor: []byte{}}} {
+	for _, p := range []Point{p, Start(), {Position: Genesis(), Cursor: []byte{}}} {
 		b, _ := json.Marshal(p)
 		var q Point
 		if err := json.Unmarshal(b, &q); err != nil || !q.Equal(p) {
@@ -180,40 +181,9 @@ func TestPointJSON(t *testing.T) {
 	}
 }
 
-func TestPositions(t *testing.T) {
-	sorted := []Position{Genesis, {0, 2}, {1, 1}, {1, math.MaxUint64}, {2, 1}, {math.MaxUint64, 1}}
-	keys := make([]string, len(sorted))
-	for i, p := range sorted {
-		keys[i] = p.Key()
-		for j, q := range sorted {
-			if got := p.Compare(q); got < 0 != (i < j) || got > 0 != (i > j) {
-				t.Errorf("%v.Compare(%v) = %d", p, q, got)
-			}
-			if got := p.Before(q); got != (i < j) {
-				t.Errorf("%v.Before(%v) = %v", p, q, got)
-			}
-		}
-	}
-	if !slices.IsSorted(keys) {
-		t.Errorf("keys do not sort as positions do: %q", keys)
-	}
-	if s := (Position{3, 17}).String(); s != "3/17" {
-		t.Error(s)
-	}
-}
-
-func TestToken(t *testing.T) {
-	if (Token{}).Valid() || NewToken(0).Valid() || !NewToken(1).Valid() {
-		t.Error("only epochs from 1 give a right")
-	}
-	if tok := NewToken(7); tok.Epoch() != 7 || tok.String() != "epoch 7" || tok != NewToken(7) {
-		t.Error(tok)
-	}
-}
-
 // What a writer computes for its own object is what a reader arrives at.
 func TestBehindAgreesWithNext(t *testing.T) {
-	at := Point{Position: Position{7, 42}, Offset: 1000, Prev: 0xcafef00d, Cursor: []byte("old")}
+	at := Point{Position: fence.Position{Epoch: 7, Seq: 42}, Offset: 1000, Prev: 0xcafef00d, Cursor: []byte("old")}
 	for _, cursor := range [][]byte{nil, {}, []byte("new")} {
 		b, h := build(testHeader(), Plain, cursor, "a", "b")
 		checkBehind(t, at, b, &h, cursor)
@@ -230,7 +200,7 @@ func TestBehindAgreesWithNext(t *testing.T) {
 
 func checkBehind(t *testing.T, at Point, b []byte, h *Header, cursor []byte) {
 	t.Helper()
-	f, err := Decode(b, DefaultLimits)
+	f, err := Decode(b, fence.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,10 @@
-package fence
+package layout
 
 import (
 	"math"
 	"testing"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 const d20 = "00000000000000000000"
@@ -26,15 +28,15 @@ func TestParseNumber(t *testing.T) {
 	}
 }
 
-func TestParseKey(t *testing.T) {
+func TestParseDataKey(t *testing.T) {
 	const one = "00000000000000000001"
-	for key, want := range map[string]Position{
-		"data/" + d20 + "/" + one:                        Genesis,
-		"data/" + one + "/" + one:                        {1, 1},
-		"data/18446744073709551615/18446744073709551615": {math.MaxUint64, math.MaxUint64},
+	for key, want := range map[string]fence.Position{
+		"data/" + d20 + "/" + one:                        fence.Position{Epoch: 0, Seq: 1},
+		"data/" + one + "/" + one:                        {Epoch: 1, Seq: 1},
+		"data/18446744073709551615/18446744073709551615": {Epoch: math.MaxUint64, Seq: math.MaxUint64},
 	} {
-		if p, ok := ParseKey(key); !ok || p != want || p.Key() != key {
-			t.Errorf("%q: %v, %v; its key is %q", key, p, ok, p.Key())
+		if p, ok := ParseDataKey(key); !ok || p != want || DataKey(p) != key {
+			t.Errorf("%q: %v, %v; its key is %q", key, p, ok, DataKey(p))
 		}
 	}
 	for _, key := range []string{
@@ -44,7 +46,7 @@ func TestParseKey(t *testing.T) {
 		"lock/" + one + ".json", "data/" + one + one, "data/" + one + "//" + one, "data/" + one + "/" + one + "/" + one, "x/data/" + one + "/" + one,
 		"data/18446744073709551616/" + one, "data/" + one + "/18446744073709551616",
 	} {
-		if p, ok := ParseKey(key); ok {
+		if p, ok := ParseDataKey(key); ok {
 			t.Errorf("%q is read as %v", key, p)
 		}
 	}
