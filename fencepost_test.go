@@ -56,7 +56,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})
 		w := &world{T: t, mem: mem, faulty: faultstore.New(mem, &faultstore.Options{Clock: clock.Go()})}
-		w.put(manifest.FormatKey, body)
+		w.put(layout.FormatKey, body)
 		f(t, w)
 	})
 }
@@ -315,7 +315,7 @@ func TestRunRefuses(t *testing.T) {
 	}{
 		"options of the leader": {func(_ *world, o *fencepost.Options) { o.Leader.Validity = time.Nanosecond }, leader.ErrOptions},
 		"a junk lock":           {func(w *world, _ *fencepost.Options) { w.put("lock/"+layout.FormatNumber(7)+".json", []byte("junk")) }, leader.ErrJunk},
-		"a newer log":           {func(w *world, _ *fencepost.Options) { w.put(manifest.FormatKey, []byte(`{"format":99}`)) }, fence.ErrFormat},
+		"a newer log":           {func(w *world, _ *fencepost.Options) { w.put(layout.FormatKey, []byte(`{"format":99}`)) }, fence.ErrFormat},
 		"a damaged log":         {func(w *world, _ *fencepost.Options) { w.put(layout.DataKey(frame.Genesis()), []byte("junk")) }, fence.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {

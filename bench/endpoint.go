@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -122,7 +123,7 @@ func (e *endpoint) open(ctx context.Context, opts writer.Options) (*writer.Write
 		return nil, err
 	}
 	for {
-		log := manifest.With(st, w.Format(), nil)
+		log := state.With(st, w.Format(), nil)
 		m, err := log.Newest(ctx)
 		if err != nil {
 			return nil, err

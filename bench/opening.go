@@ -16,8 +16,8 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -236,7 +236,7 @@ func backlog(ctx context.Context, r *report) error {
 			if err := appendAll(ctx, w, 1<<10, objects); err != nil {
 				return err
 			}
-			if m, err := manifest.With(st, w.Format(), nil).Newest(ctx); err != nil || m.Tail().Position.Seq > 1 {
+			if m, err := state.With(st, w.Format(), nil).Newest(ctx); err != nil || m.Tail().Position.Seq > 1 {
 				return fmt.Errorf("the manifest knows the tail up to %v, %w", m.Tail().Position, err)
 			}
 			e.delays.set(s3stub.S3Latency(seed))

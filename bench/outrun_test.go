@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -68,7 +69,7 @@ func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip t
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mem.Put(ctx, manifest.FormatKey, body, store.Always); err != nil {
+	if _, err := mem.Put(ctx, layout.FormatKey, body, store.Always); err != nil {
 		t.Fatal(err)
 	}
 	far := faultstore.New(mem, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -21,11 +21,11 @@ func TestSameTokenAgain(t *testing.T) {
 	}
 	w.lead(3)
 	ctx, cancel := context.WithCancel(context.Background())
-	w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: manifest.Prefix, Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}}))
+	w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.ManifestPrefix, Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}}))
 	defer cancel()
 	updates := func(f func()) func(context.Context, faultstore.Op) {
 		return func(_ context.Context, op faultstore.Op) {
-			if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, manifest.Prefix) {
+			if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.ManifestPrefix) {
 				f()
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -41,7 +41,7 @@ func TestCrashWhileGivingUp(t *testing.T) {
 	base := newWorld(t, 0, nil)
 	base.lead(3)
 	base.compact(base.mem, nil)
-	pin, err := base.log.Pin(t.Context(), &manifest.PinOptions{Name: "backup", Holder: "test"})
+	pin, err := base.log.Pin(t.Context(), &state.PinOptions{Name: "backup", Holder: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestClockIsSet(t *testing.T) {
 			}
 			w.lead(5)
 			pass(0)
-			pin, err := w.log.Pin(t.Context(), &manifest.PinOptions{TTL: ttl})
+			pin, err := w.log.Pin(t.Context(), &state.PinOptions{TTL: ttl})
 			if err != nil {
 				t.Fatal(err)
 			}

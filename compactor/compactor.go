@@ -13,8 +13,9 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -33,8 +34,8 @@ type Compactor struct {
 // epoch is what calls with one token have in common.
 type epoch struct {
 	token   fence.Token
-	log     *manifest.Log
-	updater *manifest.Updater
+	log     *state.Log
+	updater *state.Updater
 }
 
 // New returns a compactor of the log in st. It does no I/O. Its errors say which of the
@@ -102,10 +103,10 @@ const (
 type pass struct {
 	*Compactor
 	*pacer
-	log     *manifest.Log
+	log     *state.Log
 	chain   chain.Source
 	segs    segment.Source
-	updater *manifest.Updater
+	updater *state.Updater
 	token   fence.Token
 	report  Report
 
@@ -144,11 +145,11 @@ func (c *Compactor) epoch(ctx context.Context, token fence.Token) (*epoch, error
 	if last != nil && last.token == token {
 		return last, nil
 	}
-	log, err := manifest.Open(ctx, c.st, &manifest.Options{Settle: c.opts.Settle, Clock: c.opts.Clock})
+	log, err := state.Open(ctx, c.st, &state.Options{Settle: c.opts.Settle, Clock: c.opts.Clock})
 	if err != nil {
 		return nil, err
 	}
-	u, err := log.Updater(manifest.Compactor, token)
+	u, err := log.Updater(layout.Compactor, token)
 	if err != nil {
 		return nil, fmt.Errorf("compactor: %w", err)
 	}
@@ -166,7 +167,7 @@ func (c *Compactor) epoch(ctx context.Context, token fence.Token) (*epoch, error
 //
 // It may be stopped at any time; what is left behind is removed later. Errors:
 // [ErrFenced]; fence.ErrCorrupt if the log is damaged, which it leaves as it is;
-// fence.ErrLimit if the manifest becomes too large; those of manifest.Open.
+// fence.ErrLimit if the manifest becomes too large; those of state.Open.
 func (c *Compactor) Once(ctx context.Context, token fence.Token) (Report, error) {
 	p, err := c.begin(ctx, token)
 	if err != nil {
@@ -192,13 +193,13 @@ func (p *pass) run(ctx context.Context, minObjects int) error {
 	// guard:orphan-epoch. A new holder publishes its epoch before it does anything:
 	// from then on the one before is fenced, and what it uploaded and never named
 	// can be told from what is still to be named.
-	if m.Roles[manifest.Compactor].Epoch < p.token.Epoch() {
-		if m, err = p.updater.Update(ctx, func(*manifest.Manifest) error { return nil }); err != nil {
+	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() {
+		if m, err = p.updater.Update(ctx, func(*state.Manifest) error { return nil }); err != nil {
 			return err
 		}
 	}
 	p.report.Floor = m.Floor
-	fold := func(ctx context.Context, m *manifest.Manifest) (*manifest.Manifest, bool, error) {
+	fold := func(ctx context.Context, m *state.Manifest) (*state.Manifest, bool, error) {
 		return p.fold(ctx, m, minObjects)
 	}
 	for more := true; more; {
@@ -225,16 +226,16 @@ func (p *pass) run(ctx context.Context, minObjects int) error {
 
 // step does a piece of work on a manifest, returns the newest that it has come to
 // know, and tells whether there may be more.
-type step func(ctx context.Context, m *manifest.Manifest) (newest *manifest.Manifest, more bool, err error)
+type step func(ctx context.Context, m *state.Manifest) (newest *state.Manifest, more bool, err error)
 
 // afresh takes a step again if it was void: somebody has moved the floor or
 // replaced segments under it. That was an update of our own whose outcome was
 // unknown, or another compactor, and then the newest manifest says that we are
 // fenced.
-func (p *pass) afresh(ctx context.Context, m *manifest.Manifest, take step) (*manifest.Manifest, bool, error) {
+func (p *pass) afresh(ctx context.Context, m *state.Manifest, take step) (*state.Manifest, bool, error) {
 	for {
 		newest, more, err := take(ctx, m)
-		if !errors.Is(err, manifest.ErrVoid) {
+		if !errors.Is(err, state.ErrVoid) {
 			return newest, more, err
 		}
 		if m, err = p.newest(ctx); err != nil {
@@ -245,13 +246,13 @@ func (p *pass) afresh(ctx context.Context, m *manifest.Manifest, take step) (*ma
 
 // newest reads the newest manifest, and tells whether somebody else compacts now.
 // What we might do all the same would be harmless, and in vain.
-func (p *pass) newest(ctx context.Context) (*manifest.Manifest, error) {
+func (p *pass) newest(ctx context.Context) (*state.Manifest, error) {
 	m, err := p.log.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if r := m.Roles[manifest.Compactor]; r.Epoch > p.token.Epoch() {
-		return nil, &manifest.FencedError{Role: manifest.Compactor, Mine: p.token.Epoch(), Other: r.Epoch}
+	if r := m.Roles[layout.Compactor]; r.Epoch > p.token.Epoch() {
+		return nil, &state.FencedError{Role: layout.Compactor, Mine: p.token.Epoch(), Other: r.Epoch}
 	}
 	return m, nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -184,7 +184,7 @@ func TestFaultAtEveryRequest(t *testing.T) {
 				}
 				if upload && name != "echo" {
 					// Not tried again within a pass: its body has gone by.
-					if err == nil || errors.Is(err, manifest.ErrVoid) {
+					if err == nil || errors.Is(err, state.ErrVoid) {
 						t.Fatalf("%s: the upload failed, and the error is %v", when, err)
 					}
 					w.holds(when)
@@ -205,7 +205,7 @@ func TestBrokenListing(t *testing.T) {
 		w := sample(t)
 		// All of these could go; there are more than the listing tells.
 		for i := range 3 {
-			w.put(manifest.SegmentKey(manifest.Compactor, 1, fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i)), []byte("orphan"))
+			w.put(layout.SegmentKey(layout.Compactor, 1, fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i)), []byte("orphan"))
 			w.put(fmt.Sprintf("tmp/%d", i), []byte("x"))
 		}
 		w.faulty.SetHook(faultstore.Script(faultstore.Rule{

@@ -67,19 +67,19 @@ func TestFoldsManyEdits(t *testing.T) {
 	for range 6 {
 		var e manifest.Edit
 		for range 1000 {
-			key := manifest.FileKey(fence.Epoch(w.epoch), uuid.NewString(), "")
+			key := layout.FileKey(fence.Epoch(w.epoch), uuid.NewString(), "")
 			e.Add = append(e.Add, manifest.File{Key: key, Meta: map[string]string{"m": meta}})
 			all = append(all, key)
 		}
 		w.edit(&e)
 	}
-	before := w.newest().Roles[manifest.Compactor].Update
+	before := w.newest().Roles[layout.Compactor].Update
 	if r := w.compact(w.mem, nil); r.Edits != 6 {
 		t.Errorf("%+v", r)
 	}
 	m := w.newest()
 	// One to publish the epoch, and the prune's.
-	if folds := m.Roles[manifest.Compactor].Update - before; folds < 4 || m.Table.Live() != len(all) {
+	if folds := m.Roles[layout.Compactor].Update - before; folds < 4 || m.Table.Live() != len(all) {
 		t.Errorf("%d updates, %d files are live", folds, m.Table.Live())
 	}
 }
@@ -91,8 +91,8 @@ func TestBadEdits(t *testing.T) {
 	for name, doc := range map[string]string{
 		"junk":              "junk",
 		"empty":             "{}",
-		"unknown file":      `{"remove":["` + manifest.FileKey(1, id, "") + `"]}`,
-		"another epoch":     `{"add":[{"key":"` + manifest.FileKey(7, id, "") + `","size":1}]}`,
+		"unknown file":      `{"remove":["` + layout.FileKey(1, id, "") + `"]}`,
+		"another epoch":     `{"add":[{"key":"` + layout.FileKey(7, id, "") + `","size":1}]}`,
 		"no name of a file": `{"add":[{"key":"data/x","size":1}]}`,
 	} {
 		w := newWorld(t, 0, nil)

@@ -1,7 +1,9 @@
 package compactor
 
-import "github.com/fencepost/fencepost/manifest"
+import (
+	"github.com/fencepost/fencepost/internal/state"
+)
 
 // ErrFenced is package manifest's: a later compactor has taken over. It is final
 // for the token.
-var ErrFenced = manifest.ErrFenced
+var ErrFenced = state.ErrFenced

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -27,7 +27,7 @@ const (
 // publishes it. It reports whether there is more: the segment is full. A tail
 // that grows while it is folded is left for the next pass, or there would be no
 // end.
-func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (newest *manifest.Manifest, more bool, err error) {
+func (p *pass) fold(ctx context.Context, m *state.Manifest, minObjects int) (newest *state.Manifest, more bool, err error) {
 	if minObjects > 1 {
 		if enough, err := p.enough(ctx, m, minObjects); err != nil || !enough {
 			return m, false, err
@@ -35,8 +35,8 @@ func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (
 	}
 	defer p.undone(p.report, &err)
 	from, to := m.Floor, m.Floor
-	var seals []manifest.Seal
-	var edits []manifest.AppliedEdit
+	var seals []state.Seal
+	var edits []state.AppliedEdit
 	objects, edited, full := 0, 0, false
 	limit := p.opts.segmentBytes()
 	up := p.upload(ctx, from.Offset, limit)
@@ -48,7 +48,7 @@ func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (
 			err = up.add(ctx, step.Frame, step.Stored)
 		}
 		if err == nil && step.Frame.Kind == frame.Edit {
-			var e manifest.AppliedEdit
+			var e state.AppliedEdit
 			if e, err = decodeEdit(step); err == nil {
 				edits = append(edits, e)
 				edited += len(step.Frame.Edit())
@@ -61,7 +61,7 @@ func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (
 		if step.Frame.Kind == frame.Seal {
 			// Only a compactor moves the floor, so a seal at or behind it is genuine
 			// unless another compactor is at work; then the fold is void.
-			seals = append(seals, manifest.Seal{Position: step.From.Position, Next: step.Frame.Next, Nonce: step.Frame.Nonce, Offset: step.From.Offset})
+			seals = append(seals, state.Seal{Position: step.From.Position, Next: step.Frame.Next, Nonce: step.Frame.Nonce, Offset: step.From.Offset})
 		}
 		to = step.To
 		objects++
@@ -88,11 +88,11 @@ func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (
 	if err != nil {
 		return nil, false, err
 	}
-	var segs []manifest.Segment
+	var segs []state.Segment
 	if seg != nil {
 		segs = append(segs, *seg)
 	}
-	published, err := p.publish(ctx, seg, func(m *manifest.Manifest) error { return m.Fold(from, to, seals, segs, edits) })
+	published, err := p.publish(ctx, seg, func(m *state.Manifest) error { return m.Fold(from, to, seals, segs, edits) })
 	if errors.Is(err, fence.ErrCorrupt) {
 		return nil, false, p.judge(ctx, from, err) // an edit that no writer commits
 	}
@@ -106,12 +106,12 @@ func (p *pass) fold(ctx context.Context, m *manifest.Manifest, minObjects int) (
 	return m, full, nil
 }
 
-func decodeEdit(step chain.Step) (manifest.AppliedEdit, error) {
-	e, err := manifest.DecodeEdit(step.Frame.Edit())
+func decodeEdit(step chain.Step) (state.AppliedEdit, error) {
+	e, err := state.DecodeEdit(step.Frame.Edit())
 	if err != nil {
-		return manifest.AppliedEdit{}, fmt.Errorf("%s: %w", layout.DataKey(step.From.Position), err)
+		return state.AppliedEdit{}, fmt.Errorf("%s: %w", layout.DataKey(step.From.Position), err)
 	}
-	return manifest.AppliedEdit{Position: step.From.Position, Offset: step.From.Offset, Edit: e}, nil
+	return state.AppliedEdit{Position: step.From.Position, Offset: step.From.Offset, Edit: e}, nil
 }
 
 // undone takes back what a step has counted if it failed: what is not published
@@ -132,7 +132,7 @@ type waiting struct {
 // enough reports whether so many objects wait, or the first of them for so long,
 // that a fold is worth its requests. It costs a GET if nothing waits, and a LIST
 // too if something does.
-func (p *pass) enough(ctx context.Context, m *manifest.Manifest, minObjects int) (bool, error) {
+func (p *pass) enough(ctx context.Context, m *state.Manifest, minObjects int) (bool, error) {
 	floor := m.Floor.Position
 	_, _, err := store.ReadRange(ctx, p.st, layout.DataKey(floor), store.GetOptions{Length: 1}, 1, p.opts.Settle)
 	switch {
@@ -173,7 +173,7 @@ func (p *pass) judge(ctx context.Context, from frame.Point, err error) error {
 		return merr
 	}
 	if !m.Floor.Equal(from) {
-		return fmt.Errorf("compactor: %w: the floor has moved while it was folded", manifest.ErrVoid)
+		return fmt.Errorf("compactor: %w: the floor has moved while it was folded", state.ErrVoid)
 	}
 	return fmt.Errorf("compactor: nothing is folded beyond the damage: %w; run `fencepost verify` to see the extent", err)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -30,9 +31,9 @@ func TestReport(t *testing.T) {
 		bytes += uint64(len(w.body(key)))
 	}
 	objects := len(w.keys(layout.DataPrefix)) // 7 of data, 2 seals
-	manifests := len(w.keys(manifest.Prefix))
-	w.put(manifest.SegmentKey(manifest.Compactor, 3, "00000000-0000-4000-8000-000000000001"), nil)
-	own := manifest.SegmentKey(manifest.Compactor, 4, "00000000-0000-4000-8000-000000000002") // may still be named
+	manifests := len(w.keys(layout.ManifestPrefix))
+	w.put(layout.SegmentKey(layout.Compactor, 3, "00000000-0000-4000-8000-000000000001"), nil)
+	own := layout.SegmentKey(layout.Compactor, 4, "00000000-0000-4000-8000-000000000002") // may still be named
 	w.put(own, nil)
 	w.token = 3
 	r := w.compact(w.mem, nil)
@@ -105,7 +106,7 @@ func TestSegmentTimes(t *testing.T) {
 	w.compact(w.mem, nil)
 	w.lead(2)
 	w.compact(w.mem, nil)
-	w.publish(func(m *manifest.Manifest) error {
+	w.publish(func(m *state.Manifest) error {
 		m.Segments[0].To = m.Segments[1].To.Add(time.Hour)
 		m.Segments[1].From = m.Segments[0].From.Add(-time.Hour)
 		return nil
@@ -157,9 +158,9 @@ func TestFoldMissing(t *testing.T) {
 		w := newWorld(t, 0, nil)
 		w.lead(5)
 		tail, _ := w.tail()
-		u, err := w.log.Updater(manifest.Writer, fence.NewToken(w.epoch))
+		u, err := w.log.Updater(layout.Writer, fence.NewToken(w.epoch))
 		if err == nil {
-			_, err = u.Update(t.Context(), func(m *manifest.Manifest) error { m.Hint = &tail; return nil })
+			_, err = u.Update(t.Context(), func(m *state.Manifest) error { m.Hint = &tail; return nil })
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -204,7 +205,7 @@ func TestDamagedSegment(t *testing.T) {
 // So too if some of its records were given up.
 func TestDamagedSegmentGivenUp(t *testing.T) {
 	w := sample(t)
-	w.publish(func(m *manifest.Manifest) error { return m.Truncate(1) })
+	w.publish(func(m *state.Manifest) error { return m.Truncate(1) })
 	key := w.newest().Segments[0].Key
 	w.remove(key)
 	w.token++
@@ -374,7 +375,7 @@ func TestOptions(t *testing.T) {
 	if _, err := w.once(w.mem, 0, nil); err == nil {
 		t.Error("the zero token is good enough")
 	}
-	w.remove(manifest.FormatKey)
+	w.remove(layout.FormatKey)
 	if _, err := w.once(w.mem, 1, nil); !errors.Is(err, manifest.ErrNotInitialized) {
 		t.Errorf("where there is no log: %v", err)
 	}

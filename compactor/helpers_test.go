@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -50,7 +51,7 @@ type world struct {
 	testing.TB
 	mem    *memstore.Store
 	faulty *faultstore.Store
-	log    *manifest.Log
+	log    *state.Log
 	grace  time.Duration
 
 	want  []string        // the history
@@ -70,7 +71,7 @@ func newWorld(t testing.TB, grace time.Duration, opts *memstore.Options) *world 
 		t.Fatal(err)
 	}
 	w := worldOf(t, memstore.NewWithOptions(opts), f)
-	w.put(manifest.FormatKey, body)
+	w.put(layout.FormatKey, body)
 	return w
 }
 
@@ -78,7 +79,7 @@ func worldOf(t testing.TB, mem *memstore.Store, f manifest.Format) *world {
 	w := &world{TB: t, mem: mem, grace: time.Duration(f.Grace)}
 	w.files, w.was = map[string]bool{}, map[string]bool{}
 	w.faulty = faultstore.New(mem, nil)
-	w.log = manifest.With(mem, f, &manifest.Options{Settle: quick})
+	w.log = state.With(mem, f, &state.Options{Settle: quick})
 	return w
 }
 
@@ -105,7 +106,7 @@ func sample(t testing.TB) *world {
 
 // file is one that the leader has written and not committed.
 func (w *world) file() string {
-	key := manifest.FileKey(fence.Epoch(w.epoch), uuid.NewString(), ".parquet")
+	key := layout.FileKey(fence.Epoch(w.epoch), uuid.NewString(), ".parquet")
 	w.put(key, []byte(key))
 	return key
 }
@@ -127,7 +128,7 @@ func (w *world) commit(add, remove []string) {
 
 func (w *world) edit(e *manifest.Edit) {
 	w.Helper()
-	doc, err := manifest.EncodeEdit(e)
+	doc, err := state.EncodeEdit(e)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func (w *world) editDoc(doc []byte) {
 }
 
 // tail is the end of the chain, and the edits on it that are not folded.
-func (w *world) tail() (p frame.Point, edits []manifest.AppliedEdit) {
+func (w *world) tail() (p frame.Point, edits []state.AppliedEdit) {
 	w.Helper()
 	m := w.newest()
 	p = m.Floor
@@ -311,9 +312,9 @@ func (w *world) compact(st store.Store, opts *Options) Report {
 	return r
 }
 
-func (w *world) newest() *manifest.Manifest {
+func (w *world) newest() *state.Manifest {
 	w.Helper()
-	m, err := manifest.With(w.mem, w.log.Format(), &manifest.Options{Settle: quick}).Newest(context.Background())
+	m, err := state.With(w.mem, w.log.Format(), &state.Options{Settle: quick}).Newest(context.Background())
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -321,10 +322,10 @@ func (w *world) newest() *manifest.Manifest {
 }
 
 // publish changes the manifest as a compactor of a new epoch.
-func (w *world) publish(f func(*manifest.Manifest) error) {
+func (w *world) publish(f func(*state.Manifest) error) {
 	w.Helper()
 	w.token++
-	u, err := w.log.Updater(manifest.Compactor, fence.NewToken(w.token))
+	u, err := w.log.Updater(layout.Compactor, fence.NewToken(w.token))
 	if err == nil {
 		_, err = u.Update(context.Background(), f)
 	}
@@ -393,11 +394,11 @@ func (w *world) tidy(when string) {
 		w.Errorf("%s: lists are %q, the manifest names %q", when, got, lists)
 	}
 	for _, key := range w.keys("file/") {
-		if epoch, _, _, _ := manifest.ParseFileKey(key); !w.files[key] && epoch < m.Floor.Position.Epoch {
+		if epoch, _, _, _ := layout.ParseFileKey(key); !w.files[key] && epoch < m.Floor.Position.Epoch {
 			w.Errorf("%s: %s is not live and still there", when, key)
 		}
 	}
-	if n := len(w.keys(manifest.Prefix)); n > 4 {
+	if n := len(w.keys(layout.ManifestPrefix)); n > 4 {
 		w.Errorf("%s: %d manifests are left", when, n)
 	}
 	var want []string
@@ -444,7 +445,7 @@ func (w *world) watch(also func(context.Context, faultstore.Op)) {
 
 func (w *world) checkDelete(keys []string) {
 	m := w.newest()
-	if _, ok := manifest.ParseKey(keys[0]); ok && !slices.IsSorted(keys) {
+	if _, ok := layout.ParseManifestKey(keys[0]); ok && !slices.IsSorted(keys) {
 		w.Errorf("deleted out of order: %q", short(keys))
 	}
 	for _, key := range keys {
@@ -454,47 +455,47 @@ func (w *world) checkDelete(keys []string) {
 			}
 			continue
 		}
-		if v, ok := manifest.ParseKey(key); ok {
+		if v, ok := layout.ParseManifestKey(key); ok {
 			if v >= m.PruneMark {
 				w.Errorf("%s is deleted, and manifest %d has the prune mark %d", key, m.Version, m.PruneMark)
 			}
 			continue
 		}
-		if epoch, _, _, ok := manifest.ParseFileKey(key); ok {
+		if epoch, _, _, ok := layout.ParseFileKey(key); ok {
 			if w.files[key] || epoch >= m.Floor.Position.Epoch && !w.was[key] {
 				w.Errorf("%s is deleted, and is live, or may still be committed", key)
 			}
 			continue
 		}
-		if _, ok := manifest.ParsePinKey(key); ok {
+		if _, ok := layout.ParsePinKey(key); ok {
 			continue
 		}
-		if _, _, ok := manifest.ParseListKey(key); ok {
+		if _, _, ok := layout.ParseListKey(key); ok {
 			if slices.Contains(w.log.Lists(m), key) {
 				w.Errorf("%s is deleted, and manifest %d names it", key, m.Version)
 			}
 			continue
 		}
-		if _, _, ok := manifest.ParseSegmentKey(key); !ok {
+		if _, _, ok := layout.ParseSegmentKey(key); !ok {
 			w.Errorf("%s is deleted, and is none of ours", key)
 		}
 		for v := range w.versions() {
 			old, _, err := w.log.At(context.Background(), v)
-			if v < m.PruneMark || errors.Is(err, manifest.ErrGone) {
+			if v < m.PruneMark || errors.Is(err, state.ErrGone) {
 				continue
 			}
 			if err != nil {
 				w.Errorf("%v", err)
 				continue
 			}
-			if slices.ContainsFunc(old.Segments, func(s manifest.Segment) bool { return s.Key == key }) && v > m.PruneMark {
+			if slices.ContainsFunc(old.Segments, func(s state.Segment) bool { return s.Key == key }) && v > m.PruneMark {
 				w.Errorf("%s is deleted, and manifest %d names it, above the prune mark %d", key, v, m.PruneMark)
 			}
 		}
 	}
 }
 
-func (w *world) versions() map[uint64]manifest.Kept {
+func (w *world) versions() map[uint64]state.Kept {
 	kept, err := w.log.Versions(context.Background())
 	if err != nil {
 		w.Errorf("%v", err)

@@ -5,19 +5,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
 // The mark lies right below the oldest version that is kept: what is above it is kept
 // whole. Version 10 is the newest, and each was the newest for an hour.
 func TestMarkBelowTheKept(t *testing.T) {
-	s := &survey{horizon: &manifest.Manifest{Version: 10}, kept: map[uint64]manifest.Kept{}}
+	s := &survey{horizon: &state.Manifest{Version: 10}, kept: map[uint64]state.Kept{}}
 	for v := range uint64(10) {
-		s.kept[v+1] = manifest.Kept{Info: store.Info{Key: manifest.Key(v + 1)}}
+		s.kept[v+1] = state.Kept{Info: store.Info{Key: layout.ManifestKey(v + 1)}}
 	}
 	age := func(info store.Info) time.Duration {
-		v, _ := manifest.ParseKey(info.Key)
+		v, _ := layout.ParseManifestKey(info.Key)
 		return time.Duration(10-v) * time.Hour
 	}
 	for _, c := range []struct {

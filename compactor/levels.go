@@ -3,7 +3,7 @@ package compactor
 import (
 	"time"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 )
 
 // levels are a rule of what to merge, by size alone, so that a record is written
@@ -46,14 +46,14 @@ func (l levels) of(size int64) int {
 }
 
 // fits tells whether segments from first to last may become one.
-func (l levels) fits(first, last manifest.Segment) bool {
+func (l levels) fits(first, last state.Segment) bool {
 	from, to := first.From, last.To
 	return (l.records == 0 || last.End-first.First <= l.records) && (l.span == 0 || to.Sub(from) <= l.span)
 }
 
 // plan picks segments to be merged into one: neighbours, of the newest run that
 // qualifies, at least two. It is pure, and returns nil if there is nothing to do.
-func (l levels) plan(segs []manifest.Segment) []manifest.Segment {
+func (l levels) plan(segs []state.Segment) []state.Segment {
 	for end := len(segs); end > 0; {
 		// A run ends with a segment of its highest level. Smaller ones before that
 		// go along with it; a larger one ends the run.
@@ -80,7 +80,7 @@ func (l levels) plan(segs []manifest.Segment) []manifest.Segment {
 
 // merged is the segment that others become, as far as it is known beforehand: what
 // is merged compresses a little better than its parts.
-func merged(old []manifest.Segment) manifest.Segment {
+func merged(old []state.Segment) state.Segment {
 	s := old[0]
 	s.Size = 0
 	for _, o := range old {

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 )
 
-func sized(sizes ...int64) []manifest.Segment {
-	var segs []manifest.Segment
+func sized(sizes ...int64) []state.Segment {
+	var segs []state.Segment
 	for i, size := range sizes {
-		segs = append(segs, manifest.Segment{Key: fmt.Sprint(i), First: uint64(i), End: uint64(i + 1), Size: size})
+		segs = append(segs, state.Segment{Key: fmt.Sprint(i), First: uint64(i), End: uint64(i + 1), Size: size})
 	}
 	return segs
 }
@@ -60,10 +60,10 @@ func TestLevels(t *testing.T) {
 // kept by.
 func TestLevelsWithRetention(t *testing.T) {
 	day := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)
-	var segs []manifest.Segment
+	var segs []state.Segment
 	for i := range 10 {
 		at := day.Add(time.Duration(i) * time.Hour)
-		segs = append(segs, manifest.Segment{Key: fmt.Sprint(i), First: uint64(10 * i), End: uint64(10 * (i + 1)), Size: 40, From: at, To: at.Add(time.Hour)})
+		segs = append(segs, state.Segment{Key: fmt.Sprint(i), First: uint64(10 * i), End: uint64(10 * (i + 1)), Size: 40, From: at, To: at.Add(time.Hour)})
 	}
 	for name, c := range map[string]struct {
 		l          levels
@@ -85,7 +85,7 @@ func TestLevelsWithRetention(t *testing.T) {
 type simulation struct {
 	testing.TB
 	levels
-	segs  []manifest.Segment
+	segs  []state.Segment
 	times []int // how often the records of each segment were written
 	next  uint64
 
@@ -97,7 +97,7 @@ type simulation struct {
 
 // fold adds a segment and merges all there is to merge.
 func (s *simulation) fold(size int64) {
-	s.segs = append(s.segs, manifest.Segment{First: s.next, End: s.next + 1, Size: size})
+	s.segs = append(s.segs, state.Segment{First: s.next, End: s.next + 1, Size: size})
 	s.times = append(s.times, 1)
 	s.next++
 	s.added, s.written = s.added+float64(size), s.written+float64(size)
@@ -106,7 +106,7 @@ func (s *simulation) fold(size int64) {
 		if old == nil {
 			break
 		}
-		at := slices.IndexFunc(s.segs, func(g manifest.Segment) bool { return g.First == old[0].First })
+		at := slices.IndexFunc(s.segs, func(g state.Segment) bool { return g.First == old[0].First })
 		highest := s.n
 		for i, o := range old {
 			if s.segs[at+i] != o {

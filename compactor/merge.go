@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/segment"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -16,7 +16,7 @@ const readSize = 4 << 20
 
 // merge puts one segment in the place of several, if it is time for that, and
 // reports whether it did.
-func (p *pass) merge(ctx context.Context, m *manifest.Manifest) (newest *manifest.Manifest, did bool, err error) {
+func (p *pass) merge(ctx context.Context, m *state.Manifest) (newest *state.Manifest, did bool, err error) {
 	old := p.opts.levels().plan(promised(m))
 	if old == nil {
 		return m, false, nil
@@ -63,14 +63,14 @@ func (p *pass) merge(ctx context.Context, m *manifest.Manifest) (newest *manifes
 		return nil, false, err
 	}
 	seg.From, seg.To = sum.From, sum.To
-	m, err = p.publish(ctx, seg, func(m *manifest.Manifest) error { return m.Replace(old, *seg) })
+	m, err = p.publish(ctx, seg, func(m *state.Manifest) error { return m.Replace(old, *seg) })
 	return m, err == nil, err
 }
 
 // promised are the segments of m, but for those that were given up and are only still
 // named because somebody may hold on to them. Merged with others they would not go
 // before these do.
-func promised(m *manifest.Manifest) []manifest.Segment {
+func promised(m *state.Manifest) []state.Segment {
 	n := 0
 	for n < len(m.Segments) && m.Segments[n].End <= m.Start {
 		n++
@@ -90,11 +90,11 @@ func (p *pass) judgeSegment(ctx context.Context, s segment.Ref, err error) error
 		return merr
 	}
 	now, serr := p.log.SegmentOf(ctx, m, s.End-1)
-	if serr != nil && !errors.Is(serr, manifest.ErrGone) {
+	if serr != nil && !errors.Is(serr, state.ErrGone) {
 		return serr
 	}
 	if now.Key != s.Key {
-		return fmt.Errorf("compactor: %w: another compactor has replaced %s", manifest.ErrVoid, s.Key)
+		return fmt.Errorf("compactor: %w: another compactor has replaced %s", state.ErrVoid, s.Key)
 	}
 	return fmt.Errorf("compactor: %w: manifest %d names %s: %w; run `fencepost verify` to see the extent", fence.ErrCorrupt, m.Version, s.Key, err)
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -58,7 +58,7 @@ func TestOpeningCosts(t *testing.T) {
 			if op.Kind == faultstore.List {
 				lists++
 			}
-			late := lists > 2 && strings.HasPrefix(op.Key, manifest.Prefix)
+			late := lists > 2 && strings.HasPrefix(op.Key, layout.ManifestPrefix)
 			if !late {
 				count++
 			}

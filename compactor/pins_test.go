@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -39,13 +41,13 @@ func unpruned(t testing.TB) *world {
 	return w
 }
 
-func (w *world) logOf(st store.Store) *manifest.Log {
-	return manifest.With(st, w.log.Format(), &manifest.Options{Settle: quick})
+func (w *world) logOf(st store.Store) *state.Log {
+	return state.With(st, w.log.Format(), &state.Options{Settle: quick})
 }
 
 // whole fails the test unless everything that a manifest names is there, itself
 // included.
-func (w *world) whole(m *manifest.Manifest, when string) {
+func (w *world) whole(m *state.Manifest, when string) {
 	w.Helper()
 	ctx := context.Background()
 	got, _, err := w.log.At(ctx, m.Version)
@@ -105,7 +107,7 @@ func TestPinRacesPrune(t *testing.T) {
 				if err := pin.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-			case errors.Is(err, manifest.ErrGone):
+			case errors.Is(err, state.ErrGone):
 				refused++
 			default:
 				t.Fatalf("%s: %v", when, err)
@@ -215,13 +217,13 @@ func TestMarkLandsBehindThePins(t *testing.T) {
 	if err != nil || s.mark <= version {
 		t.Fatalf("mark %d, version %d, %v", s.mark, version, err)
 	}
-	pin, err := w.logOf(w.mem).Pin(ctx, &manifest.PinOptions{Version: version, Name: "backup"})
+	pin, err := w.logOf(w.mem).Pin(ctx, &state.PinOptions{Version: version, Name: "backup"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	late, err := w.logOf(w.mem).Updater(manifest.Compactor, token)
+	late, err := w.logOf(w.mem).Updater(layout.Compactor, token)
 	if err == nil {
-		_, err = late.Update(ctx, func(m *manifest.Manifest) error {
+		_, err = late.Update(ctx, func(m *state.Manifest) error {
 			m.PruneMark = s.mark
 			return nil
 		})
@@ -230,7 +232,7 @@ func TestMarkLandsBehindThePins(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As retain does, for one.
-	if s.m, err = p.updater.Update(ctx, func(*manifest.Manifest) error { return nil }); err != nil || s.m.PruneMark != s.mark {
+	if s.m, err = p.updater.Update(ctx, func(*state.Manifest) error { return nil }); err != nil || s.m.PruneMark != s.mark {
 		t.Fatalf("mark %d, want %d, %v", s.m.PruneMark, s.mark, err)
 	}
 	if err := p.pruneVersions(ctx, s); err != nil {
@@ -239,7 +241,7 @@ func TestMarkLandsBehindThePins(t *testing.T) {
 	w.whole(pin.Manifest(), "pinned before the mark was there")
 }
 
-func (w *world) manifest(version uint64) *manifest.Manifest {
+func (w *world) manifest(version uint64) *state.Manifest {
 	w.Helper()
 	m, _, err := w.log.At(context.Background(), version)
 	if err != nil {
@@ -250,7 +252,7 @@ func (w *world) manifest(version uint64) *manifest.Manifest {
 
 // pinWhile takes a pin, whose first requests are made at request i of a compactor at
 // work, and the others at request j. It reports whether the compactor came that far.
-func (w *world) pinWhile(version uint64, first, i, j int, work func(st store.Store) error) (pin *manifest.Pin, reached bool, err error) {
+func (w *world) pinWhile(version uint64, first, i, j int, work func(st store.Store) error) (pin *state.Pin, reached bool, err error) {
 	w.Helper()
 	turn, parked, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	advance := func() bool {
@@ -288,7 +290,7 @@ func (w *world) pinWhile(version uint64, first, i, j int, work func(st store.Sto
 	log := w.logOf(w.faulty.Client("pin"))
 	go func() {
 		defer close(done)
-		pin, err = log.Pin(context.Background(), &manifest.PinOptions{Version: version, Name: "backup", Holder: "test"})
+		pin, err = log.Pin(context.Background(), &state.PinOptions{Version: version, Name: "backup", Holder: "test"})
 	}()
 	<-parked
 	if err := work(w.faulty.Client("c")); err != nil {
@@ -306,9 +308,9 @@ func (w *world) pinWhile(version uint64, first, i, j int, work func(st store.Sto
 func TestPinHolds(t *testing.T) {
 	w := sample(t)
 	w.watch(nil)
-	var pins []*manifest.Pin
+	var pins []*state.Pin
 	for i := range 4 {
-		pin, err := w.log.Pin(t.Context(), &manifest.PinOptions{Name: fmt.Sprint("backup-", i), Holder: "test"})
+		pin, err := w.log.Pin(t.Context(), &state.PinOptions{Name: fmt.Sprint("backup-", i), Holder: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -354,7 +356,7 @@ func TestPinHolds(t *testing.T) {
 // written.
 func TestPinIdle(t *testing.T) {
 	w := unpruned(t)
-	if _, err := w.log.Pin(t.Context(), &manifest.PinOptions{Version: w.newest().Version - 1, Name: "backup"}); err != nil {
+	if _, err := w.log.Pin(t.Context(), &state.PinOptions{Version: w.newest().Version - 1, Name: "backup"}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -399,7 +401,7 @@ func TestPinLapses(t *testing.T) {
 			w := newWorld(t, 0, &memstore.Options{Clock: h})
 			w.lead(3)
 			w.compact(w.mem, small())
-			pin, err := w.logOf(w.mem).Pin(t.Context(), &manifest.PinOptions{TTL: ttl})
+			pin, err := w.logOf(w.mem).Pin(t.Context(), &state.PinOptions{TTL: ttl})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -448,7 +450,7 @@ func TestRenewalRacesExpiry(t *testing.T) {
 		w.compact(w.mem, small())
 		w.lead(3)
 		w.compact(w.mem, &Options{Settle: quick})
-		pin, err := w.logOf(w.mem).Pin(t.Context(), &manifest.PinOptions{TTL: time.Minute})
+		pin, err := w.logOf(w.mem).Pin(t.Context(), &state.PinOptions{TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -490,12 +492,12 @@ func TestRenewalRacesExpiry(t *testing.T) {
 // goes, and the error says which pin it is.
 func TestPinDamaged(t *testing.T) {
 	w := unpruned(t)
-	key := manifest.PinKey(uuid.NewString())
+	key := layout.PinKey(uuid.NewString())
 	w.put(key, []byte("junk"))
 	before := w.keys("")
 	w.token++
 	_, err := w.once(w.mem, w.token, small())
-	if !errors.Is(err, manifest.ErrCorrupt) || !strings.Contains(err.Error(), key) {
+	if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) {
 		t.Errorf("the error is %v", err)
 	}
 	for _, key := range before {

@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -33,7 +33,7 @@ type Plan struct {
 	Deletes []Deletion
 	// Pins that hold versions. Some may have lapsed: only a compactor that has
 	// watched them can tell.
-	Pins []manifest.PinInfo
+	Pins []state.PinInfo
 }
 
 // Objects are a number of them and their bytes together.
@@ -44,7 +44,7 @@ type Objects struct {
 
 // Merge puts one segment of about so many bytes in the place of some.
 type Merge struct {
-	Segments []manifest.Segment
+	Segments []state.Segment
 	Bytes    int64
 }
 
@@ -62,7 +62,7 @@ type Deletion struct {
 // to be deleted it learns by listing the whole log. Errors: those of
 // [Compactor.Once], but for fences.
 func (c *Compactor) Plan(ctx context.Context) (*Plan, error) {
-	log, err := manifest.Open(ctx, c.st, &manifest.Options{Settle: c.opts.Settle, Clock: c.opts.Clock})
+	log, err := state.Open(ctx, c.st, &state.Options{Settle: c.opts.Settle, Clock: c.opts.Clock})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (c *Compactor) Plan(ctx context.Context) (*Plan, error) {
 		return nil, err
 	}
 	// As the next one to be elected, whose predecessors are all fenced.
-	p, err := c.begin(ctx, fence.NewToken(uint64(m.Roles[manifest.Compactor].Epoch)+1))
+	p, err := c.begin(ctx, fence.NewToken(uint64(m.Roles[layout.Compactor].Epoch)+1))
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (c *Compactor) Plan(ctx context.Context) (*Plan, error) {
 }
 
 // merges plays all merges of the segments that there are.
-func (p *pass) merges(m *manifest.Manifest) []Merge {
+func (p *pass) merges(m *state.Manifest) []Merge {
 	var all []Merge
 	segs := slices.Clone(promised(m))
 	for old := p.opts.levels().plan(segs); old != nil; old = p.opts.levels().plan(segs) {

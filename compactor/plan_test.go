@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -21,7 +21,7 @@ import (
 func TestPlan(t *testing.T) {
 	w := unpruned(t)
 	w.put("tmp/"+uuid.NewString(), []byte("left by a probe"))
-	w.put(manifest.FileKey(1, uuid.NewString(), ""), []byte("nobody has committed it"))
+	w.put(layout.FileKey(1, uuid.NewString(), ""), []byte("nobody has committed it"))
 	w.lead(4)
 	w.put("file/odd", []byte("x"))
 	before := w.objects()
@@ -45,7 +45,7 @@ func TestPlan(t *testing.T) {
 	// Without the fold, whose leftovers the plan leaves out.
 	w.token++
 	p := w.pass(w.mem, w.token)
-	if _, err := p.updater.Update(t.Context(), func(*manifest.Manifest) error { return nil }); err != nil {
+	if _, err := p.updater.Update(t.Context(), func(*state.Manifest) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.prune(t.Context()); err != nil {
@@ -116,7 +116,7 @@ func TestPlanMerges(t *testing.T) {
 func TestPlanTellsAll(t *testing.T) {
 	h := &hands{}
 	w := agedLog(t, h, 50*time.Hour, time.Hour)
-	if _, err := w.log.Pin(t.Context(), &manifest.PinOptions{Name: "backup-2026-11", Holder: "me"}); err != nil {
+	if _, err := w.log.Pin(t.Context(), &state.PinOptions{Name: "backup-2026-11", Holder: "me"}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

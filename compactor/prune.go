@@ -8,17 +8,18 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
 // survey is what pruning goes by.
 type survey struct {
-	m    *manifest.Manifest // the newest
-	kept map[uint64]manifest.Kept
+	m    *state.Manifest // the newest
+	kept map[uint64]state.Kept
 	// horizon is the newest manifest that every reader must have seen: it has been
 	// there for the grace period. It is nil if there is none.
-	horizon *manifest.Manifest
+	horizon *state.Manifest
 	// mark is how far the prune mark may be raised.
 	mark uint64
 	// pins were listed after m was read.
@@ -33,7 +34,7 @@ func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &survey{m: m, epoch: uint64(min(m.Roles[manifest.Compactor].Epoch, p.token.Epoch()))}
+	s := &survey{m: m, epoch: uint64(min(m.Roles[layout.Compactor].Epoch, p.token.Epoch()))}
 	if s.kept, err = p.log.Versions(ctx); err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (p *pass) prune(ctx context.Context) error {
 }
 
 // horizon is described at survey.
-func (p *pass) horizon(ctx context.Context, m *manifest.Manifest, kept map[uint64]manifest.Kept, age func(store.Info) time.Duration) (*manifest.Manifest, error) {
+func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]state.Kept, age func(store.Info) time.Duration) (*state.Manifest, error) {
 	// guard:grace. It is what a reader may rely on, and more: a listing that is not
 	// made in one instant may miss a newest manifest that is deleted meanwhile and its
 	// successor too, unless the two are there together for longer than a listing takes
@@ -103,7 +104,7 @@ func (p *pass) horizon(ctx context.Context, m *manifest.Manifest, kept map[uint6
 		return m, nil
 	}
 	h, _, err := p.log.At(ctx, best)
-	if errors.Is(err, manifest.ErrGone) {
+	if errors.Is(err, state.ErrGone) {
 		return nil, nil // a newer one and a pruner besides us; next time
 	}
 	if err != nil {
@@ -165,7 +166,7 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 	if s.m.PruneMark < s.mark {
 		// guard:mark-first. The mark is published before anything is deleted, so that
 		// whoever reads a manifest can tell whether it is still promised.
-		s.m, err = p.updater.Update(ctx, func(m *manifest.Manifest) error {
+		s.m, err = p.updater.Update(ctx, func(m *state.Manifest) error {
 			m.PruneMark = max(m.PruneMark, s.mark)
 			return nil
 		})
@@ -250,7 +251,7 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 			return err
 		}
 	}
-	m, err := p.updater.Update(ctx, func(m *manifest.Manifest) error {
+	m, err := p.updater.Update(ctx, func(m *state.Manifest) error {
 		m.Forget(upTo)
 		return nil
 	})
@@ -263,13 +264,13 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 // kindOf tells what a manifest can have dropped, "" of a name that it cannot have
 // given.
 func kindOf(key string) string {
-	if _, _, ok := manifest.ParseSegmentKey(key); ok {
+	if _, _, ok := layout.ParseSegmentKey(key); ok {
 		return "segment"
 	}
-	if _, _, ok := manifest.ParseListKey(key); ok {
+	if _, _, ok := layout.ParseListKey(key); ok {
 		return "list"
 	}
-	if _, _, _, ok := manifest.ParseFileKey(key); ok {
+	if _, _, _, ok := layout.ParseFileKey(key); ok {
 		return "file"
 	}
 	return ""
@@ -279,12 +280,12 @@ func kindOf(key string) string {
 type pins struct {
 	versions map[uint64]bool
 	lowest   uint64 // [math.MaxUint64] if there is none
-	infos    []manifest.PinInfo
+	infos    []state.PinInfo
 }
 
 // pins lists them, when m has been read. Those that have lapsed are taken away first, if
 // expire says so.
-func (p *pass) pins(ctx context.Context, m *manifest.Manifest, expire bool) (pins, error) {
+func (p *pass) pins(ctx context.Context, m *state.Manifest, expire bool) (pins, error) {
 	held := pins{versions: map[uint64]bool{}, lowest: math.MaxUint64}
 	all, err := p.log.Pins(ctx)
 	if err != nil {
@@ -314,7 +315,7 @@ func (p *pass) pins(ctx context.Context, m *manifest.Manifest, expire bool) (pin
 }
 
 // expire takes a pin away that has lapsed, and reports whether it did.
-func (p *pass) expire(ctx context.Context, pin manifest.PinInfo, m *manifest.Manifest) (bool, error) {
+func (p *pass) expire(ctx context.Context, pin state.PinInfo, m *state.Manifest) (bool, error) {
 	// guard:expire-first. Deleted at once, the pin could be renewed between our look and
 	// the delete, and its holder would go on believing in it. After the swap each
 	// renewal is refused, and one that came before it makes the swap fail.
@@ -327,7 +328,7 @@ func (p *pass) expire(ctx context.Context, pin manifest.PinInfo, m *manifest.Man
 			return false, err
 		}
 	}
-	if _, ok := manifest.ParsePinKey(pin.Object.Key); !ok || !pin.Removable(m.PruneMark) {
+	if _, ok := layout.ParsePinKey(pin.Object.Key); !ok || !pin.Removable(m.PruneMark) {
 		return true, nil
 	}
 	return true, p.delete(ctx, "pin", []string{pin.Object.Key})

@@ -19,8 +19,8 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -176,7 +176,7 @@ func TestT37_NothingBeforeItsTime(t *testing.T) {
 			}
 			for _, key := range op.Keys {
 				pos, isData := layout.ParseDataKey(key)
-				v, isManifest := manifest.ParseKey(key)
+				v, isManifest := layout.ParseManifestKey(key)
 				ok := !isData && !isManifest
 				for newer, at := range written {
 					if h.now-at >= grace && (isManifest && newer > v || isData && pos.Before(floors[newer])) {
@@ -265,7 +265,7 @@ func TestUnknownObjectsStay(t *testing.T) {
 		if _, err := c.RunOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.token = uint64(w.newest().Roles[manifest.Compactor].Epoch)
+		w.token = uint64(w.newest().Roles[layout.Compactor].Epoch)
 	}
 	for _, key := range odd {
 		if !w.has(key) {
@@ -316,7 +316,7 @@ func TestT37_JunkInHoles(t *testing.T) {
 			}
 		}
 		for v := uint64(1); v < m.PruneMark; v++ {
-			if key := manifest.Key(v); !w.has(key) {
+			if key := layout.ManifestKey(v); !w.has(key) {
 				w.put(key, w.junkManifest(wild, v))
 			}
 		}
@@ -358,7 +358,7 @@ func TestT37_JunkInHoles(t *testing.T) {
 }
 
 // junkManifest is what a zombie puts into a hole: sound in itself.
-func (w *world) junkManifest(m manifest.Manifest, version uint64) []byte {
+func (w *world) junkManifest(m state.Manifest, version uint64) []byte {
 	w.Helper()
 	m.Version, m.PruneMark, m.Dropped, m.Nonce = version, 0, nil, fence.ID(uuid.New())
 	b, err := json.Marshal(m)
@@ -380,7 +380,7 @@ func TestT37_JunkHorizon(t *testing.T) {
 	zombie := w.pass(w.faulty.Client("zombie"), w.token)
 	lists := 0
 	w.watch(func(_ context.Context, op faultstore.Op) {
-		if op.Client != "zombie" || op.Kind != faultstore.List || op.Key != manifest.Prefix {
+		if op.Client != "zombie" || op.Kind != faultstore.List || op.Key != layout.ManifestPrefix {
 			return
 		}
 		if lists++; lists != 2 {
@@ -392,15 +392,15 @@ func TestT37_JunkHorizon(t *testing.T) {
 		ahead.compact(ahead.mem, nil)
 		w.token++
 		other := w.pass(w.mem, w.token)
-		if _, err := other.updater.Update(t.Context(), func(*manifest.Manifest) error { return nil }); err != nil {
+		if _, err := other.updater.Update(t.Context(), func(*state.Manifest) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.prune(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		hole := manifest.Key(old.Version - 1)
+		hole := layout.ManifestKey(old.Version - 1)
 		if m := w.newest(); w.has(hole) || old.PruneMark >= old.Version-1 || !m.Floor.Equal(old.Floor) {
-			t.Fatalf("there is no hole: %v", w.keys(manifest.Prefix))
+			t.Fatalf("there is no hole: %v", w.keys(layout.ManifestPrefix))
 		}
 		w.put(hole, w.junkManifest(*ahead.newest(), old.Version-1))
 	})
@@ -459,7 +459,7 @@ func TestZombieIsFenced(t *testing.T) {
 	w.compact(w.mem, nil)
 	before := w.keys("")
 	r, err := w.once(w.faulty, w.token-1, small())
-	var by *manifest.FencedError
+	var by *state.FencedError
 	if !errors.As(err, &by) || by.Other != fence.Epoch(w.token) || by.Mine != fence.Epoch(w.token-1) || len(r.Pruned) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -489,7 +489,7 @@ func TestPublishOutcomes(t *testing.T) {
 		unknown bool
 	}{
 		"the newest cannot be read": {unread(), true},
-		"turned away":               {faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: manifest.Prefix, Skip: 1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}), false},
+		"turned away":               {faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.ManifestPrefix, Skip: 1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}), false},
 	} {
 		w := newWorld(t, 0, nil)
 		w.lead(5)
@@ -507,12 +507,12 @@ func TestPublishOutcomes(t *testing.T) {
 		w.holds(name + ", compacted")
 		w.tidy(name)
 	}
-	for _, void := range []error{manifest.ErrVoid, fence.ErrLimit} {
+	for _, void := range []error{state.ErrVoid, fence.ErrLimit} {
 		w := newWorld(t, 0, nil)
 		p := w.pass(w.mem, 1)
-		key := manifest.SegmentKey(manifest.Compactor, 1, uuid.NewString())
+		key := layout.SegmentKey(layout.Compactor, 1, uuid.NewString())
 		w.put(key, []byte("segment"))
-		_, err := p.publish(t.Context(), &manifest.Segment{Key: key}, func(*manifest.Manifest) error { return void })
+		_, err := p.publish(t.Context(), &state.Segment{Key: key}, func(*state.Manifest) error { return void })
 		if !errors.Is(err, void) || w.has(key) {
 			t.Errorf("%v: %v, and the segment is there: %v", void, err, w.has(key))
 		}

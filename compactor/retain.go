@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 )
 
 // Truncate gives up the records before an offset, as the compactor of the token's
@@ -26,7 +26,7 @@ func (c *Compactor) Truncate(ctx context.Context, token fence.Token, before uint
 }
 
 func (p *pass) truncate(ctx context.Context, before uint64) error {
-	_, err := p.updater.Update(ctx, func(m *manifest.Manifest) error { return m.Truncate(before) })
+	_, err := p.updater.Update(ctx, func(m *state.Manifest) error { return m.Truncate(before) })
 	if err != nil {
 		return fmt.Errorf("compactor: %w", err)
 	}
@@ -40,7 +40,7 @@ func (p *pass) retain(ctx context.Context, s *survey) error {
 		return err
 	}
 	if before > s.m.Start {
-		m, err := p.updater.Update(ctx, func(m *manifest.Manifest) error { return m.Truncate(before) })
+		m, err := p.updater.Update(ctx, func(m *state.Manifest) error { return m.Truncate(before) })
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	upTo := s.m.Start
 	for _, version := range slices.Sorted(maps.Keys(s.pins.versions)) {
 		held, err := p.log.Promised(ctx, version)
-		if errors.Is(err, manifest.ErrGone) {
+		if errors.Is(err, state.ErrGone) {
 			continue // a pin that came too late, and holds nothing
 		}
 		if err != nil {
@@ -92,7 +92,7 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	if none, err := idle(upTo); err != nil || none {
 		return err
 	}
-	m, err := p.updater.Update(ctx, func(m *manifest.Manifest) error {
+	m, err := p.updater.Update(ctx, func(m *state.Manifest) error {
 		m.Release(upTo)
 		return nil
 	})
@@ -124,7 +124,7 @@ func (p *pass) expired(ctx context.Context, s *survey) (before uint64, err error
 	}
 	if r.Records > 0 && m.Floor.Offset > r.Records {
 		seg, err := p.log.SegmentOf(ctx, m, m.Floor.Offset-r.Records)
-		if err != nil && !errors.Is(err, manifest.ErrGone) {
+		if err != nil && !errors.Is(err, state.ErrGone) {
 			return 0, err
 		}
 		before = max(before, seg.First)

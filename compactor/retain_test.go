@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -26,7 +27,7 @@ func agedLog(t *testing.T, h *hands, ages ...time.Duration) *world {
 		w.compact(w.mem, &Options{Settle: quick, Clock: h})
 	}
 	// The writer's clock is the machine's.
-	w.publish(func(m *manifest.Manifest) error {
+	w.publish(func(m *state.Manifest) error {
 		if len(m.Segments) != len(ages) {
 			t.Fatalf("%d segments", len(m.Segments))
 		}
@@ -146,7 +147,7 @@ func TestRetainWhileMerging(t *testing.T) {
 		w.lead(2)
 		merged += w.compact(w.mem, o).Merged
 		now := h.real()
-		w.publish(func(m *manifest.Manifest) error {
+		w.publish(func(m *state.Manifest) error {
 			if s := &m.Segments[len(m.Segments)-1]; s.End == m.Floor.Offset && s.To.After(now.Add(time.Hour)) {
 				s.From, s.To = now, now // as if the writer had this clock
 			}
@@ -211,7 +212,7 @@ func (w *world) compactUnfolded() {
 	for range 2 {
 		w.token++
 		p := w.pass(w.mem, w.token)
-		_, err := p.updater.Update(context.Background(), func(*manifest.Manifest) error { return nil })
+		_, err := p.updater.Update(context.Background(), func(*state.Manifest) error { return nil })
 		if err == nil {
 			err = p.prune(context.Background())
 		}
@@ -241,7 +242,7 @@ func TestKeepVersions(t *testing.T) {
 			o.Clock, o.KeepVersions = h, c.keep
 			written := map[uint64]time.Duration{}
 			w.faulty.SetAfter(func(_ context.Context, op faultstore.Op, _ error) {
-				if v, ok := manifest.ParseKey(op.Key); ok && op.Kind == faultstore.Put {
+				if v, ok := layout.ParseManifestKey(op.Key); ok && op.Kind == faultstore.Put {
 					written[v] = h.now
 				}
 			})
@@ -278,7 +279,7 @@ func TestKeepVersions(t *testing.T) {
 					}
 				}
 			}
-			if left := len(w.keys(manifest.Prefix)); left > kept+8 {
+			if left := len(w.keys(layout.ManifestPrefix)); left > kept+8 {
 				t.Errorf("%d manifests are left, %d are to be kept", left, kept)
 			}
 			if name != "none" && kept < 5 {

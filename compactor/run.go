@@ -10,6 +10,8 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -90,7 +92,7 @@ func (c *Compactor) RunOnce(ctx context.Context) (Report, error) {
 // elected runs work while this process is the compactor.
 func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pass) error) error {
 	// Known before anybody is elected, so that there is no election without a log.
-	m, err := manifest.Open(ctx, c.st, &manifest.Options{Settle: c.opts.Settle, Clock: c.opts.Clock})
+	m, err := state.Open(ctx, c.st, &state.Options{Settle: c.opts.Settle, Clock: c.opts.Clock})
 	if err != nil {
 		return err
 	}
@@ -104,7 +106,7 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 	}
 	// If the log knows later epochs than the election, because tokens came from
 	// elsewhere or the locks were lost, the election goes on behind them.
-	o.MinEpoch = max(o.MinEpoch, uint64(newest.Roles[manifest.Compactor].Epoch)+1)
+	o.MinEpoch = max(o.MinEpoch, uint64(newest.Roles[layout.Compactor].Epoch)+1)
 	o.NoPrune = true // pruneLocks does, as KeepLocks says
 	if o.Clock == nil {
 		o.Clock = c.opts.Clock

@@ -115,8 +115,8 @@ func TestRunLosesItsTerm(t *testing.T) {
 			last = rec.Epoch
 			w.lead(3)
 			time.Sleep(40 * time.Second)
-			if m := w.newest(); m.Floor.Offset != uint64(len(w.want)) || m.Roles[manifest.Compactor].Epoch <= last {
-				t.Errorf("nobody has gone on: the floor is at %v, the role is %+v after epoch %d", m.Floor, m.Roles[manifest.Compactor], last)
+			if m := w.newest(); m.Floor.Offset != uint64(len(w.want)) || m.Roles[layout.Compactor].Epoch <= last {
+				t.Errorf("nobody has gone on: the floor is at %v, the role is %+v after epoch %d", m.Floor, m.Roles[layout.Compactor], last)
 			}
 		}
 		for _, stop := range []func() error{stopA, stopB} {
@@ -169,11 +169,11 @@ func TestRunEnds(t *testing.T) {
 		harm func(w *world)
 		want error
 	}{
-		"no log":    {func(w *world) { w.remove(manifest.FormatKey) }, manifest.ErrNotInitialized},
+		"no log":    {func(w *world) { w.remove(layout.FormatKey) }, manifest.ErrNotInitialized},
 		"damage":    {func(w *world) { w.put(layout.DataKey(at(1, 1)), []byte("junk")) }, fence.ErrCorrupt},
 		"denied":    {func(w *world) { w.faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
 		"junk lock": {func(w *world) { w.put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrJunk},
-		"newer":     {func(w *world) { w.put(manifest.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
+		"newer":     {func(w *world) { w.put(layout.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 0, func(t *testing.T, w *world) {
@@ -212,7 +212,7 @@ func TestRunAfterLostLocks(t *testing.T) {
 		}
 		for want := fence.Epoch(42); want < 45; want++ {
 			r, err := c.RunOnce(t.Context())
-			if got := w.newest().Roles[manifest.Compactor].Epoch; err != nil || got != want {
+			if got := w.newest().Roles[layout.Compactor].Epoch; err != nil || got != want {
 				t.Errorf("epoch %d, %+v, %v; want epoch %d", got, r, err, want)
 			}
 			w.remove(w.keys("compactor-lock/")...)

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -19,11 +19,11 @@ import (
 // guard:keep-seals, also when the manifest has forgotten where an epoch ended.
 func TestT1_SealsStay(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	const epochs = manifest.MaxInline + 20
+	const epochs = state.MaxInline + 20
 	for e := range uint64(epochs) {
 		w.put(layout.DataKey(at(e, 1)), w.seal(at(e, 1), e+1))
 	}
-	var m manifest.Manifest
+	var m state.Manifest
 	void := w.data(frame.Point{Position: at(5, 7)}, "void")
 	for _, p := range []fence.Position{at(5, 7), at(epochs-3, 7)} {
 		w.put(layout.DataKey(p), void)

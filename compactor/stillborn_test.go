@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -38,7 +39,7 @@ func TestPinDeletedBeforeItIsKnown(t *testing.T) {
 					w.compact(comp, o)
 				}
 			}
-			pin, err := w.logOf(slow).Pin(t.Context(), &manifest.PinOptions{Name: "backup", Holder: "test"})
+			pin, err := w.logOf(slow).Pin(t.Context(), &state.PinOptions{Name: "backup", Holder: "test"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +57,7 @@ func TestPinDeletedBeforeItIsKnown(t *testing.T) {
 			w.lead(3)
 			w.compact(w.mem, small())
 			w.compact(w.mem, small())
-			if left := w.keys(manifest.PinPrefix); len(left) != 1 {
+			if left := w.keys(layout.PinPrefix); len(left) != 1 {
 				t.Errorf("%q are left", left)
 			}
 		})
@@ -86,7 +87,7 @@ type deletes struct {
 }
 
 func (s *deletes) Delete(ctx context.Context, keys ...string) error {
-	if strings.HasPrefix(keys[0], manifest.PinPrefix) {
+	if strings.HasPrefix(keys[0], layout.PinPrefix) {
 		s.pins = append(s.pins, slices.Clone(keys))
 	}
 	return s.Store.Delete(ctx, keys...)

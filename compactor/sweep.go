@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -66,8 +66,8 @@ func (p *pass) data(s *survey) rule {
 
 // versions are the manifests before the mark that nobody holds.
 func (p *pass) versions(s *survey) rule {
-	return rule{"manifest", manifest.Prefix, func(_ context.Context, info store.Info) (bool, error) {
-		v, ok := manifest.ParseKey(info.Key)
+	return rule{"manifest", layout.ManifestPrefix, func(_ context.Context, info store.Info) (bool, error) {
+		v, ok := layout.ParseManifestKey(info.Key)
 		return ok && s.superseded(v), nil
 	}}
 }
@@ -89,7 +89,7 @@ func (p *pass) orphans(s *survey) []rule {
 	//
 	//mutant:replace return p.named(ctx, s.m, set) => return nil
 	named := lazy(func(ctx context.Context, set *keySet) error { return p.named(ctx, s.m, set) })
-	own := func(parse func(string) (manifest.Role, fence.Epoch, bool)) func(context.Context, store.Info) (bool, error) {
+	own := func(parse func(string) (layout.Role, fence.Epoch, bool)) func(context.Context, store.Info) (bool, error) {
 		return func(ctx context.Context, info store.Info) (bool, error) {
 			if !s.fencedUpload(info.Key, parse) {
 				return false, nil
@@ -110,8 +110,8 @@ func (p *pass) orphans(s *survey) []rule {
 		return absent(ctx, live, info.Key)
 	}
 	return []rule{
-		{"orphan", segmentPrefix, own(manifest.ParseSegmentKey)},
-		{"orphan", listPrefix, own(manifest.ParseListKey)},
+		{"orphan", segmentPrefix, own(layout.ParseSegmentKey)},
+		{"orphan", listPrefix, own(layout.ParseListKey)},
 		{"orphan", filePrefix, file},
 	}
 }
@@ -120,23 +120,23 @@ const segmentPrefix, listPrefix, filePrefix = "segment/", "list/", "file/"
 
 // fencedUpload tells whether a key is one that a compactor or a writer of an earlier
 // epoch made: one that was fenced by what m says of its role.
-func (s *survey) fencedUpload(key string, parse func(string) (manifest.Role, fence.Epoch, bool)) bool {
+func (s *survey) fencedUpload(key string, parse func(string) (layout.Role, fence.Epoch, bool)) bool {
 	role, epoch, ok := parse(key)
-	if role == manifest.Writer {
-		return ok && epoch < s.m.Roles[manifest.Writer].Epoch
+	if role == layout.Writer {
+		return ok && epoch < s.m.Roles[layout.Writer].Epoch
 	}
 	return ok && uint64(epoch) < s.epoch
 }
 
 // sealedFile tells whether a key is that of a file whose epoch is over and folded.
 func (s *survey) sealedFile(key string) bool {
-	epoch, _, _, ok := manifest.ParseFileKey(key)
+	epoch, _, _, ok := layout.ParseFileKey(key)
 	return ok && epoch < s.m.Floor.Position.Epoch
 }
 
 // named collects the segments and lists that m refers to, or that are still to be
 // deleted because it does not any more.
-func (p *pass) named(ctx context.Context, m *manifest.Manifest, set *keySet) error {
+func (p *pass) named(ctx context.Context, m *state.Manifest, set *keySet) error {
 	for s, err := range p.log.Segments(ctx, m, 0) {
 		if err != nil {
 			return err
@@ -154,7 +154,7 @@ func (p *pass) named(ctx context.Context, m *manifest.Manifest, set *keySet) err
 // guard:orphan-live. What was committed is part of it.
 //
 //mutant:replace set.add(f.Key) => _ = f
-func (p *pass) live(ctx context.Context, m *manifest.Manifest, set *keySet) error {
+func (p *pass) live(ctx context.Context, m *state.Manifest, set *keySet) error {
 	for f, err := range p.log.Files(ctx, m) {
 		if err != nil {
 			return err
@@ -169,7 +169,7 @@ func (p *pass) live(ctx context.Context, m *manifest.Manifest, set *keySet) erro
 // guard:orphan-dropped. Nothing names it any more but manifests that are promised.
 //
 //mutant:replace set.add(d.Key) => _ = d
-func (p *pass) dropped(ctx context.Context, m *manifest.Manifest, set *keySet) error {
+func (p *pass) dropped(ctx context.Context, m *state.Manifest, set *keySet) error {
 	for d, err := range p.log.Dropped(ctx, m) {
 		if err != nil {
 			return err
@@ -279,12 +279,12 @@ func (p *pass) delete(ctx context.Context, kind string, keys []string) error {
 // uploads are what uploads that were broken off have left, by the rules of orphans and
 // of tmp: they were never complete, so nothing names them.
 func (s *survey) uploads() []rule {
-	own := func(parse func(string) (manifest.Role, fence.Epoch, bool)) func(context.Context, store.Info) (bool, error) {
+	own := func(parse func(string) (layout.Role, fence.Epoch, bool)) func(context.Context, store.Info) (bool, error) {
 		return func(_ context.Context, info store.Info) (bool, error) { return s.fencedUpload(info.Key, parse), nil }
 	}
 	return []rule{
-		{"upload", segmentPrefix, own(manifest.ParseSegmentKey)},
-		{"upload", listPrefix, own(manifest.ParseListKey)},
+		{"upload", segmentPrefix, own(layout.ParseSegmentKey)},
+		{"upload", listPrefix, own(layout.ParseListKey)},
 		{"upload", filePrefix, func(_ context.Context, info store.Info) (bool, error) { return s.sealedFile(info.Key), nil }},
 		{"upload", tmp.prefix, tmp.doomed},
 	}

@@ -10,8 +10,9 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -39,7 +40,7 @@ var errEmpty = errors.New("compactor: nothing to upload")
 func (p *pass) upload(ctx context.Context, first uint64, hint int64) *upload {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upload{
-		key: manifest.SegmentKey(manifest.Compactor, p.token.Epoch(), uuid.NewString()), first: first,
+		key: layout.SegmentKey(layout.Compactor, p.token.Epoch(), uuid.NewString()), first: first,
 		log: p.log.Format().Log, codec: p.codec(), cancel: cancel, pace: p.pace,
 	}
 	u.put = func(r io.Reader) error {
@@ -128,7 +129,7 @@ func (u *upload) abort(err error) {
 }
 
 // finish completes the segment. It is nil if there was no record.
-func (u *upload) finish() (*manifest.Segment, error) {
+func (u *upload) finish() (*state.Segment, error) {
 	defer u.cancel()
 	if u.w == nil {
 		return nil, nil
@@ -142,14 +143,14 @@ func (u *upload) finish() (*manifest.Segment, error) {
 	if err := u.wait(); err != nil {
 		return nil, fmt.Errorf("compactor: uploading %s: %w", u.key, err)
 	}
-	return &manifest.Segment{Key: u.key, First: sum.First, End: sum.End, Size: sum.Size, Index: sum.Index, From: sum.From.UTC(), To: sum.To.UTC()}, nil
+	return &state.Segment{Key: u.key, First: sum.First, End: sum.End, Size: sum.Size, Index: sum.Index, From: sum.From.UTC(), To: sum.To.UTC()}, nil
 }
 
 // publish makes a segment part of the manifest. If that certainly did not happen,
 // no manifest that anybody reads names the segment, and it is deleted: rounds that
 // go on failing would fill the store. If the update may have taken place, the
 // segment is left for the orphans' sweep of the next epoch.
-func (p *pass) publish(ctx context.Context, seg *manifest.Segment, f func(*manifest.Manifest) error) (*manifest.Manifest, error) {
+func (p *pass) publish(ctx context.Context, seg *state.Segment, f func(*state.Manifest) error) (*state.Manifest, error) {
 	m, err := p.updater.Update(ctx, f)
 	if err == nil {
 		return m, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -41,12 +41,12 @@ func TestAbortsUploads(t *testing.T) {
 	w.lead(2)
 	w.token = 3
 	seg := func(epoch fence.Epoch) string {
-		return manifest.SegmentKey(manifest.Compactor, epoch, uuid.NewString())
+		return layout.SegmentKey(layout.Compactor, epoch, uuid.NewString())
 	}
 	list := func(epoch fence.Epoch) string {
-		return manifest.ListKey(manifest.Compactor, epoch, uuid.NewString())
+		return layout.ListKey(layout.Compactor, epoch, uuid.NewString())
 	}
-	file := func(epoch fence.Epoch) string { return manifest.FileKey(epoch, uuid.NewString(), ".parquet") }
+	file := func(epoch fence.Epoch) string { return layout.FileKey(epoch, uuid.NewString(), ".parquet") }
 	stay := []string{seg(4), seg(5), list(4), file(2), file(3), "segment/x", "list/x", "file/x", "file/1/x", seg(1) + ".bak", "data/x", "tmp/x", "tmp/" + uuid.NewString()}
 	st := &parts{Store: w.mem, keys: slices.Concat(stay, []string{seg(1), seg(3), list(2), file(1), file(1)})}
 	planned := func() int {

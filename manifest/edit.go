@@ -1,13 +1,12 @@
 package manifest
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
 )
 
 const (
@@ -59,7 +58,7 @@ func (e *Edit) Validate() error {
 	seen := make(map[string]bool, len(e.Add)+len(e.Remove))
 	for i := range e.Add {
 		f := &e.Add[i]
-		if err := f.validate(); err != nil {
+		if err := f.Validate(); err != nil {
 			return err
 		}
 		if seen[f.Key] {
@@ -68,7 +67,7 @@ func (e *Edit) Validate() error {
 		seen[f.Key] = true
 	}
 	for _, key := range e.Remove {
-		switch _, _, _, ok := ParseFileKey(key); {
+		switch _, _, _, ok := layout.ParseFileKey(key); {
 		case !ok:
 			return fmt.Errorf("manifest: %q has no name of a file; keys are made by FileKey", key)
 		case seen[key]:
@@ -84,11 +83,11 @@ func (e *Edit) Validate() error {
 			return fmt.Errorf("manifest: the property %q is not UTF-8", name)
 		}
 	}
-	return validTexts("the properties", e.Properties, MaxProperties)
+	return document.CheckTexts("the properties", e.Properties, MaxProperties)
 }
 
-func (f *File) validate() error {
-	epoch, _, _, ok := ParseFileKey(f.Key)
+func (f *File) Validate() error {
+	epoch, _, _, ok := layout.ParseFileKey(f.Key)
 	switch {
 	case f.Key == "":
 		return errors.New("manifest: a file to be added has no key; it may be of a writer's file that was not closed, or in vain")
@@ -97,92 +96,5 @@ func (f *File) validate() error {
 	case f.Size < 0:
 		return fmt.Errorf("manifest: file %s has %d bytes", f.Key, f.Size)
 	}
-	return validTexts("the meta of "+f.Key, f.Meta, MaxMeta)
-}
-
-// validTexts checks what JSON must be able to give back as it was.
-func validTexts(what string, texts map[string]string, limit int) error {
-	for name, value := range texts {
-		if !utf8.ValidString(name) || !utf8.ValidString(value) {
-			return fmt.Errorf("manifest: %s %q is not UTF-8; encode binary values, with base64 for example", what, name)
-		}
-	}
-	if n := metaLen(texts); n > limit {
-		return fmt.Errorf("%w: %s have %d bytes; at most %d are possible: put more into an object, and its key here", fence.ErrLimit, what, n, limit)
-	}
-	return nil
-}
-
-// metaLen is how many bytes texts take in JSON, about.
-func metaLen(texts map[string]string) int {
-	n := 0
-	for name, value := range texts {
-		n += textLen(name) + textLen(value)
-	}
-	return n
-}
-
-// SetProperties returns the properties that an edit makes of those before it,
-// which it does not change. The error is fence.ErrLimit if they become too many.
-func (e *Edit) SetProperties(before map[string]string) (map[string]string, error) {
-	if len(e.Properties)+len(e.Unset) == 0 {
-		return before, nil
-	}
-	after := make(map[string]string, len(before)+len(e.Properties))
-	for name, value := range before {
-		after[name] = value
-	}
-	for name, value := range e.Properties {
-		after[name] = value
-	}
-	for _, name := range e.Unset {
-		delete(after, name)
-	}
-	if len(after) == 0 {
-		return nil, nil
-	}
-	return after, validTexts("the properties", after, MaxProperties)
-}
-
-// EncodeEdit returns the document of an edit, for a log object. Errors: those of
-// [Edit.Validate]; fence.ErrLimit if it is longer than [MaxEdit].
-func EncodeEdit(e *Edit) ([]byte, error) {
-	if err := e.Validate(); err != nil {
-		return nil, err
-	}
-	b, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	b = lines(b)
-	if len(b) > MaxEdit {
-		return nil, fmt.Errorf("%w: an edit of %d bytes; at most %d are possible: commit it in several", fence.ErrLimit, len(b), MaxEdit)
-	}
-	return b, nil
-}
-
-// DecodeEdit reads what [EncodeEdit] writes. Errors: [ErrCorrupt]; [ErrFormat] if
-// it says more than this program understands, since nobody may apply a part of it.
-func DecodeEdit(doc []byte) (*Edit, error) {
-	bad := func(err error) (*Edit, error) { return nil, fmt.Errorf("%w: edit: %w", ErrCorrupt, err) }
-	if len(doc) > MaxEdit {
-		return bad(fmt.Errorf("it has %d bytes; at most %d are possible", len(doc), MaxEdit))
-	}
-	e := &Edit{}
-	if err := unmarshal(doc, e); err != nil {
-		return bad(err)
-	}
-	// guard:edit-whole. A field that this version does not know may change what the edit
-	// does to the table: leaving it out would make another table.
-	//
-	//mutant:replace strict.Decode(&Edit{}) => error(nil)
-	strict := json.NewDecoder(bytes.NewReader(doc))
-	strict.DisallowUnknownFields()
-	if err := strict.Decode(&Edit{}); err != nil {
-		return nil, fmt.Errorf("%w: edit: %w; upgrade this program", ErrFormat, err)
-	}
-	if err := e.Validate(); err != nil {
-		return bad(err)
-	}
-	return e, nil
+	return document.CheckTexts("the meta of "+f.Key, f.Meta, MaxMeta)
 }

@@ -13,18 +13,14 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 )
 
-// FormatKey is the object that says what a log is. It is created once.
-const FormatKey = "format.json"
-
-const (
-	formatVersion = 1
-	maxFormat     = 1 << 20
-)
+// maxFormat bounds format.json, in bytes.
+const maxFormat = 1 << 20
 
 // Format is the content of format.json: what everybody has to know before
 // touching anything else.
@@ -174,7 +170,7 @@ func whole(s *store.SettleOptions) *store.SettleOptions {
 // probes the store first and refuses one that does not keep the promises that
 // the protocol needs. Of several at once one wins and all return the same.
 //
-// Errors: fence.ErrLimit; probe.ErrRefused; [ErrFormat]; [ErrCorrupt], also if
+// Errors: fence.ErrLimit; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt], also if
 // there is a log whose format.json is missing.
 func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error) {
 	o, err := opts.withDefaults()
@@ -188,8 +184,8 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 	// guard:init-lost. A log that lost its format.json must not get another
 	// identity: all its objects would look like another log's.
 	//
-	//mutant:replace []string{Prefix, layout.DataPrefix} => []string{}
-	for _, prefix := range []string{Prefix, layout.DataPrefix} {
+	//mutant:replace []string{layout.ManifestPrefix, layout.DataPrefix} => []string{}
+	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
 		for info, err := range store.ListAll(ctx, st, prefix, nil, o.Settle) {
 			if err != nil {
 				return Format{}, err
@@ -198,8 +194,8 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 			if f, err := ReadFormat(ctx, st, o.Settle); !errors.Is(err, ErrNotInitialized) {
 				return f, err
 			}
-			return Format{}, corrupt(FormatKey, "it is missing, but %s is there; if that is a log's, restore %s from a backup, or remove everything under %s if the log is not needed; if it is not, choose another prefix",
-				info.Key, FormatKey, st.Traits().Name)
+			return Format{}, document.Corrupt(layout.FormatKey, "it is missing, but %s is there; if that is a log's, restore %s from a backup, or remove everything under %s if the log is not needed; if it is not, choose another prefix",
+				info.Key, layout.FormatKey, st.Traits().Name)
 		}
 	}
 	report, err := probe.Run(ctx, st, o.Probe)
@@ -207,7 +203,7 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 		return Format{}, err
 	}
 	f = Format{
-		Version: formatVersion, Log: fence.ID(uuid.New()), Created: o.Clock.Wall().UTC().Truncate(time.Second),
+		Version: document.Format, Log: fence.ID(uuid.New()), Created: o.Clock.Wall().UTC().Truncate(time.Second),
 		Limits: o.Limits, Grace: Duration(o.Grace), Probe: report,
 	}
 	body, err := f.encode()
@@ -215,22 +211,22 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 		return Format{}, err
 	}
 	// The log's id is the nonce: no two bodies are equal.
-	_, err = store.Create(ctx, st, FormatKey, body, o.Settle)
+	_, err = store.Create(ctx, st, layout.FormatKey, body, o.Settle)
 	if err != nil && !errors.Is(err, store.ErrPrecondition) {
 		return Format{}, err
 	}
 	return ReadFormat(ctx, st, o.Settle)
 }
 
-// ReadFormat reads format.json. Errors: [ErrNotInitialized], [ErrFormat],
-// [ErrCorrupt].
+// ReadFormat reads format.json. Errors: [ErrNotInitialized], [fence.ErrFormat],
+// [fence.ErrCorrupt].
 func ReadFormat(ctx context.Context, st store.Store, settle *store.SettleOptions) (Format, error) {
-	body, _, err := store.ReadAll(ctx, st, FormatKey, maxFormat, settle)
+	body, _, err := store.ReadAll(ctx, st, layout.FormatKey, maxFormat, settle)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return Format{}, fmt.Errorf("%w: %s has no %s; create a log with `fencepost init` or by opening a writer, or check the URL", ErrNotInitialized, st.Traits().Name, FormatKey)
+		return Format{}, fmt.Errorf("%w: %s has no %s; create a log with `fencepost init` or by opening a writer, or check the URL", ErrNotInitialized, st.Traits().Name, layout.FormatKey)
 	case errors.Is(err, store.ErrTooLarge):
-		return Format{}, corrupt(FormatKey, "%v", err)
+		return Format{}, document.Corrupt(layout.FormatKey, "%v", err)
 	case err != nil:
 		return Format{}, err
 	}
@@ -248,62 +244,17 @@ func (f *Format) encode() ([]byte, error) {
 func decodeFormat(body []byte) (Format, error) {
 	var f Format
 	err := json.Unmarshal(body, &f)
-	if err := readable(FormatKey, body, f.Version, f.Requires, err); err != nil {
+	if err := document.Readable(layout.FormatKey, body, f.Version, f.Requires, err); err != nil {
 		return Format{}, err
 	}
 	if f.Log == (fence.ID{}) {
-		return Format{}, corrupt(FormatKey, "the log has no id")
+		return Format{}, document.Corrupt(layout.FormatKey, "the log has no id")
 	}
 	if err := f.Limits.Validate(); err != nil {
-		return Format{}, corrupt(FormatKey, "%v", err)
+		return Format{}, document.Corrupt(layout.FormatKey, "%v", err)
 	}
 	if f.Grace < 0 {
-		return Format{}, corrupt(FormatKey, "grace is %v", time.Duration(f.Grace))
+		return Format{}, document.Corrupt(layout.FormatKey, "grace is %v", time.Duration(f.Grace))
 	}
 	return f, nil
-}
-
-// readable tells whether a document is one that this program may read and has read,
-// after that was tried: what it says it is, and how it went. Documents are read often,
-// and seldom one of another format, so that is looked at last; what it says of that
-// counts for more than why it could not be read.
-func readable(key string, body []byte, format int, requires []string, err error) error {
-	if err == nil && format == formatVersion && requires == nil {
-		return nil
-	}
-	if err := understood(key, body); err != nil {
-		return err
-	}
-	if err != nil {
-		return corrupt(key, "%v", err)
-	}
-	return nil
-}
-
-// understood tells whether this program may read a document at all: its format,
-// and after that what it requires. All else may have another shape, so it is
-// looked at last. Members that are not known are passed over.
-func understood(key string, body []byte) error {
-	var v struct {
-		Format   int             `json:"format"`
-		Requires json.RawMessage `json:"requires"`
-	}
-	switch err := json.Unmarshal(body, &v); {
-	case err != nil:
-		return corrupt(key, "%v", err)
-	case v.Format < 1:
-		return corrupt(key, "it says format %d", v.Format)
-	case v.Format != formatVersion:
-		return fmt.Errorf("%w: %s says format %d, this program knows %d; upgrade this program", ErrFormat, key, v.Format, formatVersion)
-	case v.Requires == nil:
-		return nil
-	}
-	var requires []string
-	switch err := json.Unmarshal(v.Requires, &requires); {
-	case err != nil:
-		return corrupt(key, "%v", err)
-	case len(requires) > 0:
-		return fmt.Errorf("%w: %s requires %q, which this program does not know; upgrade this program", ErrFormat, key, requires)
-	}
-	return nil
 }

@@ -31,9 +31,8 @@ func TestInit(t *testing.T) {
 	if f.Version != 1 || f.Log == (fence.ID{}) || f.Limits != DefaultLimits() || time.Duration(f.Grace) != DefaultGrace || f.Created.IsZero() || f.Probe == nil || len(f.Probe.Kept) == 0 {
 		t.Errorf("%+v", f)
 	}
-	l, err := Open(t.Context(), st, nil)
-	if err != nil || !reflect.DeepEqual(l.Format(), f) || l.Store() != store.Store(st) {
-		t.Errorf("%+v, %v", l, err)
+	if got, err := ReadFormat(t.Context(), st, nil); err != nil || !reflect.DeepEqual(got, f) {
+		t.Errorf("%+v, %v", got, err)
 	}
 	// Of a log that exists nothing changes, whatever is asked for; not even a probe.
 	st.ResetCounts()
@@ -131,7 +130,7 @@ func TestInitWhileAnother(t *testing.T) {
 				t.Error(err)
 			}
 			put(t, inner, layout.DataKey(frame.Genesis()), []byte("seal"))
-			put(t, inner, Key(1), []byte("manifest"))
+			put(t, inner, layout.ManifestKey(1), []byte("manifest"))
 		})
 		got, err := quickInit(t.Context(), st)
 		if err != nil {
@@ -152,23 +151,23 @@ func TestInitWhileAnother(t *testing.T) {
 
 // TestInitLostFormat: without its format.json a log is not created anew.
 func TestInitLostFormat(t *testing.T) {
-	for _, key := range []string{Key(7), layout.DataKey(frame.Genesis()), layout.DataKey(fence.Position{Epoch: 9, Seq: 9})} {
+	for _, key := range []string{layout.ManifestKey(7), layout.DataKey(frame.Genesis()), layout.DataKey(fence.Position{Epoch: 9, Seq: 9})} {
 		st, _ := newFaults(nil)
 		if _, err := quickInit(t.Context(), st); err != nil {
 			t.Fatal(err)
 		}
 		put(t, st, key, []byte("something"))
-		if err := st.Delete(t.Context(), FormatKey); err != nil {
+		if err := st.Delete(t.Context(), layout.FormatKey); err != nil {
 			t.Fatal(err)
 		}
 		st.ResetCounts()
 		_, err := quickInit(t.Context(), st)
-		wantErr(t, err, ErrCorrupt, key+" is there")
-		wantErr(t, err, ErrCorrupt, "restore format.json")
+		wantErr(t, err, fence.ErrCorrupt, key+" is there")
+		wantErr(t, err, fence.ErrCorrupt, "restore format.json")
 		if n := st.Counts().Of(faultstore.Put, ""); n != 0 {
 			t.Errorf("%d PUTs", n)
 		}
-		_, err = Open(t.Context(), st, nil)
+		_, err = ReadFormat(t.Context(), st, nil)
 		wantErr(t, err, ErrNotInitialized, "fencepost init")
 	}
 	// Locks may be there first: a leader is elected before it opens the log.
@@ -200,7 +199,7 @@ func TestInitErrors(t *testing.T) {
 	deny := faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
 	for _, rule := range []faultstore.Rule{
 		{Kind: faultstore.Get, Fault: deny}, {Kind: faultstore.List, Fault: deny}, {Kind: faultstore.Put, Fault: deny},
-		{Kind: faultstore.Put, Prefix: FormatKey, Fault: deny}, {Kind: faultstore.Get, Prefix: FormatKey, Skip: 1, Fault: deny},
+		{Kind: faultstore.Put, Prefix: layout.FormatKey, Fault: deny}, {Kind: faultstore.Get, Prefix: layout.FormatKey, Skip: 1, Fault: deny},
 	} {
 		st, _ := newFaults(&faultstore.Options{Hook: faultstore.Script(rule)})
 		if f, err := quickInit(t.Context(), st); !errors.Is(err, store.ErrDenied) || f.Version != 0 {
@@ -218,18 +217,16 @@ func TestReadFormatErrors(t *testing.T) {
 	_, err := ReadFormat(t.Context(), st, nil)
 	wantErr(t, err, ErrNotInitialized, "mem://")
 	for body, want := range map[string]error{
-		"":                              ErrCorrupt,
-		"{}":                            ErrCorrupt,
-		`{"format":2}`:                  ErrFormat,
-		strings.Repeat(" ", 1<<20) + "": ErrCorrupt,
-		strings.Repeat(" ", 1<<20+1):    ErrCorrupt,
+		"":                              fence.ErrCorrupt,
+		"{}":                            fence.ErrCorrupt,
+		`{"format":2}`:                  fence.ErrFormat,
+		strings.Repeat(" ", 1<<20) + "": fence.ErrCorrupt,
+		strings.Repeat(" ", 1<<20+1):    fence.ErrCorrupt,
 	} {
-		put(t, st, FormatKey, []byte(body))
+		put(t, st, layout.FormatKey, []byte(body))
 		_, err := ReadFormat(t.Context(), st, nil)
-		wantErr(t, err, want, FormatKey)
+		wantErr(t, err, want, layout.FormatKey)
 		_, err = quickInit(t.Context(), st)
-		wantErr(t, err, want, FormatKey)
-		_, err = Open(t.Context(), st, nil)
-		wantErr(t, err, want, FormatKey)
+		wantErr(t, err, want, layout.FormatKey)
 	}
 }

@@ -13,8 +13,9 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -26,7 +27,7 @@ import (
 func compacted(b *testing.B, st store.Store, total, record int) {
 	b.Helper()
 	ctx := context.Background()
-	put(b, st, manifest.FormatKey, mustFormat(b))
+	put(b, st, layout.FormatKey, mustFormat(b))
 	w, err := writer.Open(ctx, st, fence.NewToken(1), &writer.Options{NoCompress: true})
 	if err != nil {
 		b.Fatal(err)
@@ -66,7 +67,7 @@ func put(b *testing.B, st store.Store, key string, body []byte) {
 func mustFormat(b *testing.B) []byte {
 	b.Helper()
 	w := newWorld(b, 0)
-	return w.body(manifest.FormatKey)
+	return w.body(layout.FormatKey)
 }
 
 func catchUp(b *testing.B, st store.Store, total int) {
@@ -133,7 +134,7 @@ func BenchmarkLoopback(b *testing.B) {
 		b.Fatal(err)
 	}
 	compacted(b, st, total, 16<<10)
-	m, err := manifest.Open(context.Background(), st, nil)
+	m, err := state.Open(context.Background(), st, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/segment"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -25,10 +25,10 @@ type cursor struct {
 	take func(*frame.Frame) error
 	// held names the segments as long as it is not nil: that of a snapshot. Behind its
 	// floor also what was given up is read, as long as the pin holds it.
-	held *manifest.Manifest
+	held *state.Manifest
 	pin  *keeper // may be nil
 
-	m         *manifest.Manifest
+	m         *state.Manifest
 	refreshed clock.Instant
 	at        frame.Point // on the chain
 }
@@ -112,7 +112,7 @@ func (c *cursor) refresh(ctx context.Context) error {
 
 // pass delivers what the manifest at hand knows of, then what is on the chain.
 func (c *cursor) pass(ctx context.Context) error {
-	for _, m := range []*manifest.Manifest{c.held, c.m} {
+	for _, m := range []*state.Manifest{c.held, c.m} {
 		if m != nil && c.next < m.Floor.Offset {
 			if err := c.segments(ctx, m); err != nil {
 				return err
@@ -127,7 +127,7 @@ func (c *cursor) pass(ctx context.Context) error {
 }
 
 // segments delivers what is in the segments of a manifest.
-func (c *cursor) segments(ctx context.Context, m *manifest.Manifest) error {
+func (c *cursor) segments(ctx context.Context, m *state.Manifest) error {
 	first := m.First()
 	if c.pin != nil && c.pin.Err() == nil {
 		// guard:read-given-up. What had been given up before the snapshot was taken is gone,
@@ -151,7 +151,7 @@ func (c *cursor) segments(ctx context.Context, m *manifest.Manifest) error {
 }
 
 // refs names segments for package segment.
-func refs(segs iter.Seq2[manifest.Segment, error]) iter.Seq2[segment.Ref, error] {
+func refs(segs iter.Seq2[state.Segment, error]) iter.Seq2[segment.Ref, error] {
 	return func(yield func(segment.Ref, error) bool) {
 		for s, err := range segs {
 			if !yield(segment.Ref{Key: s.Key, First: s.First, End: s.End, Size: s.Size, Index: s.Index}, err) {
@@ -170,7 +170,7 @@ func (c *cursor) missing(ctx context.Context, key string, err error) error {
 	//
 	//mutant:replace c.held != nil && lost => false
 	switch {
-	case key == "" && errors.Is(err, manifest.ErrGone), c.held != nil && lost:
+	case key == "" && errors.Is(err, state.ErrGone), c.held != nil && lost:
 		c.held = nil
 		if rerr := c.refresh(ctx); rerr != nil {
 			return rerr
@@ -183,7 +183,7 @@ func (c *cursor) missing(ctx context.Context, key string, err error) error {
 		return rerr
 	}
 	now, serr := c.log.SegmentOf(ctx, c.m, c.next)
-	if serr != nil && !errors.Is(serr, manifest.ErrGone) {
+	if serr != nil && !errors.Is(serr, state.ErrGone) {
 		return serr
 	}
 	// guard:read-merged. It was merged into another one and pruned if the newest

@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -23,9 +23,9 @@ type finding struct {
 	opts *SnapshotOptions
 
 	pin   *keeper
-	m     *manifest.Manifest // that is held
-	state *manifest.Manifest // m with the edits up to at
-	at    frame.Point        // the end of the snapshot
+	m     *state.Manifest // that is held
+	state *state.Manifest // m with the edits up to at
+	at    frame.Point     // the end of the snapshot
 	// noCursor: the producer's cursor at that point is nowhere any more.
 	noCursor bool
 }
@@ -72,7 +72,7 @@ func (f *finding) hold(ctx context.Context, version uint64) error {
 		return err
 	}
 	if !f.opts.Unpinned {
-		pin, err := f.log.Pin(ctx, &manifest.PinOptions{Version: version, Name: f.opts.Name, TTL: f.opts.TTL})
+		pin, err := f.log.Pin(ctx, &state.PinOptions{Version: version, Name: f.opts.Name, TTL: f.opts.TTL})
 		if err != nil {
 			return f.leanOn(ctx, version, err)
 		}
@@ -83,7 +83,7 @@ func (f *finding) hold(ctx context.Context, version uint64) error {
 	if err == nil && version != 0 && version != m.Version {
 		mark := m.PruneMark
 		if m, _, err = f.log.At(ctx, version); err == nil && version <= mark {
-			err = fmt.Errorf("%w: version %d is at or below the prune mark %d", manifest.ErrGone, version, mark)
+			err = fmt.Errorf("%w: version %d is at or below the prune mark %d", state.ErrGone, version, mark)
 		}
 	}
 	if err != nil {
@@ -113,15 +113,15 @@ func (f *finding) letGo(ctx context.Context) error {
 // the one chain that there is: what it says of the records and files before its floor
 // is right, and what it names may be gone, which is told.
 func (f *finding) leanOn(ctx context.Context, version uint64, gone error) error {
-	if !errors.Is(gone, manifest.ErrGone) || version == 0 {
+	if !errors.Is(gone, state.ErrGone) || version == 0 {
 		return f.noVersion(ctx, version, gone)
 	}
 	m, _, err := f.log.At(ctx, version)
 	if err != nil {
 		// guard:lean-unread. That it could not be read says nothing of whether it is there.
 		//
-		//mutant:replace errors.Is(err, manifest.ErrGone) => true
-		if errors.Is(err, manifest.ErrGone) {
+		//mutant:replace errors.Is(err, state.ErrGone) => true
+		if errors.Is(err, state.ErrGone) {
 			err = gone
 		}
 		return f.noVersion(ctx, version, err)
@@ -130,7 +130,7 @@ func (f *finding) leanOn(ctx context.Context, version uint64, gone error) error 
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(pins, func(p manifest.PinInfo) bool { return p.Version == version && !p.Expired }) {
+	if !slices.ContainsFunc(pins, func(p state.PinInfo) bool { return p.Version == version && !p.Expired }) {
 		return f.noVersion(ctx, version, gone)
 	}
 	f.m = m
@@ -139,7 +139,7 @@ func (f *finding) leanOn(ctx context.Context, version uint64, gone error) error 
 
 // noVersion says what versions there are instead of one that is gone.
 func (f *finding) noVersion(ctx context.Context, version uint64, err error) error {
-	if !errors.Is(err, manifest.ErrGone) {
+	if !errors.Is(err, state.ErrGone) {
 		return err
 	}
 	kept, kerr := f.kept(ctx)
@@ -235,7 +235,7 @@ func (f *finding) folded(ctx context.Context, end uint64) error {
 	if first := f.m.First(); end < first {
 		return &GoneError{Offset: end, First: first}
 	}
-	exact := func(m *manifest.Manifest) bool { return m.Floor.Offset > end && m.EditedAt <= end }
+	exact := func(m *state.Manifest) bool { return m.Floor.Offset > end && m.EditedAt <= end }
 	if exact(f.m) {
 		f.settle(end)
 		return nil
@@ -246,15 +246,15 @@ func (f *finding) folded(ctx context.Context, end uint64) error {
 	}
 	// Floors rise with versions: the first whose floor is beyond the offset has the
 	// fewest edits that came later.
-	var before, after *manifest.Manifest
+	var before, after *state.Manifest
 	i := sort.Search(len(kept), func(i int) bool {
 		if err != nil {
 			return true
 		}
-		var m *manifest.Manifest
+		var m *state.Manifest
 		m, _, err = f.log.At(ctx, kept[i])
 		switch {
-		case errors.Is(err, manifest.ErrGone):
+		case errors.Is(err, state.ErrGone):
 			err = errOvertaken
 			return true
 		case err != nil:
@@ -335,7 +335,7 @@ func (f *finding) between(ctx context.Context, to frame.Point, end uint64, gone 
 		if step.Frame.Kind == frame.Seal {
 			seal, ok, err := f.log.SealOf(ctx, newest, step.From.Position.Epoch)
 			switch {
-			case errors.Is(err, manifest.ErrGone):
+			case errors.Is(err, state.ErrGone):
 				return errOvertaken
 			case err != nil:
 				return err
@@ -388,7 +388,7 @@ func (r *Reader) After(ctx context.Context, t time.Time) (uint64, error) {
 func (f *finding) firstAfter(ctx context.Context, at Moment) (offset uint64, found bool, err error) {
 	for seg, err := range f.log.Segments(ctx, f.m, f.m.First()) {
 		switch {
-		case errors.Is(err, manifest.ErrGone):
+		case errors.Is(err, state.ErrGone):
 			return 0, false, errOvertaken
 		case err != nil:
 			return 0, false, err
@@ -419,7 +419,7 @@ func (f *finding) firstAfter(ctx context.Context, at Moment) (offset uint64, fou
 
 // missing decides what a segment means that is not there: it was merged and pruned, since
 // it was not pinned, or it is lost.
-func (f *finding) missing(ctx context.Context, seg manifest.Segment, err error) error {
+func (f *finding) missing(ctx context.Context, seg state.Segment, err error) error {
 	m, rerr := f.log.Newest(ctx)
 	if rerr != nil {
 		return rerr
@@ -431,32 +431,32 @@ func (f *finding) missing(ctx context.Context, seg manifest.Segment, err error) 
 	switch {
 	case rerr == nil && now.Key == seg.Key:
 		return fmt.Errorf("reader: %w: manifest %d names segment %s, which is missing: %w; run `fencepost verify` to see the extent", ErrCorrupt, m.Version, seg.Key, err)
-	case rerr == nil || errors.Is(rerr, manifest.ErrGone):
+	case rerr == nil || errors.Is(rerr, state.ErrGone):
 		return errOvertaken
 	}
 	return rerr
 }
 
 // edits gathers edits, and applies them some at a time.
-type edits []manifest.AppliedEdit
+type edits []state.AppliedEdit
 
-func (e *edits) add(m **manifest.Manifest, o *frame.Frame) error {
+func (e *edits) add(m **state.Manifest, o *frame.Frame) error {
 	doc := o.Edit()
 	if doc == nil {
 		return nil
 	}
-	edit, err := manifest.DecodeEdit(doc)
+	edit, err := state.DecodeEdit(doc)
 	if err != nil {
 		return fmt.Errorf("%s: %w", layout.DataKey(o.Position), err)
 	}
-	*e = append(*e, manifest.AppliedEdit{Position: o.Position, Offset: o.Offset, Edit: edit})
+	*e = append(*e, state.AppliedEdit{Position: o.Position, Offset: o.Offset, Edit: edit})
 	if len(*e) < 256 {
 		return nil
 	}
 	return e.apply(m)
 }
 
-func (e *edits) apply(m **manifest.Manifest) error {
+func (e *edits) apply(m **state.Manifest) error {
 	if len(*e) == 0 {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -98,7 +99,7 @@ func FuzzGarbage(f *testing.F) {
 		case 3: // one is in the place of another
 			body = log.bodies[log.keys[int(at)%len(log.keys)]]
 		}
-		bare := key == manifest.FormatKey || strings.HasPrefix(key, manifest.Prefix) || strings.HasPrefix(key, "list/")
+		bare := key == layout.FormatKey || strings.HasPrefix(key, layout.ManifestPrefix) || strings.HasPrefix(key, "list/")
 		synctest.Test(t, func(t *testing.T) {
 			w := log.copy(t)
 			w.put(key, body)

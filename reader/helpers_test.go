@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -66,7 +67,7 @@ func newWorld(t testing.TB, grace time.Duration) *world {
 	}
 	w := &world{TB: t, segments: 4096, patience: time.Hour, format: f, mem: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})}
 	w.faulty = faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go()})
-	w.put(manifest.FormatKey, body)
+	w.put(layout.FormatKey, body)
 	return w
 }
 
@@ -199,9 +200,9 @@ func (w *world) compact(fanIn int) {
 	}
 }
 
-func (w *world) newest() *manifest.Manifest {
+func (w *world) newest() *state.Manifest {
 	w.Helper()
-	m, err := manifest.With(w.mem, w.format, nil).Newest(context.Background())
+	m, err := state.With(w.mem, w.format, nil).Newest(context.Background())
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -341,7 +342,7 @@ func (w *world) litter(before []string) {
 				w.put(key, []byte("junk"))
 			}
 		}
-		if v, ok := manifest.ParseKey(key); ok {
+		if v, ok := layout.ParseManifestKey(key); ok {
 			m := *w.newest()
 			m.Version, m.PruneMark, m.Dropped = v, 0, nil
 			body, err := json.Marshal(m)

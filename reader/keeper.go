@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 )
 
 // keeper renews a pin until it is lost or released.
 type keeper struct {
-	pin   *manifest.Pin
+	pin   *state.Pin
 	ttl   time.Duration
 	clock clock.Clock
 
@@ -31,7 +31,7 @@ type keeper struct {
 var errUnanswered = errors.New("no renewal was answered")
 
 // keep begins at once: what the pin holds may take longer to be read than its TTL.
-func (r *Reader) keep(ctx context.Context, pin *manifest.Pin, ttl time.Duration) *keeper {
+func (r *Reader) keep(ctx context.Context, pin *state.Pin, ttl time.Duration) *keeper {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	k := &keeper{pin: pin, ttl: ttl, clock: r.opts.Clock, cancel: cancel, done: make(chan struct{}), lost: make(chan struct{})}
 	go func() {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -49,7 +49,7 @@ func TestPinNotRenewed(t *testing.T) {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if pins := w.keys(manifest.PinPrefix); len(pins) > 0 {
+		if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
 			t.Errorf("pins are left: %q", pins)
 		}
 	})
@@ -126,7 +126,7 @@ func TestPinRenewedWhileFinding(t *testing.T) {
 			} else {
 				t.Errorf("%s: %v", name, err)
 			}
-			if pins := w.keys(manifest.PinPrefix); len(pins) > 0 {
+			if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
 				t.Errorf("%s: pins are left: %q", name, pins)
 			}
 		})
@@ -154,7 +154,7 @@ func TestPinLostWhileFinding(t *testing.T) {
 		if !errors.Is(err, reader.ErrPinLost) || s != nil {
 			t.Errorf("%v", err)
 		}
-		if pins := w.keys(manifest.PinPrefix); len(pins) > 0 {
+		if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
 			t.Errorf("pins are left: %q", pins)
 		}
 	})

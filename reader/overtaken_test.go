@@ -10,7 +10,6 @@ import (
 
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -239,7 +238,7 @@ func TestT37_CompleteRead(t *testing.T) {
 	if err != nil || !once || !slices.Equal(values, w.want) {
 		t.Errorf("read %q, %v; want %q", values, err, w.want)
 	}
-	if n := len(w.keys(manifest.Prefix)); n < 5 {
+	if n := len(w.keys(layout.ManifestPrefix)); n < 5 {
 		t.Errorf("there is no junk: %d manifests", n)
 	}
 }

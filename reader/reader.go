@@ -8,13 +8,14 @@ import (
 
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/segment"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
 // Reader reads one log. It is safe for concurrent use and holds nothing open.
 type Reader struct {
-	log   *manifest.Log
+	log   *state.Log
 	chain chain.Source
 	segs  segment.Source
 	opts  Options
@@ -39,7 +40,7 @@ func Open(ctx context.Context, st store.Store, opts *Options) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := manifest.Open(ctx, st, &manifest.Options{Settle: o.Settle, Clock: o.Clock})
+	log, err := state.Open(ctx, st, &state.Options{Settle: o.Settle, Clock: o.Clock})
 	if err != nil {
 		return nil, err
 	}

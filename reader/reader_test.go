@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -110,9 +110,9 @@ func TestBeginsAtTheHint(t *testing.T) {
 // begins.
 func TestGone(t *testing.T) {
 	w := sample(t)
-	u, err := manifest.With(w.mem, w.format, nil).Updater(manifest.Compactor, fence.NewToken(w.token+1))
+	u, err := state.With(w.mem, w.format, nil).Updater(layout.Compactor, fence.NewToken(w.token+1))
 	if err == nil {
-		_, err = u.Update(t.Context(), func(m *manifest.Manifest) error {
+		_, err = u.Update(t.Context(), func(m *state.Manifest) error {
 			m.Segments = m.Segments[1:]
 			return m.Truncate(m.Segments[0].First)
 		})
@@ -174,11 +174,11 @@ func TestOpenErrors(t *testing.T) {
 		t.Errorf("no log: %v", err)
 	}
 	w := newWorld(t, 0)
-	w.put(manifest.FormatKey, []byte(`{"format": 99}`))
+	w.put(layout.FormatKey, []byte(`{"format": 99}`))
 	if _, err := reader.Open(t.Context(), w.mem, nil); !errors.Is(err, reader.ErrFormat) {
 		t.Errorf("a newer log: %v", err)
 	}
-	w.put(manifest.FormatKey, []byte(`junk`))
+	w.put(layout.FormatKey, []byte(`junk`))
 	if _, err := reader.Open(t.Context(), w.mem, nil); !errors.Is(err, reader.ErrCorrupt) {
 		t.Errorf("junk: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 )
 
@@ -42,8 +43,8 @@ type SnapshotOptions struct {
 // the newest was pinned, for a moment in the past: reading that fails with [ErrGone].
 type Snapshot struct {
 	r     *Reader
-	m     *manifest.Manifest // that is pinned
-	state *manifest.Manifest // m with the table as it was
+	m     *state.Manifest // that is pinned
+	state *state.Manifest // m with the table as it was
 	end   uint64
 	// cursor is the producer's; nil if it is not known.
 	cursor *[]byte
@@ -172,7 +173,7 @@ func (s *Snapshot) Records(ctx context.Context, from uint64) iter.Seq2[Record, e
 // was one.
 func (s *Snapshot) explain(err error) error {
 	switch {
-	case !errors.Is(err, ErrGone) && !errors.Is(err, manifest.ErrGone):
+	case !errors.Is(err, ErrGone) && !errors.Is(err, state.ErrGone):
 		return err
 	case s.Err() != nil:
 		return fmt.Errorf("%w: %w", s.Err(), err)

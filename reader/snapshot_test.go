@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -87,7 +87,7 @@ func TestSnapshotAtEveryOffset(t *testing.T) {
 						if last := len(w.want) - 3; n < 3 || grace == 0 && name == "folded at the end" && n > len(w.want)-last+1 {
 							t.Errorf("%d snapshots were to be had", n)
 						}
-						if pins := w.keys(manifest.PinPrefix); len(pins) > 0 {
+						if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
 							t.Errorf("pins are left: %q", pins)
 						}
 					})
@@ -127,7 +127,7 @@ func TestSnapshotOfTheEnd(t *testing.T) {
 // others are an error that names these.
 func TestSnapshotAtVersion(t *testing.T) {
 	inTable(t, time.Hour, func(w *table) {
-		at := map[uint64]state{}
+		at := map[uint64]shown{}
 		note := func() { at[w.newest().Version] = w.behind(w.newest().Floor.Offset) }
 		note()
 		w.story(func(int) { w.compact(2); note() })
@@ -163,7 +163,7 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 	inTable(t, time.Hour, func(w *table) {
 		w.story(func(int) { w.compact(2) })
 		ctx := context.Background()
-		pin, err := manifest.With(w.mem, w.format, nil).Pin(ctx, &manifest.PinOptions{Name: "backup"})
+		pin, err := state.With(w.mem, w.format, nil).Pin(ctx, &state.PinOptions{Name: "backup"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,14 +176,14 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 		}
 		r := w.reader(nil)
 		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
-			if op.Kind == faultstore.Get && op.Key == manifest.Key(pin.Version()) {
+			if op.Kind == faultstore.Get && op.Key == layout.ManifestKey(pin.Version()) {
 				return faultstore.Fault{Drop: true}
 			}
 			return faultstore.Fault{}
 		})
 		for _, unpinned := range []bool{false, true} {
 			o := &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned}
-			if _, err := w.snapshot(r, o); err == nil || errors.Is(err, reader.ErrGone) || errors.Is(err, manifest.ErrGone) {
+			if _, err := w.snapshot(r, o); err == nil || errors.Is(err, reader.ErrGone) || errors.Is(err, state.ErrGone) {
 				t.Errorf("it cannot be read, and the error is %v", err)
 			}
 		}
@@ -228,7 +228,7 @@ func TestSnapshotAtTime(t *testing.T) {
 						continue
 					}
 					// On the chain edits have times of their own.
-					var want state
+					var want shown
 					for _, st := range w.states {
 						if st.offset <= end && (w.newest().Past(st.position) || !st.time.After(when)) {
 							want = st
@@ -261,7 +261,7 @@ func TestSnapshotAhead(t *testing.T) {
 		if _, err := w.snapshot(w.reader(nil), &reader.SnapshotOptions{TTL: time.Millisecond}); err == nil || !strings.Contains(err.Error(), "too short") {
 			t.Errorf("%v", err)
 		}
-		if pins := w.keys(manifest.PinPrefix); len(pins) > 0 {
+		if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
 			t.Errorf("pins are left: %q", pins)
 		}
 	})
@@ -319,7 +319,7 @@ func TestT28_PinLost(t *testing.T) {
 			w.Fatal(err)
 		}
 		end := uint64(len(w.want))
-		log := manifest.With(w.mem, w.format, nil)
+		log := state.With(w.mem, w.format, nil)
 		pins, err := log.Pins(context.Background())
 		if err != nil || len(pins) != 1 {
 			w.Fatal(pins, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 )
@@ -23,11 +24,11 @@ import (
 type table struct {
 	*world
 	at     frame.Point
-	states []state
+	states []shown
 }
 
-// state is what a snapshot behind an object shows.
-type state struct {
+// shown is what a snapshot behind an object shows.
+type shown struct {
 	offset     uint64
 	position   fence.Position // of the object
 	time       time.Time      // of the object
@@ -40,7 +41,7 @@ type state struct {
 func newTable(w *world) *table {
 	w.Helper()
 	w.close(w.open())
-	t := &table{world: w, at: frame.Start(), states: []state{{}}}
+	t := &table{world: w, at: frame.Start(), states: []shown{{}}}
 	t.toTail()
 	return t
 }
@@ -63,9 +64,9 @@ func (t *table) toTail() {
 	}
 }
 
-func (t *table) now() state { return t.states[len(t.states)-1] }
+func (t *table) now() shown { return t.states[len(t.states)-1] }
 
-func (t *table) write(b *frame.Builder, s state) {
+func (t *table) write(b *frame.Builder, s shown) {
 	t.Helper()
 	s.time, s.position = time.Now(), t.at.Position
 	h := frame.Header{Log: t.format.Log, Nonce: fence.ID(uuid.New()), Position: t.at.Position, Offset: t.at.Offset, Prev: t.at.Prev, Time: s.time}
@@ -98,7 +99,7 @@ func (t *table) edit(add, remove int) {
 	e := manifest.Edit{Properties: map[string]string{"edits": fmt.Sprint(len(t.states))}, Remove: before.files[:remove]}
 	s.files = slices.Clone(before.files[remove:])
 	for range add {
-		key := manifest.FileKey(t.at.Position.Epoch, uuid.Must(uuid.NewV7()).String(), ".parquet")
+		key := layout.FileKey(t.at.Position.Epoch, uuid.Must(uuid.NewV7()).String(), ".parquet")
 		t.put(key, []byte("a file"))
 		e.Add = append(e.Add, manifest.File{Key: key, Size: 6})
 		s.files = append(s.files, key)
@@ -109,7 +110,7 @@ func (t *table) edit(add, remove int) {
 		s.properties = map[string]string{}
 	}
 	maps.Copy(s.properties, e.Properties)
-	doc, err := manifest.EncodeEdit(&e)
+	doc, err := state.EncodeEdit(&e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +120,8 @@ func (t *table) edit(add, remove int) {
 }
 
 // behind returns the state behind all objects that lie before record offset.
-func (t *table) behind(offset uint64) state {
-	var last state
+func (t *table) behind(offset uint64) shown {
+	var last shown
 	for _, s := range t.states {
 		if s.offset <= offset {
 			last = s
@@ -130,7 +131,7 @@ func (t *table) behind(offset uint64) state {
 }
 
 // check compares a snapshot with a state and the records up to end.
-func (t *table) check(s *reader.Snapshot, want state, end uint64, cursor bool) error {
+func (t *table) check(s *reader.Snapshot, want shown, end uint64, cursor bool) error {
 	if s.End() != end {
 		return fmt.Errorf("it ends at %d, want %d", s.End(), end)
 	}
@@ -211,9 +212,9 @@ func inTable(t *testing.T, grace time.Duration, f func(tt *table)) {
 func (w *world) truncate(before uint64) {
 	w.Helper()
 	w.token++
-	u, err := manifest.With(w.mem, w.format, nil).Updater(manifest.Compactor, fence.NewToken(w.token))
+	u, err := state.With(w.mem, w.format, nil).Updater(layout.Compactor, fence.NewToken(w.token))
 	if err == nil {
-		_, err = u.Update(context.Background(), func(m *manifest.Manifest) error { return m.Truncate(before) })
+		_, err = u.Update(context.Background(), func(m *state.Manifest) error { return m.Truncate(before) })
 	}
 	if err != nil {
 		w.Fatal(err)

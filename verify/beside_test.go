@@ -13,7 +13,6 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
@@ -120,7 +119,7 @@ func TestOvertaken(t *testing.T) {
 	t.Run("manifests, given up", func(t *testing.T) {
 		st := sample(t)
 		m := newest(t, st)
-		r := run(t, &meanwhile{Store: st, key: manifest.Key(m.PruneMark + 1), do: func() { compact(t, st, 2) }})
+		r := run(t, &meanwhile{Store: st, key: layout.ManifestKey(m.PruneMark + 1), do: func() { compact(t, st, 2) }})
 		if !r.OK() || newest(t, st).PruneMark <= m.PruneMark+1 {
 			t.Error(r.Problems)
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -45,7 +44,7 @@ type Objects map[string]Count
 func KindOf(key string) string {
 	dir, rest, ok := strings.Cut(key, "/")
 	if !ok {
-		if key == manifest.FormatKey {
+		if key == layout.FormatKey {
 			return KindFormat
 		}
 		return KindUnknown
@@ -60,23 +59,23 @@ func KindOf(key string) string {
 			return KindUnknown
 		}
 	case KindManifest:
-		if _, ok := manifest.ParseKey(key); !ok {
+		if _, ok := layout.ParseManifestKey(key); !ok {
 			return KindUnknown
 		}
 	case KindSegment:
-		if _, _, ok := manifest.ParseSegmentKey(key); !ok {
+		if _, _, ok := layout.ParseSegmentKey(key); !ok {
 			return KindUnknown
 		}
 	case KindList:
-		if _, _, ok := manifest.ParseListKey(key); !ok {
+		if _, _, ok := layout.ParseListKey(key); !ok {
 			return KindUnknown
 		}
 	case KindPin:
-		if _, ok := manifest.ParsePinKey(key); !ok {
+		if _, ok := layout.ParsePinKey(key); !ok {
 			return KindUnknown
 		}
 	case KindFile:
-		if _, _, _, ok := manifest.ParseFileKey(key); !ok {
+		if _, _, _, ok := layout.ParseFileKey(key); !ok {
 			return KindUnknown
 		}
 	case KindTmp:

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -18,11 +19,11 @@ func (v *verifier) pins(ctx context.Context) error {
 		if !damage(err) {
 			return err
 		}
-		v.problem(manifest.PinPrefix, "delete the pin if nobody needs it", "a pin cannot be read: %v; nothing is pruned until it can", err)
+		v.problem(layout.PinPrefix, "delete the pin if nobody needs it", "a pin cannot be read: %v; nothing is pruned until it can", err)
 		return nil
 	}
 	// Of the pins of a version one with a name, if there is any, stands for all.
-	of := map[uint64]manifest.PinInfo{}
+	of := map[uint64]state.PinInfo{}
 	for _, p := range pins {
 		if p.Expired {
 			continue
@@ -57,7 +58,7 @@ type held struct {
 }
 
 // version checks that of one pin.
-func (h *held) version(ctx context.Context, p manifest.PinInfo) error {
+func (h *held) version(ctx context.Context, p state.PinInfo) error {
 	m, err := h.log.Promised(ctx, p.Version)
 	if err != nil {
 		return h.useless(ctx, p, err)
@@ -109,7 +110,7 @@ func (h *held) version(ctx context.Context, p manifest.PinInfo) error {
 }
 
 // whole reads a segment that the newest manifest does not name any more.
-func (h *held) whole(ctx context.Context, s manifest.Segment) error {
+func (h *held) whole(ctx context.Context, s state.Segment) error {
 	read := func() error {
 		for f, err := range h.segs.Frames(ctx, segment.Ref{Key: s.Key, First: s.First, End: s.End, Size: s.Size, Index: s.Index}, s.First) {
 			if err != nil {
@@ -133,7 +134,7 @@ func (h *held) whole(ctx context.Context, s manifest.Segment) error {
 
 // lost tells of something that a pin holds and that is not as it was, if bad says so
 // and the pin is still there.
-func (h *held) lost(ctx context.Context, p manifest.PinInfo, key string, bad error) error {
+func (h *held) lost(ctx context.Context, p state.PinInfo, key string, bad error) error {
 	if bad == nil {
 		return nil
 	}
@@ -150,8 +151,8 @@ func (h *held) lost(ctx context.Context, p manifest.PinInfo, key string, bad err
 }
 
 // useless tells of a pin whose version, or its lists, cannot be read.
-func (h *held) useless(ctx context.Context, p manifest.PinInfo, err error) error {
-	if !damage(err) && !errors.Is(err, manifest.ErrGone) {
+func (h *held) useless(ctx context.Context, p state.PinInfo, err error) error {
+	if !damage(err) && !errors.Is(err, state.ErrGone) {
 		return err
 	}
 	if there, terr := h.there(ctx, p.Object.Key); terr != nil || !there {
@@ -189,7 +190,7 @@ func (v *verifier) givenUp(ctx context.Context) error {
 			err = v.segment(ctx, s, 0)
 		}
 		switch {
-		case errors.Is(err, errOvertaken), errors.Is(err, errNoManifest), errors.Is(err, manifest.ErrGone), err != nil && damage(err):
+		case errors.Is(err, errOvertaken), errors.Is(err, errNoManifest), errors.Is(err, state.ErrGone), err != nil && damage(err):
 			return nil // let go meanwhile; or a list that lists tells about
 		case err != nil:
 			return err

@@ -11,15 +11,16 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/verify"
 )
 
-func openLog(t testing.TB, st store.Store) *manifest.Log {
+func openLog(t testing.TB, st store.Store) *state.Log {
 	t.Helper()
-	log, err := manifest.Open(t.Context(), st, nil)
+	log, err := state.Open(t.Context(), st, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func retained(t testing.TB, st store.Store, before uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := fence.NewToken(uint64(newest(t, st).Roles[manifest.Compactor].Epoch) + 1)
+	token := fence.NewToken(uint64(newest(t, st).Roles[layout.Compactor].Epoch) + 1)
 	for i := range 3 {
 		if i == 1 {
 			if err := c.Truncate(t.Context(), token, before); err != nil {
@@ -51,11 +52,11 @@ func retained(t testing.TB, st store.Store, before uint64) {
 // of what was behind its floor.
 type heldLog struct {
 	*memstore.Store
-	pin                   *manifest.Pin
+	pin                   *state.Pin
 	segment, behind, file string
 }
 
-func newHeldLog(t testing.TB, opts *manifest.PinOptions) heldLog {
+func newHeldLog(t testing.TB, opts *state.PinOptions) heldLog {
 	t.Helper()
 	l := heldLog{Store: memstore.New()}
 	files := table(t, l, 1, 2)
@@ -75,7 +76,7 @@ func newHeldLog(t testing.TB, opts *manifest.PinOptions) heldLog {
 	retained(t, l, 3)
 	m := newest(t, l)
 	l.behind = m.Segments[0].Key
-	if m.Start != 3 || m.Held() > 1 || slices.ContainsFunc(m.Segments, func(s manifest.Segment) bool { return s.Key == l.segment }) {
+	if m.Start != 3 || m.Held() > 1 || slices.ContainsFunc(m.Segments, func(s state.Segment) bool { return s.Key == l.segment }) {
 		t.Fatalf("start %d, %+v", m.Start, m.Segments)
 	}
 	return l
@@ -84,9 +85,9 @@ func newHeldLog(t testing.TB, opts *manifest.PinOptions) heldLog {
 // What a pinned version refers to is checked, also if the newest does not refer to it
 // any more.
 func TestPinned(t *testing.T) {
-	named, brief := &manifest.PinOptions{Name: "backup-2026-11"}, &manifest.PinOptions{TTL: time.Hour}
+	named, brief := &state.PinOptions{Name: "backup-2026-11"}, &state.PinOptions{TTL: time.Hour}
 	for name, c := range map[string]struct {
-		opts *manifest.PinOptions
+		opts *state.PinOptions
 		harm func(t testing.TB, l heldLog) (key string)
 		says string // of a problem
 		note string
@@ -97,7 +98,7 @@ func TestPinned(t *testing.T) {
 		"file":           {named, func(t testing.TB, l heldLog) string { del(t, l, l.file); return l.file }, "the file is missing", ""},
 		"file cut":       {named, func(t testing.TB, l heldLog) string { put(t, l, l.file, []byte("x")); return l.file }, "another size", ""},
 		"for a while":    {brief, func(t testing.TB, l heldLog) string { del(t, l, l.segment); return l.segment }, "", "the segment is missing"},
-		"its manifest":   {named, func(t testing.TB, l heldLog) string { del(t, l, manifest.Key(l.pin.Version())); return "" }, "", "holds what is not there"},
+		"its manifest":   {named, func(t testing.TB, l heldLog) string { del(t, l, layout.ManifestKey(l.pin.Version())); return "" }, "", "holds what is not there"},
 		"behind":         {named, func(t testing.TB, l heldLog) string { del(t, l, l.behind); return l.behind }, "missing", ""},
 		"a bit behind":   {named, func(t testing.TB, l heldLog) string { flip(t, l, l.behind, frame.HeaderSize+1); return l.behind }, "checksum", ""},
 		"nobody's pin":   {named, func(t testing.TB, l heldLog) string { del(t, l, l.segment); del(t, l, l.file); unpin(t, l); return "" }, "", ""},
@@ -157,7 +158,7 @@ func late(t testing.TB, l heldLog) {
 
 // A pin that is given back while what it holds is looked for says nothing of damage.
 func TestPinReleasedMeanwhile(t *testing.T) {
-	l := newHeldLog(t, &manifest.PinOptions{Name: "backup"})
+	l := newHeldLog(t, &state.PinOptions{Name: "backup"})
 	r := run(t, &meanwhile{Store: l, key: l.segment, do: func() {
 		if err := l.pin.Release(context.Background()); err != nil {
 			t.Error(err)

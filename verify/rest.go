@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -45,7 +45,7 @@ func (v *verifier) manifests(ctx context.Context) error {
 	for i, n := range there {
 		g.Go(func() error {
 			_, _, err := v.log.At(gctx, n)
-			if err != nil && !damage(err) && !errors.Is(err, manifest.ErrGone) {
+			if err != nil && !damage(err) && !errors.Is(err, state.ErrGone) {
 				return err
 			}
 			errs[i] = err
@@ -64,11 +64,11 @@ func (v *verifier) manifests(ctx context.Context) error {
 	}
 	last, seen := max(mark, v.m.PruneMark), false
 	for i, n := range there {
-		if n <= last || errors.Is(errs[i], manifest.ErrGone) {
+		if n <= last || errors.Is(errs[i], state.ErrGone) {
 			continue
 		}
 		if errs[i] != nil {
-			v.problem(manifest.Key(n), restore, "%s; readers and writers do without it, but a compactor may not prune beyond it", about(manifest.Key(n), errs[i]))
+			v.problem(layout.ManifestKey(n), restore, "%s; readers and writers do without it, but a compactor may not prune beyond it", about(layout.ManifestKey(n), errs[i]))
 		}
 		if !v.opts.Copy || seen {
 			v.gap(last+1, n)
@@ -82,7 +82,7 @@ func (v *verifier) manifests(ctx context.Context) error {
 // gap reports the versions from one up to another, which are missing.
 func (v *verifier) gap(from, to uint64) {
 	if from < to {
-		v.problem(manifest.Key(from), restore, "%d versions from this one on are missing, although only those up to %d are given up: somebody else deletes here", to-from, v.m.PruneMark)
+		v.problem(layout.ManifestKey(from), restore, "%d versions from this one on are missing, although only those up to %d are given up: somebody else deletes here", to-from, v.m.PruneMark)
 	}
 }
 
@@ -168,7 +168,7 @@ func (v *verifier) objects(ctx context.Context, known bool) error {
 			return err
 		}
 		if v.m.Version == 0 {
-			v.problem(manifest.Prefix, restore+"; "+keep, "there are %d segments, and no manifest that names them", objects[KindSegment].Objects)
+			v.problem(layout.ManifestPrefix, restore+"; "+keep, "there are %d segments, and no manifest that names them", objects[KindSegment].Objects)
 		}
 	}
 	if dead.Objects > 0 {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -27,7 +27,7 @@ func Expiries(ctx context.Context, st store.Store, opts *store.SettleOptions) ([
 			case KindTmp, KindUnknown:
 				return false
 			case KindFormat:
-				key := manifest.FormatKey
+				key := layout.FormatKey
 				return strings.HasPrefix(key, e.Prefix)
 			}
 			return strings.HasPrefix(kind+"/", e.Prefix) || strings.HasPrefix(e.Prefix, kind+"/")

@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -30,9 +30,9 @@ func (v *verifier) seals(ctx context.Context) error {
 		}
 		return err
 	}
-	var known []manifest.Seal
+	var known []state.Seal
 	for s, err := range v.log.Seals(ctx, v.m) {
-		if errors.Is(err, manifest.ErrGone) || err != nil && damage(err) {
+		if errors.Is(err, state.ErrGone) || err != nil && damage(err) {
 			return nil // of a list that lists tells about
 		}
 		if err != nil {
@@ -77,7 +77,7 @@ func (v *verifier) seals(ctx context.Context) error {
 }
 
 // seal compares a slot with the seal that the manifest remembers there.
-func (v *verifier) seal(ctx context.Context, s manifest.Seal) error {
+func (v *verifier) seal(ctx context.Context, s state.Seal) error {
 	h, err := v.header(ctx, s.Position)
 	switch {
 	case err != nil:

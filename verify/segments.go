@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/fencepost/fencepost/internal/segment"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -38,7 +38,7 @@ func (v *verifier) segments(ctx context.Context) error {
 // manifest does without it, or damage, which lists tells about; then the chain is
 // still to be checked.
 func (v *verifier) unlisted(ctx context.Context, err error) error {
-	if !damage(err) && !errors.Is(err, manifest.ErrGone) {
+	if !damage(err) && !errors.Is(err, state.ErrGone) {
 		return err
 	}
 	was := v.m.Version
@@ -52,7 +52,7 @@ func (v *verifier) unlisted(ctx context.Context, err error) error {
 	return nil
 }
 
-func (v *verifier) segment(ctx context.Context, seg manifest.Segment, total int64) error {
+func (v *verifier) segment(ctx context.Context, seg state.Segment, total int64) error {
 	before := v.done
 	ref := segment.Ref{Key: seg.Key, First: seg.First, End: seg.End, Size: seg.Size, Index: seg.Index}
 	read := func() error {
@@ -77,7 +77,7 @@ func (v *verifier) segment(ctx context.Context, seg manifest.Segment, total int6
 			return err
 		}
 		now, err := v.log.SegmentOf(ctx, v.m, seg.First)
-		if err != nil && !errors.Is(err, manifest.ErrGone) {
+		if err != nil && !errors.Is(err, state.ErrGone) {
 			return err
 		}
 		if now.Key != seg.Key {

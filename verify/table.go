@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -22,9 +23,9 @@ func (v *verifier) edit(f *frame.Frame) {
 	if v.table == nil {
 		return // what came before is not known
 	}
-	e, err := manifest.DecodeEdit(doc)
+	e, err := state.DecodeEdit(doc)
 	if err == nil {
-		v.table, err = v.table.Apply([]manifest.AppliedEdit{{Position: f.Position, Offset: f.Offset, Edit: e}})
+		v.table, err = v.table.Apply([]state.AppliedEdit{{Position: f.Position, Offset: f.Offset, Edit: e}})
 	}
 	if err != nil {
 		v.table = nil
@@ -68,7 +69,7 @@ func (v *verifier) lists(ctx context.Context) (named map[string]bool, seals map[
 			v.report.Lists = len(v.log.Lists(v.m))
 			return named, seals, true, nil
 		}
-		if !damage(err) && !errors.Is(err, manifest.ErrGone) {
+		if !damage(err) && !errors.Is(err, state.ErrGone) {
 			return nil, nil, false, err
 		}
 		// Another manifest may do without it.
@@ -78,7 +79,7 @@ func (v *verifier) lists(ctx context.Context) (named map[string]bool, seals map[
 			return nil, nil, false, rerr
 		}
 		if v.m.Version == was {
-			v.problem(manifest.Key(was), restore+"; "+keep, "a list that it names cannot be read: %s", about(manifest.Key(was), err))
+			v.problem(layout.ManifestKey(was), restore+"; "+keep, "a list that it names cannot be read: %s", about(layout.ManifestKey(was), err))
 			return nil, nil, false, nil
 		}
 		clear(named)
@@ -109,7 +110,7 @@ func (v *verifier) files(ctx context.Context) error {
 	}
 	bad := map[string]manifest.File{}
 	for f, err := range v.log.Files(ctx, v.table) {
-		if errors.Is(err, manifest.ErrGone) || err != nil && damage(err) {
+		if errors.Is(err, state.ErrGone) || err != nil && damage(err) {
 			// Pages of an older manifest than the newest by now, or damage, which lists
 			// finds.
 			return nil
@@ -161,7 +162,7 @@ func (v *verifier) stillLive(ctx context.Context, files map[string]manifest.File
 				break // it was told
 			}
 			if doc := step.Frame.Edit(); doc != nil {
-				e, err := manifest.DecodeEdit(doc)
+				e, err := state.DecodeEdit(doc)
 				if err != nil {
 					break
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -64,11 +65,11 @@ func tables(t testing.TB) (*memstore.Store, []string) {
 
 func TestWholeTable(t *testing.T) {
 	st, live := tables(t)
-	log, err := manifest.Open(t.Context(), st, nil)
+	log, err := state.Open(t.Context(), st, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Pin(t.Context(), &manifest.PinOptions{Name: "backup"}); err != nil {
+	if _, err := log.Pin(t.Context(), &state.PinOptions{Name: "backup"}); err != nil {
 		t.Fatal(err)
 	}
 	r := run(t, st)
@@ -96,9 +97,9 @@ func TestTableDamage(t *testing.T) {
 				return err
 			}, "3 bytes, the table says 4", func(live []string) string { return live[0] }},
 			"pin damaged": {func(st store.Store, _ []string) error {
-				_, err := st.Put(context.Background(), manifest.PinKey("00000000-0000-4000-8000-000000000001"), []byte("junk"), store.Always)
+				_, err := st.Put(context.Background(), layout.PinKey("00000000-0000-4000-8000-000000000001"), []byte("junk"), store.Always)
 				return err
-			}, "nothing is pruned until it can", func([]string) string { return manifest.PinPrefix }},
+			}, "nothing is pruned until it can", func([]string) string { return layout.PinPrefix }},
 		} {
 			st, live := tables(t)
 			if folded {
@@ -147,7 +148,7 @@ func TestT36_LifecycleRule(t *testing.T) {
 				t.Fatal(err)
 			}
 			// The newest manifest is too young.
-			if info.Key == manifest.Key(newest(t, st).Version) {
+			if info.Key == layout.ManifestKey(newest(t, st).Version) {
 				continue
 			}
 			if err := st.Delete(t.Context(), info.Key); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -35,12 +36,12 @@ func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 type verifier struct {
 	st     store.Store
 	opts   Options
-	log    *manifest.Log
+	log    *state.Log
 	chain  chain.Source
 	segs   segment.Source
 	report *Report
 
-	m *manifest.Manifest // the newest, when it was last asked for
+	m *state.Manifest // the newest, when it was last asked for
 	// next is the offset up to which all records have been checked.
 	next uint64
 	done int64 // bytes
@@ -48,7 +49,7 @@ type verifier struct {
 	read map[string]bool
 	// table is the newest manifest with the edits on the chain so far; nil if it is not
 	// known.
-	table *manifest.Manifest
+	table *state.Manifest
 	// sealed are the seals on the chain from the floor on, by epoch.
 	sealed map[fence.Epoch]uint64
 }
@@ -96,7 +97,7 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 	switch {
 	case errors.Is(err, manifest.ErrNotInitialized):
 		orphaned := ""
-		for _, prefix := range []string{manifest.Prefix, layout.DataPrefix} {
+		for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
 			for info, lerr := range store.ListAll(ctx, v.st, prefix, nil, v.opts.Settle) {
 				if lerr != nil {
 					return false, lerr
@@ -108,16 +109,16 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 		if orphaned == "" {
 			return false, err
 		}
-		v.problem(manifest.FormatKey, restore, "it is missing, but there is a log: %s; without it nobody can read or write the log", orphaned)
+		v.problem(layout.FormatKey, restore, "it is missing, but there is a log: %s; without it nobody can read or write the log", orphaned)
 		return false, nil
 	case errors.Is(err, fence.ErrCorrupt):
-		v.problem(manifest.FormatKey, restore, "%s; without it nobody can read or write the log", about(manifest.FormatKey, err))
+		v.problem(layout.FormatKey, restore, "%s; without it nobody can read or write the log", about(layout.FormatKey, err))
 		return false, nil
 	case err != nil:
 		return false, err
 	}
 	v.report.Log = f.Log
-	v.log = manifest.With(v.st, f, &manifest.Options{Settle: v.opts.Settle, Clock: v.opts.Clock})
+	v.log = state.With(v.st, f, &state.Options{Settle: v.opts.Settle, Clock: v.opts.Clock})
 	v.chain = chain.Source{Store: v.st, Log: f.Log, Limits: f.Limits.Limits, Settle: v.opts.Settle}
 	v.segs = segment.Source{Store: v.st, Log: f.Log, Limits: f.Limits.Limits, Settle: v.opts.Settle}
 	return true, nil

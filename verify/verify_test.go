@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -129,9 +130,9 @@ func del(t testing.TB, st store.Store, key string) {
 	}
 }
 
-func newest(t testing.TB, st store.Store) *manifest.Manifest {
+func newest(t testing.TB, st store.Store) *state.Manifest {
 	t.Helper()
-	log, err := manifest.Open(t.Context(), st, nil)
+	log, err := state.Open(t.Context(), st, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +169,8 @@ func TestNoLogAndFuture(t *testing.T) {
 	if r := run(t, st); !r.OK() || r.End != 0 {
 		t.Fatalf("%+v", r)
 	}
-	put(t, st, manifest.FormatKey, []byte(`{"format": 2}`))
-	if _, err := verify.Run(t.Context(), st, nil); !errors.Is(err, manifest.ErrFormat) {
+	put(t, st, layout.FormatKey, []byte(`{"format": 2}`))
+	if _, err := verify.Run(t.Context(), st, nil); !errors.Is(err, fence.ErrFormat) {
 		t.Fatal(err)
 	}
 }
@@ -187,7 +188,7 @@ func flip(t testing.TB, st store.Store, key string, at int) {
 
 func TestDamage(t *testing.T) {
 	segment := func(t testing.TB, st store.Store) string { return newest(t, st).Segments[0].Key }
-	manifestKey := func(t testing.TB, st store.Store) string { return manifest.Key(newest(t, st).Version) }
+	manifestKey := func(t testing.TB, st store.Store) string { return layout.ManifestKey(newest(t, st).Version) }
 	lock := "lock/" + layout.FormatNumber(1) + ".json"
 	for name, c := range map[string]struct {
 		// harm does the damage and returns the keys that must be named, in any order.
@@ -280,13 +281,13 @@ func TestDamage(t *testing.T) {
 			if m.PruneMark+1 >= m.Version {
 				t.Fatal("there is no old manifest")
 			}
-			put(t, st, manifest.Key(m.PruneMark+1), []byte("{"))
-			return []string{manifest.Key(m.PruneMark + 1)}
+			put(t, st, layout.ManifestKey(m.PruneMark+1), []byte("{"))
+			return []string{layout.ManifestKey(m.PruneMark + 1)}
 		}, "compactor"},
 		"an old manifest is missing": {func(t testing.TB, st store.Store) []string {
 			m := newest(t, st)
-			del(t, st, manifest.Key(m.Version-1))
-			return []string{manifest.Key(m.Version - 1)}
+			del(t, st, layout.ManifestKey(m.Version-1))
+			return []string{layout.ManifestKey(m.Version - 1)}
 		}, "missing"},
 		"another log's object": {func(t testing.TB, st store.Store) []string {
 			h := frame.Header{Log: fence.ID{7}, Position: fence.Position{Epoch: 4, Seq: 2}, Offset: 13}
@@ -351,21 +352,21 @@ func TestDamage(t *testing.T) {
 			return []string{slot(4, 4)}
 		}, ""},
 		"the format": {func(t testing.TB, st store.Store) []string {
-			del(t, st, manifest.FormatKey)
-			return []string{manifest.FormatKey}
+			del(t, st, layout.FormatKey)
+			return []string{layout.FormatKey}
 		}, "there is a log"},
 		"a bit of the format": {func(t testing.TB, st store.Store) []string {
-			flip(t, st, manifest.FormatKey, 0)
-			return []string{manifest.FormatKey}
+			flip(t, st, layout.FormatKey, 0)
+			return []string{layout.FormatKey}
 		}, "without it nobody can read"},
 		"all manifests": {func(t testing.TB, st store.Store) []string {
-			for info, err := range st.List(t.Context(), manifest.Prefix, nil) {
+			for info, err := range st.List(t.Context(), layout.ManifestPrefix, nil) {
 				if err != nil {
 					t.Fatal(err)
 				}
 				del(t, st, info.Key)
 			}
-			return []string{manifest.Prefix, slot(1, 1)}
+			return []string{layout.ManifestPrefix, slot(1, 1)}
 		}, ""},
 		"the newest lock": {func(t testing.TB, st store.Store) []string {
 			put(t, st, lock, []byte("junk"))
@@ -401,7 +402,7 @@ func TestDamage(t *testing.T) {
 // TestSealsInPages makes more epochs than a manifest has room for.
 func TestSealsInPages(t *testing.T) {
 	st := memstore.New()
-	const epochs = manifest.MaxInline + 40
+	const epochs = state.MaxInline + 40
 	lead(t, st, 1, 1)
 	format := newest(t, st)
 	id := format.Log
@@ -459,7 +460,7 @@ func TestNotes(t *testing.T) {
 	put(t, st, slot(3, 9), []byte("void"))
 	// Junk manifests and locks in pruned holes, an upload that was never named.
 	put(t, st, "manifest/"+layout.FormatNumber(1)+".json", []byte("junk"))
-	put(t, st, manifest.SegmentKey(manifest.Compactor, 1, "00000000-0000-0000-0000-000000000000"), []byte("x"))
+	put(t, st, layout.SegmentKey(layout.Compactor, 1, "00000000-0000-0000-0000-000000000000"), []byte("x"))
 	put(t, st, "tmp/left", []byte("x"))
 	put(t, st, "somebody/else.txt", []byte("x"))
 	put(t, st, "lock/"+layout.FormatNumber(2)+".json", get(t, st, "lock/"+layout.FormatNumber(1)+".json"))

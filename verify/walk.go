@@ -8,7 +8,6 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -115,7 +114,7 @@ func (v *verifier) checkHint(hint **frame.Point, from, to frame.Point, lost bool
 	case from.Position == h.Position:
 		*hint = nil
 		if !from.Equal(*h) {
-			v.problem(manifest.Key(v.m.Version), remedy, "its hint at %v has offset %d and checksum %08x, on the chain there are %d and %08x",
+			v.problem(layout.ManifestKey(v.m.Version), remedy, "its hint at %v has offset %d and checksum %08x, on the chain there are %d and %08x",
 				h.Position, h.Offset, h.Prev, from.Offset, from.Prev)
 		}
 	case h.Position.Before(to.Position):

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -107,11 +106,11 @@ func TestCloseDuringManifest(t *testing.T) {
 			bubble(t, func(t *testing.T, e *env) {
 				var release func()
 				if idle {
-					release = e.hold("a", faultstore.Put, manifest.Prefix)
+					release = e.hold("a", faultstore.Put, layout.ManifestPrefix)
 				}
 				w := e.open("a", 1, nil)
 				if !idle {
-					release = e.hold("a", faultstore.Put, manifest.Prefix)
+					release = e.hold("a", faultstore.Put, layout.ManifestPrefix)
 				}
 				defer release()
 				e.append(w, "0")

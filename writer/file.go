@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -55,9 +56,9 @@ func (w *Writer) CreateFile(ctx context.Context, ext string, opts ...FileOption)
 	if err != nil {
 		return nil, fmt.Errorf("writer: %w", err)
 	}
-	key := manifest.FileKey(w.token.Epoch(), id.String(), ext)
-	if _, _, got, ok := manifest.ParseFileKey(key); !ok || got != ext {
-		return nil, fmt.Errorf("writer: %q cannot be the extension of a file: it is empty, or a dot and up to %d letters, digits, dots, hyphens and underscores", ext, manifest.MaxExt-1)
+	key := layout.FileKey(w.token.Epoch(), id.String(), ext)
+	if _, _, got, ok := layout.ParseFileKey(key); !ok || got != ext {
+		return nil, fmt.Errorf("writer: %q cannot be the extension of a file: it is empty, or a dot and up to %d letters, digits, dots, hyphens and underscores", ext, layout.MaxExt-1)
 	}
 	upload := &store.UploadOptions{}
 	for _, o := range opts {

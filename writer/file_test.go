@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -93,7 +94,7 @@ func TestT33_Files(t *testing.T) {
 			if !found || !bytes.Equal(got, body) || file.Size != int64(c.size) {
 				t.Errorf("%s has %d bytes, there are %d", file.Key, file.Size, len(got))
 			}
-			if epoch, _, ext, ok := manifest.ParseFileKey(file.Key); !ok || epoch != 1 || ext != ".bin" {
+			if epoch, _, ext, ok := layout.ParseFileKey(file.Key); !ok || epoch != 1 || ext != ".bin" {
 				t.Errorf("its name is %s", file.Key)
 			}
 			if n := srv.Uploads(); n != 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -32,7 +33,7 @@ type env struct {
 	t      *testing.T
 	inner  *memstore.Store
 	faulty *faultstore.Store
-	log    *manifest.Log
+	log    *state.Log
 	format manifest.Format
 
 	mu    sync.Mutex
@@ -70,10 +71,10 @@ func bubbleOn(t *testing.T, limits fence.Limits, f func(t *testing.T, e *env)) {
 		// takes it for one that a store has cut, and waits longer.
 		time.Sleep(time.Millisecond)
 		e := &env{t: t, format: form, inner: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})}
-		if _, err := e.inner.Put(t.Context(), manifest.FormatKey, body, store.IfAbsent); err != nil {
+		if _, err := e.inner.Put(t.Context(), layout.FormatKey, body, store.IfAbsent); err != nil {
 			t.Fatal(err)
 		}
-		e.log = manifest.With(e.inner, form, &manifest.Options{Clock: clock.Go()})
+		e.log = state.With(e.inner, form, &state.Options{Clock: clock.Go()})
 		e.faulty = faultstore.New(e.inner, &faultstore.Options{Clock: clock.Go(), Hook: e.hook})
 		f(t, e)
 	})
@@ -249,7 +250,7 @@ func (e *env) holds(want ...string) {
 	}
 }
 
-func (e *env) newest() *manifest.Manifest {
+func (e *env) newest() *state.Manifest {
 	e.t.Helper()
 	m, err := e.log.Newest(e.t.Context())
 	if err != nil {
@@ -272,10 +273,10 @@ func (e *env) compact() {
 }
 
 // publish changes the manifest as a compactor would.
-func (e *env) publish(f func(*manifest.Manifest) error) {
+func (e *env) publish(f func(*state.Manifest) error) {
 	e.t.Helper()
 	e.folds++
-	u, err := e.log.Updater(manifest.Compactor, fence.NewToken(e.folds))
+	u, err := e.log.Updater(layout.Compactor, fence.NewToken(e.folds))
 	if err == nil {
 		_, err = u.Update(e.t.Context(), f)
 	}

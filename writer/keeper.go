@@ -8,13 +8,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/internal/frame"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 )
 
 // keep writes the leader's manifests, off the commit path: one that records the
 // epoch as soon as it is open, checkpoints of the tail while it goes on, and a
 // last one when the writer has been drained.
-func (w *Writer) keep(u *manifest.Updater) {
+func (w *Writer) keep(u *state.Updater) {
 	hinted := w.hint(u, frame.Point{})
 	if w.opts.Checkpoint < 0 {
 		return
@@ -42,14 +42,14 @@ func (w *Writer) keep(u *manifest.Updater) {
 // by.
 //
 //mutant:replace w.acked => w.last.after
-func (w *Writer) hint(u *manifest.Updater, last frame.Point) frame.Point {
+func (w *Writer) hint(u *state.Updater, last frame.Point) frame.Point {
 	w.mu.Lock()
 	at, stop := w.acked, w.stop
 	w.mu.Unlock()
 	if stop != nil || !last.Before(at) {
 		return last
 	}
-	_, err := u.Update(w.slots, func(m *manifest.Manifest) error {
+	_, err := u.Update(w.slots, func(m *state.Manifest) error {
 		if m.Tail().Before(at) {
 			m.Hint = &at
 		}
@@ -58,9 +58,9 @@ func (w *Writer) hint(u *manifest.Updater, last frame.Point) frame.Point {
 	switch {
 	case err == nil:
 		return at
-	case errors.Is(err, manifest.ErrFenced):
+	case errors.Is(err, state.ErrFenced):
 		// guard:keep-fenced. A zombie without traffic learns it here.
-		var by *manifest.FencedError
+		var by *state.FencedError
 		errors.As(err, &by)
 		w.mu.Lock()
 		w.halt(&FencedError{Epoch: w.token.Epoch(), By: by.Other, Err: err})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -27,7 +27,7 @@ func (e *env) hint() fence.Position {
 func TestCheckpoints(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{Checkpoint: time.Minute})
-		if m := e.newest(); m.Roles[manifest.Writer].Epoch != 1 || e.hint() != at(1, 1) {
+		if m := e.newest(); m.Roles[layout.Writer].Epoch != 1 || e.hint() != at(1, 1) {
 			t.Fatalf("the first manifest is %+v", m)
 		}
 		e.append(w, "0")
@@ -64,7 +64,7 @@ func TestNoCheckpoints(t *testing.T) {
 		if err := w.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if m := e.newest(); m.Version != 1 || m.Roles[manifest.Writer].Epoch != 1 {
+		if m := e.newest(); m.Version != 1 || m.Roles[layout.Writer].Epoch != 1 {
 			t.Errorf("manifest %d, %+v", m.Version, m.Roles)
 		}
 	})
@@ -140,12 +140,12 @@ func TestCheckpointFails(t *testing.T) {
 // manifest: this one stops.
 func TestManifestOfAnotherWithTheSameToken(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		release := e.hold("a", faultstore.Put, manifest.Prefix)
+		release := e.hold("a", faultstore.Put, layout.ManifestPrefix)
 		defer release()
 		a := e.open("a", 4, nil)
-		u, err := e.log.Updater(manifest.Writer, fence.NewToken(4))
+		u, err := e.log.Updater(layout.Writer, fence.NewToken(4))
 		if err == nil {
-			_, err = u.Update(t.Context(), func(*manifest.Manifest) error { return nil })
+			_, err = u.Update(t.Context(), func(*state.Manifest) error { return nil })
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -28,7 +28,7 @@ const (
 
 // opening is the state of one Open.
 type opening struct {
-	log   *manifest.Log
+	log   *state.Log
 	src   *chain.Source
 	token fence.Token
 	nonce fence.ID  // of this opener's seals
@@ -59,7 +59,7 @@ func (o *opening) recovering(s *chain.Step) {
 // The steps are in this order, and each begins after the one before has its
 // answer; with a wall, the last look at the manifest begins after the answer to the
 // seal that counts.
-func (o *opening) open(ctx context.Context, m *manifest.Manifest) (frame.Point, error) {
+func (o *opening) open(ctx context.Context, m *state.Manifest) (frame.Point, error) {
 	defer o.tearDown()
 	defer o.endBackstop()
 	for try := range openTries {
@@ -124,7 +124,7 @@ var errRestart = errors.New("writer: the floor has moved")
 // epoch would begin at an offset that the chain has long passed.
 //
 //mutant:replace m.Seals[len(m.Seals)-1].Nonce == o.nonce => false
-func (o *opening) folded(m *manifest.Manifest) (frame.Point, bool) {
+func (o *opening) folded(m *state.Manifest) (frame.Point, bool) {
 	if len(m.Seals) == 0 || m.Floor.Position != (fence.Position{Epoch: o.token.Epoch(), Seq: 1}) {
 		return frame.Point{}, false
 	}
@@ -132,7 +132,7 @@ func (o *opening) folded(m *manifest.Manifest) (frame.Point, bool) {
 }
 
 // newest reads the newest manifest and checks that the token is still good.
-func (o *opening) newest(ctx context.Context) (*manifest.Manifest, error) {
+func (o *opening) newest(ctx context.Context) (*state.Manifest, error) {
 	m, err := o.log.Newest(ctx)
 	if err == nil {
 		err = o.admit(m)
@@ -141,7 +141,7 @@ func (o *opening) newest(ctx context.Context) (*manifest.Manifest, error) {
 }
 
 // newestAfter is newest, read after slot p was sealed.
-func (o *opening) newestAfter(ctx context.Context, p fence.Position) (*manifest.Manifest, error) {
+func (o *opening) newestAfter(ctx context.Context, p fence.Position) (*state.Manifest, error) {
 	if o.wall == nil {
 		return o.newest(ctx)
 	}
@@ -152,10 +152,10 @@ func (o *opening) newestAfter(ctx context.Context, p fence.Position) (*manifest.
 	return m, err
 }
 
-func (o *opening) admit(m *manifest.Manifest) error {
+func (o *opening) admit(m *state.Manifest) error {
 	// guard:open-role. A writer of this epoch or a later one has been open: an epoch
 	// is opened once.
-	if r := m.Roles[manifest.Writer]; r.Epoch >= o.token.Epoch() {
+	if r := m.Roles[layout.Writer]; r.Epoch >= o.token.Epoch() {
 		return o.fenced(r.Epoch)
 	}
 	return nil
@@ -320,7 +320,7 @@ func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options)
 	if err != nil {
 		return nil, err
 	}
-	log, m, err := manifest.Begin(ctx, st, o.Init, &manifest.Options{Settle: o.Settle, Clock: o.Clock})
+	log, m, err := state.Begin(ctx, st, o.Init, &state.Options{Settle: o.Settle, Clock: o.Clock})
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -22,13 +22,13 @@ func TestStartsInALaterEpoch(t *testing.T) {
 	for _, name := range []string{"floor", "hint"} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, e *env) {
-				release := e.hold("live", faultstore.Put, manifest.Prefix)
+				release := e.hold("live", faultstore.Put, layout.ManifestPrefix)
 				defer release()
 				live := e.open("live", 3, nil)
 				if name == "floor" {
 					e.compact() // it was quicker than the leader's own first manifest
 				} else {
-					e.publish(func(m *manifest.Manifest) error {
+					e.publish(func(m *state.Manifest) error {
 						seal := e.header(frame.Genesis())
 						m.Hint = &frame.Point{Position: at(3, 1), Prev: seal.Checksum()}
 						return nil
@@ -49,9 +49,9 @@ func TestStartsInALaterEpoch(t *testing.T) {
 // of it can be seen but the manifest's role.
 func TestAnEpochIsOpenedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		u, err := e.log.Updater(manifest.Writer, fence.NewToken(5))
+		u, err := e.log.Updater(layout.Writer, fence.NewToken(5))
 		if err == nil {
-			_, err = u.Update(t.Context(), func(*manifest.Manifest) error { return nil })
+			_, err = u.Update(t.Context(), func(*state.Manifest) error { return nil })
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestAnEpochIsOpenedOnce(t *testing.T) {
 func TestOneTokenTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		e.append(e.open("before", 1, nil), "0")
-		defer e.hold("a", faultstore.Put, manifest.Prefix)() // so that only the seal tells
+		defer e.hold("a", faultstore.Put, layout.ManifestPrefix)() // so that only the seal tells
 		var a *writer.Writer
 		e.before("b", faultstore.Put, layout.DataPrefix, func(faultstore.Op) bool {
 			a = e.open("a", 5, nil)
@@ -185,7 +185,7 @@ func TestQuickCompactorFoldsTheSeal(t *testing.T) {
 			t.Fatal(err)
 		}
 		sealed := false
-		e.before("b", faultstore.List, manifest.Prefix, func(faultstore.Op) bool {
+		e.before("b", faultstore.List, layout.ManifestPrefix, func(faultstore.Op) bool {
 			if sealed = e.header(at(1, 2)).Kind == frame.Seal; sealed {
 				e.compact()
 			}
@@ -222,8 +222,8 @@ func TestOpeningFails(t *testing.T) {
 	for name, rule := range map[string]faultstore.Rule{
 		"sealing": {Kind: faultstore.Put, Prefix: layout.DataPrefix},
 		"reading": {Kind: faultstore.Get, Prefix: layout.DataPrefix},
-		"listing": {Kind: faultstore.List, Prefix: manifest.Prefix},
-		"looking": {Kind: faultstore.List, Prefix: manifest.Prefix, Skip: 1},
+		"listing": {Kind: faultstore.List, Prefix: layout.ManifestPrefix},
+		"looking": {Kind: faultstore.List, Prefix: layout.ManifestPrefix, Skip: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, e *env) {

@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -144,12 +144,12 @@ func TestSealLongAgo(t *testing.T) {
 		defer release()
 		f := e.several(a, "0")
 		e.seal(at(1, 1), 2)
-		e.publish(func(m *manifest.Manifest) error {
-			seals := []manifest.Seal{{Position: frame.Genesis(), Next: 1}}
-			for epoch := range uint64(manifest.MaxInline + 1) {
-				seals = append(seals, manifest.Seal{Position: at(epoch+1, 1), Next: fence.Epoch(epoch + 2)})
+		e.publish(func(m *state.Manifest) error {
+			seals := []state.Seal{{Position: frame.Genesis(), Next: 1}}
+			for epoch := range uint64(state.MaxInline + 1) {
+				seals = append(seals, state.Seal{Position: at(epoch+1, 1), Next: fence.Epoch(epoch + 2)})
 			}
-			return m.Fold(m.Floor, frame.Point{Position: at(manifest.MaxInline+2, 1)}, seals, nil, nil)
+			return m.Fold(m.Floor, frame.Point{Position: at(state.MaxInline+2, 1)}, seals, nil, nil)
 		})
 		release()
 		e.outcomes(f, "not")
@@ -166,8 +166,8 @@ func TestSealForgotten(t *testing.T) {
 		defer release()
 		f := e.several(a, "0")
 		e.seal(at(1, 1), 2)
-		e.publish(func(m *manifest.Manifest) error {
-			return m.Fold(m.Floor, frame.Point{Position: at(2, 1)}, []manifest.Seal{{Position: frame.Genesis(), Next: 2}}, nil, nil)
+		e.publish(func(m *state.Manifest) error {
+			return m.Fold(m.Floor, frame.Point{Position: at(2, 1)}, []state.Seal{{Position: frame.Genesis(), Next: 2}}, nil, nil)
 		})
 		release()
 		e.outcomes(f, "unknown")

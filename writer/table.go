@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -42,7 +43,7 @@ func newTable(begin frame.Point) table { return table{begin: begin, turn: make(c
 
 // parse reads a key that has passed Validate, or comes from a manifest.
 func parse(key string) (fileID, string) {
-	epoch, id, ext, _ := manifest.ParseFileKey(key)
+	epoch, id, ext, _ := layout.ParseFileKey(key)
 	u, _ := uuid.Parse(id)
 	return fileID{epoch, u}, ext
 }
@@ -137,7 +138,7 @@ func (w *Writer) measureEdit(edit *manifest.Edit, opts []AppendOption) (entry, e
 	if err := edit.Validate(); err != nil {
 		return entry{}, tooLarge(err)
 	}
-	doc, err := manifest.EncodeEdit(edit)
+	doc, err := state.EncodeEdit(edit)
 	if err != nil {
 		return entry{}, tooLarge(err)
 	}
@@ -162,7 +163,7 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 	defer w.mu.Unlock()
 	for _, f := range edit.Add {
 		size, complete := w.completed[f.Key]
-		switch epoch, _, _, _ := manifest.ParseFileKey(f.Key); {
+		switch epoch, _, _, _ := layout.ParseFileKey(f.Key); {
 		case epoch != w.token.Epoch():
 			// guard:edit-epoch. An old epoch's file may be swept as an orphan at any time.
 			return nil, &ConflictError{f.Key, fmt.Sprintf("is of epoch %d; this writer, of epoch %d, adds only files that it has created", epoch, w.token.Epoch())}
@@ -184,7 +185,7 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 			return nil, &ConflictError{key, "is not live, so it cannot be removed"}
 		}
 	}
-	properties, err = edit.SetProperties(w.table.properties)
+	properties, err = state.SetProperties(edit, w.table.properties)
 	if err != nil {
 		return nil, tooLarge(err)
 	}
@@ -229,7 +230,7 @@ func (w *Writer) load(ctx context.Context) error {
 			live[id] = unique.Make(ext)
 		}
 		switch {
-		case errors.Is(err, manifest.ErrGone):
+		case errors.Is(err, state.ErrGone):
 			// It was replaced long ago, and what only it named has been pruned.
 		case err != nil:
 			return err
@@ -249,12 +250,12 @@ func (w *Writer) load(ctx context.Context) error {
 // only if the floor has not passed the first seal followed.
 //
 //mutant:replace m.Floor.Position != floor.Position => false
-func (w *Writer) editsFrom(ctx context.Context, floor frame.Point) ([]manifest.AppliedEdit, error) {
+func (w *Writer) editsFrom(ctx context.Context, floor frame.Point) ([]state.AppliedEdit, error) {
 	src := &chain.Source{
 		Store: w.st, Log: w.format.Log, Limits: w.format.Limits.Limits, Settle: w.opts.Settle, Ahead: ahead(w.opts.InFlight),
 		Keep: func(*frame.Header) bool { return true }, // records are of no interest here
 	}
-	var edits []manifest.AppliedEdit
+	var edits []state.AppliedEdit
 	var followed *fence.Position
 	at, broken := floor, error(nil)
 	for step, err := range src.Walk(ctx, floor) {
@@ -264,11 +265,11 @@ func (w *Writer) editsFrom(ctx context.Context, floor frame.Point) ([]manifest.A
 		at = step.To
 		switch step.Frame.Kind {
 		case frame.Edit:
-			edit, err := manifest.DecodeEdit(step.Frame.Edit())
+			edit, err := state.DecodeEdit(step.Frame.Edit())
 			if err != nil {
 				return nil, fmt.Errorf("writer: %s: %w", layout.DataKey(step.From.Position), err)
 			}
-			edits = append(edits, manifest.AppliedEdit{Position: step.From.Position, Offset: step.From.Offset, Edit: edit})
+			edits = append(edits, state.AppliedEdit{Position: step.From.Position, Offset: step.From.Offset, Edit: edit})
 		case frame.Seal:
 			followed = first(followed, step.From.Position)
 		}

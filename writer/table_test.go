@@ -122,7 +122,7 @@ func TestConflicts(t *testing.T) {
 		e.commit(a, adds(old))
 		w := e.open("b", 2, nil)
 		f := e.file(w, "f")
-		foreign := manifest.File{Key: manifest.FileKey(2, "0197a4c6-0000-7000-8000-000000000000", ".bin")}
+		foreign := manifest.File{Key: layout.FileKey(2, "0197a4c6-0000-7000-8000-000000000000", ".bin")}
 		open := create(t, w)
 		larger := f
 		larger.Size++

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -80,7 +80,7 @@ type brick struct {
 // look is one reading of the manifest.
 type look struct {
 	done chan struct{}
-	m    *manifest.Manifest
+	m    *state.Manifest
 	err  error
 }
 
@@ -329,7 +329,7 @@ func (w *wall) failed(p fence.Position) error {
 
 // newest reads the newest manifest after the seal on slot p was applied, or
 // returns one that was read since then.
-func (w *wall) newest(ctx context.Context, p fence.Position) (*manifest.Manifest, error) {
+func (w *wall) newest(ctx context.Context, p fence.Position) (*state.Manifest, error) {
 	w.mu.Lock()
 	l := w.look
 	if w.at(w.lowest) != p {

@@ -11,13 +11,15 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
 // Writer appends to a log in one epoch. It is safe for concurrent use.
 type Writer struct {
-	log       *manifest.Log
+	log       *state.Log
 	st        store.Store
 	format    manifest.Format
 	token     fence.Token
@@ -73,8 +75,8 @@ type Recovered struct {
 	Cursor []byte
 }
 
-func start(log *manifest.Log, token fence.Token, begin frame.Point, opts Options) (*Writer, error) {
-	updater, err := log.Updater(manifest.Writer, token)
+func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (*Writer, error) {
+	updater, err := log.Updater(layout.Writer, token)
 	if err != nil {
 		return nil, err
 	}

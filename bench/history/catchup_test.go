@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/internal/frame"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -63,7 +63,7 @@ func catchUp(t *testing.T, st store.Store, total int) {
 
 // plainGets reads the same segments, 16 ranges of 4 MiB at once: what no reader can
 // beat. Checked, it takes the checksum of each as well, which a reader has to.
-func plainGets(t *testing.T, st store.Store, all []manifest.Segment, checked bool) {
+func plainGets(t *testing.T, st store.Store, all []state.Segment, checked bool) {
 	t.Helper()
 	g, ctx := errgroup.WithContext(t.Context())
 	g.SetLimit(16)
@@ -120,7 +120,7 @@ func TestCatchUp(t *testing.T) {
 	}
 	st, _ := serve(t).folder(t)
 	compacted(t, st, total, 16<<10)
-	l, err := manifest.Open(t.Context(), st, nil)
+	l, err := state.Open(t.Context(), st, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

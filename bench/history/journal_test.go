@@ -43,7 +43,7 @@ func newJournal(t testing.TB, st store.Store, grace time.Duration) *journal {
 	}
 	j := &journal{TB: t, st: st, format: f, at: frame.Start()}
 	j.group.SetLimit(16)
-	j.put(manifest.FormatKey, body)
+	j.put(layout.FormatKey, body)
 	return j
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -16,13 +18,13 @@ import (
 // table is a log that consists of edits of files, each folded for itself.
 type table struct {
 	testing.TB
-	updater *manifest.Updater
-	newest  *manifest.Manifest
+	updater *state.Updater
+	newest  *state.Manifest
 	rng     *rand.Rand
 	live    []string
 }
 
-func (b *table) update(f func(*manifest.Manifest) error) {
+func (b *table) update(f func(*state.Manifest) error) {
 	b.Helper()
 	m, err := b.updater.Update(b.Context(), f)
 	if err != nil {
@@ -45,14 +47,14 @@ func (b *table) edit(add, remove int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		f := manifest.File{Key: manifest.FileKey(1, id.String(), ".sst"), Size: int64(b.rng.IntN(1 << 20)), Records: b.rng.Uint64N(100)}
+		f := manifest.File{Key: layout.FileKey(1, id.String(), ".sst"), Size: int64(b.rng.IntN(1 << 20)), Records: b.rng.Uint64N(100)}
 		e.Add, b.live = append(e.Add, f), append(b.live, f.Key)
 	}
-	b.update(func(m *manifest.Manifest) error {
+	b.update(func(m *state.Manifest) error {
 		to := m.Floor
 		to.Position.Seq++
 		m.Hint = nil
-		return m.Fold(m.Floor, to, nil, nil, []manifest.AppliedEdit{{Position: m.Floor.Position, Offset: m.Floor.Offset, Edit: e}})
+		return m.Fold(m.Floor, to, nil, nil, []state.AppliedEdit{{Position: m.Floor.Position, Offset: m.Floor.Offset, Edit: e}})
 	})
 }
 
@@ -61,22 +63,22 @@ func costOfTable(t *testing.T, f manifest.Format, files int) (bytes, calls float
 	t.Helper()
 	const updates, changes = 200, 50
 	st := &requests{Store: memstore.New()}
-	u, err := manifest.With(st, f, nil).Updater(manifest.Compactor, fence.NewToken(1))
+	u, err := state.With(st, f, nil).Updater(layout.Compactor, fence.NewToken(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &table{TB: t, updater: u, rng: rand.New(rand.NewPCG(1, 2))}
 	to := frame.Start()
 	to.Position = fence.Position{Epoch: 1, Seq: 1}
-	seal := manifest.Seal{Position: frame.Genesis(), Next: 1, Nonce: fence.ID(uuid.New())}
-	b.update(func(m *manifest.Manifest) error { return m.Fold(m.Floor, to, []manifest.Seal{seal}, nil, nil) })
+	seal := state.Seal{Position: frame.Genesis(), Next: 1, Nonce: fence.ID(uuid.New())}
+	b.update(func(m *state.Manifest) error { return m.Fold(m.Floor, to, []state.Seal{seal}, nil, nil) })
 	b.edit(files, 0)
 	st.n.Store(0)
 	st.bytes.Store(0)
 	for range updates {
 		b.edit(changes, changes)
 		if b.newest.Version%20 == 0 { // as a compactor does
-			b.update(func(m *manifest.Manifest) error {
+			b.update(func(m *state.Manifest) error {
 				m.PruneMark = m.Version
 				m.Forget(m.Version)
 				return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -38,7 +39,7 @@ func newSlow(t *testing.T, f manifest.Format) *slow {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.mem.Put(t.Context(), manifest.FormatKey, body, store.Always); err != nil {
+	if _, err := s.mem.Put(t.Context(), layout.FormatKey, body, store.Always); err != nil {
 		t.Fatal(err)
 	}
 	s.remote = faultstore.New(s.mem, &faultstore.Options{Clock: clock.Go(), Hook: func(faultstore.Op) faultstore.Fault {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -213,12 +214,12 @@ func (a *app) logStore(ctx context.Context, raw string) (store.Store, error) {
 }
 
 // manifests opens the manifests of a log that exists.
-func (a *app) manifests(ctx context.Context, raw string) (*manifest.Log, error) {
+func (a *app) manifests(ctx context.Context, raw string) (*state.Log, error) {
 	st, err := a.logStore(ctx, raw)
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Open(ctx, st, nil)
+	return state.Open(ctx, st, nil)
 }
 
 // orphaned looks behind the error that there is no log: if only its format.json is
@@ -227,13 +228,13 @@ func orphaned(ctx context.Context, st store.Store, err error) error {
 	if !errors.Is(err, manifest.ErrNotInitialized) {
 		return err
 	}
-	for _, prefix := range []string{manifest.Prefix, layout.DataPrefix} {
+	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
 		for info, lerr := range store.ListAll(ctx, st, prefix, nil, nil) {
 			if lerr != nil {
 				return errors.Join(err, lerr)
 			}
 			return fmt.Errorf("%s has no %s, but %s is there: if that is a log's, restore %s from a backup; nothing can be read or appended without it: %w",
-				st.Traits().Name, manifest.FormatKey, info.Key, manifest.FormatKey, fence.ErrCorrupt)
+				st.Traits().Name, layout.FormatKey, info.Key, layout.FormatKey, fence.ErrCorrupt)
 		}
 	}
 	return err

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -115,7 +115,7 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	url := newLog(t, freshURL(t))
 	st := openStore(t, url)
-	log, err := manifest.Open(t.Context(), st, nil)
+	log, err := state.Open(t.Context(), st, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestBacklog(t *testing.T) {
 	// Its only manifest, which names the end of the log at that time.
 	eventually(t, "the manifest of the first leader", func() bool {
 		m, err := log.Newest(t.Context())
-		return err == nil && m.Roles[manifest.Writer].Epoch == 1
+		return err == nil && m.Roles[layout.Writer].Epoch == 1
 	})
 	for range 5 {
 		if _, err := w.Append(t.Context(), [][]byte{[]byte("a\n"), []byte("b\n")}); err != nil {

@@ -91,7 +91,7 @@ func TestBackup(t *testing.T) {
 		copied(t, st, backup, prefix, func(key string) bool { return key == newest })
 	}
 	life()
-	copied(t, st, backup, "", func(key string) bool { return key == "format.json" || key == manifest.Key(pin.Version) })
+	copied(t, st, backup, "", func(key string) bool { return key == "format.json" || key == layout.ManifestKey(pin.Version) })
 	life()
 	copied(t, st, backup, "segment/", nil)
 	copied(t, st, backup, "list/", nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -281,7 +282,7 @@ func TestFormatLost(t *testing.T) {
 	url := newLog(t, freshURL(t))
 	must(t, "a\n", "append", url)
 	st := openStore(t, url)
-	if err := st.Delete(t.Context(), manifest.FormatKey); err != nil {
+	if err := st.Delete(t.Context(), layout.FormatKey); err != nil {
 		t.Fatal(err)
 	}
 	locks := func() (n int) {

@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 )
 
 func (a *app) pinCmd() *cobra.Command {
-	var o manifest.PinOptions
+	var o state.PinOptions
 	c := &cobra.Command{
 		Use:   "pin -name NAME [-version V] URL",
 		Short: "hold on to a version, until unpin",
@@ -77,7 +78,7 @@ renews it. What only these pins kept is deleted by the next compactions.`,
 				return err
 			}
 			err = log.Unpin(cmd.Context(), args[0])
-			if errors.Is(err, manifest.ErrGone) {
+			if errors.Is(err, state.ErrGone) {
 				return fmt.Errorf("there is no pin called %s; see `fencepost pins`", args[0])
 			}
 			if err != nil {

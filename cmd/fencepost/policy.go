@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
 )
@@ -117,7 +117,7 @@ var rights = map[string][]right{
 		{"Measure", putObject, []string{verify.KindTmp}}, {"Prune", deleteObject, []string{verify.KindLock, verify.KindTmp}},
 	},
 	"writer": {
-		{"Create", putObject, []string{manifest.FormatKey}},
+		{"Create", putObject, []string{layout.FormatKey}},
 		{"Elect", putObject, []string{verify.KindLock}},
 		{"Append", putObject, []string{verify.KindData, verify.KindManifest}},
 		{"Files", uploadObject, []string{verify.KindFile}},
@@ -126,7 +126,7 @@ var rights = map[string][]right{
 	"compactor": {
 		{"Elect", putObject, []string{verify.KindCompactorLock}},
 		{"Publish", putObject, []string{verify.KindManifest, verify.KindPin}},
-		{"Fold", uploadObject, []string{verify.KindSegment + "/" + string(manifest.Compactor), verify.KindList + "/" + string(manifest.Compactor)}},
+		{"Fold", uploadObject, []string{verify.KindSegment + "/" + string(layout.Compactor), verify.KindList + "/" + string(layout.Compactor)}},
 		{"Prune", deleteObject, []string{
 			verify.KindLock, verify.KindCompactorLock, verify.KindManifest, verify.KindData, verify.KindSegment, verify.KindList, verify.KindPin, verify.KindFile,
 			verify.KindTmp,
@@ -141,7 +141,7 @@ var rights = map[string][]right{
 // conditional are the kinds of objects that are never written without a condition:
 // all but what the probe tries out.
 var conditional = []string{
-	manifest.FormatKey, verify.KindLock, verify.KindCompactorLock, verify.KindData, verify.KindManifest,
+	layout.FormatKey, verify.KindLock, verify.KindCompactorLock, verify.KindData, verify.KindManifest,
 	verify.KindSegment, verify.KindList, verify.KindPin, verify.KindFile,
 }
 
@@ -185,7 +185,7 @@ func policyOf(role, bucket, prefix string) (policy, bool) {
 func resources(root string, kinds []string) []string {
 	var names []string
 	for _, kind := range kinds {
-		if kind != manifest.FormatKey {
+		if kind != layout.FormatKey {
 			kind += "/*"
 		}
 		names = append(names, root+kind)

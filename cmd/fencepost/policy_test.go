@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -244,7 +245,7 @@ var work = []struct {
 		return s.Close(ctx)
 	}},
 	{"compactor", func(ctx context.Context, st store.Store) error {
-		log, err := manifest.Open(ctx, st, nil)
+		log, err := state.Open(ctx, st, nil)
 		if err != nil {
 			return err
 		}
@@ -297,7 +298,7 @@ func TestPolicyDenies(t *testing.T) {
 	const n = "00000000000000000001"
 	id := uuid.NewString()
 	keys := []string{
-		manifest.FormatKey, "lock/" + n + ".json", "compactor-lock/" + n + ".json", layout.DataKey(fence.Position{Epoch: 1, Seq: 1}), manifest.Key(1),
+		layout.FormatKey, "lock/" + n + ".json", "compactor-lock/" + n + ".json", layout.DataKey(fence.Position{Epoch: 1, Seq: 1}), layout.ManifestKey(1),
 		"segment/compactor/" + n + "/" + id, "segment/writer/" + n + "/" + id, "list/compactor/" + n + "/" + id, "pin/" + id + ".json", "file/" + n + "/" + id, "tmp/" + id, "else",
 	}
 	creates := map[string]string{

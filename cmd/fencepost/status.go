@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/verify"
 )
 
@@ -77,7 +77,7 @@ func statusTable(s *survey.Survey) []byte {
 	} else {
 		row("manifest", "%d, of %s; prune mark %d", m.Version, when(m.Written), m.PruneMark)
 		row("", "names %d segments, %d seals, %d dropped, %d lists; %d live files at the floor", m.Segments, m.Seals, m.Dropped, m.Lists, m.Files)
-		for _, role := range []manifest.Role{manifest.Writer, manifest.Compactor} {
+		for _, role := range []layout.Role{layout.Writer, layout.Compactor} {
 			if r, ok := m.Roles[role]; ok {
 				row("", "%s of epoch %d, update %d", role, r.Epoch, r.Update)
 			}

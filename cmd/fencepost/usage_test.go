@@ -15,8 +15,8 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -269,10 +269,10 @@ func TestBadLogs(t *testing.T) {
 		harm func(t *testing.T, st store.Store)
 		says string
 	}{
-		"a format from the future": {func(t *testing.T, st store.Store) { put(t, st, manifest.FormatKey, `{"format":99}`) }, "upgrade this program"},
-		"a corrupt format":         {func(t *testing.T, st store.Store) { put(t, st, manifest.FormatKey, `{`) }, "format.json"},
+		"a format from the future": {func(t *testing.T, st store.Store) { put(t, st, layout.FormatKey, `{"format":99}`) }, "upgrade this program"},
+		"a corrupt format":         {func(t *testing.T, st store.Store) { put(t, st, layout.FormatKey, `{`) }, "format.json"},
 		"a truncated manifest": {func(t *testing.T, st store.Store) {
-			log, err := manifest.Open(t.Context(), st, nil)
+			log, err := state.Open(t.Context(), st, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,12 +280,12 @@ func TestBadLogs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			put(t, st, manifest.Key(m.Version), `{"format":1,`)
+			put(t, st, layout.ManifestKey(m.Version), `{"format":1,`)
 		}, "manifest/"},
 		"a corrupt object": {func(t *testing.T, st store.Store) { flip(t, st, layout.DataKey(fence.Position{Epoch: 1, Seq: 1})) }, layout.DataKey(fence.Position{Epoch: 1, Seq: 1})},
 		"a manifest with a missing segment": {func(t *testing.T, st store.Store) {
 			must(t, "", "compact", memURL(t))
-			log, err := manifest.Open(t.Context(), st, nil)
+			log, err := state.Open(t.Context(), st, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,54 +1,141 @@
 package layout
 
 import (
-	"strconv"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
 )
 
-// DataPrefix is where the log's objects are.
-const DataPrefix = "data/"
+// Prefix is where the manifests are.
+const ManifestPrefix = "manifest/"
 
-// Digits is how many digits every number in a key has, so that keys sort as
-// numbers do.
-const Digits = 20
+// segmentPrefix is where the segments are.
+const SegmentPrefix = "segment/"
 
-// FormatNumber writes n as it stands in keys.
-func FormatNumber(n uint64) string {
-	var b [Digits]byte
-	for i := range b {
-		b[Digits-1-i] = byte('0' + n%10)
-		n /= 10
-	}
-	return string(b[:])
+const (
+	ListPrefix = "list/"
+	FilePrefix = "file/"
+	// PinPrefix is where the pins are.
+	PinPrefix = "pin/"
+)
+
+// Key is the key of a version of the manifest.
+func ManifestKey(version uint64) string {
+	return ManifestPrefix + FormatNumber(version) + ".json"
 }
 
-// ParseNumber reads what [FormatNumber] writes, and nothing else.
-func ParseNumber(s string) (uint64, bool) {
-	if len(s) != Digits {
+// ParseKey reads what [Key] writes. There is no version 0 in a store.
+func ParseManifestKey(key string) (version uint64, ok bool) {
+	rest, ok := strings.CutPrefix(key, ManifestPrefix)
+	if !ok {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(s, 10, 64) // digits only: neither sign nor underscore
-	return n, err == nil
+	num, ok := strings.CutSuffix(rest, ".json")
+	if !ok {
+		return 0, false
+	}
+	version, ok = ParseNumber(num)
+	return version, ok && version > 0
 }
 
-// DataKey is the key of a log object: data/<epoch>/<seq>.
-func DataKey(p fence.Position) string {
-	return DataPrefix + FormatNumber(uint64(p.Epoch)) + "/" + FormatNumber(p.Seq)
+// SegmentKey names a segment: segment/<role>/<epoch>/<uuid>. The two roles count
+// their epochs independently, so the role is in the name.
+func SegmentKey(role Role, epoch fence.Epoch, id string) string {
+	return ownKey(SegmentPrefix, role, epoch, id)
 }
 
-// ParseDataKey reads the key of a log object. It is false for every other key.
-func ParseDataKey(key string) (fence.Position, bool) {
-	rest, ok := strings.CutPrefix(key, DataPrefix)
-	if !ok {
-		return fence.Position{}, false
-	}
-	e, s, ok := strings.Cut(rest, "/")
-	if !ok {
-		return fence.Position{}, false
-	}
-	epoch, ok1 := ParseNumber(e)
-	seq, ok2 := ParseNumber(s)
-	return fence.Position{Epoch: fence.Epoch(epoch), Seq: seq}, ok1 && ok2 && seq > 0
+// ParseSegmentKey reads what [SegmentKey] writes, and nothing else: a pruner
+// deletes by it.
+func ParseSegmentKey(key string) (role Role, epoch fence.Epoch, ok bool) {
+	return parseOwnKey(SegmentPrefix, key)
 }
+
+// ListKey names a page of a list: list/<role>/<epoch>/<uuid>.
+func ListKey(role Role, epoch fence.Epoch, id string) string {
+	return ownKey(ListPrefix, role, epoch, id)
+}
+
+// ParseListKey reads what [ListKey] writes, and nothing else.
+func ParseListKey(key string) (role Role, epoch fence.Epoch, ok bool) {
+	return parseOwnKey(ListPrefix, key)
+}
+
+func ownKey(prefix string, role Role, epoch fence.Epoch, id string) string {
+	return prefix + string(role) + "/" + FormatNumber(uint64(epoch)) + "/" + id
+}
+
+func parseOwnKey(prefix, key string) (role Role, epoch fence.Epoch, ok bool) {
+	rest, ok := strings.CutPrefix(key, prefix)
+	parts := strings.Split(rest, "/")
+	if !ok || len(parts) != 3 {
+		return "", 0, false
+	}
+	role = Role(parts[0])
+	n, ok := ParseNumber(parts[1])
+	return role, fence.Epoch(n), ok && (role == Writer || role == Compactor) && isUUID(parts[2])
+}
+
+func isUUID(s string) bool {
+	id, err := uuid.Parse(s)
+	return err == nil && id.String() == s
+}
+
+// MaxExt is how long the extension of a file may be, with its dot.
+const MaxExt = 32
+
+// FileKey names a file: file/<epoch>/<uuid><ext>, where epoch is that of the
+// leader who writes it. Ext is empty, or a dot and letters, digits, dots, hyphens
+// and underscores, such as ".parquet". Ids that rise with time (UUID version 7)
+// keep manifests cheap: what was added together lies together.
+func FileKey(epoch fence.Epoch, id, ext string) string {
+	return FilePrefix + FormatNumber(uint64(epoch)) + "/" + id + ext
+}
+
+// ParseFileKey reads what [FileKey] writes, and nothing else.
+func ParseFileKey(key string) (epoch fence.Epoch, id, ext string, ok bool) {
+	const uuidLen = 36
+	rest, ok := strings.CutPrefix(key, FilePrefix)
+	number, name, found := strings.Cut(rest, "/")
+	n, valid := ParseNumber(number)
+	if !ok || !found || !valid || len(name) < uuidLen || !isUUID(name[:uuidLen]) || !validExt(name[uuidLen:]) {
+		return 0, "", "", false
+	}
+	return fence.Epoch(n), name[:uuidLen], name[uuidLen:], true
+}
+
+func validExt(ext string) bool {
+	if ext == "" {
+		return true
+	}
+	for _, c := range []byte(ext) {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return ext[0] == '.' && len(ext) > 1 && len(ext) <= MaxExt
+}
+
+// PinKey names a pin: pin/<uuid>.json.
+func PinKey(id string) string { return PinPrefix + id + ".json" }
+
+// ParsePinKey reads what [PinKey] writes, and nothing else.
+func ParsePinKey(key string) (id string, ok bool) {
+	rest, ok := strings.CutPrefix(key, PinPrefix)
+	id, found := strings.CutSuffix(rest, ".json")
+	return id, ok && found && isUUID(id)
+}
+
+// Role is somebody who may write manifests.
+type Role string
+
+const (
+	// Writer is the leader of the log.
+	Writer Role = "writer"
+	// Compactor folds and prunes.
+	Compactor Role = "compactor"
+)
+
+// FormatKey is the object that says what a log is. It is created once.
+const FormatKey = "format.json"

@@ -16,6 +16,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
@@ -34,15 +36,15 @@ func by(r *request, role string) bool { return r.node != nil && strings.HasPrefi
 func on(r *request, op, prefix string) bool { return r.op == op && strings.HasPrefix(r.key, prefix) }
 
 // misread answers a get with a manifest that says something else.
-func misread(b *bucket, r *request, now time.Duration, change func(m *manifest.Manifest)) (reply, bool) {
+func misread(b *bucket, r *request, now time.Duration, change func(m *state.Manifest)) (reply, bool) {
 	rep := b.get(r, now)
 	rep.body = changed(rep.body, change)
 	rep.info.Size = int64(len(rep.body))
 	return rep, true
 }
 
-func changed(body []byte, change func(m *manifest.Manifest)) []byte {
-	m := &manifest.Manifest{}
+func changed(body []byte, change func(m *state.Manifest)) []byte {
+	m := &state.Manifest{}
 	if json.Unmarshal(body, m) != nil {
 		return body
 	}
@@ -56,32 +58,32 @@ func changed(body []byte, change func(m *manifest.Manifest)) []byte {
 
 var allBent = []bent{
 	{"a pruner that sees no pins", []string{"pruned", "gone"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
-		return reply{}, by(r, "c") && on(r, "list", manifest.PinPrefix)
+		return reply{}, by(r, "c") && on(r, "list", layout.PinPrefix)
 	}},
 	{"a pruner that overlooks the newest pin", []string{"pruned"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
-		pins := b.list(manifest.PinPrefix, "", now)
-		return reply{infos: pins[:max(len(pins)-1, 0)]}, by(r, "c") && on(r, "list", manifest.PinPrefix)
+		pins := b.list(layout.PinPrefix, "", now)
+		return reply{infos: pins[:max(len(pins)-1, 0)]}, by(r, "c") && on(r, "list", layout.PinPrefix)
 	}},
 	{"a holder whose renewals go nowhere", []string{"lapsed"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
 		_, swap := r.cond.Match()
-		return reply{info: store.Info{Key: r.key, Version: "bent"}}, by(r, "s") && on(r, "put", manifest.PinPrefix) && swap && !bytes.Contains(r.body, []byte(`"renewals": 1,`))
+		return reply{info: store.Info{Key: r.key, Version: "bent"}}, by(r, "s") && on(r, "put", layout.PinPrefix) && swap && !bytes.Contains(r.body, []byte(`"renewals": 1,`))
 	}},
 	{"a pruner that deletes pins at once", []string{"unpinned"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
 		if by(r, "c") && on(r, "delete", "data/") {
-			for _, i := range b.list(manifest.PinPrefix, "", 0) {
+			for _, i := range b.list(layout.PinPrefix, "", 0) {
 				b.delete([]string{i.Key}, r.node)
 			}
 		}
 		return reply{}, false
 	}},
 	{"a listing of pins that ends with its first page", []string{"pruned"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
-		return reply{}, by(r, "c") && on(r, "list", manifest.PinPrefix) && r.page > 0
+		return reply{}, by(r, "c") && on(r, "list", layout.PinPrefix) && r.page > 0
 	}},
 	{"a compactor that takes records for older than they are", []string{"given up"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
 		if !by(r, "c") || !on(r, "get", "manifest/") {
 			return reply{}, false
 		}
-		return misread(b, r, now, func(m *manifest.Manifest) {
+		return misread(b, r, now, func(m *state.Manifest) {
 			for i := range m.Segments {
 				m.Segments[i].From, m.Segments[i].To = m.Segments[i].From.Add(-time.Hour), m.Segments[i].To.Add(-time.Hour)
 			}
@@ -111,7 +113,7 @@ var allBent = []bent{
 	}},
 	{"a compactor that counts an edit twice", []string{"twice"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
 		if by(r, "end") && on(r, "put", "manifest/") {
-			r.body = changed(r.body, func(m *manifest.Manifest) { m.Edits++ })
+			r.body = changed(r.body, func(m *state.Manifest) { m.Edits++ })
 		}
 		return reply{}, false
 	}},
@@ -119,13 +121,13 @@ var allBent = []bent{
 		if !by(r, "s") || !on(r, "get", "manifest/") {
 			return reply{}, false
 		}
-		return misread(b, r, now, func(m *manifest.Manifest) { delete(m.Properties, "last") })
+		return misread(b, r, now, func(m *state.Manifest) { delete(m.Properties, "last") })
 	}},
 	{"a reader that sees a wrong cursor", []string{"cursor"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
 		if !by(r, "s") || !on(r, "get", "manifest/") {
 			return reply{}, false
 		}
-		return misread(b, r, now, func(m *manifest.Manifest) { m.Floor.Cursor = []byte("elsewhere") })
+		return misread(b, r, now, func(m *state.Manifest) { m.Floor.Cursor = []byte("elsewhere") })
 	}},
 }
 
@@ -135,21 +137,21 @@ func init() {
 	}
 	// For TestExploreFinds. Who opens sees what was there before the compactor came.
 	bends["an opener that does not look again"] = func(b *bucket, r *request, now time.Duration) (reply, bool) {
-		old := slices.DeleteFunc(b.list(manifest.Prefix, r.split, now), func(i store.Info) bool { return i.Key > manifest.Key(1) })
-		keep := by(r, "c") && on(r, "delete", manifest.Prefix)
-		return reply{infos: old}, keep || by(r, "w") && on(r, "list", manifest.Prefix)
+		old := slices.DeleteFunc(b.list(layout.ManifestPrefix, r.split, now), func(i store.Info) bool { return i.Key > layout.ManifestKey(1) })
+		keep := by(r, "c") && on(r, "delete", layout.ManifestPrefix)
+		return reply{infos: old}, keep || by(r, "w") && on(r, "list", layout.ManifestPrefix)
 	}
 	// p1 sees no manifest beyond the one that it has pinned.
 	bends["a holder that does not look at the mark"] = func(b *bucket, r *request, now time.Duration) (reply, bool) {
-		pins := b.list(manifest.PinPrefix, "", now)
-		if !by(r, "p") || !on(r, "list", manifest.Prefix) || len(pins) == 0 {
+		pins := b.list(layout.PinPrefix, "", now)
+		if !by(r, "p") || !on(r, "list", layout.ManifestPrefix) || len(pins) == 0 {
 			return reply{}, false
 		}
 		var pin struct{ Version uint64 }
 		if err := json.Unmarshal(b.objects[pins[0].Key].body, &pin); err != nil {
 			panic(err)
 		}
-		return reply{infos: slices.DeleteFunc(b.list(r.key, r.split, now), func(i store.Info) bool { return i.Key > manifest.Key(pin.Version) })}, true
+		return reply{infos: slices.DeleteFunc(b.list(r.key, r.split, now), func(i store.Info) bool { return i.Key > layout.ManifestKey(pin.Version) })}, true
 	}
 }
 
@@ -181,7 +183,7 @@ func TestBentIsNoticed(t *testing.T) {
 
 // An edit that is judged in another way than its client expects is noticed.
 func TestConflictIsNoticed(t *testing.T) {
-	gone := manifest.FileKey(1, uuid.NewString(), ".f")
+	gone := layout.FileKey(1, uuid.NewString(), ".f")
 	for name, try := range map[string]func(ctx context.Context, e *editor){
 		"it fits and is refused": func(ctx context.Context, e *editor) {
 			e.commit(ctx, "a", manifest.Edit{Remove: []string{gone}}, nil, false)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -112,7 +112,7 @@ func (b *bucket) put(r *request, now time.Duration) reply {
 		b.names = slices.Insert(b.names, at, r.key)
 	}
 	b.objects[r.key] = o
-	if b.pinned != nil && strings.HasPrefix(r.key, manifest.PinPrefix) {
+	if b.pinned != nil && strings.HasPrefix(r.key, layout.PinPrefix) {
 		b.pinned(r)
 	}
 	return reply{info: b.info(o, now)}

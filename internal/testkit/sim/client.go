@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
@@ -175,7 +175,7 @@ func compacts(ctx context.Context, n *node) {
 	for n.step(ctx) {
 		if w.plan.Elected {
 			_, err = c.RunOnce(ctx)
-			n.expect(err, compactor.ErrFenced, manifest.ErrVoid, leader.ErrLost)
+			n.expect(err, compactor.ErrFenced, state.ErrVoid, leader.ErrLost)
 		} else {
 			w.ctoken++
 			token := fence.NewToken(w.ctoken)
@@ -186,7 +186,7 @@ func compacts(ctx context.Context, n *node) {
 				octx, cancel := n.impatient(ctx, 3)
 				_, err = c.Once(octx, token)
 				cancel(nil)
-				n.expect(err, compactor.ErrFenced, manifest.ErrVoid, errPatience)
+				n.expect(err, compactor.ErrFenced, state.ErrVoid, errPatience)
 				if errors.Is(err, compactor.ErrFenced) {
 					break
 				}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/writer"
@@ -125,7 +126,7 @@ func (e *editor) learn(ctx context.Context) {
 			e.missing(err, t.hold, "the table")
 			return
 		}
-		if epoch, _, _, ok := manifest.ParseFileKey(f.Key); ok && epoch < e.wr.Epoch() {
+		if epoch, _, _, ok := layout.ParseFileKey(f.Key); ok && epoch < e.wr.Epoch() {
 			e.live = append(e.live, f.Key)
 		}
 	}

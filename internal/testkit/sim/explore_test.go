@@ -13,6 +13,8 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -98,7 +100,7 @@ func folded(w *world, n *node) {
 type dying struct{ store.Store }
 
 func (d dying) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
-	if prefix != manifest.PinPrefix {
+	if prefix != layout.PinPrefix {
 		return d.Store.List(ctx, prefix, opts)
 	}
 	return func(yield func(store.Info, error) bool) {
@@ -128,16 +130,16 @@ func replaced(w *world, n *node) {
 // pins holds a version, 0 the newest, and reads what it names.
 func pins(version uint64, ttl time.Duration, looks int) func(context.Context, *node) {
 	return func(ctx context.Context, n *node) {
-		log, err := manifest.Open(ctx, n.store(), &manifest.Options{Settle: n.settle(), Clock: n.clock})
+		log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
 		if err != nil {
 			n.expect(err)
 			return
 		}
-		p, err := log.Pin(ctx, &manifest.PinOptions{Version: version, Name: "pin", TTL: ttl})
+		p, err := log.Pin(ctx, &state.PinOptions{Version: version, Name: "pin", TTL: ttl})
 		if err != nil {
 			var gone []error
 			if version > 0 {
-				gone = append(gone, manifest.ErrGone)
+				gone = append(gone, state.ErrGone)
 			}
 			n.expect(err, gone...)
 			return
@@ -170,7 +172,7 @@ func pins(version uint64, ttl time.Duration, looks int) func(context.Context, *n
 func (w *world) newest() uint64 {
 	var top uint64
 	for key := range w.bucket.objects {
-		if v, ok := manifest.ParseKey(key); ok {
+		if v, ok := layout.ParseManifestKey(key); ok {
 			top = max(top, v)
 		}
 	}

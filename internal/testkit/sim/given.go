@@ -9,7 +9,8 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
 )
 
@@ -18,7 +19,7 @@ type memory struct {
 	values []string    // from offset 0 on, as far as anybody wanted to give up
 	times  []time.Time // of the writers
 	// decoded are manifests, by the first byte of each.
-	decoded map[*byte]*manifest.Manifest
+	decoded map[*byte]*state.Manifest
 }
 
 // retention is what a compactor gives up.
@@ -47,7 +48,7 @@ func (n *node) retention() retention {
 
 // truncate gives up what lies before some offset.
 func (n *node) truncate(ctx context.Context, c *compactor.Compactor, token fence.Token) {
-	log, err := manifest.Open(ctx, n.store(), &manifest.Options{Settle: n.settle(), Clock: n.clock})
+	log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		n.expect(err)
 		return
@@ -59,13 +60,13 @@ func (n *node) truncate(ctx context.Context, c *compactor.Compactor, token fence
 	}
 	before := n.rng.Uint64N(m.Floor.Offset + 1)
 	n.retains.highest = max(n.retains.highest, before)
-	n.expect(c.Truncate(ctx, token, before), compactor.ErrFenced, manifest.ErrVoid)
+	n.expect(c.Truncate(ctx, token, before), compactor.ErrFenced, state.ErrVoid)
 }
 
 // retaining looks at a request that may give up records, before it takes effect, and
 // judges it after that.
 func (w *world) retaining(r *request) (judge func()) {
-	version, ok := manifest.ParseKey(r.key)
+	version, ok := layout.ParseManifestKey(r.key)
 	if !w.plan.Retain || !ok || r.op != "put" {
 		return func() {}
 	}
@@ -77,13 +78,13 @@ func (w *world) retaining(r *request) (judge func()) {
 		w.remember()
 	}
 	was := uint64(0)
-	if before := w.bucket.objects[manifest.Key(version-1)]; before != nil {
+	if before := w.bucket.objects[layout.ManifestKey(version-1)]; before != nil {
 		was = w.decoded(before.body).Start
 	} else if version > 1 {
 		was = m.Start
 	}
 	for key := range w.bucket.objects {
-		if v, ok := manifest.ParseKey(key); ok && v > version {
+		if v, ok := layout.ParseManifestKey(key); ok && v > version {
 			was = m.Start // it goes into a hole, perhaps beside other junk, and gives up nothing
 		}
 	}
@@ -95,7 +96,7 @@ func (w *world) retaining(r *request) (judge func()) {
 }
 
 // judgeRetention: what was to be kept is kept.
-func (w *world) judgeRetention(n *node, m *manifest.Manifest, was uint64) {
+func (w *world) judgeRetention(n *node, m *state.Manifest, was uint64) {
 	w.counted.given += int(m.Start - was)
 	w.tellf(n.name, "gives up what lies before %d", m.Start)
 	o := n.retains
@@ -147,7 +148,7 @@ func (w *world) begins() uint64 {
 	}
 	newest := ""
 	for key := range w.bucket.objects {
-		if strings.HasPrefix(key, manifest.Prefix) {
+		if strings.HasPrefix(key, layout.ManifestPrefix) {
 			newest = max(newest, key)
 		}
 	}
@@ -158,15 +159,15 @@ func (w *world) begins() uint64 {
 }
 
 // decoded is what a body says, which nobody changes any more.
-func (w *world) decoded(body []byte) *manifest.Manifest {
+func (w *world) decoded(body []byte) *state.Manifest {
 	if len(body) == 0 {
-		return &manifest.Manifest{}
+		return &state.Manifest{}
 	}
 	m := w.given.decoded[&body[0]]
 	if m == nil {
-		m = &manifest.Manifest{}
+		m = &state.Manifest{}
 		if json.Unmarshal(body, m) != nil {
-			m = &manifest.Manifest{}
+			m = &state.Manifest{}
 		}
 		w.given.decoded[&body[0]] = m
 	}

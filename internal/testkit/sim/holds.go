@@ -6,7 +6,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 )
 
 // hold is a pin, as one sees it who looks into the store. No client has a say in it.
@@ -149,7 +150,7 @@ func (w *world) names(n *node, version uint64) map[string]bool {
 	if w.log == nil {
 		d := w.direct("names")
 		var err error
-		if w.log, err = manifest.Open(context.Background(), d.store(), &manifest.Options{Settle: d.settle(), Clock: d.clock}); err != nil {
+		if w.log, err = state.Open(context.Background(), d.store(), &state.Options{Settle: d.settle(), Clock: d.clock}); err != nil {
 			w.history.broken("client", "%v", err)
 			return needs
 		}
@@ -160,7 +161,7 @@ func (w *world) names(n *node, version uint64) map[string]bool {
 		w.history.broken("pruned", "version %d, which %s has pinned, cannot be read: %v", version, n.name, err)
 		return needs
 	}
-	needs[manifest.Key(version)] = true
+	needs[layout.ManifestKey(version)] = true
 	for _, key := range w.log.Lists(m) {
 		needs[key] = true
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -168,7 +169,7 @@ func (n *node) look(ctx context.Context, t *taken) {
 // missing judges an error in reading a snapshot. What a pin holds is there, unless its
 // holder says that the pin is lost: by its own clock, perhaps before anybody else does.
 func (n *node) missing(err error, h *hold, what string) {
-	gone := []error{reader.ErrGone, manifest.ErrGone, store.ErrNotFound}
+	gone := []error{reader.ErrGone, state.ErrGone, store.ErrNotFound}
 	is := func(e error) bool { return errors.Is(err, e) }
 	if slices.ContainsFunc(gone, is) && n.world.valid(h) && !is(reader.ErrPinLost) {
 		n.broken("gone", "%s holds version %d, and is told of %s: %v", n.name, h.version, short(mask(what)), err)
@@ -179,7 +180,7 @@ func (n *node) missing(err error, h *hold, what string) {
 // backups is a client that pins a version under a name and comes back to it, also in
 // its next life, until somebody removes the pin.
 func backups(ctx context.Context, n *node) {
-	log, err := manifest.Open(ctx, n.store(), &manifest.Options{Settle: n.settle(), Clock: n.clock})
+	log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		n.expect(err)
 		return
@@ -212,13 +213,13 @@ func backups(ctx context.Context, n *node) {
 			}
 		}
 		if n.rng.IntN(3) > 0 {
-			n.expect(log.Unpin(ctx, name), manifest.ErrGone)
+			n.expect(log.Unpin(ctx, name), state.ErrGone)
 		}
 	}
 }
 
 // backup finds a pin of a name, or makes one.
-func (n *node) backup(ctx context.Context, log *manifest.Log, name string) (version uint64, h *hold, ok bool) {
+func (n *node) backup(ctx context.Context, log *state.Log, name string) (version uint64, h *hold, ok bool) {
 	pins, err := log.Pins(ctx)
 	if err != nil {
 		n.expect(err)
@@ -231,7 +232,7 @@ func (n *node) backup(ctx context.Context, log *manifest.Log, name string) (vers
 			return p.Version, n.world.holds.byKey[p.Object.Key], p.Version > 0
 		}
 	}
-	p, err := log.Pin(ctx, &manifest.PinOptions{Name: name})
+	p, err := log.Pin(ctx, &state.PinOptions{Name: name})
 	if err != nil {
 		n.expect(err)
 		return 0, nil, false

@@ -9,7 +9,8 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
 )
 
@@ -57,11 +58,11 @@ func (w *world) sameTable(ctx context.Context, n *node) {
 // nobody needs has to go then, and nothing else.
 func (w *world) tidy(ctx context.Context, n *node) {
 	for _, key := range slices.Collect(maps.Keys(w.bucket.objects)) {
-		if strings.HasPrefix(key, manifest.PinPrefix) {
+		if strings.HasPrefix(key, layout.PinPrefix) {
 			w.bucket.delete([]string{key}, nil)
 		}
 	}
-	log, err := manifest.Open(ctx, n.store(), &manifest.Options{Settle: n.settle(), Clock: n.clock})
+	log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		w.history.broken("end", "%v", err)
 		return
@@ -71,7 +72,7 @@ func (w *world) tidy(ctx context.Context, n *node) {
 		w.history.broken("end", "%v", err)
 		return
 	}
-	epoch := m.Roles[manifest.Compactor].Epoch + 1
+	epoch := m.Roles[layout.Compactor].Epoch + 1
 	c, err := compactor.New(n.store(), &compactor.Options{FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		w.history.broken("client", "%v", err)
@@ -89,7 +90,7 @@ func (w *world) tidy(ctx context.Context, n *node) {
 }
 
 // checkLeft: of what a manifest names, that is there which the newest names.
-func (w *world) checkLeft(ctx context.Context, log *manifest.Log) {
+func (w *world) checkLeft(ctx context.Context, log *state.Log) {
 	m, err := log.Newest(ctx)
 	if err != nil {
 		w.history.broken("end", "%v", err)

@@ -13,7 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 )
 
 // world is one history in the making.
@@ -25,7 +26,7 @@ type world struct {
 	nodes   []*node
 	history *history
 	holds   *holds
-	log     *manifest.Log // for who looks on; see names
+	log     *state.Log // for who looks on; see names
 	closing bool
 	token   uint64 // the last one given out by hand
 	ctoken  uint64 // likewise for compactors
@@ -130,7 +131,7 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 func newWorld(p Plan, format []byte) *world {
 	w := &world{
 		plan: p, dice: newDice(p), history: newHistory(), counts: map[string]int{}, trace: fnv.New64a(),
-		holds: newHolds(), given: memory{decoded: map[*byte]*manifest.Manifest{}}, winners: map[lock]*node{},
+		holds: newHolds(), given: memory{decoded: map[*byte]*state.Manifest{}}, winners: map[lock]*node{},
 		bucket: bucket{objects: map[string]*object{}, content: p.Content, careless: p.Careless, resolution: p.Resolution, bend: bends[p.Bent]},
 	}
 	w.bucket.pinned, w.bucket.deleted = w.pinned, w.deleted
@@ -202,7 +203,7 @@ func (w *world) askTwins() (asked bool) {
 	same := func(i, j int) bool { return j < len(w.fresh) && w.fresh[i].id == w.fresh[j].id }
 	var rest []*request
 	for i, r := range w.fresh {
-		unknown := r.from == 0 && r.reads() && strings.HasPrefix(r.key, manifest.Prefix) && !r.gone && !r.node.dead
+		unknown := r.from == 0 && r.reads() && strings.HasPrefix(r.key, layout.ManifestPrefix) && !r.gone && !r.node.dead
 		if unknown && (same(i, i+1) || i > 0 && same(i-1, i)) {
 			asked = true
 			r.answer(reply{err: errTwin})

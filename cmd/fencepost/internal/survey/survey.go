@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -53,18 +54,18 @@ type Survey struct {
 
 // Manifest is what the newest one says.
 type Manifest struct {
-	Version   uint64                               `json:"version"`
-	Written   time.Time                            `json:"written,omitzero"`
-	Floor     fence.Position                       `json:"floor"`
-	FloorAt   uint64                               `json:"floor_offset"`
-	Hint      *fence.Position                      `json:"hint,omitempty"`
-	Segments  int                                  `json:"segments"`
-	Seals     int                                  `json:"seals"`
-	PruneMark uint64                               `json:"prune_mark"`
-	Dropped   int                                  `json:"dropped"`
-	Lists     int                                  `json:"lists"`
-	Files     int                                  `json:"files"` // live at the floor
-	Roles     map[manifest.Role]manifest.RoleState `json:"roles"`
+	Version   uint64                          `json:"version"`
+	Written   time.Time                       `json:"written,omitzero"`
+	Floor     fence.Position                  `json:"floor"`
+	FloorAt   uint64                          `json:"floor_offset"`
+	Hint      *fence.Position                 `json:"hint,omitempty"`
+	Segments  int                             `json:"segments"`
+	Seals     int                             `json:"seals"`
+	PruneMark uint64                          `json:"prune_mark"`
+	Dropped   int                             `json:"dropped"`
+	Lists     int                             `json:"lists"`
+	Files     int                             `json:"files"` // live at the floor
+	Roles     map[layout.Role]state.RoleState `json:"roles"`
 }
 
 // Leadership is the state of an election.
@@ -95,7 +96,7 @@ type Skew struct {
 // Take looks at the log in st. Progress is called with the number of objects
 // listed so far; may be nil. It writes one temporary object, to compare clocks.
 func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, error) {
-	log, err := manifest.Open(ctx, st, nil)
+	log, err := state.Open(ctx, st, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +145,7 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 }
 
 // paged is how many entries pages have.
-func paged(pages []manifest.Page[uint64]) (n int) {
+func paged(pages []state.Page[uint64]) (n int) {
 	for _, p := range pages {
 		n += p.Count
 	}
@@ -205,7 +206,7 @@ func remaining(ctx context.Context, st store.Store, rec leader.Record) (string, 
 const endTries = 100
 
 // end finds the end of the log.
-func end(ctx context.Context, st store.Store, log *manifest.Log) (*manifest.Manifest, frame.Point, error) {
+func end(ctx context.Context, st store.Store, log *state.Log) (*state.Manifest, frame.Point, error) {
 	f := log.Format()
 	src := chain.Source{Store: st, Log: f.Log, Limits: f.Limits.Limits}
 	for range endTries {

@@ -101,7 +101,7 @@ func TestEnd(t *testing.T) {
 		t.Errorf("the cursor is %q, as text %q", s.Cursor, s.CursorText)
 	}
 	m := s.Manifest
-	if m.Segments != 1 || m.Floor != (fence.Position{Epoch: 1, Seq: 3}) || m.FloorAt != 2 || m.Hint == nil || m.Roles[manifest.Compactor].Epoch != 1 {
+	if m.Segments != 1 || m.Floor != (fence.Position{Epoch: 1, Seq: 3}) || m.FloorAt != 2 || m.Hint == nil || m.Roles[layout.Compactor].Epoch != 1 {
 		t.Errorf("%+v", m)
 	}
 	if s.Behind.Objects != 1 { // the seal of epoch 0 stays

@@ -1,0 +1,187 @@
+package document
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/fencepost/fencepost/fence"
+)
+
+// Readable tells whether a document is one that this program may read and has read,
+// after that was tried: what it says it is, and how it went. Documents are read often,
+// and seldom one of another format, so that is looked at last; what it says of that
+// counts for more than why it could not be read.
+func Readable(key string, body []byte, format int, requires []string, err error) error {
+	if err == nil && format == Format && requires == nil {
+		return nil
+	}
+	if err := Understood(key, body); err != nil {
+		return err
+	}
+	if err != nil {
+		return Corrupt(key, "%v", err)
+	}
+	return nil
+}
+
+// Understood tells whether this program may read a document at all: its format,
+// and after that what it requires. All else may have another shape, so it is
+// looked at last. Members that are not known are passed over.
+func Understood(key string, body []byte) error {
+	var v struct {
+		Format   int             `json:"format"`
+		Requires json.RawMessage `json:"requires"`
+	}
+	switch err := json.Unmarshal(body, &v); {
+	case err != nil:
+		return Corrupt(key, "%v", err)
+	case v.Format < 1:
+		return Corrupt(key, "it says format %d", v.Format)
+	case v.Format != Format:
+		return fmt.Errorf("%w: %s says format %d, this program knows %d; upgrade this program", fence.ErrFormat, key, v.Format, Format)
+	case v.Requires == nil:
+		return nil
+	}
+	var requires []string
+	switch err := json.Unmarshal(v.Requires, &requires); {
+	case err != nil:
+		return Corrupt(key, "%v", err)
+	case len(requires) > 0:
+		return fmt.Errorf("%w: %s requires %q, which this program does not know; upgrade this program", fence.ErrFormat, key, requires)
+	}
+	return nil
+}
+
+// Lines breaks compact JSON so that people can read it: a line for each member,
+// and for each element of a list. Indented all the way, a manifest of many
+// segments would be twice as long and no table.
+func Lines(b []byte) []byte {
+	out := make([]byte, 0, len(b)+len(b)/32+64)
+	var open []byte // the brackets around this place
+	breaks := func() bool { return len(open) == 1 || len(open) == 2 && open[1] == '[' }
+	newline := func() {
+		out = append(out, '\n')
+		for range open {
+			out = append(out, ' ')
+		}
+	}
+	for i, quoted := 0, false; i < len(b); i++ {
+		c := b[i]
+		switch {
+		case quoted:
+			out = append(out, c)
+			if c == '\\' {
+				i++
+				out = append(out, b[i])
+			}
+			quoted = c != '"'
+		case c == '{' || c == '[':
+			out, open = append(out, c), append(open, c)
+			if breaks() {
+				newline()
+			}
+		case c == '}' || c == ']':
+			broken := breaks()
+			open = open[:len(open)-1]
+			if broken {
+				newline()
+			}
+			out = append(out, c)
+		default:
+			out = append(out, c)
+			quoted = c == '"'
+			if c == ',' && breaks() {
+				newline()
+			} else if c == ':' && len(open) == 1 {
+				out = append(out, ' ')
+			}
+		}
+	}
+	return append(out, '\n')
+}
+
+// MaxElements is how many elements all lists of a document of so many bytes may
+// have. No entry of ours is shorter than twice that.
+func MaxElements(size int) int { return 64 + size/32 }
+
+// elements counts the commas between the elements of lists.
+func elements(b []byte) int {
+	n := 0
+	var open []byte // the brackets around this place
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; c {
+		case '"':
+			for i++; i < len(b) && b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			open = append(open, c)
+		case '}', ']':
+			if len(open) > 0 {
+				open = open[:len(open)-1]
+			}
+		case ',':
+			if len(open) > 0 && open[len(open)-1] == '[' {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Unmarshal reads a document that a program of ours has written.
+func Unmarshal(body []byte, v any) error {
+	// guard:elements. Before anything is allocated: 8 MiB of nothing but "null," would become more
+	// than a gigabyte of empty segments.
+	if n := elements(body); n > MaxElements(len(body)) {
+		return fmt.Errorf("%d elements in %d bytes", n, len(body))
+	}
+	return json.Unmarshal(body, v)
+}
+
+// TextLen is at least how many bytes a text takes in JSON, with quotes and comma.
+func TextLen(s string) int {
+	n := len(s) + len(`"",`)
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c < ' ', c == '"', c == '\\', c == '<', c == '>', c == '&', c == utf8.RuneSelf-1:
+			n += len(`\u0000`) - 1
+		case c == 0xe2: // U+2028 and U+2029 are among those that begin so
+			n += len(`\u2028`) - 3
+		}
+	}
+	return n
+}
+
+func Corrupt(key, format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s", fence.ErrCorrupt, key, fmt.Sprintf(format, args...))
+}
+
+// Format is the format of all documents that this program writes, and the only
+// one that it reads.
+const Format = 1
+
+// CheckTexts checks what JSON must be able to give back as it was.
+func CheckTexts(what string, texts map[string]string, limit int) error {
+	for name, value := range texts {
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return fmt.Errorf("manifest: %s %q is not UTF-8; encode binary values, with base64 for example", what, name)
+		}
+	}
+	if n := TextsLen(texts); n > limit {
+		return fmt.Errorf("%w: %s have %d bytes; at most %d are possible: put more into an object, and its key here", fence.ErrLimit, what, n, limit)
+	}
+	return nil
+}
+
+// TextsLen is how many bytes texts take in JSON, about.
+func TextsLen(texts map[string]string) int {
+	n := 0
+	for name, value := range texts {
+		n += TextLen(name) + TextLen(value)
+	}
+	return n
+}

@@ -1,0 +1,35 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/manifest"
+)
+
+func (m *Manifest) encode(limit int) ([]byte, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	b = document.Lines(b)
+	if len(b) > limit {
+		return nil, fmt.Errorf("%w: manifest %d would have %d bytes; the log allows %d", fence.ErrLimit, m.Version, len(b), limit)
+	}
+	return b, nil
+}
+
+// decode reads a manifest and checks that it hangs together.
+func decode(key string, body []byte, f manifest.Format) (*Manifest, error) {
+	m := &Manifest{}
+	err := document.Unmarshal(body, m)
+	if err := document.Readable(key, body, m.Format, m.Requires, err); err != nil {
+		return nil, err
+	}
+	if err := m.check(key, f); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

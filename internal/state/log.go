@@ -1,0 +1,239 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+// Options of a [Log]. The zero value works.
+type Options struct {
+	// Settle tunes retries. Its Identity is not used: a whole manifest is compared.
+	Settle *store.SettleOptions
+	// Clock is the machine's by default.
+	Clock clock.Clock
+}
+
+// Log reads and writes the manifests of one log. It is safe for concurrent use.
+type Log struct {
+	st     store.Store
+	format manifest.Format
+	opts   Options
+
+	pages pageCache
+
+	mu     sync.Mutex
+	latest loaded // the newest that this process has seen
+}
+
+// loaded is a manifest with what the store said of it.
+type loaded struct {
+	m    *Manifest
+	info store.Info
+}
+
+// Open reads the format of the log in st. Errors: those of [ReadFormat].
+func Open(ctx context.Context, st store.Store, opts *Options) (*Log, error) {
+	l := newLog(st, opts)
+	f, err := manifest.ReadFormat(ctx, st, l.opts.Settle)
+	if err != nil {
+		return nil, err
+	}
+	l.format = f
+	return l, nil
+}
+
+// With returns the log in st whose format is already known.
+func With(st store.Store, f manifest.Format, opts *Options) *Log {
+	l := newLog(st, opts)
+	l.format = f
+	return l
+}
+
+func newLog(st store.Store, opts *Options) *Log {
+	l := &Log{st: st}
+	if opts != nil {
+		l.opts = *opts
+	}
+	l.opts.Settle = whole(l.opts.Settle)
+	l.opts.Clock = clock.Or(l.opts.Clock)
+	return l
+}
+
+// Format returns what format.json says.
+func (l *Log) Format() manifest.Format { return l.format }
+
+// Store returns the store that the log is in.
+func (l *Log) Store() store.Store { return l.st }
+
+// newestTries bounds how often Newest starts over because the highest manifest
+// was pruned between LIST and GET. Each time somebody has published a newer one.
+const newestTries = 64
+
+// lostTries is how often a listing may show less than is known to be there.
+const lostTries = 4
+
+// Newest returns the newest manifest, or the state before the first one, whose
+// Version is 0. It costs one LIST, and one GET unless nothing has changed since
+// the last call. It never goes back. Errors: [fence.ErrCorrupt], also if manifests have
+// been lost; [fence.ErrFormat].
+func (l *Log) Newest(ctx context.Context) (*Manifest, error) { return l.newest(ctx, 0, l.highest) }
+
+// lister returns the highest manifest of a complete listing, see highest.
+type lister func(context.Context) (top store.Info, high uint64, err error)
+
+// newest is Newest for one who knows that version atLeast has been created. List
+// is asked the first time.
+func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifest, error) {
+	for n := range newestTries {
+		// Taken before the listing: while it goes on others may see newer ones.
+		latest := l.seen()
+		if latest.m != nil {
+			atLeast = max(atLeast, latest.m.Version)
+		}
+		top, high, err := list(ctx)
+		list = l.highest
+		switch {
+		case err != nil:
+			return nil, err
+		case high < atLeast:
+			// guard:newest-lost. Only what a newer one has replaced is ever pruned. A
+			// listing that is not atomic may have missed both, so look again. If it stays
+			// so, somebody else has deleted manifests (a rule of the bucket, a person), or
+			// the store lists what was: to build on an old state would fork the history.
+			if n < lostTries {
+				if err := l.pause(ctx, n); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			return nil, fmt.Errorf("%w: manifest %d was there, and the newest that %s lists is %d; are there rules that delete objects, or a cache?",
+				fence.ErrCorrupt, atLeast, l.st.Traits().Name, high)
+		case high == 0:
+			return l.initial(), nil
+		}
+		if latest.m != nil && latest.info.Key == top.Key && latest.info.Version == top.Version {
+			return latest.m, nil
+		}
+		// guard:manifest-match. Another version is a zombie's junk: the manifest was
+		// pruned after the LIST, and the hole filled again.
+		//
+		//mutant:replace info.Version == top.Version => true
+		body, info, err := store.ReadAll(ctx, l.st, top.Key, int64(l.format.Limits.Manifest), l.opts.Settle)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+		case errors.Is(err, store.ErrTooLarge):
+			return nil, document.Corrupt(top.Key, "%v", err)
+		case err != nil:
+			return nil, err
+		case info.Version == top.Version:
+			m, err := decode(top.Key, body, l.format)
+			if err != nil {
+				return nil, err
+			}
+			l.remember(loaded{m, info})
+			return m, nil
+		}
+		// It was pruned, so there is a newer one.
+		if err := l.pause(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("manifest: the newest manifest under %s changed %d times while it was read; is a pruner running wild?", l.st.Traits().Name, newestTries)
+}
+
+func (l *Log) pause(ctx context.Context, n int) error {
+	return clock.Sleep(ctx, l.opts.Clock, time.Duration(min(n, 10))*time.Millisecond)
+}
+
+func (l *Log) initial() *Manifest {
+	return &Manifest{Format: document.Format, Log: l.format.Log, Roles: map[layout.Role]RoleState{}, Floor: frame.Start()}
+}
+
+func (l *Log) seen() loaded {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.latest
+}
+
+func (l *Log) remember(v loaded) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.latest.m == nil || l.latest.m.Version <= v.m.Version {
+		l.latest = v
+	}
+}
+
+// highest lists all manifests and returns the one with the highest number, which
+// is 0 if there is none.
+func (l *Log) highest(ctx context.Context) (top store.Info, high uint64, err error) {
+	for info, err := range store.ListAll(ctx, l.st, layout.ManifestPrefix, nil, l.opts.Settle) {
+		if err != nil {
+			return store.Info{}, 0, err
+		}
+		if v, ok := layout.ParseManifestKey(info.Key); ok && v >= high {
+			top, high = info, v
+		}
+	}
+	return top, high, nil
+}
+
+// Kept is a manifest that has not been pruned.
+type Kept struct {
+	Version uint64
+	store.Info
+}
+
+// Versions returns all manifests in the store, by number. There may be junk
+// among them: a number below the newest that was pruned and filled by a zombie.
+func (l *Log) Versions(ctx context.Context) (map[uint64]Kept, error) {
+	kept := map[uint64]Kept{}
+	for info, err := range store.ListAll(ctx, l.st, layout.ManifestPrefix, nil, l.opts.Settle) {
+		if err != nil {
+			return nil, err
+		}
+		if v, ok := layout.ParseManifestKey(info.Key); ok {
+			kept[v] = Kept{v, info}
+		}
+	}
+	return kept, nil
+}
+
+// At reads one version. Of a version that has been pruned it may return junk
+// that a zombie put there, so only versions above the newest one's PruneMark
+// mean anything. Errors: [ErrGone], [fence.ErrCorrupt], [fence.ErrFormat].
+func (l *Log) At(ctx context.Context, version uint64) (*Manifest, store.Info, error) {
+	key := layout.ManifestKey(version)
+	body, info, err := store.ReadAll(ctx, l.st, key, int64(l.format.Limits.Manifest), l.opts.Settle)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, info, fmt.Errorf("%w: %s", ErrGone, key)
+	case errors.Is(err, store.ErrTooLarge):
+		return nil, info, document.Corrupt(key, "%v", err)
+	case err != nil:
+		return nil, info, err
+	}
+	m, err := decode(key, body, l.format)
+	return m, info, err
+}
+
+// whole returns the options with which whole bodies are compared: the leading
+// bytes of two JSON documents may be the same.
+func whole(s *store.SettleOptions) *store.SettleOptions {
+	var v store.SettleOptions
+	if s != nil {
+		v = *s
+	}
+	v.Identity = 0
+	return &v
+}

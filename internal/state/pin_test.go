@@ -1,0 +1,656 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+func goldenPin() pinDoc {
+	return pinDoc{
+		Format: document.Format, Log: testLog, Nonce: testNonce, Version: 42, Name: "backup-2024-02", Holder: "host/7", TTL: manifest.Duration(time.Minute),
+		Created: testTime, Renewed: testTime.Add(time.Hour), Renewals: 180, Expired: true, Reason: "it was not renewed",
+	}
+}
+
+func TestGoldenPin(t *testing.T) {
+	d := goldenPin()
+	b, err := d.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := goldenFile(t, "pin.json", b)
+	if !bytes.Equal(b, want) {
+		t.Errorf("encoded\n%s\nthe file has\n%s", b, want)
+	}
+	got, err := decodePin("pin/x", want, testLog)
+	if err != nil || !reflect.DeepEqual(got, d) {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
+}
+
+func TestPinRefuses(t *testing.T) {
+	st := memstore.New()
+	apply(t, st, layout.Compactor, 1, 3)
+	l := testOpen(st)
+	for says, o := range map[string]*PinOptions{
+		"needs a TTL, or a Name": nil,
+		"at least 2s":            {TTL: time.Second},
+		"at least 2":             {TTL: -1},
+		"name and holder":        {Name: strings.Repeat("x", 10000)},
+	} {
+		if _, err := l.Pin(t.Context(), o); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v, want %q", o, err, says)
+		}
+	}
+	if n := len(keysBelow(t, st, layout.PinPrefix)); n != 0 {
+		t.Errorf("%d pins", n)
+	}
+	key := layout.PinKey("00000000-0000-4000-8000-000000000001")
+	body, err := func() ([]byte, error) { d := goldenPin(); return d.encode() }()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for says, change := range map[string][2]string{
+		"belongs to log 20": {"10111213", "20111213"}, "a TTL of -1m": {`"1m0s"`, `"-1m"`}, "cannot unmarshal": {": 42", `: "x"`}, "says format 0": {`"format": 1`, `"format": 0`},
+		"at most": {"host/7", strings.Repeat("x", maxPin)}, "invalid character": {"{", "["}, `the name ""`: {"1m0s\",", "0s\",\n\"name\": \"\",\"expired\": false, \"EXPIRED\": false,"},
+	} {
+		b := strings.Replace(string(body), change[0], change[1], 1)
+		if strings.Contains(says, "name") {
+			b = strings.ReplaceAll(b, `"expired": true`, `"expired": false`)
+		}
+		put(t, st, key, []byte(b))
+		if says == "at most" {
+			says = "too large"
+		}
+		_, err := l.Pins(t.Context())
+		wantErr(t, err, fence.ErrCorrupt, key)
+		wantErr(t, err, fence.ErrCorrupt, says)
+	}
+	put(t, st, key, []byte(strings.Replace(string(body), `"format": 1`, `"format": 2`, 1)))
+	if _, err := l.Pins(t.Context()); !errors.Is(err, fence.ErrFormat) {
+		t.Error(err)
+	}
+}
+
+// TestPin costs two PUTs and a LIST, and a renewal one PUT.
+func TestPin(t *testing.T) {
+	st, _ := newFaults(nil)
+	u := testUpdater(t, st, layout.Compactor, 1)
+	for range 3 {
+		mustUpdate(t, u, segmented(1))
+	}
+	l := testOpen(st)
+	newest(t, st)
+	if _, err := l.Newest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st.ResetCounts()
+	p, err := l.Pin(t.Context(), &PinOptions{Version: 3, TTL: time.Minute, Name: "n", Holder: "h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := st.Counts(); c.Of(faultstore.Put, "") != 2 || c.Of(faultstore.List, "") != 1 || c.Of("", "") != 3 {
+		t.Errorf("%v", c)
+	}
+	if p.Version() != 3 || p.Manifest().Version != 3 || p.Name() != "n" || p.Err() != nil {
+		t.Errorf("%+v", p)
+	}
+	st.ResetCounts()
+	for range 3 {
+		if err := p.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := st.Counts(); c.Of(faultstore.Put, "") != 3 || c.Of("", "") != 3 {
+		t.Errorf("%v", c)
+	}
+	old, err := l.Pin(t.Context(), &PinOptions{Version: 2, Name: "m"})
+	if err != nil || old.Manifest().Floor.Offset != 20 {
+		t.Fatalf("%+v, %v", old, err)
+	}
+	pins, err := l.Pins(t.Context())
+	if err != nil || len(pins) != 2 || pins[0].Version != 2 || pins[0].TTL != 0 || pins[1].Version != 3 || pins[1].Renewals != 4 || pins[1].Holder != "h" || pins[0].Holder == "" {
+		t.Errorf("%+v, %v", pins, err)
+	}
+	for range 2 {
+		if err := p.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	wantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "released")
+	if pins, err = l.Pins(t.Context()); err != nil || len(pins) != 1 {
+		t.Errorf("%+v, %v", pins, err)
+	}
+	_, err = l.Pin(t.Context(), &PinOptions{Version: 4, Name: "m"})
+	wantErr(t, err, ErrGone, "versions from 1 to 3 can be pinned")
+	if err := l.Unpin(t.Context(), "m"); err != nil {
+		t.Error(err)
+	}
+	wantErr(t, l.Unpin(t.Context(), "m"), ErrGone, `no pin named "m"`)
+	wantErr(t, old.Renew(t.Context()), manifest.ErrPinLost, "it was deleted")
+	if n := len(keysBelow(t, st, layout.PinPrefix)); n != 0 {
+		t.Errorf("%d pins are left", n)
+	}
+}
+
+// TestPinBeforeTheFirst: a log without a manifest can be pinned as it is.
+func TestPinBeforeTheFirst(t *testing.T) {
+	st := memstore.New()
+	p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
+	if err != nil || p.Version() != 0 || !p.Manifest().Floor.Equal(frame.Start()) {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestPinRacesPrune publishes a mark before any request of Pin, or none, and then
+// judges as a pruner does: it lists the pins after its mark. Either it sees the pin,
+// or the reader is told.
+//
+// guard:pin-after-mark. guard:pin-swap.
+func TestPinRacesPrune(t *testing.T) {
+	for _, version := range []uint64{0, 2} {
+		for at := 0; ; at++ {
+			st, inner := newFaults(nil)
+			apply(t, inner, layout.Compactor, 1, 3)
+			l := testOpen(st)
+			if _, err := l.Newest(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			st.ResetCounts()
+			n, pruned := 0, false
+			var seen []PinInfo
+			prune := func() {
+				pruned = true
+				u := testUpdater(t, inner, layout.Compactor, 2)
+				mustUpdate(t, u, segmented(1))
+				m := mustUpdate(t, u, func(m *Manifest) error { m.PruneMark = m.Version; return nil })
+				pins, err := testOpen(inner).Pins(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen = pins
+				for v := uint64(1); v < m.PruneMark; v++ {
+					if len(pins) == 0 || pins[0].Version > v {
+						if err := inner.Delete(context.Background(), layout.ManifestKey(v)); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			}
+			st.SetBefore(func(context.Context, faultstore.Op) {
+				if n++; n == at {
+					prune()
+				}
+			})
+			p, err := l.Pin(t.Context(), &PinOptions{Version: version, TTL: time.Minute})
+			requests := n
+			st.SetBefore(nil)
+			what := fmt.Sprintf("version %d, mark before request %d", version, at)
+			switch {
+			case err != nil && (version == 0 || !errors.Is(err, ErrGone)):
+				t.Errorf("%s: %v", what, err)
+			case err != nil:
+				if left := keysBelow(t, inner, layout.PinPrefix); len(left) > 0 {
+					t.Errorf("%s: it failed, and left %q", what, left)
+				}
+			default:
+				held := !pruned
+				for _, s := range seen {
+					held = held || s.Version <= p.Version()
+				}
+				if pruned && p.Version() > newest(t, inner).PruneMark {
+					held = true
+				}
+				if _, _, err := testOpen(inner).At(t.Context(), p.Version()); err != nil || !held {
+					t.Errorf("%s: pinned %d, and the pruner saw %+v, %v", what, p.Version(), seen, err)
+				}
+			}
+			if at > 0 && !pruned {
+				if requests < 3 {
+					t.Errorf("only %d requests", requests)
+				}
+				break
+			}
+		}
+	}
+}
+
+// TestPinLostReplies: whatever is lost or late on the way, the pin is there once or
+// nobody believes in it.
+func TestPinLostReplies(t *testing.T) {
+	for name, fault := range putFaults {
+		for skip := range 3 {
+			st, inner := newFaults(&faultstore.Options{Hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.PinPrefix, Skip: skip, Fault: fault})})
+			apply(t, inner, layout.Compactor, 1, 2)
+			p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
+			if err == nil {
+				err = p.Renew(t.Context())
+			}
+			if err == nil {
+				st.Release(t.Context(), nil)
+				err = p.Renew(t.Context())
+			}
+			if pins, perr := testOpen(inner).Pins(t.Context()); err != nil || perr != nil || len(pins) != 1 || pins[0].Renewals < 3 || pins[0].Renewals > 4 { // one more if the first swap was not clean
+				t.Errorf("%s of PUT %d: %v, %+v, %v", name, skip, err, pins, perr)
+			}
+		}
+	}
+}
+
+// guard:pin-swap. The create of a pin lands again, after it was taken away and
+// deleted: its holder does not take it for its own.
+func TestPinCreatedTwice(t *testing.T) {
+	inner := memstore.New()
+	apply(t, inner, layout.Compactor, 1, 2)
+	twin := &copycat{Store: inner}
+	l := testOpen(twin)
+	p, err := l.Pin(t.Context(), &PinOptions{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inner.Delete(t.Context(), twin.key); err != nil {
+		t.Fatal(err)
+	}
+	// In a store whose versions are made from the content, as those of S3 are.
+	put(t, inner, twin.key, twin.body)
+	wantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "open the newest version")
+}
+
+// TestPinSwappedTwice: as TestPinCreatedTwice, and a copy of the swap lands as well,
+// on top of that of the create: its answer was lost, so it may be under way twice. Nobody
+// relies on such a pin.
+//
+// guard:pin-clean.
+func TestPinSwappedTwice(t *testing.T) {
+	inner := memstore.New()
+	apply(t, inner, layout.Compactor, 1, 2)
+	twin := &copycat{Store: inner, lose: 1}
+	l := testOpen(twin)
+	p, err := l.Pin(t.Context(), &PinOptions{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(twin.unheard) != 1 {
+		t.Fatalf("%d answers were lost, want 1", len(twin.unheard))
+	}
+	if err := inner.Delete(t.Context(), twin.key); err != nil {
+		t.Fatal(err)
+	}
+	put(t, inner, twin.key, twin.body)
+	late := twin.unheard[0]
+	if _, err := twin.Put(t.Context(), twin.key, late.body, late.cond); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Renew(t.Context()); p.key == twin.key || err != nil {
+		t.Errorf("it relies on what two copies have brought back: %v", err)
+	}
+}
+
+// TestPinNeverConfirmed: no answer to any swap arrives.
+func TestPinNeverConfirmed(t *testing.T) {
+	inner := memstore.New()
+	apply(t, inner, layout.Compactor, 1, 2)
+	_, err := testOpen(&copycat{Store: inner, lose: 1000}).Pin(t.Context(), &PinOptions{TTL: time.Minute})
+	wantErr(t, err, manifest.ErrPinLost, "16 pins in a row were not confirmed")
+	if left := keysBelow(t, inner, layout.PinPrefix); len(left) > 0 {
+		t.Errorf("%q are left", left)
+	}
+}
+
+// TestPinTakenBeforeItIsKnown: the reply to the create is lost, and before its sender
+// looks a compactor has found that the pin stands still for its time to live, and has
+// taken it away. That is no other's object: another pin will do.
+func TestPinTakenBeforeItIsKnown(t *testing.T) {
+	inner := memstore.New()
+	apply(t, inner, layout.Compactor, 1, 2)
+	st := &taker{Store: inner, t: t}
+	p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.key == "" || p.key == st.key {
+		t.Errorf("the pin is %s, and %s was taken away", p.key, st.key)
+	}
+	if err := p.Renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// taker takes the first pin away as soon as it is there, and then breaks the
+// connection.
+type taker struct {
+	store.Store
+	t   *testing.T
+	key string
+}
+
+func (s *taker) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	info, err := s.Store.Put(ctx, key, body, cond)
+	if s.key != "" || err != nil {
+		return info, err
+	}
+	s.key = key
+	l := testOpen(s.Store)
+	pins, err := l.Pins(ctx)
+	if err != nil || len(pins) != 1 {
+		s.t.Fatalf("%d pins, %v", len(pins), err)
+	}
+	if err := l.ExpirePin(ctx, pins[0], "not renewed for its time to live"); err != nil {
+		s.t.Fatal(err)
+	}
+	return store.Info{}, &store.Error{Op: "put", Key: key, Err: errors.New("connection reset")}
+}
+
+// A renewal that was applied, and whose reply never came, is no other's.
+func TestPinRenewedUnheard(t *testing.T) {
+	inner := memstore.New()
+	apply(t, inner, layout.Compactor, 1, 2)
+	st := &mute{Store: inner}
+	p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := p.Held()
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		st.applied = cancel
+		if err := p.Renew(ctx); err == nil || errors.Is(err, manifest.ErrPinLost) {
+			t.Fatal(err)
+		}
+		if p.Held() != held {
+			t.Error("it counts as held from a renewal that nobody has heard of")
+		}
+	}
+	st.applied = nil
+	for range 2 {
+		if err := p.Renew(t.Context()); err != nil || p.Held() <= held {
+			t.Fatalf("%v, held %v, then %v", err, held, p.Held())
+		}
+		held = p.Held()
+	}
+}
+
+// mute applies writes and does not answer, if applied is set; it is called then.
+type mute struct {
+	store.Store
+	applied func()
+}
+
+func (s *mute) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	info, err := s.Store.Put(context.WithoutCancel(ctx), key, body, cond)
+	if s.applied == nil {
+		return info, err
+	}
+	s.applied()
+	<-ctx.Done()
+	return store.Info{}, &store.Error{Op: "put", Key: key, Err: context.Cause(ctx)}
+}
+
+// copycat keeps the first object that is created below pin/, and its versions are
+// the contents.
+type copycat struct {
+	store.Store
+	key  string
+	body []byte
+
+	lose    int // so many answers to swaps are lost
+	unheard []sent
+}
+
+type sent struct {
+	body []byte
+	cond store.Condition
+}
+
+func (s *copycat) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+	asked := cond
+	if want, ok := cond.Match(); ok && strings.HasPrefix(key, layout.PinPrefix) {
+		now, info, err := store.ReadAll(ctx, s.Store, key, maxPin, nil)
+		if err != nil || string(now) != string(want) {
+			return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
+		}
+		cond = store.IfMatch(info.Version)
+	}
+	info, err := s.Store.Put(ctx, key, body, cond)
+	if strings.HasPrefix(key, layout.PinPrefix) {
+		if s.key == "" {
+			s.key, s.body = key, bytes.Clone(body)
+		}
+		info.Version = store.Version(body)
+	}
+	if _, swap := asked.Match(); swap && err == nil && s.lose > 0 {
+		s.lose--
+		s.unheard = append(s.unheard, sent{bytes.Clone(body), asked})
+		return store.Info{}, &store.Error{Op: "put", Key: key, Err: context.DeadlineExceeded}
+	}
+	return info, err
+}
+
+func (s *copycat) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	obj, err := s.Store.Get(ctx, key, opts)
+	if err != nil || !strings.HasPrefix(key, layout.PinPrefix) {
+		return obj, err
+	}
+	body, err := io.ReadAll(obj.Body)
+	if err := errors.Join(err, obj.Body.Close()); err != nil {
+		return nil, err
+	}
+	obj.Version, obj.Body = store.Version(body), io.NopCloser(bytes.NewReader(body))
+	return obj, nil
+}
+
+// TestExpirePin: of a renewal and of taking it away one comes first, and the other
+// is refused.
+//
+// guard:pin-expire. guard:pin-renew.
+func TestExpirePin(t *testing.T) {
+	for _, renewFirst := range []bool{false, true} {
+		st := memstore.New()
+		apply(t, st, layout.Compactor, 1, 2)
+		l := testOpen(st)
+		p, err := l.Pin(t.Context(), &PinOptions{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pins, err := l.Pins(t.Context())
+		if err != nil || len(pins) != 1 {
+			t.Fatalf("%+v, %v", pins, err)
+		}
+		if renewFirst {
+			if err := p.Renew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = l.ExpirePin(t.Context(), pins[0], "it was not renewed for a minute")
+		if renewFirst != errors.Is(err, store.ErrPrecondition) || !renewFirst && err != nil {
+			t.Errorf("renewed first: %t: %v", renewFirst, err)
+		}
+		err = p.Renew(t.Context())
+		if renewFirst {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		wantErr(t, err, manifest.ErrPinLost, "it was not renewed for a minute")
+		wantErr(t, p.Err(), manifest.ErrPinLost, "renew more often")
+		wantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "it was not renewed for a minute")
+		if pins, err = l.Pins(t.Context()); err != nil || len(pins) != 1 || !pins[0].Expired || !pins[0].Lapsed(0) {
+			t.Errorf("%+v, %v", pins, err)
+		}
+		if err := l.ExpirePin(t.Context(), pins[0], "again"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestLapsed(t *testing.T) {
+	at := func(age time.Duration) store.Info { return store.Info{LastModified: testTime, Date: testTime.Add(age)} }
+	for _, tt := range []struct {
+		name      string
+		p         PinInfo
+		unchanged time.Duration
+		want      bool
+	}{
+		{"new", PinInfo{Pin: manifest.Pin{Renewals: 1, TTL: time.Minute}}, 0, false},
+		{"almost", PinInfo{Pin: manifest.Pin{Renewals: 1, TTL: time.Minute}}, time.Minute - 1, false},
+		{"unchanged", PinInfo{Pin: manifest.Pin{Renewals: 1, TTL: time.Minute}}, time.Minute, true},
+		{"expired", PinInfo{Pin: manifest.Pin{Renewals: 1, TTL: time.Minute, Expired: true}}, 0, true},
+		{"without end", PinInfo{Pin: manifest.Pin{Renewals: 1}}, 1000 * time.Hour, false},
+		{"without end, old", PinInfo{Pin: manifest.Pin{Renewals: 1}, Object: at(1000 * time.Hour)}, 0, false},
+		{"by the store's clock", PinInfo{Pin: manifest.Pin{Renewals: 1, TTL: time.Minute}, Object: at(time.Minute + pinSlack)}, 0, true},
+		{"not yet by the store's clock", PinInfo{Pin: manifest.Pin{Renewals: 1, TTL: time.Minute}, Object: at(time.Minute + pinSlack - 1)}, 0, false},
+		{"the store says half", PinInfo{Pin: manifest.Pin{Renewals: 1, TTL: time.Minute}, Object: store.Info{Date: testTime}}, 0, false},
+		{"the store says the other half", PinInfo{Pin: manifest.Pin{Renewals: 1, TTL: time.Minute}, Object: store.Info{LastModified: testTime}}, 0, false},
+		{"for ever", PinInfo{Pin: manifest.Pin{Renewals: 1, TTL: math.MaxInt64}, Object: at(1000 * time.Hour)}, 1000 * time.Hour, false},
+		{"never confirmed", PinInfo{}, unsettledTTL - 1, false},
+		{"never confirmed, a minute old", PinInfo{}, unsettledTTL, true},
+		{"never confirmed, a minute old by the store's clock", PinInfo{Pin: manifest.Pin{TTL: time.Hour}, Object: at(unsettledTTL + pinSlack)}, 0, true},
+		{"never confirmed, and short", PinInfo{Pin: manifest.Pin{TTL: time.Second}}, time.Second, true},
+	} {
+		if got := tt.p.Lapsed(tt.unchanged); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
+}
+
+// TestUnpinRacesRenewal goes on until it wins.
+func TestUnpinRacesRenewal(t *testing.T) {
+	st, inner := newFaults(nil)
+	apply(t, inner, layout.Compactor, 1, 1)
+	p, err := testOpen(inner).Pin(t.Context(), &PinOptions{Name: "n", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := 3
+	st.SetBefore(func(ctx context.Context, op faultstore.Op) {
+		if op.Kind == faultstore.Put && left > 0 {
+			left--
+			if err := p.Renew(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err := testOpen(st).Unpin(t.Context(), "n"); err != nil || left != 0 {
+		t.Errorf("%v, %d", err, left)
+	}
+	wantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "it was deleted")
+	left = 1000
+	if p, err = testOpen(inner).Pin(t.Context(), &PinOptions{Name: "n", TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if err := testOpen(st).Unpin(t.Context(), "n"); err == nil || !strings.Contains(err.Error(), "were renewed 16 times") {
+		t.Error(err)
+	}
+	if err := p.Renew(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPinErrors(t *testing.T) {
+	deny := faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
+	for _, rule := range []faultstore.Rule{
+		{Kind: faultstore.Put, Fault: deny}, {Kind: faultstore.Put, Skip: 1, Fault: deny}, {Kind: faultstore.List, Prefix: layout.ManifestPrefix, Fault: deny},
+	} {
+		st, inner := newFaults(nil)
+		apply(t, inner, layout.Compactor, 1, 1)
+		st.SetHook(faultstore.Script(rule))
+		if p, err := testOpen(st).Pin(t.Context(), &PinOptions{Version: 1, TTL: time.Minute}); !errors.Is(err, store.ErrDenied) || p != nil {
+			t.Errorf("%+v: %v, %v", rule, p, err)
+		}
+		if n := len(keysBelow(t, inner, layout.PinPrefix)); n != 0 {
+			t.Errorf("%+v: %d pins are left", rule, n)
+		}
+	}
+	st, inner := newFaults(nil)
+	apply(t, inner, layout.Compactor, 1, 1)
+	p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.SetHook(faultstore.Script(faultstore.Rule{Fault: deny}, faultstore.Rule{Kind: faultstore.List, Fault: deny}))
+	if err := p.Renew(t.Context()); !errors.Is(err, store.ErrDenied) || p.Err() != nil {
+		t.Error(err)
+	}
+	if err := p.Renew(t.Context()); err != nil {
+		t.Error("it was not lost:", err)
+	}
+	for _, f := range []func() error{
+		func() error { _, err := testOpen(st).Pins(t.Context()); return err },
+		func() error { return testOpen(st).Unpin(t.Context(), "x") },
+	} {
+		st.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.List, Fault: deny}))
+		if err := f(); !errors.Is(err, store.ErrDenied) {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.turn <- struct{}{}
+	if err := p.Renew(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := p.Release(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestPinRacesTruncate folds more, gives all of it up and, if it lists no pin then, lets
+// go of it, before any request of Pin. What is pinned in the end has what was appended
+// behind its floor before.
+//
+// guard:pin-after-start.
+func TestPinRacesTruncate(t *testing.T) {
+	for at := 1; ; at++ {
+		st, inner := newFaults(nil)
+		mustUpdate(t, testUpdater(t, inner, layout.Compactor, 1), segmented(1))
+		n, done := 0, false
+		st.SetBefore(func(context.Context, faultstore.Op) {
+			if n++; n != at {
+				return
+			}
+			done = true
+			u := testUpdater(t, inner, layout.Compactor, 2)
+			mustUpdate(t, u, segmented(1))
+			m := mustUpdate(t, u, func(m *Manifest) error { return m.Truncate(m.Floor.Offset) })
+			pins, err := testOpen(inner).Pins(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(pins) == 0 {
+				mustUpdate(t, u, giveUp(m.Floor.Offset))
+			}
+		})
+		p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
+		if err != nil {
+			t.Fatalf("at request %d: %v", at, err)
+		}
+		m, floor := newest(t, inner), p.Manifest().Floor.Offset
+		if m.Held() > floor {
+			t.Errorf("at request %d: version %d is pinned, which ends at %d, and those up to %d were let go", at, p.Version(), floor, m.Held())
+		}
+		if !done {
+			if at < 5 {
+				t.Errorf("only %d requests", at)
+			}
+			return
+		}
+	}
+}

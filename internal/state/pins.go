@@ -1,0 +1,230 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+const (
+	// pinsAtOnce is how many pins are read at the same time.
+	pinsAtOnce = 16
+	// pinSlack is how much longer than its TTL a pin must have stood still by the
+	// store's own clock, whose resolution is a second on most.
+	pinSlack = 5 * time.Second
+)
+
+// PinInfo is a pin, with its object as it was read.
+type PinInfo struct {
+	manifest.Pin
+	// Object is what the store said of it. Its Version changes with every renewal.
+	Object store.Info
+
+	doc pinDoc
+}
+
+func (d *pinDoc) encode() ([]byte, error) {
+	b, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+func decodePin(key string, body []byte, log fence.ID) (pinDoc, error) {
+	var d pinDoc
+	if err := document.Understood(key, body); err != nil {
+		return d, err
+	}
+	if err := json.Unmarshal(body, &d); err != nil {
+		return d, document.Corrupt(key, "%v", err)
+	}
+	switch {
+	case d.Log != log:
+		return d, document.Corrupt(key, "it belongs to log %s, this is log %s", d.Log, log)
+	case d.TTL < 0 || d.TTL == 0 && d.Name == "" && !d.Expired:
+		return d, document.Corrupt(key, "it has a TTL of %v and the name %q", time.Duration(d.TTL), d.Name)
+	}
+	return d, nil
+}
+
+func (l *Log) readPin(ctx context.Context, key string) (PinInfo, error) {
+	body, info, err := store.ReadAll(ctx, l.st, key, maxPin, l.opts.Settle)
+	if errors.Is(err, store.ErrTooLarge) {
+		return PinInfo{}, document.Corrupt(key, "%v", err)
+	}
+	if err != nil {
+		return PinInfo{}, err
+	}
+	d, err := decodePin(key, body, l.format.Log)
+	if err != nil {
+		return PinInfo{}, fmt.Errorf("%w; what it holds cannot be told: delete it if nobody needs it", err)
+	}
+	info.Key = key
+	return PinInfo{Object: info, doc: d, Pin: manifest.Pin{
+		Version: d.Version, Name: d.Name, Holder: d.Holder, TTL: time.Duration(d.TTL), Created: d.Created, Renewed: d.Renewed,
+		Renewals: d.Renewals, Expired: d.Expired, Reason: d.Reason,
+	}}, nil
+}
+
+// Pins returns all pins, by version: one LIST, and one GET each. A pin that was
+// there before it was called is among them, unless it was removed. An error means
+// that nothing may be deleted: a pin that cannot be read may hold anything.
+func (l *Log) Pins(ctx context.Context) ([]PinInfo, error) {
+	var keys []string
+	for info, err := range store.ListAll(ctx, l.st, layout.PinPrefix, nil, l.opts.Settle) {
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := layout.ParsePinKey(info.Key); ok {
+			keys = append(keys, info.Key)
+		}
+	}
+	// A listing may repeat itself.
+	slices.Sort(keys)
+	var mu sync.Mutex
+	var pins []PinInfo
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(pinsAtOnce)
+	for _, key := range slices.Compact(keys) {
+		g.Go(func() error {
+			p, err := l.readPin(gctx, key)
+			if errors.Is(err, store.ErrNotFound) {
+				return nil // released meanwhile
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			pins = append(pins, p)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(pins, func(a, b PinInfo) int {
+		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Object.Key, b.Object.Key))
+	})
+	return pins, nil
+}
+
+// Lapsed reports whether a pin may be taken away with [Log.ExpirePin], or has been
+// already. Unchanged is for how long its Object.Version has stood still in the
+// caller's own elapsed time, counted from after the response that first showed
+// it; 0 if this is the first. Other clocks decide nothing, but for the difference
+// of two times of the store's own in one response.
+func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
+	if p.Expired {
+		return true
+	}
+	ttl := p.TTL
+	// guard:pin-unsettled. Whoever holds a pin has renewed it at least once. This one
+	// may be a late copy of a creation, of a pin that was removed long ago, and nobody
+	// would ever remove it again. If its holder is merely slow it makes another one.
+	//
+	//mutant:replace p.Renewals == 0 => false
+	if p.Renewals == 0 && (ttl == 0 || ttl > unsettledTTL) {
+		ttl = unsettledTTL
+	}
+	if ttl == 0 {
+		return false
+	}
+	if o := p.Object; !o.Date.IsZero() && !o.LastModified.IsZero() && o.Date.Sub(o.LastModified)-pinSlack >= ttl {
+		return true
+	}
+	return unchanged >= ttl
+}
+
+// Removable reports whether the object of a pin that was taken away may be deleted,
+// where mark is a prune mark that has been published. No key is ever created again
+// with another meaning, but a creation whose reply was lost is sent again, and may
+// land behind the delete; then a copy of that delete, which takes no condition, would
+// hit a pin that holds. So the object stays where its maker may still want it.
+func (p *PinInfo) Removable(mark uint64) bool {
+	// guard:pin-stillborn. Its maker may still be waiting for the answer to the
+	// creation. It looks at the mark last, and gives the pin up if that has passed the
+	// version; before, no delete was ever sent. One that was renewed it cannot find
+	// created anew without noticing (pin-swap, pin-clean).
+	//
+	//mutant:replace p.Renewals > 0 || => true ||
+	return p.Renewals > 0 || mark > 0 && p.Version <= mark
+}
+
+// ExpirePin takes a pin away from its holder, whose next renewal fails with
+// [ErrPinLost] and the reason. Only after that may what it held be deleted, and the
+// object itself, if it is [PinInfo.Removable]. The error is store.ErrPrecondition if the pin has been renewed
+// since it was read, and holds, or is gone.
+func (l *Log) ExpirePin(ctx context.Context, p PinInfo, reason string) error {
+	if p.Expired {
+		return nil
+	}
+	d := p.doc
+	d.Nonce, d.Expired, d.Reason = fence.ID(uuid.New()), true, reason
+	body, err := d.encode()
+	if err != nil {
+		return err
+	}
+	// guard:pin-expire. A swap on the version that was seen standing still: a renewal
+	// that comes first wins, one that comes later is refused.
+	//
+	//mutant:replace store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, l.opts.Settle) => l.st.Put(ctx, p.Object.Key, body, store.Always)
+	_, err = store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, l.opts.Settle)
+	return err
+}
+
+// Unpin takes away all pins of a name, whoever holds them, and removes those that their
+// makers have been told of; of others a compactor removes what is left. The error is [ErrGone] if
+// there is none.
+func (l *Log) Unpin(ctx context.Context, name string) error {
+	if name == "" {
+		// Every snapshot's pin is without a name.
+		return errors.New("manifest: Unpin needs the name of the pins to remove")
+	}
+	found := false
+	for range pinTries {
+		pins, err := l.Pins(ctx)
+		if err != nil {
+			return err
+		}
+		again := false
+		for _, p := range pins {
+			if p.Name != name || p.Expired && !p.Removable(0) {
+				continue
+			}
+			found = true
+			err := l.ExpirePin(ctx, p, "it was removed by its name, "+name)
+			if errors.Is(err, store.ErrPrecondition) {
+				again = true // renewed just now
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if p.Removable(0) { // else a compactor does it, once the mark has passed it
+				if err := store.DeleteAll(ctx, l.st, []string{p.Object.Key}, l.opts.Settle); err != nil {
+					return err
+				}
+			}
+		}
+		switch {
+		case !found:
+			return fmt.Errorf("%w: there is no pin named %q", ErrGone, name)
+		case !again:
+			return nil
+		}
+	}
+	return fmt.Errorf("manifest: the pins named %q were renewed %d times while they were removed", name, pinTries)
+}

@@ -1,0 +1,32 @@
+package manifest
+
+import (
+	"os"
+	"testing"
+)
+
+func FuzzDecodeFormat(f *testing.F) {
+	b, err := os.ReadFile("testdata/format.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"format":1,"log":"101112131415161718191a1b1c1d1e1f","limits":{"object":9,"record":8,"cursor":0,"manifest":262144}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := decodeFormat(b)
+		if err != nil {
+			if !known(err) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := v.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeFormat(again)
+		if err != nil || asJSON(t, got) != asJSON(t, v) {
+			t.Fatalf("%s became %s: %v", asJSON(t, v), again, err)
+		}
+	})
+}
