@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	_ "github.com/fencepost/fencepost/store/dirstore" // file://
@@ -104,7 +105,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		default:
 			return err
 		}
-		var by *writer.FencedError
+		var by *fence.FencedError
 		if errors.As(err, &by) {
 			// The log may know later epochs than the election, because tokens came
 			// from elsewhere or the lock files were lost. The election goes on behind

@@ -252,7 +252,7 @@ func (p *pass) newest(ctx context.Context) (*state.Manifest, error) {
 		return nil, err
 	}
 	if r := m.Roles[layout.Compactor]; r.Epoch > p.token.Epoch() {
-		return nil, &state.FencedError{Role: layout.Compactor, Mine: p.token.Epoch(), Other: r.Epoch}
+		return nil, &fence.FencedError{Role: string(layout.Compactor), Epoch: p.token.Epoch(), By: r.Epoch}
 	}
 	return m, nil
 }

@@ -1,9 +1,7 @@
 package compactor
 
-import (
-	"github.com/fencepost/fencepost/internal/state"
-)
+import "github.com/fencepost/fencepost/fence"
 
-// ErrFenced is package manifest's: a later compactor has taken over. It is final
-// for the token.
-var ErrFenced = state.ErrFenced
+// ErrFenced is package fence's: a later compactor has taken over. It is final for
+// the token. See [fence.FencedError] for by whom.
+var ErrFenced = fence.ErrFenced

@@ -459,8 +459,8 @@ func TestZombieIsFenced(t *testing.T) {
 	w.compact(w.mem, nil)
 	before := w.keys("")
 	r, err := w.once(w.faulty, w.token-1, small())
-	var by *state.FencedError
-	if !errors.As(err, &by) || by.Other != fence.Epoch(w.token) || by.Mine != fence.Epoch(w.token-1) || len(r.Pruned) > 0 {
+	var by *fence.FencedError
+	if !errors.As(err, &by) || by.By != fence.Epoch(w.token) || by.Epoch != fence.Epoch(w.token-1) || len(r.Pruned) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if n := w.faulty.Counts(); n.Of(faultstore.Put, "")+n.Of(faultstore.Upload, "")+n.Of(faultstore.Delete, "") > 0 || !slices.Equal(w.keys(""), before) {

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"errors"
+	"fmt"
 )
 
 var (
@@ -14,3 +15,42 @@ var (
 	// limits that no log can have.
 	ErrLimit = errors.New("fence: over the limit")
 )
+
+// ErrFenced: a later epoch, or another holder of the same token, has taken over. It
+// is final for the token.
+var ErrFenced = errors.New("fence: fenced")
+
+// FencedError says which epoch was refused and because of which. It is [ErrFenced].
+type FencedError struct {
+	// Role is who was refused: "writer" or "compactor"; empty if it was a [Gate] that
+	// refused.
+	Role string
+	// Epoch was refused because of By, a later one. They are equal if another process
+	// was given the same token.
+	Epoch, By Epoch
+	// Key is the object that refused with 412: a writer's next slot, where its
+	// successor's seal is. Empty if the successor was met elsewhere.
+	Key string
+	// Err is the store's answer, if there was one.
+	Err error
+}
+
+func (e *FencedError) Error() string {
+	switch {
+	case e.Epoch == 0:
+		return "fenced: epoch 0 gives no right; epochs begin at 1"
+	case e.Role == "":
+		return fmt.Sprintf("fenced: epoch %d has been replaced by epoch %d", uint64(e.Epoch), uint64(e.By))
+	case e.By == e.Epoch:
+		return fmt.Sprintf("fenced: another %s was given the same token, of epoch %d; every one needs a new token", e.Role, uint64(e.Epoch))
+	case e.Key != "":
+		return fmt.Sprintf("fenced: 412 on %s, sealed by epoch %d", e.Key, uint64(e.By))
+	}
+	return fmt.Sprintf("fenced: the %s of epoch %d has been replaced by that of epoch %d", e.Role, uint64(e.Epoch), uint64(e.By))
+}
+
+// Is makes a FencedError an [ErrFenced].
+func (e *FencedError) Is(target error) bool { return target == ErrFenced }
+
+// Unwrap returns the store's answer.
+func (e *FencedError) Unwrap() error { return e.Err }

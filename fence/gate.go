@@ -1,24 +1,8 @@
 package fence
 
 import (
-	"errors"
-	"fmt"
 	"sync"
 )
-
-// ErrStale: the epoch is lower than one that has been seen.
-var ErrStale = errors.New("fence: stale epoch")
-
-// StaleError says which epoch was refused and which is the highest seen. It is
-// [ErrStale].
-type StaleError struct{ Epoch, Highest Epoch }
-
-func (e *StaleError) Error() string {
-	return fmt.Sprintf("fence: stale epoch: %d, epoch %d has been here", uint64(e.Epoch), uint64(e.Highest))
-}
-
-// Is makes a StaleError an [ErrStale].
-func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
 // Gate carries the fence to a sink that is not an object store: it remembers
 // the highest epoch seen and refuses lower ones. The writer sends its epoch with
@@ -33,7 +17,7 @@ func (e *StaleError) Is(target error) bool { return target == ErrStale }
 //	UPDATE account SET balance = $2, epoch = $1
 //	 WHERE id = $3 AND epoch <= $1
 //
-// changes no row for a zombie: zero rows affected means [ErrStale]. For effects
+// changes no row for a zombie: zero rows affected means [ErrFenced]. For effects
 // that touch many rows, one row guards them all, within their transaction:
 //
 //	UPDATE fence SET epoch = $1 WHERE name = 'orders' AND epoch <= $1
@@ -55,7 +39,7 @@ func (g *Gate) Highest() Epoch {
 	return g.highest
 }
 
-// Check remembers e, or refuses it with a [StaleError] if a higher epoch has
+// Check remembers e, or refuses it with a [FencedError] if a higher epoch has
 // been seen; epoch 0 is always refused. It returns when no effect of a lower
 // epoch that runs in [Gate.Do] is under way.
 //
@@ -63,13 +47,13 @@ func (g *Gate) Highest() Epoch {
 // no such gap.
 func (g *Gate) Check(e Epoch) error { return g.Do(e, func() error { return nil }) }
 
-// Do runs effect if e is not stale, and returns its error, or a [StaleError].
+// Do runs effect if e is not stale, and returns its error, or a [FencedError].
 // Effects of one epoch run concurrently. A higher epoch waits for those of lower
 // ones that have begun, and after it they are refused: no effect of a lower
 // epoch comes after one of a higher. Effect must not use the gate.
 func (g *Gate) Do(e Epoch, effect func() error) error {
 	if e == 0 {
-		return &StaleError{Epoch: e, Highest: g.Highest()}
+		return &FencedError{Epoch: e, By: g.Highest()}
 	}
 	for {
 		done, err := g.try(e, effect)
@@ -86,7 +70,7 @@ func (g *Gate) try(e Epoch, effect func() error) (bool, error) {
 	defer g.mu.RUnlock()
 	switch {
 	case e < g.highest:
-		return true, &StaleError{Epoch: e, Highest: g.highest}
+		return true, &FencedError{Epoch: e, By: g.highest}
 	case e > g.highest:
 		return false, nil
 	}

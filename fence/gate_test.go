@@ -22,18 +22,18 @@ func TestGateRefusesLowerEpochs(t *testing.T) {
 		highest fence.Epoch
 	}{{0, true, 0}, {3, false, 3}, {3, false, 3}, {2, true, 3}, {7, false, 7}, {3, true, 7}, {0, true, 7}} {
 		err := g.Check(step.epoch)
-		if errors.Is(err, fence.ErrStale) != step.stale || (err == nil) == step.stale {
+		if errors.Is(err, fence.ErrFenced) != step.stale || (err == nil) == step.stale {
 			t.Fatalf("epoch %d: got %v, want stale %v", step.epoch, err, step.stale)
 		}
-		var stale *fence.StaleError
-		if step.stale && (!errors.As(err, &stale) || stale.Epoch != step.epoch || stale.Highest != step.highest) {
+		var stale *fence.FencedError
+		if step.stale && (!errors.As(err, &stale) || stale.Epoch != step.epoch || stale.By != step.highest) {
 			t.Fatalf("epoch %d: the error does not tell both epochs: %v", step.epoch, err)
 		}
 		if g.Highest() != step.highest {
 			t.Fatalf("epoch %d: highest is %d, want %d", step.epoch, g.Highest(), step.highest)
 		}
 	}
-	if err := fence.NewGate(9).Check(8); !errors.Is(err, fence.ErrStale) {
+	if err := fence.NewGate(9).Check(8); !errors.Is(err, fence.ErrFenced) {
 		t.Fatalf("a gate that begins at 9 let 8 in: %v", err)
 	}
 }
@@ -68,7 +68,7 @@ func TestGateLetsNoOldEffectEndAfterANewOne(t *testing.T) {
 	if fmt.Sprint(order) != "[old new]" {
 		t.Fatalf("order %v", order)
 	}
-	if err := g.Do(1, func() error { t.Error("a stale effect ran"); return nil }); !errors.Is(err, fence.ErrStale) {
+	if err := g.Do(1, func() error { t.Error("a stale effect ran"); return nil }); !errors.Is(err, fence.ErrFenced) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -92,7 +92,7 @@ func TestGateConcurrently(t *testing.T) {
 						}
 					}
 				})
-				if err != nil && !errors.Is(err, fence.ErrStale) {
+				if err != nil && !errors.Is(err, fence.ErrFenced) {
 					t.Error(err)
 				}
 			}
@@ -119,7 +119,7 @@ func ExampleGate_http() {
 			_, err := fmt.Fprintln(w, "done")
 			return err
 		})
-		if errors.Is(err, fence.ErrStale) {
+		if errors.Is(err, fence.ErrFenced) {
 			http.Error(w, err.Error(), http.StatusPreconditionFailed)
 		}
 	}))
@@ -154,7 +154,7 @@ func ExampleGate_sql() {
 	account := row{}
 	update := func(token fence.Token, balance int) error {
 		if account.epoch > token.Epoch() { // no row matches
-			return &fence.StaleError{Epoch: token.Epoch(), Highest: account.epoch}
+			return &fence.FencedError{Epoch: token.Epoch(), By: account.epoch}
 		}
 		account = row{balance, token.Epoch()}
 		return nil
@@ -166,6 +166,6 @@ func ExampleGate_sql() {
 	// Output:
 	// <nil>
 	// <nil>
-	// fence: stale epoch: 4, epoch 5 has been here
+	// fenced: epoch 4 has been replaced by epoch 5
 	// 200
 }

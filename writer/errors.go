@@ -2,16 +2,16 @@ package writer
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 )
 
 var (
-	// ErrFenced: a successor has taken over. It is final: this writer sends nothing
-	// more. What was under way is settled one by one.
-	ErrFenced = errors.New("writer: fenced")
+	// ErrFenced is package fence's: a successor has taken over. It is final: this writer
+	// sends nothing more. The fate of each append in flight is settled first. See
+	// [fence.FencedError] for by whom.
+	ErrFenced = fence.ErrFenced
 	// ErrClosed: the writer was closed, or its term is over.
 	ErrClosed = errors.New("writer: closed")
 	// ErrNotCommitted: the records are not in the history and never will be. They
@@ -42,34 +42,6 @@ func (e *ConflictError) Error() string { return "writer: conflict: file " + e.Ke
 
 // Is makes a ConflictError an [ErrConflict].
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
-
-// FencedError says what stopped a writer. It is [ErrFenced].
-type FencedError struct {
-	// Epoch is the writer's own; By is the successor's, or the same if another
-	// process was given the same token.
-	Epoch, By fence.Epoch
-	// Slot is the object that refused the writer's own with 412: the seal in the
-	// slot that it wanted. Empty if the writer learned of its successor otherwise.
-	Slot string
-	// Err is the store's answer, if there was one.
-	Err error
-}
-
-func (e *FencedError) Error() string {
-	switch {
-	case e.By == e.Epoch:
-		return fmt.Sprintf("writer: fenced: epoch %d has been opened by another process with the same token; every opening needs a new one", e.Epoch)
-	case e.Slot != "":
-		return fmt.Sprintf("writer: fenced: 412 on %s, sealed by epoch %d", e.Slot, e.By)
-	}
-	return fmt.Sprintf("writer: fenced: epoch %d has been replaced by epoch %d", e.Epoch, e.By)
-}
-
-// Is makes a FencedError an [ErrFenced].
-func (e *FencedError) Is(target error) bool { return target == ErrFenced }
-
-// Unwrap returns the store's answer.
-func (e *FencedError) Unwrap() error { return e.Err }
 
 // AppendError is why an append was not acknowledged. It is [ErrNotCommitted] or
 // [ErrUnknown], and wraps the reason.

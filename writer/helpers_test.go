@@ -334,7 +334,7 @@ func (e *env) header(p fence.Position) frame.Header {
 // fenced fails the test unless err is a fencing by that epoch.
 func (e *env) fenced(err error, by fence.Epoch) {
 	e.t.Helper()
-	var f *writer.FencedError
+	var f *fence.FencedError
 	if !errors.Is(err, writer.ErrFenced) || !errors.As(err, &f) || f.By != by {
 		e.t.Fatalf("error is %v, want a fencing by epoch %d", err, by)
 	}

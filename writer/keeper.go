@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/state"
 )
@@ -58,12 +59,12 @@ func (w *Writer) hint(u *state.Updater, last frame.Point) frame.Point {
 	switch {
 	case err == nil:
 		return at
-	case errors.Is(err, state.ErrFenced):
+	case errors.Is(err, fence.ErrFenced):
 		// guard:keep-fenced. A zombie without traffic learns it here.
-		var by *state.FencedError
+		var by *fence.FencedError
 		errors.As(err, &by)
 		w.mu.Lock()
-		w.halt(&FencedError{Epoch: w.token.Epoch(), By: by.Other, Err: err})
+		w.halt(by)
 		w.settle()
 		w.mu.Unlock()
 	case !errors.Is(err, context.Canceled) && !errors.Is(err, ErrClosed):

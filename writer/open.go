@@ -162,7 +162,7 @@ func (o *opening) admit(m *state.Manifest) error {
 }
 
 func (o *opening) fenced(by fence.Epoch) error {
-	return &FencedError{Epoch: o.token.Epoch(), By: by}
+	return &fence.FencedError{Role: string(layout.Writer), Epoch: o.token.Epoch(), By: by}
 }
 
 // sealTail walks the chain from a point and puts a seal on its first empty slot.
@@ -195,7 +195,7 @@ func (o *opening) sealTail(ctx context.Context, start frame.Point) (fence.Positi
 					if err := o.stillThere(ctx, first(followed, step.From.Position)); err != nil {
 						return fence.Position{}, at, err
 					}
-					return fence.Position{}, at, &FencedError{Epoch: o.token.Epoch(), By: step.Frame.Next, Slot: layout.DataKey(step.From.Position)}
+					return fence.Position{}, at, &fence.FencedError{Role: string(layout.Writer), Epoch: o.token.Epoch(), By: step.Frame.Next, Key: layout.DataKey(step.From.Position)}
 				}
 				followed = first(followed, step.From.Position)
 			}

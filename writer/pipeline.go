@@ -202,7 +202,7 @@ func (w *Writer) judgeFound(ctx context.Context, b *batch, c *store.ConflictErro
 	if err != nil {
 		return verdict{err: fmt.Errorf("writer: %s holds something else: %w", layout.DataKey(b.at), err)}
 	}
-	fenced := &FencedError{Epoch: epoch, By: h.Next, Slot: layout.DataKey(b.at), Err: c}
+	fenced := &fence.FencedError{Role: string(layout.Writer), Epoch: epoch, By: h.Next, Key: layout.DataKey(b.at), Err: c}
 	if h.Kind != frame.Seal {
 		// guard:append-foreign. Data of our epoch that we did not write: another
 		// process was given the same token. Nothing can be said of this slot.

@@ -33,8 +33,8 @@ func TestAppendReadAndTakeOver(t *testing.T) {
 			t.Fatalf("zombie's append: %v", err)
 		}
 		e.fenced(err, 2)
-		var f *writer.FencedError
-		if errors.As(err, &f); f.Slot != layout.DataKey(at(1, 11)) || f.Epoch != 1 {
+		var f *fence.FencedError
+		if errors.As(err, &f); f.Key != layout.DataKey(at(1, 11)) || f.Epoch != 1 {
 			t.Fatalf("%+v", f)
 		}
 		if off, err := b.Append(t.Context(), recs("b0", "b1")); err != nil || off != 10 {

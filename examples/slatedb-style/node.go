@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
@@ -73,11 +74,11 @@ func runNode(ctx context.Context, url, prefix, name string, in io.Reader, out io
 	}
 	for ctx.Err() == nil {
 		err := lead(ctx, st, name, tell)
-		var fenced *writer.FencedError
+		var fenced *fence.FencedError
 		switch {
 		case ctx.Err() != nil:
 		case errors.As(err, &fenced) && errors.Is(err, store.ErrPrecondition):
-			tell(event{What: "refused", Epoch: uint64(fenced.Epoch), Slot: fenced.Slot, By: uint64(fenced.By), Text: fenced.Err.Error()})
+			tell(event{What: "refused", Epoch: uint64(fenced.Epoch), Slot: fenced.Key, By: uint64(fenced.By), Text: fenced.Err.Error()})
 		case err != nil:
 			tell(event{What: "error", Text: err.Error()})
 		}

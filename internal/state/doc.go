@@ -7,7 +7,7 @@
 // Of two updates one comes after the other and has seen it. An update is applied
 // once, also when replies are lost and when version numbers that were pruned are
 // filled with junk by zombies. A role whose epoch has been overtaken is fenced:
-// its updates fail with [ErrFenced]. Of one that was under way when that happened
+// its updates fail with fence.ErrFenced. Of one that was under way when that happened
 // nobody can say whether it was still applied; none that begins later is.
 //
 // # How the newest is found

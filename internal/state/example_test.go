@@ -34,7 +34,7 @@ func ExampleUpdater_Update() {
 	fmt.Println(m.Version, m.Roles[layout.Compactor].Epoch, err)
 	// Output:
 	// 1 <nil>
-	// manifest: fenced: the compactor of epoch 1 has been replaced by that of epoch 2
+	// fenced: the compactor of epoch 1 has been replaced by that of epoch 2
 	// 1 2 <nil>
 }
 

@@ -139,10 +139,10 @@ func (w *interleaving) run() string {
 			w.t.Errorf("applied, and there %d times", times)
 		}
 		return "applied"
-	case errors.Is(err, ErrFenced):
-		var by *FencedError
-		twin := errors.As(err, &by) && by.Other == by.Mine
-		if times > 1 || !twin && w.epoch == 1 || m.Roles[layout.Writer].Epoch < by.Other {
+	case errors.Is(err, fence.ErrFenced):
+		var by *fence.FencedError
+		twin := errors.As(err, &by) && by.By == by.Epoch
+		if times > 1 || !twin && w.epoch == 1 || m.Roles[layout.Writer].Epoch < by.By {
 			w.t.Errorf("%v, and there %d times", err, times)
 		}
 		return "fenced"
@@ -178,7 +178,7 @@ func (w *interleaving) act(script string) {
 			_, err = u.Update(context.Background(), effect(id))
 		case 't':
 			_, err = w.twin.Update(context.Background(), effect(id))
-			if errors.Is(err, ErrFenced) {
+			if errors.Is(err, fence.ErrFenced) {
 				continue // by us, or by a successor, before it changed anything: see run
 			}
 		case 'p':

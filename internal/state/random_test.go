@@ -157,7 +157,7 @@ func (h *history) note(id string, m *Manifest, err error, late bool) {
 		if !late && !passing(err) {
 			h.errorf("unknown without need: %v", err)
 		}
-	case errors.Is(err, ErrFenced):
+	case errors.Is(err, fence.ErrFenced):
 		h.fenced++
 		h.maybe = append(h.maybe, id)
 	case late || passing(err):

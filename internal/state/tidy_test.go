@@ -408,7 +408,7 @@ func TestTidyOvertaken(t *testing.T) {
 	})
 	// It has forgotten the page: it is another process, with the same token.
 	_, err := testUpdater(t, st, layout.Compactor, 1).Update(t.Context(), segmented(1000))
-	if !errors.Is(err, ErrFenced) || !done {
+	if !errors.Is(err, fence.ErrFenced) || !done {
 		t.Errorf("%v", err)
 	}
 	if n := len(segmentsOf(t, testOpen(inner), newest(t, inner), 0)); n != 3000 {

@@ -45,11 +45,11 @@ func (u *Updater) Err() error {
 	return u.fenced
 }
 
-func (u *Updater) fence(other fence.Epoch) error {
+func (u *Updater) end(other fence.Epoch) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.fenced == nil {
-		u.fenced = &FencedError{Role: u.role, Mine: u.epoch, Other: other}
+		u.fenced = &fence.FencedError{Role: string(u.role), Epoch: u.epoch, By: other}
 	}
 	return u.fenced
 }
@@ -64,7 +64,7 @@ func (u *Updater) fence(other fence.Epoch) error {
 // The update is applied once or not at all. If ctx ends or the store fails, the
 // error is store.ErrUnknown and it may have been applied, or yet be: f must be
 // such that the next update can tell (a fold names the floor that it started
-// from). After [ErrFenced] it may have been applied just before the role was taken
+// from). After fence.ErrFenced it may have been applied just before the role was taken
 // over, and the successor has built on it; it will not be applied any more. After
 // any other error it has not been and will not be. Those are f's, the store's,
 // fence.ErrLimit if the manifest becomes too large, [fence.ErrCorrupt], [fence.ErrFormat].
@@ -100,13 +100,13 @@ func (u *Updater) Update(ctx context.Context, f func(*Manifest) error) (*Manifes
 		r := cur.Roles[u.role]
 		switch {
 		case r.Epoch > u.epoch:
-			return nil, u.fence(r.Epoch)
+			return nil, u.end(r.Epoch)
 		case r.Epoch == u.epoch && r.Update == number && r.Nonce == nonce:
 			return cur, nil // it is in, wherever in the line it went
 		case r.Epoch == u.epoch && r.Update >= number:
 			// guard:update-nonce. Only this updater counts in this epoch, and one update at a time:
 			// another process was given the same token.
-			return nil, u.fence(r.Epoch)
+			return nil, u.end(r.Epoch)
 		}
 		next := cur.clone()
 		if err := f(next); err != nil {

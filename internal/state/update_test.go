@@ -155,11 +155,11 @@ func TestUpdaterFenced(t *testing.T) {
 	apply(t, st, layout.Writer, 3, 1)
 	for range 2 {
 		m, err := u.Update(t.Context(), effect(uuid.NewString()))
-		var by *FencedError
-		if m != nil || !errors.Is(err, ErrFenced) || !errors.As(err, &by) || by.Mine != 2 || by.Other != 3 || by.Role != layout.Writer {
+		var by *fence.FencedError
+		if m != nil || !errors.Is(err, fence.ErrFenced) || !errors.As(err, &by) || by.Epoch != 2 || by.By != 3 || by.Role != "writer" {
 			t.Errorf("%v, %v", m, err)
 		}
-		if !errors.Is(u.Err(), ErrFenced) {
+		if !errors.Is(u.Err(), fence.ErrFenced) {
 			t.Error(u.Err())
 		}
 		st.ResetCounts()
@@ -188,7 +188,7 @@ func TestFencedInAHole(t *testing.T) {
 		}
 		return effect("00000000-0000-4000-8000-00000000beef")(m)
 	})
-	if !errors.Is(err, ErrFenced) || tries != 1 {
+	if !errors.Is(err, fence.ErrFenced) || tries != 1 {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
 	if _, _, err := testOpen(st).At(t.Context(), 6); err != nil {
@@ -223,7 +223,7 @@ func TestAppliedThoughRefused(t *testing.T) {
 		id := uuid.NewString()
 		tries := 0
 		_, err := u.Update(t.Context(), func(m *Manifest) error { tries++; return effect(id)(m) })
-		if successor != errors.Is(err, ErrFenced) || !successor && err != nil {
+		if successor != errors.Is(err, fence.ErrFenced) || !successor && err != nil {
 			t.Errorf("successor %t: %v", successor, err)
 		}
 		if n := count(effects(newest(t, inner)), id); n != 1 || tries != 1 {
@@ -247,11 +247,11 @@ func TestSameTokenTwice(t *testing.T) {
 		}
 		return effect(uuid.NewString())(m)
 	})
-	var by *FencedError
-	if !errors.As(err, &by) || by.Mine != 1 || by.Other != 1 || tries != 1 {
+	var by *fence.FencedError
+	if !errors.As(err, &by) || by.Epoch != 1 || by.By != 1 || tries != 1 {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
-	wantErr(t, err, ErrFenced, "another writer uses the token of epoch 1")
+	wantErr(t, err, fence.ErrFenced, "another writer was given the same token, of epoch 1")
 	if m := newest(t, st); m.Version != 3 || len(m.Segments) != 3 || m.Roles[layout.Writer].Update != 3 {
 		t.Errorf("%s", asJSON(t, m))
 	}
@@ -278,7 +278,7 @@ func TestUnknownLandsLater(t *testing.T) {
 					cancel()
 				}
 			})
-			if _, err := u.Update(ctx, effect(first)); !errors.Is(err, store.ErrUnknown) || errors.Is(err, ErrFenced) {
+			if _, err := u.Update(ctx, effect(first)); !errors.Is(err, store.ErrUnknown) || errors.Is(err, fence.ErrFenced) {
 				t.Fatalf("given up: %v", err)
 			}
 			st.SetAfter(nil)
