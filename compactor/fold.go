@@ -92,7 +92,7 @@ func (p *pass) fold(ctx context.Context, m *state.Manifest, minObjects int) (new
 	if seg != nil {
 		segs = append(segs, *seg)
 	}
-	published, err := p.publish(ctx, seg, func(m *state.Manifest) error { return m.Fold(from, to, seals, segs, edits) })
+	published, err := p.publish(ctx, seg, func(m *state.Change) error { return m.Fold(from, to, seals, segs, edits) })
 	if errors.Is(err, fence.ErrCorrupt) {
 		return nil, false, p.judge(ctx, from, err) // an edit that no writer commits
 	}

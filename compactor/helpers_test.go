@@ -322,7 +322,7 @@ func (w *world) newest() *state.Manifest {
 }
 
 // publish changes the manifest as a compactor of a new epoch.
-func (w *world) publish(f func(*state.Manifest) error) {
+func (w *world) publish(f func(*state.Change) error) {
 	w.Helper()
 	w.token++
 	u, err := w.log.Updater(layout.Compactor, fence.NewToken(w.token))

@@ -45,7 +45,7 @@ func TestPlan(t *testing.T) {
 	// Without the fold, whose leftovers the plan leaves out.
 	w.token++
 	p := w.pass(w.mem, w.token)
-	if _, err := p.updater.Update(t.Context(), func(*state.Manifest) error { return nil }); err != nil {
+	if _, err := p.updater.Update(t.Context(), func(*state.Change) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.prune(t.Context()); err != nil {

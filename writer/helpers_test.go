@@ -273,7 +273,7 @@ func (e *env) compact() {
 }
 
 // publish changes the manifest as a compactor would.
-func (e *env) publish(f func(*state.Manifest) error) {
+func (e *env) publish(f func(*state.Change) error) {
 	e.t.Helper()
 	e.folds++
 	u, err := e.log.Updater(layout.Compactor, fence.NewToken(e.folds))

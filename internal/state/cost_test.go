@@ -90,7 +90,7 @@ func cost(t testing.TB, files int, pick func(rng *rand.Rand, live []string, n in
 		}
 		w.commit(e)
 		if w.m.Version%20 == 0 { // as a compactor does
-			w.update(func(m *Manifest) error {
+			w.update(func(m *Change) error {
 				m.PruneMark = m.Version
 				m.Forget(m.Version)
 				return nil

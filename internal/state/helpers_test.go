@@ -59,8 +59,8 @@ func newFaults(opts *faultstore.Options) (*faultstore.Store, *memstore.Store) {
 
 // effect is an update that leaves a trace that is never wiped out: a segment of
 // one record. Applied twice, it is there twice, and check refuses it.
-func effect(id string) func(*Manifest) error {
-	return func(m *Manifest) error {
+func effect(id string) func(*Change) error {
+	return func(m *Change) error {
 		m.Segments = append(m.Segments, Segment{Key: layout.SegmentKey(layout.Compactor, 1, id), First: m.Floor.Offset, End: m.Floor.Offset + 1, Size: 200, Index: 96, From: testTime, To: testTime})
 		m.Floor.Offset++
 		m.Floor.Position.Seq++

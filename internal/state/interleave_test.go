@@ -213,7 +213,7 @@ func (w *interleaving) haunt() {
 	next.Version++
 	next.Nonce = fence.ID(uuid.New())
 	next.Roles["ghost"] = RoleState{Epoch: 1, Update: 1, Nonce: next.Nonce}
-	if err := effect(uuid.NewString())(next); err != nil {
+	if err := effect(uuid.NewString())(&Change{next}); err != nil {
 		w.t.Error(err)
 	}
 	if next.Version == newest(w.t, w.inner).Version+1 {

@@ -91,7 +91,7 @@ func TestT37_CountingUpwards(t *testing.T) {
 	}
 	// The zombie has read 50 and is about to create 51, and sleeps there.
 	zombies := 0
-	_, err := zombie.Update(t.Context(), func(m *Manifest) error {
+	_, err := zombie.Update(t.Context(), func(m *Change) error {
 		if zombies++; zombies == 1 {
 			apply(t, st, layout.Writer, 2, 40)
 			mustPrune(t, st)

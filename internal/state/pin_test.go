@@ -180,7 +180,7 @@ func TestPinRacesPrune(t *testing.T) {
 				pruned = true
 				u := testUpdater(t, inner, layout.Compactor, 2)
 				mustUpdate(t, u, segmented(1))
-				m := mustUpdate(t, u, func(m *Manifest) error { m.PruneMark = m.Version; return nil })
+				m := mustUpdate(t, u, func(m *Change) error { m.PruneMark = m.Version; return nil })
 				pins, err := testOpen(inner).Pins(context.Background())
 				if err != nil {
 					t.Fatal(err)
@@ -629,7 +629,7 @@ func TestPinRacesTruncate(t *testing.T) {
 			done = true
 			u := testUpdater(t, inner, layout.Compactor, 2)
 			mustUpdate(t, u, segmented(1))
-			m := mustUpdate(t, u, func(m *Manifest) error { return m.Truncate(m.Floor.Offset) })
+			m := mustUpdate(t, u, func(m *Change) error { return m.Truncate(m.Floor.Offset) })
 			pins, err := testOpen(inner).Pins(context.Background())
 			if err != nil {
 				t.Fatal(err)
