@@ -115,7 +115,7 @@ func appendTimes(ctx context.Context, e *endpoint, size, n, depth int, hedge flo
 	var took []time.Duration
 	opts := pipeline(depth, size)
 	opts.Hedge = hedge
-	opts.Hooks.Acknowledged = func(s writer.Slot) {
+	opts.Hooks.Acknowledged = func(s writer.Acknowledgement) {
 		mu.Lock()
 		defer mu.Unlock()
 		took = append(took, s.Took)

@@ -47,7 +47,7 @@ func TestLeaderFasterThanReading(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var acked atomic.Uint64
 		opts := *fast
-		opts.Hooks.Acknowledged = func(writer.Slot) { acked.Add(1) }
+		opts.Hooks.Acknowledged = func(writer.Acknowledgement) { acked.Add(1) }
 		a := e.open("a", 1, &opts)
 		over := hurried(e, a)
 		// Nobody else is in the log, so a seal far ahead is all that can stop it.

@@ -248,8 +248,8 @@ func TestRecovering(t *testing.T) {
 		}
 		was := time.Now()
 		time.Sleep(time.Hour)
-		var all []writer.Recovery
-		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Recovering: func(r writer.Recovery) { all = append(all, r) }}})
+		var all []writer.Progress
+		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Progress: func(r writer.Progress) { all = append(all, r) }}})
 		if len(all) != 5 { // the manifest of the first leader names its seal
 			t.Fatalf("the hook was called %d times, of five objects", len(all))
 		}
@@ -262,7 +262,7 @@ func TestRecovering(t *testing.T) {
 			t.Errorf("the last was written at %v, not %v", last.Time, was)
 		}
 		last.Time = time.Time{}
-		if want := (writer.Recovery{Objects: 5, Records: 10, Bytes: bytes, Position: at(1, 6), Offset: b.Recovered().Offset}); last != want {
+		if want := (writer.Progress{Objects: 5, Records: 10, Bytes: bytes, Position: at(1, 6), Offset: b.Recovered().Offset}); last != want {
 			t.Errorf("the last call is of %+v, want %+v", last, want)
 		}
 	})

@@ -97,10 +97,10 @@ func TestInFlight(t *testing.T) {
 // Requests that overtake one another: acknowledgements and hooks stay in order.
 func TestOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		var slots []writer.Slot
+		var slots []writer.Acknowledgement
 		w := e.open("a", 1, &writer.Options{
 			InFlight: 8, Window: 32, BatchBytes: 1,
-			Hooks: writer.Hooks{Acknowledged: func(s writer.Slot) { slots = append(slots, s) }},
+			Hooks: writer.Hooks{Acknowledged: func(s writer.Acknowledgement) { slots = append(slots, s) }},
 		})
 		e.faulty.SetRates(faultstore.Rates{MaxDelay: 100 * time.Millisecond})
 		if err := <-e.feed(w, 200); err != nil {
@@ -116,10 +116,10 @@ func TestOrder(t *testing.T) {
 			if s.Position != at(1, uint64(i)+1) || s.First != uint64(i) || s.Records != 1 || s.Payload != frame.RecordSize(len(fmt.Sprint(i))) || int64(s.Bytes) != e.size(s.Position) {
 				t.Fatalf("call %d is of %+v", i, s)
 			}
-			if s.Took < s.Settled || s.Settled < 0 || s.Settled > 100*time.Millisecond {
-				t.Fatalf("took %v, settled after %v", s.Took, s.Settled)
+			if s.Took < s.Answered || s.Answered < 0 || s.Answered > 100*time.Millisecond {
+				t.Fatalf("took %v, settled after %v", s.Took, s.Answered)
 			}
-			waited = waited || s.Took > s.Settled
+			waited = waited || s.Took > s.Answered
 		}
 		if !waited {
 			t.Error("no request overtook another, so this tests nothing")
@@ -132,7 +132,7 @@ func TestSlotTook(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var took []time.Duration
 		opts := *single
-		opts.Hooks.Acknowledged = func(s writer.Slot) {
+		opts.Hooks.Acknowledged = func(s writer.Acknowledgement) {
 			took = append(took, s.Took)
 			time.Sleep(time.Minute)
 		}
@@ -155,8 +155,8 @@ func TestSlotTook(t *testing.T) {
 // where it is compressed.
 func TestSlotOfACompressedObject(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		var slots []writer.Slot
-		w := e.open("a", 1, &writer.Options{Hooks: writer.Hooks{Acknowledged: func(s writer.Slot) { slots = append(slots, s) }}})
+		var slots []writer.Acknowledgement
+		w := e.open("a", 1, &writer.Options{Hooks: writer.Hooks{Acknowledged: func(s writer.Acknowledgement) { slots = append(slots, s) }}})
 		e.append(w, strings.Repeat("x", 1<<20))
 		synctest.Wait()
 		if len(slots) != 1 || slots[0].Payload != frame.RecordSize(1<<20) || int64(slots[0].Bytes) != e.size(at(1, 1)) || slots[0].Bytes > 10_000 {
@@ -171,7 +171,7 @@ func TestHooksTakeTurns(t *testing.T) {
 		var w *writer.Writer
 		var order []uint64
 		opts := *single
-		opts.Hooks.Acknowledged = func(s writer.Slot) {
+		opts.Hooks.Acknowledged = func(s writer.Acknowledgement) {
 			if s.Position.Seq == 1 {
 				<-e.async(w, "1").Done() // and now its own hook wants to be called
 				for range 1000 {

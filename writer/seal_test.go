@@ -275,7 +275,7 @@ func TestGapIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var order []string
 		opts := *single
-		opts.Hooks.Acknowledged = func(s writer.Slot) { order = append(order, fmt.Sprint(s.Position, s.First, s.Records)) }
+		opts.Hooks.Acknowledged = func(s writer.Acknowledgement) { order = append(order, fmt.Sprint(s.Position, s.First, s.Records)) }
 		a := e.open("a", 1, &opts)
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		fs := e.several(a, "0", "1", "2")

@@ -40,7 +40,7 @@ type appending struct {
 	leader    leader.Options
 
 	epoch   fence.Epoch
-	backlog writer.Recovery
+	backlog writer.Progress
 }
 
 func (a *app) appendCmd() *cobra.Command {
@@ -220,13 +220,13 @@ func (p *appending) writer() *writer.Options {
 		InFlight: p.inFlight, BatchBytes: int(p.batch), MaxBytes: maxUnacknowledged,
 		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge, NoCompress: p.plain,
 		Init:  &manifest.InitOptions{Probe: p.probing(p.url)},
-		Hooks: writer.Hooks{Recovering: p.recovering},
+		Hooks: writer.Hooks{Progress: p.recovering},
 	}
 }
 
 // recovering shows how far the tail of the log has been read: it may be long if the
 // last leader had no time for a checkpoint. Where it ends is not known before.
-func (p *appending) recovering(r writer.Recovery) {
+func (p *appending) recovering(r writer.Progress) {
 	p.backlog = r
 	p.con.progress("reading the tail", r.Bytes, 0, true)
 	if p.con.due() {
@@ -240,7 +240,7 @@ func (p *appending) recovered() {
 	if p.con.done() {
 		p.con.note("read the tail of the log: %d objects, %d records, %s", p.backlog.Objects, p.backlog.Records, humanize.IBytes(uint64(p.backlog.Bytes)))
 	}
-	p.backlog = writer.Recovery{}
+	p.backlog = writer.Progress{}
 }
 
 // lead feeds while this process leads.

@@ -69,7 +69,7 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 	off := int64(len(f.Body))
 	// The rest is appended to the head, in a buffer that grows as bytes arrive. Two buffers
 	// would hold a large object twice.
-	whole, info, err := store.AppendRange(ctx, s.Store, layout.DataKey(f.pos), f.Body, store.GetOptions{Offset: off, Length: f.Info.Size - off}, limit, s.Settle)
+	whole, info, err := store.Read(ctx, s.Store, layout.DataKey(f.pos), &store.ReadOptions{Offset: off, Length: f.Info.Size - off, Append: f.Body, Settle: s.Settle})
 	switch {
 	case err != nil && !errors.Is(err, store.ErrRange):
 		f.err = err

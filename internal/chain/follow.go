@@ -57,7 +57,7 @@ func (f *Follower) Walk(ctx context.Context, from frame.Point) iter.Seq2[Step, e
 		for step, err := range f.walk(ctx, from, f.Known, func(p fence.Position) { f.Beyond = p }) {
 			switch {
 			case err != nil:
-				err = f.classify(ctx, step.From.Position, err)
+				err = f.Classify(ctx, step.From.Position, err)
 			case step.Frame.Kind == frame.Seal:
 				if f.doubt == nil {
 					f.doubt = &step.From.Position
@@ -96,7 +96,9 @@ func (f *Follower) Tail(ctx context.Context, p fence.Position) error {
 	return f.passed(ctx, p)
 }
 
-// classify tells damage from junk.
+// Classify says what err about slot p means. Corrupt or missing, it is junk or a hole if
+// the floor has passed it: [ErrMoved]. Otherwise it is damage: [ErrDamaged], with err. An
+// error that is neither fence.ErrCorrupt nor fence.ErrLimit is returned as it is.
 //
 // guard:open-damage. What does not fit is damage only if the floor has not passed the first
 // seal on the way there. Without this check: slot s of epoch 1 was pruned; a zombie opener
@@ -105,7 +107,7 @@ func (f *Follower) Tail(ctx context.Context, p fence.Position) error {
 // reports a damaged log.
 //
 //mutant:replace f.Tail(ctx, p) => error(nil)
-func (f *Follower) classify(ctx context.Context, p fence.Position, err error) error {
+func (f *Follower) Classify(ctx context.Context, p fence.Position, err error) error {
 	if !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrLimit) {
 		return err
 	}

@@ -69,7 +69,7 @@ func (s *Source) ReadHead(ctx context.Context, p fence.Position) (Object, error)
 }
 
 func (s *Source) readHead(ctx context.Context, p fence.Position, n int64) (o Object, err error) {
-	o.Body, o.Info, err = store.ReadRange(ctx, s.Store, layout.DataKey(p), store.GetOptions{Length: n}, n, s.Settle)
+	o.Body, o.Info, err = store.Read(ctx, s.Store, layout.DataKey(p), &store.ReadOptions{Length: n, Settle: s.Settle})
 	if errors.Is(err, store.ErrRange) {
 		err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, layout.DataKey(p))
 	}

@@ -141,7 +141,7 @@ func (u *Updater) Update(ctx context.Context, f func(*Change) error) (*Manifest,
 		if err != nil {
 			return nil, err
 		}
-		info, err := store.Create(ctx, u.log.st, key, body, u.log.opts.Settle)
+		info, err := store.Create(ctx, u.log.st, key, body, &store.WriteOptions{Settle: u.log.opts.Settle})
 		switch {
 		case err == nil:
 			info.Key = key

@@ -106,9 +106,10 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 // there, and own is true, or found is.
 func (o *opener) seal(ctx context.Context, p fence.Position) (found chain.Object, own bool, err error) {
 	body, _ := o.sealOf(p)
-	settle := *o.Settle
-	settle.Identity = chain.Head // what is there instead has to be read in any case
-	_, err = store.Create(ctx, o.src.Store, layout.DataKey(p), body, &settle)
+	_, err = store.Create(ctx, o.src.Store, layout.DataKey(p), body, &store.WriteOptions{
+		Settle:   o.Settle,
+		Identity: chain.Head, // what is there instead has to be read in any case
+	})
 	var conflict *store.ConflictError
 	switch {
 	case err == nil:

@@ -80,9 +80,9 @@ func TestHintSavesReading(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		e.append(w, "x")
-		var read []writer.Recovery
+		var read []writer.Progress
 		e.faulty.ResetCounts()
-		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Recovering: func(r writer.Recovery) {
+		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Progress: func(r writer.Progress) {
 			if read = append(read, r); r.Objects != len(read) {
 				t.Errorf("call %d says that it is number %d", len(read), r.Objects)
 			}
