@@ -239,7 +239,7 @@ func TestOpeningFails(t *testing.T) {
 }
 
 // Opening says how far it has come: each object, what it holds, when it was written.
-func TestRecovering(t *testing.T) {
+func TestOpeningProgress(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, &writer.Options{Checkpoint: -1})
 		for i := range 5 {

@@ -103,7 +103,7 @@ func (o *Options) withDefaults() Options {
 		}
 	}
 	def(&v.InFlight, 16)
-	def(&v.Window, 4*v.InFlight)
+	def(&v.Window, 4*max(v.InFlight, 1))
 	def(&v.MaxBytes, max(256<<20, v.BatchBytes))
 	if v.Checkpoint == 0 {
 		v.Checkpoint = 10 * time.Second

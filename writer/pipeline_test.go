@@ -128,7 +128,7 @@ func TestOrder(t *testing.T) {
 }
 
 // Took ends with the acknowledgement, not when a slow hook has come to it.
-func TestSlotTook(t *testing.T) {
+func TestTook(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var took []time.Duration
 		opts := *single
@@ -153,7 +153,7 @@ func TestSlotTook(t *testing.T) {
 
 // What the hook says of an object's size is what the store has: less than the payload
 // where it is compressed.
-func TestSlotOfACompressedObject(t *testing.T) {
+func TestSizesOfACompressedObject(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var slots []writer.Acknowledgement
 		w := e.open("a", 1, &writer.Options{Hooks: writer.Hooks{Acknowledged: func(s writer.Acknowledgement) { slots = append(slots, s) }}})

@@ -131,7 +131,7 @@ func TestConflicts(t *testing.T) {
 		e.conflict(w, adds(never), never.Key, "of epoch 1")
 		e.conflict(w, adds(foreign), foreign.Key, "not created and closed")
 		e.conflict(w, adds(f, manifest.File{Key: strings.Replace(foreign.Key, "0000-7000", "0001-7000", 1)}), strings.Replace(foreign.Key, "0000-7000", "0001-7000", 1), "not created")
-		e.conflict(w, adds(larger), f.Key, "has 1 bytes, the edit says 2")
+		e.conflict(w, adds(larger), f.Key, "has 1 bytes; the edit says 2")
 		e.conflict(w, removes(f), f.Key, "not live")
 		e.conflict(w, removes(never), never.Key, "not live")
 		e.conflict(w, manifest.Edit{Add: []manifest.File{f}, Remove: []string{foreign.Key}}, foreign.Key, "not live")
