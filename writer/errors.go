@@ -25,7 +25,7 @@ var (
 	ErrTooLarge = errors.New("writer: too large")
 	// ErrConflict: an edit does not fit the table. Nothing was written; the writer goes on.
 	ErrConflict = errors.New("writer: conflict")
-	// ErrAborted: the file was given up by Abort.
+	// ErrAborted: the file was ended by Abort.
 	ErrAborted = errors.New("writer: file aborted")
 	// ErrOptions: the options contradict one another or the log.
 	ErrOptions = errors.New("writer: invalid options")

@@ -13,7 +13,7 @@ type Future struct {
 	index int // of the first record in the batch
 }
 
-// failedFuture is of an append that was not taken.
+// failedFuture is the outcome of an append that was not enqueued.
 func failedFuture(err error) Future {
 	return Future{b: &batch{done: closed, err: err}}
 }

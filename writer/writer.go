@@ -48,7 +48,7 @@ type Writer struct {
 	bytes    int            // payload in window
 	last     *batch         // in the pipeline
 	next     fence.Position // of the batch after it
-	offset   uint64         // likewise
+	offset   uint64         // of the first record of that batch
 	acked    frame.Point    // after the last batch that was acknowledged
 	void     uint64         // the first slot that can never be part of the history, 0 if none is known
 	err      error          // why no appends are taken any more

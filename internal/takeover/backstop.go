@@ -52,9 +52,9 @@ func (o *opener) stopAhead(ctx context.Context, at fence.Position, read uint64) 
 	ctx, b.cancel = context.WithCancel(ctx)
 	o.backstop = b
 	b.task.Go(func() {
-		// How far the leader is nobody knows. Each next slot is twice as far ahead, so a few
-		// requests find one that the leader has not reached, and the leader appends no more
-		// than there was before it stops.
+		// It is not known how far the leader is. Each next slot is twice as far ahead, so a few
+		// requests find one that the leader has not reached. Until it comes there, the leader
+		// appends no more than there was.
 		for ahead := read; ; ahead *= 2 {
 			p := fence.Position{Epoch: at.Epoch, Seq: at.Seq + ahead}
 			found, own, err := o.seal(ctx, p)

@@ -37,8 +37,8 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 			if err != nil || own {
 				return at.Position, o.afterSeal(at), err
 			}
-			// Another opener's seal was sent by nobody who would use the next slots too. A data
-			// object was: its writer is there, with more in flight.
+			// If the slot holds another opener's seal, the walk goes on after it. If it holds
+			// data, a leader is alive and has more in flight.
 			if h, err := frame.DecodeHeader(found.Body); err != nil || h.Kind != frame.Data {
 				continue
 			}

@@ -26,7 +26,7 @@ const tries = 100
 type Config struct {
 	Log    *state.Log
 	Token  fence.Token
-	Settle *store.SettleOptions
+	Settle *store.SettleOptions // tunes the retries of each request
 	// InFlight and Window are those of the leader to stop, as far as the opener can know:
 	// its own. A leader with larger ones is stopped too, but later.
 	InFlight, Window int
@@ -156,10 +156,11 @@ func (o *opener) newestAfter(ctx context.Context, p fence.Position) (m *state.Ma
 }
 
 func (o *opener) admit(m *state.Manifest) error {
-	// guard:open-role. The epoch is later than that of every writer that the manifest knows.
-	// Without this check: epoch 5 is opened and noted in the manifest; a second process is
-	// given epoch 4 or 5 and walks a chain that does not show epoch 5 yet; it seals the tail
-	// too. An epoch is opened once.
+	// guard:open-role. The epoch is later than that of every writer that the manifest knows:
+	// an epoch is opened once. Without this check: two processes are given epoch 5; the first
+	// opens it, which the manifest notes; the second begins at a hint after the first one's
+	// seal, never meets that seal, and seals the tail of a live leader. (open-hint is a second
+	// line against that.)
 	if r := m.Roles[layout.Writer]; r.Epoch >= o.Token.Epoch() {
 		return o.fenced(r.Epoch)
 	}

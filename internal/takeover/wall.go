@@ -188,10 +188,10 @@ func (w *wall) decide(seq uint64, found chain.Object, own bool, err error) {
 	case own:
 		w.lowest, w.open = seq, int(seq-w.base.Seq)
 		// guard:open-look. A reading of the manifest counts only if it began after the answer
-		// to the seal that ends the epoch. Without this: the manifest is read when the seal on
-		// slot 6 is applied; then the seal on slot 5 is applied, which a compactor has folded
-		// and pruned since; the old reading says that slot 5 is no hole, and the epoch begins
-		// after a slot that no walk comes to.
+		// to the seal that ends the epoch. Without this: slot 6 is sealed, and the manifest is
+		// read; meanwhile the leader fills slot 5, and a compactor folds and prunes it; the seal
+		// for slot 5 lands in that hole. By the old reading slot 5 is no hole, and the opener
+		// begins its epoch where no walk comes.
 		//
 		//mutant:replace w.last = nil => _ = w.last
 		w.last = nil
