@@ -161,7 +161,7 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 			err = errors.Join(err, p.delete(ctx))
 		}
 	}()
-	info, err := store.Create(ctx, l.st, p.key, body, l.opts.Settle)
+	info, err := store.Create(ctx, l.st, p.key, body, &store.WriteOptions{Settle: l.opts.Settle})
 	// guard:pin-taken. A refused creation means that a compactor was quicker: nobody else
 	// writes an object of this name. The answer to the creation was late; meanwhile a
 	// compactor saw the pin stand still and expired it. The caller makes another one.
@@ -294,8 +294,8 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	// Without the condition: a compactor expires the pin and deletes what it held; the
 	// holder's renewal overwrites that, and both believe that they were right.
 	//
-	//mutant:replace info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, p.log.opts.Settle) => info, err := p.log.st.Put(ctx, p.key, body, store.Always)
-	info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, p.log.opts.Settle)
+	//mutant:replace info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle}) => info, err := p.log.st.Put(ctx, p.key, body, nil)
+	info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle})
 	if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
 		return false, p.lose(ctx)
 	}

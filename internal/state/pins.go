@@ -143,7 +143,7 @@ func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
 	if ttl == 0 {
 		return false
 	}
-	if o := p.Object; !o.Date.IsZero() && !o.LastModified.IsZero() && o.Date.Sub(o.LastModified)-pinSlack >= ttl {
+	if age, known := p.Object.Age(); known && age-pinSlack >= ttl {
 		return true
 	}
 	return unchanged >= ttl
@@ -183,8 +183,8 @@ func (l *Log) ExpirePin(ctx context.Context, p PinInfo, reason string) error {
 	// condition: the holder renews; the compactor overwrites that and deletes what the
 	// pin holds, though its holder was in time.
 	//
-	//mutant:replace store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, l.opts.Settle) => l.st.Put(ctx, p.Object.Key, body, store.Always)
-	_, err = store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, l.opts.Settle)
+	//mutant:replace store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, &store.WriteOptions{Settle: l.opts.Settle}) => l.st.Put(ctx, p.Object.Key, body, nil)
+	_, err = store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, &store.WriteOptions{Settle: l.opts.Settle})
 	return err
 }
 

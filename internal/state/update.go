@@ -188,7 +188,7 @@ func (u *update) publish(ctx context.Context, next *Manifest) (*Manifest, error)
 		return nil, err
 	}
 	key := layout.ManifestKey(next.Version)
-	info, err := store.Create(ctx, u.log.st, key, body, u.log.opts.Settle)
+	info, err := store.Create(ctx, u.log.st, key, body, &store.WriteOptions{Settle: u.log.opts.Settle})
 	switch {
 	case err == nil:
 		info.Key = key
