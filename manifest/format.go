@@ -112,7 +112,7 @@ type InitOptions struct {
 	// Probe configures the probe of the store. It cannot be left out: a store
 	// that does not keep its promises loses data silently.
 	Probe *probe.Options
-	// Settle tunes retries. Its Identity is not used: a whole manifest is compared.
+	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock tells when the log was created; the machine's by default.
 	Clock clock.Clock
@@ -147,23 +147,11 @@ func (o *InitOptions) withDefaults() (InitOptions, error) {
 	case v.Grace < MinGrace:
 		return v, fmt.Errorf("manifest: a grace of %v is too short: it must be at least %v, so that what a listing is about to show is not deleted under it", v.Grace, MinGrace)
 	}
-	v.Settle = whole(v.Settle)
 	v.Clock = clock.Or(v.Clock)
 	if err := v.Limits.Validate(); err != nil {
 		return v, fmt.Errorf("manifest: a log cannot have these limits: %w", err)
 	}
 	return v, nil
-}
-
-// whole returns the options with which whole bodies are compared: the leading
-// bytes of two JSON documents may be the same.
-func whole(s *store.SettleOptions) *store.SettleOptions {
-	var v store.SettleOptions
-	if s != nil {
-		v = *s
-	}
-	v.Identity = 0
-	return &v
 }
 
 // Init makes st a log, unless it is one already, and returns its format. It
@@ -211,7 +199,7 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 		return Format{}, err
 	}
 	// The log's id is the nonce: no two bodies are equal.
-	_, err = store.Create(ctx, st, layout.FormatKey, body, o.Settle)
+	_, err = store.Create(ctx, st, layout.FormatKey, body, &store.WriteOptions{Settle: o.Settle})
 	if err != nil && !errors.Is(err, store.ErrPrecondition) {
 		return Format{}, err
 	}

@@ -214,7 +214,7 @@ func (w *world) truncate(before uint64) {
 	w.token++
 	u, err := state.With(w.mem, w.format, nil).Updater(layout.Compactor, fence.NewToken(w.token))
 	if err == nil {
-		_, err = u.Update(context.Background(), func(m *state.Manifest) error { return m.Truncate(before) })
+		_, err = u.Update(context.Background(), func(m *state.Change) error { return m.Truncate(before) })
 	}
 	if err != nil {
 		w.Fatal(err)

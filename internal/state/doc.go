@@ -26,7 +26,7 @@
 // [Log.Files] and [Log.Dropped] read a list wherever its entries are.
 //
 // The table is the set of live files and properties. [Edit]s on the chain change it,
-// [Manifest.Fold] applies them when the floor passes them, and [Manifest.Apply] for
+// [Change.Fold] applies them when the floor passes them, and [Manifest.Apply] for
 // who wants to see further.
 //
 // # What is kept

@@ -18,7 +18,7 @@ import (
 
 // Options of a [Log]. The zero value works.
 type Options struct {
-	// Settle tunes retries. Its Identity is not used: a whole manifest is compared.
+	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
 	Clock clock.Clock
@@ -65,7 +65,6 @@ func newLog(st store.Store, opts *Options) *Log {
 	if opts != nil {
 		l.opts = *opts
 	}
-	l.opts.Settle = whole(l.opts.Settle)
 	l.opts.Clock = clock.Or(l.opts.Clock)
 	return l
 }
@@ -225,15 +224,4 @@ func (l *Log) At(ctx context.Context, version uint64) (*Manifest, store.Info, er
 	}
 	m, err := decode(key, body, l.format)
 	return m, info, err
-}
-
-// whole returns the options with which whole bodies are compared: the leading
-// bytes of two JSON documents may be the same.
-func whole(s *store.SettleOptions) *store.SettleOptions {
-	var v store.SettleOptions
-	if s != nil {
-		v = *s
-	}
-	v.Identity = 0
-	return &v
 }

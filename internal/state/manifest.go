@@ -21,8 +21,7 @@ type RoleState struct {
 	Nonce fence.ID `json:"nonce"`
 }
 
-// Manifest is one version of the log's state. It is read-only for all but the
-// function of an update.
+// Manifest is one version of the log's state. It is read-only; see [Change].
 type Manifest struct {
 	Format   int      `json:"format"`
 	Requires []string `json:"requires,omitempty"`
@@ -125,13 +124,18 @@ func (m *Manifest) Held() uint64 {
 // on the chain, and may have been pruned.
 func (m *Manifest) Past(p fence.Position) bool { return p.Before(m.Floor.Position) }
 
+// Change is a manifest in the making: what the function of an update is given, and the
+// only thing that can be changed. Manifests that were read are shared, so nobody may
+// change them.
+type Change struct{ *Manifest }
+
 // Fold moves the floor from one point to a later one: seals are those on the
 // chain between them, segs hold the records between them, edits are the edits
 // between them, in order. Files that these remove become Dropped. If the floor is
 // not at from, somebody else has folded and the error is [ErrVoid]. An edit that
 // no correct writer commits is [fence.ErrCorrupt], with the key of the log object that
 // holds it.
-func (m *Manifest) Fold(from, to frame.Point, seals []Seal, segs []Segment, edits []AppliedEdit) error {
+func (m *Change) Fold(from, to frame.Point, seals []Seal, segs []Segment, edits []AppliedEdit) error {
 	// guard:fold-floor. An update whose outcome was unknown may have landed after all, or a successor
 	// has folded: applied twice, the records would be in the log twice.
 	if !m.Floor.Equal(from) {
@@ -148,9 +152,9 @@ func (m *Manifest) Fold(from, to frame.Point, seals []Seal, segs []Segment, edit
 
 // Truncate gives up the records before an offset: nothing is promised of them any
 // more. The segments that hold no others are still named, for the sake of snapshots
-// that are held, until [Manifest.Release] lets go of them. It never takes anything back:
+// that are held, until [Change.Release] lets go of them. It never takes anything back:
 // an offset before Start changes nothing. Nothing beyond the floor can be given up.
-func (m *Manifest) Truncate(before uint64) error {
+func (m *Change) Truncate(before uint64) error {
 	if before > m.Floor.Offset {
 		return fmt.Errorf("manifest: records before %d cannot be given up: only those before %d are folded; compact first", before, m.Floor.Offset)
 	}
@@ -160,16 +164,16 @@ func (m *Manifest) Truncate(before uint64) error {
 
 // Release lets go of segments that hold only records before an offset and before
 // Start: they become Dropped.
-func (m *Manifest) Release(before uint64) { m.release = max(m.release, min(before, m.Start)) }
+func (m *Change) Release(before uint64) { m.release = max(m.release, min(before, m.Start)) }
 
 // Forget takes the objects that versions up to upTo have dropped off the list,
 // after they were deleted from the store.
-func (m *Manifest) Forget(upTo uint64) { m.Forgotten = max(m.Forgotten, min(upTo, m.PruneMark)) }
+func (m *Change) Forget(upTo uint64) { m.Forgotten = max(m.Forgotten, min(upTo, m.PruneMark)) }
 
 // Replace puts one segment in the place of some that follow each other and hold
 // the same records; these are dropped. If they are not there any more the error
 // is [ErrVoid].
-func (m *Manifest) Replace(old []Segment, with Segment) error {
+func (m *Change) Replace(old []Segment, with Segment) error {
 	// guard:replace-there. As with a fold: an earlier attempt may have landed, or a
 	// successor has merged them, and deleted what they were.
 	//

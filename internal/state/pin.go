@@ -158,7 +158,7 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 			err = errors.Join(err, p.delete(ctx))
 		}
 	}()
-	info, err := store.Create(ctx, l.st, p.key, body, l.opts.Settle)
+	info, err := store.Create(ctx, l.st, p.key, body, &store.WriteOptions{Settle: l.opts.Settle})
 	// guard:pin-taken. Nobody else makes an object of this name. The answer was so long
 	// on its way that a compactor has taken the pin away meanwhile: another one will do.
 	//
@@ -280,8 +280,8 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	// guard:pin-renew. On its own version only: whoever takes the pin away swaps it
 	// first.
 	//
-	//mutant:replace info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, p.log.opts.Settle) => info, err := p.log.st.Put(ctx, p.key, body, store.Always)
-	info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, p.log.opts.Settle)
+	//mutant:replace info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle}) => info, err := p.log.st.Put(ctx, p.key, body, nil)
+	info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle})
 	if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
 		return false, p.lose(ctx)
 	}

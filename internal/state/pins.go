@@ -142,7 +142,7 @@ func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
 	if ttl == 0 {
 		return false
 	}
-	if o := p.Object; !o.Date.IsZero() && !o.LastModified.IsZero() && o.Date.Sub(o.LastModified)-pinSlack >= ttl {
+	if age, known := p.Object.Age(); known && age-pinSlack >= ttl {
 		return true
 	}
 	return unchanged >= ttl
@@ -180,8 +180,8 @@ func (l *Log) ExpirePin(ctx context.Context, p PinInfo, reason string) error {
 	// guard:pin-expire. A swap on the version that was seen standing still: a renewal
 	// that comes first wins, one that comes later is refused.
 	//
-	//mutant:replace store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, l.opts.Settle) => l.st.Put(ctx, p.Object.Key, body, store.Always)
-	_, err = store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, l.opts.Settle)
+	//mutant:replace store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, &store.WriteOptions{Settle: l.opts.Settle}) => l.st.Put(ctx, p.Object.Key, body, nil)
+	_, err = store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, &store.WriteOptions{Settle: l.opts.Settle})
 	return err
 }
 

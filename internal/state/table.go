@@ -55,7 +55,7 @@ type AppliedEdit struct {
 
 // Apply returns a manifest that has the table of m after some more edits, in
 // their order; all else is as in m. It is for reading, with [Log.Files]. Errors:
-// as of [Manifest.Fold].
+// as of [Change.Fold].
 func (m *Manifest) Apply(edits []AppliedEdit) (*Manifest, error) {
 	c := m.clone()
 	if err := c.apply(edits); err != nil {

@@ -210,7 +210,7 @@ func makePage[E any, B uint64 | string](ctx context.Context, p *pager, li *list[
 	}
 	p.made[digest] = page
 	p.uploads.Go(func() error {
-		_, err := store.Create(ctx, p.log.st, page.Key, body, p.log.opts.Settle)
+		_, err := store.Create(ctx, p.log.st, page.Key, body, &store.WriteOptions{Settle: p.log.opts.Settle})
 		return err
 	})
 	p.log.pages.put(page.Key, entries)

@@ -68,7 +68,7 @@ func (u *Updater) end(other fence.Epoch) error {
 // over, and the successor has built on it; it will not be applied any more. After
 // any other error it has not been and will not be. Those are f's, the store's,
 // fence.ErrLimit if the manifest becomes too large, [fence.ErrCorrupt], [fence.ErrFormat].
-func (u *Updater) Update(ctx context.Context, f func(*Manifest) error) (*Manifest, error) {
+func (u *Updater) Update(ctx context.Context, f func(*Change) error) (*Manifest, error) {
 	select {
 	case u.turn <- struct{}{}:
 		defer func() { <-u.turn }()
@@ -109,7 +109,7 @@ func (u *Updater) Update(ctx context.Context, f func(*Manifest) error) (*Manifes
 			return nil, u.end(r.Epoch)
 		}
 		next := cur.clone()
-		if err := f(next); err != nil {
+		if err := f(&Change{next}); err != nil {
 			return nil, err
 		}
 		if err := pages.tidy(ctx, next); errors.Is(err, ErrGone) {
@@ -141,7 +141,7 @@ func (u *Updater) Update(ctx context.Context, f func(*Manifest) error) (*Manifes
 		if err != nil {
 			return nil, err
 		}
-		info, err := store.Create(ctx, u.log.st, key, body, u.log.opts.Settle)
+		info, err := store.Create(ctx, u.log.st, key, body, &store.WriteOptions{Settle: u.log.opts.Settle})
 		switch {
 		case err == nil:
 			info.Key = key
