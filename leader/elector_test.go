@@ -15,7 +15,7 @@ func TestFirstLeader(t *testing.T) {
 		a := w.node("a")
 		term := w.campaign(a)
 		if term.Epoch() != 1 || uint64(term.Token().Epoch()) != 1 || term.Check(time.Second) != nil {
-			w.Fatalf("epoch %v, token %v, %v", term.Epoch(), term.Token(), term.Err())
+			w.Fatalf("epoch %v, token %v, %v", term.Epoch(), term.Token(), term.Check(0))
 		}
 		time.Sleep(10 * time.Minute)
 		if err := term.Check(time.Second); err != nil {

@@ -114,6 +114,10 @@ func randomElections(t *testing.T, seed uint64) *audit {
 	}
 	faulty := faultstore.New(a, &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go()})
 
+	pruner, err := leader.New(mem, "lock", &leader.Options{Clock: clock.Go(), Seed: seed, Prune: leader.PruneOptions{Keep: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var believers atomic.Int32
 	var wg sync.WaitGroup
@@ -195,7 +199,7 @@ func randomElections(t *testing.T, seed uint64) *audit {
 		case 6:
 			_, _ = p.elector.StepDown(short, nil)
 		default:
-			_, _ = leader.Prune(short, mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go()})
+			_, _ = pruner.Prune(short)
 		}
 		done()
 	}

@@ -29,7 +29,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 }
 
-// Whatever is in a store, it is a record or an error that is ErrJunk or
+// Whatever is in a store, it is a record or an error that is ErrCorrupt or
 // ErrFormat; and what is accepted makes sense to the machine.
 func FuzzDecode(f *testing.F) {
 	body, err := sample().encode()
@@ -42,13 +42,13 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := decode("lock/7", 7, body, store.Info{})
 		if err != nil {
-			if !errors.Is(err, ErrJunk) && !errors.Is(err, ErrFormat) {
+			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrFormat) {
 				t.Fatalf("%q: %v", body, err)
 			}
 			return
 		}
 		l := r.lock()
-		if r.Epoch != 7 || l.State == 0 || r.Validity <= 0 || r.Validity > maxValidity || r.Renew <= 0 || r.Renew > r.Validity || r.Wait < 0 {
+		if r.Epoch != 7 || !l.State.Valid() || r.Validity <= 0 || r.Validity > maxValidity || r.Renew <= 0 || r.Renew > r.Validity || r.Wait < 0 {
 			t.Fatalf("%q was accepted: %+v", body, r)
 		}
 	})

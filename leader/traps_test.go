@@ -36,8 +36,8 @@ func TestT04_WinInAPrunedHole(t *testing.T) {
 					w.resign(w.campaign(a))
 				}
 				held = w.campaign(a)
-				if n, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go()}); n == 0 || err != nil {
-					w.Errorf("pruned %d, %v", n, err)
+				if w.prune(leader.PruneOptions{Keep: 1}) == 0 {
+					w.Error("nothing was pruned")
 				}
 			})
 		})
@@ -285,11 +285,10 @@ func TestT19_ReleasedAfterTheWorkHasEnded(t *testing.T) {
 	}
 }
 
-// OnStopped comes exactly once, after OnStarted has returned, and never to one
-// who has not led.
+// client-go's callbacks over Run and Hooks, as in the example: what stops the work
+// runs exactly once, after the work, and never if this process has not led.
 func TestT20_CallbacksOnceAndInOrder(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a, b := w.node("a"), w.node("b")
 		var mu sync.Mutex
 		var events []string
 		note := func(s string) {
@@ -297,28 +296,35 @@ func TestT20_CallbacksOnceAndInOrder(t *testing.T) {
 			defer mu.Unlock()
 			events = append(events, s)
 		}
-		callbacks := func(name string) leader.Callbacks {
-			return leader.Callbacks{
-				OnStarted: func(ctx context.Context, _ *leader.Term) {
-					note(name + " started")
+		candidate := func(name string) *node {
+			return w.node(name, func(o *leader.Options) {
+				o.Hooks.Leader = func(r leader.Record) {
+					if r.State == leader.Held {
+						note(name + " sees " + r.Holder)
+					}
+				}
+			})
+		}
+		run := func(ctx context.Context, n *node) <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- n.Run(ctx, func(ctx context.Context, _ *leader.Term) error {
+					defer note(n.name + " stopped")
+					note(n.name + " started")
 					<-ctx.Done()
 					time.Sleep(3 * time.Second)
-					note(name + " ended")
-				},
-				OnStopped:   func() { note(name + " stopped") },
-				OnNewLeader: func(id string) { note(name + " sees " + id) },
-			}
-		}
-		run := func(n *node, ctx context.Context) <-chan error {
-			done := make(chan error, 1)
-			go func() { done <- leader.RunCallbacks(ctx, n.Elector, callbacks(n.Identity())) }()
+					note(n.name + " ended")
+					return context.Cause(ctx)
+				})
+			}()
 			return done
 		}
+		a, b := candidate("a"), candidate("b")
 		actx, acancel := context.WithCancel(w.Context())
-		adone := run(a, actx)
+		adone := run(actx, a)
 		time.Sleep(10 * time.Second)
 		bctx, bcancel := context.WithCancel(w.Context())
-		bdone := run(b, bctx)
+		bdone := run(bctx, b)
 		time.Sleep(30 * time.Second)
 		bcancel() // it has never led
 		if err := <-bdone; !errors.Is(err, context.Canceled) {
@@ -335,7 +341,7 @@ func TestT20_CallbacksOnceAndInOrder(t *testing.T) {
 
 		// Lost, not cancelled: the same.
 		events = nil
-		adone = run(a, w.Context())
+		adone = run(w.Context(), a)
 		time.Sleep(10 * time.Second)
 		a.st.Crash()
 		if err := <-adone; !errors.Is(err, leader.ErrExpired) {
@@ -471,7 +477,7 @@ func TestT24_ColdStart(t *testing.T) {
 			if took := time.Since(began); took > most {
 				w.Errorf("dead for %v: it took %v", dead, took)
 			}
-			if dead == time.Second && ta.Err() == nil {
+			if dead == time.Second && ta.Check(0) == nil {
 				w.Error("b leads before a's term is over")
 			}
 			w.resign(tb)
@@ -539,7 +545,7 @@ func TestT26_WallClocksDoNotMatter(t *testing.T) {
 				w.Fatalf("leader %q, %v", rec.Holder, err)
 			}
 		}
-		if err := ta.Err(); err != nil {
+		if err := ta.Check(0); err != nil {
 			w.Fatal(err)
 		}
 		a.st.Crash()
