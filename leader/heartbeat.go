@@ -86,8 +86,8 @@ func (t *Term) body(w *lease.Write) []byte {
 func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.Input, error) {
 	release := w.State == lease.Expired
 	// guard:capped-heartbeat. A heartbeat may take no longer than what is left of the term, and a release no
-	// longer than the validity. Without this: a heartbeat blocks for hours; Campaign and Resign of this
-	// elector wait for it, although the term is long over.
+	// longer than the validity. Without this: a heartbeat blocks for hours; the term is long over,
+	// but its elector stays busy and can neither campaign again nor finish Resign.
 	//
 	//mutant:replace max(left, 0) => max(left, 24*time.Hour)
 	left := t.e.opts.Validity

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// watch notes what an observer sees, as "epoch holder state".
+// watch collects what an observer sees, as "epoch holder state".
 func (w *world) watch(n *node) (events func() []string, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	seen := make(chan []string)
@@ -65,7 +65,7 @@ func TestObserve(t *testing.T) {
 		got := events()
 		stop()
 		want := []string{"0  ", "1 a held", "1 a held lapsed", "2 b held", "2 b expired"}
-		// The observer may see the deposed lock on its way, or not at all.
+		// The observer may see the deposed and the lapsed lock in passing, or not at all.
 		got = slices.DeleteFunc(got, func(s string) bool { return s == "1 a expired" || s == "1 a held lapsed" })
 		want = slices.DeleteFunc(want, func(s string) bool { return s == "1 a held lapsed" })
 		if !slices.Equal(got, want) {
@@ -75,7 +75,7 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// A leader that has crashed and is followed by nobody: observers see it lapse.
+// A leader crashes and has no successor: observers see its lock lapse.
 func TestObserveLapse(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.node("a")
@@ -90,7 +90,7 @@ func TestObserveLapse(t *testing.T) {
 		if got, want := events(), []string{"1 a held", "1 a held lapsed"}; !slices.Equal(got, want) {
 			w.Errorf("got %q, want %q", got, want)
 		}
-		// Who looks only now knows from the store's clock.
+		// A new observer knows from the store's clock.
 		if rec, err := w.node("p").Leader(w.Context()); !errors.Is(err, leader.ErrNoLeader) || rec.Holder != "a" || !rec.Lapsed {
 			w.Errorf("Leader: %+v, %v", rec, err)
 		}
@@ -99,9 +99,9 @@ func TestObserveLapse(t *testing.T) {
 	})
 }
 
-// Between an observer's listing and its look, the newest lock it saw is deposed,
-// succeeded and pruned, and a late request puts a lock in its place. It must not
-// be named.
+// Between an observer's listing and its read, the lock that it saw as the newest is
+// released, succeeded and pruned, and a late request puts a lock into the hole. The
+// observer must not report that one.
 func TestObserverIsNotFooledByAHole(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, o := w.node("a"), w.node("b"), w.node("o")
@@ -137,7 +137,7 @@ func TestJunkUnderLock(t *testing.T) {
 				w.Fatal(err)
 			}
 		}
-		// Names that are no lock's do not count, and are left alone.
+		// Objects with other names are not locks, and are never deleted.
 		strange := []string{"lock/README", "lock/7.json", "lock/00000000000000000009.json.bak", "lock/99999999999999999999.json", "lock/x/00000000000000000009.json", key(0)}
 		for _, k := range strange {
 			put(k, "mine")
@@ -250,7 +250,7 @@ func TestPrune(t *testing.T) {
 		prune(leader.PruneOptions{Keep: 1}, 9)
 		prune(leader.PruneOptions{For: time.Nanosecond}, 0) // never the newest
 		w.file(20)
-		// A listing that breaks off may lack the newest.
+		// A listing that breaks off may lack the newest lock: nothing is deleted.
 		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			return faultstore.Fault{Cut: true, Err: faultstore.ErrDenied}
 		})
@@ -280,7 +280,7 @@ func TestPruneDefaults(t *testing.T) {
 	})
 }
 
-// An outage longer than any lease: candidates and observers wait for its end.
+// Candidates and observers survive an outage that is longer than any lease.
 func TestOutage(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.faulty.SetRates(faultstore.Rates{Fail: 1})

@@ -29,8 +29,8 @@ func TestRecordRoundTrip(t *testing.T) {
 	}
 }
 
-// Whatever is in a store, it is a record or an error that is ErrCorrupt or
-// ErrFormat; and what is accepted makes sense to the machine.
+// Any bytes decode to a record or to an error that is ErrCorrupt or ErrFormat. A
+// record that is accepted makes sense to the state machine.
 func FuzzDecode(f *testing.F) {
 	body, err := sample().encode()
 	if err != nil {
@@ -54,7 +54,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Only canonical keys are read.
+// Only canonical keys are locks.
 func FuzzKey(f *testing.F) {
 	f.Add("lock/", lockKey("lock/", 7))
 	f.Add("compactor-lock/", lockKey("lock/", 7))

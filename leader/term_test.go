@@ -15,6 +15,27 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
+// A term from the win to the released lock.
+func TestFirstLeader(t *testing.T) {
+	inWorld(t, func(w *world) {
+		term := w.campaign(w.node("a"))
+		if term.Epoch() != 1 || uint64(term.Token().Epoch()) != 1 || term.Check(time.Second) != nil {
+			w.Fatalf("epoch %v, token %v, %v", term.Epoch(), term.Token(), term.Check(0))
+		}
+		time.Sleep(10 * time.Minute)
+		if err := term.Check(time.Second); err != nil {
+			w.Fatalf("the term did not last: %v", err)
+		}
+		w.resign(term)
+		if f := w.file(1); f["expired"] != true || f["state"] != "expired" || f["reason"] != "resigned" || f["expired_by"] != "a" {
+			w.Fatalf("lock file %v", f)
+		}
+		if cause := context.Cause(term.Context()); !errors.Is(cause, leader.ErrResigned) || !errors.Is(cause, leader.ErrLost) {
+			w.Fatalf("cause %v", cause)
+		}
+	})
+}
+
 func TestCheckIsCheap(t *testing.T) {
 	e, err := leader.New(memstore.New(nil), "lock", nil) // the machine's own clock
 	if err != nil {
@@ -116,7 +137,7 @@ func TestConfirmWaitsForALaterHeartbeat(t *testing.T) {
 			faultstore.Rule{Kind: faultstore.Put, Fault: faultstore.Fault{HoldReply: first}},
 			faultstore.Rule{Kind: faultstore.Put, Skip: 1, Fault: faultstore.Fault{Hold: second}},
 		))
-		time.Sleep(6100 * time.Millisecond) // a heartbeat is applied, its reply is on its way
+		time.Sleep(6100 * time.Millisecond) // a heartbeat is applied, its reply is held back
 		confirmed := make(chan error, 1)
 		go func() { confirmed <- term.Confirm(w.Context()) }()
 		time.Sleep(time.Second)
@@ -238,7 +259,7 @@ func TestStall(t *testing.T) {
 				if took := time.Since(began); took < 20*time.Second || took > 20*time.Second+time.Millisecond {
 					w.Errorf("stalled after %v", took)
 				}
-				<-release // it hangs, and does not even notice that
+				<-release // it hangs, and does not notice that the term is over
 				return nil
 			})
 		}()
@@ -298,7 +319,7 @@ func TestHandover(t *testing.T) {
 		if f := w.file(2); f["holder"] != "e" {
 			w.Errorf("followed by %v", f["holder"])
 		}
-		// To somebody who is not there: another follows.
+		// To a candidate that does not exist: another one follows.
 		if err := tb.Handover(w.Context(), "nobody"); err != nil {
 			w.Error(err)
 		}
@@ -389,7 +410,7 @@ func TestRunVerdicts(t *testing.T) {
 			return nil
 		}, nil},
 		{"resigned", func(ctx context.Context, _ context.CancelFunc, _ *node, t *leader.Term) error {
-			_ = t.Resign(ctx) // with the work's own context it may even be called here
+			_ = t.Resign(ctx) // with the work's own context the work may call it
 			<-ctx.Done()
 			return ctx.Err()
 		}, nil},

@@ -128,8 +128,8 @@ func (w *world) file(epoch int) map[string]any {
 	return m
 }
 
-// nodeClock is a node's own clock: it runs at its own rate, and can be
-// suspended, which its timers do not notice.
+// nodeClock is a node's own clock. It runs at its own rate, and its timers do not notice
+// a suspend.
 type nodeClock struct {
 	rate   float64 // of this clock's seconds to real ones
 	origin clock.Instant
@@ -157,7 +157,7 @@ func (c *nodeClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	return clock.Go().AfterFunc(time.Duration(float64(d)/c.rate)+1, f)
 }
 
-// suspend lets elapsed time pass that no timer sees, as a closed lid does.
+// suspend lets time pass that no timer notices, as a closed lid does.
 func (c *nodeClock) suspend(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
