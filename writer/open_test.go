@@ -213,9 +213,9 @@ func TestLargeTail(t *testing.T) {
 // An error of the store ends the opening, and says what was being done.
 func TestOpeningFails(t *testing.T) {
 	for name, rule := range map[string]faultstore.Rule{
-		"sealing": {Kind: faultstore.Put, Prefix: layout.DataPrefix},
-		"reading": {Kind: faultstore.Get, Prefix: layout.DataPrefix},
-		"listing": {Kind: faultstore.List, Prefix: layout.ManifestPrefix},
+		"sealing":  {Kind: faultstore.Put, Prefix: layout.DataPrefix},
+		"reading":  {Kind: faultstore.Get, Prefix: layout.DataPrefix},
+		"listing":  {Kind: faultstore.List, Prefix: layout.ManifestPrefix},
 		"checking": {Kind: faultstore.List, Prefix: layout.ManifestPrefix, Skip: 1},
 	} {
 		t.Run(name, bubbled(func(t *testing.T, e *env) {

@@ -141,5 +141,5 @@ func (o *opener) sealOf(p fence.Position) (body []byte, h frame.Header) {
 // afterSeal returns the point after this opener's seal at a point.
 func (o *opener) afterSeal(at frame.Point) frame.Point {
 	_, h := o.sealOf(at.Position)
-	return at.Behind(&h, nil)
+	return at.After(&h, nil)
 }
