@@ -36,9 +36,9 @@ func (f Future) batch() *batch {
 }
 
 // Wait returns the offset of the first record once the append is durable and part of the
-// history for ever. Otherwise its error is [ErrNotCommitted] if the records can no longer
-// become part of the history, or [ErrUnknown] if they can, and it wraps the reason. If ctx
-// ends first, the error is ErrUnknown with ctx's cause; the append goes on, and Wait may be
+// history for ever. Otherwise its error wraps the reason. It is [ErrNotCommitted] if the
+// records can no longer become part of the history, and [ErrUnknown] if they can. If ctx
+// ends first, the error is ErrUnknown with ctx's cause. The append goes on, and Wait may be
 // called again.
 func (f Future) Wait(ctx context.Context) (uint64, error) {
 	b := f.batch()

@@ -55,10 +55,10 @@ type Options struct {
 	// NoCompress stores payloads as they are. Otherwise they are compressed with Zstandard
 	// at its fastest level, on up to 8 processors, and stored so if that is smaller.
 	NoCompress bool
-	// Checkpoint is how often the writer notes in the manifest how far the history is
-	// acknowledged, so that a successor and readers begin near the tail. It is off the
-	// commit path and is skipped if nothing is new. Default 10 s. A negative value means
-	// only once, after Open, to record the epoch.
+	// Checkpoint is how often the writer notes the acknowledged end of the history in the
+	// manifest. A successor and readers begin there. It is off the commit path and is skipped
+	// if nothing is new. Default 10 s. A negative value means only once, after Open, to record
+	// the epoch.
 	Checkpoint time.Duration
 	// Until ends the writer: when it is done, nothing more is sent, and what is in flight is
 	// reported as [ErrUnknown]. Pass the context of the leader's term. The writer is safe

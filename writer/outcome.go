@@ -93,9 +93,9 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 		return outcome{err: fmt.Errorf("%w; the manifest does not name the seal of epoch %d", fenced, epoch)}
 	}
 	// guard:append-ended. If the epoch's seal was folded, all slots before it are committed, and
-	// all after it are void. Without this: the writer sleeps; a successor seals slot 9 and the
+	// all after it are void. Without this: the writer sleeps; a successor seals slot 9, and the
 	// compactor folds slots 5 to 9; the writer's retry of slot 5, which was applied, meets a
-	// junk seal, and slots 5 to 8 are reported as unknown or as not committed.
+	// junk seal. Its records are reported as unknown, though readers have them for certain.
 	//
 	//mutant:replace applied: true, void => void
 	fenced.By = seal.Next

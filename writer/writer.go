@@ -167,10 +167,10 @@ func (w *Writer) Flush(ctx context.Context) error {
 	return w.failed
 }
 
-// Close ends the writer. It takes no more appends, sends what waits for a linger or for the
-// rate of requests, waits for all outcomes, and notes the tail in the manifest (unless
-// Options.Checkpoint is negative). If ctx ends first it gives up, and what is in flight is
-// reported as [ErrUnknown].
+// Close ends the writer. It takes no more appends, and sends what waits for a linger or for
+// the rate of requests. It waits for all outcomes, and then notes the tail in the manifest,
+// unless Options.Checkpoint is negative. If ctx ends first, what is in flight is cancelled
+// and reported as [ErrUnknown].
 //
 // Files that are not complete are aborted at once. Close waits until their parts are
 // deleted, also when ctx has ended: with s3store for 10 s at most.

@@ -23,8 +23,8 @@ func (s *Source) Walk(ctx context.Context, from frame.Point) iter.Seq2[Step, err
 	return s.walk(ctx, from, nil, func(fence.Position) {})
 }
 
-// walk also asks known before the store, and calls beyond at the first empty slot with the
-// last slot after it that was seen to hold something other than a seal, if there is one.
+// walk also asks known before the store. At the first empty slot it calls beyond, if it has
+// seen a later slot that holds something other than a seal, with the last such slot.
 func (s *Source) walk(ctx context.Context, from frame.Point, k known, beyond func(fence.Position)) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

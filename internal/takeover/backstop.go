@@ -41,8 +41,8 @@ func (b *backstop) failed() error {
 	}
 }
 
-// stopAhead puts a backstop ahead of the walk, once for each epoch, when the walk has come to
-// at and has read many objects of that epoch.
+// stopAhead puts a backstop ahead of the walk, once for each epoch. It does so when the walk
+// has read many objects of the epoch; the next slot is at.
 func (o *opener) stopAhead(ctx context.Context, at fence.Position, read uint64) {
 	if read < longWalk*uint64(o.Window) || o.backstop != nil && o.backstop.epoch == at.Epoch {
 		return
