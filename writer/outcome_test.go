@@ -83,10 +83,7 @@ func TestT09_LateRequest(t *testing.T) {
 			crash := late
 			crash.Crash = true
 			e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Fault: crash})
-			f, err := a.AppendAsync(t.Context(), recs("1"), writer.Cursor([]byte("one")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := e.async(a, "1", writer.Cursor([]byte("one")))
 			e.outcomes([]writer.Future{f}, "unknown")
 			want, cursor := []string{"0"}, ""
 			if first == "request" {
