@@ -98,16 +98,6 @@ func (w *wall) known(ctx context.Context, p fence.Position) (o chain.Object, ok 
 	return s.found, true, nil // without a body the slot is after our seal, where no walk comes
 }
 
-// failed returns why the walk has found nothing in slot p, if the wall has failed.
-func (w *wall) failed(p fence.Position) error {
-	if w == nil || p.Epoch != w.base.Epoch {
-		return nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
-}
-
 // newest returns a manifest that was read after the seal in slot p was applied.
 func (w *wall) newest(ctx context.Context, p fence.Position) (*state.Manifest, error) {
 	w.mu.Lock()
