@@ -96,9 +96,9 @@ var errPatience = errors.New("sim: the client has lost its patience")
 func (n *node) elected(ctx context.Context) {
 	call := n.world.steps
 	o := &fencepost.Options{Leader: n.election("lock/"), Writer: n.writerOptions()}
-	err := fencepost.Run(ctx, n.store(), o, func(ctx context.Context, wr *writer.Writer) error {
-		n.opened(call, wr)
-		n.lead(ctx, wr)
+	err := fencepost.Run(ctx, n.store(), o, func(ctx context.Context, s *fencepost.Session) error {
+		n.opened(call, s.Writer)
+		n.lead(ctx, s.Writer)
 		call = n.world.steps
 		return nil
 	})

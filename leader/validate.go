@@ -1,0 +1,10 @@
+package leader
+
+import "github.com/fencepost/fencepost/store"
+
+// Validate returns all faults of the options, each an [ErrOptions], or nil. It does not
+// know the limits of a store, which [New] checks as well.
+func (o *Options) Validate() error {
+	_, err := o.withDefaults(store.Traits{})
+	return err
+}
