@@ -127,14 +127,18 @@ func (r *run) term(ctx context.Context, t *leader.Term) error {
 		}
 	})
 	defer stop()
-	w, err := r.open(ctx, t, until)
+	opts := r.writer
+	opts.Until = until
+	opened := r.vouch(ctx, t)
+	w, err := writer.Open(ctx, r.st, t.Token(), &opts)
+	opened()
 	if err != nil {
 		r.lost = errors.Is(err, writer.ErrFenced) || until.Err() != nil || passing(err)
 		return err
 	}
 	r.session = &Session{Writer: w, term: t, clock: r.clock}
 	err = r.lead(ctx)
-	t.Progress() // closing the writer counts as work
+	defer r.vouch(until, t)()
 	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
 	defer cancel()
 	closed := w.Close(drain)
@@ -154,20 +158,22 @@ func (r *run) term(ctx context.Context, t *leader.Term) error {
 	return err
 }
 
-// open opens the writer. Each object that it reads is progress: the tail of a log may
-// take longer than StallAfter, and work cannot call Progress yet.
-func (r *run) open(ctx context.Context, t *leader.Term, until context.Context) (*writer.Writer, error) {
-	opts := r.writer
-	opts.Until = until
-	hook := opts.Hooks.Recovering
-	opts.Hooks.Recovering = func(at writer.Recovery) {
-		t.Progress()
-		if hook != nil {
-			hook(at)
-		}
+// vouch keeps StallAfter from ending the term until stop is called: while Run opens
+// and closes the writer, the work cannot call Progress.
+func (r *run) vouch(ctx context.Context, t *leader.Term) (stop func()) {
+	t.Progress()
+	ctx, cancel := context.WithCancel(ctx)
+	if every := r.leader.StallAfter / 2; every > 0 {
+		go func() {
+			for clock.Sleep(ctx, r.clock, every) == nil {
+				t.Progress()
+			}
+		}()
 	}
-	defer t.Progress()
-	return writer.Open(ctx, r.st, t.Token(), &opts)
+	return func() {
+		cancel()
+		t.Progress()
+	}
 }
 
 // passing tells whether err is a failure of the store that may pass. The token is

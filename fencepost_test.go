@@ -197,7 +197,7 @@ func TestRunRefusesAtOnce(t *testing.T) {
 				o.Writer.Init = &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}
 			}, idle},
 			"Validity 1µs must be": {func(o *fencepost.Options) { o.Leader.Validity = time.Microsecond }, idle},
-			"no work":              {func(*fencepost.Options) {}, nil},
+			"work is nil":          {func(*fencepost.Options) {}, nil},
 		} {
 			o := options("b")
 			c.bend(o)
