@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	_ "github.com/fencepost/fencepost/store/dirstore" // file://
@@ -19,10 +20,9 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// LockPrefix is the folder of the election's lock objects in the log's store, without
-// its slash. Pass it to leader.New to take part in the election without [Run], or to
-// observe it.
-const LockPrefix = "lock"
+// LockPrefix begins the keys of the election's lock objects: "lock/". Pass it to
+// leader.New to take part in the election without [Run], or to observe it.
+const LockPrefix = layout.LockPrefix
 
 // Run waits until this process leads the log in st, opens a writer, and calls work.
 // If the term is lost, Run ends work's context, waits for work to return, and contends
@@ -58,8 +58,6 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		if err != nil {
 			return fmt.Errorf("%w: Leader: %w", ErrOptions, err) // the store sets limits too
 		}
-		// An elector that knows the last leader's name as its own lets others go first.
-		s.leader.Identity = e.Identity()
 		r := &run{settings: s, st: st, work: work}
 		err = e.Run(ctx, r.term)
 		pause := minPause

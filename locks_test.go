@@ -24,7 +24,7 @@ func TestRunLeavesOldLocks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, err := range w.mem.List(t.Context(), fencepost.LockPrefix+"/", nil) {
+			for _, err := range w.mem.List(t.Context(), fencepost.LockPrefix, nil) {
 				if err != nil {
 					t.Fatal(err)
 				}

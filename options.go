@@ -72,6 +72,11 @@ func (o *Options) settings(traits store.Traits) settings {
 	if o != nil && o.Writer != nil {
 		s.writer = *o.Writer
 	}
+	if s.leader.Identity == "" {
+		// One name for all terms: a candidate that finds its own name in an expired lock
+		// lets others go first.
+		s.leader.Identity = leader.DefaultIdentity()
+	}
 	s.leader.NoPrune = s.leader.NoPrune || s.leader.Prune == leader.PruneOptions{}
 	if s.leader.Logger == nil {
 		s.leader.Logger = s.logger.Named("leader")
