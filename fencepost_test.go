@@ -29,8 +29,8 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// format is that of every test's log: made once, because the store is probed
-// before.
+// format is the format object of every test's log. It is made once, because making a
+// log probes the store.
 var format = sync.OnceValue(func() []byte {
 	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
 	if err != nil {
@@ -43,7 +43,7 @@ var format = sync.OnceValue(func() []byte {
 	return body
 })
 
-// world is a log in virtual time, and the processes that want to lead it.
+// world is a log in virtual time, with the processes that compete for it.
 type world struct {
 	*testing.T
 	mem    *memstore.Store
@@ -113,7 +113,7 @@ func (w *world) run(name string, opts *fencepost.Options, f work) *node {
 	return n
 }
 
-// ends waits for a day at most.
+// ends waits until the node's Run returns, for a day at most.
 func (w *world) ends(n *node) error {
 	w.Helper()
 	select {
@@ -174,8 +174,8 @@ func appendAsync(ctx context.Context, s *fencepost.Session, value string) error 
 	return err
 }
 
-// What is wrong is said before anybody is elected, though another leads: not after
-// a wait for its end, and not with an epoch spent.
+// Run refuses wrong options at once, also while another process leads. It sends no
+// request and spends no epoch.
 func TestRunRefusesAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		leading := make(chan struct{})
@@ -217,8 +217,8 @@ func TestRunRefusesAtOnce(t *testing.T) {
 	})
 }
 
-// Each way in which Run ends while the term stands: what it returns, that the lock
-// is free at once, and that what was appended is in the log where it says so.
+// For each way in which Run ends while the term lasts: what Run returns, that the lock is
+// free at once, and that the log holds what Run says it holds.
 func TestRunEnds(t *testing.T) {
 	mine := errors.New("my own")
 	for name, c := range map[string]struct {
@@ -246,7 +246,7 @@ func TestRunEnds(t *testing.T) {
 				if err := errors.Join(appendAsync(ctx, s, "a"), s.Close(ctx)); err != nil {
 					return err
 				}
-				return ctx.Err() // closing it is no reason to stop
+				return ctx.Err() // closing the writer does not end ctx
 			},
 			check: func(err error) bool { return err == nil }, holds: []string{"a"},
 		},
@@ -330,8 +330,8 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// When ctx ends, what is under way is settled before the lock is freed, and then
-// the next candidate leads at once, not after the validity.
+// When ctx ends, Run settles the appends in flight before it frees the lock. Then the
+// next candidate leads at once and need not wait for the validity.
 func TestRunDrains(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		slow := faultstore.Fault{Delay: 2 * time.Second}
@@ -374,7 +374,7 @@ func TestRunDrains(t *testing.T) {
 	})
 }
 
-// A store that settles nothing does not keep Run from ending.
+// Run ends in bounded time also if the store answers no append.
 func TestRunDrainIsBounded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}))
@@ -395,8 +395,8 @@ func TestRunDrainIsBounded(t *testing.T) {
 	})
 }
 
-// T18, T19: a leader that is deposed stops its work and waits for it, contends
-// again, and goes on where the history ends.
+// T18, T19: after a leader is deposed, Run ends the work's context, waits for the work,
+// contends again, and continues where the history ends.
 func TestRunContendsAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var returned time.Time
@@ -415,7 +415,7 @@ func TestRunContendsAgain(t *testing.T) {
 			if err := context.Cause(ctx); !errors.Is(err, leader.ErrDeposed) {
 				w.Errorf("work was stopped because of %v", err)
 			}
-			time.Sleep(time.Second) // it takes its time
+			time.Sleep(time.Second) // Run has to wait for it
 			returned = time.Now()
 			return ctx.Err()
 		})
@@ -442,8 +442,8 @@ func TestRunContendsAgain(t *testing.T) {
 	})
 }
 
-// A lost term cuts the writer off: what the store does not settle is not waited
-// for.
+// A lost term cuts the writer off: Run does not wait for appends whose outcome the store
+// does not tell.
 func TestRunCutsOff(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
@@ -483,7 +483,8 @@ func TestRunCutsOff(t *testing.T) {
 	})
 }
 
-// Work that had done it all before the term was lost is done.
+// Work that returns nil after its term was lost is done if all its appends were
+// acknowledged before.
 func TestRunDoneInTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
@@ -504,9 +505,9 @@ func TestRunDoneInTime(t *testing.T) {
 	})
 }
 
-// A leader whose heartbeats hang loses its term by its own clock, before another
-// one leads; when it is back it contends again. What it tried meanwhile is in the
-// log once or not at all.
+// A leader whose heartbeats hang loses its term by its own clock, before another one
+// leads. When its heartbeats work again, it contends again. Each record that it appended
+// meanwhile is in the log once or not at all.
 func TestRunFrozenHeartbeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var frozen atomic.Bool
@@ -571,10 +572,9 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 	})
 }
 
-// If the log knows later epochs than the election, since the locks were lost, or
-// tokens came from elsewhere, the election goes on behind them, with one term in
-// vain and not many.
-func TestRunBehindTheLog(t *testing.T) {
+// The log may know later epochs than the election, because the locks were lost or tokens
+// came from elsewhere. Then the election continues after them, at the cost of one term.
+func TestRunAfterLaterEpochs(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		open := func(epoch uint64, value string) *writer.Writer {
 			wr, err := writer.Open(t.Context(), w.mem, fence.NewToken(epoch), options("x").Writer)
@@ -601,7 +601,7 @@ func TestRunBehindTheLog(t *testing.T) {
 				if _, err := s.Append(ctx, [][]byte{[]byte("1")}); err != nil {
 					return err
 				}
-				<-fenced // somebody with a token from elsewhere has taken over
+				<-fenced // a writer with a token from elsewhere has taken over
 				_ = appendAsync(ctx, s, "never")
 				<-ctx.Done()
 				return errors.New("stopped, for whatever reason")
@@ -630,8 +630,8 @@ func TestRunBehindTheLog(t *testing.T) {
 	})
 }
 
-// A store that fails for a while as the writer is opened does not end Run: the
-// token is spent, and another term opens it.
+// A store that fails for a while during the opening does not end Run. The token is spent,
+// so the writer is opened in another term.
 func TestRunOutlivesFailures(t *testing.T) {
 	for _, prefix := range []string{"", "manifest/", "data/", "lock/"} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -655,8 +655,7 @@ func TestRunOutlivesFailures(t *testing.T) {
 	}
 }
 
-// Work that panics, or ends its goroutine, leaves neither a lock nor anything that
-// still runs.
+// Work that panics or ends its goroutine leaves no held lock and no goroutine.
 func TestRunPanics(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		func() {
@@ -676,9 +675,9 @@ func TestRunPanics(t *testing.T) {
 	})
 }
 
-// Several processes copy one source into the log, each going on where the cursor
-// says, while at random they lose their terms, freeze, and are replaced: each
-// record is there once, and in order.
+// Several processes copy one source into the log, and each continues where the cursor
+// says. At random they lose their terms, freeze, and are replaced. In the end each record
+// is in the log once and in order.
 func TestRunsCompete(t *testing.T) {
 	for seed := range uint64(6) {
 		inWorld(t, func(t *testing.T, w *world) {

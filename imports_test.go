@@ -8,29 +8,29 @@ import (
 	"testing"
 )
 
-// This file is the plan of the house: which room may know of which. A change
-// that needs a new door changes the table below, on purpose and in review.
+// This file has the rules for imports. A change that needs a new import between two
+// packages of the project changes the table below, on purpose and in review.
 
 const module = "github.com/fencepost/fencepost"
 
-// anything lets a package import all of the project: the few that put the parts
-// together.
+// anything lets a package import the whole project. It is for the few packages that put
+// the parts together.
 const anything = "..."
 
-// room says what the non-test files of a package may import of the project. A
-// name that ends in "/..." stands for a package and all below it.
+// room says which packages of the project the non-test files of a package may import. A
+// name that ends in "/..." stands for a package and all packages below it.
 type room struct {
 	pkg  string
 	may  []string
-	only map[string][]string // an import that only files of these patterns may have
+	only map[string][]string // by imported package: the files that may import it
 }
 
-// rooms, from the ground floor up: a package may import only what stands before it in
-// this list. The first row that fits a package counts.
+// rooms lists all packages from the ground floor up. A package may import only packages
+// that stand before it in this list. The first row that matches a package counts.
 var rooms = []room{
-	// The ground: words that all share, without any I/O.
+	// The ground floor: types that all packages share. None does I/O.
 	{pkg: "clock"},
-	{pkg: "zaptoslog"}, // knows no other package, and none imports it
+	{pkg: "zaptoslog"}, // neither imports a package of the project nor is imported by one
 	{pkg: "fence"},
 	{pkg: "internal/layout", may: []string{"fence"}},
 	{pkg: "internal/document", may: []string{"fence"}},
@@ -43,12 +43,12 @@ var rooms = []room{
 	{pkg: "store/probe", may: []string{"clock", "store"}},
 	{pkg: "store/...", may: []string{"store", "clock", "store/internal/..."}},
 
-	// Election never knows the log.
-	{pkg: "internal/lease", may: []string{"clock", "store"}}, // names of versions, no requests
+	// The election never imports the log.
+	{pkg: "internal/lease", may: []string{"clock", "store"}}, // it names versions of the store and sends no request
 	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout"}},
 
-	// The log, from its description to those who use it. A writer takes its token from
-	// anywhere, so it never imports leader; a reader never imports writer.
+	// The log, from its description to its users. A writer accepts a token from anywhere,
+	// so it never imports leader. A reader never imports writer.
 	{pkg: "manifest", may: []string{"clock", "fence", "store", "store/probe", "internal/layout", "internal/document"}},
 	{pkg: "internal/chain", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
 	{pkg: "internal/segment", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
@@ -58,13 +58,13 @@ var rooms = []room{
 	{pkg: "reader", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}},
 	{
 		pkg: "compactor", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"},
-		// Its own election is for Run alone, and its settings are among the options;
-		// with a token from elsewhere it needs none.
+		// A compactor with a token from elsewhere needs no election. So only Run has one,
+		// and the options its settings.
 		only: map[string][]string{"leader": {"run*.go", "options.go"}},
 	},
-	{pkg: "verify", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it looks at all there is
+	{pkg: "verify", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
 
-	// These put all together, and test gear may look at everything.
+	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
 	{pkg: "internal/testkit/...", may: []string{anything}},
 	{pkg: "cmd/...", may: []string{anything}},
@@ -73,8 +73,7 @@ var rooms = []room{
 	{pkg: "bench/...", may: []string{anything}},
 }
 
-// strangers are imports from outside that only some packages may have, tests
-// included.
+// strangers are other modules that only some packages may import, also in tests.
 var strangers = []struct {
 	prefix string
 	in     []string
@@ -86,7 +85,7 @@ var strangers = []struct {
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},
 }
 
-// matches reports whether pkg is what pattern says, or below it.
+// matches reports whether pattern stands for pkg.
 func matches(pattern, pkg string) bool {
 	if pattern == anything {
 		return true
@@ -101,7 +100,7 @@ func matchesAny(patterns []string, pkg string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, pkg) })
 }
 
-// ours returns the place of an import in the tree.
+// ours returns the folder of an imported package if it belongs to the project.
 func ours(imp string) (pkg string, ok bool) {
 	if imp == module {
 		return ".", true
@@ -120,7 +119,7 @@ func checkImports(files []source) (faults []string) {
 			}
 		}
 		if f.test() {
-			continue // a test may put together what it tests
+			continue // a test may import everything
 		}
 		row := slices.IndexFunc(rooms, func(r room) bool { return matches(r.pkg, f.dir()) })
 		if row < 0 {
@@ -133,7 +132,7 @@ func checkImports(files []source) (faults []string) {
 			if !ok {
 				continue
 			}
-			// The simulation contains the whole house: "all of internal" is not that.
+			// "internal/..." does not stand for the test gear.
 			if !matchesAny(r.may, pkg) || (strings.HasPrefix(pkg, "internal/testkit/") && !slices.Contains(r.may, anything)) {
 				fault("%s imports %s: %s may import %s of the project", f.path, pkg, r.pkg, list(r.may))
 			}
@@ -156,8 +155,8 @@ func list(names []string) string {
 	return "only " + strings.Join(names, ", ")
 }
 
-// TestHouseFloors: no room may import one that stands above it, so that the list above
-// is the order in which a stranger can read the code.
+// TestHouseFloors wants each package to import only packages that stand before it in the
+// list. So the list is an order in which the code can be read.
 func TestHouseFloors(t *testing.T) {
 	below := map[string]bool{}
 	for _, r := range rooms {
@@ -172,7 +171,7 @@ func TestHouseFloors(t *testing.T) {
 
 func TestHouseOfImports(t *testing.T) { report(t, checkImports(tree(t))) }
 
-// at is a file of a tree that a test makes up.
+// at returns a file for a made-up tree.
 func at(file string, imports ...string) source {
 	pkg := path.Base(path.Dir(file))
 	return source{path: file, name: pkg, comment: "Package " + pkg + " does.", imports: imports}
