@@ -196,13 +196,15 @@ func TestRunRefusesAtOnce(t *testing.T) {
 			"manifests of -5": {func(o *fencepost.Options) {
 				o.Writer.Init = &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}
 			}, idle},
-			"Validity 1µs must be": {func(o *fencepost.Options) { o.Leader.Validity = time.Microsecond }, idle},
-			"work is nil":          {func(*fencepost.Options) {}, nil},
+			"Validity 1µs must be":                       {func(o *fencepost.Options) { o.Leader.Validity = time.Microsecond }, idle},
+			"Until must be nil":                          {func(o *fencepost.Options) { o.Writer.Until = t.Context() }, idle},
+			"Leader: leader: invalid options: ClockRate": {func(o *fencepost.Options) { o.Leader.ClockRate, o.Writer.InFlight = -1, -1 }, idle}, // and the writer's beside it
+			"work is nil":                                {func(*fencepost.Options) {}, nil},
 		} {
 			o := options("b")
 			c.bend(o)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-			if err := fencepost.Run(ctx, second, o, c.work); err == nil || !strings.Contains(err.Error(), says) {
+			if err := fencepost.Run(ctx, second, o, c.work); !errors.Is(err, fencepost.ErrOptions) || !strings.Contains(err.Error(), says) {
 				t.Errorf("Run says %v, want %q", err, says)
 			}
 			cancel()
