@@ -43,7 +43,6 @@ var unvalidated = map[string]string{
 
 	// TODO: these come with the branches of their packages.
 	"compactor.Options":      "",
-	"leader.StepDownOptions": "",
 	"probe.Options":          "",
 	"reader.Options":         "",
 	"reader.SnapshotOptions": "",
