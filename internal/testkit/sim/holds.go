@@ -129,7 +129,7 @@ func (w *world) held(n *node, version uint64) *hold {
 		w.history.broken("client", "%s holds version %d and has no pin on it", n.name, version)
 		return nil
 	case w.gone(h):
-		return h // already counted
+		return h // it was removed, and its holder does not know yet
 	}
 	needs := w.names(n, version)
 	w.holds.mu.Lock()
