@@ -12,39 +12,39 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// kind is what an act does.
+// kind of an act.
 type kind uint8
 
 // What the scheduler can do. On a request:
 const (
-	// apply lets it take effect and answers it. A client's step goes on.
+	// apply lets it take effect and answers it; a client's step just goes on.
 	apply kind = iota + 1
-	// land lets it take effect. The answer comes later.
+	// land lets it take effect; the answer is under way.
 	land
 	// deliver brings the answer.
 	deliver
-	// walk does the first half of a listing that is not atomic.
+	// walk makes the first half of a listing that is not atomic.
 	walk
 	// reset breaks the connection. What has not taken effect may still do so later.
 	reset
 	// lose lets it take effect and breaks the connection.
 	lose
-	// refuse answers with status n, which does not tell the outcome, and has no effect.
+	// refuse answers with a status (n) that tells nothing, and without effect.
 	refuse
-	// failed answers with status n after the request took effect.
+	// failed does the same after the effect.
 	failed
 	// echo lets it take effect twice and brings the second answer.
 	echo
 	// tear cuts the answer to a read short.
 	tear
-	// late lets a request take effect after its sender has given up waiting, or a
-	// second time.
+	// late lets a request take effect that nobody waits for any more, or one that
+	// has taken effect before.
 	late
 	// And on a node:
 	//
-	// tick lets time pass until its next timers are due, and fires them.
+	// tick fires its next timers; time passes until they are due.
 	tick
-	// crash ends the process and starts it again. Requests that it has sent may still land.
+	// crash ends the process and starts it again. What it has sent may still land.
 	crash
 	// pause freezes it, resume wakes it up again.
 	pause
@@ -52,7 +52,7 @@ const (
 	// jump advances its clock by n, rate makes it go at n thousandths.
 	jump
 	rate
-	// sleep lets the time n pass for all nodes.
+	// sleep lets n pass for everybody.
 	sleep
 )
 
@@ -61,12 +61,12 @@ var kinds = [...]string{"", "apply", "land", "deliver", "walk", "reset", "lose",
 
 func (k kind) String() string { return kinds[k] }
 
-// fault tells whether an act is a fault, and not what happens without trouble.
+// fault tells whether an act is more than the ordinary course of things.
 func (k kind) fault() bool {
 	return k != apply && k != land && k != deliver && k != tick && k != resume
 }
 
-// act is one decision of the scheduler. It uses names, so that it can be repeated.
+// act is one decision of the scheduler, by names, so that it can be repeated.
 type act struct {
 	kind kind
 	on   string // request or node
@@ -92,8 +92,7 @@ func onNode(k kind, n *node, amount int64) act {
 	return act{kind: k, on: n.name, n: amount, node: n}
 }
 
-// resolve finds the request or node of an act. It returns false if the act is impossible
-// now.
+// resolve finds what an act is about, and tells whether it makes sense now.
 func (w *world) resolve(a *act) bool {
 	if a.kind == sleep {
 		return true
@@ -160,7 +159,7 @@ func (w *world) sensible(k kind, r *request) bool {
 
 func (w *world) waits(r *request) bool { return slices.Contains(w.pending, r) }
 
-// perform carries out an act that resolve has found possible.
+// perform carries out an act that resolve has found sensible.
 func (w *world) perform(a act) {
 	w.steps++
 	r := a.req
@@ -239,8 +238,8 @@ func (w *world) perform(a act) {
 	w.note(a, outcome)
 }
 
-// pass lets time pass. It first ends listings that are not atomic, because a listing
-// takes less than the grace period.
+// pass lets time go on. A listing that is not atomic is done before that: it takes
+// less than the grace period.
 func (w *world) pass(at time.Duration) {
 	if at > w.now {
 		for _, r := range w.pending {
@@ -308,8 +307,8 @@ func (r *request) list(b *bucket, now time.Duration) []store.Info {
 	return all
 }
 
-// walk lists the higher half of the names first. So the listing misses names that are
-// created there after the walk, and lower names that are deleted before it ends.
+// walk looks at half of the names: the higher ones first, so that what is created
+// behind the walk is missed, as is what is deleted ahead of it.
 func (r *request) walk(w *world) {
 	infos := w.bucket.list(r.key, r.split, w.now)
 	r.walked, r.walkedAt = true, w.steps
@@ -320,7 +319,7 @@ func (r *request) walk(w *world) {
 	}
 }
 
-// second tells whether a name belongs to the half that is listed later.
+// second tells whether a name belongs to the half that is looked at later.
 func (r *request) second(key string) bool { return r.boundary == "" || key < r.boundary }
 
 func (w *world) answer(r *request, rep reply) {

@@ -13,28 +13,28 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// bucket is the simulated store: objects, conditions, versions. Only the scheduler's
-// goroutine uses it.
+// bucket is the simulated store: objects, conditions, versions. Only the
+// scheduler's goroutine touches it.
 type bucket struct {
 	objects map[string]*object
 	names   []string // of objects, in order
 	writes  uint64
-	// content makes versions a function of the body, like the ETags of many servers.
+	// content makes versions a function of the body, as ETags of many servers are.
 	content bool
 	// careless ignores conditions.
 	careless bool
 	// resolution of LastModified and Date; 0 means that the store tells no time.
 	resolution time.Duration
-	// bend, if not nil, may answer a request wrongly in place of the store, so that
-	// tests see whether the checks notice.
+	// bend, if not nil, answers a request instead of the store, if it says so: to see
+	// whether the checks notice.
 	bend bend
-	// pinned is called when the object of a pin was written, deleted when any object was
+	// pinned and deleted are told of objects of pins that were written, and of what was
 	// deleted.
 	pinned  func(*request)
 	deleted func(key string, by *node)
 }
 
-// bend is a fault of a store or a client that breaks a promise.
+// bend is a store, or a client, that does something wrong.
 type bend func(b *bucket, r *request, now time.Duration) (reply, bool)
 
 // bends by their names, see [Plan].Bent. Only tests have any.
@@ -133,7 +133,7 @@ func (b *bucket) delete(keys []string, by *node) reply {
 	return reply{}
 }
 
-// list returns the objects under a prefix, sorted by key.
+// list returns what is under a prefix, by key.
 func (b *bucket) list(prefix, after string, now time.Duration) []store.Info {
 	at, _ := slices.BinarySearch(b.names, prefix)
 	names := b.names[at:]
@@ -154,7 +154,7 @@ func (b *bucket) list(prefix, after string, now time.Duration) []store.Info {
 	return infos
 }
 
-// mask replaces the random parts of a key.
+// mask replaces what is random in a key.
 func mask(key string) string {
 	if i := strings.LastIndexByte(key, '/'); i >= 0 && len(key)-i > 36 && strings.Count(key[i:], "-") == 4 {
 		return key[:i+1] + "*"
@@ -162,9 +162,9 @@ func mask(key string) string {
 	return key
 }
 
-// reply is the answer of the store.
+// reply is what a store answers.
 type reply struct {
-	tag   uint64 // a hash of its contents; see world.state
+	tag   uint64 // what it says; see world.state
 	info  store.Info
 	body  []byte
 	infos []store.Info

@@ -40,7 +40,7 @@ func (p Plan) people(w *world) {
 	}
 }
 
-// election has short terms, so that a history has several.
+// election is short, so that a history holds several.
 func (n *node) election(prefix string) *leader.Options {
 	return &leader.Options{
 		Hooks:    leader.Hooks{Elected: func(e leader.Election) { n.won(prefix, uint64(e.Epoch)) }},
@@ -57,8 +57,8 @@ func (n *node) writerOptions() *writer.Options {
 	}
 }
 
-// writes is a client that leads several times, with tokens from a counter or from the
-// election.
+// writes is a client that leads several times: with tokens made by hand, or those
+// of the election.
 func writes(ctx context.Context, n *node) {
 	w := n.world
 	for range w.plan.Terms {
@@ -70,7 +70,7 @@ func writes(ctx context.Context, n *node) {
 			continue
 		}
 		if w.token == 0 || !w.plan.Twins || n.rng.IntN(3) > 0 {
-			w.token++ // otherwise two writers get the same token, which must be harmless
+			w.token++ // else a token is given out twice, which must do no harm
 		}
 		token := fence.NewToken(w.token)
 		if !n.step(ctx) { // others may take later tokens meanwhile
@@ -93,7 +93,7 @@ func writes(ctx context.Context, n *node) {
 
 var errPatience = errors.New("sim: the client has lost its patience")
 
-// elected leads terms of the election until its work is done.
+// elected leads terms of the election until it has done its work.
 func (n *node) elected(ctx context.Context) {
 	call := n.world.steps
 	o := &fencepost.Options{Leader: n.election(layout.LockPrefix), Writer: n.writerOptions()}
@@ -106,7 +106,7 @@ func (n *node) elected(ctx context.Context) {
 	n.expect(err, writer.ErrFenced, writer.ErrUnknown, writer.ErrClosed, leader.ErrLost)
 }
 
-// lead appends and edits, and ends in one of many ways.
+// lead appends, and ends in one of many ways.
 func (n *node) lead(ctx context.Context, wr *writer.Writer) {
 	w := n.world
 	var waits sync.WaitGroup
@@ -256,7 +256,7 @@ func reads(ctx context.Context, n *node) {
 	}
 }
 
-// The observations of a node that has crashed do not count.
+// What a node that has crashed finds out does not count.
 
 func (n *node) history() *history { return n.world.history }
 
@@ -310,7 +310,8 @@ func (n *node) broken(kind, format string, args ...any) {
 	}
 }
 
-// expect reports an error that is neither allowed nor explained by a fault of the store.
+// expect reports an error that is neither allowed nor explained by what the store
+// did.
 func (n *node) expect(err error, allowed ...error) {
 	if err == nil || n.crashed() {
 		return

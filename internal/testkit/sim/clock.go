@@ -6,15 +6,15 @@ import (
 	"github.com/fencepost/fencepost/clock"
 )
 
-// nodeClock is the clock of one node. It runs at its own rate of simulated time, and it
-// may jump or stand still. Its timers fire when the scheduler says so, but never before
-// they are due.
+// nodeClock is a node's own clock. It goes with simulated time at a rate of its
+// own, may jump and may stand still. Its timers fire when the scheduler says so,
+// never before they are due.
 type nodeClock struct {
 	node *node
 	// At simulated time since it showed base.
 	since, base time.Duration
 	rate        int64         // in thousandths
-	zero        time.Duration // what it shows at origin
+	zero        time.Duration // what it would have shown at origin
 	timers      []*timer
 }
 
@@ -34,7 +34,8 @@ func (c *nodeClock) local(now time.Duration) time.Duration {
 // Now implements [clock.Clock].
 func (c *nodeClock) Now() clock.Instant { return clock.Instant(c.local(c.node.world.now)) }
 
-// Wall implements [clock.Clock]. It is wrong by up to some hours.
+// Wall implements [clock.Clock]. It is an hour off, or a few, as far as anybody may
+// know.
 func (c *nodeClock) Wall() time.Time {
 	return origin.Add(c.local(c.node.world.now) - c.zero).Add(c.node.off)
 }
@@ -68,7 +69,7 @@ func (t *timer) Stop() bool {
 	return false
 }
 
-// set changes the rate of the clock from now on.
+// set changes how the clock goes from now on.
 func (c *nodeClock) set(now, jump time.Duration, rate int64) {
 	c.base, c.since, c.rate = c.local(now)+jump, now, rate
 }
@@ -91,8 +92,8 @@ func (c *nodeClock) next(now time.Duration) (at time.Duration, ok bool) {
 	return now + time.Duration((int64(left)*1000+c.rate-1)/c.rate), true
 }
 
-// fire runs the timers that are due first, all in one act: timers that are due at the
-// same time have no order.
+// fire lets those timers run that are due first. They are one stimulus: which of
+// them came first nobody can tell.
 func (c *nodeClock) fire() {
 	c.node.world.mu.Lock()
 	defer c.node.world.mu.Unlock()

@@ -8,19 +8,19 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// dice is the scheduler that draws the acts.
+// dice is the scheduler that draws.
 type dice struct {
 	plan   Plan
 	rng    *rand.Rand
 	order  *rand.Rand // of listings
-	looked int        // for requests seen before this step, hold has decided already
+	looked int        // requests seen before this step have had their chance to be held
 }
 
 func newDice(p Plan) *dice {
 	return &dice{plan: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), order: rand.New(rand.NewPCG(p.Seed, 2))}
 }
 
-// shuffle puts a listing in random order, because nobody may rely on the order.
+// shuffle orders a listing: nobody may rely on its order.
 func (d *dice) shuffle(infos []store.Info) {
 	d.order.Shuffle(len(infos), func(i, j int) { infos[i], infos[j] = infos[j], infos[i] })
 }
@@ -68,7 +68,7 @@ func (d *dice) next(w *world) (act, bool) {
 	return d.ordinary(w, pick), true
 }
 
-// ordinary is the next act for a request without trouble.
+// ordinary is how a request goes on if there is no trouble.
 func (d *dice) ordinary(w *world, r *request) act {
 	switch {
 	case r.landed > 0:
@@ -78,7 +78,7 @@ func (d *dice) ordinary(w *world, r *request) act {
 	case d.plan.Walks && r.op == "list" && !r.walked && r.most == 0 && d.rng.IntN(3) == 0:
 		return onRequest(walk, r)
 	case r.node.paused || d.rng.IntN(6) == 0:
-		if d.roll(d.plan.Hold) { // the answer comes later
+		if d.roll(d.plan.Hold) { // the answer takes its time
 			r.held = w.steps + d.long()
 		}
 		return onRequest(land, r)
@@ -86,7 +86,7 @@ func (d *dice) ordinary(w *world, r *request) act {
 	return onRequest(apply, r)
 }
 
-// weightOf makes some nodes quicker than others for a while.
+// weightOf makes some nodes quicker than others, for a while.
 func (d *dice) weightOf(n *node) float64 {
 	if n.weight == 0 {
 		n.weight = []float64{0.02, 0.3, 1, 1, 1, 4}[d.rng.IntN(6)]
@@ -97,8 +97,8 @@ func (d *dice) weightOf(n *node) float64 {
 	return n.weight
 }
 
-// hold decides once for each request whether it is held back and for how long, sometimes
-// for the rest of the history.
+// hold decides once for each request whether it is held back, and for how long:
+// sometimes for the rest of the history.
 func (d *dice) hold(w *world) {
 	for _, r := range w.pending {
 		chance := d.plan.Hold
@@ -117,10 +117,10 @@ func (d *dice) hold(w *world) {
 	}
 }
 
-// long draws a number of steps: a few, or the rest of the history.
+// long is a number of steps: a few, or the rest of the history.
 func (d *dice) long() int { return 1 + d.rng.IntN(1<<(2+d.rng.IntN(8))) }
 
-// thaw releases a held request or a paused node when nothing else can go on.
+// thaw lets something go on when nothing else can.
 func (d *dice) thaw(w *world) (act, bool) {
 	for _, r := range w.pending {
 		if r.held > w.steps && !r.node.paused {
@@ -141,7 +141,7 @@ func (d *dice) thaw(w *world) (act, bool) {
 	return act{}, false
 }
 
-// trouble draws a fault or none.
+// trouble draws a fault, if there is to be one.
 func (d *dice) trouble(w *world) (act, bool) {
 	p := d.plan
 	switch {
@@ -152,7 +152,7 @@ func (d *dice) trouble(w *world) (act, bool) {
 			case r.step() || r.node.paused:
 			case r.reads():
 				some = append(some, r)
-			default: // faults of writes matter most
+			default: // what is written matters more
 				some = append(some, r, r, r, r)
 			}
 		}
@@ -161,7 +161,7 @@ func (d *dice) trouble(w *world) (act, bool) {
 			a := onRequest([]kind{reset, reset, lose, lose, refuse, failed, echo, tear}[d.rng.IntN(8)], r)
 			a.n = int64([]int{http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusForbidden}[d.rng.IntN(5)])
 			if a.kind == failed && a.n == http.StatusForbidden {
-				a.n = http.StatusConflict // a request that is turned away has written nothing
+				a.n = http.StatusConflict // who is turned away has written nothing
 			}
 			return a, w.sensible(a.kind, r)
 		}
@@ -199,7 +199,7 @@ func (d *dice) trouble(w *world) (act, bool) {
 
 const kindLate = late
 
-// someone draws a live node.
+// someone is a node that is alive.
 func (d *dice) someone(w *world) *node {
 	var some []*node
 	for _, n := range w.nodes {

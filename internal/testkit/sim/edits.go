@@ -13,22 +13,22 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// editor is a client that changes the table in one term of its writer.
+// editor is a writer's client that changes the table in one term.
 type editor struct {
 	*node
 	wr    *writer.Writer
 	waits *sync.WaitGroup
 
 	began   bool
-	live    []string // files that it knows to be live
-	removed []string // files that it knows to be removed
+	live    []string // files that it knows to be there
+	removed []string // and that it knows to have been removed
 	own     []manifest.File
 }
 
-// idPrefix begins the name of the property that shows an edit in the table.
+// idPrefix is that of the property by which an edit can be seen in the table.
 const idPrefix = "id/"
 
-// edit commits an edit. It returns false if the writer has ended.
+// edit commits an edit. It is false if the writer has come to its end.
 func (e *editor) edit(ctx context.Context, id string) bool {
 	if !e.began {
 		e.began = true
@@ -38,7 +38,7 @@ func (e *editor) edit(ctx context.Context, id string) bool {
 	}
 	edit := manifest.Edit{Properties: map[string]string{idPrefix + id: "", "last": id}}
 	for k := range e.rng.IntN(3) {
-		if f, ok := e.file(ctx, fmt.Sprintf("%s.%d", id, k)); ok && e.rng.IntN(5) > 0 { // otherwise the file stays an orphan
+		if f, ok := e.file(ctx, fmt.Sprintf("%s.%d", id, k)); ok && e.rng.IntN(5) > 0 { // else it is forgotten
 			edit.Add = append(edit.Add, f)
 		}
 	}
@@ -54,7 +54,7 @@ func (e *editor) edit(ctx context.Context, id string) bool {
 	case 1:
 		edit.Unset = append(edit.Unset, name)
 	}
-	// An edit in conflict with the table is refused, and the writer goes on.
+	// An edit that does not fit is refused, and the writer goes on.
 	wrong := e.rng.IntN(4) == 0
 	switch {
 	case wrong && len(e.removed) > 0 && e.rng.IntN(2) == 0:
@@ -72,8 +72,7 @@ func (e *editor) commit(ctx context.Context, id string, edit manifest.Edit, live
 	at := h.begin(op{kind: opEdit, node: e.name, epoch: uint64(e.wr.Epoch()), values: []string{id}, edit: &edit, call: e.world.steps})
 	f, err := e.wr.CommitFilesAsync(ctx, edit)
 	conflict := errors.Is(err, writer.ErrConflict)
-	// A fenced writer learns that it is fenced, or finds that its successor has removed
-	// the file.
+	// Who has been overtaken may be told so, or see what its successor has removed.
 	if conflict != wrong && (err == nil || conflict && !h.overtaken(uint64(e.wr.Epoch()))) {
 		e.broken("conflict", "the edit %s of %s, which fits the table: %v, was answered with %v", id, e.name, !wrong, err)
 	}
@@ -95,8 +94,7 @@ func (e *editor) commit(ctx context.Context, id string, edit manifest.Edit, live
 
 // file writes a file.
 func (e *editor) file(ctx context.Context, id string) (manifest.File, bool) {
-	// Draw first: if the term ends at this moment, the Go scheduler decides which goroutine
-	// notices.
+	// Drawn first: if the term ends just now, it is left to the Go scheduler who notices.
 	body := "file " + id + strings.Repeat(".", e.rng.IntN(20))
 	f, err := e.wr.CreateFile(ctx, ".f")
 	if err != nil {
@@ -111,8 +109,8 @@ func (e *editor) file(ctx context.Context, id string) (manifest.File, bool) {
 	return f.File(), true
 }
 
-// learn reads the table of earlier terms. No other client can remove its files until this
-// writer is fenced.
+// learn looks at what was there before this term. Nobody else can remove it as long
+// as this writer is not fenced.
 func (e *editor) learn(ctx context.Context) {
 	r, err := reader.Open(ctx, e.store(), e.readerOptions())
 	if err != nil {

@@ -10,36 +10,37 @@ import (
 	"testing"
 )
 
-// Scenario is a small case. [Explore] goes through all its schedules.
+// Scenario is a small case whose schedules are all gone through.
 type Scenario struct {
 	Name string
 	long bool // takes minutes
 	// Plan says what the store is like. Its numbers of nodes are not used.
 	Plan Plan
-	// setup runs before the first decision, on a store that answers at once.
+	// setup runs before anything is scheduled, on a store that answers at once.
 	setup func(w *world, n *node)
-	// nodes are the clients whose requests are scheduled.
+	// nodes start what is scheduled.
 	nodes func(w *world)
-	// prefix, if not nil, makes the decisions in the ordinary order while it is true.
+	// prefix, if not nil, lets things take their ordinary course while it is true.
 	prefix func(w *world, next act) bool
-	// private are the prefixes of keys that no node writes or that only one node uses.
+	// private are the prefixes of keys that nobody writes, or that one node alone
+	// touches.
 	private []string
 	// ticks is how many timers of a node may fire, at any time: no clock is trusted.
 	ticks map[string]int
-	// late lets requests land at any time after their sender has given up waiting.
+	// late lets requests that nobody waits for land at any time.
 	late bool
 }
 
-// Explored is the result of [Explore].
+// Explored is what going through all schedules of a scenario came to.
 type Explored struct {
 	// States that the world can be in, between two decisions.
 	States int
-	// Runs is how many runs were made, each from the beginning. Ends of them reached the
-	// end, the others a state that was seen before.
+	// Runs carried out, each from the beginning; Ends of them to the end, the others
+	// up to a state that was seen before.
 	Runs, Ends int
-	// Schedules is how many orders of requests there are; all were gone through.
+	// Schedules is how many orders of requests there are, all of them gone through.
 	Schedules *big.Int
-	// Depth is the number of decisions of the longest schedule.
+	// Depth is the most decisions of one schedule.
 	Depth int
 }
 
@@ -47,27 +48,28 @@ func (e Explored) String() string {
 	return fmt.Sprintf("%v schedules of up to %d decisions; %d states, %d runs, %d of them to the end", e.Schedules, e.Depth, e.States, e.Runs, e.Ends)
 }
 
-// move is a decision: which request takes effect and is answered, or which node's timer
-// fires. A request has the same name in all schedules.
+// move is a decision: which request takes effect now and is answered, or whose timer
+// fires. Requests are named the same in all schedules.
 type move struct {
 	act
 	label string
 	node  string
 }
 
-// choice is a decision on the path.
+// choice is a decision on the way.
 type choice struct {
 	state   uint64
 	enabled []move
 	taken   int
 }
 
-// explorer is the scheduler of one run. It follows the path. After the end of the path it
-// takes the first possible move each time, until it reaches a state that was seen before.
+// explorer is the scheduler of one run: it follows the path, and where that ends
+// takes the first move, until it comes to a state that was seen before.
 //
-// Two schedules that lead to the same state continue in the same ways, so one of them is
-// enough. The state of a node is all that it was told: a node is deterministic, so its next
-// act depends on nothing else. Independent requests lead to the same state in every order.
+// Two schedules that lead to the same state go on in the same ways, so one of them
+// is enough. The state of a node, which nobody can look into, is what it was told:
+// it is deterministic, so what it does next depends on nothing else. Orders of
+// requests that do not matter to each other lead to the same state.
 type explorer struct {
 	scenario *Scenario
 	path     []*choice
@@ -77,12 +79,12 @@ type explorer struct {
 	ticks    map[string]int
 	begun    bool
 	cut      bool
-	last     bool // the run is repeated to tell its story
+	last     bool // it is carried out again, to be told
 	err      error
 }
 
-// Explore runs all schedules of a scenario with the real code and checks each like any
-// history. It stops at the first that breaks a promise.
+// Explore carries out all schedules of a scenario with the real code, and checks
+// each like any history. It stops at the first that breaks a promise.
 func Explore(t *testing.T, s *Scenario) (Explored, *Result) {
 	t.Helper()
 	var e Explored
@@ -114,7 +116,7 @@ func (x *explorer) reset() {
 	x.depth, x.begun, x.cut, x.ticks = 0, false, false, maps.Clone(x.scenario.ticks)
 }
 
-// paths counts the paths from the first state to an end.
+// paths counts the ways from the first state to an end.
 func (x *explorer) paths() *big.Int {
 	ways := map[uint64]*big.Int{}
 	var count func(state uint64) *big.Int
@@ -144,7 +146,7 @@ func (x *explorer) run(t *testing.T, tell bool) *Result {
 
 func (x *explorer) abandoned() bool { return x.cut }
 
-// back returns to the last decision that has an alternative, and takes that.
+// back goes to the last decision that has an alternative, and takes it.
 func (x *explorer) back() bool {
 	for len(x.path) > 0 {
 		c := x.path[len(x.path)-1]
@@ -159,7 +161,7 @@ func (x *explorer) back() bool {
 func (x *explorer) next(w *world) (act, bool) {
 	for _, r := range w.pending {
 		if r.step() {
-			return onRequest(apply, r), true // without consequence for other nodes
+			return onRequest(apply, r), true // of no consequence for others
 		}
 	}
 	if !x.begun && x.scenario.prefix != nil {
@@ -190,9 +192,9 @@ func (x *explorer) next(w *world) (act, bool) {
 	return m.act, true
 }
 
-// alone returns a request that needs no decision. It is the only request of its node, and
-// it is independent of all requests of other nodes. So taking it at once stands for all
-// orders (a persistent set of one).
+// alone returns a request that needs no decision: it is the only one of its node,
+// and nothing that any other node ever does depends on it, or it on them. Taken at
+// once it stands for all orders (a persistent set of one).
 func (x *explorer) alone(w *world) *request {
 	for _, r := range w.pending {
 		private := slices.ContainsFunc(x.scenario.private, func(prefix string) bool { return strings.HasPrefix(r.key, prefix) })
@@ -203,8 +205,8 @@ func (x *explorer) alone(w *world) *request {
 	return nil
 }
 
-// extend records the state at the end of the path and begins a new decision there. It
-// returns false if there is no move or the state was seen before.
+// extend notes the state at the end of the path, and begins a new decision there.
+// It is false if there is none, or if the state was seen before.
 func (x *explorer) extend(state uint64, enabled []move) bool {
 	if x.depth > 0 {
 		before := x.path[x.depth-1].state
@@ -243,9 +245,9 @@ func (x *explorer) enabled(w *world) []move {
 	return moves
 }
 
-// state is a hash of all that the future depends on: the objects in the store with their
-// writers, what each node was told, the requests in flight, and which operations ended
-// before which others began.
+// state is a hash of all that the future depends on: what is in the store and who
+// put it there, what each node was told, what is under way, and which operations had
+// ended before which began.
 func (w *world) state() uint64 {
 	var sum uint64
 	for _, o := range w.bucket.objects {
@@ -253,7 +255,7 @@ func (w *world) state() uint64 {
 	}
 	for _, n := range w.nodes {
 		if n.done.Load() || n.dead {
-			continue // its state matters no more; its effects and reports are counted elsewhere
+			continue // what it was told is of no consequence, but for what it has done and said
 		}
 		sum += mix(str(n.name), n.knows, n.fetched)
 	}
@@ -279,9 +281,9 @@ func (w *world) state() uint64 {
 	return sum
 }
 
-// learn records that a node was told something. The order of objects that a walk along the
-// chain fetches does not matter: the walk classifies them in the order of the chain, and
-// drops those after the tail.
+// learn notes that a node was told something. Of what a walk along the chain fetches
+// the order does not matter: it is judged in that of the chain, whatever came first,
+// and what is behind the end is thrown away.
 func (n *node) learn(what uint64, fetched bool) {
 	if fetched {
 		n.fetched += mix(what)

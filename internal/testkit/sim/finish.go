@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// settled tells whether all writers have finished.
+// settled tells whether all writers have done what they had to.
 func (w *world) settled() bool {
 	return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done.Load() && !n.dead && n.role[0] == 'w' })
 }
@@ -26,9 +26,9 @@ func (w *world) direct(name string) *node {
 	return n
 }
 
-// finish checks what is left when all nodes have ended. It reads the log, lets some of the
-// requests in flight land, and opens a last writer. Then it lets all requests land, some of
-// them twice, and reads again.
+// finish looks at what is left when all nodes have ended: it reads the log, lets some
+// of what is under way land, opens a last writer, lets everything land, also a
+// second time, and reads again.
 func (w *world) finish() {
 	ctx := context.Background()
 	n := w.direct("end")
@@ -113,7 +113,7 @@ func (w *world) unpinRevived(ctx context.Context, n *node) {
 	}
 }
 
-// stragglers lets n of the requests land that are still in flight.
+// stragglers lets n of the requests land that are still under way.
 func (w *world) stragglers(n int) {
 	for range min(n, len(w.late)) {
 		i := w.dice.order.IntN(len(w.late))
@@ -141,7 +141,7 @@ func (w *world) highest() uint64 {
 	return top
 }
 
-// readAll reads the log and puts the truncated records before it.
+// readAll reads what is left, and puts what was given up before it.
 func (w *world) readAll(ctx context.Context, n *node) []string {
 	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock, PollMin: time.Second})
 	if err != nil {

@@ -14,23 +14,23 @@ import (
 	"github.com/fencepost/fencepost/reader"
 )
 
-// memory holds the records of the log that retention truncates.
+// memory is what retention is about: what the log held before it was given up.
 type memory struct {
-	values []string    // from offset 0 up to the highest offset that any truncation asked for
-	times  []time.Time // by the writers' clocks
+	values []string    // from offset 0 on, as far as anybody wanted to give up
+	times  []time.Time // of the writers
 	// decoded are manifests, by the first byte of each.
 	decoded map[*byte]*state.Manifest
 }
 
-// retention says what a compactor truncates.
+// retention is what a compactor gives up.
 type retention struct {
 	compactor.Retain
-	// truncates: the compactor also truncates before random offsets, up to the highest.
+	// truncates: it is also told offsets, up to the highest.
 	truncates bool
 	highest   uint64
 }
 
-// retention draws the retention of a node.
+// retention draws one for a node.
 func (n *node) retention() retention {
 	if !n.world.plan.Retain {
 		return retention{}
@@ -46,7 +46,7 @@ func (n *node) retention() retention {
 	return retention{truncates: true}
 }
 
-// truncate truncates the log before a random offset.
+// truncate gives up what lies before some offset.
 func (n *node) truncate(ctx context.Context, c *compactor.Compactor, token fence.Token) {
 	log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
@@ -63,7 +63,8 @@ func (n *node) truncate(ctx context.Context, c *compactor.Compactor, token fence
 	n.expect(c.Truncate(ctx, token, before), compactor.ErrFenced, state.ErrVoid)
 }
 
-// retaining checks a request that may truncate the log, before and after it takes effect.
+// retaining looks at a request that may give up records, before it takes effect, and
+// judges it after that.
 func (w *world) retaining(r *request) (judge func()) {
 	version, ok := layout.ParseManifestKey(r.key)
 	if !w.plan.Retain || !ok || r.op != "put" {
@@ -84,7 +85,7 @@ func (w *world) retaining(r *request) (judge func()) {
 	}
 	for key := range w.bucket.objects {
 		if v, ok := layout.ParseManifestKey(key); ok && v > version {
-			was = m.Start // it lands in a hole, so it truncates nothing
+			was = m.Start // it goes into a hole, perhaps beside other junk, and gives up nothing
 		}
 	}
 	return func() {
@@ -94,7 +95,7 @@ func (w *world) retaining(r *request) (judge func()) {
 	}
 }
 
-// judgeRetention checks that no record was truncated that had to be kept.
+// judgeRetention: what was to be kept is kept.
 func (w *world) judgeRetention(n *node, m *state.Manifest, was uint64) {
 	w.counted.given += int(m.Start - was)
 	w.tellf(n.name, "gives up what lies before %d", m.Start)
@@ -122,7 +123,7 @@ func (w *world) judgeRetention(n *node, m *state.Manifest, was uint64) {
 	}
 }
 
-// remember reads records that the simulation knows only to be in the log.
+// remember reads what is known of no more than that it is in the log.
 func (w *world) remember() {
 	n := w.direct("looks on")
 	ctx := context.Background()
@@ -140,7 +141,7 @@ func (w *world) remember() {
 	}
 }
 
-// begins is the start of the log now.
+// begins is where the log begins for who looks now.
 func (w *world) begins() uint64 {
 	if !w.plan.Retain {
 		return 0
@@ -157,7 +158,7 @@ func (w *world) begins() uint64 {
 	return w.decoded(w.bucket.objects[newest].body).Start
 }
 
-// decoded returns the manifest in a body. The caller must not change it.
+// decoded is what a body says, which nobody changes any more.
 func (w *world) decoded(body []byte) *state.Manifest {
 	if len(body) == 0 {
 		return &state.Manifest{}
@@ -173,7 +174,7 @@ func (w *world) decoded(body []byte) *state.Manifest {
 	return m
 }
 
-// oldest is where a client begins that wants to read all records.
+// oldest is where a client that wants all begins to read.
 func (n *node) oldest() uint64 {
 	if n.world.plan.Retain {
 		return reader.Oldest
@@ -181,7 +182,7 @@ func (n *node) oldest() uint64 {
 	return 0
 }
 
-// givenUp checks the error that ended a client's reading.
+// givenUp judges why a client's reading has ended.
 func (n *node) givenUp(err error, base uint64, seen int) {
 	var gone *reader.GoneError
 	if !errors.As(err, &gone) {
@@ -194,8 +195,8 @@ func (n *node) givenUp(err error, base uint64, seen int) {
 	}
 }
 
-// begun checks the first record that a client gets when it reads from an offset, and
-// returns the offset of that record.
+// begun judges the first record that a client gets who asked for those from an offset
+// on, and returns where it has begun.
 func (n *node) begun(from, got, least uint64) uint64 {
 	switch {
 	case from != reader.Oldest && got != from:

@@ -9,22 +9,22 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// What clients do and what they are told.
+// What clients do and are told.
 type opKind uint8
 
 const (
 	opOpen opKind = iota + 1
 	opAppend
 	opRead
-	opEdit  // an edit of the table
-	opTable // a reading of the table
+	opEdit  // of the table
+	opTable // a look at it
 )
 
-// outcome of an append as its client was told.
+// outcome of an append, as its client was told.
 type outcome uint8
 
 const (
-	maybe outcome = iota // unknown, or the client crashed before it was told
+	maybe outcome = iota // unknown; also: the client crashed before it was told
 	yes
 	no
 )
@@ -33,8 +33,8 @@ func (o outcome) String() string {
 	return [...]string{"unknown", "acknowledged at", "not committed"}[o]
 }
 
-// op is one operation of a client. Call and ret are steps of the scheduler; ret is -1
-// until the operation ends.
+// op is one operation of a client. Call and ret are steps of the scheduler; ret is
+// -1 while it is under way.
 type op struct {
 	kind      opKind
 	node      string
@@ -43,27 +43,27 @@ type op struct {
 	offset    uint64   // of the first
 	cursor    string
 	outcome   outcome
-	tail      bool // a read that does not tell the tail of the log
+	tail      bool // a read that says nothing of where the log ends
 	edit      *manifest.Edit
 	table     *table
-	unsent    bool // refused before it got its place in the order; later ones may succeed
+	unsent    bool // refused before it took its place in line; others may follow
 	call, ret int
 }
 
-// history collects what clients were told and the broken promises found on the way. It is
-// safe for concurrent use.
+// history collects what clients were told, and what was found broken on the way. It
+// is safe for concurrent use.
 type history struct {
 	mu    sync.Mutex
 	ops   []op
 	wrong []error
-	final []string // all records at the end
-	// The table at the end, nil if it was not read; the step at which each file was
-	// deleted first; the content of each file.
+	final []string // all records, in the end
+	// The table in the end, nil if nobody has looked; at which step a file was deleted
+	// first; what was written into each.
 	table    *table
 	swept    map[string]int
 	contents map[string]string
-	// partial: clients died before they could report, so the log may hold records that no
-	// client has reported.
+	// partial: clients died without a word, so there may be records of which nobody
+	// has told anything.
 	partial bool
 }
 
@@ -90,7 +90,7 @@ func (h *history) overtaken(epoch uint64) bool {
 	return slices.ContainsFunc(h.ops, func(o op) bool { return o.kind == opOpen && o.outcome == yes && o.epoch > epoch })
 }
 
-// refused records that an operation was refused before it got its place in the order.
+// refused notes that an operation did not even take its place in line.
 func (h *history) refused(id int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,7 +110,7 @@ func (h *history) read(id int, values []string, from uint64, complete bool, ret 
 	o.values, o.offset, o.tail, o.ret, o.outcome = values, from, o.tail || !complete, ret, yes
 }
 
-// BrokenError tells of a broken promise.
+// BrokenError is a promise that was broken.
 type BrokenError struct {
 	// Kind is a word for it: lost, twice, moved, zombie, order, disagree, ...
 	Kind string
@@ -143,7 +143,7 @@ func (h *history) counts() (acked, never, unknown int) {
 	return acked, never, unknown
 }
 
-// looks returns how many edits were acknowledged and how many tables were read.
+// looks returns how many edits were acknowledged, and how many tables were looked at.
 func (h *history) looks() (edits, looks int) {
 	for _, o := range h.ops {
 		switch {
@@ -156,7 +156,7 @@ func (h *history) looks() (edits, looks int) {
 	return edits, looks
 }
 
-// check compares all that clients were told with the final contents.
+// check holds all that was told against the final contents.
 func (h *history) check() error {
 	h.checkContents()
 	if len(h.wrong) == 0 && !linearizable(h.ops, h.final) {
@@ -202,8 +202,8 @@ func (h *history) checkAppends(at map[string]int) {
 	}
 }
 
-// checkReads checks that all readers saw prefixes of one history. So no reader ever got a
-// void record either.
+// checkReads: all readers saw prefixes of one history. So nothing void was ever
+// read either.
 func (h *history) checkReads() {
 	for _, o := range h.ops {
 		if o.kind != opRead {
@@ -221,9 +221,9 @@ func (h *history) checkReads() {
 	}
 }
 
-// checkEpochs checks that epochs only rise along the log, and that a writer begins after
-// the existing records with their cursor. It also checks that no zombie gets an
-// acknowledgement for an append made after its successor's first acknowledgement.
+// checkEpochs: epochs only rise along the log, a writer begins behind what is
+// there, with the cursor of that, and no zombie is acknowledged what it appended
+// after its successor's first acknowledgement.
 func (h *history) checkEpochs() {
 	first := map[uint64]int{} // epoch → step of its first acknowledgement
 	owner := map[string]uint64{}

@@ -10,33 +10,33 @@ import (
 	"github.com/fencepost/fencepost/internal/state"
 )
 
-// hold is a pin as it is in the store, whatever its clients believe.
+// hold is a pin, as one sees it who looks into the store. No client has a say in it.
 type hold struct {
 	key     string
 	node    *node
 	version uint64
-	// settled: its holder has written it a second time, so the holder knows that the pin
-	// exists. good: its holder was told that it holds. lost: it was removed or expired
-	// for ever, whatever lands later.
+	// settled: its holder has written it a second time, and so knows that it was made.
+	// good: its holder was told that it holds. lost: it was taken away or given up,
+	// for ever, whatever may land later.
 	settled, good, lost bool
-	needs               map[string]bool // the keys that its manifest names, and the manifest's own
+	needs               map[string]bool // what its version names, and the version
 }
 
-// holds are all pins that ever existed, and the files that were deleted.
+// holds are all pins that there ever were, and what became of files.
 type holds struct {
 	mu          sync.Mutex
 	byKey       map[string]*hold
-	last        map[*node]*hold // the latest pin of a node
+	last        map[*node]*hold // the one that a node has made last
 	swept       map[string]int  // file → step at which it was deleted first
-	held, taken int             // how many pins were good, and how many of these were removed later
+	held, taken int             // how many were good, and how many were taken away then
 }
 
 func newHolds() *holds {
 	return &holds{byKey: map[string]*hold{}, last: map[*node]*hold{}, swept: map[string]int{}}
 }
 
-// valid tells whether the pin holds. Then all objects that it protects must exist, since
-// its holder was told that it holds.
+// valid tells whether the pin holds: all that it protects has to be there, and to
+// have been there since its holder was told.
 func (w *world) valid(h *hold) bool {
 	if h == nil {
 		return false
@@ -46,7 +46,7 @@ func (w *world) valid(h *hold) bool {
 	return h.good && !h.lost
 }
 
-// gone tells whether the pin was removed.
+// gone tells whether the pin was taken away.
 func (w *world) gone(h *hold) bool {
 	if h == nil {
 		return false
@@ -56,7 +56,7 @@ func (w *world) gone(h *hold) bool {
 	return h.lost
 }
 
-// pinned records that the object of a pin was written.
+// pinned notes that the object of a pin was written.
 func (w *world) pinned(r *request) {
 	var doc struct {
 		Version uint64 `json:"version"`
@@ -72,7 +72,7 @@ func (w *world) pinned(r *request) {
 	if h == nil {
 		h = &hold{key: r.key, node: r.node, version: doc.Version}
 		s.byKey[r.key] = h
-		if was := s.last[r.node]; was == nil || was.key < h.key { // otherwise it is an older one that lands late
+		if was := s.last[r.node]; was == nil || was.key < h.key { // else it is one that lands late
 			s.last[r.node] = h
 		}
 	}
@@ -80,7 +80,7 @@ func (w *world) pinned(r *request) {
 		h.settled = true
 	}
 	if h.lost && !h.settled && !h.good && r.cond.Absent() {
-		h.lost = false // made again by a client that did not learn that it existed, or a late copy
+		h.lost = false // made anew by one who has not heard that it was there; or a late copy
 	}
 	if doc.Expired && !h.lost {
 		h.lost = true
@@ -90,8 +90,8 @@ func (w *world) pinned(r *request) {
 	}
 }
 
-// deleted records that an object was deleted. An object that a pin protects must not be
-// deleted. A pin that holds may be deleted only by its holder: others swap it first.
+// deleted notes that an object was deleted. Nothing that a pin holds may be, nor a pin
+// that holds, but by its holder: others swap it first.
 func (w *world) deleted(key string, by *node) {
 	s := w.holds
 	s.mu.Lock()
@@ -117,7 +117,7 @@ func (w *world) deleted(key string, by *node) {
 	}
 }
 
-// held records that a node was told that its latest pin holds.
+// held notes that a node was told that its last pin holds.
 func (w *world) held(n *node, version uint64) *hold {
 	w.holds.mu.Lock()
 	h := w.holds.last[n]
@@ -129,7 +129,7 @@ func (w *world) held(n *node, version uint64) *hold {
 		w.history.broken("client", "%s holds version %d and has no pin on it", n.name, version)
 		return nil
 	case w.gone(h):
-		return h // it was removed, and its holder does not know yet
+		return h // already, and nobody has told
 	}
 	needs := w.names(n, version)
 	w.holds.mu.Lock()
@@ -140,8 +140,8 @@ func (w *world) held(n *node, version uint64) *hold {
 	return h
 }
 
-// names returns the keys of all objects that a manifest names, and its own key. All of
-// them must exist.
+// names returns the keys of all that a version of the manifest names, and its own.
+// They have to be there.
 func (w *world) names(n *node, version uint64) map[string]bool {
 	needs := map[string]bool{}
 	if version == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// logState is the log as a sequential object: its state between two operations. Prev is the
-// state with one record less, so that prefixes can be compared.
+// logState is the log as a sequential object: what an operation finds and leaves.
+// Prev is the state one record shorter, so that a prefix can be compared.
 type logState struct {
 	epoch uint64
 	size  uint64
@@ -26,9 +26,8 @@ func (s *logState) with(values []string) *logState {
 	return s
 }
 
-// model is the promise. Opening fences all lower epochs and finds the tail. An append or an
-// edit of the open epoch goes to the tail. A read sees all records, or a prefix of them if
-// it follows the log.
+// model is the promise: opening fences all lower epochs and finds the end; an append
+// or an edit of the open epoch goes there; a read sees all, or, of a tail, a prefix.
 var model = porcupine.Model{
 	Init: func() any { return &logState{} },
 	Equal: func(a, b any) bool {
@@ -57,13 +56,13 @@ var model = porcupine.Model{
 	},
 }
 
-// linearizable tells whether an order of the operations explains all answers. Each
-// operation must have its place between its call and its return.
+// linearizable tells whether there is an order of the operations, within the times
+// at which they were under way, that explains all answers.
 //
-// An append of unknown outcome may have taken effect at any time after its call, or never.
-// The final contents tell which. If its records are in the log, porcupine has to find the
-// time. If they are not, no other operation can depend on it. An opening of unknown outcome
-// is left out: it could only forbid more.
+// An append of unknown outcome may have taken place at any time after its call, or
+// never. The final contents say which: what is there took place where it is, at a time
+// that porcupine has to find; what is not there did not, and nothing can depend on
+// it. An opening of unknown outcome that is left out could only forbid more.
 func linearizable(ops []op, final []string) bool {
 	place := make(map[string]int, len(final))
 	for i, v := range final {
@@ -91,7 +90,7 @@ func linearizable(ops []op, final []string) bool {
 			if o.offset > uint64(len(final)) {
 				return false
 			}
-			// It began at a later offset, and is compared with the history from there on.
+			// It began later, and is held against the history from there on.
 			known := *o
 			known.values = slices.Concat(final[:o.offset], o.values)
 			o = &known

@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// node is one process with a role, a connection to the store and a clock. After a crash
-// another node with a new name replaces it.
+// node is one process: a role, a connection to the store, a clock. After a crash
+// another one takes its place, with a name of its own.
 type node struct {
 	world *world
 	role  string // "w1"
@@ -24,7 +24,7 @@ type node struct {
 	index int // of the role
 	work  func(context.Context, *node)
 	clock *nodeClock
-	off   time.Duration // the error of its wall clock
+	off   time.Duration // its wall clock is off by
 	rng   *rand.Rand    // of the client; only its goroutine draws
 	end   context.CancelCauseFunc
 
@@ -63,8 +63,8 @@ func (w *world) boot(role string, index, life, lives int, work func(context.Cont
 	}()
 }
 
-// crash ends a process at once. Its goroutines go on for a moment and get only errors.
-// Their observations do not count.
+// crash ends a process at once. Its goroutines go on for a moment and see nothing
+// but errors; nothing that they find out counts.
 func (w *world) crash(n *node) {
 	w.mu.Lock()
 	n.dead = true
@@ -96,13 +96,14 @@ func (w *world) hush(n *node) {
 	w.pending = rest
 }
 
-// step lets a client wait for its turn. It returns false when the history ends.
+// step is where a client waits for its turn. It is false when the history ends.
 func (n *node) step(ctx context.Context) bool {
 	rep := n.do(ctx, &request{op: opStep, key: "on"})
 	return rep.err == nil && !n.world.closing
 }
 
-// settle are retry options without jitter, because the scheduler decides when timers fire.
+// settle are retry options without jitter: when timers fire is the scheduler's
+// business.
 func (n *node) settle() *store.SettleOptions {
 	o := &store.SettleOptions{
 		Attempt: 5 * time.Second, Backoff: 1, MaxBackoff: 1, Reads: 6,
@@ -117,7 +118,7 @@ func (n *node) settle() *store.SettleOptions {
 // store returns the node's connection.
 func (n *node) store() store.Store { return client{n} }
 
-// die makes the node crash itself. It is not started again.
+// die crashes the node by its own hand, and for good.
 func (n *node) die() {
 	n.world.mu.Lock()
 	defer n.world.mu.Unlock()
@@ -125,8 +126,8 @@ func (n *node) die() {
 	n.end(errCrashed)
 }
 
-// won records that the node was elected. No other node may have won that epoch, and no
-// later epoch may have existed when the node listed the locks for the last time.
+// won notes that the node was elected. Nobody else may have won that epoch, and there
+// must have been no later one when it listed the locks for the last time.
 func (n *node) won(prefix string, epoch uint64) {
 	if n.crashed() {
 		return
@@ -146,14 +147,14 @@ func (n *node) won(prefix string, epoch uint64) {
 	}
 }
 
-// lock is a lock that was created.
+// lock is one that was created.
 type lock struct {
 	prefix string
 	epoch  uint64
 	step   int
 }
 
-// election records the requests of elections.
+// election notes what concerns an election.
 func (w *world) election(r *request) {
 	at := strings.IndexByte(r.key, '/') + 1
 	prefix, number := r.key[:at], r.key[at:]

@@ -12,63 +12,62 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// Plan says what a history is made of. [NewPlan] draws one from a seed.
+// Plan is what a history is made of. [NewPlan] draws one from a seed.
 type Plan struct {
 	Seed uint64
-	// Numbers of nodes of each role.
+	// Nodes of each role.
 	Writers, Compactors, Readers int
-	// Elected nodes get their epochs from the election, others from a counter. With
-	// Twins two nodes sometimes get the same epoch.
+	// Elected nodes get their epochs from the election, others from a counter.
+	// Twins are given the same epoch now and then.
 	Elected, Twins bool
-	// Terms is how many terms each writer leads, Appends how many appends it makes in
-	// each at most.
+	// Terms each writer leads, and how many appends it makes at most in each.
 	Terms, Appends int
-	// Snapshots are nodes with the pins of snapshots, Backups nodes with pins that have a
-	// name. With Edits the writers change the table too.
+	// Snapshots and Backups are nodes that hold pins: those of a snapshot, and pins with
+	// a name. With Edits the writers change the table too.
 	Snapshots, Backups int
 	Edits              bool
-	// Retain makes compactors truncate the oldest records.
+	// Retain makes compactors give up the oldest records.
 	Retain bool
-	// Hedge and Linger are the writers' options. Hedged writers append LeastAppends more,
-	// because hedging needs some requests to know which one is late.
+	// Hedge and Linger are the writers' options. Hedged writers append LeastAppends
+	// more, since it takes some to know what is late.
 	Hedge        float64
 	Linger       time.Duration
 	LeastAppends int
-	// Eager compactors are quicker than all other nodes.
+	// Eager compactors are quicker than everybody else.
 	Eager bool
 	// Lives is how often a node is started again after a crash.
 	Lives int
-	// Steps is the number of acts before the calm phase that ends the history.
+	// Steps is how many acts there are before the history is brought to its end.
 	Steps int
 	// Grace of the log; 0 means none.
 	Grace time.Duration
-	// Content makes versions a function of the body. Walks makes listings that are not
-	// atomic. Resolution is that of the store's clock; 0 if the store tells no time.
+	// Content makes versions a function of the body; Walks makes listings that are
+	// not atomic; Resolution is that of the store's clock, 0 if it tells no time.
 	Content, Walks bool
-	// Page is the number of names in a page of a listing; each page is a request. 0 makes
-	// a listing one request, as real stores do for fewer than a thousand names.
+	// Page is how many names a page of a listing has, each a request; 0 means that a
+	// listing is one request, as it is where there are fewer than a thousand.
 	Page       int
 	Resolution time.Duration
-	// A Careless store ignores the conditions of writes. The probe would refuse it.
+	// Careless stores ignore the conditions of writes: what a probe would refuse.
 	Careless bool
-	// Bent is the name of a fault that breaks a promise; see bends.
+	// Bent is the name of something that is done wrong; see bends.
 	Bent string
-	// Apart moves only the node's own clock when its timers fire. Brief leaves out checks
-	// that take long and are made elsewhere.
+	// Apart lets each node's clock go on its own when its timers fire. Brief leaves out
+	// what takes long and is checked elsewhere.
 	Apart, Brief bool
 	// Patient clients wait between attempts.
 	Patient bool
 
-	// Chances per step: that a request is answered with a fault, that a write lands late,
-	// that a new request is held back, that a node is paused or crashes, that its clock
-	// is bent, that time passes while requests are in flight.
+	// Chances, each step, that a request is answered with a fault, that a write lands
+	// late, that a new request is held back, that a node is paused or crashes, that
+	// its clock is bent, that time passes while requests are under way.
 	Fault, Late, Hold, Pause, Crash, Bend, Hurry float64
 }
 
 // NewPlan draws a plan.
 func NewPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
-	some := func(most float64) float64 { // 0, or a random value up to most
+	some := func(most float64) float64 { // none, or anything up to most
 		if r.IntN(4) == 0 {
 			return 0
 		}
@@ -106,13 +105,13 @@ func NewPlan(seed uint64) Plan {
 	return p
 }
 
-// anyFormat is the result of an Init. It is made once, because the probe takes long.
+// anyFormat is what an Init makes, once, since the probe takes its time.
 var anyFormat = sync.OnceValue(func() manifest.Format {
 	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))
 	}
-	f.Probe = nil // it is not needed, and parsing it costs time
+	f.Probe = nil // nobody needs it, and everybody parses it
 	return f
 })
 

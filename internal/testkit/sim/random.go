@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Random names and nonces are numbers that rise. So objects with random names have the same
-// order in every run, the one in which they were named. Code that reads several objects
-// reads them in that order.
+// What is random in names and nonces is a number that rises, so that the order of
+// objects with random names is that in which they were named, in every run: who looks
+// at several looks at them in that order.
 var tame = sync.OnceFunc(func() { uuid.SetRand(&rising{}) })
 
 type rising struct{ n atomic.Uint64 }
@@ -18,6 +18,6 @@ type rising struct{ n atomic.Uint64 }
 // Read implements [io.Reader].
 func (r *rising) Read(p []byte) (int, error) {
 	clear(p)
-	binary.BigEndian.PutUint64(p, r.n.Add(1)<<16) // the bits of a UUID that tell its version come after it
+	binary.BigEndian.PutUint64(p, r.n.Add(1)<<16) // what a UUID says of its version is behind it
 	return len(p), nil
 }

@@ -12,8 +12,8 @@ func Run(t *testing.T, p Plan) *Result {
 	return run(t, p, func(w *world) scheduler { return w.dice }, false)
 }
 
-// list is the scheduler that repeats acts. It skips acts that are impossible because others
-// were left out.
+// list is the scheduler that repeats acts. Those that make no sense any more, since
+// others were left out, are passed over.
 type list struct{ acts []act }
 
 func (l *list) next(*world) (act, bool) {
@@ -30,9 +30,9 @@ func replay(t *testing.T, p Plan, acts []act, tell bool) *Result {
 	return run(t, p, func(*world) scheduler { return &list{acts} }, tell)
 }
 
-// Shrink looks for a shorter history that breaks the same kind of promise as res, with fewer
-// nodes and fewer acts besides the ordinary ones. It makes at most tries histories and
-// returns the shortest with its story.
+// Shrink looks for a shorter history that breaks a promise as res does: with fewer
+// nodes, and with fewer acts than the scheduler's ordinary course. It makes at most
+// tries histories and returns the shortest, with its story.
 func Shrink(t *testing.T, res *Result, tries int) *Result {
 	t.Helper()
 	best, want := res, res.kinds()[0]
@@ -41,7 +41,7 @@ func Shrink(t *testing.T, res *Result, tries int) *Result {
 			return false
 		}
 		r := replay(t, p, acts, false)
-		// Acts that were skipped are left out for good.
+		// What was passed over is left out for good.
 		if !slices.Contains(r.kinds(), want) || len(r.acts) > len(best.acts) {
 			return false
 		}
@@ -49,7 +49,7 @@ func Shrink(t *testing.T, res *Result, tries int) *Result {
 		return true
 	}
 	if !try(res.Plan, res.acts) {
-		// It cannot be repeated from its acts, so its story is told unchanged.
+		// It cannot be repeated from its acts: told as it is.
 		return run(t, res.Plan, func(w *world) scheduler { return w.dice }, true)
 	}
 	fewer := []func(*Plan){
@@ -82,8 +82,8 @@ func Shrink(t *testing.T, res *Result, tries int) *Result {
 	return replay(t, best.Plan, best.acts, true)
 }
 
-// kinds are the kinds of the broken promises: first those that clients met, then those that
-// the final checks found.
+// kinds are the words for the promises that were broken: what clients suffered
+// before what was found out by looking.
 func (r *Result) kinds() []string {
 	var all, looked []string
 	for _, err := range r.wrong {

@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// request is one request to the store, or the next step of a client. It waits until the
-// scheduler decides.
+// request is one attempt to do something with the store, or a client's wish to
+// take its next step. It waits until the scheduler decides.
 type request struct {
 	node *node
 	op   string // get, put, upload, list, delete; step
@@ -24,43 +24,44 @@ type request struct {
 	cond store.Condition
 	get  store.GetOptions
 
-	from   uint64 // tells requests apart if a node makes the same one twice at once
+	from   uint64 // who asks, where several of a node may ask for the same at once
 	id     string // "w1 put data/1/3 #2", the same in every run
-	tag    uint64 // a hash of its contents: the name, and what its node knew
-	landed int    // how often it took effect
+	tag    uint64 // of its contents: the name, and what its node knew
+	landed int    // how often it has taken effect
 	half   []store.Info
 	split  string // of a listing: the name to start after
-	page   int    // of a listing: the number of the page, of most names at most
+	page   int    // and which page of it this is, of most names at most
 	most   int    // 0: all in one page
-	// A listing that is not atomic has listed half of the names, those from boundary on.
+	// A listing that is not atomic has looked at half of the names, those from
+	// boundary on.
 	walked   bool
 	walkedAt int
 	boundary string
-	since    int // step at which the scheduler saw it first
+	since    int // step at which it was seen first
 	held     int // step until which it is held back
 	rep      reply
-	gone     bool // its sender has given up waiting
+	gone     bool // nobody waits for the answer any more
 	answered chan struct{}
-	told     *reply // the answer, once it was given
+	told     *reply // when it was answered
 }
 
-// answer gives the sender a reply.
+// answer lets it go on with a reply.
 func (r *request) answer(rep reply) {
 	r.told = &rep
 	r.answered <- struct{}{}
 }
 
-// step tells whether it is a client's step and not a request to the store.
+// step tells whether it is a client's step and no request to the store.
 func (r *request) step() bool { return r.op == opStep }
 
 const opStep = "step"
 
 func (r *request) reads() bool { return r.op == "get" || r.op == "list" }
 
-// callers tells goroutines apart by what they are doing. For example, two goroutines of a
-// writer can read the same manifest at once. It takes long, so it is called only in that
-// case; see askTwins. It uses mostly the names of functions, so that another build of the
-// same code makes the same histories.
+// callers tells goroutines apart by what they are doing: a writer's keeper and its
+// judge of a refused slot read the same manifests. It takes long, so it is done only
+// when two ask for the same at once, see askTwins. The names of functions count most, so
+// that another build of the same code makes the same histories.
 func callers() uint64 {
 	var pcs [32]uintptr
 	n := runtime.Callers(3, pcs[:])
@@ -138,11 +139,11 @@ func (n *node) do(ctx context.Context, r *request) reply {
 	}
 }
 
-// errTwin tells the sender to name itself and to make the request again.
+// errTwin asks who makes a request to say so, and to make it again.
 var errTwin = errors.New("sim: another one is asking for the same")
 
-// gaveUpError tells that a request's own context has ended. Its text is made only when it is
-// read, which is seldom.
+// gaveUpError is a request's own context that has ended. It is made often and read
+// seldom.
 type gaveUpError struct{ err, cause error }
 
 func (g gaveUpError) Error() string   { return g.err.Error() + ": " + g.cause.Error() }
@@ -152,8 +153,8 @@ func given(ctx context.Context, r *request) error {
 	return &store.Error{Op: r.op, Key: r.key, Err: gaveUpError{ctx.Err(), context.Cause(ctx)}}
 }
 
-// crashed is the error of a dead node's requests. No code retries it, and nothing that the
-// node does with it counts.
+// crashed is what a dead node's requests get: an error that nobody retries. What
+// the node makes of it no one sees.
 func crashed(r *request) reply {
 	return reply{err: &store.Error{Op: r.op, Key: r.key, Kind: store.ErrDenied, Err: errCrashed}}
 }
@@ -181,7 +182,7 @@ func (c client) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	return &store.Object{Info: rep.info, Body: io.NopCloser(body)}, nil
 }
 
-// broken is a body whose rest does not arrive.
+// broken is the rest of a body that does not come.
 type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }

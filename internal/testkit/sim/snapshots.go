@@ -16,15 +16,15 @@ import (
 // maxFile is more than a client ever writes into a file.
 const maxFile = 1 << 10
 
-// snapshots is a client that takes snapshots and reads them for a random time. Meanwhile
-// their pins are renewed in time or too late.
+// snapshots is a client that takes snapshots and looks at them for as long as it
+// likes. Meanwhile their pins are renewed, or not in time.
 func snapshots(ctx context.Context, n *node) {
 	r, err := reader.Open(ctx, n.store(), n.readerOptions())
 	if err != nil {
 		n.expect(err)
 		return
 	}
-	var end, version uint64 // of the last snapshot
+	var end, version uint64 // of the last one
 	for n.step(ctx) {
 		o := &reader.SnapshotOptions{TTL: manifest.MinPinTTL + time.Duration(n.rng.IntN(2000))*time.Millisecond, Unpinned: n.rng.IntN(6) == 0}
 		at := momentEnd
@@ -52,17 +52,17 @@ func (n *node) readerOptions() *reader.Options {
 	}
 }
 
-// taken is a snapshot and what is known about it.
+// taken is a snapshot, with what is known of it.
 type taken struct {
 	*reader.Snapshot
 	hold  *hold // nil if nothing protects it
 	read  int   // the op for its records
-	table int   // the op for its table
-	since int   // step at which it was taken
+	table int   // and that for its table
+	since int   // step at which it was there
 }
 
-// snapshot takes a snapshot, or returns nil if that fails. Other is a pin that protects it
-// besides its own.
+// snapshot takes a snapshot. Other is a pin that protects it, besides its own. It
+// returns nil if there is none.
 func (n *node) snapshot(ctx context.Context, r *reader.Reader, o *reader.SnapshotOptions, at moment, other *hold) *taken {
 	w := n.world
 	call := w.steps
@@ -95,7 +95,8 @@ func (n *node) snapshot(ctx context.Context, r *reader.Reader, o *reader.Snapsho
 	return t
 }
 
-// keep keeps a snapshot and reads it from time to time, also after its pin is lost.
+// keep holds on to a snapshot and looks at it now and then, also after its pin is
+// lost.
 func (n *node) keep(ctx context.Context, t *taken, ttl time.Duration) {
 	for range 1 + n.rng.IntN(8) {
 		if !n.step(ctx) {
@@ -108,8 +109,7 @@ func (n *node) keep(ctx context.Context, t *taken, ttl time.Duration) {
 		if t.Lost() == nil || !n.world.gone(t.hold) {
 			continue
 		}
-		// The client may not know yet that the pin is lost. After the pin's time to live
-		// it must know.
+		// It may not have heard of it. After its time to live it has to know.
 		if clock.Sleep(ctx, n.clock, ttl) != nil || !n.step(ctx) {
 			return
 		}
@@ -119,7 +119,7 @@ func (n *node) keep(ctx context.Context, t *taken, ttl time.Duration) {
 	}
 }
 
-// look reads a snapshot: its whole table, one of its files, its records.
+// look reads a snapshot: all of its table, one of its files, its records.
 func (n *node) look(ctx context.Context, t *taken) {
 	var files []manifest.File
 	for f, err := range t.Files(ctx) {
@@ -166,9 +166,8 @@ func (n *node) look(ctx context.Context, t *taken) {
 	n.history().read(t.read, seen, from, true, t.since)
 }
 
-// missing checks an error in reading a snapshot. Objects that a pin protects must exist,
-// unless its holder reports that the pin is lost. The holder goes by its own clock, so it
-// may be the first to know.
+// missing judges an error in reading a snapshot. What a pin holds is there, unless its
+// holder says that the pin is lost: by its own clock, perhaps before anybody else does.
 func (n *node) missing(err error, h *hold, what string) {
 	gone := []error{reader.ErrGone, state.ErrGone, store.ErrNotFound}
 	is := func(e error) bool { return errors.Is(err, e) }
@@ -178,8 +177,8 @@ func (n *node) missing(err error, h *hold, what string) {
 	n.expect(err, append(gone, reader.ErrPinLost)...)
 }
 
-// backups is a client that pins a manifest under a name and reads it again and again, also
-// after a crash, until another node removes the pin.
+// backups is a client that pins a version under a name and comes back to it, also in
+// its next life, until somebody removes the pin.
 func backups(ctx context.Context, n *node) {
 	log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
@@ -207,7 +206,7 @@ func backups(ctx context.Context, n *node) {
 			o := &reader.SnapshotOptions{At: reader.AtVersion(version), TTL: manifest.MinPinTTL, Unpinned: n.rng.IntN(2) == 0}
 			if s := n.snapshot(ctx, r, o, momentVersion, h); s != nil {
 				if s.hold != h && n.world.valid(h) {
-					s.hold = h // it holds for longer now
+					s.hold = h // it holds for longer
 				}
 				n.look(ctx, s)
 				n.expect(s.Close(ctx))
@@ -219,7 +218,7 @@ func backups(ctx context.Context, n *node) {
 	}
 }
 
-// backup finds the pin with a name or makes it.
+// backup finds a pin of a name, or makes one.
 func (n *node) backup(ctx context.Context, log *state.Log, name string) (version uint64, h *hold, ok bool) {
 	pins, err := log.Pins(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ var words = [...]string{
 	jump: "its clock jumps", rate: "its clock goes differently", sleep: "time passes",
 }
 
-// tell adds an act to the story: the time, the node, the act and its result.
+// tell adds an act to the story: when, who, what, and what came of it.
 func (w *world) tell(a act, outcome string) {
 	if w.story == nil {
 		return
@@ -36,7 +36,7 @@ func (w *world) tell(a act, outcome string) {
 		what += ": " + outcome
 	}
 	who, on, _ := strings.Cut(a.on, " ")
-	w.mu.Lock() // a node that was answered goes on already
+	w.mu.Lock() // who was answered goes on already
 	defer w.mu.Unlock()
 	w.line(who, strings.TrimSuffix(strings.TrimSuffix(on, " #1"), "step on"), what)
 }

@@ -9,26 +9,26 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// moment is the point of the log whose table was read.
+// moment at which a table was looked at.
 type moment uint8
 
 const (
-	momentEnd     moment = iota // the tail at the time of the reading
-	momentOffset                // an earlier offset
-	momentVersion               // the point that a manifest records
+	momentEnd     moment = iota // of the log, when it was taken
+	momentOffset                // an earlier one
+	momentVersion               // whatever a version of the manifest says
 )
 
-// table is the log's table as a client saw it, and the point of the log.
+// table is what somebody saw of the log's table, and where.
 type table struct {
 	end        uint64
 	at         moment
-	files      map[string]int64 // key → size; nil if they were not read
+	files      map[string]int64 // key → size; nil if nobody has looked
 	properties map[string]string
 	live       int
-	cursor     *string // nil: unknown
+	cursor     *string // nil: not known
 }
 
-// ids returns the edits in the table.
+// ids are the edits that are in it.
 func (t *table) ids() map[string]bool {
 	ids := map[string]bool{}
 	for name := range t.properties {
@@ -55,7 +55,7 @@ func (t *table) with(e *manifest.Edit) *table {
 	return next
 }
 
-// looked records which files a client saw. A snapshot never changes.
+// looked notes which files somebody saw. A snapshot never changes.
 func (h *history) looked(id int, files []manifest.File, ret int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +70,7 @@ func (h *history) looked(id int, files []manifest.File, ret int) {
 	o.table.files, o.ret, o.outcome = seen, ret, yes
 }
 
-// wrote records the content of a file.
+// wrote notes what is in a file.
 func (h *history) wrote(key, body string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,9 +84,9 @@ func (h *history) content(key string) (body string, known bool) {
 	return body, known
 }
 
-// checkTables checks that the table is the result of the edits on the chain, each once and
-// in the order of the log. It also checks that each client saw the table of one point of
-// the log that was recent enough.
+// checkTables: the table is made by the edits on the chain, each once, in the order
+// of the log; whoever looked saw it as it was at some place of the log, and not too
+// far back.
 func (h *history) checkTables() {
 	if h.table == nil {
 		return
@@ -108,8 +108,8 @@ func (h *history) checkTables() {
 	h.checkOrder(there)
 }
 
-// edits returns the edits of the history in the order of the log: by epoch, and within an
-// epoch in the order in which they were committed.
+// edits returns those that are part of the history, in the order of the log: by
+// epoch, and in each as they were committed.
 func (h *history) edits(there map[string]bool) []*op {
 	var edits []*op
 	known := map[string]bool{}
@@ -139,7 +139,7 @@ func (h *history) edits(there map[string]bool) []*op {
 	return edits
 }
 
-// checkTable checks that a table is the result of the first edits, up to some edit.
+// checkTable: what was seen is what the first so many edits make.
 func (h *history) checkTable(whom string, seen *table, edits []*op, states []*table) {
 	ids := seen.ids()
 	n := 0
@@ -180,7 +180,7 @@ func (h *history) checkTable(whom string, seen *table, edits []*op, states []*ta
 	}
 }
 
-// checkRecent checks that a table at the tail has all edits acknowledged before.
+// checkRecent: at the end of the log is all that was acknowledged before.
 func (h *history) checkRecent(seen *op, edits []*op) {
 	if seen.table.at != momentEnd {
 		return
@@ -193,8 +193,8 @@ func (h *history) checkRecent(seen *op, edits []*op) {
 	}
 }
 
-// checkFiles checks that no file in the table is deleted, and that a removed file is deleted
-// only after a client asked to remove it.
+// checkFiles: a file of the table is never deleted, and one that was removed only
+// after somebody had asked for that.
 func (h *history) checkFiles(edits []*op) {
 	added, removed := map[string]bool{}, map[string]*op{}
 	for _, o := range edits {
@@ -212,8 +212,8 @@ func (h *history) checkFiles(edits []*op) {
 	}
 }
 
-// checkOrder checks that the appends and edits of one writer are in the log in their order,
-// up to some point.
+// checkOrder: what one writer has appended and committed is in the log in that order,
+// up to some place.
 func (h *history) checkOrder(there map[string]bool) {
 	at := make(map[string]int, len(h.final))
 	for i, v := range h.final {
@@ -221,8 +221,8 @@ func (h *history) checkOrder(there map[string]bool) {
 	}
 	type place struct {
 		missing string // the first entry that is not in the log
-		edit    *op    // the edit after the last record
-		end     int    // the offset after the last record; -1 if there was none
+		edit    *op    // behind the last record
+		end     int    // where that ends; -1: there was none
 	}
 	places := map[uint64]*place{}
 	for i := range h.ops {

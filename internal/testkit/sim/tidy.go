@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/reader"
 )
 
-// readTable reads the table and the contents of its files.
+// readTable looks at the table, and at what is in its files.
 func (w *world) readTable(ctx context.Context, n *node) *table {
 	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
@@ -43,7 +43,7 @@ func (w *world) readTable(ctx context.Context, n *node) *table {
 	return seen
 }
 
-// sameTable reads the table again and checks that it has not changed since the nodes ended.
+// sameTable reads the table again: since the nodes ended nobody has changed it.
 func (w *world) sameTable(ctx context.Context, n *node) {
 	was := w.history.table
 	if was == nil {
@@ -54,8 +54,8 @@ func (w *world) sameTable(ctx context.Context, n *node) {
 	}
 }
 
-// tidy removes all pins and runs a last compactor. It must delete all objects that are not
-// needed, and no others.
+// tidy takes all pins away and lets a last compactor do what there is to do. What
+// nobody needs has to go then, and nothing else.
 func (w *world) tidy(ctx context.Context, n *node) {
 	for _, key := range slices.Collect(maps.Keys(w.bucket.objects)) {
 		if strings.HasPrefix(key, layout.PinPrefix) {
@@ -78,8 +78,7 @@ func (w *world) tidy(ctx context.Context, n *node) {
 		w.history.broken("client", "%v", err)
 		return
 	}
-	// The passes see all objects, then find them old enough, and then those that replaced
-	// them.
+	// What is there is seen, is old enough then, and so is what took its place.
 	for range 3 {
 		if _, err := c.Once(ctx, fence.NewToken(uint64(epoch))); err != nil {
 			w.history.broken("end", "the last compactor: %v", err)
@@ -90,8 +89,7 @@ func (w *world) tidy(ctx context.Context, n *node) {
 	w.checkLeft(ctx, log)
 }
 
-// checkLeft checks that of all objects that manifests name, exactly those of the newest
-// manifest exist.
+// checkLeft: of what a manifest names, that is there which the newest names.
 func (w *world) checkLeft(ctx context.Context, log *state.Log) {
 	m, err := log.Newest(ctx)
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// Told collects what the clients of a log were told outside the simulation, by real
-// processes on real servers. It does not know the times of operations, so it does not check
-// their order. It checks all else that the simulation checks of a log's contents. It is
+// Told is what the clients of a log were told, outside the simulation: of real
+// processes on real servers. Nothing is known of when, so the order of operations
+// is not checked; all else that the simulation checks of a log's contents is. It is
 // safe for concurrent use.
 type Told struct{ h history }
 
-// Appended records the outcome of one append of values.
+// Appended notes what an append of values in one atom was told.
 func (t *Told) Appended(node string, epoch uint64, values []string, offset uint64, err error) {
 	o := op{kind: opAppend, node: node, epoch: epoch, values: values, offset: offset}
 	switch {
@@ -33,8 +33,8 @@ func (t *Told) Counts() (acked, never, unknown int) {
 	return t.h.counts()
 }
 
-// Check compares all outcomes with the log's contents and returns every broken promise. No
-// outcome may be recorded at the same time.
+// Check holds it all against the log's contents, and returns every promise that
+// was broken. Nothing may be noted beside it.
 func (t *Told) Check(contents []string) error {
 	t.h.final, t.h.partial = contents, true
 	t.h.checkContents()

@@ -26,38 +26,38 @@ type world struct {
 	nodes   []*node
 	history *history
 	holds   *holds
-	log     *state.Log // for checks that read manifests; see names
+	log     *state.Log // for who looks on; see names
 	closing bool
-	token   uint64 // the last one of the counter
-	ctoken  uint64 // the same for compactors
+	token   uint64 // the last one given out by hand
+	ctoken  uint64 // likewise for compactors
 
 	mu     sync.Mutex // guards what nodes touch: fresh, timers, request.gone, node.dead
 	fresh  []*request
 	timers int
 
-	pending []*request // in the order in which the scheduler saw them
+	pending []*request // in the order in which they are known
 	past    []*request // writes that have taken effect
-	late    []*request // writes that may still take effect, although their senders have given up waiting
+	late    []*request // writes that may still take effect, and nobody waits for them
 	locks   []lock
-	wins    int // elections won
+	wins    int // of elections
 	winners map[lock]*node
-	hedged  int // slots that were sent a second time while the first request was in flight
+	hedged  int // slots that were sent a second time while the first was under way
 	given   memory
-	counted struct{ given, pages int } // records truncated; pages of listings, without the first of each
+	counted struct{ given, pages int } // records given up, pages of listings but the first
 	counts  map[string]int
 	steps   int
 	acts    []act
 	trace   hash.Hash64
-	entry   []byte           // the last entry of the trace
+	entry   []byte           // of the trace, the last one
 	story   *strings.Builder // nil: not told
 }
 
-// scheduler chooses the acts of a history. It returns false at the end.
+// scheduler chooses the acts of a history. It is false when it is at its end.
 type scheduler interface {
 	next(w *world) (act, bool)
 }
 
-// Result tells about a history.
+// Result is what became of a history.
 type Result struct {
 	Plan Plan
 	// Trace is a hash of all acts and their outcomes.
@@ -65,17 +65,16 @@ type Result struct {
 	Steps int
 	// Acked, Never, Maybe count records by what their clients were told.
 	Acked, Never, Maybe int
-	// Faults counts the acts that are faults.
+	// Faults counts acts that are not the ordinary course of things.
 	Faults int
-	// Counts: Edits acknowledged; Looks, readings of a table or a snapshot's records; Held
-	// pins, of which Taken were removed; Swept, deleted files; Hedged, slots that were
-	// sent twice at once.
+	// Edits were acknowledged; Looks at a table or a snapshot's records; Held pins, of
+	// which Taken were taken away; Swept files; Hedged slots were sent twice at once.
 	Edits, Looks, Held, Taken, Swept, Hedged int
-	// Given records were truncated. Pages of listings, without the first of each.
+	// Given are records that were given up; Pages of listings, without the first of each.
 	Given, Pages int
-	// Err joins the broken promises; nil if there is none.
+	// Err is the promises that were broken; nil if none was.
 	Err error
-	// Story tells what happened, if it was asked for.
+	// Story is what happened, if it was asked for.
 	Story string
 
 	acts  []act
@@ -91,7 +90,7 @@ func run(t *testing.T, p Plan, s func(*world) scheduler, tell bool) *Result {
 func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell bool) *Result {
 	t.Helper()
 	tame()
-	format := p.format() // outside the bubble, because it is made once and in real time
+	format := p.format() // outside of the bubble: it is made once, with real time
 	w := newWorld(p, format)
 	if tell {
 		w.story = &strings.Builder{}
@@ -140,20 +139,19 @@ func newWorld(p Plan, format []byte) *world {
 	return w
 }
 
-// settle waits until nothing moves, and receives the new requests.
+// settle waits until nothing moves, and takes note of the new requests.
 func (w *world) settle() {
 	for synctest.Wait(); w.receive(); synctest.Wait() {
-		// A dead process that gets an answer goes on for a moment.
+		// What a dead process is answered lets it go on for a moment.
 	}
 }
 
-// receive takes the new requests. It returns whether a dead process got an answer.
+// receive takes note of the new requests, and tells whether a dead process was answered.
 func (w *world) receive() (answered bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Sort by name, because the order of arrival depends on the Go scheduler. So does
-	// whether a request was sent if its sender gives up at the same moment. Here it was
-	// not.
+	// By name, not by arrival: that depends on the Go scheduler. So does whether a
+	// request was still sent that is given up in the same moment: it was not.
 	slices.SortStableFunc(w.fresh, func(x, y *request) int {
 		return cmp.Or(strings.Compare(x.id, y.id), cmp.Compare(x.from, y.from), strings.Compare(x.key, y.key))
 	})
@@ -186,7 +184,7 @@ func (w *world) receive() (answered bool) {
 		answered = true
 		w.hush(w.pending[i].node)
 	}
-	// A sender that gives up waiting does not take the request back.
+	// Who gave up waiting does not take the request back.
 	w.pending = slices.DeleteFunc(w.pending, func(r *request) bool {
 		if !r.gone {
 			return false
@@ -199,8 +197,8 @@ func (w *world) receive() (answered bool) {
 	return answered
 }
 
-// askTwins makes the senders of equal requests of a node name themselves. It returns whether
-// there are any. Fresh is sorted, and mu is held.
+// askTwins asks those nodes that read the same manifest twice at once who is who, and
+// tells whether there are any. Fresh is in order, mu held.
 func (w *world) askTwins() (asked bool) {
 	same := func(i, j int) bool { return j < len(w.fresh) && w.fresh[i].id == w.fresh[j].id }
 	var rest []*request
@@ -234,7 +232,7 @@ func (w *world) main(s scheduler) {
 	}
 }
 
-// note adds an act to the trace and to the story.
+// note adds an act to the trace, and to the story.
 func (w *world) note(a act, outcome string) {
 	w.entry = append(w.entry[:0], byte(a.kind), byte(a.n), byte(a.n>>8))
 	w.entry = append(append(w.entry, a.on...), outcome...)
@@ -251,12 +249,12 @@ func (w *world) alive(name string) *node {
 	return nil
 }
 
-// next returns the node whose timer is due first.
+// next is the node whose timer is due first.
 func (w *world) next() (first *node) {
 	var soonest time.Duration
 	for _, n := range w.nodes {
 		if n.dead && !w.closing || n.done.Load() || n.paused {
-			continue // timers of a dead node do not fire; at the end its goroutines are released
+			continue // a dead one has no future; in the end its goroutines are let go
 		}
 		if at, ok := n.clock.next(w.now); ok && (first == nil || at < soonest) {
 			first, soonest = n, at
@@ -265,8 +263,9 @@ func (w *world) next() (first *node) {
 	return first
 }
 
-// ordinary is the next act without faults when all nodes are equally quick. The oldest
-// request is applied and answered. If there is none, the next timer fires.
+// ordinary is what happens if nothing goes wrong and everybody is as quick as the
+// others: the oldest request is applied and answered; if there is none, the next
+// timer fires.
 func (w *world) ordinary() (act, bool) {
 	for _, r := range w.pending {
 		switch {
@@ -283,15 +282,16 @@ func (w *world) ordinary() (act, bool) {
 	return act{}, false
 }
 
-// Limits of the calm phase. A history that needs more is stuck. A compactor whose listings
-// have pages of one or two names makes thousands of requests before the timers of other
-// nodes are due.
+// Limits of the calm phase. What is not done by then is stuck. A compactor whose
+// listings come in pages of a name or two makes thousands of requests before the others'
+// timers are due.
 const (
 	calmActs  = 150
 	leaveActs = 20_000
 )
 
-// calm ends the history without further faults: it tells one node after the other to end.
+// calm ends the history in good order: no more faults, and one node after the
+// other is told to end.
 func (w *world) calm() {
 	w.closing = true
 	for _, n := range w.nodes {
@@ -319,7 +319,7 @@ func (w *world) calm() {
 	w.orderly(leaveActs, func() bool { return len(w.pending) == 0 })
 }
 
-// drop ends a history whose end does not matter.
+// drop ends a history that nobody wants to know the end of.
 func (w *world) drop() {
 	w.closing = true
 	for _, n := range w.nodes {
@@ -330,7 +330,7 @@ func (w *world) drop() {
 	})
 }
 
-// orderly makes the ordinary acts until done.
+// orderly lets things take their ordinary course until done.
 func (w *world) orderly(limit int, done func() bool) bool {
 	for range limit {
 		w.settle()
