@@ -335,7 +335,7 @@ func TestPinHolds(t *testing.T) {
 	}
 	for len(pins) > 0 {
 		i := len(pins) / 2
-		if err := w.log.Unpin(t.Context(), pins[i].Name()); err != nil {
+		if err := w.log.Unpin(t.Context(), pins[i].Description().Name); err != nil {
 			t.Fatal(err)
 		}
 		pins = slices.Delete(pins, i, i+1)

@@ -10,4 +10,6 @@ var (
 	// ErrPinLost: somebody has taken the pin away, or it was not renewed in time.
 	// What it held may have been deleted.
 	ErrPinLost = errors.New("manifest: pin lost")
+	// ErrNoPin: no pin has that name.
+	ErrNoPin = errors.New("manifest: no such pin")
 )

@@ -9,6 +9,8 @@ const MinPinTTL = 2 * time.Second
 // Pin is what a pin's object says. A pin holds one version of the manifest: that
 // version, and everything that it names, stays in the store.
 type Pin struct {
+	// Key of the object.
+	Key string
 	// Version of the manifest that it holds.
 	Version uint64
 	// Name is for people. Several pins may have the same one.

@@ -59,33 +59,6 @@ func TestNothingThere(t *testing.T) {
 	}
 }
 
-// Wake makes a reader look at once.
-func TestWake(t *testing.T) {
-	inBubble(t, time.Hour, func(t *testing.T, w *world) {
-		w.lead(1)
-		r := w.reader(&reader.Options{PollMax: time.Hour})
-		wr := w.open()
-		time.AfterFunc(30*time.Hour+10*time.Minute, func() {
-			w.append(wr, "news")
-			r.Wake()
-			r.Wake() // does not block
-		})
-		start := time.Now()
-		for rec, err := range r.Tail(t.Context(), 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if rec.Offset == 1 {
-				if took := time.Since(start); took != 30*time.Hour+10*time.Minute {
-					t.Errorf("it came after %v", took)
-				}
-				break
-			}
-		}
-		w.close(wr)
-	})
-}
-
 // A reader that follows begins at the leader's hint if all before it is known.
 func TestBeginsAtTheHint(t *testing.T) {
 	w := newWorld(t, 0)
@@ -182,19 +155,42 @@ func TestOpenErrors(t *testing.T) {
 	if _, err := reader.Open(t.Context(), w.mem, nil); !errors.Is(err, reader.ErrCorrupt) {
 		t.Errorf("junk: %v", err)
 	}
-	for says, o := range map[string]reader.Options{
-		"PollMin is -1s":                  {PollMin: -time.Second},
-		"PollMin is 2s and PollMax is 1s": {PollMin: 2 * time.Second, PollMax: time.Second},
-		"Ahead is -1":                     {Ahead: -1},
-		"Ahead is 5000":                   {Ahead: 5000},
+	if _, err := reader.Open(t.Context(), nil, nil); !errors.Is(err, reader.ErrOptions) {
+		t.Errorf("no store: %v", err)
+	}
+}
+
+// All faults of options are told at once, with their arithmetic, and nothing is done.
+func TestOptions(t *testing.T) {
+	w := newWorld(t, 0)
+	r := w.reader(&reader.Options{PollMin: time.Minute})
+	w.faulty.ResetCounts()
+	open := func(o reader.Options) error { _, err := reader.Open(t.Context(), w.faulty, &o); return err }
+	snapshot := func(o reader.SnapshotOptions) error { _, err := r.Snapshot(t.Context(), &o); return err }
+	for _, c := range []struct {
+		err  error
+		says []string
+	}{
+		{open(reader.Options{PollMin: -time.Second, Ahead: -1}), []string{"PollMin -1s must be positive", "Ahead -1 "}},
+		{open(reader.Options{PollMin: 2 * time.Second, PollMax: time.Second, Prefetch: -1}), []string{"PollMax 1s is below PollMin 2s", "Prefetch of -1 bytes"}},
+		{open(reader.Options{Ahead: 5000}), []string{"Ahead 5000 must be 0 (for the default) to 4096"}},
+		{snapshot(reader.SnapshotOptions{At: reader.AtVersion(0), TTL: time.Millisecond}), []string{"versions begin at 1", "TTL 1ms is too short"}},
+		{snapshot(reader.SnapshotOptions{At: reader.AtVersion(0), Unpinned: true}), []string{"versions begin at 1"}},
+		{r.Unpin(t.Context(), ""), []string{"needs the name"}},
+		{func() error { _, err := r.Pin(t.Context(), "", 0, time.Millisecond); return err }(), []string{"a pin needs a name"}},
+		{func() error { _, err := r.Pin(t.Context(), "x", 0, time.Millisecond); return err }(), []string{"ttl 1ms is too short"}},
 	} {
-		if _, err := reader.Open(t.Context(), w.mem, &o); err == nil || !strings.HasPrefix(err.Error(), "reader: ") || !strings.Contains(err.Error(), says) {
-			t.Errorf("want an error that says %q, got %v", says, err)
+		for _, says := range c.says {
+			if !errors.Is(c.err, reader.ErrOptions) || !strings.Contains(c.err.Error(), says) {
+				t.Errorf("%v does not say %q", c.err, says)
+			}
 		}
 	}
-	w = newWorld(t, 0)
-	if r := w.reader(&reader.Options{PollMin: time.Minute}); r.Format().Log != w.format.Log {
-		t.Error("it has another format")
+	if n := w.faulty.Counts().Of("", ""); n > 0 {
+		t.Errorf("%d requests", n)
+	}
+	if err := errors.Join((*reader.Options)(nil).Validate(), (*reader.SnapshotOptions)(nil).Validate()); err != nil {
+		t.Error(err)
 	}
 }
 

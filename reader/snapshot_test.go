@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
@@ -38,24 +36,9 @@ var compactions = map[string]func(t *table) func(i int){
 	},
 }
 
-// There is no version 0: it is not the newest by another name.
-func TestVersionZero(t *testing.T) {
-	inTable(t, time.Minute, func(tt *table) {
-		for _, unpinned := range []bool{false, true} {
-			s, err := tt.snapshot(tt.reader(nil), &reader.SnapshotOptions{At: reader.AtVersion(0), Unpinned: unpinned})
-			if err == nil || s != nil || !strings.Contains(err.Error(), "versions begin at 1") {
-				tt.Errorf("unpinned %t: %v, %v", unpinned, s, err)
-			}
-			if s != nil {
-				_ = s.Close(t.Context())
-			}
-		}
-	})
-}
-
 // A snapshot at an offset has the records before it and the edits that come before
-// the next record, or it is an error that says what there is. Within the grace
-// period nothing is gone.
+// the next record. Before the last edit that is folded it is an error that says what
+// there is.
 func TestSnapshotAtEveryOffset(t *testing.T) {
 	for name, compaction := range compactions {
 		for _, grace := range []time.Duration{time.Hour, 0} {
@@ -71,7 +54,7 @@ func TestSnapshotAtEveryOffset(t *testing.T) {
 						for off := range uint64(len(w.want)) + 1 {
 							s, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtOffset(off), Unpinned: unpinned})
 							if err != nil {
-								if grace > 0 || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "to be had are ") {
+								if m := w.newest(); off >= m.EditedAt || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprintf("possible are an offset of %d or more, or ", m.EditedAt)) {
 									t.Errorf("at offset %d: %v", off, err)
 								}
 								continue
@@ -84,8 +67,8 @@ func TestSnapshotAtEveryOffset(t *testing.T) {
 								t.Error(err)
 							}
 						}
-						if last := len(w.want) - 3; n < 3 || grace == 0 && name == "folded at the end" && n > len(w.want)-last+1 {
-							t.Errorf("%d snapshots were to be had", n)
+						if least := len(w.want) + 1 - int(w.newest().EditedAt); n < least {
+							t.Errorf("%d snapshots were to be had, want %d", n, least)
 						}
 						if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
 							t.Errorf("pins are left: %q", pins)
@@ -158,6 +141,47 @@ func TestSnapshotAtVersion(t *testing.T) {
 	})
 }
 
+// A pin keeps its version until Unpin; a version that is pruned takes none.
+func TestPinsByName(t *testing.T) {
+	inTable(t, time.Hour, func(w *table) {
+		w.story(func(int) { w.compact(2) })
+		r, ctx := w.reader(nil), context.Background()
+		pin, err := r.Pin(ctx, "backup", 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Pin(ctx, "for a day", 1, 24*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		pins, err := r.Pins(ctx)
+		if err != nil || len(pins) != 2 || pins[1] != pin || pin.Key == "" || pin.Name != "backup" || pin.TTL != 0 || pins[0].Version != 1 || pins[0].TTL != 24*time.Hour {
+			t.Fatalf("%+v, %v; want %+v", pins, err, pin)
+		}
+		want := w.behind(w.newest().Floor.Offset)
+		for range 3 {
+			w.record(1)
+			w.compact(2)
+			time.Sleep(48 * time.Hour)
+		}
+		s, err := w.snapshot(r, at0(reader.AtVersion(pin.Version)))
+		if err == nil {
+			err = errors.Join(w.check(s, want, want.offset, true), s.Close(ctx))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Pin(ctx, "late", pin.Version, 0); !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprint("versions [", pin.Version)) {
+			t.Errorf("a pin of a pruned version: %v", err)
+		}
+		if err := r.Unpin(ctx, "backup"); err != nil {
+			t.Error(err)
+		}
+		if err := r.Unpin(ctx, "backup"); !errors.Is(err, reader.ErrNoPin) {
+			t.Errorf("a second Unpin: %v", err)
+		}
+	})
+}
+
 // A version that another's pin holds, and that cannot be read just now, is not gone.
 func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 	inTable(t, time.Hour, func(w *table) {
@@ -197,53 +221,6 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A snapshot at a time is before the first object that is later, or the first
-// block of a segment.
-func TestSnapshotAtTime(t *testing.T) {
-	for name, compaction := range compactions {
-		t.Run(name, func(t *testing.T) {
-			inTable(t, time.Hour, func(w *table) {
-				begun := time.Now()
-				w.story(compaction(w))
-				r := w.reader(nil)
-				var all []reader.Record
-				for rec, err := range r.Read(context.Background(), 0) {
-					if err != nil {
-						w.Fatal(err)
-					}
-					all = append(all, rec)
-				}
-				for d := -time.Minute; d < 20*time.Minute; d += 30 * time.Second {
-					when := begun.Add(d)
-					end := uint64(0)
-					for end < uint64(len(all)) && !all[end].Time.After(when) {
-						end++
-					}
-					if after, err := r.After(context.Background(), when); err != nil || after != end {
-						t.Errorf("%v: the first after it is %d, %v; want %d", d, after, err, end)
-					}
-					s, err := w.snapshot(r, at0(reader.AtTime(when)))
-					if err != nil {
-						t.Errorf("%v: %v", d, err)
-						continue
-					}
-					// On the chain edits have times of their own.
-					var want shown
-					for _, st := range w.states {
-						if st.offset <= end && (w.newest().Past(st.position) || !st.time.After(when)) {
-							want = st
-						}
-					}
-					if err := w.check(s, want, end, false); err != nil {
-						t.Errorf("%v: %v", d, err)
-					}
-					_ = s.Close(context.Background())
-				}
-			})
-		})
-	}
-}
-
 // What has not come yet is no snapshot.
 func TestSnapshotAhead(t *testing.T) {
 	inTable(t, 0, func(w *table) {
@@ -258,13 +235,40 @@ func TestSnapshotAhead(t *testing.T) {
 		if _, err := w.snapshot(w.reader(nil), at0(reader.AtVersion(99))); !errors.Is(err, reader.ErrGone) {
 			t.Errorf("%v", err)
 		}
-		if _, err := w.snapshot(w.reader(nil), &reader.SnapshotOptions{TTL: time.Millisecond}); err == nil || !strings.Contains(err.Error(), "too short") {
-			t.Errorf("%v", err)
-		}
 		if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
 			t.Errorf("pins are left: %q", pins)
 		}
 	})
+}
+
+// The first record after a time is that of the first object that is later, or of the
+// first block of a segment.
+func TestAfter(t *testing.T) {
+	for name, compaction := range compactions {
+		t.Run(name, func(t *testing.T) {
+			inTable(t, time.Hour, func(w *table) {
+				begun := time.Now()
+				w.story(compaction(w))
+				r := w.reader(nil)
+				var all []reader.Record
+				for rec, err := range r.Read(context.Background(), 0) {
+					if err != nil {
+						w.Fatal(err)
+					}
+					all = append(all, rec)
+				}
+				for d := -time.Minute; d < 20*time.Minute; d += 30 * time.Second {
+					when, end := begun.Add(d), uint64(0)
+					for end < uint64(len(all)) && !all[end].Time.After(when) {
+						end++
+					}
+					if after, err := r.After(context.Background(), when); err != nil || after != end {
+						t.Errorf("%v: the first after it is %d, %v; want %d", d, after, err, end)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A snapshot stays what it was, however much is folded, merged and pruned while it
@@ -427,97 +431,6 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 			}
 		})
 	}
-}
-
-// guard:read-between. What lies between two kept versions is folded, and may be
-// pruned and filled with what zombies write: it must fit from end to end.
-func TestJunkBetweenVersions(t *testing.T) {
-	for name, junk := range map[string]func(w *table, p fence.Position) []byte{
-		"a seal": func(w *table, p fence.Position) []byte { return w.seal(p, 77) },
-		"data":   func(w *table, p fence.Position) []byte { return w.data(frame.Point{Position: p, Offset: 1}, "junk") },
-		"junk":   func(*table, fence.Position) []byte { return []byte("junk") },
-		"pruned": func(*table, fence.Position) []byte { return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inTable(t, time.Hour, func(w *table) {
-				w.record(1)
-				w.compact(8)
-				from := w.at
-				w.edit(2, 0)
-				w.record(3)
-				w.edit(2, 0)
-				w.record(1)
-				last := w.at.Position
-				w.compact(8)
-				w.record(1)
-				r := w.reader(nil)
-				s, err := w.snapshot(r, at0(reader.AtOffset(3)))
-				if err == nil {
-					err = w.check(s, w.behind(3), 3, true)
-				}
-				if err != nil {
-					w.Fatal(err)
-				}
-				_ = s.Close(context.Background())
-				for p := from.Position; p.Before(last); p.Seq++ {
-					was := w.body(layout.DataKey(p))
-					body := junk(w, p)
-					if w.put(layout.DataKey(p), body); body == nil {
-						w.remove(layout.DataKey(p))
-					}
-					if f, err := frame.Decode(body, w.format.Limits.Limits); err == nil && f.Kind == frame.Seal {
-						// And what the seal leads to looks just like it.
-						w.put(layout.DataKey(at(77, 1)), w.data(frame.Point{Position: at(77, 1), Offset: 1, Prev: f.Checksum()}, "junk", "junk", "junk", "junk", "junk"))
-					}
-					if _, err := w.snapshot(r, at0(reader.AtOffset(3))); !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version ") {
-						t.Errorf("junk at %v: %v", p, err)
-					}
-					w.put(layout.DataKey(p), was)
-				}
-			})
-		})
-	}
-}
-
-// guard:read-seals. A zombie opener's seal in a pruned slot leads past the rest of its
-// epoch to the next one, which wrote nothing: all from there on is what it was, and
-// the edits that were passed over are missing.
-func TestJunkSealToAnEmptyEpoch(t *testing.T) {
-	inTable(t, time.Hour, func(w *table) {
-		w.record(1)
-		w.compact(8)
-		p := w.at.Position
-		w.edit(2, 0)
-		w.edit(1, 0)
-		w.takeOver()
-		w.takeOver()
-		w.record(3)
-		w.edit(2, 0)
-		w.record(1)
-		w.compact(8)
-		w.record(1)
-		r := w.reader(nil)
-		s, err := w.snapshot(r, at0(reader.AtOffset(3)))
-		if err == nil {
-			err = w.check(s, w.behind(3), 3, false)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		w.put(layout.DataKey(p), w.seal(p, uint64(p.Epoch)+1))
-		p.Seq++
-		w.remove(layout.DataKey(p))
-		s, err = w.snapshot(r, at0(reader.AtOffset(3)))
-		if err == nil {
-			t.Errorf("it is a table of %d files, want %d", s.Live(), len(w.behind(3).files))
-			_ = s.Close(context.Background())
-		} else if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version ") || !strings.Contains(err.Error(), "an offset of 4 or more") {
-			t.Error(err)
-		}
-	})
 }
 
 // guard:read-oldest. Retention gives up records that a snapshot holds: it still has

@@ -239,8 +239,12 @@ func (p *Pin) Manifest() *Manifest { return p.m }
 // Version returns the number of the version that is held.
 func (p *Pin) Version() uint64 { return p.m.Version }
 
-// Name returns what the pin is called.
-func (p *Pin) Name() string { return p.doc.Name }
+// Description returns what the pin's object says. It waits for a renewal in flight.
+func (p *Pin) Description() manifest.Pin {
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
+	return p.doc.describe(p.key)
+}
 
 // Renew tells pruners that the pin is still needed: one PUT. [ErrPinLost] is
 // final: the pin was taken away, and what it held may be gone. After any other error it may be tried

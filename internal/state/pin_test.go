@@ -109,7 +109,7 @@ func TestPin(t *testing.T) {
 	if c := st.Counts(); c.Of(faultstore.Put, "") != 2 || c.Of(faultstore.List, "") != 1 || c.Of("", "") != 3 {
 		t.Errorf("%v", c)
 	}
-	if p.Version() != 3 || p.Manifest().Version != 3 || p.Name() != "n" || p.Err() != nil {
+	if p.Version() != 3 || p.Manifest().Version != 3 || p.Description().Name != "n" || p.Err() != nil {
 		t.Errorf("%+v", p)
 	}
 	st.ResetCounts()
@@ -143,7 +143,7 @@ func TestPin(t *testing.T) {
 	if err := l.Unpin(t.Context(), "m"); err != nil {
 		t.Error(err)
 	}
-	wantErr(t, l.Unpin(t.Context(), "m"), ErrGone, `no pin named "m"`)
+	wantErr(t, l.Unpin(t.Context(), "m"), manifest.ErrNoPin, `no pin is named "m"`)
 	wantErr(t, old.Renew(t.Context()), manifest.ErrPinLost, "it was deleted")
 	if n := len(keysBelow(t, st, layout.PinPrefix)); n != 0 {
 		t.Errorf("%d pins are left", n)

@@ -75,10 +75,14 @@ func (l *Log) readPin(ctx context.Context, key string) (PinInfo, error) {
 		return PinInfo{}, fmt.Errorf("%w; what it holds cannot be told: delete it if nobody needs it", err)
 	}
 	info.Key = key
-	return PinInfo{Object: info, doc: d, Pin: manifest.Pin{
-		Version: d.Version, Name: d.Name, Holder: d.Holder, TTL: time.Duration(d.TTL), Created: d.Created, Renewed: d.Renewed,
+	return PinInfo{Object: info, doc: d, Pin: d.describe(key)}, nil
+}
+
+func (d *pinDoc) describe(key string) manifest.Pin {
+	return manifest.Pin{
+		Key: key, Version: d.Version, Name: d.Name, Holder: d.Holder, TTL: time.Duration(d.TTL), Created: d.Created, Renewed: d.Renewed,
 		Renewals: d.Renewals, Expired: d.Expired, Reason: d.Reason,
-	}}, nil
+	}
 }
 
 // Pins returns all pins, by version: one LIST, and one GET each. A pin that was
@@ -186,8 +190,8 @@ func (l *Log) ExpirePin(ctx context.Context, p PinInfo, reason string) error {
 }
 
 // Unpin takes away all pins of a name, whoever holds them, and removes those that their
-// makers have been told of; of others a compactor removes what is left. The error is [ErrGone] if
-// there is none.
+// makers have been told of; of others a compactor removes what is left. The error is manifest.ErrNoPin
+// if there is none.
 func (l *Log) Unpin(ctx context.Context, name string) error {
 	if name == "" {
 		// Every snapshot's pin is without a name.
@@ -221,7 +225,7 @@ func (l *Log) Unpin(ctx context.Context, name string) error {
 		}
 		switch {
 		case !found:
-			return fmt.Errorf("%w: there is no pin named %q", ErrGone, name)
+			return fmt.Errorf("%w: no pin is named %q", manifest.ErrNoPin, name)
 		case !again:
 			return nil
 		}

@@ -213,7 +213,7 @@ func backups(ctx context.Context, n *node) {
 			}
 		}
 		if n.rng.IntN(3) > 0 {
-			n.expect(log.Unpin(ctx, name), state.ErrGone)
+			n.expect(log.Unpin(ctx, name), manifest.ErrNoPin)
 		}
 	}
 }
