@@ -87,7 +87,7 @@ func (r *Reader) noVersion(ctx context.Context, version uint64, err error) error
 	if verr != nil || version == 0 {
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
-	return fmt.Errorf("%w: version %d; possible are %s", ErrGone, version, had)
+	return fmt.Errorf("%w: version %d; kept are %s", ErrGone, version, had)
 }
 
 // versions says in words which versions a snapshot can have: those above the prune mark,
