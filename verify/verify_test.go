@@ -153,7 +153,7 @@ func TestWholeLog(t *testing.T) {
 		r.Floor != (fence.Position{Epoch: 3, Seq: 4}) || r.Tail != (fence.Position{Epoch: 4, Seq: 4}) {
 		t.Errorf("%+v", r)
 	}
-	if r.Objects[verify.KindFormat].Objects != 1 || r.Objects[verify.KindSegment].Objects != 1 || r.Objects[verify.KindLock].Objects != 1 || r.Objects[verify.KindUnknown].Objects != 0 {
+	if r.Objects[layout.KindFormat].Objects != 1 || r.Objects[layout.KindSegment].Objects != 1 || r.Objects[layout.KindLock].Objects != 1 || r.Objects[layout.KindUnknown].Objects != 0 {
 		t.Errorf("%+v", r.Objects)
 	}
 }
@@ -472,12 +472,12 @@ func TestNotes(t *testing.T) {
 		}
 	}
 	all := fmt.Sprint(r.Notes)
-	for _, want := range []string{"somebody/else.txt", "compactor-lock/readme", "segments and lists of 1 bytes are named by no manifest", "void", slot(4, 4) + ": 1 objects of 18 bytes lie behind", "are folded"} {
+	for _, want := range []string{"somebody/else.txt", "compactor-lock/readme", "segments and lists of 1 bytes are named by no manifest", "void", slot(4, 4) + ": 1 objects of 18 bytes lie after this slot", "are folded"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no note of %q in %v", want, r.Notes)
 		}
 	}
-	if r.Objects[verify.KindUnknown].Objects != 2 || r.Objects[verify.KindTmp].Objects != 1 {
+	if r.Objects[layout.KindUnknown].Objects != 2 || r.Objects[layout.KindTmp].Objects != 1 {
 		t.Errorf("%+v", r.Objects)
 	}
 }
@@ -493,6 +493,16 @@ func TestFindingsAreBounded(t *testing.T) {
 	}
 	if len(r.Notes) != 3 || r.MoreNotes < 17 {
 		t.Errorf("%d notes and %d more", len(r.Notes), r.MoreNotes)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	_, err := verify.Run(t.Context(), memstore.New(nil), &verify.Options{MaxFindings: -1})
+	if !errors.Is(err, verify.ErrOptions) || !strings.Contains(err.Error(), "MaxFindings -1") {
+		t.Error(err)
+	}
+	if r, err := verify.Run(t.Context(), nil, nil); !errors.Is(err, verify.ErrOptions) || r == nil {
+		t.Error(r, err)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestWholeTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := run(t, st)
-	if !r.OK() || len(r.Notes) > 0 || r.Files != len(live) || r.Edits != 1 || r.Pins != 1 || r.Objects[verify.KindUnknown].Objects > 0 {
+	if !r.OK() || len(r.Notes) > 0 || r.Files != len(live) || r.Edits != 1 || r.Pins != 1 || r.Objects[layout.KindUnknown].Objects > 0 {
 		t.Errorf("%d files, %d edits, %d pins: %v, %v", r.Files, r.Edits, r.Pins, r.Problems, r.Notes)
 	}
 	compact(t, st, 2)
@@ -129,7 +129,7 @@ func TestBadEdit(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := run(t, st)
-		if len(r.Problems) != 1 || r.Problems[0].Key != layout.DataKey(at.Position) || !strings.Contains(r.Problems[0].What, "the edit") {
+		if len(r.Problems) != 1 || r.Problems[0].Key != layout.DataKey(at.Position) || !strings.Contains(r.Problems[0].What, "such an edit") {
 			t.Errorf("%s: %v", name, r.Problems)
 		}
 	}
