@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -27,8 +25,6 @@ type Options struct {
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
 	Clock clock.Clock
-	// Logger is silent by default.
-	Logger *zap.Logger
 }
 
 const (
@@ -64,9 +60,6 @@ func (o *Options) withDefaults() Options {
 	}
 	if v.Prefetch == 0 {
 		v.Prefetch = defaultPrefetch
-	}
-	if v.Logger == nil {
-		v.Logger = zap.NewNop()
 	}
 	v.Clock = clock.Or(v.Clock)
 	return v
