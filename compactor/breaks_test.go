@@ -22,8 +22,8 @@ import (
 //	two compactors                TestInterleavedAtEveryRequest (a successor, a predecessor), TestZombieIsFenced,
 //	                              TestRunLosesItsTerm; manifest: TestSameTokenTwice, TestFoldLandsLate
 //	a month late                  TestInterleavedAtEveryRequest (a month, junk in its way), TestT37_JunkHorizon;
-//	                              reader: TestAMonthBehind; TestReaderMonthLate
-//	a reader anywhere             TestReaderOvertaken; reader: TestOvertakenAtEveryRecord, TestOvertakenAtEveryRequest,
+//	                              reader: TestAMonthLate; TestReaderMonthLate
+//	a reader anywhere             TestReaderOvertaken; reader: TestMovedAtEveryRecord, TestMovedAtEveryRequest,
 //	                              TestMergedInTheMiddle, TestSnapshotAtEveryOffset, TestSnapshotAtEveryRequest
 //	a pin and a prune             TestPinRacesPrune, TestPinRacesRetention, TestMarkLandsBehindThePins, TestRenewalRacesExpiry;
 //	                              manifest: TestPinRacesPrune, TestPinRacesTruncate, TestPinCreatedTwice, TestPinSwappedTwice

@@ -353,3 +353,16 @@ func (w *world) litter(before []string) {
 		}
 	}
 }
+
+// truncate deletes history, as retention does.
+func (w *world) truncate(before uint64) {
+	w.Helper()
+	w.token++
+	u, err := state.With(w.mem, w.format, nil).Updater(layout.Compactor, fence.NewToken(w.token))
+	if err == nil {
+		_, err = u.Update(context.Background(), func(m *state.Change) error { return m.Truncate(before) })
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}

@@ -10,10 +10,8 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// Who asks for the oldest record gets the oldest that there is: also if the one that was
-// the oldest is given up while it is being fetched.
-//
-// guard:read-oldest-now.
+// guard:read-oldest-now. A caller that asks for the oldest record gets the oldest that is
+// left, also if the one that was the oldest is truncated while it is being fetched.
 func TestOldestIsGivenUp(t *testing.T) {
 	inBubble(t, time.Hour, func(t *testing.T, w *world) {
 		w.lead(8)

@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// Every offset is a place to begin, and so is what comes behind the end.
+// Every offset is a place to begin, and so is one after the end.
 func TestFromEveryOffset(t *testing.T) {
 	w := sample(t)
 	r := w.reader(nil)
@@ -29,7 +29,7 @@ func TestFromEveryOffset(t *testing.T) {
 			t.Errorf("from %d: %q, %v; want %q", from, values, err, want)
 		}
 	}
-	// One that is not there yet is waited for.
+	// A tailing reader waits for one that has not come yet.
 	inBubbleFork(t, w, func(w *world) {
 		time.AfterFunc(time.Hour/2, func() { w.lead(4) })
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
@@ -73,7 +73,7 @@ func TestBeginsAtTheHint(t *testing.T) {
 			t.Errorf("from %d it takes %d GETs of the log", from, n)
 		}
 	}
-	// A hint behind which there is still something of interest is of no use.
+	// A hint is of no use if a record before it is wanted.
 	if values, err := w.read(w.reader(nil), 49); err != nil || len(values) != 1 {
 		t.Errorf("from 49: %q, %v", values, err)
 	}
@@ -105,7 +105,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// Damage is told with the key, and after all the records before it.
+// Damage is reported with the key, after all the records before it.
 func TestDamage(t *testing.T) {
 	base := sample(t)
 	segs := base.newest().Segments
@@ -160,7 +160,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// All faults of options are told at once, with their arithmetic, and nothing is done.
+// All faults of options are reported at once, with their arithmetic, and nothing is done.
 func TestOptions(t *testing.T) {
 	w := newWorld(t, 0)
 	r := w.reader(&reader.Options{PollMin: time.Minute})
@@ -194,8 +194,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A loop ends with ctx, at any request and in any wait, with its cause; and nothing
-// is left behind.
+// A loop ends with ctx and its cause, at any request and in any pause, and nothing stays
+// open.
 func TestEndsWithContext(t *testing.T) {
 	base := sample(t)
 	for n := 1; n < 40; n++ {
@@ -232,8 +232,7 @@ func TestEndsWithContext(t *testing.T) {
 	}
 }
 
-// Whoever has had enough gets no more, at whatever record, and nothing is left
-// behind.
+// A caller that breaks off at any record gets no more, and nothing stays open.
 func TestBreak(t *testing.T) {
 	base := sample(t)
 	for k := range len(base.want) {
@@ -253,7 +252,7 @@ func TestBreak(t *testing.T) {
 
 // A store that fails for longer than a read is tried ends the sequence with what it
 // says; a reader that begins again at the next offset misses nothing. Failures that
-// are shorter, and bodies and listings that break off, nobody hears of.
+// are shorter, and bodies and listings that break off, are not reported.
 func TestStoreFails(t *testing.T) {
 	base := sample(t)
 	for name, fault := range map[string]faultstore.Fault{

@@ -22,7 +22,7 @@ func TestPinNotRenewed(t *testing.T) {
 	const ttl = 30 * time.Second
 	inTable(t, 0, func(w *table) {
 		w.record(1)
-		s, err := w.snapshot(w.reader(nil), &reader.SnapshotOptions{TTL: ttl})
+		s, err := w.reader(nil).Snapshot(context.Background(), &reader.SnapshotOptions{TTL: ttl})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestRenewalHangsOnce(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		inTable(t, 0, func(w *table) {
 			w.record(1)
-			s, err := w.snapshot(w.reader(nil), &reader.SnapshotOptions{TTL: time.Minute})
+			s, err := w.reader(nil).Snapshot(context.Background(), &reader.SnapshotOptions{TTL: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestPinRenewedWhileFinding(t *testing.T) {
 				}
 				return faultstore.Fault{}
 			})
-			s, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtOffset(end), TTL: ttl})
+			s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtOffset(end), TTL: ttl})
 			w.faulty.SetHook(nil)
 			mu.Lock()
 			gap = max(gap, time.Since(renewed))
@@ -119,7 +119,7 @@ func TestPinRenewedWhileFinding(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			} else if err == nil {
-				err = errors.Join(w.check(s, w.behind(end), end, true), s.Err(), s.Close(context.Background()))
+				err = errors.Join(w.check(s, w.upTo(end), end, true), s.Err(), s.Close(context.Background()))
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -150,7 +150,7 @@ func TestPinLostWhileFinding(t *testing.T) {
 			}
 			return faultstore.Fault{}
 		})
-		s, err := w.snapshot(r, &reader.SnapshotOptions{TTL: 30 * time.Second})
+		s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{TTL: 30 * time.Second})
 		if !errors.Is(err, reader.ErrPinLost) || s != nil {
 			t.Errorf("%v", err)
 		}

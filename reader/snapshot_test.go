@@ -52,7 +52,7 @@ func TestSnapshotAtEveryOffset(t *testing.T) {
 						r := w.reader(nil)
 						n := 0
 						for off := range uint64(len(w.want)) + 1 {
-							s, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtOffset(off), Unpinned: unpinned})
+							s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtOffset(off), Unpinned: unpinned})
 							if err != nil {
 								if m := w.newest(); off >= m.EditedAt || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprintf("possible are an offset of %d or more, or ", m.EditedAt)) {
 									t.Errorf("at offset %d: %v", off, err)
@@ -60,7 +60,7 @@ func TestSnapshotAtEveryOffset(t *testing.T) {
 								continue
 							}
 							n++
-							if err := w.check(s, w.behind(off), off, false); err != nil {
+							if err := w.check(s, w.upTo(off), off, false); err != nil {
 								t.Errorf("at offset %d: %v", off, err)
 							}
 							if err := s.Close(context.Background()); err != nil {
@@ -68,7 +68,7 @@ func TestSnapshotAtEveryOffset(t *testing.T) {
 							}
 						}
 						if least := len(w.want) + 1 - int(w.newest().EditedAt); n < least {
-							t.Errorf("%d snapshots were to be had, want %d", n, least)
+							t.Errorf("%d snapshots were possible, want %d", n, least)
 						}
 						if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
 							t.Errorf("pins are left: %q", pins)
@@ -88,7 +88,7 @@ func TestSnapshotOfTheEnd(t *testing.T) {
 				r := w.reader(nil)
 				next := compaction(w)
 				look := func() {
-					s, err := w.snapshot(r, nil)
+					s, err := r.Snapshot(context.Background(), nil)
 					if err == nil {
 						err = w.check(s, w.now(), uint64(len(w.want)), true)
 					}
@@ -106,17 +106,17 @@ func TestSnapshotOfTheEnd(t *testing.T) {
 	}
 }
 
-// A version is what lies before its floor. Those that are kept are to be had,
-// others are an error that names these.
+// A version is what lies before its floor. Another one than those that are kept is an error
+// that names these.
 func TestSnapshotAtVersion(t *testing.T) {
 	inTable(t, time.Hour, func(w *table) {
 		at := map[uint64]shown{}
-		note := func() { at[w.newest().Version] = w.behind(w.newest().Floor.Offset) }
+		note := func() { at[w.newest().Version] = w.upTo(w.newest().Floor.Offset) }
 		note()
 		w.story(func(int) { w.compact(2); note() })
 		r := w.reader(nil)
 		for v, want := range at {
-			s, err := w.snapshot(r, at0(reader.AtVersion(v)))
+			s, err := r.Snapshot(context.Background(), at0(reader.AtVersion(v)))
 			if err == nil {
 				err = w.check(s, want, want.offset, true)
 			}
@@ -133,7 +133,7 @@ func TestSnapshotAtVersion(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		w.compact(2) // prunes
 		for _, unpinned := range []bool{false, true} {
-			_, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtVersion(1), Unpinned: unpinned})
+			_, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtVersion(1), Unpinned: unpinned})
 			if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(), fmt.Sprint(w.newest().Version)) {
 				t.Errorf("version 1: %v", err)
 			}
@@ -157,13 +157,13 @@ func TestPinsByName(t *testing.T) {
 		if err != nil || len(pins) != 2 || pins[1] != pin || pin.Key == "" || pin.Name != "backup" || pin.TTL != 0 || pins[0].Version != 1 || pins[0].TTL != 24*time.Hour {
 			t.Fatalf("%+v, %v; want %+v", pins, err, pin)
 		}
-		want := w.behind(w.newest().Floor.Offset)
+		want := w.upTo(w.newest().Floor.Offset)
 		for range 3 {
 			w.record(1)
 			w.compact(2)
 			time.Sleep(48 * time.Hour)
 		}
-		s, err := w.snapshot(r, at0(reader.AtVersion(pin.Version)))
+		s, err := r.Snapshot(context.Background(), at0(reader.AtVersion(pin.Version)))
 		if err == nil {
 			err = errors.Join(w.check(s, want, want.offset, true), s.Close(ctx))
 		}
@@ -207,13 +207,13 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 		})
 		for _, unpinned := range []bool{false, true} {
 			o := &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned}
-			if _, err := w.snapshot(r, o); err == nil || errors.Is(err, reader.ErrGone) || errors.Is(err, state.ErrGone) {
+			if _, err := r.Snapshot(context.Background(), o); err == nil || errors.Is(err, reader.ErrGone) || errors.Is(err, state.ErrGone) {
 				t.Errorf("it cannot be read, and the error is %v", err)
 			}
 		}
 		w.faulty.SetHook(nil)
 		for _, unpinned := range []bool{false, true} {
-			s, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned})
+			s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned})
 			if err != nil || s.Version() != pin.Version() {
 				t.Fatal(err)
 			}
@@ -226,13 +226,13 @@ func TestSnapshotAhead(t *testing.T) {
 	inTable(t, 0, func(w *table) {
 		w.record(3)
 		for range 2 {
-			_, err := w.snapshot(w.reader(nil), at0(reader.AtOffset(4)))
+			_, err := w.reader(nil).Snapshot(context.Background(), at0(reader.AtOffset(4)))
 			if !errors.Is(err, reader.ErrAhead) || !strings.Contains(err.Error(), "ends at 3") {
 				t.Errorf("%v", err)
 			}
 			w.compact(2)
 		}
-		if _, err := w.snapshot(w.reader(nil), at0(reader.AtVersion(99))); !errors.Is(err, reader.ErrGone) {
+		if _, err := w.reader(nil).Snapshot(context.Background(), at0(reader.AtVersion(99))); !errors.Is(err, reader.ErrGone) {
 			t.Errorf("%v", err)
 		}
 		if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
@@ -271,8 +271,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// A snapshot stays what it was, however much is folded, merged and pruned while it
-// is open.
+// A snapshot stays what it was, however much is folded, merged and pruned while it is open.
 func TestSnapshotIsHeld(t *testing.T) {
 	for _, moment := range []reader.Moment{{}, reader.AtOffset(16), reader.AtOffset(21)} {
 		inTable(t, 0, func(w *table) {
@@ -286,11 +285,11 @@ func TestSnapshotIsHeld(t *testing.T) {
 			if moment != (reader.Moment{}) {
 				_, _ = fmt.Sscanf(moment.String(), "offset %d", &end)
 			}
-			s, err := w.snapshot(r, at0(moment))
+			s, err := r.Snapshot(context.Background(), at0(moment))
 			if err != nil {
 				w.Fatal(err)
 			}
-			want := w.behind(end)
+			want := w.upTo(end)
 			w.story(func(int) { w.compact(2) })
 			time.Sleep(24 * time.Hour) // renewed all the while
 			w.compact(2)
@@ -312,13 +311,13 @@ func TestSnapshotIsHeld(t *testing.T) {
 	}
 }
 
-// T28: a reader whose pin is taken away hears of it, goes on with what is left at
-// the same offsets, and gets a clear error where nothing is.
+// T28: a snapshot whose pin is expired says so. It goes on with what is left, at the same
+// offsets, and fails with a clear error where nothing is.
 func TestT28_PinLost(t *testing.T) {
 	inTable(t, 0, func(w *table) {
 		w.story(func(int) { w.compact(8) })
 		r := w.reader(nil)
-		s, err := w.snapshot(r, nil)
+		s, err := r.Snapshot(context.Background(), nil)
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -399,13 +398,13 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 								script(w)
 							}
 						})
-						s, err := w.snapshot(r, at0(at))
+						s, err := r.Snapshot(context.Background(), at0(at))
 						w.faulty.SetBefore(nil)
 						if errors.Is(err, reader.ErrGone) && at != (reader.Moment{}) && w.newest().EditedAt > 24 {
 							return // there is no grace
 						}
 						if err != nil {
-							t.Errorf("%v: overtaken at request %d: %v", at, n, err)
+							t.Errorf("%v: moved at request %d: %v", at, n, err)
 							return
 						}
 						w.compact(2)
@@ -413,14 +412,14 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 						err = errors.New("it is no state of the log")
 						for _, want := range w.states[from-1:] {
 							if at != (reader.Moment{}) {
-								want = w.behind(24)
+								want = w.upTo(24)
 							}
 							if s.End() == want.offset && s.Properties()["edits"] == want.properties["edits"] {
 								err = w.check(s, want, want.offset, false)
 							}
 						}
 						if err != nil {
-							t.Errorf("%v: overtaken at request %d: %v", at, n, err)
+							t.Errorf("%v: moved at request %d: %v", at, n, err)
 						}
 						_ = s.Close(context.Background())
 					})
@@ -433,9 +432,9 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 	}
 }
 
-// guard:read-oldest. Retention gives up records that a snapshot holds: it still has
-// all of them, from its own first one on.
-func TestSnapshotKeepsWhatRetentionGivesUp(t *testing.T) {
+// guard:read-oldest. Retention truncates records that a snapshot holds: it still has all of
+// them, from its own first one on.
+func TestSnapshotKeepsWhatRetentionTruncates(t *testing.T) {
 	for _, moment := range []reader.Moment{{}, reader.AtOffset(2), reader.AtOffset(5)} {
 		inTable(t, 0, func(w *table) {
 			w.record(3)
@@ -446,7 +445,7 @@ func TestSnapshotKeepsWhatRetentionGivesUp(t *testing.T) {
 			if moment != (reader.Moment{}) {
 				_, _ = fmt.Sscanf(moment.String(), "offset %d", &end)
 			}
-			s, err := w.snapshot(w.reader(nil), at0(moment))
+			s, err := w.reader(nil).Snapshot(context.Background(), at0(moment))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -457,8 +456,8 @@ func TestSnapshotKeepsWhatRetentionGivesUp(t *testing.T) {
 				if first := w.newest().First(); first != before || s.First() != 0 {
 					t.Errorf("the log begins at %d, the snapshot at %d; want %d and 0", first, s.First(), before)
 				}
-				if err := w.check(s, w.behind(end), end, false); err != nil {
-					t.Errorf("%v, records before %d are given up: %v", moment, before, err)
+				if err := w.check(s, w.upTo(end), end, false); err != nil {
+					t.Errorf("%v, records before %d are truncated: %v", moment, before, err)
 				}
 			}
 			if err := errors.Join(s.Err(), s.Close(context.Background())); err != nil {
@@ -468,17 +467,17 @@ func TestSnapshotKeepsWhatRetentionGivesUp(t *testing.T) {
 	}
 }
 
-// A snapshot keeps also what was not folded yet when it was taken, however often that
-// is folded, merged, given up and pruned. Nobody else sees it, and it goes with the
-// snapshot. guard:pinned-start.
-func TestSnapshotBehindItsFloor(t *testing.T) {
+// guard:pinned-start. A snapshot keeps also what was not folded yet when it was taken,
+// however often that is folded, merged, truncated and pruned. Nobody else sees it, and it is
+// deleted after the snapshot was closed.
+func TestSnapshotAfterItsFloor(t *testing.T) {
 	for name, moment := range map[string]reader.Moment{"end": {}, "offset": reader.AtOffset(7)} {
 		t.Run(name, func(t *testing.T) {
 			inTable(t, 0, func(w *table) {
 				w.record(3)
 				w.compact(8)
 				w.record(5)
-				s, err := w.snapshot(w.reader(nil), at0(moment))
+				s, err := w.reader(nil).Snapshot(context.Background(), at0(moment))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -490,7 +489,7 @@ func TestSnapshotBehindItsFloor(t *testing.T) {
 					w.record(1)
 					w.compact(2)
 					w.compact(2)
-					if err := w.check(s, w.behind(s.End()), s.End(), false); err != nil {
+					if err := w.check(s, w.upTo(s.End()), s.End(), false); err != nil {
 						t.Error(err)
 					}
 					if _, err := w.read(w.reader(nil), 4); !errors.Is(err, reader.ErrGone) {
@@ -512,14 +511,13 @@ func TestSnapshotBehindItsFloor(t *testing.T) {
 	}
 }
 
-// What was given up before the snapshot was taken it does not have, although it is
-// still there: for the sake of another pin, or because nobody has pruned yet.
-// guard:read-given-up.
+// guard:read-given-up. A snapshot lacks what was truncated before it was taken, although it
+// is still there: for another pin, or because no compactor has pruned yet.
 func TestSnapshotAfterRetention(t *testing.T) {
 	inTable(t, 0, func(w *table) {
 		w.record(3)
 		w.compact(8)
-		earlier, err := w.snapshot(w.reader(nil), nil)
+		earlier, err := w.reader(nil).Snapshot(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -527,7 +525,7 @@ func TestSnapshotAfterRetention(t *testing.T) {
 		w.compact(8)
 		w.truncate(5)
 		for range 2 {
-			s, err := w.snapshot(w.reader(nil), nil)
+			s, err := w.reader(nil).Snapshot(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -555,7 +553,7 @@ func TestSnapshotAfterRetention(t *testing.T) {
 			}
 			w.compact(8)
 		}
-		if err := w.check(earlier, w.behind(3), 3, false); err != nil {
+		if err := w.check(earlier, w.upTo(3), 3, false); err != nil {
 			t.Error(err)
 		}
 		if err := earlier.Close(context.Background()); err != nil {

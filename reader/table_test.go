@@ -19,15 +19,15 @@ import (
 	"github.com/fencepost/fencepost/reader"
 )
 
-// table is a leader's hand: it puts records and edits on the chain, object by
-// object, and remembers what the log says after each.
+// table puts records and edits on the chain, object by object, as a leader does, and
+// remembers what the log says after each.
 type table struct {
 	*world
 	at     frame.Point
 	states []shown
 }
 
-// shown is what a snapshot behind an object shows.
+// shown is what a snapshot after an object shows.
 type shown struct {
 	offset     uint64
 	position   fence.Position // of the object
@@ -119,8 +119,8 @@ func (t *table) edit(add, remove int) {
 	t.write(&b, s)
 }
 
-// behind returns the state behind all objects that lie before record offset.
-func (t *table) behind(offset uint64) shown {
+// upTo returns the state after all objects that lie before record offset.
+func (t *table) upTo(offset uint64) shown {
 	var last shown
 	for _, s := range t.states {
 		if s.offset <= offset {
@@ -174,14 +174,7 @@ func (t *table) check(s *reader.Snapshot, want shown, end uint64, cursor bool) e
 	return nil
 }
 
-// snapshot takes one, and closes it when the test ends.
-func (t *table) snapshot(r *reader.Reader, o *reader.SnapshotOptions) (*reader.Snapshot, error) {
-	t.Helper()
-	return r.Snapshot(context.Background(), o)
-}
-
-// history is some leaderships with records and edits, with what happens between
-// them.
+// story is some leaderships with records and edits, and what happens between them.
 func (t *table) story(between func(i int)) {
 	t.Helper()
 	for i := range 4 {
@@ -206,17 +199,4 @@ func (t *table) story(between func(i int)) {
 func inTable(t *testing.T, grace time.Duration, f func(tt *table)) {
 	t.Helper()
 	inBubble(t, grace, func(t *testing.T, w *world) { f(newTable(w)) })
-}
-
-// truncate deletes history, as retention does.
-func (w *world) truncate(before uint64) {
-	w.Helper()
-	w.token++
-	u, err := state.With(w.mem, w.format, nil).Updater(layout.Compactor, fence.NewToken(w.token))
-	if err == nil {
-		_, err = u.Update(context.Background(), func(m *state.Change) error { return m.Truncate(before) })
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// T30: an idle reader makes at most a request a second, the look at the manifest
-// each half grace period included.
+// T30: an idle reader makes at most a request a second, readings of the manifest included.
 func TestT30_IdleCost(t *testing.T) {
 	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
 		w.lead(3)
@@ -35,8 +34,8 @@ func TestT30_IdleCost(t *testing.T) {
 	})
 }
 
-// T29: what readers do leaves the manifests alone: a tail writes nothing, and a
-// snapshot that is held for an hour renews an object of its own.
+// T29: readers write no manifests. A tail writes nothing, and a snapshot that is open for an
+// hour renews an object of its own.
 func TestT29_ReadersWriteNoManifests(t *testing.T) {
 	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
 		w.lead(3)
@@ -101,7 +100,7 @@ func TestTailLatency(t *testing.T) {
 					w.mu.Lock()
 					at, ok := acknowledged[string(rec.Value)]
 					w.mu.Unlock()
-					if d := time.Since(at); ok && rec.Offset > 5 { // it begins behind, with a look at the manifest
+					if d := time.Since(at); ok && rec.Offset > 5 { // it begins late, with a reading of the manifest
 						took = append(took, d)
 					}
 					if rec.Offset == 399 {
@@ -148,7 +147,7 @@ func TestManyReaders(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// Whether the next look at the manifest has begun when the last record comes is a race.
+		// Whether the next reading of the manifest has begun when the last record comes is a race.
 		c := w.faulty.Counts()
 		if c.Of("", "") > many*(each+1) || c.Of(faultstore.Get, "")+c.Of(faultstore.List, "") != c.Of("", "") {
 			t.Errorf("one reader costs %d requests, %d cost %v", each, many, c)
@@ -159,11 +158,10 @@ func TestManyReaders(t *testing.T) {
 	})
 }
 
-// A reader stands still for a month, at every record in turn. Meanwhile leaders come
-// and go, everything is folded, merged and pruned; it misses nothing. One that comes
-// back after retention has passed it hears where the log begins, and may go on
-// there.
-func TestAMonthBehind(t *testing.T) {
+// A reader pauses for a month, at every record in turn. Meanwhile leaders come and go, and
+// everything is folded, merged and pruned. It misses nothing. If retention has passed it, it
+// learns where the log begins, and may go on there.
+func TestAMonthLate(t *testing.T) {
 	month := func(w *world, retain uint64) {
 		for range 8 {
 			time.Sleep(4 * 24 * time.Hour)

@@ -40,9 +40,8 @@ func (m *meanwhile) List(ctx context.Context, prefix string, opts *store.ListOpt
 	return m.Store.List(ctx, prefix, opts)
 }
 
-// TestOvertaken: what looks like damage is judged by a manifest that is read
-// after it.
-func TestOvertaken(t *testing.T) {
+// TestMoved: what seems to be damage is checked by a manifest that is read after it.
+func TestMoved(t *testing.T) {
 	t.Run("junk in a hole", func(t *testing.T) {
 		st := sample(t)
 		r := run(t, &meanwhile{Store: st, key: slot(3, 5), do: func() {
@@ -126,8 +125,8 @@ func TestOvertaken(t *testing.T) {
 	})
 }
 
-// TestBesideWork verifies without pause while leaders take over from each other
-// and a compactor folds, merges and prunes without any grace.
+// TestBesideWork verifies without pause, while leaders succeed each other and a compactor
+// folds, merges and prunes without any grace.
 func TestBesideWork(t *testing.T) {
 	st := memstore.New(nil)
 	lead(t, st, 1, 1)
@@ -136,8 +135,7 @@ func TestBesideWork(t *testing.T) {
 	defer work.Wait()
 	defer stop()
 	work.Go(func() {
-		// Each writer is left behind as it is, with requests under way, and fenced
-		// by the next.
+		// Each writer is fenced by the next one, with requests in flight.
 		for epoch := uint64(2); ctx.Err() == nil; epoch++ {
 			w, err := writer.Open(ctx, st, fence.NewToken(epoch), &writer.Options{Checkpoint: 5 * time.Millisecond})
 			if err != nil {

@@ -27,7 +27,7 @@ func openLog(t testing.TB, st store.Store) *state.Log {
 	return log
 }
 
-// retained compacts, merges all, gives up the records before an offset and prunes.
+// retained compacts, merges all, truncates the records before an offset and prunes.
 func retained(t testing.TB, st store.Store, before uint64) {
 	t.Helper()
 	c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4096})
@@ -47,9 +47,9 @@ func retained(t testing.TB, st store.Store, before uint64) {
 	}
 }
 
-// held is a log of which a version is pinned that has almost nothing in common with
-// the newest: a segment and files of its own, and one that is named only for the sake
-// of what was behind its floor.
+// heldLog is a log with a pinned version that has almost nothing in common with the newest
+// one: a segment and files of its own. The newest manifest names one segment only for it,
+// with a record after its floor.
 type heldLog struct {
 	*memstore.Store
 	pin                   *state.Pin
@@ -140,7 +140,7 @@ func unpin(t testing.TB, l heldLog) {
 	}
 }
 
-// late gives a pin back, and then a copy of the request that created it lands.
+// late releases a pin, and then a copy of the request that created it lands.
 func late(t testing.TB, l heldLog) {
 	t.Helper()
 	pins, err := openLog(t, l).Pins(t.Context())
@@ -156,7 +156,8 @@ func late(t testing.TB, l heldLog) {
 	put(t, l, key, regexp.MustCompile(`"renewals": *\d+`).ReplaceAll(body, []byte(`"renewals": 0`)))
 }
 
-// A pin that is given back while what it holds is looked for says nothing of damage.
+// What a pin held is deleted while verify looks for it, since the pin was released: that is
+// no damage.
 func TestPinReleasedMeanwhile(t *testing.T) {
 	l := newHeldLog(t, &state.PinOptions{Name: "backup"})
 	r := run(t, &meanwhile{Store: l, key: l.segment, do: func() {
@@ -173,9 +174,9 @@ func TestPinReleasedMeanwhile(t *testing.T) {
 	}
 }
 
-// A segment of which a part is given up is damaged: that is told, and does not
-// keep verify going round for ever.
-func TestDamagePartlyGivenUp(t *testing.T) {
+// A segment is damaged of which a part is truncated: that is reported, and verify does not
+// begin again for ever.
+func TestDamagePartlyTruncated(t *testing.T) {
 	for _, harm := range []func(testing.TB, store.Store, string){del, func(t testing.TB, st store.Store, key string) { flip(t, st, key, frame.HeaderSize+1) }} {
 		st := sample(t)
 		c, err := compactor.New(st, nil)

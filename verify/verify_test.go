@@ -222,7 +222,7 @@ func TestDamage(t *testing.T) {
 			put(t, st, slot(4, 2), nil)
 			return []string{slot(4, 2)}
 		}, "empty"},
-		"an object behind the tail": {func(t testing.TB, st store.Store) []string {
+		"an object before the hint": {func(t testing.TB, st store.Store) []string {
 			del(t, st, slot(4, 2))
 			return []string{slot(4, 2)}
 		}, "it is missing: manifest"},
@@ -238,7 +238,7 @@ func TestDamage(t *testing.T) {
 			del(t, st, slot(3, 7))
 			return []string{slot(3, 7)}
 		}, "it is missing"},
-		"a seal behind the floor": {func(t testing.TB, st store.Store) []string {
+		"a seal before the floor": {func(t testing.TB, st store.Store) []string {
 			del(t, st, slot(1, 4))
 			return []string{slot(1, 4)}
 		}, "the seal that ended epoch 1 is missing"},
@@ -336,7 +336,7 @@ func TestDamage(t *testing.T) {
 			put(t, st, slot(4, 2), frame.EncodeSeal(&h, 9))
 			return []string{slot(4, 2)}
 		}, "leaves epoch 4 here"},
-		"a seal with void objects behind it": {func(t testing.TB, st store.Store) []string {
+		"a seal with void objects after it": {func(t testing.TB, st store.Store) []string {
 			flip(t, st, slot(3, 7), 20)
 			h := frame.Header{Log: newest(t, st).Log, Position: fence.Position{Epoch: 3, Seq: 8}, Offset: 99}
 			var b frame.Builder
@@ -443,7 +443,7 @@ func TestSealsInPages(t *testing.T) {
 	}
 }
 
-// TestNotes: what crashes and late requests leave behind is no damage.
+// TestNotes: what crashes and late requests leave in the store is no damage.
 func TestNotes(t *testing.T) {
 	st := sample(t)
 	id := newest(t, st).Log
@@ -451,11 +451,11 @@ func TestNotes(t *testing.T) {
 		h := frame.Header{Log: id, Nonce: fence.ID{9}, Position: p}
 		put(t, st, layout.DataKey(p), frame.EncodeSeal(&h, next))
 	}
-	// A zombie opener's seals, in holes left by pruning and behind a genuine seal.
+	// A zombie opener's seals, in holes left by pruning and after a genuine seal.
 	seal(fence.Position{Epoch: 1, Seq: 1}, 5)
 	seal(fence.Position{Epoch: 2, Seq: 9}, 7)
 	seal(fence.Position{Epoch: 3, Seq: 8}, 7)
-	// A killed leader's requests, behind a gap at the tail; a zombie's, void.
+	// A killed leader's requests, after a gap at the tail; a zombie's, void.
 	put(t, st, slot(4, 6), []byte("never acknowledged"))
 	put(t, st, slot(3, 9), []byte("void"))
 	// Junk manifests and locks in pruned holes, an upload that was never named.
@@ -515,7 +515,8 @@ func TestStoreFailure(t *testing.T) {
 	}
 }
 
-// An opener that had much to read has put a seal far ahead, and died. Its leader goes on.
+// An opener has put a seal far ahead, since it had much to read, and has crashed. The leader
+// goes on.
 func TestSealFarAhead(t *testing.T) {
 	st := sample(t)
 	far := fence.Position{Epoch: 4, Seq: 4 + 1<<17}

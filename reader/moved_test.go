@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// scripts are what others do while a reader stands still.
+// scripts are what others do while a reader pauses.
 var scripts = map[string]func(w *world){
 	"folded":         func(w *world) { w.compact(8) },
 	"merged":         func(w *world) { w.compact(2) },
@@ -33,9 +33,9 @@ var scripts = map[string]func(w *world){
 	"junk in the holes": func(w *world) { before := w.keys(""); w.lead(2); w.compact(2); w.litter(before); w.lead(1) },
 }
 
-// Wherever a reader stands, before the floor or behind it, when everything around
-// it is folded, merged and pruned without any grace: each record comes once.
-func TestOvertakenAtEveryRecord(t *testing.T) {
+// Wherever a reader is, before the floor or after it, when everything around it is folded,
+// merged and pruned without any grace: each record comes once.
+func TestMovedAtEveryRecord(t *testing.T) {
 	for name, script := range scripts {
 		t.Run(name, func(t *testing.T) {
 			for _, ahead := range []int{1, 64} {
@@ -69,10 +69,10 @@ func inBubbleFork(t *testing.T, base *world, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(base.fork(t)) })
 }
 
-// The same before each of its requests, for one that follows and for one that
-// reads to the end, from the beginning or from the middle. What was acknowledged
-// before it began is there.
-func TestOvertakenAtEveryRequest(t *testing.T) {
+// The same before each of its requests: for one that tails and for one that reads to the
+// end, from the beginning or from the middle. What was acknowledged before it began is
+// there.
+func TestMovedAtEveryRequest(t *testing.T) {
 	for _, name := range []string{"led and folded", "folded and led", "a month", "junk in the holes"} {
 		script := scripts[name]
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestOvertakenAtEveryRequest(t *testing.T) {
 							}
 						})
 						if err := w.tail(tailing, from, nil); err != nil && reached {
-							t.Errorf("tail from %d, overtaken at request %d: %v", from, n, err)
+							t.Errorf("tail from %d, moved at request %d: %v", from, n, err)
 						}
 					})
 					over := !reached
@@ -108,7 +108,7 @@ func TestOvertakenAtEveryRequest(t *testing.T) {
 						})
 						values, err := w.read(reading, from)
 						if want := w.history(); err != nil || len(values)+int(from) < len(least) || !slices.Equal(values, want[from:int(from)+len(values)]) {
-							t.Errorf("read from %d, overtaken at request %d: %q, %v", from, n, values, err)
+							t.Errorf("read from %d, moved at request %d: %q, %v", from, n, values, err)
 						}
 					})
 					if over && !reached || t.Failed() {
@@ -164,9 +164,9 @@ func TestMergedInTheMiddle(t *testing.T) {
 	}
 }
 
-// guard:read-junk-seal. A reader that waits at the tail is overtaken, and a zombie
-// opener's seal falls into its slot before it looks again: it leads nowhere, though
-// there are objects.
+// guard:read-junk-seal. A reader waits at the tail. Its slot is folded and pruned, and a
+// zombie opener's seal falls into it before the reader looks again. The seal leads to an
+// object that is not in the log.
 func TestT1_JunkSealAtTheTail(t *testing.T) {
 	inBubble(t, time.Hour, func(t *testing.T, w *world) {
 		w.lead(3)
@@ -191,9 +191,8 @@ func TestT1_JunkSealAtTheTail(t *testing.T) {
 	})
 }
 
-// guard:read-absent. What is absent is the tail only if the floor has not passed:
-// an idle reader that was overtaken notices within half the grace period and a
-// look, and goes on in the segments.
+// guard:read-absent. An idle reader whose slot was pruned notices that within half of the
+// grace period and one pause, and goes on in the segments.
 func TestT1_PrunedIsNotTheTail(t *testing.T) {
 	const grace = 10 * time.Minute
 	inBubble(t, grace, func(t *testing.T, w *world) {
@@ -218,8 +217,8 @@ func TestT1_PrunedIsNotTheTail(t *testing.T) {
 	})
 }
 
-// A complete read whose first absent slot was pruned as it got there goes on, and
-// a listing of manifests with junk of all kinds in its holes does not disturb it.
+// A complete read whose first absent slot was pruned as it got there goes on. A listing of
+// manifests with junk of all kinds in its holes does not disturb it.
 func TestT37_CompleteRead(t *testing.T) {
 	base := sample(t)
 	w := base.fork(t)
