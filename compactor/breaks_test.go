@@ -29,7 +29,7 @@ import (
 //	                              manifest: TestPinRacesPrune, TestPinRacesTruncate, TestPinCreatedTwice, TestPinSwappedTwice
 //	a writer that opens meanwhile TestT2_OpenerBesidePruning
 //	holes                         TestT1_SealsStay, TestT37_JunkInHoles, TestT37_NothingBeforeItsTime; manifest: TestFencedInAHole,
-//	                              TestAppliedThoughRefused, TestT37_CountingUpwards; reader: TestT1_JunkSealAtTheTail, TestJunkBetweenVersions
+//	                              TestAppliedThoughRefused, TestT37_CountingUpwards; reader: TestT1_JunkSealAtTheTail
 //	listings                      TestBrokenListing, TestRepeatedListing, TestFaultAtEveryRequest (breaks off); manifest:
 //	                              TestListingThatIsNotAtomic, TestUpdateOnStaleListing, TestT36_ManifestsDeleted
 //	clocks                        TestClockIsSet, TestGrace, TestPinLapses, TestRetain (an hour fast, an hour slow)
