@@ -107,7 +107,7 @@ func TestPinRacesPrune(t *testing.T) {
 				if err := pin.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-			case errors.Is(err, state.ErrGone):
+			case errors.Is(err, state.ErrPruned):
 				refused++
 			default:
 				t.Fatalf("%s: %v", when, err)

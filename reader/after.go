@@ -33,7 +33,7 @@ func (r *Reader) after(ctx context.Context, t time.Time) (uint64, error) {
 	}
 	for seg, err := range r.log.Segments(ctx, m, m.First()) {
 		switch {
-		case errors.Is(err, state.ErrGone):
+		case errors.Is(err, state.ErrPruned):
 			return 0, errMoved
 		case err != nil:
 			return 0, err

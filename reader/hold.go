@@ -25,7 +25,7 @@ func (f *search) hold(ctx context.Context, version uint64) error {
 	if err == nil && version != 0 && version != m.Version {
 		mark := m.PruneMark
 		if m, _, err = f.log.At(ctx, version); err == nil && version <= mark {
-			err = fmt.Errorf("%w: version %d is at or below the prune mark %d", state.ErrGone, version, mark)
+			err = fmt.Errorf("%w: version %d is at or below the prune mark %d", state.ErrPruned, version, mark)
 		}
 	}
 	if err != nil {
@@ -52,7 +52,7 @@ func (f *search) release(ctx context.Context) error {
 // That one is right too as far as it goes: it was made from the same chain. What it
 // refers to may be deleted, and the snapshot's methods say so.
 func (f *search) borrow(ctx context.Context, version uint64, gone error) error {
-	if !errors.Is(gone, state.ErrGone) || version == 0 {
+	if !errors.Is(gone, state.ErrPruned) || version == 0 {
 		return f.noVersion(ctx, version, gone)
 	}
 	m, _, err := f.log.At(ctx, version)
@@ -61,8 +61,8 @@ func (f *search) borrow(ctx context.Context, version uint64, gone error) error {
 		// Without this check: the request for a version that a backup has pinned times out, and
 		// the caller is told ErrGone.
 		//
-		//mutant:replace errors.Is(err, state.ErrGone) => true
-		if errors.Is(err, state.ErrGone) {
+		//mutant:replace errors.Is(err, state.ErrPruned) => true
+		if errors.Is(err, state.ErrPruned) {
 			err = gone
 		}
 		return f.noVersion(ctx, version, err)
@@ -80,7 +80,7 @@ func (f *search) borrow(ctx context.Context, version uint64, gone error) error {
 
 // noVersion says which versions there are instead of one that is gone.
 func (r *Reader) noVersion(ctx context.Context, version uint64, err error) error {
-	if !errors.Is(err, state.ErrGone) {
+	if !errors.Is(err, state.ErrPruned) {
 		return err
 	}
 	had, verr := r.versions(ctx)

@@ -144,7 +144,7 @@ func (s *Snapshot) Records(ctx context.Context, from uint64) iter.Seq2[Record, e
 // there is none.
 func (s *Snapshot) explain(err error) error {
 	switch {
-	case !errors.Is(err, ErrGone) && !errors.Is(err, state.ErrGone):
+	case !errors.Is(err, ErrGone) && !errors.Is(err, state.ErrPruned):
 		return err
 	case s.Err() != nil:
 		return fmt.Errorf("%w: %w", s.Err(), err)

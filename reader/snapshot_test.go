@@ -207,7 +207,7 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 		})
 		for _, unpinned := range []bool{false, true} {
 			o := &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned}
-			if _, err := r.Snapshot(context.Background(), o); err == nil || errors.Is(err, reader.ErrGone) || errors.Is(err, state.ErrGone) {
+			if _, err := r.Snapshot(context.Background(), o); err == nil || errors.Is(err, reader.ErrGone) || errors.Is(err, state.ErrPruned) {
 				t.Errorf("it cannot be read, and the error is %v", err)
 			}
 		}

@@ -177,7 +177,7 @@ func (s *stream) unreadable(ctx context.Context, key string, err error) error {
 	//
 	//mutant:replace s.pinned != nil && lost => false
 	switch {
-	case key == "" && errors.Is(err, state.ErrGone), s.pinned != nil && lost:
+	case key == "" && errors.Is(err, state.ErrPruned), s.pinned != nil && lost:
 		s.pinned = nil
 		if err := s.refresh(ctx); err != nil {
 			return err
@@ -196,7 +196,7 @@ func (s *stream) merged(ctx context.Context, key string, offset uint64, err erro
 		return err
 	}
 	now, serr := s.log.SegmentOf(ctx, s.m, offset)
-	if serr != nil && !errors.Is(serr, state.ErrGone) {
+	if serr != nil && !errors.Is(serr, state.ErrPruned) {
 		return serr
 	}
 	// guard:read-merged. An unreadable segment is damage only if the newest manifest still

@@ -42,7 +42,7 @@ func (v *verifier) manifests(ctx context.Context) error {
 	}
 	last, seen := max(mark, v.m.PruneMark), false
 	for i, n := range there {
-		if n <= last || errors.Is(errs[i], state.ErrGone) {
+		if n <= last || errors.Is(errs[i], state.ErrPruned) {
 			continue
 		}
 		if errs[i] != nil {

@@ -63,7 +63,7 @@ func (v *verifier) segment(ctx context.Context, seg state.Segment, total int64) 
 			return err
 		}
 		now, err := v.log.SegmentOf(ctx, v.m, seg.First)
-		if err != nil && !errors.Is(err, state.ErrGone) {
+		if err != nil && !errors.Is(err, state.ErrPruned) {
 			return err
 		}
 		if now.Key != seg.Key {

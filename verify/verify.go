@@ -190,7 +190,7 @@ func (v *verifier) records(ctx context.Context) error {
 
 // unreadable tells errors of an object from those of the store.
 func unreadable(err error) bool {
-	for _, kind := range []error{fence.ErrCorrupt, fence.ErrLimit, state.ErrGone, store.ErrNotFound, store.ErrTooLarge, store.ErrRange} {
+	for _, kind := range []error{fence.ErrCorrupt, fence.ErrLimit, state.ErrPruned, store.ErrNotFound, store.ErrTooLarge, store.ErrRange} {
 		if errors.Is(err, kind) {
 			return true
 		}

@@ -139,7 +139,7 @@ func TestPin(t *testing.T) {
 		t.Errorf("%+v, %v", pins, err)
 	}
 	_, err = l.Pin(t.Context(), &PinOptions{Version: 4, Name: "m"})
-	wantErr(t, err, ErrGone, "versions from 1 to 3 can be pinned")
+	wantErr(t, err, ErrPruned, "versions from 1 to 3 can be pinned")
 	if err := l.Unpin(t.Context(), "m"); err != nil {
 		t.Error(err)
 	}
@@ -204,7 +204,7 @@ func TestPinRacesPrune(t *testing.T) {
 			st.SetBefore(nil)
 			what := fmt.Sprintf("version %d, mark before request %d", version, at)
 			switch {
-			case err != nil && (version == 0 || !errors.Is(err, ErrGone)):
+			case err != nil && (version == 0 || !errors.Is(err, ErrPruned)):
 				t.Errorf("%s: %v", what, err)
 			case err != nil:
 				if left := keysBelow(t, inner, layout.PinPrefix); len(left) > 0 {
