@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/reader"
@@ -18,19 +20,19 @@ import (
 var scripts = map[string]func(w *world){
 	"folded":         func(w *world) { w.compact(8) },
 	"merged":         func(w *world) { w.compact(2) },
-	"another leader": func(w *world) { w.lead(2) },
-	"led and folded": func(w *world) { w.lead(2); w.compact(2) },
-	"folded and led": func(w *world) { w.compact(2); w.lead(2) },
+	"another leader": func(w *world) { w.Lead(2) },
+	"led and folded": func(w *world) { w.Lead(2); w.compact(2) },
+	"folded and led": func(w *world) { w.compact(2); w.Lead(2) },
 	"a month": func(w *world) {
 		w.compact(2)
-		w.lead(2)
+		w.Lead(2)
 		w.compact(8)
-		w.lead(1)
-		w.lead(1)
+		w.Lead(1)
+		w.Lead(1)
 		w.compact(2)
-		w.lead(1)
+		w.Lead(1)
 	},
-	"junk in the holes": func(w *world) { before := w.keys(""); w.lead(2); w.compact(2); w.litter(before); w.lead(1) },
+	"junk in the holes": func(w *world) { before := w.Keys(""); w.Lead(2); w.compact(2); w.litter(before); w.Lead(1) },
 }
 
 // Wherever a reader is, before the floor or after it, when everything around it is folded,
@@ -40,7 +42,7 @@ func TestMovedAtEveryRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, ahead := range []int{1, 64} {
 				base := sample(t)
-				for k := range len(base.want) {
+				for k := range len(base.History()) {
 					inBubbleFork(t, base, func(w *world) {
 						r := w.reader(&reader.Options{Ahead: ahead})
 						done := false
@@ -66,7 +68,7 @@ func TestMovedAtEveryRecord(t *testing.T) {
 
 func inBubbleFork(t *testing.T, base *world, f func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(base.fork(t)) })
+	synctest.Test(t, func(t *testing.T) { f(worldOf(base.Fork(t, nil))) })
 }
 
 // The same before each of its requests: for one that tails and for one that reads to the
@@ -84,7 +86,7 @@ func TestMovedAtEveryRequest(t *testing.T) {
 						w.patience = 5 * time.Second
 						begun := time.Now()
 						tailing := w.reader(&reader.Options{Ahead: 4})
-						w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+						w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 							// After the format, and while there is time to find out what comes of it.
 							if op.ClientN == n+1 && !reached && time.Since(begun) < 3*time.Second {
 								reached = true
@@ -99,15 +101,15 @@ func TestMovedAtEveryRequest(t *testing.T) {
 					reached = false
 					inBubbleFork(t, base, func(w *world) {
 						reading := w.reader(&reader.Options{Ahead: 4})
-						least := w.history()
-						w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+						least := w.History()
+						w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 							if op.ClientN == n+1 && !reached {
 								reached = true
 								script(w)
 							}
 						})
 						values, err := w.read(reading, from)
-						if want := w.history(); err != nil || len(values)+int(from) < len(least) || !slices.Equal(values, want[from:int(from)+len(values)]) {
+						if want := w.History(); err != nil || len(values)+int(from) < len(least) || !slices.Equal(values, want[from:int(from)+len(values)]) {
 							t.Errorf("read from %d, moved at request %d: %q, %v", from, n, values, err)
 						}
 					})
@@ -127,19 +129,22 @@ func TestMergedInTheMiddle(t *testing.T) {
 	w.segments = 0 // the default
 	rng := rand.NewChaCha8([32]byte{})
 	for range 2 {
-		wr := w.open()
+		wr := w.Open(nil)
 		for range 18 {
 			big := make([]byte, 1<<20)
 			_, _ = rng.Read(big)
-			w.append(wr, string(big))
+			if _, err := wr.Append(t.Context(), [][]byte{big}); err != nil {
+				t.Fatal(err)
+			}
+			w.Appended(string(big))
 		}
-		w.close(wr)
+		w.Close(wr)
 		w.compact(8)
 	}
-	old := w.newest().Segments[0].Key
+	old := w.Newest().Segments[0].Key
 	r := w.reader(nil)
 	missed := 0
-	w.faulty.SetAfter(func(_ context.Context, op faultstore.Op, err error) {
+	w.Faulty.SetAfter(func(_ context.Context, op faultstore.Op, err error) {
 		if op.Key == old && err != nil {
 			missed++
 		}
@@ -154,13 +159,13 @@ func TestMergedInTheMiddle(t *testing.T) {
 		}
 		if rec.Offset == 1 {
 			w.compact(2)
-			if slices.Contains(w.keys("segment/"), old) {
+			if slices.Contains(w.Keys("segment/"), old) {
 				t.Fatal("it was not merged")
 			}
 		}
 	}
-	if !slices.Equal(g.values, w.want) || missed == 0 {
-		t.Errorf("%d records of %d, %d requests found nothing", len(g.values), len(w.want), missed)
+	if !slices.Equal(g.values, w.History()) || missed == 0 {
+		t.Errorf("%d records of %d, %d requests found nothing", len(g.values), len(w.History()), missed)
 	}
 }
 
@@ -169,21 +174,21 @@ func TestMergedInTheMiddle(t *testing.T) {
 // object that is not in the log.
 func TestT1_JunkSealAtTheTail(t *testing.T) {
 	inBubble(t, time.Hour, func(t *testing.T, w *world) {
-		w.lead(3)
+		w.Lead(3)
 		w.least = 8
-		slot := *w.newest().Hint
+		slot := *w.Newest().Hint
 		time.AfterFunc(time.Minute, func() {
-			w.lead(3)
+			w.Lead(3)
 			w.compact(2)
-			w.lead(2)
-			junk := w.seal(slot.Position, 99)
-			w.put(layout.DataKey(slot.Position), junk) // as if it had been a slot of data, and pruned
-			f, err := frame.Decode(junk, w.format.Limits.Limits)
+			w.Lead(2)
+			junk := w.Seal(slot.Position, 99)
+			w.Put(layout.DataKey(slot.Position), junk) // as if it had been a slot of data, and pruned
+			f, err := frame.Decode(junk, w.Format.Limits.Limits)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			w.put(layout.DataKey(at(99, 1)), w.data(slot.After(&f.Header, nil), "junk"))
+			w.Put(layout.DataKey(logtest.At(99, 1)), w.Data(slot.After(&f.Header, nil), "junk"))
 		})
 		if err := w.tail(w.reader(nil), 0, nil); err != nil {
 			t.Error(err)
@@ -196,15 +201,15 @@ func TestT1_JunkSealAtTheTail(t *testing.T) {
 func TestT1_PrunedIsNotTheTail(t *testing.T) {
 	const grace = 10 * time.Minute
 	inBubble(t, grace, func(t *testing.T, w *world) {
-		w.lead(3)
+		w.Lead(3)
 		w.least = 6
-		slot := *w.newest().Hint
+		slot := *w.Newest().Hint
 		var since time.Time
 		time.AfterFunc(time.Hour/2, func() {
 			since = time.Now()
-			w.lead(3)
+			w.Lead(3)
 			w.compact(2)
-			w.remove(layout.DataKey(slot.Position)) // as if it had been a slot of data, and pruned
+			w.Remove(layout.DataKey(slot.Position)) // as if it had been a slot of data, and pruned
 		})
 		err := w.tail(w.reader(nil), 0, func(rec reader.Record) {
 			if took := time.Since(since); rec.Offset == 3 && took > grace/2+2*time.Second {
@@ -221,23 +226,23 @@ func TestT1_PrunedIsNotTheTail(t *testing.T) {
 // manifests with junk of all kinds in its holes does not disturb it.
 func TestT37_CompleteRead(t *testing.T) {
 	base := sample(t)
-	w := base.fork(t)
-	before := w.keys("")
+	w := worldOf(base.Fork(t, nil))
+	before := w.Keys("")
 	once := false
-	w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if pos, ok := layout.ParseDataKey(op.Key); ok && pos == at(4, 3) && !once {
+	w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+		if pos, ok := layout.ParseDataKey(op.Key); ok && pos == logtest.At(4, 3) && !once {
 			once = true
-			w.lead(3)
+			w.Lead(3)
 			w.compact(2)
-			w.lead(1)
+			w.Lead(1)
 			w.litter(slices.DeleteFunc(before, func(key string) bool { return key == layout.DataKey(pos) }))
 		}
 	})
 	values, err := w.read(w.reader(&reader.Options{Ahead: 1}), 0)
-	if err != nil || !once || !slices.Equal(values, w.want) {
-		t.Errorf("read %q, %v; want %q", values, err, w.want)
+	if err != nil || !once || !slices.Equal(values, w.History()) {
+		t.Errorf("read %q, %v; want %q", values, err, w.History())
 	}
-	if n := len(w.keys(layout.ManifestPrefix)); n < 5 {
+	if n := len(w.Keys(layout.ManifestPrefix)); n < 5 {
 		t.Errorf("there is no junk: %d manifests", n)
 	}
 }
@@ -271,12 +276,12 @@ func TestTailBesideWork(t *testing.T) {
 		}()
 	}
 	for i := range rounds {
-		w.lead(per)
+		w.Lead(per)
 		w.compact(2 + i%3)
 	}
 	for range 3 {
-		if r := <-results; r.err != nil || !slices.Equal(r.values, w.want) {
-			t.Errorf("read %d records, %v; want %d", len(r.values), r.err, len(w.want))
+		if r := <-results; r.err != nil || !slices.Equal(r.values, w.History()) {
+			t.Errorf("read %d records, %v; want %d", len(r.values), r.err, len(w.History()))
 		}
 	}
 }

@@ -51,10 +51,10 @@ func TestSnapshotAtEveryOffset(t *testing.T) {
 						w.story(compaction(w))
 						r := w.reader(nil)
 						n := 0
-						for off := range uint64(len(w.want)) + 1 {
+						for off := range uint64(len(w.History())) + 1 {
 							s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtOffset(off), Unpinned: unpinned})
 							if err != nil {
-								if m := w.newest(); off >= m.EditedAt || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprintf("possible are an offset of %d or more, or ", m.EditedAt)) {
+								if m := w.Newest(); off >= m.EditedAt || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprintf("possible are an offset of %d or more, or ", m.EditedAt)) {
 									t.Errorf("at offset %d: %v", off, err)
 								}
 								continue
@@ -67,10 +67,10 @@ func TestSnapshotAtEveryOffset(t *testing.T) {
 								t.Error(err)
 							}
 						}
-						if least := len(w.want) + 1 - int(w.newest().EditedAt); n < least {
+						if least := len(w.History()) + 1 - int(w.Newest().EditedAt); n < least {
 							t.Errorf("%d snapshots were possible, want %d", n, least)
 						}
-						if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
+						if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
 							t.Errorf("pins are left: %q", pins)
 						}
 					})
@@ -90,7 +90,7 @@ func TestSnapshotOfTheEnd(t *testing.T) {
 				look := func() {
 					s, err := r.Snapshot(context.Background(), nil)
 					if err == nil {
-						err = w.check(s, w.now(), uint64(len(w.want)), true)
+						err = w.check(s, w.now(), uint64(len(w.History())), true)
 					}
 					if err == nil {
 						err = s.Close(context.Background())
@@ -111,7 +111,7 @@ func TestSnapshotOfTheEnd(t *testing.T) {
 func TestSnapshotAtVersion(t *testing.T) {
 	inTable(t, time.Hour, func(w *table) {
 		at := map[uint64]shown{}
-		note := func() { at[w.newest().Version] = w.upTo(w.newest().Floor.Offset) }
+		note := func() { at[w.Newest().Version] = w.upTo(w.Newest().Floor.Offset) }
 		note()
 		w.story(func(int) { w.compact(2); note() })
 		r := w.reader(nil)
@@ -134,7 +134,7 @@ func TestSnapshotAtVersion(t *testing.T) {
 		w.compact(2) // prunes
 		for _, unpinned := range []bool{false, true} {
 			_, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtVersion(1), Unpinned: unpinned})
-			if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(), fmt.Sprint(w.newest().Version)) {
+			if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(), fmt.Sprint(w.Newest().Version)) {
 				t.Errorf("version 1: %v", err)
 			}
 		}
@@ -157,7 +157,7 @@ func TestPinsByName(t *testing.T) {
 		if err != nil || len(pins) != 2 || pins[1] != pin || pin.Key == "" || pin.Name != "backup" || pin.TTL != 0 || pins[0].Version != 1 || pins[0].TTL != 24*time.Hour {
 			t.Fatalf("%+v, %v; want %+v", pins, err, pin)
 		}
-		want := w.upTo(w.newest().Floor.Offset)
+		want := w.upTo(w.Newest().Floor.Offset)
 		for range 3 {
 			w.record(1)
 			w.compact(2)
@@ -187,7 +187,7 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 	inTable(t, time.Hour, func(w *table) {
 		w.story(func(int) { w.compact(2) })
 		ctx := context.Background()
-		pin, err := state.With(w.mem, w.format, nil).Pin(ctx, &state.PinOptions{Name: "backup"})
+		pin, err := w.State.Pin(ctx, &state.PinOptions{Name: "backup"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,11 +195,11 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 		w.compact(2)
 		time.Sleep(2 * time.Hour)
 		w.compact(2) // prunes
-		if mark := w.newest().PruneMark; mark < pin.Version() {
+		if mark := w.Newest().PruneMark; mark < pin.Version() {
 			t.Fatalf("version %d is pinned, and the mark is %d", pin.Version(), mark)
 		}
 		r := w.reader(nil)
-		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			if op.Kind == faultstore.Get && op.Key == layout.ManifestKey(pin.Version()) {
 				return faultstore.Fault{Drop: true}
 			}
@@ -211,7 +211,7 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 				t.Errorf("it cannot be read, and the error is %v", err)
 			}
 		}
-		w.faulty.SetHook(nil)
+		w.Faulty.SetHook(nil)
 		for _, unpinned := range []bool{false, true} {
 			s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned})
 			if err != nil || s.Version() != pin.Version() {
@@ -235,7 +235,7 @@ func TestSnapshotAhead(t *testing.T) {
 		if _, err := w.reader(nil).Snapshot(context.Background(), at0(reader.AtVersion(99))); !errors.Is(err, reader.ErrGone) {
 			t.Errorf("%v", err)
 		}
-		if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
+		if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
 			t.Errorf("pins are left: %q", pins)
 		}
 	})
@@ -281,7 +281,7 @@ func TestSnapshotIsHeld(t *testing.T) {
 				}
 			})
 			r := w.reader(nil)
-			end := uint64(len(w.want))
+			end := uint64(len(w.History()))
 			if moment != (reader.Moment{}) {
 				_, _ = fmt.Sscanf(moment.String(), "offset %d", &end)
 			}
@@ -304,7 +304,7 @@ func TestSnapshotIsHeld(t *testing.T) {
 			}
 			w.compact(2)
 			w.compact(2)
-			if n := len(w.keys("file/")); n != len(w.now().files) {
+			if n := len(w.Keys("file/")); n != len(w.now().files) {
 				t.Errorf("closed, and %d files are left of %d", n, len(w.now().files))
 			}
 		})
@@ -321,8 +321,8 @@ func TestT28_PinLost(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		end := uint64(len(w.want))
-		log := state.With(w.mem, w.format, nil)
+		end := uint64(len(w.History()))
+		log := w.State
 		pins, err := log.Pins(context.Background())
 		if err != nil || len(pins) != 1 {
 			w.Fatal(pins, err)
@@ -378,7 +378,7 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 			w.edit(2, 0)
 			w.compact(2)
 		},
-		"junk in the holes": func(w *table) { before := w.keys(""); w.record(2); w.compact(2); w.compact(2); w.litter(before) },
+		"junk in the holes": func(w *table) { before := w.Keys(""); w.record(2); w.compact(2); w.compact(2); w.litter(before) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, at := range []reader.Moment{{}, reader.AtOffset(24)} {
@@ -392,15 +392,15 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 						})
 						r := w.reader(nil)
 						from := len(w.states)
-						w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+						w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 							if op.ClientN == n+1 && !reached {
 								reached = true
 								script(w)
 							}
 						})
 						s, err := r.Snapshot(context.Background(), at0(at))
-						w.faulty.SetBefore(nil)
-						if errors.Is(err, reader.ErrGone) && at != (reader.Moment{}) && w.newest().EditedAt > 24 {
+						w.Faulty.SetBefore(nil)
+						if errors.Is(err, reader.ErrGone) && at != (reader.Moment{}) && w.Newest().EditedAt > 24 {
 							return // there is no grace
 						}
 						if err != nil {
@@ -453,7 +453,7 @@ func TestSnapshotKeepsWhatRetentionTruncates(t *testing.T) {
 				w.truncate(before)
 				w.compact(8)
 				w.compact(8)
-				if first := w.newest().First(); first != before || s.First() != 0 {
+				if first := w.Newest().First(); first != before || s.First() != 0 {
 					t.Errorf("the log begins at %d, the snapshot at %d; want %d and 0", first, s.First(), before)
 				}
 				if err := w.check(s, w.upTo(end), end, false); err != nil {
@@ -485,7 +485,7 @@ func TestSnapshotAfterItsFloor(t *testing.T) {
 					w.record(3)
 					w.compact(8)
 					w.compact(2)
-					w.truncate(uint64(len(w.want)))
+					w.truncate(uint64(len(w.History())))
 					w.record(1)
 					w.compact(2)
 					w.compact(2)
@@ -496,15 +496,15 @@ func TestSnapshotAfterItsFloor(t *testing.T) {
 						t.Errorf("another reader: %v", err)
 					}
 				}
-				held := w.newest().Held()
+				held := w.Newest().Held()
 				if err := errors.Join(s.Err(), s.Close(context.Background())); err != nil {
 					t.Error(err)
 				}
 				for range 3 {
 					w.compact(2)
 				}
-				if m := w.newest(); held > 3 || m.Held() < m.Start-1 || len(w.keys("segment/")) != len(m.Segments) {
-					t.Errorf("%d were held, then those from %d on of %d; there are %q", held, m.Held(), m.Start, w.keys("segment/"))
+				if m := w.Newest(); held > 3 || m.Held() < m.Start-1 || len(w.Keys("segment/")) != len(m.Segments) {
+					t.Errorf("%d were held, then those from %d on of %d; there are %q", held, m.Held(), m.Start, w.Keys("segment/"))
 				}
 			})
 		})
@@ -540,7 +540,7 @@ func TestSnapshotAfterRetention(t *testing.T) {
 			}
 			n := s.First()
 			for rec, err := range s.Records(context.Background(), reader.Oldest) {
-				if err != nil || rec.Offset != n || string(rec.Value) != w.want[n] {
+				if err != nil || rec.Offset != n || string(rec.Value) != w.History()[n] {
 					t.Fatalf("record %d: %v, %v", n, rec, err)
 				}
 				n++

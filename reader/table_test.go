@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
@@ -40,7 +42,7 @@ type shown struct {
 // newTable opens the log for a new epoch.
 func newTable(w *world) *table {
 	w.Helper()
-	w.close(w.open())
+	w.Close(w.Open(nil))
 	t := &table{world: w, at: frame.Start(), states: []shown{{}}}
 	t.toTail()
 	return t
@@ -49,13 +51,13 @@ func newTable(w *world) *table {
 // takeOver begins another epoch.
 func (t *table) takeOver() {
 	t.Helper()
-	t.close(t.open())
+	t.Close(t.Open(nil))
 	t.toTail()
 }
 
 func (t *table) toTail() {
 	t.Helper()
-	src := chain.Source{Store: t.mem, Log: t.format.Log, Limits: t.format.Limits.Limits, Settle: quick}
+	src := chain.Source{Store: t.Mem, Log: t.Format.Log, Limits: t.Format.Limits.Limits, Settle: logtest.Quick}
 	for step, err := range src.Walk(context.Background(), t.at) {
 		if err != nil {
 			t.Fatal(err)
@@ -69,8 +71,8 @@ func (t *table) now() shown { return t.states[len(t.states)-1] }
 func (t *table) write(b *frame.Builder, s shown) {
 	t.Helper()
 	s.time, s.position = time.Now(), t.at.Position
-	h := frame.Header{Log: t.format.Log, Nonce: fence.ID(uuid.New()), Position: t.at.Position, Offset: t.at.Offset, Prev: t.at.Prev, Time: s.time}
-	t.put(layout.DataKey(t.at.Position), slices.Clone(b.Finish(&h, frame.Plain)))
+	h := frame.Header{Log: t.Format.Log, Nonce: fence.ID(uuid.New()), Position: t.at.Position, Offset: t.at.Offset, Prev: t.at.Prev, Time: s.time}
+	t.Put(layout.DataKey(t.at.Position), slices.Clone(b.Finish(&h, frame.Plain)))
 	t.at = t.at.After(&h, []byte(s.cursor))
 	s.offset = t.at.Offset
 	t.states = append(t.states, s)
@@ -81,12 +83,12 @@ func (t *table) record(n int) {
 	t.Helper()
 	var b frame.Builder
 	for range n {
-		v := fmt.Sprint("record ", len(t.want))
+		v := fmt.Sprint("record ", len(t.History()))
 		b.Add([]byte(v))
-		t.want = append(t.want, v)
+		t.Appended(v)
 	}
 	s := t.now()
-	s.cursor = fmt.Sprint("cursor ", len(t.want))
+	s.cursor = fmt.Sprint("cursor ", len(t.History()))
 	b.SetCursor([]byte(s.cursor))
 	t.write(&b, s)
 }
@@ -100,7 +102,7 @@ func (t *table) edit(add, remove int) {
 	s.files = slices.Clone(before.files[remove:])
 	for range add {
 		key := layout.FileKey(t.at.Position.Epoch, uuid.Must(uuid.NewV7()).String(), ".parquet")
-		t.put(key, []byte("a file"))
+		t.Put(key, []byte("a file"))
 		e.Add = append(e.Add, manifest.File{Key: key, Size: 6})
 		s.files = append(s.files, key)
 	}
@@ -147,7 +149,7 @@ func (t *table) check(s *reader.Snapshot, want shown, end uint64, cursor bool) e
 			return err
 		}
 		files = append(files, f.Key)
-		if !slices.Contains(t.keys("file/"), f.Key) {
+		if !slices.Contains(t.Keys("file/"), f.Key) {
 			return fmt.Errorf("file %s is gone", f.Key)
 		}
 	}
@@ -167,7 +169,7 @@ func (t *table) check(s *reader.Snapshot, want shown, end uint64, cursor bool) e
 				return fmt.Errorf("records from %d: %w", from, err)
 			}
 		}
-		if want := t.want[min(g.from, end):end]; !slices.Equal(g.values, want) {
+		if want := t.History()[min(g.from, end):end]; !slices.Equal(g.values, want) {
 			return fmt.Errorf("records from %d: %q, want %q", from, g.values, want)
 		}
 	}
