@@ -3,9 +3,7 @@ package verify
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
-	"time"
 
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -64,22 +62,19 @@ func (v *verifier) gap(from, to uint64) {
 	}
 }
 
-// maxLocks bounds how many locks are read, the newest first.
-const maxLocks = 1 << 20
-
 // locks checks that the locks of both elections can be read.
 func (v *verifier) locks(ctx context.Context) error {
 	for _, prefix := range []string{layout.KindLock, layout.KindCompactorLock} {
-		e, err := leader.New(v.st, prefix, &leader.Options{Clock: v.opts.Clock, Prune: leader.PruneOptions{Keep: maxLocks, For: math.MaxInt64}})
+		e, err := leader.New(v.st, prefix, &leader.Options{Clock: v.opts.Clock})
 		if err != nil {
 			return err
 		}
 		newest := true
-		for rec, err := range e.History(ctx, time.Unix(0, 0)) {
+		for rec, err := range e.History(ctx) {
 			switch {
 			case err == nil:
 				v.report.Locks++
-			case !errors.Is(err, leader.ErrJunk) && !errors.Is(err, leader.ErrFormat):
+			case !errors.Is(err, leader.ErrCorrupt) && !errors.Is(err, leader.ErrFormat):
 				return err
 			case newest:
 				v.problem(rec.Key, "", "%v", err)
