@@ -12,37 +12,37 @@ import (
 
 // hold reads a version, the newest one if it is 0, and pins it unless the snapshot is to
 // be unpinned.
-func (f *search) hold(ctx context.Context, version uint64) error {
-	if !f.opts.Unpinned {
-		pin, err := f.log.Pin(ctx, &state.PinOptions{Version: version, Name: f.opts.Name, TTL: f.opts.TTL})
+func (q *search) hold(ctx context.Context, version uint64) error {
+	if !q.want.Unpinned {
+		pin, err := q.log.Pin(ctx, &state.PinOptions{Version: version, Name: q.want.Name, TTL: q.want.TTL})
 		if err != nil {
-			return f.borrow(ctx, version, err)
+			return q.borrow(ctx, version, err)
 		}
-		f.pin, f.m = f.renew(ctx, pin, f.opts.TTL), pin.Manifest()
+		q.pin, q.m = q.renew(ctx, pin, q.want.TTL), pin.Manifest()
 		return nil
 	}
-	m, err := f.log.Newest(ctx)
+	m, err := q.log.Newest(ctx)
 	if err == nil && version != 0 && version != m.Version {
 		mark := m.PruneMark
-		if m, _, err = f.log.At(ctx, version); err == nil && version <= mark {
+		if m, _, err = q.log.At(ctx, version); err == nil && version <= mark {
 			err = fmt.Errorf("%w: version %d is at or below the prune mark %d", state.ErrPruned, version, mark)
 		}
 	}
 	if err != nil {
-		return f.borrow(ctx, version, err)
+		return q.borrow(ctx, version, err)
 	}
-	f.m = m
+	q.m = m
 	return nil
 }
 
 // release deletes the pin of a search that has failed.
-func (f *search) release(ctx context.Context) error {
-	if f.pin == nil {
+func (q *search) release(ctx context.Context) error {
+	if q.pin == nil {
 		return nil
 	}
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), f.Reader.opts.Clock, f.opts.TTL, context.DeadlineExceeded)
+	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), q.opts.Clock, q.want.TTL, context.DeadlineExceeded)
 	defer cancel()
-	return f.pin.release(ctx)
+	return q.pin.release(ctx)
 }
 
 // borrow relies on another's pin, such as a backup's, for a version at or below the
@@ -51,11 +51,11 @@ func (f *search) release(ctx context.Context) error {
 // The other pin may have come too late, so that a zombie's manifest may be in the hole.
 // That one is right too as far as it goes: it was made from the same chain. What it
 // refers to may be deleted, and the snapshot's methods say so.
-func (f *search) borrow(ctx context.Context, version uint64, gone error) error {
+func (q *search) borrow(ctx context.Context, version uint64, gone error) error {
 	if !errors.Is(gone, state.ErrPruned) || version == 0 {
-		return f.noVersion(ctx, version, gone)
+		return q.noVersion(ctx, version, gone)
 	}
-	m, _, err := f.log.At(ctx, version)
+	m, _, err := q.log.At(ctx, version)
 	if err != nil {
 		// guard:lean-unread. A version is gone only if the store says that its object is absent.
 		// Without this check: the request for a version that a backup has pinned times out, and
@@ -65,16 +65,16 @@ func (f *search) borrow(ctx context.Context, version uint64, gone error) error {
 		if errors.Is(err, state.ErrPruned) {
 			err = gone
 		}
-		return f.noVersion(ctx, version, err)
+		return q.noVersion(ctx, version, err)
 	}
-	pins, err := f.log.Pins(ctx)
+	pins, err := q.log.Pins(ctx)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(pins, func(p state.PinInfo) bool { return p.Version == version && !p.Expired }) {
-		return f.noVersion(ctx, version, gone)
+		return q.noVersion(ctx, version, gone)
 	}
-	f.m = m
+	q.m = m
 	return nil
 }
 

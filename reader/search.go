@@ -13,7 +13,7 @@ import (
 // search finds the table and the end of a log at one moment.
 type search struct {
 	*Reader
-	opts SnapshotOptions
+	want SnapshotOptions
 
 	pin   *renewer        // nil if unpinned, or if another's pin keeps the version
 	m     *state.Manifest // the version that is kept
@@ -24,33 +24,33 @@ type search struct {
 }
 
 // find fails with errMoved if a new search may succeed.
-func (f *search) find(ctx context.Context) error {
-	at := f.opts.At
+func (q *search) find(ctx context.Context) error {
+	at := q.want.At
 	if at.by == byVersion {
-		if err := f.hold(ctx, at.number); err != nil {
+		if err := q.hold(ctx, at.number); err != nil {
 			return err
 		}
-		f.table, f.end = f.m, f.m.Floor
+		q.table, q.end = q.m, q.m.Floor
 		return nil
 	}
-	if err := f.hold(ctx, 0); err != nil {
+	if err := q.hold(ctx, 0); err != nil {
 		return err
 	}
 	switch {
 	case at.by == "":
-		_, err := f.scan(ctx, func(*frame.Frame) bool { return false })
+		_, err := q.replay(ctx, func(*frame.Frame) bool { return false })
 		return err
-	case at.number < f.m.Floor.Offset:
-		return f.folded(ctx, at.number)
+	case at.number < q.m.Floor.Offset:
+		return q.folded(ctx, at.number)
 	}
-	return f.reach(ctx, at.number)
+	return q.reach(ctx, at.number)
 }
 
-// scan applies the edits on the chain, from the floor up to the first object at which
+// replay applies the edits on the chain, from the floor up to the first object at which
 // stop returns true, or to the tail.
-func (f *search) scan(ctx context.Context, stop func(*frame.Frame) bool) (stopped bool, err error) {
-	e := edits{table: f.m}
-	f.end, err = f.Reader.scan(ctx, f.m, func(o *frame.Frame) error {
+func (q *search) replay(ctx context.Context, stop func(*frame.Frame) bool) (stopped bool, err error) {
+	e := edits{table: q.m}
+	q.end, err = q.Reader.scan(ctx, q.m, func(o *frame.Frame) error {
 		if stopped = stop(o); stopped {
 			return errStopped
 		}
@@ -59,7 +59,7 @@ func (f *search) scan(ctx context.Context, stop func(*frame.Frame) bool) (stoppe
 	if err == nil {
 		err = e.apply()
 	}
-	f.table = e.table
+	q.table = e.table
 	return stopped, err
 }
 
@@ -76,35 +76,35 @@ func (r *Reader) scan(ctx context.Context, m *state.Manifest, each func(*frame.F
 }
 
 // reach finds an offset that is not folded.
-func (f *search) reach(ctx context.Context, end uint64) error {
+func (q *search) reach(ctx context.Context, end uint64) error {
 	// An edit that lies before the record at end counts.
-	stopped, err := f.scan(ctx, func(o *frame.Frame) bool { return o.Offset+uint64(o.Records) > end })
+	stopped, err := q.replay(ctx, func(o *frame.Frame) bool { return o.Offset+uint64(o.Records) > end })
 	if err != nil {
 		return err
 	}
-	if !stopped && f.end.Offset < end {
-		return fmt.Errorf("%w: offset %d; the log ends at %d", ErrAhead, end, f.end.Offset)
+	if !stopped && q.end.Offset < end {
+		return fmt.Errorf("%w: offset %d; the log ends at %d", ErrAhead, end, q.end.Offset)
 	}
-	f.end.Offset = end // it may lie within the object at which the scan has stopped
+	q.end.Offset = end // it may lie within the object at which the replay has stopped
 	return nil
 }
 
 // folded finds an offset before the floor. The table there is the manifest's own if no
 // edit came after it. Otherwise it is not known: edits that are folded cannot be undone.
-func (f *search) folded(ctx context.Context, end uint64) error {
-	if first := f.m.First(); end < first {
+func (q *search) folded(ctx context.Context, end uint64) error {
+	if first := q.m.First(); end < first {
 		return &GoneError{Offset: end, First: first}
 	}
-	if f.m.EditedAt > end {
-		had, err := f.versions(ctx)
+	if q.m.EditedAt > end {
+		had, err := q.versions(ctx)
 		if err != nil {
 			return err
 		}
 		return fmt.Errorf("%w: the table at offset %d: an edit at offset %d is folded; possible are an offset of %d or more, or %s",
-			ErrGone, end, f.m.EditedAt, f.m.EditedAt, had)
+			ErrGone, end, q.m.EditedAt, q.m.EditedAt, had)
 	}
-	f.table, f.noCursor = f.m, true
-	f.end = frame.Point{Position: f.m.Floor.Position, Offset: end}
+	q.table, q.noCursor = q.m, true
+	q.end = frame.Point{Position: q.m.Floor.Position, Offset: end}
 	return nil
 }
 

@@ -64,21 +64,21 @@ func (r *Reader) Snapshot(ctx context.Context, opts *SnapshotOptions) (*Snapshot
 
 // snapshot makes one attempt.
 func (r *Reader) snapshot(ctx context.Context, o SnapshotOptions) (s *Snapshot, err error) {
-	f := search{Reader: r, opts: o}
+	q := search{Reader: r, want: o}
 	defer func() {
 		if s == nil {
-			err = errors.Join(err, f.release(ctx))
+			err = errors.Join(err, q.release(ctx))
 		}
 	}()
-	if err := f.find(ctx); err != nil {
+	if err := q.find(ctx); err != nil {
 		return nil, err
 	}
-	if f.pin != nil && f.pin.Err() != nil {
-		return nil, f.pin.Err()
+	if q.pin != nil && q.pin.Err() != nil {
+		return nil, q.pin.Err()
 	}
-	s = &Snapshot{r: r, m: f.m, table: f.table, end: f.end.Offset, pin: f.pin}
-	if !f.noCursor {
-		s.cursor = &f.end.Cursor
+	s = &Snapshot{r: r, m: q.m, table: q.table, end: q.end.Offset, pin: q.pin}
+	if !q.noCursor {
+		s.cursor = &q.end.Cursor
 	}
 	return s, nil
 }
