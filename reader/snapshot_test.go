@@ -41,41 +41,39 @@ var compactions = map[string]func(t *table) func(i int){
 // there is.
 func TestSnapshotAtEveryOffset(t *testing.T) {
 	for name, compaction := range compactions {
-		for _, grace := range []time.Duration{time.Hour, 0} {
-			for _, unpinned := range []bool{false, true} {
-				if unpinned && name != "folded now and then" {
-					continue
-				}
-				t.Run(fmt.Sprintf("%s, grace %v, unpinned %t", name, grace, unpinned), func(t *testing.T) {
-					inTable(t, grace, func(w *table) {
-						w.story(compaction(w))
-						r := w.reader(nil)
-						n := 0
-						for off := range uint64(len(w.History())) + 1 {
-							s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtOffset(off), Unpinned: unpinned})
-							if err != nil {
-								if m := w.Newest(); off >= m.EditedAt || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprintf("possible are an offset of %d or more, or ", m.EditedAt)) {
-									t.Errorf("at offset %d: %v", off, err)
-								}
-								continue
-							}
-							n++
-							if err := w.check(s, w.upTo(off), off, false); err != nil {
+		for _, unpinned := range []bool{false, true} {
+			if unpinned && name != "folded now and then" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, unpinned %t", name, unpinned), func(t *testing.T) {
+				inTable(t, 0, func(w *table) {
+					w.story(compaction(w))
+					r := w.reader(nil)
+					n := 0
+					for off := range uint64(len(w.History())) + 1 {
+						s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtOffset(off), Unpinned: unpinned})
+						if err != nil {
+							if m := w.Newest(); off >= m.EditedAt || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprintf("possible are an offset of %d or more, or ", m.EditedAt)) {
 								t.Errorf("at offset %d: %v", off, err)
 							}
-							if err := s.Close(context.Background()); err != nil {
-								t.Error(err)
-							}
+							continue
 						}
-						if least := len(w.History()) + 1 - int(w.Newest().EditedAt); n < least {
-							t.Errorf("%d snapshots were possible, want %d", n, least)
+						n++
+						if err := w.check(s, w.upTo(off), off, false); err != nil {
+							t.Errorf("at offset %d: %v", off, err)
 						}
-						if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
-							t.Errorf("pins are left: %q", pins)
+						if err := s.Close(context.Background()); err != nil {
+							t.Error(err)
 						}
-					})
+					}
+					if want := len(w.History()) + 1 - int(w.Newest().EditedAt); n != want {
+						t.Errorf("%d snapshots were possible, want %d", n, want)
+					}
+					if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
+						t.Errorf("pins are left: %q", pins)
+					}
 				})
-			}
+			})
 		}
 	}
 }
