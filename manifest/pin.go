@@ -17,7 +17,7 @@ type Pin struct {
 	Name string
 	// Holder says who made it, for people.
 	Holder string
-	// TTL is how long it holds without being renewed; 0 if it holds until it is removed.
+	// TTL is how long it holds without a renewal; 0 if it holds until it is deleted.
 	TTL time.Duration
 	// Created and Renewed are the holder's time of day, for people.
 	Created, Renewed time.Time

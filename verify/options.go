@@ -1,15 +1,11 @@
 package verify
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 )
-
-// ErrOptions: an option is invalid. The text shows each fault.
-var ErrOptions = errors.New("verify: invalid options")
 
 // Options of [Run]. The zero value works, and so does nil.
 type Options struct {

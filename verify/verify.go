@@ -158,13 +158,6 @@ func (v *verifier) highest(ctx context.Context) (key string, err error) {
 	return key, nil
 }
 
-var (
-	// errMoved: the newest manifest no longer needs what was being read.
-	errMoved = chain.ErrMoved
-	// errNoManifest: the newest manifest is damaged, which is in the report.
-	errNoManifest = errors.New("verify: the newest manifest is damaged")
-)
-
 // refresh reads the newest manifest again, in the middle of the work.
 func (v *verifier) refresh(ctx context.Context) error {
 	known, err := v.newest(ctx)
@@ -186,16 +179,6 @@ func (v *verifier) records(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// unreadable tells errors of an object from those of the store.
-func unreadable(err error) bool {
-	for _, kind := range []error{fence.ErrCorrupt, fence.ErrLimit, state.ErrPruned, store.ErrNotFound, store.ErrTooLarge, store.ErrRange} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
 }
 
 // atOnce is how many small objects are read at the same time.

@@ -30,7 +30,7 @@ versions before it are missing is in order then.`,
 				return err
 			}
 			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
-				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
+				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage != "seals" && p.Stage != "objects")
 			}}})
 			a.con.done()
 			if err != nil {
