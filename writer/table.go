@@ -84,7 +84,7 @@ func (w *Writer) loadOnce(ctx context.Context) error {
 	}
 	live := map[fileID]unique.Handle[string]{}
 	for f, err := range w.log.Files(ctx, m) {
-		if errors.Is(err, state.ErrGone) {
+		if errors.Is(err, state.ErrPruned) {
 			return chain.ErrMoved // the manifest was pruned meanwhile, and pages that only it named
 		}
 		if err != nil {
