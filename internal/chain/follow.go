@@ -49,7 +49,7 @@ func (f *Follower) Walk(ctx context.Context, from frame.Point) iter.Seq2[Step, e
 		for step, err := range f.Source.Walk(ctx, from) {
 			switch {
 			case err != nil:
-				err = f.classify(ctx, step.From.Position, err)
+				err = f.Classify(ctx, step.From.Position, err)
 			case step.Frame.Kind == frame.Seal:
 				if f.doubt == nil {
 					f.doubt = &step.From.Position
@@ -88,8 +88,10 @@ func (f *Follower) Tail(ctx context.Context, p fence.Position) error {
 	return f.passed(ctx, p)
 }
 
-// classify tells damage from junk.
-func (f *Follower) classify(ctx context.Context, p fence.Position, err error) error {
+// Classify says what err about slot p means. Corrupt or missing, it is junk or a hole if
+// the floor has passed it: [ErrMoved]. Otherwise it is damage: [ErrDamaged], with err. An
+// error that is neither fence.ErrCorrupt nor fence.ErrLimit is returned as it is.
+func (f *Follower) Classify(ctx context.Context, p fence.Position, err error) error {
 	if !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrLimit) {
 		return err
 	}
