@@ -186,7 +186,7 @@ type waiting struct {
 // for MaxAge. It costs one GET if nothing waits, and a LIST besides if something does.
 func (p *pass) enough(ctx context.Context, m *state.Manifest, minObjects int) (bool, error) {
 	floor := m.Floor.Position
-	_, _, err := store.ReadRange(ctx, p.st, layout.DataKey(floor), store.GetOptions{Length: 1}, 1, p.opts.Settle)
+	_, _, err := store.Read(ctx, p.st, layout.DataKey(floor), &store.ReadOptions{Length: 1, Settle: p.opts.Settle})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return m.Floor.Before(m.Tail()), nil // if so, it is missing: the fold says so

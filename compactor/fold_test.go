@@ -364,11 +364,11 @@ func TestOptions(t *testing.T) {
 		"Keep is -5":           {KeepLocks: &leader.PruneOptions{Keep: -5}},
 		"For is -5h0m0s":       {KeepLocks: &leader.PruneOptions{For: -5 * time.Hour}},
 	} {
-		if _, err := New(memstore.New(), &o); err == nil || !strings.HasPrefix(err.Error(), "compactor: ") || !strings.Contains(err.Error(), says) {
+		if _, err := New(memstore.New(nil), &o); err == nil || !strings.HasPrefix(err.Error(), "compactor: ") || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error that says %q, got %v", says, err)
 		}
 	}
-	if _, err := New(memstore.New(), nil); err != nil {
+	if _, err := New(memstore.New(nil), nil); err != nil {
 		t.Error(err)
 	}
 	w := newWorld(t, 0, nil)

@@ -145,7 +145,7 @@ func TestPlanTellsAll(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, plan, err)
 		}
 	}
-	if _, err := mustNew(t, memstore.New(), nil).Plan(t.Context()); err == nil {
+	if _, err := mustNew(t, memstore.New(nil), nil).Plan(t.Context()); err == nil {
 		t.Error("there is no log")
 	}
 }

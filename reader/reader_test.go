@@ -170,7 +170,7 @@ func TestDamage(t *testing.T) {
 }
 
 func TestOpenErrors(t *testing.T) {
-	if _, err := reader.Open(t.Context(), memstore.New(), nil); !errors.Is(err, reader.ErrNotInitialized) {
+	if _, err := reader.Open(t.Context(), memstore.New(nil), nil); !errors.Is(err, reader.ErrNotInitialized) {
 		t.Errorf("no log: %v", err)
 	}
 	w := newWorld(t, 0)

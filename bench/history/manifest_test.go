@@ -62,7 +62,7 @@ func (b *table) edit(add, remove int) {
 func costOfTable(t *testing.T, f manifest.Format, files int) (bytes, calls float64) {
 	t.Helper()
 	const updates, changes = 200, 50
-	st := &requests{Store: memstore.New()}
+	st := &requests{Store: memstore.New(nil)}
 	u, err := state.With(st, f, nil).Updater(layout.Compactor, fence.NewToken(1))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func costOfTable(t *testing.T, f manifest.Format, files int) (bytes, calls float
 
 // An update of a table of 100,000 files costs as much as one of 1,000.
 func TestManifest(t *testing.T) {
-	f, err := manifest.Init(t.Context(), memstore.New(), nil)
+	f, err := manifest.Init(t.Context(), memstore.New(nil), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

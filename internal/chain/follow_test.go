@@ -18,7 +18,7 @@ func TestFollow(t *testing.T) {
 	at := func(epoch fence.Epoch, seq uint64) fence.Position { return fence.Position{Epoch: epoch, Seq: seq} }
 	seals := func(l *log) { l.seal(2).seal(3).data(1) }
 	junk := func(l *log) {
-		if _, err := l.st.Put(t.Context(), layout.DataKey(l.at.Position), []byte("junk"), store.Always); err != nil {
+		if _, err := l.st.Put(t.Context(), layout.DataKey(l.at.Position), []byte("junk"), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestFollow(t *testing.T) {
 		"nobody knows the floor":         {then: junk, objects: 2, walk: store.ErrDenied, reads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLog(t, memstore.New()).seal(1).data(3)
+			l := newLog(t, memstore.New(nil)).seal(1).data(3)
 			if tt.then != nil {
 				tt.then(l)
 			}

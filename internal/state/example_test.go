@@ -16,7 +16,7 @@ import (
 // and has changed nothing.
 func ExampleUpdater_Update() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	format, err := manifest.Init(ctx, st, nil)
 	if err != nil {
 		panic(err)
@@ -41,7 +41,7 @@ func ExampleUpdater_Update() {
 // A backup holds on to a version while the log goes on, is folded and pruned.
 func ExampleLog_Pin() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	format, err := manifest.Init(ctx, st, nil)
 	if err != nil {
 		panic(err)
@@ -70,7 +70,7 @@ func ExampleLog_Pin() {
 // manifest.
 func ExampleChange_Fold() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	format, err := manifest.Init(ctx, st, nil)
 	if err != nil {
 		panic(err)

@@ -51,9 +51,9 @@ func testUpdater(t testing.TB, st store.Store, role layout.Role, epoch uint64) *
 	return u
 }
 
-// newFaults returns a faulty store and the store behind it.
+// newFaults returns a faulty store and the store that it wraps.
 func newFaults(opts *faultstore.Options) (*faultstore.Store, *memstore.Store) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	return faultstore.New(inner, opts), inner
 }
 
@@ -141,7 +141,7 @@ func mustPrune(t testing.TB, st store.Store) {
 // put writes an object without any condition, as no program of ours does.
 func put(t testing.TB, st store.Store, key string, body []byte) {
 	t.Helper()
-	if _, err := st.Put(context.Background(), key, body, store.Always); err != nil {
+	if _, err := st.Put(context.Background(), key, body, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -263,7 +263,7 @@ func compacted(t testing.TB, b []byte) string {
 
 // decodeFormat reads a format.json.
 func decodeFormat(t testing.TB, body []byte) (manifest.Format, error) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	put(t, st, layout.FormatKey, body)
 	return manifest.ReadFormat(t.Context(), st, quick)
 }

@@ -70,7 +70,7 @@ func TestReplace(t *testing.T) {
 		if err := m.check(layout.ManifestKey(43), testFormat()); err != nil {
 			t.Error(err)
 		}
-		if s, err := testOpen(memstore.New()).SegmentOf(t.Context(), m, old[0].First); err != nil || s != with || len(m.Segments) != 6-len(old)+1 || len(m.Dropped) != len(old) {
+		if s, err := testOpen(memstore.New(nil)).SegmentOf(t.Context(), m, old[0].First); err != nil || s != with || len(m.Segments) != 6-len(old)+1 || len(m.Dropped) != len(old) {
 			t.Errorf("%v: %s", run, asJSON(t, m))
 		}
 		for i, d := range m.Dropped {
@@ -99,7 +99,7 @@ func TestReplace(t *testing.T) {
 }
 
 func TestSegmentOf(t *testing.T) {
-	l := testOpen(memstore.New())
+	l := testOpen(memstore.New(nil))
 	m := full()
 	for offset, want := range map[uint64]int{0: 0, 599: 0, 600: 1, 999: 1, 1000: -1, 1 << 63: -1} {
 		s, err := l.SegmentOf(t.Context(), m, offset)

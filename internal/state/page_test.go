@@ -153,7 +153,7 @@ func TestSealsStayKnown(t *testing.T) {
 // TestPageLost: a page that is not there is damage, unless its manifest is so old
 // that it may have been pruned.
 func TestPageLost(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	m := sealed(t, st, 2*MaxInline)
 	key := m.SealPages[0].Key
 	body, _, err := store.ReadAll(t.Context(), st, key, 1<<20, nil)

@@ -284,7 +284,7 @@ func TestTable(t *testing.T) {
 		"small manifest, much meta": {small, true, 200, 1200},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newTableModel(t, memstore.New(), tt.f)
+			w := newTableModel(t, memstore.New(nil), tt.f)
 			w.meta = tt.meta
 			w.grow(tt.size, tt.random)
 			w.compare("grown")

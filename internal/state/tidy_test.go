@@ -166,7 +166,7 @@ func giveUp(before uint64) func(*Change) error {
 // TestTruncate moves the start through pages and what is inline. What is given up is
 // named until it is let go, and every segment before the start is dropped then.
 func TestTruncate(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	u := testUpdater(t, st, layout.Compactor, 1)
 	const n = 2*pageEntries + 1000
 	m := mustUpdate(t, u, segmented(n))
@@ -214,7 +214,7 @@ func TestTruncate(t *testing.T) {
 // TestForget: what was deleted leaves the list, from pages and from what is inline,
 // also from the middle of a page.
 func TestForget(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	u := testUpdater(t, st, layout.Compactor, 1)
 	l := testOpen(st)
 	m := mustUpdate(t, u, segmented(3000))
@@ -271,7 +271,7 @@ func mapsKeys(m map[string]uint64) func(func(string) bool) {
 // TestFullestManifest: at the least limit a log can have, and whatever happens in one
 // update, the manifest fits and can be read.
 func TestFullestManifest(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	f := testFormat()
 	f.Limits.Cursor = fence.MaxCursor
 	f.Limits.Manifest = leastRoom + 2*1398104

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -20,13 +19,13 @@ import (
 )
 
 func TestUpdateNeedsToken(t *testing.T) {
-	if _, err := testOpen(memstore.New()).Updater(layout.Writer, fence.Token{}); err == nil {
+	if _, err := testOpen(memstore.New(nil)).Updater(layout.Writer, fence.Token{}); err == nil {
 		t.Error("the zero token was accepted")
 	}
 }
 
 func TestUpdateCounts(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 3, 2)
 	apply(t, st, layout.Compactor, 1, 1)
 	apply(t, st, layout.Writer, 3, 1) // the same token in another process: it goes on counting
@@ -42,7 +41,7 @@ func TestUpdateCounts(t *testing.T) {
 
 // TestUpdateOverflow: a count at its end cannot go on, and does not begin again.
 func TestUpdateOverflow(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	m := &Manifest{Format: 1, Log: testLog, Version: 1, Floor: frame.Start(), Roles: map[layout.Role]RoleState{layout.Writer: {Epoch: 1, Update: math.MaxUint64}}}
 	put(t, st, layout.ManifestKey(1), encoded(t, m))
 	if _, err := testUpdater(t, st, layout.Writer, 1).Update(t.Context(), effect(uuid.NewString())); err == nil {
@@ -76,7 +75,7 @@ func TestUpdateVoid(t *testing.T) {
 
 // TestUpdateOnlyForward: floor and mark are what others have deleted by.
 func TestUpdateOnlyForward(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Compactor, 1, 5)
 	u := testUpdater(t, st, layout.Compactor, 1)
 	if _, err := u.Update(t.Context(), func(m *Change) error { m.PruneMark, m.Start, m.Forgotten = 3, 2, 1; return nil }); err != nil {
@@ -126,7 +125,7 @@ func TestUpdateRefusesNonsense(t *testing.T) {
 
 // TestUpdateTakesOutHints that the floor has reached.
 func TestUpdateTakesOutHints(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	u := testUpdater(t, st, layout.Writer, 1)
 	m, err := u.Update(t.Context(), func(m *Change) error {
 		h := m.Floor
@@ -177,7 +176,7 @@ func TestUpdaterFenced(t *testing.T) {
 // TestFencedInAHole: the zombie reads 5, the successor makes 6 to 9, 6 is pruned,
 // and the zombie's create of 6 succeeds. No refusal ever tells it.
 func TestFencedInAHole(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 1, 5)
 	u := testUpdater(t, st, layout.Writer, 1)
 	tries := 0
@@ -235,7 +234,7 @@ func TestAppliedThoughRefused(t *testing.T) {
 // TestSameTokenTwice: two processes were given one token. Whoever finds that the
 // other has counted in its place is fenced; nothing is applied twice or lost.
 func TestSameTokenTwice(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 1, 2)
 	a, b := testUpdater(t, st, layout.Writer, 1), testUpdater(t, st, layout.Writer, 1)
 	tries := 0
@@ -368,7 +367,7 @@ func TestFoldLandsLate(t *testing.T) {
 
 // TestUpdaterTakesTurns: one update at a time, and who waits can give up.
 func TestUpdaterTakesTurns(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	u := testUpdater(t, st, layout.Writer, 1)
 	inside, leave := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
@@ -451,46 +450,8 @@ func TestUpdateErrors(t *testing.T) {
 	}
 }
 
-// midday stands still, so that all manifests are equally long.
-type midday struct{ clock.Clock }
-
-func (midday) Wall() time.Time { return testTime }
-
-// TestIdentityIsNotForManifests: the leading bytes of two manifests are the same,
-// and perhaps their length. An option that compares only those would take
-// another's for one's own, and report an update that nobody will ever see.
-func TestIdentityIsNotForManifests(t *testing.T) {
-	st := memstore.New()
-	settle := *quick
-	settle.Identity = 16
-	opts := &Options{Settle: &settle, Clock: midday{clock.System()}}
-	u, err := With(st, testFormat(), opts).Updater(layout.Writer, fence.NewToken(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := With(st, testFormat(), opts).Updater(layout.Compactor, fence.NewToken(1)) // three letters more, three digits less
-	if err != nil {
-		t.Fatal(err)
-	}
-	tries := 0
-	_, err = u.Update(t.Context(), func(m *Change) error {
-		if tries++; tries == 1 {
-			if _, err := other.Update(t.Context(), effect(uuid.NewString())); err != nil {
-				t.Error(err)
-			}
-		}
-		return effect(uuid.NewString())(m)
-	})
-	if m := newest(t, st); err != nil || tries != 2 || len(m.Segments) != 2 {
-		t.Errorf("after %d tries %d effects: %v", tries, len(m.Segments), err)
-	}
-	if settle.Identity != 16 {
-		t.Error("the caller's options were changed")
-	}
-}
-
 func TestWritten(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	before := time.Now().Truncate(time.Millisecond)
 	apply(t, st, layout.Writer, 1, 1)
 	if w := newest(t, st).Written; w.Before(before) || w.Location() != time.UTC {
