@@ -15,7 +15,7 @@ import (
 
 // One pass, as a job that is started now and then. Of several at once one works and
 // the others wait.
-func ExampleCompactor_RunOnce() {
+func ExampleCompactor_Once() {
 	ctx := context.Background()
 	st := memstore.New(nil) // or store.Open(ctx, "s3://bucket/orders")
 	err := fencepost.Run(ctx, st, nil, func(ctx context.Context, w *writer.Writer) error {
@@ -34,7 +34,7 @@ func ExampleCompactor_RunOnce() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	report, err := c.RunOnce(ctx)
+	report, err := c.Once(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -77,11 +77,11 @@ func ExampleCompactor_Run() {
 	}
 
 	// What is left is for whoever compacts next.
-	report, err := c.RunOnce(context.Background())
+	report, err := c.Once(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("folded up to record", report.Floor.Offset)
+	fmt.Println("folded up to record", report.FloorOffset)
 	// Output:
 	// folded up to record 3
 }

@@ -200,9 +200,14 @@ func (l *Log) Append(w *writer.Writer, value string) {
 	if _, err := w.Append(context.Background(), [][]byte{[]byte(value)}, writer.Cursor([]byte(value))); err != nil {
 		l.Fatal(err)
 	}
+	l.Wrote(value)
+}
+
+// Wrote adds records to the history that a test has written without Append.
+func (l *Log) Wrote(values ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.want = append(l.want, value)
+	l.want = append(l.want, values...)
 }
 
 // Close closes a writer.
