@@ -200,12 +200,12 @@ func (w *world) disturb() {
 	if wr, err := writer.Open(ctx, st, fence.NewToken(w.epoch), &writer.Options{Settle: quick, Clock: clock.Go()}); err == nil {
 		_ = wr.Close(ctx)
 	}
-	c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4096, Settle: quick, Clock: clock.Go()})
+	w.token++
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(w.token), FanIn: 2, SegmentBytes: 4096, Settle: quick, Clock: clock.Go()})
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.token++
-	_, _ = c.Once(ctx, fence.NewToken(w.token))
+	_, _ = c.Once(ctx)
 	if ctx.Err() != nil {
 		w.Fatal(context.Cause(ctx))
 	}

@@ -186,7 +186,8 @@ func (w *world) close(wr *writer.Writer) {
 // With 8 or more nothing of these tests is merged.
 func (w *world) compact(fanIn int) {
 	w.Helper()
-	o := &compactor.Options{FanIn: fanIn, Settle: quick, Clock: clock.Go()}
+	w.token++
+	o := &compactor.Options{Token: fence.NewToken(w.token), FanIn: fanIn, Settle: quick, Clock: clock.Go()}
 	if fanIn < 8 {
 		o.SegmentBytes = w.segments
 	}
@@ -194,8 +195,7 @@ func (w *world) compact(fanIn int) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.token++
-	if _, err := c.Once(context.Background(), fence.NewToken(w.token)); err != nil {
+	if _, err := c.Once(context.Background()); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -44,11 +44,11 @@ func TestMissingObjectIsNotTheTail(t *testing.T) {
 		}
 		told("tail", n, err)
 
-		c, err := compactor.New(w.mem, &compactor.Options{Settle: quick})
+		c, err := compactor.New(w.mem, &compactor.Options{Token: fence.NewToken(1), Settle: quick})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Once(context.Background(), fence.NewToken(1))
+		_, err = c.Once(context.Background())
 		told("compact", 2, err)
 	})
 }

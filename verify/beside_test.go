@@ -98,13 +98,13 @@ func TestOvertaken(t *testing.T) {
 		st := sample(t)
 		old := newest(t, st).Segments[0].Key
 		r := run(t, &meanwhile{Store: st, key: old, do: func() {
-			c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4096})
+			c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(2), FanIn: 2, SegmentBytes: 4096})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			for range 4 {
-				if _, err := c.Once(t.Context(), fence.NewToken(2)); err != nil {
+				if _, err := c.Once(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -159,13 +159,13 @@ func TestBesideWork(t *testing.T) {
 		}
 	})
 	work.Go(func() {
-		c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4 << 10})
+		c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(1), FanIn: 2, SegmentBytes: 4 << 10})
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		for ctx.Err() == nil {
-			if _, err := c.Once(ctx, fence.NewToken(1)); err != nil && ctx.Err() == nil {
+			if _, err := c.Once(ctx); err != nil && ctx.Err() == nil {
 				t.Error(err)
 				return
 			}

@@ -30,18 +30,18 @@ func openLog(t testing.TB, st store.Store) *state.Log {
 // retained compacts, merges all, gives up the records before an offset and prunes.
 func retained(t testing.TB, st store.Store, before uint64) {
 	t.Helper()
-	c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4096})
+	token := fence.NewToken(uint64(newest(t, st).Roles[layout.Compactor].Epoch) + 1)
+	c, err := compactor.New(st, &compactor.Options{Token: token, FanIn: 2, SegmentBytes: 4096})
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := fence.NewToken(uint64(newest(t, st).Roles[layout.Compactor].Epoch) + 1)
 	for i := range 3 {
 		if i == 1 {
-			if err := c.Truncate(t.Context(), token, before); err != nil {
+			if err := c.Truncate(t.Context(), before); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := c.Once(t.Context(), token); err != nil {
+		if _, err := c.Once(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,9 +178,9 @@ func TestPinReleasedMeanwhile(t *testing.T) {
 func TestDamagePartlyGivenUp(t *testing.T) {
 	for _, harm := range []func(testing.TB, store.Store, string){del, func(t testing.TB, st store.Store, key string) { flip(t, st, key, frame.HeaderSize+1) }} {
 		st := sample(t)
-		c, err := compactor.New(st, nil)
+		c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(2)})
 		if err == nil {
-			err = c.Truncate(t.Context(), fence.NewToken(2), 1)
+			err = c.Truncate(t.Context(), 1)
 		}
 		if err != nil {
 			t.Fatal(err)

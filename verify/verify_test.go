@@ -44,11 +44,11 @@ func lead(t testing.TB, st store.Store, epoch uint64, n int) {
 
 func compact(t testing.TB, st store.Store, epoch uint64) {
 	t.Helper()
-	c, err := compactor.New(st, nil)
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(epoch)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Once(t.Context(), fence.NewToken(epoch)); err != nil {
+	if _, err := c.Once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

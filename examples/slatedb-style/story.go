@@ -241,7 +241,7 @@ func (s *story) compact(ctx context.Context, st store.Store) error {
 	// What the first pass makes unnecessary is deleted by a later one, when the
 	// grace period is over by the store's own clock, which may count in seconds.
 	for pass := 0; pass < 10 && !enough(); pass++ {
-		report, err := c.RunOnce(ctx)
+		report, err := c.Once(ctx)
 		if err != nil {
 			return err
 		}
