@@ -28,17 +28,17 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = fencepost.Run(ctx, st, nil, func(ctx context.Context, w *writer.Writer) error {
-		done, _ := strconv.Atoi(string(w.Recovered().Cursor)) // where the last leader's work ends
+	err = fencepost.Run(ctx, st, nil, func(ctx context.Context, s *fencepost.Session) error {
+		done, _ := strconv.Atoi(string(s.Recovered().Cursor)) // where the last leader's work ends
 		for _, word := range words(done) {
 			done++
 			cursor := writer.Cursor([]byte(strconv.Itoa(done)))
 			// One append is one atom: the record and the cursor, or neither.
-			if _, err := w.AppendAsync(ctx, [][]byte{[]byte(word)}, cursor); err != nil {
+			if _, err := s.AppendAsync(ctx, [][]byte{[]byte(word)}, cursor); err != nil {
 				return err
 			}
 		}
-		return w.Flush(ctx) // nil: all of it is in the history, for ever
+		return s.Flush(ctx) // nil: all of it is in the history, for ever
 	})
 	if err != nil {
 		log.Fatal(err)

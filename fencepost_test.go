@@ -87,7 +87,7 @@ func options(name string) *fencepost.Options {
 	}
 }
 
-type work = func(ctx context.Context, w *writer.Writer) error
+type work = func(ctx context.Context, s *fencepost.Session) error
 
 // node is a process in Run.
 type node struct {
@@ -105,9 +105,9 @@ func (w *world) run(name string, opts *fencepost.Options, f work) *node {
 	st := w.faulty.Client(name)
 	go func() {
 		defer close(n.ended)
-		n.err = fencepost.Run(ctx, st, opts, func(ctx context.Context, wr *writer.Writer) error {
+		n.err = fencepost.Run(ctx, st, opts, func(ctx context.Context, s *fencepost.Session) error {
 			n.calls.Add(1)
-			return f(ctx, wr)
+			return f(ctx, s)
 		})
 	}()
 	return n
@@ -169,8 +169,8 @@ func (w *world) holds(want ...string) {
 	}
 }
 
-func appendAsync(ctx context.Context, wr *writer.Writer, value string) error {
-	_, err := wr.AppendAsync(ctx, [][]byte{[]byte(value)})
+func appendAsync(ctx context.Context, s *fencepost.Session, value string) error {
+	_, err := s.AppendAsync(ctx, [][]byte{[]byte(value)})
 	return err
 }
 
@@ -179,13 +179,13 @@ func appendAsync(ctx context.Context, wr *writer.Writer, value string) error {
 func TestRunRefusesAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		leading := make(chan struct{})
-		leads := w.run("a", options("a"), func(ctx context.Context, _ *writer.Writer) error {
+		leads := w.run("a", options("a"), func(ctx context.Context, _ *fencepost.Session) error {
 			close(leading)
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
 		<-leading
-		idle := func(context.Context, *writer.Writer) error { return nil }
+		idle := func(context.Context, *fencepost.Session) error { return nil }
 		second := faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go()})
 		for says, c := range map[string]struct {
 			bend func(o *fencepost.Options)
@@ -197,7 +197,7 @@ func TestRunRefusesAtOnce(t *testing.T) {
 				o.Writer.Init = &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}
 			}, idle},
 			"Validity 1µs must be": {func(o *fencepost.Options) { o.Leader.Validity = time.Microsecond }, idle},
-			"no work":              {func(*fencepost.Options) {}, nil},
+			"work is nil":          {func(*fencepost.Options) {}, nil},
 		} {
 			o := options("b")
 			c.bend(o)
@@ -228,22 +228,22 @@ func TestRunEnds(t *testing.T) {
 		holds []string
 	}{
 		"done": {
-			work:  func(ctx context.Context, wr *writer.Writer) error { return appendAsync(ctx, wr, "a") },
+			work:  func(ctx context.Context, s *fencepost.Session) error { return appendAsync(ctx, s, "a") },
 			check: func(err error) bool { return err == nil }, holds: []string{"a"},
 		},
 		"done, nothing appended": {
-			work:  func(context.Context, *writer.Writer) error { return nil },
+			work:  func(context.Context, *fencepost.Session) error { return nil },
 			check: func(err error) bool { return err == nil },
 		},
 		"its own error": {
-			work: func(ctx context.Context, wr *writer.Writer) error {
-				return errors.Join(appendAsync(ctx, wr, "a"), mine)
+			work: func(ctx context.Context, s *fencepost.Session) error {
+				return errors.Join(appendAsync(ctx, s, "a"), mine)
 			},
 			check: func(err error) bool { return errors.Is(err, mine) }, holds: []string{"a"},
 		},
 		"closed by the work": {
-			work: func(ctx context.Context, wr *writer.Writer) error {
-				if err := errors.Join(appendAsync(ctx, wr, "a"), wr.Close(ctx)); err != nil {
+			work: func(ctx context.Context, s *fencepost.Session) error {
+				if err := errors.Join(appendAsync(ctx, s, "a"), s.Close(ctx)); err != nil {
 					return err
 				}
 				return ctx.Err() // closing it is no reason to stop
@@ -251,21 +251,21 @@ func TestRunEnds(t *testing.T) {
 			check: func(err error) bool { return err == nil }, holds: []string{"a"},
 		},
 		"closed by the work, its own error": {
-			work: func(ctx context.Context, wr *writer.Writer) error {
-				return errors.Join(appendAsync(ctx, wr, "a"), wr.Close(ctx), mine)
+			work: func(ctx context.Context, s *fencepost.Session) error {
+				return errors.Join(appendAsync(ctx, s, "a"), s.Close(ctx), mine)
 			},
 			check: func(err error) bool { return errors.Is(err, mine) }, holds: []string{"a"},
 		},
 		"an append failed, unnoticed": {
-			work: func(ctx context.Context, wr *writer.Writer) error { return appendAsync(ctx, wr, "a") },
+			work: func(ctx context.Context, s *fencepost.Session) error { return appendAsync(ctx, s, "a") },
 			hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
 			check: func(err error) bool {
 				return errors.Is(err, writer.ErrNotCommitted) && errors.Is(err, store.ErrDenied)
 			},
 		},
 		"an append failed, noticed": {
-			work: func(ctx context.Context, wr *writer.Writer) error {
-				_ = appendAsync(ctx, wr, "a")
+			work: func(ctx context.Context, s *fencepost.Session) error {
+				_ = appendAsync(ctx, s, "a")
 				<-ctx.Done()
 				return context.Cause(ctx)
 			},
@@ -273,17 +273,17 @@ func TestRunEnds(t *testing.T) {
 			check: func(err error) bool { return errors.Is(err, store.ErrDenied) },
 		},
 		"no outcome": {
-			work:  func(ctx context.Context, wr *writer.Writer) error { return appendAsync(ctx, wr, "a") },
+			work:  func(ctx context.Context, s *fencepost.Session) error { return appendAsync(ctx, s, "a") },
 			hook:  faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}),
 			check: func(err error) bool { return errors.Is(err, writer.ErrUnknown) },
 		},
 		"no permission to elect": {
-			work:  func(context.Context, *writer.Writer) error { return mine },
+			work:  func(context.Context, *fencepost.Session) error { return mine },
 			hook:  faultstore.Script(faultstore.Rule{Prefix: "lock/", Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
 			check: func(err error) bool { return errors.Is(err, store.ErrDenied) },
 		},
 		"no permission to open": {
-			work:  func(context.Context, *writer.Writer) error { return mine },
+			work:  func(context.Context, *fencepost.Session) error { return mine },
 			hook:  faultstore.Script(faultstore.Rule{Prefix: "data/", Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
 			check: func(err error) bool { return errors.Is(err, store.ErrDenied) },
 		},
@@ -308,7 +308,7 @@ func TestRunEnds(t *testing.T) {
 }
 
 func TestRunRefuses(t *testing.T) {
-	never := func(context.Context, *writer.Writer) error { return errors.New("work was called") }
+	never := func(context.Context, *fencepost.Session) error { return errors.New("work was called") }
 	for name, c := range map[string]struct {
 		harm func(w *world, o *fencepost.Options)
 		want error
@@ -337,9 +337,9 @@ func TestRunDrains(t *testing.T) {
 		slow := faultstore.Fault{Delay: 2 * time.Second}
 		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: slow}))
 		leading := make(chan struct{})
-		a := w.run("a", options("a"), func(ctx context.Context, wr *writer.Writer) error {
+		a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			for i := range 20 {
-				if err := appendAsync(ctx, wr, fmt.Sprint(i)); err != nil {
+				if err := appendAsync(ctx, s, fmt.Sprint(i)); err != nil {
 					return err
 				}
 			}
@@ -352,10 +352,10 @@ func TestRunDrains(t *testing.T) {
 		})
 		<-leading
 		var began time.Time
-		b := w.run("b", options("b"), func(_ context.Context, wr *writer.Writer) error {
+		b := w.run("b", options("b"), func(_ context.Context, s *fencepost.Session) error {
 			began = time.Now()
-			if wr.Recovered().Offset != 20 {
-				w.Errorf("the next leader recovered %+v", wr.Recovered())
+			if s.Recovered().Offset != 20 {
+				w.Errorf("the next leader recovered %+v", s.Recovered())
 			}
 			return nil
 		})
@@ -378,8 +378,8 @@ func TestRunDrains(t *testing.T) {
 func TestRunDrainIsBounded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}))
-		n := w.run("a", options("a"), func(ctx context.Context, wr *writer.Writer) error {
-			if err := appendAsync(ctx, wr, "a"); err != nil {
+		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			if err := appendAsync(ctx, s, "a"); err != nil {
 				return err
 			}
 			<-ctx.Done()
@@ -400,12 +400,12 @@ func TestRunDrainIsBounded(t *testing.T) {
 func TestRunContendsAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var returned time.Time
-		n := w.run("a", options("a"), func(ctx context.Context, wr *writer.Writer) error {
-			at := wr.Recovered().Offset
-			if err := appendAsync(ctx, wr, fmt.Sprint(at)); err != nil {
+		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			at := s.Recovered().Offset
+			if err := appendAsync(ctx, s, fmt.Sprint(at)); err != nil {
 				return err
 			}
-			if err := wr.Flush(ctx); err != nil {
+			if err := s.Flush(ctx); err != nil {
 				return err
 			}
 			if at == 3 {
@@ -453,12 +453,12 @@ func TestRunCutsOff(t *testing.T) {
 			return faultstore.Fault{}
 		})
 		var second time.Time
-		n := w.run("a", options("a"), func(ctx context.Context, wr *writer.Writer) error {
-			if wr.Epoch() > 1 {
+		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			if s.Epoch() > 1 {
 				second = time.Now()
 				return nil
 			}
-			f, err := wr.AppendAsync(ctx, [][]byte{[]byte("a")})
+			f, err := s.AppendAsync(ctx, [][]byte{[]byte("a")})
 			if err != nil {
 				return err
 			}
@@ -486,8 +486,8 @@ func TestRunCutsOff(t *testing.T) {
 // Work that had done it all before the term was lost is done.
 func TestRunDoneInTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		n := w.run("a", options("a"), func(ctx context.Context, wr *writer.Writer) error {
-			if _, err := wr.Append(ctx, [][]byte{[]byte("a")}); err != nil {
+		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			if _, err := s.Append(ctx, [][]byte{[]byte("a")}); err != nil {
 				return err
 			}
 			<-ctx.Done()
@@ -518,13 +518,13 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 		})
 		var leading atomic.Int64
 		do := func(name string) work {
-			return func(ctx context.Context, wr *writer.Writer) error {
+			return func(ctx context.Context, s *fencepost.Session) error {
 				if others := leading.Add(1); others != 1 {
 					w.Errorf("%s leads beside another", name)
 				}
 				defer leading.Add(-1)
 				for i := 0; ctx.Err() == nil; i++ {
-					if _, err := wr.Append(ctx, [][]byte{fmt.Appendf(nil, "%s.%d.%d", name, wr.Epoch(), i)}); err != nil {
+					if _, err := s.Append(ctx, [][]byte{fmt.Appendf(nil, "%s.%d.%d", name, s.Epoch(), i)}); err != nil {
 						return err
 					}
 					_ = clock.Sleep(ctx, clock.Go(), time.Second)
@@ -591,27 +591,27 @@ func TestRunBehindTheLog(t *testing.T) {
 		}
 		start := time.Now()
 		ended, fenced := make(chan time.Duration, 1), make(chan struct{})
-		n := w.run("a", options("a"), func(ctx context.Context, wr *writer.Writer) error {
-			switch wr.Recovered().Offset {
+		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			switch s.Recovered().Offset {
 			case 1:
 				ended <- time.Since(start)
-				if wr.Epoch() != 41 {
-					w.Errorf("it leads in epoch %d", wr.Epoch())
+				if s.Epoch() != 41 {
+					w.Errorf("it leads in epoch %d", s.Epoch())
 				}
-				if _, err := wr.Append(ctx, [][]byte{[]byte("1")}); err != nil {
+				if _, err := s.Append(ctx, [][]byte{[]byte("1")}); err != nil {
 					return err
 				}
 				<-fenced // somebody with a token from elsewhere has taken over
-				_ = appendAsync(ctx, wr, "never")
+				_ = appendAsync(ctx, s, "never")
 				<-ctx.Done()
 				return errors.New("stopped, for whatever reason")
 			case 3:
-				if wr.Epoch() != 71 {
-					w.Errorf("then it leads in epoch %d", wr.Epoch())
+				if s.Epoch() != 71 {
+					w.Errorf("then it leads in epoch %d", s.Epoch())
 				}
-				return appendAsync(ctx, wr, "3")
+				return appendAsync(ctx, s, "3")
 			}
-			return fmt.Errorf("recovered %+v", wr.Recovered())
+			return fmt.Errorf("recovered %+v", s.Recovered())
 		})
 		if took := <-ended; took > 5*time.Second {
 			t.Errorf("it took %v", took)
@@ -643,7 +643,7 @@ func TestRunOutlivesFailures(t *testing.T) {
 				}
 				return faultstore.Fault{}
 			})
-			n := w.run("a", options("a"), func(ctx context.Context, wr *writer.Writer) error { return appendAsync(ctx, wr, "a") })
+			n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error { return appendAsync(ctx, s, "a") })
 			time.Sleep(5 * time.Minute)
 			down.Store(false)
 			if err := w.ends(n); err != nil || n.calls.Load() != 1 {
@@ -665,8 +665,8 @@ func TestRunPanics(t *testing.T) {
 					t.Errorf("recovered %v", r)
 				}
 			}()
-			_ = fencepost.Run(t.Context(), w.faulty, options("a"), func(ctx context.Context, wr *writer.Writer) error {
-				if err := appendAsync(ctx, wr, "a"); err != nil {
+			_ = fencepost.Run(t.Context(), w.faulty, options("a"), func(ctx context.Context, s *fencepost.Session) error {
+				if err := appendAsync(ctx, s, "a"); err != nil {
 					return err
 				}
 				panic("oops")
@@ -685,18 +685,18 @@ func TestRunsCompete(t *testing.T) {
 			const total = 400
 			rng := rand.New(rand.NewPCG(seed, 0))
 			w.faulty.SetRates(faultstore.Rates{MaxDelay: 40 * time.Millisecond, LoseReply: 0.02, Echo: 0.01, Late: 0.01, Fail: 0.02})
-			copying := func(ctx context.Context, wr *writer.Writer) error {
-				next, _ := strconv.Atoi(string(wr.Recovered().Cursor))
+			copying := func(ctx context.Context, s *fencepost.Session) error {
+				next, _ := strconv.Atoi(string(s.Recovered().Cursor))
 				for ; next < total; next++ {
 					cursor := writer.Cursor([]byte(strconv.Itoa(next + 1)))
-					if _, err := wr.AppendAsync(ctx, [][]byte{[]byte(strconv.Itoa(next))}, cursor); err != nil {
+					if _, err := s.AppendAsync(ctx, [][]byte{[]byte(strconv.Itoa(next))}, cursor); err != nil {
 						return err
 					}
 					if err := clock.Sleep(ctx, clock.Go(), 100*time.Millisecond); err != nil {
 						return err
 					}
 				}
-				return wr.Flush(ctx)
+				return s.Flush(ctx)
 			}
 			nodes := map[string]*node{}
 			for _, name := range []string{"a", "b", "c"} {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 )
 
@@ -95,7 +96,7 @@ whole segments at a time and oldest first, and deleted after the grace period.`,
 		if err != nil {
 			return err
 		}
-		e, err := leader.New(st, "compactor-lock", &lo)
+		e, err := leader.New(st, layout.CompactorLockPrefix, &lo)
 		if err != nil {
 			return &kindError{errUsage, err}
 		}

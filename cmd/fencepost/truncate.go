@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -67,7 +68,7 @@ By time it gives up blocks of some 1 MiB, those of whose records all are earlier
 				a.con.note("waiting for %s, the compactor of epoch %d, for %v at most", r.Holder, r.Epoch, wait)
 			}
 		}
-		e, err := leader.New(st, "compactor-lock", &lo)
+		e, err := leader.New(st, layout.CompactorLockPrefix, &lo)
 		if err != nil {
 			return &kindError{errUsage, err}
 		}
