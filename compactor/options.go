@@ -53,11 +53,9 @@ type Options struct {
 	// NoCompress stores segments without compression; Zstandard is the default.
 	NoCompress bool
 	// Leader configures the compactors' own election; it is not used with a Token. Its
-	// NoPrune and Prune are not used either: KeepLocks is for both elections of a log.
+	// Prune and NoPrune are also for the locks of the log's leaders: the compactor prunes
+	// both.
 	Leader *leader.Options
-	// KeepLocks is how many locks of past leaders and compactors are kept; see
-	// leader.Prune.
-	KeepLocks *leader.PruneOptions
 	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
@@ -121,8 +119,8 @@ func (o *Options) Validate() error {
 	need(v.Retain.Bytes >= 0, "Retain.Bytes is %d; it must not be negative", v.Retain.Bytes)
 	need(v.KeepVersions >= 0, "KeepVersions is %d; it must not be negative", v.KeepVersions)
 	need(v.KeepVersionsFor >= 0, "KeepVersionsFor is %v; it must not be negative", v.KeepVersionsFor)
-	err := v.KeepLocks.Validate()
-	need(err == nil, "KeepLocks: %w", err)
+	err := v.Leader.Validate()
+	need(err == nil, "Leader: %w", err)
 	return errors.Join(bad...)
 }
 
@@ -139,7 +137,7 @@ func (o *Options) withDefaults() Options {
 	orElse(&v.Levels, 3)
 	orElse(&v.FanIn, 64)
 	orElse(&v.Parallel, 16)
-	orElse(&v.KeepLocks, &leader.PruneOptions{})
+	orElse(&v.Leader, &leader.Options{})
 	orElse(&v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)
 	return v

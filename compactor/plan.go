@@ -159,9 +159,6 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 			return err
 		}
 	}
-	if p.opts.Token.Valid() {
-		return nil
-	}
 	locks := &wouldDelete{Store: p.st}
 	if err := p.pruneLocks(ctx, locks, func(int) {}); err != nil {
 		return err

@@ -124,7 +124,7 @@ func TestPlanTellsAll(t *testing.T) {
 		w.Lead(1)
 		w.compact(w.Mem, &Options{Settle: logtest.Quick, Clock: h})
 	}
-	o := &Options{Settle: logtest.Quick, Clock: h, Retain: Retain{Age: 24 * time.Hour}, KeepLocks: &leader.PruneOptions{Keep: 1}, Leader: &leader.Options{NoPrune: true}}
+	o := &Options{Settle: logtest.Quick, Clock: h, Retain: Retain{Age: 24 * time.Hour}, Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1}}}
 	for e := range uint64(3) {
 		w.Put("lock/"+layout.FormatNumber(e+1)+".json", []byte("{}"))
 	}

@@ -248,7 +248,7 @@ func TestUnknownObjectsStay(t *testing.T) {
 	h.advance(1000 * 24 * time.Hour)
 	for range 3 {
 		w.Lead(2)
-		o := &Options{FanIn: 2, Levels: 40, Settle: logtest.Quick, Clock: h, KeepLocks: &leader.PruneOptions{Keep: 1}}
+		o := &Options{FanIn: 2, Levels: 40, Settle: logtest.Quick, Clock: h, Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1}}}
 		w.compact(w.Mem, o)
 		h.advance(24 * time.Hour)
 		if _, err := mustNew(t, w.Mem, o).Once(t.Context()); err != nil {

@@ -61,10 +61,21 @@ func (c *Compactor) rounds(ctx context.Context, p *pass) error {
 // checkElection finds now what is wrong with the options of an election. Run and Once hold
 // it much later, perhaps in the background.
 func (c *Compactor) checkElection() error {
-	if _, err := leader.New(c.st, layout.CompactorLockPrefix, c.opts.Leader); err != nil {
+	o := c.election()
+	if _, err := leader.New(c.st, layout.CompactorLockPrefix, &o); err != nil {
 		return fmt.Errorf("%w: Leader: %w", ErrOptions, err)
 	}
 	return nil
+}
+
+// election returns the options of the compactors' election.
+func (c *Compactor) election() leader.Options {
+	o := *c.opts.Leader
+	o.NoPrune = true // pruneLocks does it, for both elections
+	if o.Clock == nil {
+		o.Clock = c.opts.Clock
+	}
+	return o
 }
 
 // elected calls work while this process is the compactor.
@@ -78,17 +89,10 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 	if err != nil {
 		return err
 	}
-	var o leader.Options
-	if c.opts.Leader != nil {
-		o = *c.opts.Leader
-	}
+	o := c.election()
 	// The log may know later epochs than the election, because tokens came from elsewhere
 	// or the locks were lost. Then the election goes on after them.
 	o.MinEpoch = max(o.MinEpoch, uint64(newest.Roles[layout.Compactor].Epoch)+1)
-	o.NoPrune = true // pruneLocks does, as KeepLocks says
-	if o.Clock == nil {
-		o.Clock = c.opts.Clock
-	}
 	elector, err := leader.New(c.st, layout.CompactorLockPrefix, &o)
 	if err != nil {
 		return err
@@ -112,26 +116,25 @@ func (p *pass) upkeep(ctx context.Context) error {
 	if err := p.prune(ctx); err != nil {
 		return err
 	}
-	if !p.opts.Token.Valid() {
-		if err := p.pruneLocks(ctx, p.st, func(n int) { p.report.count("lock", n) }); err != nil {
-			return err
-		}
+	if err := p.pruneLocks(ctx, p.st, func(n int) { p.report.count("lock", n) }); err != nil {
+		return err
 	}
 	p.tidied, p.upkept = now, true
 	return nil
 }
 
-// pruneLocks prunes the locks of both elections in st.
+// pruneLocks prunes the locks of both elections in st, if this compactor is elected.
 func (p *pass) pruneLocks(ctx context.Context, st store.Store, count func(int)) error {
-	keep := *p.opts.KeepLocks
-	if keep.Clock == nil {
-		keep.Clock = p.opts.Clock
+	if p.opts.Token.Valid() || p.opts.Leader.NoPrune {
+		return nil
 	}
-	if keep.Settle == nil {
-		keep.Settle = p.opts.Settle
-	}
+	o := p.election()
 	for _, prefix := range []string{layout.LockPrefix, layout.CompactorLockPrefix} {
-		n, err := leader.Prune(ctx, st, prefix, &keep)
+		e, err := leader.New(st, prefix, &o)
+		if err != nil {
+			return err
+		}
+		n, err := e.Prune(ctx)
 		count(n)
 		if err != nil {
 			return err
@@ -144,7 +147,7 @@ func (p *pass) pruneLocks(ctx context.Context, st store.Store, count func(int)) 
 func final(err error) bool {
 	for _, kind := range []error{
 		ErrFenced, manifest.ErrNotInitialized, fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit,
-		leader.ErrOptions, leader.ErrJunk, leader.ErrFormat, leader.ErrInconsistent,
+		leader.ErrOptions, leader.ErrCorrupt, leader.ErrFormat, leader.ErrInconsistent,
 	} {
 		if errors.Is(err, kind) {
 			return true

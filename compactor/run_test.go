@@ -166,7 +166,7 @@ func TestRunEnds(t *testing.T) {
 		"no log":    {func(w *world) { w.Remove(layout.FormatKey) }, manifest.ErrNotInitialized},
 		"damage":    {func(w *world) { w.Put(layout.DataKey(logtest.At(1, 1)), []byte("junk")) }, fence.ErrCorrupt},
 		"denied":    {func(w *world) { w.Faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
-		"junk lock": {func(w *world) { w.Put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrJunk},
+		"junk lock": {func(w *world) { w.Put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrCorrupt},
 		"newer":     {func(w *world) { w.Put(layout.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,12 +228,9 @@ func TestOncePrunesLocks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		o := running(&Options{KeepLocks: &leader.PruneOptions{Keep: 2}, Leader: &leader.Options{NoPrune: true}})
+		o := running(&Options{Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 2}}})
 		w.Lead(1)
-		c, err := New(w.Mem, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := mustNew(t, w.Mem, o)
 		for i, want := range []int{3, 0, 1, 1} { // its own come to three with the third
 			r, err := c.Once(t.Context())
 			if err != nil || r.Pruned["lock"] != want {
@@ -244,33 +241,13 @@ func TestOncePrunesLocks(t *testing.T) {
 			t.Errorf("locks are %q", short(w.Keys("")))
 		}
 		// By age they go by the compactor's clock where the store has none.
-		c, err = New(told{w.Mem, noDate}, running(&Options{Leader: &leader.Options{NoPrune: true}}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c = mustNew(t, told{w.Mem, noDate}, running(&Options{}))
 		if r, err := c.Once(t.Context()); err != nil || r.Pruned["lock"] != 0 {
 			t.Errorf("young locks are pruned: %+v, %v", r.Pruned, err)
 		}
 		time.Sleep(91 * 24 * time.Hour)
 		if r, err := c.Once(t.Context()); err != nil || r.Pruned["lock"] != 4 {
 			t.Errorf("three months later: %+v, %v", r.Pruned, err)
-		}
-	})
-}
-
-// How many locks are kept is said in one place, of which the election knows nothing.
-func TestRunKeepsLocks(t *testing.T) {
-	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
-		w.Lead(1)
-		for range 4 {
-			stop, _ := w.run("c", &Options{KeepLocks: &leader.PruneOptions{Keep: 3}, Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1}}})
-			time.Sleep(time.Hour)
-			if err := stop(); !errors.Is(err, errStopped) {
-				t.Error(err)
-			}
-		}
-		if n := len(w.Keys("compactor-lock/")); n != 3 {
-			t.Errorf("%d locks of compactors are left, not 3", n)
 		}
 	})
 }

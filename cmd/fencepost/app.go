@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/fence"
@@ -119,7 +118,7 @@ func (a *app) root() *cobra.Command {
 // run is the whole command, up to its exit status.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
-	root.SetArgs(twoDashes(root, args))
+	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -140,38 +139,6 @@ func (a *app) run(ctx context.Context, args []string) int {
 		fmt.Fprintln(a.err, "fencepost: "+line(err))
 	}
 	return status(err)
-}
-
-// twoDashes lets long flags be written with one dash, as Go programs do.
-func twoDashes(root *cobra.Command, args []string) []string {
-	flags := map[string]*pflag.Flag{}
-	collect := func(f *pflag.Flag) { flags[f.Name] = f }
-	root.PersistentFlags().VisitAll(collect)
-	root.Flags().VisitAll(collect)
-	for _, c := range root.Commands() {
-		c.Flags().VisitAll(collect)
-	}
-	out := make([]string, len(args))
-	value := false // the argument is the value of the flag before it
-	for i, arg := range args {
-		out[i] = arg
-		if arg == "--" && !value {
-			copy(out[i:], args[i:])
-			break
-		}
-		name, _, has := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		f := flags[name]
-		dashes := len(arg) - len(strings.TrimLeft(arg, "-"))
-		if value || f == nil || dashes < 1 || dashes > 2 {
-			value = false
-			continue
-		}
-		if dashes == 1 && len(name) > 1 {
-			out[i] = "-" + arg
-		}
-		value = !has && f.NoOptDefVal == ""
-	}
-	return out
 }
 
 // args wants so many arguments, and says which if there are others.
@@ -274,5 +241,7 @@ func (a *app) jsonFlag(c *cobra.Command) {
 func (a *app) election(c *cobra.Command) func() leader.Options {
 	var validity time.Duration
 	spanVar(c.Flags(), &validity, "validity", 15*time.Second, positive, "how long a lock holds without a heartbeat")
-	return func() leader.Options { return leader.Options{Validity: validity, Logger: a.log.Named("leader")} }
+	return func() leader.Options {
+		return leader.Options{Identity: leader.DefaultIdentity(), Validity: validity, Logger: a.log.Named("leader")} // one name over all terms
+	}
 }

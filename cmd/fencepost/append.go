@@ -46,23 +46,23 @@ type appending struct {
 func (a *app) appendCmd() *cobra.Command {
 	p := &appending{app: a}
 	c := &cobra.Command{
-		Use:   "append [-cursor] URL [FILE]",
+		Use:   "append [--cursor] URL [FILE]",
 		Short: "wait to lead, then append the records of a file or of standard input",
 		Long: `Append waits until this process leads the log, says whom it waits for, and
 appends FILE, or standard input. The log is made if there is none.
 
-A record is a line with its newline (the last one may have none), or with -format
+A record is a line with its newline (the last one may have none), or with --format
 frames what follows a length of 4 bytes, the most significant first. Printed by
 cat in the same format, the bytes are those that went in.
 
-With -cursor the source's name and how far it was read are stored with the
+With --cursor the source's name and how far it was read are stored with the
 records, in one atom. An append that was killed, or lost the lead, goes on there,
 on whichever machine; the same file appended twice is stored once; a file that has
-grown is continued. The name is FILE's absolute path unless -source says another;
-standard input needs -source. Another source, or one whose beginning has changed,
+grown is continued. The name is FILE's absolute path unless --source says another;
+standard input needs --source. Another source, or one whose beginning has changed,
 is an error.
 
-Without -cursor an append that loses the lead goes on only if it is certain what
+Without --cursor an append that loses the lead goes on only if it is certain what
 the log has. Otherwise it ends with status 3 and says what is known.
 
 Memory is bounded: some 200 MiB, and four times the longest record.`,
@@ -77,7 +77,7 @@ Memory is bounded: some 200 MiB, and four times the longest record.`,
 	}
 	fl := c.Flags()
 	fl.BoolVar(&p.cursor, "cursor", false, "store how far the source was read, and go on there")
-	fl.StringVar(&p.source, "source", "", "name of the source, for -cursor (default FILE's absolute path)")
+	fl.StringVar(&p.source, "source", "", "name of the source, for --cursor (default FILE's absolute path)")
 	fl.StringVar(&p.format, "format", string(feed.Lines), "lines or frames")
 	countVar(fl, &p.inFlight, "in-flight", 16, "objects under way at once")
 	fl.Var(&p.batch, "batch-bytes", "how large an object may grow while it waits (default 4 MiB)")
@@ -97,13 +97,13 @@ Memory is bounded: some 200 MiB, and four times the longest record.`,
 
 func (p *appending) run(ctx context.Context) error {
 	if p.format != string(feed.Lines) && p.format != string(feed.Frames) {
-		return usage("-format is lines or frames, not %q", p.format)
+		return usage("--format is lines or frames, not %q", p.format)
 	}
 	if p.source != "" && !p.cursor {
-		return usage("-source names the source of a -cursor, which is not given")
+		return usage("--source names the source of a --cursor, which is not given")
 	}
 	if p.batch > maxUnacknowledged {
-		return usage("-batch-bytes is %d; it must be at most %d", p.batch, maxUnacknowledged)
+		return usage("--batch-bytes is %d; it must be at most %d", p.batch, maxUnacknowledged)
 	}
 	opts := p.writer()
 	if err := opts.Validate(); err != nil {
@@ -135,7 +135,7 @@ func (p *appending) run(ctx context.Context) error {
 		format.Limits = manifest.DefaultLimits()
 	}
 	if limit := format.Limits.Object; int(p.batch) > limit {
-		return usage("-batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
+		return usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
 	}
 	name := p.file
 	if name == "" {
@@ -178,7 +178,7 @@ func count(s feed.Stats) string {
 func (p *appending) input() (io.Reader, int64, error) {
 	if p.file == "" {
 		if p.cursor && p.source == "" {
-			return nil, 0, usage("-cursor on standard input needs -source NAME: what is it that comes there?")
+			return nil, 0, usage("--cursor on standard input needs --source NAME: what is it that comes there?")
 		}
 		return p.in, 0, nil
 	}
@@ -247,12 +247,8 @@ func (p *appending) recovered() {
 func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *writer.Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if p.leader.Identity == "" {
-		e, err := leader.New(st, fencepost.LockPrefix, &p.leader)
-		if err != nil {
-			return &kindError{errUsage, err}
-		}
-		p.leader.Identity = e.Identity() // one name over all terms
+	if err := p.leader.Validate(); err != nil {
+		return &kindError{errUsage, err}
 	}
 	p.leader.Hooks = leader.Hooks{
 		Leader: p.met,

@@ -21,11 +21,11 @@ func (a *app) catCmd() *cobra.Command {
 	var follow bool
 	var format string
 	c := &cobra.Command{
-		Use:   "cat [-from N] [-follow] URL",
+		Use:   "cat [--from N] [--follow] URL",
 		Short: "print the records",
-		Long: `Cat prints the records from number N on, to the end of the log or, with -follow,
-along with it as it grows. Without -from it begins where the log does. A number that
-the log has not reached is an error; with -follow cat waits for it.
+		Long: `Cat prints the records from number N on, to the end of the log or, with --follow,
+along with it as it grows. Without --from it begins where the log does. A number that
+the log has not reached is an error; with --follow cat waits for it.
 
 Formats: raw prints the bytes as they went in, one record after the other; frames
 puts a length of 4 bytes before each, the most significant first; json prints a
@@ -35,7 +35,7 @@ is not UTF-8.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			encode, ok := encoders[format]
 			if !ok {
-				return usage("-format is raw, frames or json, not %q", format)
+				return usage("--format is raw, frames or json, not %q", format)
 			}
 			r, err := a.reader(cmd.Context(), args[0])
 			if err != nil {

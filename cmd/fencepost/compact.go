@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 )
 
@@ -27,9 +26,9 @@ type compaction struct {
 func compactFlags(fl *pflag.FlagSet) *compaction {
 	f := &compaction{}
 	fl.BoolVar(&f.watch, "watch", false, "go on, whenever there is enough to do")
-	spanVar(fl, &f.o.Interval, "interval", 10*time.Second, positive, "with -watch: how often to look")
-	countVar(fl, &f.o.MinObjects, "min-objects", 64, "with -watch: how many objects must wait")
-	spanVar(fl, &f.o.MaxAge, "max-age", time.Minute, positive, "with -watch: or how long one must have waited")
+	spanVar(fl, &f.o.Interval, "interval", 10*time.Second, positive, "with --watch: how often to look")
+	countVar(fl, &f.o.MinObjects, "min-objects", 64, "with --watch: how many objects must wait")
+	spanVar(fl, &f.o.MaxAge, "max-age", time.Minute, positive, "with --watch: or how long one must have waited")
 	fl.Var(&f.segment, "segment-bytes", "how large a segment may grow (default 256 MiB)")
 	countVar(fl, &f.o.Levels, "levels", 3, "how often a record is written again by merging, at most")
 	countVar(fl, &f.o.FanIn, "fan-in", 64, "how much larger segments are from level to level")
@@ -43,29 +42,30 @@ func compactFlags(fl *pflag.FlagSet) *compaction {
 	spanVar(fl, &f.o.Retain.Age, "retain-age", 0, 0, "give up records that are older, such as 7d (default never)")
 	fl.Uint64Var(&f.o.Retain.Records, "retain-records", 0, "give up what is older than the newest so many records (default never)")
 	fl.Var(&f.retain, "retain-bytes", "give up what is older than the newest so many bytes (default never)")
-	fl.IntVar(&f.o.KeepVersions.Count, "keep-versions", 0, "how many older versions of the manifest to keep, to go back to")
-	spanVar(fl, &f.o.KeepVersions.Age, "keep-versions-for", 0, 0, "or for how long to keep them")
+	fl.IntVar(&f.o.KeepVersions, "keep-versions", 0, "how many older versions of the manifest to keep, to go back to")
+	spanVar(fl, &f.o.KeepVersionsFor, "keep-versions-for", 0, 0, "or for how long to keep them")
 	return f
 }
 
 // options of the compactor.
-func (f *compaction) options() *compactor.Options {
-	o, keep := f.o, f.keep
-	o.KeepLocks, o.SegmentBytes, o.Retain.Bytes, o.BytesPerSecond = &keep, int64(f.segment), int64(f.retain), int64(f.rate)
+func (f *compaction) options(lo *leader.Options) *compactor.Options {
+	o := f.o
+	lo.Prune = f.keep
+	o.Leader, o.SegmentBytes, o.Retain.Bytes, o.BytesPerSecond = lo, int64(f.segment), int64(f.retain), int64(f.rate)
 	return &o
 }
 
 func (a *app) compactCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "compact [-watch | -dry-run] URL",
+		Use:   "compact [--watch | --dry-run] URL",
 		Short: "fold the log into segments and prune what nobody needs",
 		Long: `Compact waits until this process is the compactor, folds the log into segments,
 merges small ones, deletes what is older than the log's grace period and no
-longer needed, prints what it did, and ends. With -watch it goes on for as long
+longer needed, prints what it did, and ends. With --watch it goes on for as long
 as it runs; of several one works and the others wait. It never disturbs writers
-or readers. With -dry-run it only prints what it would do.
+or readers. With --dry-run it only prints what it would do.
 
-The -retain flags bound the history: what lies beyond any of them is given up,
+The --retain flags bound the history: what lies beyond any of them is given up,
 whole segments at a time and oldest first, and deleted after the grace period.`,
 		Args: wantArgs(1, 1),
 	}
@@ -74,14 +74,15 @@ whole segments at a time and oldest first, and deleted after the grace period.`,
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.watch && f.dry {
-			return usage("-watch and -dry-run exclude each other")
+			return usage("--watch and --dry-run exclude each other")
 		}
 		for _, name := range []string{"interval", "min-objects", "max-age"} {
 			if !f.watch && cmd.Flags().Changed(name) {
-				return usage("-%s goes with -watch, which is not given", name)
+				return usage("--%s goes with --watch, which is not given", name)
 			}
 		}
-		o, lo := f.options(), election()
+		lo := election()
+		o := f.options(&lo)
 		lo.Hooks.Leader = func(r leader.Record) {
 			if r.Leads() && r.Holder != lo.Identity {
 				a.con.note("waiting for %s, the compactor of epoch %d; if it is gone, for %v at most", r.Holder, r.Epoch, r.Validity)
@@ -96,14 +97,9 @@ whole segments at a time and oldest first, and deleted after the grace period.`,
 		if err != nil {
 			return err
 		}
-		e, err := leader.New(st, layout.CompactorLockPrefix, &lo)
-		if err != nil {
-			return &kindError{errUsage, err}
-		}
-		lo.Identity = e.Identity()
-		o.Leader, o.Logger = &lo, a.log.Named("compactor")
+		o.Logger = a.log.Named("compactor")
 		var round compactor.Report
-		o.Progress = func(r compactor.Report) {
+		o.Hooks.Progress = func(r compactor.Report) {
 			round = r
 			a.con.progress("compacting", int64(r.Bytes), 0, true)
 		}
@@ -137,7 +133,7 @@ func (a *app) plan(ctx context.Context, c *compactor.Compactor) error {
 }
 
 func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *compactor.Report) error {
-	report, err := c.RunOnce(ctx)
+	report, err := c.Once(ctx)
 	a.con.done()
 	if err != nil {
 		if round.Segments > 0 || len(round.Pruned) > 0 {
@@ -153,7 +149,7 @@ func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *co
 
 func compacted(r compactor.Report) string {
 	s := fmt.Sprintf("folded %d objects, %d records, %s, into %d segments; merged %d; the floor is at %v\n",
-		r.Folded, r.Records, size(int(r.Bytes)), r.Segments, r.Merged, r.Floor.Position)
+		r.Folded, r.Records, size(int(r.Bytes)), r.Segments, r.Merged, r.Floor)
 	if r.Truncated > 0 {
 		s += fmt.Sprintf("gave up the records before %d\n", r.Truncated)
 	}

@@ -19,20 +19,20 @@ import (
 func (a *app) exportCmd() *cobra.Command {
 	var e exporting
 	c := &cobra.Command{
-		Use:   "export [-from N | -since TIME] [-to N | -until TIME] URL",
+		Use:   "export [--from N | --since TIME] [--to N | --until TIME] URL",
 		Short: "print a range of records as lines of JSON",
 		Long: `Export prints the records of a range, a line of JSON for each (NDJSON), from where
 the log begins to where it ends, if nothing else is said. It holds on to the log
 with a pin meanwhile, if it may write one, so that retention does not delete what
-it is about to print. A number for -from that the log has not reached is an error.
+it is about to print. A number for --from that the log has not reached is an error.
 
 A line has "offset", "time" and one of these: "value", if the record is a JSON
 document, which is then part of the line, without the white space around it;
-"text", if it is other text in UTF-8; or "base64". With -exact there is no "value",
+"text", if it is other text in UTF-8; or "base64". With --exact there is no "value",
 and the bytes of every record can be had back.
 
 The time of a record is its writer's, or once it is compacted the greatest within
-a block of some 1 MiB. -since is the first record that is not earlier, and -until is
+a block of some 1 MiB. --since is the first record that is not earlier, and --until is
 before the first that is later.
 
 ` + times,
@@ -58,11 +58,11 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	fl, ctx := cmd.Flags(), cmd.Context()
 	switch {
 	case fl.Changed("from") && fl.Changed("since"):
-		return usage("-from and -since both say where to begin")
+		return usage("--from and --since both say where to begin")
 	case fl.Changed("to") && fl.Changed("until"):
-		return usage("-to and -until both say where to end")
+		return usage("--to and --until both say where to end")
 	case fl.Changed("from") && fl.Changed("to") && e.to < e.from:
-		return usage("-to %d is before -from %d", e.to, e.from)
+		return usage("--to %d is before --from %d", e.to, e.from)
 	}
 	var since, until time.Time
 	var err error
@@ -77,7 +77,7 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 		}
 	}
 	if e.since != "" && e.until != "" && until.Before(since) {
-		return usage("-until %s is before -since %s", e.until, e.since)
+		return usage("--until %s is before --since %s", e.until, e.since)
 	}
 	r, err := a.reader(ctx, url)
 	if err != nil {
@@ -96,7 +96,7 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	case fl.Changed("from") && e.from > s.End():
 		return ahead(e.from, s.End())
 	case fl.Changed("to") && !fl.Changed("from") && e.to <= s.First() && s.First() > 0:
-		return fmt.Errorf("all before -to %d: %w", e.to, &reader.GoneError{Offset: e.to, First: s.First()})
+		return fmt.Errorf("all before --to %d: %w", e.to, &reader.GoneError{Offset: e.to, First: s.First()})
 	case fl.Changed("to"):
 		to = min(to, e.to)
 	}

@@ -14,13 +14,13 @@ func (a *app) filesCmd() *cobra.Command {
 	var version, offset uint64
 	var when string
 	c := &cobra.Command{
-		Use:   "files [-at VERSION | -offset N | -time TIME] [-json] URL",
+		Use:   "files [--at VERSION | --offset N | --time TIME] [--json] URL",
 		Short: "print the live files of the table, now or at a time",
-		Long: `Files prints the live files, one a line: key, bytes, records. With -json it prints
+		Long: `Files prints the live files, one a line: key, bytes, records. With --json it prints
 them in one document, with the version, the end offset, the producer's cursor and
 the table's properties.
 
-The moment is the end of the log, or what -at, -offset or -time says: a version of
+The moment is the end of the log, or what --at, --offset or --time says: a version of
 the manifest that is still kept, or a place in the history. What is not to be had
 any more is an error that says what is.
 
@@ -48,14 +48,14 @@ any more is an error that says what is.
 				continue
 			}
 			if n++; n > 1 {
-				return usage("only one of -at, -offset and -time")
+				return usage("only one of --at, --offset and --time")
 			}
 			if err := f(); err != nil {
 				return err
 			}
 		}
 		if fl.Changed("at") && version == 0 {
-			return usage("-at is 0; versions begin at 1")
+			return usage("--at is 0; versions begin at 1")
 		}
 		r, err := a.reader(cmd.Context(), args[0])
 		if err != nil {
@@ -71,7 +71,7 @@ any more is an error that says what is.
 	return c
 }
 
-// tableDoc is what files -json prints.
+// tableDoc is what files --json prints.
 type tableDoc struct {
 	Version uint64 `json:"version"`
 	First   uint64 `json:"first"`

@@ -159,11 +159,10 @@ func moment(name, s string) (time.Time, error) {
 	if d, err := span(s); err == nil && d >= 0 {
 		return time.Now().Add(-d), nil
 	}
-	return time.Time{}, usage("-%s is %q; write a time as 2026-11-22T09:30:00Z, 2026-11-22 or, for as long ago, 36h or 7d", name, s)
+	return time.Time{}, usage("--%s is %q; write a time as 2026-11-22T09:30:00Z, 2026-11-22 or, for as long ago, 36h or 7d", name, s)
 }
 
-// flagError says which flag is wrong, and how, with the dash that the rest of the
-// program writes.
+// flagError says which flag is wrong, and how.
 func flagError(cmd *cobra.Command, err error) error {
 	see := "see fencepost help " + cmd.Name()
 	if !cmd.HasParent() {
@@ -174,21 +173,21 @@ func flagError(cmd *cobra.Command, err error) error {
 	var empty *pflag.ValueRequiredError
 	switch {
 	case errors.As(err, &missing):
-		// A flag of several letters with one dash is taken for several flags of one.
-		name := missing.GetSpecifiedShortnames()
+		// pflag takes several letters after one dash for several flags of one letter.
+		dash, name := "-", missing.GetSpecifiedShortnames()
 		if name == "" {
-			name = missing.GetSpecifiedName()
+			dash, name = "--", missing.GetSpecifiedName()
 		}
 		name, _, _ = strings.Cut(name, "=")
-		return usage("%s has no flag -%s%s; %s", cmd.Name(), name, didYouMean("-", name, flagNames(cmd)), see)
+		return usage("%s has no flag %s%s%s; %s", cmd.Name(), dash, name, didYouMean("--", name, flagNames(cmd)), see)
 	case errors.As(err, &bad):
 		cause := bad.Unwrap()
 		if number := (*strconv.NumError)(nil); errors.As(cause, &number) {
 			cause = number.Err
 		}
-		return usage("-%s is %q: %w; %s", bad.GetFlag().Name, bad.GetValue(), cause, see)
+		return usage("--%s is %q: %w; %s", bad.GetFlag().Name, bad.GetValue(), cause, see)
 	case errors.As(err, &empty):
-		return usage("-%s needs a value; %s", empty.GetFlag().Name, see)
+		return usage("--%s needs a value; %s", empty.GetFlag().Name, see)
 	}
 	return usage("%w; %s", err, see)
 }

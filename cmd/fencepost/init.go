@@ -48,7 +48,7 @@ it has. Append makes logs too, with the default limits.`,
 		case o.Grace == 0:
 			o.Grace = -1 // none
 		case o.Grace < manifest.MinGrace:
-			return usage("-grace is %v; it must be 0 or at least %v", o.Grace, manifest.MinGrace)
+			return usage("--grace is %v; it must be 0 or at least %v", o.Grace, manifest.MinGrace)
 		}
 		st, err := a.store(cmd.Context(), args[0], true)
 		if err != nil {
@@ -69,7 +69,7 @@ it has. Append makes logs too, with the default limits.`,
 		}
 		for _, l := range limits {
 			if *l.to != 0 && l.is(f.Limits) != *l.to {
-				return fmt.Errorf("there is a log already, and its limit for -%s is %d, not %d; that cannot be changed", l.name, l.is(f.Limits), *l.to)
+				return fmt.Errorf("there is a log already, and its limit for --%s is %d, not %d; that cannot be changed", l.name, l.is(f.Limits), *l.to)
 			}
 		}
 		a.warnOfRules(cmd.Context(), st)
@@ -87,7 +87,7 @@ it has. Append makes logs too, with the default limits.`,
 
 func (a *app) probeCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "probe [-json] URL",
+		Use:   "probe [--json] URL",
 		Short: "ask a store whether it keeps what the protocol needs",
 		Long: `Probe races clients over connections of their own, on objects below tmp/ that it
 deletes again, and tells whether the store keeps the promises that the protocol

@@ -1,7 +1,7 @@
 // Fencepost is the command line of the library: it appends files to a log that
 // only one process may write at a time, prints them, and looks after the log.
 //
-//	fencepost append -cursor s3://bucket/orders?endpoint=http://127.0.0.1:9000 orders.txt
+//	fencepost append --cursor s3://bucket/orders?endpoint=http://127.0.0.1:9000 orders.txt
 //	fencepost cat s3://bucket/orders?endpoint=http://127.0.0.1:9000
 //
 // Data goes to standard output, everything else to standard error. See

@@ -17,14 +17,14 @@ import (
 func (a *app) pinCmd() *cobra.Command {
 	var o state.PinOptions
 	c := &cobra.Command{
-		Use:   "pin -name NAME [-version V] URL",
+		Use:   "pin --name NAME [--version V] URL",
 		Short: "hold on to a version, until unpin",
 		Long: `Pin keeps the newest version of the manifest, or another that is still kept, and
 everything that it names from being deleted: its segments and the live files of its
 table. What is behind its floor can be copied from then on, and read at that
 version, however long that takes. Unpin lets go of it.
 
-With -ttl the pin lapses by itself after so long.`,
+With --ttl the pin lapses by itself after so long.`,
 		Args: wantArgs(1, 1),
 	}
 	fl := c.Flags()
@@ -35,9 +35,9 @@ With -ttl the pin lapses by itself after so long.`,
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case o.Name == "":
-			return usage("-name is not given; unpin needs it")
+			return usage("--name is not given; unpin needs it")
 		case fl.Changed("version") && o.Version == 0:
-			return usage("-version is 0; versions begin at 1")
+			return usage("--version is 0; versions begin at 1")
 		}
 		log, err := a.manifests(cmd.Context(), args[0])
 		if err != nil {
@@ -89,7 +89,7 @@ renews it. What only these pins kept is deleted by the next compactions.`,
 	}
 }
 
-// pinDoc is a pin as pins -json prints it.
+// pinDoc is a pin as pins --json prints it.
 type pinDoc struct {
 	Name     string    `json:"name,omitempty"`
 	Version  uint64    `json:"version"`
@@ -105,7 +105,7 @@ type pinDoc struct {
 
 func (a *app) pinsCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "pins [-json] URL",
+		Use:   "pins [--json] URL",
 		Short: "print who holds on to what",
 		Long: `Pins prints all pins: those of pin, and those of processes that read a snapshot,
 which lapse when they are not renewed.`,

@@ -17,7 +17,7 @@ import (
 func (a *app) policyCmd() *cobra.Command {
 	var role, partition string
 	c := &cobra.Command{
-		Use:   "policy -role ROLE URL",
+		Use:   "policy --role ROLE URL",
 		Short: "print an IAM policy with no more rights than a role needs",
 		Long: `Policy prints a policy in JSON for a log at s3://bucket/prefix, without asking
 anybody: for an IAM user or role, with
@@ -51,7 +51,7 @@ print for a log in one.`,
 				return usage("%s is a directory bucket, which knows rights in the whole bucket only: allow s3express:CreateSession on it, with s3express:SessionMode ReadOnly for readers that take no snapshots", u.Host)
 			}
 			if !partitionName.MatchString(partition) {
-				return usage("-partition is aws, aws-cn, aws-us-gov or another that begins with aws-, not %q", partition)
+				return usage("--partition is aws, aws-cn, aws-us-gov or another that begins with aws-, not %q", partition)
 			}
 			prefix := strings.Trim(u.Path, "/")
 			if prefix != "" {
@@ -61,7 +61,7 @@ print for a log in one.`,
 			}
 			p, ok := policyOf(role, "arn:"+partition+":s3:::"+u.Host, literally.Replace(prefix))
 			if !ok {
-				return usage("-role is %s or bucket, not %q", strings.Join(slices.Sorted(maps.Keys(rights)), ", "), role)
+				return usage("--role is %s or bucket, not %q", strings.Join(slices.Sorted(maps.Keys(rights)), ", "), role)
 			}
 			return a.print(p)
 		},

@@ -16,7 +16,7 @@ import (
 
 func (a *app) statusCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "status [-json] URL",
+		Use:   "status [--json] URL",
 		Short: "tell who leads, where the log ends, what it takes up",
 		Long: `Status tells who leads and since when, the epoch, how long the lock lasts, the
 tail and its offset, the producer's cursor, the floor and the newest manifest,

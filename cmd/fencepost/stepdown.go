@@ -21,7 +21,7 @@ func (a *app) stepDownCmd() *cobra.Command {
 		Long: `Step-down ends whoever's leadership it is, by swapping the newest lock to expired.
 The deposed leader hears of it at its next heartbeat; its records that were not
 acknowledged are those of any leader that loses its lock. A successor waits until
-it has stopped, or its validity has passed, unless -immediate says otherwise;
+it has stopped, or its validity has passed, unless --immediate says otherwise;
 writers are safe either way.`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

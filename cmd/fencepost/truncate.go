@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -20,13 +19,13 @@ func (a *app) truncateCmd() *cobra.Command {
 	var beforeTime string
 	var wait time.Duration
 	c := &cobra.Command{
-		Use:   "truncate -before N | -before-time TIME URL",
+		Use:   "truncate --before N | --before-time TIME URL",
 		Short: "give up the records before an offset or a time",
 		Long: `Truncate gives up the records before number N, or those that are earlier than a
 time, for good: nobody can read them from then on. Only what is compacted can be
 given up. The next compactions free the space, after the grace period; where
-compact -watch runs, it holds the compactor's lock, and truncate waits for it, for
-as long as -wait says.
+compact --watch runs, it holds the compactor's lock, and truncate waits for it, for
+as long as --wait says.
 
 By time it gives up blocks of some 1 MiB, those of whose records all are earlier.
 
@@ -42,9 +41,9 @@ By time it gives up blocks of some 1 MiB, those of whose records all are earlier
 		fl := cmd.Flags()
 		switch {
 		case fl.Changed("before") && fl.Changed("before-time"):
-			return usage("-before and -before-time both say where the log is to begin")
+			return usage("--before and --before-time both say where the log is to begin")
 		case !fl.Changed("before") && !fl.Changed("before-time"):
-			return usage("-before is not given, nor -before-time: before which record?")
+			return usage("--before is not given, nor --before-time: before which record?")
 		}
 		var first time.Time
 		if fl.Changed("before-time") {
@@ -68,19 +67,14 @@ By time it gives up blocks of some 1 MiB, those of whose records all are earlier
 				a.con.note("waiting for %s, the compactor of epoch %d, for %v at most", r.Holder, r.Epoch, wait)
 			}
 		}
-		e, err := leader.New(st, layout.CompactorLockPrefix, &lo)
-		if err != nil {
-			return &kindError{errUsage, err}
-		}
-		lo.Identity = e.Identity()
 		comp, err := compactor.New(st, &compactor.Options{Leader: &lo, Logger: a.log.Named("compactor")})
 		if err != nil {
 			return &kindError{errUsage, err}
 		}
-		tooLong := fmt.Errorf("another compactor was at work for %v; stop it, have it do this (compact -retain-records), or -wait longer", wait)
+		tooLong := fmt.Errorf("another compactor was at work for %v; stop it, have it do this (compact --retain-records), or --wait longer", wait)
 		ctx, cancel := context.WithTimeoutCause(cmd.Context(), wait, tooLong)
 		defer cancel()
-		if err := comp.RunTruncate(ctx, before); err != nil {
+		if err := comp.Truncate(ctx, before); err != nil {
 			if cmd.Context().Err() == nil && ctx.Err() != nil {
 				return tooLong
 			}

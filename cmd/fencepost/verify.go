@@ -13,7 +13,7 @@ import (
 func (a *app) verifyCmd() *cobra.Command {
 	var isCopy bool
 	c := &cobra.Command{
-		Use:   "verify [-copy] [-json] URL",
+		Use:   "verify [--copy] [--json] URL",
 		Short: "check everything, and say what is wrong and where",
 		Long: `Verify reads the whole log, segments and chain, and checks every checksum,
 sequence number, seal and reference. It prints each thing that is wrong with its
@@ -21,7 +21,7 @@ key and a remedy, and then its status is 1. What crashes and late requests leave
 behind is listed as notes, and is no error. It changes nothing, and may run beside
 writers, compactors and pruners.
 
-With -copy it takes the log for a copy of one version, as a backup is: that the
+With --copy it takes the log for a copy of one version, as a backup is: that the
 versions before it are missing is in order then.`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

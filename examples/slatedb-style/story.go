@@ -230,8 +230,7 @@ func (s *story) puts(ctx context.Context, node string, n int) error {
 // compact folds and prunes.
 func (s *story) compact(ctx context.Context, st store.Store) error {
 	c, err := compactor.New(st, &compactor.Options{
-		Leader:    &leader.Options{Identity: "narrator", Validity: validity},
-		KeepLocks: &leader.PruneOptions{Keep: 1},
+		Leader: &leader.Options{Identity: "narrator", Validity: validity, Prune: leader.PruneOptions{Keep: 1}},
 	})
 	if err != nil {
 		return err

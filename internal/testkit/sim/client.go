@@ -164,8 +164,9 @@ func compacts(ctx context.Context, n *node) {
 	w := n.world
 	o := &compactor.Options{
 		FanIn: 2, SegmentBytes: 1 << n.rng.IntN(10), NoCompress: true, Settle: n.settle(), Clock: n.clock,
-		Leader: n.election(layout.CompactorLockPrefix), KeepLocks: &leader.PruneOptions{Keep: 1 + n.rng.IntN(2), Clock: n.clock},
+		Leader: n.election(layout.CompactorLockPrefix),
 	}
+	o.Leader.NoPrune = false
 	n.retains = n.retention()
 	o.Retain = n.retains.Retain
 	var c *compactor.Compactor

@@ -56,12 +56,12 @@ func (c Cursor) check(recovered []byte) (Cursor, error) {
 	was, ok := DecodeCursor(recovered)
 	switch {
 	case !ok:
-		return was, fmt.Errorf("%w: the log has a cursor that another program has set, %q; append without -cursor, or to another log", ErrSource, clip(recovered))
+		return was, fmt.Errorf("%w: the log has a cursor that another program has set, %q; append without --cursor, or to another log", ErrSource, clip(recovered))
 	case was.Source != c.Source:
-		return was, fmt.Errorf("%w: the log is at byte %d of source %q, and this is %q; if it is the same data under another name, say -source %q; otherwise append without -cursor, or to another log",
+		return was, fmt.Errorf("%w: the log is at byte %d of source %q, and this is %q; if it is the same data under another name, say --source %q; otherwise append without --cursor, or to another log",
 			ErrSource, was.Offset, was.Source, c.Source, was.Source)
 	case was.Format != c.Format:
-		return was, fmt.Errorf("%w: %q was appended with -format %s; go on with that", ErrSource, c.Source, was.Format)
+		return was, fmt.Errorf("%w: %q was appended with --format %s; go on with that", ErrSource, c.Source, was.Format)
 	}
 	return was, nil
 }

@@ -26,7 +26,7 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("%d records were appended for certain, up to byte %d of the input; of the next %d, up to byte %d, it is unknown whether they are in the log; "+
-		"nothing behind them is (look with cat, and use -cursor, which makes this certain): %v", e.Committed, e.From, e.Unknown, e.To, e.Err)
+		"nothing behind them is (look with cat, and use --cursor, which makes this certain): %v", e.Committed, e.From, e.Unknown, e.To, e.Err)
 }
 
 func (e *UnknownError) Unwrap() error { return e.Err }

@@ -157,7 +157,7 @@ func (in *Input) ended() error {
 // whole.
 func (in *Input) cut(b []byte, limit int) (rec []byte, n int, err error) {
 	tooLong := func(more string, size int) error {
-		return fmt.Errorf("%w: the one at byte %d of %s has %s%d bytes, the log allows %d; make the log with a larger -max-record", ErrTooLong, in.at, in.name, more, size, limit)
+		return fmt.Errorf("%w: the one at byte %d of %s has %s%d bytes, the log allows %d; make the log with a larger --max-record", ErrTooLong, in.at, in.name, more, size, limit)
 	}
 	switch in.format {
 	case Frames:
@@ -239,7 +239,7 @@ func (in *Input) Seek(ctx context.Context, to int64, sum uint32, progress func(i
 		progress(in.at)
 	}
 	if in.sum != sum {
-		return fmt.Errorf("%w: the first %d bytes of %s are not those in the log (CRC-32C %08x, not %08x); if it is other data, give it another -source and another log",
+		return fmt.Errorf("%w: the first %d bytes of %s are not those in the log (CRC-32C %08x, not %08x); if it is other data, give it another --source and another log",
 			ErrChanged, to, in.name, in.sum, sum)
 	}
 	return nil
