@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/verify"
 )
 
 func (a *app) policyCmd() *cobra.Command {
@@ -71,8 +70,7 @@ print for a log in one.`,
 	return c
 }
 
-// literally writes a prefix so that IAM takes it for itself: a star in it must not
-// stand for other logs.
+// literally escapes a prefix for IAM: a star in it must not stand for other logs.
 var literally = strings.NewReplacer("*", "${*}", "?", "${?}", "$", "${$}")
 
 var (
@@ -95,54 +93,57 @@ type statement struct {
 	Condition map[string]map[string][]string `json:",omitempty"`
 }
 
-// right says what a role may do to keys of some kinds.
+// right says what a role may do to the objects below some prefixes.
 type right struct {
-	sid     string
-	actions []string
-	kinds   []string
+	sid      string
+	actions  []string
+	prefixes []string
 }
 
 var (
 	putObject    = []string{"s3:PutObject"}
 	deleteObject = []string{"s3:DeleteObject"}
-	// A large object that its writer gives up is cleaned away.
+	// The parts of a large object whose upload fails are deleted.
 	uploadObject = []string{"s3:PutObject", "s3:AbortMultipartUpload"}
 )
 
-// rights follow from the table of names in docs/format.md: who writes what, and who
-// deletes it. Everybody may read all of the log.
+// ownCompactor is where a compactor puts what it makes, below segment/ and list/.
+const ownCompactor = string(layout.Compactor) + "/"
+
+// rights follow from the table of names in docs/format.md, which says who writes and who
+// deletes each object. Every role may read all of the log.
 var rights = map[string][]right{
 	"candidate": {
-		{"Elect", putObject, []string{verify.KindLock}},
-		{"Measure", putObject, []string{verify.KindTmp}}, {"Prune", deleteObject, []string{verify.KindLock, verify.KindTmp}},
+		{"Elect", putObject, []string{layout.LockPrefix}},
+		{"Measure", putObject, []string{layout.TmpPrefix}}, {"Prune", deleteObject, []string{layout.LockPrefix, layout.TmpPrefix}},
 	},
 	"writer": {
 		{"Create", putObject, []string{layout.FormatKey}},
-		{"Elect", putObject, []string{verify.KindLock}},
-		{"Append", putObject, []string{verify.KindData, verify.KindManifest}},
-		{"Files", uploadObject, []string{verify.KindFile}},
-		{"Probe", uploadObject, []string{verify.KindTmp}}, {"Clean", deleteObject, []string{verify.KindTmp}},
+		{"Elect", putObject, []string{layout.LockPrefix}},
+		{"Append", putObject, []string{layout.DataPrefix, layout.ManifestPrefix}},
+		{"Files", uploadObject, []string{layout.FilePrefix}},
+		{"Probe", uploadObject, []string{layout.TmpPrefix}}, {"Clean", deleteObject, []string{layout.TmpPrefix}},
 	},
 	"compactor": {
-		{"Elect", putObject, []string{verify.KindCompactorLock}},
-		{"Publish", putObject, []string{verify.KindManifest, verify.KindPin}},
-		{"Fold", uploadObject, []string{verify.KindSegment + "/" + string(layout.Compactor), verify.KindList + "/" + string(layout.Compactor)}},
+		{"Elect", putObject, []string{layout.CompactorLockPrefix}},
+		{"Publish", putObject, []string{layout.ManifestPrefix, layout.PinPrefix}},
+		{"Fold", uploadObject, []string{layout.SegmentPrefix + ownCompactor, layout.ListPrefix + ownCompactor}},
 		{"Prune", deleteObject, []string{
-			verify.KindLock, verify.KindCompactorLock, verify.KindManifest, verify.KindData, verify.KindSegment, verify.KindList, verify.KindPin, verify.KindFile,
-			verify.KindTmp,
+			layout.LockPrefix, layout.CompactorLockPrefix, layout.ManifestPrefix, layout.DataPrefix, layout.SegmentPrefix, layout.ListPrefix,
+			layout.PinPrefix, layout.FilePrefix, layout.TmpPrefix,
 		}},
-		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{verify.KindSegment, verify.KindList, verify.KindFile, verify.KindTmp}},
+		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{layout.SegmentPrefix, layout.ListPrefix, layout.FilePrefix, layout.TmpPrefix}},
 	},
 	"reader": {
-		{"Pin", putObject, []string{verify.KindPin}}, {"Unpin", deleteObject, []string{verify.KindPin}},
+		{"Pin", putObject, []string{layout.PinPrefix}}, {"Unpin", deleteObject, []string{layout.PinPrefix}},
 	},
 }
 
-// conditional are the kinds of objects that are never written without a condition:
-// all but what the probe tries out.
+// conditional are the prefixes of objects that are never written without a condition: all
+// but what the probe tries.
 var conditional = []string{
-	layout.FormatKey, verify.KindLock, verify.KindCompactorLock, verify.KindData, verify.KindManifest,
-	verify.KindSegment, verify.KindList, verify.KindPin, verify.KindFile,
+	layout.FormatKey, layout.LockPrefix, layout.CompactorLockPrefix, layout.DataPrefix, layout.ManifestPrefix,
+	layout.SegmentPrefix, layout.ListPrefix, layout.PinPrefix, layout.FilePrefix,
 }
 
 // policyOf makes the policy of a role for the log under a prefix of a bucket.
@@ -176,19 +177,20 @@ func policyOf(role, bucket, prefix string) (policy, bool) {
 		p.Statement = append(p.Statement, statement{Sid: "ListUploads", Effect: "Allow", Action: []string{"s3:ListBucketMultipartUploads"}, Resource: []string{bucket}})
 	}
 	for _, r := range own {
-		p.Statement = append(p.Statement, statement{Sid: r.sid, Effect: "Allow", Action: r.actions, Resource: resources(root, r.kinds)})
+		p.Statement = append(p.Statement, statement{Sid: r.sid, Effect: "Allow", Action: r.actions, Resource: resources(root, r.prefixes)})
 	}
 	return p, true
 }
 
-// resources names the objects of some kinds.
-func resources(root string, kinds []string) []string {
+// resources names the objects below some prefixes. format.json is none, and stands for
+// itself.
+func resources(root string, prefixes []string) []string {
 	var names []string
-	for _, kind := range kinds {
-		if kind != layout.FormatKey {
-			kind += "/*"
+	for _, prefix := range prefixes {
+		if strings.HasSuffix(prefix, "/") {
+			prefix += "*"
 		}
-		names = append(names, root+kind)
+		names = append(names, root+prefix)
 	}
 	return names
 }

@@ -89,8 +89,8 @@ func statusTable(s *survey.Survey) []byte {
 			continue
 		}
 		note := ""
-		if kind == verify.KindData && s.Behind.Objects > 0 {
-			note = fmt.Sprintf("; of these %d, %s, behind the floor", s.Behind.Objects, size(int(s.Behind.Bytes)))
+		if kind == verify.KindData && s.BeforeFloor.Objects > 0 {
+			note = fmt.Sprintf("; of these %d, %s, before the floor", s.BeforeFloor.Objects, size(int(s.BeforeFloor.Bytes)))
 		}
 		row("objects", "%s: %d, %s%s", kind, c.Objects, size(int(c.Bytes)), note)
 	}

@@ -104,8 +104,8 @@ func TestEnd(t *testing.T) {
 	if m.Segments != 1 || m.Floor != (fence.Position{Epoch: 1, Seq: 3}) || m.FloorAt != 2 || m.Hint == nil || m.Roles[layout.Compactor].Epoch != 1 {
 		t.Errorf("%+v", m)
 	}
-	if s.Behind.Objects != 1 { // the seal of epoch 0 stays
-		t.Errorf("behind the floor: %+v", s.Behind)
+	if s.BeforeFloor.Objects != 1 { // the seal of epoch 0 stays
+		t.Errorf("before the floor: %+v", s.BeforeFloor)
 	}
 	lead(t, st, 3, "text")
 	if s := take(t, st); !s.Sealed || s.Tail != (fence.Position{Epoch: 3, Seq: 1}) {
@@ -119,7 +119,7 @@ func TestEnd(t *testing.T) {
 
 func TestLeadership(t *testing.T) {
 	st := newLog(t)
-	e, err := leader.New(st, verify.KindLock, &leader.Options{Identity: "me", Validity: 30 * time.Second})
+	e, err := leader.New(st, layout.LockPrefix, &leader.Options{Identity: "me", Validity: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
