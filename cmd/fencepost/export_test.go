@@ -314,7 +314,7 @@ func TestWatchSpeaks(t *testing.T) {
 	a := &app{out: &out, err: &errs, open: store.Open}
 	ended := make(chan int)
 	go func() { ended <- a.run(ctx, []string{"compact", "--watch", url}) }()
-	eventually(t, "a word", func() bool { return strings.Contains(errs.String(), "the compactor of epoch 1; it looks every 10s") })
+	eventually(t, "a word", func() bool { return strings.Contains(errs.String(), "the compactor of epoch 1; it checks every 10s") })
 	cancel()
 	<-ended
 }

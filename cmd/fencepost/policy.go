@@ -18,23 +18,24 @@ func (a *app) policyCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy --role ROLE URL",
 		Short: "print an IAM policy with no more rights than a role needs",
-		Long: `Policy prints a policy in JSON for a log at s3://bucket/prefix, without asking
-anybody: for an IAM user or role, with
+		Long: `Policy prints an IAM policy in JSON for a log at s3://bucket/prefix. ROLE is one of
 
-  writer     lead and append, make the log, commit files
-  candidate  take part in the election only, and prune its locks
-  compactor  fold, merge, prune and truncate
-  reader     read, and pin what is read
+  writer     leads and appends, makes the log, commits files
+  candidate  takes part in the election only, and prunes its locks
+  compactor  folds, merges, prunes and truncates
+  reader     reads, and pins what it reads
+  bucket     for the bucket itself: refuses every write of a log's object that is not
+             conditional; Fencepost sends none
 
-or, with bucket, for the bucket itself: it refuses every write of an object of the
-log that is not conditional, whoever sends it; Fencepost sends none.
-Leave out statements that you do not need: a reader that never takes a snapshot
-needs no pins. KMS keys need statements of their own: kms:GenerateDataKey and
-kms:Decrypt for who writes, kms:Decrypt for who reads. Requester pays needs none.
-For an access point, name its bucket, and replace the ARNs by the access point's.
-A directory bucket knows rights in the whole bucket only, so there is nothing to
-print for a log in one.`,
-		Args: wantArgs(1, 1),
+Leave out statements that you do not need: a reader that takes no snapshots needs no
+pins. KMS keys need statements of their own: kms:Decrypt for all roles, and
+kms:GenerateDataKey for those that write. Requester pays needs none. For an access
+point, name its bucket, and replace the ARNs by those of the access point. A directory
+bucket has rights for the whole bucket only, so no policy can be printed for it.
+
+It needs nothing: it sends no request.`,
+		Example: "fencepost policy --role writer s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			u, err := url.Parse(args[0])
 			if err == nil && u.Scheme == "s3" && u.Host != "" && (len(u.Host) < 3 || len(u.Host) > 63) {
@@ -44,10 +45,10 @@ print for a log in one.`,
 				return usage("policy is for a URL such as s3://bucket/prefix")
 			}
 			if strings.HasSuffix(u.Host, "-s3alias") {
-				return usage("policies do not know aliases of access points: name the bucket, and replace the ARNs by the access point's")
+				return usage("a policy cannot name an access point by its alias: name the bucket, and replace the ARNs by the access point's")
 			}
 			if strings.HasSuffix(u.Host, "--x-s3") {
-				return usage("%s is a directory bucket, which knows rights in the whole bucket only: allow s3express:CreateSession on it, with s3express:SessionMode ReadOnly for readers that take no snapshots", u.Host)
+				return usage("%s is a directory bucket, which has rights for the whole bucket only: allow s3express:CreateSession on it, with s3express:SessionMode ReadOnly for readers that take no snapshots", u.Host)
 			}
 			if !partitionName.MatchString(partition) {
 				return usage("--partition is aws, aws-cn, aws-us-gov or another that begins with aws-, not %q", partition)

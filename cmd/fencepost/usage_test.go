@@ -238,7 +238,7 @@ func TestSecretsStayOut(t *testing.T) {
 // TestMemoryIsRefused: in a process of its own a log in memory is gone with it.
 func TestMemoryIsRefused(t *testing.T) {
 	out, err := command(t, "append", "mem://x").CombinedOutput()
-	if exitStatus(t, err) != 2 || !strings.Contains(string(out), "gone with it") {
+	if exitStatus(t, err) != 2 || !strings.Contains(string(out), "gone with this process") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

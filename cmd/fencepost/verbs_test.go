@@ -320,7 +320,7 @@ func TestDue(t *testing.T) {
 
 func TestLine(t *testing.T) {
 	err := errors.Join(errors.New("one"), errors.New("two"), &store.Error{Op: "get", Key: "x", Kind: store.ErrDenied})
-	if got := line(err); strings.Contains(got, "\n") || !strings.Contains(got, "one; two; store:") || !strings.HasSuffix(got, "(check the credentials and what they may do)") {
+	if got := line(err); strings.Contains(got, "\n") || !strings.Contains(got, "one; two; store:") || !strings.HasSuffix(got, "(check the credentials, and which requests they allow)") {
 		t.Error(got)
 	}
 }
