@@ -404,7 +404,7 @@ func TestUnknown(t *testing.T) {
 			must(t, "", "step-down", "--immediate", url)
 			if flags == nil {
 				r := <-ended
-				if r.status != 3 || !strings.Contains(r.err, "1 records were appended for certain, up to byte 2") || !strings.Contains(r.err, "of the next 1, up to byte 4, it is unknown") {
+				if r.status != 3 || !strings.Contains(r.err, "1 records are certainly in the log, up to byte 2") || !strings.Contains(r.err, "unknown whether the next 1 are, up to byte 4") {
 					t.Errorf("status %d: %s", r.status, r.err)
 				}
 			} else {
