@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,16 +57,8 @@ func TestCrashWhileGivingUp(t *testing.T) {
 			places := base.everywhere(base.Token+1, o)
 			for _, at := range places {
 				w := base.fork(t)
-				here, reached := once("dies", at), new(atomic.Bool)
-				w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
-					if !here(op) {
-						return faultstore.Fault{}
-					}
-					reached.Store(true)
-					f := fault
-					f.Crash = true
-					return f
-				})
+				fault.Crash = true
+				reached := w.faultAt("dies", at, fault)
 				w.Token++
 				_, _ = w.once(w.Faulty.Client("dies"), w.Token, o)
 				if !reached.Load() {
@@ -78,7 +69,7 @@ func TestCrashWhileGivingUp(t *testing.T) {
 					w.whole(m, when)
 					w.whole(pin.Manifest(), when)
 					if m.Held() > floor {
-						t.Fatalf("%s: what is behind %d is pinned, and those up to %d were let go", when, floor, m.Held())
+						t.Fatalf("%s: what follows %d is pinned, and those up to %d were released", when, floor, m.Held())
 					}
 					w.first()
 				}
@@ -108,8 +99,8 @@ func TestCrashWhileGivingUp(t *testing.T) {
 	}
 }
 
-// doubled is a store whose listings say everything twice, the second time backwards,
-// as one does that was begun anew behind the back of its caller.
+// doubled is a store whose listings say everything twice, the second time backwards, as if
+// they had begun again without telling.
 type doubled struct{ store.Store }
 
 func (d doubled) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {

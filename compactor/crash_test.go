@@ -14,12 +14,12 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// overtaken tells whether err is none but that another compactor has taken over.
+// overtaken tells whether there is no error except that another compactor has taken over.
 func overtaken(err error) bool { return err == nil || errors.Is(err, ErrFenced) }
 
 // A compactor that dies at any of its requests, before or after it was applied, or
-// so that it lands when all is over, leaves nothing behind that the next one does
-// not finish or remove.
+// so that it lands when all is over, leaves nothing behind that the next one does not
+// finish or delete.
 func TestCrashAtEveryRequest(t *testing.T) {
 	base := sample(t)
 	for name, fault := range map[string]faultstore.Fault{
@@ -29,16 +29,8 @@ func TestCrashAtEveryRequest(t *testing.T) {
 			for _, at := range base.everywhere(base.Token+1, small()) {
 				w := base.fork(t)
 				w.watch(nil)
-				here, reached := once("dies", at), new(atomic.Bool)
-				w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
-					if !here(op) {
-						return faultstore.Fault{}
-					}
-					reached.Store(true)
-					f := fault
-					f.Crash = true
-					return f
-				})
+				fault.Crash = true
+				reached := w.faultAt("dies", at, fault)
 				dies := w.Faulty.Client("dies")
 				w.Token++
 				_, err := w.once(dies, w.Token, small())
@@ -164,18 +156,13 @@ func TestFaultAtEveryRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, at := range base.everywhere(base.Token+1, small()) {
 				w := base.fork(t)
-				here, reached, upload := once("c", at), new(atomic.Bool), at.kind == faultstore.Upload
+				upload := at.kind == faultstore.Upload
 				w.watch(nil)
-				w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
-					if !here(op) {
-						return faultstore.Fault{}
-					}
-					reached.Store(true)
-					if name == "echo" && op.Kind != faultstore.Put {
-						return faultstore.Fault{}
-					}
-					return fault
-				})
+				harm := fault
+				if name == "echo" && at.kind != faultstore.Put {
+					harm = faultstore.Fault{}
+				}
+				reached := w.faultAt("c", at, harm)
 				w.Token++
 				r, err := w.once(w.Faulty.Client("c"), w.Token, small())
 				when := fmt.Sprintf("at %v", at)

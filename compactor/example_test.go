@@ -44,8 +44,8 @@ func ExampleCompactor_Once() {
 	// the objects that they were in go after the grace period: 0
 }
 
-// A goroutine beside the one that writes, in each process that may lead. Which of them
-// compacts their own election decides, so it need not be the leader's.
+// A goroutine beside the one that writes, in each process that may lead. The compactors
+// elect one of their own, so it need not run beside the leader.
 func ExampleCompactor_Run() {
 	ctx, stop := context.WithCancel(context.Background())
 	st := memstore.New(nil)                                // or store.Open(ctx, "s3://bucket/orders")
@@ -75,7 +75,7 @@ func ExampleCompactor_Run() {
 		log.Fatal(err)
 	}
 
-	// What is left is for whoever compacts next.
+	// The next compactor does what is left.
 	report, err := c.Once(context.Background())
 	if err != nil {
 		log.Fatal(err)

@@ -149,8 +149,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// guard:fold-missing. An object that is not there though the leader said that
-// it was acknowledged is damage, and no end: nothing is folded up to it.
+// guard:fold-missing. An object that is absent, though a leader has noted it as
+// acknowledged, is damage and not the tail: nothing is folded up to it.
 func TestFoldMissing(t *testing.T) {
 	for _, seq := range []uint64{1, 3, 5} {
 		w := newWorld(t, 0, nil)
@@ -253,8 +253,8 @@ func TestUploadTurnedAway(t *testing.T) {
 	w.holds("at the end")
 }
 
-// A read that hangs or a compactor that is told to stop ends soon, and without
-// goroutines behind it; see also the bubbles in run_test.go.
+// A compactor that is stopped at any request ends soon; see also the bubbles in
+// run_test.go.
 func TestCancelled(t *testing.T) {
 	for n := 1; ; n++ {
 		w := sample(t)

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -211,7 +212,21 @@ func (w *world) pass(st store.Store, token uint64, opts *Options) *pass {
 	return c.pass(e)
 }
 
-// read returns the records from one on.
+// pruneAs prunes as a new epoch, and neither folds nor merges.
+func (w *world) pruneAs(token uint64) Report {
+	w.Helper()
+	p := w.pass(w.Mem, token, nil)
+	_, err := p.updater.Update(context.Background(), func(*state.Change) error { return nil })
+	if err == nil {
+		err = p.prune(context.Background())
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return p.report
+}
+
+// read returns the records from one on. It calls each with the number of those read so far.
 func read(st store.Store, from uint64, each func(n int)) ([]string, error) {
 	r, err := reader.Open(context.Background(), st, &reader.Options{Settle: logtest.Quick})
 	if err != nil {
@@ -396,6 +411,19 @@ func once(client string, want place) func(faultstore.Op) bool {
 		got, ours := of(op)
 		return ours && got == want
 	}
+}
+
+// faultAt injects a fault at one request of a client.
+func (w *world) faultAt(client string, at place, fault faultstore.Fault) (reached *atomic.Bool) {
+	here, reached := once(client, at), new(atomic.Bool)
+	w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+		if !here(op) {
+			return faultstore.Fault{}
+		}
+		reached.Store(true)
+		return fault
+	})
+	return reached
 }
 
 // everywhere returns all requests that the compactor of a token makes of a copy of w, if

@@ -76,11 +76,7 @@ func (w *world) whole(m *state.Manifest, when string) {
 // guard:mark-before-pins, guard:mark-first.
 func TestPinRacesPrune(t *testing.T) {
 	base := unpruned(t)
-	old := base.Newest().Version
-	for old > 1 && len(base.manifest(old).Segments) < 2 {
-		old-- // before the merge
-	}
-	for _, version := range []uint64{old, 0} {
+	for _, version := range []uint64{base.beforeMerge(), 0} {
 		good, refused := 0, 0
 		// race makes the first requests at request i, and the rest at request j.
 		race := func(first, i, j int) (reached bool) {
@@ -128,8 +124,8 @@ func TestPinRacesPrune(t *testing.T) {
 	}
 }
 
-// A pin that is taken while a compactor folds all, gives all of it up and lets go of it
-// holds also what was behind the floor of its version, or another version is taken.
+// A pin that is taken while a compactor folds everything, truncates it and releases it
+// holds also what was after the floor of its version, or another version is pinned.
 // guard:start-before-pins, guard:pinned-start, guard:pin-after-start.
 func TestPinRacesRetention(t *testing.T) {
 	base := newWorld(t, 0, nil)
@@ -163,7 +159,7 @@ func TestPinRacesRetention(t *testing.T) {
 				m := w.Newest()
 				w.whole(m, when)
 				if m.Start > from && m.Held() > from {
-					t.Fatalf("%s: manifest %d is pinned, which ends at %d, and those up to %d were let go", when, pin.Version(), from, m.Held())
+					t.Fatalf("%s: manifest %d is pinned, whose floor is at %d, and those up to %d were released", when, pin.Version(), from, m.Held())
 				}
 				w.compact(w.Mem, o)
 			}
@@ -191,14 +187,11 @@ func TestPinRacesRetention(t *testing.T) {
 	}
 }
 
-// The mark of an earlier pass lands late, behind this pass's listing of pins, and a
+// The mark of an earlier pass lands late, after this pass has listed the pins, and a
 // pin that came between the two is good. guard:mark-before-pins.
 func TestMarkLandsBehindThePins(t *testing.T) {
 	w := unpruned(t)
-	version := w.Newest().Version
-	for version > 1 && len(w.manifest(version).Segments) < 2 {
-		version-- // before the merge
-	}
+	version := w.beforeMerge()
 	token := fence.NewToken(w.Token) // of the pass before, too
 	ctx := context.Background()
 	p := w.pass(w.Mem, w.Token, small())
@@ -230,13 +223,18 @@ func TestMarkLandsBehindThePins(t *testing.T) {
 	w.whole(pin.Manifest(), "pinned before the mark was there")
 }
 
-func (w *world) manifest(version uint64) *state.Manifest {
+// beforeMerge is the last version with several segments.
+func (w *world) beforeMerge() uint64 {
 	w.Helper()
-	m, _, err := w.State.At(context.Background(), version)
-	if err != nil {
-		w.Fatal(err)
+	for version := w.Newest().Version; ; version-- {
+		m, _, err := w.State.At(context.Background(), version)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if len(m.Segments) > 1 {
+			return version
+		}
 	}
-	return m
 }
 
 // pinWhile takes a pin, whose first requests are made at request i of a compactor at

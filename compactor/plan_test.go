@@ -45,16 +45,10 @@ func TestPlan(t *testing.T) {
 
 	// Without the fold, whose leftovers the plan leaves out.
 	w.Token++
-	p := w.pass(w.Mem, w.Token, nil)
-	if _, err := p.updater.Update(t.Context(), func(*state.Change) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.prune(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	report := w.pruneAs(w.Token)
 	after := w.Objects()
 	for _, d := range plan.Deletes {
-		got := p.report.Pruned[d.Kind]
+		got := report.Pruned[d.Kind]
 		if d.Kind == "manifest" {
 			got-- // the one that the pass replaced
 		}
@@ -75,8 +69,8 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%d bytes of %s, they were %d", d.Bytes, d.Kind, sum)
 		}
 	}
-	if len(plan.Deletes) != len(p.report.Pruned) {
-		t.Errorf("planned are %+v, pruned %v", plan.Deletes, p.report.Pruned)
+	if len(plan.Deletes) != len(report.Pruned) {
+		t.Errorf("planned are %+v, pruned %v", plan.Deletes, report.Pruned)
 	}
 	for _, kind := range []string{"data", "manifest", "segment", "file", "orphan"} {
 		if !slices.ContainsFunc(plan.Deletes, func(d Deletion) bool { return d.Kind == kind && d.Count > 0 && d.Bytes > 0 }) {

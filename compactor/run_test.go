@@ -192,7 +192,7 @@ func always(err error) faultstore.Hook {
 	return func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Err: err} }
 }
 
-// Epochs of the compactor's election go on behind those that the log knows, also
+// Epochs of the compactor's election go on after those that the log knows, also
 // if the locks are lost; otherwise each term would be fenced at once.
 func TestRunAfterLostLocks(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, w *world) {
@@ -276,7 +276,7 @@ func TestT30_IdleCost(t *testing.T) {
 	})
 }
 
-// Who cannot keep up with the writer prunes all the same.
+// A compactor that cannot keep up with the writer prunes all the same.
 func TestPrunesWhileBehind(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	w.Lead(50)

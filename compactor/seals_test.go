@@ -60,8 +60,7 @@ func TestT1_SealsStay(t *testing.T) {
 	w.holds("after the zombies")
 }
 
-// Of an epoch that was never on the chain nobody knows a seal, and what may be one
-// stays.
+// The seal of an epoch that was never on the chain is not known, so what may be one stays.
 func TestSkippedEpoch(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	w.Lead(1)

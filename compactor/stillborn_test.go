@@ -14,9 +14,9 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// The reply to a pin's creation is lost, and before its maker looks the pin lapses, and
-// a compactor takes it away, on a log that goes on meanwhile or not. Whatever copies of
-// deletes are under way, none hits the pin that the maker gets in the end.
+// The reply to a pin's creation is lost. Before its maker reads the pin, the pin lapses and
+// a compactor deletes it, on a log that goes on meanwhile or not. Whatever copies of the
+// delete are in flight, none hits the pin that the maker gets in the end.
 //
 // guard:pin-stillborn. guard:pin-taken.
 func TestPinDeletedBeforeItIsKnown(t *testing.T) {
@@ -49,11 +49,11 @@ func TestPinDeletedBeforeItIsKnown(t *testing.T) {
 				}
 			}
 			if err := pin.Renew(t.Context()); err != nil {
-				t.Errorf("nobody has taken it away, and it is told: %v", err)
+				t.Errorf("nobody has expired it, and it is told: %v", err)
 			}
 			w.compact(w.Mem, small())
 			w.whole(pin.Manifest(), "with a pin")
-			// What was taken away before goes when the log has gone on.
+			// What was expired before goes when the log has gone on.
 			w.Lead(3)
 			w.compact(w.Mem, small())
 			w.compact(w.Mem, small())

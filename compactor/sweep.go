@@ -45,7 +45,7 @@ func (p *pass) dataRule(s *survey) rule {
 		// acknowledges a record that no reader ever sees.
 		//
 		//mutant:replace pos != seal.Position => pos != seal.Position || true
-		//mutant:replace info.Size > frame.HeaderSize => true
+		//mutant:replace info.Size > frame.HeaderSize => info.Size > frame.HeaderSize || true
 		seal, known, err := p.log.SealOf(ctx, s.m, pos.Epoch)
 		if err != nil {
 			return false, err

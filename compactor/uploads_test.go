@@ -33,9 +33,9 @@ func (p *parts) AbortUploads(_ context.Context, prefix string, doomed func(store
 	return before - len(p.keys), p.fail
 }
 
-// Uploads are ended by the rules of orphans: those of compactors that are fenced,
-// and of leaders whose epoch is sealed and folded. Who may still complete his is left
-// alone, and so is what has no name of ours.
+// Uploads are aborted by the rules of orphans: those of fenced compactors, and of leaders
+// whose epoch is sealed and folded. Uploads that may still be completed are left alone,
+// and so are those without a name of ours.
 func TestAbortsUploads(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	w.Lead(2) // epoch 1
@@ -90,7 +90,7 @@ func TestAbortsUploads(t *testing.T) {
 	}
 }
 
-// A probe uploads something in parts too. What it has left is nobody's a day later.
+// A probe uploads something in parts too. What it has left behind is aborted a day later.
 func TestAbortsUploadsOfProbes(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	w.Lead(1)
