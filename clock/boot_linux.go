@@ -71,13 +71,15 @@ func newBootTime(sample func() reading, kernel func() time.Duration) *bootTime {
 func (b *bootTime) now() Instant {
 	r := b.sample()
 	until, day := b.until.Load(), b.day.Load()
-	// guard:boot-fresh. The kernel is asked again after 1 ms of waking time. Without this: the machine sleeps
-	// an hour, somebody sets the time of day back by an hour, and a leader never counts that hour.
+	// guard:boot-fresh. The clock asks the kernel for the boot time again after 1 ms of waking time. Without this:
+	// the machine sleeps an hour; somebody sets the time of day back by an hour, so that nothing shows the
+	// sleep; and a leader never counts that hour.
 	//
 	//mutant:replace int64(r.mono) < until => until > 0
 	fresh := int64(r.mono) < until
-	// guard:boot-day. The kernel is asked at once if the time of day has moved against the monotonic clock, as it
-	// does in a suspend. Without this: a leader wakes up, checks its lease within 1 ms, and finds it valid.
+	// guard:boot-day. The clock asks the kernel at once if the time of day has moved against the monotonic clock, as
+	// it does in a suspend. Without this: a leader checks its lease, sleeps for an hour, checks again after
+	// less than 1 ms of waking time, and finds the lease valid.
 	//
 	//mutant:replace near(r.wall-r.mono, time.Duration(day)) => day != 0
 	unmoved := near(r.wall-r.mono, time.Duration(day))
@@ -92,8 +94,9 @@ func (b *bootTime) now() Instant {
 func (b *bootTime) ask(before reading) Instant {
 	answer := b.kernel()
 	after := b.sample()
-	// guard:boot-rising. The distance only rises. Without this: goroutines A and B ask the kernel; B's answer is more
-	// exact, and B is told a later time; then A stores its smaller distance, and B sees time go back.
+	// guard:boot-rising. The stored distance from monotonic time to boot time only rises. Without this: goroutines A
+	// and B ask the kernel; B's answer is more exact, and gives a later time; then A stores its smaller
+	// distance, and B sees time go back.
 	//
 	//mutant:replace distance = max(distance, old); b.distance => b.distance
 	distance := int64(answer - after.mono)
@@ -103,9 +106,9 @@ func (b *bootTime) ask(before reading) Instant {
 			break
 		}
 	}
-	// guard:boot-between. The answer is used again only if no time was lost around it. Without this: the machine
-	// sleeps right after the kernel has answered; the time of day read after it counts the sleep, the
-	// distance does not, and for 1 ms nothing shows that a suspend is missing.
+	// guard:boot-between. An answer of the kernel is reused only if no time was lost around it. Without this: the
+	// machine sleeps right after the kernel has answered; the time of day that is read next counts the sleep,
+	// the answer does not, and for 1 ms nothing shows that a suspend is missing.
 	//
 	//mutant:replace near(after.mono, before.mono) && near(after.wall, before.wall) => true
 	if near(after.mono, before.mono) && near(after.wall, before.wall) {

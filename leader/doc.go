@@ -8,10 +8,10 @@
 //	})
 //
 // [Elector.Run] waits until this process leads, runs the work for one term, and
-// releases the lock after the work has returned. [Elector.Campaign] and
-// [Term.Resign] are the two halves for programs that need them apart.
-// [Elector.Leader], [Elector.Observe] and [Elector.History] only read: they tell
-// who leads and who led.
+// releases the lock after the work has returned. Call it in a loop to lead again.
+// [Elector.Campaign] and [Term.Resign] are its two halves, for programs that need
+// them apart. [Elector.Leader], [Elector.Observe] and [Elector.History] only read:
+// they tell who leads and who led.
 //
 // # What it does not guarantee
 //
@@ -57,11 +57,12 @@
 // background: see [PruneOptions].
 //
 // At the default validity of 15 s, a leader makes 10 writes a minute, a candidate
-// 11 reads, and an observer 5. A crash leaves nobody leading for about 15 s, a
-// release for less than a second.
+// 11 reads, and an observer 5. After a crash nobody leads for about 15 s, after
+// Resign for less than a second.
 //
 // For one leader per partition, run one election per partition, each under a
-// prefix of its own.
+// prefix of its own. To test a program that leads, give it the store of package
+// memstore and a virtual clock: see package clock.
 //
 // # If you know another API
 //

@@ -98,14 +98,15 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 //
 // The context given to work is the term's. It is cancelled when the term is lost,
 // when ctx is cancelled, and by [Term.Resign]. Run always waits for work and only
-// then releases the lock, so work should watch its context.
+// then releases the lock, so work must end soon after its context.
 //
 // Run returns
 //
 //   - [Elector.Campaign]'s error, if this elector never led;
-//   - an [ErrLost] if the term was lost under the work, joined with work's own error
-//     if that says something else;
-//   - nil if work ended because of Resign or Handover;
+//   - a [TermError] if the term was lost during the work, joined with work's own
+//     error if that says something else;
+//   - ctx's cause if ctx was cancelled and work returned a cancellation;
+//   - nil if Resign or Handover ended the work and it returned a cancellation;
 //   - otherwise work's error.
 func (e *Elector) Run(ctx context.Context, work func(ctx context.Context, t *Term) error) (err error) {
 	t, err := e.Campaign(ctx)

@@ -19,8 +19,9 @@ import (
 
 // Options of [New]. The zero value works, and so does nil.
 type Options struct {
-	// Identity names this candidate, for people and for Handover. The default is
-	// another [DefaultIdentity] for each elector.
+	// Identity names this candidate, for people and for Handover: 1 to 512 bytes of
+	// printable UTF-8, another for each process. By default each elector gets a new
+	// [DefaultIdentity].
 	Identity string
 	// Validity is how long a lock holds without a heartbeat. After a crash nobody
 	// leads for about so long. Whole milliseconds, 10 ms to 24 h; default 15 s.
@@ -42,7 +43,7 @@ type Options struct {
 	// term bounds a heartbeat too.
 	RequestTimeout time.Duration
 	// StallAfter ends the term if the work does not call [Term.Progress] for so long,
-	// so that heartbeats do not keep a dead worker in office. 0 means never.
+	// so that a leader whose work hangs makes way. 0 means never.
 	StallAfter time.Duration
 	// Drain is how long the work may go on after Resign and Handover. The lock
 	// announces the end meanwhile, so that candidates read it often and follow

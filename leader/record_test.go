@@ -65,14 +65,3 @@ func FuzzKey(f *testing.F) {
 		}
 	})
 }
-
-func TestNoncesDiffer(t *testing.T) {
-	seen := map[string]bool{}
-	for range 1000 {
-		n := newNonce()
-		if len(n) != 32 || seen[n] {
-			t.Fatalf("nonce %q", n)
-		}
-		seen[n] = true
-	}
-}

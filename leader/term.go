@@ -98,7 +98,7 @@ func (t *Term) Remaining() time.Duration {
 // safe. Where two leaders would do damage, the place that receives a write must
 // check the epoch: see [fence.Gate] and package writer.
 func (t *Term) Check(need time.Duration) error {
-	// guard:check-clock. Check reads the clock; it does not ask whether the context is cancelled. Without this: the
+	// guard:check-clock. Term.Check reads the clock; it does not ask whether the context is cancelled. Without this: the
 	// machine sleeps for an hour, and the timer that cancels the context sleeps too; a Check right after
 	// waking says that the term goes on, although others lead.
 	//

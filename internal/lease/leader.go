@@ -196,34 +196,26 @@ func (l *Leader) next(now clock.Instant) *Write {
 	// its successor begins within moments, and the old work, which takes long to stop, runs beside it.
 	//
 	//mutant:replace l.workDone && =>
-	if l.resigning && l.workDone && l.cause != "" {
+	release := l.resigning && l.workDone && l.cause != ""
+	switch {
+	case !release && !l.alive(now):
+		return nil
+	case l.write != nil && (!release || l.write.State == Expired): // broken
+		if now < l.retry {
+			return nil
+		}
+		l.running = true
+		return l.write // the same bytes again
+	case now < l.turn():
+		return nil
+	case release:
 		// A broken renewal is abandoned. If it has landed, the release is refused and
 		// shows it.
-		if l.write == nil || l.write.State != Expired {
-			if now < l.turn() {
-				return nil
-			}
-			l.abandon()
-			return l.begin(now, Expired)
-		}
-		if now < l.retry {
-			return nil
-		}
-		l.running = true
-		return l.write
-	}
-	if !l.alive(now) {
-		return nil
-	}
-	if l.write != nil { // broken: send the same bytes again
-		if now < l.retry {
-			return nil
-		}
-		l.running = true
-		return l.write
+		l.abandon()
+		return l.begin(now, Expired)
 	}
 	announce := l.resigning && !l.announced && l.cause == ""
-	if now < l.due && !announce && !l.renew || now < l.turn() {
+	if now < l.due && !announce && !l.renew {
 		return nil
 	}
 	l.renew = false

@@ -55,8 +55,8 @@ func (c *Candidate) create() Action {
 
 // confirm swaps the created lock once, with a fresh nonce: see the guard win-swap.
 func (c *Candidate) confirm(now clock.Instant) Action {
-	// guard:confirm-rewrite. The swap waits until the store allows another write of this key (MinRewrite).
-	// Without the wait: the store rejects the swap as too early; its retry is applied, but a retried
+	// guard:confirm-rewrite. The swap that confirms a new lock waits until the store allows another write of
+	// this key (MinRewrite). Without the wait: the store rejects the swap as too early; its retry is applied, but a retried
 	// swap is not clean, so the candidate swaps again at once, is rejected again, and never leads.
 	if turn := c.wrote.Add(c.cfg.MinRewrite); now < turn {
 		c.confirming = true
@@ -85,9 +85,9 @@ func (c *Candidate) applied(now clock.Instant, ev Event) Action {
 	case Confirm:
 		c.won.Version, c.wrote, c.sent = ev.Version, now, ev.Sent
 		if !ev.Clean {
-			// guard:clean-swap. A swap that was sent more than once is swapped again, until one was sent exactly
-			// once. Otherwise late copies of the create and of the swap could land one after the other in
-			// the pruned hole, and bring back the version that a sleeping leader renews from.
+			// guard:clean-swap. The swap that confirms a new lock is repeated until one was sent exactly once.
+			// Without this: A's swap is sent twice; A sleeps; its lock is deposed and pruned; late copies of its
+			// create and of its swap land in the hole, one after the other; A wakes up and renews that lock.
 			return c.confirm(now)
 		}
 		c.checking = true
