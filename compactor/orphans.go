@@ -34,9 +34,9 @@ func (p *pass) orphanRules(s *survey) []rule {
 		}
 	}
 	// guard:orphan-files. A file may be an orphan only once its epoch is sealed and folded.
-	// Then every edit of that epoch is in m, and no edit of another epoch adds the file.
-	// Without this check: a leader uploads a file; we delete it; the leader's edit commits
-	// it to the table, and readers do not find it.
+	// Then the newest manifest has every edit of that epoch, and no edit of another epoch
+	// adds the file. Without this check: a leader uploads a file; a compactor deletes it;
+	// the leader's edit commits it to the table, and readers do not find it.
 	//
 	//mutant:replace !s.sealedFile(info.Key) => false
 	live := lazy(func(ctx context.Context, set *keySet) error { return p.live(ctx, s.m, set) })

@@ -53,9 +53,9 @@ func (p *pass) pins(ctx context.Context, m *state.Manifest, expire bool) (pins, 
 // reports whether the pin holds nothing any more.
 func (p *pass) expire(ctx context.Context, pin state.PinInfo, m *state.Manifest) (bool, error) {
 	// guard:expire-first. A lapsed pin is swapped to expired before its object is deleted.
-	// Without the swap: we read the pin, which has lapsed; its holder renews it; we delete
-	// it; its holder goes on reading under a pin that holds nothing. Of the swap and the
-	// renewal only one is applied.
+	// Without the swap: a compactor reads the pin, which has lapsed; its holder renews it;
+	// the compactor deletes it; its holder goes on reading under a pin that holds nothing.
+	// Of the swap and the renewal only one is applied.
 	if !pin.Expired {
 		err := p.log.ExpirePin(ctx, pin, "not renewed for its time to live")
 		if errors.Is(err, store.ErrPrecondition) {

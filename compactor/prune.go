@@ -54,9 +54,9 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 	if superseded <= 1 && !dead {
 		return nil
 	}
-	// guard:mark-first. The mark is published before anything is deleted. Without this
-	// update: a reader pins version 5 and finds the mark below 5, so it trusts its pin; but
-	// we have decided already that 5 may go, and delete what it names.
+	// guard:mark-first. The prune mark is published before any version below it is deleted.
+	// Without this update: a reader pins version 5 and finds the mark below 5, so it trusts
+	// its pin; but a compactor has decided already that 5 may go, and deletes what it names.
 	if s.m.PruneMark < s.mark {
 		s.m, err = p.updater.Update(ctx, func(m *state.Change) error {
 			m.PruneMark = max(m.PruneMark, s.mark)
@@ -66,7 +66,7 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 			return err
 		}
 	}
-	// guard:mark-before-pins. The pins are listed again when the mark is published. A
+	// guard:mark-before-pins. The pins are listed again when the prune mark is published. A
 	// reader creates its pin and then reads the mark: so either this listing shows the pin,
 	// or the reader finds the mark at its version or above, and gives up. Without this
 	// listing: a pin is created after the earlier listing; its holder reads the mark before
@@ -109,9 +109,9 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 		if err != nil {
 			return err
 		}
-		// guard:dropped-mark. Only what versions up to the mark have dropped is deleted.
+		// guard:dropped-mark. Only what versions up to the prune mark have dropped is deleted.
 		// Without this check: version 9 has dropped a segment; version 8 is above the mark,
-		// so it is promised, and names the segment that is deleted.
+		// so it may still be pinned, and names the segment that is deleted.
 		if d.Version > upTo {
 			break
 		}

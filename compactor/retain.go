@@ -41,12 +41,13 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	if none, err := idle(s.m.Start); err != nil || none {
 		return err
 	}
-	// guard:start-before-pins. The pins are listed again when the start is published. A
-	// reader creates its pin and then reads the start. So a pin that this listing does not
-	// show is good only if its version's floor is not before the start. Without this
-	// listing: a pin on version 5 is created after the earlier listing; the segments
-	// between that version's floor and the start are released; a snapshot that reads on
-	// through the newest manifest has a hole.
+	// guard:start-before-pins. The pins are listed again when the start is published, the
+	// offset before which records are given up. A reader creates its pin and then reads the
+	// start; the pin is good only if its version's floor is not before the start. So this
+	// listing shows every pin that needs a segment before the start. Without it: a pin on
+	// version 5 is created after the earlier listing, and its holder reads the old start;
+	// the segments after version 5's floor are released; a snapshot of version 5 that reads
+	// on has a hole.
 	//
 	//mutant:replace s.pins, err = p.pins(ctx, s.m, true) => err = error(nil)
 	var err error
@@ -94,10 +95,10 @@ func (p *pass) keepsFrom(ctx context.Context, s *survey) (first uint64, err erro
 			if err != nil {
 				return 0, err
 			}
-			// guard:retain-prefix. The first segment that is young enough ends the search.
-			// Without this: leader B's clock is a day behind leader A's; the segment with B's
-			// records looks too old; all records before it are given up too, and A's are
-			// young.
+			// guard:retain-prefix. The first segment that is young enough stays, and so do all
+			// after it. Without this: leader B follows leader A, and its clock is a day slow;
+			// the segment with B's records looks too old; to give it up is to give up A's
+			// records before it, which are young.
 			//
 			//mutant:replace break => continue
 			if now.Sub(seg.To) < r.Age {

@@ -55,10 +55,10 @@ func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
 
 // horizon returns what survey.horizon is.
 func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]state.Kept, age func(store.Info) time.Duration) (*state.Manifest, error) {
-	// guard:grace. Only a manifest that has been there for the grace period makes anything
-	// unnecessary. Without this check: a reader lists the manifests, which takes a while;
-	// meanwhile number 8 is created and number 7 deleted; a listing that is not made in
-	// one instant can miss both (T37).
+	// guard:grace. Pruning goes by a manifest that has been there for the grace period.
+	// Without this check: a reader lists the manifests, which takes a while; meanwhile
+	// number 8 is created and number 7 is deleted; the listing, which is not made in one
+	// instant, misses both (T37).
 	//
 	//mutant:replace age(k.Info) >= grace => k.Version == v
 	grace := time.Duration(p.log.Format().Grace)
@@ -82,11 +82,11 @@ func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]s
 	if err != nil {
 		return nil, err
 	}
-	// guard:horizon-junk. Floors only rise, so a manifest whose floor is beyond that of m is
-	// junk. Without this check: we read m and sleep; others prune the manifest before it; a
-	// zombie writes a fold that it could never publish into that hole; we wake up, take it
-	// for the horizon, and delete objects that only the chain holds. Junk with a floor at
-	// or before m's does no harm.
+	// guard:horizon-junk. Floors only rise, so an older manifest with a floor beyond that of
+	// the newest one is junk. Without this check: a compactor reads manifest 9, the newest,
+	// and sleeps; others prune number 8; a zombie writes a fold that it could never publish
+	// under number 8; the compactor wakes up, goes by the floor of that fold, and deletes
+	// objects that only the chain holds. Junk with an earlier floor does no harm.
 	if m.Floor.Before(h.Floor) {
 		return nil, nil
 	}

@@ -158,7 +158,7 @@ func (p *pass) publish(ctx context.Context, seg *state.Segment, f func(*state.Ch
 		return m, nil
 	}
 	// guard:publish-unknown. The segment of an update with unknown outcome stays. Without
-	// this check: the update times out; we delete the segment; the update lands, and the
+	// this check: the update times out; the segment is deleted; the update lands, and the
 	// manifest names a segment that is gone.
 	//
 	//mutant:replace !errors.Is(err, store.ErrUnknown) && =>
