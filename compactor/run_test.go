@@ -215,6 +215,32 @@ func TestRunAfterLostLocks(t *testing.T) {
 	})
 }
 
+// With a token from elsewhere Run holds no election, touches no lock, and ends when a later
+// token takes over.
+func TestRunWithToken(t *testing.T) {
+	inBubble(t, 0, func(t *testing.T, w *world) {
+		w.Lead(3)
+		w.Put("lock/"+layout.FormatNumber(1)+".json", []byte("somebody's"))
+		o := &Options{Token: fence.NewToken(7), MinObjects: 1, Interval: time.Second, Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1}}}
+		_, done := w.run("c", o)
+		time.Sleep(time.Minute)
+		if m := w.Newest(); m.Floor.Offset != 3 || m.Roles[layout.Compactor].Epoch != 7 || len(w.Keys(layout.LockPrefix)) != 1 || len(w.Keys(layout.CompactorLockPrefix)) != 0 {
+			t.Errorf("the floor is at %v; left are %q", m.Floor, short(w.Keys("")))
+		}
+		w.Token = 7
+		w.compact(w.Mem, nil)
+		time.Sleep(time.Minute)
+		select {
+		case err := <-done:
+			if !errors.Is(err, ErrFenced) {
+				t.Errorf("it ended with %v", err)
+			}
+		default:
+			t.Error("a zombie goes on")
+		}
+	})
+}
+
 // Once prunes the locks of both elections, but what is to be kept, and the
 // report says how many.
 func TestOncePrunesLocks(t *testing.T) {
