@@ -33,8 +33,9 @@ type epoch struct {
 	updater *state.Updater
 }
 
-// New returns a compactor of the log in st. It does no I/O. Its errors are [ErrOptions],
-// or leader.ErrOptions if the election cannot be held in st.
+// New returns a compactor of the log in st. It does no I/O. Its errors are [ErrOptions];
+// one about Options.Leader, or about an election that cannot be held in st, is
+// leader.ErrOptions too.
 func New(st store.Store, opts *Options) (*Compactor, error) {
 	if st == nil {
 		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)

@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -15,8 +16,8 @@ import (
 
 // Options of [New]. The zero value works, and so does nil.
 type Options struct {
-	// Token is the right to compact, if something else than Fencepost elects the
-	// compactor: an etcd revision, for example. A [Compactor] with a Token holds no
+	// Token is the right to compact, if something other than Fencepost elects
+	// the compactor: an etcd revision, for example. A [Compactor] with a Token holds no
 	// election and prunes no locks. The zero Token elects: Run, Once and Truncate wait
 	// for the lock under compactor-lock/, and free it when they return.
 	Token fence.Token
@@ -46,8 +47,9 @@ type Options struct {
 	// Retain bounds the history. The zero value keeps all of it.
 	Retain Retain
 	// KeepVersions is how many older versions of the manifest are kept, with all that
-	// they name, so that one can go back. KeepVersionsFor keeps those that were the
-	// newest at any time within so long. 0 keeps none beyond the grace period.
+	// they name, so that they can still be pinned and read. KeepVersionsFor keeps those
+	// that were the newest at any time within so long. 0 keeps none beyond the grace
+	// period.
 	KeepVersions    int
 	KeepVersionsFor time.Duration
 	// NoCompress stores segments without compression; Zstandard is the default.
@@ -130,25 +132,17 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		v = *o
 	}
-	orElse(&v.Interval, 10*time.Second)
-	orElse(&v.MinObjects, 64)
-	orElse(&v.MaxAge, time.Minute)
-	orElse(&v.SegmentBytes, 256<<20)
-	orElse(&v.Levels, 3)
-	orElse(&v.FanIn, 64)
-	orElse(&v.Parallel, 16)
-	orElse(&v.Leader, &leader.Options{})
-	orElse(&v.Logger, zap.NewNop())
+	v.Interval = cmp.Or(v.Interval, 10*time.Second)
+	v.MinObjects = cmp.Or(v.MinObjects, 64)
+	v.MaxAge = cmp.Or(v.MaxAge, time.Minute)
+	v.SegmentBytes = cmp.Or(v.SegmentBytes, 256<<20)
+	v.Levels = cmp.Or(v.Levels, 3)
+	v.FanIn = cmp.Or(v.FanIn, 64)
+	v.Parallel = cmp.Or(v.Parallel, 16)
+	v.Leader = cmp.Or(v.Leader, &leader.Options{})
+	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)
 	return v
-}
-
-// orElse sets what is not set.
-func orElse[T comparable](to *T, value T) {
-	var zero T
-	if *to == zero {
-		*to = value
-	}
 }
 
 // segmentBytes is how large a segment may grow. Retention gives up whole segments, so
