@@ -60,7 +60,6 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		}
 		r := &run{settings: s, st: st, work: work}
 		err = e.Run(ctx, r.term)
-		pause := minPause
 		switch {
 		case r.finished:
 			return nil
@@ -73,7 +72,6 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		default:
 			return err
 		}
-		pause = max(pause, r.standBack())
 		var by *fence.FencedError
 		if errors.As(err, &by) {
 			// The log may know later epochs than the election, because the lock objects
@@ -81,7 +79,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 			// them. Otherwise the writer of every new term would be fenced at once.
 			s.leader.MinEpoch = max(s.leader.MinEpoch, uint64(by.By)+1)
 		}
-		if err := clock.Sleep(ctx, s.clock, pause); err != nil {
+		if err := clock.Sleep(ctx, s.clock, max(minPause, r.standBack())); err != nil {
 			return err
 		}
 	}
@@ -101,8 +99,8 @@ type run struct {
 	lost     bool     // the term was lost, the writer was fenced, or its opening may succeed later
 }
 
-// standBack is how long others must be left alone with the lock after Resign. They
-// look at it once in a heartbeat interval until they see the announcement.
+// standBack is how long this process must wait after Resign before it contends again. Other
+// candidates read the lock once in a heartbeat interval until they see the announcement.
 func (r *run) standBack() time.Duration {
 	if r.session == nil {
 		return 0

@@ -30,8 +30,8 @@ type Session struct {
 	over bool       // the work has returned
 }
 
-// Token is the fencing token of this leadership, for writes to other places than
-// the log. See fence.Gate.
+// Token is the fencing token of this leadership, for a writer of another log. For other
+// sinks send the Epoch with each request: see fence.Gate.
 func (s *Session) Token() fence.Token { return s.term.Token() }
 
 // Remaining is how long this process may still act as the leader if no further

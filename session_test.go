@@ -256,7 +256,7 @@ func TestSessionResignRaces(t *testing.T) {
 				w.faulty.SetRates(faultstore.Rates{MaxDelay: 40 * time.Millisecond, LoseReply: 0.05, Late: 0.02, Fail: 0.05})
 			}
 			at := func() time.Duration { return 9*time.Second + time.Duration(rng.IntN(2000))*time.Millisecond }
-			resign, other, return_, threat := at(), at(), at(), rng.IntN(3)
+			resign, other, end, threat, waits, immediate := at(), at(), at(), rng.IntN(3), rng.IntN(2) == 0, rng.IntN(2) == 0
 			n := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
 				mu.Lock()
 				now = s
@@ -269,7 +269,7 @@ func TestSessionResignRaces(t *testing.T) {
 				}
 				time.AfterFunc(resign, s.Resign)
 				time.AfterFunc(resign, s.Resign)
-				if time.Sleep(return_); rng.IntN(2) == 0 {
+				if time.Sleep(end); waits {
 					<-ctx.Done()
 				}
 				return leader.ErrResigned
@@ -277,7 +277,7 @@ func TestSessionResignRaces(t *testing.T) {
 			time.Sleep(other)
 			switch threat {
 			case 0:
-				_, _ = w.elector().StepDown(t.Context(), &leader.StepDownOptions{Immediate: rng.IntN(2) == 0})
+				_, _ = w.elector().StepDown(t.Context(), &leader.StepDownOptions{Immediate: immediate})
 			case 1:
 				n.cancel(errStop)
 			}
