@@ -367,7 +367,7 @@ func (w *world) checkDeletedSegment(m *state.Manifest, key string) {
 	}
 	for v := range versions {
 		old, _, err := w.State.At(context.Background(), v)
-		if v <= m.PruneMark || errors.Is(err, state.ErrGone) {
+		if v <= m.PruneMark || errors.Is(err, state.ErrPruned) {
 			continue
 		}
 		if err != nil || slices.ContainsFunc(old.Segments, func(s state.Segment) bool { return s.Key == key }) {

@@ -57,7 +57,7 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	upTo := s.m.Start
 	for _, version := range slices.Sorted(maps.Keys(s.pins.versions)) {
 		held, err := p.log.Promised(ctx, version)
-		if errors.Is(err, state.ErrGone) {
+		if errors.Is(err, state.ErrPruned) {
 			continue // the pin came too late, and holds nothing
 		}
 		if err != nil {
@@ -109,7 +109,7 @@ func (p *pass) keepsFrom(ctx context.Context, s *survey) (first uint64, err erro
 	}
 	if r.Records > 0 && m.Floor.Offset > r.Records {
 		seg, err := p.log.SegmentOf(ctx, m, m.Floor.Offset-r.Records)
-		if err != nil && !errors.Is(err, state.ErrGone) {
+		if err != nil && !errors.Is(err, state.ErrPruned) {
 			return 0, err
 		}
 		first = max(first, seg.First)

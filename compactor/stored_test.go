@@ -26,7 +26,7 @@ func (w *world) large(codec frame.Codec, cursor string) {
 	for range 7 {
 		rec := strings.Repeat(fmt.Sprintf("record %d of many; ", len(w.History())), 5000)
 		b.Add([]byte(rec))
-		w.Wrote(rec)
+		w.Appended(rec)
 	}
 	if cursor != "" {
 		b.SetCursor([]byte(cursor))

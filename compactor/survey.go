@@ -76,7 +76,7 @@ func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]s
 		return m, nil
 	}
 	h, _, err := p.log.At(ctx, best)
-	if errors.Is(err, state.ErrGone) {
+	if errors.Is(err, state.ErrPruned) {
 		return nil, nil // another compactor prunes too; next time
 	}
 	if err != nil {

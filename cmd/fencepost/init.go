@@ -131,8 +131,8 @@ It needs the rights to write and delete below tmp/.`,
 // warnOfRules warns of rules of the bucket that would delete objects of the log. If the
 // rules cannot be read, there is no warning and no error.
 func (a *app) warnOfRules(ctx context.Context, st store.Store) {
-	rules, _ := verify.Expiries(ctx, st, nil)
-	for _, e := range rules {
-		a.con.note("warning: %s", verify.Warning(e))
+	rules, _ := verify.Rules(ctx, st, nil)
+	for _, f := range rules {
+		a.con.note("warning: %s", f.What)
 	}
 }

@@ -110,7 +110,7 @@ func (a *app) begins(ctx context.Context, url string) error {
 // notBefore returns the offset of the first record that is not before a time; 0 if all
 // records are later.
 func (a *app) notBefore(ctx context.Context, st store.Store, t time.Time) (uint64, error) {
-	r, err := reader.Open(ctx, st, &reader.Options{Logger: a.log.Named("reader")})
+	r, err := reader.Open(ctx, st, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -31,9 +31,9 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
-			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, Progress: func(p verify.Progress) {
-				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
-			}})
+			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage != "seals" && p.Stage != "objects")
+			}}})
 			a.con.done()
 			if err != nil {
 				// The problems that were found so far matter more than this error.

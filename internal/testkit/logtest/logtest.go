@@ -200,14 +200,14 @@ func (l *Log) Append(w *writer.Writer, value string) {
 	if _, err := w.Append(context.Background(), [][]byte{[]byte(value)}, writer.Cursor([]byte(value))); err != nil {
 		l.Fatal(err)
 	}
-	l.Wrote(value)
+	l.Appended(value)
 }
 
-// Wrote adds records to the history that a test has written without Append.
-func (l *Log) Wrote(values ...string) {
+// Appended adds a record to the history, for a test that has put it into the log itself.
+func (l *Log) Appended(value string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.want = append(l.want, values...)
+	l.want = append(l.want, value)
 }
 
 // Close closes a writer.

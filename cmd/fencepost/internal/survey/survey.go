@@ -42,7 +42,7 @@ type Survey struct {
 
 	Manifest Manifest `json:"manifest"`
 
-	Objects verify.Objects `json:"objects"`
+	Objects map[string]verify.Count `json:"objects"`
 	// BeforeFloor counts the objects below data/ before the floor: seals, which stay, and
 	// objects that wait to be pruned.
 	BeforeFloor verify.Count `json:"data_before_floor"`
@@ -131,17 +131,21 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 		s.Manifest.Hint = &m.Hint.Position
 	}
 	n := 0
-	s.Objects, err = verify.Tally(ctx, st, nil, func(_ string, info store.Info) {
+	s.Objects = map[string]verify.Count{}
+	for info, err := range store.ListAll(ctx, st, "", nil, nil) {
+		if err != nil {
+			return nil, err
+		}
 		if n++; progress != nil {
 			progress(n)
 		}
+		kind := layout.KindOf(info.Key)
+		c := s.Objects[kind]
+		s.Objects[kind] = verify.Count{Objects: c.Objects + 1, Bytes: c.Bytes + info.Size}
 		if p, ok := layout.ParseDataKey(info.Key); ok && m.Past(p) {
 			s.BeforeFloor.Objects++
 			s.BeforeFloor.Bytes += info.Size
 		}
-	})
-	if err != nil {
-		return nil, err
 	}
 	return s, s.skew(ctx, st)
 }
