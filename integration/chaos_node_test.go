@@ -94,9 +94,10 @@ func node(ctx context.Context, role string, args []string) error {
 			Writer: &writer.Options{InFlight: 4, Checkpoint: 300 * time.Millisecond, Settle: settle, Clock: clk},
 		})
 	case "compactor":
+		lead.Prune.Keep = 2
 		c, err := compactor.New(st, &compactor.Options{
 			Interval: 200 * time.Millisecond, MinObjects: 16, SegmentBytes: 256 << 10, FanIn: 4,
-			Leader: lead, KeepLocks: &leader.PruneOptions{Keep: 2}, Settle: settle, Clock: clk,
+			Leader: lead, Settle: settle, Clock: clk,
 		})
 		if err != nil {
 			return err

@@ -96,7 +96,7 @@ func diskFull(t *testing.T, d *disk, what string) {
 		return err
 	})
 	l.tryFull("compaction", func(ctx context.Context) error {
-		_, err := l.compactor().Once(ctx, fence.NewToken(1))
+		_, err := l.compactor(1).Once(ctx)
 		return err
 	})
 	l.check()
@@ -120,9 +120,9 @@ func diskFull(t *testing.T, d *disk, what string) {
 		}
 	}
 	fill(map[string]uint64{"bytes": 256 << 10, "inodes": 300}[what])
-	c := l.compactor()
+	c := l.compactor(2)
 	for pruned := 0; pruned < 100; time.Sleep(50 * time.Millisecond) { // it takes the grace period
-		report, err := c.Once(t.Context(), fence.NewToken(2))
+		report, err := c.Once(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,9 +249,9 @@ func (l *fullLog) append(w *writer.Writer, size int) (wait func()) {
 	return wait
 }
 
-func (l *fullLog) compactor() *compactor.Compactor {
+func (l *fullLog) compactor(token uint64) *compactor.Compactor {
 	l.t.Helper()
-	c, err := compactor.New(l, &compactor.Options{Settle: quick})
+	c, err := compactor.New(l, &compactor.Options{Token: fence.NewToken(token), Settle: quick})
 	if err != nil {
 		l.t.Fatal(err)
 	}

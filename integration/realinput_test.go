@@ -60,8 +60,8 @@ func realInput(t *testing.T, s *servers.Server) {
 	c := &cluster{t: t, bin: bin, env: append(os.Environ(), s.Env...), url: logURL, file: file, nodes: map[int]*process{}}
 	t.Cleanup(c.killAll)
 
-	c.must("init", "-grace", "1s", logURL)
-	compact := c.start("compact", "-watch", "-interval", "500ms", "-min-objects", "32", "-keep-locks", "2", "-validity", "1s", logURL)
+	c.must("init", "--grace", "1s", logURL)
+	compact := c.start("compact", "--watch", "--interval", "500ms", "--min-objects", "32", "--keep-locks", "2", "--validity", "1s", logURL)
 	done := c.run()
 	c.stop(compact)
 	if !done {
@@ -79,7 +79,7 @@ func realInput(t *testing.T, s *servers.Server) {
 	c.must("verify", logURL)
 	c.compacted()
 	// Appending it once more stores nothing.
-	c.must("append", "-cursor", "-validity", "1s", logURL, file)
+	c.must("append", "--cursor", "--validity", "1s", logURL, file)
 	before := got.Len()
 	got.Reset()
 	c.cat(&got)
@@ -230,7 +230,7 @@ func (c *cluster) compacted() {
 			PruneMark   uint64 `json:"prune_mark"`
 		} `json:"manifest"`
 	}
-	if err := json.Unmarshal(c.must("status", "-json", c.url), &status); err != nil {
+	if err := json.Unmarshal(c.must("status", "--json", c.url), &status); err != nil {
 		c.t.Fatal(err)
 	}
 	if m := status.Manifest; m.FloorOffset == 0 || m.PruneMark == 0 {
@@ -272,7 +272,7 @@ func (c *cluster) run() bool {
 	last := uint64(0) // the epoch that was hit
 	for time.Now().Before(deadline) {
 		for len(appending) < 3 {
-			appending = append(appending, c.start("append", "-cursor", "-validity", "1s", "-in-flight", "1", "-batch-bytes", "49152", c.url, c.file))
+			appending = append(appending, c.start("append", "--cursor", "--validity", "1s", "--in-flight", "1", "--batch-bytes", "49152", c.url, c.file))
 			c.started++
 		}
 		var left []*process
@@ -348,7 +348,7 @@ func killed(err error) bool {
 func (c *cluster) leader() (pid int, epoch uint64) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.bin, "status", "-json", c.url)
+	cmd := exec.CommandContext(ctx, c.bin, "status", "--json", c.url)
 	cmd.Env = c.env
 	out, err := cmd.Output()
 	if err != nil {

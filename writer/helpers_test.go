@@ -284,12 +284,12 @@ func (e *env) newest() *state.Manifest {
 // compact folds and prunes all there is, as a compactor of a new epoch.
 func (e *env) compact() {
 	e.t.Helper()
-	c, err := compactor.New(e.inner, &compactor.Options{Clock: clock.Go()})
+	e.folds++
+	c, err := compactor.New(e.inner, &compactor.Options{Token: fence.NewToken(e.folds), Clock: clock.Go()})
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	e.folds++
-	if _, err := c.Once(e.t.Context(), fence.NewToken(e.folds)); err != nil {
+	if _, err := c.Once(e.t.Context()); err != nil {
 		e.t.Fatal(err)
 	}
 }

@@ -48,11 +48,12 @@ func prepare(t *testing.T, st store.Store, codec frame.Codec, merge bool, object
 
 func once(t *testing.T, st store.Store, o *compactor.Options) compactor.Report {
 	t.Helper()
+	o.Token = fence.NewToken(1)
 	c, err := compactor.New(st, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.Once(context.Background(), fence.NewToken(1))
+	r, err := c.Once(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func compactAlone(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c, err := compactor.New(st, &compactor.Options{NoCompress: os.Getenv(compactPlain) != "", FanIn: 2, Levels: 30, SegmentBytes: 512 << 20})
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(1), NoCompress: os.Getenv(compactPlain) != "", FanIn: 2, Levels: 30, SegmentBytes: 512 << 20})
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func compactAlone(out io.Writer) error {
 			}
 		}
 	}()
-	r, err := c.Once(context.Background(), fence.NewToken(1))
+	r, err := c.Once(context.Background())
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func TestMillion(t *testing.T) {
 	const commits, each, leaders = 1_000_000, 500, 20
 	st := &uploads{Store: memstore.New(nil)}
 	j := newJournal(t, st, -1)
-	c, err := compactor.New(st, &compactor.Options{NoCompress: true})
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(1), NoCompress: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +116,12 @@ func TestMillion(t *testing.T) {
 		j.commit(frame.Plain, rec)
 		if n%each == each-1 {
 			j.done()
-			if _, err := c.Once(t.Context(), fence.NewToken(1)); err != nil {
+			if _, err := c.Once(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if _, err := c.Once(t.Context(), fence.NewToken(1)); err != nil {
+	if _, err := c.Once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	opening(t, st, commits, leaders+1)

@@ -164,35 +164,41 @@ func compacts(ctx context.Context, n *node) {
 	w := n.world
 	o := &compactor.Options{
 		FanIn: 2, SegmentBytes: 1 << n.rng.IntN(10), NoCompress: true, Settle: n.settle(), Clock: n.clock,
-		Leader: n.election(layout.CompactorLockPrefix), KeepLocks: &leader.PruneOptions{Keep: 1 + n.rng.IntN(2)},
+		Leader: n.election(layout.CompactorLockPrefix),
 	}
+	o.Leader.NoPrune = false
 	n.retains = n.retention()
 	o.Retain = n.retains.Retain
-	c, err := compactor.New(n.store(), o)
-	if err != nil {
-		n.history().broken("client", "%v", err)
-		return
-	}
+	var c *compactor.Compactor
 	for n.step(ctx) {
+		var err error
+		if !w.plan.Elected {
+			w.ctoken++
+			o.Token = fence.NewToken(w.ctoken)
+		}
+		if c == nil || !w.plan.Elected {
+			if c, err = compactor.New(n.store(), o); err != nil {
+				n.history().broken("client", "%v", err)
+				return
+			}
+		}
 		if w.plan.Elected {
-			_, err = c.RunOnce(ctx)
+			_, err = c.Once(ctx)
 			n.expect(err, compactor.ErrFenced, state.ErrVoid, leader.ErrLost)
 		} else {
-			w.ctoken++
-			token := fence.NewToken(w.ctoken)
 			for range 1 + n.rng.IntN(6) {
 				if !n.step(ctx) {
 					return
 				}
 				octx, cancel := n.impatient(ctx, 3)
-				_, err = c.Once(octx, token)
+				_, err = c.Once(octx)
 				cancel(nil)
 				n.expect(err, compactor.ErrFenced, state.ErrVoid, errPatience)
 				if errors.Is(err, compactor.ErrFenced) {
 					break
 				}
 				if n.retains.truncates && n.rng.IntN(2) == 0 {
-					n.truncate(ctx, c, token)
+					n.truncate(ctx, c)
 				}
 			}
 		}

@@ -79,8 +79,8 @@ func past(compacted bool) func(w *world, n *node) {
 			panic(err)
 		}
 		if compacted {
-			c, _ := compactor.New(n.store(), &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
-			if _, err := c.Once(ctx, fence.NewToken(1)); err != nil {
+			c, _ := compactor.New(n.store(), &compactor.Options{Token: fence.NewToken(1), NoCompress: true, Settle: n.settle(), Clock: n.clock})
+			if _, err := c.Once(ctx); err != nil {
 				panic(err)
 			}
 		}
@@ -90,8 +90,8 @@ func past(compacted bool) func(w *world, n *node) {
 // folded fills a log and folds it, by a compactor that dies before it prunes.
 func folded(w *world, n *node) {
 	past(false)(w, n)
-	c, _ := compactor.New(dying{n.store()}, &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
-	if _, err := c.Once(context.Background(), fence.NewToken(1)); !errors.Is(err, errCrashed) {
+	c, _ := compactor.New(dying{n.store()}, &compactor.Options{Token: fence.NewToken(1), NoCompress: true, Settle: n.settle(), Clock: n.clock})
+	if _, err := c.Once(context.Background()); !errors.Is(err, errCrashed) {
 		panic(err)
 	}
 }
@@ -182,20 +182,20 @@ func (w *world) newest() uint64 {
 // merges compacts a few times, as long apart as a pin lives.
 func merges(times int, apart time.Duration) func(context.Context, *node) {
 	return func(ctx context.Context, n *node) {
-		c, _ := compactor.New(n.store(), &compactor.Options{FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
+		c, _ := compactor.New(n.store(), &compactor.Options{Token: fence.NewToken(1), FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
 		for i := range times {
 			if i > 0 && clock.Sleep(ctx, n.clock, apart) != nil {
 				return
 			}
-			_, err := c.Once(ctx, fence.NewToken(1))
+			_, err := c.Once(ctx)
 			n.expect(err, compactor.ErrFenced)
 		}
 	}
 }
 
 func compactsOnce(ctx context.Context, n *node) {
-	c, _ := compactor.New(n.store(), &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
-	_, err := c.Once(ctx, fence.NewToken(1))
+	c, _ := compactor.New(n.store(), &compactor.Options{Token: fence.NewToken(1), NoCompress: true, Settle: n.settle(), Clock: n.clock})
+	_, err := c.Once(ctx)
 	n.expect(err, compactor.ErrFenced)
 }
 

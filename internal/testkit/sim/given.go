@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
@@ -47,7 +46,7 @@ func (n *node) retention() retention {
 }
 
 // truncate gives up what lies before some offset.
-func (n *node) truncate(ctx context.Context, c *compactor.Compactor, token fence.Token) {
+func (n *node) truncate(ctx context.Context, c *compactor.Compactor) {
 	log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		n.expect(err)
@@ -60,7 +59,7 @@ func (n *node) truncate(ctx context.Context, c *compactor.Compactor, token fence
 	}
 	before := n.rng.Uint64N(m.Floor.Offset + 1)
 	n.retains.highest = max(n.retains.highest, before)
-	n.expect(c.Truncate(ctx, token, before), compactor.ErrFenced, state.ErrVoid)
+	n.expect(c.Truncate(ctx, before), compactor.ErrFenced, state.ErrVoid)
 }
 
 // retaining looks at a request that may give up records, before it takes effect, and

@@ -73,14 +73,14 @@ func (w *world) tidy(ctx context.Context, n *node) {
 		return
 	}
 	epoch := m.Roles[layout.Compactor].Epoch + 1
-	c, err := compactor.New(n.store(), &compactor.Options{FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
+	c, err := compactor.New(n.store(), &compactor.Options{Token: fence.NewToken(uint64(epoch)), FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		w.history.broken("client", "%v", err)
 		return
 	}
 	// What is there is seen, is old enough then, and so is what took its place.
 	for range 3 {
-		if _, err := c.Once(ctx, fence.NewToken(uint64(epoch))); err != nil {
+		if _, err := c.Once(ctx); err != nil {
 			w.history.broken("end", "the last compactor: %v", err)
 			return
 		}
