@@ -19,12 +19,12 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// TestOpening opens against a deposed leader that saturates its pipeline and never stops, in
-// virtual time, where nobody's requests wait for this machine's processors: a leader and the
-// process that takes over have a machine each.
+// TestOpening opens a log against a deposed leader that saturates its pipeline and never
+// stops. It runs in virtual time, where no request waits for this machine's processors.
+// So the leader and the process that takes over have a machine each.
 func TestOpening(t *testing.T) {
 	r := &report{result.New("Opening against a leader that never stops", "opening", "bench"), t.Name()}
-	f, err := manifest.Init(t.Context(), memstore.New(nil), quickly) // its probe is real, so it is outside
+	f, err := manifest.Init(t.Context(), memstore.New(nil), quickly) // outside the bubble, because its probe needs real time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestOpening(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		latency s3stub.Latency
-		trip    time.Duration // the median of a PUT
+		trip    time.Duration // median of a PUT
 	}{
 		{"S3's latency", s3stub.S3Latency(seed), 28 * time.Millisecond},
 		{"2 ms", s3stub.Fixed(2 * time.Millisecond), 2 * time.Millisecond},
@@ -61,7 +61,8 @@ func TestOpening(t *testing.T) {
 	}
 }
 
-// outrunAgain measures so many openings, each against the leader that the one before made.
+// outrunAgain measures a number of openings, each against the leader that the previous
+// one made.
 func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip time.Duration, inFlight, tries int) (took []time.Duration) {
 	ctx, mem := t.Context(), memstore.New(&memstore.Options{Clock: clock.Go()})
 	body, err := json.Marshal(f)
