@@ -29,53 +29,52 @@ import (
 )
 
 var (
-	chaosTime    = flag.Duration("chaos-time", 20*time.Second, "how long the chaos lasts on each server, at least")
-	chaosLogs    = flag.Int("chaos-logs", 4, "how many logs at once")
-	chaosPackets = flag.Bool("chaos-packets", true, "lose, reorder, double and delay packets below TCP, where network namespaces are allowed")
-	chaosReport  = flag.String("chaos-report", "", "write the counts to this file, as JSON")
-	chaosLeast   = flag.Int("chaos-failovers", 40, "how many failovers are wanted on each server: the chaos goes on until there are, for up to ten times -chaos-time")
-	chaosTotal   = flag.Int("chaos-total", 320, "how many failovers there must be on all servers together: the directory, which is the last and the fastest, makes up for what is wanting, in its up to ten times -chaos-time")
+	chaosTime    = flag.Duration("chaos-time", 20*time.Second, "least time of the test on each server")
+	chaosLogs    = flag.Int("chaos-logs", 4, "number of logs at once")
+	chaosPackets = flag.Bool("chaos-packets", true, "lose, reorder, duplicate and delay packets below TCP, where network namespaces are allowed")
+	chaosReport  = flag.String("chaos-report", "", "write the counts to this `file`, as JSON")
+	chaosLeast   = flag.Int("chaos-failovers", 40, "number of failovers wanted on each server; the test continues until it is reached, for up to ten times -chaos-time")
+	chaosTotal   = flag.Int("chaos-total", 320, "number of failovers required on all servers together; the directory, which comes last and is the fastest, makes up for the others, for up to ten times -chaos-time")
 )
 
 // Counts is what happened on one server.
 type Counts struct {
 	Server  string  `json:"server"`
 	Seconds float64 `json:"seconds"`
-	// Failovers are epochs opened by another process than the one before it,
-	// Reopened those opened by the same, which had lost its term.
+	// Failovers are epochs opened by another process than the previous one. Reopened are
+	// epochs opened by the same process, which had lost its term.
 	Failovers int            `json:"failovers"`
 	Reopened  int            `json:"reopened"`
 	Faults    map[string]int `json:"faults"`
-	// Network is "packets", or says why none could be lost; Packets counts them.
+	// Network is "packets", or says why none could be lost. Packets counts them.
 	Network string  `json:"network"`
 	Packets packets `json:"packets"`
-	// Disk says, of directories, why none was ever full.
+	// Disk says why no directory's disk was ever full.
 	Disk         string `json:"disk,omitempty"`
 	Acknowledged int    `json:"acknowledged"`
 	Refused      int    `json:"refused"`
 	Unknown      int    `json:"unknown"`
 	Records      int    `json:"records"`
 	Digests      int    `json:"digests_of_readers"`
-	// All of these must be 0; Broken is whatever is none of the others.
+	// All of these must be 0. Broken counts promises that the others do not.
 	Lost    int `json:"lost"`
 	Doubled int `json:"doubled"`
 	Zombies int `json:"zombie_acknowledgements"`
 	Broken  int `json:"otherwise_broken"`
 }
 
-// TestChaos runs writers, candidates, compactors and readers as processes of
-// their own, each with its own way to a real server, and makes everything go
-// wrong: processes killed and frozen, ways cut, replies lost, packets lost, doubled
-// and reordered, the server killed under load (where it keeps anything), disks full,
-// clocks an hour off. Whatever happens, each acknowledged record is in the log once, at its
-// offset, in order, and readers agree.
+// TestChaos runs writers, candidates, compactors and readers as processes. Each has its
+// own connection to a real server. Processes are killed and frozen, connections cut,
+// replies lost, and packets lost, duplicated and reordered. Servers that keep data are
+// killed under load, disks are filled, and clocks are an hour off. Each acknowledged
+// record must be in the log once, at its offset, in order, and all readers must agree.
 func TestChaos(t *testing.T) {
 	var all []Counts
 	run := func(name string, f func(t *testing.T) Counts) {
 		t.Run(name, func(t *testing.T) {
 			c := f(t)
 			all = append(all, c)
-			b, _ := json.Marshal(c) // counts and strings
+			b, _ := json.Marshal(c) // only numbers and strings, so it cannot fail
 			t.Logf("%s", b)
 		})
 	}
@@ -94,8 +93,8 @@ func TestChaos(t *testing.T) {
 	*chaosLeast = max(*chaosLeast, wanted)
 	before := len(all)
 	run("dirstore", chaosOnDisks)
-	if len(all) > before && all[before].Failovers < wanted && !t.Failed() { // else -run has left it out
-		t.Errorf("%d failovers are wanting: the test does not do its work", wanted-all[before].Failovers)
+	if len(all) > before && all[before].Failovers < wanted && !t.Failed() { // otherwise -run has left it out
+		t.Errorf("%d failovers too few: the test does not test enough", wanted-all[before].Failovers)
 	}
 	if *chaosReport != "" {
 		b, err := json.MarshalIndent(all, "", "  ")
@@ -105,8 +104,8 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// chaosOnDisks is the file system's share. Half of the logs have disks of their own,
-// which are full now and then, where that is allowed.
+// chaosOnDisks is the part on the file system. Where namespaces are allowed, half of the
+// logs have their own disks, which are full at times.
 func chaosOnDisks(t *testing.T) (c Counts) {
 	dir := t.TempDir()
 	plain := func(prefix, _ string) string { return "file://" + filepath.Join(dir, prefix) }
@@ -127,11 +126,11 @@ func chaosOnDisks(t *testing.T) (c Counts) {
 		c = chaos(t, nil, "dirstore", plain, nil)
 		c.Disk = err.Error()
 	}
-	if c.Server == "" { // it ran in another process
+	if c.Server == "" { // the test ran in another process
 		var all []Counts
 		b, err := os.ReadFile(report)
 		if err := errors.Join(err, json.Unmarshal(b, &all)); err != nil || len(all) != 1 {
-			t.Fatal("no report: ", err)
+			t.Fatal("the test in its own process left no report: ", err)
 		}
 		c = all[0]
 	}
@@ -140,8 +139,8 @@ func chaosOnDisks(t *testing.T) (c Counts) {
 
 func prefix(i int) string { return fmt.Sprintf("chaos-%d", i) }
 
-// chaos is one server's share. A server of nil is the file system; disks are those of
-// some logs, by their prefix.
+// chaos is the part on one server. A nil server is the file system. disks maps the
+// prefixes of some logs to their disks.
 func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr string) string, disks map[string]*disk) Counts {
 	begun := time.Now()
 	addr := ""
@@ -176,7 +175,7 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 			used = used && l.used()
 			count.add(l.sofar())
 		}
-		// Of everything that can be done there must be some.
+		// Every kind of trouble must have happened.
 		done := used && failovers >= *chaosLeast && (logs[0].gate == nil || count.all())
 		return since > *chaosTime && (done || since > 10**chaosTime)
 	}
@@ -198,25 +197,25 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 		total.Faults["server killed"] = serverKills
 	}
 	for _, l := range logs {
-		l.bury() // all of them, so that the judge has the server for itself
+		l.bury() // all processes first, so that check has the server to itself
 	}
 	for _, l := range logs {
-		l.judge(&total)
+		l.check(&total)
 		total.Network = l.network
 		total.Packets.add(l.sofar())
 	}
 	total.Seconds = time.Since(begun).Seconds()
 	if logs[0].gate != nil && !total.Packets.all() {
-		t.Errorf("%+v: the network does not do its work", total.Packets)
+		t.Errorf("%+v: the network did not cause every kind of trouble", total.Packets)
 	}
-	// A slow server has fewer; what is wanted in all, the last one makes up for.
+	// A slow server may have fewer failovers; the last server makes up for it.
 	if total.Failovers < *chaosLeast/8 && !t.Failed() {
-		t.Errorf("%d failovers, want %d: the test does not do its work", total.Failovers, *chaosLeast)
+		t.Errorf("%d failovers, want %d: the test does not test enough", total.Failovers, *chaosLeast)
 	}
 	return total
 }
 
-// town is one log and the processes that live on it.
+// town is one log and its processes.
 type town struct {
 	t       *testing.T
 	st      store.Store
@@ -228,17 +227,17 @@ type town struct {
 	gate    *gate // nil: no packets to lose
 	network string
 	ways    sync.WaitGroup // those that are still open
-	disk    *disk          // nil: none that could be filled
+	disk    *disk          // nil: no disk to fill
 
 	mu      sync.Mutex
 	born    int
 	people  map[*citizen]bool
 	leader  *citizen
-	leaders map[uint64]string // by epoch
+	leaders map[uint64]string // epoch → process
 	told    []acknowledged
-	acked   uint64 // behind the last record known to be acknowledged
+	acked   uint64 // offset after the last acknowledged record
 	faults  map[string]int
-	full    time.Time // when the disk is full: until then
+	full    time.Time // until when the disk is full
 	digests []digested
 	packets packets // of the ways that have ended
 	broken  []string
@@ -252,8 +251,8 @@ type citizen struct {
 	stderr     *lockedBuffer
 	way        *way // nil on a file system
 	ended      chan struct{}
-	wake       time.Time // when it is frozen: until then
-	heal       time.Time // when its weather is bad: until then
+	wake       time.Time // until when it is frozen
+	heal       time.Time // until when its weather is bad
 }
 
 func newTown(t *testing.T, st store.Store, prefix, addr string, url func(prefix, addr string) string) *town {
@@ -276,10 +275,10 @@ func newTown(t *testing.T, st store.Store, prefix, addr string, url func(prefix,
 	return v
 }
 
-// populace is how many of each role there are.
+// populace is the number of processes of each role.
 var populace = map[string]int{"writer": 3, "compactor": 2, "reader": 1}
 
-// live keeps everybody alive and does somebody harm every now and then.
+// live keeps all processes running, and harms one of them now and then.
 func (v *town) live(end <-chan struct{}) {
 	for next := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		select {
@@ -296,8 +295,8 @@ func (v *town) live(end <-chan struct{}) {
 	}
 }
 
-// failovers returns how many epochs were opened by another process than the one
-// before it, and how many by the same.
+// failovers returns how many epochs were opened by another process than the previous one,
+// and how many by the same.
 func (v *town) failovers() (others, same int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -314,7 +313,7 @@ func (v *town) failovers() (others, same int) {
 	return max(others-1, 0), same
 }
 
-// used tells whether records were acknowledged, and read.
+// used reports whether records were acknowledged, and read.
 func (v *town) used() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -343,7 +342,7 @@ func (v *town) populate() {
 	}
 }
 
-// start is called with mu held.
+// start starts a process. The caller holds mu.
 func (v *town) start(role string) {
 	v.born++
 	c := &citizen{name: fmt.Sprintf("%s-%d", role, v.born), role: role, stderr: &lockedBuffer{}, ended: make(chan struct{})}
@@ -357,8 +356,8 @@ func (v *town) start(role string) {
 		}
 		addr = c.way.addr()
 	}
-	// One in four lives an hour in the past or in the future, and another one in
-	// four believes that the machine was started long before.
+	// One process in four has a wall clock that is an hour off. One in four has a boot
+	// clock that is many hours ahead.
 	shift := []string{"0s", "0s", "0s", "-1h", "0s", "0s", "0s", "1h"}[v.rng.IntN(8)]
 	if shift != "0s" {
 		v.faults["clock shifted"]++
@@ -394,7 +393,7 @@ func (v *town) start(role string) {
 		return
 	}
 	ended, err := servers.Spawn(c.cmd)
-	_ = out.Close() // the child has its own
+	_ = out.Close() // the child has its own descriptor
 	settle()
 	if err != nil {
 		_ = in.Close()
@@ -416,8 +415,8 @@ func (v *town) start(role string) {
 	}()
 }
 
-// abandon closes the way of a process that has ended, after a while: what is under
-// way still arrives, or what the kernel has yet to repeat.
+// abandon closes the way of a process that has ended, after a while. So data in flight
+// still arrives, also data that the kernel retransmits.
 func (v *town) abandon(w *way, after time.Duration) {
 	w.clear(false)
 	time.Sleep(after)
@@ -427,7 +426,7 @@ func (v *town) abandon(w *way, after time.Duration) {
 	v.packets.add(count)
 }
 
-// sofar counts the packets of all ways but those that are about to close.
+// sofar counts the packets of all ways, except those that are closing.
 func (v *town) sofar() packets {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -440,8 +439,8 @@ func (v *town) sofar() packets {
 	return count
 }
 
-// hear takes down what a process says. The last line of one that is killed may be
-// cut off: a whole one of appended values ends in " .".
+// hear notes a line that a process has printed. A killed process's last line may be cut
+// off, so a complete line ends in " .".
 func (v *town) hear(c *citizen, line string) {
 	kind, rest, _ := strings.Cut(line, " ")
 	v.mu.Lock()
@@ -465,13 +464,13 @@ func (v *town) hear(c *citizen, line string) {
 	}
 }
 
-// note writes down what happened, for people who look for the cause of something.
+// note writes a line to the journal, for people who look for a cause.
 func (v *town) note(c *citizen, what string) {
 	_, _ = fmt.Fprintf(v.journal, "%s %s %s\n", time.Now().UTC().Format("15:04:05.000000"), c.name, what)
 }
 
-// appended notes what a process says of an append: when it was called and answered,
-// the offset, the values.
+// appended notes the result of an append, as a process printed it: times of call and
+// answer, offset, values.
 func (v *town) appended(c *citizen, kind string, words []string) {
 	if len(words) < 5 || words[len(words)-1] != "." {
 		return
@@ -482,7 +481,7 @@ func (v *town) appended(c *citizen, kind string, words []string) {
 	n, _ := fmt.Sscan(strings.Join(words[:3], " "), &a.called, &a.answered, &a.from)
 	m, _ := fmt.Sscanf(values[0], "%d/%d/", &item, &a.epoch)
 	if n != 3 || m != 2 {
-		v.broken = append(v.broken, c.name+" says: "+strings.Join(words, " "))
+		v.broken = append(v.broken, c.name+" printed an invalid line: "+strings.Join(words, " "))
 		return
 	}
 	switch kind {
@@ -497,7 +496,7 @@ func (v *town) appended(c *citizen, kind string, words []string) {
 	}
 }
 
-// fillDisk does harm to everybody.
+// fillDisk fills the disk, which affects all processes.
 func (v *town) fillDisk(until time.Time) {
 	what := []string{"bytes", "inodes"}[v.rng.IntN(2)]
 	if err := v.disk.fill(what, 0); err != nil {
@@ -508,7 +507,7 @@ func (v *town) fillDisk(until time.Time) {
 	v.full = until
 }
 
-// harm does something bad, mostly to the leader.
+// harm harms a process, mostly the leader.
 func (v *town) harm() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -554,7 +553,7 @@ func (v *town) harm() {
 	}
 }
 
-// relent wakes the frozen and lets the sun shine again when it is time.
+// relent wakes frozen processes, heals connections and frees the disk when it is time.
 func (v *town) relent(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -571,14 +570,14 @@ func (v *town) relent(now time.Time) {
 			c.wake = time.Time{}
 		}
 		if !c.heal.IsZero() && now.After(c.heal) {
-			// What was held back is delivered now, or never.
+			// Deliver the data that was held back, or drop it.
 			c.way.clear(v.rng.IntN(2) == 0)
 			c.heal = time.Time{}
 		}
 	}
 }
 
-// bury ends everybody.
+// bury ends all processes.
 func (v *town) bury() {
 	v.mu.Lock()
 	people := v.people
@@ -586,7 +585,7 @@ func (v *town) bury() {
 	v.mu.Unlock()
 	v.relent(time.Now().Add(time.Hour))
 	for c := range people {
-		_ = c.cmd.Process.Kill() // also what is frozen
+		_ = c.cmd.Process.Kill() // works on frozen ones too
 		<-c.ended
 	}
 	v.ways.Wait()

@@ -258,9 +258,9 @@ func (w *world) pass(at time.Duration) {
 
 // effect lets a request take effect.
 func (w *world) effect(r *request) {
-	judge := w.retaining(r)
+	check := w.retaining(r)
 	r.rep = w.bucket.do(r, w.now)
-	judge()
+	check()
 	if r.page > 0 && r.landed == 0 {
 		w.counted.pages++
 	}

@@ -65,7 +65,7 @@ func (n *node) truncate(ctx context.Context, c *compactor.Compactor, token fence
 
 // retaining returns a check of a request that may truncate the log. Call retaining before
 // the request takes effect, and the check after it.
-func (w *world) retaining(r *request) (judge func()) {
+func (w *world) retaining(r *request) (check func()) {
 	version, ok := layout.ParseManifestKey(r.key)
 	if !w.plan.Retain || !ok || r.op != "put" {
 		return func() {}
@@ -90,13 +90,13 @@ func (w *world) retaining(r *request) (judge func()) {
 	}
 	return func() {
 		if r.rep.err == nil && m.Start > was {
-			w.judgeRetention(r.node, m, was)
+			w.checkRetention(r.node, m, was)
 		}
 	}
 }
 
-// judgeRetention checks that a truncation kept all that the compactor had to keep.
-func (w *world) judgeRetention(n *node, m *state.Manifest, was uint64) {
+// checkRetention checks that a truncation kept all that the compactor had to keep.
+func (w *world) checkRetention(n *node, m *state.Manifest, was uint64) {
 	w.counted.given += int(m.Start - was)
 	w.tellf(n.name, "truncates the log before offset %d", m.Start)
 	o := n.retains

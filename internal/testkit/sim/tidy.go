@@ -90,8 +90,8 @@ func (w *world) tidy(ctx context.Context, n *node) {
 	w.checkLeft(ctx, log)
 }
 
-// checkLeft checks that no object remains that the newest manifest does not name. It
-// looks at segments, pages and files.
+// checkLeft checks that no object remains that the newest manifest does not
+// name. It checks segments, pages and files.
 func (w *world) checkLeft(ctx context.Context, log *state.Log) {
 	m, err := log.Newest(ctx)
 	if err != nil {
