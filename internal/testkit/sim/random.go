@@ -18,6 +18,6 @@ type rising struct{ n atomic.Uint64 }
 // Read implements [io.Reader].
 func (r *rising) Read(p []byte) (int, error) {
 	clear(p)
-	binary.BigEndian.PutUint64(p, r.n.Add(1)<<16) // the low 16 bits are not used: a UUID's version overwrites part of them
+	binary.BigEndian.PutUint64(p, r.n.Add(1)<<16) // bytes 6 and 7 stay 0, because the UUID's version is written there
 	return len(p), nil
 }
