@@ -161,29 +161,9 @@ func outrun(ctx context.Context, r *report) error {
 				return err
 			})
 			defer func() { stop(); _ = g.Wait() }()
-			for i := range c.tries {
-				over := make(chan struct{})
-				go func(w *writer.Writer) {
-					defer close(over)
-					body := [][]byte{payload(1 << 10)}
-					for {
-						if _, err := w.AppendAsync(ctx, body); err != nil {
-							return
-						}
-					}
-				}(w)
-				time.Sleep(100 * time.Millisecond)
-				t := &traced{Store: st}
-				next, err := writer.Open(ctx, t, fence.NewToken(uint64(i)+2), &opts)
-				if err != nil {
-					return err
-				}
-				took = append(took, time.Since(t.sealing()))
-				<-over
-				if err := w.Close(ctx); !errors.Is(err, writer.ErrFenced) {
-					return fmt.Errorf("the deposed leader was not fenced: %w", err)
-				}
-				w = next
+			took, w, err = chase(ctx, st, w, &opts, c.tries, func(int) time.Duration { return 100 * time.Millisecond })
+			if err != nil {
+				return err
 			}
 			stop()
 			return errors.Join(g.Wait(), w.Close(ctx))
@@ -200,6 +180,38 @@ func outrun(ctx context.Context, r *report) error {
 		})
 	}
 	return nil
+}
+
+// chase opens a log a number of times, each time against the leader that the previous
+// opening made, which saturates its pipeline and never stops. w is the first leader; chase
+// returns the last. pause is how long each leader appends before the next opening. took has
+// the time of each opening from its first seal.
+func chase(ctx context.Context, st store.Store, w *writer.Writer, opts *writer.Options, tries int, pause func(i int) time.Duration) (took []time.Duration, last *writer.Writer, err error) {
+	record := [][]byte{payload(1 << 10)}
+	for i := range tries {
+		over := make(chan struct{})
+		go func(w *writer.Writer) {
+			defer close(over)
+			for {
+				if _, err := w.AppendAsync(ctx, record); err != nil {
+					return
+				}
+			}
+		}(w)
+		time.Sleep(pause(i))
+		t := &traced{Store: st}
+		next, err := writer.Open(ctx, t, fence.NewToken(uint64(i)+2), opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		took = append(took, time.Since(t.sealing()))
+		<-over
+		if err := w.Close(ctx); !errors.Is(err, writer.ErrFenced) {
+			return nil, nil, fmt.Errorf("the deposed leader was not fenced: %w", err)
+		}
+		w = next
+	}
+	return took, w, nil
 }
 
 // plainRow makes plain requests one after the other until ctx ends, and returns what each

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -86,29 +85,11 @@ func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip t
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := [][]byte{payload(1 << 10)}
-	for i := range tries {
-		over := make(chan struct{})
-		go func(w *writer.Writer) {
-			defer close(over)
-			for {
-				if _, err := w.AppendAsync(ctx, record); err != nil {
-					return
-				}
-			}
-		}(w)
-		time.Sleep(10*trip + time.Duration(i)*7*trip/time.Duration(tries)) // in every phase of its pipeline
-		traced := &traced{Store: far}
-		next, err := writer.Open(ctx, traced, fence.NewToken(uint64(i)+2), &opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		took = append(took, time.Since(traced.sealing()))
-		<-over
-		if err := w.Close(ctx); !errors.Is(err, writer.ErrFenced) {
-			t.Fatalf("the deposed leader was not fenced: %v", err)
-		}
-		w = next
+	took, w, err = chase(ctx, far, w, &opts, tries, func(i int) time.Duration {
+		return 10*trip + time.Duration(i)*7*trip/time.Duration(tries) // in every phase of the pipeline
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := w.Close(ctx); err != nil {
 		t.Fatal(err)

@@ -48,34 +48,26 @@ type load struct {
 }
 
 var loads = []load{
-	{"AppendAsync", appendOne, 3_000_000, 2e6, false},
-	{"AppendAsync of 100 a call", appendHundred, 3_000_000, 2e6, false},
+	{"AppendAsync", calls(1), 3_000_000, 2e6, false},
+	{"AppendAsync of 100 a call", calls(100), 3_000_000, 2e6, false},
 	{"Append by 1,000 goroutines", appendFromMany, 500_000, 0.5e6, true},
 }
 
-func appendOne(ctx context.Context, w *writer.Writer, n int) error {
-	records := lines()
-	for i := range n {
-		at := i & lineMask
-		if _, err := w.AppendAsync(ctx, records[at:at+1]); err != nil {
-			return err
+// calls returns a load of AppendAsync calls of size records each.
+func calls(size int) func(ctx context.Context, w *writer.Writer, n int) error {
+	return func(ctx context.Context, w *writer.Writer, n int) error {
+		records := lines()
+		for i := 0; i < n; i += size {
+			at := i & lineMask
+			if at+size > len(records) {
+				at = 0
+			}
+			if _, err := w.AppendAsync(ctx, records[at:at+size]); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	return nil
-}
-
-func appendHundred(ctx context.Context, w *writer.Writer, n int) error {
-	records := lines()
-	for i := 0; i < n; i += 100 {
-		at := i & lineMask
-		if at+100 > len(records) {
-			at = 0
-		}
-		if _, err := w.AppendAsync(ctx, records[at:at+100]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func appendFromMany(ctx context.Context, w *writer.Writer, n int) error {

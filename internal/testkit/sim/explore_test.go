@@ -160,17 +160,6 @@ func pins(version uint64, ttl time.Duration, looks int) func(context.Context, *n
 	}
 }
 
-// newest returns the number of the newest manifest.
-func (w *world) newest() uint64 {
-	var top uint64
-	for key := range w.bucket.objects {
-		if v, ok := layout.ParseManifestKey(key); ok {
-			top = max(top, v)
-		}
-	}
-	return top
-}
-
 // merges compacts a few times, with a pause between.
 func merges(times int, apart time.Duration) func(context.Context, *node) {
 	return func(ctx context.Context, n *node) {

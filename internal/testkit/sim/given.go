@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/compactor"
@@ -146,16 +145,22 @@ func (w *world) begins() uint64 {
 	if !w.plan.Retain {
 		return 0
 	}
-	newest := ""
-	for key := range w.bucket.objects {
-		if strings.HasPrefix(key, layout.ManifestPrefix) {
-			newest = max(newest, key)
-		}
-	}
-	if newest == "" {
+	newest := w.newest()
+	if newest == 0 {
 		return 0
 	}
-	return w.decoded(w.bucket.objects[newest].body).Start
+	return w.decoded(w.bucket.objects[layout.ManifestKey(newest)].body).Start
+}
+
+// newest returns the number of the newest manifest.
+func (w *world) newest() uint64 {
+	var top uint64
+	for key := range w.bucket.objects {
+		if v, ok := layout.ParseManifestKey(key); ok {
+			top = max(top, v)
+		}
+	}
+	return top
 }
 
 // decoded returns the manifest in a body. The body must not change.

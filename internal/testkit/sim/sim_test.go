@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -37,26 +38,13 @@ type sum struct {
 }
 
 func (s *sum) add(o sum) {
-	s.Histories += o.Histories
-	s.Steps += o.Steps
-	s.Faults += o.Faults
-	s.Acked += o.Acked
-	s.Never += o.Never
-	s.Maybe += o.Maybe
-	s.Elected += o.Elected
-	s.Walked += o.Walked
-	s.Colliding += o.Colliding
-	s.Edits += o.Edits
-	s.Looks += o.Looks
-	s.Held += o.Held
-	s.Taken += o.Taken
-	s.Swept += o.Swept
-	s.Hedged += o.Hedged
-	s.Given += o.Given
-	s.Pages += o.Pages
-	s.Lingering += o.Lingering
+	to, from := reflect.ValueOf(s).Elem(), reflect.ValueOf(o)
+	for i := range to.NumField() {
+		if f := to.Field(i); f.CanInt() {
+			f.SetInt(f.Int() + from.Field(i).Int())
+		}
+	}
 	s.Failed = append(s.Failed, o.Failed...)
-	s.Processor += o.Processor
 }
 
 func (s *sum) count(r *Result) {
