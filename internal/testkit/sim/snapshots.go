@@ -170,7 +170,7 @@ func (n *node) look(ctx context.Context, t *taken) {
 // exist. One exception: the holder may report its pin lost before any other node expires
 // it, because its own clock says so.
 func (n *node) missing(err error, h *hold, what string) {
-	gone := []error{reader.ErrGone, state.ErrGone, store.ErrNotFound}
+	gone := []error{reader.ErrGone, state.ErrPruned, store.ErrNotFound}
 	is := func(e error) bool { return errors.Is(err, e) }
 	if slices.ContainsFunc(gone, is) && n.world.valid(h) && !is(reader.ErrPinLost) {
 		n.broken("gone", "%s holds version %d, but reading %s fails: %v", n.name, h.version, short(mask(what)), err)
@@ -214,7 +214,7 @@ func backups(ctx context.Context, n *node) {
 			}
 		}
 		if n.rng.IntN(3) > 0 {
-			n.expect(log.Unpin(ctx, name), state.ErrGone)
+			n.expect(log.Unpin(ctx, name), manifest.ErrNoPin)
 		}
 	}
 }
