@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/integration/servers"
 )
 
-// buildCommand builds the command line into a folder.
+// buildCommand builds the command into a folder.
 func buildCommand(t *testing.T, dir string) (bin string) {
 	t.Helper()
 	bin = filepath.Join(dir, "fencepost")
@@ -24,7 +24,7 @@ func buildCommand(t *testing.T, dir string) (bin string) {
 	return bin
 }
 
-// TestVerbsOnRealServers runs each verb that talks to a store.
+// TestVerbsOnRealServers runs each command that accesses a store.
 func TestVerbsOnRealServers(t *testing.T) {
 	bin := buildCommand(t, t.TempDir())
 	for _, kind := range servers.Conforming {
