@@ -32,7 +32,7 @@ import (
 // format is that of every test's log: made once, because the store is probed
 // before.
 var format = sync.OnceValue(func() []byte {
-	f, err := manifest.Init(context.Background(), memstore.New(), &manifest.InitOptions{Grace: -1})
+	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
 	if err != nil {
 		panic(err)
 	}
@@ -54,7 +54,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	body := format()
 	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})
+		mem := memstore.New(&memstore.Options{Clock: clock.Go()})
 		w := &world{T: t, mem: mem, faulty: faultstore.New(mem, &faultstore.Options{Clock: clock.Go()})}
 		w.put(layout.FormatKey, body)
 		f(t, w)
@@ -63,7 +63,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 
 func (w *world) put(key string, body []byte) {
 	w.Helper()
-	if _, err := w.mem.Put(context.Background(), key, body, store.Always); err != nil {
+	if _, err := w.mem.Put(context.Background(), key, body, nil); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -58,9 +58,9 @@ func (t *traced) Get(ctx context.Context, key string, opts *store.GetOptions) (*
 	return t.Store.Get(ctx, key, opts)
 }
 
-func (t *traced) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (t *traced) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	defer t.note("put "+key, time.Now())
-	return t.Store.Put(ctx, key, body, cond)
+	return t.Store.Put(ctx, key, body, opts)
 }
 
 func (t *traced) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {

@@ -14,7 +14,6 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
@@ -25,7 +24,7 @@ import (
 // process that takes over have a machine each.
 func TestOpening(t *testing.T) {
 	r := &report{result.New("Opening against a leader that never stops", "opening", "bench"), t.Name()}
-	f, err := manifest.Init(t.Context(), memstore.New(), quickly) // its probe is real, so it is outside
+	f, err := manifest.Init(t.Context(), memstore.New(nil), quickly) // its probe is real, so it is outside
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,12 +63,12 @@ func TestOpening(t *testing.T) {
 
 // outrunAgain measures so many openings, each against the leader that the one before made.
 func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip time.Duration, inFlight, tries int) (took []time.Duration) {
-	ctx, mem := t.Context(), memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})
+	ctx, mem := t.Context(), memstore.New(&memstore.Options{Clock: clock.Go()})
 	body, err := json.Marshal(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mem.Put(ctx, layout.FormatKey, body, store.Always); err != nil {
+	if _, err := mem.Put(ctx, layout.FormatKey, body, nil); err != nil {
 		t.Fatal(err)
 	}
 	far := faultstore.New(mem, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {

@@ -187,7 +187,7 @@ func wakeAlone(ctx context.Context, n int) float64 {
 }
 
 func recordsPerSecond(ctx context.Context, f func(*writer.Writer, int) error, n int, plain bool) (perSecond, allocs float64, err error) {
-	w, err := writer.Open(ctx, &sink{Store: memstore.New()}, fence.NewToken(1), &writer.Options{Init: quickly, Checkpoint: -1, NoCompress: plain})
+	w, err := writer.Open(ctx, &sink{Store: memstore.New(nil)}, fence.NewToken(1), &writer.Options{Init: quickly, Checkpoint: -1, NoCompress: plain})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -216,10 +216,10 @@ type sink struct {
 	most     atomic.Int64
 }
 
-func (s *sink) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (s *sink) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	p, ok := layout.ParseDataKey(key)
 	if !s.forget || !ok || p.Epoch == 0 {
-		return s.Store.Put(ctx, key, body, cond)
+		return s.Store.Put(ctx, key, body, opts)
 	}
 	n := s.inFlight.Add(1)
 	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
@@ -234,7 +234,7 @@ func (s *sink) Put(ctx context.Context, key string, body []byte, cond store.Cond
 func memory(ctx context.Context, r *report) error {
 	const size = 2 << 20
 	for _, plain := range []bool{true, false} {
-		s := &sink{Store: memstore.New(), took: 50 * time.Millisecond, forget: true}
+		s := &sink{Store: memstore.New(nil), took: 50 * time.Millisecond, forget: true}
 		opts := pipeline(64, size)
 		opts.Init, opts.Checkpoint, opts.NoCompress = quickly, -1, plain
 		w, err := writer.Open(ctx, s, fence.NewToken(1), &opts)

@@ -192,7 +192,7 @@ func folderWith(ctx context.Context, processors int) (v result.Spread, err error
 		g.SetLimit(depth)
 		for j := range n {
 			g.Go(func() error {
-				_, err := st.Put(ctx, fmt.Sprintf("plain/%d/%d", folders, j), bodies[j%len(bodies)], store.IfAbsent)
+				_, err := st.Put(ctx, fmt.Sprintf("plain/%d/%d", folders, j), bodies[j%len(bodies)], &store.PutOptions{If: store.IfAbsent()})
 				return err
 			})
 		}

@@ -53,10 +53,9 @@ func (s *sightings) look(now clock.Instant, infos []store.Info) func(store.Info)
 //
 //mutant:replace age - unit => age
 func age(info store.Info) (age time.Duration, known bool) {
-	if info.Date.IsZero() || info.LastModified.IsZero() {
+	if age, known = info.Age(); !known {
 		return 0, false
 	}
-	age = info.Date.Sub(info.LastModified)
 	for _, unit := range []time.Duration{time.Second, time.Millisecond} {
 		if info.LastModified.Nanosecond()%int(unit) == 0 {
 			return age - unit, true

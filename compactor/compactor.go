@@ -194,7 +194,7 @@ func (p *pass) run(ctx context.Context, minObjects int) error {
 	// from then on the one before is fenced, and what it uploaded and never named
 	// can be told from what is still to be named.
 	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() {
-		if m, err = p.updater.Update(ctx, func(*state.Manifest) error { return nil }); err != nil {
+		if m, err = p.updater.Update(ctx, func(*state.Change) error { return nil }); err != nil {
 			return err
 		}
 	}

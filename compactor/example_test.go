@@ -17,7 +17,7 @@ import (
 // the others wait.
 func ExampleCompactor_RunOnce() {
 	ctx := context.Background()
-	st := memstore.New() // or store.Open(ctx, "s3://bucket/orders")
+	st := memstore.New(nil) // or store.Open(ctx, "s3://bucket/orders")
 	err := fencepost.Run(ctx, st, nil, func(ctx context.Context, w *writer.Writer) error {
 		for _, word := range []string{"one", "two", "three"} {
 			if _, err := w.Append(ctx, [][]byte{[]byte(word)}); err != nil {
@@ -49,7 +49,7 @@ func ExampleCompactor_RunOnce() {
 // compacts their own election decides, so it need not be the leader's.
 func ExampleCompactor_Run() {
 	ctx, stop := context.WithCancel(context.Background())
-	st := memstore.New()                                   // or store.Open(ctx, "s3://bucket/orders")
+	st := memstore.New(nil)                                // or store.Open(ctx, "s3://bucket/orders")
 	if _, err := manifest.Init(ctx, st, nil); err != nil { // a compactor makes no log
 		log.Fatal(err)
 	}

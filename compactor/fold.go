@@ -92,7 +92,7 @@ func (p *pass) fold(ctx context.Context, m *state.Manifest, minObjects int) (new
 	if seg != nil {
 		segs = append(segs, *seg)
 	}
-	published, err := p.publish(ctx, seg, func(m *state.Manifest) error { return m.Fold(from, to, seals, segs, edits) })
+	published, err := p.publish(ctx, seg, func(m *state.Change) error { return m.Fold(from, to, seals, segs, edits) })
 	if errors.Is(err, fence.ErrCorrupt) {
 		return nil, false, p.judge(ctx, from, err) // an edit that no writer commits
 	}
@@ -134,7 +134,7 @@ type waiting struct {
 // too if something does.
 func (p *pass) enough(ctx context.Context, m *state.Manifest, minObjects int) (bool, error) {
 	floor := m.Floor.Position
-	_, _, err := store.ReadRange(ctx, p.st, layout.DataKey(floor), store.GetOptions{Length: 1}, 1, p.opts.Settle)
+	_, _, err := store.Read(ctx, p.st, layout.DataKey(floor), &store.ReadOptions{Length: 1, Settle: p.opts.Settle})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return m.Floor.Before(m.Tail()), nil // missing, then: for the fold to tell

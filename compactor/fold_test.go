@@ -106,7 +106,7 @@ func TestSegmentTimes(t *testing.T) {
 	w.compact(w.mem, nil)
 	w.lead(2)
 	w.compact(w.mem, nil)
-	w.publish(func(m *state.Manifest) error {
+	w.publish(func(m *state.Change) error {
 		m.Segments[0].To = m.Segments[1].To.Add(time.Hour)
 		m.Segments[1].From = m.Segments[0].From.Add(-time.Hour)
 		return nil
@@ -160,7 +160,7 @@ func TestFoldMissing(t *testing.T) {
 		tail, _ := w.tail()
 		u, err := w.log.Updater(layout.Writer, fence.NewToken(w.epoch))
 		if err == nil {
-			_, err = u.Update(t.Context(), func(m *state.Manifest) error { m.Hint = &tail; return nil })
+			_, err = u.Update(t.Context(), func(m *state.Change) error { m.Hint = &tail; return nil })
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -205,7 +205,7 @@ func TestDamagedSegment(t *testing.T) {
 // So too if some of its records were given up.
 func TestDamagedSegmentGivenUp(t *testing.T) {
 	w := sample(t)
-	w.publish(func(m *state.Manifest) error { return m.Truncate(1) })
+	w.publish(func(m *state.Change) error { return m.Truncate(1) })
 	key := w.newest().Segments[0].Key
 	w.remove(key)
 	w.token++
@@ -364,11 +364,11 @@ func TestOptions(t *testing.T) {
 		"Keep is -5":           {KeepLocks: &leader.PruneOptions{Keep: -5}},
 		"For is -5h0m0s":       {KeepLocks: &leader.PruneOptions{For: -5 * time.Hour}},
 	} {
-		if _, err := New(memstore.New(), &o); err == nil || !strings.HasPrefix(err.Error(), "compactor: ") || !strings.Contains(err.Error(), says) {
+		if _, err := New(memstore.New(nil), &o); err == nil || !strings.HasPrefix(err.Error(), "compactor: ") || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error that says %q, got %v", says, err)
 		}
 	}
-	if _, err := New(memstore.New(), nil); err != nil {
+	if _, err := New(memstore.New(nil), nil); err != nil {
 		t.Error(err)
 	}
 	w := newWorld(t, 0, nil)

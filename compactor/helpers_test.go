@@ -39,7 +39,7 @@ func small() *Options {
 // format is that of every test's log: made once, because the store is probed
 // before.
 var format = sync.OnceValue(func() manifest.Format {
-	f, err := manifest.Init(context.Background(), memstore.New(), &manifest.InitOptions{Grace: -1})
+	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
 	if err != nil {
 		panic(err)
 	}
@@ -70,7 +70,7 @@ func newWorld(t testing.TB, grace time.Duration, opts *memstore.Options) *world 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := worldOf(t, memstore.NewWithOptions(opts), f)
+	w := worldOf(t, memstore.New(opts), f)
 	w.put(layout.FormatKey, body)
 	return w
 }
@@ -187,7 +187,7 @@ func (w *world) table() map[string]bool {
 // fork returns a copy on a store of its own.
 func (w *world) fork(t testing.TB) *world {
 	t.Helper()
-	c := worldOf(t, memstore.New(), w.log.Format())
+	c := worldOf(t, memstore.New(nil), w.log.Format())
 	for key, body := range w.objects() {
 		c.put(key, body)
 	}
@@ -232,7 +232,7 @@ func (w *world) body(key string) []byte {
 
 func (w *world) put(key string, body []byte) {
 	w.Helper()
-	if _, err := w.mem.Put(context.Background(), key, body, store.Always); err != nil {
+	if _, err := w.mem.Put(context.Background(), key, body, nil); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -322,7 +322,7 @@ func (w *world) newest() *state.Manifest {
 }
 
 // publish changes the manifest as a compactor of a new epoch.
-func (w *world) publish(f func(*state.Manifest) error) {
+func (w *world) publish(f func(*state.Change) error) {
 	w.Helper()
 	w.token++
 	u, err := w.log.Updater(layout.Compactor, fence.NewToken(w.token))

@@ -63,7 +63,7 @@ func (p *pass) merge(ctx context.Context, m *state.Manifest) (newest *state.Mani
 		return nil, false, err
 	}
 	seg.From, seg.To = sum.From, sum.To
-	m, err = p.publish(ctx, seg, func(m *state.Manifest) error { return m.Replace(old, *seg) })
+	m, err = p.publish(ctx, seg, func(m *state.Change) error { return m.Replace(old, *seg) })
 	return m, err == nil, err
 }
 

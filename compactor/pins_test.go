@@ -223,7 +223,7 @@ func TestMarkLandsBehindThePins(t *testing.T) {
 	}
 	late, err := w.logOf(w.mem).Updater(layout.Compactor, token)
 	if err == nil {
-		_, err = late.Update(ctx, func(m *state.Manifest) error {
+		_, err = late.Update(ctx, func(m *state.Change) error {
 			m.PruneMark = s.mark
 			return nil
 		})
@@ -232,7 +232,7 @@ func TestMarkLandsBehindThePins(t *testing.T) {
 		t.Fatal(err)
 	}
 	// As retain does, for one.
-	if s.m, err = p.updater.Update(ctx, func(*state.Manifest) error { return nil }); err != nil || s.m.PruneMark != s.mark {
+	if s.m, err = p.updater.Update(ctx, func(*state.Change) error { return nil }); err != nil || s.m.PruneMark != s.mark {
 		t.Fatalf("mark %d, want %d, %v", s.m.PruneMark, s.mark, err)
 	}
 	if err := p.pruneVersions(ctx, s); err != nil {

@@ -45,7 +45,7 @@ func TestPlan(t *testing.T) {
 	// Without the fold, whose leftovers the plan leaves out.
 	w.token++
 	p := w.pass(w.mem, w.token)
-	if _, err := p.updater.Update(t.Context(), func(*state.Manifest) error { return nil }); err != nil {
+	if _, err := p.updater.Update(t.Context(), func(*state.Change) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.prune(t.Context()); err != nil {
@@ -145,7 +145,7 @@ func TestPlanTellsAll(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, plan, err)
 		}
 	}
-	if _, err := mustNew(t, memstore.New(), nil).Plan(t.Context()); err == nil {
+	if _, err := mustNew(t, memstore.New(nil), nil).Plan(t.Context()); err == nil {
 		t.Error("there is no log")
 	}
 }

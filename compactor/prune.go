@@ -166,7 +166,7 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 	if s.m.PruneMark < s.mark {
 		// guard:mark-first. The mark is published before anything is deleted, so that
 		// whoever reads a manifest can tell whether it is still promised.
-		s.m, err = p.updater.Update(ctx, func(m *state.Manifest) error {
+		s.m, err = p.updater.Update(ctx, func(m *state.Change) error {
 			m.PruneMark = max(m.PruneMark, s.mark)
 			return nil
 		})
@@ -251,7 +251,7 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 			return err
 		}
 	}
-	m, err := p.updater.Update(ctx, func(m *state.Manifest) error {
+	m, err := p.updater.Update(ctx, func(m *state.Change) error {
 		m.Forget(upTo)
 		return nil
 	})

@@ -392,7 +392,7 @@ func TestT37_JunkHorizon(t *testing.T) {
 		ahead.compact(ahead.mem, nil)
 		w.token++
 		other := w.pass(w.mem, w.token)
-		if _, err := other.updater.Update(t.Context(), func(*state.Manifest) error { return nil }); err != nil {
+		if _, err := other.updater.Update(t.Context(), func(*state.Change) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if err := other.prune(t.Context()); err != nil {
@@ -512,7 +512,7 @@ func TestPublishOutcomes(t *testing.T) {
 		p := w.pass(w.mem, 1)
 		key := layout.SegmentKey(layout.Compactor, 1, uuid.NewString())
 		w.put(key, []byte("segment"))
-		_, err := p.publish(t.Context(), &state.Segment{Key: key}, func(*state.Manifest) error { return void })
+		_, err := p.publish(t.Context(), &state.Segment{Key: key}, func(*state.Change) error { return void })
 		if !errors.Is(err, void) || w.has(key) {
 			t.Errorf("%v: %v, and the segment is there: %v", void, err, w.has(key))
 		}

@@ -26,7 +26,7 @@ func (c *Compactor) Truncate(ctx context.Context, token fence.Token, before uint
 }
 
 func (p *pass) truncate(ctx context.Context, before uint64) error {
-	_, err := p.updater.Update(ctx, func(m *state.Manifest) error { return m.Truncate(before) })
+	_, err := p.updater.Update(ctx, func(m *state.Change) error { return m.Truncate(before) })
 	if err != nil {
 		return fmt.Errorf("compactor: %w", err)
 	}
@@ -40,7 +40,7 @@ func (p *pass) retain(ctx context.Context, s *survey) error {
 		return err
 	}
 	if before > s.m.Start {
-		m, err := p.updater.Update(ctx, func(m *state.Manifest) error { return m.Truncate(before) })
+		m, err := p.updater.Update(ctx, func(m *state.Change) error { return m.Truncate(before) })
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	if none, err := idle(upTo); err != nil || none {
 		return err
 	}
-	m, err := p.updater.Update(ctx, func(m *state.Manifest) error {
+	m, err := p.updater.Update(ctx, func(m *state.Change) error {
 		m.Release(upTo)
 		return nil
 	})

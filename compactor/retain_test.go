@@ -27,7 +27,7 @@ func agedLog(t *testing.T, h *hands, ages ...time.Duration) *world {
 		w.compact(w.mem, &Options{Settle: quick, Clock: h})
 	}
 	// The writer's clock is the machine's.
-	w.publish(func(m *state.Manifest) error {
+	w.publish(func(m *state.Change) error {
 		if len(m.Segments) != len(ages) {
 			t.Fatalf("%d segments", len(m.Segments))
 		}
@@ -147,7 +147,7 @@ func TestRetainWhileMerging(t *testing.T) {
 		w.lead(2)
 		merged += w.compact(w.mem, o).Merged
 		now := h.real()
-		w.publish(func(m *state.Manifest) error {
+		w.publish(func(m *state.Change) error {
 			if s := &m.Segments[len(m.Segments)-1]; s.End == m.Floor.Offset && s.To.After(now.Add(time.Hour)) {
 				s.From, s.To = now, now // as if the writer had this clock
 			}
@@ -212,7 +212,7 @@ func (w *world) compactUnfolded() {
 	for range 2 {
 		w.token++
 		p := w.pass(w.mem, w.token)
-		_, err := p.updater.Update(context.Background(), func(*state.Manifest) error { return nil })
+		_, err := p.updater.Update(context.Background(), func(*state.Change) error { return nil })
 		if err == nil {
 			err = p.prune(context.Background())
 		}

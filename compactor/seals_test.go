@@ -52,7 +52,7 @@ func TestT1_SealsStay(t *testing.T) {
 	// The zombies of all epochs wake up: of a forgotten one, and of the last.
 	for _, e := range []uint64{1, 7, epochs - 2} {
 		h := w.data(frame.Point{Position: at(e, 1)}, "zombie")
-		if _, err := store.Create(t.Context(), w.mem, layout.DataKey(at(e, 1)), h, quick); store.OutcomeOf(err) != store.Refused {
+		if _, err := store.Create(t.Context(), w.mem, layout.DataKey(at(e, 1)), h, &store.WriteOptions{Settle: quick}); store.OutcomeOf(err) != store.Refused {
 			t.Errorf("the zombie of epoch %d was told %v", e, err)
 		}
 	}

@@ -70,8 +70,8 @@ type unanswered struct {
 	meanwhile func()
 }
 
-func (s *unanswered) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	info, err := s.Store.Put(ctx, key, body, cond)
+func (s *unanswered) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	info, err := s.Store.Put(ctx, key, body, opts)
 	if meanwhile := s.meanwhile; meanwhile != nil && err == nil {
 		s.meanwhile = nil
 		meanwhile()

@@ -150,7 +150,7 @@ func (u *upload) finish() (*state.Segment, error) {
 // no manifest that anybody reads names the segment, and it is deleted: rounds that
 // go on failing would fill the store. If the update may have taken place, the
 // segment is left for the orphans' sweep of the next epoch.
-func (p *pass) publish(ctx context.Context, seg *state.Segment, f func(*state.Manifest) error) (*state.Manifest, error) {
+func (p *pass) publish(ctx context.Context, seg *state.Segment, f func(*state.Change) error) (*state.Manifest, error) {
 	m, err := p.updater.Update(ctx, f)
 	if err == nil {
 		return m, nil

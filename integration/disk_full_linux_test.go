@@ -151,8 +151,8 @@ type fullLog struct {
 	history sim.Told
 }
 
-func (l *fullLog) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	info, err := l.Store.Put(ctx, key, body, cond)
+func (l *fullLog) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	info, err := l.Store.Put(ctx, key, body, opts)
 	if errors.Is(err, unix.ENOSPC) {
 		select {
 		case l.hit <- struct{}{}:

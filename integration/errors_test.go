@@ -13,7 +13,7 @@ import (
 
 // requests makes one of each kind and returns their errors.
 func requests(t *testing.T, st store.Store) map[string]error {
-	_, put := st.Put(t.Context(), "k", []byte("v"), store.IfAbsent)
+	_, put := st.Put(t.Context(), "k", []byte("v"), &store.PutOptions{If: store.IfAbsent()})
 	_, get := st.Get(t.Context(), "k", nil)
 	var list error
 	for _, err := range st.List(t.Context(), "", nil) {
@@ -65,7 +65,7 @@ func TestDeadServerTellsNothing(t *testing.T) {
 			s := servers.Start(t, kind)
 			st := open(t, s.URL("orders"))
 			s.Kill()
-			_, err := st.Put(t.Context(), "k", []byte("v"), store.IfAbsent)
+			_, err := st.Put(t.Context(), "k", []byte("v"), &store.PutOptions{If: store.IfAbsent()})
 			if err == nil || store.OutcomeOf(err) != store.Unknown {
 				t.Errorf("outcome %v of %v, want unknown", store.OutcomeOf(err), err)
 			}

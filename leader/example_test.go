@@ -13,7 +13,7 @@ import (
 // Run is all that most programs need.
 func Example() {
 	ctx := context.Background()
-	st := memstore.New() // or store.Open(ctx, "s3://bucket/jobs")
+	st := memstore.New(nil) // or store.Open(ctx, "s3://bucket/jobs")
 	e, err := leader.New(st, "lock", &leader.Options{Identity: "worker-1"})
 	if err != nil {
 		fmt.Println(err)
@@ -39,7 +39,7 @@ func Example() {
 // Campaign and Resign, as lock and unlock.
 func ExampleElector_Campaign() {
 	ctx := context.Background()
-	e, err := leader.New(memstore.New(), "lock", nil)
+	e, err := leader.New(memstore.New(nil), "lock", nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -65,7 +65,7 @@ func ExampleElector_Campaign() {
 // Who leads, and who has led.
 func ExampleElector_History() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	for _, name := range []string{"ada", "bob"} {
 		e, err := leader.New(st, "lock", &leader.Options{Identity: name})
 		if err != nil {

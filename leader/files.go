@@ -68,7 +68,7 @@ func (f *files) newest(ctx context.Context, after uint64) (epoch uint64, version
 // read gets a lock; an unreadable one is ErrJunk or ErrFormat.
 func (f *files) read(ctx context.Context, epoch uint64, known store.Version, opts *store.SettleOptions) (Record, *lease.Age, error) {
 	key := lockKey(f.prefix, epoch)
-	body, info, err := store.ReadRange(ctx, f.st, key, store.GetOptions{IfNoneMatch: known}, maxRecord, opts)
+	body, info, err := store.Read(ctx, f.st, key, &store.ReadOptions{IfNoneMatch: known, Limit: maxRecord, Settle: opts})
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return Record{}, nil, junkError(key, fmt.Sprintf("it is larger than %d bytes", maxRecord))
@@ -82,11 +82,11 @@ func (f *files) read(ctx context.Context, epoch uint64, known store.Version, opt
 // age tells how old a version is by the store's clock alone. Both times are
 // rounded to whatever the store keeps.
 func age(info store.Info) *lease.Age {
-	if info.Date.IsZero() || info.LastModified.IsZero() {
+	since, known := info.Age()
+	if !known {
 		return nil
 	}
-	slack := resolution(info.Date) + resolution(info.LastModified)
-	return &lease.Age{Since: info.Date.Sub(info.LastModified), Slack: slack}
+	return &lease.Age{Since: since, Slack: resolution(info.Date) + resolution(info.LastModified)}
 }
 
 func resolution(t time.Time) time.Duration {
@@ -110,8 +110,8 @@ func (f *files) swap(ctx context.Context, rec Record, old store.Version) (v stor
 func (f *files) swapBody(ctx context.Context, key string, body []byte, old store.Version) (store.Version, bool, error) {
 	// guard:swap. Over the version that its sender knows, and nothing else.
 	//
-	//mutant:replace info, clean, err := store.SwapClean(ctx, f.st, key, body, old, f.writes()) => info, err := f.st.Put(ctx, key, body, store.Always); clean := true
-	info, clean, err := store.SwapClean(ctx, f.st, key, body, old, f.writes())
+	//mutant:replace info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: f.writes()}) => info, err := f.st.Put(ctx, key, body, nil); clean := true
+	info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: f.writes()})
 	return info.Version, clean, err
 }
 
@@ -122,7 +122,7 @@ func (f *files) create(ctx context.Context, rec Record) (store.Version, error) {
 	}
 	// guard:create. A number is won by who creates it.
 	//
-	//mutant:replace store.Create(ctx, f.st, lockKey(f.prefix, uint64(rec.Epoch)), body, f.writes()) => f.st.Put(ctx, lockKey(f.prefix, uint64(rec.Epoch)), body, store.Always)
-	info, err := store.Create(ctx, f.st, lockKey(f.prefix, uint64(rec.Epoch)), body, f.writes())
+	//mutant:replace store.Create(ctx, f.st, lockKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.writes()}) => f.st.Put(ctx, lockKey(f.prefix, uint64(rec.Epoch)), body, nil)
+	info, err := store.Create(ctx, f.st, lockKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.writes()})
 	return info.Version, err
 }

@@ -121,7 +121,7 @@ func TestObserverIsNotFooledByAHole(t *testing.T) {
 			if _, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go()}); err != nil {
 				w.Error(err)
 			}
-			if _, err := w.mem.Put(w.Context(), key(1), old, store.IfAbsent); err != nil {
+			if _, err := w.mem.Put(w.Context(), key(1), old, &store.PutOptions{If: store.IfAbsent()}); err != nil {
 				w.Error(err)
 			}
 		})
@@ -136,7 +136,7 @@ func TestObserverIsNotFooledByAHole(t *testing.T) {
 func TestJunkUnderLock(t *testing.T) {
 	inWorld(t, func(w *world) {
 		put := func(key, body string) {
-			if _, err := w.mem.Put(w.Context(), key, []byte(body), store.Always); err != nil {
+			if _, err := w.mem.Put(w.Context(), key, []byte(body), nil); err != nil {
 				w.Fatal(err)
 			}
 		}
@@ -231,7 +231,7 @@ func TestHistory(t *testing.T) {
 		}
 		stray := strings.NewReplacer(`"epoch": 50`, `"epoch": 48`, `"state": "expired"`, `"state": "held"`, `"expired": true`, `"expired": false`, "n49", "stray").Replace(string(held))
 		for k, body := range map[string]string{key(48): stray, key(47): "junk"} {
-			if _, err := w.mem.Put(w.Context(), k, []byte(body), store.Always); err != nil {
+			if _, err := w.mem.Put(w.Context(), k, []byte(body), nil); err != nil {
 				w.Fatal(err)
 			}
 		}
@@ -275,7 +275,7 @@ func TestPrune(t *testing.T) {
 func TestPruneDefaults(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for i := range 1005 {
-			if _, err := w.mem.Put(w.Context(), key(i+1), nil, store.IfAbsent); err != nil {
+			if _, err := w.mem.Put(w.Context(), key(i+1), nil, &store.PutOptions{If: store.IfAbsent()}); err != nil {
 				w.Fatal(err)
 			}
 		}

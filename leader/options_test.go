@@ -29,7 +29,7 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 		{"their age", leader.Options{Prune: leader.PruneOptions{For: -5 * time.Hour}}, []string{"For is -5h0m0s"}},
 		{"identity", leader.Options{Identity: "a\nb"}, []string{"Identity"}},
 	} {
-		_, err := leader.New(memstore.New(), "lock", &c.o)
+		_, err := leader.New(memstore.New(nil), "lock", &c.o)
 		if !errors.Is(err, leader.ErrOptions) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -40,11 +40,11 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 			}
 		}
 	}
-	if _, err := leader.New(slowStore{memstore.New()}, "lock", &leader.Options{Renew: 500 * time.Millisecond}); err == nil ||
+	if _, err := leader.New(slowStore{memstore.New(nil)}, "lock", &leader.Options{Renew: 500 * time.Millisecond}); err == nil ||
 		!strings.Contains(err.Error(), "Renew 500ms is below 1s, the least time between two writes of one key that slow:// allows") {
 		t.Errorf("MinRewrite: %v", err)
 	}
-	if _, err := leader.New(memstore.New(), "/", nil); !errors.Is(err, store.ErrInvalid) {
+	if _, err := leader.New(memstore.New(nil), "/", nil); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("prefix: %v", err)
 	}
 }
@@ -52,7 +52,7 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 // Prune refuses what makes no sense, rather than keep what it keeps by default.
 func TestPruneOptions(t *testing.T) {
 	for _, o := range []leader.PruneOptions{{Keep: -1}, {For: -time.Second}} {
-		if n, err := leader.Prune(t.Context(), memstore.New(), "lock", &o); n != 0 || !errors.Is(err, leader.ErrOptions) {
+		if n, err := leader.Prune(t.Context(), memstore.New(nil), "lock", &o); n != 0 || !errors.Is(err, leader.ErrOptions) {
 			t.Errorf("%+v: %d, %v", o, n, err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestOptionsDefaultsFitAnyValidity(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range []time.Duration{0, 10 * time.Millisecond, 11 * time.Millisecond, 150 * time.Millisecond, time.Second, 15 * time.Second, time.Hour, 24 * time.Hour} {
-		e, err := leader.New(memstore.New(), "a/b", &leader.Options{Validity: v})
+		e, err := leader.New(memstore.New(nil), "a/b", &leader.Options{Validity: v})
 		if err != nil {
 			t.Errorf("%v: %v", v, err)
 			continue
@@ -74,7 +74,7 @@ func TestOptionsDefaultsFitAnyValidity(t *testing.T) {
 		}
 	}
 	// A store that allows one write a second lengthens the heartbeat.
-	if _, err := leader.New(slowStore{memstore.New()}, "lock", &leader.Options{Validity: 2 * time.Second}); err != nil {
+	if _, err := leader.New(slowStore{memstore.New(nil)}, "lock", &leader.Options{Validity: 2 * time.Second}); err != nil {
 		t.Error(err)
 	}
 }

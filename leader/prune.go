@@ -80,11 +80,11 @@ func prune(ctx context.Context, f *files, o *PruneOptions) (int, error) {
 	}
 	old := map[uint64]bool{} // by epoch; a map, since a listing may tell a lock twice
 	err := f.each(ctx, 0, opts, func(epoch uint64, info store.Info) {
-		at := info.Date
-		if at.IsZero() {
-			at = f.clock.Wall()
+		age, known := info.Age()
+		if !known && !info.LastModified.IsZero() {
+			age, known = f.clock.Wall().Sub(info.LastModified), true
 		}
-		old[epoch] = !info.LastModified.IsZero() && at.Sub(info.LastModified) >= o.For
+		old[epoch] = known && age >= o.For
 	})
 	if err != nil {
 		// An incomplete listing may lack the newest: nothing is deleted on it.

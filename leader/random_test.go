@@ -33,10 +33,10 @@ type audit struct {
 	holes   int
 }
 
-func (a *audit) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (a *audit) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	info, err := a.Store.Put(ctx, key, body, cond)
+	info, err := a.Store.Put(ctx, key, body, opts)
 	if err != nil {
 		return info, err
 	}
@@ -52,7 +52,7 @@ func (a *audit) Put(ctx context.Context, key string, body []byte, cond store.Con
 	a.renewed[r.Epoch]++
 	switch {
 	case r.Epoch >= a.highest:
-	case cond.Absent():
+	case opts.Condition().Absent():
 		a.holes++
 	case r.State != "expired" && r.Renewals > 0:
 		a.Errorf("%s renewed epoch %d when %d was confirmed", r.Holder, r.Epoch, a.highest)
@@ -104,7 +104,7 @@ func TestRandomElections(t *testing.T) {
 func randomElections(t *testing.T, seed uint64) *audit {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	contents := seed%2 == 0
-	mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go(), ContentVersions: contents})
+	mem := memstore.New(&memstore.Options{Clock: clock.Go(), ContentVersions: contents})
 	a := &audit{Store: mem, T: t, won: map[uint64]string{}, renewed: map[uint64]int{}}
 	rates := faultstore.Rates{Fail: 0.03, LoseReply: 0.05, Echo: 0.03, Late: 0.05, LateOps: 200, MaxDelay: time.Second}
 	if !contents {

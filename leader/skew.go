@@ -35,7 +35,7 @@ func measureSkew(ctx context.Context, st store.Store, c clock.Clock) (skew Skew,
 	key := "tmp/" + uuid.NewString()
 	opts := &store.SettleOptions{Clock: c}
 	wall, sent := c.Wall(), c.Now()
-	info, err := store.Create(ctx, st, key, []byte(key), opts)
+	info, err := store.Create(ctx, st, key, []byte(key), &store.WriteOptions{Settle: opts})
 	took := c.Now().Sub(sent)
 	if err != nil {
 		return Skew{}, err

@@ -12,7 +12,7 @@ import (
 func TestMeasureSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ahead := range []time.Duration{0, time.Hour, -90 * time.Second} {
-			mem := memstore.NewWithOptions(&memstore.Options{Clock: &nodeClock{rate: 1, wall: ahead}})
+			mem := memstore.New(&memstore.Options{Clock: &nodeClock{rate: 1, wall: ahead}})
 			skew, err := leader.MeasureSkew(t.Context(), mem)
 			if err != nil {
 				t.Fatal(err)

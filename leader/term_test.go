@@ -16,7 +16,7 @@ import (
 )
 
 func TestCheckIsCheap(t *testing.T) {
-	e, err := leader.New(memstore.New(), "lock", nil) // the machine's own clock
+	e, err := leader.New(memstore.New(nil), "lock", nil) // the machine's own clock
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestCheckIsCheap(t *testing.T) {
 }
 
 func BenchmarkCheck(b *testing.B) {
-	e, err := leader.New(memstore.New(), "lock", nil)
+	e, err := leader.New(memstore.New(nil), "lock", nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -150,13 +150,13 @@ type strictStore struct {
 	written map[string]time.Time
 }
 
-func (s *strictStore) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (s *strictStore) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if last, ok := s.written[key]; ok && time.Since(last) < time.Second {
 		return store.Info{}, &store.Error{Op: "put", Key: key, Err: errors.New("429 Too Many Requests")}
 	}
-	info, err := s.slowStore.Put(ctx, key, body, cond)
+	info, err := s.slowStore.Put(ctx, key, body, opts)
 	if err == nil {
 		s.written[key] = time.Now()
 	}

@@ -141,13 +141,13 @@ type deaf struct {
 	end chan struct{} // closed: let go
 }
 
-func (d *deaf) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (d *deaf) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	select {
 	case <-d.cut:
 		<-d.end
 		return store.Info{}, errors.New("deaf")
 	default:
-		return d.Store.Put(ctx, key, body, cond)
+		return d.Store.Put(ctx, key, body, opts)
 	}
 }
 
@@ -155,7 +155,7 @@ func (d *deaf) Put(ctx context.Context, key string, body []byte, cond store.Cond
 // same, by its own timer, before anybody else can lead.
 func TestT17_DeadlineNeedsNoNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &deaf{memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()}), make(chan struct{}), make(chan struct{})}
+		d := &deaf{memstore.New(&memstore.Options{Clock: clock.Go()}), make(chan struct{}), make(chan struct{})}
 		e, err := leader.New(d, "lock", &leader.Options{Clock: clock.Go()})
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,7 @@ func inWorldOf(t *testing.T, m memstore.Options, f faultstore.Options, test func
 		if f.Rates.MaxDelay == 0 {
 			f.Rates.MaxDelay = 40 * time.Millisecond
 		}
-		mem := memstore.NewWithOptions(&m)
+		mem := memstore.New(&m)
 		test(&world{T: t, mem: mem, faulty: faultstore.New(mem, &f)})
 	})
 }

@@ -171,7 +171,7 @@ func TestInitLostFormat(t *testing.T) {
 		wantErr(t, err, ErrNotInitialized, "fencepost init")
 	}
 	// Locks may be there first: a leader is elected before it opens the log.
-	st := memstore.New()
+	st := memstore.New(nil)
 	put(t, st, "lock/00000000000000000001.json", []byte("{}"))
 	if _, err := quickInit(t.Context(), st); err != nil {
 		t.Error(err)
@@ -181,13 +181,13 @@ func TestInitLostFormat(t *testing.T) {
 // careless ignores conditions, as some stores do.
 type careless struct{ store.Store }
 
-func (c careless) Put(ctx context.Context, key string, body []byte, _ store.Condition) (store.Info, error) {
-	return c.Store.Put(ctx, key, body, store.Always)
+func (c careless) Put(ctx context.Context, key string, body []byte, _ *store.PutOptions) (store.Info, error) {
+	return c.Store.Put(ctx, key, body, nil)
 }
 
 // TestT10_InitRefusesTheStore and leaves nothing behind.
 func TestT10_InitRefusesTheStore(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	_, err := quickInit(t.Context(), careless{st})
 	wantErr(t, err, probe.ErrRefused, "conditional writes")
 	if n, _ := st.Len(); n != 0 {
@@ -213,7 +213,7 @@ func TestInitErrors(t *testing.T) {
 }
 
 func TestReadFormatErrors(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	_, err := ReadFormat(t.Context(), st, nil)
 	wantErr(t, err, ErrNotInitialized, "mem://")
 	for body, want := range map[string]error{

@@ -59,7 +59,7 @@ func compacted(b *testing.B, st store.Store, total, record int) {
 
 func put(b *testing.B, st store.Store, key string, body []byte) {
 	b.Helper()
-	if _, err := st.Put(context.Background(), key, body, store.Always); err != nil {
+	if _, err := st.Put(context.Background(), key, body, nil); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -93,7 +93,7 @@ func BenchmarkCatchUp(b *testing.B) {
 	for _, record := range []int{100, 1 << 10, 64 << 10} {
 		b.Run(fmt.Sprintf("%d-byte records", record), func(b *testing.B) {
 			const total = 256 << 20
-			st := memstore.New()
+			st := memstore.New(nil)
 			compacted(b, st, total, record)
 			b.SetBytes(total)
 			b.ReportAllocs()

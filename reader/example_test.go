@@ -31,7 +31,7 @@ func fill(ctx context.Context, st store.Store, records ...string) {
 // results are.
 func ExampleReader_Tail() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	fill(ctx, st, "a", "b", "c")
 	r, err := reader.Open(ctx, st, nil)
 	if err != nil {
@@ -55,7 +55,7 @@ func ExampleReader_Tail() {
 // A snapshot is the log at one moment; from its end Tail misses nothing.
 func ExampleReader_Snapshot() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	fill(ctx, st, "a", "b", "c")
 	r, err := reader.Open(ctx, st, nil)
 	if err != nil {

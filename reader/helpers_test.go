@@ -33,7 +33,7 @@ var quick = &store.SettleOptions{Backoff: time.Microsecond, MaxBackoff: time.Mic
 // format is that of every test's log: made once, because the store is probed
 // before.
 var format = sync.OnceValue(func() manifest.Format {
-	f, err := manifest.Init(context.Background(), memstore.New(), &manifest.InitOptions{Grace: -1})
+	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
 	if err != nil {
 		panic(err)
 	}
@@ -65,7 +65,7 @@ func newWorld(t testing.TB, grace time.Duration) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{TB: t, segments: 4096, patience: time.Hour, format: f, mem: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})}
+	w := &world{TB: t, segments: 4096, patience: time.Hour, format: f, mem: memstore.New(&memstore.Options{Clock: clock.Go()})}
 	w.faulty = faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go()})
 	w.put(layout.FormatKey, body)
 	return w
@@ -126,7 +126,7 @@ func (w *world) body(key string) []byte {
 
 func (w *world) put(key string, body []byte) {
 	w.Helper()
-	if _, err := w.mem.Put(context.Background(), key, body, store.Always); err != nil {
+	if _, err := w.mem.Put(context.Background(), key, body, nil); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -112,7 +112,7 @@ func TestGone(t *testing.T) {
 	w := sample(t)
 	u, err := state.With(w.mem, w.format, nil).Updater(layout.Compactor, fence.NewToken(w.token+1))
 	if err == nil {
-		_, err = u.Update(t.Context(), func(m *state.Manifest) error {
+		_, err = u.Update(t.Context(), func(m *state.Change) error {
 			m.Segments = m.Segments[1:]
 			return m.Truncate(m.Segments[0].First)
 		})
@@ -170,7 +170,7 @@ func TestDamage(t *testing.T) {
 }
 
 func TestOpenErrors(t *testing.T) {
-	if _, err := reader.Open(t.Context(), memstore.New(), nil); !errors.Is(err, reader.ErrNotInitialized) {
+	if _, err := reader.Open(t.Context(), memstore.New(nil), nil); !errors.Is(err, reader.ErrNotInitialized) {
 		t.Errorf("no log: %v", err)
 	}
 	w := newWorld(t, 0)

@@ -7,7 +7,7 @@ import "context"
 // on a version for long, while others may delete the object, needs that: a copy of
 // the create and a copy of the swap that follows it, both landing after the delete,
 // would bring the version back.
-func SwapClean(ctx context.Context, st Store, key string, body []byte, old Version, opts *SettleOptions) (info Info, clean bool, err error) {
+func SwapClean(ctx context.Context, st Store, key string, body []byte, old Version, opts *WriteOptions) (info Info, clean bool, err error) {
 	c := &counted{Store: st}
 	info, err = Swap(ctx, c, key, body, old, opts)
 	return info, c.puts == 1 && c.unheard == 0, err
@@ -19,9 +19,9 @@ type counted struct {
 	puts, unheard int
 }
 
-func (c *counted) Put(ctx context.Context, key string, body []byte, cond Condition) (Info, error) {
+func (c *counted) Put(ctx context.Context, key string, body []byte, opts *PutOptions) (Info, error) {
 	c.puts++
-	info, err := c.Store.Put(ctx, key, body, cond)
+	info, err := c.Store.Put(ctx, key, body, opts)
 	if err != nil {
 		c.unheard++
 	}

@@ -13,7 +13,7 @@ import (
 // there.
 func ExampleCreate() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	_, err := store.Create(ctx, st, "lock/1.json", []byte("a, nonce 71"), nil)
 	fmt.Println(store.OutcomeOf(err))
 
@@ -31,7 +31,7 @@ func ExampleCreate() {
 // refused.
 func ExampleSwap() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	first, _ := store.Create(ctx, st, "lock/1.json", []byte("held, nonce 1"), nil)
 	_, err := store.Swap(ctx, st, "lock/1.json", []byte("held, nonce 2"), first.Version, nil)
 	fmt.Println(store.OutcomeOf(err))
@@ -50,9 +50,9 @@ func ExampleOpen() {
 
 func ExampleSub() {
 	ctx := context.Background()
-	bucket := memstore.New()
+	bucket := memstore.New(nil)
 	orders, _ := store.Sub(bucket, "team/orders")
-	_, _ = orders.Put(ctx, "lock/1.json", nil, store.IfAbsent)
+	_, _ = orders.Put(ctx, "lock/1.json", nil, &store.PutOptions{If: store.IfAbsent()})
 	for info := range bucket.List(ctx, "", nil) {
 		fmt.Println(info.Key)
 	}

@@ -33,9 +33,9 @@ func hedged(t *testing.T, rules []faultstore.Rule, f func(*world)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.opts.Hedge = h
+		w.write.Hedge = h
 		for i := range warm {
-			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("warm/", i), []byte("x"), w.opts); err != nil {
+			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("warm/", i), []byte("x"), w.write); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -141,7 +141,7 @@ func TestHedgeGivenUpOverAConflict(t *testing.T) {
 	hedged(t, []faultstore.Rule{on("put", 1, slow), on("put", 2, slow), on("get", 1, slow)}, func(w *world) {
 		ctx, leave := context.WithCancelCause(w.Context())
 		time.AfterFunc(tooLate+usual, func() { leave(why) })
-		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.opts)
+		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.write)
 		if store.OutcomeOf(err) != store.Unknown {
 			t.Errorf("outcome %v: %v", store.OutcomeOf(err), err)
 		}
@@ -286,7 +286,7 @@ func TestHedgeGivenUp(t *testing.T) {
 	hedged(t, []faultstore.Rule{each("put", never)}, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.opts)
+		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.write)
 		w.unknown(err, context.DeadlineExceeded)
 		w.requests(2, 1)
 		synctest.Wait()
@@ -295,7 +295,7 @@ func TestHedgeGivenUp(t *testing.T) {
 	hedged(t, []faultstore.Rule{each("put", never)}, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.Context(), usual/2)
 		defer cancel()
-		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.opts)
+		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.write)
 		w.unknown(err, context.DeadlineExceeded)
 		w.requests(1, 0)
 	})
@@ -316,7 +316,7 @@ func TestHedgeBudget(t *testing.T) {
 		w.fault.SetHook(faultstore.Script(each("put", faultstore.Fault{Delay: time.Second})))
 		const n = 24 // so few that what is late is not computed anew before their end
 		for i := range n {
-			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("slow/", i), []byte("x"), w.opts); err != nil {
+			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("slow/", i), []byte("x"), w.write); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -334,7 +334,7 @@ func TestHedgeAdapts(t *testing.T) {
 		creates := func(name string, n int) (twice int) {
 			w.st.puts = nil
 			for i := range n {
-				if _, err := store.Create(w.Context(), w.st, fmt.Sprint(name, i), []byte("x"), w.opts); err != nil {
+				if _, err := store.Create(w.Context(), w.st, fmt.Sprint(name, i), []byte("x"), w.write); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -352,12 +352,12 @@ func TestHedgeAdapts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.opts.Hedge = h
+		w.write.Hedge = h
 		w.fault.SetHook(func(op faultstore.Op) faultstore.Fault {
 			return faultstore.Fault{Delay: time.Duration(op.N) * usual}
 		})
 		for i := range 31 {
-			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("k/", i), []byte("x"), w.opts); err != nil {
+			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("k/", i), []byte("x"), w.write); err != nil {
 				t.Fatal(err)
 			}
 		}

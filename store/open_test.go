@@ -18,7 +18,7 @@ var runs atomic.Int64
 
 func TestOpen(t *testing.T) {
 	var opened *url.URL
-	mine := memstore.New()
+	mine := memstore.New(nil)
 	scheme := fmt.Sprintf("opentest%d", runs.Add(1)) // -count runs it again
 	store.Register(scheme, func(_ context.Context, u *url.URL) (store.Store, error) {
 		opened = u

@@ -90,7 +90,7 @@ func TestReadAll(t *testing.T) {
 	})
 }
 
-func TestReadRange(t *testing.T) {
+func TestRead(t *testing.T) {
 	inWorld(t, nil, func(w *world) {
 		v := w.put("0123456789").Version
 		for _, c := range []struct {
@@ -107,7 +107,7 @@ func TestReadRange(t *testing.T) {
 			{store.GetOptions{IfNoneMatch: v}, 5, "", store.ErrNotModified},
 			{store.GetOptions{IfNoneMatch: "other"}, 10, "0123456789", nil},
 		} {
-			got, _, err := store.ReadRange(w.Context(), w.st, "k", c.get, c.limit, w.opts)
+			got, _, err := store.Read(w.Context(), w.st, "k", &store.ReadOptions{Offset: c.get.Offset, Length: c.get.Length, IfNoneMatch: c.get.IfNoneMatch, Limit: c.limit, Settle: w.opts})
 			if string(got) != c.want || !errors.Is(err, c.err) {
 				t.Errorf("%+v: %q, %v", c.get, got, err)
 			}
@@ -126,7 +126,7 @@ func (l *liarStore) Get(_ context.Context, key string, _ *store.GetOptions) (*st
 	return &store.Object{Info: store.Info{Key: key, Version: "v", Size: l.claims}, Body: l.body}, nil
 }
 
-func (l *liarStore) Put(_ context.Context, key string, _ []byte, _ store.Condition) (store.Info, error) {
+func (l *liarStore) Put(_ context.Context, key string, _ []byte, _ *store.PutOptions) (store.Info, error) {
 	return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
 }
 
@@ -175,9 +175,9 @@ func TestMemoryIsBoundedWhateverIsClaimed(t *testing.T) {
 // TestLargeIsAllocatedOnce: of a large object there is one copy, and what had arrived
 // before its size was believed.
 func TestLargeIsAllocatedOnce(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	for _, size := range []int64{9 << 20, 40 << 20} {
-		if _, err := st.Put(t.Context(), "k", make([]byte, size), store.Always); err != nil {
+		if _, err := st.Put(t.Context(), "k", make([]byte, size), nil); err != nil {
 			t.Fatal(err)
 		}
 		var before, after runtime.MemStats
@@ -196,7 +196,7 @@ func TestLargeIsAllocatedOnce(t *testing.T) {
 func TestListAll(t *testing.T) {
 	fill := func(w *world) {
 		for i := range 5 {
-			if _, err := w.inner.Put(w.Context(), fmt.Sprintf("d/%d", i), nil, store.Always); err != nil {
+			if _, err := w.inner.Put(w.Context(), fmt.Sprintf("d/%d", i), nil, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -301,7 +301,7 @@ func TestDeleteAll(t *testing.T) {
 		var keys []string
 		for i := range 2500 {
 			keys = append(keys, fmt.Sprintf("d/%d", i))
-			if _, err := w.inner.Put(w.Context(), keys[i], nil, store.Always); err != nil {
+			if _, err := w.inner.Put(w.Context(), keys[i], nil, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -332,7 +332,7 @@ func TestDeleteAll(t *testing.T) {
 
 // The zero options work on a real clock too.
 func TestNilOptions(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	if _, err := store.Create(t.Context(), st, "k", []byte("x"), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,11 +21,6 @@ import (
 // SettleOptions tune the retries of [Create], [Swap], [ReadAll] and [ListAll].
 // The zero value works.
 type SettleOptions struct {
-	// Identity is how many leading bytes of a body tell it from every other body
-	// that may ever be written under its key. 0 means the whole body. Every body
-	// holds a random nonce; a large one has it in its header, so that settling
-	// need not read megabytes back.
-	Identity int
 	// Attempt bounds one request, default 30 s. The whole is bounded by ctx.
 	Attempt time.Duration
 	// Backoff is the longest pause after the first failure, default 20 ms; it
@@ -34,14 +30,28 @@ type SettleOptions struct {
 	// Reads is how often a read is tried before its error is returned, default
 	// 8. Reads that settle a write go on until ctx ends.
 	Reads int
-	// Hedge lets [Create] send its request a second time when the first is late;
-	// nil means never. See [Hedge].
-	Hedge *Hedge
 	// Clock is the machine's by default.
 	Clock clock.Clock
 	// Random draws the pauses: a number in [0, 1), by default another one every
 	// time. It must be safe for concurrent use.
 	Random func() float64
+}
+
+// WriteOptions describe one write of [Create], [Swap] or [SwapClean]. Nil works like
+// the zero value.
+type WriteOptions struct {
+	// Settle tunes the retries.
+	Settle *SettleOptions
+	// Identity is how many leading bytes of the body tell it from every other body that
+	// is ever written under its key; 0 means all of them. Every body holds a random
+	// nonce. A large one has it in its header, so that Create need not read megabytes
+	// back.
+	Identity int
+	// CRC32C is the checksum of the body, if the caller knows it: see [PutOptions].
+	CRC32C *uint32
+	// Hedge lets [Create] send its request a second time when the first is late; nil
+	// means never. See [Hedge]. Swaps are not hedged.
+	Hedge *Hedge
 }
 
 func (o *SettleOptions) withDefaults() SettleOptions {
@@ -100,7 +110,7 @@ type ConflictError struct {
 	// Found is the object now under the key; its Version is empty if there is
 	// none (a [Swap] of a key that has been deleted).
 	Found Info
-	// Body is the found object's body, cut to SettleOptions.Identity bytes, or to
+	// Body is the found object's body, cut to WriteOptions.Identity bytes, or to
 	// the length of one's own body if that is not set.
 	Body []byte
 }
@@ -147,7 +157,7 @@ func (e *UnknownError) Unwrap() []error {
 // outcome is certain: nil, a [ConflictError], an error that turned the first
 // attempt away ([OutcomeOf] tells Rejected), or, if ctx ended first, an
 // [UnknownError]. Body must be unlike every other body ever written under key,
-// within its first SettleOptions.Identity bytes; so it cannot be empty
+// within its first WriteOptions.Identity bytes; so it cannot be empty
 // ([ErrInvalid]).
 //
 // It never tells "refused" from the store's answer alone. A 412 may be the echo
@@ -157,8 +167,8 @@ func (e *UnknownError) Unwrap() []error {
 // nothing is known yet: the same bytes are sent again, since the lost request
 // may land later and must find its slot taken by its equal. A store that goes on
 // contradicting itself (412, and nothing there) is given up as unknown.
-func Create(ctx context.Context, st Store, key string, body []byte, opts *SettleOptions) (Info, error) {
-	return settle(ctx, st, key, body, IfAbsent, opts)
+func Create(ctx context.Context, st Store, key string, body []byte, opts *WriteOptions) (Info, error) {
+	return settle(ctx, st, key, body, IfAbsent(), opts)
 }
 
 // Swap writes body under key if the object there has version old, and returns
@@ -166,7 +176,7 @@ func Create(ctx context.Context, st Store, key string, body []byte, opts *Settle
 // gone, or has neither version old nor this body; in either case body may have
 // been applied, and been deleted or replaced since. An empty old names no
 // version ([ErrInvalid]).
-func Swap(ctx context.Context, st Store, key string, body []byte, old Version, opts *SettleOptions) (Info, error) {
+func Swap(ctx context.Context, st Store, key string, body []byte, old Version, opts *WriteOptions) (Info, error) {
 	if old == "" {
 		return Info{}, &Error{Op: "put", Key: key, Kind: ErrInvalid, Hint: "a swap needs the version that it replaces"}
 	}
@@ -177,15 +187,20 @@ func Swap(ctx context.Context, st Store, key string, body []byte, old Version, o
 // attempt is two equal requests that are under way at once, and a look; put waits
 // until it is certain what became of them, or for all, and tells what is known of
 // them together, so to this loop it is one attempt that may have been applied.
-func settle(ctx context.Context, st Store, key string, body []byte, cond Condition, opts *SettleOptions) (Info, error) {
+func settle(ctx context.Context, st Store, key string, body []byte, cond Condition, opts *WriteOptions) (Info, error) {
 	if len(body) == 0 {
 		return Info{}, &Error{Op: "put", Key: key, Kind: ErrInvalid, Hint: "an empty body cannot be told from another's"}
 	}
-	o := opts.withDefaults()
-	look := len(body)
-	if o.Identity > 0 {
-		look = o.Identity
+	var w WriteOptions
+	if opts != nil {
+		w = *opts
 	}
+	o := w.Settle.withDefaults()
+	look := len(body)
+	if w.Identity > 0 {
+		look = w.Identity
+	}
+	to := &PutOptions{If: cond, CRC32C: w.CRC32C}
 	own := body[:min(look, len(body))]
 	old, swap := cond.Match()
 	inFlight := false // an attempt of ours may have been, or may yet be, applied
@@ -195,7 +210,7 @@ func settle(ctx context.Context, st Store, key string, body []byte, cond Conditi
 	for n := 0; ; n++ {
 		put := func(ctx context.Context) (info Info, err error) {
 			err = o.attempt(ctx, func(ctx context.Context) (err error) {
-				info, err = st.Put(ctx, key, body, cond)
+				info, err = st.Put(ctx, key, body, to)
 				return err
 			})
 			return info, err
@@ -203,9 +218,9 @@ func settle(ctx context.Context, st Store, key string, body []byte, cond Conditi
 		var info Info
 		var err error
 		requests := 1
-		if n == 0 && !swap && o.Hedge != nil {
+		if n == 0 && !swap && w.Hedge != nil {
 			var r reply
-			r, requests = o.Hedge.put(ctx, o.Clock, hedged{
+			r, requests = w.Hedge.put(ctx, o.Clock, hedged{
 				send: func(ctx context.Context) reply {
 					info, err := put(ctx)
 					return reply{info: info, err: err}
@@ -405,23 +420,35 @@ func answered(err error) bool {
 		errors.Is(err, ErrRange) || errors.Is(err, ErrTooLarge)
 }
 
-// ReadAll reads a whole object of at most limit bytes, whatever its size claims
-// to be, trying again as [Retry] does. A larger one is [ErrTooLarge].
+// ReadAll reads a whole object of at most limit bytes: see [Read].
 func ReadAll(ctx context.Context, st Store, key string, limit int64, opts *SettleOptions) ([]byte, Info, error) {
-	return ReadRange(ctx, st, key, GetOptions{}, limit, opts)
+	return Read(ctx, st, key, &ReadOptions{Limit: limit, Settle: opts})
 }
 
-// ReadRange is [ReadAll] for a part of an object or under a condition.
-func ReadRange(ctx context.Context, st Store, key string, get GetOptions, limit int64, opts *SettleOptions) ([]byte, Info, error) {
-	return AppendRange(ctx, st, key, nil, get, limit, opts)
+// ReadOptions describe one [Read].
+type ReadOptions struct {
+	// Offset, Length and IfNoneMatch are those of [GetOptions].
+	Offset, Length int64
+	IfNoneMatch    Version
+	// Limit is how many bytes the caller takes at most; 0 means Length.
+	Limit int64
+	// Append holds bytes that the result begins with. What is read goes after them into
+	// the same array, if there is room for it and one byte more.
+	Append []byte
+	// Settle tunes the retries.
+	Settle *SettleOptions
 }
 
-// AppendRange is [ReadRange] into the room behind what dst holds, if it suffices for one
-// byte more than there are; it returns both.
-func AppendRange(ctx context.Context, st Store, key string, dst []byte, get GetOptions, limit int64, opts *SettleOptions) ([]byte, Info, error) {
+// Read reads an object or a part of it into memory, trying again as [Retry] does. What
+// it returns has exactly as many bytes as the store announced. More than the limit are
+// [ErrTooLarge], whatever the store announces; a Read without Limit and Length takes
+// none.
+func Read(ctx context.Context, st Store, key string, opts *ReadOptions) ([]byte, Info, error) {
+	get := GetOptions{Offset: opts.Offset, Length: opts.Length, IfNoneMatch: opts.IfNoneMatch}
+	dst, limit := opts.Append, cmp.Or(opts.Limit, opts.Length)
 	var body []byte
 	var info Info
-	err := Retry(ctx, opts, func(ctx context.Context) error {
+	err := Retry(ctx, opts.Settle, func(ctx context.Context) error {
 		obj, err := st.Get(ctx, key, &get)
 		if err != nil {
 			return err

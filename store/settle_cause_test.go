@@ -20,7 +20,7 @@ type leaving struct {
 	look  bool // it gives up at the look that follows a lost reply, not before
 }
 
-func (l *leaving) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (l *leaving) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if l.look {
 		return store.Info{}, &store.Error{Op: "put", Key: key, Status: 503}
 	}
@@ -40,13 +40,13 @@ func TestTheCallersReasonIsNoAnswer(t *testing.T) {
 	for _, kind := range []error{store.ErrDenied, store.ErrPrecondition, store.ErrNotFound, store.ErrInvalid} {
 		for _, look := range []bool{false, true} {
 			ctx, leave := context.WithCancelCause(t.Context())
-			st := &leaving{Store: memstore.New(), leave: leave, why: &store.Error{Op: "put", Key: "another", Kind: kind}, look: look}
-			_, err := store.Create(ctx, st, "key", []byte("body"), &store.SettleOptions{Backoff: 1})
+			st := &leaving{Store: memstore.New(nil), leave: leave, why: &store.Error{Op: "put", Key: "another", Kind: kind}, look: look}
+			_, err := store.Create(ctx, st, "key", []byte("body"), &store.WriteOptions{Settle: &store.SettleOptions{Backoff: 1}})
 			if got := store.OutcomeOf(err); got != store.Unknown {
 				t.Errorf("create given up because of %v (look %v): %v, %v", kind, look, got, err)
 			}
 			ctx, st.leave = context.WithCancelCause(t.Context())
-			_, err = store.Swap(ctx, st, "key", []byte("body"), "old", &store.SettleOptions{Backoff: 1})
+			_, err = store.Swap(ctx, st, "key", []byte("body"), "old", &store.WriteOptions{Settle: &store.SettleOptions{Backoff: 1}})
 			if got := store.OutcomeOf(err); got != store.Unknown {
 				t.Errorf("swap given up because of %v (look %v): %v, %v", kind, look, got, err)
 			}
@@ -90,7 +90,7 @@ func TestTheCallersReasonIsNoAnswerToARead(t *testing.T) {
 			},
 		} {
 			ctx, leave := context.WithCancelCause(t.Context())
-			st := &leaving{Store: memstore.New(), leave: leave, why: &store.Error{Op: "get", Key: "another", Kind: kind}}
+			st := &leaving{Store: memstore.New(nil), leave: leave, why: &store.Error{Op: "get", Key: "another", Kind: kind}}
 			err := read(ctx, st)
 			if !errors.Is(err, context.Canceled) || errors.Is(err, kind) || store.Permanent(err) {
 				t.Errorf("%s given up because of %v: %v", name, kind, err)

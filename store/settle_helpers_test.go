@@ -24,15 +24,17 @@ type world struct {
 	fault *faultstore.Store
 	inner *memstore.Store
 	opts  *store.SettleOptions
+	write *store.WriteOptions // with opts
 }
 
 // inWorld runs a test in a bubble, on a store with these faults.
 func inWorld(t *testing.T, rules []faultstore.Rule, f func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		inner := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})
+		inner := memstore.New(&memstore.Options{Clock: clock.Go()})
 		fault := faultstore.New(inner, &faultstore.Options{Hook: faultstore.Script(rules...), Clock: clock.Go()})
-		f(&world{T: t, st: &recorder{Store: fault}, fault: fault, inner: inner, opts: &store.SettleOptions{Clock: clock.Go()}})
+		opts := &store.SettleOptions{Clock: clock.Go()}
+		f(&world{T: t, st: &recorder{Store: fault}, fault: fault, inner: inner, opts: opts, write: &store.WriteOptions{Settle: opts}})
 		if n := fault.OpenBodies(); n != 0 {
 			t.Errorf("%d bodies were left open", n)
 		}
@@ -61,17 +63,17 @@ func (w *world) before(kind faultstore.Kind, n int, act func()) {
 }
 
 func (w *world) create(body string) (store.Info, error) {
-	return store.Create(w.Context(), w.st, "k", []byte(body), w.opts)
+	return store.Create(w.Context(), w.st, "k", []byte(body), w.write)
 }
 
 func (w *world) swap(body string, old store.Version) (store.Info, error) {
-	return store.Swap(w.Context(), w.st, "k", []byte(body), old, w.opts)
+	return store.Swap(w.Context(), w.st, "k", []byte(body), old, w.write)
 }
 
 // put writes past all faults.
 func (w *world) put(body string) store.Info {
 	w.Helper()
-	info, err := w.inner.Put(context.Background(), "k", []byte(body), store.Always)
+	info, err := w.inner.Put(context.Background(), "k", []byte(body), nil)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -123,7 +125,7 @@ func (w *world) refused(err error, found string) *store.ConflictError {
 	if there := w.holds(found); conflict.Found.Version != there.Version || conflict.Found.Key != "k" {
 		w.Errorf("the refusal shows %+v, there is %+v", conflict.Found, there)
 	}
-	if cut := len(w.st.puts[0].body); found != "-" && w.opts.Identity == 0 && string(conflict.Body) != found[:min(cut, len(found))] {
+	if cut := len(w.st.puts[0].body); found != "-" && w.write.Identity == 0 && string(conflict.Body) != found[:min(cut, len(found))] {
 		w.Errorf("the refusal shows %q, there is %q", conflict.Body, found)
 	}
 	return conflict
@@ -163,11 +165,11 @@ type sent struct {
 	at        time.Time
 }
 
-func (r *recorder) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (r *recorder) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	r.mu.Lock()
-	r.puts = append(r.puts, sent{key, string(body), cond, time.Now()})
+	r.puts = append(r.puts, sent{key, string(body), opts.Condition(), time.Now()})
 	r.mu.Unlock()
-	return r.Store.Put(ctx, key, body, cond)
+	return r.Store.Put(ctx, key, body, opts)
 }
 
 func (r *recorder) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {

@@ -170,7 +170,7 @@ func TestT09_LateRequestFindsItsEqual(t *testing.T) {
 	inWorld(t, []faultstore.Rule{on("put", 1, fault)}, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.opts)
+		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.write)
 		w.unknown(err, context.DeadlineExceeded)
 		w.holds("-")
 
@@ -205,7 +205,7 @@ func TestT09_LateSwapFindsItsVersionGone(t *testing.T) {
 func TestT13_ContentVersions(t *testing.T) {
 	ctx := t.Context()
 	round := func(again string) error {
-		st := memstore.NewWithOptions(&memstore.Options{ContentVersions: true})
+		st := memstore.New(&memstore.Options{ContentVersions: true})
 		first, err := store.Create(ctx, st, "k", []byte("free, nonce 1"), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestT13_ContentVersions(t *testing.T) {
 
 // A loser whose body has the winner's content, but for its nonce, has lost.
 func TestT13_LoserIsToldApartByItsNonce(t *testing.T) {
-	st := memstore.NewWithOptions(&memstore.Options{ContentVersions: true})
+	st := memstore.New(&memstore.Options{ContentVersions: true})
 	if _, err := store.Create(t.Context(), st, "k", []byte("leader 7, nonce 1"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestContextEndsWhileUnknown(t *testing.T) {
 					cancel(enough)
 				}
 				w.before(c.at, c.n, func() { time.AfterFunc(time.Nanosecond, func() { cancel(enough) }) })
-				_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.opts)
+				_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.write)
 				u := w.unknown(err, enough)
 				if len(w.st.puts) != c.puts || u.Err == nil || u.Cause == nil {
 					t.Errorf("%d puts, want %d: %v", len(w.st.puts), c.puts, err)
@@ -277,7 +277,7 @@ func TestContextEndsWhileUnknown(t *testing.T) {
 			enough := errors.New("enough")
 			ctx, cancel := context.WithCancelCause(w.Context())
 			w.before("get", 1, func() { time.AfterFunc(time.Nanosecond, func() { cancel(enough) }) })
-			_, err := store.Swap(ctx, w.st, "k", []byte("mine"), w.put("old").Version, w.opts)
+			_, err := store.Swap(ctx, w.st, "k", []byte("mine"), w.put("old").Version, w.write)
 			w.unknown(err, enough)
 		})
 	})
@@ -409,7 +409,7 @@ func TestIdentity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, []faultstore.Rule{on("put", 1, dropped)}, func(w *world) {
-				w.opts.Identity = 8
+				w.write.Identity = 8
 				w.put(c.there)
 				info, err := w.create(big)
 				if c.want == store.Applied {
@@ -427,7 +427,7 @@ func TestIdentity(t *testing.T) {
 		})
 	}
 	inWorld(t, []faultstore.Rule{on("put", 1, lost)}, func(w *world) {
-		w.opts.Identity = 1000 // longer than the body
+		w.write.Identity = 1000 // longer than the body
 		info, err := w.create("mine")
 		w.applied(info, err, "mine")
 	})

@@ -22,13 +22,13 @@ type Store interface {
 	// object's version; [ErrRange] if a range begins at or past the end.
 	Get(ctx context.Context, key string, opts *GetOptions) (*Object, error)
 
-	// Put writes body under key if cond holds. The driver does not keep body
-	// after it returns.
+	// Put writes body under key, if the condition in opts holds. With nil options it
+	// writes in any case. The driver keeps neither body nor opts after it returns.
 	//
-	// The outcome of an error is told by [OutcomeOf]. [ErrPrecondition] means
-	// that the store answered that cond does not hold; a Match on a missing key
-	// is that too.
-	Put(ctx context.Context, key string, body []byte, cond Condition) (Info, error)
+	// [OutcomeOf] tells the outcome from the error. [ErrPrecondition] means that the
+	// store checked the condition and it does not hold. A match on a missing key is an
+	// ErrPrecondition too.
+	Put(ctx context.Context, key string, body []byte, opts *PutOptions) (Info, error)
 
 	// Upload writes an object of unknown length, in bounded memory, and makes it
 	// visible whole or not at all. Key must be a name that nobody else ever
@@ -73,6 +73,18 @@ type Info struct {
 	Date time.Time
 }
 
+// Age returns how old the object was when the store answered, by the store's clock
+// alone. It reports false if the store did not tell both times.
+//
+// Stores round both times, many of them down to whole seconds. A caller that must not
+// take an object for older or younger than it is allows for that.
+func (i Info) Age() (age time.Duration, known bool) {
+	if i.Date.IsZero() || i.LastModified.IsZero() {
+		return 0, false
+	}
+	return i.Date.Sub(i.LastModified), true
+}
+
 // Object is an open object.
 type Object struct {
 	Info
@@ -87,6 +99,25 @@ type GetOptions struct {
 	// IfNoneMatch makes Get answer [ErrNotModified] if the object still has this
 	// version.
 	IfNoneMatch Version
+}
+
+// PutOptions describe one Put. Nil works like the zero value.
+type PutOptions struct {
+	// If is the condition of the write. The zero Condition always holds.
+	If Condition
+	// CRC32C is the CRC-32C (Castagnoli) of the body, nil if the caller does not know
+	// it. A driver that sends this checksum then need not compute it, and it also
+	// covers the way to the driver. With a wrong one the store turns the request away,
+	// or nothing happens if the driver does not use it.
+	CRC32C *uint32
+}
+
+// Condition returns o.If, and the zero Condition if o is nil.
+func (o *PutOptions) Condition() Condition {
+	if o == nil {
+		return Condition{}
+	}
+	return o.If
 }
 
 // UploadOptions describes a streamed upload. The zero value works.
@@ -119,17 +150,14 @@ type Traits struct {
 	MultiProcess bool
 }
 
-// Condition says when a Put may take place. The zero value is [Always].
+// Condition says when a Put may take place. The zero value always holds.
 type Condition struct {
 	absent bool
 	match  Version
 }
 
-// Always is the condition that always holds.
-var Always = Condition{}
-
 // IfAbsent holds if nothing is stored under the key.
-var IfAbsent = Condition{absent: true}
+func IfAbsent() Condition { return Condition{absent: true} }
 
 // IfMatch holds if the object under the key has version v. An empty v never
 // holds.

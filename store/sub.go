@@ -42,11 +42,11 @@ func (s *sub) Get(ctx context.Context, key string, opts *GetOptions) (*Object, e
 	return obj, nil
 }
 
-func (s *sub) Put(ctx context.Context, key string, body []byte, cond Condition) (Info, error) {
+func (s *sub) Put(ctx context.Context, key string, body []byte, opts *PutOptions) (Info, error) {
 	if err := CheckKey("put", key); err != nil {
 		return Info{}, err
 	}
-	info, err := s.st.Put(ctx, s.prefix+key, body, cond)
+	info, err := s.st.Put(ctx, s.prefix+key, body, opts)
 	info.Key = key
 	return info, err
 }

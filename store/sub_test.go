@@ -21,9 +21,9 @@ func sub(t *testing.T, st store.Store, prefix string) store.Store {
 }
 
 func TestSub(t *testing.T) {
-	ctx, inner := t.Context(), memstore.NewWithOptions(&memstore.Options{Name: "mem://bucket"})
+	ctx, inner := t.Context(), memstore.New(&memstore.Options{Name: "mem://bucket"})
 	st := sub(t, inner, "/team/orders/")
-	info, err := st.Put(ctx, "data/1", []byte("x"), store.IfAbsent)
+	info, err := st.Put(ctx, "data/1", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
 	if err != nil || info.Key != "data/1" || info.Version == "" {
 		t.Fatalf("%+v, %v", info, err)
 	}
@@ -37,7 +37,7 @@ func TestSub(t *testing.T) {
 	if b, _ := io.ReadAll(obj.Body); string(b) != "x" {
 		t.Errorf("read %q", b)
 	}
-	if _, err := inner.Put(ctx, "team/ordersx/1", nil, store.Always); err != nil {
+	if _, err := inner.Put(ctx, "team/ordersx/1", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	list := func(prefix string, opts *store.ListOptions) (keys []string) {
@@ -81,9 +81,9 @@ func TestSub(t *testing.T) {
 }
 
 func TestSubOfSub(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	st := sub(t, sub(t, inner, "a"), "b/c")
-	if _, err := st.Put(t.Context(), "k", nil, store.Always); err != nil {
+	if _, err := st.Put(t.Context(), "k", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if obj, err := inner.Get(t.Context(), "a/b/c/k", nil); err != nil || obj.Body.Close() != nil {
@@ -107,7 +107,7 @@ func TestSubCannotBeLeft(t *testing.T) {
 	st := sub(t, inner, "a")
 	for _, key := range []string{"../secret", "/secret", "", "b/../../secret", "."} {
 		_, get := st.Get(ctx, key, nil)
-		_, put := st.Put(ctx, key, nil, store.Always)
+		_, put := st.Put(ctx, key, nil, nil)
 		_, upload := st.Upload(ctx, key, strings.NewReader(""), nil)
 		var list error
 		for _, err := range st.List(ctx, "../", nil) {
@@ -122,11 +122,11 @@ func TestSubCannotBeLeft(t *testing.T) {
 }
 
 func TestConditions(t *testing.T) {
-	if store.Always != (store.Condition{}) || store.Always.Absent() {
-		t.Error("the zero Condition is not Always")
+	if (store.Condition{}).Absent() {
+		t.Error("the zero Condition asks for no object")
 	}
-	if _, ok := store.Always.Match(); ok {
-		t.Error("Always has a version")
+	if _, ok := (store.Condition{}).Match(); ok {
+		t.Error("the zero Condition has a version")
 	}
 	if v, ok := store.IfMatch("v").Match(); !ok || v != "v" {
 		t.Error("IfMatch lost its version")
@@ -135,10 +135,10 @@ func TestConditions(t *testing.T) {
 	if _, ok := store.IfMatch("").Match(); !ok {
 		t.Error("IfMatch of no version is no condition")
 	}
-	if _, err := memstore.New().Put(t.Context(), "k", nil, store.IfMatch("")); store.OutcomeOf(err) != store.Refused {
+	if _, err := memstore.New(nil).Put(t.Context(), "k", nil, &store.PutOptions{If: store.IfMatch("")}); store.OutcomeOf(err) != store.Refused {
 		t.Errorf("%v", err)
 	}
-	for cond, want := range map[store.Condition]string{store.Always: "always", store.IfAbsent: "if absent", store.IfMatch("v"): "if match"} {
+	for cond, want := range map[store.Condition]string{store.Condition{}: "always", store.IfAbsent(): "if absent", store.IfMatch("v"): "if match"} {
 		if cond.String() != want {
 			t.Errorf("%q, want %q", cond, want)
 		}

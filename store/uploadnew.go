@@ -33,7 +33,7 @@ func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *
 		return info, err
 	}
 	// One byte tells the size. Of an empty object there is none.
-	_, found, rerr := ReadRange(ctx, st, key, GetOptions{Length: 1}, 1, settle)
+	_, found, rerr := Read(ctx, st, key, &ReadOptions{Length: 1, Settle: settle})
 	switch {
 	case rerr == nil || errors.Is(rerr, ErrRange):
 		if found.Size == sent.n {

@@ -26,7 +26,7 @@ func (s twice) Upload(ctx context.Context, key string, body io.Reader, opts *sto
 
 func TestT05_UploadSentTwice(t *testing.T) {
 	for _, body := range []string{"", "a segment", strings.Repeat("x", 3<<20)} {
-		st := memstore.New()
+		st := memstore.New(nil)
 		info, err := store.UploadNew(t.Context(), twice{st}, "k", strings.NewReader(body), nil, nil)
 		if err != nil || info.Size != int64(len(body)) {
 			t.Errorf("%d bytes: %+v, %v", len(body), info, err)
@@ -35,8 +35,8 @@ func TestT05_UploadSentTwice(t *testing.T) {
 }
 
 func TestUploadNewInsists(t *testing.T) {
-	st := memstore.New()
-	if _, err := st.Put(t.Context(), "k", []byte("another's"), store.Always); err != nil {
+	st := memstore.New(nil)
+	if _, err := st.Put(t.Context(), "k", []byte("another's"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := store.UploadNew(t.Context(), st, "k", strings.NewReader("mine"), &store.UploadOptions{SizeHint: 4}, nil); !errors.Is(err, store.ErrPrecondition) {
@@ -69,7 +69,7 @@ func (s cut) Upload(ctx context.Context, key string, body io.Reader, opts *store
 // the object is another's: that would be an alarm, and is not known.
 func TestUploadNewCutShort(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err := store.UploadNew(ctx, cut{twice{memstore.New()}, cancel}, "k", strings.NewReader("mine"), nil, nil)
+	_, err := store.UploadNew(ctx, cut{twice{memstore.New(nil)}, cancel}, "k", strings.NewReader("mine"), nil, nil)
 	if !errors.Is(err, store.ErrUnknown) || !errors.Is(err, errGone) || errors.Is(err, store.ErrPrecondition) {
 		t.Errorf("%v, want unknown because the caller has gone", err)
 	}
@@ -84,7 +84,7 @@ func (s swept) Upload(ctx context.Context, key string, body io.Reader, opts *sto
 }
 
 func TestT05_UploadSentTwiceAndSwept(t *testing.T) {
-	_, err := store.UploadNew(t.Context(), swept{twice{memstore.New()}}, "k", strings.NewReader("mine"), nil, nil)
+	_, err := store.UploadNew(t.Context(), swept{twice{memstore.New(nil)}}, "k", strings.NewReader("mine"), nil, nil)
 	if !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound) {
 		t.Errorf("%v, want unknown", err)
 	}

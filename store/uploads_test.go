@@ -25,10 +25,10 @@ func (a *aborter) AbortUploads(_ context.Context, prefix string, doomed func(sto
 
 func TestAbortUploads(t *testing.T) {
 	all := func(store.Info) bool { return true }
-	if n, err := store.AbortUploads(t.Context(), memstore.New(), "file/", all); n != 0 || err != nil {
+	if n, err := store.AbortUploads(t.Context(), memstore.New(nil), "file/", all); n != 0 || err != nil {
 		t.Errorf("a store without parts: %d, %v", n, err)
 	}
-	a := &aborter{Store: memstore.New(), keys: []string{"file/1", "orders/file/1", "orders/file/2", "orders/list/3", "x"}}
+	a := &aborter{Store: memstore.New(nil), keys: []string{"file/1", "orders/file/1", "orders/file/2", "orders/list/3", "x"}}
 	st, err := store.Sub(a, "orders")
 	if err != nil {
 		t.Fatal(err)

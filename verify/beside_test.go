@@ -129,7 +129,7 @@ func TestOvertaken(t *testing.T) {
 // TestBesideWork verifies without pause while leaders take over from each other
 // and a compactor folds, merges and prunes without any grace.
 func TestBesideWork(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	lead(t, st, 1, 1)
 	ctx, stop := context.WithCancel(t.Context())
 	var work sync.WaitGroup

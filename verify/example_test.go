@@ -13,7 +13,7 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	w, err := writer.Open(ctx, st, fence.NewToken(1), nil)
 	if err != nil {
 		fmt.Println(err)

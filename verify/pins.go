@@ -165,7 +165,7 @@ func (h *held) useless(ctx context.Context, p state.PinInfo, err error) error {
 
 // there reports whether a pin is still there.
 func (h *held) there(ctx context.Context, key string) (bool, error) {
-	_, _, err := store.ReadRange(ctx, h.st, key, store.GetOptions{Length: 1}, 1, h.opts.Settle)
+	_, _, err := store.Read(ctx, h.st, key, &store.ReadOptions{Length: 1, Settle: h.opts.Settle})
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

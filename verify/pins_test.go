@@ -58,7 +58,7 @@ type heldLog struct {
 
 func newHeldLog(t testing.TB, opts *state.PinOptions) heldLog {
 	t.Helper()
-	l := heldLog{Store: memstore.New()}
+	l := heldLog{Store: memstore.New(nil)}
 	files := table(t, l, 1, 2)
 	compact(t, l, 1)
 	second := table(t, l, 2, 1)

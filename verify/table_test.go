@@ -56,7 +56,7 @@ func table(t testing.TB, st store.Store, epoch uint64, n int, remove ...string) 
 // tables is a log with a folded and an unfolded part, and its live files.
 func tables(t testing.TB) (*memstore.Store, []string) {
 	t.Helper()
-	st := memstore.New()
+	st := memstore.New(nil)
 	first := table(t, st, 1, 3)
 	compact(t, st, 1)
 	second := table(t, st, 2, 2, first[0])
@@ -93,11 +93,11 @@ func TestTableDamage(t *testing.T) {
 			"file missing":     {func(st store.Store, live []string) error { return st.Delete(context.Background(), live[1]) }, "missing", func(live []string) string { return live[1] }},
 			"new file missing": {func(st store.Store, live []string) error { return st.Delete(context.Background(), live[3]) }, "missing", func(live []string) string { return live[3] }},
 			"file cut": {func(st store.Store, live []string) error {
-				_, err := st.Put(context.Background(), live[0], []byte("row"), store.Always)
+				_, err := st.Put(context.Background(), live[0], []byte("row"), nil)
 				return err
 			}, "3 bytes, the table says 4", func(live []string) string { return live[0] }},
 			"pin damaged": {func(st store.Store, _ []string) error {
-				_, err := st.Put(context.Background(), layout.PinKey("00000000-0000-4000-8000-000000000001"), []byte("junk"), store.Always)
+				_, err := st.Put(context.Background(), layout.PinKey("00000000-0000-4000-8000-000000000001"), []byte("junk"), nil)
 				return err
 			}, "nothing is pruned until it can", func([]string) string { return layout.PinPrefix }},
 		} {
@@ -125,7 +125,7 @@ func TestBadEdit(t *testing.T) {
 		var b frame.Builder
 		b.SetEdit(doc)
 		h := frame.Header{Log: m.Log, Nonce: fence.ID{7}, Position: at.Position, Offset: at.Offset, Prev: at.Prev, Time: time.Unix(1, 0)}
-		if _, err := st.Put(t.Context(), layout.DataKey(at.Position), b.Finish(&h, frame.Plain), store.IfAbsent); err != nil {
+		if _, err := st.Put(t.Context(), layout.DataKey(at.Position), b.Finish(&h, frame.Plain), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 			t.Fatal(err)
 		}
 		r := run(t, st)

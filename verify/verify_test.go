@@ -58,7 +58,7 @@ func compact(t testing.TB, st store.Store, epoch uint64) {
 // 4/4. Records: 3 in each epoch, and 3 more in the third.
 func sample(t testing.TB) *memstore.Store {
 	t.Helper()
-	st := memstore.New()
+	st := memstore.New(nil)
 	lead(t, st, 1, 3)
 	lead(t, st, 2, 3)
 	w, err := writer.Open(t.Context(), st, fence.NewToken(3), nil)
@@ -117,7 +117,7 @@ func get(t testing.TB, st store.Store, key string) []byte {
 
 func put(t testing.TB, st store.Store, key string, body []byte) {
 	t.Helper()
-	if _, err := st.Put(t.Context(), key, body, store.Always); err != nil {
+	if _, err := st.Put(t.Context(), key, body, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -159,7 +159,7 @@ func TestWholeLog(t *testing.T) {
 }
 
 func TestNoLogAndFuture(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	if _, err := verify.Run(t.Context(), st, nil); !errors.Is(err, manifest.ErrNotInitialized) {
 		t.Fatal(err)
 	}
@@ -401,7 +401,7 @@ func TestDamage(t *testing.T) {
 
 // TestSealsInPages makes more epochs than a manifest has room for.
 func TestSealsInPages(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	const epochs = state.MaxInline + 40
 	lead(t, st, 1, 1)
 	format := newest(t, st)

@@ -190,7 +190,7 @@ func (v *verifier) witness(ctx context.Context, p fence.Position) (string, error
 
 // header reads the header of a slot and checks that it belongs there.
 func (v *verifier) header(ctx context.Context, p fence.Position) (frame.Header, error) {
-	b, _, err := store.ReadRange(ctx, v.st, layout.DataKey(p), store.GetOptions{Length: frame.HeaderSize}, frame.HeaderSize, v.opts.Settle)
+	b, _, err := store.Read(ctx, v.st, layout.DataKey(p), &store.ReadOptions{Length: frame.HeaderSize, Settle: v.opts.Settle})
 	if err != nil {
 		return frame.Header{}, err
 	}

@@ -25,7 +25,8 @@ type batch struct {
 	encoded chan struct{} // closed then
 	after   frame.Point   // the chain behind it, if it is committed
 	sent    clock.Instant
-	stored  int // bytes of the object
+	stored  int    // bytes of the object
+	crc     uint32 // of the object
 
 	applied      bool // its object is in the store; guarded by Writer.mu
 	settled      clock.Instant

@@ -15,7 +15,7 @@ import (
 // nothing any more.
 func ExampleOpen() {
 	ctx := context.Background()
-	st := memstore.New() // or store.Open(ctx, "s3://bucket/orders")
+	st := memstore.New(nil) // or store.Open(ctx, "s3://bucket/orders")
 
 	first, err := writer.Open(ctx, st, fence.NewToken(1), nil)
 	if err != nil {
@@ -46,7 +46,7 @@ func ExampleOpen() {
 // pipeline puts what waits into one.
 func ExampleWriter_AppendAsync() {
 	ctx := context.Background()
-	w, err := writer.Open(ctx, memstore.New(), fence.NewToken(1), &writer.Options{InFlight: 4})
+	w, err := writer.Open(ctx, memstore.New(nil), fence.NewToken(1), &writer.Options{InFlight: 4})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -72,7 +72,7 @@ func ExampleWriter_AppendAsync() {
 // committed after it is durable, with the records and the cursor in order.
 func ExampleWriter_CommitFiles() {
 	ctx := context.Background()
-	w, err := writer.Open(ctx, memstore.New(), fence.NewToken(1), nil)
+	w, err := writer.Open(ctx, memstore.New(nil), fence.NewToken(1), nil)
 	if err != nil {
 		fmt.Println(err)
 		return

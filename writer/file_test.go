@@ -317,7 +317,7 @@ func TestFileIsCreated(t *testing.T) {
 			return true
 		})
 		e.file(w, "x")
-		if cond != store.IfAbsent {
+		if cond != store.IfAbsent() {
 			t.Errorf("the condition was %v", cond)
 		}
 	})

@@ -49,7 +49,7 @@ func bubble(t *testing.T, f func(t *testing.T, e *env)) {
 // format is that of every test's log: made once, because the store is probed
 // before.
 var format = sync.OnceValue(func() manifest.Format {
-	f, err := manifest.Init(context.Background(), memstore.New(), &manifest.InitOptions{Grace: -1})
+	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
 	if err != nil {
 		panic(err)
 	}
@@ -70,8 +70,8 @@ func bubbleOn(t *testing.T, limits fence.Limits, f func(t *testing.T, e *env)) {
 		// A bubble begins at midnight. A compactor that finds a time in whole seconds
 		// takes it for one that a store has cut, and waits longer.
 		time.Sleep(time.Millisecond)
-		e := &env{t: t, format: form, inner: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})}
-		if _, err := e.inner.Put(t.Context(), layout.FormatKey, body, store.IfAbsent); err != nil {
+		e := &env{t: t, format: form, inner: memstore.New(&memstore.Options{Clock: clock.Go()})}
+		if _, err := e.inner.Put(t.Context(), layout.FormatKey, body, &store.PutOptions{If: store.IfAbsent()}); err != nil {
 			t.Fatal(err)
 		}
 		e.log = state.With(e.inner, form, &state.Options{Clock: clock.Go()})
@@ -273,7 +273,7 @@ func (e *env) compact() {
 }
 
 // publish changes the manifest as a compactor would.
-func (e *env) publish(f func(*state.Manifest) error) {
+func (e *env) publish(f func(*state.Change) error) {
 	e.t.Helper()
 	e.folds++
 	u, err := e.log.Updater(layout.Compactor, fence.NewToken(e.folds))
@@ -292,7 +292,7 @@ func at(epoch, seq uint64) fence.Position {
 // put creates an object by hand, as somebody else.
 func (e *env) put(p fence.Position, body []byte) {
 	e.t.Helper()
-	if _, err := e.inner.Put(e.t.Context(), layout.DataKey(p), body, store.IfAbsent); err != nil {
+	if _, err := e.inner.Put(e.t.Context(), layout.DataKey(p), body, &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		e.t.Fatal(err)
 	}
 }

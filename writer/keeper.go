@@ -50,7 +50,7 @@ func (w *Writer) hint(u *state.Updater, last frame.Point) frame.Point {
 	if stop != nil || !last.Before(at) {
 		return last
 	}
-	_, err := u.Update(w.slots, func(m *state.Manifest) error {
+	_, err := u.Update(w.slots, func(m *state.Change) error {
 		if m.Tail().Before(at) {
 			m.Hint = &at
 		}

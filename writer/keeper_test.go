@@ -145,7 +145,7 @@ func TestManifestOfAnotherWithTheSameToken(t *testing.T) {
 		a := e.open("a", 4, nil)
 		u, err := e.log.Updater(layout.Writer, fence.NewToken(4))
 		if err == nil {
-			_, err = u.Update(t.Context(), func(*state.Manifest) error { return nil })
+			_, err = u.Update(t.Context(), func(*state.Change) error { return nil })
 		}
 		if err != nil {
 			t.Fatal(err)

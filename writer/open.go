@@ -295,13 +295,6 @@ func (o *opening) judge(ctx context.Context, since *fence.Position, err error) e
 // has under way, or it would not catch up with one.
 func ahead(inFlight int) int { return min(max(2*inFlight, chain.DefaultAhead), 256) }
 
-// settleSlots are the retry options for log objects, told apart by their header.
-func settleSlots(s *store.SettleOptions) *store.SettleOptions {
-	v := *s
-	v.Identity = identity
-	return &v
-}
-
 // Open takes over the log in st in the epoch of token, and creates the log if
 // there is none. When it returns no writer of an earlier epoch will ever commit
 // anything again, wherever it is and whatever it believes.

@@ -28,7 +28,7 @@ func TestStartsInALaterEpoch(t *testing.T) {
 				if name == "floor" {
 					e.compact() // it was quicker than the leader's own first manifest
 				} else {
-					e.publish(func(m *state.Manifest) error {
+					e.publish(func(m *state.Change) error {
 						seal := e.header(frame.Genesis())
 						m.Hint = &frame.Point{Position: at(3, 1), Prev: seal.Checksum()}
 						return nil
@@ -51,7 +51,7 @@ func TestAnEpochIsOpenedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		u, err := e.log.Updater(layout.Writer, fence.NewToken(5))
 		if err == nil {
-			_, err = u.Update(t.Context(), func(*state.Manifest) error { return nil })
+			_, err = u.Update(t.Context(), func(*state.Change) error { return nil })
 		}
 		if err != nil {
 			t.Fatal(err)

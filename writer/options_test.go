@@ -87,7 +87,7 @@ func TestNoOptions(t *testing.T) {
 
 // Bad options are told before anything is written, the log itself included.
 func TestOptionsBeforeTheLog(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	for _, opts := range []*writer.Options{{InFlight: -1}, {Init: &manifest.InitOptions{Limits: manifest.Limits{Limits: fence.Limits{Object: -1}}}}} {
 		if _, err := writer.Open(t.Context(), st, fence.NewToken(1), opts); err == nil {
 			t.Errorf("%+v were taken", opts)
@@ -104,7 +104,7 @@ func TestOptionsAreCopied(t *testing.T) {
 		settle, init := store.SettleOptions{}, manifest.InitOptions{}
 		opts := writer.Options{Settle: &settle, Init: &init}
 		abandon(e.open("a", 1, &opts))
-		if opts.InFlight != 0 || settle.Clock != nil || settle.Identity != 0 || init.Settle != nil {
+		if opts.InFlight != 0 || settle.Clock != nil || init.Settle != nil {
 			t.Errorf("%+v, %+v, %+v", opts, settle, init)
 		}
 	})

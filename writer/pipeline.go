@@ -77,7 +77,7 @@ func (w *Writer) encode(b, prev *batch) (object []byte, free func()) {
 		Time: w.opts.Clock.Wall(),
 	}
 	object = b.Stamp(&h)
-	b.after, b.stored = at.Behind(&h, b.Cursor()), len(object)
+	b.after, b.stored = at.After(&h, b.Cursor()), len(object)
 	b.sent = w.opts.Clock.Now()
 	close(b.encoded)
 	free = w.release(b, h.Codec)
@@ -146,8 +146,10 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 		// it stays empty until it is sealed, and nothing behind it can count.
 		v = verdict{void: b.at.Seq, err: context.Cause(ctx)}
 	} else {
-		known := store.WithCRC32C(ctx, frame.Sum(object), len(object))
-		_, err := store.Create(known, w.st, layout.DataKey(b.at), object, w.slotSettle)
+		b.crc = frame.Sum(object)
+		_, err := store.Create(ctx, w.st, layout.DataKey(b.at), object, &store.WriteOptions{
+			Settle: w.opts.Settle, Identity: identity, CRC32C: &b.crc, Hedge: w.opts.hedge,
+		})
 		v = w.judge(ctx, b, err)
 	}
 	w.mu.Lock()

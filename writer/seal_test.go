@@ -144,7 +144,7 @@ func TestSealLongAgo(t *testing.T) {
 		defer release()
 		f := e.several(a, "0")
 		e.seal(at(1, 1), 2)
-		e.publish(func(m *state.Manifest) error {
+		e.publish(func(m *state.Change) error {
 			seals := []state.Seal{{Position: frame.Genesis(), Next: 1}}
 			for epoch := range uint64(state.MaxInline + 1) {
 				seals = append(seals, state.Seal{Position: at(epoch+1, 1), Next: fence.Epoch(epoch + 2)})
@@ -166,7 +166,7 @@ func TestSealForgotten(t *testing.T) {
 		defer release()
 		f := e.several(a, "0")
 		e.seal(at(1, 1), 2)
-		e.publish(func(m *state.Manifest) error {
+		e.publish(func(m *state.Change) error {
 			return m.Fold(m.Floor, frame.Point{Position: at(2, 1)}, []state.Seal{{Position: frame.Genesis(), Next: 2}}, nil, nil)
 		})
 		release()

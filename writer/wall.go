@@ -347,9 +347,10 @@ func (w *wall) newest(ctx context.Context, p fence.Position) (*state.Manifest, e
 // there, and own is true, or found is.
 func (o *opening) seal(ctx context.Context, p fence.Position) (found chain.Object, own bool, err error) {
 	body := o.sealBody(p)
-	settle := *o.opts.Settle
-	settle.Identity = chain.Head // what is there instead has to be read in any case
-	_, err = store.Create(ctx, o.src.Store, layout.DataKey(p), body, &settle)
+	_, err = store.Create(ctx, o.src.Store, layout.DataKey(p), body, &store.WriteOptions{
+		Settle:   o.opts.Settle,
+		Identity: chain.Head, // what is there instead has to be read in any case
+	})
 	var conflict *store.ConflictError
 	switch {
 	case err == nil:

@@ -26,8 +26,6 @@ type Writer struct {
 	opts      Options
 	recovered Recovered
 	encoders  int // at once
-	// slotSettle is how a slot is written: retries, and hedges.
-	slotSettle *store.SettleOptions
 
 	slots     context.Context //nolint:containedctx // the slots' own: a caller's context only abandons its wait
 	abandon   context.CancelCauseFunc
@@ -89,8 +87,6 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (
 		files:    map[*FileWriter]struct{}{}, completed: map[string]int64{}, table: newTable(begin),
 	}
 	w.last = &batch{after: begin, encoded: closed}
-	w.slotSettle = settleSlots(opts.Settle)
-	w.slotSettle.Hedge = opts.hedge
 	w.changed.L = &w.mu
 	w.slots, w.abandon = context.WithCancelCause(context.Background())
 	w.stopUntil = func() {}

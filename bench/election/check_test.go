@@ -23,7 +23,7 @@ type check struct {
 
 func measureCheck(t *testing.T) *check {
 	t.Helper()
-	e, err := leader.New(memstore.New(), "lock", nil)
+	e, err := leader.New(memstore.New(nil), "lock", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func (o *object) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 }
 
 func (o *object) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return o.put(ctx, r, store.IfAbsent)
+	return o.put(ctx, r, store.IfAbsent())
 }
 
 func (o *object) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
@@ -102,7 +102,7 @@ func (o *object) put(ctx context.Context, r resourcelock.LeaderElectionRecord, c
 	if err != nil {
 		return err
 	}
-	info, err := o.st.Put(ctx, objectKey, body, cond)
+	info, err := o.st.Put(ctx, objectKey, body, &store.PutOptions{If: cond})
 	if errors.Is(err, store.ErrPrecondition) {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, objectKey, err)
 	}

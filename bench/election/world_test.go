@@ -59,7 +59,7 @@ func inWorld(t *testing.T, c contender, scenario func(*world)) {
 			T: t, contender: c, ctx: ctx, leading: map[*term]struct{}{},
 			terms: make(chan *term, 64), releases: make(chan time.Time, 64),
 		}
-		mem := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})
+		mem := memstore.New(&memstore.Options{Clock: clock.Go()})
 		w.st = faultstore.New(watched{mem, w}, &faultstore.Options{Seed: 1, Clock: clock.Go(), Rates: faultstore.Rates{MaxDelay: maxDelay}})
 		defer w.running.Wait()
 		defer cancel()
@@ -73,8 +73,8 @@ type watched struct {
 	w *world
 }
 
-func (s watched) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	info, err := s.Store.Put(ctx, key, body, cond)
+func (s watched) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	info, err := s.Store.Put(ctx, key, body, opts)
 	if err == nil && s.w.released(body) {
 		select {
 		case s.w.releases <- time.Now():

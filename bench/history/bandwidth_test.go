@@ -91,7 +91,7 @@ func plain(t *testing.T, st store.Store, all []store.Info) {
 		for _, p := range parts {
 			ahead <- struct{}{}
 			go func() {
-				body, _, err := store.ReadRange(context.Background(), st, p.key, store.GetOptions{Offset: p.at, Length: p.length}, p.length, nil)
+				body, _, err := store.Read(context.Background(), st, p.key, &store.ReadOptions{Offset: p.at, Length: p.length})
 				if err != nil {
 					t.Error(err)
 				}

@@ -101,7 +101,7 @@ func TestCatchUp(t *testing.T) {
 		total, rounds = 256<<20, 6
 	}
 	for _, record := range []int{100, 1 << 10, 64 << 10} {
-		st := memstore.New()
+		st := memstore.New(nil)
 		compacted(t, st, total, record)
 		var best time.Duration
 		for range rounds {

@@ -33,7 +33,7 @@ type journal struct {
 // newJournal makes a log with so much grace, none if negative; the store is not probed.
 func newJournal(t testing.TB, st store.Store, grace time.Duration) *journal {
 	t.Helper()
-	f, err := manifest.Init(context.Background(), memstore.New(), &manifest.InitOptions{Grace: grace})
+	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: grace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func newJournal(t testing.TB, st store.Store, grace time.Duration) *journal {
 
 func (j *journal) put(key string, body []byte) {
 	j.group.Go(func() error {
-		_, err := j.st.Put(context.Background(), key, body, store.Always)
+		_, err := j.st.Put(context.Background(), key, body, nil)
 		return err
 	})
 }

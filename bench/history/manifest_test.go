@@ -24,7 +24,7 @@ type table struct {
 	live    []string
 }
 
-func (b *table) update(f func(*state.Manifest) error) {
+func (b *table) update(f func(*state.Change) error) {
 	b.Helper()
 	m, err := b.updater.Update(b.Context(), f)
 	if err != nil {
@@ -50,7 +50,7 @@ func (b *table) edit(add, remove int) {
 		f := manifest.File{Key: layout.FileKey(1, id.String(), ".sst"), Size: int64(b.rng.IntN(1 << 20)), Records: b.rng.Uint64N(100)}
 		e.Add, b.live = append(e.Add, f), append(b.live, f.Key)
 	}
-	b.update(func(m *state.Manifest) error {
+	b.update(func(m *state.Change) error {
 		to := m.Floor
 		to.Position.Seq++
 		m.Hint = nil
@@ -62,7 +62,7 @@ func (b *table) edit(add, remove int) {
 func costOfTable(t *testing.T, f manifest.Format, files int) (bytes, calls float64) {
 	t.Helper()
 	const updates, changes = 200, 50
-	st := &requests{Store: memstore.New()}
+	st := &requests{Store: memstore.New(nil)}
 	u, err := state.With(st, f, nil).Updater(layout.Compactor, fence.NewToken(1))
 	if err != nil {
 		t.Fatal(err)
@@ -71,14 +71,14 @@ func costOfTable(t *testing.T, f manifest.Format, files int) (bytes, calls float
 	to := frame.Start()
 	to.Position = fence.Position{Epoch: 1, Seq: 1}
 	seal := state.Seal{Position: frame.Genesis(), Next: 1, Nonce: fence.ID(uuid.New())}
-	b.update(func(m *state.Manifest) error { return m.Fold(m.Floor, to, []state.Seal{seal}, nil, nil) })
+	b.update(func(m *state.Change) error { return m.Fold(m.Floor, to, []state.Seal{seal}, nil, nil) })
 	b.edit(files, 0)
 	st.n.Store(0)
 	st.bytes.Store(0)
 	for range updates {
 		b.edit(changes, changes)
 		if b.newest.Version%20 == 0 { // as a compactor does
-			b.update(func(m *state.Manifest) error {
+			b.update(func(m *state.Change) error {
 				m.PruneMark = m.Version
 				m.Forget(m.Version)
 				return nil
@@ -90,7 +90,7 @@ func costOfTable(t *testing.T, f manifest.Format, files int) (bytes, calls float
 
 // An update of a table of 100,000 files costs as much as one of 1,000.
 func TestManifest(t *testing.T) {
-	f, err := manifest.Init(t.Context(), memstore.New(), nil)
+	f, err := manifest.Init(t.Context(), memstore.New(nil), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

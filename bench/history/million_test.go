@@ -54,10 +54,10 @@ func (r *requests) Get(ctx context.Context, key string, opts *store.GetOptions) 
 	return o, err
 }
 
-func (r *requests) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (r *requests) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	r.n.Add(1)
 	r.bytes.Add(int64(len(body)))
-	return r.Store.Put(ctx, key, body, cond)
+	return r.Store.Put(ctx, key, body, opts)
 }
 
 func (r *requests) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
@@ -102,7 +102,7 @@ func opening(t *testing.T, st store.Store, records uint64, epoch uint64) {
 // A million commits by twenty leaders, folded some hundred at a time.
 func TestMillion(t *testing.T) {
 	const commits, each, leaders = 1_000_000, 500, 20
-	st := &uploads{Store: memstore.New()}
+	st := &uploads{Store: memstore.New(nil)}
 	j := newJournal(t, st, -1)
 	c, err := compactor.New(st, &compactor.Options{NoCompress: true})
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
-	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
@@ -34,12 +33,12 @@ type slow struct {
 
 func newSlow(t *testing.T, f manifest.Format) *slow {
 	t.Helper()
-	s := &slow{mem: memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()})}
+	s := &slow{mem: memstore.New(&memstore.Options{Clock: clock.Go()})}
 	body, err := json.Marshal(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.mem.Put(t.Context(), layout.FormatKey, body, store.Always); err != nil {
+	if _, err := s.mem.Put(t.Context(), layout.FormatKey, body, nil); err != nil {
 		t.Fatal(err)
 	}
 	s.remote = faultstore.New(s.mem, &faultstore.Options{Clock: clock.Go(), Hook: func(faultstore.Op) faultstore.Fault {
@@ -57,7 +56,7 @@ func newSlow(t *testing.T, f manifest.Format) *slow {
 // A record is in a tailing reader's hands within the time of two GETs after it was
 // acknowledged, in the median, and an idle reader makes at most a request a second.
 func TestTail(t *testing.T) {
-	f, err := manifest.Init(t.Context(), memstore.New(), nil) // its probe is real, so it is outside
+	f, err := manifest.Init(t.Context(), memstore.New(nil), nil) // its probe is real, so it is outside
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -374,13 +374,13 @@ func TestDeposed(t *testing.T) {
 // and gives no answer.
 type mute struct{ store.Store }
 
-func (m *mute) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (m *mute) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if p, ok := layout.ParseDataKey(key); ok && p.Epoch == 1 && p.Seq > 1 && len(body) > frame.HeaderSize {
-		_, _ = m.Store.Put(ctx, key, body, cond)
+		_, _ = m.Store.Put(ctx, key, body, opts)
 		<-ctx.Done()
 		return store.Info{}, &store.Error{Op: "put", Key: key, Err: ctx.Err()}
 	}
-	return m.Store.Put(ctx, key, body, cond)
+	return m.Store.Put(ctx, key, body, opts)
 }
 
 // TestUnknown: without a cursor an append whose outcome is unknown ends, with a

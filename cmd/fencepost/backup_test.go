@@ -26,7 +26,7 @@ func copied(t testing.TB, from, to store.Store, prefix string, want func(key str
 		}
 		body, _, err := store.ReadAll(t.Context(), from, info.Key, 1<<30, nil)
 		if err == nil {
-			_, err = to.Put(t.Context(), info.Key, body, store.Always)
+			_, err = to.Put(t.Context(), info.Key, body, nil)
 		}
 		if err != nil {
 			t.Fatal(err)

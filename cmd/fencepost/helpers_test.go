@@ -160,7 +160,7 @@ func flip(t testing.TB, st store.Store, key string) {
 	}
 	b = bytes.Clone(b)
 	b[len(b)/2] ^= 1
-	if _, err := st.Put(t.Context(), key, b, store.Always); err != nil {
+	if _, err := st.Put(t.Context(), key, b, nil); err != nil {
 		t.Fatal(err)
 	}
 }

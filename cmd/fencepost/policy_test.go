@@ -128,18 +128,18 @@ func (p *policed) Get(ctx context.Context, key string, opts *store.GetOptions) (
 	return p.Store.Get(ctx, key, opts)
 }
 
-func (p *policed) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (p *policed) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	keys := map[string]string{"s3:ObjectCreationOperation": "true"}
-	if cond.Absent() {
+	if opts.Condition().Absent() {
 		keys["s3:if-none-match"] = "*"
 	}
-	if v, ok := cond.Match(); ok {
+	if v, ok := opts.Condition().Match(); ok {
 		keys["s3:if-match"] = string(v)
 	}
 	if err := p.check("put", key, "s3:PutObject", object(key), keys); err != nil {
 		return store.Info{}, err
 	}
-	return p.Store.Put(ctx, key, body, cond)
+	return p.Store.Put(ctx, key, body, opts)
 }
 
 // Upload is a multipart upload: begun and sent in parts without a condition, and
@@ -270,10 +270,10 @@ var work = []struct {
 // nothing of it is refused.
 func TestPolicyAllows(t *testing.T) {
 	now := &day{Clock: clock.System()}
-	st := memstore.NewWithOptions(&memstore.Options{Clock: now})
+	st := memstore.New(&memstore.Options{Clock: now})
 	// A probe that died has left it, and a day later it is swept.
 	left := "tmp/" + uuid.NewString()
-	if _, err := st.Put(t.Context(), left, []byte("x"), store.IfAbsent); err != nil {
+	if _, err := st.Put(t.Context(), left, []byte("x"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range work {
@@ -314,8 +314,8 @@ func TestPolicyDenies(t *testing.T) {
 	}
 	for role := range creates {
 		for _, key := range keys {
-			p := newPoliced(t, memstore.New(), role)
-			if _, err := p.Put(t.Context(), key, []byte("x"), store.IfAbsent); errors.Is(err, store.ErrDenied) == may(creates[role], key) {
+			p := newPoliced(t, memstore.New(nil), role)
+			if _, err := p.Put(t.Context(), key, []byte("x"), &store.PutOptions{If: store.IfAbsent()}); errors.Is(err, store.ErrDenied) == may(creates[role], key) {
 				t.Errorf("%s creates %s: %v", role, key, err)
 			}
 			if err := p.Delete(t.Context(), key); errors.Is(err, store.ErrDenied) == may(deletes[role], key) {
@@ -325,14 +325,14 @@ func TestPolicyDenies(t *testing.T) {
 			if strings.HasPrefix(key, "tmp/") {
 				continue // the probe tries things out
 			}
-			if _, err := p.Put(t.Context(), key, []byte("x"), store.Always); !errors.Is(err, store.ErrDenied) {
+			if _, err := p.Put(t.Context(), key, []byte("x"), nil); !errors.Is(err, store.ErrDenied) {
 				t.Errorf("%s overwrites %s: %v", role, key, err)
 			}
 			if _, err := p.Upload(t.Context(), key, strings.NewReader("x"), nil); !errors.Is(err, store.ErrDenied) {
 				t.Errorf("%s uploads over %s: %v", role, key, err)
 			}
 		}
-		p := newPoliced(t, memstore.New(), role)
+		p := newPoliced(t, memstore.New(nil), role)
 		// Beside the log.
 		if err := p.check("get", "x", "s3:GetObject", "arn:aws:s3:::bucket/team/orders2/x", nil); err == nil {
 			t.Errorf("%s reads another log", role)
@@ -345,9 +345,9 @@ func TestPolicyDenies(t *testing.T) {
 
 // Without the bucket's policy an overwrite would go through: it is what refuses it.
 func TestPolicyOfTheBucket(t *testing.T) {
-	p := newPoliced(t, memstore.New(), "writer")
+	p := newPoliced(t, memstore.New(nil), "writer")
 	p.bucket = nil
-	if _, err := p.Put(t.Context(), "lock/x.json", []byte("x"), store.Always); err != nil {
+	if _, err := p.Put(t.Context(), "lock/x.json", []byte("x"), nil); err != nil {
 		t.Error(err)
 	}
 	// A whole bucket is a log too.

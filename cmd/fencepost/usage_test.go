@@ -316,7 +316,7 @@ func TestBadLogs(t *testing.T) {
 
 func put(t testing.TB, st store.Store, key, body string) {
 	t.Helper()
-	if _, err := st.Put(t.Context(), key, []byte(body), store.Always); err != nil {
+	if _, err := st.Put(t.Context(), key, []byte(body), nil); err != nil {
 		t.Fatal(err)
 	}
 }

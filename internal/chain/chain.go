@@ -71,7 +71,7 @@ func (s *Source) Look(ctx context.Context, p fence.Position) (Object, error) {
 }
 
 func (s *Source) look(ctx context.Context, p fence.Position, ask int64) ([]byte, store.Info, error) {
-	body, info, err := store.ReadRange(ctx, s.Store, layout.DataKey(p), store.GetOptions{Length: ask}, ask, s.Settle)
+	body, info, err := store.Read(ctx, s.Store, layout.DataKey(p), &store.ReadOptions{Length: ask, Settle: s.Settle})
 	if errors.Is(err, store.ErrRange) {
 		err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, layout.DataKey(p))
 	}
@@ -396,7 +396,7 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 	off := int64(len(f.body))
 	// The buffer grows as bytes arrive, and its head is part of it: a large object that was
 	// put together of two would be held twice over.
-	whole, info, err := store.AppendRange(ctx, s.Store, layout.DataKey(f.pos), f.body, store.GetOptions{Offset: off, Length: f.info.Size - off}, limit, s.Settle)
+	whole, info, err := store.Read(ctx, s.Store, layout.DataKey(f.pos), &store.ReadOptions{Offset: off, Length: f.info.Size - off, Append: f.body, Settle: s.Settle})
 	switch {
 	case err != nil && !errors.Is(err, store.ErrRange):
 		f.err = err

@@ -34,7 +34,7 @@ func TestWalkFollowsSeals(t *testing.T) {
 	l.seal(4).seal(5).data().data(7).seal(9)
 	// What stands behind a seal is void, whatever it is.
 	for seq, body := range map[uint64]string{42: "junk", 43: "junk", 60: ""} {
-		if _, err := inner.Put(t.Context(), layout.DataKey(fence.Position{Epoch: 1, Seq: seq}), []byte(body), store.Always); err != nil {
+		if _, err := inner.Put(t.Context(), layout.DataKey(fence.Position{Epoch: 1, Seq: seq}), []byte(body), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,7 +166,7 @@ func (s slow) Get(ctx context.Context, key string, opts *store.GetOptions) (*sto
 
 // TestWalkWaits for what it has cancelled: behind a seal, and when it ends.
 func TestWalkWaits(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	l := newLog(t, inner).seal(1)
 	for range 7 {
 		l.data(1)
@@ -235,23 +235,23 @@ func TestRestIsAnothers(t *testing.T) {
 			for i := range b[Head:] {
 				b[Head+i] ^= 1
 			}
-			_, err := st.Put(context.Background(), key, b, store.Always)
+			_, err := st.Put(context.Background(), key, b, nil)
 			return err
 		},
 		"same bytes": func(st *memstore.Store, key string, b []byte) error {
-			_, err := st.Put(context.Background(), key, b, store.Always)
+			_, err := st.Put(context.Background(), key, b, nil)
 			return err
 		},
 		"shorter": func(st *memstore.Store, key string, b []byte) error {
-			_, err := st.Put(context.Background(), key, b[:1000], store.Always)
+			_, err := st.Put(context.Background(), key, b[:1000], nil)
 			return err
 		},
 		"cut": func(st *memstore.Store, key string, b []byte) error {
-			_, err := st.Put(context.Background(), key, b[:Head+10], store.Always)
+			_, err := st.Put(context.Background(), key, b[:Head+10], nil)
 			return err
 		},
 		"longer": func(st *memstore.Store, key string, b []byte) error {
-			_, err := st.Put(context.Background(), key, append(b, b...), store.Always)
+			_, err := st.Put(context.Background(), key, append(b, b...), nil)
 			return err
 		},
 	} {
@@ -304,7 +304,7 @@ func TestRestIsAnothers(t *testing.T) {
 // is before it is read.
 func TestCorrupt(t *testing.T) {
 	other := func() *log {
-		l := newLog(t, memstore.New()).seal(1).data(5).data(5)
+		l := newLog(t, memstore.New(nil)).seal(1).data(5).data(5)
 		return l
 	}
 	object := func(l *log, key string) []byte {
@@ -319,7 +319,7 @@ func TestCorrupt(t *testing.T) {
 		return b
 	}
 	key := layout.DataKey(fence.Position{Epoch: 1, Seq: 2})
-	foreign := newLog(t, memstore.New()).seal(1).data(5).data(9)
+	foreign := newLog(t, memstore.New(nil)).seal(1).data(5).data(9)
 	tests := map[string]struct {
 		body []byte
 		want error
@@ -336,7 +336,7 @@ func TestCorrupt(t *testing.T) {
 	for name, tt := range tests {
 		st, inner := newFaults(nil)
 		newLog(t, inner).seal(1).data(5).data(9).data(5)
-		if _, err := inner.Put(t.Context(), key, tt.body, store.Always); err != nil {
+		if _, err := inner.Put(t.Context(), key, tt.body, nil); err != nil {
 			t.Fatal(err)
 		}
 		s := source(st)
@@ -349,7 +349,7 @@ func TestCorrupt(t *testing.T) {
 		quiet(t, st, before)
 	}
 	// Every flipped bit of an object is found.
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	l := newLog(t, inner).seal(1).data(5)
 	from := l.at
 	l.data(20)
@@ -360,7 +360,7 @@ func TestCorrupt(t *testing.T) {
 	for i := range 8 * len(good) {
 		bad := bytes.Clone(good)
 		bad[i/8] ^= 1 << (i % 8)
-		if _, err := inner.Put(t.Context(), key, bad, store.Always); err != nil {
+		if _, err := inner.Put(t.Context(), key, bad, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := source(inner).Read(t.Context(), from); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) {
@@ -372,7 +372,7 @@ func TestCorrupt(t *testing.T) {
 // TestHugeClaim: an object that is larger than any frame of the log is not read.
 func TestHugeClaim(t *testing.T) {
 	for _, size := range []int64{1 << 31, 1 << 62} {
-		st := claims{memstore.New(), size}
+		st := claims{memstore.New(nil), size}
 		newLog(t, st.Store).seal(1)
 		if _, err := source(st).Read(t.Context(), frame.Start()); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "the log allows") {
 			t.Errorf("%d: %v", size, err)
@@ -409,7 +409,7 @@ func TestBudget(t *testing.T) {
 	const size, objects = 1 << 20, 40
 	for _, budget := range []int64{size / 2, 3 * (size + 1000), 0} {
 		synctest.Test(t, func(t *testing.T) {
-			inner := memstore.New()
+			inner := memstore.New(nil)
 			l := newLog(t, inner).seal(1)
 			for range 3 {
 				l.data(1)
@@ -470,7 +470,7 @@ func (a asked) Get(ctx context.Context, key string, o *store.GetOptions) (*store
 // TestAlikeAtOnce: of large objects that are about alike all but the first few take
 // one request, and so do small ones behind them.
 func TestAlikeAtOnce(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	l := newLog(t, inner).seal(1)
 	const n = 60
 	for i := range n {
@@ -499,7 +499,7 @@ func TestAlikeAtOnce(t *testing.T) {
 // its size was known and believed.
 func TestLargeIsHeldOnce(t *testing.T) {
 	const size = 15 << 20
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	l := newLog(t, inner).seal(1)
 	from := l.at
 	l.data(size)
@@ -518,7 +518,7 @@ func TestLargeIsHeldOnce(t *testing.T) {
 // bodies of dozens of objects, which with large ones are gigabytes.
 func TestMemory(t *testing.T) {
 	const size, objects = 512 << 10, 48
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	l := newLog(t, inner).seal(1)
 	for range objects {
 		l.data(size)

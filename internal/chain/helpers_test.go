@@ -41,10 +41,10 @@ func (l *log) header() frame.Header {
 func (l *log) put(b []byte, h *frame.Header) {
 	l.t.Helper()
 	l.keys = append(l.keys, layout.DataKey(l.at.Position))
-	if _, err := l.st.Put(context.Background(), layout.DataKey(l.at.Position), b, store.Always); err != nil {
+	if _, err := l.st.Put(context.Background(), layout.DataKey(l.at.Position), b, nil); err != nil {
 		l.t.Fatal(err)
 	}
-	l.at = l.at.Behind(h, nil)
+	l.at = l.at.After(h, nil)
 }
 
 func (l *log) seal(next fence.Epoch) *log {
@@ -83,7 +83,7 @@ func filled(offset uint64, n int) []byte {
 }
 
 func newFaults(opts *faultstore.Options) (*faultstore.Store, *memstore.Store) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	return faultstore.New(inner, opts), inner
 }
 

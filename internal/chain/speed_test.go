@@ -45,7 +45,7 @@ func (l late) Get(ctx context.Context, key string, o *store.GetOptions) (*store.
 func TestInOrderAtFullSpeed(t *testing.T) {
 	for _, size := range []int{10, 60 << 10} {
 		synctest.Test(t, func(t *testing.T) {
-			inner := memstore.New()
+			inner := memstore.New(nil)
 			l := newLog(t, inner).seal(1)
 			const objects = 3000
 			for range objects {

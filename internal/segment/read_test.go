@@ -32,7 +32,7 @@ type row struct {
 
 func newRow(t testing.TB, opts *faultstore.Options, segments ...[]int) *row {
 	t.Helper()
-	r := &row{mem: memstore.New()}
+	r := &row{mem: memstore.New(nil)}
 	for i, lengths := range segments {
 		b, sum := segmentOf(t, r.end, lengths)
 		k := fmt.Sprintf("segment/compactor/00000000000000000001/00000000-0000-4000-8000-%012d", i)
@@ -268,7 +268,7 @@ func TestReadBrokenOff(t *testing.T) {
 func TestReadUnpacksWithinBudget(t *testing.T) {
 	const n, size = 24, 4 << 20
 	b, sum := build(t, 0, frame.Zstd, zeros(t, n, size))
-	st := memstore.New()
+	st := memstore.New(nil)
 	if _, err := st.Upload(t.Context(), key, bytes.NewReader(b), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (r Ref) check() error {
 // fetch reads a part of a segment, all of it, and compares its size with what the
 // manifest says.
 func (s *Source) fetch(ctx context.Context, ref Ref, at, length int64) ([]byte, error) {
-	b, info, err := store.ReadRange(ctx, s.Store, ref.Key, store.GetOptions{Offset: at, Length: length}, length, s.Settle)
+	b, info, err := store.Read(ctx, s.Store, ref.Key, &store.ReadOptions{Offset: at, Length: length, Settle: s.Settle})
 	switch {
 	case errors.Is(err, store.ErrRange):
 		return nil, fmt.Errorf("%w: %s does not have the %d bytes that the manifest says: %w", fence.ErrCorrupt, ref.Key, ref.Size, err)

@@ -48,7 +48,7 @@ func segmentOf(t testing.TB, first uint64, lengths []int) ([]byte, Summary) {
 func stored(t testing.TB, opts *faultstore.Options, first uint64, lengths []int) (*Source, *faultstore.Store, Ref) {
 	t.Helper()
 	b, sum := segmentOf(t, first, lengths)
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	if _, err := inner.Upload(t.Context(), key, bytes.NewReader(b), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestDamage(t *testing.T) {
 				if err := st.Delete(t.Context(), key); err != nil {
 					t.Fatal(err)
 				}
-			} else if _, err := st.Put(t.Context(), key, b, store.Always); err != nil {
+			} else if _, err := st.Put(t.Context(), key, b, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -289,7 +289,7 @@ func TestReplacedWhileRead(t *testing.T) {
 func overwrite(st store.Store, b []byte) error { return overwriteKey(st, key, b) }
 
 func overwriteKey(st store.Store, key string, b []byte) error {
-	_, err := st.Put(context.Background(), key, b, store.Always)
+	_, err := st.Put(context.Background(), key, b, nil)
 	return err
 }
 

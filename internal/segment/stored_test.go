@@ -10,7 +10,6 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
-	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -18,11 +17,11 @@ import (
 // gathered anew, and all records are there, at their offsets.
 func TestAddStored(t *testing.T) {
 	const size = 100 << 10
-	st := memstore.New()
+	st := memstore.New(nil)
 	src := &Source{Store: st, Log: testLog, Limits: fence.DefaultLimits()}
 	put := func(key string, b []byte, sum Summary) Ref {
 		t.Helper()
-		if _, err := st.Put(t.Context(), key, b, store.Always); err != nil {
+		if _, err := st.Put(t.Context(), key, b, nil); err != nil {
 			t.Fatal(err)
 		}
 		return Ref{Key: key, First: sum.First, End: sum.End, Size: sum.Size, Index: sum.Index}

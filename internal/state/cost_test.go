@@ -20,10 +20,10 @@ type meter struct {
 	requests, bytes atomic.Int64
 }
 
-func (s *meter) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (s *meter) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	s.requests.Add(1)
 	s.bytes.Add(int64(len(body)))
-	return s.Store.Put(ctx, key, body, cond)
+	return s.Store.Put(ctx, key, body, opts)
 }
 
 func (s *meter) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
@@ -71,7 +71,7 @@ var churn = map[string]func(rng *rand.Rand, live []string, n int) (gone, left []
 // many, each of which adds and removes some.
 func cost(t testing.TB, files int, pick func(rng *rand.Rand, live []string, n int) (gone, left []string)) (bytes, requests float64) {
 	t.Helper()
-	st := &meter{Store: memstore.New()}
+	st := &meter{Store: memstore.New(nil)}
 	w := newTableModel(t, st, testFormat())
 	e := &manifest.Edit{}
 	for range files {
@@ -90,7 +90,7 @@ func cost(t testing.TB, files int, pick func(rng *rand.Rand, live []string, n in
 		}
 		w.commit(e)
 		if w.m.Version%20 == 0 { // as a compactor does
-			w.update(func(m *Manifest) error {
+			w.update(func(m *Change) error {
 				m.PruneMark = m.Version
 				m.Forget(m.Version)
 				return nil

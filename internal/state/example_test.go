@@ -16,7 +16,7 @@ import (
 // and has changed nothing.
 func ExampleUpdater_Update() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	format, err := manifest.Init(ctx, st, nil)
 	if err != nil {
 		panic(err)
@@ -25,7 +25,7 @@ func ExampleUpdater_Update() {
 	zombie, _ := log.Updater(layout.Compactor, fence.NewToken(1))
 	leader, _ := log.Updater(layout.Compactor, fence.NewToken(2))
 
-	nothing := func(*state.Manifest) error { return nil }
+	nothing := func(*state.Change) error { return nil }
 	m, err := leader.Update(ctx, nothing)
 	fmt.Println(m.Version, err)
 	_, err = zombie.Update(ctx, nothing)
@@ -41,7 +41,7 @@ func ExampleUpdater_Update() {
 // A backup holds on to a version while the log goes on, is folded and pruned.
 func ExampleLog_Pin() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	format, err := manifest.Init(ctx, st, nil)
 	if err != nil {
 		panic(err)
@@ -49,7 +49,7 @@ func ExampleLog_Pin() {
 	log := state.With(st, format, nil)
 	compactor, _ := log.Updater(layout.Compactor, fence.NewToken(1))
 	for range 3 {
-		_, _ = compactor.Update(ctx, func(*state.Manifest) error { return nil })
+		_, _ = compactor.Update(ctx, func(*state.Change) error { return nil })
 	}
 
 	pin, err := log.Pin(ctx, &state.PinOptions{Name: "backup-2026-11"})
@@ -68,9 +68,9 @@ func ExampleLog_Pin() {
 
 // What an edit says is for the log; what the table became of all edits is in the
 // manifest.
-func ExampleManifest_Fold() {
+func ExampleChange_Fold() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 	format, err := manifest.Init(ctx, st, nil)
 	if err != nil {
 		panic(err)
@@ -84,7 +84,7 @@ func ExampleManifest_Fold() {
 		Add:        []manifest.File{{Key: layout.FileKey(1, "0192f3c4-0000-7000-8000-000000000001", ".parquet"), Size: 4096}},
 		Properties: map[string]string{"schema": "1"},
 	}
-	m, err := compactor.Update(ctx, func(m *state.Manifest) error {
+	m, err := compactor.Update(ctx, func(m *state.Change) error {
 		from, to := m.Floor, m.Floor
 		to.Position = fence.Position{Epoch: 1, Seq: 2}
 		at := fence.Position{Epoch: 1, Seq: 1}

@@ -36,7 +36,7 @@ func FuzzDecode(f *testing.F) {
 		if m.Roles == nil {
 			m.Roles = map[layout.Role]RoleState{} // as it is written
 		}
-		l := testOpen(memstore.New())
+		l := testOpen(memstore.New(nil))
 		if len(l.Lists(m)) != len(m.SegmentPages)+len(m.SealPages)+len(m.DroppedPages)+len(m.FilePages)+len(m.RemovedPages) {
 			t.Fatalf("%q", l.Lists(m))
 		}

@@ -51,16 +51,16 @@ func testUpdater(t testing.TB, st store.Store, role layout.Role, epoch uint64) *
 	return u
 }
 
-// newFaults returns a faulty store and the store behind it.
+// newFaults returns a faulty store and the store that it wraps.
 func newFaults(opts *faultstore.Options) (*faultstore.Store, *memstore.Store) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	return faultstore.New(inner, opts), inner
 }
 
 // effect is an update that leaves a trace that is never wiped out: a segment of
 // one record. Applied twice, it is there twice, and check refuses it.
-func effect(id string) func(*Manifest) error {
-	return func(m *Manifest) error {
+func effect(id string) func(*Change) error {
+	return func(m *Change) error {
 		m.Segments = append(m.Segments, Segment{Key: layout.SegmentKey(layout.Compactor, 1, id), First: m.Floor.Offset, End: m.Floor.Offset + 1, Size: 200, Index: 96, From: testTime, To: testTime})
 		m.Floor.Offset++
 		m.Floor.Position.Seq++
@@ -141,7 +141,7 @@ func mustPrune(t testing.TB, st store.Store) {
 // put writes an object without any condition, as no program of ours does.
 func put(t testing.TB, st store.Store, key string, body []byte) {
 	t.Helper()
-	if _, err := st.Put(context.Background(), key, body, store.Always); err != nil {
+	if _, err := st.Put(context.Background(), key, body, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -263,7 +263,7 @@ func compacted(t testing.TB, b []byte) string {
 
 // decodeFormat reads a format.json.
 func decodeFormat(t testing.TB, body []byte) (manifest.Format, error) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	put(t, st, layout.FormatKey, body)
 	return manifest.ReadFormat(t.Context(), st, quick)
 }

@@ -103,7 +103,7 @@ type interleaving struct {
 }
 
 func (w *interleaving) run() string {
-	w.inner = memstore.New()
+	w.inner = memstore.New(nil)
 	w.faults = faultstore.New(w.inner, nil)
 	w.log = testOpen(w.inner)
 	w.others = apply(w.t, w.inner, layout.Writer, 1, 2)
@@ -213,13 +213,13 @@ func (w *interleaving) haunt() {
 	next.Version++
 	next.Nonce = fence.ID(uuid.New())
 	next.Roles["ghost"] = RoleState{Epoch: 1, Update: 1, Nonce: next.Nonce}
-	if err := effect(uuid.NewString())(next); err != nil {
+	if err := effect(uuid.NewString())(&Change{next}); err != nil {
 		w.t.Error(err)
 	}
 	if next.Version == newest(w.t, w.inner).Version+1 {
 		return // it would be in time: an update like any other
 	}
-	_, err := store.Create(context.Background(), w.inner, layout.ManifestKey(next.Version), encoded(w.t, next), quick)
+	_, err := store.Create(context.Background(), w.inner, layout.ManifestKey(next.Version), encoded(w.t, next), &store.WriteOptions{Settle: quick})
 	if err != nil && !errors.Is(err, store.ErrPrecondition) {
 		w.t.Error(err)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 func TestNewestOfNothing(t *testing.T) {
-	m := newest(t, memstore.New())
+	m := newest(t, memstore.New(nil))
 	if m.Version != 0 || !m.Floor.Equal(frame.Start()) || m.Log != testLog || len(m.Roles) != 0 || m.First() != 0 {
 		t.Errorf("%+v", m)
 	}
@@ -63,7 +63,7 @@ func TestUpdateCosts(t *testing.T) {
 }
 
 func TestNewestPassesOverForeignNames(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 1, 2)
 	for _, key := range []string{
 		"manifest/99999999999999999999.json", "manifest/7.json", "manifest/00000000000000000009.json.bak", "manifest/x/00000000000000000009.json",
@@ -91,7 +91,7 @@ func TestT37_CountingUpwards(t *testing.T) {
 	}
 	// The zombie has read 50 and is about to create 51, and sleeps there.
 	zombies := 0
-	_, err := zombie.Update(t.Context(), func(m *Manifest) error {
+	_, err := zombie.Update(t.Context(), func(m *Change) error {
 		if zombies++; zombies == 1 {
 			apply(t, st, layout.Writer, 2, 40)
 			mustPrune(t, st)
@@ -170,7 +170,7 @@ func TestNewestGivesUp(t *testing.T) {
 // begin again from an older state, nor from none.
 func TestT36_ManifestsDeleted(t *testing.T) {
 	for _, left := range []uint64{0, 2} {
-		st := memstore.New()
+		st := memstore.New(nil)
 		l := testOpen(st)
 		u, err := l.Updater(layout.Writer, fence.NewToken(1))
 		if err != nil {
@@ -229,7 +229,7 @@ func (s torn) List(ctx context.Context, prefix string, opts *store.ListOptions) 
 // TestListingThatIsNotAtomic may miss both the newest manifest and the one that
 // takes its place. Who knows better looks again.
 func TestListingThatIsNotAtomic(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	apply(t, inner, layout.Writer, 1, 3)
 	st := torn{inner, new(int), map[string]bool{layout.ManifestKey(3): true, layout.ManifestKey(4): true}}
 	l := testOpen(st)
@@ -246,16 +246,16 @@ func TestListingThatIsNotAtomic(t *testing.T) {
 // TestUpdateOnStaleListing: a store that refuses number 1 and goes on listing
 // nothing would keep an update busy for ever.
 func TestUpdateOnStaleListing(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 1, 1)
-	u := testUpdater(t, staleList{st, memstore.New()}, layout.Compactor, 1)
+	u := testUpdater(t, staleList{st, memstore.New(nil)}, layout.Compactor, 1)
 	_, err := u.Update(t.Context(), effect(uuid.NewString()))
 	wantErr(t, err, fence.ErrCorrupt, "manifest 1 was there")
 	wantErr(t, err, store.ErrUnknown, "manifest 1 was sent")
 }
 
 func TestAt(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 1, 3)
 	l := testOpen(st)
 	for v := range uint64(3) {
@@ -274,7 +274,7 @@ func TestAt(t *testing.T) {
 }
 
 func TestManifestOverTheLimit(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	f := testFormat()
 	f.Limits.Manifest = 1 << 20
 	put(t, st, layout.ManifestKey(1), bytes.Repeat([]byte(" "), f.Limits.Manifest+1))

@@ -21,7 +21,7 @@ func TestFold(t *testing.T) {
 	from, to := m.Floor, point(5, 2, 1100)
 	seals := []Seal{{Position: fence.Position{Epoch: 3, Seq: 9}, Next: 5, Nonce: testNonce, Offset: 1050}}
 	segs := []Segment{{Key: layout.SegmentKey(layout.Compactor, 2, "00000000-0000-4000-8000-000000000009"), First: 1000, End: 1100, Size: 300, Index: 96}}
-	if err := m.Fold(from, to, seals, segs, nil); err != nil {
+	if err := (&Change{m}).Fold(from, to, seals, segs, nil); err != nil {
 		t.Fatal(err)
 	}
 	m.Hint = nil // Update takes it out
@@ -40,7 +40,7 @@ func TestFold(t *testing.T) {
 		m := full()
 		m.Floor = floor
 		before := asJSON(t, m)
-		if err := m.Fold(from, to, seals, segs, nil); !errors.Is(err, ErrVoid) {
+		if err := (&Change{m}).Fold(from, to, seals, segs, nil); !errors.Is(err, ErrVoid) {
 			t.Errorf("floor %+v: %v", floor, err)
 		}
 		if asJSON(t, m) != before {
@@ -63,14 +63,14 @@ func TestReplace(t *testing.T) {
 		m := segments()
 		old := m.clone().Segments[run[0]:run[1]]
 		with := Segment{Key: layout.SegmentKey(layout.Compactor, 2, "00000000-0000-4000-8000-00000000beef"), First: old[0].First, End: old[len(old)-1].End, Size: 900, Index: 96}
-		if err := m.Replace(old, with); err != nil {
+		if err := (&Change{m}).Replace(old, with); err != nil {
 			t.Fatal(err)
 		}
 		m.Version++ // as Update does
 		if err := m.check(layout.ManifestKey(43), testFormat()); err != nil {
 			t.Error(err)
 		}
-		if s, err := testOpen(memstore.New()).SegmentOf(t.Context(), m, old[0].First); err != nil || s != with || len(m.Segments) != 6-len(old)+1 || len(m.Dropped) != len(old) {
+		if s, err := testOpen(memstore.New(nil)).SegmentOf(t.Context(), m, old[0].First); err != nil || s != with || len(m.Segments) != 6-len(old)+1 || len(m.Dropped) != len(old) {
 			t.Errorf("%v: %s", run, asJSON(t, m))
 		}
 		for i, d := range m.Dropped {
@@ -80,7 +80,7 @@ func TestReplace(t *testing.T) {
 		}
 		// A second time it is void, and changes nothing.
 		before := asJSON(t, m)
-		if err := m.Replace(old, with); !errors.Is(err, ErrVoid) || asJSON(t, m) != before {
+		if err := (&Change{m}).Replace(old, with); !errors.Is(err, ErrVoid) || asJSON(t, m) != before {
 			t.Errorf("%v: again: %v", run, err)
 		}
 	}
@@ -92,14 +92,14 @@ func TestReplace(t *testing.T) {
 	} {
 		m := segments()
 		before := asJSON(t, m)
-		if err := m.Replace(old, all[0]); !errors.Is(err, ErrVoid) || asJSON(t, m) != before {
+		if err := (&Change{m}).Replace(old, all[0]); !errors.Is(err, ErrVoid) || asJSON(t, m) != before {
 			t.Errorf("%s: %v\n%s", name, err, asJSON(t, m))
 		}
 	}
 }
 
 func TestSegmentOf(t *testing.T) {
-	l := testOpen(memstore.New())
+	l := testOpen(memstore.New(nil))
 	m := full()
 	for offset, want := range map[uint64]int{0: 0, 599: 0, 600: 1, 999: 1, 1000: -1, 1 << 63: -1} {
 		s, err := l.SegmentOf(t.Context(), m, offset)

@@ -103,7 +103,7 @@ func TestPageMemory(t *testing.T) {
 // sealed makes a log of many epochs, so that there is a page of seals.
 func sealed(t testing.TB, st store.Store, epochs int) *Manifest {
 	t.Helper()
-	m, err := testUpdater(t, st, layout.Compactor, 1).Update(context.Background(), func(m *Manifest) error {
+	m, err := testUpdater(t, st, layout.Compactor, 1).Update(context.Background(), func(m *Change) error {
 		var seals []Seal
 		for e := range fence.Epoch(epochs) {
 			seals = append(seals, Seal{Position: fence.Position{Epoch: 2 * e, Seq: 1}, Next: 2*e + 2, Nonce: fence.ID{byte(e), byte(e >> 8)}})
@@ -153,7 +153,7 @@ func TestSealsStayKnown(t *testing.T) {
 // TestPageLost: a page that is not there is damage, unless its manifest is so old
 // that it may have been pruned.
 func TestPageLost(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	m := sealed(t, st, 2*MaxInline)
 	key := m.SealPages[0].Key
 	body, _, err := store.ReadAll(t.Context(), st, key, 1<<20, nil)
@@ -191,7 +191,7 @@ func TestPageLost(t *testing.T) {
 	// guard:page-gone.
 	u := testUpdater(t, st, layout.Compactor, 2)
 	for mark := range uint64(2) {
-		if _, err := u.Update(t.Context(), func(m *Manifest) error { m.PruneMark = mark; return nil }); err != nil {
+		if _, err := u.Update(t.Context(), func(m *Change) error { m.PruneMark = mark; return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

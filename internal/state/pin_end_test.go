@@ -16,7 +16,7 @@ import (
 
 // The empty name is that of every snapshot's pin.
 func TestUnpinNeedsAName(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Compactor, 1, 3)
 	l := testOpen(st)
 	p, err := l.Pin(t.Context(), &PinOptions{TTL: time.Hour})
@@ -34,7 +34,7 @@ func TestUnpinNeedsAName(t *testing.T) {
 // guard:pin-unsettled. The request that creates a pin without a TTL is sent twice on the
 // way. The pin is used, and removed; then the second copy lands. It is nobody's.
 func TestT09_PinCreatedAgainAfterItsEnd(t *testing.T) {
-	mem := memstore.New()
+	mem := memstore.New(nil)
 	apply(t, mem, layout.Compactor, 1, 3)
 	faulty := faultstore.New(mem, &faultstore.Options{Hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.PinPrefix, Fault: faultstore.Fault{Late: &faultstore.Late{}}})})
 	l := testOpen(faulty)
@@ -63,7 +63,7 @@ func TestT09_PinCreatedAgainAfterItsEnd(t *testing.T) {
 func TestPinInterrupted(t *testing.T) {
 	for skip := range 2 {
 		synctest.Test(t, func(t *testing.T) {
-			mem := memstore.New()
+			mem := memstore.New(nil)
 			apply(t, mem, layout.Compactor, 1, 3)
 			faulty := faultstore.New(mem, &faultstore.Options{Hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.PinPrefix, Skip: skip, Fault: faultstore.Fault{Hang: true}})})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -82,7 +82,7 @@ func TestPinInterrupted(t *testing.T) {
 // and twice. Its object stays until the mark has passed it: its maker may create it again,
 // and find it sound, and then a copy of a delete would hit it.
 func TestPinTakenWhileItIsMade(t *testing.T) {
-	mem := memstore.New()
+	mem := memstore.New(nil)
 	apply(t, mem, layout.Compactor, 1, 3)
 	l := testOpen(mem)
 	made := pinDoc{Format: document.Format, Log: l.format.Log, Nonce: testNonce, Version: 3, Name: "backup", Holder: "test"}

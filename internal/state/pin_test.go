@@ -46,7 +46,7 @@ func TestGoldenPin(t *testing.T) {
 }
 
 func TestPinRefuses(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Compactor, 1, 3)
 	l := testOpen(st)
 	for says, o := range map[string]*PinOptions{
@@ -152,7 +152,7 @@ func TestPin(t *testing.T) {
 
 // TestPinBeforeTheFirst: a log without a manifest can be pinned as it is.
 func TestPinBeforeTheFirst(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
 	if err != nil || p.Version() != 0 || !p.Manifest().Floor.Equal(frame.Start()) {
 		t.Errorf("%+v, %v", p, err)
@@ -180,7 +180,7 @@ func TestPinRacesPrune(t *testing.T) {
 				pruned = true
 				u := testUpdater(t, inner, layout.Compactor, 2)
 				mustUpdate(t, u, segmented(1))
-				m := mustUpdate(t, u, func(m *Manifest) error { m.PruneMark = m.Version; return nil })
+				m := mustUpdate(t, u, func(m *Change) error { m.PruneMark = m.Version; return nil })
 				pins, err := testOpen(inner).Pins(context.Background())
 				if err != nil {
 					t.Fatal(err)
@@ -257,7 +257,7 @@ func TestPinLostReplies(t *testing.T) {
 // guard:pin-swap. The create of a pin lands again, after it was taken away and
 // deleted: its holder does not take it for its own.
 func TestPinCreatedTwice(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)
 	twin := &copycat{Store: inner}
 	l := testOpen(twin)
@@ -279,7 +279,7 @@ func TestPinCreatedTwice(t *testing.T) {
 //
 // guard:pin-clean.
 func TestPinSwappedTwice(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)
 	twin := &copycat{Store: inner, lose: 1}
 	l := testOpen(twin)
@@ -295,7 +295,7 @@ func TestPinSwappedTwice(t *testing.T) {
 	}
 	put(t, inner, twin.key, twin.body)
 	late := twin.unheard[0]
-	if _, err := twin.Put(t.Context(), twin.key, late.body, late.cond); err != nil {
+	if _, err := twin.Put(t.Context(), twin.key, late.body, &store.PutOptions{If: late.cond}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Renew(t.Context()); p.key == twin.key || err != nil {
@@ -305,7 +305,7 @@ func TestPinSwappedTwice(t *testing.T) {
 
 // TestPinNeverConfirmed: no answer to any swap arrives.
 func TestPinNeverConfirmed(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)
 	_, err := testOpen(&copycat{Store: inner, lose: 1000}).Pin(t.Context(), &PinOptions{TTL: time.Minute})
 	wantErr(t, err, manifest.ErrPinLost, "16 pins in a row were not confirmed")
@@ -318,7 +318,7 @@ func TestPinNeverConfirmed(t *testing.T) {
 // looks a compactor has found that the pin stands still for its time to live, and has
 // taken it away. That is no other's object: another pin will do.
 func TestPinTakenBeforeItIsKnown(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)
 	st := &taker{Store: inner, t: t}
 	p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
@@ -341,8 +341,8 @@ type taker struct {
 	key string
 }
 
-func (s *taker) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	info, err := s.Store.Put(ctx, key, body, cond)
+func (s *taker) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	info, err := s.Store.Put(ctx, key, body, opts)
 	if s.key != "" || err != nil {
 		return info, err
 	}
@@ -360,7 +360,7 @@ func (s *taker) Put(ctx context.Context, key string, body []byte, cond store.Con
 
 // A renewal that was applied, and whose reply never came, is no other's.
 func TestPinRenewedUnheard(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)
 	st := &mute{Store: inner}
 	p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
@@ -393,8 +393,8 @@ type mute struct {
 	applied func()
 }
 
-func (s *mute) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	info, err := s.Store.Put(context.WithoutCancel(ctx), key, body, cond)
+func (s *mute) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	info, err := s.Store.Put(context.WithoutCancel(ctx), key, body, opts)
 	if s.applied == nil {
 		return info, err
 	}
@@ -419,16 +419,16 @@ type sent struct {
 	cond store.Condition
 }
 
-func (s *copycat) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	asked := cond
-	if want, ok := cond.Match(); ok && strings.HasPrefix(key, layout.PinPrefix) {
+func (s *copycat) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	asked := opts.Condition()
+	if want, ok := asked.Match(); ok && strings.HasPrefix(key, layout.PinPrefix) {
 		now, info, err := store.ReadAll(ctx, s.Store, key, maxPin, nil)
 		if err != nil || string(now) != string(want) {
 			return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
 		}
-		cond = store.IfMatch(info.Version)
+		opts = &store.PutOptions{If: store.IfMatch(info.Version)}
 	}
-	info, err := s.Store.Put(ctx, key, body, cond)
+	info, err := s.Store.Put(ctx, key, body, opts)
 	if strings.HasPrefix(key, layout.PinPrefix) {
 		if s.key == "" {
 			s.key, s.body = key, bytes.Clone(body)
@@ -462,7 +462,7 @@ func (s *copycat) Get(ctx context.Context, key string, opts *store.GetOptions) (
 // guard:pin-expire. guard:pin-renew.
 func TestExpirePin(t *testing.T) {
 	for _, renewFirst := range []bool{false, true} {
-		st := memstore.New()
+		st := memstore.New(nil)
 		apply(t, st, layout.Compactor, 1, 2)
 		l := testOpen(st)
 		p, err := l.Pin(t.Context(), &PinOptions{TTL: time.Minute})
@@ -629,7 +629,7 @@ func TestPinRacesTruncate(t *testing.T) {
 			done = true
 			u := testUpdater(t, inner, layout.Compactor, 2)
 			mustUpdate(t, u, segmented(1))
-			m := mustUpdate(t, u, func(m *Manifest) error { return m.Truncate(m.Floor.Offset) })
+			m := mustUpdate(t, u, func(m *Change) error { return m.Truncate(m.Floor.Offset) })
 			pins, err := testOpen(inner).Pins(context.Background())
 			if err != nil {
 				t.Fatal(err)

@@ -36,7 +36,7 @@ func foldEdits(m *Manifest, edits ...AppliedEdit) error {
 	to := m.Floor
 	to.Position.Seq += uint64(len(edits))
 	m.Hint = nil
-	return m.Fold(m.Floor, to, nil, nil, edits)
+	return (&Change{m}).Fold(m.Floor, to, nil, nil, edits)
 }
 
 func TestFoldEdits(t *testing.T) {
@@ -140,13 +140,13 @@ func newTableModel(t testing.TB, st store.Store, f manifest.Format) *tableModel 
 	w := &tableModel{t: t, rng: rand.New(rand.NewPCG(1, 2)), l: l, u: u, files: map[string]manifest.File{}}
 	to := frame.Start()
 	to.Position = fence.Position{Epoch: 1, Seq: 1}
-	w.update(func(m *Manifest) error {
+	w.update(func(m *Change) error {
 		return m.Fold(m.Floor, to, []Seal{{Position: frame.Genesis(), Next: 1, Nonce: testNonce}}, nil, nil)
 	})
 	return w
 }
 
-func (w *tableModel) update(f func(*Manifest) error) {
+func (w *tableModel) update(f func(*Change) error) {
 	w.t.Helper()
 	m, err := w.u.Update(context.Background(), f)
 	if err != nil {
@@ -185,8 +185,8 @@ func (w *tableModel) commit(e *manifest.Edit) {
 		delete(w.files, key)
 		w.gone++
 	}
-	w.update(func(m *Manifest) error {
-		return foldEdits(m, AppliedEdit{Position: m.Floor.Position, Offset: m.Floor.Offset, Edit: e})
+	w.update(func(m *Change) error {
+		return foldEdits(m.Manifest, AppliedEdit{Position: m.Floor.Position, Offset: m.Floor.Offset, Edit: e})
 	})
 }
 
@@ -284,7 +284,7 @@ func TestTable(t *testing.T) {
 		"small manifest, much meta": {small, true, 200, 1200},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newTableModel(t, memstore.New(), tt.f)
+			w := newTableModel(t, memstore.New(nil), tt.f)
 			w.meta = tt.meta
 			w.grow(tt.size, tt.random)
 			w.compare("grown")

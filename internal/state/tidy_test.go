@@ -20,12 +20,12 @@ import (
 )
 
 // segmented folds n segments of ten records each.
-func segmented(n int) func(*Manifest) error {
+func segmented(n int) func(*Change) error {
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = uuid.NewString()
 	}
-	return func(m *Manifest) error {
+	return func(m *Change) error {
 		var segs []Segment
 		to := m.Floor
 		for _, id := range ids {
@@ -37,7 +37,7 @@ func segmented(n int) func(*Manifest) error {
 	}
 }
 
-func mustUpdate(t testing.TB, u *Updater, f func(*Manifest) error) *Manifest {
+func mustUpdate(t testing.TB, u *Updater, f func(*Change) error) *Manifest {
 	t.Helper()
 	m, err := u.Update(context.Background(), f)
 	if err != nil {
@@ -155,8 +155,8 @@ func keysBelow(t testing.TB, st store.Store, prefix string) []string {
 }
 
 // giveUp gives up the records before an offset, and lets go of their segments.
-func giveUp(before uint64) func(*Manifest) error {
-	return func(m *Manifest) error {
+func giveUp(before uint64) func(*Change) error {
+	return func(m *Change) error {
 		err := m.Truncate(before)
 		m.Release(before)
 		return err
@@ -166,7 +166,7 @@ func giveUp(before uint64) func(*Manifest) error {
 // TestTruncate moves the start through pages and what is inline. What is given up is
 // named until it is let go, and every segment before the start is dropped then.
 func TestTruncate(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	u := testUpdater(t, st, layout.Compactor, 1)
 	const n = 2*pageEntries + 1000
 	m := mustUpdate(t, u, segmented(n))
@@ -174,14 +174,14 @@ func TestTruncate(t *testing.T) {
 	all := segmentsOf(t, l, m, 0)
 	for _, start := range []uint64{5, 10, 25, 10 * pageEntries, 10*pageEntries + 1, 20 * pageEntries, 10*(n-100) + 3, 10 * n} {
 		before := segmentsOf(t, l, m, 0)
-		m = mustUpdate(t, u, func(m *Manifest) error { return m.Truncate(start) })
+		m = mustUpdate(t, u, func(m *Change) error { return m.Truncate(start) })
 		if m.Start != start || m.First() != start || m.Held() != before[0].First {
 			t.Errorf("truncated at %d: the start is %d, the first %d, and %d are held", start, m.Start, m.First(), m.Held())
 		}
 		if left := segmentsOf(t, l, m, 0); !slices.Equal(left, before) {
 			t.Fatalf("truncated at %d: %d segments are left of %d before they are let go", start, len(left), len(before))
 		}
-		m = mustUpdate(t, u, func(m *Manifest) error { m.Release(start + 1000); return nil })
+		m = mustUpdate(t, u, func(m *Change) error { m.Release(start + 1000); return nil })
 		if m.Start != start || m.First() != start {
 			t.Errorf("let go at %d: the start is %d, the first %d", start, m.Start, m.First())
 		}
@@ -199,10 +199,10 @@ func TestTruncate(t *testing.T) {
 		wantErr(t, err, ErrGone, fmt.Sprintf("begins at %d", start))
 	}
 	// Nothing is taken back, and nothing promised that is not folded.
-	if m = mustUpdate(t, u, func(m *Manifest) error { return m.Truncate(7) }); m.Start != 10*n {
+	if m = mustUpdate(t, u, func(m *Change) error { return m.Truncate(7) }); m.Start != 10*n {
 		t.Errorf("the start is %d", m.Start)
 	}
-	if _, err := u.Update(t.Context(), func(m *Manifest) error { return m.Truncate(10*n + 1) }); err == nil || !strings.Contains(err.Error(), "compact first") {
+	if _, err := u.Update(t.Context(), func(m *Change) error { return m.Truncate(10*n + 1) }); err == nil || !strings.Contains(err.Error(), "compact first") {
 		t.Error(err)
 	}
 	// The log goes on behind.
@@ -214,7 +214,7 @@ func TestTruncate(t *testing.T) {
 // TestForget: what was deleted leaves the list, from pages and from what is inline,
 // also from the middle of a page.
 func TestForget(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	u := testUpdater(t, st, layout.Compactor, 1)
 	l := testOpen(st)
 	m := mustUpdate(t, u, segmented(3000))
@@ -225,11 +225,11 @@ func TestForget(t *testing.T) {
 		t.Fatal("there are no pages")
 	}
 	before := droppedOf(t, l, m)
-	if m = mustUpdate(t, u, func(m *Manifest) error { m.Forget(50); return nil }); m.Forgotten != 0 {
+	if m = mustUpdate(t, u, func(m *Change) error { m.Forget(50); return nil }); m.Forgotten != 0 {
 		t.Errorf("%d is forgotten, and nothing is below the mark", m.Forgotten)
 	}
 	for _, upTo := range []uint64{20, 35, m.Version - 1} {
-		m = mustUpdate(t, u, func(m *Manifest) error {
+		m = mustUpdate(t, u, func(m *Change) error {
 			m.PruneMark = upTo
 			m.Forget(upTo)
 			m.Forget(upTo - 1) // which takes nothing back
@@ -271,7 +271,7 @@ func mapsKeys(m map[string]uint64) func(func(string) bool) {
 // TestFullestManifest: at the least limit a log can have, and whatever happens in one
 // update, the manifest fits and can be read.
 func TestFullestManifest(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	f := testFormat()
 	f.Limits.Cursor = fence.MaxCursor
 	f.Limits.Manifest = leastRoom + 2*1398104
@@ -281,7 +281,7 @@ func TestFullestManifest(t *testing.T) {
 	w := newTableModel(t, st, f)
 	w.meta = 150
 	cursor := make([]byte, fence.MaxCursor)
-	w.update(func(m *Manifest) error {
+	w.update(func(m *Change) error {
 		if err := segmented(3000)(m); err != nil {
 			return err
 		}
@@ -297,7 +297,7 @@ func TestFullestManifest(t *testing.T) {
 	w.grow(2000, true)
 	w.commit(remove(w.keys()[:700]...))
 	w.commit(&manifest.Edit{Properties: map[string]string{"x": strings.Repeat("\x01", (manifest.MaxProperties-16)/6)}})
-	w.update(func(m *Manifest) error {
+	w.update(func(m *Change) error {
 		h := m.Floor
 		h.Position.Seq++
 		m.Hint = &h
@@ -356,9 +356,9 @@ func TestPagesAreReused(t *testing.T) {
 		mustUpdate(t, u, segmented(900))
 		other := testUpdater(t, st.Client("other"), layout.Writer, 1)
 		tries, mine := 0, segmented(1000)
-		m := mustUpdate(t, u, func(m *Manifest) error {
+		m := mustUpdate(t, u, func(m *Change) error {
 			if tries++; tries <= 3 {
-				mustUpdate(t, other, func(m *Manifest) error {
+				mustUpdate(t, other, func(m *Change) error {
 					if changes {
 						return segmented(10)(m)
 					}
@@ -399,7 +399,7 @@ func TestTidyOvertaken(t *testing.T) {
 		done = true
 		next := testUpdater(t, inner, layout.Compactor, 2)
 		mustUpdate(t, next, segmented(1000))
-		m := mustUpdate(t, next, func(m *Manifest) error { m.PruneMark = m.Version; return nil })
+		m := mustUpdate(t, next, func(m *Change) error { m.PruneMark = m.Version; return nil })
 		for key := range droppedOf(t, testOpen(inner), m) {
 			if err := inner.Delete(context.Background(), key); err != nil {
 				t.Error(err)

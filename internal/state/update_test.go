@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -20,13 +19,13 @@ import (
 )
 
 func TestUpdateNeedsToken(t *testing.T) {
-	if _, err := testOpen(memstore.New()).Updater(layout.Writer, fence.Token{}); err == nil {
+	if _, err := testOpen(memstore.New(nil)).Updater(layout.Writer, fence.Token{}); err == nil {
 		t.Error("the zero token was accepted")
 	}
 }
 
 func TestUpdateCounts(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 3, 2)
 	apply(t, st, layout.Compactor, 1, 1)
 	apply(t, st, layout.Writer, 3, 1) // the same token in another process: it goes on counting
@@ -42,7 +41,7 @@ func TestUpdateCounts(t *testing.T) {
 
 // TestUpdateOverflow: a count at its end cannot go on, and does not begin again.
 func TestUpdateOverflow(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	m := &Manifest{Format: 1, Log: testLog, Version: 1, Floor: frame.Start(), Roles: map[layout.Role]RoleState{layout.Writer: {Epoch: 1, Update: math.MaxUint64}}}
 	put(t, st, layout.ManifestKey(1), encoded(t, m))
 	if _, err := testUpdater(t, st, layout.Writer, 1).Update(t.Context(), effect(uuid.NewString())); err == nil {
@@ -62,7 +61,7 @@ func TestUpdateVoid(t *testing.T) {
 	u := testUpdater(t, st, layout.Writer, 1)
 	own := errors.New("own")
 	for _, want := range []error{ErrVoid, own} {
-		if _, err := u.Update(t.Context(), func(*Manifest) error { return want }); !errors.Is(err, want) {
+		if _, err := u.Update(t.Context(), func(*Change) error { return want }); !errors.Is(err, want) {
 			t.Error(err)
 		}
 	}
@@ -76,10 +75,10 @@ func TestUpdateVoid(t *testing.T) {
 
 // TestUpdateOnlyForward: floor and mark are what others have deleted by.
 func TestUpdateOnlyForward(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Compactor, 1, 5)
 	u := testUpdater(t, st, layout.Compactor, 1)
-	if _, err := u.Update(t.Context(), func(m *Manifest) error { m.PruneMark, m.Start, m.Forgotten = 3, 2, 1; return nil }); err != nil {
+	if _, err := u.Update(t.Context(), func(m *Change) error { m.PruneMark, m.Start, m.Forgotten = 3, 2, 1; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for name, back := range map[string]func(*Manifest){
@@ -88,7 +87,7 @@ func TestUpdateOnlyForward(t *testing.T) {
 		"start":             func(m *Manifest) { m.Start-- },
 		"what is forgotten": func(m *Manifest) { m.Forgotten-- },
 	} {
-		_, err := u.Update(t.Context(), func(m *Manifest) error { back(m); return nil })
+		_, err := u.Update(t.Context(), func(m *Change) error { back(m.Manifest); return nil })
 		if err == nil {
 			t.Errorf("%s moved back", name)
 		}
@@ -107,12 +106,12 @@ func TestUpdateRefusesNonsense(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = u.Update(t.Context(), func(m *Manifest) error {
+	_, err = u.Update(t.Context(), func(m *Change) error {
 		m.Segments = []Segment{{Key: "data/x"}}
 		return nil
 	})
 	wantErr(t, err, fence.ErrCorrupt, "refusing to publish")
-	_, err = u.Update(t.Context(), func(m *Manifest) error {
+	_, err = u.Update(t.Context(), func(m *Change) error {
 		for range 3000 {
 			m.Roles[layout.Role(uuid.NewString())] = RoleState{Epoch: 1, Update: 1}
 		}
@@ -126,9 +125,9 @@ func TestUpdateRefusesNonsense(t *testing.T) {
 
 // TestUpdateTakesOutHints that the floor has reached.
 func TestUpdateTakesOutHints(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	u := testUpdater(t, st, layout.Writer, 1)
-	m, err := u.Update(t.Context(), func(m *Manifest) error {
+	m, err := u.Update(t.Context(), func(m *Change) error {
 		h := m.Floor
 		h.Position.Seq, h.Offset = 3, 2
 		m.Hint = &h
@@ -177,11 +176,11 @@ func TestUpdaterFenced(t *testing.T) {
 // TestFencedInAHole: the zombie reads 5, the successor makes 6 to 9, 6 is pruned,
 // and the zombie's create of 6 succeeds. No refusal ever tells it.
 func TestFencedInAHole(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 1, 5)
 	u := testUpdater(t, st, layout.Writer, 1)
 	tries := 0
-	_, err := u.Update(t.Context(), func(m *Manifest) error {
+	_, err := u.Update(t.Context(), func(m *Change) error {
 		if tries++; tries == 1 {
 			apply(t, st, layout.Writer, 2, 4)
 			mustPrune(t, st)
@@ -222,7 +221,7 @@ func TestAppliedThoughRefused(t *testing.T) {
 		})
 		id := uuid.NewString()
 		tries := 0
-		_, err := u.Update(t.Context(), func(m *Manifest) error { tries++; return effect(id)(m) })
+		_, err := u.Update(t.Context(), func(m *Change) error { tries++; return effect(id)(m) })
 		if successor != errors.Is(err, fence.ErrFenced) || !successor && err != nil {
 			t.Errorf("successor %t: %v", successor, err)
 		}
@@ -235,11 +234,11 @@ func TestAppliedThoughRefused(t *testing.T) {
 // TestSameTokenTwice: two processes were given one token. Whoever finds that the
 // other has counted in its place is fenced; nothing is applied twice or lost.
 func TestSameTokenTwice(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	apply(t, st, layout.Writer, 1, 2)
 	a, b := testUpdater(t, st, layout.Writer, 1), testUpdater(t, st, layout.Writer, 1)
 	tries := 0
-	_, err := a.Update(t.Context(), func(m *Manifest) error {
+	_, err := a.Update(t.Context(), func(m *Change) error {
 		if tries++; tries == 1 {
 			if _, err := b.Update(t.Context(), effect(uuid.NewString())); err != nil {
 				t.Error(err)
@@ -291,7 +290,7 @@ func TestUnknownLandsLater(t *testing.T) {
 				land()
 			}
 			tries := 0
-			_, err := u.Update(t.Context(), func(m *Manifest) error {
+			_, err := u.Update(t.Context(), func(m *Change) error {
 				if tries++; tries == 1 && when == "under way" {
 					land()
 				}
@@ -333,8 +332,8 @@ func TestFoldLandsLate(t *testing.T) {
 	from := newest(t, inner).Floor
 	to := from
 	to.Position.Seq, to.Offset = from.Position.Seq+5, from.Offset+50
-	fold := func(id string) func(*Manifest) error {
-		return func(m *Manifest) error {
+	fold := func(id string) func(*Change) error {
+		return func(m *Change) error {
 			return m.Fold(from, to, nil, []Segment{{Key: layout.SegmentKey(layout.Compactor, 1, id), First: from.Offset, End: to.Offset, Size: 200, Index: 96}}, nil)
 		}
 	}
@@ -352,7 +351,7 @@ func TestFoldLandsLate(t *testing.T) {
 	}
 	st.SetAfter(nil)
 	tries := 0
-	_, err := u.Update(t.Context(), func(m *Manifest) error {
+	_, err := u.Update(t.Context(), func(m *Change) error {
 		if tries++; tries == 1 {
 			st.Release(t.Context(), nil)
 		}
@@ -368,12 +367,12 @@ func TestFoldLandsLate(t *testing.T) {
 
 // TestUpdaterTakesTurns: one update at a time, and who waits can give up.
 func TestUpdaterTakesTurns(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	u := testUpdater(t, st, layout.Writer, 1)
 	inside, leave := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		_, err := u.Update(t.Context(), func(m *Manifest) error {
+		_, err := u.Update(t.Context(), func(m *Change) error {
 			close(inside)
 			<-leave
 			return effect(uuid.NewString())(m)
@@ -387,7 +386,7 @@ func TestUpdaterTakesTurns(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
 	for range 50 { // both its turn and its context may be chosen
-		_, err := u.Update(ctx, func(*Manifest) error { t.Error("two at a time"); return nil })
+		_, err := u.Update(ctx, func(*Change) error { t.Error("two at a time"); return nil })
 		var asked *store.Error
 		if !errors.Is(err, cause) || errors.Is(err, store.ErrUnknown) || errors.As(err, &asked) {
 			t.Fatalf("it did not wait for its turn: %v", err)
@@ -411,7 +410,7 @@ func TestUpdaterTakesTurns(t *testing.T) {
 	// A function that panics gives its turn back.
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = u.Update(t.Context(), func(*Manifest) error { panic("in f") })
+		_, _ = u.Update(t.Context(), func(*Change) error { panic("in f") })
 	}()
 	if _, err := u.Update(t.Context(), effect(uuid.NewString())); err != nil {
 		t.Error(err)
@@ -451,46 +450,8 @@ func TestUpdateErrors(t *testing.T) {
 	}
 }
 
-// midday stands still, so that all manifests are equally long.
-type midday struct{ clock.Clock }
-
-func (midday) Wall() time.Time { return testTime }
-
-// TestIdentityIsNotForManifests: the leading bytes of two manifests are the same,
-// and perhaps their length. An option that compares only those would take
-// another's for one's own, and report an update that nobody will ever see.
-func TestIdentityIsNotForManifests(t *testing.T) {
-	st := memstore.New()
-	settle := *quick
-	settle.Identity = 16
-	opts := &Options{Settle: &settle, Clock: midday{clock.System()}}
-	u, err := With(st, testFormat(), opts).Updater(layout.Writer, fence.NewToken(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := With(st, testFormat(), opts).Updater(layout.Compactor, fence.NewToken(1)) // three letters more, three digits less
-	if err != nil {
-		t.Fatal(err)
-	}
-	tries := 0
-	_, err = u.Update(t.Context(), func(m *Manifest) error {
-		if tries++; tries == 1 {
-			if _, err := other.Update(t.Context(), effect(uuid.NewString())); err != nil {
-				t.Error(err)
-			}
-		}
-		return effect(uuid.NewString())(m)
-	})
-	if m := newest(t, st); err != nil || tries != 2 || len(m.Segments) != 2 {
-		t.Errorf("after %d tries %d effects: %v", tries, len(m.Segments), err)
-	}
-	if settle.Identity != 16 {
-		t.Error("the caller's options were changed")
-	}
-}
-
 func TestWritten(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	before := time.Now().Truncate(time.Millisecond)
 	apply(t, st, layout.Writer, 1, 1)
 	if w := newest(t, st).Written; w.Before(before) || w.Location() != time.UTC {

@@ -61,7 +61,7 @@ func TestMissingBucketIsNamed(t *testing.T) {
 	s := servers.Start(t, servers.Azurite)
 	s.Bucket = "no-such-bucket"
 	st := open(t, s.URL("orders"))
-	_, put := st.Put(t.Context(), "k", []byte("v"), store.IfAbsent)
+	_, put := st.Put(t.Context(), "k", []byte("v"), &store.PutOptions{If: store.IfAbsent()})
 	_, _, read := cloudtest.Get(t, st, "k", nil)
 	for op, err := range map[string]error{"put": put, "get": read, "list": cloudtest.ListErr(t, st), "delete": st.Delete(t.Context(), "k")} {
 		if !errors.Is(err, store.ErrNoBucket) || !strings.Contains(err.Error(), s.Bucket) {
@@ -76,7 +76,7 @@ func TestDeadServerTellsNothing(t *testing.T) {
 	s := servers.Start(t, servers.Azurite)
 	st := open(t, s.URL("orders"))
 	s.Kill()
-	_, err := st.Put(t.Context(), "k", []byte("v"), store.IfAbsent)
+	_, err := st.Put(t.Context(), "k", []byte("v"), &store.PutOptions{If: store.IfAbsent()})
 	if err == nil || store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("outcome %v of %v, want unknown", store.OutcomeOf(err), err)
 	}
@@ -91,7 +91,7 @@ func TestWrongKeyIsDenied(t *testing.T) {
 	const wrong = "bm90IHRoZSBrZXk="
 	t.Setenv("AZURE_STORAGE_KEY", wrong)
 	st := open(t, s.URL("orders"))
-	_, put := st.Put(t.Context(), "k", []byte("v"), store.IfAbsent)
+	_, put := st.Put(t.Context(), "k", []byte("v"), &store.PutOptions{If: store.IfAbsent()})
 	_, _, read := cloudtest.Get(t, st, "k", nil)
 	for op, err := range map[string]error{"put": put, "get": read, "list": cloudtest.ListErr(t, st)} {
 		if !errors.Is(err, store.ErrDenied) || strings.Contains(err.Error(), wrong) {

@@ -51,7 +51,7 @@ func TestBodyIsTakenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		body := []byte("lent")
-		if _, err := st.Put(t.Context(), "k", body, store.IfAbsent); (err == nil) != (status == http.StatusCreated) {
+		if _, err := st.Put(t.Context(), "k", body, &store.PutOptions{If: store.IfAbsent()}); (err == nil) != (status == http.StatusCreated) {
 			t.Fatal(status, err)
 		}
 		copy(body, "mine")
@@ -76,7 +76,7 @@ func TestChecksum(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, body := range []string{"", "a", "some more bytes than a word has"} {
-		if _, err := st.Put(t.Context(), "k", []byte(body), store.IfAbsent); err != nil {
+		if _, err := st.Put(t.Context(), "k", []byte(body), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 			t.Fatal(err)
 		}
 		got := e.sum

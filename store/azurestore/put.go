@@ -25,16 +25,16 @@ func ifAbsent() *blob.AccessConditions {
 
 // Put implements [store.Store]. The body is not copied, and nothing reads it
 // once Put has returned.
-func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if err := store.CheckKey("put", key); err != nil {
 		return store.Info{}, err
 	}
-	call := call{op: "put", key: key, missing: store.ErrNoBucket, create: cond.Absent()} // without a match nothing else can be missing
+	call := call{op: "put", key: key, missing: store.ErrNoBucket, create: opts.Condition().Absent()} // without a match nothing else can be missing
 	var conditions *blob.AccessConditions
-	if cond.Absent() {
+	if opts.Condition().Absent() {
 		conditions = ifAbsent()
 	}
-	if version, match := cond.Match(); match {
+	if version, match := opts.Condition().Match(); match {
 		etag, sendable := etagOf(version)
 		if !sendable {
 			return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Hint: "no blob has such a version"}

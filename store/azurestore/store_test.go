@@ -37,7 +37,7 @@ func TestReadsAndVersions(t *testing.T) {
 		t.Errorf("without ETag: %v", err)
 	}
 	az.on("put", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }})
-	if _, err := st.Put(t.Context(), "b", nil, store.IfAbsent); store.OutcomeOf(err) != store.Unknown {
+	if _, err := st.Put(t.Context(), "b", nil, &store.PutOptions{If: store.IfAbsent()}); store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("put without ETag: %v", err)
 	}
 	az.on("get", 0, fault{status: http.StatusNotModified})
@@ -51,12 +51,12 @@ func TestReadsAndVersions(t *testing.T) {
 func TestVersionsOfOthers(t *testing.T) {
 	az := newStub()
 	st := serve(t, az)
-	if _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); err != nil {
+	if _, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		t.Fatal(err)
 	}
 	az.reset()
 	for _, v := range []store.Version{"", "*", "a\nb", "a b", `a"b`, "é", "\x00"} {
-		if _, err := st.Put(t.Context(), "k", []byte("y"), store.IfMatch(v)); store.OutcomeOf(err) != store.Refused {
+		if _, err := st.Put(t.Context(), "k", []byte("y"), &store.PutOptions{If: store.IfMatch(v)}); store.OutcomeOf(err) != store.Refused {
 			t.Errorf("%q: %v", v, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestList(t *testing.T) {
 func TestDeleteOfNothingIsNoError(t *testing.T) {
 	az := newStub()
 	st := serve(t, az)
-	if _, err := st.Put(t.Context(), "b", []byte("x"), store.IfAbsent); err != nil {
+	if _, err := st.Put(t.Context(), "b", []byte("x"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := st.Delete(t.Context(), "a", "b", "c"); err != nil || len(az.keys()) != 0 {
@@ -187,7 +187,7 @@ func TestCredentials(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		_, err = st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+		_, err = st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
 		if !errors.Is(err, store.ErrDenied) || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "clock is wrong") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -204,7 +204,7 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+	_, err = st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
 	if err == nil || !strings.Contains(err.Error(), "nothing answers at "+srv.URL+"/acc") || strings.Contains(err.Error(), "secret") || store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("a server that is away: %v", err)
 	}
@@ -233,7 +233,7 @@ func TestLoginErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	put := func() error {
-		_, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+		_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
 		return err
 	}
 	if err := put(); store.OutcomeOf(err) != store.Rejected || !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), "no such account") {

@@ -26,7 +26,10 @@ func TestT05_OneAttempt(t *testing.T) {
 			az := newStub()
 			st := serve(t, az)
 			for kind, ask := range map[string]func() error{
-				"put":    func() error { _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); return err },
+				"put": func() error {
+					_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
+					return err
+				},
 				"delete": func() error { return st.Delete(t.Context(), "k") },
 				"get":    func() error { _, _, err := cloudtest.Get(t, st, "k", nil); return err },
 				"list":   func() error { return cloudtest.ListErr(t, st) },
@@ -77,7 +80,7 @@ func TestT05_OwnWriteIsNoRefusal(t *testing.T) {
 // A version is the same wherever it is read: listings leave its quotes out.
 func TestT14_Quotes(t *testing.T) {
 	st := serve(t, newStub())
-	put, err := st.Put(t.Context(), "k", []byte("one"), store.IfAbsent)
+	put, err := st.Put(t.Context(), "k", []byte("one"), &store.PutOptions{If: store.IfAbsent()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,10 +93,10 @@ func TestT14_Quotes(t *testing.T) {
 			t.Errorf("written %q, listed %q, %v", put.Version, listed.Version, err)
 		}
 	}
-	if _, err := st.Put(t.Context(), "k", []byte("two"), store.IfMatch(put.Version)); err != nil {
+	if _, err := st.Put(t.Context(), "k", []byte("two"), &store.PutOptions{If: store.IfMatch(put.Version)}); err != nil {
 		t.Error(err)
 	}
-	if _, err := st.Put(t.Context(), "k", []byte("three"), store.IfMatch(put.Version)); store.OutcomeOf(err) != store.Refused {
+	if _, err := st.Put(t.Context(), "k", []byte("three"), &store.PutOptions{If: store.IfMatch(put.Version)}); store.OutcomeOf(err) != store.Refused {
 		t.Errorf("stale: %v", err)
 	}
 }
@@ -165,7 +168,7 @@ func TestUploadOfBrokenBodyLeavesNothing(t *testing.T) {
 	}
 	az := newStub()
 	st := serve(t, az, "block-size=4000")
-	if _, err := st.Put(t.Context(), "k", []byte("there"), store.IfAbsent); err != nil {
+	if _, err := st.Put(t.Context(), "k", []byte("there"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int{0, 100, 9000} {
@@ -191,7 +194,7 @@ func TestBodyIsNotKept(t *testing.T) {
 	body := make([]byte, 8<<20)
 	for i := range 5 {
 		az.on("put", 0, fault{status: http.StatusPreconditionFailed, code: "ConditionNotMet"}) // without reading
-		if _, err := st.Put(t.Context(), "k", body, store.IfAbsent); err == nil {
+		if _, err := st.Put(t.Context(), "k", body, &store.PutOptions{If: store.IfAbsent()}); err == nil {
 			t.Fatal("the fault is not effective")
 		}
 		for j := 0; j < len(body); j += 256 {
@@ -201,7 +204,7 @@ func TestBodyIsNotKept(t *testing.T) {
 	for range 5 {
 		ctx, cancel := context.WithCancel(t.Context())
 		az.on("put", 0, fault{answers: func(_ http.ResponseWriter, r *http.Request) { cancel(); _, _ = io.Copy(io.Discard, r.Body) }})
-		_, _ = st.Put(ctx, "k", body, store.Always)
+		_, _ = st.Put(ctx, "k", body, nil)
 		cancel()
 		clear(body)
 	}
@@ -213,7 +216,10 @@ func TestAnswersAreBounded(t *testing.T) {
 	st := serve(t, az)
 	const most = 256 << 20
 	for kind, ask := range map[string]func() error{
-		"put":  func() error { _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); return err },
+		"put": func() error {
+			_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
+			return err
+		},
 		"list": func() error { return cloudtest.ListErr(t, st) },
 		"get":  func() error { _, _, err := cloudtest.Get(t, st, "k", nil); return err },
 	} {
@@ -282,8 +288,8 @@ func TestAnswers(t *testing.T) {
 			az := newStub()
 			st := serve(t, az)
 			az.faults(func(string, int) *fault { return &fault{status: c.status, code: c.code} })
-			_, create := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
-			_, swap := st.Put(t.Context(), "k", []byte("x"), store.IfMatch("0x5"))
+			_, create := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
+			_, swap := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfMatch("0x5")})
 			_, _, read := cloudtest.Get(t, st, "k", nil)
 			list := cloudtest.ListErr(t, st)
 			if got := store.OutcomeOf(create); got != c.want.create {

@@ -34,7 +34,7 @@ func openTest(t testing.TB, dir string, calls calls) *Store {
 
 func mustPut(t testing.TB, s *Store, key, body string, cond store.Condition) store.Info {
 	t.Helper()
-	info, err := s.Put(t.Context(), key, []byte(body), cond)
+	info, err := s.Put(t.Context(), key, []byte(body), &store.PutOptions{If: cond})
 	if err != nil {
 		t.Fatalf("Put(%q): %v", key, err)
 	}
@@ -87,8 +87,8 @@ func temps(t testing.TB, s *Store) []string {
 func TestPlainFiles(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, filepath.Join(dir, "made", "by", "open"), calls{})
-	mustPut(t, s, "a/b", "hello", store.IfAbsent)
-	mustPut(t, s, ".fencepost/x", "escaped", store.IfAbsent)
+	mustPut(t, s, "a/b", "hello", store.IfAbsent())
+	mustPut(t, s, ".fencepost/x", "escaped", store.IfAbsent())
 	for rel, want := range map[string]string{"a/b": "hello", ".fencepost%/x": "escaped"} {
 		path := filepath.Join(s.root, rel)
 		got, err := os.ReadFile(path)
@@ -142,16 +142,16 @@ func TestForeignFiles(t *testing.T) {
 		if err := s.Delete(ctx, key); err != nil {
 			t.Errorf("Delete(%q): %v", key, err)
 		}
-		for _, cond := range []store.Condition{store.IfAbsent, store.Always} {
-			if _, err := s.Put(ctx, key, nil, cond); !errors.Is(err, store.ErrInvalid) {
+		for _, cond := range []store.Condition{store.IfAbsent(), store.Condition{}} {
+			if _, err := s.Put(ctx, key, nil, &store.PutOptions{If: cond}); !errors.Is(err, store.ErrInvalid) {
 				t.Errorf("Put(%q, %v): %v, want %v", key, cond, err, store.ErrInvalid)
 			}
 		}
-		if _, err := s.Put(ctx, key, nil, store.IfMatch("x")); !errors.Is(err, store.ErrPrecondition) {
+		if _, err := s.Put(ctx, key, nil, &store.PutOptions{If: store.IfMatch("x")}); !errors.Is(err, store.ErrPrecondition) {
 			t.Errorf("Put(%q, if match): %v, want %v", key, err, store.ErrPrecondition)
 		}
 	}
-	if _, err := s.Put(ctx, "linkdir/x", nil, store.IfAbsent); !errors.Is(err, store.ErrInvalid) {
+	if _, err := s.Put(ctx, "linkdir/x", nil, &store.PutOptions{If: store.IfAbsent()}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("Put below a link: %v", err)
 	}
 	if _, err := s.Get(ctx, "linkdir/secret", nil); !errors.Is(err, store.ErrInvalid) {
@@ -177,10 +177,10 @@ func TestForeignFiles(t *testing.T) {
 func TestDirectoryConflicts(t *testing.T) {
 	ctx := t.Context()
 	s := openTest(t, t.TempDir(), calls{})
-	mustPut(t, s, "a/b", "x", store.IfAbsent)
+	mustPut(t, s, "a/b", "x", store.IfAbsent())
 	for _, key := range []string{"a", "a/b/c", "a/b/c/d"} {
-		for _, cond := range []store.Condition{store.IfAbsent, store.Always} {
-			_, err := s.Put(ctx, key, nil, cond)
+		for _, cond := range []store.Condition{store.IfAbsent(), store.Condition{}} {
+			_, err := s.Put(ctx, key, nil, &store.PutOptions{If: cond})
 			if e := (*store.Error)(nil); !errors.Is(err, store.ErrInvalid) || !errors.As(err, &e) || e.Hint == "" {
 				t.Errorf("Put(%q, %v): %v, want %v and a hint", key, cond, err, store.ErrInvalid)
 			}
@@ -192,7 +192,7 @@ func TestDirectoryConflicts(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(s.root, "empty"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	mustPut(t, s, "empty", "object", store.IfAbsent)
+	mustPut(t, s, "empty", "object", store.IfAbsent())
 	if got := keys(t, s, ""); !slices.Equal(got, []string{"a/b", "empty"}) {
 		t.Errorf("List: %q", got)
 	}
@@ -202,7 +202,7 @@ func TestDirectoryConflicts(t *testing.T) {
 func TestDeletePrunes(t *testing.T) {
 	s := openTest(t, t.TempDir(), calls{})
 	for _, key := range []string{"a/b/c/d", "a/b/e", "f"} {
-		mustPut(t, s, key, "x", store.IfAbsent)
+		mustPut(t, s, key, "x", store.IfAbsent())
 	}
 	left := func(want ...string) {
 		t.Helper()
@@ -224,7 +224,7 @@ func TestDeletePrunes(t *testing.T) {
 		}
 		left(step.left...)
 	}
-	mustPut(t, s, "a/b/c/d", "again", store.IfAbsent)
+	mustPut(t, s, "a/b/c/d", "again", store.IfAbsent())
 }
 
 // TestCreateAgainstPrune: a create whose directory is removed as empty, again
@@ -240,7 +240,7 @@ func TestCreateAgainstPrune(t *testing.T) {
 		}
 		return nil
 	}})
-	mustPut(t, s, "a/b/c", "x", store.IfAbsent)
+	mustPut(t, s, "a/b/c", "x", store.IfAbsent())
 	if got := bodyOf(t, s, "a/b/c"); got != "x" || n != 5 {
 		t.Errorf("got %q after %d removals", got, n)
 	}
@@ -308,19 +308,19 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := openTest(t, link, calls{})
-	mustPut(t, s, "a/b", "x", store.IfAbsent)
+	mustPut(t, s, "a/b", "x", store.IfAbsent())
 }
 
 func TestRootGone(t *testing.T) {
 	ctx := t.Context()
 	dir := filepath.Join(t.TempDir(), "root")
 	s := openTest(t, dir, calls{})
-	mustPut(t, s, "a/b", "x", store.IfAbsent)
+	mustPut(t, s, "a/b", "x", store.IfAbsent())
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
 	_, getErr := s.Get(ctx, "a/b", nil)
-	_, putErr := s.Put(ctx, "a/b", nil, store.IfAbsent)
+	_, putErr := s.Put(ctx, "a/b", nil, &store.PutOptions{If: store.IfAbsent()})
 	_, upErr := s.Upload(ctx, "a/b", strings.NewReader(""), nil)
 	var listErr error
 	for _, err := range s.List(ctx, "a/", nil) {
@@ -353,7 +353,7 @@ func TestVersionsWithoutClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := mustPut(t, s, "k", "0000", store.IfAbsent)
+	now := mustPut(t, s, "k", "0000", store.IfAbsent())
 	seen := map[store.Version]bool{now.Version: true}
 	for i := range 100 {
 		if i%10 == 0 {
@@ -361,7 +361,7 @@ func TestVersionsWithoutClock(t *testing.T) {
 		}
 		cond := store.IfMatch(now.Version)
 		if i%3 == 0 {
-			cond = store.Always
+			cond = store.Condition{}
 		}
 		next := mustPut(t, s, "k", fmt.Sprintf("%04d", i), cond)
 		if seen[next.Version] {
@@ -380,7 +380,7 @@ func TestVersionsWithoutClock(t *testing.T) {
 func TestOvertakenPut(t *testing.T) {
 	dir := t.TempDir()
 	other := openTest(t, dir, calls{})
-	first := mustPut(t, other, "k", "first", store.IfAbsent)
+	first := mustPut(t, other, "k", "first", store.IfAbsent())
 	var second store.Info
 	s := openTest(t, dir, calls{before: func(call, path string) error {
 		if call == "flock" && strings.Contains(path, "key-") && second.Version == "" {
@@ -388,11 +388,11 @@ func TestOvertakenPut(t *testing.T) {
 		}
 		return nil
 	}})
-	third := mustPut(t, s, "k", "third", store.Always)
+	third := mustPut(t, s, "k", "third", store.Condition{})
 	if !third.LastModified.After(second.LastModified) {
 		t.Errorf("the later write has time %v, the earlier %v", third.LastModified, second.LastModified)
 	}
-	if _, err := s.Put(t.Context(), "k", nil, store.IfMatch(third.Version)); err != nil {
+	if _, err := s.Put(t.Context(), "k", nil, &store.PutOptions{If: store.IfMatch(third.Version)}); err != nil {
 		t.Errorf("the version that Put returned is not the one stored: %v", err)
 	}
 }
@@ -411,7 +411,7 @@ func TestCoarseTimes(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := s.Put(t.Context(), "k", nil, store.IfAbsent); !errors.Is(err, store.ErrUnsupported) {
+	if _, err := s.Put(t.Context(), "k", nil, &store.PutOptions{If: store.IfAbsent()}); !errors.Is(err, store.ErrUnsupported) {
 		t.Errorf("Put where times are in seconds: %v, want %v", err, store.ErrUnsupported)
 	}
 }
@@ -421,7 +421,7 @@ func TestListWhileDeleting(t *testing.T) {
 	ctx := t.Context()
 	s := openTest(t, t.TempDir(), calls{})
 	for i := range 20 {
-		mustPut(t, s, fmt.Sprintf("d/%d", i), "x", store.IfAbsent)
+		mustPut(t, s, fmt.Sprintf("d/%d", i), "x", store.IfAbsent())
 	}
 	n := 0
 	for info, err := range s.List(ctx, "d/", nil) {
@@ -451,7 +451,7 @@ func TestStartAfterSkips(t *testing.T) {
 		return nil
 	}})
 	for _, key := range []string{"d/01/a", "d/02/a", "d/02/b", "d/03/a", "d/02.x"} {
-		mustPut(t, s, key, "x", store.IfAbsent)
+		mustPut(t, s, key, "x", store.IfAbsent())
 	}
 	clear(read)
 	var got []string
@@ -497,7 +497,7 @@ func TestCancelCause(t *testing.T) {
 	why := errors.New("the lease is over")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	_, err := s.Put(ctx, "k", nil, store.Always)
+	_, err := s.Put(ctx, "k", nil, nil)
 	if !errors.Is(err, why) || !errors.Is(err, context.Canceled) || store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("got %v", err)
 	}

@@ -97,11 +97,11 @@ func TestDurableBeforeAcknowledged(t *testing.T) {
 	l := newLedger()
 	s := openTest(t, t.TempDir(), calls{before: l.before})
 	for range 3 {
-		info := mustPut(t, s, "a/b/c", "1", store.IfAbsent)
+		info := mustPut(t, s, "a/b/c", "1", store.IfAbsent())
 		l.check(t, "a create", "")
 		mustPut(t, s, "a/b/c", "2", store.IfMatch(info.Version))
 		l.check(t, "a swap", "")
-		mustPut(t, s, "a/b/c", "3", store.Always)
+		mustPut(t, s, "a/b/c", "3", store.Condition{})
 		l.check(t, "a Put", "")
 		if _, err := s.Upload(t.Context(), "a/b/d", strings.NewReader("4"), nil); err != nil {
 			t.Fatal(err)
@@ -124,11 +124,11 @@ func TestDurableBeforeSeen(t *testing.T) {
 			"Get":  func(t *testing.T, s *Store, _ store.Version) error { bodyOf(t, s, "a/b/c"); return nil },
 			"List": func(t *testing.T, s *Store, _ store.Version) error { keys(t, s, "a/"); return nil },
 			"a refused create": func(t *testing.T, s *Store, _ store.Version) error {
-				_, err := s.Put(t.Context(), "a/b/c", nil, store.IfAbsent)
+				_, err := s.Put(t.Context(), "a/b/c", nil, &store.PutOptions{If: store.IfAbsent()})
 				return err
 			},
 			"a refused swap": func(t *testing.T, s *Store, old store.Version) error {
-				_, err := s.Put(t.Context(), "a/b/c", nil, store.IfMatch(old))
+				_, err := s.Put(t.Context(), "a/b/c", nil, &store.PutOptions{If: store.IfMatch(old)})
 				return err
 			},
 			"a refused upload": func(t *testing.T, s *Store, _ store.Version) error {
@@ -136,16 +136,16 @@ func TestDurableBeforeSeen(t *testing.T) {
 				return err
 			},
 			"a create beside it": func(t *testing.T, s *Store, _ store.Version) error {
-				mustPut(t, s, "a/b/other", "x", store.IfAbsent)
+				mustPut(t, s, "a/b/other", "x", store.IfAbsent())
 				return nil
 			},
 		} {
 			t.Run(write+"/"+what, func(t *testing.T) {
 				dir, l := t.TempDir(), newLedger()
 				old := store.Version("none")
-				cond := store.IfAbsent
+				cond := store.IfAbsent()
 				if write == "swap" {
-					old = mustPut(t, openTest(t, dir, calls{}), "a/b/c", "old", store.IfAbsent).Version
+					old = mustPut(t, openTest(t, dir, calls{}), "a/b/c", "old", store.IfAbsent()).Version
 					cond = store.IfMatch(old)
 				}
 				visible := false
@@ -159,7 +159,7 @@ func TestDurableBeforeSeen(t *testing.T) {
 					}
 					return l.before(call, path)
 				}})
-				if _, err := writer.Put(t.Context(), "a/b/c", []byte("new"), cond); !errors.Is(err, store.ErrUnknown) {
+				if _, err := writer.Put(t.Context(), "a/b/c", []byte("new"), &store.PutOptions{If: cond}); !errors.Is(err, store.ErrUnknown) {
 					t.Fatalf("a Put that cannot sync its directory: %v, want %v", err, store.ErrUnknown)
 				}
 				if len(l.volatile("")) == 0 {
@@ -187,7 +187,7 @@ func TestMarkOfTheFileRead(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, calls{})
 	path := filepath.Join(s.root, "k")
-	info := mustPut(t, s, "k", "old", store.IfAbsent)
+	info := mustPut(t, s, "k", "old", store.IfAbsent())
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -213,13 +213,13 @@ func TestMarkOfTheFileRead(t *testing.T) {
 func TestDirCacheBounded(t *testing.T) {
 	s := openTest(t, t.TempDir(), calls{})
 	for i := range maxDirs + 20 {
-		mustPut(t, s, strings.Repeat("d", i+1)+"/k", "x", store.IfAbsent)
+		mustPut(t, s, strings.Repeat("d", i+1)+"/k", "x", store.IfAbsent())
 	}
 	if n := len(s.dirs.open); n > maxDirs {
 		t.Errorf("%d directories are held open, at most %d should be", n, maxDirs)
 	}
 	dir := filepath.Join(s.root, "again")
-	mustPut(t, s, "again/k", "x", store.IfAbsent)
+	mustPut(t, s, "again/k", "x", store.IfAbsent())
 	if s.dirs.get(dir) == nil {
 		t.Fatal("a directory is not remembered")
 	}

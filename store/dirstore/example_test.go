@@ -24,10 +24,10 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	if _, err := st.Put(ctx, "lock/1.json", []byte("mine"), store.IfAbsent); err != nil {
+	if _, err := st.Put(ctx, "lock/1.json", []byte("mine"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		log.Fatal(err)
 	}
-	_, err = st.Put(ctx, "lock/1.json", []byte("no, mine"), store.IfAbsent)
+	_, err = st.Put(ctx, "lock/1.json", []byte("no, mine"), &store.PutOptions{If: store.IfAbsent()})
 	fmt.Println(errors.Is(err, store.ErrPrecondition))
 
 	// An object is a file.

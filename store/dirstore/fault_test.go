@@ -30,19 +30,19 @@ type operation struct {
 
 var operations = []operation{
 	{"create", "a/b/c", "new", func(t *testing.T, s *Store, _ store.Version) error {
-		_, err := s.Put(t.Context(), "a/b/c", []byte("new"), store.IfAbsent)
+		_, err := s.Put(t.Context(), "a/b/c", []byte("new"), &store.PutOptions{If: store.IfAbsent()})
 		return err
 	}},
 	{"swap", "k", "new", func(t *testing.T, s *Store, v store.Version) error {
-		_, err := s.Put(t.Context(), "k", []byte("new"), store.IfMatch(v))
+		_, err := s.Put(t.Context(), "k", []byte("new"), &store.PutOptions{If: store.IfMatch(v)})
 		return err
 	}},
 	{"put over", "k", "new", func(t *testing.T, s *Store, _ store.Version) error {
-		_, err := s.Put(t.Context(), "k", []byte("new"), store.Always)
+		_, err := s.Put(t.Context(), "k", []byte("new"), nil)
 		return err
 	}},
 	{"put anew", "a/b/c", "new", func(t *testing.T, s *Store, _ store.Version) error {
-		_, err := s.Put(t.Context(), "a/b/c", []byte("new"), store.Always)
+		_, err := s.Put(t.Context(), "a/b/c", []byte("new"), nil)
 		return err
 	}},
 	{"upload", "a/b/c", "new", func(t *testing.T, s *Store, _ store.Version) error {
@@ -58,8 +58,8 @@ var operations = []operation{
 func prepared(t *testing.T, op operation) (dir string, version store.Version, before string) {
 	dir = t.TempDir()
 	s := openTest(t, dir, calls{})
-	version = mustPut(t, s, "k", "old", store.IfAbsent).Version
-	mustPut(t, s, "d/k", "old", store.IfAbsent)
+	version = mustPut(t, s, "k", "old", store.IfAbsent()).Version
+	mustPut(t, s, "d/k", "old", store.IfAbsent())
 	return dir, version, bodyOf(t, s, op.key)
 }
 
@@ -111,7 +111,7 @@ func TestCrashAtEachCall(t *testing.T) {
 					}
 				}
 				// Nothing that it left stands in the way.
-				mustPut(t, other, op.key, "next", store.Always)
+				mustPut(t, other, op.key, "next", store.Condition{})
 				if err := other.Delete(t.Context(), op.key, "k", "d/k"); err != nil {
 					t.Errorf("%s: Delete: %v", at, err)
 				}
@@ -192,7 +192,7 @@ func openTestNoClean(dir string) *Store {
 func TestFaultyReads(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, calls{})
-	mustPut(t, s, "a/k", "x", store.IfAbsent)
+	mustPut(t, s, "a/k", "x", store.IfAbsent())
 	for errno, kind := range map[unix.Errno]error{unix.EACCES: store.ErrDenied, unix.EIO: unix.EIO, unix.EMFILE: unix.EMFILE} {
 		s.calls.before = func(string, string) error { return errno }
 		if _, err := s.Get(t.Context(), "a/k", nil); !errors.Is(err, kind) {
@@ -245,7 +245,7 @@ func TestCleanerLeavesTheLiving(t *testing.T) {
 		}
 		return nil
 	}
-	mustPut(t, s, "k", "x", store.IfAbsent)
+	mustPut(t, s, "k", "x", store.IfAbsent())
 	if cleaned != 3 || bodyOf(t, s, "k") != "x" {
 		t.Errorf("cleaned %d times, k holds %q", cleaned, bodyOf(t, s, "k"))
 	}
@@ -275,8 +275,8 @@ func TestT37_DeleteDuringScan(t *testing.T) {
 		dir := t.TempDir()
 		other := openTest(t, dir, calls{})
 		other.renameMoves = renames
-		mustPut(t, other, "n/0", "x", store.IfAbsent)
-		info := mustPut(t, other, "n/1", "x", store.IfAbsent)
+		mustPut(t, other, "n/0", "x", store.IfAbsent())
+		info := mustPut(t, other, "n/1", "x", store.IfAbsent())
 		scans := 0
 		s := openTest(t, dir, calls{before: func(call, path string) error {
 			if call != "readdir" || filepath.Base(path) != "n" {
@@ -305,8 +305,8 @@ func TestT37_DeleteDuringScan(t *testing.T) {
 func TestT37_StoppedDeleteDuringScan(t *testing.T) {
 	dir := t.TempDir()
 	other := openTest(t, dir, calls{})
-	mustPut(t, other, "n/49", "x", store.IfAbsent)
-	mustPut(t, other, "n/50", "x", store.IfAbsent)
+	mustPut(t, other, "n/49", "x", store.IfAbsent())
+	mustPut(t, other, "n/50", "x", store.IfAbsent())
 	lock := holdListLock(t, other, unix.LOCK_EX)
 	if err := other.announce(lock); err != nil {
 		t.Fatal(err)
@@ -322,7 +322,7 @@ func TestT37_StoppedDeleteDuringScan(t *testing.T) {
 		case 1:
 			return os.Remove(filepath.Join(dir, "n", "50"))
 		case 2:
-			mustPut(t, other, "n/51", "x", store.IfAbsent)
+			mustPut(t, other, "n/51", "x", store.IfAbsent())
 		}
 		return nil
 	}})
@@ -355,7 +355,7 @@ func TestListEnds(t *testing.T) {
 	dir := t.TempDir()
 	scans, kept := 0, 0
 	s := openTest(t, dir, calls{})
-	mustPut(t, s, "n/0", "x", store.IfAbsent)
+	mustPut(t, s, "n/0", "x", store.IfAbsent())
 	s.calls.before = func(call, path string) error {
 		if call != "readdir" || filepath.Base(path) != "n" {
 			return nil
@@ -364,7 +364,7 @@ func TestListEnds(t *testing.T) {
 			return errDead
 		}
 		other, ctx := patient(t, dir, s.listLock())
-		mustPut(t, other, "n/1", "x", store.Always)
+		mustPut(t, other, "n/1", "x", store.Condition{})
 		if err := other.Delete(ctx, "n/1"); err != nil {
 			kept++
 		}
@@ -383,7 +383,7 @@ func TestListEnds(t *testing.T) {
 func TestDeleteAgainstSwap(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, calls{})
-	info := mustPut(t, s, "k", "old", store.IfAbsent)
+	info := mustPut(t, s, "k", "old", store.IfAbsent())
 	s.calls.before = func(call, _ string) error {
 		if call == "rename" {
 			other, ctx := patient(t, dir, s.keyLock("k"))
@@ -406,12 +406,12 @@ func TestDeleteAgainstSwap(t *testing.T) {
 func TestSwapAgainstSwap(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, calls{})
-	info := mustPut(t, s, "k", "old", store.IfAbsent)
+	info := mustPut(t, s, "k", "old", store.IfAbsent())
 	s.calls.before = func(call, _ string) error {
 		if call == "rename" {
 			other, ctx := patient(t, dir, s.keyLock("k"))
-			for _, cond := range []store.Condition{store.IfMatch(info.Version), store.Always} {
-				if _, err := other.Put(ctx, "k", []byte("other"), cond); err == nil {
+			for _, cond := range []store.Condition{store.IfMatch(info.Version), store.Condition{}} {
+				if _, err := other.Put(ctx, "k", []byte("other"), &store.PutOptions{If: cond}); err == nil {
 					t.Errorf("Put %v within a swap", cond)
 				}
 			}

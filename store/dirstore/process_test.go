@@ -77,7 +77,7 @@ func do(ctx context.Context, s *Store, op []string) error {
 		var obj *store.Object
 		if obj, err = s.Get(ctx, op[1], nil); err == nil {
 			_ = obj.Body.Close()
-			_, err = s.Put(ctx, op[1], []byte(op[2]), store.IfMatch(obj.Version))
+			_, err = s.Put(ctx, op[1], []byte(op[2]), &store.PutOptions{If: store.IfMatch(obj.Version)})
 		}
 	case "upload":
 		_, err = s.Upload(ctx, op[1], strings.NewReader(op[2]), &store.UploadOptions{Create: true})
@@ -97,7 +97,7 @@ func work(ctx context.Context, s *Store, id string) error {
 	for i := 0; ; i++ {
 		key := fmt.Sprintf("w/%s/%d", id, i)
 		body := checked(rand.IntN(20_000))
-		if _, err := s.Put(ctx, key, body, store.IfAbsent); err != nil {
+		if _, err := s.Put(ctx, key, body, &store.PutOptions{If: store.IfAbsent()}); err != nil {
 			return err
 		}
 		fmt.Printf("+ %s %08x\n", key, sum(body))
@@ -113,7 +113,7 @@ func work(ctx context.Context, s *Store, id string) error {
 			return err
 		}
 		_ = obj.Body.Close()
-		if _, err := s.Put(ctx, shared, checked(rand.IntN(5000)), store.IfMatch(obj.Version)); err != nil && store.OutcomeOf(err) != store.Refused {
+		if _, err := s.Put(ctx, shared, checked(rand.IntN(5000)), &store.PutOptions{If: store.IfMatch(obj.Version)}); err != nil && store.OutcomeOf(err) != store.Refused {
 			return err
 		}
 		if i%4 == 3 {
@@ -149,11 +149,11 @@ func raceByOrder(ctx context.Context, s *Store) error {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		f := strings.Fields(in.Text())
-		cond := store.IfAbsent
+		cond := store.IfAbsent()
 		if f[0] == "swap" {
 			cond = store.IfMatch(store.Version(f[3]))
 		}
-		_, err := s.Put(ctx, f[1], []byte(f[2]), cond)
+		_, err := s.Put(ctx, f[1], []byte(f[2]), &store.PutOptions{If: cond})
 		fmt.Println(store.OutcomeOf(err))
 	}
 	return in.Err()
@@ -229,7 +229,7 @@ func TestKilledAtRandom(t *testing.T) {
 	const rounds, workers = 6, 2
 	dir := t.TempDir()
 	s := openTest(t, dir, calls{})
-	mustPut(t, s, "shared/counter", string(checked(10)), store.IfAbsent)
+	mustPut(t, s, "shared/counter", string(checked(10)), store.IfAbsent())
 	acked := map[string]string{} // key to sum; "?" where a delete was under way
 	for r := range rounds {
 		var procs []*process
@@ -329,7 +329,7 @@ func TestProcessesRace(t *testing.T) {
 	for r := range rounds {
 		race(fmt.Sprintf("r/%d/k", r), "create", "")
 	}
-	mustPut(t, s, "swap", "first", store.IfAbsent)
+	mustPut(t, s, "swap", "first", store.IfAbsent())
 	for range rounds {
 		obj, err := s.Get(t.Context(), "swap", nil)
 		if err != nil {
@@ -346,17 +346,17 @@ func TestProcessesRace(t *testing.T) {
 func TestStoppedLister(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, calls{})
-	info := mustPut(t, s, "n/1", "1", store.IfAbsent)
+	info := mustPut(t, s, "n/1", "1", store.IfAbsent())
 	p := start(t, "stopper", dir, "readdir", "/n", "list", "n/")
 	p.stopped(t)
 	// It had not kept deletes out: they go on.
-	mustPut(t, s, "n/2", "2", store.IfAbsent)
+	mustPut(t, s, "n/2", "2", store.IfAbsent())
 	if err := s.Delete(t.Context(), "n/2"); err != nil {
 		t.Fatalf("Delete beside a stopped lister: %v", err)
 	}
 	lock := holdListLock(t, s, unix.LOCK_SH) // as a lister does after tries in vain
 	mustPut(t, s, "n/1", "swapped", store.IfMatch(info.Version))
-	mustPut(t, s, "n/3", "3", store.IfAbsent)
+	mustPut(t, s, "n/3", "3", store.IfAbsent())
 	if got := keys(t, s, "n/"); len(got) != 2 {
 		t.Errorf("List: %q", got)
 	}
@@ -372,7 +372,7 @@ func TestStoppedLister(t *testing.T) {
 		case call == "flock" && tries == 3:
 			// Between two tries it holds no lock, or it would hold up swaps.
 			swapper, ctx := patient(t, dir, s.keyLock("n/3"))
-			if _, err := swapper.Put(ctx, "n/3", []byte("swapped"), store.Always); err != nil {
+			if _, err := swapper.Put(ctx, "n/3", []byte("swapped"), nil); err != nil {
 				t.Errorf("swap beside a delete that waits: %v", err)
 			}
 		}
@@ -409,17 +409,17 @@ func TestStoppedDeleter(t *testing.T) {
 	for _, at := range []string{"chtimes", "unlink"} {
 		dir := t.TempDir()
 		s := openTest(t, dir, calls{})
-		mustPut(t, s, "n/1", "1", store.IfAbsent)
-		mustPut(t, s, "n/2", "2", store.IfAbsent)
+		mustPut(t, s, "n/1", "1", store.IfAbsent())
+		mustPut(t, s, "n/2", "2", store.IfAbsent())
 		p := start(t, "stopper", dir, at, "", "delete", "n/1")
 		p.stopped(t)
 		for i := range 3 {
-			mustPut(t, s, fmt.Sprintf("n/new%d", i), "x", store.IfAbsent)
+			mustPut(t, s, fmt.Sprintf("n/new%d", i), "x", store.IfAbsent())
 			if got := keys(t, s, "n/"); len(got) != 3+i {
 				t.Errorf("List beside a delete stopped at %s: %q", at, got)
 			}
 		}
-		mustPut(t, s, "n/2", "swapped", store.Always)
+		mustPut(t, s, "n/2", "swapped", store.Condition{})
 		p.resume(t)
 		if got := p.line(t); got != "applied" {
 			t.Errorf("the delete: %s", got)
@@ -440,12 +440,12 @@ func TestStoppedSwapper(t *testing.T) {
 	for i := 0; s.keyLock(other) == s.keyLock("k"); i++ {
 		other = fmt.Sprintf("other%d", i)
 	}
-	info := mustPut(t, s, "k", "old", store.IfAbsent)
-	mustPut(t, s, other, "old", store.IfAbsent)
+	info := mustPut(t, s, "k", "old", store.IfAbsent())
+	mustPut(t, s, other, "old", store.IfAbsent())
 	p := start(t, "stopper", dir, "rename", "k", "swap", "k", "zombie")
 	p.stopped(t)
-	mustPut(t, s, other, "new", store.Always)
-	mustPut(t, s, "created", "new", store.IfAbsent)
+	mustPut(t, s, other, "new", store.Condition{})
+	mustPut(t, s, "created", "new", store.IfAbsent())
 	if got := bodyOf(t, s, "k"); got != "old" {
 		t.Errorf("Get: %q", got)
 	}
@@ -459,7 +459,7 @@ func TestStoppedSwapper(t *testing.T) {
 		}
 		return nil
 	}})
-	_, err := waiting.Put(ctx, "k", []byte("mine"), store.IfMatch(info.Version))
+	_, err := waiting.Put(ctx, "k", []byte("mine"), &store.PutOptions{If: store.IfMatch(info.Version)})
 	if store.OutcomeOf(err) != store.Unknown || tries < 5 {
 		t.Errorf("swap while another is stopped in it: %v after %d tries", err, tries)
 	}

@@ -21,8 +21,8 @@ import (
 const maxTries = 1000
 
 // Put implements [store.Store].
-func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	return s.write(ctx, "put", key, cond, func(t *temp) error {
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	return s.write(ctx, "put", key, opts.Condition(), func(t *temp) error {
 		return s.calls.write(t.f, body)
 	})
 }
@@ -30,9 +30,9 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Con
 // Upload implements [store.Store]. The body goes into a file that becomes
 // visible when it is complete; Create is always honoured.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
-	cond := store.Always
+	var cond store.Condition
 	if opts != nil && opts.Create {
-		cond = store.IfAbsent
+		cond = store.IfAbsent()
 	}
 	return s.write(ctx, "upload", key, cond, func(t *temp) error {
 		buf := make([]byte, 256<<10)

@@ -11,7 +11,7 @@ import (
 
 // A create whose reply is lost is settled by reading the key: it was applied.
 func Example() {
-	st := faultstore.New(memstore.New(), &faultstore.Options{Hook: faultstore.Script(
+	st := faultstore.New(memstore.New(nil), &faultstore.Options{Hook: faultstore.Script(
 		faultstore.Rule{Kind: faultstore.Put, Prefix: "lock/", Fault: faultstore.Fault{Err: faultstore.ErrReset}},
 	)})
 	_, err := store.Create(context.Background(), st, "lock/1", []byte("nonce"), nil)

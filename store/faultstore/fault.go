@@ -33,7 +33,7 @@ type Op struct {
 	Key string
 	// Keys are all keys of a Delete.
 	Keys []string
-	// Cond is the condition of a Put, and [store.IfAbsent] of an Upload with
+	// Cond is the condition of a Put, and [store.IfAbsent()] of an Upload with
 	// Create.
 	Cond store.Condition
 	// Size is the length of a Put's body in bytes.

@@ -19,12 +19,12 @@ import (
 )
 
 func scripted(rules ...faultstore.Rule) (*faultstore.Store, *memstore.Store) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	return faultstore.New(inner, &faultstore.Options{Hook: faultstore.Script(rules...), Clock: clock.Go()}), inner
 }
 
 func put(st store.Store, key, body string, cond store.Condition) error {
-	_, err := st.Put(context.Background(), key, []byte(body), cond)
+	_, err := st.Put(context.Background(), key, []byte(body), &store.PutOptions{If: cond})
 	return err
 }
 
@@ -68,7 +68,7 @@ func TestPutFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st, inner := scripted(faultstore.Rule{Kind: faultstore.Put, Fault: c.fault})
-			err := put(st, "k", "x", store.IfAbsent)
+			err := put(st, "k", "x", store.IfAbsent())
 			if got := store.OutcomeOf(err); got != c.want {
 				t.Errorf("outcome %v (%v), want %v", got, err, c.want)
 			}
@@ -93,7 +93,7 @@ func TestReadFaults(t *testing.T) {
 	all := func(f faultstore.Fault) *faultstore.Store {
 		st, inner := scripted(faultstore.Rule{Times: -1, Fault: f})
 		for i := range 5 {
-			_ = put(inner, fmt.Sprintf("d/%d", i), "0123456789", store.Always)
+			_ = put(inner, fmt.Sprintf("d/%d", i), "0123456789", store.Condition{})
 		}
 		return st
 	}
@@ -155,9 +155,9 @@ func TestReadFaults(t *testing.T) {
 }
 
 func TestT31_DirectoryBucket(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	for i := range 30 {
-		_ = put(inner, fmt.Sprintf("d/%02d", i), "", store.Always)
+		_ = put(inner, fmt.Sprintf("d/%02d", i), "", store.Condition{})
 	}
 	list := func(st store.Store) (keys []string) {
 		for info, err := range st.List(t.Context(), "d/", &store.ListOptions{StartAfter: "d/20"}) {
@@ -188,7 +188,7 @@ func TestCrash(t *testing.T) {
 		st, inner := scripted(faultstore.Rule{Kind: faultstore.Put, Prefix: "held", Fault: faultstore.Fault{Hold: gate}})
 		other := st.Client("other")
 		result := make(chan error)
-		go func() { result <- put(st, "held", "x", store.IfAbsent) }()
+		go func() { result <- put(st, "held", "x", store.IfAbsent()) }()
 		synctest.Wait()
 		st.Crash()
 		st.Crash()
@@ -196,7 +196,7 @@ func TestCrash(t *testing.T) {
 			t.Errorf("the request under way: %v", err)
 		}
 		n := st.Counts().Of("", "")
-		if err := put(st, "k", "x", store.IfAbsent); !errors.Is(err, faultstore.ErrCrashed) || store.OutcomeOf(err) != store.Rejected {
+		if err := put(st, "k", "x", store.IfAbsent()); !errors.Is(err, faultstore.ErrCrashed) || store.OutcomeOf(err) != store.Rejected {
 			t.Errorf("a further request: %v", err)
 		}
 		if _, err := st.Get(t.Context(), "k", nil); !errors.Is(err, faultstore.ErrCrashed) {
@@ -210,7 +210,7 @@ func TestCrash(t *testing.T) {
 		if !st.Crashed() || st.Counts().Of("", "") != n {
 			t.Error("the dead still make requests")
 		}
-		if err := put(other, "k", "y", store.IfAbsent); err != nil || other.Crashed() || body(t, inner, "k") != "y" {
+		if err := put(other, "k", "y", store.IfAbsent()); err != nil || other.Crashed() || body(t, inner, "k") != "y" {
 			t.Errorf("another client: %v", err)
 		}
 		if body(t, inner, "held") != "-" {
@@ -223,13 +223,13 @@ func TestCrash(t *testing.T) {
 func TestCrashAtEachRequest(t *testing.T) {
 	for k := 1; k <= 4; k++ {
 		for _, drop := range []bool{true, false} {
-			inner := memstore.New()
+			inner := memstore.New(nil)
 			st := faultstore.New(inner, &faultstore.Options{Hook: func(op faultstore.Op) faultstore.Fault {
 				return faultstore.Fault{Crash: op.ClientN == k, Drop: op.ClientN == k && drop}
 			}})
 			told := 0
 			for i := range 4 {
-				if put(st, fmt.Sprint(i), "", store.IfAbsent) == nil {
+				if put(st, fmt.Sprint(i), "", store.IfAbsent()) == nil {
 					told++
 				}
 			}
@@ -246,22 +246,22 @@ func TestCrashAtEachRequest(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := memstore.New()
+		inner := memstore.New(nil)
 		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go(), Hook: faultstore.Script(
 			faultstore.Rule{Prefix: "slow", Fault: faultstore.Fault{ReplyDelay: time.Second}})})
 		replied := make(chan error, 1)
-		go func() { replied <- put(st, "slow", "x", store.IfAbsent) }()
+		go func() { replied <- put(st, "slow", "x", store.IfAbsent()) }()
 		synctest.Wait() // applied, its reply is on the way
 		resume := st.Pause()
 		sent := make(chan error, 1)
-		go func() { sent <- put(st, "new", "x", store.IfAbsent) }()
+		go func() { sent <- put(st, "new", "x", store.IfAbsent()) }()
 		time.Sleep(time.Hour)
 		if body(t, inner, "slow") != "x" || body(t, inner, "new") != "-" || len(replied)+len(sent) != 0 {
 			t.Error("the client is not frozen")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := st.Put(ctx, "given-up", nil, store.IfAbsent); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := st.Put(ctx, "given-up", nil, &store.PutOptions{If: store.IfAbsent()}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("its context has ended: %v", err)
 		}
 		resume()
@@ -286,13 +286,13 @@ func TestDelaysAndHang(t *testing.T) {
 			faultstore.Rule{Prefix: "impatient", Fault: faultstore.Fault{ReplyDelay: time.Hour}},
 		)
 		start := time.Now()
-		if err := put(st, "delay", "", store.Always); err != nil || time.Since(start) != 5*time.Second {
+		if err := put(st, "delay", "", store.Condition{}); err != nil || time.Since(start) != 5*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 		for _, key := range []string{"hang", "impatient"} {
 			cause := errors.New("no more patience")
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, cause)
-			_, err := st.Put(ctx, key, []byte("x"), store.IfAbsent)
+			_, err := st.Put(ctx, key, []byte("x"), &store.PutOptions{If: store.IfAbsent()})
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, cause) || store.OutcomeOf(err) != store.Unknown {
 				t.Errorf("%s: %v", key, err)
@@ -305,14 +305,14 @@ func TestDelaysAndHang(t *testing.T) {
 }
 
 func TestHooksInterleaveAnotherClient(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	st := faultstore.New(inner, nil)
 	other := st.Client("other")
 	var seen []string
 	st.SetBefore(func(ctx context.Context, op faultstore.Op) {
 		if op.Client == "" && op.Kind == faultstore.Put {
 			// Between the caller's decision and its request, somebody else is first.
-			if _, err := other.Put(ctx, op.Key, []byte("other"), store.IfAbsent); err != nil {
+			if _, err := other.Put(ctx, op.Key, []byte("other"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -320,7 +320,7 @@ func TestHooksInterleaveAnotherClient(t *testing.T) {
 	st.SetAfter(func(_ context.Context, op faultstore.Op, err error) {
 		seen = append(seen, fmt.Sprintf("%d %q.%d %s %s %v", op.N, op.Client, op.ClientN, op.Kind, op.Cond, store.OutcomeOf(err)))
 	})
-	if err := put(st, "k", "x", store.IfAbsent); store.OutcomeOf(err) != store.Refused {
+	if err := put(st, "k", "x", store.IfAbsent()); store.OutcomeOf(err) != store.Refused {
 		t.Errorf("%v", err)
 	}
 	want := []string{`2 "other".1 put if absent applied`, `1 "".1 put if absent refused`}
@@ -349,11 +349,11 @@ func TestScript(t *testing.T) {
 }
 
 func TestCountsAndLog(t *testing.T) {
-	st := faultstore.New(memstore.New(), &faultstore.Options{LogSize: 3, Hook: faultstore.Script(
+	st := faultstore.New(memstore.New(nil), &faultstore.Options{LogSize: 3, Hook: faultstore.Script(
 		faultstore.Rule{Kind: faultstore.Put, Skip: 2, Fault: faultstore.Fault{Drop: true}})})
-	_ = put(st, "data/1/1", "", store.IfAbsent)
-	_ = put(st, "data/2/1", "", store.IfAbsent)
-	_ = put(st, "lock/1", "", store.IfAbsent)
+	_ = put(st, "data/1/1", "", store.IfAbsent())
+	_ = put(st, "data/2/1", "", store.IfAbsent())
+	_ = put(st, "lock/1", "", store.IfAbsent())
 	_, _ = st.Get(t.Context(), "data/1/1", nil)
 	_ = st.Delete(t.Context(), "lock/1", "data/1/1")
 	_ = st.Delete(t.Context())
@@ -385,7 +385,7 @@ func TestCountsAndLog(t *testing.T) {
 
 func TestOpenBodies(t *testing.T) {
 	st, inner := scripted(faultstore.Rule{Skip: 1, Fault: faultstore.Fault{Err: faultstore.ErrReset}})
-	_ = put(inner, "k", "x", store.Always)
+	_ = put(inner, "k", "x", store.Condition{})
 	obj, err := st.Get(t.Context(), "k", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -408,11 +408,11 @@ var everything = faultstore.Rates{Fail: .1, LoseReply: .1, Echo: .05, Late: .1, 
 
 func TestSameSeedSameFaults(t *testing.T) {
 	run := func(seed uint64) (trace []string) {
-		st := faultstore.New(memstore.NewWithOptions(&memstore.Options{Seed: 1}), &faultstore.Options{Seed: seed, Rates: everything})
+		st := faultstore.New(memstore.New(&memstore.Options{Seed: 1}), &faultstore.Options{Seed: seed, Rates: everything})
 		for _, client := range []*faultstore.Store{st, st.Client("b")} {
 			for i := range 200 {
 				key := fmt.Sprintf("d/%d", i%20)
-				_ = put(client, key, strings.Repeat("x", i), store.IfAbsent)
+				_ = put(client, key, strings.Repeat("x", i), store.IfAbsent())
 				if obj, err := client.Get(t.Context(), key, nil); err == nil {
 					_, err = io.ReadAll(obj.Body)
 					_ = obj.Body.Close()
@@ -441,7 +441,7 @@ func TestSameSeedSameFaults(t *testing.T) {
 // All random faults happen, and none breaks the contract: of many creators of
 // one key exactly one finds its bytes there, and everybody reads those.
 func TestRandomFaultsKeepTheContract(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	st := faultstore.New(inner, &faultstore.Options{Seed: 3, Rates: everything, LogSize: 1 << 20})
 	opts := &store.SettleOptions{Backoff: time.Microsecond, MaxBackoff: time.Microsecond, Reads: 1 << 20}
 	var wg sync.WaitGroup
@@ -452,7 +452,7 @@ func TestRandomFaultsKeepTheContract(t *testing.T) {
 		wg.Go(func() {
 			for i := range winners {
 				key := fmt.Sprintf("k/%d", i)
-				_, err := store.Create(t.Context(), client, key, fmt.Appendf(nil, "%d of %d", w, i), opts)
+				_, err := store.Create(t.Context(), client, key, fmt.Appendf(nil, "%d of %d", w, i), &store.WriteOptions{Settle: opts})
 				switch store.OutcomeOf(err) {
 				case store.Applied:
 					mu.Lock()

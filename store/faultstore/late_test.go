@@ -19,7 +19,7 @@ func TestT09_LateLanding(t *testing.T) {
 	}
 	t.Run("by count", func(t *testing.T) {
 		st, inner := late(faultstore.Late{Ops: 3})
-		if err := put(st, "late", "x", store.IfAbsent); store.OutcomeOf(err) != store.Unknown {
+		if err := put(st, "late", "x", store.IfAbsent()); store.OutcomeOf(err) != store.Unknown {
 			t.Fatal(err)
 		}
 		for i := range 2 {
@@ -38,7 +38,7 @@ func TestT09_LateLanding(t *testing.T) {
 	t.Run("by time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			st, _ := late(faultstore.Late{After: time.Minute})
-			_ = put(st, "late", "x", store.IfAbsent)
+			_ = put(st, "late", "x", store.IfAbsent())
 			time.Sleep(time.Minute - time.Nanosecond)
 			if got := body(t, st, "late"); got != "-" {
 				t.Fatalf("landed early: %q", got)
@@ -51,7 +51,7 @@ func TestT09_LateLanding(t *testing.T) {
 	})
 	t.Run("by hand, twice, condition included", func(t *testing.T) {
 		st, inner := late(faultstore.Late{Copies: 2})
-		_ = put(st, "late", "x", store.IfAbsent)
+		_ = put(st, "late", "x", store.IfAbsent())
 		for range 100 {
 			_ = body(t, st, "late")
 		}
@@ -79,10 +79,10 @@ func TestT09_LateLanding(t *testing.T) {
 	})
 	t.Run("duplicate of an applied one", func(t *testing.T) {
 		st, inner := scripted(faultstore.Rule{Kind: faultstore.Put, Fault: faultstore.Fault{Late: &faultstore.Late{Ops: 2}}})
-		if err := put(st, "k", "first", store.Always); err != nil {
+		if err := put(st, "k", "first", store.Condition{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := put(st, "k", "second", store.Always); err != nil {
+		if err := put(st, "k", "second", store.Condition{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := body(t, st, "k"); got != "first" || body(t, inner, "k") != "first" {
@@ -93,7 +93,7 @@ func TestT09_LateLanding(t *testing.T) {
 		st, inner := late(faultstore.Late{})
 		ctx, cancel := context.WithCancel(t.Context())
 		buf := []byte("x")
-		_, _ = st.Put(ctx, "late", buf, store.IfAbsent)
+		_, _ = st.Put(ctx, "late", buf, &store.PutOptions{If: store.IfAbsent()})
 		buf[0] = 'y'
 		cancel()
 		st.Crash()
@@ -103,7 +103,7 @@ func TestT09_LateLanding(t *testing.T) {
 	})
 	t.Run("forgotten", func(t *testing.T) {
 		st, inner := late(faultstore.Late{Ops: 1})
-		_ = put(st, "late", "x", store.IfAbsent)
+		_ = put(st, "late", "x", store.IfAbsent())
 		if n := st.Forget(nil); n != 1 {
 			t.Errorf("%d forgotten", n)
 		}
@@ -114,7 +114,7 @@ func TestT09_LateLanding(t *testing.T) {
 	})
 	t.Run("delete", func(t *testing.T) {
 		st, inner := scripted(faultstore.Rule{Kind: faultstore.Delete, Fault: faultstore.Fault{Drop: true, Late: &faultstore.Late{Ops: 1}}})
-		_ = put(st, "a", "x", store.Always)
+		_ = put(st, "a", "x", store.Condition{})
 		if err := st.Delete(t.Context(), "a", "b"); err == nil {
 			t.Fatal("the reply came through")
 		}

@@ -79,17 +79,17 @@ func cutBody(body io.ReadCloser, f Fault, op Op) io.ReadCloser {
 }
 
 // Put implements [store.Store].
-func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	var info store.Info
-	err := s.do(ctx, Op{Kind: Put, Key: key, Cond: cond, Size: len(body)}, func(r *request) {
+	err := s.do(ctx, Op{Kind: Put, Key: key, Cond: opts.Condition(), Size: len(body)}, func(r *request) {
 		r.apply = func(ctx context.Context) (err error) {
-			info, err = s.inner.Put(ctx, key, body, cond)
+			info, err = s.inner.Put(ctx, key, body, opts)
 			return err
 		}
 		if r.fault.Late != nil {
-			kept := bytes.Clone(body) // the caller may reuse it
+			kept, opts := bytes.Clone(body), &store.PutOptions{If: opts.Condition()} // the caller's are its own again
 			r.again = func(ctx context.Context) error {
-				_, err := s.inner.Put(ctx, key, kept, cond)
+				_, err := s.inner.Put(ctx, key, kept, opts)
 				return err
 			}
 		}
@@ -104,7 +104,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Con
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	op := Op{Kind: Upload, Key: key}
 	if opts != nil && opts.Create {
-		op.Cond = store.IfAbsent
+		op.Cond = store.IfAbsent()
 	}
 	var info store.Info
 	err := s.do(ctx, op, func(r *request) {

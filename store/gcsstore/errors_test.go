@@ -49,8 +49,8 @@ func TestAnswers(t *testing.T) {
 			st := serve(t, gcs)
 			answer := fault{status: c.status, body: apiError(c.status, c.reason, c.message), header: http.Header{"Retry-After": {"7"}}}
 			gcs.fault = func(string, int) *fault { return &answer }
-			_, create := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
-			_, swap := st.Put(t.Context(), "k", []byte("x"), store.IfMatch("5"))
+			_, create := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
+			_, swap := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfMatch("5")})
 			_, _, read := cloudtest.Get(t, st, "k", nil)
 			list := cloudtest.ListErr(t, st)
 			if got := store.OutcomeOf(create); got != c.want.create {
@@ -84,7 +84,7 @@ func TestAnswerOfAProxy(t *testing.T) {
 	gcs := newStub()
 	st := serve(t, gcs)
 	gcs.on("put", 0, fault{status: 502, body: "<html>" + strings.Repeat("bad gateway ", 1000)})
-	_, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+	_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
 	if store.OutcomeOf(err) != store.Unknown || !strings.Contains(err.Error(), "bad gateway") || len(err.Error()) > 400 {
 		t.Errorf("%d bytes: %v", len(err.Error()), err)
 	}
@@ -93,7 +93,7 @@ func TestAnswerOfAProxy(t *testing.T) {
 func TestDeleteOfNothingIsNoError(t *testing.T) {
 	gcs := newStub()
 	st := serve(t, gcs)
-	if _, err := st.Put(t.Context(), "b", []byte("x"), store.IfAbsent); err != nil {
+	if _, err := st.Put(t.Context(), "b", []byte("x"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := st.Delete(t.Context(), "a", "b", "c"); err != nil || len(gcs.keys()) != 0 {

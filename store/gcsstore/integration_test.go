@@ -66,7 +66,7 @@ func TestMissingBucketIsNamed(t *testing.T) {
 	s := servers.Start(t, servers.FakeGCS)
 	s.Bucket = "no-such-bucket"
 	st := open(t, s.URL("orders"))
-	_, put := st.Put(t.Context(), "k", []byte("v"), store.IfAbsent)
+	_, put := st.Put(t.Context(), "k", []byte("v"), &store.PutOptions{If: store.IfAbsent()})
 	// Its answers to GET and DELETE do not say what is missing; Google's do.
 	for op, err := range map[string]error{"put": put, "list": cloudtest.ListErr(t, st)} {
 		if !errors.Is(err, store.ErrNoBucket) || !strings.Contains(err.Error(), s.Bucket) {
@@ -81,7 +81,7 @@ func TestDeadServerTellsNothing(t *testing.T) {
 	s := servers.Start(t, servers.FakeGCS)
 	st := open(t, s.URL("orders"))
 	s.Kill()
-	_, err := st.Put(t.Context(), "k", []byte("v"), store.IfAbsent)
+	_, err := st.Put(t.Context(), "k", []byte("v"), &store.PutOptions{If: store.IfAbsent()})
 	if err == nil || store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("outcome %v of %v, want unknown", store.OutcomeOf(err), err)
 	}

@@ -37,7 +37,7 @@ func TestLoginErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	put := func() error {
-		_, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+		_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
 		return err
 	}
 	if err := put(); store.OutcomeOf(err) != store.Rejected || !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), "no such account") {

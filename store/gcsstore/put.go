@@ -15,16 +15,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Put implements [store.Store]. The body is not copied: the SDK takes it through
 // a pipe, and nothing reads it once Put has returned.
-func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if err := store.CheckKey("put", key); err != nil {
 		return store.Info{}, err
 	}
 	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without a match nothing else can be missing
 	h := s.object(key)
-	if cond.Absent() {
+	if opts.Condition().Absent() {
 		h = h.If(storage.Conditions{DoesNotExist: true})
 	}
-	if version, match := cond.Match(); match {
+	if version, match := opts.Condition().Match(); match {
 		generation, ok := generationOf(version)
 		if !ok {
 			return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Hint: "no object of this store has such a version"}
@@ -32,7 +32,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Con
 		h, call.missing = h.If(storage.Conditions{GenerationMatch: generation}), store.ErrPrecondition
 	}
 	var sent request
-	attrs, err := write(sent.with(ctx), h, body)
+	attrs, err := write(sent.with(ctx), h, body, opts)
 	if err != nil {
 		return store.Info{}, s.fail(ctx, call, err)
 	}
@@ -40,7 +40,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Con
 }
 
 // write sends body in one request.
-func write(ctx context.Context, h *storage.ObjectHandle, body []byte) (*storage.ObjectAttrs, error) {
+func write(ctx context.Context, h *storage.ObjectHandle, body []byte, opts *store.PutOptions) (*storage.ObjectAttrs, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := h.NewWriter(ctx)
@@ -51,11 +51,12 @@ func write(ctx context.Context, h *storage.ObjectHandle, body []byte) (*storage.
 	//mutant:replace w.ChunkSize = 0 =>
 	w.ChunkSize = 0
 	w.ContentType = contentType
-	crc, known := store.CRC32C(ctx, len(body))
-	if !known {
-		crc = crc32.Checksum(body, castagnoli)
+	w.SendCRC32C = true
+	if opts != nil && opts.CRC32C != nil {
+		w.CRC32C = *opts.CRC32C
+	} else {
+		w.CRC32C = crc32.Checksum(body, castagnoli)
 	}
-	w.CRC32C, w.SendCRC32C = crc, true
 	if len(body) > 0 {
 		// It fails only because the request has ended, and then Close says why. Not
 		// cancelled here: that would hide the answer, perhaps a refusal.

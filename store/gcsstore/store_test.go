@@ -26,12 +26,12 @@ func TestReadsAndVersions(t *testing.T) { cloudtest.Reads(t, serve(t, newStub())
 func TestVersionsOfOthers(t *testing.T) {
 	gcs := newStub()
 	st := serve(t, gcs)
-	if _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); err != nil {
+	if _, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		t.Fatal(err)
 	}
 	gcs.reset()
 	for _, v := range []store.Version{"", "0", "-1", "+5", "05", "1e3", "0x1", "abc", "99999999999999999999"} {
-		if _, err := st.Put(t.Context(), "k", []byte("y"), store.IfMatch(v)); store.OutcomeOf(err) != store.Refused {
+		if _, err := st.Put(t.Context(), "k", []byte("y"), &store.PutOptions{If: store.IfMatch(v)}); store.OutcomeOf(err) != store.Refused {
 			t.Errorf("%q: %v", v, err)
 		}
 	}
@@ -67,7 +67,10 @@ func TestAnswersAreBounded(t *testing.T) {
 	st := serve(t, gcs)
 	const most = 256 << 20
 	for kind, ask := range map[string]func() error{
-		"put":  func() error { _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); return err },
+		"put": func() error {
+			_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
+			return err
+		},
 		"list": func() error { return cloudtest.ListErr(t, st) },
 		"get":  func() error { _, _, err := cloudtest.Get(t, st, "k", nil); return err },
 	} {
@@ -114,7 +117,7 @@ func TestBodyIsNotKept(t *testing.T) {
 	early := fault{answers: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPreconditionFailed) }}
 	for i := range 5 {
 		gcs.on("put", 0, early)
-		if _, err := st.Put(t.Context(), "k", body, store.IfAbsent); err == nil {
+		if _, err := st.Put(t.Context(), "k", body, &store.PutOptions{If: store.IfAbsent()}); err == nil {
 			t.Fatal("the fault is not effective")
 		}
 		for j := 0; j < len(body); j += 256 {
@@ -124,7 +127,7 @@ func TestBodyIsNotKept(t *testing.T) {
 	for range 5 {
 		ctx, cancel := context.WithCancel(t.Context())
 		gcs.on("put", 0, fault{answers: func(_ http.ResponseWriter, r *http.Request) { cancel(); _, _ = io.Copy(io.Discard, r.Body) }})
-		_, _ = st.Put(ctx, "k", body, store.Always)
+		_, _ = st.Put(ctx, "k", body, nil)
 		cancel()
 		clear(body)
 	}
@@ -134,7 +137,7 @@ func TestNoGeneration(t *testing.T) {
 	gcs := newStub()
 	st := serve(t, gcs)
 	gcs.on("put", 0, fault{status: http.StatusOK, body: `{"name":"k","size":"1"}`})
-	if _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); store.OutcomeOf(err) != store.Unknown {
+	if _, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()}); store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("Put: %v", err)
 	}
 	gcs.on("get", 0, fault{status: http.StatusOK, body: "x"})

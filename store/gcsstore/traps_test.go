@@ -79,10 +79,10 @@ func TestT35_PutIsOneRequest(t *testing.T) {
 				st := serve(t, gcs)
 				version := store.Version("")
 				for _, cond := range []string{"absent", "match", "always"} {
-					c := map[string]store.Condition{"absent": store.IfAbsent, "match": store.IfMatch(version)}[cond]
+					c := map[string]store.Condition{"absent": store.IfAbsent(), "match": store.IfMatch(version)}[cond]
 					gcs.reset()
 					gcs.on("put", 1, f)
-					_, err := st.Put(t.Context(), "k", make([]byte, n), c)
+					_, err := st.Put(t.Context(), "k", make([]byte, n), &store.PutOptions{If: c})
 					if got := gcs.kinds(); !slices.Equal(got, []string{"put"}) {
 						t.Errorf("if %s: requests %v, want one put", cond, got)
 					}
@@ -90,7 +90,7 @@ func TestT35_PutIsOneRequest(t *testing.T) {
 						t.Errorf("if %s: %v is %v", cond, err, store.OutcomeOf(err))
 					}
 					gcs.reset()
-					info, err := st.Put(t.Context(), "k", []byte("x"), store.Always)
+					info, err := st.Put(t.Context(), "k", []byte("x"), nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -134,7 +134,7 @@ func TestT35_OwnWriteIsNoRefusal(t *testing.T) {
 func TestT35_GetIsOneRequest(t *testing.T) {
 	gcs := newStub()
 	st := serve(t, gcs)
-	if _, err := st.Put(t.Context(), "k", make([]byte, 100<<10), store.IfAbsent); err != nil {
+	if _, err := st.Put(t.Context(), "k", make([]byte, 100<<10), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		t.Fatal(err)
 	}
 	gcs.reset()
@@ -186,7 +186,7 @@ func TestT35_UploadIsSettledByTheObject(t *testing.T) {
 				gcs.on(c.kind, 1, c.fault)
 			}
 			if c.there != nil {
-				if _, err := st.Put(t.Context(), "k", c.there, store.IfAbsent); err != nil {
+				if _, err := st.Put(t.Context(), "k", c.there, &store.PutOptions{If: store.IfAbsent()}); err != nil {
 					t.Fatal(err)
 				}
 			}

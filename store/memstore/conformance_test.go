@@ -15,7 +15,7 @@ func TestConformance(t *testing.T) {
 		"seeded listings":  {Seed: 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := memstore.NewWithOptions(opts)
+			st := memstore.New(opts)
 			storetest.Run(t, func(storetest.TB) store.Store { return st }, &storetest.Options{Quick: opts != nil})
 			if n, size := st.Len(); n != 0 || size != 0 {
 				t.Errorf("the suite left %d objects of %d bytes behind", n, size)

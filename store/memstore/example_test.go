@@ -10,11 +10,11 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	st := memstore.New()
+	st := memstore.New(nil)
 
-	_, err := st.Put(ctx, "lock/1", []byte("a"), store.IfAbsent)
+	_, err := st.Put(ctx, "lock/1", []byte("a"), &store.PutOptions{If: store.IfAbsent()})
 	fmt.Println(store.OutcomeOf(err))
-	_, err = st.Put(ctx, "lock/1", []byte("b"), store.IfAbsent)
+	_, err = st.Put(ctx, "lock/1", []byte("b"), &store.PutOptions{If: store.IfAbsent()})
 	fmt.Println(store.OutcomeOf(err))
 	// Output:
 	// applied

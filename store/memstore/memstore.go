@@ -47,10 +47,7 @@ type object struct {
 var _ store.Store = (*Store)(nil)
 
 // New returns an empty store of one's own.
-func New() *Store { return NewWithOptions(nil) }
-
-// NewWithOptions returns an empty store of one's own.
-func NewWithOptions(opts *Options) *Store {
+func New(opts *Options) *Store {
 	o := opts.withDefaults()
 	s := &Store{opts: o, dirs: map[string]map[string]*object{}}
 	if o.Seed != 0 {
@@ -110,11 +107,11 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 }
 
 // Put implements [store.Store].
-func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if err := check(ctx, "put", key); err != nil {
 		return store.Info{}, err
 	}
-	return s.put("put", key, bytes.Clone(body), cond)
+	return s.put("put", key, bytes.Clone(body), opts.Condition())
 }
 
 // put keeps body.
@@ -172,9 +169,9 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	if err != nil {
 		return store.Info{}, &store.Error{Op: "upload", Key: key, Err: err}
 	}
-	cond := store.Always
+	var cond store.Condition
 	if opts != nil && opts.Create {
-		cond = store.IfAbsent
+		cond = store.IfAbsent()
 	}
 	return s.put("upload", key, slices.Clip(whole), cond)
 }

@@ -20,7 +20,7 @@ import (
 
 func put(t testing.TB, st store.Store, key, body string) store.Info {
 	t.Helper()
-	info, err := st.Put(context.Background(), key, []byte(body), store.Always)
+	info, err := st.Put(context.Background(), key, []byte(body), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +53,9 @@ func read(t testing.TB, st store.Store, key string, get *store.GetOptions) strin
 }
 
 func TestPutCopiesTheBody(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	body := []byte("mine")
-	if _, err := st.Put(t.Context(), "k", body, store.Always); err != nil {
+	if _, err := st.Put(t.Context(), "k", body, nil); err != nil {
 		t.Fatal(err)
 	}
 	copy(body, "xxxx")
@@ -66,7 +66,7 @@ func TestPutCopiesTheBody(t *testing.T) {
 
 // A reader that is slow sees the object that it opened, whatever is written.
 func TestOpenBodySurvivesReplacement(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	put(t, st, "k", "first")
 	obj, err := st.Get(t.Context(), "k", nil)
 	if err != nil {
@@ -82,7 +82,7 @@ func TestOpenBodySurvivesReplacement(t *testing.T) {
 }
 
 func TestRanges(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	put(t, st, "k", "0123456789")
 	put(t, st, "empty", "")
 	for _, c := range []struct {
@@ -112,7 +112,7 @@ func TestRanges(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	t.Run("unique", func(t *testing.T) {
-		st := memstore.New()
+		st := memstore.New(nil)
 		seen := map[store.Version]bool{}
 		var order []string
 		for range 1000 {
@@ -128,7 +128,7 @@ func TestVersions(t *testing.T) {
 		}
 	})
 	t.Run("T13 content", func(t *testing.T) {
-		st := memstore.NewWithOptions(&memstore.Options{ContentVersions: true})
+		st := memstore.New(&memstore.Options{ContentVersions: true})
 		a := put(t, st, "k", "same").Version
 		if b := put(t, st, "k", "other").Version; a == b {
 			t.Errorf("bodies differ, versions do not: %q", a)
@@ -144,7 +144,7 @@ func TestVersions(t *testing.T) {
 
 func TestListOrder(t *testing.T) {
 	fill := func(opts *memstore.Options) *memstore.Store {
-		st := memstore.NewWithOptions(opts)
+		st := memstore.New(opts)
 		for i := range 50 {
 			put(t, st, fmt.Sprintf("d/%02d", i), "")
 		}
@@ -174,7 +174,7 @@ func TestListOrder(t *testing.T) {
 }
 
 func TestListPrefix(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	for _, k := range []string{"a", "b/1", "b/2", "b/c/3", "bb/4"} {
 		put(t, st, k, k)
 	}
@@ -194,7 +194,7 @@ func TestListPrefix(t *testing.T) {
 // seed says which.
 func TestT31_StartAfterIsAHint(t *testing.T) {
 	listings := func(opts *memstore.Options) (counts []int) {
-		st := memstore.NewWithOptions(opts)
+		st := memstore.New(opts)
 		for _, k := range []string{"b/1", "b/2", "b/c/3"} {
 			put(t, st, k, k)
 		}
@@ -227,7 +227,7 @@ func TestT31_StartAfterIsAHint(t *testing.T) {
 // The newest of a row of numbered objects never seems older than it was when
 // the listing began, though old ones are deleted and new ones created.
 func TestT37_ListIsASnapshot(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	key := func(n int) string { return fmt.Sprintf("m/%d/%020d", n%7, n) } // over several folders
 	for i := range 300 {
 		put(t, st, fmt.Sprintf("m/other-%d/0", i), "") // to take long over
@@ -244,7 +244,7 @@ func TestT37_ListIsASnapshot(t *testing.T) {
 				return
 			default:
 			}
-			_, _ = st.Put(context.Background(), key(n), nil, store.IfAbsent)
+			_, _ = st.Put(context.Background(), key(n), nil, &store.PutOptions{If: store.IfAbsent()})
 			newest.Store(int64(n))
 			_ = st.Delete(context.Background(), key(n-1))
 		}
@@ -268,7 +268,7 @@ func TestT37_ListIsASnapshot(t *testing.T) {
 }
 
 func TestUpload(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	if _, err := st.Upload(t.Context(), "k", strings.NewReader("body"), &store.UploadOptions{Create: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func (w *wall) Wall() time.Time { return w.now }
 
 func TestDates(t *testing.T) {
 	w := &wall{now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
-	st := memstore.NewWithOptions(&memstore.Options{Clock: w})
+	st := memstore.New(&memstore.Options{Clock: w})
 	written := w.now
 	put(t, st, "k", "")
 	w.now = w.now.Add(time.Hour)
@@ -324,7 +324,7 @@ func TestDates(t *testing.T) {
 }
 
 func TestLenCountsReplacedAndDeleted(t *testing.T) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	put(t, st, "a", "12345")
 	put(t, st, "a", "123")
 	put(t, st, "d/b", "1")
@@ -374,20 +374,20 @@ func TestOpenURL(t *testing.T) {
 }
 
 func BenchmarkCreate64KiB(b *testing.B) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	body := make([]byte, 64<<10)
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		key := fmt.Sprintf("data/%020d/%020d", 1, n%1000)
-		if _, err := st.Put(b.Context(), key, body, store.Always); err != nil {
+		if _, err := st.Put(b.Context(), key, body, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
 func BenchmarkGet(b *testing.B) {
-	st := memstore.New()
+	st := memstore.New(nil)
 	put(b, st, "data/1", "body")
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {

@@ -30,7 +30,7 @@ func open(_ context.Context, u *url.URL) (store.Store, error) {
 	sharedMu.Lock()
 	st := shared[u.Host]
 	if st == nil {
-		st = NewWithOptions(&Options{Name: "mem://" + u.Host})
+		st = New(&Options{Name: "mem://" + u.Host})
 		shared[u.Host] = st
 	}
 	sharedMu.Unlock()

@@ -2,7 +2,7 @@ package memstore
 
 import "github.com/fencepost/fencepost/clock"
 
-// Options of [NewWithOptions]. The zero value works.
+// Options of [New]. The zero value works.
 type Options struct {
 	// ContentVersions makes the version of an object the MD5 of its body in
 	// quotes, as many S3 servers do it: objects with equal bodies have equal

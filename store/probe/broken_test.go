@@ -26,8 +26,8 @@ type putter struct {
 	put putFunc
 }
 
-func (p *putter) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	return p.put(ctx, p.Store, key, body, cond)
+func (p *putter) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	return p.put(ctx, p.Store, key, body, opts.Condition())
 }
 
 func isSwap(c store.Condition) bool { _, ok := c.Match(); return ok }
@@ -50,7 +50,7 @@ func exists(ctx context.Context, st store.Store, key string) (store.Version, boo
 func checkThenPut(which func(store.Condition) bool) putFunc {
 	return func(ctx context.Context, st store.Store, key string, body []byte, cond store.Condition) (store.Info, error) {
 		if !which(cond) {
-			return st.Put(ctx, key, body, cond)
+			return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 		}
 		v, ok, err := exists(ctx, st, key)
 		if err != nil {
@@ -63,16 +63,16 @@ func checkThenPut(which func(store.Condition) bool) putFunc {
 		for range 20 { // a request takes its time
 			runtime.Gosched()
 		}
-		return st.Put(ctx, key, body, store.Always)
+		return st.Put(ctx, key, body, nil)
 	}
 }
 
 func ignore(which func(store.Condition) bool) putFunc {
 	return func(ctx context.Context, st store.Store, key string, body []byte, cond store.Condition) (store.Info, error) {
 		if which(cond) {
-			cond = store.Always
+			cond = store.Condition{}
 		}
-		return st.Put(ctx, key, body, cond)
+		return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 	}
 }
 
@@ -94,18 +94,18 @@ func twoStepSwap(st store.Store) store.Store { return &putter{st, checkThenPut(i
 func swapCreates(st store.Store) store.Store {
 	return &putter{st, func(ctx context.Context, st store.Store, key string, body []byte, cond store.Condition) (store.Info, error) {
 		if _, ok, err := exists(ctx, st, key); err == nil && !ok && isSwap(cond) {
-			cond = store.IfAbsent
+			cond = store.IfAbsent()
 		}
-		return st.Put(ctx, key, body, cond)
+		return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 	}}
 }
 
 // refusesButWrites answers 412 and overwrites.
 func refusesButWrites(st store.Store) store.Store {
 	return &putter{st, func(ctx context.Context, st store.Store, key string, body []byte, cond store.Condition) (store.Info, error) {
-		info, err := st.Put(ctx, key, body, cond)
+		info, err := st.Put(ctx, key, body, &store.PutOptions{If: cond})
 		if store.OutcomeOf(err) == store.Refused {
-			_, _ = st.Put(ctx, key, body, store.Always)
+			_, _ = st.Put(ctx, key, body, nil)
 		}
 		return info, err
 	}}
@@ -117,7 +117,7 @@ func answers(err error, which func(store.Condition) bool) func(store.Store) stor
 			if which(cond) {
 				return store.Info{}, err
 			}
-			return st.Put(ctx, key, body, cond)
+			return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 		}}
 	}
 }
@@ -128,7 +128,7 @@ func allLose(st store.Store) store.Store {
 	busy, met := map[string]int{}, map[string]bool{}
 	return &putter{st, func(ctx context.Context, st store.Store, key string, body []byte, cond store.Condition) (store.Info, error) {
 		if !cond.Absent() {
-			return st.Put(ctx, key, body, cond)
+			return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 		}
 		mu.Lock()
 		busy[key]++
@@ -143,7 +143,7 @@ func allLose(st store.Store) store.Store {
 		if met[key] {
 			return store.Info{}, precondition(key)
 		}
-		return st.Put(ctx, key, body, cond)
+		return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 	}}
 }
 
@@ -151,11 +151,11 @@ func allLose(st store.Store) store.Store {
 // are listed.
 type quotes struct{ store.Store }
 
-func (q quotes) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	if v, ok := cond.Match(); ok {
-		cond = store.IfMatch(store.Version(strings.Trim(string(v), `"`)))
+func (q quotes) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	if v, ok := opts.Condition().Match(); ok {
+		opts = &store.PutOptions{If: store.IfMatch(store.Version(strings.Trim(string(v), `"`)))}
 	}
-	info, err := q.Store.Put(ctx, key, body, cond)
+	info, err := q.Store.Put(ctx, key, body, opts)
 	info.Version = `"` + info.Version + `"`
 	return info, err
 }
@@ -172,8 +172,8 @@ func (q quotes) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 // written again.
 type quotesNotStripped struct{ quotes }
 
-func (q quotesNotStripped) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	info, err := q.Store.Put(ctx, key, body, cond)
+func (q quotesNotStripped) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	info, err := q.Store.Put(ctx, key, body, opts)
 	info.Version = `"` + info.Version + `"`
 	return info, err
 }
@@ -259,8 +259,8 @@ type recreator struct {
 	note func(store.Info)
 }
 
-func (r *recreator) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	info, err := r.Store.Put(ctx, key, body, cond)
+func (r *recreator) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	info, err := r.Store.Put(ctx, key, body, opts)
 	if err == nil {
 		r.note(info)
 	}
@@ -350,9 +350,9 @@ func refusedAreKept(st store.Store) store.Store {
 		seen = append(seen, string(body))
 		mu.Unlock()
 		if second {
-			cond = store.Always
+			cond = store.Condition{}
 		}
-		return st.Put(ctx, key, body, cond)
+		return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 	}}
 }
 
@@ -363,7 +363,7 @@ func inRace(who string, put func(ctx context.Context, st store.Store, key string
 		racers := map[string]int{}
 		return &putter{st, func(ctx context.Context, st store.Store, key string, body []byte, cond store.Condition) (store.Info, error) {
 			if _, swap := cond.Match(); !strings.Contains(string(body), "race of "+who) || who == "swappers" && !swap {
-				return st.Put(ctx, key, body, cond)
+				return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -399,7 +399,7 @@ func mostFail(who string) func(store.Store) store.Store {
 		if n > 1 {
 			return store.Info{}, noAnswer(key)
 		}
-		return st.Put(ctx, key, body, cond)
+		return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 	})
 }
 
@@ -408,10 +408,10 @@ func mostFail(who string) func(store.Store) store.Store {
 func loserOverwrites(who string) func(store.Store) store.Store {
 	return inRace(who, func(ctx context.Context, st store.Store, key string, body []byte, cond store.Condition, n int) (store.Info, error) {
 		if n == 2 {
-			_, _ = st.Put(ctx, key, body, store.Always)
+			_, _ = st.Put(ctx, key, body, nil)
 			return store.Info{}, precondition(key)
 		}
-		return st.Put(ctx, key, body, cond)
+		return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 	})
 }
 
@@ -507,8 +507,8 @@ func (u unhurried) throttle(key string, write func() error) error {
 	return write()
 }
 
-func (u unhurried) Put(ctx context.Context, key string, body []byte, cond store.Condition) (info store.Info, err error) {
-	err = u.throttle(key, func() error { info, err = u.Store.Put(ctx, key, body, cond); return err })
+func (u unhurried) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (info store.Info, err error) {
+	err = u.throttle(key, func() error { info, err = u.Store.Put(ctx, key, body, opts); return err })
 	return info, err
 }
 

@@ -68,15 +68,15 @@ func (p *prober) refused(ctx context.Context, promise string, n int, what, key s
 
 func (p *prober) create(ctx context.Context) error {
 	key, first := p.key(), body("create")
-	if _, err := p.write(ctx, Create, 0, key, nil, first, store.IfAbsent); err != nil {
+	if _, err := p.write(ctx, Create, 0, key, nil, first, store.IfAbsent()); err != nil {
 		return err
 	}
-	return p.refused(ctx, Create, 1, "a create of a key that exists", key, first, body("second create"), store.IfAbsent)
+	return p.refused(ctx, Create, 1, "a create of a key that exists", key, first, body("second create"), store.IfAbsent())
 }
 
 func (p *prober) swap(ctx context.Context) error {
 	key, a, b, c := p.key(), body("swap a"), body("swap b"), body("swap c")
-	one, err := p.write(ctx, Create, 0, key, nil, a, store.IfAbsent)
+	one, err := p.write(ctx, Create, 0, key, nil, a, store.IfAbsent())
 	if err != nil {
 		return err
 	}
@@ -113,14 +113,14 @@ func (p *prober) swap(ctx context.Context) error {
 	// For information: do equal bodies have equal versions? Under another key,
 	// since the same body again under this one would invite the very confusion
 	// that it asks for: a swap that lands late would find its version back.
-	twin, err := p.write(ctx, Create, 6, p.key(), nil, c, store.IfAbsent)
+	twin, err := p.write(ctx, Create, 6, p.key(), nil, c, store.IfAbsent())
 	p.report.ContentVersions = twin.Version == three.Version
 	return err
 }
 
 func (p *prober) ranges(ctx context.Context) error {
 	key, b := p.key(), body("ranges")
-	info, err := p.write(ctx, Create, 0, key, nil, b, store.IfAbsent)
+	info, err := p.write(ctx, Create, 0, key, nil, b, store.IfAbsent())
 	if err != nil {
 		return err
 	}
@@ -147,12 +147,10 @@ func (p *prober) ranges(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !read.Date.IsZero() && !read.LastModified.IsZero() {
-		// Both are the store's own clock. Dates have whole seconds.
-		age := read.Date.Sub(read.LastModified)
+	if age, known := read.Age(); known { // both times may be cut to whole seconds
 		p.report.StoreClock = age >= -2*time.Second && age <= p.elapsed()+2*time.Second
 	}
-	_, _, err = store.ReadRange(ctx, p.client(3), key, store.GetOptions{IfNoneMatch: info.Version}, 1<<10, p.settle)
+	_, _, err = store.Read(ctx, p.client(3), key, &store.ReadOptions{IfNoneMatch: info.Version, Limit: 1 << 10, Settle: p.settle})
 	p.report.NotModified = errors.Is(err, store.ErrNotModified)
 	if err != nil && !p.report.NotModified && !errors.Is(err, store.ErrUnsupported) {
 		return failed("reading "+key+" if modified", err)
@@ -170,7 +168,7 @@ func (p *prober) consistency(ctx context.Context) error {
 		} else if got != nil {
 			return p.refuse(ReadWrite, hintConsistent, nil, "a key that nobody ever wrote can be read")
 		}
-		if _, err := p.write(ctx, Create, n, key, nil, b, store.IfAbsent); err != nil {
+		if _, err := p.write(ctx, Create, n, key, nil, b, store.IfAbsent()); err != nil {
 			return err
 		}
 		listed, err := p.list(ctx, p.client(n+2))
@@ -200,7 +198,7 @@ func (p *prober) deletes(ctx context.Context) error {
 
 func (p *prober) deleteOnce(ctx context.Context, n int) error {
 	key, b := p.key(), body("delete")
-	if _, err := p.write(ctx, Create, n, key, nil, b, store.IfAbsent); err != nil {
+	if _, err := p.write(ctx, Create, n, key, nil, b, store.IfAbsent()); err != nil {
 		return err
 	}
 	delete(p.final, key)
@@ -220,7 +218,7 @@ func (p *prober) deleteOnce(ctx context.Context, n int) error {
 	if _, ok := listed[key]; ok {
 		return p.refuse(ListWrite, hintConsistent, nil, "an object is still listed after it was deleted")
 	}
-	_, err = p.write(ctx, Create, n+4, key, nil, body("delete, created again"), store.IfAbsent)
+	_, err = p.write(ctx, Create, n+4, key, nil, body("delete, created again"), store.IfAbsent())
 	delete(p.final, key) // a delete sent twice may still take it away
 	return err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func Example() {
-	report, err := probe.Run(context.Background(), memstore.New(), nil)
+	report, err := probe.Run(context.Background(), memstore.New(nil), nil)
 	if errors.Is(err, probe.ErrRefused) {
 		fmt.Println("this store would lose data:", err)
 		return

@@ -185,7 +185,7 @@ func (p *prober) put(ctx context.Context, promise string, st store.Store, key st
 	err := store.Retry(ctx, p.settle, func(ctx context.Context) error {
 		err := p.mutate(ctx, key, func() error {
 			return p.timed("put", func() (err error) {
-				info, err = st.Put(ctx, key, body, cond)
+				info, err = st.Put(ctx, key, body, &store.PutOptions{If: cond})
 				return err
 			})
 		})

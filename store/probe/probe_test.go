@@ -33,7 +33,7 @@ func empty(t *testing.T, st *memstore.Store) {
 func TestHonestStoreIsAccepted(t *testing.T) {
 	for name, opts := range map[string]*memstore.Options{"random versions": nil, "content versions": {ContentVersions: true}} {
 		t.Run(name, func(t *testing.T) {
-			inner := memstore.NewWithOptions(opts)
+			inner := memstore.New(opts)
 			report, err := probe.Run(t.Context(), inner, &probe.Options{UploadSize: 1 << 20})
 			if err != nil {
 				t.Fatal(err)
@@ -58,7 +58,7 @@ func TestHonestStoreIsAccepted(t *testing.T) {
 }
 
 func TestReportIsJSONAndText(t *testing.T) {
-	report, err := probe.Run(t.Context(), unconditionalUpload(memstore.New()), &probe.Options{UploadSize: 1 << 10})
+	report, err := probe.Run(t.Context(), unconditionalUpload(memstore.New(nil)), &probe.Options{UploadSize: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestReportIsJSONAndText(t *testing.T) {
 // refusal probes a store that breaks a promise.
 func refusal(t *testing.T, breakIt func(store.Store) store.Store, promise, observed string) {
 	t.Helper()
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	report, err := probe.Run(t.Context(), breakIt(inner), &probe.Options{UploadSize: 64 << 10})
 	var e *probe.Error
 	if !errors.Is(err, probe.ErrRefused) || !errors.As(err, &e) {
@@ -193,7 +193,7 @@ func TestOtherBrokenPromisesAreRefused(t *testing.T) {
 func TestStoreErrorsComeThrough(t *testing.T) {
 	always := func(store.Condition) bool { return true }
 	for _, kind := range []error{store.ErrDenied, store.ErrNoBucket, store.ErrInvalid} {
-		st := answers(&store.Error{Op: "put", Kind: kind}, always)(memstore.New())
+		st := answers(&store.Error{Op: "put", Kind: kind}, always)(memstore.New(nil))
 		_, err := probe.Run(t.Context(), st, nil)
 		if !errors.Is(err, kind) || errors.Is(err, probe.ErrRefused) || errors.Is(err, probe.ErrInconclusive) || !strings.Contains(err.Error(), "(") {
 			t.Errorf("%v: %v", kind, err)
@@ -201,14 +201,14 @@ func TestStoreErrorsComeThrough(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		for _, fault := range []faultstore.Fault{{Drop: true, Err: faultstore.ErrUnavailable}, {Drop: true, Hang: true}} {
-			st := faultstore.New(memstore.New(), &faultstore.Options{Clock: clock.Go(), Hook: func(faultstore.Op) faultstore.Fault { return fault }})
+			st := faultstore.New(memstore.New(nil), &faultstore.Options{Clock: clock.Go(), Hook: func(faultstore.Op) faultstore.Fault { return fault }})
 			_, err := probe.Run(t.Context(), st, quick())
 			if !errors.Is(err, probe.ErrInconclusive) || errors.Is(err, probe.ErrRefused) || !strings.Contains(err.Error(), "reachable") {
 				t.Errorf("%v", err)
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		inner := memstore.New()
+		inner := memstore.New(nil)
 		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go(), Before: func(_ context.Context, op faultstore.Op) {
 			if op.N == 300 {
 				cancel()
@@ -230,7 +230,7 @@ func TestInconclusiveRaces(t *testing.T) {
 		for _, who := range []string{"creators", "swappers"} {
 			t.Run(name+", "+who, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					report, err := probe.Run(t.Context(), flaky(who)(memstore.New()), quick())
+					report, err := probe.Run(t.Context(), flaky(who)(memstore.New(nil)), quick())
 					if !errors.Is(err, probe.ErrInconclusive) || errors.Is(err, probe.ErrRefused) || !strings.Contains(err.Error(), "100 races of "+who+" had 0 results") {
 						t.Errorf("%v", err)
 					}
@@ -253,7 +253,7 @@ func TestFlakyStore(t *testing.T) {
 		for seed := range uint64(seeds) {
 			for _, content := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {
-					inner := memstore.NewWithOptions(&memstore.Options{ContentVersions: content, Clock: clock.Go()})
+					inner := memstore.New(&memstore.Options{ContentVersions: content, Clock: clock.Go()})
 					st := faultstore.New(inner, &faultstore.Options{Seed: seed, Rates: rates, DirectoryBucket: true, Clock: clock.Go()})
 					report, err := probe.Run(t.Context(), st, quick())
 					if err != nil {
@@ -278,7 +278,7 @@ func TestFlakyStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(seeds / 2) {
 				synctest.Test(t, func(t *testing.T) {
-					st := faultstore.New(broken(memstore.New()), &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go()})
+					st := faultstore.New(broken(memstore.New(nil)), &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go()})
 					if _, err := probe.Run(t.Context(), st, quick()); !errors.Is(err, probe.ErrRefused) {
 						t.Errorf("seed %d: %v", seed, err)
 					}
@@ -293,7 +293,7 @@ func TestFlakyStore(t *testing.T) {
 // of them.
 func TestT34_OneWriteASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner, early := memstore.NewWithOptions(&memstore.Options{Clock: clock.Go()}), 0
+		inner, early := memstore.New(&memstore.Options{Clock: clock.Go()}), 0
 		slow := unhurried{inner, clock.Go(), new(sync.Mutex), map[string]clock.Instant{}, &early}
 		start := clock.Go().Now()
 		report, err := probe.Run(t.Context(), slow, quick())
@@ -314,7 +314,7 @@ func TestT34_OneWriteASecond(t *testing.T) {
 	// And one that is not atomic is found out.
 	synctest.Test(t, func(t *testing.T) {
 		early := 0
-		slow := unhurried{ignoreAll(memstore.New()), clock.Go(), new(sync.Mutex), map[string]clock.Instant{}, &early}
+		slow := unhurried{ignoreAll(memstore.New(nil)), clock.Go(), new(sync.Mutex), map[string]clock.Instant{}, &early}
 		if _, err := probe.Run(t.Context(), slow, quick()); !errors.Is(err, probe.ErrRefused) {
 			t.Error(err)
 		}
@@ -326,15 +326,15 @@ type closingStore struct {
 	used, closed *atomic.Int64
 }
 
-func (c closingStore) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (c closingStore) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	c.used.Add(1)
-	return c.Store.Put(ctx, key, body, cond)
+	return c.Store.Put(ctx, key, body, opts)
 }
 
 func (c closingStore) Close() error { c.closed.Add(1); return nil }
 
 func TestSeparateClients(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	var closed atomic.Int64
 	var used []*atomic.Int64
 	opts := &probe.Options{Clients: 4, Rounds: 2, UploadSize: 1, Open: func(context.Context) (store.Store, error) {
@@ -367,9 +367,9 @@ func TestSeparateClients(t *testing.T) {
 
 // Other people's objects below tmp/ are neither listed into memory nor deleted.
 func TestForeignObjectsStay(t *testing.T) {
-	inner := memstore.New()
+	inner := memstore.New(nil)
 	for i := range 10 {
-		if _, err := inner.Put(t.Context(), fmt.Sprintf("tmp/%d", i), nil, store.Always); err != nil {
+		if _, err := inner.Put(t.Context(), fmt.Sprintf("tmp/%d", i), nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -383,7 +383,7 @@ func TestForeignObjectsStay(t *testing.T) {
 
 func TestLeftoversAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := memstore.New()
+		inner := memstore.New(nil)
 		st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {
 			if op.Kind == faultstore.Delete && len(op.Keys) > 1 {
 				return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
@@ -400,7 +400,7 @@ func TestLeftoversAreCounted(t *testing.T) {
 // A store whose clock is unset or wild is used without it.
 func TestStoreClock(t *testing.T) {
 	w := &wildClock{Clock: clock.System()}
-	report, err := probe.Run(t.Context(), memstore.NewWithOptions(&memstore.Options{Clock: w}), &probe.Options{UploadSize: 1})
+	report, err := probe.Run(t.Context(), memstore.New(&memstore.Options{Clock: w}), &probe.Options{UploadSize: 1})
 	if err != nil || report.StoreClock {
 		t.Errorf("%v, clock %v", err, report.StoreClock)
 	}

@@ -28,7 +28,7 @@ func (p *prober) raceCreators(ctx context.Context) error {
 		if n == tries*p.opts.Rounds {
 			return fmt.Errorf("%w: %d races of creators had %d results", ErrInconclusive, n, p.report.CreateRaces)
 		}
-		conclusive, err := p.race(ctx, CreateAtomic, "creators", p.key(), nil, store.IfAbsent)
+		conclusive, err := p.race(ctx, CreateAtomic, "creators", p.key(), nil, store.IfAbsent())
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (p *prober) raceSwappers(ctx context.Context) error {
 		}
 		for i := range missing {
 			key, old := p.key(), body("race of swappers")
-			info, err := p.write(ctx, Create, n+i, key, nil, old, store.IfAbsent)
+			info, err := p.write(ctx, Create, n+i, key, nil, old, store.IfAbsent())
 			if err != nil {
 				return err
 			}
@@ -96,7 +96,7 @@ func (p *prober) atOnce(ctx context.Context, who, key string, cond store.Conditi
 			defer cancel()
 			<-start
 			errs[i] = p.timed("race", func() error {
-				_, err := p.clients[i].Put(ctx, key, bodies[i], cond)
+				_, err := p.clients[i].Put(ctx, key, bodies[i], &store.PutOptions{If: cond})
 				return err
 			})
 		})

@@ -20,7 +20,7 @@ func TestAbortUploads(t *testing.T) {
 	}
 	srv.BeginUpload("bucket", "file/young", time.Minute)
 	srv.BeginUpload("bucket", "files/1", 48*time.Hour)
-	put(t, st, "file/0 x+y", "complete", store.Always)
+	put(t, st, "file/0 x+y", "complete", store.Condition{})
 	old := func(info store.Info) bool {
 		if !strings.HasPrefix(info.Key, "file/") || info.Size != 0 || info.Version != "" {
 			t.Errorf("asked of %+v", info)

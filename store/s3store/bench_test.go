@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
-	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/s3store"
 )
 
@@ -42,7 +41,7 @@ func BenchmarkPut(b *testing.B) {
 			}
 			ctx := context.Background()
 			run("s3store", func(st *s3store.Store, _ *s3.Client, key string) error {
-				_, err := st.Put(ctx, key, body, store.Always)
+				_, err := st.Put(ctx, key, body, nil)
 				return err
 			})
 			for name, mode := range map[string]aws.RequestChecksumCalculation{

@@ -31,7 +31,7 @@ func do(ctx context.Context, st store.Store, op s3stub.Op, cond store.Condition)
 	var err error
 	switch op {
 	case s3stub.PutObject:
-		_, err = st.Put(ctx, "k", []byte("body"), cond)
+		_, err = st.Put(ctx, "k", []byte("body"), &store.PutOptions{If: cond})
 	case s3stub.GetObject:
 		_, err = st.Get(ctx, "k", &store.GetOptions{IfNoneMatch: "v"})
 	case s3stub.ListObjectsV2:
@@ -83,7 +83,7 @@ func TestClassification(t *testing.T) {
 	put, get, list, del, many := s3stub.PutObject, s3stub.GetObject, s3stub.ListObjectsV2, s3stub.DeleteObject, s3stub.DeleteObjects
 	f := func(status int, code string) s3stub.Fault { return s3stub.Fault{Status: status, Code: code} }
 	checkAnswers(t, []answer{
-		{op: put, cond: store.IfAbsent, fault: f(412, "PreconditionFailed"), kind: store.ErrPrecondition, result: store.Refused},
+		{op: put, cond: store.IfAbsent(), fault: f(412, "PreconditionFailed"), kind: store.ErrPrecondition, result: store.Refused},
 		{op: put, cond: match, fault: f(412, "PreconditionFailed"), kind: store.ErrPrecondition, result: store.Refused},
 		{op: put, cond: match, fault: f(412, ""), kind: store.ErrPrecondition, result: store.Refused},
 		{op: put, fault: f(404, "NoSuchBucket"), kind: store.ErrNoBucket, result: store.Rejected, hint: `create the bucket "bucket"`},
@@ -112,7 +112,7 @@ func TestClassification(t *testing.T) {
 		{op: put, fault: f(400, "BadDigest")},
 		{op: put, fault: f(400, "XAmzContentChecksumMismatch")},
 		{op: put, fault: f(400, "NotImplemented"), kind: store.ErrUnsupported, result: store.Rejected},
-		{op: put, cond: store.IfAbsent, fault: f(501, "NotImplemented"), kind: store.ErrUnsupported, result: store.Rejected},
+		{op: put, cond: store.IfAbsent(), fault: f(501, "NotImplemented"), kind: store.ErrUnsupported, result: store.Rejected},
 		{op: put, fault: f(405, "MethodNotAllowed"), kind: store.ErrUnsupported, result: store.Rejected},
 		{op: put, fault: s3stub.Fault{Status: 503, Code: "SlowDown", RetryAfter: 7}},
 		{op: get, fault: s3stub.Fault{Status: 429, Code: "TooManyRequests", RetryAfter: 2}},
@@ -132,7 +132,7 @@ func TestClassification(t *testing.T) {
 func TestT07_ConflictIsUnknown(t *testing.T) {
 	f := s3stub.Fault{Status: 409, Code: "ConditionalRequestConflict"}
 	checkAnswers(t, []answer{
-		{op: s3stub.PutObject, cond: store.IfAbsent, fault: f, result: store.Unknown},
+		{op: s3stub.PutObject, cond: store.IfAbsent(), fault: f, result: store.Unknown},
 		{op: s3stub.PutObject, cond: match, fault: f, result: store.Unknown},
 		{op: s3stub.PutObject, cond: match, fault: s3stub.Fault{Status: 409, Code: "OperationAborted"}, result: store.Unknown},
 	})
@@ -147,7 +147,7 @@ func TestT08_MatchOnMissingKeyIsRefused(t *testing.T) {
 		{op: s3stub.PutObject, cond: match, fault: s3stub.Fault{Status: 404, Code: "NoSuchBucket"}, kind: store.ErrNoBucket, result: store.Rejected},
 	})
 	srv := start(t, nil)
-	_, err := open(t, srv).Put(t.Context(), "nothing", []byte("x"), store.IfMatch("0123456789abcdef0123456789abcdef"))
+	_, err := open(t, srv).Put(t.Context(), "nothing", []byte("x"), &store.PutOptions{If: store.IfMatch("0123456789abcdef0123456789abcdef")})
 	if store.OutcomeOf(err) != store.Refused || asError(t, err).Status != http.StatusNotFound {
 		t.Errorf("got %v, want a refusal with 404", err)
 	}
@@ -187,7 +187,7 @@ func TestConnectionRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+	_, err = st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
 	e := asError(t, err)
 	if e.Kind != nil || e.Status != 0 || !strings.Contains(e.Hint, endpoint) || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("got %v, want a hint that names %s", err, endpoint)
@@ -216,7 +216,7 @@ func TestCancelled(t *testing.T) {
 	st := open(t, srv)
 	ops := []s3stub.Op{s3stub.PutObject, s3stub.GetObject, s3stub.ListObjectsV2, s3stub.DeleteObject, s3stub.DeleteObjects}
 	for _, op := range ops {
-		err := do(canceledContext(t), st, op, store.IfAbsent)
+		err := do(canceledContext(t), st, op, store.IfAbsent())
 		if e := asError(t, err); e.Kind != nil || !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: got %v, want context.Canceled of no kind", op, err)
 		}
@@ -231,7 +231,7 @@ func TestCancelled(t *testing.T) {
 			cancel() // once the request is there
 			return &s3stub.Fault{Wait: release}
 		})
-		err := do(ctx, st, op, store.IfAbsent)
+		err := do(ctx, st, op, store.IfAbsent())
 		if e := asError(t, err); e.Kind != nil || !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: got %v, want context.Canceled of no kind", op, err)
 		}
@@ -247,7 +247,7 @@ func TestStatusFirst_HeadOfAnAnswer(t *testing.T) {
 	srv.SetFault(s3stub.Every(s3stub.PutObject, s3stub.Fault{Status: 412, Code: "PreconditionFailed", Edit: func(h http.Header) {
 		h.Set("Content-Length", "100000") // more than will come: the body breaks off
 	}}))
-	_, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent)
+	_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
 	if store.OutcomeOf(err) != store.Refused {
 		t.Errorf("got %v, want a refusal", err)
 	}
@@ -283,7 +283,7 @@ func TestStatusFirst_AnswerWhileSending(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // only so that a failure ends
 	defer cancel()
-	_, err = st.Put(ctx, "k", make([]byte, 64<<20), store.IfAbsent)
+	_, err = st.Put(ctx, "k", make([]byte, 64<<20), &store.PutOptions{If: store.IfAbsent()})
 	if store.OutcomeOf(err) != store.Refused || ctx.Err() != nil {
 		t.Errorf("got %v, context: %v; want a refusal at once", err, ctx.Err())
 	}

@@ -15,7 +15,7 @@ import (
 func TestGetInfo(t *testing.T) {
 	srv := start(t, nil)
 	st := open(t, srv)
-	written := put(t, st, "k", "0123456789", store.IfAbsent)
+	written := put(t, st, "k", "0123456789", store.IfAbsent())
 	if written.Date.IsZero() {
 		t.Error("PUT: no Date")
 	}
@@ -49,8 +49,8 @@ func TestRanges(t *testing.T) {
 	} {
 		srv := start(t, nil)
 		st := open(t, srv)
-		put(t, st, "k", body, store.IfAbsent)
-		put(t, st, "empty", "", store.IfAbsent)
+		put(t, st, "k", body, store.IfAbsent())
+		put(t, st, "empty", "", store.IfAbsent())
 		srv.SetFault(func(r *s3stub.Request) *s3stub.Fault {
 			if f.Edit != nil {
 				r.HTTP.Header.Del("Range")
@@ -86,7 +86,7 @@ func TestRanges(t *testing.T) {
 func TestBrokenAnswersToGet(t *testing.T) {
 	srv := start(t, nil)
 	st := open(t, srv)
-	put(t, st, "k", "0123456789", store.IfAbsent)
+	put(t, st, "k", "0123456789", store.IfAbsent())
 	for _, claim := range []string{"bytes 0-3/10", "bytes 2-5/*", "bytes 2-5/-1", "nonsense", "bytes 2-5", "/", "bytes */10"} {
 		srv.SetFault(s3stub.Every(s3stub.GetObject, s3stub.Fault{Edit: func(h http.Header) { h.Set("Content-Range", claim) }}))
 		_, err := st.Get(t.Context(), "k", &store.GetOptions{Offset: 2, Length: 4})
@@ -111,7 +111,7 @@ func TestBrokenAnswersToGet(t *testing.T) {
 func TestNotModified(t *testing.T) {
 	srv := start(t, nil)
 	st := open(t, srv)
-	info := put(t, st, "k", "x", store.IfAbsent)
+	info := put(t, st, "k", "x", store.IfAbsent())
 	_, err := st.Get(t.Context(), "k", &store.GetOptions{IfNoneMatch: info.Version})
 	if !errors.Is(err, store.ErrNotModified) || asError(t, err).Status != http.StatusNotModified {
 		t.Errorf("got %v", err)

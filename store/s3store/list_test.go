@@ -39,7 +39,7 @@ func TestListPages(t *testing.T) {
 	for _, key := range want {
 		srv.Put("bucket", key, nil)
 	}
-	put(t, st, "b", "", store.Always)
+	put(t, st, "b", "", store.Condition{})
 	srv.Reset()
 	if got := list(t, st, "a/", ""); !slices.Equal(got, want) {
 		t.Errorf("%d keys, want %d", len(got), len(want))
@@ -84,7 +84,7 @@ func TestListPrefix(t *testing.T) {
 	}()...); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("prefix without slash: got %v", err)
 	}
-	put(t, st, "a/b", "", store.Always)
+	put(t, st, "a/b", "", store.Condition{})
 	// A folder marker, made by a console; not a key of this contract.
 	c := client(t, srv)
 	if _, err := c.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String("bucket"), Key: aws.String("a/")}); err != nil {
@@ -149,7 +149,7 @@ func TestDelete(t *testing.T) {
 		keys = append(keys, fmt.Sprintf("d/%d & <%d>", i, i))
 	}
 	for _, key := range keys[:3] {
-		put(t, st, key, "", store.Always)
+		put(t, st, key, "", store.Condition{})
 	}
 	sums := headers(srv, s3stub.DeleteObjects, "Content-Md5")
 	srv.Reset()
@@ -187,7 +187,7 @@ func TestDeleteWithoutBatches(t *testing.T) {
 	keys := []string{"a", "b", "c"}
 	for range 2 {
 		for _, key := range keys {
-			put(t, st, key, "", store.Always)
+			put(t, st, key, "", store.Condition{})
 		}
 		srv.SetFault(s3stub.Every(s3stub.DeleteObjects, s3stub.Fault{Status: 501, Code: "NotImplemented"}))
 		if err := st.Delete(t.Context(), keys...); err != nil {
@@ -210,7 +210,7 @@ func TestDeleteErrorsOfKeys(t *testing.T) {
 	srv := start(t, nil)
 	st := open(t, srv)
 	for _, key := range []string{"a", "b", "c", "d"} {
-		put(t, st, key, "", store.Always)
+		put(t, st, key, "", store.Condition{})
 	}
 	srv.KeyErrors(map[string]string{"a": "AccessDenied", "b": "InternalError", "c": "NoSuchKey"})
 	err := st.Delete(t.Context(), "a", "b", "c", "d")

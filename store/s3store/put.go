@@ -20,16 +20,16 @@ import (
 // Put implements [store.Store]. The body is not copied: the SDK takes it away
 // from the transport before a call returns, so that a request that was answered
 // early, or abandoned, never sends what its caller has put there since.
-func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if err := store.CheckKey("put", key); err != nil {
 		return store.Info{}, err
 	}
 	in := &s3.PutObjectInput{Key: &key, ContentLength: aws.Int64(int64(len(body))), Body: bytes.NewReader(body)}
 	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without a match nothing else can be missing
-	if cond.Absent() {
+	if opts.Condition().Absent() {
 		in.IfNoneMatch = aws.String("*")
 	}
-	if version, match := cond.Match(); match {
+	if version, match := opts.Condition().Match(); match {
 		etag, sendable := etagOf(version, s.opts.UnquotedMatch)
 		if !sendable {
 			return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition, Hint: "no object of this store has such a version"}
@@ -39,7 +39,11 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Con
 	if err := s.ready(ctx, call); err != nil {
 		return store.Info{}, err
 	}
-	out, err := s.putObject(ctx, in)
+	var crc *uint32
+	if opts != nil {
+		crc = opts.CRC32C
+	}
+	out, err := s.putObject(ctx, in, crc)
 	if err != nil {
 		return store.Info{}, s.fail(ctx, call, err)
 	}
@@ -50,14 +54,17 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, cond store.Con
 	return info, nil
 }
 
-// putObject adds what every PUT of an object has. The body must be able to seek.
-func (s *Store) putObject(ctx context.Context, in *s3.PutObjectInput, more ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
-	sums, err := s.known(ctx, in.ContentLength), error(nil)
-	if sums.crc32c == nil {
-		sums, err = s.checksum(in.Body.(io.ReadSeeker))
-	}
-	if err != nil {
-		return nil, err
+// putObject adds what every PUT of an object has. The body must be able to seek. Crc is
+// its CRC-32C if that is known.
+func (s *Store) putObject(ctx context.Context, in *s3.PutObjectInput, crc *uint32, more ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
+	var sums sums
+	if crc != nil && s.opts.Checksum == CRC32C {
+		sums.crc32c = header(*crc)
+	} else {
+		var err error
+		if sums, err = s.checksum(in.Body.(io.ReadSeeker)); err != nil {
+			return nil, err
+		}
 	}
 	in.Bucket = s.bucket
 	in.ChecksumCRC32C, in.ChecksumCRC32 = sums.crc32c, sums.crc32
@@ -69,18 +76,6 @@ func (s *Store) putObject(ctx context.Context, in *s3.PutObjectInput, more ...fu
 type sums struct{ crc32c, crc32 *string }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// known is the checksum of a body that the caller has told.
-func (s *Store) known(ctx context.Context, size *int64) sums {
-	if s.opts.Checksum != CRC32C || size == nil {
-		return sums{}
-	}
-	crc, known := store.CRC32C(ctx, int(*size))
-	if !known {
-		return sums{}
-	}
-	return sums{crc32c: header(crc)}
-}
 
 // header is how a checksum is sent.
 func header(sum uint32) *string {

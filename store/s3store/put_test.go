@@ -64,7 +64,7 @@ func TestT05_NoRetryOfTheSDK(t *testing.T) {
 					}
 					srv.Reset()
 					srv.SetFault(s3stub.Nth(op, 1, fault))
-					err := do(t.Context(), st, op, store.IfAbsent)
+					err := do(t.Context(), st, op, store.IfAbsent())
 					if n := srv.Counts().Total(); n != 1 {
 						t.Errorf("%s, %s: %d requests, want 1", op, what, n)
 					}
@@ -130,7 +130,7 @@ func TestT32_Checksums(t *testing.T) {
 							t.Fatal(err)
 						}
 					} else {
-						put(t, st, "k", body, store.IfAbsent)
+						put(t, st, "k", body, store.IfAbsent())
 					}
 					for name, v := range h {
 						if strings.HasPrefix(name, "X-Amz-Checksum") && (name != want[0] || v[0] != want[1]) {
@@ -157,24 +157,20 @@ func TestT32_Checksums(t *testing.T) {
 			r.HTTP.Header.Set("X-Amz-Checksum-Crc32c", "AAAAAA==")
 			return nil
 		})
-		_, err := open(t, srv).Put(t.Context(), "k", []byte(body), store.IfAbsent)
+		_, err := open(t, srv).Put(t.Context(), "k", []byte(body), &store.PutOptions{If: store.IfAbsent()})
 		if e := asError(t, err); e.Code != "BadDigest" || store.OutcomeOf(err) != store.Unknown {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("known", func(t *testing.T) {
 		// Who knows the checksum of what is put tells it, and it is sent as it is: the stub
-		// looks. It is not taken for that of another body, nor for another checksum.
+		// looks. It is not taken for another checksum.
 		right := crc32.Checksum([]byte(body), crc32.MakeTable(crc32.Castagnoli))
 		for _, mode := range []s3store.Checksum{s3store.CRC32C, s3store.CRC32, s3store.NoChecksum} {
 			srv := start(t, nil)
 			st := embedded(t, srv, &s3store.Options{Checksum: mode})
-			for key, ctx := range map[string]context.Context{
-				"right":   store.WithCRC32C(t.Context(), right, len(body)),
-				"wrong":   store.WithCRC32C(t.Context(), right+1, len(body)),
-				"another": store.WithCRC32C(t.Context(), right+1, len(body)+1),
-			} {
-				_, err := st.Put(ctx, key, []byte(body), store.IfAbsent)
+			for key, crc := range map[string]uint32{"right": right, "wrong": right + 1} {
+				_, err := st.Put(t.Context(), key, []byte(body), &store.PutOptions{If: store.IfAbsent(), CRC32C: &crc})
 				if refused := key == "wrong" && mode == s3store.CRC32C; refused != (err != nil) {
 					t.Errorf("%s, %s: %v", mode, key, err)
 				}
@@ -184,7 +180,7 @@ func TestT32_Checksums(t *testing.T) {
 	t.Run("get", func(t *testing.T) {
 		srv := start(t, nil)
 		st := embedded(t, srv, nil)
-		put(t, st, "k", body, store.IfAbsent)
+		put(t, st, "k", body, store.IfAbsent())
 		mode := headers(srv, s3stub.GetObject, "X-Amz-Checksum-Mode")
 		get(t, st, "k", nil)
 		if m := mode(); !slices.Equal(m, []string{""}) {
@@ -206,7 +202,7 @@ func TestT14_Quotes(t *testing.T) {
 			srv := start(t, &s3stub.Options{ListUnquoted: edit == nil})
 			st := open(t, srv)
 			srv.SetFault(s3stub.Every(s3stub.PutObject, s3stub.Fault{Edit: edit}))
-			info := put(t, st, "k", "one", store.IfAbsent)
+			info := put(t, st, "k", "one", store.IfAbsent())
 			_, got := get(t, st, "k", nil)
 			for listed, err := range st.List(t.Context(), "", nil) {
 				if err != nil || listed.Version != info.Version {
@@ -217,15 +213,15 @@ func TestT14_Quotes(t *testing.T) {
 				t.Errorf("read with %q, written with %q", got.Version, info.Version)
 			}
 			put(t, st, "k", "two", store.IfMatch(got.Version))
-			if _, err := st.Put(t.Context(), "k", []byte("three"), store.IfMatch(info.Version)); store.OutcomeOf(err) != store.Refused {
+			if _, err := st.Put(t.Context(), "k", []byte("three"), &store.PutOptions{If: store.IfMatch(info.Version)}); store.OutcomeOf(err) != store.Refused {
 				t.Errorf("stale: got %v", err)
 			}
 		})
 	}
 	t.Run("unquoted", func(t *testing.T) {
 		srv := start(t, &s3stub.Options{UnquotedMatch: true})
-		info := put(t, open(t, srv), "k", "one", store.IfAbsent)
-		if _, err := open(t, srv).Put(t.Context(), "k", []byte("two"), store.IfMatch(info.Version)); store.OutcomeOf(err) != store.Refused {
+		info := put(t, open(t, srv), "k", "one", store.IfAbsent())
+		if _, err := open(t, srv).Put(t.Context(), "k", []byte("two"), &store.PutOptions{If: store.IfMatch(info.Version)}); store.OutcomeOf(err) != store.Refused {
 			t.Fatalf("the stub takes quotes: %v", err)
 		}
 		info = put(t, open(t, srv, "etag=unquoted"), "k", "two", store.IfMatch(info.Version))
@@ -241,10 +237,10 @@ func TestT14_Quotes(t *testing.T) {
 func TestVersionsOfOthers(t *testing.T) {
 	srv := start(t, nil)
 	st := open(t, srv)
-	put(t, st, "k", "x", store.IfAbsent)
+	put(t, st, "k", "x", store.IfAbsent())
 	srv.Reset()
 	for _, v := range []store.Version{"", "a\nb", "a b", `a"b`, "é", "\x00"} {
-		_, err := st.Put(t.Context(), "k", []byte("y"), store.IfMatch(v))
+		_, err := st.Put(t.Context(), "k", []byte("y"), &store.PutOptions{If: store.IfMatch(v)})
 		if store.OutcomeOf(err) != store.Refused {
 			t.Errorf("%q: got %v, want a refusal", v, err)
 		}
@@ -262,7 +258,7 @@ func TestNoETag(t *testing.T) {
 	st := open(t, srv)
 	strip := s3stub.Fault{Edit: func(h http.Header) { h.Del("Etag") }}
 	srv.SetFault(s3stub.Every(s3stub.PutObject, strip))
-	if _, err := st.Put(t.Context(), "k", []byte("x"), store.IfAbsent); store.OutcomeOf(err) != store.Unknown {
+	if _, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()}); store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("Put: got %v, want unknown", err)
 	}
 	if info, err := store.Create(t.Context(), st, "l", []byte("x"), nil); err != nil || info.Version == "" {
@@ -282,7 +278,7 @@ func TestBodyIsNotKept(t *testing.T) {
 	body := make([]byte, 8<<20)
 	srv.SetFault(s3stub.Every(s3stub.PutObject, s3stub.Fault{Status: 412, Early: true}))
 	for i := range 5 {
-		if _, err := st.Put(t.Context(), "k", body, store.IfAbsent); err == nil {
+		if _, err := st.Put(t.Context(), "k", body, &store.PutOptions{If: store.IfAbsent()}); err == nil {
 			t.Fatal("the fault is not effective")
 		}
 		for j := 0; j < len(body); j += 256 {
@@ -292,7 +288,7 @@ func TestBodyIsNotKept(t *testing.T) {
 	for range 5 {
 		ctx, cancel := context.WithCancel(t.Context())
 		srv.SetFault(func(*s3stub.Request) *s3stub.Fault { go cancel(); return nil })
-		_, _ = st.Put(ctx, "k", body, store.Always)
+		_, _ = st.Put(ctx, "k", body, nil)
 		cancel()
 		clear(body)
 	}
@@ -303,7 +299,7 @@ func TestNoExpectContinue(t *testing.T) {
 	srv := start(t, nil)
 	st := embedded(t, srv, nil)
 	sent := headers(srv, s3stub.PutObject, "Expect")
-	put(t, st, "k", string(make([]byte, 3<<20)), store.IfAbsent)
+	put(t, st, "k", string(make([]byte, 3<<20)), store.IfAbsent())
 	if h := sent(); !slices.Equal(h, []string{""}) {
 		t.Errorf("Expect: %q", h)
 	}
@@ -325,7 +321,7 @@ func TestConcurrentPutsKeepConnections(t *testing.T) {
 		var wg sync.WaitGroup
 		for w := range workers {
 			wg.Go(func() {
-				if _, err := st.Put(t.Context(), fmt.Sprintf("%d/%d", round, w), []byte("x"), store.IfAbsent); err != nil {
+				if _, err := st.Put(t.Context(), fmt.Sprintf("%d/%d", round, w), []byte("x"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 					t.Error(err)
 				}
 			})

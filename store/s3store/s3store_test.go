@@ -53,7 +53,7 @@ func open(t testing.TB, srv *s3stub.Server, params ...string) store.Store {
 
 func put(t testing.TB, st store.Store, key, body string, cond store.Condition) store.Info {
 	t.Helper()
-	info, err := st.Put(t.Context(), key, []byte(body), cond)
+	info, err := st.Put(t.Context(), key, []byte(body), &store.PutOptions{If: cond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func TestTransientAnswersTellNothing(t *testing.T) {
 		"ServiceUnavailable", "OperationAborted",
 	} {
 		for _, status := range []int{http.StatusBadRequest, http.StatusForbidden} {
-			rows = append(rows, answer{op: s3stub.PutObject, cond: store.IfAbsent, fault: s3stub.Fault{Status: status, Code: code}, result: store.Unknown})
+			rows = append(rows, answer{op: s3stub.PutObject, cond: store.IfAbsent(), fault: s3stub.Fault{Status: status, Code: code}, result: store.Unknown})
 		}
 	}
 	checkAnswers(t, rows)

@@ -123,7 +123,7 @@ var errNoUploadID = errors.New("s3store: the store began an upload without an id
 
 func (u *upload) PutObject(ctx context.Context, in *s3.PutObjectInput, opts ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
 	u.sent = true
-	out, err := u.s.putObject(ctx, in, opts...)
+	out, err := u.s.putObject(ctx, in, nil, opts...)
 	if u.closed = err; err == nil {
 		u.date = date(out.ResultMetadata)
 	}

@@ -198,7 +198,7 @@ func TestT33_FailedCompletion(t *testing.T) {
 func TestT33_SomebodyElsesObject(t *testing.T) {
 	srv := start(t, nil)
 	st := parts(t, srv, s3store.Options{})
-	put(t, st, "k", "other", store.IfAbsent)
+	put(t, st, "k", "other", store.IfAbsent())
 	srv.SetFault(s3stub.Every(s3stub.CompleteMultipartUpload, s3stub.Fault{Drop: true}))
 	if _, err := st.Upload(t.Context(), "k", bytes.NewReader(randomBody(6*mib)), nil); store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("got %v", err)
@@ -357,7 +357,7 @@ func TestLogsAndErrorsHaveNoSecrets(t *testing.T) {
 	})
 	var text strings.Builder
 	for _, op := range []s3stub.Op{s3stub.PutObject, s3stub.GetObject, s3stub.ListObjectsV2, s3stub.DeleteObject, s3stub.DeleteObjects} {
-		text.WriteString(do(t.Context(), st, op, store.IfAbsent).Error())
+		text.WriteString(do(t.Context(), st, op, store.IfAbsent()).Error())
 	}
 	_, err := st.Upload(t.Context(), "k", bytes.NewReader(randomBody(6*mib)), nil)
 	text.WriteString(err.Error() + st.Traits().Name)

@@ -87,7 +87,7 @@ func TestEnvironment(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			put(t, st, "k", "v", store.Always)
+			put(t, st, "k", "v", store.Condition{})
 			region := "/us-east-1/"
 			if strings.Contains(env, "region") {
 				region = "/eu-west-1/"
@@ -119,7 +119,7 @@ func TestPathStyle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, st, "k", "v", store.IfAbsent)
+	put(t, st, "k", "v", store.IfAbsent())
 	if st, err = store.Open(t.Context(), url+"&path-style=false"); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestNoCredentials(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 	st := open(t, srv)
 	for _, op := range []s3stub.Op{s3stub.PutObject, s3stub.GetObject, s3stub.ListObjectsV2, s3stub.DeleteObject} {
-		err := do(t.Context(), st, op, store.IfAbsent)
+		err := do(t.Context(), st, op, store.IfAbsent())
 		if e := asError(t, err); !errors.Is(err, store.ErrDenied) || !strings.Contains(e.Hint, "AWS_PROFILE") {
 			t.Errorf("%s: got %v", op, err)
 		}
@@ -163,7 +163,7 @@ func TestHeadersOfOptions(t *testing.T) {
 	}
 	always := map[string]string{"X-Amz-Request-Payer": "requester", "X-Amz-Expected-Bucket-Owner": "123456789012"}
 	sse := map[string]string{"X-Amz-Server-Side-Encryption": "aws:kms", "X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": "alias/k"}
-	put(t, st, "k", "v", store.Always)
+	put(t, st, "k", "v", store.Condition{})
 	want("put", always)
 	want("put", sse)
 	if _, err := st.Upload(t.Context(), "small", strings.NewReader("x"), nil); err != nil {

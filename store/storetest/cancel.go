@@ -16,7 +16,7 @@ import (
 // certain one that is wrong.
 func cancelledBefore(s *suite) {
 	body := newBody(100)
-	info := s.put(s.st(), "k", body, store.IfAbsent)
+	info := s.put(s.st(), "k", body, store.IfAbsent())
 	ctx, cancel := context.WithCancel(s.Context())
 	cancel()
 	fails := func(what string, err error) {
@@ -39,15 +39,15 @@ func cancelledBefore(s *suite) {
 	if _, _, err := s.read(s.st(), "k", nil); err != nil && !errors.Is(err, store.ErrNotFound) {
 		s.Errorf("Get after a cancelled Delete: %v", err)
 	} else if err != nil {
-		info = s.put(s.st(), "k", body, store.IfAbsent) // it may have been sent
+		info = s.put(s.st(), "k", body, store.IfAbsent()) // it may have been sent
 	}
 
 	next := newBody(100)
-	_, err = s.st().Put(ctx, "k", next, store.IfMatch(info.Version))
+	_, err = s.st().Put(ctx, "k", next, &store.PutOptions{If: store.IfMatch(info.Version)})
 	s.honest("cancelled swap", "k", next, body, err)
-	for i, cond := range []store.Condition{store.IfAbsent, store.Always} {
+	for i, cond := range []store.Condition{store.IfAbsent(), store.Condition{}} {
 		key := fmt.Sprintf("new/%d", i)
-		_, err = s.st().Put(ctx, key, next, cond)
+		_, err = s.st().Put(ctx, key, next, &store.PutOptions{If: cond})
 		s.honest(fmt.Sprintf("cancelled Put %v", cond), key, next, nil, err)
 	}
 	_, err = s.st().Upload(ctx, "up", bytes.NewReader(next), &store.UploadOptions{Create: true})
@@ -59,10 +59,10 @@ func cancelledBefore(s *suite) {
 func cancelledDuring(s *suite) {
 	outcomes := map[store.Outcome]int{}
 	old := newBody(100)
-	current := s.put(s.st(), "swap", old, store.IfAbsent)
+	current := s.put(s.st(), "swap", old, store.IfAbsent())
 	for i := range s.rounds(150, 50) {
 		swap := i%2 == 1
-		key, cond, was := fmt.Sprintf("create/%d", i), store.IfAbsent, []byte(nil)
+		key, cond, was := fmt.Sprintf("create/%d", i), store.IfAbsent(), []byte(nil)
 		if swap {
 			key, cond, was = "swap", store.IfMatch(current.Version), old
 		}
@@ -78,7 +78,7 @@ func cancelledDuring(s *suite) {
 			}
 			cancel()
 		}()
-		_, err := s.client(i).Put(ctx, key, body, cond)
+		_, err := s.client(i).Put(ctx, key, body, &store.PutOptions{If: cond})
 		<-done
 		outcomes[store.OutcomeOf(err)]++
 		s.honest("Put cancelled on its way", key, body, was, err)

@@ -13,7 +13,7 @@ func conditions(s *suite) {
 	first, second, third := newBody(100), newBody(100), newBody(100)
 	refuse := func(what, key string, cond store.Condition, now []byte) {
 		s.Helper()
-		_, err := st.Put(s.Context(), key, newBody(100), cond)
+		_, err := st.Put(s.Context(), key, newBody(100), &store.PutOptions{If: cond})
 		s.wantError(what, err, store.ErrPrecondition)
 		if o := store.OutcomeOf(err); o != store.Refused {
 			s.Errorf("%s: the outcome is %v, want refused", what, o)
@@ -25,16 +25,16 @@ func conditions(s *suite) {
 		}
 	}
 
-	v1 := s.put(st, "k", first, store.IfAbsent).Version
-	refuse("create of a key that exists", "k", store.IfAbsent, first)
+	v1 := s.put(st, "k", first, store.IfAbsent()).Version
+	refuse("create of a key that exists", "k", store.IfAbsent(), first)
 	v2 := s.put(st, "k", second, store.IfMatch(v1)).Version
 	refuse("swap of a stale version", "k", store.IfMatch(v1), second)
 	refuse("swap of the empty version", "k", store.IfMatch(""), second)
-	other := s.put(st, "other", newBody(100), store.IfAbsent).Version
+	other := s.put(st, "other", newBody(100), store.IfAbsent()).Version
 	refuse("swap of another object's version", "k", store.IfMatch(other), second)
-	v3 := s.put(st, "k", third, store.Always).Version
+	v3 := s.put(st, "k", third, store.Condition{}).Version
 	refuse("swap of a version replaced without condition", "k", store.IfMatch(v2), third)
-	refuse("create of a key written without condition", "k", store.IfAbsent, third)
+	refuse("create of a key written without condition", "k", store.IfAbsent(), third)
 	v4 := s.put(st, "k", first, store.IfMatch(v3)).Version
 	// Equal bytes again: the version may be as before (MD5) or not.
 	v5 := s.put(st, "k", first, store.IfMatch(v4)).Version
@@ -42,15 +42,15 @@ func conditions(s *suite) {
 
 	refuse("swap of a key that never was", "missing", store.IfMatch(v1), nil)
 	refuse("swap of the empty version of a key that never was", "missing", store.IfMatch(""), nil)
-	s.put(st, "missing", first, store.Always)
+	s.put(st, "missing", first, store.Condition{})
 	s.wantBody(st, "missing", first)
 
-	last := s.put(st, "k", third, store.Always).Version
+	last := s.put(st, "k", third, store.Condition{}).Version
 	if err := st.Delete(s.Context(), "k"); err != nil {
 		s.Fatalf("Delete: %v", err)
 	}
 	refuse("swap of a deleted key", "k", store.IfMatch(last), nil)
-	s.put(st, "k", second, store.IfAbsent)
+	s.put(st, "k", second, store.IfAbsent())
 	s.wantBody(st, "k", second)
 	refuse("swap of a version from before the key was deleted", "k", store.IfMatch(last), second)
 }
@@ -65,7 +65,7 @@ func versions(s *suite) {
 		var cond store.Condition
 		switch {
 		case i == 0:
-			cond = store.IfAbsent
+			cond = store.IfAbsent()
 		case i%3 != 0:
 			cond = store.IfMatch(current.Version)
 		}
@@ -104,7 +104,7 @@ func dates(s *suite) {
 	}
 	var last store.Info
 	for i := range 5 {
-		put := s.put(s.client(i), "k", newBody(10), store.Always)
+		put := s.put(s.client(i), "k", newBody(10), store.Condition{})
 		sane("Put", put)
 		_, got, err := s.read(s.client(i+1), "k", nil)
 		if err != nil {
@@ -141,7 +141,7 @@ func readAfterWrite(s *suite) {
 			}
 		}
 		body := newBody(50)
-		info := s.put(clients[0], key, body, store.IfAbsent)
+		info := s.put(clients[0], key, body, store.IfAbsent())
 		shows(body, info)
 
 		body = newBody(70)

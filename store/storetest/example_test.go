@@ -12,7 +12,7 @@ import (
 // a driver over a network opens a connection for each.
 func ExampleRun() {
 	_ = func(t *testing.T) {
-		st := memstore.New()
+		st := memstore.New(nil)
 		storetest.Run(t, func(storetest.TB) store.Store { return st }, &storetest.Options{Quick: true})
 	}
 }

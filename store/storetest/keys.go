@@ -36,7 +36,7 @@ func oddKeys(s *suite) {
 			s.Logf("left out: %q", key)
 			continue
 		}
-		info, err := s.client(i).Put(s.Context(), key, []byte(key), store.IfAbsent)
+		info, err := s.client(i).Put(s.Context(), key, []byte(key), &store.PutOptions{If: store.IfAbsent()})
 		if err != nil {
 			s.Errorf("Put(%q): %v", key, err)
 			continue
@@ -55,7 +55,7 @@ func oddKeys(s *suite) {
 				s.Errorf("List(%q) lacks %q", dir+"/", key)
 			}
 		}
-		if _, err := s.st().Put(s.Context(), key, newBody(20), store.IfMatch(info.Version)); err != nil {
+		if _, err := s.st().Put(s.Context(), key, newBody(20), &store.PutOptions{If: store.IfMatch(info.Version)}); err != nil {
 			s.Errorf("swap of %q: %v", key, err)
 		}
 	}
@@ -92,8 +92,8 @@ func badKeys(s *suite) {
 		}
 		_, err := st.Get(s.Context(), key, nil)
 		s.wantError(fmt.Sprintf("Get(%q)", key), err, store.ErrInvalid)
-		for _, cond := range []store.Condition{store.Always, store.IfAbsent, store.IfMatch("v")} {
-			_, err = st.Put(s.Context(), key, newBody(10), cond)
+		for _, cond := range []store.Condition{store.Condition{}, store.IfAbsent(), store.IfMatch("v")} {
+			_, err = st.Put(s.Context(), key, newBody(10), &store.PutOptions{If: cond})
 			s.wantError(fmt.Sprintf("Put(%q, %v)", key, cond), err, store.ErrInvalid)
 		}
 		_, err = st.Upload(s.Context(), key, bytes.NewReader(newBody(10)), nil)

@@ -20,7 +20,7 @@ func listAndDeleteMany(s *suite) {
 	var mu sync.Mutex
 	all := map[string]store.Info{}
 	create := func(i int, key string) error {
-		info, err := s.client(i).Put(s.Context(), key, newBody(20), store.IfAbsent)
+		info, err := s.client(i).Put(s.Context(), key, newBody(20), &store.PutOptions{If: store.IfAbsent()})
 		if err != nil {
 			return fmt.Errorf("Put(%q): %w", key, err)
 		}
@@ -110,7 +110,7 @@ func listBasics(s *suite) {
 	s.wantListed(s.st(), "", nil)
 	all := map[string]store.Info{}
 	for _, key := range []string{"x/1", "x/y/2", "x/y/z/3", "xy/4", "x.y/5", "6"} {
-		all[key] = s.put(s.st(), key, newBody(len(key)+20), store.IfAbsent)
+		all[key] = s.put(s.st(), key, newBody(len(key)+20), store.IfAbsent())
 	}
 	for _, prefix := range []string{"", "x/", "x/y/", "x/y/z/", "xy/", "y/", "6/", "x/1/"} {
 		want := map[string]store.Info{}
@@ -147,7 +147,7 @@ func listNewest(s *suite) {
 	const filler = 300
 	s.all(listers, func(i int) error {
 		for n := i; n < filler; n += listers {
-			if _, err := s.client(i).Put(s.Context(), key(int64(n)), newBody(20), store.IfAbsent); err != nil {
+			if _, err := s.client(i).Put(s.Context(), key(int64(n)), newBody(20), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 				return fmt.Errorf("Put(%q): %w", key(int64(n)), err)
 			}
 		}
@@ -163,7 +163,7 @@ func listNewest(s *suite) {
 			rounds := int64(s.rounds(100, 40))
 			for r := int64(0); r < rounds || lists.Load() < rounds && r < 50*rounds; r++ {
 				n := filler + r
-				if _, err := s.client(i).Put(s.Context(), key(n), newBody(20), store.IfAbsent); err != nil {
+				if _, err := s.client(i).Put(s.Context(), key(n), newBody(20), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 					return fmt.Errorf("Put(%q): %w", key(n), err)
 				}
 				newest.Store(n)
@@ -199,7 +199,7 @@ func listNewest(s *suite) {
 func deletes(s *suite) {
 	kept := map[string]store.Info{}
 	for _, key := range []string{"d/1", "d/2", "d/3/4", "e"} {
-		kept[key] = s.put(s.st(), key, newBody(10), store.IfAbsent)
+		kept[key] = s.put(s.st(), key, newBody(10), store.IfAbsent())
 	}
 	remove := func(keys ...string) {
 		s.Helper()
@@ -218,5 +218,5 @@ func deletes(s *suite) {
 	remove("d/1")
 	remove("d/3/4")
 	remove("d/2", "e")
-	s.put(s.st(), "d/3/4", newBody(10), store.IfAbsent)
+	s.put(s.st(), "d/3/4", newBody(10), store.IfAbsent())
 }

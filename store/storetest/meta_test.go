@@ -71,7 +71,7 @@ func find(t *testing.T, name string) check {
 
 func TestCorrectStorePasses(t *testing.T) {
 	for _, opts := range []*memstore.Options{nil, {ContentVersions: true}} {
-		st := memstore.NewWithOptions(opts)
+		st := memstore.New(opts)
 		for _, c := range checks {
 			if errs := failures(t, c, &Options{Quick: true}, func() store.Store { return st }); len(errs) > 0 {
 				t.Errorf("%s fails on a correct store: %s", c.name, strings.Join(errs, "\n"))

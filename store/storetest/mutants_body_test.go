@@ -21,7 +21,7 @@ var bodyMutants = []mutant{
 			if strings.Contains(key, " ") {
 				return store.Info{}, &store.Error{Op: "put", Key: key, Status: 400}
 			}
-			return b.Store.Put(ctx, key, body, cond)
+			return b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 		}
 	}},
 	{name: "bad keys are mended", fails: []string{"BadKeys"}, apply: renamed(func(key string) string {
@@ -43,7 +43,7 @@ var bodyMutants = []mutant{
 		var mu sync.Mutex
 		kept := map[string][]byte{}
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			info, err := b.Store.Put(ctx, key, body, cond)
+			info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 			if err == nil {
 				mu.Lock()
 				kept[key] = body
@@ -66,12 +66,12 @@ var bodyMutants = []mutant{
 			if len(body) == 0 {
 				return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrInvalid}
 			}
-			return b.Store.Put(ctx, key, body, cond)
+			return b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 		}
 	}},
 	{name: "large bodies are cut", fails: []string{"Bodies"}, apply: func(b *broken) {
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			return b.Store.Put(ctx, key, body[:min(len(body), 1<<20)], cond)
+			return b.Store.Put(ctx, key, body[:min(len(body), 1<<20)], &store.PutOptions{If: cond})
 		}
 	}},
 
@@ -122,7 +122,7 @@ var bodyMutants = []mutant{
 	}},
 	{name: "upload makes its key first", fails: []string{"UploadInvisible", "UploadFailing"}, apply: func(b *broken) {
 		b.upload = func(ctx context.Context, key string, r io.Reader, _ *store.UploadOptions) (store.Info, error) {
-			if _, err := b.Store.Put(ctx, key, nil, store.IfAbsent); err != nil {
+			if _, err := b.Store.Put(ctx, key, nil, &store.PutOptions{If: store.IfAbsent()}); err != nil {
 				return store.Info{}, err
 			}
 			return b.Store.Upload(ctx, key, r, nil)
@@ -153,7 +153,7 @@ var bodyMutants = []mutant{
 	}},
 	{name: "a cancelled Put says that it succeeded", fails: []string{"CancelledBefore"}, apply: func(b *broken) {
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			info, err := b.Store.Put(ctx, key, body, cond)
+			info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 			if ctx.Err() != nil {
 				err = nil
 			}
@@ -165,15 +165,15 @@ var bodyMutants = []mutant{
 			if ctx.Err() != nil {
 				return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrInvalid}
 			}
-			return b.Store.Put(ctx, key, body, cond)
+			return b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 		}
 	}},
 	{name: "T05 a Put sent again reports its own echo", fails: []string{"CancelledDuring"}, apply: func(b *broken) {
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			info, err := b.Store.Put(context.WithoutCancel(ctx), key, body, cond)
+			info, err := b.Store.Put(context.WithoutCancel(ctx), key, body, &store.PutOptions{If: cond})
 			dawdle()
 			if ctx.Err() != nil && err == nil {
-				return b.Store.Put(context.WithoutCancel(ctx), key, body, cond)
+				return b.Store.Put(context.WithoutCancel(ctx), key, body, &store.PutOptions{If: cond})
 			}
 			return info, err
 		}
@@ -182,10 +182,10 @@ var bodyMutants = []mutant{
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
 			dawdle()
 			if ctx.Err() != nil {
-				_, _ = b.Store.Put(context.WithoutCancel(ctx), key, body[:len(body)/2], cond)
+				_, _ = b.Store.Put(context.WithoutCancel(ctx), key, body[:len(body)/2], &store.PutOptions{If: cond})
 				return store.Info{}, &store.Error{Op: "put", Key: key, Err: ctx.Err()}
 			}
-			return b.Store.Put(ctx, key, body, cond)
+			return b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 		}
 	}},
 }

@@ -17,7 +17,7 @@ var listMutants = []mutant{
 		var mu sync.Mutex
 		last := ""
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			info, err := b.Store.Put(ctx, key, body, cond)
+			info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 			mu.Lock()
 			defer mu.Unlock()
 			last = key

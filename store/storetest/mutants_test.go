@@ -29,11 +29,11 @@ func (b *broken) Get(ctx context.Context, key string, o *store.GetOptions) (*sto
 	return b.Store.Get(ctx, key, o)
 }
 
-func (b *broken) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (b *broken) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if b.put != nil {
-		return b.put(ctx, key, body, cond)
+		return b.put(ctx, key, body, opts.Condition())
 	}
-	return b.Store.Put(ctx, key, body, cond)
+	return b.Store.Put(ctx, key, body, opts)
 }
 
 func (b *broken) Upload(ctx context.Context, key string, r io.Reader, o *store.UploadOptions) (store.Info, error) {
@@ -67,7 +67,7 @@ type mutant struct {
 }
 
 func (m mutant) dialer() func() store.Store {
-	st := memstore.New()
+	st := memstore.New(nil)
 	one := &broken{Store: st}
 	if !m.each {
 		m.apply(one)
@@ -88,7 +88,7 @@ func putIf(f func(b *broken, ctx context.Context, key string, cond store.Conditi
 			if err != nil {
 				return store.Info{}, err
 			}
-			return b.Store.Put(ctx, key, body, cond)
+			return b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 		}
 	}
 }
@@ -98,7 +98,7 @@ func infos(ops string, f func(*store.Info)) func(*broken) {
 	return func(b *broken) {
 		if strings.Contains(ops, "put") {
 			b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-				info, err := b.Store.Put(ctx, key, body, cond)
+				info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 				f(&info)
 				return info, err
 			}
@@ -172,7 +172,7 @@ func renamed(f func(string) string) func(*broken) {
 			return obj, err
 		}
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			info, err := b.Store.Put(ctx, f(key), body, cond)
+			info, err := b.Store.Put(ctx, f(key), body, &store.PutOptions{If: cond})
 			info.Key = key
 			return info, err
 		}

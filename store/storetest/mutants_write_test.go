@@ -14,7 +14,7 @@ var writeMutants = []mutant{
 	{name: "create ignores its condition", fails: []string{"CreateRace", "Conditions"}, apply: putIf(
 		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
 			if cond.Absent() {
-				cond = store.Always
+				cond = store.Condition{}
 			}
 			return cond, nil
 		})},
@@ -25,7 +25,7 @@ var writeMutants = []mutant{
 					return cond, precondition(key)
 				}
 				dawdle()
-				cond = store.Always
+				cond = store.Condition{}
 			}
 			return cond, nil
 		})},
@@ -39,16 +39,16 @@ var writeMutants = []mutant{
 					return store.Info{}, precondition(key)
 				}
 				dawdle()
-				cond = store.Always
+				cond = store.Condition{}
 			}
-			return b.Store.Put(ctx, key, body, cond)
+			return b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 		}
 	}},
 	{name: "swap ignores its condition", fails: []string{"SwapRace", "SwapChain", "Conditions"}, apply: putIf(
 		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
 			dawdle()
 			if _, ok := cond.Match(); ok {
-				cond = store.Always
+				cond = store.Condition{}
 			}
 			return cond, nil
 		})},
@@ -59,7 +59,7 @@ var writeMutants = []mutant{
 					return cond, precondition(key)
 				}
 				dawdle()
-				cond = store.Always
+				cond = store.Condition{}
 			}
 			return cond, nil
 		})},
@@ -67,7 +67,7 @@ var writeMutants = []mutant{
 		func(b *broken, _ context.Context, key string, cond store.Condition) (store.Condition, error) {
 			if _, ok := cond.Match(); ok {
 				if _, there := current(b, key); !there {
-					cond = store.IfAbsent
+					cond = store.IfAbsent()
 				}
 			}
 			return cond, nil
@@ -84,7 +84,7 @@ var writeMutants = []mutant{
 	{name: "swap of the empty version always holds", fails: []string{"Conditions"}, apply: putIf(
 		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
 			if cond == store.IfMatch("") {
-				cond = store.Always
+				cond = store.Condition{}
 			}
 			return cond, nil
 		})},
@@ -93,17 +93,17 @@ var writeMutants = []mutant{
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
 			if match, ok := cond.Match(); ok {
 				if _, was := ever.Load(match); was {
-					cond = store.Always
+					cond = store.Condition{}
 				}
 			}
-			info, err := b.Store.Put(ctx, key, body, cond)
+			info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 			ever.Store(info.Version, true)
 			return info, err
 		}
 	}},
 	{name: "refusals are bare errors", fails: []string{"CreateRace", "Conditions"}, apply: func(b *broken) {
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			info, err := b.Store.Put(ctx, key, body, cond)
+			info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 			if errors.Is(err, store.ErrPrecondition) {
 				err = store.ErrPrecondition
 			}
@@ -113,7 +113,7 @@ var writeMutants = []mutant{
 	{name: "unsure losers", fails: []string{"CreateRace", "SwapRace", "SwapChain"}, apply: func(b *broken) {
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
 			dawdle()
-			info, err := b.Store.Put(ctx, key, body, cond)
+			info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 			if errors.Is(err, store.ErrPrecondition) {
 				err = &store.Error{Op: "put", Key: key, Status: 409}
 			}
@@ -123,7 +123,7 @@ var writeMutants = []mutant{
 	{name: "every second writer is told that it lost", fails: []string{"CreateRace", "SwapRace"}, apply: func(b *broken) {
 		var n atomic.Int64
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			info, err := b.Store.Put(ctx, key, body, cond)
+			info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
 			if err == nil && n.Add(1)%2 == 0 {
 				return store.Info{}, precondition(key)
 			}

@@ -33,7 +33,7 @@ func (s *suite) race(key string, cond store.Condition) []try {
 		t.body = newBody(200)
 		ready <- struct{}{}
 		<-start
-		t.info, t.err = s.clients[i].Put(s.Context(), key, t.body, cond)
+		t.info, t.err = s.clients[i].Put(s.Context(), key, t.body, &store.PutOptions{If: cond})
 		return nil
 	})
 	return tries
@@ -91,13 +91,13 @@ func (s *suite) judge(key string, tries []try) store.Info {
 func createRace(s *suite) {
 	for r := range s.rounds(40, 12) {
 		key := fmt.Sprintf("create/%d", r)
-		tries := s.race(key, store.IfAbsent)
+		tries := s.race(key, store.IfAbsent())
 		info := s.judge(key, tries)
 		if r%4 != 0 {
 			continue
 		}
 		// A late one more changes nothing.
-		_, err := s.st().Put(s.Context(), key, newBody(10), store.IfAbsent)
+		_, err := s.st().Put(s.Context(), key, newBody(10), &store.PutOptions{If: store.IfAbsent()})
 		if !s.opts.UnsureLosers || store.OutcomeOf(err) != store.Unknown {
 			s.wantError("late create of "+key, err, store.ErrPrecondition)
 		}
@@ -109,7 +109,7 @@ func createRace(s *suite) {
 
 // swapRace: of many who swap one version at once, one succeeds.
 func swapRace(s *suite) {
-	current := s.put(s.st(), "swap", newBody(200), store.IfAbsent)
+	current := s.put(s.st(), "swap", newBody(200), store.IfAbsent())
 	for range s.rounds(40, 12) {
 		next := s.judge("swap", s.race("swap", store.IfMatch(current.Version)))
 		if next.Version == current.Version {
@@ -124,7 +124,7 @@ func swapRace(s *suite) {
 func swapChain(s *suite) {
 	workers, each := min(8, len(s.clients)), s.rounds(25, 8)
 	const key = "counter"
-	s.put(s.st(), key, counter(0), store.IfAbsent)
+	s.put(s.st(), key, counter(0), store.IfAbsent())
 	var refused atomic.Int64
 	s.all(workers, func(i int) error {
 		st := s.clients[i]
@@ -138,7 +138,7 @@ func swapChain(s *suite) {
 				return err
 			}
 			next := counter(n + 1)
-			_, err = st.Put(s.Context(), key, next, store.IfMatch(info.Version))
+			_, err = st.Put(s.Context(), key, next, &store.PutOptions{If: store.IfMatch(info.Version)})
 			if store.OutcomeOf(err) == store.Unknown && s.opts.UnsureLosers {
 				_, err = store.Swap(s.Context(), st, key, next, info.Version, nil)
 			}

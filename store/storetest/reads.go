@@ -16,7 +16,7 @@ import (
 // ranges: inside, to the end, past the end, at and behind it.
 func ranges(s *suite) {
 	body := newBody(1000)
-	info := s.put(s.st(), "k", body, store.IfAbsent)
+	info := s.put(s.st(), "k", body, store.IfAbsent())
 	for _, r := range []struct{ offset, length, end int64 }{
 		{0, 0, 1000}, {0, 1, 1}, {0, 999, 999}, {0, 1000, 1000}, {0, 5000, 1000},
 		{10, 20, 30}, {500, 0, 1000}, {500, 500, 1000}, {500, 501, 1000},
@@ -40,7 +40,7 @@ func ranges(s *suite) {
 		_, _, err := s.read(s.st(), "k", &r)
 		s.wantError(fmt.Sprintf("Get from %d, %d bytes of 1000", r.Offset, r.Length), err, store.ErrRange)
 	}
-	s.put(s.st(), "empty", nil, store.IfAbsent)
+	s.put(s.st(), "empty", nil, store.IfAbsent())
 	if got, _, err := s.read(s.st(), "empty", &store.GetOptions{}); err != nil || len(got) != 0 {
 		s.Errorf("Get of an empty object: %d bytes, %v", len(got), err)
 	}
@@ -55,7 +55,7 @@ func ranges(s *suite) {
 // notModified: IfNoneMatch.
 func notModified(s *suite) {
 	first, second := newBody(100), newBody(100)
-	old := s.put(s.st(), "k", first, store.IfAbsent)
+	old := s.put(s.st(), "k", first, store.IfAbsent())
 	unchanged := func(v store.Version, opts store.GetOptions) {
 		s.Helper()
 		opts.IfNoneMatch = v
@@ -83,7 +83,7 @@ func tornReads(s *suite) {
 	sums := map[store.Version]uint32{}
 	turns := map[uint32]int{} // which write it was, from 1
 	body := summed()
-	current := s.put(s.st(), key, body, store.IfAbsent)
+	current := s.put(s.st(), key, body, store.IfAbsent())
 	sums[current.Version], turns[sumOf(body)] = sumOf(body), 1
 
 	type sight struct {
@@ -123,9 +123,9 @@ func tornReads(s *suite) {
 			body := summed()
 			cond := store.IfMatch(current.Version)
 			if w%5 == 0 {
-				cond = store.Always
+				cond = store.Condition{}
 			}
-			info, err := s.client(i).Put(s.Context(), key, body, cond)
+			info, err := s.client(i).Put(s.Context(), key, body, &store.PutOptions{If: cond})
 			if err != nil {
 				return fmt.Errorf("Put(%q, %v): %w", key, cond, err)
 			}

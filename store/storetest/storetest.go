@@ -137,7 +137,7 @@ func newBody(size int) []byte {
 // put writes and must succeed.
 func (s *suite) put(st store.Store, key string, body []byte, cond store.Condition) store.Info {
 	s.Helper()
-	info, err := st.Put(s.Context(), key, body, cond)
+	info, err := st.Put(s.Context(), key, body, &store.PutOptions{If: cond})
 	if err != nil {
 		s.Fatalf("Put(%q, %v): %v", key, cond, err)
 	}

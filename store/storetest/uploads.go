@@ -18,7 +18,7 @@ func bodies(s *suite) {
 	for _, size := range []int{0, 1, 4096, 65537, 5 * mib} {
 		key := fmt.Sprintf("size/%d", size)
 		body := newBody(size)[:size]
-		info := s.put(s.st(), key, body, store.IfAbsent)
+		info := s.put(s.st(), key, body, store.IfAbsent())
 		s.wantBody(s.client(1), key, body)
 		s.wantListed(s.client(2), "size/", map[string]store.Info{key: info})
 		next := newBody(size)[:size]
@@ -31,7 +31,7 @@ func bodies(s *suite) {
 	// The caller uses its buffer again.
 	buf := newBody(3000)
 	was := bytes.Clone(buf)
-	first := s.put(s.st(), "buf", buf, store.IfAbsent)
+	first := s.put(s.st(), "buf", buf, store.IfAbsent())
 	clear(buf)
 	s.wantBody(s.st(), "buf", was)
 	copy(buf, newBody(3000))
@@ -197,7 +197,7 @@ func uploadCreate(s *suite) {
 	for _, size := range sizes {
 		key := fmt.Sprintf("u/%d", size)
 		body := newBody(100)
-		info := s.put(s.st(), key, body, store.IfAbsent)
+		info := s.put(s.st(), key, body, store.IfAbsent())
 		_, err := s.client(1).Upload(s.Context(), key, newStream(1, size), &store.UploadOptions{Create: true})
 		s.wantError(fmt.Sprintf("Upload with Create of %d bytes onto an object", size), err, store.ErrPrecondition)
 		if got := s.wantBody(s.client(2), key, body); got.Version != info.Version {

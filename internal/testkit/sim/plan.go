@@ -107,7 +107,7 @@ func NewPlan(seed uint64) Plan {
 
 // anyFormat is what an Init makes, once, since the probe takes its time.
 var anyFormat = sync.OnceValue(func() manifest.Format {
-	f, err := manifest.Init(context.Background(), memstore.New(), &manifest.InitOptions{Grace: -1})
+	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))
 	}

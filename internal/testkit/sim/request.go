@@ -187,8 +187,8 @@ type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
-func (c client) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-	rep := c.do(ctx, &request{op: "put", key: key, body: clone(body), cond: cond})
+func (c client) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
+	rep := c.do(ctx, &request{op: "put", key: key, body: clone(body), cond: opts.Condition()})
 	return rep.info, rep.err
 }
 
@@ -199,7 +199,7 @@ func (c client) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	}
 	r := &request{op: "upload", key: key, body: whole}
 	if opts != nil && opts.Create {
-		r.cond = store.IfAbsent
+		r.cond = store.IfAbsent()
 	}
 	rep := c.do(ctx, r)
 	return rep.info, rep.err

@@ -23,7 +23,7 @@ import (
 
 func newLog(t testing.TB) *memstore.Store {
 	t.Helper()
-	st := memstore.New()
+	st := memstore.New(nil)
 	if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}); err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +75,10 @@ type stuck struct {
 	hung  atomic.Int32
 }
 
-func (s *stuck) Put(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+func (s *stuck) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if p, ok := layout.ParseDataKey(key); ok && p.Epoch == 1 && s.from > 0 && p.Seq >= s.from {
 		if s.apply {
-			if _, err := s.Store.Put(ctx, key, body, cond); err != nil {
+			if _, err := s.Store.Put(ctx, key, body, opts); err != nil {
 				return store.Info{}, err
 			}
 		}
@@ -86,7 +86,7 @@ func (s *stuck) Put(ctx context.Context, key string, body []byte, cond store.Con
 		<-ctx.Done()
 		return store.Info{}, &store.Error{Op: "put", Key: key, Err: ctx.Err()}
 	}
-	return s.Store.Put(ctx, key, body, cond)
+	return s.Store.Put(ctx, key, body, opts)
 }
 
 // lines of such a length that a batch has some of them.

@@ -191,14 +191,15 @@ func leadership(ctx context.Context, st store.Store, prefix string) (Leadership,
 
 // remaining asks for the age of the lock, by the store's clock alone.
 func remaining(ctx context.Context, st store.Store, rec leader.Record) (string, error) {
-	_, info, err := store.ReadRange(ctx, st, rec.Key, store.GetOptions{Length: 1}, 1, nil)
-	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && (info.Date.IsZero() || info.LastModified.IsZero()):
-		return "", nil
-	case err != nil:
+	_, info, err := store.Read(ctx, st, rec.Key, &store.ReadOptions{Length: 1})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
 	}
-	return max(rec.Validity-info.Date.Sub(info.LastModified), 0).Round(100 * time.Millisecond).String(), nil
+	age, known := info.Age()
+	if err != nil || !known {
+		return "", nil
+	}
+	return max(rec.Validity-age, 0).Round(100 * time.Millisecond).String(), nil
 }
 
 // endTries bounds how often the end is looked for anew because the floor has

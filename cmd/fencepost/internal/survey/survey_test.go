@@ -25,7 +25,7 @@ import (
 // newLog is an empty log.
 func newLog(t *testing.T) *memstore.Store {
 	t.Helper()
-	st := memstore.New()
+	st := memstore.New(nil)
 	if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Grace: -1, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestEmpty(t *testing.T) {
 		s.Objects[verify.KindFormat].Objects != 1 || s.Skew == nil || s.Probe == nil || len(s.Notes) > 0 {
 		t.Errorf("%+v", s)
 	}
-	if _, err := survey.Take(t.Context(), memstore.New(), nil); !errors.Is(err, manifest.ErrNotInitialized) {
+	if _, err := survey.Take(t.Context(), memstore.New(nil), nil); !errors.Is(err, manifest.ErrNotInitialized) {
 		t.Errorf("no log: %v", err)
 	}
 }
@@ -178,7 +178,7 @@ func TestTrouble(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	tail := take(t, st).Tail
-	if _, err := st.Put(t.Context(), layout.DataKey(tail), []byte("junk"), store.IfAbsent); err != nil {
+	if _, err := st.Put(t.Context(), layout.DataKey(tail), []byte("junk"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := survey.Take(t.Context(), st, nil); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), layout.DataKey(tail)) || !strings.Contains(err.Error(), "fencepost verify") {

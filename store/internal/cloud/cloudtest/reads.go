@@ -50,7 +50,7 @@ func list(t testing.TB, st store.Store, prefix, after string) (keys []string, er
 // returns the object's version.
 func Reads(t *testing.T, st store.Store) store.Version {
 	t.Helper()
-	put, err := st.Put(t.Context(), "a/k", []byte("0123456789"), store.IfAbsent)
+	put, err := st.Put(t.Context(), "a/k", []byte("0123456789"), &store.PutOptions{If: store.IfAbsent()})
 	if err != nil {
 		t.Fatal(err)
 	}
