@@ -293,12 +293,16 @@ func (s *survey) uploads() []rule {
 // abortUploads ends them. A store that does not let us costs its owner some
 // storage, and nothing else.
 func (p *pass) abortUploads(ctx context.Context, s *survey) error {
+	st, ok := p.st.(store.UploadAborter)
+	if !ok {
+		return nil
+	}
 	for _, r := range s.uploads() {
 		if err := p.pace(ctx, 1, 0); err != nil {
 			return err
 		}
 		err := store.Retry(ctx, p.opts.Settle, func(ctx context.Context) error {
-			n, err := store.AbortUploads(ctx, p.st, r.prefix, func(info store.Info) bool {
+			n, err := st.AbortUploads(ctx, r.prefix, func(info store.Info) bool {
 				doomed, err := r.doomed(ctx, info)
 				return doomed && err == nil
 			})

@@ -16,9 +16,13 @@ import (
 // tmp/. A store that does not tell its rules has none here; one that does not let
 // them be read fails with [store.ErrDenied].
 func Expiries(ctx context.Context, st store.Store, opts *store.SettleOptions) ([]store.Expiry, error) {
+	teller, ok := st.(store.ExpiryTeller)
+	if !ok {
+		return nil, nil
+	}
 	var all []store.Expiry
 	err := store.Retry(ctx, opts, func(ctx context.Context) (err error) {
-		all, err = store.Expiries(ctx, st, "")
+		all, err = teller.Expiries(ctx, "")
 		return err
 	})
 	return slices.DeleteFunc(all, func(e store.Expiry) bool {

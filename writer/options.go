@@ -164,11 +164,10 @@ func (o *Options) withDefaults() (Options, error) {
 		settle.Clock = v.Clock
 	}
 	if v.Hedge != 0 {
-		hedge, err := store.NewHedge(v.Hedge)
-		if err != nil {
-			return v, fmt.Errorf("writer: Hedge: %w", err)
+		if !(v.Hedge >= 0.5 && v.Hedge < 1) {
+			return v, fmt.Errorf("writer: Hedge is %v; it must be at least 0.5 and less than 1", v.Hedge)
 		}
-		v.hedge = hedge
+		v.hedge = &store.Hedge{Quantile: v.Hedge}
 	}
 	v.Settle = &settle
 	var init manifest.InitOptions

@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 		{writer.Options{RequestsPerSecond: math.NaN()}, "RequestsPerSecond is NaN"},
 		{writer.Options{RequestsPerSecond: 1e-9}, "RequestsPerSecond is 1e-09; it must be at least"},
 		{writer.Options{RequestsPerSecond: math.Inf(1)}, ""},
-		{writer.Options{Hedge: 0.4}, "a hedge at quantile 0.4; it must be at least 0.5 and less than 1"},
+		{writer.Options{Hedge: 0.4}, "Hedge is 0.4; it must be at least 0.5 and less than 1"},
 		{writer.Options{Hedge: 1}, "quantile 1"},
 		{writer.Options{Hedge: 0.95}, ""},
 		{writer.Options{Init: &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}}, "manifests of -5 bytes"},

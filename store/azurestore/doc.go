@@ -38,6 +38,12 @@
 //
 // Credentials come from AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY or
 // AZURE_STORAGE_SAS_TOKEN, or else from where DefaultAzureCredential finds them:
-// AZURE_CLIENT_ID and the rest, a managed identity, az login. [Open] lists the
-// parameters.
+// AZURE_CLIENT_ID and the rest, a managed identity, az login. The parameters:
+//
+//	account     the storage account; default AZURE_STORAGE_ACCOUNT
+//	endpoint    where the account's blobs are; default
+//	            https://ACCOUNT.blob.core.windows.net. An emulator has the account
+//	            in the path: http://127.0.0.1:10000/devstoreaccount1
+//	anonymous   true: send no credentials
+//	block-size  of large uploads, in bytes
 package azurestore

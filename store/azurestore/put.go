@@ -29,9 +29,9 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 	if err := store.CheckKey("put", key); err != nil {
 		return store.Info{}, err
 	}
-	call := call{op: "put", key: key, missing: store.ErrNoBucket, create: opts.Condition().Absent()} // without a match nothing else can be missing
+	call := call{op: "put", key: key, missing: store.ErrNoBucket, create: opts.Condition() == store.IfAbsent()} // without a match nothing else can be missing
 	var conditions *blob.AccessConditions
-	if opts.Condition().Absent() {
+	if opts.Condition() == store.IfAbsent() {
 		conditions = ifAbsent()
 	}
 	if version, match := opts.Condition().Match(); match {

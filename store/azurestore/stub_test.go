@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/azurestore"
 )
 
 // stub is as much of Azure's Blob API as the driver speaks.
@@ -55,7 +54,7 @@ func serve(t testing.TB, s *stub, params ...string) store.Store {
 	t.Helper()
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	st, err := azurestore.Open(t.Context(), strings.Join(append([]string{"az://box?anonymous=true&endpoint=" + srv.URL}, params...), "&"))
+	st, err := store.Open(t.Context(), strings.Join(append([]string{"az://box?anonymous=true&endpoint=" + srv.URL}, params...), "&"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,31 +40,14 @@ var parameters = map[string]cloud.Parameter[target]{
 	"block-size": func(t *target, v string) (err error) { t.options.BlockSize, err = cloud.Bytes(v); return err },
 }
 
-// Open opens the container that a URL names, az://container/prefix, with these
-// parameters:
-//
-//	account     the storage account; default AZURE_STORAGE_ACCOUNT
-//	endpoint    where the account's blobs are; default
-//	            https://ACCOUNT.blob.core.windows.net. An emulator has the account
-//	            in the path: http://127.0.0.1:10000/devstoreaccount1
-//	anonymous   true: send no credentials
-//	block-size  of large uploads, in bytes
-//
-// It sends no request. Errors are [store.ErrInvalid], or [store.ErrDenied] if
-// there are no credentials, and say what is wrong.
-func Open(ctx context.Context, rawURL string) (store.Store, error) {
-	return scheme.Open(ctx, rawURL, open)
-}
-
 func open(_ context.Context, u *url.URL) (store.Store, error) {
-	name := store.RedactURL(u.String())
 	t, err := parse(u)
 	if err != nil {
-		return nil, cloud.Invalid(name, err)
+		return nil, err
 	}
 	client, err := t.client()
 	if err != nil {
-		e := &store.Error{Op: "open", Key: name, Kind: store.ErrInvalid, Err: err}
+		e := &store.Error{Kind: store.ErrInvalid, Err: err}
 		if errors.As(err, new(*cloud.LoginError)) {
 			e.Kind, e.Hint = store.ErrDenied, hintCredentials
 		}

@@ -119,7 +119,7 @@ func (s *Store) look(path string) (fs.FileInfo, error) {
 func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }
 
 func holds(cond store.Condition, old fs.FileInfo) bool {
-	if cond.Absent() {
+	if cond == store.IfAbsent() {
 		return old == nil
 	}
 	if match, ok := cond.Match(); ok {
@@ -144,7 +144,7 @@ func (s *Store) refuse(op, key, path string) error {
 // publish makes the finished file visible under path if cond holds; errTaken if
 // it does not. An error means that it is not visible.
 func (s *Store) publish(ctx context.Context, t *temp, key, path string, cond store.Condition) error {
-	if cond.Absent() {
+	if cond == store.IfAbsent() {
 		return s.create(t, path)
 	}
 	for range maxTries {

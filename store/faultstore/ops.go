@@ -217,12 +217,13 @@ func (s *Store) collect(ctx context.Context, op Op, prefix string, opts *store.L
 
 // AbortUploads implements [store.UploadAborter], as the inner store does.
 func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (n int, err error) {
-	if _, ok := s.inner.(store.UploadAborter); !ok {
+	inner, ok := s.inner.(store.UploadAborter)
+	if !ok {
 		return 0, nil
 	}
 	err = s.do(ctx, Op{Kind: Abort, Key: prefix}, func(r *request) {
 		r.apply = func(ctx context.Context) (err error) {
-			n, err = store.AbortUploads(ctx, s.inner, prefix, doomed)
+			n, err = inner.AbortUploads(ctx, prefix, doomed)
 			return err
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/store"
 )
 
 // Options of [New]. The zero value injects nothing: it only counts and logs.
@@ -76,7 +77,7 @@ func (r *Rates) draw(op Op, rng *rand.Rand) Fault {
 	hit := func(p float64) bool { return p > 0 && rng.Float64() < p }
 	write := op.Kind == Put || op.Kind == Upload || op.Kind == Delete
 	_, swap := op.Cond.Match()
-	conditional := op.Kind == Put && (swap || op.Cond.Absent())
+	conditional := op.Kind == Put && (swap || op.Cond == store.IfAbsent())
 	lateOps := r.LateOps
 	if lateOps <= 0 {
 		lateOps = 32

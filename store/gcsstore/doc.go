@@ -39,5 +39,10 @@
 //
 // Credentials are the application default ones: GOOGLE_APPLICATION_CREDENTIALS,
 // those of gcloud auth application-default login, or the service account of the
-// machine. [Open] lists the parameters.
+// machine. The parameters:
+//
+//	endpoint      another service than Google's: http://127.0.0.1:4443
+//	anonymous     true: send no credentials; always so if the endpoint is plain http
+//	user-project  the project that pays for requests
+//	chunk-size    of large uploads, in bytes
 package gcsstore

@@ -21,7 +21,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 	}
 	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without a match nothing else can be missing
 	h := s.object(key)
-	if opts.Condition().Absent() {
+	if opts.Condition() == store.IfAbsent() {
 		h = h.If(storage.Conditions{DoesNotExist: true})
 	}
 	if version, match := opts.Condition().Match(); match {

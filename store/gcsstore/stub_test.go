@@ -68,7 +68,7 @@ func serve(t testing.TB, s *stub, params ...string) store.Store {
 	t.Helper()
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	st, err := gcsstore.Open(t.Context(), strings.Join(append([]string{"gs://bucket?endpoint=" + srv.URL}, params...), "&"))
+	st, err := store.Open(t.Context(), strings.Join(append([]string{"gs://bucket?endpoint=" + srv.URL}, params...), "&"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,32 +41,15 @@ var parameters = map[string]cloud.Parameter[target]{
 	},
 }
 
-// Open opens the bucket that a URL names, gs://bucket/prefix, with these
-// parameters:
-//
-//	endpoint      another service than Google's: http://127.0.0.1:4443
-//	anonymous     true: send no credentials; always so if the endpoint is plain http
-//	user-project  the project that pays for requests
-//	chunk-size    of large uploads, in bytes
-//
-// Without an endpoint STORAGE_EMULATOR_HOST counts, as for Google's own
-// programs. It sends no request to the store; credentials may be looked for at
-// the machine's metadata service. Errors are [store.ErrInvalid], or
-// [store.ErrDenied] if there are no credentials, and say what is wrong.
-func Open(ctx context.Context, rawURL string) (store.Store, error) {
-	return scheme.Open(ctx, rawURL, open)
-}
-
 func open(ctx context.Context, u *url.URL) (store.Store, error) {
-	name := store.RedactURL(u.String())
 	t, err := parse(u)
 	if err != nil {
-		return nil, cloud.Invalid(name, err)
+		return nil, err
 	}
 	client := &http.Client{Transport: roundTripper()}
 	if !t.anonymous {
 		if client.Transport, err = login(ctx, client.Transport); err != nil {
-			return nil, &store.Error{Op: "open", Key: name, Kind: store.ErrDenied, Err: err, Hint: hintCredentials}
+			return nil, &store.Error{Kind: store.ErrDenied, Err: err, Hint: hintCredentials}
 		}
 	}
 	st, err := New(client, t.bucket, &t.options)

@@ -128,7 +128,7 @@ func (s *Store) put(op, key string, body []byte, cond store.Condition) (store.In
 	defer s.mu.Unlock()
 	old := s.dirs[d][key]
 	match, matching := cond.Match()
-	if cond.Absent() && old != nil || matching && (old == nil || old.version != match) {
+	if cond == store.IfAbsent() && old != nil || matching && (old == nil || old.version != match) {
 		return store.Info{}, &store.Error{Op: op, Key: key, Kind: store.ErrPrecondition}
 	}
 	if o.version == "" {

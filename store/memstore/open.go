@@ -19,7 +19,7 @@ var (
 // call and lives as long as the process.
 func open(_ context.Context, u *url.URL) (store.Store, error) {
 	bad := func(hint string) error {
-		return &store.Error{Op: "open", Key: store.RedactURL(u.String()), Kind: store.ErrInvalid, Hint: hint}
+		return &store.Error{Kind: store.ErrInvalid, Hint: hint}
 	}
 	switch {
 	case u.Host == "":

@@ -160,9 +160,9 @@ func TestOtherBrokenPromisesAreRefused(t *testing.T) {
 		broken            func(store.Store) store.Store
 		promise, observed string
 	}{
-		"501 on create":         {answers(unsupported, store.Condition.Absent), probe.Create, "not supported"},
+		"501 on create":         {answers(unsupported, isCreate), probe.Create, "not supported"},
 		"501 on swap":           {answers(unsupported, isSwap), probe.Swap, "not supported"},
-		"every create refused":  {answers(precondition("k"), store.Condition.Absent), probe.Create, "was refused"},
+		"every create refused":  {answers(precondition("k"), isCreate), probe.Create, "was refused"},
 		"stale listings":        {staleList, probe.ListWrite, "missing from a listing"},
 		"stale listings later":  {staleListLater, probe.ListWrite, "begun afterwards"},
 		"deleted is listed":     {remembersDeleted, probe.ListWrite, "listed after it was deleted"},

@@ -26,7 +26,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 	}
 	in := &s3.PutObjectInput{Key: &key, ContentLength: aws.Int64(int64(len(body))), Body: bytes.NewReader(body)}
 	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without a match nothing else can be missing
-	if opts.Condition().Absent() {
+	if opts.Condition() == store.IfAbsent() {
 		in.IfNoneMatch = aws.String("*")
 	}
 	if version, match := opts.Condition().Match(); match {

@@ -69,34 +69,14 @@ var parameters = map[string]cloud.Parameter[target]{
 	},
 }
 
-// Open opens the bucket that a URL names, s3://bucket/prefix, with these
-// parameters:
-//
-//	endpoint               another server than AWS: http://127.0.0.1:9000
-//	region                 default AWS_REGION or the profile's; us-east-1 with an endpoint
-//	profile                of the shared AWS configuration
-//	path-style             true or false; default true with an endpoint
-//	checksum               crc32c (default), crc32 or none
-//	etag                   quoted (default) or unquoted, which Ceph's RGW needs
-//	sse, sse-kms-key-id    AES256, aws:kms or aws:kms:dsse, and the key
-//	request-payer          requester
-//	expected-bucket-owner  the account that must own the bucket
-//	part-size              of large uploads, in bytes
-//
-// It sends no request. Errors are [store.ErrInvalid] and say what is wrong.
-func Open(ctx context.Context, rawURL string) (store.Store, error) {
-	return scheme.Open(ctx, rawURL, open)
-}
-
 func open(ctx context.Context, u *url.URL) (store.Store, error) {
-	name := store.RedactURL(u.String())
 	t, err := parse(u)
 	if err != nil {
-		return nil, cloud.Invalid(name, err)
+		return nil, err
 	}
 	client, err := t.client(ctx)
 	if err != nil {
-		return nil, cloud.Invalid(name, err)
+		return nil, err
 	}
 	st, err := New(client, t.bucket, &t.options)
 	if err != nil {

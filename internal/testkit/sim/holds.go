@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
 )
 
 // hold is a pin, as one sees it who looks into the store. No client has a say in it.
@@ -76,10 +77,10 @@ func (w *world) pinned(r *request) {
 			s.last[r.node] = h
 		}
 	}
-	if !r.cond.Absent() && r.node == h.node {
+	if r.cond != store.IfAbsent() && r.node == h.node {
 		h.settled = true
 	}
-	if h.lost && !h.settled && !h.good && r.cond.Absent() {
+	if h.lost && !h.settled && !h.good && r.cond == store.IfAbsent() {
 		h.lost = false // made anew by one who has not heard that it was there; or a late copy
 	}
 	if doc.Expired && !h.lost {
