@@ -131,7 +131,7 @@ func TestOpen(t *testing.T) {
 		"az://box?endpoint=http://h&endpoint=x":     "given twice",
 		"az://box?endpoint=http://h/a":              "over plain http only",
 		"az://box?block-size=x":                     "a number of bytes",
-		"az://box?account=a&block-size=99999999999": "a block has",
+		"az://box?account=a&block-size=99999999999": "BlockSize is 99999999999",
 		"az://box/a/../b?account=a&anonymous=true":  "must not be",
 		"az://box?a=%zz":                            "cannot be read",
 	} {
@@ -144,7 +144,7 @@ func TestOpen(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"key of nobody":     {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0"}, "whose it is"},
+		"key of nobody":     {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0"}, "the name of its account"},
 		"key is no base64":  {map[string]string{"AZURE_STORAGE_KEY": "secret!", "AZURE_STORAGE_ACCOUNT": "a"}, "not base64"},
 		"connection string": {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "secret"}, "cannot be used"},
 	} {

@@ -58,10 +58,10 @@ func TestURLErrors(t *testing.T) {
 func TestOptionErrors(t *testing.T) {
 	srv := start(t, nil)
 	for want, opts := range map[string]*s3store.Options{
-		"at least 1, not -1": {PartConcurrency: -1},
-		"1 and -2":           {PartConcurrency: 1, PartAttempts: -2},
-		"cleaning up":        {Cleanup: -1},
-		"5368709120":         {PartSize: 6 << 30},
+		"PartConcurrency is -1": {PartConcurrency: -1},
+		"PartAttempts is -2":    {PartConcurrency: -1, PartAttempts: -2}, // all faults at once
+		"Cleanup is -1ns":       {Cleanup: -1},
+		"5368709120":            {PartSize: 6 << 30},
 	} {
 		if _, err := s3store.New(client(t, srv), "bucket", opts); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)
