@@ -114,11 +114,11 @@ func TestT10_IgnoredConditionIsRefused(t *testing.T) {
 		broken            func(store.Store) store.Store
 		promise, observed string
 	}{
-		"all ignored":            {ignoreAll, probe.Create, "acknowledged as done"},
-		"If-None-Match ignored":  {ignoreCreate, probe.Create, "acknowledged as done"},
-		"If-Match ignored":       {ignoreSwap, probe.Swap, "acknowledged as done"},
-		"If-Match creates":       {swapCreates, probe.SwapMissing, "acknowledged as done"},
-		"412, and overwritten":   {refusesButWrites, probe.Create, "done all the same"},
+		"all ignored":            {ignoreAll, probe.Create, "was acknowledged"},
+		"If-None-Match ignored":  {ignoreCreate, probe.Create, "was acknowledged"},
+		"If-Match ignored":       {ignoreSwap, probe.Swap, "was acknowledged"},
+		"If-Match creates":       {swapCreates, probe.SwapMissing, "was acknowledged"},
+		"412, and overwritten":   {refusesButWrites, probe.Create, "took place all the same"},
 		"overwritten much later": {lateOverwrite, probe.Stays, "changed by the end"},
 	} {
 		t.Run(name, func(t *testing.T) { refusal(t, c.broken, c.promise, c.observed) })
@@ -166,9 +166,9 @@ func TestOtherBrokenPromisesAreRefused(t *testing.T) {
 		"stale listings":        {staleList, probe.ListWrite, "missing from a listing"},
 		"stale listings later":  {staleListLater, probe.ListWrite, "begun afterwards"},
 		"deleted is listed":     {remembersDeleted, probe.ListWrite, "listed after it was deleted"},
-		"missing is remembered": {remembersMissing, probe.ReadWrite, "what was there before"},
+		"missing is remembered": {remembersMissing, probe.ReadWrite, "shows the old object"},
 		"ranges ignored":        {ignoresRange, probe.Ranges, "bytes 3 to 7"},
-		"reads are cached":      {firstSeen, probe.ReadWrite, "what was there before"},
+		"reads are cached":      {firstSeen, probe.ReadWrite, "shows the old object"},
 		"missing can be read":   {seesGhosts, probe.ReadWrite, "holds something else"},
 		"deleted can be read":   {func(st store.Store) store.Store { return keepsOne{st} }, probe.ReadWrite, "after it was deleted"},
 		"reads garbage": {seen(func(_ *store.Object, b []byte, _ int) []byte {
