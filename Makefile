@@ -125,7 +125,7 @@ vuln-ci:
 
 .PHONY: vuln-selftest
 vuln-selftest: $(GOVULNCHECK) ## make vuln finds a planted vulnerability, and nothing in an empty database
-	@if out=$$($(MAKE) vuln MODULES=. PKG=./fence GOVULNDB=file://$(CURDIR)/.ci/vulndb/planted 2>&1) || ! grep -q 'zstd.NewReader' <<<"$$out"; then \
+	@if out=$$($(MAKE) vuln MODULES=. PKG=./internal/frame GOVULNDB=file://$(CURDIR)/.ci/vulndb/planted 2>&1) || ! grep -q 'zstd.NewReader' <<<"$$out"; then \
 		echo "a planted vulnerability was not found:"; echo "$$out"; exit 1; fi
 	@$(MAKE) vuln GOVULNDB=file://$(CURDIR)/.ci/vulndb/empty
 

@@ -314,7 +314,7 @@ func TestRunRefuses(t *testing.T) {
 		want error
 	}{
 		"options of the leader": {func(_ *world, o *fencepost.Options) { o.Leader.Validity = time.Nanosecond }, leader.ErrOptions},
-		"a junk lock":           {func(w *world, _ *fencepost.Options) { w.put("lock/"+layout.FormatNumber(7)+".json", []byte("junk")) }, leader.ErrJunk},
+		"a junk lock":           {func(w *world, _ *fencepost.Options) { w.put("lock/"+layout.FormatNumber(7)+".json", []byte("junk")) }, leader.ErrCorrupt},
 		"a newer log":           {func(w *world, _ *fencepost.Options) { w.put(layout.FormatKey, []byte(`{"format":99}`)) }, fence.ErrFormat},
 		"a damaged log":         {func(w *world, _ *fencepost.Options) { w.put(layout.DataKey(frame.Genesis()), []byte("junk")) }, fence.ErrCorrupt},
 	} {

@@ -11,7 +11,7 @@ func (system) Now() Instant { return boot.now() }
 
 var boot = newBootTime(sample, kernel)
 
-// reading is one of Go's two clocks, which need no system call: elapsed time,
+// reading is one of both of Go's clocks, which need no system call: elapsed time,
 // which stops in suspend, and the time of day, which does not.
 type reading struct{ mono, wall time.Duration }
 
@@ -32,36 +32,36 @@ func kernel() time.Duration {
 }
 
 const (
-	// bootFresh is for how long of monotonic time the kernel's answer is believed.
+	// bootFresh is how long, in monotonic time, an answer of the kernel is used.
 	bootFresh = time.Millisecond
-	// bootSlack is how far clocks that are read one after the other may differ.
+	// bootSlack is how far two clocks that are read one after the other may differ.
 	bootSlack = 100 * time.Microsecond
 )
 
-// bootTime is CLOCK_BOOTTIME for a fraction of its price, which is that of a
-// system call. Boot time is monotonic time and all the time that the machine was
-// suspended, so their distance stands still from one suspend to the next; and a
-// suspend is seen without the kernel, since the time of day moves against
-// monotonic time.
+// bootTime is CLOCK_BOOTTIME without a system call for most readings.
 //
-// What hides a suspend: somebody sets the time of day back by as much as was
-// slept, to within bootSlack; or this thread has to wait for so long between its
-// readings of the two clocks. Therefore the kernel is asked again after bootFresh
-// of waking time at the latest. Who looks at a lease with a suspend hidden from
-// it is as if it had looked up to bootFresh earlier, and been suspended between
-// its look and the effect. No lease can prevent that.
+// Boot time is monotonic time plus all the time that the machine was suspended. So
+// their distance changes only in a suspend. A suspend shows without the kernel,
+// because the time of day then moves against monotonic time.
+//
+// A suspend is hidden if the time of day is set back by as much as was slept, to
+// within bootSlack; or if this thread waits that long between its two readings.
+// Therefore the kernel is asked again after bootFresh of waking time. A hidden
+// suspend acts like a check made up to bootFresh earlier, followed by sleep. No
+// lease prevents that.
 type bootTime struct {
 	sample func() reading
 	kernel func() time.Duration
 
-	// Written in this order and read in reverse, so that who sees the time of day
-	// after a suspend sees a distance that counts it.
+	// Written in this order and read in reverse. So a reader that sees the time of
+	// day after a suspend also sees a distance that counts it.
 	distance atomic.Int64 // from mono to boot time: only rises, and never above the true one
 	day      atomic.Int64 // wall − mono
-	until    atomic.Int64 // the mono at which the kernel is to be asked again
+	until    atomic.Int64 // the mono at which the kernel must be asked again
 }
 
-// newBootTime asks at once, and so never first inside a synctest bubble.
+// newBootTime asks the kernel at once, so the first time is never inside a synctest
+// bubble.
 func newBootTime(sample func() reading, kernel func() time.Duration) *bootTime {
 	b := &bootTime{sample: sample, kernel: kernel}
 	b.ask(sample())
@@ -71,13 +71,15 @@ func newBootTime(sample func() reading, kernel func() time.Duration) *bootTime {
 func (b *bootTime) now() Instant {
 	r := b.sample()
 	until, day := b.until.Load(), b.day.Load()
-	// guard:boot-fresh. The distance that was asked for last is right until a suspend; one
-	// that nobody has seen yet must not stay unseen for longer than this.
+	// guard:boot-fresh. The clock asks the kernel for the boot time again after 1 ms of waking time. Without this:
+	// the machine sleeps an hour; somebody sets the time of day back by an hour, so that nothing shows the
+	// sleep; and a leader never counts that hour.
 	//
 	//mutant:replace int64(r.mono) < until => until > 0
 	fresh := int64(r.mono) < until
-	// guard:boot-day. A suspend moves the time of day and not the monotonic clock: where
-	// the two have come apart, the kernel is asked at once.
+	// guard:boot-day. The clock asks the kernel at once if the time of day has moved against the monotonic clock, as
+	// it does in a suspend. Without this: a leader checks its lease, sleeps for an hour, checks again after
+	// less than 1 ms of waking time, and finds the lease valid.
 	//
 	//mutant:replace near(r.wall-r.mono, time.Duration(day)) => day != 0
 	unmoved := near(r.wall-r.mono, time.Duration(day))
@@ -87,14 +89,14 @@ func (b *bootTime) now() Instant {
 	return b.ask(r)
 }
 
-// ask asks the kernel between two readings. Its answer less the mono after it is
-// at most the distance, and short of it by what lies between them.
+// ask asks the kernel between two readings. Its answer minus the mono read after it
+// is at most the true distance, and less by the time between the two.
 func (b *bootTime) ask(before reading) Instant {
 	answer := b.kernel()
 	after := b.sample()
-	// guard:boot-rising. Somebody else may have asked meanwhile, and its answer may
-	// lie closer to its reading. Who has been told a later time than this distance
-	// gives must not see it go back.
+	// guard:boot-rising. The stored distance from monotonic time to boot time only rises. Without this: goroutines A
+	// and B ask the kernel; B's answer is more exact, and gives a later time; then A stores its smaller
+	// distance, and B sees time go back.
 	//
 	//mutant:replace distance = max(distance, old); b.distance => b.distance
 	distance := int64(answer - after.mono)
@@ -104,8 +106,9 @@ func (b *bootTime) ask(before reading) Instant {
 			break
 		}
 	}
-	// guard:boot-between. A suspend or a long wait after the answer is not in it, and
-	// the time of day after it must not vouch for it.
+	// guard:boot-between. An answer of the kernel is reused only if no time was lost around it. Without this: the
+	// machine sleeps right after the kernel has answered; the time of day that is read next counts the sleep,
+	// the answer does not, and for 1 ms nothing shows that a suspend is missing.
 	//
 	//mutant:replace near(after.mono, before.mono) && near(after.wall, before.wall) => true
 	if near(after.mono, before.mono) && near(after.wall, before.wall) {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// machine is what the kernel keeps, and lets things happen while it is asked.
+// machine is a kernel's clocks. It can let something happen while it is asked.
 type machine struct {
 	mono, slept, set time.Duration // set is by how much the time of day was changed
-	step             time.Duration // how long each look takes
+	step             time.Duration // how long each reading takes
 	between          func()        // called once, after the kernel's next answer
 	asked            int
 }
@@ -32,7 +32,7 @@ func (m *machine) kernel() time.Duration {
 
 func (m *machine) boot() *bootTime { return newBootTime(m.sample, m.kernel) }
 
-// A suspend is counted by the first look after it, however soon that comes.
+// The first reading after a suspend counts it, however soon it comes.
 func TestT27_FirstLookCountsTheSuspend(t *testing.T) {
 	m := &machine{step: 50}
 	b := m.boot()
@@ -45,8 +45,8 @@ func TestT27_FirstLookCountsTheSuspend(t *testing.T) {
 	}
 }
 
-// Somebody sets the time of day back by just what was slept. It is counted after
-// bootFresh of waking time at the latest.
+// Somebody sets the time of day back by exactly what was slept. The suspend is
+// counted after bootFresh of waking time.
 func TestT27_HiddenSuspendIsCountedSoon(t *testing.T) {
 	m := &machine{step: 50}
 	b := m.boot()
@@ -60,8 +60,8 @@ func TestT27_HiddenSuspendIsCountedSoon(t *testing.T) {
 }
 
 // The machine is suspended, or the thread stopped, right after the kernel has
-// answered: the next look counts it.
-func TestT27_SuspendBehindTheAnswer(t *testing.T) {
+// answered. The next reading counts it.
+func TestT27_SuspendAfterTheAnswer(t *testing.T) {
 	for name, nap := range map[string]func(*machine){
 		"suspended": func(m *machine) { m.slept += time.Hour },
 		"stopped":   func(m *machine) { m.mono += time.Hour },
@@ -78,9 +78,9 @@ func TestT27_SuspendBehindTheAnswer(t *testing.T) {
 	}
 }
 
-// One that asks is overtaken by another, whose answer lies closer to its reading.
-// The slow one does not take the distance back that the quick one has used.
-func TestNowNeverGoesBackBehindASlowAnswer(t *testing.T) {
+// A slow goroutine asks the kernel and is overtaken by a quick one, whose answer is
+// more exact. The slow one must not store its smaller distance.
+func TestNowNeverGoesBackAfterASlowAnswer(t *testing.T) {
 	m := &machine{step: 50}
 	b := m.boot()
 	m.mono += bootFresh // so that both ask
@@ -95,8 +95,8 @@ func TestNowNeverGoesBackBehindASlowAnswer(t *testing.T) {
 	}
 }
 
-// Whatever happens when: it never goes back, is never ahead of the kernel, and
-// not behind it by more than bootSlack at any second look.
+// Random events: the clock never goes back, is never ahead of the kernel, and each
+// second reading is within 2 × bootSlack of it.
 func TestBootTimeFollowsTheKernel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	m := &machine{}
@@ -119,14 +119,14 @@ func TestBootTimeFollowsTheKernel(t *testing.T) {
 		} else {
 			happen()
 		}
-		for look := range 2 {
-			if look > 0 {
+		for again := range 2 {
+			if again > 0 {
 				m.between = nil
 			}
 			now := b.now()
 			truth := Instant(m.mono + m.slept)
 			behind := truth.Sub(now)
-			if now < last || behind < 0 || look > 0 && behind > 2*bootSlack {
+			if now < last || behind < 0 || again > 0 && behind > 2*bootSlack {
 				t.Fatalf("%v after %v, %v behind the kernel", now, last, behind)
 			}
 			last = now
@@ -137,7 +137,7 @@ func TestBootTimeFollowsTheKernel(t *testing.T) {
 	}
 }
 
-// The real one, against the real kernel.
+// The real clock against the real kernel.
 func TestSystemIsTheKernels(t *testing.T) {
 	const rounding = Instant(time.Microsecond)
 	for range 100_000 {

@@ -14,9 +14,9 @@ var (
 	total time.Duration
 )
 
-// Now adds up steps, each the greater of what the monotonic and the wall clock
-// advanced: the monotonic clock may stop in suspend, the wall clock may be set
-// back. A lease then looks older than it is, at worst, never younger.
+// Now adds up steps. Each step is the larger of the advances of the monotonic clock,
+// which may stop in suspend, and of the time of day, which may be set back. So a
+// lease may look older than it is, and never younger.
 func (system) Now() Instant {
 	mu.Lock()
 	defer mu.Unlock()

@@ -1,9 +1,3 @@
-// Package clock is the only source of time in Fencepost.
-//
-// Leases are measured in elapsed time that goes on while the machine is
-// suspended. Go's monotonic clock stops there (golang/go#24595), so a leader
-// that slept for an hour would believe its lease young; [System] reads the
-// boot-time clock instead. Tests and the simulation bring clocks of their own.
 package clock
 
 import (
@@ -11,8 +5,8 @@ import (
 	"time"
 )
 
-// Instant is a point in elapsed time since some origin that is fixed for one
-// clock of one process. Only differences mean anything.
+// Instant is a point in elapsed time. Its origin is fixed for one clock in one
+// process, so only differences between instants of the same clock mean anything.
 type Instant time.Duration
 
 // Add returns the instant d later.
@@ -21,13 +15,15 @@ func (t Instant) Add(d time.Duration) Instant { return t + Instant(d) }
 // Sub returns the time from u to t.
 func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
 
-// Clock tells elapsed time and wakes people up.
+// Clock measures elapsed time and sets timers. It is safe for concurrent use.
 type Clock interface {
-	// Now never goes back, and counts the time that the machine was suspended.
+	// Now never goes back. It counts the time in which the machine was suspended.
 	Now() Instant
-	// Wall is the time of day, for people and never for safety.
+	// Wall is the time of day. It may be wrong and may jump, so use it only for
+	// display and logs.
 	Wall() time.Time
-	// AfterFunc calls f in its own goroutine once Now has advanced by d.
+	// AfterFunc calls f in its own goroutine once Now has advanced by d. After a
+	// suspend the call may come up to a second late.
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
@@ -37,7 +33,7 @@ type Timer interface {
 	Stop() bool
 }
 
-// Sleep waits for d or until ctx is done, whose cause it then returns.
+// Sleep waits until d has passed on c. If ctx ends first, it returns ctx's cause.
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -56,15 +52,15 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	}
 }
 
-// WithTimeout returns a context that is cancelled with cause once d has passed
-// on c.
+// WithTimeout returns a copy of ctx that is cancelled with cause once d has passed
+// on c. Call the function that it returns when the context is not needed any more.
 func WithTimeout(ctx context.Context, c Clock, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := c.AfterFunc(d, func() { cancel(cause) })
 	return ctx, func() { t.Stop(); cancel(context.Canceled) }
 }
 
-// Or returns c, or [System] if c is nil.
+// Or returns c, or [System] if c is nil. It is for packages with an Options.Clock.
 func Or(c Clock) Clock {
 	if c == nil {
 		return System()
@@ -72,7 +68,8 @@ func Or(c Clock) Clock {
 	return c
 }
 
-// System is the machine's clock.
+// System is the machine's clock. It counts suspends: by CLOCK_BOOTTIME on Linux,
+// elsewhere by comparing the monotonic clock with the time of day.
 func System() Clock { return system{} }
 
 type system struct{}

@@ -28,7 +28,7 @@ func TestNowNeverGoesBack(t *testing.T) {
 	}
 }
 
-// System and Go advance alike as long as nothing sleeps.
+// All clocks advance alike while the machine is awake.
 func TestNowAdvances(t *testing.T) {
 	for name, c := range clocks {
 		before, start := c.Now(), time.Now()
@@ -80,7 +80,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Stop and the call race: exactly one of them gets its way.
+// Stop and the call race: exactly one of them wins.
 func TestStopRacesTheCall(t *testing.T) {
 	for name, c := range clocks {
 		for i := range 500 {
@@ -101,13 +101,13 @@ func TestStopRacesTheCall(t *testing.T) {
 	}
 }
 
-// A timer that was stopped lets go of its function at once: a server guards
-// thousands of requests a second with timers that are to fire much later.
+// A stopped timer does not keep its function alive. A server bounds thousands of
+// requests a second with timers that are due much later.
 func TestStoppedTimerIsNotPinned(t *testing.T) {
 	for name, c := range clocks {
 		held := weakly(c)
 		collected := false
-		// Less than the second after which an abandoned timer would look anyhow.
+		// Less than the second after which a timer that is not stopped checks anyway.
 		for start := time.Now(); !collected && time.Since(start) < 500*time.Millisecond; {
 			runtime.GC()
 			collected = held.Value() == nil
@@ -194,8 +194,8 @@ func TestGoInBubble(t *testing.T) {
 	})
 }
 
-// A timer that slept through its deadline fires within a second of waking, not
-// after all the time that it had still to wait when the machine went to sleep.
+// A timer whose deadline passes in a suspend fires within a second of waking. It
+// does not first wait for all the time that was left when the machine fell asleep.
 func TestT27_TimerNoticesSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(clock.Suspendable)
@@ -216,7 +216,7 @@ func TestT27_TimerNoticesSuspend(t *testing.T) {
 	})
 }
 
-// A timer without suspends is exact, also one that outlasts many looks.
+// Without suspends a timer is exact, also one that outlasts many checks.
 func TestTimerIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := new(clock.Suspendable)

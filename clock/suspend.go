@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// Suspendable is a clock for tests: [Go], with suspends that the test makes up.
-// A suspend lets Now and Wall jump while Go's timers stand still, as happens to
-// a process on a machine that sleeps. Its own timers, like those of [System],
-// notice within a second of waking. The zero value works, also in a
-// testing/synctest bubble.
+// Suspendable is a clock for tests: [Go], with suspends that the test makes up. In
+// a suspend Now and Wall jump while Go's timers stand still, as on a machine that
+// sleeps. AfterFunc notices within a second, like that of [System]. The zero value
+// works, also inside a testing/synctest bubble.
 type Suspendable struct{ slept atomic.Int64 }
 
-// Suspend makes the machine sleep for d.
+// Suspend lets d pass as if the machine slept. It returns at once.
 func (s *Suspendable) Suspend(d time.Duration) { s.slept.Add(int64(d)) }
 
 // Now implements [Clock].

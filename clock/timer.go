@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// recheck bounds how long a timer may oversleep a suspend: Go's timers run on
-// the clock that stops there.
+// recheck is how late a timer may fire after a suspend, in which Go's own timers
+// stop.
 const recheck = time.Second
 
-// timer looks again every recheck until now has reached the deadline.
+// timer checks every recheck whether now has reached the deadline.
 type timer struct {
 	now      func() Instant
 	deadline Instant
 	f        func()
 
 	mu   sync.Mutex
-	done bool // f has begun or never will
+	done bool // f was called, or never will be
 	wake *time.Timer
 }
 
 func afterFunc(now func() Instant, d time.Duration, f func()) Timer {
 	t := &timer{now: now, deadline: now().Add(d), f: f}
-	t.mu.Lock() // look may be called before wake is set
+	t.mu.Lock() // check may be called before wake is set
 	defer t.mu.Unlock()
-	t.wake = time.AfterFunc(min(d, recheck), t.look)
+	t.wake = time.AfterFunc(min(d, recheck), t.check)
 	return t
 }
 
-func (t *timer) look() {
+func (t *timer) check() {
 	if t.due() {
 		t.f()
 	}
 }
 
-// due reports whether f is to be called now, and otherwise sets the next look.
+// due reports whether to call f now. Otherwise it sets the next check.
 func (t *timer) due() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,8 +49,8 @@ func (t *timer) due() bool {
 	return true
 }
 
-// Stop also ends the wait underneath, which would keep all that f refers to
-// alive: most timers guard requests that end long before them.
+// Stop also stops the Go timer, so that f and all it refers to can be collected.
+// Most timers bound requests that end long before them.
 func (t *timer) Stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

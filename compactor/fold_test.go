@@ -361,8 +361,8 @@ func TestOptions(t *testing.T) {
 		"Levels is -1": {Levels: -1}, "Levels is 65; it must be from 1 to 64": {Levels: 65},
 		"Validity 1µs must be": {Leader: &leader.Options{Validity: time.Microsecond}},
 		"Renew 1h0m0s":         {Leader: &leader.Options{Renew: time.Hour}},
-		"Keep is -5":           {KeepLocks: &leader.PruneOptions{Keep: -5}},
-		"For is -5h0m0s":       {KeepLocks: &leader.PruneOptions{For: -5 * time.Hour}},
+		"Keep -5":           {KeepLocks: &leader.PruneOptions{Keep: -5}},
+		"For -5h0m0s":       {KeepLocks: &leader.PruneOptions{For: -5 * time.Hour}},
 	} {
 		if _, err := New(memstore.New(nil), &o); err == nil || !strings.HasPrefix(err.Error(), "compactor: ") || !strings.Contains(err.Error(), says) {
 			t.Errorf("want an error that says %q, got %v", says, err)

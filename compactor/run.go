@@ -69,10 +69,8 @@ func (o *Options) checkElection(st store.Store) error {
 	if _, err := leader.New(st, compactorLocks, o.Leader); err != nil {
 		return fmt.Errorf("compactor: Leader: %w", err)
 	}
-	if o.KeepLocks != nil {
-		if err := o.KeepLocks.Validate(); err != nil {
-			return fmt.Errorf("compactor: KeepLocks: %w", err)
-		}
+	if err := o.KeepLocks.Validate(); err != nil {
+		return fmt.Errorf("compactor: KeepLocks: %w", err)
 	}
 	return nil
 }
@@ -89,6 +87,21 @@ func (c *Compactor) RunOnce(ctx context.Context) (Report, error) {
 	return report, err
 }
 
+// election returns the options of Run's election.
+func (c *Compactor) election() (o leader.Options) {
+	if c.opts.Leader != nil {
+		o = *c.opts.Leader
+	}
+	if o.Clock == nil {
+		o.Clock = c.opts.Clock
+	}
+	o.NoPrune, o.Prune = true, leader.PruneOptions{} // pruneLocks prunes, as KeepLocks says
+	if c.opts.KeepLocks != nil {
+		o.Prune = *c.opts.KeepLocks
+	}
+	return o
+}
+
 // elected runs work while this process is the compactor.
 func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pass) error) error {
 	// Known before anybody is elected, so that there is no election without a log.
@@ -100,17 +113,10 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 	if err != nil {
 		return err
 	}
-	var o leader.Options
-	if c.opts.Leader != nil {
-		o = *c.opts.Leader
-	}
+	o := c.election()
 	// If the log knows later epochs than the election, because tokens came from
 	// elsewhere or the locks were lost, the election goes on behind them.
 	o.MinEpoch = max(o.MinEpoch, uint64(newest.Roles[layout.Compactor].Epoch)+1)
-	o.NoPrune = true // pruneLocks does, as KeepLocks says
-	if o.Clock == nil {
-		o.Clock = c.opts.Clock
-	}
 	e, err := leader.New(c.st, compactorLocks, &o)
 	if err != nil {
 		return fmt.Errorf("compactor: %w", err)
@@ -145,18 +151,13 @@ func (p *pass) upkeep(ctx context.Context) error {
 
 // pruneLocks prunes the lock files of both elections in st.
 func (p *pass) pruneLocks(ctx context.Context, st store.Store, count func(int)) error {
-	var keep leader.PruneOptions
-	if p.opts.KeepLocks != nil {
-		keep = *p.opts.KeepLocks
-	}
-	if keep.Clock == nil {
-		keep.Clock = p.opts.Clock
-	}
-	if keep.Settle == nil {
-		keep.Settle = p.opts.Settle
-	}
+	o := p.election()
 	for _, prefix := range []string{logLocks, compactorLocks} {
-		n, err := leader.Prune(ctx, st, prefix, &keep)
+		e, err := leader.New(st, prefix, &o)
+		if err != nil {
+			return fmt.Errorf("compactor: %w", err)
+		}
+		n, err := e.Prune(ctx)
 		count(n)
 		if err != nil {
 			return fmt.Errorf("compactor: %w", err)
@@ -175,7 +176,7 @@ func (c *Compactor) RunTruncate(ctx context.Context, before uint64) error {
 func final(err error) bool {
 	for _, kind := range []error{
 		ErrFenced, manifest.ErrNotInitialized, fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit,
-		leader.ErrOptions, leader.ErrJunk, leader.ErrFormat, leader.ErrInconsistent,
+		leader.ErrOptions, leader.ErrCorrupt, leader.ErrFormat, leader.ErrInconsistent,
 	} {
 		if errors.Is(err, kind) {
 			return true

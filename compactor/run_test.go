@@ -172,7 +172,7 @@ func TestRunEnds(t *testing.T) {
 		"no log":    {func(w *world) { w.remove(layout.FormatKey) }, manifest.ErrNotInitialized},
 		"damage":    {func(w *world) { w.put(layout.DataKey(at(1, 1)), []byte("junk")) }, fence.ErrCorrupt},
 		"denied":    {func(w *world) { w.faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
-		"junk lock": {func(w *world) { w.put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrJunk},
+		"junk lock": {func(w *world) { w.put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrCorrupt},
 		"newer":     {func(w *world) { w.put(layout.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {

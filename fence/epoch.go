@@ -6,22 +6,19 @@ import (
 	"strconv"
 )
 
-// Epoch numbers leaderships. It only rises. 0 is the time before the first.
+// Epoch is the number of a leadership. Epochs only rise. 0 is the time before the first.
 type Epoch uint64
 
 func (e Epoch) String() string { return strconv.FormatUint(uint64(e), 10) }
 
-// Token is the right to write in one epoch: what an election, or anything else
-// that hands out strictly rising numbers, gives to its winner. The zero Token
-// gives no right.
+// Token is the right to write in one epoch. An election gives it to its winner; so can
+// anything else that hands out strictly rising numbers. The zero Token gives no right.
 //
-// A token must not be used for two openings of a writer, and a later token must
-// be greater than all before it.
+// Each opening of a writer needs a token of its own, greater than all before it.
 type Token struct{ epoch Epoch }
 
-// NewToken makes a token of an epoch from elsewhere: an etcd revision, a
-// ZooKeeper zxid. Epochs begin at 1; NewToken(0) is the zero Token, which
-// everybody refuses.
+// NewToken makes the token of an epoch from elsewhere, such as an etcd revision or a
+// ZooKeeper zxid. Epochs begin at 1. NewToken(0) is the zero Token, which gives no right.
 func NewToken(epoch uint64) Token { return Token{Epoch(epoch)} }
 
 // Epoch returns the epoch that the token is for.
@@ -32,7 +29,7 @@ func (t Token) Valid() bool { return t.epoch > 0 }
 
 func (t Token) String() string { return "epoch " + t.epoch.String() }
 
-// Position is a slot of the log: the object data/<epoch>/<seq>. Seq begins at 1.
+// Position names a slot of the log: that of the object data/<epoch>/<seq>. Seq begins at 1.
 type Position struct {
 	Epoch Epoch  `json:"epoch"`
 	Seq   uint64 `json:"seq"`

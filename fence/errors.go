@@ -6,13 +6,13 @@ import (
 )
 
 var (
-	// ErrCorrupt: bytes that are not what a writer of this project writes, or an
-	// object that cannot stand where it stands on the chain.
+	// ErrCorrupt: an object is damaged, or cannot be where it is: no correct program of
+	// this project writes it so.
 	ErrCorrupt = errors.New("fence: corrupt object")
 	// ErrFormat: the object was written by a newer version of this project.
 	ErrFormat = errors.New("fence: unknown format")
-	// ErrLimit: a record, cursor or object is larger than the log allows, or
-	// limits that no log can have.
+	// ErrLimit: a record, cursor or object is larger than the log allows, or no log can
+	// have the given limits.
 	ErrLimit = errors.New("fence: over the limit")
 )
 

@@ -4,26 +4,25 @@ import (
 	"sync"
 )
 
-// Gate carries the fence to a sink that is not an object store: it remembers
-// the highest epoch seen and refuses lower ones. The writer sends its epoch with
-// every request; the sink passes it through the gate before the effect. The zero
-// Gate has seen nothing. It is safe for concurrent use and must not be copied.
+// Gate fences a sink that is not a log: it remembers the highest epoch that it has seen
+// and refuses lower ones. The leader sends its epoch with every request, and the sink
+// passes it through the gate before the effect. The zero Gate has seen nothing. A Gate is
+// safe for concurrent use and must not be copied.
 //
-// A gate remembers as long as the process that it is in. Where the effect
-// outlives that process, the memory belongs next to the effect, and the
-// comparison into the same transaction. In SQL, with a column epoch bigint in
-// the guarded row,
+// A gate forgets when its process ends. If the effect outlives that process, keep the
+// epoch next to the effect, and compare it in the same transaction. In SQL, with a column
+// epoch bigint in the guarded row,
 //
 //	UPDATE account SET balance = $2, epoch = $1
 //	 WHERE id = $3 AND epoch <= $1
 //
-// changes no row for a zombie: zero rows affected means [ErrFenced]. For effects
-// that touch many rows, one row guards them all, within their transaction:
+// changes no row for a zombie: zero rows affected means [ErrFenced]. If an effect touches
+// many rows, one row guards them all, in the same transaction:
 //
 //	UPDATE fence SET epoch = $1 WHERE name = 'orders' AND epoch <= $1
 //
-// Roll back unless it affects one row. The row lock keeps a successor's
-// transaction out until this one has ended.
+// Roll back unless that affects one row. Its row lock makes a successor's transaction
+// wait until this one has ended.
 type Gate struct {
 	mu      sync.RWMutex // held for reading by effects, for writing to raise highest
 	highest Epoch
@@ -39,18 +38,18 @@ func (g *Gate) Highest() Epoch {
 	return g.highest
 }
 
-// Check remembers e, or refuses it with a [FencedError] if a higher epoch has
-// been seen; epoch 0 is always refused. It returns when no effect of a lower
-// epoch that runs in [Gate.Do] is under way.
+// Check remembers e, or refuses it with a [FencedError] if the gate has seen a higher
+// epoch; epoch 0 is always refused. It returns after all effects of lower epochs that run
+// in [Gate.Do] have ended.
 //
-// Between Check and an effect that follows it a higher epoch may come in; Do has
-// no such gap.
+// A higher epoch may come between Check and an effect that follows it. Do has no such gap.
 func (g *Gate) Check(e Epoch) error { return g.Do(e, func() error { return nil }) }
 
-// Do runs effect if e is not stale, and returns its error, or a [FencedError].
-// Effects of one epoch run concurrently. A higher epoch waits for those of lower
-// ones that have begun, and after it they are refused: no effect of a lower
-// epoch comes after one of a higher. Effect must not use the gate.
+// Do runs effect and returns its error, or refuses e with a [FencedError] if the gate has
+// seen a higher epoch. Effects of one epoch run concurrently. An effect of a higher epoch
+// waits until those of lower epochs have ended, and from then on lower epochs are refused.
+// So no effect of a lower epoch runs after one of a higher epoch. Effect must not use the
+// gate.
 func (g *Gate) Do(e Epoch, effect func() error) error {
 	if e == 0 {
 		return &FencedError{Epoch: e, By: g.Highest()}

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// What [Limits] may be at most, in bytes. A decoder on a 32-bit machine can hold
-// an object of MaxObject.
+// The greatest possible [Limits], in bytes. A 32-bit machine can decode an object of
+// MaxObject.
 const (
 	MaxObject = 1 << 30
 	MaxCursor = 1 << 20
 )
 
-// Limits bound what a log accepts and what a decoder will allocate, in bytes.
+// Limits bound, in bytes, what a log accepts and what decoding allocates.
 type Limits struct {
-	// Object bounds a frame's payload before compression, and the frame.
+	// Object bounds the payload of an object before compression.
 	Object int `json:"object"`
 	// Record bounds one record.
 	Record int `json:"record"`

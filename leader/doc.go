@@ -1,44 +1,68 @@
-// Package leader elects one leader among many processes, over nothing but an
-// object store.
+// Package leader elects one leader among many processes. All it needs is an
+// object store with conditional writes.
+//
+//	st, err := store.Open(ctx, "s3://bucket/jobs")
+//	e, err := leader.New(st, "lock", nil)
+//	err = e.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+//		// This process leads until ctx ends.
+//	})
+//
+// [Elector.Run] waits until this process leads, runs the work for one term, and
+// releases the lock after the work has returned. Call it in a loop to lead again.
+// [Elector.Campaign] and [Term.Resign] are its two halves, for programs that need
+// them apart. [Elector.Leader], [Elector.Observe] and [Elector.History] only read:
+// they tell who leads and who led.
 //
 // # What it does not guarantee
 //
-// An election alone never makes a zombie harmless. A leader that is paused —
-// by its garbage collector, its hypervisor, a closed lid — between its last
-// Check and the request that follows may wake up a month later and send that
-// request, when others have long led. No lease of any kind can prevent it. What
-// must not happen twice needs its epoch checked where it takes effect: package
-// writer does it for a log on an object store, [fence.Gate] for other sinks. And
-// who can do with optimistic locking (one conditional write), or with one process
-// that is restarted when it dies, needs no election at all.
+// An election makes two leaders rare. It cannot make a zombie harmless: a leader
+// that is paused after its last [Term.Check], by its garbage collector or by a
+// closed lid, and sends its next request a month later, when others lead. No lease
+// prevents that. Where two leaders would do damage, let the place that receives a
+// write check its epoch: package writer does so for a log in an object store,
+// [fence.Gate] for other sinks.
+//
+// You may not need an election. If one conditional write does the job (optimistic
+// locking), or one process that is restarted when it dies, use that.
 //
 // # What it guarantees
 //
-//   - Epochs are won once and only rise, over release, crash, pruning and clocks
-//     that jump. [Term.Token] carries the epoch to where it is checked.
-//   - No heartbeat of a deposed leader is applied once a later epoch is
-//     confirmed. Neither of these depends on any clock.
-//   - With clocks whose rates are right to within Options.ClockRate, no two terms
-//     are valid at once by their own leaders' belief. Times of day do not
-//     matter, nor how the clocks are set.
-//   - A term's context is cancelled at the leader's own deadline by a timer that
-//     needs neither the network nor the goroutine that sends heartbeats, and
-//     [Term.Check] knows of the deadline also after the machine has slept.
-//   - The lock is freed only after the work has ended.
+//   - Each epoch is won once, and epochs only rise: after a release, a crash,
+//     pruning and clock jumps. [Term.Token] carries the epoch to the place that
+//     checks it.
+//   - Once a later epoch is confirmed, no heartbeat of a deposed leader is applied.
+//     Neither this nor the first point depends on any clock.
+//   - If the rates of all clocks are right to within Options.ClockRate, no two
+//     leaders believe at the same time that they lead. The time of day does not
+//     matter.
+//   - At its leader's own deadline a term's context is cancelled, by a timer that
+//     needs neither the network nor the goroutine that sends heartbeats. Term.Check
+//     sees the deadline also after the machine was suspended.
+//   - The lock is released only after the work has ended.
 //
-// The second holds on stores whose versions are their contents (MD5 ETags) as
-// long as the network itself does not send a request twice whose answer was
-// heard.
+// The second point has one condition on stores whose versions are hashes of the
+// contents, such as MD5 ETags: the network must not repeat a request whose answer
+// was received.
 //
 // # How it works
 //
-// Each leadership has a file, lock/<epoch>.json: see [Record]. The leader swaps
-// its own file every Options.Renew, one PUT and no GET. A follower that has seen
-// the same version for the announced validity, of its own elapsed time, swaps it
-// to expired, creates the next number, swaps that once, and makes sure that
-// there is none higher. Files are never used again; [Prune] deletes old ones, and
-// the leader does so in the background. At the default validity of 15 s a leader
-// makes 10 writes a minute, a follower 11 reads, an observer 5.
+// Each term has its own lock file, lock/<epoch>.json, which holds a [Record]. The
+// leader swaps its file every Options.Renew: one PUT, no GET. A candidate follows
+// the newest file. If that does not change for its validity, measured in the
+// candidate's own elapsed time, the lock has lapsed. The candidate then swaps it to
+// expired, creates the file of the next epoch, swaps that one once, and lists the
+// files to make sure that its own is the newest. Then it leads.
+//
+// A file name is never used for a second term. The leader deletes old files in the
+// background: see [PruneOptions].
+//
+// At the default validity of 15 s, a leader makes 10 writes a minute, a candidate
+// 11 reads, and an observer 5. After a crash nobody leads for about 15 s, after
+// Resign for less than a second.
+//
+// For one leader per partition, run one election per partition, each under a
+// prefix of its own. To test a program that leads, give it the store of package
+// memstore and a virtual clock: see package clock.
 //
 // # If you know another API
 //
@@ -53,10 +77,12 @@
 //	lock_<n>.json                                 lock/<20 digits>.json
 //	epoch as a fencing token                      Term.Token
 //	validity_ms, expired                          Record
-//	clock skew measured by a temporary object     MeasureSkew
 //
 //	Kubernetes, client-go leaderelection          here
-//	RunOrDie, LeaderCallbacks                     RunCallbacks, Callbacks
+//	RunOrDie                                      Elector.Run
+//	OnStartedLeading                              the function given to Run
+//	OnStoppedLeading                              a defer in that function
+//	OnNewLeader                                   Hooks.Leader
 //	LeaseDuration                                 Options.Validity
 //	RenewDeadline                                 Validity − Margin, always
 //	RetryPeriod                                   Options.Renew
@@ -68,6 +94,4 @@
 //	recordVersionNumber                           the version and Record.Nonce
 //	leaseDuration                                 Options.Validity
 //	sendHeartbeat                                 Term.Confirm
-//
-// A leader for each partition is an election for each: a prefix of its own.
 package leader

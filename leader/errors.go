@@ -7,44 +7,43 @@ import (
 	"github.com/fencepost/fencepost/fence"
 )
 
-// A term is over for one of these causes; each is an [ErrLost]. They are the
-// cause of the term's context (context.Cause), and latch: a term that is over
-// stays over.
+// The causes of a term's end. Each is also an [ErrLost]. They are the cause
+// (context.Cause) of the term's context, inside a [TermError]. A term that has
+// ended never comes back.
 var (
-	// ErrLost: the term is over, for whatever cause.
+	// ErrLost: the term is over, for any cause.
 	ErrLost = errors.New("leader: the term is over")
-	// ErrExpired: no heartbeat got through before the leader's own deadline.
-	ErrExpired error = &cause{"leader: the term expired", ErrLost}
-	// ErrDeposed: a heartbeat was refused, since the lock was swapped by a
-	// successor or an operator.
-	ErrDeposed error = &cause{"leader: deposed", ErrLost}
-	// ErrStalled: the work gave no sign of progress for Options.StallAfter.
+	// ErrExpired: no heartbeat was applied before the leader's own deadline.
+	ErrExpired error = &cause{"leader: the term expired: no heartbeat was applied in time", ErrLost}
+	// ErrDeposed: a heartbeat was refused, because a successor or an operator has
+	// expired the lock.
+	ErrDeposed error = &cause{"leader: deposed: somebody else has expired the lock", ErrLost}
+	// ErrStalled: the work did not call [Term.Progress] for Options.StallAfter.
 	ErrStalled error = &cause{"leader: the work stalled", ErrLost}
 	// ErrResigned: the leader left of its own will.
 	ErrResigned error = &cause{"leader: resigned", ErrLost}
-	// ErrHandedOver: the leader left in favour of another. It is an ErrResigned.
+	// ErrHandedOver: the leader left in favour of another. It is also an ErrResigned.
 	ErrHandedOver error = &cause{"leader: handed over", ErrResigned}
 )
 
 var (
-	// ErrShort: [Term.Check] found less time than is needed. The term is not over.
-	ErrShort = errors.New("leader: less time remains than is needed")
-	// ErrNoLeader: the newest lock is expired, or long not renewed, or there is
-	// none.
+	// ErrShort: [Term.Check] found less time than was asked for. The term goes on.
+	ErrShort = errors.New("leader: the term has less time left than is needed")
+	// ErrNoLeader: there is no lock, or the newest one is expired or has lapsed.
 	ErrNoLeader = errors.New("leader: nobody leads")
-	// ErrBusy: this elector is campaigning or leading already.
-	ErrBusy = errors.New("leader: this elector is campaigning or leading already")
-	// ErrOptions: options that cannot work. The error shows the arithmetic.
+	// ErrBusy: this elector is already campaigning or leading.
+	ErrBusy = errors.New("leader: this elector is already campaigning or leading")
+	// ErrOptions: the options cannot work. The error lists all faults.
 	ErrOptions = errors.New("leader: invalid options")
-	// ErrFormat: a lock was written by a newer version of this project.
+	// ErrFormat: a newer version of this project has written the lock.
 	ErrFormat = errors.New("leader: unknown lock format")
-	// ErrJunk: the newest lock is not what an elector writes.
-	ErrJunk = errors.New("leader: the newest lock is unreadable")
-	// ErrInconsistent: the store does not list what it has stored, or no number
-	// is left. No election is possible on it.
-	ErrInconsistent = errors.New("leader: no election possible")
-	// ErrNotReleased: the term is over but its lock could not be swapped; it
-	// lapses by itself.
+	// ErrCorrupt: the newest lock is not what an elector writes.
+	ErrCorrupt = errors.New("leader: the newest lock is corrupt")
+	// ErrInconsistent: no election is possible on this store. It does not list what
+	// it has stored, or the highest possible epoch is used.
+	ErrInconsistent = errors.New("leader: no election is possible on this store")
+	// ErrNotReleased: the term is over, but its lock could not be swapped to expired.
+	// It will lapse after its validity.
 	ErrNotReleased = errors.New("leader: the lock could not be released and will lapse")
 )
 
@@ -56,14 +55,14 @@ type cause struct {
 func (c *cause) Error() string { return c.text }
 func (c *cause) Unwrap() error { return c.parent }
 
-// TermError says which term ended and how. It is the cause of the term's
-// context and unwraps to one of the causes above, such as [ErrExpired].
+// TermError says which term ended and why. It is the cause of the term's context,
+// and unwraps to one of the causes above, such as [ErrExpired].
 type TermError struct {
 	Epoch fence.Epoch
 	// Kind is one of the causes.
 	Kind error
-	// Err is what led to it: the last failed heartbeat, the cancelled context
-	// given to Run; may be nil.
+	// Err is what led to it, or nil: the last failed heartbeat, or the cause of the
+	// context that was given to Run.
 	Err error
 }
 
@@ -75,7 +74,7 @@ func (e *TermError) Error() string {
 	return s
 }
 
-// Unwrap returns the kind and what led to it.
+// Unwrap returns Kind and Err.
 func (e *TermError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{e.Kind}
@@ -83,5 +82,5 @@ func (e *TermError) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// lost tells whether the term ended against its leader's will.
+// lost reports whether the term ended against its leader's will.
 func (e *TermError) lost() bool { return e != nil && !errors.Is(e.Kind, ErrResigned) }

@@ -3,7 +3,6 @@ package leader
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -11,29 +10,24 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// files reads and writes the lock files below a prefix.
+// files reads and writes the lock files under a prefix.
 type files struct {
 	st      store.Store
 	prefix  string // ends in "/"
 	clock   clock.Clock
 	timeout time.Duration  // of one request
-	jitter  func() float64 // of retries; nil: another one every time
+	jitter  func() float64 // of retries
 }
 
-// once are the options for reads: the machine paces them, and a late answer is
-// of no use to it.
-func (f *files) once() *store.SettleOptions {
-	return &store.SettleOptions{Attempt: f.timeout, Reads: 1, Clock: f.clock, Random: f.jitter}
+// settle returns the options of requests. A read is tried that often, or the
+// store's default if reads is 0. A write is retried until its outcome is known or
+// its context ends.
+func (f *files) settle(reads int) *store.SettleOptions {
+	return &store.SettleOptions{Attempt: f.timeout, MaxBackoff: min(2*time.Second, f.timeout), Reads: reads, Clock: f.clock, Random: f.jitter}
 }
 
-// writes are those for conditional writes, which go on until settled or ctx
-// ends.
-func (f *files) writes() *store.SettleOptions {
-	return &store.SettleOptions{Attempt: f.timeout, MaxBackoff: min(2*time.Second, f.timeout), Clock: f.clock, Random: f.jitter}
-}
-
-// each calls visit with every lock after a number. A listing that breaks off
-// begins again, so a lock may come twice.
+// each calls visit with every lock after an epoch. A listing that breaks off begins
+// again, so a lock may come twice.
 func (f *files) each(ctx context.Context, after uint64, opts *store.SettleOptions, visit func(epoch uint64, info store.Info)) error {
 	var list store.ListOptions
 	if after > 0 {
@@ -43,7 +37,7 @@ func (f *files) each(ctx context.Context, after uint64, opts *store.SettleOption
 		if err != nil {
 			return err
 		}
-		// Names that are not understood are nobody's locks.
+		// Objects with other names are not locks.
 		if epoch, ok := parseKey(f.prefix, info.Key); ok && epoch > after {
 			visit(epoch, info)
 		}
@@ -51,27 +45,24 @@ func (f *files) each(ctx context.Context, after uint64, opts *store.SettleOption
 	return nil
 }
 
-var errNoAnswer = errors.New("leader: no answer in time")
-
-// newest lists for the highest number after one.
-func (f *files) newest(ctx context.Context, after uint64) (epoch uint64, version store.Version, err error) {
-	ctx, cancel := clock.WithTimeout(ctx, f.clock, f.timeout, errNoAnswer)
-	defer cancel()
-	err = f.each(ctx, after, f.once(), func(e uint64, info store.Info) {
-		if e > epoch {
+// highest returns the highest epoch after another, or 0 if there is none.
+func (f *files) highest(ctx context.Context, after uint64, opts *store.SettleOptions) (epoch uint64, version store.Version, err error) {
+	err = f.each(ctx, after, opts, func(e uint64, info store.Info) {
+		if e >= epoch {
 			epoch, version = e, info.Version
 		}
 	})
 	return epoch, version, err
 }
 
-// read gets a lock; an unreadable one is ErrJunk or ErrFormat.
+// read reads a lock. If that cannot be understood, the error is ErrCorrupt or
+// ErrFormat.
 func (f *files) read(ctx context.Context, epoch uint64, known store.Version, opts *store.SettleOptions) (Record, *lease.Age, error) {
 	key := lockKey(f.prefix, epoch)
 	body, info, err := store.Read(ctx, f.st, key, &store.ReadOptions{IfNoneMatch: known, Limit: maxRecord, Settle: opts})
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
-		return Record{}, nil, junkError(key, fmt.Sprintf("it is larger than %d bytes", maxRecord))
+		return Record{}, nil, corrupt(key, "it is larger than %d bytes", maxRecord)
 	case err != nil:
 		return Record{}, nil, err
 	}
@@ -79,8 +70,8 @@ func (f *files) read(ctx context.Context, epoch uint64, known store.Version, opt
 	return rec, age(info), err
 }
 
-// age tells how old a version is by the store's clock alone. Both times are
-// rounded to whatever the store keeps.
+// age is how old a version is by the store's clock alone, or nil if the store does
+// not tell. The store may have rounded both times.
 func age(info store.Info) *lease.Age {
 	since, known := info.Age()
 	if !known {
@@ -98,7 +89,8 @@ func resolution(t time.Time) time.Duration {
 	return time.Microsecond
 }
 
-// swap writes rec over a version, clean tells that no copy can land later.
+// swap writes rec over version old. Clean says that no copy of the write can land
+// later.
 func (f *files) swap(ctx context.Context, rec Record, old store.Version) (v store.Version, clean bool, err error) {
 	body, err := rec.encode()
 	if err != nil {
@@ -108,10 +100,11 @@ func (f *files) swap(ctx context.Context, rec Record, old store.Version) (v stor
 }
 
 func (f *files) swapBody(ctx context.Context, key string, body []byte, old store.Version) (store.Version, bool, error) {
-	// guard:swap. Over the version that its sender knows, and nothing else.
+	// guard:swap. Each write of an existing lock is conditional on the version that its sender last saw. Without
+	// the condition: B deposes A and leads; A's next heartbeat overwrites the expired lock, and A leads on.
 	//
-	//mutant:replace info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: f.writes()}) => info, err := f.st.Put(ctx, key, body, nil); clean := true
-	info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: f.writes()})
+	//mutant:replace info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: f.settle(0)}) => info, err := f.st.Put(ctx, key, body, nil); clean := true
+	info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: f.settle(0)})
 	return info.Version, clean, err
 }
 
@@ -120,9 +113,10 @@ func (f *files) create(ctx context.Context, rec Record) (store.Version, error) {
 	if err != nil {
 		return "", err
 	}
-	// guard:create. A number is won by who creates it.
+	// guard:create. A lock is created only if its key does not exist, so each epoch has one winner. Without the
+	// condition: A and B both see lock 7 expire, both write lock 8, and both lead in epoch 8.
 	//
-	//mutant:replace store.Create(ctx, f.st, lockKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.writes()}) => f.st.Put(ctx, lockKey(f.prefix, uint64(rec.Epoch)), body, nil)
-	info, err := store.Create(ctx, f.st, lockKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.writes()})
+	//mutant:replace store.Create(ctx, f.st, lockKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)}) => f.st.Put(ctx, lockKey(f.prefix, uint64(rec.Epoch)), body, nil)
+	info, err := store.Create(ctx, f.st, lockKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)})
 	return info.Version, err
 }

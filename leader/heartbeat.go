@@ -13,10 +13,10 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// lead is the term's own goroutine. It ends when the lock is released or lost.
+// lead is the term's goroutine. It ends when the lock is released or lost.
 func (t *Term) lead() {
 	defer close(t.exited)
-	// Whoever has lost a term may campaign for the next.
+	// After this term the elector may campaign for the next.
 	defer t.e.busy.Store(false)
 	pruned := make(chan struct{})
 	go func() {
@@ -27,8 +27,9 @@ func (t *Term) lead() {
 	<-pruned
 }
 
-// drive carries out the term's writes, one at a time, until nothing is left to
-// do. It is the only sender: two writers would race each other for the version.
+// drive sends the term's writes, one at a time, until nothing is left to do. Only
+// the goroutine that holds the token t.driver may send: two would race each other
+// for the version.
 func (t *Term) drive(ctx context.Context) {
 	<-t.driver
 	defer func() { t.driver <- struct{}{} }()
@@ -39,7 +40,7 @@ func (t *Term) drive(ctx context.Context) {
 		w, done := t.todo, t.done
 		t.todo = nil
 		if w != nil && w.N != n {
-			// A write that is tried again has the same bytes.
+			// A retried write has the same bytes.
 			n, body = w.N, t.body(w)
 		}
 		t.mu.Unlock()
@@ -63,31 +64,30 @@ func (t *Term) drive(ctx context.Context) {
 	}
 }
 
-// body makes a write's bytes and the record that they stand for. It is called
-// with mu held.
+// body encodes a write, and keeps its record. It is called with mu held.
 func (t *Term) body(w *lease.Write) []byte {
 	r := &t.record
 	r.Nonce, r.Successor = w.Nonce, w.Successor
 	r.Renewed = t.clock.Wall()
 	r.Renewals++
-	r.State = State(w.State.String())
+	r.State = State(w.State)
 	if w.State == lease.Expired {
-		r.Reason, r.ExpiredBy, r.Wait = t.machine.Cause().String(), t.e.opts.Identity, 0
+		r.Reason, r.ExpiredBy, r.Wait = string(t.machine.Cause()), t.e.opts.Identity, 0
 	}
 	body, err := r.encode()
 	if err != nil {
-		// Times out of JSON's range, from a broken clock.
-		t.e.opts.Logger.Error("lock record", zap.Error(err))
+		// A broken clock gave a time that JSON cannot express.
+		t.e.opts.Logger.Error("cannot encode the lock", zap.Error(err))
 	}
 	return body
 }
 
-// write carries out one write and returns what became of it.
+// write sends one write and returns its outcome.
 func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.Input, error) {
 	release := w.State == lease.Expired
-	// guard:capped-heartbeat. A heartbeat gets what is left of the term: one that
-	// blocks for longer than the lease would keep its owner from ever hearing that it
-	// is lost. Nobody waits for a release for longer than it takes the lock to lapse.
+	// guard:capped-heartbeat. A heartbeat may take no longer than what is left of the term, and a release no
+	// longer than the validity. Without this: a heartbeat blocks for hours; the term is long over,
+	// but its elector stays busy and can neither campaign again nor finish Resign.
 	//
 	//mutant:replace max(left, 0) => max(left, 24*time.Hour)
 	left := t.e.opts.Validity
@@ -117,7 +117,7 @@ func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.In
 	return in, err
 }
 
-// applied lets those go on who wait for this write or an earlier one.
+// applied wakes the callers of Confirm that wait for this write or an earlier one.
 func (t *Term) applied(w *lease.Write) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,11 +130,11 @@ func (t *Term) applied(w *lease.Write) {
 	})
 }
 
-// found looks at the lock that refused a write.
+// found reads the lock that refused a write.
 func (t *Term) found(ctx context.Context) lease.Lock {
-	rec, _, err := t.e.read(ctx, uint64(t.epoch), "", &store.SettleOptions{Attempt: t.e.timeout, Reads: 3, Clock: t.clock, Random: t.e.random})
+	rec, _, err := t.e.read(ctx, uint64(t.epoch), "", t.e.settle(3))
 	if err != nil {
-		return lease.Lock{} // pruned, as a rule; deposed in any case
+		return lease.Lock{} // most likely pruned; the leader is deposed in any case
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,14 +144,13 @@ func (t *Term) found(ctx context.Context) lease.Lock {
 	return rec.lock()
 }
 
-// beat tells of a heartbeat.
+// beat reports a heartbeat.
 func (t *Term) beat(sent, due clock.Instant, err error) {
 	now := t.clock.Now()
 	h := Heartbeat{
 		Epoch: t.epoch, Err: err, Took: now.Sub(sent), Late: max(now.Sub(due), 0),
 		Remaining: t.Remaining(),
 	}
-	h.Busy, h.Queue = t.load.share(now)
 	if err != nil && !errors.Is(err, store.ErrPrecondition) {
 		t.e.opts.Logger.Warn("heartbeat failed", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", h.Remaining), zap.Error(err))
 	}
@@ -165,12 +164,11 @@ func (t *Term) prune() {
 	if t.e.opts.NoPrune {
 		return
 	}
-	// Not in the first moments, when the leader has better things to do.
+	// Not at once, when a new leader has more urgent requests.
 	for wait := t.e.opts.Validity; clock.Sleep(t.ctx, t.clock, wait) == nil; wait = 24 * time.Hour {
-		o := t.e.opts.Prune
-		n, err := prune(t.ctx, &t.e.files, &o)
+		n, err := t.e.Prune(t.ctx)
 		if err != nil && t.ctx.Err() == nil {
-			t.e.opts.Logger.Warn("pruning old locks", zap.Error(err))
+			t.e.opts.Logger.Warn("pruning old locks failed", zap.Error(err))
 		} else if n > 0 {
 			t.e.opts.Logger.Info("pruned old locks", zap.Int("deleted", n))
 		}

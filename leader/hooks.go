@@ -7,28 +7,31 @@ import (
 )
 
 // Hooks are called when something happens, for metrics and traces. Each may be
-// nil. They run in the elector's own goroutines, outside of every lock, and
-// should be quick: a heartbeat waits for the hook of the one before.
+// nil. They run in the elector's goroutines, outside all locks, and may use the
+// term. They must return soon: the next heartbeat waits for them. They must not
+// wait for Confirm, Resign or Handover.
 type Hooks struct {
 	// Elected: this elector leads.
 	Elected func(Election)
-	// Ended: its term is over. It is called when the work's context has been
-	// cancelled, before the work has ended.
+	// Ended: its term is over. The work's context is cancelled already; the work may
+	// still be running.
 	Ended func(End)
-	// Heartbeat: a heartbeat was applied or failed.
+	// Heartbeat: a heartbeat was applied or has failed.
 	Heartbeat func(Heartbeat)
-	// Leader: a candidate has learnt of another newest lock, itself included.
+	// Leader: while it campaigned, this elector has learnt of another newest lock,
+	// or of a change in it: another holder or state, or that it has lapsed. Its own
+	// win is the last one.
 	Leader func(Record)
 }
 
-// Election tells of a win.
+// Election is the event of [Hooks].Elected.
 type Election struct {
 	Epoch fence.Epoch
-	// Took is the time since Campaign was called.
+	// Took is the time since Campaign or Run was called.
 	Took time.Duration
 }
 
-// End tells of a term's end.
+// End is the event of [Hooks].Ended.
 type End struct {
 	Epoch fence.Epoch
 	Cause *TermError
@@ -36,19 +39,14 @@ type End struct {
 	Led time.Duration
 }
 
-// Heartbeat tells of one heartbeat and how busy the leader was since the one
-// before.
+// Heartbeat is the event of [Hooks].Heartbeat.
 type Heartbeat struct {
 	Epoch fence.Epoch
 	// Err is nil if it was applied.
 	Err error
-	// Took is the time from sending it to knowing its outcome; Late is how long
-	// after its time that was.
+	// Took is the time from sending it to its outcome. Late is the time from when it
+	// was due to its outcome.
 	Took, Late time.Duration
-	// Remaining is what is left of the term.
+	// Remaining is how much of the term is left: see [Term.Remaining].
 	Remaining time.Duration
-	// Busy is the share of time, 0 to 1, in which at least one piece of work was
-	// between Begin and End; Queue is the last value given to SetQueue.
-	Busy  float64
-	Queue int64
 }

@@ -4,16 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// On a store whose versions are its contents, copies of a deposed leader's own
-// requests land late on its pruned number: that of its create, that of its
-// confirming swap if one was sent twice, and at last its heartbeat, which must
-// find no version that it knows.
+// On a store whose versions are hashes of the contents, copies of a deposed leader's
+// requests land late in the hole of its pruned lock: a copy of its create, one of its
+// confirming swap if that was sent twice, and last its heartbeat. The heartbeat must
+// not find a version that it knows.
 func TestLateCopiesOfAWinBringNothingBack(t *testing.T) {
 	for name, confirm := range map[string]faultstore.Fault{
 		"create": {},
@@ -33,7 +32,7 @@ func TestLateCopiesOfAWinBringNothingBack(t *testing.T) {
 					faultstore.Rule{Kind: faultstore.Put, Client: "a", Skip: 1, Fault: confirm},
 				))
 				ta := w.campaign(a)
-				// All of its heartbeats are on their way.
+				// All its heartbeats will land late.
 				w.faulty.SetHook(faultstore.Script(faultstore.Rule{
 					Kind: faultstore.Put, Client: "a", Times: -1,
 					Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout, Late: late},
@@ -41,8 +40,8 @@ func TestLateCopiesOfAWinBringNothingBack(t *testing.T) {
 				tb := w.campaign(b)
 				<-ta.Context().Done()
 				time.Sleep(time.Second)
-				if n, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go()}); n != 1 || err != nil {
-					w.Fatalf("pruned %d, %v", n, err)
+				if n := w.prune(leader.PruneOptions{Keep: 1}); n != 1 {
+					w.Fatalf("pruned %d", n)
 				}
 				if n := w.faulty.Release(w.Context(), nil); n < 3 {
 					w.Fatalf("only %d late requests", n)

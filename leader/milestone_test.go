@@ -29,13 +29,13 @@ func TestMinEpoch(t *testing.T) {
 	})
 }
 
-// Candidates differ in MinEpoch: a rolling deployment that sets it, or one of them has
-// met tokens from elsewhere. Both have seen that lock 1 is over. b is frozen before one of
-// its writes, and a does not know of b's numbers: all the same only one of them leads.
+// Candidates differ in MinEpoch, as in a rolling deployment that sets it. Both have seen
+// that lock 1 is expired. b is frozen before one of its writes, and a does not know of b's
+// epochs. Still only one of them leads at a time.
 func TestMinEpochDiffers(t *testing.T) {
 	for name, c := range map[string]struct{ frozen, a, b int }{
 		"before its milestone": {2, 2, 1000},
-		"behind its milestone": {1000, 1000, 1001},
+		"after its milestone":  {1000, 1000, 1001},
 		"never":                {999, 1001, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestMinEpochDiffers(t *testing.T) {
 	}
 }
 
-// The same without anything frozen: both wait for lock 1, which is released, and requests
-// take up to 40 ms.
+// The same by chance: both wait for lock 1, which is released, and requests take up to
+// 40 ms.
 func TestMinEpochDiffersByChance(t *testing.T) {
 	for seed := range uint64(50) {
 		inWorldOf(t, memstore.Options{}, faultstore.Options{Seed: seed, Rates: faultstore.Rates{MaxDelay: 40 * time.Millisecond}}, func(w *world) {

@@ -21,8 +21,8 @@ func quantile(d []time.Duration, q float64) time.Duration {
 	return d[min(int(q*float64(len(d))), len(d)-1)]
 }
 
-// A crash costs a follower's validity at most, counted from the crash and not
-// from the last heartbeat, whatever the followers' phase was when they began.
+// After a crash a candidate leads within about a validity, counted from the crash and
+// not from the last heartbeat, whenever the candidates began to follow.
 func TestCrashFailoverTakesAboutAValidity(t *testing.T) {
 	for _, followers := range []int{1, 3} {
 		t.Run(fmt.Sprint(followers), func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestCrashFailoverTakesAboutAValidity(t *testing.T) {
 				term := <-won
 				for i := range 120 {
 					candidate(100 + i)
-					// The newest follower has had anything from no time at all to half a minute.
+					// The last candidate has followed for up to half a minute.
 					time.Sleep(time.Duration(rng.Int64N(int64(30 * time.Second))))
 					names[uint64(term.Epoch())].st.Crash()
 					crashed := time.Now()
@@ -68,7 +68,7 @@ func TestCrashFailoverTakesAboutAValidity(t *testing.T) {
 	}
 }
 
-// From the release to the next leader, while followers watch closely.
+// From a release to the next leader, when candidates read the lock often.
 func TestGracefulFailoverTakesMoments(t *testing.T) {
 	inWorld(t, func(w *world) {
 		rng := rand.New(rand.NewPCG(2, 2))
@@ -121,8 +121,8 @@ func TestGracefulFailoverTakesMoments(t *testing.T) {
 	})
 }
 
-// Requests in the steady state: at most 12 writes and no reads for the leader,
-// 12 for a follower, 6 for an observer, a minute.
+// Requests a minute in the steady state: at most 12 writes and no reads of the leader,
+// 12 requests of a candidate, 6 of an observer.
 func TestRequestsAMinute(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var counts [3]atomic.Int64
@@ -168,8 +168,8 @@ func TestRequestsAMinute(t *testing.T) {
 	})
 }
 
-// A leader that is cut off stops before anybody else begins, with clocks that
-// drift as far apart as Options.ClockRate allows: a thousand partitions.
+// In a thousand partitions, a leader that is cut off stops before anybody else begins,
+// with clocks that drift apart as far as Options.ClockRate allows.
 func TestNoTwoLeadersByTheirOwnBelief(t *testing.T) {
 	inWorldOf(t, memstore.Options{}, faultstore.Options{Seed: 7}, func(w *world) {
 		rng := rand.New(rand.NewPCG(3, 3))

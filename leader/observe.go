@@ -7,17 +7,16 @@ import (
 	"github.com/fencepost/fencepost/internal/lease"
 )
 
-// Leader looks once who leads: at the newest lock, which a listing has shown as
-// such, so that an unreadable or stray lock with a lower number fools nobody.
-// The error is [ErrNoLeader] if nobody does; the record then tells of the last
-// leader, and has epoch 0 if there never was one. Errors otherwise are those of
-// [Elector.Campaign].
+// Leader reads once who leads. The error is [ErrNoLeader] if nobody does. Then the
+// record is that of the last leader, or has epoch 0 if there never was one. A
+// listing has shown the record as the newest, so a stray lock with a lower epoch
+// does not count. Other errors are those of [Elector.Campaign].
 //
-// One look cannot tell a leader that has crashed a moment ago from one that
-// lives: it is [Record.Lapsed] if the store's own clock says that it has not
-// renewed for its validity and 5 s more. [Elector.Observe] knows better.
+// One read cannot tell a leader that has just crashed from one that lives. The
+// record is Lapsed if, by the store's clock, it was not renewed for its validity
+// and 5 s more. [Elector.Observe] learns of a crash sooner.
 func (e *Elector) Leader(ctx context.Context) (Record, error) {
-	for rec, err := range e.watch(ctx) {
+	for rec, err := range e.Observe(ctx) {
 		if err == nil && !rec.Leads() {
 			err = ErrNoLeader
 		}
@@ -26,33 +25,24 @@ func (e *Elector) Leader(ctx context.Context) (Record, error) {
 	return Record{}, context.Cause(ctx)
 }
 
-// Observe watches without taking part, and yields the newest lock now and
-// whenever it changes: another epoch, holder or state, or a leader that has
-// lapsed (it has not renewed for its validity, of the observer's elapsed time).
-// Heartbeats are no change. If there is no lock yet the first record has epoch
-// 0. It makes some five requests a minute at a validity of 15 s, more in the
-// moments of a change.
+// Observe follows the election without taking part. It yields the newest lock at
+// once, and again after each change: another epoch, holder or state, or a leader
+// that has lapsed, which means that it was not renewed for its validity of the
+// observer's elapsed time. Heartbeats are not changes. If there is no lock yet, the
+// first record has epoch 0.
 //
-// The sequence ends when ctx does. Failures of the store that may pass are
-// waited for; others are yielded and end it.
-func (e *Elector) Observe(ctx context.Context) iter.Seq2[Record, error] { return e.watch(ctx) }
-
-func (e *Elector) watch(ctx context.Context) iter.Seq2[Record, error] {
+// It makes about five requests a minute at a validity of 15 s, and more during a
+// change. The sequence ends when ctx does. Transient failures of the store are
+// retried; another error is yielded and ends the sequence.
+func (e *Elector) Observe(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		cfg := e.config
 		cfg.Observe = true
 		c := &campaign{Elector: e, machine: lease.NewCandidate(cfg), began: e.clock.Now()}
 		a := c.machine.Step(c.began, lease.Event{Kind: lease.Start})
 		for {
-			if r := a.Report; r != nil {
-				rec := Record{}
-				if r.Lock.Epoch != 0 {
-					rec = c.last
-					rec.Lapsed = r.Lapsed
-				}
-				if !yield(rec, nil) {
-					return
-				}
+			if a.Report != nil && !yield(c.record(*a.Report), nil) {
+				return
 			}
 			ev, err := lease.Event{}, public(a.Err)
 			if a.Op != lease.Fail {

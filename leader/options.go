@@ -19,54 +19,56 @@ import (
 
 // Options of [New]. The zero value works, and so does nil.
 type Options struct {
-	// Identity names this candidate, for people and for Handover. Default: host
-	// name, process id and a UUID, separated by slashes.
+	// Identity names this candidate, for people and for Handover: 1 to 512 bytes of
+	// printable UTF-8, another for each process. By default each elector gets a new
+	// [DefaultIdentity].
 	Identity string
-	// Validity is for how long a lock holds without a heartbeat: what a crash
-	// costs, at worst, before somebody else leads. Whole milliseconds, 10 ms to
-	// 24 h; default 15 s. Candidates may differ: the holder's counts.
+	// Validity is how long a lock holds without a heartbeat. After a crash nobody
+	// leads for about so long. Whole milliseconds, 10 ms to 24 h; default 15 s.
+	// Candidates may differ: the leader's value counts.
 	Validity time.Duration
-	// Renew is the interval of heartbeats; default 2/5 of Validity, and at least
-	// the store's Traits().MinRewrite.
+	// Renew is the time from one heartbeat to the next, in whole milliseconds. It
+	// must be at least the store's Traits().MinRewrite. Default 2/5 of Validity, or
+	// MinRewrite if that is more.
 	Renew time.Duration
-	// Margin is how long before the end of the validity the leader stops: the
-	// time that its work takes to notice, and the difference of the clocks'
-	// rates. Default 1/10 of Validity.
+	// Margin is how long before the end of the validity the leader stops. It covers
+	// the time in which its work notices, and the difference of the clocks' rates.
+	// Default 1/10 of Validity.
 	Margin time.Duration
-	// ClockRate is the greatest error of a clock's rate, as a share: clocks that
-	// are 1 ms a second fast or slow have 0.001, the default. Not their
-	// difference in time of day: that does not matter.
+	// ClockRate is the largest error of a clock's rate, as a share: 0.001, the
+	// default, for clocks that run fast or slow by up to 1 ms per second. It is not
+	// about the time of day, which does not matter.
 	ClockRate float64
-	// RequestTimeout bounds one request; default 1/5 of Validity. A heartbeat is
-	// further bounded by what is left of the term.
+	// RequestTimeout bounds one request; default 1/5 of Validity. What is left of the
+	// term bounds a heartbeat too.
 	RequestTimeout time.Duration
-	// StallAfter ends the term when [Term.Progress] was not called for so long,
-	// so that a heartbeat does not outlive the work. 0 means never.
+	// StallAfter ends the term if the work does not call [Term.Progress] for so long,
+	// so that a leader whose work hangs makes way. 0 means never.
 	StallAfter time.Duration
-	// Drain is for how long the work goes on after Resign and Handover have
-	// announced the end, so that followers look closely when the lock becomes
-	// free; default Renew. Negative means no time at all.
-	// It does not apply when Run's context is cancelled: then the work ends and the
-	// lock is free at once, and followers find out at their next look, a heartbeat
-	// later at most.
+	// Drain is how long the work may go on after Resign and Handover. The lock
+	// announces the end meanwhile, so that candidates read it often and follow
+	// within moments. Default Renew; negative means no time. It does not apply when
+	// the context given to Run is cancelled: then the work's context ends at once,
+	// and candidates learn of the release up to Renew later.
 	Drain time.Duration
-	// MinEpoch is the least epoch to win: one more than the last token that came
-	// from elsewhere, when moving from another election to this one. Candidates may
-	// differ in it. One that has to leave out numbers first makes a milestone: a lock
-	// that nobody holds and that names the number which follows it.
+	// MinEpoch is the least epoch to win. Set it to one more than the last token of
+	// another election when you move to this one. Candidates may differ in it.
 	MinEpoch uint64
-	// NoRelease leaves the lock to lapse when the context given to [Elector.Run]
-	// is cancelled, as client-go does without ReleaseOnCancel.
+	// NoRelease lets the lock lapse when the context given to [Elector.Run] is
+	// cancelled, as client-go does without ReleaseOnCancel.
 	NoRelease bool
-	// NoPrune leaves old locks in place. Otherwise the leader deletes those that
-	// Prune does not keep, once a term and then daily.
+	// NoPrune keeps old locks. Otherwise the leader deletes the locks that Prune does
+	// not keep, once at the beginning of a term and then every day.
 	NoPrune bool
-	Prune   PruneOptions
-	Logger  *zap.Logger
-	Hooks   Hooks
-	// Seed makes jitter repeatable; 0 means another one every time.
+	// Prune says which old locks to keep.
+	Prune PruneOptions
+	// Logger is silent by default.
+	Logger *zap.Logger
+	// Hooks are called when something happens.
+	Hooks Hooks
+	// Seed makes the jitter repeatable, for tests. 0 draws a random one.
 	Seed uint64
-	// Clock is the machine's by default, which counts suspend.
+	// Clock is clock.System by default.
 	Clock clock.Clock
 }
 
@@ -76,14 +78,22 @@ const (
 	maxIdentity = 512
 )
 
-// withDefaults copies, completes and checks.
+// Validate reports what is wrong with the options: all faults, each an
+// [ErrOptions]. It does not know the store, so it does not check Renew against the
+// store's MinRewrite; [New] does.
+func (o *Options) Validate() error {
+	_, err := o.withDefaults(store.Traits{})
+	return err
+}
+
+// withDefaults returns a completed copy, and what is wrong with it.
 func (o *Options) withDefaults(traits store.Traits) (Options, error) {
 	var v Options
 	if o != nil {
 		v = *o
 	}
 	if v.Identity == "" {
-		v.Identity = identity()
+		v.Identity = DefaultIdentity()
 	}
 	def := func(d *time.Duration, value time.Duration) {
 		if *d == 0 {
@@ -102,19 +112,20 @@ func (o *Options) withDefaults(traits store.Traits) (Options, error) {
 		v.Logger = zap.NewNop()
 	}
 	v.Clock = clock.Or(v.Clock)
+	err := v.check(traits)
 	v.Prune = v.Prune.withDefaults()
-	v.Prune.Clock = v.Clock
-	return v, v.check(traits)
+	return v, err
 }
 
+// check looks at completed options.
 func (o *Options) check(traits store.Traits) error {
-	var bad []error
+	bad := []error{o.Prune.Validate()}
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
 			bad = append(bad, fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...))
 		}
 	}
-	need(validIdentity(o.Identity), "Identity must be 1 to %d bytes of printable UTF-8", maxIdentity)
+	need(validIdentity(o.Identity), "Identity %.40q must be 1 to %d bytes of printable UTF-8", o.Identity, maxIdentity)
 	whole := o.Validity%time.Millisecond == 0
 	need(o.Validity >= minValidity && o.Validity <= maxValidity && whole,
 		"Validity %v must be %v to %v in whole milliseconds", o.Validity, minValidity, maxValidity)
@@ -125,28 +136,32 @@ func (o *Options) check(traits store.Traits) error {
 	need(o.RequestTimeout > 0, "RequestTimeout %v must be positive", o.RequestTimeout)
 	need(o.Margin > 0, "Margin %v must be positive", o.Margin)
 	need(o.StallAfter >= 0, "StallAfter %v must not be negative", o.StallAfter)
-	if err := o.Prune.Validate(); err != nil {
-		bad = append(bad, err)
+	if err := errors.Join(bad...); err != nil {
+		return err // the sums below would only repeat these faults
 	}
-	if len(bad) > 0 {
-		return errors.Join(bad...)
-	}
-	// A leader's clock may be slow and a follower's fast, by ClockRate each.
+	// A leader's clock may be slow and a candidate's fast, by ClockRate each.
 	drift := time.Duration(2 * o.ClockRate * float64(o.Validity))
-	need(o.Margin >= drift, "Margin %v is below 2 × ClockRate %g × Validity %v = %v, which two clocks may drift apart",
+	need(o.Margin >= drift, "Margin %v is below 2 × ClockRate %g × Validity %v = %v, by which two clocks may drift apart",
 		o.Margin, o.ClockRate, o.Validity, drift)
 	left := o.Validity - o.Margin
 	need(o.Renew+o.RequestTimeout <= left,
-		"Renew %v + RequestTimeout %v = %v exceeds Validity %v − Margin %v = %v: a heartbeat that times out once would end the term",
+		"Renew %v + RequestTimeout %v = %v exceeds Validity %v − Margin %v = %v: one heartbeat that times out would end the term",
 		o.Renew, o.RequestTimeout, o.Renew+o.RequestTimeout, o.Validity, o.Margin, left)
 	return errors.Join(bad...)
 }
 
-func validIdentity(s string) bool {
-	return s != "" && len(s) <= maxIdentity && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+// machine returns the options as the state machine needs them.
+func (o *Options) machine(traits store.Traits, random func() float64) lease.Config {
+	return lease.Config{
+		Identity: o.Identity, Validity: o.Validity, Renew: o.Renew, Margin: o.Margin,
+		MinEpoch: o.MinEpoch, MinRewrite: traits.MinRewrite, StallAfter: o.StallAfter, Random: random, Nonce: newNonce,
+	}
 }
 
-func identity() string {
+// DefaultIdentity returns a name for a candidate: the host name, the process id
+// and a new UUID, separated by slashes. Call it once and set Options.Identity to
+// give several electors of a process one name, or to know the name yourself.
+func DefaultIdentity() string {
 	host, err := os.Hostname()
 	if err != nil || !validIdentity(host) || len(host) > 255 {
 		host = "unknown-host"
@@ -154,9 +169,6 @@ func identity() string {
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), uuid.NewString())
 }
 
-func (o *Options) machine(traits store.Traits, random func() float64) lease.Config {
-	return lease.Config{
-		Identity: o.Identity, Validity: o.Validity, Renew: o.Renew, Margin: o.Margin,
-		MinEpoch: o.MinEpoch, MinRewrite: traits.MinRewrite, StallAfter: o.StallAfter, Random: random, Nonce: newNonce,
-	}
+func validIdentity(s string) bool {
+	return s != "" && len(s) <= maxIdentity && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

@@ -25,13 +25,13 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 		{"two at once", leader.Options{Validity: time.Microsecond, ClockRate: 2, StallAfter: -1}, []string{"Validity 1µs", "ClockRate 2", "StallAfter -1ns"}},
 		{"too long", leader.Options{Validity: 48 * time.Hour}, []string{"Validity 48h0m0s must be 10ms to 24h0m0s"}},
 		{"fractions", leader.Options{Renew: 1500 * time.Microsecond}, []string{"whole milliseconds"}},
-		{"old locks", leader.Options{Prune: leader.PruneOptions{Keep: -5}}, []string{"Keep is -5"}},
-		{"their age", leader.Options{Prune: leader.PruneOptions{For: -5 * time.Hour}}, []string{"For is -5h0m0s"}},
+		{"old locks", leader.Options{Prune: leader.PruneOptions{Keep: -5}}, []string{"Keep -5"}},
+		{"their age too", leader.Options{Prune: leader.PruneOptions{Keep: -5, For: -5 * time.Hour}}, []string{"Keep -5", "For -5h0m0s"}},
 		{"identity", leader.Options{Identity: "a\nb"}, []string{"Identity"}},
 	} {
-		_, err := leader.New(memstore.New(nil), "lock", &c.o)
-		if !errors.Is(err, leader.ErrOptions) {
-			t.Errorf("%s: %v", c.name, err)
+		err := c.o.Validate()
+		if _, made := leader.New(memstore.New(nil), "lock", &c.o); !errors.Is(err, leader.ErrOptions) || !errors.Is(made, leader.ErrOptions) {
+			t.Errorf("%s: Validate: %v; New: %v", c.name, err, made)
 			continue
 		}
 		for _, want := range c.wants {
@@ -49,12 +49,13 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 	}
 }
 
-// Prune refuses what makes no sense, rather than keep what it keeps by default.
-func TestPruneOptions(t *testing.T) {
-	for _, o := range []leader.PruneOptions{{Keep: -1}, {For: -time.Second}} {
-		if n, err := leader.Prune(t.Context(), memstore.New(nil), "lock", &o); n != 0 || !errors.Is(err, leader.ErrOptions) {
-			t.Errorf("%+v: %d, %v", o, n, err)
-		}
+// Nil options are valid, and a reason has a limit.
+func TestOptionsOfCalls(t *testing.T) {
+	if err := errors.Join((*leader.Options)(nil).Validate(), (*leader.PruneOptions)(nil).Validate(), (*leader.StepDownOptions)(nil).Validate()); err != nil {
+		t.Error(err)
+	}
+	if err := (&leader.StepDownOptions{Reason: strings.Repeat("x", 1025)}).Validate(); !errors.Is(err, leader.ErrOptions) {
+		t.Errorf("a long reason: %v", err)
 	}
 }
 
@@ -64,14 +65,12 @@ func TestOptionsDefaultsFitAnyValidity(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range []time.Duration{0, 10 * time.Millisecond, 11 * time.Millisecond, 150 * time.Millisecond, time.Second, 15 * time.Second, time.Hour, 24 * time.Hour} {
-		e, err := leader.New(memstore.New(nil), "a/b", &leader.Options{Validity: v})
-		if err != nil {
+		if _, err := leader.New(memstore.New(nil), "a/b", &leader.Options{Validity: v}); err != nil {
 			t.Errorf("%v: %v", v, err)
-			continue
 		}
-		if !strings.HasPrefix(e.Identity(), host+"/") || strings.Count(e.Identity(), "/") < 2 {
-			t.Errorf("identity %q", e.Identity())
-		}
+	}
+	if id := leader.DefaultIdentity(); !strings.HasPrefix(id, host+"/") || strings.Count(id, "/") < 2 || id == leader.DefaultIdentity() {
+		t.Errorf("identity %q", id)
 	}
 	// A store that allows one write a second lengthens the heartbeat.
 	if _, err := leader.New(slowStore{memstore.New(nil)}, "lock", &leader.Options{Validity: 2 * time.Second}); err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// audit sits right above the objects and sees what is really applied, late
-// requests included.
+// audit wraps the store below all faults. It sees each write that is applied, also
+// those that land late.
 type audit struct {
 	store.Store
 	*testing.T
@@ -74,10 +74,10 @@ func (a *audit) elected(epoch uint64, who string) {
 	a.highest = max(a.highest, epoch)
 }
 
-// Several electors on a store that loses replies, applies requests late and
-// twice, and is slow; they are cut off, crash, resign, hand over and are deposed
-// by operators, and old locks are pruned at any moment. Clocks drift, within
-// bounds. FENCEPOST_SEEDS=17-17 runs seed 17 alone.
+// Several electors on a slow store that loses replies and applies requests late and
+// twice. They are cut off, crash, resign, hand over and are deposed by operators. Old
+// locks are pruned at any moment, and clocks drift within bounds. FENCEPOST_SEEDS=17-17
+// runs seed 17 alone.
 func TestRandomElections(t *testing.T) {
 	first, last := uint64(1), uint64(8)
 	if s := os.Getenv("FENCEPOST_SEEDS"); s != "" {
@@ -108,12 +108,16 @@ func randomElections(t *testing.T, seed uint64) *audit {
 	a := &audit{Store: mem, T: t, won: map[uint64]string{}, renewed: map[uint64]int{}}
 	rates := faultstore.Rates{Fail: 0.03, LoseReply: 0.05, Echo: 0.03, Late: 0.05, LateOps: 200, MaxDelay: time.Second}
 	if !contents {
-		// A duplicate made by the network of a swap whose reply was heard can bring
-		// back a version only on stores whose versions are their contents.
+		// Only where versions are hashes of the contents can the network bring a version
+		// back, by repeating a swap whose answer was received.
 		rates.Duplicate = 0.05
 	}
 	faulty := faultstore.New(a, &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go()})
 
+	pruner, err := leader.New(mem, "lock", &leader.Options{Clock: clock.Go(), Seed: seed, Prune: leader.PruneOptions{Keep: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var believers atomic.Int32
 	var wg sync.WaitGroup
@@ -195,7 +199,7 @@ func randomElections(t *testing.T, seed uint64) *audit {
 		case 6:
 			_, _ = p.elector.StepDown(short, nil)
 		default:
-			_, _ = leader.Prune(short, mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go()})
+			_, _ = pruner.Prune(short)
 		}
 		done()
 	}

@@ -14,38 +14,38 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// State of a lock: held, draining (its holder is about to leave) or expired,
-// which is final.
+// State of a lock.
 type State string
 
-// The states.
+// A lock is held, then perhaps draining (its holder is about to leave), then
+// expired, which is final.
 const (
 	Held     State = "held"
 	Draining State = "draining"
 	Expired  State = "expired"
 )
 
-// Record is what a lock file says. The file is JSON:
+// Record is the content of a lock file. The file is JSON:
 //
 //	{
 //	  "format": 1,
 //	  "epoch": 7,
 //	  "state": "held",                  held, draining or expired
-//	  "expired": false,                 whether it is over
+//	  "expired": false,                 whether the state is expired
 //	  "holder": "host/4711/…",
-//	  "nonce": "…",                     128 random bits, fresh with every write
+//	  "nonce": "…",                     128 random bits, new with each write
 //	  "validity_ms": 15000,
 //	  "renew_ms": 6000,                 the interval of heartbeats
 //	  "acquired": "2026-01-02T…",       the holder's time of day, for people
 //	  "renewed": "2026-01-02T…",
 //	  "renewals": 12,
 //	  "transitions": 3,                 how often the holder has changed
-//	  "successor": "…",                 who should be next
-//	  "reason": "…",                    why it is over
-//	  "expired_by": "…",                and who said so
+//	  "successor": "…",                 the candidate that should lead next
+//	  "reason": "…",                    why the lock expired
+//	  "expired_by": "…",                the identity that expired it
 //	  "wait_ms": 15000,                 how long nobody may follow, after a StepDown
-//	  "next": 100                       the epoch that follows, if it is not the next
-//	                                    one: of a milestone, which nobody ever held
+//	  "next": 100                       of a milestone, a lock that was never held and
+//	                                    skips epochs: the epoch that follows
 //	}
 type Record struct {
 	Epoch             fence.Epoch
@@ -62,20 +62,20 @@ type Record struct {
 	Wait              time.Duration
 	Next              fence.Epoch
 
-	// Key and Version are where it was read; they are not in the file.
+	// Key and Version are those of the object that was read. They are not in the file.
 	Key     string
 	Version store.Version
-	// Lapsed tells that it is held, and has not been renewed for its validity:
+	// Lapsed says that the lock is not expired, but was not renewed for its validity:
 	// its holder does not lead any more. It is not in the file.
 	Lapsed bool
 }
 
-// Leads tells whether the record's holder leads, as far as its reader knows.
+// Leads reports whether the holder leads, as far as the reader knows.
 func (r Record) Leads() bool { return r.Epoch > 0 && r.State != Expired && !r.Lapsed }
 
 const (
 	format = 1
-	// maxRecord bounds what is read of a lock, whatever its size claims to be.
+	// maxRecord bounds the size of a lock that is read, in bytes.
 	maxRecord = 64 << 10
 )
 
@@ -114,48 +114,46 @@ func (r Record) encode() ([]byte, error) {
 	return append(body, '\n'), nil
 }
 
-func junkError(key, why string) error {
-	return fmt.Errorf("%w: %s: %s; nobody can lead until it is repaired: look at it, and if it is not wanted, "+
-		"call StepDown with Force, which swaps it to expired", ErrJunk, key, why)
+func corrupt(key, why string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s; nobody can lead until it is repaired: read it, and if nobody needs it, "+
+		"call StepDown with Force, which swaps it to expired", ErrCorrupt, key, fmt.Sprintf(why, args...))
 }
 
-// decode reads a lock file, whatever somebody has put there.
+// decode reads a lock file. It accepts only what an elector may have written.
 func decode(key string, epoch uint64, body []byte, info store.Info) (Record, error) {
-	junk := func(format string, args ...any) error { return junkError(key, fmt.Sprintf(format, args...)) }
 	var head struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(body, &head); err != nil {
-		return Record{}, junk("%v", err)
+		return Record{}, corrupt(key, "%v", err)
 	}
 	if head.Format > format {
 		return Record{}, fmt.Errorf("%w: %s has format %d, this program knows up to %d: upgrade this program", ErrFormat, key, head.Format, format)
 	}
 	var w wire
 	if err := json.Unmarshal(body, &w); err != nil {
-		return Record{}, junk("%v", err)
+		return Record{}, corrupt(key, "%v", err)
 	}
-	_, state := lease.ParseState(w.State)
 	day := maxValidity.Milliseconds()
 	switch {
 	case head.Format != format:
-		return Record{}, junk("it has no format")
+		return Record{}, corrupt(key, "it has no format")
 	case w.Epoch != epoch:
-		return Record{}, junk("it says epoch %d", w.Epoch)
-	case !state:
-		return Record{}, junk("its state is %q", w.State)
+		return Record{}, corrupt(key, "it says epoch %d", w.Epoch)
+	case !lease.State(w.State).Valid():
+		return Record{}, corrupt(key, "its state is %q", w.State)
 	case w.Expired != (w.State == string(Expired)):
-		return Record{}, junk("it says expired %v and state %q", w.Expired, w.State)
+		return Record{}, corrupt(key, "it says expired %v and state %q", w.Expired, w.State)
 	case len(w.Nonce) != 32:
-		return Record{}, junk("its nonce has %d digits, not 32", len(w.Nonce))
+		return Record{}, corrupt(key, "its nonce has %d digits, not 32", len(w.Nonce))
 	case w.ValidityMS < 1 || w.ValidityMS > day:
-		return Record{}, junk("validity_ms is %d, not 1 to %d", w.ValidityMS, day)
+		return Record{}, corrupt(key, "validity_ms is %d, not 1 to %d", w.ValidityMS, day)
 	case w.RenewMS < 1 || w.RenewMS > w.ValidityMS:
-		return Record{}, junk("renew_ms is %d, not 1 to validity_ms %d", w.RenewMS, w.ValidityMS)
+		return Record{}, corrupt(key, "renew_ms is %d, not 1 to validity_ms %d", w.RenewMS, w.ValidityMS)
 	case w.WaitMS < 0 || w.WaitMS > day:
-		return Record{}, junk("wait_ms is %d, not 0 to %d", w.WaitMS, day)
+		return Record{}, corrupt(key, "wait_ms is %d, not 0 to %d", w.WaitMS, day)
 	case w.Next != 0 && (w.Next <= w.Epoch || !w.Expired):
-		return Record{}, junk("its state is %q and next is %d: only what is over has a follower, and a later one", w.State, w.Next)
+		return Record{}, corrupt(key, "its state is %q and next is %d; next needs the state expired and a later epoch", w.State, w.Next)
 	}
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 	return Record{
@@ -166,11 +164,10 @@ func decode(key string, epoch uint64, body []byte, info store.Info) (Record, err
 	}, nil
 }
 
-// lock is the record as the machine sees it.
+// lock is the part of the record that the state machine needs.
 func (r Record) lock() lease.Lock {
-	state, _ := lease.ParseState(string(r.State))
 	return lease.Lock{
-		Epoch: uint64(r.Epoch), Version: r.Version, Nonce: r.Nonce, Holder: r.Holder, State: state,
+		Epoch: uint64(r.Epoch), Version: r.Version, Nonce: r.Nonce, Holder: r.Holder, State: lease.State(r.State),
 		Validity: r.Validity, Renew: r.Renew, Successor: r.Successor, Wait: r.Wait, Next: uint64(r.Next),
 	}
 }
@@ -181,7 +178,7 @@ func newNonce() string {
 	return hex.EncodeToString(b[:])
 }
 
-// lockKey and parseKey name lock files below a prefix that ends in "/".
+// lockKey and parseKey handle the names of lock files under a prefix that ends in "/".
 func lockKey(prefix string, epoch uint64) string {
 	return prefix + layout.FormatNumber(epoch) + ".json"
 }

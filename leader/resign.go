@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/internal/lease"
 )
 
-// Go runs a piece of the term's work in its own goroutine. [Term.Resign] waits
-// for it before it frees the lock. If the term is over or being left it returns
-// the [TermError], or [ErrResigned], and runs nothing.
+// Go runs work in a goroutine of its own, as part of the term: [Term.Resign] waits
+// for it before it releases the lock. If the term is over, Go returns the
+// [TermError]; if it is being resigned, [ErrResigned]. Then work does not run.
 func (t *Term) Go(work func(ctx context.Context)) error {
 	ended, err := t.enter()
 	if err != nil {
@@ -52,35 +52,37 @@ func (t *Term) workDone() {
 	close(t.idle)
 }
 
-// Resign ends the term in good order: the lock says that it is draining, so
-// that followers look closely; the work goes on for Options.Drain or until it
-// ends by itself; its context is cancelled; when it has ended, the lock is
-// swapped to expired, and the next leader follows within moments. Heartbeats go
-// on until then.
+// Resign ends the term and releases the lock, so that the next leader follows
+// within moments:
 //
-// The work is what runs in [Elector.Run] or [Term.Go]. If there is none, as
-// after a plain Campaign, calling Resign says that it has ended, and the lock is
-// freed at once. After a lost term Resign waits for the work likewise and then
-// frees the lock, if it is still there to be freed.
+//  1. The lock announces that it is draining; candidates then read it often.
+//  2. The work goes on for Options.Drain, or until it ends by itself.
+//  3. The term's context is cancelled, and Resign waits for the work.
+//  4. The lock is swapped to expired. Heartbeats go on until then.
 //
-// It returns nil when the lock is free; the [TermError] if the term was lost
-// before; [ErrNotReleased]; or ctx's cause, and then the rest goes on by itself.
-// It may be called many times, and must not be called by the work itself with a
-// context that outlives the work's.
+// The work is what runs in [Elector.Run] or [Term.Go]. Without any, as after a plain
+// Campaign, Resign releases the lock at once. If the term was lost, Resign still
+// waits for the work, and releases the lock if nobody else has expired it.
+//
+// It returns nil when the lock is released; the [TermError] if the term was lost
+// before; [ErrNotReleased]; or ctx's cause, and then the steps go on without the
+// caller. It may be called many times. If the work itself calls it, then only with
+// the work's context, or both would wait for each other.
 func (t *Term) Resign(ctx context.Context) error {
 	return t.leave(ctx, lease.Input{Drain: t.drain()})
 }
 
-// Handover is [Term.Resign] in favour of the candidate of that identity: others
-// stand back for a tenth of the validity. Its cause is [ErrHandedOver].
+// Handover is [Term.Resign] in favour of the candidate with the identity to: others
+// wait for a tenth of the validity before they take over. The term's cause is
+// [ErrHandedOver].
 func (t *Term) Handover(ctx context.Context, to string) error {
 	if !validIdentity(to) || to == t.e.opts.Identity {
-		return fmt.Errorf("%w: hand over to somebody else, not to %q", ErrOptions, to)
+		return fmt.Errorf("%w: Handover needs the identity of another candidate, not %.40q", ErrOptions, to)
 	}
 	return t.leave(ctx, lease.Input{Drain: t.drain(), Successor: to})
 }
 
-// drain is for how long the work may go on, if there is any.
+// drain is how long the work may go on, if there is any.
 func (t *Term) drain() (d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +92,8 @@ func (t *Term) drain() (d time.Duration) {
 	return d
 }
 
-// leaving tells the machine, with why from a cancelled context.
+// leaving gives the machine the signal to resign. why is the cause of a cancelled
+// context, or nil.
 func (t *Term) leaving(in lease.Input, why error) {
 	in.Signal = lease.Resign
 	t.mu.Lock()
@@ -107,7 +110,7 @@ func (t *Term) leaving(in lease.Input, why error) {
 	}
 }
 
-// leave tells the machine and waits for what follows.
+// leave resigns and waits until the lock is released.
 func (t *Term) leave(ctx context.Context, in lease.Input) error {
 	t.leaving(in, nil)
 	for _, done := range []<-chan struct{}{t.idle, t.exited} {
@@ -117,8 +120,8 @@ func (t *Term) leave(ctx context.Context, in lease.Input) error {
 			return context.Cause(ctx)
 		}
 	}
-	// A lost term's driver has ended before its work. The machine knows whether
-	// the lock is still there to be freed.
+	// The driver of a lost term ends before the work does. The machine knows whether
+	// there is still a lock to release.
 	last, cancel := clock.WithTimeout(ctx, t.clock, t.e.opts.Validity, errNoAnswer)
 	defer cancel()
 	t.drive(last)

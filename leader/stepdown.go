@@ -4,32 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
 )
 
-// StepDownOptions of [Elector.StepDown]. The zero value works.
+// StepDownOptions of [Elector.StepDown]. The zero value works, and so does nil.
 type StepDownOptions struct {
-	// Reason is kept in the lock, for people.
+	// Reason is kept in the lock, for people: at most 1,024 bytes of UTF-8.
 	Reason string
-	// Immediate lets a successor begin at once. Without it nobody follows before
-	// the deposed leader has said that its work has ended, or its validity has
-	// passed, so that there are never two leaders by their own belief.
+	// Immediate lets a successor lead at once. Without it nobody leads before the
+	// deposed leader has said that its work has ended, or its validity has passed.
+	// So there are never two leaders that both believe that they lead.
 	Immediate bool
-	// Force also replaces a newest lock that cannot be read ([ErrJunk]), but never
-	// one of a newer format.
+	// Force also replaces a newest lock that is corrupt ([ErrCorrupt]), but never one
+	// of a newer format.
 	Force bool
 }
 
-// StepDown ends whoever's leadership it is, for an operator: it swaps the newest
-// lock to expired, as a successor does to a lapsed one. The deposed leader hears
-// of it at its next heartbeat at the latest, and its term ends with
-// [ErrDeposed]. It returns the lock as it was. Errors: [ErrNoLeader] if the
-// newest lock is expired or there is none; those of [Elector.Leader]; ctx's
-// cause.
+// maxReason keeps a reason far below what readers accept for a whole lock.
+const maxReason = 1024
+
+// Validate reports what is wrong with the options: an [ErrOptions].
+func (o *StepDownOptions) Validate() error {
+	if o != nil && (len(o.Reason) > maxReason || !utf8.ValidString(o.Reason)) {
+		return fmt.Errorf("%w: Reason has %d bytes; it must be at most %d bytes of UTF-8", ErrOptions, len(o.Reason), maxReason)
+	}
+	return nil
+}
+
+// StepDown deposes the leader, whoever it is: it swaps the newest lock to expired,
+// and returns the lock as it was before. It is for operators. The deposed leader
+// learns of it at its next heartbeat, and its term ends with [ErrDeposed].
+//
+// Errors: [ErrNoLeader] if there is no lock or the newest is expired; [ErrCorrupt]
+// and [ErrFormat] if it cannot be read; [ErrOptions]; the store's and ctx's.
 func (e *Elector) StepDown(ctx context.Context, opts *StepDownOptions) (Record, error) {
+	if err := opts.Validate(); err != nil {
+		return Record{}, err
+	}
 	var o StepDownOptions
 	if opts != nil {
 		o = *opts
@@ -39,7 +54,7 @@ func (e *Elector) StepDown(ctx context.Context, opts *StepDownOptions) (Record, 
 		if !errors.Is(err, store.ErrPrecondition) {
 			return rec, err
 		}
-		// It was renewed in between. The next heartbeat is a while off.
+		// The lock was renewed meanwhile. Its next heartbeat is not due soon.
 		if err := clock.Sleep(ctx, e.clock, e.opts.Renew/16); err != nil {
 			return Record{}, err
 		}
@@ -47,14 +62,8 @@ func (e *Elector) StepDown(ctx context.Context, opts *StepDownOptions) (Record, 
 }
 
 func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions) (Record, error) {
-	opts := &store.SettleOptions{Attempt: e.timeout, Clock: e.clock}
-	var epoch uint64
-	var listed store.Version
-	err := e.each(ctx, 0, opts, func(n uint64, info store.Info) {
-		if n >= epoch {
-			epoch, listed = n, info.Version
-		}
-	})
+	opts := e.settle(0)
+	epoch, listed, err := e.highest(ctx, 0, opts)
 	switch {
 	case err != nil:
 		return Record{}, err
@@ -64,11 +73,11 @@ func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions) (Record, err
 	old, _, err := e.read(ctx, epoch, "", opts)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		// A higher one came and this one was pruned: look again.
+		// It was succeeded and pruned meanwhile: begin again.
 		return Record{}, fmt.Errorf("%w: %w", store.ErrPrecondition, err)
-	case errors.Is(err, ErrJunk) && o.Force:
-		// Swapped by the version that the listing showed: what is read as junk and
-		// replaced must be the same object.
+	case errors.Is(err, ErrCorrupt) && o.Force:
+		// Swap the version that the listing showed, so that only an object that was read
+		// as corrupt is replaced.
 		old = Record{
 			Epoch: fence.Epoch(epoch), Holder: "unknown", Validity: e.opts.Validity, Renew: e.opts.Renew,
 			Key: lockKey(e.prefix, epoch), Version: listed,
@@ -82,20 +91,11 @@ func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions) (Record, err
 	rec.State, rec.Nonce, rec.ExpiredBy, rec.Successor = Expired, newNonce(), e.opts.Identity, ""
 	rec.Reason, rec.Wait = "stepped down", old.Validity
 	if o.Reason != "" {
-		rec.Reason += ": " + clip(o.Reason)
+		rec.Reason += ": " + o.Reason
 	}
 	if o.Immediate {
 		rec.Wait = 0
 	}
 	_, _, err = e.swap(ctx, rec, old.Version)
 	return old, err
-}
-
-// clip keeps a reason far below what readers allow for a whole lock.
-func clip(s string) string {
-	const most = 1024
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return s
 }

@@ -14,25 +14,23 @@ import (
 	"github.com/fencepost/fencepost/internal/lease"
 )
 
-// Term is one leadership, from a confirmed win to its end. It is safe for
-// concurrent use.
+// Term is one leadership, from the win to the end. It is safe for concurrent use.
 type Term struct {
 	e     *Elector
 	epoch fence.Epoch
 	clock clock.Clock
 	began clock.Instant
 
-	ctx    context.Context //nolint:containedctx // the term's own, to be given out; no request runs under it
+	ctx    context.Context //nolint:containedctx // what Context returns; no request runs under it
 	cancel context.CancelCauseFunc
 
-	// deadline is when the term ends unless renewed, and long ago once it is over.
+	// deadline is when the term ends unless renewed, and longAgo once it is over.
 	deadline atomic.Int64
 	progress atomic.Int64
 	over     atomic.Pointer[TermError]
-	load     load
 
-	kick   chan struct{} // wakes the driver up
-	driver chan struct{} // holds a token while nobody drives
+	kick   chan struct{} // wakes the driver
+	driver chan struct{} // holds a token while no goroutine drives
 	exited chan struct{} // closed when the term's own driver has ended
 	idle   chan struct{} // closed when the work has ended, after the term began to end
 
@@ -41,7 +39,7 @@ type Term struct {
 	timer   clock.Timer
 	todo    *lease.Write
 	done    bool
-	why     error // what a cancelled context told Run
+	why     error // the cause of the cancelled context that was given to Run
 	failed  error // the last failed write
 	record  Record
 	works   int
@@ -54,7 +52,7 @@ type waiter struct {
 	ok    chan struct{}
 }
 
-// ended long ago: no need fits before it.
+// longAgo is the deadline of a term that is over: it is before any instant.
 const longAgo = math.MinInt64 / 2
 
 func newTerm(ctx context.Context, e *Elector, rec Record, win lease.Action) *Term {
@@ -67,41 +65,42 @@ func newTerm(ctx context.Context, e *Elector, rec Record, win lease.Action) *Ter
 	}
 	t.driver <- struct{}{}
 	t.progress.Store(int64(now))
-	t.load.from = now
 	t.ctx, t.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.step(lease.Input{Signal: lease.Tick})
 	go t.lead()
 	return t
 }
 
-// Context is cancelled when the term is over, at the leader's own deadline at
-// the latest, whatever the network and the heartbeat are doing. context.Cause
-// tells why: a [TermError].
+// Context is cancelled when the term is over: at the leader's own deadline at the
+// latest, even if the network or the heartbeat hangs. context.Cause returns the
+// [TermError].
 func (t *Term) Context() context.Context { return t.ctx }
 
 // Epoch is the term's number. Epochs only rise.
 func (t *Term) Epoch() fence.Epoch { return t.epoch }
 
-// Token is the fencing token for the term's writes.
+// Token is the fencing token for the term's writes, as writer.Open takes it.
 func (t *Term) Token() fence.Token { return fence.NewToken(uint64(t.epoch)) }
 
-// Remaining is for how long this leader may believe that it leads, if no more
-// heartbeat gets through; 0 once the term is over. It takes some 100 ns on Linux
-// and allocates nothing.
+// Remaining is how long the term lasts if no further heartbeat is applied; 0 once it
+// is over. It takes some 100 ns on Linux and allocates nothing.
 func (t *Term) Remaining() time.Duration {
 	return max(clock.Instant(t.deadline.Load()).Sub(t.clock.Now()), 0)
 }
 
-// Check returns nil if the term lasts for need at least, by a clock that counts
-// suspend: call it before every side effect. If the term is over it returns the
-// [TermError] that the context has as its cause; if just too little is left,
-// [ErrShort]. It takes some 100 ns on Linux and allocates nothing.
+// Check returns nil if the term lasts for at least need. Call it before each side
+// effect, with the time that this takes. It counts time in which the machine was
+// suspended. If the term is over it returns the [TermError] that is the cause of
+// the context; if too little time is left, [ErrShort]. It takes some 100 ns on Linux
+// and allocates nothing.
 //
-// Nothing that a leader can ask locally protects from a pause right after it.
-// What must not happen twice needs the epoch checked at its destination: see
-// fence.Gate, or package writer.
+// A leader may be paused right after Check, so no local check makes a side effect
+// safe. Where two leaders would do damage, the place that receives a write must
+// check the epoch: see [fence.Gate] and package writer.
 func (t *Term) Check(need time.Duration) error {
-	// guard:check-clock. The clock, not the context, whose timer sleeps in suspend.
+	// guard:check-clock. Term.Check reads the clock; it does not ask whether the context is cancelled. Without this: the
+	// machine sleeps for an hour, and the timer that cancels the context sleeps too; a Check right after
+	// waking says that the term goes on, although others lead.
 	//
 	//mutant:replace left > 0 && left >= need => t.over.Load() == nil && (left <= 0 || left >= need)
 	left := clock.Instant(t.deadline.Load()).Sub(t.clock.Now())
@@ -113,8 +112,7 @@ func (t *Term) Check(need time.Duration) error {
 
 func (t *Term) short(left time.Duration) error {
 	if left <= 0 && t.over.Load() == nil {
-		// The timer is late, as after a suspend: what this call has found out holds
-		// for everybody from now on.
+		// The timer is late, as after a suspend. End the term for all its users now.
 		t.step(lease.Input{Signal: lease.Tick})
 	}
 	if over := t.over.Load(); over != nil {
@@ -123,23 +121,15 @@ func (t *Term) short(left time.Duration) error {
 	return ErrShort
 }
 
-// Err is nil while the term lasts, and its [TermError] after that.
-func (t *Term) Err() error {
-	if over := t.over.Load(); over != nil {
-		return over
-	}
-	return nil
-}
-
-// Progress is a sign of life from the work, for Options.StallAfter. It costs what
-// Check does.
+// Progress says that the work is making progress, for Options.StallAfter. It costs
+// as much as Check.
 func (t *Term) Progress() { t.progress.Store(int64(t.clock.Now())) }
 
-// Confirm proves with one round trip that this term leads: it sends a heartbeat
-// and returns nil when one that was sent after the call is applied. The answer
-// was true at some moment during the call. Errors: the [TermError] once the term
-// is over; ctx's cause. On stores that limit rewrites of a key it waits for its
-// turn.
+// Confirm proves with one round trip that this term leads. It sends a heartbeat, and
+// returns nil when a heartbeat that was sent after the call is applied. So this
+// process led at some moment during the call. Errors: the [TermError] if the term is
+// over; ctx's cause. On stores that limit rewrites of a key, such as Google Cloud
+// Storage with one a second, it first waits for its turn.
 func (t *Term) Confirm(ctx context.Context) error {
 	ok := make(chan struct{})
 	t.mu.Lock()
@@ -156,15 +146,15 @@ func (t *Term) Confirm(ctx context.Context) error {
 	}
 }
 
-// step gives the machine an input and does what can be done at once. Whoever
-// calls it — the driver, a timer, Check — it needs no network and waits for none.
+// step gives the machine a signal and does what can be done at once. The driver, a
+// timer and Check call it. It sends no request and waits for none.
 func (t *Term) step(in lease.Input) {
 	t.mu.Lock()
 	now := t.clock.Now()
 	in.Progress = clock.Instant(t.progress.Load())
 	r := t.machine.Step(now, in)
 	var over *TermError
-	if r.Cancel != 0 {
+	if r.Cancel != "" {
 		over = t.end(r.Cancel)
 		t.over.Store(over)
 		t.waiters = nil
@@ -181,8 +171,8 @@ func (t *Term) step(in lease.Input) {
 		t.timer.Stop()
 		t.timer = nil
 	}
-	// guard:own-timer. One timer for all that time can bring about, the deadline included. It runs
-	// in a goroutine of its own, and also while a heartbeat waits for its answer.
+	// guard:own-timer. A timer ends the term at its deadline, also while a heartbeat is in flight. Without this: the
+	// store stops answering, the heartbeat blocks, and the leader works on while others lead.
 	//
 	//mutant:replace !t.done { => !t.done && r.Write == nil {
 	if t.done = r.Done; !t.done {
@@ -202,7 +192,7 @@ func (t *Term) step(in lease.Input) {
 	}
 }
 
-// end makes the term's error. It is called with mu held.
+// end returns the term's error. It is called with mu held.
 func (t *Term) end(c lease.Cause) *TermError {
 	e := &TermError{Epoch: t.epoch, Err: t.failed}
 	switch c {
@@ -220,7 +210,7 @@ func (t *Term) end(c lease.Cause) *TermError {
 	return e
 }
 
-// ended tells the world.
+// ended reports the end of the term.
 func (t *Term) ended(over *TermError, now clock.Instant) {
 	led := now.Sub(t.began)
 	t.e.opts.Logger.Info("term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led), zap.Error(over))

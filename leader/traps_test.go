@@ -18,9 +18,9 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// b finds lock 1 expired and is paused just before it creates lock 2. Meanwhile
-// others lead up to epoch 5, and all but the newest locks are pruned. b's create
-// then succeeds in a hole; "is epoch 3 there?" would say no.
+// b finds lock 1 expired and is paused just before it creates lock 2. Meanwhile others
+// lead up to epoch 5, and all but the newest lock are pruned. Then b's create succeeds
+// in a hole, and a read of lock 3 would find nothing.
 func TestT04_WinInAPrunedHole(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.node("a"), w.node("b")
@@ -36,8 +36,8 @@ func TestT04_WinInAPrunedHole(t *testing.T) {
 					w.resign(w.campaign(a))
 				}
 				held = w.campaign(a)
-				if n, err := leader.Prune(w.Context(), w.mem, "lock", &leader.PruneOptions{Keep: 1, Clock: clock.Go()}); n == 0 || err != nil {
-					w.Errorf("pruned %d, %v", n, err)
+				if w.prune(leader.PruneOptions{Keep: 1}) == 0 {
+					w.Error("nothing was pruned")
 				}
 			})
 		})
@@ -57,7 +57,7 @@ func TestT04_WinInAPrunedHole(t *testing.T) {
 		if err := held.Check(0); err != nil {
 			w.Errorf("the leader was disturbed: %v", err)
 		}
-		// Nor does the lock in the hole fool those who ask.
+		// The lock in the hole is not reported as the leader's either.
 		if rec, err := b.Leader(w.Context()); err != nil || rec.Holder != "a" || rec.Epoch != 5 {
 			w.Errorf("leader %v %v, %v", rec.Holder, rec.Epoch, err)
 		}
@@ -70,8 +70,8 @@ func TestT04_WinInAPrunedHole(t *testing.T) {
 	})
 }
 
-// Epochs rise over release, crash, pruning and clock jumps, and the newest lock
-// is never deleted.
+// Epochs rise after a release, a crash, pruning and clock jumps, and the newest lock is
+// never deleted.
 func TestT15_EpochsNeverBeginAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		last := uint64(0)
@@ -101,8 +101,8 @@ func TestT15_EpochsNeverBeginAgain(t *testing.T) {
 	})
 }
 
-// One conditional write decides: every write of a lock has a condition, and of
-// many candidates that start at once one wins at a time.
+// Each write of a lock is conditional, and of many candidates that start together one
+// leads at a time.
 func TestT16_EveryWriteIsConditional(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var leading, most atomic.Int32
@@ -138,7 +138,7 @@ func TestT16_EveryWriteIsConditional(t *testing.T) {
 type deaf struct {
 	store.Store
 	cut chan struct{} // closed: cut off
-	end chan struct{} // closed: let go
+	end chan struct{} // closed: the writes fail
 }
 
 func (d *deaf) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
@@ -151,8 +151,8 @@ func (d *deaf) Put(ctx context.Context, key string, body []byte, opts *store.Put
 	}
 }
 
-// The store fails so that the heartbeat never returns. The term ends all the
-// same, by its own timer, before anybody else can lead.
+// The store fails and the heartbeat never returns. The term still ends, by its own
+// timer, before anybody else can lead.
 func TestT17_DeadlineNeedsNoNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deaf{memstore.New(&memstore.Options{Clock: clock.Go()}), make(chan struct{}), make(chan struct{})}
@@ -184,9 +184,9 @@ func TestT17_DeadlineNeedsNoNetwork(t *testing.T) {
 	})
 }
 
-// A leader whose Run is cancelled while it is cut off: its work has ended before
-// the follower's begins, since the context is cancelled first and the lock is
-// freed, or lapses, later.
+// Run is cancelled while its leader is cut off. The old work ends before the next
+// leader's begins: the context is cancelled first, and the lock is released or lapses
+// later.
 func TestT18_CancelledBeforeReleased(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.node("a"), w.node("b")
@@ -235,8 +235,8 @@ func TestT18_CancelledBeforeReleased(t *testing.T) {
 	})
 }
 
-// The work takes far longer than the validity to end. The lock is kept alive
-// until it has, and nobody else leads before.
+// The work takes far longer than the validity to end. Heartbeats go on until it has
+// ended, and nobody else leads before.
 func TestT19_ReleasedAfterTheWorkHasEnded(t *testing.T) {
 	for _, how := range []string{"resign", "cancel", "handover"} {
 		t.Run(how, func(t *testing.T) {
@@ -285,11 +285,10 @@ func TestT19_ReleasedAfterTheWorkHasEnded(t *testing.T) {
 	}
 }
 
-// OnStopped comes exactly once, after OnStarted has returned, and never to one
-// who has not led.
+// client-go's callbacks over Run and Hooks, as in the example: what stops the work
+// runs exactly once, after the work, and never if this process has not led.
 func TestT20_CallbacksOnceAndInOrder(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a, b := w.node("a"), w.node("b")
 		var mu sync.Mutex
 		var events []string
 		note := func(s string) {
@@ -297,28 +296,35 @@ func TestT20_CallbacksOnceAndInOrder(t *testing.T) {
 			defer mu.Unlock()
 			events = append(events, s)
 		}
-		callbacks := func(name string) leader.Callbacks {
-			return leader.Callbacks{
-				OnStarted: func(ctx context.Context, _ *leader.Term) {
-					note(name + " started")
+		candidate := func(name string) *node {
+			return w.node(name, func(o *leader.Options) {
+				o.Hooks.Leader = func(r leader.Record) {
+					if r.State == leader.Held {
+						note(name + " sees " + r.Holder)
+					}
+				}
+			})
+		}
+		run := func(ctx context.Context, n *node) <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- n.Run(ctx, func(ctx context.Context, _ *leader.Term) error {
+					defer note(n.name + " stopped")
+					note(n.name + " started")
 					<-ctx.Done()
 					time.Sleep(3 * time.Second)
-					note(name + " ended")
-				},
-				OnStopped:   func() { note(name + " stopped") },
-				OnNewLeader: func(id string) { note(name + " sees " + id) },
-			}
-		}
-		run := func(n *node, ctx context.Context) <-chan error {
-			done := make(chan error, 1)
-			go func() { done <- leader.RunCallbacks(ctx, n.Elector, callbacks(n.Identity())) }()
+					note(n.name + " ended")
+					return context.Cause(ctx)
+				})
+			}()
 			return done
 		}
+		a, b := candidate("a"), candidate("b")
 		actx, acancel := context.WithCancel(w.Context())
-		adone := run(a, actx)
+		adone := run(actx, a)
 		time.Sleep(10 * time.Second)
 		bctx, bcancel := context.WithCancel(w.Context())
-		bdone := run(b, bctx)
+		bdone := run(bctx, b)
 		time.Sleep(30 * time.Second)
 		bcancel() // it has never led
 		if err := <-bdone; !errors.Is(err, context.Canceled) {
@@ -335,7 +341,7 @@ func TestT20_CallbacksOnceAndInOrder(t *testing.T) {
 
 		// Lost, not cancelled: the same.
 		events = nil
-		adone = run(a, w.Context())
+		adone = run(w.Context(), a)
 		time.Sleep(10 * time.Second)
 		a.st.Crash()
 		if err := <-adone; !errors.Is(err, leader.ErrExpired) {
@@ -347,8 +353,8 @@ func TestT20_CallbacksOnceAndInOrder(t *testing.T) {
 	})
 }
 
-// A request that hangs is cut off by RequestTimeout and tried again, so that the
-// term survives it; and none outlives the term.
+// RequestTimeout ends a request that hangs, and the retry saves the term. No request
+// outlives the term.
 func TestT21_HangingRequestIsCutOff(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.node("a")
@@ -358,8 +364,8 @@ func TestT21_HangingRequestIsCutOff(t *testing.T) {
 		if err := term.Check(0); err != nil {
 			w.Fatalf("one hanging request ended the term: %v", err)
 		}
-		// The same with a RequestTimeout that is longer than what is left: all requests
-		// hang, and the last is cut off when the term ends.
+		// All requests hang, and RequestTimeout is longer than what is left of the term. The
+		// last request ends with the term.
 		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			return faultstore.Fault{Drop: true, Hang: true}
 		})
@@ -375,49 +381,38 @@ func TestT21_HangingRequestIsCutOff(t *testing.T) {
 	})
 }
 
-// A candidate is paused between its last write and the last look. It must not
-// lead on a lease that has run out while it was paused.
+// A candidate is paused between its last write and the last listing. It must not lead on
+// a lock that has lapsed meanwhile.
 func TestT22_DeadlineCheckedAfterWinning(t *testing.T) {
 	for _, pause := range []time.Duration{14 * time.Second, time.Hour} {
 		inWorld(t, func(w *world) {
-			a, b := w.node("a"), w.node("b")
 			w.faulty.SetHook(faultstore.Script(faultstore.Rule{
 				Kind: faultstore.List, Client: "a", Skip: 1, Fault: faultstore.Fault{ReplyDelay: pause},
 			}))
 			// The listing must be able to take that long.
-			a2 := w.node("a", func(o *leader.Options) { o.Clock = &slowTimers{a.clock} })
-			won := w.campaigning(a2)
+			a := w.node("a", func(o *leader.Options) { o.Clock = &slowTimers{o.Clock.(*nodeClock)} })
+			won := w.campaigning(a)
 			time.Sleep(pause / 2)
-			wonB := (<-chan *leader.Term)(nil)
 			if pause > time.Minute {
-				wonB = w.campaigning(b)
-			}
-			var tb *leader.Term
-			if wonB != nil {
-				tb = <-wonB
+				tb := w.campaign(w.node("b"))
 				time.Sleep(pause)
-			}
-			if tb != nil {
 				select {
 				case ta := <-won:
-					w.Errorf("a leads epoch %v, b leads %v", ta.Epoch(), tb.Epoch())
-					won = nil
+					w.Fatalf("a leads epoch %v, b leads %v", ta.Epoch(), tb.Epoch())
 				default:
 				}
 				w.resign(tb)
 			}
-			if won != nil {
-				ta := <-won
-				if err := ta.Check(0); err != nil {
-					w.Errorf("a was handed a term that is over: %v", err)
-				}
-				w.resign(ta)
+			ta := <-won
+			if err := ta.Check(0); err != nil {
+				w.Errorf("a was handed a term that is over: %v", err)
 			}
+			w.resign(ta)
 		})
 	}
 }
 
-// slowTimers never cut a request off, so that a test can make one last.
+// slowTimers disables RequestTimeout, so that a test can make one request last.
 type slowTimers struct{ *nodeClock }
 
 func (c *slowTimers) AfterFunc(d time.Duration, f func()) clock.Timer {
@@ -427,8 +422,8 @@ func (c *slowTimers) AfterFunc(d time.Duration, f func()) clock.Timer {
 	return c.nodeClock.AfterFunc(d, f)
 }
 
-// A heartbeat that was given up lands after its leader has released the lock, or
-// has been deposed. It brings nothing back.
+// A heartbeat that was abandoned lands after its leader has released the lock. It
+// changes nothing.
 func TestT23_LateHeartbeatResurrectsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.node("a"), w.node("b")
@@ -437,7 +432,7 @@ func TestT23_LateHeartbeatResurrectsNothing(t *testing.T) {
 			Kind: faultstore.Put, Client: "a",
 			Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout, Late: &faultstore.Late{Copies: 3}},
 		}))
-		time.Sleep(10 * time.Second) // one heartbeat, tried twice
+		time.Sleep(10 * time.Second) // one heartbeat, retried
 		w.resign(ta)
 		if n := w.faulty.Release(w.Context(), nil); n != 3 {
 			w.Fatalf("%d late heartbeats landed", n)
@@ -453,8 +448,8 @@ func TestT23_LateHeartbeatResurrectsNothing(t *testing.T) {
 	})
 }
 
-// A leader long dead is replaced at once by who starts now; one that died a
-// moment ago gets its validity.
+// A candidate that starts now replaces at once a leader that is long dead. It waits for
+// the validity of one that has just died.
 func TestT24_ColdStart(t *testing.T) {
 	for dead, most := range map[time.Duration]time.Duration{
 		time.Hour:        time.Second,
@@ -471,7 +466,7 @@ func TestT24_ColdStart(t *testing.T) {
 			if took := time.Since(began); took > most {
 				w.Errorf("dead for %v: it took %v", dead, took)
 			}
-			if dead == time.Second && ta.Err() == nil {
+			if dead == time.Second && ta.Check(0) == nil {
 				w.Error("b leads before a's term is over")
 			}
 			w.resign(tb)
@@ -480,8 +475,8 @@ func TestT24_ColdStart(t *testing.T) {
 	}
 }
 
-// A hundred followers that have seen the last heartbeat at the same moment, as
-// after a restart of all, do not all jump at the lapsed lock at the same moment.
+// A hundred candidates saw the last heartbeat at the same moment, as after a restart of
+// all. They do not all write at the same moment when the lock lapses.
 func TestT25_NoHerdAtExpiry(t *testing.T) {
 	slow := func(faultstore.Op) faultstore.Fault {
 		return faultstore.Fault{Delay: 50 * time.Millisecond, ReplyDelay: 50 * time.Millisecond}
@@ -510,8 +505,8 @@ func TestT25_NoHerdAtExpiry(t *testing.T) {
 		if took := time.Since(crashed) - 3*time.Second; took > 17*time.Second {
 			w.Errorf("failover took %v", took)
 		}
-		// The turns are spread over 0.75 s and a look and a swap take 0.2 s: a quarter
-		// of the followers may find the lock lapsed before it is deposed, not all.
+		// The jitter is up to 0.75 s, and a read and a swap take 0.2 s. So a quarter of the
+		// candidates may find the lock lapsed before it is deposed, not all of them.
 		puts := w.faulty.Counts().Of(faultstore.Put, "")
 		w.Logf("%d writes", puts)
 		if puts > followers/2 {
@@ -524,7 +519,7 @@ func TestT25_NoHerdAtExpiry(t *testing.T) {
 	})
 }
 
-// Times of day do not matter, neither the nodes' nor those in the record.
+// The time of day does not matter, neither the nodes' nor that in the record.
 func TestT26_WallClocksDoNotMatter(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, o := w.node("a"), w.node("b"), w.node("o")
@@ -539,7 +534,7 @@ func TestT26_WallClocksDoNotMatter(t *testing.T) {
 				w.Fatalf("leader %q, %v", rec.Holder, err)
 			}
 		}
-		if err := ta.Err(); err != nil {
+		if err := ta.Check(0); err != nil {
 			w.Fatal(err)
 		}
 		a.st.Crash()
@@ -552,8 +547,8 @@ func TestT26_WallClocksDoNotMatter(t *testing.T) {
 	})
 }
 
-// The machine sleeps. Timers and Go's monotonic clock do not notice, but the
-// first Check does, before any effect, and the context is cancelled with it.
+// The machine sleeps, which timers and Go's monotonic clock do not notice. The first
+// Check does, before any side effect, and cancels the context.
 func TestT27_SuspendIsCounted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a := w.node("a")

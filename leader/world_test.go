@@ -44,13 +44,14 @@ func inWorldOf(t *testing.T, m memstore.Options, f faultstore.Options, test func
 // node is one process: a store client, a clock and an elector.
 type node struct {
 	*leader.Elector
+	name  string
 	st    *faultstore.Store
 	clock *nodeClock
 }
 
 func (w *world) node(name string, change ...func(*leader.Options)) *node {
 	w.Helper()
-	n := &node{st: w.faulty.Client(name), clock: &nodeClock{rate: 1, origin: clock.Go().Now()}}
+	n := &node{name: name, st: w.faulty.Client(name), clock: &nodeClock{rate: 1, origin: clock.Go().Now()}}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))
 	o := leader.Options{Identity: name, Clock: n.clock, Seed: h.Sum64()}
@@ -75,7 +76,7 @@ func (w *world) campaign(n *node) *leader.Term {
 	return t
 }
 
-// campaigning gives a term, or nil if there is none within a day.
+// campaigning sends a term, or nil if there is none within a day.
 func (w *world) campaigning(n *node) <-chan *leader.Term {
 	won := make(chan *leader.Term, 1)
 	go func() {
@@ -83,7 +84,7 @@ func (w *world) campaigning(n *node) <-chan *leader.Term {
 		defer cancel()
 		t, err := n.Campaign(ctx)
 		if err != nil {
-			w.Errorf("%s: %v", n.Identity(), err)
+			w.Errorf("%s: %v", n.name, err)
 		}
 		won <- t
 	}()
@@ -97,9 +98,23 @@ func (w *world) resign(t *leader.Term) {
 	}
 }
 
+// prune prunes as the options say, past all faults.
+func (w *world) prune(o leader.PruneOptions) int {
+	w.Helper()
+	e, err := leader.New(w.mem, "lock", &leader.Options{Clock: clock.Go(), Prune: o})
+	if err != nil {
+		w.Fatal(err)
+	}
+	n, err := e.Prune(w.Context())
+	if err != nil {
+		w.Error(err)
+	}
+	return n
+}
+
 func key(epoch int) string { return fmt.Sprintf("lock/%020d.json", epoch) }
 
-// file is what a lock file says, read past all faults.
+// file is the content of a lock file, read past all faults.
 func (w *world) file(epoch int) map[string]any {
 	w.Helper()
 	body, _, err := store.ReadAll(context.Background(), w.mem, key(epoch), 1<<20, nil)
@@ -113,8 +128,8 @@ func (w *world) file(epoch int) map[string]any {
 	return m
 }
 
-// nodeClock is a node's own clock: it runs at its own rate, and can be
-// suspended, which its timers do not notice.
+// nodeClock is a node's own clock. It runs at its own rate, and its timers do not notice
+// a suspend.
 type nodeClock struct {
 	rate   float64 // of this clock's seconds to real ones
 	origin clock.Instant
@@ -142,7 +157,7 @@ func (c *nodeClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	return clock.Go().AfterFunc(time.Duration(float64(d)/c.rate)+1, f)
 }
 
-// suspend lets elapsed time pass that no timer sees, as a closed lid does.
+// suspend lets time pass that no timer notices, as a closed lid does.
 func (c *nodeClock) suspend(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,47 +10,46 @@ import (
 )
 
 const (
-	// MaxEdit is how many bytes an edit may have when it is encoded. What is more
-	// has to be committed in several.
+	// MaxEdit is how many bytes an encoded edit may have. Larger changes are committed in
+	// several edits.
 	MaxEdit = 4 << 20
-	// MaxMeta is how many bytes the names and values of a file's Meta may take
-	// together as JSON.
+	// MaxMeta is how many bytes the names and values of a file's Meta may take together as
+	// JSON.
 	MaxMeta = 1 << 10
 	// MaxProperties is how many bytes the names and values of a table's properties
 	// may take together as JSON.
 	MaxProperties = 32 << 10
 )
 
-// File is a file of the log's table: an object below file/, which the leader of
-// its epoch has written and a commit has added.
+// File is a file of the log's table: an object below file/ that a writer has created and
+// a commit has added.
 type File struct {
-	// Key is one that [FileKey] makes.
+	// Key names the object, as writer.FileWriter returned it.
 	Key string `json:"key"`
 	// Size of the object, in bytes.
 	Size int64 `json:"size"`
 	// Records is how many records it holds, if the application counts them.
 	Records uint64 `json:"records,omitempty"`
-	// Meta is the application's: a partition, the least and greatest key. At most
+	// Meta is the application's own: a partition, the least and the greatest key. At most
 	// [MaxMeta] bytes of UTF-8.
 	Meta map[string]string `json:"meta,omitempty"`
 }
 
 // Edit is one change of the table. It is applied whole or not at all.
 type Edit struct {
-	// Add are files of the epoch in which the edit is committed. No file is added a
-	// second time, also not after it was removed.
+	// Add are files of the epoch in which the edit is committed. No file is ever added
+	// twice, not even after it was removed.
 	Add []File `json:"add,omitempty"`
 	// Remove are keys of live files.
 	Remove []string `json:"remove,omitempty"`
-	// Properties are set, those in Unset are taken away.
+	// Properties are set; those named in Unset are removed.
 	Properties map[string]string `json:"properties,omitempty"`
 	Unset      []string          `json:"unset,omitempty"`
 }
 
-// Validate checks the shape of an edit: it changes something, its keys are those
-// of files, none is there twice, sizes and texts are within the limits. Whether the
-// files are live it cannot tell. The error says which is wrong; one of a limit is
-// fence.ErrLimit.
+// Validate checks the shape of an edit: it changes something, its keys are keys of files,
+// no key is there twice, and sizes and texts are within the limits. It cannot tell whether
+// the files are live. The error is [fence.ErrLimit] if a limit is exceeded.
 func (e *Edit) Validate() error {
 	if len(e.Add)+len(e.Remove)+len(e.Properties)+len(e.Unset) == 0 {
 		return errors.New("manifest: an edit that changes nothing")
@@ -69,7 +68,7 @@ func (e *Edit) Validate() error {
 	for _, key := range e.Remove {
 		switch _, _, _, ok := layout.ParseFileKey(key); {
 		case !ok:
-			return fmt.Errorf("manifest: %q has no name of a file; keys are made by FileKey", key)
+			return fmt.Errorf("manifest: %q has no name of a file; a file's key is that of a writer's CreateFile", key)
 		case seen[key]:
 			return fmt.Errorf("manifest: file %s is removed twice, or added too", key)
 		}
@@ -86,13 +85,14 @@ func (e *Edit) Validate() error {
 	return document.CheckTexts("the properties", e.Properties, MaxProperties)
 }
 
+// Validate checks the shape of a file to be added: its key, size and texts.
 func (f *File) Validate() error {
 	epoch, _, _, ok := layout.ParseFileKey(f.Key)
 	switch {
 	case f.Key == "":
-		return errors.New("manifest: a file to be added has no key; it may be of a writer's file that was not closed, or in vain")
+		return errors.New("manifest: a file to be added has no key; close the file with writer.FileWriter.Close first, and add it only if that returned nil")
 	case !ok || epoch == 0:
-		return fmt.Errorf("manifest: %q has no name of a file; keys are made by FileKey", f.Key)
+		return fmt.Errorf("manifest: %q has no name of a file; a file's key is that of a writer's CreateFile", f.Key)
 	case f.Size < 0:
 		return fmt.Errorf("manifest: file %s has %d bytes", f.Key, f.Size)
 	}

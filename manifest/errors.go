@@ -1,13 +1,13 @@
 package manifest
 
-import (
-	"errors"
-)
+import "errors"
 
 var (
 	// ErrNotInitialized: there is no format.json, so there is no log here.
 	ErrNotInitialized = errors.New("manifest: no log here")
-	// ErrPinLost: somebody has taken the pin away, or it was not renewed in time.
-	// What it held may have been deleted.
+	// ErrOptions: options that cannot work. The error names all that is wrong.
+	ErrOptions = errors.New("manifest: invalid options")
+	// ErrPinLost: the pin was expired by somebody else, or was not renewed in time. What
+	// it held may be deleted.
 	ErrPinLost = errors.New("manifest: pin lost")
 )

@@ -35,7 +35,7 @@ var quick = &store.SettleOptions{Backoff: time.Microsecond, MaxBackoff: time.Mic
 // quickProbe does each test once: what is tested here is who calls it.
 var quickProbe = &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}
 
-// newFaults returns a faulty store and the store behind it.
+// newFaults returns a faulty store and the store that it wraps.
 func newFaults(opts *faultstore.Options) (*faultstore.Store, *memstore.Store) {
 	inner := memstore.New(nil)
 	return faultstore.New(inner, opts), inner

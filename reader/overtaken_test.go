@@ -183,7 +183,7 @@ func TestT1_JunkSealAtTheTail(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			w.put(layout.DataKey(at(99, 1)), w.data(slot.Behind(&f.Header, nil), "junk"))
+			w.put(layout.DataKey(at(99, 1)), w.data(slot.After(&f.Header, nil), "junk"))
 		})
 		if err := w.tail(w.reader(nil), 0, nil); err != nil {
 			t.Error(err)

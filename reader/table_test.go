@@ -71,7 +71,7 @@ func (t *table) write(b *frame.Builder, s shown) {
 	s.time, s.position = time.Now(), t.at.Position
 	h := frame.Header{Log: t.format.Log, Nonce: fence.ID(uuid.New()), Position: t.at.Position, Offset: t.at.Offset, Prev: t.at.Prev, Time: s.time}
 	t.put(layout.DataKey(t.at.Position), slices.Clone(b.Finish(&h, frame.Plain)))
-	t.at = t.at.Behind(&h, []byte(s.cursor))
+	t.at = t.at.After(&h, []byte(s.cursor))
 	s.offset = t.at.Offset
 	t.states = append(t.states, s)
 }

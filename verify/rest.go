@@ -3,10 +3,8 @@ package verify
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -86,19 +84,16 @@ func (v *verifier) gap(from, to uint64) {
 	}
 }
 
-// maxLocks is how many locks are looked at, the newest first.
-const maxLocks = 1 << 20
-
 // locks checks that the locks of both elections can be read.
 func (v *verifier) locks(ctx context.Context) error {
 	for _, prefix := range []string{KindLock, KindCompactorLock} {
-		e, err := leader.New(v.st, prefix, &leader.Options{Clock: v.opts.Clock, Prune: leader.PruneOptions{Keep: maxLocks, For: math.MaxInt64}})
+		e, err := leader.New(v.st, prefix, &leader.Options{Clock: v.opts.Clock})
 		if err != nil {
 			return err
 		}
 		newest := true
-		for rec, err := range e.History(ctx, time.Unix(0, 0)) {
-			unreadable := errors.Is(err, leader.ErrJunk) || errors.Is(err, leader.ErrFormat)
+		for rec, err := range e.History(ctx) {
+			unreadable := errors.Is(err, leader.ErrCorrupt) || errors.Is(err, leader.ErrFormat)
 			switch {
 			case err != nil && !unreadable:
 				return err

@@ -77,7 +77,7 @@ func (w *Writer) encode(b, prev *batch) (object []byte, free func()) {
 		Time: w.opts.Clock.Wall(),
 	}
 	object = b.Stamp(&h)
-	b.after, b.stored = at.Behind(&h, b.Cursor()), len(object)
+	b.after, b.stored = at.After(&h, b.Cursor()), len(object)
 	b.sent = w.opts.Clock.Now()
 	close(b.encoded)
 	free = w.release(b, h.Codec)

@@ -274,5 +274,7 @@ func (a *app) jsonFlag(c *cobra.Command) {
 func (a *app) election(c *cobra.Command) func() leader.Options {
 	var validity time.Duration
 	spanVar(c.Flags(), &validity, "validity", 15*time.Second, positive, "how long a lock holds without a heartbeat")
-	return func() leader.Options { return leader.Options{Validity: validity, Logger: a.log.Named("leader")} }
+	return func() leader.Options {
+		return leader.Options{Identity: leader.DefaultIdentity(), Validity: validity, Logger: a.log.Named("leader")} // one name over all terms
+	}
 }

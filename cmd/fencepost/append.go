@@ -247,12 +247,8 @@ func (p *appending) recovered() {
 func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *writer.Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if p.leader.Identity == "" {
-		e, err := leader.New(st, fencepost.LockPrefix, &p.leader)
-		if err != nil {
-			return &kindError{errUsage, err}
-		}
-		p.leader.Identity = e.Identity() // one name over all terms
+	if err := p.leader.Validate(); err != nil {
+		return &kindError{errUsage, err}
 	}
 	p.leader.Hooks = leader.Hooks{
 		Leader: p.met,

@@ -95,11 +95,6 @@ whole segments at a time and oldest first, and deleted after the grace period.`,
 		if err != nil {
 			return err
 		}
-		e, err := leader.New(st, "compactor-lock", &lo)
-		if err != nil {
-			return &kindError{errUsage, err}
-		}
-		lo.Identity = e.Identity()
 		o.Leader, o.Logger = &lo, a.log.Named("compactor")
 		var round compactor.Report
 		o.Progress = func(r compactor.Report) {

@@ -52,7 +52,7 @@ func line(err error) string {
 func remedy(err error) string {
 	switch {
 	case strings.Contains(err.Error(), "fencepost verify"):
-	case errors.Is(err, manifest.ErrNotInitialized), errors.Is(err, fence.ErrFormat), errors.Is(err, leader.ErrFormat), errors.Is(err, leader.ErrJunk):
+	case errors.Is(err, manifest.ErrNotInitialized), errors.Is(err, fence.ErrFormat), errors.Is(err, leader.ErrFormat), errors.Is(err, leader.ErrCorrupt):
 	case errors.Is(err, fence.ErrCorrupt):
 		return "run `fencepost verify` to see the extent"
 	case errors.Is(err, writer.ErrTooLarge):

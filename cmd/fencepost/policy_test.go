@@ -217,9 +217,6 @@ var work = []struct {
 		if err != nil {
 			return err
 		}
-		if _, err := leader.MeasureSkew(ctx, st); err != nil {
-			return err
-		}
 		return e.Run(ctx, func(context.Context, *leader.Term) error { return nil })
 	}},
 	{"writer", func(ctx context.Context, st store.Store) error {

@@ -67,11 +67,6 @@ By time it gives up blocks of some 1 MiB, those of whose records all are earlier
 				a.con.note("waiting for %s, the compactor of epoch %d, for %v at most", r.Holder, r.Epoch, wait)
 			}
 		}
-		e, err := leader.New(st, "compactor-lock", &lo)
-		if err != nil {
-			return &kindError{errUsage, err}
-		}
-		lo.Identity = e.Identity()
 		comp, err := compactor.New(st, &compactor.Options{Leader: &lo, Logger: a.log.Named("compactor")})
 		if err != nil {
 			return &kindError{errUsage, err}

@@ -44,7 +44,7 @@ func (l *log) put(b []byte, h *frame.Header) {
 	if _, err := l.st.Put(context.Background(), layout.DataKey(l.at.Position), b, nil); err != nil {
 		l.t.Fatal(err)
 	}
-	l.at = l.at.Behind(h, nil)
+	l.at = l.at.After(h, nil)
 }
 
 func (l *log) seal(next fence.Epoch) *log {

@@ -8,10 +8,11 @@ import (
 	"github.com/fencepost/fencepost/fence"
 )
 
-// Readable tells whether a document is one that this program may read and has read,
-// after that was tried: what it says it is, and how it went. Documents are read often,
-// and seldom one of another format, so that is looked at last; what it says of that
-// counts for more than why it could not be read.
+// Readable returns nil if a document was read and is one that this program may read. Call
+// it after reading, with the format and the required features that were read, and the
+// error of reading. A document of another format is reported as such even if reading it
+// failed for another reason. Documents are read often and seldom have another format, so
+// the costly check comes last.
 func Readable(key string, body []byte, format int, requires []string, err error) error {
 	if err == nil && format == Format && requires == nil {
 		return nil
@@ -25,9 +26,9 @@ func Readable(key string, body []byte, format int, requires []string, err error)
 	return nil
 }
 
-// Understood tells whether this program may read a document at all: its format,
-// and after that what it requires. All else may have another shape, so it is
-// looked at last. Members that are not known are passed over.
+// Understood returns nil if this program may read a document at all: it knows the format,
+// and every feature that the document requires. It looks at nothing else, since in another
+// format all else may have another shape. Unknown members are ignored.
 func Understood(key string, body []byte) error {
 	var v struct {
 		Format   int             `json:"format"`
@@ -53,9 +54,9 @@ func Understood(key string, body []byte) error {
 	return nil
 }
 
-// Lines breaks compact JSON so that people can read it: a line for each member,
-// and for each element of a list. Indented all the way, a manifest of many
-// segments would be twice as long and no table.
+// Lines breaks compact JSON into lines that people can read: one for each member, and one
+// for each element of a list. Indented to the last level, a manifest with many segments
+// would be twice as long.
 func Lines(b []byte) []byte {
 	out := make([]byte, 0, len(b)+len(b)/32+64)
 	var open []byte // the brackets around this place
@@ -101,8 +102,8 @@ func Lines(b []byte) []byte {
 	return append(out, '\n')
 }
 
-// MaxElements is how many elements all lists of a document of so many bytes may
-// have. No entry of ours is shorter than twice that.
+// MaxElements is how many elements all lists of a document of size bytes may have
+// together. Every entry that this project writes takes at least twice as many bytes.
 func MaxElements(size int) int { return 64 + size/32 }
 
 // elements counts the commas between the elements of lists.
@@ -132,17 +133,18 @@ func elements(b []byte) int {
 	return n
 }
 
-// Unmarshal reads a document that a program of ours has written.
+// Unmarshal reads a document that this project has written.
 func Unmarshal(body []byte, v any) error {
-	// guard:elements. Before anything is allocated: 8 MiB of nothing but "null," would become more
-	// than a gigabyte of empty segments.
+	// guard:elements. The elements of lists are counted before anything is allocated.
+	// Without this check 8 MiB of nothing but "null," would become more than a gigabyte of
+	// empty segments.
 	if n := elements(body); n > MaxElements(len(body)) {
 		return fmt.Errorf("%d elements in %d bytes", n, len(body))
 	}
 	return json.Unmarshal(body, v)
 }
 
-// TextLen is at least how many bytes a text takes in JSON, with quotes and comma.
+// TextLen is an upper bound of the bytes that a text takes in JSON, with quotes and comma.
 func TextLen(s string) int {
 	n := len(s) + len(`"",`)
 	for i := 0; i < len(s); i++ {
@@ -164,7 +166,8 @@ func Corrupt(key, format string, args ...any) error {
 // one that it reads.
 const Format = 1
 
-// CheckTexts checks what JSON must be able to give back as it was.
+// CheckTexts returns an error if JSON could not return texts unchanged, or if they take
+// more than limit bytes. What names them in the error.
 func CheckTexts(what string, texts map[string]string, limit int) error {
 	for name, value := range texts {
 		if !utf8.ValidString(name) || !utf8.ValidString(value) {
@@ -177,7 +180,7 @@ func CheckTexts(what string, texts map[string]string, limit int) error {
 	return nil
 }
 
-// TextsLen is how many bytes texts take in JSON, about.
+// TextsLen is about how many bytes texts take in JSON.
 func TextsLen(texts map[string]string) int {
 	n := 0
 	for name, value := range texts {

@@ -7,11 +7,11 @@ import (
 	"github.com/fencepost/fencepost/fence"
 )
 
-// Builder puts a frame of data or an edit together. It copies each record once, to where it
-// stays, once its buffer has grown to the size of its frames. The zero Builder is
-// ready; Reset makes it so again and keeps the buffer. It checks no limits: who
-// adds does, so that no payload passes [MaxObject]. It is not safe for concurrent
-// use.
+// Builder puts the frame of a data object or an edit together. Once its buffer has grown
+// to the size of its frames, it copies each record once, to where it stays. The zero
+// Builder is ready; Reset makes it empty again and keeps the buffer. It checks no limits:
+// the caller does, so that no payload exceeds [fence.MaxObject]. It is not safe for
+// concurrent use.
 type Builder struct {
 	buf       []byte // room for the header, then the payload
 	packed    []byte
@@ -19,10 +19,10 @@ type Builder struct {
 	hasCursor bool
 	edit      bool
 	records   uint32
-	// The first so many bytes of buf behind the header have this checksum.
+	// The first summed bytes of buf after the header have the checksum crc.
 	summed int
 	crc    uint32
-	// What Pack has made, unless something was added since.
+	// The result of Pack; not ready if something was added since.
 	ready   bool
 	frame   []byte
 	codec   Codec
@@ -30,8 +30,8 @@ type Builder struct {
 	bodyCRC uint32
 }
 
-// piece is how much of a record is copied at once. It stays in a processor's cache until
-// its checksum is taken, which is then three times as fast.
+// piece is how many bytes of a record are copied at once. They stay in the processor's
+// cache until their checksum is computed, which is then three times as fast.
 const piece = 32 << 10
 
 // Reset empties the builder.
@@ -91,14 +91,14 @@ func (b *Builder) Records() int { return int(b.records) }
 // Size is the length of the payload so far, before compression.
 func (b *Builder) Size() int { return max(len(b.buf)-HeaderSize, 0) }
 
-// Lend gives an empty builder memory to use: for the payload, and for the
-// compressed one. Either may be nil.
+// Lend gives an empty builder memory to use: for the payload, and for the compressed
+// payload. Either may be nil.
 func (b *Builder) Lend(payload, packed []byte) {
 	b.buf, b.packed = payload[:0], packed[:0]
 }
 
-// Release empties the builder after Finish or Stamp and gives its memory away. The frame lies
-// in the second if it is compressed (h.Codec), else in the first; the other is free.
+// Release empties the builder after Finish or Stamp and returns its memory. The frame lies
+// in packed if it is compressed (see h.Codec), else in payload; the other one is free.
 func (b *Builder) Release() (payload, packed []byte) {
 	payload, packed = b.buf, b.packed
 	*b = Builder{}
@@ -117,10 +117,10 @@ func (b *Builder) Finish(h *Header, codec Codec) []byte {
 	return b.Stamp(h)
 }
 
-// Pack does what costs the most and needs no header: it compresses the payload, if codec
-// says so, and takes the checksum. A payload that zstd does not make smaller is stored
-// plain. Several builders can pack at once, and then be stamped one after the other, as
-// each header needs the checksum of the one before it.
+// Pack does the work that costs most and needs no header: it compresses the payload, if
+// codec says so, and computes the checksum. A payload that Zstandard does not make smaller
+// is stored plain. Several builders can pack at once. They are stamped one after the
+// other, since each header needs the checksum of the object before it.
 func (b *Builder) Pack(codec Codec) {
 	b.room()
 	out := &b.buf
@@ -143,13 +143,13 @@ func (b *Builder) Pack(codec Codec) {
 	b.ready = true
 }
 
-// Stamp returns the frame that Pack has made, with a header: of h it takes Log, Nonce,
-// Position, Offset, Prev and Time, and it completes h: as it then is, so [Decode] returns
-// it. The frame is valid until the builder is used again. It panics if nothing was packed,
-// or something was added since.
+// Stamp returns the frame that Pack has made, with a header. It reads Log, Nonce, Position,
+// Offset, Prev and Time from h and fills in the rest; [Decode] returns the same header.
+// The frame is valid until the builder is used again. Stamp panics if nothing was packed,
+// or if something was added since.
 func (b *Builder) Stamp(h *Header) []byte {
 	if !b.ready {
-		panic("fence: Stamp without Pack")
+		panic("frame: Stamp without Pack")
 	}
 	h.Kind, h.Codec, h.Next = Data, b.codec, 0
 	if b.edit {
@@ -165,11 +165,10 @@ func (b *Builder) Stamp(h *Header) []byte {
 	return b.frame
 }
 
-// EncodeSeal returns the frame of a seal that ends the epoch of h.Position there
-// and names next, which must be later. Of h it takes Log, Nonce, Position and
-// Time, and completes it.
-// A seal carries no offset and no checksum of what is before it: the same seal
-// is put on many slots at once when a leader cannot be outrun.
+// EncodeSeal returns the frame of a seal that ends the epoch of h.Position and names the
+// next one, which must be later. It reads Log, Nonce, Position and Time from h and fills
+// in the rest. A seal has no offset and no checksum of the object before it: an opener
+// that cannot outrun a leader puts the same seal on many slots at once.
 func EncodeSeal(h *Header, next fence.Epoch) []byte {
 	*h = Header{Kind: Seal, Log: h.Log, Nonce: h.Nonce, Position: h.Position, Time: h.Time, Next: next}
 	frame := make([]byte, HeaderSize)

@@ -82,7 +82,7 @@ func TestSetCursorReplaces(t *testing.T) {
 }
 
 // TestBuilderGoesOn: after Finish the builder holds what it held, neither more
-// (the cursor that stands behind the payload) nor less.
+// (the cursor that comes after the payload) nor less.
 func TestBuilderGoesOn(t *testing.T) {
 	for _, codec := range []Codec{Plain, Zstd} {
 		var b Builder
@@ -227,7 +227,7 @@ func TestLendAndRelease(t *testing.T) {
 
 // TestLargeRecords: the checksum of a large record is taken while it is copied, between
 // small ones, into a buffer that has room and one that has not, and when a builder is
-// used on behind Finish.
+// used again after Finish.
 func TestLargeRecords(t *testing.T) {
 	var b Builder
 	for round := range 3 {

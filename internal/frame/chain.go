@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 )
 
-// Point is a place between two objects of the chain: where the next one goes,
-// and what all before it add up to. The zero Point is not one; see [Start].
+// Point is a place between two objects of the chain: the slot of the next object, and the
+// sum of all objects before it. The zero Point is none; see [Start].
 type Point struct {
 	// Position is the slot of the next object.
 	Position fence.Position `json:"position"`
@@ -35,19 +35,19 @@ func (p Point) Equal(q Point) bool {
 // Valid reports whether p can be a point of a chain at all.
 func (p Point) Valid() bool { return p.Position.Seq > 0 }
 
-// Next is the chain rule: it returns the point behind f, the object found in slot
-// p.Position of the log. The error is [ErrCorrupt] if f cannot be what stands
-// there: another log's, another slot's, or out of line with what is before it.
+// Next is the chain rule: it returns the point after f, the object in slot p.Position of
+// the log. The error is [fence.ErrCorrupt] if f cannot be there: it belongs to another log
+// or another slot, or does not follow the object before it.
 func (p Point) Next(log fence.ID, f *Frame) (Point, error) {
 	if err := p.accepts(log, &f.Header); err != nil {
 		return p, fmt.Errorf("%s: %w", layout.DataKey(p.Position), err)
 	}
-	return p.Behind(&f.Header, f.Cursor), nil
+	return p.After(&f.Header, f.Cursor), nil
 }
 
-// Behind returns the point behind an object that its author has encoded for slot
-// p.Position, without judging it.
-func (p Point) Behind(h *Header, cursor []byte) Point {
+// After returns the point after an object that the caller has encoded itself for slot
+// p.Position. It checks nothing.
+func (p Point) After(h *Header, cursor []byte) Point {
 	p.Prev = h.Checksum()
 	if h.Kind == Seal {
 		p.Position = fence.Position{Epoch: h.Next, Seq: 1}

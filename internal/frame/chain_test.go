@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 )
 
-// chainBuilder writes objects that stand one behind the other.
+// chainBuilder writes objects that follow one another.
 type chainBuilder struct {
 	t  *testing.T
 	at Point
@@ -76,7 +76,7 @@ func TestChain(t *testing.T) {
 }
 
 // Two seals that differ only in their writer's nonce lead to chains that differ:
-// the first data behind tells which of them it follows.
+// the first data object after them tells which one it follows.
 func TestDataTellsWhichSealItFollows(t *testing.T) {
 	c := &chainBuilder{t: t, at: Start()}
 	other := c.decode(sealFrame(Header{Log: testLog, Nonce: testNonce, Position: Genesis()}, 1))
@@ -182,30 +182,30 @@ func TestPointJSON(t *testing.T) {
 }
 
 // What a writer computes for its own object is what a reader arrives at.
-func TestBehindAgreesWithNext(t *testing.T) {
+func TestAfterAgreesWithNext(t *testing.T) {
 	at := Point{Position: fence.Position{Epoch: 7, Seq: 42}, Offset: 1000, Prev: 0xcafef00d, Cursor: []byte("old")}
 	for _, cursor := range [][]byte{nil, {}, []byte("new")} {
 		b, h := build(testHeader(), Plain, cursor, "a", "b")
-		checkBehind(t, at, b, &h, cursor)
+		checkAfter(t, at, b, &h, cursor)
 	}
 	h := testHeader()
 	b := EncodeSeal(&h, 9)
-	checkBehind(t, at, b, &h, nil)
+	checkAfter(t, at, b, &h, nil)
 	var edit Builder
 	edit.SetEdit([]byte("{}"))
 	h = testHeader()
 	b = edit.Finish(&h, Zstd)
-	checkBehind(t, at, b, &h, nil)
+	checkAfter(t, at, b, &h, nil)
 }
 
-func checkBehind(t *testing.T, at Point, b []byte, h *Header, cursor []byte) {
+func checkAfter(t *testing.T, at Point, b []byte, h *Header, cursor []byte) {
 	t.Helper()
 	f, err := Decode(b, fence.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want, err := at.Next(testLog, f)
-	if got := at.Behind(h, cursor); err != nil || !got.Equal(want) {
-		t.Errorf("Behind gives %+v, Next %+v, %v", got, want, err)
+	if got := at.After(h, cursor); err != nil || !got.Equal(want) {
+		t.Errorf("After gives %+v, Next %+v, %v", got, want, err)
 	}
 }

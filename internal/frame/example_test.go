@@ -10,7 +10,7 @@ import (
 )
 
 // A slot is created only if it is absent, so a seal in the leader's next slot is
-// a fence: whoever reads follows the seal, and what a zombie adds behind it is
+// a fence: a reader follows the seal, and what a zombie adds after it is
 // not on the chain.
 func Example() {
 	log := fence.ID{1}

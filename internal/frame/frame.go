@@ -10,18 +10,18 @@ import (
 // Frame is a decoded log object.
 type Frame struct {
 	Header
-	// Cursor is the producer's cursor, if HasCursor; an empty one takes back what
+	// Cursor is the producer's cursor, if HasCursor. An empty one clears the cursor that
 	// was set before.
 	Cursor  []byte
 	payload []byte
 	stored  []byte // the payload before it was decompressed
 }
 
-// Decode reads a whole frame and checks everything that can be checked without
-// its neighbours: checksums, lengths, the records' lengths. The frame keeps b,
-// which must not change. Decode allocates no more than the payload if that is
-// compressed, next to nothing otherwise, and for no claim of a hostile frame more
-// than 3 times limits.Object; the decompressors' own buffers are made once. Errors: [ErrCorrupt], [ErrFormat], [ErrLimit].
+// Decode reads a whole frame and checks all that can be checked without its neighbours:
+// checksums, lengths, the lengths of the records. The frame refers to b, which must not
+// change. Decode allocates the payload if it is compressed, and next to nothing otherwise.
+// Whatever a hostile frame claims, it allocates at most 3 times limits.Object. Errors:
+// [fence.ErrCorrupt], [fence.ErrFormat], [fence.ErrLimit].
 func Decode(b []byte, limits fence.Limits) (*Frame, error) {
 	s, err := DecodeStored(b, limits)
 	if err != nil {
@@ -56,13 +56,12 @@ func (f *Frame) checkRecords(limits fence.Limits) error {
 		rest = rest[used+int(n):]
 	}
 	if len(rest) != 0 {
-		return corrupt("%d bytes behind the last record", len(rest))
+		return corrupt("%d bytes after the last record", len(rest))
 	}
 	return nil
 }
 
-// All yields the records with their offsets. They are slices of the frame's own
-// memory.
+// All yields the records with their offsets. The records share the frame's memory.
 func (f *Frame) All() iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
 		rest := f.payload
@@ -77,8 +76,7 @@ func (f *Frame) All() iter.Seq2[uint64, []byte] {
 	}
 }
 
-// Edit returns the document of an edit, nil of other kinds. It is the frame's own
-// memory.
+// Edit returns the document of an edit, nil for other kinds. It shares the frame's memory.
 func (f *Frame) Edit() []byte {
 	if f.Kind != Edit {
 		return nil

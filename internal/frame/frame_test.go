@@ -156,8 +156,8 @@ func TestDecodeErrors(t *testing.T) {
 		{"unfinished length", raw(Plain, 1, 2, []byte{0x80, 0x80}), fence.DefaultLimits(), fence.ErrCorrupt, "reaches past the payload"},
 		{"length of 70 bits", raw(Plain, 1, 11, append(bytes.Repeat([]byte{0xff}, 10), 1)), fence.DefaultLimits(), fence.ErrCorrupt, "reaches past the payload"},
 		{"length of 64 bits", raw(Plain, 1, 10, append(bytes.Repeat([]byte{0xff}, 9), 1)), fence.DefaultLimits(), fence.ErrCorrupt, "reaches past the payload"},
-		{"bytes behind", raw(Plain, 1, 3, []byte{1, 'x', 'y'}), fence.DefaultLimits(), fence.ErrCorrupt, "1 bytes behind the last record"},
-		{"payload without records", raw(Plain, 0, 1, []byte{0}), fence.DefaultLimits(), fence.ErrCorrupt, "1 bytes behind the last record"},
+		{"bytes after", raw(Plain, 1, 3, []byte{1, 'x', 'y'}), fence.DefaultLimits(), fence.ErrCorrupt, "1 bytes after the last record"},
+		{"payload without records", raw(Plain, 0, 1, []byte{0}), fence.DefaultLimits(), fence.ErrCorrupt, "1 bytes after the last record"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

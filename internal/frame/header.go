@@ -16,10 +16,10 @@ type Kind uint8
 const (
 	// Data holds records of the leader of its epoch.
 	Data Kind = 1
-	// Seal ends its epoch and names the next; a successor writes it.
+	// Seal ends its epoch and names the next one. A successor writes it.
 	Seal Kind = 2
-	// Edit holds a change to the log's table of files, of the leader of its epoch.
-	// It has no records; what its document says is package manifest's business.
+	// Edit holds a change of the log's table of files, by the leader of its epoch. It has
+	// no records. Package state reads its document.
 	Edit Kind = 3
 )
 
@@ -45,8 +45,8 @@ const (
 	Zstd Codec = 1
 )
 
-// HeaderSize is the length of a frame's header in bytes. The nonce is within it,
-// so that many leading bytes tell a frame from every other.
+// HeaderSize is the length of a frame's header in bytes. The header has the nonce, so the
+// first HeaderSize bytes of a frame differ from those of every other frame.
 const HeaderSize = 128
 
 const (
@@ -121,9 +121,9 @@ func (h *Header) put(b []byte) {
 	le.PutUint32(b[HeaderSize-4:], h.checksum)
 }
 
-// DecodeHeader reads the header of a frame from its leading bytes and checks all
-// that can be checked without the body. Errors: [ErrCorrupt], [ErrFormat]; the
-// header then holds what could be read, for people to look at.
+// DecodeHeader reads the header of a frame from its first bytes and checks all that can be
+// checked without the body. Errors: [fence.ErrCorrupt], [fence.ErrFormat]; the header then
+// holds what could be read, for people.
 func DecodeHeader(b []byte) (Header, error) {
 	var h Header
 	if len(b) < HeaderSize {
@@ -133,8 +133,8 @@ func DecodeHeader(b []byte) (Header, error) {
 	if string(b[:4]) != magic {
 		return h, corrupt("it does not begin with %q", magic)
 	}
-	// The checksum comes before the version, and has its place in all versions:
-	// otherwise a damaged version byte would tell people to upgrade.
+	// The checksum is checked before the version, and is at the same place in all versions.
+	// Otherwise a damaged version byte would be reported as a newer version.
 	h.checksum = le.Uint32(b[HeaderSize-4:])
 	if sum := crc32.Checksum(b[:HeaderSize-4], castagnoli); sum != h.checksum {
 		return h, corrupt("header checksum is %08x, the header says %08x", sum, h.checksum)

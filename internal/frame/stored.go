@@ -6,17 +6,17 @@ import (
 	"github.com/fencepost/fencepost/fence"
 )
 
-// Stored is a log object that is checked by its checksums and not unpacked: enough
-// to put its payload elsewhere as it is.
+// Stored is a log object whose checksums were checked and whose payload was not
+// decompressed. That is enough to copy the payload elsewhere as it is.
 type Stored struct {
 	Header
-	// Cursor is that of the object. It is a slice of the stored bytes.
+	// Cursor is the object's. It shares the memory of the stored bytes.
 	Cursor  []byte
 	payload []byte // as stored
 }
 
-// DecodeStored is [Decode] without what is inside: whether a payload decompresses,
-// and to whole records, it does not tell. Stored keeps b, which must not change.
+// DecodeStored is [Decode] without decompression: it does not check that the payload
+// decompresses, nor that it has whole records. Stored refers to b, which must not change.
 func DecodeStored(b []byte, limits fence.Limits) (*Stored, error) {
 	h, err := DecodeHeader(b)
 	if err != nil {
@@ -45,14 +45,14 @@ func (f *Frame) Stored() *Stored {
 	return &Stored{Header: f.Header, Cursor: f.Cursor, payload: f.stored}
 }
 
-// Repack returns the header of a frame that has this payload, and no cursor, and the
-// payload itself, which must not be changed. Of h it takes Log, Nonce, Position,
-// Offset, Prev and Time, and it completes h, like [Builder.Finish].
+// Repack returns the header of a frame with this payload and no cursor, and the payload,
+// which must not be changed. It reads Log, Nonce, Position, Offset, Prev and Time from h
+// and fills in the rest, like [Builder.Stamp].
 func (s *Stored) Repack(h *Header) (header, payload []byte) {
 	h.Kind, h.Codec, h.Next = s.Kind, s.Codec, 0
 	h.Records, h.HasCursor, h.cursorLen = s.Records, false, 0
 	h.storedLen, h.rawLen = s.storedLen, s.rawLen
-	h.bodyCRC = s.bodyCRC // which has been checked
+	h.bodyCRC = s.bodyCRC // DecodeStored has checked it
 	if s.HasCursor {
 		h.bodyCRC = crc32.Checksum(s.payload, castagnoli)
 	}

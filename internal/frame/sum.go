@@ -5,19 +5,19 @@ import (
 	"hash/crc32"
 )
 
-// Sum returns the CRC-32C of a whole frame, as [Builder.Stamp] or [EncodeSeal] returned
-// it. It believes the checksum of the body that stands in the header and reads only that:
-// what wants a checksum of what is sent need not read the body a second time.
+// Sum returns the CRC-32C of a whole frame that [Builder.Stamp] or [EncodeSeal] has made.
+// It reads only the header, and relies on the body's checksum in it. So a checksum of the
+// whole request costs no second reading of the body.
 func Sum(frame []byte) uint32 {
 	head := frame[:HeaderSize]
-	return behind(crc32.Checksum(head, castagnoli), len(frame)-HeaderSize) ^ binary.LittleEndian.Uint32(head[92:])
+	return shift(crc32.Checksum(head, castagnoli), len(frame)-HeaderSize) ^ binary.LittleEndian.Uint32(head[92:])
 }
 
-// behind returns what the CRC of some bytes adds to that of n more behind them: the CRC
-// of both is this, exclusive-or the CRC of the n alone. CRCs are remainders of
-// polynomials over GF(2), and n bytes more are a factor of x^8n. As crc32_combine of
-// zlib has it.
-func behind(crc uint32, n int) uint32 {
+// shift returns what the CRC of some bytes contributes when n more bytes follow them: the
+// CRC of all is shift(crc, n), exclusive-or the CRC of the n bytes alone. CRCs are
+// remainders of polynomials over GF(2), and n more bytes are a factor of x^8n. zlib's
+// crc32_combine does the same.
+func shift(crc uint32, n int) uint32 {
 	power := uint32(1 << 23) // x^8; the coefficient of x^0 is the top bit
 	for ; n > 0; n >>= 1 {
 		if n&1 != 0 {

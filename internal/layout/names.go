@@ -8,25 +8,25 @@ import (
 	"github.com/fencepost/fencepost/fence"
 )
 
-// Prefix is where the manifests are.
+// ManifestPrefix begins the keys of all manifests.
 const ManifestPrefix = "manifest/"
 
-// segmentPrefix is where the segments are.
+// SegmentPrefix begins the keys of all segments.
 const SegmentPrefix = "segment/"
 
 const (
 	ListPrefix = "list/"
 	FilePrefix = "file/"
-	// PinPrefix is where the pins are.
+	// PinPrefix begins the keys of all pins.
 	PinPrefix = "pin/"
 )
 
-// Key is the key of a version of the manifest.
+// ManifestKey is the key of a version of the manifest.
 func ManifestKey(version uint64) string {
 	return ManifestPrefix + FormatNumber(version) + ".json"
 }
 
-// ParseKey reads what [Key] writes. There is no version 0 in a store.
+// ParseManifestKey reads what [ManifestKey] writes. There is no version 0 in a store.
 func ParseManifestKey(key string) (version uint64, ok bool) {
 	rest, ok := strings.CutPrefix(key, ManifestPrefix)
 	if !ok {
@@ -46,8 +46,7 @@ func SegmentKey(role Role, epoch fence.Epoch, id string) string {
 	return ownKey(SegmentPrefix, role, epoch, id)
 }
 
-// ParseSegmentKey reads what [SegmentKey] writes, and nothing else: a pruner
-// deletes by it.
+// ParseSegmentKey reads what [SegmentKey] writes, and nothing else.
 func ParseSegmentKey(key string) (role Role, epoch fence.Epoch, ok bool) {
 	return parseOwnKey(SegmentPrefix, key)
 }
@@ -85,10 +84,10 @@ func isUUID(s string) bool {
 // MaxExt is how long the extension of a file may be, with its dot.
 const MaxExt = 32
 
-// FileKey names a file: file/<epoch>/<uuid><ext>, where epoch is that of the
-// leader who writes it. Ext is empty, or a dot and letters, digits, dots, hyphens
-// and underscores, such as ".parquet". Ids that rise with time (UUID version 7)
-// keep manifests cheap: what was added together lies together.
+// FileKey names a file: file/<epoch>/<uuid><ext>, in the epoch of the leader that writes
+// it. Ext is empty, or a dot and letters, digits, dots, hyphens and underscores, such as
+// ".parquet". Ids that rise with time (UUID version 7) keep manifests small: files that
+// are added together have neighbouring keys.
 func FileKey(epoch fence.Epoch, id, ext string) string {
 	return FilePrefix + FormatNumber(uint64(epoch)) + "/" + id + ext
 }
@@ -127,7 +126,7 @@ func ParsePinKey(key string) (id string, ok bool) {
 	return id, ok && found && isUUID(id)
 }
 
-// Role is somebody who may write manifests.
+// Role is one of the two that write manifests. Each has an election and epochs of its own.
 type Role string
 
 const (

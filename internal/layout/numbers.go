@@ -7,14 +7,13 @@ import (
 	"github.com/fencepost/fencepost/fence"
 )
 
-// DataPrefix is where the log's objects are.
+// DataPrefix begins the keys of all log objects.
 const DataPrefix = "data/"
 
-// Digits is how many digits every number in a key has, so that keys sort as
-// numbers do.
+// Digits is how many digits every number in a key has. So keys sort as numbers do.
 const Digits = 20
 
-// FormatNumber writes n as it stands in keys.
+// FormatNumber returns n as it stands in keys.
 func FormatNumber(n uint64) string {
 	var b [Digits]byte
 	for i := range b {

@@ -6,26 +6,25 @@ import (
 	"github.com/fencepost/fencepost/clock"
 )
 
-// cadence keeps a watcher's looks in phase with the leader's heartbeat: one
-// look a heartbeat, soon after it. A watcher counts the validity from its own
-// first sight of a version, so every moment between the leader's write and that
-// sight is a moment that a crash stays unnoticed.
+// cadence times a follower's reads: one per heartbeat, soon after it. A follower
+// counts the validity from the moment it first sees a version, so each moment
+// between a heartbeat and the read that shows it delays the takeover after a crash.
 //
-// It knows an interval in which the last heartbeat was written and, since the
-// leader announces its period, where the next one is due. A look in the middle
-// of a wide interval halves it whatever it shows. Nothing here matters for
-// safety.
+// A cadence knows an interval in which the last heartbeat was written. The leader
+// announces its period, so the next one is due a period later. While the interval
+// is wide, each read goes to its middle and halves it, whatever the read shows.
+// Safety does not depend on any of this.
 type cadence struct {
 	lo, hi clock.Instant // the last heartbeat was written in (lo, hi]
 	period time.Duration
-	fine   time.Duration // narrow enough
-	late   time.Duration // how long the next look waits for a late heartbeat
-	spread time.Duration // this watcher's own distance from the others
+	fine   time.Duration // an interval this narrow is not halved any more
+	late   time.Duration // how long the next read waits for a late heartbeat
+	spread time.Duration // keeps this follower's reads apart from the others'
 }
 
-// begin starts anew with a version seen at r, which the store says was written
-// age ± slack ago, if it says so.
-// Random, from [0, 1), spreads the watchers' looks.
+// begin starts again with a version that a response at r showed. If age is not
+// nil, the version was written age.Since ± age.Slack before r. random, from [0, 1),
+// keeps the followers apart.
 func (c *cadence) begin(r clock.Instant, l Lock, age *Age, random float64) {
 	*c = cadence{lo: r.Add(-l.Renew), hi: r, period: l.Renew, fine: l.Validity / 32}
 	c.spread = c.fine/8 + time.Duration(random*float64(c.fine)/2)
@@ -36,23 +35,23 @@ func (c *cadence) begin(r clock.Instant, l Lock, age *Age, random float64) {
 	c.late = c.fine / 2
 }
 
-// unchanged tells of a look sent at s that did not show a heartbeat.
+// unchanged notes that a read sent at s did not show a heartbeat.
 func (c *cadence) unchanged(s clock.Instant) {
 	prev := s.Add(-c.period)
 	c.lo = max(c.lo, prev)
 	if prev >= c.hi {
-		// Later than it can be: the leader is slow, or gone. Look less and less often.
+		// Later than the heartbeat was due: the leader is slow, or dead. Read less often.
 		c.hi = prev.Add(c.late)
 		c.late = min(2*c.late, c.period/2)
 	}
 }
 
-// changed tells of a response at r that showed a new version. It is false if
+// changed notes that a response at r showed a new version. It returns false if
 // more than one heartbeat may have been missed.
 func (c *cadence) changed(r clock.Instant) bool {
 	c.hi = min(c.hi.Add(c.period), r)
-	// The interval leaks downwards, so that a leader whose clock runs faster is
-	// looked for a little earlier once in a while.
+	// lo falls back a little each period, so that a leader whose clock runs fast is
+	// sometimes expected earlier.
 	c.lo = c.lo.Add(c.period - c.period/256)
 	c.late = c.fine / 2
 	if c.lo >= c.hi {
@@ -61,8 +60,8 @@ func (c *cadence) changed(r clock.Instant) bool {
 	return r.Sub(c.hi) <= c.period
 }
 
-// next is when to look. After a miss within the period, at its end: one extra
-// look a period at most.
+// next is when to read again. After a miss within the period it is the period's
+// end, so that there is at most one extra read a period.
 func (c *cadence) next(missed bool) clock.Instant {
 	lo, hi := c.lo.Add(c.period), c.hi.Add(c.period)
 	if w := hi.Sub(lo); w > c.fine && !missed {

@@ -1,12 +1,13 @@
-// Package lease is the election's state machine: (event, now) → what to do
-// next. It is pure: no I/O, no goroutines, no clock and no randomness of its
-// own. The same events at the same instants give the same actions, so every
-// interleaving can be written down as a script; testdata holds them as stories.
+// Package lease is the election's state machine: an event and an instant go in,
+// the next action comes out. It does no I/O, starts no goroutines, and gets
+// clock readings and random numbers from its caller. The same events at the same
+// instants give the same actions, so testdata can script any interleaving.
 //
-// [Candidate] runs from "who is the newest?" to a confirmed win, or watches for
-// ever. [Leader] runs from the win to the released or lost lock. Package leader
-// carries their actions out on a store and feeds the outcomes back.
+// [Candidate] finds the newest lock, waits until it is free or lapsed, and takes
+// over; or it only observes. [Leader] begins with a won lock and ends when that
+// lock is released or lost. Package leader is their driver: it carries the
+// actions out on a store and reports the outcomes as events.
 //
-// An action is carried out to its end before the next event, except that a
-// Leader may be told of anything while its one write is under way.
+// The driver finishes one action before it reports the next event. The exception
+// is a Leader's write: other signals may come while it is in flight.
 package lease

@@ -7,123 +7,37 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Cause is why a term ended; 0 while it has not.
-type Cause uint8
-
-// The causes.
-const (
-	ByExpiry Cause = iota + 1
-	ByDeposing
-	ByStall
-	ByResigning
-	ByHandover
-)
-
-var causes = [...]string{"", "expired", "deposed", "stalled", "resigned", "handed over"}
-
-func (c Cause) String() string { return causes[c] }
-
-// Lost tells whether the term ended against its leader's will.
-func (c Cause) Lost() bool { return c == ByExpiry || c == ByDeposing || c == ByStall }
-
-// Write is a swap of the leader's own lock.
-type Write struct {
-	// N numbers the term's writes from 1.
-	N     uint64
-	State State
-	// Known is the version to swap. Nonce tells this write from all others; the
-	// same Write given out again has the same nonce and must have the same bytes.
-	Known     store.Version
-	Nonce     string
-	Successor string
-	// First is an instant before its first attempt is sent, Due when that should
-	// have been.
-	First, Due clock.Instant
-}
-
-// Ready is what follows from an event.
-type Ready struct {
-	// Cancel, if not 0, ends the term's context, before anything else. It comes
-	// once.
-	Cancel Cause
-	// Write, if not nil, is to be carried out and answered by Wrote, Denied or
-	// Broken. There is at most one at a time.
-	Write *Write
-	// Wake asks for a Tick at that instant, unless something comes before.
-	Wake clock.Instant
-	// Done tells that nothing more is to be done: the lock is released, or it is
-	// lost and only Resign can follow.
-	Done bool
-}
-
-// Signal is an event for a leader.
-type Signal uint8
-
-// The signals.
-const (
-	// Tick: time has passed.
-	Tick Signal = iota + 1
-	// Wrote: the write was applied; Version is its own.
-	Wrote
-	// Denied: the write was refused; Found is what is there instead.
-	Denied
-	// Broken: nobody knows, or it was turned away; to be tried again.
-	Broken
-	// Resign: leave. The work may go on for Drain, then its context is cancelled.
-	Resign
-	// WorkDone: the work has ended.
-	WorkDone
-	// Renew: write as soon as possible.
-	Renew
-	// GaveUp: the release could not be written, and nobody will try any more.
-	GaveUp
-)
-
-// Input is a signal with what it tells.
-type Input struct {
-	Signal    Signal
-	Version   store.Version
-	Found     Lock // Epoch 0: the lock is gone, or unreadable
-	Drain     time.Duration
-	Successor string
-	// Keep leaves the lock to lapse instead of releasing it.
-	Keep bool
-	// Progress is the instant of the last sign of progress; it comes with every
-	// input.
-	Progress clock.Instant
-}
-
-// Leader is the machine of a term.
+// Leader keeps a won lock alive until the term ends, and then releases it.
 type Leader struct {
 	cfg   Config
 	epoch uint64
 
 	version  store.Version // as last known
 	deadline clock.Instant
-	due      clock.Instant // the next heartbeat, on a fixed grid that followers know
-	last     clock.Instant // the last write's beginning, then its answer
+	due      clock.Instant // the next heartbeat, on a fixed grid that followers expect
+	last     clock.Instant // when the last write was sent, and later when it was answered
 	writes   uint64
 
-	write   *Write // under way or broken
+	write   *Write // in flight, or to be retried
 	retry   clock.Instant
 	broken  int
-	running bool   // write is under way
-	maybe   string // the nonce of a renewal that was given up and may land
+	running bool   // write is in flight
+	maybe   string // the nonce of an abandoned renewal that may still land
 
 	cause     Cause
 	resigning bool
-	announced bool // draining stands in the lock
+	announced bool // the lock says draining
 	drain     clock.Instant
 	successor string
 	keep      bool
 	workDone  bool
 	renew     bool
-	over      bool // the lock is released, or is somebody else's
+	over      bool // the lock is released, lost, or left to lapse
 	released  bool
 	progress  clock.Instant
 }
 
-// NewLeader takes a win over from Candidate's Lead, at now.
+// NewLeader begins a term at now with win, the Lead action of a Candidate.
 func NewLeader(cfg Config, win Action, now clock.Instant) *Leader {
 	return &Leader{
 		cfg: cfg, epoch: win.Epoch, version: win.Known, last: now, progress: now,
@@ -131,25 +45,25 @@ func NewLeader(cfg Config, win Action, now clock.Instant) *Leader {
 	}
 }
 
-// Deadline is when the term ends unless it is renewed.
+// Deadline is when the term ends unless a heartbeat is applied.
 func (l *Leader) Deadline() clock.Instant { return l.deadline }
 
-// Cause is why the term's context was cancelled, 0 if it was not.
+// Cause is why the term's context was cancelled; "" if it was not.
 func (l *Leader) Cause() Cause { return l.cause }
 
-// Released tells whether the lock was swapped to expired by this leader.
+// Released reports whether this leader has swapped its lock to expired.
 func (l *Leader) Released() bool { return l.released }
 
-// Draining tells whether the leader is on its way out.
-func (l *Leader) Draining() bool { return l.resigning }
+// Writes is the number of the last write begun.
+func (l *Leader) Writes() uint64 { return l.writes }
 
-// Step takes an input and returns what follows.
+// Step takes a signal and returns what follows from it.
 func (l *Leader) Step(now clock.Instant, in Input) Ready {
 	var r Ready
 	before := l.cause
 	l.progress = max(l.progress, in.Progress)
-	// First of all the clock: whatever came, it came too late after the deadline,
-	// and a term that has looked expired once never comes back.
+	// The clock comes first. After the deadline every signal is too late, and a term
+	// that has expired once stays expired.
 	l.expire(now)
 	switch in.Signal {
 	case Tick:
@@ -170,13 +84,13 @@ func (l *Leader) Step(now clock.Instant, in Input) Ready {
 	case GaveUp:
 		l.over = true
 	}
-	if l.resigning && l.cause == 0 && (now >= l.drain || l.workDone) {
+	if l.resigning && l.cause == "" && (now >= l.drain || l.workDone) {
 		l.cause = ByResigning
 		if l.successor != "" {
 			l.cause = ByHandover
 		}
 	}
-	if l.keep && l.workDone && l.cause != 0 && !l.running {
+	if l.keep && l.workDone && l.cause != "" && !l.running {
 		l.over = true
 	}
 	if l.cause != before {
@@ -193,22 +107,24 @@ func (l *Leader) expire(now clock.Instant) {
 	switch {
 	case l.cause.Lost() || l.over:
 	case now >= l.deadline:
-		// guard:own-deadline. Also while the work of one who resigns winds down: it is no longer alone.
+		// guard:own-deadline. At its deadline a leader loses the term, also while it resigns and its work
+		// still winds down. Without this: no heartbeat gets through, a successor leads, and the old leader's
+		// work goes on beside it.
 		l.lose(ByExpiry)
-	case l.cause == 0 && l.cfg.StallAfter > 0 && now.Sub(l.progress) >= l.cfg.StallAfter:
+	case l.cause == "" && l.cfg.StallAfter > 0 && now.Sub(l.progress) >= l.cfg.StallAfter:
 		l.lose(ByStall)
 	}
 }
 
 func (l *Leader) lose(c Cause) {
-	if l.cause == 0 {
+	if l.cause == "" {
 		l.cause = c
 	}
-	l.lapsed()
+	l.abandon()
 }
 
-// lapsed gives up the renewal under way. It may have landed all the same.
-func (l *Leader) lapsed() {
+// abandon stops retrying the renewal in flight. It may land all the same.
+func (l *Leader) abandon() {
 	if l.write != nil && l.write.State != Expired {
 		l.maybe = l.write.Nonce
 	}
@@ -246,14 +162,14 @@ func (l *Leader) denied(in Input) {
 	switch {
 	case w == nil:
 	case in.Found.Epoch != 0 && in.Found.Nonce == l.maybe && in.Found.State != Expired:
-		// A write of ours that was given up has landed after all. It did not extend
-		// the term, but it is the version to release from.
+		// Our abandoned renewal has landed after all. It does not extend the term, but
+		// the release must swap its version.
 		l.version, l.maybe = in.Found.Version, ""
 	case w.State == Expired:
-		l.over = true // deposed meanwhile: as expired as it can be
+		l.over = true // somebody else has expired it: nothing is left to release
 	case in.Found.State == Expired && in.Found.Wait > 0:
-		// Told to step down. Successors wait until this leader says that its work has
-		// ended, or cannot believe in its term any more.
+		// An operator made this leader step down. Successors wait until it says that its
+		// work has ended, or until it can no longer believe that it leads.
 		l.version = in.Found.Version
 		l.lose(ByDeposing)
 	default:
@@ -271,41 +187,35 @@ func (l *Leader) resign(now clock.Instant, in Input) {
 	l.resigning, l.successor, l.keep, l.drain = true, in.Successor, in.Keep, now.Add(in.Drain)
 }
 
-// next chooses the write to begin.
+// next chooses the write to send now, if any.
 func (l *Leader) next(now clock.Instant) *Write {
 	if l.running || l.over {
 		return nil
 	}
-	// guard:release-last. The work has ended, and only now somebody else may begin.
+	// guard:release-last. The lock is released only after the work has ended. Without this: a leader resigns,
+	// its successor begins within moments, and the old work, which takes long to stop, runs beside it.
 	//
 	//mutant:replace l.workDone && =>
-	if l.resigning && l.workDone && l.cause != 0 {
-		// A broken renewal is given up: if it landed, the refusal will show it.
-		if l.write == nil || l.write.State != Expired {
-			if now < l.turn() {
-				return nil
-			}
-			l.lapsed()
-			return l.begin(now, Expired)
-		}
-		if now < l.retry {
-			return nil
-		}
-		l.running = true
-		return l.write
-	}
-	if !l.alive(now) {
+	release := l.resigning && l.workDone && l.cause != ""
+	switch {
+	case !release && !l.alive(now):
 		return nil
-	}
-	if l.write != nil { // broken: the same bytes again
+	case l.write != nil && (!release || l.write.State == Expired): // broken
 		if now < l.retry {
 			return nil
 		}
 		l.running = true
-		return l.write
+		return l.write // the same bytes again
+	case now < l.turn():
+		return nil
+	case release:
+		// A broken renewal is abandoned. If it has landed, the release is refused and
+		// shows it.
+		l.abandon()
+		return l.begin(now, Expired)
 	}
-	announce := l.resigning && !l.announced && l.cause == 0
-	if now < l.due && !announce && !l.renew || now < l.turn() {
+	announce := l.resigning && !l.announced && l.cause == ""
+	if now < l.due && !announce && !l.renew {
 		return nil
 	}
 	l.renew = false
@@ -315,7 +225,7 @@ func (l *Leader) next(now clock.Instant) *Write {
 	return l.begin(now, Held)
 }
 
-// turn is when the store lets the lock be written again.
+// turn is when the store allows the next write of the lock.
 func (l *Leader) turn() clock.Instant { return l.last.Add(l.cfg.MinRewrite) }
 
 func (l *Leader) begin(now clock.Instant, s State) *Write {
@@ -325,7 +235,7 @@ func (l *Leader) begin(now clock.Instant, s State) *Write {
 	return l.write
 }
 
-// done: nothing is left to do by itself.
+// done reports whether nothing is left to do unless another signal comes.
 func (l *Leader) done() bool {
 	return l.over || l.cause.Lost() && !l.running && !(l.resigning && l.workDone)
 }
@@ -348,14 +258,11 @@ func (l *Leader) wake(now clock.Instant) clock.Instant {
 			soonest(l.turn())
 		}
 	}
-	if l.resigning && l.cause == 0 {
+	if l.resigning && l.cause == "" {
 		soonest(l.drain)
 	}
-	if l.cfg.StallAfter > 0 && l.cause == 0 {
+	if l.cfg.StallAfter > 0 && l.cause == "" {
 		soonest(l.progress.Add(l.cfg.StallAfter))
 	}
 	return at
 }
-
-// Writes is the number of the last write begun.
-func (l *Leader) Writes() uint64 { return l.writes }

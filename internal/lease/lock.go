@@ -7,31 +7,20 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// State of a lock.
-type State uint8
+// State of a lock, as the lock file spells it.
+type State string
 
-// A lock goes from Held, perhaps over Draining, to Expired, and never back.
+// A lock goes from Held to Expired, perhaps through Draining, and never back.
 const (
-	Held State = iota + 1
-	Draining
-	Expired
+	Held     State = "held"
+	Draining State = "draining"
+	Expired  State = "expired"
 )
 
-var states = [...]string{"", "held", "draining", "expired"}
+// Valid reports whether s is one of the three states.
+func (s State) Valid() bool { return s == Held || s == Draining || s == Expired }
 
-func (s State) String() string { return states[s] }
-
-// ParseState reads what String writes.
-func ParseState(s string) (State, bool) {
-	for i, name := range states {
-		if i > 0 && name == s {
-			return State(i), true
-		}
-	}
-	return 0, false
-}
-
-// Lock is what the machine needs to know of a lock file.
+// Lock is the part of a lock file that the machines need.
 type Lock struct {
 	Epoch   uint64
 	Version store.Version
@@ -40,52 +29,53 @@ type Lock struct {
 	State   State
 	// Validity and Renew are what the holder announced.
 	Validity, Renew time.Duration
-	// Successor is who should come next; others stand back for a moment.
+	// Successor names the candidate to lead next. Others wait a moment for it.
 	Successor string
-	// Wait is how long after first sight of an expired lock nobody may follow,
-	// because its holder may still believe in it.
+	// Wait is how long after the first sight of this expired lock nobody may take
+	// over, because its holder may still believe that it leads.
 	Wait time.Duration
-	// Next is the number that follows, if it is not the next one: see [Config.MinEpoch].
+	// Next is the epoch that follows if it is not Epoch+1: see [Config.MinEpoch].
 	Next uint64
 }
 
-// follower is the number to create once l is over. It depends on l alone: candidates
-// who see the same lock race for one key.
+// follower is the epoch to create once l is expired. It depends on l alone, so
+// all candidates that see l race for the same key.
 func (l Lock) follower() uint64 { return max(l.Epoch+1, l.Next) }
 
-// same tells whether the lock has not been written since: version and nonce,
-// since some stores repeat versions.
+// same reports whether o is the same write of the same lock. It compares the
+// nonces too, because some stores repeat versions.
 func (l Lock) same(o Lock) bool {
 	return l.Epoch == o.Epoch && l.Version == o.Version && l.Nonce == o.Nonce
 }
 
 // Config of both machines.
 type Config struct {
-	// Identity is who runs the machine.
+	// Identity names the candidate or leader that runs the machine.
 	Identity string
 	// Validity, Renew and Margin are those of the locks that it writes.
 	Validity, Renew, Margin time.Duration
-	// MinEpoch is the least number to win. Below it a candidate makes a milestone: a lock
-	// that is expired from the beginning and names MinEpoch as its follower.
+	// MinEpoch is the least epoch to win. Below it a candidate first creates a
+	// milestone: a lock that is expired from the beginning and whose Next is MinEpoch.
 	MinEpoch uint64
 	// MinRewrite is the least time between two writes of one lock.
 	MinRewrite time.Duration
-	// StallAfter ends a term without a sign of progress; 0 means never.
+	// StallAfter ends a term that shows no progress for so long; 0 means never.
 	StallAfter time.Duration
-	// Observe makes a Candidate watch and report only.
+	// Observe makes a Candidate report who leads and never write.
 	Observe bool
-	// Random gives numbers in [0, 1), Nonce ones that never repeat.
+	// Random returns a number in [0, 1). Nonce returns a string that never repeats.
 	Random func() float64
 	Nonce  func() string
 }
 
-// shortcutGrace is what Date − Last-Modified must exceed the validity by. It
-// covers stores that give both in whole seconds and Dates some seconds stale.
+// shortcutGrace is how much older than its validity a lock must be by the store's
+// clock to count as lapsed at first sight. It covers stores that round times to
+// whole seconds or send a Date that is some seconds stale.
 const shortcutGrace = 5 * time.Second
 
-// deadline is when a leader whose lock was written by a request first sent at
-// that instant stops believing. Sent, not answered: a follower counts from a
-// response that showed the write, which is later.
+// deadline is when a leader stops believing that it leads, if its last applied
+// write was first sent at the given instant. It counts from the send. A follower
+// counts from a response that showed the write, and that came later.
 func (c *Config) deadline(sent clock.Instant) clock.Instant {
 	return sent.Add(c.Validity - c.Margin)
 }

@@ -20,14 +20,15 @@ import (
 //	candidate id=b [observe] [min-epoch=100] [min-rewrite=1s] [random=0.9]
 //	leader id=b [stall-after=10s] [min-rewrite=1s]
 //
-// and goes on with one event a line, "<instant> <event> <args>"; the output
-// shows the instant and what the machine wants then. An instant is absolute,
-// or relative to the event before ("+0.1s"), or "then": when the machine wants
-// to be woken up. Validity is 15 s, heartbeats come every
-// 6 s, the margin is 1.5 s; nonces are n1, n2, …; random numbers are 0, or those of random=. A leader's story
-// begins with the confirming swap sent at 0 s, which made version v0.
+// Each line after that is one event: "<instant> <event> <args>". The output shows the
+// instant and the next action. An instant is absolute ("1.5s"), relative to the event
+// before ("+0.1s"), or "then": when the machine asked to be woken.
 //
-// Run with -rewrite to write the outputs anew, and read them.
+// The validity is 15 s, a heartbeat is due every 6 s, and the margin is 1.5 s. Nonces
+// are n1, n2, …; random numbers are 0, or what random= says. A leader's story begins
+// with the confirming swap, sent at 0 s, which made version v0.
+//
+// Run with -rewrite to write the outputs again, and then read the diff.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -113,8 +114,6 @@ func duration(t *testing.T, s string) time.Duration {
 	return d
 }
 
-// instant reads "1.5s", "+0.1s" (after the event before) and "then" (when the
-// machine wants to be woken up).
 func (s *script) instant(word string) clock.Instant {
 	after, relative := strings.CutPrefix(word, "+")
 	switch {
@@ -150,11 +149,9 @@ func (s *script) lock(args []string, named map[string]string) lease.Lock {
 		State: lease.Held, Holder: "a", Validity: 15 * time.Second, Renew: 6 * time.Second,
 	}
 	for _, a := range args[2:] {
-		state, ok := lease.ParseState(a)
-		if !ok {
+		if l.State = lease.State(a); !l.State.Valid() {
 			s.t.Fatalf("state %q", a)
 		}
-		l.State = state
 	}
 	for k, v := range named {
 		switch k {
@@ -178,9 +175,9 @@ func (s *script) lock(args []string, named map[string]string) lease.Lock {
 	return l
 }
 
-// answers tells which events may follow which action.
+// answers says which actions an event may answer.
 var answers = map[string][]lease.Op{
-	"listed": {lease.List}, "got": {lease.Get}, "same": {lease.Get}, "gone": {lease.Get}, "junk": {lease.Get},
+	"listed": {lease.List}, "got": {lease.Get}, "same": {lease.Get}, "gone": {lease.Get}, "unreadable": {lease.Get},
 	"failed": {lease.List, lease.Get}, "woke": {lease.Wait},
 	"applied":               {lease.Depose, lease.Create, lease.Confirm},
 	"applied-after-retries": {lease.Depose, lease.Create, lease.Confirm},
@@ -193,7 +190,7 @@ func (s *script) event(now clock.Instant, event string, args []string, named map
 		ev.Sent = clock.Instant(duration(s.t, v))
 	}
 	if asked := answers[event]; event != "start" && !slices.Contains(asked, s.last.Op) {
-		s.t.Fatalf("at %v: %q answers none of what was asked for: %s", time.Duration(now), event, action(s.last))
+		s.t.Fatalf("at %v: %q does not answer the last action: %s", time.Duration(now), event, action(s.last))
 	}
 	switch event {
 	case "start":
@@ -212,8 +209,8 @@ func (s *script) event(now clock.Instant, event string, args []string, named map
 		ev.Kind = lease.Same
 	case "gone":
 		ev.Kind = lease.Gone
-	case "junk":
-		ev.Kind, ev.Err = lease.Junk, fmt.Errorf("junk")
+	case "unreadable":
+		ev.Kind, ev.Err = lease.Unreadable, fmt.Errorf("unreadable")
 	case "applied", "applied-after-retries":
 		ev.Kind, ev.Clean = lease.Applied, event == "applied"
 		if len(args) > 0 {
@@ -226,7 +223,7 @@ func (s *script) event(now clock.Instant, event string, args []string, named map
 	case "woke":
 		ev.Kind = lease.Woke
 		if s.last.Op != lease.Wait || now < s.last.Until {
-			s.t.Fatalf("at %v the machine does not want to be woken up: %s", time.Duration(now), action(s.last))
+			s.t.Fatalf("at %v the machine did not ask to be woken: %s", time.Duration(now), action(s.last))
 		}
 	default:
 		s.t.Fatalf("event %q", event)
@@ -307,8 +304,8 @@ func (s *script) ready(now clock.Instant, event string, args []string, named map
 	in.Progress = s.progress
 	r := s.leader.Step(now, in)
 	var what []string
-	if r.Cancel != 0 {
-		what = append(what, "cancel: "+r.Cancel.String())
+	if r.Cancel != "" {
+		what = append(what, "cancel: "+string(r.Cancel))
 	}
 	if w := r.Write; w != nil {
 		text := fmt.Sprintf("write %v over %s with %s", w.State, w.Known, w.Nonce)

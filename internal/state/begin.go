@@ -7,12 +7,12 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Begin is [Init] and the first [Log.Newest] in one: format.json is read while the
-// manifests are listed, so that two requests take the time of one. It returns the
-// log and its newest manifest.
+// Begin initializes the log in st, if need be, and returns it with its newest manifest.
+// It is manifest.Init and [Log.Newest] in one: it reads format.json while it lists the
+// manifests, so that two requests take the time of one.
 //
-// The listing may be older than the log, if somebody creates it just now: that is
-// what one sees who comes a little earlier.
+// If the log is being created now, the listing may predate it. That is harmless: the call
+// might as well have come earlier.
 func Begin(ctx context.Context, st store.Store, init *manifest.InitOptions, opts *Options) (*Log, *Manifest, error) {
 	l := newLog(st, opts)
 	early, cancel := context.WithCancel(ctx)
@@ -26,7 +26,7 @@ func Begin(ctx context.Context, st store.Store, init *manifest.InitOptions, opts
 	}()
 	f, err := manifest.Init(ctx, st, init)
 	if err != nil {
-		cancel() // the listing is of no use any more
+		cancel() // nobody needs the listing
 	}
 	<-listed
 	cancel()

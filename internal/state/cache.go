@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// pagesCached is how many pages a [Log] remembers: enough for somebody who goes
-// through a list one entry at a time, or through each of the lists in turn.
+// pagesCached is how many pages a [Log] remembers: enough for a caller that reads a list
+// one entry at a time, or all lists in turn.
 const pagesCached = 8
 
-// pageCache remembers the pages that were read last. Pages never change, so
-// nothing in it is ever wrong.
+// pageCache remembers the pages that were read last. Pages never change, so what it
+// returns is never stale.
 type pageCache struct {
 	mu     sync.Mutex
 	recent []cachedPage // the one used last comes last

@@ -11,8 +11,8 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// check refuses what no program publishes: whoever builds on a manifest, and
-// above all who deletes by it, relies on it.
+// check refuses a manifest that no correct program publishes. Compactors delete by what a
+// manifest says, so nothing in it may contradict the rest.
 func (m *Manifest) check(key string, f manifest.Format) error {
 	if m.Log != f.Log {
 		return document.Corrupt(key, "it belongs to log %s, this is log %s", m.Log, f.Log)
@@ -46,13 +46,12 @@ func (m *Manifest) checkPoints(key string, f manifest.Format) error {
 		}
 	}
 	if m.Hint != nil && (m.Hint.Before(m.Floor) || m.Hint.Offset < m.Floor.Offset) {
-		return document.Corrupt(key, "the hint %v at offset %d is behind the floor %v at %d", m.Hint.Position, m.Hint.Offset, m.Floor.Position, m.Floor.Offset)
+		return document.Corrupt(key, "the hint %v at offset %d lies before the floor %v at %d", m.Hint.Position, m.Hint.Offset, m.Floor.Position, m.Floor.Offset)
 	}
 	return nil
 }
 
-// names are the keys of the objects that a manifest refers to itself, not
-// through a page.
+// names are the keys of the objects that a manifest names itself, not in a page.
 type names map[string]bool
 
 func (n names) add(key string) error {
@@ -63,8 +62,8 @@ func (n names) add(key string) error {
 	return nil
 }
 
-// checkRun checks that pages and what is inline are one run. Follows says
-// whether what begins at one place can come right behind what ended at another.
+// checkRun checks that pages and inline entries make one run without gaps. Follows says
+// whether something that begins at one place can come directly after what ends at another.
 func checkRun[E any, B uint64 | string](li *list[E, B], pages []Page[B], inline []E, named names, follows func(end, begin B) bool) error {
 	var end *B
 	for i := range pages {
@@ -142,7 +141,8 @@ func (m *Manifest) checkSegments(named names) error {
 	case end != m.Floor.Offset:
 		return fmt.Errorf("the segments end at %d, the floor is at %d", end, m.Floor.Offset)
 	case m.Start > m.Floor.Offset || begin > m.Start:
-		// guard:promised-start. Every record from the start on is somewhere.
+		// guard:promised-start. Every record from start on is in a segment or after the floor.
+		// Without this check a manifest could promise records that no object holds.
 		return fmt.Errorf("the segments begin at %d and the floor is at %d; the log promises its records from %d on", begin, m.Floor.Offset, m.Start)
 	}
 	return nil
@@ -237,8 +237,9 @@ func checkDropped(prev, d *Dropped) error {
 	_, _, _, file := layout.ParseFileKey(d.Key)
 	switch {
 	case !segment && !page && !file:
-		// guard:dropped-own. What is dropped is what a pruner deletes: no key that is not
-		// its to delete.
+		// guard:dropped-own. Only segments, pages and files can be dropped, since compactors
+		// delete what is dropped. Without this check a wrong entry could make one delete a
+		// seal or a lock.
 		return fmt.Errorf("dropped object %q is neither segment nor page nor file", d.Key)
 	case d.Version == 0:
 		return errors.New("object " + d.Key + " was dropped by version 0")
@@ -256,7 +257,8 @@ func (m *Manifest) checkDropped(named names) error {
 		return fmt.Errorf("objects were dropped by version %d", end)
 	}
 	for _, d := range m.Dropped {
-		// guard:dropped-live. None that holds something of this very manifest.
+		// guard:dropped-live. No manifest drops an object that it names itself. Without this
+		// check a compactor would delete what the manifest still needs.
 		if named[d.Key] {
 			return fmt.Errorf("object %s was dropped by version %d, and is named", d.Key, d.Version)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// SetProperties returns the properties that an edit makes of those before it,
-// which it does not change. The error is fence.ErrLimit if they become too many.
+// SetProperties returns what edit e makes of the properties before it. It does not change
+// before. The error is [fence.ErrLimit] if they become too many.
 func SetProperties(e *manifest.Edit, before map[string]string) (map[string]string, error) {
 	if len(e.Properties)+len(e.Unset) == 0 {
 		return before, nil
@@ -49,8 +49,8 @@ func EncodeEdit(e *manifest.Edit) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeEdit reads what [EncodeEdit] writes. Errors: [fence.ErrCorrupt]; [fence.ErrFormat] if
-// it says more than this program understands, since nobody may apply a part of it.
+// DecodeEdit reads what [EncodeEdit] writes. Errors: [fence.ErrCorrupt]; [fence.ErrFormat]
+// if it says more than this program understands.
 func DecodeEdit(doc []byte) (*manifest.Edit, error) {
 	bad := func(err error) (*manifest.Edit, error) { return nil, fmt.Errorf("%w: edit: %w", fence.ErrCorrupt, err) }
 	if len(doc) > manifest.MaxEdit {
@@ -60,8 +60,9 @@ func DecodeEdit(doc []byte) (*manifest.Edit, error) {
 	if err := document.Unmarshal(doc, e); err != nil {
 		return bad(err)
 	}
-	// guard:edit-whole. A field that this version does not know may change what the edit
-	// does to the table: leaving it out would make another table.
+	// guard:edit-whole. An edit is applied whole or not at all: a program refuses one with
+	// a field that it does not know. Without this check an old program would leave that
+	// field out, and would make another table than a new one.
 	//
 	//mutant:replace strict.Decode(&manifest.Edit{}) => error(nil)
 	strict := json.NewDecoder(bytes.NewReader(doc))

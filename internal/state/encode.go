@@ -21,7 +21,7 @@ func (m *Manifest) encode(limit int) ([]byte, error) {
 	return b, nil
 }
 
-// decode reads a manifest and checks that it hangs together.
+// decode reads a manifest and checks that nothing in it contradicts the rest.
 func decode(key string, body []byte, f manifest.Format) (*Manifest, error) {
 	m := &Manifest{}
 	err := document.Unmarshal(body, m)

@@ -5,11 +5,10 @@ import (
 )
 
 var (
-	// ErrGone: that version of the manifest has been pruned, or never was; or that
-	// record has been given up.
+	// ErrGone: that version of the manifest was pruned or never existed, or that record
+	// was given up.
 	ErrGone = errors.New("manifest: gone")
-	// ErrVoid is what an update's function returns when the update no longer
-	// makes sense on the manifest that it was given. [Updater.Update] passes it on
-	// and writes nothing.
+	// ErrVoid is returned by the function of an update that no longer makes sense on the
+	// manifest that it was given. [Updater.Update] returns it and writes nothing.
 	ErrVoid = errors.New("manifest: update is void")
 )

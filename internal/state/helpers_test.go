@@ -51,7 +51,7 @@ func testUpdater(t testing.TB, st store.Store, role layout.Role, epoch uint64) *
 	return u
 }
 
-// newFaults returns a faulty store and the store behind it.
+// newFaults returns a faulty store and the store that it wraps.
 func newFaults(opts *faultstore.Options) (*faultstore.Store, *memstore.Store) {
 	inner := memstore.New(nil)
 	return faultstore.New(inner, opts), inner

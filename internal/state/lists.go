@@ -14,13 +14,12 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// This file reads the lists of a manifest, wherever their entries are. The
-// methods need a manifest that is promised: the newest, one above its prune mark,
-// or one that is pinned. Otherwise they may fail with [ErrGone]. Other errors are
-// [fence.ErrCorrupt], [fence.ErrFormat] and the store's; one ends the sequence.
+// This file reads the lists of a manifest, whether their entries are inline or in pages.
+// The manifest must be promised: the newest, one above its prune mark, or a pinned one.
+// Otherwise the error may be [ErrGone]. Other errors are [fence.ErrCorrupt],
+// [fence.ErrFormat] and the store's. An error ends the sequence.
 
-// entries yields what is in pages from the first one on for which skip is false,
-// and then what is inline.
+// entries yields the entries of all pages for which skip is false, then the inline ones.
 func entries[E any, B uint64 | string](ctx context.Context, l *Log, m *Manifest, li *list[E, B], pages []Page[B], inline []E, skip func(Page[B]) bool) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		for _, p := range pages {
@@ -47,16 +46,16 @@ func entries[E any, B uint64 | string](ctx context.Context, l *Log, m *Manifest,
 	}
 }
 
-// Segments yields the segments that m names of records at an offset or behind it,
-// in order, also of such as were given up and are not let go yet: who must not see
-// these begins at [Manifest.First].
+// Segments yields, in order, the segments that m names with records at offset from or
+// later. That includes truncated segments that are not dropped yet; begin at
+// [Manifest.First] to skip them.
 func (l *Log) Segments(ctx context.Context, m *Manifest, from uint64) iter.Seq2[Segment, error] {
 	all := entries(ctx, l, m, &segmentList, m.SegmentPages, m.Segments, func(p Page[uint64]) bool { return p.To <= from })
 	return filter(all, func(s Segment) bool { return s.End > from })
 }
 
-// SegmentOf returns the segment that m names of the record at offset. If it is before
-// [Manifest.Held] or not folded yet, the error is [ErrGone].
+// SegmentOf returns the segment that holds the record at an offset. The error is [ErrGone]
+// if the record is before [Manifest.Held] or not folded yet.
 func (l *Log) SegmentOf(ctx context.Context, m *Manifest, offset uint64) (Segment, error) {
 	if offset < m.Held() || offset >= m.Floor.Offset {
 		return Segment{}, fmt.Errorf("%w: there is no segment with offset %d: in manifest %d the log begins at %d and is folded up to %d",
@@ -65,7 +64,7 @@ func (l *Log) SegmentOf(ctx context.Context, m *Manifest, offset uint64) (Segmen
 	for s, err := range l.Segments(ctx, m, offset) {
 		return s, err
 	}
-	// Unreachable: the lists of a manifest that was read hang together.
+	// Unreachable: the lists of a manifest that was read have no gaps.
 	return Segment{}, document.Corrupt(layout.ManifestKey(m.Version), "no segment has offset %d", offset)
 }
 
@@ -74,8 +73,8 @@ func (l *Log) Seals(ctx context.Context, m *Manifest) iter.Seq2[Seal, error] {
 	return entries(ctx, l, m, &sealList, m.SealPages, m.Seals, func(Page[uint64]) bool { return false })
 }
 
-// SealOf returns the seal that ended epoch e, if there is one on the chain before
-// m's floor.
+// SealOf returns the seal that ended epoch e; ok is false if none on the chain before m's
+// floor did.
 func (l *Log) SealOf(ctx context.Context, m *Manifest, e fence.Epoch) (seal Seal, ok bool, err error) {
 	seals := m.Seals
 	i := sort.Search(len(m.SealPages), func(i int) bool { return m.SealPages[i].To > uint64(e) })
@@ -91,8 +90,8 @@ func (l *Log) SealOf(ctx context.Context, m *Manifest, e fence.Epoch) (seal Seal
 	return seals[i], true, nil
 }
 
-// Dropped yields the objects that are to be deleted once nobody can need them, in
-// order of the version that dropped them.
+// Dropped yields the objects that can be deleted once no version that is promised names
+// them, in order of the version that dropped them.
 func (l *Log) Dropped(ctx context.Context, m *Manifest) iter.Seq2[Dropped, error] {
 	all := entries(ctx, l, m, &droppedList, m.DroppedPages, m.Dropped, func(p Page[uint64]) bool { return p.To <= m.Forgotten })
 	return filter(all, func(d Dropped) bool { return d.Version > m.Forgotten })
@@ -136,8 +135,8 @@ func (l *Log) Files(ctx context.Context, m *Manifest) iter.Seq2[manifest.File, e
 	}
 }
 
-// removed returns the files in pages that are not live any more, in order. There
-// are not many; see [maxRemoved].
+// removed returns the files in pages that are no longer live, in order: at most about
+// [maxRemoved].
 func (l *Log) removed(ctx context.Context, m *Manifest) ([]string, error) {
 	if len(m.RemovedPages) == 0 {
 		return m.Removed, nil

@@ -36,7 +36,7 @@ type Log struct {
 	latest loaded // the newest that this process has seen
 }
 
-// loaded is a manifest with what the store said of it.
+// loaded is a manifest, and what the store said of its object.
 type loaded struct {
 	m    *Manifest
 	info store.Info
@@ -75,27 +75,27 @@ func (l *Log) Format() manifest.Format { return l.format }
 // Store returns the store that the log is in.
 func (l *Log) Store() store.Store { return l.st }
 
-// newestTries bounds how often Newest starts over because the highest manifest
-// was pruned between LIST and GET. Each time somebody has published a newer one.
+// newestTries bounds how often Newest begins again because the highest manifest was
+// pruned between LIST and GET. Each time somebody has published a newer one.
 const newestTries = 64
 
-// lostTries is how often a listing may show less than is known to be there.
+// lostTries is how often a listing may show less than is known to have been stored.
 const lostTries = 4
 
-// Newest returns the newest manifest, or the state before the first one, whose
-// Version is 0. It costs one LIST, and one GET unless nothing has changed since
-// the last call. It never goes back. Errors: [fence.ErrCorrupt], also if manifests have
-// been lost; [fence.ErrFormat].
+// Newest returns the newest manifest, or the state before the first one, whose Version
+// is 0. It never returns an older one than before. It costs one LIST, and one GET unless
+// nothing has changed since the last call. Errors: [fence.ErrCorrupt], also if manifests
+// have been lost; [fence.ErrFormat].
 func (l *Log) Newest(ctx context.Context) (*Manifest, error) { return l.newest(ctx, 0, l.highest) }
 
 // lister returns the highest manifest of a complete listing, see highest.
 type lister func(context.Context) (top store.Info, high uint64, err error)
 
-// newest is Newest for one who knows that version atLeast has been created. List
-// is asked the first time.
+// newest is Newest for a caller that knows that version atLeast was created. The first
+// listing is made by list.
 func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifest, error) {
 	for n := range newestTries {
-		// Taken before the listing: while it goes on others may see newer ones.
+		// Read before the listing begins: meanwhile others may see newer ones.
 		latest := l.seen()
 		if latest.m != nil {
 			atLeast = max(atLeast, latest.m.Version)
@@ -106,10 +106,12 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 		case err != nil:
 			return nil, err
 		case high < atLeast:
-			// guard:newest-lost. Only what a newer one has replaced is ever pruned. A
-			// listing that is not atomic may have missed both, so look again. If it stays
-			// so, somebody else has deleted manifests (a rule of the bucket, a person), or
-			// the store lists what was: to build on an old state would fork the history.
+			// guard:newest-lost. The newest manifest never goes back: only manifests that were
+			// replaced are pruned. A listing that is not atomic may miss both the newest one,
+			// pruned under it, and its successor, so it is repeated. If it stays so, somebody
+			// else has deleted manifests (a lifecycle rule, a person), or the store lists an
+			// old state. Without this check an update would build on an old manifest, and the
+			// history would fork.
 			if n < lostTries {
 				if err := l.pause(ctx, n); err != nil {
 					return nil, err
@@ -124,8 +126,9 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 		if latest.m != nil && latest.info.Key == top.Key && latest.info.Version == top.Version {
 			return latest.m, nil
 		}
-		// guard:manifest-match. Another version is a zombie's junk: the manifest was
-		// pruned after the LIST, and the hole filled again.
+		// guard:manifest-match. The GET must return the version that the LIST showed.
+		// Without this check: manifest 90 is listed as the highest, replaced and pruned; a
+		// zombie creates its own 90 in the hole; the reader takes that for the newest.
 		//
 		//mutant:replace info.Version == top.Version => true
 		body, info, err := store.ReadAll(ctx, l.st, top.Key, int64(l.format.Limits.Manifest), l.opts.Settle)
@@ -187,14 +190,14 @@ func (l *Log) highest(ctx context.Context) (top store.Info, high uint64, err err
 	return top, high, nil
 }
 
-// Kept is a manifest that has not been pruned.
+// Kept is a manifest that was not pruned.
 type Kept struct {
 	Version uint64
 	store.Info
 }
 
-// Versions returns all manifests in the store, by number. There may be junk
-// among them: a number below the newest that was pruned and filled by a zombie.
+// Versions returns all manifests in the store, by number. Some may be junk: a number
+// below the newest whose manifest was pruned, and that a zombie has written again.
 func (l *Log) Versions(ctx context.Context) (map[uint64]Kept, error) {
 	kept := map[uint64]Kept{}
 	for info, err := range store.ListAll(ctx, l.st, layout.ManifestPrefix, nil, l.opts.Settle) {
@@ -208,9 +211,9 @@ func (l *Log) Versions(ctx context.Context) (map[uint64]Kept, error) {
 	return kept, nil
 }
 
-// At reads one version. Of a version that has been pruned it may return junk
-// that a zombie put there, so only versions above the newest one's PruneMark
-// mean anything. Errors: [ErrGone], [fence.ErrCorrupt], [fence.ErrFormat].
+// At reads one version. It may return a zombie's junk for a version that was pruned. So
+// only versions above the PruneMark of the newest manifest mean anything. Errors:
+// [ErrGone], [fence.ErrCorrupt], [fence.ErrFormat].
 func (l *Log) At(ctx context.Context, version uint64) (*Manifest, store.Info, error) {
 	key := layout.ManifestKey(version)
 	body, info, err := store.ReadAll(ctx, l.st, key, int64(l.format.Limits.Manifest), l.opts.Settle)

@@ -32,31 +32,30 @@ type Manifest struct {
 	Nonce   fence.ID                  `json:"nonce"`
 	Written time.Time                 `json:"written"`
 	Roles   map[layout.Role]RoleState `json:"roles"`
-	// Floor is the first point of the chain that is not folded into segments.
-	// Everything behind it may be deleted, but for the seals.
+	// Floor is the first point of the chain that is not folded into segments. Everything
+	// before it may be deleted, except the seals.
 	Floor frame.Point `json:"floor"`
-	// Hint is a later point of the chain, from the leader; nil if there is none.
+	// Hint is a later point of the chain, which the leader has noted; nil if there is none.
 	Hint *frame.Point `json:"hint,omitempty"`
 	// Start is the offset of the first record that is still promised. It rises when
-	// history is deleted; see [Manifest.First].
+	// history is given up; see [Manifest.First].
 	Start uint64 `json:"start,omitempty"`
 	// Segments hold the records from Start to the floor, in order and without a gap.
 	// The oldest are in pages if there are many; see [Log.Segments].
 	Segments     []Segment      `json:"segments,omitempty"`
 	SegmentPages []Page[uint64] `json:"segment_pages,omitempty"`
-	// Seals are those on the chain before the floor, in order, all of them; the
-	// oldest are in pages if there are many. See [Log.Seals]. The seals themselves
-	// stay in the store for ever too.
+	// Seals are all seals on the chain before the floor, in order; the oldest are in pages
+	// if there are many. See [Log.Seals]. Their objects stay in the store for ever.
 	Seals     []Seal         `json:"seals,omitempty"`
 	SealPages []Page[uint64] `json:"seal_pages,omitempty"`
-	// Table is what the edits before the floor have made.
+	// Table is what the edits before the floor have made of the files and properties.
 	Table
-	// PruneMark is the version up to which nothing is promised any more: what a
-	// version at or below it dropped may be deleted.
+	// PruneMark is the version up to which nothing is promised: what a version at or below
+	// it dropped may be deleted.
 	PruneMark uint64 `json:"prune_mark,omitempty"`
-	// Dropped are the objects that are no longer referred to, in the order in which
-	// that happened, with the oldest in pages if there are many. Those of versions up
-	// to Forgotten have been deleted. See [Log.Dropped].
+	// Dropped are the objects that no version refers to any more, in the order in which
+	// that happened; the oldest are in pages if there are many. Those of versions up to
+	// Forgotten are deleted. See [Log.Dropped].
 	Dropped      []Dropped      `json:"dropped,omitempty"`
 	DroppedPages []Page[uint64] `json:"dropped_pages,omitempty"`
 	Forgotten    uint64         `json:"forgotten,omitempty"`
@@ -78,10 +77,10 @@ type Segment struct {
 	To   time.Time `json:"to"`
 }
 
-// Seal is a seal on the chain behind the floor.
+// Seal is a seal on the chain before the floor.
 type Seal struct {
 	Position fence.Position `json:"position"`
-	// Next is the epoch that it opened, by the seal with this nonce.
+	// Next is the epoch that it opened; Nonce is that of the seal's object.
 	Next   fence.Epoch `json:"next"`
 	Nonce  fence.ID    `json:"nonce"`
 	Offset uint64      `json:"offset"`
@@ -93,8 +92,7 @@ type Dropped struct {
 	Version uint64 `json:"version"`
 }
 
-// Tail returns the later of floor and hint: where to begin looking for the end
-// of the chain.
+// Tail returns the later of floor and hint: the point from which to walk to the tail.
 func (m *Manifest) Tail() frame.Point {
 	if m.Hint != nil && m.Floor.Before(*m.Hint) {
 		return *m.Hint
@@ -102,14 +100,14 @@ func (m *Manifest) Tail() frame.Point {
 	return m.Floor
 }
 
-// First is the offset of the first record that can be read: Start, or that of the
-// first segment if more has been let go.
+// First is the offset of the first record that can be read: Start, or that of the first
+// segment if earlier segments were dropped.
 func (m *Manifest) First() uint64 {
 	return max(m.Held(), m.Start)
 }
 
-// Held is the offset of the first record that m names a segment of: it is before
-// [Manifest.First] as long as somebody may hold on to what was given up.
+// Held is the offset of the first record whose segment m names. It is before
+// [Manifest.First] as long as a pin may hold what was given up.
 func (m *Manifest) Held() uint64 {
 	switch {
 	case len(m.SegmentPages) > 0:
@@ -120,8 +118,8 @@ func (m *Manifest) Held() uint64 {
 	return m.Floor.Offset
 }
 
-// Past reports whether the floor has passed p: the slot p is folded or was never
-// on the chain, and may have been pruned.
+// Past reports whether the floor has passed slot p. Then p is folded or was never on the
+// chain, and may have been pruned.
 func (m *Manifest) Past(p fence.Position) bool { return p.Before(m.Floor.Position) }
 
 // Change is a manifest in the making: what the function of an update is given, and the
@@ -129,15 +127,15 @@ func (m *Manifest) Past(p fence.Position) bool { return p.Before(m.Floor.Positio
 // change them.
 type Change struct{ *Manifest }
 
-// Fold moves the floor from one point to a later one: seals are those on the
-// chain between them, segs hold the records between them, edits are the edits
-// between them, in order. Files that these remove become Dropped. If the floor is
-// not at from, somebody else has folded and the error is [ErrVoid]. An edit that
-// no correct writer commits is [fence.ErrCorrupt], with the key of the log object that
-// holds it.
+// Fold moves the floor from one point to a later one. Seals, segs and edits are the
+// seals, the segments with the records, and the edits between them, in order. Files that
+// the edits remove are dropped. The error is [ErrVoid] if the floor is not at from, since
+// somebody else has folded. It is [fence.ErrCorrupt], with the key of the log object, for
+// an edit that no correct writer commits.
 func (m *Change) Fold(from, to frame.Point, seals []Seal, segs []Segment, edits []AppliedEdit) error {
-	// guard:fold-floor. An update whose outcome was unknown may have landed after all, or a successor
-	// has folded: applied twice, the records would be in the log twice.
+	// guard:fold-floor. A fold applies only to the floor from which it was made. Without
+	// this check: the outcome of a fold is unknown, and it lands after all; the compactor
+	// folds the same objects again; the log has their records twice.
 	if !m.Floor.Equal(from) {
 		return ErrVoid
 	}
@@ -150,10 +148,9 @@ func (m *Change) Fold(from, to frame.Point, seals []Seal, segs []Segment, edits 
 	return nil
 }
 
-// Truncate gives up the records before an offset: nothing is promised of them any
-// more. The segments that hold no others are still named, for the sake of snapshots
-// that are held, until [Change.Release] lets go of them. It never takes anything back:
-// an offset before Start changes nothing. Nothing beyond the floor can be given up.
+// Truncate gives up the records before an offset. Segments that hold no others are named
+// until [Change.Release] drops them, for snapshots that are pinned. An offset before
+// Start changes nothing. Records that are not folded cannot be given up.
 func (m *Change) Truncate(before uint64) error {
 	if before > m.Floor.Offset {
 		return fmt.Errorf("manifest: records before %d cannot be given up: only those before %d are folded; compact first", before, m.Floor.Offset)
@@ -162,20 +159,19 @@ func (m *Change) Truncate(before uint64) error {
 	return nil
 }
 
-// Release lets go of segments that hold only records before an offset and before
-// Start: they become Dropped.
+// Release drops the segments whose records are all before an offset and before Start.
 func (m *Change) Release(before uint64) { m.release = max(m.release, min(before, m.Start)) }
 
-// Forget takes the objects that versions up to upTo have dropped off the list,
-// after they were deleted from the store.
+// Forget removes from the list of dropped objects what versions up to upTo dropped. Call
+// it after these objects were deleted from the store.
 func (m *Change) Forget(upTo uint64) { m.Forgotten = max(m.Forgotten, min(upTo, m.PruneMark)) }
 
-// Replace puts one segment in the place of some that follow each other and hold
-// the same records; these are dropped. If they are not there any more the error
-// is [ErrVoid].
+// Replace puts one segment in the place of consecutive ones that hold the same records,
+// and drops these. The error is [ErrVoid] if they are no longer there.
 func (m *Change) Replace(old []Segment, with Segment) error {
-	// guard:replace-there. As with a fold: an earlier attempt may have landed, or a
-	// successor has merged them, and deleted what they were.
+	// guard:replace-there. A merge applies only if all the segments that it merges are
+	// still listed. Without this check: an earlier attempt has landed, or a successor has
+	// merged them and dropped the parts; this merge would list their records twice.
 	//
 	//mutant:replace !slices.EqualFunc => false && !slices.EqualFunc
 	i := slices.IndexFunc(m.Segments, func(s Segment) bool { return len(old) > 0 && s.Key == old[0].Key })

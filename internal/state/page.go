@@ -22,10 +22,10 @@ type Page[B uint64 | string] struct {
 	Count int `json:"count"`
 	// Size of the object, in bytes.
 	Size int64 `json:"size"`
-	// From and To say what it covers. Of segments: the offset of the first record,
-	// and that behind the last. Of seals: the epoch that the first ended, and the
-	// one that the last opened. Of dropped objects: the least version and the
-	// greatest. Of files: the first key and the last.
+	// From and To say what it covers. Of segments: the offset of the first record, and the
+	// one after the last. Of seals: the epoch that the first ended, and the one that the
+	// last opened. Of dropped objects: the least version and the greatest. Of files: the
+	// first key and the last.
 	From B `json:"from"`
 	To   B `json:"to"`
 }
@@ -122,8 +122,9 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 		return nil, document.Corrupt(p.Key, "%v", err)
 	}
 	n := len(doc.Entries)
-	// guard:page-identity. A page of another log, of another list or under another
-	// name is an object that somebody has copied or restored to the wrong place.
+	// guard:page-identity. A page says of which log and list it is, and under which key.
+	// Without this check an object that somebody has copied or restored to the wrong place
+	// would be read as a part of this list.
 	//
 	//mutant:replace doc.Log != log => false
 	//mutant:replace doc.Key != p.Key || doc.List != li.name => false
@@ -133,17 +134,18 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 	case doc.Key != p.Key || doc.List != li.name:
 		return nil, document.Corrupt(p.Key, "it says that it is %s of %q, the manifest says %q", doc.Key, doc.List, li.name)
 	case n != p.Count || int64(len(body)) != p.Size:
-		// guard:page-count. A page that was cut off, or is another one, has another size.
+		// guard:page-count. Entries and bytes must be as many as the manifest says. Without
+		// this check a page that was cut off would read as a shorter list.
 		return nil, document.Corrupt(p.Key, "it has %d entries in %d bytes, the manifest says %d in %d", n, len(body), p.Count, p.Size)
 	case li.from(&doc.Entries[0]) != p.From || li.to(&doc.Entries[n-1]) != p.To:
-		// guard:page-bounds. A page is found by what it covers: one that covers less
-		// would hide what it lacks.
+		// guard:page-bounds. A page must cover what the manifest says. Entries are found by
+		// that: without this check a page that covers less would hide the others.
 		return nil, document.Corrupt(p.Key, "it covers %v to %v, the manifest says %v to %v", li.from(&doc.Entries[0]), li.to(&doc.Entries[n-1]), p.From, p.To)
 	}
 	var prev *E
 	for i := range doc.Entries {
-		// guard:page-order. Entries are searched by halves, which finds nothing in a list that
-		// is not sorted.
+		// guard:page-order. Entries must be in order. Without this check a binary search in
+		// a page that is not sorted would not find what is there.
 		if err := li.check(prev, &doc.Entries[i]); err != nil {
 			return nil, document.Corrupt(p.Key, "entry %d: %v", i, err)
 		}
@@ -152,8 +154,7 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 	return doc.Entries, nil
 }
 
-// readPage returns the entries of a page of m, which are not the caller's to
-// change.
+// readPage returns the entries of a page of m. The caller must not change them.
 func readPage[E any, B uint64 | string](ctx context.Context, l *Log, m *Manifest, li *list[E, B], p Page[B]) ([]E, error) {
 	if v, ok := l.pages.get(p.Key); ok {
 		if entries, ok := v.([]E); ok {
@@ -177,16 +178,17 @@ func readPage[E any, B uint64 | string](ctx context.Context, l *Log, m *Manifest
 	return entries, nil
 }
 
-// missingPage tells pruned from lost: the pages of a manifest are there for as
-// long as it is promised.
+// missingPage tells a pruned page from a lost one: the pages of a manifest are in the
+// store as long as it is promised.
 func (l *Log) missingPage(ctx context.Context, m *Manifest, key string) error {
 	now, err := l.Newest(ctx)
 	switch {
 	case err != nil:
 		return err
 	case m.Version <= now.PruneMark:
-		// guard:page-gone. That is no damage: who reads a version that nobody promises any more
-		// must go on with the newest.
+		// guard:page-gone. A missing page of a version that is no longer promised is no
+		// damage. Without this check a reader that is slower than the pruning would report a
+		// sound log as damaged; it has to go on with the newest manifest.
 		return fmt.Errorf("%w: manifest %d is not promised any more, and its page %s has been pruned; go on with the newest, which is %d, or pin a version before reading it at leisure",
 			ErrGone, m.Version, key, now.Version)
 	}

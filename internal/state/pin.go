@@ -22,8 +22,8 @@ import (
 type PinOptions struct {
 	// Version is the one to hold, 0 the newest.
 	Version uint64
-	// Name is for people, and for [Log.Unpin]: "backup-2026-11". Several pins may
-	// have it.
+	// Name is for people, and for [Log.Unpin]: "backup-2026-11". Several pins may have the
+	// same one.
 	Name string
 	// Holder says who holds it, for people; by default host name and process id.
 	Holder string
@@ -60,19 +60,20 @@ type pinDoc struct {
 	Reason   string            `json:"reason,omitempty"`
 }
 
-// Pin holds one version of the manifest: while it is there, that version and
-// everything that it names stays in the store. Its holder calls Renew well within
-// its TTL, each third of it for example, and stops relying on it when that fails.
-// It is safe for concurrent use.
+// Pin holds one version of the manifest: while the pin is in the store, that version and
+// everything that it names stay there too. The holder calls Renew well within the TTL,
+// for example each third of it, and stops relying on the pin when that fails. A Pin is
+// safe for concurrent use.
 type Pin struct {
 	log *Log
 	key string
 	m   *Manifest
 
-	turn chan struct{} // held by who writes the object, never with a mutex
+	turn chan struct{} // held by whatever writes the object, never with a mutex
 	doc  pinDoc        // guarded by turn
 	at   store.Version // likewise
-	// next is a renewal whose outcome is unknown, and since when; guarded by turn.
+	// next is a renewal whose outcome is unknown, and sent is when it was first sent;
+	// guarded by turn.
 	next *pinDoc
 	sent clock.Instant
 
@@ -81,8 +82,8 @@ type Pin struct {
 	held clock.Instant
 }
 
-// Pin holds a version of the manifest. Errors: [ErrGone] if that version is not
-// promised any more. If ctx ends first it takes up to ten seconds more to remove
+// Pin makes a pin on a version of the manifest. The error is [ErrGone] if that version
+// is no longer promised. If ctx ends first, Pin takes up to ten seconds more to delete
 // what it has made.
 func (l *Log) Pin(ctx context.Context, opts *PinOptions) (*Pin, error) {
 	o, err := opts.withDefaults()
@@ -135,7 +136,7 @@ func (o *PinOptions) withDefaults() (PinOptions, error) {
 	return v, nil
 }
 
-// pin creates the pin and finds out whether it came in time.
+// pin creates a pin and checks that no compactor has pruned its version before.
 func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, err error) {
 	now := l.opts.Clock.Wall().UTC().Truncate(time.Millisecond)
 	p := &Pin{log: l, key: layout.PinKey(uuid.NewString()), turn: make(chan struct{}, 1), doc: pinDoc{
@@ -146,9 +147,11 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	if err != nil {
 		return nil, err
 	}
-	// guard:pin-let-go. Nobody else knows it, and one without a TTL would hold for ever.
-	// Also if ctx has ended: the creation, or the swap, may have been applied. A creation
-	// that lands behind this lapses (pin-unsettled), a swap is refused.
+	// guard:pin-let-go. A pin that its maker does not get is deleted, also if ctx has
+	// ended: its creation or its swap may have been applied all the same. Without this
+	// delete a named pin without a TTL would hold its version for ever, and nobody would
+	// know of it. A creation that lands after the delete lapses (pin-unsettled); a swap
+	// that lands after it is refused.
 	//
 	//mutant:replace err != nil { => false {
 	defer func() {
@@ -159,8 +162,10 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 		}
 	}()
 	info, err := store.Create(ctx, l.st, p.key, body, &store.WriteOptions{Settle: l.opts.Settle})
-	// guard:pin-taken. Nobody else makes an object of this name. The answer was so long
-	// on its way that a compactor has taken the pin away meanwhile: another one will do.
+	// guard:pin-taken. A refused creation means that a compactor was quicker: nobody else
+	// writes an object of this name. The answer to the creation was late; meanwhile a
+	// compactor saw the pin stand still and expired it. The caller makes another one.
+	// Without this check a slow answer would fail a snapshot that could simply begin again.
 	//
 	//mutant:replace errors.Is(err, store.ErrPrecondition) => false
 	if errors.Is(err, store.ErrPrecondition) {
@@ -170,17 +175,19 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 		return nil, err
 	}
 	p.at = info.Version
-	// guard:pin-swap. A late duplicate of the create, landing after the pin was taken
-	// away and deleted, would bring back the version that the first renewal expects;
-	// what the pin held would be gone by then.
+	// guard:pin-swap. A new pin is swapped once before it counts. Without the swap: a
+	// compactor expires the pin and deletes it, and what it held; a late copy of the
+	// create lands, with the version that the first renewal expects; the renewal
+	// succeeds, and the holder relies on objects that are gone.
 	//
-	//mutant:replace p.settle(ctx) => error(nil)
-	if err := p.settle(ctx); err != nil {
+	//mutant:replace p.confirm(ctx) => error(nil)
+	if err := p.confirm(ctx); err != nil {
 		return nil, err
 	}
-	// guard:pin-after-mark. The mark is read after the pin is there, and a pruner
-	// lists the pins after it has published its mark: either it sees this pin, or its
-	// mark is seen here.
+	// guard:pin-after-mark. The holder reads the prune mark after its pin is in the store,
+	// and a compactor lists the pins after it has published its mark. So one of them sees
+	// the other. Without this order: the compactor lists, and sees no pin; the holder
+	// reads the old mark and believes in its pin; the compactor deletes what it holds.
 	//
 	//mutant:replace l.Newest(ctx) => l.seen().m, error(nil)
 	newest, err := l.Newest(ctx)
@@ -197,34 +204,39 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 			return nil, err
 		}
 	}
-	// guard:pin-after-start. The same for what was appended behind the floor of this
-	// version: a compactor that has not seen this pin lets go of it once it is given up.
-	// Of an older version it may be gone already; who asks for that has no more.
+	// guard:pin-after-start. The same order protects the records after the floor of this
+	// version: start is read after the pin is in the store. Without this check: a
+	// truncation gives up these records; the compactor, which has not seen the pin, drops
+	// their segments; a snapshot on this pin has a hole. A pin on an older version is
+	// without this promise: those records may be gone before anybody asks.
 	if o.Version == 0 && newest.Start > p.m.Floor.Offset {
-		return nil, fmt.Errorf("%w: records behind the floor of manifest %d have been given up", ErrGone, version)
+		return nil, fmt.Errorf("%w: records after the floor of manifest %d have been given up", ErrGone, version)
 	}
 	return p, nil
 }
 
-// settle swaps the new pin once.
-func (p *Pin) settle(ctx context.Context) error {
-	// A store that limits rewrites of a key would turn it away, and a swap that is
-	// tried again is not clean.
+// confirm swaps the new pin once.
+func (p *Pin) confirm(ctx context.Context) error {
+	// A store that limits rewrites of a key would reject the swap, and a swap that is
+	// retried is not clean.
 	if err := clock.Sleep(ctx, p.log.opts.Clock, p.log.st.Traits().MinRewrite); err != nil {
 		return err
 	}
 	clean, err := p.renew(ctx)
-	// guard:pin-clean. A copy of the swap may be under way as well, and land on top
-	// of the create's. Another pin will do; a second swap would not: whoever finds this
-	// one taken away after the first may delete it at once (pin-stillborn).
+	// guard:pin-clean. The swap counts only if it was sent once and answered. Otherwise a
+	// copy of it may be in flight as well. Without this check: the pin is expired and
+	// deleted; the copy of the create lands, then the copy of the swap on top of it; the
+	// holder renews a pin whose objects are gone. The caller makes another pin. A second
+	// swap would not help: a pin that was renewed may be deleted as soon as it is expired
+	// (pin-stillborn).
 	if err == nil && !clean {
 		return fmt.Errorf("%w: the request that confirms %s was not answered at the first attempt", manifest.ErrPinLost, p.key)
 	}
 	return err
 }
 
-// Promised reads a version that is above the prune mark, or pinned: [Log.At], and 0 is
-// the state before the first, of which nothing was ever pruned while there is no mark.
+// Promised reads a version that is above the prune mark, or pinned. It is [Log.At], but
+// version 0 is the state before the first manifest.
 func (l *Log) Promised(ctx context.Context, version uint64) (*Manifest, error) {
 	if version == 0 {
 		return l.initial(), nil
@@ -242,15 +254,15 @@ func (p *Pin) Version() uint64 { return p.m.Version }
 // Name returns what the pin is called.
 func (p *Pin) Name() string { return p.doc.Name }
 
-// Renew tells pruners that the pin is still needed: one PUT. [ErrPinLost] is
-// final: the pin was taken away, and what it held may be gone. After any other error it may be tried
-// again.
+// Renew tells compactors that the pin is still needed: one PUT. [manifest.ErrPinLost] is
+// final: the pin was expired, and what it held may be gone. After any other error Renew
+// may be called again.
 func (p *Pin) Renew(ctx context.Context) error {
 	_, err := p.renew(ctx)
 	return err
 }
 
-// renew also tells whether it was clean; see store.SwapClean.
+// renew also reports whether the swap was clean; see store.SwapClean.
 func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	select {
 	case p.turn <- struct{}{}:
@@ -261,9 +273,10 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	if err := p.Err(); err != nil {
 		return false, err
 	}
-	// guard:pin-resend. As with any write: a renewal whose outcome is unknown may have
-	// been applied, and other bytes would then be refused, as if somebody had taken the
-	// pin away. The same are sent again until it is settled.
+	// guard:pin-resend. A renewal whose outcome is unknown is sent again with the same
+	// bytes until it is settled. Without this rule: the first renewal was applied and its
+	// answer lost; the next one has other bytes and expects the old version; the store
+	// refuses it, and the holder believes that its pin was expired.
 	//
 	//mutant:replace fresh { => true {
 	fresh := p.next == nil
@@ -277,8 +290,9 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// guard:pin-renew. On its own version only: whoever takes the pin away swaps it
-	// first.
+	// guard:pin-renew. A renewal replaces only the version that this holder wrote.
+	// Without the condition: a compactor expires the pin and deletes what it held; the
+	// holder's renewal overwrites that, and both believe that they were right.
 	//
 	//mutant:replace info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle}) => info, err := p.log.st.Put(ctx, p.key, body, nil)
 	info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle})
@@ -295,8 +309,8 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	return clean && fresh, nil
 }
 
-// Held returns the instant, on the log's clock, before the last renewal that is
-// known to have been applied was sent. Until a TTL later nobody takes the pin away.
+// Held returns an instant on the log's clock: that before the last renewal which is known
+// to be applied was sent. Nobody expires the pin until a TTL later.
 func (p *Pin) Held() clock.Instant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,7 +324,7 @@ func (p *Pin) Err() error {
 	return p.lost
 }
 
-// lose finds out why the pin is lost.
+// lose reads why the pin is lost.
 func (p *Pin) lose(ctx context.Context) error {
 	why := "it was deleted"
 	if found, err := p.log.readPin(ctx, p.key); err == nil {
@@ -325,7 +339,7 @@ func (p *Pin) lose(ctx context.Context) error {
 	return p.lost
 }
 
-// Release gives the pin up. It may be called more than once.
+// Release deletes the pin. It may be called more than once.
 func (p *Pin) Release(ctx context.Context) error {
 	select {
 	case p.turn <- struct{}{}:

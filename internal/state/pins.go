@@ -24,7 +24,7 @@ const (
 	// pinsAtOnce is how many pins are read at the same time.
 	pinsAtOnce = 16
 	// pinSlack is how much longer than its TTL a pin must have stood still by the
-	// store's own clock, whose resolution is a second on most.
+	// store's own clock. Most stores tell times in whole seconds.
 	pinSlack = 5 * time.Second
 )
 
@@ -72,7 +72,7 @@ func (l *Log) readPin(ctx context.Context, key string) (PinInfo, error) {
 	}
 	d, err := decodePin(key, body, l.format.Log)
 	if err != nil {
-		return PinInfo{}, fmt.Errorf("%w; what it holds cannot be told: delete it if nobody needs it", err)
+		return PinInfo{}, fmt.Errorf("%w; nobody can tell what this pin holds; delete it if it is not needed", err)
 	}
 	info.Key = key
 	return PinInfo{Object: info, doc: d, Pin: manifest.Pin{
@@ -81,9 +81,10 @@ func (l *Log) readPin(ctx context.Context, key string) (PinInfo, error) {
 	}}, nil
 }
 
-// Pins returns all pins, by version: one LIST, and one GET each. A pin that was
-// there before it was called is among them, unless it was removed. An error means
-// that nothing may be deleted: a pin that cannot be read may hold anything.
+// Pins returns all pins in order of their versions. It costs one LIST, and one GET for
+// each. A pin that was in the store before the call is among them, unless it was deleted
+// meanwhile. After an error nothing may be pruned: a pin that cannot be read may hold
+// anything.
 func (l *Log) Pins(ctx context.Context) ([]PinInfo, error) {
 	var keys []string
 	for info, err := range store.ListAll(ctx, l.st, layout.PinPrefix, nil, l.opts.Settle) {
@@ -121,19 +122,19 @@ func (l *Log) Pins(ctx context.Context) ([]PinInfo, error) {
 	return pins, nil
 }
 
-// Lapsed reports whether a pin may be taken away with [Log.ExpirePin], or has been
-// already. Unchanged is for how long its Object.Version has stood still in the
-// caller's own elapsed time, counted from after the response that first showed
-// it; 0 if this is the first. Other clocks decide nothing, but for the difference
-// of two times of the store's own in one response.
+// Lapsed reports whether a pin may be expired with [Log.ExpirePin], or has been expired.
+// Unchanged is how long its Object.Version has stood still in the caller's own elapsed
+// time, counted from after the response that first showed it; 0 if this is the first.
+// The only other clock that counts is the store's, by two of its times in one response.
 func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
 	if p.Expired {
 		return true
 	}
 	ttl := p.TTL
-	// guard:pin-unsettled. Whoever holds a pin has renewed it at least once. This one
-	// may be a late copy of a creation, of a pin that was removed long ago, and nobody
-	// would ever remove it again. If its holder is merely slow it makes another one.
+	// guard:pin-unsettled. A pin that was never renewed lapses after a minute, whatever
+	// its TTL: a holder relies only on a pin that it has renewed. Without this rule: a
+	// pin is deleted; a late copy of its creation lands a month later; nobody knows of
+	// it, and it holds its version for ever. A slow holder just makes another pin.
 	//
 	//mutant:replace p.Renewals == 0 => false
 	if p.Renewals == 0 && (ttl == 0 || ttl > unsettledTTL) {
@@ -148,25 +149,25 @@ func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
 	return unchanged >= ttl
 }
 
-// Removable reports whether the object of a pin that was taken away may be deleted,
-// where mark is a prune mark that has been published. No key is ever created again
-// with another meaning, but a creation whose reply was lost is sent again, and may
-// land behind the delete; then a copy of that delete, which takes no condition, would
-// hit a pin that holds. So the object stays where its maker may still want it.
+// Removable reports whether the object of an expired pin may be deleted. Mark is a prune
+// mark that has been published.
 func (p *PinInfo) Removable(mark uint64) bool {
-	// guard:pin-stillborn. Its maker may still be waiting for the answer to the
-	// creation. It looks at the mark last, and gives the pin up if that has passed the
-	// version; before, no delete was ever sent. One that was renewed it cannot find
-	// created anew without noticing (pin-swap, pin-clean).
+	// guard:pin-stillborn. An expired pin that was never renewed is deleted only when the
+	// mark has passed its version. Without this rule: the answer to a creation is lost; a
+	// compactor expires the pin and deletes it; the maker finds nothing and creates the
+	// same key again; a copy of the delete, which has no condition, hits the pin that the
+	// maker now relies on. With it no delete was sent before the mark has passed, and a
+	// maker that reads such a mark drops its pin. A pin that was renewed cannot come back
+	// unnoticed (pin-swap, pin-clean).
 	//
 	//mutant:replace p.Renewals > 0 || => true ||
 	return p.Renewals > 0 || mark > 0 && p.Version <= mark
 }
 
-// ExpirePin takes a pin away from its holder, whose next renewal fails with
-// [ErrPinLost] and the reason. Only after that may what it held be deleted, and the
-// object itself, if it is [PinInfo.Removable]. The error is store.ErrPrecondition if the pin has been renewed
-// since it was read, and holds, or is gone.
+// ExpirePin swaps a pin to expired: its holder's next renewal fails with
+// [manifest.ErrPinLost] and the reason. Only after that may what the pin held be deleted,
+// and the object itself if it is [PinInfo.Removable]. The error is store.ErrPrecondition
+// if the pin is gone, or was renewed since it was read and so still holds.
 func (l *Log) ExpirePin(ctx context.Context, p PinInfo, reason string) error {
 	if p.Expired {
 		return nil
@@ -177,16 +178,18 @@ func (l *Log) ExpirePin(ctx context.Context, p PinInfo, reason string) error {
 	if err != nil {
 		return err
 	}
-	// guard:pin-expire. A swap on the version that was seen standing still: a renewal
-	// that comes first wins, one that comes later is refused.
+	// guard:pin-expire. A compactor expires only the version that it saw standing still:
+	// a renewal that comes first wins, and one that comes later is refused. Without the
+	// condition: the holder renews; the compactor overwrites that and deletes what the
+	// pin holds, though its holder was in time.
 	//
 	//mutant:replace store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, &store.WriteOptions{Settle: l.opts.Settle}) => l.st.Put(ctx, p.Object.Key, body, nil)
 	_, err = store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, &store.WriteOptions{Settle: l.opts.Settle})
 	return err
 }
 
-// Unpin takes away all pins of a name, whoever holds them, and removes those that their
-// makers have been told of; of others a compactor removes what is left. The error is [ErrGone] if
+// Unpin expires all pins of a name, whoever holds them, and deletes those that are
+// [PinInfo.Removable]; a compactor deletes the others later. The error is [ErrGone] if
 // there is none.
 func (l *Log) Unpin(ctx context.Context, name string) error {
 	if name == "" {
@@ -205,7 +208,7 @@ func (l *Log) Unpin(ctx context.Context, name string) error {
 				continue
 			}
 			found = true
-			err := l.ExpirePin(ctx, p, "it was removed by its name, "+name)
+			err := l.ExpirePin(ctx, p, "it was unpinned by its name, "+name)
 			if errors.Is(err, store.ErrPrecondition) {
 				again = true // renewed just now
 				continue

@@ -11,12 +11,11 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// Table is the state that edits make: live files and properties. Files that
-// have been live for a while are in pages, the rest is here. [Log.Files] puts
-// them together.
+// Table is the state that edits make: live files and properties. Files that have been
+// live for a while are in pages, the others are here. [Log.Files] yields both.
 type Table struct {
-	// Edits is how many have been applied, and EditedAt the offset at which the
-	// last of them lies: the number of records before it.
+	// Edits is how many edits have been applied. EditedAt is the offset of the last one:
+	// the number of records before it.
 	Edits    uint64 `json:"edits,omitempty"`
 	EditedAt uint64 `json:"edited_at,omitempty"`
 	// Properties of the table.
@@ -25,9 +24,8 @@ type Table struct {
 	Files []manifest.File `json:"files,omitempty"`
 	// FilePages hold the other files, in order of their keys.
 	FilePages []Page[string] `json:"file_pages,omitempty"`
-	// Removed are files in FilePages that are not live any more, in order, and
-	// RemovedPages hold more of them, so that not every page that a file is taken
-	// out of has to be written anew at once.
+	// Removed are files in FilePages that are no longer live, in order; RemovedPages hold
+	// more of them. So a removal does not rewrite its page at once.
 	Removed      []string       `json:"removed,omitempty"`
 	RemovedPages []Page[string] `json:"removed_pages,omitempty"`
 }
@@ -53,9 +51,8 @@ type AppliedEdit struct {
 	Edit   *manifest.Edit
 }
 
-// Apply returns a manifest that has the table of m after some more edits, in
-// their order; all else is as in m. It is for reading, with [Log.Files]. Errors:
-// as of [Change.Fold].
+// Apply returns a manifest like m whose table has some more edits applied, in their
+// order. It is for reading with [Log.Files]. Errors are those of [Change.Fold].
 func (m *Manifest) Apply(edits []AppliedEdit) (*Manifest, error) {
 	c := m.clone()
 	if err := c.apply(edits); err != nil {
@@ -121,11 +118,13 @@ func (a *applying) edit(e AppliedEdit) error {
 		_, live := a.files[f.Key]
 		switch {
 		case epoch != e.Position.Epoch:
-			// guard:edit-epoch. Files of an epoch that is sealed and folded, and that no edit
-			// has added by then, are orphans and deleted.
+			// guard:edit-epoch. An edit adds only files of its own epoch. Without this rule: an
+			// epoch is sealed and folded; a compactor deletes its files that no edit has added;
+			// a later edit adds one of them, and the table names a file that is gone.
 			return document.Corrupt(key, "the edit adds %s, a file of another epoch", f.Key)
 		case live || a.removed[f.Key] || a.dropped[f.Key]:
-			// guard:edit-again. A file that was removed may be deleted at any time.
+			// guard:edit-again. No file is added twice. Without this rule an edit could add a
+			// file that another edit has removed, and that a compactor deletes at any time.
 			return document.Corrupt(key, "the edit adds %s, which is live or was removed before", f.Key)
 		}
 		a.files[f.Key] = f
@@ -133,8 +132,9 @@ func (a *applying) edit(e AppliedEdit) error {
 	for _, gone := range e.Edit.Remove {
 		_, live := a.files[gone]
 		if !live {
-			// guard:edit-live. Only a page can say whether it has the file; what no page can
-			// have is not live.
+			// guard:edit-live. An edit removes only live files. Without this rule a file would
+			// be dropped twice, or the table would count a removal that removed nothing. A key
+			// that lies within a page is taken for live: only the page could tell.
 			//
 			//mutant:replace a.removed[gone] || a.dropped[gone] || pageOf(a.m.FilePages, gone) < 0 => false
 			if a.removed[gone] || a.dropped[gone] || pageOf(a.m.FilePages, gone) < 0 {
@@ -149,7 +149,7 @@ func (a *applying) edit(e AppliedEdit) error {
 	return nil
 }
 
-// drop notes that the next version does not refer to some objects any more.
+// drop notes objects that the next version no longer refers to.
 func (m *Manifest) drop(keys ...string) {
 	for _, key := range keys {
 		m.Dropped = append(m.Dropped, Dropped{Key: key, Version: m.Version + 1})

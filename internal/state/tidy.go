@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// MaxInline is how many entries of each list a manifest holds itself, about.
-	// Half of what is more goes to pages.
+	// MaxInline is about how many entries of each list a manifest holds itself. When there
+	// are more, the oldest go to pages until half of MaxInline are left.
 	MaxInline = 1024
 	// pageEntries is how many entries a page has at most.
 	pageEntries = 4 * MaxInline
 	// fewEntries is how many are too few for a page, if it has a neighbour.
 	fewEntries = MaxInline / 2
-	// maxRemoved is how many files that are not live any more may still be in pages.
+	// maxRemoved is how many files that are no longer live may still be in pages.
 	maxRemoved = 8 * MaxInline
 	// uploadsAtOnce is how many pages are uploaded at the same time.
 	uploadsAtOnce = 4
@@ -37,8 +37,8 @@ func room(l manifest.Limits) int { return l.Manifest - 2*base64.StdEncoding.Enco
 func inlineBytes(l manifest.Limits) int { return min(room(l)/8, 256<<10) }
 func pageBytes(l manifest.Limits) int   { return min(room(l)/4, 1<<20) }
 
-// pager makes the pages of one update. It keeps those that it has made: an update
-// that is tried again, on a manifest with the same lists, uploads nothing twice.
+// pager makes the pages of one update. It remembers them: an update that is repeated on a
+// manifest with the same lists uploads nothing twice.
 type pager struct {
 	log   *Log
 	role  layout.Role
@@ -48,14 +48,14 @@ type pager struct {
 	uploads *errgroup.Group // of one tidying
 }
 
-// tidy moves what is too long in next, which a change has made, to pages. It
-// returns when these are in the store. An update that fails after that leaves them
-// as garbage under the updater's epoch.
+// tidy moves what is too long in next to pages, and returns when these are in the store.
+// An update that fails after that leaves them as orphans of the updater's epoch.
 func (p *pager) tidy(ctx context.Context, next *Manifest) error {
 	p.uploads, ctx = errgroup.WithContext(ctx)
 	p.uploads.SetLimit(uploadsAtOnce)
 	err := p.lists(ctx, next)
-	// guard:pages-first. Whoever reads the manifest finds its pages.
+	// guard:pages-first. All pages are stored before the manifest that names them. Without
+	// this wait a process could read the manifest, and miss a page that is still in flight.
 	//
 	//mutant:replace p.uploads.Wait() => error(nil)
 	if uerr := p.uploads.Wait(); uerr != nil {
@@ -115,7 +115,7 @@ func spill[E any, B uint64 | string](ctx context.Context, p *pager, m *Manifest,
 	return append(pages, made...), inline, replaced, err
 }
 
-// release drops the segments that are let go.
+// release drops the segments that [Change.Release] has named.
 func (p *pager) release(ctx context.Context, m *Manifest) error {
 	gone := func(s Segment) bool { return s.End <= m.release }
 	for len(m.SegmentPages) > 0 && m.SegmentPages[0].From < m.release {
@@ -152,7 +152,7 @@ func (p *pager) release(ctx context.Context, m *Manifest) error {
 	return nil
 }
 
-// forget takes what is forgotten off the list of dropped objects.
+// forget removes what is forgotten from the list of dropped objects.
 func (m *Manifest) forget() {
 	gone := func(d Dropped) bool { return d.Version <= m.Forgotten }
 	n := 0
@@ -171,7 +171,7 @@ func (p *pager) fits(entries, bytes int) bool {
 	return entries <= pageEntries && bytes <= pageBytes(p.log.format.Limits)
 }
 
-// makePages puts entries into as few pages as can be, of about the same size.
+// makePages puts entries into as few pages as possible, of about the same size.
 func makePages[E any, B uint64 | string](ctx context.Context, p *pager, li *list[E, B], entries []E) ([]Page[B], error) {
 	budget := pageBytes(p.log.format.Limits)
 	n, bytes := len(entries), weight(li, entries)
@@ -193,8 +193,9 @@ func makePages[E any, B uint64 | string](ctx context.Context, p *pager, li *list
 }
 
 func makePage[E any, B uint64 | string](ctx context.Context, p *pager, li *list[E, B], entries []E) (Page[B], error) {
-	// guard:page-reuse. What was uploaded for an earlier try is named if it says the
-	// same, entry for entry; the lists may have changed since.
+	// guard:page-reuse. A page of an earlier try is named again only if all its entries
+	// are the same. Without this check: the lists have changed between two tries; the
+	// manifest names a page with the old entries, and the new ones are in no page.
 	//
 	//mutant:replace li.digest(entries) => li.digest(entries[:1])
 	digest, err := li.digest(entries)

@@ -8,10 +8,10 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// files moves changes of the table to its pages, if they are too many. A page costs
-// the same however little changes in it, so removals, which may be anywhere, are
-// collected in pages of their own first; and those pages of files are written anew
-// that most has changed in.
+// files moves changes of the table to its pages if they are too many. Rewriting a page
+// costs the same however little changes in it. So removals, which may be anywhere, are
+// first collected in pages of their own, and the pages with the most changes are
+// rewritten first.
 func (p *pager) files(ctx context.Context, m *Manifest) error {
 	budget := inlineBytes(p.log.format.Limits)
 	added, removed := len(m.Table.Files), len(m.Removed)
@@ -42,7 +42,7 @@ func (p *pager) files(ctx context.Context, m *Manifest) error {
 	}
 	for i := range groups {
 		g := &groups[i]
-		// Half of it is dead: what is read and written for that is paid by what went.
+		// More than half of the page is dead: rewriting it costs less than it saves.
 		g.write = g.write || g.page != nil && len(g.removed) > g.page.Count/2
 		if err := w.group(ctx, g, i == len(groups)-1); err != nil {
 			return err
@@ -62,8 +62,8 @@ func (p *pager) files(ctx context.Context, m *Manifest) error {
 	return nil
 }
 
-// choose marks groups to be written anew, those with most changes of a kind first,
-// until it is enough.
+// choose marks groups to be rewritten, those with the most changes first, until enough
+// says so.
 func (w *fileWriter) choose(groups []fileGroup, changes func(*fileGroup) int, enough func(*fileGroup) bool) {
 	order := make([]*fileGroup, len(groups))
 	for i := range groups {
@@ -83,11 +83,11 @@ type fileGroup struct {
 	page    *Page[string] // nil if there are no pages yet
 	added   []manifest.File
 	removed []string
-	write   bool // the page is to be written anew
+	write   bool // the page is to be rewritten
 }
 
-// fileGroups assigns each change to the last page that begins before it, or to
-// the first of all.
+// fileGroups assigns each change to the last page that begins before it, or to the first
+// page.
 func (m *Manifest) fileGroups(removed []string) []fileGroup {
 	groups := make([]fileGroup, max(1, len(m.FilePages)))
 	added := m.Table.Files
@@ -122,7 +122,7 @@ type fileWriter struct {
 
 func (w *fileWriter) group(ctx context.Context, g *fileGroup, last bool) error {
 	if g.page != nil && !g.write {
-		// A small neighbour before it is taken in, if both fit into one page.
+		// A small page before this one is merged into it if both fit into one.
 		if len(w.held) == 0 || !w.fits(g.page.Count+len(w.held), int(g.page.Size)+weight(&fileList, w.held)) {
 			if err := w.flush(ctx); err != nil {
 				return err
@@ -136,7 +136,7 @@ func (w *fileWriter) group(ctx context.Context, g *fileGroup, last bool) error {
 	switch {
 	case g.page == nil:
 	case last && len(w.held) == 0 && len(g.removed) == 0 && len(g.added) > 0 && g.added[0].Key > g.page.To && !w.fits(g.page.Count+len(g.added), int(g.page.Size)+weight(&fileList, g.added)):
-		// All behind the last page, which is full.
+		// All of them come after the last page, which is full.
 		w.pages = append(w.pages, *g.page)
 	default:
 		old, err := readPage(ctx, w.log, w.m, &fileList, *g.page)

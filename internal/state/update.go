@@ -16,8 +16,8 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Updater writes manifests for one role in one epoch. Of its updates one runs
-// at a time; others wait. Once fenced it stays so.
+// Updater writes manifests for one role in one epoch. It runs one update at a time;
+// others wait. Once fenced it stays so.
 type Updater struct {
 	log   *Log
 	role  layout.Role
@@ -33,7 +33,7 @@ type Updater struct {
 // Updater returns the updater of role for the holder of token. It does no I/O.
 func (l *Log) Updater(role layout.Role, token fence.Token) (*Updater, error) {
 	if !token.Valid() {
-		return nil, fmt.Errorf("manifest: the zero token gives no right to write; tokens come from an election, or from fence.NewToken with an epoch of at least 1")
+		return nil, fmt.Errorf("state: the zero token gives no right to write; tokens come from an election, or from fence.NewToken with an epoch of at least 1")
 	}
 	return &Updater{log: l, role: role, epoch: token.Epoch(), turn: make(chan struct{}, 1)}, nil
 }
@@ -45,29 +45,32 @@ func (u *Updater) Err() error {
 	return u.fenced
 }
 
-func (u *Updater) end(other fence.Epoch) error {
+func (u *Updater) end(by fence.Epoch) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.fenced == nil {
-		u.fenced = &fence.FencedError{Role: string(u.role), Epoch: u.epoch, By: other}
+		u.fenced = &fence.FencedError{Role: string(u.role), Epoch: u.epoch, By: by}
 	}
 	return u.fenced
 }
 
-// Update applies f to a copy of the newest manifest and publishes the result as
-// the next version, again and again until it is there, and returns it. F may be
-// called several times; it must change nothing but what it is given. If f
-// returns an error nothing is written and the error is passed on ([ErrVoid] if
-// the update no longer makes sense). What f has made too long for a manifest is moved
-// to pages, which are in the store before the version that names them.
+// Update applies f to a copy of the newest manifest and publishes the result as the
+// next version. It repeats both until the change is in the newest manifest, which it
+// returns. F may be called several times, and must change nothing but its argument. If
+// f returns an error, nothing is written and Update returns that error; [ErrVoid] says
+// that the update no longer makes sense. What has become too long for a manifest is
+// moved to pages, which are stored before the version that names them.
 //
-// The update is applied once or not at all. If ctx ends or the store fails, the
-// error is store.ErrUnknown and it may have been applied, or yet be: f must be
-// such that the next update can tell (a fold names the floor that it started
-// from). After fence.ErrFenced it may have been applied just before the role was taken
-// over, and the successor has built on it; it will not be applied any more. After
-// any other error it has not been and will not be. Those are f's, the store's,
-// fence.ErrLimit if the manifest becomes too large, [fence.ErrCorrupt], [fence.ErrFormat].
+// The update is applied once or not at all. Which of the two, the error says:
+//
+//   - store.ErrUnknown, because ctx ended or the store failed: it may have been applied,
+//     or may be later. So f must be such that the next update can tell; a fold, for
+//     example, names the floor that it started from.
+//   - [fence.ErrFenced]: it may have been applied just before the role was taken over, and
+//     the successor has built on it. It will not be applied later.
+//   - any other error: it was not applied and never will be. These are f's, the store's,
+//     [fence.ErrLimit] if the manifest becomes too large, [fence.ErrCorrupt] and
+//     [fence.ErrFormat].
 func (u *Updater) Update(ctx context.Context, f func(*Change) error) (*Manifest, error) {
 	select {
 	case u.turn <- struct{}{}:
@@ -82,83 +85,129 @@ func (u *Updater) Update(ctx context.Context, f func(*Change) error) (*Manifest,
 	if err != nil {
 		return nil, err
 	}
-	// Each call takes a new number, also after one whose outcome is unknown:
-	// should that one land later, it is told from this one by its number.
-	number := u.last
+	// Each call takes a new number, also after a call whose outcome is unknown. Should
+	// that one land later, its number tells it from this one.
+	up := update{Updater: u, f: f, number: u.last, nonce: fence.ID(uuid.New())}
 	if r := cur.Roles[u.role]; r.Epoch == u.epoch {
-		number = max(number, r.Update)
+		up.number = max(up.number, r.Update)
 	}
-	number++
-	u.last = number
-	nonce := fence.ID(uuid.New())
-	pages := pager{log: u.log, role: u.role, epoch: u.epoch, made: map[[sha256.Size]byte]any{}}
+	up.number++
+	u.last = up.number
+	up.pages = pager{log: u.log, role: u.role, epoch: u.epoch, made: map[[sha256.Size]byte]any{}}
 	for {
-		// guard:role-epoch. Checked at every load, not only after a refusal: numbers may have been
-		// pruned, so that a zombie's create succeeds in a hole.
-		//
-		//mutant:replace r.Epoch > u.epoch => false
-		r := cur.Roles[u.role]
+		switch applied, err := up.applied(cur); {
+		case err != nil:
+			return nil, err
+		case applied:
+			return cur, nil
+		}
+		next, err := up.next(ctx, cur)
 		switch {
-		case r.Epoch > u.epoch:
-			return nil, u.end(r.Epoch)
-		case r.Epoch == u.epoch && r.Update == number && r.Nonce == nonce:
-			return cur, nil // it is in, wherever in the line it went
-		case r.Epoch == u.epoch && r.Update >= number:
-			// guard:update-nonce. Only this updater counts in this epoch, and one update at a time:
-			// another process was given the same token.
-			return nil, u.end(r.Epoch)
+		case errors.Is(err, errReplaced):
+			cur, err = u.log.Newest(ctx)
+		case err == nil:
+			cur, err = up.publish(ctx, next)
 		}
-		next := cur.clone()
-		if err := f(&Change{next}); err != nil {
-			return nil, err
-		}
-		if err := pages.tidy(ctx, next); errors.Is(err, ErrGone) {
-			// A page of cur: others have gone on and pruned.
-			if cur, err = u.log.Newest(ctx); err != nil {
-				return nil, err
-			}
-			continue
-		} else if err != nil {
-			return nil, err
-		}
-		next.Format, next.Log, next.Version, next.Nonce = document.Format, u.log.format.Log, cur.Version+1, fence.ID(uuid.New())
-		next.Written = u.log.opts.Clock.Wall().UTC().Truncate(time.Millisecond)
-		next.Roles[u.role] = RoleState{Epoch: u.epoch, Update: number, Nonce: nonce}
-		if next.Hint != nil && !next.Floor.Before(*next.Hint) {
-			next.Hint = nil
-		}
-		key := layout.ManifestKey(next.Version)
-		if err := next.check(key, u.log.format); err != nil {
-			return nil, fmt.Errorf("manifest: refusing to publish what nobody could read: %w", err)
-		}
-		// guard:only-forward. What is behind the floor and the mark may be deleted
-		// already.
-		if next.Floor.Before(cur.Floor) || next.PruneMark < cur.PruneMark || next.Start < cur.Start || next.Forgotten < cur.Forgotten {
-			return nil, fmt.Errorf("manifest: refusing to move the floor from %v to %v, the start from %d to %d and the prune mark from %d to %d: they only rise",
-				cur.Floor.Position, next.Floor.Position, cur.Start, next.Start, cur.PruneMark, next.PruneMark)
-		}
-		body, err := next.encode(u.log.format.Limits.Manifest)
 		if err != nil {
 			return nil, err
 		}
-		info, err := store.Create(ctx, u.log.st, key, body, &store.WriteOptions{Settle: u.log.opts.Settle})
-		switch {
-		case err == nil:
-			info.Key = key
-			u.log.remember(loaded{next, info})
-		case errors.Is(err, store.ErrPrecondition):
-			// Not a verdict: this number may have been ours, pruned, and filled with
-			// junk since. Only the newest manifest tells.
-		default:
-			return nil, err
-		}
-		// guard:update-count. Created or refused, look at the newest: it carries this update's count,
-		// or the write fell into a hole left by pruning and nobody sees it. Either
-		// way something has that number.
-		//
-		//mutant:replace u.log.newest(ctx, next.Version, u.log.highest) => next, error(nil)
-		if cur, err = u.log.newest(ctx, next.Version, u.log.highest); err != nil {
-			return nil, fmt.Errorf("%w: manifest %d was sent: %w", store.ErrUnknown, next.Version, err)
-		}
 	}
+}
+
+// update is one call of [Updater.Update].
+type update struct {
+	*Updater
+	f      func(*Change) error
+	number uint64   // counts the updates of this epoch
+	nonce  fence.ID // tells this update from one of another holder of the token
+	pages  pager
+}
+
+// applied reports whether manifest m contains this update. The error is fence.ErrFenced
+// if somebody else has the role.
+func (u *update) applied(m *Manifest) (bool, error) {
+	// guard:role-epoch. An updater checks the epoch of its role at every read of the
+	// manifest, not only after a refused create. Without this check: the successor
+	// publishes versions 51 to 90; a compactor prunes 51; the zombie, which has read 50,
+	// creates 51 in the hole and believes that it still has the role.
+	//
+	//mutant:replace r.Epoch > u.epoch => false
+	r := m.Roles[u.role]
+	switch {
+	case r.Epoch > u.epoch:
+		return false, u.end(r.Epoch)
+	case r.Epoch == u.epoch && r.Update == u.number && r.Nonce == u.nonce:
+		return true, nil
+	case r.Epoch == u.epoch && r.Update >= u.number:
+		// guard:update-nonce. Only one updater counts in an epoch, one update at a time. A
+		// number that is taken under another nonce proves a second process with the same
+		// token. Without this check both would go on, each undoing the other's count.
+		return false, u.end(r.Epoch)
+	}
+	return false, nil
+}
+
+// errReplaced: a page of the manifest was pruned, so there is a newer manifest.
+var errReplaced = errors.New("state: the manifest was replaced")
+
+// next makes the version after cur. The error is errReplaced if cur is not the newest.
+func (u *update) next(ctx context.Context, cur *Manifest) (*Manifest, error) {
+	next := cur.clone()
+	if err := u.f(&Change{next}); err != nil {
+		return nil, err
+	}
+	switch err := u.pages.tidy(ctx, next); {
+	case errors.Is(err, ErrGone):
+		return nil, fmt.Errorf("%w: %w", errReplaced, err)
+	case err != nil:
+		return nil, err
+	}
+	next.Format, next.Log, next.Version, next.Nonce = document.Format, u.log.format.Log, cur.Version+1, fence.ID(uuid.New())
+	next.Written = u.log.opts.Clock.Wall().UTC().Truncate(time.Millisecond)
+	next.Roles[u.role] = RoleState{Epoch: u.epoch, Update: u.number, Nonce: u.nonce}
+	if next.Hint != nil && !next.Floor.Before(*next.Hint) {
+		next.Hint = nil
+	}
+	if err := next.check(layout.ManifestKey(next.Version), u.log.format); err != nil {
+		return nil, fmt.Errorf("state: refusing to publish what nobody could read: %w", err)
+	}
+	// guard:only-forward. Floor, start and prune mark only rise. Without this check a
+	// version could promise again what a compactor has deleted: it deletes what lies
+	// before the floor and the mark of an earlier version.
+	if next.Floor.Before(cur.Floor) || next.PruneMark < cur.PruneMark || next.Start < cur.Start || next.Forgotten < cur.Forgotten {
+		return nil, fmt.Errorf("state: refusing to move the floor from %v to %v, the start from %d to %d and the prune mark from %d to %d: they only rise",
+			cur.Floor.Position, next.Floor.Position, cur.Start, next.Start, cur.PruneMark, next.PruneMark)
+	}
+	return next, nil
+}
+
+// publish creates next and returns the newest manifest after that.
+func (u *update) publish(ctx context.Context, next *Manifest) (*Manifest, error) {
+	body, err := next.encode(u.log.format.Limits.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	key := layout.ManifestKey(next.Version)
+	info, err := store.Create(ctx, u.log.st, key, body, &store.WriteOptions{Settle: u.log.opts.Settle})
+	switch {
+	case err == nil:
+		info.Key = key
+		u.log.remember(loaded{next, info})
+	case errors.Is(err, store.ErrPrecondition):
+		// This decides nothing. Our own object may have had this number, was pruned, and
+		// its hole was filled with junk. Only the newest manifest tells.
+	default:
+		return nil, err
+	}
+	// guard:update-count. Created or refused, the updater reads the newest manifest: the
+	// update took place if, and only if, that carries its count and nonce. Without this
+	// reading: the version falls into a hole left by pruning; the updater believes that
+	// it is published; nobody ever reads it.
+	//
+	//mutant:replace u.log.newest(ctx, next.Version, u.log.highest) => next, error(nil)
+	newest, err := u.log.newest(ctx, next.Version, u.log.highest)
+	if err != nil {
+		return nil, fmt.Errorf("%w: manifest %d was sent: %w", store.ErrUnknown, next.Version, err)
+	}
+	return newest, nil
 }

@@ -163,7 +163,7 @@ func compacts(ctx context.Context, n *node) {
 	w := n.world
 	o := &compactor.Options{
 		FanIn: 2, SegmentBytes: 1 << n.rng.IntN(10), NoCompress: true, Settle: n.settle(), Clock: n.clock,
-		Leader: n.election("compactor-lock/"), KeepLocks: &leader.PruneOptions{Keep: 1 + n.rng.IntN(2), Clock: n.clock},
+		Leader: n.election("compactor-lock/"), KeepLocks: &leader.PruneOptions{Keep: 1 + n.rng.IntN(2)},
 	}
 	n.retains = n.retention()
 	o.Retain = n.retains.Retain

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -154,10 +155,10 @@ func paged(pages []state.Page[uint64]) (n int) {
 
 // skew compares clocks. Without the right to write it does without.
 func (s *Survey) skew(ctx context.Context, st store.Store) error {
-	skew, err := leader.MeasureSkew(ctx, st)
+	offset, uncertainty, err := measureSkew(ctx, st, clock.System())
 	switch {
 	case err == nil:
-		s.Skew = &Skew{Offset: fmt.Sprintf("%+v", skew.Offset), Uncertainty: skew.Uncertainty.String()}
+		s.Skew = &Skew{Offset: fmt.Sprintf("%+v", offset), Uncertainty: uncertainty.String()}
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	default:

@@ -36,16 +36,17 @@ func run(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	e, err := leader.New(st, "lock", &leader.Options{Validity: 5 * time.Second})
+	name := leader.DefaultIdentity()
+	e, err := leader.New(st, "lock", &leader.Options{Identity: name, Validity: 5 * time.Second})
 	if err != nil {
 		return err
 	}
-	fmt.Println(e.Identity(), "is waiting")
+	fmt.Println(name, "is waiting")
 	return e.Run(ctx, func(ctx context.Context, term *leader.Term) error {
 		for ctx.Err() == nil { // it ends when the lock is lost
 			// Whatever this writes carries the epoch, so that a store can refuse an
 			// older one: a lock alone does not stop a leader that was asleep.
-			fmt.Println(e.Identity(), "leads in epoch", term.Epoch())
+			fmt.Println(name, "leads in epoch", term.Epoch())
 			time.Sleep(time.Second)
 		}
 		return context.Cause(ctx)

@@ -1,0 +1,172 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+)
+
+func (c *Candidate) onListed(now clock.Instant, ev Event, report **Report) Action {
+	if ev.Epoch < c.taken {
+		// A create of this epoch was refused, so it exists, and the highest never falls.
+		return Action{Op: Fail, Err: fmt.Errorf("%w: epoch %d", ErrVanished, c.taken)}
+	}
+	if ev.Epoch == 0 {
+		if c.lock.Epoch > 1 {
+			// The listing began at the remembered lock, which somebody has deleted by hand.
+			// List from the beginning.
+			c.forget()
+			return c.list()
+		}
+		c.forget()
+		c.confirmed = true
+		c.report(false, report)
+		if c.cfg.Observe {
+			return c.idle(now)
+		}
+		return c.create()
+	}
+	if ev.Epoch == c.lock.Epoch {
+		// The remembered lock was read before this listing began, and is the newest now.
+		// The newest is never pruned, so what was read was not in a hole.
+		c.confirmed = true
+		if ev.Version == c.lock.Version {
+			return c.onSame(now, ev.Sent, report)
+		}
+		return c.get()
+	}
+	c.forget()
+	c.listed = ev.Version
+	return Action{Op: Get, Epoch: ev.Epoch}
+}
+
+func (c *Candidate) onGot(now clock.Instant, ev Event, report **Report) Action {
+	old := c.lock
+	if ev.Lock.same(old) {
+		return c.onSame(now, ev.Sent, report)
+	}
+	followed := old.Epoch == ev.Lock.Epoch
+	c.lock, c.first, c.seen = ev.Lock, now, now
+	// guard:jitter. Each candidate adds a random delay before it deposes a lapsed lock. Without it: a
+	// leader crashes, and all candidates that last read its lock at the same moment write at once.
+	//
+	//mutant:replace c.cfg.Random() => 0
+	c.jitter = time.Duration(c.cfg.Random() * float64(c.lock.Validity) / 20)
+	if !followed || !c.pace.changed(now) || old.Renew != c.lock.Renew {
+		c.pace.begin(now, c.lock, ev.Age, c.cfg.Random())
+	}
+	c.missed = false
+	if c.lock.State == Draining && (!followed || old.State != Draining) {
+		c.draining = now
+	}
+	switch {
+	case !followed:
+		// guard:listed-version. A lock that was just read counts as the newest only if the listing showed
+		// the same version. Without this check: a listing shows lock 7; 7 is succeeded and pruned; a late
+		// request puts a lock into the hole; the Get reads that one, and its holder is reported as leader.
+		//
+		//mutant:replace c.lock.Version == c.listed => true
+		c.confirmed = c.lock.Version == c.listed
+	case old.Holder != c.lock.Holder, c.cfg.Observe && old.State != c.lock.State:
+		// guard:newest-listed. A change of holder or state is reported only after a listing shows this lock
+		// as the newest. Without this check: lock 7 is succeeded and pruned; a late create of another
+		// candidate lands in the hole; an observer of lock 7 reports that candidate as the leader.
+		//
+		//mutant:replace c.confirmed = false => c.confirmed = true
+		c.confirmed = false
+	}
+	if !c.confirmed {
+		return c.list()
+	}
+	return c.decide(now, ev.Age, false, report)
+}
+
+// onSame goes on after a response that showed the remembered version again.
+func (c *Candidate) onSame(now, sent clock.Instant, report **Report) Action {
+	c.seen = now
+	c.pace.unchanged(sent)
+	c.missed = true
+	if !c.confirmed {
+		return c.list()
+	}
+	return c.decide(now, nil, true, report)
+}
+
+// decide what to do about the remembered lock, which a response has just shown.
+func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Report) Action {
+	if c.lock.State == Expired {
+		c.report(false, report)
+		return c.expired(now, age)
+	}
+	// guard:lapse. A lock has lapsed when this candidate saw the same version for a whole validity of its own
+	// elapsed time, counted from the response that first showed it. With less: one heartbeat is slow, and
+	// a healthy leader is deposed and succeeded while it still believes that it leads.
+	//
+	//mutant:replace >= c.lock.Validity => >= c.lock.Validity/2
+	unchanged := same && now.Sub(c.first) >= c.lock.Validity
+	// guard:shortcut. At first sight a lock has lapsed if it is older than its validity by the store's clock,
+	// plus a grace of 5 s. Both times come from one response, so no two clocks are compared. Without
+	// the grace: the store rounds times to whole seconds, and a lock that is still valid looks lapsed.
+	//
+	//mutant:replace c.lock.Validity+shortcutGrace => c.lock.Validity
+	old := age != nil && age.Since >= c.lock.Validity+shortcutGrace
+	lapsed := unchanged || old
+	c.report(lapsed, report)
+	switch {
+	case lapsed && c.cfg.Observe:
+		return c.idle(now)
+	case lapsed:
+		// guard:depose-first. A lapsed lock is swapped to expired before the next one is created. Without
+		// this step: B creates lock 8 while A, slow but alive, renews lock 7; both believe that they lead.
+		//
+		//mutant:replace Action{Op: Depose, Epoch: c.lock.Epoch, Known: c.lock.Version, Nonce: c.cfg.Nonce()} => c.create()
+		return Action{Op: Depose, Epoch: c.lock.Epoch, Known: c.lock.Version, Nonce: c.cfg.Nonce()}
+	}
+	return Action{Op: Wait, Until: c.nextRead(now)}
+}
+
+func (c *Candidate) nextRead(now clock.Instant) clock.Instant {
+	lapse := c.first.Add(c.lock.Validity)
+	if !c.cfg.Observe {
+		lapse = lapse.Add(c.jitter)
+	}
+	var next clock.Instant
+	switch {
+	case c.lock.State == Draining && now.Sub(c.draining) <= c.lock.Validity:
+		q := c.quick(c.lock.Validity)
+		next = now.Add(q/2 + time.Duration(c.cfg.Random()*float64(q)))
+	case c.cfg.Observe:
+		next = now.Add(c.lock.Validity * 4 / 5)
+	default:
+		next = c.pace.next(c.missed)
+		if c.missed {
+			next = max(next, now.Add(c.pace.fine/4))
+		}
+		next = max(next, now.Add(c.quick(c.lock.Validity)/4))
+	}
+	// A read shortly before the lapse shows nothing that the read at the lapse does not.
+	if next.Add(c.lock.Validity/64) >= lapse && now < lapse {
+		next = lapse
+	}
+	return next
+}
+
+// idle lets an observer wait for the next leader, longer each time.
+func (c *Candidate) idle(now clock.Instant) Action {
+	d := min(c.cfg.Validity/15<<min(c.quiet, 6), c.cfg.Validity*4/5)
+	c.quiet++
+	return Action{Op: Wait, Until: now.Add(d)}
+}
+
+// report passes on who leads, if that has changed since the last report.
+func (c *Candidate) report(lapsed bool, to **Report) {
+	r := Report{Lock: c.lock, Lapsed: lapsed}
+	o := c.reported
+	if c.told && o.Lock.Epoch == r.Lock.Epoch && o.Lock.Holder == r.Lock.Holder &&
+		o.Lock.State == r.Lock.State && o.Lapsed == r.Lapsed {
+		return
+	}
+	c.told, c.reported, c.quiet = true, r, 0
+	*to = &r
+}

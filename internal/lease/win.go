@@ -1,0 +1,131 @@
+package lease
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fencepost/fencepost/clock"
+)
+
+// expired goes on with a lock that is expired: it creates the next one, at once or
+// after others have had their turn.
+func (c *Candidate) expired(now clock.Instant, age *Age) Action {
+	if c.cfg.Observe {
+		return c.idle(now)
+	}
+	v := c.lock.Validity
+	wait := c.lock.Wait
+	if age != nil && wait > 0 && age.Since >= wait+shortcutGrace {
+		wait = 0
+	}
+	turn := c.first.Add(wait)
+	switch {
+	case c.lock.Successor != "" && c.lock.Successor != c.cfg.Identity:
+		// Another candidate was named by the holder, or has deposed it.
+		turn = turn.Add(v/10 + c.jitter)
+	case c.lock.Successor == "" && c.lock.Holder == c.cfg.Identity:
+		// A candidate that has just resigned lets others go first.
+		turn = turn.Add(v / 30)
+	}
+	switch {
+	case now >= turn:
+		return c.create()
+	case wait > 0:
+		// The deposed holder may end the wait early.
+		return Action{Op: Wait, Until: min(turn, now.Add(2*c.quick(v)))}
+	}
+	return Action{Op: Wait, Until: turn}
+}
+
+func (c *Candidate) create() Action {
+	if c.lock.Epoch == math.MaxUint64 {
+		return Action{Op: Fail, Err: ErrNumbers}
+	}
+	c.won = Lock{Epoch: c.lock.follower(), Nonce: c.cfg.Nonce()}
+	if c.won.Epoch < c.cfg.MinEpoch {
+		// guard:milestone. A candidate that must skip epochs first creates the next one as an expired lock
+		// that names MinEpoch as its follower. Without it: A creates lock 8 and leads; B, with MinEpoch
+		// 100, creates lock 100 at the same time and leads too; nobody deposes 8, which is not the newest.
+		//
+		//mutant:replace c.won.Next = c.cfg.MinEpoch => c.won.Epoch = c.cfg.MinEpoch
+		c.won.Next = c.cfg.MinEpoch
+	}
+	return Action{Op: Create, Epoch: c.won.Epoch, Next: c.won.Next, Nonce: c.won.Nonce}
+}
+
+// confirm swaps the created lock once, with a fresh nonce: see the guard win-swap.
+func (c *Candidate) confirm(now clock.Instant) Action {
+	// guard:confirm-rewrite. The swap that confirms a new lock waits until the store allows another write of
+	// this key (MinRewrite). Without the wait: the store rejects the swap as too early; its retry is applied, but a retried
+	// swap is not clean, so the candidate swaps again at once, is rejected again, and never leads.
+	if turn := c.wrote.Add(c.cfg.MinRewrite); now < turn {
+		c.confirming = true
+		return Action{Op: Wait, Until: turn}
+	}
+	c.confirming = false
+	c.won.Nonce = c.cfg.Nonce()
+	return Action{Op: Confirm, Epoch: c.won.Epoch, Known: c.won.Version, Nonce: c.won.Nonce}
+}
+
+func (c *Candidate) applied(now clock.Instant, ev Event) Action {
+	switch c.last.Op {
+	case Depose:
+		return c.create()
+	case Create:
+		if c.won.Next > 0 {
+			return c.list() // a milestone has no holder; every candidate sees it as the newest
+		}
+		c.won.Version, c.wrote = ev.Version, now
+		// guard:win-swap. A created lock is swapped once before its creator leads. Without the swap, on a
+		// store whose versions are hashes of the contents: A creates lock 7 and sleeps; 7 is deposed and
+		// pruned; a late copy of A's create brings the same version back; A wakes up and renews it.
+		//
+		//mutant:replace return c.confirm(now) => c.sent, c.checking = ev.Sent, true; return Action{Op: List, After: c.won.Epoch - 1}
+		return c.confirm(now)
+	case Confirm:
+		c.won.Version, c.wrote, c.sent = ev.Version, now, ev.Sent
+		if !ev.Clean {
+			// guard:clean-swap. The swap that confirms a new lock is repeated until one was sent exactly once.
+			// Without this: A's swap is sent twice; A sleeps; its lock is deposed and pruned; late copies of its
+			// create and of its swap land in the hole, one after the other; A wakes up and renews that lock.
+			return c.confirm(now)
+		}
+		c.checking = true
+		return Action{Op: List, After: c.won.Epoch - 1}
+	}
+	return Action{Op: Fail, Err: fmt.Errorf("lease: unexpected event %d", ev.Kind)}
+}
+
+// checked is the last step of a win: does a listing show a higher epoch? Reading
+// epoch+1 would not do, since that one may be pruned already.
+func (c *Candidate) checked(now clock.Instant, ev Event) Action {
+	c.checking = false
+	switch {
+	case ev.Epoch > c.won.Epoch:
+		// guard:higher-lock. A candidate that finds a lock above the one it created does not lead. Without
+		// this check: B sleeps before it creates lock 8; others lead up to 12, and 8 is pruned; B wakes
+		// up, its create lands in the hole, and B leads beside the holder of 12.
+		c.forget()
+		c.listed = ev.Version
+		return Action{Op: Get, Epoch: ev.Epoch}
+	case ev.Epoch < c.won.Epoch:
+		return Action{Op: Fail, Err: fmt.Errorf("%w: epoch %d", ErrVanished, c.won.Epoch)}
+	case now >= c.cfg.deadline(c.sent):
+		// guard:win-deadline. A win whose deadline has passed is confirmed again before anybody leads on it.
+		// Without this check: B swaps its new lock, is paused for a validity, and then begins to lead on
+		// a lock that others may depose at this moment.
+		return c.confirm(now)
+	}
+	return Action{Op: Lead, Epoch: c.won.Epoch, Known: c.won.Version, Nonce: c.won.Nonce, Sent: c.sent}
+}
+
+func (c *Candidate) refused() Action {
+	if c.last.Op == Depose {
+		// The leader has renewed, or another candidate was first.
+		return c.get()
+	}
+	if c.last.Op == Create {
+		c.taken = c.last.Epoch
+	}
+	return c.list()
+}

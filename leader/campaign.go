@@ -1,0 +1,213 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/store"
+)
+
+// campaign carries out the actions of a candidate's state machine. Observers use
+// it too.
+type campaign struct {
+	*Elector
+	machine *lease.Candidate
+	began   clock.Instant
+
+	last Record // the newest lock as last read
+	own  Record // the lock that this campaign has created
+
+	// takeover is the context of the requests from creating a lock until it leads;
+	// nil at other times.
+	takeover context.Context //nolint:containedctx // a campaign is one call of Campaign
+	stop     func()
+}
+
+func (c *campaign) run(ctx context.Context) (*Term, error) {
+	defer c.endTakeover()
+	a := c.machine.Step(c.began, lease.Event{Kind: lease.Start})
+	for {
+		if r := a.Report; r != nil && r.Lock.Epoch != 0 {
+			c.tell(c.record(*r))
+		}
+		switch a.Op {
+		case lease.Lead:
+			return c.lead(ctx, a), nil
+		case lease.Fail:
+			return nil, public(a.Err)
+		}
+		ev, err := c.do(ctx, a)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return nil, err
+		}
+		a = c.machine.Step(c.clock.Now(), ev)
+	}
+}
+
+// public gives the machine's errors this package's names.
+func public(err error) error {
+	if errors.Is(err, lease.ErrVanished) || errors.Is(err, lease.ErrNumbers) {
+		return fmt.Errorf("%w: %w", ErrInconsistent, err)
+	}
+	return err
+}
+
+var errNoAnswer = errors.New("leader: no answer in time")
+
+// do carries out one action and returns the event that answers it.
+func (c *campaign) do(ctx context.Context, a lease.Action) (lease.Event, error) {
+	switch a.Op {
+	case lease.Create:
+		if a.Next == 0 { // a milestone need not be released
+			c.beginTakeover(ctx)
+		}
+	case lease.Get: // another lock: the own one was created in a hole
+		c.endTakeover()
+	}
+	if c.takeover != nil {
+		ctx = c.takeover
+	}
+	ev := lease.Event{Sent: c.clock.Now()}
+	var err error
+	switch a.Op {
+	case lease.Wait:
+		ev.Kind = lease.Woke
+		err = clock.Sleep(ctx, c.clock, a.Until.Sub(ev.Sent))
+	case lease.List:
+		listing, cancel := clock.WithTimeout(ctx, c.clock, c.timeout, errNoAnswer)
+		defer cancel()
+		ev.Epoch, ev.Version, err = c.highest(listing, a.After, c.settle(1))
+		return readEvent(ctx, ev, lease.Listed, err)
+	case lease.Get:
+		var rec Record
+		rec, ev.Age, err = c.read(ctx, a.Epoch, a.Known, c.settle(1))
+		if err == nil {
+			c.last, ev.Lock = rec, rec.lock()
+		}
+		return readEvent(ctx, ev, lease.Got, err)
+	case lease.Depose:
+		rec := c.last
+		rec.State, rec.Nonce = Expired, a.Nonce
+		rec.Reason, rec.ExpiredBy, rec.Successor = "lapsed", c.opts.Identity, c.opts.Identity
+		ev.Version, ev.Clean, err = c.swap(ctx, rec, a.Known)
+		return c.written(ev, err)
+	case lease.Create:
+		c.own = c.newRecord(a)
+		ev.Version, err = c.create(ctx, c.own)
+		return c.written(ev, err)
+	case lease.Confirm:
+		c.own.Nonce, c.own.Renewed = a.Nonce, c.clock.Wall()
+		ev.Version, ev.Clean, err = c.swap(ctx, c.own, a.Known)
+		return c.written(ev, err)
+	}
+	return ev, err
+}
+
+// newRecord is what a Create writes: the own lock or a milestone.
+func (c *campaign) newRecord(a lease.Action) Record {
+	now := c.clock.Wall()
+	r := Record{
+		Epoch: fence.Epoch(a.Epoch), State: Held, Holder: c.opts.Identity, Nonce: a.Nonce,
+		Validity: c.opts.Validity, Renew: c.opts.Renew, Acquired: now, Renewed: now, Transitions: c.last.Transitions,
+	}
+	switch {
+	case a.Next > 0:
+		r.State, r.Next = Expired, fence.Epoch(a.Next)
+		r.Reason, r.ExpiredBy, r.Successor = "milestone", c.opts.Identity, c.opts.Identity
+	case c.last.Epoch != 0 && c.last.Holder != r.Holder:
+		r.Transitions++
+	}
+	return r
+}
+
+// readEvent tells the store's answers from its failures.
+func readEvent(ctx context.Context, ev lease.Event, ok lease.Kind, err error) (lease.Event, error) {
+	switch {
+	case err == nil:
+		ev.Kind = ok
+	case errors.Is(err, store.ErrNotModified):
+		ev.Kind = lease.Same
+	case errors.Is(err, store.ErrNotFound):
+		ev.Kind = lease.Gone
+	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrFormat):
+		ev.Kind, ev.Err = lease.Unreadable, err
+	case store.Permanent(err):
+		return ev, err
+	case ctx.Err() != nil:
+		return ev, context.Cause(ctx)
+	default:
+		ev.Kind = lease.Failed
+	}
+	return ev, nil
+}
+
+// written tells the outcome of a write. A write that is rejected, or whose outcome
+// is unknown, ends the campaign.
+func (c *campaign) written(ev lease.Event, err error) (lease.Event, error) {
+	switch store.OutcomeOf(err) {
+	case store.Applied:
+		ev.Kind = lease.Applied
+	case store.Refused:
+		c.endTakeover()
+		ev.Kind = lease.Refused
+	default:
+		return ev, err
+	}
+	return ev, nil
+}
+
+// beginTakeover begins the steps from creating a lock to leading. They may outlive
+// the caller's context by one request: a lock that is created and left held would
+// cost everybody a validity.
+func (c *campaign) beginTakeover(ctx context.Context) {
+	c.endTakeover()
+	takeover, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	unlink := context.AfterFunc(ctx, func() {
+		c.clock.AfterFunc(c.opts.RequestTimeout, func() { cancel(context.Cause(ctx)) })
+	})
+	c.takeover, c.stop = takeover, func() { unlink(); cancel(context.Canceled) }
+}
+
+func (c *campaign) endTakeover() {
+	if c.takeover != nil {
+		c.stop()
+		c.takeover = nil
+	}
+}
+
+// lead begins the term.
+func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
+	c.own.Version = win.Known
+	took := c.clock.Now().Sub(c.began)
+	t := newTerm(ctx, c.Elector, c.own, win)
+	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("took", took))
+	if h := c.opts.Hooks.Elected; h != nil {
+		h(Election{Epoch: t.epoch, Took: took})
+	}
+	c.tell(c.own)
+	return t
+}
+
+// record is what a report tells of the newest lock. Epoch 0: there is none.
+func (c *campaign) record(r lease.Report) (rec Record) {
+	if r.Lock.Epoch != 0 {
+		rec = c.last
+		rec.Lapsed = r.Lapsed
+	}
+	return rec
+}
+
+func (c *campaign) tell(rec Record) {
+	if h := c.opts.Hooks.Leader; h != nil {
+		h(rec)
+	}
+}

@@ -1,0 +1,135 @@
+package manifest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+const (
+	// DefaultGrace is ten minutes.
+	DefaultGrace = 10 * time.Minute
+	// MinGrace is longer than a listing takes within the store. The listings of some
+	// stores are not atomic (versitygw, MinIO). Such a listing shows everything that is
+	// there all the while. It may miss both a manifest that is deleted under it and the
+	// one that has replaced it. So a replaced manifest is kept for the grace period.
+	MinGrace = time.Second
+)
+
+// InitOptions describe a new log. The zero value works. They have no effect on a log that
+// exists.
+type InitOptions struct {
+	// Limits that are 0 become those of [DefaultLimits].
+	Limits Limits
+	// Grace is [DefaultGrace] if 0, and otherwise at least [MinGrace]. A negative one means
+	// none: only for tests, on a store whose listings are atomic.
+	Grace time.Duration
+	// Probe configures the probe of the store. It cannot be left out: on a store that
+	// ignores conditions data would be lost without a sign.
+	Probe *probe.Options
+	// Settle tunes retries.
+	Settle *store.SettleOptions
+	// Clock tells when the log was created; the machine's by default.
+	Clock clock.Clock
+}
+
+// Validate returns an error that is [ErrOptions], with all that is wrong, if [Init] would
+// refuse the options. It does no I/O; nil is valid.
+func (o *InitOptions) Validate() error {
+	_, err := o.withDefaults()
+	return err
+}
+
+func (o *InitOptions) withDefaults() (InitOptions, error) {
+	var v InitOptions
+	if o != nil {
+		v = *o
+	}
+	or := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	or(&v.Limits.Object, DefaultLimits().Object)
+	or(&v.Limits.Record, min(DefaultLimits().Record, max(v.Limits.Object-binary.MaxVarintLen32, 0)))
+	or(&v.Limits.Cursor, DefaultLimits().Cursor)
+	or(&v.Limits.Manifest, DefaultLimits().Manifest)
+	v.Clock = clock.Or(v.Clock)
+	var bad []error
+	switch {
+	case v.Grace == 0:
+		v.Grace = DefaultGrace
+	case v.Grace < 0:
+		v.Grace = 0
+	case v.Grace < MinGrace:
+		bad = append(bad, fmt.Errorf("%w: a grace of %v is too short: it must be at least %v, which a listing may take, or what it is about to show could be deleted under it", ErrOptions, v.Grace, MinGrace))
+	}
+	if err := v.Limits.Validate(); err != nil {
+		bad = append(bad, fmt.Errorf("%w: Limits: %w", ErrOptions, err))
+	}
+	return v, errors.Join(bad...)
+}
+
+// Init makes st a log, unless it is one already, and returns its format. It first probes
+// the store, and refuses one that breaks a promise that the protocol needs. If several
+// processes call it at once, one creates the log and all return the same format.
+//
+// Errors: [ErrOptions]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt], also if
+// there is a log whose format.json is missing.
+func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return Format{}, err
+	}
+	f, err := ReadFormat(ctx, st, o.Settle)
+	if !errors.Is(err, ErrNotInitialized) {
+		return f, err
+	}
+	// guard:init-lost. A log that has lost its format.json gets no new one. Without this
+	// check the new one would have another identity, and every object of the log would be
+	// refused as another log's.
+	//
+	//mutant:replace []string{layout.ManifestPrefix, layout.DataPrefix} => []string{}
+	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
+		for info, err := range store.ListAll(ctx, st, prefix, nil, o.Settle) {
+			if err != nil {
+				return Format{}, err
+			}
+			// Somebody may have created the log since format.json was read.
+			if f, err := ReadFormat(ctx, st, o.Settle); !errors.Is(err, ErrNotInitialized) {
+				return f, err
+			}
+			return Format{}, document.Corrupt(layout.FormatKey, "it is missing, but %s is there; if that is a log's, restore %s from a backup, or remove everything under %s if the log is not needed; if it is not, choose another prefix",
+				info.Key, layout.FormatKey, st.Traits().Name)
+		}
+	}
+	report, err := probe.Run(ctx, st, o.Probe)
+	if err != nil {
+		return Format{}, err
+	}
+	f = Format{
+		Version: document.Format, Log: fence.ID(uuid.New()), Created: o.Clock.Wall().UTC().Truncate(time.Second),
+		Limits: o.Limits, Grace: Duration(o.Grace), Probe: report,
+	}
+	body, err := f.encode()
+	if err != nil {
+		return Format{}, err
+	}
+	// The log's id is the nonce: no two bodies are equal.
+	_, err = store.Create(ctx, st, layout.FormatKey, body, &store.WriteOptions{Settle: o.Settle})
+	if err != nil && !errors.Is(err, store.ErrPrecondition) {
+		return Format{}, err
+	}
+	return ReadFormat(ctx, st, o.Settle)
+}
