@@ -43,7 +43,8 @@
 //     that the store cannot have given is [ErrPrecondition]. Turn the retries of the SDK
 //     off: a retry hides the outcome of the attempt before.
 //  3. Versions. Any string that changes with each write: an ETag, a generation. Get,
-//     List, Put and Upload show the same version of the same state.
+//     List, Put and Upload show the same version of the same state. Only equal bodies may
+//     have equal versions.
 //  4. Get. Honour Offset, Length and IfNoneMatch. Info.Size is the size of the whole
 //     object. A Body that ends too early must end in an error.
 //  5. List. All pages, each key at most once, complete for what was there when List was
@@ -66,18 +67,31 @@
 // All methods are safe for concurrent use, and none keeps what the caller passed in after
 // it has returned, nor goes on in the background.
 //
-// Then:
+// # Connect and test a driver
 //
-//   - Register a URL scheme in init, so that [Open] finds the driver when a program
-//     imports its package. Return [Sub] of the store for the path of the URL.
+// Register a URL scheme in init, so that [Open] finds the driver in every program that
+// imports its package. Return [Sub] of the store for the path of the URL:
 //
-//     func init() { store.Register("xx", open) }
+//	func init() { store.Register("xx", open) }
 //
-//     func open(ctx context.Context, u *url.URL) (store.Store, error) { … }
+//	func open(ctx context.Context, u *url.URL) (store.Store, error) {
+//		st, err := New(u.Host) // no requests: a missing bucket shows at the first one
+//		if err != nil {
+//			return nil, err
+//		}
+//		return store.Sub(st, u.Path)
+//	}
 //
-//   - Run the conformance suite, storetest.Run, over clients that share nothing but the
-//     store. It passes for every driver here, and finds dozens of broken ones.
+// Run the conformance suite from a test, over clients that share nothing but the store:
 //
-//   - Run probe.Run against a live bucket, and wrap the driver in faultstore to see how
-//     your own code bears lost answers.
+//	func TestConformance(t *testing.T) {
+//		storetest.Run(t, func(tb storetest.TB) store.Store { … }, nil)
+//	}
+//
+// Probe a live bucket with probe.Run. To see how code bears lost answers, wrap the driver
+// with faultstore.New.
+//
+// A driver in this repository also gets a row in imports_test.go, an entry in the drivers
+// of open.go, and a section in docs/stores.md. If it needs an SDK it is a module of its
+// own, as gcsstore is.
 package store
