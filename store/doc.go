@@ -91,7 +91,7 @@
 // Probe a live bucket with probe.Run. To see how code bears lost answers, wrap the driver
 // with faultstore.New.
 //
-// A driver in this repository also gets a row in imports_test.go, an entry in the drivers
-// of open.go, and a section in docs/stores.md. If it needs an SDK it is a module of its
-// own, as gcsstore is.
+// A driver in this repository also gets an entry in the drivers of open.go and a section in
+// docs/stores.md. If it needs an SDK, it is a module of its own, as gcsstore is, and
+// imports_test.go names the SDK.
 package store
