@@ -6,21 +6,25 @@ import (
 	"log"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
-// words are where the records come from; they can begin anywhere.
+// words is the source of the records. It can be read from any place.
 func words(from int) []string {
 	return strings.Fields("one two three four five")[from:]
 }
 
-// The whole of it: whoever runs this, on however many machines, exactly one at a
-// time writes, and each goes on where the one before ended.
+// Run this program on any number of machines. One at a time writes, and each continues
+// where the one before stopped.
 func Example() {
 	ctx := context.Background()
 
@@ -28,17 +32,17 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = fencepost.Run(ctx, st, nil, func(ctx context.Context, w *writer.Writer) error {
-		done, _ := strconv.Atoi(string(w.Recovered().Cursor)) // where the last leader's work ends
+	err = fencepost.Run(ctx, st, nil, func(ctx context.Context, s *fencepost.Session) error {
+		done, _ := strconv.Atoi(string(s.Recovered().Cursor)) // where the last leader's work ends
 		for _, word := range words(done) {
 			done++
 			cursor := writer.Cursor([]byte(strconv.Itoa(done)))
 			// One append is one atom: the record and the cursor, or neither.
-			if _, err := w.AppendAsync(ctx, [][]byte{[]byte(word)}, cursor); err != nil {
+			if _, err := s.AppendAsync(ctx, [][]byte{[]byte(word)}, cursor); err != nil {
 				return err
 			}
 		}
-		return w.Flush(ctx) // nil: all of it is in the history, for ever
+		return s.Flush(ctx) // nil: all of it is in the history, for ever
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -62,8 +66,64 @@ func Example() {
 	// 4 five
 }
 
-// A compactor is a background job of its own, or a goroutine beside the leader.
-// This one does what there is to do, once.
+// Work that has effects outside the log asks the session before each of them, and tells
+// it that the work is alive.
+func ExampleSession() {
+	st := memstore.New(nil) // or store.Open(ctx, "s3://bucket/orders")
+	opts := &fencepost.Options{Leader: &leader.Options{StallAfter: 30 * time.Second}}
+	var mail fence.Gate // stands for a service that refuses the epochs of old leaders
+
+	err := fencepost.Run(context.Background(), st, opts, func(ctx context.Context, s *fencepost.Session) error {
+		for _, word := range words(3) {
+			s.Progress() // without it, work that hangs loses its lock after 30 s
+			if _, err := s.Append(ctx, [][]byte{[]byte(word)}); err != nil {
+				return err
+			}
+			if err := s.Check(5 * time.Second); err != nil { // sending takes up to 5 s
+				return err
+			}
+			if err := mail.Check(s.Epoch()); err != nil {
+				return err
+			}
+			fmt.Println("sent", word, "in epoch", s.Epoch())
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// sent four in epoch 1
+	// sent five in epoch 1
+}
+
+// A process that is about to be replaced makes way for another one and stays a
+// candidate.
+func ExampleSession_Resign() {
+	st := memstore.New(nil) // or store.Open(ctx, "s3://bucket/orders")
+	opts := &fencepost.Options{Leader: &leader.Options{Drain: time.Second, Renew: time.Second}}
+
+	err := fencepost.Run(context.Background(), st, opts, func(ctx context.Context, s *fencepost.Session) error {
+		if s.Epoch() == 2 {
+			return nil // the work is done: Run ends
+		}
+		s.Resign()
+		// Appends are still possible while other candidates prepare to take over.
+		if _, err := s.Append(ctx, [][]byte{[]byte("bye")}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		fmt.Println(context.Cause(ctx))
+		return context.Cause(ctx) // Run contends again
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output: leader: resigned (epoch 1)
+}
+
+// A compactor runs as a job of its own or as a goroutine beside the leader. This one
+// does what there is to do once.
 func Example_compact() {
 	ctx := context.Background()
 	st, err := store.Open(ctx, "mem://orders")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	_ "github.com/fencepost/fencepost/store/dirstore" // file://
@@ -19,81 +20,45 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// LockPrefix is where the election's lock files are, below the log's root.
-const LockPrefix = "lock"
+// LockPrefix begins the keys of the election's lock objects: "lock/". Pass it to
+// leader.New to take part in the election without [Run], or to observe it.
+const LockPrefix = layout.LockPrefix
 
-// Options of [Run]. The zero value works.
-type Options struct {
-	// Leader configures the election. The log's compactor prunes old locks; the leader
-	// does so as well if Leader.Prune says how many to keep.
-	Leader *leader.Options
-	// Writer configures the writer. Its Until is set by Run.
-	Writer *writer.Options
-	// Logger is silent by default. It is the election's and the writer's too,
-	// where they have none.
-	Logger *zap.Logger
-}
-
-func (o *Options) withDefaults() (lo leader.Options, wo writer.Options, logger *zap.Logger) {
-	logger = zap.NewNop()
-	lo.NoPrune = true
-	if o == nil {
-		return lo, wo, logger
-	}
-	if o.Logger != nil {
-		logger = o.Logger
-	}
-	if o.Leader != nil {
-		lo = *o.Leader
-		lo.NoPrune = lo.NoPrune || lo.Prune == leader.PruneOptions{}
-	}
-	if o.Writer != nil {
-		wo = *o.Writer
-	}
-	if lo.Logger == nil {
-		lo.Logger = logger.Named("leader")
-	}
-	if wo.Logger == nil {
-		wo.Logger = logger.Named("writer")
-	}
-	return lo, wo, logger
-}
-
-// Run waits until this process leads the log in st, opens a writer, and calls
-// work with it. When the term is lost it cancels work's context, waits for work
-// to return, and contends again; so work may be called several times, one at a
-// time, and each time it begins where the history ends: see
-// writer.Writer.Recovered.
+// Run waits until this process leads the log in st, opens a writer, and calls work.
+// If the term is lost, Run ends work's context, waits for work to return, and contends
+// again. So work may be called several times, one at a time. Each call begins where the
+// history ends: see writer.Recovered. After each call Run flushes and closes the writer
+// and then frees the lock; work may close the writer itself.
 //
-// It ends in one of these ways, and always resigns after work has returned:
+// Run returns:
 //
-//   - work returns nil and everything it appended is part of the history: nil.
-//   - work returns an error while the term stands: that error.
-//   - work returns nil, but something it appended failed for another reason than
-//     the loss of the term: that reason.
-//   - ctx ends: its cause.
-//   - the options are wrong, or work is nil: that, at once and before any request.
-//   - the election or the opening fails for good, such as store.ErrDenied: that
-//     error.
+//   - nil if work returned nil and everything that it appended is in the history;
+//   - work's error if work failed while the term lasted;
+//   - the reason if work returned nil and an append failed for another reason than
+//     the loss of the term;
+//   - ctx's cause if ctx ended;
+//   - an [ErrOptions] at once, before any request, if the options are wrong or work is
+//     nil;
+//   - the error of the election or of the opening if it will not pass, such as
+//     store.ErrDenied.
 //
-// A term that was lost, a writer that was fenced, or a store that failed for a
-// while as the writer was opened, is none of these: Run contends again. Run
-// flushes and closes the writer; work may do so itself.
-func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx context.Context, w *writer.Writer) error) error {
-	lo, wo, logger := opts.withDefaults()
-	// Now, not when an epoch has been won for it, perhaps in the middle of the night.
+// Run contends again after a lost term, a fenced writer, [Session.Resign], and a failure
+// of the store during the opening that may pass.
+func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx context.Context, s *Session) error) error {
 	if work == nil {
-		return errors.New("fencepost: there is no work: the function that Run is to call is nil")
+		return fmt.Errorf("%w: work is nil: pass the function that Run is to call", ErrOptions)
 	}
-	if err := wo.Validate(); err != nil {
-		return fmt.Errorf("fencepost: %w", err)
+	// All faults are found now and not when an epoch has been won, hours later.
+	if err := opts.Validate(); err != nil {
+		return err
 	}
+	s := opts.settings(st.Traits())
 	for {
-		e, err := leader.New(st, LockPrefix, &lo)
+		e, err := leader.New(st, LockPrefix, &s.leader)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: Leader: %w", ErrOptions, err) // the store sets limits too
 		}
-		r := &run{st: st, opts: wo, logger: logger, validity: lo.Validity, work: work}
+		r := &run{settings: s, st: st, work: work}
 		err = e.Run(ctx, r.term)
 		switch {
 		case r.finished:
@@ -101,41 +66,55 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, leader.ErrLost), errors.Is(err, writer.ErrFenced), r.lost:
-			logger.Info("contending again", zap.Error(err))
+			s.logger.Info("contending again", zap.Error(err))
+		case err == nil: // work has stopped because it resigned
+			s.logger.Info("resigned; contending again")
 		default:
 			return err
 		}
 		var by *fence.FencedError
 		if errors.As(err, &by) {
-			// The log may know later epochs than the election, because tokens came
-			// from elsewhere or the lock files were lost. The election goes on behind
-			// them; otherwise every term would be fenced at once.
-			lo.MinEpoch = max(lo.MinEpoch, uint64(by.By)+1)
+			// The log may know later epochs than the election, because the lock objects
+			// were lost or a token came from elsewhere. The election continues after
+			// them. Otherwise the writer of every new term would be fenced at once.
+			s.leader.MinEpoch = max(s.leader.MinEpoch, uint64(by.By)+1)
 		}
-		if err := clock.Sleep(ctx, clock.Or(lo.Clock), pause); err != nil {
+		if err := clock.Sleep(ctx, s.clock, max(minPause, r.standBack())); err != nil {
 			return err
 		}
 	}
 }
 
-// pause keeps a candidate that is fenced each time it opens from spinning.
-const pause = 100 * time.Millisecond
+// minPause keeps a candidate that is fenced at each opening from spinning.
+const minPause = 100 * time.Millisecond
 
 // run is one term.
 type run struct {
-	st       store.Store
-	opts     writer.Options
-	logger   *zap.Logger
-	validity time.Duration
-	work     func(ctx context.Context, w *writer.Writer) error
+	settings
+	st   store.Store
+	work func(ctx context.Context, s *Session) error
 
-	finished bool // the work is done and all of it is part of the history
-	lost     bool // the term was lost, the writer fenced, or not opened for now
+	session  *Session // nil until the writer is open
+	finished bool     // work is done and everything it appended is in the history
+	lost     bool     // the term was lost, the writer was fenced, or its opening may succeed later
+}
+
+// standBack is how long this process must wait after Resign before it contends again. Other
+// candidates read the lock once in a heartbeat interval until they see the announcement.
+func (r *run) standBack() time.Duration {
+	if r.session == nil {
+		return 0
+	}
+	at := r.session.resigned.Load()
+	if at == nil {
+		return 0
+	}
+	return at.Add(r.renew).Sub(r.clock.Now())
 }
 
 func (r *run) term(ctx context.Context, t *leader.Term) error {
-	// Leaving in good order, the lock is held until the writer is closed, so it may
-	// drain. Only a term that is lost cuts the writer off.
+	// A leader that leaves of its own will holds the lock until its writer is closed, so
+	// its appends may be settled. A lost term cuts the writer off.
 	until, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	stop := context.AfterFunc(ctx, func() {
@@ -144,15 +123,19 @@ func (r *run) term(ctx context.Context, t *leader.Term) error {
 		}
 	})
 	defer stop()
-	opts := r.opts
+	opts := r.writer
 	opts.Until = until
+	opened := r.vouch(ctx, t)
 	w, err := writer.Open(ctx, r.st, t.Token(), &opts)
+	opened()
 	if err != nil {
 		r.lost = errors.Is(err, writer.ErrFenced) || until.Err() != nil || passing(err)
 		return err
 	}
-	err = r.lead(ctx, w)
-	drain, cancel := clock.WithTimeout(until, clock.Or(r.opts.Clock), max(r.validity, 15*time.Second), errDrain)
+	r.session = &Session{Writer: w, term: t, clock: r.clock}
+	err = r.lead(ctx)
+	defer r.vouch(until, t)()
+	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
 	defer cancel()
 	closed := w.Close(drain)
 	if err == nil && closed == nil {
@@ -165,42 +148,59 @@ func (r *run) term(ctx context.Context, t *leader.Term) error {
 	}
 	for _, why := range []error{w.Err(), closed} {
 		if errors.Is(why, writer.ErrFenced) {
-			r.lost, err = true, why // it says by whom
+			r.lost, err = true, why // this error names the epoch that fenced it
 		}
 	}
 	return err
+}
+
+// vouch keeps StallAfter from ending the term until stop is called: while Run opens
+// and closes the writer, the work cannot call Progress.
+func (r *run) vouch(ctx context.Context, t *leader.Term) (stop func()) {
+	t.Progress()
+	ctx, cancel := context.WithCancel(ctx)
+	if every := r.leader.StallAfter / 2; every > 0 {
+		go func() {
+			for clock.Sleep(ctx, r.clock, every) == nil {
+				t.Progress()
+			}
+		}()
+	}
+	return func() {
+		cancel()
+		t.Progress()
+	}
 }
 
 // passing tells whether err is a failure of the store that may pass. The token is
 // spent all the same, so another term has to open the writer.
 func passing(err error) bool {
 	if errors.Is(err, probe.ErrRefused) {
-		return false // whatever the store answered as it broke its promise
+		return false // the store broke a promise, whatever error it answered with
 	}
 	var answer *store.Error
 	return errors.Is(err, store.ErrUnknown) || errors.As(err, &answer) && answer.Kind == nil
 }
 
-var errDrain = errors.New("fencepost: what was appended could not be settled in time")
-
 // lead calls the work, with a context that also ends when the writer fails.
-func (r *run) lead(ctx context.Context, w *writer.Writer) error {
+func (r *run) lead(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
-		case <-w.Done():
-			// Closing it is the work's right, and no reason to stop the work.
-			if err := w.Err(); !errors.Is(err, writer.ErrClosed) {
+		case <-r.session.Done():
+			// The work may close the writer and go on.
+			if err := r.session.Err(); !errors.Is(err, writer.ErrClosed) {
 				cancel(fmt.Errorf("fencepost: %w", err))
 			}
 		case <-ctx.Done():
 		}
 	}()
 	defer func() {
+		r.session.close()
 		cancel(nil)
 		<-watched
 	}()
-	return r.work(ctx, w)
+	return r.work(ctx, r.session)
 }

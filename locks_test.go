@@ -11,20 +11,20 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// Old locks are the compactor's to prune, which is told how many to keep, and may
-// delete them. A leader does so only if it is told as well.
+// The compactor prunes old locks: its options say how many to keep, and its credentials
+// may delete them. A leader prunes them only if its own options say how many to keep.
 func TestRunLeavesOldLocks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		run := func(lo *leader.Options, work time.Duration) (locks int) {
 			t.Helper()
 			lo.Clock = clock.Go()
-			err := fencepost.Run(t.Context(), w.mem, &fencepost.Options{Leader: lo, Writer: &writer.Options{Clock: clock.Go()}}, func(ctx context.Context, _ *writer.Writer) error {
+			err := fencepost.Run(t.Context(), w.mem, &fencepost.Options{Leader: lo, Writer: &writer.Options{Clock: clock.Go()}}, func(ctx context.Context, _ *fencepost.Session) error {
 				return clock.Sleep(ctx, clock.Go(), work)
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, err := range w.mem.List(t.Context(), fencepost.LockPrefix+"/", nil) {
+			for _, err := range w.mem.List(t.Context(), fencepost.LockPrefix, nil) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -34,7 +34,7 @@ func TestRunLeavesOldLocks(t *testing.T) {
 		}
 		run(&leader.Options{}, 0)
 		run(&leader.Options{}, 0)
-		time.Sleep(100 * 24 * time.Hour) // longer than a leader keeps them by itself
+		time.Sleep(100 * 24 * time.Hour) // longer than a leader's default
 		if n := run(&leader.Options{}, time.Minute); n != 3 {
 			t.Errorf("%d locks are left of 3", n)
 		}

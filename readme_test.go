@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// What the documents show must be true: Go code is compiled, commands and links
-// lead somewhere, and what a newcomer is told to run first is what .ci/run runs
-// first.
+// This file has the rules for documents. Their Go code is compiled somewhere, their
+// commands and links lead to something that exists, and .ci/run first runs the commands
+// that the README gives a newcomer first.
 
 // block is a fenced block of a document.
 type block struct {
@@ -44,8 +44,8 @@ func blocks(file, text string) (all []block) {
 	return all
 }
 
-// bare is text without indentation and empty lines, for comparison: a document
-// shows the inside of a function at the margin.
+// bare returns text without indentation and empty lines. A document shows the inside of a
+// function without its indentation, so the two are compared bare.
 func bare(text string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(text, "\n") {
@@ -56,7 +56,7 @@ func bare(text string) string {
 	return b.String()
 }
 
-// checkGo wants a block of Go verbatim in one of the sources.
+// checkGo wants a block of Go to stand verbatim in one of the sources.
 func checkGo(b block, sources map[string]string) error {
 	want := bare(strings.Join(b.lines, "\n"))
 	for _, src := range sources {
@@ -67,8 +67,8 @@ func checkGo(b block, sources map[string]string) error {
 	return fmt.Errorf("%s: this Go code is in no compiled file: show what an example_test.go holds", b)
 }
 
-// commands returns the commands of a block of shell, without prompts and
-// comments, one for each part between "&&".
+// commands returns the commands of a block of shell without prompts and comments. Commands
+// joined by "&&" are several.
 func commands(b block) (all []string) {
 	text := strings.ReplaceAll(strings.Join(b.lines, "\n"), "\\\n", " ")
 	for line := range strings.SplitSeq(text, "\n") {
@@ -83,8 +83,8 @@ func commands(b block) (all []string) {
 	return all
 }
 
-// checkSh wants the targets of make, the folders of cd and the packages of go to
-// exist below root.
+// checkSh wants the targets of make, the folders of cd and the packages of go to exist below
+// root.
 func checkSh(b block, root string, targets []string) (faults []error) {
 	dir := root
 	for _, command := range commands(b) {
@@ -121,7 +121,7 @@ var (
 	stepRE   = regexp.MustCompile(`(?m)^\t"([^"]+)"`)
 )
 
-// checkLinks wants what a document links to, but for the web, to exist.
+// checkLinks wants the files that a document links to to exist. It skips the web.
 func checkLinks(file, text string) (faults []error) {
 	for _, m := range linkRE.FindAllStringSubmatch(text, -1) {
 		to, _, _ := strings.Cut(m[1], "#")
@@ -135,8 +135,8 @@ func checkLinks(file, text string) (faults []error) {
 	return faults
 }
 
-// checkNewcomer wants the commands that the README gives first among the steps
-// of .ci/run, in that order, before anything else.
+// checkNewcomer wants .ci/run to begin with the commands of the README's first block of
+// shell, in their order.
 func checkNewcomer(readme []block, run string) error {
 	i := slices.IndexFunc(readme, func(b block) bool { return b.lang == "sh" })
 	if i < 0 {
@@ -147,7 +147,7 @@ func checkNewcomer(readme []block, run string) error {
 	for _, m := range stepRE.FindAllStringSubmatch(run, -1) {
 		steps = append(steps, m[1])
 	}
-	// Getting the code is not for .ci/run: it is in it.
+	// .ci/run runs inside a clone, so it does not clone.
 	told := slices.DeleteFunc(commands(readme[i]), func(c string) bool {
 		return strings.HasPrefix(c, "git clone") || strings.HasPrefix(c, "cd ")
 	})

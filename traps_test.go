@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// traps is how many published bugs of others the design knows. Each is a test, or
-// several, named after it: TestT05_… in a package, T05_… in package storetest.
+// traps is how many published bugs of similar systems the design avoids. Each has at
+// least one test that is named after it: TestT05_… in a package, T05_… in storetest.
 const traps = 37
 
-// TestHouseTraps: none of them is forgotten.
+// TestHouseTraps wants a test for each of them.
 func TestHouseTraps(t *testing.T) {
 	named := regexp.MustCompile(`(?m)^func TestT(\d+)_|"T(\d+)_[A-Za-z]|\{"T(\d+)_`)
 	found := map[int]bool{}

@@ -22,14 +22,14 @@ import (
 //	two compactors                TestInterleavedAtEveryRequest (a successor, a predecessor), TestZombieIsFenced,
 //	                              TestRunLosesItsTerm; manifest: TestSameTokenTwice, TestFoldLandsLate
 //	a month late                  TestInterleavedAtEveryRequest (a month, junk in its way), TestT37_JunkHorizon;
-//	                              reader: TestAMonthBehind; TestReaderMonthLate
-//	a reader anywhere             TestReaderOvertaken; reader: TestOvertakenAtEveryRecord, TestOvertakenAtEveryRequest,
+//	                              reader: TestAMonthLate; TestReaderMonthLate
+//	a reader anywhere             TestReaderOvertaken; reader: TestMovedAtEveryRecord, TestMovedAtEveryRequest,
 //	                              TestMergedInTheMiddle, TestSnapshotAtEveryOffset, TestSnapshotAtEveryRequest
 //	a pin and a prune             TestPinRacesPrune, TestPinRacesRetention, TestMarkLandsBehindThePins, TestRenewalRacesExpiry;
 //	                              manifest: TestPinRacesPrune, TestPinRacesTruncate, TestPinCreatedTwice, TestPinSwappedTwice
 //	a writer that opens meanwhile TestT2_OpenerBesidePruning
 //	holes                         TestT1_SealsStay, TestT37_JunkInHoles, TestT37_NothingBeforeItsTime; manifest: TestFencedInAHole,
-//	                              TestAppliedThoughRefused, TestT37_CountingUpwards; reader: TestT1_JunkSealAtTheTail, TestJunkBetweenVersions
+//	                              TestAppliedThoughRefused, TestT37_CountingUpwards; reader: TestT1_JunkSealAtTheTail
 //	listings                      TestBrokenListing, TestRepeatedListing, TestFaultAtEveryRequest (breaks off); manifest:
 //	                              TestListingThatIsNotAtomic, TestUpdateOnStaleListing, TestT36_ManifestsDeleted
 //	clocks                        TestClockIsSet, TestGrace, TestPinLapses, TestRetain (an hour fast, an hour slow)

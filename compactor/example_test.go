@@ -10,7 +10,6 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/memstore"
-	"github.com/fencepost/fencepost/writer"
 )
 
 // One pass, as a job that is started now and then. Of several at once one works and
@@ -18,7 +17,7 @@ import (
 func ExampleCompactor_RunOnce() {
 	ctx := context.Background()
 	st := memstore.New(nil) // or store.Open(ctx, "s3://bucket/orders")
-	err := fencepost.Run(ctx, st, nil, func(ctx context.Context, w *writer.Writer) error {
+	err := fencepost.Run(ctx, st, nil, func(ctx context.Context, w *fencepost.Session) error {
 		for _, word := range []string{"one", "two", "three"} {
 			if _, err := w.Append(ctx, [][]byte{[]byte(word)}); err != nil {
 				return err
@@ -60,7 +59,7 @@ func ExampleCompactor_Run() {
 	compacted := make(chan error, 1)
 	go func() { compacted <- c.Run(ctx) }()
 
-	err = fencepost.Run(ctx, st, nil, func(ctx context.Context, w *writer.Writer) error {
+	err = fencepost.Run(ctx, st, nil, func(ctx context.Context, w *fencepost.Session) error {
 		for _, word := range []string{"one", "two", "three"} {
 			if _, err := w.AppendAsync(ctx, [][]byte{[]byte(word)}); err != nil {
 				return err

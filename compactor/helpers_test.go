@@ -481,7 +481,7 @@ func (w *world) checkDelete(keys []string) {
 		}
 		for v := range w.versions() {
 			old, _, err := w.log.At(context.Background(), v)
-			if v < m.PruneMark || errors.Is(err, state.ErrGone) {
+			if v < m.PruneMark || errors.Is(err, state.ErrPruned) {
 				continue
 			}
 			if err != nil {

@@ -90,7 +90,7 @@ func (p *pass) judgeSegment(ctx context.Context, s segment.Ref, err error) error
 		return merr
 	}
 	now, serr := p.log.SegmentOf(ctx, m, s.End-1)
-	if serr != nil && !errors.Is(serr, state.ErrGone) {
+	if serr != nil && !errors.Is(serr, state.ErrPruned) {
 		return serr
 	}
 	if now.Key != s.Key {

@@ -107,7 +107,7 @@ func TestPinRacesPrune(t *testing.T) {
 				if err := pin.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-			case errors.Is(err, state.ErrGone):
+			case errors.Is(err, state.ErrPruned):
 				refused++
 			default:
 				t.Fatalf("%s: %v", when, err)
@@ -335,7 +335,7 @@ func TestPinHolds(t *testing.T) {
 	}
 	for len(pins) > 0 {
 		i := len(pins) / 2
-		if err := w.log.Unpin(t.Context(), pins[i].Name()); err != nil {
+		if err := w.log.Unpin(t.Context(), pins[i].Description().Name); err != nil {
 			t.Fatal(err)
 		}
 		pins = slices.Delete(pins, i, i+1)

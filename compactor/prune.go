@@ -104,7 +104,7 @@ func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]s
 		return m, nil
 	}
 	h, _, err := p.log.At(ctx, best)
-	if errors.Is(err, state.ErrGone) {
+	if errors.Is(err, state.ErrPruned) {
 		return nil, nil // a newer one and a pruner besides us; next time
 	}
 	if err != nil {

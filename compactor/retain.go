@@ -77,7 +77,7 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	upTo := s.m.Start
 	for _, version := range slices.Sorted(maps.Keys(s.pins.versions)) {
 		held, err := p.log.Promised(ctx, version)
-		if errors.Is(err, state.ErrGone) {
+		if errors.Is(err, state.ErrPruned) {
 			continue // a pin that came too late, and holds nothing
 		}
 		if err != nil {
@@ -124,7 +124,7 @@ func (p *pass) expired(ctx context.Context, s *survey) (before uint64, err error
 	}
 	if r.Records > 0 && m.Floor.Offset > r.Records {
 		seg, err := p.log.SegmentOf(ctx, m, m.Floor.Offset-r.Records)
-		if err != nil && !errors.Is(err, state.ErrGone) {
+		if err != nil && !errors.Is(err, state.ErrPruned) {
 			return 0, err
 		}
 		before = max(before, seg.First)

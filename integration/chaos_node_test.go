@@ -124,7 +124,7 @@ func writes(ctx context.Context, st store.Store, name string, up time.Duration, 
 		fmt.Printf(format+"\n", args...)
 	}
 	for ctx.Err() == nil {
-		err := fencepost.Run(ctx, st, opts, func(ctx context.Context, w *writer.Writer) error {
+		err := fencepost.Run(ctx, st, opts, func(ctx context.Context, w *fencepost.Session) error {
 			item := 0
 			if c := string(w.Recovered().Cursor); c != "" {
 				var err error

@@ -10,4 +10,6 @@ var (
 	// ErrPinLost: the pin was expired by somebody else, or was not renewed in time. What
 	// it held may be deleted.
 	ErrPinLost = errors.New("manifest: pin lost")
+	// ErrNoPin: no pin has that name.
+	ErrNoPin = errors.New("manifest: no such pin")
 )

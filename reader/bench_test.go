@@ -67,7 +67,7 @@ func put(b *testing.B, st store.Store, key string, body []byte) {
 func mustFormat(b *testing.B) []byte {
 	b.Helper()
 	w := newWorld(b, 0)
-	return w.body(layout.FormatKey)
+	return w.Body(layout.FormatKey)
 }
 
 func catchUp(b *testing.B, st store.Store, total int) {

@@ -1,19 +1,5 @@
-// Package reader reads a log: from any offset, to its end or along with it as it
-// grows; and it takes snapshots of its table, now and as it was.
-//
-// # Guarantees
-//
-// All readers see prefixes of one and the same sequence of records, in all
-// processes, at all times. A record is delivered once, in order, at the offset
-// that its writer was told, also while everything around the reader is folded
-// and pruned: falling behind is never an error, the segments hold the same
-// records at the same offsets. Only what retention has deleted is gone, and the
-// error ([GoneError]) says where the log begins now.
-//
-// A reader costs the store nothing but its own requests: it takes no lock and
-// leaves no trace. At the tail that is at most one request a second while nothing
-// comes. It fetches ahead, in parallel, within Options.Prefetch; a record of a large
-// segment is found with two requests.
+// Package reader reads a log: from any offset, to the end or along with it as it grows.
+// It also takes snapshots of the log and its table of files, and makes pins for backups.
 //
 //	r, err := reader.Open(ctx, st, nil)
 //	for rec, err := range r.Tail(ctx, next) {
@@ -22,15 +8,25 @@
 //		next = rec.Offset + 1 // keep it where the results are
 //	}
 //
-// A snapshot ([Reader.Snapshot]) is the log at one moment: its records, its live
-// files, its properties, the producer's cursor. A pin in the store keeps what it
-// refers to until it is closed. A pin that is lost is told; what was read before
-// stays right.
+// # Guarantees
+//
+// All readers, in all processes, see prefixes of the same sequence of records. Each
+// record is delivered once, in order, at the offset that its writer was told. A slow
+// reader misses nothing while the log around it is folded, merged and pruned: the
+// segments hold the same records at the same offsets. Only records that retention has
+// deleted are gone, and the error ([GoneError]) says where the log begins now.
+//
+// A reader takes no lock and writes nothing, except for pins. A tailing reader of an idle
+// log makes at most one request a second. While records come, it fetches ahead, within
+// Options.Prefetch. It finds a record of a large segment with two requests.
+//
+// A snapshot ([Reader.Snapshot]) is the log at one moment: its records, its live files,
+// its properties, the producer's cursor. A pin in the store keeps what it refers to until
+// it is closed. If the pin is lost, the snapshot says so; what was read before stays right.
 //
 // # What it does not do
 //
-// It does not remember how far it came: keep the offset of the next record where
-// the results are, in one transaction with them if they must not come twice.
-// Consumer groups are out of scope: which process reads what, and who takes over
-// from whom, is for others to say (package leader can elect one).
+// It does not remember its position. Keep the offset of the next record where the results
+// are, in one transaction with them if no record may be processed twice. Consumer groups
+// are out of scope: package leader can elect the process that reads.
 package reader

@@ -5,30 +5,35 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/manifest"
 )
 
 var (
-	// ErrGone: what is asked for has been deleted by retention, or pruned. What can
-	// be had instead is in the error's text; see also [GoneError].
+	// ErrOptions: an option is invalid. The text shows each fault.
+	ErrOptions = errors.New("reader: invalid options")
+	// ErrGone: the records were deleted by retention, or the version was pruned. The
+	// text says what is still there; see also [GoneError].
 	ErrGone = errors.New("reader: gone")
-	// ErrAhead: the log has not come as far as the moment that is asked for.
+	// ErrAhead: the log has not reached that offset yet.
 	ErrAhead = errors.New("reader: not there yet")
-	// ErrPinLost is package manifest's: what a snapshot holds on to was given up.
+	// ErrNoPin: no pin has that name.
+	ErrNoPin = manifest.ErrNoPin
+	// ErrPinLost: a pin was expired, or it could not be renewed in time. What it held
+	// may have been deleted.
 	ErrPinLost = manifest.ErrPinLost
-	// ErrCorrupt is package fence's: an object of the log is damaged or missing.
+	// ErrCorrupt: an object of the log is damaged or missing.
 	ErrCorrupt = fence.ErrCorrupt
-	// ErrFormat is package fence's: the log was written by a newer version.
+	// ErrFormat: a newer version of this project has written the log.
 	ErrFormat = fence.ErrFormat
-	// ErrNotInitialized is package manifest's: there is no log here.
+	// ErrNotInitialized: the store holds no log.
 	ErrNotInitialized = manifest.ErrNotInitialized
 )
 
-// GoneError says that the record at an offset was deleted by retention. It is
-// [ErrGone].
+// GoneError says that retention has deleted the record at an offset. It is [ErrGone].
 type GoneError struct {
 	Offset uint64
-	// First is where the log begins now.
+	// First is the offset of the first record that is left.
 	First uint64
 }
 
@@ -38,3 +43,14 @@ func (e *GoneError) Error() string {
 
 // Is makes a GoneError an [ErrGone].
 func (e *GoneError) Is(target error) bool { return target == ErrGone }
+
+var (
+	// errMoved: the newest manifest no longer needs what was being read. The floor has
+	// passed it, or a merge has replaced its segment. Begin again with that manifest.
+	errMoved = chain.ErrMoved
+	// errStopped: the caller has ended the loop, or all that was wanted is delivered.
+	errStopped = errors.New("reader: stopped")
+)
+
+// damaged makes the error of an object that is damaged or missing.
+func damaged(err error) error { return fmt.Errorf("reader: %w", &chain.DamagedError{Err: err}) }

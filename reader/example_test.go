@@ -76,3 +76,37 @@ func ExampleReader_Snapshot() {
 	// 1 b <nil>
 	// 2 behind b
 }
+
+// A backup pins the newest version under a name, copies what it names, and deletes the
+// pin. Nothing that it names is deleted meanwhile.
+func ExampleReader_Pin() {
+	ctx := context.Background()
+	st := memstore.New(nil)
+	fill(ctx, st, "a", "b", "c")
+	r, err := reader.Open(ctx, st, nil)
+	if err != nil {
+		panic(err)
+	}
+	pin, err := r.Pin(ctx, "backup-2026-11", 0, 0)
+	if err != nil {
+		panic(err)
+	}
+	s, err := r.Snapshot(ctx, &reader.SnapshotOptions{At: reader.AtVersion(pin.Version), Unpinned: true})
+	if err != nil {
+		panic(err)
+	}
+	for f, err := range s.Files(ctx) {
+		fmt.Println(f.Key, err) // copy it
+	}
+	pins, err := r.Pins(ctx)
+	if err != nil {
+		panic(err)
+	}
+	for _, p := range pins {
+		fmt.Println(p.Name, p.Version == s.Version(), p.Expired)
+	}
+	fmt.Println(r.Unpin(ctx, pin.Name))
+	// Output:
+	// backup-2026-11 true false
+	// <nil>
+}

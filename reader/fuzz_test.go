@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
@@ -32,18 +33,9 @@ var under = []string{
 	"tmp/00000000-0000-4000-8000-000000000001", "x",
 }
 
-// sealedLog is a log with records and files, two of its leaderships in segments and
-// the rest not. It is made once for all inputs.
-type sealedLog struct {
-	once   sync.Once
-	bodies map[string][]byte
-	keys   []string
-	want   []string
-	epoch  uint64
-	token  uint64
-}
-
-func (l *sealedLog) make(t *testing.T) {
+// foldedInPart makes a log with records and files, two of its leaderships in segments and
+// the rest not.
+func foldedInPart(t *testing.T) (base *world) {
 	inTable(t, 0, func(w *table) {
 		w.story(func(i int) {
 			if i == 1 {
@@ -51,28 +43,15 @@ func (l *sealedLog) make(t *testing.T) {
 			}
 		})
 		w.takeOver()
-		l.keys, l.bodies = w.keys(""), map[string][]byte{}
-		for _, key := range l.keys {
-			l.bodies[key] = w.body(key)
-		}
-		l.want, l.epoch, l.token = w.history(), w.epoch, w.token
+		base = w.world
 	})
+	return base
 }
 
-func (l *sealedLog) copy(t testing.TB) *world {
-	w := newWorld(t, 0)
-	for key, body := range l.bodies {
-		w.put(key, body)
-	}
-	w.want, w.epoch, w.token = slices.Clone(l.want), l.epoch, l.token
-	return w
-}
-
-// Whatever lies under whatever key, reading ends, nothing panics, and no record comes
-// that is not the log's own, at its own offset; the log's end comes where it is, or
-// there is an error. (Manifests, their lists and the format carry no checksum: what is
-// put in their place may say that the log is another one.) That is so too after a
-// writer and a compactor have been at it.
+// Whatever an object holds, reading ends, nothing panics, and no record comes that is not
+// the log's own, at its own offset. The log ends where it does, or there is an error.
+// (Manifests, their lists and the format carry no checksum: what is put in their place may
+// describe another log.) That also holds after a writer and a compactor have worked on it.
 func FuzzGarbage(f *testing.F) {
 	for i := range under {
 		f.Add(uint8(0), uint8(i), uint16(0), []byte("garbage"))
@@ -82,27 +61,29 @@ func FuzzGarbage(f *testing.F) {
 		f.Add(uint8(2), uint8(i+1), uint16(40), []byte{0xff})
 		f.Add(uint8(3), uint8(i+2), uint16(i), []byte{})
 	}
-	var log sealedLog
+	var once sync.Once // one log for all inputs
+	var base *world
+	var keys []string
 	f.Fuzz(func(t *testing.T, how, which uint8, at uint16, garbage []byte) {
-		log.once.Do(func() { log.make(t) })
-		old := log.keys[int(which)%len(log.keys)]
+		once.Do(func() { base = foldedInPart(t); keys = base.Keys("") })
+		old := keys[int(which)%len(keys)]
 		key, body := old, garbage
 		switch how % 4 {
 		case 0: // a new object, or one in the place of the format
 			key = under[int(which)%len(under)]
 		case 1: // in the place of one
 		case 2: // one is damaged
-			body = bytes.Clone(log.bodies[old])
+			body = bytes.Clone(base.Body(old))
 			if len(body) > 0 {
 				copy(body[int(at)%len(body):], garbage)
 			}
 		case 3: // one is in the place of another
-			body = log.bodies[log.keys[int(at)%len(log.keys)]]
+			body = base.Body(keys[int(at)%len(keys)])
 		}
 		bare := key == layout.FormatKey || strings.HasPrefix(key, layout.ManifestPrefix) || strings.HasPrefix(key, "list/")
 		synctest.Test(t, func(t *testing.T) {
-			w := log.copy(t)
-			w.put(key, body)
+			w := worldOf(base.Fork(t, nil))
+			w.Put(key, body)
 			if err := w.garbled(bare); err != nil {
 				t.Fatalf("%q in %s: %v", body, key, err)
 			}
@@ -117,13 +98,13 @@ func FuzzGarbage(f *testing.F) {
 // garbled reads all that there is to read. Bare: what is read may be another log.
 func (w *world) garbled(bare bool) error {
 	ctx := w.atMost(10_000)
-	defer w.faulty.SetBefore(nil)
-	r, err := reader.Open(ctx, w.faulty.Client("reader"), &reader.Options{Settle: quick, Clock: clock.Go()})
+	defer w.Faulty.SetBefore(nil)
+	r, err := reader.Open(ctx, w.Faulty.Client("reader"), &reader.Options{Settle: logtest.Quick, Clock: clock.Go()})
 	if err != nil {
 		return w.sane(ctx, err, bare)
 	}
-	for _, from := range []uint64{0, uint64(len(w.want) / 2)} {
-		if err := w.sameRecords(ctx, r.Read(ctx, from), from, len(w.want), bare); err != nil {
+	for _, from := range []uint64{0, uint64(len(w.History()) / 2)} {
+		if err := w.sameRecords(ctx, r.Read(ctx, from), from, len(w.History()), bare); err != nil {
 			return fmt.Errorf("from %d: %w", from, err)
 		}
 	}
@@ -136,7 +117,7 @@ func (w *world) garbled(bare bool) error {
 			continue
 		}
 		from, end := s.First(), s.End()
-		if !bare && end > uint64(len(w.want)) {
+		if !bare && end > uint64(len(w.History())) {
 			return fmt.Errorf("snapshot %v ends at %d", moment, end)
 		}
 		if !bare && from < end {
@@ -169,7 +150,7 @@ func (w *world) sameRecords(ctx context.Context, records func(func(reader.Record
 		if bare {
 			continue
 		}
-		if rec.Offset != next || next >= uint64(len(w.want)) || string(rec.Value) != w.want[next] {
+		if rec.Offset != next || next >= uint64(len(w.History())) || string(rec.Value) != w.History()[next] {
 			return fmt.Errorf("record %d is %q; want record %d", rec.Offset, rec.Value, next)
 		}
 		next++
@@ -194,18 +175,18 @@ func (w *world) sane(ctx context.Context, err error, bare bool) error {
 // Either may fail.
 func (w *world) disturb() {
 	ctx := w.atMost(10_000)
-	defer w.faulty.SetBefore(nil)
-	st := w.faulty.Client("others")
-	w.epoch++
-	if wr, err := writer.Open(ctx, st, fence.NewToken(w.epoch), &writer.Options{Settle: quick, Clock: clock.Go()}); err == nil {
+	defer w.Faulty.SetBefore(nil)
+	st := w.Faulty.Client("others")
+	w.Epoch++
+	if wr, err := writer.Open(ctx, st, fence.NewToken(w.Epoch), &writer.Options{Settle: logtest.Quick, Clock: clock.Go()}); err == nil {
 		_ = wr.Close(ctx)
 	}
-	c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4096, Settle: quick, Clock: clock.Go()})
+	c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4096, Settle: logtest.Quick, Clock: clock.Go()})
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.token++
-	_, _ = c.Once(ctx, fence.NewToken(w.token))
+	w.Token++
+	_, _ = c.Once(ctx, fence.NewToken(w.Token))
 	if ctx.Err() != nil {
 		w.Fatal(context.Cause(ctx))
 	}

@@ -1,39 +1,34 @@
 package reader
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
-// Moment is a point in a log's history. The zero Moment is the end of the log, as
-// it is when somebody looks.
+// Moment is a place in a log's history. The zero Moment is the end of the log at the
+// time of the call.
 type Moment struct {
-	by     string // "", "version", "offset" or "time"
+	by     by
 	number uint64
-	time   time.Time
 }
 
-// AtVersion is what a version of the manifest, from 1 on, says: the records and edits
-// before its floor. It needs a version that is kept: one above the prune mark, or one that
-// somebody has pinned. In the latter case the snapshot lasts as long as that pin.
-func AtVersion(version uint64) Moment { return Moment{by: "version", number: version} }
+type by string
 
-// AtOffset is behind the first offset records of the log, with all edits that come
-// before the next one.
-func AtOffset(offset uint64) Moment { return Moment{by: "offset", number: offset} }
+const (
+	byVersion by = "version"
+	byOffset  by = "offset"
+)
 
-// AtTime is before the first record whose Record.Time is after t. So it is as good
-// as the clocks of the writers were, and within compacted records as exact as
-// their blocks, of some 1 MiB. Edits count from when the records around them do; in
-// a log of nothing but edits use versions.
-func AtTime(t time.Time) Moment { return Moment{by: "time", time: t} }
+// AtVersion is the floor of a version of the manifest: the records and edits that were
+// folded in that version, counted from 1. The version must be above the prune mark, or
+// pinned. If only a pin keeps it, the snapshot lasts as long as that pin.
+func AtVersion(version uint64) Moment { return Moment{by: byVersion, number: version} }
+
+// AtOffset is after the first offset records of the log, and after all edits before the
+// next record. An offset that is folded already is possible as long as no edit after it
+// is folded too. For a time of day, use the offset that [Reader.After] returns.
+func AtOffset(offset uint64) Moment { return Moment{by: byOffset, number: offset} }
 
 func (m Moment) String() string {
-	switch m.by {
-	case "":
+	if m.by == "" {
 		return "the end of the log"
-	case "time":
-		return m.time.Format(time.RFC3339Nano)
 	}
 	return fmt.Sprintf("%s %d", m.by, m.number)
 }

@@ -10,17 +10,15 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// Who asks for the oldest record gets the oldest that there is: also if the one that was
-// the oldest is given up while it is being fetched.
-//
-// guard:read-oldest-now.
+// guard:read-oldest-now. A caller that asks for the oldest record gets the oldest that is
+// left, also if the one that was the oldest is truncated while it is being fetched.
 func TestOldestIsGivenUp(t *testing.T) {
 	inBubble(t, time.Hour, func(t *testing.T, w *world) {
-		w.lead(8)
+		w.Lead(8)
 		w.compact(2)
-		w.lead(8)
+		w.Lead(8)
 		r, before := w.reader(nil), false
-		w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+		w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 			if before || op.Kind != faultstore.Get || !strings.HasPrefix(op.Key, "segment/") {
 				return
 			}
@@ -42,8 +40,8 @@ func TestOldestIsGivenUp(t *testing.T) {
 				first = rec.Offset
 			}
 		}
-		if end := len(w.history()); !before || first == 0 || first != w.newest().First() || int(first)+n != end {
-			t.Errorf("%d records from %d on; the log has those from %d to %d", n, first, w.newest().First(), end)
+		if end := len(w.History()); !before || first == 0 || first != w.Newest().First() || int(first)+n != end {
+			t.Errorf("%d records from %d on; the log has those from %d to %d", n, first, w.Newest().First(), end)
 		}
 	})
 }

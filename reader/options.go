@@ -1,59 +1,112 @@
 package reader
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
-// Options of a reader. The zero value works.
+// Options of a reader. The zero value works, and so does nil.
 type Options struct {
-	// PollMin and PollMax bound the pause before the tail is looked at again, which
-	// is an eighth of the time for which nothing has come: at least PollMin, default
-	// 10 ms, and at most PollMax, default 1 s.
+	// PollMin and PollMax bound the pause between two looks at the tail; default 10 ms
+	// and 1 s. In between, the pause is an eighth of the time since the last record.
 	PollMin, PollMax time.Duration
-	// Ahead is how many objects of the log's tail are fetched at once, default 64.
+	// Ahead is how many objects of the chain are fetched at once; default 64, at most
+	// 4096.
 	Ahead int
-	// Prefetch is how many bytes are fetched ahead, and how many are kept
-	// decompressed besides; default 64 MiB. A single large object may exceed it.
+	// Prefetch is how many bytes are fetched ahead, and again how many of them are kept
+	// decompressed; default 64 MiB. A single larger object exceeds it.
 	Prefetch int64
 	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
 	Clock clock.Clock
-	// Logger is silent by default.
-	Logger *zap.Logger
 }
 
-func (o *Options) withDefaults() (Options, error) {
+const (
+	defaultPollMin  = 10 * time.Millisecond
+	defaultPollMax  = time.Second
+	defaultPrefetch = 64 << 20
+	maxAhead        = 4096
+	defaultTTL      = time.Minute
+)
+
+// Validate returns all that is wrong with the options, as [Open] does. Each fault is
+// [ErrOptions].
+func (o *Options) Validate() error {
+	v := o.withDefaults()
+	var faults faults
+	faults.need(v.PollMin > 0, "PollMin %v must be positive", v.PollMin)
+	faults.need(v.PollMax >= v.PollMin, "PollMax %v is below PollMin %v", v.PollMax, v.PollMin)
+	faults.need(v.Ahead >= 0 && v.Ahead <= maxAhead, "Ahead %d must be 0 (for the default) to %d", v.Ahead, maxAhead)
+	faults.need(v.Prefetch > 0, "Prefetch of %d bytes must be positive", v.Prefetch)
+	return errors.Join(faults...)
+}
+
+func (o *Options) withDefaults() Options {
 	var v Options
 	if o != nil {
 		v = *o
 	}
 	if v.PollMin == 0 {
-		v.PollMin = 10 * time.Millisecond
+		v.PollMin = defaultPollMin
 	}
 	if v.PollMax == 0 {
-		v.PollMax = max(time.Second, v.PollMin)
+		v.PollMax = max(defaultPollMax, v.PollMin)
 	}
 	if v.Prefetch == 0 {
-		v.Prefetch = 64 << 20
-	}
-	if v.Logger == nil {
-		v.Logger = zap.NewNop()
+		v.Prefetch = defaultPrefetch
 	}
 	v.Clock = clock.Or(v.Clock)
-	switch {
-	case v.PollMin < 0 || v.PollMax < v.PollMin:
-		return v, fmt.Errorf("reader: PollMin is %v and PollMax is %v; 0 < PollMin ≤ PollMax must hold", v.PollMin, v.PollMax)
-	case v.Ahead < 0 || v.Ahead > 4096:
-		return v, fmt.Errorf("reader: Ahead is %d; it must be from 1 to 4096", v.Ahead)
-	case v.Prefetch < 0:
-		return v, fmt.Errorf("reader: Prefetch is %d bytes; it must not be negative", v.Prefetch)
+	return v
+}
+
+// SnapshotOptions describe a snapshot. The zero value works, and so does nil.
+type SnapshotOptions struct {
+	// At is the moment that is wanted; the end of the log by default.
+	At Moment
+	// TTL is how long the snapshot's pin holds without a renewal, for instance because
+	// this process has crashed; default 1 min, at least [manifest.MinPinTTL]. A renewal
+	// is one PUT, each third of TTL.
+	TTL time.Duration
+	// Name is written into the pin, for people.
+	Name string
+	// Unpinned makes no pin: the snapshot writes nothing, and what it refers to may be
+	// deleted after the log's grace period.
+	Unpinned bool
+}
+
+// Validate returns all that is wrong with the options, as [Reader.Snapshot] does. Each
+// fault is [ErrOptions].
+func (o *SnapshotOptions) Validate() error {
+	v := o.withDefaults()
+	var faults faults
+	faults.need(v.TTL >= manifest.MinPinTTL, "TTL %v is too short: it must be at least %v", v.TTL, manifest.MinPinTTL)
+	// To package state 0 is the newest version, whose floor may be far from the tail.
+	faults.need(v.At.by != byVersion || v.At.number > 0, "there is no version 0: versions begin at 1, and the zero Moment is the end of the log")
+	return errors.Join(faults...)
+}
+
+func (o *SnapshotOptions) withDefaults() SnapshotOptions {
+	var v SnapshotOptions
+	if o != nil {
+		v = *o
 	}
-	return v, nil
+	if v.TTL == 0 {
+		v.TTL = defaultTTL
+	}
+	return v
+}
+
+// faults are what is wrong with some options.
+type faults []error
+
+func (f *faults) need(ok bool, format string, args ...any) {
+	if !ok {
+		*f = append(*f, fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...))
+	}
 }

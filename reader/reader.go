@@ -2,6 +2,7 @@ package reader
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"math"
 	"time"
@@ -9,37 +10,38 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/internal/state"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
-// Reader reads one log. It is safe for concurrent use and holds nothing open.
+// Reader reads one log. It is safe for concurrent use and need not be closed.
 type Reader struct {
 	log   *state.Log
 	chain chain.Source
 	segs  segment.Source
 	opts  Options
-	wake  chan struct{}
 }
 
 // Record is one record of the log.
 type Record struct {
 	Offset uint64
-	// Value is the reader's to keep and to change. It is not a copy: as long as it is
-	// kept, so is what it was fetched with, some 4 MiB. Clone what is kept of many.
+	// Value is the caller's to keep and to change. It keeps alive what it was fetched
+	// with, some 4 MiB: of many records, keep clones.
 	Value []byte
-	// Time is the wall clock of the writer, or of the latest record in the same
-	// block once the record has been compacted.
+	// Time is the writer's time of day. Of a compacted record it is that of the latest
+	// record in the same block, of some 1 MiB.
 	Time time.Time
 }
 
-// Open reads the format of the log in st. Errors: [ErrNotInitialized],
-// [ErrFormat], [ErrCorrupt].
+// Open reads the format of the log in st: one GET. Errors: [ErrOptions],
+// [ErrNotInitialized], [ErrFormat], [ErrCorrupt], or the store's.
 func Open(ctx context.Context, st store.Store, opts *Options) (*Reader, error) {
-	o, err := opts.withDefaults()
-	if err != nil {
+	if st == nil {
+		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)
+	}
+	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	o := opts.withDefaults()
 	log, err := state.Open(ctx, st, &state.Options{Settle: o.Settle, Clock: o.Clock})
 	if err != nil {
 		return nil, err
@@ -50,44 +52,29 @@ func Open(ctx context.Context, st store.Store, opts *Options) (*Reader, error) {
 		chain: chain.Source{Store: st, Log: f.Log, Limits: f.Limits.Limits, Settle: o.Settle, Ahead: o.Ahead, Budget: o.Prefetch},
 		segs:  segment.Source{Store: st, Log: f.Log, Limits: f.Limits.Limits, Settle: o.Settle, Budget: o.Prefetch},
 		opts:  o,
-		wake:  make(chan struct{}, 1),
 	}, nil
 }
 
-// Format returns the log's format.
-func (r *Reader) Format() manifest.Format { return r.log.Format() }
+// Oldest stands for the offset of the oldest record that is left when the first record
+// is delivered.
+const Oldest uint64 = math.MaxUint64
 
-// Wake makes a tailing reader look at once, for whoever hears of a commit by
-// another way. It does not block; of several tailing loops of one Reader it wakes
-// one.
-func (r *Reader) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Oldest is the offset of the first record that there is: in [Reader.Read] and
-// [Reader.Tail] it stands for whatever that is when they begin.
-const Oldest = math.MaxUint64
-
-// Read yields the records from offset from up to the end of the log. Everything
-// acknowledged before Read was called is there. An error ends the sequence:
+// Read yields the records from offset from to the end of the log. Every record that was
+// acknowledged before the loop begins is among them. An error ends the sequence:
 // [ErrGone], [ErrCorrupt], [ErrFormat], the store's or ctx's.
 //
-// While the caller works on a record, others are fetched ahead, as far as
-// Options.Prefetch goes.
+// While the caller works on a record, others are fetched ahead, up to Options.Prefetch.
 func (r *Reader) Read(ctx context.Context, from uint64) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) { r.cursor(from).records(ctx, yield) }
+	return func(yield func(Record, error) bool) { r.stream(from).records(ctx, yield) }
 }
 
-// Tail yields the records from offset from on and goes on as the log grows, until
-// ctx ends; then its last error is ctx's. An offset beyond the end waits for the
-// log to reach it. Errors are those of Read.
+// Tail yields the records from offset from on, and then each new one as it comes. An
+// offset beyond the end waits until the log reaches it. The sequence ends when ctx does,
+// with its cause, or with an error as of [Reader.Read].
 func (r *Reader) Tail(ctx context.Context, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		c := r.cursor(from)
-		c.follow = true
-		c.records(ctx, yield)
+		s := r.stream(from)
+		s.tail = true
+		s.records(ctx, yield)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -19,19 +20,19 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// Every offset is a place to begin, and so is what comes behind the end.
+// Every offset is a place to begin, and so is one after the end.
 func TestFromEveryOffset(t *testing.T) {
 	w := sample(t)
 	r := w.reader(nil)
-	for from := range uint64(len(w.want)) + 2 {
+	for from := range uint64(len(w.History())) + 2 {
 		values, err := w.read(r, from)
-		if want := w.want[min(int(from), len(w.want)):]; err != nil || !slices.Equal(values, want) {
+		if want := w.History()[min(int(from), len(w.History())):]; err != nil || !slices.Equal(values, want) {
 			t.Errorf("from %d: %q, %v; want %q", from, values, err, want)
 		}
 	}
-	// One that is not there yet is waited for.
+	// A tailing reader waits for one that has not come yet.
 	inBubbleFork(t, w, func(w *world) {
-		time.AfterFunc(time.Hour/2, func() { w.lead(4) })
+		time.AfterFunc(time.Hour/2, func() { w.Lead(4) })
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		for rec, err := range w.reader(nil).Tail(ctx, 18) {
@@ -51,7 +52,7 @@ func TestNothingThere(t *testing.T) {
 		if values, err := w.read(w.reader(nil), 0); err != nil || len(values) > 0 {
 			t.Errorf("%d leaders: %q, %v", i, values, err)
 		}
-		w.lead(0)
+		w.Lead(0)
 	}
 	w.compact(2)
 	if values, err := w.read(w.reader(nil), 5); err != nil || len(values) > 0 {
@@ -59,48 +60,21 @@ func TestNothingThere(t *testing.T) {
 	}
 }
 
-// Wake makes a reader look at once.
-func TestWake(t *testing.T) {
-	inBubble(t, time.Hour, func(t *testing.T, w *world) {
-		w.lead(1)
-		r := w.reader(&reader.Options{PollMax: time.Hour})
-		wr := w.open()
-		time.AfterFunc(30*time.Hour+10*time.Minute, func() {
-			w.append(wr, "news")
-			r.Wake()
-			r.Wake() // does not block
-		})
-		start := time.Now()
-		for rec, err := range r.Tail(t.Context(), 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if rec.Offset == 1 {
-				if took := time.Since(start); took != 30*time.Hour+10*time.Minute {
-					t.Errorf("it came after %v", took)
-				}
-				break
-			}
-		}
-		w.close(wr)
-	})
-}
-
 // A reader that follows begins at the leader's hint if all before it is known.
 func TestBeginsAtTheHint(t *testing.T) {
 	w := newWorld(t, 0)
-	w.lead(50)
+	w.Lead(50)
 	for from, cost := range map[uint64]int{50: 1, 60: 1} {
 		r := w.reader(nil)
-		w.faulty.ResetCounts()
+		w.Faulty.ResetCounts()
 		if values, err := w.read(r, from); err != nil || len(values) > 0 {
 			t.Errorf("from %d: %q, %v", from, values, err)
 		}
-		if n := w.faulty.Counts().Of(faultstore.Get, layout.DataPrefix); n > cost {
+		if n := w.Faulty.Counts().Of(faultstore.Get, layout.DataPrefix); n > cost {
 			t.Errorf("from %d it takes %d GETs of the log", from, n)
 		}
 	}
-	// A hint behind which there is still something of interest is of no use.
+	// A hint is of no use if a record before it is wanted.
 	if values, err := w.read(w.reader(nil), 49); err != nil || len(values) != 1 {
 		t.Errorf("from 49: %q, %v", values, err)
 	}
@@ -110,16 +84,10 @@ func TestBeginsAtTheHint(t *testing.T) {
 // begins.
 func TestGone(t *testing.T) {
 	w := sample(t)
-	u, err := state.With(w.mem, w.format, nil).Updater(layout.Compactor, fence.NewToken(w.token+1))
-	if err == nil {
-		_, err = u.Update(t.Context(), func(m *state.Change) error {
-			m.Segments = m.Segments[1:]
-			return m.Truncate(m.Segments[0].First)
-		})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.Publish(func(m *state.Change) error {
+		m.Segments = m.Segments[1:]
+		return m.Truncate(m.Segments[0].First)
+	})
 	r := w.reader(nil)
 	for _, from := range []uint64{0, 3} {
 		values, err := w.read(r, from)
@@ -127,42 +95,44 @@ func TestGone(t *testing.T) {
 			t.Errorf("from %d: %q, %v", from, values, err)
 		}
 	}
-	if values, err := w.read(r, 4); err != nil || !slices.Equal(values, w.want[4:]) {
+	if values, err := w.read(r, 4); err != nil || !slices.Equal(values, w.History()[4:]) {
 		t.Errorf("from 4: %q, %v", values, err)
 	}
 }
 
-// Damage is told with the key, and after all the records before it.
+// Damage is reported with the key, after all the records before it.
 func TestDamage(t *testing.T) {
 	base := sample(t)
-	segs := base.newest().Segments
+	segs := base.Newest().Segments
 	for name, c := range map[string]struct {
 		key  string
 		harm func(w *world, key string)
 		want int // records before
 	}{
-		"object of the log": {layout.DataKey(at(3, 3)), func(w *world, key string) { b := w.body(key); w.put(key, b[:len(b)-1]) }, 10},
-		"empty object":      {layout.DataKey(at(3, 1)), func(w *world, key string) { w.put(key, nil) }, 8},
-		"a seal":            {layout.DataKey(at(3, 5)), func(w *world, key string) { w.put(key, []byte("junk")) }, 12},
-		"segment missing":   {segs[1].Key, func(w *world, key string) { w.remove(key) }, 4},
-		"segment cut":       {segs[1].Key, func(w *world, key string) { w.put(key, w.body(key)[:100]) }, 4},
-		"segment empty":     {segs[0].Key, func(w *world, key string) { w.put(key, nil) }, 0},
-		"segment flipped":   {segs[0].Key, func(w *world, key string) { b := slices.Clone(w.body(key)); b[140] ^= 1; w.put(key, b) }, 0},
-		"of another log": {layout.DataKey(at(3, 1)), func(w *world, key string) {
-			w.format.Log[0] ^= 1
-			w.put(key, w.data(frame.Point{Position: at(3, 1), Offset: 8}, "x"))
+		"object of the log": {layout.DataKey(logtest.At(3, 3)), func(w *world, key string) { b := w.Body(key); w.Put(key, b[:len(b)-1]) }, 10},
+		"empty object":      {layout.DataKey(logtest.At(3, 1)), func(w *world, key string) { w.Put(key, nil) }, 8},
+		"a seal":            {layout.DataKey(logtest.At(3, 5)), func(w *world, key string) { w.Put(key, []byte("junk")) }, 12},
+		"segment missing":   {segs[1].Key, func(w *world, key string) { w.Remove(key) }, 4},
+		"segment cut":       {segs[1].Key, func(w *world, key string) { w.Put(key, w.Body(key)[:100]) }, 4},
+		"segment empty":     {segs[0].Key, func(w *world, key string) { w.Put(key, nil) }, 0},
+		"segment flipped":   {segs[0].Key, func(w *world, key string) { b := slices.Clone(w.Body(key)); b[140] ^= 1; w.Put(key, b) }, 0},
+		"of another log": {layout.DataKey(logtest.At(3, 1)), func(w *world, key string) {
+			w.Format.Log[0] ^= 1
+			w.Put(key, w.Data(frame.Point{Position: logtest.At(3, 1), Offset: 8}, "x"))
 		}, 8},
-		"out of line":        {layout.DataKey(at(3, 1)), func(w *world, key string) { w.put(key, w.data(frame.Point{Position: at(3, 1), Offset: 8}, "x")) }, 8},
-		"for the wrong slot": {layout.DataKey(at(3, 2)), func(w *world, key string) { w.put(key, w.body(layout.DataKey(at(3, 1)))) }, 9},
+		"out of line": {layout.DataKey(logtest.At(3, 1)), func(w *world, key string) {
+			w.Put(key, w.Data(frame.Point{Position: logtest.At(3, 1), Offset: 8}, "x"))
+		}, 8},
+		"for the wrong slot": {layout.DataKey(logtest.At(3, 2)), func(w *world, key string) { w.Put(key, w.Body(layout.DataKey(logtest.At(3, 1)))) }, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := base.fork(t)
+			w := worldOf(base.Fork(t, nil))
 			c.harm(w, c.key)
 			values, err := w.read(w.reader(nil), 0)
 			if !errors.Is(err, reader.ErrCorrupt) || !strings.Contains(err.Error(), c.key) || !strings.Contains(err.Error(), "`fencepost verify`") {
 				t.Errorf("the error is %v", err)
 			}
-			if !slices.Equal(values, w.want[:c.want]) {
+			if !slices.Equal(values, w.History()[:c.want]) {
 				t.Errorf("before it there are %q", values)
 			}
 		})
@@ -174,32 +144,55 @@ func TestOpenErrors(t *testing.T) {
 		t.Errorf("no log: %v", err)
 	}
 	w := newWorld(t, 0)
-	w.put(layout.FormatKey, []byte(`{"format": 99}`))
-	if _, err := reader.Open(t.Context(), w.mem, nil); !errors.Is(err, reader.ErrFormat) {
+	w.Put(layout.FormatKey, []byte(`{"format": 99}`))
+	if _, err := reader.Open(t.Context(), w.Mem, nil); !errors.Is(err, reader.ErrFormat) {
 		t.Errorf("a newer log: %v", err)
 	}
-	w.put(layout.FormatKey, []byte(`junk`))
-	if _, err := reader.Open(t.Context(), w.mem, nil); !errors.Is(err, reader.ErrCorrupt) {
+	w.Put(layout.FormatKey, []byte(`junk`))
+	if _, err := reader.Open(t.Context(), w.Mem, nil); !errors.Is(err, reader.ErrCorrupt) {
 		t.Errorf("junk: %v", err)
 	}
-	for says, o := range map[string]reader.Options{
-		"PollMin is -1s":                  {PollMin: -time.Second},
-		"PollMin is 2s and PollMax is 1s": {PollMin: 2 * time.Second, PollMax: time.Second},
-		"Ahead is -1":                     {Ahead: -1},
-		"Ahead is 5000":                   {Ahead: 5000},
-	} {
-		if _, err := reader.Open(t.Context(), w.mem, &o); err == nil || !strings.HasPrefix(err.Error(), "reader: ") || !strings.Contains(err.Error(), says) {
-			t.Errorf("want an error that says %q, got %v", says, err)
-		}
-	}
-	w = newWorld(t, 0)
-	if r := w.reader(&reader.Options{PollMin: time.Minute}); r.Format().Log != w.format.Log {
-		t.Error("it has another format")
+	if _, err := reader.Open(t.Context(), nil, nil); !errors.Is(err, reader.ErrOptions) {
+		t.Errorf("no store: %v", err)
 	}
 }
 
-// A loop ends with ctx, at any request and in any wait, with its cause; and nothing
-// is left behind.
+// All faults of options are reported at once, with their arithmetic, and nothing is done.
+func TestOptions(t *testing.T) {
+	w := newWorld(t, 0)
+	r := w.reader(&reader.Options{PollMin: time.Minute})
+	w.Faulty.ResetCounts()
+	open := func(o reader.Options) error { _, err := reader.Open(t.Context(), w.Faulty, &o); return err }
+	snapshot := func(o reader.SnapshotOptions) error { _, err := r.Snapshot(t.Context(), &o); return err }
+	for _, c := range []struct {
+		err  error
+		says []string
+	}{
+		{open(reader.Options{PollMin: -time.Second, Ahead: -1}), []string{"PollMin -1s must be positive", "Ahead -1 "}},
+		{open(reader.Options{PollMin: 2 * time.Second, PollMax: time.Second, Prefetch: -1}), []string{"PollMax 1s is below PollMin 2s", "Prefetch of -1 bytes"}},
+		{open(reader.Options{Ahead: 5000}), []string{"Ahead 5000 must be 0 (for the default) to 4096"}},
+		{snapshot(reader.SnapshotOptions{At: reader.AtVersion(0), TTL: time.Millisecond}), []string{"versions begin at 1", "TTL 1ms is too short"}},
+		{snapshot(reader.SnapshotOptions{At: reader.AtVersion(0), Unpinned: true}), []string{"versions begin at 1"}},
+		{r.Unpin(t.Context(), ""), []string{"needs the name"}},
+		{func() error { _, err := r.Pin(t.Context(), "", 0, time.Millisecond); return err }(), []string{"a pin needs a name"}},
+		{func() error { _, err := r.Pin(t.Context(), "x", 0, time.Millisecond); return err }(), []string{"ttl 1ms is too short"}},
+	} {
+		for _, says := range c.says {
+			if !errors.Is(c.err, reader.ErrOptions) || !strings.Contains(c.err.Error(), says) {
+				t.Errorf("%v does not say %q", c.err, says)
+			}
+		}
+	}
+	if n := w.Faulty.Counts().Of("", ""); n > 0 {
+		t.Errorf("%d requests", n)
+	}
+	if err := errors.Join((*reader.Options)(nil).Validate(), (*reader.SnapshotOptions)(nil).Validate()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A loop ends with ctx and its cause, at any request and in any pause, and nothing stays
+// open.
 func TestEndsWithContext(t *testing.T) {
 	base := sample(t)
 	for n := 1; n < 40; n++ {
@@ -207,7 +200,7 @@ func TestEndsWithContext(t *testing.T) {
 			cause := errors.New("enough")
 			ctx, cancel := context.WithCancelCause(context.Background())
 			defer cancel(nil)
-			w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 				if op.ClientN == n+1 {
 					time.AfterFunc(time.Second, func() { cancel(cause) })
 					return faultstore.Fault{Hang: true}
@@ -229,18 +222,17 @@ func TestEndsWithContext(t *testing.T) {
 			if !errors.Is(last, cause) {
 				t.Errorf("stopped at request %d, the last error is %v", n, last)
 			}
-			if w.faulty.OpenBodies() != 0 {
-				t.Errorf("stopped at request %d, %d bodies are open", n, w.faulty.OpenBodies())
+			if w.Faulty.OpenBodies() != 0 {
+				t.Errorf("stopped at request %d, %d bodies are open", n, w.Faulty.OpenBodies())
 			}
 		})
 	}
 }
 
-// Whoever has had enough gets no more, at whatever record, and nothing is left
-// behind.
+// A caller that breaks off at any record gets no more, and nothing stays open.
 func TestBreak(t *testing.T) {
 	base := sample(t)
-	for k := range len(base.want) {
+	for k := range len(base.History()) {
 		inBubbleFork(t, base, func(w *world) {
 			n := 0
 			for range w.reader(nil).Tail(context.Background(), 0) {
@@ -248,8 +240,8 @@ func TestBreak(t *testing.T) {
 					break
 				}
 			}
-			if n != k+1 || w.faulty.OpenBodies() != 0 {
-				t.Errorf("%d records, %d open bodies", n, w.faulty.OpenBodies())
+			if n != k+1 || w.Faulty.OpenBodies() != 0 {
+				t.Errorf("%d records, %d open bodies", n, w.Faulty.OpenBodies())
 			}
 		})
 	}
@@ -257,7 +249,7 @@ func TestBreak(t *testing.T) {
 
 // A store that fails for longer than a read is tried ends the sequence with what it
 // says; a reader that begins again at the next offset misses nothing. Failures that
-// are shorter, and bodies and listings that break off, nobody hears of.
+// are shorter, and bodies and listings that break off, are not reported.
 func TestStoreFails(t *testing.T) {
 	base := sample(t)
 	for name, fault := range map[string]faultstore.Fault{
@@ -265,18 +257,18 @@ func TestStoreFails(t *testing.T) {
 		"breaks off": {Cut: true, Keep: 1, Err: faultstore.ErrReset}, "ends early": {Cut: true, Keep: 1},
 	} {
 		for n := 1; n < 40; n++ {
-			w := base.fork(t)
+			w := worldOf(base.Fork(t, nil))
 			r := w.reader(nil)
-			w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 				if op.ClientN == n+1 {
 					return fault
 				}
 				return faultstore.Fault{}
 			})
-			if values, err := w.read(r, 0); err != nil || !slices.Equal(values, w.want) {
+			if values, err := w.read(r, 0); err != nil || !slices.Equal(values, w.History()) {
 				t.Errorf("%s, at request %d: %q, %v", name, n, values, err)
 			}
-			w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 				if op.ClientN > n+1 {
 					return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
 				}
@@ -288,9 +280,9 @@ func TestStoreFails(t *testing.T) {
 			if err != nil && (!errors.As(err, &answer) || answer.Status != 503 || errors.Is(err, reader.ErrCorrupt)) {
 				t.Errorf("down from request %d: %v", n, err)
 			}
-			w.faulty.SetHook(nil)
+			w.Faulty.SetHook(nil)
 			rest, err := w.read(r, uint64(len(values)))
-			if err != nil || !slices.Equal(append(values, rest...), w.want) {
+			if err != nil || !slices.Equal(append(values, rest...), w.History()) {
 				t.Errorf("down from request %d: %q, then %q, %v", n, values, rest, err)
 			}
 		}
@@ -319,7 +311,7 @@ func TestRecordsAreTheReaders(t *testing.T) {
 			}
 			_ = append(rec.Value, "more"...)
 		}
-		if !slices.Equal(g.values, w.want) {
+		if !slices.Equal(g.values, w.History()) {
 			t.Fatalf("read %q", g.values)
 		}
 	}

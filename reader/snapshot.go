@@ -7,124 +7,94 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"time"
 
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// SnapshotOptions describe a snapshot. The zero value works.
-type SnapshotOptions struct {
-	// At is the moment that is wanted; the end of the log by default.
-	At Moment
-	// TTL is how long the snapshot's pin holds when it is not renewed, because this
-	// process is gone; default 1 min, at least manifest.MinPinTTL. It is renewed
-	// three times as often, with one PUT.
-	TTL time.Duration
-	// Name is in the pin, for people.
-	Name string
-	// Unpinned leaves the pin out: the snapshot writes nothing, and what it refers to
-	// may be deleted after the log's grace period.
-	Unpinned bool
-}
-
-// Snapshot is a log as it was at one moment: its records up to then, the live files
-// and properties of its table, and the producer's cursor. It is safe for concurrent
-// use.
+// Snapshot is the log at one moment: the records up to then, the live files and
+// properties of its table, and the producer's cursor. It is safe for concurrent use.
 //
-// A pin in the store keeps what it refers to from being deleted, until Close. If
-// the pin is lost, because this process could not renew it in time or somebody has
-// taken it away, [Snapshot.Lost] is closed and Err says so. Records go on from what
-// is kept otherwise, and fail if retention has deleted them; files may be deleted at
-// any time from then on. What was read before stays right.
+// A pin in the store keeps from deletion what the snapshot refers to, until
+// [Snapshot.Close]. If the pin is lost, [Snapshot.Lost] is closed and [Snapshot.Err] says
+// why: this process could not renew it in time, or somebody expired it. From then on
+// files may be deleted at any time, and records may be deleted by retention. What was
+// read before stays right.
 //
-// The pin protects the files and the records, also those behind the floor of the
-// version that it names, but for what had been given up already when a version before
-// the newest was pinned, for a moment in the past: reading that fails with [ErrGone].
+// A snapshot lacks the records that were truncated before it was taken, or, if it was
+// taken at an older version, before that version was pinned. Reading these fails with
+// [ErrGone].
 type Snapshot struct {
 	r     *Reader
-	m     *state.Manifest // that is pinned
-	state *state.Manifest // m with the table as it was
+	m     *state.Manifest // the version that is kept
+	table *state.Manifest // m with the table of the moment
 	end   uint64
 	// cursor is the producer's; nil if it is not known.
 	cursor *[]byte
 
-	pin *keeper // nil if unpinned, or if it leans on another's
+	pin *renewer // nil if unpinned, or if another's pin keeps the version
 }
 
-const defaultTTL = time.Minute
+// searches bounds how often a search begins again because the floor has moved. Each time
+// a compactor has folded in between.
+const searches = 32
 
-// snapshotTries bounds how often a snapshot is begun anew because the floor has
-// passed what was being read. Each time somebody has folded in between.
-const snapshotTries = 32
+var errFolded = fmt.Errorf("reader: the log was folded %d times during one search; compact it less often, or make its grace period longer", searches)
 
-var errFolded = fmt.Errorf("reader: the log was folded %d times while it was looked at; is it compacted without pause, and its grace too short?", snapshotTries)
-
-// Snapshot takes a snapshot. It holds on to the version of the manifest that it
-// needs, and reads the log from that version's floor to the moment that is wanted.
-// Close it.
+// Snapshot takes a snapshot at the end of the log, or at another moment. Close it.
 //
-// Errors: [ErrGone], with what can be had instead; [ErrAhead] if the log has not
-// come so far; [ErrPinLost] if the pin was lost meanwhile; [ErrCorrupt], [ErrFormat],
-// the store's or ctx's.
+// Everything acknowledged before the call is in a snapshot of the end. Errors:
+// [ErrOptions]; [ErrGone], which says what is still there; [ErrAhead] if the log has not
+// reached that offset; [ErrPinLost] if the pin was lost meanwhile; [ErrCorrupt],
+// [ErrFormat], the store's or ctx's. It costs two PUTs for the pin, and reads the chain
+// from the floor to the moment.
 func (r *Reader) Snapshot(ctx context.Context, opts *SnapshotOptions) (*Snapshot, error) {
-	var o SnapshotOptions
-	if opts != nil {
-		o = *opts
+	if err := opts.Validate(); err != nil {
+		return nil, err
 	}
-	switch {
-	case o.TTL == 0:
-		o.TTL = defaultTTL
-	case o.TTL < manifest.MinPinTTL:
-		return nil, fmt.Errorf("reader: a snapshot's TTL of %v is too short: it must be at least %v", o.TTL, manifest.MinPinTTL)
-	}
-	if o.At.by == "version" && o.At.number == 0 {
-		// To the manifests 0 is the newest, whose floor may be far from the end of the log.
-		return nil, errors.New("reader: there is no version 0: versions begin at 1, and the zero Moment is the end of the log")
-	}
-	for range snapshotTries {
-		s, err := r.take(ctx, &o)
-		if !errors.Is(err, errOvertaken) {
+	o := opts.withDefaults()
+	for range searches {
+		s, err := r.snapshot(ctx, o)
+		if !errors.Is(err, errMoved) {
 			return s, err
 		}
 	}
 	return nil, errFolded
 }
 
-// take makes one attempt.
-func (r *Reader) take(ctx context.Context, o *SnapshotOptions) (s *Snapshot, err error) {
-	f := finding{Reader: r, opts: o}
+// snapshot makes one attempt.
+func (r *Reader) snapshot(ctx context.Context, o SnapshotOptions) (s *Snapshot, err error) {
+	q := search{Reader: r, want: o}
 	defer func() {
 		if s == nil {
-			err = errors.Join(err, f.letGo(ctx))
+			err = errors.Join(err, q.release(ctx))
 		}
 	}()
-	if err := f.find(ctx); err != nil {
+	if err := q.find(ctx); err != nil {
 		return nil, err
 	}
-	if f.pin != nil && f.pin.Err() != nil {
-		return nil, f.pin.Err()
+	if q.pin != nil && q.pin.Err() != nil {
+		return nil, q.pin.Err()
 	}
-	s = &Snapshot{r: r, m: f.m, state: f.state, end: f.at.Offset, pin: f.pin}
-	if !f.noCursor {
-		s.cursor = &f.at.Cursor
+	s = &Snapshot{r: r, m: q.m, table: q.table, end: q.end.Offset, pin: q.pin}
+	if !q.noCursor {
+		s.cursor = &q.end.Cursor
 	}
 	return s, nil
 }
 
-// Version is the manifest version that the snapshot holds on to.
+// Version is the version of the manifest that the snapshot refers to.
 func (s *Snapshot) Version() uint64 { return s.m.Version }
 
-// First is the offset of the first record of the snapshot, and End that behind its
-// last.
+// First is the offset of the first record, or End if there is none.
 func (s *Snapshot) First() uint64 { return min(s.m.First(), s.end) }
 
-// End is the offset behind the last record. Who goes on from the snapshot with
-// Tail(ctx, s.End()) misses nothing.
+// End is the number of records in the log at that moment. A caller that goes on from the
+// snapshot with Tail(ctx, s.End()) misses nothing.
 func (s *Snapshot) End() uint64 { return s.end }
 
-// Cursor is the producer's cursor at that moment, empty if there was none. It is
-// not known, and the second result false, of offsets that were compacted since.
+// Cursor returns the producer's cursor, empty if there was none. The second result is
+// false if it is not known: at an offset that was folded before the snapshot was taken.
 func (s *Snapshot) Cursor() ([]byte, bool) {
 	if s.cursor == nil {
 		return nil, false
@@ -132,17 +102,18 @@ func (s *Snapshot) Cursor() ([]byte, bool) {
 	return bytes.Clone(*s.cursor), true
 }
 
-// Properties of the table.
-func (s *Snapshot) Properties() map[string]string { return maps.Clone(s.state.Properties) }
+// Properties returns the properties of the table.
+func (s *Snapshot) Properties() map[string]string { return maps.Clone(s.table.Properties) }
 
-// Live is how many files the table has.
-func (s *Snapshot) Live() int { return s.state.Live() }
+// Live is the number of files in the table.
+func (s *Snapshot) Live() int { return s.table.Live() }
 
-// Files yields the live files of the table, in order of their keys. An error ends
-// the sequence: ErrPinLost with [ErrGone], [ErrCorrupt], the store's or ctx's.
+// Files yields the live files of the table, in order of their keys. An error ends the
+// sequence: [ErrPinLost] if the pin is lost and the table was deleted; [ErrCorrupt]; the
+// store's or ctx's.
 func (s *Snapshot) Files(ctx context.Context) iter.Seq2[manifest.File, error] {
 	return func(yield func(manifest.File, error) bool) {
-		for f, err := range s.r.log.Files(ctx, s.state) {
+		for f, err := range s.r.log.Files(ctx, s.table) {
 			if err != nil {
 				yield(manifest.File{}, s.explain(err))
 				return
@@ -154,12 +125,12 @@ func (s *Snapshot) Files(ctx context.Context) iter.Seq2[manifest.File, error] {
 	}
 }
 
-// Records yields the records of the snapshot from offset from on, as Reader.Read
-// does.
+// Records yields the records of the snapshot from offset from on, as [Reader.Read] does.
+// [Oldest] is the snapshot's own first record.
 func (s *Snapshot) Records(ctx context.Context, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		c := s.r.cursor(from)
-		c.held, c.pin, c.until = s.m, s.pin, s.end
+		c := s.r.stream(from)
+		c.pinned, c.pin, c.until = s.m, s.pin, s.end
 		c.records(ctx, func(rec Record, err error) bool {
 			if err != nil {
 				err = s.explain(err)
@@ -169,11 +140,11 @@ func (s *Snapshot) Records(ctx context.Context, from uint64) iter.Seq2[Record, e
 	}
 }
 
-// explain says of something that is gone that the pin is lost, or that there never
-// was one.
+// explain adds to the error of something that is gone that the pin is lost, or that
+// there is none.
 func (s *Snapshot) explain(err error) error {
 	switch {
-	case !errors.Is(err, ErrGone) && !errors.Is(err, state.ErrGone):
+	case !errors.Is(err, ErrGone) && !errors.Is(err, state.ErrPruned):
 		return err
 	case s.Err() != nil:
 		return fmt.Errorf("%w: %w", s.Err(), err)
@@ -183,8 +154,8 @@ func (s *Snapshot) explain(err error) error {
 	return err
 }
 
-// Lost is closed when the pin is lost, at the latest a TTL after the last renewal that
-// was confirmed was sent. It is nil if there is no pin.
+// Lost is closed when the pin is lost, at the latest a TTL after the last confirmed
+// renewal was sent. It is nil if there is no pin.
 func (s *Snapshot) Lost() <-chan struct{} {
 	if s.pin == nil {
 		return nil
@@ -192,8 +163,8 @@ func (s *Snapshot) Lost() <-chan struct{} {
 	return s.pin.lost
 }
 
-// Err is nil as long as the pin holds, then an error that is [ErrPinLost]. Closing
-// the snapshot is no loss.
+// Err returns nil while the pin holds, and after Close. When the pin is lost it returns
+// why, an [ErrPinLost].
 func (s *Snapshot) Err() error {
 	if s.pin == nil {
 		return nil
@@ -201,8 +172,8 @@ func (s *Snapshot) Err() error {
 	return s.pin.Err()
 }
 
-// Close gives the pin up. It may be called more than once. If the store cannot be
-// reached the pin goes when its TTL has passed.
+// Close deletes the pin. It may be called more than once. If it fails, the pin lapses
+// when its TTL has passed.
 func (s *Snapshot) Close(ctx context.Context) error {
 	if s.pin == nil {
 		return nil

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
@@ -38,61 +36,44 @@ var compactions = map[string]func(t *table) func(i int){
 	},
 }
 
-// There is no version 0: it is not the newest by another name.
-func TestVersionZero(t *testing.T) {
-	inTable(t, time.Minute, func(tt *table) {
-		for _, unpinned := range []bool{false, true} {
-			s, err := tt.snapshot(tt.reader(nil), &reader.SnapshotOptions{At: reader.AtVersion(0), Unpinned: unpinned})
-			if err == nil || s != nil || !strings.Contains(err.Error(), "versions begin at 1") {
-				tt.Errorf("unpinned %t: %v, %v", unpinned, s, err)
-			}
-			if s != nil {
-				_ = s.Close(t.Context())
-			}
-		}
-	})
-}
-
 // A snapshot at an offset has the records before it and the edits that come before
-// the next record, or it is an error that says what there is. Within the grace
-// period nothing is gone.
+// the next record. Before the last edit that is folded it is an error that says what
+// there is.
 func TestSnapshotAtEveryOffset(t *testing.T) {
 	for name, compaction := range compactions {
-		for _, grace := range []time.Duration{time.Hour, 0} {
-			for _, unpinned := range []bool{false, true} {
-				if unpinned && name != "folded now and then" {
-					continue
-				}
-				t.Run(fmt.Sprintf("%s, grace %v, unpinned %t", name, grace, unpinned), func(t *testing.T) {
-					inTable(t, grace, func(w *table) {
-						w.story(compaction(w))
-						r := w.reader(nil)
-						n := 0
-						for off := range uint64(len(w.want)) + 1 {
-							s, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtOffset(off), Unpinned: unpinned})
-							if err != nil {
-								if grace > 0 || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "to be had are ") {
-									t.Errorf("at offset %d: %v", off, err)
-								}
-								continue
-							}
-							n++
-							if err := w.check(s, w.behind(off), off, false); err != nil {
+		for _, unpinned := range []bool{false, true} {
+			if unpinned && name != "folded now and then" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, unpinned %t", name, unpinned), func(t *testing.T) {
+				inTable(t, 0, func(w *table) {
+					w.story(compaction(w))
+					r := w.reader(nil)
+					n := 0
+					for off := range uint64(len(w.History())) + 1 {
+						s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtOffset(off), Unpinned: unpinned})
+						if err != nil {
+							if m := w.Newest(); off >= m.EditedAt || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprintf("possible are an offset of %d or more, or ", m.EditedAt)) {
 								t.Errorf("at offset %d: %v", off, err)
 							}
-							if err := s.Close(context.Background()); err != nil {
-								t.Error(err)
-							}
+							continue
 						}
-						if last := len(w.want) - 3; n < 3 || grace == 0 && name == "folded at the end" && n > len(w.want)-last+1 {
-							t.Errorf("%d snapshots were to be had", n)
+						n++
+						if err := w.check(s, w.upTo(off), off, false); err != nil {
+							t.Errorf("at offset %d: %v", off, err)
 						}
-						if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
-							t.Errorf("pins are left: %q", pins)
+						if err := s.Close(context.Background()); err != nil {
+							t.Error(err)
 						}
-					})
+					}
+					if want := len(w.History()) + 1 - int(w.Newest().EditedAt); n != want {
+						t.Errorf("%d snapshots were possible, want %d", n, want)
+					}
+					if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
+						t.Errorf("pins are left: %q", pins)
+					}
 				})
-			}
+			})
 		}
 	}
 }
@@ -105,9 +86,9 @@ func TestSnapshotOfTheEnd(t *testing.T) {
 				r := w.reader(nil)
 				next := compaction(w)
 				look := func() {
-					s, err := w.snapshot(r, nil)
+					s, err := r.Snapshot(context.Background(), nil)
 					if err == nil {
-						err = w.check(s, w.now(), uint64(len(w.want)), true)
+						err = w.check(s, w.now(), uint64(len(w.History())), true)
 					}
 					if err == nil {
 						err = s.Close(context.Background())
@@ -123,17 +104,17 @@ func TestSnapshotOfTheEnd(t *testing.T) {
 	}
 }
 
-// A version is what lies before its floor. Those that are kept are to be had,
-// others are an error that names these.
+// A version is what lies before its floor. Another one than those that are kept is an error
+// that names these.
 func TestSnapshotAtVersion(t *testing.T) {
 	inTable(t, time.Hour, func(w *table) {
 		at := map[uint64]shown{}
-		note := func() { at[w.newest().Version] = w.behind(w.newest().Floor.Offset) }
+		note := func() { at[w.Newest().Version] = w.upTo(w.Newest().Floor.Offset) }
 		note()
 		w.story(func(int) { w.compact(2); note() })
 		r := w.reader(nil)
 		for v, want := range at {
-			s, err := w.snapshot(r, at0(reader.AtVersion(v)))
+			s, err := r.Snapshot(context.Background(), at0(reader.AtVersion(v)))
 			if err == nil {
 				err = w.check(s, want, want.offset, true)
 			}
@@ -150,10 +131,51 @@ func TestSnapshotAtVersion(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		w.compact(2) // prunes
 		for _, unpinned := range []bool{false, true} {
-			_, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtVersion(1), Unpinned: unpinned})
-			if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(), fmt.Sprint(w.newest().Version)) {
+			_, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtVersion(1), Unpinned: unpinned})
+			if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(), fmt.Sprint(w.Newest().Version)) {
 				t.Errorf("version 1: %v", err)
 			}
+		}
+	})
+}
+
+// A pin keeps its version until Unpin; a version that is pruned takes none.
+func TestPinsByName(t *testing.T) {
+	inTable(t, time.Hour, func(w *table) {
+		w.story(func(int) { w.compact(2) })
+		r, ctx := w.reader(nil), context.Background()
+		pin, err := r.Pin(ctx, "backup", 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Pin(ctx, "for a day", 1, 24*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		pins, err := r.Pins(ctx)
+		if err != nil || len(pins) != 2 || pins[1] != pin || pin.Key == "" || pin.Name != "backup" || pin.TTL != 0 || pins[0].Version != 1 || pins[0].TTL != 24*time.Hour {
+			t.Fatalf("%+v, %v; want %+v", pins, err, pin)
+		}
+		want := w.upTo(w.Newest().Floor.Offset)
+		for range 3 {
+			w.record(1)
+			w.compact(2)
+			time.Sleep(48 * time.Hour)
+		}
+		s, err := r.Snapshot(context.Background(), at0(reader.AtVersion(pin.Version)))
+		if err == nil {
+			err = errors.Join(w.check(s, want, want.offset, true), s.Close(ctx))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Pin(ctx, "late", pin.Version, 0); !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprint("versions [", pin.Version)) {
+			t.Errorf("a pin of a pruned version: %v", err)
+		}
+		if err := r.Unpin(ctx, "backup"); err != nil {
+			t.Error(err)
+		}
+		if err := r.Unpin(ctx, "backup"); !errors.Is(err, reader.ErrNoPin) {
+			t.Errorf("a second Unpin: %v", err)
 		}
 	})
 }
@@ -163,7 +185,7 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 	inTable(t, time.Hour, func(w *table) {
 		w.story(func(int) { w.compact(2) })
 		ctx := context.Background()
-		pin, err := state.With(w.mem, w.format, nil).Pin(ctx, &state.PinOptions{Name: "backup"})
+		pin, err := w.State.Pin(ctx, &state.PinOptions{Name: "backup"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,11 +193,11 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 		w.compact(2)
 		time.Sleep(2 * time.Hour)
 		w.compact(2) // prunes
-		if mark := w.newest().PruneMark; mark < pin.Version() {
+		if mark := w.Newest().PruneMark; mark < pin.Version() {
 			t.Fatalf("version %d is pinned, and the mark is %d", pin.Version(), mark)
 		}
 		r := w.reader(nil)
-		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			if op.Kind == faultstore.Get && op.Key == layout.ManifestKey(pin.Version()) {
 				return faultstore.Fault{Drop: true}
 			}
@@ -183,13 +205,13 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 		})
 		for _, unpinned := range []bool{false, true} {
 			o := &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned}
-			if _, err := w.snapshot(r, o); err == nil || errors.Is(err, reader.ErrGone) || errors.Is(err, state.ErrGone) {
+			if _, err := r.Snapshot(context.Background(), o); err == nil || errors.Is(err, reader.ErrGone) || errors.Is(err, state.ErrPruned) {
 				t.Errorf("it cannot be read, and the error is %v", err)
 			}
 		}
-		w.faulty.SetHook(nil)
+		w.Faulty.SetHook(nil)
 		for _, unpinned := range []bool{false, true} {
-			s, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned})
+			s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned})
 			if err != nil || s.Version() != pin.Version() {
 				t.Fatal(err)
 			}
@@ -197,9 +219,29 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A snapshot at a time is before the first object that is later, or the first
-// block of a segment.
-func TestSnapshotAtTime(t *testing.T) {
+// What has not come yet is no snapshot.
+func TestSnapshotAhead(t *testing.T) {
+	inTable(t, 0, func(w *table) {
+		w.record(3)
+		for range 2 {
+			_, err := w.reader(nil).Snapshot(context.Background(), at0(reader.AtOffset(4)))
+			if !errors.Is(err, reader.ErrAhead) || !strings.Contains(err.Error(), "ends at 3") {
+				t.Errorf("%v", err)
+			}
+			w.compact(2)
+		}
+		if _, err := w.reader(nil).Snapshot(context.Background(), at0(reader.AtVersion(99))); !errors.Is(err, reader.ErrGone) {
+			t.Errorf("%v", err)
+		}
+		if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
+			t.Errorf("pins are left: %q", pins)
+		}
+	})
+}
+
+// The first record after a time is that of the first object that is later, or of the
+// first block of a segment.
+func TestAfter(t *testing.T) {
 	for name, compaction := range compactions {
 		t.Run(name, func(t *testing.T) {
 			inTable(t, time.Hour, func(w *table) {
@@ -214,61 +256,20 @@ func TestSnapshotAtTime(t *testing.T) {
 					all = append(all, rec)
 				}
 				for d := -time.Minute; d < 20*time.Minute; d += 30 * time.Second {
-					when := begun.Add(d)
-					end := uint64(0)
+					when, end := begun.Add(d), uint64(0)
 					for end < uint64(len(all)) && !all[end].Time.After(when) {
 						end++
 					}
 					if after, err := r.After(context.Background(), when); err != nil || after != end {
 						t.Errorf("%v: the first after it is %d, %v; want %d", d, after, err, end)
 					}
-					s, err := w.snapshot(r, at0(reader.AtTime(when)))
-					if err != nil {
-						t.Errorf("%v: %v", d, err)
-						continue
-					}
-					// On the chain edits have times of their own.
-					var want shown
-					for _, st := range w.states {
-						if st.offset <= end && (w.newest().Past(st.position) || !st.time.After(when)) {
-							want = st
-						}
-					}
-					if err := w.check(s, want, end, false); err != nil {
-						t.Errorf("%v: %v", d, err)
-					}
-					_ = s.Close(context.Background())
 				}
 			})
 		})
 	}
 }
 
-// What has not come yet is no snapshot.
-func TestSnapshotAhead(t *testing.T) {
-	inTable(t, 0, func(w *table) {
-		w.record(3)
-		for range 2 {
-			_, err := w.snapshot(w.reader(nil), at0(reader.AtOffset(4)))
-			if !errors.Is(err, reader.ErrAhead) || !strings.Contains(err.Error(), "ends at 3") {
-				t.Errorf("%v", err)
-			}
-			w.compact(2)
-		}
-		if _, err := w.snapshot(w.reader(nil), at0(reader.AtVersion(99))); !errors.Is(err, reader.ErrGone) {
-			t.Errorf("%v", err)
-		}
-		if _, err := w.snapshot(w.reader(nil), &reader.SnapshotOptions{TTL: time.Millisecond}); err == nil || !strings.Contains(err.Error(), "too short") {
-			t.Errorf("%v", err)
-		}
-		if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
-			t.Errorf("pins are left: %q", pins)
-		}
-	})
-}
-
-// A snapshot stays what it was, however much is folded, merged and pruned while it
-// is open.
+// A snapshot stays what it was, however much is folded, merged and pruned while it is open.
 func TestSnapshotIsHeld(t *testing.T) {
 	for _, moment := range []reader.Moment{{}, reader.AtOffset(16), reader.AtOffset(21)} {
 		inTable(t, 0, func(w *table) {
@@ -278,15 +279,15 @@ func TestSnapshotIsHeld(t *testing.T) {
 				}
 			})
 			r := w.reader(nil)
-			end := uint64(len(w.want))
+			end := uint64(len(w.History()))
 			if moment != (reader.Moment{}) {
 				_, _ = fmt.Sscanf(moment.String(), "offset %d", &end)
 			}
-			s, err := w.snapshot(r, at0(moment))
+			s, err := r.Snapshot(context.Background(), at0(moment))
 			if err != nil {
 				w.Fatal(err)
 			}
-			want := w.behind(end)
+			want := w.upTo(end)
 			w.story(func(int) { w.compact(2) })
 			time.Sleep(24 * time.Hour) // renewed all the while
 			w.compact(2)
@@ -301,25 +302,25 @@ func TestSnapshotIsHeld(t *testing.T) {
 			}
 			w.compact(2)
 			w.compact(2)
-			if n := len(w.keys("file/")); n != len(w.now().files) {
+			if n := len(w.Keys("file/")); n != len(w.now().files) {
 				t.Errorf("closed, and %d files are left of %d", n, len(w.now().files))
 			}
 		})
 	}
 }
 
-// T28: a reader whose pin is taken away hears of it, goes on with what is left at
-// the same offsets, and gets a clear error where nothing is.
+// T28: a snapshot whose pin is expired says so. It goes on with what is left, at the same
+// offsets, and fails with a clear error where nothing is.
 func TestT28_PinLost(t *testing.T) {
 	inTable(t, 0, func(w *table) {
 		w.story(func(int) { w.compact(8) })
 		r := w.reader(nil)
-		s, err := w.snapshot(r, nil)
+		s, err := r.Snapshot(context.Background(), nil)
 		if err != nil {
 			w.Fatal(err)
 		}
-		end := uint64(len(w.want))
-		log := state.With(w.mem, w.format, nil)
+		end := uint64(len(w.History()))
+		log := w.State
 		pins, err := log.Pins(context.Background())
 		if err != nil || len(pins) != 1 {
 			w.Fatal(pins, err)
@@ -375,7 +376,7 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 			w.edit(2, 0)
 			w.compact(2)
 		},
-		"junk in the holes": func(w *table) { before := w.keys(""); w.record(2); w.compact(2); w.compact(2); w.litter(before) },
+		"junk in the holes": func(w *table) { before := w.Keys(""); w.record(2); w.compact(2); w.compact(2); w.litter(before) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, at := range []reader.Moment{{}, reader.AtOffset(24)} {
@@ -389,19 +390,19 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 						})
 						r := w.reader(nil)
 						from := len(w.states)
-						w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+						w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 							if op.ClientN == n+1 && !reached {
 								reached = true
 								script(w)
 							}
 						})
-						s, err := w.snapshot(r, at0(at))
-						w.faulty.SetBefore(nil)
-						if errors.Is(err, reader.ErrGone) && at != (reader.Moment{}) && w.newest().EditedAt > 24 {
+						s, err := r.Snapshot(context.Background(), at0(at))
+						w.Faulty.SetBefore(nil)
+						if errors.Is(err, reader.ErrGone) && at != (reader.Moment{}) && w.Newest().EditedAt > 24 {
 							return // there is no grace
 						}
 						if err != nil {
-							t.Errorf("%v: overtaken at request %d: %v", at, n, err)
+							t.Errorf("%v: moved at request %d: %v", at, n, err)
 							return
 						}
 						w.compact(2)
@@ -409,14 +410,14 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 						err = errors.New("it is no state of the log")
 						for _, want := range w.states[from-1:] {
 							if at != (reader.Moment{}) {
-								want = w.behind(24)
+								want = w.upTo(24)
 							}
 							if s.End() == want.offset && s.Properties()["edits"] == want.properties["edits"] {
 								err = w.check(s, want, want.offset, false)
 							}
 						}
 						if err != nil {
-							t.Errorf("%v: overtaken at request %d: %v", at, n, err)
+							t.Errorf("%v: moved at request %d: %v", at, n, err)
 						}
 						_ = s.Close(context.Background())
 					})
@@ -429,100 +430,9 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 	}
 }
 
-// guard:read-between. What lies between two kept versions is folded, and may be
-// pruned and filled with what zombies write: it must fit from end to end.
-func TestJunkBetweenVersions(t *testing.T) {
-	for name, junk := range map[string]func(w *table, p fence.Position) []byte{
-		"a seal": func(w *table, p fence.Position) []byte { return w.seal(p, 77) },
-		"data":   func(w *table, p fence.Position) []byte { return w.data(frame.Point{Position: p, Offset: 1}, "junk") },
-		"junk":   func(*table, fence.Position) []byte { return []byte("junk") },
-		"pruned": func(*table, fence.Position) []byte { return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inTable(t, time.Hour, func(w *table) {
-				w.record(1)
-				w.compact(8)
-				from := w.at
-				w.edit(2, 0)
-				w.record(3)
-				w.edit(2, 0)
-				w.record(1)
-				last := w.at.Position
-				w.compact(8)
-				w.record(1)
-				r := w.reader(nil)
-				s, err := w.snapshot(r, at0(reader.AtOffset(3)))
-				if err == nil {
-					err = w.check(s, w.behind(3), 3, true)
-				}
-				if err != nil {
-					w.Fatal(err)
-				}
-				_ = s.Close(context.Background())
-				for p := from.Position; p.Before(last); p.Seq++ {
-					was := w.body(layout.DataKey(p))
-					body := junk(w, p)
-					if w.put(layout.DataKey(p), body); body == nil {
-						w.remove(layout.DataKey(p))
-					}
-					if f, err := frame.Decode(body, w.format.Limits.Limits); err == nil && f.Kind == frame.Seal {
-						// And what the seal leads to looks just like it.
-						w.put(layout.DataKey(at(77, 1)), w.data(frame.Point{Position: at(77, 1), Offset: 1, Prev: f.Checksum()}, "junk", "junk", "junk", "junk", "junk"))
-					}
-					if _, err := w.snapshot(r, at0(reader.AtOffset(3))); !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version ") {
-						t.Errorf("junk at %v: %v", p, err)
-					}
-					w.put(layout.DataKey(p), was)
-				}
-			})
-		})
-	}
-}
-
-// guard:read-seals. A zombie opener's seal in a pruned slot leads past the rest of its
-// epoch to the next one, which wrote nothing: all from there on is what it was, and
-// the edits that were passed over are missing.
-func TestJunkSealToAnEmptyEpoch(t *testing.T) {
-	inTable(t, time.Hour, func(w *table) {
-		w.record(1)
-		w.compact(8)
-		p := w.at.Position
-		w.edit(2, 0)
-		w.edit(1, 0)
-		w.takeOver()
-		w.takeOver()
-		w.record(3)
-		w.edit(2, 0)
-		w.record(1)
-		w.compact(8)
-		w.record(1)
-		r := w.reader(nil)
-		s, err := w.snapshot(r, at0(reader.AtOffset(3)))
-		if err == nil {
-			err = w.check(s, w.behind(3), 3, false)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		w.put(layout.DataKey(p), w.seal(p, uint64(p.Epoch)+1))
-		p.Seq++
-		w.remove(layout.DataKey(p))
-		s, err = w.snapshot(r, at0(reader.AtOffset(3)))
-		if err == nil {
-			t.Errorf("it is a table of %d files, want %d", s.Live(), len(w.behind(3).files))
-			_ = s.Close(context.Background())
-		} else if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version ") || !strings.Contains(err.Error(), "an offset of 4 or more") {
-			t.Error(err)
-		}
-	})
-}
-
-// guard:read-oldest. Retention gives up records that a snapshot holds: it still has
-// all of them, from its own first one on.
-func TestSnapshotKeepsWhatRetentionGivesUp(t *testing.T) {
+// guard:read-oldest. Retention truncates records that a snapshot holds: it still has all of
+// them, from its own first one on.
+func TestSnapshotKeepsWhatRetentionTruncates(t *testing.T) {
 	for _, moment := range []reader.Moment{{}, reader.AtOffset(2), reader.AtOffset(5)} {
 		inTable(t, 0, func(w *table) {
 			w.record(3)
@@ -533,7 +443,7 @@ func TestSnapshotKeepsWhatRetentionGivesUp(t *testing.T) {
 			if moment != (reader.Moment{}) {
 				_, _ = fmt.Sscanf(moment.String(), "offset %d", &end)
 			}
-			s, err := w.snapshot(w.reader(nil), at0(moment))
+			s, err := w.reader(nil).Snapshot(context.Background(), at0(moment))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -541,11 +451,11 @@ func TestSnapshotKeepsWhatRetentionGivesUp(t *testing.T) {
 				w.truncate(before)
 				w.compact(8)
 				w.compact(8)
-				if first := w.newest().First(); first != before || s.First() != 0 {
+				if first := w.Newest().First(); first != before || s.First() != 0 {
 					t.Errorf("the log begins at %d, the snapshot at %d; want %d and 0", first, s.First(), before)
 				}
-				if err := w.check(s, w.behind(end), end, false); err != nil {
-					t.Errorf("%v, records before %d are given up: %v", moment, before, err)
+				if err := w.check(s, w.upTo(end), end, false); err != nil {
+					t.Errorf("%v, records before %d are truncated: %v", moment, before, err)
 				}
 			}
 			if err := errors.Join(s.Err(), s.Close(context.Background())); err != nil {
@@ -555,17 +465,17 @@ func TestSnapshotKeepsWhatRetentionGivesUp(t *testing.T) {
 	}
 }
 
-// A snapshot keeps also what was not folded yet when it was taken, however often that
-// is folded, merged, given up and pruned. Nobody else sees it, and it goes with the
-// snapshot. guard:pinned-start.
-func TestSnapshotBehindItsFloor(t *testing.T) {
+// guard:pinned-start. A snapshot keeps also what was not folded yet when it was taken,
+// however often that is folded, merged, truncated and pruned. Nobody else sees it, and it is
+// deleted after the snapshot was closed.
+func TestSnapshotAfterItsFloor(t *testing.T) {
 	for name, moment := range map[string]reader.Moment{"end": {}, "offset": reader.AtOffset(7)} {
 		t.Run(name, func(t *testing.T) {
 			inTable(t, 0, func(w *table) {
 				w.record(3)
 				w.compact(8)
 				w.record(5)
-				s, err := w.snapshot(w.reader(nil), at0(moment))
+				s, err := w.reader(nil).Snapshot(context.Background(), at0(moment))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -573,40 +483,39 @@ func TestSnapshotBehindItsFloor(t *testing.T) {
 					w.record(3)
 					w.compact(8)
 					w.compact(2)
-					w.truncate(uint64(len(w.want)))
+					w.truncate(uint64(len(w.History())))
 					w.record(1)
 					w.compact(2)
 					w.compact(2)
-					if err := w.check(s, w.behind(s.End()), s.End(), false); err != nil {
+					if err := w.check(s, w.upTo(s.End()), s.End(), false); err != nil {
 						t.Error(err)
 					}
 					if _, err := w.read(w.reader(nil), 4); !errors.Is(err, reader.ErrGone) {
 						t.Errorf("another reader: %v", err)
 					}
 				}
-				held := w.newest().Held()
+				held := w.Newest().Held()
 				if err := errors.Join(s.Err(), s.Close(context.Background())); err != nil {
 					t.Error(err)
 				}
 				for range 3 {
 					w.compact(2)
 				}
-				if m := w.newest(); held > 3 || m.Held() < m.Start-1 || len(w.keys("segment/")) != len(m.Segments) {
-					t.Errorf("%d were held, then those from %d on of %d; there are %q", held, m.Held(), m.Start, w.keys("segment/"))
+				if m := w.Newest(); held > 3 || m.Held() < m.Start-1 || len(w.Keys("segment/")) != len(m.Segments) {
+					t.Errorf("%d were held, then those from %d on of %d; there are %q", held, m.Held(), m.Start, w.Keys("segment/"))
 				}
 			})
 		})
 	}
 }
 
-// What was given up before the snapshot was taken it does not have, although it is
-// still there: for the sake of another pin, or because nobody has pruned yet.
-// guard:read-given-up.
+// guard:read-given-up. A snapshot lacks what was truncated before it was taken, although it
+// is still there: for another pin, or because no compactor has pruned yet.
 func TestSnapshotAfterRetention(t *testing.T) {
 	inTable(t, 0, func(w *table) {
 		w.record(3)
 		w.compact(8)
-		earlier, err := w.snapshot(w.reader(nil), nil)
+		earlier, err := w.reader(nil).Snapshot(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -614,7 +523,7 @@ func TestSnapshotAfterRetention(t *testing.T) {
 		w.compact(8)
 		w.truncate(5)
 		for range 2 {
-			s, err := w.snapshot(w.reader(nil), nil)
+			s, err := w.reader(nil).Snapshot(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -629,7 +538,7 @@ func TestSnapshotAfterRetention(t *testing.T) {
 			}
 			n := s.First()
 			for rec, err := range s.Records(context.Background(), reader.Oldest) {
-				if err != nil || rec.Offset != n || string(rec.Value) != w.want[n] {
+				if err != nil || rec.Offset != n || string(rec.Value) != w.History()[n] {
 					t.Fatalf("record %d: %v, %v", n, rec, err)
 				}
 				n++
@@ -642,7 +551,7 @@ func TestSnapshotAfterRetention(t *testing.T) {
 			}
 			w.compact(8)
 		}
-		if err := w.check(earlier, w.behind(3), 3, false); err != nil {
+		if err := w.check(earlier, w.upTo(3), 3, false); err != nil {
 			t.Error(err)
 		}
 		if err := earlier.Close(context.Background()); err != nil {

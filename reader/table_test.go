@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
@@ -19,15 +21,15 @@ import (
 	"github.com/fencepost/fencepost/reader"
 )
 
-// table is a leader's hand: it puts records and edits on the chain, object by
-// object, and remembers what the log says after each.
+// table puts records and edits on the chain, object by object, as a leader does, and
+// remembers what the log says after each.
 type table struct {
 	*world
 	at     frame.Point
 	states []shown
 }
 
-// shown is what a snapshot behind an object shows.
+// shown is what a snapshot after an object shows.
 type shown struct {
 	offset     uint64
 	position   fence.Position // of the object
@@ -40,7 +42,7 @@ type shown struct {
 // newTable opens the log for a new epoch.
 func newTable(w *world) *table {
 	w.Helper()
-	w.close(w.open())
+	w.Close(w.Open(nil))
 	t := &table{world: w, at: frame.Start(), states: []shown{{}}}
 	t.toTail()
 	return t
@@ -49,13 +51,13 @@ func newTable(w *world) *table {
 // takeOver begins another epoch.
 func (t *table) takeOver() {
 	t.Helper()
-	t.close(t.open())
+	t.Close(t.Open(nil))
 	t.toTail()
 }
 
 func (t *table) toTail() {
 	t.Helper()
-	src := chain.Source{Store: t.mem, Log: t.format.Log, Limits: t.format.Limits.Limits, Settle: quick}
+	src := chain.Source{Store: t.Mem, Log: t.Format.Log, Limits: t.Format.Limits.Limits, Settle: logtest.Quick}
 	for step, err := range src.Walk(context.Background(), t.at) {
 		if err != nil {
 			t.Fatal(err)
@@ -69,8 +71,8 @@ func (t *table) now() shown { return t.states[len(t.states)-1] }
 func (t *table) write(b *frame.Builder, s shown) {
 	t.Helper()
 	s.time, s.position = time.Now(), t.at.Position
-	h := frame.Header{Log: t.format.Log, Nonce: fence.ID(uuid.New()), Position: t.at.Position, Offset: t.at.Offset, Prev: t.at.Prev, Time: s.time}
-	t.put(layout.DataKey(t.at.Position), slices.Clone(b.Finish(&h, frame.Plain)))
+	h := frame.Header{Log: t.Format.Log, Nonce: fence.ID(uuid.New()), Position: t.at.Position, Offset: t.at.Offset, Prev: t.at.Prev, Time: s.time}
+	t.Put(layout.DataKey(t.at.Position), slices.Clone(b.Finish(&h, frame.Plain)))
 	t.at = t.at.After(&h, []byte(s.cursor))
 	s.offset = t.at.Offset
 	t.states = append(t.states, s)
@@ -81,12 +83,12 @@ func (t *table) record(n int) {
 	t.Helper()
 	var b frame.Builder
 	for range n {
-		v := fmt.Sprint("record ", len(t.want))
+		v := fmt.Sprint("record ", len(t.History()))
 		b.Add([]byte(v))
-		t.want = append(t.want, v)
+		t.Appended(v)
 	}
 	s := t.now()
-	s.cursor = fmt.Sprint("cursor ", len(t.want))
+	s.cursor = fmt.Sprint("cursor ", len(t.History()))
 	b.SetCursor([]byte(s.cursor))
 	t.write(&b, s)
 }
@@ -100,7 +102,7 @@ func (t *table) edit(add, remove int) {
 	s.files = slices.Clone(before.files[remove:])
 	for range add {
 		key := layout.FileKey(t.at.Position.Epoch, uuid.Must(uuid.NewV7()).String(), ".parquet")
-		t.put(key, []byte("a file"))
+		t.Put(key, []byte("a file"))
 		e.Add = append(e.Add, manifest.File{Key: key, Size: 6})
 		s.files = append(s.files, key)
 	}
@@ -119,8 +121,8 @@ func (t *table) edit(add, remove int) {
 	t.write(&b, s)
 }
 
-// behind returns the state behind all objects that lie before record offset.
-func (t *table) behind(offset uint64) shown {
+// upTo returns the state after all objects that lie before record offset.
+func (t *table) upTo(offset uint64) shown {
 	var last shown
 	for _, s := range t.states {
 		if s.offset <= offset {
@@ -147,7 +149,7 @@ func (t *table) check(s *reader.Snapshot, want shown, end uint64, cursor bool) e
 			return err
 		}
 		files = append(files, f.Key)
-		if !slices.Contains(t.keys("file/"), f.Key) {
+		if !slices.Contains(t.Keys("file/"), f.Key) {
 			return fmt.Errorf("file %s is gone", f.Key)
 		}
 	}
@@ -167,21 +169,14 @@ func (t *table) check(s *reader.Snapshot, want shown, end uint64, cursor bool) e
 				return fmt.Errorf("records from %d: %w", from, err)
 			}
 		}
-		if want := t.want[min(g.from, end):end]; !slices.Equal(g.values, want) {
+		if want := t.History()[min(g.from, end):end]; !slices.Equal(g.values, want) {
 			return fmt.Errorf("records from %d: %q, want %q", from, g.values, want)
 		}
 	}
 	return nil
 }
 
-// snapshot takes one, and closes it when the test ends.
-func (t *table) snapshot(r *reader.Reader, o *reader.SnapshotOptions) (*reader.Snapshot, error) {
-	t.Helper()
-	return r.Snapshot(context.Background(), o)
-}
-
-// history is some leaderships with records and edits, with what happens between
-// them.
+// story is some leaderships with records and edits, and what happens between them.
 func (t *table) story(between func(i int)) {
 	t.Helper()
 	for i := range 4 {
@@ -206,17 +201,4 @@ func (t *table) story(between func(i int)) {
 func inTable(t *testing.T, grace time.Duration, f func(tt *table)) {
 	t.Helper()
 	inBubble(t, grace, func(t *testing.T, w *world) { f(newTable(w)) })
-}
-
-// truncate deletes history, as retention does.
-func (w *world) truncate(before uint64) {
-	w.Helper()
-	w.token++
-	u, err := state.With(w.mem, w.format, nil).Updater(layout.Compactor, fence.NewToken(w.token))
-	if err == nil {
-		_, err = u.Update(context.Background(), func(m *state.Change) error { return m.Truncate(before) })
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,15 +13,14 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// T30: an idle reader makes at most a request a second, the look at the manifest
-// each half grace period included.
+// T30: an idle reader makes at most a request a second, readings of the manifest included.
 func TestT30_IdleCost(t *testing.T) {
 	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
-		w.lead(3)
+		w.Lead(3)
 		r := w.reader(nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
-		time.AfterFunc(time.Minute, w.faulty.ResetCounts)
+		time.AfterFunc(time.Minute, w.Faulty.ResetCounts)
 		time.AfterFunc(time.Hour+time.Minute, cancel)
 		for _, err := range r.Tail(ctx, 0) {
 			if err != nil {
@@ -28,20 +28,20 @@ func TestT30_IdleCost(t *testing.T) {
 			}
 			n++
 		}
-		c := w.faulty.Counts()
+		c := w.Faulty.Counts()
 		if all, list := c.Of("", ""), c.Of(faultstore.List, ""); n != 3 || all > 3601 || list < 11 || list > 12 || c.Of(faultstore.Get, "")+list != all {
 			t.Errorf("%d records; an hour costs %v", n, c)
 		}
 	})
 }
 
-// T29: what readers do leaves the manifests alone: a tail writes nothing, and a
-// snapshot that is held for an hour renews an object of its own.
+// T29: readers write no manifests. A tail writes nothing, and a snapshot that is open for an
+// hour renews an object of its own.
 func TestT29_ReadersWriteNoManifests(t *testing.T) {
 	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
-		w.lead(3)
+		w.Lead(3)
 		r := w.reader(nil)
-		w.faulty.ResetCounts()
+		w.Faulty.ResetCounts()
 		s, err := r.Snapshot(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestT29_ReadersWriteNoManifests(t *testing.T) {
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		c := w.faulty.Counts()
+		c := w.Faulty.Counts()
 		if all, pins := c.Of(faultstore.Put, ""), c.Of(faultstore.Put, "pin/"); all != pins || pins < 100 {
 			t.Errorf("%d objects were written, %d of them pins: %v", all, pins, c)
 		}
@@ -75,21 +75,22 @@ func TestTailLatency(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
-				w.faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Delay: get / 2, ReplyDelay: get / 2} })
-				wr := w.open()
+				w.Faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Delay: get / 2, ReplyDelay: get / 2} })
+				wr := w.Open(nil)
 				r := w.reader(nil)
+				var mu sync.Mutex
 				acknowledged := map[string]time.Time{}
 				go func() {
 					for i := range 400 {
 						time.Sleep(between(i))
 						v := fmt.Sprint(i)
-						w.append(wr, v) // an object in the store, at once
-						w.mu.Lock()
+						w.Append(wr, v) // an object in the store, at once
+						mu.Lock()
 						acknowledged[v] = time.Now()
-						w.mu.Unlock()
+						mu.Unlock()
 						time.Sleep(time.Millisecond)
 					}
-					w.close(wr)
+					w.Close(wr)
 				}()
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
@@ -98,10 +99,10 @@ func TestTailLatency(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					w.mu.Lock()
+					mu.Lock()
 					at, ok := acknowledged[string(rec.Value)]
-					w.mu.Unlock()
-					if d := time.Since(at); ok && rec.Offset > 5 { // it begins behind, with a look at the manifest
+					mu.Unlock()
+					if d := time.Since(at); ok && rec.Offset > 5 { // it begins late, with a reading of the manifest
 						took = append(took, d)
 					}
 					if rec.Offset == 399 {
@@ -123,21 +124,21 @@ func TestTailLatency(t *testing.T) {
 // reads.
 func TestManyReaders(t *testing.T) {
 	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
-		w.lead(5)
+		w.Lead(5)
 		w.compact(2)
-		w.lead(5)
+		w.Lead(5)
 		w.patience = time.Minute
 		// How many are fetched ahead in vain depends on who is first.
 		opts := &reader.Options{Ahead: 1}
 		one := func() int {
-			w.faulty.ResetCounts()
+			w.Faulty.ResetCounts()
 			if err := w.tail(w.reader(opts), 0, nil); err != nil {
 				t.Error(err)
 			}
-			return w.faulty.Counts().Of("", "")
+			return w.Faulty.Counts().Of("", "")
 		}
 		each := one()
-		w.faulty.ResetCounts()
+		w.Faulty.ResetCounts()
 		const many = 50
 		done := make(chan error)
 		for range many {
@@ -148,31 +149,30 @@ func TestManyReaders(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// Whether the next look at the manifest has begun when the last record comes is a race.
-		c := w.faulty.Counts()
+		// Whether the next reading of the manifest has begun when the last record comes is a race.
+		c := w.Faulty.Counts()
 		if c.Of("", "") > many*(each+1) || c.Of(faultstore.Get, "")+c.Of(faultstore.List, "") != c.Of("", "") {
 			t.Errorf("one reader costs %d requests, %d cost %v", each, many, c)
 		}
-		if len(w.keys("pin/"))+len(w.keys("tmp/")) > 0 {
+		if len(w.Keys("pin/"))+len(w.Keys("tmp/")) > 0 {
 			t.Error("they leave something behind")
 		}
 	})
 }
 
-// A reader stands still for a month, at every record in turn. Meanwhile leaders come
-// and go, everything is folded, merged and pruned; it misses nothing. One that comes
-// back after retention has passed it hears where the log begins, and may go on
-// there.
-func TestAMonthBehind(t *testing.T) {
+// A reader pauses for a month, at every record in turn. Meanwhile leaders come and go, and
+// everything is folded, merged and pruned. It misses nothing. If retention has passed it, it
+// learns where the log begins, and may go on there.
+func TestAMonthLate(t *testing.T) {
 	month := func(w *world, retain uint64) {
 		for range 8 {
 			time.Sleep(4 * 24 * time.Hour)
-			w.lead(3)
+			w.Lead(3)
 			w.compact(2)
 			w.compact(4)
 		}
 		if retain > 0 {
-			w.truncate(uint64(len(w.history())) - retain)
+			w.truncate(uint64(len(w.History())) - retain)
 			w.compact(2)
 			time.Sleep(24 * time.Hour)
 			w.compact(2)
@@ -180,11 +180,11 @@ func TestAMonthBehind(t *testing.T) {
 	}
 	for k := 1; k < 16; k += 2 {
 		inBubble(t, time.Hour, func(t *testing.T, w *world) {
-			w.lead(4)
-			w.lead(4)
+			w.Lead(4)
+			w.Lead(4)
 			w.compact(8)
-			w.lead(4)
-			w.lead(4)
+			w.Lead(4)
+			w.Lead(4)
 			w.patience = 40 * 24 * time.Hour
 			once := false
 			if err := w.tail(w.reader(nil), 0, func(rec reader.Record) {
@@ -198,7 +198,7 @@ func TestAMonthBehind(t *testing.T) {
 		})
 	}
 	inBubble(t, time.Hour, func(t *testing.T, w *world) {
-		w.lead(8)
+		w.Lead(8)
 		r := w.reader(nil)
 		next, stood := uint64(0), false
 		var gone *reader.GoneError
@@ -215,10 +215,10 @@ func TestAMonthBehind(t *testing.T) {
 			}
 		}
 		// What had been fetched before the month may still be handed out.
-		if gone == nil || next < 3 || next > 8 || gone.Offset != next || gone.First <= 8 || gone.First != w.newest().First() {
+		if gone == nil || next < 3 || next > 8 || gone.Offset != next || gone.First <= 8 || gone.First != w.Newest().First() {
 			t.Fatalf("it came to %d: %v", next, gone)
 		}
-		if values, err := w.read(r, gone.First); err != nil || !slices.Equal(values, w.want[gone.First:]) {
+		if values, err := w.read(r, gone.First); err != nil || !slices.Equal(values, w.History()[gone.First:]) {
 			t.Errorf("from there: %d records, %v", len(values), err)
 		}
 		for rec, err := range r.Read(t.Context(), reader.Oldest) {

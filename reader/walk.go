@@ -6,105 +6,100 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 )
 
-// walk delivers what is on the chain from a point on, and waits at the tail.
-func (c *cursor) walk(ctx context.Context, at frame.Point) error {
-	c.at = at
-	chain := c.chain
-	news := c.opts.Clock.Now()  // when something came last
-	var doubtful fence.Position // was absent although the manifest says that it was written
-	for {
-		found := 0
-		for step, err := range chain.Walk(ctx, c.at) {
-			if err != nil {
-				if !errors.Is(err, ErrCorrupt) && !errors.Is(err, fence.ErrLimit) {
-					return err
-				}
-				// Junk that a zombie left in a pruned hole, or damage.
-				if overtaken := c.overtaken(ctx, step.From); overtaken != nil {
-					return overtaken
-				}
-				return fmt.Errorf("reader: %w; run `fencepost verify` to see the extent", err)
-			}
-			if step.Frame.Kind == frame.Seal {
-				// guard:read-junk-seal. A seal counts only if the floor has not passed it: in a pruned
-				// hole it is a zombie opener's junk and leads nowhere.
-				if err := c.overtaken(ctx, step.From); err != nil {
-					return err
-				}
-			}
-			if err := c.take(step.Frame); err != nil {
-				return err
-			}
-			c.at, news = step.To, c.opts.Clock.Now()
-			found++
+// walk delivers what is on the chain from a point on. At the tail it waits for more, if
+// that is wanted.
+func (s *stream) walk(ctx context.Context, at frame.Point) error {
+	s.at, s.came = at, s.opts.Clock.Now()
+	source := s.chain
+	// guard:read-junk-seal. A stream follows a seal only after a reading of the manifest: the
+	// floor must not have passed its slot. Without this check: data/1/4 is pruned; a zombie
+	// that opens the log creates a seal there; a slow reader follows it and delivers records
+	// that are not in the log.
+	//
+	//mutant:replace EachSeal: true => EachSeal: false
+	f := chain.Follower{Source: &source, EachSeal: true, Floor: func(ctx context.Context) (fence.Position, error) {
+		err := s.refresh(ctx)
+		if err != nil {
+			return fence.Position{}, err
 		}
-		// While objects come quickly, as many are asked for at once as came last time,
-		// and one more: one by one a reader would fall behind.
-		chain.First = max(found+1, chain.First/2)
-		asked := 1
-		grace := time.Duration(c.log.Format().Grace)
-		// guard:read-absent. Absent: the tail, unless it was pruned. A complete read asks the manifest
-		// once; a tailing one asks often enough to notice within the grace period.
+		return s.m.Floor.Position, nil
+	}}
+	var doubtful fence.Position // an absent slot that a hint says was written
+	for {
+		found, err := s.advance(ctx, &f)
+		if err != nil {
+			return err
+		}
+		// While objects come quickly, ask for as many at once as came last time and one more:
+		// a stream that fetches them one by one falls further and further back.
+		source.First = max(found+1, source.First/2)
+		requests := 1
+		idle := s.opts.Clock.Now().Sub(s.refreshed)
+		// guard:read-absent. An absent slot is the tail only if the floor has not passed it. A
+		// complete read checks that at the first absent slot, a tailing stream each half of the
+		// grace period. Without this check: a compactor prunes the slot where a stream waits,
+		// and the stream waits there for ever.
 		//
-		//mutant:replace c.overtaken(ctx, c.at) => c.refresh(ctx)
-		if !c.follow || doubtful == c.at.Position || c.opts.Clock.Now().Sub(c.refreshed) >= grace/2 {
-			asked++
-			if err := c.overtaken(ctx, c.at); err != nil {
+		//mutant:replace f.Tail(ctx, s.at.Position) => s.refresh(ctx)
+		if !s.tail || doubtful == s.at.Position || idle >= time.Duration(s.log.Format().Grace)/2 {
+			requests++
+			if err := f.Tail(ctx, s.at.Position); err != nil {
 				return err
 			}
-			// guard:read-missing. The hint of a manifest is behind acknowledged objects, so a
-			// slot before it is not the tail. It may have been written since we looked: look
-			// again. Absent a second time, and not overtaken by then either, it is lost.
-			if c.at.Before(c.m.Tail()) {
-				if doubtful == c.at.Position {
-					return fmt.Errorf("reader: %w: %s is missing; manifest %d says that the log was acknowledged up to %v; run `fencepost verify` to see the extent",
-						ErrCorrupt, layout.DataKey(c.at.Position), c.m.Version, c.m.Tail().Position)
+			// guard:read-missing. A slot before the hint of a manifest was acknowledged, so it
+			// cannot be the tail. Its object may have come since the first request; one that is
+			// absent a second time is lost. Without this check: a lost object makes the log look
+			// shorter than it is, and a tailing stream waits there for ever.
+			if s.at.Before(s.m.Tail()) {
+				if doubtful == s.at.Position {
+					return damaged(fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",
+						ErrCorrupt, layout.DataKey(s.at.Position), s.m.Version, s.m.Tail().Position))
 				}
-				doubtful = c.at.Position
+				doubtful = s.at.Position
 				continue
 			}
 		}
-		if !c.follow {
+		if !s.tail {
 			return nil
 		}
-		if err := c.pause(ctx, c.opts.Clock.Now().Sub(news), asked); err != nil {
+		if err := s.pause(ctx, requests); err != nil {
 			return err
 		}
 	}
 }
 
-// overtaken reads the newest manifest and tells whether its floor has passed p.
-func (c *cursor) overtaken(ctx context.Context, p frame.Point) error {
-	if err := c.refresh(ctx); err != nil {
-		return err
+// advance delivers what is on the chain now, and counts the objects.
+func (s *stream) advance(ctx context.Context, f *chain.Follower) (found int, err error) {
+	for step, err := range f.Walk(ctx, s.at) {
+		if errors.Is(err, chain.ErrDamaged) {
+			err = fmt.Errorf("reader: %w", err)
+		}
+		if err == nil {
+			err = s.deliver(step.Frame)
+		}
+		if err != nil {
+			return found, err
+		}
+		s.at, s.came = step.To, s.opts.Clock.Now()
+		found++
 	}
-	if c.m.Past(p.Position) {
-		return errOvertaken
-	}
-	return nil
+	return found, nil
 }
 
 // calm is how many times longer the silence has lasted than the next pause.
 const calm = 8
 
-// pause waits before the next look at the tail: the longer, the longer nothing
-// has come, and not at all if somebody calls Wake. So a record that ends a silence
-// comes later by an eighth of it at most.
-func (c *cursor) pause(ctx context.Context, silence time.Duration, asked int) error {
-	d := min(max(silence/calm, c.opts.PollMin), c.opts.PollMax)
-	tick := make(chan struct{})
-	t := c.opts.Clock.AfterFunc(d*time.Duration(asked), func() { close(tick) })
-	defer t.Stop()
-	select {
-	case <-tick:
-	case <-c.wake:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return nil
+// pause waits before the next look at the tail, the longer the longer nothing has come:
+// a record that ends a silence is late by at most an eighth of it.
+func (s *stream) pause(ctx context.Context, requests int) error {
+	silence := s.opts.Clock.Now().Sub(s.came)
+	d := min(max(silence/calm, s.opts.PollMin), s.opts.PollMax)
+	return clock.Sleep(ctx, s.opts.Clock, d*time.Duration(requests))
 }

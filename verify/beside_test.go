@@ -2,19 +2,18 @@ package verify_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -40,106 +39,66 @@ func (m *meanwhile) List(ctx context.Context, prefix string, opts *store.ListOpt
 	return m.Store.List(ctx, prefix, opts)
 }
 
-// TestOvertaken: what looks like damage is judged by a manifest that is read
-// after it.
-func TestOvertaken(t *testing.T) {
-	t.Run("junk in a hole", func(t *testing.T) {
-		st := sample(t)
-		r := run(t, &meanwhile{Store: st, key: slot(3, 5), do: func() {
-			compact(t, st, 2)
-			put(t, st, slot(3, 5), []byte("a zombie's"))
-		}})
-		if !r.OK() || r.End != 15 {
-			t.Error(r.End, r.Problems)
-		}
-	})
-	t.Run("a junk seal in a hole", func(t *testing.T) {
-		st := sample(t)
-		r := run(t, &meanwhile{Store: st, key: slot(3, 5), do: func() {
-			compact(t, st, 2)
-			h := frame.Header{Log: newest(t, st).Log, Nonce: fence.ID{1}, Position: fence.Position{Epoch: 3, Seq: 5}}
-			put(t, st, slot(3, 5), frame.EncodeSeal(&h, 8))
-		}})
-		if !r.OK() || r.End != 15 {
-			t.Error(r.End, r.Problems)
-		}
-	})
-	t.Run("pruned", func(t *testing.T) {
-		st := sample(t)
-		r := run(t, &meanwhile{Store: st, key: slot(3, 5), do: func() { compact(t, st, 2) }})
-		if !r.OK() || r.End != 15 {
-			t.Error(r.End, r.Problems)
-		}
-	})
-	t.Run("the tail, written and pruned", func(t *testing.T) {
-		st := sample(t)
-		w, err := writer.Open(t.Context(), st, fence.NewToken(5), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+// TestMoved: what seems to be damage is checked by a manifest that is read after it.
+func TestMoved(t *testing.T) {
+	newer := func(l *logtest.Log) string { return layout.ManifestKey(l.Newest().PruneMark + 1) }
+	next := func(*logtest.Log) string { return slot(3, 5) }
+	var w *writer.Writer
+	for name, c := range map[string]struct {
+		before func(l *logtest.Log) (key string) // the first request for it
+		do     func(l *logtest.Log)
+		end    uint64
+	}{
+		"junk in a hole":      {next, func(l *logtest.Log) { compact(l); l.Put(slot(3, 5), []byte("a zombie's")) }, 15},
+		"a junk seal in one":  {next, func(l *logtest.Log) { compact(l); l.Put(slot(3, 5), l.Seal(logtest.At(3, 5), 8)) }, 15},
+		"pruned":              {next, compact, 15},
+		"manifests, given up": {newer, compact, 15},
 		// The walk has found 5/1 empty, and lists for a witness of the contrary.
-		r := run(t, &meanwhile{Store: st, key: layout.DataPrefix, do: func() {
-			for range 2 {
-				if _, err := w.Append(t.Context(), [][]byte{[]byte("x")}); err != nil {
-					t.Error(err)
-				}
-			}
-			if err := w.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-			compact(t, st, 2)
-			lead(t, st, 6, 1)
-		}})
-		if !r.OK() || r.End != 18 {
-			t.Error(r.End, r.Problems)
-		}
-	})
-	t.Run("a segment, merged", func(t *testing.T) {
-		st := sample(t)
-		old := newest(t, st).Segments[0].Key
-		r := run(t, &meanwhile{Store: st, key: old, do: func() {
-			c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4096})
-			if err != nil {
-				t.Error(err)
-				return
-			}
+		"the tail, written and pruned": {func(l *logtest.Log) string { w = l.Open(nil); return layout.DataPrefix }, func(l *logtest.Log) {
+			l.Append(w, "x")
+			l.Append(w, "y")
+			l.Close(w)
+			compact(l)
+			l.Lead(1)
+		}, 18},
+		"a segment, merged": {func(l *logtest.Log) string { return l.Newest().Segments[0].Key }, func(l *logtest.Log) {
+			old := l.Newest().Segments[0].Key
+			c, token := compactorOf(l, &compactor.Options{FanIn: 2, SegmentBytes: 4096})
 			for range 4 {
-				if _, err := c.Once(t.Context(), fence.NewToken(2)); err != nil {
-					t.Error(err)
+				l.Lead(1)
+				if _, err := c.Once(context.Background(), token); err != nil {
+					l.Error(err)
 				}
 			}
-			if _, err := st.Get(t.Context(), old, nil); !errors.Is(err, store.ErrNotFound) {
-				t.Errorf("the segment has not been pruned: %v", err)
+			if l.Has(old) {
+				l.Error("the segment has not been pruned")
 			}
-		}})
-		if !r.OK() || r.End != 15 {
-			t.Error(r.End, r.Problems)
-		}
-	})
-	t.Run("manifests, given up", func(t *testing.T) {
-		st := sample(t)
-		m := newest(t, st)
-		r := run(t, &meanwhile{Store: st, key: layout.ManifestKey(m.PruneMark + 1), do: func() { compact(t, st, 2) }})
-		if !r.OK() || newest(t, st).PruneMark <= m.PruneMark+1 {
-			t.Error(r.Problems)
-		}
-	})
+		}, 19},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := sample(t)
+			mark := l.Newest().PruneMark
+			r := run(t, &meanwhile{Store: l.Mem, key: c.before(l), do: func() { c.do(l) }})
+			if !r.OK() || r.End != c.end || l.Newest().PruneMark <= mark {
+				t.Errorf("it ends at %d, and the prune mark went from %d to %d: %v", r.End, mark, l.Newest().PruneMark, r.Problems)
+			}
+		})
+	}
 }
 
-// TestBesideWork verifies without pause while leaders take over from each other
-// and a compactor folds, merges and prunes without any grace.
+// TestBesideWork verifies without pause, while leaders succeed each other and a compactor
+// folds, merges and prunes without any grace.
 func TestBesideWork(t *testing.T) {
-	st := memstore.New(nil)
-	lead(t, st, 1, 1)
+	l := newLog(t)
+	l.Lead(1)
 	ctx, stop := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer stop()
 	work.Go(func() {
-		// Each writer is left behind as it is, with requests under way, and fenced
-		// by the next.
+		// Each writer is fenced by the next one, with requests in flight.
 		for epoch := uint64(2); ctx.Err() == nil; epoch++ {
-			w, err := writer.Open(ctx, st, fence.NewToken(epoch), &writer.Options{Checkpoint: 5 * time.Millisecond})
+			w, err := writer.Open(ctx, l.Mem, fence.NewToken(epoch), &writer.Options{Checkpoint: 5 * time.Millisecond})
 			if err != nil {
 				if ctx.Err() == nil {
 					t.Error(err)
@@ -159,7 +118,7 @@ func TestBesideWork(t *testing.T) {
 		}
 	})
 	work.Go(func() {
-		c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4 << 10})
+		c, err := compactor.New(l.Mem, &compactor.Options{FanIn: 2, SegmentBytes: 4 << 10})
 		if err != nil {
 			t.Error(err)
 			return
@@ -174,7 +133,7 @@ func TestBesideWork(t *testing.T) {
 	var end uint64
 	rounds := 0
 	for until := time.Now().Add(2 * time.Second); time.Now().Before(until) || rounds < 3; rounds++ {
-		r := run(t, st)
+		r := run(t, l.Mem)
 		if !r.OK() {
 			t.Fatalf("false alarm in round %d: %v", rounds, r.Problems)
 		}
@@ -183,7 +142,7 @@ func TestBesideWork(t *testing.T) {
 		}
 		end = r.End
 	}
-	m := newest(t, st)
+	m := l.Newest()
 	t.Logf("%d rounds, manifest %d, floor %v, %d seals, %d records", rounds, m.Version, m.Floor.Position, len(m.Seals), end)
 	if m.Floor.Position.Epoch < 2 || m.PruneMark == 0 {
 		t.Error("nothing was folded and pruned meanwhile")

@@ -1,6 +1,6 @@
-// Package verify checks a whole log: every object of the chain from the floor
-// on, every segment, every seal, the manifests, the locks; and names what is
-// missing, damaged or out of line, with its key and a remedy.
+// Package verify checks a whole log: every object of the chain from the floor on, every
+// segment, seal, manifest and lock. It reports what is missing or damaged, with its key
+// and a remedy.
 //
 //	report, err := verify.Run(ctx, st, nil)
 //	if err == nil && !report.OK() {
@@ -9,29 +9,25 @@
 //
 // # What it guarantees
 //
-//   - It reads every byte that a reader of the log could be given, and checks
-//     every checksum, sequence number, offset and link from one object to the
-//     next.
+//   - It reads every byte that a reader could be given. It checks every checksum, slot,
+//     offset and link from one object to the next.
 //   - It changes nothing.
-//   - It may run beside writers, compactors and pruners: whatever looks wrong is
-//     judged again by the newest manifest before it is called a problem.
-//   - Every live file of the table is there with its size. What is in it, it does
-//     not read.
-//   - What pinned versions refer to is checked likewise: their segments are read,
-//     their files are there with their size.
-//   - Its memory is bounded, whatever objects claim to be, but for the names: some
-//     200 bytes for each file, segment and leadership.
+//   - It may run beside writers and compactors. Whatever seems wrong is checked again by
+//     the newest manifest before it is called a problem.
+//   - Every live file of the table is there with its size. Its content is not read.
+//   - The same holds for pinned versions: their segments are read, and their files are
+//     there with their size.
+//   - Its memory is bounded, whatever objects claim to be, except for names: some 200
+//     bytes for each file, segment and leadership.
 //
 // # What it does not do
 //
-//   - It cannot tell a record that was deleted from one that never came, where
-//     nothing says that it was acknowledged: at the end of the chain, beyond the
-//     last hint in the manifest. A leader that was killed leaves gaps there by
-//     right.
-//   - It does not read what is dead: objects behind the floor, and void ones
-//     behind a seal. They are counted.
-//   - It sees rules of the bucket that delete objects (lifecycle rules) only where the
-//     store tells them and its caller may read them, as on S3; elsewhere only what they
-//     have done: seals, manifests and locks that are missing.
+//   - It cannot tell a record that was lost from one that never came, where nothing says
+//     that it was acknowledged: at the end of the chain, after the hint. A leader that is
+//     killed leaves gaps there.
+//   - It does not read what nobody needs: folded objects, and void ones after a seal. It
+//     counts them.
+//   - It sees lifecycle rules of the bucket only if the store tells them and access is
+//     granted, as on S3. Elsewhere it sees what they have done: objects are missing.
 //   - It repairs nothing.
 package verify

@@ -1,33 +1,50 @@
 package verify
 
 import (
+	"fmt"
+
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 )
 
-// Options of [Run]. The zero value works.
+// Options of [Run]. The zero value works, and so does nil.
 type Options struct {
-	// Copy says that the log is a copy of one version, such as a backup: the versions
-	// before it may be missing, although they are not given up.
+	// Copy says that the log is a copy of one version, such as a backup: older versions
+	// may be missing, although the prune mark has not passed them.
 	Copy bool
-	// MaxFindings bounds how many problems, and how many notes, a report lists;
-	// default 1,000. The others are counted.
+	// MaxFindings bounds how many problems, and how many notes, a report lists; default
+	// 1,000. The others are counted.
 	MaxFindings int
-	// Progress is called now and then, one call at a time. May be nil.
-	Progress func(Progress)
+	Hooks       Hooks
 	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
 	Clock clock.Clock
 }
 
+// Hooks are called outside locks, one call at a time; each may be nil. Run waits for
+// them.
+type Hooks struct {
+	// Progress is called some times a second.
+	Progress func(Progress)
+}
+
 // Progress tells how far a verification is.
 type Progress struct {
-	// Stage is what is being read: "segments", "chain", "seals", "objects".
+	// Stage is what is being read, in this order: "segments", "chain", "pins", "seals",
+	// "objects".
 	Stage string
-	// Done and Total are bytes in "segments" and "chain", else objects. Total is 0
+	// Done and Total count objects in "seals" and "objects", bytes otherwise. Total is 0
 	// if it is not known.
 	Done, Total int64
+}
+
+// Validate returns what is wrong with the options, as [Run] does: [ErrOptions].
+func (o *Options) Validate() error {
+	if o != nil && o.MaxFindings < 0 {
+		return fmt.Errorf("%w: MaxFindings %d must not be negative", ErrOptions, o.MaxFindings)
+	}
+	return nil
 }
 
 func (o *Options) withDefaults() Options {
@@ -35,11 +52,11 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		v = *o
 	}
-	if v.MaxFindings <= 0 {
+	if v.MaxFindings == 0 {
 		v.MaxFindings = 1000
 	}
-	if v.Progress == nil {
-		v.Progress = func(Progress) {}
+	if v.Hooks.Progress == nil {
+		v.Hooks.Progress = func(Progress) {}
 	}
 	v.Clock = clock.Or(v.Clock)
 	return v

@@ -5,33 +5,31 @@ import (
 	"errors"
 
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
-// pins checks that what is pinned is there: of each version its segments, which are
-// read whole, and its files; and what was given up and is still named for the sake of
-// pins.
+// pins checks that what is pinned is there: of each version its segments, which are read
+// whole, and its files; and the segments that the newest manifest names for pins alone.
 func (v *verifier) pins(ctx context.Context) error {
 	pins, err := v.log.Pins(ctx)
 	if err != nil {
-		if !damage(err) {
+		if !unreadable(err) {
 			return err
 		}
 		v.problem(layout.PinPrefix, "delete the pin if nobody needs it", "a pin cannot be read: %v; nothing is pruned until it can", err)
 		return nil
 	}
-	// Of the pins of a version one with a name, if there is any, stands for all.
+	// Of the pins of a version, one with a name is checked if there is any.
 	of := map[uint64]state.PinInfo{}
 	for _, p := range pins {
 		if p.Expired {
 			continue
 		}
 		if p.Renewals == 0 && p.Removable(v.m.PruneMark) {
-			// Its maker looks at the mark last, so it has given the pin up or will; most
-			// probably this is a late copy of a creation, and a compactor removes it.
-			v.note(p.Object.Key, "", "nobody relies on this pin: it was never renewed, and version %d is not promised any more", p.Version)
+			// Its maker reads the mark last, so it has released the pin or will. Most probably
+			// this is a late copy of a creation, and a compactor deletes it.
+			v.note(p.Key, "", "nobody relies on this pin: it was never renewed, and version %d is below the prune mark", p.Version)
 			continue
 		}
 		v.report.Pins++
@@ -39,146 +37,120 @@ func (v *verifier) pins(ctx context.Context) error {
 			of[p.Version] = p
 		}
 	}
-	h := held{verifier: v}
+	c := pinCheck{verifier: v}
 	for _, p := range pins {
-		if of[p.Version].Object.Key != p.Object.Key {
+		if of[p.Version].Key != p.Key {
 			continue
 		}
-		if err := h.version(ctx, p); err != nil {
+		if err := c.version(ctx, p); err != nil {
 			return err
 		}
 	}
-	return v.givenUp(ctx)
+	return v.truncated(ctx)
 }
 
-// held checks what pins hold.
-type held struct {
+// pinCheck checks what pins hold.
+type pinCheck struct {
 	*verifier
-	files map[string]int64 // sizes of all there are; nil as long as nobody asks
+	files map[string]int64 // the sizes of all that are there; nil until they are needed
 }
 
-// version checks that of one pin.
-func (h *held) version(ctx context.Context, p state.PinInfo) error {
-	m, err := h.log.Promised(ctx, p.Version)
+// version checks what one pin holds.
+func (c *pinCheck) version(ctx context.Context, p state.PinInfo) error {
+	m, err := c.log.Promised(ctx, p.Version)
 	if err != nil {
-		return h.useless(ctx, p, err)
+		return c.useless(ctx, p, err)
 	}
-	for s, err := range h.log.Segments(ctx, m, m.First()) {
+	for s, err := range c.log.Segments(ctx, m, m.First()) {
 		if err != nil {
-			return h.useless(ctx, p, err)
+			return c.useless(ctx, p, err)
 		}
-		if h.read[s.Key] {
+		if c.read[s.Key] {
 			continue
 		}
-		h.read[s.Key] = true
-		err := h.whole(ctx, s)
-		if err != nil && !damage(err) {
+		c.read[s.Key] = true
+		err := c.whole(ctx, s, "pins", 0)
+		if err != nil && !unreadable(err) {
 			return err
 		}
 		if errors.Is(err, store.ErrNotFound) {
 			err = errors.New("the segment is missing")
 		}
-		if err := h.lost(ctx, p, s.Key, err); err != nil {
+		if err := c.lost(ctx, p, s.Key, err); err != nil {
 			return err
 		}
 	}
 	if m.Live() == 0 {
 		return nil
 	}
-	if h.files == nil {
-		// After the pins were listed: what they hold was there by then.
-		if h.files, err = h.fileSizes(ctx); err != nil {
+	if c.files == nil {
+		// The pins were listed before: what they hold was there by then.
+		if c.files, err = c.fileSizes(ctx); err != nil {
 			return err
 		}
 	}
-	for f, err := range h.log.Files(ctx, m) {
+	for f, err := range c.log.Files(ctx, m) {
 		if err != nil {
-			return h.useless(ctx, p, err)
+			return c.useless(ctx, p, err)
 		}
 		var bad error
-		switch size, there := h.files[f.Key]; {
+		switch size, there := c.files[f.Key]; {
 		case !there:
 			bad = errors.New("the file is missing")
 		case size != f.Size:
 			bad = errors.New("the file has another size")
 		}
-		if err := h.lost(ctx, p, f.Key, bad); err != nil {
+		if err := c.lost(ctx, p, f.Key, bad); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// whole reads a segment that the newest manifest does not name any more.
-func (h *held) whole(ctx context.Context, s state.Segment) error {
-	read := func() error {
-		for f, err := range h.segs.Frames(ctx, segment.Ref{Key: s.Key, First: s.First, End: s.End, Size: s.Size, Index: s.Index}, s.First) {
-			if err != nil {
-				return err
-			}
-			h.done += f.BodyLen()
-			h.opts.Progress(Progress{Stage: "pins", Done: h.done})
-		}
-		return nil
-	}
-	err := read()
-	if err != nil && damage(err) {
-		err = read() // once more: it may have been the way here
-	}
-	if err == nil {
-		h.report.Segments++
-		h.report.Bytes += s.Size
-	}
-	return err
-}
-
-// lost tells of something that a pin holds and that is not as it was, if bad says so
-// and the pin is still there.
-func (h *held) lost(ctx context.Context, p state.PinInfo, key string, bad error) error {
+// lost reports that something that a pin holds is damaged, if bad is not nil and the pin
+// is still there.
+func (c *pinCheck) lost(ctx context.Context, p state.PinInfo, key string, bad error) error {
 	if bad == nil {
 		return nil
 	}
-	if there, err := h.there(ctx, p.Object.Key); err != nil || !there {
+	if there, err := c.there(ctx, p.Key); err != nil || !there {
 		return err // released meanwhile
 	}
 	if p.TTL > 0 {
-		// It may have come too late, and its holder be about to find out.
-		h.note(key, "its holder is told when it reads it", "%s; version %d refers to it, which %s holds until it is renewed no more", about(key, bad), p.Version, p.Object.Key)
+		// The pin may have come too late, and its holder be about to find out.
+		c.note(key, "its holder is told when it reads it", "%s; version %d refers to it, which %s holds until it is renewed no more", about(key, bad), p.Version, p.Key)
 		return nil
 	}
-	h.problem(key, restore, "%s; version %d refers to it, which is pinned as %q", about(key, bad), p.Version, p.Name)
+	c.problem(key, restore, "%s; version %d refers to it, which is pinned as %q", about(key, bad), p.Version, p.Name)
 	return nil
 }
 
-// useless tells of a pin whose version, or its lists, cannot be read.
-func (h *held) useless(ctx context.Context, p state.PinInfo, err error) error {
-	if !damage(err) && !errors.Is(err, state.ErrGone) {
+// useless notes a pin whose version, or a list of it, cannot be read.
+func (c *pinCheck) useless(ctx context.Context, p state.PinInfo, err error) error {
+	if !unreadable(err) {
 		return err
 	}
-	if there, terr := h.there(ctx, p.Object.Key); terr != nil || !there {
+	if there, terr := c.there(ctx, p.Key); terr != nil || !there {
 		return terr // released meanwhile
 	}
-	h.note(p.Object.Key, "if its holder has just begun it takes another version; a pin with a name is of no use and may be removed",
+	c.note(p.Key, "if its holder has just begun it takes another version; a pin with a name is of no use and may be removed",
 		"the pin %q of version %d holds what is not there: %v", p.Name, p.Version, err)
 	return nil
 }
 
 // there reports whether a pin is still there.
-func (h *held) there(ctx context.Context, key string) (bool, error) {
-	_, _, err := store.Read(ctx, h.st, key, &store.ReadOptions{Length: 1, Settle: h.opts.Settle})
+func (c *pinCheck) there(ctx context.Context, key string) (bool, error) {
+	_, _, err := store.Read(ctx, c.st, key, &store.ReadOptions{Length: 1, Settle: c.opts.Settle})
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// givenUp checks the segments that only snapshots can still read: they are behind the
-// floor of the version that is pinned.
-func (v *verifier) givenUp(ctx context.Context) error {
+// truncated checks the segments before the start of the log, which only snapshots can
+// still read: those that were taken at an older version.
+func (v *verifier) truncated(ctx context.Context) error {
 	if err := v.refresh(ctx); err != nil {
-		if errors.Is(err, errNoManifest) {
-			return nil
-		}
 		return err
 	}
 	m := v.m
@@ -190,8 +162,8 @@ func (v *verifier) givenUp(ctx context.Context) error {
 			err = v.segment(ctx, s, 0)
 		}
 		switch {
-		case errors.Is(err, errOvertaken), errors.Is(err, errNoManifest), errors.Is(err, state.ErrGone), err != nil && damage(err):
-			return nil // let go meanwhile; or a list that lists tells about
+		case errors.Is(err, errMoved), err != nil && unreadable(err):
+			return nil // released meanwhile, or a list, which lists reports
 		case err != nil:
 			return err
 		}

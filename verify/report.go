@@ -1,22 +1,25 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
 )
 
 // Report is what was found. It marshals to JSON.
 type Report struct {
-	// Store is what the store calls itself.
+	// Store is the store's name for itself.
 	Store string   `json:"store"`
 	Log   fence.ID `json:"log"`
-	// Manifest is the version by which the log was judged last.
+	// Manifest is the newest version that was read.
 	Manifest uint64 `json:"manifest"`
-	// First is the offset of the first record that is kept, End that behind the
-	// last one.
+	// First is the offset of the first record that is left, End the number of all
+	// records.
 	First uint64 `json:"first"`
 	End   uint64 `json:"end"`
 	// Floor is where the unfolded chain begins, Tail where it ends.
@@ -27,32 +30,41 @@ type Report struct {
 	Slots    int   `json:"slots"`
 	Seals    int   `json:"seals"`
 	Edits    int   `json:"edits"` // on the chain, not folded
-	Files    int   `json:"files"` // live, and looked for in a listing
+	Files    int   `json:"files"` // live, and looked up in a listing
 	Lists    int   `json:"lists"`
 	Pins     int   `json:"pins"`
 	Locks    int   `json:"locks"`
 	Bytes    int64 `json:"bytes"`
-	// Objects are counted by listing.
-	Objects Objects       `json:"objects"`
-	Took    time.Duration `json:"took_ns"`
+	// Objects counts all objects by their kinds: "format", "lock", "compactor-lock",
+	// "manifest", "data", "segment", "list", "pin", "file", "tmp", "unknown".
+	Objects map[string]Count `json:"objects"`
+	Took    time.Duration    `json:"took_ns"`
 
 	// Problems are damage. MoreProblems counts those beyond Options.MaxFindings.
 	Problems     []Finding `json:"problems"`
 	MoreProblems int       `json:"more_problems,omitempty"`
-	// Notes are what somebody may want to know and nobody has to act on: what
-	// crashed processes and late requests leave behind.
+	// Notes need no action: they are what crashed processes and late requests leave in
+	// the store.
 	Notes     []Finding `json:"notes"`
 	MoreNotes int       `json:"more_notes,omitempty"`
 }
+
+// Count is a number of objects and the sum of their sizes.
+type Count struct {
+	Objects int   `json:"objects"`
+	Bytes   int64 `json:"bytes"`
+}
+
+func (c Count) and(size int64) Count { return Count{c.Objects + 1, c.Bytes + size} }
 
 // OK reports whether nothing is wrong.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
 // Finding is one thing that was found.
 type Finding struct {
-	// Key is the object; empty if it is about none in particular.
+	// Key is the object; empty if the finding is about none in particular.
 	Key string `json:"key,omitempty"`
-	// What is wrong, and what it means.
+	// What is wrong, and what that means.
 	What string `json:"what"`
 	// Remedy is what to do about it.
 	Remedy string `json:"remedy,omitempty"`
@@ -82,21 +94,21 @@ func (v *verifier) note(key, remedy, format string, args ...any) {
 	add(&v.report.Notes, &v.report.MoreNotes, v.opts.MaxFindings, Finding{key, fmt.Sprintf(format, args...), remedy})
 }
 
-// about is what an error says of an object whose key stands beside it.
+// about is the text of an error without what the finding says anyway.
 func about(key string, err error) string {
+	if d := (*chain.DamagedError)(nil); errors.As(err, &d) {
+		err = d.Err
+	}
 	s := strings.ReplaceAll(err.Error(), fence.ErrCorrupt.Error()+": ", "")
 	return strings.ReplaceAll(s, key+": ", "")
 }
 
 func add(to *[]Finding, more *int, limit int, f Finding) {
-	for _, have := range *to {
-		if have == f {
-			return // an object may be looked at twice
-		}
-	}
-	if len(*to) >= limit {
+	switch {
+	case slices.Contains(*to, f): // an object may be read twice
+	case len(*to) >= limit:
 		*more++
-		return
+	default:
+		*to = append(*to, f)
 	}
-	*to = append(*to, f)
 }

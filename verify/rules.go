@@ -11,55 +11,59 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Expiries returns the rules of the bucket that take away what is part of the log in
-// st, or what keeps zombies out, by its age (T36): those for any objects below st but
-// tmp/. A store that does not tell its rules has none here; one that does not let
-// them be read fails with [store.ErrDenied].
-func Expiries(ctx context.Context, st store.Store, opts *store.SettleOptions) ([]store.Expiry, error) {
+// Rules returns a finding for each lifecycle rule of the bucket that deletes objects of
+// the log in st by their age (T36). A rule for nothing but tmp/ is none. It works before
+// there is a log, to warn in time, and [Run] calls it too. A store that does not tell
+// its rules has none; one that denies access to them fails with [store.ErrDenied].
+func Rules(ctx context.Context, st store.Store, settle *store.SettleOptions) ([]Finding, error) {
 	teller, ok := st.(store.ExpiryTeller)
 	if !ok {
 		return nil, nil
 	}
 	var all []store.Expiry
-	err := store.Retry(ctx, opts, func(ctx context.Context) (err error) {
+	err := store.Retry(ctx, settle, func(ctx context.Context) (err error) {
 		all, err = teller.Expiries(ctx, "")
 		return err
 	})
-	return slices.DeleteFunc(all, func(e store.Expiry) bool {
-		return !slices.ContainsFunc(Kinds, func(kind string) bool {
-			switch kind {
-			case KindTmp, KindUnknown:
-				return false
-			case KindFormat:
-				key := layout.FormatKey
-				return strings.HasPrefix(key, e.Prefix)
-			}
-			return strings.HasPrefix(kind+"/", e.Prefix) || strings.HasPrefix(e.Prefix, kind+"/")
+	var found []Finding
+	for _, e := range all {
+		if !slices.ContainsFunc(layout.Kinds(), func(kind string) bool { return deletes(e, kind) }) {
+			continue
+		}
+		name, where := "a lifecycle rule of the bucket", "all of the log"
+		if e.Rule != "" {
+			name = fmt.Sprintf("the bucket's lifecycle rule %q", e.Rule)
+		}
+		if e.Prefix != "" {
+			where = e.Prefix
+		}
+		found = append(found, Finding{
+			What:   fmt.Sprintf("%s %s, and is for %s: objects of the log are needed at any age, and a seal that is deleted lets a zombie in", name, e.What, where),
+			Remedy: "remove the rule, or limit it to other prefixes",
 		})
-	}), err
+	}
+	return found, err
 }
 
-// rules looks for them.
+// deletes reports whether a rule covers objects of a kind that have to stay.
+func deletes(e store.Expiry, kind string) bool {
+	switch kind {
+	case layout.KindTmp, layout.KindUnknown:
+		return false
+	case layout.KindFormat:
+		return strings.HasPrefix(layout.FormatKey, e.Prefix)
+	}
+	return strings.HasPrefix(kind+"/", e.Prefix) || strings.HasPrefix(e.Prefix, kind+"/")
+}
+
 func (v *verifier) rules(ctx context.Context) error {
-	found, err := Expiries(ctx, v.st, v.opts.Settle)
+	found, err := Rules(ctx, v.st, v.opts.Settle)
 	if errors.Is(err, store.ErrDenied) {
-		v.note("", "", "whether lifecycle rules of the bucket delete objects of the log could not be seen: %v", err)
+		v.note("", "", "not allowed to read the bucket's lifecycle rules, which may delete objects of the log: %v", err)
 		return nil
 	}
-	for _, e := range found {
-		v.problem("", "remove the rule, or limit it to other prefixes", "%s", Warning(e))
+	for _, f := range found {
+		v.problem(f.Key, f.Remedy, "%s", f.What)
 	}
 	return err
-}
-
-// Warning says what a rule that [Expiries] found does to the log.
-func Warning(e store.Expiry) string {
-	name, where := "a lifecycle rule of the bucket", "all of the log"
-	if e.Rule != "" {
-		name = fmt.Sprintf("the bucket's lifecycle rule %q", e.Rule)
-	}
-	if e.Prefix != "" {
-		where = e.Prefix
-	}
-	return fmt.Sprintf("%s %s, and is for %s: objects of the log are not old when they are no longer needed, and a seal that is deleted lets a zombie in", name, e.What, where)
 }

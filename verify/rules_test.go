@@ -21,12 +21,12 @@ func (r ruled) Expiries(context.Context, string) ([]store.Expiry, error) { retur
 // T36: a rule that would delete objects of the log is a problem before it has
 // deleted any. One for what probes leave, or for what is not the log's, is none.
 func TestT36_RulesAreSeen(t *testing.T) {
-	st, _ := tables(t)
+	l, _ := tables(t)
 	for prefix, bad := range map[string]bool{
 		"": true, "da": true, "data/": true, "data/00000000000000000001/": true, "lock/": true, "f": true, "format.json": true, "segment/": true,
 		"tmp/": false, "t": false, "backup/": false, "dataset/": false, "format.json.old": false,
 	} {
-		r, err := verify.Run(t.Context(), ruled{Store: st, rules: []store.Expiry{{Rule: "tidy", Prefix: prefix, What: "deletes objects after 30 days"}}}, nil)
+		r, err := verify.Run(t.Context(), ruled{Store: l.Mem, rules: []store.Expiry{{Rule: "tidy", Prefix: prefix, What: "deletes objects after 30 days"}}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestT36_RulesAreSeen(t *testing.T) {
 			t.Errorf("%q: %v", prefix, r.Problems)
 		}
 	}
-	r, err := verify.Run(t.Context(), ruled{Store: st, err: &store.Error{Op: "lifecycle", Kind: store.ErrDenied}}, nil)
+	r, err := verify.Run(t.Context(), ruled{Store: l.Mem, err: &store.Error{Op: "lifecycle", Kind: store.ErrDenied}}, nil)
 	if err != nil || !r.OK() || len(r.Notes) == 0 {
 		t.Errorf("denied: %v, %+v", err, r)
 	}

@@ -19,7 +19,7 @@ func (v *verifier) segments(ctx context.Context) error {
 		total += s.Size
 	}
 	for {
-		// Retention may have taken records meanwhile.
+		// Retention may have deleted records meanwhile.
 		if v.next = max(v.next, v.m.First()); v.next >= v.m.Floor.Offset {
 			return nil
 		}
@@ -34,11 +34,11 @@ func (v *verifier) segments(ctx context.Context) error {
 	}
 }
 
-// unlisted is what a list of segments that cannot be read means: that a newer
-// manifest does without it, or damage, which lists tells about; then the chain is
-// still to be checked.
+// unlisted is called when a list of segments cannot be read. If a newer manifest names
+// others, the work goes on with that. Otherwise the list is damaged, which lists reports,
+// and the chain is still to be checked.
 func (v *verifier) unlisted(ctx context.Context, err error) error {
-	if !damage(err) && !errors.Is(err, state.ErrGone) {
+	if !unreadable(err) {
 		return err
 	}
 	was := v.m.Version
@@ -46,13 +46,46 @@ func (v *verifier) unlisted(ctx context.Context, err error) error {
 		return err
 	}
 	if v.m.Version != was {
-		return errOvertaken
+		return errMoved
 	}
 	v.next = v.m.Floor.Offset
 	return nil
 }
 
+// segment checks a segment that the newest manifest names.
 func (v *verifier) segment(ctx context.Context, seg state.Segment, total int64) error {
+	before := v.done
+	err := v.whole(ctx, seg, "segments", total)
+	if err != nil && unreadable(err) {
+		// The manifest is read after the segment. If it does not name the segment any more, a
+		// compactor has merged and pruned it.
+		if err := v.refresh(ctx); err != nil {
+			return err
+		}
+		now, err := v.log.SegmentOf(ctx, v.m, seg.First)
+		if err != nil && !errors.Is(err, state.ErrPruned) {
+			return err
+		}
+		if now.Key != seg.Key {
+			v.done = before
+			return errMoved
+		}
+	}
+	v.read[seg.Key] = true
+	switch {
+	case err == nil:
+	case errors.Is(err, store.ErrNotFound):
+		v.problem(seg.Key, restore, "it is missing; manifest %d says that it holds the records %d to %d, which cannot be read", v.m.Version, seg.First, seg.End-1)
+	case unreadable(err):
+		v.problem(seg.Key, restore, "segment of the records %d to %d, named by manifest %d: %s", seg.First, seg.End-1, v.m.Version, about(seg.Key, err))
+	default:
+		return err
+	}
+	return nil
+}
+
+// whole reads a segment, and once more if it is damaged: perhaps only the transfer was.
+func (v *verifier) whole(ctx context.Context, seg state.Segment, stage string, total int64) error {
 	before := v.done
 	ref := segment.Ref{Key: seg.Key, First: seg.First, End: seg.End, Size: seg.Size, Index: seg.Index}
 	read := func() error {
@@ -62,40 +95,17 @@ func (v *verifier) segment(ctx context.Context, seg state.Segment, total int64) 
 				return err
 			}
 			v.done += f.BodyLen()
-			v.opts.Progress(Progress{Stage: "segments", Done: v.done, Total: total})
+			v.opts.Hooks.Progress(Progress{Stage: stage, Done: v.done, Total: total})
 		}
 		return nil
 	}
 	err := read()
-	if err != nil && damage(err) {
-		err = read() // once more: it may have been the way here
+	if err != nil && unreadable(err) {
+		err = read()
 	}
-	if err != nil && damage(err) {
-		// The manifest is read after the segment: if it does not name it any more, it
-		// was merged into another one and pruned.
-		if err := v.refresh(ctx); err != nil {
-			return err
-		}
-		now, err := v.log.SegmentOf(ctx, v.m, seg.First)
-		if err != nil && !errors.Is(err, state.ErrGone) {
-			return err
-		}
-		if now.Key != seg.Key {
-			v.done = before
-			return errOvertaken
-		}
-	}
-	v.done, v.read[seg.Key] = before+seg.Size, true
-	switch {
-	case err == nil:
+	if v.done = before + seg.Size; err == nil {
 		v.report.Segments++
 		v.report.Bytes += seg.Size
-	case errors.Is(err, store.ErrNotFound):
-		v.problem(seg.Key, restore, "it is missing; manifest %d says that it holds the records %d to %d, which cannot be read", v.m.Version, seg.First, seg.End-1)
-	case damage(err):
-		v.problem(seg.Key, restore, "segment of the records %d to %d, named by manifest %d: %s", seg.First, seg.End-1, v.m.Version, about(seg.Key, err))
-	default:
-		return err
 	}
-	return nil
+	return err
 }

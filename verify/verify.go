@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -14,23 +16,28 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Run checks the log in st. Damage is in the report; the error is for what kept
-// Run from looking: manifest.ErrNotInitialized if there is no log, fence.ErrFormat
-// if it was written by a newer version, the store's or ctx's. The report is never
-// nil; after an error it tells how far Run came.
+// Run checks the log in st. Damage is in the report. The error is for what kept Run from
+// reading: [ErrOptions]; manifest.ErrNotInitialized if there is no log; fence.ErrFormat if
+// a newer version of this project has written it; the store's or ctx's. After an error
+// the report tells how far Run came; it is never nil.
 func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
-	o := opts.withDefaults()
-	v := &verifier{
-		st: st, opts: o, sealed: map[fence.Epoch]uint64{}, read: map[string]bool{},
-		report: &Report{Store: st.Traits().Name, Problems: []Finding{}, Notes: []Finding{}},
+	report := &Report{Problems: []Finding{}, Notes: []Finding{}}
+	if st == nil {
+		return report, fmt.Errorf("%w: the store is nil", ErrOptions)
 	}
+	if err := opts.Validate(); err != nil {
+		return report, err
+	}
+	o := opts.withDefaults()
+	report.Store = st.Traits().Name
+	v := &verifier{st: st, opts: o, sealed: map[fence.Epoch]uint64{}, read: map[string]bool{}, report: report}
 	begun := o.Clock.Now()
 	err := v.run(ctx)
-	v.report.Took = o.Clock.Now().Sub(begun)
+	report.Took = o.Clock.Now().Sub(begun)
 	if err != nil {
 		err = fmt.Errorf("verify: %w", err)
 	}
-	return v.report, err
+	return report, err
 }
 
 type verifier struct {
@@ -41,11 +48,11 @@ type verifier struct {
 	segs   segment.Source
 	report *Report
 
-	m *state.Manifest // the newest, when it was last asked for
+	m *state.Manifest // the newest one, when it was last read
 	// next is the offset up to which all records have been checked.
 	next uint64
 	done int64 // bytes
-	// read are the segments that have been read.
+	// read are the keys of the segments that have been read.
 	read map[string]bool
 	// table is the newest manifest with the edits on the chain so far; nil if it is not
 	// known.
@@ -65,21 +72,14 @@ func (v *verifier) run(ctx context.Context) error {
 	}
 	if known {
 		v.next = v.m.First()
-		if err := v.records(ctx); err != nil {
-			return err
-		}
-		for _, check := range []func(context.Context) error{v.files, v.pins, v.seals} {
-			if err := check(ctx); err != nil {
+		for _, check := range []func(context.Context) error{v.records, v.files, v.pins, v.seals, v.manifests} {
+			if err := check(ctx); err != nil && !errors.Is(err, errNoManifest) {
 				return err
 			}
 		}
-		if err := v.manifests(ctx); err != nil {
-			return err
-		}
 		v.report.Manifest, v.report.First, v.report.Floor = v.m.Version, v.m.First(), v.m.Floor.Position
 		if v.m.Version == 0 {
-			// Nobody has led this log yet.
-			v.report.First = 0
+			v.report.First = 0 // nobody has led this log yet
 		}
 	}
 	if err := v.locks(ctx); err != nil {
@@ -91,25 +91,25 @@ func (v *verifier) run(ctx context.Context) error {
 	return v.objects(ctx, known)
 }
 
-// format reads format.json. It is false if nothing else can be judged.
+// format reads format.json. It returns false if nothing else can be checked.
 func (v *verifier) format(ctx context.Context) (bool, error) {
 	f, err := manifest.ReadFormat(ctx, v.st, v.opts.Settle)
 	switch {
 	case errors.Is(err, manifest.ErrNotInitialized):
-		orphaned := ""
+		orphan := ""
 		for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
 			for info, lerr := range store.ListAll(ctx, v.st, prefix, nil, v.opts.Settle) {
 				if lerr != nil {
 					return false, lerr
 				}
-				orphaned = info.Key
+				orphan = info.Key
 				break
 			}
 		}
-		if orphaned == "" {
+		if orphan == "" {
 			return false, err
 		}
-		v.problem(layout.FormatKey, restore, "it is missing, but there is a log: %s; without it nobody can read or write the log", orphaned)
+		v.problem(layout.FormatKey, restore, "it is missing, but there is a log: %s; without it nobody can read or write the log", orphan)
 		return false, nil
 	case errors.Is(err, fence.ErrCorrupt):
 		v.problem(layout.FormatKey, restore, "%s; without it nobody can read or write the log", about(layout.FormatKey, err))
@@ -124,8 +124,8 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// newest reads the newest manifest. It is false if that is damaged; then the
-// rest of the log cannot be judged.
+// newest reads the newest manifest. It returns false if that is damaged: then the rest
+// of the log cannot be checked.
 func (v *verifier) newest(ctx context.Context) (bool, error) {
 	m, err := v.log.Newest(ctx)
 	if errors.Is(err, fence.ErrCorrupt) {
@@ -133,7 +133,7 @@ func (v *verifier) newest(ctx context.Context) (bool, error) {
 		if kerr != nil {
 			return false, kerr
 		}
-		v.problem(key, restore+"; "+keep, "the newest manifest is damaged: %s; nobody can open the log, and what it refers to cannot be judged", about(key, err))
+		v.problem(key, restore+"; "+keep, "the newest manifest is damaged: %s; nobody can open the log, and what it refers to cannot be checked", about(key, err))
 		return false, nil
 	}
 	if err != nil {
@@ -143,6 +143,7 @@ func (v *verifier) newest(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// highest is the key of the newest manifest.
 func (v *verifier) highest(ctx context.Context) (key string, err error) {
 	kept, err := v.log.Versions(ctx)
 	if err != nil {
@@ -157,11 +158,7 @@ func (v *verifier) highest(ctx context.Context) (key string, err error) {
 	return key, nil
 }
 
-// errOvertaken: the newest manifest does not need the object any more.
-var errOvertaken = errors.New("verify: overtaken by the newest manifest")
-
-// refresh reads the newest manifest in the middle of the work. That it is
-// damaged is noted by then.
+// refresh reads the newest manifest again, in the middle of the work.
 func (v *verifier) refresh(ctx context.Context) error {
 	known, err := v.newest(ctx)
 	if err == nil && !known {
@@ -170,28 +167,46 @@ func (v *verifier) refresh(ctx context.Context) error {
 	return err
 }
 
-var errNoManifest = errors.New("verify: the newest manifest is damaged")
-
-// records checks all records, in the segments and on the chain. Each time that
-// the floor overtakes it, it goes on in the segments at the same offset.
+// records checks all records, in the segments and on the chain. Each time that the floor
+// passes its position, it goes on in the segments at the same offset.
 func (v *verifier) records(ctx context.Context) error {
 	for {
 		err := v.segments(ctx)
 		if err == nil {
 			err = v.walk(ctx)
 		}
-		switch {
-		case errors.Is(err, errNoManifest):
-			return nil
-		case !errors.Is(err, errOvertaken):
+		if !errors.Is(err, errMoved) {
 			return err
 		}
 	}
 }
 
-// damage tells errors that are about an object from those that are about the
-// store.
-func damage(err error) bool {
-	return errors.Is(err, fence.ErrCorrupt) || errors.Is(err, fence.ErrLimit) || errors.Is(err, store.ErrNotFound) ||
-		errors.Is(err, store.ErrTooLarge) || errors.Is(err, store.ErrRange)
+// atOnce is how many small objects are read at the same time.
+const atOnce = 16
+
+// each reads n small objects and returns the errors of those that are unreadable. Done
+// is called with how many have been read.
+func each(ctx context.Context, n int, read func(context.Context, int) error, done func(int)) ([]error, error) {
+	errs := make([]error, n)
+	over := make(chan struct{}, n)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	go func() {
+		for i := range n {
+			g.Go(func() error {
+				defer func() { over <- struct{}{} }()
+				err := read(gctx, i)
+				if err != nil && !unreadable(err) {
+					return err
+				}
+				errs[i] = err
+				return nil
+			})
+		}
+	}()
+	for i := range n {
+		<-over
+		done(i + 1)
+	}
+	return errs, g.Wait()
 }

@@ -230,7 +230,7 @@ func (w *Writer) load(ctx context.Context) error {
 			live[id] = unique.Make(ext)
 		}
 		switch {
-		case errors.Is(err, state.ErrGone):
+		case errors.Is(err, state.ErrPruned):
 			// It was replaced long ago, and what only it named has been pruned.
 		case err != nil:
 			return err

@@ -266,10 +266,10 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 		Writer: wo,
 		Logger: p.log,
 	}
-	return fencepost.Run(ctx, st, opts, func(ctx context.Context, w *writer.Writer) error {
+	return fencepost.Run(ctx, st, opts, func(ctx context.Context, w *fencepost.Session) error {
 		p.epoch = w.Epoch()
 		p.recovered()
-		err := f.Work(ctx, w)
+		err := f.Work(ctx, w.Writer)
 		if fatal := f.Fatal(); fatal != nil {
 			cancel(fatal) // or Run would contend again for nothing
 		}

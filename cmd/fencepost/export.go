@@ -169,7 +169,7 @@ func (a *app) reader(ctx context.Context, url string) (*reader.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reader.Open(ctx, st, &reader.Options{Logger: a.log.Named("reader")})
+	return reader.Open(ctx, st, nil)
 }
 
 // snapshot takes a snapshot, without a pin if this process may not write one.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,13 +35,13 @@ any more is an error that says what is.
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		var at reader.Moment
+		var before time.Time
 		n := 0
 		for name, f := range map[string]func() error{
 			"at":     func() error { at = reader.AtVersion(version); return nil },
 			"offset": func() error { at = reader.AtOffset(offset); return nil },
-			"time": func() error {
-				t, err := moment("time", when)
-				at = reader.AtTime(t)
+			"time": func() (err error) {
+				before, err = moment("time", when)
 				return err
 			},
 		} {
@@ -60,6 +61,13 @@ any more is an error that says what is.
 		r, err := a.reader(cmd.Context(), args[0])
 		if err != nil {
 			return err
+		}
+		if when != "" {
+			offset, err := r.After(cmd.Context(), before)
+			if err != nil {
+				return err
+			}
+			at = reader.AtOffset(offset)
 		}
 		s, err := a.snapshot(cmd.Context(), r, at, "files")
 		if err != nil {

@@ -138,7 +138,7 @@ func (f *fromFlag) Set(s string) error {
 }
 
 func (f *fromFlag) String() string {
-	if *f == reader.Oldest {
+	if uint64(*f) == reader.Oldest {
 		return ""
 	}
 	return strconv.FormatUint(uint64(*f), 10)

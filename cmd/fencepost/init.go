@@ -125,8 +125,8 @@ the bucket that would delete objects of the log, if they may read them.`,
 // warnOfRules warns of rules of the bucket that would delete objects of the log. Who
 // may not see them, or whose store fails, is not kept from anything.
 func (a *app) warnOfRules(ctx context.Context, st store.Store) {
-	rules, _ := verify.Expiries(ctx, st, nil)
-	for _, e := range rules {
-		a.con.note("warning: %s", verify.Warning(e))
+	rules, _ := verify.Rules(ctx, st, nil)
+	for _, f := range rules {
+		a.con.note("warning: %s", f.What)
 	}
 }

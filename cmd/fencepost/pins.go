@@ -10,12 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
 )
 
 func (a *app) pinCmd() *cobra.Command {
-	var o state.PinOptions
+	var name string
+	var version uint64
+	var ttl time.Duration
 	c := &cobra.Command{
 		Use:   "pin -name NAME [-version V] URL",
 		Short: "hold on to a version, until unpin",
@@ -28,26 +30,33 @@ With -ttl the pin lapses by itself after so long.`,
 		Args: wantArgs(1, 1),
 	}
 	fl := c.Flags()
-	fl.StringVar(&o.Name, "name", "", "what it is for, such as backup-2026-11")
-	fl.Uint64Var(&o.Version, "version", 0, "the version (default the newest)")
-	spanVar(fl, &o.TTL, "ttl", 0, manifest.MinPinTTL, "how long it holds (default until unpin)")
+	fl.StringVar(&name, "name", "", "what it is for, such as backup-2026-11")
+	fl.Uint64Var(&version, "version", 0, "the version (default the newest)")
+	spanVar(fl, &ttl, "ttl", 0, manifest.MinPinTTL, "how long it holds (default until unpin)")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
-		case o.Name == "":
+		case name == "":
 			return usage("-name is not given; unpin needs it")
-		case fl.Changed("version") && o.Version == 0:
+		case fl.Changed("version") && version == 0:
 			return usage("-version is 0; versions begin at 1")
 		}
-		log, err := a.manifests(cmd.Context(), args[0])
+		r, err := a.reader(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		p, err := log.Pin(cmd.Context(), &o)
+		p, err := r.Pin(cmd.Context(), name, version, ttl)
 		if err != nil {
 			return err
 		}
-		m := p.Manifest()
+		at := reader.AtVersion(p.Version)
+		if p.Version == 0 { // nobody has led the log yet
+			at = reader.AtOffset(0)
+		}
+		s, err := r.Snapshot(cmd.Context(), &reader.SnapshotOptions{At: at, Unpinned: true})
+		if err != nil {
+			return err
+		}
 		if a.json {
 			return a.print(struct {
 				Name    string `json:"name"`
@@ -55,9 +64,9 @@ With -ttl the pin lapses by itself after so long.`,
 				First   uint64 `json:"first"`
 				End     uint64 `json:"end"`
 				Files   int    `json:"files"`
-			}{o.Name, m.Version, m.First(), m.Floor.Offset, m.Live()})
+			}{p.Name, p.Version, s.First(), s.End(), s.Live()})
 		}
-		return a.write(fmt.Appendf(nil, "pinned version %d as %s: records %d to %d, %d files\n", m.Version, o.Name, m.First(), m.Floor.Offset, m.Live()))
+		return a.write(fmt.Appendf(nil, "pinned version %d as %s: records %d to %d, %d files\n", p.Version, p.Name, s.First(), s.End(), s.Live()))
 	}
 	return c
 }
@@ -73,12 +82,12 @@ renews it. What only these pins kept is deleted by the next compactions.`,
 			if args[0] == "" {
 				return usage("the name is empty: which pins?")
 			}
-			log, err := a.manifests(cmd.Context(), args[1])
+			r, err := a.reader(cmd.Context(), args[1])
 			if err != nil {
 				return err
 			}
-			err = log.Unpin(cmd.Context(), args[0])
-			if errors.Is(err, state.ErrGone) {
+			err = r.Unpin(cmd.Context(), args[0])
+			if errors.Is(err, reader.ErrNoPin) {
 				return fmt.Errorf("there is no pin called %s; see `fencepost pins`", args[0])
 			}
 			if err != nil {
@@ -111,11 +120,11 @@ func (a *app) pinsCmd() *cobra.Command {
 which lapse when they are not renewed.`,
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			log, err := a.manifests(cmd.Context(), args[0])
+			r, err := a.reader(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			pins, err := log.Pins(cmd.Context())
+			pins, err := r.Pins(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -123,7 +132,7 @@ which lapse when they are not renewed.`,
 			for _, p := range pins {
 				d := pinDoc{
 					Name: p.Name, Version: p.Version, Holder: p.Holder, Renewals: p.Renewals, Created: p.Created, Renewed: p.Renewed,
-					Expired: p.Expired, Reason: p.Reason, Key: p.Object.Key,
+					Expired: p.Expired, Reason: p.Reason, Key: p.Key,
 				}
 				if p.TTL > 0 {
 					d.TTL = p.TTL.String()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/verify"
 )
 
 func (a *app) policyCmd() *cobra.Command {
@@ -113,36 +112,36 @@ var (
 // deletes it. Everybody may read all of the log.
 var rights = map[string][]right{
 	"candidate": {
-		{"Elect", putObject, []string{verify.KindLock}},
-		{"Measure", putObject, []string{verify.KindTmp}}, {"Prune", deleteObject, []string{verify.KindLock, verify.KindTmp}},
+		{"Elect", putObject, []string{layout.KindLock}},
+		{"Measure", putObject, []string{layout.KindTmp}}, {"Prune", deleteObject, []string{layout.KindLock, layout.KindTmp}},
 	},
 	"writer": {
 		{"Create", putObject, []string{layout.FormatKey}},
-		{"Elect", putObject, []string{verify.KindLock}},
-		{"Append", putObject, []string{verify.KindData, verify.KindManifest}},
-		{"Files", uploadObject, []string{verify.KindFile}},
-		{"Probe", uploadObject, []string{verify.KindTmp}}, {"Clean", deleteObject, []string{verify.KindTmp}},
+		{"Elect", putObject, []string{layout.KindLock}},
+		{"Append", putObject, []string{layout.KindData, layout.KindManifest}},
+		{"Files", uploadObject, []string{layout.KindFile}},
+		{"Probe", uploadObject, []string{layout.KindTmp}}, {"Clean", deleteObject, []string{layout.KindTmp}},
 	},
 	"compactor": {
-		{"Elect", putObject, []string{verify.KindCompactorLock}},
-		{"Publish", putObject, []string{verify.KindManifest, verify.KindPin}},
-		{"Fold", uploadObject, []string{verify.KindSegment + "/" + string(layout.Compactor), verify.KindList + "/" + string(layout.Compactor)}},
+		{"Elect", putObject, []string{layout.KindCompactorLock}},
+		{"Publish", putObject, []string{layout.KindManifest, layout.KindPin}},
+		{"Fold", uploadObject, []string{layout.KindSegment + "/" + string(layout.Compactor), layout.KindList + "/" + string(layout.Compactor)}},
 		{"Prune", deleteObject, []string{
-			verify.KindLock, verify.KindCompactorLock, verify.KindManifest, verify.KindData, verify.KindSegment, verify.KindList, verify.KindPin, verify.KindFile,
-			verify.KindTmp,
+			layout.KindLock, layout.KindCompactorLock, layout.KindManifest, layout.KindData, layout.KindSegment, layout.KindList, layout.KindPin, layout.KindFile,
+			layout.KindTmp,
 		}},
-		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{verify.KindSegment, verify.KindList, verify.KindFile, verify.KindTmp}},
+		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{layout.KindSegment, layout.KindList, layout.KindFile, layout.KindTmp}},
 	},
 	"reader": {
-		{"Pin", putObject, []string{verify.KindPin}}, {"Unpin", deleteObject, []string{verify.KindPin}},
+		{"Pin", putObject, []string{layout.KindPin}}, {"Unpin", deleteObject, []string{layout.KindPin}},
 	},
 }
 
 // conditional are the kinds of objects that are never written without a condition:
 // all but what the probe tries out.
 var conditional = []string{
-	layout.FormatKey, verify.KindLock, verify.KindCompactorLock, verify.KindData, verify.KindManifest,
-	verify.KindSegment, verify.KindList, verify.KindPin, verify.KindFile,
+	layout.FormatKey, layout.KindLock, layout.KindCompactorLock, layout.KindData, layout.KindManifest,
+	layout.KindSegment, layout.KindList, layout.KindPin, layout.KindFile,
 }
 
 // policyOf makes the policy of a role for the log under a prefix of a bucket.

@@ -195,7 +195,7 @@ var work = []struct {
 	{"writer", func(ctx context.Context, st store.Store) error {
 		// It makes the log, too.
 		opts := &fencepost.Options{Writer: &writer.Options{Init: quickProbe}}
-		return fencepost.Run(ctx, st, opts, func(ctx context.Context, w *writer.Writer) error {
+		return fencepost.Run(ctx, st, opts, func(ctx context.Context, w *fencepost.Session) error {
 			if _, err := w.Append(ctx, [][]byte{[]byte("a")}, writer.Cursor([]byte("c"))); err != nil {
 				return err
 			}
@@ -220,7 +220,7 @@ var work = []struct {
 		return e.Run(ctx, func(context.Context, *leader.Term) error { return nil })
 	}},
 	{"writer", func(ctx context.Context, st store.Store) error {
-		return fencepost.Run(ctx, st, nil, func(ctx context.Context, w *writer.Writer) error {
+		return fencepost.Run(ctx, st, nil, func(ctx context.Context, w *fencepost.Session) error {
 			_, err := w.Append(ctx, [][]byte{[]byte("b")})
 			return err
 		})

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/verify"
 )
 
 func (a *app) statusCmd() *cobra.Command {
@@ -83,13 +82,13 @@ func statusTable(s *survey.Survey) []byte {
 			}
 		}
 	}
-	for _, kind := range verify.Kinds {
+	for _, kind := range layout.Kinds() {
 		c, ok := s.Objects[kind]
 		if !ok {
 			continue
 		}
 		note := ""
-		if kind == verify.KindData && s.Behind.Objects > 0 {
+		if kind == layout.KindData && s.Behind.Objects > 0 {
 			note = fmt.Sprintf("; of these %d, %s, behind the floor", s.Behind.Objects, size(int(s.Behind.Bytes)))
 		}
 		row("objects", "%s: %d, %s%s", kind, c.Objects, size(int(c.Bytes)), note)

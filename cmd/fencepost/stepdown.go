@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 )
 
@@ -30,7 +31,7 @@ writers are safe either way.`,
 			}
 			prefix := fencepost.LockPrefix
 			if compactor {
-				prefix = "compactor-lock"
+				prefix = layout.CompactorLockPrefix
 			}
 			e, err := leader.New(st, prefix, &leader.Options{Logger: a.log.Named("leader")})
 			if err != nil {

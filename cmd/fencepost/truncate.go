@@ -100,7 +100,7 @@ By time it gives up blocks of some 1 MiB, those of whose records all are earlier
 // notBefore is the offset of the first record that is not earlier than a time; 0 if all
 // that there is is later.
 func (a *app) notBefore(ctx context.Context, st store.Store, t time.Time) (uint64, error) {
-	r, err := reader.Open(ctx, st, &reader.Options{Logger: a.log.Named("reader")})
+	r, err := reader.Open(ctx, st, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -170,7 +170,7 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Offset != 3 || s.Tail != (fence.Position{Epoch: 2, Seq: 2}) || s.Manifest.Floor != (fence.Position{Epoch: 1, Seq: 2}) || s.Leader.Leads || s.Leader.Epoch != 2 ||
-		s.Objects[verify.KindLock].Objects != 2 || s.Behind.Objects != 1 || s.Skew == nil || !strings.Contains(s.CursorText, `"x"`) {
+		s.Objects[layout.KindLock].Objects != 2 || s.Behind.Objects != 1 || s.Skew == nil || !strings.Contains(s.CursorText, `"x"`) {
 		t.Errorf("%+v", s)
 	}
 }

@@ -29,9 +29,9 @@ versions before it are missing is in order then.`,
 			if err != nil {
 				return err
 			}
-			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, Progress: func(p verify.Progress) {
-				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
-			}})
+			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage != "seals" && p.Stage != "objects")
+			}}})
 			a.con.done()
 			if err != nil {
 				// What was found until then is worth more than why it ended.

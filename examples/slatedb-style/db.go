@@ -14,14 +14,14 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// db is a key-value store in the manner of SlateDB: the log in the object store is
-// its write-ahead log, a memtable in memory answers, and a node that takes over
-// rebuilds the memtable from the log.
+// db is a key-value store in the manner of SlateDB. The log in the object store is its
+// write-ahead log, and reads are served from a table in memory. A node that takes over
+// rebuilds the table from the log.
 type db struct {
 	w     *writer.Writer
 	table map[string]string
-	// puts counts all puts since the log began. It travels with each as the
-	// cursor, so that a successor goes on exactly where the history ends.
+	// puts counts all puts since the log began. Each put stores it as the cursor, so
+	// a successor continues exactly where the history ends.
 	puts uint64
 }
 
@@ -31,8 +31,8 @@ type put struct {
 	Value string `json:"v"`
 }
 
-// openDB rebuilds the memtable from the log. The writer has sealed the log
-// before, so there is nothing that it could miss.
+// openDB rebuilds the table from the log. It misses no put: opening the writer has
+// sealed the log, so no earlier leader can add one.
 func openDB(ctx context.Context, st store.Store, w *writer.Writer) (*db, error) {
 	d := &db{w: w, table: map[string]string{}}
 	if c := w.Recovered().Cursor; len(c) == 8 {
@@ -45,8 +45,8 @@ func openDB(ctx context.Context, st store.Store, w *writer.Writer) (*db, error) 
 	return d, err
 }
 
-// put stores a value. When it returns nil, the value is durable and will be there
-// for ever, whoever leads.
+// put stores a value and returns its offset in the log. If the error is nil, the value
+// is durable and every later leader will find it.
 func (d *db) put(ctx context.Context, key, value string) (offset uint64, err error) {
 	record, err := json.Marshal(put{key, value})
 	if err != nil {

@@ -18,10 +18,11 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// validity of a leader's lock: short, so that the story is. 15 s is the default.
+// validity of a leader's lock. It is short so that the story is short; the default is
+// 15 s.
 const validity = 2 * time.Second
 
-// event is what a node tells the narrator, a line of JSON each.
+// event is what a node reports to the narrator, as a line of JSON.
 type event struct {
 	Node   string `json:"node"`
 	What   string `json:"what"` // "leads", "put", "refused", "error"
@@ -43,14 +44,13 @@ func openStore(ctx context.Context, url, prefix string) (store.Store, error) {
 	return store.Sub(st, prefix)
 }
 
-// runNode is the life of a node: contend, lead, put keys; when fenced, contend
-// again. It ends when its standard input does, so that no node outlives the
-// narrator.
+// runNode runs a node: it contends, leads and puts keys, and contends again when it is
+// fenced. It ends when its standard input ends, so no node outlives the narrator.
 //
-// It puts the parts together by hand, and on purpose without the writer's Until:
-// fencepost.Run would stop the writer when the term is lost, if it gets the
-// chance. A process that is frozen between its last check and its next request
-// does not, and that is what is shown here: the log holds without it.
+// It uses leader and writer without fencepost.Run and leaves the writer's Until empty.
+// Run stops the writer as soon as the process notices that its term is lost. A process
+// that is frozen between its last check and its next request does not notice in time.
+// This example shows that case: the log refuses the request without any help.
 func runNode(ctx context.Context, url, prefix, name string, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -95,10 +95,10 @@ func lead(ctx context.Context, st store.Store, name string, tell func(event)) er
 	if err != nil {
 		return err
 	}
-	// Done means only that this process stops; the lock is freed either way.
+	// Resign also when ctx has ended, so that the next leader need not wait.
 	defer func() { _ = term.Resign(context.WithoutCancel(ctx)) }()
-	// No checkpoint while the story goes: a zombie that wakes must first learn of
-	// its fate where it counts, from the log.
+	// No checkpoint is due during the story. So the log, and not a manifest, is the
+	// first to refuse the zombie.
 	w, err := writer.Open(ctx, st, term.Token(), &writer.Options{Checkpoint: time.Minute})
 	if err != nil {
 		return err

@@ -27,11 +27,12 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// grace is how long pruned things are kept for slow readers: short here, ten
-// minutes by default.
+// grace is how long the compactor keeps for slow readers what the log does not need any
+// more. It is short here; the default is ten minutes.
 const grace = manifest.MinGrace
 
-// story is the narrator: it starts the nodes, interferes, and checks.
+// story is the narrator. It starts the nodes, freezes and wakes one of them, and checks
+// what the nodes report against the log.
 type story struct {
 	out   io.Writer
 	start time.Time
@@ -39,7 +40,7 @@ type story struct {
 	feeds sync.WaitGroup
 
 	events chan event
-	acked  map[uint64]event // by offset, as the nodes were told
+	acked  map[uint64]event // acknowledged puts by offset, as the nodes report them
 	by     map[string]int   // acknowledged puts of each node
 }
 
@@ -57,7 +58,7 @@ func tell(ctx context.Context, url string, out io.Writer) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		url = "file://" + dir
 	}
-	// Each run has a log of its own, so that it may be repeated on one bucket.
+	// Each run has a log of its own, so the story can be repeated on one bucket.
 	prefix := "slatedb-style-" + uuid.NewString()[:8]
 	oneProcess := fmt.Errorf("%s cannot be used here: it lives in the memory of one process, and the nodes are processes of their own; use file:///dir or s3://bucket/prefix", url)
 	if strings.HasPrefix(url, "mem:") { // before the driver asks for a name
@@ -155,13 +156,13 @@ func (s *story) spawn(url, prefix, name string) error {
 	return nil
 }
 
-// stop ends all nodes, also frozen ones, and waits for them.
+// stop kills all nodes, also frozen ones, and waits for them.
 func (s *story) stop() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for _, cmd := range s.nodes {
-			_ = cmd.Process.Kill() // it may have ended
+			_ = cmd.Process.Kill() // fails if it has ended
 		}
 		s.feeds.Wait()
 		for _, cmd := range s.nodes {
@@ -170,7 +171,7 @@ func (s *story) stop() {
 	}()
 	for {
 		select {
-		case e := <-s.events: // a full channel would hold a feed up
+		case e := <-s.events: // a full channel would block a feed
 			_ = s.note(e)
 		case <-done:
 			s.nodes = nil
@@ -179,7 +180,7 @@ func (s *story) stop() {
 	}
 }
 
-// note takes an event in.
+// note records an event.
 func (s *story) note(e event) error {
 	switch e.What {
 	case "put":
@@ -200,7 +201,7 @@ func (s *story) drain() {
 	}
 }
 
-// until waits for an event, of a node if one is named.
+// until waits for an event of a kind, from the given node or from any if node is empty.
 func (s *story) until(ctx context.Context, what, node string) (event, error) {
 	for {
 		select {
@@ -227,7 +228,7 @@ func (s *story) puts(ctx context.Context, node string, n int) error {
 	return nil
 }
 
-// compact folds and prunes.
+// compact folds the log and prunes what is not needed any more.
 func (s *story) compact(ctx context.Context, st store.Store) error {
 	c, err := compactor.New(st, &compactor.Options{
 		Leader:    &leader.Options{Identity: "narrator", Validity: validity},
@@ -238,8 +239,8 @@ func (s *story) compact(ctx context.Context, st store.Store) error {
 	}
 	pruned := map[string]int{}
 	enough := func() bool { return pruned["data"] > 0 && pruned["manifest"] > 0 && pruned["lock"] > 0 }
-	// What the first pass makes unnecessary is deleted by a later one, when the
-	// grace period is over by the store's own clock, which may count in seconds.
+	// A later pass deletes what the first one made unnecessary, once the grace period
+	// is over by the store's clock. That clock may count in seconds.
 	for pass := 0; pass < 10 && !enough(); pass++ {
 		report, err := c.RunOnce(ctx)
 		if err != nil {
@@ -268,7 +269,7 @@ func (s *story) compact(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// check holds what the nodes were told against what is there.
+// check compares the puts that nodes reported as acknowledged with the log.
 func (s *story) check(ctx context.Context, st store.Store, first, second, refused event) error {
 	pos, ok := layout.ParseDataKey(refused.Slot)
 	if !ok || uint64(pos.Epoch) != first.Epoch || refused.By != second.Epoch {

@@ -14,10 +14,20 @@ var (
 	// ErrMoved: the floor has passed what was read, so it may not be the history. Read
 	// the newest manifest and begin again.
 	ErrMoved = errors.New("the floor has moved")
-	// ErrDamaged: an object is damaged or missing, and the floor has not passed its slot.
-	// It is [fence.ErrCorrupt] or [fence.ErrLimit] too.
+	// ErrDamaged: an object is damaged or missing, although the newest manifest still
+	// needs it. See [DamagedError].
 	ErrDamaged = errors.New("the log is damaged")
 )
+
+// DamagedError is [ErrDamaged], and also Err, which says what is damaged or missing.
+type DamagedError struct{ Err error }
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("%v: %v; run `fencepost verify` to see the extent", ErrDamaged, e.Err)
+}
+
+func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
+func (e *DamagedError) Unwrap() error        { return e.Err }
 
 // Follower walks the chain and classifies what it finds. An object that does not fit,
 // or a seal, may be junk: pruning leaves holes, and zombies write into them. A reading
@@ -96,7 +106,7 @@ func (f *Follower) classify(ctx context.Context, p fence.Position, err error) er
 	if moved := f.Tail(ctx, p); moved != nil {
 		return moved
 	}
-	return fmt.Errorf("%w: %w; run `fencepost verify` to see the extent", ErrDamaged, err)
+	return &DamagedError{err}
 }
 
 func (f *Follower) passed(ctx context.Context, p fence.Position) error {

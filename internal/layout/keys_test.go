@@ -79,3 +79,19 @@ func FuzzKeys(f *testing.F) {
 		}
 	})
 }
+
+func TestKinds(t *testing.T) {
+	const id = "00000000-0000-4000-8000-000000000001"
+	n := FormatNumber(1)
+	for key, want := range map[string]string{
+		FormatKey: KindFormat, "lock/" + n + ".json": KindLock, "compactor-lock/" + n + ".json": KindCompactorLock, "data/" + n + "/" + n: KindData,
+		ManifestKey(1): KindManifest, SegmentKey(Compactor, 1, id): KindSegment, ListKey(Writer, 1, id): KindList, PinKey(id): KindPin,
+		FileKey(1, id, ".sst"): KindFile, "tmp/x": KindTmp,
+		"": KindUnknown, "format": KindUnknown, "tmp": KindUnknown, "lock": KindUnknown, "lock/1.json": KindUnknown, "compactor-lock/readme": KindUnknown,
+		"data/x": KindUnknown, "x/" + FormatKey: KindUnknown, "unknown/x": KindUnknown,
+	} {
+		if got := KindOf(key); got != want {
+			t.Errorf("%q is %s, want %s", key, got, want)
+		}
+	}
+}

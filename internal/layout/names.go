@@ -19,6 +19,12 @@ const (
 	FilePrefix = "file/"
 	// PinPrefix begins the keys of all pins.
 	PinPrefix = "pin/"
+	// LockPrefix begins the keys of the locks of the log's leaders, CompactorLockPrefix
+	// those of its compactors.
+	LockPrefix          = "lock/"
+	CompactorLockPrefix = "compactor-lock/"
+	// TmpPrefix begins the keys of what probes and clock measurements write for a moment.
+	TmpPrefix = "tmp/"
 )
 
 // ManifestKey is the key of a version of the manifest.

@@ -21,7 +21,7 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// row is a log of segments, one behind the other, in a faulty store.
+// row is a log of segments, one after the other, in a faulty store.
 type row struct {
 	*Source
 	st   *faultstore.Store
@@ -191,8 +191,7 @@ func TestReadAhead(t *testing.T) {
 	}
 }
 
-// An error comes behind all that was before it, and says which segment it is
-// about.
+// An error comes after everything that was before it, and says which segment it is about.
 func TestReadErrorsInOrder(t *testing.T) {
 	refused := errors.New("a page is gone")
 	for name, c := range map[string]struct {
@@ -248,7 +247,7 @@ func cut(t testing.TB, st store.Store, key string) {
 	}
 }
 
-// Whoever breaks off at any block leaves nothing behind.
+// A loop that is broken off at any block leaves nothing running.
 func TestReadBrokenOff(t *testing.T) {
 	r := newRow(t, nil, small, large, small, large)
 	before := runtime.NumGoroutine()
@@ -263,8 +262,8 @@ func TestReadBrokenOff(t *testing.T) {
 	}
 }
 
-// What compressed blocks claim, or really unpack to, is not held many times over:
-// behind the budget they are unpacked one by one, when it is their turn.
+// Compressed blocks, whatever they claim or unpack to, do not exceed the budget: beyond it
+// they are unpacked one by one, when it is their turn.
 func TestReadUnpacksWithinBudget(t *testing.T) {
 	const n, size = 24, 4 << 20
 	b, sum := build(t, 0, frame.Zstd, zeros(t, n, size))

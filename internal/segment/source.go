@@ -10,13 +10,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-const (
-	// maxIndex bounds what an index may claim: some 2 million blocks.
-	maxIndex  = 64 << 20
-	maxBlocks = (maxIndex - trailerSize) / entrySize
-)
-
-// Source is where segments are.
+// Source says where segments are, and how to read them.
 type Source struct {
 	Store  store.Store
 	Log    fence.ID
@@ -34,8 +28,7 @@ type Ref struct {
 	Size, Index int64
 }
 
-// Index reads a segment's index. A segment that is not there is
-// store.ErrNotFound.
+// Index reads the index of a segment. A missing segment is store.ErrNotFound.
 func (s *Source) Index(ctx context.Context, ref Ref) ([]Block, error) {
 	if err := ref.check(); err != nil {
 		return nil, err
@@ -47,7 +40,7 @@ func (s *Source) Index(ctx context.Context, ref Ref) ([]Block, error) {
 	return s.index(tail, ref)
 }
 
-// check refuses an index that cannot be.
+// check refuses an index whose size is impossible.
 func (r Ref) check() error {
 	if r.Index <= 0 || r.Index > maxIndex || r.Index > r.Size {
 		return fmt.Errorf("%w: %s: an index of %d bytes in %d", fence.ErrCorrupt, r.Key, r.Index, r.Size)
@@ -55,8 +48,8 @@ func (r Ref) check() error {
 	return nil
 }
 
-// fetch reads a part of a segment, all of it, and compares its size with what the
-// manifest says.
+// fetch reads one part of a segment, and compares the segment's size with the
+// manifest's.
 func (s *Source) fetch(ctx context.Context, ref Ref, at, length int64) ([]byte, error) {
 	b, info, err := store.Read(ctx, s.Store, ref.Key, &store.ReadOptions{Offset: at, Length: length, Settle: s.Settle})
 	switch {
@@ -70,7 +63,7 @@ func (s *Source) fetch(ctx context.Context, ref Ref, at, length int64) ([]byte, 
 	return b, nil
 }
 
-// index decodes what stands at the end of a segment.
+// index decodes the end of a segment.
 func (s *Source) index(tail []byte, ref Ref) ([]Block, error) {
 	blocks, err := DecodeIndex(tail, ref.Size, s.Log, ref.First, ref.End)
 	if err != nil {

@@ -110,7 +110,7 @@ func TestFrames(t *testing.T) {
 		}
 	}
 	quiet(t, st, before)
-	// The last block costs the index and itself, what is behind the end nothing.
+	// The last block costs the index and itself, what is after the end nothing.
 	st.ResetCounts()
 	if first, end, err := read(t, s, ref, ref.End-1, mixed); err != nil || first != ref.End-1 || end != ref.End {
 		t.Errorf("[%d, %d), %v", first, end, err)

@@ -32,7 +32,7 @@
 // # What is kept
 //
 // Everything that a version names is in the store while the newest prune mark is below
-// that version, or a [Pin] holds it. After that the error is [ErrGone]; no other data is
+// that version, or a [Pin] holds it. After that the error is [ErrPruned]; no other data is
 // ever returned. A pin is an object of its own, so that readers do not write manifests.
 // Clocks decide when a pin that is not renewed expires, and never whether its holder is
 // told.

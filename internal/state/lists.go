@@ -16,7 +16,7 @@ import (
 
 // This file reads the lists of a manifest, whether their entries are inline or in pages.
 // The manifest must be promised: the newest, one above its prune mark, or a pinned one.
-// Otherwise the error may be [ErrGone]. Other errors are [fence.ErrCorrupt],
+// Otherwise the error may be [ErrPruned]. Other errors are [fence.ErrCorrupt],
 // [fence.ErrFormat] and the store's. An error ends the sequence.
 
 // entries yields the entries of all pages for which skip is false, then the inline ones.
@@ -54,12 +54,12 @@ func (l *Log) Segments(ctx context.Context, m *Manifest, from uint64) iter.Seq2[
 	return filter(all, func(s Segment) bool { return s.End > from })
 }
 
-// SegmentOf returns the segment that holds the record at an offset. The error is [ErrGone]
+// SegmentOf returns the segment that holds the record at an offset. The error is [ErrPruned]
 // if the record is before [Manifest.Held] or not folded yet.
 func (l *Log) SegmentOf(ctx context.Context, m *Manifest, offset uint64) (Segment, error) {
 	if offset < m.Held() || offset >= m.Floor.Offset {
 		return Segment{}, fmt.Errorf("%w: there is no segment with offset %d: in manifest %d the log begins at %d and is folded up to %d",
-			ErrGone, offset, m.Version, m.First(), m.Floor.Offset)
+			ErrPruned, offset, m.Version, m.First(), m.Floor.Offset)
 	}
 	for s, err := range l.Segments(ctx, m, offset) {
 		return s, err

@@ -213,13 +213,13 @@ func (l *Log) Versions(ctx context.Context) (map[uint64]Kept, error) {
 
 // At reads one version. It may return a zombie's junk for a version that was pruned. So
 // only versions above the PruneMark of the newest manifest mean anything. Errors:
-// [ErrGone], [fence.ErrCorrupt], [fence.ErrFormat].
+// [ErrPruned], [fence.ErrCorrupt], [fence.ErrFormat].
 func (l *Log) At(ctx context.Context, version uint64) (*Manifest, store.Info, error) {
 	key := layout.ManifestKey(version)
 	body, info, err := store.ReadAll(ctx, l.st, key, int64(l.format.Limits.Manifest), l.opts.Settle)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, info, fmt.Errorf("%w: %s", ErrGone, key)
+		return nil, info, fmt.Errorf("%w: %s", ErrPruned, key)
 	case errors.Is(err, store.ErrTooLarge):
 		return nil, info, document.Corrupt(key, "%v", err)
 	case err != nil:

@@ -266,7 +266,7 @@ func TestAt(t *testing.T) {
 	}
 	for _, v := range []uint64{0, 4} {
 		_, _, err := l.At(t.Context(), v)
-		wantErr(t, err, ErrGone, layout.ManifestKey(v))
+		wantErr(t, err, ErrPruned, layout.ManifestKey(v))
 	}
 	put(t, st, layout.ManifestKey(2), []byte("{}"))
 	_, _, err := l.At(t.Context(), 2)

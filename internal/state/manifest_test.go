@@ -103,20 +103,20 @@ func TestSegmentOf(t *testing.T) {
 	m := full()
 	for offset, want := range map[uint64]int{0: 0, 599: 0, 600: 1, 999: 1, 1000: -1, 1 << 63: -1} {
 		s, err := l.SegmentOf(t.Context(), m, offset)
-		if (err == nil) != (want >= 0) || err == nil && s != m.Segments[want] || err != nil && !errors.Is(err, ErrGone) {
+		if (err == nil) != (want >= 0) || err == nil && s != m.Segments[want] || err != nil && !errors.Is(err, ErrPruned) {
 			t.Errorf("%d is in %+v, %v", offset, s, err)
 		}
 	}
 	m.Segments, m.Start = m.Segments[1:], 700 // what is before was let go
 	_, err := l.SegmentOf(t.Context(), m, 599)
-	wantErr(t, err, ErrGone, "begins at 700")
+	wantErr(t, err, ErrPruned, "begins at 700")
 	for _, offset := range []uint64{600, 699, 700} { // given up, and still named
 		if s, err := l.SegmentOf(t.Context(), m, offset); err != nil || s.First != 600 || m.First() != 700 || m.Held() != 600 {
 			t.Errorf("begins at %d and %d: %+v, %v", m.Held(), m.First(), s, err)
 		}
 	}
 	m.Segments, m.Start = nil, 1000
-	if _, err := l.SegmentOf(t.Context(), m, 999); !errors.Is(err, ErrGone) || m.First() != 1000 {
+	if _, err := l.SegmentOf(t.Context(), m, 999); !errors.Is(err, ErrPruned) || m.First() != 1000 {
 		t.Errorf("begins at %d, %v", m.First(), err)
 	}
 }

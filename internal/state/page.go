@@ -190,7 +190,7 @@ func (l *Log) missingPage(ctx context.Context, m *Manifest, key string) error {
 		// damage. Without this check a reader that is slower than the pruning would report a
 		// sound log as damaged; it has to go on with the newest manifest.
 		return fmt.Errorf("%w: manifest %d is not promised any more, and its page %s has been pruned; go on with the newest, which is %d, or pin a version before reading it at leisure",
-			ErrGone, m.Version, key, now.Version)
+			ErrPruned, m.Version, key, now.Version)
 	}
 	return document.Corrupt(key, "it is missing; manifest %d names it; restore it from a backup; run `fencepost verify` to see the extent", m.Version)
 }

@@ -196,8 +196,8 @@ func TestPageLost(t *testing.T) {
 		}
 	}
 	err = read()
-	wantErr(t, err, ErrGone, key)
-	wantErr(t, err, ErrGone, "go on with the newest, which is 3")
+	wantErr(t, err, ErrPruned, key)
+	wantErr(t, err, ErrPruned, "go on with the newest, which is 3")
 	if errors.Is(err, fence.ErrCorrupt) {
 		t.Error(err)
 	}

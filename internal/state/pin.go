@@ -82,7 +82,7 @@ type Pin struct {
 	held clock.Instant
 }
 
-// Pin makes a pin on a version of the manifest. The error is [ErrGone] if that version
+// Pin makes a pin on a version of the manifest. The error is [ErrPruned] if that version
 // is no longer promised. If ctx ends first, Pin takes up to ten seconds more to delete
 // what it has made.
 func (l *Log) Pin(ctx context.Context, opts *PinOptions) (*Pin, error) {
@@ -101,7 +101,7 @@ func (l *Log) Pin(ctx context.Context, opts *PinOptions) (*Pin, error) {
 			version = m.Version
 		}
 		p, err := l.pin(ctx, version, o)
-		if !errors.Is(err, ErrGone) && !errors.Is(err, manifest.ErrPinLost) || errors.Is(err, ErrGone) && o.Version != 0 {
+		if !errors.Is(err, ErrPruned) && !errors.Is(err, manifest.ErrPinLost) || errors.Is(err, ErrPruned) && o.Version != 0 {
 			return p, err
 		}
 		lost = err
@@ -110,7 +110,7 @@ func (l *Log) Pin(ctx context.Context, opts *PinOptions) (*Pin, error) {
 		return nil, fmt.Errorf("manifest: %d pins in a row were not confirmed: %w", pinTries, lost)
 	}
 	return nil, fmt.Errorf("%w: %d times the newest manifest was pruned before it could be pinned; is the grace period of %v too short for this store?",
-		ErrGone, pinTries, time.Duration(l.format.Grace))
+		ErrPruned, pinTries, time.Duration(l.format.Grace))
 }
 
 func (o *PinOptions) withDefaults() (PinOptions, error) {
@@ -196,7 +196,7 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	}
 	if newest.PruneMark > 0 && version <= newest.PruneMark || version > newest.Version {
 		return nil, fmt.Errorf("%w: manifest %d is not promised: what it names may have been deleted, or it never was; versions from %d to %d can be pinned",
-			ErrGone, version, newest.PruneMark+1, newest.Version)
+			ErrPruned, version, newest.PruneMark+1, newest.Version)
 	}
 	p.m = newest
 	if version != newest.Version {
@@ -210,7 +210,7 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	// their segments; a snapshot on this pin has a hole. A pin on an older version is
 	// without this promise: those records may be gone before anybody asks.
 	if o.Version == 0 && newest.Start > p.m.Floor.Offset {
-		return nil, fmt.Errorf("%w: records after the floor of manifest %d have been given up", ErrGone, version)
+		return nil, fmt.Errorf("%w: records after the floor of manifest %d have been given up", ErrPruned, version)
 	}
 	return p, nil
 }
@@ -251,8 +251,12 @@ func (p *Pin) Manifest() *Manifest { return p.m }
 // Version returns the number of the version that is held.
 func (p *Pin) Version() uint64 { return p.m.Version }
 
-// Name returns what the pin is called.
-func (p *Pin) Name() string { return p.doc.Name }
+// Description returns what the pin's object says. It waits for a renewal in flight.
+func (p *Pin) Description() manifest.Pin {
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
+	return p.doc.describe(p.key)
+}
 
 // Renew tells compactors that the pin is still needed: one PUT. [manifest.ErrPinLost] is
 // final: the pin was expired, and what it held may be gone. After any other error Renew

@@ -94,7 +94,7 @@ func TestPinTakenWhileItIsMade(t *testing.T) {
 	if err := l.Unpin(t.Context(), "backup"); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, l.Unpin(t.Context(), "backup"), ErrGone, "no pin named")
+	wantErr(t, l.Unpin(t.Context(), "backup"), manifest.ErrNoPin, "no pin")
 	pins, err := l.Pins(t.Context())
 	if err != nil || len(pins) != 1 || !pins[0].Expired || pins[0].Renewals != 0 {
 		t.Fatalf("%+v, %v", pins, err)

@@ -109,7 +109,7 @@ func TestPin(t *testing.T) {
 	if c := st.Counts(); c.Of(faultstore.Put, "") != 2 || c.Of(faultstore.List, "") != 1 || c.Of("", "") != 3 {
 		t.Errorf("%v", c)
 	}
-	if p.Version() != 3 || p.Manifest().Version != 3 || p.Name() != "n" || p.Err() != nil {
+	if p.Version() != 3 || p.Manifest().Version != 3 || p.Description().Name != "n" || p.Err() != nil {
 		t.Errorf("%+v", p)
 	}
 	st.ResetCounts()
@@ -139,11 +139,11 @@ func TestPin(t *testing.T) {
 		t.Errorf("%+v, %v", pins, err)
 	}
 	_, err = l.Pin(t.Context(), &PinOptions{Version: 4, Name: "m"})
-	wantErr(t, err, ErrGone, "versions from 1 to 3 can be pinned")
+	wantErr(t, err, ErrPruned, "versions from 1 to 3 can be pinned")
 	if err := l.Unpin(t.Context(), "m"); err != nil {
 		t.Error(err)
 	}
-	wantErr(t, l.Unpin(t.Context(), "m"), ErrGone, `no pin named "m"`)
+	wantErr(t, l.Unpin(t.Context(), "m"), manifest.ErrNoPin, `no pin is named "m"`)
 	wantErr(t, old.Renew(t.Context()), manifest.ErrPinLost, "it was deleted")
 	if n := len(keysBelow(t, st, layout.PinPrefix)); n != 0 {
 		t.Errorf("%d pins are left", n)
@@ -204,7 +204,7 @@ func TestPinRacesPrune(t *testing.T) {
 			st.SetBefore(nil)
 			what := fmt.Sprintf("version %d, mark before request %d", version, at)
 			switch {
-			case err != nil && (version == 0 || !errors.Is(err, ErrGone)):
+			case err != nil && (version == 0 || !errors.Is(err, ErrPruned)):
 				t.Errorf("%s: %v", what, err)
 			case err != nil:
 				if left := keysBelow(t, inner, layout.PinPrefix); len(left) > 0 {

@@ -75,10 +75,14 @@ func (l *Log) readPin(ctx context.Context, key string) (PinInfo, error) {
 		return PinInfo{}, fmt.Errorf("%w; nobody can tell what this pin holds; delete it if it is not needed", err)
 	}
 	info.Key = key
-	return PinInfo{Object: info, doc: d, Pin: manifest.Pin{
-		Version: d.Version, Name: d.Name, Holder: d.Holder, TTL: time.Duration(d.TTL), Created: d.Created, Renewed: d.Renewed,
+	return PinInfo{Object: info, doc: d, Pin: d.describe(key)}, nil
+}
+
+func (d *pinDoc) describe(key string) manifest.Pin {
+	return manifest.Pin{
+		Key: key, Version: d.Version, Name: d.Name, Holder: d.Holder, TTL: time.Duration(d.TTL), Created: d.Created, Renewed: d.Renewed,
 		Renewals: d.Renewals, Expired: d.Expired, Reason: d.Reason,
-	}}, nil
+	}
 }
 
 // Pins returns all pins in order of their versions. It costs one LIST, and one GET for
@@ -189,8 +193,8 @@ func (l *Log) ExpirePin(ctx context.Context, p PinInfo, reason string) error {
 }
 
 // Unpin expires all pins of a name, whoever holds them, and deletes those that are
-// [PinInfo.Removable]; a compactor deletes the others later. The error is [ErrGone] if
-// there is none.
+// [PinInfo.Removable]; a compactor deletes the others later. The error is manifest.ErrNoPin
+// if there is none.
 func (l *Log) Unpin(ctx context.Context, name string) error {
 	if name == "" {
 		// Every snapshot's pin is without a name.
@@ -224,7 +228,7 @@ func (l *Log) Unpin(ctx context.Context, name string) error {
 		}
 		switch {
 		case !found:
-			return fmt.Errorf("%w: there is no pin named %q", ErrGone, name)
+			return fmt.Errorf("%w: no pin is named %q", manifest.ErrNoPin, name)
 		case !again:
 			return nil
 		}

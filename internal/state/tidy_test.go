@@ -128,7 +128,7 @@ func TestSegmentsInPages(t *testing.T) {
 		}
 	}
 	_, err := l.SegmentOf(t.Context(), m, 60000)
-	wantErr(t, err, ErrGone, "folded up to 60000")
+	wantErr(t, err, ErrPruned, "folded up to 60000")
 	// The pages that were replaced are dropped, and nothing else.
 	pages := l.Lists(m)
 	for key := range droppedOf(t, l, m) {
@@ -196,7 +196,7 @@ func TestTruncate(t *testing.T) {
 			}
 		}
 		_, err := l.SegmentOf(t.Context(), m, m.Held()-1)
-		wantErr(t, err, ErrGone, fmt.Sprintf("begins at %d", start))
+		wantErr(t, err, ErrPruned, fmt.Sprintf("begins at %d", start))
 	}
 	// Nothing is taken back, and nothing promised that is not folded.
 	if m = mustUpdate(t, u, func(m *Change) error { return m.Truncate(7) }); m.Start != 10*n {

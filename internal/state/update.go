@@ -157,7 +157,7 @@ func (u *update) next(ctx context.Context, cur *Manifest) (*Manifest, error) {
 		return nil, err
 	}
 	switch err := u.pages.tidy(ctx, next); {
-	case errors.Is(err, ErrGone):
+	case errors.Is(err, ErrPruned):
 		return nil, fmt.Errorf("%w: %w", errReplaced, err)
 	case err != nil:
 		return nil, err

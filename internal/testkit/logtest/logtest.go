@@ -200,6 +200,11 @@ func (l *Log) Append(w *writer.Writer, value string) {
 	if _, err := w.Append(context.Background(), [][]byte{[]byte(value)}, writer.Cursor([]byte(value))); err != nil {
 		l.Fatal(err)
 	}
+	l.Appended(value)
+}
+
+// Appended adds a record to the history, for a test that has put it into the log itself.
+func (l *Log) Appended(value string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.want = append(l.want, value)

@@ -1,25 +1,27 @@
-// Command mutants takes the guards out of the code, one at a time, and runs the
-// tests: one that nobody misses is not a guard.
+// Command mutants deletes the guards from the code, one at a time, and runs the tests. A
+// guard whose deletion no test notices is not tested. The code without one guard is a
+// mutant, and a test that fails on it kills the mutant.
 //
-// A guard is a comment that begins a line with "guard:" and its name. What is
-// taken out follows from where the comment stands:
+// A guard is a comment that begins a line with "guard:" and its name. The place of the
+// comment says what is deleted:
 //
-//   - before an if, or first thing in the body of an if or a case: its condition
-//     is false;
-//   - before an operand of && in an expression: the operand is true;
-//   - anywhere else the comment says so itself, in a line of its own behind it:
-//     "//mutant:replace OLD => NEW" replaces the first OLD that follows, up to the
-//     end of the function; with nothing behind the arrow it is deleted. It may stand
-//     several times, then all are replaced in one mutant.
+//   - before an if, or first in the body of an if or a case: the condition becomes
+//     false;
+//   - before an operand of && in an expression: the operand becomes true;
+//   - anywhere else the comment needs a line of its own after it,
+//     "//mutant:replace OLD => NEW". It replaces the first OLD between the comment and
+//     the end of the function. With nothing after the arrow, OLD is deleted. Several such
+//     lines make one mutant together.
 //
-// The mutant is compiled with go test -overlay; the tree is not touched. First the
-// tests of the guard's own package run, then those of the packages that use it, then
-// -seeds histories of the simulation, until a test fails. One that hangs kills
-// nothing: it is left out, and the others run again. Neither do tests that fail with
-// all guards in place: then the mutant counts as not tried. Each guard has a row that
-// says which test missed it. Exit status 1: a mutant survived, or could not be tried.
+// The mutant is compiled with go test -overlay, so no file of the tree changes. Tests run
+// until one fails: first those of the guard's own package, then those of the packages
+// that use it, then -seeds histories of the simulation. A test that hangs kills nothing;
+// the others run again without it. A test that also fails with all guards in place kills
+// nothing either; then the mutant counts as not tried. The output has a row for each
+// guard, with the test that killed the mutant. The exit status is 1 if a mutant survived
+// or could not be tried.
 //
-// With -budget, mutants are taken in random order for about so long.
+// With -budget the command tries mutants in random order for about that time.
 //
 //	go run ./internal/testkit/mutants [-list] [-run REGEXP] [-p N] [-budget 100s]
 package main

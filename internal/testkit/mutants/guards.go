@@ -14,16 +14,16 @@ import (
 	"strings"
 )
 
-// guard is one place where the code keeps a promise.
+// guard is a place in the code that keeps a promise of the protocol.
 type guard struct {
 	name string
 	file string // below the root, with slashes
 	line int
-	// why is the paragraph of the comment that names it.
+	// why is the paragraph of the comment that names the guard.
 	why string
 	// mutant is the file without the guard.
 	mutant []byte
-	// what was changed, for people.
+	// what the mutant changes, for people.
 	what string
 	// err says why there is no mutant.
 	err error
@@ -34,7 +34,7 @@ var (
 	directive = regexp.MustCompile(`^//mutant:replace (.*?) =>(?: (.*))?$`)
 )
 
-// find reads all guards below root, in order.
+// find returns all guards below root, in the order of files and lines.
 func find(root string) ([]guard, error) {
 	var all []guard
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -77,7 +77,7 @@ func inFile(file string, src []byte) ([]guard, error) {
 	for _, group := range tree.Comments {
 		var named []guard
 		var swaps [][2]string
-		open := false // whether the paragraph of the last of named goes on
+		open := false // whether the paragraph of the last named guard goes on
 		for _, c := range group.List {
 			text := strings.TrimSpace(strings.TrimPrefix(c.Text, "//"))
 			if m := mark.FindStringSubmatch(c.Text); m != nil {
@@ -104,8 +104,8 @@ func inFile(file string, src []byte) ([]guard, error) {
 	return all, nil
 }
 
-// replace does what the guard's own directives say, from the comment to the end
-// of the function.
+// replace carries out the guard's own mutant:replace lines, between the comment and the
+// end of the function.
 func replace(src []byte, tree *ast.File, fset *token.FileSet, at *ast.CommentGroup, swaps [][2]string) ([]byte, string, error) {
 	begin, end := offset(fset, at.End()), len(src)
 	for _, d := range tree.Decls {
@@ -126,7 +126,7 @@ func replace(src []byte, tree *ast.File, fset *token.FileSet, at *ast.CommentGro
 	return slices.Concat(src[:begin], []byte(body), src[end:]), strings.Join(what, "; "), nil
 }
 
-// disable finds the condition that a comment belongs to, and takes its effect.
+// disable finds the condition that a comment belongs to and makes it a constant.
 func disable(src []byte, tree *ast.File, fset *token.FileSet, at *ast.CommentGroup) ([]byte, string, error) {
 	var cond ast.Expr
 	constant := ""
@@ -181,7 +181,7 @@ func disable(src []byte, tree *ast.File, fset *token.FileSet, at *ast.CommentGro
 	return slices.Concat(src[:begin], []byte(mutant), src[end:]), text + " => " + constant, nil
 }
 
-// first reports whether the comment is what a body begins with.
+// first reports whether a body begins with the comment.
 func first(at *ast.CommentGroup, open token.Pos, body []ast.Stmt) bool {
 	return open < at.Pos() && len(body) > 0 && at.End() < body[0].Pos()
 }

@@ -27,13 +27,13 @@ const (
 // sim is the package of the simulation.
 const sim = "internal/testkit/sim"
 
-// fate is what became of a mutant.
+// fate is the result for one mutant.
 type fate struct {
 	test  string // that failed; "" if none did
 	where string
-	hangs []string // tests that did not end; that alone kills nothing
-	what  string   // that no test missed
-	err   error    // there was no mutant to try
+	hangs []string // tests that did not end, which kills no mutant
+	what  string   // the change that no test noticed
+	err   error    // why there was no mutant to try
 }
 
 func (f fate) killed() bool { return f.test != "" && f.err == nil }
@@ -50,7 +50,7 @@ func (f fate) String() string {
 	return "SURVIVES: " + f.what
 }
 
-// trial is one mutant before its tests.
+// trial is one mutant whose tests have not run yet.
 type trial struct {
 	root, dir string
 	guard     guard
@@ -59,11 +59,11 @@ type trial struct {
 	overlay   string
 }
 
-// whole is the code with all its guards. A test that fails there kills nothing.
+// whole is the code with all its guards. A test that fails on it kills no mutant.
 type whole struct {
 	root string
 	mu   sync.Mutex
-	said map[string]error // of each package that was asked for
+	said map[string]error // the result for each package that passes was called for
 }
 
 // passes returns nil if a package's tests pass.
@@ -72,7 +72,7 @@ func (w *whole) passes(ctx context.Context, pkg string) error {
 	defer w.mu.Unlock()
 	err, known := w.said[pkg]
 	if !known {
-		// Where they have passed before, go knows.
+		// The go command caches earlier passes.
 		if out, bad := command(ctx, filepath.Join(w.root, filepath.FromSlash(pkg)), "go", "test", "."); bad != nil {
 			err = fmt.Errorf("the tests of %s fail with it, too; make them pass first:\n%s", pkg, out)
 		}
@@ -81,8 +81,8 @@ func (w *whole) passes(ctx context.Context, pkg string) error {
 	return err
 }
 
-// run runs tests until one fails: those of the guard's own package, those of the
-// packages that use it, the nearest first, and histories of the simulation.
+// run runs tests until one fails: first those of the guard's own package, then those of
+// the packages that use it, the nearest first, then histories of the simulation.
 func (t *trial) run(ctx context.Context) fate {
 	f := fate{what: t.guard.what, err: t.guard.err}
 	if f.err == nil {
@@ -115,7 +115,7 @@ func (t *trial) run(ctx context.Context) fate {
 		if pkg != sim {
 			continue
 		}
-		// So many at a time are made in this process, and leave no other behind.
+		// So many histories at a time run in one process, and no process outlives the call.
 		const chunk = 50
 		for seed := 1; seed <= *seeds; seed += chunk {
 			if t.tests(ctx, &f, pkg, binary, "-test.run=^TestHistories$", fmt.Sprintf("-seeds=%d", chunk), fmt.Sprintf("-seed=%d", seed)) {
@@ -127,7 +127,7 @@ func (t *trial) run(ctx context.Context) fate {
 	return f
 }
 
-// write makes the mutant's file and the overlay that names it.
+// write writes the mutant's file and the overlay that names it.
 func (t *trial) write() error {
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
 		return err
@@ -141,8 +141,8 @@ func (t *trial) write() error {
 	return errors.Join(os.WriteFile(file, t.guard.mutant, 0o644), os.WriteFile(t.overlay, doc, 0o644))
 }
 
-// compile makes the tests of a package of a module. Without what debuggers want it takes half
-// the time.
+// compile builds the tests of a package of a module. It leaves out what debuggers need,
+// which halves the time.
 func (t *trial) compile(ctx context.Context, mod, pkg string) (string, error) {
 	binary := filepath.Join(t.dir, strings.ReplaceAll(pkg, "/", "-")+".test")
 	below := "./" + strings.TrimPrefix(strings.TrimPrefix(pkg, mod), "/")
@@ -163,8 +163,8 @@ var (
 	running = regexp.MustCompile(`(?m)^\s+(\S+) \(`)
 )
 
-// tests reports whether a test of the binary fails. One that hangs is left out, and
-// the others run once more.
+// tests reports whether a test of the binary fails. If a test hangs, the others run again
+// without it.
 func (t *trial) tests(ctx context.Context, f *fate, pkg, binary string, args ...string) bool {
 	const patience = 3
 	for range patience {
@@ -200,7 +200,7 @@ func (t *trial) tests(ctx context.Context, f *fate, pkg, binary string, args ...
 	return false
 }
 
-// hung returns the tests that were running, each without its subtests, when their time was over.
+// hung returns the top-level tests that were running when their time was over.
 func hung(out []byte) []string {
 	at := bytes.Index(out, []byte("panic: test timed out"))
 	if at < 0 {
@@ -220,8 +220,8 @@ func hung(out []byte) []string {
 	return tests
 }
 
-// usersOf returns, for each package of the root module, those whose tests are built
-// from it: first those that import it, then the others, and the simulation last.
+// usersOf returns for each package of the root module the packages whose tests depend on
+// it: first those that import it, then the others, and the simulation last.
 func usersOf(ctx context.Context, root string) (map[string][]string, error) {
 	type pkg struct {
 		ImportPath                               string
@@ -269,7 +269,7 @@ func usersOf(ctx context.Context, root string) (map[string][]string, error) {
 	return users, nil
 }
 
-// command runs a program and returns what it prints.
+// command runs a program and returns its output.
 func command(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

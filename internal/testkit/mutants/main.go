@@ -97,7 +97,7 @@ func run(ctx context.Context) (ok bool, err error) {
 	return judge(ctx, root, tmp, users, guards)
 }
 
-// printed lists the guards; false if one has no mutant.
+// printed lists the guards. It returns false if a guard has no mutant.
 func printed(guards []guard) (bool, error) {
 	ok := true
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
@@ -111,8 +111,8 @@ func printed(guards []guard) (bool, error) {
 	return ok, w.Flush()
 }
 
-// judge runs the tests on every mutant and prints what became of it. It is true if
-// all were killed.
+// judge runs the tests on every mutant and prints the results. It returns true if all
+// mutants were killed.
 func judge(ctx context.Context, root, tmp string, users map[string][]string, guards []guard) (bool, error) {
 	const row = "%-18s  %-36s  %5s  %s\n"
 	fmt.Printf(row, "guard", "file", "s", "killed by")
@@ -121,7 +121,7 @@ func judge(ctx context.Context, root, tmp string, users map[string][]string, gua
 		mu    sync.Mutex
 		tried int
 		dead  int
-		count = map[string]int{} // where, by kind
+		count = map[string]int{} // killed mutants by the kind of test
 		wg    sync.WaitGroup
 	)
 	code := &whole{root: root, said: map[string]error{}}
@@ -163,8 +163,8 @@ func judge(ctx context.Context, root, tmp string, users map[string][]string, gua
 	return tried > 0 && tried == dead, nil
 }
 
-// module returns the module that a file is in, as a path below the root. A nested
-// one is entered: the root's go does not see it.
+// module returns the folder of the module that a file belongs to. The go command must run
+// in a nested module to see its packages.
 func module(root, file string) string {
 	dir := path.Dir(file)
 	for ; dir != "."; dir = path.Dir(dir) {

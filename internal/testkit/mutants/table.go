@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// page is what [table] is written to, below the root.
+// page is the file that holds [table], below the root.
 const page = "docs/guards.md"
 
-// table is a page of all guards: what the comments beside the code say, by package.
+// table is a page of all guards by package, with their comments.
 func table(guards []guard) []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Guards
@@ -20,7 +20,7 @@ made by ` + "`make guards`" + `. [The protocol](protocol.md) tells how the more 
 requires that a test fails.
 `)
 	dir := ""
-	rows := map[string]bool{} // one guard may stand in several places of a file
+	rows := map[string]bool{} // a guard may have several places in a file
 	for _, g := range guards {
 		if d := path.Dir(g.file); d != dir {
 			dir = d

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/reader"
@@ -95,10 +96,10 @@ var errPatience = errors.New("sim: the client has lost its patience")
 // elected leads terms of the election until it has done its work.
 func (n *node) elected(ctx context.Context) {
 	call := n.world.steps
-	o := &fencepost.Options{Leader: n.election("lock/"), Writer: n.writerOptions()}
-	err := fencepost.Run(ctx, n.store(), o, func(ctx context.Context, wr *writer.Writer) error {
-		n.opened(call, wr)
-		n.lead(ctx, wr)
+	o := &fencepost.Options{Leader: n.election(layout.LockPrefix), Writer: n.writerOptions()}
+	err := fencepost.Run(ctx, n.store(), o, func(ctx context.Context, s *fencepost.Session) error {
+		n.opened(call, s.Writer)
+		n.lead(ctx, s.Writer)
 		call = n.world.steps
 		return nil
 	})
@@ -163,7 +164,7 @@ func compacts(ctx context.Context, n *node) {
 	w := n.world
 	o := &compactor.Options{
 		FanIn: 2, SegmentBytes: 1 << n.rng.IntN(10), NoCompress: true, Settle: n.settle(), Clock: n.clock,
-		Leader: n.election("compactor-lock/"), KeepLocks: &leader.PruneOptions{Keep: 1 + n.rng.IntN(2)},
+		Leader: n.election(layout.CompactorLockPrefix), KeepLocks: &leader.PruneOptions{Keep: 1 + n.rng.IntN(2)},
 	}
 	n.retains = n.retention()
 	o.Retain = n.retains.Retain

@@ -139,7 +139,7 @@ func pins(version uint64, ttl time.Duration, looks int) func(context.Context, *n
 		if err != nil {
 			var gone []error
 			if version > 0 {
-				gone = append(gone, state.ErrGone)
+				gone = append(gone, state.ErrPruned)
 			}
 			n.expect(err, gone...)
 			return

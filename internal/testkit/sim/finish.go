@@ -129,9 +129,9 @@ func (w *world) highest() uint64 {
 	top := w.token
 	for k := range w.bucket.objects {
 		var number string
-		if rest, ok := strings.CutPrefix(k, "lock/"); ok {
+		if rest, ok := strings.CutPrefix(k, layout.LockPrefix); ok {
 			number = rest[:min(20, len(rest))]
-		} else if rest, ok := strings.CutPrefix(k, "data/"); ok {
+		} else if rest, ok := strings.CutPrefix(k, layout.DataPrefix); ok {
 			number = rest[:min(20, len(rest))]
 		}
 		if e, ok := layout.ParseNumber(number); ok {

@@ -169,7 +169,7 @@ func (n *node) look(ctx context.Context, t *taken) {
 // missing judges an error in reading a snapshot. What a pin holds is there, unless its
 // holder says that the pin is lost: by its own clock, perhaps before anybody else does.
 func (n *node) missing(err error, h *hold, what string) {
-	gone := []error{reader.ErrGone, state.ErrGone, store.ErrNotFound}
+	gone := []error{reader.ErrGone, state.ErrPruned, store.ErrNotFound}
 	is := func(e error) bool { return errors.Is(err, e) }
 	if slices.ContainsFunc(gone, is) && n.world.valid(h) && !is(reader.ErrPinLost) {
 		n.broken("gone", "%s holds version %d, and is told of %s: %v", n.name, h.version, short(mask(what)), err)
@@ -213,7 +213,7 @@ func backups(ctx context.Context, n *node) {
 			}
 		}
 		if n.rng.IntN(3) > 0 {
-			n.expect(log.Unpin(ctx, name), state.ErrGone)
+			n.expect(log.Unpin(ctx, name), manifest.ErrNoPin)
 		}
 	}
 }

@@ -42,7 +42,7 @@ type Survey struct {
 
 	Manifest Manifest `json:"manifest"`
 
-	Objects verify.Objects `json:"objects"`
+	Objects map[string]verify.Count `json:"objects"`
 	// Behind counts the objects below data/ behind the floor: seals, which stay,
 	// and what waits to be pruned.
 	Behind verify.Count `json:"data_behind_floor"`
@@ -106,7 +106,7 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 		Store: st.Traits().Name, Log: f.Log, Created: f.Created, Grace: time.Duration(f.Grace).String(),
 		Limits: f.Limits, Probe: f.Probe,
 	}
-	for prefix, to := range map[string]*Leadership{verify.KindLock: &s.Leader, verify.KindCompactorLock: &s.Compactor} {
+	for prefix, to := range map[string]*Leadership{layout.KindLock: &s.Leader, layout.KindCompactorLock: &s.Compactor} {
 		if *to, err = leadership(ctx, st, prefix); err != nil {
 			return nil, err
 		}
@@ -130,17 +130,21 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 		s.Manifest.Hint = &m.Hint.Position
 	}
 	n := 0
-	s.Objects, err = verify.Tally(ctx, st, nil, func(_ string, info store.Info) {
+	s.Objects = map[string]verify.Count{}
+	for info, err := range store.ListAll(ctx, st, "", nil, nil) {
+		if err != nil {
+			return nil, err
+		}
 		if n++; progress != nil {
 			progress(n)
 		}
+		kind := layout.KindOf(info.Key)
+		c := s.Objects[kind]
+		s.Objects[kind] = verify.Count{Objects: c.Objects + 1, Bytes: c.Bytes + info.Size}
 		if p, ok := layout.ParseDataKey(info.Key); ok && m.Past(p) {
 			s.Behind.Objects++
 			s.Behind.Bytes += info.Size
 		}
-	})
-	if err != nil {
-		return nil, err
 	}
 	return s, s.skew(ctx, st)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/store/probe"
-	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -73,7 +72,7 @@ func take(t *testing.T, st store.Store) *survey.Survey {
 func TestEmpty(t *testing.T) {
 	s := take(t, newLog(t))
 	if s.Tail != frame.Start().Position || s.Offset != 0 || s.Leader.Epoch != 0 || s.Leader.Leads || s.Manifest.Version != 0 || s.Manifest.Hint != nil ||
-		s.Objects[verify.KindFormat].Objects != 1 || s.Skew == nil || s.Probe == nil || len(s.Notes) > 0 {
+		s.Objects[layout.KindFormat].Objects != 1 || s.Skew == nil || s.Probe == nil || len(s.Notes) > 0 {
 		t.Errorf("%+v", s)
 	}
 	if _, err := survey.Take(t.Context(), memstore.New(nil), nil); !errors.Is(err, manifest.ErrNotInitialized) {
@@ -119,7 +118,7 @@ func TestEnd(t *testing.T) {
 
 func TestLeadership(t *testing.T) {
 	st := newLog(t)
-	e, err := leader.New(st, verify.KindLock, &leader.Options{Identity: "me", Validity: 30 * time.Second})
+	e, err := leader.New(st, layout.KindLock, &leader.Options{Identity: "me", Validity: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,39 +8,41 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// scripts are what others do while a reader stands still.
+// scripts are what others do while a reader pauses.
 var scripts = map[string]func(w *world){
 	"folded":         func(w *world) { w.compact(8) },
 	"merged":         func(w *world) { w.compact(2) },
-	"another leader": func(w *world) { w.lead(2) },
-	"led and folded": func(w *world) { w.lead(2); w.compact(2) },
-	"folded and led": func(w *world) { w.compact(2); w.lead(2) },
+	"another leader": func(w *world) { w.Lead(2) },
+	"led and folded": func(w *world) { w.Lead(2); w.compact(2) },
+	"folded and led": func(w *world) { w.compact(2); w.Lead(2) },
 	"a month": func(w *world) {
 		w.compact(2)
-		w.lead(2)
+		w.Lead(2)
 		w.compact(8)
-		w.lead(1)
-		w.lead(1)
+		w.Lead(1)
+		w.Lead(1)
 		w.compact(2)
-		w.lead(1)
+		w.Lead(1)
 	},
-	"junk in the holes": func(w *world) { before := w.keys(""); w.lead(2); w.compact(2); w.litter(before); w.lead(1) },
+	"junk in the holes": func(w *world) { before := w.Keys(""); w.Lead(2); w.compact(2); w.litter(before); w.Lead(1) },
 }
 
-// Wherever a reader stands, before the floor or behind it, when everything around
-// it is folded, merged and pruned without any grace: each record comes once.
-func TestOvertakenAtEveryRecord(t *testing.T) {
+// Wherever a reader is, before the floor or after it, when everything around it is folded,
+// merged and pruned without any grace: each record comes once.
+func TestMovedAtEveryRecord(t *testing.T) {
 	for name, script := range scripts {
 		t.Run(name, func(t *testing.T) {
 			for _, ahead := range []int{1, 64} {
 				base := sample(t)
-				for k := range len(base.want) {
+				for k := range len(base.History()) {
 					inBubbleFork(t, base, func(w *world) {
 						r := w.reader(&reader.Options{Ahead: ahead})
 						done := false
@@ -66,13 +68,13 @@ func TestOvertakenAtEveryRecord(t *testing.T) {
 
 func inBubbleFork(t *testing.T, base *world, f func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(base.fork(t)) })
+	synctest.Test(t, func(t *testing.T) { f(worldOf(base.Fork(t, nil))) })
 }
 
-// The same before each of its requests, for one that follows and for one that
-// reads to the end, from the beginning or from the middle. What was acknowledged
-// before it began is there.
-func TestOvertakenAtEveryRequest(t *testing.T) {
+// The same before each of its requests: for one that tails and for one that reads to the
+// end, from the beginning or from the middle. What was acknowledged before it began is
+// there.
+func TestMovedAtEveryRequest(t *testing.T) {
 	for _, name := range []string{"led and folded", "folded and led", "a month", "junk in the holes"} {
 		script := scripts[name]
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +86,7 @@ func TestOvertakenAtEveryRequest(t *testing.T) {
 						w.patience = 5 * time.Second
 						begun := time.Now()
 						tailing := w.reader(&reader.Options{Ahead: 4})
-						w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+						w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 							// After the format, and while there is time to find out what comes of it.
 							if op.ClientN == n+1 && !reached && time.Since(begun) < 3*time.Second {
 								reached = true
@@ -92,23 +94,23 @@ func TestOvertakenAtEveryRequest(t *testing.T) {
 							}
 						})
 						if err := w.tail(tailing, from, nil); err != nil && reached {
-							t.Errorf("tail from %d, overtaken at request %d: %v", from, n, err)
+							t.Errorf("tail from %d, moved at request %d: %v", from, n, err)
 						}
 					})
 					over := !reached
 					reached = false
 					inBubbleFork(t, base, func(w *world) {
 						reading := w.reader(&reader.Options{Ahead: 4})
-						least := w.history()
-						w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+						least := w.History()
+						w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 							if op.ClientN == n+1 && !reached {
 								reached = true
 								script(w)
 							}
 						})
 						values, err := w.read(reading, from)
-						if want := w.history(); err != nil || len(values)+int(from) < len(least) || !slices.Equal(values, want[from:int(from)+len(values)]) {
-							t.Errorf("read from %d, overtaken at request %d: %q, %v", from, n, values, err)
+						if want := w.History(); err != nil || len(values)+int(from) < len(least) || !slices.Equal(values, want[from:int(from)+len(values)]) {
+							t.Errorf("read from %d, moved at request %d: %q, %v", from, n, values, err)
 						}
 					})
 					if over && !reached || t.Failed() {
@@ -127,19 +129,22 @@ func TestMergedInTheMiddle(t *testing.T) {
 	w.segments = 0 // the default
 	rng := rand.NewChaCha8([32]byte{})
 	for range 2 {
-		wr := w.open()
+		wr := w.Open(nil)
 		for range 18 {
 			big := make([]byte, 1<<20)
 			_, _ = rng.Read(big)
-			w.append(wr, string(big))
+			if _, err := wr.Append(t.Context(), [][]byte{big}); err != nil {
+				t.Fatal(err)
+			}
+			w.Appended(string(big))
 		}
-		w.close(wr)
+		w.Close(wr)
 		w.compact(8)
 	}
-	old := w.newest().Segments[0].Key
+	old := w.Newest().Segments[0].Key
 	r := w.reader(nil)
 	missed := 0
-	w.faulty.SetAfter(func(_ context.Context, op faultstore.Op, err error) {
+	w.Faulty.SetAfter(func(_ context.Context, op faultstore.Op, err error) {
 		if op.Key == old && err != nil {
 			missed++
 		}
@@ -154,36 +159,36 @@ func TestMergedInTheMiddle(t *testing.T) {
 		}
 		if rec.Offset == 1 {
 			w.compact(2)
-			if slices.Contains(w.keys("segment/"), old) {
+			if slices.Contains(w.Keys("segment/"), old) {
 				t.Fatal("it was not merged")
 			}
 		}
 	}
-	if !slices.Equal(g.values, w.want) || missed == 0 {
-		t.Errorf("%d records of %d, %d requests found nothing", len(g.values), len(w.want), missed)
+	if !slices.Equal(g.values, w.History()) || missed == 0 {
+		t.Errorf("%d records of %d, %d requests found nothing", len(g.values), len(w.History()), missed)
 	}
 }
 
-// guard:read-junk-seal. A reader that waits at the tail is overtaken, and a zombie
-// opener's seal falls into its slot before it looks again: it leads nowhere, though
-// there are objects.
+// guard:read-junk-seal. A reader waits at the tail. Its slot is folded and pruned, and a
+// zombie opener's seal falls into it before the reader looks again. The seal leads to an
+// object that is not in the log.
 func TestT1_JunkSealAtTheTail(t *testing.T) {
 	inBubble(t, time.Hour, func(t *testing.T, w *world) {
-		w.lead(3)
+		w.Lead(3)
 		w.least = 8
-		slot := *w.newest().Hint
+		slot := *w.Newest().Hint
 		time.AfterFunc(time.Minute, func() {
-			w.lead(3)
+			w.Lead(3)
 			w.compact(2)
-			w.lead(2)
-			junk := w.seal(slot.Position, 99)
-			w.put(layout.DataKey(slot.Position), junk) // as if it had been a slot of data, and pruned
-			f, err := frame.Decode(junk, w.format.Limits.Limits)
+			w.Lead(2)
+			junk := w.Seal(slot.Position, 99)
+			w.Put(layout.DataKey(slot.Position), junk) // as if it had been a slot of data, and pruned
+			f, err := frame.Decode(junk, w.Format.Limits.Limits)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			w.put(layout.DataKey(at(99, 1)), w.data(slot.After(&f.Header, nil), "junk"))
+			w.Put(layout.DataKey(logtest.At(99, 1)), w.Data(slot.After(&f.Header, nil), "junk"))
 		})
 		if err := w.tail(w.reader(nil), 0, nil); err != nil {
 			t.Error(err)
@@ -191,21 +196,20 @@ func TestT1_JunkSealAtTheTail(t *testing.T) {
 	})
 }
 
-// guard:read-absent. What is absent is the tail only if the floor has not passed:
-// an idle reader that was overtaken notices within half the grace period and a
-// look, and goes on in the segments.
+// guard:read-absent. An idle reader whose slot was pruned notices that within half of the
+// grace period and one pause, and goes on in the segments.
 func TestT1_PrunedIsNotTheTail(t *testing.T) {
 	const grace = 10 * time.Minute
 	inBubble(t, grace, func(t *testing.T, w *world) {
-		w.lead(3)
+		w.Lead(3)
 		w.least = 6
-		slot := *w.newest().Hint
+		slot := *w.Newest().Hint
 		var since time.Time
 		time.AfterFunc(time.Hour/2, func() {
 			since = time.Now()
-			w.lead(3)
+			w.Lead(3)
 			w.compact(2)
-			w.remove(layout.DataKey(slot.Position)) // as if it had been a slot of data, and pruned
+			w.Remove(layout.DataKey(slot.Position)) // as if it had been a slot of data, and pruned
 		})
 		err := w.tail(w.reader(nil), 0, func(rec reader.Record) {
 			if took := time.Since(since); rec.Offset == 3 && took > grace/2+2*time.Second {
@@ -218,27 +222,27 @@ func TestT1_PrunedIsNotTheTail(t *testing.T) {
 	})
 }
 
-// A complete read whose first absent slot was pruned as it got there goes on, and
-// a listing of manifests with junk of all kinds in its holes does not disturb it.
+// A complete read whose first absent slot was pruned as it got there goes on. A listing of
+// manifests with junk of all kinds in its holes does not disturb it.
 func TestT37_CompleteRead(t *testing.T) {
 	base := sample(t)
-	w := base.fork(t)
-	before := w.keys("")
+	w := worldOf(base.Fork(t, nil))
+	before := w.Keys("")
 	once := false
-	w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if pos, ok := layout.ParseDataKey(op.Key); ok && pos == at(4, 3) && !once {
+	w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+		if pos, ok := layout.ParseDataKey(op.Key); ok && pos == logtest.At(4, 3) && !once {
 			once = true
-			w.lead(3)
+			w.Lead(3)
 			w.compact(2)
-			w.lead(1)
+			w.Lead(1)
 			w.litter(slices.DeleteFunc(before, func(key string) bool { return key == layout.DataKey(pos) }))
 		}
 	})
 	values, err := w.read(w.reader(&reader.Options{Ahead: 1}), 0)
-	if err != nil || !once || !slices.Equal(values, w.want) {
-		t.Errorf("read %q, %v; want %q", values, err, w.want)
+	if err != nil || !once || !slices.Equal(values, w.History()) {
+		t.Errorf("read %q, %v; want %q", values, err, w.History())
 	}
-	if n := len(w.keys(layout.ManifestPrefix)); n < 5 {
+	if n := len(w.Keys(layout.ManifestPrefix)); n < 5 {
 		t.Errorf("there is no junk: %d manifests", n)
 	}
 }
@@ -272,12 +276,12 @@ func TestTailBesideWork(t *testing.T) {
 		}()
 	}
 	for i := range rounds {
-		w.lead(per)
+		w.Lead(per)
 		w.compact(2 + i%3)
 	}
 	for range 3 {
-		if r := <-results; r.err != nil || !slices.Equal(r.values, w.want) {
-			t.Errorf("read %d records, %v; want %d", len(r.values), r.err, len(w.want))
+		if r := <-results; r.err != nil || !slices.Equal(r.values, w.History()) {
+			t.Errorf("read %d records, %v; want %d", len(r.values), r.err, len(w.History()))
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestPinNotRenewed(t *testing.T) {
 	const ttl = 30 * time.Second
 	inTable(t, 0, func(w *table) {
 		w.record(1)
-		s, err := w.snapshot(w.reader(nil), &reader.SnapshotOptions{TTL: ttl})
+		s, err := w.reader(nil).Snapshot(context.Background(), &reader.SnapshotOptions{TTL: ttl})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestPinNotRenewed(t *testing.T) {
 			t.Fatal(s.Err())
 		}
 		var sent time.Time // the last renewal; its answer is slow
-		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			switch {
 			case op.Kind != faultstore.Put:
 				return faultstore.Fault{}
@@ -45,11 +45,11 @@ func TestPinNotRenewed(t *testing.T) {
 		if took := time.Since(sent); took != ttl || !errors.Is(s.Err(), reader.ErrPinLost) || !errors.Is(s.Err(), context.DeadlineExceeded) {
 			t.Errorf("after %v: %v", took, s.Err())
 		}
-		w.faulty.SetHook(nil)
+		w.Faulty.SetHook(nil)
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
+		if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
 			t.Errorf("pins are left: %q", pins)
 		}
 	})
@@ -60,12 +60,12 @@ func TestRenewalHangsOnce(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		inTable(t, 0, func(w *table) {
 			w.record(1)
-			s, err := w.snapshot(w.reader(nil), &reader.SnapshotOptions{TTL: time.Minute})
+			s, err := w.reader(nil).Snapshot(context.Background(), &reader.SnapshotOptions{TTL: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var puts atomic.Int64
-			w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 				if op.Kind == faultstore.Put && puts.Add(1) == 1 {
 					return faultstore.Fault{Drop: drop, Hang: true}
 				}
@@ -95,7 +95,7 @@ func TestPinRenewedWhileFinding(t *testing.T) {
 			begun := time.Now()
 			var mu sync.Mutex // the walk and the renewals make requests side by side
 			renewed, gap := begun, time.Duration(0)
-			w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -106,8 +106,8 @@ func TestPinRenewedWhileFinding(t *testing.T) {
 				}
 				return faultstore.Fault{}
 			})
-			s, err := w.snapshot(r, &reader.SnapshotOptions{At: reader.AtOffset(end), TTL: ttl})
-			w.faulty.SetHook(nil)
+			s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtOffset(end), TTL: ttl})
+			w.Faulty.SetHook(nil)
 			mu.Lock()
 			gap = max(gap, time.Since(renewed))
 			mu.Unlock()
@@ -119,14 +119,14 @@ func TestPinRenewedWhileFinding(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			} else if err == nil {
-				err = errors.Join(w.check(s, w.behind(end), end, true), s.Err(), s.Close(context.Background()))
+				err = errors.Join(w.check(s, w.upTo(end), end, true), s.Err(), s.Close(context.Background()))
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			} else {
 				t.Errorf("%s: %v", name, err)
 			}
-			if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
+			if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
 				t.Errorf("%s: pins are left: %q", name, pins)
 			}
 		})
@@ -141,7 +141,7 @@ func TestPinLostWhileFinding(t *testing.T) {
 		}
 		r := w.reader(&reader.Options{Ahead: 1})
 		var puts atomic.Int64
-		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			switch {
 			case op.Kind == faultstore.Get && strings.HasPrefix(op.Key, "data/"):
 				return faultstore.Fault{ReplyDelay: 25 * time.Second}
@@ -150,11 +150,11 @@ func TestPinLostWhileFinding(t *testing.T) {
 			}
 			return faultstore.Fault{}
 		})
-		s, err := w.snapshot(r, &reader.SnapshotOptions{TTL: 30 * time.Second})
+		s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{TTL: 30 * time.Second})
 		if !errors.Is(err, reader.ErrPinLost) || s != nil {
 			t.Errorf("%v", err)
 		}
-		if pins := w.keys(layout.PinPrefix); len(pins) > 0 {
+		if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
 			t.Errorf("pins are left: %q", pins)
 		}
 	})

@@ -1,0 +1,178 @@
+package fencepost_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// Run refuses wrong options at once, also while another process leads. It sends no
+// request and spends no epoch.
+func TestRunRefusesAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		leading := make(chan struct{})
+		leads := w.run("a", options("a"), func(ctx context.Context, _ *fencepost.Session) error {
+			close(leading)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		<-leading
+		idle := func(context.Context, *fencepost.Session) error { return nil }
+		second := faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go()})
+		for says, c := range map[string]struct {
+			bend func(o *fencepost.Options)
+			work work
+		}{
+			"InFlight is -3": {func(o *fencepost.Options) { o.Writer.InFlight = -3 }, idle},
+			"Hedge is 5":     {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
+			"manifests of -5": {func(o *fencepost.Options) {
+				o.Writer.Init = &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}
+			}, idle},
+			"Validity 1µs must be":                       {func(o *fencepost.Options) { o.Leader.Validity = time.Microsecond }, idle},
+			"Until must be nil":                          {func(o *fencepost.Options) { o.Writer.Until = t.Context() }, idle},
+			"Leader: leader: invalid options: ClockRate": {func(o *fencepost.Options) { o.Leader.ClockRate, o.Writer.InFlight = -1, -1 }, idle}, // and the writer's beside it
+			"work is nil":                                {func(*fencepost.Options) {}, nil},
+		} {
+			o := options("b")
+			c.bend(o)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			if err := fencepost.Run(ctx, second, o, c.work); !errors.Is(err, fencepost.ErrOptions) || !strings.Contains(err.Error(), says) {
+				t.Errorf("Run says %v, want %q", err, says)
+			}
+			cancel()
+		}
+		if n := second.Counts(); n.Of("", "") != 0 {
+			t.Errorf("requests were made: %v", n)
+		}
+		leads.cancel(errStop)
+		if err := w.ends(leads); !errors.Is(err, errStop) {
+			t.Error(err)
+		}
+	})
+}
+
+// For each way in which Run ends while the term lasts: what Run returns, that the lock is
+// free at once, and that the log holds what Run says it holds.
+func TestRunEnds(t *testing.T) {
+	mine := errors.New("my own")
+	for name, c := range map[string]struct {
+		work  work
+		hook  faultstore.Hook
+		check func(err error) bool
+		holds []string
+	}{
+		"done": {
+			work:  func(ctx context.Context, s *fencepost.Session) error { return appendAsync(ctx, s, "a") },
+			check: func(err error) bool { return err == nil }, holds: []string{"a"},
+		},
+		"done, nothing appended": {
+			work:  func(context.Context, *fencepost.Session) error { return nil },
+			check: func(err error) bool { return err == nil },
+		},
+		"its own error": {
+			work: func(ctx context.Context, s *fencepost.Session) error {
+				return errors.Join(appendAsync(ctx, s, "a"), mine)
+			},
+			check: func(err error) bool { return errors.Is(err, mine) }, holds: []string{"a"},
+		},
+		"closed by the work": {
+			work: func(ctx context.Context, s *fencepost.Session) error {
+				if err := errors.Join(appendAsync(ctx, s, "a"), s.Close(ctx)); err != nil {
+					return err
+				}
+				return ctx.Err() // closing the writer does not end ctx
+			},
+			check: func(err error) bool { return err == nil }, holds: []string{"a"},
+		},
+		"closed by the work, its own error": {
+			work: func(ctx context.Context, s *fencepost.Session) error {
+				return errors.Join(appendAsync(ctx, s, "a"), s.Close(ctx), mine)
+			},
+			check: func(err error) bool { return errors.Is(err, mine) }, holds: []string{"a"},
+		},
+		"an append failed, unnoticed": {
+			work: func(ctx context.Context, s *fencepost.Session) error { return appendAsync(ctx, s, "a") },
+			hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
+			check: func(err error) bool {
+				return errors.Is(err, writer.ErrNotCommitted) && errors.Is(err, store.ErrDenied)
+			},
+		},
+		"an append failed, noticed": {
+			work: func(ctx context.Context, s *fencepost.Session) error {
+				_ = appendAsync(ctx, s, "a")
+				<-ctx.Done()
+				return context.Cause(ctx)
+			},
+			hook:  faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
+			check: func(err error) bool { return errors.Is(err, store.ErrDenied) },
+		},
+		"no outcome": {
+			work:  func(ctx context.Context, s *fencepost.Session) error { return appendAsync(ctx, s, "a") },
+			hook:  faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}),
+			check: func(err error) bool { return errors.Is(err, writer.ErrUnknown) },
+		},
+		"no permission to elect": {
+			work:  func(context.Context, *fencepost.Session) error { return mine },
+			hook:  faultstore.Script(faultstore.Rule{Prefix: "lock/", Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
+			check: func(err error) bool { return errors.Is(err, store.ErrDenied) },
+		},
+		"no permission to open": {
+			work:  func(context.Context, *fencepost.Session) error { return mine },
+			hook:  faultstore.Script(faultstore.Rule{Prefix: "data/", Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}),
+			check: func(err error) bool { return errors.Is(err, store.ErrDenied) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.faulty.SetHook(c.hook)
+				n := w.run("a", options("a"), c.work)
+				if err := w.ends(n); !c.check(err) {
+					t.Errorf("it ended with %v", err)
+				}
+				if n.calls.Load() > 1 {
+					t.Errorf("work was called %d times", n.calls.Load())
+				}
+				if len(w.keys("lock/")) > 0 {
+					w.free()
+				}
+				w.holds(c.holds...)
+			})
+		})
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	never := func(context.Context, *fencepost.Session) error { return errors.New("work was called") }
+	for name, c := range map[string]struct {
+		harm func(w *world, o *fencepost.Options)
+		want error
+	}{
+		"options of the leader": {func(_ *world, o *fencepost.Options) { o.Leader.Validity = time.Nanosecond }, leader.ErrOptions},
+		"a junk lock":           {func(w *world, _ *fencepost.Options) { w.put("lock/"+layout.FormatNumber(7)+".json", []byte("junk")) }, leader.ErrCorrupt},
+		"a newer log":           {func(w *world, _ *fencepost.Options) { w.put(layout.FormatKey, []byte(`{"format":99}`)) }, fence.ErrFormat},
+		"a damaged log":         {func(w *world, _ *fencepost.Options) { w.put(layout.DataKey(frame.Genesis()), []byte("junk")) }, fence.ErrCorrupt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				o := options("a")
+				c.harm(w, o)
+				if err := w.ends(w.run("a", o, never)); !errors.Is(err, c.want) {
+					t.Errorf("it ended with %v, want %v", err, c.want)
+				}
+			})
+		})
+	}
+}

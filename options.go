@@ -1,0 +1,94 @@
+package fencepost
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// Options of [Run]. The zero value works, and so does nil.
+type Options struct {
+	// Leader configures the election. A leader prunes old locks only if Leader.Prune
+	// is set; without it the log's compactor prunes them.
+	Leader *leader.Options
+	// Writer configures the writer. Run sets Writer.Until to the leader's term, so it
+	// must be nil here.
+	Writer *writer.Options
+	// Logger also serves the election and the writer if they have no Logger of their
+	// own. Default: no logging. Package zaptoslog makes one from a slog.Handler.
+	Logger *zap.Logger
+}
+
+// Validate returns all faults of the options, each an [ErrOptions], or nil. Run calls
+// it before its first request. It does no I/O, so it knows neither the limits of an
+// existing log nor those of the store. nil is valid.
+func (o *Options) Validate() error {
+	if o == nil {
+		return nil
+	}
+	var faults []error
+	fault := func(field string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%w: %s: %w", ErrOptions, field, err))
+		}
+	}
+	fault("Leader", o.Leader.Validate())
+	fault("Writer", o.Writer.Validate())
+	if o.Writer != nil && o.Writer.Until != nil {
+		fault("Writer", errors.New("Until must be nil, because Run sets it to the leader's term"))
+	}
+	return errors.Join(faults...)
+}
+
+// settings are complete options.
+type settings struct {
+	leader leader.Options
+	writer writer.Options
+	logger *zap.Logger
+	clock  clock.Clock
+	// renew is the interval of heartbeats, and so the longest time after which
+	// another candidate notices that the lock is free.
+	renew time.Duration
+	// drain is how long Run waits for the writer to close.
+	drain time.Duration
+}
+
+func (o *Options) settings(traits store.Traits) settings {
+	s := settings{logger: zap.NewNop()}
+	if o != nil && o.Logger != nil {
+		s.logger = o.Logger
+	}
+	if o != nil && o.Leader != nil {
+		s.leader = *o.Leader
+	}
+	if o != nil && o.Writer != nil {
+		s.writer = *o.Writer
+	}
+	if s.leader.Identity == "" {
+		// One name for all terms: a candidate that finds its own name in an expired lock
+		// lets others go first.
+		s.leader.Identity = leader.DefaultIdentity()
+	}
+	s.leader.NoPrune = s.leader.NoPrune || s.leader.Prune == leader.PruneOptions{}
+	if s.leader.Logger == nil {
+		s.leader.Logger = s.logger.Named("leader")
+	}
+	if s.writer.Logger == nil {
+		s.writer.Logger = s.logger.Named("writer")
+	}
+	s.clock = clock.Or(s.leader.Clock)
+	const validity = 15 * time.Second // the election's default
+	if s.renew = s.leader.Renew; s.renew == 0 {
+		s.renew = max(cmp.Or(s.leader.Validity, validity)*2/5, traits.MinRewrite)
+	}
+	s.drain = max(s.leader.Validity, validity)
+	return s
+}

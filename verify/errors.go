@@ -1,0 +1,30 @@
+package verify
+
+import (
+	"errors"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
+)
+
+// ErrOptions: an option is invalid. The text shows each fault.
+var ErrOptions = errors.New("verify: invalid options")
+
+var (
+	// errMoved: the newest manifest no longer needs what was being read.
+	errMoved = chain.ErrMoved
+	// errNoManifest: the newest manifest is damaged, which is in the report.
+	errNoManifest = errors.New("verify: the newest manifest is damaged")
+)
+
+// unreadable tells errors of an object from those of the store.
+func unreadable(err error) bool {
+	for _, kind := range []error{fence.ErrCorrupt, fence.ErrLimit, state.ErrPruned, store.ErrNotFound, store.ErrTooLarge, store.ErrRange} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
