@@ -42,17 +42,12 @@ var unvalidated = map[string]string{
 	"store.UploadOptions": "one request: the driver checks it with the key",
 	"store.WriteOptions":  "one request: no value of it is wrong, and Settle has its own",
 
-	"dirstore.Options":  "no value of it is wrong",
-	"memstore.Options":  "no value of it is wrong",
-	"storetest.Options": "test gear: no value of it is wrong",
+	"dirstore.Options": "no value of it is wrong",
+	"memstore.Options": "no value of it is wrong",
 
 	// TODO: these come with the branches of their packages.
-	"compactor.Options":   "",
-	"faultstore.Options":  "",
-	"probe.Options":       "",
-	"s3store.Options":     "",
-	"store.SettleOptions": "",
-	"writer.Options":      "",
+	"compactor.Options": "",
+	"writer.Options":    "",
 }
 
 // variables are exported variables other than sentinel errors, with the reason.

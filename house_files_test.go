@@ -35,8 +35,6 @@ var gear = []string{"internal/testkit/...", "bench/...", "integration/...", "cmd
 
 // long are functions of the core that are longer. This list may only shrink.
 var long = []string{
-	"store.settle",
-	"store/storetest.listAndDeleteMany",
 	"writer.opening.sealTail",
 }
 
