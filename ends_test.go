@@ -37,7 +37,7 @@ func TestRunRefusesAtOnce(t *testing.T) {
 			work work
 		}{
 			"InFlight -3": {func(o *fencepost.Options) { o.Writer.InFlight = -3 }, idle},
-			"quantile 5":  {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
+			"Hedge 5":     {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
 			"manifests of -5": {func(o *fencepost.Options) {
 				o.Writer.Init = &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}
 			}, idle},

@@ -38,10 +38,12 @@ var rooms = []room{
 
 	// The store and its drivers know nothing of logs.
 	{pkg: "store", may: []string{"clock"}},
-	{pkg: "store/internal/...", may: []string{"store", "store/internal/..."}},
+	{pkg: "store/internal/cloud", may: []string{"store"}},
 	{pkg: "store/gcsstore/examples/...", may: []string{anything}},
 	{pkg: "store/probe", may: []string{"clock", "store"}},
-	{pkg: "store/...", may: []string{"store", "clock", "store/internal/..."}},
+	{pkg: "store/storetest", may: []string{"store"}},
+	{pkg: "store/internal/cloud/cloudtest", may: []string{"store", "store/internal/cloud", "store/probe", "store/storetest"}}, // test gear
+	{pkg: "store/...", may: []string{"store", "clock", "store/internal/cloud"}},
 
 	// The election never imports the log.
 	{pkg: "internal/lease", may: []string{"clock", "store"}}, // it names versions of the store and sends no request

@@ -133,12 +133,16 @@ func (s *survey) uploadRules() []rule {
 // abortUploads aborts them. If the store does not allow that, it costs the owner some
 // storage and breaks nothing.
 func (p *pass) abortUploads(ctx context.Context, s *survey) error {
+	st, ok := p.st.(store.UploadAborter)
+	if !ok {
+		return nil
+	}
 	for _, r := range s.uploadRules() {
 		if err := p.pace(ctx, 1, 0); err != nil {
 			return err
 		}
 		err := store.Retry(ctx, p.opts.Settle, func(ctx context.Context) error {
-			n, err := store.AbortUploads(ctx, p.st, r.prefix, func(info store.Info) bool {
+			n, err := st.AbortUploads(ctx, r.prefix, func(info store.Info) bool {
 				dead, err := r.dead(ctx, info)
 				return dead && err == nil
 			})

@@ -149,7 +149,11 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 		}
 	}
 	for _, r := range s.uploadRules() {
-		_, err := store.AbortUploads(ctx, p.st, r.prefix, func(info store.Info) bool {
+		st, ok := p.st.(store.UploadAborter)
+		if !ok {
+			break
+		}
+		_, err := st.AbortUploads(ctx, r.prefix, func(info store.Info) bool {
 			if dead, err := r.dead(ctx, info); dead && err == nil {
 				plan.add(r.kind, info)
 			}

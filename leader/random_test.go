@@ -52,7 +52,7 @@ func (a *audit) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 	a.renewed[r.Epoch]++
 	switch {
 	case r.Epoch >= a.highest:
-	case opts.Condition().Absent():
+	case opts.Condition() == store.IfAbsent():
 		a.holes++
 	case r.State != "expired" && r.Renewals > 0:
 		a.Errorf("%s renewed epoch %d when %d was confirmed", r.Holder, r.Epoch, a.highest)

@@ -107,7 +107,7 @@ func TestT16_EveryWriteIsConditional(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var leading, most atomic.Int32
 		w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-			if _, match := op.Cond.Match(); op.Kind == faultstore.Put && !match && !op.Cond.Absent() {
+			if _, match := op.Cond.Match(); op.Kind == faultstore.Put && !match && op.Cond != store.IfAbsent() {
 				w.Errorf("an unconditional write of %s", op.Key)
 			}
 		})

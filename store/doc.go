@@ -1,23 +1,97 @@
-// Package store is the contract between Fencepost and an object store.
+// Package store is the contract between Fencepost and an object store, with what every
+// user of a store needs: conditional writes whose outcome is certain, and reads with
+// retries.
 //
-// # What a store must keep
+// # Use
 //
-// Per key, atomically and with strong consistency: create-if-absent,
-// compare-and-swap on a version, read after write, list after write. Nothing
-// else is relied on: no order of listings, no MD5 ETags, no conditional delete,
-// no user metadata. Package probe asks a live bucket whether it keeps this.
+// [Open] opens the store that a URL names; [Sub] gives a log a folder of its own in it.
+// [Create] and [Swap] write on a condition. [Read], [ReadAll], [ListAll] and [DeleteAll]
+// retry. The methods of [Store] make one attempt and never retry.
 //
-// # Three outcomes
+// # Outcomes
 //
-// A conditional write is applied, refused or of unknown outcome, and unknown is
-// not a kind of refused: the request may have been applied although its reply
-// was lost, and it may yet land, long after its sender has given up. [Create]
-// and [Swap] settle it; they are the only code that sends a write a second
-// time, and they send identical bytes to the same key, always.
+// A conditional write has one of these outcomes ([OutcomeOf]):
 //
-// # Drivers
+//   - applied: it took place;
+//   - refused: the store checked the condition, and it does not hold;
+//   - rejected: the store turned the request away before it checked anything, such as
+//     for missing rights;
+//   - unknown: everything else. The request may have been applied though its answer was
+//     lost, and it may still be applied long after its sender has given up.
 //
-// A driver implements [Store] and registers a URL scheme; see s3store, dirstore
-// and memstore. Package storetest holds the suite that every driver must pass,
-// and faultstore wraps one with faults.
+// Unknown is never a kind of refused. Create and Swap settle it: they read the key, and
+// send the same bytes to the same key again. No other code in Fencepost sends a write
+// twice.
+//
+// # What a store must guarantee
+//
+// For each key, atomically and with strong consistency: create if absent, swap on a
+// version, read after write, list after write. Fencepost needs no order of listings, no
+// MD5 ETags, no conditional delete and no user metadata. Package probe asks a live bucket
+// whether it keeps these promises.
+//
+// # Write a driver
+//
+// A driver is a package with a type that implements [Store]. Start from memstore, the
+// shortest one, or from gcsstore for a service with HTTP. The steps:
+//
+//  1. Keys. Check each key with [CheckKey] and each prefix with [CheckPrefix], before
+//     anything is sent.
+//  2. Put. Options may be nil. Read the condition with [PutOptions.Condition]: always,
+//     if absent (== [IfAbsent]()), or if the object has a version ([Condition.Match]).
+//     The store must check it atomically. Do not read first and write then. A version
+//     that the store cannot have given is [ErrPrecondition]. Turn the retries of the SDK
+//     off: a retry hides the outcome of the attempt before.
+//  3. Versions. Any string that changes with each write: an ETag, a generation. Get,
+//     List, Put and Upload show the same version of the same state. Only equal bodies may
+//     have equal versions.
+//  4. Get. Honour Offset, Length and IfNoneMatch. Info.Size is the size of the whole
+//     object. A Body that ends too early must end in an error.
+//  5. List. All pages, each key at most once, complete for what was there when List was
+//     called. StartAfter is only a hint. Leave out keys that CheckKey would not accept,
+//     and stop when the caller's loop stops.
+//  6. Upload. Bounded memory, visible whole or not at all. If the answer to the last
+//     request is lost, read the key: nobody else writes it. If leftovers cost money,
+//     implement [UploadAborter].
+//  7. Delete. A missing key is no error.
+//  8. Errors. Return an [Error]. Its Kind decides the outcome, so set one only if the
+//     store has answered so: 412 is ErrPrecondition; 403 is [ErrDenied]; a 404 of a Put
+//     is ErrPrecondition with IfMatch and [ErrNoBucket] without. Leave Kind nil for
+//     timeouts, resets, 408, 409, 429 and 5xx, and when ctx ends: nobody can tell. Wrap
+//     the cause in Err; write in Hint what to do.
+//  9. Times. Info.LastModified and Info.Date come from the store's clock only. Leave them
+//     zero if it does not tell them.
+//  10. Traits. Name without credentials; MinRewrite if one key cannot be written as often
+//     as one likes; MultiProcess unless the objects live in this process.
+//
+// All methods are safe for concurrent use, and none keeps what the caller passed in after
+// it has returned, nor goes on in the background.
+//
+// # Connect and test a driver
+//
+// Register a URL scheme in init, so that [Open] finds the driver in every program that
+// imports its package. Return [Sub] of the store for the path of the URL:
+//
+//	func init() { store.Register("xx", open) }
+//
+//	func open(ctx context.Context, u *url.URL) (store.Store, error) {
+//		st, err := New(u.Host) // no requests: a missing bucket shows at the first one
+//		if err != nil {
+//			return nil, err
+//		}
+//		return store.Sub(st, u.Path)
+//	}
+//
+// Run the conformance suite from a test, over clients that share nothing but the store:
+//
+//	func TestConformance(t *testing.T) {
+//		storetest.Run(t, func(tb storetest.TB) store.Store { … }, nil)
+//	}
+//
+// Probe a live bucket with probe.Run. To see how code bears lost answers, wrap the driver
+// with faultstore.New.
+//
+// A driver in this repository also gets an entry in the drivers of open.go and a section in
+// docs/stores.md. If it needs an SDK, it is a module of its own, as gcsstore is, and
+// imports_test.go names the SDK.
 package store

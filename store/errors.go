@@ -7,41 +7,41 @@ import (
 	"time"
 )
 
-// What an [Error] can be. Test with errors.Is.
+// The kinds of an [Error]. Test with errors.Is. Options that cannot work are [ErrInvalid]
+// too.
 var (
 	// ErrNotFound: there is no object under the key.
 	ErrNotFound = errors.New("store: no such object")
 	// ErrNotModified: the object still has the version that the caller knows.
 	ErrNotModified = errors.New("store: not modified")
-	// ErrPrecondition: the store answered that the condition does not hold
-	// (HTTP 412, or 404 for a match on a missing key).
+	// ErrPrecondition: the store checked the condition and it does not hold (HTTP 412, or
+	// 404 for a match on a missing key).
 	ErrPrecondition = errors.New("store: condition not met (412)")
 	// ErrUnsupported: the store says that it cannot do what was asked (501).
 	ErrUnsupported = errors.New("store: not supported")
-	// ErrDenied: the credentials are missing, wrong or not sufficient.
+	// ErrDenied: the credentials are missing, wrong or insufficient.
 	ErrDenied = errors.New("store: access denied")
 	// ErrNoBucket: the bucket or root directory does not exist.
 	ErrNoBucket = errors.New("store: no such bucket")
-	// ErrInvalid: the request itself is malformed: a bad URL, a bad key.
+	// ErrInvalid: the request cannot work: a bad URL, key, range or option.
 	ErrInvalid = errors.New("store: invalid request")
 	// ErrRange: the range begins at or past the end of the object.
 	ErrRange = errors.New("store: range past the end")
-	// ErrTooLarge: the object is larger than the reader allows.
+	// ErrTooLarge: the object is larger than the caller of [Read] allows.
 	ErrTooLarge = errors.New("store: object too large")
-	// ErrUnknown: a write was sent and nobody can tell whether it was, or ever
-	// will be, applied.
+	// ErrUnknown: a write was sent, and nobody can tell whether it was applied or will be.
 	ErrUnknown = errors.New("store: outcome unknown")
 )
 
-// Error is what a driver returns: the operation, its key, and how the store
-// answered.
+// Error is what a driver returns: the operation, its key, and what the store answered.
 type Error struct {
-	// Op is "get", "put", "upload", "list" or "delete".
-	Op  string
+	// Op is "open", "get", "put", "upload", "list", "delete" or "abort".
+	Op string
+	// Key is the key or prefix; of "open" the URL without what may be a secret.
 	Key string
-	// Kind is one of the sentinels above, or nil if the answer tells nothing
-	// (timeouts, resets, 409, 429, 5xx): then a write's outcome is unknown and a
-	// read may be tried again.
+	// Kind is one of the sentinels above. It is nil if the answer, or its lack, tells
+	// nothing (timeouts, resets, 408, 409, 429, 5xx): then the outcome of a write is
+	// unknown, and a read can be retried.
 	Kind error
 	// Status is the HTTP status, 0 if there was none. Code is the store's error
 	// code, often empty.
@@ -49,7 +49,7 @@ type Error struct {
 	Code   string
 	// RetryAfter is how long the store asked to wait, 0 if it did not say.
 	RetryAfter time.Duration
-	// Hint says in a sentence what to do about it; may be empty.
+	// Hint says in one sentence what to do; may be empty.
 	Hint string
 	// Err is the cause; may be nil.
 	Err error
@@ -90,19 +90,19 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// Outcome is what is known of a write.
+// Outcome is what is known of a write: see the package comment.
 type Outcome int
 
 const (
-	// Unknown: it may have been applied, may still be, or never. It is the zero
-	// value, because it is the only safe thing to assume.
+	// Unknown: the write may have been applied, or may still be. It is the zero value,
+	// the only safe thing to assume.
 	Unknown Outcome = iota
-	// Applied: it took place.
+	// Applied: the write took place.
 	Applied
-	// Refused: the store evaluated the condition and it did not hold.
+	// Refused: the store checked the condition, and it did not hold.
 	Refused
-	// Rejected: this attempt was turned away before any condition was looked at
-	// (denied, malformed, unsupported), and wrote nothing.
+	// Rejected: the store turned this attempt away before it checked the condition
+	// (denied, invalid, unsupported). The attempt wrote nothing.
 	Rejected
 )
 
@@ -118,8 +118,8 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// OutcomeOf tells the outcome of one attempt of Put or Upload from its error.
-// Whatever is not recognised is [Unknown].
+// OutcomeOf returns the outcome of a write from its error: of Put and Upload, [Create],
+// [Swap] and [UploadNew]. Every error that it does not know is [Unknown].
 func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
@@ -134,8 +134,55 @@ func OutcomeOf(err error) Outcome {
 	return Unknown
 }
 
-// Permanent reports whether trying again cannot help: the store understood the
-// request and will not serve it.
+// ConflictError says that a conditional write was refused, and what is there
+// instead. It is [ErrPrecondition].
+type ConflictError struct {
+	// Found is the object now under the key. Its Version is empty if there is none:
+	// a [Swap] of a key that was deleted.
+	Found Info
+	// Body is the beginning of the found object's body: as many bytes as
+	// WriteOptions.Identity says, or as the refused body has if that is 0.
+	Body []byte
+}
+
+func (e *ConflictError) Error() string {
+	what := "another object is there"
+	if e.Found.Version == "" {
+		what = "the object is gone"
+	}
+	return fmt.Sprintf("store: put %q: condition not met (412): %s", e.Found.Key, what)
+}
+
+// Is makes a ConflictError an [ErrPrecondition].
+func (e *ConflictError) Is(target error) bool { return target == ErrPrecondition }
+
+// unknownError says that the outcome of a conditional write is not known. It is
+// [ErrUnknown].
+type unknownError struct {
+	key      string
+	attempts int
+	// err is why the last attempt did not tell, cause why there was no other.
+	err, cause error
+}
+
+func (e *unknownError) Error() string {
+	return fmt.Sprintf("store: put %q: outcome unknown after %d attempts: %v (gave up: %v)", e.key, e.attempts, e.err, e.cause)
+}
+
+// Unwrap returns [ErrUnknown], the cause and the last error, but no refusal: a write
+// that may have been applied must not pass for [ErrPrecondition].
+func (e *unknownError) Unwrap() []error {
+	errs := []error{ErrUnknown}
+	for _, err := range []error{e.cause, e.err} {
+		if err != nil && !errors.Is(err, ErrPrecondition) {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// Permanent reports whether a retry cannot help: the store understood the request and
+// will not serve it.
 func Permanent(err error) bool {
 	for _, kind := range []error{ErrUnsupported, ErrDenied, ErrNoBucket, ErrInvalid} {
 		if errors.Is(err, kind) {

@@ -63,7 +63,6 @@ func TestOutcomeOf(t *testing.T) {
 		{&store.Error{Status: 503}, store.Unknown, "unknown"},
 		{context.Canceled, store.Unknown, "unknown"},
 		{io.ErrUnexpectedEOF, store.Unknown, "unknown"},
-		{&store.UnknownError{Err: kind(store.ErrPrecondition), Cause: kind(store.ErrDenied)}, store.Unknown, "unknown"},
 		{errors.Join(kind(store.ErrPrecondition), store.ErrUnknown), store.Unknown, "unknown"},
 	} {
 		if got := store.OutcomeOf(c.err); got != c.want || got.String() != c.text {

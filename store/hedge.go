@@ -7,83 +7,80 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/fencepost/fencepost/clock"
 )
 
-// Hedge shortens the longest times of a row of creates: when the first request of
-// one has had no answer for longer than most take, the same bytes are sent to the
-// same key a second time. What is late is measured, and at most one in
-// [HedgeBudget] is sent twice, so that a slow store is not made slower.
+// Hedge lets [Create] send a request a second time when the first is late. It shortens
+// the longest times of many creates. The outcomes of Create stay the same.
 //
-// It changes nothing of what [Create] returns. Of the two requests one creates the
-// object and the other finds its equal there. Beside the second one the key is read:
-// where the first has landed already and only its answer is late, that is the shortest
-// way to know, and its second would be told no more than 412, which has to be looked
-// into in any case. As soon as it is certain what is under the key, everything else is
-// broken off; like any request whose sender has given up it may still land, and finds
-// its equal, or whatever took the slot.
+// Late means later than the Quantile of the last requests; a Hedge measures them. At most
+// one create in 20 is sent twice, so that a slow store is not made slower.
 //
-// It is safe for concurrent use: one Hedge serves all creates whose times are
-// alike.
+// The second request has the same bytes and the same key, so one of the two creates the
+// object and the other finds its equal there. Create reads the key at the same time. If
+// the first request has landed and only its answer is late, the read is the shortest way
+// to know. As soon as the outcome is certain, Create cancels the rest. A cancelled
+// request may still land, and finds the key occupied.
+//
+// A Hedge is safe for concurrent use: one serves all creates that take similar times.
 type Hedge struct {
-	quantile float64
+	// Quantile of the times that are not late, from 0.5 to less than 1. With 0.96 most of
+	// the budget is used. Another value makes Create return [ErrInvalid].
+	Quantile float64
 
 	mu     sync.Mutex
 	times  [hedgeMemory]time.Duration // of the last first requests, in a ring
-	n      int                        // how many were measured at all
-	late   time.Duration              // the quantile of times, when it was last computed
-	tokens int                        // a second request takes HedgeBudget of them
+	n      int                        // how many were measured in all
+	late   time.Duration              // the quantile of times, when it was computed last
+	tokens int                        // a second request costs hedgeBudget of them
 }
 
 const (
-	// HedgeBudget is how many creates there are to one that is sent a second time, at
-	// least: 5 % more requests at most.
-	HedgeBudget = 20
-	// hedgeBurst is how many second requests are saved for bad times.
+	// hedgeBudget is how many creates earn one second request: 5 % more requests at most.
+	hedgeBudget = 20
+	// hedgeBurst is how many second requests can be saved up.
 	hedgeBurst = 8
-	// hedgeMemory is how many times count; the quantile is computed anew once every
-	// hedgeEvery of them, first when there are enough to tell what is late.
+	// hedgeMemory is how many times are kept. The quantile is computed after every
+	// hedgeEvery of them, as soon as there are enough.
 	hedgeMemory = 512
 	hedgeEvery  = 32
 )
 
-// NewHedge returns a Hedge that calls a request late when it takes longer than the
-// given quantile of the last ones, from 0.5 to below 1; 0.96 makes good use of the
-// budget. Another one is [ErrInvalid].
-func NewHedge(quantile float64) (*Hedge, error) {
-	if !(quantile >= 0.5 && quantile < 1) {
-		return nil, fmt.Errorf("%w: a hedge at quantile %v; it must be at least 0.5 and less than 1", ErrInvalid, quantile)
+// validate checks the quantile. Nil is valid.
+func (h *Hedge) validate() error {
+	if h != nil && !(h.Quantile >= 0.5 && h.Quantile < 1) {
+		return fmt.Errorf("%w: Hedge.Quantile is %v; it must be at least 0.5 and less than 1", ErrInvalid, h.Quantile)
 	}
-	return &Hedge{quantile: quantile}, nil
+	return nil
 }
 
-// delay is how long to wait for the first answer, 0 if that is not known yet.
+// delay is how long to wait for the first answer; 0 if that is not known yet.
 func (h *Hedge) delay() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.late
 }
 
-// take asks the budget for a second request.
+// take takes a second request from the budget, if there is one.
 func (h *Hedge) take() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// guard:hedge-budget. When the store is slow all requests are late.
-	if h.tokens < HedgeBudget {
+	// guard:hedge-budget. At most one create in 20 is sent twice. Without this limit: the
+	// store slows down for a minute; every request is late; every writer doubles its load
+	// on a store that cannot bear the load it has.
+	if h.tokens < hedgeBudget {
 		return false
 	}
-	h.tokens -= HedgeBudget
+	h.tokens -= hedgeBudget
 	return true
 }
 
-// measure notes how long a first request took. If it was broken off because the
-// second was answered, that is too short, but still longer than late, and so
-// the quantile comes out right.
+// measure records how long a create took. If the second request was answered first that
+// is less than the first would have taken, but still more than late, so the quantile is
+// right.
 func (h *Hedge) measure(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tokens = min(h.tokens+1, hedgeBurst*HedgeBudget)
+	h.tokens = min(h.tokens+1, hedgeBurst*hedgeBudget)
 	h.times[h.n%hedgeMemory] = d
 	if h.n++; h.n%hedgeEvery != 0 {
 		return
@@ -91,70 +88,50 @@ func (h *Hedge) measure(d time.Duration) {
 	n := min(h.n, hedgeMemory)
 	sorted := slices.Clone(h.times[:n])
 	slices.Sort(sorted)
-	if i := int(math.Ceil(h.quantile * float64(n))); i < n { // else there are too few to tell
+	if i := int(math.Ceil(h.Quantile * float64(n))); i < n { // else there are too few to tell
 		h.late = sorted[i] + 1
 	}
 }
 
-// reply is what became of one request.
-type reply struct {
-	info Info
-	err  error
-	// taken is set if a look has shown another's object, and by nothing else: an error
-	// may wrap a conflict that is the reason why the caller has given up.
-	taken *ConflictError
-}
-
-// hedged is a create that can be sent twice.
-type hedged struct {
-	// send makes one request.
-	send func(context.Context) reply
-	// look reads the key. No error: own bytes are there; taken: others are; anything
-	// else says nothing.
-	look func(context.Context) reply
-}
-
-// put sends a request, and a second one if that is late, and returns what is known
-// of both together, and how many there were. It returns when all are over.
+// put sends a request, and a second one if the first is late. It returns what is known of
+// both together, and how many there were, when all have ended. The cases:
 //
-// What the store may see, and what [Create] makes of it:
-//
-//   - The first has landed and its answer is late: the look finds own bytes. It finds
-//     nothing if it comes too early, and then the answer or the second request tells.
-//   - One lands, the other finds its equal. If the 412 comes first the key is read
-//     again, beside the request that is still under way: whichever is first.
-//   - One is lost, the other lands: applied. The lost one lands a month later: its
-//     equal is there, or was folded and pruned, and then nobody looks there.
-//   - Both are lost: unknown. The key is read, nothing is there, and the same bytes
-//     are sent a third time, so that both of the lost ones will find their equal.
-//   - A successor's seal is there before both: 412, or the look finds it. The requests
-//     are broken off; when they land they find the seal.
-//   - The seal comes between them: one of the two was there before it, so the seal
-//     itself was refused, and the writer is not fenced in this slot.
-func (h *Hedge) put(ctx context.Context, c clock.Clock, create hedged) (reply, int) {
-	start := c.Now()
-	r, n := h.race(ctx, c, create)
-	if r.err == nil { // the time of an error is no measure
-		h.measure(c.Now().Sub(start))
+//   - The first has landed and its answer is late: the read finds its bytes. If the read
+//     comes too early it finds nothing; then an answer tells.
+//   - One lands, the other finds its equal there and gets 412. If the 412 comes first, the
+//     key is read again while the other request is in flight.
+//   - One is lost, the other lands: applied. If the lost one lands a month later it finds
+//     its equal, or the slot was folded and pruned and nobody reads it.
+//   - Both are lost: unknown. Create finds nothing and sends the same bytes a third time,
+//     so both lost requests will find their equal.
+//   - A successor's seal was there before both: they get 412, or the read finds the seal.
+//   - The seal comes between the two: then one of them was there before the seal, so the
+//     seal itself was refused, and the writer is not fenced in this slot.
+func (h *Hedge) put(ctx context.Context, w *write) (reply, int) {
+	start := w.Clock.Now()
+	r, n := h.race(ctx, w)
+	if r.outcome == Applied { // the time of anything else is no measure
+		h.measure(w.Clock.Now().Sub(start))
 	}
 	return r, n
 }
 
-func (h *Hedge) race(ctx context.Context, c clock.Clock, create hedged) (reply, int) {
+func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 	delay := h.delay()
 	if delay <= 0 {
-		return create.send(ctx), 1
+		return w.request(ctx), 1
 	}
 	var all sync.WaitGroup
-	defer all.Wait() // the body is the caller's again
+	defer all.Wait() // after this the caller may reuse the body
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	replies, looks := make(chan reply, 2), make(chan reply, 2)
-	run := func(f func(context.Context) reply, to chan<- reply) { all.Go(func() { to <- f(ctx) }) }
+	replies, reads := make(chan reply, 2), make(chan object, 2)
+	send := func() { replies <- w.request(ctx) }
+	read := func() { found, _ := w.check(ctx); reads <- found }
 	late := make(chan struct{})
-	timer := c.AfterFunc(delay, func() { close(late) })
+	timer := w.Clock.AfterFunc(delay, func() { close(late) })
 	defer timer.Stop()
-	run(create.send, replies)
+	all.Go(send)
 	select {
 	case r := <-replies:
 		return r, 1
@@ -163,54 +140,68 @@ func (h *Hedge) race(ctx context.Context, c clock.Clock, create hedged) (reply, 
 	if ctx.Err() != nil || !h.take() {
 		return <-replies, 1
 	}
-	run(create.send, replies)
-	run(create.look, looks)
+	all.Go(send)
+	all.Go(read)
 	var first *reply
 	for {
 		select {
-		case found := <-looks:
-			// guard:hedge-look. Bytes are certain, own ones or others. That there are
-			// none, or that the read failed, is not: a request is still under way.
+		case found := <-reads:
+			// guard:hedge-look. Of what a read finds only bytes are certain, own or another's.
+			// An empty key is not: a request is still in flight. Without this check: the first
+			// request is slow; the read finds nothing, and is taken for an answer; both requests
+			// are broken off while one of them lands.
 			//
-			//mutant:replace found.certain() => true
-			if found.certain() {
-				return found, 2
+			//mutant:replace found.finding == own || found.finding == foreign => true
+			if found.finding == own || found.finding == foreign {
+				return found.reply(), 2
 			}
 		case r := <-replies:
 			if first != nil {
 				return both(*first, r), 2
 			}
 			first = &r
-			switch OutcomeOf(r.err) {
+			switch r.outcome {
 			case Applied:
 				return r, 2
 			case Refused, Unknown:
-				// guard:hedge-again. By its equal, or by a seal; or only the answer was lost. The
-				// other request may hang.
+				// guard:hedge-again. After a 412 or a lost answer of one request the key is read
+				// again, since the other request may hang. Without this read: the first request
+				// lands after the first read and its connection is reset; the second hangs; the
+				// append waits until the second times out.
 				if ctx.Err() == nil {
-					run(create.look, looks)
+					all.Go(read)
 				}
+			case Rejected:
 			}
 		}
 	}
 }
 
-// certain tells whether a look has found bytes.
-func (r *reply) certain() bool { return r.err == nil || r.taken != nil }
+// reply is what the bytes under the key say of the requests.
+func (o object) reply() reply {
+	if o.finding == own {
+		return reply{info: o.Info, outcome: Applied}
+	}
+	return reply{outcome: Refused, found: o}
+}
 
 // both is what two replies to equal requests tell together.
 func both(a, b reply) reply {
-	// guard:hedge-applied. One request created the object, so the write is applied,
-	// and what the other was answered is its echo.
+	// guard:hedge-applied. The write is applied if one of the two requests was, whatever
+	// the other was answered. Without this rule: the second request is lost; the first is
+	// answered "applied"; the write counts as unknown all the same, and is read, or ends
+	// as unknown if the caller may not read.
 	//
 	//mutant:replace Applied, Refused, Unknown => Unknown, Refused, Applied
 
-	// guard:hedge-rejected. The write is turned away only if both requests were.
+	// guard:hedge-rejected. The write is turned away only if both requests were. Without
+	// this rule: the first times out; the second gets 403, and the caller is told that
+	// nothing was written; the first lands.
 	//
 	//mutant:replace Applied, Refused => Rejected, Applied, Refused
 	for _, outcome := range []Outcome{Applied, Refused, Unknown} {
 		for _, r := range []reply{a, b} {
-			if OutcomeOf(r.err) == outcome {
+			if r.outcome == outcome {
 				return r
 			}
 		}

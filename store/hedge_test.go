@@ -29,11 +29,7 @@ func hedged(t *testing.T, rules []faultstore.Rule, f func(*world)) {
 	}
 	rules = append(rules, faultstore.Rule{Prefix: "warm/", Times: -1, Fault: faultstore.Fault{Delay: usual}})
 	inWorld(t, rules, func(w *world) {
-		h, err := store.NewHedge(0.95)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.write.Hedge = h
+		w.write.Hedge = &store.Hedge{Quantile: 0.95}
 		for i := range warm {
 			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("warm/", i), []byte("x"), w.write); err != nil {
 				t.Fatal(err)
@@ -291,6 +287,17 @@ func TestHedgeGivenUp(t *testing.T) {
 		w.requests(2, 1)
 		synctest.Wait()
 	})
+	// And after both were lost, while the key is read: there were two attempts, not one.
+	first := faultstore.Fault{Drop: true, Delay: 2 * usual, Err: faultstore.ErrReset}
+	hedged(t, []faultstore.Rule{on("put", 1, first), on("put", 2, dropped), each("get", never)}, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err := store.Create(ctx, w.st, "k", []byte("mine"), w.write)
+		w.unknown(err, context.DeadlineExceeded)
+		if len(w.st.puts) != 2 {
+			t.Errorf("%d puts, want 2", len(w.st.puts))
+		}
+	})
 	// And before the second was sent.
 	hedged(t, []faultstore.Rule{each("put", never)}, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.Context(), usual/2)
@@ -320,7 +327,7 @@ func TestHedgeBudget(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if extra := len(w.st.puts) - n; extra != (warm+n)/store.HedgeBudget {
+		if extra := len(w.st.puts) - n; extra != (warm+n)/20 {
 			t.Errorf("%d of %d requests were sent twice", extra, warm+n)
 		}
 	})
@@ -348,11 +355,7 @@ func TestHedgeAdapts(t *testing.T) {
 		}
 	})
 	inWorld(t, nil, func(w *world) {
-		h, err := store.NewHedge(0.5)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.write.Hedge = h
+		w.write.Hedge = &store.Hedge{Quantile: 0.5}
 		w.fault.SetHook(func(op faultstore.Op) faultstore.Fault {
 			return faultstore.Fault{Delay: time.Duration(op.N) * usual}
 		})
@@ -369,7 +372,7 @@ func TestHedgeAdapts(t *testing.T) {
 
 func TestHedgeQuantile(t *testing.T) {
 	for _, q := range []float64{-1, 0, 0.49, 1, 2, math.NaN()} {
-		if _, err := store.NewHedge(q); !errors.Is(err, store.ErrInvalid) {
+		if _, err := store.Create(t.Context(), nil, "k", []byte("x"), &store.WriteOptions{Hedge: &store.Hedge{Quantile: q}}); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%v: error is %v", q, err)
 		}
 	}

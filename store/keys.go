@@ -10,10 +10,12 @@ import (
 // MaxKey is the length of the longest key, in bytes (S3's limit).
 const MaxKey = 1024
 
-// CheckKey returns an error that is [ErrInvalid] unless key can be used on
-// every store: 1 to [MaxKey] bytes of UTF-8 without control characters,
-// backslashes, U+FFFE and U+FFFF (XML cannot carry them, nor can a listing in
-// XML), whose parts between slashes are neither empty nor "." nor "..".
+// CheckKey returns an [ErrInvalid] unless key can be used on every store. Drivers call it
+// before anything is sent; op is the [Error].Op.
+//
+// A key has 1 to [MaxKey] bytes of UTF-8. Its parts between slashes are neither empty nor
+// "." nor "..". It has no control characters, backslashes, U+FFFE or U+FFFF; listings in
+// XML cannot carry these.
 func CheckKey(op, key string) error {
 	bad := func(why string) error {
 		return &Error{Op: op, Key: key, Kind: ErrInvalid, Hint: why}
@@ -39,8 +41,8 @@ func CheckKey(op, key string) error {
 	return nil
 }
 
-// CheckPrefix returns an error that is [ErrInvalid] unless prefix is empty or a
-// valid key followed by "/".
+// CheckPrefix returns an [ErrInvalid] unless prefix is empty or a valid key followed by
+// "/".
 func CheckPrefix(op, prefix string) error {
 	if prefix == "" {
 		return nil

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -10,17 +11,20 @@ import (
 	"sync"
 )
 
-// Opener opens the store that a URL names.
-type Opener func(ctx context.Context, u *url.URL) (Store, error)
+type opener = func(context.Context, *url.URL) (Store, error)
 
 var (
 	openersMu sync.RWMutex
-	openers   = map[string]Opener{}
+	openers   = map[string]opener{}
 )
 
-// Register makes a driver known under a URL scheme. Drivers call it from init;
-// a scheme registered twice panics, since it is a mistake of the program.
-func Register(scheme string, open Opener) {
+// Register makes a driver known to [Open] under a URL scheme. Drivers call it from init.
+// It panics if the scheme is registered already.
+//
+// Open is given the parsed URL. Its errors need no Op and no Key: Open puts in the URL,
+// without user, parameters and fragment, which may be secrets. So the errors must not
+// repeat these.
+func Register(scheme string, open func(ctx context.Context, u *url.URL) (Store, error)) {
 	openersMu.Lock()
 	defer openersMu.Unlock()
 	if _, dup := openers[scheme]; dup {
@@ -29,7 +33,7 @@ func Register(scheme string, open Opener) {
 	openers[scheme] = open
 }
 
-// drivers tells an error which import brings which scheme.
+// drivers are the imports that bring a scheme, for an error's hint.
 var drivers = map[string]string{
 	"s3":   "github.com/fencepost/fencepost/store/s3store",
 	"file": "github.com/fencepost/fencepost/store/dirstore",
@@ -38,19 +42,24 @@ var drivers = map[string]string{
 	"az":   "github.com/fencepost/fencepost/store/azurestore",
 }
 
-// Open opens the store that a URL names, with the driver registered for its
-// scheme:
+// Open opens the store that a URL names:
 //
 //	s3://bucket/prefix?endpoint=http://host:port&region=…   package store/s3store
 //	file:///absolute/dir                                    package store/dirstore
 //	mem://name                                              package store/memstore
+//	gs://bucket/prefix                                      package store/gcsstore
+//	az://container/prefix?account=…                         package store/azurestore
 //
-// Package fencepost imports these three; who does without it imports the driver.
-// Errors are [ErrInvalid] with what to do about it; Open itself sends no
-// request, a missing bucket shows at the first one.
+// Each package's comment lists the parameters of its URLs. Package fencepost imports the
+// first three. A program that does not import it, or needs another one, imports the
+// driver's package.
+//
+// Open sends no request to the store, so a missing bucket shows at the first one. Errors
+// are [ErrInvalid], with what to write instead, or [ErrDenied] if there are no
+// credentials.
 func Open(ctx context.Context, rawURL string) (Store, error) {
 	bad := func(format string, args ...any) error {
-		return &Error{Op: "open", Key: RedactURL(rawURL), Kind: ErrInvalid, Hint: fmt.Sprintf(format, args...)}
+		return &Error{Op: "open", Key: redact(rawURL), Kind: ErrInvalid, Hint: fmt.Sprintf(format, args...)}
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -75,14 +84,24 @@ func Open(ctx context.Context, rawURL string) (Store, error) {
 		return nil, bad("no driver for %s://; this program knows %s; a driver is linked in by importing its package, such as: import _ %q",
 			u.Scheme, cmp.Or(strings.Join(known, ", "), "no scheme at all"), drivers["s3"])
 	}
-	return open(ctx, u)
+	st, err := open(ctx, u)
+	if err != nil {
+		e := (*Error)(nil)
+		if !errors.As(err, &e) {
+			e = &Error{Kind: ErrInvalid, Err: err}
+			err = e
+		}
+		e.Op, e.Key = "open", cmp.Or(e.Key, redact(rawURL))
+		return nil, err
+	}
+	return st, nil
 }
 
-// RedactURL cuts user information, parameters and fragment out of a URL, also of one
-// that does not parse: any may hold a secret, and what it returns goes into errors and
-// logs. A password that was not escaped may hold what ends it for a parser, so all up to
-// the last @ is cut, also where a path has one.
-func RedactURL(raw string) string {
+// redact cuts user, parameters and fragment out of a URL, since any of them may hold a
+// secret and the result goes into errors and logs. It also takes a URL that does not
+// parse. A password that was not escaped may hold characters that end it for a parser, so
+// everything up to the last @ is cut, even the @ of a path.
+func redact(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if ok {
 		scheme += "://"

@@ -7,56 +7,55 @@ import (
 	"time"
 )
 
-// Store is what a driver provides: objects under keys, replaced whole, with
-// conditions that hold atomically per key.
+// Store is what a driver provides: objects under keys, each replaced as a whole, with
+// conditions that hold atomically for each key. The package comment says how to write
+// one.
 //
-// Every method is safe for concurrent use. Every method makes one attempt:
-// drivers never retry by themselves, because a retry hides the outcome of the
-// attempt before it (see [Create] and [Swap] for the one loop that may).
-// Errors are, or wrap, an [Error].
+// Every method is safe for concurrent use, and makes one attempt. Drivers never retry,
+// because a retry hides the outcome of the attempt before it; [Create] and [Swap] do it
+// with care. Errors are, or wrap, an [Error].
 type Store interface {
-	// Get opens the object under key. The caller closes the Body. With nil
-	// options it reads the whole object.
+	// Get opens the object under key. The caller closes the Body. With nil options it
+	// reads the whole object.
 	//
-	// Errors: [ErrNotFound]; [ErrNotModified] if GetOptions.IfNoneMatch is the
-	// object's version; [ErrRange] if a range begins at or past the end.
+	// Errors: [ErrNotFound]; [ErrNotModified] if the object has the version
+	// GetOptions.IfNoneMatch; [ErrRange] if a range begins at or past the end.
 	Get(ctx context.Context, key string, opts *GetOptions) (*Object, error)
 
-	// Put writes body under key, if the condition in opts holds. With nil options it
+	// Put writes body under key if the condition in opts holds. With nil options it
 	// writes in any case. The driver keeps neither body nor opts after it returns.
 	//
 	// [OutcomeOf] tells the outcome from the error. [ErrPrecondition] means that the
-	// store checked the condition and it does not hold. A match on a missing key is an
-	// ErrPrecondition too.
+	// store checked the condition and it does not hold. IfMatch on a missing key is that
+	// too.
 	Put(ctx context.Context, key string, body []byte, opts *PutOptions) (Info, error)
 
-	// Upload writes an object of unknown length, in bounded memory, and makes it
-	// visible whole or not at all. Key must be a name that nobody else ever
-	// writes (a UUID): a driver settles a lost reply by looking whether the key
-	// exists. After an error that does not tell an [Outcome] the object may
-	// still appear.
+	// Upload writes an object of unknown length in bounded memory, and makes it visible
+	// whole or not at all. If a Read of body fails, nothing becomes visible.
 	//
-	// An error of body's Read ends the upload with nothing visible.
+	// Key must be a name that nobody else ever writes, such as one with a UUID in it: a
+	// driver may settle a lost answer by reading whether the key exists. After an error
+	// whose outcome is unknown the object may still appear.
 	Upload(ctx context.Context, key string, body io.Reader, opts *UploadOptions) (Info, error)
 
-	// List yields the objects whose key begins with prefix, in no particular
-	// order, each at most once. It is complete: an object that was there before
-	// List was called and is not deleted meanwhile is among them. An error ends
-	// the sequence. Prefix is empty or ends in "/".
+	// List yields the objects whose keys begin with prefix, each at most once, in no
+	// particular order. Every object is among them that was there before the call and is
+	// not deleted meanwhile. An error ends the sequence. Prefix is empty or ends in "/".
 	List(ctx context.Context, prefix string, opts *ListOptions) iter.Seq2[Info, error]
 
-	// Delete removes objects, without condition. A key that does not exist is
-	// no error. On error some may be gone; all may be tried again.
+	// Delete deletes objects, without condition. A missing key is no error. After an
+	// error some may be deleted; the call can be repeated.
 	Delete(ctx context.Context, keys ...string) error
 
-	// Traits tells what callers may want to adapt to.
+	// Traits tells what callers adapt to.
 	Traits() Traits
 }
 
-// Version names one state of one object. It is opaque: compare it for equality
-// and hand it back, nothing else. Two writes of equal bodies may have equal
-// versions (MD5 ETags), so whoever relies on a change of version puts a random
-// nonce into the body. The empty Version means none.
+// Version names one state of one object. It is opaque: compare versions for equality and
+// hand them back, nothing else. The empty Version means none.
+//
+// Two writes of equal bodies may have equal versions, as MD5 ETags do. A caller that
+// relies on a change of version puts a random nonce into the body.
 type Version string
 
 // Info is what a store tells of an object.
@@ -65,11 +64,12 @@ type Info struct {
 	Version Version
 	// Size of the whole object in bytes, also when only a range was read.
 	Size int64
-	// LastModified is the store's own clock when the object was written, in
-	// whatever resolution the store keeps; zero if it does not say.
+	// LastModified is when the object was written, by the store's own clock and in the
+	// resolution that the store keeps. Zero if the store does not tell.
 	LastModified time.Time
-	// Date is the store's own clock when it answered; zero if it does not say.
-	// Only the difference to a LastModified of the same response is meaningful.
+	// Date is when the store answered, by the store's own clock. Zero if it does not
+	// tell. Only the difference to LastModified in the same answer means anything: see
+	// [Info.Age].
 	Date time.Time
 }
 
@@ -77,7 +77,7 @@ type Info struct {
 // alone. It reports false if the store did not tell both times.
 //
 // Stores round both times, many of them down to whole seconds. A caller that must not
-// take an object for older or younger than it is allows for that.
+// take an object for older or younger than it is adds a slack of its own.
 func (i Info) Age() (age time.Duration, known bool) {
 	if i.Date.IsZero() || i.LastModified.IsZero() {
 		return 0, false
@@ -91,13 +91,12 @@ type Object struct {
 	Body io.ReadCloser
 }
 
-// GetOptions narrows a Get.
+// GetOptions describe one Get. Nil works like the zero value.
 type GetOptions struct {
-	// Offset and Length select a range of bytes. Length 0 means to the end. A
-	// range that reaches past the end is cut there.
+	// Offset and Length select a range of bytes. Length 0 means up to the end. A range
+	// that reaches past the end is cut there.
 	Offset, Length int64
-	// IfNoneMatch makes Get answer [ErrNotModified] if the object still has this
-	// version.
+	// IfNoneMatch makes Get return [ErrNotModified] if the object has this version.
 	IfNoneMatch Version
 }
 
@@ -120,37 +119,36 @@ func (o *PutOptions) Condition() Condition {
 	return o.If
 }
 
-// UploadOptions describes a streamed upload. The zero value works.
+// UploadOptions describe one Upload. Nil works like the zero value.
 type UploadOptions struct {
-	// Create asks the store to refuse completion if the key exists. Not every
-	// store honours it for large objects (see package probe); that is why keys
-	// of uploads are unique.
+	// Create asks the store to refuse the upload if the key exists. Not every store does
+	// so for large objects (package probe tells), so the keys of uploads are unique.
 	Create bool
-	// SizeHint is the expected size in bytes, 0 if unknown. It only tunes the
-	// size of parts.
+	// SizeHint is the expected size in bytes, 0 if unknown. It only tunes the size of
+	// parts.
 	SizeHint int64
 }
 
-// ListOptions narrows a List.
+// ListOptions describe one List. Nil works like the zero value.
 type ListOptions struct {
-	// StartAfter leaves out keys that are not greater. It is a hint: a driver
-	// whose store cannot do it lists everything.
+	// StartAfter leaves out the keys up to this one. It is a hint: a driver whose store
+	// cannot do that lists everything.
 	StartAfter string
 }
 
-// Traits describe a store as far as callers adapt to it.
+// Traits are what callers adapt to.
 type Traits struct {
-	// Name says what the store is, without credentials, for people:
-	// "s3://bucket/prefix".
+	// Name is the store's name for people, without credentials: "s3://bucket/prefix".
 	Name string
-	// MinRewrite is the least interval at which one key may be written again
-	// (about 1 s on GCS); 0 means no such limit.
+	// MinRewrite is the shortest time between two writes of one key that the store takes:
+	// about 1 s on GCS. 0 means no such limit.
 	MinRewrite time.Duration
-	// MultiProcess tells whether other processes can open the same store.
+	// MultiProcess reports whether other processes can open the same store.
 	MultiProcess bool
 }
 
-// Condition says when a Put may take place. The zero value always holds.
+// Condition says when a Put may take place. The zero Condition always holds. Compare with
+// ==: c == IfAbsent().
 type Condition struct {
 	absent bool
 	match  Version
@@ -159,8 +157,7 @@ type Condition struct {
 // IfAbsent holds if nothing is stored under the key.
 func IfAbsent() Condition { return Condition{absent: true} }
 
-// IfMatch holds if the object under the key has version v. An empty v never
-// holds.
+// IfMatch holds if the object under the key has version v. An empty v never holds.
 func IfMatch(v Version) Condition {
 	if v == "" {
 		v = "\x00none"
@@ -168,10 +165,7 @@ func IfMatch(v Version) Condition {
 	return Condition{match: v}
 }
 
-// Absent reports whether c is [IfAbsent].
-func (c Condition) Absent() bool { return c.absent }
-
-// Match returns the version that c asks for, if it is an [IfMatch].
+// Match returns the version that the object must have, if c is an [IfMatch].
 func (c Condition) Match() (Version, bool) { return c.match, c.match != "" }
 
 func (c Condition) String() string {

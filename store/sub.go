@@ -7,10 +7,12 @@ import (
 	"strings"
 )
 
-// Sub returns a view of st in which every key is below prefix. A log is rooted
-// with it: Sub(st, "orders"). Keys cannot leave the prefix. A prefix may have
-// several parts ("team/orders"); slashes at its ends do not matter; an empty
-// one returns st itself. An invalid prefix is an error that is [ErrInvalid].
+// Sub returns the part of st below prefix: its key "k" is the key prefix + "/k" of st.
+// Sub(st, "orders") is how a log gets a folder of its own in a bucket. No key of the view
+// leads out of the prefix.
+//
+// A prefix may have several parts ("team/orders"). Slashes at its ends do not matter. An
+// empty prefix returns st itself; an invalid one is [ErrInvalid].
 func Sub(st Store, prefix string) (Store, error) {
 	prefix = strings.Trim(prefix, "/")
 	if prefix == "" {
@@ -87,17 +89,6 @@ func (s *sub) Delete(ctx context.Context, keys ...string) error {
 		full[i] = s.prefix + key
 	}
 	return s.st.Delete(ctx, full...)
-}
-
-// AbortUploads implements [UploadAborter].
-func (s *sub) AbortUploads(ctx context.Context, prefix string, doomed func(Info) bool) (int, error) {
-	if err := CheckPrefix("abort", prefix); err != nil {
-		return 0, err
-	}
-	return AbortUploads(ctx, s.st, s.prefix+prefix, func(info Info) bool {
-		info.Key = strings.TrimPrefix(info.Key, s.prefix)
-		return doomed(info)
-	})
 }
 
 func (s *sub) Traits() Traits {

@@ -122,9 +122,6 @@ func TestSubCannotBeLeft(t *testing.T) {
 }
 
 func TestConditions(t *testing.T) {
-	if (store.Condition{}).Absent() {
-		t.Error("the zero Condition asks for no object")
-	}
 	if _, ok := (store.Condition{}).Match(); ok {
 		t.Error("the zero Condition has a version")
 	}

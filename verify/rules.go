@@ -16,9 +16,13 @@ import (
 // there is a log, to warn in time, and [Run] calls it too. A store that does not tell
 // its rules has none; one that denies access to them fails with [store.ErrDenied].
 func Rules(ctx context.Context, st store.Store, settle *store.SettleOptions) ([]Finding, error) {
+	teller, ok := st.(store.ExpiryTeller)
+	if !ok {
+		return nil, nil
+	}
 	var all []store.Expiry
 	err := store.Retry(ctx, settle, func(ctx context.Context) (err error) {
-		all, err = store.Expiries(ctx, st, "")
+		all, err = teller.Expiries(ctx, "")
 		return err
 	})
 	var found []Finding

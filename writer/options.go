@@ -148,9 +148,7 @@ func (o *Options) check() error {
 	need(o.Linger >= 0, "Linger %v must not be negative", o.Linger)
 	// Not a number fails each comparison.
 	need(o.RequestsPerSecond == 0 || o.RequestsPerSecond >= minRate, "RequestsPerSecond %v must be at least %v, or 0 for no bound", o.RequestsPerSecond, minRate)
-	if _, err := o.hedge(); err != nil {
-		bad = append(bad, invalid("Hedge: %w", err))
-	}
+	need(o.Hedge == 0 || o.Hedge >= 0.5 && o.Hedge < 1, "Hedge %v must be at least 0.5 and less than 1, or 0 for never", o.Hedge)
 	if err := o.Init.Validate(); err != nil {
 		bad = append(bad, invalid("Init: %w", err))
 	}
@@ -161,11 +159,11 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...)
 }
 
-func (o *Options) hedge() (*store.Hedge, error) {
+func (o *Options) hedge() *store.Hedge {
 	if o.Hedge == 0 {
-		return nil, nil
+		return nil
 	}
-	return store.NewHedge(o.Hedge)
+	return &store.Hedge{Quantile: o.Hedge}
 }
 
 // fit completes the options by what depends on the log.

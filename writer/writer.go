@@ -78,12 +78,8 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (
 	if err != nil {
 		return nil, err
 	}
-	hedge, err := opts.hedge()
-	if err != nil {
-		return nil, err
-	}
 	w := &Writer{
-		log: log, st: log.Store(), format: log.Format(), token: token, opts: opts, hedge: hedge,
+		log: log, st: log.Store(), format: log.Format(), token: token, opts: opts, hedge: opts.hedge(),
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
 		closed:    make(chan struct{}), finished: make(chan struct{}), stopUntil: func() {},
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),

@@ -82,7 +82,7 @@ func (a *app) root() *cobra.Command {
 				return usage("which verb?")
 			}
 			if strings.Contains(args[0], "://") {
-				return usage("the verb is missing before %s; see fencepost help", store.RedactURL(args[0]))
+				return usage("the verb is missing before the URL; see fencepost help")
 			}
 			var verbs []string
 			for _, c := range cmd.Commands() {

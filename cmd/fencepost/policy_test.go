@@ -130,7 +130,7 @@ func (p *policed) Get(ctx context.Context, key string, opts *store.GetOptions) (
 
 func (p *policed) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	keys := map[string]string{"s3:ObjectCreationOperation": "true"}
-	if opts.Condition().Absent() {
+	if opts.Condition() == store.IfAbsent() {
 		keys["s3:if-none-match"] = "*"
 	}
 	if v, ok := opts.Condition().Match(); ok {

@@ -70,7 +70,7 @@ func TestBadInput(t *testing.T) {
 		says   []string
 	}{
 		"no verb":                {"", "", 2, []string{"which verb?"}},
-		"a URL for a verb":       {"s3://AK:secret@bucket", "", 2, []string{"the verb is missing before s3://…@bucket", "fencepost help"}},
+		"a URL for a verb":       {"s3://AK:secret@bucket", "", 2, []string{"the verb is missing before the URL", "fencepost help"}},
 		"an unknown verb":        {"bogus", "", 2, []string{`no verb "bogus"`}},
 		"an unknown flag":        {"cat --bogus " + log, "", 2, []string{"fencepost help cat"}},
 		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] URL, not 0 arguments"}},
@@ -98,7 +98,7 @@ func TestBadInput(t *testing.T) {
 		"a bad number in flight": {"append --in-flight 100000 " + log, "x", 2, []string{"InFlight 100000"}},
 		"none in flight":         {"append --in-flight 0 " + log, "x", 2, []string{`--in-flight is "0"`, "from 1 on"}},
 		"too many in flight":     {"append --in-flight 5000 " + log, "x", 2, []string{"InFlight 5000"}},
-		"a bad hedge":            {"append --hedge 5 " + log, "x", 2, []string{"quantile 5"}},
+		"a bad hedge":            {"append --hedge 5 " + log, "x", 2, []string{"Hedge 5"}},
 		"a negative linger":      {"append --linger=-1s " + log, "x", 2, []string{`--linger is "-1s": it must not be negative`}},
 		"a negative rate":        {"append --requests-per-second=-1 " + log, "x", 2, []string{"RequestsPerSecond -1"}},
 		"a batch of nothing":     {"append --batch-bytes 0 " + log, "x", 2, []string{"--batch-bytes", "16MiB"}},

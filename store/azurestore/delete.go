@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// Delete implements [store.Store]: one request for each key, 16 at a time. It
-// takes the snapshots of a blob along.
+// Delete implements [store.Store], in one request for each key, 16 at a time. It deletes a
+// blob's snapshots too.
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	return cloud.Delete(ctx, keys, func(ctx context.Context, key string) error {
 		snapshots := blob.DeleteSnapshotsOptionTypeInclude

@@ -16,14 +16,14 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// call is what an answer is judged by.
+// call is the request to which an answer belongs.
 type call struct {
 	op, key string
-	missing error // what a 404 means that does not name the container
+	missing error // the kind of a 404 that does not name the container
 	create  bool  // the request was a create
 }
 
-// fail makes an error of the SDK's one of the contract.
+// fail turns an error of the SDK into a [store.Error].
 func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 	e := &store.Error{Op: c.op, Key: c.key}
 	var answer *azcore.ResponseError
@@ -48,13 +48,13 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 	return e
 }
 
-// message is the first line of what the service says.
+// message returns the first line of the service's message.
 func message(r *http.Response) string {
 	if r.Body == nil {
 		return ""
 	}
-	// The SDK has read most answers already, and left them to be read again. That
-	// to a GET it has not, nor closed.
+	// The SDK has read most answers, and they can be read again. It has neither read nor
+	// closed the answer to a GET.
 	defer r.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(r.Body, 4<<10))
 	if err != nil {
@@ -68,23 +68,23 @@ func message(r *http.Response) string {
 	return strings.TrimSpace(line)
 }
 
-// transientCodes are answers with a status of 4xx that say nothing about the
-// request itself.
+// transientCodes are codes of 4xx answers after which the outcome is unknown.
 var transientCodes = map[bloberror.Code]bool{
 	bloberror.MD5Mismatch: true, bloberror.CRC64Mismatch: true, bloberror.OperationTimedOut: true,
 	bloberror.ServerBusy: true, bloberror.InternalError: true,
 }
 
-// kindOf classifies an answer: by its status, and by the code where a status has
-// several meanings. A nil kind means that nobody can tell what became of the
-// request.
+// kindOf classifies an answer by its status, and by its code where a status has several
+// meanings. Nil means that the outcome is unknown.
 func kindOf(c call, status int, code bloberror.Code) error {
 	if transientCodes[code] {
 		return nil
 	}
 	switch status {
 	case http.StatusConflict:
-		// guard:created. The blob of a create that was refused.
+		// guard:created. A 409 that names an existing blob is the refusal of a create; other
+		// 409s are of unknown outcome. Without this rule: B creates a lock that A has created;
+		// B never learns that it has lost, and sends its create again and again.
 		//
 		//mutant:replace c.create && => false && c.create &&
 		if c.create && code == bloberror.BlobAlreadyExists {

@@ -26,7 +26,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 		return nil, s.fail(ctx, call{op: "get", key: key, missing: store.ErrNotFound}, err)
 	}
 	if out.Body == nil {
-		// The SDK's way to say 304.
+		// This is how the SDK says 304.
 		e := &store.Error{Op: "get", Key: key, Status: http.StatusNotModified}
 		if o.IfNoneMatch != "" {
 			e.Kind = store.ErrNotModified

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// List implements [store.Store]: one request for each 1,000 keys.
+// List implements [store.Store], in one request for 1,000 keys.
 func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
 	return cloud.List(ctx, prefix, opts, func(ctx context.Context, marker string) ([]store.Info, bool, string, error) {
 		page, next, err := s.page(ctx, prefix, marker)

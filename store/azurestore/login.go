@@ -11,8 +11,8 @@ import (
 
 const hintCredentials = "set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, or log in: az login, a managed identity, AZURE_CLIENT_ID and the rest"
 
-// tokens marks the errors of getting a token, so that they are told from an
-// answer of the store.
+// tokens marks the errors of getting a token, so that they can be told from an answer of
+// the store.
 type tokens struct {
 	from  azcore.TokenCredential
 	login cloud.Login

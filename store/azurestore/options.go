@@ -1,8 +1,11 @@
 package azurestore
 
 import (
+	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // Limits of block blobs.
@@ -13,52 +16,48 @@ const (
 
 // Options tune a [Store]. The zero value works.
 type Options struct {
-	// BlockSize of large uploads in bytes, default 8 MiB, up to 4000 MiB. Smaller
-	// bodies are one request. A blob has at most 50,000 blocks; larger blocks are
-	// used if UploadOptions.SizeHint asks for them.
+	// BlockSize of large uploads in bytes, default 8 MiB, at most 4000 MiB. Smaller bodies
+	// are one request. A blob has at most 50,000 blocks; if UploadOptions.SizeHint asks for
+	// more, blocks are larger.
 	BlockSize int64
 	// BlockConcurrency is how many blocks of one upload are in flight, default 4.
 	// An upload holds BlockSize × (BlockConcurrency + 1) bytes.
 	BlockConcurrency int
-	// BlockAttempts is how often a block is sent at most, default 4.
+	// BlockAttempts is how often one block is sent at most, default 4.
 	BlockAttempts int
-	// Cleanup bounds looking at what became of a failed upload, also after its
+	// Cleanup bounds the time for finding out the outcome of a failed upload, even if its
 	// context has ended. Default 10 s.
 	Cleanup time.Duration
 }
 
-func (o *Options) withDefaults() (Options, error) {
+// Validate returns what is wrong with the options: faults that are [store.ErrInvalid]. It
+// does no I/O; nil is valid.
+func (o *Options) Validate() error {
+	v := o.withDefaults()
+	var faults cloud.Faults
+	faults.Need(v.BlockSize > 0 && v.BlockSize <= maxBlockSize, "BlockSize is %d bytes; it must be 1 to %d", v.BlockSize, maxBlockSize)
+	faults.Need(v.BlockConcurrency > 0, "BlockConcurrency is %d; it must be at least 1", v.BlockConcurrency)
+	faults.Need(v.BlockAttempts > 0, "BlockAttempts is %d; it must be at least 1", v.BlockAttempts)
+	faults.Need(v.Cleanup > 0, "Cleanup is %v; it must not be negative", v.Cleanup)
+	return faults.Err()
+}
+
+func (o *Options) withDefaults() Options {
 	var v Options
 	if o != nil {
 		v = *o
 	}
-	if v.BlockSize == 0 {
-		v.BlockSize = 8 << 20
-	}
-	if v.BlockConcurrency == 0 {
-		v.BlockConcurrency = 4
-	}
-	if v.BlockAttempts == 0 {
-		v.BlockAttempts = 4
-	}
-	if v.Cleanup == 0 {
-		v.Cleanup = 10 * time.Second
-	}
-	switch {
-	case v.BlockSize < 0 || v.BlockSize > maxBlockSize:
-		return v, fmt.Errorf("a block has 1 to %d bytes, not %d", maxBlockSize, v.BlockSize)
-	case v.BlockConcurrency < 0 || v.BlockAttempts < 0:
-		return v, fmt.Errorf("blocks in flight and attempts at a block are at least 1, not %d and %d", v.BlockConcurrency, v.BlockAttempts)
-	case v.Cleanup < 0:
-		return v, fmt.Errorf("the time for looking after an upload must not be negative, it is %v", v.Cleanup)
-	}
-	return v, nil
+	v.BlockSize = cmp.Or(v.BlockSize, 8<<20)
+	v.BlockConcurrency = cmp.Or(v.BlockConcurrency, 4)
+	v.BlockAttempts = cmp.Or(v.BlockAttempts, 4)
+	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
+	return v
 }
 
-// blocks chooses the size of blocks for an upload of about hint bytes, and how
-// many are in flight.
+// blocks returns the size of blocks, and how many are in flight, for an upload of about
+// hint bytes.
 func (o *Options) blocks(hint int64) (size int64, inFlight int, err error) {
-	// Some room, since it is a hint: a quarter more.
+	// A quarter more, since the hint may be low.
 	need := (hint + hint/4 + maxBlocks - 1) / maxBlocks
 	switch {
 	case hint < 0 || hint > maxBlocks*int64(maxBlockSize):

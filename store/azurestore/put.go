@@ -17,21 +17,21 @@ import (
 
 var errNoETag = errors.New("azurestore: the answer has no ETag")
 
-// ifAbsent is the condition of a create.
+// ifAbsent returns the condition of a create.
 func ifAbsent() *blob.AccessConditions {
 	anything := azcore.ETagAny
 	return &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: &anything}}
 }
 
-// Put implements [store.Store]. The body is not copied, and nothing reads it
-// once Put has returned.
+// Put implements [store.Store]. It does not copy the body, and nothing reads the body
+// after Put has returned.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if err := store.CheckKey("put", key); err != nil {
 		return store.Info{}, err
 	}
-	call := call{op: "put", key: key, missing: store.ErrNoBucket, create: opts.Condition().Absent()} // without a match nothing else can be missing
+	call := call{op: "put", key: key, missing: store.ErrNoBucket, create: opts.Condition() == store.IfAbsent()} // without IfMatch only the container can be missing
 	var conditions *blob.AccessConditions
-	if opts.Condition().Absent() {
+	if opts.Condition() == store.IfAbsent() {
 		conditions = ifAbsent()
 	}
 	if version, match := opts.Condition().Match(); match {
@@ -67,27 +67,28 @@ func (s *Store) put(ctx context.Context, key string, body []byte, conditions *bl
 
 var crcTable = crc64.MakeTable(0x9A6C9329AC4BC9B5)
 
-// checksum is what the store compares a body with. The SDK's own way to it copies the
-// body.
+// checksum returns the checksum with which the store compares a body. The SDK's own
+// function copies the body.
 func checksum(body []byte) blob.TransferValidationType {
 	return blob.TransferValidationTypeCRC64(crc64.Checksum(body, crcTable))
 }
 
-// loan is a body that can be taken back. net/http may go on reading a body after
-// the answer to its request, or its context's end; the memory is its caller's
-// again by then.
+// loan is a body that can be taken back: net/http may read a body after the answer has
+// come or the context has ended, when the memory is the caller's again.
 type loan struct {
 	mu sync.Mutex
-	r  *bytes.Reader // nil once it was taken back
+	r  *bytes.Reader // nil when it was taken back
 }
 
 var errTakenBack = errors.New("azurestore: the body was taken back")
 
 func lend(body []byte) *loan { return &loan{r: bytes.NewReader(body)} }
 
-// takeBack waits for a Read under way, and lets no other begin.
+// takeBack waits for a Read that has begun, and makes later ones fail.
 //
-// guard:body-taken-back. The caller may write into it as soon as Put has returned.
+// guard:body-taken-back. Nothing reads the body after Put has returned. Without it: a Put
+// times out while net/http still sends its body; the writer reuses the buffer for the next
+// object; the store receives one object that is made of two.
 //
 //mutant:replace l.r = nil => _ = l.r
 func (l *loan) takeBack() {

@@ -26,10 +26,11 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// New returns the store of a container, reached through a client of the
-// caller's, who gives it [ClientOptions] so that no answer is read without
-// bound. It sends no request. The client's retries do not matter: the store sets
-// them for each call.
+// New returns the store of a container that client reaches. It does no I/O. Make the
+// client with [ClientOptions], so that no answer is read without bound. Its retries do
+// not matter: the store sets them for each call.
+//
+// Most programs use [store.Open] with a URL, which makes the client from the environment.
 func New(client *container.Client, opts *Options) (*Store, error) {
 	if client == nil {
 		return nil, cloud.Invalid("az://", errors.New("a client of a container is needed"))
@@ -41,30 +42,30 @@ func New(client *container.Client, opts *Options) (*Store, error) {
 	}
 	s := &Store{client: client, name: path.Base(u.Path)}
 	s.endpoint = u.Scheme + "://" + u.Host + strings.TrimSuffix(path.Dir(u.Path), "/")
-	if s.opts, err = opts.withDefaults(); err != nil {
+	s.opts = opts.withDefaults()
+	if err := opts.Validate(); err != nil {
 		return nil, cloud.Invalid("az://"+s.name, err)
 	}
 	return s, nil
 }
 
-// Traits names the container.
+// Traits implements [store.Store].
 func (s *Store) Traits() store.Traits {
 	return store.Traits{Name: "az://" + s.name, MultiProcess: true}
 }
 
-// once makes ctx that of a call that is one request.
+// once returns the context for a call that sends one request.
 //
-// guard:one-attempt. The SDK sends a request again by default, three times:
-// create, reply lost, the same again, 409 on one's own write.
+// guard:one-attempt. The SDK's retries are off. Without this setting: A creates a blob and
+// the answer is lost; the SDK sends the create again, up to three times, and gets 409; A
+// is told that somebody else has created its blob.
 //
 //mutant:replace policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1}) => policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: 3, RetryDelay: 1, MaxRetryDelay: 2})
 func once(ctx context.Context) context.Context {
 	return policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1})
 }
 
-// A version is the ETag without its quotes: listings leave them out. Beyond that
-// it is opaque.
-
+// versionOf returns the ETag without its quotes, which listings leave out.
 func versionOf(etag *azcore.ETag) store.Version {
 	if etag == nil {
 		return ""
@@ -76,9 +77,9 @@ func versionOf(etag *azcore.ETag) store.Version {
 	return store.Version(v)
 }
 
-// etagOf is the header for a version. Not every version can be sent: that of
-// another driver, or none at all, never matches anything here; nor does "*",
-// which would match anything.
+// etagOf returns the header for a version. It reports false for a version that no blob can
+// have, such as an empty one or one of another driver, and for "*", which would match any
+// blob.
 func etagOf(v store.Version) (etag azcore.ETag, sendable bool) {
 	if v == "" || v == "*" {
 		return "", false

@@ -25,22 +25,22 @@ func TestReadsAndVersions(t *testing.T) {
 	st := serve(t, az)
 	cloudtest.Reads(t, st)
 	// A server that knows no ranges sends all.
-	az.on("get", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) {
+	az.On("get", 0, fault{Answers: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Etag", `"x"`)
 		_, _ = io.WriteString(w, "0123456789")
 	}})
 	if body, info, err := cloudtest.Get(t, st, "a/k", &store.GetOptions{Offset: 3, Length: 4}); err != nil || body != "3456" || info.Size != 10 {
 		t.Errorf("without ranges: %q, %+v, %v", body, info, err)
 	}
-	az.on("get", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "0123456789") }})
+	az.On("get", 0, fault{Answers: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "0123456789") }})
 	if _, _, err := cloudtest.Get(t, st, "a/k", nil); !errors.Is(err, store.ErrUnsupported) {
 		t.Errorf("without ETag: %v", err)
 	}
-	az.on("put", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }})
+	az.On("put", 0, fault{Answers: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }})
 	if _, err := st.Put(t.Context(), "b", nil, &store.PutOptions{If: store.IfAbsent()}); store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("put without ETag: %v", err)
 	}
-	az.on("get", 0, fault{status: http.StatusNotModified})
+	az.On("get", 0, says(http.StatusNotModified, ""))
 	if _, _, err := cloudtest.Get(t, st, "a/k", nil); err == nil || errors.Is(err, store.ErrNotModified) {
 		t.Errorf("304 without a condition: %v", err)
 	}
@@ -50,19 +50,7 @@ func TestReadsAndVersions(t *testing.T) {
 // anything.
 func TestVersionsOfOthers(t *testing.T) {
 	az := newStub()
-	st := serve(t, az)
-	if _, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
-		t.Fatal(err)
-	}
-	az.reset()
-	for _, v := range []store.Version{"", "*", "a\nb", "a b", `a"b`, "é", "\x00"} {
-		if _, err := st.Put(t.Context(), "k", []byte("y"), &store.PutOptions{If: store.IfMatch(v)}); store.OutcomeOf(err) != store.Refused {
-			t.Errorf("%q: %v", v, err)
-		}
-	}
-	if got := az.requests(); len(got) != 0 {
-		t.Errorf("requests %v", got)
-	}
+	cloudtest.OthersVersions(t, serve(t, az), &az.Stub, "", "*", "a\nb", "a b", `a"b`, "é", "\x00")
 }
 
 func TestList(t *testing.T) {
@@ -73,7 +61,7 @@ func TestList(t *testing.T) {
 	}
 	// The same marker again and again.
 	cloudtest.Lists(t, st, func() {
-		az.on("list", 0, fault{answers: func(w http.ResponseWriter, _ *http.Request) {
+		az.On("list", 0, fault{Answers: func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `<?xml version="1.0"?><EnumerationResults><Blobs/><NextMarker>again</NextMarker></EnumerationResults>`)
 		}})
 	})
@@ -88,7 +76,7 @@ func TestDeleteOfNothingIsNoError(t *testing.T) {
 	if err := st.Delete(t.Context(), "a", "b", "c"); err != nil || len(az.keys()) != 0 {
 		t.Errorf("%v; left are %v", err, az.keys())
 	}
-	az.on("delete", 0, fault{status: 404, code: "ContainerNotFound"})
+	az.On("delete", 0, says(404, "ContainerNotFound"))
 	if err := st.Delete(t.Context(), "a"); !errors.Is(err, store.ErrNoBucket) {
 		t.Errorf("no container: %v", err)
 	}
@@ -131,7 +119,7 @@ func TestOpen(t *testing.T) {
 		"az://box?endpoint=http://h&endpoint=x":     "given twice",
 		"az://box?endpoint=http://h/a":              "over plain http only",
 		"az://box?block-size=x":                     "a number of bytes",
-		"az://box?account=a&block-size=99999999999": "a block has",
+		"az://box?account=a&block-size=99999999999": "BlockSize is 99999999999",
 		"az://box/a/../b?account=a&anonymous=true":  "must not be",
 		"az://box?a=%zz":                            "cannot be read",
 	} {
@@ -144,7 +132,7 @@ func TestOpen(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"key of nobody":     {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0"}, "whose it is"},
+		"key of nobody":     {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0"}, "the name of its account"},
 		"key is no base64":  {map[string]string{"AZURE_STORAGE_KEY": "secret!", "AZURE_STORAGE_ACCOUNT": "a"}, "not base64"},
 		"connection string": {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "secret"}, "cannot be used"},
 	} {
@@ -221,7 +209,7 @@ func (p *provider) GetToken(context.Context, policy.TokenRequestOptions) (azcore
 func TestLoginErrors(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fail(w, 503, "ServerBusy") }))
 	t.Cleanup(srv.Close)
-	from := &provider{err: errors.New("no such account")}
+	from := &provider{}
 	opts := azurestore.ClientOptions()
 	opts.Transport = srv.Client()
 	client, err := container.NewClient(srv.URL+"/acc/box", azurestore.Marked(from), opts)
@@ -232,19 +220,5 @@ func TestLoginErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func() error {
-		_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
-		return err
-	}
-	if err := put(); store.OutcomeOf(err) != store.Rejected || !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), "no such account") {
-		t.Errorf("never there: %v", err)
-	}
-	from.err = nil
-	if err := put(); err == nil || !strings.Contains(err.Error(), "503") {
-		t.Errorf("there: %v", err)
-	}
-	from.err = errors.New("metadata server is away")
-	if err := put(); store.OutcomeOf(err) != store.Unknown || store.Permanent(err) || !strings.Contains(err.Error(), "metadata server is away") {
-		t.Errorf("away: %v", err)
-	}
+	cloudtest.Logins(t, st, func(err error) { from.err = err }, "503")
 }

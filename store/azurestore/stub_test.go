@@ -3,7 +3,6 @@ package azurestore_test
 import (
 	"encoding/xml"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -14,20 +13,27 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/azurestore"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
 // stub is as much of Azure's Blob API as the driver speaks.
+// The kinds of requests are "put", "block", "commit", "get", "look", "list" and "delete".
 type stub struct {
-	mu    sync.Mutex
-	blobs map[string]blob
-	tag   int
-	seen  []string
-	// staged blocks by their ids
-	staged map[string][]byte
-	// fault is asked about each request before it is served: "put", "block",
-	// "commit", "get", "look", "list" or "delete", the nth of its kind.
-	fault func(kind string, n int) *fault
+	cloudtest.Stub
+	mu     sync.Mutex
+	blobs  map[string]blob
+	tag    int
+	staged map[string][]byte // blocks by their ids
+}
+
+type fault = cloudtest.Fault
+
+// says is an answer in place of the service's.
+func says(status int, code string) fault {
+	return fault{Answers: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		fail(w, status, code)
+	}}
 }
 
 type blob struct {
@@ -37,17 +43,6 @@ type blob struct {
 	mark string
 }
 
-// fault is what goes wrong with a request: an answer in its place, no answer
-// before or after it had its effect.
-type fault struct {
-	status  int
-	code    string
-	drop    bool
-	lost    bool
-	cut     int // of the body of the answer
-	answers http.HandlerFunc
-}
-
 func newStub() *stub { return &stub{blobs: map[string]blob{}, staged: map[string][]byte{}} }
 
 // serve opens a store of the stub's.
@@ -55,39 +50,11 @@ func serve(t testing.TB, s *stub, params ...string) store.Store {
 	t.Helper()
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	st, err := azurestore.Open(t.Context(), strings.Join(append([]string{"az://box?anonymous=true&endpoint=" + srv.URL}, params...), "&"))
+	st, err := store.Open(t.Context(), strings.Join(append([]string{"az://box?anonymous=true&endpoint=" + srv.URL}, params...), "&"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return st
-}
-
-func (s *stub) on(kind string, n int, f fault) {
-	s.faults(func(k string, i int) *fault {
-		if k == kind && (n == 0 || i == n) {
-			return &f
-		}
-		return nil
-	})
-}
-
-func (s *stub) faults(f func(kind string, n int) *fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fault = f
-}
-
-// reset forgets the requests and the fault.
-func (s *stub) reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen, s.fault = nil, nil
-}
-
-func (s *stub) requests() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.seen)
 }
 
 func (s *stub) keys() []string {
@@ -103,51 +70,11 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"PUT": "put", "PUT block": "block", "PUT blocklist": "commit",
 		"GET": "get", "HEAD": "look", "GET list": "list", "DELETE": "delete",
 	}[strings.TrimSpace(r.Method+" "+comp)]
-	s.mu.Lock()
-	n := 1
-	for _, before := range s.seen {
-		if before == kind {
-			n++
-		}
-	}
-	s.seen = append(s.seen, kind)
-	var f fault
-	if s.fault != nil {
-		if p := s.fault(kind, n); p != nil {
-			f = *p
-		}
-	}
-	s.mu.Unlock()
-	w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	switch {
-	case f.drop:
-		panic(http.ErrAbortHandler)
-	case f.answers != nil:
-		f.answers(w, r)
-		return
-	case f.status != 0:
-		w.Header().Set("Retry-After", "7")
-		fail(w, f.status, f.code)
-		return
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		panic(http.ErrAbortHandler) // half a body is no request
-	}
-	rec := httptest.NewRecorder()
-	s.mu.Lock()
-	s.do(rec, r, kind, key, body)
-	s.mu.Unlock()
-	if f.lost {
-		panic(http.ErrAbortHandler)
-	}
-	maps.Copy(w.Header(), rec.Header())
-	w.WriteHeader(rec.Code)
-	if f.cut > 0 {
-		_, _ = w.Write(rec.Body.Bytes()[:f.cut])
-		panic(http.ErrAbortHandler)
-	}
-	_, _ = w.Write(rec.Body.Bytes())
+	s.Serve(w, r, kind, key, func(w http.ResponseWriter, body []byte) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.do(w, r, kind, key, body)
+	})
 }
 
 func fail(w http.ResponseWriter, status int, code string) {

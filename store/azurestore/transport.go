@@ -9,17 +9,17 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// maxAnswer bounds every answer but a blob: a page of a listing with keys of full
-// length, each letter escaped, has some 7 MiB.
+// maxAnswer bounds every answer but a blob, in bytes. A page of a listing with the longest
+// keys, each letter escaped, has about 7 MiB.
 const maxAnswer = 8 << 20
 
-// ClientOptions are those that a client for [New] should be made with: enough
-// connections for a writer's pipeline, and answers that are read within bounds.
+// ClientOptions returns the options for a client that is given to [New]: with enough
+// connections for a writer's pipeline, and a bound on every answer.
 func ClientOptions() *container.ClientOptions {
 	return &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &transport{client: &http.Client{Transport: cloud.Transport()}}}}
 }
 
-// transport is what the SDK sends its requests through.
+// transport sends the SDK's requests.
 type transport struct{ client *http.Client }
 
 func (t *transport) Do(r *http.Request) (*http.Response, error) {
@@ -27,7 +27,9 @@ func (t *transport) Do(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	// guard:bounded-answer. What is no blob is read into memory by the SDK.
+	// guard:bounded-answer. Every answer but a blob is cut at 8 MiB. Without this limit: a
+	// broken server, or something in between, answers a listing with an endless body; the
+	// SDK reads it into memory until the process is killed.
 	if blob := resp.StatusCode/100 == 2 && r.Method == http.MethodGet && r.URL.Query().Get("comp") == ""; !blob {
 		resp.Body = cloud.Limited(resp.Body, maxAnswer)
 	}

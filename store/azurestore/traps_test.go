@@ -2,7 +2,6 @@ package azurestore_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +18,8 @@ import (
 // that one's own first attempt caused. Here every method is one request.
 func TestT05_OneAttempt(t *testing.T) {
 	for what, f := range map[string]fault{
-		"lost before": {drop: true}, "lost after": {lost: true},
-		"408": {status: 408}, "429": {status: 429}, "500": {status: 500, code: "InternalError"}, "503": {status: 503, code: "ServerBusy"},
+		"lost before": {Drop: true}, "lost after": {Lost: true},
+		"408": says(408, ""), "429": says(429, ""), "500": says(500, "InternalError"), "503": says(503, "ServerBusy"),
 	} {
 		t.Run(what, func(t *testing.T) {
 			az := newStub()
@@ -34,18 +33,18 @@ func TestT05_OneAttempt(t *testing.T) {
 				"get":    func() error { _, _, err := cloudtest.Get(t, st, "k", nil); return err },
 				"list":   func() error { return cloudtest.ListErr(t, st) },
 			} {
-				if (f.drop || f.lost) && (kind == "get" || kind == "list") {
+				if (f.Drop || f.Lost) && (kind == "get" || kind == "list") {
 					continue // net/http sends a read again on another connection
 				}
-				az.reset()
-				az.on(kind, 0, f)
+				az.Reset()
+				az.On(kind, 0, f)
 				if err := ask(); err == nil || store.OutcomeOf(err) != store.Unknown {
 					t.Errorf("%s: %v is %v, want unknown", kind, err, store.OutcomeOf(err))
 				}
-				if got := az.requests(); !slices.Equal(got, []string{kind}) {
+				if got := az.Kinds(); !slices.Equal(got, []string{kind}) {
 					t.Errorf("%s: requests %v", kind, got)
 				}
-				az.reset()
+				az.Reset()
 				if err := st.Delete(t.Context(), "k"); err != nil {
 					t.Fatal(err)
 				}
@@ -57,24 +56,7 @@ func TestT05_OneAttempt(t *testing.T) {
 // A lost reply is settled by reading, over the driver.
 func TestT05_OwnWriteIsNoRefusal(t *testing.T) {
 	az := newStub()
-	st := serve(t, az)
-	az.on("put", 1, fault{lost: true})
-	info, err := store.Create(t.Context(), st, "k", []byte("mine"), nil)
-	if err != nil || info.Version == "" {
-		t.Fatalf("create: %v, %v", info, err)
-	}
-	az.reset()
-	az.on("put", 1, fault{lost: true})
-	swapped, err := store.Swap(t.Context(), st, "k", []byte("mine too"), info.Version, nil)
-	if err != nil || swapped.Version == info.Version {
-		t.Fatalf("swap: %v, %v", swapped, err)
-	}
-	if _, err := store.Swap(t.Context(), st, "k", []byte("stale"), info.Version, nil); store.OutcomeOf(err) != store.Refused {
-		t.Errorf("stale swap: %v", err)
-	}
-	if _, err := store.Create(t.Context(), st, "k", []byte("other"), nil); store.OutcomeOf(err) != store.Refused {
-		t.Errorf("create of what is there: %v", err)
-	}
+	cloudtest.LostAnswers(t, serve(t, az), &az.Stub)
 }
 
 // A version is the same wherever it is read: listings leave its quotes out.
@@ -112,24 +94,26 @@ func TestT33_UploadIsSettledByTheBlob(t *testing.T) {
 		ok       bool
 		requests string
 	}{
-		"one request, reply lost":      {small, "put", fault{lost: true}, false, true, "put look"},
-		"one request, never arrived":   {small, "put", fault{drop: true}, false, false, "put look"},
-		"commit, reply lost":           {large, "commit", fault{lost: true}, false, true, "block block block commit look"},
-		"commit, never arrived":        {large, "commit", fault{drop: true}, false, false, "block block block commit look"},
-		"commit, 503":                  {large, "commit", fault{status: 503}, false, false, "block block block commit look"},
-		"commit, another's blob there": {large, "commit", fault{drop: true}, true, false, "block block block commit look"},
-		"block refused":                {large, "block", fault{status: 403}, false, false, ""},
-		"a block fails once":           {large, "block", fault{status: 500}, false, true, "block block block block commit"},
+		"one request, reply lost":      {small, "put", fault{Lost: true}, false, true, "put look"},
+		"one request, never arrived":   {small, "put", fault{Drop: true}, false, false, "put look"},
+		"commit, reply lost":           {large, "commit", fault{Lost: true}, false, true, "block block block commit look"},
+		"commit, never arrived":        {large, "commit", fault{Drop: true}, false, false, "block block block commit look"},
+		"commit, 503":                  {large, "commit", says(503, ""), false, false, "block block block commit look"},
+		"commit, another's blob there": {large, "commit", fault{Drop: true}, true, false, "block block block commit look"},
+		"block refused":                {large, "block", says(403, ""), false, false, ""},
+		"a block fails once":           {large, "block", says(500, ""), false, true, "block block block block commit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			az := newStub()
 			st := serve(t, az, "block-size=4000")
-			az.on(c.kind, 1, c.fault)
+			az.On(c.kind, 1, c.fault)
 			if c.meddle {
-				az.faults(func(kind string, _ int) *fault {
+				az.Faults(func(kind string, _ int) *fault {
 					if kind != "commit" {
 						return nil
 					}
+					az.mu.Lock()
+					defer az.mu.Unlock()
 					az.blobs["k"] = blob{body: bytes.Repeat([]byte("y"), len(c.body)), etag: `"0x1"`, mark: "another's"}
 					return &c.fault
 				})
@@ -138,7 +122,7 @@ func TestT33_UploadIsSettledByTheBlob(t *testing.T) {
 			if c.ok != (err == nil) || c.ok && (info.Size != int64(len(c.body)) || info.Version == "") {
 				t.Errorf("got %+v, %v", info, err)
 			}
-			if got := strings.Join(az.requests(), " "); c.requests != "" && got != c.requests {
+			if got := strings.Join(az.Kinds(), " "); c.requests != "" && got != c.requests {
 				t.Errorf("requests %s, want %s", got, c.requests)
 			}
 			if c.ok {
@@ -162,7 +146,7 @@ func TestUploadOfBrokenBodyLeavesNothing(t *testing.T) {
 		if !errors.Is(err, errBody) {
 			t.Errorf("after %d bytes: %v", at, err)
 		}
-		if keys := az.keys(); len(keys) != 0 || slices.Contains(az.requests(), "commit") {
+		if keys := az.keys(); len(keys) != 0 || slices.Contains(az.Kinds(), "commit") {
 			t.Errorf("after %d bytes: %v is there", at, keys)
 		}
 	}
@@ -190,87 +174,27 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // race detector watches.
 func TestBodyIsNotKept(t *testing.T) {
 	az := newStub()
-	st := serve(t, az)
-	body := make([]byte, 8<<20)
-	for i := range 5 {
-		az.on("put", 0, fault{status: http.StatusPreconditionFailed, code: "ConditionNotMet"}) // without reading
-		if _, err := st.Put(t.Context(), "k", body, &store.PutOptions{If: store.IfAbsent()}); err == nil {
-			t.Fatal("the fault is not effective")
-		}
-		for j := 0; j < len(body); j += 256 {
-			body[j] = byte(i)
-		}
-	}
-	for range 5 {
-		ctx, cancel := context.WithCancel(t.Context())
-		az.on("put", 0, fault{answers: func(_ http.ResponseWriter, r *http.Request) { cancel(); _, _ = io.Copy(io.Discard, r.Body) }})
-		_, _ = st.Put(ctx, "k", body, nil)
-		cancel()
-		clear(body)
-	}
+	cloudtest.BodyIsNotKept(t, serve(t, az), &az.Stub, says(http.StatusPreconditionFailed, "ConditionNotMet").Answers)
 }
 
 // A server that answers without end does not fill the memory.
 func TestAnswersAreBounded(t *testing.T) {
 	az := newStub()
-	st := serve(t, az)
-	const most = 256 << 20
-	for kind, ask := range map[string]func() error{
-		"put": func() error {
-			_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
-			return err
-		},
-		"list": func() error { return cloudtest.ListErr(t, st) },
-		"get":  func() error { _, _, err := cloudtest.Get(t, st, "k", nil); return err },
-	} {
-		for _, status := range []int{http.StatusOK, http.StatusInternalServerError} {
-			if kind != "list" && status == http.StatusOK {
-				continue // a blob may be as large as it likes: its reader has limits
-			}
-			wrote := make(chan int, 1)
-			az.on(kind, 0, fault{answers: func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				w.WriteHeader(status)
-				_, _ = io.WriteString(w, `<?xml version="1.0"?><EnumerationResults><Blobs><Blob><Name>`)
-				piece, n := []byte(strings.Repeat("x", 1<<20)), 0
-				for n < most {
-					m, err := w.Write(piece)
-					if n += m; err != nil {
-						break
-					}
-				}
-				wrote <- n
-			}})
-			err := ask()
-			if err == nil {
-				t.Errorf("%s, %d: no error", kind, status)
-			} else if len(err.Error()) > 2000 {
-				t.Errorf("%s, %d: an error of %d bytes", kind, status, len(err.Error()))
-			}
-			if n := <-wrote; n >= most {
-				t.Errorf("%s, %d: all of %d bytes were read", kind, status, n)
-			}
-		}
-	}
+	cloudtest.AnswersAreBounded(t, serve(t, az), &az.Stub, `<?xml version="1.0"?><EnumerationResults><Blobs><Blob><Name>`, "list")
 }
 
 // TestAnswers is the table of what each answer means to each kind of request.
 func TestAnswers(t *testing.T) {
-	type means struct {
-		create, swap store.Outcome
-		get, list    error // nil: nobody can tell, so it may be tried again
-	}
-	unknown := means{store.Unknown, store.Unknown, nil, nil}
-	rejected := func(kind error) means { return means{store.Rejected, store.Rejected, kind, kind} }
+	unknown, rejected := cloudtest.Unknown, cloudtest.Rejects
 	for _, c := range []struct {
 		status int
 		code   string
-		want   means
+		want   cloudtest.Means
 	}{
-		{412, "ConditionNotMet", means{store.Refused, store.Refused, store.ErrPrecondition, store.ErrPrecondition}},
-		{409, "BlobAlreadyExists", means{store.Refused, store.Unknown, nil, nil}},
-		{403, "UnauthorizedBlobOverwrite", means{store.Refused, store.Rejected, store.ErrDenied, store.ErrDenied}},
-		{404, "BlobNotFound", means{store.Rejected, store.Refused, store.ErrNotFound, store.ErrNoBucket}},
+		{412, "ConditionNotMet", cloudtest.Meaning(store.Refused, store.Refused, store.ErrPrecondition, store.ErrPrecondition)},
+		{409, "BlobAlreadyExists", cloudtest.Meaning(store.Refused, store.Unknown, nil, nil)},
+		{403, "UnauthorizedBlobOverwrite", cloudtest.Meaning(store.Refused, store.Rejected, store.ErrDenied, store.ErrDenied)},
+		{404, "BlobNotFound", cloudtest.Meaning(store.Rejected, store.Refused, store.ErrNotFound, store.ErrNoBucket)},
 		{404, "ContainerNotFound", rejected(store.ErrNoBucket)},
 		{401, "NoAuthenticationInformation", rejected(store.ErrDenied)},
 		{403, "AuthenticationFailed", rejected(store.ErrDenied)},
@@ -287,26 +211,10 @@ func TestAnswers(t *testing.T) {
 		t.Run(fmt.Sprint(c.status, " ", c.code), func(t *testing.T) {
 			az := newStub()
 			st := serve(t, az)
-			az.faults(func(string, int) *fault { return &fault{status: c.status, code: c.code} })
-			_, create := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
-			_, swap := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfMatch("0x5")})
-			_, _, read := cloudtest.Get(t, st, "k", nil)
-			list := cloudtest.ListErr(t, st)
-			if got := store.OutcomeOf(create); got != c.want.create {
-				t.Errorf("create: %v is %v, want %v", create, got, c.want.create)
-			}
-			if got := store.OutcomeOf(swap); got != c.want.swap {
-				t.Errorf("swap: %v is %v, want %v", swap, got, c.want.swap)
-			}
-			for what, pair := range map[string][2]error{"get": {read, c.want.get}, "list": {list, c.want.list}} {
-				var e *store.Error
-				if !errors.As(pair[0], &e) || !errors.Is(e.Kind, pair[1]) {
-					t.Errorf("%s: %v, want %v", what, pair[0], pair[1])
-					continue
-				}
-				if e.Status != c.status || e.Code != c.code || e.RetryAfter.Seconds() != 7 || e.Op != what || !strings.Contains(e.Error(), "It is said") {
-					t.Errorf("%s: %v", what, e)
-				}
+			az.Faults(func(string, int) *fault { f := says(c.status, c.code); return &f })
+			create := cloudtest.Answered(t, st, "0x5", c.status, c.code, c.want)
+			if !strings.Contains(create.Error(), "It is said") {
+				t.Error(create)
 			}
 			if errors.Is(create, store.ErrNoBucket) && !strings.Contains(create.Error(), `create the container "box"`) {
 				t.Errorf("no hint: %v", create)

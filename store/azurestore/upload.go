@@ -19,17 +19,16 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-var errCleanup = errors.New("azurestore: no time left to look at what became of an upload")
+var errCleanup = errors.New("azurestore: no time left to find out the outcome of an upload")
 
-// mark is the name, in a blob's metadata, of the upload that made it.
+// mark is the name in a blob's metadata under which the id of its upload stands.
 const mark = "fencepostupload"
 
-// Upload implements [store.Store]. A body of at most Options.BlockSize is one
-// request; of a longer one the blocks are staged, a few at a time, and committed
-// in one request.
+// Upload implements [store.Store]. A body of at most Options.BlockSize is one request. The
+// blocks of a longer one are staged, a few at a time, and committed in one request.
 //
-// When the last request gets no answer, the upload looks at the blob: one of its
-// size with its mark means that it succeeded.
+// If the last request gets no answer, Upload reads the blob. The right size and the mark
+// of this upload mean success.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
@@ -57,7 +56,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	}
 	failed := s.fail(ctx, call{op: "upload", key: key, missing: store.ErrNoBucket, create: o.Create}, err)
 	if u.committing && store.OutcomeOf(failed) == store.Unknown {
-		if info, found := u.look(ctx); found {
+		if info, found := u.find(ctx); found {
 			return info, nil
 		}
 	}
@@ -78,12 +77,12 @@ type upload struct {
 	committing bool
 }
 
-// stage reads the body to its end. More than one block is sent.
+// stage reads the body to its end, and sends its blocks if there are several.
 func (u *upload) stage(ctx context.Context, body io.Reader) error {
 	g, sending := errgroup.WithContext(ctx)
 	g.SetLimit(u.inFlight)
 	err := u.read(sending, body, func(block []byte) {
-		// All ids of a blob have one length, and none is another upload's.
+		// The ids of one blob must have equal lengths, and differ from other uploads'.
 		id := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s%08d", u.id, len(u.blocks)))
 		u.blocks = append(u.blocks, id)
 		g.Go(func() error {
@@ -102,7 +101,8 @@ func (u *upload) stage(ctx context.Context, body io.Reader) error {
 	return sent
 }
 
-// retries is what the SDK calls attempts but for the first; for it 0 means three.
+// retries returns the SDK's number for so many attempts. The SDK counts without the first
+// one, and takes 0 for three.
 func retries(attempts int) int32 {
 	if attempts <= 1 {
 		return -1
@@ -110,7 +110,7 @@ func retries(attempts int) int32 {
 	return int32(min(attempts-1, 100))
 }
 
-// read cuts the body into blocks. A body of no more than one is kept, not sent.
+// read cuts the body into blocks. It keeps a body of one block and does not send it.
 func (u *upload) read(ctx context.Context, body io.Reader, send func([]byte)) error {
 	for last := false; !last; {
 		if err := ctx.Err(); err != nil {
@@ -118,9 +118,9 @@ func (u *upload) read(ctx context.Context, body io.Reader, send func([]byte)) er
 		}
 		if len(u.blocks) == maxBlocks {
 			return &store.Error{Op: "upload", Key: u.key, Kind: store.ErrTooLarge, Hint: fmt.Sprintf(
-				"an upload has at most %d blocks, here of %d bytes: tell its size beforehand (writer.ExpectedSize, UploadOptions.SizeHint), or raise the block size", maxBlocks, u.blockSize)}
+				"an upload has at most %d blocks, here of %d bytes; say the size beforehand (writer.ExpectedSize, UploadOptions.SizeHint), or raise Options.BlockSize", maxBlocks, u.blockSize)}
 		}
-		// Grown as bytes arrive: most uploads are smaller than a block.
+		// The buffer grows as bytes arrive, since most uploads are smaller than a block.
 		var block bytes.Buffer
 		n, err := io.Copy(&block, io.LimitReader(body, u.blockSize))
 		if err != nil {
@@ -155,17 +155,19 @@ func (u *upload) commit(ctx context.Context) (store.Info, error) {
 	return store.Info{Key: u.key, Version: versionOf(out.ETag), Size: u.size, LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, nil
 }
 
-// look tells whether the blob is there, and this upload's.
-func (u *upload) look(ctx context.Context) (store.Info, bool) {
-	// The caller's context may be what ended the upload.
+// find returns the blob, if it is there and this upload has made it.
+func (u *upload) find(ctx context.Context) (store.Info, bool) {
+	// The caller's context may have ended.
 	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), u.s.opts.Cleanup, errCleanup)
 	defer cancel()
 	out, err := u.client.GetProperties(once(ctx), nil)
 	if err != nil || out.ContentLength == nil || versionOf(out.ETag) == "" {
 		return store.Info{}, false
 	}
-	// guard:own-upload. Anybody's blob under this key would look like success. The
-	// SDK writes the names of metadata in some case or other.
+	// guard:own-upload. A blob counts as this upload's only with its mark and size. Without
+	// the mark: an upload fails; an earlier blob of the same size is under its key; Upload
+	// reports success, and a manifest names a file with other bytes. (The SDK changes the
+	// case of the mark's name.)
 	//
 	//mutant:replace own := false => own := true
 	own := false

@@ -18,7 +18,7 @@ import (
 
 func init() { store.Register("az", open) }
 
-// target is what a URL says.
+// target is what a URL names.
 type target struct {
 	container, prefix string
 	account, endpoint string
@@ -26,7 +26,7 @@ type target struct {
 	options           Options
 }
 
-// scheme says what the URLs look like.
+// scheme describes the URLs.
 var scheme = cloud.Scheme{
 	Name: "az", Root: "container", Hint: "?account=name, or &endpoint=http://host:port/account",
 	Endpoint: "http://127.0.0.1:10000/devstoreaccount1", Credentials: hintCredentials,
@@ -40,31 +40,14 @@ var parameters = map[string]cloud.Parameter[target]{
 	"block-size": func(t *target, v string) (err error) { t.options.BlockSize, err = cloud.Bytes(v); return err },
 }
 
-// Open opens the container that a URL names, az://container/prefix, with these
-// parameters:
-//
-//	account     the storage account; default AZURE_STORAGE_ACCOUNT
-//	endpoint    where the account's blobs are; default
-//	            https://ACCOUNT.blob.core.windows.net. An emulator has the account
-//	            in the path: http://127.0.0.1:10000/devstoreaccount1
-//	anonymous   true: send no credentials
-//	block-size  of large uploads, in bytes
-//
-// It sends no request. Errors are [store.ErrInvalid], or [store.ErrDenied] if
-// there are no credentials, and say what is wrong.
-func Open(ctx context.Context, rawURL string) (store.Store, error) {
-	return scheme.Open(ctx, rawURL, open)
-}
-
 func open(_ context.Context, u *url.URL) (store.Store, error) {
-	name := store.RedactURL(u.String())
 	t, err := parse(u)
 	if err != nil {
-		return nil, cloud.Invalid(name, err)
+		return nil, err
 	}
 	client, err := t.client()
 	if err != nil {
-		e := &store.Error{Op: "open", Key: name, Kind: store.ErrInvalid, Err: err}
+		e := &store.Error{Kind: store.ErrInvalid, Err: err}
 		if errors.As(err, new(*cloud.LoginError)) {
 			e.Kind, e.Hint = store.ErrDenied, hintCredentials
 		}
@@ -90,7 +73,7 @@ func parse(u *url.URL) (*target, error) {
 	}
 	t.account = cmp.Or(t.account, os.Getenv("AZURE_STORAGE_ACCOUNT"))
 	if strings.ContainsAny(t.account, "/.:@?#%") {
-		return nil, errors.New("the account is a name, not an address; that would be the endpoint")
+		return nil, errors.New("the account is a name, not an address; write an address as endpoint=")
 	}
 	if t.endpoint != "" {
 		if _, err := scheme.CheckEndpoint(t.endpoint); err != nil {
@@ -106,7 +89,7 @@ func (t *target) client() (*container.Client, error) {
 	if connection != "" && t.account == "" && t.endpoint == "" && !t.anonymous {
 		client, err := container.NewClientFromConnectionString(connection, t.container, ClientOptions())
 		if err != nil {
-			// Its error may repeat what it was given.
+			// The SDK's error may repeat the secret.
 			return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used; copy it anew from the account's page of keys")
 		}
 		return client, nil
@@ -123,18 +106,20 @@ func (t *target) client() (*container.Client, error) {
 		return container.NewClientWithNoCredential(address, ClientOptions())
 	case key != "":
 		if t.account == "" {
-			return nil, errors.New("AZURE_STORAGE_KEY needs to know whose it is: add &account=… to the URL, or set AZURE_STORAGE_ACCOUNT")
+			return nil, errors.New("AZURE_STORAGE_KEY needs the name of its account; add &account=… to the URL, or set AZURE_STORAGE_ACCOUNT")
 		}
 		shared, err := azblob.NewSharedKeyCredential(t.account, key)
 		if err != nil {
-			return nil, errors.New("AZURE_STORAGE_KEY is no key of an account: it is not base64")
+			return nil, errors.New("AZURE_STORAGE_KEY is not the key of an account: it is not base64")
 		}
 		return container.NewClientWithSharedKeyCredential(address, shared, ClientOptions())
 	case sas != "":
 		return container.NewClientWithNoCredential(address+"?"+strings.TrimPrefix(sas, "?"), ClientOptions())
 	case strings.HasPrefix(t.endpoint, "http://"):
-		// guard:no-token-in-clear. A bearer token is all that it takes to be its
-		// owner; a key only signs, and a signature is limited.
+		// guard:no-token-in-clear. No bearer token is sent over plain http. Without this rule:
+		// an endpoint is mistyped with http; the token crosses the network in clear; any
+		// listener can act as its owner until it expires. A key only signs requests, and a
+		// signature is limited.
 		return nil, errors.New("over plain http only AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or anonymous=true can be used")
 	}
 	found, err := azidentity.NewDefaultAzureCredential(nil)

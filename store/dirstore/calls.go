@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls are the system calls that change or order something, each under a name.
-// Tests put something in front of them: an error, a kill, a stop.
+// calls are the system calls that change or order something, each under a name. Tests put
+// an error, a kill or a stop before one of them.
 type calls struct {
 	before func(call, path string) error
 }
@@ -25,7 +25,7 @@ func (c calls) do(call, path string, f func() error) error {
 	return f()
 }
 
-// open never follows a link at path itself, and never blocks on a pipe.
+// open does not follow a link at path itself, and does not block on a pipe.
 func (c calls) open(path string, flag int) (f *os.File, err error) {
 	err = c.do("open", path, func() error {
 		f, err = os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o666)
@@ -55,8 +55,7 @@ func (c calls) link(from, to string) error {
 	return c.do("link", to, func() error { return os.Link(from, to) })
 }
 
-// rename is not os.Rename, which looks at the target first: one more system
-// call while the lock is held.
+// rename is not os.Rename, which makes a system call more while the lock is held.
 func (c calls) rename(from, to string) error {
 	return c.do("rename", to, func() error { return pathError("rename", to, unix.Rename(from, to)) })
 }
@@ -65,8 +64,8 @@ func (c calls) mkdir(path string) error {
 	return c.do("mkdir", path, func() error { return os.Mkdir(path, 0o777) })
 }
 
-// unlink and rmdir are not os.Remove, which does either: what was a directory a
-// moment ago may be an object now.
+// unlink and rmdir are not os.Remove, which does either. What was a directory a moment ago
+// may be an object now.
 func (c calls) unlink(path string) error {
 	return c.do("unlink", path, func() error { return pathError("unlink", path, unix.Unlink(path)) })
 }
@@ -102,11 +101,10 @@ func (c calls) tryLock(f *os.File, how int) (ok bool, err error) {
 	return ok, err
 }
 
-// unlock lets go before the file is closed: a child that is being forked by
-// another goroutine holds a copy of the descriptor until it executes.
+// unlock releases a lock before the file is closed. Closing is not enough: a child that
+// another goroutine is forking holds a copy of the descriptor until it executes.
 func (c calls) unlock(f *os.File) {
-	// It cannot fail on an open file, and there is nothing to do if it did: the
-	// lock goes with the descriptor.
+	// It cannot fail on an open file. If it did, the lock would end with the descriptor.
 	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 }
 

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Delete implements [store.Store]. When it returns nil, the absence of the keys
-// survives a crash.
+// Delete implements [store.Store]. When it returns nil, the keys stay absent even if the
+// machine crashes.
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	paths := make([]string, len(keys))
 	for i, key := range keys {
@@ -32,7 +32,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 		return s.failure("delete", keys[0], err)
 	}
 	defer list.Close()
-	var dirs []string // each once, in order; they share few
+	var dirs []string // each once, in order
 	seen := map[string]bool{}
 	for i, key := range keys {
 		if ctx.Err() != nil {
@@ -44,7 +44,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 			}
 			return s.failure("delete", key, err)
 		}
-		// Also if it was missing: whoever deleted it may not have come to the sync.
+		// Even for a missing key: the process that deleted it may not have synced yet.
 		if dir := filepath.Dir(paths[i]); !seen[dir] {
 			seen[dir] = true
 			dirs = append(dirs, dir)
@@ -59,11 +59,11 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-// deleteOne holds the key's lock, so that no swap puts back what it is about to
-// replace, and the list lock, for one unlink: a listing must see what was
-// created before (see [Store.List]).
+// deleteOne unlinks one object. It holds the key's lock, so that no swap of the key brings
+// it back, and the list lock, so that a listing sees what was created before the delete
+// (see [Store.List]).
 func (s *Store) deleteOne(ctx context.Context, list *os.File, key, path string) error {
-	if info, err := s.look(path); err != nil || info == nil {
+	if info, err := s.stat(path); err != nil || info == nil {
 		return err
 	}
 	lock, err := s.openLock(s.keyLock(key))
@@ -71,7 +71,7 @@ func (s *Store) deleteOne(ctx context.Context, list *os.File, key, path string) 
 		return err
 	}
 	defer lock.Close()
-	// Both or none: a delete that waits for a stopped lister holds up no swap.
+	// Both or none: a delete that waits for a stopped lister must not block swaps.
 	unlock, err := s.lockAll(ctx, lock, list)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *Store) deleteOne(ctx context.Context, list *os.File, key, path string) 
 	if err := s.announce(list); err != nil {
 		return err
 	}
-	info, err := s.look(path)
+	info, err := s.stat(path)
 	if err != nil || info == nil {
 		return err
 	}
@@ -90,9 +90,8 @@ func (s *Store) deleteOne(ctx context.Context, list *os.File, key, path string) 
 	return nil
 }
 
-// prune removes directories that are empty now, from dir upwards, never the
-// root. The kernel refuses one that is not empty, and a create that loses its
-// directory in this way makes it again.
+// prune removes empty directories, from dir upwards, but never the root. The kernel refuses
+// to remove one that is not empty. A create whose directory vanishes makes it again.
 func (s *Store) prune(dir string) {
 	for ; dir != s.root; dir = filepath.Dir(dir) {
 		if err := s.calls.rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {

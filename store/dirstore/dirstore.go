@@ -16,8 +16,8 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Store is a directory as a [store.Store]. It is safe for concurrent use, and
-// any number of them, in any number of processes, may work on one directory.
+// Store keeps objects in a directory. It is safe for concurrent use. Any number of Stores,
+// in any number of processes, may work on one directory.
 type Store struct {
 	root  string
 	clock clock.Clock
@@ -29,13 +29,11 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the store in dir, which is created unless Options.NoCreate says
-// no, and removes what dead processes left unfinished there. There is nothing
-// to close.
+// Open opens the store in dir. It creates the directory, unless Options.NoCreate is set,
+// and deletes unfinished files of dead processes. There is nothing to close.
 //
-// Errors: [store.ErrNoBucket] if dir is missing and not to be created,
-// [store.ErrDenied], [store.ErrInvalid] if dir is something else,
-// [store.ErrUnsupported].
+// Errors: [store.ErrNoBucket] if dir is missing and NoCreate is set, [store.ErrDenied],
+// [store.ErrInvalid] if dir is not a directory, [store.ErrUnsupported].
 func Open(dir string, opts *Options) (*Store, error) { return open(dir, opts, calls{}) }
 
 func open(dir string, opts *Options, calls calls) (*Store, error) {
@@ -74,9 +72,8 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 	return s, nil
 }
 
-// path maps a key to its path. A directory on the way that is a symbolic link
-// is refused: where it leads may be another file system, and nothing above its
-// target is known to be durable.
+// path maps a key to its path. A symbolic link among its directories is an error: the link
+// may lead to another file system, and what is above its target may not be durable.
 func (s *Store) path(op, key string) (string, error) {
 	rel, err := relPath(op, key)
 	if err != nil {
@@ -88,7 +85,7 @@ func (s *Store) path(op, key string) (string, error) {
 
 func (s *Store) noLinks(op, key, dir string) error {
 	if s.dirs.get(dir) != nil {
-		return nil // looked at when it was remembered
+		return nil // it was checked when it was remembered
 	}
 	for ; len(dir) > len(s.root); dir = filepath.Dir(dir) {
 		if info, err := os.Lstat(dir); err == nil && info.Mode().Type() == fs.ModeSymlink {
@@ -98,7 +95,7 @@ func (s *Store) noLinks(op, key, dir string) error {
 	return nil
 }
 
-// makeRoot creates the root with all above it, durably.
+// makeRoot creates the root and the directories above it, durably.
 func (s *Store) makeRoot() error {
 	exists := filepath.Dir(s.root)
 	for exists != filepath.Dir(exists) {
@@ -122,8 +119,8 @@ func (s *Store) makeRoot() error {
 	}
 }
 
-// prepare makes the reserved folder and cleans up. Who may only read does
-// without, if a writer has been here.
+// prepare makes the reserved folder and cleans up. A process that may only read can use
+// what a writer has made.
 func (s *Store) prepare() error {
 	for _, dir := range []string{filepath.Join(s.root, reserved), s.tempDir(), filepath.Dir(s.listLock())} {
 		if err := s.calls.mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -141,8 +138,8 @@ func (s *Store) prepare() error {
 	return nil
 }
 
-// Get implements [store.Store]. The body is that of the version returned,
-// whatever happens to the key meanwhile.
+// Get implements [store.Store]. The body is that of the returned version, whatever happens
+// to the key while it is read.
 func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
 	path, err := s.path("get", key)
 	if err != nil {
@@ -173,8 +170,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	return obj, nil
 }
 
-// object describes the open file, not the name: the name may stand for another
-// object by now.
+// object describes the open file, not the name, which may belong to another object by now.
 func (s *Store) object(f *os.File, path, key string, o store.GetOptions) (*store.Object, error) {
 	fi, err := f.Stat()
 	if err != nil {
@@ -190,7 +186,7 @@ func (s *Store) object(f *os.File, path, key string, o store.GetOptions) (*store
 	if o.Offset >= info.Size && (o.Offset > 0 || o.Length > 0) {
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrRange, Hint: fmt.Sprintf("the object has %d bytes", info.Size)}
 	}
-	if err := s.settle(path, f, fi); err != nil {
+	if err := s.secure(path, f, fi); err != nil {
 		return nil, err
 	}
 	n := info.Size - o.Offset
@@ -207,11 +203,10 @@ func (s *Store) info(key string, fi fs.FileInfo) store.Info {
 	return store.Info{Key: key, Version: version(fi), Size: fi.Size(), LastModified: fi.ModTime(), Date: s.clock.Wall()}
 }
 
-// version names the state of a key: when it was written, in nanoseconds, in
-// which file, of which size. See [Store.finish] for why no state has the version of
-// an earlier one: along the swaps of a key the time strictly rises, and a key
-// deleted and created again would have to get the same inode number at the same
-// nanosecond.
+// version names one state of a key by its time in nanoseconds, its inode and its size. No
+// two states of a key have the same version. Along the swaps of a key the time rises (see
+// [Store.finish]). A key that is deleted and created again would need the same inode in
+// the same nanosecond.
 func version(fi fs.FileInfo) store.Version {
 	t := fi.ModTime()
 	return store.Version(fmt.Sprintf("%x.%09d-%x-%x", t.Unix(), t.Nanosecond(), inode(fi), fi.Size()))

@@ -11,15 +11,14 @@
 //   - Create and swap are atomic between goroutines, handles and processes of one
 //     machine. A create is one link(2), which fails if the name is taken. A swap
 //     is one rename(2) under a file lock of that key.
-//   - What was acknowledged, refused in favour of, read or listed survives a
-//     crash of the machine: not only the writer but whoever is first shown a
-//     new object makes its directory entry durable (see durable.go).
-//   - A process may be killed or stopped at any instant. What a killed one leaves
-//     behind is invisible and removed by a later Open. A stopped one never
-//     hinders reads, listings and creates. It can hold up what needs the lock it
-//     holds: stopped within the few microseconds of a swap or a delete, the swaps
-//     and deletes of one key in 256, or all deletes; stopped while listing what
-//     others were deleting from all the time, deletes.
+//   - An object that was acknowledged, read, listed, or the reason of a refusal survives a
+//     crash of the machine. Not only its writer makes its directory entry durable, but
+//     also the first process that sees it (see durable.go).
+//   - A process may be killed or stopped at any instant. What a killed process leaves
+//     behind is invisible, and a later Open deletes it. A stopped process never blocks
+//     reads, listings or creates. If it is stopped in the microseconds of a swap or a
+//     delete, it blocks the swaps and deletes of one key in 256, or all deletes. If it is
+//     stopped in a listing that met many deletes, it blocks deletes.
 //
 // # What it needs
 //
@@ -38,10 +37,9 @@
 //     another's directory ("a" and "a/b"): [store.ErrInvalid].
 //   - Symbolic links, directories, devices and files whose names are no valid
 //     keys are not objects: not listed, not read, not deleted.
-//   - That a key is absent is certain to survive a crash only when Delete has
-//     returned.
-//   - List holds what it found in memory, some 200 bytes a key, and yields it
-//     after it has let go of its lock.
+//   - A deleted key can come back after a crash, unless Delete has returned.
+//   - List holds what it found in memory, about 200 bytes a key, and yields it when it
+//     holds no lock.
 //
 // # The folder .fencepost
 //

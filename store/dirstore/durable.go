@@ -12,48 +12,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// # Who has seen an object must not lose it
+// # An object that was seen must survive a crash
 //
-// A new name is visible to every process before it is durable: link and rename
-// act at once, the directory is on the disk only after fsync. A writer that
-// waits for its own fsync is not enough:
+// A new name is visible to every process before it is durable: link and rename act at
+// once, but the directory is on the disk only after fsync. It is not enough that the
+// writer waits for its own fsync:
 //
-//	writer   link data/7/42 … (stopped before fsync)
-//	reader   reads data/7/42, tells the world
-//	         the machine loses power; data/7/42 never was
-//	writer'  creates data/7/42 with other records
+//	writer A  links data/7/42 and is stopped before fsync
+//	reader    reads data/7/42 and passes its records on
+//	          the machine loses power; data/7/42 is gone
+//	writer B  creates data/7/42 with other records
 //
-// So whoever is shown an object makes it durable first. To tell which objects
-// need it, a file carries a mark from its creation, which its writer takes off
-// after the fsync of the directory: the owner's write permission. Objects are
-// never changed in place, so that files without it are the natural final state.
-// The mark is taken off only after the entry is durable; if taking it off is
-// itself lost in a crash, somebody syncs once more. Files that people put into
-// the directory look marked, which costs a sync and does no harm.
+// So a process that reads or lists an object makes it durable first. A mark tells which
+// objects need that: the owner's write permission. Every file has it from its creation,
+// and the writer clears it after the fsync of the directory. Objects are never changed in
+// place, so files without write permission are the natural final state. If a crash undoes
+// the clearing, some process syncs once more. A file that a person puts into the directory
+// has the mark too, which costs one sync.
 const pendingMark os.FileMode = 0o200
 
 func pending(info fs.FileInfo) bool { return info.Mode()&pendingMark != 0 }
 
-// settle makes sure that the object at path, open as f, is there after a crash.
-func (s *Store) settle(path string, f *os.File, info fs.FileInfo) error {
+// secure makes sure that the object at path, open as f, is there after a crash.
+func (s *Store) secure(path string, f *os.File, info fs.FileInfo) error {
 	if !pending(info) {
 		return nil
 	}
 	if err := s.persist(filepath.Dir(path)); err != nil {
 		return err
 	}
-	// The mark is that of the open file, never of whatever is at path by now: a
-	// swap may have put an object there that is newer than the sync. Another
-	// user's file keeps its mark.
+	// Clear the mark of the open file, not of the file that is at path now: a swap may
+	// have put an object there after the sync. Another user's file keeps its mark.
 	_ = s.calls.chmod(f, info.Mode().Perm()&^0o222)
 	return nil
 }
 
-// persist makes the entries of dir durable, and dir itself with all above it. A
-// dir that is gone by now is durable once its absence is.
+// persist makes the entries of dir durable, and dir itself with all directories above it.
+// If dir is gone, it makes that durable.
 func (s *Store) persist(dir string) error {
 	if f := s.dirs.get(dir); f != nil {
-		// This very directory was made durable before; its entries are synced.
+		// This very directory is durable; sync its entries.
 		if err := s.calls.sync(f); !errors.Is(err, fs.ErrClosed) {
 			return err
 		}
@@ -67,8 +65,8 @@ func (s *Store) persist(dir string) error {
 	}
 	err = s.calls.sync(f)
 	if err == nil && dir != s.root {
-		// Not only whoever made dir syncs its parent: it may have been stopped
-		// between mkdir and fsync, and what is written below would hang in the air.
+		// The process that made dir may have been stopped before it synced the parent. Then
+		// what is written into dir would be lost with it.
 		err = s.persist(filepath.Dir(dir))
 	}
 	if err != nil {
@@ -79,11 +77,10 @@ func (s *Store) persist(dir string) error {
 	return nil
 }
 
-// dirCache remembers directories that are durable, with all above them. It
-// holds them open: as long as it does, their inode numbers are not given to
-// others, so that a directory that was removed and made again is told from the
-// one remembered. What is above a directory cannot have been removed while it
-// is there.
+// dirCache remembers directories that are durable, with all above them. It keeps them
+// open, so that their inode numbers are not used again: a directory that was removed and
+// made again is not taken for the old one. A directory above another one cannot be removed
+// while that exists.
 type dirCache struct {
 	mu   sync.Mutex
 	open map[string]*os.File
@@ -91,8 +88,8 @@ type dirCache struct {
 
 const maxDirs = 64
 
-// get returns the open directory that is at path now, or nil. Another goroutine
-// may close it: then using it is [fs.ErrClosed].
+// get returns the open directory that is at path now, or nil. If another goroutine closes
+// it, its use is [fs.ErrClosed].
 func (c *dirCache) get(path string) *os.File {
 	c.mu.Lock()
 	f := c.open[path]

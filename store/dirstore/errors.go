@@ -14,9 +14,8 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// failure turns the error of a system call into what callers understand. It is
-// for calls before a write took effect: a Kind of "denied" or "invalid" says
-// that nothing was written.
+// failure turns the error of a system call into a [store.Error]. Use it only before a write
+// takes effect, since some of its kinds say that nothing was written.
 func (s *Store) failure(op, key string, err error) error {
 	if e := (*store.Error)(nil); errors.As(err, &e) {
 		return err
@@ -51,16 +50,15 @@ func (s *Store) failure(op, key string, err error) error {
 	return e
 }
 
-// unsure is for errors after a write may have taken effect. It has no Kind,
-// whatever the cause: the outcome is unknown.
+// unsure is the error after a write may have taken effect: its outcome is unknown.
 func unsure(op, key string, err error) error {
 	return &store.Error{Op: op, Key: key, Kind: store.ErrUnknown, Err: err,
 		Hint: "the change is visible, but may not survive a crash of the machine"}
 }
 
-// cancelled is for a context that ended before the write took effect. It has no
-// Kind, since none says "not written, and may be tried again"; the outcome that
-// callers then assume, unknown, is a safe one.
+// cancelled is the error of a context that ended before the write took effect. It has no
+// Kind, since none means "not written, and can be retried". Callers take the outcome for
+// unknown, which is safe.
 func cancelled(ctx context.Context, op, key string) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if !errors.Is(cause, err) {
@@ -72,7 +70,7 @@ func cancelled(ctx context.Context, op, key string) error {
 // errTaken: a create found its name taken.
 var errTaken = errors.New("dirstore: name taken")
 
-// refused is the answer to a condition that does not hold.
+// refused is the error of a condition that does not hold.
 func refused(op, key string) error {
 	return &store.Error{Op: op, Key: key, Kind: store.ErrPrecondition}
 }

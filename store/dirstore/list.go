@@ -19,23 +19,22 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// List implements [store.Store]. It sees a state that existed: every key that
-// was there when it began, or, if that was deleted, whatever had been created
-// before it was.
+// List implements [store.Store]. It shows a state that existed. Each key that was there at
+// the beginning is in it, or, if that key was deleted, every key created before the
+// delete.
 //
-// Reading a directory is not atomic. Somebody who replaces the highest number
-// by the next one could slip through (T37):
+// Reading a directory is not atomic. A process that creates the next number and deletes
+// the one before could slip through (T37):
 //
 //	lister    reads the first half of manifest/
 //	other     creates 51, which lands in the half that was read
 //	other     deletes 50, which is in the other half
 //	lister    reads the second half: neither 50 nor 51
 //
-// and "the newest by LIST" would be 49. Without deletes nothing is missed that
-// was there at the beginning. So each unlink is done under the list lock, held
-// exclusively, and is announced before; see collect. Creates only add names.
-// Swaps keep theirs: rename replaces the entry where it is (btrfs apart, see
-// renameMoves).
+// The newest manifest in the listing would be 49. Without deletes nothing can be missed
+// that was there at the beginning. So each unlink holds the list lock exclusively and is
+// announced before; see collect. Creates only add names. Swaps keep the name: rename
+// replaces the entry in place (except on btrfs, see renameMoves).
 func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		found, err := s.list(ctx, prefix, opts)
@@ -43,8 +42,8 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 			yield(store.Info{}, err)
 			return
 		}
-		// The lock is gone: what a caller does between two keys, a Delete even, may
-		// take as long as it likes.
+		// No lock is held, so the caller may take its time between two keys, even for a
+		// Delete.
 		date := s.clock.Wall()
 		for _, e := range found {
 			if ctx.Err() != nil {
@@ -81,8 +80,8 @@ func (s *Store) list(ctx context.Context, prefix string, opts *store.ListOptions
 			return nil, s.failure("list", prefix, err)
 		}
 	}
-	// Two scans find a key twice, and so may one, of an object swapped meanwhile.
-	// The later find counts.
+	// Two scans find a key twice. So may one scan, of an object that is swapped meanwhile.
+	// The later entry counts.
 	slices.SortStableFunc(sc.found, func(a, b entry) int { return strings.Compare(a.key, b.key) })
 	n := 0
 	for i, e := range sc.found {
@@ -94,28 +93,25 @@ func (s *Store) list(ctx context.Context, prefix string, opts *store.ListOptions
 	return sc.found[:n], nil
 }
 
-// undisturbed is how often a listing is tried without keeping out deletes.
+// undisturbed is how often a listing scans without blocking deletes.
 const undisturbed = 4
 
 // collect scans until it has a scan during which nothing was deleted.
 //
-// It does not hold the list lock meanwhile: deletes would wait for listings,
-// and could wait for ever where there is always one. It looks whether there was
-// a delete. A delete raises the time of the lock file, under the lock, before
-// its unlink. So if the lock was free at some instant, and the time is the same
-// after the scan as it was then, there was none in between.
+// It does not hold the list lock during the scan: deletes would wait for listings, perhaps
+// for ever. Instead it finds out whether there was a delete. A delete holds the lock and
+// raises the time of the lock file before its unlink. So if the lock was free at some
+// instant, and the file has the same time after the scan, there was no delete in between.
 //
-// If the lock is not free, its holder may be stopped within its section, before
-// or after its unlink. A takeover needs listings and must not wait for it. But
-// there is only one such holder, with one unlink. Any later delete gets the
-// lock after it, and raises the time before it does anything. So of two scans,
-// before and after which the time is the same, at least one had no delete, and
-// both together are complete.
+// If the lock is not free, its holder may be stopped, before or after its unlink. A
+// takeover needs listings and must not wait for that process. But there is only one
+// holder, with one unlink. Any later delete gets the lock after it and raises the time
+// first. So of two scans between which the time stays the same, at least one saw no
+// delete, and both together are complete.
 //
-// After some scans in vain it keeps deletes out, so that it comes to an end
-// where they never do. Only a lister that is stopped then holds up anything,
-// namely deletes; and as each scan in vain was a delete that was not held up,
-// listers cannot starve them either.
+// After some scans in vain it holds the lock and blocks deletes, so that it ends even if
+// deletes never do. Only a lister that is stopped in that scan blocks others. Every scan
+// in vain was a delete that went through, so listers cannot starve deletes either.
 func (s *Store) collect(ctx context.Context, sc *scan) error {
 	lock, err := s.openLock(s.listLock())
 	if err != nil {
@@ -152,8 +148,8 @@ func (s *Store) collect(ctx context.Context, sc *scan) error {
 	})
 }
 
-// announce raises the time of the list lock before an unlink: see collect. The
-// caller holds the list lock exclusively.
+// announce raises the time of the list lock before an unlink: see collect. The caller holds
+// the lock exclusively.
 func (s *Store) announce(lock *os.File) error {
 	info, err := lock.Stat()
 	if err != nil {
@@ -166,7 +162,7 @@ func (s *Store) announce(lock *os.File) error {
 	return s.calls.chtimes(lock.Name(), now)
 }
 
-// entry is what a listing keeps of an object.
+// entry is what a listing stores of an object.
 type entry struct {
 	key     string
 	version store.Version
@@ -195,8 +191,8 @@ func (sc *scan) run(ctx context.Context) error {
 	return err
 }
 
-// dir reads one directory and what is below it. If there is none, or something
-// else under the name, that is fs.ErrNotExist.
+// dir reads one directory and what is below it. If it is missing, or no directory, that is
+// fs.ErrNotExist.
 func (sc *scan) dir(ctx context.Context, rel string) error {
 	path := filepath.Join(sc.s.root, rel)
 	f, err := sc.s.calls.open(path, os.O_RDONLY|unix.O_DIRECTORY)
@@ -233,8 +229,8 @@ func (sc *scan) dir(ctx context.Context, rel string) error {
 	return nil
 }
 
-// entry notes an object or descends, and reports whether it is an object that
-// is not known to be durable.
+// entry records an object, or reads a directory. It reports whether the entry is an object
+// that may not be durable.
 func (sc *scan) entry(ctx context.Context, rel string, e fs.DirEntry) (pend bool, err error) {
 	key, ok := keyOf(rel)
 	switch {

@@ -16,15 +16,13 @@ import (
 	"github.com/fencepost/fencepost/clock"
 )
 
-// Locks are flocks: the kernel drops them when their process dies. A stopped
-// process keeps them, so that whoever holds one does nothing that takes time,
-// and whoever waits for one holds no other: a process that waits for a frozen
-// one must not pass the frost on. All waiting is polling, under the caller's
-// context.
+// Locks are flocks: the kernel releases them when their process dies. A stopped process
+// keeps its locks. So a holder does nothing slow, and a process that waits for a lock holds
+// no other: otherwise one stopped process would block a chain of others. All waiting is
+// polling, under the caller's context.
 
-// keyLocks is how many lock files the keys are spread over. They are created
-// on first use and never removed: two processes that lock a name would hold
-// different files.
+// keyLocks is how many lock files the keys are spread over. They are created on first use
+// and never deleted: otherwise two processes could hold locks of one name on two files.
 const keyLocks = 256
 
 func (s *Store) keyLock(key string) string {
@@ -33,16 +31,16 @@ func (s *Store) keyLock(key string) string {
 	return filepath.Join(s.root, reserved, "lock", fmt.Sprintf("key-%02x", h.Sum32()%keyLocks))
 }
 
-// listLock is what listings and deletes meet at: see [Store.List]. Its
-// modification time rises with every delete.
+// listLock orders listings and deletes: see [Store.List]. Its modification time rises with
+// every delete.
 func (s *Store) listLock() string { return filepath.Join(s.root, reserved, "lock", "list") }
 
-// openLock needs no right to write, so that readers may list.
+// openLock needs no right to write, so that processes which only read may list.
 func (s *Store) openLock(path string) (*os.File, error) {
 	return s.calls.open(path, os.O_RDONLY|os.O_CREATE)
 }
 
-// lockAll takes exclusive locks on all files, or none while it waits.
+// lockAll takes exclusive locks on all files. While it waits it holds none.
 func (s *Store) lockAll(ctx context.Context, files ...*os.File) (unlock func(), err error) {
 	err = s.poll(ctx, func() (bool, error) {
 		for i, f := range files {
@@ -69,8 +67,8 @@ const (
 	pollMax   = 5 * time.Millisecond
 )
 
-// poll calls try until it is true or fails, with growing random pauses. It
-// returns the context's cause if that ends first.
+// poll calls try until it is true or fails, with growing random pauses. If ctx ends first
+// it returns the cause.
 func (s *Store) poll(ctx context.Context, try func() (bool, error)) error {
 	for d := pollFirst; ; d = min(2*d, pollMax) {
 		if ok, err := try(); ok || err != nil {

@@ -11,20 +11,19 @@ import (
 const (
 	// reserved is the top-level folder that belongs to this package.
 	reserved = ".fencepost"
-	// maxName is the length of the longest file name on every file system in
-	// use, in bytes.
+	// maxName is the longest file name that every file system takes, in bytes.
 	maxName = 255
 )
 
-// reservedLike reports whether a top-level part is the reserved name with any
-// number of escapes after it. Case is folded because the file system may do so.
+// reservedLike reports whether a top-level part is the reserved name, with any number of
+// escapes after it. It ignores case, because the file system may.
 func reservedLike(part string) bool {
 	return strings.EqualFold(strings.TrimRight(part, "%"), reserved)
 }
 
-// relPath maps a key to its path below the root. Unix file systems take every
-// name that [store.CheckKey] lets through, so only the reserved one is escaped:
-// the first part gets one "%" more, which keyOf takes away again.
+// relPath maps a key to its path below the root. Unix file systems take every name that
+// [store.CheckKey] accepts. So only the reserved name is escaped: its part gets one more
+// "%", which keyOf removes.
 func relPath(op, key string) (string, error) {
 	if err := store.CheckKey(op, key); err != nil {
 		return "", err

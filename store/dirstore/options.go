@@ -2,13 +2,13 @@ package dirstore
 
 import "github.com/fencepost/fencepost/clock"
 
-// Options tune a [Store]. The zero value works.
+// Options tune a [Store]. The zero value works, and no value is invalid.
 type Options struct {
-	// NoCreate makes Open answer [store.ErrNoBucket] if the directory does not
-	// exist, instead of creating it. In a URL: ?create=false.
+	// NoCreate makes Open return [store.ErrNoBucket] if the directory does not exist; it
+	// does not create it then. In a URL: ?create=false.
 	NoCreate bool
-	// Clock is the machine's by default. Its wall time becomes the times of
-	// objects; pauses between tries for a lock are measured on it.
+	// Clock is the machine's by default. It tells the times of objects, and measures the
+	// pauses between tries for a lock.
 	Clock clock.Clock
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// temp is a file that will become an object. Its flock says that somebody is
-// still at work on it, for as long as that process lives, stopped or not.
+// temp is a file that will become an object. Its flock shows that its process is alive,
+// running or stopped.
 type temp struct {
 	f    *os.File
 	path string
@@ -29,8 +29,7 @@ type temp struct {
 
 func (s *Store) tempDir() string { return filepath.Join(s.root, reserved, "tmp") }
 
-// newTemp creates a file with the mark of an object that is not known to be
-// durable.
+// newTemp creates a file with the mark of an object that may not be durable.
 func (s *Store) newTemp() (*temp, error) {
 	for range maxTries {
 		path := filepath.Join(s.tempDir(), rand.Text())
@@ -39,10 +38,9 @@ func (s *Store) newTemp() (*temp, error) {
 			return nil, err
 		}
 		t := &temp{f: f, path: path}
-		// A cleaner may meet the file between its creation and the lock, and takes
-		// it for a dead one's. Either it holds the lock now, or it has removed the
-		// name before letting go: then the file has no link left. In both cases it
-		// is abandoned for another.
+		// A cleaner may find the file before it is locked here, and take it for a dead
+		// process's. Then the cleaner holds the lock now, or it has deleted the name before
+		// it released the lock, and the file has no link. In both cases try another name.
 		locked, err := s.calls.tryLock(f, unix.LOCK_EX)
 		if err != nil {
 			s.discard(t)
@@ -58,7 +56,7 @@ func (s *Store) newTemp() (*temp, error) {
 			continue
 		}
 		t.mode = info.Mode().Perm()
-		if !pending(info) { // a strange umask
+		if !pending(info) { // the umask forbids it
 			t.mode |= pendingMark
 			if err := s.calls.chmod(f, t.mode); err != nil {
 				s.discard(t)
@@ -67,17 +65,16 @@ func (s *Store) newTemp() (*temp, error) {
 		}
 		return t, nil
 	}
-	return nil, errors.New("dirstore: temporary files are removed as fast as they are made")
+	return nil, errors.New("dirstore: temporary files are deleted as fast as they are made")
 }
 
-// finish makes the content and the time durable. The time is now, or just
-// after the object that is to be replaced.
+// finish makes the content and the time durable. The time is now, or just after that of
+// the object that is to be replaced.
 //
-// The time is set by hand because it is part of the version. The kernel stamps
-// files with a clock that ticks every few milliseconds, and a file system hands
-// out the number of a removed inode again at once: left to the kernel, two
-// states of one key written within a tick could have equal versions, and a
-// stale swap would succeed.
+// The time is set here because it is part of the version. The kernel's own timestamps come
+// from a clock that ticks every few milliseconds, and file systems use the number of a
+// deleted inode again at once. With these, two states of one key within a tick could have
+// equal versions, and a stale swap would succeed.
 func (s *Store) finish(t *temp, after time.Time) error {
 	mtime := s.clock.Wall()
 	if !mtime.After(after) {
@@ -101,8 +98,8 @@ func (s *Store) finish(t *temp, after time.Time) error {
 	return nil
 }
 
-// discard removes the name, if it still has one, and then lets go of the lock.
-// Failure to remove is the cleaner's business.
+// discard deletes the temporary name, if the file still has it, and then releases the lock.
+// What it cannot delete a cleaner will.
 func (s *Store) discard(t *temp) {
 	_ = s.calls.unlink(t.path)
 	_ = t.f.Close()
@@ -111,8 +108,8 @@ func (s *Store) discard(t *temp) {
 // maxClean bounds what one Open cleans up.
 const maxClean = 1000
 
-// clean removes files that dead processes left behind. It is done at Open; what
-// it cannot remove it leaves for the next.
+// clean deletes files of dead processes. Open calls it; what it cannot delete it leaves to
+// the next Open.
 func (s *Store) clean() error {
 	dir, err := s.calls.open(s.tempDir(), os.O_RDONLY)
 	if err != nil {
@@ -132,12 +129,12 @@ func (s *Store) clean() error {
 func (s *Store) cleanOne(path string) {
 	f, err := s.calls.open(path, os.O_RDONLY)
 	if err != nil {
-		return // just finished, or not ours to read
+		return // it was just finished, or another user's
 	}
 	defer f.Close()
-	// The owner keeps its lock from before the first byte until the name is gone,
-	// and names are random: under the lock, the name is a dead process's file, or
-	// one whose owner has not locked it yet and will look (see newTemp).
+	// A live owner holds the lock from before the first byte until the name is gone. So a
+	// file that can be locked belongs to a dead process, or its owner has not locked it yet
+	// and will notice (see newTemp).
 	if ok, err := s.calls.tryLock(f, unix.LOCK_EX); ok && err == nil {
 		_ = s.calls.unlink(path)
 	}

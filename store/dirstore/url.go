@@ -26,7 +26,7 @@ func init() {
 // parseURL reads file:///absolute/dir?create=false.
 func parseURL(u *url.URL) (dir string, _ *Options, _ error) {
 	bad := func(hint string) (string, *Options, error) {
-		return "", nil, &store.Error{Op: "open", Key: store.RedactURL(u.String()), Kind: store.ErrInvalid, Hint: hint}
+		return "", nil, &store.Error{Kind: store.ErrInvalid, Hint: hint}
 	}
 	switch {
 	case u.Opaque != "", u.Host != "" && u.Host != "localhost":

@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// maxTries bounds loops that another process could drive for ever.
+// maxTries bounds loops that another process could keep going for ever.
 const maxTries = 1000
 
 // Put implements [store.Store].
@@ -27,8 +27,8 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 	})
 }
 
-// Upload implements [store.Store]. The body goes into a file that becomes
-// visible when it is complete; Create is always honoured.
+// Upload implements [store.Store]. The body goes into a file that becomes visible when it
+// is complete. Create always holds.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	var cond store.Condition
 	if opts != nil && opts.Create {
@@ -62,9 +62,9 @@ func (s *Store) write(ctx context.Context, op, key string, cond store.Condition,
 	if ctx.Err() != nil {
 		return store.Info{}, cancelled(ctx, op, key)
 	}
-	// Everything that takes time is done before anything is decided, and no lock
-	// is held. If the condition fails already, that is an answer.
-	old, err := s.look(path)
+	// Everything slow comes before the decision, and without a lock. If the condition does
+	// not hold already, that is the answer.
+	old, err := s.stat(path)
 	if err != nil {
 		return store.Info{}, s.failure(op, key, err)
 	}
@@ -94,7 +94,7 @@ func (s *Store) write(ctx context.Context, op, key string, cond store.Condition,
 	case err != nil:
 		return store.Info{}, s.failure(op, key, err)
 	}
-	// It is visible. From here on an error leaves the outcome unknown.
+	// The object is visible. An error from here on leaves the outcome unknown.
 	if err := s.persist(filepath.Dir(path)); err != nil {
 		return store.Info{}, unsure(op, key, err)
 	}
@@ -102,8 +102,8 @@ func (s *Store) write(ctx context.Context, op, key string, cond store.Condition,
 	return s.info(key, t.info), nil
 }
 
-// look returns what is at path, nil if that is no object.
-func (s *Store) look(path string) (fs.FileInfo, error) {
+// stat returns what is at path, nil if that is no object.
+func (s *Store) stat(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), isNotDir(err):
@@ -119,7 +119,7 @@ func (s *Store) look(path string) (fs.FileInfo, error) {
 func isNotDir(err error) bool { return errors.Is(err, unix.ENOTDIR) }
 
 func holds(cond store.Condition, old fs.FileInfo) bool {
-	if cond.Absent() {
+	if cond == store.IfAbsent() {
 		return old == nil
 	}
 	if match, ok := cond.Match(); ok {
@@ -128,10 +128,11 @@ func holds(cond store.Condition, old fs.FileInfo) bool {
 	return true
 }
 
-// refuse answers that a condition does not hold, once the object because of
-// which it does not is durable: whoever gives way to it must not find it gone.
+// refuse returns the error of a condition that does not hold. Before that it makes the
+// object durable because of which the condition fails: a caller that yields to it must not
+// find it gone after a crash.
 func (s *Store) refuse(op, key, path string) error {
-	info, err := s.look(path)
+	info, err := s.stat(path)
 	if err == nil && info != nil && pending(info) {
 		err = s.persist(filepath.Dir(path))
 	}
@@ -141,10 +142,10 @@ func (s *Store) refuse(op, key, path string) error {
 	return refused(op, key)
 }
 
-// publish makes the finished file visible under path if cond holds; errTaken if
-// it does not. An error means that it is not visible.
+// publish makes the finished file visible at path if cond holds; else it is errTaken. After
+// an error the file is not visible.
 func (s *Store) publish(ctx context.Context, t *temp, key, path string, cond store.Condition) error {
-	if cond.Absent() {
+	if cond == store.IfAbsent() {
 		return s.create(t, path)
 	}
 	for range maxTries {
@@ -152,16 +153,16 @@ func (s *Store) publish(ctx context.Context, t *temp, key, path string, cond sto
 		if replaced || err != nil {
 			return err
 		}
-		// Nothing is there, and cond does not mind. Linking needs no lock and
-		// cannot hide what a concurrent create puts there.
+		// There is no object, and cond does not ask for one. Linking needs no lock, and
+		// cannot replace what a concurrent create puts there.
 		if err := s.create(t, path); !errors.Is(err, errTaken) {
 			return err
 		}
 	}
-	return fmt.Errorf("dirstore: the object comes and goes all the time")
+	return fmt.Errorf("dirstore: the object was created and deleted again and again")
 }
 
-// create links the file to its name, which no two can do.
+// create links the file to its name. Of several links to one name one succeeds.
 func (s *Store) create(t *temp, path string) error {
 	var err error
 	for range maxTries {
@@ -170,8 +171,8 @@ func (s *Store) create(t *temp, path string) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, fs.ErrNotExist):
-			// The directory is missing, or a delete removed it as empty since the last
-			// round. Once the link is in it, nobody can.
+			// The directory is missing, or a delete has removed it, since it was empty. With
+			// the link in it no delete can.
 			if err := s.mkdirs(filepath.Dir(path)); err != nil {
 				return err
 			}
@@ -184,9 +185,9 @@ func (s *Store) create(t *temp, path string) error {
 			case info.Mode().IsRegular():
 				return errTaken
 			case !info.IsDir():
-				return &store.Error{Op: "put", Key: path, Kind: store.ErrInvalid, Hint: "there is something that is neither an object nor a directory"}
+				return &store.Error{Op: "put", Key: path, Kind: store.ErrInvalid, Hint: "something is there that is neither an object nor a directory"}
 			default:
-				// Objects are below it, or somebody died between mkdir and link.
+				// There are objects below it, or a process died between mkdir and link.
 				if err := s.calls.rmdir(path); err != nil {
 					return unix.EISDIR
 				}
@@ -216,16 +217,15 @@ func (s *Store) mkdirs(dir string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("dirstore: %s is removed as fast as it is made", dir)
+	return fmt.Errorf("dirstore: %s is deleted as fast as it is made", dir)
 }
 
-// replace renames the file over the object at path under the key's lock. It
-// reports false if there is no object and cond does not ask for one.
+// replace renames the file over the object at path under the key's lock. It reports false
+// if there is no object and cond does not ask for one.
 //
-// The lock is needed because rename takes no condition. What is done under it
-// is a stat, a comparison and the rename, a few microseconds, since a process
-// that is stopped here holds up every other swap of the key until it goes on or
-// dies.
+// It needs the lock because rename takes no condition. Under the lock it makes a stat, a
+// comparison and the rename, which takes microseconds: a process that is stopped here
+// blocks every other swap of the key until it continues or dies.
 func (s *Store) replace(ctx context.Context, t *temp, key, path string, cond store.Condition) (bool, error) {
 	lock, err := s.openLock(s.keyLock(key))
 	if err != nil {
@@ -251,7 +251,7 @@ func (s *Store) replace(ctx context.Context, t *temp, key, path string, cond sto
 			return false, err
 		}
 	}
-	old, err := s.look(path)
+	old, err := s.stat(path)
 	switch {
 	case err != nil:
 		return false, err
@@ -260,9 +260,8 @@ func (s *Store) replace(ctx context.Context, t *temp, key, path string, cond sto
 	case old == nil:
 		return false, nil
 	case !t.info.ModTime().After(old.ModTime()):
-		// Only an unconditional Put that was overtaken: a swap knows what it
-		// replaces and has a later time. Versions must not go back, and a time that
-		// a crash could undo would be no version.
+		// An unconditional Put was overtaken; a swap has a later time, since it knows what it
+		// replaces. The time of a key must rise, and must be durable like the content.
 		if err := s.finish(t, old.ModTime()); err != nil {
 			return false, err
 		}

@@ -1,7 +1,6 @@
-// Package faultstore wraps a store with faults: what networks, servers and
-// dying processes do to requests, and nothing that the contract of
-// [store.Store] forbids. Code that is right on a store stays right on the same
-// store wrapped here; that is what it is for.
+// Package faultstore wraps a store with faults, for tests: what networks, servers and dying
+// processes do to requests, and nothing that the contract of [store.Store] forbids. Code
+// that is correct on a store must be correct on the same store wrapped here.
 //
 // # One request
 //
@@ -14,39 +13,38 @@
 //	Fault.Drop, Fault.Late   it is lost, or a copy lands later on; else it is applied
 //	Fault.ReplyDelay, Hang   the reply is on its way
 //	Options.After
-//	Fault.Err                what the caller hears instead of the reply
+//	Fault.Err                the caller gets it in place of the reply
 //
-// So a lost reply is Fault{Err: ErrReset}, a failure before anything is applied
-// is Fault{Drop: true, Err: ErrUnavailable}, a request that its client has given
-// up and that lands later is Fault{Drop: true, Err: ErrTimeout, Late: &Late{…}},
-// a request sent twice by something in between is Fault{Late: &Late{…}}, and a
-// 412 that answers the echo of one's own applied write is Fault{Err: ErrEcho}.
+// Examples:
+//
+//	Fault{Err: ErrReset}                                a lost reply
+//	Fault{Drop: true, Err: ErrUnavailable}              a failure; nothing is applied
+//	Fault{Drop: true, Err: ErrTimeout, Late: &Late{…}}  a timeout; the request lands later
+//	Fault{Late: &Late{…}}                               a proxy sends the request twice
+//	Fault{Err: ErrEcho}                                 a 412 for one's own applied write
 //
 // # Scripted and random
 //
-// [Options.Hook] decides for each request; [Script] builds a hook from rules
-// ("the second put below lock/ loses its reply"). Where the hook returns the
-// zero Fault, [Options.Rates] may add a random one. It depends only on the seed,
-// the client's name, the kind and how many requests that client made before:
-// same seed, same sequence of calls, same faults.
+// [Options.Hook] decides for each request. [Script] builds a hook from rules, such as "the
+// second put below lock/ loses its reply". If the hook returns the zero Fault,
+// [Options.Rates] may add a random one. A random fault depends only on the seed, the
+// client's name, the kind, and the number of requests that client made before. So the same
+// calls with the same seed get the same faults.
 //
 // # Clients
 //
-// [Store.Client] makes a further client of the same faulty store, such as
-// another process. Clients share the script, the seed, counters, log and late
-// requests; each crashes and pauses alone. After [Store.Crash] a client is a
-// dead process: nothing reaches the store from it any more, except what it had
-// sent before and is late.
+// [Store.Client] makes a further client of the same faulty store, such as another process.
+// Clients share the script, the seed, counters, log and late requests. Each crashes and
+// pauses alone. After [Store.Crash] nothing from a client reaches the store, except late
+// requests that it had sent before.
 //
 // # Late requests
 //
-// A late request is carried out as it was sent, condition included, by the
-// next request of any client that finds it due, before that request is itself
-// applied. Nobody who asks the store through this package can tell the
-// difference to a landing at its very time, and no goroutine or timer is needed.
-// Who looks at the inner store directly calls [Store.Release] or [Store.Land]
-// first.
+// A late request is applied as it was sent, with its condition. The next request of any
+// client that finds it due applies it first, so no goroutine or timer is needed. Through
+// this package nobody can tell the difference. A test that reads the inner store directly
+// calls [Store.Release] or [Store.Land] first.
 //
-// It does not make a store break its promises: for wrappers that do, see the
-// tests of package probe.
+// This package does not make a store break its promises. The tests of package probe have
+// wrappers that do.
 package faultstore

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	// ErrInjected is in every error that this package makes up.
+	// ErrInjected is in every error that this package injects.
 	ErrInjected = errors.New("faultstore: injected fault")
 	// ErrCrashed is in every error that a crashed client gets.
 	ErrCrashed = errors.New("faultstore: this client has crashed")
@@ -24,20 +24,20 @@ var (
 	ErrInternal    = &store.Error{Status: http.StatusInternalServerError, Code: "InternalError", Err: ErrInjected}
 	ErrUnavailable = &store.Error{Status: http.StatusServiceUnavailable, Code: "SlowDown", Err: ErrInjected}
 	ErrThrottled   = &store.Error{Status: http.StatusTooManyRequests, Code: "TooManyRequests", Err: ErrInjected}
-	// ErrConflict is S3's 409, which tells nothing of the outcome.
+	// ErrConflict is S3's 409: the outcome is unknown.
 	ErrConflict = &store.Error{Status: http.StatusConflict, Code: "ConditionalRequestConflict", Err: ErrInjected}
-	// ErrNoSpace is a full disk: it may pass, so its outcome is unknown.
+	// ErrNoSpace is a full disk. It may be temporary, so the outcome is unknown.
 	ErrNoSpace = &store.Error{Status: http.StatusInsufficientStorage, Err: injected(syscall.ENOSPC)}
-	// ErrDenied turns a request away for good; use it with Drop.
+	// ErrDenied rejects a request; use it with Drop.
 	ErrDenied = &store.Error{Kind: store.ErrDenied, Status: http.StatusForbidden, Code: "AccessDenied", Err: ErrInjected}
-	// ErrEcho is the 412 that a client hears of its own write when something
-	// between it and the store sent the request a second time.
+	// ErrEcho is the 412 that a client gets for its own write, when a proxy has sent the
+	// request twice.
 	ErrEcho = &store.Error{Kind: store.ErrPrecondition, Status: http.StatusPreconditionFailed, Code: "PreconditionFailed", Err: ErrInjected}
 )
 
 func injected(cause error) error { return fmt.Errorf("%w: %w", ErrInjected, cause) }
 
-// addressed fills in what an error of this package does not know beforehand.
+// addressed fills in the operation and the key of an error of this package.
 func addressed(err error, op Op) error {
 	if e, ok := err.(*store.Error); ok && e.Op == "" { //nolint:errorlint // only an error that is bare itself is completed
 		filled := *e

@@ -40,8 +40,8 @@ type Op struct {
 	Size int
 }
 
-// Fault is what befalls one request. Its parts combine freely; the zero value
-// is no fault. See the package's documentation for their order.
+// Fault is what happens to one request. Its parts combine freely, in the order that the
+// package comment tells; the zero value is no fault.
 type Fault struct {
 	// Delay is how long the request takes to the store, ReplyDelay how long its
 	// reply takes back, both on Options.Clock. The caller's context ends both.
@@ -51,37 +51,37 @@ type Fault struct {
 	Hold, HoldReply <-chan struct{}
 	// Drop loses the request: it is not applied now.
 	Drop bool
-	// Late lets a copy of a write land later on, instead of (with Drop) or in
-	// addition to now. Reads are never late.
+	// Late lets a copy of a write land later: with Drop in place of now, else in addition.
+	// Reads are never late.
 	Late *Late
-	// Cut breaks a transfer off after Keep bytes of a Get's or an Upload's body,
-	// or after Keep entries of a listing. Err is the error there, and nil means
-	// that a Get's body ends as if it were complete, and a reset for the others.
+	// Cut ends a transfer after Keep bytes of the body of a Get or an Upload, or after Keep
+	// entries of a listing. Err is the error there. If Err is nil, a Get's body ends as if
+	// it were complete, and the others end with a reset.
 	Cut  bool
 	Keep int
-	// Err is what the caller hears in place of the store's reply; nil lets the
-	// reply through, and is [ErrReset] if Drop leaves no reply.
+	// Err is what the caller gets in place of the store's reply. Nil lets the reply through;
+	// with Drop, which leaves no reply, nil means [ErrReset].
 	Err error
 	// Hang gives the caller no answer at all until its context ends.
 	Hang bool
-	// Crash ends the client at this request, as [Store.Crash] does: before it is
-	// applied with Drop, else after it and before the reply.
+	// Crash ends the client at this request, as [Store.Crash] does. With Drop the request is
+	// not applied, else it is applied and its reply is lost.
 	Crash bool
 }
 
-// Late says when a late request lands: after whichever is set, and with
-// neither only at [Store.Release].
+// Late says when a late request lands: when Ops or After is due, or, if neither is set,
+// only at [Store.Release].
 type Late struct {
 	// Ops counts further requests, of all clients.
 	Ops int
 	// After is measured on Options.Clock.
 	After time.Duration
-	// Copies is how often it lands; 0 means once. Each copy waits anew.
+	// Copies is how often it lands; 0 means once. Each copy waits again.
 	Copies int
 }
 
-// Hook chooses the fault of a request. It is called for each request in its
-// turn, without locks, by the goroutine that makes the request.
+// Hook returns the fault of a request. It is called once for each request, without locks,
+// in the goroutine that makes the request.
 type Hook func(Op) Fault
 
 // Rule gives a fault to some of the requests that match it.
@@ -90,15 +90,15 @@ type Rule struct {
 	Kind   Kind
 	Prefix string
 	Client string
-	// Skip lets the first matching requests through.
+	// Skip is how many matching requests get through first.
 	Skip int
 	// Times is how many get the fault after that: 0 means one, negative all.
 	Times int
 	Fault Fault
 }
 
-// Script returns a hook that goes by rules. Every rule counts the requests that
-// match it; the first one whose turn it is decides.
+// Script returns a hook that follows rules. Every rule counts the requests that match it.
+// The first rule whose turn it is decides.
 func Script(rules ...Rule) Hook {
 	var mu sync.Mutex
 	seen := make([]int, len(rules))
@@ -120,8 +120,8 @@ func Script(rules ...Rule) Hook {
 	}
 }
 
-// zero reports whether f changes nothing. Fault is not comparable as a whole
-// only if an Err of an uncomparable type is in it, so it is asked part by part.
+// zero reports whether f changes nothing. (A comparison with == would panic if Err has an
+// uncomparable type.)
 func (f *Fault) zero() bool {
 	return f.Delay == 0 && f.ReplyDelay == 0 && f.Hold == nil && f.HoldReply == nil && !f.Drop && f.Late == nil &&
 		!f.Cut && f.Err == nil && !f.Hang && !f.Crash

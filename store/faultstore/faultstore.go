@@ -28,7 +28,7 @@ type Store struct {
 // shared is what the clients of one faulty store have in common.
 type shared struct {
 	inner store.Store
-	opts  Options // of what it holds only the script changes, under mu
+	opts  Options // only Hook, Rates, Before and After change, under mu
 
 	mu     sync.Mutex
 	n      int
@@ -42,15 +42,18 @@ type shared struct {
 
 var _ store.Store = (*Store)(nil)
 
-// New wraps inner and returns its first client, whose name is empty.
+// New wraps inner and returns its first client, whose name is empty. It panics if the
+// options are invalid, which is a mistake of the test.
 func New(inner store.Store, opts *Options) *Store {
+	if err := opts.Validate(); err != nil {
+		panic(err)
+	}
 	o := opts.withDefaults()
 	sh := &shared{inner: inner, opts: o, counts: Counts{}, log: ring{max: o.LogSize}}
 	return sh.client("")
 }
 
-// Client returns a further client of the same faulty store, which lives even if
-// s has crashed.
+// Client returns a further client of the same faulty store. It works even if s has crashed.
 func (s *Store) Client(name string) *Store { return s.client(name) }
 
 func (sh *shared) client(name string) *Store {
@@ -91,17 +94,16 @@ func (sh *shared) script() Options {
 	return sh.opts
 }
 
-// OpenBodies returns how many bodies of Get are open: a test that ends with
-// some has found a leak.
+// OpenBodies returns how many bodies of Get are open. If there are some at the end of a
+// test, the code under test leaks them.
 func (sh *shared) OpenBodies() int { return int(sh.open.Load()) }
 
-// Crash makes this client a dead process: requests that wait for something end
-// at once, one that is being applied is applied and its reply is lost, and all
-// further ones are turned away without reaching the store. What was sent before
-// and is late may still land.
+// Crash makes this client a dead process. Requests that wait for something end at once. A
+// request that is being applied is applied, and its reply is lost. Later requests never
+// reach the store. Late requests that were sent before may still land.
 //
-// Requests under way end with an error of unknown outcome, further ones with
-// [store.ErrDenied], so that loops end; all of them are [ErrCrashed].
+// Requests in flight end with an error of unknown outcome, later ones with
+// [store.ErrDenied], so that retries end. All these errors are [ErrCrashed].
 func (s *Store) Crash() { s.dying.Do(func() { close(s.dead) }) }
 
 // Crashed reports whether the client is dead.
@@ -114,9 +116,9 @@ func (s *Store) Crashed() bool {
 	}
 }
 
-// Pause freezes this client, as SIGSTOP does, until resume is called: no request
-// leaves it and no reply reaches it. A caller whose context ends is let go. A
-// second Pause before resume is the same one.
+// Pause freezes this client, as SIGSTOP does, until resume is called: no request leaves it
+// and no reply reaches it. A request whose context ends returns. A second Pause before
+// resume is the same one.
 func (s *Store) Pause() (resume func()) {
 	s.pauseMu.Lock()
 	defer s.pauseMu.Unlock()
@@ -169,7 +171,7 @@ func (s *Store) gate(ctx context.Context, op Op) error {
 	return s.wait(ctx, op, paused)
 }
 
-// travel is one way of a request: a delay, a hold, and the end of a pause.
+// travel waits for what a request meets on one way: a delay, a hold, a pause.
 func (s *Store) travel(ctx context.Context, op Op, c clock.Clock, d time.Duration, hold <-chan struct{}) error {
 	if d > 0 {
 		passed := make(chan struct{})
@@ -186,11 +188,11 @@ func (s *Store) travel(ctx context.Context, op Op, c clock.Clock, d time.Duratio
 	return s.gate(ctx, op)
 }
 
-// request is one operation on its way through the stations.
+// request is one request on its way through the stations: see the package comment.
 type request struct {
 	op    Op
 	fault Fault
-	// apply carries the operation out on the inner store, at most once.
+	// apply sends the request to the inner store, at most once.
 	apply func(context.Context) error
 	// again is what a late copy does; nil for reads.
 	again func(context.Context) error
@@ -215,7 +217,7 @@ func (s *Store) begin(ctx context.Context, op Op) (*request, Options, error) {
 	o := s.script()
 	if o.Before != nil {
 		o.Before(ctx, op)
-		o = s.script() // it may have changed the script
+		o = s.script() // Before may have changed the script
 	}
 	r := &request{op: op}
 	if o.Hook != nil {
@@ -238,7 +240,7 @@ func (s *Store) begin(ctx context.Context, op Op) (*request, Options, error) {
 	return r, o, err
 }
 
-// do takes a request through all stations and returns what the caller hears.
+// do takes a request through all stations and returns the error that the caller gets.
 func (s *Store) do(ctx context.Context, op Op, fill func(*request)) error {
 	r, o, err := s.begin(ctx, op)
 	if r == nil {

@@ -493,3 +493,16 @@ func TestRandomFaultsKeepTheContract(t *testing.T) {
 		t.Errorf("settling left %d bodies open", n)
 	}
 }
+
+func TestOptions(t *testing.T) {
+	bad := &faultstore.Options{Rates: faultstore.Rates{Fail: 1.1, Late: -1}, LogSize: -1}
+	if err := bad.Validate(); !errors.Is(err, store.ErrInvalid) || strings.Count(err.Error(), "must be") != 3 {
+		t.Error(err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("New takes options that are invalid")
+		}
+	}()
+	faultstore.New(memstore.New(nil), bad)
+}

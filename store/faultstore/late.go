@@ -44,8 +44,7 @@ func (s *Store) park(r *request) {
 	s.late = append(s.late, p)
 }
 
-// Late returns the requests that may still land, in the order in which they
-// were sent, one for each copy.
+// Late returns the requests that may still land, in the order of sending, one for each copy.
 func (sh *shared) Late() []Op {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -58,22 +57,20 @@ func (sh *shared) Late() []Op {
 	return ops
 }
 
-// Land lets all late requests that are due land, and returns how many did.
-// Requests do it by themselves before they are applied.
+// Land applies the late requests that are due, and returns how many there were. Every
+// request does so before it is itself applied.
 func (sh *shared) Land(ctx context.Context) int {
 	now := sh.opts.Clock.Now()
 	return sh.land(ctx, func(p *parked) bool { return p.due(sh.n, now) }, 1)
 }
 
-// Release lets late requests land, due or not, with all their copies, in the
-// order in which they were sent, and returns how many landed. A nil which
-// selects all.
+// Release applies late requests, due or not, with all their copies, in the order of
+// sending. It returns how many landed. A nil which selects all.
 func (sh *shared) Release(ctx context.Context, which func(Op) bool) int {
 	return sh.land(ctx, func(p *parked) bool { return which == nil || which(p.op) }, -1)
 }
 
-// Forget loses late requests for good, and returns how many. A nil which
-// selects all.
+// Forget drops late requests, and returns how many. A nil which selects all.
 func (sh *shared) Forget(which func(Op) bool) int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -88,9 +85,9 @@ func (sh *shared) Forget(which func(Op) bool) int {
 	return n
 }
 
-// land takes out what is chosen, under the lock, and carries it out without:
-// each copy lands exactly once though several requests come by at once. It
-// takes at most so many copies of each; negative means all.
+// land removes the chosen requests from the list under the lock, and applies them without
+// the lock, so that each copy lands once. It takes at most so many copies of each; a
+// negative number means all.
 func (sh *shared) land(ctx context.Context, chosen func(*parked) bool, copies int) int {
 	now := sh.opts.Clock.Now()
 	var landing []*parked
@@ -113,7 +110,7 @@ func (sh *shared) land(ctx context.Context, chosen func(*parked) bool, copies in
 	sh.mu.Unlock()
 	slices.SortStableFunc(landing, func(a, b *parked) int { return cmp.Compare(a.n, b.n) })
 	for _, p := range landing {
-		// Its sender has long gone, and so has the sender's context.
+		// The sender's context may have ended long ago.
 		err := p.again(context.WithoutCancel(ctx))
 		sh.mu.Lock()
 		sh.log.add(Entry{Op: p.op, Landed: true, Done: true, Err: err})

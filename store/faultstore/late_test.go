@@ -13,10 +13,11 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
+func late(l faultstore.Late) (*faultstore.Store, *memstore.Store) {
+	return scripted(faultstore.Rule{Kind: faultstore.Put, Prefix: "late", Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout, Late: &l}})
+}
+
 func TestT09_LateLanding(t *testing.T) {
-	late := func(l faultstore.Late) (*faultstore.Store, *memstore.Store) {
-		return scripted(faultstore.Rule{Kind: faultstore.Put, Prefix: "late", Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout, Late: &l}})
-	}
 	t.Run("by count", func(t *testing.T) {
 		st, inner := late(faultstore.Late{Ops: 3})
 		if err := put(st, "late", "x", store.IfAbsent()); store.OutcomeOf(err) != store.Unknown {
@@ -77,6 +78,9 @@ func TestT09_LateLanding(t *testing.T) {
 			t.Errorf("landings ended %v", outcomes)
 		}
 	})
+}
+
+func TestT09_LateCopies(t *testing.T) {
 	t.Run("duplicate of an applied one", func(t *testing.T) {
 		st, inner := scripted(faultstore.Rule{Kind: faultstore.Put, Fault: faultstore.Fault{Late: &faultstore.Late{Ops: 2}}})
 		if err := put(st, "k", "first", store.Condition{}); err != nil {

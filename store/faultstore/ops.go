@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Traits implements [store.Store]; they are those of the inner store.
+// Traits implements [store.Store], with those of the inner store.
 func (s *Store) Traits() store.Traits { return s.inner.Traits() }
 
 // Get implements [store.Store].
@@ -50,8 +50,7 @@ func (b *countedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// cutReader gives out left bytes and then err. A body that ends before is not
-// cut.
+// cutReader returns err after so many bytes. A shorter body is not cut.
 type cutReader struct {
 	r    io.Reader
 	left int
@@ -87,7 +86,8 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 			return err
 		}
 		if r.fault.Late != nil {
-			kept, opts := bytes.Clone(body), &store.PutOptions{If: opts.Condition()} // the caller's are its own again
+			// The caller may reuse what it has passed in.
+			kept, opts := bytes.Clone(body), &store.PutOptions{If: opts.Condition()}
 			r.again = func(ctx context.Context) error {
 				_, err := s.inner.Put(ctx, key, kept, opts)
 				return err
@@ -121,7 +121,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 		}
 		whole, err := io.ReadAll(body)
 		if err != nil {
-			// The body broke: nothing of it is ever sent.
+			// The body cannot be read: nothing of it is sent.
 			r.fault.Drop, r.fault.Late, r.fault.Err = true, nil, &store.Error{Op: "upload", Key: key, Err: err}
 			return
 		}
@@ -156,8 +156,8 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	})
 }
 
-// List implements [store.Store]. The whole inner listing is taken before its
-// first entry is given out.
+// List implements [store.Store]. It reads the whole inner listing before it yields the
+// first entry.
 func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		var found []store.Info
@@ -203,7 +203,7 @@ func (s *Store) collect(ctx context.Context, op Op, prefix string, opts *store.L
 		found = append(found, info)
 	}
 	if o.DirectoryBucket {
-		// Sorted first: the inner order may be another every time.
+		// Sorted first, since the inner order may be another every time.
 		slices.SortFunc(found, func(a, b store.Info) int {
 			if a.Key < b.Key {
 				return -1
@@ -215,14 +215,16 @@ func (s *Store) collect(ctx context.Context, op Op, prefix string, opts *store.L
 	return found, nil
 }
 
-// AbortUploads implements [store.UploadAborter], as the inner store does.
+// AbortUploads implements [store.UploadAborter]. It does nothing if the inner store is
+// none.
 func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (n int, err error) {
-	if _, ok := s.inner.(store.UploadAborter); !ok {
+	inner, ok := s.inner.(store.UploadAborter)
+	if !ok {
 		return 0, nil
 	}
 	err = s.do(ctx, Op{Kind: Abort, Key: prefix}, func(r *request) {
 		r.apply = func(ctx context.Context) (err error) {
-			n, err = store.AbortUploads(ctx, s.inner, prefix, doomed)
+			n, err = inner.AbortUploads(ctx, prefix, doomed)
 			return err
 		}
 	})

@@ -1,12 +1,16 @@
 package faultstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/store"
 )
 
 // Options of [New]. The zero value injects nothing: it only counts and logs.
@@ -17,15 +21,14 @@ type Options struct {
 	Rates Rates
 	// Hook chooses faults first; where it returns the zero Fault, Rates apply.
 	Hook Hook
-	// Before is called when a request begins, and After when its reply is about
-	// to reach the caller, with the error that the caller will see. Both run in
-	// the caller's goroutine, without locks: another client may be made to act
-	// there. A request made in them through the same client comes here again.
+	// Before is called when a request begins. After is called when its reply is about to
+	// reach the caller, with the error that the caller will see. Both run in the caller's
+	// goroutine, without locks, so a test can make another client act there. They are also
+	// called for requests that they make themselves.
 	Before func(context.Context, Op)
 	After  func(context.Context, Op, error)
-	// DirectoryBucket makes listings come in random order and ignore StartAfter,
-	// as in S3's directory buckets. (Their random ETags are what package memstore
-	// has anyhow.)
+	// DirectoryBucket makes listings come in random order and ignore StartAfter, as in S3's
+	// directory buckets.
 	DirectoryBucket bool
 	// LogSize is how many entries [Store.Log] keeps, default 4096.
 	LogSize int
@@ -33,54 +36,70 @@ type Options struct {
 	Clock clock.Clock
 }
 
+// Validate returns what is wrong with the options: faults that are [store.ErrInvalid]. It
+// does no I/O; nil is valid.
+func (o *Options) Validate() error {
+	if o == nil {
+		return nil
+	}
+	var bad []error
+	need := func(ok bool, name string, v any, want string) {
+		if !ok {
+			bad = append(bad, fmt.Errorf("%w: faultstore: Options.%s is %v; it must be %s", store.ErrInvalid, name, v, want))
+		}
+	}
+	r := o.Rates
+	for name, p := range map[string]float64{"Fail": r.Fail, "LoseReply": r.LoseReply, "Echo": r.Echo, "Late": r.Late, "Duplicate": r.Duplicate, "Break": r.Break} {
+		need(p >= 0 && p <= 1, "Rates."+name, p, "from 0 to 1")
+	}
+	need(r.LateOps >= 0, "Rates.LateOps", r.LateOps, "at least 0")
+	need(r.MaxDelay >= 0, "Rates.MaxDelay", r.MaxDelay, "at least 0")
+	need(o.LogSize >= 0, "LogSize", o.LogSize, "at least 0")
+	return errors.Join(bad...)
+}
+
 func (o *Options) withDefaults() Options {
 	var v Options
 	if o != nil {
 		v = *o
 	}
-	if v.LogSize <= 0 {
-		v.LogSize = 4096
-	}
+	v.LogSize = cmp.Or(v.LogSize, 4096)
 	v.Clock = clock.Or(v.Clock)
 	return v
 }
 
-// Rates are probabilities, from 0 to 1, with which a request meets a random
-// fault. They are tried in the order of the fields that apply to the request,
-// and the first hit decides; so they need not add up to anything.
+// Rates are the probabilities, from 0 to 1, of random faults. They are tried in the order
+// of the fields, and the first hit decides; so they need not add up to 1.
 type Rates struct {
-	// Fail: an error, and nothing was applied. The kinds of error that tell no
-	// outcome come evenly, 409 for conditional writes only.
+	// Fail: an error, and nothing was applied. All errors of unknown outcome are equally
+	// likely; 409 comes for conditional writes only.
 	Fail float64
-	// LoseReply: a write is applied, the caller hears an error.
+	// LoseReply: a write is applied; the caller gets an error.
 	LoseReply float64
-	// Echo: a conditional put is applied, the caller hears 412.
+	// Echo: a conditional put is applied; the caller gets 412.
 	Echo float64
-	// Late: the caller hears a timeout, the write lands within LateOps further
-	// requests, one time in four twice.
+	// Late: the caller gets a timeout. The write lands within LateOps further requests, one
+	// time in four twice.
 	Late float64
 	// Duplicate: a write is applied and answered, and lands again within LateOps
 	// further requests.
 	Duplicate float64
-	// Break: a body or a listing breaks off in the middle with an error.
+	// Break: a body or a listing ends in the middle with an error.
 	Break float64
 	// LateOps is 32 by default.
 	LateOps int
-	// MaxDelay makes every request, also without any other fault, take between
-	// nothing and this, half on its way and half on the way back, evenly.
+	// MaxDelay delays every request by a random time up to this, one half on the way to
+	// the store and one half on the way back.
 	MaxDelay time.Duration
 }
 
-// draw makes up the random fault of a request.
+// draw returns the random fault of a request.
 func (r *Rates) draw(op Op, rng *rand.Rand) Fault {
 	hit := func(p float64) bool { return p > 0 && rng.Float64() < p }
 	write := op.Kind == Put || op.Kind == Upload || op.Kind == Delete
 	_, swap := op.Cond.Match()
-	conditional := op.Kind == Put && (swap || op.Cond.Absent())
-	lateOps := r.LateOps
-	if lateOps <= 0 {
-		lateOps = 32
-	}
+	conditional := op.Kind == Put && (swap || op.Cond == store.IfAbsent())
+	lateOps := cmp.Or(r.LateOps, 32)
 	noReply := []error{ErrTimeout, ErrReset, ErrInternal, ErrUnavailable, ErrThrottled, ErrConflict}
 	if !conditional {
 		noReply = noReply[:5]
@@ -113,8 +132,8 @@ func (r *Rates) draw(op Op, rng *rand.Rand) Fault {
 	return f
 }
 
-// random is the source for one request: it depends on nothing else, so that a
-// fault more or less does not shift all that follow.
+// random returns the random numbers for one request. They depend on nothing else, so one
+// fault more does not change all later ones.
 func (o *Options) random(op Op) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(op.Client))

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Counts are numbers of requests by kind and by folder: the key up to its last
-// slash. Requests count when they are made, whatever becomes of them; late
-// copies do not count. A Delete counts once, under its first key.
+// Counts are numbers of requests by kind and by folder, which is the key up to its last
+// slash. Every request counts, whatever its outcome; late copies do not. A Delete counts
+// once, under its first key.
 type Counts map[Kind]map[string]int
 
 func (c Counts) add(op Op) {
@@ -17,8 +17,8 @@ func (c Counts) add(op Op) {
 	c[op.Kind][op.Key[:strings.LastIndexByte(op.Key, '/')+1]]++
 }
 
-// Of returns how many requests of a kind had a key in a folder that begins with
-// prefix, such as "data/"; "" stands for all kinds, or all folders.
+// Of returns how many requests of a kind were for keys in folders that begin with prefix,
+// such as "data/". An empty kind or prefix means all.
 func (c Counts) Of(kind Kind, prefix string) int {
 	n := 0
 	for k, folders := range c {
@@ -34,8 +34,8 @@ func (c Counts) Of(kind Kind, prefix string) int {
 	return n
 }
 
-// Counts returns the numbers since the beginning or the last ResetCounts, of
-// all clients together.
+// Counts returns the numbers for all clients together, since the beginning or the last
+// ResetCounts.
 func (sh *shared) Counts() Counts {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -46,7 +46,7 @@ func (sh *shared) Counts() Counts {
 	return c
 }
 
-// ResetCounts begins to count anew.
+// ResetCounts sets all numbers to 0.
 func (sh *shared) ResetCounts() {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -57,10 +57,10 @@ func (sh *shared) ResetCounts() {
 type Entry struct {
 	Op    Op
 	Fault Fault
-	// Landed marks the landing of a late copy. Err is then what the store
-	// answered, which nobody heard.
+	// Landed marks the landing of a late copy. Err is then the store's answer, which no
+	// caller got.
 	Landed bool
-	// Done tells that the request has ended, with Err.
+	// Done reports that the request has ended, with Err.
 	Done bool
 	Err  error
 }
@@ -88,10 +88,10 @@ func (r *ring) add(e Entry) {
 	r.next = (r.next + 1) % r.max
 }
 
-// finish notes the end of request n, unless it has left the ring.
+// finish records the end of request n, unless its entry was overwritten.
 func (r *ring) finish(n int, err error) {
 	for i := range r.entries {
-		// From the newest back: that is where it is.
+		// The entry is among the last ones.
 		e := &r.entries[(r.next+len(r.entries)-1-i)%len(r.entries)]
 		if e.Op.N == n && !e.Landed {
 			e.Done, e.Err = true, err

@@ -7,7 +7,7 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// Delete implements [store.Store]: one request for each key, 16 at a time.
+// Delete implements [store.Store], in one request for each key, 16 at a time.
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	return cloud.Delete(ctx, keys, func(ctx context.Context, key string) error {
 		var sent request

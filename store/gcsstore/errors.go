@@ -15,13 +15,13 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// call is what an answer is judged by.
+// call is the request to which an answer belongs.
 type call struct {
 	op, key string
-	missing error // what a 404 means that does not name the bucket
+	missing error // the kind of a 404 that does not name the bucket
 }
 
-// fail makes an error of the SDK's one of the contract.
+// fail turns an error of the SDK into a [store.Error].
 func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 	e := &store.Error{Op: c.op, Key: c.key}
 	var answer *googleapi.Error
@@ -46,12 +46,12 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 	return s.service().Unanswered(ctx, e, "", err)
 }
 
-// service tells errors what is talked to.
+// service describes the service for errors.
 func (s *Store) service() *cloud.Service {
 	return &cloud.Service{Endpoint: s.opts.Endpoint, Host: "the endpoint", Credentials: hintCredentials}
 }
 
-// parsed reads the answer to a download, which the SDK leaves as it came.
+// parsed parses the answer to a download, which the SDK does not.
 func parsed(answer *googleapi.Error) *googleapi.Error {
 	if answer.Message != "" || len(answer.Errors) > 0 || answer.Body == "" {
 		return answer
@@ -64,8 +64,7 @@ func parsed(answer *googleapi.Error) *googleapi.Error {
 	return answer
 }
 
-// answerText is what the service says, or the beginning of what something
-// between here and there says.
+// answerText returns the message of the service, or the beginning of what a proxy says.
 func answerText(answer *googleapi.Error) string {
 	if answer.Message != "" {
 		return answer.Message
@@ -81,14 +80,13 @@ func answerText(answer *googleapi.Error) string {
 	return text
 }
 
-// transientReasons come with 403 and say that there were too many requests.
+// transientReasons are reasons of a 403 that means "too many requests".
 var transientReasons = map[string]bool{
 	"rateLimitExceeded": true, "userRateLimitExceeded": true, "quotaExceeded": true, "backendError": true,
 }
 
-// kindOf classifies an answer: by its status, and by reason and text where a
-// status has several meanings. A nil kind means that nobody can tell what became
-// of the request.
+// kindOf classifies an answer by its status, and by reason and text where a status has
+// several meanings. Nil means that the outcome is unknown.
 func kindOf(c call, status int, reason, text string) error {
 	switch {
 	case status == http.StatusNotFound && strings.Contains(text, "bucket does not exist"):

@@ -3,10 +3,8 @@ package gcsstore_test
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
@@ -15,19 +13,14 @@ import (
 // TestAnswers is the table of what each answer means to each kind of request.
 func TestAnswers(t *testing.T) {
 	const noBucket = "The specified bucket does not exist."
-	type means struct {
-		create, swap store.Outcome
-		get, list    error // nil: nobody can tell, so it may be tried again
-	}
-	unknown := means{store.Unknown, store.Unknown, nil, nil}
-	rejected := func(kind error) means { return means{store.Rejected, store.Rejected, kind, kind} }
+	unknown, rejected := cloudtest.Unknown, cloudtest.Rejects
 	for _, c := range []struct {
 		status          int
 		reason, message string
-		want            means
+		want            cloudtest.Means
 	}{
-		{412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.", means{store.Refused, store.Refused, store.ErrPrecondition, store.ErrPrecondition}},
-		{404, "notFound", "No such object: bucket/k", means{store.Rejected, store.Refused, store.ErrNotFound, store.ErrNoBucket}},
+		{412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.", cloudtest.Meaning(store.Refused, store.Refused, store.ErrPrecondition, store.ErrPrecondition)},
+		{404, "notFound", "No such object: bucket/k", cloudtest.Meaning(store.Rejected, store.Refused, store.ErrNotFound, store.ErrNoBucket)},
 		{404, "notFound", noBucket, rejected(store.ErrNoBucket)},
 		{401, "authError", "Invalid Credentials", rejected(store.ErrDenied)},
 		{403, "forbidden", "x does not have storage.objects.create access", rejected(store.ErrDenied)},
@@ -47,28 +40,9 @@ func TestAnswers(t *testing.T) {
 		t.Run(fmt.Sprint(c.status, " ", c.reason), func(t *testing.T) {
 			gcs := newStub()
 			st := serve(t, gcs)
-			answer := fault{status: c.status, body: apiError(c.status, c.reason, c.message), header: http.Header{"Retry-After": {"7"}}}
-			gcs.fault = func(string, int) *fault { return &answer }
-			_, create := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
-			_, swap := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfMatch("5")})
-			_, _, read := cloudtest.Get(t, st, "k", nil)
-			list := cloudtest.ListErr(t, st)
-			if got := store.OutcomeOf(create); got != c.want.create {
-				t.Errorf("create: %v is %v, want %v", create, got, c.want.create)
-			}
-			if got := store.OutcomeOf(swap); got != c.want.swap {
-				t.Errorf("swap: %v is %v, want %v", swap, got, c.want.swap)
-			}
-			for what, pair := range map[string][2]error{"get": {read, c.want.get}, "list": {list, c.want.list}} {
-				var e *store.Error
-				if !errors.As(pair[0], &e) || !errors.Is(e.Kind, pair[1]) {
-					t.Errorf("%s: %v, want %v", what, pair[0], pair[1])
-					continue
-				}
-				if e.Status != c.status || e.Code != c.reason || e.RetryAfter != 7*time.Second || e.Op != what {
-					t.Errorf("%s: %+v", what, e)
-				}
-			}
+			answer := says(c.status, apiError(c.status, c.reason, c.message))
+			gcs.Faults(func(string, int) *fault { return &answer })
+			create := cloudtest.Answered(t, st, "5", c.status, c.reason, c.want)
 			if errors.Is(create, store.ErrNoBucket) && !strings.Contains(create.Error(), `create the bucket "bucket"`) {
 				t.Errorf("no hint: %v", create)
 			}
@@ -83,7 +57,7 @@ func TestAnswers(t *testing.T) {
 func TestAnswerOfAProxy(t *testing.T) {
 	gcs := newStub()
 	st := serve(t, gcs)
-	gcs.on("put", 0, fault{status: 502, body: "<html>" + strings.Repeat("bad gateway ", 1000)})
+	gcs.On("put", 0, says(502, "<html>"+strings.Repeat("bad gateway ", 1000)))
 	_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
 	if store.OutcomeOf(err) != store.Unknown || !strings.Contains(err.Error(), "bad gateway") || len(err.Error()) > 400 {
 		t.Errorf("%d bytes: %v", len(err.Error()), err)
@@ -99,11 +73,11 @@ func TestDeleteOfNothingIsNoError(t *testing.T) {
 	if err := st.Delete(t.Context(), "a", "b", "c"); err != nil || len(gcs.keys()) != 0 {
 		t.Errorf("%v; left are %v", err, gcs.keys())
 	}
-	gcs.on("delete", 0, fault{status: 404, body: apiError(404, "notFound", "The specified bucket does not exist.")})
+	gcs.On("delete", 0, says(404, apiError(404, "notFound", "The specified bucket does not exist.")))
 	if err := st.Delete(t.Context(), "a"); !errors.Is(err, store.ErrNoBucket) {
 		t.Errorf("no bucket: %v", err)
 	}
-	gcs.on("delete", 0, fault{status: 503})
+	gcs.On("delete", 0, says(503, ""))
 	if err := st.Delete(t.Context(), "a"); err == nil {
 		t.Error("503: no error")
 	}

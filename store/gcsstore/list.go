@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// List implements [store.Store]: one request for each 1,000 keys.
+// List implements [store.Store], in one request for 1,000 keys.
 func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
 	from := ""
 	if opts != nil {
@@ -23,13 +23,13 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 	})
 }
 
-// page reads one page of what lies at a key and after it.
+// page reads one page of the keys from a key on.
 func (s *Store) page(ctx context.Context, prefix, from, token string) (page []store.Info, next string, err error) {
 	q := &storage.Query{Prefix: prefix, StartOffset: from, Projection: storage.ProjectionNoACL}
 	if err := q.SetAttrSelection([]string{"Name", "Generation", "Size", "Updated"}); err != nil {
 		return nil, "", &store.Error{Op: "list", Key: prefix, Err: err}
 	}
-	// A page that the store cuts short is filled up by more requests.
+	// If the store cuts a page short, the SDK fills it up with more requests.
 	sent := request{many: true}
 	var found []*storage.ObjectAttrs
 	next, err = iterator.NewPager(s.bucket.Objects(sent.with(ctx), q), cloud.PageSize, token).NextPage(&found)

@@ -16,7 +16,7 @@ import (
 const hintCredentials = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login, or run where a service account is attached; " +
 	"an emulator needs none: add ?endpoint=http://…"
 
-// login adds the application default credentials to what goes through base.
+// login returns a transport that adds the application default credentials.
 func login(_ context.Context, base http.RoundTripper) (http.RoundTripper, error) {
 	found, err := credentials.DetectDefault(&credentials.DetectOptions{Scopes: []string{storage.ScopeReadWrite}})
 	if err != nil {
@@ -30,8 +30,8 @@ func login(_ context.Context, base http.RoundTripper) (http.RoundTripper, error)
 	return client.Transport, nil
 }
 
-// tokens marks the errors of getting a token, so that they are told from an
-// answer of the store.
+// tokens marks the errors of getting a token, so that they can be told from an answer of
+// the store.
 type tokens struct {
 	from  auth.TokenProvider
 	login cloud.Login

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/auth"
 	"cloud.google.com/go/auth/httptransport"
 
-	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
 type provider struct{ err error }
@@ -23,7 +22,7 @@ func (p *provider) Token(context.Context) (*auth.Token, error) {
 // Credentials that were never there are the request's fault; those that cannot
 // be renewed just now may come back, and nothing was sent in either case.
 func TestLoginErrors(t *testing.T) {
-	from := &provider{err: errors.New("no such account")}
+	from := &provider{}
 	none := http.RoundTripper(roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("sent") }))
 	client, err := httptransport.NewClient(&httptransport.Options{
 		Credentials:      auth.NewCredentials(&auth.CredentialsOptions{TokenProvider: &tokens{from: from}, UniverseDomainProvider: googleapis}),
@@ -36,21 +35,7 @@ func TestLoginErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func() error {
-		_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
-		return err
-	}
-	if err := put(); store.OutcomeOf(err) != store.Rejected || !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), "no such account") {
-		t.Errorf("never there: %v", err)
-	}
-	from.err = nil
-	if err := put(); err == nil || !strings.Contains(err.Error(), "sent") {
-		t.Errorf("there: %v", err)
-	}
-	from.err = errors.New("metadata server is away")
-	if err := put(); store.OutcomeOf(err) != store.Unknown || store.Permanent(err) || !strings.Contains(err.Error(), "metadata server is away") {
-		t.Errorf("away: %v", err)
-	}
+	cloudtest.Logins(t, st, func(err error) { from.err = err }, "sent")
 }
 
 var googleapis = auth.CredentialsPropertyFunc(func(context.Context) (string, error) { return "googleapis.com", nil })

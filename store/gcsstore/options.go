@@ -1,50 +1,50 @@
 package gcsstore
 
 import (
-	"fmt"
+	"cmp"
 	"time"
+
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// chunkUnit is what the service wants chunks to be a multiple of.
+// chunkUnit is the number of bytes of which the service wants a multiple in each chunk.
 const chunkUnit = 256 << 10
 
 // Options tune a [Store]. The zero value works.
 type Options struct {
-	// Endpoint is where the service is, default Google's own: scheme and host, as
-	// in http://127.0.0.1:4443.
+	// Endpoint is the service's scheme and host, such as http://127.0.0.1:4443. Default:
+	// Google's own.
 	Endpoint string
-	// UserProject is the project that pays for requests to a bucket whose owner
-	// does not.
+	// UserProject is the project that pays for requests, if the bucket's owner does not.
 	UserProject string
-	// ChunkSize in bytes: an Upload of less is one request, of more it is sent in
-	// such chunks. An Upload holds one. Default 8 MiB, a multiple of 256 KiB.
+	// ChunkSize in bytes, a multiple of 256 KiB, default 8 MiB. A smaller Upload is one
+	// request; a larger one is sent in chunks of this size, one of which is in memory.
 	ChunkSize int
-	// Cleanup bounds looking at what became of a failed upload, also after its
+	// Cleanup bounds the time for finding out the outcome of a failed upload, even if its
 	// context has ended. Default 10 s.
 	Cleanup time.Duration
 }
 
-func (o *Options) withDefaults() (Options, error) {
+// Validate returns what is wrong with the options: faults that are [store.ErrInvalid]. It
+// does no I/O; nil is valid.
+func (o *Options) Validate() error {
+	v := o.withDefaults()
+	var faults cloud.Faults
+	if v.Endpoint != "" {
+		err := checkEndpoint(v.Endpoint)
+		faults.Need(err == nil, "Endpoint: %v", err)
+	}
+	faults.Need(v.ChunkSize > 0 && v.ChunkSize%chunkUnit == 0, "ChunkSize is %d bytes; it must be a multiple of %d", v.ChunkSize, chunkUnit)
+	faults.Need(v.Cleanup > 0, "Cleanup is %v; it must not be negative", v.Cleanup)
+	return faults.Err()
+}
+
+func (o *Options) withDefaults() Options {
 	var v Options
 	if o != nil {
 		v = *o
 	}
-	if v.ChunkSize == 0 {
-		v.ChunkSize = 8 << 20
-	}
-	if v.Cleanup == 0 {
-		v.Cleanup = 10 * time.Second
-	}
-	if v.Endpoint != "" {
-		if err := checkEndpoint(v.Endpoint); err != nil {
-			return v, err
-		}
-	}
-	switch {
-	case v.ChunkSize < 0 || v.ChunkSize%chunkUnit != 0:
-		return v, fmt.Errorf("a chunk has a multiple of %d bytes, not %d", chunkUnit, v.ChunkSize)
-	case v.Cleanup < 0:
-		return v, fmt.Errorf("the time for looking after an upload must not be negative, it is %v", v.Cleanup)
-	}
-	return v, nil
+	v.ChunkSize = cmp.Or(v.ChunkSize, 8<<20)
+	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
+	return v
 }

@@ -13,15 +13,15 @@ const contentType = "application/octet-stream" // not to be guessed from the bod
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Put implements [store.Store]. The body is not copied: the SDK takes it through
-// a pipe, and nothing reads it once Put has returned.
+// Put implements [store.Store]. It does not copy the body: the SDK reads it through a
+// pipe, and nothing reads it after Put has returned.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if err := store.CheckKey("put", key); err != nil {
 		return store.Info{}, err
 	}
-	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without a match nothing else can be missing
+	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without IfMatch only the bucket can be missing
 	h := s.object(key)
-	if opts.Condition().Absent() {
+	if opts.Condition() == store.IfAbsent() {
 		h = h.If(storage.Conditions{DoesNotExist: true})
 	}
 	if version, match := opts.Condition().Match(); match {
@@ -44,9 +44,10 @@ func write(ctx context.Context, h *storage.ObjectHandle, body []byte, opts *stor
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := h.NewWriter(ctx)
-	// guard:single-shot. With chunks a body of more than one is sent again by the
-	// SDK, chunk by chunk, whatever its policy: create, reply lost, the same again,
-	// 412 on one's own write (T35).
+	// guard:single-shot. A Put is one request, never an upload in chunks. Without it: A
+	// creates an object of two chunks and the last answer is lost; the SDK sends the last
+	// chunk again, whatever its policy, and gets 412; A is told that somebody else has
+	// created its object (T35).
 	//
 	//mutant:replace w.ChunkSize = 0 =>
 	w.ChunkSize = 0
@@ -58,11 +59,11 @@ func write(ctx context.Context, h *storage.ObjectHandle, body []byte, opts *stor
 		w.CRC32C = crc32.Checksum(body, castagnoli)
 	}
 	if len(body) > 0 {
-		// It fails only because the request has ended, and then Close says why. Not
-		// cancelled here: that would hide the answer, perhaps a refusal.
+		// Write fails only if the request has ended; then Close says why. Cancelling the
+		// call here would hide the answer, perhaps a refusal.
 		_, _ = w.Write(body)
 	}
-	// It waits until the request has ended.
+	// Close waits until the request has ended.
 	if err := w.Close(); err != nil {
 		return nil, err
 	}

@@ -24,15 +24,16 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// New returns the store of a bucket. It sends no request. The client adds
-// credentials to requests, and may do no more: it must not send one again.
-// [Open] makes one from the environment.
+// New returns the store of a bucket. It does no I/O. The client adds credentials to
+// requests and must do no more; above all it must not retry.
+//
+// Most programs use [store.Open] with a URL, which makes the client from the environment.
 func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 	if client == nil || bucket == "" {
 		return nil, cloud.Invalid("gs://"+bucket, errors.New("a client and the name of a bucket are needed"))
 	}
-	o, err := opts.withDefaults()
-	if err != nil {
+	o := opts.withDefaults()
+	if err := opts.Validate(); err != nil {
 		return nil, cloud.Invalid("gs://"+bucket, err)
 	}
 	base := client.Transport
@@ -43,15 +44,15 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 	own.Transport = &transport{base: base}
 	sdk := []option.ClientOption{
 		option.WithHTTPClient(&own),
-		option.WithoutAuthentication(), // the client's business
-		// The XML API has other errors, and other ways to write a key.
+		option.WithoutAuthentication(), // the client does it
+		// The XML API has other errors and escapes keys differently.
 		storage.WithJSONReads(),
 		storage.WithDisabledClientMetrics(),
 	}
 	if o.Endpoint != "" {
 		sdk = append(sdk, option.WithEndpoint(strings.TrimSuffix(o.Endpoint, "/")+"/storage/v1/"))
 	}
-	// The context is for credentials, which are not the SDK's to find here.
+	// The context is only for finding credentials, which the SDK does not do here.
 	c, err := storage.NewClient(context.Background(), sdk...)
 	if err != nil {
 		return nil, cloud.Invalid("gs://"+bucket, err)
@@ -63,10 +64,12 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// Traits names the bucket and says that one name takes about one write a second.
+// Traits implements [store.Store].
 //
-// guard:min-rewrite. A heartbeat that came sooner would be answered with 429 now
-// and then, and each such answer eats into the lease.
+// guard:min-rewrite. The store says that one key takes one write per second, and a leader
+// writes its heartbeats no faster. Without it: a leader with a validity of one second
+// heartbeats every 400 ms; the store answers 429 to every other heartbeat; the term
+// expires though leader and store are well.
 //
 //mutant:replace , MinRewrite: time.Second => , MinRewrite: 0 * time.Second
 func (s *Store) Traits() store.Traits {
@@ -75,8 +78,7 @@ func (s *Store) Traits() store.Traits {
 
 func (s *Store) object(key string) *storage.ObjectHandle { return s.bucket.Object(key) }
 
-// A version is a generation in decimal digits.
-
+// versionOf returns a generation in decimal digits.
 func versionOf(generation int64) store.Version {
 	if generation <= 0 {
 		return ""
@@ -84,8 +86,8 @@ func versionOf(generation int64) store.Version {
 	return store.Version(strconv.FormatInt(generation, 10))
 }
 
-// generationOf is the generation that a version names. Not every version names
-// one: that of another driver, or none at all, never matches anything here.
+// generationOf returns the generation that a version names. It reports false for a version
+// that no object here can have, such as an empty one or one of another driver.
 func generationOf(v store.Version) (generation int64, ok bool) {
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	return n, err == nil && n > 0 && versionOf(n) == v

@@ -1,10 +1,8 @@
 package gcsstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,19 +23,7 @@ func TestReadsAndVersions(t *testing.T) { cloudtest.Reads(t, serve(t, newStub())
 // as a condition that would always hold.
 func TestVersionsOfOthers(t *testing.T) {
 	gcs := newStub()
-	st := serve(t, gcs)
-	if _, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
-		t.Fatal(err)
-	}
-	gcs.reset()
-	for _, v := range []store.Version{"", "0", "-1", "+5", "05", "1e3", "0x1", "abc", "99999999999999999999"} {
-		if _, err := st.Put(t.Context(), "k", []byte("y"), &store.PutOptions{If: store.IfMatch(v)}); store.OutcomeOf(err) != store.Refused {
-			t.Errorf("%q: %v", v, err)
-		}
-	}
-	if kinds := gcs.kinds(); len(kinds) != 0 {
-		t.Errorf("requests %v", kinds)
-	}
+	cloudtest.OthersVersions(t, serve(t, gcs), &gcs.Stub, "", "0", "-1", "+5", "05", "1e3", "0x1", "abc", "99999999999999999999")
 }
 
 func TestList(t *testing.T) {
@@ -47,7 +33,7 @@ func TestList(t *testing.T) {
 		gcs.objects[k] = object{body: []byte(k), generation: 5, updated: time.Now()}
 	}
 	// The same token again and again.
-	cloudtest.Lists(t, st, func() { gcs.on("list", 0, fault{status: http.StatusOK, body: apiPage(1000, "again")}) })
+	cloudtest.Lists(t, st, func() { gcs.On("list", 0, says(http.StatusOK, apiPage(1000, "again"))) })
 }
 
 func apiPage(n int, token string) string {
@@ -64,83 +50,24 @@ func apiPage(n int, token string) string {
 // A server that answers without end does not fill the memory.
 func TestAnswersAreBounded(t *testing.T) {
 	gcs := newStub()
-	st := serve(t, gcs)
-	const most = 256 << 20
-	for kind, ask := range map[string]func() error{
-		"put": func() error {
-			_, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()})
-			return err
-		},
-		"list": func() error { return cloudtest.ListErr(t, st) },
-		"get":  func() error { _, _, err := cloudtest.Get(t, st, "k", nil); return err },
-	} {
-		for _, status := range []int{http.StatusOK, http.StatusInternalServerError} {
-			if kind == "get" && status == http.StatusOK {
-				continue // an object may be as large as it likes: its reader has limits
-			}
-			wrote := make(chan int, 1)
-			gcs.on(kind, 0, fault{answers: func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				w.WriteHeader(status)
-				_, _ = io.WriteString(w, `{"kind":"`)
-				piece, n := []byte(strings.Repeat("x", 1<<20)), 0
-				for n < most {
-					m, err := w.Write(piece)
-					if n += m; err != nil {
-						break
-					}
-				}
-				wrote <- n
-			}})
-			err := ask()
-			if err == nil {
-				t.Errorf("%s, %d: no error", kind, status)
-			} else if len(err.Error()) > 2000 {
-				t.Errorf("%s, %d: an error of %d bytes", kind, status, len(err.Error()))
-			}
-			if kinds := gcs.kinds(); len(kinds) == 0 {
-				t.Fatalf("%s, %d: nothing was sent: %v", kind, status, err)
-			}
-			if n := <-wrote; n >= most {
-				t.Errorf("%s, %d: all of %d bytes were read", kind, status, n)
-			}
-		}
-	}
+	cloudtest.AnswersAreBounded(t, serve(t, gcs), &gcs.Stub, `{"kind":"`, "put", "list")
 }
 
 // A body whose request was refused early or abandoned is its caller's again: the
 // race detector watches.
 func TestBodyIsNotKept(t *testing.T) {
 	gcs := newStub()
-	st := serve(t, gcs)
-	body := make([]byte, 4<<20)
-	early := fault{answers: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPreconditionFailed) }}
-	for i := range 5 {
-		gcs.on("put", 0, early)
-		if _, err := st.Put(t.Context(), "k", body, &store.PutOptions{If: store.IfAbsent()}); err == nil {
-			t.Fatal("the fault is not effective")
-		}
-		for j := 0; j < len(body); j += 256 {
-			body[j] = byte(i)
-		}
-	}
-	for range 5 {
-		ctx, cancel := context.WithCancel(t.Context())
-		gcs.on("put", 0, fault{answers: func(_ http.ResponseWriter, r *http.Request) { cancel(); _, _ = io.Copy(io.Discard, r.Body) }})
-		_, _ = st.Put(ctx, "k", body, nil)
-		cancel()
-		clear(body)
-	}
+	cloudtest.BodyIsNotKept(t, serve(t, gcs), &gcs.Stub, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPreconditionFailed) })
 }
 
 func TestNoGeneration(t *testing.T) {
 	gcs := newStub()
 	st := serve(t, gcs)
-	gcs.on("put", 0, fault{status: http.StatusOK, body: `{"name":"k","size":"1"}`})
+	gcs.On("put", 0, says(http.StatusOK, `{"name":"k","size":"1"}`))
 	if _, err := st.Put(t.Context(), "k", []byte("x"), &store.PutOptions{If: store.IfAbsent()}); store.OutcomeOf(err) != store.Unknown {
 		t.Errorf("Put: %v", err)
 	}
-	gcs.on("get", 0, fault{status: http.StatusOK, body: "x"})
+	gcs.On("get", 0, says(http.StatusOK, "x"))
 	if _, _, err := cloudtest.Get(t, st, "k", nil); !errors.Is(err, store.ErrUnsupported) {
 		t.Errorf("Get: %v", err)
 	}
@@ -181,11 +108,6 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v, want %q", raw, err, want)
 		}
 	}
-	for _, raw := range []string{"s3://bucket", ":"} {
-		if _, err := gcsstore.Open(t.Context(), raw); !errors.Is(err, store.ErrInvalid) {
-			t.Errorf("%s: %v", raw, err)
-		}
-	}
 	// Credentials that are not there, with and without an endpoint of one's own.
 	for _, raw := range []string{"gs://bucket", "gs://bucket?endpoint=https://storage.example.com"} {
 		_, err := store.Open(t.Context(), raw)
@@ -210,7 +132,7 @@ func TestNoTokenInTheClear(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", key)
 	gcs := newStub()
 	headers := make(chan http.Header, 1)
-	gcs.on("get", 0, fault{answers: func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header.Clone() }})
+	gcs.On("get", 0, fault{Answers: func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header.Clone() }})
 	_, _, _ = cloudtest.Get(t, serve(t, gcs), "k", nil)
 	select {
 	case h := <-headers:
@@ -225,7 +147,7 @@ func TestNoTokenInTheClear(t *testing.T) {
 func TestEmulatorHost(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", os.DevNull)
 	t.Setenv("STORAGE_EMULATOR_HOST", "127.0.0.1:1")
-	st, err := gcsstore.Open(t.Context(), "gs://bucket")
+	st, err := store.Open(t.Context(), "gs://bucket")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,42 +23,35 @@ import (
 
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/gcsstore"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
 // stub is as much of the JSON API as the driver speaks. It answers over a
 // network and, as a RoundTripper, without one.
+// The kinds of requests are "put", "begin", "chunk", "get", "look", "list" and "delete".
 type stub struct {
+	cloudtest.Stub
 	mu         sync.Mutex
 	objects    map[string]object
 	sessions   map[string][]byte
 	generation int64
-	seen       []seen
-	// fault is asked about each request before it is served.
-	fault func(kind string, n int) *fault
+}
+
+type fault = cloudtest.Fault
+
+// says is an answer in place of the service's.
+func says(status int, body string) fault {
+	return fault{Answers: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}}
 }
 
 type object struct {
 	body       []byte
 	generation int64
 	updated    time.Time
-}
-
-// seen is a request: "put", "begin", "chunk", "get", "look", "list" or "delete".
-type seen struct {
-	kind, key string
-	at        time.Time
-}
-
-// fault is what goes wrong with a request: an answer in its place, no answer
-// before or after it had its effect, or an answer that is changed on its way.
-type fault struct {
-	status  int
-	body    string
-	header  http.Header
-	drop    bool
-	lost    bool
-	cut     int // of the body of the answer
-	answers http.HandlerFunc
 }
 
 func newStub() *stub { return &stub{objects: map[string]object{}, sessions: map[string][]byte{}} }
@@ -68,7 +61,7 @@ func serve(t testing.TB, s *stub, params ...string) store.Store {
 	t.Helper()
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	st, err := gcsstore.Open(t.Context(), strings.Join(append([]string{"gs://bucket?endpoint=" + srv.URL}, params...), "&"))
+	st, err := store.Open(t.Context(), strings.Join(append([]string{"gs://bucket?endpoint=" + srv.URL}, params...), "&"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,35 +95,6 @@ func (s *stub) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	return rec.Result(), nil
 }
 
-func (s *stub) on(kind string, n int, f fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fault = func(k string, i int) *fault {
-		if k == kind && (n == 0 || i == n) {
-			return &f
-		}
-		return nil
-	}
-}
-
-// reset forgets the requests and the fault.
-func (s *stub) reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen, s.fault = nil, nil
-}
-
-// kinds are the requests since reset.
-func (s *stub) kinds() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var kinds []string
-	for _, r := range s.seen {
-		kinds = append(kinds, r.kind)
-	}
-	return kinds
-}
-
 func (s *stub) keys() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,52 +103,11 @@ func (s *stub) keys() []string {
 
 func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind, key := request(r)
-	s.mu.Lock()
-	n := 1
-	for _, before := range s.seen {
-		if before.kind == kind {
-			n++
-		}
-	}
-	s.seen = append(s.seen, seen{kind, key, time.Now()})
-	var f fault
-	if s.fault != nil {
-		if p := s.fault(kind, n); p != nil {
-			f = *p
-		}
-	}
-	s.mu.Unlock()
-	switch {
-	case f.drop:
-		panic(http.ErrAbortHandler)
-	case f.answers != nil:
-		f.answers(w, r)
-		return
-	case f.status != 0:
-		maps.Copy(w.Header(), f.header)
-		w.WriteHeader(f.status)
-		_, _ = io.WriteString(w, f.body)
-		return
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		panic(http.ErrAbortHandler) // half a body is no request
-	}
-	rec := httptest.NewRecorder()
-	s.mu.Lock()
-	s.do(rec, r, kind, key, body)
-	s.mu.Unlock()
-	if f.lost {
-		panic(http.ErrAbortHandler)
-	}
-	maps.Copy(w.Header(), rec.Header())
-	w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	w.WriteHeader(rec.Code)
-	if f.cut > 0 {
-		_, _ = w.Write(rec.Body.Bytes()[:f.cut])
-		panic(http.ErrAbortHandler)
-	}
-	_, _ = w.Write(rec.Body.Bytes())
+	s.Serve(w, r, kind, key, func(w http.ResponseWriter, body []byte) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.do(w, r, kind, key, body)
+	})
 }
 
 // request tells what r asks for.

@@ -9,35 +9,36 @@ import (
 	"time"
 )
 
-// maxAnswer bounds every answer but an object: a page of a listing with keys of
-// full length, each letter escaped, has some 6 MiB.
+// maxAnswer bounds every answer but an object, in bytes. A page of a listing with the
+// longest keys, each letter escaped, has about 6 MiB.
 const maxAnswer = 8 << 20
 
-// request is what this package knows of one call to the SDK, beside its result.
+// request is what the transport learns about one call to the SDK.
 type request struct {
-	many  bool      // it may be several requests
+	many  bool      // the call may send several requests
 	date  time.Time // of the last answer, by the store's clock
 	sent  bool
-	broke error // what ended the reading of an object
+	broke error // why the reading of an object ended early
 }
 
 type requestKey struct{}
 
-// with makes ctx that of a call to the SDK.
+// with returns the context for one call to the SDK.
 func (r *request) with(ctx context.Context) context.Context {
 	return context.WithValue(ctx, requestKey{}, r)
 }
 
-var errSecond = errors.New("gcsstore: a call that may be one request only was about to send another")
+var errSecond = errors.New("gcsstore: a call that may send one request was about to send a second")
 
-// transport sees every request that the SDK sends. Those of one call come one
-// after another.
+// transport sees every request that the SDK sends. A call sends its requests one after
+// another.
 type transport struct{ base http.RoundTripper }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	// guard:cancelled-upload. An upload whose body broke off is cancelled and then
-	// closed, and the closing looks like the body's end to the SDK: its last
-	// request must not get out, or half a body would become an object.
+	// guard:cancelled-upload. No request is sent after its call was cancelled. Without this
+	// check: the body of an upload fails in the middle; Upload cancels the call and closes
+	// the SDK's writer; the SDK takes the close for the end of the body and sends the last
+	// chunk; half a file becomes an object.
 	if err := r.Context().Err(); err != nil {
 		return nil, refuse(r, err)
 	}
@@ -45,9 +46,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !known {
 		call = &request{}
 	}
-	// guard:one-attempt. The SDK's policy is set not to retry, and its single-shot
-	// upload cannot; this holds whatever it does, now or later. (It does open a
-	// broken download again.)
+	// guard:one-attempt. A call sends one request, whatever the SDK's policy. Without this
+	// check: A creates an object and the answer is lost; the SDK sends the create again and
+	// gets 412; A is told that somebody else has created its object. The policy is not to
+	// retry, but today's SDK reopens a broken download, and a later one may do more.
 	if call.sent && !call.many {
 		return nil, refuse(r, cmp.Or(call.broke, errSecond))
 	}
@@ -60,7 +62,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		call.date = date
 	}
 	body := &answer{ReadCloser: resp.Body, r: resp.Body, call: call}
-	// guard:bounded-answer. What is no object is read into memory by the SDK.
+	// guard:bounded-answer. Every answer but an object is cut at 8 MiB. Without this limit:
+	// a broken server, or something in between, answers a listing with an endless body; the
+	// SDK reads it into memory until the process is killed.
 	if object := resp.StatusCode/100 == 2 && r.URL.Query().Get("alt") == "media"; !object {
 		body.r = io.LimitReader(resp.Body, maxAnswer)
 	}
@@ -68,7 +72,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// refuse does not send a request. Its body has to be closed all the same.
+// refuse ends a request that is not sent: its body must be closed all the same.
 func refuse(r *http.Request, err error) error {
 	if r.Body != nil {
 		_ = r.Body.Close()
@@ -76,7 +80,7 @@ func refuse(r *http.Request, err error) error {
 	return err
 }
 
-// answer remembers what ended the reading of it.
+// answer is a body that records why reading it ended early.
 type answer struct {
 	io.ReadCloser
 	r    io.Reader

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
 // Google Cloud Storage takes about one write a second for one name. The
@@ -43,17 +44,14 @@ func TestT34_HeartbeatKeepsTheLeastInterval(t *testing.T) {
 		if err := context.Cause(term.Context()); err != nil {
 			t.Fatalf("the term ended: %v", err)
 		}
-		gcs.mu.Lock()
-		beats := slices.Clone(gcs.seen)
-		gcs.mu.Unlock()
-		beats = slices.DeleteFunc(beats, func(r seen) bool { return r.kind != "put" || !strings.HasPrefix(r.key, "lock/") })
+		beats := slices.DeleteFunc(gcs.Requests(), func(r cloudtest.Request) bool { return r.Kind != "put" || !strings.HasPrefix(r.Key, "lock/") })
 		// The first two make the lock: created, and swapped once (step 5).
 		if len(beats) < 40 {
 			t.Fatalf("%d heartbeats in a minute", len(beats))
 		}
 		for i := 2; i < len(beats); i++ {
-			if d := beats[i].at.Sub(beats[i-1].at); d < time.Second {
-				t.Errorf("write %d of %s came %v after the one before", i, beats[i].key, d)
+			if d := beats[i].At.Sub(beats[i-1].At); d < time.Second {
+				t.Errorf("write %d of %s came %v after the one before", i, beats[i].Key, d)
 			}
 		}
 		if err := term.Resign(t.Context()); err != nil {
@@ -69,8 +67,8 @@ var size = map[string]int{"small": 1 << 10, "larger than the SDK's chunk": 17 <<
 // writes) sends it again, and shows the 412 that one's own first attempt caused.
 func TestT35_PutIsOneRequest(t *testing.T) {
 	faults := map[string]fault{
-		"none": {}, "lost before": {drop: true}, "lost after": {lost: true},
-		"408": {status: 408}, "409": {status: 409}, "429": {status: 429}, "500": {status: 500}, "503": {status: 503},
+		"none": {}, "lost before": {Drop: true}, "lost after": {Lost: true},
+		"408": says(408, ""), "409": says(409, ""), "429": says(429, ""), "500": says(500, ""), "503": says(503, ""),
 	}
 	for what, f := range faults {
 		for name, n := range size {
@@ -80,16 +78,16 @@ func TestT35_PutIsOneRequest(t *testing.T) {
 				version := store.Version("")
 				for _, cond := range []string{"absent", "match", "always"} {
 					c := map[string]store.Condition{"absent": store.IfAbsent(), "match": store.IfMatch(version)}[cond]
-					gcs.reset()
-					gcs.on("put", 1, f)
+					gcs.Reset()
+					gcs.On("put", 1, f)
 					_, err := st.Put(t.Context(), "k", make([]byte, n), &store.PutOptions{If: c})
-					if got := gcs.kinds(); !slices.Equal(got, []string{"put"}) {
+					if got := gcs.Kinds(); !slices.Equal(got, []string{"put"}) {
 						t.Errorf("if %s: requests %v, want one put", cond, got)
 					}
 					if what == "none" && err != nil || what != "none" && store.OutcomeOf(err) != store.Unknown {
 						t.Errorf("if %s: %v is %v", cond, err, store.OutcomeOf(err))
 					}
-					gcs.reset()
+					gcs.Reset()
 					info, err := st.Put(t.Context(), "k", []byte("x"), nil)
 					if err != nil {
 						t.Fatal(err)
@@ -105,28 +103,7 @@ func TestT35_PutIsOneRequest(t *testing.T) {
 // write is no refusal.
 func TestT35_OwnWriteIsNoRefusal(t *testing.T) {
 	gcs := newStub()
-	st := serve(t, gcs)
-	gcs.on("put", 1, fault{lost: true})
-	info, err := store.Create(t.Context(), st, "k", []byte("mine"), nil)
-	if err != nil || info.Version == "" {
-		t.Fatalf("create: %v, %v", info, err)
-	}
-	gcs.reset()
-	gcs.on("put", 1, fault{lost: true})
-	swapped, err := store.Swap(t.Context(), st, "k", []byte("mine too"), info.Version, nil)
-	if err != nil || swapped.Version == info.Version {
-		t.Fatalf("swap: %v, %v", swapped, err)
-	}
-	if _, err := store.Swap(t.Context(), st, "k", []byte("stale"), info.Version, nil); store.OutcomeOf(err) != store.Refused {
-		t.Errorf("stale swap: %v", err)
-	}
-	if _, err := store.Create(t.Context(), st, "k", []byte("other"), nil); store.OutcomeOf(err) != store.Refused {
-		t.Errorf("create of what is there: %v", err)
-	}
-	_ = st.Delete(t.Context(), "k")
-	if _, err := store.Swap(t.Context(), st, "k", []byte("late"), swapped.Version, nil); store.OutcomeOf(err) != store.Refused {
-		t.Errorf("swap of what is gone: %v", err)
-	}
+	cloudtest.LostAnswers(t, serve(t, gcs), &gcs.Stub)
 }
 
 // The SDK opens a download again that breaks off. Here that is an error, which
@@ -137,8 +114,8 @@ func TestT35_GetIsOneRequest(t *testing.T) {
 	if _, err := st.Put(t.Context(), "k", make([]byte, 100<<10), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		t.Fatal(err)
 	}
-	gcs.reset()
-	gcs.on("get", 1, fault{cut: 50 << 10})
+	gcs.Reset()
+	gcs.On("get", 1, fault{Cut: 50 << 10})
 	obj, err := st.Get(t.Context(), "k", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -147,22 +124,21 @@ func TestT35_GetIsOneRequest(t *testing.T) {
 	if n, err := io.Copy(io.Discard, obj.Body); err == nil || !strings.Contains(err.Error(), io.ErrUnexpectedEOF.Error()) {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
-	if got := gcs.kinds(); !slices.Equal(got, []string{"get"}) {
+	if got := gcs.Kinds(); !slices.Equal(got, []string{"get"}) {
 		t.Errorf("requests %v, want one get", got)
 	}
 }
 
 // What becomes of an upload is told by the object, not by the last answer.
 func TestT35_UploadIsSettledByTheObject(t *testing.T) {
-	gone := http.Header{"Content-Type": {"text/plain"}}
 	for name, c := range map[string]struct {
 		kind  string
 		fault fault
 		there []byte // before the upload
 		ok    bool
 	}{
-		"one request, reply lost":    {kind: "put", fault: fault{lost: true}, ok: true},
-		"one request, never arrived": {kind: "put", fault: fault{drop: true}},
+		"one request, reply lost":    {kind: "put", fault: fault{Lost: true}, ok: true},
+		"one request, never arrived": {kind: "put", fault: fault{Drop: true}},
 		// The session is gone because it has ended: by the chunk before the lost reply.
 		"last chunk, reply lost, then 410": {kind: "chunk", ok: true},
 		"another's object":                 {kind: "none", there: bytes.Repeat([]byte("y"), 16<<10)},
@@ -173,17 +149,18 @@ func TestT35_UploadIsSettledByTheObject(t *testing.T) {
 			body := bytes.Repeat([]byte("0123456789abcdef"), 1<<10)
 			if c.kind == "chunk" {
 				body = bytes.Repeat(body, 40) // three chunks
-				gcs.fault = func(kind string, n int) *fault {
+				gone := says(http.StatusGone, "gone")
+				gcs.Faults(func(kind string, n int) *fault {
 					switch {
 					case kind == "chunk" && n == 3:
-						return &fault{lost: true}
+						return &fault{Lost: true}
 					case kind == "chunk" && n > 3:
-						return &fault{status: http.StatusGone, header: gone, body: "gone"}
+						return &gone
 					}
 					return nil
-				}
+				})
 			} else {
-				gcs.on(c.kind, 1, c.fault)
+				gcs.On(c.kind, 1, c.fault)
 			}
 			if c.there != nil {
 				if _, err := st.Put(t.Context(), "k", c.there, &store.PutOptions{If: store.IfAbsent()}); err != nil {
@@ -225,7 +202,7 @@ func TestUploadOfBrokenBodyLeavesNothing(t *testing.T) {
 			if keys := gcs.keys(); len(keys) != 0 {
 				t.Errorf("half a body is an object: %v", keys)
 			}
-			if kinds := gcs.kinds(); at < 262144 && len(kinds) != 0 {
+			if kinds := gcs.Kinds(); at < 262144 && len(kinds) != 0 {
 				t.Errorf("requests %v", kinds)
 			}
 		})

@@ -15,17 +15,16 @@ import (
 
 var (
 	errNoGeneration = errors.New("gcsstore: the answer has no generation")
-	errCleanup      = errors.New("gcsstore: no time left to look at what became of an upload")
+	errCleanup      = errors.New("gcsstore: no time left to find out the outcome of an upload")
 )
 
-// Upload implements [store.Store]. A body of less than Options.ChunkSize is one
-// request; a longer one is a resumable upload, of which one chunk is in memory
-// at a time, and which the SDK goes on with when a chunk is lost.
+// Upload implements [store.Store]. A body of less than Options.ChunkSize is one request; a
+// longer one is a resumable upload. It holds one chunk in memory, and the SDK sends a
+// chunk again that was lost.
 //
-// When it ends with anything but success after the whole body was read, the
-// upload looks at the object: one of its size and CRC-32C means that it
-// succeeded, since nobody else writes the key. That holds for a refusal too,
-// which may be the echo of a last chunk that was sent twice.
+// If the upload fails after the whole body was read, Upload reads the object. The right
+// size and CRC-32C mean success, since nobody else writes the key. So does a refusal: it
+// may be the echo of a last chunk that was sent twice.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
@@ -45,7 +44,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	}
 	failed := s.fail(ctx, call{op: "upload", key: key, missing: store.ErrNoBucket}, err)
 	if src.whole && store.OutcomeOf(failed) != store.Rejected {
-		if info, found := s.look(ctx, key, src); found {
+		if info, found := s.find(ctx, key, src); found {
 			return info, nil
 		}
 	}
@@ -59,7 +58,7 @@ func (s *Store) stream(ctx context.Context, h *storage.ObjectHandle, src *source
 	w.ChunkSize = s.opts.ChunkSize
 	w.ContentType = contentType
 	if _, err := io.Copy(w, src); err != nil && src.err != nil {
-		cancel() // see guard:cancelled-upload; any other error is that of a request, and Close says it
+		cancel() // see guard:cancelled-upload; Close returns the error of a request
 	}
 	if err := w.Close(); err != nil {
 		return nil, err
@@ -74,23 +73,26 @@ func (s *Store) stream(ctx context.Context, h *storage.ObjectHandle, src *source
 	return attrs, nil
 }
 
-// look tells whether the object is there. Its key is this upload's alone.
-func (s *Store) look(ctx context.Context, key string, src *source) (store.Info, bool) {
-	// The caller's context may be what ended the upload.
+// find returns the object, if it is there and is what was sent.
+func (s *Store) find(ctx context.Context, key string, src *source) (store.Info, bool) {
+	// The caller's context may have ended.
 	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), s.opts.Cleanup, errCleanup)
 	defer cancel()
 	var sent request
 	attrs, err := s.object(key).Attrs(sent.with(ctx))
-	// guard:own-upload. Anybody's object under this key would look like success.
+	// guard:own-upload. An object counts as this upload's only if its size and checksum are
+	// those of what was sent. Without this check: an upload fails halfway; an earlier object
+	// is under its key; Upload reports success, and a manifest names a file with other bytes.
 	if err != nil || attrs.Size != src.n || attrs.CRC32C != src.crc || attrs.Generation <= 0 {
 		return store.Info{}, false
 	}
 	return store.Info{Key: key, Version: versionOf(attrs.Generation), Size: src.n, LastModified: attrs.Updated, Date: sent.date}, true
 }
 
-// source is the caller's body: it counts, sums, and keeps the error of a Read.
+// source is the caller's body. It counts and sums the bytes, and keeps the error of a
+// Read.
 type source struct {
-	ended func() error // whether the upload's context has
+	ended func() error // the Err of the upload's context
 	r     io.Reader
 	n     int64
 	crc   uint32

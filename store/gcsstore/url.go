@@ -16,14 +16,14 @@ import (
 
 func init() { store.Register("gs", open) }
 
-// target is what a URL says.
+// target is what a URL names.
 type target struct {
 	bucket, prefix string
 	anonymous      bool
 	options        Options
 }
 
-// scheme says what the URLs look like.
+// scheme describes the URLs.
 var scheme = cloud.Scheme{
 	Name: "gs", Root: "bucket", Hint: "?endpoint=http://host:port",
 	Endpoint: "http://127.0.0.1:4443", Credentials: hintCredentials,
@@ -41,32 +41,15 @@ var parameters = map[string]cloud.Parameter[target]{
 	},
 }
 
-// Open opens the bucket that a URL names, gs://bucket/prefix, with these
-// parameters:
-//
-//	endpoint      another service than Google's: http://127.0.0.1:4443
-//	anonymous     true: send no credentials; always so if the endpoint is plain http
-//	user-project  the project that pays for requests
-//	chunk-size    of large uploads, in bytes
-//
-// Without an endpoint STORAGE_EMULATOR_HOST counts, as for Google's own
-// programs. It sends no request to the store; credentials may be looked for at
-// the machine's metadata service. Errors are [store.ErrInvalid], or
-// [store.ErrDenied] if there are no credentials, and say what is wrong.
-func Open(ctx context.Context, rawURL string) (store.Store, error) {
-	return scheme.Open(ctx, rawURL, open)
-}
-
 func open(ctx context.Context, u *url.URL) (store.Store, error) {
-	name := store.RedactURL(u.String())
 	t, err := parse(u)
 	if err != nil {
-		return nil, cloud.Invalid(name, err)
+		return nil, err
 	}
 	client := &http.Client{Transport: roundTripper()}
 	if !t.anonymous {
 		if client.Transport, err = login(ctx, client.Transport); err != nil {
-			return nil, &store.Error{Op: "open", Key: name, Kind: store.ErrDenied, Err: err, Hint: hintCredentials}
+			return nil, &store.Error{Kind: store.ErrDenied, Err: err, Hint: hintCredentials}
 		}
 	}
 	st, err := New(client, t.bucket, &t.options)
@@ -95,7 +78,9 @@ func parse(u *url.URL) (*target, error) {
 			return nil, err
 		}
 	}
-	// guard:no-token-in-clear. A bearer token is all that it takes to be its owner.
+	// guard:no-token-in-clear. No credentials are sent over plain http. Without this rule:
+	// an endpoint is mistyped with http; the bearer token crosses the network in clear; any
+	// listener can act as its owner until it expires.
 	if strings.HasPrefix(t.options.Endpoint, "http://") {
 		t.anonymous = true
 	}
@@ -110,10 +95,10 @@ func checkEndpoint(endpoint string) error {
 	return err
 }
 
-// roundTripper is Google's way of many requests on one connection.
+// roundTripper sends many requests over one connection (HTTP/2).
 func roundTripper() http.RoundTripper {
 	t := cloud.Transport()
-	// A dead connection must be noticed.
+	// Pings find out that a connection is dead.
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
 	return t
 }

@@ -24,9 +24,9 @@ type Store struct {
 	opts Options
 
 	mu sync.RWMutex
-	// dirs holds the objects by the part of their key up to its last slash, and
-	// then by key. A listing looks only into folders under its prefix, so that
-	// listing a few manifests does not walk a million log objects.
+	// dirs holds the objects by folder, which is the key up to its last slash, and then by
+	// key. A listing reads only the folders under its prefix, so listing a few manifests
+	// does not walk a million log objects.
 	dirs    map[string]map[string]*object
 	count   int
 	bytes   int64
@@ -35,8 +35,8 @@ type Store struct {
 	hints   *rand.Rand
 }
 
-// object is immutable once it is in the map: a Put replaces it whole. That is
-// why readers need no copy of the body.
+// object is immutable once it is in the map: a Put replaces it as a whole. So readers
+// need no copy of the body.
 type object struct {
 	key      string
 	version  store.Version
@@ -46,7 +46,7 @@ type object struct {
 
 var _ store.Store = (*Store)(nil)
 
-// New returns an empty store of one's own.
+// New returns an empty store, which nobody else sees. Opts may be nil.
 func New(opts *Options) *Store {
 	o := opts.withDefaults()
 	s := &Store{opts: o, dirs: map[string]map[string]*object{}}
@@ -56,7 +56,7 @@ func New(opts *Options) *Store {
 	return s
 }
 
-// Len returns the number of objects and the sum of their sizes in bytes.
+// Len returns how many objects there are, and the sum of their sizes in bytes.
 func (s *Store) Len() (objects int, size int64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -114,7 +114,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 	return s.put("put", key, bytes.Clone(body), opts.Condition())
 }
 
-// put keeps body.
+// put stores body itself, not a copy.
 func (s *Store) put(op, key string, body []byte, cond store.Condition) (store.Info, error) {
 	now := s.opts.Clock.Wall()
 	o := &object{key: key, modified: now, body: body}
@@ -128,7 +128,7 @@ func (s *Store) put(op, key string, body []byte, cond store.Condition) (store.In
 	defer s.mu.Unlock()
 	old := s.dirs[d][key]
 	match, matching := cond.Match()
-	if cond.Absent() && old != nil || matching && (old == nil || old.version != match) {
+	if cond == store.IfAbsent() && old != nil || matching && (old == nil || old.version != match) {
 		return store.Info{}, &store.Error{Op: op, Key: key, Kind: store.ErrPrecondition}
 	}
 	if o.version == "" {
@@ -148,14 +148,14 @@ func (s *Store) put(op, key string, body []byte, cond store.Condition) (store.In
 	return o.info(now), nil
 }
 
-// version spreads a counter over 64 bits. The odd factor makes it one to one,
-// so no version repeats, and leaves nothing that could be taken for an order.
+// version spreads a counter over 64 bits. The factor is odd, so no version comes twice, and
+// large, so versions have no visible order.
 func version(n uint64) store.Version {
 	var b [16]byte
 	return store.Version(strconv.AppendUint(b[:0], n*0x9e3779b97f4a7c15, 36))
 }
 
-// Upload implements [store.Store]. Its memory is that of the object.
+// Upload implements [store.Store]. It needs as much memory as the object.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	if err := check(ctx, "upload", key); err != nil {
 		return store.Info{}, err
@@ -183,8 +183,8 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // List implements [store.Store]. The listing is a snapshot of the instant at
 // which the iteration begins.
 //
-// It has to be one: a walk that is not could miss a newest object deleted ahead
-// of it and its successor created behind it, and show an older one as newest.
+// It has to be a snapshot. A walk could come too late for manifest 50, which was just
+// deleted, and too early for manifest 51, and so show 49 as the newest.
 func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		err := store.CheckPrefix("list", prefix)
@@ -212,8 +212,8 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 	}
 }
 
-// takesHint decides whether a listing heeds its StartAfter, which is a hint: S3's
-// directory buckets refuse it.
+// takesHint decides at random whether a listing honours StartAfter. It is a hint, which
+// S3's directory buckets refuse.
 func (s *Store) takesHint() bool {
 	if s.hints == nil {
 		return rand.IntN(2) == 0
@@ -274,7 +274,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-// check turns away bad keys and callers who have given up. Listings have no key.
+// check returns an error for a bad key or a context that has ended. Listings have no key.
 func check(ctx context.Context, op, key string) error {
 	if op != "list" {
 		if err := store.CheckKey(op, key); err != nil {
@@ -287,7 +287,7 @@ func check(ctx context.Context, op, key string) error {
 	return nil
 }
 
-// done returns the context's error together with its cause.
+// done returns the context's error with its cause, nil while the context goes on.
 func done(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {

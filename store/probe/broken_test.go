@@ -57,7 +57,7 @@ func checkThenPut(which func(store.Condition) bool) putFunc {
 			return store.Info{}, err
 		}
 		match, swap := cond.Match()
-		if cond.Absent() && ok || swap && (!ok || v != match) {
+		if cond == store.IfAbsent() && ok || swap && (!ok || v != match) {
 			return store.Info{}, precondition(key)
 		}
 		for range 20 { // a request takes its time
@@ -82,10 +82,10 @@ func ignoreAll(st store.Store) store.Store {
 
 func ignoreSwap(st store.Store) store.Store { return &putter{st, ignore(isSwap)} }
 
-func ignoreCreate(st store.Store) store.Store { return &putter{st, ignore(store.Condition.Absent)} }
+func ignoreCreate(st store.Store) store.Store { return &putter{st, ignore(isCreate)} }
 
 func twoStepCreate(st store.Store) store.Store {
-	return &putter{st, checkThenPut(store.Condition.Absent)}
+	return &putter{st, checkThenPut(isCreate)}
 }
 
 func twoStepSwap(st store.Store) store.Store { return &putter{st, checkThenPut(isSwap)} }
@@ -127,7 +127,7 @@ func allLose(st store.Store) store.Store {
 	var mu sync.Mutex
 	busy, met := map[string]int{}, map[string]bool{}
 	return &putter{st, func(ctx context.Context, st store.Store, key string, body []byte, cond store.Condition) (store.Info, error) {
-		if !cond.Absent() {
+		if cond != store.IfAbsent() {
 			return st.Put(ctx, key, body, &store.PutOptions{If: cond})
 		}
 		mu.Lock()
@@ -525,3 +525,5 @@ func (u unhurried) Delete(ctx context.Context, keys ...string) error {
 	}
 	return nil
 }
+
+func isCreate(c store.Condition) bool { return c == store.IfAbsent() }

@@ -12,28 +12,28 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// write makes a write that must be applied, and looks that it was. Old is what
-// the key holds before, nil for nothing.
+// write makes a write that must be applied, and checks that it was. Old is what the key
+// held before, nil for nothing.
 func (p *prober) write(ctx context.Context, promise string, n int, key string, old, b []byte, cond store.Condition) (store.Info, error) {
 	outcome, info, err := p.put(ctx, promise, p.client(n), key, b, cond)
 	if err != nil {
 		return info, err
 	}
-	// Read by another client: a cache of one's own would hide what others see.
+	// Another client reads, since a cache of the first could hide what others see.
 	got, read, err := p.get(ctx, p.client(n+1), key)
 	switch {
 	case err != nil:
 		return info, err
 	case bytes.Equal(got, b) && outcome == store.Refused:
-		p.report.Echoes++ // an attempt before was applied, its answer lost
+		p.report.Echoes++ // an earlier request was applied and its answer was lost
 		info = read
 	case bytes.Equal(got, b):
 	case outcome == store.Refused:
-		// An honest refusal of a condition that held cannot be: nobody else knows
-		// the key, and a lost attempt of ours would have left our bytes.
-		return info, p.refuse(promise, hintConditions, nil, "a write %s, which was so, was refused", cond)
+		// The condition held: nobody else knows the key, and a lost request of the probe
+		// would have left these bytes.
+		return info, p.refuse(promise, hintConditions, nil, "a write %s was refused, although the condition held", cond)
 	case bytes.Equal(got, old):
-		return info, p.refuse(ReadWrite, hintConsistent, nil, "a read after a write (%s) that was acknowledged shows what was there before", cond)
+		return info, p.refuse(ReadWrite, hintConsistent, nil, "a read after a write (%s) that was acknowledged shows the old object", cond)
 	default:
 		return info, p.refuse(ReadWrite, hintConsistent, nil, "a read after a write (%s) shows bytes that nobody wrote there", cond)
 	}
@@ -44,21 +44,21 @@ func (p *prober) write(ctx context.Context, promise string, n int, key string, o
 	return info, nil
 }
 
-// refused makes a write that must be refused, and looks that it did nothing.
+// refused makes a write that must be refused, and checks that it changed nothing.
 func (p *prober) refused(ctx context.Context, promise string, n int, what, key string, old, b []byte, cond store.Condition) error {
 	outcome, _, err := p.put(ctx, promise, p.client(n), key, b, cond)
 	if err != nil {
 		return err
 	}
 	if outcome == store.Applied {
-		return p.refuse(promise, hintConditions, nil, "%s was acknowledged as done", what)
+		return p.refuse(promise, hintConditions, nil, "%s was acknowledged", what)
 	}
 	got, _, err := p.get(ctx, p.client(n+1), key)
 	switch {
 	case err != nil:
 		return err
 	case bytes.Equal(got, b):
-		return p.refuse(promise, hintConditions, nil, "%s was answered as refused, and done all the same", what)
+		return p.refuse(promise, hintConditions, nil, "%s was refused, and took place all the same", what)
 	case !bytes.Equal(got, old) || got == nil != (old == nil):
 		return p.refuse(ReadWrite, hintConsistent, nil, "after %s, which was refused, the key holds something else", what)
 	}
@@ -90,8 +90,7 @@ func (p *prober) swap(ctx context.Context) error {
 	if err := p.refused(ctx, Swap, 2, "a swap of a version that has been replaced", key, b, body("stale swap"), store.IfMatch(one.Version)); err != nil {
 		return err
 	}
-	// The version of a listing must serve as well: readers compare it with that
-	// of a read.
+	// The version in a listing must be the same: readers compare it with that of a read.
 	listed, err := p.list(ctx, p.client(3))
 	if err != nil {
 		return err
@@ -110,13 +109,16 @@ func (p *prober) swap(ctx context.Context) error {
 	if err := p.refused(ctx, SwapMissing, 5, "a swap of a key that does not exist", missing, nil, body("missing"), store.IfMatch(three.Version)); err != nil {
 		return err
 	}
-	// For information: do equal bodies have equal versions? Under another key,
-	// since the same body again under this one would invite the very confusion
-	// that it asks for: a swap that lands late would find its version back.
+	// For information only: do equal bodies have equal versions? This uses another key.
+	// With the same body under the same key, a late swap could find its version again.
 	twin, err := p.write(ctx, Create, 6, p.key(), nil, c, store.IfAbsent())
 	p.report.ContentVersions = twin.Version == three.Version
 	return err
 }
+
+// ageSlack is how far the age of an object may be off: stores cut both times to whole
+// seconds.
+const ageSlack = 2 * time.Second
 
 func (p *prober) ranges(ctx context.Context) error {
 	key, b := p.key(), body("ranges")
@@ -139,7 +141,7 @@ func (p *prober) ranges(ctx context.Context) error {
 	})
 	switch {
 	case errors.Is(err, store.ErrUnsupported) || errors.Is(err, store.ErrRange) || err == nil && !bytes.Equal(part, b[3:8]):
-		return p.refuse(Ranges, hintDriver, err, "bytes 3 to 7 of %d were asked for, and did not come (but %d bytes did)", len(b), len(part))
+		return p.refuse(Ranges, hintDriver, err, "bytes 3 to 7 of %d were asked for; %d bytes came, and not these", len(b), len(part))
 	case err != nil:
 		return failed("reading a range of "+key, err)
 	}
@@ -147,8 +149,8 @@ func (p *prober) ranges(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if age, known := read.Age(); known { // both times may be cut to whole seconds
-		p.report.StoreClock = age >= -2*time.Second && age <= p.elapsed()+2*time.Second
+	if age, known := read.Age(); known {
+		p.report.StoreClock = age >= -ageSlack && age <= p.elapsed()+ageSlack
 	}
 	_, _, err = store.Read(ctx, p.client(3), key, &store.ReadOptions{IfNoneMatch: info.Version, Limit: 1 << 10, Settle: p.settle})
 	p.report.NotModified = errors.Is(err, store.ErrNotModified)
@@ -162,7 +164,7 @@ func (p *prober) ranges(ctx context.Context) error {
 func (p *prober) consistency(ctx context.Context) error {
 	for n := range p.opts.Keys {
 		key, b := p.key(), body("list")
-		// A read of the missing key first: some caches remember that.
+		// Read the missing key first: some caches remember that it was missing.
 		if got, _, err := p.get(ctx, p.client(n+1), key); err != nil {
 			return err
 		} else if got != nil {
@@ -182,9 +184,9 @@ func (p *prober) consistency(ctx context.Context) error {
 	return p.deletes(ctx)
 }
 
-// deletes creates, deletes, looks, and creates again. A create that something
-// in between repeats may bring the key back behind the delete; so only what
-// happens every time is the store's doing.
+// deletes creates a key, deletes it, reads it, and creates it again. A proxy may send the
+// create twice, and the second copy may land after the delete. So only what happens every
+// time convicts the store.
 func (p *prober) deletes(ctx context.Context) error {
 	const tries = 3
 	var err error
@@ -219,11 +221,11 @@ func (p *prober) deleteOnce(ctx context.Context, n int) error {
 		return p.refuse(ListWrite, hintConsistent, nil, "an object is still listed after it was deleted")
 	}
 	_, err = p.write(ctx, Create, n+4, key, nil, body("delete, created again"), store.IfAbsent())
-	delete(p.final, key) // a delete sent twice may still take it away
+	delete(p.final, key) // a late copy of the delete may still delete it
 	return err
 }
 
-// upload streams an object, and another over it on condition.
+// upload streams an object, and then another one to the same key, on condition.
 func (p *prober) upload(ctx context.Context) error {
 	key := p.key()
 	settle := *p.settle
@@ -239,7 +241,7 @@ func (p *prober) upload(ctx context.Context) error {
 			return err
 		})
 		if store.OutcomeOf(err) == store.Refused {
-			return nil // not asked for a condition; the bytes decide
+			return nil // there was no condition, so the bytes decide
 		}
 		return err
 	})
@@ -290,12 +292,12 @@ func (p *prober) upload(ctx context.Context) error {
 		p.report.ConditionalUpload, err = same(3)
 		return err
 	}
-	// It is not required: who could not show it, for whatever reason, does not
-	// have it.
+	// It is not required. A store that did not show it, for whatever reason, counts as one
+	// that cannot do it.
 	return nil
 }
 
-// pattern returns a function that makes the same stream of bytes each time.
+// pattern returns a function that returns the same stream of bytes each time.
 func (p *prober) pattern() func() io.Reader {
 	block := bytes.Repeat(body("upload"), 1<<10)
 	return func() io.Reader { return io.LimitReader(&endless{block: block}, p.opts.UploadSize) }
@@ -312,7 +314,7 @@ func (e *endless) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// again looks a last time at all that was written.
+// again reads everything once more at the end.
 func (p *prober) again(ctx context.Context) error {
 	for key, want := range p.final {
 		got, _, err := p.get(ctx, p.client(len(key)), key)

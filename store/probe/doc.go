@@ -1,25 +1,23 @@
-// Package probe asks a live bucket whether it keeps the promises that Fencepost
-// is built on, before the first use of the bucket. Stores exist that ignore a
-// condition silently, and stores that look first and write afterwards; on both,
-// two leaders overwrite each other and nobody is told.
+// Package probe tests whether a live bucket keeps the promises that Fencepost needs, before
+// the bucket is first used. Some stores ignore a condition silently. Others check it first
+// and write afterwards, in two steps. On both, two leaders overwrite each other and nobody
+// is told.
 //
-// It creates on nothing and on something, swaps with a current version, with a
-// stale one and where nothing is, reads and lists after each write, and races
-// many creators and many swappers over separate clients. A store that breaks a
-// promise gets an [*Error], which is [ErrRefused]: it names the promise, what
-// was seen and what to do.
+// The probe creates keys that are free and keys that exist. It swaps current versions,
+// stale versions and missing keys. It reads and lists after each write, and races many
+// creators and swappers over separate clients. A store that breaks a promise gets an
+// [*Error], which is [ErrRefused]: it names the promise, what was seen, and what to do.
 //
-// A store that merely fails now and then is not refused. Only answers count, a
-// lost one counts for nothing, and what decides in the end is whose bytes are
-// under the key. A store that fails so often that nothing can be told is
-// [ErrInconclusive]; one that denies access or has no such bucket returns that
-// error.
+// A store that only fails now and then is not refused. A lost answer counts for nothing,
+// and in the end the bytes under the key decide. A store that fails so often that nothing
+// can be told is [ErrInconclusive]. A store that denies access, or has no such bucket,
+// gives that error.
 //
-// What it does not do: prove atomicity. Races found none in hundreds of tries,
-// that is all. It says nothing of durability either.
+// The probe does not prove atomicity: it only finds no violation in hundreds of tries. It
+// tells nothing about durability.
 //
-// All it writes has names of the form tmp/<uuid>, and is deleted afterwards,
-// also after a failure.
+// Everything it writes has names of the form tmp/<uuid>. It deletes them at the end, even
+// after a failure.
 //
 //	report, err := probe.Run(ctx, st, &probe.Options{Open: another})
 //	if errors.Is(err, probe.ErrRefused) { … }

@@ -8,10 +8,10 @@ import (
 )
 
 var (
-	// ErrRefused: the store does not keep a promise that Fencepost needs.
+	// ErrRefused: the store breaks a promise that Fencepost needs.
 	ErrRefused = errors.New("probe: store refused")
-	// ErrInconclusive: the store failed or timed out so often that its promises
-	// could not be tested.
+	// ErrInconclusive: the store failed or timed out so often that its promises could not
+	// be tested.
 	ErrInconclusive = errors.New("probe: the store failed too often to tell whether it keeps its promises")
 )
 
@@ -32,15 +32,15 @@ const (
 
 // Error says which promise is broken. It is [ErrRefused].
 type Error struct {
-	// Store is what the store calls itself.
+	// Store is the store's own name.
 	Store string
 	// Promise is one of the constants of this package.
 	Promise string
 	// Observed is what was seen: "8 creators raced, 3 were told that they won".
 	Observed string
-	// Hint is what to do about it.
+	// Hint says what to do.
 	Hint string
-	// Err is the store's error, if it was one; else nil.
+	// Err is the store's error; may be nil.
 	Err error
 }
 
@@ -62,14 +62,14 @@ func (e *Error) Unwrap() []error {
 
 const (
 	hintConditions = "conditional writes (If-None-Match: *, If-Match) do not work here and data would be lost; " +
-		"update the server, switch them on if it has a setting for them, take a proxy that drops headers out of the way, or use another store"
+		"update the server, switch them on if it has a setting, remove a proxy that drops headers, or use another store"
 	hintAtomic = "the server tests conditions and writes in two steps, and data would be lost; " +
 		"update it, run a single instance of it if it is not built for several on one directory, or use another store"
-	hintConsistent = "reads are served from something older than the newest write; take caches and read replicas out of the way, or use another store"
-	hintDriver     = "the driver or the server mistreats the request; see that both are up to date, and report it"
+	hintConsistent = "a read came from something older than the last write; remove caches and read replicas, or use another store"
+	hintDriver     = "the driver or the server treats the request wrongly; update both, and report it if that does not help"
 )
 
-// failed explains an error of the store that says nothing of its promises.
+// failed adds a hint to an error of the store that tells nothing about its promises.
 func failed(what string, err error) error {
 	var hint string
 	switch {
@@ -80,7 +80,7 @@ func failed(what string, err error) error {
 	case errors.Is(err, store.ErrInvalid):
 		hint = "see the store's URL and options"
 	default:
-		return fmt.Errorf("%w: %s: %w (see that the endpoint is right and reachable, then try again; nothing has been decided)", ErrInconclusive, what, err)
+		return fmt.Errorf("%w: %s: %w (check that the endpoint is right and reachable, and try again; nothing was decided)", ErrInconclusive, what, err)
 	}
 	return fmt.Errorf("probe: %s: %w (%s)", what, err, hint)
 }

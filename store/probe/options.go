@@ -1,7 +1,10 @@
 package probe
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -10,19 +13,19 @@ import (
 
 // Options of [Run]. The zero value works.
 type Options struct {
-	// Open opens one more client of the same store, over connections of its own.
-	// By default all share the store given to Run. Clients that are an io.Closer
-	// are closed.
+	// Open opens one more client of the same store, over connections of its own. By
+	// default all share the store that Run is given. Clients that are an io.Closer are
+	// closed.
 	Open func(context.Context) (store.Store, error)
-	// Clients is how many there are and how many race, default 8, least 2.
+	// Clients is how many clients there are and race, default 8, at least 2.
 	Clients int
-	// Rounds is how many races of each kind must end with a result, default 25.
+	// Rounds is how many races of each kind must have a result, default 25.
 	Rounds int
-	// Keys is how many objects test reading and listing after writing, default 16.
+	// Keys is how many objects are written to test reads and listings, default 16.
 	Keys int
-	// UploadSize in bytes is that of the streamed upload, default 17 MiB: so much
-	// that drivers of S3 use more than one part. Completing parts on condition is
-	// not the same code in servers as a plain conditional write.
+	// UploadSize is the size of the streamed upload in bytes, default 17 MiB. With that,
+	// drivers of S3 upload several parts, whose completion on a condition is other code
+	// in servers than a plain conditional write.
 	UploadSize int64
 	// Attempt bounds one request, default 30 s; an upload may take ten times that.
 	Attempt time.Duration
@@ -30,27 +33,34 @@ type Options struct {
 	Clock clock.Clock
 }
 
+// Validate returns what is wrong with the options: faults that are [store.ErrInvalid]. It
+// does no I/O; nil is valid.
+func (o *Options) Validate() error {
+	v := o.withDefaults()
+	var bad []error
+	need := func(ok bool, name string, v any, want string) {
+		if !ok {
+			bad = append(bad, fmt.Errorf("%w: probe: Options.%s is %v; it must be %s", store.ErrInvalid, name, v, want))
+		}
+	}
+	need(v.Clients >= 2, "Clients", v.Clients, "at least 2, since one cannot race")
+	need(v.Rounds > 0, "Rounds", v.Rounds, "positive")
+	need(v.Keys > 0, "Keys", v.Keys, "positive")
+	need(v.UploadSize > 0, "UploadSize", v.UploadSize, "positive")
+	need(v.Attempt > 0, "Attempt", v.Attempt, "positive")
+	return errors.Join(bad...)
+}
+
 func (o *Options) withDefaults() Options {
 	var v Options
 	if o != nil {
 		v = *o
 	}
-	if v.Clients == 0 {
-		v.Clients = 8
-	}
-	v.Clients = max(v.Clients, 2)
-	if v.Rounds <= 0 {
-		v.Rounds = 25
-	}
-	if v.Keys <= 0 {
-		v.Keys = 16
-	}
-	if v.UploadSize <= 0 {
-		v.UploadSize = 17 << 20
-	}
-	if v.Attempt <= 0 {
-		v.Attempt = 30 * time.Second
-	}
+	v.Clients = cmp.Or(v.Clients, 8)
+	v.Rounds = cmp.Or(v.Rounds, 25)
+	v.Keys = cmp.Or(v.Keys, 16)
+	v.UploadSize = cmp.Or(v.UploadSize, 17<<20)
+	v.Attempt = cmp.Or(v.Attempt, 30*time.Second)
 	v.Clock = clock.Or(v.Clock)
 	return v
 }

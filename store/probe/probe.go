@@ -16,10 +16,11 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Run probes st. It returns nil if the store kept every promise, an [*Error]
-// if it broke one, and otherwise the error that kept it from finding out (see
-// the package's documentation). The report is never nil; after an error it tells
-// how far the probe got.
+// Run probes st. It returns nil if the store kept every promise, and an [*Error] if it broke
+// one. Any other error kept Run from finding out: see the package comment. The report is
+// never nil; after an error it tells how far the probe got.
+//
+// Run sends about a thousand requests and one upload. It deletes what it wrote.
 func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 	o := opts.withDefaults()
 	p := &prober{
@@ -33,6 +34,9 @@ func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 		final:  map[string][]byte{},
 	}
 	p.rewrite = st.Traits().MinRewrite
+	if err := opts.Validate(); err != nil {
+		return p.report, err
+	}
 	closeAll, err := p.open(ctx, st)
 	defer closeAll()
 	if err == nil {
@@ -53,12 +57,12 @@ type prober struct {
 	report *Report
 	spans  map[string][]time.Duration
 
-	keys map[string]bool // all that may exist
-	// wrote is when each was written last, rewrite how soon it may be again.
+	keys map[string]bool // all keys that may exist
+	// wrote is when each key was written last, rewrite how soon it may be written again.
 	wrote   map[string]clock.Instant
 	rewrite time.Duration
-	// final says what each key must hold at the end: a write that lands late, or
-	// a cache that falls back, would show there. Nil means nothing.
+	// final is what each key must hold at the end, where a late write or a stale cache
+	// would show. Nil means no object.
 	final map[string][]byte
 }
 
@@ -99,7 +103,7 @@ func (p *prober) run(ctx context.Context) error {
 	} {
 		if err := step.test(ctx); err != nil {
 			if broken := (*Error)(nil); errors.As(err, &broken) {
-				// A later test may find out what an earlier one did not.
+				// A later test can refute what an earlier one has shown.
 				p.report.Kept = slices.DeleteFunc(p.report.Kept, func(kept string) bool { return kept == broken.Promise })
 			}
 			return err
@@ -109,12 +113,12 @@ func (p *prober) run(ctx context.Context) error {
 	return nil
 }
 
-// cleanUp deletes all that was written, even if ctx has ended.
+// cleanUp deletes everything that was written, even if ctx has ended.
 func (p *prober) cleanUp(ctx context.Context) {
 	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), p.opts.Clock, time.Minute, errCleanUp)
 	defer cancel()
 	if p.rewrite > 0 {
-		_ = clock.Sleep(ctx, p.opts.Clock, p.rewrite) // for what was written last
+		_ = clock.Sleep(ctx, p.opts.Clock, p.rewrite) // before the last key can be deleted
 	}
 	for keys := range slices.Chunk(slices.Collect(maps.Keys(p.keys)), 500) {
 		if err := store.DeleteAll(ctx, p.clients[0], keys, p.settle); err != nil {
@@ -125,19 +129,18 @@ func (p *prober) cleanUp(ctx context.Context) {
 
 var errCleanUp = errors.New("probe: no time left to delete what was written")
 
-// key returns a new name, which is deleted at the end.
+// key returns a new key, which is deleted at the end.
 func (p *prober) key() string {
 	key := "tmp/" + uuid.NewString()
 	p.keys[key] = true
 	return key
 }
 
-// mutate makes one request that writes or deletes a key, not sooner after the one
-// before than the store takes it.
+// mutate makes one request that writes or deletes a key.
 //
-// guard:probe-pace. Sooner it is turned away with 429, most of the time; of that a
-// probe learns nothing, or that a store which keeps its promises cannot do
-// anything.
+// guard:probe-pace. Between two writes of one key the probe waits for Traits.MinRewrite.
+// Without this pause: the probe of a GCS bucket swaps a key twice within a second; the
+// store answers 429; the probe calls a good store inconclusive.
 func (p *prober) mutate(ctx context.Context, key string, f func() error) error {
 	if last, ok := p.wrote[key]; ok {
 		//mutant:replace p.rewrite - p => 0*p.rewrite - p
@@ -156,11 +159,11 @@ func body(what string) []byte {
 	return fmt.Appendf(nil, "fencepost probe: %s %s\n", what, uuid.NewString())
 }
 
-// client returns the n-th client, round and round.
+// client returns the n-th client, counted around.
 func (p *prober) client(n int) store.Store { return p.clients[n%len(p.clients)] }
 
-// timed runs one request and notes how long it took if it was answered. Races
-// have a kind of their own: what they take is no latency.
+// timed runs one request, and records how long it took if it was answered. Races are an op
+// of their own, since their times are no latency.
 func (p *prober) timed(op string, f func() error) error {
 	start := p.opts.Clock.Now()
 	err := f()
@@ -175,10 +178,10 @@ func (p *prober) timed(op string, f func() error) error {
 	return err
 }
 
-// put sends the same bytes to the same key until the store says whether it
-// applied or refused them. It deliberately does not settle an outcome as
-// store.Create does: what is asked here is what the store answers. A refusal may
-// be the echo of an attempt that was applied: the caller looks at the key.
+// put sends the same bytes to the same key until the store answers "applied" or "refused".
+// It does not settle the outcome as store.Create does, because the answer itself is to be
+// tested. A refusal may be the echo of a request that was applied, so the caller reads the
+// key.
 func (p *prober) put(ctx context.Context, promise string, st store.Store, key string, body []byte, cond store.Condition) (store.Outcome, store.Info, error) {
 	var outcome store.Outcome
 	var info store.Info
@@ -200,7 +203,7 @@ func (p *prober) put(ctx context.Context, promise string, st store.Store, key st
 	return outcome, info, nil
 }
 
-// failure tells a store that cannot do what is asked from one that fails.
+// failure returns a refusal if the store cannot do what is asked, and else its error.
 func (p *prober) failure(promise, what string, err error) error {
 	if errors.Is(err, store.ErrUnsupported) {
 		return p.refuse(promise, hintConditions, err, "%s is not supported", what)
@@ -208,7 +211,7 @@ func (p *prober) failure(promise, what string, err error) error {
 	return failed(what, err)
 }
 
-// get reads a whole object; a missing one has a nil body.
+// get reads a whole object. The body is nil if there is none.
 func (p *prober) get(ctx context.Context, st store.Store, key string) ([]byte, store.Info, error) {
 	var b []byte
 	var info store.Info
@@ -234,8 +237,8 @@ func (p *prober) refuse(promise, hint string, err error, format string, args ...
 	return &Error{Store: p.report.Store, Promise: promise, Observed: fmt.Sprintf(format, args...), Hint: hint, Err: err}
 }
 
-// list returns which of the probe's own objects the store lists. Others may lie
-// below tmp/ in any number.
+// list returns the objects of this probe that the store lists. There may be any number of
+// others below tmp/.
 func (p *prober) list(ctx context.Context, st store.Store) (map[string]store.Info, error) {
 	found := map[string]store.Info{}
 	err := p.timed("list", func() error {

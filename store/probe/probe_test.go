@@ -114,11 +114,11 @@ func TestT10_IgnoredConditionIsRefused(t *testing.T) {
 		broken            func(store.Store) store.Store
 		promise, observed string
 	}{
-		"all ignored":            {ignoreAll, probe.Create, "acknowledged as done"},
-		"If-None-Match ignored":  {ignoreCreate, probe.Create, "acknowledged as done"},
-		"If-Match ignored":       {ignoreSwap, probe.Swap, "acknowledged as done"},
-		"If-Match creates":       {swapCreates, probe.SwapMissing, "acknowledged as done"},
-		"412, and overwritten":   {refusesButWrites, probe.Create, "done all the same"},
+		"all ignored":            {ignoreAll, probe.Create, "was acknowledged"},
+		"If-None-Match ignored":  {ignoreCreate, probe.Create, "was acknowledged"},
+		"If-Match ignored":       {ignoreSwap, probe.Swap, "was acknowledged"},
+		"If-Match creates":       {swapCreates, probe.SwapMissing, "was acknowledged"},
+		"412, and overwritten":   {refusesButWrites, probe.Create, "took place all the same"},
 		"overwritten much later": {lateOverwrite, probe.Stays, "changed by the end"},
 	} {
 		t.Run(name, func(t *testing.T) { refusal(t, c.broken, c.promise, c.observed) })
@@ -160,15 +160,15 @@ func TestOtherBrokenPromisesAreRefused(t *testing.T) {
 		broken            func(store.Store) store.Store
 		promise, observed string
 	}{
-		"501 on create":         {answers(unsupported, store.Condition.Absent), probe.Create, "not supported"},
+		"501 on create":         {answers(unsupported, isCreate), probe.Create, "not supported"},
 		"501 on swap":           {answers(unsupported, isSwap), probe.Swap, "not supported"},
-		"every create refused":  {answers(precondition("k"), store.Condition.Absent), probe.Create, "was refused"},
+		"every create refused":  {answers(precondition("k"), isCreate), probe.Create, "was refused"},
 		"stale listings":        {staleList, probe.ListWrite, "missing from a listing"},
 		"stale listings later":  {staleListLater, probe.ListWrite, "begun afterwards"},
 		"deleted is listed":     {remembersDeleted, probe.ListWrite, "listed after it was deleted"},
-		"missing is remembered": {remembersMissing, probe.ReadWrite, "what was there before"},
+		"missing is remembered": {remembersMissing, probe.ReadWrite, "shows the old object"},
 		"ranges ignored":        {ignoresRange, probe.Ranges, "bytes 3 to 7"},
-		"reads are cached":      {firstSeen, probe.ReadWrite, "what was there before"},
+		"reads are cached":      {firstSeen, probe.ReadWrite, "shows the old object"},
 		"missing can be read":   {seesGhosts, probe.ReadWrite, "holds something else"},
 		"deleted can be read":   {func(st store.Store) store.Store { return keepsOne{st} }, probe.ReadWrite, "after it was deleted"},
 		"reads garbage": {seen(func(_ *store.Object, b []byte, _ int) []byte {
@@ -414,4 +414,18 @@ type wildClock struct {
 
 func (w *wildClock) Wall() time.Time {
 	return time.Unix(0, 0).Add(time.Duration(w.n.Add(1)) * time.Hour)
+}
+
+func TestOptions(t *testing.T) {
+	report, err := probe.Run(t.Context(), nowhere{memstore.New(nil)}, &probe.Options{Clients: 1, Rounds: -1, Attempt: -1})
+	if !errors.Is(err, store.ErrInvalid) || strings.Count(err.Error(), "must be") != 3 || report == nil {
+		t.Errorf("%v, %v", report, err)
+	}
+}
+
+// nowhere is a store to which no request may be sent.
+type nowhere struct{ store.Store }
+
+func (nowhere) Put(context.Context, string, []byte, *store.PutOptions) (store.Info, error) {
+	panic("a request")
 }

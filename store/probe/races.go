@@ -13,14 +13,13 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// The races send one attempt a racer and take the answers as they are. On an
-// honest store at most one racer's bytes are ever applied, however often
-// requests are lost, repeated or late: so two who are told that they won convict
-// it, whatever else went wrong. No winner at all convicts it only if no racer's
-// bytes are there either and everybody was told so: a winner's reply may be
-// lost, or be the echo of its own write.
+// In a race each racer sends one request, and the answers count as they are. A store that
+// keeps its promises applies the bytes of at most one racer, even if requests are lost,
+// repeated or late. So two racers that are told they won convict the store, whatever else
+// went wrong. No winner convicts it only if every racer was refused and no racer's bytes
+// are there: a winner's answer may be lost, or be the echo of its own write.
 
-// tries is how many races without a result are allowed for one with.
+// tries is how many races may end without a result for each one with a result.
 const tries = 4
 
 func (p *prober) raceCreators(ctx context.Context) error {
@@ -39,10 +38,9 @@ func (p *prober) raceCreators(ctx context.Context) error {
 	return nil
 }
 
-// raceSwappers takes a new key for each race: a request of an earlier race that
-// lands late would be one more racer, whose bytes nobody knows. Where a name must
-// rest between two writes, all keys are made first, so that most have had their
-// rest when they are raced for.
+// raceSwappers uses a new key for each race. Otherwise a late request of an earlier race
+// would be one more racer, with unknown bytes. If a key cannot be written again at once,
+// it makes all keys first, so that most have waited long enough when their race begins.
 func (p *prober) raceSwappers(ctx context.Context) error {
 	type raced struct {
 		key     string
@@ -85,7 +83,7 @@ func (p *prober) raceSwappers(ctx context.Context) error {
 
 var errRaceTimeout = errors.New("probe: no answer in time")
 
-// atOnce has each client make a write of its own, all at once.
+// atOnce makes each client send a write of its own, all at the same time.
 func (p *prober) atOnce(ctx context.Context, who, key string, cond store.Condition, bodies [][]byte, errs []error) {
 	start := make(chan struct{})
 	var wg sync.WaitGroup
@@ -105,8 +103,8 @@ func (p *prober) atOnce(ctx context.Context, who, key string, cond store.Conditi
 	wg.Wait()
 }
 
-// race lets all clients make the same conditional write at once. It is
-// conclusive if someone won and at least half of the racers had an answer.
+// race makes all clients send a write on the same condition at once. It is conclusive if
+// one won and at least half of the racers got an answer.
 func (p *prober) race(ctx context.Context, promise, who, key string, old []byte, cond store.Condition) (conclusive bool, err error) {
 	racers := len(p.clients)
 	bodies, errs := make([][]byte, racers), make([]error, racers)
@@ -128,8 +126,8 @@ func (p *prober) race(ctx context.Context, promise, who, key string, old []byte,
 		case store.Unknown:
 			unknown++
 			last = err
-			// Where a name takes one write a second, that is how losers are told. The
-			// key must hold what the winner wrote, now and at the end.
+			// A store that takes one write of a key per second answers losers so. The key
+			// must hold what the winner wrote, now and at the end.
 			if e := (*store.Error)(nil); p.rewrite > 0 && errors.As(err, &e) && e.Status == http.StatusTooManyRequests {
 				throttled++
 			}
@@ -139,7 +137,7 @@ func (p *prober) race(ctx context.Context, promise, who, key string, old []byte,
 		return false, p.refuse(promise, hintAtomic, nil, "%d %s raced for one key, %d were told that they won", racers, who, won)
 	}
 	if unknown == racers {
-		// Slowly: the store may be out for a moment.
+		// A pause, since the store may be down for a moment.
 		if cause := clock.Sleep(ctx, p.opts.Clock, 50*time.Millisecond); cause != nil {
 			return false, failed("racing for "+key, fmt.Errorf("%w (%w)", cause, last))
 		}
@@ -147,12 +145,12 @@ func (p *prober) race(ctx context.Context, promise, who, key string, old []byte,
 
 	var there []byte
 	var version store.Version
-	for n := range min(racers, 3) { // what one client sees all must see
+	for n := range min(racers, 3) { // all clients must see the same
 		got, info, err := p.get(ctx, p.client(n), key)
 		if err != nil {
 			return false, err
 		}
-		settled := won == 1 || unknown == 0 // else a late one may come between
+		settled := won == 1 || unknown == 0 // else a late write may land between two reads
 		if n > 0 && settled && (!bytes.Equal(got, there) || info.Version != version) {
 			return false, p.refuse(ReadWrite, hintConsistent, nil, "after a race of %s, readers do not agree on what is there", who)
 		}
@@ -174,14 +172,14 @@ func (p *prober) race(ctx context.Context, promise, who, key string, old []byte,
 		p.final[key] = there
 		return 2*(won+lost+throttled) >= racers, nil
 	case unknown == 0:
-		// Nobody won, nobody's bytes are there, and everybody was told that the
-		// condition does not hold. It did, and nobody else knows the key.
+		// Every racer was refused, and none of their bytes are there. But the condition held,
+		// and nobody else knows the key.
 		return false, p.refuse(promise, hintConditions, nil, "%d %s raced for one key, and all were told that they lost", racers, who)
 	case !bytes.Equal(there, old):
 		return false, p.refuse(ReadWrite, hintConsistent, nil, "after a race of %s, the key holds bytes that none of them wrote", who)
 	}
-	// Nothing was applied so far. What was lost may land after this look, so
-	// nothing is said of what the key holds at the end.
+	// Nothing was applied yet. A lost request may land later, so the probe does not check
+	// this key at the end.
 	delete(p.final, key)
 	return false, nil
 }

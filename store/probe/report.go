@@ -10,32 +10,32 @@ import (
 // Report is what a probe found. It marshals to JSON and is kept in a log's
 // format.json.
 type Report struct {
-	// Store is what the store calls itself; At the local time of day.
+	// Store is the store's own name; At is this machine's time of day.
 	Store string    `json:"store"`
 	At    time.Time `json:"at"`
 	// Kept lists the promises that held, in the order in which they were tested.
 	Kept []string `json:"kept"`
-	// Clients is how many raced; CreateRaces and SwapRaces how often, with a
+	// Clients is how many clients raced; CreateRaces and SwapRaces is how many races had a
 	// result.
 	Clients     int `json:"clients"`
 	CreateRaces int `json:"create_races"`
 	SwapRaces   int `json:"swap_races"`
-	// Unknown counts requests whose outcome the store did not tell. Echoes counts
-	// writes that were applied although the answer said refused (412), as when
-	// something in between sends a request twice.
+	// Unknown counts requests whose outcome the store did not tell. Echoes counts writes
+	// that were applied although the answer was "refused" (412), as when a proxy sends a
+	// request twice.
 	Unknown int `json:"unknown"`
 	Echoes  int `json:"echoes"`
-	// ConditionalUpload tells whether a streamed upload is refused if the key
-	// exists. It is not required.
-	ConditionalUpload bool `json:"conditional_upload"`
-	// NotModified tells whether a read can be told that nothing has changed. It
+	// ConditionalUpload reports whether a streamed upload is refused if the key exists. It
 	// is not required.
+	ConditionalUpload bool `json:"conditional_upload"`
+	// NotModified reports whether a read of an unchanged object can be answered "not
+	// modified". It is not required.
 	NotModified bool `json:"not_modified"`
-	// ContentVersions tells that equal bodies have equal versions.
+	// ContentVersions reports whether equal bodies have equal versions.
 	ContentVersions bool `json:"content_versions"`
-	// StoreClock tells whether the store says what time it is and when an object
-	// was written, and the two agree about a new object. Without it a candidate
-	// always waits for a whole validity before it takes over.
+	// StoreClock reports whether the store tells its time and when an object was written,
+	// and the two agree for a new object. Without it a candidate that starts waits for a
+	// whole validity before it takes over.
 	StoreClock bool `json:"store_clock"`
 	// Put, Get and List are latencies of small objects, one request at a time.
 	Put  Latency `json:"put"`

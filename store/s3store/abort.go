@@ -16,8 +16,8 @@ import (
 
 var _ store.UploadAborter = (*Store)(nil)
 
-// AbortUploads implements [store.UploadAborter]: one request for each 1,000 uploads
-// that are under way, and one for each that is ended.
+// AbortUploads implements [store.UploadAborter], in one request for 1,000 incomplete
+// uploads and one for each that it ends.
 func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
 	if err := store.CheckPrefix("abort", prefix); err != nil {
 		return 0, err
@@ -69,7 +69,7 @@ func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(sto
 	}
 }
 
-// abortUpload ends one upload. That it is gone is no error.
+// abortUpload ends one upload. An upload that is gone is no error.
 func (s *Store) abortUpload(ctx context.Context, key, id string) error {
 	_, err := s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
 		Bucket: s.bucket, Key: &key, UploadId: &id, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner(),

@@ -27,7 +27,7 @@ func TestAbortUploads(t *testing.T) {
 		}
 		return info.Date.Sub(info.LastModified) > time.Hour
 	}
-	n, err := store.AbortUploads(t.Context(), st, "file/", old)
+	n, err := st.(store.UploadAborter).AbortUploads(t.Context(), "file/", old)
 	if n != 1500 || err != nil || srv.Uploads() != 2 {
 		t.Errorf("%d were ended, %v; %d are left", n, err, srv.Uploads())
 	}
@@ -37,7 +37,7 @@ func TestAbortUploads(t *testing.T) {
 	if body, _ := get(t, st, "file/0 x+y", nil); body != "complete" {
 		t.Errorf("what was complete is now %q", body)
 	}
-	if n, err := store.AbortUploads(t.Context(), st, "file/", old); n != 0 || err != nil {
+	if n, err := st.(store.UploadAborter).AbortUploads(t.Context(), "file/", old); n != 0 || err != nil {
 		t.Errorf("again: %d, %v", n, err)
 	}
 }
@@ -62,7 +62,7 @@ func TestAbortUploadsFails(t *testing.T) {
 		{s3stub.AbortMultipartUpload, 404, "NoSuchUpload", nil, 2},
 	} {
 		srv.SetFault(s3stub.Every(c.op, s3stub.Fault{Status: c.status, Code: c.code}))
-		n, err := store.AbortUploads(t.Context(), st, "file/", all)
+		n, err := st.(store.UploadAborter).AbortUploads(t.Context(), "file/", all)
 		if n != c.n || !errors.Is(err, c.want) {
 			t.Errorf("%s answers %s: %d, %v", c.op, c.code, n, err)
 		}
@@ -71,10 +71,10 @@ func TestAbortUploadsFails(t *testing.T) {
 		}
 	}
 	srv.SetFault(nil)
-	if _, err := store.AbortUploads(t.Context(), st, "file", all); !errors.Is(err, store.ErrInvalid) {
+	if _, err := st.(store.UploadAborter).AbortUploads(t.Context(), "file", all); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a prefix that is none: %v", err)
 	}
-	if n, err := store.AbortUploads(t.Context(), st, "file/", all); n != 2 || err != nil {
+	if n, err := st.(store.UploadAborter).AbortUploads(t.Context(), "file/", all); n != 2 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 }

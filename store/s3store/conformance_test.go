@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/s3store"
 	"github.com/fencepost/fencepost/store/storetest"
 )
 
@@ -12,7 +11,7 @@ import (
 func TestConformance(t *testing.T) {
 	srv := start(t, nil)
 	storetest.Run(t, func(tb storetest.TB) store.Store {
-		st, err := s3store.Open(tb.Context(), srv.StoreURL())
+		st, err := store.Open(tb.Context(), srv.StoreURL())
 		if err != nil {
 			tb.Fatalf("open: %v", err)
 		}

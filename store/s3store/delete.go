@@ -16,23 +16,20 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// DeleteError says which keys of several could not be deleted.
-type DeleteError struct {
-	// Keys has a [store.Error] for each.
-	Keys []*store.Error
-}
+// deleteError has an error for each of several keys that could not be deleted.
+type deleteError []*store.Error
 
-func (e *DeleteError) Error() string {
-	if len(e.Keys) == 1 {
-		return e.Keys[0].Error()
+func (e deleteError) Error() string {
+	if len(e) == 1 {
+		return e[0].Error()
 	}
-	return fmt.Sprintf("%v, and %d more keys", e.Keys[0], len(e.Keys)-1)
+	return fmt.Sprintf("%v, and %d more keys", e[0], len(e)-1)
 }
 
 // Unwrap returns the errors of the keys.
-func (e *DeleteError) Unwrap() []error {
-	errs := make([]error, len(e.Keys))
-	for i, k := range e.Keys {
+func (e deleteError) Unwrap() []error {
+	errs := make([]error, len(e))
+	for i, k := range e {
 		errs[i] = k
 	}
 	return errs
@@ -40,8 +37,8 @@ func (e *DeleteError) Unwrap() []error {
 
 const deleteBatch = 1000
 
-// Delete implements [store.Store]. Several keys are one request for each 1,000;
-// if some of them fail, the error is a [*DeleteError].
+// Delete implements [store.Store], in one request for 1,000 keys. If some keys fail, the
+// error wraps a [store.Error] for each of them.
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	for _, key := range keys {
 		if err := store.CheckKey("delete", key); err != nil {
@@ -67,7 +64,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 		}
 		some, err := s.deleteMany(ctx, batch)
 		if errors.Is(err, store.ErrUnsupported) {
-			// Some stores delete one key at a time. It is remembered.
+			// This store deletes one key at a time: do so from now on.
 			s.singleDeletes.Store(true)
 			err = cloud.Delete(ctx, batch, s.deleteOne)
 		}
@@ -77,7 +74,7 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 		failed = append(failed, some...)
 	}
 	if len(failed) > 0 {
-		return &DeleteError{Keys: failed}
+		return deleteError(failed)
 	}
 	return nil
 }
@@ -97,7 +94,7 @@ func (s *Store) deleteMany(ctx context.Context, keys []string) ([]*store.Error, 
 	for i := range keys {
 		objects[i] = types.ObjectIdentifier{Key: &keys[i]}
 	}
-	// The SDK sends a CRC-32; older servers insist on the MD5.
+	// The SDK sends a CRC-32; older servers demand an MD5.
 	withMD5 := func(o *s3.Options) { o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware) }
 	out, err := s.client.DeleteObjects(ctx, &s3.DeleteObjectsInput{
 		Bucket: s.bucket, Delete: &types.Delete{Objects: objects, Quiet: aws.Bool(true)},
@@ -122,8 +119,8 @@ func (s *Store) deleteMany(ctx context.Context, keys []string) ([]*store.Error, 
 	return failed, nil
 }
 
-// keyStatus is what a code in a list of errors would have had for a status.
-// What is not here may pass.
+// keyStatus is the HTTP status that belongs to a code in a list of errors. A code that is
+// not here may be temporary.
 var keyStatus = map[string]int{
 	"AccessDenied":     http.StatusForbidden,
 	"MethodNotAllowed": http.StatusMethodNotAllowed,

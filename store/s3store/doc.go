@@ -3,30 +3,26 @@
 //
 // # What it guarantees
 //
-// Every method makes one attempt: the SDK's retries are off, also for a client
-// that the caller configured otherwise, because a retry hides what became of the
-// attempt before it. Package store has the one loop that tries again. Only the
-// parts of a large upload are sent again here: they are named by number and
-// nobody sees them before completion. (Below, net/http sends a read again when it
-// finds a kept connection dead; a write it does not.)
+// Every method makes one attempt. The SDK's retries are off, whatever the client's
+// configuration, because a retry hides the outcome of the attempt before; package store
+// retries. Only the parts of a large upload are sent again: they have numbers, and nobody
+// sees them before the completion. (net/http sends a read again on a dead connection, but
+// never a write.)
 //
-// Answers are classified by HTTP status first and error code second, since
-// proxies and servers lose codes. What does not tell an outcome is left unknown:
-// timeouts, resets, 409, 429 and 5xx.
+// Answers are classified by HTTP status first and error code second, since proxies and
+// servers lose codes. Timeouts, resets, 409, 429 and 5xx are of unknown outcome.
 //
-// A large upload whose completion got no answer is settled by looking at the key
-// before its parts are given up, and parts that cannot be removed are named in
-// the error and in the log.
+// If the completion of a large upload gets no answer, the driver reads the key before it
+// deletes the parts. The error and the log name parts that cannot be deleted.
 //
 // # What it does not guarantee
 //
-// That the server keeps the conditions: package probe asks it. That nothing
-// else deletes objects: bucket lifecycle rules do. An upload whose first reply
-// was lost leaves an empty multipart upload behind, which holds no data; a
-// lifecycle rule for incomplete uploads removes it.
+// It cannot know whether the server keeps its conditions: package probe tests that.
+// Lifecycle rules of the bucket may delete objects. An upload whose first answer was lost
+// leaves an empty multipart upload, which a lifecycle rule for incomplete uploads deletes.
 //
-// Keys that package store would not accept, such as the "folder" markers that
-// consoles make, are left out of listings.
+// Listings leave out keys that package store does not accept, such as the "folder" markers
+// of consoles.
 //
 // # URLs
 //
@@ -34,5 +30,16 @@
 //
 // Credentials, region and endpoint come from the usual AWS environment:
 // AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3 and the rest.
-// [Open] lists the parameters.
+// The parameters:
+//
+//	endpoint               another server than AWS: http://127.0.0.1:9000
+//	region                 default AWS_REGION or the profile's; us-east-1 with an endpoint
+//	profile                of the shared AWS configuration
+//	path-style             true or false; default true with an endpoint
+//	checksum               crc32c (default), crc32 or none
+//	etag                   quoted (default) or unquoted, which Ceph's RGW needs
+//	sse, sse-kms-key-id    AES256, aws:kms or aws:kms:dsse, and the key
+//	request-payer          requester
+//	expected-bucket-owner  the account that must own the bucket
+//	part-size              of large uploads, in bytes
 package s3store

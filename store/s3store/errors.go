@@ -13,14 +13,14 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// call is what an answer is judged by.
+// call is the request to which an answer belongs.
 type call struct {
 	op, key string
-	missing error // what a 404 means that names neither bucket nor upload
+	missing error // the kind of a 404 that names neither bucket nor upload
 }
 
-// ready looks for credentials, so that their absence is told from an answer of
-// the store, and without a request.
+// ready gets the credentials before a request is sent. Without it, missing credentials
+// could not be told from an answer of the store.
 func (s *Store) ready(ctx context.Context, c call) error {
 	if s.credentials == nil {
 		return nil // anonymous
@@ -32,7 +32,7 @@ func (s *Store) ready(ctx context.Context, c call) error {
 	return s.service.Unanswered(ctx, &store.Error{Op: c.op, Key: c.key}, "", s.login.Note(err))
 }
 
-// fail makes an error of the SDK's one of the contract.
+// fail turns an error of the SDK into a [store.Error].
 func (s *Store) fail(ctx context.Context, c call, err error) error {
 	e := &store.Error{Op: c.op, Key: c.key}
 	var answer *smithyhttp.ResponseError
@@ -67,9 +67,8 @@ func (s *Store) fail(ctx context.Context, c call, err error) error {
 	return s.service.Unanswered(ctx, e, transportText(err), err)
 }
 
-// transientCodes are answers with a status of 4xx that say nothing about the
-// request itself: the body did not arrive as it was sent, or too slowly, or
-// there were too many requests.
+// transientCodes are codes of 4xx answers after which the outcome is unknown: the body
+// arrived damaged or too slowly, or there were too many requests.
 var transientCodes = map[string]bool{
 	"RequestTimeout": true, "IncompleteBody": true, "BadDigest": true, "InvalidDigest": true,
 	"XAmzContentChecksumMismatch": true, "XAmzContentSHA256Mismatch": true,
@@ -78,8 +77,8 @@ var transientCodes = map[string]bool{
 	"InternalError": true, "ServiceUnavailable": true, "OperationAborted": true,
 }
 
-// codeKinds tell answers with 400, which S3 gives for much that others have a
-// status for.
+// codeKinds are the kinds of answers with status 400, which S3 also gives where other
+// services have a status of their own.
 var codeKinds = map[string]error{
 	"ExpiredToken": store.ErrDenied, "InvalidToken": store.ErrDenied, "TokenRefreshRequired": store.ErrDenied,
 	"InvalidAccessKeyId": store.ErrDenied, "SignatureDoesNotMatch": store.ErrDenied, "AccessDenied": store.ErrDenied,
@@ -87,9 +86,8 @@ var codeKinds = map[string]error{
 	"NotImplemented": store.ErrUnsupported, "NoSuchBucket": store.ErrNoBucket,
 }
 
-// kindOf classifies an answer: by its status, and by the code where a status
-// has several meanings. A nil kind means that nobody can tell what became of the
-// request.
+// kindOf classifies an answer by its status, and by its code where a status has several
+// meanings. Nil means that the outcome is unknown.
 func kindOf(c call, status int, code string) error {
 	switch status {
 	case http.StatusNotFound:
@@ -105,13 +103,13 @@ func kindOf(c call, status int, code string) error {
 	return cloud.KindOf(status, c.missing)
 }
 
-// missingKind tells what a 404 says is missing.
+// missingKind returns the kind of a 404.
 func missingKind(c call, code string) error {
 	switch code {
 	case "NoSuchBucket":
 		return store.ErrNoBucket
 	case "NoSuchUpload":
-		return nil // completed, perhaps by the very request that got no answer
+		return nil // it was completed, perhaps by this very request
 	}
 	return c.missing
 }
@@ -139,8 +137,7 @@ func hintOf(status int, code string) string {
 	return ""
 }
 
-// transportText drops the SDK's preamble, whose fields are empty without an
-// answer.
+// transportText cuts off the SDK's preamble, whose fields are empty without an answer.
 func transportText(err error) string {
 	var send *smithyhttp.RequestSendError
 	if errors.As(err, &send) {

@@ -21,7 +21,7 @@ func Example() {
 	defer srv.Close()
 
 	ctx := context.Background()
-	st, err := s3store.Open(ctx, "s3://bucket/orders?endpoint="+srv.URL())
+	st, err := store.Open(ctx, "s3://bucket/orders?endpoint="+srv.URL())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -45,8 +45,9 @@ func (s *Store) Expiries(ctx context.Context, prefix string) ([]store.Expiry, er
 	return found, nil
 }
 
-// scope tells which keys a rule is for, and whether only for objects with tags,
-// which the driver gives to none. Of a rule for objects of some size any may be one.
+// scope returns the prefix of the keys to which a rule applies, and whether it applies
+// only to objects with tags, which this driver never sets. A rule for objects of some
+// size may apply to any object.
 func scope(r types.LifecycleRule) (prefix string, tagged bool) {
 	//lint:ignore SA1019 rules made before there were filters have it, and are answered so
 	prefix = aws.ToString(r.Prefix) //nolint:staticcheck // see above
@@ -62,7 +63,7 @@ func scope(r types.LifecycleRule) (prefix string, tagged bool) {
 	return prefix, tagged
 }
 
-// effects are what a rule does to objects that are there.
+// effects returns what a rule does to current objects.
 func effects(r types.LifecycleRule) []string {
 	var what []string
 	when := func(days *int32, date string) string {

@@ -31,7 +31,7 @@ func TestExpiries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := store.Expiries(t.Context(), st, "")
+	found, err := st.(store.ExpiryTeller).Expiries(t.Context(), "")
 	want := []store.Expiry{
 		{Rule: "all", What: "deletes objects after 30 days"},
 		{Rule: "old style", Prefix: "data/", What: "deletes objects from 2027-01-02 on"},
@@ -40,7 +40,7 @@ func TestExpiries(t *testing.T) {
 	if err != nil || !slices.Equal(found, want) {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if found, err := store.Expiries(t.Context(), st, "lock/"); err != nil || len(found) != 2 {
+	if found, err := st.(store.ExpiryTeller).Expiries(t.Context(), "lock/"); err != nil || len(found) != 2 {
 		t.Errorf("of lock/: %+v, %v", found, err)
 	}
 }
@@ -66,7 +66,7 @@ func TestExpiriesFails(t *testing.T) {
 			}
 			return &s3stub.Fault{Status: c.status, Code: c.code}
 		})
-		found, err := store.Expiries(t.Context(), st, "")
+		found, err := st.(store.ExpiryTeller).Expiries(t.Context(), "")
 		if len(found) > 0 || !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), "lifecycle") {
 			t.Errorf("%s: %+v, %v", c.code, found, err)
 		}

@@ -214,11 +214,12 @@ func TestDeleteErrorsOfKeys(t *testing.T) {
 	}
 	srv.KeyErrors(map[string]string{"a": "AccessDenied", "b": "InternalError", "c": "NoSuchKey"})
 	err := st.Delete(t.Context(), "a", "b", "c", "d")
-	var failed *s3store.DeleteError
-	if !errors.As(err, &failed) || len(failed.Keys) != 2 {
+	failed, many := err.(interface{ Unwrap() []error }) //nolint:errorlint // the error itself
+	if !many || len(failed.Unwrap()) != 2 {
 		t.Fatalf("got %v", err)
 	}
-	for _, e := range failed.Keys {
+	for _, err := range failed.Unwrap() {
+		e := asError(t, err)
 		want := map[string]error{"a": store.ErrDenied, "b": nil}[e.Key]
 		if e.Op != "delete" || !errors.Is(e.Kind, want) {
 			t.Errorf("%s: %v", e.Key, e)

@@ -1,20 +1,23 @@
 package s3store
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// Checksum is how the store is told what body it must have received.
+// Checksum is the kind of checksum that goes with a body, so that the store notices
+// damage on the way.
 type Checksum string
 
-// The checksums. Each is computed before the request is sent and travels in a
-// header; trailing checksums are never used, since some stores refuse them and
-// others store them as part of the body.
+// The checksums. Each is sent in a header. Trailing checksums are never used, since some
+// stores refuse them and others store them with the body.
 const (
 	// CRC32C is the default.
 	CRC32C Checksum = "crc32c"
@@ -23,7 +26,7 @@ const (
 	NoChecksum Checksum = "none"
 )
 
-// Server-side encryption.
+// The values of Options.SSE.
 const (
 	SSES3     = "AES256"
 	SSEKMS    = "aws:kms"
@@ -41,28 +44,27 @@ const (
 type Options struct {
 	// Checksum of bodies, default [CRC32C].
 	Checksum Checksum
-	// UnquotedMatch sends versions in If-Match without quotes, which Ceph's RGW
-	// needs to swap at all. S3 accepts both forms. It is not tried
-	// automatically: a store that ignores a form it does not understand would
-	// turn a swap into an overwrite.
+	// UnquotedMatch sends versions in If-Match without quotes. Ceph's RGW needs that for
+	// any swap; S3 accepts both forms. It is not tried automatically: a store that ignores
+	// the form it does not understand would turn a swap into an overwrite.
 	UnquotedMatch bool
 
-	// PartSize of large uploads in bytes, default 8 MiB, from 5 MiB to 5 GiB.
-	// Smaller bodies are one PUT. An object has at most 10,000 parts; larger
-	// parts are used if UploadOptions.SizeHint asks for them.
+	// PartSize of large uploads in bytes, default 8 MiB, from 5 MiB to 5 GiB. Smaller
+	// bodies are one PUT. An object has at most 10,000 parts; if UploadOptions.SizeHint
+	// asks for more, parts are larger.
 	PartSize int64
 	// PartConcurrency is how many parts of one upload are in flight, default 4.
-	// An upload holds about PartSize × (PartConcurrency + 2) bytes; where the
-	// SizeHint makes parts larger it is lowered, down to 1.
+	// An upload holds about PartSize × (PartConcurrency + 2) bytes. If the SizeHint makes
+	// parts larger, fewer are in flight.
 	PartConcurrency int
-	// PartAttempts is how often a part is sent at most, default 4.
+	// PartAttempts is how often one part is sent at most, default 4.
 	PartAttempts int
-	// Cleanup bounds what is done after a failed upload, also after its context
-	// has ended: looking at the key, removing the parts. Default 10 s.
+	// Cleanup bounds the work after a failed upload, even if its context has ended: reading
+	// the key and deleting the parts. Default 10 s.
 	Cleanup time.Duration
 
-	// SSE is the server-side encryption: empty for the bucket's own, [SSES3],
-	// [SSEKMS] or [SSEKMSTwo]. SSEKMSKeyID names the key of the latter two.
+	// SSE is the server-side encryption: empty for the bucket's default, [SSES3], [SSEKMS]
+	// or [SSEKMSTwo]. SSEKMSKeyID names the key of the latter two.
 	SSE         string
 	SSEKMSKeyID string
 	// RequesterPays agrees to pay for requests to somebody else's bucket.
@@ -70,66 +72,45 @@ type Options struct {
 	// ExpectedBucketOwner is the account that must own the bucket.
 	ExpectedBucketOwner string
 
-	// Logger is told of what an error cannot say, such as parts left behind.
+	// Logger gets what an error cannot say, such as parts that could not be deleted.
 	Logger *zap.Logger
 }
 
-func (o *Options) withDefaults() (Options, error) {
+// Validate returns what is wrong with the options: faults that are [store.ErrInvalid]. It
+// does no I/O; nil is valid.
+func (o *Options) Validate() error {
+	v := o.withDefaults()
+	var faults cloud.Faults
+	faults.Need(v.Checksum == CRC32C || v.Checksum == CRC32 || v.Checksum == NoChecksum,
+		"Checksum is %q; it must be %s, %s or %s", v.Checksum, CRC32C, CRC32, NoChecksum)
+	kms := v.SSE == SSEKMS || v.SSE == SSEKMSTwo
+	faults.Need(v.SSE == "" || v.SSE == SSES3 || kms, "SSE is %q; it must be %s, %s or %s", v.SSE, SSES3, SSEKMS, SSEKMSTwo)
+	faults.Need(v.SSEKMSKeyID == "" || kms, "SSEKMSKeyID needs the encryption %s or %s, and SSE is %q", SSEKMS, SSEKMSTwo, v.SSE)
+	faults.Need(v.PartSize >= minPartSize && v.PartSize <= maxPartSize, "PartSize is %d bytes; it must be %d to %d", v.PartSize, minPartSize, int64(maxPartSize))
+	faults.Need(v.PartConcurrency > 0, "PartConcurrency is %d; it must be at least 1", v.PartConcurrency)
+	faults.Need(v.PartAttempts > 0, "PartAttempts is %d; it must be at least 1", v.PartAttempts)
+	faults.Need(v.Cleanup > 0, "Cleanup is %v; it must not be negative", v.Cleanup)
+	return faults.Err()
+}
+
+func (o *Options) withDefaults() Options {
 	var v Options
 	if o != nil {
 		v = *o
 	}
-	if v.Checksum == "" {
-		v.Checksum = CRC32C
-	}
-	if v.PartSize == 0 {
-		v.PartSize = 8 << 20
-	}
-	if v.PartConcurrency == 0 {
-		v.PartConcurrency = 4
-	}
-	if v.PartAttempts == 0 {
-		v.PartAttempts = 4
-	}
-	if v.Cleanup == 0 {
-		v.Cleanup = 10 * time.Second
-	}
-	if v.Logger == nil {
-		v.Logger = zap.NewNop()
-	}
-	return v, v.check()
+	v.Checksum = cmp.Or(v.Checksum, CRC32C)
+	v.PartSize = cmp.Or(v.PartSize, 8<<20)
+	v.PartConcurrency = cmp.Or(v.PartConcurrency, 4)
+	v.PartAttempts = cmp.Or(v.PartAttempts, 4)
+	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
+	v.Logger = cmp.Or(v.Logger, zap.NewNop())
+	return v
 }
 
-func (o *Options) check() error {
-	switch o.Checksum {
-	case CRC32C, CRC32, NoChecksum:
-	default:
-		return fmt.Errorf("checksum is %s, %s or %s, not %q", CRC32C, CRC32, NoChecksum, o.Checksum)
-	}
-	switch o.SSE {
-	case "", SSES3:
-		if o.SSEKMSKeyID != "" {
-			return fmt.Errorf("a KMS key needs the encryption %s or %s, not %q", SSEKMS, SSEKMSTwo, o.SSE)
-		}
-	case SSEKMS, SSEKMSTwo:
-	default:
-		return fmt.Errorf("the encryption is %s, %s or %s, not %q", SSES3, SSEKMS, SSEKMSTwo, o.SSE)
-	}
-	switch {
-	case o.PartSize < minPartSize || o.PartSize > maxPartSize:
-		return fmt.Errorf("parts have %d to %d bytes, not %d", minPartSize, int64(maxPartSize), o.PartSize)
-	case o.PartConcurrency < 1 || o.PartAttempts < 1:
-		return fmt.Errorf("parts in flight and attempts at a part are at least 1, not %d and %d", o.PartConcurrency, o.PartAttempts)
-	case o.Cleanup < 0:
-		return fmt.Errorf("the time for cleaning up must not be negative, it is %v", o.Cleanup)
-	}
-	return nil
-}
-
-// parts chooses the size of parts, and how many are in flight, for an upload of
-// about hint bytes.
+// parts returns the size of parts, and how many are in flight, for an upload of about
+// hint bytes.
 func (o *Options) parts(hint int64) (size int64, inFlight int, err error) {
-	// Some room, since it is a hint: a quarter more.
+	// A quarter more, since the hint may be low.
 	need := (hint + hint/4 + maxParts - 1) / maxParts
 	switch {
 	case hint < 0 || hint > maxParts*int64(maxPartSize):
@@ -154,7 +135,7 @@ func (o *Options) payer() types.RequestPayer {
 
 func (o *Options) owner() *string { return optional(o.ExpectedBucketOwner) }
 
-// optional is what the SDK takes for "not said".
+// optional returns nil for "", which the SDK takes for "not set".
 func optional(s string) *string {
 	if s == "" {
 		return nil
@@ -162,6 +143,6 @@ func optional(s string) *string {
 	return &s
 }
 
-// directoryBucket tells a bucket of S3 Express, whose listings have no order and
-// refuse StartAfter.
+// directoryBucket reports whether a bucket is one of S3 Express, whose listings have no
+// order and refuse StartAfter.
 func directoryBucket(name string) bool { return strings.HasSuffix(name, "--x-s3") }

@@ -3,10 +3,7 @@ package s3store
 import "testing"
 
 func TestPartsArithmetic(t *testing.T) {
-	o, err := (*Options)(nil).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := (*Options)(nil).withDefaults()
 	for _, hint := range []int64{0, 1, 1 << 30, 64 << 30, 1 << 40, 5 << 40, maxParts * int64(maxPartSize)} {
 		size, inFlight, err := o.parts(hint)
 		if err != nil || size < o.PartSize || size > maxPartSize || size*maxParts < hint || inFlight < 1 || inFlight > o.PartConcurrency {

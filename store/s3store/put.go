@@ -17,16 +17,16 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Put implements [store.Store]. The body is not copied: the SDK takes it away
-// from the transport before a call returns, so that a request that was answered
-// early, or abandoned, never sends what its caller has put there since.
+// Put implements [store.Store]. It does not copy the body. The SDK takes the body from
+// the transport before a call returns, so a request that was answered early or cancelled
+// never sends what the caller has written there since.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	if err := store.CheckKey("put", key); err != nil {
 		return store.Info{}, err
 	}
 	in := &s3.PutObjectInput{Key: &key, ContentLength: aws.Int64(int64(len(body))), Body: bytes.NewReader(body)}
-	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without a match nothing else can be missing
-	if opts.Condition().Absent() {
+	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without IfMatch only the bucket can be missing
+	if opts.Condition() == store.IfAbsent() {
 		in.IfNoneMatch = aws.String("*")
 	}
 	if version, match := opts.Condition().Match(); match {
@@ -54,8 +54,8 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 	return info, nil
 }
 
-// putObject adds what every PUT of an object has. The body must be able to seek. Crc is
-// its CRC-32C if that is known.
+// putObject adds what every PUT of an object has, and sends it. The body is an
+// io.ReadSeeker. Crc is its CRC-32C, nil if that is not known.
 func (s *Store) putObject(ctx context.Context, in *s3.PutObjectInput, crc *uint32, more ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
 	var sums sums
 	if crc != nil && s.opts.Checksum == CRC32C {
@@ -77,13 +77,13 @@ type sums struct{ crc32c, crc32 *string }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// header is how a checksum is sent.
+// header returns a checksum as it is sent.
 func header(sum uint32) *string {
 	v := base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))
 	return &v
 }
 
-// checksum reads a body to its end and goes back to its beginning.
+// checksum reads a body to its end and seeks back to its beginning.
 func (s *Store) checksum(body io.ReadSeeker) (sums, error) {
 	var h hash.Hash32
 	switch s.opts.Checksum {

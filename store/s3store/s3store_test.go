@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/s3store"
 )
 
 const secret = "s3cr3t-that-nobody-may-see"
@@ -44,7 +43,7 @@ func start(t testing.TB, opts *s3stub.Options) *s3stub.Server {
 // open opens the stub's bucket with more parameters, such as "checksum=none".
 func open(t testing.TB, srv *s3stub.Server, params ...string) store.Store {
 	t.Helper()
-	st, err := s3store.Open(t.Context(), strings.Join(append([]string{srv.StoreURL()}, params...), "&"))
+	st, err := store.Open(t.Context(), strings.Join(append([]string{srv.StoreURL()}, params...), "&"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,15 +37,17 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// New returns the store of a bucket, reached through a client of the caller's.
-// It sends no request. The client's retries, checksum settings and use of
-// "Expect: 100-continue" do not matter: the store sets them for each call.
+// New returns the store of a bucket that client reaches. It does no I/O. The client's
+// retries, checksum settings and use of "Expect: 100-continue" do not matter: the store
+// sets them for each call.
+//
+// Most programs use [store.Open] with a URL, which makes the client from the environment.
 func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	if client == nil || bucket == "" {
 		return nil, cloud.Invalid("s3://"+bucket, errors.New("a client and the name of a bucket are needed"))
 	}
-	o, err := opts.withDefaults()
-	if err != nil {
+	o := opts.withDefaults()
+	if err := opts.Validate(); err != nil {
 		return nil, cloud.Invalid("s3://"+bucket, err)
 	}
 	of := client.Options()
@@ -69,26 +71,25 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// tune sets what must not depend on anybody's configuration.
+// tune sets what must not depend on a configuration.
 func tune(o *s3.Options) {
-	// Checksums are computed here and sent as a header. Left to itself the SDK
-	// sends none, or over https a trailer, which some stores refuse and one
-	// stores as part of the body.
+	// The driver computes checksums and sends them as a header. The SDK would send none,
+	// or over https a trailer, which some stores refuse and one stores with the body.
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
-	// Objects carry checksums of their own, which also hold for a range.
+	// Objects of a log carry checksums of their own, for ranges too.
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	o.DisableLogOutputChecksumValidationSkipped = true
-	// Waiting for "100 Continue" costs a round trip for each large body, and a
-	// second where a proxy never says it, to save sending a body that is refused.
-	// Refusals are rare: they end a term.
+	// Waiting for "100 Continue" saves sending a body that is refused. It costs a round
+	// trip for each large body, and a second if a proxy never says it. Refusals are rare:
+	// they end a term.
 	o.ContinueHeaderThresholdBytes = -1
 	o.APIOptions = append(slices.Clip(o.APIOptions), func(stack *middleware.Stack) error {
 		return stack.Deserialize.Add(boundAnswer, middleware.After)
 	})
 }
 
-// maxAnswer bounds every answer but an object: a page of a listing with keys of
-// full length, each letter escaped, has some 4 MiB.
+// maxAnswer bounds every answer but an object, in bytes. A page of a listing with the
+// longest keys, each letter escaped, has about 4 MiB.
 const maxAnswer = 8 << 20
 
 var boundAnswer = middleware.DeserializeMiddlewareFunc("fencepost:boundAnswer", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
@@ -101,8 +102,8 @@ var boundAnswer = middleware.DeserializeMiddlewareFunc("fencepost:boundAnswer", 
 	return out, metadata, err
 })
 
-// Traits names the bucket. Cloudflare R2 and Google's S3 interface take about
-// one write a second for one key.
+// Traits implements [store.Store]. Cloudflare R2 and Google's S3 interface take about one
+// write per second for one key.
 func (s *Store) Traits() store.Traits {
 	t := store.Traits{Name: "s3://" + *s.bucket, MultiProcess: true}
 	if u, err := url.Parse(s.service.Endpoint); err == nil {
@@ -114,7 +115,7 @@ func (s *Store) Traits() store.Traits {
 	return t
 }
 
-// date is the store's clock in the answer.
+// date returns the store's clock in the answer.
 func date(metadata middleware.Metadata) time.Time {
 	r, isHTTP := awsmiddleware.GetRawResponse(metadata).(*smithyhttp.Response)
 	if !isHTTP || r.Response == nil {

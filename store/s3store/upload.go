@@ -25,12 +25,11 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Upload implements [store.Store]. A body shorter than Options.PartSize is one
-// PUT; a longer one is a multipart upload.
+// Upload implements [store.Store]. A body shorter than Options.PartSize is one PUT; a
+// longer one is a multipart upload.
 //
-// When the last request gets no answer, the upload looks at the key: an object
-// of its size means that it succeeded, since nobody else writes the key. Only
-// then are the parts removed.
+// If the last request gets no answer, Upload reads the key. An object of the right size
+// means success, since nobody else writes the key. Otherwise Upload deletes the parts.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
@@ -49,7 +48,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	}
 	uploader := manager.NewUploader(u, func(m *manager.Uploader) {
 		m.PartSize, m.Concurrency = partSize, inFlight
-		m.LeavePartsOnError = true // settle removes them, when it knows more
+		m.LeavePartsOnError = true // settle deletes them when it knows more
 		m.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	})
 	in := &s3.PutObjectInput{Bucket: s.bucket, Key: &key, Body: u.body, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner()}
@@ -63,9 +62,9 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	}
 	info := store.Info{Key: key, Version: versionOf(out.ETag), Size: u.body.n, Date: u.date}
 	if u.id != "" || info.Version == "" {
-		// Not every store completes with the ETag that it shows from then on. One
-		// look beside all the parts costs little.
-		if shown, found := u.look(ctx); found {
+		// Not every store answers a completion with the ETag that it shows afterwards.
+		// One request more costs little beside all the parts.
+		if shown, found := u.find(ctx); found {
 			return shown, nil
 		}
 	}
@@ -75,11 +74,10 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	return info, nil
 }
 
-// source is the caller's body: it counts, keeps the error of a Read, and is
-// nothing but a Reader, for the manager would seek in a pipe that claims to be
-// a file.
+// source is the caller's body. It counts bytes and keeps the error of a Read. It is only
+// a Reader, since the manager would seek in anything that offers Seek, even a pipe.
 type source struct {
-	ended    func() error // whether the upload's context has
+	ended    func() error // the Err of the upload's context
 	r        io.Reader
 	n, limit int64
 	err      error
@@ -106,8 +104,8 @@ var errCleanup = errors.New("s3store: no time left to clean up after an upload")
 
 var errTooLarge = errors.New("s3store: too many parts")
 
-// upload is the manager's client: it sends each request once, except parts, and
-// remembers how far things went.
+// upload is the manager's client. It sends each request once, except parts, and records
+// how far the upload got.
 type upload struct {
 	s    *Store
 	call call
@@ -157,7 +155,7 @@ func (u *upload) UploadPart(ctx context.Context, in *s3.UploadPartInput, opts ..
 	if err != nil {
 		return nil, err
 	}
-	// Completion repeats them; not every store echoes them.
+	// The completion repeats the sums, and not every store returns them.
 	out.ChecksumCRC32C, out.ChecksumCRC32 = sums.crc32c, sums.crc32
 	return out, nil
 }
@@ -176,16 +174,16 @@ func (u *upload) AbortMultipartUpload(ctx context.Context, in *s3.AbortMultipart
 	return u.s.client.AbortMultipartUpload(ctx, in, slices.Concat(opts, u.s.once)...)
 }
 
-// settle finds out what became of an upload that did not end well, and leaves
-// no parts behind.
+// settle finds out the outcome of an upload that ended with an error, and deletes its
+// parts if it failed.
 func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 	failed := u.error(ctx, err)
-	// The caller's context may be what ended it; cleaning up needs another.
+	// The caller's context may have ended; cleaning up needs another.
 	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), u.s.opts.Cleanup, errCleanup)
 	defer cancel()
 	unknown := u.sent && store.OutcomeOf(failed) == store.Unknown
 	if unknown {
-		if info, found := u.look(ctx); found {
+		if info, found := u.find(ctx); found {
 			return info, nil
 		}
 	}
@@ -194,9 +192,9 @@ func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 	}
 	left := u.abort(ctx)
 	if unknown {
-		// The completion may have landed between the look and the abort. From
-		// here on it cannot: the upload that it would complete is gone.
-		if info, found := u.look(ctx); found {
+		// The completion may have landed between the first read and the abort. After the
+		// abort it cannot: the upload that it would complete is gone.
+		if info, found := u.find(ctx); found {
 			return info, nil
 		}
 	}
@@ -211,7 +209,7 @@ func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 func (u *upload) error(ctx context.Context, err error) *store.Error {
 	if u.body.tooLarge {
 		return &store.Error{Op: u.call.op, Key: u.call.key, Kind: store.ErrTooLarge, Hint: fmt.Sprintf(
-			"an upload has at most %d parts, here of %d bytes: tell its size beforehand (writer.ExpectedSize, UploadOptions.SizeHint), or raise the part size", maxParts, u.body.limit/maxParts)}
+			"an upload has at most %d parts, here of %d bytes; say the size beforehand (writer.ExpectedSize, UploadOptions.SizeHint), or raise Options.PartSize", maxParts, u.body.limit/maxParts)}
 	}
 	if u.body.err != nil {
 		return &store.Error{Op: u.call.op, Key: u.call.key, Err: fmt.Errorf("s3store: reading the body: %w", u.body.err)}
@@ -224,8 +222,9 @@ func (u *upload) error(ctx context.Context, err error) *store.Error {
 	return e
 }
 
-// look tells whether the object is there. Its key is this upload's alone.
-func (u *upload) look(ctx context.Context) (store.Info, bool) {
+// find returns the object, if it is there and has the right size. Nobody else writes its
+// key.
+func (u *upload) find(ctx context.Context) (store.Info, bool) {
 	out, err := u.s.client.HeadObject(ctx, &s3.HeadObjectInput{
 		Bucket: u.s.bucket, Key: &u.call.key, RequestPayer: u.s.opts.payer(), ExpectedBucketOwner: u.s.opts.owner(),
 	}, u.s.once...)

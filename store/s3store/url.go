@@ -20,7 +20,7 @@ import (
 
 func init() { store.Register("s3", open) }
 
-// target is what a URL says.
+// target is what a URL names.
 type target struct {
 	bucket, prefix            string
 	endpoint, region, profile string
@@ -28,7 +28,7 @@ type target struct {
 	options                   Options
 }
 
-// scheme says what the URLs look like.
+// scheme describes the URLs.
 var scheme = cloud.Scheme{
 	Name: "s3", Root: "bucket", Hint: "?endpoint=http://host:port",
 	Endpoint: "http://127.0.0.1:9000", Credentials: hintCredentials,
@@ -69,34 +69,14 @@ var parameters = map[string]cloud.Parameter[target]{
 	},
 }
 
-// Open opens the bucket that a URL names, s3://bucket/prefix, with these
-// parameters:
-//
-//	endpoint               another server than AWS: http://127.0.0.1:9000
-//	region                 default AWS_REGION or the profile's; us-east-1 with an endpoint
-//	profile                of the shared AWS configuration
-//	path-style             true or false; default true with an endpoint
-//	checksum               crc32c (default), crc32 or none
-//	etag                   quoted (default) or unquoted, which Ceph's RGW needs
-//	sse, sse-kms-key-id    AES256, aws:kms or aws:kms:dsse, and the key
-//	request-payer          requester
-//	expected-bucket-owner  the account that must own the bucket
-//	part-size              of large uploads, in bytes
-//
-// It sends no request. Errors are [store.ErrInvalid] and say what is wrong.
-func Open(ctx context.Context, rawURL string) (store.Store, error) {
-	return scheme.Open(ctx, rawURL, open)
-}
-
 func open(ctx context.Context, u *url.URL) (store.Store, error) {
-	name := store.RedactURL(u.String())
 	t, err := parse(u)
 	if err != nil {
-		return nil, cloud.Invalid(name, err)
+		return nil, err
 	}
 	client, err := t.client(ctx)
 	if err != nil {
-		return nil, cloud.Invalid(name, err)
+		return nil, err
 	}
 	st, err := New(client, t.bucket, &t.options)
 	if err != nil {
@@ -121,7 +101,8 @@ func parse(u *url.URL) (*target, error) {
 	return t, nil
 }
 
-// client makes the SDK's client from the URL and the AWS environment.
+// client makes the SDK's client from the URL and the AWS environment. It reads files and
+// variables, and sends no request.
 func (t *target) client(ctx context.Context) (*s3.Client, error) {
 	load := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(httpClient()),
@@ -154,7 +135,7 @@ func (t *target) client(ctx context.Context) (*s3.Client, error) {
 		case o.Region == "":
 			bad = errors.New("no region: add ?region=… to the URL or set AWS_REGION; for another server than AWS add ?endpoint=…")
 		}
-		// Buckets as host names need DNS that a server of one's own rarely has.
+		// A bucket as host name needs DNS entries that a private server rarely has.
 		o.UsePathStyle = custom
 		if t.pathStyle != nil {
 			o.UsePathStyle = *t.pathStyle
@@ -163,8 +144,8 @@ func (t *target) client(ctx context.Context) (*s3.Client, error) {
 	return client, bad
 }
 
-// httpClient keeps enough connections open for a writer's pipeline: the SDK's
-// ten would make every burst open, and close, the rest anew.
+// httpClient keeps enough connections open for a writer's pipeline. With the SDK's ten,
+// every burst of appends would open and close connections.
 func httpClient() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().
 		WithDialerOptions(func(d *net.Dialer) { d.Timeout = 10 * time.Second }).
@@ -173,8 +154,8 @@ func httpClient() *awshttp.BuildableClient {
 			t.MaxIdleConnsPerHost = 256
 			t.WriteBufferSize = 64 << 10
 			t.ReadBufferSize = 32 << 10
-			// Completing an upload of many parts may take a minute; whoever wants
-			// an answer sooner has a context.
+			// Completing an upload of many parts may take a minute. A caller that wants an
+			// answer sooner has a context.
 			t.ResponseHeaderTimeout = 2 * time.Minute
 		})
 }

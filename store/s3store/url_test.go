@@ -17,7 +17,6 @@ func TestURLErrors(t *testing.T) {
 		"s3://":                                     "bucket is missing",
 		"s3:///prefix":                              "bucket is missing",
 		"s3:bucket/prefix":                          "write s3://bucket/prefix",
-		"http://bucket":                             "write s3://bucket/prefix",
 		"s3://%zz":                                  "write s3://bucket/prefix",
 		"s3://bucket:9000/x":                        "endpoint=http://host:port",
 		"s3://bucket:/x":                            "endpoint=http://host:port",
@@ -46,7 +45,7 @@ func TestURLErrors(t *testing.T) {
 		"s3://b" + at + "&profile=nobody":           "nobody",
 		"s3://b?x=%zz":                              "cannot be read",
 	} {
-		_, err := s3store.Open(t.Context(), url)
+		_, err := store.Open(t.Context(), url)
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an invalid request with %q", url, err, want)
 		}
@@ -59,10 +58,10 @@ func TestURLErrors(t *testing.T) {
 func TestOptionErrors(t *testing.T) {
 	srv := start(t, nil)
 	for want, opts := range map[string]*s3store.Options{
-		"at least 1, not -1": {PartConcurrency: -1},
-		"1 and -2":           {PartConcurrency: 1, PartAttempts: -2},
-		"cleaning up":        {Cleanup: -1},
-		"5368709120":         {PartSize: 6 << 30},
+		"PartConcurrency is -1": {PartConcurrency: -1},
+		"PartAttempts is -2":    {PartConcurrency: -1, PartAttempts: -2}, // all faults at once
+		"Cleanup is -1ns":       {Cleanup: -1},
+		"5368709120":            {PartSize: 6 << 30},
 	} {
 		if _, err := s3store.New(client(t, srv), "bucket", opts); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)
@@ -193,7 +192,7 @@ func TestTraitsOfSlowRewriters(t *testing.T) {
 	for endpoint, slow := range map[string]bool{
 		"https://acc.r2.cloudflarestorage.com": true, "https://storage.googleapis.com": true, "http://127.0.0.1:9000": false,
 	} {
-		st, err := s3store.Open(t.Context(), "s3://b?endpoint="+endpoint)
+		st, err := store.Open(t.Context(), "s3://b?endpoint="+endpoint)
 		if err != nil {
 			t.Fatal(err)
 		}

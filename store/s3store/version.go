@@ -6,11 +6,9 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// A version is the ETag without its quotes. They are not part of it: some
-// stores leave them out in listings and others in answers to PUT, and the
-// version of one state must be the same wherever it is read. Beyond that it is
-// opaque; a weak tag (W/"…") stays as it is.
-
+// versionOf returns the ETag without its quotes. Some stores leave the quotes out in
+// listings and others in answers to PUT, but the version of one state must be the same
+// everywhere. A weak tag (W/"…") stays as it is.
 func versionOf(etag *string) store.Version {
 	if etag == nil {
 		return ""
@@ -22,8 +20,8 @@ func versionOf(etag *string) store.Version {
 	return store.Version(v)
 }
 
-// etagOf is the header for a version. Not every version can be sent: that of
-// another driver, or none at all, never matches anything in S3.
+// etagOf returns the header for a version. It reports false for a version that no object
+// in S3 can have, such as an empty one or one of another driver.
 func etagOf(v store.Version, unquoted bool) (etag string, sendable bool) {
 	if v == "" {
 		return "", false

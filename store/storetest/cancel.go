@@ -11,9 +11,9 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// cancelledBefore: who has given up before it asks gets an error. A write may
-// have been sent all the same, so its outcome may be unknown; it must not be a
-// certain one that is wrong.
+// cancelledBefore: a request whose context has ended before it begins gets an error. A write
+// may have been sent all the same, so its outcome may be unknown. A certain outcome must be
+// right.
 func cancelledBefore(s *suite) {
 	body := newBody(100)
 	info := s.put(s.st(), "k", body, store.IfAbsent())
@@ -54,8 +54,8 @@ func cancelledBefore(s *suite) {
 	s.honest("cancelled Upload", "up", next, nil, err)
 }
 
-// cancelledDuring: whatever a write says that was cancelled on its way agrees
-// with what is found when it is settled.
+// cancelledDuring: the outcome of a write that was cancelled in flight agrees with what is
+// stored, and the write can be settled.
 func cancelledDuring(s *suite) {
 	outcomes := map[store.Outcome]int{}
 	old := newBody(100)
@@ -71,8 +71,8 @@ func cancelledDuring(s *suite) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			// Not by time: some steps of the scheduler later, which is now and then
-			// before, in and after the request, however fast the store is.
+			// Not by time, but after some steps of the scheduler. However fast the store is,
+			// that is sometimes before, sometimes in and sometimes after the request.
 			for range rand.IntN(1 << rand.IntN(14)) {
 				runtime.Gosched()
 			}
@@ -82,7 +82,7 @@ func cancelledDuring(s *suite) {
 		<-done
 		outcomes[store.OutcomeOf(err)]++
 		s.honest("Put cancelled on its way", key, body, was, err)
-		// Settling it writes the same bytes: then they are there.
+		// Settling writes the same bytes, so afterwards they are there.
 		if swap {
 			_, err = store.Swap(s.Context(), s.client(i+1), key, body, current.Version, nil)
 		} else {
@@ -99,8 +99,8 @@ func cancelledDuring(s *suite) {
 	s.Logf("outcomes: %v", outcomes)
 }
 
-// honest compares what the only writer of key was told with what is there: body,
-// or what was there before (nil: nothing).
+// honest compares the outcome that the only writer of key was told with what is stored:
+// body, or what was there before, nil for nothing.
 func (s *suite) honest(what, key string, body, was []byte, err error) {
 	s.Helper()
 	got, _, getErr := s.read(s.client(1), key, nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// conditions: what each condition answers, one writer after the other.
+// conditions: every condition holds when it should, without concurrency.
 func conditions(s *suite) {
 	st := s.st()
 	first, second, third := newBody(100), newBody(100), newBody(100)
@@ -55,13 +55,13 @@ func conditions(s *suite) {
 	refuse("swap of a version from before the key was deleted", "k", store.IfMatch(last), second)
 }
 
-// versions: Put, Get and List show one version for one state, and another for
-// another.
+// versions: Put, Get and List show one version for one state, and different versions for
+// different states.
 func versions(s *suite) {
 	seen := map[store.Version]int{}
 	current := store.Info{}
 	for i := range s.rounds(60, 20) {
-		body := newBody(64) // of one size: the version must not be a function of that
+		body := newBody(64) // always of this size, on which the version must not depend
 		var cond store.Condition
 		switch {
 		case i == 0:
@@ -74,7 +74,7 @@ func versions(s *suite) {
 			s.Errorf("write %d has the version %q of write %d", i, current.Version, earlier)
 		}
 		seen[current.Version] = i
-		for j := range 2 { // also by whoever did not write it, and again
+		for j := range 2 { // also through a client that did not write it
 			got := s.wantBody(s.client(i+j), "k", body)
 			if got.Version != current.Version {
 				s.Errorf("Put says version %q, Get %q", current.Version, got.Version)
@@ -88,7 +88,7 @@ func versions(s *suite) {
 	}
 }
 
-// dates: where a store tells times, they are times of one clock.
+// dates: if a store tells times, they come from one clock.
 func dates(s *suite) {
 	const slack = 5 * time.Second // HTTP dates are in seconds, and may be cached
 	sane := func(what string, i store.Info) {
@@ -128,7 +128,7 @@ func dates(s *suite) {
 	}
 }
 
-// readAfterWrite: what one client has done, every other sees at once.
+// readAfterWrite: every client sees at once what another has done.
 func readAfterWrite(s *suite) {
 	for i := range s.rounds(40, 15) {
 		clients := []store.Store{s.client(i), s.client(i + 1), s.client(i + 2)}

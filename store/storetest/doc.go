@@ -1,5 +1,5 @@
-// Package storetest is the conformance suite of drivers: what package store
-// asks of a [store.Store], as tests. A driver outside this module runs it too:
+// Package storetest is the conformance suite for drivers: it tests what package store asks
+// of a [store.Store]. A driver in another module runs it too:
 //
 //	func TestConformance(t *testing.T) {
 //		dir := t.TempDir()
@@ -12,15 +12,13 @@
 //		}, nil)
 //	}
 //
-// It races writers over separate clients, since a store that keeps its
-// conditions only for one writer after the other keeps nothing (T11).
+// It races writers over separate clients, since a condition that only holds without
+// concurrency is worth nothing (T11).
 //
-// That a driver passes is evidence, not proof: of a race only some
-// interleavings come to pass in a run. What the suite does find is tested as
-// well: its own tests break a correct store in dozens of ways, and the suite
-// must fail on each. Durability is not its subject; nor are stores that fail,
-// for which there is package faultstore.
+// A driver that passes is not proven correct: a run sees only some interleavings of a race.
+// The suite itself is tested: its own tests break a correct store in dozens of ways, and it
+// must fail on each. It does not test durability, nor stores that fail; for the latter see
+// package faultstore.
 //
-// The suite asserts nothing about absolute times and sleeps nowhere. It leaves
-// nothing behind in the store.
+// The suite does not depend on absolute times, and never sleeps. It deletes what it wrote.
 package storetest

@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// odd are keys that some store, client or file system somewhere mangles. They
-// all exist at once: none may stand for another.
+// odd are keys that some store, client or file system changes on the way. They all exist at
+// once, and none may be taken for another.
 var odd = []string{
 	"space in it", " before", "behind ", "two  spaces",
 	"plus+plus", "a b", "a+b", "a%20b", "a%2Fb", "a%2fb", "a/b", "100%", "100%25", "%", "%%", "%00",
@@ -21,7 +21,7 @@ var odd = []string{
 	"index.html", "favicon.ico", "data.json.gz", "lock/00000000000000000001.json", "x.tmp",
 }
 
-// oddKeys: every valid key is a key, stands for itself and is listed as it is.
+// oddKeys: every valid key can be used, is no other key, and is listed as it is.
 func oddKeys(s *suite) {
 	const room = 100 // for a prefix of the clients themselves
 	keys := append([]string{
@@ -77,8 +77,7 @@ func fill(n int) string {
 	return key
 }
 
-// badKeys: what store.CheckKey refuses, every method refuses, also when nobody
-// has looked at the key before the driver.
+// badKeys: every method returns an error for a key that store.CheckKey does not accept.
 func badKeys(s *suite) {
 	bad := []string{
 		"", "/", "/a", "a/", "a//b", ".", "..", "./a", "../a", "a/.", "a/..", "a/../b", "a/./b",

@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// many is more than two pages of every store's listing.
+// many keys are more than two pages of a listing in every store.
 const many = 2100
 
 // listAndDeleteMany: listings and deletes of more keys than one request takes.
@@ -31,8 +31,8 @@ func listAndDeleteMany(s *suite) {
 	}
 	s.all(workers, func(w int) error {
 		for i := w; i < many; i += workers {
-			// Two in three flat, in names of several lengths, the others deeper. No
-			// key is another's directory: not every store has both.
+			// Two in three are flat, with names of several lengths; the others are deeper. No
+			// key is another's directory, which not every store allows.
 			key := fmt.Sprintf("a/%020d", i)
 			switch i % 6 {
 			case 0:
@@ -61,6 +61,25 @@ func listAndDeleteMany(s *suite) {
 	}
 
 	keys := slices.Sorted(maps.Keys(under("a/")))
+	listParts(s, keys)
+	doomed := slices.Clone(keys[100:1600])
+	for _, key := range doomed {
+		delete(all, key)
+	}
+	doomed = append(doomed, "a/missing", "missing/too", doomed[0])
+	if err := s.st().Delete(s.Context(), doomed...); err != nil {
+		s.Fatalf("Delete of %d keys: %v", len(doomed), err)
+	}
+	s.wantListed(s.client(1), "a/", under("a/"))
+	s.wantListed(s.client(2), "", all)
+	for _, key := range doomed[:20] {
+		s.wantAbsent(s.client(3), key)
+	}
+}
+
+// listParts lists keys, which are all that begin with a/, from some of them on, and stops in
+// the middle.
+func listParts(s *suite, keys []string) {
 	for _, after := range []string{keys[0], keys[10], keys[len(keys)/2], keys[len(keys)/2] + "!", keys[len(keys)-2], keys[len(keys)-1], "a/", "a"} {
 		found := s.list(s.st(), "a/", &store.ListOptions{StartAfter: after})
 		lost := 0
@@ -79,7 +98,7 @@ func listAndDeleteMany(s *suite) {
 		}
 	}
 
-	// A prefix of the listing, and then a whole one: breaking off costs nothing.
+	// A listing that the caller ends early does not disturb the next one.
 	n := 0
 	for _, err := range s.st().List(s.Context(), "a/", nil) {
 		if err != nil {
@@ -89,23 +108,9 @@ func listAndDeleteMany(s *suite) {
 			break
 		}
 	}
-
-	doomed := slices.Clone(keys[100:1600])
-	for _, key := range doomed {
-		delete(all, key)
-	}
-	doomed = append(doomed, "a/missing", "missing/too", doomed[0])
-	if err := s.st().Delete(s.Context(), doomed...); err != nil {
-		s.Fatalf("Delete of %d keys: %v", len(doomed), err)
-	}
-	s.wantListed(s.client(1), "a/", under("a/"))
-	s.wantListed(s.client(2), "", all)
-	for _, key := range doomed[:20] {
-		s.wantAbsent(s.client(3), key)
-	}
 }
 
-// listBasics: prefixes are of whole parts, and what is listed is what is there.
+// listBasics: a prefix is made of whole parts, and a listing shows exactly what is there.
 func listBasics(s *suite) {
 	s.wantListed(s.st(), "", nil)
 	all := map[string]store.Info{}
@@ -133,9 +138,9 @@ func listBasics(s *suite) {
 	}
 }
 
-// listNewest: somebody creates the next number and then deletes the one before.
-// Whoever lists sees the number that was newest when it began, or a higher one,
-// and never only an older one (T37).
+// listNewest: a client creates the next number and then deletes the one before. A listing
+// shows the number that was highest when the listing began, or a higher one, and never
+// only lower ones (T37).
 func listNewest(s *suite) {
 	if s.opts.LooseListing {
 		s.Logf("left out: the driver reports that its listings are loose")
@@ -143,7 +148,7 @@ func listNewest(s *suite) {
 	}
 	const listers = 3
 	key := func(n int64) string { return fmt.Sprintf("n/%020d", n) }
-	// A directory worth reading twice: its old numbers stay.
+	// Enough old numbers that a listing of the folder takes a while.
 	const filler = 300
 	s.all(listers, func(i int) error {
 		for n := i; n < filler; n += listers {
@@ -159,7 +164,7 @@ func listNewest(s *suite) {
 	s.all(listers+1, func(i int) error {
 		if i == listers {
 			defer close(stop)
-			// As long as it takes for listers to have listed beside it.
+			// Until the listers have listed often enough meanwhile.
 			rounds := int64(s.rounds(100, 40))
 			for r := int64(0); r < rounds || lists.Load() < rounds && r < 50*rounds; r++ {
 				n := filler + r

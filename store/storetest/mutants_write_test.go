@@ -13,14 +13,14 @@ import (
 var writeMutants = []mutant{
 	{name: "create ignores its condition", fails: []string{"CreateRace", "Conditions"}, apply: putIf(
 		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
-			if cond.Absent() {
+			if cond == store.IfAbsent() {
 				cond = store.Condition{}
 			}
 			return cond, nil
 		})},
 	{name: "create is check, then put", fails: []string{"CreateRace"}, apply: putIf(
 		func(b *broken, _ context.Context, key string, cond store.Condition) (store.Condition, error) {
-			if cond.Absent() {
+			if cond == store.IfAbsent() {
 				if _, ok := current(b, key); ok {
 					return cond, precondition(key)
 				}
@@ -34,7 +34,7 @@ var writeMutants = []mutant{
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if cond.Absent() {
+			if cond == store.IfAbsent() {
 				if _, ok := current(b, key); ok {
 					return store.Info{}, precondition(key)
 				}

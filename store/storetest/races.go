@@ -39,8 +39,8 @@ func (s *suite) race(key string, cond store.Condition) []try {
 	return tries
 }
 
-// judge checks that a race had exactly one winner and that its object is
-// stored. It returns what is stored.
+// judge checks that a race had exactly one winner and that its object is stored. It
+// returns the stored object's Info.
 func (s *suite) judge(key string, tries []try) store.Info {
 	s.Helper()
 	winners, winner := 0, -1
@@ -86,8 +86,8 @@ func (s *suite) judge(key string, tries []try) store.Info {
 	return info
 }
 
-// createRace: of many who create one key at once, one succeeds and all others
-// are refused.
+// createRace: of many clients that create one key at once, one succeeds and the others are
+// refused.
 func createRace(s *suite) {
 	for r := range s.rounds(40, 12) {
 		key := fmt.Sprintf("create/%d", r)
@@ -96,7 +96,7 @@ func createRace(s *suite) {
 		if r%4 != 0 {
 			continue
 		}
-		// A late one more changes nothing.
+		// One more create, too late, changes nothing.
 		_, err := s.st().Put(s.Context(), key, newBody(10), &store.PutOptions{If: store.IfAbsent()})
 		if !s.opts.UnsureLosers || store.OutcomeOf(err) != store.Unknown {
 			s.wantError("late create of "+key, err, store.ErrPrecondition)
@@ -107,7 +107,7 @@ func createRace(s *suite) {
 	}
 }
 
-// swapRace: of many who swap one version at once, one succeeds.
+// swapRace: of many clients that swap one version at once, one succeeds.
 func swapRace(s *suite) {
 	current := s.put(s.st(), "swap", newBody(200), store.IfAbsent())
 	for range s.rounds(40, 12) {
@@ -119,8 +119,7 @@ func swapRace(s *suite) {
 	}
 }
 
-// swapChain: a counter that many increase by swaps ends at the number of
-// swaps.
+// swapChain: a counter that many clients increase by swaps ends at the number of swaps.
 func swapChain(s *suite) {
 	workers, each := min(8, len(s.clients)), s.rounds(25, 8)
 	const key = "counter"

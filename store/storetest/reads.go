@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// ranges: inside, to the end, past the end, at and behind it.
+// ranges: inside, up to the end, past the end, at the end and after it.
 func ranges(s *suite) {
 	body := newBody(1000)
 	info := s.put(s.st(), "k", body, store.IfAbsent())
@@ -74,8 +74,7 @@ func notModified(s *suite) {
 	s.wantError("Get of a missing key unless it is as known", err, store.ErrNotFound)
 }
 
-// tornReads: who reads while others write gets one body whole, and the version
-// of that very body.
+// tornReads: a read during writes gets one whole body, with the version of that body.
 func tornReads(s *suite) {
 	const readers = 3
 	const key = "k"
@@ -118,7 +117,7 @@ func tornReads(s *suite) {
 			}
 		}
 		defer close(stop)
-		// As long as it takes for readers to have read beside it.
+		// Until the readers have read often enough meanwhile.
 		for w := 0; w < writes || reads.Load() < int64(writes) && w < 50*writes; w++ {
 			body := summed()
 			cond := store.IfMatch(current.Version)

@@ -22,15 +22,18 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// Dial opens one more client of the store under test. Clients share nothing but
-// the store: separate connections, separate handles. What a client needs to be
-// closed, Dial hands to the test's Cleanup.
+// Dial opens one more client of the store under test. Clients share nothing but the store:
+// they have separate connections or handles. To close a client at the end, register that
+// with the test's Cleanup.
 type Dial func(tb TB) store.Store
 
-// Run runs every check as a subtest. All clients that dial opens see one and
-// the same store, which may hold other objects: each check works below a random
-// prefix of its own.
+// Run runs every check as a subtest, over Options.Clients clients that dial opens. The
+// store may hold other objects: each check works below a random prefix of its own, and
+// deletes what it wrote.
 func Run(t *testing.T, dial Dial, opts *Options) {
+	if err := opts.Validate(); err != nil {
+		t.Fatal(err)
+	}
 	o := opts.withDefaults()
 	clients := make([]store.Store, o.Clients)
 	for i := range clients {
@@ -41,8 +44,7 @@ func Run(t *testing.T, dial Dial, opts *Options) {
 	}
 }
 
-// check is one subtest. It is a function of a TB, so that tests of the suite
-// can see it fail.
+// check is one subtest. It takes a TB, so that the suite's own tests can see it fail.
 type check struct {
 	name string
 	run  func(s *suite)
@@ -88,22 +90,22 @@ func (c check) on(tb TB, clients []store.Store, o Options) {
 	s.sweep()
 }
 
-// suite is one check at work.
+// suite is a check that runs.
 type suite struct {
 	TB
 	opts    Options
 	prefix  string
-	raw     []store.Store // the clients as they were dialled
+	raw     []store.Store // the clients that dial returned
 	clients []store.Store // the same, below prefix
 }
 
 // st is the client for checks of one client.
 func (s *suite) st() store.Store { return s.clients[0] }
 
-// client returns one of the clients, others for other numbers.
+// client returns the i-th client, counted around.
 func (s *suite) client(i int) store.Store { return s.clients[i%len(s.clients)] }
 
-// rounds is the scale.
+// rounds returns the number of rounds: full, or quick if Options.Quick is set.
 func (s *suite) rounds(full, quick int) int {
 	if s.opts.Quick {
 		return quick
@@ -111,7 +113,7 @@ func (s *suite) rounds(full, quick int) int {
 	return full
 }
 
-// sweep leaves the store as it was.
+// sweep deletes what the check has written.
 func (s *suite) sweep() {
 	s.Helper()
 	var keys []string
@@ -145,7 +147,7 @@ func (s *suite) put(st store.Store, key string, body []byte, cond store.Conditio
 	return info
 }
 
-// checkInfo checks what is true of every Info of a write or read.
+// checkInfo checks what every Info of a write or read must hold.
 func (s *suite) checkInfo(op string, info store.Info, key string, size int64) {
 	s.Helper()
 	if info.Key != key {
@@ -159,7 +161,7 @@ func (s *suite) checkInfo(op string, info store.Info, key string, size int64) {
 	}
 }
 
-// read gets an object, or a range of it, with what went wrong on the way.
+// read reads an object, or a range of it, and returns the first error.
 func (s *suite) read(st store.Store, key string, opts *store.GetOptions) ([]byte, store.Info, error) {
 	obj, err := st.Get(s.Context(), key, opts)
 	if err != nil {
@@ -183,7 +185,7 @@ func (s *suite) wantBody(st store.Store, key string, body []byte) store.Info {
 	return info
 }
 
-// wantError expects an error of a kind that is, or wraps, a [store.Error].
+// wantError expects an error of this kind that is, or wraps, a [store.Error].
 func (s *suite) wantError(what string, err, kind error) {
 	s.Helper()
 	if !errors.Is(err, kind) {
@@ -246,8 +248,8 @@ func (s *suite) wantListed(st store.Store, prefix string, want map[string]store.
 	}
 }
 
-// all runs n functions at once and waits for them. They report through errors,
-// since only the test's own goroutine may end it.
+// all runs n functions at once and waits for them. They return errors, since only the
+// test's own goroutine may end the test.
 func (s *suite) all(n int, f func(i int) error) {
 	s.Helper()
 	var g errgroup.Group

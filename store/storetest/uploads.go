@@ -13,7 +13,7 @@ import (
 
 const mib = 1 << 20
 
-// bodies: of any size, and not kept by reference.
+// bodies: bodies of any size, which the driver does not keep after Put.
 func bodies(s *suite) {
 	for _, size := range []int{0, 1, 4096, 65537, 5 * mib} {
 		key := fmt.Sprintf("size/%d", size)
@@ -28,7 +28,7 @@ func bodies(s *suite) {
 			s.Fatalf("Delete: %v", err)
 		}
 	}
-	// The caller uses its buffer again.
+	// The caller reuses its buffer.
 	buf := newBody(3000)
 	was := bytes.Clone(buf)
 	first := s.put(s.st(), "buf", buf, store.IfAbsent())
@@ -41,8 +41,8 @@ func bodies(s *suite) {
 	s.wantBody(s.st(), "buf", was)
 }
 
-// stream is size pseudo-random bytes in pieces of odd sizes. At the byte at it
-// calls do, if that is set; the error of that ends it.
+// stream is size pseudo-random bytes, in pieces of odd sizes. At byte at it calls do, if
+// that is set, and ends with its error.
 type stream struct {
 	random   *rand.ChaCha8
 	size, at int
@@ -99,7 +99,7 @@ func (s *suite) wantStream(st store.Store, key string, seed byte, size int) stor
 	}
 }
 
-// uploads: of sizes around those of parts, whatever the hint says.
+// uploads: bodies of sizes around those of parts, with right and wrong hints.
 func uploads(s *suite) {
 	sizes := []int{0, 1, 5*mib - 1, 5 * mib, 5*mib + 1, 8 * mib, 16 * mib, 16*mib + 1, 17*mib + 3}
 	if s.opts.Quick {
@@ -134,7 +134,7 @@ func uploads(s *suite) {
 	}
 }
 
-// uploadInvisible: while the body is still being read nothing can be seen.
+// uploadInvisible: nothing is visible while the body is still being read.
 func uploadInvisible(s *suite) {
 	body := newStream(1, 12*mib)
 	body.at = 11 * mib
@@ -149,8 +149,7 @@ func uploadInvisible(s *suite) {
 	s.wantStream(s.client(1), "u", 1, 12*mib)
 }
 
-// uploadFailing: a body that cannot be read leaves nothing, and what was there
-// stays.
+// uploadFailing: a body that cannot be read leaves the key as it was.
 func uploadFailing(s *suite) {
 	errBody := errors.New("the body breaks off")
 	for _, at := range []int{0, 1000, 5 * mib, 11 * mib} {
@@ -166,7 +165,7 @@ func uploadFailing(s *suite) {
 	}
 	s.wantListed(s.client(1), "", nil)
 
-	// One that is cancelled while it runs is there whole, or not at all.
+	// An upload that is cancelled while it runs is there whole, or not at all.
 	for _, at := range []int{1000, 11 * mib} {
 		key := fmt.Sprintf("cancelled/%d", at)
 		ctx, cancel := context.WithCancel(s.Context())

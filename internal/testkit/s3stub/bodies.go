@@ -5,19 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// Forget makes the server receive and check the body of every PUT from now on, and not
-// keep it: the object is there and is empty. The memory is used again, so that what is
-// measured is not how the machine hands out gigabytes of it.
+// Forget makes the server drop the body of every later PUT after it has received and checked
+// it: the objects are empty. It reuses the memory, so that a benchmark does not measure how
+// the machine allocates gigabytes.
 func (s *Server) Forget() { s.bodies.forget.Store(true) }
 
-// bodies is the memory of what is received.
+// bodies is the memory for received bodies.
 type bodies struct {
 	forget atomic.Bool
 	free   sync.Pool // of *[]byte
 }
 
-// forgets, once it is so, stays so: a body that was not to be forgotten when it had
-// arrived is not used again, if it is kept or not.
+// forgets never goes back to false. A body that arrived before is not reused.
 func (b *bodies) forgets(op Op) bool { return op == PutObject && b.forget.Load() }
 
 func (b *bodies) take(op Op, n int) []byte {

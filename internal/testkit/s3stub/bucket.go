@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// object is one state of a key; it is never changed.
+// object is one state of a key. It is immutable.
 type object struct {
 	body     []byte
 	etag     string // without quotes
@@ -23,9 +23,8 @@ func (o *object) quoted() string { return `"` + o.etag + `"` }
 type bucket struct {
 	mu      sync.Mutex
 	objects map[string]*object
-	// sorted holds the keys in order, some of them deleted since; added those
-	// that came later. A listing merges them, so that a write costs no more
-	// than a map's.
+	// sorted holds keys in order, some of which may be deleted; added holds later keys. A
+	// listing merges them, so that a write costs no more than one into a map.
 	sorted, added []string
 	uploads       map[string]*upload
 }
@@ -34,7 +33,7 @@ func newBucket() *bucket {
 	return &bucket{objects: map[string]*object{}, uploads: map[string]*upload{}}
 }
 
-// condition is what a write's headers ask for.
+// condition is the condition in a write's headers.
 type condition struct {
 	ifMatch, ifNoneMatch string
 	unquotedOnly         bool
@@ -62,7 +61,7 @@ func (c condition) judge(old *object) verdict {
 	return fails
 }
 
-// put stores o if the condition holds; judging and storing is one step.
+// put stores o if the condition holds, in one atomic step.
 func (b *bucket) put(key string, o *object, c condition) verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,8 +97,8 @@ type entry struct {
 	*object
 }
 
-// list returns up to limit objects with the prefix whose keys come after after,
-// in order, and whether there are more.
+// list returns up to limit objects with the prefix and keys greater than after, in order.
+// It reports whether there are more.
 func (b *bucket) list(prefix, after string, limit int) (page []entry, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +123,7 @@ func (b *bucket) list(prefix, after string, limit int) (page []entry, more bool)
 	return page, false
 }
 
-// merge brings added into sorted and drops keys that are gone.
+// merge moves added into sorted and drops deleted keys.
 func (b *bucket) merge() {
 	if len(b.added) == 0 {
 		return
@@ -132,7 +131,7 @@ func (b *bucket) merge() {
 	slices.Sort(b.added)
 	merged := make([]string, 0, len(b.objects))
 	keep := func(key string) {
-		// A key deleted and made again is in both.
+		// A key that was deleted and created again is in both.
 		if _, live := b.objects[key]; live && (len(merged) == 0 || merged[len(merged)-1] != key) {
 			merged = append(merged, key)
 		}
@@ -161,16 +160,15 @@ func (s *Server) newObject(body []byte) *object {
 	return o
 }
 
-// Put stores an object without a request, for tests. Body must not be changed
-// any more. The bucket must exist.
+// Put stores an object without a request, for tests. The caller must not change body
+// afterwards. The bucket must exist.
 func (s *Server) Put(bucketName, key string, body []byte) {
 	if b, found := s.bucket(bucketName); found {
 		b.put(key, s.newObject(body), condition{})
 	}
 }
 
-// Object returns the body stored under a key of a bucket, for tests. It must
-// not be changed.
+// Object returns the body under a key of a bucket, for tests. The caller must not change it.
 func (s *Server) Object(bucketName, key string) ([]byte, bool) {
 	b, found := s.bucket(bucketName)
 	if !found {

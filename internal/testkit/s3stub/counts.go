@@ -9,14 +9,13 @@ import (
 	"github.com/fencepost/fencepost/clock"
 )
 
-// Call is what [Counts] counts by.
+// Call is the key of [Counts].
 type Call struct {
 	Op    Op
 	Class string
 }
 
-// Counts tells how many requests of each kind came in, also those that got a
-// fault.
+// Counts are how many requests of each kind came in, including those that got a fault.
 type Counts map[Call]int
 
 // Total is the number of all requests.
@@ -45,9 +44,9 @@ type Timing struct {
 	Key, Class string
 	// Size of the request's body in bytes.
 	Size int
-	// Arrived is when its header had been read; Latency what was drawn for it;
-	// Answered when that had passed, a timer's inaccuracy later. A benchmark computes
-	// from them what an ideal client would have reached.
+	// Arrived is when the header had been read. Latency is what was drawn for the request.
+	// Answered is when that time had passed, plus the timer's inaccuracy. A benchmark
+	// computes from them what an ideal client would reach.
 	Arrived, Answered clock.Instant
 	Latency           time.Duration
 	Status            int
@@ -84,20 +83,20 @@ func (t *tally) reset() {
 	t.mu.Unlock()
 }
 
-// Counts tells what came in since the start or the last Reset.
+// Counts returns the requests since the start or the last Reset.
 func (s *Server) Counts() Counts {
 	s.tally.mu.Lock()
 	defer s.tally.mu.Unlock()
 	return maps.Clone(s.tally.counts)
 }
 
-// Timings tells how long the requests took that were done since the start or
-// the last Reset, in the order in which they were done. It needs Options.Record.
+// Timings returns the times of the requests that ended since the start or the last Reset,
+// in the order in which they ended. It needs Options.Record.
 func (s *Server) Timings() []Timing {
 	s.tally.mu.Lock()
 	defer s.tally.mu.Unlock()
 	return slices.Clone(s.tally.timings)
 }
 
-// Reset forgets counts and timings; objects stay.
+// Reset clears counts and timings; objects stay.
 func (s *Server) Reset() { s.tally.reset() }

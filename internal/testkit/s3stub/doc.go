@@ -7,14 +7,13 @@
 // ranged reads, ListObjectsV2, DeleteObjects and multipart uploads. It checks
 // the checksums that a request carries, but no signatures.
 //
-// What it has and a real server has not: latencies drawn from a seeded
-// distribution ([S3Latency]), counters of what was asked ([Server.Counts]), and
-// a hook that gives any request a fault ([Server.SetFault]): an answer that is
-// lost after the write was applied, a 409, a 503, a request that lands only when
-// the test says so.
+// Beyond a real server it has latencies from a seeded distribution ([S3Latency]), counters
+// of requests ([Server.Counts]), and a hook that gives any request a fault
+// ([Server.SetFault]): a lost answer to a write that was applied, a 409, a 503, a request
+// that lands only when the test says so.
 //
-// What it has not: trailing checksums (aws-chunked bodies are answered 501, so
-// that a test notices them), versions, ACLs, virtual-hosted buckets.
+// It lacks trailing checksums (it answers 501 to aws-chunked bodies, so that a test notices
+// them), versions, ACLs and virtual-hosted buckets.
 //
 //	srv, err := s3stub.Start(nil)
 //	…

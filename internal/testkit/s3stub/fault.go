@@ -11,28 +11,27 @@ import (
 type Fault struct {
 	// Delay is added to the latency.
 	Delay time.Duration
-	// Received is called when the whole request is there, before anything else is
-	// done with it. Whoever cancels it earlier may cut off its body.
+	// Received is called when the whole request has arrived, before anything else. A client
+	// that cancels earlier may cut off the body.
 	Received func()
 	// Wait holds the request, before it is applied, until the channel is closed.
 	Wait <-chan struct{}
-	// Status is answered instead of the true answer, with Code in S3's error
-	// document (or with no body at all if Code is empty) and RetryAfter seconds.
-	// The request is not applied, unless Apply says so.
+	// Status replaces the true answer, with Code in S3's error document and RetryAfter in
+	// seconds. If Code is empty there is no body. The request is applied only if Apply is
+	// set.
 	Status     int
 	Code       string
 	RetryAfter int
-	// Early answers Status without reading the request's body.
+	// Early sends the answer before the request's body is read.
 	Early bool
 	// Drop closes the connection without an answer: before anything is applied,
 	// or after it if Apply is set.
 	Drop bool
-	// Apply carries the request out before it is answered wrongly or dropped.
+	// Apply applies the request before the wrong answer or the drop.
 	Apply bool
-	// Applied is called when the request has been carried out, before it is
-	// answered.
+	// Applied is called when the request was applied, before the answer.
 	Applied func()
-	// Edit changes the headers of the answer, last thing before it is sent.
+	// Edit changes the headers of the answer just before it is sent.
 	Edit func(http.Header)
 }
 
@@ -50,8 +49,8 @@ func (f *Fault) reply(req *Request) *reply {
 	return a
 }
 
-// SetFault asks f about every request from now on; nil ends it. F is called
-// from many goroutines and returns nil for a request that is to go well.
+// SetFault gives every later request the fault that f returns, or none if f returns nil. A
+// nil f ends that. F is called from many goroutines.
 func (s *Server) SetFault(f func(*Request) *Fault) {
 	s.faultMu.Lock()
 	s.fault = f
@@ -70,8 +69,8 @@ func (s *Server) faultFor(req *Request) *Fault {
 	return &Fault{}
 }
 
-// KeyErrors makes DeleteObjects fail for some keys with the given codes, from
-// now on; nil ends it. These keys are kept.
+// KeyErrors makes every later DeleteObjects fail for some keys with the given codes, and
+// keep these keys. Nil ends that.
 func (s *Server) KeyErrors(codes map[string]string) {
 	s.faultMu.Lock()
 	s.keyErrors = codes

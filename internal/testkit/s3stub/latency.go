@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Latency is how long a request takes whose body has size bytes. It is called
-// from many goroutines.
+// Latency returns how long a request takes whose body has size bytes. It is called from many
+// goroutines.
 type Latency func(op Op, size int) time.Duration
 
 // Fixed is a latency that never changes.
@@ -20,7 +20,7 @@ func Fixed(d time.Duration) Latency {
 const quantile99 = 2.3263478740408408
 
 // LogNormal draws latencies with the given median and 99 % quantile. The same
-// seed gives the same row of latencies.
+// seed gives the same sequence.
 func LogNormal(seed uint64, p50, p99 time.Duration) Latency {
 	draw := logNormal(seed)
 	return func(Op, int) time.Duration { return draw(p50, p99) }
@@ -39,9 +39,9 @@ func logNormal(seed uint64) func(p50, p99 time.Duration) time.Duration {
 }
 
 // S3Latency draws latencies like those of S3 within its region: a PUT of 4 KiB
-// takes 28 ms in the median and 70 ms at the 99 % quantile, larger bodies go on
-// at 90 MB/s; reads are about twice as fast, a listing about as slow. The same
-// seed gives the same row of latencies.
+// takes 28 ms in the median and 70 ms at the 99 % quantile. Larger bodies take the
+// rest at 90 MB/s. Reads are about twice as fast, a listing about as slow. The same
+// seed gives the same sequence.
 func S3Latency(seed uint64) Latency {
 	draw := logNormal(seed)
 	const base, bytesPerSecond = 4 << 10, 90e6

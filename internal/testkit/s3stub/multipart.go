@@ -24,10 +24,10 @@ type upload struct {
 	parts     map[int]*object
 }
 
-// minPart is the least size of a part that is not the last, as on S3.
+// minPart is the smallest size of any part but the last, as on S3.
 const minPart = 5 << 20
 
-// begin begins an upload and returns its id.
+// begin starts an upload and returns its id.
 func (b *bucket) begin(u *upload) string {
 	id := fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
 	u.parts = map[int]*object{}
@@ -140,7 +140,7 @@ func abortUpload(req *Request, b *bucket) *reply {
 	return ok(http.StatusNoContent)
 }
 
-// listUploads answers in order of key and id, 1,000 at a time.
+// listUploads returns uploads in the order of key and id, 1,000 at a time.
 func listUploads(req *Request, b *bucket) *reply {
 	type entry struct {
 		key, id string
@@ -189,7 +189,7 @@ func listUploads(req *Request, b *bucket) *reply {
 	})
 }
 
-// BeginUpload begins a multipart upload without a request, so long ago, for tests.
+// BeginUpload starts a multipart upload without a request, as if so long ago, for tests.
 // The bucket must exist.
 func (s *Server) BeginUpload(bucketName, key string, ago time.Duration) {
 	if b, found := s.bucket(bucketName); found {

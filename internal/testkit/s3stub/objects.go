@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// apply carries a request out.
+// apply applies a request.
 func (s *Server) apply(req *Request, body []byte) *reply {
 	if req.Op == CreateBucket {
 		if _, exists := s.buckets.LoadOrStore(req.Bucket, newBucket()); exists {
@@ -63,7 +63,7 @@ func (s *Server) condition(req *Request) condition {
 	return condition{ifMatch: h.Get("If-Match"), ifNoneMatch: h.Get("If-None-Match"), unquotedOnly: s.opts.UnquotedMatch}
 }
 
-// refusal is the answer to a condition that does not hold, nil if it does.
+// refusal returns the answer to a condition that does not hold, nil if it holds.
 func refusal(req *Request, v verdict) *reply {
 	switch v {
 	case fails:
@@ -120,7 +120,7 @@ func (s *Server) get(req *Request, b *bucket) *reply {
 	return a
 }
 
-// parseRange understands one range: bytes=a-b, bytes=a- and bytes=-n.
+// parseRange parses one range: bytes=a-b, bytes=a- or bytes=-n.
 func parseRange(header string, size int64) (first, last int64, valid bool) {
 	from, to, cut := strings.Cut(strings.TrimPrefix(header, "bytes="), "-")
 	if !cut {

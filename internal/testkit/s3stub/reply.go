@@ -15,7 +15,7 @@ type reply struct {
 
 func ok(status int) *reply { return &reply{status: status, header: http.Header{}} }
 
-// fail is an answer with S3's error document.
+// fail returns an answer with S3's error document.
 func fail(req *Request, status int, code, message string) *reply {
 	return document(status, "Error", func(b *bytes.Buffer) {
 		element(b, "Code", code)
@@ -24,7 +24,7 @@ func fail(req *Request, status int, code, message string) *reply {
 	})
 }
 
-// document is an answer in XML.
+// document returns an answer in XML.
 func document(status int, root string, content func(*bytes.Buffer)) *reply {
 	var b bytes.Buffer
 	b.WriteString(xml.Header + "<" + root)
@@ -50,7 +50,7 @@ func element(b *bytes.Buffer, name, text string) {
 	b.WriteString("</" + name + ">")
 }
 
-// plainText tells text that needs no escaping, which is most of a listing.
+// plainText reports whether text needs no escaping, like most of a listing.
 func plainText(text string) bool {
 	for _, c := range []byte(text) {
 		if c < ' ' || c >= 0x7f || c == '<' || c == '>' || c == '&' || c == '"' || c == '\'' {

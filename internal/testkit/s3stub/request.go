@@ -31,7 +31,7 @@ const (
 	CreateBucket            Op = "CreateBucket"
 	HeadBucket              Op = "HeadBucket"
 	GetBucketLifecycle      Op = "GetBucketLifecycleConfiguration"
-	// Unserved is everything else; it is answered 501.
+	// Unserved is everything else. The answer is 501.
 	Unserved Op = "Unserved"
 )
 
@@ -43,7 +43,7 @@ type Request struct {
 	Class string
 	// N counts all requests from 1, OpN those of this Op.
 	N, OpN int
-	// HTTP is the request itself; its body must be left alone.
+	// HTTP is the request itself. A hook must not read its body.
 	HTTP  *http.Request
 	query url.Values
 }
@@ -105,7 +105,7 @@ func (r *Request) op() Op {
 	return Unserved
 }
 
-// plain tells whether a query asks for no sub-resource (?acl, ?tagging …).
+// plain reports whether a query asks for no sub-resource (?acl, ?tagging …).
 func plain(q url.Values) bool {
 	for k := range q {
 		if k != "x-id" {
@@ -135,8 +135,8 @@ func (s *Server) readBody(r *http.Request, req *Request) ([]byte, *reply) {
 	}
 	sums := sumsOf(req)
 	body := s.bodies.take(req.Op, int(r.ContentLength))
-	// What has just arrived is in the processor's cache. Afterwards the sum of a large body
-	// would take three times as long, and not as long for each kind.
+	// Sum the bytes as they arrive, while they are in the processor's cache. Later, the sum
+	// of a large body would take three times as long, and not equally long for each kind.
 	if _, err := io.ReadFull(io.TeeReader(r.Body, sums), body); err != nil {
 		return body, fail(req, http.StatusBadRequest, "IncompleteBody", "the body is shorter than its length")
 	}
@@ -152,7 +152,7 @@ type sum struct {
 	hash.Hash
 }
 
-// sums are those of a request; what is written to it is its body.
+// sums are the checksums of a request. Its body is written to them.
 type sums []sum
 
 func sumsOf(req *Request) (all sums) {
@@ -161,7 +161,7 @@ func sumsOf(req *Request) (all sums) {
 			all = append(all, sum{name, want, h()})
 		}
 	}
-	if req.Op != CompleteMultipartUpload { // there they are of the whole object
+	if req.Op != CompleteMultipartUpload { // its sums are those of the whole object
 		add("X-Amz-Checksum-Crc32c", "CRC-32C", func() hash.Hash { return crc32.New(castagnoli) })
 		add("X-Amz-Checksum-Crc32", "CRC-32", func() hash.Hash { return crc32.NewIEEE() })
 	}
@@ -176,7 +176,7 @@ func (all sums) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// wrong names one that does not match, if there is any.
+// wrong returns the name of a checksum that does not match, if there is one.
 func (all sums) wrong() string {
 	for _, s := range all {
 		if base64.StdEncoding.EncodeToString(s.Sum(nil)) != s.want {
@@ -197,7 +197,7 @@ func algorithm(req *Request) string {
 	return ""
 }
 
-// echoChecksums tells the client the checksums that were stored, as S3 does.
+// echoChecksums returns the stored checksums to the client, as S3 does.
 func echoChecksums(req *Request, a *reply) {
 	for _, name := range []string{"X-Amz-Checksum-Crc32c", "X-Amz-Checksum-Crc32"} {
 		if v := req.HTTP.Header.Get(name); v != "" {

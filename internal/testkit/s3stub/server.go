@@ -27,13 +27,13 @@ type Options struct {
 	UnquotedMatch bool
 	// ListUnquoted leaves out the quotes around ETags in listings.
 	ListUnquoted bool
-	// OddCompletion answers the completion of an upload with an ETag that the
-	// object does not have from then on, as gofakes3 does.
+	// OddCompletion answers the completion of an upload with another ETag than the object
+	// has, as gofakes3 does.
 	OddCompletion bool
-	// Lifecycle is what stands in the answer to GetBucketLifecycleConfiguration, in
-	// XML: rules, which the stub does not carry out. Empty means that there are none.
+	// Lifecycle are the rules in the answer to GetBucketLifecycleConfiguration, in XML. The
+	// stub does not apply them. Empty means none.
 	Lifecycle string
-	// Latency is how long a request takes; nil means no longer than it must.
+	// Latency is added to each request; nil means none.
 	Latency Latency
 	// Class sorts keys for [Server.Counts]; default is the first part of the key.
 	Class func(key string) string
@@ -63,7 +63,7 @@ type Server struct {
 	listener net.Listener
 	client   *http.Client
 	serving  sync.WaitGroup // the accept loop
-	handling sync.WaitGroup // requests, also those whose client has gone
+	handling sync.WaitGroup // requests, including those whose client is gone
 	closing  sync.Once
 	gate     sync.RWMutex // orders handling.Add before Close's Wait
 	closed   bool
@@ -90,7 +90,7 @@ func New(opts *Options) *Server {
 	return s
 }
 
-// Start returns a server that listens on a free loopback port. Close it.
+// Start returns a server that listens on a free loopback port. The caller closes it.
 func Start(opts *Options) (*Server, error) {
 	s := New(opts)
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -100,7 +100,7 @@ func Start(opts *Options) (*Server, error) {
 	s.listener = listener
 	s.http = &http.Server{
 		Handler: s, ReadHeaderTimeout: time.Minute,
-		ErrorLog: log.New(io.Discard, "", 0), // clients that break off are what it is for
+		ErrorLog: log.New(io.Discard, "", 0), // tests cancel requests on purpose
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 256}
 	if s.opts.TLS {
@@ -129,8 +129,7 @@ func (s *Server) URL() string {
 	return "http://" + s.listener.Addr().String()
 }
 
-// StoreURL is what package store opens: s3://bucket?endpoint=…, for the first
-// bucket.
+// StoreURL is the URL of the first bucket for store.Open: s3://bucket?endpoint=….
 func (s *Server) StoreURL() string {
 	return "s3://" + s.opts.Buckets[0] + "?endpoint=" + s.URL() + "&region=us-east-1"
 }
@@ -138,8 +137,8 @@ func (s *Server) StoreURL() string {
 // HTTPClient trusts the server's certificate.
 func (s *Server) HTTPClient() *http.Client { return s.client }
 
-// Close stops listening, ends waits and latencies, and returns when the last
-// request is done. It may be called more than once.
+// Close stops listening, ends waits and latencies, and returns when the last request has
+// ended. It may be called more than once.
 func (s *Server) Close() error {
 	s.closing.Do(func() {
 		s.gate.Lock()
@@ -191,8 +190,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		latency = s.opts.Latency(req.Op, len(body))
 	}
 	latency += fault.Delay
-	// Half of the time passes before the write takes place and half after it,
-	// so that a client that gives up may have been early or late.
+	// Half of the time passes before the request is applied and half after it, so that a
+	// client may give up before or after the write.
 	s.pause(latency / 2)
 	if fault.Wait != nil {
 		select {
@@ -221,8 +220,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.send(w, req, fault, answer)
 }
 
-// pause waits for d or until the server closes. It does not end with the
-// client: a request that nobody waits for any more lands all the same.
+// pause waits for d or until the server closes. It goes on when the client is gone: its
+// request lands all the same.
 func (s *Server) pause(d time.Duration) {
 	if d <= 0 {
 		return
@@ -236,7 +235,7 @@ func (s *Server) pause(d time.Duration) {
 	}
 }
 
-// send writes an answer. The body goes out of the store's own memory.
+// send writes an answer. It does not copy the body.
 func (s *Server) send(w http.ResponseWriter, req *Request, fault *Fault, a *reply) {
 	h := w.Header()
 	for k, v := range a.header {

@@ -96,7 +96,7 @@ func (b *bucket) put(r *request, now time.Duration) reply {
 	if b.careless {
 		matching = false
 	}
-	if r.cond.Absent() && old != nil && !b.careless || matching && (old == nil || old.version != match) {
+	if r.cond == store.IfAbsent() && old != nil && !b.careless || matching && (old == nil || old.version != match) {
 		return fail("put", r.key, store.ErrPrecondition, http.StatusPreconditionFailed)
 	}
 	b.writes++

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/store"
 )
 
 // hold is a pin as the store shows it, whatever its holder believes.
@@ -75,10 +76,10 @@ func (w *world) pinned(r *request) {
 			s.last[r.node] = h
 		}
 	}
-	if !r.cond.Absent() && r.node == h.node {
+	if r.cond != store.IfAbsent() && r.node == h.node {
 		h.settled = true
 	}
-	if h.lost && !h.settled && !h.good && r.cond.Absent() {
+	if h.lost && !h.settled && !h.good && r.cond == store.IfAbsent() {
 		h.lost = false // its create was repeated, by the holder or by a late copy
 	}
 	if doc.Expired && !h.lost {

@@ -179,7 +179,7 @@ func (w *world) election(r *request) {
 			at = r.walkedAt
 		}
 		r.node.listed[prefix] = at
-	case r.op == "put" && r.cond.Absent() && r.rep.err == nil:
+	case r.op == "put" && r.cond == store.IfAbsent() && r.rep.err == nil:
 		if epoch, ok := layout.ParseNumber(strings.TrimSuffix(number, ".json")); ok {
 			w.locks = append(w.locks, lock{prefix, epoch, w.steps})
 		}

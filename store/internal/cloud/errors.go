@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// ShortError is an SDK's error in fewer words.
+// ShortError is another error in fewer words.
 type ShortError struct {
 	Text string
 	Err  error // may be nil
@@ -25,11 +25,11 @@ type ShortError struct {
 
 func (c *ShortError) Error() string { return c.Text }
 
-// Unwrap returns the SDK's error.
+// Unwrap returns the other error.
 func (c *ShortError) Unwrap() error { return c.Err }
 
-// KindOf classifies an answer by its status alone; missing is what a 404 means. A
-// nil kind means that nobody can tell what became of the request.
+// KindOf classifies an answer by its status alone; missing is the kind of a 404. Nil means
+// that the outcome is unknown.
 func KindOf(status int, missing error) error {
 	switch status {
 	case http.StatusNotModified:
@@ -51,7 +51,7 @@ func KindOf(status int, missing error) error {
 	return nil
 }
 
-// RetryAfter reads how long to wait: seconds, or a date by the store's clock.
+// RetryAfter returns how long the store asks to wait: seconds, or a date by its own clock.
 func RetryAfter(header http.Header) time.Duration {
 	v := header.Get("Retry-After")
 	if n, err := strconv.Atoi(v); err == nil {
@@ -65,18 +65,16 @@ func RetryAfter(header http.Header) time.Duration {
 	return max(0, until.Sub(now))
 }
 
-// Service is what a driver says of the service that it talks to when that does not
-// answer.
+// Service describes a service for the errors of requests that it does not answer.
 type Service struct {
 	Endpoint    string // empty for the cloud's own
-	Host        string // what to check if its name is unknown
-	Certificate string // what to do if its certificate is not trusted, may be empty
-	Credentials string // where they come from
+	Host        string // what to check if the host's name is unknown
+	Certificate string // what to do if the certificate is not trusted; may be empty
+	Credentials string // where credentials come from
 }
 
-// Unanswered makes e the error of a request that had no answer. Text is the SDK's
-// error in fewer words, by default without the URL, which may be long or hold a
-// signature.
+// Unanswered fills in e, the error of a request that got no answer. Text is the SDK's
+// error in fewer words; by default the URL is left out, which may hold a signature.
 func (s *Service) Unanswered(ctx context.Context, e *store.Error, text string, err error) *store.Error {
 	var login *LoginError
 	switch {
@@ -84,7 +82,7 @@ func (s *Service) Unanswered(ctx context.Context, e *store.Error, text string, e
 		e.Err = Cancelled(ctx, err)
 		return e
 	case errors.As(err, &login):
-		// No request was sent. Credentials that were there once may come back.
+		// No request was sent. If there were credentials before, they may come back.
 		e.Err = &ShortError{Text: login.Error(), Err: err}
 		if !login.Renewing {
 			e.Kind, e.Hint = store.ErrDenied, s.Credentials
@@ -103,12 +101,12 @@ func (s *Service) Unanswered(ctx context.Context, e *store.Error, text string, e
 	return e
 }
 
-// Cancelled is the error of a request that ended with its context.
+// Cancelled returns the error of a request whose context has ended.
 func Cancelled(ctx context.Context, err error) error {
 	return &ShortError{Text: ctx.Err().Error(), Err: fmt.Errorf("%w: %w", ctx.Err(), err)}
 }
 
-// Where names the endpoint behind other words, if it is not the cloud's own.
+// Where returns " at <endpoint>", or nothing for the cloud's own endpoint.
 func (s *Service) Where() string {
 	if s.Endpoint == "" {
 		return ""
@@ -132,13 +130,14 @@ func (s *Service) hint(err error) string {
 	return ""
 }
 
-// Login tells the errors of getting credentials from answers of the store.
+// Login marks the errors of getting credentials, so that they can be told from answers of
+// the store.
 type Login struct {
 	Driver string // the name of its package
 	had    atomic.Bool
 }
 
-// Note takes the result of getting credentials; an error becomes a [LoginError].
+// Note records the result of getting credentials. It turns an error into a [LoginError].
 func (l *Login) Note(err error) error {
 	if err != nil {
 		return &LoginError{Driver: l.Driver, Renewing: l.had.Load(), Err: err}
@@ -147,7 +146,7 @@ func (l *Login) Note(err error) error {
 	return nil
 }
 
-// LoginError says that no credentials were to be had, so that nothing was sent.
+// LoginError says that there are no credentials, so no request was sent.
 type LoginError struct {
 	Driver   string
 	Renewing bool // there were some before
@@ -164,5 +163,5 @@ func (e *LoginError) Error() string {
 // Unwrap returns the SDK's error.
 func (e *LoginError) Unwrap() error { return e.Err }
 
-// NonRetriable tells Azure's SDK not to ask again by itself.
+// NonRetriable tells Azure's SDK not to retry.
 func (e *LoginError) NonRetriable() {}

@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Asked checks what a Get asks for.
+// Asked returns the options of a Get, or what is wrong with them or the key.
 func Asked(key string, opts *store.GetOptions) (o store.GetOptions, err error) {
 	if err := store.CheckKey("get", key); err != nil {
 		return o, err
@@ -25,8 +25,9 @@ func Asked(key string, opts *store.GetOptions) (o store.GetOptions, err error) {
 	return o, nil
 }
 
-// Answered is the answer to a Get, of which err was found out so far. The version
-// of a store is called an ETag, or a generation; the condition has a name there.
+// Answered returns what Get returns for an answer, where err is what the driver has found
+// wrong with it. Version and condition are the service's names for them, such as "ETag"
+// and "If-None-Match".
 func Answered(obj *store.Object, o store.GetOptions, version, condition string, err error) (*store.Object, error) {
 	switch {
 	case err == nil && obj.Version == "":
@@ -46,9 +47,9 @@ func Answered(obj *store.Object, o store.GetOptions, version, condition string, 
 	return nil, e
 }
 
-// Cut makes an answer to a Get of a range what was asked for, and finds the size of the whole
-// object. Not every store answers ranges as S3 does: some send the whole object, some
-// answer a range past the end with nothing.
+// Cut cuts the answer to a Get to the range that was asked for, and sets the size of the
+// whole object. Not every store answers ranges as S3 does. Some send the whole object;
+// some answer a range past the end with an empty body.
 func Cut(obj *store.Object, contentRange string, o store.GetOptions) error {
 	skip := o.Offset
 	if contentRange != "" {
@@ -72,7 +73,7 @@ func Cut(obj *store.Object, contentRange string, o store.GetOptions) error {
 	return nil
 }
 
-// Limited is a body of at most so many bytes.
+// Limited cuts a body after so many bytes.
 func Limited(body io.ReadCloser, most int64) io.ReadCloser {
 	return struct {
 		io.Reader

@@ -14,16 +14,15 @@ import (
 // PageSize is how many keys one request lists.
 const PageSize = 1000
 
-// ErrPaging: going on would begin again, for ever.
+// ErrPaging: the next page would be the first or the last one again, for ever.
 var ErrPaging = errors.New("the store says that there is more and not where")
 
-// Page lists one page, that at a token or the first one. If there is more, next is
-// another token.
+// Page lists one page: the first one, or that of a token. If there are more pages, next is
+// the token of the next one.
 type Page func(ctx context.Context, token string) (page []store.Info, more bool, next string, err error)
 
-// List goes through the pages of a listing, and leaves out what is none of ours:
-// folder markers, keys that are not greater than the one to start after, and, from a
-// server that ignores the prefix, keys beside it.
+// List is Store.List over pages. It leaves out folder markers, keys up to
+// ListOptions.StartAfter, and keys without the prefix, if a server ignores that.
 func List(ctx context.Context, prefix string, opts *store.ListOptions, read Page) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		if err := store.CheckPrefix("list", prefix); err != nil {
@@ -57,10 +56,10 @@ func List(ctx context.Context, prefix string, opts *store.ListOptions, read Page
 	}
 }
 
-// deletesInFlight is how many requests a delete of many keys makes at once.
+// deletesInFlight is how many requests a delete of many keys has in flight.
 const deletesInFlight = 16
 
-// Delete deletes keys one by one, several at a time. That one is missing is no error.
+// Delete deletes keys in one request each, several at a time. A missing key is no error.
 func Delete(ctx context.Context, keys []string, one func(ctx context.Context, key string) error) error {
 	for _, key := range keys {
 		if err := store.CheckKey("delete", key); err != nil {

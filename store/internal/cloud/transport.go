@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Transport keeps enough connections open for a writer's pipeline.
+// Transport returns an HTTP transport that keeps enough connections open for a writer's
+// pipeline.
 func Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one unless somebody has replaced it
 	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
@@ -15,7 +16,7 @@ func Transport() *http.Transport {
 	t.MaxIdleConnsPerHost = 256
 	t.WriteBufferSize = 64 << 10
 	t.ReadBufferSize = 32 << 10
-	// Committing an upload of many parts may take a while; whoever wants an answer
+	// Committing an upload of many parts may take a while. A caller that wants an answer
 	// sooner has a context.
 	t.ResponseHeaderTimeout = 2 * time.Minute
 	return t

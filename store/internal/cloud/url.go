@@ -1,7 +1,6 @@
 package cloud
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,22 +12,35 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Scheme says what the URLs of a driver look like: name://root/prefix?parameters.
+// Scheme describes the URLs of a driver: name://root/prefix?parameters.
 type Scheme struct {
 	Name string // such as "s3"
-	Root string // what the first part is: "bucket"
-	// Hint tells who wrote a host there what to write: the URL's end.
+	Root string // what the first part names: "bucket"
+	// Hint is how a URL names a host, for a user who wrote one in place of the root.
 	Hint string
-	// Endpoint is an example of one.
+	// Endpoint is an example.
 	Endpoint string
-	// Credentials says where they belong instead of into a URL.
+	// Credentials says where credentials belong, in place of the URL.
 	Credentials string
 }
 
-// Invalid is the error of a URL, or of the options of a driver.
+// Invalid is the error of a driver's New.
 func Invalid(name string, err error) error {
 	return &store.Error{Op: "open", Key: name, Kind: store.ErrInvalid, Err: err}
 }
+
+// Faults are what is wrong with the options of a driver.
+type Faults []error
+
+// Need adds a fault unless ok.
+func (f *Faults) Need(ok bool, format string, args ...any) {
+	if !ok {
+		*f = append(*f, &ShortError{Text: fmt.Sprintf(format, args...), Err: store.ErrInvalid})
+	}
+}
+
+// Err joins the faults. Each is a [store.ErrInvalid].
+func (f Faults) Err() error { return errors.Join(f...) }
 
 func (s *Scheme) notOne() error {
 	return fmt.Errorf("not a URL of scheme %s; write %s", s.Name, s.example())
@@ -36,17 +48,7 @@ func (s *Scheme) notOne() error {
 
 func (s *Scheme) example() string { return s.Name + "://" + s.Root + "/prefix" }
 
-// Open opens a store by a URL that may not be one.
-func (s *Scheme) Open(ctx context.Context, rawURL string, open store.Opener) (store.Store, error) {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Scheme != s.Name {
-		// The parser's error would repeat the URL.
-		return nil, Invalid(s.Name, s.notOne())
-	}
-	return open(ctx, u)
-}
-
-// Check finds fault with all of a URL but its parameters.
+// Check returns what is wrong with a URL, apart from its parameters.
 func (s *Scheme) Check(u *url.URL) error {
 	switch {
 	case u.User != nil:
@@ -66,7 +68,7 @@ func (s *Scheme) NotAHost() error {
 	return fmt.Errorf("what follows %s:// is a %s, not a host; write %s%s", s.Name, s.Root, s.example(), s.Hint)
 }
 
-// CheckEndpoint finds fault with the URL of a service.
+// CheckEndpoint parses the URL of a service, or returns what is wrong with it.
 func (s *Scheme) CheckEndpoint(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(endpoint)
 	switch {
@@ -84,8 +86,8 @@ func (s *Scheme) CheckEndpoint(endpoint string) (*url.URL, error) {
 // such as "true or false".
 type Parameter[T any] func(t *T, value string) error
 
-// Parameters reads those behind a URL's question mark into t. Each must be known,
-// come once, and not be empty.
+// Parameters reads the parameters of a URL into t. Each must be known, come once, and
+// not be empty.
 func Parameters[T any](t *T, u *url.URL, known map[string]Parameter[T]) error {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

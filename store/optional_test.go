@@ -25,7 +25,7 @@ func (a *aborter) AbortUploads(_ context.Context, prefix string, doomed func(sto
 
 func TestAbortUploads(t *testing.T) {
 	all := func(store.Info) bool { return true }
-	if n, err := store.AbortUploads(t.Context(), memstore.New(nil), "file/", all); n != 0 || err != nil {
+	if n, err := sub(t, memstore.New(nil), "a").(store.UploadAborter).AbortUploads(t.Context(), "file/", all); n != 0 || err != nil {
 		t.Errorf("a store without parts: %d, %v", n, err)
 	}
 	a := &aborter{Store: memstore.New(nil), keys: []string{"file/1", "orders/file/1", "orders/file/2", "orders/list/3", "x"}}
@@ -34,7 +34,7 @@ func TestAbortUploads(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen []string
-	n, err := store.AbortUploads(t.Context(), st, "file/", func(info store.Info) bool {
+	n, err := st.(store.UploadAborter).AbortUploads(t.Context(), "file/", func(info store.Info) bool {
 		seen = append(seen, info.Key)
 		return info.Key == "file/1"
 	})
@@ -42,7 +42,7 @@ func TestAbortUploads(t *testing.T) {
 	if n != 1 || err != nil || !slices.Equal(seen, []string{"file/1", "file/2"}) || !slices.Equal(a.keys, []string{"file/1", "orders/file/2", "orders/list/3", "x"}) {
 		t.Errorf("%d, %v; it was asked of %q, left are %q", n, err, seen, a.keys)
 	}
-	if _, err := store.AbortUploads(t.Context(), st, "../x/", all); err == nil {
+	if _, err := st.(store.UploadAborter).AbortUploads(t.Context(), "../x/", all); err == nil {
 		t.Error("it leaves its prefix")
 	}
 }

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+)
+
+// SettleOptions tune the retries of [Create], [Swap], [Read], [ListAll] and
+// [DeleteAll]. Nil works like the zero value.
+type SettleOptions struct {
+	// Attempt bounds one request, default 30 s. The context bounds the whole call.
+	Attempt time.Duration
+	// Backoff is the longest pause after the first failure, default 20 ms. It doubles
+	// with each failure up to MaxBackoff, default 2 s. Each pause is drawn evenly from
+	// the upper half. If the store asks for a longer pause it gets that, up to a minute.
+	Backoff, MaxBackoff time.Duration
+	// Reads is how often a read is tried before its error is returned, default 8. The
+	// reads that settle a write go on until the context ends.
+	Reads int
+	// Clock is the machine's by default.
+	Clock clock.Clock
+	// Random draws the pauses: a number in [0, 1), by default another one every
+	// time. It must be safe for concurrent use.
+	Random func() float64
+}
+
+// Validate returns what is wrong with the options, an [ErrInvalid], as every function
+// does that takes them. It does no I/O; nil is valid.
+func (o *SettleOptions) Validate() error {
+	if o == nil {
+		return nil
+	}
+	var bad []error
+	for name, v := range map[string]time.Duration{"Attempt": o.Attempt, "Backoff": o.Backoff, "MaxBackoff": o.MaxBackoff} {
+		if v < 0 {
+			bad = append(bad, fmt.Errorf("%w: SettleOptions.%s is %v; it must not be negative", ErrInvalid, name, v))
+		}
+	}
+	if o.Reads < 0 {
+		bad = append(bad, fmt.Errorf("%w: SettleOptions.Reads is %d; it must not be negative", ErrInvalid, o.Reads))
+	}
+	return errors.Join(bad...)
+}
+
+// WriteOptions describe one write of [Create], [Swap] or [SwapClean]. Nil works like
+// the zero value.
+type WriteOptions struct {
+	// Settle tunes the retries.
+	Settle *SettleOptions
+	// Identity is how many leading bytes of the body tell it from every other body that
+	// is ever written under its key; 0 means all of them. Every body holds a random
+	// nonce. A large body has it in its header, so that Create need not read megabytes
+	// back.
+	Identity int
+	// CRC32C is the checksum of the body, if the caller knows it: see [PutOptions].
+	CRC32C *uint32
+	// Hedge lets [Create] send its request a second time when the first is late; nil
+	// means never. Swaps are not hedged.
+	Hedge *Hedge
+}
+
+// settings are SettleOptions in which nothing is left out.
+type settings SettleOptions
+
+func (o *SettleOptions) settings() (settings, error) {
+	var v settings
+	if o != nil {
+		v = settings(*o)
+	}
+	if v.Attempt == 0 {
+		v.Attempt = 30 * time.Second
+	}
+	if v.Backoff == 0 {
+		v.Backoff = 20 * time.Millisecond
+	}
+	if v.MaxBackoff == 0 {
+		v.MaxBackoff = 2 * time.Second
+	}
+	if v.Reads == 0 {
+		v.Reads = 8
+	}
+	v.Clock = clock.Or(v.Clock)
+	if v.Random == nil {
+		v.Random = rand.Float64
+	}
+	if min(v.Attempt, v.Backoff, v.MaxBackoff) < 0 || v.Reads < 0 {
+		return v, o.Validate()
+	}
+	return v, nil
+}
+
+var errAttemptTimeout = errors.New("store: no answer in time")
+
+// attempt runs one request under its own time limit.
+func (s *settings) attempt(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := clock.WithTimeout(ctx, s.Clock, s.Attempt, errAttemptTimeout)
+	defer cancel()
+	err := f(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errAttemptTimeout) {
+		return fmt.Errorf("%w: %w", errAttemptTimeout, err)
+	}
+	return err
+}
+
+// pause waits after n+1 failures, the last of which was err. It returns early, with
+// the cause, if ctx ends.
+func (s *settings) pause(ctx context.Context, n int, err error) error {
+	d := s.Backoff << min(n, 16)
+	if d <= 0 || d > s.MaxBackoff {
+		d = s.MaxBackoff
+	}
+	d = d/2 + time.Duration(s.Random()*float64(d/2+1))
+	if e := (*Error)(nil); errors.As(err, &e) && e.RetryAfter > d {
+		d = min(e.RetryAfter, time.Minute)
+	}
+	return clock.Sleep(ctx, s.Clock, d)
+}

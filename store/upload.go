@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// UploadNew uploads an object under a name that nobody else uses, such as one with a
+// fresh UUID in it, and asks the store to refuse it if the name is taken. Opts may be
+// nil; its Create does not matter.
+//
+// If the store refuses the upload and the object has as many bytes as were sent, then
+// the object is the caller's own, and the error is nil. [ErrPrecondition] means that the
+// object has another size. The error is [ErrUnknown] if the object is gone or cannot be
+// read.
+//
+// guard:upload-echo. A refused upload is a success if the object has the right size.
+// Without this check: a proxy sends the completion of A's upload twice; the first copy
+// stores the object; the second gets 412; A reports that somebody else has written a
+// file whose name only A knows.
+//
+//mutant:replace !errors.Is(err, ErrPrecondition) => true
+func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *UploadOptions, settle *SettleOptions) (Info, error) {
+	var o UploadOptions
+	if opts != nil {
+		o = *opts
+	}
+	// guard:file-create. An upload asks the store to refuse a name that is taken. Without
+	// it: two writers start from one snapshot of a machine and draw the same UUID; the
+	// second upload replaces the file of the first, and readers of the first get its bytes.
+	//
+	//mutant:replace o.Create = true =>
+	o.Create = true
+	sent := &countingReader{r: body}
+	info, err := st.Upload(ctx, key, sent, &o)
+	if !errors.Is(err, ErrPrecondition) {
+		return info, err
+	}
+	// One byte tells the size. An empty object has none: ErrRange.
+	_, found, readErr := Read(ctx, st, key, &ReadOptions{Length: 1, Settle: settle})
+	switch {
+	case readErr == nil || errors.Is(readErr, ErrRange):
+		if found.Size == sent.n {
+			return found, nil
+		}
+	case errors.Is(readErr, ErrNotFound):
+		return Info{}, &Error{Op: "upload", Key: key, Kind: ErrUnknown, Hint: "the store refused the upload and shows no object: a copy of the upload was stored and has been deleted since"}
+	default:
+		return Info{}, &Error{Op: "upload", Key: key, Kind: ErrUnknown, Hint: "the store refused the upload, and the object there could not be read", Err: readErr}
+	}
+	return Info{}, err
+}
+
+// countingReader counts what was read.
+type countingReader struct {
+	r io.Reader
+	n int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
