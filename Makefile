@@ -1,11 +1,11 @@
-# make help lists the targets. Tools are built at pinned versions into .cache.
+# make help lists the targets. Tools are built into .cache, at pinned versions.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# Tests speak to loopback only; the SDK would ask the machine's metadata service.
+# Tests use loopback only. Without this the SDK would ask the machine's metadata service.
 export AWS_EC2_METADATA_DISABLED := true
 
 GOLANGCI_VERSION    := v2.15.0
@@ -17,19 +17,19 @@ GOLANGCI    := $(BIN)/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 STATICCHECK := $(BIN)/staticcheck-$(STATICCHECK_VERSION)/staticcheck
 GOVULNCHECK := $(BIN)/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 
-# The root module first, then every nested one: the root's ./... does not enter them.
+# The root module, then every nested one, because the root's ./... does not enter those.
 MODULES := . $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdata/*')))
 NESTED  := $(filter-out .,$(MODULES))
 
-# each-module runs its argument in every module of the list.
+# each-module runs its second argument in every module of the first.
 each-module = @for m in $(1); do echo "-- $$m"; (cd $$m && $(2)) || { echo "failed in module $$m" >&2; exit 1; }; done
 
-# The SDKs of other clouds take minutes to compile, and the race detector needs them compiled
-# its way. So what looks at their modules, or fuzzes them, takes them like that.
+# The SDKs of the other clouds take minutes to compile, and the race detector needs a build
+# of its own. So all targets build the modules with these SDKs for the race detector.
 raced = $$(case $$m in .|bench) ;; *) echo -race ;; esac)
 
 FUZZTIME ?= 20s
-# A binary that says what it covers. Without, only seeds and the corpus are varied.
+# Builds a fuzzing binary with coverage. Without it the fuzzer varies only the corpus and seeds.
 FUZZFLAGS = -fuzz=.
 SEEDS    ?= 20000
 CHAOS    ?= 15m
@@ -39,15 +39,15 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | grep -vE '^($(ABSENT)):' | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: test
-test: ## all tests that need no server, of every module
+test: ## the tests of every module that need no server
 	$(call each-module,$(MODULES),go test ./...)
 
 .PHONY: race
-race: ## the root module's tests under the race detector; those that count cases count fewer than in make test
+race: ## the root module's tests with the race detector; some try fewer cases than in make test
 	go test -race -short -count=1 ./...
 
 .PHONY: modules
-modules: ## build and test (with the race detector, but for bench) every nested module
+modules: ## build and test every nested module, all but bench with the race detector
 	$(call each-module,$(NESTED),go build $(raced) -o /dev/null ./... && go test $(raced) -count=1 ./...)
 
 .PHONY: servers
@@ -55,12 +55,12 @@ servers: ## install the servers of the integration tests
 	go test -tags integration -count=1 -timeout 40m -v -run '^TestInstalled$$' ./integration/servers
 
 .PHONY: integration
-integration: ## tests against real servers and processes; installs the servers first
+integration: ## tests with real servers and processes; installs missing servers
 	@$(MAKE) -j3 --output-sync=target $(INTEGRATION)
 
-# They wait for servers and for leases to run out as much as they compute, so several at
-# once. RACE=-race gives the race detector to those that have none: with it they take twice
-# as long, and what they run has been under it in make race.
+# Several run at once, because they often wait for servers and for locks to lapse. RACE=-race
+# adds the race detector to the two of the root module. It doubles their time, and make race
+# has already tested the same packages with it.
 INTEGRATION := $(addprefix integration-,chaos rest gcsstore azurestore)
 INTEGRATE   := go test -tags integration -count=1 -timeout 40m
 .PHONY: $(INTEGRATION)
@@ -72,25 +72,25 @@ integration-gcsstore integration-azurestore: integration-%:
 	cd store/$* && $(INTEGRATE) -race ./...
 
 .PHONY: chaos
-chaos: ## processes killed, frozen and cut off on real servers, for CHAOS (15m) on each; report in integration/chaos-report.json
+chaos: ## kill, freeze and cut off processes, for CHAOS (15m) on each real server; report in integration/chaos-report.json
 	@mkdir -p .cache
 	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-logs 6 -chaos-time $(CHAOS) -chaos-total 5000 -chaos-report chaos-report.json
 
 .PHONY: mutants
-mutants: ## take each guard out of the code in turn: the tests must notice
+mutants: ## remove each guard from the code in turn; the tests must fail
 	go run ./internal/testkit/mutants
 
 .PHONY: guards
-guards: ## write docs/guards.md from the comments of the code
+guards: ## write docs/guards.md from the comments in the code
 	go run ./internal/testkit/mutants -doc
 
 .PHONY: mutants-smoke
-mutants-smoke: ## the same for a random sample of the guards, for some 100 seconds
+mutants-smoke: ## the same for a random sample of the guards, about 100 seconds
 	go run ./internal/testkit/mutants -budget 100s
 
 .PHONY: fmt
-fmt: ## check gofmt; make fmt-fix mends
-	@bad=$$(gofmt -l -s .); if [ -n "$$bad" ]; then echo "not formatted (make fmt-fix mends):"; echo "$$bad"; exit 1; fi
+fmt: ## check gofmt; make fmt-fix repairs
+	@bad=$$(gofmt -l -s .); if [ -n "$$bad" ]; then echo "not formatted (run make fmt-fix):"; echo "$$bad"; exit 1; fi
 
 .PHONY: fmt-fix
 fmt-fix: ## gofmt everything
@@ -111,22 +111,22 @@ golangci: $(GOLANGCI) ## golangci-lint every module
 .PHONY: lint
 lint: fmt vet staticcheck golangci ## all of the above
 
-# govulncheck knows no variable for its database, only a flag.
+# govulncheck takes its database from a flag only, not from a variable.
 .PHONY: vuln
-vuln: $(GOVULNCHECK) ## known vulnerabilities in what every module calls; needs vuln.go.dev, or the URL of a copy in GOVULNDB
+vuln: $(GOVULNCHECK) ## find known vulnerabilities in the code that the modules call; needs vuln.go.dev, or the URL of a copy in GOVULNDB
 	$(call each-module,$(MODULES),$(GOVULNCHECK) $(if $(GOVULNDB),-db $(GOVULNDB)) -tags integration $(or $(PKG),./...))
 
-# The database is on the network, and not on every network. Without it this shows that
-# the check would work: an invented vulnerability is found, and nothing else fails.
+# Some networks cannot reach the database. There this only shows that the check would work:
+# it finds an invented vulnerability.
 .PHONY: vuln-ci
 vuln-ci:
 	@if getent hosts vuln.go.dev >/dev/null || [ -n "$(GOVULNDB)" ]; then $(MAKE) vuln; else \
-		echo "vuln.go.dev cannot be reached from here: only an invented vulnerability is looked for"; $(MAKE) vuln-selftest MODULES=.; fi
+		echo "vuln.go.dev is not reachable: checking only for an invented vulnerability"; $(MAKE) vuln-selftest MODULES=.; fi
 
 .PHONY: vuln-selftest
-vuln-selftest: $(GOVULNCHECK) ## make vuln finds a planted vulnerability, and nothing in an empty database
+vuln-selftest: $(GOVULNCHECK) ## check that make vuln finds a planted vulnerability, and none in an empty database
 	@if out=$$($(MAKE) vuln MODULES=. PKG=./internal/frame GOVULNDB=file://$(CURDIR)/.ci/vulndb/planted 2>&1) || ! grep -q 'zstd.NewReader' <<<"$$out"; then \
-		echo "a planted vulnerability was not found:"; echo "$$out"; exit 1; fi
+		echo "make vuln did not find the planted vulnerability:"; echo "$$out"; exit 1; fi
 	@$(MAKE) vuln GOVULNDB=file://$(CURDIR)/.ci/vulndb/empty
 
 .PHONY: tidy
@@ -134,15 +134,15 @@ tidy: ## check that go.mod and go.sum are tidy and that downloads match them
 	$(call each-module,$(MODULES),go mod tidy -diff && go mod verify)
 
 .PHONY: house
-house: ## the rules of the tree: import direction, sizes, package comments, README
+house: ## check the rules of the tree: import direction, sizes, package comments, README
 	go test -count=1 -run '^TestHouse' .
 
 .PHONY: sim
-sim: ## SEEDS new histories (20000) of the whole system on a simulated store, checked
+sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store
 	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/testkit/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
 
-# The seeds come from the code, and so does the choice of mutants: a change gets new ones,
-# and a run of the same code can be repeated.
+# The seeds and the choice of mutants come from a hash of the code. So a change gets new
+# ones, and a run of the same code can be repeated.
 code-seed = sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs cat | sha256sum); echo $$((16\#$${sum:0:12}))
 .PHONY: sim-ci mutants-ci
 sim-ci:
@@ -151,11 +151,11 @@ mutants-ci:
 	go run ./internal/testkit/mutants -budget 100s -order $$($(code-seed))
 
 .PHONY: explore
-explore: ## all schedules of small cases, also of those that take minutes: some 120 s of a processor
+explore: ## run all schedules of small cases, also of the long ones; about 120 s of processor time
 	go test -exec 'env GOMAXPROCS=1 GOGC=800' -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/testkit/sim -long
 
-# The fuzzer of go1.26 may end with an error when its time is up, though nothing was found
-# (golang.org/issue/75804). What it finds it writes down.
+# The fuzzer of go1.26 may end with an error at the end of its time although it found
+# nothing (golang.org/issue/75804). It writes each finding to a file, so count those.
 findings = find . -path './testdata/fuzz/*' -type f | wc -l
 .PHONY: fuzz
 fuzz: ## fuzz every fuzz test of every module for FUZZTIME (20s)
@@ -170,33 +170,33 @@ fuzz: ## fuzz every fuzz test of every module for FUZZTIME (20s)
 	done
 
 .PHONY: fuzz-keep
-fuzz-keep: ## copy what make fuzz has found and what adds to the tests' coverage into testdata/fuzz
+fuzz-keep: ## copy entries that make fuzz has found, and that add coverage, to testdata/fuzz
 	go run ./internal/testkit/corpus
 
 .PHONY: fuzz-smoke
-fuzz-smoke: ## the same for one second each, with the binaries of plain tests: some 60 seconds in all
+fuzz-smoke: ## the same for one second each, with the binaries of plain tests; about 60 seconds
 	@$(MAKE) fuzz FUZZTIME=1s FUZZFLAGS='$$$$([ ! -e go.mod ] || echo -race)'
 
 .PHONY: bench
-bench: ## measure beside plain calls of the same stores, in some ten minutes; write bench/results. The servers of make servers are measured too
+bench: ## compare with plain calls of the same stores and of the servers of make servers, about ten minutes; write bench/results
 	cd bench && go run .
 
 .PHONY: bench-check
-bench-check: ## the same, and fail if a ratio is more than 10 % worse than in bench/results, each of three times, or gone
+bench-check: ## the same, but write nothing; fail if a ratio is more than 10 % worse than in bench/results in each of three tries, or is missing
 	cd bench && go run . -check
 
 .PHONY: bench-election
-bench-election: ## measure the election beside client-go's, in virtual time; write bench/results/election.json
+bench-election: ## compare the election with client-go's, in virtual time; write bench/results/election.json
 	cd bench && go vet -tags clientgo ./election && go test -tags clientgo -count=1 -v -run '^TestElection$$' ./election -write
 
-# A target for a folder that comes later appears with it.
+# These targets exist only if the folder spec does.
 ifneq ($(wildcard spec/run),)
 .PHONY: spec
 spec: ## check the formal models with Spin
 	spec/run
 
 .PHONY: spec-full
-spec-full: ## the same and the large configurations, one at a time
+spec-full: ## the same, then the large configurations, one at a time
 	spec/run full
 SPEC := spec
 else
@@ -204,11 +204,11 @@ ABSENT := spec|spec-full
 endif
 
 .PHONY: ci
-ci: ## everything that must pass before a change lands, but for .ci/run's first steps
+ci: ## everything that must pass before a change lands, except the first steps of .ci/run
 	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) servers integration,"make $(t)")
 
-# Tools. The version is in the path, so that a new pin is a new file. GOFLAGS is
-# set because the caller's may not suit another module.
+# Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
+# because the caller's value may not suit another module.
 $(STATICCHECK):
 	GOFLAGS=-mod=mod GOWORK=off GOBIN=$(@D) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
 

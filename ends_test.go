@@ -36,8 +36,8 @@ func TestRunRefusesAtOnce(t *testing.T) {
 			bend func(o *fencepost.Options)
 			work work
 		}{
-			"InFlight is -3": {func(o *fencepost.Options) { o.Writer.InFlight = -3 }, idle},
-			"Hedge is 5":     {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
+			"InFlight -3": {func(o *fencepost.Options) { o.Writer.InFlight = -3 }, idle},
+			"Hedge 5":     {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
 			"manifests of -5": {func(o *fencepost.Options) {
 				o.Writer.Init = &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}
 			}, idle},

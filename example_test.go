@@ -134,7 +134,7 @@ func Example_compact() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	report, err := c.RunOnce(ctx) // or c.Run(ctx), until ctx ends
+	report, err := c.Once(ctx) // or c.Run(ctx), until ctx ends
 	if err != nil {
 		log.Fatal(err)
 	}

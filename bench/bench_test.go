@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// The number of requests is exact, whatever the machine does.
+// The number of requests is exact on every machine.
 func TestRequestsPerCommit(t *testing.T) {
 	r := writerReport()
 	if err := requests(t.Context(), r); err != nil {

@@ -1,26 +1,27 @@
-// Command bench measures Fencepost beside what it stands on, on this machine, as
-// ratios within one run: absolute times of a shared machine mean little.
+// Command bench measures Fencepost against plain calls of the same libraries, on this
+// machine. It compares ratios within one run, because absolute times on a shared machine
+// mean little.
 //
-//	go run .                    all measures; writes results/
-//	go run . -check             writes nothing; fails if a ratio has become worse by
-//	                            more than a tenth of what results/ says, or if a row
-//	                            that is there is not measured any more
-//	go run . -only history      a page
-//	go run . -only throughput   some measures of the writer's page, by their names in
-//	                            main.go; prints them
+//	go run .                    makes all pages and writes results/
+//	go run . -check             writes nothing; fails if a ratio is more than a tenth
+//	                            worse than in results/, or if a row is missing
+//	go run . -only history      makes one page
+//	go run . -only throughput   makes some measures of the writer's page, by their
+//	                            names in main.go, and prints them
 //
-// What has become worse is measured again, up to three times in all, and the best counts:
-// a regression is there each time, a bad moment of a shared machine is not.
+// With -check, a measure that has become worse is repeated, up to three times in all, and
+// the best counts. A real regression shows each time; a bad moment of a shared machine
+// does not.
 //
-// There are four pages: writer, which the command makes itself; opening, against a leader
-// that never stops, made by TestOpening in virtual time; history, with manifest,
-// compactor, reader and simulation, made by the tests of package history; and servers,
-// appends on MinIO and versitygw, made by TestServers.
+// There are four pages. The command itself makes writer. TestOpening makes opening: a
+// takeover from a leader that never stops, in virtual time. The tests of package history
+// make history, about manifest, compactor, reader and simulation. TestServers makes
+// servers: appends on MinIO and versitygw.
 //
 // The writer's store is an S3 endpoint in this process, with settable latency and
-// counters. Both arms of a comparison use the same client, which has the SDK's defaults,
-// and are fed one and the same row of latencies: fixed, or drawn from S3's distribution
-// (PUT p50 28 ms, p99 70 ms).
+// counters. Both arms of a comparison use the same client, with the SDK's defaults. Both
+// get the same sequence of latencies: fixed, or drawn from S3's distribution (PUT p50 28
+// ms, p99 70 ms).
 //
 // Package election, below, measures the election.
 package main

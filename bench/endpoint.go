@@ -27,11 +27,11 @@ import (
 
 const bucket = "bucket"
 
-// delays is the latency of an endpoint. It can be changed while the endpoint runs,
-// so that both arms of a comparison are fed one and the same row from its beginning.
+// delays is the latency of an endpoint. It can change while the endpoint runs, so that
+// both arms of a comparison get the same sequence from its beginning.
 type delays struct {
 	mu  sync.RWMutex
-	now s3stub.Latency // nil for none
+	now s3stub.Latency // nil: none
 }
 
 func (d *delays) set(l s3stub.Latency) {
@@ -50,16 +50,16 @@ func (d *delays) latency(op s3stub.Op, size int) time.Duration {
 	return l(op, size)
 }
 
-// endpoint is an S3 endpoint in this process, or a real server, and one client of it.
+// endpoint is an S3 endpoint in this process, or a real server, with one client.
 type endpoint struct {
-	*s3stub.Server // nil of a real server
+	*s3stub.Server // nil for a real server
 	delays         *delays
 	client         *s3.Client
 	bucket         string
 	st             store.Store
 }
 
-// newEndpoint starts one without latency, with warm connections.
+// newEndpoint starts an endpoint without latency, with warm connections.
 func newEndpoint(ctx context.Context) (*endpoint, error) {
 	d := &delays{}
 	srv, err := s3stub.Start(&s3stub.Options{Latency: d.latency, RandomETags: true, Record: true})
@@ -74,7 +74,7 @@ func newEndpoint(ctx context.Context) (*endpoint, error) {
 		return nil, errors.Join(err, srv.Close())
 	}
 	e.Server, e.delays = srv, d
-	d.set(s3stub.Fixed(5 * time.Millisecond)) // so that there are as many as go at once
+	d.set(s3stub.Fixed(5 * time.Millisecond)) // slow enough that 64 requests open 64 connections
 	if err := e.putAll(ctx, 7, 128, 64); err != nil {
 		return nil, errors.Join(err, srv.Close())
 	}
@@ -82,17 +82,17 @@ func newEndpoint(ctx context.Context) (*endpoint, error) {
 	return e, nil
 }
 
-// newClient makes a client with what the SDK does by itself: a plain PutObject has a
-// checksum too.
+// newClient makes a client with the SDK's defaults. So a plain PutObject has a checksum
+// too.
 func newClient(o s3.Options, bucket string) (*endpoint, error) {
 	o.Region, o.UsePathStyle, o.RetryMaxAttempts = "us-east-1", true, 1
-	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenSupported // as config.LoadDefaultConfig says
+	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenSupported // the default of config.LoadDefaultConfig
 	client := s3.New(o)
 	st, err := s3store.New(client, bucket, nil)
 	return &endpoint{client: client, bucket: bucket, st: st}, err
 }
 
-// with runs f on an endpoint of its own.
+// with runs f on a new endpoint.
 func with(ctx context.Context, f func(*endpoint) error) error {
 	e, err := newEndpoint(ctx)
 	if err != nil {
@@ -101,20 +101,21 @@ func with(ctx context.Context, f func(*endpoint) error) error {
 	return errors.Join(f(e), e.Close())
 }
 
-// quickly makes a log without the probe's races, which are not what is measured.
+// quickly creates a log with a short probe, because the probe is not measured.
 var quickly = &manifest.InitOptions{Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}
 
-// folder is a store for a log of its own.
+// folder returns a store for a new log.
 func (e *endpoint) folder() store.Store {
 	st, err := store.Sub(e.st, "log-"+uuid.NewString())
 	if err != nil {
-		panic(err) // the name is ours
+		panic(err) // the name is valid
 	}
 	return st
 }
 
-// open opens a writer on a log of its own, and waits until its first manifest is
-// written: that is made beside the first appends, and draws latencies too.
+// open opens a writer on a new log and waits until its first manifest is written.
+// Otherwise that write would run during the first appends and use latencies of the
+// sequence.
 func (e *endpoint) open(ctx context.Context, opts writer.Options) (*writer.Writer, error) {
 	opts.Init, opts.Checkpoint = quickly, -1
 	st := e.folder()
@@ -129,7 +130,7 @@ func (e *endpoint) open(ctx context.Context, opts writer.Options) (*writer.Write
 			return nil, err
 		}
 		if m.Version > 0 {
-			time.Sleep(20 * time.Millisecond) // its last listing
+			time.Sleep(20 * time.Millisecond) // the writer's last listing ends
 			if e.Server != nil {
 				e.Reset()
 			}
@@ -139,13 +140,13 @@ func (e *endpoint) open(ctx context.Context, opts writer.Options) (*writer.Write
 	}
 }
 
-// put is the plain request that an append is compared with.
+// put makes the plain request to which an append is compared.
 func (e *endpoint) put(ctx context.Context, key string, body []byte) error {
 	_, err := e.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &e.bucket, Key: &key, Body: bytes.NewReader(body)})
 	return err
 }
 
-// putAll makes n plain requests of size bytes, so many at once.
+// putAll makes n plain requests of size bytes, depth of them at a time.
 func (e *endpoint) putAll(ctx context.Context, size, n, depth int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(depth)
@@ -156,7 +157,7 @@ func (e *endpoint) putAll(ctx context.Context, size, n, depth int) error {
 	return g.Wait()
 }
 
-// copyAll is putAll of copies, in memory that is used again and again.
+// copyAll is putAll with copied bodies, in buffers that are reused.
 func (e *endpoint) copyAll(ctx context.Context, size, n, depth int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	prefix, bodies := uuid.NewString(), payloads(size)
@@ -195,13 +196,13 @@ func appendSome(ctx context.Context, w *writer.Writer, size, n int) error {
 	return nil
 }
 
-// pipeline is a writer whose every append of size bytes is an object of its own.
+// pipeline returns options with which every append of size bytes is an object of its own.
 func pipeline(depth, size int) writer.Options {
 	return writer.Options{InFlight: depth, Window: 4 * depth, BatchBytes: min(size+8, 32<<20), NoCompress: true, MaxBytes: 1 << 30}
 }
 
-// payloads are bodies to take in turn, so many that the processor's caches do not hold
-// them: what a program writes it has just made, and writes once.
+// payloads returns bodies to use in turn. They do not fit into the processor's caches,
+// because a program too writes data that it has just made, and once.
 var payloads = memo(func(size int) [][]byte {
 	all := make([][]byte, max(1, min(64<<20/size, 1024)))
 	whole := payload(size * len(all))
@@ -211,7 +212,7 @@ var payloads = memo(func(size int) [][]byte {
 	return all
 })
 
-// memo keeps the last result of f, which is not to be made while times are taken.
+// memo keeps the last result of f, so that it is not made while time is measured.
 func memo(f func(int) [][]byte) func(int) [][]byte {
 	var mu sync.Mutex
 	var size int

@@ -18,14 +18,14 @@ import (
 
 const seed = 7
 
-// latency compares the time from sending to acknowledgement with that of a plain
-// PUT. Both are fed the same row of S3's latencies, at the same time if that leaves the
-// processors idle.
+// latency compares the time from sending to acknowledgement with that of a plain PUT.
+// Both get the same sequence of S3's latencies. They run at the same time where that
+// leaves the processors idle.
 func latency(ctx context.Context, r *report) error {
 	const size = 4 << 10
 	f := result.Figure{Title: "Time to acknowledgement at S3's latency, 16 in flight", File: "latency.svg", X: "milliseconds", Y: "share"}
 	type arm struct{ depth, n int }
-	plainOf := map[arm][]time.Duration{} // hedged or not, it is compared with the same
+	plainOf := map[arm][]time.Duration{} // the hedged case reuses the plain times
 	for _, c := range []struct {
 		depth, n int
 		hedge    float64
@@ -90,7 +90,7 @@ func latency(ctx context.Context, r *report) error {
 	return nil
 }
 
-// plainTimes makes n plain requests, so many at once, and returns what each took.
+// plainTimes makes n plain requests, depth at a time, and returns what each took.
 func plainTimes(ctx context.Context, e *endpoint, size, n, depth int) ([]time.Duration, error) {
 	body := payload(size)
 	took := make([]time.Duration, n)
@@ -108,14 +108,14 @@ func plainTimes(ctx context.Context, e *endpoint, size, n, depth int) ([]time.Du
 	return took, g.Wait()
 }
 
-// appendTimes keeps a pipeline full with n appends, each an object, and returns the
-// time from sending to acknowledgement of each.
+// appendTimes keeps a pipeline full with n appends, each an object. It returns the time
+// from sending to acknowledgement of each.
 func appendTimes(ctx context.Context, e *endpoint, size, n, depth int, hedge float64) ([]time.Duration, error) {
 	var mu sync.Mutex
 	var took []time.Duration
 	opts := pipeline(depth, size)
 	opts.Hedge = hedge
-	opts.Hooks.Acknowledged = func(s writer.Slot) {
+	opts.Hooks.Acknowledged = func(s writer.Acknowledgement) {
 		mu.Lock()
 		defer mu.Unlock()
 		took = append(took, s.Took)
@@ -129,7 +129,7 @@ func appendTimes(ctx context.Context, e *endpoint, size, n, depth int, hedge flo
 		err = appendAll(ctx, w, size, n)
 		return took, err
 	}
-	// One at a time: what its caller waits for.
+	// One at a time: the time that its caller waits.
 	body := [][]byte{payload(size)}
 	for range n {
 		if _, err := w.Append(ctx, body); err != nil {
@@ -139,8 +139,8 @@ func appendTimes(ctx context.Context, e *endpoint, size, n, depth int, hedge flo
 	return took, w.Close(ctx)
 }
 
-// inOrder computes from what the server saw when each append could have been
-// acknowledged at the earliest, in order: when it and all before it were answered.
+// inOrder computes the earliest time at which each append could have been acknowledged in
+// order: when it and all appends before it were answered. It uses the server's timings.
 func inOrder(timings []s3stub.Timing) []time.Duration {
 	timings = slices.DeleteFunc(timings, func(t s3stub.Timing) bool { return t.Op != s3stub.PutObject })
 	slices.SortFunc(timings, func(a, b s3stub.Timing) int { return strings.Compare(a.Key, b.Key) })
@@ -153,8 +153,8 @@ func inOrder(timings []s3stub.Timing) []time.Duration {
 	return took
 }
 
-// serial compares 16 requests in flight with one, as a log has that sends one PUT
-// after the other.
+// serial compares 16 requests in flight with one in flight, as in a log that sends one
+// PUT after the other.
 func serial(ctx context.Context, r *report) error {
 	const one = 100
 	rate := func(depth, n int) (perSecond float64, err error) {
@@ -183,7 +183,7 @@ func serial(ctx context.Context, r *report) error {
 	return nil
 }
 
-// grouping is many goroutines that append small records and wait for each.
+// grouping measures many goroutines that append small records and wait for each.
 func grouping(ctx context.Context, r *report) error {
 	const goroutines, each = 1000, 40
 	var plain, took []time.Duration

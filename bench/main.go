@@ -37,13 +37,14 @@ var measures = []measure{
 	{"backlog", backlog},
 }
 
-// page is made, or what some measures add to it if any are named, into a folder.
+// page is a page and how to make it. make writes it to a folder; some, if not nil, names
+// the measures to make.
 type page struct {
 	name string
 	make func(ctx context.Context, some []string, dir string) error
 }
 
-// Some pages are made by tests, of which some need virtual time.
+// Some pages are made by tests, because some of them need virtual time.
 var pages = []page{
 	{"writer", measured},
 	{"opening", tested(".", "TestOpening")},
@@ -54,13 +55,13 @@ var pages = []page{
 // results is the folder of the results.
 const results = "results"
 
-// tries is how often something is measured before it counts as worse: what else a shared
-// machine does takes a tenth off any ratio now and then, and hardly thrice.
+// tries is how often a measure is made before it counts as worse. Other work on a shared
+// machine takes a tenth off a ratio now and then, but hardly three times in a row.
 const tries = 3
 
 func main() {
-	check := flag.Bool("check", false, "write nothing; exit with status 1 if a ratio, measured up to three times, is more than 10 % worse than in the results that are there, or a row of them is gone")
-	only := flag.String("only", "", "make only these pages (writer, opening, history, servers), or measure only these for the writer's, which is then not kept; separated by commas")
+	check := flag.Bool("check", false, "write nothing; exit with status 1 if a ratio is more than 10 % worse than in results/ in each of three tries, or if a row of results/ is missing")
+	only := flag.String("only", "", "make only these `pages` (writer, opening, history, servers), or only these measures of the writer's page, which is then not kept; separated by commas")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	worse, err := run(ctx, strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }), *check)
@@ -75,17 +76,17 @@ func main() {
 }
 
 func run(ctx context.Context, only []string, check bool) (worse bool, err error) {
-	var some []string // of the writer's measures
+	var some []string // the named measures of the writer's page
 	for _, name := range only {
 		switch {
 		case slices.ContainsFunc(measures, func(m measure) bool { return m.name == name }):
 			some = append(some, name)
 		case !slices.ContainsFunc(pages, func(p page) bool { return p.name == name }):
-			return false, fmt.Errorf("-only: there is no page and no measure %q", name)
+			return false, fmt.Errorf("-only: no page or measure is called %q", name)
 		}
 	}
 	for _, p := range pages {
-		var chosen []string // of the page's measures; nil is all
+		var chosen []string // the page's measures; nil: all
 		if len(only) > 0 && !slices.Contains(only, p.name) {
 			if chosen = some; p.name != "writer" || len(some) == 0 {
 				continue
@@ -102,8 +103,8 @@ func run(ctx context.Context, only []string, check bool) (worse bool, err error)
 	return worse, nil
 }
 
-// finish makes a page and prints it. Then it keeps the page, if that is whole, or compares
-// it with the one that is kept.
+// finish makes a page and prints it. With check it compares the page with the committed
+// one. Otherwise it keeps the page if it is complete.
 func (p page) finish(ctx context.Context, some []string, check bool) (worse bool, err error) {
 	tmp, err := os.MkdirTemp("", "bench-")
 	if err != nil {
@@ -115,7 +116,7 @@ func (p page) finish(ctx context.Context, some []string, check bool) (worse bool
 	}
 	table, err := os.ReadFile(filepath.Join(tmp, p.name+".md"))
 	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Println(p.name + ": cannot be measured here, see above")
+		fmt.Println(p.name + ": was not measured; the output above says why")
 		return false, nil
 	}
 	if err != nil {
@@ -131,12 +132,12 @@ func (p page) finish(ctx context.Context, some []string, check bool) (worse bool
 	return false, nil
 }
 
-// worse compares the page in dir with the one that is kept. It repeats the measures that
-// have become worse: a row counts as worse if it is each time.
+// worse compares the page in dir with the committed one. It repeats the measures that
+// have become worse. A row counts as worse only if it is worse each time.
 func (p page) worse(ctx context.Context, some []string, dir string) (bool, error) {
 	before, err := result.Read(results, p.name)
 	if err != nil {
-		return false, fmt.Errorf("there is nothing to compare with: %w", err)
+		return false, fmt.Errorf("no results to compare with; run without -check first: %w", err)
 	}
 	now, err := result.Read(dir, p.name)
 	if err != nil {
@@ -150,7 +151,7 @@ func (p page) worse(ctx context.Context, some []string, dir string) (bool, error
 		if len(says) == 0 || try == tries || slices.Contains(by, "") {
 			return len(says) > 0, nil
 		}
-		fmt.Printf("measuring again, in case that was a bad moment of this machine: %s\n", strings.Join(by, ", "))
+		fmt.Printf("measuring again, in case other load on this machine was the cause: %s\n", strings.Join(by, ", "))
 		if err := p.make(ctx, by, dir); err != nil {
 			return false, err
 		}
@@ -162,7 +163,7 @@ func (p page) worse(ctx context.Context, some []string, dir string) (bool, error
 	}
 }
 
-// keep moves the files of a page to the results.
+// keep copies the files of a page to the results.
 func keep(dir string) error {
 	all, err := os.ReadDir(dir)
 	for _, e := range all {
@@ -174,7 +175,7 @@ func keep(dir string) error {
 	return err
 }
 
-// measured makes the page of the writer.
+// measured makes the writer's page.
 func measured(ctx context.Context, some []string, dir string) error {
 	r := writerReport()
 	for _, m := range measures {
@@ -191,7 +192,7 @@ func measured(ctx context.Context, some []string, dir string) error {
 	return r.Write(dir)
 }
 
-// tested has a page made by tests of a package, or by some of them.
+// tested returns a function that makes a page by running tests of a package.
 func tested(pkg, all string) func(ctx context.Context, some []string, dir string) error {
 	return func(ctx context.Context, some []string, dir string) error {
 		which := all

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -19,12 +18,12 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// TestOpening opens against a deposed leader that saturates its pipeline and never stops, in
-// virtual time, where nobody's requests wait for this machine's processors: a leader and the
-// process that takes over have a machine each.
+// TestOpening opens a log against a deposed leader that saturates its pipeline and never
+// stops. It runs in virtual time, where no request waits for this machine's processors.
+// So the leader and the process that takes over have a machine each.
 func TestOpening(t *testing.T) {
 	r := &report{result.New("Opening against a leader that never stops", "opening", "bench"), t.Name()}
-	f, err := manifest.Init(t.Context(), memstore.New(nil), quickly) // its probe is real, so it is outside
+	f, err := manifest.Init(t.Context(), memstore.New(nil), quickly) // outside the bubble, because its probe needs real time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +34,7 @@ func TestOpening(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		latency s3stub.Latency
-		trip    time.Duration // the median of a PUT
+		trip    time.Duration // median of a PUT
 	}{
 		{"S3's latency", s3stub.S3Latency(seed), 28 * time.Millisecond},
 		{"2 ms", s3stub.Fixed(2 * time.Millisecond), 2 * time.Millisecond},
@@ -61,7 +60,8 @@ func TestOpening(t *testing.T) {
 	}
 }
 
-// outrunAgain measures so many openings, each against the leader that the one before made.
+// outrunAgain measures a number of openings, each against the leader that the previous
+// one made.
 func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip time.Duration, inFlight, tries int) (took []time.Duration) {
 	ctx, mem := t.Context(), memstore.New(&memstore.Options{Clock: clock.Go()})
 	body, err := json.Marshal(f)
@@ -85,29 +85,11 @@ func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip t
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := [][]byte{payload(1 << 10)}
-	for i := range tries {
-		over := make(chan struct{})
-		go func(w *writer.Writer) {
-			defer close(over)
-			for {
-				if _, err := w.AppendAsync(ctx, record); err != nil {
-					return
-				}
-			}
-		}(w)
-		time.Sleep(10*trip + time.Duration(i)*7*trip/time.Duration(tries)) // in every phase of its pipeline
-		traced := &traced{Store: far}
-		next, err := writer.Open(ctx, traced, fence.NewToken(uint64(i)+2), &opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		took = append(took, time.Since(traced.sealing()))
-		<-over
-		if err := w.Close(ctx); !errors.Is(err, writer.ErrFenced) {
-			t.Fatalf("the deposed leader was not fenced: %v", err)
-		}
-		w = next
+	took, w, err = chase(ctx, far, w, &opts, tries, func(i int) time.Duration {
+		return 10*trip + time.Duration(i)*7*trip/time.Duration(tries) // in every phase of the pipeline
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := w.Close(ctx); err != nil {
 		t.Fatal(err)

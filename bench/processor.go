@@ -20,112 +20,133 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// lineOf is a record of 100 bytes as logs have them.
+// lineOf returns a record of 100 bytes that resembles a line of a log.
 func lineOf(n int) []byte {
 	return fmt.Appendf(make([]byte, 0, 100), `{"time":"2026-11-21T23:%02d:%02dZ","level":"info","id":%011d,"user":"u%06d","message":"took %05d"}`,
 		n/60%60, n%60, n*7919%1e11, n*31%1e6, n%1e5)[:100]
 }
 
-// processor measures what the writer costs the processors: records of 100 bytes
-// into memory.
-func processor(ctx context.Context, r *report) error {
-	records := make([][]byte, 1<<14)
+// lineMask + 1 is the number of different records.
+const lineMask = 1<<14 - 1
+
+// lines returns the records that processor appends in turn.
+var lines = sync.OnceValue(func() [][]byte {
+	records := make([][]byte, lineMask+1)
 	for i := range records {
 		records[i] = lineOf(i)
 	}
-	const mask = 1<<14 - 1
-	async := func(w *writer.Writer, n int) error {
-		for i := range n {
-			if _, err := w.AppendAsync(ctx, records[i&mask:i&mask+1]); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	hundred := func(w *writer.Writer, n int) error {
-		for i := 0; i < n; i += 100 {
-			at := i & mask
-			if at+100 > len(records) {
+	return records
+})
+
+// load is a way to append n records of 100 bytes.
+type load struct {
+	name  string
+	run   func(ctx context.Context, w *writer.Writer, n int) error
+	n     int
+	goal  float64
+	wakes bool // a goroutine waits for each record
+}
+
+var loads = []load{
+	{"AppendAsync", calls(1), 3_000_000, 2e6, false},
+	{"AppendAsync of 100 a call", calls(100), 3_000_000, 2e6, false},
+	{"Append by 1,000 goroutines", appendFromMany, 500_000, 0.5e6, true},
+}
+
+// calls returns a load of AppendAsync calls of size records each.
+func calls(size int) func(ctx context.Context, w *writer.Writer, n int) error {
+	return func(ctx context.Context, w *writer.Writer, n int) error {
+		records := lines()
+		for i := 0; i < n; i += size {
+			at := i & lineMask
+			if at+size > len(records) {
 				at = 0
 			}
-			if _, err := w.AppendAsync(ctx, records[at:at+100]); err != nil {
+			if _, err := w.AppendAsync(ctx, records[at:at+size]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	goroutines := func(w *writer.Writer, n int) error {
-		var next atomic.Int64
-		var g errgroup.Group
-		for range 1000 {
-			g.Go(func() error {
-				for i := int(next.Add(1)); i <= n; i = int(next.Add(1)) {
-					if _, err := w.Append(ctx, records[i&mask:i&mask+1]); err != nil {
-						return err
-					}
+}
+
+func appendFromMany(ctx context.Context, w *writer.Writer, n int) error {
+	records := lines()
+	var next atomic.Int64
+	var g errgroup.Group
+	for range 1000 {
+		g.Go(func() error {
+			for i := int(next.Add(1)); i <= n; i = int(next.Add(1)) {
+				at := i & lineMask
+				if _, err := w.Append(ctx, records[at:at+1]); err != nil {
+					return err
 				}
-				return nil
-			})
-		}
-		return g.Wait()
+			}
+			return nil
+		})
 	}
-	const name = "100-byte records into memory, "
-	for _, c := range []struct {
-		name  string
-		run   func(*writer.Writer, int) error
-		n     int
-		goal  float64
-		wakes bool // a goroutine for each record
-	}{
-		{"AppendAsync", async, 3_000_000, 2e6, false},
-		{"AppendAsync of 100 a call", hundred, 3_000_000, 2e6, false},
-		{"Append by 1,000 goroutines", goroutines, 500_000, 0.5e6, true},
-	} {
-		var fast, allocs, plain, ofCompressing, ofEncoding, ofWaking []float64
-		for range 5 { // wakeups on shared processors: one run in a few has half the speed
-			compressed, a, err := recordsPerSecond(ctx, c.run, c.n, false)
-			if err != nil {
-				return err
-			}
-			raw, _, err := recordsPerSecond(ctx, c.run, c.n, true)
-			if err != nil {
-				return err
-			}
-			fast, allocs, plain = append(fast, compressed), append(allocs, a), append(plain, raw)
-			ofCompressing = append(ofCompressing, compressed/encodeAlone(records, c.n, frame.Zstd))
-			ofEncoding = append(ofEncoding, raw/encodeAlone(records, c.n, frame.Plain))
-			if c.wakes {
-				ofWaking = append(ofWaking, raw/wakeAlone(ctx, c.n))
-			}
+	return g.Wait()
+}
+
+// processor measures the processor time of the writer: records of 100 bytes, written to
+// memory.
+func processor(ctx context.Context, r *report) error {
+	lines() // made before any time is measured
+	for _, l := range loads {
+		if err := l.measure(ctx, r); err != nil {
+			return err
 		}
-		v := result.SpreadOf(fast)
-		r.add(Row{Name: name + c.name + ": records a second", Value: v.Median, Goal: c.goal, More: true, Note: v.Note})
-		row := Row{Name: name + c.name + ", not compressed, to encoding alone", Goal: 0.1, More: true, Ratio: true}
-		if c.wakes {
-			// To wake so many takes longer than a tenth of encoding allows, and differs from run
-			// to run: that is what there is to compare with, and nothing to be checked.
-			v := result.SpreadOf(ofWaking)
-			r.add(Row{Name: name + c.name + ", not compressed, to waking them alone", Value: v.Median, More: true, Note: v.Note})
-			row.Goal, row.Ratio = 0, false
-		} else {
-			r.add(Row{Name: name + c.name + ": allocations a record", Value: result.Median(allocs), Goal: 0.1})
-			v := result.SpreadOf(ofCompressing)
-			r.add(Row{Name: name + c.name + ", to encoding and compressing alone on one processor", Value: v.Median, Goal: 1, More: true, Ratio: true, Note: v.Note})
-		}
-		v = result.SpreadOf(ofEncoding)
-		row.Value, row.Note = v.Median, fmt.Sprintf("%s; %s a second", v.Note, result.Number(result.Median(plain)))
-		r.add(row)
 	}
 	return nil
 }
 
-// encodeAlone is how many records a second are put into frames, by one goroutine.
-func encodeAlone(records [][]byte, n int, codec frame.Codec) float64 {
+func (l load) measure(ctx context.Context, r *report) error {
+	var fast, allocs, plain, ofCompressing, ofEncoding, ofWaking []float64
+	for range 5 { // on shared processors, one run in a few has half the speed
+		compressed, a, err := recordsPerSecond(ctx, l, false)
+		if err != nil {
+			return err
+		}
+		raw, _, err := recordsPerSecond(ctx, l, true)
+		if err != nil {
+			return err
+		}
+		fast, allocs, plain = append(fast, compressed), append(allocs, a), append(plain, raw)
+		ofCompressing = append(ofCompressing, compressed/encodeAlone(l.n, frame.Zstd))
+		ofEncoding = append(ofEncoding, raw/encodeAlone(l.n, frame.Plain))
+		if l.wakes {
+			ofWaking = append(ofWaking, raw/wakeAlone(ctx, l.n))
+		}
+	}
+	name := "100-byte records into memory, " + l.name
+	v := result.SpreadOf(fast)
+	r.add(Row{Name: name + ": records a second", Value: v.Median, Goal: l.goal, More: true, Note: v.Note})
+	row := Row{Name: name + ", not compressed, to encoding alone", Goal: 0.1, More: true, Ratio: true}
+	if l.wakes {
+		// Waking so many goroutines takes longer than the goal allows, and varies from run to
+		// run. So the ratio to waking alone is printed, and neither ratio is checked.
+		v := result.SpreadOf(ofWaking)
+		r.add(Row{Name: name + ", not compressed, to waking them alone", Value: v.Median, More: true, Note: v.Note})
+		row.Goal, row.Ratio = 0, false
+	} else {
+		r.add(Row{Name: name + ": allocations a record", Value: result.Median(allocs), Goal: 0.1})
+		v := result.SpreadOf(ofCompressing)
+		r.add(Row{Name: name + ", to encoding and compressing alone on one processor", Value: v.Median, Goal: 1, More: true, Ratio: true, Note: v.Note})
+	}
+	v = result.SpreadOf(ofEncoding)
+	row.Value, row.Note = v.Median, fmt.Sprintf("%s; %s a second", v.Note, result.Number(result.Median(plain)))
+	r.add(row)
+	return nil
+}
+
+// encodeAlone returns how many records a second one goroutine can encode into objects.
+func encodeAlone(n int, codec frame.Codec) float64 {
+	records := lines()
 	var b frame.Builder
 	h := frame.Header{Log: fence.ID(uuid.New()), Position: fence.Position{Epoch: 1, Seq: 1}}
 	start := time.Now()
 	for i := range n {
-		b.Add(records[i&(len(records)-1)])
+		b.Add(records[i&lineMask])
 		if b.Size() >= 4<<20 {
 			b.Finish(&h, codec)
 			b.Reset()
@@ -134,8 +155,8 @@ func encodeAlone(records [][]byte, n int, codec frame.Codec) float64 {
 	return float64(n) / time.Since(start).Seconds()
 }
 
-// wakeAlone is how many records a second could be appended by 1,000 goroutines if nothing
-// were done with them: who brings one waits until the next round is over.
+// wakeAlone returns how many appends a second 1,000 goroutines could make if an append
+// cost nothing. Each goroutine only waits for the end of the next round.
 func wakeAlone(ctx context.Context, n int) float64 {
 	var mu sync.Mutex
 	brought := sync.NewCond(&mu)
@@ -186,7 +207,7 @@ func wakeAlone(ctx context.Context, n int) float64 {
 	return float64(n) / took.Seconds()
 }
 
-func recordsPerSecond(ctx context.Context, f func(*writer.Writer, int) error, n int, plain bool) (perSecond, allocs float64, err error) {
+func recordsPerSecond(ctx context.Context, l load, plain bool) (perSecond, allocs float64, err error) {
 	w, err := writer.Open(ctx, &sink{Store: memstore.New(nil)}, fence.NewToken(1), &writer.Options{Init: quickly, Checkpoint: -1, NoCompress: plain})
 	if err != nil {
 		return 0, 0, err
@@ -195,7 +216,7 @@ func recordsPerSecond(ctx context.Context, f func(*writer.Writer, int) error, n 
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	if err := f(w, n); err != nil {
+	if err := l.run(ctx, w, l.n); err != nil {
 		return 0, 0, err
 	}
 	if err := w.Close(ctx); err != nil {
@@ -203,16 +224,16 @@ func recordsPerSecond(ctx context.Context, f func(*writer.Writer, int) error, n 
 	}
 	took := time.Since(start)
 	runtime.ReadMemStats(&after)
-	return float64(n) / took.Seconds(), float64(after.Mallocs-before.Mallocs) / float64(n), nil
+	return float64(l.n) / took.Seconds(), float64(after.Mallocs-before.Mallocs) / float64(l.n), nil
 }
 
-// sink is a memstore whose log objects take a while, and are not kept: what is
-// measured is the writer's memory.
+// sink is a memstore whose log objects take some time and are not kept, so that only the
+// writer's memory is measured.
 type sink struct {
 	store.Store
 	took     time.Duration
 	forget   bool
-	inFlight atomic.Int64 // requests
+	inFlight atomic.Int64 // number of requests
 	most     atomic.Int64
 }
 
@@ -229,8 +250,8 @@ func (s *sink) Put(ctx context.Context, key string, body []byte, opts *store.Put
 	return store.Info{Key: key, Version: "1", Size: int64(len(body))}, nil
 }
 
-// memory measures the writer's at 64 in flight, in that of what is in flight, which is
-// counted before compression, as Options.MaxBytes does.
+// memory measures the writer's memory with 64 requests in flight, relative to the bytes
+// in flight. Those are counted before compression, as Options.MaxBytes counts them.
 func memory(ctx context.Context, r *report) error {
 	const size = 2 << 20
 	for _, plain := range []bool{true, false} {
@@ -243,7 +264,7 @@ func memory(ctx context.Context, r *report) error {
 		}
 		body := [][]byte{payload(size)}
 		if !plain {
-			copy(body[0], make([]byte, size/2)) // so that it is worth compressing
+			copy(body[0], make([]byte, size/2)) // so that it can be compressed
 		}
 		runtime.GC()
 		var m runtime.MemStats

@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 )
 
-// requests counts what a commit costs, at the server.
+// requests counts the requests per commit, at the server.
 func requests(ctx context.Context, r *report) error {
 	return with(ctx, func(e *endpoint) error {
 		const commits, size = 2000, 4 << 10

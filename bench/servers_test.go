@@ -17,13 +17,13 @@ import (
 
 var into = result.DirFlag()
 
-// TestServers compares appends with plain requests on servers that write to this
-// machine's disk, and share its processors with their client. A server that is not
-// installed is installed first, in minutes; one that cannot be had leaves its page as
-// it is.
+// TestServers compares appends with plain requests on real servers. They write to this
+// machine's disk and share its processors with the client. A server that is not installed
+// is installed first, which takes minutes. If one is not available, the test is skipped
+// and its page stays as it is.
 func TestServers(t *testing.T) {
 	if *into == "" {
-		t.Skip("measures only with -results")
+		t.Skip("this test only measures; it needs -results")
 	}
 	r := &report{result.New("Appends beside plain PUTs on real servers", "servers", "bench"), t.Name()}
 	ctx := t.Context()
@@ -55,8 +55,9 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// beside returns the throughput of n appends, until all are acknowledged, in that of n
-// plain requests. One writer makes all rounds: to open one takes longer than a round.
+// beside returns the throughput of n appends relative to that of n plain requests. The
+// time ends when all appends are acknowledged. One writer makes all rounds, because
+// opening one takes longer than a round.
 func (e *endpoint) beside(ctx context.Context, size, n, depth, rounds int) (result.Spread, error) {
 	w, err := e.open(ctx, pipeline(depth, size))
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost/fencepost/store/dirstore"
 )
 
-// throughput compares fenced appends with plain unconditional PutObject calls of
-// the same client, size and concurrency, in turns.
+// throughput compares fenced appends with plain unconditional PutObject calls of the same
+// client, size and concurrency, in turns.
 func throughput(ctx context.Context, r *report) error {
 	f := result.Figure{Title: "Fenced appends against plain PUTs, S3's latency", File: "throughput.svg", X: "requests in flight", Y: "throughput, plain = 1", LogX: true}
 	depths := []int{1, 4, 16, 64}
@@ -28,14 +28,14 @@ func throughput(ctx context.Context, r *report) error {
 	}
 	for _, s := range []struct {
 		name    string
-		size, n int // n requests for each in flight
-		rounds  int // begun by each arm as often
+		size, n int // n requests for each one in flight
+		rounds  int // each arm begins equally many
 	}{{"1 KiB", 1 << 10, 30, 4}, {"64 KiB", 64 << 10, 24, 4}, {"4 MiB", 4 << 20, 5, 3}} {
 		var line plotter.XYs
 		for _, depth := range depths {
 			rounds := s.rounds
 			if depth <= 4 && s.size < 1<<20 {
-				rounds = 2 // hardly anything but latency, which is the same
+				rounds = 2 // nearly all of the time is latency, which is the same
 			}
 			v, err := compare(ctx, s.size, max(s.n*depth, 10), depth, rounds, func() s3stub.Latency { return s3stub.S3Latency(uint64(depth)) })
 			if err != nil {
@@ -66,12 +66,12 @@ func throughput(ctx context.Context, r *report) error {
 	return nil
 }
 
-// compare returns the throughput of n appends in that of n plain requests. Each arm
-// gets an endpoint of its own and the same row of latencies, and they take turns.
+// compare returns the throughput of n appends relative to that of n plain requests. Each
+// arm gets its own endpoint and the same sequence of latencies, and they take turns.
 //
 // Where bandwidth decides there is a third arm: plain requests whose bodies are copied
-// once, since an append has copied its records when it returns. Nobody who keeps that
-// promise can be faster, so it is noted.
+// first. An append has copied its records when it returns, so nothing that keeps that
+// promise can be faster. The third arm goes into the note.
 func compare(ctx context.Context, size, n, depth, rounds int, latency func() s3stub.Latency) (result.Spread, error) {
 	arm := func(f func(*endpoint) (time.Duration, error)) result.Arm {
 		return func() (took time.Duration, err error) {
@@ -99,12 +99,12 @@ func compare(ctx context.Context, size, n, depth, rounds int, latency func() s3s
 	return v, nil
 }
 
-// warm is how many requests for each that is in flight are made before any is timed, at
-// the same latency: so that as much memory is there as is in use at once, which the
-// machine is slow to hand out, and as many connections.
+// warm is the number of requests, for each one in flight, before time is measured. They
+// run at the same latency. So connections are open, and the process has got the memory
+// that it needs from the system.
 const warm = 2
 
-// timePlain times n plain requests, so many at once, after some others.
+// timePlain times n plain requests, depth at a time, after some to warm up.
 func (e *endpoint) timePlain(ctx context.Context, put func(ctx context.Context, size, n, depth int) error, size, n, depth int, latency func() s3stub.Latency) (time.Duration, error) {
 	e.forget()
 	e.slow(latency)
@@ -117,8 +117,8 @@ func (e *endpoint) timePlain(ctx context.Context, put func(ctx context.Context, 
 	return time.Since(start), err
 }
 
-// timeFenced times n appends, each an object, until all are acknowledged, after some
-// others.
+// timeFenced times n appends, each an object, until all are acknowledged, after some to
+// warm up.
 func (e *endpoint) timeFenced(ctx context.Context, size, n, depth int, latency func() s3stub.Latency) (time.Duration, error) {
 	w, err := e.open(ctx, pipeline(depth, size))
 	if err != nil {
@@ -138,28 +138,28 @@ func (e *endpoint) timeFenced(ctx context.Context, size, n, depth int, latency f
 	return time.Since(start), err
 }
 
-// forget makes the server keep nothing any more of what is put: both arms run in a
-// machine whose memory does not grow.
+// forget makes the server discard the bodies of all writes, so that memory does not grow
+// in either arm.
 func (e *endpoint) forget() {
 	if e.Server != nil {
 		e.Forget()
 	}
 }
 
-// slow begins a row of latencies; nil is for a server that has its own.
+// slow starts a sequence of latencies. nil: a server that has its own.
 func (e *endpoint) slow(latency func() s3stub.Latency) {
 	if latency != nil {
 		e.delays.set(latency())
 	}
 }
 
-// folder compares appends into a folder with plain calls of the same driver. Both
-// write through to the disk.
+// folder compares appends to a folder with plain calls of the same driver. Both write
+// through to the disk.
 //
 // A goroutine that waits for the disk keeps its processor until the runtime takes it
-// away. Where there are few of them, those who hand one another an append wait for
-// that: so it is measured with more, too. The disk's own spread is wider than what there
-// is to see, so no ratio is checked.
+// away. With few processors, goroutines that pass an append to one another wait for that.
+// So this is measured with more processors too. The disk's own variation is larger than
+// the difference, so the ratio is not checked.
 func folder(ctx context.Context, r *report) error {
 	for _, processors := range []int{runtime.GOMAXPROCS(0), 8} {
 		v, err := folderWith(ctx, processors)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -15,13 +14,13 @@ import (
 // Nobody else has the token.
 func TestSameTokenAgain(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(3)
-	if _, err := w.once(w.mem, 1, nil); err != nil {
+	w.Lead(3)
+	if _, err := w.once(w.Mem, 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.lead(3)
+	w.Lead(3)
 	ctx, cancel := context.WithCancel(context.Background())
-	w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.ManifestPrefix, Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}}))
+	w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.ManifestPrefix, Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}}))
 	defer cancel()
 	updates := func(f func()) func(context.Context, faultstore.Op) {
 		return func(_ context.Context, op faultstore.Op) {
@@ -30,16 +29,20 @@ func TestSameTokenAgain(t *testing.T) {
 			}
 		}
 	}
-	w.faulty.SetBefore(updates(func() { time.AfterFunc(10*time.Millisecond, cancel) })) // it hangs until then
-	c := mustNew(t, w.faulty, small())
-	_, err := c.Once(ctx, fence.NewToken(1))
+	w.Faulty.SetBefore(updates(func() { time.AfterFunc(10*time.Millisecond, cancel) })) // it hangs until then
+	c := w.withToken(w.Faulty, 1, small())
+	_, err := c.Once(ctx)
 	if err == nil {
 		t.Fatal("it was not stopped")
 	}
-	w.faulty.SetHook(nil)
+	w.Faulty.SetHook(nil)
 	landed := 0
-	w.faulty.SetBefore(updates(func() { landed += w.faulty.Release(context.Background(), nil) }))
-	_, err = c.Once(context.Background(), fence.NewToken(1))
+	w.Faulty.SetBefore(updates(func() { landed += w.Faulty.Release(context.Background(), nil) }))
+	// Making a plan in between changes nothing.
+	if _, err := c.Plan(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Once(context.Background())
 	if err != nil {
 		t.Errorf("again: %v", err)
 	}

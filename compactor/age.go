@@ -8,14 +8,14 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// sightings are when this compactor first saw each state of some objects.
+// sightings are when this process first saw each version of some objects.
 type sightings struct {
 	mu   sync.Mutex
 	seen map[string]clock.Instant
 }
 
-// watch notes what there is now, forgets what there is no more, and returns for
-// how long each has been seen.
+// watch notes the objects that there are now and forgets all others. The function that it
+// returns tells for how long an object has been seen.
 func (s *sightings) watch(now clock.Instant, infos []store.Info) func(store.Info) time.Duration {
 	id := func(info store.Info) string { return info.Key + " " + string(info.Version) }
 	seen := make(map[string]clock.Instant, len(infos))
@@ -32,10 +32,10 @@ func (s *sightings) watch(now clock.Instant, infos []store.Info) func(store.Info
 	return func(info store.Info) time.Duration { return now.Sub(seen[id(info)]) }
 }
 
-// look returns for how long objects have been there, at least: by the store's own
-// clock, or if it tells no time by how long this compactor has seen them. No other
-// clock will do, least of all this machine's time of day.
-func (s *sightings) look(now clock.Instant, infos []store.Info) func(store.Info) time.Duration {
+// ages is watch for the age of each object, at least: by the store's own clock; or if the
+// store tells no time, by how long this process has seen the object. Another clock, such
+// as this machine's time of day, may be wrong by hours.
+func (s *sightings) ages(now clock.Instant, infos []store.Info) func(store.Info) time.Duration {
 	watched := s.watch(now, infos)
 	return func(info store.Info) time.Duration {
 		if age, known := age(info); known {
@@ -45,11 +45,11 @@ func (s *sightings) look(now clock.Instant, infos []store.Info) func(store.Info)
 	}
 }
 
-// age tells how long ago an object was written, at least, by the store's clock
-// alone.
+// age returns how long ago an object was written, at least, by the store's clock alone.
 //
-// guard:age-resolution. Many stores count in seconds and cut the rest off, so what
-// was written just now may look a second old.
+// guard:age-resolution. Many stores count whole seconds and cut off the rest, so one
+// second is subtracted from the age. Without it: an object that was written just now looks
+// a second old, and the grace period ends too early.
 //
 //mutant:replace age - unit => age
 func age(info store.Info) (age time.Duration, known bool) {

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -39,15 +38,15 @@ import (
 // is kept, and nothing that a pin holds; the next one finishes it.
 func TestCrashWhileGivingUp(t *testing.T) {
 	base := newWorld(t, 0, nil)
-	base.lead(3)
-	base.compact(base.mem, nil)
-	pin, err := base.log.Pin(t.Context(), &state.PinOptions{Name: "backup", Holder: "test"})
+	base.Lead(3)
+	base.compact(base.Mem, nil)
+	pin, err := base.State.Pin(t.Context(), &state.PinOptions{Name: "backup", Holder: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	base.lead(3)
-	base.compact(base.mem, nil)
-	base.lead(3)
+	base.Lead(3)
+	base.compact(base.Mem, nil)
+	base.Lead(3)
 	floor := pin.Manifest().Floor.Offset
 	o := small()
 	o.Retain = Retain{Records: 2}
@@ -55,51 +54,43 @@ func TestCrashWhileGivingUp(t *testing.T) {
 		"before": {Drop: true}, "after": {}, "late": {Drop: true, Late: &faultstore.Late{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			places := base.everywhereOf(base.token+1, o)
+			places := base.everywhere(base.Token+1, o)
 			for _, at := range places {
 				w := base.fork(t)
-				here, reached := once("dies", at), new(atomic.Bool)
-				w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
-					if !here(op) {
-						return faultstore.Fault{}
-					}
-					reached.Store(true)
-					f := fault
-					f.Crash = true
-					return f
-				})
-				w.token++
-				_, _ = w.once(w.faulty.Client("dies"), w.token, o)
+				fault.Crash = true
+				reached := w.faultAt("dies", at, fault)
+				w.Token++
+				_, _ = w.once(w.Faulty.Client("dies"), w.Token, o)
 				if !reached.Load() {
 					t.Fatalf("%v: it never came there", at)
 				}
 				look := func(when string) {
-					m := w.newest()
+					m := w.Newest()
 					w.whole(m, when)
 					w.whole(pin.Manifest(), when)
 					if m.Held() > floor {
-						t.Fatalf("%s: what is behind %d is pinned, and those up to %d were let go", when, floor, m.Held())
+						t.Fatalf("%s: what follows %d is pinned, and those up to %d were released", when, floor, m.Held())
 					}
 					w.first()
 				}
 				when := fmt.Sprintf("crashed at %v", at)
 				look(when)
-				next := w.faulty.Client("next")
+				next := w.Faulty.Client("next")
 				w.compact(next, o)
 				look(when + ", finished by the next")
-				if first := w.newest().First(); first < 6 {
+				if first := w.Newest().First(); first < 6 {
 					t.Errorf("%s: the log begins at %d", when, first)
 				}
-				if w.faulty.Release(context.Background(), nil) > 0 {
+				if w.Faulty.Release(context.Background(), nil) > 0 {
 					look(when + ", and then the late ones landed")
 				}
-				if err := w.log.Unpin(t.Context(), "backup"); err != nil {
+				if err := w.State.Unpin(t.Context(), "backup"); err != nil {
 					t.Fatal(err)
 				}
 				w.compact(next, o)
 				w.compact(next, o)
-				if m := w.newest(); m.Held() < 6 || len(w.keys(segmentPrefix)) != len(m.Segments) {
-					t.Fatalf("%s: in the end %d are held, and there are %q", when, m.Held(), w.keys(segmentPrefix))
+				if m := w.Newest(); m.Held() < 6 || len(w.Keys(layout.SegmentPrefix)) != len(m.Segments) {
+					t.Fatalf("%s: in the end %d are held, and there are %q", when, m.Held(), w.Keys(layout.SegmentPrefix))
 				}
 				w.first()
 			}
@@ -108,8 +99,8 @@ func TestCrashWhileGivingUp(t *testing.T) {
 	}
 }
 
-// doubled is a store whose listings say everything twice, the second time backwards,
-// as one does that was begun anew behind the back of its caller.
+// doubled is a store whose listings say everything twice, the second time backwards, as if
+// they had begun again without telling.
 type doubled struct{ store.Store }
 
 func (d doubled) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
@@ -136,19 +127,19 @@ func (d doubled) List(ctx context.Context, prefix string, opts *store.ListOption
 func TestRepeatedListing(t *testing.T) {
 	base := sample(t)
 	want := base.fork(t)
-	first, second := want.compact(want.mem, small()), want.compact(want.mem, small())
+	first, second := want.compact(want.Mem, small()), want.compact(want.Mem, small())
 	w := base.fork(t)
 	for i, want := range []Report{first, second} {
 		w.watch(nil)
-		r := w.compact(doubled{w.faulty}, small())
+		r := w.compact(doubled{w.Faulty}, small())
 		if fmt.Sprint(r.Folded, r.Records, r.Segments, r.Merged, r.Pruned) != fmt.Sprint(want.Folded, want.Records, want.Segments, want.Merged, want.Pruned) {
 			t.Errorf("pass %d: %+v, want %+v", i, r, want)
 		}
 		w.holds("listed twice")
 	}
 	w.tidy("listed twice")
-	plan, err := mustNew(t, doubled{base.mem}, small()).Plan(t.Context())
-	if err != nil || plan.Version != base.newest().Version {
+	plan, err := mustNew(t, doubled{base.Mem}, small()).Plan(t.Context())
+	if err != nil || plan.Version != base.Newest().Version {
 		t.Errorf("%+v, %v", plan, err)
 	}
 }
@@ -173,25 +164,24 @@ func TestClockIsSet(t *testing.T) {
 			w.watch(jump)
 			o := small()
 			o.Clock = mine
-			c := mustNew(t, told{w.faulty, tell}, o)
-			w.token++
+			c := w.withToken(told{w.Faulty, tell}, 1, o)
 			pass := func(after time.Duration) Report {
 				t.Helper()
 				h.advance(after)
 				mine.advance(after)
-				r, err := c.Once(t.Context(), fence.NewToken(w.token))
+				r, err := c.Once(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				return r
 			}
-			w.lead(5)
+			w.Lead(5)
 			pass(0)
-			pin, err := w.log.Pin(t.Context(), &state.PinOptions{TTL: ttl})
+			pin, err := w.State.Pin(t.Context(), &state.PinOptions{TTL: ttl})
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.lead(5)
+			w.Lead(5)
 			for _, after := range []time.Duration{time.Second, time.Second, 6 * time.Second} {
 				if r := pass(after); r.Pruned["data"]+r.Pruned["manifest"]+r.Pruned["segment"]+r.Pruned["pin"] > 0 {
 					t.Errorf("within the grace period: %+v", r)

@@ -14,34 +14,26 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// overtaken tells whether err is none but that another compactor has taken over.
+// overtaken tells whether there is no error except that another compactor has taken over.
 func overtaken(err error) bool { return err == nil || errors.Is(err, ErrFenced) }
 
 // A compactor that dies at any of its requests, before or after it was applied, or
-// so that it lands when all is over, leaves nothing behind that the next one does
-// not finish or remove.
+// so that it lands when all is over, leaves nothing behind that the next one does not
+// finish or delete.
 func TestCrashAtEveryRequest(t *testing.T) {
 	base := sample(t)
 	for name, fault := range map[string]faultstore.Fault{
 		"before": {Drop: true}, "after": {}, "late": {Drop: true, Late: &faultstore.Late{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, at := range base.everywhere(base.token + 1) {
+			for _, at := range base.everywhere(base.Token+1, small()) {
 				w := base.fork(t)
 				w.watch(nil)
-				here, reached := once("dies", at), new(atomic.Bool)
-				w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
-					if !here(op) {
-						return faultstore.Fault{}
-					}
-					reached.Store(true)
-					f := fault
-					f.Crash = true
-					return f
-				})
-				dies := w.faulty.Client("dies")
-				w.token++
-				_, err := w.once(dies, w.token, small())
+				fault.Crash = true
+				reached := w.faultAt("dies", at, fault)
+				dies := w.Faulty.Client("dies")
+				w.Token++
+				_, err := w.once(dies, w.Token, small())
 				when := fmt.Sprintf("crashed at %v", at)
 				if !reached.Load() {
 					t.Fatalf("%s: it never came there", when)
@@ -51,15 +43,15 @@ func TestCrashAtEveryRequest(t *testing.T) {
 					t.Fatalf("%s, it says %v", when, err)
 				}
 				w.holds(when)
-				next := w.faulty.Client("next")
+				next := w.Faulty.Client("next")
 				w.compact(next, small())
 				w.holds(when + ", finished by the next")
 				w.tidy(when)
-				if w.faulty.Release(context.Background(), nil) == 0 {
+				if w.Faulty.Release(context.Background(), nil) == 0 {
 					continue
 				}
 				w.holds(when + ", and then the late ones landed")
-				w.lead(1)
+				w.Lead(1)
 				w.compact(next, small())
 				w.holds(when + ", and life went on")
 				w.tidy(when + ", and life went on")
@@ -79,19 +71,19 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 	scripts := map[string]func(w *world, token uint64){
 		"a successor":   func(w *world, token uint64) { w.other(token + 1) },
 		"a predecessor": func(w *world, token uint64) { w.other(token - 1) },
-		"a leader":      func(w *world, _ uint64) { w.lead(1) },
+		"a leader":      func(w *world, _ uint64) { w.Lead(1) },
 		"junk in its way": func(w *world, token uint64) {
-			before := w.keys(layout.DataPrefix)
+			before := w.Keys(layout.DataPrefix)
 			w.other(token + 1)
 			for i, key := range before {
-				if pos, _ := layout.ParseDataKey(key); !w.has(key) {
-					w.put(key, [][]byte{[]byte("junk"), w.seal(pos, 99), w.data(frame.Point{Position: pos}, "junk")}[i%3])
+				if pos, _ := layout.ParseDataKey(key); !w.Has(key) {
+					w.Put(key, [][]byte{[]byte("junk"), w.Seal(pos, 99), w.Data(frame.Point{Position: pos}, "junk")}[i%3])
 				}
 			}
 		},
 		"a month": func(w *world, token uint64) {
 			for i := range uint64(2) {
-				w.lead(2)
+				w.Lead(2)
 				w.other(token + 1 + i)
 			}
 			w.other(token + 3)
@@ -100,8 +92,8 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 	for name, script := range scripts {
 		t.Run(name, func(t *testing.T) {
 			fenced, done := 0, 0
-			token := base.token + 10
-			for _, at := range base.everywhere(token) {
+			token := base.Token + 10
+			for _, at := range base.everywhere(token, small()) {
 				w := base.fork(t)
 				here, reached := once("first", at), new(atomic.Bool)
 				w.watch(func(_ context.Context, op faultstore.Op) {
@@ -110,7 +102,7 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 						script(w, token)
 					}
 				})
-				_, err := w.once(w.faulty.Client("first"), token, small())
+				_, err := w.once(w.Faulty.Client("first"), token, small())
 				when := fmt.Sprintf("interleaved at %v", at)
 				if !reached.Load() {
 					t.Fatalf("%s: it never came there", when)
@@ -124,8 +116,8 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 					fenced++
 				}
 				w.holds(when)
-				w.token = token + 10
-				w.compact(w.faulty, small())
+				w.Token = token + 10
+				w.compact(w.Faulty, small())
 				w.holds(when + ", finished by the next")
 				w.tidy(when)
 				if t.Failed() {
@@ -145,7 +137,7 @@ func TestInterleavedAtEveryRequest(t *testing.T) {
 // other runs another compactor to its end.
 func (w *world) other(token uint64) {
 	w.Helper()
-	if _, err := w.once(w.faulty.Client("other"), token, small()); !overtaken(err) {
+	if _, err := w.once(w.Faulty.Client("other"), token, small()); !overtaken(err) {
 		w.Errorf("the other: %v", err)
 	}
 }
@@ -155,29 +147,24 @@ func (w *world) other(token uint64) {
 func TestFaultAtEveryRequest(t *testing.T) {
 	base := sample(t)
 	clean := base.fork(t)
-	want := clean.compact(clean.mem, small())
+	want := clean.compact(clean.Mem, small())
 	faults := map[string]faultstore.Fault{
 		"no reply": {Err: faultstore.ErrTimeout}, "not sent": {Drop: true, Err: faultstore.ErrUnavailable},
 		"echo": {Err: faultstore.ErrEcho}, "breaks off": {Cut: true, Keep: 1, Err: faultstore.ErrReset},
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			for _, at := range base.everywhere(base.token + 1) {
+			for _, at := range base.everywhere(base.Token+1, small()) {
 				w := base.fork(t)
-				here, reached, upload := once("c", at), new(atomic.Bool), at.kind == faultstore.Upload
+				upload := at.kind == faultstore.Upload
 				w.watch(nil)
-				w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
-					if !here(op) {
-						return faultstore.Fault{}
-					}
-					reached.Store(true)
-					if name == "echo" && op.Kind != faultstore.Put {
-						return faultstore.Fault{}
-					}
-					return fault
-				})
-				w.token++
-				r, err := w.once(w.faulty.Client("c"), w.token, small())
+				harm := fault
+				if name == "echo" && at.kind != faultstore.Put {
+					harm = faultstore.Fault{}
+				}
+				reached := w.faultAt("c", at, harm)
+				w.Token++
+				r, err := w.once(w.Faulty.Client("c"), w.Token, small())
 				when := fmt.Sprintf("at %v", at)
 				if !reached.Load() {
 					t.Fatalf("%s: it never came there", when)
@@ -188,7 +175,7 @@ func TestFaultAtEveryRequest(t *testing.T) {
 						t.Fatalf("%s: the upload failed, and the error is %v", when, err)
 					}
 					w.holds(when)
-					w.compact(w.faulty, small())
+					w.compact(w.Faulty, small())
 				} else if err != nil || fmt.Sprint(r.Folded, r.Records, r.Segments, r.Merged, r.Pruned) != fmt.Sprint(want.Folded, want.Records, want.Segments, want.Merged, want.Pruned) {
 					t.Fatalf("%s: %+v, %v; without faults %+v", when, r, err, want)
 				}
@@ -205,10 +192,10 @@ func TestBrokenListing(t *testing.T) {
 		w := sample(t)
 		// All of these could go; there are more than the listing tells.
 		for i := range 3 {
-			w.put(layout.SegmentKey(layout.Compactor, 1, fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i)), []byte("orphan"))
-			w.put(fmt.Sprintf("tmp/%d", i), []byte("x"))
+			w.Put(layout.SegmentKey(layout.Compactor, 1, fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i)), []byte("orphan"))
+			w.Put(fmt.Sprintf("tmp/%d", i), []byte("x"))
 		}
-		w.faulty.SetHook(faultstore.Script(faultstore.Rule{
+		w.Faulty.SetHook(faultstore.Script(faultstore.Rule{
 			Kind: faultstore.List, Prefix: prefix, Times: -1, Fault: faultstore.Fault{Cut: true, Keep: 2, Err: faultstore.ErrReset},
 		}))
 		deleted := 0
@@ -217,8 +204,8 @@ func TestBrokenListing(t *testing.T) {
 				deleted++
 			}
 		})
-		w.token++
-		_, err := w.once(w.faulty, w.token, nil)
+		w.Token++
+		_, err := w.once(w.Faulty, w.Token, nil)
 		if !errors.Is(err, faultstore.ErrInjected) || deleted > 0 {
 			t.Errorf("%s: %d deletes, and the error is %v", prefix, deleted, err)
 		}

@@ -3,27 +3,33 @@
 //
 // # Guarantees
 //
-// The history stays what it is: the same records at the same offsets, before,
-// during and after, also when a compactor dies at any request, when two run at
-// once, and when one wakes up after a month. Nothing is deleted before a durable
-// manifest has made it unnecessary, and nothing whose name the compactor does not
-// understand is ever touched.
+// Compaction never changes the history: the same records stay at the same offsets,
+// before, during and after it. This holds if a compactor dies at any request, if two
+// run at once, and if one wakes up after a month. A compactor deletes an object only
+// after a durable manifest has made it unnecessary. It never touches an object whose
+// name it does not understand.
 //
-// Seals stay for ever: each is what stops the zombies of its epoch. They are 128
-// bytes a leadership.
+// The seal of each epoch stays for ever, because it stops the zombies of that epoch.
+// A seal has 128 bytes.
 //
 // # What it does
 //
-// Fold: the objects of the chain from the floor on become a segment, and its edits
-// the table; a manifest with a higher floor names both. Merge: segments that follow
-// each other become one, if it rises a level by its size, so that a record is
-// written a bounded number of times. Retain: history beyond the owner's bounds is given
-// up. Prune: objects behind the floor, manifests, what manifests have dropped and no pin
-// holds, orphans of compactors and leaders that died, old lock files; each after the
-// log's grace period, so that readers that follow an older manifest are not
-// disturbed. Grace serves their comfort; safety depends on no clock.
+//   - Fold: the objects of the chain from the floor on become a segment, and their
+//     edits become part of the table. A manifest with a higher floor names both.
+//   - Merge: neighbouring segments become one, if the result is of a larger size
+//     class. So a record is written a bounded number of times.
+//   - Truncate: records beyond the bounds of [Retain] are given up, the oldest first.
+//   - Prune: what nothing needs any more is deleted after the log's grace period.
+//     These are objects before the floor, old manifests, objects that a manifest has
+//     dropped and no pin holds, orphans of compactors and leaders that died, and old
+//     locks.
 //
-// It runs as a job now and then ([Compactor.RunOnce]), in the background or beside a
-// leader ([Compactor.Run]), each with an election of its own, or under a token from
-// elsewhere ([Compactor.Once]). The examples show the first two.
+// The grace period is for the comfort of readers that follow an older manifest.
+// Safety depends on no clock.
+//
+// # How to run it
+//
+// [Compactor.Once] is for a job that is started now and then. [Compactor.Run] is for
+// a background process, or for a goroutine beside a leader. Both elect one compactor
+// among all processes, unless [Options.Token] holds a token from elsewhere.
 package compactor

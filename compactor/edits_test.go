@@ -17,19 +17,19 @@ import (
 func TestFoldsEdits(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	w.watch(nil)
-	w.lead(2)
+	w.Lead(2)
 	a, b, c := w.file(), w.file(), w.file()
 	w.commit([]string{a, b}, nil)
 	w.commit([]string{c}, []string{a})
 	w.commit(nil, []string{b})
 	w.edit(&manifest.Edit{Properties: map[string]string{"schema": "1"}})
-	w.lead(1)
-	r := w.compact(w.faulty, nil)
-	m := w.newest()
+	w.Lead(1)
+	r := w.compact(w.Faulty, nil)
+	m := w.Newest()
 	if r.Edits != 4 || m.Table.Edits != 4 || m.Table.Live() != 1 || m.Table.EditedAt != 2 || m.Table.Properties["schema"] != "1" {
 		t.Errorf("%+v; the table is %+v", r, m.Table)
 	}
-	if r.Pruned["file"] != 2 || w.has(a) || w.has(b) || !w.has(c) {
+	if r.Pruned["file"] != 2 || w.Has(a) || w.Has(b) || !w.Has(c) {
 		t.Errorf("pruned %v", r.Pruned)
 	}
 	w.holds("at the end")
@@ -40,20 +40,20 @@ func TestFoldsEdits(t *testing.T) {
 func TestOrphanFiles(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	w.watch(nil)
-	w.lead(1)
+	w.Lead(1)
 	lost, kept := w.file(), w.file() // epoch 1
 	w.commit([]string{kept}, nil)
 	late := w.file()
-	w.compact(w.faulty, nil)
-	if !w.has(lost) || !w.has(late) {
+	w.compact(w.Faulty, nil)
+	if !w.Has(lost) || !w.Has(late) {
 		t.Fatal("the leader of their epoch may still commit them")
 	}
 	w.commit([]string{late}, nil)
-	w.lead(1)
+	w.Lead(1)
 	mine := w.file() // epoch 2
-	r := w.compact(w.faulty, nil)
-	if w.has(lost) || !w.has(late) || !w.has(mine) || r.Pruned["orphan"] != 1 {
-		t.Errorf("pruned are %v, %q are left", r.Pruned, short(w.keys("file/")))
+	r := w.compact(w.Faulty, nil)
+	if w.Has(lost) || !w.Has(late) || !w.Has(mine) || r.Pruned["orphan"] != 1 {
+		t.Errorf("pruned are %v, %q are left", r.Pruned, short(w.Keys("file/")))
 	}
 	w.holds("at the end")
 }
@@ -61,23 +61,23 @@ func TestOrphanFiles(t *testing.T) {
 // Many bytes of edits are published in several folds: they are not held together.
 func TestFoldsManyEdits(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(1)
+	w.Lead(1)
 	var all []string
 	meta := strings.Repeat("x", manifest.MaxMeta-10)
 	for range 6 {
 		var e manifest.Edit
 		for range 1000 {
-			key := layout.FileKey(fence.Epoch(w.epoch), uuid.NewString(), "")
+			key := layout.FileKey(fence.Epoch(w.Epoch), uuid.NewString(), "")
 			e.Add = append(e.Add, manifest.File{Key: key, Meta: map[string]string{"m": meta}})
 			all = append(all, key)
 		}
 		w.edit(&e)
 	}
-	before := w.newest().Roles[layout.Compactor].Update
-	if r := w.compact(w.mem, nil); r.Edits != 6 {
+	before := w.Newest().Roles[layout.Compactor].Update
+	if r := w.compact(w.Mem, nil); r.Edits != 6 {
 		t.Errorf("%+v", r)
 	}
-	m := w.newest()
+	m := w.Newest()
 	// One to publish the epoch, and the prune's.
 	if folds := m.Roles[layout.Compactor].Update - before; folds < 4 || m.Table.Live() != len(all) {
 		t.Errorf("%d updates, %d files are live", folds, m.Table.Live())
@@ -96,22 +96,22 @@ func TestBadEdits(t *testing.T) {
 		"no name of a file": `{"add":[{"key":"data/x","size":1}]}`,
 	} {
 		w := newWorld(t, 0, nil)
-		w.lead(3)
+		w.Lead(3)
 		kept := w.file()
 		w.commit([]string{kept}, nil)
 		p, _ := w.tail()
 		w.editDoc([]byte(doc))
-		before := w.keys("")
-		w.token++
-		r, err := w.once(w.mem, w.token, small())
+		before := w.Keys("")
+		w.Token++
+		r, err := w.once(w.Mem, w.Token, small())
 		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), layout.DataKey(p.Position)) || !strings.Contains(err.Error(), "`fencepost verify`") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if m := w.newest(); r.Folded > 0 || m.Floor.Offset != 0 {
+		if m := w.Newest(); r.Folded > 0 || m.Floor.Offset != 0 {
 			t.Errorf("%s: %+v, the floor is at %v", name, r, m.Floor)
 		}
 		for _, key := range before {
-			if !w.has(key) {
+			if !w.Has(key) {
 				t.Errorf("%s: %s is gone", name, key)
 			}
 		}

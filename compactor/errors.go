@@ -1,7 +1,16 @@
 package compactor
 
-import "github.com/fencepost/fencepost/fence"
+import (
+	"errors"
 
-// ErrFenced is package fence's: a later compactor has taken over. It is final for
-// the token. See [fence.FencedError] for by whom.
-var ErrFenced = fence.ErrFenced
+	"github.com/fencepost/fencepost/fence"
+)
+
+var (
+	// ErrOptions: no compactor can work with these [Options]. The error names every
+	// fault.
+	ErrOptions = errors.New("compactor: invalid options")
+	// ErrFenced: a compactor of a later epoch has taken over. It is final for the token.
+	// It is [fence.ErrFenced]; [fence.FencedError] says which epoch it was.
+	ErrFenced = fence.ErrFenced
+)

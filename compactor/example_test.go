@@ -14,7 +14,7 @@ import (
 
 // One pass, as a job that is started now and then. Of several at once one works and
 // the others wait.
-func ExampleCompactor_RunOnce() {
+func ExampleCompactor_Once() {
 	ctx := context.Background()
 	st := memstore.New(nil) // or store.Open(ctx, "s3://bucket/orders")
 	err := fencepost.Run(ctx, st, nil, func(ctx context.Context, w *fencepost.Session) error {
@@ -33,7 +33,7 @@ func ExampleCompactor_RunOnce() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	report, err := c.RunOnce(ctx)
+	report, err := c.Once(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -44,8 +44,8 @@ func ExampleCompactor_RunOnce() {
 	// the objects that they were in go after the grace period: 0
 }
 
-// A goroutine beside the one that writes, in each process that may lead. Which of them
-// compacts their own election decides, so it need not be the leader's.
+// A goroutine beside the one that writes, in each process that may lead. The compactors
+// elect one of their own, so it need not run beside the leader.
 func ExampleCompactor_Run() {
 	ctx, stop := context.WithCancel(context.Background())
 	st := memstore.New(nil)                                // or store.Open(ctx, "s3://bucket/orders")
@@ -75,12 +75,12 @@ func ExampleCompactor_Run() {
 		log.Fatal(err)
 	}
 
-	// What is left is for whoever compacts next.
-	report, err := c.RunOnce(context.Background())
+	// The next compactor does what is left.
+	report, err := c.Once(context.Background())
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("folded up to record", report.Floor.Offset)
+	fmt.Println("folded up to record", report.FloorOffset)
 	// Output:
 	// folded up to record 3
 }

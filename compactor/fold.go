@@ -15,95 +15,148 @@ import (
 )
 
 const (
-	// maxFold is how many objects become one segment at most. What a compactor that
-	// dies has read and not yet published is read again.
+	// maxFold is how many objects become one segment at most. A compactor that dies has
+	// read so many in vain, at most.
 	maxFold = 1 << 16
-	// maxEdits is how many bytes of edits are held until they are published; one may
+	// maxEdits is how many bytes of edits are held until they are published; one edit may
 	// exceed it.
 	maxEdits = 4 << 20
 )
 
-// fold makes a segment of the objects from the floor on, as many as fit, and
-// publishes it. It reports whether there is more: the segment is full. A tail
-// that grows while it is folded is left for the next pass, or there would be no
-// end.
+// fold makes a segment of the objects from the floor on, as many as fit, and publishes
+// it. It reports whether the segment is full, so that there may be more. Objects that
+// are appended meanwhile are left for the next pass, or there would be no end.
 func (p *pass) fold(ctx context.Context, m *state.Manifest, minObjects int) (newest *state.Manifest, more bool, err error) {
 	if minObjects > 1 {
 		if enough, err := p.enough(ctx, m, minObjects); err != nil || !enough {
 			return m, false, err
 		}
 	}
-	defer p.undone(p.report, &err)
-	from, to := m.Floor, m.Floor
-	var seals []state.Seal
-	var edits []state.AppliedEdit
-	objects, edited, full := 0, 0, false
-	limit := p.opts.segmentBytes()
-	up := p.upload(ctx, from.Offset, limit)
-	for step, err := range p.chain.Walk(ctx, from) {
-		if err == nil {
-			err = p.pace(ctx, 1, step.Size)
-		}
-		if err == nil && step.Frame.Kind == frame.Data {
-			err = up.add(ctx, step.Frame, step.Stored)
-		}
-		if err == nil && step.Frame.Kind == frame.Edit {
-			var e state.AppliedEdit
-			if e, err = decodeEdit(step); err == nil {
-				edits = append(edits, e)
-				edited += len(step.Frame.Edit())
-			}
-		}
+	defer p.undo(p.report, &err)
+	f := &folding{pass: p, from: m.Floor, to: m.Floor, up: p.upload(ctx, m.Floor.Offset, p.opts.segmentBytes())}
+	f.Source, f.Floor = &p.chain, func(ctx context.Context) (fence.Position, error) {
+		m, err := p.log.Newest(ctx)
 		if err != nil {
-			up.abort(err)
-			return nil, false, p.judge(ctx, from, err)
+			return fence.Position{}, err
 		}
-		if step.Frame.Kind == frame.Seal {
-			// Only a compactor moves the floor, so a seal at or behind it is genuine
-			// unless another compactor is at work; then the fold is void.
-			seals = append(seals, state.Seal{Position: step.From.Position, Next: step.Frame.Next, Nonce: step.Frame.Nonce, Offset: step.From.Offset})
-		}
-		to = step.To
-		objects++
-		p.report.Folded++
-		p.report.Bytes += uint64(step.Size)
-		p.report.Records += uint64(step.Frame.Records)
-		p.progress()
-		if full = up.size() >= limit || objects == maxFold || edited >= maxEdits; full {
-			break
-		}
+		return m.Floor.Position, nil
 	}
-	if !full && to.Before(m.Tail()) {
-		// guard:fold-missing. The hint of a manifest that was read before the walk is behind acknowledged
-		// objects, so an absent slot before it is no tail.
-		up.abort(errEmpty)
-		return nil, false, p.judge(ctx, from, fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",
-			fence.ErrCorrupt, layout.DataKey(to.Position), m.Version, m.Tail().Position))
+	if err = f.read(ctx); err == nil && !f.full {
+		err = f.reached(ctx, m)
 	}
-	if objects == 0 {
-		up.abort(errEmpty)
+	if err != nil {
+		f.up.abort(err)
+		return nil, false, moved(err)
+	}
+	if f.objects == 0 {
+		f.up.abort(errEmpty)
 		return m, false, nil
 	}
-	seg, err := up.finish()
+	if m, err = f.publish(ctx); err != nil {
+		return nil, false, moved(err)
+	}
+	return m, f.full, nil
+}
+
+// folding is a fold under way: what it has read, from the floor on.
+//
+// It does not confirm the seals that it follows. Only a compactor moves the floor, so a
+// seal after the floor is genuine, unless another compactor is at work; and then
+// [state.Change.Fold] is void.
+type folding struct {
+	*pass
+	chain.Follower
+	from, to frame.Point
+	seals    []state.Seal
+	edits    []state.AppliedEdit
+	objects  int
+	edited   int // bytes of edits
+	full     bool
+	up       *upload
+}
+
+// read reads up to the first absent slot, or until the segment is full.
+func (f *folding) read(ctx context.Context) error {
+	limit := f.opts.segmentBytes()
+	for step, err := range f.Walk(ctx, f.from) {
+		if err != nil {
+			return err
+		}
+		if err := f.pace(ctx, 1, step.Size); err != nil {
+			return err
+		}
+		if err := f.add(ctx, step); err != nil {
+			return f.Classify(ctx, step.From.Position, err)
+		}
+		f.to = step.To
+		f.objects++
+		f.report.Folded++
+		f.report.Bytes += uint64(step.Size)
+		f.report.Records += uint64(step.Frame.Records)
+		f.progress()
+		if f.full = f.up.size() >= limit || f.objects == maxFold || f.edited >= maxEdits; f.full {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (f *folding) add(ctx context.Context, step chain.Step) error {
+	switch step.Frame.Kind {
+	case frame.Data:
+		return f.up.add(ctx, step.Frame, step.Stored)
+	case frame.Seal:
+		f.seals = append(f.seals, state.Seal{Position: step.From.Position, Next: step.Frame.Next, Nonce: step.Frame.Nonce, Offset: step.From.Offset})
+	case frame.Edit:
+		e, err := decodeEdit(step)
+		if err != nil {
+			return err
+		}
+		f.edits = append(f.edits, e)
+		f.edited += len(step.Frame.Edit())
+	}
+	return nil
+}
+
+// reached checks that the fold has come as far as m says that the log goes.
+func (f *folding) reached(ctx context.Context, m *state.Manifest) error {
+	// guard:fold-missing. The hint in a manifest is a point that a leader publishes when all
+	// objects before it are acknowledged. So an absent slot before the hint is not the
+	// tail: an object is missing. Without this check: somebody deletes an acknowledged
+	// object; the fold takes its slot for the tail, and nobody hears of the loss.
+	if f.to.Before(m.Tail()) {
+		return f.Classify(ctx, f.to.Position, fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",
+			fence.ErrCorrupt, layout.DataKey(f.to.Position), m.Version, m.Tail().Position))
+	}
+	return nil
+}
+
+// publish completes the segment and publishes the fold.
+func (f *folding) publish(ctx context.Context) (*state.Manifest, error) {
+	seg, err := f.up.finish()
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	var segs []state.Segment
 	if seg != nil {
 		segs = append(segs, *seg)
 	}
-	published, err := p.publish(ctx, seg, func(m *state.Change) error { return m.Fold(from, to, seals, segs, edits) })
-	if errors.Is(err, fence.ErrCorrupt) {
-		return nil, false, p.judge(ctx, from, err) // an edit that no writer commits
-	}
+	m, err := f.pass.publish(ctx, seg, func(m *state.Change) error { return m.Fold(f.from, f.to, f.seals, segs, f.edits) })
 	if err != nil {
-		return nil, false, err
+		return nil, f.Classify(ctx, f.from.Position, err) // corrupt: an edit that no writer commits
 	}
-	m = published
-	p.report.Floor = m.Floor
-	p.report.Segments += len(segs)
-	p.report.Edits += len(edits)
-	return m, full, nil
+	f.report.floor(m.Floor)
+	f.report.Segments += len(segs)
+	f.report.Edits += len(f.edits)
+	return m, nil
+}
+
+// moved makes a fold void whose floor has moved.
+func moved(err error) error {
+	if errors.Is(err, chain.ErrMoved) {
+		return fmt.Errorf("%w: %w", state.ErrVoid, err)
+	}
+	return err
 }
 
 func decodeEdit(step chain.Step) (state.AppliedEdit, error) {
@@ -114,31 +167,30 @@ func decodeEdit(step chain.Step) (state.AppliedEdit, error) {
 	return state.AppliedEdit{Position: step.From.Position, Offset: step.From.Offset, Edit: e}, nil
 }
 
-// undone takes back what a step has counted if it failed: what is not published
-// has not been done.
-func (p *pass) undone(before Report, err *error) {
+// undo restores the report if a step has failed: what is not published has not been
+// done.
+func (p *pass) undo(before Report, err *error) {
 	if *err != nil {
 		p.report = before
 	}
 }
 
-// waiting is since when this compactor has known that something waits at a
-// floor. The writer's clock is not asked: it may be an hour off.
+// waiting is since when this compactor has known that something waits at a floor. The
+// writer's clock is not asked: it may be an hour off.
 type waiting struct {
 	at    fence.Position
 	since clock.Instant
 }
 
-// enough reports whether so many objects wait, or the first of them for so long,
-// that a fold is worth its requests. It costs a GET if nothing waits, and a LIST
-// too if something does.
+// enough reports whether minObjects wait to be folded, or the first of them has waited
+// for MaxAge. It costs one GET if nothing waits, and a LIST besides if something does.
 func (p *pass) enough(ctx context.Context, m *state.Manifest, minObjects int) (bool, error) {
 	floor := m.Floor.Position
 	_, _, err := store.Read(ctx, p.st, layout.DataKey(floor), &store.ReadOptions{Length: 1, Settle: p.opts.Settle})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return m.Floor.Before(m.Tail()), nil // missing, then: for the fold to tell
-	case err != nil && !errors.Is(err, store.ErrRange): // an empty one is damage, for the fold to tell
+		return m.Floor.Before(m.Tail()), nil // if so, it is missing: the fold says so
+	case err != nil && !errors.Is(err, store.ErrRange): // an empty object is damage: the fold says so
 		return false, err
 	}
 	now := p.opts.Clock.Now()
@@ -161,19 +213,4 @@ func (p *pass) enough(ctx context.Context, m *state.Manifest, minObjects int) (b
 		}
 	}
 	return false, nil
-}
-
-// judge decides what an unreadable object of the chain means.
-func (p *pass) judge(ctx context.Context, from frame.Point, err error) error {
-	if !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrLimit) {
-		return err
-	}
-	m, merr := p.log.Newest(ctx)
-	if merr != nil {
-		return merr
-	}
-	if !m.Floor.Equal(from) {
-		return fmt.Errorf("compactor: %w: the floor has moved while it was folded", state.ErrVoid)
-	}
-	return fmt.Errorf("compactor: nothing is folded beyond the damage: %w; run `fencepost verify` to see the extent", err)
 }

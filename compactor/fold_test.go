@@ -13,55 +13,53 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
-	"github.com/fencepost/fencepost/leader"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
-	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
 // The numbers of a report are those of what was done.
 func TestReport(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(3)
-	w.lead(4)
+	w.Lead(3)
+	w.Lead(4)
 	var bytes uint64
-	for _, key := range w.keys(layout.DataPrefix) {
-		bytes += uint64(len(w.body(key)))
+	for _, key := range w.Keys(layout.DataPrefix) {
+		bytes += uint64(len(w.Body(key)))
 	}
-	objects := len(w.keys(layout.DataPrefix)) // 7 of data, 2 seals
-	manifests := len(w.keys(layout.ManifestPrefix))
-	w.put(layout.SegmentKey(layout.Compactor, 3, "00000000-0000-4000-8000-000000000001"), nil)
+	objects := len(w.Keys(layout.DataPrefix)) // 7 of data, 2 seals
+	manifests := len(w.Keys(layout.ManifestPrefix))
+	w.Put(layout.SegmentKey(layout.Compactor, 3, "00000000-0000-4000-8000-000000000001"), nil)
 	own := layout.SegmentKey(layout.Compactor, 4, "00000000-0000-4000-8000-000000000002") // may still be named
-	w.put(own, nil)
-	w.token = 3
-	r := w.compact(w.mem, nil)
-	if !w.has(own) {
+	w.Put(own, nil)
+	w.Token = 3
+	r := w.compact(w.Mem, nil)
+	if !w.Has(own) {
 		t.Errorf("%s is of this epoch, and gone", own)
 	}
-	m := w.newest()
-	if r.Folded != uint64(objects) || r.Records != 7 || r.Bytes != bytes || r.Segments != 1 || r.Merged != 0 || !r.Floor.Equal(m.Floor) || m.Floor.Offset != 7 {
+	m := w.Newest()
+	if r.Folded != uint64(objects) || r.Records != 7 || r.Bytes != bytes || r.Segments != 1 || r.Merged != 0 || r.Floor != m.Floor.Position || r.FloorOffset != 7 {
 		t.Errorf("report %+v, the floor is %v", r, m.Floor)
 	}
 	if r.Pruned["data"] != 7 || len(r.PrunedKeys["data"]) != 7 || r.Pruned["orphan"] != 1 || r.Pruned["manifest"] != manifests+1 {
 		t.Errorf("pruned %v of %d manifests", r.Pruned, manifests)
 	}
-	w.lead(20)
-	r = w.compact(w.mem, small())
+	w.Lead(20)
+	r = w.compact(w.Mem, small())
 	if r.Folded != 21 || r.Records != 20 || r.Segments != 1 || r.Merged != 2 || r.Pruned["data"] != 20 || r.Pruned["segment"] != 2 || len(r.PrunedKeys["data"]) != 8 {
 		t.Errorf("report %+v", r)
 	}
 	// Nothing is left to do, but for the manifests that this has made; and then
 	// nothing is done.
-	if _, err := w.once(w.mem, w.token, small()); err != nil {
+	if _, err := w.once(w.Mem, w.Token, small()); err != nil {
 		t.Fatal(err)
 	}
-	before := w.keys("")
-	if r, err := w.once(w.mem, w.token, small()); err != nil || r.Folded+r.Records+r.Bytes > 0 || r.Segments+r.Merged+len(r.Pruned) > 0 || !r.Floor.Equal(w.newest().Floor) {
+	before := w.Keys("")
+	if r, err := w.once(w.Mem, w.Token, small()); err != nil || r.Folded+r.Records+r.Bytes > 0 || r.Segments+r.Merged+len(r.Pruned) > 0 || r.Floor != w.Newest().Floor.Position {
 		t.Errorf("report %+v, %v", r, err)
 	}
-	if after := w.keys(""); !slices.Equal(after, before) {
+	if after := w.Keys(""); !slices.Equal(after, before) {
 		t.Errorf("a log that has nothing to do has changed from %q to %q", short(before), short(after))
 	}
 }
@@ -73,9 +71,9 @@ func TestProgress(t *testing.T) {
 	o := small()
 	var last Report
 	calls := 0
-	o.Progress = func(r Report) { last = r; calls++ }
-	w.token++
-	r, err := w.once(w.mem, w.token, o)
+	o.Hooks.Progress = func(r Report) { last = r; calls++ }
+	w.Token++
+	r, err := w.once(w.Mem, w.Token, o)
 	if err != nil || calls < 10 || last.Folded != r.Folded || last.Merged != r.Merged || fmt.Sprint(last.Pruned) != fmt.Sprint(r.Pruned) {
 		t.Errorf("%d calls, the last with %+v; the report is %+v, %v", calls, last, r, err)
 	}
@@ -84,9 +82,9 @@ func TestProgress(t *testing.T) {
 // A segment is ended when it is full, and so many objects are gone.
 func TestSegmentSize(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(40)
-	r := w.compact(w.mem, &Options{Settle: quick, SegmentBytes: 100, FanIn: 100, NoCompress: true})
-	m := w.newest()
+	w.Lead(40)
+	r := w.compact(w.Mem, &Options{Settle: logtest.Quick, SegmentBytes: 100, FanIn: 100, NoCompress: true})
+	m := w.Newest()
 	if r.Segments < 2 || r.Segments != len(m.Segments) || r.Records != 40 {
 		t.Errorf("report %+v, %d segments", r, len(m.Segments))
 	}
@@ -102,18 +100,18 @@ func TestSegmentSize(t *testing.T) {
 // also when the writers' clocks go back.
 func TestSegmentTimes(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(2)
-	w.compact(w.mem, nil)
-	w.lead(2)
-	w.compact(w.mem, nil)
-	w.publish(func(m *state.Change) error {
+	w.Lead(2)
+	w.compact(w.Mem, nil)
+	w.Lead(2)
+	w.compact(w.Mem, nil)
+	w.Publish(func(m *state.Change) error {
 		m.Segments[0].To = m.Segments[1].To.Add(time.Hour)
 		m.Segments[1].From = m.Segments[0].From.Add(-time.Hour)
 		return nil
 	})
-	segs := w.newest().Segments
-	w.compact(w.mem, small())
-	got := w.newest().Segments
+	segs := w.Newest().Segments
+	w.compact(w.Mem, small())
+	got := w.Newest().Segments
 	if len(got) != 1 || !got[0].From.Equal(segs[1].From) || !got[0].To.Equal(segs[0].To) {
 		t.Errorf("merged into %+v", got)
 	}
@@ -130,50 +128,50 @@ func TestDamage(t *testing.T) {
 	for name, harm := range map[string]func([]byte) []byte{"empty": empty, "flipped": flip, "cut": cut, "header": header, "junk": junk} {
 		for _, seq := range []uint64{1, 2, 5} { // the last is the seal
 			w := newWorld(t, 0, nil)
-			w.lead(4)
-			w.lead(4)
-			key := layout.DataKey(at(1, seq))
-			w.put(key, harm(slices.Clone(w.body(key))))
-			before := w.keys(layout.DataPrefix)
-			w.token++
-			r, err := w.once(w.mem, w.token, small())
+			w.Lead(4)
+			w.Lead(4)
+			key := layout.DataKey(logtest.At(1, seq))
+			w.Put(key, harm(slices.Clone(w.Body(key))))
+			before := w.Keys(layout.DataPrefix)
+			w.Token++
+			r, err := w.once(w.Mem, w.Token, small())
 			if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "`fencepost verify`") {
 				t.Errorf("%s, slot %d: %v", name, seq, err)
 			}
 			if r.Folded+r.Records+r.Bytes > 0 || r.Segments > 0 {
 				t.Errorf("%s, slot %d: nothing was folded, and the report says %+v", name, seq, r)
 			}
-			m := w.newest()
-			if at(1, seq).Before(m.Floor.Position) || !slices.Equal(w.keys(layout.DataPrefix), before) || len(w.keys("segment/")) != len(m.Segments) {
-				t.Errorf("%s, slot %d: the floor is at %v; left are %q", name, seq, m.Floor.Position, short(w.keys("")))
+			m := w.Newest()
+			if logtest.At(1, seq).Before(m.Floor.Position) || !slices.Equal(w.Keys(layout.DataPrefix), before) || len(w.Keys("segment/")) != len(m.Segments) {
+				t.Errorf("%s, slot %d: the floor is at %v; left are %q", name, seq, m.Floor.Position, short(w.Keys("")))
 			}
 		}
 	}
 }
 
-// guard:fold-missing. An object that is not there though the leader said that
-// it was acknowledged is damage, and no end: nothing is folded up to it.
+// guard:fold-missing. An object that is absent, though a leader has noted it as
+// acknowledged, is damage and not the tail: nothing is folded up to it.
 func TestFoldMissing(t *testing.T) {
 	for _, seq := range []uint64{1, 3, 5} {
 		w := newWorld(t, 0, nil)
-		w.lead(5)
+		w.Lead(5)
 		tail, _ := w.tail()
-		u, err := w.log.Updater(layout.Writer, fence.NewToken(w.epoch))
+		u, err := w.State.Updater(layout.Writer, fence.NewToken(w.Epoch))
 		if err == nil {
 			_, err = u.Update(t.Context(), func(m *state.Change) error { m.Hint = &tail; return nil })
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := layout.DataKey(at(1, seq))
-		w.remove(key)
-		w.token++
-		r, err := w.once(w.mem, w.token, nil)
+		key := layout.DataKey(logtest.At(1, seq))
+		w.Remove(key)
+		w.Token++
+		r, err := w.once(w.Mem, w.Token, nil)
 		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) || r.Folded > 0 {
 			t.Errorf("%s is missing: %+v, %v", key, r, err)
 		}
-		if m := w.newest(); m.Floor.Offset != 0 || len(w.keys(segmentPrefix)) > 0 || len(w.keys(layout.DataPrefix)) != 5 {
-			t.Errorf("%s is missing: the floor is at %v; left are %q", key, m.Floor, short(w.keys("")))
+		if m := w.Newest(); m.Floor.Offset != 0 || len(w.Keys(layout.SegmentPrefix)) > 0 || len(w.Keys(layout.DataPrefix)) != 5 {
+			t.Errorf("%s is missing: the floor is at %v; left are %q", key, m.Floor, short(w.Keys("")))
 		}
 	}
 }
@@ -182,22 +180,22 @@ func TestFoldMissing(t *testing.T) {
 // to be merged. The others stay as they are.
 func TestDamagedSegment(t *testing.T) {
 	for name, harm := range map[string]func(w *world, key string){
-		"missing": func(w *world, key string) { w.remove(key) },
-		"cut":     func(w *world, key string) { w.put(key, w.body(key)[:100]) },
-		"empty":   func(w *world, key string) { w.put(key, nil) },
-		"flipped": func(w *world, key string) { b := slices.Clone(w.body(key)); b[140] ^= 1; w.put(key, b) },
-		"index":   func(w *world, key string) { b := slices.Clone(w.body(key)); b[len(b)-90] ^= 1; w.put(key, b) },
+		"missing": func(w *world, key string) { w.Remove(key) },
+		"cut":     func(w *world, key string) { w.Put(key, w.Body(key)[:100]) },
+		"empty":   func(w *world, key string) { w.Put(key, nil) },
+		"flipped": func(w *world, key string) { b := slices.Clone(w.Body(key)); b[140] ^= 1; w.Put(key, b) },
+		"index":   func(w *world, key string) { b := slices.Clone(w.Body(key)); b[len(b)-90] ^= 1; w.Put(key, b) },
 	} {
 		w := sample(t)
-		segs := w.newest().Segments
+		segs := w.Newest().Segments
 		harm(w, segs[0].Key)
-		w.token++
-		r, err := w.once(w.mem, w.token, small())
+		w.Token++
+		r, err := w.once(w.Mem, w.Token, small())
 		if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), segs[0].Key) || !strings.Contains(err.Error(), "`fencepost verify`") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if m := w.newest(); r.Merged > 0 || !w.has(segs[1].Key) || m.Segments[0].Key != segs[0].Key {
-			t.Errorf("%s: %+v, %q are left", name, r, w.keys("segment/"))
+		if m := w.Newest(); r.Merged > 0 || !w.Has(segs[1].Key) || m.Segments[0].Key != segs[0].Key {
+			t.Errorf("%s: %+v, %q are left", name, r, w.Keys("segment/"))
 		}
 	}
 }
@@ -205,13 +203,13 @@ func TestDamagedSegment(t *testing.T) {
 // So too if some of its records were given up.
 func TestDamagedSegmentGivenUp(t *testing.T) {
 	w := sample(t)
-	w.publish(func(m *state.Change) error { return m.Truncate(1) })
-	key := w.newest().Segments[0].Key
-	w.remove(key)
-	w.token++
+	w.Publish(func(m *state.Change) error { return m.Truncate(1) })
+	key := w.Newest().Segments[0].Key
+	w.Remove(key)
+	w.Token++
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would go on for ever
 	defer cancel()
-	_, err := mustNew(t, w.mem, small()).Once(ctx, fence.NewToken(w.token))
+	_, err := w.withToken(w.Mem, w.Token, small()).Once(ctx)
 	if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) {
 		t.Errorf("the error is %v", err)
 	}
@@ -221,15 +219,15 @@ func TestDamagedSegmentGivenUp(t *testing.T) {
 func TestUploadFails(t *testing.T) {
 	for _, keep := range []int{0, 1, 100, 200} {
 		w := newWorld(t, 0, nil)
-		w.lead(5)
-		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Upload, Fault: faultstore.Fault{Cut: true, Keep: keep, Err: faultstore.ErrReset}}))
-		w.token++
-		r, err := w.once(w.faulty, w.token, nil)
-		if !errors.Is(err, faultstore.ErrInjected) || r.Folded > 0 || len(w.keys("segment/")) > 0 {
-			t.Errorf("cut after %d bytes: %+v, %v; %q are there", keep, r, err, w.keys("segment/"))
+		w.Lead(5)
+		w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Upload, Fault: faultstore.Fault{Cut: true, Keep: keep, Err: faultstore.ErrReset}}))
+		w.Token++
+		r, err := w.once(w.Faulty, w.Token, nil)
+		if !errors.Is(err, faultstore.ErrInjected) || r.Folded > 0 || len(w.Keys("segment/")) > 0 {
+			t.Errorf("cut after %d bytes: %+v, %v; %q are there", keep, r, err, w.Keys("segment/"))
 		}
 		w.holds("after the failure")
-		if r, err = w.once(w.faulty, w.token, nil); err != nil || r.Records != 5 {
+		if r, err = w.once(w.Faulty, w.Token, nil); err != nil || r.Records != 5 {
 			t.Errorf("again: %+v, %v", r, err)
 		}
 		w.holds("again")
@@ -246,8 +244,8 @@ func (deaf) Upload(_ context.Context, key string, _ io.Reader, _ *store.UploadOp
 
 func TestUploadTurnedAway(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(2)
-	_, err := w.once(deaf{w.mem}, 1, &Options{Settle: quick, SegmentBytes: 1})
+	w.Lead(2)
+	_, err := w.once(deaf{w.Mem}, 1, &Options{Settle: logtest.Quick, SegmentBytes: 1})
 	var answer *store.Error
 	if !errors.As(err, &answer) || answer.Status != 503 {
 		t.Errorf("the error is %v", err)
@@ -255,8 +253,8 @@ func TestUploadTurnedAway(t *testing.T) {
 	w.holds("at the end")
 }
 
-// A read that hangs or a compactor that is told to stop ends soon, and without
-// goroutines behind it; see also the bubbles in run_test.go.
+// A compactor that is stopped at any request ends soon; see also the bubbles in
+// run_test.go.
 func TestCancelled(t *testing.T) {
 	for n := 1; ; n++ {
 		w := sample(t)
@@ -269,12 +267,8 @@ func TestCancelled(t *testing.T) {
 				cancel(cause)
 			}
 		})
-		c, err := New(w.faulty, small())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.token++
-		_, err = c.Once(ctx, fence.NewToken(w.token))
+		w.Token++
+		_, err := w.withToken(w.Faulty, w.Token, small()).Once(ctx)
 		if !reached {
 			cancel(nil)
 			return
@@ -289,23 +283,22 @@ func TestCancelled(t *testing.T) {
 // What a compactor does with appends that have a cursor and no record.
 func TestCursorsOnly(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	wr := w.open(w.mem, 1)
+	wr := w.Open(nil)
 	if _, err := wr.Append(t.Context(), nil, writer.Cursor([]byte("somewhere"))); err != nil {
 		t.Fatal(err)
 	}
-	w.close(wr)
-	r := w.compact(w.mem, nil)
-	m := w.newest()
+	w.Close(wr)
+	r := w.compact(w.Mem, nil)
+	m := w.Newest()
 	if r.Folded != 2 || r.Records != 0 || r.Segments != 0 || len(m.Segments) != 0 || string(m.Floor.Cursor) != "somewhere" {
 		t.Errorf("report %+v, floor %+v", r, m.Floor)
 	}
-	w.epoch = 1
-	wr = w.open(w.mem, 2)
+	wr = w.Open(nil)
 	if got := wr.Recovered(); string(got.Cursor) != "somewhere" || got.Offset != 0 {
 		t.Errorf("recovered %+v", got)
 	}
-	w.append(wr, "first")
-	w.close(wr)
+	w.Append(wr, "first")
+	w.Close(wr)
 	w.holds("at the end")
 }
 
@@ -314,69 +307,34 @@ func TestCursorsOnly(t *testing.T) {
 func TestEnough(t *testing.T) {
 	h := &hands{wrong: -time.Hour}
 	w := newWorld(t, 0, nil)
-	c, err := New(w.faulty, &Options{Settle: quick, Clock: h, MinObjects: 4, MaxAge: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := c.begin(t.Context(), fence.NewToken(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	wr := w.open(w.mem, 1)
+	p := w.pass(w.Faulty, 1, &Options{Settle: logtest.Quick, Clock: h, MinObjects: 4, MaxAge: time.Minute})
+	wr := w.Open(nil)
 	ask := func(want bool, cost int) {
 		t.Helper()
-		m := w.newest()
-		w.faulty.ResetCounts()
+		m := w.Newest()
+		w.Faulty.ResetCounts()
 		got, err := p.enough(t.Context(), m, 4)
-		if n := w.faulty.Counts().Of("", ""); err != nil || got != want || n > cost {
-			t.Errorf("%d objects, %v: enough is %v, %v, for %d requests", len(w.keys(layout.DataPrefix)), h.now, got, err, n)
+		if n := w.Faulty.Counts().Of("", ""); err != nil || got != want || n > cost {
+			t.Errorf("%d objects, %v: enough is %v, %v, for %d requests", len(w.Keys(layout.DataPrefix)), h.now, got, err, n)
 		}
 	}
-	w.remove(layout.DataKey(at(0, 1)))
+	w.Remove(layout.DataKey(logtest.At(0, 1)))
 	ask(false, 1) // nothing at all
-	w.put(layout.DataKey(at(0, 1)), w.seal(at(0, 1), 1))
+	w.Put(layout.DataKey(logtest.At(0, 1)), w.Seal(logtest.At(0, 1), 1))
 	ask(false, 2)
 	h.advance(59 * time.Second)
 	ask(false, 2)
 	h.advance(time.Second)
 	ask(true, 1)
-	if _, more, err := p.fold(t.Context(), w.newest(), 1); err != nil || more {
+	if _, more, err := p.fold(t.Context(), w.Newest(), 1); err != nil || more {
 		t.Fatal(more, err)
 	}
 	ask(false, 1)
 	for range 3 {
-		w.append(wr, "x")
+		w.Append(wr, "x")
 	}
 	ask(false, 2) // its time begins anew
-	w.append(wr, "x")
+	w.Append(wr, "x")
 	ask(true, 2)
-	w.close(wr)
-}
-
-func TestOptions(t *testing.T) {
-	for says, o := range map[string]Options{
-		"Interval is -1s": {Interval: -time.Second}, "MaxAge is -1s": {MaxAge: -time.Second}, "MinObjects is -1": {MinObjects: -1},
-		"SegmentBytes is -1": {SegmentBytes: -1}, "FanIn is 1": {FanIn: 1},
-		"Parallel is -1": {Parallel: -1}, "Parallel is 1073741824; it must be from 1 to 4096": {Parallel: 1 << 30},
-		"Levels is -1": {Levels: -1}, "Levels is 65; it must be from 1 to 64": {Levels: 65},
-		"Validity 1µs must be": {Leader: &leader.Options{Validity: time.Microsecond}},
-		"Renew 1h0m0s":         {Leader: &leader.Options{Renew: time.Hour}},
-		"Keep -5":           {KeepLocks: &leader.PruneOptions{Keep: -5}},
-		"For -5h0m0s":       {KeepLocks: &leader.PruneOptions{For: -5 * time.Hour}},
-	} {
-		if _, err := New(memstore.New(nil), &o); err == nil || !strings.HasPrefix(err.Error(), "compactor: ") || !strings.Contains(err.Error(), says) {
-			t.Errorf("want an error that says %q, got %v", says, err)
-		}
-	}
-	if _, err := New(memstore.New(nil), nil); err != nil {
-		t.Error(err)
-	}
-	w := newWorld(t, 0, nil)
-	if _, err := w.once(w.mem, 0, nil); err == nil {
-		t.Error("the zero token is good enough")
-	}
-	w.remove(layout.FormatKey)
-	if _, err := w.once(w.mem, 1, nil); !errors.Is(err, manifest.ErrNotInitialized) {
-		t.Errorf("where there is no log: %v", err)
-	}
+	w.Close(wr)
 }

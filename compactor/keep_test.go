@@ -22,24 +22,25 @@ func TestMarkBelowTheKept(t *testing.T) {
 		return time.Duration(10-v) * time.Hour
 	}
 	for _, c := range []struct {
-		keep KeepVersions
-		mark uint64
+		count int
+		age   time.Duration
+		mark  uint64
 	}{
-		{KeepVersions{}, 10},
-		{KeepVersions{Count: 1}, 8},
-		{KeepVersions{Count: 3}, 6},
-		{KeepVersions{Count: 9}, 0},
-		{KeepVersions{Count: 10}, 0},
-		{KeepVersions{Age: time.Hour}, 8},
-		{KeepVersions{Age: 150 * time.Minute}, 6},
-		{KeepVersions{Age: 3 * time.Hour}, 6},
-		{KeepVersions{Age: 9 * time.Hour}, 0},
-		{KeepVersions{Age: 99 * time.Hour}, 0},
-		{KeepVersions{Count: 3, Age: time.Hour}, 6},
-		{KeepVersions{Count: 1, Age: 5 * time.Hour}, 4},
+		{0, 0, 10},
+		{1, 0, 8},
+		{3, 0, 6},
+		{9, 0, 0},
+		{10, 0, 0},
+		{0, time.Hour, 8},
+		{0, 150 * time.Minute, 6},
+		{0, 3 * time.Hour, 6},
+		{0, 9 * time.Hour, 0},
+		{0, 99 * time.Hour, 0},
+		{3, time.Hour, 6},
+		{1, 5 * time.Hour, 4},
 	} {
-		t.Run(fmt.Sprint(c.keep), func(t *testing.T) {
-			p := &pass{Compactor: &Compactor{opts: Options{KeepVersions: c.keep}}}
+		t.Run(fmt.Sprint(c.count, c.age), func(t *testing.T) {
+			p := &pass{Compactor: &Compactor{opts: Options{KeepVersions: c.count, KeepVersionsFor: c.age}}}
 			if mark := p.keepVersions(s, age); mark != c.mark {
 				t.Errorf("the mark is %d, want %d", mark, c.mark)
 			}

@@ -6,20 +6,21 @@ import (
 	"github.com/fencepost/fencepost/internal/state"
 )
 
-// levels are a rule of what to merge, by size alone, so that a record is written
-// a bounded number of times, whatever the sizes of folds are.
+// levels are the rule of what to merge: by size alone, so that a record is written a
+// bounded number of times, whatever the sizes of folds are.
 //
-// A segment of at least full bytes is at level 0 and stays as it is. One level
-// down sizes are fanIn times smaller; the last of the n levels takes all that is
-// smaller still. Segments are merged only if the result is at a higher level than
-// each of them: so a record is written by its fold, and then once for each level
-// at most. What is too little to rise waits. It is fewer than fanIn segments a level,
-// but for the last, where it is as many as fit into full / fanIn^(n-1) bytes.
+// Level 0 is for segments of at least full bytes; they stay as they are. From level to
+// level sizes are fanIn times smaller. Level n takes all that is smaller still. Segments
+// are merged only if the result is at a higher level than each of them. So each record is
+// written by its fold, and then at most once for each level.
+//
+// Segments that are too small together to rise wait: fewer than fanIn at each level. At
+// level n it is as many as fit into full / fanIn^(n-1) bytes.
 type levels struct {
 	full     int64
 	fanIn, n int
-	// What is kept for a time only must not be merged with what comes much later:
-	// a segment goes as a whole. 0 is no bound.
+	// Retention gives up whole segments. So a segment must not span more records or time
+	// than this; 0 is no bound.
 	records uint64
 	span    time.Duration
 }
@@ -51,12 +52,12 @@ func (l levels) fits(first, last state.Segment) bool {
 	return (l.records == 0 || last.End-first.First <= l.records) && (l.span == 0 || to.Sub(from) <= l.span)
 }
 
-// plan picks segments to be merged into one: neighbours, of the newest run that
-// qualifies, at least two. It is pure, and returns nil if there is nothing to do.
+// plan picks at least two neighbours to be merged into one, from the latest run that
+// qualifies. It is pure, and returns nil if there is nothing to merge.
 func (l levels) plan(segs []state.Segment) []state.Segment {
 	for end := len(segs); end > 0; {
-		// A run ends with a segment of its highest level. Smaller ones before that
-		// go along with it; a larger one ends the run.
+		// A run ends with a segment of its highest level. Smaller segments before that
+		// one belong to the run; a larger one does not.
 		top := l.of(segs[end-1].Size)
 		begin, total := end, int64(0)
 		for begin > 0 && top > 0 && l.of(segs[begin-1].Size) >= top && l.fits(segs[begin-1], segs[end-1]) {
@@ -64,22 +65,22 @@ func (l levels) plan(segs []state.Segment) []state.Segment {
 			total += segs[begin].Size
 		}
 		if run := segs[begin:end]; len(run) > 1 && total >= l.floor(top-1) {
-			// The oldest, and no more than make a full one, so that the rest can still
-			// grow. None is full alone.
+			// Take the oldest of the run, until the result is full, so that the rest can
+			// still grow. None is full alone.
 			n := 0
 			for sum := int64(0); n < len(run) && sum < l.full; n++ {
 				sum += run[n].Size
 			}
 			return run[:n]
 		}
-		// Smaller ones may follow larger ones: go on before them.
+		// Smaller segments may follow larger ones: go on before the run.
 		end = min(begin, end-1)
 	}
 	return nil
 }
 
-// merged is the segment that others become, as far as it is known beforehand: what
-// is merged compresses a little better than its parts.
+// merged is the segment that old ones will become. Its size is an estimate: it may
+// compress a little better than its parts.
 func merged(old []state.Segment) state.Segment {
 	s := old[0]
 	s.Size = 0

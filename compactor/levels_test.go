@@ -154,10 +154,7 @@ func TestLevelsProperties(t *testing.T) {
 // is written four times at most, after a million commits of any size and however
 // many of them a fold takes; and few segments are left, at any time.
 func TestWriteAmplification(t *testing.T) {
-	o, err := (*Options)(nil).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := (*Options)(nil).withDefaults()
 	const commits = 1_000_000
 	worst := 0.0
 	for _, size := range []int64{50, 1 << 10, 16 << 10, 256 << 10} {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -22,16 +23,16 @@ func TestOpeningCosts(t *testing.T) {
 		o := small()
 		o.FanIn, o.SegmentBytes = 64, 1<<20
 		for range leaders {
-			w.lead(50)
-			w.compact(w.mem, o)
+			w.Lead(50)
+			w.compact(w.Mem, o)
 		}
-		w.lead(0) // has opened, and left
-		w.compact(w.mem, o)
+		w.Lead(0) // has opened, and left
+		w.compact(w.Mem, o)
 		ctx := context.Background()
 		var counts []int
 		read := func(what string, from uint64) {
-			w.faulty.ResetCounts()
-			r, err := reader.Open(ctx, w.faulty, &reader.Options{Settle: quick})
+			w.Faulty.ResetCounts()
+			r, err := reader.Open(ctx, w.Faulty, &reader.Options{Settle: logtest.Quick})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,9 +44,9 @@ func TestOpeningCosts(t *testing.T) {
 				}
 				break
 			}
-			counts = append(counts, w.faulty.Counts().Of("", ""))
+			counts = append(counts, w.Faulty.Counts().Of("", ""))
 		}
-		n := uint64(len(w.want))
+		n := uint64(len(w.History()))
 		read("the first record", 0)
 		read("one in the middle", n/2)
 		read("the last record", n-1)
@@ -53,7 +54,7 @@ func TestOpeningCosts(t *testing.T) {
 		// Opening lists the manifests twice; whoever does so a third time waits.
 		var mu sync.Mutex
 		count, lists, opened := 0, 0, make(chan struct{})
-		w.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
+		w.Faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
 			mu.Lock()
 			if op.Kind == faultstore.List {
 				lists++
@@ -75,15 +76,15 @@ func TestOpeningCosts(t *testing.T) {
 			defer mu.Unlock()
 			return count
 		}
-		wr := w.open(w.faulty, w.epoch+1)
+		wr := w.open(w.Faulty)
 		counts = append(counts, so())
 		close(opened)
-		w.append(wr, "first")
+		w.Append(wr, "first")
 		counts = append(counts, so())
-		w.close(wr)
-		w.faulty.SetBefore(nil)
+		w.Close(wr)
+		w.Faulty.SetBefore(nil)
 		t.Logf("%d commits, %d segments: reading the first record, one in the middle, the last: %v requests; opening a writer, and its first commit: %v",
-			n, len(w.newest().Segments), counts[:3], counts[3:])
+			n, len(w.Newest().Segments), counts[:3], counts[3:])
 		for _, n := range counts {
 			if n > 8 {
 				t.Errorf("%v requests", counts)

@@ -1,147 +1,152 @@
 package compactor
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 )
 
-// Options of a compactor. The zero value works.
+// Options of [New]. The zero value works, and so does nil.
 type Options struct {
-	// Interval is how often Run looks for work, default 10 s.
+	// Token is the right to compact, if something other than Fencepost elects
+	// the compactor: an etcd revision, for example. A [Compactor] with a Token holds no
+	// election and prunes no locks. The zero Token elects: Run, Once and Truncate wait
+	// for the lock under compactor-lock/, and free it when they return.
+	Token fence.Token
+	// Interval is how often Run checks for work; default 10 s.
 	Interval time.Duration
-	// MinObjects is how many unfolded objects Run waits for before it folds,
-	// default 64, unless they have waited for MaxAge, default one minute. Once
-	// folds whatever there is.
+	// MinObjects is how many unfolded objects Run waits for before it folds; default 64.
+	// It folds fewer if one has waited for MaxAge; default 1 min. Once folds any number.
 	MinObjects int
 	MaxAge     time.Duration
-	// SegmentBytes is how large a segment may grow, default 256 MiB.
+	// SegmentBytes is how large a segment may grow, in bytes; default 256 MiB.
 	SegmentBytes int64
-	// Levels is how often a record is written again by merging, at most, default
-	// 3: with its fold, write amplification is at most 1 + Levels. FanIn is how
-	// much larger segments are from level to level, default 64, up to half of
-	// SegmentBytes, where they stay as they are. Fewer than FanIn wait at each
-	// level; at the last, which begins with the smallest, they may be more, the more
-	// the fewer levels there are.
-	Levels, FanIn int
-	// Parallel is how many log objects are read at once, default 16, at most 4096. Segments are
-	// read and written several requests of some megabytes at a time.
+	// Levels is how often merging writes a record again, at most; default 3. With the
+	// fold, a record is written at most 1 + Levels times.
+	Levels int
+	// FanIn is the size ratio between levels; default 64. Fewer than FanIn segments wait
+	// at each level, except at the lowest: the fewer levels there are, the more wait
+	// there. A segment of half of SegmentBytes is not merged any more.
+	FanIn int
+	// Parallel is how many log objects are read at once, at most 4096; default 16. Each
+	// takes a connection and up to 256 KiB of memory.
 	Parallel int
-	// RequestsPerSecond and BytesPerSecond bound the use of the store: what folding,
-	// merging and pruning read and write, roughly, on average over a few seconds.
-	// The election's heartbeats are not delayed. 0 is no limit.
+	// RequestsPerSecond and BytesPerSecond bound what folding, merging and pruning ask
+	// of the store: roughly, on average over a few seconds. Heartbeats of the election
+	// are not delayed. 0 is no bound.
 	RequestsPerSecond int
 	BytesPerSecond    int64
-	// Retain bounds the history; see [Retain]. The zero value keeps all.
+	// Retain bounds the history. The zero value keeps all of it.
 	Retain Retain
-	// KeepVersions is how many of the manifests that were replaced are kept, beyond
-	// what the grace period asks for, with all that they name: so long one can go
-	// back. The zero value keeps none.
-	KeepVersions KeepVersions
-	// NoCompress stores segments as they are; Zstandard is the default.
+	// KeepVersions is how many older versions of the manifest are kept, with all that
+	// they name, so that they can still be pinned and read. KeepVersionsFor keeps those
+	// that were the newest at any time within so long. 0 keeps none beyond the grace
+	// period.
+	KeepVersions    int
+	KeepVersionsFor time.Duration
+	// NoCompress stores segments without compression; Zstandard is the default.
 	NoCompress bool
-	// Leader configures Run's own election, under compactor-lock/. Its Prune is not
-	// used: KeepLocks is for both elections.
+	// Leader configures the compactors' own election; it is not used with a Token. Its
+	// Prune and NoPrune are also for the locks of the log's leaders: the compactor prunes
+	// both.
 	Leader *leader.Options
-	// KeepLocks is how much history of leaderships is kept; see leader.Prune.
-	KeepLocks *leader.PruneOptions
 	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
 	Clock clock.Clock
 	// Logger is silent by default.
 	Logger *zap.Logger
-	// Progress is called after each object folded or merged, and after each batch
-	// deleted, from the compactor's goroutine. May be nil.
+	Hooks  Hooks
+}
+
+// Hooks are called by the goroutine that compacts, which waits for them: they must not
+// call the [Compactor]. Any may be nil.
+type Hooks struct {
+	// Progress is called with the report so far: after each object that was folded,
+	// after each segment that was merged, and after each batch that was deleted. If a
+	// fold or a merge fails, what it has counted is not in later reports.
 	Progress func(Report)
 }
 
-// Retain says what is given up of the history, oldest first: segments that lie
-// wholly beyond any of the bounds that are set. What is given up is never
-// promised again. Nothing that is not folded is given up.
+// Retain bounds the history: segments that lie wholly beyond any bound that is set are
+// given up, the oldest first. Records that were given up never come back. Records that
+// are not folded are never given up. A bound of 0 is none.
 type Retain struct {
-	// Age is measured from the writer's time of a segment's newest record to the
-	// store's clock, or this machine's if the store does not tell the time. A record
-	// from a writer whose clock was ahead stays longer, and so does what is behind it.
+	// Age is how old a record may become. A segment's age counts from the writer's time
+	// of its newest record, to the store's time; or to this machine's if the store does
+	// not tell its own. A record from a writer whose clock was ahead stays longer, and so
+	// does every record after it.
 	Age time.Duration
-	// Records and Bytes, as stored in segments, are how many are kept at least.
+	// Records is how many records are kept at least.
 	Records uint64
-	Bytes   int64
+	// Bytes is how many bytes of segments are kept at least, as stored.
+	Bytes int64
 }
 
-// KeepVersions says which manifests stay: the Count newest, and those that were the
-// newest within Age.
-type KeepVersions struct {
-	Count int
-	Age   time.Duration
+const (
+	maxParallel = 4096
+	// maxLevels is the largest number of levels that makes sense: an int64 cannot be
+	// halved more often.
+	maxLevels = 64
+)
+
+// Validate returns an error that joins all faults of o; each is [ErrOptions]. [New]
+// calls it.
+func (o *Options) Validate() error {
+	v := o.withDefaults()
+	var bad []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			bad = append(bad, fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...))
+		}
+	}
+	need(v.Interval > 0, "Interval is %v; it must not be negative", v.Interval)
+	need(v.MinObjects > 0, "MinObjects is %d; it must be at least 1", v.MinObjects)
+	need(v.MaxAge > 0, "MaxAge is %v; it must not be negative", v.MaxAge)
+	need(v.SegmentBytes > 0, "SegmentBytes is %d; it must be at least 1", v.SegmentBytes)
+	need(v.Levels >= 1 && v.Levels <= maxLevels, "Levels is %d; it must be from 1 to %d", v.Levels, maxLevels)
+	need(v.FanIn >= 2, "FanIn is %d; it must be at least 2", v.FanIn)
+	need(v.Parallel >= 1 && v.Parallel <= maxParallel, "Parallel is %d; it must be from 1 to %d", v.Parallel, maxParallel)
+	need(v.RequestsPerSecond >= 0, "RequestsPerSecond is %d; it must not be negative", v.RequestsPerSecond)
+	need(v.BytesPerSecond >= 0, "BytesPerSecond is %d; it must not be negative", v.BytesPerSecond)
+	need(v.Retain.Age >= 0, "Retain.Age is %v; it must not be negative", v.Retain.Age)
+	need(v.Retain.Bytes >= 0, "Retain.Bytes is %d; it must not be negative", v.Retain.Bytes)
+	need(v.KeepVersions >= 0, "KeepVersions is %d; it must not be negative", v.KeepVersions)
+	need(v.KeepVersionsFor >= 0, "KeepVersionsFor is %v; it must not be negative", v.KeepVersionsFor)
+	err := v.Leader.Validate()
+	need(err == nil, "Leader: %w", err)
+	return errors.Join(bad...)
 }
 
-// maxParallel bounds Options.Parallel: each takes a connection and up to 256 KiB.
-const maxParallel = 4096
-
-// maxLevels bounds Options.Levels: sizes that halve from level to level end there.
-const maxLevels = 64
-
-func (o *Options) withDefaults() (Options, error) {
+// withDefaults returns a copy of o with the defaults filled in.
+func (o *Options) withDefaults() Options {
 	var v Options
 	if o != nil {
 		v = *o
 	}
-	if v.Interval == 0 {
-		v.Interval = 10 * time.Second
-	}
-	if v.MinObjects == 0 {
-		v.MinObjects = 64
-	}
-	if v.MaxAge == 0 {
-		v.MaxAge = time.Minute
-	}
-	if v.SegmentBytes == 0 {
-		v.SegmentBytes = 256 << 20
-	}
-	if v.FanIn == 0 {
-		v.FanIn = 64
-	}
-	if v.Levels == 0 {
-		v.Levels = 3
-	}
-	if v.Parallel == 0 {
-		v.Parallel = 16
-	}
-	if v.Logger == nil {
-		v.Logger = zap.NewNop()
-	}
+	v.Interval = cmp.Or(v.Interval, 10*time.Second)
+	v.MinObjects = cmp.Or(v.MinObjects, 64)
+	v.MaxAge = cmp.Or(v.MaxAge, time.Minute)
+	v.SegmentBytes = cmp.Or(v.SegmentBytes, 256<<20)
+	v.Levels = cmp.Or(v.Levels, 3)
+	v.FanIn = cmp.Or(v.FanIn, 64)
+	v.Parallel = cmp.Or(v.Parallel, 16)
+	v.Leader = cmp.Or(v.Leader, &leader.Options{})
+	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)
-	switch {
-	case v.Interval < 0 || v.MaxAge < 0:
-		return v, fmt.Errorf("compactor: Interval is %v and MaxAge is %v; neither may be negative", v.Interval, v.MaxAge)
-	case v.MinObjects < 1:
-		return v, fmt.Errorf("compactor: MinObjects is %d; it must be at least 1", v.MinObjects)
-	case v.SegmentBytes < 1:
-		return v, fmt.Errorf("compactor: SegmentBytes is %d; it must be at least 1", v.SegmentBytes)
-	case v.Parallel < 1 || v.Parallel > maxParallel:
-		return v, fmt.Errorf("compactor: Parallel is %d; it must be from 1 to %d", v.Parallel, maxParallel)
-	case v.RequestsPerSecond < 0 || v.BytesPerSecond < 0:
-		return v, fmt.Errorf("compactor: RequestsPerSecond is %d and BytesPerSecond is %d; neither may be negative", v.RequestsPerSecond, v.BytesPerSecond)
-	case v.Retain.Age < 0 || v.Retain.Bytes < 0:
-		return v, fmt.Errorf("compactor: Retain.Age is %v and Retain.Bytes is %d; neither may be negative", v.Retain.Age, v.Retain.Bytes)
-	case v.KeepVersions.Count < 0 || v.KeepVersions.Age < 0:
-		return v, fmt.Errorf("compactor: KeepVersions.Count is %d and KeepVersions.Age is %v; neither may be negative", v.KeepVersions.Count, v.KeepVersions.Age)
-	case v.FanIn < 2:
-		return v, fmt.Errorf("compactor: FanIn is %d; it must be at least 2", v.FanIn)
-	case v.Levels < 1 || v.Levels > maxLevels:
-		return v, fmt.Errorf("compactor: Levels is %d; it must be from 1 to %d", v.Levels, maxLevels)
-	}
-	return v, nil
+	return v
 }
 
-// segmentBytes is how large a segment may grow. It goes as a whole, so of what is
-// kept for a time none may be more than a quarter.
+// segmentBytes is how large a segment may grow. Retention gives up whole segments, so
+// with a bound on bytes none is larger than a quarter of it.
 func (o *Options) segmentBytes() int64 {
 	if o.Retain.Bytes > 0 {
 		return min(o.SegmentBytes, max(o.Retain.Bytes/4, 1))

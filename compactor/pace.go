@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost/fencepost/clock"
 )
 
-// pacer keeps a compactor's use of the store below its limits. What it waits for is
-// between requests and never within one, whose time is bounded.
+// pacer keeps a compactor's use of the store below its limits. It waits between requests,
+// never within one, because the time of a request is bounded.
 type pacer struct {
 	clock           clock.Clock
 	requests, bytes *rate.Limiter // nil: no limit
@@ -21,13 +21,13 @@ func newPacer(o *Options) *pacer {
 		if perSecond == 0 {
 			return nil
 		}
-		// A tenth of a second's worth at once.
+		// The burst is what a tenth of a second allows.
 		return rate.NewLimiter(rate.Limit(perSecond), int(max(perSecond/10, 1)))
 	}
 	return &pacer{clock: o.Clock, requests: limiter(int64(o.RequestsPerSecond)), bytes: limiter(o.BytesPerSecond)}
 }
 
-// pace waits until so much more may be done.
+// pace waits until so many more requests and bytes may be sent.
 func (p *pacer) pace(ctx context.Context, requests, bytes int64) error {
 	now := time.Unix(0, int64(p.clock.Now()))
 	wait := max(reserve(p.requests, now, requests), reserve(p.bytes, now, bytes))
@@ -37,7 +37,7 @@ func (p *pacer) pace(ctx context.Context, requests, bytes int64) error {
 	return clock.Sleep(ctx, p.clock, wait)
 }
 
-// reserve takes n from a limiter and tells how long to wait for it.
+// reserve takes n from a limiter and returns how long to wait for it.
 func reserve(l *rate.Limiter, now time.Time, n int64) (wait time.Duration) {
 	if l == nil {
 		return 0

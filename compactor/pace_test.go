@@ -24,13 +24,13 @@ func TestPace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 0, func(t *testing.T, w *world) {
-				w.lead(100)
-				w.compact(w.mem, nil)
-				w.lead(200)
+				w.Lead(100)
+				w.compact(w.Mem, nil)
+				w.Lead(200)
 				o := running(&c.o)
 				o.FanIn, o.Levels, o.NoCompress = 2, 40, true
 				began := clock.Go().Now()
-				w.compact(w.mem, o)
+				w.compact(w.Mem, o)
 				if took := clock.Go().Now().Sub(began); took < c.least || took > c.most {
 					t.Errorf("it took %v, want %v to %v", took, c.least, c.most)
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -25,24 +26,20 @@ import (
 func unpruned(t testing.TB) *world {
 	t.Helper()
 	w := sample(t)
-	w.token++
-	c := mustNew(t, w.mem, small())
-	p, err := c.begin(context.Background(), fence.NewToken(w.token))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.Token++
+	p := w.pass(w.Mem, w.Token, small())
 	p.tidy = func(context.Context) error { return nil }
 	if err := p.run(context.Background(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(w.newest().Dropped); n < 4 {
+	if n := len(w.Newest().Dropped); n < 4 {
 		t.Fatalf("only %d objects were dropped", n)
 	}
 	return w
 }
 
 func (w *world) logOf(st store.Store) *state.Log {
-	return state.With(st, w.log.Format(), &state.Options{Settle: quick})
+	return state.With(st, w.Format, &state.Options{Settle: logtest.Quick})
 }
 
 // whole fails the test unless everything that a manifest names is there, itself
@@ -50,25 +47,20 @@ func (w *world) logOf(st store.Store) *state.Log {
 func (w *world) whole(m *state.Manifest, when string) {
 	w.Helper()
 	ctx := context.Background()
-	got, _, err := w.log.At(ctx, m.Version)
+	got, _, err := w.State.At(ctx, m.Version)
 	if err != nil || got.Nonce != m.Nonce {
 		w.Fatalf("%s: manifest %d: %v", when, m.Version, err)
 	}
-	names := w.log.Lists(m)
-	for s, err := range w.log.Segments(ctx, m, 0) {
-		if err != nil {
-			w.Fatalf("%s: %v", when, err)
-		}
-		names = append(names, s.Key)
-	}
-	for f, err := range w.log.Files(ctx, m) {
+	segments, lists := w.names(m)
+	names := slices.Concat(segments, lists)
+	for f, err := range w.State.Files(ctx, m) {
 		if err != nil {
 			w.Fatalf("%s: %v", when, err)
 		}
 		names = append(names, f.Key)
 	}
 	for _, key := range names {
-		if !w.has(key) {
+		if !w.Has(key) {
 			w.Fatalf("%s: manifest %d names %s, which is gone", when, m.Version, key)
 		}
 	}
@@ -84,25 +76,21 @@ func (w *world) whole(m *state.Manifest, when string) {
 // guard:mark-before-pins, guard:mark-first.
 func TestPinRacesPrune(t *testing.T) {
 	base := unpruned(t)
-	old := base.newest().Version
-	for old > 1 && len(base.manifest(old).Segments) < 2 {
-		old-- // before the merge
-	}
-	for _, version := range []uint64{old, 0} {
+	for _, version := range []uint64{base.beforeMerge(), 0} {
 		good, refused := 0, 0
 		// race makes the first requests at request i, and the rest at request j.
 		race := func(first, i, j int) (reached bool) {
 			w := base.fork(t)
 			when := fmt.Sprintf("version %d, %d requests at request %d, the others at request %d", version, first, i, j)
 			pin, reached, err := w.pinWhile(version, first, i, j, func(st store.Store) error {
-				return w.pass(st, w.token).prune(context.Background())
+				return w.pass(st, w.Token, nil).prune(context.Background())
 			})
 			w.holds(when)
 			switch {
 			case err == nil:
 				good++
 				w.whole(pin.Manifest(), when)
-				w.compact(w.mem, small())
+				w.compact(w.Mem, small())
 				w.whole(pin.Manifest(), when+", compacted")
 				if err := pin.Release(t.Context()); err != nil {
 					t.Fatal(err)
@@ -113,7 +101,7 @@ func TestPinRacesPrune(t *testing.T) {
 				t.Fatalf("%s: %v", when, err)
 			}
 			if i == j {
-				w.compact(w.mem, small())
+				w.compact(w.Mem, small())
 				w.tidy(when)
 			}
 			return reached && !t.Failed()
@@ -136,16 +124,16 @@ func TestPinRacesPrune(t *testing.T) {
 	}
 }
 
-// A pin that is taken while a compactor folds all, gives all of it up and lets go of it
-// holds also what was behind the floor of its version, or another version is taken.
+// A pin that is taken while a compactor folds everything, truncates it and releases it
+// holds also what was after the floor of its version, or another version is pinned.
 // guard:start-before-pins, guard:pinned-start, guard:pin-after-start.
 func TestPinRacesRetention(t *testing.T) {
 	base := newWorld(t, 0, nil)
-	base.lead(3)
-	base.compact(base.mem, nil)
-	base.lead(3)
-	base.token++
-	o := &Options{Settle: quick, Parallel: 1, Retain: Retain{Age: 1}}
+	base.Lead(3)
+	base.compact(base.Mem, nil)
+	base.Lead(3)
+	base.Token++
+	o := &Options{Settle: logtest.Quick, Parallel: 1, Retain: Retain{Age: 1}}
 	behind, later, stride := 0, 0, 1
 	if testing.Short() {
 		stride = 4
@@ -155,7 +143,7 @@ func TestPinRacesRetention(t *testing.T) {
 			w := base.fork(t)
 			when := fmt.Sprintf("pinned at request %d, looked at request %d", i, j)
 			pin, reached, err := w.pinWhile(0, 2, i, j, func(st store.Store) error {
-				_, err := w.once(st, w.token, o)
+				_, err := w.once(st, w.Token, o)
 				return err
 			})
 			if err != nil {
@@ -168,20 +156,20 @@ func TestPinRacesRetention(t *testing.T) {
 				later++
 			}
 			for range 3 {
-				m := w.newest()
+				m := w.Newest()
 				w.whole(m, when)
 				if m.Start > from && m.Held() > from {
-					t.Fatalf("%s: manifest %d is pinned, which ends at %d, and those up to %d were let go", when, pin.Version(), from, m.Held())
+					t.Fatalf("%s: manifest %d is pinned, whose floor is at %d, and those up to %d were released", when, pin.Version(), from, m.Held())
 				}
-				w.compact(w.mem, o)
+				w.compact(w.Mem, o)
 			}
 			if err := pin.Release(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			for range 3 {
-				w.compact(w.mem, o)
+				w.compact(w.Mem, o)
 			}
-			if left := w.keys(segmentPrefix); len(left) > 0 {
+			if left := w.Keys(layout.SegmentPrefix); len(left) > 0 {
 				t.Errorf("%s: %q are left", when, left)
 			}
 			if t.Failed() {
@@ -199,29 +187,23 @@ func TestPinRacesRetention(t *testing.T) {
 	}
 }
 
-// The mark of an earlier pass lands late, behind this pass's listing of pins, and a
+// The mark of an earlier pass lands late, after this pass has listed the pins, and a
 // pin that came between the two is good. guard:mark-before-pins.
 func TestMarkLandsBehindThePins(t *testing.T) {
 	w := unpruned(t)
-	version := w.newest().Version
-	for version > 1 && len(w.manifest(version).Segments) < 2 {
-		version-- // before the merge
-	}
-	token := fence.NewToken(w.token) // of the pass before, too
+	version := w.beforeMerge()
+	token := fence.NewToken(w.Token) // of the pass before, too
 	ctx := context.Background()
-	p, err := mustNew(t, w.mem, small()).begin(ctx, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := w.pass(w.Mem, w.Token, small())
 	s, err := p.survey(ctx, true)
 	if err != nil || s.mark <= version {
 		t.Fatalf("mark %d, version %d, %v", s.mark, version, err)
 	}
-	pin, err := w.logOf(w.mem).Pin(ctx, &state.PinOptions{Version: version, Name: "backup"})
+	pin, err := w.logOf(w.Mem).Pin(ctx, &state.PinOptions{Version: version, Name: "backup"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	late, err := w.logOf(w.mem).Updater(layout.Compactor, token)
+	late, err := w.logOf(w.Mem).Updater(layout.Compactor, token)
 	if err == nil {
 		_, err = late.Update(ctx, func(m *state.Change) error {
 			m.PruneMark = s.mark
@@ -241,13 +223,18 @@ func TestMarkLandsBehindThePins(t *testing.T) {
 	w.whole(pin.Manifest(), "pinned before the mark was there")
 }
 
-func (w *world) manifest(version uint64) *state.Manifest {
+// beforeMerge is the last version with several segments.
+func (w *world) beforeMerge() uint64 {
 	w.Helper()
-	m, _, err := w.log.At(context.Background(), version)
-	if err != nil {
-		w.Fatal(err)
+	for version := w.Newest().Version; ; version-- {
+		m, _, err := w.State.At(context.Background(), version)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if len(m.Segments) > 1 {
+			return version
+		}
 	}
-	return m
 }
 
 // pinWhile takes a pin, whose first requests are made at request i of a compactor at
@@ -287,13 +274,13 @@ func (w *world) pinWhile(version uint64, first, i, j int, work func(st store.Sto
 			}
 		}
 	})
-	log := w.logOf(w.faulty.Client("pin"))
+	log := w.logOf(w.Faulty.Client("pin"))
 	go func() {
 		defer close(done)
 		pin, err = log.Pin(context.Background(), &state.PinOptions{Version: version, Name: "backup", Holder: "test"})
 	}()
 	<-parked
-	if err := work(w.faulty.Client("c")); err != nil {
+	if err := work(w.Faulty.Client("c")); err != nil {
 		w.Fatal(err)
 	}
 	for advance() {
@@ -310,44 +297,44 @@ func TestPinHolds(t *testing.T) {
 	w.watch(nil)
 	var pins []*state.Pin
 	for i := range 4 {
-		pin, err := w.log.Pin(t.Context(), &state.PinOptions{Name: fmt.Sprint("backup-", i), Holder: "test"})
+		pin, err := w.State.Pin(t.Context(), &state.PinOptions{Name: fmt.Sprint("backup-", i), Holder: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		pins = append(pins, pin)
-		w.lead(3)
+		w.Lead(3)
 		w.commit([]string{w.file()}, nil)
-		w.compact(w.faulty, small())
-		w.compact(w.faulty, small())
+		w.compact(w.Faulty, small())
+		w.compact(w.Faulty, small())
 		for _, pin := range pins {
 			w.whole(pin.Manifest(), fmt.Sprint("after round ", i))
 		}
 	}
-	before := w.keys("")
+	before := w.Keys("")
 	for range 3 {
-		if r := w.compact(w.faulty, small()); r.Pruned["segment"]+r.Pruned["data"]+r.Pruned["file"]+r.Pruned["list"] > 0 {
+		if r := w.compact(w.Faulty, small()); r.Pruned["segment"]+r.Pruned["data"]+r.Pruned["file"]+r.Pruned["list"] > 0 {
 			t.Errorf("there was nothing to prune, and it pruned %v", r.Pruned)
 		}
 	}
 	// Beside the manifests that new holders write.
-	if left := len(w.keys("")); left > len(before)+4 {
+	if left := len(w.Keys("")); left > len(before)+4 {
 		t.Errorf("%d objects have become %d", len(before), left)
 	}
 	for len(pins) > 0 {
 		i := len(pins) / 2
-		if err := w.log.Unpin(t.Context(), pins[i].Description().Name); err != nil {
+		if err := w.State.Unpin(t.Context(), pins[i].Description().Name); err != nil {
 			t.Fatal(err)
 		}
 		pins = slices.Delete(pins, i, i+1)
-		w.compact(w.faulty, small())
+		w.compact(w.Faulty, small())
 		for _, pin := range pins {
 			w.whole(pin.Manifest(), "with fewer pins")
 		}
 	}
-	w.compact(w.faulty, small())
+	w.compact(w.Faulty, small())
 	w.holds("at the end")
 	w.tidy("at the end")
-	if left := w.keys("pin/"); len(left) > 0 {
+	if left := w.Keys("pin/"); len(left) > 0 {
 		t.Errorf("%q are left", left)
 	}
 }
@@ -356,21 +343,21 @@ func TestPinHolds(t *testing.T) {
 // written.
 func TestPinIdle(t *testing.T) {
 	w := unpruned(t)
-	if _, err := w.log.Pin(t.Context(), &state.PinOptions{Version: w.newest().Version - 1, Name: "backup"}); err != nil {
+	if _, err := w.State.Pin(t.Context(), &state.PinOptions{Version: w.Newest().Version - 1, Name: "backup"}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := w.once(w.mem, w.token, small()); err != nil {
+		if _, err := w.once(w.Mem, w.Token, small()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	before := w.keys("")
+	before := w.Keys("")
 	for range 3 {
-		if _, err := w.once(w.mem, w.token, small()); err != nil {
+		if _, err := w.once(w.Mem, w.Token, small()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if after := w.keys(""); !slices.Equal(before, after) {
+	if after := w.Keys(""); !slices.Equal(before, after) {
 		t.Errorf("%q has become %q", short(before), short(after))
 	}
 }
@@ -399,18 +386,18 @@ func TestPinLapses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &hands{}
 			w := newWorld(t, 0, &memstore.Options{Clock: h})
-			w.lead(3)
-			w.compact(w.mem, small())
-			pin, err := w.logOf(w.mem).Pin(t.Context(), &state.PinOptions{TTL: ttl})
+			w.Lead(3)
+			w.compact(w.Mem, small())
+			pin, err := w.logOf(w.Mem).Pin(t.Context(), &state.PinOptions{TTL: ttl})
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.lead(3)
+			w.Lead(3)
 			mine := &hands{wrong: c.wrong}
 			o := small()
 			o.Clock = mine
-			comp := mustNew(t, told{w.mem, c.tell}, o)
-			w.token++
+			w.Token++
+			comp := w.withToken(told{w.Mem, c.tell}, w.Token, o)
 			for i, s := range c.steps {
 				h.advance(s.after)
 				mine.advance(s.after)
@@ -419,11 +406,11 @@ func TestPinLapses(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				r, err := comp.Once(t.Context(), fence.NewToken(w.token))
+				r, err := comp.Once(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
-				if gone := len(w.keys("pin/")) == 0; gone == s.held || (r.Pruned["pin"] == 1) == s.held {
+				if gone := len(w.Keys("pin/")) == 0; gone == s.held || (r.Pruned["pin"] == 1) == s.held {
 					t.Fatalf("step %d: gone is %v, %v", i, gone, r.Pruned)
 				}
 				if s.held {
@@ -433,7 +420,7 @@ func TestPinLapses(t *testing.T) {
 			if err := pin.Renew(t.Context()); !errors.Is(err, manifest.ErrPinLost) {
 				t.Errorf("its holder is told %v", err)
 			}
-			w.compact(w.mem, small())
+			w.compact(w.Mem, small())
 			w.tidy("at the end")
 		})
 	}
@@ -446,15 +433,15 @@ func TestRenewalRacesExpiry(t *testing.T) {
 	for n := 1; ; n++ {
 		h := &hands{}
 		w := newWorld(t, 0, &memstore.Options{Clock: h})
-		w.lead(3)
-		w.compact(w.mem, small())
-		w.lead(3)
-		w.compact(w.mem, &Options{Settle: quick})
-		pin, err := w.logOf(w.mem).Pin(t.Context(), &state.PinOptions{TTL: time.Minute})
+		w.Lead(3)
+		w.compact(w.Mem, small())
+		w.Lead(3)
+		w.compact(w.Mem, &Options{Settle: logtest.Quick})
+		pin, err := w.logOf(w.Mem).Pin(t.Context(), &state.PinOptions{TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.lead(3)
+		w.Lead(3)
 		h.advance(time.Hour)
 		reached, renewed := false, error(nil)
 		w.watch(func(_ context.Context, op faultstore.Op) {
@@ -463,7 +450,7 @@ func TestRenewalRacesExpiry(t *testing.T) {
 				renewed = pin.Renew(t.Context())
 			}
 		})
-		w.compact(w.faulty.Client("c"), small())
+		w.compact(w.Faulty.Client("c"), small())
 		if !reached {
 			break
 		}
@@ -475,7 +462,7 @@ func TestRenewalRacesExpiry(t *testing.T) {
 				t.Errorf("%s, and then it was lost all the same: %v", when, err)
 			}
 			w.whole(pin.Manifest(), when)
-			w.compact(w.mem, small())
+			w.compact(w.Mem, small())
 			w.whole(pin.Manifest(), when+", compacted")
 		case errors.Is(renewed, manifest.ErrPinLost):
 			out++
@@ -493,19 +480,19 @@ func TestRenewalRacesExpiry(t *testing.T) {
 func TestPinDamaged(t *testing.T) {
 	w := unpruned(t)
 	key := layout.PinKey(uuid.NewString())
-	w.put(key, []byte("junk"))
-	before := w.keys("")
-	w.token++
-	_, err := w.once(w.mem, w.token, small())
+	w.Put(key, []byte("junk"))
+	before := w.Keys("")
+	w.Token++
+	_, err := w.once(w.Mem, w.Token, small())
 	if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) {
 		t.Errorf("the error is %v", err)
 	}
 	for _, key := range before {
-		if !w.has(key) {
+		if !w.Has(key) {
 			t.Errorf("%s is gone", key)
 		}
 	}
-	w.remove(key)
-	w.compact(w.mem, small())
+	w.Remove(key)
+	w.compact(w.Mem, small())
 	w.tidy("at the end")
 }

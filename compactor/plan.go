@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -17,52 +17,58 @@ import (
 type Plan struct {
 	// Version is that of the manifest that the plan was made from.
 	Version uint64
-	// Floor is where the unfolded chain begins, and Fold how many objects are at or
-	// behind it, and their bytes: as many as can be folded, with void ones.
-	Floor frame.Point
-	Fold  Objects
-	// Merges of the segments that there are, one after the other; the fold may
-	// bring about more.
+	// Floor is the first slot of the chain that is not folded. FloorOffset is the number
+	// of records before it.
+	Floor       fence.Position
+	FloorOffset uint64
+	// FoldObjects is how many objects are at the floor or after it, FoldBytes their size:
+	// so many are folded at most. Void objects are among them.
+	FoldObjects int
+	FoldBytes   int64
+	// Merges are those of the present segments, in order. The fold may lead to more.
 	Merges []Merge
-	// Start is the offset before which records have been given up, and Truncate the
-	// one before which they would be.
+	// Start is the offset before which records were given up already, Truncate the one
+	// before which [Retain] would give them up.
 	Start, Truncate uint64
-	// Deletes are what the rules of pruning would delete now. What this fold, these
-	// merges and this truncation make unnecessary is not among it: it is deleted after
-	// the grace period.
+	// Deletes are what pruning would delete now. What this fold, these merges and this
+	// truncation make unnecessary is not among it: it goes after the grace period.
 	Deletes []Deletion
-	// Pins that hold versions. Some may have lapsed: only a compactor that has
-	// watched them can tell.
-	Pins []state.PinInfo
+	// Pins are those that hold a version. Some may have lapsed: only a compactor that has
+	// watched them knows.
+	Pins []manifest.Pin
 }
 
-// Objects are a number of them and their bytes together.
-type Objects struct {
-	Count int
-	Bytes int64
-}
-
-// Merge puts one segment of about so many bytes in the place of some.
+// Merge replaces some segments by one.
 type Merge struct {
-	Segments []state.Segment
-	Bytes    int64
+	// Segments are the keys of those that are replaced.
+	Segments []string
+	// First and End are the offsets of the first record and after the last one.
+	First, End uint64
+	// Bytes is about the size of the result.
+	Bytes int64
 }
 
 // Deletion is what one rule deletes.
 type Deletion struct {
-	// Kind as in [Report.Pruned].
+	// Kind is as in [Report.Pruned].
 	Kind string
-	Objects
+	// Count is how many objects are deleted, Bytes their size.
+	Count int
+	Bytes int64
 	// Examples are the first keys, at most 8.
 	Examples []string
 }
 
-// Plan makes a plan and changes nothing: it only lists and reads, also where there
-// is no permission to write. It needs no token, for it takes nobody's place. What is
-// to be deleted it learns by listing the whole log. Errors: those of
-// [Compactor.Once], but for fences.
+// Plan returns what a compactor would do, and changes nothing. It needs no token and no
+// permission to write: it lists the whole log, and reads a little. Errors: as of
+// [Compactor.Once], except ErrFenced and those of the election.
 func (c *Compactor) Plan(ctx context.Context) (*Plan, error) {
-	log, err := state.Open(ctx, c.st, &state.Options{Settle: c.opts.Settle, Clock: c.opts.Clock})
+	plan, err := c.plan(ctx)
+	return plan, failed(ctx, err)
+}
+
+func (c *Compactor) plan(ctx context.Context) (*Plan, error) {
+	log, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -70,67 +76,70 @@ func (c *Compactor) Plan(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	// As the next one to be elected, whose predecessors are all fenced.
-	p, err := c.begin(ctx, fence.NewToken(uint64(m.Roles[layout.Compactor].Epoch)+1))
+	// As the next compactor, which has fenced all before it.
+	e, err := newEpoch(log, fence.NewToken(uint64(m.Roles[layout.Compactor].Epoch)+1))
 	if err != nil {
 		return nil, err
 	}
+	p := c.pass(e)
 	s, err := p.survey(ctx, false)
 	if err != nil {
 		return nil, err
 	}
 	s.epoch = uint64(p.token.Epoch())
-	plan := &Plan{Version: s.m.Version, Floor: s.m.Floor, Merges: p.merges(s.m), Start: s.m.Start, Pins: s.pins.infos}
-	if plan.Truncate, err = p.expired(ctx, s); err != nil {
+	plan := &Plan{
+		Version: s.m.Version, Floor: s.m.Floor.Position, FloorOffset: s.m.Floor.Offset,
+		Merges: p.planMerges(s.m), Start: s.m.Start, Pins: s.pins.all,
+	}
+	if plan.Truncate, err = p.keepsFrom(ctx, s); err != nil {
 		return nil, err
 	}
-	if plan.Fold, err = p.unfolded(ctx, s.m.Floor.Position); err != nil {
+	unfolded := rule{"", layout.DataPrefix, func(_ context.Context, info store.Info) (bool, error) {
+		pos, ok := layout.ParseDataKey(info.Key)
+		return ok && !pos.Before(s.m.Floor.Position), nil
+	}}
+	err = p.each(ctx, unfolded, func(info store.Info) bool {
+		plan.FoldObjects++
+		plan.FoldBytes += info.Size
+		return true
+	})
+	if err != nil {
 		return nil, err
 	}
-	if err := p.planDeletes(ctx, s, plan); err != nil {
-		return nil, err
-	}
-	return plan, nil
+	return plan, p.planDeletes(ctx, s, plan)
 }
 
-// merges plays all merges of the segments that there are.
-func (p *pass) merges(m *state.Manifest) []Merge {
+// planMerges plays all merges of the present segments.
+func (p *pass) planMerges(m *state.Manifest) []Merge {
 	var all []Merge
-	segs := slices.Clone(promised(m))
+	segs := slices.Clone(mergeable(m))
 	for old := p.opts.levels().plan(segs); old != nil; old = p.opts.levels().plan(segs) {
-		old = slices.Clone(old)
 		sum := merged(old)
-		all = append(all, Merge{old, sum.Size})
+		merge := Merge{First: sum.First, End: sum.End, Bytes: sum.Size}
+		for _, s := range old {
+			merge.Segments = append(merge.Segments, s.Key)
+		}
+		all = append(all, merge)
 		i := slices.Index(segs, old[0])
 		segs = slices.Replace(segs, i, i+len(old), sum)
 	}
 	return all
 }
 
-func (p *pass) unfolded(ctx context.Context, floor fence.Position) (Objects, error) {
-	var o Objects
-	r := rule{"", layout.DataPrefix, func(_ context.Context, info store.Info) (bool, error) {
-		pos, ok := layout.ParseDataKey(info.Key)
-		return ok && !pos.Before(floor), nil
-	}}
-	err := p.each(ctx, r, func(info store.Info) bool { o.Count++; o.Bytes += info.Size; return true })
-	return o, err
-}
-
 func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 	var rules []rule
-	dead, err := p.anyDropped(ctx, s)
+	dropped, err := p.anyDropped(ctx, s)
 	if err != nil {
 		return err
 	}
 	if s.horizon != nil {
-		rules = append(rules, p.data(s), p.versions(s))
+		rules = append(rules, p.dataRule(s), manifestRule(s))
 	}
-	if dead {
-		rules = append(rules, p.dead(s)...)
+	if dropped {
+		rules = append(rules, p.droppedRules(s)...)
 	}
-	rules = append(rules, p.orphans(s)...)
-	for _, r := range append(rules, tmp) {
+	rules = append(rules, p.orphanRules(s)...)
+	for _, r := range append(rules, tmpRule) {
 		err := p.each(ctx, r, func(info store.Info) bool {
 			plan.add(r.kind, info)
 			return true
@@ -139,13 +148,13 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 			return err
 		}
 	}
-	for _, r := range s.uploads() {
+	for _, r := range s.uploadRules() {
 		st, ok := p.st.(store.UploadAborter)
 		if !ok {
 			break
 		}
 		_, err := st.AbortUploads(ctx, r.prefix, func(info store.Info) bool {
-			if doomed, err := r.doomed(ctx, info); doomed && err == nil {
+			if dead, err := r.dead(ctx, info); dead && err == nil {
 				plan.add(r.kind, info)
 			}
 			return false
@@ -164,9 +173,9 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 	return nil
 }
 
-// dead are the rules by which what was dropped is found in listings, for its size.
-// A compactor deletes it by name.
-func (p *pass) dead(s *survey) []rule {
+// droppedRules find dropped objects in listings, which tell their sizes. Pruning deletes
+// them by name.
+func (p *pass) droppedRules(s *survey) []rule {
 	names := lazy(func(ctx context.Context, set *keySet) error {
 		for d, err := range p.log.Dropped(ctx, s.m) {
 			if err != nil {
@@ -188,11 +197,10 @@ func (p *pass) dead(s *survey) []rule {
 			return !not, err
 		}}
 	}
-	return []rule{named("segment", segmentPrefix), named("list", listPrefix), named("file", filePrefix)}
+	return []rule{named("segment", layout.SegmentPrefix), named("list", layout.ListPrefix), named("file", layout.FilePrefix)}
 }
 
-// wouldDelete is a store on which nothing can be changed, and which remembers what
-// was to be deleted.
+// wouldDelete is a store that deletes nothing, and remembers what it was asked to delete.
 type wouldDelete struct {
 	store.Store
 	keys []string
@@ -212,19 +220,18 @@ func (p *Plan) add(kind string, info store.Info) {
 	d := &p.Deletes[i]
 	d.Count++
 	d.Bytes += info.Size
-	if len(d.Examples) < 8 {
+	if len(d.Examples) < examples {
 		d.Examples = append(d.Examples, info.Key)
 	}
 }
 
-// String tells the plan to people, in several lines.
+// String describes the plan for people, in several lines.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "by manifest %d, floor %v, offset %d\n", p.Version, p.Floor.Position, p.Floor.Offset)
-	fmt.Fprintf(&b, "fold    up to %d objects, %d bytes\n", p.Fold.Count, p.Fold.Bytes)
+	fmt.Fprintf(&b, "from    manifest %d; floor %v, offset %d\n", p.Version, p.Floor, p.FloorOffset)
+	fmt.Fprintf(&b, "fold    up to %d objects, %d bytes\n", p.FoldObjects, p.FoldBytes)
 	for _, m := range p.Merges {
-		first, last := m.Segments[0], m.Segments[len(m.Segments)-1]
-		fmt.Fprintf(&b, "merge   %d segments, records %d to %d, %d bytes\n", len(m.Segments), first.First, last.End-1, m.Bytes)
+		fmt.Fprintf(&b, "merge   %d segments, records %d to %d, %d bytes\n", len(m.Segments), m.First, m.End-1, m.Bytes)
 	}
 	if p.Truncate > p.Start {
 		fmt.Fprintf(&b, "give up records %d to %d\n", p.Start, p.Truncate-1)
@@ -237,7 +244,7 @@ func (p *Plan) String() string {
 		b.WriteByte('\n')
 	}
 	for _, pin := range p.Pins {
-		fmt.Fprintf(&b, "held    manifest %d, by pin %q of %s\n", pin.Version, pin.Name, pin.Holder)
+		fmt.Fprintf(&b, "pinned  manifest %d, by pin %q of %s\n", pin.Version, pin.Name, pin.Holder)
 	}
 	return b.String()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -20,40 +21,34 @@ import (
 // its size; and making it changes nothing.
 func TestPlan(t *testing.T) {
 	w := unpruned(t)
-	w.put("tmp/"+uuid.NewString(), []byte("left by a probe"))
-	w.put(layout.FileKey(1, uuid.NewString(), ""), []byte("nobody has committed it"))
-	w.lead(4)
-	w.put("file/odd", []byte("x"))
-	before := w.objects()
+	w.Put("tmp/"+uuid.NewString(), []byte("left by a probe"))
+	w.Put(layout.FileKey(1, uuid.NewString(), ""), []byte("nobody has committed it"))
+	w.Lead(4)
+	w.Put("file/odd", []byte("x"))
+	before := w.Objects()
 	o := small()
-	plan, err := mustNew(t, w.faulty, o).Plan(t.Context())
+	plan, err := mustNew(t, w.Faulty, o).Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after := w.objects(); !maps.EqualFunc(before, after, slices.Equal) {
+	if after := w.Objects(); !maps.EqualFunc(before, after, slices.Equal) {
 		t.Errorf("%q has become %q", before, after)
 	}
-	n := w.faulty.Counts()
+	n := w.Faulty.Counts()
 	if n.Of(faultstore.Put, "")+n.Of(faultstore.Upload, "")+n.Of(faultstore.Delete, "") > 0 {
 		t.Errorf("it made the requests %v", n)
 	}
-	m := w.newest()
-	if plan.Version != m.Version || !plan.Floor.Equal(m.Floor) || plan.Fold.Count != 5 || plan.Truncate != 0 || len(plan.Pins) != 0 {
+	m := w.Newest()
+	if plan.Version != m.Version || plan.Floor != m.Floor.Position || plan.FloorOffset != m.Floor.Offset || plan.FoldObjects != 5 || plan.Truncate != 0 || len(plan.Pins) != 0 {
 		t.Errorf("%+v", plan)
 	}
 
 	// Without the fold, whose leftovers the plan leaves out.
-	w.token++
-	p := w.pass(w.mem, w.token)
-	if _, err := p.updater.Update(t.Context(), func(*state.Change) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.prune(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	after := w.objects()
+	w.Token++
+	report := w.pruneAs(w.Token)
+	after := w.Objects()
 	for _, d := range plan.Deletes {
-		got := p.report.Pruned[d.Kind]
+		got := report.Pruned[d.Kind]
 		if d.Kind == "manifest" {
 			got-- // the one that the pass replaced
 		}
@@ -74,15 +69,15 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%d bytes of %s, they were %d", d.Bytes, d.Kind, sum)
 		}
 	}
-	if len(plan.Deletes) != len(p.report.Pruned) {
-		t.Errorf("planned are %+v, pruned %v", plan.Deletes, p.report.Pruned)
+	if len(plan.Deletes) != len(report.Pruned) {
+		t.Errorf("planned are %+v, pruned %v", plan.Deletes, report.Pruned)
 	}
 	for _, kind := range []string{"data", "manifest", "segment", "file", "orphan"} {
 		if !slices.ContainsFunc(plan.Deletes, func(d Deletion) bool { return d.Kind == kind && d.Count > 0 && d.Bytes > 0 }) {
 			t.Errorf("nothing of kind %s is planned: %+v", kind, plan.Deletes)
 		}
 	}
-	for _, says := range []string{"fold    up to 5 objects", "× segment", "delete  ", "by manifest "} {
+	for _, says := range []string{"fold    up to 5 objects", "× segment", "delete  ", "from    manifest "} {
 		if !strings.Contains(plan.String(), says) {
 			t.Errorf("it does not say %q:\n%s", says, plan)
 		}
@@ -94,10 +89,10 @@ func TestPlan(t *testing.T) {
 func TestPlanMerges(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	for range 7 {
-		w.lead(2)
-		w.compact(w.mem, nil)
+		w.Lead(2)
+		w.compact(w.Mem, nil)
 	}
-	plan, err := mustNew(t, w.mem, small()).Plan(t.Context())
+	plan, err := mustNew(t, w.Mem, small()).Plan(t.Context())
 	if err != nil || len(plan.Merges) == 0 {
 		t.Fatalf("%+v, %v", plan, err)
 	}
@@ -105,7 +100,7 @@ func TestPlanMerges(t *testing.T) {
 	for _, m := range plan.Merges {
 		want += len(m.Segments)
 	}
-	r := w.compact(w.mem, small())
+	r := w.compact(w.Mem, small())
 	if r.Merged != want || !strings.Contains(plan.String(), "merge   ") {
 		t.Errorf("planned are %d, merged %d:\n%s", want, r.Merged, plan)
 	}
@@ -116,18 +111,18 @@ func TestPlanMerges(t *testing.T) {
 func TestPlanTellsAll(t *testing.T) {
 	h := &hands{}
 	w := agedLog(t, h, 50*time.Hour, time.Hour)
-	if _, err := w.log.Pin(t.Context(), &state.PinOptions{Name: "backup-2026-11", Holder: "me"}); err != nil {
+	if _, err := w.State.Pin(t.Context(), &state.PinOptions{Name: "backup-2026-11", Holder: "me"}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		w.lead(1)
-		w.compact(w.mem, &Options{Settle: quick, Clock: h})
+		w.Lead(1)
+		w.compact(w.Mem, &Options{Settle: logtest.Quick, Clock: h})
 	}
-	o := &Options{Settle: quick, Clock: h, Retain: Retain{Age: 24 * time.Hour}, KeepLocks: &leader.PruneOptions{Keep: 1}, Leader: &leader.Options{NoPrune: true}}
+	o := &Options{Settle: logtest.Quick, Clock: h, Retain: Retain{Age: 24 * time.Hour}, Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1}}}
 	for e := range uint64(3) {
-		w.put("lock/"+layout.FormatNumber(e+1)+".json", []byte("{}"))
+		w.Put("lock/"+layout.FormatNumber(e+1)+".json", []byte("{}"))
 	}
-	plan, err := mustNew(t, w.mem, o).Plan(t.Context())
+	plan, err := mustNew(t, w.Mem, o).Plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,11 +131,11 @@ func TestPlanTellsAll(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", says, plan)
 		}
 	}
-	if len(w.keys("lock/")) != 3 {
+	if len(w.Keys("lock/")) != 3 {
 		t.Error("locks are gone")
 	}
-	for name, o := range map[string]*Options{"young": {Settle: quick, Clock: h, Retain: Retain{Age: 100 * time.Hour}}} {
-		plan, err := mustNew(t, w.mem, o).Plan(t.Context())
+	for name, o := range map[string]*Options{"young": {Settle: logtest.Quick, Clock: h, Retain: Retain{Age: 100 * time.Hour}}} {
+		plan, err := mustNew(t, w.Mem, o).Plan(t.Context())
 		if err != nil || strings.Contains(plan.String(), "give up") {
 			t.Errorf("%s: %v, %v", name, plan, err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -123,19 +124,16 @@ func TestGrace(t *testing.T) {
 			h := &hands{now: 900 * time.Millisecond}
 			w := newWorld(t, grace, &memstore.Options{Clock: h})
 			for range 2 {
-				w.lead(3)
-				w.compact(w.mem, &Options{Settle: quick, Clock: h})
+				w.Lead(3)
+				w.compact(w.Mem, &Options{Settle: logtest.Quick, Clock: h})
 			}
 			mine := &hands{now: h.now, wrong: c.wrong}
-			comp, err := New(told{w.mem, c.tell}, &Options{FanIn: 2, Levels: 40, Settle: quick, Clock: mine})
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.token++
+			w.Token++
+			comp := w.withToken(told{w.Mem, c.tell}, w.Token, &Options{FanIn: 2, Levels: 40, Settle: logtest.Quick, Clock: mine})
 			for i, s := range c.steps { // the first merges too
 				h.advance(s.after)
 				mine.advance(s.after)
-				r, err := comp.Once(t.Context(), fence.NewToken(w.token))
+				r, err := comp.Once(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -150,9 +148,9 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// At any time, on stores that tell their time in any way: when a manifest is
-// deleted, a newer one has been there for the grace period, and when data is, one
-// whose floor is behind it (T37).
+// At any time, on stores that tell their time in any way: when a manifest is deleted, a
+// newer one has been there for the grace period. When data is deleted, a manifest whose
+// floor is after it has been there for so long (T37).
 func TestT37_NothingBeforeItsTime(t *testing.T) {
 	const grace = 3 * time.Second
 	tellings := []func(store.Info) store.Info{exactly, inSeconds, stale, noDate}
@@ -164,12 +162,12 @@ func TestT37_NothingBeforeItsTime(t *testing.T) {
 		written := map[uint64]time.Duration{}
 		floors := map[uint64]fence.Position{}
 		look := func() {
-			m := w.newest()
+			m := w.Newest()
 			if _, ok := written[m.Version]; !ok && m.Version > 0 {
 				written[m.Version], floors[m.Version] = h.now, m.Floor.Position
 			}
 		}
-		w.faulty.SetAfter(func(context.Context, faultstore.Op, error) { look() })
+		w.Faulty.SetAfter(func(context.Context, faultstore.Op, error) { look() })
 		w.watch(func(_ context.Context, op faultstore.Op) {
 			if op.Kind != faultstore.Delete {
 				return
@@ -188,20 +186,17 @@ func TestT37_NothingBeforeItsTime(t *testing.T) {
 				}
 			}
 		})
-		st := told{w.faulty, tellings[rng.IntN(len(tellings))]}
-		comp, err := New(st, &Options{FanIn: 2, Levels: 40, Settle: quick, Clock: h})
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := told{w.Faulty, tellings[rng.IntN(len(tellings))]}
+		comp := w.withToken(st, 1, &Options{FanIn: 2, Levels: 40, Settle: logtest.Quick, Clock: h})
 		for range 40 {
 			switch rng.IntN(3) {
 			case 0:
-				w.lead(1 + rng.IntN(2))
+				w.Lead(1 + rng.IntN(2))
 				look()
 			case 1:
 				h.advance(time.Duration(rng.IntN(2000)) * time.Millisecond)
 			case 2:
-				r, err := comp.Once(t.Context(), fence.NewToken(1))
+				r, err := comp.Once(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -220,7 +215,7 @@ func TestT37_NothingBeforeItsTime(t *testing.T) {
 	}
 }
 
-// What has no name of ours is nobody's to delete.
+// Objects without a name of ours are never deleted.
 func TestUnknownObjectsStay(t *testing.T) {
 	h := &hands{}
 	w := newWorld(t, 0, &memstore.Options{Clock: h})
@@ -243,37 +238,31 @@ func TestUnknownObjectsStay(t *testing.T) {
 		"pin/x", "pin/" + id, "pin/" + id + ".json.bak", "pin/" + strings.ToUpper(id) + ".json", "pin/sub/" + id + ".json",
 	}
 	for _, key := range odd {
-		w.put(key, []byte(key))
+		w.Put(key, []byte(key))
 	}
 	ours := []string{"tmp/" + id, "list/writer/" + n20 + "/" + id, "segment/writer/" + n20 + "/" + id, "list/compactor/" + n20 + "/" + id, "segment/compactor/" + n20 + "/" + id, "file/" + n20 + "/" + id, "file/" + n20 + "/" + id + ".tar.gz"}
 	for _, key := range ours {
-		w.put(key, []byte("left by one that died"))
+		w.Put(key, []byte("left by one that died"))
 	}
-	w.lead(5)
+	w.Lead(5)
 	h.advance(1000 * 24 * time.Hour)
 	for range 3 {
-		w.lead(2)
-		c, err := New(w.mem, &Options{FanIn: 2, Levels: 40, Settle: quick, Clock: h, KeepLocks: &leader.PruneOptions{Keep: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.token++
-		if _, err := c.Once(t.Context(), fence.NewToken(w.token)); err != nil {
-			t.Fatal(err)
-		}
+		w.Lead(2)
+		o := &Options{FanIn: 2, Levels: 40, Settle: logtest.Quick, Clock: h, Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1}}}
+		w.compact(w.Mem, o)
 		h.advance(24 * time.Hour)
-		if _, err := c.RunOnce(t.Context()); err != nil {
+		if _, err := mustNew(t, w.Mem, o).Once(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.token = uint64(w.newest().Roles[layout.Compactor].Epoch)
+		w.Token = uint64(w.Newest().Roles[layout.Compactor].Epoch)
 	}
 	for _, key := range odd {
-		if !w.has(key) {
+		if !w.Has(key) {
 			t.Errorf("%s is gone", key)
 		}
 	}
 	for _, key := range ours {
-		if w.has(key) {
+		if w.Has(key) {
 			t.Errorf("%s is of our kind, years old, and still there", key)
 		}
 	}
@@ -284,49 +273,49 @@ func TestUnknownObjectsStay(t *testing.T) {
 // seals, manifests, at every place, before or while it works.
 func TestT37_JunkInHoles(t *testing.T) {
 	base := sample(t)
-	base.compact(base.mem, small())
-	base.lead(2)
-	m := base.newest()
+	base.compact(base.Mem, small())
+	base.Lead(2)
+	m := base.Newest()
 	ahead := base.fork(t) // where all has been folded
-	ahead.compact(ahead.mem, small())
-	wild := *ahead.newest()
+	ahead.compact(ahead.Mem, small())
+	wild := *ahead.Newest()
 	var chained []fence.Position
-	for e := uint64(1); e <= base.epoch; e++ {
+	for e := uint64(1); e <= base.Epoch; e++ {
 		for s := range uint64(8) {
-			if p := at(e, s+1); p.Before(m.Floor.Position) && !base.has(layout.DataKey(p)) {
+			if p := logtest.At(e, s+1); p.Before(m.Floor.Position) && !base.Has(layout.DataKey(p)) {
 				chained = append(chained, p)
 			}
 		}
 	}
 	if len(chained) < 10 {
-		t.Fatalf("there are no holes: %v", base.keys(""))
+		t.Fatalf("there are no holes: %v", base.Keys(""))
 	}
 	litter := func(w *world) {
 		for i, p := range chained {
-			if w.has(layout.DataKey(p)) {
+			if w.Has(layout.DataKey(p)) {
 				continue
 			}
 			switch i % 3 {
 			case 0:
-				w.put(layout.DataKey(p), w.seal(p, w.epoch+5))
+				w.Put(layout.DataKey(p), w.Seal(p, w.Epoch+5))
 			case 1:
-				w.put(layout.DataKey(p), w.data(frame.Point{Position: p, Offset: uint64(i)}, "junk"))
+				w.Put(layout.DataKey(p), w.Data(frame.Point{Position: p, Offset: uint64(i)}, "junk"))
 			case 2:
-				w.put(layout.DataKey(p), []byte("junk"))
+				w.Put(layout.DataKey(p), []byte("junk"))
 			}
 		}
 		for v := uint64(1); v < m.PruneMark; v++ {
-			if key := layout.ManifestKey(v); !w.has(key) {
-				w.put(key, w.junkManifest(wild, v))
+			if key := layout.ManifestKey(v); !w.Has(key) {
+				w.Put(key, w.junkManifest(wild, v))
 			}
 		}
 	}
 	check := func(w *world, when string) {
 		w.holds(when)
-		w.compact(w.faulty, small())
+		w.compact(w.Faulty, small())
 		w.holds(when + ", compacted")
-		w.lead(1)
-		w.compact(w.faulty, small())
+		w.Lead(1)
+		w.compact(w.Faulty, small())
 		w.holds(when + ", life went on")
 		w.tidy(when)
 	}
@@ -343,8 +332,8 @@ func TestT37_JunkInHoles(t *testing.T) {
 				litter(w)
 			}
 		})
-		w.token++
-		if _, err := w.once(w.faulty.Client("c"), w.token, small()); err != nil {
+		w.Token++
+		if _, err := w.once(w.Faulty.Client("c"), w.Token, small()); err != nil {
 			t.Fatalf("at request %d: %v", n, err)
 		}
 		if !reached {
@@ -373,11 +362,11 @@ func (w *world) junkManifest(m state.Manifest, version uint64) []byte {
 // never published, with a floor beyond the durable one. guard:horizon-junk.
 func TestT37_JunkHorizon(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(1)
-	w.compact(w.mem, nil)
-	w.lead(1)
-	w.lead(1)
-	zombie := w.pass(w.faulty.Client("zombie"), w.token)
+	w.Lead(1)
+	w.compact(w.Mem, nil)
+	w.Lead(1)
+	w.Lead(1)
+	zombie := w.pass(w.Faulty.Client("zombie"), w.Token, nil)
 	lists := 0
 	w.watch(func(_ context.Context, op faultstore.Op) {
 		if op.Client != "zombie" || op.Kind != faultstore.List || op.Key != layout.ManifestPrefix {
@@ -386,23 +375,17 @@ func TestT37_JunkHorizon(t *testing.T) {
 		if lists++; lists != 2 {
 			return // of the newest; the second is that of all versions
 		}
-		old := w.newest()
-		w.lead(10)
+		old := w.Newest()
+		w.Lead(10)
 		ahead := w.fork(t)
-		ahead.compact(ahead.mem, nil)
-		w.token++
-		other := w.pass(w.mem, w.token)
-		if _, err := other.updater.Update(t.Context(), func(*state.Change) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if err := other.prune(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		ahead.compact(ahead.Mem, nil)
+		w.Token++
+		w.pruneAs(w.Token)
 		hole := layout.ManifestKey(old.Version - 1)
-		if m := w.newest(); w.has(hole) || old.PruneMark >= old.Version-1 || !m.Floor.Equal(old.Floor) {
-			t.Fatalf("there is no hole: %v", w.keys(layout.ManifestPrefix))
+		if m := w.Newest(); w.Has(hole) || old.PruneMark >= old.Version-1 || !m.Floor.Equal(old.Floor) {
+			t.Fatalf("there is no hole: %v", w.Keys(layout.ManifestPrefix))
 		}
-		w.put(hole, w.junkManifest(*ahead.newest(), old.Version-1))
+		w.Put(hole, w.junkManifest(*ahead.Newest(), old.Version-1))
 	})
 	if err := zombie.prune(t.Context()); !overtaken(err) {
 		t.Fatal(err)
@@ -413,37 +396,24 @@ func TestT37_JunkHorizon(t *testing.T) {
 	w.holds("after the zombie")
 }
 
-func (w *world) pass(st store.Store, token uint64) *pass {
-	w.Helper()
-	c, err := New(st, &Options{Settle: quick})
-	if err != nil {
-		w.Fatal(err)
-	}
-	p, err := c.begin(context.Background(), fence.NewToken(token))
-	if err != nil {
-		w.Fatal(err)
-	}
-	return p
-}
-
 // What a compactor uploaded and never named is removed by the next, though that one
 // has nothing else to do, and the first cannot name it any more.
 func TestOrphans(t *testing.T) {
 	w := sample(t)
-	w.compact(w.mem, nil)
-	slow := w.faulty.Client("slow")
+	w.compact(w.Mem, nil)
+	slow := w.Faulty.Client("slow")
 	nexts := 0
 	w.watch(func(_ context.Context, op faultstore.Op) {
 		// It merges, has uploaded, and is about to publish.
-		if op.Client == "slow" && op.Kind == faultstore.Put && len(w.keys("segment/compactor/"+layout.FormatNumber(w.token+1)+"/")) == 1 && nexts == 0 {
+		if op.Client == "slow" && op.Kind == faultstore.Put && len(w.Keys("segment/compactor/"+layout.FormatNumber(w.Token+1)+"/")) == 1 && nexts == 0 {
 			nexts++
-			r, err := w.once(w.faulty, w.token+2, nil)
+			r, err := w.once(w.Faulty, w.Token+2, nil)
 			if err != nil || r.Pruned["orphan"] != 1 || len(r.PrunedKeys["orphan"]) != 1 || r.Segments+r.Merged > 0 {
 				t.Errorf("the next: %+v, %v", r, err)
 			}
 		}
 	})
-	if _, err := w.once(slow, w.token+1, small()); err == nil || !overtaken(err) {
+	if _, err := w.once(slow, w.Token+1, small()); err == nil || !overtaken(err) {
 		t.Errorf("the first: %v", err)
 	}
 	if nexts != 1 {
@@ -456,14 +426,14 @@ func TestOrphans(t *testing.T) {
 // A zombie that finds nothing to do is told so all the same, and does nothing.
 func TestZombieIsFenced(t *testing.T) {
 	w := sample(t)
-	w.compact(w.mem, nil)
-	before := w.keys("")
-	r, err := w.once(w.faulty, w.token-1, small())
+	w.compact(w.Mem, nil)
+	before := w.Keys("")
+	r, err := w.once(w.Faulty, w.Token-1, small())
 	var by *fence.FencedError
-	if !errors.As(err, &by) || by.By != fence.Epoch(w.token) || by.Epoch != fence.Epoch(w.token-1) || len(r.Pruned) > 0 {
+	if !errors.As(err, &by) || by.By != fence.Epoch(w.Token) || by.Epoch != fence.Epoch(w.Token-1) || len(r.Pruned) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if n := w.faulty.Counts(); n.Of(faultstore.Put, "")+n.Of(faultstore.Upload, "")+n.Of(faultstore.Delete, "") > 0 || !slices.Equal(w.keys(""), before) {
+	if n := w.Faulty.Counts(); n.Of(faultstore.Put, "")+n.Of(faultstore.Upload, "")+n.Of(faultstore.Delete, "") > 0 || !slices.Equal(w.Keys(""), before) {
 		t.Errorf("it made the requests %v", n)
 	}
 }
@@ -492,29 +462,29 @@ func TestPublishOutcomes(t *testing.T) {
 		"turned away":               {faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.ManifestPrefix, Skip: 1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}), false},
 	} {
 		w := newWorld(t, 0, nil)
-		w.lead(5)
-		w.faulty.SetHook(c.hook)
-		w.token++
-		_, err := w.once(w.faulty, w.token, nil)
+		w.Lead(5)
+		w.Faulty.SetHook(c.hook)
+		w.Token++
+		_, err := w.once(w.Faulty, w.Token, nil)
 		if err == nil || errors.Is(err, store.ErrUnknown) != c.unknown {
 			t.Errorf("%s: %v", name, err)
 		}
-		if n := len(w.keys("segment/")); (n == 1) != c.unknown {
+		if n := len(w.Keys("segment/")); (n == 1) != c.unknown {
 			t.Errorf("%s: %d segments are there", name, n)
 		}
 		w.holds(name)
-		w.compact(w.mem, nil)
+		w.compact(w.Mem, nil)
 		w.holds(name + ", compacted")
 		w.tidy(name)
 	}
 	for _, void := range []error{state.ErrVoid, fence.ErrLimit} {
 		w := newWorld(t, 0, nil)
-		p := w.pass(w.mem, 1)
+		p := w.pass(w.Mem, 1, nil)
 		key := layout.SegmentKey(layout.Compactor, 1, uuid.NewString())
-		w.put(key, []byte("segment"))
+		w.Put(key, []byte("segment"))
 		_, err := p.publish(t.Context(), &state.Segment{Key: key}, func(*state.Change) error { return void })
-		if !errors.Is(err, void) || w.has(key) {
-			t.Errorf("%v: %v, and the segment is there: %v", void, err, w.has(key))
+		if !errors.Is(err, void) || w.Has(key) {
+			t.Errorf("%v: %v, and the segment is there: %v", void, err, w.Has(key))
 		}
 	}
 }

@@ -3,39 +3,17 @@ package compactor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/state"
 )
 
-// Truncate gives up the records before an offset, as the compactor of the token's
-// epoch: no reader that comes later sees them, and the segments that hold no others
-// are deleted by later passes, after the grace period and as soon as no pin holds
-// them. What is not folded cannot be given up. It never takes anything back: an offset before the first record that
-// there is changes nothing. Errors: as of [Compactor.Once].
-func (c *Compactor) Truncate(ctx context.Context, token fence.Token, before uint64) error {
-	p, err := c.begin(ctx, token)
-	if err != nil {
-		return err
-	}
-	return p.truncate(ctx, before)
-}
-
-func (p *pass) truncate(ctx context.Context, before uint64) error {
-	_, err := p.updater.Update(ctx, func(m *state.Change) error { return m.Truncate(before) })
-	if err != nil {
-		return fmt.Errorf("compactor: %w", err)
-	}
-	return nil
-}
-
-// retain gives up what [Retain] says, and lets go of what was given up.
+// retain gives up the records that [Retain] does not keep, and releases what was given
+// up.
 func (p *pass) retain(ctx context.Context, s *survey) error {
-	before, err := p.expired(ctx, s)
+	before, err := p.keepsFrom(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -50,11 +28,11 @@ func (p *pass) retain(ctx context.Context, s *survey) error {
 	return p.release(ctx, s)
 }
 
-// release lets go of the segments before the start that no pin needs. A pin on a version
-// holds all that later ones drop, so what was appended behind that version's floor is
-// still there; but a snapshot that reads so far finds it by the newest manifest.
+// release releases the segments before the start that no pin needs. A pin on a version
+// holds all objects that later versions drop, so what was appended after that version's
+// floor stays in the store; but a snapshot finds it through the newest manifest.
 func (p *pass) release(ctx context.Context, s *survey) error {
-	idle := func(upTo uint64) (bool, error) { // whether none lies before it
+	idle := func(upTo uint64) (bool, error) { // no segment ends at upTo or before
 		for seg, err := range p.log.Segments(ctx, s.m, s.m.Held()) {
 			return err == nil && seg.End > upTo, err
 		}
@@ -63,11 +41,13 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	if none, err := idle(s.m.Start); err != nil || none {
 		return err
 	}
-	// guard:start-before-pins. As with the mark: a reader creates its pin and then looks
-	// at the start. A pin that this listing does not show finds the start in its
-	// place, and is good only if its version's floor is not before it. So what lies
-	// before both the start and the floor of every pin in the listing nobody reads, now
-	// or later, whenever this update lands.
+	// guard:start-before-pins. The pins are listed again when the start is published, the
+	// offset before which records are given up. A reader creates its pin and then reads the
+	// start; the pin is good only if its version's floor is not before the start. So this
+	// listing shows every pin that needs a segment before the start. Without it: a pin on
+	// version 5 is created after the earlier listing, and its holder reads the old start;
+	// the segments after version 5's floor are released; a snapshot of version 5 that reads
+	// on has a hole.
 	//
 	//mutant:replace s.pins, err = p.pins(ctx, s.m, true) => err = error(nil)
 	var err error
@@ -78,13 +58,16 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	for _, version := range slices.Sorted(maps.Keys(s.pins.versions)) {
 		held, err := p.log.Promised(ctx, version)
 		if errors.Is(err, state.ErrPruned) {
-			continue // a pin that came too late, and holds nothing
+			continue // the pin came too late, and holds nothing
 		}
 		if err != nil {
 			return err
 		}
-		// guard:pinned-start. Of all of them: one that came too late may name a number that a
-		// zombie has filled, with any floor.
+		// guard:pinned-start. The lowest floor of all pinned versions bounds what is
+		// released. Without it: a pin holds version 5, whose floor is at record 100; the
+		// segment from record 100 on is released; a snapshot of version 5 that reads on has
+		// a hole. It must be the lowest of all floors: a pin that came too late may name a
+		// number that a zombie has filled, with any floor.
 		//
 		//mutant:replace min(upTo, held.Floor.Offset) => max(upTo, held.Floor.Offset)
 		upTo = min(upTo, held.Floor.Offset)
@@ -102,24 +85,26 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	return err
 }
 
-// expired returns the offset before which nothing need be kept.
-func (p *pass) expired(ctx context.Context, s *survey) (before uint64, err error) {
+// keepsFrom returns the offset of the first record that [Retain] keeps.
+func (p *pass) keepsFrom(ctx context.Context, s *survey) (first uint64, err error) {
 	r, m := p.opts.Retain, s.m
-	before = m.Start
+	first = m.Start
 	if r.Age > 0 {
 		now := p.now(s)
 		for seg, err := range p.log.Segments(ctx, m, m.Start) {
 			if err != nil {
 				return 0, err
 			}
-			// guard:retain-prefix. Writers' clocks differ: what is old behind what is not
-			// waits for it.
+			// guard:retain-prefix. The first segment that is young enough stays, and so do all
+			// after it. Without this: leader B follows leader A, and its clock is a day slow;
+			// the segment with B's records looks too old; to give it up is to give up A's
+			// records before it, which are young.
 			//
 			//mutant:replace break => continue
 			if now.Sub(seg.To) < r.Age {
 				break
 			}
-			before = max(before, seg.End)
+			first = max(first, seg.End)
 		}
 	}
 	if r.Records > 0 && m.Floor.Offset > r.Records {
@@ -127,7 +112,7 @@ func (p *pass) expired(ctx context.Context, s *survey) (before uint64, err error
 		if err != nil && !errors.Is(err, state.ErrPruned) {
 			return 0, err
 		}
-		before = max(before, seg.First)
+		first = max(first, seg.First)
 	}
 	if r.Bytes > 0 {
 		var total int64
@@ -144,14 +129,14 @@ func (p *pass) expired(ctx context.Context, s *survey) (before uint64, err error
 			if total -= seg.Size; total < r.Bytes {
 				break
 			}
-			before = max(before, seg.End)
+			first = max(first, seg.End)
 		}
 	}
-	return before, nil
+	return first, nil
 }
 
-// now is the time of day by the store's clock, or by this machine's if the store
-// does not tell it.
+// now is the time of day by the store's clock, or by this machine's if the store does not
+// tell it.
 func (p *pass) now(s *survey) time.Time {
 	for _, k := range s.kept {
 		if !k.Info.Date.IsZero() {

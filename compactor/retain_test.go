@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
-	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -23,11 +23,11 @@ func agedLog(t *testing.T, h *hands, ages ...time.Duration) *world {
 	t.Helper()
 	w := newWorld(t, 0, &memstore.Options{Clock: h})
 	for range ages {
-		w.lead(10)
-		w.compact(w.mem, &Options{Settle: quick, Clock: h})
+		w.Lead(10)
+		w.compact(w.Mem, &Options{Settle: logtest.Quick, Clock: h})
 	}
 	// The writer's clock is the machine's.
-	w.publish(func(m *state.Change) error {
+	w.Publish(func(m *state.Change) error {
 		if len(m.Segments) != len(ages) {
 			t.Fatalf("%d segments", len(m.Segments))
 		}
@@ -47,26 +47,14 @@ func (h *hands) real() time.Time {
 	return morning.Add(h.now)
 }
 
-// first is the first record that can be read, and all that follow are as they
-// should be.
+// first returns the first record that can be read, and checks those that follow.
 func (w *world) first() uint64 {
 	w.Helper()
-	m := w.newest()
-	r, err := reader.Open(context.Background(), w.mem, &reader.Options{Settle: quick})
-	if err != nil {
-		w.Fatal(err)
+	first := w.Newest().First()
+	if got, err := read(w.Mem, first, func(int) {}); err != nil || !slices.Equal(got, w.History()[first:]) {
+		w.Fatalf("from %d on there are %q, %v; want %q", first, got, err, w.History()[first:])
 	}
-	next := m.First()
-	for rec, err := range r.Read(context.Background(), m.First()) {
-		if err != nil || rec.Offset != next || string(rec.Value) != w.want[next] {
-			w.Fatalf("record %d is %q at %d, %v", next, rec.Value, rec.Offset, err)
-		}
-		next++
-	}
-	if next != uint64(len(w.want)) {
-		w.Fatalf("the log ends with record %d of %d", next, len(w.want))
-	}
-	return m.First()
+	return first
 }
 
 // History is given up by age, number and size, whole segments of it, the oldest
@@ -75,7 +63,7 @@ func (w *world) first() uint64 {
 func TestRetain(t *testing.T) {
 	const hour = time.Hour
 	ages := []time.Duration{50 * hour, 40 * hour, 30 * hour, 20 * hour, 10 * hour}
-	size := agedLog(t, &hands{}, ages...).newest().Segments[0].Size
+	size := agedLog(t, &hands{}, ages...).Newest().Segments[0].Size
 	for name, c := range map[string]struct {
 		retain Retain
 		wrong  time.Duration
@@ -100,22 +88,22 @@ func TestRetain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &hands{}
 			w := agedLog(t, h, ages...)
-			o := &Options{Settle: quick, Clock: &hands{wrong: c.wrong}, Retain: c.retain}
-			st := told{w.faulty, c.tell}
+			o := &Options{Settle: logtest.Quick, Clock: &hands{wrong: c.wrong}, Retain: c.retain}
+			st := told{w.Faulty, c.tell}
 			w.watch(nil)
 			plan, err := mustNew(t, st, o).Plan(t.Context())
 			if err != nil || plan.Start != 0 || plan.Truncate != c.want {
 				t.Errorf("the plan is to give up what is before %d, %v", plan.Truncate, err)
 			}
-			w.token++
-			r, err := w.once(st, w.token, o)
+			w.Token++
+			r, err := w.once(st, w.Token, o)
 			if err != nil || r.Truncated != c.want || w.first() != c.want || r.Pruned["segment"] != 0 && c.want == 0 {
 				t.Fatalf("%+v, %v; the first record is %d, want %d", r, err, w.first(), c.want)
 			}
 			for range 2 { // the manifests that name them go first
 				w.compact(st, o)
 			}
-			if got := len(w.keys(segmentPrefix)); got != 5-int(c.want/10) {
+			if got := len(w.Keys(layout.SegmentPrefix)); got != 5-int(c.want/10) {
 				t.Errorf("%d segments are left", got)
 			}
 			if w.first() != c.want {
@@ -125,12 +113,12 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-// guard:retain-prefix. A record from a writer whose clock was ahead keeps what is
-// behind it: the history has no holes.
+// guard:retain-prefix. A record from a writer whose clock was ahead keeps all records
+// after it: the history has no holes.
 func TestRetainClocksBack(t *testing.T) {
 	h := &hands{}
 	w := agedLog(t, h, 50*time.Hour, -1000*time.Hour, 40*time.Hour, time.Hour)
-	w.compact(w.mem, &Options{Settle: quick, Clock: h, Retain: Retain{Age: 24 * time.Hour}})
+	w.compact(w.Mem, &Options{Settle: logtest.Quick, Clock: h, Retain: Retain{Age: 24 * time.Hour}})
 	if w.first() != 10 {
 		t.Errorf("the first record is %d", w.first())
 	}
@@ -141,20 +129,20 @@ func TestRetainClocksBack(t *testing.T) {
 func TestRetainWhileMerging(t *testing.T) {
 	h := &hands{}
 	w := newWorld(t, 0, &memstore.Options{Clock: h})
-	o := &Options{Settle: quick, Clock: h, FanIn: 2, Levels: 40, Retain: Retain{Age: 24 * time.Hour}}
+	o := &Options{Settle: logtest.Quick, Clock: h, FanIn: 2, Levels: 40, Retain: Retain{Age: 24 * time.Hour}}
 	merged := 0
 	for i := range 100 {
-		w.lead(2)
-		merged += w.compact(w.mem, o).Merged
+		w.Lead(2)
+		merged += w.compact(w.Mem, o).Merged
 		now := h.real()
-		w.publish(func(m *state.Change) error {
+		w.Publish(func(m *state.Change) error {
 			if s := &m.Segments[len(m.Segments)-1]; s.End == m.Floor.Offset && s.To.After(now.Add(time.Hour)) {
 				s.From, s.To = now, now // as if the writer had this clock
 			}
 			return nil
 		})
 		h.advance(time.Hour)
-		if first := w.newest().First(); i > 40 && first < uint64(2*(i-32)) {
+		if first := w.Newest().First(); i > 40 && first < uint64(2*(i-32)) {
 			t.Fatalf("after %d hours the first record is %d, of hour %d", i, first, first/2)
 		}
 	}
@@ -168,15 +156,10 @@ func TestRetainWhileMerging(t *testing.T) {
 func TestTruncate(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	for range 3 {
-		w.lead(10)
-		w.compact(w.mem, nil)
+		w.Lead(10)
+		w.compact(w.Mem, nil)
 	}
-	w.lead(5)
-	c := mustNew(t, w.mem, &Options{Settle: quick})
-	truncate := func(before uint64) error {
-		w.token++
-		return c.Truncate(t.Context(), fence.NewToken(w.token), before)
-	}
+	w.Lead(5)
 	for _, step := range []struct {
 		before, first uint64
 		segments      int
@@ -185,53 +168,42 @@ func TestTruncate(t *testing.T) {
 		{0, 0, 3, ""}, {5, 5, 3, ""}, {12, 12, 2, ""}, {3, 12, 2, ""},
 		{31, 12, 2, "only those before 30 are folded"}, {30, 30, 0, ""},
 	} {
-		err := truncate(step.before)
+		w.Token++
+		err := w.withToken(w.Mem, w.Token, nil).Truncate(t.Context(), step.before)
 		if step.says == "" && err != nil || step.says != "" && (err == nil || !strings.Contains(err.Error(), step.says)) {
 			t.Errorf("before %d: %v", step.before, err)
 		}
 		if first := w.first(); first != step.first {
 			t.Errorf("before %d: the first record is %d", step.before, first)
 		}
-		w.compactUnfolded()
-		if n := len(w.keys(segmentPrefix)); n != step.segments {
+		for range 2 {
+			w.Token++
+			w.pruneAs(w.Token)
+		}
+		if n := len(w.Keys(layout.SegmentPrefix)); n != step.segments {
 			t.Errorf("before %d: %d segments are left", step.before, n)
 		}
 	}
-	w.compact(w.mem, nil) // the tail is as it was
+	w.compact(w.Mem, nil) // the tail is as it was
 	if w.first() != 30 {
 		t.Errorf("the first record is %d", w.first())
 	}
-	if err := c.Truncate(t.Context(), fence.NewToken(1), 31); !errors.Is(err, ErrFenced) {
+	if err := w.withToken(w.Mem, 1, nil).Truncate(t.Context(), 31); !errors.Is(err, ErrFenced) {
 		t.Errorf("a zombie truncates: %v", err)
-	}
-}
-
-// compactUnfolded prunes, and folds nothing.
-func (w *world) compactUnfolded() {
-	w.Helper()
-	for range 2 {
-		w.token++
-		p := w.pass(w.mem, w.token)
-		_, err := p.updater.Update(context.Background(), func(*state.Change) error { return nil })
-		if err == nil {
-			err = p.prune(context.Background())
-		}
-		if err != nil {
-			w.Fatal(err)
-		}
 	}
 }
 
 // What versions are kept for, they have: each names only what is there.
 func TestKeepVersions(t *testing.T) {
 	for name, c := range map[string]struct {
-		keep KeepVersions
-		want func(version uint64, age time.Duration, newest uint64) bool
+		count int
+		age   time.Duration
+		want  func(version uint64, age time.Duration, newest uint64) bool
 	}{
-		"none":  {KeepVersions{}, func(uint64, time.Duration, uint64) bool { return false }},
-		"count": {KeepVersions{Count: 8}, func(v uint64, _ time.Duration, newest uint64) bool { return v+8 >= newest }},
-		"age":   {KeepVersions{Age: 10 * time.Hour}, func(_ uint64, age time.Duration, _ uint64) bool { return age < 10*time.Hour }},
-		"both": {KeepVersions{Count: 4, Age: 10 * time.Hour}, func(v uint64, age time.Duration, newest uint64) bool {
+		"none":  {0, 0, func(uint64, time.Duration, uint64) bool { return false }},
+		"count": {8, 0, func(v uint64, _ time.Duration, newest uint64) bool { return v+8 >= newest }},
+		"age":   {0, 10 * time.Hour, func(_ uint64, age time.Duration, _ uint64) bool { return age < 10*time.Hour }},
+		"both": {4, 10 * time.Hour, func(v uint64, age time.Duration, newest uint64) bool {
 			return v+4 >= newest || age < 10*time.Hour
 		}},
 	} {
@@ -239,26 +211,25 @@ func TestKeepVersions(t *testing.T) {
 			h := &hands{}
 			w := newWorld(t, 0, &memstore.Options{Clock: h})
 			o := small()
-			o.Clock, o.KeepVersions = h, c.keep
+			o.Clock, o.KeepVersions, o.KeepVersionsFor = h, c.count, c.age
 			written := map[uint64]time.Duration{}
-			w.faulty.SetAfter(func(_ context.Context, op faultstore.Op, _ error) {
+			w.Faulty.SetAfter(func(_ context.Context, op faultstore.Op, _ error) {
 				if v, ok := layout.ParseManifestKey(op.Key); ok && op.Kind == faultstore.Put {
 					written[v] = h.now
 				}
 			})
-			w.token++
+			w.Token++
 			for range 30 {
-				w.epoch++
-				wr := w.open(w.faulty, w.epoch)
-				w.append(wr, "x")
-				w.close(wr)
-				if _, err := w.once(w.faulty, w.token, o); err != nil {
+				wr := w.open(w.Faulty)
+				w.Append(wr, "x")
+				w.Close(wr)
+				if _, err := w.once(w.Faulty, w.Token, o); err != nil {
 					t.Fatal(err)
 				}
 				h.advance(time.Hour)
 			}
 			// The last prune came an hour ago, and made some versions itself.
-			newest, kept := w.newest(), 0
+			newest, kept := w.Newest(), 0
 			for v, at := range written {
 				if !c.want(v, h.now-time.Hour-at, newest.Version) {
 					continue
@@ -268,18 +239,18 @@ func TestKeepVersions(t *testing.T) {
 					t.Errorf("version %d, %v old, is to be kept; the mark is %d, the newest %d", v, h.now-at, newest.PruneMark, newest.Version)
 					continue
 				}
-				m, _, err := w.log.At(t.Context(), v)
+				m, _, err := w.State.At(t.Context(), v)
 				if err != nil {
 					t.Errorf("version %d of %d: %v", v, newest.Version, err)
 					continue
 				}
-				for s, err := range w.log.Segments(t.Context(), m, 0) {
-					if err != nil || !w.has(s.Key) {
+				for s, err := range w.State.Segments(t.Context(), m, 0) {
+					if err != nil || !w.Has(s.Key) {
 						t.Errorf("version %d names %s, which is gone; %v", v, s.Key, err)
 					}
 				}
 			}
-			if left := len(w.keys(layout.ManifestPrefix)); left > kept+8 {
+			if left := len(w.Keys(layout.ManifestPrefix)); left > kept+8 {
 				t.Errorf("%d manifests are left, %d are to be kept", left, kept)
 			}
 			if name != "none" && kept < 5 {
@@ -290,35 +261,26 @@ func TestKeepVersions(t *testing.T) {
 	}
 }
 
-func mustNew(t testing.TB, st store.Store, o *Options) *Compactor {
-	t.Helper()
-	c, err := New(st, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// RunTruncate waits for its turn and makes room.
-func TestRunTruncate(t *testing.T) {
+// An elected Truncate waits for its turn and makes room.
+func TestTruncateElects(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, w *world) {
-		w.lead(10)
-		w.compact(w.mem, nil)
+		w.Lead(10)
+		w.compact(w.Mem, nil)
 		stop, _ := w.run("c", &Options{Interval: time.Second})
 		time.Sleep(time.Minute)
-		c := mustNew(t, w.mem, running(&Options{}))
+		c := mustNew(t, w.Mem, running(&Options{}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		if err := c.RunTruncate(ctx, 5); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Truncate(ctx, 5); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("beside another compactor: %v", err)
 		}
 		cancel()
 		if err := stop(); !errors.Is(err, errStopped) {
 			t.Error(err)
 		}
-		if err := c.RunTruncate(t.Context(), 5); err != nil || w.first() != 5 {
+		if err := c.Truncate(t.Context(), 5); err != nil || w.first() != 5 {
 			t.Errorf("%v; the first record is %d", err, w.first())
 		}
-		if r, err := c.RunOnce(t.Context()); err != nil {
+		if r, err := c.Once(t.Context()); err != nil {
 			t.Error(fmt.Sprint(r), err)
 		}
 	})

@@ -11,51 +11,30 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
-// The elections whose locks are pruned, and the one that a compactor stands in.
-const (
-	logLocks       = "lock"
-	compactorLocks = "compactor-lock"
-)
-
-// Run compacts whenever there is enough to do, for as long as this process is
-// the compactor, and otherwise waits to become it, until ctx ends. It looks for
-// something to fold each Options.Interval, and for something to prune each half
-// grace period.
+// Run compacts whenever there is enough to do, until ctx ends. Without [Options.Token] it
+// does so while this process is the compactor, and otherwise waits to become it. It checks
+// for objects to fold every Options.Interval, and prunes twice in each grace period.
 //
-// It returns ctx's cause, or earlier what waiting cannot mend: the log is damaged,
-// there is none, or the store refuses for good. A request that fails is tried
-// again with the next round.
+// It returns ctx's cause, or earlier an error that waiting cannot mend: the log is
+// damaged, there is none, the token is fenced, or the store refuses for good. After any
+// other error it retries an Interval later.
 func (c *Compactor) Run(ctx context.Context) error {
 	for {
-		err := c.elected(ctx, func(ctx context.Context, p *pass) error {
-			for {
-				p.report = Report{}
-				if err := p.run(ctx, c.opts.MinObjects); err != nil {
-					if final(err) || ctx.Err() != nil {
-						return err
-					}
-					c.opts.Logger.Warn("a round failed; the next one goes on", zap.Error(err))
-				}
-				if err := clock.Sleep(ctx, c.opts.Clock, c.opts.Interval); err != nil {
-					return err
-				}
-			}
-		})
+		err := c.inEpoch(ctx, c.rounds)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, leader.ErrLost), errors.Is(err, ErrFenced):
+		case !c.opts.Token.Valid() && (errors.Is(err, leader.ErrLost) || errors.Is(err, ErrFenced)):
 			c.opts.Logger.Info("no longer the compactor", zap.Error(err))
 		case final(err):
-			return err
+			return failed(ctx, err)
 		default:
-			c.opts.Logger.Warn("no compactor yet; trying again", zap.Error(err))
+			c.opts.Logger.Warn("cannot compact yet; retrying", zap.Error(err))
 		}
 		if err := clock.Sleep(ctx, c.opts.Clock, c.opts.Interval); err != nil {
 			return err
@@ -63,76 +42,71 @@ func (c *Compactor) Run(ctx context.Context) error {
 	}
 }
 
-// checkElection finds now what Run would find when it begins: a compactor is made when
-// a program starts, and waits in the background.
-func (o *Options) checkElection(st store.Store) error {
-	if _, err := leader.New(st, compactorLocks, o.Leader); err != nil {
-		return fmt.Errorf("compactor: Leader: %w", err)
+// rounds compacts at each Interval until ctx ends.
+func (c *Compactor) rounds(ctx context.Context, p *pass) error {
+	for {
+		p.report = Report{}
+		if err := p.run(ctx, c.opts.MinObjects); err != nil {
+			if final(err) || ctx.Err() != nil {
+				return err
+			}
+			c.opts.Logger.Warn("a round of compaction failed; retrying with the next", zap.Error(err))
+		}
+		if err := clock.Sleep(ctx, c.opts.Clock, c.opts.Interval); err != nil {
+			return err
+		}
 	}
-	if err := o.KeepLocks.Validate(); err != nil {
-		return fmt.Errorf("compactor: KeepLocks: %w", err)
+}
+
+// checkElection finds now what is wrong with the options of an election. Run and Once hold
+// it much later, perhaps in the background.
+func (c *Compactor) checkElection() error {
+	o := c.election()
+	if _, err := leader.New(c.st, layout.CompactorLockPrefix, &o); err != nil {
+		return fmt.Errorf("%w: Leader: %w", ErrOptions, err)
 	}
 	return nil
 }
 
-// RunOnce waits until this process is the compactor, does what [Compactor.Once]
-// does, prunes old lock files, and makes room for others.
-func (c *Compactor) RunOnce(ctx context.Context) (Report, error) {
-	var report Report
-	err := c.elected(ctx, func(ctx context.Context, p *pass) error {
-		err := p.run(ctx, 1)
-		report = p.report
-		return err
-	})
-	return report, err
-}
-
-// election returns the options of Run's election.
-func (c *Compactor) election() (o leader.Options) {
-	if c.opts.Leader != nil {
-		o = *c.opts.Leader
-	}
+// election returns the options of the compactors' election.
+func (c *Compactor) election() leader.Options {
+	o := *c.opts.Leader
+	o.NoPrune = true // pruneLocks does it, for both elections
 	if o.Clock == nil {
 		o.Clock = c.opts.Clock
-	}
-	o.NoPrune, o.Prune = true, leader.PruneOptions{} // pruneLocks prunes, as KeepLocks says
-	if c.opts.KeepLocks != nil {
-		o.Prune = *c.opts.KeepLocks
 	}
 	return o
 }
 
-// elected runs work while this process is the compactor.
+// elected calls work while this process is the compactor.
 func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pass) error) error {
-	// Known before anybody is elected, so that there is no election without a log.
-	m, err := state.Open(ctx, c.st, &state.Options{Settle: c.opts.Settle, Clock: c.opts.Clock})
+	// First, so that there is no election without a log.
+	log, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
-	newest, err := m.Newest(ctx)
+	newest, err := log.Newest(ctx)
 	if err != nil {
 		return err
 	}
 	o := c.election()
-	// If the log knows later epochs than the election, because tokens came from
-	// elsewhere or the locks were lost, the election goes on behind them.
+	// The log may know later epochs than the election, because tokens came from elsewhere
+	// or the locks were lost. Then the election goes on after them.
 	o.MinEpoch = max(o.MinEpoch, uint64(newest.Roles[layout.Compactor].Epoch)+1)
-	e, err := leader.New(c.st, compactorLocks, &o)
+	elector, err := leader.New(c.st, layout.CompactorLockPrefix, &o)
 	if err != nil {
-		return fmt.Errorf("compactor: %w", err)
+		return err
 	}
-	return e.Run(ctx, func(ctx context.Context, t *leader.Term) error {
-		p, err := c.begin(ctx, t.Token())
+	return elector.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+		e, err := newEpoch(log, t.Token())
 		if err != nil {
 			return err
 		}
-		p.tidy = p.upkeep
-		return work(ctx, p)
+		return work(ctx, c.pass(e))
 	})
 }
 
-// upkeep prunes, and lock files too, twice in each grace period: each time it lists
-// the whole log.
+// upkeep prunes at most twice in each grace period, because pruning lists the whole log.
 func (p *pass) upkeep(ctx context.Context) error {
 	grace := time.Duration(p.log.Format().Grace)
 	now := p.opts.Clock.Now()
@@ -149,27 +123,24 @@ func (p *pass) upkeep(ctx context.Context) error {
 	return nil
 }
 
-// pruneLocks prunes the lock files of both elections in st.
+// pruneLocks prunes the locks of both elections in st, if this compactor is elected.
 func (p *pass) pruneLocks(ctx context.Context, st store.Store, count func(int)) error {
+	if p.opts.Token.Valid() || p.opts.Leader.NoPrune {
+		return nil
+	}
 	o := p.election()
-	for _, prefix := range []string{logLocks, compactorLocks} {
+	for _, prefix := range []string{layout.LockPrefix, layout.CompactorLockPrefix} {
 		e, err := leader.New(st, prefix, &o)
 		if err != nil {
-			return fmt.Errorf("compactor: %w", err)
+			return err
 		}
 		n, err := e.Prune(ctx)
 		count(n)
 		if err != nil {
-			return fmt.Errorf("compactor: %w", err)
+			return err
 		}
 	}
 	return nil
-}
-
-// RunTruncate waits until this process is the compactor, does what
-// [Compactor.Truncate] does, and makes room for others.
-func (c *Compactor) RunTruncate(ctx context.Context, before uint64) error {
-	return c.elected(ctx, func(ctx context.Context, p *pass) error { return p.truncate(ctx, before) })
 }
 
 // final tells whether going on is useless.

@@ -7,28 +7,22 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
-	"github.com/fencepost/fencepost/store/memstore"
 )
 
 // inBubble gives a log in virtual time.
 func inBubble(t *testing.T, grace time.Duration, f func(t *testing.T, w *world)) {
 	t.Helper()
-	format() // outside: its probe is real
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, grace, &memstore.Options{Clock: clock.Go()})
-		w.faulty = faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go()})
-		f(t, w)
-	})
+	logtest.Bubble(t, logtest.WithGrace(grace), func(t *testing.T, l *logtest.Log) { f(t, worldOf(l)) })
 }
 
 func running(opts *Options) *Options {
@@ -44,7 +38,7 @@ func running(opts *Options) *Options {
 // returned.
 func (w *world) run(client string, opts *Options) (stop func() error, done <-chan error) {
 	w.Helper()
-	c, err := New(w.faulty.Client(client), running(opts))
+	c, err := New(w.Faulty.Client(client), running(opts))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -61,7 +55,7 @@ var errStopped = errors.New("stopped")
 
 func (w *world) elector() *leader.Elector {
 	w.Helper()
-	e, err := leader.New(w.mem, compactorLocks, &leader.Options{Clock: clock.Go()})
+	e, err := leader.New(w.Mem, layout.CompactorLockPrefix, &leader.Options{Clock: clock.Go()})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -74,18 +68,18 @@ func TestRun(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, w *world) {
 		stop, _ := w.run("c", &Options{MinObjects: 5, MaxAge: time.Minute, Interval: time.Second})
 		time.Sleep(2 * time.Second)
-		w.lead(7) // and a seal
+		w.Lead(7) // and a seal
 		time.Sleep(2 * time.Second)
-		if m := w.newest(); m.Floor.Offset != 7 || len(w.keys(layout.DataPrefix)) != 1 {
-			t.Errorf("the floor is at %v; left are %q", m.Floor, short(w.keys("")))
+		if m := w.Newest(); m.Floor.Offset != 7 || len(w.Keys(layout.DataPrefix)) != 1 {
+			t.Errorf("the floor is at %v; left are %q", m.Floor, short(w.Keys("")))
 		}
-		w.lead(1)
+		w.Lead(1)
 		time.Sleep(58 * time.Second)
-		if m := w.newest(); m.Floor.Offset != 7 {
+		if m := w.Newest(); m.Floor.Offset != 7 {
 			t.Error("folded one object")
 		}
 		time.Sleep(4 * time.Second)
-		if m := w.newest(); m.Floor.Offset != 8 {
+		if m := w.Newest(); m.Floor.Offset != 8 {
 			t.Errorf("an object has waited for more than a minute; the floor is at %v", m.Floor)
 		}
 		if err := stop(); !errors.Is(err, errStopped) {
@@ -113,9 +107,9 @@ func TestRunLosesItsTerm(t *testing.T) {
 				t.Fatalf("epoch %v after %v, %v", rec.Epoch, last, err)
 			}
 			last = rec.Epoch
-			w.lead(3)
+			w.Lead(3)
 			time.Sleep(40 * time.Second)
-			if m := w.newest(); m.Floor.Offset != uint64(len(w.want)) || m.Roles[layout.Compactor].Epoch <= last {
+			if m := w.Newest(); m.Floor.Offset != uint64(len(w.History())) || m.Roles[layout.Compactor].Epoch <= last {
 				t.Errorf("nobody has gone on: the floor is at %v, the role is %+v after epoch %d", m.Floor, m.Roles[layout.Compactor], last)
 			}
 		}
@@ -134,13 +128,13 @@ func TestRunOutlivesFailures(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, w *world) {
 		var down atomic.Bool
 		down.Store(true)
-		w.faulty.SetHook(func(faultstore.Op) faultstore.Fault {
+		w.Faulty.SetHook(func(faultstore.Op) faultstore.Fault {
 			if down.Load() {
 				return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
 			}
 			return faultstore.Fault{}
 		})
-		w.lead(5)
+		w.Lead(5)
 		stop, done := w.run("c", &Options{MinObjects: 1, Interval: time.Second})
 		for range 3 {
 			time.Sleep(time.Minute)
@@ -151,10 +145,10 @@ func TestRunOutlivesFailures(t *testing.T) {
 			}
 			down.Store(false)
 			time.Sleep(time.Minute)
-			if m := w.newest(); m.Floor.Offset != uint64(len(w.want)) {
+			if m := w.Newest(); m.Floor.Offset != uint64(len(w.History())) {
 				t.Errorf("the store is back, and the floor is at %v", m.Floor)
 			}
-			w.lead(5)
+			w.Lead(5)
 			down.Store(true)
 		}
 		if err := stop(); !errors.Is(err, errStopped) {
@@ -169,15 +163,15 @@ func TestRunEnds(t *testing.T) {
 		harm func(w *world)
 		want error
 	}{
-		"no log":    {func(w *world) { w.remove(layout.FormatKey) }, manifest.ErrNotInitialized},
-		"damage":    {func(w *world) { w.put(layout.DataKey(at(1, 1)), []byte("junk")) }, fence.ErrCorrupt},
-		"denied":    {func(w *world) { w.faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
-		"junk lock": {func(w *world) { w.put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrCorrupt},
-		"newer":     {func(w *world) { w.put(layout.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
+		"no log":    {func(w *world) { w.Remove(layout.FormatKey) }, manifest.ErrNotInitialized},
+		"damage":    {func(w *world) { w.Put(layout.DataKey(logtest.At(1, 1)), []byte("junk")) }, fence.ErrCorrupt},
+		"denied":    {func(w *world) { w.Faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
+		"junk lock": {func(w *world) { w.Put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrCorrupt},
+		"newer":     {func(w *world) { w.Put(layout.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 0, func(t *testing.T, w *world) {
-				w.lead(3)
+				w.Lead(3)
 				c.harm(w)
 				stop, done := w.run("c", &Options{MinObjects: 1, Interval: time.Second})
 				time.Sleep(time.Hour)
@@ -198,34 +192,60 @@ func always(err error) faultstore.Hook {
 	return func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Err: err} }
 }
 
-// Epochs of the compactor's election go on behind those that the log knows, also
+// Epochs of the compactor's election go on after those that the log knows, also
 // if the locks are lost; otherwise each term would be fenced at once.
 func TestRunAfterLostLocks(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, w *world) {
-		w.token = 40
-		w.lead(2)
-		w.compact(w.mem, nil)
-		w.lead(2)
-		c, err := New(w.mem, running(&Options{}))
+		w.Token = 40
+		w.Lead(2)
+		w.compact(w.Mem, nil)
+		w.Lead(2)
+		c, err := New(w.Mem, running(&Options{}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for want := fence.Epoch(42); want < 45; want++ {
-			r, err := c.RunOnce(t.Context())
-			if got := w.newest().Roles[layout.Compactor].Epoch; err != nil || got != want {
+			r, err := c.Once(t.Context())
+			if got := w.Newest().Roles[layout.Compactor].Epoch; err != nil || got != want {
 				t.Errorf("epoch %d, %+v, %v; want epoch %d", got, r, err, want)
 			}
-			w.remove(w.keys("compactor-lock/")...)
+			w.Remove(w.Keys("compactor-lock/")...)
 		}
 		w.holds("at the end")
 	})
 }
 
-// RunOnce prunes the lock files of both elections, but what is to be kept, and the
-// report says how many.
-func TestRunOncePrunesLocks(t *testing.T) {
+// With a token from elsewhere Run holds no election, touches no lock, and ends when a later
+// token takes over.
+func TestRunWithToken(t *testing.T) {
 	inBubble(t, 0, func(t *testing.T, w *world) {
-		e, err := leader.New(w.mem, logLocks, &leader.Options{Clock: clock.Go(), NoPrune: true})
+		w.Lead(3)
+		w.Put("lock/"+layout.FormatNumber(1)+".json", []byte("somebody's"))
+		o := &Options{Token: fence.NewToken(7), MinObjects: 1, Interval: time.Second, Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1}}}
+		_, done := w.run("c", o)
+		time.Sleep(time.Minute)
+		if m := w.Newest(); m.Floor.Offset != 3 || m.Roles[layout.Compactor].Epoch != 7 || len(w.Keys(layout.LockPrefix)) != 1 || len(w.Keys(layout.CompactorLockPrefix)) != 0 {
+			t.Errorf("the floor is at %v; left are %q", m.Floor, short(w.Keys("")))
+		}
+		w.Token = 7
+		w.compact(w.Mem, nil)
+		time.Sleep(time.Minute)
+		select {
+		case err := <-done:
+			if !errors.Is(err, ErrFenced) {
+				t.Errorf("it ended with %v", err)
+			}
+		default:
+			t.Error("a zombie goes on")
+		}
+	})
+}
+
+// Once prunes the locks of both elections, but what is to be kept, and the
+// report says how many.
+func TestOncePrunesLocks(t *testing.T) {
+	inBubble(t, 0, func(t *testing.T, w *world) {
+		e, err := leader.New(w.Mem, layout.LockPrefix, &leader.Options{Clock: clock.Go(), NoPrune: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,49 +254,26 @@ func TestRunOncePrunesLocks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		o := running(&Options{KeepLocks: &leader.PruneOptions{Keep: 2}, Leader: &leader.Options{NoPrune: true}})
-		w.lead(1)
-		c, err := New(w.mem, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := running(&Options{Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 2}}})
+		w.Lead(1)
+		c := mustNew(t, w.Mem, o)
 		for i, want := range []int{3, 0, 1, 1} { // its own come to three with the third
-			r, err := c.RunOnce(t.Context())
+			r, err := c.Once(t.Context())
 			if err != nil || r.Pruned["lock"] != want {
 				t.Errorf("time %d: %+v, %v", i, r.Pruned, err)
 			}
 		}
-		if len(w.keys("lock/")) != 2 || len(w.keys("compactor-lock/")) != 2 {
-			t.Errorf("locks are %q", short(w.keys("")))
+		if len(w.Keys("lock/")) != 2 || len(w.Keys("compactor-lock/")) != 2 {
+			t.Errorf("locks are %q", short(w.Keys("")))
 		}
 		// By age they go by the compactor's clock where the store has none.
-		c, err = New(told{w.mem, noDate}, running(&Options{Leader: &leader.Options{NoPrune: true}}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r, err := c.RunOnce(t.Context()); err != nil || r.Pruned["lock"] != 0 {
+		c = mustNew(t, told{w.Mem, noDate}, running(&Options{}))
+		if r, err := c.Once(t.Context()); err != nil || r.Pruned["lock"] != 0 {
 			t.Errorf("young locks are pruned: %+v, %v", r.Pruned, err)
 		}
 		time.Sleep(91 * 24 * time.Hour)
-		if r, err := c.RunOnce(t.Context()); err != nil || r.Pruned["lock"] != 4 {
+		if r, err := c.Once(t.Context()); err != nil || r.Pruned["lock"] != 4 {
 			t.Errorf("three months later: %+v, %v", r.Pruned, err)
-		}
-	})
-}
-
-// How many locks are kept is said in one place, of which the election knows nothing.
-func TestRunKeepsLocks(t *testing.T) {
-	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
-		w.lead(1)
-		for range 4 {
-			stop, _ := w.run("c", &Options{KeepLocks: &leader.PruneOptions{Keep: 3}, Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1}}})
-			time.Sleep(time.Hour)
-			if err := stop(); !errors.Is(err, errStopped) {
-				t.Error(err)
-			}
-		}
-		if n := len(w.keys("compactor-lock/")); n != 3 {
-			t.Errorf("%d locks of compactors are left, not 3", n)
 		}
 	})
 }
@@ -284,19 +281,19 @@ func TestRunKeepsLocks(t *testing.T) {
 // T30: an idle log costs next to nothing.
 func TestT30_IdleCost(t *testing.T) {
 	inBubble(t, 10*time.Minute, func(t *testing.T, w *world) {
-		w.lead(70)
+		w.Lead(70)
 		stop, _ := w.run("c", &Options{})
 		time.Sleep(2 * time.Hour) // all is folded and pruned
-		before := w.newest().Version
-		w.faulty.ResetCounts()
+		before := w.Newest().Version
+		w.Faulty.ResetCounts()
 		time.Sleep(time.Hour)
-		n := w.faulty.Counts()
+		n := w.Faulty.Counts()
 		// A look each 10 s (LIST of manifests, GET of the floor), a prune each 5 min
 		// (10 LISTs), a heartbeat each 6 s.
 		if n.Of(faultstore.List, "") > 360+12*11+1 || n.Of(faultstore.Get, "") > 361 || n.Of(faultstore.Put, "") > 601 || n.Of(faultstore.Delete, "") > 0 {
 			t.Errorf("an hour costs %v", n)
 		}
-		if after := w.newest().Version; after != before {
+		if after := w.Newest().Version; after != before {
 			t.Errorf("nothing happens, and the manifest went from %d to %d", before, after)
 		}
 		if err := stop(); !errors.Is(err, errStopped) {
@@ -305,10 +302,10 @@ func TestT30_IdleCost(t *testing.T) {
 	})
 }
 
-// Who cannot keep up with the writer prunes all the same.
+// A compactor that cannot keep up with the writer prunes all the same.
 func TestPrunesWhileBehind(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(50)
+	w.Lead(50)
 	uploads, early := 0, 0
 	w.watch(func(_ context.Context, op faultstore.Op) {
 		switch {
@@ -318,7 +315,7 @@ func TestPrunesWhileBehind(t *testing.T) {
 			early++
 		}
 	})
-	w.compact(w.faulty, &Options{Settle: quick, SegmentBytes: 50, NoCompress: true})
+	w.compact(w.Faulty, &Options{Settle: logtest.Quick, SegmentBytes: 50, NoCompress: true})
 	if uploads < 4 || early != 1 {
 		t.Errorf("%d segments, %d deletes after the first", uploads, early)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -21,56 +22,55 @@ func TestT1_SealsStay(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	const epochs = state.MaxInline + 20
 	for e := range uint64(epochs) {
-		w.put(layout.DataKey(at(e, 1)), w.seal(at(e, 1), e+1))
+		w.Put(layout.DataKey(logtest.At(e, 1)), w.Seal(logtest.At(e, 1), e+1))
 	}
 	var m state.Manifest
-	void := w.data(frame.Point{Position: at(5, 7)}, "void")
-	for _, p := range []fence.Position{at(5, 7), at(epochs-3, 7)} {
-		w.put(layout.DataKey(p), void)
+	void := w.Data(frame.Point{Position: logtest.At(5, 7)}, "void")
+	for _, p := range []fence.Position{logtest.At(5, 7), logtest.At(epochs-3, 7)} {
+		w.Put(layout.DataKey(p), void)
 	}
-	wall := []fence.Position{at(5, 2), at(epochs-3, 2)} // of one whose place is forgotten, and of one that is known
+	wall := []fence.Position{logtest.At(5, 2), logtest.At(epochs-3, 2)} // of one whose place is forgotten, and of one that is known
 	for _, p := range wall {
-		w.put(layout.DataKey(p), w.seal(p, uint64(p.Epoch)+1))
+		w.Put(layout.DataKey(p), w.Seal(p, uint64(p.Epoch)+1))
 	}
-	w.epoch = epochs
-	w.lead(2)
-	w.compact(w.faulty, nil)
-	if m = *w.newest(); len(m.SealPages) == 0 || m.Floor.Position.Epoch != epochs+1 {
+	w.Epoch = epochs
+	w.Lead(2)
+	w.compact(w.Faulty, nil)
+	if m = *w.Newest(); len(m.SealPages) == 0 || m.Floor.Position.Epoch != epochs+1 {
 		t.Fatalf("%d seals, floor %v", len(m.Seals), m.Floor.Position)
 	}
 	for e := range uint64(epochs) {
-		if !w.has(layout.DataKey(at(e, 1))) {
+		if !w.Has(layout.DataKey(logtest.At(e, 1))) {
 			t.Fatalf("the seal of epoch %d is gone", e)
 		}
 	}
-	for _, p := range []fence.Position{at(5, 7), at(epochs-3, 7), wall[1]} {
-		if w.has(layout.DataKey(p)) {
+	for _, p := range []fence.Position{logtest.At(5, 7), logtest.At(epochs-3, 7), wall[1]} {
+		if w.Has(layout.DataKey(p)) {
 			t.Errorf("%v is void and still there", p)
 		}
 	}
 	w.holds("at the end")
 	// The zombies of all epochs wake up: of a forgotten one, and of the last.
 	for _, e := range []uint64{1, 7, epochs - 2} {
-		h := w.data(frame.Point{Position: at(e, 1)}, "zombie")
-		if _, err := store.Create(t.Context(), w.mem, layout.DataKey(at(e, 1)), h, &store.WriteOptions{Settle: quick}); store.OutcomeOf(err) != store.Refused {
+		h := w.Data(frame.Point{Position: logtest.At(e, 1)}, "zombie")
+		if _, err := store.Create(t.Context(), w.Mem, layout.DataKey(logtest.At(e, 1)), h, &store.WriteOptions{Settle: logtest.Quick}); store.OutcomeOf(err) != store.Refused {
 			t.Errorf("the zombie of epoch %d was told %v", e, err)
 		}
 	}
 	w.holds("after the zombies")
 }
 
-// Of an epoch that was never on the chain nobody knows a seal, and what may be one
-// stays.
+// The seal of an epoch that was never on the chain is not known, so what may be one stays.
 func TestSkippedEpoch(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(1)
-	w.epoch = 4
-	w.lead(1)
-	w.put(layout.DataKey(at(3, 1)), w.seal(at(3, 1), 4))
-	w.put(layout.DataKey(at(3, 2)), w.data(frame.Point{Position: at(3, 2)}, "void"))
-	w.compact(w.faulty, nil)
-	if !w.has(layout.DataKey(at(3, 1))) || w.has(layout.DataKey(at(3, 2))) {
-		t.Errorf("left are %q", short(w.keys(layout.DataPrefix)))
+	w.Lead(1)
+	w.Epoch = 4
+	w.Lead(1)
+	w.Put(layout.DataKey(logtest.At(3, 1)), w.Seal(logtest.At(3, 1), 4))
+	w.Put(layout.DataKey(logtest.At(3, 2)), w.Data(frame.Point{Position: logtest.At(3, 2)}, "void"))
+	w.compact(w.Faulty, nil)
+	if !w.Has(layout.DataKey(logtest.At(3, 1))) || w.Has(layout.DataKey(logtest.At(3, 2))) {
+		t.Errorf("left are %q", short(w.Keys(layout.DataPrefix)))
 	}
 	w.holds("at the end")
 }
@@ -80,10 +80,10 @@ func TestSkippedEpoch(t *testing.T) {
 func TestT2_OpenerBesidePruning(t *testing.T) {
 	base := sample(t)
 	for name, script := range map[string]func(w *world){
-		"pruned":           func(w *world) { w.compact(w.faulty, small()) },
-		"led and pruned":   func(w *world) { w.tryLead(1); w.compact(w.faulty, small()) },
-		"pruned and led":   func(w *world) { w.compact(w.faulty, small()); w.tryLead(1) },
-		"twice, all of it": func(w *world) { w.tryLead(1); w.compact(w.faulty, small()); w.tryLead(2); w.compact(w.faulty, small()) },
+		"pruned":           func(w *world) { w.compact(w.Faulty, small()) },
+		"led and pruned":   func(w *world) { w.tryLead(1); w.compact(w.Faulty, small()) },
+		"pruned and led":   func(w *world) { w.compact(w.Faulty, small()); w.tryLead(1) },
+		"twice, all of it": func(w *world) { w.tryLead(1); w.compact(w.Faulty, small()); w.tryLead(2); w.compact(w.Faulty, small()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for n := 1; n <= 40; n++ { // more than it makes, which depends on how far it reads ahead
@@ -100,18 +100,18 @@ func TestT2_OpenerBesidePruning(t *testing.T) {
 						script(w)
 					}
 				})
-				token := w.epoch + 10
-				wr, err := writer.Open(t.Context(), w.faulty.Client("opener"), fence.NewToken(token), &writer.Options{Settle: quick, Checkpoint: -1})
+				token := w.Epoch + 10
+				wr, err := writer.Open(t.Context(), w.Faulty.Client("opener"), fence.NewToken(token), &writer.Options{Settle: logtest.Quick, Checkpoint: -1})
 				if err != nil {
 					t.Fatalf("overtaken at request %d: %v", n, err)
 				}
 				mu.Lock()
 				opened = true
 				mu.Unlock()
-				w.append(wr, "by the opener")
-				w.close(wr)
+				w.Append(wr, "by the opener")
+				w.Close(wr)
 				w.holds(fmt.Sprint("overtaken at request ", n))
-				w.compact(w.faulty, small())
+				w.compact(w.Faulty, small())
 				w.holds(fmt.Sprint("overtaken at request ", n, ", compacted"))
 			}
 		})
@@ -121,8 +121,8 @@ func TestT2_OpenerBesidePruning(t *testing.T) {
 // tryLead is lead, unless the opener has sealed already.
 func (w *world) tryLead(n int) {
 	w.Helper()
-	w.epoch++
-	wr, err := writer.Open(context.Background(), w.mem, fence.NewToken(w.epoch), &writer.Options{Settle: quick})
+	w.Epoch++
+	wr, err := writer.Open(context.Background(), w.Mem, fence.NewToken(w.Epoch), &writer.Options{Settle: logtest.Quick})
 	if errors.Is(err, writer.ErrFenced) {
 		return
 	}
@@ -130,7 +130,7 @@ func (w *world) tryLead(n int) {
 		w.Fatal(err)
 	}
 	for i := range n {
-		w.append(wr, fmt.Sprintf("%d/%d", w.epoch, i))
+		w.Append(wr, fmt.Sprintf("%d/%d", w.Epoch, i))
 	}
-	w.close(wr)
+	w.Close(wr)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// The reply to a pin's creation is lost, and before its maker looks the pin lapses, and
-// a compactor takes it away, on a log that goes on meanwhile or not. Whatever copies of
-// deletes are under way, none hits the pin that the maker gets in the end.
+// The reply to a pin's creation is lost. Before its maker reads the pin, the pin lapses and
+// a compactor deletes it, on a log that goes on meanwhile or not. Whatever copies of the
+// delete are in flight, none hits the pin that the maker gets in the end.
 //
 // guard:pin-stillborn. guard:pin-taken.
 func TestPinDeletedBeforeItIsKnown(t *testing.T) {
@@ -24,15 +24,15 @@ func TestPinDeletedBeforeItIsKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &hands{}
 			w := newWorld(t, 0, &memstore.Options{Clock: h})
-			w.lead(3)
-			w.compact(w.mem, small())
+			w.Lead(3)
+			w.compact(w.Mem, small())
 			o := small()
 			o.Clock = h
-			comp := &deletes{Store: w.mem}
-			slow := &unanswered{Store: w.mem}
+			comp := &deletes{Store: w.Mem}
+			slow := &unanswered{Store: w.Mem}
 			slow.meanwhile = func() {
 				if goesOn {
-					w.lead(3)
+					w.Lead(3)
 				}
 				for range 3 {
 					h.advance(time.Hour)
@@ -44,20 +44,20 @@ func TestPinDeletedBeforeItIsKnown(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, keys := range comp.pins {
-				if err := w.mem.Delete(t.Context(), keys...); err != nil {
+				if err := w.Mem.Delete(t.Context(), keys...); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if err := pin.Renew(t.Context()); err != nil {
-				t.Errorf("nobody has taken it away, and it is told: %v", err)
+				t.Errorf("nobody has expired it, and it is told: %v", err)
 			}
-			w.compact(w.mem, small())
+			w.compact(w.Mem, small())
 			w.whole(pin.Manifest(), "with a pin")
-			// What was taken away before goes when the log has gone on.
-			w.lead(3)
-			w.compact(w.mem, small())
-			w.compact(w.mem, small())
-			if left := w.keys(layout.PinPrefix); len(left) != 1 {
+			// What was expired before goes when the log has gone on.
+			w.Lead(3)
+			w.compact(w.Mem, small())
+			w.compact(w.Mem, small())
+			if left := w.Keys(layout.PinPrefix); len(left) != 1 {
 				t.Errorf("%q are left", left)
 			}
 		})

@@ -19,7 +19,7 @@ import (
 // partSize is about how much of a segment one request writes.
 const partSize = 8 << 20
 
-// upload is a segment on its way to the store. It begins with its first record.
+// upload is a segment on its way to the store. The request begins with the first record.
 type upload struct {
 	key    string
 	first  uint64
@@ -36,7 +36,8 @@ type upload struct {
 
 var errEmpty = errors.New("compactor: nothing to upload")
 
-// upload makes a segment that begins with the record first; hint is the size to be expected.
+// upload prepares a segment that begins with record number first. It will have about hint
+// bytes.
 func (p *pass) upload(ctx context.Context, first uint64, hint int64) *upload {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upload{
@@ -58,14 +59,14 @@ func (c *Compactor) codec() frame.Codec {
 	return frame.Zstd
 }
 
-// keeps tells whether an object of the log goes into a segment as it is stored: if its
-// records make a block of a good size and are compressed, if that is wanted. Who does
-// not want it has them unpacked as well: that costs nothing.
+// keeps tells whether a log object is copied into the segment as it is stored: its records
+// must make a block of a good size, compressed as the segment is to be. Records that are
+// not compressed are unpacked, which costs nothing.
 func (p *pass) keeps(h *frame.Header) bool {
 	return segment.Whole(h) && h.Codec == p.codec() && h.Codec != frame.Plain
 }
 
-// add appends the records of an object of the log or of a block of another segment,
+// add appends the records of a log object or of another segment's block. They are copied
 // as they are stored if stored is not nil.
 func (u *upload) add(ctx context.Context, f *frame.Frame, stored *frame.Stored) error {
 	if stored == nil && f.Records == 0 {
@@ -82,13 +83,14 @@ func (u *upload) add(ctx context.Context, f *frame.Frame, stored *frame.Stored) 
 		}
 		ok, err := u.w.AddStored(stored)
 		if !ok && err == nil {
-			err = fmt.Errorf("compactor: record %d does not follow in %s", stored.Offset, u.key)
+			err = fmt.Errorf("record %d is not the next one of %s", stored.Offset, u.key)
 		}
 		return err
 	})
 }
 
-// paced begins the upload if there is none, and does something to it.
+// paced starts the request if there is none yet, adds something, and waits as long as the
+// limits say.
 func (u *upload) paced(ctx context.Context, add func() error) error {
 	if u.w == nil {
 		r, w := io.Pipe()
@@ -116,19 +118,19 @@ func (u *upload) size() int64 {
 	return u.w.Size()
 }
 
-// wait returns what the store said.
+// wait returns the store's answer.
 func (u *upload) wait() error { return <-u.done }
 
-// abort ends the upload with nothing visible and waits for it.
+// abort ends the upload, so that no object appears, and waits for it.
 func (u *upload) abort(err error) {
 	defer u.cancel()
 	if u.w != nil {
 		_ = u.pipe.CloseWithError(err)
-		_ = u.wait() // err is why, whatever the store makes of it
+		_ = u.wait() // the caller reports err, whatever the store's answer is
 	}
 }
 
-// finish completes the segment. It is nil if there was no record.
+// finish completes the segment. It returns nil if there was no record.
 func (u *upload) finish() (*state.Segment, error) {
 	defer u.cancel()
 	if u.w == nil {
@@ -141,25 +143,27 @@ func (u *upload) finish() (*state.Segment, error) {
 	}
 	_ = u.pipe.Close()
 	if err := u.wait(); err != nil {
-		return nil, fmt.Errorf("compactor: uploading %s: %w", u.key, err)
+		return nil, fmt.Errorf("uploading %s: %w", u.key, err)
 	}
 	return &state.Segment{Key: u.key, First: sum.First, End: sum.End, Size: sum.Size, Index: sum.Index, From: sum.From.UTC(), To: sum.To.UTC()}, nil
 }
 
-// publish makes a segment part of the manifest. If that certainly did not happen,
-// no manifest that anybody reads names the segment, and it is deleted: rounds that
-// go on failing would fill the store. If the update may have taken place, the
-// segment is left for the orphans' sweep of the next epoch.
+// publish makes a segment part of the manifest. If that certainly did not happen, no
+// manifest will ever name the segment, and it is deleted: otherwise rounds that fail again
+// and again would fill the store. If it may have happened, the segment stays; a compactor
+// of a later epoch deletes it if it is an orphan.
 func (p *pass) publish(ctx context.Context, seg *state.Segment, f func(*state.Change) error) (*state.Manifest, error) {
 	m, err := p.updater.Update(ctx, f)
 	if err == nil {
 		return m, nil
 	}
-	// guard:publish-unknown. An update of unknown outcome may be there, or come.
+	// guard:publish-unknown. The segment of an update with unknown outcome stays. Without
+	// this check: the update times out; the segment is deleted; the update lands, and the
+	// manifest names a segment that is gone.
 	//
 	//mutant:replace !errors.Is(err, store.ErrUnknown) && =>
 	if seg != nil && !errors.Is(err, store.ErrUnknown) && !errors.Is(err, ErrFenced) {
 		err = errors.Join(err, store.DeleteAll(ctx, p.st, []string{seg.Key}, p.opts.Settle))
 	}
-	return nil, fmt.Errorf("compactor: %w", err)
+	return nil, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -32,14 +33,14 @@ func (p *parts) AbortUploads(_ context.Context, prefix string, doomed func(store
 	return before - len(p.keys), p.fail
 }
 
-// Uploads are ended by the rules of orphans: those of compactors that are fenced,
-// and of leaders whose epoch is sealed and folded. Who may still complete his is left
-// alone, and so is what has no name of ours.
+// Uploads are aborted by the rules of orphans: those of fenced compactors, and of leaders
+// whose epoch is sealed and folded. Uploads that may still be completed are left alone,
+// and so are those without a name of ours.
 func TestAbortsUploads(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(2) // epoch 1
-	w.lead(2)
-	w.token = 3
+	w.Lead(2) // epoch 1
+	w.Lead(2)
+	w.Token = 3
 	seg := func(epoch fence.Epoch) string {
 		return layout.SegmentKey(layout.Compactor, epoch, uuid.NewString())
 	}
@@ -48,9 +49,9 @@ func TestAbortsUploads(t *testing.T) {
 	}
 	file := func(epoch fence.Epoch) string { return layout.FileKey(epoch, uuid.NewString(), ".parquet") }
 	stay := []string{seg(4), seg(5), list(4), file(2), file(3), "segment/x", "list/x", "file/x", "file/1/x", seg(1) + ".bak", "data/x", "tmp/x", "tmp/" + uuid.NewString()}
-	st := &parts{Store: w.mem, keys: slices.Concat(stay, []string{seg(1), seg(3), list(2), file(1), file(1)})}
+	st := &parts{Store: w.Mem, keys: slices.Concat(stay, []string{seg(1), seg(3), list(2), file(1), file(1)})}
 	planned := func() int {
-		plan, err := mustNew(t, st, &Options{Settle: quick}).Plan(t.Context())
+		plan, err := mustNew(t, st, &Options{Settle: logtest.Quick}).Plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,25 +76,25 @@ func TestAbortsUploads(t *testing.T) {
 	// A store that does not let us ends nothing.
 	st.keys = stay
 	st.fail = &store.Error{Op: "abort", Kind: store.ErrDenied}
-	if r, err := w.once(st, w.token, nil); err != nil || r.Pruned["upload"] != 0 {
+	if r, err := w.once(st, w.Token, nil); err != nil || r.Pruned["upload"] != 0 {
 		t.Errorf("denied: %+v, %v", r, err)
 	}
-	if _, err := mustNew(t, st, &Options{Settle: quick}).Plan(t.Context()); err != nil {
+	if _, err := mustNew(t, st, &Options{Settle: logtest.Quick}).Plan(t.Context()); err != nil {
 		t.Errorf("denied: %v", err)
 	}
 	// One that fails is asked again, and then it is told.
 	st.fail = &store.Error{Op: "abort", Status: 503}
 	var answer *store.Error
-	if _, err := w.once(st, w.token, &Options{Settle: quick}); !errors.As(err, &answer) || answer.Status != 503 {
+	if _, err := w.once(st, w.Token, &Options{Settle: logtest.Quick}); !errors.As(err, &answer) || answer.Status != 503 {
 		t.Errorf("503: %v", err)
 	}
 }
 
-// A probe uploads something in parts too. What it has left is nobody's a day later.
+// A probe uploads something in parts too. What it has left behind is aborted a day later.
 func TestAbortsUploadsOfProbes(t *testing.T) {
 	w := newWorld(t, 0, nil)
-	w.lead(1)
-	st := &parts{Store: w.mem, keys: []string{"tmp/x", "tmp/" + uuid.NewString()}}
+	w.Lead(1)
+	st := &parts{Store: w.Mem, keys: []string{"tmp/x", "tmp/" + uuid.NewString()}}
 	for age, left := range map[time.Duration]int{tmpAge - time.Minute: 2, tmpAge + time.Minute: 1} {
 		st := &parts{Store: st.Store, keys: slices.Clone(st.keys), age: age}
 		if r := w.compact(st, nil); r.Pruned["upload"] != 2-left || len(st.keys) != left || st.keys[0] != "tmp/x" {

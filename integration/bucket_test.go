@@ -16,16 +16,22 @@ import (
 	"github.com/fencepost/fencepost/store/storetest"
 )
 
-// TestBucketFeatures has buckets that keep old versions, and one in which nothing
-// may be deleted for a day: conditions are about the newest version, and an object
-// under a delete marker is absent.
-func TestBucketFeatures(t *testing.T) {
-	s := servers.Start(t, servers.MinIO)
-	cfg, err := config.LoadDefaultConfig(t.Context()) // from what Start has set
+// s3Client returns the SDK's client of a server, with the credentials that Start has set.
+func s3Client(t *testing.T, s *servers.Server) *s3.Client {
+	t.Helper()
+	cfg, err := config.LoadDefaultConfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := s3.NewFromConfig(cfg, func(o *s3.Options) { o.BaseEndpoint, o.UsePathStyle = &s.Endpoint, true })
+	return s3.NewFromConfig(cfg, func(o *s3.Options) { o.BaseEndpoint, o.UsePathStyle = &s.Endpoint, true })
+}
+
+// TestBucketFeatures uses a bucket that keeps old versions, and one in which no version
+// may be deleted for a day. Conditions must be about the current version, and an object
+// under a delete marker must count as absent.
+func TestBucketFeatures(t *testing.T) {
+	s := servers.Start(t, servers.MinIO)
+	client := s3Client(t, s)
 	create := func(bucket string, locked bool) {
 		t.Helper()
 		_, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &bucket, ObjectLockEnabledForBucket: &locked})
@@ -66,7 +72,7 @@ func TestBucketFeatures(t *testing.T) {
 				}
 				return st
 			}, &opts)
-			// It is what it is called: old versions are there.
+			// The bucket does keep old versions.
 			old, err := client.ListObjectVersions(t.Context(), &s3.ListObjectVersionsInput{Bucket: &bucket})
 			if err != nil || len(old.DeleteMarkers) == 0 {
 				t.Errorf("%v; %d delete markers", err, len(old.DeleteMarkers))

@@ -12,22 +12,23 @@ import (
 	"time"
 )
 
-// air is what packets go through in one direction. The zero value is a perfect wire.
+// air describes what happens to packets in one direction. The zero value is a perfect
+// wire.
 type air struct {
-	lost, doubled, late float64 // chances of each packet; a copy may itself be late
+	lost, doubled, late float64 // chance for each packet; a copy may itself be late
 	delay               time.Duration
-	jitter              time.Duration // what is late takes up to so much longer, and is overtaken
-	rate                int           // bytes a second; what would wait for more than maxQueue is lost
+	jitter              time.Duration // a late packet takes up to so much longer, and others overtake it
+	rate                int           // bytes a second; a packet that would wait for more than maxQueue is lost
 }
 
 const maxQueue = time.Second
 
-// packets counts what a way has done to packets, as they were delivered.
+// packets counts what happened to packets.
 type packets struct {
 	Sent      int `json:"sent"`
 	Lost      int `json:"lost"`
 	Doubled   int `json:"duplicated"`
-	Reordered int `json:"reordered"` // came behind one that was sent later
+	Reordered int `json:"reordered"` // delivered after a packet that was sent later
 	Delayed   int `json:"delayed"`
 }
 
@@ -39,7 +40,7 @@ func (p *packets) add(q packets) {
 	p.Delayed += q.Delayed
 }
 
-// all tells whether everything has happened that can happen to a packet.
+// all reports whether every kind of trouble has happened to some packet.
 func (p *packets) all() bool { return min(p.Lost, p.Doubled, p.Reordered, p.Delayed) > 0 }
 
 // lane carries packets in one direction.
@@ -48,15 +49,15 @@ type lane struct {
 	rng     *rand.Rand
 	out     func(packet []byte)
 	air     air
-	waiting []parcel  // by when they are due
-	free    time.Time // when the wire has sent what it was given
-	highest int       // of the packets delivered, by the order in which they were sent
+	waiting []parcel  // sorted by due time
+	free    time.Time // when the wire has sent everything so far
+	highest int       // greatest number of a delivered packet
 	count   packets
 	closed  bool
 	timers  sync.WaitGroup
 }
 
-// parcel is a packet that is under way.
+// parcel is a packet in flight.
 type parcel struct {
 	number int
 	again  bool
@@ -74,7 +75,7 @@ func (l *lane) turn(a air) {
 	l.air = a
 }
 
-// carry takes a packet, which it may keep.
+// carry sends a packet. It may keep the slice.
 func (l *lane) carry(packet []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +105,7 @@ func (l *lane) carry(packet []byte) {
 		}
 		l.count.Delayed++
 		at, _ := slices.BinarySearchFunc(l.waiting, p, func(q, p parcel) int {
-			return cmp.Or(q.due.Compare(p.due), -1) // behind those of the same moment
+			return cmp.Or(q.due.Compare(p.due), -1) // after those that are due at the same time
 		})
 		l.waiting = slices.Insert(l.waiting, at, p)
 		l.timers.Add(1)
@@ -112,8 +113,8 @@ func (l *lane) carry(packet []byte) {
 	}
 }
 
-// arrive delivers what is due. Timers of one moment fire in any order: each takes
-// what comes first.
+// arrive delivers all packets that are due. Timers of the same time fire in any order, so
+// each delivers whatever is first.
 func (l *lane) arrive() {
 	defer l.timers.Done()
 	l.mu.Lock()
@@ -127,7 +128,7 @@ func (l *lane) arrive() {
 
 func (l *lane) chance(p float64) bool { return p > 0 && l.rng.Float64() < p }
 
-// queue is how long a packet waits until the wire has sent it.
+// queue returns how long a packet waits until the wire has sent it.
 func (l *lane) queue(size int) (wait time.Duration, ok bool) {
 	if l.air.rate == 0 {
 		return 0, true
@@ -143,7 +144,7 @@ func (l *lane) queue(size int) (wait time.Duration, ok bool) {
 	return l.free.Sub(now), true
 }
 
-// deliver is called with mu held.
+// deliver delivers a packet. The caller holds mu.
 func (l *lane) deliver(p parcel) {
 	switch {
 	case l.closed:
@@ -163,7 +164,7 @@ func (l *lane) sofar() packets {
 	return l.count
 }
 
-// close loses what is under way, and waits until nothing is.
+// close loses the packets in flight and waits for all timers.
 func (l *lane) close() packets {
 	l.mu.Lock()
 	l.closed = true
@@ -173,7 +174,7 @@ func (l *lane) close() packets {
 	return count
 }
 
-// TestAir: what is counted is what happened.
+// TestAir: the counts match what happened.
 func TestAir(t *testing.T) {
 	for name, c := range map[string]struct {
 		air  air
@@ -204,7 +205,7 @@ func TestAir(t *testing.T) {
 					t.Errorf("counted %+v, want %+v", count, c.packets)
 				}
 				if l.carry([]byte("d")); len(got) != len(c.want) {
-					t.Error("carried on after its end")
+					t.Error("a closed lane still delivers")
 				}
 			})
 		})

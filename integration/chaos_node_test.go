@@ -26,7 +26,8 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// nodeRole in the environment makes this binary a process of the chaos suite.
+// nodeRole is an environment variable that makes this binary a process of the chaos
+// suite.
 const nodeRole = "FENCEPOST_CHAOS_ROLE"
 
 func TestMain(m *testing.M) {
@@ -48,8 +49,8 @@ func TestMain(m *testing.M) {
 // chaosValidity is short, so that there are many failovers.
 const chaosValidity = 800 * time.Millisecond
 
-// shifted is a machine whose time of day is wrong. (libfaketime cannot do it: Go
-// asks the kernel, not the C library.)
+// shifted is a clock with a wrong time of day. (libfaketime does not work: Go asks the
+// kernel, not the C library.)
 type shifted struct {
 	clock.Clock
 	by time.Duration
@@ -57,7 +58,8 @@ type shifted struct {
 
 func (s shifted) Wall() time.Time { return s.Clock.Wall().Add(s.by) }
 
-// node is one process of the suite: role URL name clock-shift boot-shift.
+// node runs one process of the suite. Its arguments are URL, name, clock shift and
+// boot-clock shift.
 func node(ctx context.Context, role string, args []string) error {
 	switch role {
 	case "gate":
@@ -94,9 +96,10 @@ func node(ctx context.Context, role string, args []string) error {
 			Writer: &writer.Options{InFlight: 4, Checkpoint: 300 * time.Millisecond, Settle: settle, Clock: clk},
 		})
 	case "compactor":
+		lead.Prune.Keep = 2
 		c, err := compactor.New(st, &compactor.Options{
 			Interval: 200 * time.Millisecond, MinObjects: 16, SegmentBytes: 256 << 10, FanIn: 4,
-			Leader: lead, KeepLocks: &leader.PruneOptions{Keep: 2}, Settle: settle, Clock: clk,
+			Leader: lead, Settle: settle, Clock: clk,
 		})
 		if err != nil {
 			return err
@@ -112,12 +115,12 @@ func node(ctx context.Context, role string, args []string) error {
 	return fmt.Errorf("no role %q", role)
 }
 
-// writes appends the items of an endless source, one behind the other: the cursor
-// is the number of the next one. It prints "lead epoch ." and what it was told of
-// each append, "+" acknowledged, "-" certainly not committed, "?" unknown: when it
-// was called and answered by the machine's clock, the offset, the values, " .".
+// writes appends the items of an endless source, in order. The cursor is the number of
+// the next item. It prints "lead epoch ." and a line for each append: "+" acknowledged,
+// "-" not committed or "?" unknown; the times of call and answer by the machine's clock;
+// the offset; the values; and " .".
 func writes(ctx context.Context, st store.Store, name string, up time.Duration, opts *fencepost.Options) error {
-	var mu sync.Mutex // of stdout
+	var mu sync.Mutex // guards stdout
 	say := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -133,7 +136,7 @@ func writes(ctx context.Context, st store.Store, name string, up time.Duration, 
 				}
 			}
 			if uint64(item) != w.Recovered().Offset {
-				say("broken the cursor says %d, the log ends at %d", item, w.Recovered().Offset)
+				say("broken the cursor is %d, but the end offset is %d", item, w.Recovered().Offset)
 			}
 			say("lead %d .", w.Epoch())
 			var told sync.WaitGroup
@@ -182,18 +185,18 @@ func writes(ctx context.Context, st store.Store, name string, up time.Duration, 
 	return nil
 }
 
-// digestEvery is how many records a reader's digest covers.
+// digestEvery is the number of records in a reader's digest.
 const digestEvery = 20
 
-// digest continues a checksum over values in order.
+// digest extends a checksum by the next value.
 func digest(sum uint32, value string) uint32 {
 	return crc32.Update(sum, crc32.IEEETable, []byte(value+"\n"))
 }
 
-// value is a record without its padding.
+// value returns a record without its padding.
 func value(record []byte) string { return strings.TrimRight(string(record), ".") }
 
-// reads tails the log and prints "sum from to digest ." now and then.
+// reads tails the log and prints "sum from to digest ." after every digestEvery records.
 func reads(ctx context.Context, st store.Store, from uint64, opts *reader.Options) error {
 	next := from
 	for ctx.Err() == nil {

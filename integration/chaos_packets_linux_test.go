@@ -16,17 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node behind a link lives in a network namespace of its own, and so does the
-// gate, which is all that it can reach. Each end is a TUN device, and this process
-// holds both and carries the packets from one to the other: what it loses, doubles
-// or lets overtake is below TCP, and the kernel at either end has to cope. The gate's
-// listening socket is in this process too, which passes on what it accepts (see
-// proxy). Namespaces and devices live as long as their descriptors do: whatever
-// becomes of this process, nothing stays.
+// A node at the end of a link lives in its own network namespace. The gate has another
+// one, and is all that the node can reach. Each end is a TUN device. This process holds
+// both devices and carries the packets between them. It loses, duplicates and reorders
+// packets below TCP, so the kernel at both ends has to cope. The gate's listening socket
+// is in this process too, which passes on what it accepts (see proxy). Namespaces and
+// devices end with their descriptors, so nothing remains when this process ends.
 
 const (
-	linkAddr = "FENCEPOST_CHAOS_ADDR" // in the environment: the node's own
-	linkFD   = 3                      // the socket on which it sends its end
+	linkAddr = "FENCEPOST_CHAOS_ADDR" // environment variable: the node's own address
+	linkFD   = 3                      // the socket over which the node sends its device
 )
 
 var (
@@ -34,7 +33,7 @@ var (
 	gatePort = uint16(9000)
 )
 
-// apart has a command start in a user namespace of its own, and others.
+// apart makes a command start in its own user namespace, and in these namespaces.
 func apart(cmd *exec.Cmd, namespaces uintptr) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | namespaces,
@@ -43,8 +42,8 @@ func apart(cmd *exec.Cmd, namespaces uintptr) {
 	}
 }
 
-// tun makes a network device, whose packets are read from and written to the
-// descriptor. It takes ioctls, and nothing that a library would make shorter.
+// tun makes a network device. Its packets are read from and written to the descriptor.
+// This needs ioctls, which a library would not make shorter.
 func tun(addr netip.Addr) (fd int, err error) {
 	fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -76,8 +75,9 @@ func tun(addr netip.Addr) (fd int, err error) {
 	if err := errors.Join(err, unix.Close(sock)); err != nil {
 		return 0, errors.Join(fmt.Errorf("network device: %w", err), unix.Close(fd))
 	}
-	// Data of the dead is repeated for some seconds, and not for two minutes, for which
-	// it would keep its namespace. (Where that may not be said, it does.)
+	// A dead process's data is retransmitted for some seconds instead of two minutes,
+	// because it keeps its namespace alive that long. (Without the right to write here,
+	// it takes two minutes.)
 	_ = os.WriteFile("/proc/sys/net/ipv4/tcp_orphan_retries", []byte("4"), 0)
 	return fd, nil
 }
@@ -108,7 +108,7 @@ func receiveFiles(c *net.UnixConn, n int) ([]*os.File, error) {
 	return files, nil
 }
 
-// socketPair is a way to receive files, and the end to give to a child.
+// socketPair returns a connection that receives files, and the end for a child process.
 func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -123,7 +123,8 @@ func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
 	return c.(*net.UnixConn), theirs, nil
 }
 
-// joinNetwork is what a node does first: it makes its end of the link, and gives it away.
+// joinNetwork is the first thing that a node does: it makes its end of the link and sends
+// the device to the test.
 func joinNetwork() error {
 	text := os.Getenv(linkAddr)
 	if text == "" {
@@ -145,7 +146,7 @@ func sendFiles(fds ...int) error {
 	return unix.Sendmsg(linkFD, []byte{0}, unix.UnixRights(fds...), nil, 0)
 }
 
-// makeGate is the whole life of the process that makes the gate.
+// makeGate is all that the gate's process does.
 func makeGate() error {
 	device, err := tun(gateAddr)
 	if err != nil {
@@ -172,7 +173,7 @@ type gate struct {
 	links map[netip.Addr]*link
 }
 
-// link is one node's way to the gate. It is what the node's proxy listens on.
+// link connects one node to the gate. The node's proxy listens on it.
 type link struct {
 	gate     *gate
 	addr     netip.Addr
@@ -183,10 +184,10 @@ type link struct {
 	wg       sync.WaitGroup
 
 	mu     sync.Mutex
-	device *os.File // nil before the node has sent it
+	device *os.File // nil until the node has sent it
 }
 
-// openGate makes a network, if that is allowed.
+// openGate makes a network, if this process may.
 func openGate() (*gate, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -227,7 +228,7 @@ func (g *gate) link(addr netip.Addr) *link {
 	return g.links[addr]
 }
 
-// deliver carries the gate's packets to the nodes.
+// deliver carries packets from the gate to the nodes.
 func (g *gate) deliver() {
 	forEachPacket(g.device, func(packet []byte) {
 		if l := g.link(netip.AddrFrom4([4]byte(packet[16:20]))); l != nil {
@@ -236,8 +237,8 @@ func (g *gate) deliver() {
 	})
 }
 
-// forEachPacket reads IPv4 packets until the file is closed. What else the kernel
-// says when a device comes up is nobody's business.
+// forEachPacket reads IPv4 packets until the file is closed. It ignores the other packets
+// that the kernel sends when a device comes up.
 func forEachPacket(f *os.File, carry func([]byte)) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -271,12 +272,12 @@ func (g *gate) accept() {
 	}
 }
 
-// join makes a new link: the first, the second and so on.
+// join makes a new link; number makes its address.
 func (g *gate) join(number int, seed uint64) *link {
 	number += int(gateAddr.As4()[3])
 	addr := netip.AddrFrom4([4]byte{10, 77, byte(number >> 8), byte(number)})
 	l := &link{gate: g, addr: addr, conns: make(chan net.Conn), ended: make(chan struct{})}
-	l.up = newLane(seed, 1, func(p []byte) { _, _ = g.device.Write(p) }) // lost, if it is full
+	l.up = newLane(seed, 1, func(p []byte) { _, _ = g.device.Write(p) }) // lost if the device is full
 	l.down = newLane(seed, 2, l.write)
 	g.mu.Lock()
 	g.links[addr] = l
@@ -284,8 +285,8 @@ func (g *gate) join(number int, seed uint64) *link {
 	return l
 }
 
-// house has a command, whose environment is complete, live at the end of the link.
-// settle is to be called when it was started, or could not be.
+// house makes a command start at the end of the link. The command's environment must be
+// complete. Call settle after the command was started, or could not be.
 func (l *link) house(cmd *exec.Cmd) (settle func(), err error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -298,7 +299,7 @@ func (l *link) house(cmd *exec.Cmd) (settle func(), err error) {
 		defer ours.Close()
 		files, err := receiveFiles(ours, 1)
 		if err != nil {
-			return // the node has died young
+			return // the node died early
 		}
 		l.mu.Lock()
 		l.device = files[0]
@@ -317,7 +318,7 @@ func (l *link) write(packet []byte) {
 	device := l.device
 	l.mu.Unlock()
 	if device != nil {
-		_, _ = device.Write(packet) // lost, if it is full or gone
+		_, _ = device.Write(packet) // lost if the device is full or gone
 	}
 }
 
@@ -326,7 +327,7 @@ func (l *link) turn(up, down air) {
 	l.down.turn(down)
 }
 
-// Accept, Addr and Close make it a net.Listener.
+// Accept, Addr and Close make a link a net.Listener.
 func (l *link) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
@@ -348,14 +349,14 @@ func (l *link) Close() error {
 	return nil
 }
 
-// sofar counts what became of the link's packets.
+// sofar counts what happened to the link's packets so far.
 func (l *link) sofar() packets {
 	count := l.up.sofar()
 	count.add(l.down.sofar())
 	return count
 }
 
-// finish waits until nothing of the link is left, and tells what became of its packets.
+// finish waits until nothing of the link remains, and returns the final counts.
 func (l *link) finish() packets {
 	_ = l.Close()
 	l.wg.Wait()

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// Packet networks are for Linux.
+// Packet networks need Linux.
 
 type gate struct{}
 
 type link struct{ net.Listener }
 
-var errNoNetwork = errors.New("network namespaces are for Linux")
+var errNoNetwork = errors.New("network namespaces need Linux")
 
 func openGate() (*gate, error) { return nil, errNoNetwork }
 
@@ -35,12 +35,12 @@ func makeGate() error { return errNoNetwork }
 
 func joinNetwork() error { return nil }
 
-// Nor are disks that can be filled.
+// So do disks that can be filled.
 
 type disk struct{}
 
 func withDisks(*testing.T, []string, func(*testing.T, func() *disk)) error {
-	return errors.New("no disk to fill: mount namespaces are for Linux")
+	return errors.New("no disk to fill: mount namespaces need Linux")
 }
 
 func (*disk) fill(string, uint64) error { return nil }
@@ -49,6 +49,6 @@ func (*disk) free() error { return nil }
 
 func (*disk) url(string) string { return "" }
 
-func tryDisk(string) error { return errors.New("mount namespaces are for Linux") }
+func tryDisk(string) error { return errors.New("mount namespaces need Linux") }
 
 func converse(role, addr string) error { return errNoNetwork }

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// weather is what a proxy does to the way between one process and the server.
+// weather is what a proxy does to the connections between one process and the server.
 type weather int
 
 const (
 	fair    weather = iota
-	hole            // nothing passes either way: a partition
-	mute            // requests pass, replies do not: each write is applied and its reply lost
+	hole            // nothing passes in either direction: a partition
+	mute            // requests pass, replies do not: each write is applied and its reply is lost
 	refused         // connections are closed
-	slow            // every piece takes a while
+	slow            // every piece is delayed
 	weathers
 )
 
@@ -25,10 +25,9 @@ func (w weather) String() string {
 	return [...]string{"fair", "partitioned", "replies lost", "connections reset", "slow"}[w]
 }
 
-// proxy is one process's way to the server, or the last part of it (see gate): what
-// becomes of packets before TCP has repeated and sorted them is not its business. What
-// it has held back may be delivered when the weather is fair again, long after its
-// sender has given up.
+// proxy connects one process to the server, or is the last part of that connection (see
+// gate). It sees data after TCP has repaired packet loss. Data that it has held back may
+// be delivered when the weather is fair again, long after its sender has given up.
 type proxy struct {
 	l      net.Listener
 	target string
@@ -42,7 +41,7 @@ type proxy struct {
 	wg      sync.WaitGroup
 }
 
-// newProxy passes on what l accepts, and closes it in the end.
+// newProxy passes on the connections that l accepts. It closes l at the end.
 func newProxy(t *testing.T, l net.Listener, target string) *proxy {
 	p := &proxy{l: l, target: target, conns: map[net.Conn]bool{}}
 	p.changed.L = &p.mu
@@ -53,8 +52,8 @@ func newProxy(t *testing.T, l net.Listener, target string) *proxy {
 
 func (p *proxy) addr() string { return p.l.Addr().String() }
 
-// turn changes the weather. Connections that exist are kept, with what they hold
-// back, unless drop is set.
+// turn changes the weather. Unless drop is set, existing connections stay, with the data
+// that they hold back.
 func (p *proxy) turn(w weather, pause time.Duration, drop bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +92,7 @@ func (p *proxy) serve() {
 	}
 }
 
-// keep registers a connection, or closes it if there is no place for it now.
+// keep registers a connection, or closes it if the proxy refuses connections now.
 func (p *proxy) keep(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +126,7 @@ func (p *proxy) end(conns ...net.Conn) {
 	}
 }
 
-// copy passes on what comes, as the weather allows. One end closed is both.
+// copy passes on data as the weather allows. When one end closes, it closes both.
 func (p *proxy) copy(to, from net.Conn, up bool) {
 	defer p.end(to, from)
 	buf := make([]byte, 64<<10)

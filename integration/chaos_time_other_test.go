@@ -4,10 +4,10 @@ package integration
 
 import "time"
 
-// timeNamespaces is for Linux.
+// timeNamespaces need Linux.
 func timeNamespaces() bool { return false }
 
 func shiftBoot(time.Duration) []string { return nil }
 
-// elapsed is the time of day, which nobody may set while the chaos lasts.
+// elapsed returns the time of day. It must not be set during the test.
 func elapsed(time.Duration) int64 { return time.Now().UnixNano() }

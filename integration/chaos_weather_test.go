@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// way is all that lies between one process and the server: a proxy and, where
-// namespaces are allowed, a link to it on which packets are lost.
+// way is the connection between one process and the server: a proxy and, where namespaces
+// are allowed, a link on which packets are lost.
 type way struct {
 	*proxy
 	link  *link // nil: only the proxy
-	usual air   // when the weather is fair
+	usual air   // of the link in fair weather
 }
 
-// newWay is a way to the target, from the address that it has. It is the town's
-// so-manyth.
+// newWay makes a way to the target. number distinguishes the ways of a town.
 func newWay(t *testing.T, g *gate, number int, rng *rand.Rand, target string) (*way, error) {
 	if g == nil {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,8 +37,8 @@ func newWay(t *testing.T, g *gate, number int, rng *rand.Rand, target string) (*
 	return w, nil
 }
 
-// lead has a command, whose environment is complete, start at the beginning of the
-// way. settle is to be called when it was started, or could not be.
+// lead makes a command start at the beginning of the way. The command's environment must
+// be complete. Call settle after the command was started, or could not be.
 func (w *way) lead(cmd *exec.Cmd) (settle func(), err error) {
 	if w == nil || w.link == nil {
 		return func() {}, nil
@@ -55,7 +54,7 @@ func (w *way) clear(drop bool) {
 	}
 }
 
-// worsen brings bad weather of some kind, and says which.
+// worsen makes the weather bad in some random way, and returns its name.
 func (w *way) worsen(rng *rand.Rand) string {
 	if w.link == nil || rng.IntN(3) == 0 {
 		kind := weather(1 + rng.IntN(int(weathers)-1))
@@ -97,7 +96,7 @@ func (w *way) worsen(rng *rand.Rand) string {
 	return name
 }
 
-// end closes the way, and tells what became of packets on it.
+// end closes the way and returns the counts of its packets.
 func (w *way) end() packets {
 	w.close()
 	if w.link == nil {
@@ -106,7 +105,7 @@ func (w *way) end() packets {
 	return w.link.finish()
 }
 
-// sofar counts, while the way is open.
+// sofar returns the counts while the way is open.
 func (w *way) sofar() packets {
 	if w.link == nil {
 		return packets{}
@@ -114,7 +113,7 @@ func (w *way) sofar() packets {
 	return w.link.sofar()
 }
 
-// openNetwork makes the network that a town's processes live in, or says why there is none.
+// openNetwork makes the network of a town's processes, or says why there is none.
 func openNetwork(t *testing.T) (g *gate, what string) {
 	err := errors.New("-chaos-packets=false")
 	if *chaosPackets {

@@ -22,9 +22,9 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// TestDiskFull fills the disk of a directory's log, of bytes and of inodes: nothing is
-// acknowledged that is not there, everything can be read meanwhile, and when there is
-// room again, from outside or by compaction, the log goes on as if nothing had been.
+// TestDiskFull fills the disk of a log in a directory, first with bytes, then with
+// inodes. No append is acknowledged that is not in the log, and all records stay
+// readable. When there is room again, from outside or by compaction, the log continues.
 func TestDiskFull(t *testing.T) {
 	for _, what := range []string{"bytes", "inodes"} {
 		t.Run(what, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestDiskFull(t *testing.T) {
 }
 
 func diskFull(t *testing.T, d *disk, what string) {
-	l := &fullLog{t: t, disk: d, hit: make(chan struct{}, 1)}
+	l := &fullLog{t: t, disk: d, what: what, hit: make(chan struct{}, 1)}
 	var err error
 	l.Store, err = store.Open(t.Context(), l.disk.url("log"))
 	if err != nil {
@@ -45,68 +45,67 @@ func diskFull(t *testing.T, d *disk, what string) {
 	if _, err := manifest.Init(t.Context(), l, &manifest.InitOptions{Grace: manifest.MinGrace}); err != nil {
 		t.Fatal(err)
 	}
-	fill := func(left uint64) {
-		t.Helper()
-		if err := l.disk.fill(what, left); err != nil {
-			t.Fatal(err)
-		}
-	}
-	room := func() {
-		t.Helper()
-		if err := l.disk.free(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	l.writerWaits()
+	l.othersRead()
+	l.compactionFrees()
+}
 
-	// Room comes while the writer tries: everything is committed.
+func (l *fullLog) writerWaits() {
+	// Room appears while the writer retries: all appends are committed.
 	w := l.open(1)
 	for range 10 {
 		l.append(w, 100)()
 	}
-	fill(0)
+	l.fill(0)
 	waits := []func(){l.append(w, 5000), l.append(w, 5000), l.append(w, 5000)}
 	l.awaitFull(3)
-	room()
+	l.room()
 	for _, wait := range waits {
 		wait()
 	}
 	if n := l.acked(); n != 13 {
-		t.Errorf("%d records were acknowledged when there was room again, want 13", n)
+		l.t.Errorf("%d records are acknowledged after there was room again, want 13", n)
 	}
 
-	// The writer is closed on a full disk: nothing of that is acknowledged.
-	fill(0)
+	// The writer is closed on a full disk: none of its appends is acknowledged.
+	l.fill(0)
 	waits = []func(){l.append(w, 5000), l.append(w, 5000)}
 	l.awaitFull(3)
-	stopped, stop := context.WithCancel(t.Context())
+	stopped, stop := context.WithCancel(l.t.Context())
 	stop()
 	if err := w.Close(stopped); err == nil {
-		t.Error("closed on a full disk as if everything had been committed")
+		l.t.Error("Close on a full disk returned no error")
 	}
 	for _, wait := range waits {
 		wait()
 	}
 	if n := l.acked(); n != 13 {
-		t.Errorf("%d records were acknowledged on a full disk, want 13", n)
+		l.t.Errorf("%d records are acknowledged after Close on a full disk, want 13", n)
 	}
-	// Others read all that there is, but can change nothing.
+}
+
+// othersRead checks that other processes can read all records of a log on a full disk, but
+// change nothing.
+func (l *fullLog) othersRead() {
 	l.check()
 	l.tryFull("opening a writer", func(ctx context.Context) error {
 		_, err := writer.Open(ctx, l, fence.NewToken(2), l.options())
 		return err
 	})
 	l.tryFull("compaction", func(ctx context.Context) error {
-		_, err := l.compactor().Once(ctx, fence.NewToken(1))
+		_, err := l.compactor(1).Once(ctx)
 		return err
 	})
 	l.check()
-	room()
-	w = l.open(3)
-	l.check()
+	l.room()
+}
 
-	// The log itself fills the disk. With a little more, compaction makes room: the
-	// writer, which has tried all the time, goes on.
-	fill(map[string]uint64{"bytes": 2 << 20, "inodes": 700}[what])
+// compactionFrees lets the log itself fill the disk. With a little more room, compaction
+// frees space, and the writer's retries succeed.
+func (l *fullLog) compactionFrees() {
+	w := l.open(3)
+	l.check()
+	l.fill(map[string]uint64{"bytes": 2 << 20, "inodes": 700}[l.what])
 	l.forget()
 	var wait func()
 	for full := false; !full; {
@@ -119,12 +118,12 @@ func diskFull(t *testing.T, d *disk, what string) {
 			full = true
 		}
 	}
-	fill(map[string]uint64{"bytes": 256 << 10, "inodes": 300}[what])
-	c := l.compactor()
-	for pruned := 0; pruned < 100; time.Sleep(50 * time.Millisecond) { // it takes the grace period
-		report, err := c.Once(t.Context(), fence.NewToken(2))
+	l.fill(map[string]uint64{"bytes": 256 << 10, "inodes": 300}[l.what])
+	c := l.compactor(2)
+	for pruned := 0; pruned < 100; time.Sleep(50 * time.Millisecond) { // pruning waits for the grace period
+		report, err := c.Once(l.t.Context())
 		if err != nil {
-			t.Fatal(err)
+			l.t.Fatal(err)
 		}
 		pruned += report.Pruned["data"]
 	}
@@ -132,22 +131,23 @@ func diskFull(t *testing.T, d *disk, what string) {
 	for range 50 {
 		l.append(w, 8000)()
 	}
-	if err := w.Close(t.Context()); err != nil {
-		t.Error(err)
+	if err := w.Close(l.t.Context()); err != nil {
+		l.t.Error(err)
 	}
 	l.check()
 	if l.acked() != l.next {
-		t.Errorf("%d of %d records were acknowledged", l.acked(), l.next)
+		l.t.Errorf("%d of %d records are acknowledged", l.acked(), l.next)
 	}
 }
 
-// fullLog is a log on a disk that is full now and then, and what was said of it.
+// fullLog is a log on a disk that is full at times, and the results of its appends.
 type fullLog struct {
 	store.Store
 	t       *testing.T
 	disk    *disk
-	hit     chan struct{} // a write has met the end of the disk
-	next    int           // item, and its offset
+	what    string        // fills: bytes or inodes
+	hit     chan struct{} // a write has failed because the disk is full
+	next    int           // next item, and its offset
 	history sim.Told
 }
 
@@ -162,7 +162,21 @@ func (l *fullLog) Put(ctx context.Context, key string, body []byte, opts *store.
 	return info, err
 }
 
-// forget that the disk was full before.
+func (l *fullLog) fill(left uint64) {
+	l.t.Helper()
+	if err := l.disk.fill(l.what, left); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *fullLog) room() {
+	l.t.Helper()
+	if err := l.disk.free(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// forget drops earlier signals that the disk was full.
 func (l *fullLog) forget() {
 	select {
 	case <-l.hit:
@@ -170,7 +184,7 @@ func (l *fullLog) forget() {
 	}
 }
 
-// awaitFull waits until so many writes have met the end of the disk.
+// awaitFull waits until so many writes have failed because the disk is full.
 func (l *fullLog) awaitFull(times int) {
 	l.forget()
 	for range times {
@@ -181,7 +195,7 @@ func (l *fullLog) awaitFull(times int) {
 	}
 }
 
-// tryFull does what tries until there is room, and stops it.
+// tryFull starts an operation that retries until there is room, and stops it.
 func (l *fullLog) tryFull(what string, do func(ctx context.Context) error) {
 	l.t.Helper()
 	ctx, stop := context.WithCancel(l.t.Context())
@@ -190,7 +204,7 @@ func (l *fullLog) tryFull(what string, do func(ctx context.Context) error) {
 	l.awaitFull(3)
 	stop()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		l.t.Errorf("%s on a full disk: %v", what, err)
+		l.t.Errorf("%s on a full disk: got %v, want context.Canceled", what, err)
 	}
 }
 
@@ -213,7 +227,7 @@ func (l *fullLog) open(epoch uint64) *writer.Writer {
 		}
 	}
 	if uint64(item) != w.Recovered().Offset || item != l.acked() {
-		l.t.Errorf("the cursor says %d, the log ends at %d, and %d were acknowledged", item, w.Recovered().Offset, l.acked())
+		l.t.Errorf("the cursor is %d, the end offset %d, and %d records are acknowledged; want the same", item, w.Recovered().Offset, l.acked())
 	}
 	l.next = item
 	return w
@@ -224,7 +238,7 @@ func (l *fullLog) acked() int {
 	return n
 }
 
-// begin appends an item. The function waits for the answer, and takes it down.
+// begin appends an item. The function that it returns waits for the result and notes it.
 func (l *fullLog) begin(w *writer.Writer, size int) (writer.Future, func()) {
 	l.t.Helper()
 	v := fmt.Sprintf("%d/%d/w", l.next, w.Epoch())
@@ -249,17 +263,17 @@ func (l *fullLog) append(w *writer.Writer, size int) (wait func()) {
 	return wait
 }
 
-func (l *fullLog) compactor() *compactor.Compactor {
+func (l *fullLog) compactor(token uint64) *compactor.Compactor {
 	l.t.Helper()
-	c, err := compactor.New(l, &compactor.Options{Settle: quick})
+	c, err := compactor.New(l, &compactor.Options{Token: fence.NewToken(token), Settle: quick})
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	return c
 }
 
-// check reads the whole log, as a process does that comes now, and holds it against
-// what was said.
+// check reads the whole log as a new process does, and compares it with the results of
+// the appends.
 func (l *fullLog) check() {
 	l.t.Helper()
 	st, err := store.Open(l.t.Context(), l.disk.url("log"))
@@ -271,7 +285,7 @@ func (l *fullLog) check() {
 		l.t.Fatal(err)
 	}
 	if len(final) != l.acked() {
-		l.t.Errorf("%d records are there, %d were acknowledged", len(final), l.acked())
+		l.t.Errorf("the log has %d records, but %d are acknowledged", len(final), l.acked())
 	}
 	if err := errors.Join(l.history.Check(final), inOrder(final)); err != nil {
 		l.t.Error(err)

@@ -17,16 +17,17 @@ import (
 	"github.com/fencepost/fencepost/integration/servers"
 )
 
-// disk is a file system of its own, a tmpfs, whose size can be changed.
+// disk is a file system of its own, a tmpfs, whose size can change.
 type disk struct{ dir string }
 
-// diskTest in the environment names the test that runs apart, to have disks.
+// diskTest is an environment variable with the name of the test that runs in its own
+// process, to have disks.
 const diskTest = "FENCEPOST_DISK_TEST"
 
-// withDisks runs a test that needs disks to fill: in another process, which has a
-// mount namespace to itself, with the flags of this one and more. Nothing that is
-// mounted there outlives it. An error says that there can be none here; whatever else
-// goes wrong is the test's failure.
+// withDisks runs a test that needs disks to fill, in another process with its own mount
+// namespace. That process gets the flags of this one and those given here. Its mounts end
+// with it. An error says that disks are not possible here; every other problem fails the
+// test.
 func withDisks(t *testing.T, flags []string, test func(t *testing.T, mount func() *disk)) error {
 	t.Helper()
 	if os.Getenv(diskTest) == t.Name() {
@@ -36,10 +37,10 @@ func withDisks(t *testing.T, flags []string, test func(t *testing.T, mount func(
 	cmd := exec.Command(os.Args[0], t.TempDir())
 	cmd.Env = append(os.Environ(), nodeRole+"=disk")
 	apart(cmd, unix.CLONE_NEWNS)
-	if out, err := cmd.CombinedOutput(); err != nil { // it only tries, and ends
+	if out, err := cmd.CombinedOutput(); err != nil { // it only tries to mount, and ends
 		return fmt.Errorf("no disk to fill: %w: %s", err, out)
 	}
-	// Of flags that are given twice the last one counts.
+	// If a flag is given twice, the last one counts.
 	args := append(slices.Clone(os.Args[1:]),
 		"-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.count=1", "-test.v=true", "-test.testlogfile=")
 	cmd = exec.Command(os.Args[0], append(args, flags...)...)
@@ -52,17 +53,17 @@ func withDisks(t *testing.T, flags []string, test func(t *testing.T, mount func(
 		t.Fatal(err)
 	}
 	<-ended
-	t.Logf("apart:\n%s", out)
+	t.Logf("output of the test's own process:\n%s", out)
 	if !cmd.ProcessState.Success() {
-		t.Error("failed in its own process")
+		t.Error("the test failed in its own process, see above")
 	}
 	return nil
 }
 
-// tryDisk is the whole life of the process that tells whether there can be disks.
+// tryDisk is all that a process does that tries whether it may mount disks.
 func tryDisk(dir string) error { return unix.Mount("tmpfs", dir, "tmpfs", 0, roomy) }
 
-// roomy is a disk that is not full.
+// roomy is the size of a disk that is not full.
 const roomy = "size=1g,nr_inodes=1m"
 
 func mountDisk(t *testing.T) *disk {
@@ -72,7 +73,7 @@ func mountDisk(t *testing.T) *disk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// A store keeps directories open.
+		// Detach, because a store keeps directories open.
 		if err := unix.Unmount(d.dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
@@ -80,7 +81,7 @@ func mountDisk(t *testing.T) *disk {
 	return d
 }
 
-// fill leaves so many bytes, or so many inodes, and as much as there is of the other.
+// fill leaves so many bytes, or so many inodes, and plenty of the other.
 func (d *disk) fill(what string, left uint64) error {
 	for {
 		var s unix.Statfs_t
@@ -91,7 +92,7 @@ func (d *disk) fill(what string, left uint64) error {
 		if what == "bytes" {
 			options = fmt.Sprintf("size=%d,nr_inodes=1m", (s.Blocks-s.Bfree)*uint64(s.Bsize)+left)
 		}
-		// Somebody may have written meanwhile: then it is too small.
+		// EINVAL: other writes have made the new size too small; retry.
 		if err := d.remount(options); !errors.Is(err, unix.EINVAL) {
 			return err
 		}
@@ -105,5 +106,5 @@ func (d *disk) remount(options string) error {
 	return unix.Mount("tmpfs", d.dir, "tmpfs", unix.MS_REMOUNT, options)
 }
 
-// url is a directory on the disk.
+// url returns the URL of a directory on the disk.
 func (d *disk) url(name string) string { return "file://" + filepath.Join(d.dir, name) }

@@ -1,8 +1,8 @@
-// Package integration holds the tests that need real servers and real
-// processes. They stand behind the build tag integration:
+// Package integration holds the tests that need real servers and real processes. They
+// have the build tag integration:
 //
 //	make integration
 //
-// Package servers, below, installs and starts the servers; a server that
-// cannot be had skips its tests by name, or fails them if CI=true.
+// Package servers, below, installs and starts the servers. If a server is not available,
+// its tests are skipped by name; with CI=true they fail.
 package integration

@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// requests makes one of each kind and returns their errors.
+// requests sends one request of each kind and returns the errors.
 func requests(t *testing.T, st store.Store) map[string]error {
 	_, put := st.Put(t.Context(), "k", []byte("v"), &store.PutOptions{If: store.IfAbsent()})
 	_, get := st.Get(t.Context(), "k", nil)
@@ -54,12 +54,12 @@ func TestWrongSecretIsDenied(t *testing.T) {
 	}
 }
 
-// TestDeadServerTellsNothing: a write to a server that is gone has an unknown
-// outcome, and is settled when the server is back.
+// TestDeadServerTellsNothing: a write to a server that is down has an unknown outcome. It
+// is settled when the server is back.
 func TestDeadServerTellsNothing(t *testing.T) {
 	for _, kind := range servers.Conforming {
 		if !kind.Durable {
-			continue // it comes back without the bucket
+			continue // after a restart its bucket is gone
 		}
 		t.Run(kind.Name, func(t *testing.T) {
 			s := servers.Start(t, kind)

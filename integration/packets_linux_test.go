@@ -20,9 +20,9 @@ import (
 	"github.com/fencepost/fencepost/integration/servers"
 )
 
-// converse is a node that only tries the network. One that echoes sends back all
-// that it is sent; one that leaves says a last word when it is told to, and does not
-// wait until it has arrived.
+// converse is a node that only tests the network. With role echo it sends back all data.
+// With role leave it waits for a line, sends a last word and ends before that has
+// arrived.
 func converse(role, addr string) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -40,11 +40,11 @@ func converse(role, addr string) error {
 	return errors.Join(err, c.Close())
 }
 
-// network is a gate for one test, which is skipped where there can be none.
+// network returns a gate for one test. The test is skipped where gates are not possible.
 func network(t *testing.T) *gate {
 	g, err := openGate()
 	if err != nil {
-		t.Skip("no packets to lose: network namespaces are not to be had here: ", err)
+		t.Skip("no packets to lose: network namespaces are not available here: ", err)
 	}
 	t.Cleanup(g.close)
 	return g
@@ -60,7 +60,7 @@ type visitor struct {
 	net.Conn
 }
 
-// visit starts a process at the end of a link, through air that is clear, and has it connected.
+// visit starts a process at the end of a perfect link, and waits until it has connected.
 func visit(t *testing.T, g *gate, number int, role string) *visitor {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], g.l.Addr().String())
@@ -107,15 +107,15 @@ func visit(t *testing.T, g *gate, number int, role string) *visitor {
 		}
 	}()
 	if v.Conn, err = link.Accept(); err != nil {
-		t.Fatal("it has ended before it came: ", err)
+		t.Fatal("the process ended before it connected: ", err)
 	}
 	close(came)
 	t.Cleanup(func() { _ = v.Conn.Close() })
 	return v
 }
 
-// TestPackets sends a stream to and fro through packets lost, doubled and
-// reordered: TCP repeats, and the stream arrives.
+// TestPackets sends a stream in both directions while packets are lost, duplicated and
+// reordered. TCP retransmits, and the stream arrives.
 func TestPackets(t *testing.T) {
 	g := network(t)
 	v := visit(t, g, 1, "echo")
@@ -146,8 +146,8 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// TestRequestOfTheDead: what a process has sent arrives when the network is whole
-// again, though the process is long gone.
+// TestRequestOfTheDead: data that a process has sent arrives when the network is whole
+// again, though the process has ended long before.
 func TestRequestOfTheDead(t *testing.T) {
 	g := network(t)
 	v := visit(t, g, 1, "leave")

@@ -25,7 +25,7 @@ func open(t *testing.T, url string) store.Store {
 	return st
 }
 
-// separate has the probe race over connections of their own.
+// separate returns probe options with a connection for each client.
 func separate(url string) *probe.Options {
 	return &probe.Options{Open: func(ctx context.Context) (store.Store, error) { return store.Open(ctx, url) }}
 }
@@ -49,14 +49,15 @@ func TestProbeAcceptsRealServers(t *testing.T) {
 				if report.Leftover != 0 {
 					t.Errorf("%s: %d objects left", name, report.Leftover)
 				}
-				// Known of these three; a change is worth a look.
+				// This is known of the three servers; if it changes, find out why.
 				if want := kind != servers.GoFakeS3; report.ConditionalUpload != want {
 					t.Errorf("%s: conditional upload %t, want %t", name, report.ConditionalUpload, want)
 				}
 				if !report.ContentVersions {
 					t.Errorf("%s: versions that do not depend on the content alone", name)
 				}
-				// versitygw's Date lags by up to two seconds, which may count as wrong.
+				// versitygw's Date lags by up to two seconds, which may count as a wrong
+				// clock.
 				if !report.StoreClock && kind != servers.VersityGW {
 					t.Errorf("%s: the server's clock was not recognised", name)
 				}
@@ -68,8 +69,8 @@ func TestProbeAcceptsRealServers(t *testing.T) {
 	}
 }
 
-// TestT10_ProbeRefusesAServerThatIgnoresConditions has s3rver, which overwrites
-// in spite of If-None-Match: *.
+// TestT10_ProbeRefusesAServerThatIgnoresConditions uses s3rver, which overwrites an
+// object in spite of If-None-Match: *.
 func TestT10_ProbeRefusesAServerThatIgnoresConditions(t *testing.T) {
 	url := servers.Start(t, servers.S3rver).URL("probe")
 	_, err := probe.Run(t.Context(), open(t, url), separate(url))

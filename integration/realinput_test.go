@@ -9,7 +9,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -29,18 +28,18 @@ import (
 )
 
 var (
-	input     = flag.String("input", "", "the file that is appended; default: this machine's index of Debian packages")
-	failovers = flag.Int("failovers", 20, "how many leaders are killed or frozen, at least")
+	input     = flag.String("input", "", "the `file` to append; default: this machine's index of Debian packages")
+	failovers = flag.Int("failovers", 20, "least number of leaders to kill or freeze")
 )
 
-// TestRealInput appends a real file to a real server, line by line, while leaders
-// are killed and frozen at random and a compactor prunes with the least retention,
-// and wants the file back: each line once, in order.
+// TestRealInput appends a real file to a real server, line by line. Leaders are killed
+// and frozen at random, and a compactor prunes with the least retention. The log must
+// then contain the file: each line once, in order.
 func TestRealInput(t *testing.T) {
 	for _, kind := range []*servers.Kind{servers.MinIO, servers.VersityGW} {
-		s := servers.Start(t, kind) // sets the environment, which a parallel test may not
+		s := servers.Start(t, kind) // Start sets the environment, which a parallel test may not do
 		t.Run(kind.Name, func(t *testing.T) {
-			t.Parallel() // most of the time it waits for a leader to be missed
+			t.Parallel() // most of the time it waits for a lock to expire
 			realInput(t, s)
 		})
 	}
@@ -54,45 +53,41 @@ func realInput(t *testing.T, s *servers.Server) {
 		t.Fatal(err)
 	}
 	bin := buildCommand(t, dir)
-	// On loopback the file would be through before the first leader could be
-	// killed: the way to the store takes some of the time that it takes to S3.
+	// On loopback the whole file would be appended before the first leader could be
+	// killed. So requests are delayed by some of the time that S3 takes.
 	logURL := fmt.Sprintf("s3://%s/%s?endpoint=%s&region=us-east-1", s.Bucket, "real-input", distant(t, s.Endpoint, 15*time.Millisecond))
 	c := &cluster{t: t, bin: bin, env: append(os.Environ(), s.Env...), url: logURL, file: file, nodes: map[int]*process{}}
 	t.Cleanup(c.killAll)
 
-	c.must("init", "-grace", "1s", logURL)
-	compact := c.start("compact", "-watch", "-interval", "500ms", "-min-objects", "32", "-keep-locks", "2", "-validity", "1s", logURL)
+	c.must("init", "--grace", "1s", logURL)
+	compact := c.start("compact", "--watch", "--interval", "500ms", "--min-objects", "32", "--keep-locks", "2", "--validity", "1s", logURL)
 	done := c.run()
 	c.stop(compact)
 	if !done {
 		t.FailNow()
 	}
-	var got bytes.Buffer
-	c.cat(&got)
-	if !bytes.Equal(got.Bytes(), want) {
+	got := c.must("cat", c.url)
+	if !bytes.Equal(got, want) {
 		at := 0
-		for at < min(got.Len(), len(want)) && got.Bytes()[at] == want[at] {
+		for at < min(len(got), len(want)) && got[at] == want[at] {
 			at++
 		}
-		t.Fatalf("cat gave %d bytes, the input has %d; they differ from byte %d on", got.Len(), len(want), at)
+		t.Fatalf("cat printed %d bytes, the input has %d; they differ from byte %d on", len(got), len(want), at)
 	}
 	c.must("verify", logURL)
 	c.compacted()
 	// Appending it once more stores nothing.
-	c.must("append", "-cursor", "-validity", "1s", logURL, file)
-	before := got.Len()
-	got.Reset()
-	c.cat(&got)
-	if got.Len() != before {
-		t.Errorf("appended again, the log grew from %d to %d bytes", before, got.Len())
+	c.must("append", "--cursor", "--validity", "1s", logURL, file)
+	if again := c.must("cat", c.url); len(again) != len(got) {
+		t.Errorf("appended again, the log grew from %d to %d bytes", len(got), len(again))
 	}
 	t.Logf("%s: %d bytes in %d lines; %d leaders killed, %d frozen; %d processes started", s.Kind.Name, len(want), bytes.Count(want, []byte("\n")), c.killed, c.frozen, c.started)
 	if c.killed+c.frozen < *failovers {
-		t.Errorf("only %d failovers were forced before the end, want %d: give a larger -input", c.killed+c.frozen, *failovers)
+		t.Errorf("only %d leaders were killed or frozen, want %d; use a larger -input", c.killed+c.frozen, *failovers)
 	}
 }
 
-// realFile is a data set that every Debian machine has.
+// realFile returns a data set that every Debian machine has.
 func realFile(t *testing.T, dir string) string {
 	if *input != "" {
 		return *input
@@ -112,7 +107,7 @@ func realFile(t *testing.T, dir string) string {
 		}
 	}
 	if len(best) < 1<<20 {
-		msg := "no index of packages under /var/lib/apt/lists: run apt-get update, or give -input FILE"
+		msg := "no index of packages under /var/lib/apt/lists; run apt-get update, or use -input FILE"
 		if os.Getenv("CI") == "true" {
 			t.Fatal(msg)
 		}
@@ -125,13 +120,13 @@ func realFile(t *testing.T, dir string) string {
 	return file
 }
 
-// distant is a way to the server that takes longer.
+// distant returns the URL of a proxy that delays requests to the server.
 func distant(t *testing.T, endpoint string, delay time.Duration) string {
 	target, err := url.Parse(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The Host header stays as it is: it is part of the signature.
+	// Keep the Host header, because it is part of the signature.
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
@@ -211,17 +206,7 @@ func (c *cluster) must(args ...string) []byte {
 	return out.Bytes()
 }
 
-func (c *cluster) cat(w io.Writer) {
-	c.t.Helper()
-	cmd := exec.CommandContext(c.t.Context(), c.bin, "cat", c.url)
-	var errs bytes.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, w, &errs
-	if err := cmd.Run(); err != nil {
-		c.t.Fatalf("fencepost cat: %v\n%s", err, &errs)
-	}
-}
-
-// compacted checks that folding and pruning went on beside all that.
+// compacted checks that folding and pruning took place meanwhile.
 func (c *cluster) compacted() {
 	c.t.Helper()
 	var status struct {
@@ -230,15 +215,15 @@ func (c *cluster) compacted() {
 			PruneMark   uint64 `json:"prune_mark"`
 		} `json:"manifest"`
 	}
-	if err := json.Unmarshal(c.must("status", "-json", c.url), &status); err != nil {
+	if err := json.Unmarshal(c.must("status", "--json", c.url), &status); err != nil {
 		c.t.Fatal(err)
 	}
 	if m := status.Manifest; m.FloorOffset == 0 || m.PruneMark == 0 {
-		c.t.Errorf("nothing was folded or pruned: floor at %d, prune mark %d", m.FloorOffset, m.PruneMark)
+		c.t.Errorf("the compactor did not fold or prune: floor at %d, prune mark %d", m.FloorOffset, m.PruneMark)
 	}
 }
 
-// stop ends a process in good order.
+// stop ends a process with SIGTERM.
 func (c *cluster) stop(p *process) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -257,22 +242,23 @@ func (c *cluster) stop(p *process) {
 
 func (c *cluster) killAll() {
 	for _, p := range c.nodes {
-		_ = p.cmd.Process.Kill() // also what is frozen
+		_ = p.cmd.Process.Kill() // works on frozen ones too
 		<-p.ended
 	}
 }
 
-// run keeps three processes appending, and kills or freezes whoever leads, until
-// the file is through. A frozen one is woken when others have gone on for a while.
+// run keeps three processes appending, and kills or freezes the leader again and again,
+// until one has appended the whole file. It wakes a frozen process after others have
+// continued for a while.
 func (c *cluster) run() bool {
 	rng := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
 	var appending []*process
 	sleeping := map[*process]time.Time{}
 	deadline := time.Now().Add(8 * time.Minute)
-	last := uint64(0) // the epoch that was hit
+	last := uint64(0) // the epoch whose leader was hit last
 	for time.Now().Before(deadline) {
 		for len(appending) < 3 {
-			appending = append(appending, c.start("append", "-cursor", "-validity", "1s", "-in-flight", "1", "-batch-bytes", "49152", c.url, c.file))
+			appending = append(appending, c.start("append", "--cursor", "--validity", "1s", "--in-flight", "1", "--batch-bytes", "49152", c.url, c.file))
 			c.started++
 		}
 		var left []*process
@@ -281,7 +267,7 @@ func (c *cluster) run() bool {
 			case <-p.ended:
 				delete(c.nodes, p.cmd.Process.Pid)
 				if p.err == nil {
-					// Through. The others find nothing to do.
+					// The whole file is appended. The other processes find nothing to do.
 					for p := range sleeping {
 						_ = p.cmd.Process.Signal(syscall.SIGCONT)
 					}
@@ -331,7 +317,7 @@ func (c *cluster) run() bool {
 			sleeping[p] = time.Now()
 		}
 	}
-	c.t.Error("the file was not through in time")
+	c.t.Error("the file was not appended within 8 minutes")
 	return false
 }
 
@@ -344,11 +330,11 @@ func killed(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// leader is the process that leads now, by its identity host/pid/uuid.
+// leader returns the process that leads now, from its identity host/pid/uuid.
 func (c *cluster) leader() (pid int, epoch uint64) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.bin, "status", "-json", c.url)
+	cmd := exec.CommandContext(ctx, c.bin, "status", "--json", c.url)
 	cmd.Env = c.env
 	out, err := cmd.Output()
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/fencepost/fencepost/store/storetest"
 )
 
-// What each server is known to lack, so that the suite asks for all the rest.
+// lacks lists what each server is known to lack. The suite demands everything else.
 //
-// versitygw reads an object's version before it opens its body, and the body may
-// be of a later write. It and MinIO list by walking a directory: a walk that
-// runs while the newest name is deleted and a newer one created can miss both.
-// gofakes3 ignores the condition on the completion of an upload, and says
-// another version there than later.
+// versitygw reads an object's version before it opens its body, so the body may belong to
+// a later write. It and MinIO list by walking a directory. If the last name is deleted
+// and a later one created during the walk, the walk can miss both. gofakes3 ignores the
+// condition on completing an upload, and reports a version there that later reads do not
+// have.
 var lacks = map[*servers.Kind]storetest.Options{
 	servers.VersityGW: {OldVersions: true, LooseListing: true},
 	servers.MinIO:     {LooseListing: true},
@@ -25,7 +25,7 @@ var lacks = map[*servers.Kind]storetest.Options{
 
 func TestStoreOnRealServers(t *testing.T) {
 	for _, kind := range servers.Conforming {
-		s := servers.Start(t, kind) // sets the environment, which a parallel test may not
+		s := servers.Start(t, kind) // Start sets the environment, which a parallel test may not do
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel() // it waits for disks and pauses
 			opts := lacks[kind]

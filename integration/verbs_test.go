@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost/fencepost/integration/servers"
 )
 
-// buildCommand builds the command line into a folder.
+// buildCommand builds the command into a folder.
 func buildCommand(t *testing.T, dir string) (bin string) {
 	t.Helper()
 	bin = filepath.Join(dir, "fencepost")
@@ -24,7 +24,7 @@ func buildCommand(t *testing.T, dir string) (bin string) {
 	return bin
 }
 
-// TestVerbsOnRealServers runs each verb that talks to a store.
+// TestVerbsOnRealServers runs each command that accesses a store.
 func TestVerbsOnRealServers(t *testing.T) {
 	bin := buildCommand(t, t.TempDir())
 	for _, kind := range servers.Conforming {
@@ -32,20 +32,20 @@ func TestVerbsOnRealServers(t *testing.T) {
 			url := servers.Start(t, kind).URL("verbs")
 			for _, step := range []struct{ args, in, out string }{
 				{"probe URL", "", "exactly one wins"},
-				{"init -grace 1s URL", "", ""},
-				{"append -cursor -source lines URL", "one\ntwo\nthree\n", ""},
-				{"append -cursor -source lines URL", "one\ntwo\nthree\nfour\n", ""},
+				{"init --grace 1s URL", "", ""},
+				{"append --cursor --source lines URL", "one\ntwo\nthree\n", ""},
+				{"append --cursor --source lines URL", "one\ntwo\nthree\nfour\n", ""},
 				{"cat URL", "", "one\ntwo\nthree\nfour\n"},
-				{"export -from 1 -to 2 URL", "", `"offset":1`},
+				{"export --from 1 --to 2 URL", "", `"offset":1`},
 				{"status URL", "", "4"},
 				{"compact URL", "", ""},
-				{"cat -from 2 URL", "", "three\nfour\n"},
+				{"cat --from 2 URL", "", "three\nfour\n"},
 				{"files URL", "", ""},
-				{"pin -name backup URL", "", ""},
+				{"pin --name backup URL", "", ""},
 				{"pins URL", "", "backup"},
 				{"unpin backup URL", "", ""},
-				{"truncate -before 2 URL", "", ""},
-				{"cat -from 2 URL", "", "three\nfour\n"},
+				{"truncate --before 2 URL", "", ""},
+				{"cat --from 2 URL", "", "three\nfour\n"},
 				{"verify URL", "", ""},
 				{"step-down URL", "", ""},
 			} {

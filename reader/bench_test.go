@@ -48,11 +48,11 @@ func compacted(b *testing.B, st store.Store, total, record int) {
 	if err := w.Close(ctx); err != nil {
 		b.Fatal(err)
 	}
-	c, err := compactor.New(st, &compactor.Options{SegmentBytes: 64 << 20})
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(1), SegmentBytes: 64 << 20})
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := c.Once(ctx, fence.NewToken(1)); err != nil {
+	if _, err := c.Once(ctx); err != nil {
 		b.Fatal(err)
 	}
 }

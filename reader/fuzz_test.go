@@ -181,12 +181,12 @@ func (w *world) disturb() {
 	if wr, err := writer.Open(ctx, st, fence.NewToken(w.Epoch), &writer.Options{Settle: logtest.Quick, Clock: clock.Go()}); err == nil {
 		_ = wr.Close(ctx)
 	}
-	c, err := compactor.New(st, &compactor.Options{FanIn: 2, SegmentBytes: 4096, Settle: logtest.Quick, Clock: clock.Go()})
+	w.Token++
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(w.Token), FanIn: 2, SegmentBytes: 4096, Settle: logtest.Quick, Clock: clock.Go()})
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.Token++
-	_, _ = c.Once(ctx, fence.NewToken(w.Token))
+	_, _ = c.Once(ctx)
 	if ctx.Err() != nil {
 		w.Fatal(context.Cause(ctx))
 	}

@@ -61,7 +61,8 @@ func sample(t testing.TB) *world {
 // With 8 or more nothing of these tests is merged.
 func (w *world) compact(fanIn int) {
 	w.Helper()
-	o := &compactor.Options{FanIn: fanIn, Settle: logtest.Quick, Clock: clock.Go()}
+	w.Token++
+	o := &compactor.Options{Token: fence.NewToken(w.Token), FanIn: fanIn, Settle: logtest.Quick, Clock: clock.Go()}
 	if fanIn < 8 {
 		o.SegmentBytes = w.segments
 	}
@@ -69,8 +70,7 @@ func (w *world) compact(fanIn int) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.Token++
-	if _, err := c.Once(context.Background(), fence.NewToken(w.Token)); err != nil {
+	if _, err := c.Once(context.Background()); err != nil {
 		w.Fatal(err)
 	}
 }

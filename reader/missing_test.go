@@ -46,11 +46,11 @@ func TestMissingObjectIsNotTheTail(t *testing.T) {
 		}
 		told("tail", n, err)
 
-		c, err := compactor.New(w.Mem, &compactor.Options{Settle: logtest.Quick})
+		c, err := compactor.New(w.Mem, &compactor.Options{Token: fence.NewToken(1), Settle: logtest.Quick})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Once(context.Background(), fence.NewToken(1))
+		_, err = c.Once(context.Background())
 		told("compact", 2, err)
 	})
 }

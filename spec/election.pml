@@ -1,12 +1,11 @@
-/* The election: numbered locks, of which all but the newest may be pruned at any
-   time.
+/* The election: numbered locks. All except the highest may be pruned at any time.
 
-   Candidates may think a lock lapsed whenever they like: no clock is trusted. A
-   process may be slow or dead from any step on. A create that was sent, and a swap
-   that was sent twice or not answered, may land again at any later time: below the
-   newest lock each look may show nothing, or any of that.
+   The model trusts no clock: a candidate may think at any time that a lock has lapsed.
+   A process may be slow or dead from any step on. A create that was sent may land again
+   at any later time. So may a swap that was sent twice or got no answer. So a read of a
+   lock below the highest may find nothing, or any of these.
 
-   P candidates, M epochs; TRIES is how often a candidate begins anew.
+   P candidates, M epochs. TRIES is how often a candidate starts again.
 
 check: small  two candidates, three epochs | -DP=2 -DM=3 -DTRIES=4
 check: small  three candidates, three epochs | -DP=3 -DM=3 -DTRIES=1
@@ -29,7 +28,7 @@ mutant: clean-swap                              | -DP=2 -DM=3 -DNO_GAP
 #define TRIES 2
 #endif
 
-/* A version of a lock tells who wrote it and its how manieth write of the lock it is. */
+/* A version of a lock has its writer and the number of that writer's write. */
 #define VERSION(who, k) ((who) * 4 + (k))
 #define CREATED 0
 #define CONFIRMED 1
@@ -37,17 +36,17 @@ mutant: clean-swap                              | -DP=2 -DM=3 -DNO_GAP
 #define RENEWED 3
 #define BIT(who) (1 << (who))
 
-byte newest;		/* the highest lock there is; it is never pruned */
-bool expired;		/* it is */
-byte version;		/* it has */
-byte created[M + 2];	/* who has sent a create of it */
-byte copied[M + 2];	/* of whose first confirming swap a copy may land */
-bool deposed[M + 2];	/* it has been expired */
-byte last[M + 2];	/* its version, if it was not expired when the next was created */
+byte newest;		/* the highest lock; it is never pruned */
+bool expired;		/* whether the highest lock is expired */
+byte version;		/* of the highest lock */
+byte created[M + 2];	/* bits of the candidates that have sent a create of the lock */
+byte copied[M + 2];	/* bits of those of whose first confirming swap a copy may land */
+bool deposed[M + 2];	/* the lock has been expired */
+byte last[M + 2];	/* its version, if it was not expired when the next lock was created */
 
-byte top;		/* the highest epoch won */
+byte top;		/* the highest epoch that was won */
 
-/* What may be found in the place of a lock that may have been pruned. */
+/* Whether version v may be found in the place of lock n, which may have been pruned. */
 #define MAYBE(n, v) ((v) % 4 == CREATED && (created[n] & BIT((v) / 4)) || (v) % 4 == CONFIRMED && (created[n] & copied[n] & BIT((v) / 4)))
 
 /* swap replaces version old of lock n. */
@@ -85,7 +84,7 @@ again:
 		}
 		if
 		:: t == 0 ->
-			/* The holder has not written since, for what seems to be long enough. */
+			/* The holder has not renewed for what seems to be long enough. */
 #ifndef NO_DEPOSE
 			atomic {
 				swap(n, v, VERSION(me, AGAIN), true, ok);
@@ -104,7 +103,7 @@ again:
 		created[t] = created[t] | BIT(me);
 		if
 		:: t == newest + 1 -> last[newest] = (expired -> 0 : version); newest = t; expired = false; version = VERSION(me, CREATED)
-		:: t < newest -> skip		/* into a hole */
+		:: t < newest -> skip		/* the create lands in a hole */
 		:: t <= newest -> goto again
 		fi
 	}
@@ -120,7 +119,7 @@ again:
 		fi
 	}
 #ifndef NO_GAP
-	/* A copy of the swap may follow a copy of the create. */
+	/* A copy of the swap may land after a copy of the create, so swap again. */
 	atomic {
 		swap(t, v, VERSION(me, AGAIN), false, ok);
 		v = VERSION(me, AGAIN);
@@ -136,11 +135,11 @@ check:
 #if !defined(NO_LIST) && !defined(WEAK_LIST)
 		if :: newest > t -> goto again :: else fi;
 #endif
-		/* Epochs are won once, and they rise. */
+		/* Each epoch is won once, and epochs rise. */
 		assert(top < t);
 		top = t
 	}
-	/* A heartbeat that succeeds is that of a leader whom nobody has followed. */
+	/* A leader whose heartbeat succeeds has no successor. */
 	atomic {
 		swap(t, v, VERSION(me, RENEWED), false, ok);
 		v = VERSION(me, RENEWED);
@@ -149,7 +148,7 @@ check:
 		:: else -> goto out
 		fi
 	}
-	/* Leaving, or not. */
+	/* Release the lock, or do not. */
 	if
 	:: atomic { swap(t, v, VERSION(me, RENEWED), true, ok); if :: ok -> deposed[t] = true :: else fi }
 	:: skip

@@ -1,12 +1,12 @@
 /* Files against pruning.
 
-   The writers of epochs 1 and 2 upload files, and commit them with entries of the
-   log that name them; entries may also remove files. A compactor folds the entries
-   into the manifest, raises the mark, deletes what was dropped at or below it, and
-   sweeps files that nobody named. It decides on a manifest and a listing that may be
-   old by the time it deletes. A file's upload may land late.
+   The writers of epochs 1 and 2 upload files. They commit a file with an edit in the log
+   that names it. Edits may also remove files. A compactor folds the edits into the
+   manifest and raises the mark. It deletes files that were dropped at or below the mark,
+   and orphans, which no edit names. It decides with a manifest and a listing that may be
+   old when it deletes. A file's upload may land late.
 
-   Each of F files belongs to an epoch; X is how many manifests there may be.
+   Each of F files belongs to an epoch. X is the highest number of manifests.
 
 check: small  two files  | -DF=2 -DX=6
 check: full   three files | -DF=3 -DX=7
@@ -19,18 +19,18 @@ mutant: dropped-mark (what was dropped stays until the mark is up)   | -DF=2 -DX
 */
 #define EPOCH(f) (1 + (f) % 2)
 
-byte epoch = 1;		/* the log's tail is in it; lower ones are sealed */
-byte entries[F];	/* in the log that name the file: added, removed, added again */
-bool sent[F], settled[F];	/* the upload; it was seen to be there */
-bool there[F];
+byte epoch = 1;		/* the epoch of the log's tail; lower epochs are sealed */
+byte entries[F];	/* number of edits in the log about the file: add, remove, add again */
+bool sent[F], settled[F];	/* the upload was sent; its writer has seen the file */
+bool there[F];		/* the file exists */
 
-byte manifest;		/* the newest's number */
-byte folded[F];		/* the entries that it knows */
+byte manifest;		/* number of the newest manifest */
+byte folded[F];		/* number of the file's edits that it contains */
 byte floor = 1;		/* epochs below it are folded */
-byte dropped[F];	/* the version that dropped it */
+byte dropped[F];	/* the version that dropped the file */
 byte mark;
 
-/* Somebody may need it: a reader of the log, or of a version above the mark. */
+/* A reader of the log, or of a version above the mark, may need the file. */
 #define LIVE(n) ((n) % 2 == 1)
 #define NEEDED(f) (LIVE(entries[f]) || LIVE(folded[f]) || folded[f] == 2 && dropped[f] > mark)
 
@@ -49,7 +49,7 @@ proctype Writer(byte e) {
 #ifndef NO_EDIT_COMPLETE
 				if :: settled[f] -> skip :: else -> goto next fi;
 #endif
-				/* What the history names is there. */
+				/* A file that the history names exists. */
 				entries[f] = 1; assert(there[f])
 			:: EPOCH(f) == e && there[f] && sent[f] -> settled[f] = true
 			:: entries[f] == 1 && epoch == e -> entries[f] = 2
@@ -65,7 +65,7 @@ next:			f = 0
 	od
 }
 
-/* Uploads land late, more than once if need be; a writer seals its predecessor. */
+/* Uploads land late, perhaps more than once. A writer seals its predecessor's epoch. */
 proctype Network() {
 	byte f;
 	do
@@ -78,7 +78,7 @@ proctype Compactor() {
 	byte f, seen_floor, seen_mark;
 	bool doomed;
 	do
-	:: atomic { manifest < X ->	/* fold an entry */
+	:: atomic { manifest < X ->	/* fold an edit */
 			f = 0; do :: f < F - 1 -> f++ :: break od;
 			if
 			:: folded[f] < entries[f] ->
@@ -88,7 +88,7 @@ proctype Compactor() {
 			fi;
 			f = 0
 		}
-	:: atomic { floor < epoch ->	/* the seal follows when all before it is folded */
+	:: atomic { floor < epoch ->	/* fold the seal when all before it is folded */
 			f = 0;
 			do
 			:: f < F && folded[f] == entries[f] -> f++
@@ -101,7 +101,7 @@ proctype Compactor() {
 	od
 }
 
-/* It deletes one file, long after it has decided to. */
+/* The part of the compactor that deletes a file, perhaps long after its decision. */
 proctype Pruner() {
 	byte f;
 	bool doomed;

@@ -1,11 +1,11 @@
-/* Something happens: with a live candidate and a fair store somebody leads, and
-   appends get through.
+/* Progress: with a live candidate and a fair store, some candidate leads in the end, and
+   its appends are acknowledged.
 
-   Candidate 2 may stop at any step, for ever; 1 does not. The store answers in the
-   end, but it loses up to LOST requests or replies. A holder that has stopped is
-   found out in the end; a live one may be taken for dead DOUBTS times. Who leads
-   appends S records and renews. Each process that can go on goes on in the end
-   (weak fairness).
+   Candidate 2 may stop at any step, for ever; candidate 1 does not. The store answers in
+   the end, but it loses up to LOST requests or replies. A lock whose holder has stopped
+   is expired in the end. A live holder may be taken for dead DOUBTS times. The leader
+   appends S records and renews its lock. Each process that can continue does so in the
+   end (weak fairness).
 
 check: small  two candidates | -DS=1
 check: full   two records, more lost | -DS=2 -DLOST=2 -DDOUBTS=2 -DLAST=8
@@ -19,10 +19,10 @@ mutant: resend (or nobody hears of it any more)                     | -DS=1 -DNO
 #define LAST 6
 #endif
 
-byte newest;		/* lock */
+byte newest;		/* the highest lock */
 byte holder[LAST + 1];
 bool expired[LAST + 1], gone[LAST + 1];
-byte leads;		/* who holds the newest lock and knows it */
+byte leads;		/* the candidate that holds the highest lock and knows it */
 byte acked[3];
 byte lost, doubts;
 bool stopped;
@@ -64,21 +64,21 @@ watch:
 	:: n > 0 && n < newest -> goto list
 	fi;
 	assert(n < LAST);
-	/* Create the next: applied, refused, or applied without a word. */
+	/* Create the next lock: applied, refused, or applied without an answer. */
 	if
 	:: atomic { newest == n -> newest = n + 1; holder[newest] = me; n++ }
 	:: newest > n -> goto list
 	fi;
-	/* Confirmed, unless somebody has been quicker. */
+	/* Confirm the lock, unless another candidate has been faster. */
 	if
 	:: atomic { newest == n && !expired[n] -> leads = me; acked[me] = 0 }
 	:: newest > n || expired[n] -> goto list
 	fi;
 	slot = 0; there = false;
-	/* Append S records, one after the other; then renew until deposed. */
+	/* Append S records one after the other. Then renew until deposed. */
 	do
 	:: slot < S && !expired[n] ->
-		/* A request, lost or not; a reply, lost or not. */
+		/* Send a request. The request or its reply may be lost. */
 #ifdef NO_RESEND
 		atomic {
 			if
@@ -88,7 +88,7 @@ watch:
 		}
 		do
 		:: there || expired[n] -> break
-		:: else	/* look again */
+		:: else	/* read again */
 		od;
 #else
 		do

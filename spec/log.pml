@@ -1,18 +1,19 @@
 /* The log: opening, pipelined appending, folding, pruning, the tail hint, a reader.
 
-   Slots are objects that are created if absent. A request that was sent may land
-   at any later time, and again after its object was pruned; its sender may have
-   heard nothing. A process may be slow or dead from any step on. There are no
-   clocks. What a writer or reader tells its caller is compared with the chain of
-   the slots' first occupants, which is the history.
+   Slots are objects that are created if absent. A request that was sent may land at any
+   later time, and again after its object was pruned. Its sender may have got no answer. A
+   process may be slow or dead from any step on. There are no clocks. The history is the
+   chain of the slots' first objects. The model compares it with what a writer or reader
+   tells its caller.
 
-   The manifest is one record here, read by LIST and GET in two steps; manifest.pml
-   shows that its versions may be taken for that.
+   The manifest is one record here, read in two steps by LIST and GET. manifest.pml shows
+   that the numbered versions behave like that.
 
-   W writers, numbered by their epochs; with DUP the writers DUP and DUP+1 have one
-   token. Those from QUIET on append nothing. K is the window, S the data slots of an epoch.
-   WALL is after how many refusals a wall of REACH seals is built. With BACKSTOP an opener may
-   send a seal to any later slot of the epoch that it walks in, at any time, once.
+   There are W writers, numbered by their epochs. With DUP the writers DUP and DUP+1 have
+   the same token. Writers from QUIET on append nothing. K is the window, S the number of
+   data slots in an epoch. After WALL refusals, an opener builds a wall of REACH seals.
+   With BACKSTOP an opener may once send a seal to any later slot of the epoch that it
+   walks in, at any time.
 
 check: small  two writers, window 2   | -DW=2 -DK=2 -DS=2
 check: small  hint and wall           | -DW=2 -DK=1 -DS=1 -DHINT -DWALL=1
@@ -74,8 +75,8 @@ mutant: read-missing (looked at twice) | -DW=1 -DK=1 -DS=2 -DHINT -DREADER -DNO_
 #define EP(id) (id)
 #endif
 
-/* A position is a number, in the order of the chain: data in slots 1..S, and S+1
-   for the seal of a full epoch. */
+/* A position is a number, in the order of the chain. Slots 1..S of an epoch are for data
+   or a seal, slot S+1 for the seal of a full epoch. */
 #define T (S + 1)
 #define N ((W + 1) * T)
 #define POS(e, s) ((e) * T + (s) - 1)
@@ -83,27 +84,28 @@ mutant: read-missing (looked at twice) | -DW=1 -DK=1 -DS=2 -DHINT -DREADER -DNO_
 #define SEQ(p) ((p) % T + 1)
 #define NONE 255
 
-/* An object is data, by its writer, or a seal, by its opener; the number is the nonce. */
+/* An object is data or a seal. Its number says which, and is its nonce: the writer of the
+   data, or SEAL plus the opener. */
 #define SEAL 16
 #define DATA(v) ((v) > 0 && (v) < SEAL)
 #define WHO(v) ((v) - SEAL)
-byte first[N];		/* the first occupant: the history */
-byte data_sent[N];	/* by whom */
-byte seal_sent[N];	/* by whom, as bits */
+byte first[N];		/* the first object in each slot: the history */
+byte data_sent[N];	/* the writer that has sent data */
+byte seal_sent[N];	/* bits of the openers that have sent a seal */
 
 /* The newest manifest. */
 byte floor, floor_off, hint, hint_off, role;
-byte seal_of[W + 1];	/* where an epoch's seal is; meaningful behind the floor */
-byte opened_by[W + 2];	/* nonce of the seal that opened it; likewise */
+byte seal_of[W + 1];	/* position of an epoch's seal; meaningful only below the floor */
+byte opened_by[W + 2];	/* nonce of the seal that opened the epoch; likewise */
 
-byte begin_off[W + 1];	/* the first offset of an epoch, as its writer has it */
+byte begin_off[W + 1];	/* the first offset of an epoch, as its writer computed it */
 byte opened[W + 1];
-byte acked;		/* records acknowledged */
+byte acked;		/* number of acknowledged records */
 
 hidden byte y, y_off, y_end;
 hidden byte found;
 
-/* follow walks the history up to a position, or as far as it goes. */
+/* follow walks the history up to position p, or to the tail. */
 inline follow(p) {
 	y = 0; y_off = 0;
 	do
@@ -119,17 +121,18 @@ inline follow(p) {
 	od
 }
 
-/* What a caller is told: it is in the history, for ever. */
+/* The caller is told that its record is in the history, for ever. */
 inline committed(p, id) {
 	d_step { follow(p); assert(found && first[p] == id) }
 }
 
-/* It never will be: the history has left without it, or its slot is sealed. */
+/* The caller is told that its record never will be in the history: the chain does not lead
+   to its slot, or the slot is sealed. */
 inline not_committed(p) {
 	d_step { follow(p); assert(!found && y > p || first[p] >= SEAL) }
 }
 
-/* Another writer has this epoch or a later one. */
+/* The caller is told that it is fenced: another writer has this epoch or a later one. */
 inline replaced(id) {
 	d_step {
 		y = 0; found = false;
@@ -153,9 +156,9 @@ inline replaced(id) {
 #define PRUNABLE(p) true
 #endif
 
-/* What may be behind the floor has been deleted at any time, and any request that
-   was ever sent has landed since, or not: each look may show something else. An
-   empty slot that is not behind the floor may be filled by the time somebody looks. */
+/* An object below the floor may have been deleted at any time. Any request that was ever
+   sent to its slot may have landed since. So each read may find something else. An empty
+   slot at or after the floor may be filled by the time of a read. */
 #define HOLE(p) ((p) < floor && PRUNABLE(p))
 #define FREE(p) ((p) >= floor && first[p] == 0 || HOLE(p))
 inline get(p, v) {
@@ -170,7 +173,7 @@ inline get(p, v) {
 	if :: p >= floor -> first[p] = v :: else fi
 }
 
-/* It is there now: the request is applied, or v is what refused it. */
+/* A create: it is applied and v is 0, or v is the object that refused it. */
 inline create(p, x, v) {
 	get(p, v);
 	if
@@ -179,11 +182,12 @@ inline create(p, x, v) {
 	fi
 }
 
-/* The newest manifest: LIST names it, GET returns it. Gone by then: once more. */
+/* Read the newest manifest: LIST names it, GET returns it. If it was pruned in between,
+   list again. */
 inline newest() {
 	do
 #ifdef COUNT_UPWARD
-	/* The number after the remembered one is absent. It was pruned. */
+	/* The number after the remembered one is absent, because it was pruned. */
 	:: known && mf != floor -> break
 #endif
 	:: d_step { mf = floor; mf_off = floor_off; mh = hint; mh_off = hint_off; mr = role; known = true };
@@ -209,9 +213,9 @@ proctype Writer(byte id) {
 	byte mf, mf_off, mh, mh_off, mr;
 	bool known;
 #ifdef WALL
-	byte early = NONE, early_f, early_r;	/* a manifest that was read after the wall's seal there, and before its others */
+	byte early = NONE, early_f, early_r;	/* a manifest that was read after the wall's seal at early was sent, and before the others were */
 #endif
-	byte lo = 1, end = S + 1;	/* first slot not acknowledged; first that is lost */
+	byte lo = 1, end = S + 1;	/* first slot that is not acknowledged; first that is lost */
 	bool stop, applied[K];
 #ifdef BACKSTOP
 	bool ahead;
@@ -246,7 +250,7 @@ walk:
 #ifdef BACKSTOP
 	if
 	:: !ahead && SEQ(p) < T ->
-		/* open-backstop: whether it lands, and when, nobody waits for. */
+		/* open-backstop: no process waits for this seal to land. */
 		atomic {
 			ahead = true; i = 1;
 			do :: SEQ(p) + i < T -> i++ :: break od;
@@ -273,7 +277,7 @@ walk:
 		newest();
 		if :: mr >= MY -> goto fenced :: mf > FIRST(p) -> goto open :: else fi;
 #endif
-		assert(false)	/* it is no damage */
+		assert(false)	/* no object is damaged, so this must not be reached */
 #ifndef NO_OPEN_OWN
 	:: v == SEAL + id -> goto refresh	/* open-own */
 	:: v >= SEAL && v != SEAL + id && EP(WHO(v)) >= MY ->
@@ -300,8 +304,8 @@ walk:
 #ifdef WALL
 	if
 	:: refused >= WALL && SEQ(p) + REACH - 1 <= T ->
-		/* open-wall: far end first; it goes on when no slot of it is empty. The manifest
-		   may be read as soon as a seal is there. */
+		/* open-wall: send the last seal first. Continue when no slot of the wall is empty.
+		   The manifest may be read as soon as one seal is there. */
 		i = REACH;
 		do
 		:: i > 0 ->
@@ -333,7 +337,7 @@ settle:
 #ifdef MOVE_ON
 	:: goto walk
 #else
-	:: atomic { get(p, v); if :: v == 0 -> goto settle :: else fi }	/* nothing was heard: look, and send the same again */
+	:: atomic { get(p, v); if :: v == 0 -> goto settle :: else fi }	/* no answer: read, and send the same again */
 #endif
 	fi;
 	if
@@ -380,7 +384,7 @@ begin:	skip;
 #endif
 	do
 	:: !stop || data_sent[POS(MY, lo)] ->
-		/* One of the slots of the window. */
+		/* Choose a slot of the window. */
 		atomic {
 		i = 0;
 		do :: i < K - 1 && lo + i + 1 < end -> i++ :: break od;
@@ -396,7 +400,7 @@ begin:	skip;
 			if :: v == 0 -> applied[i] = true; goto next :: else fi
 		:: skip
 		fi;
-		get(p, v);	/* refused, or nothing was heard */
+		get(p, v);	/* refused, or no answer */
 		if
 		:: v == id ->
 #ifndef NO_OWN_NONCE
@@ -514,7 +518,7 @@ proctype Reader() {
 	bool known;
 	before = acked;
 	newest();
-resume:	/* what is behind the floor is in segments, at the same offsets */
+resume:	/* records below the floor are in segments, at the same offsets */
 	if :: off < mf_off -> off = mf_off :: else fi;
 	p = mf;
 	if :: mh > mf && mh_off <= off -> p = mh :: else fi;

@@ -1,13 +1,13 @@
-/* The manifest: numbered versions of which all but the newest may be pruned, so
-   that a number may be created that was there before.
+/* The manifest: numbered versions. All except the newest may be pruned, so a number may be
+   created again that existed before.
 
-   Updaters 1 and 2 are writers of two epochs, 3 is a compactor that folds one
-   record with each update. An update may be given up without an answer; requests
-   may land late and again. A reader lists the keys one by one, from the highest
-   down: the worst order, for a listing that is not made in one instant. A pruner
-   looks for a manifest of which everybody must have heard.
+   Updaters 1 and 2 are the writers of two epochs. Updater 3 is a compactor that folds one
+   record with each update. An updater may give up an update before it has an answer.
+   Requests may land late, and again. A reader lists the keys one by one, from the highest
+   down: that is the worst order for a listing that takes time. A pruner chooses an old
+   manifest that every process must have replaced by now.
 
-   U updates each, V versions; with ONE there is no updater 2.
+   U updates of each updater, V versions. With ONE there is no updater 2.
 
 check: small  three updaters | -DU=1 -DV=4
 check: small  reader | -DU=1 -DV=4 -DREADER -DONE
@@ -31,21 +31,21 @@ mutant: horizon-junk   | -DU=2 -DV=4 -DONE -DPRUNER -DNO_HORIZON_JUNK
 #define P 3
 #define COMPACTOR 3
 
-/* What an updater has sent under a number; a number and an updater are a version. */
+/* The manifest that an updater has sent under a number. Number and updater identify it. */
 typedef Body {
 	bool sent;
 	byte writer, writer_update;	/* the roles: their last update */
 	byte compactor_update;
 	byte floor, segments;
-	byte applied[P + 1]		/* how many of whose updates are in it */
+	byte applied[P + 1]		/* number of each updater's updates in it */
 }
 Body body[(V + 2) * (P + 1)];
 #define AT(n, p) body[(n) * (P + 1) + (p)]
-byte author[V + 2];	/* of the version that went in as the newest */
+byte author[V + 2];	/* the updater whose manifest became the newest under the number */
 byte newest;
-byte listing;		/* the newest when the reader's listing began; 0 while there is none */
+byte listing;		/* the newest when the reader's listing began; 0: no listing */
 
-/* grace: what a newer one has replaced outlives any listing. */
+/* grace: a manifest that was replaced during a listing is not pruned before its end. */
 #ifndef NO_GRACE
 #define HOLE(n) ((n) < newest && !(listing && (n) >= listing))
 #else
@@ -57,7 +57,7 @@ byte listing;		/* the newest when the reader's listing began; 0 while there is n
 /* enter makes a version the newest. */
 inline enter(n, p) {
 	d_step {
-		/* Nobody writes in a role after its next holder. */
+		/* A role's holder writes nothing after the next holder has written. */
 		assert(NEWEST.writer <= AT(n, p).writer);
 		assert(AT(n, p).floor == AT(n, p).segments);
 		assert(NEWEST.floor <= AT(n, p).floor);
@@ -65,7 +65,7 @@ inline enter(n, p) {
 	}
 }
 
-/* LIST, then GET of what it showed: n and a. Pruned in between: again. */
+/* Read the newest manifest, n and a: LIST, then GET. If it was pruned in between, again. */
 inline load(n, a) {
 	do
 	:: atomic { n = newest; a = author[n] };
@@ -129,16 +129,16 @@ apply:
 				AT(n, p).segments = AT(n, p).segments + 1
 			:: else -> AT(n, p).writer = p; AT(n, p).writer_update = k
 			fi;
-			/* Once or not at all. */
+			/* Each update is applied once or not at all. */
 			assert(AT(n, p).applied[p] <= k)
 		}
 	}
 	atomic {
 		if
 		:: n == newest + 1 -> enter(n, p); mine = true
-		:: HOLE(n) -> mine = true	/* created, and nobody sees it */
+		:: HOLE(n) -> mine = true	/* created in a hole, where no process reads it */
 		:: n <= newest -> mine = false	/* refused */
-		:: mine = false			/* nothing was heard */
+		:: mine = false			/* no answer */
 		fi;
 #ifdef NO_LOOK
 		if
@@ -154,8 +154,8 @@ apply:
 out:	skip
 }
 
-/* Requests that land late: one that finds its number free. In a hole they need no
-   landing, since HOLE says what may be there. */
+/* Requests that land late on a number above the newest. In a hole they need no step,
+   because HOLE already allows each of them there. */
 proctype Network() {
 	do
 	:: atomic { newest < V && AT(newest + 1, 1).sent -> enter(newest + 1, 1) }
@@ -164,7 +164,7 @@ proctype Network() {
 	od
 }
 
-/* What may be found under n: the version of a, if any. */
+/* Read number n: a is the updater whose manifest is found there, 0 for none. */
 inline look(n, a) {
 	if
 	:: n == newest -> a = author[n]
@@ -183,7 +183,7 @@ proctype Reader() {
 	:: atomic { before = NEWEST.floor; remembered = newest; remembered_a = author[newest] };
 		if :: remembered > 0 -> skip :: break fi;
 #ifdef COUNT_UPWARD
-		/* It remembers one and asks for the next, until there is none. */
+		/* Remember one and read the next, until there is none. */
 		if
 		:: skip
 		:: atomic { before = NEWEST.floor }
@@ -217,13 +217,13 @@ list:
 #endif
 		}
 #endif
-		skip;	/* It knows all that was so when it began. */
+		skip;	/* The reader knows everything that was folded when it began. */
 		d_step { assert(AT(high, high_a).floor >= before); n = 0; a = 0; high = 0; high_a = 0; before = 0; remembered = 0; remembered_a = 0 }
 		break
 	od
 }
 
-/* horizon: an old enough version, by its number; a floor behind which to delete. */
+/* horizon: read an old version by its number. Objects below its floor are deleted. */
 proctype Pruner() {
 	byte n, a, v, b;
 	load(n, a);

@@ -1,20 +1,24 @@
 /* Pins against pruning.
 
-   Version v of the manifest refers to the objects v and later; v + 1 drops object v.
-   A reader creates its pin, swaps it, gives it up unless that swap was sent once and
-   answered, and reads the newest manifest: the pin is good if the version it names is above the prune mark. A compactor publishes the
-   raised mark, lists the pins, expires those that seem to have lapsed, and deletes
-   what no other holds. Nobody trusts a clock, so any pin may seem to have lapsed at
-   any time: its reader gets an error, and never wrong data.
+   Version v of the manifest refers to objects v and later. Version v + 1 drops object v.
 
-   Expired pins are deleted later. A copy of a pin's create may land after that (also
-   one that the reader sends itself, who has had no answer), then one of its first swap,
-   and a copy of the delete behind those. A delete takes no condition, so it must not
-   find a pin that holds: one that was never swapped may yet become one, and is deleted
-   only when the mark has passed its version, since its reader looks at the mark last.
-   Two compactors: one may be a zombie that goes on deleting.
+   A reader creates its pin and swaps it. It keeps the pin only if that swap was sent once
+   and answered. Then it reads the newest manifest. The pin is good if its version is above
+   the prune mark.
 
-   V versions, R readers.
+   A compactor publishes the raised mark and lists the pins. It expires those that seem to
+   have lapsed, and deletes the objects that no other pin protects. No clock is trusted, so
+   any pin may seem to have lapsed at any time. Then its reader gets an error, and never
+   wrong data.
+
+   Expired pins are deleted later. After that, a copy of the pin's create may land; the
+   reader itself may send one if it got no answer. Then a copy of its first swap may land,
+   and then a copy of the delete. A delete takes no condition, so it must not hit a good
+   pin. A pin that was never swapped may still become good. It is deleted only when the
+   mark has passed its version, because its reader reads the mark last. With two
+   compactors, one may be a zombie that continues to delete.
+
+   V versions, R readers, C compactors.
 
 check: small  one reader, one compactor  | -DV=4 -DR=1 -DC=1
 check: full   one reader, two compactors | -DV=3 -DR=1 -DC=2
@@ -29,23 +33,23 @@ mutant: pin-stillborn                                            | -DV=3 -DR=1 -
 */
 #define RENEWALS 3
 byte newest = 1;	/* manifest */
-byte mark;		/* in it: nothing is promised of versions up to this one */
+byte mark;		/* prune mark: nothing is promised about versions up to this one */
 bool deleted[V + 1];	/* objects */
 
 #define NONE 0
 #define LIVE 1
 #define EXPIRED 2
 byte pin[R + 1];	/* its state */
-byte names[R + 1];	/* the version that it names */
-byte version[R + 1];	/* of the pin: a swap counts it up */
+byte names[R + 1];	/* the manifest version that the pin names */
+byte version[R + 1];	/* number of swaps of the pin */
 bool sent[R + 1];	/* a create was sent; a copy may land */
 bool copied[R + 1];	/* its first swap was sent twice */
 bool removed[R + 1];	/* a delete was sent; a copy may land */
-byte known[R + 1];	/* to its reader: the version that it renews from */
-bool held[R + 1];	/* its reader relies on it */
+byte known[R + 1];	/* the value of version that its reader expects */
+bool held[R + 1];	/* its reader relies on the pin */
 
-/* A delete takes effect. What holds is only ever taken away by a swap, of which its
-   reader is told. */
+/* A delete takes effect. A pin that a reader relies on may end only by a swap, which makes
+   the reader's next swap fail. */
 inline remove(r) {
 	assert(!(held[r] && pin[r] == LIVE && version[r] == known[r]));
 	pin[r] = NONE
@@ -62,7 +66,7 @@ proctype Reader(byte r) {
 #ifdef NO_CLEAN
 		:: pin[r] == LIVE && version[r] == 0 -> version[r] = 1; known[r] = 1; copied[r] = true
 #endif
-		:: else -> goto lost	/* also if it is not clean: another pin will do */
+		:: else -> goto lost	/* also if the swap was not clean: the reader takes another pin */
 		fi
 	}
 #endif
@@ -76,7 +80,7 @@ proctype Reader(byte r) {
 	:: atomic { i = v; do :: i < V -> i++ :: break od };
 		if
 		:: deleted[i] ->
-			/* That must be because the pin was lost. */
+			/* The pin must be lost. */
 			atomic { assert(!(pin[r] == LIVE && version[r] == known[r])); goto lost }
 		:: else
 		fi
@@ -92,7 +96,7 @@ proctype Reader(byte r) {
 lost:	atomic { held[r] = false; v = 0; known[r] = 0; i = 0 }
 }
 
-/* The table goes on. */
+/* New versions appear. */
 proctype Writer() {
 	do
 	:: newest < V -> newest++
@@ -109,7 +113,7 @@ proctype Compactor() {
 #ifndef NO_MARK_FIRST
 		atomic { if :: mark < to -> mark = to :: else fi };
 #endif
-		least = V + 1;	/* the lowest version that a pin holds */
+		least = V + 1;	/* the lowest version that a pin names */
 		r = 1;
 		do
 		:: r <= R ->
@@ -141,7 +145,7 @@ proctype Compactor() {
 #ifdef NO_HOLD
 		least = V + 1;
 #endif
-		/* Object i was dropped by version i + 1; pins on i and lower hold it. */
+		/* Object i was dropped by version i + 1; pins on i and lower protect it. */
 		skip;
 		d_step {
 			i = 1;
@@ -168,7 +172,7 @@ proctype Compactor() {
 	od
 }
 
-/* Copies. */
+/* Late copies of requests. */
 proctype Network() {
 	byte r;
 	do

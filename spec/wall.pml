@@ -1,18 +1,19 @@
-/* The wall of seals against a leader that saturates its pipeline and wins every
-   race. The opener seals the first empty slot that it has seen. Refused, it builds the
-   wall: a row of seals, each two slots behind the one before, of which B are under way,
-   and which begins behind the last slot that the leader is seen to have taken; and
-   one more seal far ahead of the row, twice as far each time the row has come there. When
-   one of them is applied each slot before it is sealed, or read if it is taken.
+/* The wall of seals, against a leader that saturates its pipeline and wins every race.
 
-   What is under way takes effect in any order, and it is all answered before more is
-   sent: that is the slowest that the wall can be. In the code an answer makes room for the
-   next request at once, and the row grows with each seal that is refused, up to a limit;
-   here it is at its limit.
+   The opener sends a seal to the first empty slot that it has read. If that is refused, it
+   builds the wall: a row of seals in every second slot, of which B are in flight. The row
+   begins after the last slot that the opener knows to be filled by the leader. One more
+   seal goes far ahead of the row, twice as far each time the row has come there. When one
+   seal is applied, each slot before it is sealed, or read if it is filled.
 
-   Nothing helps an opener that is slower than anybody can be. From the sending of a
-   request to its answer the leader gets at most SPEED slots acknowledged; with that the
-   opener must be done before the leader is at slot MAX. The leader may stop at any time.
+   Requests in flight take effect in any order, and all are answered before more are sent.
+   So the model's wall is the slowest possible one. In the code, an answer makes room for
+   the next request at once. There the row also grows with each seal that is refused, up to
+   a limit; in the model it has that limit from the start.
+
+   An opener of unbounded slowness could not win. So between the sending of a request and
+   its answer, the leader gets at most SPEED slots acknowledged. The opener must then be
+   done before the leader reaches slot MAX. The leader may stop at any time.
 
    L is the leader's window, B the opener's.
 
@@ -30,9 +31,9 @@ mutant: contiguous | -DL=2 -DB=2 -DSPEED=2 -DMAX=22 -DNO_CONTIGUOUS
 #define SEALED 2
 
 byte slot[MAX + 2];
-bool put[MAX + 2];	/* a seal is under way */
+bool put[MAX + 2];	/* a seal is in flight */
 byte acked = 1;		/* the first slot that is not acknowledged */
-byte furthest;		/* the last one that is */
+byte furthest;		/* the last slot that is acknowledged */
 byte began = 1;		/* acked when the opener's requests were sent */
 bool done;
 
@@ -45,7 +46,7 @@ bool done;
 proctype Leader() {
 	byte i;
 	do
-	:: atomic {	/* one of the window lands */
+	:: atomic {	/* a request of the window lands */
 			acked < began + SPEED ->
 			i = 0;
 			do :: i < WINDOW - 1 && acked + i < MAX -> i++ :: break od;
@@ -61,7 +62,7 @@ proctype Leader() {
 	:: atomic { slot[acked] == DATA && acked < began + SPEED ->
 			if :: furthest < acked -> furthest = acked :: else fi;
 			acked++;
-			assert(acked < MAX)	/* outrun */
+			assert(acked < MAX)	/* the leader has not outrun the opener */
 		}
 	:: slot[acked] == SEALED || done -> break
 	od
@@ -69,7 +70,7 @@ proctype Leader() {
 
 #define SEND(s) if :: (s) <= MAX -> put[s] = true; flying++ :: else fi
 
-/* One of those under way takes effect; which one, nobody knows. */
+/* Any one of the seals in flight takes effect. */
 inline land() {
 	atomic {
 		i = 1;
@@ -145,8 +146,8 @@ proctype Opener() {
 	do :: flying > 0 -> land() :: else -> break od;
 #endif
 	skip;
-	/* The first seal is where the walk comes to, behind all that was acknowledged, and
-	   nothing more will be. */
+	/* The walk reaches the first seal. It is after all acknowledged slots, and no more will
+	   be acknowledged. */
 	d_step {
 		done = true;
 		do :: p < lowest && slot[p] == DATA -> p++ :: else -> break od;

@@ -63,10 +63,10 @@ func TestMoved(t *testing.T) {
 		}, 18},
 		"a segment, merged": {func(l *logtest.Log) string { return l.Newest().Segments[0].Key }, func(l *logtest.Log) {
 			old := l.Newest().Segments[0].Key
-			c, token := compactorOf(l, &compactor.Options{FanIn: 2, SegmentBytes: 4096})
+			c := compactorOf(l, compactor.Options{FanIn: 2, SegmentBytes: 4096})
 			for range 4 {
 				l.Lead(1)
-				if _, err := c.Once(context.Background(), token); err != nil {
+				if _, err := c.Once(context.Background()); err != nil {
 					l.Error(err)
 				}
 			}
@@ -118,13 +118,13 @@ func TestBesideWork(t *testing.T) {
 		}
 	})
 	work.Go(func() {
-		c, err := compactor.New(l.Mem, &compactor.Options{FanIn: 2, SegmentBytes: 4 << 10})
+		c, err := compactor.New(l.Mem, &compactor.Options{Token: fence.NewToken(1), FanIn: 2, SegmentBytes: 4 << 10})
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		for ctx.Err() == nil {
-			if _, err := c.Once(ctx, fence.NewToken(1)); err != nil && ctx.Err() == nil {
+			if _, err := c.Once(ctx); err != nil && ctx.Err() == nil {
 				t.Error(err)
 				return
 			}

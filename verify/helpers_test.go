@@ -19,20 +19,20 @@ import (
 func newLog(t testing.TB) *logtest.Log { return logtest.New(t, logtest.Format(), nil) }
 
 // compactorOf is a compactor of the next epoch.
-func compactorOf(l *logtest.Log, opts *compactor.Options) (*compactor.Compactor, fence.Token) {
+func compactorOf(l *logtest.Log, opts compactor.Options) *compactor.Compactor {
 	l.Helper()
-	c, err := compactor.New(l.Mem, opts)
+	l.Token++
+	opts.Token = fence.NewToken(l.Token)
+	c, err := compactor.New(l.Mem, &opts)
 	if err != nil {
 		l.Fatal(err)
 	}
-	l.Token++
-	return c, fence.NewToken(l.Token)
+	return c
 }
 
 func compact(l *logtest.Log) {
 	l.Helper()
-	c, token := compactorOf(l, nil)
-	if _, err := c.Once(context.Background(), token); err != nil {
+	if _, err := compactorOf(l, compactor.Options{}).Once(context.Background()); err != nil {
 		l.Fatal(err)
 	}
 }

@@ -20,14 +20,14 @@ import (
 // retained compacts, merges all, truncates the records before an offset and prunes.
 func retained(l *logtest.Log, before uint64) {
 	l.Helper()
-	c, token := compactorOf(l, &compactor.Options{FanIn: 2, SegmentBytes: 4096})
+	c := compactorOf(l, compactor.Options{FanIn: 2, SegmentBytes: 4096})
 	for i := range 3 {
 		if i == 1 {
-			if err := c.Truncate(context.Background(), token, before); err != nil {
+			if err := c.Truncate(context.Background(), before); err != nil {
 				l.Fatal(err)
 			}
 		}
-		if _, err := c.Once(context.Background(), token); err != nil {
+		if _, err := c.Once(context.Background()); err != nil {
 			l.Fatal(err)
 		}
 	}

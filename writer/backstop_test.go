@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -47,7 +46,7 @@ func TestLeaderFasterThanReading(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var acked atomic.Uint64
 		opts := *fast
-		opts.Hooks.Acknowledged = func(writer.Slot) { acked.Add(1) }
+		opts.Hooks.Acknowledged = func(writer.Acknowledgement) { acked.Add(1) }
 		a := e.open("a", 1, &opts)
 		over := hurried(e, a)
 		// Nobody else is in the log, so a seal far ahead is all that can stop it.
@@ -55,11 +54,10 @@ func TestLeaderFasterThanReading(t *testing.T) {
 		defer cancel()
 		opener := *fast
 		opener.Window = 16
-		b, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(&opener))
+		b, err := e.tryFor(ctx, "b", 2, &opener)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer abandon(b)
 		<-over
 		e.fenced(a.Err(), 2)
 		if got, told := b.Recovered().Offset, acked.Load(); got < told || told < 1000 {
@@ -134,7 +132,7 @@ func TestBackstopOfTheDead(t *testing.T) {
 			}
 		})
 		late(e)
-		if b, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(small)); err == nil {
+		if b, err := e.tryFor(ctx, "b", 2, small); err == nil {
 			t.Fatalf("it recovered %+v", b.Recovered())
 		}
 		n := 40
@@ -195,14 +193,13 @@ func TestBackstopInAHole(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		b, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(small))
+		b, err := e.tryFor(ctx, "b", 2, small)
 		e.faulty.SetBefore(nil)
 		if err != nil {
 			abandon(a)
 			<-over
 			t.Fatal(err)
 		}
-		defer abandon(b)
 		<-over
 		e.fenced(a.Err(), 2)
 		if e.header(at(1, 65)).Next != 2 {
@@ -223,7 +220,7 @@ func TestBackstopIsDenied(t *testing.T) {
 		e.fault(faultstore.Rule{Client: "b", Kind: faultstore.Put, Prefix: layout.DataPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		_, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(small))
+		_, err := e.tryFor(ctx, "b", 2, small)
 		e.faulty.SetBefore(nil)
 		abandon(a)
 		<-over
@@ -234,56 +231,54 @@ func TestBackstopIsDenied(t *testing.T) {
 }
 
 // The seal ahead is not heard of before the log is open, and lands months later, beyond the
-// tail or in a slot that has been pruned. It is nobody's: the zombie is not told anything,
+// tail or in a slot that has been pruned. It stops nobody: the zombie is not told anything,
 // the next leader begins where the log ends, and a compactor sweeps it. The months are
 // those of the bubble's clock.
 func TestBackstopThatIsLate(t *testing.T) {
 	for name, n := range map[string]int{"beyond the tail": 40, "in a hole": 80} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				a := e.open("a", 1, fast)
-				for range 40 {
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			a := e.open("a", 1, fast)
+			for range 40 {
+				e.append(a, "x")
+			}
+			far := at(1, 65)
+			e.fault(faultstore.Rule{Client: "b", Kind: faultstore.Put, Prefix: layout.DataKey(far), Times: 1, Fault: faultstore.Fault{Hang: true, Drop: true, Late: &faultstore.Late{After: 2500 * time.Hour}}})
+			late(e)
+			go func() {
+				time.Sleep(500 * time.Millisecond)
+				for range n - 40 {
 					e.append(a, "x")
 				}
-				far := at(1, 65)
-				e.fault(faultstore.Rule{Client: "b", Kind: faultstore.Put, Prefix: layout.DataKey(far), Times: 1, Fault: faultstore.Fault{Hang: true, Drop: true, Late: &faultstore.Late{After: 2500 * time.Hour}}})
-				late(e)
-				go func() {
-					time.Sleep(500 * time.Millisecond)
-					for range n - 40 {
-						e.append(a, "x")
-					}
-				}()
-				b := e.open("b", 2, small)
-				e.append(b, "b")
-				if got := b.Recovered().Offset; got != uint64(n) {
-					t.Fatalf("recovered %d", got)
-				}
-				time.Sleep(100 * 24 * time.Hour)
-				e.compact()
-				e.compact()
-				if n > 65 {
-					e.gone(far)
-				}
-				time.Sleep(2500 * time.Hour)
-				e.faulty.Land(t.Context())
-				if e.header(far).Next != 2 {
-					t.Fatal("it has not landed, so this tests nothing")
-				}
-				_, err := a.Append(t.Context(), recs("zombie"))
-				e.fenced(err, 2)
-				c := e.open("c", 3, small)
-				e.append(c, "c")
-				e.compact()
-				time.Sleep(100 * 24 * time.Hour)
-				e.compact()
-				if got := e.header(far); got.Kind != 0 {
-					t.Error("it is still there")
-				}
-				if all := e.contents(); len(all) != n+2 || c.Recovered().Offset != uint64(n)+1 {
-					t.Errorf("the log holds %d records, recovered were %+v", len(all), c.Recovered())
-				}
-			})
-		})
+			}()
+			b := e.open("b", 2, small)
+			e.append(b, "b")
+			if got := b.Recovered().Offset; got != uint64(n) {
+				t.Fatalf("recovered %d", got)
+			}
+			time.Sleep(100 * 24 * time.Hour)
+			e.compact()
+			e.compact()
+			if n > 65 {
+				e.gone(far)
+			}
+			time.Sleep(2500 * time.Hour)
+			e.faulty.Land(t.Context())
+			if e.header(far).Next != 2 {
+				t.Fatal("it has not landed, so this tests nothing")
+			}
+			_, err := a.Append(t.Context(), recs("zombie"))
+			e.fenced(err, 2)
+			c := e.open("c", 3, small)
+			e.append(c, "c")
+			e.compact()
+			time.Sleep(100 * 24 * time.Hour)
+			e.compact()
+			if got := e.header(far); got.Kind != 0 {
+				t.Error("it is still there")
+			}
+			if all := e.contents(); len(all) != n+2 || c.Recovered().Offset != uint64(n)+1 {
+				t.Errorf("the log holds %d records, recovered were %+v", len(all), c.Recovered())
+			}
+		}))
 	}
 }

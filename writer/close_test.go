@@ -20,7 +20,6 @@ func TestCloseDrains(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 1})
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
-		defer release()
 		fs := e.several(w, "0", "1")
 		blocked := make(chan error)
 		go func() {
@@ -63,11 +62,11 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// Several Close at once: the first whose context ends gives up for all.
+// Of several calls of Close the first whose context ends aborts the writer for all.
 func TestCloseGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1})
-		defer e.hold("a", faultstore.Put, layout.DataPrefix)()
+		e.hold("a", faultstore.Put, layout.DataPrefix)
 		// Cursors alone: there is no record whose outcome could be counted.
 		f, err := w.AppendAsync(t.Context(), nil, writer.Cursor([]byte("c")))
 		if err != nil {
@@ -102,31 +101,27 @@ func TestCloseGivesUp(t *testing.T) {
 // written. No append depends on it, so Close returns nil all the same.
 func TestCloseDuringManifest(t *testing.T) {
 	for name, idle := range map[string]bool{"first": true, "last": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				var release func()
-				if idle {
-					release = e.hold("a", faultstore.Put, layout.ManifestPrefix)
-				}
-				w := e.open("a", 1, nil)
-				if !idle {
-					release = e.hold("a", faultstore.Put, layout.ManifestPrefix)
-				}
-				defer release()
-				e.append(w, "0")
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				start := time.Now()
-				if err := w.Close(ctx); err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(start); took != time.Minute {
-					t.Errorf("Close took %v", took)
-				}
-				e.append(e.open("b", 2, nil), "b")
-				e.holds("0", "b")
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			if idle {
+				e.hold("a", faultstore.Put, layout.ManifestPrefix)
+			}
+			w := e.open("a", 1, nil)
+			if !idle {
+				e.hold("a", faultstore.Put, layout.ManifestPrefix)
+			}
+			e.append(w, "0")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			start := time.Now()
+			if err := w.Close(ctx); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took != time.Minute {
+				t.Errorf("Close took %v", took)
+			}
+			e.append(e.open("b", 2, nil), "b")
+			e.holds("0", "b")
+		}))
 	}
 }
 
@@ -167,7 +162,7 @@ func TestUntilDuringClose(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		until, cancel := context.WithCancel(t.Context())
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 1, Until: until})
-		defer e.hold("a", faultstore.Put, layout.DataPrefix)()
+		e.hold("a", faultstore.Put, layout.DataPrefix)
 		fs := e.several(w, "0", "1")
 		closed := make(chan error)
 		go func() { closed <- w.Close(context.Background()) }()
@@ -218,7 +213,7 @@ func TestFlush(t *testing.T) {
 func TestFlushTellsTheWorst(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, single)
-		defer e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))()
+		e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		e.seal(at(1, 2), 2)
 		f := e.several(w, "0")
 		flushed := make(chan error, 1)
@@ -229,7 +224,7 @@ func TestFlushTellsTheWorst(t *testing.T) {
 		gate()
 		e.outcomes(f, "pending", "not")
 		if len(flushed) != 0 {
-			t.Fatalf("Flush returned %v before all was settled", <-flushed)
+			t.Fatalf("Flush returned %v before all outcomes were known", <-flushed)
 		}
 		abandon(w)
 		if err := <-flushed; kind(err) != "unknown" {
@@ -238,12 +233,11 @@ func TestFlushTellsTheWorst(t *testing.T) {
 	})
 }
 
-// Whom Close meets while it drains is heard of, also if nothing was lost by it.
+// A successor that Close meets while it drains is in Err, also if nothing was lost.
 func TestFencedWhileClosing(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, nil)
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
-		defer release()
 		f := e.async(a, "0")
 		closed := make(chan error)
 		go func() { closed <- a.Close(t.Context()) }()

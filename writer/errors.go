@@ -4,66 +4,52 @@ import (
 	"errors"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/store"
 )
 
 var (
-	// ErrFenced is package fence's: a successor has taken over. It is final: this writer
-	// sends nothing more. The fate of each append in flight is settled first. See
-	// [fence.FencedError] for by whom.
+	// ErrFenced: a successor has taken over. It is final: this writer sends nothing more.
+	// The outcome of each append in flight is found out first. It is package fence's; a
+	// [fence.FencedError] says which epoch it was.
 	ErrFenced = fence.ErrFenced
-	// ErrClosed: the writer was closed, or its term is over.
+	// ErrClosed: the writer was closed, or Options.Until is over.
 	ErrClosed = errors.New("writer: closed")
-	// ErrNotCommitted: the records are not in the history and never will be. They
-	// may be appended again, by the next leader.
+	// ErrNotCommitted: the records are not in the history and never will be. They may be
+	// appended again, by this writer if it goes on, or by the next leader.
 	ErrNotCommitted = errors.New("writer: not committed")
-	// ErrUnknown: the records may be in the history or not, and nobody can tell
-	// yet. They must not be appended again: open a writer and look at the cursor
-	// that it recovers.
+	// ErrUnknown: the records may be in the history or not, and that is not known yet. Do
+	// not append them again: open a writer in a new epoch and read the cursor that it
+	// recovers.
 	ErrUnknown = errors.New("writer: outcome unknown")
-	// ErrTooLarge: a record, a cursor or the whole append is over the limits in
-	// format.json. Nothing was written; the writer goes on.
+	// ErrTooLarge: a record, a cursor, an edit or the whole append is over the limits of
+	// the log. Nothing was written; the writer goes on.
 	ErrTooLarge = errors.New("writer: too large")
-	// ErrConflict: an edit does not fit the table. Nothing was written; the writer
-	// goes on.
+	// ErrConflict: an edit does not fit the table. Nothing was written; the writer goes on.
 	ErrConflict = errors.New("writer: conflict")
-	// ErrAborted: the file was given up by Abort.
+	// ErrAborted: the file was ended by Abort.
 	ErrAborted = errors.New("writer: file aborted")
+	// ErrOptions: the options contradict one another or the log.
+	ErrOptions = errors.New("writer: invalid options")
 )
 
-// ConflictError says which file of an edit is in the way. It is [ErrConflict].
+// ConflictError says which file of an edit does not fit the table. It is [ErrConflict].
 type ConflictError struct {
 	Key string
-	// Why is what is wrong with it, for people.
-	Why string
+	Why string // for people
 }
 
 func (e *ConflictError) Error() string { return "writer: conflict: file " + e.Key + " " + e.Why }
 
-// Is makes a ConflictError an [ErrConflict].
-func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+// Unwrap returns [ErrConflict].
+func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// AppendError is why an append was not acknowledged. It is [ErrNotCommitted] or
-// [ErrUnknown], and wraps the reason.
-type AppendError struct {
-	// Outcome is store.Refused if the records are certainly not in the history,
-	// store.Unknown if they may be.
-	Outcome store.Outcome
-	Err     error
-}
+// appendError is why an append was not acknowledged: ErrNotCommitted or ErrUnknown, and the
+// reason.
+type appendError struct{ outcome, reason error }
 
-func (e *AppendError) Error() string { return e.kind().Error() + ": " + e.Err.Error() }
+func (e *appendError) Error() string { return e.outcome.Error() + ": " + e.reason.Error() }
 
-func (e *AppendError) kind() error {
-	if e.Outcome == store.Unknown {
-		return ErrUnknown
-	}
-	return ErrNotCommitted
-}
+func (e *appendError) Unwrap() []error { return []error{e.outcome, e.reason} }
 
-// Unwrap returns ErrNotCommitted or ErrUnknown, and the reason.
-func (e *AppendError) Unwrap() []error { return []error{e.kind(), e.Err} }
+func notCommitted(err error) error { return &appendError{ErrNotCommitted, err} }
 
-func notCommitted(err error) error { return &AppendError{Outcome: store.Refused, Err: err} }
-
-func unknown(err error) error { return &AppendError{Outcome: store.Unknown, Err: err} }
+func unknown(err error) error { return &appendError{ErrUnknown, err} }

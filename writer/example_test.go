@@ -42,7 +42,7 @@ func ExampleOpen() {
 	// fenced: true lost for certain: true
 }
 
-// Futures keep the pipeline full: many objects are under way at once, and a full
+// Futures keep the pipeline full: many objects are in flight at once, and a full
 // pipeline puts what waits into one.
 func ExampleWriter_AppendAsync() {
 	ctx := context.Background()

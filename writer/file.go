@@ -15,42 +15,40 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// FileWriter writes a file below file/ that a commit can add: a Parquet file, an
-// SSTable. Write and Close are for one goroutine; Abort may be called by any.
+// FileWriter writes a file below file/ that a commit can add to the table: a Parquet file,
+// an SSTable. Write and Close are for one goroutine; Abort may be called by any.
 type FileWriter struct {
 	key    string
 	pipe   *io.PipeWriter
 	cancel context.CancelCauseFunc
-	ended  func() error  // why it was given up, or nil
-	done   chan struct{} // closed when the upload is over
+	ended  func() error  // why it was aborted, or nil
+	done   chan struct{} // closed when the upload has ended
 	closed sync.Once
 
-	info store.Info // once it is over
+	// Set when it has ended.
+	info store.Info
 	err  error
 }
 
-// FileOption is a property of a file to come.
+// FileOption is a property of a file to create.
 type FileOption struct{ size int64 }
 
-// ExpectedSize tells about how large the file will be, in bytes. One that needs more
-// parts than the store allows gets larger ones, of which fewer are under way at once:
-// S3's 10,000 parts of 8 MiB are 78 GiB, so it matters from some 60 GiB on. Smaller
-// files need it not.
+// ExpectedSize says how large the file will be, in bytes, about. A store allows so many
+// parts per upload; a file that needs more gets larger parts, and fewer are in flight at
+// once. S3 allows 10,000 parts, of 8 MiB by default, which is 78 GiB: use it from 60 GiB on.
 func ExpectedSize(bytes int64) FileOption { return FileOption{size: bytes} }
 
-// CreateFile begins a file with a new name, which ends in ext: empty, or a dot and
-// up to 31 letters, digits, dots, hyphens and underscores. What is written streams
-// to the store, in parts if it is large, with bounded memory; nobody sees it before
-// Close has returned nil, and it is part of the table only when [Writer.CommitFiles]
-// has added it.
+// CreateFile begins a file with a new name that ends in ext: empty, or a dot and up to 31
+// letters, digits, dots, hyphens and underscores. What is written streams to the store, in
+// parts if it is large, with bounded memory. Nobody sees the file before Close has returned
+// nil, and it is part of the table only when [Writer.CommitFiles] has added it.
 //
-// Ctx bounds the file until it is closed, and so does the writer: when that is
-// fenced or closed the file is given up. A file that is given up leaves no parts
-// behind (but see package s3store); a complete one that is never added is removed
-// by the compactor once the epoch is over.
+// Close or abort every file. ctx bounds the file until it is closed. When the writer is
+// fenced or closed, the file is aborted. An aborted file leaves no parts (but see package
+// s3store). The compactor deletes a complete file that was not added, once the epoch has
+// ended.
 //
-// Every file must be closed or aborted. Errors: [ErrFenced], [ErrClosed] or the
-// reason of [Writer.Err].
+// Errors: [ErrFenced], [ErrClosed] or what [Writer.Err] says.
 func (w *Writer) CreateFile(ctx context.Context, ext string, opts ...FileOption) (*FileWriter, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -58,12 +56,12 @@ func (w *Writer) CreateFile(ctx context.Context, ext string, opts ...FileOption)
 	}
 	key := layout.FileKey(w.token.Epoch(), id.String(), ext)
 	if _, _, got, ok := layout.ParseFileKey(key); !ok || got != ext {
-		return nil, fmt.Errorf("writer: %q cannot be the extension of a file: it is empty, or a dot and up to %d letters, digits, dots, hyphens and underscores", ext, layout.MaxExt-1)
+		return nil, fmt.Errorf("writer: %q cannot be the extension of a file: use nothing, or a dot and up to %d letters, digits, dots, hyphens and underscores", ext, layout.MaxExt-1)
 	}
 	upload := &store.UploadOptions{}
 	for _, o := range opts {
 		if o.size < 0 {
-			return nil, fmt.Errorf("writer: a file cannot be expected to have %d bytes", o.size)
+			return nil, fmt.Errorf("writer: ExpectedSize %d must not be negative", o.size)
 		}
 		upload.SizeHint = o.size
 	}
@@ -81,11 +79,11 @@ func (w *Writer) CreateFile(ctx context.Context, ext string, opts ...FileOption)
 	return f, nil
 }
 
-// upload streams one file until it is complete or given up.
+// upload streams one file until it is complete or aborted.
 func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader, opts *store.UploadOptions) {
 	defer close(f.done)
-	// The upload may be waiting for the next Write, which may never come. The cause
-	// is wrapped: io.EOF itself would look like the end of a whole file.
+	// The upload may be waiting for a Write that never comes. The cause is wrapped, because
+	// io.EOF itself would look like the end of a complete file.
 	broken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(broken)
@@ -103,7 +101,7 @@ func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader,
 	if err != nil {
 		f.err = f.failed(err)
 	}
-	_ = body.CloseWithError(f.err) // never fails; what is still being written hears of it
+	_ = body.CloseWithError(f.err) // never fails; it ends a Write that waits
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.files, f)
@@ -115,25 +113,24 @@ func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader,
 func (f *FileWriter) failed(err error) error { return fmt.Errorf("writer: file %s: %w", f.key, err) }
 
 // errOver ends the context of an upload that has ended by itself.
-var errOver = errors.New("writer: the upload is over")
+var errOver = errors.New("writer: the upload has ended")
 
-// Write implements [io.Writer]. It waits while the store is slower than the caller.
-// Its error says what ended the file: [ErrFenced], [ErrClosed], [ErrAborted], the
-// cause of CreateFile's context, what the store failed with; or fs.ErrClosed after
-// Close.
+// Write implements [io.Writer]. It waits while the store is slower than the caller. Its
+// error says what ended the file: [ErrFenced], [ErrClosed], [ErrAborted], the cause of
+// CreateFile's context, the store's error, or fs.ErrClosed after Close.
 func (f *FileWriter) Write(p []byte) (int, error) {
 	n, err := f.pipe.Write(p)
 	if errors.Is(err, io.ErrClosedPipe) {
-		err = f.why() // the pipe keeps its writer's own reason to itself
+		err = f.why() // the pipe does not tell its writer why
 	}
 	return n, err
 }
 
-// why is the reason for which nothing more can be written.
+// why returns why nothing more can be written.
 func (f *FileWriter) why() error {
 	cause := f.ended()
 	if cause == nil || errors.Is(cause, errOver) {
-		<-f.done // it was closed, so this is a matter of moments
+		<-f.done // it was closed, so this is soon
 		if cause = f.err; cause != nil {
 			return cause
 		}
@@ -142,13 +139,14 @@ func (f *FileWriter) why() error {
 	return f.failed(cause)
 }
 
-// Close completes the file, which is durable when it returns nil. After an error it
-// is given up: the same bytes can be written to a new one. Close may be called
+// Close completes the file. When it returns nil, the file is durable. After an error the
+// file is aborted, and the same bytes can be written to a new one. Close may be called
 // again, also after Abort, and returns the same.
 func (f *FileWriter) Close() error {
 	f.closed.Do(func() {
-		// guard:file-ended. What was given up is not completed, though whoever breaks
-		// the upload off may not have come so far.
+		// guard:file-ended. A file that was aborted is not completed. Without this check: the
+		// writer is fenced and aborts the file; the upload has not noticed yet; the application
+		// closes the file, whose upload ends well, and Close reports a file that cannot be added.
 		if cause := f.ended(); cause != nil {
 			f.pipe.CloseWithError(f.failed(cause))
 			return
@@ -159,20 +157,19 @@ func (f *FileWriter) Close() error {
 	return f.err
 }
 
-// Abort gives the file up, unless it is complete, and waits until its parts are
-// removed.
+// Abort aborts the file, unless it is complete, and waits until its parts are deleted.
 func (f *FileWriter) Abort() {
 	f.cancel(ErrAborted)
 	<-f.done
 }
 
-// Key is the file's name. There is an object of that name only once Close has returned
+// Key returns the file's name. An object of that name exists only once Close has returned
 // nil.
 func (f *FileWriter) Key() string { return f.key }
 
-// File returns the file for an edit, once Close has returned nil. Records and Meta
-// are the caller's to fill in. Before that, and if Close has failed, there is no
-// file: it returns the zero File, which no edit takes.
+// File returns the file for an edit, once Close has returned nil. Records and Meta are left
+// for the caller. Before that, and if Close has failed, it returns the zero File, which no
+// edit takes.
 func (f *FileWriter) File() manifest.File {
 	select {
 	case <-f.done:

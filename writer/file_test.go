@@ -162,7 +162,7 @@ func TestFileOfAFencedWriter(t *testing.T) {
 	})
 }
 
-// However a file is given up, its parts are removed before anybody is told, and
+// However a file is aborted, its parts are deleted before the caller is told, and
 // nothing of it is seen.
 func TestFileGivenUp(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -260,7 +260,6 @@ func TestFileWaitsForTheStore(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		release := e.hold("a", faultstore.Upload, "file/")
-		defer release()
 		f = create(t, w)
 		wrote := make(chan error, 1)
 		go func() {
@@ -302,7 +301,7 @@ func TestFileBeforeClose(t *testing.T) {
 			t.Errorf("File returns %+v", file)
 		}
 		if n, err := f.Write([]byte("x")); n != 0 || !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), f.Key()) {
-			t.Errorf("a write behind the end: %d, %v", n, err)
+			t.Errorf("a write after the end: %d, %v", n, err)
 		}
 	})
 }

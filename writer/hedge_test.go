@@ -27,7 +27,7 @@ func (e *env) hedging() *writer.Writer {
 	return w
 }
 
-// One request hangs and holds up all behind it: its twin does not.
+// One request hangs, and all after it wait: its twin does not hang.
 func TestHedge(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.hedging()
@@ -87,7 +87,7 @@ func TestT05_HedgeOfACommittedSlotWhileFenced(t *testing.T) {
 	})
 }
 
-// A writer that is given up breaks off both twins, and says that it cannot tell.
+// A writer that is aborted cancels both twins, and reports the outcome as unknown.
 func TestHedgeGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.hedging()
@@ -96,7 +96,7 @@ func TestHedgeGivenUp(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		synctest.Wait()
 		if e.puts() != 2 {
-			t.Fatalf("%d requests are under way", e.puts())
+			t.Fatalf("%d requests are in flight", e.puts())
 		}
 		abandon(a)
 		e.outcomes(fs, "unknown")

@@ -38,12 +38,18 @@ type env struct {
 
 	mu    sync.Mutex
 	hooks []faultstore.Hook
+	held  []func() // releases what is held
 	folds uint64
 }
 
 func bubble(t *testing.T, f func(t *testing.T, e *env)) {
 	t.Helper()
 	bubbleOn(t, fence.Limits{}, f)
+}
+
+// bubbled is bubble for a subtest.
+func bubbled(f func(t *testing.T, e *env)) func(*testing.T) {
+	return func(t *testing.T) { bubble(t, f) }
 }
 
 // format is that of every test's log: made once, because the store is probed
@@ -76,6 +82,11 @@ func bubbleOn(t *testing.T, limits fence.Limits, f func(t *testing.T, e *env)) {
 		}
 		e.log = state.With(e.inner, form, &state.Options{Clock: clock.Go()})
 		e.faulty = faultstore.New(e.inner, &faultstore.Options{Clock: clock.Go(), Hook: e.hook})
+		defer func() {
+			for _, release := range e.held {
+				release()
+			}
+		}()
 		f(t, e)
 	})
 }
@@ -99,11 +110,14 @@ func (e *env) fault(r faultstore.Rule) {
 	e.hooks = append(e.hooks, faultstore.Script(r))
 }
 
-// hold keeps a client's requests from reaching the store until it is released.
+// hold keeps a client's requests from reaching the store until it is released, at the
+// latest when the test ends.
 func (e *env) hold(client string, kind faultstore.Kind, prefix string) (release func()) {
 	gate := make(chan struct{})
 	e.fault(faultstore.Rule{Client: client, Kind: kind, Prefix: prefix, Times: -1, Fault: faultstore.Fault{Hold: gate}})
-	return sync.OnceFunc(func() { close(gate) })
+	release = sync.OnceFunc(func() { close(gate) })
+	e.held = append(e.held, release)
+	return release
 }
 
 // before calls f at the beginning of each request of a client, until it returns
@@ -139,8 +153,17 @@ func options(opts *writer.Options) *writer.Options {
 	return &o
 }
 
+// tryFor opens a writer with a context, and abandons it when the test ends.
+func (e *env) tryFor(ctx context.Context, client string, epoch uint64, opts *writer.Options) (*writer.Writer, error) {
+	w, err := writer.Open(ctx, e.faulty.Client(client), fence.NewToken(epoch), options(opts))
+	if err == nil {
+		e.t.Cleanup(func() { abandon(w) })
+	}
+	return w, err
+}
+
 func (e *env) try(client string, epoch uint64, opts *writer.Options) (*writer.Writer, error) {
-	return writer.Open(e.t.Context(), e.faulty.Client(client), fence.NewToken(epoch), options(opts))
+	return e.tryFor(e.t.Context(), client, epoch, opts)
 }
 
 // open opens a writer and waits until its first manifest is there, or held up.
@@ -150,7 +173,6 @@ func (e *env) open(client string, epoch uint64, opts *writer.Options) *writer.Wr
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	e.t.Cleanup(func() { abandon(w) })
 	synctest.Wait()
 	return w
 }
@@ -209,7 +231,7 @@ func kind(err error) string {
 	return "not"
 }
 
-// outcomes looks a second later, when whatever can happen has happened.
+// outcomes checks a second later, when whatever can happen has happened.
 func (e *env) outcomes(fs []writer.Future, want ...string) {
 	e.t.Helper()
 	time.Sleep(time.Second)
@@ -262,12 +284,12 @@ func (e *env) newest() *state.Manifest {
 // compact folds and prunes all there is, as a compactor of a new epoch.
 func (e *env) compact() {
 	e.t.Helper()
-	c, err := compactor.New(e.inner, &compactor.Options{Clock: clock.Go()})
+	e.folds++
+	c, err := compactor.New(e.inner, &compactor.Options{Token: fence.NewToken(e.folds), Clock: clock.Go()})
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	e.folds++
-	if _, err := c.Once(e.t.Context(), fence.NewToken(e.folds)); err != nil {
+	if _, err := c.Once(e.t.Context()); err != nil {
 		e.t.Fatal(err)
 	}
 }

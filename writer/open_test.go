@@ -20,28 +20,25 @@ import (
 // token's, and no role says so yet.
 func TestStartsInALaterEpoch(t *testing.T) {
 	for _, name := range []string{"floor", "hint"} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				release := e.hold("live", faultstore.Put, layout.ManifestPrefix)
-				defer release()
-				live := e.open("live", 3, nil)
-				if name == "floor" {
-					e.compact() // it was quicker than the leader's own first manifest
-				} else {
-					e.publish(func(m *state.Change) error {
-						seal := e.header(frame.Genesis())
-						m.Hint = &frame.Point{Position: at(3, 1), Prev: seal.Checksum()}
-						return nil
-					})
-				}
-				for _, epoch := range []uint64{2, 3} {
-					_, err := e.try("zombie", epoch, nil)
-					e.fenced(err, 3)
-				}
-				e.append(live, "live")
-				e.holds("live")
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			e.hold("live", faultstore.Put, layout.ManifestPrefix)
+			live := e.open("live", 3, nil)
+			if name == "floor" {
+				e.compact() // it was quicker than the leader's own first manifest
+			} else {
+				e.publish(func(m *state.Change) error {
+					seal := e.header(frame.Genesis())
+					m.Hint = &frame.Point{Position: at(3, 1), Prev: seal.Checksum()}
+					return nil
+				})
+			}
+			for _, epoch := range []uint64{2, 3} {
+				_, err := e.try("zombie", epoch, nil)
+				e.fenced(err, 3)
+			}
+			e.append(live, "live")
+			e.holds("live")
+		}))
 	}
 }
 
@@ -71,7 +68,7 @@ func TestAnEpochIsOpenedOnce(t *testing.T) {
 func TestOneTokenTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		e.append(e.open("before", 1, nil), "0")
-		defer e.hold("a", faultstore.Put, layout.ManifestPrefix)() // so that only the seal tells
+		e.hold("a", faultstore.Put, layout.ManifestPrefix) // so that only the seal tells
 		var a *writer.Writer
 		e.before("b", faultstore.Put, layout.DataPrefix, func(faultstore.Op) bool {
 			a = e.open("a", 5, nil)
@@ -147,36 +144,32 @@ func TestJunkSealLeadsIntoALiveEpoch(t *testing.T) {
 // damage either, and one on the chain is.
 func TestDamage(t *testing.T) {
 	garbage := []byte("not a frame")
-	t.Run("hole", func(t *testing.T) {
-		bubble(t, func(t *testing.T, e *env) {
-			e.hole("b", func(*writer.Writer) {
-				e.compact()
-				e.put(at(1, 1), garbage)
-			})
-			e.append(e.open("b", 2, nil), "b")
-			e.holds("x", "x", "x", "b")
+	t.Run("hole", bubbled(func(t *testing.T, e *env) {
+		e.hole("b", func(*writer.Writer) {
+			e.compact()
+			e.put(at(1, 1), garbage)
 		})
-	})
+		e.append(e.open("b", 2, nil), "b")
+		e.holds("x", "x", "x", "b")
+	}))
 	for name, body := range map[string][]byte{"tail": garbage, "empty": {}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				e.append(e.open("a", 1, nil), "0")
-				e.put(at(1, 2), body)
-				_, err := e.try("b", 2, nil)
-				if !errors.Is(err, fence.ErrCorrupt) {
-					t.Fatal(err)
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			e.append(e.open("a", 1, nil), "0")
+			e.put(at(1, 2), body)
+			_, err := e.try("b", 2, nil)
+			if !errors.Is(err, fence.ErrCorrupt) {
+				t.Fatal(err)
+			}
+			for _, want := range []string{layout.DataKey(at(1, 2)), "fencepost verify"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not name %q", err, want)
 				}
-				for _, want := range []string{layout.DataKey(at(1, 2)), "fencepost verify"} {
-					if !strings.Contains(err.Error(), want) {
-						t.Errorf("%q does not name %q", err, want)
-					}
-				}
-			})
-		})
+			}
+		}))
 	}
 }
 
-// guard:open-folded. A compactor folds the new seal before the opener has looked
+// guard:open-folded. A compactor folds the new seal before the opener has read
 // at the manifest again.
 func TestQuickCompactorFoldsTheSeal(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
@@ -220,26 +213,24 @@ func TestLargeTail(t *testing.T) {
 // An error of the store ends the opening, and says what was being done.
 func TestOpeningFails(t *testing.T) {
 	for name, rule := range map[string]faultstore.Rule{
-		"sealing": {Kind: faultstore.Put, Prefix: layout.DataPrefix},
-		"reading": {Kind: faultstore.Get, Prefix: layout.DataPrefix},
-		"listing": {Kind: faultstore.List, Prefix: layout.ManifestPrefix},
-		"looking": {Kind: faultstore.List, Prefix: layout.ManifestPrefix, Skip: 1},
+		"sealing":  {Kind: faultstore.Put, Prefix: layout.DataPrefix},
+		"reading":  {Kind: faultstore.Get, Prefix: layout.DataPrefix},
+		"listing":  {Kind: faultstore.List, Prefix: layout.ManifestPrefix},
+		"checking": {Kind: faultstore.List, Prefix: layout.ManifestPrefix, Skip: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				rule.Fault = faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
-				e.fault(rule)
-				_, err := e.try("a", 1, nil)
-				if !errors.Is(err, store.ErrDenied) || strings.Contains(err.Error(), "fencepost verify") {
-					t.Errorf("error is %v", err) // a store that fails is no damaged log
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			rule.Fault = faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
+			e.fault(rule)
+			_, err := e.try("a", 1, nil)
+			if !errors.Is(err, store.ErrDenied) || strings.Contains(err.Error(), "fencepost verify") {
+				t.Errorf("error is %v", err) // a store that fails is no damaged log
+			}
+		}))
 	}
 }
 
 // Opening says how far it has come: each object, what it holds, when it was written.
-func TestRecovering(t *testing.T) {
+func TestOpeningProgress(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, &writer.Options{Checkpoint: -1})
 		for i := range 5 {
@@ -248,8 +239,8 @@ func TestRecovering(t *testing.T) {
 		}
 		was := time.Now()
 		time.Sleep(time.Hour)
-		var all []writer.Recovery
-		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Recovering: func(r writer.Recovery) { all = append(all, r) }}})
+		var all []writer.Progress
+		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Progress: func(r writer.Progress) { all = append(all, r) }}})
 		if len(all) != 5 { // the manifest of the first leader names its seal
 			t.Fatalf("the hook was called %d times, of five objects", len(all))
 		}
@@ -262,7 +253,7 @@ func TestRecovering(t *testing.T) {
 			t.Errorf("the last was written at %v, not %v", last.Time, was)
 		}
 		last.Time = time.Time{}
-		if want := (writer.Recovery{Objects: 5, Records: 10, Bytes: bytes, Position: at(1, 6), Offset: b.Recovered().Offset}); last != want {
+		if want := (writer.Progress{Objects: 5, Records: 10, Bytes: bytes, Position: at(1, 6), Offset: b.Recovered().Offset}); last != want {
 			t.Errorf("the last call is of %+v, want %+v", last, want)
 		}
 	})

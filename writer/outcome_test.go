@@ -29,20 +29,18 @@ func TestT05_OwnWriteIsNoFence(t *testing.T) {
 		"echo":               {Err: faultstore.ErrEcho},
 		"sent twice":         {Late: &faultstore.Late{Ops: 1}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				for _, client := range []string{"a", "b"} { // seals and data alike
-					e.fault(faultstore.Rule{Client: client, Kind: faultstore.Put, Times: -1, Fault: fault})
-				}
-				a := e.open("a", 1, single)
-				for _, v := range []string{"0", "1"} {
-					e.append(a, v)
-				}
-				b := e.open("b", 2, single)
-				e.append(b, "2")
-				e.holds("0", "1", "2")
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			for _, client := range []string{"a", "b"} { // seals and data alike
+				e.fault(faultstore.Rule{Client: client, Kind: faultstore.Put, Times: -1, Fault: fault})
+			}
+			a := e.open("a", 1, single)
+			for _, v := range []string{"0", "1"} {
+				e.append(a, v)
+			}
+			b := e.open("b", 2, single)
+			e.append(b, "2")
+			e.holds("0", "1", "2")
+		}))
 	}
 }
 
@@ -50,18 +48,16 @@ func TestT05_OwnWriteIsNoFence(t *testing.T) {
 // same slot again, never to another one.
 func TestT06_SameBytesSameSlot(t *testing.T) {
 	for name, err := range map[string]error{"reset": faultstore.ErrReset, "refused": faultstore.ErrEcho, "T07_conflict": faultstore.ErrConflict} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				a := e.open("a", 1, single)
-				e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Times: 3, Fault: faultstore.Fault{Drop: true, Err: err}})
-				e.append(a, "0")
-				e.holds("0")
-				puts := slices.DeleteFunc(e.sequence("a"), func(s string) bool { return !strings.HasPrefix(s, "put data/1/") })
-				if want := slices.Repeat([]string{"put data/1/1"}, 4); !slices.Equal(puts, want) {
-					t.Errorf("sent %q", puts)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			a := e.open("a", 1, single)
+			e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Times: 3, Fault: faultstore.Fault{Drop: true, Err: err}})
+			e.append(a, "0")
+			e.holds("0")
+			puts := slices.DeleteFunc(e.sequence("a"), func(s string) bool { return !strings.HasPrefix(s, "put data/1/") })
+			if want := slices.Repeat([]string{"put data/1/1"}, 4); !slices.Equal(puts, want) {
+				t.Errorf("sent %q", puts)
+			}
+		}))
 	}
 }
 
@@ -69,56 +65,48 @@ func TestT06_SameBytesSameSlot(t *testing.T) {
 // that a successor put there, or first.
 func TestT09_LateRequest(t *testing.T) {
 	late := faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout, Late: &faultstore.Late{Copies: 2}}
-	t.Run("equal", func(t *testing.T) {
-		bubble(t, func(t *testing.T, e *env) {
-			a := e.open("a", 1, single)
-			e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Fault: late})
-			e.append(a, "0")
-			e.append(a, "1")
-			if n := e.faulty.Release(t.Context(), nil); n != 2 {
-				t.Fatalf("%d requests were late", n)
-			}
-			e.append(a, "2")
-			e.holds("0", "1", "2")
-		})
-	})
+	t.Run("equal", bubbled(func(t *testing.T, e *env) {
+		a := e.open("a", 1, single)
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Fault: late})
+		e.append(a, "0")
+		e.append(a, "1")
+		if n := e.faulty.Release(t.Context(), nil); n != 2 {
+			t.Fatalf("%d requests were late", n)
+		}
+		e.append(a, "2")
+		e.holds("0", "1", "2")
+	}))
 	for _, first := range []string{"seal", "request"} {
-		t.Run(first+" first", func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				a := e.open("a", 1, single)
-				e.append(a, "0")
-				crash := late
-				crash.Crash = true
-				e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Fault: crash})
-				f, err := a.AppendAsync(t.Context(), recs("1"), writer.Cursor([]byte("one")))
-				if err != nil {
-					t.Fatal(err)
-				}
-				e.outcomes([]writer.Future{f}, "unknown")
-				want, cursor := []string{"0"}, ""
-				if first == "request" {
-					e.faulty.Release(t.Context(), nil)
-					want, cursor = []string{"0", "1"}, "one"
-				}
-				b := e.open("b", 2, nil)
+		t.Run(first+" first", bubbled(func(t *testing.T, e *env) {
+			a := e.open("a", 1, single)
+			e.append(a, "0")
+			crash := late
+			crash.Crash = true
+			e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Fault: crash})
+			f := e.async(a, "1", writer.Cursor([]byte("one")))
+			e.outcomes([]writer.Future{f}, "unknown")
+			want, cursor := []string{"0"}, ""
+			if first == "request" {
 				e.faulty.Release(t.Context(), nil)
-				if string(b.Recovered().Cursor) != cursor {
-					t.Errorf("recovered %+v", b.Recovered())
-				}
-				e.append(b, "b")
-				e.holds(append(want, "b")...)
-			})
-		})
+				want, cursor = []string{"0", "1"}, "one"
+			}
+			b := e.open("b", 2, nil)
+			e.faulty.Release(t.Context(), nil)
+			if string(b.Recovered().Cursor) != cursor {
+				t.Errorf("recovered %+v", b.Recovered())
+			}
+			e.append(b, "b")
+			e.holds(append(want, "b")...)
+		}))
 	}
 }
 
-// guard:rejected. The store turns slot 2 away for good: it and all behind it are
+// guard:rejected. The store turns slot 2 away for good: it and all after it are
 // certainly lost, whether they landed or not; what is before it goes on.
 func TestRejected(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-		defer release()
 		gate := make(chan struct{})
 		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataKey(at(1, 2)), Fault: faultstore.Fault{Hold: gate, Drop: true, Err: faultstore.ErrDenied}})
 		fs := e.several(a, "0", "1", "2")
@@ -168,47 +156,43 @@ func (c *stopClock) Wall() time.Time {
 // not sent any more, so it is certainly lost; the one before it is unknown.
 func TestStoppedBeforeSending(t *testing.T) {
 	for _, how := range []string{"until", "fenced"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				until, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				c := &stopClock{Clock: clock.Go()}
-				opts := *single
-				opts.Clock, opts.Until = c, until
-				a := e.open("a", 1, &opts)
-				release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-				defer release()
-				fs := e.several(a, "0")
-				want := "unknown"
+		t.Run(how, bubbled(func(t *testing.T, e *env) {
+			until, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c := &stopClock{Clock: clock.Go()}
+			opts := *single
+			opts.Clock, opts.Until = c, until
+			a := e.open("a", 1, &opts)
+			release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
+			fs := e.several(a, "0")
+			want := "unknown"
+			if how == "fenced" {
+				e.seal(at(1, 1), 2)
+				want = "not"
+			}
+			c.wall = func() {
 				if how == "fenced" {
-					e.seal(at(1, 1), 2)
-					want = "not"
+					release()
+				} else {
+					cancel()
 				}
-				c.wall = func() {
-					if how == "fenced" {
-						release()
-					} else {
-						cancel()
-					}
-					<-a.Done()
-				}
-				fs = append(fs, e.several(a, "1")...)
-				e.outcomes(fs, want, "not")
-				if slices.Contains(e.sequence("a"), "put data/1/2") {
-					t.Error("slot 2 was sent although the writer had stopped")
-				}
-			})
-		})
+				<-a.Done()
+			}
+			fs = append(fs, e.several(a, "1")...)
+			e.outcomes(fs, want, "not")
+			if slices.Contains(e.sequence("a"), "put data/1/2") {
+				t.Error("slot 2 was sent although the writer had stopped")
+			}
+		}))
 	}
 }
 
-// guard:slot-context. A caller gives up waiting. The slot goes on, and the outcome
+// guard:slot-context. A caller stops waiting. The slot goes on, and the outcome
 // can still be asked for.
 func TestCancelledWait(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-		defer release()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		bored := errors.New("bored")
 		f, err := a.AppendAsync(ctx, recs("0"))
@@ -230,7 +214,7 @@ func TestCancelledWait(t *testing.T) {
 		release()
 		e.outcomes([]writer.Future{f}, "committed")
 		if off, err := f.Wait(ctx); err != nil || off != 0 {
-			t.Error(off, err) // settled: the context does not matter
+			t.Error(off, err) // done: the context does not matter
 		}
 		e.append(a, "1")
 		e.holds("0", "1")
@@ -282,23 +266,21 @@ func TestOutcomesWhenGivenUp(t *testing.T) {
 			return a.Flush(context.Background())
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				until, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				a := e.open("a", 1, &writer.Options{InFlight: 2, Window: 2, BatchBytes: 1, Until: until})
-				defer e.hold("a", faultstore.Put, layout.DataPrefix)()
-				fs := e.several(a, "0", "1", "2")
-				err := stop(a, cancel)
-				if kind(err) != "unknown" || !errors.Is(err, writer.ErrClosed) || !errors.Is(err, context.Canceled) {
-					t.Errorf("error is %v", err)
-				}
-				e.outcomes(fs, "unknown", "unknown", "not")
-				if !errors.Is(a.Err(), writer.ErrClosed) {
-					t.Errorf("Err: %v", a.Err())
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			until, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			a := e.open("a", 1, &writer.Options{InFlight: 2, Window: 2, BatchBytes: 1, Until: until})
+			e.hold("a", faultstore.Put, layout.DataPrefix)
+			fs := e.several(a, "0", "1", "2")
+			err := stop(a, cancel)
+			if kind(err) != "unknown" || !errors.Is(err, writer.ErrClosed) || !errors.Is(err, context.Canceled) {
+				t.Errorf("error is %v", err)
+			}
+			e.outcomes(fs, "unknown", "unknown", "not")
+			if !errors.Is(a.Err(), writer.ErrClosed) {
+				t.Errorf("Err: %v", a.Err())
+			}
+		}))
 	}
 }
 

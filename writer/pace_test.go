@@ -60,26 +60,24 @@ func TestLingerEndsEarly(t *testing.T) {
 		"flush": func(e *env, w *writer.Writer) error { return w.Flush(e.t.Context()) },
 		"close": func(e *env, w *writer.Writer) error { return w.Close(e.t.Context()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				w := e.open("a", 1, &writer.Options{Linger: time.Hour, BatchBytes: 20, Checkpoint: -1, NoCompress: true})
-				f := e.async(w, "1234567890") // 11 bytes with its length
-				start := time.Now()
-				synctest.Wait()
-				if got := outcome(f); got != "pending" {
-					t.Fatalf("it did not linger: %s", got)
-				}
-				if err := end(e, w); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := f.Wait(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if took := time.Since(start); took != 0 {
-					t.Errorf("it lingered on for %v", took)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			w := e.open("a", 1, &writer.Options{Linger: time.Hour, BatchBytes: 20, Checkpoint: -1, NoCompress: true})
+			f := e.async(w, "1234567890") // 11 bytes with its length
+			start := time.Now()
+			synctest.Wait()
+			if got := outcome(f); got != "pending" {
+				t.Fatalf("it did not linger: %s", got)
+			}
+			if err := end(e, w); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took != 0 {
+				t.Errorf("it lingered on for %v", took)
+			}
+		}))
 	}
 }
 
@@ -116,48 +114,46 @@ func TestRequestsPerSecond(t *testing.T) {
 		burst int
 		every time.Duration
 	}{{10, 10, 100 * time.Millisecond}, {1, 1, time.Second}, {0.1, 1, 10 * time.Second}} {
-		t.Run(fmt.Sprint(c.rate), func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				w := e.open("a", 1, &writer.Options{RequestsPerSecond: c.rate, Checkpoint: -1, InFlight: 64})
-				time.Sleep(time.Hour)
-				start := time.Now()
-				e.faulty.ResetCounts()
-				var at []time.Duration
-				for i := range c.burst + 3 {
-					e.append(w, fmt.Sprint(i))
-					at = append(at, time.Since(start))
-				}
-				want := slices.Repeat([]time.Duration{0}, c.burst)
-				for i := range 3 {
-					want = append(want, time.Duration(i+1)*c.every)
-				}
-				if !slices.Equal(at, want) {
-					t.Errorf("acknowledged after %v, want %v", at, want)
-				}
-				// Three share the next.
-				e.faulty.ResetCounts()
-				e.several(w, fmt.Sprint(c.burst+3), fmt.Sprint(c.burst+4), fmt.Sprint(c.burst+5))
-				if err := w.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if e.puts() != 1 || time.Since(start) != 4*c.every {
-					t.Errorf("%d objects, after %v", e.puts(), time.Since(start))
-				}
-				// Who closes has little time, perhaps: what waits is one object at most.
-				e.several(w, fmt.Sprint(c.burst+6), fmt.Sprint(c.burst+7))
-				if err := w.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if e.puts() != 2 || time.Since(start) != 4*c.every {
-					t.Errorf("%d objects, closed after %v", e.puts(), time.Since(start))
-				}
-				e.numbers(c.burst + 8)
-			})
-		})
+		t.Run(fmt.Sprint(c.rate), bubbled(func(t *testing.T, e *env) {
+			w := e.open("a", 1, &writer.Options{RequestsPerSecond: c.rate, Checkpoint: -1, InFlight: 64})
+			time.Sleep(time.Hour)
+			start := time.Now()
+			e.faulty.ResetCounts()
+			var at []time.Duration
+			for i := range c.burst + 3 {
+				e.append(w, fmt.Sprint(i))
+				at = append(at, time.Since(start))
+			}
+			want := slices.Repeat([]time.Duration{0}, c.burst)
+			for i := range 3 {
+				want = append(want, time.Duration(i+1)*c.every)
+			}
+			if !slices.Equal(at, want) {
+				t.Errorf("acknowledged after %v, want %v", at, want)
+			}
+			// Three share the next.
+			e.faulty.ResetCounts()
+			e.several(w, fmt.Sprint(c.burst+3), fmt.Sprint(c.burst+4), fmt.Sprint(c.burst+5))
+			if err := w.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if e.puts() != 1 || time.Since(start) != 4*c.every {
+				t.Errorf("%d objects, after %v", e.puts(), time.Since(start))
+			}
+			// Close may have little time: what waits is one object at most.
+			e.several(w, fmt.Sprint(c.burst+6), fmt.Sprint(c.burst+7))
+			if err := w.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if e.puts() != 2 || time.Since(start) != 4*c.every {
+				t.Errorf("%d objects, closed after %v", e.puts(), time.Since(start))
+			}
+			e.numbers(c.burst + 8)
+		}))
 	}
 }
 
-// Neither a linger nor a budget costs those a timer who have not asked for it.
+// Without a linger and a rate of requests no append takes a timer.
 func TestNoTimerWithoutPace(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		c := &timers{Clock: clock.Go()}

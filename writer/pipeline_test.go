@@ -50,13 +50,12 @@ func (e *env) numbers(n int) {
 	e.holds(want...)
 }
 
-// guard:window. The first slot is not settled, so no more than a window is sent,
+// guard:window. The first slot is not acknowledged, so no more than a window is sent,
 // however many requests are free.
 func TestWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 2, Window: 5, BatchBytes: 1})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-		defer release()
 		e.faulty.ResetCounts()
 		done := e.feed(w, 30)
 		synctest.Wait()
@@ -79,12 +78,11 @@ func TestInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 3, Window: 12, BatchBytes: 1})
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
-		defer release()
 		e.faulty.ResetCounts()
 		done := e.feed(w, 30)
 		synctest.Wait()
 		if e.puts() != 3 {
-			t.Errorf("%d requests are under way, allowed are 3", e.puts())
+			t.Errorf("%d requests are in flight, allowed are 3", e.puts())
 		}
 		release()
 		if err := <-done; err != nil {
@@ -97,10 +95,10 @@ func TestInFlight(t *testing.T) {
 // Requests that overtake one another: acknowledgements and hooks stay in order.
 func TestOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		var slots []writer.Slot
+		var slots []writer.Acknowledgement
 		w := e.open("a", 1, &writer.Options{
 			InFlight: 8, Window: 32, BatchBytes: 1,
-			Hooks: writer.Hooks{Acknowledged: func(s writer.Slot) { slots = append(slots, s) }},
+			Hooks: writer.Hooks{Acknowledged: func(s writer.Acknowledgement) { slots = append(slots, s) }},
 		})
 		e.faulty.SetRates(faultstore.Rates{MaxDelay: 100 * time.Millisecond})
 		if err := <-e.feed(w, 200); err != nil {
@@ -116,10 +114,10 @@ func TestOrder(t *testing.T) {
 			if s.Position != at(1, uint64(i)+1) || s.First != uint64(i) || s.Records != 1 || s.Payload != frame.RecordSize(len(fmt.Sprint(i))) || int64(s.Bytes) != e.size(s.Position) {
 				t.Fatalf("call %d is of %+v", i, s)
 			}
-			if s.Took < s.Settled || s.Settled < 0 || s.Settled > 100*time.Millisecond {
-				t.Fatalf("took %v, settled after %v", s.Took, s.Settled)
+			if s.Took < s.Answered || s.Answered < 0 || s.Answered > 100*time.Millisecond {
+				t.Fatalf("took %v, answered after %v", s.Took, s.Answered)
 			}
-			waited = waited || s.Took > s.Settled
+			waited = waited || s.Took > s.Answered
 		}
 		if !waited {
 			t.Error("no request overtook another, so this tests nothing")
@@ -128,17 +126,16 @@ func TestOrder(t *testing.T) {
 }
 
 // Took ends with the acknowledgement, not when a slow hook has come to it.
-func TestSlotTook(t *testing.T) {
+func TestTook(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var took []time.Duration
 		opts := *single
-		opts.Hooks.Acknowledged = func(s writer.Slot) {
+		opts.Hooks.Acknowledged = func(s writer.Acknowledgement) {
 			took = append(took, s.Took)
 			time.Sleep(time.Minute)
 		}
 		w := e.open("a", 1, &opts)
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-		defer release()
 		fs := e.several(w, "0", "1")
 		time.Sleep(time.Second)
 		release()
@@ -153,10 +150,10 @@ func TestSlotTook(t *testing.T) {
 
 // What the hook says of an object's size is what the store has: less than the payload
 // where it is compressed.
-func TestSlotOfACompressedObject(t *testing.T) {
+func TestSizesOfACompressedObject(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		var slots []writer.Slot
-		w := e.open("a", 1, &writer.Options{Hooks: writer.Hooks{Acknowledged: func(s writer.Slot) { slots = append(slots, s) }}})
+		var slots []writer.Acknowledgement
+		w := e.open("a", 1, &writer.Options{Hooks: writer.Hooks{Acknowledged: func(s writer.Acknowledgement) { slots = append(slots, s) }}})
 		e.append(w, strings.Repeat("x", 1<<20))
 		synctest.Wait()
 		if len(slots) != 1 || slots[0].Payload != frame.RecordSize(1<<20) || int64(slots[0].Bytes) != e.size(at(1, 1)) || slots[0].Bytes > 10_000 {
@@ -171,7 +168,7 @@ func TestHooksTakeTurns(t *testing.T) {
 		var w *writer.Writer
 		var order []uint64
 		opts := *single
-		opts.Hooks.Acknowledged = func(s writer.Slot) {
+		opts.Hooks.Acknowledged = func(s writer.Acknowledgement) {
 			if s.Position.Seq == 1 {
 				<-e.async(w, "1").Done() // and now its own hook wants to be called
 				for range 1000 {
@@ -199,7 +196,6 @@ func TestGrouping(t *testing.T) {
 			t.Errorf("an append to an idle pipeline took %v", took)
 		}
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
-		defer release()
 		e.faulty.ResetCounts()
 		fs := e.several(w, "1", "2", "3", "4")
 		e.outcomes(fs, "pending", "pending", "pending", "pending")
@@ -222,7 +218,6 @@ func TestBatchBytes(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1, BatchBytes: 20, NoCompress: true})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-		defer release()
 		nine := string(bytes.Repeat([]byte("9"), 9)) // 10 with its length
 		e.several(w, nine)
 		e.several(w, nine, nine) // one group
@@ -256,13 +251,12 @@ func TestBatchBytes(t *testing.T) {
 	})
 }
 
-// guard:max-bytes. What was sent and is not settled is bounded; an append beyond
+// guard:max-bytes. What was sent and is not acknowledged is bounded; an append beyond
 // the bound goes alone.
 func TestMaxBytes(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 8, BatchBytes: 10, MaxBytes: 25})
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
-		defer release()
 		nine := string(bytes.Repeat([]byte("9"), 9))
 		e.faulty.ResetCounts()
 		fs := e.several(w, nine, nine, nine)
@@ -296,7 +290,6 @@ func TestCursor(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-		defer release()
 		set := func(c string, values ...string) {
 			t.Helper()
 			if _, err := w.AppendAsync(t.Context(), recs(values...), writer.Cursor([]byte(c))); err != nil {
@@ -371,7 +364,6 @@ func TestRecordsAreCopied(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 1})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-		defer release()
 		record, cursor := []byte("right"), []byte("right")
 		var fs []writer.Future
 		for range 2 {
@@ -427,7 +419,7 @@ func TestFutureHoldsNoRecords(t *testing.T) {
 	})
 }
 
-// guard:encode-order. A large append is being compressed while small ones behind it are
+// guard:encode-order. A large append is being compressed while small ones after it are
 // ready: they wait for its checksum, and the objects are one chain.
 func TestEncodingAtOnce(t *testing.T) {
 	if n := runtime.GOMAXPROCS(0); n < 4 {
@@ -465,13 +457,12 @@ func TestEncoderIsFreeAgain(t *testing.T) {
 		opts.Clock, opts.InFlight, opts.Window = c, 2, 2
 		w := e.open("a", 1, &opts)
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-		defer release()
 		var second writer.Future
 		queued := make(chan struct{})
 		c.wall = func() { // while the first is encoded
 			c.wall = nil
 			second = e.async(w, "1")
-			time.Sleep(time.Second) // until the dispatcher has looked
+			time.Sleep(time.Second) // until the dispatcher has seen it
 			close(queued)
 		}
 		first := e.async(w, "0")

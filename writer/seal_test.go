@@ -78,7 +78,7 @@ func TestSealInAnOpenSlot(t *testing.T) {
 	})
 }
 
-// guard:append-refresh. If the manifest cannot be read nobody can tell.
+// guard:append-refresh. If the manifest cannot be read, the outcome is unknown.
 func TestSealAndNoManifest(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
@@ -93,7 +93,7 @@ func TestSealAndNoManifest(t *testing.T) {
 
 // guard:append-ended. A successor has opened, and all of the epoch is folded and
 // pruned. The seal that the manifest remembers tells slot by slot what counts: 1
-// landed before it, 2 is where it lies, 3 lands behind it and counts as little.
+// landed before it, 2 is where it lies, 3 lands after it and counts as little.
 func TestEpochEndedAndFolded(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
@@ -141,7 +141,6 @@ func TestSealLongAgo(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
-		defer release()
 		f := e.several(a, "0")
 		e.seal(at(1, 1), 2)
 		e.publish(func(m *state.Change) error {
@@ -158,12 +157,11 @@ func TestSealLongAgo(t *testing.T) {
 }
 
 // guard:append-forgotten. The log went past this epoch without it, as the manifest has
-// it: nobody can tell what became of the slot.
+// it: the outcome of the slot is unknown.
 func TestSealForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
-		defer release()
 		f := e.several(a, "0")
 		e.seal(at(1, 1), 2)
 		e.publish(func(m *state.Change) error {
@@ -203,29 +201,25 @@ func TestRubbishInTheSlot(t *testing.T) {
 		"another log":  func(e *env) []byte { return seal(e, fence.ID{1}, at(1, 1)) },
 		"another slot": func(e *env) []byte { return seal(e, e.format.Log, at(1, 2)) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				a := e.open("a", 1, single)
-				e.put(at(1, 1), body(e))
-				fs := e.several(a, "0")
-				e.outcomes(fs, "unknown")
-				if err := a.Err(); !errors.Is(err, fence.ErrCorrupt) || errors.Is(err, writer.ErrFenced) || !strings.Contains(err.Error(), layout.DataKey(at(1, 1))) {
-					t.Errorf("error is %v", err)
-				}
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			a := e.open("a", 1, single)
+			e.put(at(1, 1), body(e))
+			fs := e.several(a, "0")
+			e.outcomes(fs, "unknown")
+			if err := a.Err(); !errors.Is(err, fence.ErrCorrupt) || errors.Is(err, writer.ErrFenced) || !strings.Contains(err.Error(), layout.DataKey(at(1, 1))) {
+				t.Errorf("error is %v", err)
+			}
+		}))
 	}
 }
 
 // guard:lower-slots. A seal that is found at a higher slot proves nothing of the
-// lower ones: a wall is put up at its far end first. They are settled one by one.
+// lower ones: a wall is put up at its far end first. Each gets its own outcome.
 func TestSealAtAHigherSlotFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
 		go1 := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-		defer go1()
 		go2 := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
-		defer go2()
 		e.seal(at(1, 3), 2)
 		fs := e.several(a, "0", "1", "2")
 		e.outcomes(fs, "pending", "pending", "not")
@@ -251,7 +245,6 @@ func TestGapIsNotAcknowledged(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
-		defer release()
 		fs := e.several(a, "0", "1", "2")
 		e.outcomes(fs, "committed", "pending", "pending")
 		if e.header(at(1, 3)).Kind != frame.Data {
@@ -270,12 +263,12 @@ func TestGapIsNotAcknowledged(t *testing.T) {
 	})
 }
 
-// The gap is closed after all: everything behind it is acknowledged, in order.
+// The gap is closed after all: everything after it is acknowledged, in order.
 func TestGapIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var order []string
 		opts := *single
-		opts.Hooks.Acknowledged = func(s writer.Slot) { order = append(order, fmt.Sprint(s.Position, s.First, s.Records)) }
+		opts.Hooks.Acknowledged = func(s writer.Acknowledgement) { order = append(order, fmt.Sprint(s.Position, s.First, s.Records)) }
 		a := e.open("a", 1, &opts)
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
 		fs := e.several(a, "0", "1", "2")

@@ -131,7 +131,7 @@ func TestConflicts(t *testing.T) {
 		e.conflict(w, adds(never), never.Key, "of epoch 1")
 		e.conflict(w, adds(foreign), foreign.Key, "not created and closed")
 		e.conflict(w, adds(f, manifest.File{Key: strings.Replace(foreign.Key, "0000-7000", "0001-7000", 1)}), strings.Replace(foreign.Key, "0000-7000", "0001-7000", 1), "not created")
-		e.conflict(w, adds(larger), f.Key, "has 1 bytes, the edit says 2")
+		e.conflict(w, adds(larger), f.Key, "has 1 bytes; the edit says 2")
 		e.conflict(w, removes(f), f.Key, "not live")
 		e.conflict(w, removes(never), never.Key, "not live")
 		e.conflict(w, manifest.Edit{Add: []manifest.File{f}, Remove: []string{foreign.Key}}, foreign.Key, "not live")
@@ -210,25 +210,23 @@ func TestLiveFilesAreRead(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				a := e.open("a", 1, nil)
-				f, g, h := e.file(a, "f"), e.file(a, "g"), e.file(a, "h")
-				e.commit(a, adds(f, g))
-				b := e.open("b", 2, nil)
-				e.append(b, "y")
-				e.commit(b, removes(f))
-				i := e.file(b, "i")
-				e.commit(b, adds(i))
-				c := e.open("c", 3, nil)
-				folded(e, c)
-				e.conflict(c, removes(f), f.Key, "not live")
-				e.conflict(c, removes(h), h.Key, "not live")
-				e.commit(c, removes(g))
-				e.conflict(c, removes(g), g.Key, "not live")
-				e.lives(i)
-			})
-		})
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			a := e.open("a", 1, nil)
+			f, g, h := e.file(a, "f"), e.file(a, "g"), e.file(a, "h")
+			e.commit(a, adds(f, g))
+			b := e.open("b", 2, nil)
+			e.append(b, "y")
+			e.commit(b, removes(f))
+			i := e.file(b, "i")
+			e.commit(b, adds(i))
+			c := e.open("c", 3, nil)
+			folded(e, c)
+			e.conflict(c, removes(f), f.Key, "not live")
+			e.conflict(c, removes(h), h.Key, "not live")
+			e.commit(c, removes(g))
+			e.conflict(c, removes(g), g.Key, "not live")
+			e.lives(i)
+		}))
 	}
 }
 
@@ -237,29 +235,27 @@ func TestLiveFilesAreRead(t *testing.T) {
 // begins, around the edit.
 func TestTableMovesWhileItIsRead(t *testing.T) {
 	for _, junk := range []bool{false, true} {
-		t.Run(fmt.Sprint("junk ", junk), func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				a := e.open("a", 1, &writer.Options{Checkpoint: -1})
-				f := e.file(a, "f")
-				e.commit(a, adds(f))
-				e.open("b", 2, nil)
-				c := e.open("c", 3, &writer.Options{Checkpoint: -1})
-				e.before("c", faultstore.Get, layout.DataKey(at(1, 1)), func(faultstore.Op) bool {
-					e.compact()
-					e.gone(at(1, 1))
-					if junk {
-						e.seal(at(1, 1), 2)
-					}
-					return true
-				})
-				e.commit(c, removes(f))
-				e.lives()
+		t.Run(fmt.Sprint("junk ", junk), bubbled(func(t *testing.T, e *env) {
+			a := e.open("a", 1, &writer.Options{Checkpoint: -1})
+			f := e.file(a, "f")
+			e.commit(a, adds(f))
+			e.open("b", 2, nil)
+			c := e.open("c", 3, &writer.Options{Checkpoint: -1})
+			e.before("c", faultstore.Get, layout.DataKey(at(1, 1)), func(faultstore.Op) bool {
+				e.compact()
+				e.gone(at(1, 1))
+				if junk {
+					e.seal(at(1, 1), 2)
+				}
+				return true
 			})
-		})
+			e.commit(c, removes(f))
+			e.lives()
+		}))
 	}
 }
 
-// guard:edit-alone, guard:edit-turn. An edit lies behind what was appended before
+// guard:edit-alone, guard:edit-turn. An edit lies after what was appended before
 // it, in an object of its own, and no append goes past it.
 func TestEditKeepsItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
@@ -268,7 +264,6 @@ func TestEditKeepsItsPlace(t *testing.T) {
 		e.append(w, "0")
 		e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 3)))
-		defer release()
 		sent := e.async(w, "1")
 		time.Sleep(time.Second)
 		waits := e.async(w, "2")
@@ -305,14 +300,13 @@ func TestEditKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// An edit that waits for its turn is given up with its context, and appends go on.
+// An edit that waits for its turn ends with its context, and appends go on.
 func TestEditGivenUpWhileItWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
 		f := e.file(w, "f")
 		e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
-		defer release()
 		fs := e.several(w, "0", "1")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		results := make(chan error, 2)
@@ -376,84 +370,72 @@ func TestEditOutcomes(t *testing.T) {
 		synctest.Wait()
 		return f
 	}
-	t.Run("T05_reply lost", func(t *testing.T) {
-		bubble(t, func(t *testing.T, e *env) {
-			w, edit := setup(t, e)
-			e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataKey(at(1, 2)), Fault: faultstore.Fault{Err: faultstore.ErrReset}})
-			e.outcomes([]writer.Future{async(e, w, edit)}, "committed")
-			e.lives(edit.Add...)
-		})
-	})
-	t.Run("fenced", func(t *testing.T) {
-		bubble(t, func(t *testing.T, e *env) {
-			w, edit := setup(t, e)
-			release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
-			defer release()
-			fs := []writer.Future{async(e, w, edit), e.async(w, "0")}
-			b := e.open("b", 2, nil)
-			release()
-			e.outcomes(fs, "not", "not")
-			e.fenced(w.Err(), 2)
-			if r := b.Recovered(); len(r.Cursor) != 0 {
-				t.Errorf("recovered %+v", r)
-			}
-			e.lives()
-			if err := w.CommitFiles(t.Context(), edit); kind(err) != "not" || !errors.Is(err, writer.ErrFenced) {
-				t.Errorf("a commit of a fenced writer: %v", err)
-			}
-		})
-	})
-	t.Run("behind a gap", func(t *testing.T) {
-		bubble(t, func(t *testing.T, e *env) {
-			w, edit := setup(t, e)
-			release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
-			defer release()
-			fs := []writer.Future{e.async(w, "0")}
-			synctest.Wait()
-			fs = append(fs, async(e, w, edit))
-			if e.header(at(1, 3)).Kind != frame.Edit {
-				t.Fatal("the edit has not landed")
-			}
-			e.outcomes(fs, "pending", "pending")
-			e.open("b", 2, nil)
-			release()
-			e.outcomes(fs, "not", "not")
-			e.lives()
-		})
-	})
-	t.Run("given up", func(t *testing.T) {
-		bubble(t, func(t *testing.T, e *env) {
-			w, edit := setup(t, e)
-			release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
-			ctx, cancel := context.WithCancel(t.Context())
-			result := make(chan error)
-			go func() { result <- w.CommitFiles(ctx, edit) }()
-			synctest.Wait()
-			cancel()
-			if err := <-result; kind(err) != "unknown" {
-				t.Errorf("error is %v", err)
-			}
-			abandon(w)
-			release()
-			if err := w.Flush(t.Context()); kind(err) != "unknown" {
-				t.Errorf("Flush: %v", err)
-			}
-			e.lives()
-		})
-	})
-	t.Run("never sent", func(t *testing.T) {
-		bubble(t, func(t *testing.T, e *env) {
-			opts := *single
-			opts.InFlight, opts.Window = 1, 1
-			w := e.open("a", 1, &opts)
-			f := e.file(w, "f")
-			e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})
-			defer e.hold("a", faultstore.Put, layout.DataPrefix)()
-			fs := []writer.Future{e.async(w, "0")}
-			synctest.Wait()
-			fs = append(fs, async(e, w, adds(f)))
-			abandon(w)
-			e.outcomes(fs, "unknown", "not")
-		})
-	})
+	t.Run("T05_reply lost", bubbled(func(t *testing.T, e *env) {
+		w, edit := setup(t, e)
+		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataKey(at(1, 2)), Fault: faultstore.Fault{Err: faultstore.ErrReset}})
+		e.outcomes([]writer.Future{async(e, w, edit)}, "committed")
+		e.lives(edit.Add...)
+	}))
+	t.Run("fenced", bubbled(func(t *testing.T, e *env) {
+		w, edit := setup(t, e)
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
+		fs := []writer.Future{async(e, w, edit), e.async(w, "0")}
+		b := e.open("b", 2, nil)
+		release()
+		e.outcomes(fs, "not", "not")
+		e.fenced(w.Err(), 2)
+		if r := b.Recovered(); len(r.Cursor) != 0 {
+			t.Errorf("recovered %+v", r)
+		}
+		e.lives()
+		if err := w.CommitFiles(t.Context(), edit); kind(err) != "not" || !errors.Is(err, writer.ErrFenced) {
+			t.Errorf("a commit of a fenced writer: %v", err)
+		}
+	}))
+	t.Run("after a gap", bubbled(func(t *testing.T, e *env) {
+		w, edit := setup(t, e)
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
+		fs := []writer.Future{e.async(w, "0")}
+		synctest.Wait()
+		fs = append(fs, async(e, w, edit))
+		if e.header(at(1, 3)).Kind != frame.Edit {
+			t.Fatal("the edit has not landed")
+		}
+		e.outcomes(fs, "pending", "pending")
+		e.open("b", 2, nil)
+		release()
+		e.outcomes(fs, "not", "not")
+		e.lives()
+	}))
+	t.Run("aborted", bubbled(func(t *testing.T, e *env) {
+		w, edit := setup(t, e)
+		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error)
+		go func() { result <- w.CommitFiles(ctx, edit) }()
+		synctest.Wait()
+		cancel()
+		if err := <-result; kind(err) != "unknown" {
+			t.Errorf("error is %v", err)
+		}
+		abandon(w)
+		release()
+		if err := w.Flush(t.Context()); kind(err) != "unknown" {
+			t.Errorf("Flush: %v", err)
+		}
+		e.lives()
+	}))
+	t.Run("never sent", bubbled(func(t *testing.T, e *env) {
+		opts := *single
+		opts.InFlight, opts.Window = 1, 1
+		w := e.open("a", 1, &opts)
+		f := e.file(w, "f")
+		e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})
+		e.hold("a", faultstore.Put, layout.DataPrefix)
+		fs := []writer.Future{e.async(w, "0")}
+		synctest.Wait()
+		fs = append(fs, async(e, w, adds(f)))
+		abandon(w)
+		e.outcomes(fs, "unknown", "not")
+	}))
 }

@@ -38,7 +38,7 @@ func TestT01_ZombieAfterPruning(t *testing.T) {
 
 // guard:open-refresh. An opener reads the manifest and sleeps. Meanwhile a later
 // one opens and the compactor prunes where the first was about to read. Its seal
-// is applied, behind the boundary.
+// is applied, after the boundary.
 func TestT02_SealBehindTheFloor(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		var live *writer.Writer
@@ -101,7 +101,7 @@ func TestT03_ThreeWritersOverlapping(t *testing.T) {
 		})
 		third := e.open("third", 3, nil)
 		if h := e.header(at(2, 1)); h.Kind != 0 {
-			t.Errorf("the third writer sealed %v, where nobody comes by", at(2, 1))
+			t.Errorf("the third writer sealed %v, where no walk comes", at(2, 1))
 		}
 		if third.Recovered().Offset != 3 {
 			t.Errorf("recovered %+v", third.Recovered())
@@ -116,46 +116,43 @@ func TestT03_ThreeWritersOverlapping(t *testing.T) {
 // All three live, in every order in which they can put their seals.
 func TestT03_ThreeWritersInEveryOrder(t *testing.T) {
 	for _, order := range [][]uint64{{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				var release [4]func()
-				var errs [4]error
-				var ws [4]*writer.Writer
-				var all sync.WaitGroup
-				for _, epoch := range order {
-					client := fmt.Sprint("w", epoch)
-					release[epoch] = e.hold(client, faultstore.Put, layout.DataPrefix)
-					all.Go(func() { ws[epoch], errs[epoch] = e.try(client, epoch, nil) })
-				}
-				synctest.Wait() // all have seen the first slot empty
-				for _, epoch := range order {
-					release[epoch]()
-					synctest.Wait()
-				}
-				all.Wait()
-				var want []string
-				for epoch := uint64(1); epoch <= 3; epoch++ {
-					w := ws[epoch]
-					if w == nil {
-						if epoch == 3 {
-							t.Fatalf("the greatest epoch did not prevail: %v", errs[3])
-						}
-						continue
-					}
-					defer abandon(w)
-					v := fmt.Sprint("w", epoch)
-					_, err := w.Append(t.Context(), recs(v))
+		t.Run(fmt.Sprint(order), bubbled(func(t *testing.T, e *env) {
+			var release [4]func()
+			var errs [4]error
+			var ws [4]*writer.Writer
+			var all sync.WaitGroup
+			for _, epoch := range order {
+				client := fmt.Sprint("w", epoch)
+				release[epoch] = e.hold(client, faultstore.Put, layout.DataPrefix)
+				all.Go(func() { ws[epoch], errs[epoch] = e.try(client, epoch, nil) })
+			}
+			synctest.Wait() // all have seen the first slot empty
+			for _, epoch := range order {
+				release[epoch]()
+				synctest.Wait()
+			}
+			all.Wait()
+			var want []string
+			for epoch := uint64(1); epoch <= 3; epoch++ {
+				w := ws[epoch]
+				if w == nil {
 					if epoch == 3 {
-						if err != nil {
-							t.Fatal(err)
-						}
-						want = append(want, v)
-					} else if err == nil {
-						t.Fatalf("epoch %d committed though epoch 3 is open", epoch)
+						t.Fatalf("the greatest epoch did not prevail: %v", errs[3])
 					}
+					continue
 				}
-				e.holds(want...)
-			})
-		})
+				v := fmt.Sprint("w", epoch)
+				_, err := w.Append(t.Context(), recs(v))
+				if epoch == 3 {
+					if err != nil {
+						t.Fatal(err)
+					}
+					want = append(want, v)
+				} else if err == nil {
+					t.Fatalf("epoch %d committed though epoch 3 is open", epoch)
+				}
+			}
+			e.holds(want...)
+		}))
 	}
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// wide is how many seals of a wall may be under way.
+// wide is how many seals of a wall may be in flight.
 const wide = 128
 
-// keys lists the objects of an epoch behind one.
+// keys lists the objects of an epoch after one.
 func (e *env) keys(p fence.Position) (keys []string) {
 	e.t.Helper()
 	for info, err := range e.inner.List(e.t.Context(), path.Dir(layout.DataKey(p))+"/", &store.ListOptions{StartAfter: layout.DataKey(p)}) {
@@ -74,40 +74,37 @@ func (e *env) outrun(client string, leader *writer.Writer, often int) (acked fun
 //
 // guard:open-reach. Also if it is faster than the wall's row.
 //
-// guard:wall-far. Then it is the far seal that stops it, and none is put behind that.
+// guard:wall-far. Then it is the far seal that stops it, and none is put after that.
 func TestLeaderThatWinsEveryRace(t *testing.T) {
 	for _, c := range []struct {
-		often  int
-		limit  time.Duration
-		behind int // seals behind the one that ends the epoch: as many as were under way, or fewer
+		often int
+		limit time.Duration
+		after int // seals after the one that ends the epoch: as many as were in flight, or fewer
 	}{{1, 20 * time.Millisecond, wide}, {4, 20 * time.Millisecond, wide}, {64, 20 * time.Millisecond, wide}, {500, 100 * time.Millisecond, 8}} {
-		t.Run(fmt.Sprint(c.often), func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				a := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
-				acked := e.outrun("b", a, c.often)
-				ctx, cancel := context.WithTimeout(t.Context(), c.limit)
-				defer cancel()
-				b, err := writer.Open(ctx, e.faulty.Client("b"), fence.NewToken(2), options(&writer.Options{InFlight: 1, Window: 1}))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer abandon(b)
-				won := acked()
-				if len(won) < 2 {
-					t.Fatalf("the leader won %d races", len(won))
-				}
-				if b.Recovered().Offset != uint64(len(won)) {
-					t.Errorf("recovered %+v, acknowledged were %d", b.Recovered(), len(won))
-				}
-				e.fenced(a.Err(), 2)
-				end := at(1, uint64(len(won))+1)
-				if behind := e.keys(end); e.header(end).Next != 2 || len(behind) > c.behind {
-					t.Errorf("%d seals behind %v", len(behind), end)
-				}
-				e.append(b, "b")
-				e.holds(append(slices.Clone(won), "b")...)
-			})
-		})
+		t.Run(fmt.Sprint(c.often), bubbled(func(t *testing.T, e *env) {
+			a := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
+			acked := e.outrun("b", a, c.often)
+			ctx, cancel := context.WithTimeout(t.Context(), c.limit)
+			defer cancel()
+			b, err := e.tryFor(ctx, "b", 2, &writer.Options{InFlight: 1, Window: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			won := acked()
+			if len(won) < 2 {
+				t.Fatalf("the leader won %d races", len(won))
+			}
+			if b.Recovered().Offset != uint64(len(won)) {
+				t.Errorf("recovered %+v, acknowledged were %d", b.Recovered(), len(won))
+			}
+			e.fenced(a.Err(), 2)
+			end := at(1, uint64(len(won))+1)
+			if after := e.keys(end); e.header(end).Next != 2 || len(after) > c.after {
+				t.Errorf("%d seals after %v", len(after), end)
+			}
+			e.append(b, "b")
+			e.holds(append(slices.Clone(won), "b")...)
+		}))
 	}
 }
 
@@ -145,7 +142,6 @@ func lateWall(t *testing.T, e *env, held string, skip int, check func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer abandon(b)
 	if e.header(at(1, 5)).Next != 2 || e.header(at(1, 6)).Next != 2 {
 		t.Fatal("the late seal was not applied, so this tests nothing")
 	}
@@ -158,25 +154,25 @@ func lateWall(t *testing.T, e *env, held string, skip int, check func()) {
 
 // guard:open-look, guard:open-folded. The manifest is read while slot 5 is not decided, and all
 // others before the seal are. That reading tells nothing of slot 5. The compactor has
-// followed the seal behind it.
+// followed the seal after it.
 func TestSealOfTheWallThatIsLate(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		lateWall(t, e, layout.DataKey(at(1, 5)), 0, func() {
-			looks := 0
+			readings := 0
 			got := e.sequence("b")
 			for _, request := range got {
 				if request == "list manifest/" {
-					looks++
+					readings++
 				}
 			}
-			if e.header(at(1, 6)).Next != 2 || looks != 2 {
+			if e.header(at(1, 6)).Next != 2 || readings != 2 {
 				t.Fatalf("this is not the wall that was to be tested: %q", got)
 			}
 		})
 	})
 }
 
-// All of the wall is late. Its first seal is junk, the one behind it is on the chain, and not
+// All of the wall is late. Its first seal is junk, the one after it is on the chain, and not
 // folded; both have one nonce.
 func TestWallAcrossAHole(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
@@ -190,7 +186,6 @@ func TestWallAgainstTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, single)
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 3)))
-		defer release()
 		e.outcomes(e.several(a, "0", "1", "2", "3"), "committed", "committed", "pending", "pending")
 		b := e.open("b", 2, single)
 		if b.Recovered().Offset != 2 {
@@ -202,28 +197,26 @@ func TestWallAgainstTheDead(t *testing.T) {
 	})
 }
 
-// An error of the store ends a wall, wherever it is, and nobody waits for the rest of it.
+// An error of the store ends a wall, wherever it is, and the opener does not wait for the rest.
 func TestWallFails(t *testing.T) {
 	for _, rule := range []faultstore.Rule{
 		{Kind: faultstore.Put, Prefix: layout.DataKey(at(1, 3))},
 		{Kind: faultstore.Get, Prefix: layout.DataKey(at(1, 3))},
 	} {
-		t.Run(string(rule.Kind), func(t *testing.T) {
-			bubble(t, func(t *testing.T, e *env) {
-				a := e.open("a", 1, nil)
-				e.append(a, "0")
-				e.before("b", faultstore.Put, layout.DataPrefix, func(faultstore.Op) bool {
-					e.append(a, "1")
-					rule.Client, rule.Times, rule.Fault = "b", -1, faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
-					e.fault(rule)
-					return true
-				})
-				_, err := e.try("b", 2, &writer.Options{InFlight: 1, Window: 1})
-				if err == nil || errors.Is(err, writer.ErrFenced) {
-					t.Errorf("error is %v", err)
-				}
+		t.Run(string(rule.Kind), bubbled(func(t *testing.T, e *env) {
+			a := e.open("a", 1, nil)
+			e.append(a, "0")
+			e.before("b", faultstore.Put, layout.DataPrefix, func(faultstore.Op) bool {
+				e.append(a, "1")
+				rule.Client, rule.Times, rule.Fault = "b", -1, faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
+				e.fault(rule)
+				return true
 			})
-		})
+			_, err := e.try("b", 2, &writer.Options{InFlight: 1, Window: 1})
+			if err == nil || errors.Is(err, writer.ErrFenced) {
+				t.Errorf("error is %v", err)
+			}
+		}))
 	}
 }
 

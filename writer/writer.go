@@ -3,7 +3,6 @@ package writer
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -24,12 +23,13 @@ type Writer struct {
 	format    manifest.Format
 	token     fence.Token
 	opts      Options
+	hedge     *store.Hedge // nil if there are none
 	recovered Recovered
 	encoders  int // at once
 
-	slots     context.Context //nolint:containedctx // the slots' own: a caller's context only abandons its wait
+	slots     context.Context //nolint:containedctx // of requests for slots: a caller's context only ends its wait
 	abandon   context.CancelCauseFunc
-	tasks     sync.WaitGroup // dispatcher, senders, keeper
+	tasks     sync.WaitGroup // dispatcher, senders, checkpointer, uploads
 	stopUntil func()
 	closed    chan struct{} // closed with err
 	finished  chan struct{} // closed when Close is through
@@ -39,28 +39,28 @@ type Writer struct {
 	changed sync.Cond // of everything below
 
 	pace      pace
-	editWaits bool   // an edit wants the next batch
+	editWaits bool   // for an empty batch
 	waiting   *batch // takes what is appended, until a request is free
-	// window holds the batches that were sent and not yet acknowledged, in order.
+	// window holds the batches that were sent and are not acknowledged, in order.
 	window   []*batch
 	inFlight int
-	encoding int            // of those in flight, that are not encoded yet
+	encoding int            // of those in flight, the ones that are not encoded
 	bytes    int            // payload in window
 	last     *batch         // in the pipeline
-	next     fence.Position // of the batch behind it
-	offset   uint64         // likewise
-	acked    frame.Point    // behind the last batch acknowledged
+	next     fence.Position // of the batch after it
+	offset   uint64         // of the first record of that batch
+	acked    frame.Point    // after the last batch that was acknowledged
 	void     uint64         // the first slot that can never be part of the history, 0 if none is known
-	err      error          // why nothing more is taken
-	stop     error          // why nothing more is sent
+	err      error          // why no appends are taken any more
+	stop     error          // why nothing is sent any more
 	ended    bool           // Close was called
-	failed   error          // of the appends that were not acknowledged; an unknown one before all
-	reports  []*batch       // acknowledged, hook not yet called
+	failed   error          // of the appends that were not acknowledged; ErrUnknown before all others
+	reports  []*batch       // acknowledged, and the hook is not called yet
 
 	files     map[*FileWriter]struct{} // open
-	completed map[string]int64         // files that are complete and not added yet, with their sizes
-	table     table                    // has its own lock
-	buffers   buffers                  // so has this
+	completed map[string]int64         // sizes of the files that are complete and not added yet
+	table     table                    // guarded by its own turn
+	buffers   buffers                  // safe for concurrent use
 }
 
 // Recovered is where the history ended when the writer was opened.
@@ -79,9 +79,9 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (
 		return nil, err
 	}
 	w := &Writer{
-		log: log, st: log.Store(), format: log.Format(), token: token, opts: opts,
+		log: log, st: log.Store(), format: log.Format(), token: token, opts: opts, hedge: opts.hedge(),
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
-		closed:    make(chan struct{}), finished: make(chan struct{}),
+		closed:    make(chan struct{}), finished: make(chan struct{}), stopUntil: func() {},
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
 		encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
 		files:    map[*FileWriter]struct{}{}, completed: map[string]int64{}, table: newTable(begin),
@@ -89,18 +89,16 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (
 	w.last = &batch{after: begin, encoded: closed}
 	w.changed.L = &w.mu
 	w.slots, w.abandon = context.WithCancelCause(context.Background())
-	w.stopUntil = func() {}
-	w.tasks.Add(2)
-	go func() { defer w.tasks.Done(); w.dispatch() }()
-	go func() { defer w.tasks.Done(); w.keep(updater) }()
+	w.tasks.Go(w.dispatch)
+	w.tasks.Go(func() { w.checkpoint(updater) })
 	if opts.Until != nil {
 		w.stopUntil = w.abortWith(opts.Until)
 	}
 	return w, nil
 }
 
-// abortWith gives up on everything when ctx ends. The function returned ends
-// that, and waits for it if it has begun.
+// abortWith aborts when ctx ends. The function returned ends that, and waits for an abort
+// that has begun.
 func (w *Writer) abortWith(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
@@ -114,7 +112,7 @@ func (w *Writer) abortWith(ctx context.Context) (stop func()) {
 	}
 }
 
-// Recovered tells where the history ended when the writer was opened.
+// Recovered returns where the history ended when the writer was opened.
 func (w *Writer) Recovered() Recovered { return w.recovered }
 
 // Epoch returns the writer's epoch.
@@ -123,169 +121,22 @@ func (w *Writer) Epoch() fence.Epoch { return w.token.Epoch() }
 // Format returns the log's format, with its limits.
 func (w *Writer) Format() manifest.Format { return w.format }
 
-// Err returns why the writer takes nothing any more, or nil: [ErrFenced],
-// [ErrClosed], or what the store failed with. Once set it stays, but that
-// ErrFenced takes the place of another reason if a successor is met while what was
-// under way is settled.
+// Err returns why the writer takes no appends any more, or nil: [ErrFenced], [ErrClosed], or
+// the store's error. It does not change once it is set, with one exception: ErrFenced
+// replaces another reason if the writer meets a successor while it finds out the outcome of
+// what is in flight.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Done is closed when the writer takes nothing any more; see [Writer.Err].
+// Done is closed when the writer takes no appends any more; see [Writer.Err].
 func (w *Writer) Done() <-chan struct{} { return w.closed }
 
-// Append appends records in one atom, with the cursor if one is given, and
-// returns the offset of the first when they are durable and part of the history
-// for ever. See [Future.Wait] for its errors, [Writer.AppendAsync] for those
-// before it.
-func (w *Writer) Append(ctx context.Context, records [][]byte, opts ...AppendOption) (uint64, error) {
-	f, err := w.AppendAsync(ctx, records, opts...)
-	if err != nil {
-		return 0, err
-	}
-	return f.Wait(ctx)
-}
-
-// AppendAsync appends records in one atom, with the cursor if one is given, and
-// returns a Future of the outcome. The records are copied before it returns. It
-// waits only for room: ctx bounds that wait, and then nothing was appended.
-//
-// Appends by one goroutine keep their order. All errors are [ErrNotCommitted]:
-// [ErrTooLarge]; [ErrFenced], [ErrClosed] or the reason of [Writer.Err]; ctx's. The
-// Future returned with one carries it too.
-func (w *Writer) AppendAsync(ctx context.Context, records [][]byte, opts ...AppendOption) (Future, error) {
-	e, err := w.measure(records, opts)
-	if err != nil {
-		err = notCommitted(err)
-		return refused(err), err
-	}
-	return w.enqueue(ctx, e)
-}
-
-// entry is what one append puts into an object: records, or an edit, and a cursor.
-type entry struct {
-	records   [][]byte
-	edit      []byte // the document; nil for records
-	size      int    // of the payload
-	cursor    []byte
-	hasCursor bool
-}
-
-// enqueue copies an entry into the batch that waits, once there is room.
-func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err == nil && !w.room(&e) {
-		stop := context.AfterFunc(ctx, func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.changed.Broadcast()
-		})
-		defer stop()
-		w.editWaits = w.editWaits || e.edit != nil
-		for w.err == nil && !w.room(&e) && ctx.Err() == nil {
-			w.hurry()
-			w.changed.Wait()
-		}
-		if e.edit != nil {
-			w.editWaits = false // one commits at a time
-			w.changed.Broadcast()
-		}
-	}
-	err := w.err
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		err = notCommitted(err)
-		return refused(err), err
-	}
-	b := w.waiting
-	news := b.Empty()
-	if w.opts.Linger > 0 && news {
-		b.since = w.opts.Clock.Now()
-	}
-	f := Future{b, b.Records()}
-	for _, r := range e.records {
-		b.Add(r)
-	}
-	if e.edit != nil {
-		b.SetEdit(e.edit)
-	}
-	if e.hasCursor {
-		b.SetCursor(e.cursor)
-	}
-	if b.IsEdit() || b.Size() >= w.opts.BatchBytes {
-		b.hurry, news = true, true
-	}
-	if news { // for the dispatcher: one record more changes nothing that it waits for
-		w.changed.Broadcast()
-	}
-	return f, nil
-}
-
-// hurry ends the linger of what waits. Called with mu held.
-func (w *Writer) hurry() {
-	if w.opts.Linger > 0 && !w.waiting.hurry {
-		w.waiting.hurry = true
-		w.changed.Broadcast()
-	}
-}
-
-// room reports whether the waiting batch has room for e. Called with mu held.
-func (w *Writer) room(e *entry) bool {
-	switch {
-	case e.edit != nil:
-		// guard:edit-alone. An edit is an object of its own: what was appended before
-		// it lies before it.
-		return w.waiting.Empty()
-	case w.editWaits || w.waiting.IsEdit():
-		// guard:edit-turn. Appends that find room again and again would keep an edit
-		// waiting for ever.
-		return false
-	}
-	return w.waiting.Empty() || w.waiting.Size()+e.size <= w.opts.BatchBytes
-}
-
-func (w *Writer) measure(records [][]byte, opts []AppendOption) (entry, error) {
-	limits := w.format.Limits
-	e := entry{records: records}
-	for i, r := range records {
-		if err := frame.CheckRecord(limits.Limits, len(r)); err != nil {
-			return e, fmt.Errorf("%w: record %d: %w", ErrTooLarge, i, err)
-		}
-		e.size += frame.RecordSize(len(r))
-	}
-	if e.size > limits.Object {
-		return e, fmt.Errorf("%w: an append of %d bytes; one append is one object, and the log allows %d; append less at a time", ErrTooLarge, e.size, limits.Object)
-	}
-	if err := e.apply(opts, limits); err != nil {
-		return e, err
-	}
-	if len(records) == 0 && !e.hasCursor {
-		return e, errors.New("writer: nothing to append")
-	}
-	return e, nil
-}
-
-func (e *entry) apply(opts []AppendOption, limits manifest.Limits) error {
-	for _, o := range opts {
-		if o.hasCursor {
-			e.cursor, e.hasCursor = o.cursor, true
-		}
-	}
-	if err := frame.CheckCursor(limits.Limits, len(e.cursor)); err != nil {
-		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	}
-	return nil
-}
-
-// Flush waits until everything appended before is settled. It returns nil if all
-// that was ever appended is part of the history, else the reason, which is
-// [ErrUnknown] if anything of it may or may not be. If ctx ends first that is
-// [ErrUnknown] too.
+// Flush waits for the outcome of everything that was appended before. It returns nil if all
+// that was ever appended is part of the history. Otherwise it returns the reason, which is
+// [ErrUnknown] if the outcome of any append is. If ctx ends first, the error is ErrUnknown.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	pending := slices.Clone(w.window)
@@ -294,8 +145,8 @@ func (w *Writer) Flush(ctx context.Context) error {
 		pending = append(pending, w.waiting)
 	}
 	w.mu.Unlock()
-	// The last first: once it is acknowledged, so are all before it. If it is not,
-	// those before it may be settled later.
+	// The last one first: if it is acknowledged, so are all before it. If it has failed,
+	// those before it may still be in flight.
 	for _, b := range slices.Backward(pending) {
 		_, err := Future{b: b}.Wait(ctx)
 		if err == nil {
@@ -312,24 +163,24 @@ func (w *Writer) Flush(ctx context.Context) error {
 	return w.failed
 }
 
-// Close takes no more appends, sends what waits for a linger or for the budget of
-// requests, waits until all is settled, tells the manifest where the tail is (unless
-// Options.Checkpoint is negative), and ends. If ctx ends first it gives up: what is
-// under way is reported as [ErrUnknown] to whoever waits for it.
+// Close ends the writer. It takes no more appends, and sends what waits for a linger or for
+// the rate of requests. It waits for all outcomes, and then notes the tail in the manifest,
+// unless Options.Checkpoint is negative. If ctx ends first, what is in flight is cancelled
+// and reported as [ErrUnknown].
 //
-// Files that are not complete are given up at once. Close waits until their parts are
-// removed, also when ctx has ended: s3store takes 10 s for that at most.
+// Files that are not complete are aborted at once. Close waits until their parts are
+// deleted, also when ctx has ended: with s3store for 10 s at most.
 //
-// It returns nil if everything that was ever appended is part of the history;
-// else the reason, which is [ErrUnknown] if anything may or may not be. If a
-// successor was met meanwhile that is in [Writer.Err]. Close may be called again and
+// It returns nil if everything that was ever appended is part of the history. Otherwise it
+// returns the reason, which is [ErrUnknown] if the outcome of any append is. [Writer.Err]
+// tells whether the writer has met a successor meanwhile. Close may be called again and
 // returns the same.
 func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	begun := w.ended
 	w.ended = true
 	if w.err == nil {
-		w.refuse(ErrClosed)
+		w.shut(ErrClosed)
 	}
 	w.changed.Broadcast()
 	w.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -92,17 +93,19 @@ func TestCommitCosts(t *testing.T) {
 	})
 }
 
-func TestZeroToken(t *testing.T) {
-	bubble(t, func(t *testing.T, e *env) {
-		before, _ := e.inner.Len()
-		if _, err := e.try("a", 0, nil); err == nil {
-			t.Error("the zero token was taken")
+func TestNothingToOpen(t *testing.T) {
+	st := memstore.New(nil)
+	for _, err := range []error{
+		second(writer.Open(t.Context(), st, fence.Token{}, nil)),
+		second(writer.Open(t.Context(), nil, fence.NewToken(1), nil)),
+	} {
+		if n, _ := st.Len(); err == nil || n != 0 {
+			t.Errorf("error is %v, %d objects were written", err, n)
 		}
-		if after, _ := e.inner.Len(); after != before {
-			t.Error("something was written")
-		}
-	})
+	}
 }
+
+func second(_ *writer.Writer, err error) error { return err }
 
 // Open makes a log where there is none, as Init says.
 func TestOpenCreatesTheLog(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// check is what it costs to ask whether one leads, on the machine's own clock, in
-// nanoseconds of real time; SystemCall is what reading the boot-time clock from
-// the kernel costs in the same run.
+// check is the cost of Term.Check and Term.Remaining on the machine's own clock, in
+// nanoseconds of real time. SystemCall is the cost of reading the boot-time clock from
+// the kernel, in the same run.
 type check struct {
 	Check      float64 `json:"check_ns"`
 	Remaining  float64 `json:"remaining_ns"`
@@ -32,7 +32,8 @@ func measureCheck(t *testing.T) *check {
 		t.Fatal(err)
 	}
 	defer func() { _ = term.Resign(context.WithoutCancel(t.Context())) }()
-	// The best of many short rounds, in turns: what else the machine does only adds.
+	// Take the best of many short rounds, in turns: other load on the machine only adds
+	// time.
 	const rounds, calls = 50, 20_000
 	best := func(least *float64, f func()) {
 		start := time.Now()

@@ -26,7 +26,7 @@ func init() {
 		contender{name: "client-go", run: clientGo(false), released: clientGoReleased})
 }
 
-// clientGo leaves by cancelling the context of Run, which is the only way.
+// clientGo ends a term by cancelling the context of Run, which is the only way.
 func clientGo(release bool) func(context.Context, *faultstore.Store, string, func(context.Context, func())) error {
 	return func(ctx context.Context, st *faultstore.Store, who string, work func(context.Context, func())) error {
 		ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
@@ -42,7 +42,7 @@ func clientGo(release bool) func(context.Context, *faultstore.Store, string, fun
 					defer close(worked)
 					work(ctx, cancel)
 				},
-				OnStoppedLeading: func() {}, // called also if it has not led
+				OnStoppedLeading: func() {}, // client-go also calls it if the candidate has not led
 			},
 		})
 		if err != nil {
@@ -61,8 +61,8 @@ func clientGoReleased(body []byte) bool {
 	return json.Unmarshal(body, &r) == nil && r.HolderIdentity == ""
 }
 
-// object is client-go's lock: a record in one object, read with its version and
-// swapped by it, as the Lease of an API server.
+// object is client-go's lock: a record in one object. It is read with its version and
+// swapped by version, like the Lease of an API server.
 type object struct {
 	st      store.Store
 	who     string
@@ -96,7 +96,7 @@ func (o *object) Update(ctx context.Context, r resourcelock.LeaderElectionRecord
 	return o.put(ctx, r, store.IfMatch(o.version))
 }
 
-// put sends one request: client-go has retries of its own.
+// put sends one request, because client-go has its own retries.
 func (o *object) put(ctx context.Context, r resourcelock.LeaderElectionRecord, cond store.Condition) error {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -112,7 +112,7 @@ func (o *object) put(ctx context.Context, r resourcelock.LeaderElectionRecord, c
 	return err
 }
 
-// RecordEvent is the only sign by which who called Run learns that it has led.
+// RecordEvent is the only way to learn that the caller of Run has led.
 func (o *object) RecordEvent(event string) { o.led = o.led || event == "became leader" }
 func (o *object) Identity() string         { return o.who }
 func (o *object) Describe() string         { return objectKey }

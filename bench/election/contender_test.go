@@ -17,19 +17,20 @@ const validity = 15 * time.Second
 // contender is an election library.
 type contender struct {
 	name string
-	// run campaigns as who until it leads, calls work, and returns when the term is
-	// over. The context given to work ends when who does not believe any more that
-	// it leads. Calling leave gives the term up in good order.
+	// run campaigns as who until it leads, calls work, and returns when the term is over.
+	// It cancels work's context when it no longer believes that it leads. work may call
+	// leave to resign.
 	run func(ctx context.Context, st *faultstore.Store, who string, work func(ctx context.Context, leave func())) error
-	// releases tells that it frees the lock when it leaves.
+	// releases says whether it frees the lock when it resigns.
 	releases bool
-	// released tells whether an object's new body says that nobody leads.
+	// released reports whether an object's new body says that there is no leader.
 	released func(body []byte) bool
-	// observe watches who leads until ctx ends; nil if that cannot be done.
+	// observe watches the leader until ctx ends. nil: not supported.
 	observe func(ctx context.Context, st *faultstore.Store) error
 }
 
-// contenders: the first is ours, whose goals must be reached; client-go comes with its tag.
+// contenders: the first is package leader, which must reach its goals. client-go is added
+// with its build tag.
 var contenders = []contender{
 	{
 		name: "leader", run: runLeader, observe: observeLeader, releases: true,
@@ -43,7 +44,7 @@ var contenders = []contender{
 func elector(st *faultstore.Store, who string) (*leader.Elector, error) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(who))
-	// Pruning is off since it is no part of the election, and others do not have it.
+	// Pruning is off: it is no part of the election, and other libraries do not have it.
 	return leader.New(st, "lock", &leader.Options{Identity: who, Validity: validity, Clock: clock.Go(), Seed: h.Sum64(), NoPrune: true})
 }
 

@@ -17,7 +17,7 @@ var write = flag.Bool("write", false, "write the results to ../results/election.
 
 const resultsFile = "../results/election.json"
 
-// report is what is written.
+// report is the content of the results file.
 type report struct {
 	Date      string             `json:"date"`
 	Platform  string             `json:"platform"`
@@ -53,7 +53,7 @@ func TestElection(t *testing.T) {
 	}
 	if *write {
 		if len(contenders) == 1 {
-			t.Fatal("nothing to compare with, nothing written: give -tags clientgo")
+			t.Fatal("nothing is written without client-go; add -tags clientgo")
 		}
 		body, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {
@@ -65,7 +65,7 @@ func TestElection(t *testing.T) {
 	}
 }
 
-// versions reads them from go.mod: a test's build information has none.
+// versions reads the versions from go.mod, because a test's build information has none.
 func versions(t *testing.T) map[string]string {
 	t.Helper()
 	mod, err := os.ReadFile("../go.mod")
@@ -80,8 +80,8 @@ func versions(t *testing.T) map[string]string {
 	return map[string]string{"go": runtime.Version(), path: string(m[1])}
 }
 
-// table prints a line for each measure, and returns the goals that package
-// leader has missed.
+// table prints a line for each measure. It returns the goals that package leader has
+// missed.
 func (r *report) table(out *strings.Builder) (missed []string) {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprint(w, "measure\tgoal")
@@ -99,7 +99,7 @@ func (r *report) table(out *strings.Builder) (missed []string) {
 			}
 			fmt.Fprintf(w, "\t%.2f", v)
 			if i == 0 && v > goal {
-				missed = append(missed, fmt.Sprintf("%s: %.3f, and the goal is %g", name, v, goal))
+				missed = append(missed, fmt.Sprintf("%s: %.3f, but the goal is %g", name, v, goal))
 			}
 		}
 		fmt.Fprintln(w)

@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// rounds of each measure; each partition is one that is long enough for somebody
-// else to take over.
+// Number of rounds of each measure. Each partition is long enough for another node to
+// take over.
 const (
 	crashes    = 300
 	leavings   = 300
@@ -19,7 +19,7 @@ const (
 	minutes    = 60
 )
 
-// result is what a contender has achieved. Durations are in seconds.
+// result holds one contender's results. Durations are in seconds.
 type result struct {
 	Crash    *spread  `json:"crash_failover_validities"`
 	Graceful *spread  `json:"release_to_next_leader_seconds"`
@@ -41,7 +41,8 @@ func spreadOf(d []time.Duration, unit time.Duration) *spread {
 
 type cut struct {
 	Partitions int `json:"partitions"`
-	// Two is how often two led at once by their own belief, and for how long.
+	// Two is how often two nodes led at once by their own belief. Median and Longest say
+	// for how long.
 	Two     int     `json:"two_leaders"`
 	Median  float64 `json:"median_seconds"`
 	Longest float64 `json:"longest_seconds"`
@@ -61,8 +62,8 @@ func random(seed uint64) func(least, most time.Duration) time.Duration {
 	}
 }
 
-// crash measures from a leader's crash, at any moment, to the next term. Two
-// followers wait; one of them has done so for half a minute at most.
+// crash measures the time from a leader's crash, at any moment, to the next term. Two
+// followers wait, one of them for at most half a minute.
 func crash(t *testing.T, c contender) (s *spread) {
 	inWorld(t, c, func(w *world) {
 		after := random(1)
@@ -84,9 +85,9 @@ func crash(t *testing.T, c contender) (s *spread) {
 	return s
 }
 
-// graceful measures from the moment at which the store has applied a leader's
-// release to the next term, of the one follower. Who has left is replaced, as in a
-// rolling restart, but only then: who starts finds a free lock at once.
+// graceful measures the time from the store applying a leader's release to the next term,
+// of the only follower. A node that has left is replaced, as in a rolling restart, but
+// only after the next term began: a node that starts finds a free lock at once.
 func graceful(t *testing.T, c contender) (s *spread) {
 	inWorld(t, c, func(w *world) {
 		after := random(2)
@@ -108,8 +109,8 @@ func graceful(t *testing.T, c contender) (s *spread) {
 	return s
 }
 
-// partition cuts the leader off from the store: its requests hang. It comes back
-// after long enough for somebody else to have taken over.
+// partition cuts the leader off from the store: its requests hang. It comes back after
+// another node can have taken over.
 func partition(t *testing.T, c contender) (r *cut) {
 	inWorld(t, c, func(w *world) {
 		after := random(3)
@@ -120,7 +121,7 @@ func partition(t *testing.T, c contender) (r *cut) {
 		for range partitions {
 			time.Sleep(after(0, 20*time.Second))
 			heal := leader.st.Pause()
-			// One that comes back at once may lead again before anybody else does.
+			// A node that comes back at once may lead again before any other.
 			time.AfterFunc(after(20*time.Second, time.Minute), heal)
 			leader = <-w.terms
 		}

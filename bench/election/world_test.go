@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// maxDelay is what a request takes at most; on average it is half of that.
+// maxDelay is the longest delay of a request. The average is half of it.
 const maxDelay = 40 * time.Millisecond
 
 // world is one election: a store and candidates, in a bubble of virtual time.
@@ -24,33 +24,33 @@ type world struct {
 	*testing.T
 	contender
 	st      *faultstore.Store
-	ctx     context.Context // of all that runs here
+	ctx     context.Context // for all goroutines of the election
 	running sync.WaitGroup
 	n       int
 
 	terms    chan *term         // every term that begins
 	releases chan time.Time     // every release that the store has applied
-	mu       sync.Mutex         // of what follows
+	mu       sync.Mutex         // guards the fields below
 	leading  map[*term]struct{} // by their own belief
-	overlaps []time.Duration    // how long two believed at once
+	overlaps []time.Duration    // how long two nodes believed at once that they lead
 }
 
-// term is a leadership by the belief of its node.
+// term is a leadership as its node believes it.
 type term struct {
 	*node
 	began time.Time
-	leave func() // gives the term up in good order
+	leave func() // resigns
 }
 
 // node is a process.
 type node struct {
 	name    string
 	st      *faultstore.Store
-	stop    context.CancelFunc // it campaigns no more, and leaves if it leads
+	stop    context.CancelFunc // ends its campaigns, and its term if it leads
 	leaving atomic.Bool        // it will not campaign again
 }
 
-// inWorld runs a scenario, and ends all that it has started.
+// inWorld runs a scenario and ends all goroutines that it started.
 func inWorld(t *testing.T, c contender, scenario func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +67,7 @@ func inWorld(t *testing.T, c contender, scenario func(*world)) {
 	})
 }
 
-// watched sits below the delays and sees when a release is applied.
+// watched is the store below the delays. It notes when a release is applied.
 type watched struct {
 	store.Store
 	w *world
@@ -84,7 +84,7 @@ func (s watched) Put(ctx context.Context, key string, body []byte, opts *store.P
 	return info, err
 }
 
-// candidate starts a node that campaigns again and again.
+// candidate starts a node that campaigns again after each term.
 func (w *world) candidate() *node {
 	w.n++
 	name := fmt.Sprintf("n%d", w.n)
@@ -136,13 +136,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// crash kills the node like a process: nothing of it leaves any more.
+// crash kills the node like a process: none of its requests reaches the store any more.
 func (n *node) crash() {
 	n.st.Crash()
 	n.stop()
 }
 
-// quantile of durations, which it sorts.
+// quantile returns a quantile of durations. It sorts them.
 func quantile(d []time.Duration, q float64) time.Duration {
 	slices.Sort(d)
 	return d[min(int(q*float64(len(d))), len(d)-1)]

@@ -29,8 +29,8 @@ func payloads() (all [][][]byte) {
 	return all
 }
 
-// prepare makes a log of segments that are to be merged, or of objects that are to be
-// folded. Nothing of it is pruned in the meantime.
+// prepare makes a log of segments to merge, or of objects to fold. Nothing of it is
+// pruned meanwhile.
 func prepare(t *testing.T, st store.Store, codec frame.Codec, merge bool, objects int) {
 	t.Helper()
 	j, records := newJournal(t, st, time.Hour), payloads()
@@ -48,18 +48,19 @@ func prepare(t *testing.T, st store.Store, codec frame.Codec, merge bool, object
 
 func once(t *testing.T, st store.Store, o *compactor.Options) compactor.Report {
 	t.Helper()
+	o.Token = fence.NewToken(1)
 	c, err := compactor.New(st, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.Once(context.Background(), fence.NewToken(1))
+	r, err := c.Once(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// listed returns what lies below a prefix, and its bytes.
+// listed returns the objects under a prefix, and their total size.
 func listed(t *testing.T, st store.Store, prefix string) (all []store.Info, bytes int64) {
 	t.Helper()
 	for info, err := range st.List(t.Context(), prefix, nil) {
@@ -71,8 +72,8 @@ func listed(t *testing.T, st store.Store, prefix string) (all []store.Info, byte
 	return all, bytes
 }
 
-// plain reads objects, several requests of up to 4 MiB at once, and uploads their
-// bytes as one.
+// plain reads objects in parts of up to 4 MiB, several at once, and uploads their bytes
+// as one object.
 func plain(t *testing.T, st store.Store, all []store.Info) {
 	t.Helper()
 	type part struct {
@@ -113,14 +114,14 @@ func plain(t *testing.T, st store.Store, all []store.Info) {
 	}
 }
 
-// spent is what an arm took of the clock and of the processors.
+// spent is the real time and the processor time of an arm.
 type spent struct{ took, cpu time.Duration }
 
 // Merging and folding take about as long as reading and writing the same bytes.
 func TestBandwidth(t *testing.T) {
 	srv, rounds := serve(t), 1
 	if inFull() {
-		rounds = 16 // in half of them ours is first
+		rounds = 16 // in half of them the compactor goes first
 	}
 	for _, codec := range []frame.Codec{frame.Plain, frame.Zstd} {
 		for _, merge := range []bool{true, false} {
@@ -128,7 +129,7 @@ func TestBandwidth(t *testing.T) {
 			if merge {
 				what, prefix = "merging", "segment/"
 			}
-			each := 8 // of some MiB
+			each := 8 // objects of some MiB
 			if codec == frame.Zstd {
 				each = 32
 			}
@@ -137,12 +138,12 @@ func TestBandwidth(t *testing.T) {
 			prepare(t, log, codec, merge, each)
 			before, _ := listed(t, log, "")
 			all, bytes := listed(t, log, prefix)
-			var best [2]spent // of plain calls, and ours
+			var best [2]spent // plain calls, then the compactor
 			var ratios []float64
 			for round := range rounds {
 				var now [2]spent
 				for i := range now {
-					arm := i ^ round&1 // who comes second meets the garbage of the first, at the endpoint too
+					arm := i ^ round&1 // the second arm meets the garbage of the first, at the endpoint too
 					runtime.GC()
 					began, cpu := time.Now(), cpuTime()
 					if arm == 0 {

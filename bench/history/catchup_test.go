@@ -22,7 +22,7 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// compacted fills a store with a log of so many bytes in segments of 64 MiB.
+// compacted fills a store with a log of total bytes in segments of 64 MiB.
 func compacted(t *testing.T, st store.Store, total, record int) {
 	t.Helper()
 	j := newJournal(t, st, -1)
@@ -42,7 +42,7 @@ func compacted(t *testing.T, st store.Store, total, record int) {
 	once(t, st, &compactor.Options{SegmentBytes: 64 << 20})
 }
 
-// catchUp reads a log of so many bytes from its beginning.
+// catchUp reads a log of total bytes from its beginning.
 func catchUp(t *testing.T, st store.Store, total int) {
 	t.Helper()
 	r, err := reader.Open(t.Context(), st, nil)
@@ -57,12 +57,12 @@ func catchUp(t *testing.T, st store.Store, total int) {
 		n += len(rec.Value)
 	}
 	if n < total {
-		t.Fatalf("%d bytes", n)
+		t.Fatalf("read %d bytes, want at least %d", n, total)
 	}
 }
 
-// plainGets reads the same segments, 16 ranges of 4 MiB at once: what no reader can
-// beat. Checked, it takes the checksum of each as well, which a reader has to.
+// plainGets reads the same segments, 16 ranges of 4 MiB at once. No reader can be faster.
+// With checked it also computes the checksum of each range, as a reader must.
 func plainGets(t *testing.T, st store.Store, all []state.Segment, checked bool) {
 	t.Helper()
 	g, ctx := errgroup.WithContext(t.Context())
@@ -93,8 +93,8 @@ func plainGet(ctx context.Context, st store.Store, key string, at, length int64,
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A reader that is behind takes about as long as plain requests for the same bytes, and
-// from memory a gigabyte a second.
+// A reader that catches up takes about as long as plain requests for the same bytes. From
+// memory it reads a gigabyte a second.
 func TestCatchUp(t *testing.T) {
 	total, rounds := 8<<20, 1
 	if inFull() {
@@ -114,7 +114,7 @@ func TestCatchUp(t *testing.T) {
 			add(t, Row{Name: fmt.Sprintf("catch-up reading from memory, records of %s bytes: MB a second", result.Number(float64(record))), Value: float64(total) / 1e6 / best.Seconds(), Goal: 1000, More: true})
 		}
 	}
-	// So much that the requests of the opening, one after the other, do not count.
+	// Enough bytes that the few sequential requests of opening do not matter.
 	if inFull() {
 		total *= 4
 	}

@@ -1,19 +1,20 @@
-// Package history measures what lives for years: manifest, compactor and reader, and how
+// Package history measures manifest, compactor and reader with long histories, and how
 // many histories the simulation makes.
 //
-//	go test -count=1 -v .                  all of it in small, so that it works
-//	go test -count=1 -v . -measure=print   in full, in some four minutes; prints the page
-//	go test -count=1 -v . -measure=write   and writes ../results/history.md, .json and .svg
-//	go test -count=1 -v . -measure=check   and compares it with what is there
+//	go test -count=1 -v .                  measures little, only to see that it works
+//	go test -count=1 -v . -results=DIR     measures all in some four minutes, and
+//	                                       writes history.md, .json and .svg to DIR
 //
-// `make bench` and `make bench-check` run the last two, among others.
+// `make bench` and `make bench-check` run the second form, among others.
 //
-// Requests, objects and bytes are counted. Delays of a tail are those of a virtual
-// clock, so that they are exact. Where time is measured, it is that of plain calls of
-// the same store beside: they move the same bytes, with as many requests at once, and do
-// nothing else. Both take turns, and the best of each counts: what else the machine does
-// only adds. Then the store is an S3 endpoint in another process on this machine, and a
-// process of its own does what is measured in memory, so that only its own counts.
+// Requests, objects and bytes are counted. Delays of a tail are exact, because their
+// clock is virtual.
+//
+// Measured times are compared with plain calls of the same store. Those move the same
+// bytes, with as many requests at once, and do nothing else. Both arms take turns. Where
+// a note gives a best time, it is because other load on the machine only adds time. The
+// store is then an S3 endpoint in another process on this machine. Memory is measured in
+// a process of its own, so that only the compactor's memory counts.
 //
 // A test fails if a number that does not depend on the machine misses its goal.
 package history

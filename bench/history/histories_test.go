@@ -11,15 +11,15 @@ import (
 	"github.com/fencepost/fencepost/internal/testkit/sim"
 )
 
-// made is what a process that makes histories tells.
+// made is the output of a process that makes histories.
 type made struct {
 	Histories, Acts int
 	CPU             time.Duration
 }
 
-// TestHistories tells how many whole histories of the simulation two processors make
-// and check in a second. A process has one thread, as those of make sim have, and what
-// counts is its processor time, so that it does not matter what else the machine does.
+// TestHistories measures how many histories of the simulation two processors make and
+// check in a second. A process has one thread, like those of make sim. Its processor time
+// counts, so other load on the machine does not matter.
 func TestHistories(t *testing.T) {
 	n := 20
 	if inFull() {
@@ -32,7 +32,7 @@ func TestHistories(t *testing.T) {
 			n = 20
 		}
 		var m made
-		sim.Run(t, sim.NewPlan(1)) // what is made once
+		sim.Run(t, sim.NewPlan(1)) // make what is made only once
 		began := cpuTime()
 		for seed := range uint64(n) {
 			r := sim.Run(t, sim.NewPlan(seed))

@@ -20,8 +20,7 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// journal is a log whose objects are put without a writer, which would take its
-// time.
+// journal makes a log without a writer, which would be slow.
 type journal struct {
 	testing.TB
 	st     store.Store
@@ -30,7 +29,8 @@ type journal struct {
 	group  errgroup.Group
 }
 
-// newJournal makes a log with so much grace, none if negative; the store is not probed.
+// newJournal makes a log with this grace period, none if negative. The store is not
+// probed.
 func newJournal(t testing.TB, st store.Store, grace time.Duration) *journal {
 	t.Helper()
 	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: grace})
@@ -54,7 +54,7 @@ func (j *journal) put(key string, body []byte) {
 	})
 }
 
-// done waits for what was put.
+// done waits for all puts.
 func (j *journal) done() {
 	j.Helper()
 	if err := j.group.Wait(); err != nil {
@@ -81,7 +81,7 @@ func (j *journal) lead() {
 	j.follow(frame.EncodeSeal(&h, j.at.Position.Epoch+1))
 }
 
-// commit puts an object of some records.
+// commit puts an object with some records.
 func (j *journal) commit(codec frame.Codec, records ...[]byte) {
 	j.Helper()
 	var b frame.Builder
@@ -92,7 +92,7 @@ func (j *journal) commit(codec frame.Codec, records ...[]byte) {
 	j.follow(slices.Clone(b.Finish(&h, codec)))
 }
 
-// events are records as logs have them: text with some repetition.
+// events returns records that resemble log lines: text with some repetition.
 func events(rng *rand.Rand, bytes int) [][]byte {
 	var all [][]byte
 	for n := 0; n < bytes; {

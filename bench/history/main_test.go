@@ -29,7 +29,7 @@ var (
 // Row is a line of the table.
 type Row = result.Row
 
-// Roles of processes that tests start.
+// Roles of the processes that tests start.
 const (
 	role       = "FENCEPOST_BENCH_ROLE"
 	serves     = "serve"
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		fmt.Println(srv.StoreURL())
-		_, _ = io.Copy(io.Discard, os.Stdin) // until its parent is gone
+		_, _ = io.Copy(io.Discard, os.Stdin) // until its parent ends
 		os.Exit(0)
 	case compacts:
 		if err := compactAlone(os.Stdout); err != nil {
@@ -72,10 +72,10 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// inFull tells whether numbers are wanted.
+// inFull reports whether the test measures all.
 func inFull() bool { return *results != "" }
 
-// add puts rows on the page.
+// add adds rows to the page.
 func add(t *testing.T, rows ...Row) {
 	t.Helper()
 	page.Add(t.Name(), rows...)
@@ -84,7 +84,7 @@ func add(t *testing.T, rows ...Row) {
 	}
 }
 
-// exact is a row whose goal must be reached on any machine.
+// exact adds a row whose goal must be reached on any machine.
 func exact(t *testing.T, r Row) {
 	t.Helper()
 	r.Ratio = true
@@ -94,7 +94,7 @@ func exact(t *testing.T, r Row) {
 	}
 }
 
-// self makes a process of this test in some role.
+// self returns a command that runs this test binary in some role.
 func self(t *testing.T, as string, env ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
@@ -136,7 +136,7 @@ func serve(t *testing.T) server {
 	return server{u}
 }
 
-// folder opens a new folder, and returns its URL.
+// folder opens a new folder and returns its URL too.
 func (s server) folder(t *testing.T) (store.Store, string) {
 	t.Helper()
 	u := *s.URL
@@ -148,8 +148,8 @@ func (s server) folder(t *testing.T) (store.Store, string) {
 	return st, u.String()
 }
 
-// restore deletes what a log did not hold before: all that a compaction has changed, since
-// it prunes nothing in so little time.
+// restore deletes the objects that are not in before. That undoes a compaction, because a
+// compaction prunes nothing in so short a time.
 func restore(t *testing.T, st store.Store, before []store.Info) {
 	t.Helper()
 	had := make(map[string]bool, len(before))
@@ -164,15 +164,15 @@ func restore(t *testing.T, st store.Store, before []store.Info) {
 		}
 	}
 	if kept := len(now) - len(added); kept != len(before) {
-		t.Fatalf("of %d objects %d are left", len(before), kept)
+		t.Fatalf("of %d objects only %d are left: a compaction has pruned", len(before), kept)
 	}
 	if err := st.Delete(t.Context(), added...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// cpuTime is what this process has used, without the endpoint's: the same on a machine
-// that has other work to do, but for the caches.
+// cpuTime returns the processor time of this process, without the endpoint's. Apart from
+// the caches, it does not depend on other load.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// table is a log that consists of edits of files, each folded for itself.
+// table is a log that consists of edits of files, each folded by itself.
 type table struct {
 	testing.TB
 	updater *state.Updater
@@ -33,7 +33,7 @@ func (b *table) update(f func(*state.Change) error) {
 	b.newest = m
 }
 
-// edit adds files and removes others, any.
+// edit adds files and removes random others.
 func (b *table) edit(add, remove int) {
 	b.Helper()
 	e := &manifest.Edit{}
@@ -43,7 +43,7 @@ func (b *table) edit(add, remove int) {
 		b.live[at], b.live = b.live[last], b.live[:last]
 	}
 	for range add {
-		id, err := uuid.NewV7() // whose names rise with time
+		id, err := uuid.NewV7() // names that rise with time
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func (b *table) edit(add, remove int) {
 	})
 }
 
-// costOfTable is what an update costs on a table of so many files, in the mean.
+// costOfTable returns the mean cost of an update of a table with this many files.
 func costOfTable(t *testing.T, f manifest.Format, files int) (bytes, calls float64) {
 	t.Helper()
 	const updates, changes = 200, 50
@@ -77,7 +77,7 @@ func costOfTable(t *testing.T, f manifest.Format, files int) (bytes, calls float
 	st.bytes.Store(0)
 	for range updates {
 		b.edit(changes, changes)
-		if b.newest.Version%20 == 0 { // as a compactor does
+		if b.newest.Version%20 == 0 { // like a compactor
 			b.update(func(m *state.Change) error {
 				m.PruneMark = m.Version
 				m.Forget(m.Version)

@@ -17,15 +17,15 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// What a compacting process is told.
+// Environment of a compacting process.
 const (
 	compactURL   = "FENCEPOST_BENCH_URL"
 	compactPlain = "FENCEPOST_BENCH_PLAIN"
 )
 
-// footprint is what a compacting process tells.
+// footprint is the output of a compacting process.
 type footprint struct {
-	Live, Process  int64 // at most
+	Live, Process  int64 // peaks, in bytes
 	Merged, Folded int
 }
 
@@ -35,7 +35,7 @@ func compactAlone(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c, err := compactor.New(st, &compactor.Options{NoCompress: os.Getenv(compactPlain) != "", FanIn: 2, Levels: 30, SegmentBytes: 512 << 20})
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(1), NoCompress: os.Getenv(compactPlain) != "", FanIn: 2, Levels: 30, SegmentBytes: 512 << 20})
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func compactAlone(out io.Writer) error {
 			}
 		}
 	}()
-	r, err := c.Once(context.Background(), fence.NewToken(1))
+	r, err := c.Once(context.Background())
 	if err != nil {
 		return err
 	}
@@ -65,8 +65,9 @@ func compactAlone(out io.Writer) error {
 	return json.NewEncoder(out).Encode(most)
 }
 
-// Memory does not grow with what is merged or folded, but with an object that is larger
-// than others. The runtime keeps as much garbage as it is let, so it is told the limit.
+// Memory does not grow with the number of bytes that are merged or folded, only with the
+// size of the largest object. The runtime keeps as much garbage as its limit allows, so
+// the process gets a limit.
 func TestMemory(t *testing.T) {
 	srv := serve(t)
 	total := 16 // MiB
@@ -100,7 +101,7 @@ func TestMemory(t *testing.T) {
 		for n := range total / c.size {
 			j.commit(c.codec, records...)
 			if n%max(1, 8/c.size) == 0 {
-				j.done() // so that not many are held
+				j.done() // so that few bodies are in memory
 			}
 			if c.merge && n%(total/segments) == 0 {
 				j.done()

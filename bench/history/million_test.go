@@ -39,7 +39,7 @@ func (u *uploads) Upload(ctx context.Context, key string, body io.Reader, opts *
 	return u.Store.Upload(ctx, key, counted{body, &u.bytes}, opts)
 }
 
-// requests counts them, and the bytes of their bodies.
+// requests counts requests and the bytes of their bodies.
 type requests struct {
 	store.Store
 	n, bytes atomic.Int64
@@ -65,7 +65,7 @@ func (r *requests) List(ctx context.Context, prefix string, opts *store.ListOpti
 	return r.Store.List(ctx, prefix, opts)
 }
 
-// opening counts what it takes to open a reader, with one record read, and a writer.
+// opening counts the requests to open a reader and read one record, and to open a writer.
 func opening(t *testing.T, st store.Store, records uint64, epoch uint64) {
 	t.Helper()
 	c := &requests{Store: st}
@@ -99,12 +99,12 @@ func opening(t *testing.T, st store.Store, records uint64, epoch uint64) {
 	exact(t, Row{Name: "requests to open a writer behind 1,000,000 commits", Value: float64(n), Goal: 8, Note: "some of the 3 for a manifest, off the path, may be among them; see TestOpeningCosts of package compactor"})
 }
 
-// A million commits by twenty leaders, folded some hundred at a time.
+// A million commits by twenty leaders, with a fold after every 500.
 func TestMillion(t *testing.T) {
 	const commits, each, leaders = 1_000_000, 500, 20
 	st := &uploads{Store: memstore.New(nil)}
 	j := newJournal(t, st, -1)
-	c, err := compactor.New(st, &compactor.Options{NoCompress: true})
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(1), NoCompress: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +116,12 @@ func TestMillion(t *testing.T) {
 		j.commit(frame.Plain, rec)
 		if n%each == each-1 {
 			j.done()
-			if _, err := c.Once(t.Context(), fence.NewToken(1)); err != nil {
+			if _, err := c.Once(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if _, err := c.Once(t.Context(), fence.NewToken(1)); err != nil {
+	if _, err := c.Once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	opening(t, st, commits, leaders+1)

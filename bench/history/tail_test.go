@@ -22,8 +22,8 @@ import (
 
 const get = 28 * time.Millisecond
 
-// slow is a log on a store in virtual time, on which a writer's requests take no time
-// and a reader's take that of a GET.
+// slow is a log on a store in virtual time. The writer's requests take no time, each
+// request of the reader takes as long as a GET.
 type slow struct {
 	mem    *memstore.Store
 	remote *faultstore.Store
@@ -53,10 +53,10 @@ func newSlow(t *testing.T, f manifest.Format) *slow {
 	return s
 }
 
-// A record is in a tailing reader's hands within the time of two GETs after it was
-// acknowledged, in the median, and an idle reader makes at most a request a second.
+// The median record reaches a tailing reader within the time of two GETs after its
+// acknowledgement. An idle reader makes at most one request a second.
 func TestTail(t *testing.T) {
-	f, err := manifest.Init(t.Context(), memstore.New(nil), nil) // its probe is real, so it is outside
+	f, err := manifest.Init(t.Context(), memstore.New(nil), nil) // outside the bubble, because its probe needs real time
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +98,7 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// delays appends n records, and returns how long after its acknowledgement each was
-// read.
+// delays appends n records. It returns how long after its acknowledgement each was read.
 func (s *slow) delays(t *testing.T, n int, between func(i int) time.Duration) (took []time.Duration) {
 	t.Helper()
 	var mu sync.Mutex
@@ -126,7 +125,7 @@ func (s *slow) delays(t *testing.T, n int, between func(i int) time.Duration) (t
 		mu.Lock()
 		at := acknowledged[rec.Offset]
 		mu.Unlock()
-		if !at.IsZero() && rec.Offset > 5 { // it begins behind, with a look at the manifest
+		if !at.IsZero() && rec.Offset > 5 { // the reader begins late, because it first reads the manifest
 			took = append(took, time.Since(at))
 		}
 		if rec.Offset == uint64(n)-1 {

@@ -1,3 +1,3 @@
-// Package result holds what was measured, and writes it as a table, as data and as
-// plots. It compares with what was measured before.
+// Package result holds measurements. It writes them as a table, as data and as plots, and
+// compares them with earlier ones.
 package result

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Figure is a plot: lines by name, in order.
+// Figure is a plot of named lines, in order.
 type Figure struct {
 	Title, File, X, Y string
 	LogX              bool
@@ -18,12 +18,12 @@ type Figure struct {
 	lines             []plotter.XYs
 }
 
-// Line adds one.
+// Line adds a line.
 func (f *Figure) Line(name string, points plotter.XYs) {
 	f.names, f.lines = append(f.names, name), append(f.lines, points)
 }
 
-// Colours that people with any sight can tell apart (Okabe and Ito).
+// Colours that people with any colour vision can tell apart (Okabe and Ito).
 var colours = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff}, {0xe6, 0x9f, 0x00, 0xff},
 }

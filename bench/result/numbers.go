@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 )
 
-// Quantile of durations, which it sorts.
+// Quantile returns a quantile of durations. It sorts them.
 func Quantile(d []time.Duration, q float64) time.Duration {
 	if len(d) == 0 {
 		return 0
@@ -26,7 +26,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// Distribution is the line of a cumulative distribution, in milliseconds.
+// Distribution returns the line of a cumulative distribution, in milliseconds.
 func Distribution(d []time.Duration) plotter.XYs {
 	var xys plotter.XYs
 	for i := 1; i < 200; i++ {
@@ -36,39 +36,40 @@ func Distribution(d []time.Duration) plotter.XYs {
 	return xys
 }
 
-// Median of numbers, which it sorts.
+// Median returns the median of numbers. It sorts them.
 func Median(v []float64) float64 {
 	slices.Sort(v)
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// Spread is what several rounds have measured.
+// Spread summarises several rounds of a measure.
 type Spread struct {
 	Median float64
-	Note   string // from the least to the most
+	Note   string // from the least to the greatest
 }
 
-// SpreadOf sorts what was measured.
+// SpreadOf summarises the numbers of several rounds. It sorts them.
 func SpreadOf(v []float64) Spread {
 	m := Median(v)
 	return Spread{m, fmt.Sprintf("%s to %s", Number(v[0]), Number(v[len(v)-1]))}
 }
 
-// Arm is one of the things that are compared. It returns the time that counts.
+// Arm is one side of a comparison. It returns the time that counts.
 type Arm func() (time.Duration, error)
 
-// Turns compares the speed of other arms with that of the first, so many times over, and
-// returns what each of the others reaches, the first being 1. Each round is begun by
-// another arm, since who comes later may meet what those before have left behind. Many
-// short rounds tell more than a few long ones: what else the machine does comes and goes
-// in seconds, and a round's arms had better meet the same.
+// Turns compares the speed of the other arms with that of the first, in many rounds. It
+// returns the relative speed of each of the others; the first has 1.
+//
+// The arms take turns at beginning a round, because a later arm may pay for garbage of an
+// earlier one. Use many short rounds, not a few long ones: other load on the machine
+// comes and goes in seconds, and the arms of a round should meet the same.
 func Turns(rounds int, arms ...Arm) ([]Spread, error) {
 	ratios := make([][]float64, len(arms))
 	took := make([]time.Duration, len(arms))
 	for round := range rounds {
 		for turn := range arms {
 			i := (round + turn) % len(arms)
-			runtime.GC() // what another arm has left is collected at nobody's expense
+			runtime.GC() // collect the garbage of the previous arm outside the measured time
 			var err error
 			if took[i], err = arms[i](); err != nil {
 				return nil, err

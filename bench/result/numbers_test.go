@@ -19,7 +19,7 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// An arm twice as fast as the first reaches 2, and each of them begins as many rounds.
+// An arm twice as fast as the first reaches 2. Each arm begins equally many rounds.
 func TestTurns(t *testing.T) {
 	var order []int
 	arm := func(i int, took time.Duration) Arm {

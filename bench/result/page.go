@@ -16,18 +16,20 @@ import (
 type Row struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	// Goal is none if it is negative, or 0 of what is better if there is more.
+	// Goal is a limit for Value. There is none if it is negative, or if it is 0 and More
+	// is set.
 	Goal float64 `json:"goal"`
-	// More is better for a speed; for a time or a cost it is worse.
+	// More says that a greater value is better, as for a speed. Otherwise a smaller one
+	// is, as for a time or a cost.
 	More bool `json:"more_is_better,omitempty"`
-	// Ratio: comparable with another run on another machine.
+	// Ratio says that the value can be compared between runs and machines.
 	Ratio bool   `json:"ratio,omitempty"`
 	Note  string `json:"note,omitempty"`
-	// By names the measure that made it, by which it can be made again.
+	// By is the name of the measure that made the row and can make it again.
 	By string `json:"by"`
 }
 
-// Missed tells whether the goal is.
+// Missed reports whether the value misses the goal.
 func (r Row) Missed() bool {
 	if r.More {
 		return r.Value < r.Goal
@@ -45,7 +47,7 @@ func (r Row) goal() string {
 	return "≤ " + Number(r.Goal)
 }
 
-// Number writes 1234567 as 1,234,567, and small ones with what digits count.
+// Number formats 1234567 as 1,234,567, and numbers below 1,000 with up to three decimals.
 func Number(v float64) string {
 	if v < 1000 {
 		return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
@@ -65,16 +67,17 @@ type Page struct {
 	Rows     []Row    `json:"rows"`
 	Figures  []Figure `json:"-"`
 	title    string
-	name     string // of its files
+	name     string // of its files, without extension
 	target   string
 }
 
-// New is an empty page whose files have this name, made by this target of make.
+// New returns an empty page. name is that of its files, target the make target that makes
+// the page.
 func New(title, name, target string) *Page {
 	return &Page{title: title, name: name, target: target, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
 }
 
-// Add appends rows that a measure has made.
+// Add appends rows that the measure by has made.
 func (p *Page) Add(by string, rows ...Row) {
 	for _, row := range rows {
 		row.By = by
@@ -82,7 +85,7 @@ func (p *Page) Add(by string, rows ...Row) {
 	}
 }
 
-// Read returns the numbers of the page of this name that was written into dir.
+// Read returns the page with this name from dir.
 func Read(dir, name string) (*Page, error) {
 	b, err := os.ReadFile(filepath.Join(dir, name+".json"))
 	if err != nil {
@@ -108,11 +111,12 @@ func machine() string {
 	return fmt.Sprintf("%s/%s, %d × %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), name)
 }
 
-// versions are those of Go and of what the numbers depend on most.
+// versions returns the versions of Go and of the libraries that matter most for the
+// numbers.
 func versions() []string {
 	v := []string{runtime.Version()}
 	info, _ := debug.ReadBuildInfo()
-	if info == nil || len(info.Deps) == 0 { // a test of a library
+	if info == nil || len(info.Deps) == 0 { // in a test of a library
 		info = required()
 	}
 	for _, m := range info.Deps {
@@ -123,8 +127,8 @@ func versions() []string {
 	return v
 }
 
-// required reads the versions from go.mod of this module, in which or below which a test
-// runs.
+// required reads the versions from this module's go.mod, in the working directory or the
+// one above.
 func required() *debug.BuildInfo {
 	info := &debug.BuildInfo{}
 	for _, dir := range []string{".", ".."} {
@@ -142,7 +146,7 @@ func required() *debug.BuildInfo {
 	return info
 }
 
-// Table is the page in Markdown.
+// Table returns the page in Markdown.
 func (p *Page) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s. Made by `make %s`.\n\n", p.title, p.Date, p.Machine, strings.Join(p.Versions, ", "), p.target)
@@ -164,7 +168,7 @@ func (p *Page) Table() string {
 	return b.String()
 }
 
-// Write puts table, data and figures into dir.
+// Write writes table, data and figures to dir.
 func (p *Page) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -187,7 +191,7 @@ func (p *Page) Write(dir string) error {
 // tolerance is how much worse a ratio may be than in the committed results.
 const tolerance = 1.1
 
-// Best takes over what again measures better.
+// Best replaces each row for which again has a better value.
 func (p *Page) Best(again *Page) {
 	for i := range p.Rows {
 		for _, row := range again.Rows {
@@ -198,10 +202,11 @@ func (p *Page) Best(again *Page) {
 	}
 }
 
-// Worse compares the ratios with those of before. It says what has become worse by more
-// than a tenth, and by which measures: these may have met a bad moment. What no other
-// run can mend is by "". That is, if the page is whole, a row that was there and is not
-// any more: otherwise a measure that is taken out, or that is renamed, would pass.
+// Worse compares the ratios with those of before. says lists the rows that are worse by
+// more than a tenth. by lists the measures to repeat, which may have met a bad moment. A
+// problem that no repetition can solve is by "". If the page is complete, a row of before
+// that is missing now is such a problem. Otherwise a measure that was removed or renamed
+// would pass.
 func (p *Page) Worse(before *Page, whole bool) (says, by []string) {
 	now := map[string]Row{}
 	for _, row := range p.Rows {
@@ -217,11 +222,11 @@ func (p *Page) Worse(before *Page, whole bool) (says, by []string) {
 		row, there := now[was.Name]
 		switch {
 		case !there && whole:
-			tell("", "gone: %s was %s on %s, and is not measured any more; if it was renamed or taken out with reason, make the results anew", was.Name, Number(was.Value), before.Date)
+			tell("", "gone: %s was %s on %s, and is no longer measured; if it was renamed or removed on purpose, make new results", was.Name, Number(was.Value), before.Date)
 		case !there:
 		case was.Ratio != row.Ratio || was.More != row.More:
-			tell("", "changed: %s is another kind of number than on %s", was.Name, before.Date)
-		// Not "worse if": what is not a number is not as good either.
+			tell("", "changed: %s is no longer the same kind of number (ratio, more is better) as on %s", was.Name, before.Date)
+		// Do not write "worse if": NaN must count as worse.
 		case was.Ratio && was.More && !(row.Value*tolerance >= was.Value), was.Ratio && !was.More && !(row.Value <= was.Value*tolerance):
 			tell(row.By, "worse: %s is %s, it was %s on %s", row.Name, Number(row.Value), Number(was.Value), before.Date)
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A ratio that is more than a tenth worse fails the check, and so does a row that is
-// gone or has become something else. Other rows, and those that are new, do not.
+// A ratio that is more than a tenth worse fails the check. So does a row that is missing
+// or has become another kind of number. Other rows and new rows do not.
 func TestWorse(t *testing.T) {
 	dir := t.TempDir()
 	speed := Row{Name: "speed", Value: 1, More: true, Ratio: true}
@@ -35,28 +35,28 @@ func TestWorse(t *testing.T) {
 	for name, c := range map[string]struct {
 		rows  []Row
 		whole bool
-		tells string // nothing: it passes
+		tells string // empty: it passes
 	}{
-		"the same":                   {all, true, ""},
-		"a little slower":            {[]Row{with(speed, 0.92), cost, none, absolute}, true, ""},
-		"slower":                     {[]Row{with(speed, 0.90), cost, none, absolute}, true, "worse: speed is 0.9, it was 1"},
-		"faster":                     {[]Row{with(speed, 9), cost, none, absolute}, true, ""},
-		"a little dearer":            {[]Row{speed, with(cost, 1.09), none, absolute}, true, ""},
-		"dearer":                     {[]Row{speed, with(cost, 1.11), none, absolute}, true, "worse: cost"},
-		"cheaper":                    {[]Row{speed, with(cost, 0.1), none, absolute}, true, ""},
-		"some where there was none":  {[]Row{speed, cost, with(none, 0.001), absolute}, true, "worse: none"},
-		"no number":                  {[]Row{with(speed, math.NaN()), cost, none, absolute}, true, "worse: speed"},
-		"no cost that is a number":   {[]Row{speed, with(cost, math.NaN()), none, absolute}, true, "worse: cost"},
-		"another machine":            {[]Row{speed, cost, none, with(absolute, 1)}, true, ""},
-		"a new one":                  {append([]Row{{Name: "new", Value: 1, Ratio: true}}, all...), true, ""},
-		"one is gone":                {[]Row{speed, none, absolute}, true, "gone: cost"},
-		"one that is no ratio":       {[]Row{speed, cost, none}, true, "gone: absolute"},
-		"renamed":                    {[]Row{speed, {Name: "costs", Value: 1, Ratio: true}, none, absolute}, true, "gone: cost"},
-		"nothing is left":            {nil, true, "gone: speed"},
-		"measured alone":             {[]Row{speed}, false, ""},
-		"measured alone, and slower": {[]Row{with(speed, 0.5)}, false, "worse: speed"},
-		"no ratio any more":          {[]Row{{Name: "speed", Value: 1, More: true}, cost, none, absolute}, true, "changed: speed"},
-		"the other way round":        {[]Row{{Name: "speed", Value: 1, Ratio: true}, cost, none, absolute}, true, "changed: speed"},
+		"the same":                     {all, true, ""},
+		"a little slower":              {[]Row{with(speed, 0.92), cost, none, absolute}, true, ""},
+		"slower":                       {[]Row{with(speed, 0.90), cost, none, absolute}, true, "worse: speed is 0.9, it was 1"},
+		"faster":                       {[]Row{with(speed, 9), cost, none, absolute}, true, ""},
+		"a little dearer":              {[]Row{speed, with(cost, 1.09), none, absolute}, true, ""},
+		"dearer":                       {[]Row{speed, with(cost, 1.11), none, absolute}, true, "worse: cost"},
+		"cheaper":                      {[]Row{speed, with(cost, 0.1), none, absolute}, true, ""},
+		"more than zero":               {[]Row{speed, cost, with(none, 0.001), absolute}, true, "worse: none"},
+		"not a number":                 {[]Row{with(speed, math.NaN()), cost, none, absolute}, true, "worse: speed"},
+		"a cost that is not a number":  {[]Row{speed, with(cost, math.NaN()), none, absolute}, true, "worse: cost"},
+		"another machine":              {[]Row{speed, cost, none, with(absolute, 1)}, true, ""},
+		"a new one":                    {append([]Row{{Name: "new", Value: 1, Ratio: true}}, all...), true, ""},
+		"one is gone":                  {[]Row{speed, none, absolute}, true, "gone: cost"},
+		"one that is no ratio is gone": {[]Row{speed, cost, none}, true, "gone: absolute"},
+		"renamed":                      {[]Row{speed, {Name: "costs", Value: 1, Ratio: true}, none, absolute}, true, "gone: cost"},
+		"nothing is left":              {nil, true, "gone: speed"},
+		"measured alone":               {[]Row{speed}, false, ""},
+		"measured alone, and slower":   {[]Row{with(speed, 0.5)}, false, "worse: speed"},
+		"no ratio any more":            {[]Row{{Name: "speed", Value: 1, More: true}, cost, none, absolute}, true, "changed: speed"},
+		"the other way round":          {[]Row{{Name: "speed", Value: 1, Ratio: true}, cost, none, absolute}, true, "changed: speed"},
 	} {
 		now := New("Now", "page", "bench")
 		now.Add("m", c.rows...)
@@ -64,7 +64,7 @@ func TestWorse(t *testing.T) {
 		if got := strings.Join(says, "\n"); (got != "") != (c.tells != "") || !strings.Contains(got, c.tells) {
 			t.Errorf("%s: says %q", name, got)
 		}
-		// What is worse by a measure can be measured again, and nothing else.
+		// Only a row that is worse can be measured again.
 		if c.tells != "" && slices.Contains(by, "m") != strings.HasPrefix(c.tells, "worse") {
 			t.Errorf("%s: by %q", name, by)
 		}
@@ -77,11 +77,11 @@ func TestWorse(t *testing.T) {
 		t.Errorf("the versions are %q", got)
 	}
 	if _, err := Read(t.TempDir(), "page"); err == nil {
-		t.Error("nothing to compare with, and that is no error")
+		t.Error("no error, although there is no page to read")
 	}
 }
 
-// Of several runs the best of each row counts.
+// Of several runs, the best value of each row counts.
 func TestBest(t *testing.T) {
 	page := func(speed, cost float64) *Page {
 		p := New("A page", "page", "bench")

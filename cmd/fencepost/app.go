@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/fence"
@@ -23,13 +22,14 @@ import (
 	"github.com/fencepost/fencepost/store/probe"
 )
 
-// app is the command with all that it touches, so that tests bring their own.
+// app is the command with everything that it uses of its surroundings, so that tests can
+// replace it.
 type app struct {
 	in       io.Reader
 	out, err io.Writer
 	terminal bool // err is one
 	open     func(ctx context.Context, url string) (store.Store, error)
-	// patience is for how long something goes on before a line says so; 5 s if 0.
+	// patience is how long something takes before a line says so; 5 s if 0.
 	patience time.Duration
 
 	verbose bool
@@ -38,27 +38,31 @@ type app struct {
 	con     *console
 }
 
-const about = `Fencepost keeps logs in object stores, each written by one process at a time:
-append elects the writer with lock files in the store itself, and a writer that
-was paused and replaced is refused with 412, whenever it wakes.
+const about = `Fencepost keeps logs in object stores. Each log is written by one process at a
+time: append elects the writer with locks in the store itself. A writer that was
+paused and replaced is refused with 412 when it wakes up.
 
 A URL names a log:
   s3://bucket/prefix?endpoint=http://host:port&region=…
   file:///absolute/dir
 Credentials come from the usual AWS environment, never from the URL.
 
-Data goes to standard output, everything else to standard error. Flags are
-written with one dash or two, before or behind the URL; lengths of time as 90s,
-36h, 7d or 2w, numbers of bytes as 500000 or 16MiB.
+Data goes to standard output, everything else to standard error. Flags may stand
+before or after the URL. Write lengths of time as 90s, 36h, 7d or 2w, and numbers
+of bytes as 500000 or 16MiB.
 
 Exit status: 0 done; 1 failed, or damage found; 2 wrong usage; 3 append cannot
-tell what became of some records; 130 and 143 interrupted, after resigning.`
+tell whether some records are in the log; 130 and 143 interrupted by a signal,
+after giving up the lead.`
 
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
 
 Verbs:{{range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasExample}}
+
+Example:
+  {{.Example}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
@@ -99,7 +103,7 @@ func (a *app) root() *cobra.Command {
 		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
-	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log to standard error what happens")
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log to standard error what is done")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
@@ -119,7 +123,7 @@ func (a *app) root() *cobra.Command {
 // run is the whole command, up to its exit status.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
-	root.SetArgs(twoDashes(root, args))
+	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -127,7 +131,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if a.con != nil {
 		a.con.done()
 	}
-	// What ended it matters more than what that led to.
+	// A signal matters more than the errors that it led to.
 	if cause := (*interrupted)(nil); err != nil && errors.As(context.Cause(ctx), &cause) && !errors.Is(err, errOutcome) {
 		if !errors.As(err, new(*interrupted)) {
 			err = cause
@@ -142,39 +146,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return status(err)
 }
 
-// twoDashes lets long flags be written with one dash, as Go programs do.
-func twoDashes(root *cobra.Command, args []string) []string {
-	flags := map[string]*pflag.Flag{}
-	collect := func(f *pflag.Flag) { flags[f.Name] = f }
-	root.PersistentFlags().VisitAll(collect)
-	root.Flags().VisitAll(collect)
-	for _, c := range root.Commands() {
-		c.Flags().VisitAll(collect)
-	}
-	out := make([]string, len(args))
-	value := false // the argument is the value of the flag before it
-	for i, arg := range args {
-		out[i] = arg
-		if arg == "--" && !value {
-			copy(out[i:], args[i:])
-			break
-		}
-		name, _, has := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		f := flags[name]
-		dashes := len(arg) - len(strings.TrimLeft(arg, "-"))
-		if value || f == nil || dashes < 1 || dashes > 2 {
-			value = false
-			continue
-		}
-		if dashes == 1 && len(name) > 1 {
-			out[i] = "-" + arg
-		}
-		value = !has && f.NoOptDefVal == ""
-	}
-	return out
-}
-
-// args wants so many arguments, and says which if there are others.
+// wantArgs checks the number of arguments, and says which are wanted.
 func wantArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -184,8 +156,8 @@ func wantArgs(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// store opens the store at a URL. A directory is made only for verbs that make
-// logs: whoever mistypes a path to look at should not find an empty log there.
+// store opens the store at a URL. Only verbs that make logs create a directory: with a
+// mistyped path to read from, the user should not find an empty log there.
 func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, error) {
 	if u, err := url.Parse(raw); err == nil && u.Scheme == "file" && !create {
 		if q := u.Query(); !q.Has("create") {
@@ -222,8 +194,8 @@ func (a *app) manifests(ctx context.Context, raw string) (*state.Log, error) {
 	return state.Open(ctx, st, nil)
 }
 
-// orphaned looks behind the error that there is no log: if only its format.json is
-// gone, making a new one is the wrong advice.
+// orphaned checks an error that there is no log. If only format.json is gone, to make a
+// new log is the wrong advice.
 func orphaned(ctx context.Context, st store.Store, err error) error {
 	if !errors.Is(err, manifest.ErrNotInitialized) {
 		return err
@@ -233,15 +205,15 @@ func orphaned(ctx context.Context, st store.Store, err error) error {
 			if lerr != nil {
 				return errors.Join(err, lerr)
 			}
-			return fmt.Errorf("%s has no %s, but %s is there: if that is a log's, restore %s from a backup; nothing can be read or appended without it: %w",
+			return fmt.Errorf("%s has no %s, but it has %s. If that belongs to a log, restore %s from a backup: without it nothing can be read or appended: %w",
 				st.Traits().Name, layout.FormatKey, info.Key, layout.FormatKey, fence.ErrCorrupt)
 		}
 	}
 	return err
 }
 
-// probing are the options for probing a store at a URL: over connections of
-// their own.
+// probing are the options for a probe of the store at a URL. Each client of the probe
+// opens connections of its own.
 func (a *app) probing(raw string) *probe.Options {
 	return &probe.Options{Open: func(ctx context.Context) (store.Store, error) { return a.open(ctx, raw) }}
 }

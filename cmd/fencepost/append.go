@@ -21,8 +21,8 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// maxUnacknowledged bounds the memory of an append: as many bytes are kept again
-// until they are acknowledged, to go back to.
+// maxUnacknowledged bounds the memory of an append. The writer keeps so many bytes until
+// they are acknowledged, and the feed keeps as many, so that it can go back.
 const maxUnacknowledged = 64 << 20
 
 type appending struct {
@@ -40,33 +40,35 @@ type appending struct {
 	leader    leader.Options
 
 	epoch   fence.Epoch
-	backlog writer.Recovery
+	backlog writer.Progress
 }
 
 func (a *app) appendCmd() *cobra.Command {
 	p := &appending{app: a}
 	c := &cobra.Command{
-		Use:   "append [-cursor] URL [FILE]",
-		Short: "wait to lead, then append the records of a file or of standard input",
-		Long: `Append waits until this process leads the log, says whom it waits for, and
-appends FILE, or standard input. The log is made if there is none.
+		Use:   "append [--cursor] URL [FILE]",
+		Short: "wait to lead, then append a file or standard input",
+		Long: `Append waits until this process leads the log, and appends the records of FILE, or
+of standard input. It makes the log if there is none.
 
-A record is a line with its newline (the last one may have none), or with -format
-frames what follows a length of 4 bytes, the most significant first. Printed by
-cat in the same format, the bytes are those that went in.
+A record is a line with its newline; the last line may have none. With --format
+frames a record is a length of 4 bytes, the most significant first, and so many bytes.
+Cat with the same format prints the same bytes.
 
-With -cursor the source's name and how far it was read are stored with the
-records, in one atom. An append that was killed, or lost the lead, goes on there,
-on whichever machine; the same file appended twice is stored once; a file that has
-grown is continued. The name is FILE's absolute path unless -source says another;
-standard input needs -source. Another source, or one whose beginning has changed,
-is an error.
+With --cursor the name of the source, and how far it was read, are stored with the
+records, atomically. So an append that was killed, or that lost the lead, goes on
+there, on any machine. A file that is appended twice is stored once; of a file that
+has grown, the rest is appended. The name is FILE's absolute path, or what --source
+says; standard input needs --source. Another source is an error, and so is a source
+whose beginning has changed.
 
-Without -cursor an append that loses the lead goes on only if it is certain what
-the log has. Otherwise it ends with status 3 and says what is known.
+Without --cursor an append that loses the lead goes on only if it is certain which
+records the log has. Otherwise it ends with status 3, and says what is known.
 
-Memory is bounded: some 200 MiB, and four times the longest record.`,
-		Args: wantArgs(1, 2),
+It needs the rights of a writer, and at most about 200 MiB of memory and four times
+the longest record.`,
+		Example: "fencepost append --cursor s3://bucket/orders orders.txt",
+		Args:    wantArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.url = args[0]
 			if len(args) == 2 && args[1] != "-" {
@@ -76,15 +78,15 @@ Memory is bounded: some 200 MiB, and four times the longest record.`,
 		},
 	}
 	fl := c.Flags()
-	fl.BoolVar(&p.cursor, "cursor", false, "store how far the source was read, and go on there")
-	fl.StringVar(&p.source, "source", "", "name of the source, for -cursor (default FILE's absolute path)")
+	fl.BoolVar(&p.cursor, "cursor", false, "store with the records how far the source was read, and go on there")
+	fl.StringVar(&p.source, "source", "", "name of the source, for --cursor (default FILE's absolute path)")
 	fl.StringVar(&p.format, "format", string(feed.Lines), "lines or frames")
-	countVar(fl, &p.inFlight, "in-flight", 16, "objects under way at once")
-	fl.Var(&p.batch, "batch-bytes", "how large an object may grow while it waits (default 4 MiB)")
-	spanVar(fl, &p.linger, "linger", 0, 0, "how long a record may wait for others to share its object (default none)")
-	fl.Float64Var(&p.rate, "requests-per-second", 0, "how many objects are sent on average at most (default no bound)")
-	fl.Float64Var(&p.hedge, "hedge", 0, "send again what is later than this quantile, such as 0.96 (default never)")
-	fl.BoolVar(&p.plain, "no-compress", false, "store records as they are")
+	countVar(fl, &p.inFlight, "in-flight", 16, "how many objects are in flight at once")
+	fl.Var(&p.batch, "batch-bytes", "how large an object may grow while it waits to be sent (default 4 MiB)")
+	spanVar(fl, &p.linger, "linger", 0, 0, "how long a record may wait, to share an object (default not at all)")
+	fl.Float64Var(&p.rate, "requests-per-second", 0, "most objects sent on average (default no bound)")
+	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile, such as 0.96 (default never)")
+	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
 	election := a.election(c)
 	a.jsonFlag(c)
 	run := c.RunE
@@ -97,21 +99,21 @@ Memory is bounded: some 200 MiB, and four times the longest record.`,
 
 func (p *appending) run(ctx context.Context) error {
 	if p.format != string(feed.Lines) && p.format != string(feed.Frames) {
-		return usage("-format is lines or frames, not %q", p.format)
+		return usage("--format is lines or frames, not %q", p.format)
 	}
 	if p.source != "" && !p.cursor {
-		return usage("-source names the source of a -cursor, which is not given")
+		return usage("--source names the source of a --cursor, which is not given")
 	}
 	if p.batch > maxUnacknowledged {
-		return usage("-batch-bytes is %d; it must be at most %d", p.batch, maxUnacknowledged)
+		return usage("--batch-bytes is %d; it must be at most %d", p.batch, maxUnacknowledged)
 	}
 	opts := p.writer()
 	if err := opts.Validate(); err != nil {
-		return &kindError{errUsage, err} // now: others may lead for weeks
+		return &kindError{errUsage, err} // now, since others may lead for weeks
 	}
 	in, size, err := p.input()
 	if err != nil {
-		// Perhaps the two were swapped: what is wrong with the URL says more then.
+		// Perhaps URL and FILE were swapped. Then the error of the URL says more.
 		if _, bad := p.store(ctx, p.url, false); errors.Is(bad, store.ErrInvalid) {
 			return bad
 		}
@@ -124,18 +126,17 @@ func (p *appending) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A store that cannot be used is an error now: a candidate would wait for it to
-	// come back.
+	// A store that cannot be used is an error now. A candidate would wait for it.
 	format, err := manifest.ReadFormat(ctx, st, nil)
 	if err != nil {
-		// So is one whose format.json is gone: no epoch should be won for it.
+		// So is a log whose format.json is gone: no epoch should be won for it.
 		if err := orphaned(ctx, st, err); !errors.Is(err, manifest.ErrNotInitialized) {
 			return err
 		}
 		format.Limits = manifest.DefaultLimits()
 	}
 	if limit := format.Limits.Object; int(p.batch) > limit {
-		return usage("-batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
+		return usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
 	}
 	name := p.file
 	if name == "" {
@@ -178,7 +179,7 @@ func count(s feed.Stats) string {
 func (p *appending) input() (io.Reader, int64, error) {
 	if p.file == "" {
 		if p.cursor && p.source == "" {
-			return nil, 0, usage("-cursor on standard input needs -source NAME: what is it that comes there?")
+			return nil, 0, usage("--cursor on standard input needs --source NAME: a name for the data that comes there")
 		}
 		return p.in, 0, nil
 	}
@@ -191,8 +192,8 @@ func (p *appending) input() (io.Reader, int64, error) {
 		err = usage("%s is a directory", p.file)
 	}
 	if err == nil && p.cursor && p.source == "" {
-		// Not its base name: another directory's file of the same name would be taken
-		// for this one, and its beginning left out.
+		// Not its base name: a file of that name in another directory would be taken for
+		// this one, and its beginning left out.
 		p.source, err = filepath.Abs(p.file)
 	}
 	if err != nil {
@@ -220,13 +221,13 @@ func (p *appending) writer() *writer.Options {
 		InFlight: p.inFlight, BatchBytes: int(p.batch), MaxBytes: maxUnacknowledged,
 		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge, NoCompress: p.plain,
 		Init:  &manifest.InitOptions{Probe: p.probing(p.url)},
-		Hooks: writer.Hooks{Recovering: p.recovering},
+		Hooks: writer.Hooks{Progress: p.recovering},
 	}
 }
 
-// recovering shows how far the tail of the log has been read: it may be long if the
-// last leader had no time for a checkpoint. Where it ends is not known before.
-func (p *appending) recovering(r writer.Recovery) {
+// recovering shows how much of the unfolded log has been read. It may be much if the last
+// leader had no time for a checkpoint. How much there is, nobody knows before.
+func (p *appending) recovering(r writer.Progress) {
 	p.backlog = r
 	p.con.progress("reading the tail", r.Bytes, 0, true)
 	if p.con.due() {
@@ -235,12 +236,12 @@ func (p *appending) recovering(r writer.Recovery) {
 	}
 }
 
-// recovered says what was read, if that has taken so long that it was shown.
+// recovered says what was read, if it took so long that recovering has shown it.
 func (p *appending) recovered() {
 	if p.con.done() {
 		p.con.note("read the tail of the log: %d objects, %d records, %s", p.backlog.Objects, p.backlog.Records, humanize.IBytes(uint64(p.backlog.Bytes)))
 	}
-	p.backlog = writer.Recovery{}
+	p.backlog = writer.Progress{}
 }
 
 // lead feeds while this process leads.
@@ -277,18 +278,18 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 	})
 }
 
-// met tells whom this process waits for, and how long at most.
+// met says for which leader this process waits, and how long at most.
 func (p *appending) met(r leader.Record) {
 	switch {
 	case r.Holder == p.leader.Identity:
 	case r.Lapsed:
 		p.con.note("%s has not renewed its lock for %v: taking over", r.Holder, r.Validity)
 	case r.State == leader.Draining:
-		p.con.note("%s is about to leave", r.Holder)
+		p.con.note("%s is about to give up the lead", r.Holder)
 	case r.Leads():
-		p.con.note("waiting for %s, which leads in epoch %d since %s; if it is gone, for %v at most",
+		p.con.note("waiting for %s, which leads in epoch %d since %s; if it has crashed, for %v at most",
 			r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime), r.Validity)
 	case r.Wait > 0:
-		p.con.note("%s has been made to step down; waiting for it to end, for %v at most", r.Holder, r.Wait)
+		p.con.note("%s was deposed; waiting for it to stop, for %v at most", r.Holder, r.Wait)
 	}
 }

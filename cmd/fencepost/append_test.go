@@ -38,10 +38,10 @@ func TestRoundTrip(t *testing.T) {
 				t.Errorf("%d bytes came back, not the %d that went in", len(got), len(content))
 			}
 			// The records as frames are an input in turn.
-			frames := must(t, "", "cat", "-format", "frames", url)
+			frames := must(t, "", "cat", "--format", "frames", url)
 			again := newLog(t, memURL(t)+"-again")
-			must(t, frames, "append", "-format", "frames", again)
-			if got := must(t, "", "cat", "-format=frames", again); got != frames {
+			must(t, frames, "append", "--format", "frames", again)
+			if got := must(t, "", "cat", "--format=frames", again); got != frames {
 				t.Errorf("%d bytes of frames came back, not %d", len(got), len(frames))
 			}
 			if got := must(t, "", "cat", again); got != content {
@@ -54,7 +54,7 @@ func TestRoundTrip(t *testing.T) {
 func TestAppendTwiceStoresOnce(t *testing.T) {
 	url, content := newLog(t, memURL(t)), "a\nb\nc"
 	file := writeFile(t, content)
-	must(t, "", "append", "-cursor", url, file)
+	must(t, "", "append", "--cursor", url, file)
 	r := run(t, "", "append", url, file, "--cursor")
 	if r.status != 0 || !strings.Contains(r.err, "nothing to append: all 5 bytes") {
 		t.Errorf("status %d: %s", r.status, r.err)
@@ -71,7 +71,7 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 		Records, Bytes, End, Position, Epoch int
 		Source                               string
 	}
-	if err := json.Unmarshal([]byte(must(t, "", "append", "-cursor", "-json", url, file)), &report); err != nil {
+	if err := json.Unmarshal([]byte(must(t, "", "append", "--cursor", "--json", url, file)), &report); err != nil {
 		t.Fatal(err)
 	}
 	if report.Records != 2 || report.Bytes != 4 || report.End != 5 || report.Position != 9 || report.Epoch != 3 || report.Source != file {
@@ -82,13 +82,13 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 	}
 	// Under another name it is another source; unless said otherwise.
 	other := writeFile(t, content)
-	r = run(t, "", "append", "-cursor", url, other)
-	if r.status != 1 || !strings.Contains(r.err, file) || !strings.Contains(r.err, other) || !strings.Contains(r.err, "-source") {
+	r = run(t, "", "append", "--cursor", url, other)
+	if r.status != 1 || !strings.Contains(r.err, file) || !strings.Contains(r.err, other) || !strings.Contains(r.err, "--source") {
 		t.Errorf("another source: status %d: %s", r.status, r.err)
 	}
-	must(t, "", "append", "-cursor", "-source", file, url, other)
+	must(t, "", "append", "--cursor", "--source", file, url, other)
 	// Standard input too.
-	must(t, content+"e\n", "append", "-cursor", "-source", file, url)
+	must(t, content+"e\n", "append", "--cursor", "--source", file, url)
 	content += "e\n"
 	if got := must(t, "", "cat", url); got != content {
 		t.Errorf("%q", got)
@@ -98,11 +98,11 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 		if err := os.WriteFile(file, []byte(change), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r := run(t, "", "append", "-cursor", url, file); r.status != 1 || !strings.Contains(r.err, says) {
+		if r := run(t, "", "append", "--cursor", url, file); r.status != 1 || !strings.Contains(r.err, says) {
 			t.Errorf("%s: status %d: %s", says, r.status, r.err)
 		}
 	}
-	if r := run(t, content, "append", "-cursor", "-source", file, "-format", "frames", url); r.status != 1 || !strings.Contains(r.err, "-format lines") {
+	if r := run(t, content, "append", "--cursor", "--source", file, "--format", "frames", url); r.status != 1 || !strings.Contains(r.err, "--format lines") {
 		t.Errorf("as frames: status %d: %s", r.status, r.err)
 	}
 	if got := must(t, "", "cat", url); got != content {
@@ -152,7 +152,7 @@ func TestBadOptionsBesideALeader(t *testing.T) {
 	url := newLog(t, memURL(t))
 	in, errs, ended := start(t, store.Open, url)
 	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
-	for _, flag := range []string{"-in-flight=5000", "-hedge=5", "-linger=-1s", "-requests-per-second=-1", "-batch-bytes=100MiB", "-validity=1ns"} {
+	for _, flag := range []string{"--in-flight=5000", "--hedge=5", "--linger=-1s", "--requests-per-second=-1", "--batch-bytes=100MiB", "--validity=1ns"} {
 		if r := run(t, "x", "append", flag, url); r.status != 2 || strings.Contains(r.err, "waiting for") {
 			t.Errorf("%s: status %d: %s", flag, r.status, r.err)
 		}
@@ -161,7 +161,7 @@ func TestBadOptionsBesideALeader(t *testing.T) {
 	if r := <-ended; r.status != 0 {
 		t.Fatalf("status %d: %s", r.status, r.err)
 	}
-	if r := run(t, "x", "append", "-hedge=5", url); r.status != 2 || strings.Contains(r.err, "leading") {
+	if r := run(t, "x", "append", "--hedge=5", url); r.status != 2 || strings.Contains(r.err, "leading") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 }
@@ -169,9 +169,9 @@ func TestBadOptionsBesideALeader(t *testing.T) {
 // TestBatchBytes is written like other sizes, and bounded by the log's limit.
 func TestBatchBytes(t *testing.T) {
 	url := memURL(t)
-	must(t, "", "init", "-max-record", "1KiB", "-max-object", "10KiB", "-grace", "0", url)
-	must(t, "a\n", "append", "-batch-bytes", "4KiB", url)
-	if r := run(t, "x", "append", "-batch-bytes", "4MiB", url); r.status != 2 || !strings.Contains(r.err, "-batch-bytes is 4194304; the log's limit for an object is 10240") {
+	must(t, "", "init", "--max-record", "1KiB", "--max-object", "10KiB", "--grace", "0", url)
+	must(t, "a\n", "append", "--batch-bytes", "4KiB", url)
+	if r := run(t, "x", "append", "--batch-bytes", "4MiB", url); r.status != 2 || !strings.Contains(r.err, "--batch-bytes is 4194304; the log's limit for an object is 10240") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	if got := must(t, "", "cat", url); got != "a\n" {
@@ -182,7 +182,7 @@ func TestBatchBytes(t *testing.T) {
 // TestLimits: what is before a record that is too long is kept, and said.
 func TestLimits(t *testing.T) {
 	url := memURL(t)
-	must(t, "", "init", "-max-record", "10", "-max-object", "100B", "-max-cursor", "90", "-grace", "0", url)
+	must(t, "", "init", "--max-record", "10", "--max-object", "100B", "--max-cursor", "90", "--grace", "0", url)
 	r := run(t, "a\nb\n"+strings.Repeat("x", 11)+"\n", "append", url)
 	if r.status != 1 || !strings.Contains(r.err, "at byte 4 of standard input") || !strings.Contains(r.err, "allows 10") ||
 		!strings.Contains(r.err, "appended 2 records, 4 B, up to byte 4") {
@@ -191,7 +191,7 @@ func TestLimits(t *testing.T) {
 	if got := must(t, "", "cat", url); got != "a\nb\n" {
 		t.Errorf("%q", got)
 	}
-	r = run(t, "a\n", "append", "-cursor", "-source", strings.Repeat("long", 20), url)
+	r = run(t, "a\n", "append", "--cursor", "--source", strings.Repeat("long", 20), url)
 	if r.status != 1 || !strings.Contains(r.err, "a cursor of") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
@@ -213,7 +213,7 @@ func TestKilled(t *testing.T) {
 	want := content.String()
 	const kills = 3
 	for i := range kills + 1 {
-		c := command(t, "append", "-cursor", "-source", "stream", "-validity", "500ms", url)
+		c := command(t, "append", "--cursor", "--source", "stream", "--validity", "500ms", url)
 		var errs buffer
 		c.Stderr = &errs
 		in, err := c.StdinPipe()
@@ -311,7 +311,7 @@ func start(t *testing.T, open func(context.Context, string) (store.Store, error)
 // over when the first has gone.
 func TestWaits(t *testing.T) {
 	url := newLog(t, memURL(t))
-	first, errs, firstEnded := start(t, store.Open, "-validity", "3s", url)
+	first, errs, firstEnded := start(t, store.Open, "--validity", "3s", url)
 	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
 	second, errs, secondEnded := start(t, store.Open, url)
 	eventually(t, "a word on whom it waits for", func() bool {
@@ -341,15 +341,15 @@ func TestWaits(t *testing.T) {
 // TestDeposed: a leader that is made to step down goes on in a later epoch, with
 // and without a cursor, as long as it is certain what the log has.
 func TestDeposed(t *testing.T) {
-	for _, flags := range [][]string{nil, {"-cursor", "-source", "x"}} {
+	for _, flags := range [][]string{nil, {"--cursor", "--source", "x"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			url := newLog(t, memURL(t))
-			in, errs, ended := start(t, store.Open, append(flags, "-validity", "300ms", url)...)
+			in, errs, ended := start(t, store.Open, append(flags, "--validity", "300ms", url)...)
 			if _, err := io.WriteString(in, "a\nb\n"); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "two records", func() bool { return contents(t, url) == "a\nb\n" })
-			if got := must(t, "", "step-down", "-immediate", "-reason", "for a test", url); !strings.Contains(got, "of epoch 1") {
+			if got := must(t, "", "step-down", "--immediate", "--reason", "for a test", url); !strings.Contains(got, "of epoch 1") {
 				t.Error(got)
 			}
 			eventually(t, "another term", func() bool { return strings.Contains(errs.String(), "leading in epoch 2") })
@@ -386,14 +386,14 @@ func (m *mute) Put(ctx context.Context, key string, body []byte, opts *store.Put
 // TestUnknown: without a cursor an append whose outcome is unknown ends, with a
 // status of its own, and says what is known. With one it goes on.
 func TestUnknown(t *testing.T) {
-	for _, flags := range [][]string{nil, {"-cursor", "-source", "x"}} {
+	for _, flags := range [][]string{nil, {"--cursor", "--source", "x"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			url := newLog(t, memURL(t))
 			open := func(ctx context.Context, url string) (store.Store, error) {
 				st, err := store.Open(ctx, url)
 				return &mute{st}, err
 			}
-			in, _, ended := start(t, open, append(flags, "-validity", "300ms", url)...)
+			in, _, ended := start(t, open, append(flags, "--validity", "300ms", url)...)
 			for _, text := range []string{"a\n", "b\n"} {
 				before := contents(t, url)
 				if _, err := io.WriteString(in, text); err != nil {
@@ -401,10 +401,10 @@ func TestUnknown(t *testing.T) {
 				}
 				eventually(t, "another record", func() bool { return contents(t, url) == before+text })
 			}
-			must(t, "", "step-down", "-immediate", url)
+			must(t, "", "step-down", "--immediate", url)
 			if flags == nil {
 				r := <-ended
-				if r.status != 3 || !strings.Contains(r.err, "1 records were appended for certain, up to byte 2") || !strings.Contains(r.err, "of the next 1, up to byte 4, it is unknown") {
+				if r.status != 3 || !strings.Contains(r.err, "1 records are certainly in the log, up to byte 2") || !strings.Contains(r.err, "unknown whether the next 1 are, up to byte 4") {
 					t.Errorf("status %d: %s", r.status, r.err)
 				}
 			} else {
@@ -437,7 +437,7 @@ func TestAppendMakesTheLog(t *testing.T) {
 			At   time.Time
 		}
 	}
-	if err := json.Unmarshal([]byte(must(t, "", "status", "-json", url)), &s); err != nil {
+	if err := json.Unmarshal([]byte(must(t, "", "status", "--json", url)), &s); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.Probe.Kept) < 5 || s.Probe.At.IsZero() {

@@ -55,9 +55,9 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, step := range []string{
-		"1. `fencepost compact URL`", "`fencepost pin -name backup-2026-11 URL`", "2. Within the grace period, copy `data/`, and then the newest lock of `lock/` and of `compactor-lock/`",
-		"3. Copy `format.json`, `manifest/<version>.json` of that version, `segment/`, `list/`", "`fencepost files -at VERSION URL`",
-		"4. `fencepost verify -copy` on the copy", "5. `fencepost unpin backup-2026-11 URL`",
+		"1. `fencepost compact URL`", "`fencepost pin --name backup-2026-11 URL`", "2. Within the grace period, copy `data/`, and then the newest lock of `lock/` and of `compactor-lock/`",
+		"3. Copy `format.json`, `manifest/<version>.json` of that version, `segment/`, `list/`", "`fencepost files --at VERSION URL`",
+		"4. `fencepost verify --copy` on the copy", "5. `fencepost unpin backup-2026-11 URL`",
 	} {
 		if !strings.Contains(string(page), step) {
 			t.Errorf("the page does not say %q any more: mend this test", step)
@@ -73,14 +73,14 @@ func TestBackup(t *testing.T) {
 	life := func() {
 		n++
 		must(t, strings.Repeat("a line of some length\n", 10+n), "append", url)
-		must(t, "", "compact", "-retain-records", "5", url)
+		must(t, "", "compact", "--retain-records", "5", url)
 	}
 	must(t, "first\nsecond\n", "append", url)
 	before := contents(t, url)
 
 	must(t, "", "compact", url)
 	var pin struct{ Version, First, End uint64 }
-	if err := json.Unmarshal([]byte(must(t, "", "pin", "-json", "-name", "backup-2026-11", url)), &pin); err != nil {
+	if err := json.Unmarshal([]byte(must(t, "", "pin", "--json", "--name", "backup-2026-11", url)), &pin); err != nil {
 		t.Fatal(err)
 	}
 	life()
@@ -97,7 +97,7 @@ func TestBackup(t *testing.T) {
 	copied(t, st, backup, "list/", nil)
 	life()
 	var live []string
-	for line := range strings.Lines(must(t, "", "files", "-at", jsonNumber(pin.Version), url)) {
+	for line := range strings.Lines(must(t, "", "files", "--at", jsonNumber(pin.Version), url)) {
 		key, _, _ := strings.Cut(line, "\t")
 		live = append(live, key)
 	}
@@ -105,7 +105,7 @@ func TestBackup(t *testing.T) {
 		t.Errorf("live were %q, the version has %q", files, live)
 	}
 	copied(t, st, backup, "file/", func(key string) bool { return slices.Contains(live, key) })
-	if r := run(t, "", "verify", "-copy", to); r.status != 0 || !strings.Contains(r.out, "nothing is wrong") {
+	if r := run(t, "", "verify", "--copy", to); r.status != 0 || !strings.Contains(r.out, "nothing is wrong") {
 		t.Errorf("status %d\n%s", r.status, r.out)
 	}
 	must(t, "", "unpin", "backup-2026-11", url)
@@ -119,15 +119,15 @@ func TestBackup(t *testing.T) {
 	if out := must(t, "", "files", to); strings.Count(out, "\n") != len(files) {
 		t.Errorf("files of the copy: %q", out)
 	}
-	must(t, "after the recovery\n", "append", "-validity", "1s", to)
+	must(t, "after the recovery\n", "append", "--validity", "1s", to)
 	must(t, "", "compact", to)
 	if again := contents(t, to); again != got+"after the recovery\n" {
 		t.Errorf("then the copy has %q", again)
 	}
-	if out := must(t, "", "verify", "-copy", to); !strings.Contains(out, "nothing is wrong") {
+	if out := must(t, "", "verify", "--copy", to); !strings.Contains(out, "nothing is wrong") {
 		t.Error(out)
 	}
-	// Without -copy it says that versions are missing, which no compactor deletes yet.
+	// Without --copy it says that versions are missing, which no compactor deletes yet.
 	if r := run(t, "", "verify", to); r.status != 1 || !strings.Contains(r.out, "versions from this one on are missing") {
 		t.Errorf("status %d\n%s", r.status, r.out)
 	}

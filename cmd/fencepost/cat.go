@@ -21,21 +21,24 @@ func (a *app) catCmd() *cobra.Command {
 	var follow bool
 	var format string
 	c := &cobra.Command{
-		Use:   "cat [-from N] [-follow] URL",
+		Use:   "cat [--from N] [--follow] URL",
 		Short: "print the records",
-		Long: `Cat prints the records from number N on, to the end of the log or, with -follow,
-along with it as it grows. Without -from it begins where the log does. A number that
-the log has not reached is an error; with -follow cat waits for it.
+		Long: `Cat prints the records from number N on, or from the first one, to the end of the
+log. With --follow it goes on as the log grows. If the log has fewer than N records,
+that is an error; with --follow cat waits for the record.
 
-Formats: raw prints the bytes as they went in, one record after the other; frames
-puts a length of 4 bytes before each, the most significant first; json prints a
-line for each, {"offset":…,"time":…,"value":…}, with "base64" for "value" if that
-is not UTF-8.`,
-		Args: wantArgs(1, 1),
+Formats: raw prints the bytes as they were appended, one record after the other;
+frames puts a length of 4 bytes before each, the most significant first; json prints
+a line of JSON for each, {"offset":…,"time":…,"value":…}. If the record is not UTF-8,
+the line has "base64" instead of "value".
+
+It needs the right to read.`,
+		Example: "fencepost cat --follow s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			encode, ok := encoders[format]
 			if !ok {
-				return usage("-format is raw, frames or json, not %q", format)
+				return usage("--format is raw, frames or json, not %q", format)
 			}
 			r, err := a.reader(cmd.Context(), args[0])
 			if err != nil {
@@ -44,7 +47,7 @@ is not UTF-8.`,
 			return a.cat(cmd.Context(), r, uint64(from), follow, encode)
 		},
 	}
-	c.Flags().Var(&from, "from", "offset of the first record (default where the log begins)")
+	c.Flags().Var(&from, "from", "offset of the first record (default the first that the log has)")
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
 	c.Flags().StringVar(&format, "format", "raw", "raw, frames or json")
 	return c
@@ -65,22 +68,29 @@ var encoders = map[string]encoder{
 		return err
 	},
 	"json": func(w *bufio.Writer, r reader.Record) error {
-		v := struct {
-			Offset uint64    `json:"offset"`
-			Time   time.Time `json:"time"`
-			Value  *string   `json:"value,omitempty"`
-			Base64 *[]byte   `json:"base64,omitempty"`
-		}{Offset: r.Offset, Time: r.Time}
+		l := recordLine{Offset: r.Offset, Time: r.Time}
 		if utf8.Valid(r.Value) {
-			s := string(r.Value)
-			v.Value = &s
+			l.Value = string(r.Value)
 		} else {
-			v.Base64 = &r.Value
+			l.Base64 = &r.Value
 		}
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		return e.Encode(v)
+		return l.encode(w)
 	},
+}
+
+// recordLine is a record as cat and export print it in JSON. One of the last three is set.
+type recordLine struct {
+	Offset uint64    `json:"offset"`
+	Time   time.Time `json:"time"`
+	Value  any       `json:"value,omitempty"`
+	Text   *string   `json:"text,omitempty"`
+	Base64 *[]byte   `json:"base64,omitempty"`
+}
+
+func (l recordLine) encode(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(l)
 }
 
 func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow bool, encode encoder) error {
@@ -117,7 +127,7 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 	return err
 }
 
-// endOf is the offset behind the last record.
+// endOf returns the end offset: the number of all records.
 func endOf(ctx context.Context, r *reader.Reader) (uint64, error) {
 	s, err := r.Snapshot(ctx, &reader.SnapshotOptions{Unpinned: true})
 	if err != nil {
@@ -126,8 +136,8 @@ func endOf(ctx context.Context, r *reader.Reader) (uint64, error) {
 	return s.End(), s.Close(ctx)
 }
 
-// waits says after a while that a reader waits for the log to come to its first record,
-// unless the function that it returns is called before.
+// waits says after a while that a reader waits until the log has its first record, unless
+// stop is called before.
 func (a *app) waits(ctx context.Context, r *reader.Reader, from uint64) (stop func()) {
 	if from == reader.Oldest {
 		return func() {}
@@ -151,8 +161,7 @@ func (a *app) waits(ctx context.Context, r *reader.Reader, from uint64) (stop fu
 	}
 }
 
-// stream lets f print many small things, and what it has printed when it fails as
-// well.
+// stream lets f print many small things. If f fails, what it has printed is still written.
 func (a *app) stream(follow bool, f func(*output) error) (err error) {
 	out := newOutput(a.out, follow)
 	defer func() {
@@ -166,15 +175,15 @@ func (a *app) stream(follow bool, f func(*output) error) (err error) {
 	return f(out)
 }
 
-// flushAfter is how long a record may wait for company.
+// flushAfter is how long a record may wait for others, to be written with them.
 const flushAfter = 20 * time.Millisecond
 
-// output gathers small records into larger writes, without keeping one back for
-// long while the log is followed.
+// output collects small records into larger writes. While the log is followed, no record
+// waits for long.
 type output struct {
 	mu     sync.Mutex
 	w      *bufio.Writer
-	timer  *time.Timer // runs while something waits; nil if nobody follows
+	timer  *time.Timer // set while something waits and the log is followed
 	err    error
 	follow bool
 }
@@ -196,7 +205,7 @@ func (o *output) encode(encode encoder, r reader.Record) error {
 	return o.err
 }
 
-// write writes bytes that nobody follows.
+// write writes bytes when the log is not followed.
 func (o *output) write(b []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -25,98 +25,115 @@ type compaction struct {
 
 func compactFlags(fl *pflag.FlagSet) *compaction {
 	f := &compaction{}
-	fl.BoolVar(&f.watch, "watch", false, "go on, whenever there is enough to do")
-	spanVar(fl, &f.o.Interval, "interval", 10*time.Second, positive, "with -watch: how often to look")
-	countVar(fl, &f.o.MinObjects, "min-objects", 64, "with -watch: how many objects must wait")
-	spanVar(fl, &f.o.MaxAge, "max-age", time.Minute, positive, "with -watch: or how long one must have waited")
+	fl.BoolVar(&f.watch, "watch", false, "go on until stopped")
+	spanVar(fl, &f.o.Interval, "interval", 10*time.Second, positive, "with --watch: how often to check for work")
+	countVar(fl, &f.o.MinObjects, "min-objects", 64, "with --watch: fold when so many objects wait")
+	spanVar(fl, &f.o.MaxAge, "max-age", time.Minute, positive, "with --watch: or when one has waited for so long")
 	fl.Var(&f.segment, "segment-bytes", "how large a segment may grow (default 256 MiB)")
-	countVar(fl, &f.o.Levels, "levels", 3, "how often a record is written again by merging, at most")
-	countVar(fl, &f.o.FanIn, "fan-in", 64, "how much larger segments are from level to level")
-	fl.BoolVar(&f.o.NoCompress, "no-compress", false, "store segments as they are")
-	countVar(fl, &f.o.Parallel, "parallel", 16, "how many objects of the log to read at once")
-	fl.IntVar(&f.o.RequestsPerSecond, "requests-per-second", 0, "how many requests to make on average at most (default no bound)")
-	fl.Var(&f.rate, "bytes-per-second", "how much to read and write on average at most (default no bound)")
-	countVar(fl, &f.keep.Keep, "keep-locks", 1000, "how many locks of past leaders to keep at most")
-	spanVar(fl, &f.keep.For, "keep-locks-for", 90*24*time.Hour, positive, "and for how long")
+	countVar(fl, &f.o.Levels, "levels", 3, "how often merging writes a record again, at most")
+	countVar(fl, &f.o.FanIn, "fan-in", 64, "the size ratio between the levels of segments")
+	fl.BoolVar(&f.o.NoCompress, "no-compress", false, "store segments without compression")
+	countVar(fl, &f.o.Parallel, "parallel", 16, "how many log objects to read at once")
+	fl.IntVar(&f.o.RequestsPerSecond, "requests-per-second", 0, "most requests on average (default no bound)")
+	fl.Var(&f.rate, "bytes-per-second", "most bytes read and written on average (default no bound)")
+	countVar(fl, &f.keep.Keep, "keep-locks", 1000, "how many locks of past leaders and compactors to keep")
+	spanVar(fl, &f.keep.For, "keep-locks-for", 90*24*time.Hour, positive, "and for how long, at most")
 	fl.BoolVar(&f.dry, "dry-run", false, "change nothing; print what would be done")
-	spanVar(fl, &f.o.Retain.Age, "retain-age", 0, 0, "give up records that are older, such as 7d (default never)")
-	fl.Uint64Var(&f.o.Retain.Records, "retain-records", 0, "give up what is older than the newest so many records (default never)")
-	fl.Var(&f.retain, "retain-bytes", "give up what is older than the newest so many bytes (default never)")
-	fl.IntVar(&f.o.KeepVersions.Count, "keep-versions", 0, "how many older versions of the manifest to keep, to go back to")
-	spanVar(fl, &f.o.KeepVersions.Age, "keep-versions-for", 0, 0, "or for how long to keep them")
+	spanVar(fl, &f.o.Retain.Age, "retain-age", 0, 0, "give up older records, such as 7d (default never)")
+	fl.Uint64Var(&f.o.Retain.Records, "retain-records", 0, "give up all but about so many records (default never)")
+	fl.Var(&f.retain, "retain-bytes", "give up all but about so many bytes of records (default never)")
+	fl.IntVar(&f.o.KeepVersions, "keep-versions", 0, "how many older versions of the manifest to keep, for pins")
+	spanVar(fl, &f.o.KeepVersionsFor, "keep-versions-for", 0, 0, "keep the versions that were the newest within so long")
 	return f
 }
 
-// options of the compactor.
-func (f *compaction) options() *compactor.Options {
-	o, keep := f.o, f.keep
-	o.KeepLocks, o.SegmentBytes, o.Retain.Bytes, o.BytesPerSecond = &keep, int64(f.segment), int64(f.retain), int64(f.rate)
+// options returns the options of a compactor that is elected as lo says.
+func (f *compaction) options(lo *leader.Options) *compactor.Options {
+	o := f.o
+	lo.Prune = f.keep
+	o.Leader, o.SegmentBytes, o.Retain.Bytes, o.BytesPerSecond = lo, int64(f.segment), int64(f.retain), int64(f.rate)
 	return &o
 }
 
 func (a *app) compactCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "compact [-watch | -dry-run] URL",
-		Short: "fold the log into segments and prune what nobody needs",
-		Long: `Compact waits until this process is the compactor, folds the log into segments,
-merges small ones, deletes what is older than the log's grace period and no
-longer needed, prints what it did, and ends. With -watch it goes on for as long
-as it runs; of several one works and the others wait. It never disturbs writers
-or readers. With -dry-run it only prints what it would do.
+		Use:   "compact [--watch | --dry-run] URL",
+		Short: "fold the log into segments, and delete what is not needed",
+		Long: `Compact folds the log into segments, merges small segments, deletes what is older
+than the log's grace period and not needed any more, prints what it did, and ends.
+With --watch it goes on until it is stopped. With --dry-run it changes nothing, and
+prints what it would do. It never disturbs writers or readers.
 
-The -retain flags bound the history: what lies beyond any of them is given up,
-whole segments at a time and oldest first, and deleted after the grace period.`,
-		Args: wantArgs(1, 1),
+The --retain flags bound the history: records beyond any bound are given up, whole
+segments at a time and the oldest first, and deleted after the grace period.
+
+It needs the rights of a compactor; --dry-run needs the right to read. It waits until
+this process is the compactor: of several, one works and the others wait.`,
+		Example: "fencepost compact --watch --retain-age 30d s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 	}
 	f := compactFlags(c.Flags())
 	election := a.election(c)
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.watch && f.dry {
-			return usage("-watch and -dry-run exclude each other")
+			return usage("--watch and --dry-run exclude each other")
 		}
 		for _, name := range []string{"interval", "min-objects", "max-age"} {
 			if !f.watch && cmd.Flags().Changed(name) {
-				return usage("-%s goes with -watch, which is not given", name)
+				return usage("--%s goes with --watch, which is not given", name)
 			}
 		}
-		o, lo := f.options(), election()
-		lo.Hooks.Leader = func(r leader.Record) {
-			if r.Leads() && r.Holder != lo.Identity {
-				a.con.note("waiting for %s, the compactor of epoch %d; if it is gone, for %v at most", r.Holder, r.Epoch, r.Validity)
-			}
-		}
-		lo.Hooks.Elected = func(e leader.Election) {
-			if f.watch {
-				a.con.note("the compactor of epoch %d; it looks every %v, and folds when %d objects wait or one has waited for %v", e.Epoch, o.Interval, o.MinObjects, o.MaxAge)
-			}
-		}
-		st, err := a.logStore(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		o.Leader, o.Logger = &lo, a.log.Named("compactor")
-		var round compactor.Report
-		o.Progress = func(r compactor.Report) {
-			round = r
-			a.con.progress("compacting", int64(r.Bytes), 0, true)
-		}
-		if f.watch && !a.verbose {
-			o.Logger = a.con.logger()
-		}
-		comp, err := compactor.New(st, o)
-		if err != nil {
-			return &kindError{errUsage, err}
-		}
-		if f.watch {
-			return comp.Run(cmd.Context())
-		}
-		if f.dry {
-			return a.plan(cmd.Context(), comp)
-		}
-		return a.compactOnce(cmd.Context(), comp, &round)
+		lo := election()
+		return a.compact(cmd.Context(), args[0], f, f.options(&lo))
 	}
 	return c
+}
+
+func (a *app) compact(ctx context.Context, url string, f *compaction, o *compactor.Options) error {
+	a.awaitCompactor(o.Leader, nil)
+	o.Leader.Hooks.Elected = func(e leader.Election) {
+		if f.watch {
+			a.con.note("this is the compactor of epoch %d; it checks every %v, and folds when %d objects wait or one has waited for %v", e.Epoch, o.Interval, o.MinObjects, o.MaxAge)
+		}
+	}
+	st, err := a.logStore(ctx, url)
+	if err != nil {
+		return err
+	}
+	o.Logger = a.log.Named("compactor")
+	if f.watch && !a.verbose {
+		o.Logger = a.con.logger()
+	}
+	var round compactor.Report
+	o.Hooks.Progress = func(r compactor.Report) {
+		round = r
+		a.con.progress("compacting", int64(r.Bytes), 0, true)
+	}
+	c, err := compactor.New(st, o)
+	switch {
+	case err != nil:
+		return &kindError{errUsage, err}
+	case f.watch:
+		return c.Run(ctx)
+	case f.dry:
+		return a.plan(ctx, c)
+	}
+	return a.compactOnce(ctx, c, &round)
+}
+
+// awaitCompactor says for which compactor this process waits. How long it waits at most is
+// known only then if atMost is nil.
+func (a *app) awaitCompactor(o *leader.Options, atMost *time.Duration) {
+	o.Hooks.Leader = func(r leader.Record) {
+		switch {
+		case !r.Leads() || r.Holder == o.Identity:
+		case atMost != nil:
+			a.con.note("waiting for %s, the compactor of epoch %d, for %v at most", r.Holder, r.Epoch, *atMost)
+		default:
+			a.con.note("waiting for %s, the compactor of epoch %d; if it has crashed, for %v at most", r.Holder, r.Epoch, r.Validity)
+		}
+	}
 }
 
 func (a *app) plan(ctx context.Context, c *compactor.Compactor) error {
@@ -131,7 +148,7 @@ func (a *app) plan(ctx context.Context, c *compactor.Compactor) error {
 }
 
 func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *compactor.Report) error {
-	report, err := c.RunOnce(ctx)
+	report, err := c.Once(ctx)
 	a.con.done()
 	if err != nil {
 		if round.Segments > 0 || len(round.Pruned) > 0 {
@@ -147,7 +164,7 @@ func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *co
 
 func compacted(r compactor.Report) string {
 	s := fmt.Sprintf("folded %d objects, %d records, %s, into %d segments; merged %d; the floor is at %v\n",
-		r.Folded, r.Records, size(int(r.Bytes)), r.Segments, r.Merged, r.Floor.Position)
+		r.Folded, r.Records, size(int(r.Bytes)), r.Segments, r.Merged, r.Floor)
 	if r.Truncated > 0 {
 		s += fmt.Sprintf("gave up the records before %d\n", r.Truncated)
 	}

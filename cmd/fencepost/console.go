@@ -11,19 +11,19 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// console is standard error: lines for people and, on a terminal, a progress bar
-// below them. It is safe for concurrent use.
+// console writes to standard error: lines for people, and a progress bar below them on a
+// terminal. It is safe for concurrent use.
 type console struct {
 	w    io.Writer
 	bars bool
 
-	// pause is between the lines that stand for a bar where there are none.
+	// pause is the time between two lines that replace a bar where there are no bars.
 	pause time.Duration
 
 	mu    sync.Mutex
 	bar   *progressbar.ProgressBar
-	now   string    // what the bar is about
-	since time.Time // the last line that stands for a bar, or the first chance for one; zero: none
+	now   string    // what the bar shows
+	since time.Time // the last line that replaced a bar, or the first call of due; zero: neither
 	told  bool      // there was such a line
 }
 
@@ -41,7 +41,7 @@ func (c *console) note(format string, args ...any) {
 	fmt.Fprintf(c.w, format+"\n", args...)
 }
 
-// progress shows how far something is; a total of 0 is not known.
+// progress shows how much is done. A total of 0 is unknown.
 func (c *console) progress(what string, done, total int64, bytes bool) {
 	if !c.bars {
 		return
@@ -58,7 +58,7 @@ func (c *console) progress(what string, done, total int64, bytes bool) {
 			progressbar.OptionSetWriter(c.w), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(bytes),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(20),
 			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionShowCount(),
-			// Without this a goroutine of the bar's own draws it on, also after its end.
+			// Without this a goroutine of the bar goes on drawing it, also after its end.
 			progressbar.OptionSetSpinnerChangeInterval(0))
 	} else if total > 0 && c.bar.GetMax64() != total {
 		c.bar.ChangeMax64(total)
@@ -69,8 +69,8 @@ func (c *console) progress(what string, done, total int64, bytes bool) {
 	_ = c.bar.Set64(done)
 }
 
-// due tells whether it is time for a line about something that goes on, where there
-// are no bars: what is soon over needs none.
+// due tells whether it is time for a line about work that goes on, where there are no
+// bars. Work that is soon done needs none.
 func (c *console) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *console) due() bool {
 	return true
 }
 
-// done takes the bar away, and tells whether lines stood for it.
+// done removes the bar, and tells whether lines replaced it.
 func (c *console) done() (told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *console) end() {
 	}
 }
 
-// Write and Sync make it a place for logs to go to.
+// Write and Sync make console a sink for zap.
 func (c *console) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,13 +17,13 @@ import (
 var (
 	errUsage   = errors.New("usage")
 	errOutcome = errors.New("outcome unknown")
-	// errDamaged: verify has found something, and has said so.
+	// errDamaged: verify has found damage, and has printed it.
 	errDamaged = errors.New("damaged")
-	// errQuiet: nobody reads standard output any more.
+	// errQuiet: the reader of standard output has gone; there is nobody to tell.
 	errQuiet = errors.New("standard output is closed")
 )
 
-// kindError is an error with the exit status of a kind, whose text is its own.
+// kindError is err with the exit status of kind. Its text is that of err.
 type kindError struct {
 	kind error
 	err  error
@@ -39,7 +39,7 @@ func usage(format string, args ...any) error {
 // closed reports whether a write failed because nobody reads any more.
 func closed(err error) bool { return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) }
 
-// line is an error in one line, with what to do about it.
+// line returns an error as one line, with what to do about it.
 func line(err error) string {
 	s := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	if r := remedy(err); r != "" {
@@ -48,7 +48,7 @@ func line(err error) string {
 	return s
 }
 
-// remedy is for errors that do not say it themselves.
+// remedy says what to do about an error that does not say it itself.
 func remedy(err error) string {
 	switch {
 	case strings.Contains(err.Error(), "fencepost verify"):
@@ -56,9 +56,9 @@ func remedy(err error) string {
 	case errors.Is(err, fence.ErrCorrupt):
 		return "run `fencepost verify` to see the extent"
 	case errors.Is(err, writer.ErrTooLarge):
-		return "the limits are those that the log was made with; see `fencepost status`"
+		return "the log was made with these limits; see `fencepost status`"
 	case errors.Is(err, store.ErrDenied) && !hinted(err):
-		return "check the credentials and what they may do"
+		return "check the credentials, and which requests they allow"
 	}
 	return ""
 }

@@ -19,32 +19,34 @@ import (
 func (a *app) exportCmd() *cobra.Command {
 	var e exporting
 	c := &cobra.Command{
-		Use:   "export [-from N | -since TIME] [-to N | -until TIME] URL",
+		Use:   "export [--from N | --since TIME] [--to N | --until TIME] URL",
 		Short: "print a range of records as lines of JSON",
-		Long: `Export prints the records of a range, a line of JSON for each (NDJSON), from where
-the log begins to where it ends, if nothing else is said. It holds on to the log
-with a pin meanwhile, if it may write one, so that retention does not delete what
-it is about to print. A number for -from that the log has not reached is an error.
+		Long: `Export prints a range of records, each as a line of JSON (NDJSON). By default that is
+the whole log. If the log has fewer records than --from says, that is an error.
 
-A line has "offset", "time" and one of these: "value", if the record is a JSON
-document, which is then part of the line, without the white space around it;
-"text", if it is other text in UTF-8; or "base64". With -exact there is no "value",
-and the bytes of every record can be had back.
+A line has "offset", "time", and one of these: "value" if the record is a JSON
+document, which is then part of the line, without the white space around it; "text"
+if it is other text in UTF-8; "base64" if it is neither. With --exact there is no
+"value", so that no byte is lost.
 
-The time of a record is its writer's, or once it is compacted the greatest within
-a block of some 1 MiB. -since is the first record that is not earlier, and -until is
-before the first that is later.
+The time of a record is that of its writer; after compaction it is the latest time in
+a block of about 1 MiB. --since begins with the first record that is not before TIME,
+--until ends before the first record that is after TIME.
+
+It needs the right to read. If it may also write a pin, nothing that it is about to
+print is deleted meanwhile.
 
 ` + times,
-		Args: wantArgs(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return e.run(cmd, a, args[0]) },
+		Example: "fencepost export --since 7d s3://bucket/orders",
+		Args:    wantArgs(1, 1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return e.run(cmd, a, args[0]) },
 	}
 	fl := c.Flags()
-	fl.Uint64Var(&e.from, "from", 0, "offset of the first record (default where the log begins)")
-	fl.Uint64Var(&e.to, "to", 0, "offset behind the last record (default where the log ends)")
+	fl.Uint64Var(&e.from, "from", 0, "offset of the first record (default the first that the log has)")
+	fl.Uint64Var(&e.to, "to", 0, "offset after the last record (default the end of the log)")
 	fl.StringVar(&e.since, "since", "", "time of the first record")
 	fl.StringVar(&e.until, "until", "", "time of the last record")
-	fl.BoolVar(&e.exact, "exact", false, `never as "value", so that no byte is lost`)
+	fl.BoolVar(&e.exact, "exact", false, `never print "value", so that no byte is lost`)
 	return c
 }
 
@@ -58,11 +60,11 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	fl, ctx := cmd.Flags(), cmd.Context()
 	switch {
 	case fl.Changed("from") && fl.Changed("since"):
-		return usage("-from and -since both say where to begin")
+		return usage("--from and --since both say where to begin")
 	case fl.Changed("to") && fl.Changed("until"):
-		return usage("-to and -until both say where to end")
+		return usage("--to and --until both say where to end")
 	case fl.Changed("from") && fl.Changed("to") && e.to < e.from:
-		return usage("-to %d is before -from %d", e.to, e.from)
+		return usage("--to %d is before --from %d", e.to, e.from)
 	}
 	var since, until time.Time
 	var err error
@@ -77,7 +79,7 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 		}
 	}
 	if e.since != "" && e.until != "" && until.Before(since) {
-		return usage("-until %s is before -since %s", e.until, e.since)
+		return usage("--until %s is before --since %s", e.until, e.since)
 	}
 	r, err := a.reader(ctx, url)
 	if err != nil {
@@ -96,16 +98,16 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	case fl.Changed("from") && e.from > s.End():
 		return ahead(e.from, s.End())
 	case fl.Changed("to") && !fl.Changed("from") && e.to <= s.First() && s.First() > 0:
-		return fmt.Errorf("all before -to %d: %w", e.to, &reader.GoneError{Offset: e.to, First: s.First()})
+		return fmt.Errorf("all records before --to %d: %w", e.to, &reader.GoneError{Offset: e.to, First: s.First()})
 	case fl.Changed("to"):
 		to = min(to, e.to)
 	}
 	if e.since != "" {
-		// The first that is later than the instant before.
+		// The first record that is later than the instant before.
 		if from, err = r.After(ctx, since.Add(-time.Microsecond)); err != nil && !errors.Is(err, reader.ErrGone) {
 			return err
 		}
-		if err != nil { // it is older than all that is there
+		if err != nil { // all records are later
 			from = s.First()
 		}
 	}
@@ -135,32 +137,24 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	})
 }
 
-// ahead is the error of an offset that the log has not reached: it is probably another
-// log's, and an empty answer would look as if all were well.
+// ahead is the error of an offset that the log has not reached. The offset is probably from
+// another log, and to print nothing would look like success.
 func ahead(from, end uint64) error {
 	return fmt.Errorf("%w: offset %d; the log ends at %d", reader.ErrAhead, from, end)
 }
 
 func (e *exporting) encode(w *bufio.Writer, r reader.Record) error {
-	v := struct {
-		Offset uint64          `json:"offset"`
-		Time   time.Time       `json:"time"`
-		Value  json.RawMessage `json:"value,omitempty"`
-		Text   *string         `json:"text,omitempty"`
-		Base64 *[]byte         `json:"base64,omitempty"`
-	}{Offset: r.Offset, Time: r.Time}
+	l := recordLine{Offset: r.Offset, Time: r.Time}
 	switch {
 	case !e.exact && utf8.Valid(r.Value) && json.Valid(r.Value):
-		v.Value = bytes.TrimSpace(r.Value)
+		l.Value = json.RawMessage(bytes.TrimSpace(r.Value))
 	case utf8.Valid(r.Value):
 		s := string(r.Value)
-		v.Text = &s
+		l.Text = &s
 	default:
-		v.Base64 = &r.Value
+		l.Base64 = &r.Value
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	return l.encode(w)
 }
 
 // reader opens a reader of the log at a URL.
@@ -184,7 +178,7 @@ func (a *app) snapshot(ctx context.Context, r *reader.Reader, at reader.Moment, 
 	if uerr != nil {
 		return nil, uerr
 	}
-	a.con.note("not allowed to write a pin: what this reads may be deleted after the log's grace period")
+	a.con.note("not allowed to write a pin: what this command reads may be deleted after the log's grace period")
 	return s, nil
 }
 

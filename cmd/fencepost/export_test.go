@@ -31,11 +31,11 @@ func TestExport(t *testing.T) {
 		want []string // after the time
 	}{
 		"all":   {nil, []string{`"value":{"a":1}}`, `"text":"plain <b>\n"}`, `"value":17}`, `"base64":"/wo="}`, `"value":"str"}`, `"text":"\n"}`}},
-		"exact": {[]string{"-exact"}, []string{`"text":"{\"a\": 1}\n"}`, `"text":"plain <b>\n"}`, `"text":"17\n"}`, `"base64":"/wo="}`, `"text":"\"str\"\n"}`, `"text":"\n"}`}},
-		"range": {[]string{"-from", "1", "-to", "3"}, []string{`"text":"plain <b>\n"}`, `"value":17}`}},
-		"empty": {[]string{"-from", "3", "-to", "3"}, []string{""}},
-		"over":  {[]string{"-from", "5", "-to", "99"}, []string{`"text":"\n"}`}},
-		"end":   {[]string{"-from", "6"}, []string{""}}, // as a script asks that has all of it
+		"exact": {[]string{"--exact"}, []string{`"text":"{\"a\": 1}\n"}`, `"text":"plain <b>\n"}`, `"text":"17\n"}`, `"base64":"/wo="}`, `"text":"\"str\"\n"}`, `"text":"\n"}`}},
+		"range": {[]string{"--from", "1", "--to", "3"}, []string{`"text":"plain <b>\n"}`, `"value":17}`}},
+		"empty": {[]string{"--from", "3", "--to", "3"}, []string{""}},
+		"over":  {[]string{"--from", "5", "--to", "99"}, []string{`"text":"\n"}`}},
+		"end":   {[]string{"--from", "6"}, []string{""}}, // as a script asks that has all of it
 	} {
 		for range 2 {
 			lines := export(c.args...)
@@ -50,7 +50,7 @@ func TestExport(t *testing.T) {
 			must(t, "", "compact", url)
 		}
 	}
-	if lines := export("-from", "4"); len(lines) != 2 || !strings.HasPrefix(lines[0], `{"offset":4,"time":"`) {
+	if lines := export("--from", "4"); len(lines) != 2 || !strings.HasPrefix(lines[0], `{"offset":4,"time":"`) {
 		t.Errorf("%q", lines)
 	}
 	// Times: all of it is younger than an hour.
@@ -59,14 +59,14 @@ func TestExport(t *testing.T) {
 		args []string
 		want int
 	}{
-		{[]string{"-since", "1h"}, 6}, {[]string{"-since", future}, 0}, {[]string{"-until", "1h"}, 0}, {[]string{"-until", future}, 6}, {[]string{"-since", "2020-01-31", "-until", future}, 6},
+		{[]string{"--since", "1h"}, 6}, {[]string{"--since", future}, 0}, {[]string{"--until", "1h"}, 0}, {[]string{"--until", future}, 6}, {[]string{"--since", "2020-01-31", "--until", future}, 6},
 	} {
 		if lines := export(c.args...); len(slices.DeleteFunc(lines, func(s string) bool { return s == "" })) != c.want {
 			t.Errorf("%q: %q", c.args, lines)
 		}
 	}
 	var pins []pinDoc
-	if err := json.Unmarshal([]byte(must(t, "", "pins", "-json", url)), &pins); err != nil || len(pins) != 0 {
+	if err := json.Unmarshal([]byte(must(t, "", "pins", "--json", url)), &pins); err != nil || len(pins) != 0 {
 		t.Errorf("%+v, %v", pins, err)
 	}
 }
@@ -78,31 +78,31 @@ func TestTruncate(t *testing.T) {
 	must(t, "a\nb\n", "append", url)
 	must(t, "", "compact", url)
 	must(t, "c\n", "append", url)
-	if got := must(t, "", "truncate", "-before", "1", url); got != "the log begins at record 1\n" {
+	if got := must(t, "", "truncate", "--before", "1", url); got != "the log begins at record 1\n" {
 		t.Error(got)
 	}
-	if got := must(t, "", "truncate", "-before", "0", url); got != "the log begins at record 1\n" {
+	if got := must(t, "", "truncate", "--before", "0", url); got != "the log begins at record 1\n" {
 		t.Errorf("after a truncation further back: %s", got)
 	}
-	must(t, "", "compact", "-json", url)
+	must(t, "", "compact", "--json", url)
 	if got := must(t, "", "cat", url); got != "b\nc\n" {
 		t.Errorf("%q", got)
 	}
 	if got := must(t, "", "export", url); strings.Count(got, "\n") != 2 {
 		t.Errorf("%q", got)
 	}
-	for _, args := range [][]string{{"cat", "-from", "0"}, {"export", "-from", "0"}, {"export", "-to", "1"}, {"files", "-offset", "0"}} {
+	for _, args := range [][]string{{"cat", "--from", "0"}, {"export", "--from", "0"}, {"export", "--to", "1"}, {"files", "--offset", "0"}} {
 		if r := run(t, "", append(args, url)...); r.status != 1 || !strings.Contains(r.err, "begins at 1") {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
 		}
 	}
-	if out := must(t, "", "compact", "-retain-records", "1", url); !strings.Contains(out, "gave up the records before 2\n") {
+	if out := must(t, "", "compact", "--retain-records", "1", url); !strings.Contains(out, "gave up the records before 2\n") {
 		t.Error(out)
 	}
-	if out := must(t, "", "compact", "-dry-run", url); out == "" {
+	if out := must(t, "", "compact", "--dry-run", url); out == "" {
 		t.Error("a dry run says nothing")
 	}
-	if out := must(t, "", "compact", "-dry-run", "-json", url); !json.Valid([]byte(out)) {
+	if out := must(t, "", "compact", "--dry-run", "--json", url); !json.Valid([]byte(out)) {
 		t.Error(out)
 	}
 }
@@ -113,7 +113,7 @@ func TestBeyondTheEnd(t *testing.T) {
 	url := newLog(t, freshURL(t))
 	must(t, "a\nb\n", "append", url)
 	for range 2 {
-		for _, args := range [][]string{{"cat", "-from"}, {"export", "-from"}, {"files", "-offset"}} {
+		for _, args := range [][]string{{"cat", "--from"}, {"export", "--from"}, {"files", "--offset"}} {
 			if r := run(t, "", append(args, "3", url)...); r.status != 1 || !strings.Contains(r.err, "offset 3; the log ends at 2") || r.out != "" {
 				t.Errorf("%q: status %d, %s", args, r.status, r.err)
 			}
@@ -139,13 +139,13 @@ func TestTruncateByTime(t *testing.T) {
 		{"1w", "the log begins at record 2\n"},
 		{time.Now().Add(time.Hour).Format(time.RFC3339Nano), "the log begins at record 3\n"},
 	} {
-		if got := must(t, "", "truncate", "-before-time", c.before, url); got != c.says {
+		if got := must(t, "", "truncate", "--before-time", c.before, url); got != c.says {
 			t.Errorf("before %s: %s", c.before, got)
 		}
 	}
 	// What is not compacted is not given up.
 	must(t, "d\n", "append", url)
-	r := run(t, "", "truncate", "-before-time", time.Now().Add(time.Hour).Format(time.RFC3339Nano), url)
+	r := run(t, "", "truncate", "--before-time", time.Now().Add(time.Hour).Format(time.RFC3339Nano), url)
 	if r.status != 1 || !strings.Contains(r.err, "compact first") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
@@ -162,7 +162,7 @@ func TestTruncateWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, "", "truncate", "-before", "0", "-wait", "100ms", url)
+	r := run(t, "", "truncate", "--before", "0", "--wait", "100ms", url)
 	if r.status != 1 || !strings.Contains(r.err, "waiting for ") || !strings.Contains(r.err, "another compactor was at work") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
@@ -212,7 +212,7 @@ func TestFiles(t *testing.T) {
 	look := func(args ...string) tableDoc {
 		t.Helper()
 		doc = tableDoc{}
-		if err := json.Unmarshal([]byte(must(t, "", slices.Concat([]string{"files", "-json"}, args, []string{url})...)), &doc); err != nil {
+		if err := json.Unmarshal([]byte(must(t, "", slices.Concat([]string{"files", "--json"}, args, []string{url})...)), &doc); err != nil {
 			t.Fatal(err)
 		}
 		return doc
@@ -223,23 +223,23 @@ func TestFiles(t *testing.T) {
 	if look(); len(doc.Files) != 2 || doc.End != 2 || doc.Properties["rows"] != "ii" || doc.Cursor == nil || string(*doc.Cursor) != "b" {
 		t.Errorf("%+v", doc)
 	}
-	if look("-offset", "1"); len(doc.Files) != 1 || doc.End != 1 || doc.Properties["rows"] != "i" || string(*doc.Cursor) != "a" {
+	if look("--offset", "1"); len(doc.Files) != 1 || doc.End != 1 || doc.Properties["rows"] != "i" || string(*doc.Cursor) != "a" {
 		t.Errorf("%+v", doc)
 	}
-	if look("-time", "1h"); len(doc.Files) != 0 || doc.End != 0 {
+	if look("--time", "1h"); len(doc.Files) != 0 || doc.End != 0 {
 		t.Errorf("%+v", doc)
 	}
 	must(t, "", "compact", url)
 	v := look().Version
 	must(t, "more\n", "append", url)
-	if look("-time", "0s"); len(doc.Files) != 2 || doc.End != 3 {
+	if look("--time", "0s"); len(doc.Files) != 2 || doc.End != 3 {
 		t.Errorf("%+v", doc)
 	}
-	if out := must(t, "", "pin", "-name", "backup", url); !strings.Contains(out, "as backup: records 0 to 2, 2 files") {
+	if out := must(t, "", "pin", "--name", "backup", url); !strings.Contains(out, "as backup: records 0 to 2, 2 files") {
 		t.Error(out)
 	}
 	var pins []pinDoc
-	if err := json.Unmarshal([]byte(must(t, "", "pins", "-json", url)), &pins); err != nil || len(pins) != 1 || pins[0].Version < v || pins[0].Name != "backup" || pins[0].TTL != "" {
+	if err := json.Unmarshal([]byte(must(t, "", "pins", "--json", url)), &pins); err != nil || len(pins) != 1 || pins[0].Version < v || pins[0].Name != "backup" || pins[0].TTL != "" {
 		t.Errorf("%+v, %v", pins, err)
 	}
 	if out := must(t, "", "pins", url); !strings.Contains(out, "backup") || !strings.Contains(out, "never") {
@@ -250,7 +250,7 @@ func TestFiles(t *testing.T) {
 		must(t, "x\n", "append", url)
 		must(t, "", "compact", url)
 	}
-	if look("-at", jsonNumber(pins[0].Version)); len(doc.Files) != 2 || doc.End != 2 || doc.Version != pins[0].Version {
+	if look("--at", jsonNumber(pins[0].Version)); len(doc.Files) != 2 || doc.End != 2 || doc.Version != pins[0].Version {
 		t.Errorf("%+v", doc)
 	}
 	if r := run(t, "", "unpin", "", url); r.status != 2 {
@@ -260,7 +260,7 @@ func TestFiles(t *testing.T) {
 		t.Error(out)
 	}
 	must(t, "", "compact", url)
-	if r := run(t, "", "files", "-at", jsonNumber(pins[0].Version), url); r.status != 1 || !strings.Contains(r.err, "kept are ") {
+	if r := run(t, "", "files", "--at", jsonNumber(pins[0].Version), url); r.status != 1 || !strings.Contains(r.err, "kept are ") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	if out := must(t, "", "pins", url); out != "" {
@@ -295,7 +295,7 @@ func TestFormatLost(t *testing.T) {
 		return n
 	}
 	before := locks()
-	for _, verb := range [][]string{{"append"}, {"cat"}, {"export"}, {"files"}, {"status"}, {"compact"}, {"truncate", "-before", "0"}, {"pin", "-name", "x"}, {"pins"}, {"unpin", "x"}, {"step-down"}} {
+	for _, verb := range [][]string{{"append"}, {"cat"}, {"export"}, {"files"}, {"status"}, {"compact"}, {"truncate", "--before", "0"}, {"pin", "--name", "x"}, {"pins"}, {"unpin", "x"}, {"step-down"}} {
 		r := run(t, "b\n", append(verb, url)...)
 		if r.status != 1 || !strings.Contains(r.err, "restore format.json") || strings.Contains(r.err, "fencepost init") {
 			t.Errorf("%q: status %d, %s", verb, r.status, r.err)
@@ -313,8 +313,8 @@ func TestWatchSpeaks(t *testing.T) {
 	var out, errs buffer
 	a := &app{out: &out, err: &errs, open: store.Open}
 	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"compact", "-watch", url}) }()
-	eventually(t, "a word", func() bool { return strings.Contains(errs.String(), "the compactor of epoch 1; it looks every 10s") })
+	go func() { ended <- a.run(ctx, []string{"compact", "--watch", url}) }()
+	eventually(t, "a word", func() bool { return strings.Contains(errs.String(), "the compactor of epoch 1; it checks every 10s") })
 	cancel()
 	<-ended
 }

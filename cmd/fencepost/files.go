@@ -15,23 +15,26 @@ func (a *app) filesCmd() *cobra.Command {
 	var version, offset uint64
 	var when string
 	c := &cobra.Command{
-		Use:   "files [-at VERSION | -offset N | -time TIME] [-json] URL",
+		Use:   "files [--at VERSION | --offset N | --time TIME] [--json] URL",
 		Short: "print the live files of the table, now or at a time",
-		Long: `Files prints the live files, one a line: key, bytes, records. With -json it prints
-them in one document, with the version, the end offset, the producer's cursor and
-the table's properties.
+		Long: `Files prints the live files of the table, one per line: key, bytes, records. With
+--json it prints one document, with the version, the end offset, the producer's cursor
+and the table's properties besides.
 
-The moment is the end of the log, or what -at, -offset or -time says: a version of
-the manifest that is still kept, or a place in the history. What is not to be had
-any more is an error that says what is.
+The table is that at the end of the log. --at takes it from a version of the manifest
+that is still kept, --offset and --time from a place in the history. If that cannot be
+read any more, the error says what can.
+
+It needs the right to read.
 
 ` + times,
-		Args: wantArgs(1, 1),
+		Example: "fencepost files --time 1d s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 	}
 	fl := c.Flags()
 	fl.Uint64Var(&version, "at", 0, "version of the manifest")
-	fl.Uint64Var(&offset, "offset", 0, "behind so many records")
-	fl.StringVar(&when, "time", "", "before the first record that is later")
+	fl.Uint64Var(&offset, "offset", 0, "after so many records")
+	fl.StringVar(&when, "time", "", "before the first later record")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		var at reader.Moment
@@ -49,14 +52,14 @@ any more is an error that says what is.
 				continue
 			}
 			if n++; n > 1 {
-				return usage("only one of -at, -offset and -time")
+				return usage("only one of --at, --offset and --time")
 			}
 			if err := f(); err != nil {
 				return err
 			}
 		}
 		if fl.Changed("at") && version == 0 {
-			return usage("-at is 0; versions begin at 1")
+			return usage("--at is 0; versions begin at 1")
 		}
 		r, err := a.reader(cmd.Context(), args[0])
 		if err != nil {
@@ -79,12 +82,12 @@ any more is an error that says what is.
 	return c
 }
 
-// tableDoc is what files -json prints.
+// tableDoc is what files --json prints.
 type tableDoc struct {
 	Version uint64 `json:"version"`
 	First   uint64 `json:"first"`
 	End     uint64 `json:"end"`
-	// Cursor is left out if it is not known.
+	// Cursor is omitted if it is not known.
 	Cursor     *[]byte           `json:"cursor,omitempty"`
 	Properties map[string]string `json:"properties"`
 	Files      []manifest.File   `json:"files"`

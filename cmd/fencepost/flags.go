@@ -15,8 +15,8 @@ import (
 	"github.com/fencepost/fencepost/reader"
 )
 
-// Flags refuse what makes no sense themselves, so that it is wrong usage and the flag
-// is named; also a 0 that the library takes for its default.
+// Flags refuse bad values themselves, so that the error is wrong usage and names the flag.
+// They also refuse a 0 that the library would take for its default.
 
 // bytesValue is a flag with a number of bytes: 16MiB, 500000.
 type bytesValue int
@@ -49,7 +49,7 @@ type spanValue struct {
 
 var _ pflag.Value = new(spanValue)
 
-// positive is the least span that is some time.
+// positive is the least span above 0.
 const positive = time.Nanosecond
 
 func spanVar(fl *pflag.FlagSet, to *time.Duration, name string, def, least time.Duration, help string) {
@@ -73,7 +73,7 @@ func (v *spanValue) Set(s string) error {
 	return nil
 }
 
-// span reads a length of time.
+// span parses a length of time.
 func span(s string) (time.Duration, error) {
 	d, err := str2duration.ParseDuration(s)
 	if err != nil {
@@ -146,10 +146,11 @@ func (f *fromFlag) String() string {
 
 func (f *fromFlag) Type() string { return "uint" }
 
-// times is what help says about the times that flags take.
-const times = `A TIME is 2026-11-22T09:30:00Z, 2026-11-22 (midnight UTC), or 36h or 7d (ago).`
+// times is the help about times in flags.
+const times = `Write a TIME as 2026-11-22T09:30:00Z, as 2026-11-22 (midnight UTC), or as 36h or 7d
+(so long ago).`
 
-// moment reads a time of a flag.
+// moment parses the time in a flag.
 func moment(name, s string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
 		if t, err := time.Parse(layout, s); err == nil {
@@ -159,11 +160,10 @@ func moment(name, s string) (time.Time, error) {
 	if d, err := span(s); err == nil && d >= 0 {
 		return time.Now().Add(-d), nil
 	}
-	return time.Time{}, usage("-%s is %q; write a time as 2026-11-22T09:30:00Z, 2026-11-22 or, for as long ago, 36h or 7d", name, s)
+	return time.Time{}, usage("--%s is %q; write a time as 2026-11-22T09:30:00Z, 2026-11-22 or, for as long ago, 36h or 7d", name, s)
 }
 
-// flagError says which flag is wrong, and how, with the dash that the rest of the
-// program writes.
+// flagError says which flag is wrong, and how.
 func flagError(cmd *cobra.Command, err error) error {
 	see := "see fencepost help " + cmd.Name()
 	if !cmd.HasParent() {
@@ -174,21 +174,21 @@ func flagError(cmd *cobra.Command, err error) error {
 	var empty *pflag.ValueRequiredError
 	switch {
 	case errors.As(err, &missing):
-		// A flag of several letters with one dash is taken for several flags of one.
-		name := missing.GetSpecifiedShortnames()
+		// pflag takes several letters after one dash for several flags of one letter.
+		dash, name := "-", missing.GetSpecifiedShortnames()
 		if name == "" {
-			name = missing.GetSpecifiedName()
+			dash, name = "--", missing.GetSpecifiedName()
 		}
 		name, _, _ = strings.Cut(name, "=")
-		return usage("%s has no flag -%s%s; %s", cmd.Name(), name, didYouMean("-", name, flagNames(cmd)), see)
+		return usage("%s has no flag %s%s%s; %s", cmd.Name(), dash, name, didYouMean("--", name, flagNames(cmd)), see)
 	case errors.As(err, &bad):
 		cause := bad.Unwrap()
 		if number := (*strconv.NumError)(nil); errors.As(cause, &number) {
 			cause = number.Err
 		}
-		return usage("-%s is %q: %w; %s", bad.GetFlag().Name, bad.GetValue(), cause, see)
+		return usage("--%s is %q: %w; %s", bad.GetFlag().Name, bad.GetValue(), cause, see)
 	case errors.As(err, &empty):
-		return usage("-%s needs a value; %s", empty.GetFlag().Name, see)
+		return usage("--%s needs a value; %s", empty.GetFlag().Name, see)
 	}
 	return usage("%w; %s", err, see)
 }
@@ -199,10 +199,9 @@ func flagNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// didYouMean is a part of a sentence that suggests what is like a name; empty if
-// nothing is.
+// didYouMean suggests similar names, as part of a sentence; "" if there are none.
 func didYouMean(dash, name string, names []string) string {
-	// The search is cobra's, which does it for commands alone.
+	// Cobra suggests names of commands only, so each name becomes a command.
 	like := &cobra.Command{SuggestionsMinimumDistance: min(2, len(name)/2)}
 	for _, n := range names {
 		like.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})

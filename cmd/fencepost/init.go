@@ -19,12 +19,15 @@ func (a *app) initCmd() *cobra.Command {
 	var o manifest.InitOptions
 	c := &cobra.Command{
 		Use:   "init URL",
-		Short: "make a log, after a probe of the store",
-		Long: `Init makes a log, with limits and a grace period that stay as they are. It probes
-the store first and refuses one that does not keep what the protocol needs. A
-log that exists is left alone; it is an error if other limits are asked for than
-it has. Append makes logs too, with the default limits.`,
-		Args: wantArgs(1, 1),
+		Short: "make a log",
+		Long: `Init makes a log. Its limits and its grace period cannot be changed later. First it
+probes the store for some seconds, and refuses one that lacks what the protocol
+needs. If the log exists, init changes nothing; it fails if the log has other limits
+than the flags ask for. Append makes logs too, with the default limits.
+
+It needs the rights of a writer.`,
+		Example: "fencepost init --max-record 1MiB s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 	}
 	fl := c.Flags()
 	limits := []struct {
@@ -32,15 +35,15 @@ it has. Append makes logs too, with the default limits.`,
 		to         *int
 		is         func(manifest.Limits) int
 	}{
-		{"max-object", "bytes of an object, and of one append (default 64 MiB)", &o.Limits.Object, func(l manifest.Limits) int { return l.Object }},
-		{"max-record", "bytes of a record (default 16 MiB)", &o.Limits.Record, func(l manifest.Limits) int { return l.Record }},
-		{"max-cursor", "bytes of a cursor (default 4 KiB)", &o.Limits.Cursor, func(l manifest.Limits) int { return l.Cursor }},
-		{"max-manifest", "bytes of a manifest (default 8 MiB)", &o.Limits.Manifest, func(l manifest.Limits) int { return l.Manifest }},
+		{"max-object", "most bytes of one object, and of one append (default 64 MiB)", &o.Limits.Object, func(l manifest.Limits) int { return l.Object }},
+		{"max-record", "most bytes of a record (default 16 MiB)", &o.Limits.Record, func(l manifest.Limits) int { return l.Record }},
+		{"max-cursor", "most bytes of a cursor (default 4 KiB)", &o.Limits.Cursor, func(l manifest.Limits) int { return l.Cursor }},
+		{"max-manifest", "most bytes of a manifest (default 8 MiB)", &o.Limits.Manifest, func(l manifest.Limits) int { return l.Manifest }},
 	}
 	for _, l := range limits {
 		fl.Var((*bytesValue)(l.to), l.name, l.help)
 	}
-	spanVar(fl, &o.Grace, "grace", manifest.DefaultGrace, 0, "how long to keep for readers what is not needed; 0: not at all")
+	spanVar(fl, &o.Grace, "grace", manifest.DefaultGrace, 0, "how long unneeded objects stay, for slow readers; 0: not at all")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		asked := o.Grace
@@ -48,7 +51,7 @@ it has. Append makes logs too, with the default limits.`,
 		case o.Grace == 0:
 			o.Grace = -1 // none
 		case o.Grace < manifest.MinGrace:
-			return usage("-grace is %v; it must be 0 or at least %v", o.Grace, manifest.MinGrace)
+			return usage("--grace is %v; it must be 0 or at least %v", o.Grace, manifest.MinGrace)
 		}
 		st, err := a.store(cmd.Context(), args[0], true)
 		if err != nil {
@@ -65,11 +68,11 @@ it has. Append makes logs too, with the default limits.`,
 			return err
 		}
 		if fl.Changed("grace") && time.Duration(f.Grace) != asked {
-			return fmt.Errorf("there is a log already, and its grace is %v, not %v; that cannot be changed", time.Duration(f.Grace), asked)
+			return fmt.Errorf("there is a log already, and its grace is %v, not %v; the grace of a log cannot be changed", time.Duration(f.Grace), asked)
 		}
 		for _, l := range limits {
 			if *l.to != 0 && l.is(f.Limits) != *l.to {
-				return fmt.Errorf("there is a log already, and its limit for -%s is %d, not %d; that cannot be changed", l.name, l.is(f.Limits), *l.to)
+				return fmt.Errorf("there is a log already, and its --%s is %d, not %d; the limits of a log cannot be changed", l.name, l.is(f.Limits), *l.to)
 			}
 		}
 		a.warnOfRules(cmd.Context(), st)
@@ -87,14 +90,17 @@ it has. Append makes logs too, with the default limits.`,
 
 func (a *app) probeCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "probe [-json] URL",
-		Short: "ask a store whether it keeps what the protocol needs",
-		Long: `Probe races clients over connections of their own, on objects below tmp/ that it
-deletes again, and tells whether the store keeps the promises that the protocol
-needs: atomic creates and swaps, and reads and listings that see what was
-written. It takes some seconds. Init does the same. Both warn of lifecycle rules of
-the bucket that would delete objects of the log, if they may read them.`,
-		Args: wantArgs(1, 1),
+		Use:   "probe [--json] URL",
+		Short: "test whether a store has what the protocol needs",
+		Long: `Probe tests whether a store keeps the promises that the protocol needs: creates and
+swaps are atomic, and reads and listings see what was written. Some clients race on
+objects below tmp/, for some seconds; probe deletes these objects again. Init does
+the same. Both warn of lifecycle rules of the bucket that would delete objects of
+the log, if they may read the rules.
+
+It needs the rights to write and delete below tmp/.`,
+		Example: "fencepost probe s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.store(cmd.Context(), args[0], false)
 			if err != nil {
@@ -113,7 +119,7 @@ the bucket that would delete objects of the log, if they may read them.`,
 				return errors.Join(err, a.print(v))
 			}
 			if err != nil {
-				return err // the report of half a probe would mislead
+				return err // the report of a probe that was cut short would mislead
 			}
 			return a.write([]byte(report.String()))
 		},
@@ -122,8 +128,8 @@ the bucket that would delete objects of the log, if they may read them.`,
 	return c
 }
 
-// warnOfRules warns of rules of the bucket that would delete objects of the log. Who
-// may not see them, or whose store fails, is not kept from anything.
+// warnOfRules warns of rules of the bucket that would delete objects of the log. If the
+// rules cannot be read, there is no warning and no error.
 func (a *app) warnOfRules(ctx context.Context, st store.Store) {
 	rules, _ := verify.Rules(ctx, st, nil)
 	for _, f := range rules {

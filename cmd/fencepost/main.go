@@ -1,7 +1,7 @@
-// Fencepost is the command line of the library: it appends files to a log that
-// only one process may write at a time, prints them, and looks after the log.
+// Fencepost is the command line of the library. It appends files to a log that only one
+// process at a time may write, prints the records, and maintains the log.
 //
-//	fencepost append -cursor s3://bucket/orders?endpoint=http://127.0.0.1:9000 orders.txt
+//	fencepost append --cursor s3://bucket/orders?endpoint=http://127.0.0.1:9000 orders.txt
 //	fencepost cat s3://bucket/orders?endpoint=http://127.0.0.1:9000
 //
 // Data goes to standard output, everything else to standard error. See
@@ -28,7 +28,7 @@ type interrupted struct{ signal os.Signal }
 func (i *interrupted) Error() string { return "ended by signal: " + i.signal.String() }
 
 func main() {
-	// A closed pipe is an error of the write, not the end of the process: a leader
+	// A closed pipe must be an error of the write, and not end the process: a leader
 	// resigns first.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -37,8 +37,8 @@ func main() {
 	go func() {
 		s := <-signals
 		cancel(&interrupted{s})
-		// The next one ends the process at once; but not the copies of this one that
-		// timeout(1) and terminals send.
+		// A second signal ends the process at once. But terminals and timeout(1) send
+		// copies of the first one; they do not count.
 		time.Sleep(time.Second)
 		signal.Stop(signals)
 	}()
@@ -54,7 +54,7 @@ func open(ctx context.Context, url string) (store.Store, error) {
 	}
 	if t := st.Traits(); !t.MultiProcess {
 		return nil, &store.Error{Op: "open", Key: t.Name, Kind: store.ErrInvalid,
-			Hint: "it would live in this process only and be gone with it; write file:///dir or s3://bucket/prefix"}
+			Hint: "a log there would be gone with this process; write file:///dir or s3://bucket/prefix"}
 	}
 	return st, nil
 }
@@ -64,7 +64,7 @@ const (
 	exitOK      = 0
 	exitFailed  = 1 // or damage found
 	exitUsage   = 2
-	exitUnknown = 3 // append: some records may be in the log or not
+	exitUnknown = 3 // append: unknown whether some records are in the log
 	exitSignal  = 128
 )
 

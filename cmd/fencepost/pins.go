@@ -19,27 +19,29 @@ func (a *app) pinCmd() *cobra.Command {
 	var version uint64
 	var ttl time.Duration
 	c := &cobra.Command{
-		Use:   "pin -name NAME [-version V] URL",
-		Short: "hold on to a version, until unpin",
-		Long: `Pin keeps the newest version of the manifest, or another that is still kept, and
-everything that it names from being deleted: its segments and the live files of its
-table. What is behind its floor can be copied from then on, and read at that
-version, however long that takes. Unpin lets go of it.
+		Use:   "pin --name NAME [--version V] URL",
+		Short: "keep a version of the log from being deleted",
+		Long: `Pin keeps a version of the manifest from being deleted, and with it everything that
+the version names: its segments, and the live files of its table. So the history up to
+its floor can be copied or read, however long that takes. The version is the newest, or
+another one that is still kept. The pin holds until unpin; with --ttl it lapses by
+itself.
 
-With -ttl the pin lapses by itself after so long.`,
-		Args: wantArgs(1, 1),
+It needs the rights of a reader.`,
+		Example: "fencepost pin --name backup-2026-11 s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 	}
 	fl := c.Flags()
-	fl.StringVar(&name, "name", "", "what it is for, such as backup-2026-11")
+	fl.StringVar(&name, "name", "", "a name for the pin, such as backup-2026-11")
 	fl.Uint64Var(&version, "version", 0, "the version (default the newest)")
-	spanVar(fl, &ttl, "ttl", 0, manifest.MinPinTTL, "how long it holds (default until unpin)")
+	spanVar(fl, &ttl, "ttl", 0, manifest.MinPinTTL, "how long the pin holds (default until unpin)")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case name == "":
-			return usage("-name is not given; unpin needs it")
+			return usage("--name is not given; unpin needs it")
 		case fl.Changed("version") && version == 0:
-			return usage("-version is 0; versions begin at 1")
+			return usage("--version is 0; versions begin at 1")
 		}
 		r, err := a.reader(cmd.Context(), args[0])
 		if err != nil {
@@ -74,10 +76,13 @@ With -ttl the pin lapses by itself after so long.`,
 func (a *app) unpinCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "unpin NAME URL",
-		Short: "let go of a version",
-		Long: `Unpin takes away all pins of a name. Whoever still holds on to one hears of it when it
-renews it. What only these pins kept is deleted by the next compactions.`,
-		Args: wantArgs(2, 2),
+		Short: "remove pins",
+		Long: `Unpin removes all pins of a name. A process that still relies on one learns it at its
+next renewal. Later compactions delete what only these pins have kept.
+
+It needs the rights of a reader.`,
+		Example: "fencepost unpin backup-2026-11 s3://bucket/orders",
+		Args:    wantArgs(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return usage("the name is empty: which pins?")
@@ -98,7 +103,7 @@ renews it. What only these pins kept is deleted by the next compactions.`,
 	}
 }
 
-// pinDoc is a pin as pins -json prints it.
+// pinDoc is a pin as pins --json prints it.
 type pinDoc struct {
 	Name     string    `json:"name,omitempty"`
 	Version  uint64    `json:"version"`
@@ -114,11 +119,14 @@ type pinDoc struct {
 
 func (a *app) pinsCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "pins [-json] URL",
-		Short: "print who holds on to what",
-		Long: `Pins prints all pins: those of pin, and those of processes that read a snapshot,
-which lapse when they are not renewed.`,
-		Args: wantArgs(1, 1),
+		Use:   "pins [--json] URL",
+		Short: "list the pins",
+		Long: `Pins lists all pins: those of the verb pin, and those of processes that read a
+snapshot. The latter lapse when they are not renewed.
+
+It needs the right to read.`,
+		Example: "fencepost pins s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := a.reader(cmd.Context(), args[0])
 			if err != nil {

@@ -16,25 +16,26 @@ import (
 func (a *app) policyCmd() *cobra.Command {
 	var role, partition string
 	c := &cobra.Command{
-		Use:   "policy -role ROLE URL",
+		Use:   "policy --role ROLE URL",
 		Short: "print an IAM policy with no more rights than a role needs",
-		Long: `Policy prints a policy in JSON for a log at s3://bucket/prefix, without asking
-anybody: for an IAM user or role, with
+		Long: `Policy prints an IAM policy in JSON for a log at s3://bucket/prefix. ROLE is one of
 
-  writer     lead and append, make the log, commit files
-  candidate  take part in the election only, and prune its locks
-  compactor  fold, merge, prune and truncate
-  reader     read, and pin what is read
+  writer     leads and appends, makes the log, commits files
+  candidate  takes part in the election only, and prunes its locks
+  compactor  folds, merges, prunes and truncates
+  reader     reads, and pins what it reads
+  bucket     for the bucket itself: refuses every write of a log's object that is not
+             conditional; Fencepost sends none
 
-or, with bucket, for the bucket itself: it refuses every write of an object of the
-log that is not conditional, whoever sends it; Fencepost sends none.
-Leave out statements that you do not need: a reader that never takes a snapshot
-needs no pins. KMS keys need statements of their own: kms:GenerateDataKey and
-kms:Decrypt for who writes, kms:Decrypt for who reads. Requester pays needs none.
-For an access point, name its bucket, and replace the ARNs by the access point's.
-A directory bucket knows rights in the whole bucket only, so there is nothing to
-print for a log in one.`,
-		Args: wantArgs(1, 1),
+Leave out statements that you do not need: a reader that takes no snapshots needs no
+pins. KMS keys need statements of their own: kms:Decrypt for all roles, and
+kms:GenerateDataKey for those that write. Requester pays needs none. For an access
+point, name its bucket, and replace the ARNs by those of the access point. A directory
+bucket has rights for the whole bucket only, so no policy can be printed for it.
+
+It needs nothing: it sends no request.`,
+		Example: "fencepost policy --role writer s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			u, err := url.Parse(args[0])
 			if err == nil && u.Scheme == "s3" && u.Host != "" && (len(u.Host) < 3 || len(u.Host) > 63) {
@@ -44,13 +45,13 @@ print for a log in one.`,
 				return usage("policy is for a URL such as s3://bucket/prefix")
 			}
 			if strings.HasSuffix(u.Host, "-s3alias") {
-				return usage("policies do not know aliases of access points: name the bucket, and replace the ARNs by the access point's")
+				return usage("a policy cannot name an access point by its alias: name the bucket, and replace the ARNs by the access point's")
 			}
 			if strings.HasSuffix(u.Host, "--x-s3") {
-				return usage("%s is a directory bucket, which knows rights in the whole bucket only: allow s3express:CreateSession on it, with s3express:SessionMode ReadOnly for readers that take no snapshots", u.Host)
+				return usage("%s is a directory bucket, which has rights for the whole bucket only: allow s3express:CreateSession on it, with s3express:SessionMode ReadOnly for readers that take no snapshots", u.Host)
 			}
 			if !partitionName.MatchString(partition) {
-				return usage("-partition is aws, aws-cn, aws-us-gov or another that begins with aws-, not %q", partition)
+				return usage("--partition is aws, aws-cn, aws-us-gov or another that begins with aws-, not %q", partition)
 			}
 			prefix := strings.Trim(u.Path, "/")
 			if prefix != "" {
@@ -60,7 +61,7 @@ print for a log in one.`,
 			}
 			p, ok := policyOf(role, "arn:"+partition+":s3:::"+u.Host, literally.Replace(prefix))
 			if !ok {
-				return usage("-role is %s or bucket, not %q", strings.Join(slices.Sorted(maps.Keys(rights)), ", "), role)
+				return usage("--role is %s or bucket, not %q", strings.Join(slices.Sorted(maps.Keys(rights)), ", "), role)
 			}
 			return a.print(p)
 		},
@@ -70,8 +71,7 @@ print for a log in one.`,
 	return c
 }
 
-// literally writes a prefix so that IAM takes it for itself: a star in it must not
-// stand for other logs.
+// literally escapes a prefix for IAM: a star in it must not stand for other logs.
 var literally = strings.NewReplacer("*", "${*}", "?", "${?}", "$", "${$}")
 
 var (
@@ -94,54 +94,57 @@ type statement struct {
 	Condition map[string]map[string][]string `json:",omitempty"`
 }
 
-// right says what a role may do to keys of some kinds.
+// right says what a role may do to the objects below some prefixes.
 type right struct {
-	sid     string
-	actions []string
-	kinds   []string
+	sid      string
+	actions  []string
+	prefixes []string
 }
 
 var (
 	putObject    = []string{"s3:PutObject"}
 	deleteObject = []string{"s3:DeleteObject"}
-	// A large object that its writer gives up is cleaned away.
+	// The parts of a large object whose upload fails are deleted.
 	uploadObject = []string{"s3:PutObject", "s3:AbortMultipartUpload"}
 )
 
-// rights follow from the table of names in docs/format.md: who writes what, and who
-// deletes it. Everybody may read all of the log.
+// ownCompactor is where a compactor puts what it makes, below segment/ and list/.
+const ownCompactor = string(layout.Compactor) + "/"
+
+// rights follow from the table of names in docs/format.md, which says who writes and who
+// deletes each object. Every role may read all of the log.
 var rights = map[string][]right{
 	"candidate": {
-		{"Elect", putObject, []string{layout.KindLock}},
-		{"Measure", putObject, []string{layout.KindTmp}}, {"Prune", deleteObject, []string{layout.KindLock, layout.KindTmp}},
+		{"Elect", putObject, []string{layout.LockPrefix}},
+		{"Measure", putObject, []string{layout.TmpPrefix}}, {"Prune", deleteObject, []string{layout.LockPrefix, layout.TmpPrefix}},
 	},
 	"writer": {
 		{"Create", putObject, []string{layout.FormatKey}},
-		{"Elect", putObject, []string{layout.KindLock}},
-		{"Append", putObject, []string{layout.KindData, layout.KindManifest}},
-		{"Files", uploadObject, []string{layout.KindFile}},
-		{"Probe", uploadObject, []string{layout.KindTmp}}, {"Clean", deleteObject, []string{layout.KindTmp}},
+		{"Elect", putObject, []string{layout.LockPrefix}},
+		{"Append", putObject, []string{layout.DataPrefix, layout.ManifestPrefix}},
+		{"Files", uploadObject, []string{layout.FilePrefix}},
+		{"Probe", uploadObject, []string{layout.TmpPrefix}}, {"Clean", deleteObject, []string{layout.TmpPrefix}},
 	},
 	"compactor": {
-		{"Elect", putObject, []string{layout.KindCompactorLock}},
-		{"Publish", putObject, []string{layout.KindManifest, layout.KindPin}},
-		{"Fold", uploadObject, []string{layout.KindSegment + "/" + string(layout.Compactor), layout.KindList + "/" + string(layout.Compactor)}},
+		{"Elect", putObject, []string{layout.CompactorLockPrefix}},
+		{"Publish", putObject, []string{layout.ManifestPrefix, layout.PinPrefix}},
+		{"Fold", uploadObject, []string{layout.SegmentPrefix + ownCompactor, layout.ListPrefix + ownCompactor}},
 		{"Prune", deleteObject, []string{
-			layout.KindLock, layout.KindCompactorLock, layout.KindManifest, layout.KindData, layout.KindSegment, layout.KindList, layout.KindPin, layout.KindFile,
-			layout.KindTmp,
+			layout.LockPrefix, layout.CompactorLockPrefix, layout.ManifestPrefix, layout.DataPrefix, layout.SegmentPrefix, layout.ListPrefix,
+			layout.PinPrefix, layout.FilePrefix, layout.TmpPrefix,
 		}},
-		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{layout.KindSegment, layout.KindList, layout.KindFile, layout.KindTmp}},
+		{"Abort", []string{"s3:AbortMultipartUpload"}, []string{layout.SegmentPrefix, layout.ListPrefix, layout.FilePrefix, layout.TmpPrefix}},
 	},
 	"reader": {
-		{"Pin", putObject, []string{layout.KindPin}}, {"Unpin", deleteObject, []string{layout.KindPin}},
+		{"Pin", putObject, []string{layout.PinPrefix}}, {"Unpin", deleteObject, []string{layout.PinPrefix}},
 	},
 }
 
-// conditional are the kinds of objects that are never written without a condition:
-// all but what the probe tries out.
+// conditional are the prefixes of objects that are never written without a condition: all
+// but what the probe tries.
 var conditional = []string{
-	layout.FormatKey, layout.KindLock, layout.KindCompactorLock, layout.KindData, layout.KindManifest,
-	layout.KindSegment, layout.KindList, layout.KindPin, layout.KindFile,
+	layout.FormatKey, layout.LockPrefix, layout.CompactorLockPrefix, layout.DataPrefix, layout.ManifestPrefix,
+	layout.SegmentPrefix, layout.ListPrefix, layout.PinPrefix, layout.FilePrefix,
 }
 
 // policyOf makes the policy of a role for the log under a prefix of a bucket.
@@ -175,19 +178,20 @@ func policyOf(role, bucket, prefix string) (policy, bool) {
 		p.Statement = append(p.Statement, statement{Sid: "ListUploads", Effect: "Allow", Action: []string{"s3:ListBucketMultipartUploads"}, Resource: []string{bucket}})
 	}
 	for _, r := range own {
-		p.Statement = append(p.Statement, statement{Sid: r.sid, Effect: "Allow", Action: r.actions, Resource: resources(root, r.kinds)})
+		p.Statement = append(p.Statement, statement{Sid: r.sid, Effect: "Allow", Action: r.actions, Resource: resources(root, r.prefixes)})
 	}
 	return p, true
 }
 
-// resources names the objects of some kinds.
-func resources(root string, kinds []string) []string {
+// resources names the objects below some prefixes. format.json is none, and stands for
+// itself.
+func resources(root string, prefixes []string) []string {
 	var names []string
-	for _, kind := range kinds {
-		if kind != layout.FormatKey {
-			kind += "/*"
+	for _, prefix := range prefixes {
+		if strings.HasSuffix(prefix, "/") {
+			prefix += "*"
 		}
-		names = append(names, root+kind)
+		names = append(names, root+prefix)
 	}
 	return names
 }

@@ -46,7 +46,7 @@ type policed struct {
 func policyFor(t testing.TB, role string) *policy {
 	t.Helper()
 	var p policy
-	if err := json.Unmarshal([]byte(must(t, "", "policy", "-role", role, "s3://bucket/"+policyPrefix)), &p); err != nil {
+	if err := json.Unmarshal([]byte(must(t, "", "policy", "--role", role, "s3://bucket/"+policyPrefix)), &p); err != nil {
 		t.Fatal(err)
 	}
 	return &p
@@ -250,16 +250,16 @@ var work = []struct {
 		if _, err := log.Pins(ctx); err != nil {
 			return err
 		}
-		c, err := compactor.New(st, &compactor.Options{KeepLocks: &leader.PruneOptions{Keep: 1, For: time.Nanosecond}})
+		c, err := compactor.New(st, &compactor.Options{Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1, For: time.Nanosecond}}})
 		if err != nil {
 			return err
 		}
 		for range 2 {
-			if _, err := c.RunOnce(ctx); err != nil {
+			if _, err := c.Once(ctx); err != nil {
 				return err
 			}
 		}
-		return c.RunTruncate(ctx, 1)
+		return c.Truncate(ctx, 1)
 	}},
 }
 
@@ -349,7 +349,7 @@ func TestPolicyOfTheBucket(t *testing.T) {
 	}
 	// A whole bucket is a log too.
 	var whole policy
-	if err := json.Unmarshal([]byte(must(t, "", "policy", "-role", "reader", "-partition", "aws-cn", "s3://bucket")), &whole); err != nil {
+	if err := json.Unmarshal([]byte(must(t, "", "policy", "--role", "reader", "--partition", "aws-cn", "s3://bucket")), &whole); err != nil {
 		t.Fatal(err)
 	}
 	if s := whole.Statement[1]; s.Resource[0] != "arn:aws-cn:s3:::bucket/*" || whole.Statement[0].Condition != nil {
@@ -361,19 +361,19 @@ func TestPolicyOfTheBucket(t *testing.T) {
 // names that no store takes have no policy.
 func TestPolicyTakesNamesLiterally(t *testing.T) {
 	for _, role := range []string{"writer", "candidate", "compactor", "reader", "bucket"} {
-		out := must(t, "", "policy", "-role", role, "s3://bucket/a*/b%3F/$c")
+		out := must(t, "", "policy", "--role", role, "s3://bucket/a*/b%3F/$c")
 		if !strings.Contains(out, "bucket/a${*}/b${?}/${$}c/") || strings.Contains(out, "a*") || strings.Contains(out, "b?") {
 			t.Errorf("%s: %s", role, out)
 		}
 	}
-	if r := run(t, "", "policy", "-role", "reader", "s3://logs--use1-az4--x-s3/a"); r.status != 2 || !strings.Contains(r.err, "s3express:CreateSession") || r.out != "" {
+	if r := run(t, "", "policy", "--role", "reader", "s3://logs--use1-az4--x-s3/a"); r.status != 2 || !strings.Contains(r.err, "s3express:CreateSession") || r.out != "" {
 		t.Errorf("a directory bucket: status %d, %s%s", r.status, r.out, r.err)
 	}
-	if r := run(t, "", "policy", "-role", "reader", "-partition", "moon", "s3://bucket/a"); r.status != 2 || !strings.Contains(r.err, "moon") {
+	if r := run(t, "", "policy", "--role", "reader", "--partition", "moon", "s3://bucket/a"); r.status != 2 || !strings.Contains(r.err, "moon") {
 		t.Errorf("a partition that is none: status %d, %s%s", r.status, r.out, r.err)
 	}
 	for _, bad := range []string{"s3://bucket/a/../b", "s3://bucket/a//b", "s3://b*/a", "s3://b%2Fx/a"} {
-		if r := run(t, "", "policy", "-role", "writer", bad); r.status != 2 || r.out != "" {
+		if r := run(t, "", "policy", "--role", "writer", bad); r.status != 2 || r.out != "" {
 			t.Errorf("%s: status %d, %s%s", bad, r.status, r.out, r.err)
 		}
 	}

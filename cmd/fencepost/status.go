@@ -15,14 +15,17 @@ import (
 
 func (a *app) statusCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "status [-json] URL",
-		Short: "tell who leads, where the log ends, what it takes up",
-		Long: `Status tells who leads and since when, the epoch, how long the lock lasts, the
-tail and its offset, the producer's cursor, the floor and the newest manifest,
-objects and bytes of each kind, the clocks' difference, and what the probe has
-found when the log was made. It lists all objects, and writes one below tmp/ to
-compare the clocks.`,
-		Args: wantArgs(1, 1),
+		Use:   "status [--json] URL",
+		Short: "print who leads, where the log ends, and how large it is",
+		Long: `Status prints who leads, since when, in which epoch, and how long the lock lasts;
+the tail, the number of records, and the producer's cursor; the floor and the newest
+manifest; objects and bytes of each kind; the difference of the clocks; and the
+results of the probe when the log was made. It lists all objects.
+
+It needs the right to read. To compare the clocks it also writes one object below
+tmp/; if that is not allowed, it says so.`,
+		Example: "fencepost status s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.logStore(cmd.Context(), args[0])
 			if err != nil {
@@ -54,7 +57,7 @@ func statusTable(s *survey.Survey) []byte {
 	row("compactor", "%s", leadership(s.Compactor))
 	records := fmt.Sprintf("%d records", s.Offset)
 	if s.First > 0 {
-		records += fmt.Sprintf(", those before %d are gone", s.First)
+		records += fmt.Sprintf(", those before %d were truncated", s.First)
 	}
 	row("tail", "%v; %s", s.Tail, records)
 	switch {
@@ -88,8 +91,8 @@ func statusTable(s *survey.Survey) []byte {
 			continue
 		}
 		note := ""
-		if kind == layout.KindData && s.Behind.Objects > 0 {
-			note = fmt.Sprintf("; of these %d, %s, behind the floor", s.Behind.Objects, size(int(s.Behind.Bytes)))
+		if kind == layout.KindData && s.BeforeFloor.Objects > 0 {
+			note = fmt.Sprintf("; of these %d, %s, before the floor", s.BeforeFloor.Objects, size(int(s.BeforeFloor.Bytes)))
 		}
 		row("objects", "%s: %d, %s%s", kind, c.Objects, size(int(c.Bytes)), note)
 	}

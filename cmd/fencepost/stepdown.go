@@ -18,12 +18,15 @@ func (a *app) stepDownCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "step-down URL",
 		Short: "depose the leader",
-		Long: `Step-down ends whoever's leadership it is, by swapping the newest lock to expired.
-The deposed leader hears of it at its next heartbeat; its records that were not
-acknowledged are those of any leader that loses its lock. A successor waits until
-it has stopped, or its validity has passed, unless -immediate says otherwise;
-writers are safe either way.`,
-		Args: wantArgs(1, 1),
+		Long: `Step-down deposes the leader: it swaps the newest lock to expired. The deposed leader
+learns that at its next heartbeat, and stops. Records that it has sent, and that are
+not acknowledged, may be in the log or not, as after a crash. A successor waits until
+the leader has stopped or its validity has passed; with --immediate it does not wait.
+The log is safe in both cases.
+
+It needs the rights of a candidate, or of a compactor with --compactor.`,
+		Example: "fencepost step-down --reason 'moving to another host' s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.logStore(cmd.Context(), args[0])
 			if err != nil {
@@ -49,9 +52,9 @@ writers are safe either way.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&o.Reason, "reason", "", "why, for people; kept in the lock")
+	fl.StringVar(&o.Reason, "reason", "", "why, for people; the lock says it")
 	fl.BoolVar(&o.Immediate, "immediate", false, "let a successor begin at once")
-	fl.BoolVar(&o.Force, "force", false, "also replace a newest lock that cannot be read")
+	fl.BoolVar(&o.Force, "force", false, "replace the newest lock even if it cannot be read")
 	fl.BoolVar(&compactor, "compactor", false, "depose the compactor, not the leader")
 	return c
 }

@@ -52,30 +52,9 @@ func TestHelp(t *testing.T) {
 			t.Errorf("line %d is too long for a terminal: %s", i+1, l)
 		}
 	}
-	for _, asked := range [][]string{{"-h"}, {"--help"}, {"-help"}, {"append", "-help"}, {"cat", "-h"}} {
+	for _, asked := range [][]string{{"-h"}, {"--help"}, {"append", "--help"}, {"cat", "-h"}} {
 		if r := run(t, "", asked...); r.status != 0 || !strings.Contains(r.out, "Usage:") {
 			t.Errorf("%q: status %d, %s", asked, r.status, r.err)
-		}
-	}
-}
-
-func TestDashes(t *testing.T) {
-	root := (&app{}).root()
-	for in, want := range map[string]string{
-		"append -cursor URL FILE":           "append --cursor URL FILE",
-		"append URL FILE -cursor":           "append URL FILE --cursor",
-		"append --cursor URL -":             "append --cursor URL -",
-		"append -source -cursor URL":        "append --source -cursor URL", // a value
-		"append -source=-cursor URL":        "append --source=-cursor URL",
-		"append -cursor=false -source x -v": "append --cursor=false --source x -v",
-		"cat -from 5 -follow URL":           "cat --from 5 --follow URL",
-		"cat -h":                            "cat -h",
-		"cat -- -from":                      "cat -- -from",
-		"append -source -- -cursor":         "append --source -- --cursor",
-		"cat -unknown ---from":              "cat -unknown ---from",
-	} {
-		if got := strings.Join(twoDashes(root, strings.Split(in, " ")), " "); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
 		}
 	}
 }
@@ -93,15 +72,15 @@ func TestBadInput(t *testing.T) {
 		"no verb":                {"", "", 2, []string{"which verb?"}},
 		"a URL for a verb":       {"s3://AK:secret@bucket", "", 2, []string{"the verb is missing before the URL", "fencepost help"}},
 		"an unknown verb":        {"bogus", "", 2, []string{`no verb "bogus"`}},
-		"an unknown flag":        {"cat -bogus " + log, "", 2, []string{"fencepost help cat"}},
-		"no URL":                 {"cat", "", 2, []string{"cat takes [-from N] [-follow] URL, not 0 arguments"}},
+		"an unknown flag":        {"cat --bogus " + log, "", 2, []string{"fencepost help cat"}},
+		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] URL, not 0 arguments"}},
 		"two URLs":               {"status " + log + " " + log, "", 2, []string{"not 2 arguments"}},
 		"a path for a URL":       {"cat /var/lib/log", "", 2, []string{"write s3://bucket/prefix, or file:///dir"}},
 		"a relative directory":   {"cat file://log", "", 2, []string{"file:///absolute/dir"}},
 		"an unknown scheme":      {"cat http://host/x", "", 2, []string{"no driver for http://", "file, mem, s3"}},
-		"a bad from":             {"cat -from -1 " + log, "", 2, []string{"-1"}},
-		"a bad format":           {"cat -format xml " + log, "", 2, []string{"raw, frames or json"}},
-		"a bad input format":     {"append -format xml " + log, "", 2, []string{"lines or frames"}},
+		"a bad from":             {"cat --from -1 " + log, "", 2, []string{"-1"}},
+		"a bad format":           {"cat --format xml " + log, "", 2, []string{"raw, frames or json"}},
+		"a bad input format":     {"append --format xml " + log, "", 2, []string{"lines or frames"}},
 		"no log":                 {"cat mem://none", "", 1, []string{"no log here", "fencepost init"}},
 		"no log to verify":       {"verify mem://none", "", 1, []string{"no log here"}},
 		"no log to compact":      {"compact mem://none", "", 1, []string{"no log here"}},
@@ -112,75 +91,77 @@ func TestBadInput(t *testing.T) {
 		"no file, no driver":     {"append http://host/x " + missing, "", 2, []string{"no driver for http://"}},
 		"no file nor directory":  {"append file://" + missing + " " + missing, "", 1, []string{missing}},
 		"a directory":            {"append " + log + " /", "", 2, []string{"is a directory"}},
-		"stdin without a source": {"append -cursor " + log, "x", 2, []string{"-source NAME"}},
-		"a source for nothing":   {"append -source x " + log, "x", 2, []string{"-cursor"}},
-		"a bad validity":         {"append -validity 1ns " + log, "x", 2, []string{"Validity 1ns must be"}},
-		"watching without watch": {"compact -interval 1s " + log, "", 2, []string{"-interval goes with -watch"}},
-		"a bad number in flight": {"append -in-flight 100000 " + log, "x", 2, []string{"InFlight is 100000"}},
-		"none in flight":         {"append -in-flight 0 " + log, "x", 2, []string{`-in-flight is "0"`, "from 1 on"}},
-		"too many in flight":     {"append -in-flight 5000 " + log, "x", 2, []string{"InFlight is 5000"}},
-		"a bad hedge":            {"append -hedge 5 " + log, "x", 2, []string{"Hedge is 5"}},
-		"a negative linger":      {"append -linger=-1s " + log, "x", 2, []string{`-linger is "-1s": it must not be negative`}},
-		"a negative rate":        {"append -requests-per-second=-1 " + log, "x", 2, []string{"RequestsPerSecond is -1"}},
-		"a batch of nothing":     {"append -batch-bytes 0 " + log, "x", 2, []string{"-batch-bytes", "16MiB"}},
-		"a batch too large":      {"append -batch-bytes 1GiB " + log, "x", 2, []string{"-batch-bytes is 1073741824; it must be at most 67108864"}},
-		"no validity":            {"append -validity 0s " + log, "x", 2, []string{"-validity", "more than 0"}},
-		"a typo":                 {"cat -frm 5 " + log, "", 2, []string{"cat has no flag -frm; did you mean -from?", "fencepost help cat"}},
-		"a typo with a value":    {"cat -frm=5 " + log, "", 2, []string{"cat has no flag -frm; did you mean -from?"}},
-		"a typo, two dashes":     {"export --utnil=5 " + log, "", 2, []string{"export has no flag -utnil; did you mean -until?"}},
-		"another verb's flag":    {"cat -retain-age 5d " + log, "", 2, []string{"cat has no flag -retain-age; see"}},
+		"stdin without a source": {"append --cursor " + log, "x", 2, []string{"--source NAME"}},
+		"a source for nothing":   {"append --source x " + log, "x", 2, []string{"--cursor"}},
+		"a bad validity":         {"append --validity 1ns " + log, "x", 2, []string{"Validity 1ns must be"}},
+		"watching without watch": {"compact --interval 1s " + log, "", 2, []string{"--interval goes with --watch"}},
+		"a bad number in flight": {"append --in-flight 100000 " + log, "x", 2, []string{"InFlight 100000"}},
+		"none in flight":         {"append --in-flight 0 " + log, "x", 2, []string{`--in-flight is "0"`, "from 1 on"}},
+		"too many in flight":     {"append --in-flight 5000 " + log, "x", 2, []string{"InFlight 5000"}},
+		"a bad hedge":            {"append --hedge 5 " + log, "x", 2, []string{"Hedge 5"}},
+		"a negative linger":      {"append --linger=-1s " + log, "x", 2, []string{`--linger is "-1s": it must not be negative`}},
+		"a negative rate":        {"append --requests-per-second=-1 " + log, "x", 2, []string{"RequestsPerSecond -1"}},
+		"a batch of nothing":     {"append --batch-bytes 0 " + log, "x", 2, []string{"--batch-bytes", "16MiB"}},
+		"a batch too large":      {"append --batch-bytes 1GiB " + log, "x", 2, []string{"--batch-bytes is 1073741824; it must be at most 67108864"}},
+		"no validity":            {"append --validity 0s " + log, "x", 2, []string{"--validity", "more than 0"}},
+		"a typo":                 {"cat --frm 5 " + log, "", 2, []string{"cat has no flag --frm; did you mean --from?", "fencepost help cat"}},
+		"a typo with a value":    {"cat --frm=5 " + log, "", 2, []string{"cat has no flag --frm; did you mean --from?"}},
+		"one dash":               {"cat -from 5 " + log, "", 2, []string{"cat has no flag -from; did you mean --from?"}},
+		"one dash, for help":     {"append -hedge 0.9 " + log, "", 2, []string{"did you mean --hedge?"}},
+		"a typo of another verb": {"export --utnil=5 " + log, "", 2, []string{"export has no flag --utnil; did you mean --until?"}},
+		"another verb's flag":    {"cat --retain-age 5d " + log, "", 2, []string{"cat has no flag --retain-age; see"}},
 		"a typo in a verb":       {"compct " + log, "", 2, []string{`no verb "compct"; did you mean compact?`}},
-		"a flag without a value": {"cat " + log + " -from", "", 2, []string{"-from needs a value"}},
-		"no number":              {"export -to x " + log, "", 2, []string{`-to is "x": invalid syntax; see fencepost help export`}},
-		"a bad size":             {"init -max-record many " + log, "", 2, []string{"16MiB"}},
-		"limits that contradict": {"init -max-object 10000 -max-record 20000 mem://new", "", 2, []string{"record", "20000"}},
-		"a tiny grace":           {"init -grace 1ms mem://new", "", 2, []string{"0 or at least 1s"}},
-		"export from and since":  {"export -from 1 -since 1h " + log, "", 2, []string{"-from and -since"}},
-		"export to and until":    {"export -to 1 -until 1h " + log, "", 2, []string{"-to and -until"}},
-		"export backwards":       {"export -from 2 -to 1 " + log, "", 2, []string{"-to 1 is before -from 2"}},
-		"a bad time":             {"export -since yesterday " + log, "", 2, []string{"-since", "36h"}},
-		"a bad time of files":    {"files -time noon " + log, "", 2, []string{"-time", "36h"}},
-		"two moments":            {"files -at 1 -offset 2 " + log, "", 2, []string{"only one of"}},
-		"version 0":              {"files -at 0 " + log, "", 2, []string{"begin at 1"}},
-		"a version not there":    {"files -at 77 " + log, "", 1, []string{"77"}},
-		"an offset not there":    {"files -offset 77 " + log, "", 1, []string{"offset 77", "ends at 0"}},
-		"a pin without a name":   {"pin " + log, "", 2, []string{"-name is not given"}},
-		"a short pin":            {"pin -name x -ttl 1ms " + log, "", 2, []string{`-ttl is "1ms": it must be at least`}},
+		"a flag without a value": {"cat " + log + " --from", "", 2, []string{"--from needs a value"}},
+		"no number":              {"export --to x " + log, "", 2, []string{`--to is "x": invalid syntax; see fencepost help export`}},
+		"a bad size":             {"init --max-record many " + log, "", 2, []string{"16MiB"}},
+		"limits that contradict": {"init --max-object 10000 --max-record 20000 mem://new", "", 2, []string{"record", "20000"}},
+		"a tiny grace":           {"init --grace 1ms mem://new", "", 2, []string{"0 or at least 1s"}},
+		"export from and since":  {"export --from 1 --since 1h " + log, "", 2, []string{"--from and --since"}},
+		"export to and until":    {"export --to 1 --until 1h " + log, "", 2, []string{"--to and --until"}},
+		"export backwards":       {"export --from 2 --to 1 " + log, "", 2, []string{"--to 1 is before --from 2"}},
+		"a bad time":             {"export --since yesterday " + log, "", 2, []string{"--since", "36h"}},
+		"a bad time of files":    {"files --time noon " + log, "", 2, []string{"--time", "36h"}},
+		"two moments":            {"files --at 1 --offset 2 " + log, "", 2, []string{"only one of"}},
+		"version 0":              {"files --at 0 " + log, "", 2, []string{"begin at 1"}},
+		"a version not there":    {"files --at 77 " + log, "", 1, []string{"77"}},
+		"an offset not there":    {"files --offset 77 " + log, "", 1, []string{"offset 77", "ends at 0"}},
+		"a pin without a name":   {"pin " + log, "", 2, []string{"--name is not given"}},
+		"a short pin":            {"pin --name x --ttl 1ms " + log, "", 2, []string{`--ttl is "1ms": it must be at least`}},
 		"no such pin":            {"unpin backup " + log, "", 1, []string{"no pin called backup", "fencepost pins"}},
 		"unpin without a name":   {"unpin " + log, "", 2, []string{"NAME URL"}},
-		"truncate where":         {"truncate " + log, "", 2, []string{"-before is not given, nor -before-time"}},
-		"truncate too far":       {"truncate -before 5 " + log, "", 1, []string{"compact first"}},
-		"watching a dry run":     {"compact -watch -dry-run " + log, "", 2, []string{"exclude each other"}},
-		"a negative age":         {"compact -retain-age -1h " + log, "", 2, []string{`-retain-age is "-1h": it must not be negative`}},
-		"no role":                {"policy s3://bucket/x", "", 2, []string{"-role is candidate, compactor, reader, writer or bucket"}},
-		"a directory bucket":     {"policy -role writer s3://b--use1-az4--x-s3/x", "", 2, []string{"s3express:CreateSession"}},
-		"an alias in a policy":   {"policy -role writer s3://ap-1-s3alias/x", "", 2, []string{"the access point's"}},
-		"a policy for a disk":    {"policy -role writer file:///x", "", 2, []string{"s3://bucket/prefix"}},
+		"truncate where":         {"truncate " + log, "", 2, []string{"--before is not given, nor --before-time"}},
+		"truncate too far":       {"truncate --before 5 " + log, "", 1, []string{"compact first"}},
+		"watching a dry run":     {"compact --watch --dry-run " + log, "", 2, []string{"exclude each other"}},
+		"a negative age":         {"compact --retain-age -1h " + log, "", 2, []string{`--retain-age is "-1h": it must not be negative`}},
+		"no role":                {"policy s3://bucket/x", "", 2, []string{"--role is candidate, compactor, reader, writer or bucket"}},
+		"a directory bucket":     {"policy --role writer s3://b--use1-az4--x-s3/x", "", 2, []string{"s3express:CreateSession"}},
+		"an alias in a policy":   {"policy --role writer s3://ap-1-s3alias/x", "", 2, []string{"the access point's"}},
+		"a policy for a disk":    {"policy --role writer file:///x", "", 2, []string{"s3://bucket/prefix"}},
 		"no log to export":       {"export mem://none", "", 1, []string{"no log here"}},
-		"no log to pin":          {"pin -name x mem://none", "", 1, []string{"no log here"}},
-		"a negative grace":       {"init -grace -1s mem://new", "", 2, []string{"must not be negative"}},
-		"other limits":           {"init -max-record 77 " + log, "", 1, []string{"a log already", "-max-record is 16777216, not 77"}},
-		"another grace":          {"init -grace 1h " + log, "", 1, []string{"a log already", "grace is 0s"}},
-		"a cut frame":            {"append -format frames " + log, "\x00\x00\x00\x05ab", 1, []string{"at byte 0", "standard input"}},
-		"a bad interval":         {"compact -watch -interval -1s " + log, "", 2, []string{`-interval is "-1s": it must be more than 0`}},
-		"no interval":            {"compact -watch -interval 0s " + log, "", 2, []string{`-interval is "0s": it must be more than 0`}},
-		"no objects to wait for": {"compact -watch -min-objects 0 " + log, "", 2, []string{`-min-objects is "0"`}},
-		"no age":                 {"compact -watch -max-age 0 " + log, "", 2, []string{`-max-age is "0"`}},
-		"negative locks":         {"compact -keep-locks=-5 " + log, "", 2, []string{`-keep-locks is "-5"`}},
-		"a negative lock age":    {"compact -keep-locks-for=-5h " + log, "", 2, []string{`-keep-locks-for is "-5h"`}},
-		"a negative budget":      {"compact -requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond is -5"}},
-		"negative versions":      {"compact -keep-versions=-5 " + log, "", 2, []string{"KeepVersions.Count is -5"}},
-		"a budget of no bytes":   {"compact -bytes-per-second=-5 " + log, "", 2, []string{"-bytes-per-second", "16MiB"}},
-		"too parallel":           {"compact -parallel 1073741824 " + log, "", 2, []string{"Parallel is 1073741824; it must be from 1 to 4096"}},
-		"no levels":              {"compact -levels 0 " + log, "", 2, []string{`-levels is "0"`}},
-		"too many levels":        {"compact -levels 1000 " + log, "", 2, []string{"Levels is 1000"}},
-		"a fan-in of one":        {"compact -fan-in 1 " + log, "", 2, []string{"FanIn is 1; it must be at least 2"}},
-		"export no time":         {"export -since 2h -until 3h " + log, "", 2, []string{"-until 3h is before -since 2h"}},
-		"export beyond the end":  {"export -from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
-		"cat beyond the end":     {"cat -from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
-		"truncate twice":         {"truncate -before 1 -before-time 1h " + log, "", 2, []string{"-before and -before-time"}},
-		"truncate at noon":       {"truncate -before-time noon " + log, "", 2, []string{"-before-time", "7d"}},
-		"a short bucket":         {"policy -role writer s3://b/p", "", 2, []string{`"b", has 1 characters`, "3 to 63"}},
+		"no log to pin":          {"pin --name x mem://none", "", 1, []string{"no log here"}},
+		"a negative grace":       {"init --grace -1s mem://new", "", 2, []string{"must not be negative"}},
+		"other limits":           {"init --max-record 77 " + log, "", 1, []string{"a log already", "--max-record is 16777216, not 77"}},
+		"another grace":          {"init --grace 1h " + log, "", 1, []string{"a log already", "grace is 0s"}},
+		"a cut frame":            {"append --format frames " + log, "\x00\x00\x00\x05ab", 1, []string{"at byte 0", "standard input"}},
+		"a bad interval":         {"compact --watch --interval -1s " + log, "", 2, []string{`--interval is "-1s": it must be more than 0`}},
+		"no interval":            {"compact --watch --interval 0s " + log, "", 2, []string{`--interval is "0s": it must be more than 0`}},
+		"no objects to wait for": {"compact --watch --min-objects 0 " + log, "", 2, []string{`--min-objects is "0"`}},
+		"no age":                 {"compact --watch --max-age 0 " + log, "", 2, []string{`--max-age is "0"`}},
+		"negative locks":         {"compact --keep-locks=-5 " + log, "", 2, []string{`--keep-locks is "-5"`}},
+		"a negative lock age":    {"compact --keep-locks-for=-5h " + log, "", 2, []string{`--keep-locks-for is "-5h"`}},
+		"a negative budget":      {"compact --requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond is -5"}},
+		"negative versions":      {"compact --keep-versions=-5 " + log, "", 2, []string{"KeepVersions is -5"}},
+		"a budget of no bytes":   {"compact --bytes-per-second=-5 " + log, "", 2, []string{"--bytes-per-second", "16MiB"}},
+		"too parallel":           {"compact --parallel 1073741824 " + log, "", 2, []string{"Parallel is 1073741824; it must be from 1 to 4096"}},
+		"no levels":              {"compact --levels 0 " + log, "", 2, []string{`--levels is "0"`}},
+		"too many levels":        {"compact --levels 1000 " + log, "", 2, []string{"Levels is 1000"}},
+		"a fan-in of one":        {"compact --fan-in 1 " + log, "", 2, []string{"FanIn is 1; it must be at least 2"}},
+		"export no time":         {"export --since 2h --until 3h " + log, "", 2, []string{"--until 3h is before --since 2h"}},
+		"export beyond the end":  {"export --from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
+		"cat beyond the end":     {"cat --from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
+		"truncate twice":         {"truncate --before 1 --before-time 1h " + log, "", 2, []string{"--before and --before-time"}},
+		"truncate at noon":       {"truncate --before-time noon " + log, "", 2, []string{"--before-time", "7d"}},
+		"a short bucket":         {"policy --role writer s3://b/p", "", 2, []string{`"b", has 1 characters`, "3 to 63"}},
 		"a region missing":       {"cat s3://bucket/x?endpoint=nonsense", "", 2, []string{"endpoint"}},
 		"nothing to append to":   {"append s3://bucket/x?endpoint=http://127.0.0.1:1", "x", 1, []string{"127.0.0.1:1"}},
 		"no server":              {"cat s3://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
@@ -222,14 +203,14 @@ func TestCompactFlags(t *testing.T) {
 		if err := fl.Parse(strings.Fields(args)); err != nil {
 			t.Fatal(err)
 		}
-		return *f.options()
+		return *f.options(&leader.Options{})
 	}
 	want := compactor.Options{
 		Interval: time.Minute, MinObjects: 2, MaxAge: time.Hour, SegmentBytes: 4 << 20, Levels: 5, FanIn: 6, NoCompress: true,
 		Parallel: 7, RequestsPerSecond: 8, BytesPerSecond: 9 << 10,
 		Retain:       compactor.Retain{Age: 7 * 24 * time.Hour, Records: 10, Bytes: 11},
-		KeepVersions: compactor.KeepVersions{Count: 12, Age: 14 * 24 * time.Hour},
-		KeepLocks:    &leader.PruneOptions{Keep: 13, For: 36 * time.Hour},
+		KeepVersions: 12, KeepVersionsFor: 14 * 24 * time.Hour,
+		Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 13, For: 36 * time.Hour}},
 	}
 	got := parse("--watch --interval 1m --min-objects 2 --max-age 1h --segment-bytes 4MiB --levels 5 --fan-in 6 --no-compress" +
 		" --parallel 7 --requests-per-second 8 --bytes-per-second 9KiB --retain-age 7d --retain-records 10 --retain-bytes 11" +
@@ -239,7 +220,7 @@ func TestCompactFlags(t *testing.T) {
 	}
 	defaults := compactor.Options{
 		Interval: 10 * time.Second, MinObjects: 64, MaxAge: time.Minute, Levels: 3, FanIn: 64, Parallel: 16,
-		KeepLocks: &leader.PruneOptions{Keep: 1000, For: 90 * 24 * time.Hour},
+		Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1000, For: 90 * 24 * time.Hour}},
 	}
 	if got := parse(""); !reflect.DeepEqual(got, defaults) {
 		t.Errorf("%+v\n%+v", got, defaults)
@@ -257,7 +238,7 @@ func TestSecretsStayOut(t *testing.T) {
 // TestMemoryIsRefused: in a process of its own a log in memory is gone with it.
 func TestMemoryIsRefused(t *testing.T) {
 	out, err := command(t, "append", "mem://x").CombinedOutput()
-	if exitStatus(t, err) != 2 || !strings.Contains(string(out), "gone with it") {
+	if exitStatus(t, err) != 2 || !strings.Contains(string(out), "gone with this process") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

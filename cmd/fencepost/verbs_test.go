@@ -23,13 +23,13 @@ import (
 func TestCat(t *testing.T) {
 	url := newLog(t, memURL(t))
 	must(t, "a\n<b>\n\xff\n", "append", url)
-	if got := must(t, "", "cat", "-from", "1", url); got != "<b>\n\xff\n" {
+	if got := must(t, "", "cat", "--from", "1", url); got != "<b>\n\xff\n" {
 		t.Errorf("%q", got)
 	}
-	if got := must(t, "", "cat", "-from", "3", url); got != "" {
+	if got := must(t, "", "cat", "--from", "3", url); got != "" {
 		t.Errorf("%q", got)
 	}
-	lines := strings.Split(must(t, "", "cat", "-format", "json", url), "\n")
+	lines := strings.Split(must(t, "", "cat", "--format", "json", url), "\n")
 	if len(lines) != 4 || !strings.Contains(lines[1], `"offset":1,`) || !strings.HasSuffix(lines[1], `"value":"<b>\n"}`) || !strings.HasSuffix(lines[2], `"base64":"/wo="}`) {
 		t.Errorf("%q", lines)
 	}
@@ -80,7 +80,7 @@ func TestCatWithoutReader(t *testing.T) {
 func TestFollow(t *testing.T) {
 	url := newLog(t, fileURL(t))
 	must(t, "a\n", "append", url)
-	c := command(t, "cat", "-follow", url)
+	c := command(t, "cat", "--follow", url)
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestFollowFromBeyondTheEnd(t *testing.T) {
 	var out, errs buffer
 	a := &app{out: &out, err: &errs, open: store.Open, patience: time.Nanosecond}
 	ended := make(chan int, 1)
-	go func() { ended <- a.run(ctx, []string{"cat", "-follow", "-from", "2", url}) }()
+	go func() { ended <- a.run(ctx, []string{"cat", "--follow", "--from", "2", url}) }()
 	eventually(t, "a word on what it waits for", func() bool { return errs.String() == "waiting for record 2; the log ends at 1\n" })
 	must(t, "b\nc\n", "append", url)
 	eventually(t, "the record", func() bool { return out.String() == "c\n" })
@@ -124,11 +124,11 @@ func TestFollowFromBeyondTheEnd(t *testing.T) {
 
 func TestInitAndProbe(t *testing.T) {
 	url := memURL(t)
-	out := must(t, "", "init", "-max-record", "1MiB", "-grace", "1m", url)
+	out := must(t, "", "init", "--max-record", "1MiB", "--grace", "1m", url)
 	if !strings.HasPrefix(out, "made log ") {
 		t.Error(out)
 	}
-	again := must(t, "", "init", "-max-record=1MiB", url)
+	again := must(t, "", "init", "--max-record=1MiB", url)
 	if again != strings.Replace(out, "made", "there is already", 1) {
 		t.Error(again)
 	}
@@ -136,14 +136,14 @@ func TestInitAndProbe(t *testing.T) {
 		Limits struct{ Record int }
 		Grace  string
 	}
-	if err := json.Unmarshal([]byte(must(t, "", "init", "-json", url)), &f); err != nil || f.Limits.Record != 1<<20 || f.Grace != "1m0s" {
+	if err := json.Unmarshal([]byte(must(t, "", "init", "--json", url)), &f); err != nil || f.Limits.Record != 1<<20 || f.Grace != "1m0s" {
 		t.Errorf("%+v, %v", f, err)
 	}
 	if out := must(t, "", "probe", url); strings.Count(out, "kept") < 5 {
 		t.Error(out)
 	}
 	var p struct{ Kept []string }
-	if err := json.Unmarshal([]byte(must(t, "", "probe", "-json", url)), &p); err != nil || len(p.Kept) < 5 {
+	if err := json.Unmarshal([]byte(must(t, "", "probe", "--json", url)), &p); err != nil || len(p.Kept) < 5 {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
@@ -153,7 +153,7 @@ func TestStatus(t *testing.T) {
 	if out := must(t, "", "status", url); !strings.Contains(out, "nobody yet") || !strings.Contains(out, "0/1; 0 records") {
 		t.Error(out)
 	}
-	must(t, "a\nb\n", "append", "-cursor", "-source", "x", url)
+	must(t, "a\nb\n", "append", "--cursor", "--source", "x", url)
 	must(t, "", "compact", url)
 	must(t, "c\n", "append", url)
 	out := must(t, "", "status", url)
@@ -166,21 +166,21 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	var s survey.Survey
-	if err := json.Unmarshal([]byte(must(t, "", "status", "-json", url)), &s); err != nil {
+	if err := json.Unmarshal([]byte(must(t, "", "status", "--json", url)), &s); err != nil {
 		t.Fatal(err)
 	}
 	if s.Offset != 3 || s.Tail != (fence.Position{Epoch: 2, Seq: 2}) || s.Manifest.Floor != (fence.Position{Epoch: 1, Seq: 2}) || s.Leader.Leads || s.Leader.Epoch != 2 ||
-		s.Objects[layout.KindLock].Objects != 2 || s.Behind.Objects != 1 || s.Skew == nil || !strings.Contains(s.CursorText, `"x"`) {
+		s.Objects[layout.KindLock].Objects != 2 || s.BeforeFloor.Objects != 1 || s.Skew == nil || !strings.Contains(s.CursorText, `"x"`) {
 		t.Errorf("%+v", s)
 	}
 }
 
 func TestStatusOfALeader(t *testing.T) {
 	url := newLog(t, memURL(t))
-	in, errs, ended := start(t, store.Open, "-validity", "7s", url)
+	in, errs, ended := start(t, store.Open, "--validity", "7s", url)
 	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
 	var s survey.Survey
-	if err := json.Unmarshal([]byte(must(t, "", "status", "-json", url)), &s); err != nil {
+	if err := json.Unmarshal([]byte(must(t, "", "status", "--json", url)), &s); err != nil {
 		t.Fatal(err)
 	}
 	left, err := time.ParseDuration(s.Leader.Remaining)
@@ -202,7 +202,7 @@ func TestCompact(t *testing.T) {
 	}
 	must(t, "c\n", "append", url)
 	var r struct{ Records, Segments int }
-	if err := json.Unmarshal([]byte(must(t, "", "compact", "-json", url)), &r); err != nil || r.Records != 1 || r.Segments != 1 {
+	if err := json.Unmarshal([]byte(must(t, "", "compact", "--json", url)), &r); err != nil || r.Records != 1 || r.Segments != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if got := must(t, "", "cat", url); got != "a\nb\nc\n" {
@@ -213,7 +213,7 @@ func TestCompact(t *testing.T) {
 func TestCompactWatch(t *testing.T) {
 	url := newLog(t, fileURL(t))
 	must(t, "a\nb\n", "append", url)
-	c := command(t, "compact", "-watch", "-interval", "20ms", "-min-objects", "1", url)
+	c := command(t, "compact", "--watch", "--interval", "20ms", "--min-objects", "1", url)
 	var errs buffer
 	c.Stderr = &errs
 	if err := c.Start(); err != nil {
@@ -252,7 +252,7 @@ func TestVerify(t *testing.T) {
 	if r.status != 1 || !strings.Contains(r.out, "problem: "+key+": ") || !strings.Contains(r.out, "the seal that ended epoch 0 is missing") || !strings.HasSuffix(r.out, "2 problems\n") || r.err != "" {
 		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
 	}
-	r = run(t, "", "verify", "-json", url)
+	r = run(t, "", "verify", "--json", url)
 	var report verify.Report
 	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.status != 1 || len(report.Problems) != 2 || report.Problems[0].Key != key || report.Problems[0].Remedy == "" {
 		t.Errorf("status %d, %v: %+v", r.status, err, report.Problems)
@@ -320,7 +320,7 @@ func TestDue(t *testing.T) {
 
 func TestLine(t *testing.T) {
 	err := errors.Join(errors.New("one"), errors.New("two"), &store.Error{Op: "get", Key: "x", Kind: store.ErrDenied})
-	if got := line(err); strings.Contains(got, "\n") || !strings.Contains(got, "one; two; store:") || !strings.HasSuffix(got, "(check the credentials and what they may do)") {
+	if got := line(err); strings.Contains(got, "\n") || !strings.Contains(got, "one; two; store:") || !strings.HasSuffix(got, "(check the credentials, and which requests they allow)") {
 		t.Error(got)
 	}
 }

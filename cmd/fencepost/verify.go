@@ -13,17 +13,19 @@ import (
 func (a *app) verifyCmd() *cobra.Command {
 	var isCopy bool
 	c := &cobra.Command{
-		Use:   "verify [-copy] [-json] URL",
-		Short: "check everything, and say what is wrong and where",
-		Long: `Verify reads the whole log, segments and chain, and checks every checksum,
-sequence number, seal and reference. It prints each thing that is wrong with its
-key and a remedy, and then its status is 1. What crashes and late requests leave
-behind is listed as notes, and is no error. It changes nothing, and may run beside
-writers, compactors and pruners.
+		Use:   "verify [--copy] [--json] URL",
+		Short: "check the whole log for damage",
+		Long: `Verify reads the whole log and checks every checksum, sequence number, seal and
+reference. It prints each problem with its key and a remedy; the exit status is then
+1. What crashes and late requests have left behind is listed as notes, and is no
+problem. Verify changes nothing, and may run beside writers and compactors.
 
-With -copy it takes the log for a copy of one version, as a backup is: that the
-versions before it are missing is in order then.`,
-		Args: wantArgs(1, 1),
+With --copy the log is a copy of one version, as a backup is. Then it is no problem
+that the versions before it are missing.
+
+It needs the right to read.`,
+		Example: "fencepost verify s3://bucket/orders",
+		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.store(cmd.Context(), args[0], false)
 			if err != nil {
@@ -34,7 +36,7 @@ versions before it are missing is in order then.`,
 			}}})
 			a.con.done()
 			if err != nil {
-				// What was found until then is worth more than why it ended.
+				// The problems that were found so far matter more than this error.
 				for _, p := range r.Problems {
 					a.con.note("problem: %v", p)
 				}
@@ -51,7 +53,7 @@ versions before it are missing is in order then.`,
 			return err
 		},
 	}
-	c.Flags().BoolVar(&isCopy, "copy", false, "it is a backup's copy of one version")
+	c.Flags().BoolVar(&isCopy, "copy", false, "the log is a copy of one version, from a backup")
 	a.jsonFlag(c)
 	return c
 }

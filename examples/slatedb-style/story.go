@@ -231,8 +231,7 @@ func (s *story) puts(ctx context.Context, node string, n int) error {
 // compact folds the log and prunes what is not needed any more.
 func (s *story) compact(ctx context.Context, st store.Store) error {
 	c, err := compactor.New(st, &compactor.Options{
-		Leader:    &leader.Options{Identity: "narrator", Validity: validity},
-		KeepLocks: &leader.PruneOptions{Keep: 1},
+		Leader: &leader.Options{Identity: "narrator", Validity: validity, Prune: leader.PruneOptions{Keep: 1}},
 	})
 	if err != nil {
 		return err
@@ -242,7 +241,7 @@ func (s *story) compact(ctx context.Context, st store.Store) error {
 	// A later pass deletes what the first one made unnecessary, once the grace period
 	// is over by the store's clock. That clock may count in seconds.
 	for pass := 0; pass < 10 && !enough(); pass++ {
-		report, err := c.RunOnce(ctx)
+		report, err := c.Once(ctx)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// ensureBucket makes one attempt to create the bucket; that it exists is fine.
+// ensureBucket tries once to create the bucket. It succeeds if the bucket exists already.
 func (s *Server) ensureBucket(ctx context.Context) error {
 	if s.Kind.api != nil {
 		return s.Kind.api.ensureBucket(ctx, s)
@@ -34,7 +34,7 @@ func (s *Server) ensureBucket(ctx context.Context) error {
 }
 
 func (s *Server) client() *s3.Client {
-	// No connection is kept: it would belong to a server that may be killed next.
+	// Keep no connection, because the server may be killed next.
 	transport := &http.Transport{DisableKeepAlives: true}
 	return s3.New(s3.Options{
 		BaseEndpoint:     aws.String(s.Endpoint),

@@ -20,16 +20,16 @@ import (
 
 // api is how clients reach a server that does not speak S3.
 type api struct {
-	// env tells clients, through the variables that the cloud's SDK reads.
+	// env returns environment variables for the cloud's SDK.
 	env func(s *Server) [][2]string
-	// bucket makes one request that creates the bucket.
+	// bucket returns a request that creates the bucket.
 	bucket func(s *Server) (*http.Request, error)
-	// url is what store.Open takes.
+	// url returns the URL of a prefix, as store.Open takes it.
 	url func(s *Server, prefix string) url.URL
 }
 
-// FakeGCS emulates Google Cloud Storage in memory. It ignores generation
-// conditions on GET and DELETE.
+// FakeGCS emulates Google Cloud Storage in memory. It ignores generation conditions on
+// GET and DELETE.
 var FakeGCS = &Kind{
 	Name:    "fake-gcs-server",
 	Version: "v1.56.1",
@@ -44,7 +44,7 @@ var FakeGCS = &Kind{
 	api: &api{
 		env: func(*Server) [][2]string {
 			return [][2]string{
-				// The developer's own must not leak into a test.
+				// The developer's own settings must not affect a test.
 				{"GOOGLE_APPLICATION_CREDENTIALS", os.DevNull},
 				{"STORAGE_EMULATOR_HOST", ""},
 			}
@@ -59,8 +59,8 @@ var FakeGCS = &Kind{
 	},
 }
 
-// Azurite emulates Azure Blob Storage. It answers a create of a blob that exists
-// with 409, as Azure does, and keeps little over a kill.
+// Azurite emulates Azure Blob Storage. Like Azure, it answers a create of an existing
+// blob with 409. It loses most data when it is killed.
 var Azurite = &Kind{
 	Name:    "azurite",
 	Version: "3.37.0",
@@ -71,7 +71,7 @@ var Azurite = &Kind{
 				"node", filepath.Join(dir, "node_modules", "azurite", "dist", "src", "blob", "main.js"),
 				"--blobHost", host, "--blobPort", port, "--location", data,
 				"--silent", "--disableTelemetry",
-				// The SDK speaks a newer version of the protocol than it knows by name.
+				// The SDK's protocol version is newer than those that Azurite knows.
 				"--skipApiVersionCheck",
 			}, []string{
 				"AZURITE_ACCOUNTS=" + access + ":" + azuriteKey,
@@ -99,8 +99,8 @@ var Clouds = []*Kind{FakeGCS, Azurite}
 
 var azuriteKey = base64.StdEncoding.EncodeToString([]byte(secret))
 
-// createContainer signs with the account's key by hand, so that this module
-// need not know Azure's SDK.
+// createContainer signs with the account's key by hand, so that this module does not
+// depend on Azure's SDK.
 func createContainer(s *Server) (*http.Request, error) {
 	r, err := http.NewRequest(http.MethodPut, s.Endpoint+"/"+access+"/"+s.Bucket+"?restype=container", http.NoBody)
 	if err != nil {
@@ -111,15 +111,15 @@ func createContainer(s *Server) (*http.Request, error) {
 	r.Header.Set("x-ms-date", date)
 	r.Header.Set("x-ms-version", version)
 	mac := hmac.New(sha256.New, []byte(secret))
-	// The verb, eleven headers that are empty, those of x-ms-, the resource. The
-	// account comes twice: as itself, and in the path of an emulator.
+	// Sign the verb, eleven empty headers, the x-ms- headers and the resource. The
+	// account occurs twice: once by itself, and once in the path of an emulator.
 	fmt.Fprintf(mac, "PUT%sx-ms-date:%s\nx-ms-version:%s\n/%s/%s/%s\nrestype:container",
 		strings.Repeat("\n", 12), date, version, access, access, s.Bucket)
 	r.Header.Set("Authorization", "SharedKey "+access+":"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 	return r, nil
 }
 
-// ensureBucket makes one attempt to create the bucket; that it exists is fine.
+// ensureBucket tries once to create the bucket. It succeeds if the bucket exists already.
 func (a *api) ensureBucket(ctx context.Context, s *Server) error {
 	r, err := a.bucket(s)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *api) ensureBucket(ctx context.Context, s *Server) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	// No connection is kept: it would belong to a server that may be killed next.
+	// Keep no connection, because the server may be killed next.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(r.WithContext(ctx))
 	if err != nil {
@@ -141,7 +141,7 @@ func (a *api) ensureBucket(ctx context.Context, s *Server) error {
 	return fmt.Errorf("create bucket %s: %s: %s", s.Bucket, resp.Status, text)
 }
 
-// The lock file pins what azurite depends on, too.
+// The lock file also pins azurite's dependencies.
 //
 //go:embed azurite/package.json azurite/package-lock.json
 var azuriteFiles embed.FS

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Install returns the folder that holds the program, and puts it there first if
-// it is missing. It may be called by many processes at once; one of them does
-// the work. A cold build takes minutes.
+// Install returns the folder that holds the program. It installs the program first if it
+// is missing, which can take minutes. Many processes may call it at once; one of them
+// does the work.
 func (k *Kind) Install(ctx context.Context) (dir string, err error) {
 	root, err := cacheRoot()
 	if err != nil {
@@ -33,8 +33,8 @@ func (k *Kind) Install(ctx context.Context) (dir string, err error) {
 	return dir, nil
 }
 
-// install fills root/name by build, once. The folder appears by a rename, so
-// that whoever sees it sees it whole, also after a crash in mid-build.
+// install fills root/name by build, once. The folder appears by a rename, so it is
+// complete whenever it exists, also after a crash during the build.
 func install(ctx context.Context, root, name string, build func(ctx context.Context, dir string) error) (string, error) {
 	final := filepath.Join(root, name)
 	if exists(final) {
@@ -48,10 +48,10 @@ func install(ctx context.Context, root, name string, build func(ctx context.Cont
 		return "", err
 	}
 	defer unlock()
-	if exists(final) { // by whoever held the lock before
+	if exists(final) { // built by the previous holder of the lock
 		return final, nil
 	}
-	// What a killed builder left: it held the lock, so it is not at work.
+	// Remove what a killed build has left. It held the lock, so it no longer runs.
 	leftover, err := filepath.Glob(filepath.Join(root, name+".tmp-*"))
 	if err != nil {
 		return "", err
@@ -79,9 +79,9 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// lock takes an exclusive file lock, which the kernel gives back when the
-// process ends. The file stays: removing it would let two holders in, one on
-// the old file and one on the new.
+// lock takes an exclusive file lock, which the kernel releases when the process ends. The
+// file stays. If it were removed, two processes could hold the lock: one on the old file
+// and one on the new.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -105,17 +105,16 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// goInstall builds a command from the Go module proxy. GOFLAGS and GOWORK are
-// set because the caller's may not suit another module.
+// goInstall builds a command from the Go module proxy. It sets GOFLAGS and GOWORK,
+// because the caller's values may not suit another module.
 func goInstall(pkg string) func(ctx context.Context, dir, version string) error {
 	return func(ctx context.Context, dir, version string) error {
 		return run(ctx, dir, []string{"GOBIN=" + dir, "GOFLAGS=-mod=mod", "GOWORK=off"}, "go", "install", pkg+"@"+version)
 	}
 }
 
-// npmInstall installs what the package.json and package-lock.json in folder of
-// files name, exactly; they name the version too. No script of any package is
-// run.
+// npmInstall installs the packages of the package.json and package-lock.json in folder of
+// files, at exactly those versions. It runs no scripts of any package.
 func npmInstall(files fs.FS, folder string) func(ctx context.Context, dir, version string) error {
 	return func(ctx context.Context, dir, _ string) error {
 		if _, err := exec.LookPath("node"); err != nil {
@@ -132,7 +131,7 @@ func npmInstall(files fs.FS, folder string) func(ctx context.Context, dir, versi
 	}
 }
 
-// run runs a command in dir. Its error holds the end of what it printed.
+// run runs a command in dir. Its error contains the end of the command's output.
 func run(ctx context.Context, dir string, env []string, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
@@ -156,7 +155,7 @@ func run(ctx context.Context, dir string, env []string, name string, args ...str
 	return nil
 }
 
-// tail is the end of what a program printed.
+// tail returns the end of a program's output.
 func tail(b []byte) []byte {
 	const most = 4 << 10
 	if len(b) > most {

@@ -19,7 +19,7 @@ func TestInstallBuildsOnceHoweverManyAsk(t *testing.T) {
 	var builds atomic.Int32
 	build := func(_ context.Context, dir string) error {
 		builds.Add(1)
-		// The folder must not be seen before it is whole.
+		// The folder must not be visible before it is complete.
 		time.Sleep(50 * time.Millisecond)
 		return os.WriteFile(filepath.Join(dir, "program"), []byte("whole"), 0o755)
 	}
@@ -38,7 +38,7 @@ func TestInstallBuildsOnceHoweverManyAsk(t *testing.T) {
 	}
 	wg.Wait()
 	if n := builds.Load(); n != 1 {
-		t.Errorf("built %d times, want once", n)
+		t.Errorf("built %d times, want 1", n)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestInstallLeavesNothingBehindAFailedBuild(t *testing.T) {
 	if !errors.Is(err, failed) {
 		t.Fatalf("got %v, want the build's error", err)
 	}
-	// A killed builder cannot tidy up; the next one does it.
+	// A killed build cannot clean up; the next build does.
 	killed := filepath.Join(root, "x-v1.tmp-killed")
 	if err := os.Mkdir(killed, 0o755); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestInstallGivesUpWaitingForAnotherWhenCancelled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err = install(ctx, root, "x-v1", func(context.Context, string) error {
-		t.Error("built while somebody else holds the lock")
+		t.Error("built while another process holds the lock")
 		return nil
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -100,8 +100,8 @@ func TestRunEndsTheWholeGroupWhenCancelled(t *testing.T) {
 	stop := errors.New("enough")
 	dir := t.TempDir()
 	go func() {
-		// The grandchild holds the pipe of run's output open: run returns only
-		// when that is gone too.
+		// The grandchild holds the pipe of run's output open, so run returns only after
+		// that has ended too.
 		for !exists(filepath.Join(dir, "up")) {
 			time.Sleep(time.Millisecond)
 		}

@@ -11,18 +11,18 @@ import (
 
 // Kind is a server program at a pinned version.
 type Kind struct {
-	// Name and Version name the program, for people and for the cache folder.
+	// Name and Version identify the program, for people and in the cache folder.
 	Name, Version string
-	// Durable tells whether data outlives [Server.Stop] and [Server.Kill].
+	// Durable says whether data remains after [Server.Stop] and [Server.Kill].
 	Durable bool
 
 	// install puts the program at that version into dir, which is empty.
 	install func(ctx context.Context, dir, version string) error
-	// command tells how to run the program in dir, on data in data, at addr
-	// (host:port); env is added to the environment.
+	// command returns how to run the program in dir, with its data in data, at addr
+	// (host:port). env is added to the environment.
 	command func(dir, data, addr string) (argv, env []string)
-	// The credentials that the server knows. They guard a temporary directory on
-	// loopback, nothing else.
+	// Credentials that the server accepts. They protect only a temporary directory on
+	// loopback.
 	access, secret string
 	// api is set for a server that does not speak S3.
 	api *api
@@ -35,8 +35,8 @@ const (
 	secret = "fencepost-secret"
 )
 
-// VersityGW is the S3 gateway of Versity on a directory. Its command line here
-// leaves its lock files on: without them it is not atomic.
+// VersityGW is Versity's S3 gateway to a directory. Its lock files stay on here, because
+// it is not atomic without them.
 var VersityGW = &Kind{
 	Name:    "versitygw",
 	Version: "v1.8.0",
@@ -69,8 +69,8 @@ var MinIO = &Kind{
 	access: access, secret: secret,
 }
 
-// GoFakeS3 keeps everything in memory and ignores the condition on the
-// completion of a multipart upload.
+// GoFakeS3 keeps all data in memory. It ignores the condition on completing a multipart
+// upload.
 var GoFakeS3 = &Kind{
 	Name:    "gofakes3",
 	Version: "v1.2.0",
@@ -81,8 +81,8 @@ var GoFakeS3 = &Kind{
 	access: access, secret: secret,
 }
 
-// S3rver ignores If-None-Match: it is here to be refused by package probe, and
-// is not among [Conforming].
+// S3rver ignores If-None-Match. It exists here so that package probe can refuse it, and
+// is not in [Conforming].
 var S3rver = &Kind{
 	Name:    "s3rver",
 	Version: "3.7.1",
@@ -95,22 +95,22 @@ var S3rver = &Kind{
 			"--directory", data, "--address", host, "--port", port, "--silent", "--no-vhost-buckets",
 		}, nil
 	},
-	// It knows no others.
+	// The only credentials that it accepts.
 	access: "S3RVER", secret: "S3RVER",
 }
 
-// Conforming are the servers that keep what the protocol needs.
+// Conforming are the servers that keep the promises that the protocol needs.
 var Conforming = []*Kind{VersityGW, MinIO, GoFakeS3}
 
-// All are the servers that this package can start and that speak S3.
+// All are the servers of this package that speak S3.
 var All = append(append([]*Kind{}, Conforming...), S3rver)
 
-// The lock file pins what s3rver depends on, too.
+// The lock file also pins s3rver's dependencies.
 //
 //go:embed s3rver/package.json s3rver/package-lock.json
 var s3rverFiles embed.FS
 
-// cacheRoot is the folder that holds installed servers.
+// cacheRoot returns the folder for installed servers.
 func cacheRoot() (string, error) {
 	if dir := os.Getenv("FENCEPOST_SERVERS"); dir != "" {
 		return filepath.Abs(dir)

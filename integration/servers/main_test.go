@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The test binary is also a server, so that starting and ending one is tested
-// without having to install any.
+// roleEnv makes the test binary a server. So starting and ending a server is tested
+// without installing any.
 const roleEnv = "FENCEPOST_SERVERS_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -31,8 +31,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("no such drive")
 		os.Exit(7)
 	case "parent":
-		// Starts a child as the suite starts a server, says its number, and waits
-		// to be killed.
+		// Starts a child as Start does, prints its process id, and waits to be killed.
 		cmd := exec.Command("sleep", "600")
 		p, err := spawn(cmd)
 		if err != nil {
@@ -45,7 +44,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// fake is a kind that runs this test binary in a role.
+// fake returns a kind that runs this test binary in a role.
 func fake(t *testing.T, role string) *Kind {
 	t.Setenv("FENCEPOST_SERVERS", t.TempDir())
 	return &Kind{

@@ -13,15 +13,15 @@ import (
 // process is a running child in a process group of its own.
 type process struct {
 	pid  int
-	done chan struct{} // closed when it has ended and been waited for
-	err  error         // how it ended; read after done
+	done chan struct{} // closed after it has ended and been waited for
+	err  error         // how it ended; read it after done
 }
 
 // spawn starts cmd. A goroutine waits for it, and ends when it ends.
 //
-// The kernel sends a child its parent-death signal when the *thread* that
-// started it ends, not the process (golang/go#27505). So the thread is kept for
-// as long as the child runs; it then dies with the test binary and not before.
+// The kernel sends a child its parent-death signal when the *thread* that started it
+// ends, not the process (golang/go#27505). So spawn keeps that thread for as long as the
+// child runs.
 func spawn(cmd *exec.Cmd) (*process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -45,9 +45,9 @@ func spawn(cmd *exec.Cmd) (*process, error) {
 	return p, <-started
 }
 
-// Spawn starts a child of a test, which dies with the test binary however that
-// ends; its SysProcAttr is kept but for what that takes. The channel is closed when
-// the child has ended and been waited for.
+// Spawn starts a child process that dies with the test binary, in whatever way that ends.
+// It changes only the necessary fields of SysProcAttr. The channel is closed after the
+// child has ended and been waited for.
 func Spawn(cmd *exec.Cmd) (<-chan struct{}, error) {
 	p, err := spawn(cmd)
 	if err != nil {
@@ -56,14 +56,14 @@ func Spawn(cmd *exec.Cmd) (<-chan struct{}, error) {
 	return p.done, nil
 }
 
-// signal sends sig to the whole group, unless the process has ended: its number
-// may then belong to somebody else.
+// signal sends sig to the whole group, unless the process has ended. After that its
+// number may belong to another process.
 func (p *process) signal(sig unix.Signal) {
 	select {
 	case <-p.done:
 	default:
-		// ESRCH means that it has just ended; there is no other error to expect
-		// about a child of one's own.
+		// ESRCH means that it has just ended. No other error is possible for a child
+		// process.
 		_ = unix.Kill(-p.pid, sig)
 	}
 }

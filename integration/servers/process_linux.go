@@ -2,8 +2,8 @@ package servers
 
 import "syscall"
 
-// tie gives a child its own group, and has the kernel kill it when its parent
-// dies, however that happens.
+// tie gives a child its own group. It makes the kernel kill the child when its parent
+// dies, in whatever way.
 func tie(attr *syscall.SysProcAttr) {
 	attr.Setpgid, attr.Pdeathsig = true, syscall.SIGKILL
 }

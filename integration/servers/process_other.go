@@ -4,6 +4,6 @@ package servers
 
 import "syscall"
 
-// tie gives a child its own group. Only Linux can tie its life to the parent's:
-// elsewhere a killed test binary leaves its servers behind.
+// tie gives a child its own group. Only Linux can kill it with its parent. Elsewhere a
+// killed test binary leaves its servers running.
 func tie(attr *syscall.SysProcAttr) { attr.Setpgid = true }

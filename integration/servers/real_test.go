@@ -19,18 +19,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// TestInstalled builds what is missing, and checks that each server is what its
-// pin says. `make servers` runs it alone.
+// TestInstalled installs missing servers, and checks that each has its pinned version.
+// `make servers` runs it alone.
 func TestInstalled(t *testing.T) {
 	for _, k := range append(Clouds, All...) {
 		t.Run(k.Name, func(t *testing.T) {
-			t.Parallel() // while one downloads, another compiles
+			t.Parallel() // one downloads while another compiles
 			dir, err := k.Install(t.Context())
 			if err != nil {
 				unavailable(t, err)
 			}
 			if got := version(t, dir, k); got != k.Version {
-				t.Errorf("version %s is installed, %s is pinned", got, k.Version)
+				t.Errorf("version %s is installed, but %s is pinned", got, k.Version)
 			}
 		})
 	}
@@ -56,8 +56,8 @@ func version(t *testing.T, dir string, k *Kind) string {
 	return p.Version
 }
 
-// TestRealServers starts, kills and restarts each, and looks at what is left of
-// an object.
+// TestRealServers starts, kills and restarts each server, and checks whether an object
+// remains.
 func TestRealServers(t *testing.T) {
 	for _, k := range All {
 		t.Run(k.Name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestRealServers(t *testing.T) {
 				end()
 				if resp, err := http.Get(s.Endpoint); err == nil {
 					resp.Body.Close()
-					t.Fatalf("it answers after %s", name)
+					t.Fatalf("the server answers after %s", name)
 				}
 				s.Restart()
 				want := ""
@@ -107,7 +107,7 @@ func put(t *testing.T, s *Server, key, value string) {
 	}
 }
 
-// get returns what is stored under key, or nothing if there is nothing.
+// get returns the object under key, or "" if there is none.
 func get(t *testing.T, s *Server, key string) string {
 	t.Helper()
 	out, err := s.client().GetObject(t.Context(), &s3.GetObjectInput{
@@ -127,7 +127,7 @@ func get(t *testing.T, s *Server, key string) string {
 	return string(b)
 }
 
-// TestClouds starts and restarts the emulators; their drivers have the rest.
+// TestClouds starts and restarts the emulators. The tests of their drivers do the rest.
 func TestClouds(t *testing.T) {
 	for _, k := range Clouds {
 		t.Run(k.Name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestClouds(t *testing.T) {
 			s.Kill()
 			if resp, err := http.Get(s.Endpoint); err == nil {
 				resp.Body.Close()
-				t.Fatal("it answers after Kill")
+				t.Fatal("the server answers after Kill")
 			}
 			s.Restart()
 			resp, err := http.Get(s.Endpoint)

@@ -24,23 +24,23 @@ const (
 	bucket = "fencepost-test"
 	region = "us-east-1"
 
-	// startLimit bounds how long a server may take until it answers, stopLimit
-	// how long it may take to end by itself. Both are far above what is seen.
+	// startLimit is how long a server may take until it answers. stopLimit is how long it
+	// may take to end by itself. Both are far longer than usual.
 	startLimit = time.Minute
 	stopLimit  = 10 * time.Second
 )
 
-// Server is a running server. Its methods are for the test's own goroutine.
+// Server is a running server. Only the test's own goroutine may call its methods.
 type Server struct {
-	// Kind tells which program it is.
+	// Kind is the program.
 	Kind *Kind
 	// Endpoint is its address: http://127.0.0.1:port. It does not change.
 	Endpoint string
 	// Bucket is a bucket that exists.
 	Bucket string
-	// Env is what a child process needs in its environment to reach the server:
-	// credentials and region, and that no other source of them is asked. [Start]
-	// has set the same for the test itself.
+	// Env is the environment that a child process needs to reach the server: credentials
+	// and region, and settings that disable other sources of them. [Start] has set the
+	// same for the test itself.
 	Env []string
 
 	t         testing.TB
@@ -50,12 +50,12 @@ type Server struct {
 	p         *process
 }
 
-// Start starts a server with an empty bucket and returns when it answers. It
-// ends with the test. It sets environment variables for the test (AWS_… for a
-// server that speaks S3), which therefore cannot be parallel; its subtests can.
+// Start starts a server with an empty bucket and returns when it answers. The server ends
+// with the test. Start sets environment variables for the test (AWS_… for a server that
+// speaks S3), so the test cannot be parallel; its subtests can.
 //
-// A server that cannot be installed skips the test, or fails it if CI=true; one
-// that is installed and does not start always fails it.
+// If the server cannot be installed, the test is skipped; with CI=true it fails. If it is
+// installed and does not start, the test always fails.
 func Start(t testing.TB, kind *Kind) *Server {
 	t.Helper()
 	dir, err := kind.Install(t.Context())
@@ -72,7 +72,7 @@ func Start(t testing.TB, kind *Kind) *Server {
 	}
 	s.setenv()
 	t.Cleanup(s.cleanup)
-	// Somebody else may take the port between the choice and the start.
+	// Another process may take the port between choice and start.
 	for range 3 {
 		if s.addr, err = freeAddr(); err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func Start(t testing.TB, kind *Kind) *Server {
 	return nil
 }
 
-// URL is the address of prefix in the server's bucket, as store.Open takes it.
+// URL returns the URL of prefix in the server's bucket, as store.Open takes it.
 func (s *Server) URL(prefix string) string {
 	if s.Kind.api != nil {
 		u := s.Kind.api.url(s, prefix)
@@ -97,8 +97,8 @@ func (s *Server) URL(prefix string) string {
 	return u.String()
 }
 
-// Stop ends the server by SIGTERM, after a while by SIGKILL, and waits until it
-// has ended. Stopping a server that does not run does nothing.
+// Stop ends the server by SIGTERM, after 10 s by SIGKILL, and waits until it has ended.
+// It does nothing if the server does not run.
 func (s *Server) Stop() {
 	s.p.signal(unix.SIGTERM)
 	select {
@@ -114,9 +114,8 @@ func (s *Server) Kill() {
 	<-s.p.done
 }
 
-// Restart starts the server again, after [Server.Stop] if it still runs, with
-// the same address and data. The data of a server that is not [Kind.Durable]
-// are gone; its bucket is there, empty.
+// Restart starts the server again, with the same address and data. It calls [Server.Stop]
+// first. If the server is not [Kind.Durable], its bucket is empty afterwards.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
@@ -144,7 +143,7 @@ func (s *Server) start() error {
 	s.p = p
 	if err := s.ready(); err != nil {
 		s.Kill()
-		return fmt.Errorf("servers: start %s: %w\n%s", s.Kind, err, s.printed())
+		return fmt.Errorf("servers: start %s: %w; its output:\n%s", s.Kind, err, s.printed())
 	}
 	return nil
 }
@@ -160,7 +159,7 @@ func (s *Server) ready() error {
 		}
 		select {
 		case <-s.p.done:
-			return fmt.Errorf("it ended at once: %w", errors.Join(s.p.err, err))
+			return fmt.Errorf("the process ended at once: %w", errors.Join(s.p.err, err))
 		case <-ctx.Done():
 			return fmt.Errorf("not ready within %v: %w", startLimit, err)
 		case <-time.After(20 * time.Millisecond):
@@ -168,7 +167,7 @@ func (s *Server) ready() error {
 	}
 }
 
-// cleanup ends the server, and shows what it printed if the test has failed.
+// cleanup ends the server. It prints the server's output if the test has failed.
 func (s *Server) cleanup() {
 	if s.p == nil {
 		return
@@ -204,7 +203,7 @@ func awsEnv(k *Kind) [][2]string {
 		{"AWS_SECRET_ACCESS_KEY", k.secret},
 		{"AWS_SESSION_TOKEN", ""},
 		{"AWS_REGION", region},
-		// The developer's own settings must not leak into a test.
+		// The developer's own settings must not affect a test.
 		{"AWS_PROFILE", ""},
 		{"AWS_CONFIG_FILE", os.DevNull},
 		{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
@@ -214,19 +213,19 @@ func awsEnv(k *Kind) [][2]string {
 	}
 }
 
-// unavailable ends a test whose server cannot be had.
+// unavailable skips a test whose server is not available, or fails it with CI=true.
 func unavailable(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal(err)
 	}
-	t.Skipf("%s needs a server that cannot be had: %v", t.Name(), err)
+	t.Skipf("%s needs a server that is not available: %v", t.Name(), err)
 }
 
-// freeAddr finds a free address below the range from which the kernel takes the
-// ports of outgoing connections. A port from that range could be taken by
-// anybody's connection while a server is down, so that it could not restart; a
-// client that polls it can even be connected to itself.
+// freeAddr finds a free address below the range from which the kernel takes the ports of
+// outgoing connections. With a port from that range, any connection could take the port
+// while the server is down, so that it could not restart. A client that polls the port
+// could even be connected to itself.
 func freeAddr() (string, error) {
 	var last error
 	for range 100 {
@@ -244,7 +243,7 @@ func freeAddr() (string, error) {
 func splitAddr(addr string) (host, port string) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		panic("servers: " + err.Error()) // made by freeAddr
+		panic("servers: " + err.Error()) // freeAddr has made it
 	}
 	return host, port
 }

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pid asks the fake server who it is; 0 means that nobody answers.
+// pid asks the fake server for its process id. 0: no answer.
 func pid(t *testing.T, endpoint string) int {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -44,7 +44,7 @@ func TestServerKeepsItsAddress(t *testing.T) {
 	s := Start(t, fake(t, "server"))
 	first, endpoint := pid(t, s.Endpoint), s.Endpoint
 	if first == 0 {
-		t.Fatal("started, and nobody answers")
+		t.Fatal("the server started, but does not answer")
 	}
 	for name, end := range map[string]func(){"Stop": s.Stop, "Kill": s.Kill} {
 		end()
@@ -59,7 +59,7 @@ func TestServerKeepsItsAddress(t *testing.T) {
 		}
 		first = second
 	}
-	s.Restart() // of a running one
+	s.Restart() // while it runs
 	if p := pid(t, endpoint); p == 0 || p == first {
 		t.Errorf("after Restart of running process %d, %d answers", first, p)
 	}
@@ -72,11 +72,11 @@ func TestServerEndsWithItsTest(t *testing.T) {
 	var endpoint string
 	t.Run("inner", func(t *testing.T) { endpoint = Start(t, fake(t, "server")).Endpoint })
 	if p := pid(t, endpoint); p != 0 {
-		t.Errorf("process %d outlives its test", p)
+		t.Errorf("process %d still runs after its test", p)
 	}
 }
 
-// recorder is a test whose end is looked at.
+// recorder is a test that records how it ended.
 type recorder struct {
 	testing.TB
 	failed, skipped string
@@ -138,7 +138,7 @@ func TestServerDiesWithAKilledTestBinary(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Wait() // it says that it was killed
+	defer cmd.Wait() // its error only says that it was killed
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
@@ -153,14 +153,14 @@ func TestServerDiesWithAKilledTestBinary(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// An orphan stays a zombie until somebody waits for it, so look at its state.
+	// An orphan stays a zombie until some process waits for it, so check its state.
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if !running(t, child) {
 			return
 		}
 		if time.Now().After(deadline) {
 			_ = unix.Kill(child, unix.SIGKILL)
-			t.Fatalf("child %d outlives its killed parent", child)
+			t.Fatalf("child %d still runs after its parent was killed", child)
 		}
 	}
 }

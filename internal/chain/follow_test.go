@@ -43,7 +43,7 @@ func TestFollow(t *testing.T) {
 		"each: the hole is after a seal": {then: junk, floor: at(1, 3), eachSeal: true, walk: ErrMoved, reads: 1},
 		"junk after a junk seal":         {then: func(l *log) { junk(l.seal(5)) }, floor: at(2, 1), objects: 3, walk: ErrMoved, reads: 1},
 		"damage after a genuine seal":    {then: func(l *log) { junk(l.seal(5)) }, floor: at(0, 1), objects: 3, walk: ErrDamaged, reads: 1},
-		"nobody knows the floor":         {then: junk, objects: 2, walk: store.ErrDenied, reads: 1},
+		"the floor cannot be read":       {then: junk, objects: 2, walk: store.ErrDenied, reads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog(t, memstore.New(nil)).seal(1).data(3)

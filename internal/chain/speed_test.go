@@ -38,7 +38,7 @@ func (l late) Get(ctx context.Context, key string, o *store.GetOptions) (*store.
 	return l.Store.Get(ctx, key, o)
 }
 
-// TestInOrderAtFullSpeed: that objects are judged in order costs next to nothing, whether
+// TestInOrderAtFullSpeed: that objects are checked in order costs next to nothing, whether
 // they are small or of some size. In virtual time: when no more objects waited for their
 // turn than requests are under way, the same walk took 2.3 times as long as plain
 // requests do, as many at once.

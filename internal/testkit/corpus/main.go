@@ -1,13 +1,12 @@
-// Command corpus keeps of what fuzzing has found what is worth keeping: it copies
-// entries of the cache of make fuzz into testdata/fuzz, from where every go test runs
-// them.
+// Command corpus keeps the useful part of what fuzzing has found. It copies entries from
+// the cache of make fuzz to testdata/fuzz, where every go test runs them.
 //
-// Each entry is run by itself, and what counts is which statements of this project it
-// runs, and about how often (once, twice, up to 4, 8, 16... times): that is nearly what
-// the fuzzer goes by. An entry is kept if it adds to the seeds, to what is kept already
-// and to those taken before it; the one that adds most comes first, of two the
-// shorter. Statements that are run in one of two runs and not in the other count for
-// nothing. So the same cache and the same code give the same choice.
+// It runs each entry by itself. What counts is which statements of this project the entry
+// runs, and about how often: once, twice, up to 4, 8, 16... times. That is close to what
+// the fuzzer itself uses. An entry is useful if it adds to the seeds and to the entries
+// that are kept already. The entry that adds most is kept first; of two, the shorter.
+// Every entry runs twice, and a statement counts only if both runs reach it. So the same
+// cache and the same code give the same choice.
 //
 //	go run ./internal/testkit/corpus [-n 30] [-size 4096] [-cache .cache/fuzz] [directory...]
 package main
@@ -28,12 +27,12 @@ import (
 )
 
 var (
-	most  = flag.Int("n", 30, "entries of a fuzz test, those that are there included")
-	size  = flag.Int64("size", 4096, "`bytes` of an entry's file at most")
-	cache = flag.String("cache", filepath.Join(".cache", "fuzz"), "where make fuzz keeps what it finds, by packages")
+	most  = flag.Int("n", 30, "entries of a fuzz test at most, those in testdata included")
+	size  = flag.Int64("size", 4096, "largest size of an entry's file, in `bytes`")
+	cache = flag.String("cache", filepath.Join(".cache", "fuzz"), "directory in which make fuzz keeps what it finds")
 )
 
-// limit is how long one entry may take, under any load.
+// limit is how long one entry may run, on a busy machine too.
 const limit = time.Minute
 
 func main() {
@@ -47,12 +46,12 @@ func main() {
 	}
 }
 
-// run goes through the packages of which there is a cache, or those that are named.
+// run handles the named packages, or all packages in the cache.
 func run(ctx context.Context, dirs []string) error {
 	if len(dirs) == 0 {
 		found, err := filepath.Glob(filepath.Join(*cache, "*"))
 		if err != nil || len(found) == 0 {
-			return errors.Join(err, fmt.Errorf("there is nothing in %s: make fuzz first", *cache))
+			return errors.Join(err, fmt.Errorf("%s is empty; run make fuzz first", *cache))
 		}
 		err = filepath.WalkDir(*cache, func(path string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() && d.Name() == "found" {
@@ -82,7 +81,7 @@ type pkg struct {
 	binary     string
 }
 
-// keep chooses for each of its fuzz tests.
+// keep chooses entries for each fuzz test of the package.
 func (p *pkg) keep(ctx context.Context) (err error) {
 	if p.work, err = os.MkdirTemp("", "corpus"); err != nil {
 		return err
@@ -107,7 +106,7 @@ func (p *pkg) keep(ctx context.Context) (err error) {
 	return nil
 }
 
-// build makes a test that counts what is run of this project.
+// build makes a test binary that counts statements of this project.
 func (p *pkg) build(ctx context.Context) error {
 	deps, err := p.command(ctx, p.dir, "go", "list", "-deps", "-f", `{{with .Module}}{{if or .Main .Replace}}{{$.ImportPath}}{{end}}{{end}}`, ".")
 	if err != nil {
@@ -117,7 +116,8 @@ func (p *pkg) build(ctx context.Context) error {
 	return err
 }
 
-// link makes the directory in which the test runs: as its own, but for the corpus.
+// link makes the directory in which the test runs: like the package's own, without its
+// corpus.
 func (p *pkg) link() error {
 	for _, sub := range []string{"", "testdata"} {
 		if err := os.MkdirAll(filepath.Join(p.work, sub), 0o755); err != nil {
@@ -142,7 +142,7 @@ func (p *pkg) link() error {
 	return nil
 }
 
-// choose copies what is worth keeping for one fuzz test, and says what it did.
+// choose copies the useful entries of one fuzz test and prints what it did.
 func (p *pkg) choose(ctx context.Context, test string) error {
 	corpus := filepath.Join(p.work, "testdata", "fuzz", test)
 	own := filepath.Join(p.dir, "testdata", "fuzz", test)
@@ -188,7 +188,7 @@ func (p *pkg) choose(ctx context.Context, test string) error {
 	return nil
 }
 
-// names are those of all entries and seeds.
+// names returns the names of all entries and seeds.
 func (p *pkg) names(ctx context.Context, test string) (names []string, err error) {
 	out, err := p.command(ctx, p.work, p.binary, "-test.run", "^"+test+"$", "-test.v", "-test.timeout", limit.String(), "-test.coverprofile", os.DevNull)
 	for line := range strings.Lines(out) {
@@ -200,7 +200,7 @@ func (p *pkg) names(ctx context.Context, test string) (names []string, err error
 	return names, err
 }
 
-// features are what an entry runs, both of two times.
+// features returns what an entry runs in both of two runs.
 func (p *pkg) features(ctx context.Context, test, name string) (features, error) {
 	var both features
 	for range 2 {
@@ -221,7 +221,7 @@ func (p *pkg) features(ctx context.Context, test, name string) (features, error)
 	return both, nil
 }
 
-// command runs one, and returns what it prints.
+// command runs a command and returns its output.
 func (p *pkg) command(ctx context.Context, dir, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -232,8 +232,7 @@ func (p *pkg) command(ctx context.Context, dir, name string, args ...string) (st
 	return string(out), nil
 }
 
-// copyAll copies the files of a directory of up to so many bytes, and returns their
-// sizes.
+// copyAll copies the files of at most so many bytes, and returns their sizes.
 func copyAll(from, to string, most int64) (map[string]int64, error) {
 	sizes := map[string]int64{}
 	entries, err := os.ReadDir(from)

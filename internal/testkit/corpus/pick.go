@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// feature is a run of statements, and about how often it is run.
+// feature is a block of statements and about how often it runs.
 type feature struct {
 	block string
 	times int
@@ -47,13 +47,14 @@ func (f features) without(o features) (n int) {
 	return n
 }
 
-// parse reads a profile: lines of a block, its number of statements and a count.
+// parse reads a coverage profile: each line has a block, its number of statements and a
+// count.
 func parse(profile string) (features, error) {
 	f := features{}
 	for line := range strings.Lines(profile) {
 		words := strings.Fields(line)
 		if len(words) != 3 {
-			continue // the mode
+			continue // the first line, which names the mode
 		}
 		n, err := strconv.ParseUint(words[2], 10, 64)
 		if err != nil {
@@ -66,14 +67,14 @@ func parse(profile string) (features, error) {
 	return f, nil
 }
 
-// entry is one of a corpus.
+// entry is one entry of a corpus.
 type entry struct {
 	name string
 	size int64
 	runs features
 }
 
-// pick returns up to n entries that add to have, and adds them.
+// pick returns up to n entries that add to have, and adds their features to it.
 func pick(have features, some []entry, n int) (chosen []entry) {
 	some = slices.Clone(some)
 	for len(chosen) < n && len(some) > 0 {

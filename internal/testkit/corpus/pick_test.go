@@ -20,14 +20,15 @@ func TestParse(t *testing.T) {
 		t.Errorf("%v", f)
 	}
 	if again := runs(t, "p/b.go:1.1,2.2 1 8\n"); f.without(again) != 1 || again.without(f) != 0 {
-		t.Error("seven times and eight are not about the same")
+		t.Error("7 and 8 runs must count as about the same")
 	}
 	if _, err := parse("p/a.go:1.2,3.4 2 many\n"); err == nil {
-		t.Error("no error")
+		t.Error("no error for a count that is not a number")
 	}
 }
 
-// What adds most comes first, of two the shorter; what adds nothing any more is left.
+// The entry that adds most comes first; of two, the shorter. An entry that adds nothing
+// is left out.
 func TestPick(t *testing.T) {
 	some := []entry{
 		{"seed's", 1, runs(t, "a 1 1\n")},
@@ -54,7 +55,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// What is run in one of two runs only does not count.
+// A statement that only one of two runs reaches does not count.
 func TestAnd(t *testing.T) {
 	var both features
 	both = both.and(runs(t, "a 1 1\nb 1 1\n")).and(runs(t, "a 1 1\nb 1 2\n"))

@@ -102,6 +102,9 @@ func (t *trial) run(ctx context.Context) fate {
 			f.err = err
 			return f
 		}
+		if _, err := os.Stat(binary); errors.Is(err, os.ErrNotExist) {
+			continue // it has no tests of its own; those that use it have
+		}
 		f.where = otherTests
 		switch {
 		case i == 0:

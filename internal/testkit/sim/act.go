@@ -12,47 +12,50 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// kind of an act.
+// kind is the kind of an act.
 type kind uint8
 
-// What the scheduler can do. On a request:
+// The acts of the scheduler. These are about a request:
 const (
-	// apply lets it take effect and answers it; a client's step just goes on.
+	// apply lets the request take effect and answers it. A client that waits for its next
+	// step continues.
 	apply kind = iota + 1
-	// land lets it take effect; the answer is under way.
+	// land lets the request take effect. Its answer is still in flight.
 	land
-	// deliver brings the answer.
+	// deliver answers a request that has landed.
 	deliver
-	// walk makes the first half of a listing that is not atomic.
+	// walk reads the first half of a listing that is not atomic.
 	walk
-	// reset breaks the connection. What has not taken effect may still do so later.
+	// reset breaks the connection. A write that has not taken effect may do so later.
 	reset
-	// lose lets it take effect and breaks the connection.
+	// lose lets the request take effect and breaks the connection.
 	lose
-	// refuse answers with a status (n) that tells nothing, and without effect.
+	// refuse answers with HTTP status n and without effect. The status does not tell the
+	// client whether there was one.
 	refuse
-	// failed does the same after the effect.
+	// failed is like refuse, but the request takes effect first.
 	failed
-	// echo lets it take effect twice and brings the second answer.
+	// echo lets the request take effect twice and delivers the second answer.
 	echo
-	// tear cuts the answer to a read short.
+	// tear delivers half of the answer to a read, then breaks the connection.
 	tear
-	// late lets a request take effect that nobody waits for any more, or one that
-	// has taken effect before.
+	// late lets a write take effect that no client waits for, or one that has taken
+	// effect before.
 	late
-	// And on a node:
+	// These are about a node:
 	//
-	// tick fires its next timers; time passes until they are due.
+	// tick lets time pass until the node's first timer is due, and fires it.
 	tick
-	// crash ends the process and starts it again. What it has sent may still land.
+	// crash ends the process and starts it again. Its requests in flight may still land.
 	crash
-	// pause freezes it, resume wakes it up again.
+	// pause freezes the node. resume ends a pause.
 	pause
 	resume
-	// jump advances its clock by n, rate makes it go at n thousandths.
+	// jump advances the node's clock by n ns. rate makes it run at n thousandths of real
+	// speed.
 	jump
 	rate
-	// sleep lets n pass for everybody.
+	// sleep lets n ns pass for all nodes.
 	sleep
 )
 
@@ -61,18 +64,19 @@ var kinds = [...]string{"", "apply", "land", "deliver", "walk", "reset", "lose",
 
 func (k kind) String() string { return kinds[k] }
 
-// fault tells whether an act is more than the ordinary course of things.
+// fault reports whether an act is a fault, and not part of a normal run.
 func (k kind) fault() bool {
 	return k != apply && k != land && k != deliver && k != tick && k != resume
 }
 
-// act is one decision of the scheduler, by names, so that it can be repeated.
+// act is one decision of the scheduler. It names the request or node, so that a replay
+// can repeat it.
 type act struct {
 	kind kind
-	on   string // request or node
+	on   string // name of the request or node
 	n    int64
 
-	req  *request // if known already
+	req  *request // nil until resolve has found it
 	node *node
 }
 
@@ -92,7 +96,8 @@ func onNode(k kind, n *node, amount int64) act {
 	return act{kind: k, on: n.name, n: amount, node: n}
 }
 
-// resolve finds what an act is about, and tells whether it makes sense now.
+// resolve finds the request or node of an act. It reports whether the act is possible
+// now.
 func (w *world) resolve(a *act) bool {
 	if a.kind == sleep {
 		return true
@@ -111,7 +116,7 @@ func (w *world) resolve(a *act) bool {
 	if a.node == nil {
 		a.node = w.alive(a.on)
 	}
-	if a.node == nil || a.node.dead || a.node.done.Load() {
+	if a.node == nil || !a.node.live() {
 		return false
 	}
 	switch a.kind {
@@ -159,7 +164,7 @@ func (w *world) sensible(k kind, r *request) bool {
 
 func (w *world) waits(r *request) bool { return slices.Contains(w.pending, r) }
 
-// perform carries out an act that resolve has found sensible.
+// perform carries out an act that resolve has accepted.
 func (w *world) perform(a act) {
 	w.steps++
 	r := a.req
@@ -194,7 +199,7 @@ func (w *world) perform(a act) {
 		w.answer(r, status(r, int(a.n)))
 	case failed:
 		w.effect(r)
-		outcome = r.rep.String() + " all the same"
+		outcome = r.rep.String() + ", but reported as failed"
 		w.answer(r, status(r, int(a.n)))
 	case echo:
 		w.effect(r)
@@ -238,8 +243,8 @@ func (w *world) perform(a act) {
 	w.note(a, outcome)
 }
 
-// pass lets time go on. A listing that is not atomic is done before that: it takes
-// less than the grace period.
+// pass advances the time to at. It first completes the listings that are half done,
+// because a listing takes less time than the grace period.
 func (w *world) pass(at time.Duration) {
 	if at > w.now {
 		for _, r := range w.pending {
@@ -253,9 +258,9 @@ func (w *world) pass(at time.Duration) {
 
 // effect lets a request take effect.
 func (w *world) effect(r *request) {
-	judge := w.retaining(r)
+	check := w.retaining(r)
 	r.rep = w.bucket.do(r, w.now)
-	judge()
+	check()
 	if r.page > 0 && r.landed == 0 {
 		w.counted.pages++
 	}
@@ -307,8 +312,9 @@ func (r *request) list(b *bucket, now time.Duration) []store.Info {
 	return all
 }
 
-// walk looks at half of the names: the higher ones first, so that what is created
-// behind the walk is missed, as is what is deleted ahead of it.
+// walk reads half of a listing: the higher names. So the listing misses an object that is
+// created later among them, and an object among the lower names that is deleted before
+// the second half.
 func (r *request) walk(w *world) {
 	infos := w.bucket.list(r.key, r.split, w.now)
 	r.walked, r.walkedAt = true, w.steps
@@ -319,7 +325,7 @@ func (r *request) walk(w *world) {
 	}
 }
 
-// second tells whether a name belongs to the half that is looked at later.
+// second reports whether a name belongs to the half that is read later.
 func (r *request) second(key string) bool { return r.boundary == "" || key < r.boundary }
 
 func (w *world) answer(r *request, rep reply) {

@@ -23,19 +23,21 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// bent is something that is done wrong, and the words for what has to be noticed.
+// bent is a deliberate fault and the kinds of broken promises that the checks must
+// report.
 type bent struct {
 	name    string
 	notices []string
 	bend    bend
 }
 
-// by tells whose request it is: w, c, r, s, b, or e in the end.
+// by reports whether a node of the role sent the request: w, c, r, s, b, or e for the
+// final checks.
 func by(r *request, role string) bool { return r.node != nil && strings.HasPrefix(r.node.role, role) }
 
 func on(r *request, op, prefix string) bool { return r.op == op && strings.HasPrefix(r.key, prefix) }
 
-// misread answers a get with a manifest that says something else.
+// misread answers a get with a changed manifest.
 func misread(b *bucket, r *request, now time.Duration, change func(m *state.Manifest)) (reply, bool) {
 	rep := b.get(r, now)
 	rep.body = changed(rep.body, change)
@@ -60,11 +62,11 @@ var allBent = []bent{
 	{"a pruner that sees no pins", []string{"pruned", "gone"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
 		return reply{}, by(r, "c") && on(r, "list", layout.PinPrefix)
 	}},
-	{"a pruner that overlooks the newest pin", []string{"pruned"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
+	{"a pruner that misses the last pin", []string{"pruned"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
 		pins := b.list(layout.PinPrefix, "", now)
 		return reply{infos: pins[:max(len(pins)-1, 0)]}, by(r, "c") && on(r, "list", layout.PinPrefix)
 	}},
-	{"a holder whose renewals go nowhere", []string{"lapsed"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
+	{"a holder whose renewals have no effect", []string{"lapsed"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
 		_, swap := r.cond.Match()
 		return reply{info: store.Info{Key: r.key, Version: "bent"}}, by(r, "s") && on(r, "put", layout.PinPrefix) && swap && !bytes.Contains(r.body, []byte(`"renewals": 1,`))
 	}},
@@ -76,10 +78,10 @@ var allBent = []bent{
 		}
 		return reply{}, false
 	}},
-	{"a listing of pins that ends with its first page", []string{"pruned"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
+	{"a listing of pins that ends after its first page", []string{"pruned"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
 		return reply{}, by(r, "c") && on(r, "list", layout.PinPrefix) && r.page > 0
 	}},
-	{"a compactor that takes records for older than they are", []string{"given up"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
+	{"a compactor that sees records older than they are", []string{"truncated"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
 		if !by(r, "c") || !on(r, "get", "manifest/") {
 			return reply{}, false
 		}
@@ -135,14 +137,15 @@ func init() {
 	for _, b := range allBent {
 		bends[b.name] = b.bend
 	}
-	// For TestExploreFinds. Who opens sees what was there before the compactor came.
-	bends["an opener that does not look again"] = func(b *bucket, r *request, now time.Duration) (reply, bool) {
+	// For TestExploreFinds. A writer's open sees only the manifests from before the
+	// compactor.
+	bends["an opener that does not list again"] = func(b *bucket, r *request, now time.Duration) (reply, bool) {
 		old := slices.DeleteFunc(b.list(layout.ManifestPrefix, r.split, now), func(i store.Info) bool { return i.Key > layout.ManifestKey(1) })
 		keep := by(r, "c") && on(r, "delete", layout.ManifestPrefix)
 		return reply{infos: old}, keep || by(r, "w") && on(r, "list", layout.ManifestPrefix)
 	}
-	// p1 sees no manifest beyond the one that it has pinned.
-	bends["a holder that does not look at the mark"] = func(b *bucket, r *request, now time.Duration) (reply, bool) {
+	// p1 sees no manifest after the one that it has pinned.
+	bends["a holder that does not read the mark"] = func(b *bucket, r *request, now time.Duration) (reply, bool) {
 		pins := b.list(layout.PinPrefix, "", now)
 		if !by(r, "p") || !on(r, "list", layout.ManifestPrefix) || len(pins) == 0 {
 			return reply{}, false
@@ -155,7 +158,7 @@ func init() {
 	}
 }
 
-// Each check of pins, files and tables notices what it is for.
+// Each check of pins, files and tables notices its fault.
 func TestBentIsNoticed(t *testing.T) {
 	for _, b := range allBent {
 		t.Run(b.name, func(t *testing.T) {
@@ -165,8 +168,8 @@ func TestBentIsNoticed(t *testing.T) {
 			for ; len(missing) > 0 && seed <= 500; seed++ {
 				p := NewPlan(seed)
 				p.Bent, p.Edits, p.Snapshots, p.Backups = b.name, true, 2, 1
-				p.Readers, p.Steps, p.Hurry = 0, 800, 0.2 // more of what it is about
-				p.Retain, p.Page = slices.Contains(b.notices, "given up"), 0
+				p.Readers, p.Steps, p.Hurry = 0, 800, 0.2 // more of the nodes that the fault concerns
+				p.Retain, p.Page = slices.Contains(b.notices, "truncated"), 0
 				if strings.Contains(b.name, "page") {
 					p.Page, p.Walks = 1, false
 				}
@@ -175,20 +178,20 @@ func TestBentIsNoticed(t *testing.T) {
 			}
 			t.Logf("%d histories", seed-1)
 			if len(missing) > 0 {
-				t.Errorf("nobody has noticed that it is %v", missing)
+				t.Errorf("no check reported %v", missing)
 			}
 		})
 	}
 }
 
-// An edit that is judged in another way than its client expects is noticed.
+// An edit with another outcome than its client expects is reported.
 func TestConflictIsNoticed(t *testing.T) {
 	gone := layout.FileKey(1, uuid.NewString(), ".f")
 	for name, try := range map[string]func(ctx context.Context, e *editor){
-		"it fits and is refused": func(ctx context.Context, e *editor) {
+		"the edit fits and is refused": func(ctx context.Context, e *editor) {
 			e.commit(ctx, "a", manifest.Edit{Remove: []string{gone}}, nil, false)
 		},
-		"it does not fit and is taken": func(ctx context.Context, e *editor) {
+		"the edit does not fit and is accepted": func(ctx context.Context, e *editor) {
 			e.commit(ctx, "a", manifest.Edit{Properties: map[string]string{"a": "b"}}, nil, true)
 		},
 	} {

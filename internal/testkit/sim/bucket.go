@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"hash/fnv"
 	"net/http"
 	"slices"
@@ -13,31 +12,33 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// bucket is the simulated store: objects, conditions, versions. Only the
-// scheduler's goroutine touches it.
+// bucket is the simulated store: objects, conditions and versions. Only the scheduler's
+// goroutine uses it.
 type bucket struct {
 	objects map[string]*object
-	names   []string // of objects, in order
+	names   []string // keys of objects, sorted
 	writes  uint64
-	// content makes versions a function of the body, as ETags of many servers are.
+	// content makes an object's version a hash of its body, like the ETags of many
+	// servers.
 	content bool
-	// careless ignores conditions.
+	// careless ignores the conditions of writes.
 	careless bool
-	// resolution of LastModified and Date; 0 means that the store tells no time.
+	// resolution is that of LastModified and Date. 0: the store reports no time.
 	resolution time.Duration
-	// bend, if not nil, answers a request instead of the store, if it says so: to see
-	// whether the checks notice.
+	// bend, if not nil, may answer a request in place of the store. Tests use it to see
+	// that the checks notice a fault.
 	bend bend
-	// pinned and deleted are told of objects of pins that were written, and of what was
+	// pinned is called after a pin's object is written, deleted after any object is
 	// deleted.
 	pinned  func(*request)
 	deleted func(key string, by *node)
 }
 
-// bend is a store, or a client, that does something wrong.
+// bend is a deliberate fault of the store or of a client. It reports whether it has
+// answered the request.
 type bend func(b *bucket, r *request, now time.Duration) (reply, bool)
 
-// bends by their names, see [Plan].Bent. Only tests have any.
+// bends maps names to faults; see [Plan].Bent. Only tests add any.
 var bends = map[string]bend{}
 
 type object struct {
@@ -45,7 +46,7 @@ type object struct {
 	body     []byte
 	version  store.Version
 	modified time.Time
-	id       uint64 // of the request that wrote it; see world.state
+	id       uint64 // tag of the request that wrote it; see world.state
 }
 
 // origin is the time of day at which every history begins.
@@ -133,7 +134,7 @@ func (b *bucket) delete(keys []string, by *node) reply {
 	return reply{}
 }
 
-// list returns what is under a prefix, by key.
+// list returns the objects under a prefix, sorted by key.
 func (b *bucket) list(prefix, after string, now time.Duration) []store.Info {
 	at, _ := slices.BinarySearch(b.names, prefix)
 	names := b.names[at:]
@@ -154,7 +155,7 @@ func (b *bucket) list(prefix, after string, now time.Duration) []store.Info {
 	return infos
 }
 
-// mask replaces what is random in a key.
+// mask replaces the random part of a key.
 func mask(key string) string {
 	if i := strings.LastIndexByte(key, '/'); i >= 0 && len(key)-i > 36 && strings.Count(key[i:], "-") == 4 {
 		return key[:i+1] + "*"
@@ -162,9 +163,9 @@ func mask(key string) string {
 	return key
 }
 
-// reply is what a store answers.
+// reply is the store's answer to a request.
 type reply struct {
-	tag   uint64 // what it says; see world.state
+	tag   uint64 // of the object that it returns; see world.state
 	info  store.Info
 	body  []byte
 	infos []store.Info
@@ -189,5 +190,3 @@ func (r reply) String() string {
 func fail(op, key string, kind error, status int) reply {
 	return reply{err: &store.Error{Op: op, Key: key, Kind: kind, Status: status}}
 }
-
-func clone(b []byte) []byte { return bytes.Clone(b) }

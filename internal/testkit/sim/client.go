@@ -40,7 +40,8 @@ func (p Plan) people(w *world) {
 	}
 }
 
-// election is short, so that a history holds several.
+// election returns leader options with a short validity, so that a history has several
+// elections.
 func (n *node) election(prefix string) *leader.Options {
 	return &leader.Options{
 		Hooks:    leader.Hooks{Elected: func(e leader.Election) { n.won(prefix, uint64(e.Epoch)) }},
@@ -57,8 +58,13 @@ func (n *node) writerOptions() *writer.Options {
 	}
 }
 
-// writes is a client that leads several times: with tokens made by hand, or those
-// of the election.
+// simple returns the options of a writer that only appends.
+func (n *node) simple() *writer.Options {
+	return &writer.Options{InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock}
+}
+
+// writes is a client that leads several terms. Its tokens come from a counter or from the
+// election.
 func writes(ctx context.Context, n *node) {
 	w := n.world
 	for range w.plan.Terms {
@@ -70,10 +76,10 @@ func writes(ctx context.Context, n *node) {
 			continue
 		}
 		if w.token == 0 || !w.plan.Twins || n.rng.IntN(3) > 0 {
-			w.token++ // else a token is given out twice, which must do no harm
+			w.token++ // otherwise two nodes get the same token, which must do no harm
 		}
 		token := fence.NewToken(w.token)
-		if !n.step(ctx) { // others may take later tokens meanwhile
+		if !n.step(ctx) { // other nodes may get later tokens meanwhile
 			return
 		}
 		call := w.steps
@@ -91,9 +97,9 @@ func writes(ctx context.Context, n *node) {
 	}
 }
 
-var errPatience = errors.New("sim: the client has lost its patience")
+var errPatience = errors.New("sim: the client gave up waiting")
 
-// elected leads terms of the election until it has done its work.
+// elected leads terms of the election until the client's work is done.
 func (n *node) elected(ctx context.Context) {
 	call := n.world.steps
 	o := &fencepost.Options{Leader: n.election(layout.LockPrefix), Writer: n.writerOptions()}
@@ -106,7 +112,8 @@ func (n *node) elected(ctx context.Context) {
 	n.expect(err, writer.ErrFenced, writer.ErrUnknown, writer.ErrClosed, leader.ErrLost)
 }
 
-// lead appends, and ends in one of many ways.
+// lead appends records and commits edits. Then it closes the writer, sometimes with an
+// impatient context.
 func (n *node) lead(ctx context.Context, wr *writer.Writer) {
 	w := n.world
 	var waits sync.WaitGroup
@@ -147,7 +154,8 @@ func (n *node) lead(ctx context.Context, wr *writer.Writer) {
 	waits.Wait()
 }
 
-// impatient returns a context that one time in n ends when the scheduler likes.
+// impatient returns a context that, once in oneIn calls on average, the scheduler can
+// cancel at any time.
 func (n *node) impatient(ctx context.Context, oneIn int) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if n.rng.IntN(oneIn) == 0 {
@@ -164,35 +172,41 @@ func compacts(ctx context.Context, n *node) {
 	w := n.world
 	o := &compactor.Options{
 		FanIn: 2, SegmentBytes: 1 << n.rng.IntN(10), NoCompress: true, Settle: n.settle(), Clock: n.clock,
-		Leader: n.election(layout.CompactorLockPrefix), KeepLocks: &leader.PruneOptions{Keep: 1 + n.rng.IntN(2)},
+		Leader: n.election(layout.CompactorLockPrefix),
 	}
+	o.Leader.NoPrune = false
 	n.retains = n.retention()
 	o.Retain = n.retains.Retain
-	c, err := compactor.New(n.store(), o)
-	if err != nil {
-		n.history().broken("client", "%v", err)
-		return
-	}
+	var c *compactor.Compactor
 	for n.step(ctx) {
+		var err error
+		if !w.plan.Elected {
+			w.ctoken++
+			o.Token = fence.NewToken(w.ctoken)
+		}
+		if c == nil || !w.plan.Elected {
+			if c, err = compactor.New(n.store(), o); err != nil {
+				n.history().broken("client", "%v", err)
+				return
+			}
+		}
 		if w.plan.Elected {
-			_, err = c.RunOnce(ctx)
+			_, err = c.Once(ctx)
 			n.expect(err, compactor.ErrFenced, state.ErrVoid, leader.ErrLost)
 		} else {
-			w.ctoken++
-			token := fence.NewToken(w.ctoken)
 			for range 1 + n.rng.IntN(6) {
 				if !n.step(ctx) {
 					return
 				}
 				octx, cancel := n.impatient(ctx, 3)
-				_, err = c.Once(octx, token)
+				_, err = c.Once(octx)
 				cancel(nil)
 				n.expect(err, compactor.ErrFenced, state.ErrVoid, errPatience)
 				if errors.Is(err, compactor.ErrFenced) {
 					break
 				}
 				if n.retains.truncates && n.rng.IntN(2) == 0 {
-					n.truncate(ctx, c, token)
+					n.truncate(ctx, c)
 				}
 			}
 		}
@@ -234,7 +248,7 @@ func reads(ctx context.Context, n *node) {
 				base = n.begun(from, rec.Offset, least)
 			}
 			if rec.Offset != base+uint64(len(seen)) {
-				n.broken("offset", "%s got offset %d after %d records from %d on", n.name, rec.Offset, len(seen), base)
+				n.broken("offset", "%s got offset %d after %d records that began at offset %d", n.name, rec.Offset, len(seen), base)
 				break
 			}
 			seen = append(seen, string(rec.Value))
@@ -242,12 +256,12 @@ func reads(ctx context.Context, n *node) {
 				break
 			}
 		}
-		// Whoever stopped early, or was stopped, has seen a prefix.
+		// A client that stopped early, or was stopped, has read only a prefix.
 		complete := !tail && !stopped && failed == nil && rctx.Err() == nil
 		cancel()
 		n.givenUp(failed, base, len(seen))
 		if !n.crashed() {
-			if base == reader.Oldest { // nothing was there
+			if base == reader.Oldest { // it read nothing
 				base, complete = 0, complete && !w.plan.Retain
 			}
 			n.history().read(id, seen, base, complete, w.steps)
@@ -256,7 +270,7 @@ func reads(ctx context.Context, n *node) {
 	}
 }
 
-// What a node that has crashed finds out does not count.
+// The following functions ignore what a crashed node reports.
 
 func (n *node) history() *history { return n.world.history }
 
@@ -268,7 +282,7 @@ func (n *node) opened(call int, wr *writer.Writer) {
 	h := n.history()
 	h.end(h.begin(op{kind: opOpen, node: n.name, epoch: uint64(rec.Epoch), offset: rec.Offset, cursor: string(rec.Cursor), call: call}),
 		yes, rec.Offset, n.world.steps)
-	n.world.tellf(n.name, "has opened epoch %d at offset %d", rec.Epoch, rec.Offset)
+	n.world.tellf(n.name, "opened epoch %d at offset %d", rec.Epoch, rec.Offset)
 }
 
 func (n *node) appended(id int, offset uint64, err error) {
@@ -310,8 +324,8 @@ func (n *node) broken(kind, format string, args ...any) {
 	}
 }
 
-// expect reports an error that is neither allowed nor explained by what the store
-// did.
+// expect reports an error that is neither allowed nor a consequence of a fault of the
+// store.
 func (n *node) expect(err error, allowed ...error) {
 	if err == nil || n.crashed() {
 		return
@@ -322,7 +336,7 @@ func (n *node) expect(err error, allowed ...error) {
 	}
 	var fault *store.Error
 	if errors.As(err, &fault) && fault.Kind == nil {
-		return // a request that failed, and was not tried often enough
+		return // the request failed at every attempt
 	}
 	n.broken("error", "%s: unexpected error: %v", n.name, err)
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// dice is the scheduler that draws.
+// dice is the scheduler that draws its acts at random.
 type dice struct {
 	plan   Plan
 	rng    *rand.Rand
-	order  *rand.Rand // of listings
-	looked int        // requests seen before this step have had their chance to be held
+	order  *rand.Rand // shuffles listings
+	looked int        // hold has decided about all requests seen before this step
 }
 
 func newDice(p Plan) *dice {
 	return &dice{plan: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), order: rand.New(rand.NewPCG(p.Seed, 2))}
 }
 
-// shuffle orders a listing: nobody may rely on its order.
+// shuffle puts a listing in random order, because no code may rely on the order.
 func (d *dice) shuffle(infos []store.Info) {
 	d.order.Shuffle(len(infos), func(i, j int) { infos[i], infos[j] = infos[j], infos[i] })
 }
@@ -68,7 +68,7 @@ func (d *dice) next(w *world) (act, bool) {
 	return d.ordinary(w, pick), true
 }
 
-// ordinary is how a request goes on if there is no trouble.
+// ordinary returns the next act for a request without a fault.
 func (d *dice) ordinary(w *world, r *request) act {
 	switch {
 	case r.landed > 0:
@@ -78,7 +78,7 @@ func (d *dice) ordinary(w *world, r *request) act {
 	case d.plan.Walks && r.op == "list" && !r.walked && r.most == 0 && d.rng.IntN(3) == 0:
 		return onRequest(walk, r)
 	case r.node.paused || d.rng.IntN(6) == 0:
-		if d.roll(d.plan.Hold) { // the answer takes its time
+		if d.roll(d.plan.Hold) { // the answer is slow
 			r.held = w.steps + d.long()
 		}
 		return onRequest(land, r)
@@ -86,7 +86,7 @@ func (d *dice) ordinary(w *world, r *request) act {
 	return onRequest(apply, r)
 }
 
-// weightOf makes some nodes quicker than others, for a while.
+// weightOf returns how fast a node is. Some nodes are faster than others for a while.
 func (d *dice) weightOf(n *node) float64 {
 	if n.weight == 0 {
 		n.weight = []float64{0.02, 0.3, 1, 1, 1, 4}[d.rng.IntN(6)]
@@ -97,8 +97,8 @@ func (d *dice) weightOf(n *node) float64 {
 	return n.weight
 }
 
-// hold decides once for each request whether it is held back, and for how long:
-// sometimes for the rest of the history.
+// hold decides once for each request whether it is held back, and for how long. That may
+// be the rest of the history.
 func (d *dice) hold(w *world) {
 	for _, r := range w.pending {
 		chance := d.plan.Hold
@@ -117,10 +117,10 @@ func (d *dice) hold(w *world) {
 	}
 }
 
-// long is a number of steps: a few, or the rest of the history.
+// long draws a number of steps: a few, or more than the rest of the history.
 func (d *dice) long() int { return 1 + d.rng.IntN(1<<(2+d.rng.IntN(8))) }
 
-// thaw lets something go on when nothing else can.
+// thaw lets a held request or a stopped node continue when nothing else can.
 func (d *dice) thaw(w *world) (act, bool) {
 	for _, r := range w.pending {
 		if r.held > w.steps && !r.node.paused {
@@ -129,19 +129,19 @@ func (d *dice) thaw(w *world) (act, bool) {
 		}
 	}
 	for _, n := range w.nodes {
-		if n.paused && !n.dead && !n.done.Load() {
+		if n.paused && n.live() {
 			return onNode(resume, n, 0), true
 		}
 	}
 	for _, n := range w.nodes {
-		if n.clock.rate == 0 && !n.dead && !n.done.Load() {
+		if n.clock.rate == 0 && n.live() {
 			return onNode(rate, n, 1000), true
 		}
 	}
 	return act{}, false
 }
 
-// trouble draws a fault, if there is to be one.
+// trouble draws a fault, or none.
 func (d *dice) trouble(w *world) (act, bool) {
 	p := d.plan
 	switch {
@@ -152,7 +152,7 @@ func (d *dice) trouble(w *world) (act, bool) {
 			case r.step() || r.node.paused:
 			case r.reads():
 				some = append(some, r)
-			default: // what is written matters more
+			default: // writes matter more
 				some = append(some, r, r, r, r)
 			}
 		}
@@ -161,17 +161,17 @@ func (d *dice) trouble(w *world) (act, bool) {
 			a := onRequest([]kind{reset, reset, lose, lose, refuse, failed, echo, tear}[d.rng.IntN(8)], r)
 			a.n = int64([]int{http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusForbidden}[d.rng.IntN(5)])
 			if a.kind == failed && a.n == http.StatusForbidden {
-				a.n = http.StatusConflict // who is turned away has written nothing
+				a.n = http.StatusConflict // a store that denies access has written nothing
 			}
 			return a, w.sensible(a.kind, r)
 		}
 	case d.roll(p.Late):
-		late := w.late
+		some := w.late
 		if d.rng.IntN(4) == 0 {
-			late = w.past
+			some = w.past
 		}
-		if len(late) > 0 {
-			return onRequest(kindLate, late[d.rng.IntN(len(late))]), true
+		if len(some) > 0 {
+			return onRequest(late, some[d.rng.IntN(len(some))]), true
 		}
 	case d.roll(p.Pause):
 		if n := d.someone(w); n != nil && !n.paused {
@@ -197,13 +197,11 @@ func (d *dice) trouble(w *world) (act, bool) {
 	return act{}, false
 }
 
-const kindLate = late
-
-// someone is a node that is alive.
+// someone returns a random live node, or nil.
 func (d *dice) someone(w *world) *node {
 	var some []*node
 	for _, n := range w.nodes {
-		if !n.dead && !n.done.Load() {
+		if n.live() {
 			some = append(some, n)
 		}
 	}

@@ -13,22 +13,23 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// editor is a writer's client that changes the table in one term.
+// editor is a client that changes the table through one writer.
 type editor struct {
 	*node
 	wr    *writer.Writer
 	waits *sync.WaitGroup
 
 	began   bool
-	live    []string // files that it knows to be there
-	removed []string // and that it knows to have been removed
+	live    []string // files that it believes to be in the table
+	removed []string // files that it has removed
 	own     []manifest.File
 }
 
-// idPrefix is that of the property by which an edit can be seen in the table.
+// idPrefix begins the property that each edit sets, so that a reader of the table sees
+// which edits it contains.
 const idPrefix = "id/"
 
-// edit commits an edit. It is false if the writer has come to its end.
+// edit commits a random edit. It returns false when the writer can do no more.
 func (e *editor) edit(ctx context.Context, id string) bool {
 	if !e.began {
 		e.began = true
@@ -38,7 +39,7 @@ func (e *editor) edit(ctx context.Context, id string) bool {
 	}
 	edit := manifest.Edit{Properties: map[string]string{idPrefix + id: "", "last": id}}
 	for k := range e.rng.IntN(3) {
-		if f, ok := e.file(ctx, fmt.Sprintf("%s.%d", id, k)); ok && e.rng.IntN(5) > 0 { // else it is forgotten
+		if f, ok := e.file(ctx, fmt.Sprintf("%s.%d", id, k)); ok && e.rng.IntN(5) > 0 { // otherwise the file stays an orphan
 			edit.Add = append(edit.Add, f)
 		}
 	}
@@ -54,7 +55,7 @@ func (e *editor) edit(ctx context.Context, id string) bool {
 	case 1:
 		edit.Unset = append(edit.Unset, name)
 	}
-	// An edit that does not fit is refused, and the writer goes on.
+	// A wrong edit must be refused, and the writer must continue.
 	wrong := e.rng.IntN(4) == 0
 	switch {
 	case wrong && len(e.removed) > 0 && e.rng.IntN(2) == 0:
@@ -72,9 +73,9 @@ func (e *editor) commit(ctx context.Context, id string, edit manifest.Edit, live
 	at := h.begin(op{kind: opEdit, node: e.name, epoch: uint64(e.wr.Epoch()), values: []string{id}, edit: &edit, call: e.world.steps})
 	f, err := e.wr.CommitFilesAsync(ctx, edit)
 	conflict := errors.Is(err, writer.ErrConflict)
-	// Who has been overtaken may be told so, or see what its successor has removed.
+	// A writer with a successor may report a conflict that the successor's edits caused.
 	if conflict != wrong && (err == nil || conflict && !h.overtaken(uint64(e.wr.Epoch()))) {
-		e.broken("conflict", "the edit %s of %s, which fits the table: %v, was answered with %v", id, e.name, !wrong, err)
+		e.broken("conflict", "edit %s of %s: it fits the table: %v, but the answer was %v", id, e.name, !wrong, err)
 	}
 	if err != nil {
 		h.refused(at)
@@ -92,9 +93,10 @@ func (e *editor) commit(ctx context.Context, id string, edit manifest.Edit, live
 	return true
 }
 
-// file writes a file.
+// file uploads a file.
 func (e *editor) file(ctx context.Context, id string) (manifest.File, bool) {
-	// Drawn first: if the term ends just now, it is left to the Go scheduler who notices.
+	// Draw before CreateFile. If the term ends at this moment, the Go scheduler decides
+	// which call notices it, and the random draws must not depend on that.
 	body := "file " + id + strings.Repeat(".", e.rng.IntN(20))
 	f, err := e.wr.CreateFile(ctx, ".f")
 	if err != nil {
@@ -109,8 +111,8 @@ func (e *editor) file(ctx context.Context, id string) (manifest.File, bool) {
 	return f.File(), true
 }
 
-// learn looks at what was there before this term. Nobody else can remove it as long
-// as this writer is not fenced.
+// learn reads the files of earlier epochs from the table. No other node can remove them
+// while this writer is not fenced.
 func (e *editor) learn(ctx context.Context) {
 	r, err := reader.Open(ctx, e.store(), e.readerOptions())
 	if err != nil {

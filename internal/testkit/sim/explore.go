@@ -10,37 +10,38 @@ import (
 	"testing"
 )
 
-// Scenario is a small case whose schedules are all gone through.
+// Scenario is a small case of which [Explore] runs all schedules.
 type Scenario struct {
 	Name string
 	long bool // takes minutes
-	// Plan says what the store is like. Its numbers of nodes are not used.
+	// Plan describes the store. Its numbers of nodes are not used.
 	Plan Plan
-	// setup runs before anything is scheduled, on a store that answers at once.
+	// setup fills the log before the exploration starts, on a store that answers at once.
 	setup func(w *world, n *node)
-	// nodes start what is scheduled.
+	// nodes starts the nodes that are explored.
 	nodes func(w *world)
-	// prefix, if not nil, lets things take their ordinary course while it is true.
+	// prefix, if not nil, is called with the next ordinary act. The exploration starts
+	// when it first returns false.
 	prefix func(w *world, next act) bool
-	// private are the prefixes of keys that nobody writes, or that one node alone
-	// touches.
+	// private lists prefixes of keys that no node writes, or that only one node uses.
 	private []string
-	// ticks is how many timers of a node may fire, at any time: no clock is trusted.
+	// ticks is the number of timers that may fire in each node. They may fire at any
+	// time, because the protocol trusts no clock.
 	ticks map[string]int
-	// late lets requests that nobody waits for land at any time.
+	// late lets writes land at any later time when no client waits for them.
 	late bool
 }
 
-// Explored is what going through all schedules of a scenario came to.
+// Explored counts the work of one exploration.
 type Explored struct {
-	// States that the world can be in, between two decisions.
+	// States is the number of states of the world between two decisions.
 	States int
-	// Runs carried out, each from the beginning; Ends of them to the end, the others
-	// up to a state that was seen before.
+	// Runs is the number of runs, each from the beginning. Ends of them ran to the end.
+	// The others stopped at a state that an earlier run had seen.
 	Runs, Ends int
-	// Schedules is how many orders of requests there are, all of them gone through.
+	// Schedules is the number of possible orders of requests. The runs cover all of them.
 	Schedules *big.Int
-	// Depth is the most decisions of one schedule.
+	// Depth is the largest number of decisions in one schedule.
 	Depth int
 }
 
@@ -48,43 +49,42 @@ func (e Explored) String() string {
 	return fmt.Sprintf("%v schedules of up to %d decisions; %d states, %d runs, %d of them to the end", e.Schedules, e.Depth, e.States, e.Runs, e.Ends)
 }
 
-// move is a decision: which request takes effect now and is answered, or whose timer
-// fires. Requests are named the same in all schedules.
+// move is one decision: a request takes effect and is answered, or a node's timer fires.
+// A request has the same label in all schedules.
 type move struct {
 	act
 	label string
 	node  string
 }
 
-// choice is a decision on the way.
+// choice is a decision on the current path.
 type choice struct {
 	state   uint64
 	enabled []move
 	taken   int
 }
 
-// explorer is the scheduler of one run: it follows the path, and where that ends
-// takes the first move, until it comes to a state that was seen before.
+// explorer is the scheduler of one run. It follows the current path. At the end of the
+// path it takes the first move each time, until it reaches a state that was seen before.
 //
-// Two schedules that lead to the same state go on in the same ways, so one of them
-// is enough. The state of a node, which nobody can look into, is what it was told:
-// it is deterministic, so what it does next depends on nothing else. Orders of
-// requests that do not matter to each other lead to the same state.
+// Two schedules that lead to the same state continue in the same ways, so one of them is
+// enough. The state of a node is a hash of all that it was told. That is enough, because
+// the node is deterministic. Independent requests lead to the same state in any order.
 type explorer struct {
 	scenario *Scenario
 	path     []*choice
 	first    uint64
-	seen     map[uint64][]uint64 // state → the states that follow
+	seen     map[uint64][]uint64 // state → the states that follow it
 	depth    int
 	ticks    map[string]int
 	begun    bool
 	cut      bool
-	last     bool // it is carried out again, to be told
+	last     bool // repeats a broken run for its story
 	err      error
 }
 
-// Explore carries out all schedules of a scenario with the real code, and checks
-// each like any history. It stops at the first that breaks a promise.
+// Explore runs all schedules of a scenario with the real code, and checks each like any
+// history. It stops at the first schedule that breaks a promise.
 func Explore(t *testing.T, s *Scenario) (Explored, *Result) {
 	t.Helper()
 	var e Explored
@@ -116,7 +116,7 @@ func (x *explorer) reset() {
 	x.depth, x.begun, x.cut, x.ticks = 0, false, false, maps.Clone(x.scenario.ticks)
 }
 
-// paths counts the ways from the first state to an end.
+// paths counts the schedules: the ways from the first state to an end.
 func (x *explorer) paths() *big.Int {
 	ways := map[uint64]*big.Int{}
 	var count func(state uint64) *big.Int
@@ -146,7 +146,8 @@ func (x *explorer) run(t *testing.T, tell bool) *Result {
 
 func (x *explorer) abandoned() bool { return x.cut }
 
-// back goes to the last decision that has an alternative, and takes it.
+// back returns to the last decision that has an untried move, and takes that move. It
+// returns false when there is none.
 func (x *explorer) back() bool {
 	for len(x.path) > 0 {
 		c := x.path[len(x.path)-1]
@@ -161,7 +162,7 @@ func (x *explorer) back() bool {
 func (x *explorer) next(w *world) (act, bool) {
 	for _, r := range w.pending {
 		if r.step() {
-			return onRequest(apply, r), true // of no consequence for others
+			return onRequest(apply, r), true // affects no other node
 		}
 	}
 	if !x.begun && x.scenario.prefix != nil {
@@ -181,7 +182,7 @@ func (x *explorer) next(w *world) (act, bool) {
 	want := c.enabled[c.taken]
 	i := slices.IndexFunc(enabled, func(m move) bool { return m.label == want.label })
 	if i < 0 || state != c.state {
-		x.err = fmt.Errorf("not repeatable: decision %d was %s of %d, now there are %v", x.depth, want.label, len(c.enabled), enabled)
+		x.err = fmt.Errorf("the run is not repeatable: decision %d took %s of %d moves; now the moves are %v", x.depth, want.label, len(c.enabled), enabled)
 		return act{}, false
 	}
 	x.depth++
@@ -192,9 +193,9 @@ func (x *explorer) next(w *world) (act, bool) {
 	return m.act, true
 }
 
-// alone returns a request that needs no decision: it is the only one of its node,
-// and nothing that any other node ever does depends on it, or it on them. Taken at
-// once it stands for all orders (a persistent set of one).
+// alone returns a request that needs no decision, or nil. It is the only request of its
+// node, and it is independent of all requests of the other nodes. Taken at once, it
+// stands for all orders (a persistent set of one).
 func (x *explorer) alone(w *world) *request {
 	for _, r := range w.pending {
 		private := slices.ContainsFunc(x.scenario.private, func(prefix string) bool { return strings.HasPrefix(r.key, prefix) })
@@ -205,8 +206,8 @@ func (x *explorer) alone(w *world) *request {
 	return nil
 }
 
-// extend notes the state at the end of the path, and begins a new decision there.
-// It is false if there is none, or if the state was seen before.
+// extend notes the state at the end of the path and adds a decision there. It returns
+// false if the run has ended or the state was seen before.
 func (x *explorer) extend(state uint64, enabled []move) bool {
 	if x.depth > 0 {
 		before := x.path[x.depth-1].state
@@ -237,7 +238,7 @@ func (x *explorer) enabled(w *world) []move {
 		}
 	}
 	for _, n := range w.nodes {
-		if _, ok := n.clock.next(w.now); ok && x.ticks[n.name] > 0 && !n.dead && !n.done.Load() {
+		if _, ok := n.clock.next(w.now); ok && x.ticks[n.name] > 0 && n.live() {
 			a := onNode(tick, n, 0)
 			moves = append(moves, move{act: a, label: a.String(), node: n.name})
 		}
@@ -245,17 +246,17 @@ func (x *explorer) enabled(w *world) []move {
 	return moves
 }
 
-// state is a hash of all that the future depends on: what is in the store and who
-// put it there, what each node was told, what is under way, and which operations had
-// ended before which began.
+// state returns a hash of everything that the future depends on. That is: the objects in
+// the store and their writers, what each node was told, the requests in flight, and which
+// operations ended before others began.
 func (w *world) state() uint64 {
 	var sum uint64
 	for _, o := range w.bucket.objects {
 		sum += mix(o.id, str(mask(o.key)))
 	}
 	for _, n := range w.nodes {
-		if n.done.Load() || n.dead {
-			continue // what it was told is of no consequence, but for what it has done and said
+		if !n.live() {
+			continue // an ended node affects the future only by its writes and operations
 		}
 		sum += mix(str(n.name), n.knows, n.fetched)
 	}
@@ -281,9 +282,9 @@ func (w *world) state() uint64 {
 	return sum
 }
 
-// learn notes that a node was told something. Of what a walk along the chain fetches
-// the order does not matter: it is judged in that of the chain, whatever came first,
-// and what is behind the end is thrown away.
+// learn notes that a node was told something. The order of objects that a walk along the
+// chain fetches does not matter: the walk checks them in the order of the chain, and
+// drops those after the tail.
 func (n *node) learn(what uint64, fetched bool) {
 	if fetched {
 		n.fetched += mix(what)

@@ -23,80 +23,84 @@ import (
 
 var long = flag.Bool("long", false, "explore also the scenarios that take minutes")
 
-// opens opens a writer in an epoch and crashes: what it might still do is of no
-// interest.
-func opens(epoch uint64) func(context.Context, *node) {
+// opens opens a writer in an epoch and crashes, since its later steps are of no interest.
+func opens(epoch uint64) func(context.Context, *node) { return opensAnd(epoch, false) }
+
+// opensAndAppends opens a writer and appends one record. The writer's manifest update
+// runs too.
+func opensAndAppends(epoch uint64) func(context.Context, *node) { return opensAnd(epoch, true) }
+
+func opensAnd(epoch uint64, appends bool) func(context.Context, *node) {
 	return func(ctx context.Context, n *node) {
-		wr, err := writer.Open(ctx, n.store(), fence.NewToken(epoch), &writer.Options{
-			InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock,
-		})
+		wr, err := writer.Open(ctx, n.store(), fence.NewToken(epoch), n.simple())
 		if err != nil {
 			n.expect(err, writer.ErrFenced)
 			return
 		}
 		n.opened(0, wr)
-		n.die()
-		_ = wr.Close(ctx)
-	}
-}
-
-// opensAndAppends goes on with one append, and its keeper with the manifest.
-func opensAndAppends(epoch uint64) func(context.Context, *node) {
-	return func(ctx context.Context, n *node) {
-		wr, err := writer.Open(ctx, n.store(), fence.NewToken(epoch), &writer.Options{
-			InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock,
-		})
-		if err != nil {
-			n.expect(err, writer.ErrFenced)
-			return
+		if appends {
+			n.appends(ctx, wr, n.name)
 		}
-		n.opened(0, wr)
-		id := n.history().begin(op{kind: opAppend, node: n.name, epoch: epoch, values: []string{n.name}, call: n.world.steps})
-		off, err := wr.Append(ctx, [][]byte{[]byte(n.name)}, writer.Cursor([]byte(n.name)))
-		n.appended(id, off, err)
 		n.die()
 		_ = wr.Close(ctx)
 	}
 }
 
-// past fills a log: epoch 1 with two records.
+// appends appends one record of one value, which is its cursor too.
+func (n *node) appends(ctx context.Context, wr *writer.Writer, v string) {
+	id := n.history().begin(op{kind: opAppend, node: n.name, epoch: uint64(wr.Epoch()), values: []string{v}, call: n.world.steps})
+	off, err := wr.Append(ctx, [][]byte{[]byte(v)}, writer.Cursor([]byte(v)))
+	n.appended(id, off, err)
+}
+
+// fills opens a writer, appends one record and closes it.
+func (n *node) fills(epoch uint64, v string, o *writer.Options) {
+	ctx := context.Background()
+	wr, err := writer.Open(ctx, n.store(), fence.NewToken(epoch), o)
+	if err != nil {
+		panic(err)
+	}
+	n.opened(0, wr)
+	synctest.Wait() // the writer has written its manifest
+	n.appends(ctx, wr, v)
+	if err := wr.Close(ctx); err != nil {
+		panic(err)
+	}
+}
+
+// compactor returns a simple compactor on a store.
+func (n *node) compactor(st store.Store, fanIn int) *compactor.Compactor {
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(1), FanIn: fanIn, NoCompress: true, Settle: n.settle(), Clock: n.clock})
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// past returns a setup that fills a log: epoch 1 with one record.
 func past(compacted bool) func(w *world, n *node) {
 	return func(w *world, n *node) {
-		w.token = 3 // the greatest that is used
-		ctx := context.Background()
-		wr, err := writer.Open(ctx, n.store(), fence.NewToken(1), &writer.Options{InFlight: 1, NoCompress: true, Checkpoint: time.Hour, Settle: n.settle(), Clock: n.clock})
-		if err != nil {
-			panic(err)
-		}
-		n.opened(0, wr)
-		synctest.Wait() // the manifest that says so is written
-		for _, v := range []string{"a"} {
-			id := w.history.begin(op{kind: opAppend, node: n.name, epoch: 1, values: []string{v}})
-			off, err := wr.Append(ctx, [][]byte{[]byte(v)}, writer.Cursor([]byte(v)))
-			n.appended(id, off, err)
-		}
-		if err := wr.Close(ctx); err != nil {
-			panic(err)
-		}
+		w.token = 3 // the greatest token that the scenarios use
+		o := n.simple()
+		o.Checkpoint = time.Hour
+		n.fills(1, "a", o)
 		if compacted {
-			c, _ := compactor.New(n.store(), &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
-			if _, err := c.Once(ctx, fence.NewToken(1)); err != nil {
+			if _, err := n.compactor(n.store(), 0).Once(context.Background()); err != nil {
 				panic(err)
 			}
 		}
 	}
 }
 
-// folded fills a log and folds it, by a compactor that dies before it prunes.
+// folded fills a log and folds it with a compactor that crashes before it prunes.
 func folded(w *world, n *node) {
 	past(false)(w, n)
-	c, _ := compactor.New(dying{n.store()}, &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
-	if _, err := c.Once(context.Background(), fence.NewToken(1)); !errors.Is(err, errCrashed) {
+	if _, err := n.compactor(dying{n.store()}, 0).Once(context.Background()); !errors.Is(err, errCrashed) {
 		panic(err)
 	}
 }
 
-// dying is the connection of a node that dies when it is about to look at the pins.
+// dying is the connection of a node that crashes when it lists the pins.
 type dying struct{ store.Store }
 
 func (d dying) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
@@ -108,29 +112,17 @@ func (d dying) List(ctx context.Context, prefix string, opts *store.ListOptions)
 	}
 }
 
-// replaced fills a log with two segments in two versions of the manifest: who merges
-// them drops them, and prunes.
+// replaced fills a log with two segments, named by two manifests. A merge replaces both,
+// so the pruner can delete them.
 func replaced(w *world, n *node) {
-	ctx := context.Background()
 	past(true)(w, n)
-	wr, err := writer.Open(ctx, n.store(), fence.NewToken(2), &writer.Options{InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock})
-	if err != nil {
-		panic(err)
-	}
-	n.opened(0, wr)
-	synctest.Wait()
-	id := w.history.begin(op{kind: opAppend, node: n.name, epoch: 2, values: []string{"b"}})
-	off, err := wr.Append(ctx, [][]byte{[]byte("b")}, writer.Cursor([]byte("b")))
-	n.appended(id, off, err)
-	if err := wr.Close(ctx); err != nil {
-		panic(err)
-	}
+	n.fills(2, "b", n.simple())
 }
 
-// pins holds a version, 0 the newest, and reads what it names.
+// pins pins a version (0: the newest) and reads what it names.
 func pins(version uint64, ttl time.Duration, looks int) func(context.Context, *node) {
 	return func(ctx context.Context, n *node) {
-		log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
+		log, err := n.state(ctx)
 		if err != nil {
 			n.expect(err)
 			return
@@ -168,34 +160,22 @@ func pins(version uint64, ttl time.Duration, looks int) func(context.Context, *n
 	}
 }
 
-// newest is the number of the newest manifest.
-func (w *world) newest() uint64 {
-	var top uint64
-	for key := range w.bucket.objects {
-		if v, ok := layout.ParseManifestKey(key); ok {
-			top = max(top, v)
-		}
-	}
-	return top
-}
-
-// merges compacts a few times, as long apart as a pin lives.
+// merges compacts a few times, with a pause between.
 func merges(times int, apart time.Duration) func(context.Context, *node) {
 	return func(ctx context.Context, n *node) {
-		c, _ := compactor.New(n.store(), &compactor.Options{FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
+		c := n.compactor(n.store(), 2)
 		for i := range times {
 			if i > 0 && clock.Sleep(ctx, n.clock, apart) != nil {
 				return
 			}
-			_, err := c.Once(ctx, fence.NewToken(1))
+			_, err := c.Once(ctx)
 			n.expect(err, compactor.ErrFenced)
 		}
 	}
 }
 
 func compactsOnce(ctx context.Context, n *node) {
-	c, _ := compactor.New(n.store(), &compactor.Options{NoCompress: true, Settle: n.settle(), Clock: n.clock})
-	_, err := c.Once(ctx, fence.NewToken(1))
+	_, err := n.compactor(n.store(), 0).Once(ctx)
 	n.expect(err, compactor.ErrFenced)
 }
 
@@ -217,19 +197,19 @@ func campaigns(ctx context.Context, n *node) {
 	_ = term.Resign(context.Background())
 }
 
-// scenarios are small enough that every schedule can be carried out: some thousands
-// of states, some ten thousand of those that are long. Two writers, one of which
-// appends, and a compactor that folds and prunes at the same time are too many for
-// that: here they are taken by pairs, and two that only open while a third prunes. All
-// of it at once is in spec/log.pml, and in the histories.
+// scenarios returns cases of which every schedule can be run. They have some thousands of
+// states, the long ones tens of thousands. Two writers, one that appends, and a compactor
+// that folds and prunes would be too many. So these scenarios take two of the three at a
+// time, or two writers that only open. spec/log.pml and the histories have all of it at
+// once.
 func scenarios() []*Scenario {
 	writers := func(w *world) {
 		w.boot("w1", 0, 1, 0, opens(2))
 		w.boot("w2", 1, 1, 0, opens(3))
 	}
-	log := []string{"format.json", "segment/", "tmp/"}                    // one compactor, so its segments are its own
-	quiet := []string{"pin/", "list/", "file/"}                           // nobody has any
-	settled := []string{"format.json", "data/", "tmp/", "list/", "file/"} // no writer is there any more
+	log := []string{"format.json", "segment/", "tmp/"}                    // there is one compactor, so no other node touches its segments
+	quiet := []string{"pin/", "list/", "file/"}                           // there are none
+	settled := []string{"format.json", "data/", "tmp/", "list/", "file/"} // there is no writer any more
 	return []*Scenario{
 		{Name: "two writers open", setup: past(false), private: log, nodes: writers},
 		{
@@ -268,22 +248,22 @@ func scenarios() []*Scenario {
 			},
 		},
 		{
-			Name: "a pin that is renewed or not against a compactor that takes it away", setup: replaced, private: settled, long: true,
+			Name: "a pin that is renewed or not against a compactor that expires it", setup: replaced, private: settled, long: true,
 			ticks: map[string]int{"p1": 2, "c1": 2}, late: true,
-			// The pin is there, and has kept the compactor from pruning once.
+			// The pin exists and has kept the compactor from pruning once.
 			prefix: func(_ *world, next act) bool { return next.kind != tick },
 			nodes: func(w *world) {
 				w.boot("p1", 0, 1, 0, pins(0, manifest.MinPinTTL, 2))
 				w.boot("c1", 0, 1, 0, merges(2, manifest.MinPinTTL))
 			},
 		},
-		renewals("a take-over against renewals", 2, 4, false),
-		renewals("a take-over against more renewals", 3, 5, true),
+		renewals("a takeover against renewals", 2, 4, false),
+		renewals("a takeover against more renewals", 3, 5, true),
 	}
 }
 
-// renewals is a leader a, and b who wants to be next. Timers fire whenever they
-// like: a's heartbeats, requests and deadline, b's looks at the lock.
+// renewals returns a scenario with a leader a and a candidate b. Timers fire at any time:
+// a's heartbeats, request timeouts and deadline, and b's reads of the lock.
 func renewals(name string, a, b int, long bool) *Scenario {
 	return &Scenario{
 		Name: name, long: long, ticks: map[string]int{"a": a, "b": b}, late: true,
@@ -295,14 +275,14 @@ func renewals(name string, a, b int, long bool) *Scenario {
 	}
 }
 
-// TestExplore carries out all schedules of small cases.
+// TestExplore runs all schedules of small cases.
 func TestExplore(t *testing.T) {
 	if testing.Short() {
-		t.Skip("one goroutine runs at a time: the race detector has nothing to see, and plain tests take them all")
+		t.Skip("slow, and of no use to the race detector: one goroutine runs at a time")
 	}
 	for _, s := range scenarios() {
 		if s.long && !*long {
-			continue // make explore
+			continue // make explore runs it
 		}
 		t.Run(s.Name, func(t *testing.T) {
 			began := time.Now()
@@ -312,23 +292,23 @@ func TestExplore(t *testing.T) {
 				t.Errorf("%s: %v\n%s", s.Name, bad.Err, bad.Story)
 			}
 			if bad == nil && e.Ends < 2 {
-				t.Error("there was nothing to decide")
+				t.Error("the scenario has only one schedule")
 			}
 		})
 	}
 }
 
-// TestExploreFinds: of all schedules there is one that shows what is done wrong.
+// TestExploreFinds: for each deliberate fault, some schedule breaks a promise.
 func TestExploreFinds(t *testing.T) {
 	for name, c := range map[string]struct {
 		scenario, notices string
 		plan              Plan
 	}{
-		"the opener does not look again": {"a writer opens and appends while a compactor prunes", "lost", Plan{Bent: "an opener that does not look again"}},
-		"the pruner sees no pins":        {"a pin against a compactor that merges and prunes", "pruned", Plan{Bent: "a pruner that sees no pins"}},
-		"the mark is not looked at":      {"a pin against a compactor that merges and prunes", "pruned", Plan{Bent: "a holder that does not look at the mark"}},
-		"the same, of an older version":  {"a pin on an older version against a compactor that merges and prunes", "pruned", Plan{Bent: "a holder that does not look at the mark"}},
-		"a lock is taken by both":        {"a take-over against renewals", "epoch", Plan{Careless: true}},
+		"the opener does not list again":      {"a writer opens and appends while a compactor prunes", "lost", Plan{Bent: "an opener that does not list again"}},
+		"the pruner sees no pins":             {"a pin against a compactor that merges and prunes", "pruned", Plan{Bent: "a pruner that sees no pins"}},
+		"the mark is not read":                {"a pin against a compactor that merges and prunes", "pruned", Plan{Bent: "a holder that does not read the mark"}},
+		"the mark is not read, older version": {"a pin on an older version against a compactor that merges and prunes", "pruned", Plan{Bent: "a holder that does not read the mark"}},
+		"both nodes take the lock":            {"a takeover against renewals", "epoch", Plan{Careless: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := slices.IndexFunc(scenarios(), func(s *Scenario) bool { return s.Name == c.scenario })
@@ -336,11 +316,11 @@ func TestExploreFinds(t *testing.T) {
 			s.Plan = c.plan
 			e, bad := Explore(t, s)
 			if bad == nil {
-				t.Fatalf("nothing was found in %v", e)
+				t.Fatalf("no schedule of %v broke a promise", e)
 			}
 			t.Logf("after %d runs: %v", e.Runs, bad.kinds())
 			if !slices.Contains(bad.kinds(), c.notices) {
-				t.Errorf("it is not %s that was found: %v", c.notices, bad.Err)
+				t.Errorf("expected %q, got: %v", c.notices, bad.Err)
 			}
 		})
 	}

@@ -14,21 +14,21 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// settled tells whether all writers have done what they had to.
+// settled reports whether all writers have done their work.
 func (w *world) settled() bool {
-	return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done.Load() && !n.dead && n.role[0] == 'w' })
+	return !slices.ContainsFunc(w.nodes, func(n *node) bool { return n.live() && n.role[0] == 'w' })
 }
 
-// direct is a node whose requests do not wait.
+// direct returns a node whose requests take effect at once.
 func (w *world) direct(name string) *node {
 	n := &node{world: w, role: name, name: name, direct: true}
 	n.clock = &nodeClock{node: n, rate: 1000}
 	return n
 }
 
-// finish looks at what is left when all nodes have ended: it reads the log, lets some
-// of what is under way land, opens a last writer, lets everything land, also a
-// second time, and reads again.
+// finish checks the log after all nodes have ended. It reads the log, lets half of the
+// late requests land, and opens a last writer. Then it lets all late requests land, some
+// of them twice, and reads the log again.
 func (w *world) finish() {
 	ctx := context.Background()
 	n := w.direct("end")
@@ -41,16 +41,14 @@ func (w *world) finish() {
 	if len(middle) < len(before) || !slices.Equal(before, middle[:len(before)]) {
 		w.history.broken("changed", "late requests changed the history from %q to %q", before, middle)
 	}
-	wr, err := writer.Open(ctx, n.store(), fence.NewToken(w.highest()+1), &writer.Options{
-		InFlight: 1, NoCompress: true, Checkpoint: -1, Settle: n.settle(), Clock: n.clock,
-	})
+	wr, err := writer.Open(ctx, n.store(), fence.NewToken(w.highest()+1), n.simple())
 	if err != nil {
-		w.history.broken("end", "the log cannot be opened in the end: %v", err)
+		w.history.broken("end", "the last writer cannot open the log: %v", err)
 		w.history.final = middle
 		return
 	}
 	if at := wr.Recovered().Offset; at != uint64(len(middle)) {
-		w.history.broken("end", "the last writer begins at %d, the log has %d records", at, len(middle))
+		w.history.broken("end", "the last writer begins at offset %d, but the log has %d records", at, len(middle))
 	}
 	_, err = wr.Append(ctx, [][]byte{[]byte("end")})
 	if err != nil {
@@ -71,7 +69,7 @@ func (w *world) finish() {
 	final := w.readAll(ctx, n)
 	w.history.final = middle
 	if !slices.Equal(final, append(slices.Clone(middle), "end")) {
-		w.history.broken("changed", "late requests changed the history from %q and \"end\" to %q", middle, final)
+		w.history.broken("changed", "late requests changed the history from %q plus \"end\" to %q", middle, final)
 	}
 	if w.plan.Brief {
 		return
@@ -93,9 +91,10 @@ func (w *world) finish() {
 	}
 }
 
-// unpinRevived deletes, as people would whom verify has told, pins that were given up or
-// taken away and came back settled: late copies of their creation and, where equal bytes are
-// equal versions, of their renewal have landed. Nobody can tell them from those in force.
+// unpinRevived deletes expired pins that have come back, as an operator does after verify
+// has reported them. A late copy of the create has landed, and where equal bytes have
+// equal versions, a late copy of a renewal too. Such a pin cannot be told from a valid
+// one.
 func (w *world) unpinRevived(ctx context.Context, n *node) {
 	var revived []string
 	for key, h := range w.holds.byKey {
@@ -113,7 +112,7 @@ func (w *world) unpinRevived(ctx context.Context, n *node) {
 	}
 }
 
-// stragglers lets n of the requests land that are still under way.
+// stragglers lets n of the late requests land.
 func (w *world) stragglers(n int) {
 	for range min(n, len(w.late)) {
 		i := w.dice.order.IntN(len(w.late))
@@ -124,7 +123,7 @@ func (w *world) stragglers(n int) {
 	}
 }
 
-// highest is the greatest epoch that any writer may have.
+// highest returns the greatest epoch that any writer may have.
 func (w *world) highest() uint64 {
 	top := w.token
 	for k := range w.bucket.objects {
@@ -141,7 +140,8 @@ func (w *world) highest() uint64 {
 	return top
 }
 
-// readAll reads what is left, and puts what was given up before it.
+// readAll returns all records of the log: those that were truncated, from memory, and the
+// rest from the store.
 func (w *world) readAll(ctx context.Context, n *node) []string {
 	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock, PollMin: time.Second})
 	if err != nil {

@@ -4,28 +4,26 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/compactor"
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
 )
 
-// memory is what retention is about: what the log held before it was given up.
+// memory keeps the log's records, because the store loses those that are truncated.
 type memory struct {
-	values []string    // from offset 0 on, as far as anybody wanted to give up
-	times  []time.Time // of the writers
-	// decoded are manifests, by the first byte of each.
+	values []string    // from offset 0 on, as far as any truncation has asked for
+	times  []time.Time // by the writers' clocks
+	// decoded caches manifests by the address of the body's first byte.
 	decoded map[*byte]*state.Manifest
 }
 
-// retention is what a compactor gives up.
+// retention says which records a compactor may truncate.
 type retention struct {
 	compactor.Retain
-	// truncates: it is also told offsets, up to the highest.
+	// truncates: the client also calls Truncate, with offsets up to highest.
 	truncates bool
 	highest   uint64
 }
@@ -46,9 +44,9 @@ func (n *node) retention() retention {
 	return retention{truncates: true}
 }
 
-// truncate gives up what lies before some offset.
-func (n *node) truncate(ctx context.Context, c *compactor.Compactor, token fence.Token) {
-	log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
+// truncate calls Truncate with a random offset.
+func (n *node) truncate(ctx context.Context, c *compactor.Compactor) {
+	log, err := n.state(ctx)
 	if err != nil {
 		n.expect(err)
 		return
@@ -60,12 +58,12 @@ func (n *node) truncate(ctx context.Context, c *compactor.Compactor, token fence
 	}
 	before := n.rng.Uint64N(m.Floor.Offset + 1)
 	n.retains.highest = max(n.retains.highest, before)
-	n.expect(c.Truncate(ctx, token, before), compactor.ErrFenced, state.ErrVoid)
+	n.expect(c.Truncate(ctx, before), compactor.ErrFenced, state.ErrVoid)
 }
 
-// retaining looks at a request that may give up records, before it takes effect, and
-// judges it after that.
-func (w *world) retaining(r *request) (judge func()) {
+// retaining returns a check of a request that may truncate the log. Call retaining before
+// the request takes effect, and the check after it.
+func (w *world) retaining(r *request) (check func()) {
 	version, ok := layout.ParseManifestKey(r.key)
 	if !w.plan.Retain || !ok || r.op != "put" {
 		return func() {}
@@ -85,28 +83,28 @@ func (w *world) retaining(r *request) (judge func()) {
 	}
 	for key := range w.bucket.objects {
 		if v, ok := layout.ParseManifestKey(key); ok && v > version {
-			was = m.Start // it goes into a hole, perhaps beside other junk, and gives up nothing
+			was = m.Start // the request fills a hole, so it truncates nothing
 		}
 	}
 	return func() {
 		if r.rep.err == nil && m.Start > was {
-			w.judgeRetention(r.node, m, was)
+			w.checkRetention(r.node, m, was)
 		}
 	}
 }
 
-// judgeRetention: what was to be kept is kept.
-func (w *world) judgeRetention(n *node, m *state.Manifest, was uint64) {
+// checkRetention checks that a truncation kept all that the compactor had to keep.
+func (w *world) checkRetention(n *node, m *state.Manifest, was uint64) {
 	w.counted.given += int(m.Start - was)
-	w.tellf(n.name, "gives up what lies before %d", m.Start)
+	w.tellf(n.name, "truncates the log before offset %d", m.Start)
 	o := n.retains
 	switch {
 	case m.Start > m.Floor.Offset || m.Start > uint64(len(w.given.values)):
-		w.history.broken("given up", "%s gave up all before %d of a log with %d records, of which %d are folded", n.name, m.Start, len(w.given.values), m.Floor.Offset)
+		w.history.broken("truncated", "%s truncated the log before offset %d; it has %d records, of which %d are folded", n.name, m.Start, len(w.given.values), m.Floor.Offset)
 	case o.Records > 0 && m.Floor.Offset-m.Start < o.Records:
-		w.history.broken("given up", "%s was to keep %d records, and kept those from %d to %d", n.name, o.Records, m.Start, m.Floor.Offset)
+		w.history.broken("truncated", "%s had to keep %d records, but kept only those from offset %d to %d", n.name, o.Records, m.Start, m.Floor.Offset)
 	case o.truncates && m.Start > o.highest:
-		w.history.broken("given up", "%s was to give up what lies before %d at most, and gave up what lies before %d", n.name, o.highest, m.Start)
+		w.history.broken("truncated", "%s was told to truncate before offset %d at most, but truncated before %d", n.name, o.highest, m.Start)
 	case o.Age > 0:
 		now := w.bucket.date(w.now)
 		if now.IsZero() {
@@ -114,18 +112,18 @@ func (w *world) judgeRetention(n *node, m *state.Manifest, was uint64) {
 		}
 		for i := was; i < m.Start; i++ {
 			if old := now.Sub(w.given.times[i]); old < o.Age {
-				w.history.broken("given up", "%s was to keep what is younger than %v, and gave up %q, of %v ago", n.name, o.Age, w.given.values[i], old)
+				w.history.broken("truncated", "%s had to keep records younger than %v, but truncated %q, which is %v old", n.name, o.Age, w.given.values[i], old)
 				break
 			}
 		}
 	case o == (retention{}):
-		w.history.broken("given up", "%s was to give up nothing, and gave up what lies from %d to %d", n.name, was, m.Start)
+		w.history.broken("truncated", "%s had to keep all records, but truncated those from offset %d to %d", n.name, was, m.Start)
 	}
 }
 
-// remember reads what is known of no more than that it is in the log.
+// remember reads the log's records that memory does not have yet.
 func (w *world) remember() {
-	n := w.direct("looks on")
+	n := w.direct("observer")
 	ctx := context.Background()
 	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
@@ -141,24 +139,30 @@ func (w *world) remember() {
 	}
 }
 
-// begins is where the log begins for who looks now.
+// begins returns the start of the log in the newest manifest.
 func (w *world) begins() uint64 {
 	if !w.plan.Retain {
 		return 0
 	}
-	newest := ""
-	for key := range w.bucket.objects {
-		if strings.HasPrefix(key, layout.ManifestPrefix) {
-			newest = max(newest, key)
-		}
-	}
-	if newest == "" {
+	newest := w.newest()
+	if newest == 0 {
 		return 0
 	}
-	return w.decoded(w.bucket.objects[newest].body).Start
+	return w.decoded(w.bucket.objects[layout.ManifestKey(newest)].body).Start
 }
 
-// decoded is what a body says, which nobody changes any more.
+// newest returns the number of the newest manifest.
+func (w *world) newest() uint64 {
+	var top uint64
+	for key := range w.bucket.objects {
+		if v, ok := layout.ParseManifestKey(key); ok {
+			top = max(top, v)
+		}
+	}
+	return top
+}
+
+// decoded returns the manifest in a body. The body must not change.
 func (w *world) decoded(body []byte) *state.Manifest {
 	if len(body) == 0 {
 		return &state.Manifest{}
@@ -174,7 +178,7 @@ func (w *world) decoded(body []byte) *state.Manifest {
 	return m
 }
 
-// oldest is where a client that wants all begins to read.
+// oldest returns the offset from which a client reads the whole log.
 func (n *node) oldest() uint64 {
 	if n.world.plan.Retain {
 		return reader.Oldest
@@ -182,7 +186,7 @@ func (n *node) oldest() uint64 {
 	return 0
 }
 
-// givenUp judges why a client's reading has ended.
+// givenUp checks the error that ended a client's read.
 func (n *node) givenUp(err error, base uint64, seen int) {
 	var gone *reader.GoneError
 	if !errors.As(err, &gone) {
@@ -191,18 +195,18 @@ func (n *node) givenUp(err error, base uint64, seen int) {
 	}
 	next := base + uint64(seen)
 	if known := uint64(len(n.world.given.values)); base == reader.Oldest || gone.Offset != next || gone.First <= next || gone.First > known {
-		n.broken("given up", "%s is told, at offset %d: %v; never more than %d records were given up", n.name, next, err, known)
+		n.broken("truncated", "%s got at offset %d: %v; but at most %d records were truncated", n.name, next, err, known)
 	}
 }
 
-// begun judges the first record that a client gets who asked for those from an offset
-// on, and returns where it has begun.
+// begun checks the first record that a client gets after it asked for offset from, and
+// returns its offset.
 func (n *node) begun(from, got, least uint64) uint64 {
 	switch {
 	case from != reader.Oldest && got != from:
-		n.broken("offset", "%s asked for offset %d and got %d", n.name, from, got)
+		n.broken("offset", "%s asked for offset %d but got %d", n.name, from, got)
 	case got < least:
-		n.broken("given up", "%s got offset %d; the log began at %d when it asked", n.name, got, least)
+		n.broken("truncated", "%s got offset %d, but the log already began at %d when it asked", n.name, got, least)
 	}
 	return got
 }

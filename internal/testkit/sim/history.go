@@ -9,22 +9,22 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// What clients do and are told.
+// opKind is the kind of a client's operation.
 type opKind uint8
 
 const (
 	opOpen opKind = iota + 1
 	opAppend
 	opRead
-	opEdit  // of the table
-	opTable // a look at it
+	opEdit  // a change of the table
+	opTable // a read of the table
 )
 
-// outcome of an append, as its client was told.
+// outcome is the outcome of an append or edit, as its client was told.
 type outcome uint8
 
 const (
-	maybe outcome = iota // unknown; also: the client crashed before it was told
+	maybe outcome = iota // unknown, or the client crashed first
 	yes
 	no
 )
@@ -33,37 +33,37 @@ func (o outcome) String() string {
 	return [...]string{"unknown", "acknowledged at", "not committed"}[o]
 }
 
-// op is one operation of a client. Call and ret are steps of the scheduler; ret is
-// -1 while it is under way.
+// op is one operation of a client. call and ret are steps of the scheduler. ret is -1
+// while the operation is in flight.
 type op struct {
 	kind      opKind
 	node      string
 	epoch     uint64
 	values    []string // appended or read
-	offset    uint64   // of the first
+	offset    uint64   // of the first value
 	cursor    string
 	outcome   outcome
-	tail      bool // a read that says nothing of where the log ends
+	tail      bool // a read that need not reach the tail
 	edit      *manifest.Edit
 	table     *table
-	unsent    bool // refused before it took its place in line; others may follow
+	unsent    bool // refused before it got a place in the writer's queue; later ones may succeed
 	call, ret int
 }
 
-// history collects what clients were told, and what was found broken on the way. It
-// is safe for concurrent use.
+// history collects what clients were told and which promises were broken. It is safe for
+// concurrent use.
 type history struct {
 	mu    sync.Mutex
 	ops   []op
 	wrong []error
-	final []string // all records, in the end
-	// The table in the end, nil if nobody has looked; at which step a file was deleted
-	// first; what was written into each.
+	final []string // all records at the end
+	// table is the table at the end, nil if it was not read. swept maps a file to the
+	// step of its first deletion. contents maps a file to what was written to it.
 	table    *table
 	swept    map[string]int
 	contents map[string]string
-	// partial: clients died without a word, so there may be records of which nobody
-	// has told anything.
+	// partial: clients were killed before they reported, so the log may have records that
+	// no client reported.
 	partial bool
 }
 
@@ -83,14 +83,14 @@ func (h *history) end(id int, o outcome, offset uint64, ret int) {
 	h.ops[id].outcome, h.ops[id].offset, h.ops[id].ret = o, offset, ret
 }
 
-// overtaken tells whether a later epoch was opened.
+// overtaken reports whether a later epoch was opened.
 func (h *history) overtaken(epoch uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.ContainsFunc(h.ops, func(o op) bool { return o.kind == opOpen && o.outcome == yes && o.epoch > epoch })
 }
 
-// refused notes that an operation did not even take its place in line.
+// refused notes that an operation did not get a place in the writer's queue.
 func (h *history) refused(id int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -110,9 +110,9 @@ func (h *history) read(id int, values []string, from uint64, complete bool, ret 
 	o.values, o.offset, o.tail, o.ret, o.outcome = values, from, o.tail || !complete, ret, yes
 }
 
-// BrokenError is a promise that was broken.
+// BrokenError describes a promise that was broken.
 type BrokenError struct {
-	// Kind is a word for it: lost, twice, moved, zombie, order, disagree, ...
+	// Kind is a word for the promise: lost, twice, moved, zombie, order, disagree, ...
 	Kind string
 	Text string
 }
@@ -143,7 +143,7 @@ func (h *history) counts() (acked, never, unknown int) {
 	return acked, never, unknown
 }
 
-// looks returns how many edits were acknowledged, and how many tables were looked at.
+// looks returns how many edits were acknowledged and how many tables were read.
 func (h *history) looks() (edits, looks int) {
 	for _, o := range h.ops {
 		switch {
@@ -156,11 +156,11 @@ func (h *history) looks() (edits, looks int) {
 	return edits, looks
 }
 
-// check holds all that was told against the final contents.
+// check compares what clients were told with the final contents.
 func (h *history) check() error {
 	h.checkContents()
 	if len(h.wrong) == 0 && !linearizable(h.ops, h.final) {
-		h.broken("order", "no order of the operations explains what their clients were told")
+		h.broken("order", "no order of the operations explains what the clients were told")
 	}
 	return errors.Join(h.wrong...)
 }
@@ -169,7 +169,7 @@ func (h *history) checkContents() {
 	at := make(map[string]int, len(h.final))
 	for i, v := range h.final {
 		if j, twice := at[v]; twice {
-			h.broken("twice", "%q is in the log at %d and at %d", v, j, i)
+			h.broken("twice", "%q is in the log at offset %d and at %d", v, j, i)
 		}
 		at[v] = i
 	}
@@ -188,22 +188,22 @@ func (h *history) checkAppends(at map[string]int) {
 			i, there := at[v]
 			switch {
 			case o.outcome == yes && !there:
-				h.broken("lost", "%q was acknowledged to %s at %d and is not in the log", v, o.node, o.offset)
+				h.broken("lost", "%q was acknowledged to %s at offset %d, but is not in the log", v, o.node, o.offset)
 			case o.outcome == yes && uint64(i) != o.offset+uint64(k):
-				h.broken("moved", "%q was acknowledged to %s at %d and is at %d", v, o.node, o.offset+uint64(k), i)
+				h.broken("moved", "%q was acknowledged to %s at offset %d, but is at %d", v, o.node, o.offset+uint64(k), i)
 			case o.outcome == no && there:
-				h.broken("risen", "%s was told that %q is not committed and never will be; it is in the log at %d", o.node, v, i)
+				h.broken("risen", "%s was told that %q will never be committed, but it is in the log at offset %d", o.node, v, i)
 			case k > 0 && there && (i == 0 || h.final[i-1] != o.values[k-1]):
-				h.broken("atom", "%q is in the log without %q before it, of the same append", v, o.values[k-1])
+				h.broken("atom", "%q is in the log without %q before it, although both were in one append", v, o.values[k-1])
 			case k > 0 && !there && at[o.values[k-1]] > 0:
-				h.broken("atom", "%q is in the log without %q, of the same append", o.values[k-1], v)
+				h.broken("atom", "%q is in the log without %q after it, although both were in one append", o.values[k-1], v)
 			}
 		}
 	}
 }
 
-// checkReads: all readers saw prefixes of one history. So nothing void was ever
-// read either.
+// checkReads checks that all readers saw parts of one history. So no reader got a void
+// record.
 func (h *history) checkReads() {
 	for _, o := range h.ops {
 		if o.kind != opRead {
@@ -211,19 +211,19 @@ func (h *history) checkReads() {
 		}
 		for i, v := range o.values {
 			if at := o.offset + uint64(i); at >= uint64(len(h.final)) || h.final[at] != v {
-				h.broken("disagree", "%s read %q at %d, which is not in the history there", o.node, v, at)
+				h.broken("disagree", "%s read %q at offset %d, but the history has another record there", o.node, v, at)
 				break
 			}
 		}
 		if end := o.offset + uint64(len(o.values)); o.table != nil && o.outcome == yes && end != o.table.end {
-			h.broken("short", "%s read records up to %d of a snapshot that ends at %d", o.node, end, o.table.end)
+			h.broken("short", "%s read records up to offset %d of a snapshot that ends at %d", o.node, end, o.table.end)
 		}
 	}
 }
 
-// checkEpochs: epochs only rise along the log, a writer begins behind what is
-// there, with the cursor of that, and no zombie is acknowledged what it appended
-// after its successor's first acknowledgement.
+// checkEpochs checks three rules. Epochs rise along the log. A writer begins after the
+// last record, with that record's cursor. A zombie gets no acknowledgement for an append
+// that it made after its successor's first acknowledgement.
 func (h *history) checkEpochs() {
 	first := map[uint64]int{} // epoch → step of its first acknowledgement
 	owner := map[string]uint64{}
@@ -245,9 +245,9 @@ func (h *history) checkEpochs() {
 		epoch, known := owner[v]
 		switch {
 		case !known && !h.partial:
-			h.broken("nobody's", "%q is in the log at %d, and nobody has appended it", v, i)
+			h.broken("nobody's", "%q is in the log at offset %d, but no client appended it", v, i)
 		case known && epoch < last:
-			h.broken("epoch", "%q of epoch %d is in the log at %d, behind epoch %d", v, epoch, i, last)
+			h.broken("epoch", "%q of epoch %d is in the log at offset %d, after epoch %d", v, epoch, i, last)
 		case known:
 			last = epoch
 		}
@@ -257,7 +257,7 @@ func (h *history) checkEpochs() {
 		case opAppend, opEdit:
 			for e, at := range first {
 				if o.outcome == yes && e > o.epoch && o.call > at {
-					h.broken("zombie", "%v of epoch %d, appended in step %d, was acknowledged; epoch %d had been acknowledged in step %d", o.values, o.epoch, o.call, e, at)
+					h.broken("zombie", "%v of epoch %d, appended in step %d, was acknowledged, although epoch %d had its first acknowledgement in step %d", o.values, o.epoch, o.call, e, at)
 				}
 			}
 		case opOpen:
@@ -266,7 +266,7 @@ func (h *history) checkEpochs() {
 				want = h.final[o.offset-1]
 			}
 			if o.offset > uint64(len(h.final)) || o.cursor != want {
-				h.broken("recovered", "%s opened epoch %d at offset %d with cursor %q; the record before it is %q", o.node, o.epoch, o.offset, o.cursor, want)
+				h.broken("recovered", "%s opened epoch %d at offset %d with cursor %q, but the cursor there is %q", o.node, o.epoch, o.offset, o.cursor, want)
 			}
 		}
 	}

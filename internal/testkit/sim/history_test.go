@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// told is a history whose final contents are a b c, in epochs 1 and 2.
+// told returns a history with the final contents a b c, in epochs 1 and 2.
 func told(change func(h *history)) *history {
 	h := newHistory()
 	h.final = []string{"a", "b", "c"}
@@ -27,7 +27,7 @@ func told(change func(h *history)) *history {
 
 func TestCheckFinds(t *testing.T) {
 	if err := told(nil).check(); err != nil {
-		t.Errorf("nothing is wrong, and it says: %v", err)
+		t.Errorf("a correct history is reported: %v", err)
 	}
 	for want, change := range map[string]func(h *history){
 		"lost":     func(h *history) { h.final = h.final[:2] },
@@ -43,7 +43,7 @@ func TestCheckFinds(t *testing.T) {
 		"zombie": func(h *history) {
 			h.ops[1].call, h.ops[1].ret = 9, 10
 		},
-		// Only porcupine sees these.
+		// Only porcupine finds these.
 		"order: stale read": func(h *history) { h.ops[6].call, h.ops[6].ret = 9, 9 },
 		"order: read of what was not appended yet": func(h *history) {
 			h.ops[6].values, h.ops[6].call, h.ops[6].ret = []string{"a", "b", "c"}, 5, 6
@@ -72,7 +72,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// An unknown append may have taken place at any later time, or never.
+// An append of unknown outcome may have taken place at any later time, or never.
 func TestUnknownIsAPossibility(t *testing.T) {
 	for _, final := range []string{"a b c", "a b c y"} {
 		h := told(func(h *history) { h.final = strings.Fields(final) })
@@ -82,6 +82,6 @@ func TestUnknownIsAPossibility(t *testing.T) {
 	}
 	h := told(func(h *history) { h.final = []string{"a", "b", "y", "c"} })
 	if err := h.check(); err == nil {
-		t.Error("what was appended later is in the log before what was acknowledged earlier")
+		t.Error("not reported: y was appended after c was acknowledged, but is before it in the log")
 	}
 }

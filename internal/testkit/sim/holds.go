@@ -7,37 +7,36 @@ import (
 	"sync"
 
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
-// hold is a pin, as one sees it who looks into the store. No client has a say in it.
+// hold is a pin as the store shows it, whatever its holder believes.
 type hold struct {
 	key     string
 	node    *node
 	version uint64
-	// settled: its holder has written it a second time, and so knows that it was made.
-	// good: its holder was told that it holds. lost: it was taken away or given up,
-	// for ever, whatever may land later.
+	// settled: the holder has written the pin a second time, so it knows that the create
+	// was applied. good: the holder was told that the pin is valid. lost: the pin expired
+	// or was released. That is final, whatever lands later.
 	settled, good, lost bool
-	needs               map[string]bool // what its version names, and the version
+	needs               map[string]bool // its manifest, and all that the manifest names
 }
 
-// holds are all pins that there ever were, and what became of files.
+// holds contains all pins of a history, and the files that were deleted.
 type holds struct {
 	mu          sync.Mutex
 	byKey       map[string]*hold
-	last        map[*node]*hold // the one that a node has made last
-	swept       map[string]int  // file → step at which it was deleted first
-	held, taken int             // how many were good, and how many were taken away then
+	last        map[*node]*hold // the pin that a node created last
+	swept       map[string]int  // file → step of its first deletion
+	held, taken int             // held: pins that were good; taken: those of them that expired later
 }
 
 func newHolds() *holds {
 	return &holds{byKey: map[string]*hold{}, last: map[*node]*hold{}, swept: map[string]int{}}
 }
 
-// valid tells whether the pin holds: all that it protects has to be there, and to
-// have been there since its holder was told.
+// valid reports whether the pin is valid. Then all that it protects must exist, from the
+// moment at which its holder was told.
 func (w *world) valid(h *hold) bool {
 	if h == nil {
 		return false
@@ -47,7 +46,7 @@ func (w *world) valid(h *hold) bool {
 	return h.good && !h.lost
 }
 
-// gone tells whether the pin was taken away.
+// gone reports whether the pin expired or was released.
 func (w *world) gone(h *hold) bool {
 	if h == nil {
 		return false
@@ -57,7 +56,7 @@ func (w *world) gone(h *hold) bool {
 	return h.lost
 }
 
-// pinned notes that the object of a pin was written.
+// pinned notes that a pin's object was written.
 func (w *world) pinned(r *request) {
 	var doc struct {
 		Version uint64 `json:"version"`
@@ -73,7 +72,7 @@ func (w *world) pinned(r *request) {
 	if h == nil {
 		h = &hold{key: r.key, node: r.node, version: doc.Version}
 		s.byKey[r.key] = h
-		if was := s.last[r.node]; was == nil || was.key < h.key { // else it is one that lands late
+		if was := s.last[r.node]; was == nil || was.key < h.key { // otherwise an earlier create landed late
 			s.last[r.node] = h
 		}
 	}
@@ -81,7 +80,7 @@ func (w *world) pinned(r *request) {
 		h.settled = true
 	}
 	if h.lost && !h.settled && !h.good && r.cond == store.IfAbsent() {
-		h.lost = false // made anew by one who has not heard that it was there; or a late copy
+		h.lost = false // its create was repeated, by the holder or by a late copy
 	}
 	if doc.Expired && !h.lost {
 		h.lost = true
@@ -91,8 +90,9 @@ func (w *world) pinned(r *request) {
 	}
 }
 
-// deleted notes that an object was deleted. Nothing that a pin holds may be, nor a pin
-// that holds, but by its holder: others swap it first.
+// deleted checks the deletion of an object. An object that a valid pin protects must not
+// be deleted. A valid pin may be deleted only by its holder: other nodes must first swap
+// it to expired.
 func (w *world) deleted(key string, by *node) {
 	s := w.holds
 	s.mu.Lock()
@@ -101,14 +101,14 @@ func (w *world) deleted(key string, by *node) {
 	case "pin":
 		if h := s.byKey[key]; h != nil {
 			if h.good && !h.lost && by != nil && by != h.node {
-				w.history.broken("unpinned", "the pin of %s on version %d is deleted by %s, and nobody has taken it away", h.node.name, h.version, by.name)
+				w.history.broken("unpinned", "the pin of %s on version %d was deleted by %s before it was swapped to expired", h.node.name, h.version, by.name)
 			}
 			h.lost = true
 		}
 	case "manifest", "segment", "list", "file":
 		for _, h := range s.byKey {
 			if h.good && !h.lost && h.needs[key] {
-				w.history.broken("pruned", "%s is deleted, which the pin of %s on version %d holds", short(mask(key)), h.node.name, h.version)
+				w.history.broken("pruned", "%s was deleted, although the pin of %s on version %d protects it", short(mask(key)), h.node.name, h.version)
 				break
 			}
 		}
@@ -118,7 +118,7 @@ func (w *world) deleted(key string, by *node) {
 	}
 }
 
-// held notes that a node was told that its last pin holds.
+// held notes that a node was told that its last pin is valid.
 func (w *world) held(n *node, version uint64) *hold {
 	w.holds.mu.Lock()
 	h := w.holds.last[n]
@@ -127,10 +127,10 @@ func (w *world) held(n *node, version uint64) *hold {
 	case n.crashed():
 		return h
 	case h == nil || h.version != version:
-		w.history.broken("client", "%s holds version %d and has no pin on it", n.name, version)
+		w.history.broken("client", "%s was told that it holds version %d, but has no pin on it", n.name, version)
 		return nil
 	case w.gone(h):
-		return h // already, and nobody has told
+		return h // the pin has expired, and the node does not know it yet
 	}
 	needs := w.names(n, version)
 	w.holds.mu.Lock()
@@ -141,8 +141,8 @@ func (w *world) held(n *node, version uint64) *hold {
 	return h
 }
 
-// names returns the keys of all that a version of the manifest names, and its own.
-// They have to be there.
+// names returns the keys of a manifest and of all that it names. It reports those that do
+// not exist.
 func (w *world) names(n *node, version uint64) map[string]bool {
 	needs := map[string]bool{}
 	if version == 0 {
@@ -151,7 +151,7 @@ func (w *world) names(n *node, version uint64) map[string]bool {
 	if w.log == nil {
 		d := w.direct("names")
 		var err error
-		if w.log, err = state.Open(context.Background(), d.store(), &state.Options{Settle: d.settle(), Clock: d.clock}); err != nil {
+		if w.log, err = d.state(context.Background()); err != nil {
 			w.history.broken("client", "%v", err)
 			return needs
 		}
@@ -159,7 +159,7 @@ func (w *world) names(n *node, version uint64) map[string]bool {
 	ctx := context.Background()
 	m, _, err := w.log.At(ctx, version)
 	if err != nil {
-		w.history.broken("pruned", "version %d, which %s has pinned, cannot be read: %v", version, n.name, err)
+		w.history.broken("pruned", "version %d, which %s pins, cannot be read: %v", version, n.name, err)
 		return needs
 	}
 	needs[layout.ManifestKey(version)] = true
@@ -168,7 +168,7 @@ func (w *world) names(n *node, version uint64) map[string]bool {
 	}
 	for s, err := range w.log.Segments(ctx, m, 0) {
 		if err != nil {
-			break // a list is missing, which is noticed below
+			break // a page is missing, which the loop over needs reports
 		}
 		needs[s.Key] = true
 	}
@@ -180,7 +180,7 @@ func (w *world) names(n *node, version uint64) map[string]bool {
 	}
 	for key := range needs {
 		if w.bucket.objects[key] == nil {
-			w.history.broken("pruned", "%s is not there, which the pin of %s on version %d holds", short(mask(key)), n.name, version)
+			w.history.broken("pruned", "%s is missing, although the pin of %s on version %d protects it", short(mask(key)), n.name, version)
 		}
 	}
 	return needs

@@ -8,12 +8,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// logState is the log as a sequential object: what an operation finds and leaves.
-// Prev is the state one record shorter, so that a prefix can be compared.
+// logState is the log as a sequential object. prev is the state one record shorter, so
+// that a prefix can be compared.
 type logState struct {
 	epoch uint64
 	size  uint64
-	sum   uint64 // of all records
+	sum   uint64 // hash of all records
 	prev  *logState
 }
 
@@ -26,8 +26,9 @@ func (s *logState) with(values []string) *logState {
 	return s
 }
 
-// model is the promise: opening fences all lower epochs and finds the end; an append
-// or an edit of the open epoch goes there; a read sees all, or, of a tail, a prefix.
+// model is the promise of the log. Opening an epoch fences all lower epochs and finds the
+// end offset. An append or edit of the open epoch goes to the end offset. A read returns
+// all records. A read of the tail returns a prefix.
 var model = porcupine.Model{
 	Init: func() any { return &logState{} },
 	Equal: func(a, b any) bool {
@@ -56,13 +57,14 @@ var model = porcupine.Model{
 	},
 }
 
-// linearizable tells whether there is an order of the operations, within the times
-// at which they were under way, that explains all answers.
+// linearizable reports whether some order of the operations explains all answers. Each
+// operation must take place between its call and its return.
 //
-// An append of unknown outcome may have taken place at any time after its call, or
-// never. The final contents say which: what is there took place where it is, at a time
-// that porcupine has to find; what is not there did not, and nothing can depend on
-// it. An opening of unknown outcome that is left out could only forbid more.
+// An append of unknown outcome may take place at any time after its call, or never. The
+// final contents tell which. If its records are there, the append took place at that
+// offset, and porcupine finds the time. If they are not there, it did not take place, and
+// no other answer depends on it. An open of unknown outcome is left out, because it could
+// only forbid more orders.
 func linearizable(ops []op, final []string) bool {
 	place := make(map[string]int, len(final))
 	for i, v := range final {
@@ -90,7 +92,7 @@ func linearizable(ops []op, final []string) bool {
 			if o.offset > uint64(len(final)) {
 				return false
 			}
-			// It began later, and is held against the history from there on.
+			// The read began at a later offset. Put the records before it in front.
 			known := *o
 			known.values = slices.Concat(final[:o.offset], o.values)
 			o = &known

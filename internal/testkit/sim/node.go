@@ -10,34 +10,35 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
 
-// node is one process: a role, a connection to the store, a clock. After a crash
-// another one takes its place, with a name of its own.
+// node is one process: a role, a connection to the store, a clock. After a crash another
+// node with a new name takes its place.
 type node struct {
 	world *world
 	role  string // "w1"
 	name  string // "w1", then "w1.2"
 	life  int
 	lives int // restarts left
-	index int // of the role
+	index int // among the nodes of its role
 	work  func(context.Context, *node)
 	clock *nodeClock
-	off   time.Duration // its wall clock is off by
-	rng   *rand.Rand    // of the client; only its goroutine draws
+	off   time.Duration // error of its wall clock
+	rng   *rand.Rand    // of the client; only the client's goroutine draws
 	end   context.CancelCauseFunc
 
-	dead   bool        // it has crashed; guarded by world.mu
+	dead   bool        // crashed; guarded by world.mu
 	done   atomic.Bool // its client has returned
 	paused bool
-	direct bool           // its requests do not wait
-	until  int            // the step at which it wakes up, if paused
-	weight float64        // how quick it is for now; 0: not drawn yet
+	direct bool           // its requests take effect at once
+	until  int            // the step at which a pause ends
+	weight float64        // how fast it is at present; 0: not drawn yet
 	listed map[string]int // prefix → step of its last listing of those locks
-	// What it gives up, if it is a compactor.
+	// What it may truncate, if it is a compactor.
 	retains retention
-	// What it was told, see world.state.
+	// A hash of what it was told; see world.state.
 	knows, fetched uint64
 }
 
@@ -63,8 +64,8 @@ func (w *world) boot(role string, index, life, lives int, work func(context.Cont
 	}()
 }
 
-// crash ends a process at once. Its goroutines go on for a moment and see nothing
-// but errors; nothing that they find out counts.
+// crash ends a process at once. Its goroutines run on for a moment, and all their
+// requests fail. Their results do not count.
 func (w *world) crash(n *node) {
 	w.mu.Lock()
 	n.dead = true
@@ -74,8 +75,9 @@ func (w *world) crash(n *node) {
 	w.boot(n.role, n.index, n.life+1, n.lives-1, n.work)
 }
 
-// hush answers what a dead node waits for. None of it is given up before the last is
-// answered, although those who hear of the first may want to. Called with mu held.
+// hush fails all requests of a dead node. A goroutine that gets an error may cancel other
+// requests of the node, so hush first answers all of them and then returns. The caller
+// holds mu.
 func (w *world) hush(n *node) {
 	var rest []*request
 	for _, r := range w.pending {
@@ -96,14 +98,14 @@ func (w *world) hush(n *node) {
 	w.pending = rest
 }
 
-// step is where a client waits for its turn. It is false when the history ends.
+// step waits until it is the client's turn. It returns false when the history ends.
 func (n *node) step(ctx context.Context) bool {
 	rep := n.do(ctx, &request{op: opStep, key: "on"})
 	return rep.err == nil && !n.world.closing
 }
 
-// settle are retry options without jitter: when timers fire is the scheduler's
-// business.
+// settle returns retry options without jitter, because the scheduler decides when timers
+// fire.
 func (n *node) settle() *store.SettleOptions {
 	o := &store.SettleOptions{
 		Attempt: 5 * time.Second, Backoff: 1, MaxBackoff: 1, Reads: 6,
@@ -115,10 +117,18 @@ func (n *node) settle() *store.SettleOptions {
 	return o
 }
 
-// store returns the node's connection.
+// store returns the node's connection to the store.
 func (n *node) store() store.Store { return client{n} }
 
-// die crashes the node by its own hand, and for good.
+// live reports whether the node runs: it has not crashed and its client has not ended.
+func (n *node) live() bool { return !n.dead && !n.done.Load() }
+
+// state opens the log's manifests.
+func (n *node) state(ctx context.Context) (*state.Log, error) {
+	return state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
+}
+
+// die crashes the node without a restart.
 func (n *node) die() {
 	n.world.mu.Lock()
 	defer n.world.mu.Unlock()
@@ -126,8 +136,8 @@ func (n *node) die() {
 	n.end(errCrashed)
 }
 
-// won notes that the node was elected. Nobody else may have won that epoch, and there
-// must have been no later one when it listed the locks for the last time.
+// won notes that the node was elected. No other node may have won that epoch. No later
+// epoch may have existed at the node's last listing of the locks.
 func (n *node) won(prefix string, epoch uint64) {
 	if n.crashed() {
 		return
@@ -136,25 +146,25 @@ func (n *node) won(prefix string, epoch uint64) {
 	w.wins++
 	w.tellf(n.name, "leads in epoch %d of %s", epoch, prefix)
 	if other := w.winners[lock{prefix, epoch, 0}]; other != nil && other != n {
-		w.history.broken("epoch", "%s was elected in epoch %d of %s, which %s has won", n.name, epoch, prefix, other.name)
+		w.history.broken("epoch", "%s was elected in epoch %d of %s, which %s had won before", n.name, epoch, prefix, other.name)
 	}
 	w.winners[lock{prefix, epoch, 0}] = n
 	for _, l := range w.locks {
 		if l.prefix == prefix && l.epoch > epoch && l.step < n.listed[prefix] {
-			w.history.broken("epoch", "%s was elected in epoch %d of %s, when epoch %d was there since step %d", n.name, epoch, prefix, l.epoch, l.step)
+			w.history.broken("epoch", "%s was elected in epoch %d of %s, although epoch %d existed since step %d", n.name, epoch, prefix, l.epoch, l.step)
 			break
 		}
 	}
 }
 
-// lock is one that was created.
+// lock is a leader's lock that was created.
 type lock struct {
 	prefix string
 	epoch  uint64
 	step   int
 }
 
-// election notes what concerns an election.
+// election notes listings of locks and created locks.
 func (w *world) election(r *request) {
 	at := strings.IndexByte(r.key, '/') + 1
 	prefix, number := r.key[:at], r.key[at:]
@@ -162,7 +172,7 @@ func (w *world) election(r *request) {
 		return
 	}
 	switch {
-	case r.op == "list" && r.page > 0: // it began with the first page
+	case r.op == "list" && r.page > 0: // the listing began with its first page
 	case r.op == "list":
 		at := w.steps
 		if r.walked {

@@ -12,62 +12,64 @@ import (
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
-// Plan is what a history is made of. [NewPlan] draws one from a seed.
+// Plan describes a history. [NewPlan] draws one from a seed.
 type Plan struct {
 	Seed uint64
-	// Nodes of each role.
+	// Writers, Compactors and Readers are numbers of nodes.
 	Writers, Compactors, Readers int
-	// Elected nodes get their epochs from the election, others from a counter.
-	// Twins are given the same epoch now and then.
+	// Elected nodes get their epochs from the election, others from a counter. Twins
+	// gives two nodes the same epoch from time to time.
 	Elected, Twins bool
-	// Terms each writer leads, and how many appends it makes at most in each.
+	// Terms is the number of terms of each writer, Appends the most appends in one.
 	Terms, Appends int
-	// Snapshots and Backups are nodes that hold pins: those of a snapshot, and pins with
-	// a name. With Edits the writers change the table too.
+	// Snapshots and Backups are numbers of nodes that hold pins: the pins of snapshots,
+	// and pins with a name. With Edits, writers change the table too.
 	Snapshots, Backups int
 	Edits              bool
-	// Retain makes compactors give up the oldest records.
+	// Retain makes compactors truncate the log.
 	Retain bool
-	// Hedge and Linger are the writers' options. Hedged writers append LeastAppends
-	// more, since it takes some to know what is late.
+	// Hedge and Linger are options of the writers. LeastAppends adds to the appends of a
+	// term, because a writer hedges only after it has measured some writes.
 	Hedge        float64
 	Linger       time.Duration
 	LeastAppends int
-	// Eager compactors are quicker than everybody else.
+	// Eager compactors are faster than all other nodes.
 	Eager bool
 	// Lives is how often a node is started again after a crash.
 	Lives int
-	// Steps is how many acts there are before the history is brought to its end.
+	// Steps is the number of acts before the history is brought to its end.
 	Steps int
-	// Grace of the log; 0 means none.
+	// Grace of the log. 0: none.
 	Grace time.Duration
-	// Content makes versions a function of the body; Walks makes listings that are
-	// not atomic; Resolution is that of the store's clock, 0 if it tells no time.
+	// Content makes an object's version a hash of its body. Walks makes listings that are
+	// not atomic. Resolution is that of the store's clock, 0 if the store reports no
+	// time.
 	Content, Walks bool
-	// Page is how many names a page of a listing has, each a request; 0 means that a
-	// listing is one request, as it is where there are fewer than a thousand.
+	// Page is the number of names in one page of a listing; each page is a request. 0: a
+	// listing is one request, as in a store with up to a thousand names.
 	Page       int
 	Resolution time.Duration
-	// Careless stores ignore the conditions of writes: what a probe would refuse.
+	// Careless stores ignore the conditions of writes. The probe would refuse such a
+	// store.
 	Careless bool
-	// Bent is the name of something that is done wrong; see bends.
+	// Bent is the name of a deliberate fault; see bends.
 	Bent string
-	// Apart lets each node's clock go on its own when its timers fire. Brief leaves out
-	// what takes long and is checked elsewhere.
+	// Apart lets a node's timers fire without time passing for other nodes. Brief leaves
+	// out slow checks that other tests make.
 	Apart, Brief bool
 	// Patient clients wait between attempts.
 	Patient bool
 
-	// Chances, each step, that a request is answered with a fault, that a write lands
-	// late, that a new request is held back, that a node is paused or crashes, that
-	// its clock is bent, that time passes while requests are under way.
+	// Chances per step: that a request gets a fault, that a write lands late, that a new
+	// request is held back, that a node pauses or crashes, that a clock changes, that
+	// time passes while requests are in flight.
 	Fault, Late, Hold, Pause, Crash, Bend, Hurry float64
 }
 
-// NewPlan draws a plan.
+// NewPlan draws a plan from a seed.
 func NewPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
-	some := func(most float64) float64 { // none, or anything up to most
+	some := func(most float64) float64 { // 0, or a number up to most
 		if r.IntN(4) == 0 {
 			return 0
 		}
@@ -105,13 +107,13 @@ func NewPlan(seed uint64) Plan {
 	return p
 }
 
-// anyFormat is what an Init makes, once, since the probe takes its time.
+// anyFormat returns the result of one Init. It is made once, because the probe is slow.
 var anyFormat = sync.OnceValue(func() manifest.Format {
 	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))
 	}
-	f.Probe = nil // nobody needs it, and everybody parses it
+	f.Probe = nil // no code here needs it, and every open would parse it
 	return f
 })
 

@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// What is random in names and nonces is a number that rises, so that the order of
-// objects with random names is that in which they were named, in every run: who looks
-// at several looks at them in that order.
+// tame makes all UUIDs rising numbers. So objects with random names sort by the order of
+// their creation, in every run. Code that handles several of them takes them in that
+// order.
 var tame = sync.OnceFunc(func() { uuid.SetRand(&rising{}) })
 
 type rising struct{ n atomic.Uint64 }
@@ -18,6 +18,6 @@ type rising struct{ n atomic.Uint64 }
 // Read implements [io.Reader].
 func (r *rising) Read(p []byte) (int, error) {
 	clear(p)
-	binary.BigEndian.PutUint64(p, r.n.Add(1)<<16) // what a UUID says of its version is behind it
+	binary.BigEndian.PutUint64(p, r.n.Add(1)<<16) // bytes 6 and 7 stay 0, because the UUID's version is written there
 	return len(p), nil
 }

@@ -12,8 +12,8 @@ func Run(t *testing.T, p Plan) *Result {
 	return run(t, p, func(w *world) scheduler { return w.dice }, false)
 }
 
-// list is the scheduler that repeats acts. Those that make no sense any more, since
-// others were left out, are passed over.
+// list is the scheduler that repeats acts. It skips an act that is no longer possible
+// because others were left out.
 type list struct{ acts []act }
 
 func (l *list) next(*world) (act, bool) {
@@ -30,9 +30,9 @@ func replay(t *testing.T, p Plan, acts []act, tell bool) *Result {
 	return run(t, p, func(*world) scheduler { return &list{acts} }, tell)
 }
 
-// Shrink looks for a shorter history that breaks a promise as res does: with fewer
-// nodes, and with fewer acts than the scheduler's ordinary course. It makes at most
-// tries histories and returns the shortest, with its story.
+// Shrink looks for a shorter history that breaks the same promise as res, with fewer
+// nodes and fewer acts. It makes at most tries histories. It returns the shortest, with
+// its story.
 func Shrink(t *testing.T, res *Result, tries int) *Result {
 	t.Helper()
 	best, want := res, res.kinds()[0]
@@ -41,7 +41,7 @@ func Shrink(t *testing.T, res *Result, tries int) *Result {
 			return false
 		}
 		r := replay(t, p, acts, false)
-		// What was passed over is left out for good.
+		// best.acts has only the acts that were performed, so skipped acts stay out.
 		if !slices.Contains(r.kinds(), want) || len(r.acts) > len(best.acts) {
 			return false
 		}
@@ -49,7 +49,7 @@ func Shrink(t *testing.T, res *Result, tries int) *Result {
 		return true
 	}
 	if !try(res.Plan, res.acts) {
-		// It cannot be repeated from its acts: told as it is.
+		// The acts do not repeat the failure. Return the whole story.
 		return run(t, res.Plan, func(w *world) scheduler { return w.dice }, true)
 	}
 	fewer := []func(*Plan){
@@ -82,8 +82,8 @@ func Shrink(t *testing.T, res *Result, tries int) *Result {
 	return replay(t, best.Plan, best.acts, true)
 }
 
-// kinds are the words for the promises that were broken: what clients suffered
-// before what was found out by looking.
+// kinds returns the kinds of the promises that were broken. Those that a client suffered
+// come first, those that only the final checks found come last.
 func (r *Result) kinds() []string {
 	var all, looked []string
 	for _, err := range r.wrong {

@@ -13,55 +13,56 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// request is one attempt to do something with the store, or a client's wish to
-// take its next step. It waits until the scheduler decides.
+// request is one attempt at a store call, or a client that waits for its next step. It
+// waits until the scheduler decides.
 type request struct {
 	node *node
-	op   string // get, put, upload, list, delete; step
+	op   string // get, put, upload, list, delete or step
 	key  string // or prefix
 	keys []string
 	body []byte
 	cond store.Condition
 	get  store.GetOptions
 
-	from   uint64 // who asks, where several of a node may ask for the same at once
+	from   uint64 // identifies the goroutine where two of a node may send the same request at once; see callers
 	id     string // "w1 put data/1/3 #2", the same in every run
-	tag    uint64 // of its contents: the name, and what its node knew
+	tag    uint64 // of what it writes: a hash of its id and of what its node knew
 	landed int    // how often it has taken effect
 	half   []store.Info
 	split  string // of a listing: the name to start after
-	page   int    // and which page of it this is, of most names at most
-	most   int    // 0: all in one page
-	// A listing that is not atomic has looked at half of the names, those from
+	page   int    // number of this page of the listing
+	most   int    // names in a page; 0: all in one page
+	// walked: a listing that is not atomic has read its first half, the names from
 	// boundary on.
 	walked   bool
 	walkedAt int
 	boundary string
-	since    int // step at which it was seen first
+	since    int // step at which the scheduler first saw it
 	held     int // step until which it is held back
 	rep      reply
-	gone     bool // nobody waits for the answer any more
+	gone     bool // no goroutine waits for the answer
 	answered chan struct{}
-	told     *reply // when it was answered
+	told     *reply // the answer; nil before
 }
 
-// answer lets it go on with a reply.
+// answer gives the reply to the waiting goroutine.
 func (r *request) answer(rep reply) {
 	r.told = &rep
 	r.answered <- struct{}{}
 }
 
-// step tells whether it is a client's step and no request to the store.
+// step reports whether this is a client's step and not a request to the store.
 func (r *request) step() bool { return r.op == opStep }
 
 const opStep = "step"
 
 func (r *request) reads() bool { return r.op == "get" || r.op == "list" }
 
-// callers tells goroutines apart by what they are doing: a writer's keeper and its
-// judge of a refused slot read the same manifests. It takes long, so it is done only
-// when two ask for the same at once, see askTwins. The names of functions count most, so
-// that another build of the same code makes the same histories.
+// callers returns a hash of the call stack, to tell a node's goroutines apart. For
+// example, a writer's goroutine for the manifest and its check of a refused slot read the
+// same manifests. This is slow, so only two equal requests at once ask for it; see
+// askTwins. The hash starts with the functions' names, so another build of the same code
+// makes the same histories.
 func callers() uint64 {
 	var pcs [32]uintptr
 	n := runtime.Callers(3, pcs[:])
@@ -75,7 +76,7 @@ func callers() uint64 {
 	return names.Sum64()&^0xffff | at&0xffff
 }
 
-// short leaves out the zeros of a key's numbers.
+// short removes the leading zeros of the numbers in a key.
 func short(key string) string { return string(appendShort(nil, key)) }
 
 func appendShort(b []byte, key string) []byte {
@@ -139,11 +140,11 @@ func (n *node) do(ctx context.Context, r *request) reply {
 	}
 }
 
-// errTwin asks who makes a request to say so, and to make it again.
-var errTwin = errors.New("sim: another one is asking for the same")
+// errTwin makes the sender of a request repeat it with its callers hash.
+var errTwin = errors.New("sim: two equal requests at once")
 
-// gaveUpError is a request's own context that has ended. It is made often and read
-// seldom.
+// gaveUpError is the error of a request whose context has ended. Its text is made only
+// when needed.
 type gaveUpError struct{ err, cause error }
 
 func (g gaveUpError) Error() string   { return g.err.Error() + ": " + g.cause.Error() }
@@ -153,8 +154,7 @@ func given(ctx context.Context, r *request) error {
 	return &store.Error{Op: r.op, Key: r.key, Err: gaveUpError{ctx.Err(), context.Cause(ctx)}}
 }
 
-// crashed is what a dead node's requests get: an error that nobody retries. What
-// the node makes of it no one sees.
+// crashed is the reply to all requests of a dead node: an error that no code retries.
 func crashed(r *request) reply {
 	return reply{err: &store.Error{Op: r.op, Key: r.key, Kind: store.ErrDenied, Err: errCrashed}}
 }
@@ -182,13 +182,13 @@ func (c client) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	return &store.Object{Info: rep.info, Body: io.NopCloser(body)}, nil
 }
 
-// broken is the rest of a body that does not come.
+// broken is the missing rest of a body.
 type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
 func (c client) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
-	rep := c.do(ctx, &request{op: "put", key: key, body: clone(body), cond: opts.Condition()})
+	rep := c.do(ctx, &request{op: "put", key: key, body: bytes.Clone(body), cond: opts.Condition()})
 	return rep.info, rep.err
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strconv"
@@ -18,13 +19,13 @@ import (
 )
 
 var (
-	seeds  = flag.Int("seeds", 0, "make so many histories, spread over processes; 0: a few, always the same")
-	seed   = flag.Uint64("seed", 0, "the first seed; 0: with -seeds from the time of day")
-	tell   = flag.Bool("tell", false, "tell the story of each history")
-	worker = flag.String("worker", "", "internal: i/n@file, the i-th of n processes")
+	seeds  = flag.Int("seeds", 0, "number of histories, spread over processes; 0: a few, always the same")
+	seed   = flag.Uint64("seed", 0, "the first seed; 0 with -seeds: from the time of day")
+	tell   = flag.Bool("tell", false, "print the story of each history")
+	worker = flag.String("worker", "", "internal, i/n@file: this is the i-th of n processes")
 )
 
-// sum is what a number of histories came to.
+// sum adds up the results of many histories.
 type sum struct {
 	Histories, Steps, Faults   int
 	Acked, Never, Maybe        int
@@ -33,30 +34,17 @@ type sum struct {
 	Swept, Hedged, Lingering   int
 	Given, Pages               int
 	Failed                     []uint64
-	Processor                  time.Duration `json:"-"` // of the workers
+	Processor                  time.Duration `json:"-"` // processor time of the workers
 }
 
 func (s *sum) add(o sum) {
-	s.Histories += o.Histories
-	s.Steps += o.Steps
-	s.Faults += o.Faults
-	s.Acked += o.Acked
-	s.Never += o.Never
-	s.Maybe += o.Maybe
-	s.Elected += o.Elected
-	s.Walked += o.Walked
-	s.Colliding += o.Colliding
-	s.Edits += o.Edits
-	s.Looks += o.Looks
-	s.Held += o.Held
-	s.Taken += o.Taken
-	s.Swept += o.Swept
-	s.Hedged += o.Hedged
-	s.Given += o.Given
-	s.Pages += o.Pages
-	s.Lingering += o.Lingering
+	to, from := reflect.ValueOf(s).Elem(), reflect.ValueOf(o)
+	for i := range to.NumField() {
+		if f := to.Field(i); f.CanInt() {
+			f.SetInt(f.Int() + from.Field(i).Int())
+		}
+	}
 	s.Failed = append(s.Failed, o.Failed...)
-	s.Processor += o.Processor
 }
 
 func (s *sum) count(r *Result) {
@@ -82,11 +70,11 @@ func (s *sum) count(r *Result) {
 	}
 }
 
-// enough is how many broken histories are enough to stop.
+// enough is the number of broken histories after which a worker stops.
 const enough = 3
 
-// TestHistories makes histories and checks every promise. Without flags they are a
-// few, always the same.
+// TestHistories makes histories and checks every promise. Without flags it makes a few,
+// always the same.
 func TestHistories(t *testing.T) {
 	if *worker != "" {
 		work(t)
@@ -112,14 +100,14 @@ func TestHistories(t *testing.T) {
 	t.Logf("%d histories from seed %d in %v, %.0f a second: %d acts, %d of them faults; %d records acknowledged, %d refused, %d unknown; %d histories elected, %d with listings that are not atomic, %d with versions that collide",
 		total.Histories, *seed, took.Round(time.Millisecond), float64(total.Histories)/took.Seconds(), total.Steps, total.Faults,
 		total.Acked, total.Never, total.Maybe, total.Elected, total.Walked, total.Colliding)
-	t.Logf("%d edits acknowledged, %d tables looked at; %d pins held, %d of them taken away; %d files deleted; %d slots hedged, %d histories with linger; %d records given up; %d further pages of listings",
+	t.Logf("%d edits acknowledged, %d tables read; %d pins held, %d of them expired; %d files deleted; %d slots hedged, %d histories with linger; %d records truncated; %d further pages of listings",
 		total.Edits, total.Looks, total.Held, total.Taken, total.Swept, total.Hedged, total.Lingering, total.Given, total.Pages)
 	if total.Processor > 0 {
 		t.Logf("%.0f histories per second of a processor", float64(total.Histories)/total.Processor.Seconds())
 	}
 	never := slices.Contains([]int{total.Acked, total.Never, total.Maybe, total.Faults, total.Edits, total.Looks, total.Held, total.Swept, total.Given, total.Pages}, 0)
 	if len(total.Failed) == 0 && (never && total.Histories >= 50 || (total.Taken == 0 || total.Hedged == 0) && total.Histories >= 5000) {
-		t.Error("these histories prove nothing: some outcome never came up")
+		t.Error("these histories prove nothing: one of the counts above is 0")
 	}
 	for _, s := range total.Failed {
 		tellBroken(t, s)
@@ -135,12 +123,12 @@ func oneHistory(t *testing.T, seed uint64) *Result {
 	return r
 }
 
-// tellBroken shrinks a broken history and tells its story.
+// tellBroken shrinks a broken history and prints its story.
 func tellBroken(t *testing.T, seed uint64) {
 	t.Helper()
 	full := Run(t, NewPlan(seed))
 	if full.Err == nil {
-		t.Errorf("seed %d: broken in a worker's process and not here", seed)
+		t.Errorf("seed %d: broke a promise in a worker's process, but not here", seed)
 		return
 	}
 	short := Shrink(t, full, 1500)
@@ -148,8 +136,8 @@ func tellBroken(t *testing.T, seed uint64) {
 		seed, len(full.acts), len(short.acts), short.Story, short.Err, seed, short.Plan)
 }
 
-// spread lets processes of one thread each do the work: that is quicker than one of
-// several, since a bubble is never busy on more than one.
+// spread divides the work among processes of one thread each. That is faster than one
+// process with several threads, because a bubble never keeps more than one busy.
 func spread(t *testing.T, first uint64, n int) sum {
 	t.Helper()
 	exe, err := os.Executable()
@@ -187,14 +175,14 @@ func spread(t *testing.T, first uint64, n int) sum {
 		d := <-results
 		if d.err != nil || d.sum.Histories == 0 {
 			last, _ := os.ReadFile(d.at)
-			t.Errorf("a worker ended with %v at seed %s:\n%s", d.err, last, d.out)
+			t.Errorf("a worker failed with %v at seed %s:\n%s", d.err, last, d.out)
 		}
 		total.add(d.sum)
 	}
 	return total
 }
 
-// work is one process's share. It prints what it came to.
+// work does the share of one process and prints the sum.
 func work(t *testing.T) {
 	var i, n int
 	share, at, _ := strings.Cut(*worker, "@")
@@ -209,7 +197,7 @@ func work(t *testing.T) {
 	var total sum
 	for k := i; k < *seeds && len(total.Failed) < enough; k += n {
 		s := *seed + uint64(k)
-		// For the case that it ends the process.
+		// Note the seed, in case this history ends the process.
 		if _, err := file.WriteAt(fmt.Appendf(nil, "%-24d", s), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -224,13 +212,13 @@ func work(t *testing.T) {
 	fmt.Fprintf(out, "SUM %s\n", text)
 }
 
-// TestRepeats: the same seed gives the same acts with the same outcomes.
+// TestRepeats: the same seed gives the same acts with the same results.
 func TestRepeats(t *testing.T) {
 	for s := range uint64(max(*seeds, 25)) {
 		p := NewPlan(*seed + s + 1000)
 		a, b := Run(t, p), Run(t, p)
 		if a.Trace != b.Trace || a.Steps != b.Steps {
-			t.Errorf("seed %d gives two histories", p.Seed)
+			t.Errorf("seed %d gives two different histories", p.Seed)
 		}
 	}
 }

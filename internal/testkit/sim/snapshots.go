@@ -13,18 +13,18 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// maxFile is more than a client ever writes into a file.
+// maxFile is larger than any file that a client writes.
 const maxFile = 1 << 10
 
-// snapshots is a client that takes snapshots and looks at them for as long as it
-// likes. Meanwhile their pins are renewed, or not in time.
+// snapshots is a client that takes snapshots and reads each several times. Meanwhile
+// their pins are renewed, sometimes too late.
 func snapshots(ctx context.Context, n *node) {
 	r, err := reader.Open(ctx, n.store(), n.readerOptions())
 	if err != nil {
 		n.expect(err)
 		return
 	}
-	var end, version uint64 // of the last one
+	var end, version uint64 // of the last snapshot
 	for n.step(ctx) {
 		o := &reader.SnapshotOptions{TTL: manifest.MinPinTTL + time.Duration(n.rng.IntN(2000))*time.Millisecond, Unpinned: n.rng.IntN(6) == 0}
 		at := momentEnd
@@ -52,17 +52,17 @@ func (n *node) readerOptions() *reader.Options {
 	}
 }
 
-// taken is a snapshot, with what is known of it.
+// taken is a snapshot, and what the history knows about it.
 type taken struct {
 	*reader.Snapshot
-	hold  *hold // nil if nothing protects it
+	hold  *hold // the pin that protects it, or nil
 	read  int   // the op for its records
-	table int   // and that for its table
-	since int   // step at which it was there
+	table int   // the op for its table
+	since int   // step at which it was taken
 }
 
-// snapshot takes a snapshot. Other is a pin that protects it, besides its own. It
-// returns nil if there is none.
+// snapshot takes a snapshot, or returns nil if it cannot. other is another pin that
+// protects the snapshot.
 func (n *node) snapshot(ctx context.Context, r *reader.Reader, o *reader.SnapshotOptions, at moment, other *hold) *taken {
 	w := n.world
 	call := w.steps
@@ -95,8 +95,7 @@ func (n *node) snapshot(ctx context.Context, r *reader.Reader, o *reader.Snapsho
 	return t
 }
 
-// keep holds on to a snapshot and looks at it now and then, also after its pin is
-// lost.
+// keep reads a snapshot from time to time. It continues after the pin is lost.
 func (n *node) keep(ctx context.Context, t *taken, ttl time.Duration) {
 	for range 1 + n.rng.IntN(8) {
 		if !n.step(ctx) {
@@ -109,17 +108,18 @@ func (n *node) keep(ctx context.Context, t *taken, ttl time.Duration) {
 		if t.Lost() == nil || !n.world.gone(t.hold) {
 			continue
 		}
-		// It may not have heard of it. After its time to live it has to know.
+		// The holder may not know yet that its pin is lost. After the pin's time to live
+		// it must know.
 		if clock.Sleep(ctx, n.clock, ttl) != nil || !n.step(ctx) {
 			return
 		}
 		if err := t.Err(); !errors.Is(err, reader.ErrPinLost) {
-			n.broken("lapsed", "the pin of %s on version %d was taken away for longer than its time to live, and it says %v", n.name, t.Version(), err)
+			n.broken("lapsed", "the pin of %s on version %d expired more than its time to live ago, but its Err returns %v", n.name, t.Version(), err)
 		}
 	}
 }
 
-// look reads a snapshot: all of its table, one of its files, its records.
+// look reads a snapshot: its whole table, one of its files, and often its records.
 func (n *node) look(ctx context.Context, t *taken) {
 	var files []manifest.File
 	for f, err := range t.Files(ctx) {
@@ -138,7 +138,7 @@ func (n *node) look(ctx context.Context, t *taken) {
 		if err != nil {
 			n.missing(err, t.hold, f.Key)
 		} else if want, known := n.history().content(f.Key); !known || string(body) != want {
-			n.broken("content", "%s read %q in %s, which was written as %q", n.name, body, short(mask(f.Key)), want)
+			n.broken("content", "%s read %q in %s, but %q was written", n.name, body, short(mask(f.Key)), want)
 		}
 	}
 	if n.rng.IntN(3) == 0 {
@@ -155,7 +155,7 @@ func (n *node) look(ctx context.Context, t *taken) {
 			from = n.begun(n.oldest(), rec.Offset, 0)
 		}
 		if rec.Offset != from+uint64(len(seen)) {
-			n.broken("offset", "%s got offset %d after %d records of a snapshot from %d on", n.name, rec.Offset, len(seen), from)
+			n.broken("offset", "%s got offset %d after %d records of a snapshot that began at offset %d", n.name, rec.Offset, len(seen), from)
 			return
 		}
 		seen = append(seen, string(rec.Value))
@@ -166,21 +166,22 @@ func (n *node) look(ctx context.Context, t *taken) {
 	n.history().read(t.read, seen, from, true, t.since)
 }
 
-// missing judges an error in reading a snapshot. What a pin holds is there, unless its
-// holder says that the pin is lost: by its own clock, perhaps before anybody else does.
+// missing checks an error from a read of a snapshot. All that a valid pin protects must
+// exist. One exception: the holder may report its pin lost before any other node expires
+// it, because its own clock says so.
 func (n *node) missing(err error, h *hold, what string) {
 	gone := []error{reader.ErrGone, state.ErrPruned, store.ErrNotFound}
 	is := func(e error) bool { return errors.Is(err, e) }
 	if slices.ContainsFunc(gone, is) && n.world.valid(h) && !is(reader.ErrPinLost) {
-		n.broken("gone", "%s holds version %d, and is told of %s: %v", n.name, h.version, short(mask(what)), err)
+		n.broken("gone", "%s holds version %d, but reading %s fails: %v", n.name, h.version, short(mask(what)), err)
 	}
 	n.expect(err, append(gone, reader.ErrPinLost)...)
 }
 
-// backups is a client that pins a version under a name and comes back to it, also in
-// its next life, until somebody removes the pin.
+// backups is a client that pins a version under a name. It comes back to the pin, also
+// after a crash, until it unpins it.
 func backups(ctx context.Context, n *node) {
-	log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
+	log, err := n.state(ctx)
 	if err != nil {
 		n.expect(err)
 		return
@@ -206,7 +207,7 @@ func backups(ctx context.Context, n *node) {
 			o := &reader.SnapshotOptions{At: reader.AtVersion(version), TTL: manifest.MinPinTTL, Unpinned: n.rng.IntN(2) == 0}
 			if s := n.snapshot(ctx, r, o, momentVersion, h); s != nil {
 				if s.hold != h && n.world.valid(h) {
-					s.hold = h // it holds for longer
+					s.hold = h // this pin lasts longer
 				}
 				n.look(ctx, s)
 				n.expect(s.Close(ctx))
@@ -218,7 +219,7 @@ func backups(ctx context.Context, n *node) {
 	}
 }
 
-// backup finds a pin of a name, or makes one.
+// backup finds a pin by its name, or creates one.
 func (n *node) backup(ctx context.Context, log *state.Log, name string) (version uint64, h *hold, ok bool) {
 	pins, err := log.Pins(ctx)
 	if err != nil {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// what an act means, in words.
+// words describes each kind of act.
 var words = [...]string{
-	apply: "takes effect and is answered", land: "takes effect, the answer is under way", deliver: "the answer arrives",
-	walk:  "the listing has looked at half of the names",
-	reset: "the connection breaks", lose: "takes effect, but the reply is lost", refuse: "is turned away", failed: "takes effect, but is answered as if it had failed",
+	apply: "takes effect and is answered", land: "takes effect, the answer is in flight", deliver: "the answer arrives",
+	walk:  "the first half of the listing is read",
+	reset: "the connection breaks", lose: "takes effect, but the reply is lost", refuse: "is rejected", failed: "takes effect, but is answered as if rejected",
 	echo: "takes effect twice, the second answer arrives", tear: "the answer is cut short", late: "takes effect, late or again",
-	tick: "its next timer fires", crash: "crashes and is started again", pause: "is paused", resume: "goes on",
-	jump: "its clock jumps", rate: "its clock goes differently", sleep: "time passes",
+	tick: "its next timer fires", crash: "crashes and is started again", pause: "is paused", resume: "continues",
+	jump: "its clock jumps", rate: "its clock's rate changes", sleep: "time passes",
 }
 
-// tell adds an act to the story: when, who, what, and what came of it.
+// tell adds an act to the story: time, node, request, act and result.
 func (w *world) tell(a act, outcome string) {
 	if w.story == nil {
 		return
@@ -24,11 +24,11 @@ func (w *world) tell(a act, outcome string) {
 	what := words[a.kind]
 	switch {
 	case a.req != nil && a.req.step():
-		what = "the client goes on"
+		what = "the client continues"
 	case a.kind == refuse, a.kind == failed:
 		what += fmt.Sprintf(" with %d", a.n)
 	case a.kind == rate:
-		what = fmt.Sprintf("its clock goes at %d ‰", a.n)
+		what = fmt.Sprintf("its clock runs at %d ‰", a.n)
 	case a.kind == jump, a.kind == sleep:
 		what += " by " + time.Duration(a.n).String()
 	}
@@ -36,7 +36,7 @@ func (w *world) tell(a act, outcome string) {
 		what += ": " + outcome
 	}
 	who, on, _ := strings.Cut(a.on, " ")
-	w.mu.Lock() // who was answered goes on already
+	w.mu.Lock() // nodes that were answered run already
 	defer w.mu.Unlock()
 	w.line(who, strings.TrimSuffix(strings.TrimSuffix(on, " #1"), "step on"), what)
 }

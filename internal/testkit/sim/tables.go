@@ -9,26 +9,26 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// moment at which a table was looked at.
+// moment says at which point of the log a table was read.
 type moment uint8
 
 const (
-	momentEnd     moment = iota // of the log, when it was taken
-	momentOffset                // an earlier one
-	momentVersion               // whatever a version of the manifest says
+	momentEnd     moment = iota // at the end offset
+	momentOffset                // at an earlier offset
+	momentVersion               // at the floor of some manifest
 )
 
-// table is what somebody saw of the log's table, and where.
+// table is the log's table as a client saw it at one point of the log.
 type table struct {
 	end        uint64
 	at         moment
-	files      map[string]int64 // key → size; nil if nobody has looked
+	files      map[string]int64 // key → size; nil: not read
 	properties map[string]string
 	live       int
-	cursor     *string // nil: not known
+	cursor     *string // nil: unknown
 }
 
-// ids are the edits that are in it.
+// ids returns the ids of the edits in the table.
 func (t *table) ids() map[string]bool {
 	ids := map[string]bool{}
 	for name := range t.properties {
@@ -55,7 +55,7 @@ func (t *table) with(e *manifest.Edit) *table {
 	return next
 }
 
-// looked notes which files somebody saw. A snapshot never changes.
+// looked notes which files a client saw. A snapshot must never change.
 func (h *history) looked(id int, files []manifest.File, ret int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,12 +65,12 @@ func (h *history) looked(id int, files []manifest.File, ret int) {
 		seen[f.Key] = f.Size
 	}
 	if o.table.files != nil && !maps.Equal(o.table.files, seen) {
-		h.wrong = append(h.wrong, &BrokenError{"table", "a snapshot of " + o.node + " has changed"})
+		h.wrong = append(h.wrong, &BrokenError{"table", "the files of a snapshot of " + o.node + " have changed"})
 	}
 	o.table.files, o.ret, o.outcome = seen, ret, yes
 }
 
-// wrote notes what is in a file.
+// wrote notes what a file contains.
 func (h *history) wrote(key, body string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,9 +84,9 @@ func (h *history) content(key string) (body string, known bool) {
 	return body, known
 }
 
-// checkTables: the table is made by the edits on the chain, each once, in the order
-// of the log; whoever looked saw it as it was at some place of the log, and not too
-// far back.
+// checkTables checks that the table is made by the edits of the chain, each applied once,
+// in the order of the log. Each client must have seen the table at some point of the log,
+// and not at one too long ago.
 func (h *history) checkTables() {
 	if h.table == nil {
 		return
@@ -97,7 +97,7 @@ func (h *history) checkTables() {
 	for _, o := range edits {
 		states = append(states, states[len(states)-1].with(o.edit))
 	}
-	h.checkTable("in the end", h.table, edits, states)
+	h.checkTable("at the end", h.table, edits, states)
 	for i := range h.ops {
 		if o := &h.ops[i]; o.kind == opTable {
 			h.checkTable("to "+o.node, o.table, edits, states)
@@ -108,8 +108,8 @@ func (h *history) checkTables() {
 	h.checkOrder(there)
 }
 
-// edits returns those that are part of the history, in the order of the log: by
-// epoch, and in each as they were committed.
+// edits returns the edits that are in the history, in the order of the log: by epoch, and
+// within an epoch in the order of their commits.
 func (h *history) edits(there map[string]bool) []*op {
 	var edits []*op
 	known := map[string]bool{}
@@ -122,9 +122,9 @@ func (h *history) edits(there map[string]bool) []*op {
 		known[id] = true
 		switch {
 		case o.outcome == yes && !there[id]:
-			h.broken("lost", "the edit %q was acknowledged to %s at %d and is not in the table", id, o.node, o.offset)
+			h.broken("lost", "edit %q was acknowledged to %s at offset %d, but is not in the table", id, o.node, o.offset)
 		case o.outcome == no && there[id]:
-			h.broken("risen", "%s was told that the edit %q is not committed and never will be; it is in the table", o.node, id)
+			h.broken("risen", "%s was told that edit %q will never be committed, but it is in the table", o.node, id)
 		}
 		if there[id] {
 			edits = append(edits, o)
@@ -132,14 +132,14 @@ func (h *history) edits(there map[string]bool) []*op {
 	}
 	for id := range there {
 		if !known[id] {
-			h.broken("nobody's", "the edit %q is in the table, and nobody has committed it", id)
+			h.broken("nobody's", "edit %q is in the table, but no client committed it", id)
 		}
 	}
 	slices.SortStableFunc(edits, func(a, b *op) int { return cmp.Compare(a.epoch, b.epoch) })
 	return edits
 }
 
-// checkTable: what was seen is what the first so many edits make.
+// checkTable checks that a table was made by a prefix of the edits.
 func (h *history) checkTable(whom string, seen *table, edits []*op, states []*table) {
 	ids := seen.ids()
 	n := 0
@@ -147,7 +147,7 @@ func (h *history) checkTable(whom string, seen *table, edits []*op, states []*ta
 		n++
 	}
 	if n != len(ids) {
-		h.broken("table", "the table shown %s at offset %d has %d edits; only the first %d of them follow each other in the log", whom, seen.end, len(ids), n)
+		h.broken("table", "the table shown %s at offset %d has %d edits, but only %d of them are the first edits of the log", whom, seen.end, len(ids), n)
 		return
 	}
 	want := states[n]
@@ -162,10 +162,10 @@ func (h *history) checkTable(whom string, seen *table, edits []*op, states []*ta
 			continue
 		}
 		if i >= n && o.offset < seen.end {
-			h.broken("table", "the table shown %s at offset %d is without the edit %q, which lies at %d", whom, seen.end, o.values[0], o.offset)
+			h.broken("table", "the table shown %s at offset %d lacks edit %q, which is at %d", whom, seen.end, o.values[0], o.offset)
 		}
 		if i < n && o.offset > seen.end {
-			h.broken("table", "the table shown %s at offset %d has the edit %q, which lies at %d", whom, seen.end, o.values[0], o.offset)
+			h.broken("table", "the table shown %s at offset %d has edit %q, which is at %d", whom, seen.end, o.values[0], o.offset)
 		}
 	}
 	if seen.cursor == nil || seen.end > uint64(len(h.final)) {
@@ -176,11 +176,12 @@ func (h *history) checkTable(whom string, seen *table, edits []*op, states []*ta
 		cursor = h.final[seen.end-1]
 	}
 	if *seen.cursor != cursor {
-		h.broken("cursor", "the cursor shown %s at offset %d is %q; that of the record before it is %q", whom, seen.end, *seen.cursor, cursor)
+		h.broken("cursor", "the cursor shown %s at offset %d is %q, but that of the record before it is %q", whom, seen.end, *seen.cursor, cursor)
 	}
 }
 
-// checkRecent: at the end of the log is all that was acknowledged before.
+// checkRecent checks that a table at the end offset has all edits that were acknowledged
+// before.
 func (h *history) checkRecent(seen *op, edits []*op) {
 	if seen.table.at != momentEnd {
 		return
@@ -188,13 +189,13 @@ func (h *history) checkRecent(seen *op, edits []*op) {
 	ids := seen.table.ids()
 	for _, o := range edits {
 		if o.outcome == yes && o.ret < seen.call && !ids[o.values[0]] {
-			h.broken("stale", "the edit %q was acknowledged in step %d, and %s, who looked in step %d, did not see it", o.values[0], o.ret, seen.node, seen.call)
+			h.broken("stale", "edit %q was acknowledged in step %d, but %s, which read the table in step %d, did not see it", o.values[0], o.ret, seen.node, seen.call)
 		}
 	}
 }
 
-// checkFiles: a file of the table is never deleted, and one that was removed only
-// after somebody had asked for that.
+// checkFiles checks that no file of the table was deleted, and no removed file before the
+// edit that removes it.
 func (h *history) checkFiles(edits []*op) {
 	added, removed := map[string]bool{}, map[string]*op{}
 	for _, o := range edits {
@@ -207,22 +208,22 @@ func (h *history) checkFiles(edits []*op) {
 	}
 	for key, at := range h.swept {
 		if by := removed[key]; added[key] && (by == nil || at < by.call) {
-			h.broken("swept", "%s was deleted in step %d and is a file of the table", short(mask(key)), at)
+			h.broken("swept", "%s was deleted in step %d, although it was a file of the table", short(mask(key)), at)
 		}
 	}
 }
 
-// checkOrder: what one writer has appended and committed is in the log in that order,
-// up to some place.
+// checkOrder checks that the entries of each epoch are in the log in the order in which
+// they were sent, without a gap.
 func (h *history) checkOrder(there map[string]bool) {
 	at := make(map[string]int, len(h.final))
 	for i, v := range h.final {
 		at[v] = i
 	}
 	type place struct {
-		missing string // the first entry that is not in the log
-		edit    *op    // behind the last record
-		end     int    // where that ends; -1: there was none
+		missing string // first entry that is not in the log
+		edit    *op    // the edit that comes after the last record, if any
+		end     int    // offset after the last record; -1: no record yet
 	}
 	places := map[uint64]*place{}
 	for i := range h.ops {
@@ -245,11 +246,11 @@ func (h *history) checkOrder(there map[string]bool) {
 			p.missing = cmp.Or(p.missing, v)
 			continue
 		case p.missing != "":
-			h.broken("gap", "%q of epoch %d is in the log, and %q, which came before it, is not", v, o.epoch, p.missing)
+			h.broken("gap", "%q of epoch %d is in the log, but %q, which was sent before it, is not", v, o.epoch, p.missing)
 		case o.kind == opAppend && p.edit != nil && p.edit.offset != uint64(first):
-			h.broken("moved", "the edit %q was acknowledged at %d; %q, which came next, is at %d", p.edit.values[0], p.edit.offset, v, first)
+			h.broken("moved", "edit %q was acknowledged at offset %d, but %q, which was sent next, is at %d", p.edit.values[0], p.edit.offset, v, first)
 		case o.kind == opEdit && o.outcome == yes && p.end >= 0 && o.offset != uint64(p.end):
-			h.broken("moved", "the edit %q was acknowledged at %d; the record before it is at %d", v, o.offset, p.end-1)
+			h.broken("moved", "edit %q was acknowledged at offset %d, but the record before it is at %d", v, o.offset, p.end-1)
 		}
 		if o.kind == opAppend {
 			p.edit, p.end = nil, first+len(o.values)

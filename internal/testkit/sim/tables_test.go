@@ -7,8 +7,8 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 )
 
-// edited is told with three edits: e1 adds f and g behind b, e2 removes f behind c, e3
-// sets a property at the same place. Of y nobody knows, x was refused.
+// edited is told with three edits. e1 adds f and g after record b. e2 removes f after c.
+// e3 sets a property at the same offset. The outcome of y is unknown, x was refused.
 func edited(change func(h *history)) *history {
 	f, g := manifest.File{Key: "file/1/f", Size: 1}, manifest.File{Key: "file/1/g", Size: 2}
 	edit := func(id string, epoch, offset uint64, call, ret int, o outcome, e manifest.Edit) op {
@@ -24,7 +24,7 @@ func edited(change func(h *history)) *history {
 	}
 	both, one := map[string]int64{f.Key: 1, g.Key: 2}, map[string]int64{g.Key: 2}
 	return told(func(h *history) {
-		h.ops[4].unsent, h.ops[5].epoch = true, 9 // others come after these
+		h.ops[4].unsent, h.ops[5].epoch = true, 9 // so that checkOrder accepts the edits after them
 		h.ops = append(h.ops,
 			edit("e1", 1, 2, 3, 4, yes, manifest.Edit{Add: []manifest.File{f, g}}),
 			edit("e2", 2, 3, 8, 9, yes, manifest.Edit{Remove: []string{f.Key}}),
@@ -43,7 +43,7 @@ func edited(change func(h *history)) *history {
 	})
 }
 
-// Where edited keeps what.
+// Indexes of the operations in edited.
 const (
 	e1, e2, e3, y, x    = 8, 9, 10, 11, 12
 	early, older, late3 = 13, 14, 15
@@ -51,9 +51,9 @@ const (
 
 func TestCheckTablesFinds(t *testing.T) {
 	if err := edited(nil).check(); err != nil {
-		t.Errorf("nothing is wrong, and it says: %v", err)
+		t.Errorf("a correct history is reported: %v", err)
 	}
-	if err := edited(func(h *history) { // y came to be after all
+	if err := edited(func(h *history) { // y was applied after all
 		h.ops = append(h.ops[:early:early], h.ops[early:older]...)
 		h.table.properties[idPrefix+"y"], h.table.properties["last"] = "", "y"
 		h.table.files, h.table.live = map[string]int64{}, 0
@@ -68,16 +68,16 @@ func TestCheckTablesFinds(t *testing.T) {
 		},
 		"risen":    func(h *history) { h.table.properties[idPrefix+"x"] = "" },
 		"nobody's": func(h *history) { h.table.properties[idPrefix+"z"] = "" },
-		"gap: an edit is missing, and a record behind it is there": func(h *history) {
+		"gap: an edit is missing, and a record after it is there": func(h *history) {
 			h.ops[e1].outcome, h.ops[e2].epoch, h.ops[e3].epoch = maybe, 3, 3
 			h.ops[1], h.ops[e1] = h.ops[e1], h.ops[1]
 			delete(h.table.properties, idPrefix+"e1")
 		},
-		"gap: an append is missing, and an edit behind it is there": func(h *history) {
+		"gap: an append is missing, and an edit after it is there": func(h *history) {
 			h.ops[5].epoch = 2
 		},
 		"moved: before a record of its own": func(h *history) { h.ops[e1].offset = 1 },
-		"moved: behind one that came later": func(h *history) {
+		"moved: after one that came later": func(h *history) {
 			h.ops[3], h.ops[e2] = h.ops[e2], h.ops[3]
 		},
 		"table: without an edit in the middle": func(h *history) {
@@ -95,24 +95,24 @@ func TestCheckTablesFinds(t *testing.T) {
 			h.ops[older].table.at, h.ops[older].table.end = momentVersion, 3
 			h.ops[e2].offset, h.ops[e3].offset = 2, 2
 		},
-		"table: in the end": func(h *history) { h.table.live = 2 },
+		"table: at the end": func(h *history) { h.table.live = 2 },
 		"cursor":            func(h *history) { other := "a"; h.ops[early].table.cursor = &other },
 		"stale":             func(h *history) { h.ops[early].call, h.ops[early].ret = 11, 11 },
 		"swept: a live file": func(h *history) {
 			h.swept["file/1/g"] = 20
 		},
-		"swept: before anybody asked for it": func(h *history) { h.swept["file/1/f"] = 7 },
+		"swept: before the edit that removes it": func(h *history) { h.swept["file/1/f"] = 7 },
 		"zombie": func(h *history) {
 			h.ops[e1].call, h.ops[e1].ret = 9, 10
 		},
 		"short": func(h *history) { h.ops[6].table = &table{end: 3} },
-		// Only porcupine sees these.
+		// Only porcupine finds these.
 		"order: an edit is acknowledged after its epoch": func(h *history) {
 			h.ops[e2].epoch, h.ops[e2].call, h.ops[e2].ret, h.ops[e2].offset = 1, 7, 8, 3
 			h.ops[e1], h.ops[e2] = h.ops[e2], h.ops[e1]
 			h.table = nil
 		},
-		"order: an edit lies where the log has not come yet": func(h *history) {
+		"order: an edit is at an offset that the log has not reached": func(h *history) {
 			h.ops[e1].offset, h.table = 1, nil
 		},
 	} {
@@ -123,7 +123,7 @@ func TestCheckTablesFinds(t *testing.T) {
 	}
 }
 
-// A snapshot that changes is found as soon as it does.
+// A snapshot that changes is reported at once.
 func TestSnapshotChanges(t *testing.T) {
 	h := newHistory()
 	id := h.begin(op{kind: opTable, table: &table{}})
@@ -132,6 +132,6 @@ func TestSnapshotChanges(t *testing.T) {
 		t.Error(h.wrong)
 	}
 	if h.looked(id, nil, 1); len(h.wrong) != 1 {
-		t.Error("nobody has noticed that it is empty now")
+		t.Error("not reported: the snapshot is empty now")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/reader"
 )
 
-// readTable looks at the table, and at what is in its files.
+// readTable reads the table and checks the contents of its files.
 func (w *world) readTable(ctx context.Context, n *node) *table {
 	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
@@ -35,34 +35,34 @@ func (w *world) readTable(ctx context.Context, n *node) *table {
 		seen.files[f.Key] = f.Size
 		o := w.bucket.objects[f.Key]
 		if o == nil {
-			w.history.broken("swept", "%s is a file of the table, and is not there", short(mask(f.Key)))
+			w.history.broken("swept", "%s is a file of the table, but does not exist", short(mask(f.Key)))
 		} else if want, known := w.history.content(f.Key); !known || string(o.body) != want {
-			w.history.broken("content", "%s has %q, and was written as %q", short(mask(f.Key)), o.body, want)
+			w.history.broken("content", "%s contains %q, but %q was written", short(mask(f.Key)), o.body, want)
 		}
 	}
 	return seen
 }
 
-// sameTable reads the table again: since the nodes ended nobody has changed it.
+// sameTable checks that the table has not changed since the nodes ended.
 func (w *world) sameTable(ctx context.Context, n *node) {
 	was := w.history.table
 	if was == nil {
 		return
 	}
 	if now := w.readTable(ctx, n); now != nil && (!maps.Equal(was.files, now.files) || !maps.Equal(was.properties, now.properties)) {
-		w.history.broken("changed", "the table was %v %v and is %v %v", was.files, was.properties, now.files, now.properties)
+		w.history.broken("changed", "the table changed from %v %v to %v %v", was.files, was.properties, now.files, now.properties)
 	}
 }
 
-// tidy takes all pins away and lets a last compactor do what there is to do. What
-// nobody needs has to go then, and nothing else.
+// tidy deletes all pins and runs a last compactor. Afterwards exactly the needed objects
+// must remain.
 func (w *world) tidy(ctx context.Context, n *node) {
 	for _, key := range slices.Collect(maps.Keys(w.bucket.objects)) {
 		if strings.HasPrefix(key, layout.PinPrefix) {
 			w.bucket.delete([]string{key}, nil)
 		}
 	}
-	log, err := state.Open(ctx, n.store(), &state.Options{Settle: n.settle(), Clock: n.clock})
+	log, err := n.state(ctx)
 	if err != nil {
 		w.history.broken("end", "%v", err)
 		return
@@ -73,14 +73,15 @@ func (w *world) tidy(ctx context.Context, n *node) {
 		return
 	}
 	epoch := m.Roles[layout.Compactor].Epoch + 1
-	c, err := compactor.New(n.store(), &compactor.Options{FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
+	c, err := compactor.New(n.store(), &compactor.Options{Token: fence.NewToken(uint64(epoch)), FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		w.history.broken("client", "%v", err)
 		return
 	}
-	// What is there is seen, is old enough then, and so is what took its place.
+	// The first pass notes what can be pruned, the next prunes what has passed the grace.
+	// The third prunes what those two replaced.
 	for range 3 {
-		if _, err := c.Once(ctx, fence.NewToken(uint64(epoch))); err != nil {
+		if _, err := c.Once(ctx); err != nil {
 			w.history.broken("end", "the last compactor: %v", err)
 			return
 		}
@@ -89,7 +90,8 @@ func (w *world) tidy(ctx context.Context, n *node) {
 	w.checkLeft(ctx, log)
 }
 
-// checkLeft: of what a manifest names, that is there which the newest names.
+// checkLeft checks that no object remains that the newest manifest does not
+// name. It checks segments, pages and files.
 func (w *world) checkLeft(ctx context.Context, log *state.Log) {
 	m, err := log.Newest(ctx)
 	if err != nil {
@@ -100,7 +102,7 @@ func (w *world) checkLeft(ctx context.Context, log *state.Log) {
 	for s, err := range log.Segments(ctx, m, 0) {
 		if err == nil {
 			if s.End <= m.Start {
-				w.history.broken("left", "the segment of the records from %d to %d is there; they were given up, and nobody needs it", s.First, s.End)
+				w.history.broken("left", "the segment of the records from offset %d to %d remains, although they are truncated", s.First, s.End)
 			}
 			named[s.Key] = true
 		}
@@ -117,7 +119,7 @@ func (w *world) checkLeft(ctx context.Context, log *state.Log) {
 		switch kind, _, _ := strings.Cut(key, "/"); kind {
 		case "segment", "list", "file":
 			if !named[key] {
-				w.history.broken("left", "%s is there, and nobody needs it", short(mask(key)))
+				w.history.broken("left", "%s remains, although the newest manifest does not name it", short(mask(key)))
 			}
 		}
 	}
@@ -125,6 +127,6 @@ func (w *world) checkLeft(ctx context.Context, log *state.Log) {
 		return
 	}
 	if n := len(w.history.table.ids()); m.Edits != uint64(n) {
-		w.history.broken("twice", "%d edits have been applied to the table, and %d can be seen", m.Edits, n)
+		w.history.broken("twice", "the manifest counts %d edits, but the table has %d", m.Edits, n)
 	}
 }

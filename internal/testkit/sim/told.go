@@ -6,13 +6,12 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// Told is what the clients of a log were told, outside the simulation: of real
-// processes on real servers. Nothing is known of when, so the order of operations
-// is not checked; all else that the simulation checks of a log's contents is. It is
-// safe for concurrent use.
+// Told records what the clients of a real log were told, outside the simulation. It does
+// not know when, so it does not check the order of operations. It makes all other checks
+// of the log's contents that the simulation makes. It is safe for concurrent use.
 type Told struct{ h history }
 
-// Appended notes what an append of values in one atom was told.
+// Appended records the result of one append.
 func (t *Told) Appended(node string, epoch uint64, values []string, offset uint64, err error) {
 	o := op{kind: opAppend, node: node, epoch: epoch, values: values, offset: offset}
 	switch {
@@ -33,8 +32,8 @@ func (t *Told) Counts() (acked, never, unknown int) {
 	return t.h.counts()
 }
 
-// Check holds it all against the log's contents, and returns every promise that
-// was broken. Nothing may be noted beside it.
+// Check compares the results with the log's contents. It returns all promises that were
+// broken. Do not call it while Appended runs.
 func (t *Told) Check(contents []string) error {
 	t.h.final, t.h.partial = contents, true
 	t.h.checkContents()

@@ -17,71 +17,70 @@ import (
 	"github.com/fencepost/fencepost/internal/state"
 )
 
-// world is one history in the making.
+// world is the state of one history.
 type world struct {
 	plan    Plan
 	dice    *dice
 	bucket  bucket
-	now     time.Duration // simulated, since origin
+	now     time.Duration // simulated time since origin
 	nodes   []*node
 	history *history
 	holds   *holds
-	log     *state.Log // for who looks on; see names
+	log     *state.Log // for world.names
 	closing bool
-	token   uint64 // the last one given out by hand
-	ctoken  uint64 // likewise for compactors
+	token   uint64 // last epoch given to a writer without an election
+	ctoken  uint64 // the same for compactors
 
-	mu     sync.Mutex // guards what nodes touch: fresh, timers, request.gone, node.dead
-	fresh  []*request
-	timers int
-
-	pending []*request // in the order in which they are known
+	mu      sync.Mutex // guards fresh, the clocks' timers, request.gone, node.dead
+	fresh   []*request
+	pending []*request // in the order in which settle noted them
 	past    []*request // writes that have taken effect
-	late    []*request // writes that may still take effect, and nobody waits for them
+	late    []*request // writes that may still take effect, and no client waits for them
 	locks   []lock
-	wins    int // of elections
+	wins    int // number of elections
 	winners map[lock]*node
-	hedged  int // slots that were sent a second time while the first was under way
+	hedged  int // slots that were sent a second time while the first request was in flight
 	given   memory
-	counted struct{ given, pages int } // records given up, pages of listings but the first
+	counted struct{ given, pages int } // truncated records; pages of listings after the first
 	counts  map[string]int
 	steps   int
 	acts    []act
 	trace   hash.Hash64
-	entry   []byte           // of the trace, the last one
-	story   *strings.Builder // nil: not told
+	entry   []byte           // last entry of the trace
+	story   *strings.Builder // nil: no story wanted
 }
 
-// scheduler chooses the acts of a history. It is false when it is at its end.
+// scheduler chooses the acts of a history. next returns false at the end of the acts.
 type scheduler interface {
 	next(w *world) (act, bool)
 }
 
-// Result is what became of a history.
+// Result is the result of a history.
 type Result struct {
 	Plan Plan
-	// Trace is a hash of all acts and their outcomes.
+	// Trace is a hash of all acts and their results.
 	Trace uint64
 	Steps int
-	// Acked, Never, Maybe count records by what their clients were told.
+	// Acked, Never and Maybe count acknowledged, refused and unknown records.
 	Acked, Never, Maybe int
-	// Faults counts acts that are not the ordinary course of things.
+	// Faults counts the acts that are faults.
 	Faults int
-	// Edits were acknowledged; Looks at a table or a snapshot's records; Held pins, of
-	// which Taken were taken away; Swept files; Hedged slots were sent twice at once.
+	// Edits counts acknowledged edits. Looks counts reads of tables and snapshots. Held
+	// counts pins, Taken those of them that expired. Swept counts deleted files, Hedged
+	// slots that were sent twice at once.
 	Edits, Looks, Held, Taken, Swept, Hedged int
-	// Given are records that were given up; Pages of listings, without the first of each.
+	// Given counts truncated records. Pages counts the pages of listings after the first.
 	Given, Pages int
-	// Err is the promises that were broken; nil if none was.
+	// Err joins the promises that were broken, as [BrokenError]s. nil: none.
 	Err error
-	// Story is what happened, if it was asked for.
+	// Story tells what happened, if it was asked for.
 	Story string
 
 	acts  []act
 	wrong []error
 }
 
-// run makes one history in a bubble of its own.
+// run makes one history in its own bubble.
 func run(t *testing.T, p Plan, s func(*world) scheduler, tell bool) *Result {
 	t.Helper()
 	return runWith(t, p, &Scenario{nodes: p.people}, s, tell)
@@ -90,7 +89,7 @@ func run(t *testing.T, p Plan, s func(*world) scheduler, tell bool) *Result {
 func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell bool) *Result {
 	t.Helper()
 	tame()
-	format := p.format() // outside of the bubble: it is made once, with real time
+	format := p.format() // outside the bubble: it is made once, with real time
 	w := newWorld(p, format)
 	if tell {
 		w.story = &strings.Builder{}
@@ -139,19 +138,20 @@ func newWorld(p Plan, format []byte) *world {
 	return w
 }
 
-// settle waits until nothing moves, and takes note of the new requests.
+// settle waits until every goroutine is blocked, and notes the new requests.
 func (w *world) settle() {
 	for synctest.Wait(); w.receive(); synctest.Wait() {
-		// What a dead process is answered lets it go on for a moment.
+		// The goroutines of a dead node run on for a moment after their answers.
 	}
 }
 
-// receive takes note of the new requests, and tells whether a dead process was answered.
+// receive notes the new requests. It returns true if it answered one of a dead node.
 func (w *world) receive() (answered bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// By name, not by arrival: that depends on the Go scheduler. So does whether a
-	// request was still sent that is given up in the same moment: it was not.
+	// Sort by name. The order of arrival depends on the Go scheduler. That also decides
+	// whether a request is sent that its caller cancels at the same moment; count it as
+	// not sent.
 	slices.SortStableFunc(w.fresh, func(x, y *request) int {
 		return cmp.Or(strings.Compare(x.id, y.id), cmp.Compare(x.from, y.from), strings.Compare(x.key, y.key))
 	})
@@ -184,7 +184,7 @@ func (w *world) receive() (answered bool) {
 		answered = true
 		w.hush(w.pending[i].node)
 	}
-	// Who gave up waiting does not take the request back.
+	// A caller that gives up does not undo its request: a write may still land.
 	w.pending = slices.DeleteFunc(w.pending, func(r *request) bool {
 		if !r.gone {
 			return false
@@ -197,8 +197,9 @@ func (w *world) receive() (answered bool) {
 	return answered
 }
 
-// askTwins asks those nodes that read the same manifest twice at once who is who, and
-// tells whether there are any. Fresh is in order, mu held.
+// askTwins finds equal requests of one node for the same manifest, and asks their
+// goroutines to repeat them with a callers hash. It reports whether there were any. fresh
+// must be sorted, and the caller holds mu.
 func (w *world) askTwins() (asked bool) {
 	same := func(i, j int) bool { return j < len(w.fresh) && w.fresh[i].id == w.fresh[j].id }
 	var rest []*request
@@ -232,7 +233,7 @@ func (w *world) main(s scheduler) {
 	}
 }
 
-// note adds an act to the trace, and to the story.
+// note adds an act to the trace and to the story.
 func (w *world) note(a act, outcome string) {
 	w.entry = append(w.entry[:0], byte(a.kind), byte(a.n), byte(a.n>>8))
 	w.entry = append(append(w.entry, a.on...), outcome...)
@@ -249,12 +250,12 @@ func (w *world) alive(name string) *node {
 	return nil
 }
 
-// next is the node whose timer is due first.
+// next returns the node whose timer is due first, or nil.
 func (w *world) next() (first *node) {
 	var soonest time.Duration
 	for _, n := range w.nodes {
 		if n.dead && !w.closing || n.done.Load() || n.paused {
-			continue // a dead one has no future; in the end its goroutines are let go
+			continue // a dead node's timers do not matter until its goroutines must end
 		}
 		if at, ok := n.clock.next(w.now); ok && (first == nil || at < soonest) {
 			first, soonest = n, at
@@ -263,9 +264,8 @@ func (w *world) next() (first *node) {
 	return first
 }
 
-// ordinary is what happens if nothing goes wrong and everybody is as quick as the
-// others: the oldest request is applied and answered; if there is none, the next
-// timer fires.
+// ordinary returns the next act of a run without faults. The oldest request is applied
+// and answered. If there is none, the next timer fires.
 func (w *world) ordinary() (act, bool) {
 	for _, r := range w.pending {
 		switch {
@@ -282,26 +282,24 @@ func (w *world) ordinary() (act, bool) {
 	return act{}, false
 }
 
-// Limits of the calm phase. What is not done by then is stuck. A compactor whose
-// listings come in pages of a name or two makes thousands of requests before the others'
+// Limits of the calm phase. A node that has not ended by then is stuck. A compactor whose
+// listings have one or two names per page makes thousands of requests before other nodes'
 // timers are due.
 const (
 	calmActs  = 150
 	leaveActs = 20_000
 )
 
-// calm ends the history in good order: no more faults, and one node after the
-// other is told to end.
+// calm ends the history in good order: there are no more faults, and the nodes end one
+// after the other.
 func (w *world) calm() {
 	w.closing = true
 	for _, n := range w.nodes {
 		n.paused = false
 		n.clock.set(w.now, 0, 1000)
 	}
-	w.tellf("all", "from here on nothing goes wrong, and everybody ends")
-	w.orderly(calmActs, func() bool {
-		return !slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.done.Load() && !n.dead && n.role[0] == 'w' })
-	})
+	w.tellf("all", "no more faults from here on; all nodes end")
+	w.orderly(calmActs, w.settled)
 	for _, n := range w.nodes {
 		if n.done.Load() {
 			continue
@@ -319,7 +317,7 @@ func (w *world) calm() {
 	w.orderly(leaveActs, func() bool { return len(w.pending) == 0 })
 }
 
-// drop ends a history that nobody wants to know the end of.
+// drop ends a history whose result is not needed.
 func (w *world) drop() {
 	w.closing = true
 	for _, n := range w.nodes {
@@ -330,7 +328,7 @@ func (w *world) drop() {
 	})
 }
 
-// orderly lets things take their ordinary course until done.
+// orderly performs ordinary acts until done returns true.
 func (w *world) orderly(limit int, done func() bool) bool {
 	for range limit {
 		w.settle()

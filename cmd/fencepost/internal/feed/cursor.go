@@ -7,22 +7,21 @@ import (
 	"hash/crc32"
 )
 
-// Cursor says how far a source is in a log. It is stored with the records, as
-// JSON:
+// Cursor says how much of a source is in a log. It is stored with the records, as JSON:
 //
 //	{"source":"/var/log/orders","format":"lines","offset":4711,"crc32c":2768354128}
 type Cursor struct {
 	// Source names the input.
 	Source string `json:"source"`
-	// Format is how it is cut into records.
+	// Format is how the source is cut into records.
 	Format Format `json:"format"`
-	// Offset is how many bytes of it are in the log, and Sum their CRC-32C.
+	// Offset is how many bytes of the source are in the log, and Sum their CRC-32C.
 	Offset int64  `json:"offset"`
 	Sum    uint32 `json:"crc32c"`
 }
 
 var (
-	// ErrSource: the log's cursor belongs to another source.
+	// ErrSource: the cursor in the log is that of another source.
 	ErrSource = errors.New("another source")
 	// ErrChanged: the source is not what it was when its beginning was appended.
 	ErrChanged = errors.New("the source has changed")
@@ -36,8 +35,8 @@ func (c Cursor) encode() ([]byte, error) {
 	return b, nil
 }
 
-// DecodeCursor reads the cursor of a log. It is false if that is not one of this
-// command's.
+// DecodeCursor decodes the cursor of a log. It returns false if another program has written
+// it.
 func DecodeCursor(b []byte) (Cursor, bool) {
 	var c Cursor
 	if json.Unmarshal(b, &c) != nil || c.Source == "" || c.Offset < 0 || (c.Format != Lines && c.Format != Frames) {
@@ -48,7 +47,7 @@ func DecodeCursor(b []byte) (Cursor, bool) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// check tells whether a log's cursor is one of this source.
+// check returns the cursor of a log if it is one of this source.
 func (c Cursor) check(recovered []byte) (Cursor, error) {
 	if len(recovered) == 0 {
 		return Cursor{Source: c.Source, Format: c.Format}, nil
@@ -56,12 +55,12 @@ func (c Cursor) check(recovered []byte) (Cursor, error) {
 	was, ok := DecodeCursor(recovered)
 	switch {
 	case !ok:
-		return was, fmt.Errorf("%w: the log has a cursor that another program has set, %q; append without -cursor, or to another log", ErrSource, clip(recovered))
+		return was, fmt.Errorf("%w: the log has a cursor that another program has set, %q; append without --cursor, or to another log", ErrSource, clip(recovered))
 	case was.Source != c.Source:
-		return was, fmt.Errorf("%w: the log is at byte %d of source %q, and this is %q; if it is the same data under another name, say -source %q; otherwise append without -cursor, or to another log",
+		return was, fmt.Errorf("%w: the log is at byte %d of source %q, and this is %q; if it is the same data under another name, say --source %q; otherwise append without --cursor, or to another log",
 			ErrSource, was.Offset, was.Source, c.Source, was.Source)
 	case was.Format != c.Format:
-		return was, fmt.Errorf("%w: %q was appended with -format %s; go on with that", ErrSource, c.Source, was.Format)
+		return was, fmt.Errorf("%w: %q was appended with --format %s; go on with that", ErrSource, c.Source, was.Format)
 	}
 	return was, nil
 }

@@ -10,29 +10,29 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// batchBytes is about how much goes into one append. The writer groups them.
+// batchBytes is about how many bytes go into one append. The writer groups appends.
 const batchBytes = blockSize
 
-// UnknownError ends feeding without a cursor: the term was lost, and nobody can
-// tell whether the last records are in the log.
+// UnknownError ends feeding without a cursor: the term was lost, and it is unknown whether
+// the last records are in the log.
 type UnknownError struct {
-	// Committed records are certainly in the log; Unknown ones may be or not; what
-	// came after them is certainly not.
+	// Committed records are certainly in the log. Unknown records may be in it. Records
+	// after those are certainly not.
 	Committed, Unknown int
-	// From and To are the bytes of the source that are in doubt.
+	// From and To are the bytes of the source that the unknown records hold.
 	From, To int64
 	Err      error
 }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("%d records were appended for certain, up to byte %d of the input; of the next %d, up to byte %d, it is unknown whether they are in the log; "+
-		"nothing behind them is (look with cat, and use -cursor, which makes this certain): %v", e.Committed, e.From, e.Unknown, e.To, e.Err)
+	return fmt.Sprintf("%d records are certainly in the log, up to byte %d of the input; it is unknown whether the next %d are, up to byte %d; "+
+		"later ones are not (compare with cat; --cursor avoids this doubt): %v", e.Committed, e.From, e.Unknown, e.To, e.Err)
 }
 
 func (e *UnknownError) Unwrap() error { return e.Err }
 
-// Feed appends an input to a log. Its Work is for fencepost.Run and may be called
-// once a term.
+// Feed appends an input to a log. Work is for fencepost.Run, which calls it once in each
+// term.
 type Feed struct {
 	// Batch is about how many bytes go into one append, if less than 256 KiB.
 	Batch int
@@ -42,19 +42,19 @@ type Feed struct {
 	hooks  Hooks
 
 	pending []sent
-	done    int64  // bytes that are certainly in the log, of this run or before
-	doneSum uint32 // of them
+	done    int64  // bytes that are certainly in the log, from this run or an earlier one
+	doneSum uint32 // their CRC-32C
 	stats   Stats
 	fatal   error
 }
 
-// Hooks tell how it goes. Each may be nil, and is called from Work.
+// Hooks report progress. Work calls them; each may be nil.
 type Hooks struct {
-	// Positioned: feeding begins, or goes on, at a byte of the input.
+	// Positioned: feeding begins or goes on at this byte of the input.
 	Positioned func(at int64)
-	// Skipping: so many bytes that are in the log have been read over.
+	// Skipping: so many bytes that are in the log already have been skipped.
 	Skipping func(at int64)
-	// Acknowledged: the input is in the log up to a byte.
+	// Acknowledged: the input is in the log up to this byte.
 	Acknowledged func(at int64)
 }
 
@@ -62,7 +62,7 @@ type Hooks struct {
 type Stats struct {
 	Records int   `json:"records"`
 	Bytes   int64 `json:"bytes"`
-	// End is the offset in the log behind the last record.
+	// End is the end offset: the number of all records in the log.
 	End uint64 `json:"end"`
 	// Position is how many bytes of the input are in the log.
 	Position int64 `json:"position"`
@@ -73,8 +73,8 @@ type sent struct {
 	batch  Batch
 }
 
-// New feeds in. With a cursor, of which only Source counts, it goes on where the
-// log's ends.
+// New returns a feed of in. With a source it stores a cursor, and goes on where the log's
+// cursor is.
 func New(in *Input, source string, hooks Hooks) *Feed {
 	f := &Feed{in: in, hooks: hooks}
 	if source != "" {
@@ -83,8 +83,7 @@ func New(in *Input, source string, hooks Hooks) *Feed {
 	return f
 }
 
-// Stats returns what is certainly appended. It is for after the last writer has
-// been closed.
+// Stats returns what is certainly in the log. Call it when the last writer is closed.
 func (f *Feed) Stats() Stats {
 	f.reap(true)
 	s := f.stats
@@ -92,18 +91,17 @@ func (f *Feed) Stats() Stats {
 	return s
 }
 
-// Fatal returns why feeding must not be tried again, although the term's loss
-// alone would be no reason; or nil.
+// Fatal returns why feeding must not be retried in the next term; nil if it may.
 func (f *Feed) Fatal() error { return f.fatal }
 
-// Work appends the rest of the input through w. It returns nil when all of it is
-// part of the history. On an error without a cursor it closes w first, to learn
-// what became of the rest.
+// Work appends the rest of the input through w. It returns nil when all of it is part of
+// the history. If it fails without a cursor, it closes w first, to learn which records are
+// in the log.
 func (f *Feed) Work(ctx context.Context, w *writer.Writer) error {
 	err := f.work(ctx, w)
 	if err != nil && f.cursor == nil {
-		// Bounded by the writer's own term if that is over; else what is under way is
-		// settled within moments.
+		// If the term is over, the writer ends at once. Otherwise the outcome of what is in
+		// flight is known within moments.
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 		defer cancel()
 		_ = w.Close(drain)
@@ -130,7 +128,7 @@ func (f *Feed) work(ctx context.Context, w *writer.Writer) error {
 	for {
 		b, err := f.in.Next(ctx, limits.Record, batch)
 		if err != nil {
-			// What came before is complete, whatever is wrong with the rest.
+			// The records before are complete, whatever is wrong with the rest.
 			if ferr := w.Flush(ctx); ferr != nil {
 				return ferr
 			}
@@ -157,7 +155,7 @@ func (f *Feed) work(ctx context.Context, w *writer.Writer) error {
 	}
 }
 
-// place goes to where the log ends.
+// place takes the input to where the log's cursor is.
 func (f *Feed) place(ctx context.Context, w *writer.Writer) error {
 	to, sum := f.done, f.doneSum
 	if f.cursor != nil {
@@ -165,7 +163,7 @@ func (f *Feed) place(ctx context.Context, w *writer.Writer) error {
 		if err != nil {
 			return err
 		}
-		// What was appended in earlier terms of this run, and is certain now.
+		// Earlier terms of this run have appended these, which is certain now.
 		for _, s := range f.pending {
 			if s.batch.To <= was.Offset {
 				f.count(s.batch)
@@ -189,8 +187,8 @@ func (f *Feed) place(ctx context.Context, w *writer.Writer) error {
 	return nil
 }
 
-// reap takes what is acknowledged from the front, and waits for all of it if
-// all is settled or about to be.
+// reap removes acknowledged appends from the front of pending. If all is true, it waits
+// for the outcome of each.
 func (f *Feed) reap(all bool) {
 	n := 0
 	for _, s := range f.pending {
@@ -231,7 +229,7 @@ func (f *Feed) count(b Batch) {
 	f.stats.Bytes += b.To - b.From
 }
 
-// account finds out, after the writer has ended, whether it is certain what the
+// account determines, after the writer has ended, whether it is certain which records the
 // log has.
 func (f *Feed) account(cause error) {
 	f.reap(true)

@@ -239,7 +239,7 @@ func TestCursor(t *testing.T) {
 	}
 	for says, bad := range map[string][]byte{
 		`source "b"`:      enc(Cursor{"b", Lines, 7, 9}),
-		"-format frames":  enc(Cursor{"a", Frames, 7, 9}),
+		"--format frames": enc(Cursor{"a", Frames, 7, 9}),
 		"another program": []byte("kafka:17"),
 		`has set, "{}"`:   []byte("{}"),
 		`"offset\":-1`:    []byte(`{"source":"a","format":"lines","offset":-1}`),

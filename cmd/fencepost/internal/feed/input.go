@@ -17,8 +17,7 @@ type Format string
 const (
 	// Lines: a record is a line with its newline. The last one may have none.
 	Lines Format = "lines"
-	// Frames: a record is preceded by its length, 4 bytes, the most significant
-	// first.
+	// Frames: each record follows its length, in 4 bytes, the most significant first.
 	Frames Format = "frames"
 )
 
@@ -30,21 +29,21 @@ const (
 var (
 	// ErrTooLong: a record is longer than the log allows.
 	ErrTooLong = errors.New("record too long")
-	// ErrCut: the input ends in the midst of a frame.
-	ErrCut = errors.New("the input ends in the midst of a record")
+	// ErrCut: the input ends within a frame.
+	ErrCut = errors.New("the input ends within a record")
 )
 
-// Input cuts a stream into batches of records. It keeps the batches until they
-// are released, so that it can be taken back to any place after that.
+// Input cuts a stream into batches of records. It keeps each batch until it is released,
+// so that it can go back there.
 type Input struct {
 	name   string
 	format Format
 	blocks chan block
 
-	rest []byte // read and not cut yet; its first byte is number at
+	rest []byte // read and not cut yet
 	end  error  // why nothing comes after rest: io.EOF or a failure
-	at   int64
-	sum  uint32 // of all before at
+	at   int64  // how many bytes of the input are before rest
+	sum  uint32 // their CRC-32C
 	kept []Batch
 }
 
@@ -53,7 +52,7 @@ type block struct {
 	err error
 }
 
-// Batch is some records that follow each other.
+// Batch is a run of records.
 type Batch struct {
 	Records [][]byte
 	// From and To are the bytes of the source that it holds.
@@ -63,9 +62,8 @@ type Batch struct {
 	raw      []byte
 }
 
-// NewInput reads r, which is called name in errors. The goroutine that reads
-// ends with r or, since nothing can interrupt a read of a terminal, with the
-// process.
+// NewInput reads r, which errors call name. The goroutine that reads ends when r does, or
+// with the process: nothing can interrupt a read from a terminal.
 func NewInput(r io.Reader, name string, format Format) *Input {
 	in := &Input{name: name, format: format, blocks: make(chan block)}
 	go in.pump(r)
@@ -77,8 +75,8 @@ func (in *Input) pump(r io.Reader) {
 	for {
 		n, err := r.Read(buf)
 		if n > 0 || err != nil {
-			// A copy of its own size: small reads of a pipe would each keep a whole
-			// block alive until they are acknowledged.
+			// Copy it: otherwise each small read from a pipe would keep a whole block in
+			// memory until it is acknowledged.
 			in.blocks <- block{bytes.Clone(buf[:n]), err}
 		}
 		if err != nil {
@@ -103,12 +101,12 @@ func (in *Input) fill(ctx context.Context) error {
 	}
 }
 
-// At is the number of bytes before the next batch.
+// At returns the number of bytes before the next batch.
 func (in *Input) At() int64 { return in.at }
 
-// Next returns the next batch: what is there, at least one record. A record has
-// at most limit bytes, and all of them together at most size with their lengths
-// (see frame.RecordSize). At the end it is io.EOF.
+// Next returns the next batch: the records that have been read, at least one. A record has
+// at most limit bytes. All records of a batch together, with their lengths, have at most
+// size bytes (see frame.RecordSize). At the end of the input the error is io.EOF.
 func (in *Input) Next(ctx context.Context, limit, size int) (Batch, error) {
 	for {
 		b := Batch{From: in.at, sumFrom: in.sum}
@@ -153,11 +151,10 @@ func (in *Input) ended() error {
 	return io.EOF
 }
 
-// cut returns the first record of b and how many bytes it takes, 0 if it is not
-// whole.
+// cut returns the first record of b, and how many bytes it takes; 0 if it is not complete.
 func (in *Input) cut(b []byte, limit int) (rec []byte, n int, err error) {
 	tooLong := func(more string, size int) error {
-		return fmt.Errorf("%w: the one at byte %d of %s has %s%d bytes, the log allows %d; make the log with a larger -max-record", ErrTooLong, in.at, in.name, more, size, limit)
+		return fmt.Errorf("%w: the one at byte %d of %s has %s%d bytes, the log allows %d; make the log with a larger --max-record", ErrTooLong, in.at, in.name, more, size, limit)
 	}
 	switch in.format {
 	case Frames:
@@ -196,15 +193,15 @@ func (in *Input) advance(b []byte) {
 func (in *Input) Release(to int64) {
 	i := 0
 	for i < len(in.kept) && in.kept[i].To <= to {
-		in.kept[i] = Batch{} // the array behind it stays for a while
+		in.kept[i] = Batch{} // the array stays for a while
 		i++
 	}
 	in.kept = in.kept[i:]
 }
 
-// Seek goes to a byte, back to where it has not been released or forward over
-// what another process has appended, releases all before it, and compares the
-// sum of that.
+// Seek goes to a byte: back, if it has not been released, or forward over bytes that
+// another process has appended. It releases everything before that byte, and checks that
+// it has the sum that the cursor says.
 func (in *Input) Seek(ctx context.Context, to int64, sum uint32, progress func(int64)) error {
 	if to < in.at {
 		i := slices.IndexFunc(in.kept, func(b Batch) bool { return b.From <= to && to < b.To })
@@ -239,7 +236,7 @@ func (in *Input) Seek(ctx context.Context, to int64, sum uint32, progress func(i
 		progress(in.at)
 	}
 	if in.sum != sum {
-		return fmt.Errorf("%w: the first %d bytes of %s are not those in the log (CRC-32C %08x, not %08x); if it is other data, give it another -source and another log",
+		return fmt.Errorf("%w: the first %d bytes of %s are not those in the log (CRC-32C %08x, not %08x); if it is other data, give it another --source and another log",
 			ErrChanged, to, in.name, in.sum, sum)
 	}
 	return nil

@@ -1,3 +1,3 @@
-// Package survey gathers what there is to know of a log at a glance: who leads,
-// where it ends, what it takes up.
+// Package survey gathers the state of a log: who leads, where its tail is, and how many
+// objects and bytes it has.
 package survey

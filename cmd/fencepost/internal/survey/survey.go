@@ -30,12 +30,12 @@ type Survey struct {
 	Leader    Leadership `json:"leader"`
 	Compactor Leadership `json:"compactor"`
 
-	// Tail is where the log ends; Offset is the number of all records ever
-	// appended, First the offset of the first one kept.
+	// Tail is the first empty slot of the chain. Offset is the number of all records that
+	// were ever appended, First the offset of the first one that is kept.
 	Tail   fence.Position `json:"tail"`
 	First  uint64         `json:"first"`
 	Offset uint64         `json:"offset"`
-	// Cursor is the producer's; CursorText is it, if it is text.
+	// Cursor is the producer's. CursorText is the same as text, if it is text.
 	Cursor     []byte `json:"cursor,omitempty"`
 	CursorText string `json:"cursor_text,omitempty"`
 	Sealed     bool   `json:"sealed"` // the tail's epoch has no data yet
@@ -43,13 +43,13 @@ type Survey struct {
 	Manifest Manifest `json:"manifest"`
 
 	Objects map[string]verify.Count `json:"objects"`
-	// Behind counts the objects below data/ behind the floor: seals, which stay,
-	// and what waits to be pruned.
-	Behind verify.Count `json:"data_behind_floor"`
+	// BeforeFloor counts the objects below data/ before the floor: seals, which stay, and
+	// objects that wait to be pruned.
+	BeforeFloor verify.Count `json:"data_before_floor"`
 
 	Skew  *Skew         `json:"skew,omitempty"`
 	Probe *probe.Report `json:"probe,omitempty"`
-	// Notes say what could not be found out.
+	// Notes say what could not be determined.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -71,7 +71,7 @@ type Manifest struct {
 
 // Leadership is the state of an election.
 type Leadership struct {
-	// Leads tells whether somebody does, as far as one look can tell.
+	// Leads tells whether somebody leads, as far as one reading of the lock can tell.
 	Leads  bool        `json:"leads"`
 	Epoch  fence.Epoch `json:"epoch"`
 	Holder string      `json:"holder,omitempty"`
@@ -80,8 +80,8 @@ type Leadership struct {
 	Since    time.Time `json:"since,omitzero"`
 	Renewed  time.Time `json:"renewed,omitzero"`
 	Validity string    `json:"validity,omitempty"`
-	// Remaining is how long the lock lasts if it is not renewed, by the store's
-	// clock; empty if that does not tell.
+	// Remaining is how long the lock lasts if it is not renewed, by the store's clock.
+	// Empty if the store does not tell its time.
 	Remaining   string `json:"remaining,omitempty"`
 	Lapsed      bool   `json:"lapsed,omitempty"`
 	Transitions uint64 `json:"transitions"`
@@ -94,8 +94,9 @@ type Skew struct {
 	Uncertainty string `json:"uncertainty"`
 }
 
-// Take looks at the log in st. Progress is called with the number of objects
-// listed so far; may be nil. It writes one temporary object, to compare clocks.
+// Take surveys the log in st. It lists all objects, and writes one temporary object to
+// compare clocks. Progress is called with the number of objects listed so far; it may be
+// nil.
 func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, error) {
 	log, err := state.Open(ctx, st, nil)
 	if err != nil {
@@ -106,12 +107,12 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 		Store: st.Traits().Name, Log: f.Log, Created: f.Created, Grace: time.Duration(f.Grace).String(),
 		Limits: f.Limits, Probe: f.Probe,
 	}
-	for prefix, to := range map[string]*Leadership{layout.KindLock: &s.Leader, layout.KindCompactorLock: &s.Compactor} {
+	for prefix, to := range map[string]*Leadership{layout.LockPrefix: &s.Leader, layout.CompactorLockPrefix: &s.Compactor} {
 		if *to, err = leadership(ctx, st, prefix); err != nil {
 			return nil, err
 		}
 	}
-	m, tail, err := end(ctx, st, log)
+	m, tail, err := findTail(ctx, st, log)
 	if err != nil {
 		return nil, err
 	}
@@ -142,14 +143,14 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 		c := s.Objects[kind]
 		s.Objects[kind] = verify.Count{Objects: c.Objects + 1, Bytes: c.Bytes + info.Size}
 		if p, ok := layout.ParseDataKey(info.Key); ok && m.Past(p) {
-			s.Behind.Objects++
-			s.Behind.Bytes += info.Size
+			s.BeforeFloor.Objects++
+			s.BeforeFloor.Bytes += info.Size
 		}
 	}
 	return s, s.skew(ctx, st)
 }
 
-// paged is how many entries pages have.
+// paged counts the entries of pages.
 func paged(pages []state.Page[uint64]) (n int) {
 	for _, p := range pages {
 		n += p.Count
@@ -157,7 +158,7 @@ func paged(pages []state.Page[uint64]) (n int) {
 	return n
 }
 
-// skew compares clocks. Without the right to write it does without.
+// skew compares clocks. If that is not allowed, there is a note instead.
 func (s *Survey) skew(ctx context.Context, st store.Store) error {
 	offset, uncertainty, err := measureSkew(ctx, st, clock.System())
 	switch {
@@ -194,7 +195,7 @@ func leadership(ctx context.Context, st store.Store, prefix string) (Leadership,
 	return l, err
 }
 
-// remaining asks for the age of the lock, by the store's clock alone.
+// remaining returns how much of its validity a lock has left, by the store's clock alone.
 func remaining(ctx context.Context, st store.Store, rec leader.Record) (string, error) {
 	_, info, err := store.Read(ctx, st, rec.Key, &store.ReadOptions{Length: 1})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -207,43 +208,40 @@ func remaining(ctx context.Context, st store.Store, rec leader.Record) (string, 
 	return max(rec.Validity-age, 0).Round(100 * time.Millisecond).String(), nil
 }
 
-// endTries bounds how often the end is looked for anew because the floor has
-// moved past what was read.
-const endTries = 100
+// tailTries bounds how often the walk to the tail begins again because the floor has
+// moved.
+const tailTries = 100
 
-// end finds the end of the log.
-func end(ctx context.Context, st store.Store, log *state.Log) (*state.Manifest, frame.Point, error) {
-	f := log.Format()
-	src := chain.Source{Store: st, Log: f.Log, Limits: f.Limits.Limits}
-	for range endTries {
-		m, err := log.Newest(ctx)
-		if err != nil {
-			return nil, frame.Point{}, err
-		}
-		at := m.Tail()
-		var failed error
-		for step, err := range src.Walk(ctx, at) {
-			if failed = err; err != nil {
-				break
-			}
-			at = step.To
-		}
-		// What was read, or found absent, may have been behind the floor: a hole, or
-		// junk in one. Only the first seal needs a look, but one that is always taken
-		// is simpler, and people wait here.
-		from := m.Tail().Position
+// findTail walks to the tail of the log. It returns the tail, and a manifest that was read
+// after it was found.
+func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Manifest, at frame.Point, err error) {
+	format := log.Format()
+	newest := func(ctx context.Context) (fence.Position, error) {
 		if m, err = log.Newest(ctx); err != nil {
-			return nil, frame.Point{}, err
+			return fence.Position{}, err
 		}
-		if m.Past(from) {
-			continue
-		}
-		if failed != nil {
-			return nil, frame.Point{}, fmt.Errorf("%w; run `fencepost verify` to see the extent", failed)
-		}
-		return m, at, nil
+		return m.Floor.Position, nil
 	}
-	return nil, frame.Point{}, fmt.Errorf("the floor moved %d times while the end was looked for; is the log compacted without pause?", endTries)
+	f := chain.Follower{Source: &chain.Source{Store: st, Log: format.Log, Limits: format.Limits.Limits}, Floor: newest}
+	for range tailTries {
+		if _, err := newest(ctx); err != nil {
+			return nil, at, err
+		}
+		at = m.Tail()
+		var failed error
+		for step, err := range f.Walk(ctx, at) {
+			if failed = err; err == nil {
+				at = step.To
+			}
+		}
+		if failed == nil {
+			failed = f.Tail(ctx, at.Position)
+		}
+		if !errors.Is(failed, chain.ErrMoved) {
+			return m, at, failed
+		}
+	}
+	return nil, at, fmt.Errorf("the floor moved %d times while the tail was looked for; is the log compacted without pause?", tailTries)
 }
 
 func printable(s string) bool {

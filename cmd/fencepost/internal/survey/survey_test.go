@@ -51,9 +51,9 @@ func lead(t *testing.T, st store.Store, epoch uint64, cursor string, records ...
 
 func compact(t *testing.T, st store.Store, epoch uint64) {
 	t.Helper()
-	c, err := compactor.New(st, nil)
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(epoch)})
 	if err == nil {
-		_, err = c.Once(t.Context(), fence.NewToken(epoch))
+		_, err = c.Once(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -103,8 +103,8 @@ func TestEnd(t *testing.T) {
 	if m.Segments != 1 || m.Floor != (fence.Position{Epoch: 1, Seq: 3}) || m.FloorAt != 2 || m.Hint == nil || m.Roles[layout.Compactor].Epoch != 1 {
 		t.Errorf("%+v", m)
 	}
-	if s.Behind.Objects != 1 { // the seal of epoch 0 stays
-		t.Errorf("behind the floor: %+v", s.Behind)
+	if s.BeforeFloor.Objects != 1 { // the seal of epoch 0 stays
+		t.Errorf("before the floor: %+v", s.BeforeFloor)
 	}
 	lead(t, st, 3, "text")
 	if s := take(t, st); !s.Sealed || s.Tail != (fence.Position{Epoch: 3, Seq: 1}) {
@@ -118,7 +118,7 @@ func TestEnd(t *testing.T) {
 
 func TestLeadership(t *testing.T) {
 	st := newLog(t)
-	e, err := leader.New(st, layout.KindLock, &leader.Options{Identity: "me", Validity: 30 * time.Second})
+	e, err := leader.New(st, layout.LockPrefix, &leader.Options{Identity: "me", Validity: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,9 +80,9 @@ func TestHintSavesReading(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		e.append(w, "x")
-		var read []writer.Recovery
+		var read []writer.Progress
 		e.faulty.ResetCounts()
-		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Recovering: func(r writer.Recovery) {
+		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Progress: func(r writer.Progress) {
 			if read = append(read, r); r.Objects != len(read) {
 				t.Errorf("call %d says that it is number %d", len(read), r.Objects)
 			}
@@ -96,14 +96,14 @@ func TestHintSavesReading(t *testing.T) {
 	})
 }
 
-// guard:hint-acked. Slots behind a gap have landed. The hint stays before the gap,
-// or a successor would begin behind it.
+// guard:hint-acked. Slots after a gap have landed. The hint stays before the gap,
+// or a successor would begin after it.
 func TestHintStaysBeforeAGap(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		opts := *single
 		opts.Checkpoint = time.Second
 		a := e.open("a", 1, &opts)
-		defer e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))()
+		e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
 		fs := e.several(a, "0", "1", "2")
 		time.Sleep(3 * time.Second)
 		e.outcomes(fs, "committed", "pending", "pending")
@@ -115,7 +115,7 @@ func TestHintStaysBeforeAGap(t *testing.T) {
 	})
 }
 
-// A manifest that cannot be written holds nobody up; a later one does as well.
+// A manifest that cannot be written delays no append; a later one will do.
 func TestCheckpointFails(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.List, Skip: 2, Times: 6, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}})
@@ -141,7 +141,6 @@ func TestCheckpointFails(t *testing.T) {
 func TestManifestOfAnotherWithTheSameToken(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		release := e.hold("a", faultstore.Put, layout.ManifestPrefix)
-		defer release()
 		a := e.open("a", 4, nil)
 		u, err := e.log.Updater(layout.Writer, fence.NewToken(4))
 		if err == nil {

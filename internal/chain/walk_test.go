@@ -62,7 +62,7 @@ func TestWalkFollowsSeals(t *testing.T) {
 	}
 }
 
-// TestRequests: looking at the tail costs one request, and what is fetched ahead
+// TestRequests: a walk from the tail costs one request, and what is fetched ahead
 // doubles with each object found, so that at most as much is asked for in vain.
 func TestRequests(t *testing.T) {
 	for objects := range 20 {
@@ -83,7 +83,7 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%d objects took %d requests, at most %d are right", objects, n, most)
 		}
 	}
-	// A seal begins a new epoch: nobody knows how much there is of it.
+	// A seal begins a new epoch: how much there is of it is not known.
 	st, inner := newFaults(nil)
 	l := newLog(t, inner)
 	for e := range fence.Epoch(10) {
@@ -488,7 +488,7 @@ func TestAlikeAtOnce(t *testing.T) {
 	}})
 	s.Ahead, s.Budget = 4, 16<<20
 	keys, _, end, err := collect(t, s, frame.Start())
-	// One for each, and a second one while nobody knew how large they are; and some beyond
+	// One for each, and a second one while it was not known how large they are; and some beyond
 	// the end.
 	if err != nil || len(keys) != 2*n+1 || !end.Equal(l.at) || requests > 2*n+1+20+4 {
 		t.Errorf("%d objects took %d requests, %v", len(keys), requests, err)

@@ -19,8 +19,8 @@ import (
 	"github.com/fencepost/fencepost/verify"
 )
 
-// judge holds what everybody was told against what is in the log.
-func (v *town) judge(total *Counts) {
+// check compares what all processes were told with what is in the log.
+func (v *town) check(total *Counts) {
 	v.bury()
 	was := *total
 	defer func() {
@@ -71,7 +71,7 @@ func (v *town) judge(total *Counts) {
 	}
 	acked, never, maybe := v.history.Counts()
 	if acked == 0 || len(v.digests) == 0 {
-		wrong(&total.Broken, "%d records acknowledged, %d digests of readers: nothing was tested", acked, len(v.digests))
+		wrong(&total.Broken, "nothing was tested: %d records acknowledged, %d digests of readers", acked, len(v.digests))
 	}
 	others, same := v.failovers()
 	total.Failovers += others
@@ -101,7 +101,7 @@ func contents(ctx context.Context, st store.Store) (final []string, err error) {
 	return final, nil
 }
 
-// keep copies every object of the log into a folder (see go test -artifacts).
+// keep copies every object of the log to a folder (see go test -artifacts).
 func (v *town) keep(dir string) {
 	for info, err := range v.st.List(v.t.Context(), "", nil) {
 		if err != nil {
@@ -112,7 +112,7 @@ func (v *town) keep(dir string) {
 			v.t.Log("keep: ", err)
 		}
 	}
-	v.t.Logf("%s: every object is in %s", v.prefix, dir)
+	v.t.Logf("%s: copied every object to %s", v.prefix, dir)
 }
 
 func (v *town) keepObject(dir, key string) error {
@@ -121,12 +121,12 @@ func (v *town) keepObject(dir, key string) error {
 		return err
 	}
 	defer o.Body.Close()
-	b, err := io.ReadAll(o.Body) // what this test has written
+	b, err := io.ReadAll(o.Body) // this test has written it, so its size is known
 	name := filepath.Join(dir, filepath.FromSlash(key))
 	return errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, b, 0o644))
 }
 
-// breaches are the promises that the history's checker found broken.
+// breaches returns the broken promises in an error of the history's checker.
 func breaches(err error) (all []*sim.BrokenError) {
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {
@@ -140,21 +140,22 @@ func breaches(err error) (all []*sim.BrokenError) {
 	return all
 }
 
-// acknowledged is an append that was, in nanoseconds of the machine's clock.
+// acknowledged is an append that was acknowledged. Times are nanoseconds of the machine's
+// clock.
 type acknowledged struct {
 	node             string
 	epoch, from      uint64
 	called, answered int64
 }
 
-// overtaken returns the appends that were called after the answer to another that
-// lies behind them in the log. Nobody can have seen the one without the other, and
-// yet the log says so. It is a zombie's if the other is of a later epoch: it was
-// acknowledged what it appended after its successor had been.
+// overtaken returns appends that were called after another append was answered, although
+// the other one is later in the log. That breaks the order that clients have seen. If the
+// other one is of a later epoch, the append is a zombie's: it was acknowledged after its
+// successor's append.
 func overtaken(all []acknowledged) (zombies, disorder []string) {
 	answers := slices.SortedFunc(slices.Values(all), func(a, b acknowledged) int { return cmp.Compare(a.answered, b.answered) })
 	calls := slices.SortedFunc(slices.Values(all), func(a, b acknowledged) int { return cmp.Compare(a.called, b.called) })
-	var last acknowledged // the one farthest behind in the log of those answered so far
+	var last acknowledged // the last in the log of those answered so far
 	for _, a := range calls {
 		for len(answers) > 0 && answers[0].answered < a.called {
 			if answers[0].from >= last.from {
@@ -175,7 +176,7 @@ func overtaken(all []acknowledged) (zombies, disorder []string) {
 	return zombies, disorder
 }
 
-// digested is what a reader says that it has read.
+// digested is what a reader reports about the records that it has read.
 type digested struct {
 	reader   string
 	from, to uint64
@@ -184,20 +185,20 @@ type digested struct {
 
 func (d digested) check(final []string) error {
 	if d.from > d.to || d.to > uint64(len(final)) {
-		return fmt.Errorf("%s has read from %d to %d, the log ends at %d", d.reader, d.from, d.to, len(final))
+		return fmt.Errorf("%s has read from %d to %d, but the log has %d records", d.reader, d.from, d.to, len(final))
 	}
 	sum := uint32(0)
 	for _, val := range final[d.from:d.to] {
 		sum = digest(sum, val)
 	}
 	if sum != d.sum {
-		return fmt.Errorf("%s has read other records from %d to %d", d.reader, d.from, d.to)
+		return fmt.Errorf("%s has read other records from %d to %d than the log has", d.reader, d.from, d.to)
 	}
 	return nil
 }
 
-// inOrder checks that each item of the source is there once, in its place, and
-// that epochs only rise: no zombie has got in between.
+// inOrder checks that each item of the source is there once, at its place, and that
+// epochs only rise. So no zombie's record is in between.
 func inOrder(final []string) error {
 	last := uint64(0)
 	for i, val := range final {
@@ -207,17 +208,17 @@ func inOrder(final []string) error {
 			return fmt.Errorf("record %d is %q", i, val)
 		}
 		if item != i || epoch < last {
-			return fmt.Errorf("record %d is item %d of epoch %d, behind one of epoch %d", i, item, epoch, last)
+			return fmt.Errorf("record %d is item %d of epoch %d, after one of epoch %d", i, item, epoch, last)
 		}
 		last = epoch
 	}
 	return nil
 }
 
-// The judge is no good if it finds nothing.
-func TestChaosJudgeFinds(t *testing.T) {
+// TestChaosCheckFinds: check reports each kind of broken promise.
+func TestChaosCheckFinds(t *testing.T) {
 	right := []acknowledged{
-		{epoch: 1, from: 0, called: 1, answered: 9}, // frozen before it was told
+		{epoch: 1, from: 0, called: 1, answered: 9}, // its process was frozen before the answer
 		{epoch: 1, from: 2, called: 2, answered: 4},
 		{epoch: 2, from: 3, called: 5, answered: 6},
 		{epoch: 2, from: 4, called: 6, answered: 7},
@@ -227,10 +228,10 @@ func TestChaosJudgeFinds(t *testing.T) {
 		told              []acknowledged
 		zombies, disorder int
 	}{
-		"nothing":                    {right, 0, 0},
-		"a zombie":                   {with(acknowledged{epoch: 1, from: 3, called: 8, answered: 9}), 1, 0},
-		"one that was called before": {with(acknowledged{epoch: 1, from: 3, called: 6, answered: 9}), 0, 0},
-		"disorder in an epoch":       {with(acknowledged{epoch: 2, from: 3, called: 8, answered: 9}), 0, 1},
+		"nothing":                   {right, 0, 0},
+		"a zombie":                  {with(acknowledged{epoch: 1, from: 3, called: 8, answered: 9}), 1, 0},
+		"called before that answer": {with(acknowledged{epoch: 1, from: 3, called: 6, answered: 9}), 0, 0},
+		"disorder in an epoch":      {with(acknowledged{epoch: 2, from: 3, called: 8, answered: 9}), 0, 1},
 	} {
 		zombies, disorder := overtaken(c.told)
 		if len(zombies) != c.zombies || len(disorder) != c.disorder {
@@ -243,7 +244,7 @@ func TestChaosJudgeFinds(t *testing.T) {
 	}
 	for _, wrong := range [][]string{{"0/1/a", "2/2/b"}, {"0/2/b", "1/1/a"}, {"0/1/a", "0/1/a"}, {"x"}} {
 		if inOrder(wrong) == nil {
-			t.Errorf("%q is not in order", wrong)
+			t.Errorf("not reported: %q is not in order", wrong)
 		}
 	}
 	d := digested{from: 1, to: 3, sum: digest(digest(0, final[1]), final[2])}
@@ -252,7 +253,7 @@ func TestChaosJudgeFinds(t *testing.T) {
 	}
 	for _, wrong := range [][]string{final[:2], {"0/1/a", "1/1/c", "2/2/b"}} {
 		if d.check(wrong) == nil {
-			t.Errorf("%q is not what was read", wrong)
+			t.Errorf("not reported: the reader has not read %q", wrong)
 		}
 	}
 	var told sim.Told

@@ -1,0 +1,123 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/segment"
+	"github.com/fencepost/fencepost/internal/state"
+)
+
+// How many bytes are read ahead: of large log objects, and of segments. An upload holds
+// five parts besides, of 8 MiB each on S3.
+const (
+	objectBytes  = 10 << 20
+	segmentBytes = 8 << 20
+)
+
+// pass is the work of one epoch: one call of Once, or all rounds of Run in one term. It
+// is for one goroutine.
+type pass struct {
+	*Compactor
+	*pacer
+	*epoch
+	chain  chain.Source
+	segs   segment.Source
+	report Report
+
+	waiting waiting
+	tidy    func(context.Context) error // follows folding and merging: upkeep, except in tests
+	tidied  clock.Instant               // when upkeep last pruned
+	upkept  bool                        // whether it ever did
+}
+
+func (c *Compactor) pass(e *epoch) *pass {
+	f := e.log.Format()
+	p := &pass{
+		Compactor: c, pacer: c.pacer, epoch: e,
+		chain: chain.Source{Store: c.st, Log: f.Log, Limits: f.Limits.Limits, Settle: c.opts.Settle, Ahead: c.opts.Parallel, Budget: objectBytes},
+		segs:  segment.Source{Store: c.st, Log: f.Log, Limits: f.Limits.Limits, Settle: c.opts.Settle, Budget: segmentBytes},
+	}
+	p.chain.Keep = p.keeps
+	p.tidy = p.upkeep
+	return p
+}
+
+// run does all that there is to do. It folds if at least minObjects wait for it.
+func (p *pass) run(ctx context.Context, minObjects int) error {
+	m, err := p.newest(ctx)
+	if err != nil {
+		return err
+	}
+	// guard:orphan-epoch. A compactor publishes its epoch before it does anything else.
+	// Without this update: A uploads a segment and dies; B finds nothing to fold or merge,
+	// so its epoch is in no manifest; as far as the log tells, A may still name its
+	// segment, which stays for ever.
+	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() {
+		if m, err = p.updater.Update(ctx, func(*state.Change) error { return nil }); err != nil {
+			return err
+		}
+	}
+	p.report.floor(m.Floor)
+	fold := func(ctx context.Context, m *state.Manifest) (*state.Manifest, bool, error) {
+		return p.fold(ctx, m, minObjects)
+	}
+	for more := true; more; {
+		if m, more, err = p.untilValid(ctx, m, fold); err != nil {
+			return err
+		}
+		for merged := true; merged; {
+			if m, merged, err = p.untilValid(ctx, m, p.merge); err != nil {
+				return err
+			}
+		}
+		// Also between two segments: a compactor that cannot keep up with the writer must
+		// still delete what is folded.
+		if err := p.tidy(ctx); err != nil {
+			return err
+		}
+	}
+	if r := p.report; r.Folded > 0 || r.Truncated > 0 || len(r.Pruned) > 0 {
+		p.opts.Logger.Info("compacted", zap.Uint64("folded", r.Folded), zap.Int("segments", r.Segments),
+			zap.Int("merged", r.Merged), zap.Any("pruned", r.Pruned), zap.Stringer("floor", r.Floor))
+	}
+	return nil
+}
+
+// step does a piece of work on a manifest. It returns the newest manifest that it knows,
+// and whether there may be more to do.
+type step func(ctx context.Context, m *state.Manifest) (newest *state.Manifest, more bool, err error)
+
+// untilValid takes a step, and again on a newer manifest if it was void: the floor has
+// moved under it, or segments were replaced. That was an update of our own whose outcome
+// was unknown, or another compactor; then newest says that we are fenced.
+func (p *pass) untilValid(ctx context.Context, m *state.Manifest, take step) (*state.Manifest, bool, error) {
+	for {
+		newest, more, err := take(ctx, m)
+		if !errors.Is(err, state.ErrVoid) {
+			return newest, more, err
+		}
+		if m, err = p.newest(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+}
+
+// newest reads the newest manifest. It fails if a later epoch compacts: what this one
+// would still do is harmless, but useless.
+func (p *pass) newest(ctx context.Context) (*state.Manifest, error) {
+	m, err := p.log.Newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r := m.Roles[layout.Compactor]; r.Epoch > p.token.Epoch() {
+		return nil, &fence.FencedError{Role: string(layout.Compactor), Epoch: p.token.Epoch(), By: r.Epoch}
+	}
+	return m, nil
+}

@@ -1,0 +1,138 @@
+package compactor
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
+)
+
+// survey is what pruning knows of the log.
+type survey struct {
+	m    *state.Manifest // the newest
+	kept map[uint64]state.Kept
+	// horizon is the manifest of the highest number that every reader must have seen,
+	// because it has been there for the grace period; nil if there is none.
+	horizon *state.Manifest
+	// mark is how far the prune mark may be raised.
+	mark uint64
+	// pins were listed after m was read.
+	pins pins
+	// epoch is the compactor's. What earlier epochs have uploaded and not named, no
+	// manifest will ever name.
+	epoch uint64
+}
+
+// survey reads all that pruning needs. It expires lapsed pins if expire says so.
+func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
+	m, err := p.newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &survey{m: m, epoch: uint64(min(m.Roles[layout.Compactor].Epoch, p.token.Epoch()))}
+	if s.kept, err = p.log.Versions(ctx); err != nil {
+		return nil, err
+	}
+	infos := make([]store.Info, 0, len(s.kept))
+	for _, k := range s.kept {
+		infos = append(infos, k.Info)
+	}
+	age := p.manifests.ages(p.opts.Clock.Now(), infos)
+	if s.horizon, err = p.horizon(ctx, m, s.kept, age); err != nil {
+		return nil, err
+	}
+	if s.horizon != nil {
+		s.mark = p.keepVersions(s, age)
+	}
+	s.pins, err = p.pins(ctx, m, expire)
+	return s, err
+}
+
+// horizon returns what survey.horizon is.
+func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]state.Kept, age func(store.Info) time.Duration) (*state.Manifest, error) {
+	// guard:grace. Pruning goes by a manifest that has been there for the grace period.
+	// Without this check: a reader lists the manifests, which takes a while; meanwhile
+	// number 8 is created and number 7 is deleted; the listing, which is not made in one
+	// instant, misses both (T37).
+	//
+	//mutant:replace age(k.Info) >= grace => k.Version == v
+	grace := time.Duration(p.log.Format().Grace)
+	var best uint64
+	for v, k := range kept {
+		// At or below the mark there may be junk in the holes.
+		if v > m.PruneMark && v <= m.Version && (grace == 0 || age(k.Info) >= grace) {
+			best = max(best, v)
+		}
+	}
+	switch best {
+	case 0:
+		return nil, nil
+	case m.Version:
+		return m, nil
+	}
+	h, _, err := p.log.At(ctx, best)
+	if errors.Is(err, state.ErrPruned) {
+		return nil, nil // another compactor prunes too; next time
+	}
+	if err != nil {
+		return nil, err
+	}
+	// guard:horizon-junk. Floors only rise, so an older manifest with a floor beyond that of
+	// the newest one is junk. Without this check: a compactor reads manifest 9, the newest,
+	// and sleeps; others prune number 8; a zombie writes a fold that it could never publish
+	// under number 8; the compactor wakes up, goes by the floor of that fold, and deletes
+	// objects that only the chain holds. Junk with an earlier floor does no harm.
+	if m.Floor.Before(h.Floor) {
+		return nil, nil
+	}
+	return h, nil
+}
+
+// keepVersions returns the highest mark that leaves the versions that the options keep
+// above it.
+func (p *pass) keepVersions(s *survey, age func(store.Info) time.Duration) uint64 {
+	mark := s.horizon.Version
+	versions := slices.Sorted(maps.Keys(s.kept))
+	if count := p.opts.KeepVersions; count > 0 {
+		if count >= len(versions) {
+			return 0
+		}
+		mark = min(mark, versions[len(versions)-1-count]-1)
+	}
+	if keep := p.opts.KeepVersionsFor; keep > 0 {
+		// The one that was the newest so long ago, and all that came later.
+		was := uint64(1)
+		for v, k := range s.kept {
+			if age(k.Info) >= keep {
+				was = max(was, v)
+			}
+		}
+		mark = min(mark, was-1)
+	}
+	return mark
+}
+
+// superseded tells whether a manifest may be deleted once the mark is published.
+func (s *survey) superseded(version uint64) bool {
+	// guard:pinned-manifest. A pinned manifest stays. Without this check: a backup pins
+	// version 5; the mark passes 5 and the manifest is deleted; the objects that it named
+	// are all there, but nothing tells their names any more.
+	//
+	//mutant:replace && !s.pins.versions[version] =>
+	return version < s.mark && !s.pins.versions[version]
+}
+
+// upTo is the last version of which the dropped objects may be deleted.
+func (s *survey) upTo() uint64 {
+	// guard:pinned-objects. A pin on a version holds what later versions drop. Without this
+	// bound: a backup pins version 5; version 6 drops a segment that 5 names; the mark
+	// passes 6, and the segment is deleted while the backup copies it.
+	//
+	//mutant:replace min(s.mark, s.pins.lowest) => s.mark
+	return min(s.mark, s.pins.lowest)
+}

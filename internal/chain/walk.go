@@ -1,0 +1,222 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/store"
+)
+
+// Walk yields the objects of the chain from a point on. It ends without an error at the
+// first empty slot. It yields seals and follows them, and any of them may be junk: the
+// caller has to find that out. Use a [Follower] unless there is another proof.
+//
+// A walk begins with First requests and doubles their number with each object found. A
+// walk that begins at the tail costs one request. Requests that are in flight when the
+// loop ends are cancelled, and the walk waits for them.
+func (s *Source) Walk(ctx context.Context, from frame.Point) iter.Seq2[Step, error] {
+	return s.walk(ctx, from, nil, func(fence.Position) {})
+}
+
+// walk also asks known before the store. At the first empty slot it calls beyond, if it has
+// seen a later slot that holds something other than a seal, with the last such slot.
+func (s *Source) walk(ctx context.Context, from frame.Point, k known, beyond func(fence.Position)) iter.Seq2[Step, error] {
+	return func(yield func(Step, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		w := &walk{
+			Source: s, known: k, window: min(max(s.First, 1), s.ahead()), budget: s.Budget,
+			asked: make(chan *fetch, s.ahead()), arrived: make(chan *fetch, s.ahead()),
+		}
+		if w.budget <= 0 {
+			w.budget = DefaultBudget
+		}
+		defer w.end()
+		defer w.drop()
+		defer cancel()
+		for p := from; ; {
+			f := w.next(ctx, p.Position)
+			step, err := s.check(p, f)
+			if errors.Is(err, store.ErrNotFound) {
+				w.beyond(beyond)
+				return
+			}
+			if !yield(step, err) || err != nil {
+				return
+			}
+			if step.Frame.Kind == frame.Seal {
+				// Objects after the seal are void. How many the next epoch has is not known.
+				w.drop()
+				w.window = 1
+			}
+			p = step.To
+		}
+	}
+}
+
+// walk is the state of one walk. Only the goroutine that walks touches it; workers get
+// and return fetches through channels.
+type walk struct {
+	*Source
+	known   known
+	queue   []*fetch    // of consecutive slots
+	window  int         // how long the queue may become
+	active  int         // fetches in the queue that have not arrived
+	asked   chan *fetch // to the workers
+	arrived chan *fetch // from them
+	workers int
+	running sync.WaitGroup
+	held    int64 // bytes of heads in the queue
+	ends    bool  // a fetch in the queue has failed: the walk does not go past it
+	budget  int64
+	mean    int64 // size of the last objects, roughly
+}
+
+// next returns the finished fetch of slot p. That is the slot after the previous one,
+// unless the queue was dropped.
+func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
+	for {
+		w.ask(ctx, p)
+		if w.queue[0].here {
+			break
+		}
+		w.note(<-w.arrived)
+	}
+	f := w.queue[0]
+	w.startRests(ctx)
+	f.wait()
+	w.pop()
+	if f.err == nil {
+		w.window = min(2*w.window, depth*w.ahead())
+		w.mean += (f.Info.Size - w.mean) / 8
+	}
+	return f
+}
+
+// ask sends requests for the slots after the queue, which begins at p.
+func (w *walk) ask(ctx context.Context, p fence.Position) {
+	w.noteArrived() // one of them may be the tail
+	// The next objects are probably about as large as the last ones. If those were large,
+	// each is asked for in one request.
+	ask := max(Head, w.mean+w.mean/4)
+	for len(w.queue) == 0 || len(w.queue) < w.window && w.active < w.ahead() && !w.ends && w.held < int64(w.ahead())*Head && ask-Head <= w.budget {
+		f := newFetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask)
+		w.active++
+		w.reserve(f, ask-Head)
+		w.queue = append(w.queue, f)
+		// Workers stay until the walk ends. A goroutine per request would grow its stack each
+		// time, which is a fifth of the processor time of a small request.
+		if w.workers < w.active {
+			w.workers++
+			w.running.Go(w.work)
+		}
+		w.asked <- f
+	}
+}
+
+func (w *walk) work() {
+	for f := range w.asked {
+		f.fetchHead(w.Source, w.known)
+		w.arrived <- f
+	}
+}
+
+// end ends the workers, when nothing is in flight any more.
+func (w *walk) end() {
+	close(w.asked)
+	w.running.Wait()
+}
+
+// note records that the head of a fetch has arrived.
+func (w *walk) note(f *fetch) {
+	w.active--
+	f.here, f.head = true, min(int64(len(f.Body)), Head)
+	w.held += f.head
+	w.ends = w.ends || f.err != nil
+}
+
+func (w *walk) noteArrived() {
+	for len(w.arrived) > 0 {
+		w.note(<-w.arrived)
+	}
+}
+
+// pop removes the first fetch from the queue.
+func (w *walk) pop() {
+	f := w.queue[0]
+	w.held -= f.head
+	w.budget += f.reserved
+	w.queue[0] = nil // or the array under the queue would keep its body
+	w.queue = w.queue[1:]
+}
+
+// beyond tells what was found after an empty slot.
+func (w *walk) beyond(tell func(fence.Position)) {
+	w.noteArrived()
+	for _, f := range slices.Backward(w.queue) {
+		if !f.here || f.err != nil {
+			continue
+		}
+		if h, err := frame.DecodeHeader(f.Body); err != nil || h.Kind != frame.Seal {
+			tell(f.pos)
+			return
+		}
+	}
+}
+
+// drop cancels what is in flight and waits for it.
+func (w *walk) drop() {
+	for _, f := range w.queue {
+		f.cancel()
+	}
+	for w.active > 0 {
+		w.note(<-w.arrived)
+	}
+	for len(w.queue) > 0 {
+		w.queue[0].wait()
+		w.pop()
+	}
+	w.queue, w.ends = nil, false
+}
+
+// reserve reserves n bytes of the budget for a fetch, until it is popped.
+func (w *walk) reserve(f *fetch, n int64) {
+	w.budget -= n
+	f.reserved += n
+}
+
+// startRests asks for the rests of large objects whose heads have arrived, in order, as far
+// as the budget goes. The first object's rest is asked for in any case.
+func (w *walk) startRests(ctx context.Context) {
+	for i, f := range w.queue {
+		if !f.here {
+			return
+		}
+		if f.rest != nil {
+			continue // its goroutine owns body and err until it is done
+		}
+		if f.err != nil {
+			return
+		}
+		if !f.partial() {
+			continue
+		}
+		need := f.Info.Size - f.reserved
+		if i > 0 && w.budget < need {
+			return
+		}
+		w.reserve(f, need)
+		f.rest = make(chan struct{})
+		ctx, cancel := context.WithCancel(ctx)
+		f.cancel = cancel
+		go func() {
+			defer close(f.rest)
+			defer cancel()
+			f.fetchRest(ctx, w.Source)
+		}()
+	}
+}

@@ -1,0 +1,83 @@
+package takeover
+
+import (
+	"context"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+)
+
+// longWalk is how many windows of objects an opener reads before it puts a backstop ahead.
+const longWalk = 16
+
+// backstop is one seal far ahead of the walk, in a slot that the leader has not reached. It
+// stops a leader that appends faster than the opener reads: one that has more requests in
+// flight, or a store that takes writes faster than it serves reads.
+//
+// The opener does not wait for it. If the walk comes to an empty slot first, the opener
+// seals that slot as ever, and the backstop is void. If the walk comes to the backstop, it
+// has come through objects that fit its path, so its offset is right.
+type backstop struct {
+	epoch  fence.Epoch // which it ends
+	cancel context.CancelFunc
+	task   sync.WaitGroup
+	err    chan error // of the store; holds one
+}
+
+// failed returns why there is no backstop and none will come. Without one the walk may have
+// no end, and it would not meet that error itself: it only reads.
+func (b *backstop) failed() error {
+	if b == nil {
+		return nil
+	}
+	select {
+	case err := <-b.err:
+		return err
+	default:
+		return nil
+	}
+}
+
+// stopAhead puts a backstop ahead of the walk, once for each epoch. It does so when the walk
+// has read many objects of the epoch; the next slot is at.
+func (o *opener) stopAhead(ctx context.Context, at fence.Position, read uint64) {
+	if read < longWalk*uint64(o.Window) || o.backstop != nil && o.backstop.epoch == at.Epoch {
+		return
+	}
+	o.endBackstop()
+	b := &backstop{epoch: at.Epoch, err: make(chan error, 1)}
+	ctx, b.cancel = context.WithCancel(ctx)
+	o.backstop = b
+	b.task.Go(func() {
+		// It is not known how far the leader is. Each next slot is twice as far ahead, so a few
+		// requests find one that the leader has not reached. Until it comes there, the leader
+		// appends no more than there was.
+		for ahead := read; ; ahead *= 2 {
+			p := fence.Position{Epoch: at.Epoch, Seq: at.Seq + ahead}
+			found, own, err := o.seal(ctx, p)
+			if err != nil {
+				b.err <- err
+				return
+			}
+			if own {
+				o.Logger.Info("the tail is long; a seal far ahead stops a leader that may go on", zap.Stringer("slot", p))
+				return
+			}
+			if h, err := frame.DecodeHeader(found.Body); err != nil || h.Kind != frame.Data {
+				return // another opener's seal: the leader does not come past it
+			}
+		}
+	})
+}
+
+// endBackstop cancels what is in flight of a backstop and waits for it.
+func (o *opener) endBackstop() {
+	if b := o.backstop; b != nil {
+		o.backstop = nil
+		b.cancel()
+		b.task.Wait()
+	}
+}

@@ -1,0 +1,145 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/store"
+)
+
+// sealTail walks the chain from start and gets a seal of this opener onto its first empty
+// slot. It returns the sealed slot and the point after the seal.
+func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.Position, begin frame.Point, err error) {
+	o.follow = &chain.Follower{Source: o.src, Floor: o.floor}
+	for at, read := start, uint64(0); ; {
+		own, err := o.walk(ctx, &at, &read)
+		if err != nil || own {
+			// at is the point before the seal.
+			return at.Position, o.afterSeal(at), err
+		}
+		// guard:open-followed. All seals that the walk followed are on the chain, before the
+		// opener seals what it takes for the tail. Without this check: epoch 1 is pruned; a
+		// zombie opener of epoch 2 puts its seal into a hole and dies; the opener of epoch 3
+		// follows that seal into epoch 2, where nothing was ever written, and seals the first
+		// slot there. No leader and no reader ever comes to that slot.
+		if err := o.follow.Confirm(ctx); err != nil {
+			return sealed, begin, err
+		}
+		var refused *chain.Object
+		sent := o.follow.Beyond.Seq // the last slot that the leader has sent, if there is one
+		if sent == 0 && o.wall == nil {
+			found, own, err := o.seal(ctx, at.Position)
+			if err != nil || own {
+				return at.Position, o.afterSeal(at), err
+			}
+			// If the slot holds another opener's seal, the walk goes on after it. If it holds
+			// data, a leader is alive and has more in flight.
+			if h, err := frame.DecodeHeader(found.Body); err != nil || h.Kind != frame.Data {
+				continue
+			}
+			refused, sent = &found, at.Position.Seq+uint64(o.InFlight)
+		}
+		// guard:open-wall. An opener that has lost a race for the tail sends a wall of seals.
+		// Without it: a leader keeps its pipeline full; each time the opener's seal comes to
+		// the first empty slot, the leader's object is there already; the opener never ends.
+		//
+		//mutant:replace o.build(ctx, at.Position, refused, sent) => _ = refused
+		sent = max(sent, at.Position.Seq-1)
+		o.build(ctx, at.Position, refused, sent)
+	}
+}
+
+// walk reads the chain from *at and moves *at along, to the first empty slot, or to a seal of
+// this opener: then own is true. read counts the objects that were read in this epoch.
+func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own bool, err error) {
+	for step, err := range o.follow.Walk(ctx, *at) {
+		switch {
+		case err != nil:
+			return false, err
+		case step.Frame.Kind != frame.Seal:
+			*read++
+		case step.Frame.Nonce == o.nonce:
+			// guard:open-own. A seal with this opener's nonce is of its own wall, or its
+			// backstop. Without this check: the opener takes it for a seal of another process
+			// with the same token, and gives up. Seals on the way here need no Confirm: they
+			// were confirmed before the wall was built, or many objects after them fit the path.
+			return true, nil
+		case step.Frame.Next >= o.Token.Epoch():
+			// guard:open-later-seal. The takeover ends at a seal for this epoch or a later one:
+			// what comes after it is its opener's. Without this check: a zombie opener of epoch 2
+			// follows the seal for epoch 3 and seals the slot that leader 3 is about to use.
+
+			// guard:open-junk-seal. That seal counts only if it is on the chain. Without this
+			// check: slot s is pruned; a zombie opener of epoch 5 puts its seal into the hole and
+			// dies before it finds the tail; the opener of epoch 3 meets that seal and gives up,
+			// though epoch 5 was never opened.
+			//
+			//mutant:replace o.follow.Confirm(ctx) => error(nil)
+			if err := o.follow.Confirm(ctx); err != nil {
+				return false, err
+			}
+			return false, &fence.FencedError{Role: string(layout.Writer), Epoch: o.Token.Epoch(), By: step.Frame.Next, Key: layout.DataKey(step.From.Position)}
+		default:
+			*read = 0
+		}
+		*at = step.To
+		o.Read(&step)
+		// guard:open-backstop. An opener that has read many objects puts a seal far ahead.
+		// Without it: a leader appends faster than the opener reads; the walk never comes to
+		// an empty slot, and the opener never ends.
+		//
+		//mutant:replace o.stopAhead(ctx, at.Position, *read) => _ = read
+		o.stopAhead(ctx, at.Position, *read)
+		if err := o.backstop.failed(); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// seal creates this opener's seal in slot p. Its outcome is certain: either the seal is
+// there, and own is true, or found is.
+func (o *opener) seal(ctx context.Context, p fence.Position) (found chain.Object, own bool, err error) {
+	body, _ := o.sealOf(p)
+	_, err = store.Create(ctx, o.src.Store, layout.DataKey(p), body, &store.WriteOptions{
+		Settle:   o.Settle,
+		Identity: chain.Head, // what is there instead has to be read in any case
+	})
+	var conflict *store.ConflictError
+	switch {
+	case err == nil:
+		return chain.Object{Body: body, Info: store.Info{Key: layout.DataKey(p), Size: int64(len(body))}}, true, nil
+	case errors.As(err, &conflict) && errors.Is(err, store.ErrPrecondition):
+		return chain.Object{Body: conflict.Body, Info: conflict.Found}, false, nil
+	}
+	return found, false, fmt.Errorf("sealing %s: %w", layout.DataKey(p), err)
+}
+
+// sealAgain reads a slot whose seal has not been answered for long, and creates the same
+// seal if the slot is empty.
+func (o *opener) sealAgain(ctx context.Context, p fence.Position) (found chain.Object, own bool, err error) {
+	found, err = o.src.ReadHead(ctx, p)
+	if errors.Is(err, store.ErrNotFound) {
+		return o.seal(ctx, p)
+	}
+	body, _ := o.sealOf(p)
+	return found, string(found.Body) == string(body), err
+}
+
+// sealOf returns this opener's seal for slot p, the same each time.
+func (o *opener) sealOf(p fence.Position) (body []byte, h frame.Header) {
+	h = frame.Header{Log: o.src.Log, Nonce: o.nonce, Position: p, Time: o.time}
+	body = frame.EncodeSeal(&h, o.Token.Epoch())
+	return body, h
+}
+
+// afterSeal returns the point after this opener's seal at a point.
+func (o *opener) afterSeal(at frame.Point) frame.Point {
+	_, h := o.sealOf(at.Position)
+	return at.After(&h, nil)
+}

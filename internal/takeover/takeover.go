@@ -1,0 +1,172 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
+)
+
+// tries bounds how often an opener begins again. Each time the floor has passed what it
+// was reading, so somebody compacts faster than it reads.
+const tries = 100
+
+// Config says which epoch of which log is opened, and how.
+type Config struct {
+	Log    *state.Log
+	Token  fence.Token
+	Settle *store.SettleOptions // tunes the retries of each request
+	// InFlight and Window are those of the leader to stop, as far as the opener can know:
+	// its own. A leader with larger ones is stopped too, but later.
+	InFlight, Window int
+	Clock            clock.Clock // for the time in the seals, which decides nothing
+	Logger           *zap.Logger
+	// Read is called with each object that the walk has read, by Run's goroutine.
+	Read func(*chain.Step)
+}
+
+// Run opens the epoch of the token and returns the point where it begins. m is the newest
+// manifest. Errors: [fence.ErrFenced] if a later epoch was opened, or this one by another
+// process; [chain.ErrDamaged]; the store's and ctx's. After an error the token is spent.
+func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) {
+	f := c.Log.Format()
+	o := &opener{Config: c, nonce: fence.ID(uuid.New()), time: c.Clock.Wall(), src: &chain.Source{
+		Store: c.Log.Store(), Log: f.Log, Limits: f.Limits.Limits, Settle: c.Settle,
+		// More than a leader with the same options has in flight, to catch up with one.
+		Ahead: min(max(2*c.InFlight, chain.DefaultAhead), 256),
+	}}
+	defer o.endBackstop()
+	defer o.tearDown()
+	for range tries {
+		begin, err := o.try(ctx, m)
+		if !errors.Is(err, chain.ErrMoved) {
+			return begin, err
+		}
+		c.Logger.Info("the floor has moved during the takeover; beginning again")
+		o.tearDown()
+		// guard:open-backstop-anew. Each try puts a backstop of its own ahead. Without this:
+		// the first try's backstop falls into a hole, where the leader never comes; the next
+		// try believes that there is one and puts none; a leader that appends faster than the
+		// opener reads is never stopped.
+		//
+		//mutant:replace o.endBackstop() => _ = o.backstop
+		o.endBackstop()
+		if m, err = c.Log.Newest(ctx); err != nil {
+			return frame.Point{}, err
+		}
+	}
+	return frame.Point{}, fmt.Errorf("the floor moved %d times while the tail was read; is the log compacted without pause?", tries)
+}
+
+// opener is the state of one Run.
+type opener struct {
+	Config
+	src    *chain.Source
+	follow *chain.Follower // of this try
+	// nonce and time are in all seals of this opener, so that two requests for one slot
+	// have the same bytes.
+	nonce    fence.ID
+	time     time.Time
+	wall     *wall     // nil if there is none
+	backstop *backstop // nil if there is none
+}
+
+// try takes the steps of a takeover once. Each step begins after the answer to the one
+// before. The error is [chain.ErrMoved] if the floor has passed what was read.
+func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point, err error) {
+	if err := o.admit(m); err != nil {
+		return begin, err
+	}
+	if o.folded(m) {
+		return m.Floor, nil
+	}
+	start := m.Tail()
+	if e := start.Position.Epoch; e >= o.Token.Epoch() {
+		// guard:open-hint. The walk begins in an epoch before the token's, also if it begins
+		// at a hint. Without this check: leader 3 notes a hint in its own epoch; a zombie
+		// opener of epoch 2 begins there and seals the first empty slot of a live leader.
+		return begin, o.fenced(e)
+	}
+	sealed, begin, err := o.sealTail(ctx, start)
+	if err != nil {
+		return begin, err
+	}
+	// guard:open-refresh. After the seal is applied, the floor must not have passed its slot.
+	// Without this check: an opener reads the manifest and sleeps; a compactor prunes the
+	// slots where the opener is about to read; the opener finds the first of them empty and
+	// seals it. The history goes on elsewhere, and so does the leader.
+	//
+	//mutant:replace m.Past(sealed) => false
+	if m, err = o.newestAfter(ctx, sealed); err == nil && m.Past(sealed) {
+		err = chain.ErrMoved
+	}
+	return begin, err
+}
+
+// folded reports whether a compactor has folded this opener's seal already. Then the epoch
+// begins at the floor: nothing can have been appended in it yet.
+//
+// guard:open-folded. The floor after this opener's own seal is where its epoch begins.
+// Without this check: the opener seals the tail; a quick compactor folds the seal before
+// the opener reads the manifest; the opener takes its own seal for a hole, or for a later
+// opener's, and gives up. The point after the seal that the walk found will not do instead.
+// All seals of a wall have one nonce, and that one may lie in a hole, at an offset that the
+// chain has long passed.
+//
+//mutant:replace m.Seals[len(m.Seals)-1].Nonce == o.nonce => false
+func (o *opener) folded(m *state.Manifest) bool {
+	return len(m.Seals) > 0 && m.Floor.Position == fence.Position{Epoch: o.Token.Epoch(), Seq: 1} &&
+		m.Seals[len(m.Seals)-1].Nonce == o.nonce
+}
+
+// floor reads the floor for the follower, and checks that the token is still good.
+func (o *opener) floor(ctx context.Context) (fence.Position, error) {
+	m, err := o.Log.Newest(ctx)
+	if err == nil {
+		err = o.admit(m)
+	}
+	if err != nil {
+		return fence.Position{}, err
+	}
+	return m.Floor.Position, nil
+}
+
+// newestAfter returns a manifest that was read after slot p was sealed.
+func (o *opener) newestAfter(ctx context.Context, p fence.Position) (m *state.Manifest, err error) {
+	if o.wall == nil {
+		m, err = o.Log.Newest(ctx)
+	} else {
+		m, err = o.wall.newest(ctx, p)
+	}
+	if err == nil {
+		err = o.admit(m)
+	}
+	return m, err
+}
+
+func (o *opener) admit(m *state.Manifest) error {
+	// guard:open-role. The epoch is later than that of every writer that the manifest knows:
+	// an epoch is opened once. Without this check: two processes are given epoch 5; the first
+	// opens it, which the manifest notes; the second begins at a hint after the first one's
+	// seal, never meets that seal, and seals the tail of a live leader. (open-hint is a second
+	// line against that.)
+	if r := m.Roles[layout.Writer]; r.Epoch >= o.Token.Epoch() {
+		return o.fenced(r.Epoch)
+	}
+	return nil
+}
+
+func (o *opener) fenced(by fence.Epoch) error {
+	return &fence.FencedError{Role: string(layout.Writer), Epoch: o.Token.Epoch(), By: by}
+}

@@ -1,0 +1,166 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/manifest"
+)
+
+// AppendOption is an addition to an append.
+type AppendOption struct {
+	cursor    []byte
+	hasCursor bool
+}
+
+// Cursor stores the producer's position with the records, in one atom: a Kafka offset, a
+// place in a file. The next leader finds the last committed cursor in [Recovered], and
+// resumes exactly where the history ends. An empty cursor clears the one before.
+func Cursor(c []byte) AppendOption { return AppendOption{cursor: c, hasCursor: true} }
+
+// Append appends records in one atom, with the cursor if one is given. It returns the offset
+// of the first record when all are durable and part of the history for ever. Errors: those
+// of [Writer.AppendAsync] and of [Future.Wait].
+func (w *Writer) Append(ctx context.Context, records [][]byte, opts ...AppendOption) (uint64, error) {
+	f, err := w.AppendAsync(ctx, records, opts...)
+	if err != nil {
+		return 0, err
+	}
+	return f.Wait(ctx)
+}
+
+// AppendAsync appends records in one atom, with the cursor if one is given, and returns a
+// Future of the outcome. It copies the records. Appends by one goroutine keep their order.
+//
+// It waits only for room. ctx bounds that wait: if it ends, nothing was appended. All errors
+// are [ErrNotCommitted], and the Future returned with one carries it too: [ErrTooLarge];
+// [ErrFenced], [ErrClosed] or what [Writer.Err] says; ctx's.
+func (w *Writer) AppendAsync(ctx context.Context, records [][]byte, opts ...AppendOption) (Future, error) {
+	e, err := w.measure(records, opts)
+	if err != nil {
+		err = notCommitted(err)
+		return failedFuture(err), err
+	}
+	return w.enqueue(ctx, e)
+}
+
+// entry is what one append puts into an object: records, or an edit, and a cursor.
+type entry struct {
+	records   [][]byte
+	edit      []byte // the document; nil for records
+	size      int    // of the payload
+	cursor    []byte
+	hasCursor bool
+}
+
+func (w *Writer) measure(records [][]byte, opts []AppendOption) (entry, error) {
+	limits := w.format.Limits
+	e := entry{records: records}
+	for i, r := range records {
+		if err := frame.CheckRecord(limits.Limits, len(r)); err != nil {
+			return e, fmt.Errorf("%w: record %d: %w", ErrTooLarge, i, err)
+		}
+		e.size += frame.RecordSize(len(r))
+	}
+	if e.size > limits.Object {
+		return e, fmt.Errorf("%w: the append has %d bytes; it becomes one object, and this log allows objects of %d; append less at a time", ErrTooLarge, e.size, limits.Object)
+	}
+	if err := e.apply(opts, limits); err != nil {
+		return e, err
+	}
+	if len(records) == 0 && !e.hasCursor {
+		return e, errors.New("writer: nothing to append: no record and no cursor")
+	}
+	return e, nil
+}
+
+func (e *entry) apply(opts []AppendOption, limits manifest.Limits) error {
+	for _, o := range opts {
+		if o.hasCursor {
+			e.cursor, e.hasCursor = o.cursor, true
+		}
+	}
+	if err := frame.CheckCursor(limits.Limits, len(e.cursor)); err != nil {
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	return nil
+}
+
+// enqueue copies an entry into the waiting batch, once there is room.
+func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil && !w.room(&e) {
+		stop := context.AfterFunc(ctx, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.changed.Broadcast()
+		})
+		defer stop()
+		w.editWaits = w.editWaits || e.edit != nil
+		for w.err == nil && !w.room(&e) && ctx.Err() == nil {
+			w.hurry()
+			w.changed.Wait()
+		}
+		if e.edit != nil {
+			w.editWaits = false // one edit waits at a time
+			w.changed.Broadcast()
+		}
+	}
+	err := w.err
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		err = notCommitted(err)
+		return failedFuture(err), err
+	}
+	b := w.waiting
+	news := b.Empty()
+	if w.opts.Linger > 0 && news {
+		b.begun = w.opts.Clock.Now()
+	}
+	f := Future{b, b.Records()}
+	for _, r := range e.records {
+		b.Add(r)
+	}
+	if e.edit != nil {
+		b.SetEdit(e.edit)
+	}
+	if e.hasCursor {
+		b.SetCursor(e.cursor)
+	}
+	if b.IsEdit() || b.Size() >= w.opts.BatchBytes {
+		b.hurry, news = true, true
+	}
+	if news { // to the dispatcher, which does not care about one record more
+		w.changed.Broadcast()
+	}
+	return f, nil
+}
+
+// hurry ends the linger of the waiting batch. Called with mu held.
+func (w *Writer) hurry() {
+	if w.opts.Linger > 0 && !w.waiting.hurry {
+		w.waiting.hurry = true
+		w.changed.Broadcast()
+	}
+}
+
+// room reports whether the waiting batch has room for e. Called with mu held.
+func (w *Writer) room(e *entry) bool {
+	switch {
+	case e.edit != nil:
+		// guard:edit-alone. An edit gets an object of its own. Without this check: the batch
+		// that waits has records; the edit takes their place in the object, and they are lost.
+		return w.waiting.Empty()
+	case w.editWaits || w.waiting.IsEdit():
+		// guard:edit-turn. While an edit waits for an empty batch, appends wait too. Without
+		// this check: appends come faster than objects are sent; the batch that waits is never
+		// empty, and the edit waits for ever.
+		return false
+	}
+	return w.waiting.Empty() || w.waiting.Size()+e.size <= w.opts.BatchBytes
+}

@@ -1,0 +1,159 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unique"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/manifest"
+)
+
+// CommitFiles changes the log's table in one atom, with a cursor if one is given: it adds
+// and removes files and sets properties. The edit is an object of the log like an append:
+// it comes after everything that was appended before it. Nobody sees any of it before it is
+// durable.
+//
+// Errors: those of [Writer.Append], and [ErrConflict]. A file to add must have been created
+// and closed by this writer, and not been added before. A file to remove must be live. A
+// conflict is found before anything is written, and the writer goes on.
+//
+// The first commit reads which files are live: the lists of the newest manifest, and every
+// object of the log that is not folded yet, since edits may be among them. Other commits
+// wait for it. If ctx ends, the next commit begins again, so allow it time where the
+// compactor is late. The writer then keeps the keys in memory, some 60 bytes each.
+func (w *Writer) CommitFiles(ctx context.Context, edit manifest.Edit, opts ...AppendOption) error {
+	f, err := w.CommitFilesAsync(ctx, edit, opts...)
+	if err != nil {
+		return err
+	}
+	_, err = f.Wait(ctx)
+	return err
+}
+
+// CommitFilesAsync is CommitFiles that waits only for room, like [Writer.AppendAsync]. The
+// Future tells the offset of the edit: the edit comes after all records below that offset.
+func (w *Writer) CommitFilesAsync(ctx context.Context, edit manifest.Edit, opts ...AppendOption) (Future, error) {
+	f, err := w.commit(ctx, &edit, opts)
+	if err == nil {
+		return f, nil
+	}
+	if is := (*appendError)(nil); !errors.As(err, &is) {
+		err = notCommitted(err)
+	}
+	return failedFuture(err), err
+}
+
+func (w *Writer) commit(ctx context.Context, edit *manifest.Edit, opts []AppendOption) (Future, error) {
+	e, err := w.measureEdit(edit, opts)
+	if err != nil {
+		return Future{}, err
+	}
+	t := &w.table
+	// guard:edit-order. One edit at a time is checked and queued. Without this: two commits
+	// both remove file f; each finds that f is live; both are committed, and the second
+	// removes a file that is not in the table.
+	//
+	//mutant:replace defer func() { <-t.turn }() => <-t.turn
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-w.closed:
+		return Future{}, w.Err()
+	case <-ctx.Done():
+		return Future{}, context.Cause(ctx)
+	}
+	if err := w.Err(); err != nil {
+		return Future{}, err // sooner than a conflict
+	}
+	if err := w.load(ctx); err != nil {
+		return Future{}, err
+	}
+	properties, err := w.check(edit)
+	if err != nil {
+		return Future{}, err
+	}
+	f, err := w.enqueue(ctx, e)
+	if err != nil {
+		return Future{}, err // it was not sent
+	}
+	t.properties = properties
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range edit.Add {
+		delete(w.completed, a.Key)
+		id, ext := parse(a.Key)
+		t.live[id] = unique.Make(ext)
+	}
+	for _, key := range edit.Remove {
+		id, _ := parse(key)
+		delete(t.live, id)
+	}
+	return f, nil
+}
+
+func (w *Writer) measureEdit(edit *manifest.Edit, opts []AppendOption) (entry, error) {
+	if err := edit.Validate(); err != nil {
+		return entry{}, tooLarge(err)
+	}
+	doc, err := state.EncodeEdit(edit)
+	if err != nil {
+		return entry{}, tooLarge(err)
+	}
+	limits := w.format.Limits
+	if len(doc) > limits.Object {
+		return entry{}, fmt.Errorf("%w: the edit has %d bytes; this log allows objects of %d; commit less at a time", ErrTooLarge, len(doc), limits.Object)
+	}
+	e := entry{edit: doc, size: len(doc)}
+	return e, e.apply(opts, limits)
+}
+
+func tooLarge(err error) error {
+	if errors.Is(err, fence.ErrLimit) {
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	return fmt.Errorf("writer: %w", err)
+}
+
+// check checks that an edit fits the table, and returns the properties after it.
+func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range edit.Add {
+		size, complete := w.completed[f.Key]
+		switch epoch, _, _, _ := layout.ParseFileKey(f.Key); {
+		case epoch != w.token.Epoch():
+			// guard:edit-epoch. A writer adds only files of its own epoch. Without this check:
+			// writer 2 adds a file that writer 1 uploaded and did not add; the compactor sweeps
+			// that file as an orphan of epoch 1; the table names a file that is gone.
+			return nil, &ConflictError{f.Key, fmt.Sprintf("is of epoch %d; the writer of epoch %d adds only files that it has created", epoch, w.token.Epoch())}
+		case !complete:
+			// guard:edit-complete. A writer adds only files that it has created and closed, and
+			// each once. Without this check: a file is added while its upload goes on, and the
+			// upload fails; or a file is added a second time, after it was removed and deleted.
+			// The table names a file that is not there.
+			return nil, &ConflictError{f.Key, "was not created and closed by this writer, or was added before"}
+		case size != f.Size:
+			return nil, &ConflictError{f.Key, fmt.Sprintf("has %d bytes; the edit says %d", size, f.Size)}
+		}
+	}
+	for _, key := range edit.Remove {
+		// guard:edit-live. Only live files are removed. Without this check: a merge reads files
+		// a and b; another commit replaces both; the merge removes a and b once more and adds
+		// its result, and their records are in the table twice.
+		//
+		//mutant:replace !ok || live.Value() != ext => ok && live.Value() == "?"+ext
+		id, ext := parse(key)
+		if live, ok := w.table.live[id]; !ok || live.Value() != ext {
+			return nil, &ConflictError{key, "is not live, so it cannot be removed"}
+		}
+	}
+	properties, err = state.SetProperties(edit, w.table.properties)
+	if err != nil {
+		return nil, tooLarge(err)
+	}
+	return properties, nil
+}

@@ -1,0 +1,55 @@
+package writer
+
+import (
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
+)
+
+// Hooks are called when something happens, for metrics and traces. Each may be nil. They
+// are called one at a time, outside of all locks, from the writer's own goroutines, which
+// send nothing meanwhile. So a hook must return soon, and it must not wait for the writer:
+// for no append (AppendAsync waits for room), no Future, no Flush and no Close.
+type Hooks struct {
+	// Acknowledged: an object has become part of the history. Called in order.
+	Acknowledged func(Acknowledgement)
+	// Progress: Open has read one more object of the tail. Called by Open's goroutine.
+	Progress func(Progress)
+}
+
+// Acknowledgement describes an object that has become part of the history.
+type Acknowledgement struct {
+	Position fence.Position
+	First    uint64 // offset of the first record
+	Records  int
+	Bytes    int // of the object, as it is stored
+	Payload  int // bytes before compression: the records with their lengths, or the edit
+	// Took is the time from sending the object to acknowledging it. Answered is the time
+	// until its own request was answered; the rest it waited for objects before it.
+	Took, Answered time.Duration
+}
+
+// Progress says how much of the tail [Open] has read. Open begins at the newest checkpoint.
+// How much there is shows only at the end: what the last leader wrote in one interval of
+// checkpoints, if it made some.
+type Progress struct {
+	// Objects that were read, seals included, and the Records and Bytes in them. If a
+	// compactor was quicker, Open begins again, and counts what it reads again.
+	Objects int
+	Records uint64
+	Bytes   int64
+	// Position and Offset after the last object.
+	Position fence.Position
+	Offset   uint64
+	// Time at which its writer sent that object, by the writer's clock. The nearer to now,
+	// the less there is to read.
+	Time time.Time
+}
+
+func (p *Progress) add(s *chain.Step) {
+	p.Objects++
+	p.Records += uint64(s.Frame.Records)
+	p.Bytes += s.Size
+	p.Position, p.Offset, p.Time = s.To.Position, s.To.Offset, s.Frame.Time
+}

@@ -1,0 +1,238 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/store"
+)
+
+// outcome is what became of one slot.
+type outcome struct {
+	applied bool   // its object is, or has been, in the store
+	void    uint64 // the first slot that can never be part of the history, 0 if none is known
+	err     error  // why the writer stops
+}
+
+// classify says what the answer to a batch's request means.
+func (w *Writer) classify(ctx context.Context, b *batch, err error) outcome {
+	if err == nil {
+		return outcome{applied: true}
+	}
+	var conflict *store.ConflictError
+	switch {
+	case errors.As(err, &conflict):
+		return w.classifyFound(ctx, b, conflict)
+	case store.OutcomeOf(err) == store.Rejected:
+		// guard:rejected. A slot whose only request was turned away is not committed, and
+		// nothing after it. Without this check: credentials have expired; each append in flight
+		// is reported as unknown, though it certainly was not written.
+		return outcome{void: b.at.Seq, err: fmt.Errorf("writer: %w", err)}
+	}
+	return outcome{err: fmt.Errorf("writer: %w", err)}
+}
+
+// classifyFound says what another object in the batch's slot means.
+func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictError) outcome {
+	epoch, key := w.token.Epoch(), layout.DataKey(b.at)
+	// guard:append-damage. An object that is not of this log, or of another slot, proves
+	// nothing. Without this check: somebody copies a seal of another log into this one; the
+	// writer reports that it is fenced, and its appends as not committed, though nobody else
+	// has opened the log.
+	//
+	//mutant:replace h.Log != w.format.Log || h.Position != b.at => false
+	h, err := frame.DecodeHeader(c.Body)
+	if err == nil && (h.Log != w.format.Log || h.Position != b.at) {
+		err = fmt.Errorf("%w: it is object %v of log %s", fence.ErrCorrupt, h.Position, h.Log)
+	}
+	if err != nil {
+		return outcome{err: fmt.Errorf("writer: %s holds something else: %w", key, err)}
+	}
+	fenced := &fence.FencedError{Role: string(layout.Writer), Epoch: epoch, By: h.Next, Key: key, Err: c}
+	if h.Kind != frame.Seal {
+		// guard:append-foreign. Data of this epoch that this writer did not send means that
+		// another process has the same token. Without this check: the other's object is in slot
+		// 5 and is folded; this writer takes that object for junk in a pruned slot, and
+		// acknowledges an append that was never written.
+		fenced.By = epoch
+		return outcome{err: fenced}
+	}
+	// guard:append-refresh. A seal in the slot fences this writer only if the floor has not
+	// passed the slot. Without this check: the writer's object lands, its reply is lost; the
+	// object is folded and pruned; a zombie opener's seal falls into the hole; the writer's
+	// retry meets that seal, and it reports as not committed what readers have seen.
+	//
+	//mutant:replace !m.Past(b.at) => false
+	m, err := w.log.Newest(ctx)
+	if err != nil {
+		return outcome{err: fmt.Errorf("writer: %s is sealed by epoch %d; whether the seal counts is unknown, because the manifest cannot be read: %w", key, h.Next, err)}
+	}
+	switch floor := m.Floor.Position; {
+	case !m.Past(b.at):
+		return outcome{void: b.at.Seq, err: fenced}
+	case floor.Epoch == epoch:
+		// guard:append-junk-seal. If the floor is in this epoch and after the slot, the slot was
+		// folded: it is committed, and there is no successor. Without this check: a junk seal
+		// in a pruned slot stops the live leader.
+		return outcome{applied: true}
+	}
+	seal, known, err := w.log.SealOf(ctx, m, epoch)
+	if err != nil {
+		return outcome{err: fmt.Errorf("writer: %s is sealed by epoch %d; where this epoch ended is unknown, because the manifest's lists cannot be read: %w", key, h.Next, err)}
+	}
+	// guard:append-forgotten. If the manifest does not say where this epoch ended, the outcome
+	// is unknown. Without this check: the floor is past the epoch, whose seal is not listed;
+	// the writer takes the slot for one before the seal, and acknowledges what may be void.
+	if !known {
+		return outcome{err: fmt.Errorf("%w; the manifest does not name the seal of epoch %d", fenced, epoch)}
+	}
+	// guard:append-ended. If the epoch's seal was folded, all slots before it are committed, and
+	// all after it are void. Without this: the writer sleeps; a successor seals slot 9, and the
+	// compactor folds slots 5 to 9; the writer's retry of slot 5, which was applied, meets a
+	// junk seal. Its records are reported as unknown, though readers have them for certain.
+	//
+	//mutant:replace applied: true, void => void
+	fenced.By = seal.Next
+	return outcome{applied: true, void: seal.Position.Seq, err: fenced}
+}
+
+// acknowledge fails what can never be part of the history, and acknowledges the prefix of
+// the window that is applied. Called with mu held.
+func (w *Writer) acknowledge() {
+	// guard:void. Slots from the first void one on are not committed, also if they are applied.
+	// Without this: a successor's seal is in slot 5, and slot 6 is applied; the appends of slot
+	// 6 are reported as unknown, though no reader will ever find them.
+	//
+	//mutant:replace w.void > 0 && len => false && len
+	for w.void > 0 && len(w.window) > 0 {
+		b := w.window[len(w.window)-1]
+		if b.at.Seq < w.void {
+			break
+		}
+		w.window = w.window[:len(w.window)-1]
+		w.bytes -= b.bytes
+		w.fail(b, notCommitted(w.stop))
+		if b.cancel != nil {
+			b.cancel()
+		}
+	}
+	// guard:contiguous. A slot is acknowledged only when all slots before it are applied.
+	// Without this check: slot 6 is applied and acknowledged, slot 5 is still in flight; the
+	// leader dies; the successor finds slot 5 empty and seals it; slot 6 is void, and an
+	// acknowledged record is lost.
+	//
+	//mutant:replace len(w.window) > 0 && w.window[0].applied => len(w.window) > 0
+	for len(w.window) > 0 && w.window[0].applied {
+		b := w.window[0]
+		w.window[0] = nil // the array stays
+		w.window = w.window[1:]
+		w.bytes -= b.bytes
+		w.acked = b.after
+		if w.opts.Hooks.Acknowledged != nil {
+			b.acknowledged = w.opts.Clock.Now()
+			w.reports = append(w.reports, b)
+		}
+		close(b.done)
+	}
+	// guard:lower-slots. When the writer is halted, a slot before the void ones waits for its
+	// own outcome. It is unknown only when nothing is in flight any more. Without this check: slot
+	// 6 meets a seal while slot 5 is in flight; slot 5 is reported as unknown, and then it is
+	// applied.
+	if w.stop != nil && w.inFlight == 0 {
+		for _, b := range w.window {
+			w.fail(b, unknown(w.stop))
+		}
+		w.window, w.bytes = nil, 0
+	}
+	w.changed.Broadcast()
+}
+
+// fail ends a batch that is not acknowledged. Called with mu held.
+func (w *Writer) fail(b *batch, err error) {
+	if w.failed == nil || errors.Is(err, ErrUnknown) {
+		w.failed = err
+	}
+	b.err = err
+	close(b.done)
+}
+
+// report calls the hook for batches that were acknowledged. Senders finish in any order, so
+// they take turns, and each reports all that there is.
+func (w *Writer) report() {
+	hook := w.opts.Hooks.Acknowledged
+	if hook == nil {
+		return
+	}
+	w.reporting.Lock()
+	defer w.reporting.Unlock()
+	w.mu.Lock()
+	batches := w.reports
+	w.reports = nil
+	w.mu.Unlock()
+	for _, b := range batches {
+		hook(Acknowledgement{
+			Position: b.at, First: b.first, Records: b.count, Bytes: b.stored, Payload: b.bytes,
+			Took: b.acknowledged.Sub(b.sent), Answered: b.answered.Sub(b.sent),
+		})
+	}
+}
+
+// shut makes the writer take no more appends. What waits is still sent. Called with mu held.
+func (w *Writer) shut(err error) {
+	switch {
+	case w.err != nil && !errors.Is(w.err, ErrFenced) && errors.Is(err, ErrFenced):
+		w.err = err // a successor is news, also to a writer that was closed or had failed
+	case w.err == nil:
+		w.err = err
+		// guard:file-until. A writer that takes no more commits aborts its open files. Without
+		// this: the writer is fenced; its uploads go on, and their parts are paid for, though no
+		// edit can ever add those files.
+		//
+		//mutant:replace f.cancel(err) => _ = f
+		for f := range w.files {
+			f.cancel(err)
+		}
+		close(w.closed)
+	}
+}
+
+// halt makes the writer also send nothing more. What waits is certainly not committed. What
+// is in flight goes on until its outcome is known. Called with mu held, and acknowledge is
+// called after it.
+func (w *Writer) halt(err error) {
+	w.shut(err)
+	if w.stop != nil {
+		return
+	}
+	w.stop = err
+	w.opts.Logger.Warn("stopped", zap.Uint64("epoch", uint64(w.token.Epoch())), zap.Error(err))
+	if b := w.waiting; !b.Empty() {
+		w.waiting = newBatch()
+		b.Builder = frame.Builder{}
+		w.fail(b, notCommitted(err))
+	}
+}
+
+// abort halts the writer and also cancels what is in flight.
+func (w *Writer) abort(cause error) {
+	w.mu.Lock()
+	if w.drained() {
+		w.shut(cause)
+	} else {
+		w.halt(cause)
+	}
+	w.mu.Unlock()
+	w.abandon(cause)
+	w.mu.Lock()
+	w.acknowledge()
+	w.mu.Unlock()
+}
+
+// drained reports whether nothing waits and nothing is in flight. Called with mu held.
+func (w *Writer) drained() bool { return w.waiting.Empty() && len(w.window) == 0 && w.inFlight == 0 }
