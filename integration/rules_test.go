@@ -20,7 +20,7 @@ func TestT36_RulesOfABucket(t *testing.T) {
 		t.Run(server.Name, func(t *testing.T) {
 			s := servers.Start(t, server)
 			if rules, err := open(t, s.URL("logs/orders")).(store.ExpiryTeller).Expiries(t.Context(), ""); err != nil || len(rules) > 0 {
-				t.Errorf("before any was set: %+v, %v", rules, err)
+				t.Errorf("a bucket without rules: %+v, %v", rules, err)
 			}
 			if server != servers.MinIO {
 				return // the others have no rules

@@ -148,7 +148,10 @@ func (o *Options) check() error {
 	need(o.Linger >= 0, "Linger %v must not be negative", o.Linger)
 	// Not a number fails each comparison.
 	need(o.RequestsPerSecond == 0 || o.RequestsPerSecond >= minRate, "RequestsPerSecond %v must be at least %v, or 0 for no bound", o.RequestsPerSecond, minRate)
-	need(o.Hedge == 0 || o.Hedge >= 0.5 && o.Hedge < 1, "Hedge %v must be at least 0.5 and less than 1, or 0 for never", o.Hedge)
+	need(o.Hedge == 0 || o.Hedge >= 0.5 && o.Hedge < 1, "Hedge %v must be at least 0.5 and less than 1, or 0 for none", o.Hedge)
+	if err := o.Settle.Validate(); err != nil {
+		bad = append(bad, invalid("Settle: %w", err))
+	}
 	if err := o.Init.Validate(); err != nil {
 		bad = append(bad, invalid("Init: %w", err))
 	}
@@ -159,6 +162,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...)
 }
 
+// hedge returns what the writer's creates share; nil for none.
 func (o *Options) hedge() *store.Hedge {
 	if o.Hedge == 0 {
 		return nil
