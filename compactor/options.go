@@ -123,6 +123,8 @@ func (o *Options) Validate() error {
 	need(v.KeepVersionsFor >= 0, "KeepVersionsFor is %v; it must not be negative", v.KeepVersionsFor)
 	err := v.Leader.Validate()
 	need(err == nil, "Leader: %w", err)
+	err = v.Settle.Validate()
+	need(err == nil, "Settle: %w", err)
 	return errors.Join(bad...)
 }
 

@@ -78,6 +78,9 @@ func (o *InitOptions) withDefaults() (InitOptions, error) {
 	if err := v.Limits.Validate(); err != nil {
 		bad = append(bad, fmt.Errorf("%w: Limits: %w", ErrOptions, err))
 	}
+	if err := errors.Join(v.Probe.Validate(), v.Settle.Validate()); err != nil {
+		bad = append(bad, fmt.Errorf("%w: %w", ErrOptions, err))
+	}
 	return v, errors.Join(bad...)
 }
 

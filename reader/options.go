@@ -44,6 +44,8 @@ func (o *Options) Validate() error {
 	faults.need(v.PollMax >= v.PollMin, "PollMax %v is below PollMin %v", v.PollMax, v.PollMin)
 	faults.need(v.Ahead >= 0 && v.Ahead <= maxAhead, "Ahead %d must be 0 (for the default) to %d", v.Ahead, maxAhead)
 	faults.need(v.Prefetch > 0, "Prefetch of %d bytes must be positive", v.Prefetch)
+	err := v.Settle.Validate()
+	faults.need(err == nil, "Settle: %w", err)
 	return errors.Join(faults...)
 }
 

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/fencepost/fencepost/clock"
@@ -41,10 +42,17 @@ type Progress struct {
 
 // Validate returns what is wrong with the options, as [Run] does: [ErrOptions].
 func (o *Options) Validate() error {
-	if o != nil && o.MaxFindings < 0 {
-		return fmt.Errorf("%w: MaxFindings %d must not be negative", ErrOptions, o.MaxFindings)
+	if o == nil {
+		return nil
 	}
-	return nil
+	var bad []error
+	if o.MaxFindings < 0 {
+		bad = append(bad, fmt.Errorf("%w: MaxFindings %d must not be negative", ErrOptions, o.MaxFindings))
+	}
+	if err := o.Settle.Validate(); err != nil {
+		bad = append(bad, fmt.Errorf("%w: Settle: %w", ErrOptions, err))
+	}
+	return errors.Join(bad...)
 }
 
 func (o *Options) withDefaults() Options {
