@@ -135,7 +135,7 @@ func TestConditions(t *testing.T) {
 	if _, err := memstore.New(nil).Put(t.Context(), "k", nil, &store.PutOptions{If: store.IfMatch("")}); store.OutcomeOf(err) != store.Refused {
 		t.Errorf("%v", err)
 	}
-	for cond, want := range map[store.Condition]string{store.Condition{}: "always", store.IfAbsent(): "if absent", store.IfMatch("v"): "if match"} {
+	for cond, want := range map[store.Condition]string{{}: "always", store.IfAbsent(): "if absent", store.IfMatch("v"): "if match"} {
 		if cond.String() != want {
 			t.Errorf("%q, want %q", cond, want)
 		}

@@ -31,7 +31,7 @@ func TestParseNumber(t *testing.T) {
 func TestParseDataKey(t *testing.T) {
 	const one = "00000000000000000001"
 	for key, want := range map[string]fence.Position{
-		"data/" + d20 + "/" + one:                        fence.Position{Epoch: 0, Seq: 1},
+		"data/" + d20 + "/" + one:                        {Epoch: 0, Seq: 1},
 		"data/" + one + "/" + one:                        {Epoch: 1, Seq: 1},
 		"data/18446744073709551615/18446744073709551615": {Epoch: math.MaxUint64, Seq: math.MaxUint64},
 	} {

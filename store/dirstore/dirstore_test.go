@@ -142,7 +142,7 @@ func TestForeignFiles(t *testing.T) {
 		if err := s.Delete(ctx, key); err != nil {
 			t.Errorf("Delete(%q): %v", key, err)
 		}
-		for _, cond := range []store.Condition{store.IfAbsent(), store.Condition{}} {
+		for _, cond := range []store.Condition{store.IfAbsent(), {}} {
 			if _, err := s.Put(ctx, key, nil, &store.PutOptions{If: cond}); !errors.Is(err, store.ErrInvalid) {
 				t.Errorf("Put(%q, %v): %v, want %v", key, cond, err, store.ErrInvalid)
 			}
@@ -179,7 +179,7 @@ func TestDirectoryConflicts(t *testing.T) {
 	s := openTest(t, t.TempDir(), calls{})
 	mustPut(t, s, "a/b", "x", store.IfAbsent())
 	for _, key := range []string{"a", "a/b/c", "a/b/c/d"} {
-		for _, cond := range []store.Condition{store.IfAbsent(), store.Condition{}} {
+		for _, cond := range []store.Condition{store.IfAbsent(), {}} {
 			_, err := s.Put(ctx, key, nil, &store.PutOptions{If: cond})
 			if e := (*store.Error)(nil); !errors.Is(err, store.ErrInvalid) || !errors.As(err, &e) || e.Hint == "" {
 				t.Errorf("Put(%q, %v): %v, want %v and a hint", key, cond, err, store.ErrInvalid)

@@ -410,7 +410,7 @@ func TestSwapAgainstSwap(t *testing.T) {
 	s.calls.before = func(call, _ string) error {
 		if call == "rename" {
 			other, ctx := patient(t, dir, s.keyLock("k"))
-			for _, cond := range []store.Condition{store.IfMatch(info.Version), store.Condition{}} {
+			for _, cond := range []store.Condition{store.IfMatch(info.Version), {}} {
 				if _, err := other.Put(ctx, "k", []byte("other"), &store.PutOptions{If: cond}); err == nil {
 					t.Errorf("Put %v within a swap", cond)
 				}

@@ -45,7 +45,7 @@ func cancelledBefore(s *suite) {
 	next := newBody(100)
 	_, err = s.st().Put(ctx, "k", next, &store.PutOptions{If: store.IfMatch(info.Version)})
 	s.honest("cancelled swap", "k", next, body, err)
-	for i, cond := range []store.Condition{store.IfAbsent(), store.Condition{}} {
+	for i, cond := range []store.Condition{store.IfAbsent(), {}} {
 		key := fmt.Sprintf("new/%d", i)
 		_, err = s.st().Put(ctx, key, next, &store.PutOptions{If: cond})
 		s.honest(fmt.Sprintf("cancelled Put %v", cond), key, next, nil, err)

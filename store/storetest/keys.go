@@ -91,7 +91,7 @@ func badKeys(s *suite) {
 		}
 		_, err := st.Get(s.Context(), key, nil)
 		s.wantError(fmt.Sprintf("Get(%q)", key), err, store.ErrInvalid)
-		for _, cond := range []store.Condition{store.Condition{}, store.IfAbsent(), store.IfMatch("v")} {
+		for _, cond := range []store.Condition{{}, store.IfAbsent(), store.IfMatch("v")} {
 			_, err = st.Put(s.Context(), key, newBody(10), &store.PutOptions{If: cond})
 			s.wantError(fmt.Sprintf("Put(%q, %v)", key, cond), err, store.ErrInvalid)
 		}
