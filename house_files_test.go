@@ -140,7 +140,7 @@ func tree(t *testing.T) []source {
 		}
 		s, err := read(filepath.ToSlash(p), src)
 		files = append(files, s)
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func (o *Options) Validate() error {
 	fault("Leader", o.Leader.Validate())
 	fault("Writer", o.Writer.Validate())
 	if o.Writer != nil && o.Writer.Until != nil {
-		fault("Writer", errors.New("Until must be nil, because Run sets it to the leader's term"))
+		fault("Writer", errors.New("the field Until must be nil, because Run sets it to the leader's term"))
 	}
 	return errors.Join(faults...)
 }

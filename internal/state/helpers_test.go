@@ -21,7 +21,6 @@ import (
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
-	"github.com/fencepost/fencepost/store/probe"
 )
 
 var (
@@ -36,9 +35,6 @@ func testFormat() manifest.Format {
 
 // quick lets nobody wait for a store that is in memory.
 var quick = &store.SettleOptions{Backoff: time.Microsecond, MaxBackoff: time.Microsecond, Reads: 100}
-
-// quickProbe does each test once: what is tested here is who calls it.
-var quickProbe = &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}
 
 func testOpen(st store.Store) *Log { return With(st, testFormat(), &Options{Settle: quick}) }
 

@@ -70,8 +70,13 @@ func (s *sum) count(r *Result) {
 	}
 }
 
-// enough is the number of broken histories after which a worker stops.
-const enough = 3
+const (
+	// enough is the number of broken histories after which a worker stops.
+	enough = 3
+	// portion is how many histories the workers make before new processes replace them.
+	// A process keeps some 300 KB for each bubble that it has run, outside of the heap.
+	portion = 10_000
+)
 
 // TestHistories makes histories and checks every promise. Without flags it makes a few,
 // always the same.
@@ -87,7 +92,9 @@ func TestHistories(t *testing.T) {
 		*seed = uint64(began.UnixMilli()) << 12
 		fallthrough
 	case n > 50:
-		total = spread(t, *seed, n)
+		for k := 0; k < n && len(total.Failed) < enough; k += portion {
+			total.add(spread(t, *seed+uint64(k), min(portion, n-k)))
+		}
 	default:
 		if n == 0 {
 			n, *seed = 60, max(*seed, 1)
