@@ -13,7 +13,8 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// lead is the term's goroutine. It ends when the lock is released or lost.
+// lead is the term's goroutine. It ends when the lock is released or lost and
+// Hooks.Ended has returned.
 func (t *Term) lead() {
 	defer close(t.exited)
 	// After this term the elector may campaign for the next.
@@ -25,6 +26,7 @@ func (t *Term) lead() {
 	}()
 	t.drive(context.WithoutCancel(t.ctx))
 	<-pruned
+	<-t.told
 }
 
 // drive sends the term's writes, one at a time, until nothing is left to do. Only

@@ -7,9 +7,13 @@ import (
 )
 
 // Hooks are called when something happens, for metrics and traces. Each may be
-// nil. They run in the elector's goroutines, outside all locks, and may use the
-// term. They must return soon: the next heartbeat waits for them. They must not
-// wait for Confirm, Resign or Handover.
+// nil. They run outside all locks, in goroutines of the elector or of a caller of
+// the term. They may use the term and must return soon: the next heartbeat waits for
+// them. They must not wait for Confirm, Resign or Handover.
+//
+// All calls for a term have ended when [Elector.Run] returns, when Resign or
+// Handover returns without an error of its ctx, and before the elector campaigns
+// again.
 type Hooks struct {
 	// Elected: this elector leads.
 	Elected func(Election)

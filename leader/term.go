@@ -33,6 +33,7 @@ type Term struct {
 	driver chan struct{} // holds a token while no goroutine drives
 	exited chan struct{} // closed when the term's own driver has ended
 	idle   chan struct{} // closed when the work has ended, after the term began to end
+	told   chan struct{} // closed when Hooks.Ended has returned
 
 	mu      sync.Mutex // never held across a request
 	machine *lease.Leader
@@ -61,7 +62,7 @@ func newTerm(ctx context.Context, e *Elector, rec Record, win lease.Action) *Ter
 		e: e, epoch: rec.Epoch, clock: e.clock, began: now, record: rec,
 		machine: lease.NewLeader(e.config, win, now),
 		kick:    make(chan struct{}, 1), driver: make(chan struct{}, 1),
-		exited: make(chan struct{}), idle: make(chan struct{}),
+		exited: make(chan struct{}), idle: make(chan struct{}), told: make(chan struct{}),
 	}
 	t.driver <- struct{}{}
 	t.progress.Store(int64(now))
@@ -212,6 +213,7 @@ func (t *Term) end(c lease.Cause) *TermError {
 
 // ended reports the end of the term.
 func (t *Term) ended(over *TermError, now clock.Instant) {
+	defer close(t.told) // also if the hook panics
 	led := now.Sub(t.began)
 	t.e.opts.Logger.Info("term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led), zap.Error(over))
 	if h := t.e.opts.Hooks.Ended; h != nil {

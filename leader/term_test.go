@@ -576,6 +576,26 @@ func TestHooks(t *testing.T) {
 	})
 }
 
+// Run returns only when the last hook has.
+func TestRunWaitsForItsHooks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var told atomic.Bool
+		a := w.node("a", func(o *leader.Options) {
+			o.NoRelease = true // so that no request delays the return
+			o.Hooks.Ended = func(leader.End) { time.Sleep(5 * time.Millisecond); told.Store(true) }
+		})
+		ctx, cancel := context.WithCancel(w.Context())
+		_ = a.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+			cancel()
+			<-ctx.Done()
+			return t.Check(0)
+		})
+		if !told.Load() {
+			w.Error("Run has returned, and Hooks.Ended is still running")
+		}
+	})
+}
+
 // Hooks run outside all locks: they may use the term.
 func TestHooksMayUseTheTerm(t *testing.T) {
 	inWorld(t, func(w *world) {
