@@ -27,7 +27,8 @@ const LockPrefix = layout.LockPrefix
 // Run waits until this process leads the log in st, opens a writer, and calls work.
 // If the term is lost, Run ends work's context, waits for work to return, and contends
 // again. So work may be called several times, one at a time. Each call begins where the
-// history ends: see writer.Recovered. After each call Run flushes and closes the writer
+// history ends: see writer.Recovered. While Run waits, Leader.Hooks.Leader tells who
+// leads instead, and the Logger gets a line for each leader. After each call Run flushes and closes the writer
 // and then frees the lock; work may close the writer itself.
 //
 // Run returns:

@@ -21,6 +21,7 @@ type campaign struct {
 	began   clock.Instant
 
 	last Record // the newest lock as last read
+	told Record // the newest lock that was logged
 	own  Record // the lock that this campaign has created
 
 	// takeover is the context of the requests from creating a lock until it leads;
@@ -34,7 +35,9 @@ func (c *campaign) run(ctx context.Context) (*Term, error) {
 	a := c.machine.Step(c.began, lease.Event{Kind: lease.Start})
 	for {
 		if r := a.Report; r != nil && r.Lock.Epoch != 0 {
-			c.tell(c.record(*r))
+			rec := c.record(*r)
+			c.log(rec)
+			c.tell(rec)
 		}
 		switch a.Op {
 		case lease.Lead:
@@ -204,6 +207,20 @@ func (c *campaign) record(r lease.Report) (rec Record) {
 		rec.Lapsed = r.Lapsed
 	}
 	return rec
+}
+
+// log says what this candidate waits for, once for each newest lock, and when it takes
+// over from one that has lapsed.
+func (c *campaign) log(rec Record) {
+	fields := []zap.Field{zap.Uint64("epoch", uint64(rec.Epoch)), zap.String("holder", rec.Holder)}
+	switch {
+	case rec.Lapsed:
+		c.opts.Logger.Info("the lock has lapsed; taking over", fields...)
+	case rec.Epoch != c.told.Epoch && rec.State != Expired:
+		// At most so long after the holder's last heartbeat.
+		c.opts.Logger.Info("waiting until the holder releases its lock or stops renewing it", append(fields, zap.Duration("at_most", rec.Validity))...)
+	}
+	c.told = rec
 }
 
 func (c *campaign) tell(rec Record) {

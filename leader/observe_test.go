@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -64,6 +67,33 @@ func TestObserve(t *testing.T) {
 		if want := []string{"0  ", "1 a held", "2 b held", "2 b expired"}; !slices.Equal(got, want) {
 			w.Errorf("got  %q\nwant %q", got, want)
 		}
+		<-ta.Context().Done()
+	})
+}
+
+// A waiting candidate logs once whom it waits for, and once that it takes over.
+func TestCandidateLogsWhomItWaitsFor(t *testing.T) {
+	inWorld(t, func(w *world) {
+		core, logs := observer.New(zap.DebugLevel)
+		a, b := w.node("a"), w.node("b", func(o *leader.Options) { o.Logger = zap.New(core) })
+		ta := w.campaign(a)
+		won := w.campaigning(b)
+		time.Sleep(time.Minute)
+		a.st.Crash()
+		tb := <-won
+		var got []string
+		for _, e := range logs.All() {
+			m := e.ContextMap()
+			got = append(got, fmt.Sprintln(e.Level, e.Message, m["epoch"], m["holder"], m["at_most"]))
+		}
+		if want := []string{
+			"info waiting until the holder releases its lock or stops renewing it 1 a 15s\n",
+			"info the lock has lapsed; taking over 1 a <nil>\n",
+			"info elected 2 b <nil>\n",
+		}; !slices.Equal(got, want) {
+			w.Errorf("got  %q\nwant %q", got, want)
+		}
+		w.resign(tb)
 		<-ta.Context().Done()
 	})
 }
