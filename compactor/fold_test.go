@@ -65,7 +65,8 @@ func TestReport(t *testing.T) {
 }
 
 // Progress is called as things go on, and what it tells of never grows beyond
-// what is reported in the end.
+// what is reported in the end. The last call tells the result, also of a pass
+// that found nothing to do.
 func TestProgress(t *testing.T) {
 	w := sample(t)
 	o := small()
@@ -74,8 +75,13 @@ func TestProgress(t *testing.T) {
 	o.Hooks.Progress = func(r Report) { last = r; calls++ }
 	w.Token++
 	r, err := w.once(w.Mem, w.Token, o)
-	if err != nil || calls < 10 || last.Folded != r.Folded || last.Merged != r.Merged || fmt.Sprint(last.Pruned) != fmt.Sprint(r.Pruned) {
+	if err != nil || calls < 10 || last.Folded != r.Folded || last.Merged != r.Merged || fmt.Sprint(last.Pruned) != fmt.Sprint(r.Pruned) ||
+		last.Segments != r.Segments || last.Floor != r.Floor {
 		t.Errorf("%d calls, the last with %+v; the report is %+v, %v", calls, last, r, err)
+	}
+	calls = 0
+	if _, err := w.once(w.Mem, w.Token, o); err != nil || calls != 1 || last.Folded > 0 || last.Floor != r.Floor {
+		t.Errorf("with nothing to do: %d calls, the last with %+v, %v", calls, last, err)
 	}
 }
 

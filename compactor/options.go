@@ -62,7 +62,8 @@ type Options struct {
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
 	Clock clock.Clock
-	// Logger is silent by default.
+	// Logger also serves the election if Leader has no Logger. The names of its lines
+	// begin with "compactor". Default: no logging.
 	Logger *zap.Logger
 	Hooks  Hooks
 }
@@ -71,8 +72,11 @@ type Options struct {
 // call the [Compactor]. Any may be nil.
 type Hooks struct {
 	// Progress is called with the report so far: after each object that was folded,
-	// after each segment that was merged, and after each batch that was deleted. If a
-	// fold or a merge fails, what it has counted is not in later reports.
+	// after each segment that was merged, and after each batch that was deleted; and at
+	// the end of each pass with its final report, also if it found nothing to do or
+	// failed. Each pass, a call of Once or a round of Run, counts from 0. During a fold,
+	// Segments and Floor are those before it. If a fold or a merge fails, what it has
+	// counted is not in later reports.
 	Progress func(Report)
 }
 
@@ -142,7 +146,7 @@ func (o *Options) withDefaults() Options {
 	v.FanIn = cmp.Or(v.FanIn, 64)
 	v.Parallel = cmp.Or(v.Parallel, 16)
 	v.Leader = cmp.Or(v.Leader, &leader.Options{})
-	v.Logger = cmp.Or(v.Logger, zap.NewNop())
+	v.Logger = cmp.Or(v.Logger, zap.NewNop()).Named("compactor")
 	v.Clock = clock.Or(v.Clock)
 	return v
 }

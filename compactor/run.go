@@ -72,6 +72,9 @@ func (c *Compactor) checkElection() error {
 func (c *Compactor) election() leader.Options {
 	o := *c.opts.Leader
 	o.NoPrune = true // pruneLocks does it, for both elections
+	if o.Logger == nil {
+		o.Logger = c.opts.Logger.Named("leader")
+	}
 	if o.Clock == nil {
 		o.Clock = c.opts.Clock
 	}

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -274,6 +277,24 @@ func TestOncePrunesLocks(t *testing.T) {
 		time.Sleep(91 * 24 * time.Hour)
 		if r, err := c.Once(t.Context()); err != nil || r.Pruned["lock"] != 4 {
 			t.Errorf("three months later: %+v, %v", r.Pruned, err)
+		}
+	})
+}
+
+// One Logger serves the compactor and its election, and the lines tell which is which.
+func TestLogNames(t *testing.T) {
+	inBubble(t, 0, func(t *testing.T, w *world) {
+		w.Lead(1)
+		core, logs := observer.New(zap.InfoLevel)
+		if _, err := mustNew(t, w.Mem, running(&Options{Logger: zap.New(core)})).Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]bool{}
+		for _, e := range logs.All() {
+			names[e.LoggerName] = true
+		}
+		if len(names) != 2 || !names["compactor"] || !names["compactor.leader"] {
+			t.Errorf("the lines are of %v", names)
 		}
 	})
 }

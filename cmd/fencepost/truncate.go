@@ -75,7 +75,7 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 	}
 	lo := t.election()
 	a.awaitCompactor(&lo, &t.wait)
-	comp, err := compactor.New(st, &compactor.Options{Leader: &lo, Logger: a.log.Named("compactor")})
+	comp, err := compactor.New(st, &compactor.Options{Leader: &lo, Logger: a.log})
 	if err != nil {
 		return &kindError{errUsage, err}
 	}
