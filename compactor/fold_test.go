@@ -79,8 +79,11 @@ func TestProgress(t *testing.T) {
 		last.Segments != r.Segments || last.Floor != r.Floor {
 		t.Errorf("%d calls, the last with %+v; the report is %+v, %v", calls, last, r, err)
 	}
-	calls = 0
-	if _, err := w.once(w.Mem, w.Token, o); err != nil || calls != 1 || last.Folded > 0 || last.Floor != r.Floor {
+	for range 3 { // the first still prunes
+		calls = 0
+		_, err = w.once(w.Mem, w.Token, o)
+	}
+	if err != nil || calls != 1 || last.Folded > 0 || last.Floor != r.Floor {
 		t.Errorf("with nothing to do: %d calls, the last with %+v, %v", calls, last, err)
 	}
 }

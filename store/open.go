@@ -21,7 +21,7 @@ var (
 // Register makes a driver known to [Open] under a URL scheme. Drivers call it from init.
 // It panics if the scheme is registered already.
 //
-// Open is given the parsed URL. Its errors need no Op and no Key: Open puts in the URL,
+// Open is given the parsed URL. Open sets Op and Key of its errors: Key is the URL,
 // without user, parameters and fragment, which may be secrets. So the errors must not
 // repeat these.
 func Register(scheme string, open func(ctx context.Context, u *url.URL) (Store, error)) {
@@ -91,7 +91,7 @@ func Open(ctx context.Context, rawURL string) (Store, error) {
 			e = &Error{Kind: ErrInvalid, Err: err}
 			err = e
 		}
-		e.Op, e.Key = "open", cmp.Or(e.Key, redact(rawURL))
+		e.Op, e.Key = "open", redact(rawURL)
 		return nil, err
 	}
 	return st, nil

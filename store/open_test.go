@@ -25,6 +25,9 @@ func TestOpen(t *testing.T) {
 		if u.Host == "broken" {
 			return nil, io.ErrUnexpectedEOF
 		}
+		if u.Host == "part" {
+			return store.Sub(mine, u.Path)
+		}
 		return mine, nil
 	})
 	st, err := store.Open(t.Context(), strings.ToUpper(scheme)+"://bucket/prefix?region=x")
@@ -33,6 +36,9 @@ func TestOpen(t *testing.T) {
 	}
 	if _, err := store.Open(t.Context(), scheme+"://broken"); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the driver's error is lost: %v", err)
+	}
+	if _, err := store.Open(t.Context(), scheme+"://part/a//b?key=secret"); err == nil || !strings.Contains(err.Error(), `"`+scheme+`://part/a//b?…"`) {
+		t.Errorf("an error about the path names another thing than the URL: %v", err)
 	}
 	defer func() {
 		if r := recover(); r == nil || !strings.Contains(r.(string), scheme) {

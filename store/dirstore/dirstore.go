@@ -48,10 +48,10 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 	s := &Store{root: root, clock: o.Clock, calls: calls}
 	info, err := os.Stat(root)
 	switch {
-	case err == nil && !info.IsDir():
-		return nil, &store.Error{Op: "open", Key: dir, Kind: store.ErrInvalid, Hint: "it is not a directory"}
+	case err == nil && !info.IsDir(), isNotDir(err):
+		return nil, &store.Error{Op: "open", Key: dir, Kind: store.ErrInvalid, Hint: notDir(root)}
 	case errors.Is(err, fs.ErrNotExist) && o.NoCreate:
-		return nil, &store.Error{Op: "open", Key: dir, Kind: store.ErrNoBucket, Hint: "there is nothing at this path: correct it, or create the directory"}
+		return nil, &store.Error{Op: "open", Key: dir, Kind: store.ErrNoBucket, Hint: "there is no such directory: correct the path, or create a log with fencepost init"}
 	case errors.Is(err, fs.ErrNotExist):
 		err = s.makeRoot()
 	}
@@ -70,6 +70,20 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 		return nil, s.failure("open", dir, err)
 	}
 	return s, nil
+}
+
+// notDir says which part of path is a file.
+func notDir(path string) string {
+	for {
+		info, err := os.Stat(path)
+		if err == nil && !info.IsDir() {
+			return path + " is a file; name a directory"
+		}
+		if err == nil || path == filepath.Dir(path) {
+			return "it is not a directory"
+		}
+		path = filepath.Dir(path)
+	}
 }
 
 // path maps a key to its path. A symbolic link among its directories is an error: the link

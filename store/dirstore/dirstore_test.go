@@ -302,6 +302,11 @@ func TestOpenErrors(t *testing.T) {
 			t.Errorf("Open(%q): %v, want %v", tt.dir, err, tt.want)
 		}
 	}
+	for _, path := range []string{"/", "/below", "/far/below"} {
+		if _, err := store.Open(t.Context(), "file://"+file+path); err == nil || !strings.Contains(err.Error(), file+" is a file") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 	// The root itself may be a link.
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(t.TempDir(), link); err != nil {
