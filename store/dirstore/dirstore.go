@@ -32,7 +32,8 @@ var _ store.Store = (*Store)(nil)
 // Open opens the store in dir. It creates the directory, unless Options.NoCreate is set,
 // and deletes unfinished files of dead processes. There is nothing to close.
 //
-// Errors: [store.ErrNoBucket] if dir is missing and NoCreate is set, [store.ErrDenied],
+// Errors: [store.ErrNoBucket] if NoCreate is set and dir is missing, or is empty and not
+// this user's to write; [store.ErrDenied],
 // [store.ErrInvalid] if dir is not a directory, [store.ErrUnsupported].
 func Open(dir string, opts *Options) (*Store, error) { return open(dir, opts, calls{}) }
 
@@ -65,6 +66,10 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 	}
 	if err == nil {
 		err = s.prepare()
+	}
+	if _, none := os.Lstat(filepath.Join(s.root, reserved)); o.NoCreate && errors.Is(err, fs.ErrPermission) && errors.Is(none, fs.ErrNotExist) {
+		return nil, &store.Error{Op: "open", Key: dir, Kind: store.ErrNoBucket, Err: err,
+			Hint: "there is no log here: nobody has written to this directory, and this process may not"}
 	}
 	if err != nil {
 		return nil, s.failure("open", dir, err)

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
+	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -31,7 +34,7 @@ func (s *Store) failure(op, key string, err error) error {
 			e.Hint = "if the folder " + reserved + " in " + s.root + " was removed, open the store again"
 		}
 	case errors.Is(err, fs.ErrPermission):
-		e.Kind, e.Hint = store.ErrDenied, "the user of this process may not do that in "+s.root
+		e.Kind, e.Hint = store.ErrDenied, s.denied(err)
 	case errors.Is(err, unix.EROFS):
 		e.Kind, e.Hint = store.ErrDenied, "the file system of "+s.root+" is mounted read-only"
 	case errors.Is(err, unix.ENOTDIR):
@@ -48,6 +51,32 @@ func (s *Store) failure(op, key string, err error) error {
 		e.Hint = "too many open files: raise the limit (ulimit -n)"
 	}
 	return e
+}
+
+// denied says to whom the path of a refused system call belongs, and what to do.
+func (s *Store) denied(err error) string {
+	path := s.root
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		path = e.Path
+	}
+	fi, err := os.Lstat(path)
+	for err != nil && path != filepath.Dir(path) {
+		path = filepath.Dir(path)
+		fi, err = os.Lstat(path)
+	}
+	who := "another user"
+	if err == nil {
+		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+			if int(st.Uid) == os.Geteuid() {
+				return "the mode of " + path + " does not allow it: chmod it"
+			}
+			who = fmt.Sprintf("user %d", st.Uid)
+			if u, err := user.LookupId(fmt.Sprint(st.Uid)); err == nil {
+				who = u.Username
+			}
+		}
+	}
+	return path + " belongs to " + who + ": run as that user, or give this one rights there; all processes that write a log run as one user"
 }
 
 // unsure is the error after a write may have taken effect: its outcome is unknown.

@@ -209,7 +209,18 @@ func TestFaultyReads(t *testing.T) {
 			t.Errorf("Open with %v: %v, want %v", errno, err, kind)
 		}
 	}
+	s.calls.before = func(string, string) error { return unix.EACCES }
+	if _, err := open(t.TempDir(), &Options{NoCreate: true}, s.calls); !errors.Is(err, store.ErrNoBucket) || !strings.Contains(err.Error(), "there is no log here") {
+		t.Errorf("a reader of an empty directory: %v", err)
+	}
 	if os.Geteuid() == 0 {
+		dir := t.TempDir()
+		if err := os.Chown(dir, 4242, -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(dir, nil, s.calls); err == nil || !strings.Contains(err.Error(), dir+" belongs to user 4242: run as that user") {
+			t.Errorf("Open of another's directory: %v", err)
+		}
 		return // to whom nothing is forbidden
 	}
 	s.calls.before = nil
