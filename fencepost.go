@@ -38,26 +38,30 @@ const LockPrefix = layout.LockPrefix
 //   - the reason if work returned nil and an append failed for another reason than
 //     the loss of the term;
 //   - ctx's cause if ctx ended;
-//   - an [ErrOptions] at once, before any request, if the options are wrong or work is
-//     nil;
+//   - an [ErrOptions] at once, before any request, if the options are wrong, or work or
+//     st is nil;
 //   - the error of the election or of the opening if it will not pass, such as
 //     store.ErrDenied.
 //
 // Run contends again after a lost term, a fenced writer, [Session.Resign], and a failure
 // of the store during the opening that may pass.
 func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx context.Context, s *Session) error) error {
-	if work == nil {
-		return fmt.Errorf("%w: work is nil: pass the function that Run is to call", ErrOptions)
-	}
 	// All faults are found now and not when an epoch has been won, hours later.
-	if err := opts.Validate(); err != nil {
+	faults := []error{opts.Validate()}
+	if work == nil {
+		faults = append(faults, fmt.Errorf("%w: work is nil: pass the function that Run is to call", ErrOptions))
+	}
+	if st == nil {
+		faults = append(faults, fmt.Errorf("%w: the store is nil: open one with store.Open", ErrOptions))
+	}
+	if err := errors.Join(faults...); err != nil {
 		return err
 	}
 	s := opts.settings(st.Traits())
 	for {
 		e, err := leader.New(st, LockPrefix, &s.leader)
 		if err != nil {
-			return fmt.Errorf("%w: Leader: %w", ErrOptions, err) // the store sets limits too
+			return &fieldError{"Leader", err} // the store sets limits too
 		}
 		r := &run{settings: s, st: st, work: work}
 		err = e.Run(ctx, r.term)

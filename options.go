@@ -3,7 +3,6 @@ package fencepost
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,7 +36,7 @@ func (o *Options) Validate() error {
 	var faults []error
 	fault := func(field string, err error) {
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%w: %s: %w", ErrOptions, field, err))
+			faults = append(faults, &fieldError{field, err})
 		}
 	}
 	fault("Leader", o.Leader.Validate())

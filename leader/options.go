@@ -100,10 +100,15 @@ func (o *Options) withDefaults(traits store.Traits) (Options, error) {
 			*d = value
 		}
 	}
-	def(&v.Validity, 15*time.Second)
-	def(&v.Renew, max((v.Validity*2/5).Truncate(time.Millisecond), traits.MinRewrite))
-	def(&v.Margin, v.Validity/10)
-	def(&v.RequestTimeout, v.Validity/5)
+	const validity = 15 * time.Second
+	def(&v.Validity, validity)
+	base := v.Validity
+	if !v.validValidity() {
+		base = validity // or check would complain of defaults that nobody set
+	}
+	def(&v.Renew, max((base*2/5).Truncate(time.Millisecond), traits.MinRewrite))
+	def(&v.Margin, base/10)
+	def(&v.RequestTimeout, base/5)
 	def(&v.Drain, v.Renew)
 	if v.ClockRate == 0 {
 		v.ClockRate = 0.001
@@ -126,9 +131,7 @@ func (o *Options) check(traits store.Traits) error {
 		}
 	}
 	need(validIdentity(o.Identity), "Identity %.40q must be 1 to %d bytes of printable UTF-8", o.Identity, maxIdentity)
-	whole := o.Validity%time.Millisecond == 0
-	need(o.Validity >= minValidity && o.Validity <= maxValidity && whole,
-		"Validity %v must be %v to %v in whole milliseconds", o.Validity, minValidity, maxValidity)
+	need(o.validValidity(), "Validity %v must be %v to %v in whole milliseconds", o.Validity, minValidity, maxValidity)
 	need(o.Renew >= time.Millisecond && o.Renew%time.Millisecond == 0, "Renew %v must be positive and in whole milliseconds", o.Renew)
 	need(o.Renew >= traits.MinRewrite, "Renew %v is below %v, the least time between two writes of one key that %s allows",
 		o.Renew, traits.MinRewrite, traits.Name)
@@ -148,6 +151,10 @@ func (o *Options) check(traits store.Traits) error {
 		"Renew %v + RequestTimeout %v = %v exceeds Validity %v − Margin %v = %v: one heartbeat that times out would end the term",
 		o.Renew, o.RequestTimeout, o.Renew+o.RequestTimeout, o.Validity, o.Margin, left)
 	return errors.Join(bad...)
+}
+
+func (o *Options) validValidity() bool {
+	return o.Validity >= minValidity && o.Validity <= maxValidity && o.Validity%time.Millisecond == 0
 }
 
 // machine returns the options as the state machine needs them.

@@ -40,6 +40,9 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 			}
 		}
 	}
+	if err := (&leader.Options{Validity: 1}).Validate(); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a short Validity is one fault: %v", err)
+	}
 	if _, err := leader.New(slowStore{memstore.New(nil)}, "lock", &leader.Options{Renew: 500 * time.Millisecond}); err == nil ||
 		!strings.Contains(err.Error(), "Renew 500ms is below 1s, the least time between two writes of one key that slow:// allows") {
 		t.Errorf("MinRewrite: %v", err)
