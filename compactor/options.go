@@ -69,7 +69,7 @@ type Options struct {
 }
 
 // Hooks are called by the goroutine that compacts, which waits for them: they must not
-// call the [Compactor]. Any may be nil.
+// call the [Compactor]. So all calls end before Once or Run returns. Any may be nil.
 type Hooks struct {
 	// Progress is called with the report so far: after each object that was folded,
 	// after each segment that was merged, and after each batch that was deleted; and at

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -92,8 +93,9 @@ func (t *Term) Remaining() time.Duration {
 // Check returns nil if the term lasts for at least need. Call it before each side
 // effect, with the time that this takes. It counts time in which the machine was
 // suspended. If the term is over it returns the [TermError] that is the cause of
-// the context; if too little time is left, [ErrShort]. It takes some 100 ns on Linux
-// and allocates nothing.
+// the context; if too little time is left, [ErrShort], which says how much. A need
+// above Validity − Margin can never be met. Success takes some 100 ns on Linux and
+// allocates nothing.
 //
 // A leader may be paused right after Check, so no local check makes a side effect
 // safe. Where two leaders would do damage, the place that receives a write must
@@ -108,10 +110,10 @@ func (t *Term) Check(need time.Duration) error {
 	if left > 0 && left >= need {
 		return nil
 	}
-	return t.short(left)
+	return t.short(need, left)
 }
 
-func (t *Term) short(left time.Duration) error {
+func (t *Term) short(need, left time.Duration) error {
 	if left <= 0 && t.over.Load() == nil {
 		// The timer is late, as after a suspend. End the term for all its users now.
 		t.step(lease.Input{Signal: lease.Tick})
@@ -119,7 +121,7 @@ func (t *Term) short(left time.Duration) error {
 	if over := t.over.Load(); over != nil {
 		return over
 	}
-	return ErrShort
+	return fmt.Errorf("%w: needs %v, %v are left", ErrShort, need, left)
 }
 
 // Progress says that the work is making progress, for Options.StallAfter. It costs

@@ -45,19 +45,24 @@
 //  3. Versions. Any string that changes with each write: an ETag, a generation. Get,
 //     List, Put and Upload show the same version of the same state. Only equal bodies may
 //     have equal versions.
-//  4. Get. Honour Offset, Length and IfNoneMatch. Info.Size is the size of the whole
-//     object. A Body that ends too early must end in an error.
+//  4. Get. Honour Offset, Length and IfNoneMatch. A negative Offset or Length is
+//     [ErrInvalid]. If the version matches, [ErrNotModified] comes before [ErrRange]. An
+//     Offset at or past the end is ErrRange, and so is Offset 0 with a Length above 0 on an
+//     empty object. Info.Size is the size of the whole object. A Body that ends too early
+//     must end in an error.
 //  5. List. All pages, each key at most once, complete for what was there when List was
 //     called. StartAfter is only a hint. Leave out keys that CheckKey would not accept,
 //     and stop when the caller's loop stops.
-//  6. Upload. Bounded memory, visible whole or not at all. If the answer to the last
+//  6. Upload. Bounded memory, visible whole or not at all. If the caller's reader fails,
+//     wrap its error in Err and leave Kind nil. If the answer to the last
 //     request is lost, read the key: nobody else writes it. If leftovers cost money,
 //     implement [UploadAborter].
 //  7. Delete. A missing key is no error.
 //  8. Errors. Return an [Error]. Its Kind decides the outcome, so set one only if the
 //     store has answered so: 412 is ErrPrecondition; 403 is [ErrDenied]; a 404 of a Put
 //     is ErrPrecondition with IfMatch and [ErrNoBucket] without. Leave Kind nil for
-//     timeouts, resets, 408, 409, 429 and 5xx, and when ctx ends: nobody can tell. Wrap
+//     timeouts, resets, 408, 409, 429 and 5xx, and when ctx ends: nobody can tell. A
+//     call whose ctx has ended already should send nothing, and fails in the same way. Wrap
 //     the cause in Err; write in Hint what to do.
 //  9. Times. Info.LastModified and Info.Date come from the store's clock only. Leave them
 //     zero if it does not tell them.
@@ -70,7 +75,8 @@
 // # Connect and test a driver
 //
 // Register a URL scheme in init, so that [Open] finds the driver in every program that
-// imports its package. Return [Sub] of the store for the path of the URL:
+// imports its package. Refuse parameters that the driver does not know, with [ErrInvalid].
+// Return [Sub] of the store for the path of the URL; it appends the prefix to Traits.Name:
 //
 //	func init() { store.Register("xx", open) }
 //

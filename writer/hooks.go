@@ -12,7 +12,8 @@ import (
 // send nothing meanwhile. So a hook must return soon, and it must not wait for the writer:
 // for no append (AppendAsync waits for room), no Future, no Flush and no Close.
 type Hooks struct {
-	// Acknowledged: an object has become part of the history. Called in order.
+	// Acknowledged: an object has become part of the history. Called in order, perhaps
+	// after its Append or Flush has returned, but before Close returns.
 	Acknowledged func(Acknowledgement)
 	// Progress: Open has read one more object of the tail. Called by Open's goroutine.
 	Progress func(Progress)
