@@ -73,6 +73,7 @@ func (a *app) root() *cobra.Command {
 		Use:           "fencepost VERB URL",
 		Short:         "Exactly-one-writer logs in object stores",
 		Long:          about,
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -117,6 +118,9 @@ func (a *app) root() *cobra.Command {
 	root.DisableFlagsInUseLine = true
 	root.InitDefaultHelpFlag()
 	root.SetUsageTemplate(usageTemplate)
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.InitDefaultVersionFlag()
+	root.Flags().Lookup("version").Usage = "print the version of this program"
 	return root
 }
 
@@ -159,7 +163,9 @@ func wantArgs(least, most int) cobra.PositionalArgs {
 // store opens the store at a URL. Only verbs that make logs create a directory: with a
 // mistyped path to read from, the user should not find an empty log there.
 func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, error) {
-	if u, err := url.Parse(raw); err == nil && u.Scheme == "file" && !create {
+	typed := raw
+	u, err := url.Parse(raw)
+	if err == nil && u.Scheme == "file" && !create {
 		if q := u.Query(); !q.Has("create") {
 			q.Set("create", "false")
 			u.RawQuery = q.Encode()
@@ -167,6 +173,14 @@ func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, 
 		}
 	}
 	st, err := a.open(ctx, raw)
+	if e := (*store.Error)(nil); errors.As(err, &e) {
+		if !strings.Contains(typed, "?") {
+			e.Key = strings.TrimSuffix(e.Key, "?…")
+		}
+		if strings.Contains(e.Hint, "import _") { // advice for programmers
+			e.Hint = fmt.Sprintf("this build of fencepost has no driver for %s://; write s3://bucket/prefix or file:///dir", u.Scheme)
+		}
+	}
 	if errors.Is(err, store.ErrInvalid) {
 		err = &kindError{errUsage, err}
 	}

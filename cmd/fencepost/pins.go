@@ -39,7 +39,7 @@ It needs the rights of a reader.`,
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case name == "":
-			return usage("--name is not given; unpin needs it")
+			return usage("--name is not given; give --name NAME")
 		case fl.Changed("version") && version == 0:
 			return usage("--version is 0; versions begin at 1")
 		}

@@ -64,20 +64,23 @@ func (a *app) versionCmd() *cobra.Command {
 		Use:   "version",
 		Short: "print the version of this program",
 		Args:  wantArgs(0, 0),
-		RunE: func(*cobra.Command, []string) error {
-			v, goVersion, revision := "(devel)", "", ""
-			if info, ok := debug.ReadBuildInfo(); ok {
-				goVersion = info.GoVersion
-				if info.Main.Version != "" {
-					v = info.Main.Version
-				}
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						revision = " " + s.Value
-					}
-				}
-			}
-			return a.write(fmt.Appendf(nil, "fencepost %s%s %s\n", v, revision, goVersion))
-		},
+		RunE:  func(*cobra.Command, []string) error { return a.write([]byte(version() + "\n")) },
 	}
+}
+
+// version is what the verb version and the flag --version print.
+func version() string {
+	v, goVersion, revision := "(devel)", "", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		goVersion = info.GoVersion
+		if info.Main.Version != "" {
+			v = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = " " + s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("fencepost %s%s %s", v, revision, goVersion)
 }

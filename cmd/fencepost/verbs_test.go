@@ -262,6 +262,8 @@ func TestVerify(t *testing.T) {
 func TestVersion(t *testing.T) {
 	if out := must(t, "", "version"); !strings.HasPrefix(out, "fencepost ") || strings.Count(out, "\n") != 1 {
 		t.Error(out)
+	} else if flag := must(t, "", "--version"); flag != out {
+		t.Errorf("--version prints %q, the verb %q", flag, out)
 	}
 }
 
