@@ -30,9 +30,10 @@ check: small  five assignments           | -DM=2 -DP=1 -DV=5
 check: small  a partition is added       | -DM=2 -DP=2 -DV=3 -DK=1 -DRAISE
 check: full   three members that open twice | -DM=3 -DP=1 -DV=4
 check: full   two partitions that are opened twice | -DM=2 -DP=2 -DV=3 -DRAISE
-check: full   seven assignments          | -DM=2 -DP=1 -DV=7
+check: full   six assignments            | -DM=2 -DP=1 -DV=6
 check: full   three members, five assignments | -DM=3 -DP=1 -DV=5 -DK=1
-check: full   a partition is added, four assignments | -DM=2 -DP=2 -DV=4 -DK=1 -DRAISE
+check: long   seven assignments          | -DM=2 -DP=1 -DV=7
+check: long   a partition is added, four assignments | -DM=2 -DP=2 -DV=4 -DK=1 -DRAISE
 mutant: handshake       | -DM=2 -DP=1 -DV=3 -DNO_HANDSHAKE
 mutant: pending-kept    | -DM=3 -DP=1 -DV=3 -DNO_PENDING_KEPT
 mutant: pending-raised  | -DM=2 -DP=1 -DV=4 -DNO_PENDING_RAISED

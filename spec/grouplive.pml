@@ -101,8 +101,8 @@ bool hint[M + 1];
 #define HEARD(m) skip
 #endif
 
-/* next-organises: when what is needed is not done for a validity, the next member does it,
-   whatever the heartbeats of the first say. Without this: the first is blind, or dead. */
+/* next-organises: when what is needed is not done for a validity, the next member does it.
+   Without this: only the first organises. It is dead, or hangs, and nothing is done. */
 #ifdef NO_NEXT_ORGANISES
 #define TURN(m) (m == 2)
 #else

@@ -9,9 +9,9 @@
    found no object for a validity.
 
    Requests: a create that was sent may land at any later time, and again when the
-   object was deleted, whether its sender had an answer or not: a proxy may send it
-   twice. So may a swap, and a delete. Then copies of a create and of all swaps may bring
-   back, one after the other, the very version from which the member renews.
+   object was deleted. That its sender had an answer does not help, as a proxy may send it
+   twice. So may a swap and a delete. Copies of the create and of all swaps, one after
+   the other, may bring back the very version from which the member renews.
 
    Time: each clock advances by 1 or 2 with each tick, so the fastest is twice as fast as
    the slowest (a ClockRate of 1/3). Any number of events happen between two ticks. A
@@ -36,8 +36,8 @@ mutant: absent-waits (one GET)                           | -DL=3 -DHAND -DBY_ONE
 */
 #ifdef NO_RATE
 /* lapse: watchers wait longer than a validity, as clocks may differ in rate. Without
-   this: A's clock is slow and B's is fast. A has not written for a validity by B's clock;
-   B expires it, and A's deadline has not come. */
+   this: A's clock is slow and B's is fast. After a validity by B's clock B expires A,
+   whose own deadline has not come. */
 #define W L
 #else
 #define W (2 * L)
@@ -92,8 +92,8 @@ bool unlisted;
 /* final-deadline: a member whose deadline has passed never goes on under its name,
    whatever answer comes later. Without this: A's heartbeat gets no answer, and A's deadline
    passes. A is expired and deleted. Copies of its create and its swaps land, and then the
-   heartbeat itself. A is told that it was applied, and works; who has seen it expired
-   has given its partitions away. */
+   heartbeat itself. A is told that it was applied, and works; others have seen A expired,
+   and have given its partitions away. */
 #ifdef NO_FINAL_DEADLINE
 #define IN_TIME true
 #else
@@ -106,8 +106,9 @@ proctype Member() {
 	/* clean-join: the create is the first heartbeat. Its deadline counts from before it was
 	   first sent, and an answer that comes later is worth nothing: another name is
 	   taken. Without this: A's create lands, and A hears nothing of it. It is expired and
-	   deleted, then a copy of the create lands. A is told that it was created, renews it, and
-	   works; who has seen it expired does not wait for it. */
+	   deleted; then a copy of the create lands. A is told that it was created, renews it, and
+	   works; others have seen A expired, and do not wait for it. To have sent the create
+	   once, and to have an answer, is not enough: a proxy may have sent it twice. */
 	:: d_step { member == SENT && landed ->
 #ifdef NO_CLEAN_JOIN
 		member = LATE; left = 0;
