@@ -26,8 +26,11 @@ func (e *DamagedError) Error() string {
 	return fmt.Sprintf("%v: %v; run `fencepost verify` to see the extent", ErrDamaged, e.Err)
 }
 
+// Is makes a DamagedError an [ErrDamaged].
 func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
-func (e *DamagedError) Unwrap() error        { return e.Err }
+
+// Unwrap returns the cause.
+func (e *DamagedError) Unwrap() error { return e.Err }
 
 // Follower walks the chain and classifies what it finds. An object that does not fit,
 // or a seal, may be junk: pruning leaves holes, and zombies write into them. A reading

@@ -15,7 +15,9 @@ const ManifestPrefix = "manifest/"
 const SegmentPrefix = "segment/"
 
 const (
+	// ListPrefix begins the keys of all pages.
 	ListPrefix = "list/"
+	// FilePrefix begins the keys of all files.
 	FilePrefix = "file/"
 	// PinPrefix begins the keys of all pins.
 	PinPrefix = "pin/"
