@@ -113,11 +113,11 @@ func (f *Follower) Tail(ctx context.Context, p fence.Position) error {
 // the floor has passed it: [ErrMoved]. Otherwise it is damage: [ErrDamaged], with err. An
 // error that is neither fence.ErrCorrupt nor fence.ErrLimit is returned as it is.
 //
-// guard:open-damage. What does not fit is damage only if the floor has not passed the first
-// seal on the way there. Without this check: slot s of epoch 1 was pruned; a zombie opener
-// of epoch 2 puts its seal into that hole, and then opens epoch 2 elsewhere; a walk follows
-// the junk seal into epoch 2, where everything is sound and nothing fits its path; it
-// reports a damaged log.
+// guard:open-damage. An object that does not fit is damage only if the floor has not passed
+// the first seal that led there. Without this check: slot 1/4 is pruned; zombie opener Z
+// puts its seal for epoch 2 into that hole, then opens epoch 2 at another slot; a walk
+// follows the junk seal into epoch 2, whose objects continue from elsewhere, so offsets and
+// checksums differ; the walk reports a damaged log.
 //
 //mutant:replace f.Tail(ctx, p) => error(nil)
 func (f *Follower) Classify(ctx context.Context, p fence.Position, err error) error {
