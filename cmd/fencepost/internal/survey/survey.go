@@ -199,12 +199,12 @@ func leadership(ctx context.Context, st store.Store, prefix string) (Leadership,
 // remaining returns how much of its validity a lock has left, by the store's clock alone.
 func remaining(ctx context.Context, st store.Store, rec leader.Record) (string, error) {
 	_, info, err := store.Read(ctx, st, rec.Key, &store.ReadOptions{Length: 1})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return "", err
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil // pruned meanwhile
 	}
 	age, known := info.Age()
 	if err != nil || !known {
-		return "", nil
+		return "", err
 	}
 	return max(rec.Validity-age, 0).Round(100 * time.Millisecond).String(), nil
 }
