@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -88,29 +89,17 @@ func (o *Options) Validate() error {
 
 // withDefaults returns a completed copy, and what is wrong with it.
 func (o *Options) withDefaults(traits store.Traits) (Options, error) {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	if v.Identity == "" {
 		v.Identity = DefaultIdentity()
 	}
-	def := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	def(&v.Validity, 15*time.Second)
-	def(&v.Renew, max((v.Validity*2/5).Truncate(time.Millisecond), traits.MinRewrite))
-	def(&v.Margin, v.Validity/10)
-	def(&v.RequestTimeout, v.Validity/5)
-	def(&v.Drain, v.Renew)
-	if v.ClockRate == 0 {
-		v.ClockRate = 0.001
-	}
-	if v.Logger == nil {
-		v.Logger = zap.NewNop()
-	}
+	v.Validity = cmp.Or(v.Validity, 15*time.Second)
+	v.Renew = cmp.Or(v.Renew, max((v.Validity*2/5).Truncate(time.Millisecond), traits.MinRewrite))
+	v.Margin = cmp.Or(v.Margin, v.Validity/10)
+	v.RequestTimeout = cmp.Or(v.RequestTimeout, v.Validity/5)
+	v.Drain = cmp.Or(v.Drain, v.Renew)
+	v.ClockRate = cmp.Or(v.ClockRate, 0.001)
+	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)
 	err := v.check(traits)
 	v.Prune = v.Prune.withDefaults()

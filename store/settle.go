@@ -74,10 +74,7 @@ func newWrite(st Store, key string, body []byte, cond Condition, opts *WriteOpti
 	if len(body) == 0 {
 		return nil, &Error{Op: "put", Key: key, Kind: ErrInvalid, Hint: "an empty body cannot be told from another empty one; put a nonce into it"}
 	}
-	var o WriteOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, &WriteOptions{})
 	s, err := o.Settle.settings()
 	if err = cmp.Or(err, o.Hedge.validate()); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package logtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -183,10 +184,7 @@ func (l *Log) Lead(n int) {
 func (l *Log) Open(opts *writer.Options) *writer.Writer {
 	l.Helper()
 	l.Epoch++
-	o := writer.Options{Settle: Quick, NoCompress: true, Clock: clock.Go()}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, &writer.Options{Settle: Quick, NoCompress: true, Clock: clock.Go()})
 	w, err := writer.Open(context.Background(), l.Mem, fence.NewToken(l.Epoch), &o)
 	if err != nil {
 		l.Fatal(err)

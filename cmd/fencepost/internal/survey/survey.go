@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -245,10 +246,5 @@ func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Man
 }
 
 func printable(s string) bool {
-	for _, r := range s {
-		if r == '\uFFFD' || r < 0x20 {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r == '\uFFFD' || r < 0x20 })
 }
