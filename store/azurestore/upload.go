@@ -166,8 +166,7 @@ func (u *upload) find(ctx context.Context) (store.Info, bool) {
 	}
 	// guard:own-upload. A blob counts as this upload's only with its mark and size. Without
 	// the mark: an upload fails; an earlier blob of the same size is under its key; Upload
-	// reports success, and a manifest names a file with other bytes. (The SDK changes the
-	// case of the mark's name.)
+	// reports success, and a manifest names a file with other bytes.
 	//
 	//mutant:replace own := false => own := true
 	own := false
