@@ -450,7 +450,7 @@ func TestGolden(t *testing.T) {
 		t.Errorf("%+v, want %+v", blocks, want)
 	}
 	// What is written today is the same, but for the nonce.
-	now, _ := build(t, 1000, frame.Plain, object(t, 1000, testTime, 10, 0), object(t, 1002, testTime.Add(time.Second), 20))
+	copy(now[24:40], b[24:40])
 	binary.LittleEndian.PutUint32(now[124:], crc32.Checksum(now[:124], castagnoli))
 	if !bytes.Equal(now, b) {
 		t.Errorf("written\n%x\nthe file has\n%x", now, b)
