@@ -170,8 +170,14 @@ fuzz: ## fuzz every fuzz test of every module for FUZZTIME (20s)
 	done
 
 .PHONY: fuzz-keep
-fuzz-keep: ## copy entries that make fuzz has found, and that add coverage, to testdata/fuzz
-	go run ./internal/testkit/corpus
+fuzz-keep: ## copy the shortest entries that make fuzz has found to testdata/fuzz, up to 30 for each test
+	@cd .cache/fuzz && find . -type d -path '*/found/Fuzz*' | while read -r found; do \
+		own=$(CURDIR)/$${found%/found/*}/testdata/fuzz/$${found##*/} && mkdir -p $$own || exit 1; \
+		find $$found -type f -size -4097c -exec ls -Sr {} + | while read -r entry; do \
+			[ "$$(ls $$own | wc -l)" -lt 30 ] || break; \
+			cp -n $$entry $$own/ || exit 1; \
+		done || exit 1; \
+	done
 
 .PHONY: fuzz-smoke
 fuzz-smoke: ## the same for one second each, with the binaries of plain tests; about 60 seconds

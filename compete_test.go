@@ -25,7 +25,7 @@ func TestRunsCompete(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			const total = 400
 			rng := rand.New(rand.NewPCG(seed, 0))
-			w.faulty.SetRates(faultstore.Rates{MaxDelay: 40 * time.Millisecond, LoseReply: 0.02, Echo: 0.01, Late: 0.01, Fail: 0.02})
+			w.Faulty.SetRates(faultstore.Rates{MaxDelay: 40 * time.Millisecond, LoseReply: 0.02, Echo: 0.01, Late: 0.01, Fail: 0.02})
 			copying := func(ctx context.Context, s *fencepost.Session) error {
 				next, _ := strconv.Atoi(string(s.Recovered().Cursor))
 				for ; next < total; next++ {
@@ -50,14 +50,14 @@ func TestRunsCompete(t *testing.T) {
 				case 0:
 					_, _ = e.StepDown(w.Context(), &leader.StepDownOptions{Immediate: rng.IntN(2) == 0})
 				case 1: // all heartbeats are lost for a while
-					w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+					w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 						if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, "lock/") {
 							return faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}
 						}
 						return faultstore.Fault{}
 					})
 					time.Sleep(20 * time.Second)
-					w.faulty.SetHook(nil)
+					w.Faulty.SetHook(nil)
 				case 2: // a process is replaced
 					name := string("abc"[rng.IntN(3)])
 					nodes[name].cancel(errStop)
@@ -72,13 +72,13 @@ func TestRunsCompete(t *testing.T) {
 					w.Errorf("seed %d: %s ended with %v", seed, name, err)
 				}
 			}
-			w.faulty.SetRates(faultstore.Rates{})
-			w.faulty.Release(context.Background(), nil)
+			w.Faulty.SetRates(faultstore.Rates{})
+			w.Faulty.Release(context.Background(), nil)
 			var want []string
 			for i := range total {
 				want = append(want, strconv.Itoa(i))
 			}
-			if got := w.contents(); !slices.Equal(got, want) {
+			if got := w.Contents(); !slices.Equal(got, want) {
 				w.Errorf("seed %d: %d records %q", seed, len(got), got)
 			}
 		})

@@ -31,7 +31,7 @@ func TestRunRefusesAtOnce(t *testing.T) {
 		})
 		<-leading
 		idle := func(context.Context, *fencepost.Session) error { return nil }
-		second := faultstore.New(w.mem, &faultstore.Options{Clock: clock.Go()})
+		second := faultstore.New(w.Mem, &faultstore.Options{Clock: clock.Go()})
 		for says, c := range map[string]struct {
 			bend func(o *fencepost.Options)
 			work work
@@ -137,7 +137,7 @@ func TestRunEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				w.faulty.SetHook(c.hook)
+				w.Faulty.SetHook(c.hook)
 				n := w.run("a", options("a"), c.work)
 				if err := w.ends(n); !c.check(err) {
 					t.Errorf("it ended with %v", err)
@@ -145,7 +145,7 @@ func TestRunEnds(t *testing.T) {
 				if n.calls.Load() > 1 {
 					t.Errorf("work was called %d times", n.calls.Load())
 				}
-				if len(w.keys("lock/")) > 0 {
+				if len(w.Keys("lock/")) > 0 {
 					w.free()
 				}
 				w.holds(c.holds...)
@@ -161,9 +161,9 @@ func TestRunRefuses(t *testing.T) {
 		want error
 	}{
 		"options of the leader": {func(_ *world, o *fencepost.Options) { o.Leader.Validity = time.Nanosecond }, leader.ErrOptions},
-		"a junk lock":           {func(w *world, _ *fencepost.Options) { w.put("lock/"+layout.FormatNumber(7)+".json", []byte("junk")) }, leader.ErrCorrupt},
-		"a newer log":           {func(w *world, _ *fencepost.Options) { w.put(layout.FormatKey, []byte(`{"format":99}`)) }, fence.ErrFormat},
-		"a damaged log":         {func(w *world, _ *fencepost.Options) { w.put(layout.DataKey(frame.Genesis()), []byte("junk")) }, fence.ErrCorrupt},
+		"a junk lock":           {func(w *world, _ *fencepost.Options) { w.Put("lock/"+layout.FormatNumber(7)+".json", []byte("junk")) }, leader.ErrCorrupt},
+		"a newer log":           {func(w *world, _ *fencepost.Options) { w.Put(layout.FormatKey, []byte(`{"format":99}`)) }, fence.ErrFormat},
+		"a damaged log":         {func(w *world, _ *fencepost.Options) { w.Put(layout.DataKey(frame.Genesis()), []byte("junk")) }, fence.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {

@@ -77,8 +77,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		default:
 			return err
 		}
-		var by *fence.FencedError
-		if errors.As(err, &by) {
+		if by, ok := errors.AsType[*fence.FencedError](err); ok {
 			// The log may know later epochs than the election, because the lock objects
 			// were lost or a token came from elsewhere. The election continues after
 			// them. Otherwise the writer of every new term would be fenced at once.

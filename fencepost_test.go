@@ -25,7 +25,7 @@ import (
 func TestRunDrains(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		slow := faultstore.Fault{Delay: 2 * time.Second}
-		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: slow}))
+		w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: slow}))
 		leading := make(chan struct{})
 		a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			for i := range 20 {
@@ -67,7 +67,7 @@ func TestRunDrains(t *testing.T) {
 // Run ends in bounded time also if the store answers no append.
 func TestRunDrainIsBounded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}))
+		w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrTimeout}}))
 		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
 			if err := appendAsync(ctx, s, "a"); err != nil {
 				return err
@@ -136,7 +136,7 @@ func TestRunContendsAgain(t *testing.T) {
 // does not tell.
 func TestRunCutsOff(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			if _, ok := layout.ParseDataKey(op.Key); ok && op.Kind == faultstore.Put && op.Size > frame.HeaderSize { // not a seal
 				return faultstore.Fault{Drop: true, Hang: true}
 			}
@@ -201,7 +201,7 @@ func TestRunDoneInTime(t *testing.T) {
 func TestRunFrozenHeartbeats(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var frozen atomic.Bool
-		w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			if op.Client == "a" && op.Kind == faultstore.Put && strings.HasPrefix(op.Key, "lock/") && frozen.Load() {
 				return faultstore.Fault{Drop: true, Hang: true}
 			}
@@ -247,7 +247,7 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 		}
 		var leaders []string
 		seen := map[string]bool{}
-		for _, v := range w.contents() {
+		for _, v := range w.Contents() {
 			if seen[v] {
 				t.Errorf("%q is there twice", v)
 			}
@@ -267,7 +267,7 @@ func TestRunFrozenHeartbeats(t *testing.T) {
 func TestRunAfterLaterEpochs(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		open := func(epoch uint64, value string) *writer.Writer {
-			wr, err := writer.Open(t.Context(), w.mem, fence.NewToken(epoch), options("x").Writer)
+			wr, err := writer.Open(t.Context(), w.Mem, fence.NewToken(epoch), options("x").Writer)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -314,7 +314,7 @@ func TestRunAfterLaterEpochs(t *testing.T) {
 		}
 		_ = other.Close(t.Context())
 		w.holds("0", "1", "2", "3")
-		if locks := len(w.keys("lock/")); locks > 5 {
+		if locks := len(w.Keys("lock/")); locks > 5 {
 			t.Errorf("there were %d terms", locks)
 		}
 	})
@@ -327,7 +327,7 @@ func TestRunOutlivesFailures(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			var down atomic.Bool
 			down.Store(true)
-			w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 				if strings.HasPrefix(op.Key, prefix) && down.Load() {
 					return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
 				}
@@ -354,7 +354,7 @@ func TestRunPanics(t *testing.T) {
 					t.Errorf("recovered %v", r)
 				}
 			}()
-			_ = fencepost.Run(t.Context(), w.faulty, options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			_ = fencepost.Run(t.Context(), w.Faulty, options("a"), func(ctx context.Context, s *fencepost.Session) error {
 				if err := appendAsync(ctx, s, "a"); err != nil {
 					return err
 				}

@@ -18,13 +18,13 @@ func TestRunLeavesOldLocks(t *testing.T) {
 		run := func(lo *leader.Options, work time.Duration) (locks int) {
 			t.Helper()
 			lo.Clock = clock.Go()
-			err := fencepost.Run(t.Context(), w.mem, &fencepost.Options{Leader: lo, Writer: &writer.Options{Clock: clock.Go()}}, func(ctx context.Context, _ *fencepost.Session) error {
+			err := fencepost.Run(t.Context(), w.Mem, &fencepost.Options{Leader: lo, Writer: &writer.Options{Clock: clock.Go()}}, func(ctx context.Context, _ *fencepost.Session) error {
 				return clock.Sleep(ctx, clock.Go(), work)
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, err := range w.mem.List(t.Context(), fencepost.LockPrefix, nil) {
+			for _, err := range w.Mem.List(t.Context(), fencepost.LockPrefix, nil) {
 				if err != nil {
 					t.Fatal(err)
 				}

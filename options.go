@@ -61,15 +61,11 @@ type settings struct {
 }
 
 func (o *Options) settings(traits store.Traits) settings {
-	s := settings{logger: zap.NewNop()}
-	if o != nil && o.Logger != nil {
-		s.logger = o.Logger
-	}
-	if o != nil && o.Leader != nil {
-		s.leader = *o.Leader
-	}
-	if o != nil && o.Writer != nil {
-		s.writer = *o.Writer
+	v := *cmp.Or(o, &Options{})
+	s := settings{
+		logger: cmp.Or(v.Logger, zap.NewNop()),
+		leader: *cmp.Or(v.Leader, &leader.Options{}),
+		writer: *cmp.Or(v.Writer, &writer.Options{}),
 	}
 	if s.leader.Identity == "" {
 		// One name for all terms: a candidate that finds its own name in an expired lock
@@ -77,12 +73,8 @@ func (o *Options) settings(traits store.Traits) settings {
 		s.leader.Identity = leader.DefaultIdentity()
 	}
 	s.leader.NoPrune = s.leader.NoPrune || s.leader.Prune == leader.PruneOptions{}
-	if s.leader.Logger == nil {
-		s.leader.Logger = s.logger.Named("leader")
-	}
-	if s.writer.Logger == nil {
-		s.writer.Logger = s.logger.Named("writer")
-	}
+	s.leader.Logger = cmp.Or(s.leader.Logger, s.logger.Named("leader"))
+	s.writer.Logger = cmp.Or(s.writer.Logger, s.logger.Named("writer"))
 	s.clock = clock.Or(s.leader.Clock)
 	const validity = 15 * time.Second // the election's default
 	if s.renew = s.leader.Renew; s.renew == 0 {

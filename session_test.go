@@ -56,7 +56,7 @@ func TestSessionProgress(t *testing.T) {
 	}{"work that calls Progress": {true, 1}, "work that hangs": {false, 2}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+				w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 					if op.Key == "format.json" || len(op.Key) > 5 && op.Key[:5] == "data/" {
 						return faultstore.Fault{Delay: 4 * time.Second}
 					}
@@ -253,7 +253,7 @@ func TestSessionResignRaces(t *testing.T) {
 				now.Resign()
 			}
 			if rng.IntN(2) == 0 {
-				w.faulty.SetRates(faultstore.Rates{MaxDelay: 40 * time.Millisecond, LoseReply: 0.05, Late: 0.02, Fail: 0.05})
+				w.Faulty.SetRates(faultstore.Rates{MaxDelay: 40 * time.Millisecond, LoseReply: 0.05, Late: 0.02, Fail: 0.05})
 			}
 			at := func() time.Duration { return 9*time.Second + time.Duration(rng.IntN(2000))*time.Millisecond }
 			resign, other, end, threat, waits, immediate := at(), at(), at(), rng.IntN(3), rng.IntN(2) == 0, rng.IntN(2) == 0
@@ -284,9 +284,9 @@ func TestSessionResignRaces(t *testing.T) {
 			if err := w.ends(n); err != nil && !errors.Is(err, errStop) {
 				t.Errorf("seed %d: it ended with %v", seed, err)
 			}
-			w.faulty.SetRates(faultstore.Rates{})
-			w.faulty.Release(context.Background(), nil)
-			if got := w.contents(); len(got) > 1 {
+			w.Faulty.SetRates(faultstore.Rates{})
+			w.Faulty.Release(context.Background(), nil)
+			if got := w.Contents(); len(got) > 1 {
 				t.Errorf("seed %d: the log holds %q", seed, got)
 			}
 		})

@@ -2,10 +2,8 @@ package fencepost_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,65 +11,20 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
-	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/faultstore"
-	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
-// format is the format object of every test's log. It is made once, because making a
-// log probes the store.
-var format = sync.OnceValue(func() []byte {
-	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
-	if err != nil {
-		panic(err)
-	}
-	body, err := json.Marshal(f)
-	if err != nil {
-		panic(err)
-	}
-	return body
-})
-
 // world is a log in virtual time, with the processes that compete for it.
 type world struct {
-	*testing.T
-	mem    *memstore.Store
-	faulty *faultstore.Store
+	*logtest.Log
 }
 
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
-	body := format()
-	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.New(&memstore.Options{Clock: clock.Go()})
-		w := &world{T: t, mem: mem, faulty: faultstore.New(mem, &faultstore.Options{Clock: clock.Go()})}
-		w.put(layout.FormatKey, body)
-		f(t, w)
-	})
-}
-
-func (w *world) put(key string, body []byte) {
-	w.Helper()
-	if _, err := w.mem.Put(context.Background(), key, body, nil); err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) keys(prefix string) []string {
-	w.Helper()
-	var all []string
-	for info, err := range w.mem.List(context.Background(), prefix, nil) {
-		if err != nil {
-			w.Fatal(err)
-		}
-		all = append(all, info.Key)
-	}
-	return all
+	synctest.Test(t, func(t *testing.T) { f(t, &world{logtest.New(t, logtest.Format(), nil)}) })
 }
 
 func options(name string) *fencepost.Options {
@@ -96,7 +49,7 @@ var errStop = errors.New("the process is told to stop")
 func (w *world) run(name string, opts *fencepost.Options, f work) *node {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	n := &node{cancel: cancel, ended: make(chan struct{})}
-	st := w.faulty.Client(name)
+	st := w.Faulty.Client(name)
 	go func() {
 		defer close(n.ended)
 		n.err = fencepost.Run(ctx, st, opts, func(ctx context.Context, s *fencepost.Session) error {
@@ -123,7 +76,7 @@ func (w *world) ends(n *node) error {
 
 func (w *world) elector() *leader.Elector {
 	w.Helper()
-	e, err := leader.New(w.mem, fencepost.LockPrefix, &leader.Options{Clock: clock.Go()})
+	e, err := leader.New(w.Mem, fencepost.LockPrefix, &leader.Options{Clock: clock.Go()})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -140,25 +93,9 @@ func (w *world) free() leader.Record {
 	return rec
 }
 
-func (w *world) contents() []string {
-	w.Helper()
-	r, err := reader.Open(context.Background(), w.mem, &reader.Options{Clock: clock.Go()})
-	if err != nil {
-		w.Fatal(err)
-	}
-	var all []string
-	for rec, err := range r.Read(context.Background(), 0) {
-		if err != nil || rec.Offset != uint64(len(all)) {
-			w.Fatalf("record %d after %d: %v", rec.Offset, len(all), err)
-		}
-		all = append(all, string(rec.Value))
-	}
-	return all
-}
-
 func (w *world) holds(want ...string) {
 	w.Helper()
-	if got := w.contents(); !slices.Equal(got, want) {
+	if got := w.Contents(); !slices.Equal(got, want) {
 		w.Errorf("the log holds %q, want %q", got, want)
 	}
 }

@@ -71,9 +71,10 @@ func newBootTime(sample func() reading, kernel func() time.Duration) *bootTime {
 func (b *bootTime) now() Instant {
 	r := b.sample()
 	until, day := b.until.Load(), b.day.Load()
-	// guard:boot-fresh. The clock asks the kernel for the boot time again after 1 ms of waking time. Without this:
-	// the machine sleeps an hour; somebody sets the time of day back by an hour, so that nothing shows the
-	// sleep; and a leader never counts that hour.
+	// guard:boot-fresh. The clock asks the kernel for the boot time again after 1 ms of
+	// waking time. Without this: the machine sleeps an hour; somebody sets the time of day
+	// back by an hour, so both changes cancel out; the leader never counts that hour, and
+	// believes that its lease holds.
 	//
 	//mutant:replace int64(r.mono) < until => until > 0
 	fresh := int64(r.mono) < until
@@ -106,9 +107,10 @@ func (b *bootTime) ask(before reading) Instant {
 			break
 		}
 	}
-	// guard:boot-between. An answer of the kernel is reused only if no time was lost around it. Without this: the
-	// machine sleeps right after the kernel has answered; the time of day that is read next counts the sleep,
-	// the answer does not, and for 1 ms nothing shows that a suspend is missing.
+	// guard:boot-between. An answer of the kernel is reused only if the clock's own
+	// readings before and after it fit together. Without this check: the kernel answers;
+	// the machine sleeps; the program reads the time of day after the sleep and stores
+	// both; for 1 ms it uses an answer that lacks the sleep.
 	//
 	//mutant:replace near(after.mono, before.mono) && near(after.wall, before.wall) => true
 	if near(after.mono, before.mono) && near(after.wall, before.wall) {

@@ -24,8 +24,9 @@
 //     dropped and no pin holds, orphans of compactors and leaders that died, and old
 //     locks.
 //
-// The grace period is for the comfort of readers that follow an older manifest.
-// Safety depends on no clock.
+// The grace period is for readers that still use an older manifest. On stores whose
+// listings are not atomic it also serves safety: a replaced manifest must outlive every
+// listing that began before. Nothing else depends on a clock.
 //
 // # How to run it
 //

@@ -3,7 +3,6 @@ package compactor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -21,7 +20,6 @@ import (
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -226,30 +224,10 @@ func (w *world) pruneAs(token uint64) Report {
 	return p.report
 }
 
-// read returns the records from one on. It calls each with the number of those read so far.
-func read(st store.Store, from uint64, each func(n int)) ([]string, error) {
-	r, err := reader.Open(context.Background(), st, &reader.Options{Settle: logtest.Quick})
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for rec, err := range r.Read(context.Background(), from) {
-		if err != nil {
-			return all, err
-		}
-		if rec.Offset != from+uint64(len(all)) {
-			return all, fmt.Errorf("record %d has offset %d", from+uint64(len(all)), rec.Offset)
-		}
-		all = append(all, string(rec.Value))
-		each(len(all))
-	}
-	return all, nil
-}
-
 // holds fails the test unless the log holds what it should.
 func (w *world) holds(when string) {
 	w.Helper()
-	got, err := read(w.Mem, 0, func(int) {})
+	got, err := logtest.Read(w.Mem, 0, nil)
 	if err != nil || !slices.Equal(got, w.History()) {
 		w.Fatalf("%s: the log holds %q, %v; want %q", when, got, err, w.History())
 	}

@@ -134,10 +134,7 @@ func (o *Options) Validate() error {
 
 // withDefaults returns a copy of o with the defaults filled in.
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	v.Interval = cmp.Or(v.Interval, 10*time.Second)
 	v.MinObjects = cmp.Or(v.MinObjects, 64)
 	v.MaxAge = cmp.Or(v.MaxAge, time.Minute)

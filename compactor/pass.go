@@ -56,9 +56,9 @@ func (p *pass) run(ctx context.Context, minObjects int) error {
 		return err
 	}
 	// guard:orphan-epoch. A compactor publishes its epoch before it does anything else.
-	// Without this update: A uploads a segment and dies; B finds nothing to fold or merge,
-	// so its epoch is in no manifest; as far as the log tells, A may still name its
-	// segment, which stays for ever.
+	// Without this update: A uploads a segment and dies; B finds nothing to fold and
+	// publishes nothing; the newest manifest still shows A's epoch, so A may yet name its
+	// segment; nobody ever deletes it.
 	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() {
 		if m, err = p.updater.Update(ctx, func(*state.Change) error { return nil }); err != nil {
 			return err

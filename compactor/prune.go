@@ -55,8 +55,9 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 		return nil
 	}
 	// guard:mark-first. The prune mark is published before any version below it is deleted.
-	// Without this update: a reader pins version 5 and finds the mark below 5, so it trusts
-	// its pin; but a compactor has decided already that 5 may go, and deletes what it names.
+	// Without this update: a compactor decides to delete version 5; a reader pins version
+	// 5, reads a mark below 5, and trusts its pin; the compactor deletes what the pin
+	// holds. (mark-before-pins is the other half.)
 	if s.m.PruneMark < s.mark {
 		s.m, err = p.updater.Update(ctx, func(m *state.Change) error {
 			m.PruneMark = max(m.PruneMark, s.mark)
@@ -66,12 +67,13 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 			return err
 		}
 	}
-	// guard:mark-before-pins. The pins are listed again when the prune mark is published. A
-	// reader creates its pin and then reads the mark: so either this listing shows the pin,
-	// or the reader finds the mark at its version or above, and gives up. Without this
-	// listing: a pin is created after the earlier listing; its holder reads the mark before
-	// it rises and trusts the pin; what it holds is deleted. The mark may also have risen
-	// already, by an earlier update of ours whose outcome was unknown.
+	// guard:mark-before-pins. The pins are listed again after the prune mark is published.
+	// A reader creates its pin and then reads the mark. So either this listing shows the
+	// pin, or the reader finds the mark at its version or above and drops the pin. Without
+	// this listing: the compactor lists the pins; a reader pins version 5 and reads the old
+	// mark; the compactor publishes the mark and deletes what the pin holds. The listing is
+	// also repeated if the mark is found published: an earlier update of this compactor, of
+	// unknown outcome, may have published it.
 	//
 	//mutant:replace s.pins, err = p.pins(ctx, s.m, true); err != nil => false
 	if s.pins, err = p.pins(ctx, s.m, true); err != nil {
@@ -109,9 +111,10 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 		if err != nil {
 			return err
 		}
-		// guard:dropped-mark. Only what versions up to the prune mark have dropped is deleted.
-		// Without this check: version 9 has dropped a segment; version 8 is above the mark,
-		// so it may still be pinned, and names the segment that is deleted.
+		// guard:dropped-mark. Only what versions up to the prune mark have dropped is
+		// deleted. Without this check: version 8 names a segment; version 9 drops it; the
+		// mark is at 7; a reader pins version 8; a compactor deletes the segment, and the
+		// reader misses it.
 		if d.Version > upTo {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -29,7 +30,7 @@ func TestReaderOvertaken(t *testing.T) {
 	for from := range base.History() {
 		for at := range len(base.History()) - from {
 			w := base.fork(t)
-			got, err := read(w.Mem, uint64(from), func(n int) {
+			got, err := logtest.Read(w.Mem, uint64(from), func(n int) {
 				if n == at+1 {
 					overtake(w)
 				}
@@ -45,7 +46,7 @@ func TestReaderOvertaken(t *testing.T) {
 					overtake(w)
 				}
 			})
-			got, err := read(w.Faulty.Client("reader"), uint64(from), func(int) {})
+			got, err := logtest.Read(w.Faulty.Client("reader"), uint64(from), nil)
 			check(w, fmt.Sprintf("from %d, overtaken at request %d", from, n), got, err, from)
 		}
 	}
@@ -55,7 +56,7 @@ func TestReaderOvertaken(t *testing.T) {
 // was.
 func TestReaderMonthLate(t *testing.T) {
 	w := sample(t)
-	got, err := read(w.Mem, 0, func(n int) {
+	got, err := logtest.Read(w.Mem, 0, func(n int) {
 		if n == 3 {
 			for range 30 {
 				w.Lead(2)

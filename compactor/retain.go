@@ -41,13 +41,12 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	if none, err := idle(s.m.Start); err != nil || none {
 		return err
 	}
-	// guard:start-before-pins. The pins are listed again when the start is published, the
-	// offset before which records are given up. A reader creates its pin and then reads the
-	// start; the pin is good only if its version's floor is not before the start. So this
-	// listing shows every pin that needs a segment before the start. Without it: a pin on
-	// version 5 is created after the earlier listing, and its holder reads the old start;
-	// the segments after version 5's floor are released; a snapshot of version 5 that reads
-	// on has a hole.
+	// guard:start-before-pins. The compactor publishes start, the offset before which
+	// records are given up, then lists the pins, and then drops segments. A reader creates
+	// its pin and then reads start; its pin is good only if start is not after the floor of
+	// its version. Without this listing: the compactor lists the pins; a reader pins
+	// version 5 and reads the old start; the compactor publishes the new start and drops
+	// segments after version 5's floor; a snapshot of version 5 lacks their records.
 	//
 	//mutant:replace s.pins, err = p.pins(ctx, s.m, true) => err = error(nil)
 	var err error
@@ -63,11 +62,11 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 		if err != nil {
 			return err
 		}
-		// guard:pinned-start. The lowest floor of all pinned versions bounds what is
-		// released. Without it: a pin holds version 5, whose floor is at record 100; the
-		// segment from record 100 on is released; a snapshot of version 5 that reads on has
-		// a hole. It must be the lowest of all floors: a pin that came too late may name a
-		// number that a zombie has filled, with any floor.
+		// guard:pinned-start. The lowest floor of all pinned versions bounds which segments
+		// are dropped. Without this: a pin holds version 5, whose floor is at record 100;
+		// the segment with record 100 is dropped; a snapshot of version 5 lacks its
+		// records. It is the lowest floor, because a pin that came too late may name a
+		// pruned version, for which a zombie may have written any floor.
 		//
 		//mutant:replace min(upTo, held.Floor.Offset) => max(upTo, held.Floor.Offset)
 		upTo = min(upTo, held.Floor.Offset)
@@ -95,10 +94,10 @@ func (p *pass) keepsFrom(ctx context.Context, s *survey) (first uint64, err erro
 			if err != nil {
 				return 0, err
 			}
-			// guard:retain-prefix. The first segment that is young enough stays, and so do all
-			// after it. Without this: leader B follows leader A, and its clock is a day slow;
-			// the segment with B's records looks too old; to give it up is to give up A's
-			// records before it, which are young.
+			// guard:retain-prefix. The first segment that is young enough stays, and so do
+			// all segments after it. Without this: leader B follows leader A, and B's clock
+			// is a day slow; the segment with B's records looks too old; giving it up also
+			// gives up the records of A before it, which are young.
 			//
 			//mutant:replace break => continue
 			if now.Sub(seg.To) < r.Age {

@@ -51,7 +51,7 @@ func (h *hands) real() time.Time {
 func (w *world) first() uint64 {
 	w.Helper()
 	first := w.Newest().First()
-	if got, err := read(w.Mem, first, func(int) {}); err != nil || !slices.Equal(got, w.History()[first:]) {
+	if got, err := logtest.Read(w.Mem, first, nil); err != nil || !slices.Equal(got, w.History()[first:]) {
 		w.Fatalf("from %d on there are %q, %v; want %q", first, got, err, w.History()[first:])
 	}
 	return first

@@ -1,9 +1,11 @@
 package compactor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -72,12 +74,8 @@ func (c *Compactor) checkElection() error {
 func (c *Compactor) election() leader.Options {
 	o := *c.opts.Leader
 	o.NoPrune = true // pruneLocks does it, for both elections
-	if o.Logger == nil {
-		o.Logger = c.opts.Logger.Named("leader")
-	}
-	if o.Clock == nil {
-		o.Clock = c.opts.Clock
-	}
+	o.Clock = cmp.Or(o.Clock, c.opts.Clock)
+	o.Logger = cmp.Or(o.Logger, c.opts.Logger.Named("leader"))
 	return o
 }
 
@@ -148,13 +146,9 @@ func (p *pass) pruneLocks(ctx context.Context, st store.Store, count func(int)) 
 
 // final tells whether going on is useless.
 func final(err error) bool {
-	for _, kind := range []error{
+	kinds := []error{
 		ErrFenced, manifest.ErrNotInitialized, fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit,
 		leader.ErrOptions, leader.ErrCorrupt, leader.ErrFormat, leader.ErrInconsistent,
-	} {
-		if errors.Is(err, kind) {
-			return true
-		}
 	}
-	return store.Permanent(err)
+	return store.Permanent(err) || slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }

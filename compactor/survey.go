@@ -55,10 +55,11 @@ func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
 
 // horizon returns what survey.horizon is.
 func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]state.Kept, age func(store.Info) time.Duration) (*state.Manifest, error) {
-	// guard:grace. Pruning goes by a manifest that has been there for the grace period.
-	// Without this check: a reader lists the manifests, which takes a while; meanwhile
-	// number 8 is created and number 7 is deleted; the listing, which is not made in one
-	// instant, misses both (T37).
+	// guard:grace. A compactor deletes only what a manifest has made unnecessary that is at
+	// least a grace period old. Without this check: a reader lists the manifests; its
+	// listing passes the place of number 8 before 8 is created, and comes to the place of
+	// number 7 after 7 was deleted; the reader sees neither, and takes an old manifest for
+	// the newest.
 	//
 	//mutant:replace age(k.Info) >= grace => k.Version == v
 	grace := time.Duration(p.log.Format().Grace)
@@ -82,11 +83,11 @@ func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]s
 	if err != nil {
 		return nil, err
 	}
-	// guard:horizon-junk. Floors only rise, so an older manifest with a floor beyond that of
-	// the newest one is junk. Without this check: a compactor reads manifest 9, the newest,
-	// and sleeps; others prune number 8; a zombie writes a fold that it could never publish
-	// under number 8; the compactor wakes up, goes by the floor of that fold, and deletes
-	// objects that only the chain holds. Junk with an earlier floor does no harm.
+	// guard:horizon-junk. Floors only rise, so an older manifest with a later floor than
+	// the newest one is junk. Without this check: compactor C reads manifest 9, the newest,
+	// and sleeps; others prune number 8; zombie Z creates its own fold, which was refused,
+	// under number 8, with a later floor; C wakes up, trusts that floor, and deletes
+	// objects that are not folded. Junk with an earlier floor does no harm.
 	if m.Floor.Before(h.Floor) {
 		return nil, nil
 	}

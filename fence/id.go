@@ -20,7 +20,7 @@ func (id *ID) UnmarshalText(b []byte) error {
 	}
 	var v ID
 	if _, err := hex.Decode(v[:], b); err != nil {
-		return fmt.Errorf("%w: id %q: %v", ErrCorrupt, b, err)
+		return fmt.Errorf("%w: id %q: %w", ErrCorrupt, b, err)
 	}
 	*id = v
 	return nil

@@ -3,6 +3,8 @@ package fence
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
 func TestIDText(t *testing.T) {
@@ -21,7 +23,7 @@ func TestIDText(t *testing.T) {
 		"101112131415161718191a1b1c1d1e1g":  "invalid byte",
 	} {
 		id := testNonce
-		wantErr(t, id.UnmarshalText([]byte(text)), ErrCorrupt, want)
+		fixture.WantErr(t, id.UnmarshalText([]byte(text)), ErrCorrupt, want)
 		if id != testNonce {
 			t.Errorf("%q changed the id to %v", text, id)
 		}

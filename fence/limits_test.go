@@ -3,6 +3,8 @@ package fence
 import (
 	"math"
 	"testing"
+
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
 func TestLimitsValidate(t *testing.T) {
@@ -29,6 +31,6 @@ func TestLimitsValidate(t *testing.T) {
 		{Limits{Object: 128, Record: 1, Cursor: -1}, "cursors of -1 bytes; possible are 0 to 1048576"},
 		{Limits{Object: 128, Record: 1, Cursor: MaxCursor + 1}, "cursors of 1048577 bytes"},
 	} {
-		wantErr(t, tt.limits.Validate(), ErrLimit, tt.text)
+		fixture.WantErr(t, tt.limits.Validate(), ErrLimit, tt.text)
 	}
 }

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -88,34 +89,22 @@ func (o *Options) Validate() error {
 
 // withDefaults returns a completed copy, and what is wrong with it.
 func (o *Options) withDefaults(traits store.Traits) (Options, error) {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	if v.Identity == "" {
 		v.Identity = DefaultIdentity()
 	}
-	def := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
 	const validity = 15 * time.Second
-	def(&v.Validity, validity)
+	v.Validity = cmp.Or(v.Validity, validity)
 	base := v.Validity
 	if !v.validValidity() {
 		base = validity // or check would complain of defaults that nobody set
 	}
-	def(&v.Renew, max((base*2/5).Truncate(time.Millisecond), traits.MinRewrite))
-	def(&v.Margin, base/10)
-	def(&v.RequestTimeout, base/5)
-	def(&v.Drain, v.Renew)
-	if v.ClockRate == 0 {
-		v.ClockRate = 0.001
-	}
-	if v.Logger == nil {
-		v.Logger = zap.NewNop()
-	}
+	v.Renew = cmp.Or(v.Renew, max((base*2/5).Truncate(time.Millisecond), traits.MinRewrite))
+	v.Margin = cmp.Or(v.Margin, base/10)
+	v.RequestTimeout = cmp.Or(v.RequestTimeout, base/5)
+	v.Drain = cmp.Or(v.Drain, v.Renew)
+	v.ClockRate = cmp.Or(v.ClockRate, 0.001)
+	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)
 	err := v.check(traits)
 	v.Prune = v.Prune.withDefaults()

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,12 +36,8 @@ func (o *PruneOptions) Validate() error {
 }
 
 func (o PruneOptions) withDefaults() PruneOptions {
-	if o.Keep == 0 {
-		o.Keep = 1000
-	}
-	if o.For == 0 {
-		o.For = 90 * 24 * time.Hour
-	}
+	o.Keep = cmp.Or(o.Keep, 1000)
+	o.For = cmp.Or(o.For, 90*24*time.Hour)
 	return o
 }
 

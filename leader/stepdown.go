@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,10 +46,7 @@ func (e *Elector) StepDown(ctx context.Context, opts *StepDownOptions) (Record, 
 	if err := opts.Validate(); err != nil {
 		return Record{}, err
 	}
-	var o StepDownOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, &StepDownOptions{})
 	for {
 		rec, err := e.stepDown(ctx, &o)
 		if !errors.Is(err, store.ErrPrecondition) {

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -23,7 +24,7 @@ func quickInit(ctx context.Context, st store.Store) (Format, error) {
 }
 
 func TestInit(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	f, err := quickInit(t.Context(), st)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,7 @@ func TestInitOptions(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v", name, o.Limits, o.Grace, err)
 		}
 	}
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	for says, l := range map[string]Limits{
 		"objects of -1 bytes":                    {Limits: fence.Limits{Object: -1}},
 		"a record of 900 bytes does not fit":     {Limits: fence.Limits{Object: 900, Record: 900}},
@@ -72,7 +73,7 @@ func TestInitOptions(t *testing.T) {
 		"manifests of 67108865 bytes; possible ": {Manifest: MaxManifest + 1},
 	} {
 		_, err := Init(t.Context(), st, &InitOptions{Limits: l, Probe: quickProbe})
-		wantErr(t, err, fence.ErrLimit, says)
+		fixture.WantErr(t, err, fence.ErrLimit, says)
 	}
 	if _, err := Init(t.Context(), st, &InitOptions{Grace: MinGrace - 1, Probe: quickProbe}); err == nil {
 		t.Error("a grace that is too short")
@@ -86,7 +87,7 @@ func TestInitOptions(t *testing.T) {
 // decides and all return the same.
 func TestInitRaces(t *testing.T) {
 	for seed := range uint64(3) {
-		st, _ := newFaults(&faultstore.Options{Seed: seed, Rates: faultstore.Rates{Fail: 0.05, LoseReply: 0.1, Echo: 0.1, Late: 0.1, Duplicate: 0.1, MaxDelay: 200 * time.Microsecond}})
+		st, _ := fixture.Faults(&faultstore.Options{Seed: seed, Rates: faultstore.Rates{Fail: 0.05, LoseReply: 0.1, Echo: 0.1, Late: 0.1, Duplicate: 0.1, MaxDelay: 200 * time.Microsecond}})
 		var mu sync.Mutex
 		logs := map[fence.ID]int{}
 		var all sync.WaitGroup
@@ -118,7 +119,7 @@ func TestInitRaces(t *testing.T) {
 // writes to it: it is not mistaken for one that has lost its format.
 func TestInitWhileAnother(t *testing.T) {
 	for n := 1; ; n++ {
-		st, inner := newFaults(nil)
+		st, inner := fixture.Faults(nil)
 		var want Format
 		st.SetBefore(func(ctx context.Context, op faultstore.Op) {
 			// The probe makes several at once; one of them has the number.
@@ -129,8 +130,8 @@ func TestInitWhileAnother(t *testing.T) {
 			if want, err = quickInit(ctx, inner); err != nil {
 				t.Error(err)
 			}
-			put(t, inner, layout.DataKey(frame.Genesis()), []byte("seal"))
-			put(t, inner, layout.ManifestKey(1), []byte("manifest"))
+			fixture.Put(t, inner, layout.DataKey(frame.Genesis()), []byte("seal"))
+			fixture.Put(t, inner, layout.ManifestKey(1), []byte("manifest"))
 		})
 		got, err := quickInit(t.Context(), st)
 		if err != nil {
@@ -152,27 +153,27 @@ func TestInitWhileAnother(t *testing.T) {
 // TestInitLostFormat: without its format.json a log is not created anew.
 func TestInitLostFormat(t *testing.T) {
 	for _, key := range []string{layout.ManifestKey(7), layout.DataKey(frame.Genesis()), layout.DataKey(fence.Position{Epoch: 9, Seq: 9})} {
-		st, _ := newFaults(nil)
+		st, _ := fixture.Faults(nil)
 		if _, err := quickInit(t.Context(), st); err != nil {
 			t.Fatal(err)
 		}
-		put(t, st, key, []byte("something"))
+		fixture.Put(t, st, key, []byte("something"))
 		if err := st.Delete(t.Context(), layout.FormatKey); err != nil {
 			t.Fatal(err)
 		}
 		st.ResetCounts()
 		_, err := quickInit(t.Context(), st)
-		wantErr(t, err, fence.ErrCorrupt, key+" is there")
-		wantErr(t, err, fence.ErrCorrupt, "restore format.json")
+		fixture.WantErr(t, err, fence.ErrCorrupt, key+" is there")
+		fixture.WantErr(t, err, fence.ErrCorrupt, "restore format.json")
 		if n := st.Counts().Of(faultstore.Put, ""); n != 0 {
 			t.Errorf("%d PUTs", n)
 		}
 		_, err = ReadFormat(t.Context(), st, nil)
-		wantErr(t, err, ErrNotInitialized, "fencepost init")
+		fixture.WantErr(t, err, ErrNotInitialized, "fencepost init")
 	}
 	// Locks may be there first: a leader is elected before it opens the log.
 	st := memstore.New(nil)
-	put(t, st, "lock/00000000000000000001.json", []byte("{}"))
+	fixture.Put(t, st, "lock/00000000000000000001.json", []byte("{}"))
 	if _, err := quickInit(t.Context(), st); err != nil {
 		t.Error(err)
 	}
@@ -189,7 +190,7 @@ func (c careless) Put(ctx context.Context, key string, body []byte, _ *store.Put
 func TestT10_InitRefusesTheStore(t *testing.T) {
 	st := memstore.New(nil)
 	_, err := quickInit(t.Context(), careless{st})
-	wantErr(t, err, probe.ErrRefused, "conditional writes")
+	fixture.WantErr(t, err, probe.ErrRefused, "conditional writes")
 	if n, _ := st.Len(); n != 0 {
 		t.Errorf("%d objects are left", n)
 	}
@@ -201,7 +202,7 @@ func TestInitErrors(t *testing.T) {
 		{Kind: faultstore.Get, Fault: deny}, {Kind: faultstore.List, Fault: deny}, {Kind: faultstore.Put, Fault: deny},
 		{Kind: faultstore.Put, Prefix: layout.FormatKey, Fault: deny}, {Kind: faultstore.Get, Prefix: layout.FormatKey, Skip: 1, Fault: deny},
 	} {
-		st, _ := newFaults(&faultstore.Options{Hook: faultstore.Script(rule)})
+		st, _ := fixture.Faults(&faultstore.Options{Hook: faultstore.Script(rule)})
 		if f, err := quickInit(t.Context(), st); !errors.Is(err, store.ErrDenied) || f.Version != 0 {
 			t.Errorf("%+v: %+v, %v", rule, f, err)
 		}
@@ -215,7 +216,7 @@ func TestInitErrors(t *testing.T) {
 func TestReadFormatErrors(t *testing.T) {
 	st := memstore.New(nil)
 	_, err := ReadFormat(t.Context(), st, nil)
-	wantErr(t, err, ErrNotInitialized, "mem://")
+	fixture.WantErr(t, err, ErrNotInitialized, "mem://")
 	for body, want := range map[string]error{
 		"":                              fence.ErrCorrupt,
 		"{}":                            fence.ErrCorrupt,
@@ -223,10 +224,10 @@ func TestReadFormatErrors(t *testing.T) {
 		strings.Repeat(" ", 1<<20) + "": fence.ErrCorrupt,
 		strings.Repeat(" ", 1<<20+1):    fence.ErrCorrupt,
 	} {
-		put(t, st, layout.FormatKey, []byte(body))
+		fixture.Put(t, st, layout.FormatKey, []byte(body))
 		_, err := ReadFormat(t.Context(), st, nil)
-		wantErr(t, err, want, layout.FormatKey)
+		fixture.WantErr(t, err, want, layout.FormatKey)
 		_, err = quickInit(t.Context(), st)
-		wantErr(t, err, want, layout.FormatKey)
+		fixture.WantErr(t, err, want, layout.FormatKey)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store/probe"
 )
 
@@ -28,7 +29,7 @@ func TestGoldenFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := goldenFile(t, "format.json", b)
+	want := fixture.Golden(t, "format.json", b)
 	if !bytes.Equal(b, want) {
 		t.Errorf("encoded\n%s\nthe file has\n%s", b, want)
 	}
@@ -60,8 +61,8 @@ func TestFormatRefuses(t *testing.T) {
 		`{"format":1,` + id + `,` + strings.Replace(limits, "1000,", "9223372036854775807,", 1) + `}`: "objects of 9223372036854775807",
 	} {
 		f, err := decodeFormat([]byte(body))
-		wantErr(t, err, fence.ErrCorrupt, says)
-		wantErr(t, err, fence.ErrCorrupt, layout.FormatKey)
+		fixture.WantErr(t, err, fence.ErrCorrupt, says)
+		fixture.WantErr(t, err, fence.ErrCorrupt, layout.FormatKey)
 		if !reflect.DeepEqual(f, Format{}) {
 			t.Errorf("%s: it returns what it refuses", body)
 		}
@@ -78,7 +79,7 @@ func TestLimitsLeaveRoom(t *testing.T) {
 		t.Error(err)
 	}
 	l.Manifest--
-	wantErr(t, l.Validate(), fence.ErrLimit, "3058352 (262144 for lists and properties, 2796208 for two cursors of 1048576 in base64)")
+	fixture.WantErr(t, l.Validate(), fence.ErrLimit, "3058352 (262144 for lists and properties, 2796208 for two cursors of 1048576 in base64)")
 }
 
 // A duration is read as it was written.

@@ -3,6 +3,8 @@ package manifest
 import (
 	"os"
 	"testing"
+
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
 func FuzzDecodeFormat(f *testing.F) {
@@ -25,8 +27,8 @@ func FuzzDecodeFormat(f *testing.F) {
 			t.Fatal(err)
 		}
 		got, err := decodeFormat(again)
-		if err != nil || asJSON(t, got) != asJSON(t, v) {
-			t.Fatalf("%s became %s: %v", asJSON(t, v), again, err)
+		if err != nil || fixture.JSON(t, got) != fixture.JSON(t, v) {
+			t.Fatalf("%s became %s: %v", fixture.JSON(t, v), again, err)
 		}
 	})
 }

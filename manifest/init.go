@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -52,19 +53,11 @@ func (o *InitOptions) Validate() error {
 }
 
 func (o *InitOptions) withDefaults() (InitOptions, error) {
-	var v InitOptions
-	if o != nil {
-		v = *o
-	}
-	or := func(v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	or(&v.Limits.Object, DefaultLimits().Object)
-	or(&v.Limits.Record, min(DefaultLimits().Record, max(v.Limits.Object-binary.MaxVarintLen32, 0)))
-	or(&v.Limits.Cursor, DefaultLimits().Cursor)
-	or(&v.Limits.Manifest, DefaultLimits().Manifest)
+	v := *cmp.Or(o, &InitOptions{})
+	v.Limits.Object = cmp.Or(v.Limits.Object, DefaultLimits().Object)
+	v.Limits.Record = cmp.Or(v.Limits.Record, min(DefaultLimits().Record, max(v.Limits.Object-binary.MaxVarintLen32, 0)))
+	v.Limits.Cursor = cmp.Or(v.Limits.Cursor, DefaultLimits().Cursor)
+	v.Limits.Manifest = cmp.Or(v.Limits.Manifest, DefaultLimits().Manifest)
 	v.Clock = clock.Or(v.Clock)
 	var bad []error
 	switch {

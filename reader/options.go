@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -50,19 +51,10 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
-	if v.PollMin == 0 {
-		v.PollMin = defaultPollMin
-	}
-	if v.PollMax == 0 {
-		v.PollMax = max(defaultPollMax, v.PollMin)
-	}
-	if v.Prefetch == 0 {
-		v.Prefetch = defaultPrefetch
-	}
+	v := *cmp.Or(o, &Options{})
+	v.PollMin = cmp.Or(v.PollMin, defaultPollMin)
+	v.PollMax = cmp.Or(v.PollMax, max(defaultPollMax, v.PollMin))
+	v.Prefetch = cmp.Or(v.Prefetch, defaultPrefetch)
 	v.Clock = clock.Or(v.Clock)
 	return v
 }
@@ -94,13 +86,8 @@ func (o *SnapshotOptions) Validate() error {
 }
 
 func (o *SnapshotOptions) withDefaults() SnapshotOptions {
-	var v SnapshotOptions
-	if o != nil {
-		v = *o
-	}
-	if v.TTL == 0 {
-		v.TTL = defaultTTL
-	}
+	v := *cmp.Or(o, &SnapshotOptions{})
+	v.TTL = cmp.Or(v.TTL, defaultTTL)
 	return v
 }
 

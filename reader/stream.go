@@ -72,9 +72,11 @@ func (s *stream) run(ctx context.Context) error {
 	if s.next == Oldest {
 		s.next = s.m.First()
 		oldest = s.next
-		// guard:read-oldest. A snapshot's oldest record is the first one of its own version.
-		// Without this rule: retention deletes records that the snapshot still holds; the
-		// newest manifest begins after them; the rest looks like the whole snapshot.
+		// guard:read-oldest. A snapshot's oldest record is the first one of its own
+		// version. Without this rule: a reader takes a snapshot from record 0 on; retention
+		// gives up records 0 to 9, which the snapshot's pin still holds; the reader asks
+		// the snapshot for its oldest record and begins at 10; it never learns that ten
+		// records are missing.
 		if s.pinned != nil {
 			s.next = min(s.pinned.First(), s.until)
 			oldest = Oldest
@@ -84,10 +86,10 @@ func (s *stream) run(ctx context.Context) error {
 		err := s.pass(ctx)
 		switch {
 		case errors.Is(err, ErrGone) && s.next == oldest && s.m.First() > oldest:
-			// guard:read-oldest-now. A caller that asks for Oldest gets what is the oldest when
-			// the first record is delivered. Without this rule: the stream begins at offset 0;
-			// retention deletes 0 to 9 before it is fetched; the caller gets ErrGone for an
-			// offset that it never named.
+			// guard:read-oldest-now. A caller that asks for Oldest gets the record that is
+			// the oldest when the first one is delivered. Without this rule: the oldest
+			// record is 0 when the stream begins; retention gives up 0 to 9 before anything
+			// is fetched; the caller gets ErrGone for an offset that it never named.
 			s.next = s.m.First()
 			oldest = s.next
 		case errors.Is(err, errStopped):
@@ -130,9 +132,10 @@ func (s *stream) pass(ctx context.Context) error {
 func (s *stream) segments(ctx context.Context, m *state.Manifest) error {
 	first := m.First()
 	if s.pin != nil && s.pin.Err() == nil {
-		// guard:read-given-up. A snapshot lacks the records that were truncated before it was
-		// taken, even while another pin still keeps their segments. Without this rule: what a
-		// snapshot holds depends on other people's pins, and shrinks when they let go.
+		// guard:read-given-up. A snapshot lacks the records that were given up before it
+		// was taken, even while another pin keeps their segments. Without this rule: a
+		// reader sees records that only a backup's pin keeps; the backup is unpinned; the
+		// records vanish from the reader's snapshot.
 		//
 		//mutant:replace max(m.Held(), s.pin.pin.Manifest().First()) => m.Held()
 		first = max(m.Held(), s.pin.pin.Manifest().First())
@@ -170,10 +173,10 @@ func refs(segs iter.Seq2[state.Segment, error]) iter.Seq2[segment.Ref, error] {
 // empty.
 func (s *stream) unreadable(ctx context.Context, key string, err error) error {
 	lost := errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrCorrupt)
-	// guard:read-held. A stream that cannot read an object of its pinned version, or a list
-	// of an older manifest, goes on with the newest manifest: it has the same records at the
-	// same offsets. Without this rule: a snapshot's pin is expired, a compactor prunes its
-	// segments, and the snapshot fails although every record is still there (T28).
+	// guard:read-held. A stream that cannot read an object or a list of its pinned version
+	// goes on with the newest manifest, which has the same records at the same offsets.
+	// Without this rule: a snapshot's pin is expired and a compactor prunes its segments;
+	// the snapshot fails although every record is still there.
 	//
 	//mutant:replace s.pinned != nil && lost => false
 	switch {

@@ -42,10 +42,10 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 		source.First = max(found+1, source.First/2)
 		requests := 1
 		idle := s.opts.Clock.Now().Sub(s.refreshed)
-		// guard:read-absent. An absent slot is the tail only if the floor has not passed it. A
-		// complete read checks that at the first absent slot, a tailing stream each half of the
-		// grace period. Without this check: a compactor prunes the slot where a stream waits,
-		// and the stream waits there for ever.
+		// guard:read-absent. An absent slot is the tail only if the floor has not passed
+		// it. A read to the end checks that at the first absent slot; a stream that follows
+		// the log checks it every half grace period. Without this check: a compactor prunes
+		// the slot where a stream waits, and the stream waits there for ever.
 		//
 		//mutant:replace f.Tail(ctx, s.at.Position) => s.refresh(ctx)
 		if !s.tail || doubtful == s.at.Position || idle >= time.Duration(s.log.Format().Grace)/2 {
@@ -53,10 +53,11 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 			if err := f.Tail(ctx, s.at.Position); err != nil {
 				return err
 			}
-			// guard:read-missing. A slot before the hint of a manifest was acknowledged, so it
-			// cannot be the tail. Its object may have come since the first request; one that is
-			// absent a second time is lost. Without this check: a lost object makes the log look
-			// shorter than it is, and a tailing stream waits there for ever.
+			// guard:read-missing. A slot before the hint of a manifest was acknowledged, so
+			// it cannot be the tail. If it is absent, the reader reads it once more; absent
+			// a second time, it is lost. Without this check: a lost object makes the log
+			// look shorter than it is, and a stream that follows the log waits there for
+			// ever.
 			if s.at.Before(s.m.Tail()) {
 				if doubtful == s.at.Position {
 					return damaged(fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",

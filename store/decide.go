@@ -77,10 +77,10 @@ func decide(p progress, o Outcome, f finding) (progress, step) {
 		return p, step{action: check, pause: o == Unknown}
 
 	// guard:resend. A create whose key is empty is sent again with the same bytes, never
-	// reported as refused. Without this check: A's create times out and the key is empty;
-	// A reports that nothing was written, and B continues without it; A's create lands. If
-	// A sends it again, the late request finds its equal there. A swap is different: no key
-	// is created twice, so a late swap never finds its version again.
+	// reported as refused. Without this rule: A's create times out and the key is empty; A
+	// reports that nothing was written, and B continues without it; A's create lands. If A
+	// sends it again, the late request finds its equal there. A swap is different: the
+	// version that a late swap expects never comes back.
 	//
 	//mutant:replace f == absent && p.swap => f == absent
 	case f == absent && p.swap:

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -184,10 +185,6 @@ func (e *unknownError) Unwrap() []error {
 // Permanent reports whether a retry cannot help: the store understood the request and
 // will not serve it.
 func Permanent(err error) bool {
-	for _, kind := range []error{ErrUnsupported, ErrDenied, ErrNoBucket, ErrInvalid} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
+	kinds := []error{ErrUnsupported, ErrDenied, ErrNoBucket, ErrInvalid}
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }

@@ -146,10 +146,11 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 	for {
 		select {
 		case found := <-reads:
-			// guard:hedge-look. Of what a read finds only bytes are certain, own or another's.
-			// An empty key is not: a request is still in flight. Without this check: the first
-			// request is slow; the read finds nothing, and is taken for an answer; both requests
-			// are broken off while one of them lands.
+			// guard:hedge-look. A read that finds bytes decides the outcome, whether they
+			// are own or another's. A read that finds nothing decides nothing, since a
+			// request is still in flight. Without this rule: the first request is slow; the
+			// read finds nothing and is taken for the answer; both requests are cancelled,
+			// and one of them lands.
 			//
 			//mutant:replace found.finding == own || found.finding == foreign => true
 			if found.finding == own || found.finding == foreign {
@@ -164,10 +165,11 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 			case Applied:
 				return r, 2
 			case Refused, Unknown:
-				// guard:hedge-again. After a 412 or a lost answer of one request the key is read
-				// again, since the other request may hang. Without this read: the first request
-				// lands after the first read and its connection is reset; the second hangs; the
-				// append waits until the second times out.
+				// guard:hedge-again. After a 412 or a lost answer of one of the two
+				// requests, the key is read again, since the other request may hang. This
+				// saves time only. Without this read: the read beside the second request
+				// finds nothing; then the first request lands and its connection is reset;
+				// the second hangs; the append waits until that times out.
 				if ctx.Err() == nil {
 					all.Go(read)
 				}
@@ -188,9 +190,9 @@ func (o object) reply() reply {
 // both is what two replies to equal requests tell together.
 func both(a, b reply) reply {
 	// guard:hedge-applied. The write is applied if one of the two requests was, whatever
-	// the other was answered. Without this rule: the second request is lost; the first is
-	// answered "applied"; the write counts as unknown all the same, and is read, or ends
-	// as unknown if the caller may not read.
+	// became of the other. Without this rule: the first request is applied; the second gets
+	// no answer; the write counts as unknown, so the key must be read, and a caller that
+	// may not read gets no answer.
 	//
 	//mutant:replace Applied, Refused, Unknown => Unknown, Refused, Applied
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,18 +73,10 @@ func (o *SettleOptions) settings() (settings, error) {
 	if o != nil {
 		v = settings(*o)
 	}
-	if v.Attempt == 0 {
-		v.Attempt = 30 * time.Second
-	}
-	if v.Backoff == 0 {
-		v.Backoff = 20 * time.Millisecond
-	}
-	if v.MaxBackoff == 0 {
-		v.MaxBackoff = 2 * time.Second
-	}
-	if v.Reads == 0 {
-		v.Reads = 8
-	}
+	v.Attempt = cmp.Or(v.Attempt, 30*time.Second)
+	v.Backoff = cmp.Or(v.Backoff, 20*time.Millisecond)
+	v.MaxBackoff = cmp.Or(v.MaxBackoff, 2*time.Second)
+	v.Reads = cmp.Or(v.Reads, 8)
 	v.Clock = clock.Or(v.Clock)
 	if v.Random == nil {
 		v.Random = rand.Float64

@@ -74,10 +74,7 @@ func newWrite(st Store, key string, body []byte, cond Condition, opts *WriteOpti
 	if len(body) == 0 {
 		return nil, &Error{Op: "put", Key: key, Kind: ErrInvalid, Hint: "an empty body cannot be told from another empty one; put a nonce into it"}
 	}
-	var o WriteOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, &WriteOptions{})
 	s, err := o.Settle.settings()
 	if err = cmp.Or(err, o.Hedge.validate()); err != nil {
 		return nil, err
@@ -164,9 +161,9 @@ func (w *write) send(ctx context.Context, first bool) (r reply, requests int) {
 		r, requests = w.request(ctx), 1
 	}
 	// guard:callers-reason. Once the caller has given up, an error is no answer to this
-	// request. It may wrap the reason why the caller gave up, and that may be the store's
-	// answer to another request. Without this check: slot 8 is turned away with 403, so the
-	// writer cancels slot 9, which is in flight; slot 9 reports "turned away" too; it lands.
+	// request. Without this check: slot 8 is rejected with 403; the writer cancels slot 9,
+	// which is in flight, for that reason; the error of slot 9 contains the 403, and slot 9
+	// is reported as rejected; then it lands.
 	if r.err != nil && ctx.Err() != nil {
 		r.outcome = Unknown
 	}
@@ -202,9 +199,10 @@ func (w *write) check(ctx context.Context) (object, error) {
 			return found, nil
 		case ctx.Err() != nil:
 			// guard:callers-reason. Once the caller has given up, an error is no answer to
-			// this read. Without this check: a swap times out; another request is told "not
-			// found", so the caller cancels all; the read of the swap's key fails with that
-			// reason, and the swap reports that its object is gone; the swap lands.
+			// this read. Without this check: a swap times out; another request gets 404,
+			// and the caller cancels all for that reason; the error of the read that
+			// settles the swap contains the 404, and the swap reports that its object is
+			// gone; then the swap lands.
 			return object{finding: unreadable}, err
 		case errors.Is(err, ErrRange) && get != nil:
 			// An empty object has no first byte. It may have the version that a swap is

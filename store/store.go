@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"iter"
@@ -159,9 +160,7 @@ func IfAbsent() Condition { return Condition{absent: true} }
 
 // IfMatch holds if the object under the key has version v. An empty v never holds.
 func IfMatch(v Version) Condition {
-	if v == "" {
-		v = "\x00none"
-	}
+	v = cmp.Or(v, "\x00none")
 	return Condition{match: v}
 }
 

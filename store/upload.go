@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,10 +23,7 @@ import (
 //
 //mutant:replace !errors.Is(err, ErrPrecondition) => true
 func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *UploadOptions, settle *SettleOptions) (Info, error) {
-	var o UploadOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, &UploadOptions{})
 	// guard:file-create. An upload asks the store to refuse a name that is taken. Without
 	// it: two writers start from one snapshot of a machine and draw the same UUID; the
 	// second upload replaces the file of the first, and readers of the first get its bytes.

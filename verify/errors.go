@@ -2,6 +2,7 @@ package verify
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
@@ -21,10 +22,6 @@ var (
 
 // unreadable tells errors of an object from those of the store.
 func unreadable(err error) bool {
-	for _, kind := range []error{fence.ErrCorrupt, fence.ErrLimit, state.ErrPruned, store.ErrNotFound, store.ErrTooLarge, store.ErrRange} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
+	kinds := []error{fence.ErrCorrupt, fence.ErrLimit, state.ErrPruned, store.ErrNotFound, store.ErrTooLarge, store.ErrRange}
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }

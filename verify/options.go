@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -56,13 +57,8 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
-	if v.MaxFindings == 0 {
-		v.MaxFindings = 1000
-	}
+	v := *cmp.Or(o, &Options{})
+	v.MaxFindings = cmp.Or(v.MaxFindings, 1000)
 	if v.Hooks.Progress == nil {
 		v.Hooks.Progress = func(Progress) {}
 	}

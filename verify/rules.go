@@ -51,7 +51,7 @@ func deletes(e store.Expiry, kind string) bool {
 	case layout.KindTmp, layout.KindUnknown:
 		return false
 	case layout.KindFormat:
-		return strings.HasPrefix(layout.FormatKey, e.Prefix)
+		return strings.HasPrefix(layout.FormatKey, e.Prefix) //nolint:gocritic // a rule's prefix may be the beginning of our key
 	}
 	return strings.HasPrefix(kind+"/", e.Prefix) || strings.HasPrefix(e.Prefix, kind+"/")
 }

@@ -153,13 +153,14 @@ func (w *Writer) hurry() {
 func (w *Writer) room(e *entry) bool {
 	switch {
 	case e.edit != nil:
-		// guard:edit-alone. An edit gets an object of its own. Without this check: the batch
-		// that waits has records; the edit takes their place in the object, and they are lost.
+		// guard:edit-alone. An edit gets an object of its own. Without this check: records
+		// wait in a batch; an edit joins the batch; an object holds either records or an
+		// edit, so the records are lost.
 		return w.waiting.Empty()
 	case w.editWaits || w.waiting.IsEdit():
-		// guard:edit-turn. While an edit waits for an empty batch, appends wait too. Without
-		// this check: appends come faster than objects are sent; the batch that waits is never
-		// empty, and the edit waits for ever.
+		// guard:edit-turn. While an edit waits for an empty batch, appends wait too.
+		// Without this wait: appends come faster than objects are sent; each time the batch
+		// is empty, new records fill it; the edit never goes.
 		return false
 	}
 	return w.waiting.Empty() || w.waiting.Size()+e.size <= w.opts.BatchBytes

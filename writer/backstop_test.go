@@ -18,7 +18,7 @@ import (
 // hurried makes a GET take ten times as long as a PUT, so that a leader with 16 requests in
 // flight appends more than twice as fast as an opener reads, and lets it append for a while.
 func hurried(e *env, leader *writer.Writer) (over chan struct{}) {
-	e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
+	e.Faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
 		trip := time.Millisecond
 		if op.Kind == faultstore.Get {
 			trip = 10 * time.Millisecond
@@ -63,9 +63,9 @@ func TestLeaderFasterThanReading(t *testing.T) {
 		if got, told := b.Recovered().Offset, acked.Load(); got < told || told < 1000 {
 			t.Errorf("acknowledged were %d, recovered %d", told, got)
 		}
-		e.faulty.SetBefore(nil)
+		e.Faulty.SetBefore(nil)
 		e.append(b, "b")
-		if all := e.contents(); len(all) != int(b.Recovered().Offset)+1 || all[len(all)-1] != "b" {
+		if all := e.Contents(); len(all) != int(b.Recovered().Offset)+1 || all[len(all)-1] != "b" {
 			t.Errorf("the log holds %d records, recovered were %d", len(all), b.Recovered().Offset)
 		}
 	})
@@ -77,7 +77,7 @@ var small = &writer.Options{InFlight: 1, Window: 2, BatchBytes: 1, NoCompress: t
 // late lets one of the first leader's objects come to b a second late, so that a seal
 // ahead is there before.
 func late(e *env) {
-	e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
+	e.Faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
 		if op.Client == "b" && op.Kind == faultstore.Get && op.Key == layout.DataKey(at(1, 35)) {
 			_ = clock.Sleep(ctx, clock.Go(), time.Second)
 		}
@@ -111,7 +111,7 @@ func TestBackstopAgainstTheDead(t *testing.T) {
 		if got := e.header(far); got.Kind != 0 {
 			t.Errorf("the seal in %v is still there", far)
 		}
-		if all := e.contents(); len(all) != 60 {
+		if all := e.Contents(); len(all) != 60 {
 			t.Errorf("the log holds %d records", len(all))
 		}
 	})
@@ -126,7 +126,7 @@ func TestBackstopOfTheDead(t *testing.T) {
 			e.append(a, "x")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		e.faulty.SetAfter(func(_ context.Context, op faultstore.Op, err error) {
+		e.Faulty.SetAfter(func(_ context.Context, op faultstore.Op, err error) {
 			if op.Client == "b" && op.Kind == faultstore.Put && err == nil {
 				cancel()
 			}
@@ -150,7 +150,7 @@ func TestBackstopOfTheDead(t *testing.T) {
 			t.Errorf("recovered %+v, appended %d", c.Recovered(), n)
 		}
 		e.append(c, "c")
-		if all := e.contents(); len(all) != n+1 {
+		if all := e.Contents(); len(all) != n+1 {
 			t.Errorf("the log holds %d records, want %d", len(all), n+1)
 		}
 	})
@@ -165,7 +165,7 @@ func TestBackstopInAHole(t *testing.T) {
 			e.append(a, "x")
 		}
 		var late, over = atomic.Bool{}, make(chan struct{})
-		e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
+		e.Faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
 			trip := time.Millisecond
 			switch {
 			case op.Client == "b" && op.Kind == faultstore.Put && op.Key == layout.DataKey(at(1, 65)) && late.CompareAndSwap(false, true):
@@ -194,7 +194,7 @@ func TestBackstopInAHole(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		b, err := e.tryFor(ctx, "b", 2, small)
-		e.faulty.SetBefore(nil)
+		e.Faulty.SetBefore(nil)
 		if err != nil {
 			abandon(a)
 			<-over
@@ -206,7 +206,7 @@ func TestBackstopInAHole(t *testing.T) {
 			t.Error("the late seal was not applied, so this tests nothing")
 		}
 		e.append(b, "b")
-		if all := e.contents(); len(all) != int(b.Recovered().Offset)+1 {
+		if all := e.Contents(); len(all) != int(b.Recovered().Offset)+1 {
 			t.Errorf("the log holds %d records, recovered were %d", len(all), b.Recovered().Offset)
 		}
 	})
@@ -221,7 +221,7 @@ func TestBackstopIsDenied(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := e.tryFor(ctx, "b", 2, small)
-		e.faulty.SetBefore(nil)
+		e.Faulty.SetBefore(nil)
 		abandon(a)
 		<-over
 		if !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), "sealing") {
@@ -262,7 +262,7 @@ func TestBackstopThatIsLate(t *testing.T) {
 				e.gone(far)
 			}
 			time.Sleep(2500 * time.Hour)
-			e.faulty.Land(t.Context())
+			e.Faulty.Land(t.Context())
 			if e.header(far).Next != 2 {
 				t.Fatal("it has not landed, so this tests nothing")
 			}
@@ -276,7 +276,7 @@ func TestBackstopThatIsLate(t *testing.T) {
 			if got := e.header(far); got.Kind != 0 {
 				t.Error("it is still there")
 			}
-			if all := e.contents(); len(all) != n+2 || c.Recovered().Offset != uint64(n)+1 {
+			if all := e.Contents(); len(all) != n+2 || c.Recovered().Offset != uint64(n)+1 {
 				t.Errorf("the log holds %d records, recovered were %+v", len(all), c.Recovered())
 			}
 		}))

@@ -37,9 +37,10 @@ func (w *Writer) checkpoint(u *state.Updater) {
 // noteHint notes in the manifest how far the history is acknowledged, if that is later than
 // last. It returns the hint that the manifest has.
 //
-// guard:hint-acked. A hint is never later than what is acknowledged. Without this: slots 5 to
-// 9 are in flight; the leader notes slot 10 as a hint and dies; slot 5 never lands; the
-// successor begins to read at slot 10 and seals it, after an empty slot that no walk passes.
+// guard:hint-acked. A hint is never later than what is acknowledged. Without this: slots 5
+// to 9 are in flight; the leader notes slot 10 as a hint and dies; slot 5 never lands; the
+// successor begins to read at slot 10 and seals it; readers stop at the empty slot 5 for
+// ever.
 //
 //mutant:replace w.acked => w.last.after
 func (w *Writer) noteHint(u *state.Updater, last frame.Point) frame.Point {
@@ -59,9 +60,10 @@ func (w *Writer) noteHint(u *state.Updater, last frame.Point) frame.Point {
 	case err == nil:
 		return at
 	case errors.Is(err, fence.ErrFenced):
-		// guard:keep-fenced. A fenced update of the manifest stops the writer. Without this
-		// check: a successor takes over while the leader has nothing to append; each of the
-		// leader's checkpoints is fenced, and it believes that it leads until its next append.
+		// guard:keep-fenced. A checkpoint that is fenced stops the writer. Without this
+		// check: a leader appends, and then has nothing more to append; a successor takes
+		// over; the leader's next checkpoint is fenced and ignored; the leader believes
+		// that it leads until its next append.
 		var by *fence.FencedError
 		errors.As(err, &by)
 		w.mu.Lock()

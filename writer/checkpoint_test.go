@@ -14,8 +14,8 @@ import (
 )
 
 func (e *env) hint() fence.Position {
-	e.t.Helper()
-	m := e.newest()
+	e.Helper()
+	m := e.Newest()
 	if m.Hint == nil {
 		return fence.Position{}
 	}
@@ -27,7 +27,7 @@ func (e *env) hint() fence.Position {
 func TestCheckpoints(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{Checkpoint: time.Minute})
-		if m := e.newest(); m.Roles[layout.Writer].Epoch != 1 || e.hint() != at(1, 1) {
+		if m := e.Newest(); m.Roles[layout.Writer].Epoch != 1 || e.hint() != at(1, 1) {
 			t.Fatalf("the first manifest is %+v", m)
 		}
 		e.append(w, "0")
@@ -40,9 +40,9 @@ func TestCheckpoints(t *testing.T) {
 		if e.hint() != at(1, 2) {
 			t.Error("there was no checkpoint")
 		}
-		e.faulty.ResetCounts()
+		e.Faulty.ResetCounts()
 		time.Sleep(24 * time.Hour)
-		if n := e.faulty.Counts().Of("", ""); n != 0 {
+		if n := e.Faulty.Counts().Of("", ""); n != 0 {
 			t.Errorf("an idle day took %d requests", n)
 		}
 		e.append(w, "1")
@@ -64,7 +64,7 @@ func TestNoCheckpoints(t *testing.T) {
 		if err := w.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if m := e.newest(); m.Version != 1 || m.Roles[layout.Writer].Epoch != 1 {
+		if m := e.Newest(); m.Version != 1 || m.Roles[layout.Writer].Epoch != 1 {
 			t.Errorf("manifest %d, %+v", m.Version, m.Roles)
 		}
 	})
@@ -81,7 +81,7 @@ func TestHintSavesReading(t *testing.T) {
 		synctest.Wait()
 		e.append(w, "x")
 		var read []writer.Progress
-		e.faulty.ResetCounts()
+		e.Faulty.ResetCounts()
 		b := e.open("b", 2, &writer.Options{Hooks: writer.Hooks{Progress: func(r writer.Progress) {
 			if read = append(read, r); r.Objects != len(read) {
 				t.Errorf("call %d says that it is number %d", len(read), r.Objects)
@@ -90,7 +90,7 @@ func TestHintSavesReading(t *testing.T) {
 		if len(read) != 1 || read[0].Position != at(1, 52) || b.Recovered().Offset != 51 {
 			t.Errorf("read %v, recovered %+v", read, b.Recovered())
 		}
-		if n := e.faulty.Counts().Of(faultstore.Get, layout.DataPrefix); n > 3 {
+		if n := e.Faulty.Counts().Of(faultstore.Get, layout.DataPrefix); n > 3 {
 			t.Errorf("one object took %d requests", n)
 		}
 	})
@@ -123,7 +123,7 @@ func TestCheckpointFails(t *testing.T) {
 		e.append(w, "0")
 		e.append(w, "1")
 		time.Sleep(30 * time.Second)
-		if m := e.newest(); m.Version != 0 {
+		if m := e.Newest(); m.Version != 0 {
 			t.Fatal("the first manifest was to fail")
 		}
 		time.Sleep(2 * time.Minute)
@@ -142,7 +142,7 @@ func TestManifestOfAnotherWithTheSameToken(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		release := e.hold("a", faultstore.Put, layout.ManifestPrefix)
 		a := e.open("a", 4, nil)
-		u, err := e.log.Updater(layout.Writer, fence.NewToken(4))
+		u, err := e.State.Updater(layout.Writer, fence.NewToken(4))
 		if err == nil {
 			_, err = u.Update(t.Context(), func(*state.Change) error { return nil })
 		}

@@ -141,9 +141,10 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 		}
 	}
 	for _, key := range edit.Remove {
-		// guard:edit-live. Only live files are removed. Without this check: a merge reads files
-		// a and b; another commit replaces both; the merge removes a and b once more and adds
-		// its result, and their records are in the table twice.
+		// guard:edit-live. A commit removes only live files. Without this check: a job
+		// merges files a and b into c; another commit has already replaced a and b; the
+		// job's commit removes them once more and adds c; their records are in the table
+		// twice.
 		//
 		//mutant:replace !ok || live.Value() != ext => ok && live.Value() == "?"+ext
 		id, ext := parse(key)

@@ -21,7 +21,7 @@ import (
 )
 
 // create begins a file.
-func create(t *testing.T, w *writer.Writer, opts ...writer.FileOption) *writer.FileWriter {
+func create(t testing.TB, w *writer.Writer, opts ...writer.FileOption) *writer.FileWriter {
 	t.Helper()
 	f, err := w.CreateFile(t.Context(), ".bin", opts...)
 	if err != nil {
@@ -33,13 +33,13 @@ func create(t *testing.T, w *writer.Writer, opts ...writer.FileOption) *writer.F
 
 // file makes a whole file.
 func (e *env) file(w *writer.Writer, content string) manifest.File {
-	e.t.Helper()
-	f := create(e.t, w)
+	e.Helper()
+	f := create(e.TB, w)
 	if _, err := io.WriteString(f, content); err != nil {
-		e.t.Fatal(err)
+		e.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
-		e.t.Fatal(err)
+		e.Fatal(err)
 	}
 	return f.File()
 }
@@ -241,9 +241,9 @@ func TestFileClosedAfterItsEnd(t *testing.T) {
 
 // noFiles fails the test if there are files in the store.
 func (e *env) noFiles() {
-	e.t.Helper()
-	for info, err := range e.inner.List(e.t.Context(), "file/", nil) {
-		e.t.Errorf("there is %s, %v", info.Key, err)
+	e.Helper()
+	for info, err := range e.Mem.List(e.Context(), "file/", nil) {
+		e.Errorf("there is %s, %v", info.Key, err)
 	}
 }
 

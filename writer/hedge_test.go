@@ -17,13 +17,13 @@ const warm = 40
 
 // hedging opens a writer that hedges, as client a in epoch 1.
 func (e *env) hedging() *writer.Writer {
-	e.t.Helper()
+	e.Helper()
 	e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataPrefix, Skip: 1, Times: warm, Fault: faultstore.Fault{Delay: 10 * time.Millisecond}})
 	w := e.open("a", 1, &writer.Options{InFlight: 4, Window: 8, BatchBytes: 1, Checkpoint: -1, Hedge: 0.95})
 	for i := range warm {
 		e.append(w, fmt.Sprint(i))
 	}
-	e.faulty.ResetCounts()
+	e.Faulty.ResetCounts()
 	return w
 }
 
@@ -43,7 +43,7 @@ func TestHedge(t *testing.T) {
 			t.Errorf("three commits took %d requests", e.puts())
 		}
 		time.Sleep(30 * 24 * time.Hour)
-		if n := e.faulty.Release(t.Context(), nil); n != 1 {
+		if n := e.Faulty.Release(t.Context(), nil); n != 1 {
 			t.Errorf("%d were late", n)
 		}
 		e.numbers(warm + 3)
@@ -60,7 +60,7 @@ func TestHedgeWhileFenced(t *testing.T) {
 		b := e.open("b", 2, nil)
 		e.outcomes(fs, "not")
 		e.fenced(a.Err(), 2)
-		if e.faulty.Release(t.Context(), nil) != 1 {
+		if e.Faulty.Release(t.Context(), nil) != 1 {
 			t.Error("nothing was late")
 		}
 		e.append(b, fmt.Sprint(warm))
@@ -100,7 +100,7 @@ func TestHedgeGivenUp(t *testing.T) {
 		}
 		abandon(a)
 		e.outcomes(fs, "unknown")
-		e.faulty.Release(t.Context(), nil)
+		e.Faulty.Release(t.Context(), nil)
 		e.numbers(warm + 1) // so it was right not to say
 	})
 }

@@ -2,44 +2,32 @@ package writer_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"regexp"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
-	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
-	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
 // env is a log on a faulty store, in a bubble of its own: synctest.Wait tells
 // when nobody can go on, and a goroutine that outlives the test fails it.
 type env struct {
-	t      *testing.T
-	inner  *memstore.Store
-	faulty *faultstore.Store
-	log    *state.Log
-	format manifest.Format
+	*logtest.Log
 
 	mu    sync.Mutex
 	hooks []faultstore.Hook
 	held  []func() // releases what is held
-	folds uint64
 }
 
 func bubble(t *testing.T, f func(t *testing.T, e *env)) {
@@ -52,36 +40,15 @@ func bubbled(f func(t *testing.T, e *env)) func(*testing.T) {
 	return func(t *testing.T) { bubble(t, f) }
 }
 
-// format is that of every test's log: made once, because the store is probed
-// before.
-var format = sync.OnceValue(func() manifest.Format {
-	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
-	if err != nil {
-		panic(err)
-	}
-	return f
-})
-
 func bubbleOn(t *testing.T, limits fence.Limits, f func(t *testing.T, e *env)) {
 	t.Helper()
-	form := format()
+	form := logtest.Format()
 	if limits != (fence.Limits{}) {
 		form.Limits.Limits = limits
 	}
-	body, err := json.Marshal(form)
-	if err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		// A bubble begins at midnight. A compactor that finds a time in whole seconds
-		// takes it for one that a store has cut, and waits longer.
-		time.Sleep(time.Millisecond)
-		e := &env{t: t, format: form, inner: memstore.New(&memstore.Options{Clock: clock.Go()})}
-		if _, err := e.inner.Put(t.Context(), layout.FormatKey, body, &store.PutOptions{If: store.IfAbsent()}); err != nil {
-			t.Fatal(err)
-		}
-		e.log = state.With(e.inner, form, &state.Options{Clock: clock.Go()})
-		e.faulty = faultstore.New(e.inner, &faultstore.Options{Clock: clock.Go(), Hook: e.hook})
+	logtest.Bubble(t, form, func(t *testing.T, l *logtest.Log) {
+		e := &env{Log: l}
+		l.Faulty.SetHook(e.hook)
 		defer func() {
 			for _, release := range e.held {
 				release()
@@ -125,7 +92,7 @@ func (e *env) hold(client string, kind faultstore.Kind, prefix string) (release 
 func (e *env) before(client string, kind faultstore.Kind, prefix string, f func(faultstore.Op) (last bool)) {
 	var mu sync.Mutex
 	over := false
-	e.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+	e.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 		if op.Client != client || op.Kind != kind || len(op.Key) < len(prefix) || op.Key[:len(prefix)] != prefix {
 			return
 		}
@@ -155,23 +122,23 @@ func options(opts *writer.Options) *writer.Options {
 
 // tryFor opens a writer with a context, and abandons it when the test ends.
 func (e *env) tryFor(ctx context.Context, client string, epoch uint64, opts *writer.Options) (*writer.Writer, error) {
-	w, err := writer.Open(ctx, e.faulty.Client(client), fence.NewToken(epoch), options(opts))
+	w, err := writer.Open(ctx, e.Faulty.Client(client), fence.NewToken(epoch), options(opts))
 	if err == nil {
-		e.t.Cleanup(func() { abandon(w) })
+		e.Cleanup(func() { abandon(w) })
 	}
 	return w, err
 }
 
 func (e *env) try(client string, epoch uint64, opts *writer.Options) (*writer.Writer, error) {
-	return e.tryFor(e.t.Context(), client, epoch, opts)
+	return e.tryFor(e.Context(), client, epoch, opts)
 }
 
 // open opens a writer and waits until its first manifest is there, or held up.
 func (e *env) open(client string, epoch uint64, opts *writer.Options) *writer.Writer {
-	e.t.Helper()
+	e.Helper()
 	w, err := e.try(client, epoch, opts)
 	if err != nil {
-		e.t.Fatal(err)
+		e.Fatal(err)
 	}
 	synctest.Wait()
 	return w
@@ -183,6 +150,8 @@ func abandon(w *writer.Writer) {
 	_ = w.Close(ctx)
 }
 
+var at = logtest.At
+
 func recs(s ...string) [][]byte {
 	var b [][]byte
 	for _, s := range s {
@@ -192,18 +161,18 @@ func recs(s ...string) [][]byte {
 }
 
 func (e *env) append(w *writer.Writer, values ...string) {
-	e.t.Helper()
-	if _, err := w.Append(e.t.Context(), recs(values...)); err != nil {
-		e.t.Fatal(err)
+	e.Helper()
+	if _, err := w.Append(e.Context(), recs(values...)); err != nil {
+		e.Fatal(err)
 	}
 }
 
 // async appends one record in an append of its own.
 func (e *env) async(w *writer.Writer, value string, opts ...writer.AppendOption) writer.Future {
-	e.t.Helper()
-	f, err := w.AppendAsync(e.t.Context(), recs(value), opts...)
+	e.Helper()
+	f, err := w.AppendAsync(e.Context(), recs(value), opts...)
 	if err != nil {
-		e.t.Fatal(err)
+		e.Fatal(err)
 	}
 	return f
 }
@@ -233,7 +202,7 @@ func kind(err error) string {
 
 // outcomes checks a second later, when whatever can happen has happened.
 func (e *env) outcomes(fs []writer.Future, want ...string) {
-	e.t.Helper()
+	e.Helper()
 	time.Sleep(time.Second)
 	synctest.Wait()
 	var got []string
@@ -241,124 +210,61 @@ func (e *env) outcomes(fs []writer.Future, want ...string) {
 		got = append(got, outcome(f))
 	}
 	if !slices.Equal(got, want) {
-		e.t.Fatalf("outcomes are %v, want %v", got, want)
+		e.Fatalf("outcomes are %v, want %v", got, want)
 	}
-}
-
-// contents reads the log from its beginning, without faults.
-func (e *env) contents() []string {
-	e.t.Helper()
-	r, err := reader.Open(e.t.Context(), e.inner, &reader.Options{Clock: clock.Go()})
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	var all []string
-	for rec, err := range r.Read(e.t.Context(), 0) {
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		if rec.Offset != uint64(len(all)) {
-			e.t.Fatalf("record %d has offset %d", len(all), rec.Offset)
-		}
-		all = append(all, string(rec.Value))
-	}
-	return all
 }
 
 func (e *env) holds(want ...string) {
-	e.t.Helper()
-	if got := e.contents(); !slices.Equal(got, want) {
-		e.t.Fatalf("the log holds %q, want %q", got, want)
+	e.Helper()
+	if got := e.Contents(); !slices.Equal(got, want) {
+		e.Fatalf("the log holds %q, want %q", got, want)
 	}
-}
-
-func (e *env) newest() *state.Manifest {
-	e.t.Helper()
-	m, err := e.log.Newest(e.t.Context())
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return m
 }
 
 // compact folds and prunes all there is, as a compactor of a new epoch.
 func (e *env) compact() {
-	e.t.Helper()
-	e.folds++
-	c, err := compactor.New(e.inner, &compactor.Options{Token: fence.NewToken(e.folds), Clock: clock.Go()})
+	e.Helper()
+	e.Token++
+	c, err := compactor.New(e.Mem, &compactor.Options{Token: fence.NewToken(e.Token), Clock: clock.Go()})
 	if err != nil {
-		e.t.Fatal(err)
+		e.Fatal(err)
 	}
-	if _, err := c.Once(e.t.Context()); err != nil {
-		e.t.Fatal(err)
-	}
-}
-
-// publish changes the manifest as a compactor would.
-func (e *env) publish(f func(*state.Change) error) {
-	e.t.Helper()
-	e.folds++
-	u, err := e.log.Updater(layout.Compactor, fence.NewToken(e.folds))
-	if err == nil {
-		_, err = u.Update(e.t.Context(), f)
-	}
-	if err != nil {
-		e.t.Fatal(err)
-	}
-}
-
-func at(epoch, seq uint64) fence.Position {
-	return fence.Position{Epoch: fence.Epoch(epoch), Seq: seq}
-}
-
-// put creates an object by hand, as somebody else.
-func (e *env) put(p fence.Position, body []byte) {
-	e.t.Helper()
-	if _, err := e.inner.Put(e.t.Context(), layout.DataKey(p), body, &store.PutOptions{If: store.IfAbsent()}); err != nil {
-		e.t.Fatal(err)
+	if _, err := c.Once(e.Context()); err != nil {
+		e.Fatal(err)
 	}
 }
 
 // seal puts another opener's seal.
 func (e *env) seal(p fence.Position, next uint64) {
-	e.t.Helper()
-	h := frame.Header{Log: e.format.Log, Nonce: fence.ID(uuid.New()), Position: p, Time: time.Now()}
-	e.put(p, frame.EncodeSeal(&h, fence.Epoch(next)))
+	e.Helper()
+	e.Put(layout.DataKey(p), e.Seal(p, next))
 }
 
 // size is how many bytes the object in a slot has.
 func (e *env) size(p fence.Position) int64 {
-	e.t.Helper()
-	body, _, err := store.ReadAll(e.t.Context(), e.inner, layout.DataKey(p), 1<<20, nil)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return int64(len(body))
+	e.Helper()
+	return int64(len(e.Body(layout.DataKey(p))))
 }
 
 // header returns what is in a slot; its Kind is 0 if there is nothing.
 func (e *env) header(p fence.Position) frame.Header {
-	e.t.Helper()
-	body, _, err := store.ReadAll(e.t.Context(), e.inner, layout.DataKey(p), 1<<20, nil)
-	if errors.Is(err, store.ErrNotFound) {
+	e.Helper()
+	if !e.Has(layout.DataKey(p)) {
 		return frame.Header{}
 	}
+	h, err := frame.DecodeHeader(e.Body(layout.DataKey(p)))
 	if err != nil {
-		e.t.Fatal(err)
-	}
-	h, err := frame.DecodeHeader(body)
-	if err != nil {
-		e.t.Fatal(err)
+		e.Fatal(err)
 	}
 	return h
 }
 
 // fenced fails the test unless err is a fencing by that epoch.
 func (e *env) fenced(err error, by fence.Epoch) {
-	e.t.Helper()
+	e.Helper()
 	var f *fence.FencedError
 	if !errors.Is(err, writer.ErrFenced) || !errors.As(err, &f) || f.By != by {
-		e.t.Fatalf("error is %v, want a fencing by epoch %d", err, by)
+		e.Fatalf("error is %v, want a fencing by epoch %d", err, by)
 	}
 }
 
@@ -366,14 +272,10 @@ func (e *env) fenced(err error, by fence.Epoch) {
 // numbers without their zeros.
 func (e *env) sequence(client string) []string {
 	var all []string
-	for _, entry := range e.faulty.Log() {
+	for _, entry := range e.Faulty.Log() {
 		if entry.Op.Client == client && !entry.Landed {
-			all = append(all, string(entry.Op.Kind)+" "+short(entry.Op.Key))
+			all = append(all, string(entry.Op.Kind)+" "+logtest.Short(entry.Op.Key))
 		}
 	}
 	return all
 }
-
-var zeros = regexp.MustCompile(`/0+(\d)`)
-
-func short(key string) string { return zeros.ReplaceAllString(key, "/$1") }

@@ -26,7 +26,7 @@ func TestStartsInALaterEpoch(t *testing.T) {
 			if name == "floor" {
 				e.compact() // it was quicker than the leader's own first manifest
 			} else {
-				e.publish(func(m *state.Change) error {
+				e.Publish(func(m *state.Change) error {
 					seal := e.header(frame.Genesis())
 					m.Hint = &frame.Point{Position: at(3, 1), Prev: seal.Checksum()}
 					return nil
@@ -46,7 +46,7 @@ func TestStartsInALaterEpoch(t *testing.T) {
 // of it can be seen but the manifest's role.
 func TestAnEpochIsOpenedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		u, err := e.log.Updater(layout.Writer, fence.NewToken(5))
+		u, err := e.State.Updater(layout.Writer, fence.NewToken(5))
 		if err == nil {
 			_, err = u.Update(t.Context(), func(*state.Change) error { return nil })
 		}
@@ -88,7 +88,7 @@ func TestOneTokenTwice(t *testing.T) {
 // hole makes a log of epoch 1 with three records, and calls f when an opener has
 // read the manifest and is about to read slot 1, which f's pruner takes away.
 func (e *env) hole(client string, f func(leader *writer.Writer)) {
-	e.t.Helper()
+	e.Helper()
 	leader := e.open("leader", 1, nil)
 	for range 3 {
 		e.append(leader, "x")
@@ -100,9 +100,9 @@ func (e *env) hole(client string, f func(leader *writer.Writer)) {
 }
 
 func (e *env) gone(p fence.Position) {
-	e.t.Helper()
+	e.Helper()
 	if e.header(p).Kind != 0 {
-		e.t.Fatalf("%v has not been pruned", p)
+		e.Fatalf("%v has not been pruned", p)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestDamage(t *testing.T) {
 	t.Run("hole", bubbled(func(t *testing.T, e *env) {
 		e.hole("b", func(*writer.Writer) {
 			e.compact()
-			e.put(at(1, 1), garbage)
+			e.Put(layout.DataKey(at(1, 1)), garbage)
 		})
 		e.append(e.open("b", 2, nil), "b")
 		e.holds("x", "x", "x", "b")
@@ -155,7 +155,7 @@ func TestDamage(t *testing.T) {
 	for name, body := range map[string][]byte{"tail": garbage, "empty": {}} {
 		t.Run(name, bubbled(func(t *testing.T, e *env) {
 			e.append(e.open("a", 1, nil), "0")
-			e.put(at(1, 2), body)
+			e.Put(layout.DataKey(at(1, 2)), body)
 			_, err := e.try("b", 2, nil)
 			if !errors.Is(err, fence.ErrCorrupt) {
 				t.Fatal(err)

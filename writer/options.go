@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,40 +94,18 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
-	def := func(n *int, value int) {
-		if *n == 0 {
-			*n = value
-		}
-	}
-	def(&v.InFlight, 16)
-	def(&v.Window, 4*max(v.InFlight, 1))
-	def(&v.MaxBytes, max(256<<20, v.BatchBytes))
-	if v.Checkpoint == 0 {
-		v.Checkpoint = 10 * time.Second
-	}
-	if v.Logger == nil {
-		v.Logger = zap.NewNop()
-	}
+	v := *cmp.Or(o, &Options{})
+	v.InFlight = cmp.Or(v.InFlight, 16)
+	v.Window = cmp.Or(v.Window, 4*max(v.InFlight, 1))
+	v.MaxBytes = cmp.Or(v.MaxBytes, max(256<<20, v.BatchBytes))
+	v.Checkpoint = cmp.Or(v.Checkpoint, 10*time.Second)
+	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)
-	var settle store.SettleOptions
-	if v.Settle != nil {
-		settle = *v.Settle
-	}
-	if settle.Clock == nil {
-		settle.Clock = v.Clock
-	}
+	settle := *cmp.Or(v.Settle, &store.SettleOptions{})
+	settle.Clock = cmp.Or(settle.Clock, v.Clock)
 	v.Settle = &settle
-	var init manifest.InitOptions
-	if v.Init != nil {
-		init = *v.Init
-	}
-	if init.Settle == nil {
-		init.Settle = v.Settle
-	}
+	init := *cmp.Or(v.Init, &manifest.InitOptions{})
+	init.Settle = cmp.Or(init.Settle, v.Settle)
 	v.Init = &init
 	return v
 }
@@ -172,9 +151,7 @@ func (o *Options) hedge() *store.Hedge {
 
 // fit completes the options by what depends on the log.
 func (o *Options) fit(limits fence.Limits) error {
-	if o.BatchBytes == 0 {
-		o.BatchBytes = min(4<<20, limits.Object, o.MaxBytes)
-	}
+	o.BatchBytes = cmp.Or(o.BatchBytes, min(4<<20, limits.Object, o.MaxBytes))
 	if o.BatchBytes > limits.Object {
 		return invalid("BatchBytes %d is over %d, the limit of this log for an object", o.BatchBytes, limits.Object)
 	}

@@ -57,9 +57,10 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 	fenced := &fence.FencedError{Role: string(layout.Writer), Epoch: epoch, By: h.Next, Key: key, Err: c}
 	if h.Kind != frame.Seal {
 		// guard:append-foreign. Data of this epoch that this writer did not send means that
-		// another process has the same token. Without this check: the other's object is in slot
-		// 5 and is folded; this writer takes that object for junk in a pruned slot, and
-		// acknowledges an append that was never written.
+		// another process has the same token. Without this check: P and Q both have token
+		// 5; Q writes slot 5/5, which is folded; P's create of 5/5 is refused; P finds the
+		// floor after that slot, concludes that its own object was folded, and acknowledges
+		// a record that was never stored.
 		fenced.By = epoch
 		return outcome{err: fenced}
 	}
@@ -77,25 +78,28 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 	case !m.Past(b.at):
 		return outcome{void: b.at.Seq, err: fenced}
 	case floor.Epoch == epoch:
-		// guard:append-junk-seal. If the floor is in this epoch and after the slot, the slot was
-		// folded: it is committed, and there is no successor. Without this check: a junk seal
-		// in a pruned slot stops the live leader.
+		// guard:append-junk-seal. If the floor is in this epoch and after the slot, this
+		// writer's object was there and was folded: it is committed, and the seal in the
+		// slot is junk. Without this check a junk seal in a pruned slot would stop the live
+		// leader.
 		return outcome{applied: true}
 	}
 	seal, known, err := w.log.SealOf(ctx, m, epoch)
 	if err != nil {
 		return outcome{err: fmt.Errorf("writer: %s is sealed by epoch %d; where this epoch ended is unknown, because the manifest's lists cannot be read: %w", key, h.Next, err)}
 	}
-	// guard:append-forgotten. If the manifest does not say where this epoch ended, the outcome
-	// is unknown. Without this check: the floor is past the epoch, whose seal is not listed;
-	// the writer takes the slot for one before the seal, and acknowledges what may be void.
+	// guard:append-forgotten. If the manifest does not say where this epoch ended, the
+	// outcome is unknown. Without this check: writer W asks where its epoch ended; the
+	// floor has passed the epoch, but its seal is not listed; W takes its slot for one
+	// before the seal, and acknowledges what may be void.
 	if !known {
 		return outcome{err: fmt.Errorf("%w; the manifest does not name the seal of epoch %d", fenced, epoch)}
 	}
-	// guard:append-ended. If the epoch's seal was folded, all slots before it are committed, and
-	// all after it are void. Without this: the writer sleeps; a successor seals slot 9, and the
-	// compactor folds slots 5 to 9; the writer's retry of slot 5, which was applied, meets a
-	// junk seal. Its records are reported as unknown, though readers have them for certain.
+	// guard:append-ended. If the epoch's seal was folded, all slots before it are
+	// committed, and all slots after it are void. Without this: writer W's slot 5 is
+	// applied and its answer is lost; a successor seals slot 9; a compactor folds and
+	// prunes 5 to 9; a zombie puts a junk seal into slot 5; W retries slot 5, meets that
+	// seal, and reports as unknown what readers have for certain.
 	//
 	//mutant:replace applied: true, void => void
 	fenced.By = seal.Next
@@ -140,10 +144,9 @@ func (w *Writer) acknowledge() {
 		}
 		close(b.done)
 	}
-	// guard:lower-slots. When the writer is halted, a slot before the void ones waits for its
-	// own outcome. It is unknown only when nothing is in flight any more. Without this check: slot
-	// 6 meets a seal while slot 5 is in flight; slot 5 is reported as unknown, and then it is
-	// applied.
+	// guard:lower-slots. When the writer is halted, it waits for the answer to each earlier
+	// slot in flight before it reports that slot. Without this wait: slot 6 meets a seal
+	// while slot 5 is in flight; slot 5 is reported as unknown, and then it is applied.
 	if w.stop != nil && w.inFlight == 0 {
 		for _, b := range w.window {
 			w.fail(b, unknown(w.stop))

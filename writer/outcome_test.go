@@ -70,7 +70,7 @@ func TestT09_LateRequest(t *testing.T) {
 		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Fault: late})
 		e.append(a, "0")
 		e.append(a, "1")
-		if n := e.faulty.Release(t.Context(), nil); n != 2 {
+		if n := e.Faulty.Release(t.Context(), nil); n != 2 {
 			t.Fatalf("%d requests were late", n)
 		}
 		e.append(a, "2")
@@ -87,11 +87,11 @@ func TestT09_LateRequest(t *testing.T) {
 			e.outcomes([]writer.Future{f}, "unknown")
 			want, cursor := []string{"0"}, ""
 			if first == "request" {
-				e.faulty.Release(t.Context(), nil)
+				e.Faulty.Release(t.Context(), nil)
 				want, cursor = []string{"0", "1"}, "one"
 			}
 			b := e.open("b", 2, nil)
-			e.faulty.Release(t.Context(), nil)
+			e.Faulty.Release(t.Context(), nil)
 			if string(b.Recovered().Cursor) != cursor {
 				t.Errorf("recovered %+v", b.Recovered())
 			}

@@ -19,7 +19,7 @@ import (
 func TestLinger(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{Linger: 50 * time.Millisecond, Checkpoint: -1})
-		e.faulty.ResetCounts()
+		e.Faulty.ResetCounts()
 		start := time.Now()
 		first := e.async(w, "0")
 		time.Sleep(30 * time.Millisecond)
@@ -50,15 +50,15 @@ func TestLinger(t *testing.T) {
 func TestLingerEndsEarly(t *testing.T) {
 	for name, end := range map[string]func(*env, *writer.Writer) error{
 		"full": func(e *env, w *writer.Writer) error {
-			_, err := w.AppendAsync(e.t.Context(), recs("12345678"))
+			_, err := w.AppendAsync(e.Context(), recs("12345678"))
 			return err
 		},
 		"no room": func(e *env, w *writer.Writer) error {
-			_, err := w.AppendAsync(e.t.Context(), recs("123456789"))
+			_, err := w.AppendAsync(e.Context(), recs("123456789"))
 			return err
 		},
-		"flush": func(e *env, w *writer.Writer) error { return w.Flush(e.t.Context()) },
-		"close": func(e *env, w *writer.Writer) error { return w.Close(e.t.Context()) },
+		"flush": func(e *env, w *writer.Writer) error { return w.Flush(e.Context()) },
+		"close": func(e *env, w *writer.Writer) error { return w.Close(e.Context()) },
 	} {
 		t.Run(name, bubbled(func(t *testing.T, e *env) {
 			w := e.open("a", 1, &writer.Options{Linger: time.Hour, BatchBytes: 20, Checkpoint: -1, NoCompress: true})
@@ -118,7 +118,7 @@ func TestRequestsPerSecond(t *testing.T) {
 			w := e.open("a", 1, &writer.Options{RequestsPerSecond: c.rate, Checkpoint: -1, InFlight: 64})
 			time.Sleep(time.Hour)
 			start := time.Now()
-			e.faulty.ResetCounts()
+			e.Faulty.ResetCounts()
 			var at []time.Duration
 			for i := range c.burst + 3 {
 				e.append(w, fmt.Sprint(i))
@@ -132,7 +132,7 @@ func TestRequestsPerSecond(t *testing.T) {
 				t.Errorf("acknowledged after %v, want %v", at, want)
 			}
 			// Three share the next.
-			e.faulty.ResetCounts()
+			e.Faulty.ResetCounts()
 			e.several(w, fmt.Sprint(c.burst+3), fmt.Sprint(c.burst+4), fmt.Sprint(c.burst+5))
 			if err := w.Flush(t.Context()); err != nil {
 				t.Fatal(err)

@@ -83,9 +83,9 @@ func (w *Writer) encode(b, prev *batch) (object []byte, free func()) {
 		codec = frame.Plain
 	}
 	b.Pack(codec) // several at once, so one processor is not the limit
-	// guard:encode-order. A header is encoded after that of the batch before, because it
-	// carries that one's checksum. Without this wait: batch 2 is small and is packed before
-	// batch 1; it gets a checksum of nothing; batch 2 is not part of any chain.
+	// guard:encode-order. A header is made after that of the batch before it, whose
+	// checksum it carries. Without this wait: batch 2 is small and is packed before batch
+	// 1; its header carries an empty checksum; no reader accepts it.
 	//
 	//mutant:replace <-prev.encoded => _ = prev.encoded
 	<-prev.encoded

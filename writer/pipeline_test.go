@@ -20,7 +20,7 @@ import (
 )
 
 // puts is how many log objects clients have sent since the counts were reset.
-func (e *env) puts() int { return e.faulty.Counts().Of(faultstore.Put, layout.DataPrefix) }
+func (e *env) puts() int { return e.Faulty.Counts().Of(faultstore.Put, layout.DataPrefix) }
 
 // feed appends records one by one in the background, as fast as there is room.
 func (e *env) feed(w *writer.Writer, n int) (done <-chan error) {
@@ -42,7 +42,7 @@ func (e *env) feed(w *writer.Writer, n int) (done <-chan error) {
 }
 
 func (e *env) numbers(n int) {
-	e.t.Helper()
+	e.Helper()
 	var want []string
 	for i := range n {
 		want = append(want, fmt.Sprint(i))
@@ -56,7 +56,7 @@ func TestWindow(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 2, Window: 5, BatchBytes: 1})
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 1)))
-		e.faulty.ResetCounts()
+		e.Faulty.ResetCounts()
 		done := e.feed(w, 30)
 		synctest.Wait()
 		if e.puts() != 5 || e.header(at(1, 5)).Kind == 0 || e.header(at(1, 6)).Kind != 0 {
@@ -78,7 +78,7 @@ func TestInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{InFlight: 3, Window: 12, BatchBytes: 1})
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
-		e.faulty.ResetCounts()
+		e.Faulty.ResetCounts()
 		done := e.feed(w, 30)
 		synctest.Wait()
 		if e.puts() != 3 {
@@ -100,7 +100,7 @@ func TestOrder(t *testing.T) {
 			InFlight: 8, Window: 32, BatchBytes: 1,
 			Hooks: writer.Hooks{Acknowledged: func(s writer.Acknowledgement) { slots = append(slots, s) }},
 		})
-		e.faulty.SetRates(faultstore.Rates{MaxDelay: 100 * time.Millisecond})
+		e.Faulty.SetRates(faultstore.Rates{MaxDelay: 100 * time.Millisecond})
 		if err := <-e.feed(w, 200); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestGrouping(t *testing.T) {
 			t.Errorf("an append to an idle pipeline took %v", took)
 		}
 		release := e.hold("a", faultstore.Put, layout.DataKey(at(1, 2)))
-		e.faulty.ResetCounts()
+		e.Faulty.ResetCounts()
 		fs := e.several(w, "1", "2", "3", "4")
 		e.outcomes(fs, "pending", "pending", "pending", "pending")
 		release()
@@ -258,7 +258,7 @@ func TestMaxBytes(t *testing.T) {
 		w := e.open("a", 1, &writer.Options{InFlight: 8, BatchBytes: 10, MaxBytes: 25})
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		nine := string(bytes.Repeat([]byte("9"), 9))
-		e.faulty.ResetCounts()
+		e.Faulty.ResetCounts()
 		fs := e.several(w, nine, nine, nine)
 		if e.puts() != 2 {
 			t.Errorf("%d objects of 10 bytes were sent, MaxBytes is 25", e.puts())
@@ -441,7 +441,7 @@ func TestEncodingAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.outcomes(fs, slices.Repeat([]string{"committed"}, len(fs))...)
-		if got := e.contents(); !slices.Equal(got, want) {
+		if got := e.Contents(); !slices.Equal(got, want) {
 			t.Errorf("%d records are not what was appended", len(got))
 		}
 	})

@@ -35,7 +35,7 @@ func (e *env) lost(seq uint64) (release func()) {
 
 // several appends a record each in appends of their own.
 func (e *env) several(w *writer.Writer, values ...string) (fs []writer.Future) {
-	e.t.Helper()
+	e.Helper()
 	for _, v := range values {
 		fs = append(fs, e.async(w, v))
 		synctest.Wait()
@@ -143,7 +143,7 @@ func TestSealLongAgo(t *testing.T) {
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		f := e.several(a, "0")
 		e.seal(at(1, 1), 2)
-		e.publish(func(m *state.Change) error {
+		e.Publish(func(m *state.Change) error {
 			seals := []state.Seal{{Position: frame.Genesis(), Next: 1}}
 			for epoch := range uint64(state.MaxInline + 1) {
 				seals = append(seals, state.Seal{Position: at(epoch+1, 1), Next: fence.Epoch(epoch + 2)})
@@ -164,7 +164,7 @@ func TestSealForgotten(t *testing.T) {
 		release := e.hold("a", faultstore.Put, layout.DataPrefix)
 		f := e.several(a, "0")
 		e.seal(at(1, 1), 2)
-		e.publish(func(m *state.Change) error {
+		e.Publish(func(m *state.Change) error {
 			return m.Fold(m.Floor, frame.Point{Position: at(2, 1)}, []state.Seal{{Position: frame.Genesis(), Next: 2}}, nil, nil)
 		})
 		release()
@@ -180,8 +180,8 @@ func TestForeignData(t *testing.T) {
 		a := e.open("a", 1, single)
 		var b frame.Builder
 		b.Add([]byte("theirs"))
-		h := frame.Header{Log: e.format.Log, Nonce: fence.ID(uuid.New()), Position: at(1, 1)}
-		e.put(at(1, 1), b.Finish(&h, frame.Plain))
+		h := frame.Header{Log: e.Format.Log, Nonce: fence.ID(uuid.New()), Position: at(1, 1)}
+		e.Put(layout.DataKey(at(1, 1)), b.Finish(&h, frame.Plain))
 		fs := e.several(a, "0")
 		e.outcomes(fs, "unknown")
 		e.fenced(a.Err(), 1)
@@ -199,11 +199,11 @@ func TestRubbishInTheSlot(t *testing.T) {
 	for name, body := range map[string]func(e *env) []byte{
 		"rubbish":      func(*env) []byte { return []byte("rubbish") },
 		"another log":  func(e *env) []byte { return seal(e, fence.ID{1}, at(1, 1)) },
-		"another slot": func(e *env) []byte { return seal(e, e.format.Log, at(1, 2)) },
+		"another slot": func(e *env) []byte { return seal(e, e.Format.Log, at(1, 2)) },
 	} {
 		t.Run(name, bubbled(func(t *testing.T, e *env) {
 			a := e.open("a", 1, single)
-			e.put(at(1, 1), body(e))
+			e.Put(layout.DataKey(at(1, 1)), body(e))
 			fs := e.several(a, "0")
 			e.outcomes(fs, "unknown")
 			if err := a.Err(); !errors.Is(err, fence.ErrCorrupt) || errors.Is(err, writer.ErrFenced) || !strings.Contains(err.Error(), layout.DataKey(at(1, 1))) {

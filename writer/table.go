@@ -132,11 +132,11 @@ func (w *Writer) editsFrom(ctx context.Context, floor frame.Point) (edits []stat
 	if !at.Equal(w.table.begin) {
 		return nil, follow.Classify(ctx, at.Position, fmt.Errorf("%w: %s is missing, before the beginning of epoch %d", fence.ErrCorrupt, layout.DataKey(at.Position), w.token.Epoch()))
 	}
-	// guard:table-moved. The edits count only if all seals on the way are on the chain.
-	// Without this check: the writer begins to read at the floor; a compactor folds and
-	// prunes the slots there; a zombie opener's seal falls into the first hole and leads to
-	// where this epoch begins; the writer misses the edits between, and commits against a
-	// table that never was.
+	// guard:table-moved. The edits that were read count only if the floor has not passed
+	// the first seal on the way. Without this check: writer W reads edits from the floor
+	// on; a compactor folds and prunes these slots; zombie Z's junk seal in the first hole
+	// leads to W's epoch; W misses the edits between, and checks its commits against a
+	// wrong table.
 	//
 	//mutant:replace follow.Confirm(ctx) => error(nil)
 	return edits, follow.Confirm(ctx)

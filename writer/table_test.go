@@ -31,36 +31,36 @@ func removes(files ...manifest.File) manifest.Edit {
 }
 
 func (e *env) commit(w *writer.Writer, edit manifest.Edit, opts ...writer.AppendOption) {
-	e.t.Helper()
-	if err := w.CommitFiles(e.t.Context(), edit, opts...); err != nil {
-		e.t.Fatal(err)
+	e.Helper()
+	if err := w.CommitFiles(e.Context(), edit, opts...); err != nil {
+		e.Fatal(err)
 	}
 }
 
 // conflict fails the test unless an edit is refused because of a file, and nothing
 // is written.
 func (e *env) conflict(w *writer.Writer, edit manifest.Edit, key, why string) {
-	e.t.Helper()
-	e.faulty.ResetCounts()
-	err := w.CommitFiles(e.t.Context(), edit)
+	e.Helper()
+	e.Faulty.ResetCounts()
+	err := w.CommitFiles(e.Context(), edit)
 	var c *writer.ConflictError
 	if kind(err) != "not" || !errors.Is(err, writer.ErrConflict) || !errors.As(err, &c) || c.Key != key || !strings.Contains(err.Error(), why) {
-		e.t.Fatalf("error is %v, want a conflict on %s: %s", err, key, why)
+		e.Fatalf("error is %v, want a conflict on %s: %s", err, key, why)
 	}
 	if e.puts() != 0 || w.Err() != nil {
-		e.t.Fatalf("%d objects were written; the writer says %v", e.puts(), w.Err())
+		e.Fatalf("%d objects were written; the writer says %v", e.puts(), w.Err())
 	}
 }
 
 // live folds everything and returns the keys of the live files.
 func (e *env) live() []string {
-	e.t.Helper()
+	e.Helper()
 	e.compact()
-	m := e.newest()
+	m := e.Newest()
 	var keys []string
-	for f, err := range e.log.Files(e.t.Context(), m) {
+	for f, err := range e.State.Files(e.Context(), m) {
 		if err != nil {
-			e.t.Fatal(err)
+			e.Fatal(err)
 		}
 		keys = append(keys, f.Key)
 	}
@@ -68,14 +68,14 @@ func (e *env) live() []string {
 }
 
 func (e *env) lives(want ...manifest.File) {
-	e.t.Helper()
+	e.Helper()
 	var keys []string
 	for _, f := range want {
 		keys = append(keys, f.Key)
 	}
 	slices.Sort(keys)
 	if got := e.live(); !slices.Equal(got, keys) {
-		e.t.Fatalf("live are %q, want %q", got, keys)
+		e.Fatalf("live are %q, want %q", got, keys)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestCommitFiles(t *testing.T) {
 		}
 		e.holds("0", "1")
 		e.lives(g)
-		if m := e.newest(); !maps.Equal(m.Properties, map[string]string{"x": "y"}) {
+		if m := e.Newest(); !maps.Equal(m.Properties, map[string]string{"x": "y"}) {
 			t.Errorf("properties are %v", m.Properties)
 		}
 	})
@@ -205,8 +205,8 @@ func TestLiveFilesAreRead(t *testing.T) {
 		"later": func(e *env, w *writer.Writer) {
 			e.append(w, "x")
 			e.compact()
-			if p := e.newest().Floor.Position; p != at(3, 2) {
-				e.t.Fatalf("the floor is at %v", p)
+			if p := e.Newest().Floor.Position; p != at(3, 2) {
+				e.Fatalf("the floor is at %v", p)
 			}
 		},
 	} {
@@ -294,7 +294,7 @@ func TestEditKeepsItsPlace(t *testing.T) {
 		if h := e.header(at(1, 5)); h.Offset != 3 {
 			t.Errorf("the edit lies at %d", h.Offset)
 		}
-		if got := e.contents(); len(got) != 5 || got[2] != "2" {
+		if got := e.Contents(); len(got) != 5 || got[2] != "2" {
 			t.Errorf("the log holds %q", got)
 		}
 	})
@@ -363,9 +363,9 @@ func TestEditOutcomes(t *testing.T) {
 		return w, adds(f)
 	}
 	async := func(e *env, w *writer.Writer, edit manifest.Edit) writer.Future {
-		f, err := w.CommitFilesAsync(e.t.Context(), edit, writer.Cursor([]byte("c")))
+		f, err := w.CommitFilesAsync(e.Context(), edit, writer.Cursor([]byte("c")))
 		if err != nil {
-			e.t.Fatal(err)
+			e.Fatal(err)
 		}
 		synctest.Wait()
 		return f

@@ -87,7 +87,7 @@ func TestT03_ThreeWritersOverlapping(t *testing.T) {
 		var first *writer.Writer
 		e.hole("third", func(leader *writer.Writer) {
 			first = leader
-			second := e.faulty.Client("second")
+			second := e.Faulty.Client("second")
 			e.before("second", faultstore.Get, layout.DataKey(at(1, 1)), func(faultstore.Op) bool {
 				e.compact()
 				e.gone(at(1, 1))

@@ -24,10 +24,10 @@ const wide = 128
 
 // keys lists the objects of an epoch after one.
 func (e *env) keys(p fence.Position) (keys []string) {
-	e.t.Helper()
-	for info, err := range e.inner.List(e.t.Context(), path.Dir(layout.DataKey(p))+"/", &store.ListOptions{StartAfter: layout.DataKey(p)}) {
+	e.Helper()
+	for info, err := range e.Mem.List(e.Context(), path.Dir(layout.DataKey(p))+"/", &store.ListOptions{StartAfter: layout.DataKey(p)}) {
 		if err != nil {
-			e.t.Fatal(err)
+			e.Fatal(err)
 		}
 		if info.Key > layout.DataKey(p) { // StartAfter is a hint
 			keys = append(keys, info.Key)
@@ -43,7 +43,7 @@ func (e *env) outrun(client string, leader *writer.Writer, often int) (acked fun
 	var won []string
 	var run sync.Once
 	over := make(chan struct{})
-	e.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+	e.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 		if _, ok := layout.ParseDataKey(op.Key); op.Client != client || !ok {
 			return
 		}
@@ -228,7 +228,7 @@ func TestRoundTripsAgainstABusyLeader(t *testing.T) {
 		var mu sync.Mutex
 		var client string
 		var sealing time.Time
-		e.faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
+		e.Faulty.SetBefore(func(ctx context.Context, op faultstore.Op) {
 			mu.Lock()
 			if _, ok := layout.ParseDataKey(op.Key); ok && op.Kind == faultstore.Put && op.Client == client && sealing.IsZero() {
 				sealing = time.Now()

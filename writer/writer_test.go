@@ -41,7 +41,7 @@ func TestAppendReadAndTakeOver(t *testing.T) {
 		if off, err := b.Append(t.Context(), recs("b0", "b1")); err != nil || off != 10 {
 			t.Fatal(off, err)
 		}
-		if got := e.contents(); len(got) != 12 || got[11] != "b1" || got[9] != "a9" {
+		if got := e.Contents(); len(got) != 12 || got[11] != "b1" || got[9] != "a9" {
 			t.Fatal(got)
 		}
 	})
@@ -73,7 +73,7 @@ func TestOpeningCosts(t *testing.T) {
 func TestCommitCosts(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, &writer.Options{BatchBytes: 1})
-		e.faulty.ResetCounts()
+		e.Faulty.ResetCounts()
 		const commits = 300
 		var last writer.Future
 		for i := range commits {
@@ -86,7 +86,7 @@ func TestCommitCosts(t *testing.T) {
 		if _, err := last.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c := e.faulty.Counts()
+		c := e.Faulty.Counts()
 		if all, puts := c.Of("", ""), c.Of(faultstore.Put, layout.DataPrefix); all != commits || puts != commits {
 			t.Errorf("%d commits took %d PUTs of %d requests: %v", commits, puts, all, c)
 		}
@@ -110,7 +110,7 @@ func second(_ *writer.Writer, err error) error { return err }
 // Open makes a log where there is none, as Init says.
 func TestOpenCreatesTheLog(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		st, err := store.Sub(e.inner, "new")
+		st, err := store.Sub(e.Mem, "new")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestRecoveredIsACopy(t *testing.T) {
 		if err := b.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := e.newest().Hint.Cursor; string(got) != "abc" {
+		if got := e.Newest().Hint.Cursor; string(got) != "abc" {
 			t.Errorf("the manifest says %q", got)
 		}
 	})

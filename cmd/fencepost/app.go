@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,9 +94,7 @@ func (a *app) root() *cobra.Command {
 		},
 		Args: cobra.ArbitraryArgs,
 		PersistentPreRun: func(*cobra.Command, []string) {
-			if a.patience == 0 {
-				a.patience = 5 * time.Second
-			}
+			a.patience = cmp.Or(a.patience, 5*time.Second)
 			a.con = newConsole(a.err, a.terminal && !a.verbose, a.patience)
 			a.log = zap.NewNop()
 			if a.verbose {

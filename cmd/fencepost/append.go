@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,10 +139,7 @@ func (p *appending) run(ctx context.Context) error {
 	if limit := format.Limits.Object; int(p.batch) > limit {
 		return usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
 	}
-	name := p.file
-	if name == "" {
-		name = "standard input"
-	}
+	name := cmp.Or(p.file, "standard input")
 	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))
 	f.Batch = int(p.batch)
 	err = p.lead(ctx, st, f, opts)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -172,11 +173,7 @@ func pinTable(docs []pinDoc) []byte {
 		case d.TTL != "":
 			lapses = d.TTL + " after " + when(d.Renewed)
 		}
-		name := d.Name
-		if name == "" {
-			name = "-"
-		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", name, d.Version, when(d.Created), lapses, d.Holder)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", cmp.Or(d.Name, "-"), d.Version, when(d.Created), lapses, d.Holder)
 	}
 	_ = w.Flush()
 	return b.Bytes()

@@ -74,11 +74,12 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 	case err != nil && !errors.Is(err, store.ErrRange):
 		f.err = err
 	case err != nil || info.Version != f.Info.Version:
-		// guard:rest-match. Head and rest of an object must be of one version; otherwise the
-		// slot counts as empty. Without this check: a walk reads the head of a large object; the
-		// object is pruned, and a zombie writes another into the hole; the walk appends the
-		// zombie's rest to the old head and reports damage in a sound log. A slot that was
-		// pruned is empty, so the caller reads the manifest, which says that the floor has moved.
+		// guard:rest-match. The first part of a large object and the rest, which are two
+		// requests, must be of one version; otherwise the slot counts as absent. Without
+		// this check: a walk reads the first part; the object is pruned, and a zombie
+		// writes another one into the hole; the walk appends the zombie's rest to the old
+		// beginning and reports damage in a sound log. Absent is right: the caller then
+		// reads the manifest, and finds that the floor has passed the slot.
 		f.err = f.absent("it changed while it was read")
 	default:
 		f.Body = whole

@@ -26,8 +26,11 @@ func (e *DamagedError) Error() string {
 	return fmt.Sprintf("%v: %v; run `fencepost verify` to see the extent", ErrDamaged, e.Err)
 }
 
+// Is makes a DamagedError an [ErrDamaged].
 func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
-func (e *DamagedError) Unwrap() error        { return e.Err }
+
+// Unwrap returns the cause.
+func (e *DamagedError) Unwrap() error { return e.Err }
 
 // Follower walks the chain and classifies what it finds. An object that does not fit,
 // or a seal, may be junk: pruning leaves holes, and zombies write into them. A reading
@@ -110,11 +113,11 @@ func (f *Follower) Tail(ctx context.Context, p fence.Position) error {
 // the floor has passed it: [ErrMoved]. Otherwise it is damage: [ErrDamaged], with err. An
 // error that is neither fence.ErrCorrupt nor fence.ErrLimit is returned as it is.
 //
-// guard:open-damage. What does not fit is damage only if the floor has not passed the first
-// seal on the way there. Without this check: slot s of epoch 1 was pruned; a zombie opener
-// of epoch 2 puts its seal into that hole, and then opens epoch 2 elsewhere; a walk follows
-// the junk seal into epoch 2, where everything is sound and nothing fits its path; it
-// reports a damaged log.
+// guard:open-damage. An object that does not fit is damage only if the floor has not passed
+// the first seal that led there. Without this check: slot 1/4 is pruned; zombie opener Z
+// puts its seal for epoch 2 into that hole, then opens epoch 2 at another slot; a walk
+// follows the junk seal into epoch 2, whose objects continue from elsewhere, so offsets and
+// checksums differ; the walk reports a damaged log.
 //
 //mutant:replace f.Tail(ctx, p) => error(nil)
 func (f *Follower) Classify(ctx context.Context, p fence.Position, err error) error {

@@ -4,17 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/faultstore"
-	"github.com/fencepost/fencepost/store/memstore"
 )
 
 var (
@@ -60,31 +57,10 @@ func (l *log) data(lengths ...int) *log {
 	h := l.header()
 	var b frame.Builder
 	for i, n := range lengths {
-		b.Add(filled(h.Offset+uint64(i), n))
+		b.Add(fixture.Filled(h.Offset+uint64(i), n))
 	}
 	l.put(bytes.Clone(b.Finish(&h, frame.Plain)), &h)
 	return l
-}
-
-// noise is made once: under the race detector it takes longer than all else.
-var noise = func() []byte {
-	b := make([]byte, 64<<10)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
-	return b
-}()
-
-// filled is a record that tells its offset and hardly compresses.
-func filled(offset uint64, n int) []byte {
-	b := make([]byte, n)
-	for rest, from := b, noise[offset%4096:]; len(rest) > 0; from = noise {
-		rest = rest[copy(rest, from):]
-	}
-	return b
-}
-
-func newFaults(opts *faultstore.Options) (*faultstore.Store, *memstore.Store) {
-	inner := memstore.New(nil)
-	return faultstore.New(inner, opts), inner
 }
 
 func source(st store.Store) *Source {
@@ -110,7 +86,7 @@ func collect(t *testing.T, s *Source, from frame.Point) (keys []string, records 
 		}
 		keys = append(keys, layout.DataKey(step.From.Position))
 		for off, rec := range step.Frame.All() {
-			if off != from.Offset+uint64(records) || !bytes.Equal(rec, filled(off, len(rec))) {
+			if off != from.Offset+uint64(records) || !bytes.Equal(rec, fixture.Filled(off, len(rec))) {
 				t.Errorf("record %d is another", off)
 			}
 			records++
@@ -118,20 +94,4 @@ func collect(t *testing.T, s *Source, from frame.Point) (keys []string, records 
 		at = step.To
 	}
 	return keys, records, at, nil
-}
-
-// quiet fails the test if a walk has left anything behind. Goroutines that were
-// waited for may take an instant to be gone.
-func quiet(t *testing.T, st *faultstore.Store, before int) {
-	t.Helper()
-	if n := st.OpenBodies(); n != 0 {
-		t.Errorf("%d bodies are open", n)
-	}
-	for i := 0; runtime.NumGoroutine() > before; i++ {
-		if i == 1000 {
-			t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
 }

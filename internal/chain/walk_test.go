@@ -19,13 +19,14 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
 func TestWalkFollowsSeals(t *testing.T) {
-	st, inner := newFaults(nil)
+	st, inner := fixture.Faults(nil)
 	l := newLog(t, inner)
 	l.seal(1)
 	for range 40 {
@@ -43,7 +44,7 @@ func TestWalkFollowsSeals(t *testing.T) {
 	if err != nil || !slices.Equal(keys, l.keys) || records != 121 || !end.Equal(l.at) {
 		t.Errorf("%d objects, %d records to %+v, %v; there are %d to %+v", len(keys), records, end, err, len(l.keys), l.at)
 	}
-	quiet(t, st, before)
+	fixture.Quiet(t, st, before)
 	// From any point on.
 	at := frame.Start()
 	for i := range l.keys {
@@ -66,7 +67,7 @@ func TestWalkFollowsSeals(t *testing.T) {
 // doubles with each object found, so that at most as much is asked for in vain.
 func TestRequests(t *testing.T) {
 	for objects := range 20 {
-		st, inner := newFaults(nil)
+		st, inner := fixture.Faults(nil)
 		l := newLog(t, inner).seal(1)
 		from := l.at
 		for range objects {
@@ -84,7 +85,7 @@ func TestRequests(t *testing.T) {
 		}
 	}
 	// A seal begins a new epoch: how much there is of it is not known.
-	st, inner := newFaults(nil)
+	st, inner := fixture.Faults(nil)
 	l := newLog(t, inner)
 	for e := range fence.Epoch(10) {
 		l.seal(e + 1)
@@ -100,7 +101,7 @@ func TestRequests(t *testing.T) {
 // TestWalkBrokenOff by its caller at any object: what is under way is cancelled
 // and waited for.
 func TestWalkBrokenOff(t *testing.T) {
-	st, inner := newFaults(nil)
+	st, inner := fixture.Faults(nil)
 	l := newLog(t, inner).seal(1)
 	for i := range 12 {
 		l.data(10, (i%3)*Head)
@@ -126,7 +127,7 @@ func TestWalkBrokenOff(t *testing.T) {
 		if seen != n {
 			t.Errorf("%d of %d", seen, n)
 		}
-		quiet(t, st, before)
+		fixture.Quiet(t, st, before)
 	}
 	// Or by its context.
 	before := runtime.NumGoroutine()
@@ -142,7 +143,7 @@ func TestWalkBrokenOff(t *testing.T) {
 	if !errors.Is(last, context.Canceled) || errors.Is(last, store.ErrNotFound) {
 		t.Errorf("it ended with %v", last)
 	}
-	quiet(t, st, before)
+	fixture.Quiet(t, st, before)
 }
 
 // slow lets requests for some slots go only when their context ends, and then not
@@ -194,7 +195,7 @@ func TestWalkWaits(t *testing.T) {
 // TestLargeObjects take two requests: the rest is asked for when its turn comes.
 func TestLargeObjects(t *testing.T) {
 	const fits = Head - frame.HeaderSize // payload of an object that just fits
-	st, inner := newFaults(nil)
+	st, inner := fixture.Faults(nil)
 	l := newLog(t, inner).seal(1)
 	from := l.at
 	requests := 0
@@ -256,7 +257,7 @@ func TestRestIsAnothers(t *testing.T) {
 		},
 	} {
 		for _, size := range []int{Head * 3, Head * 17} {
-			st, inner := newFaults(nil)
+			st, inner := fixture.Faults(nil)
 			l := newLog(t, inner).seal(1).data(5)
 			large := l.at
 			l.data(size)
@@ -334,7 +335,7 @@ func TestCorrupt(t *testing.T) {
 		"too large":    {make([]byte, 2<<20), fence.ErrCorrupt, "the log allows"},
 	}
 	for name, tt := range tests {
-		st, inner := newFaults(nil)
+		st, inner := fixture.Faults(nil)
 		newLog(t, inner).seal(1).data(5).data(9).data(5)
 		if _, err := inner.Put(t.Context(), key, tt.body, nil); err != nil {
 			t.Fatal(err)
@@ -346,7 +347,7 @@ func TestCorrupt(t *testing.T) {
 		if len(keys) != 2 || !errors.Is(err, tt.want) || !strings.Contains(fmt.Sprint(err), tt.says) || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %d objects, then %v", name, len(keys), err)
 		}
-		quiet(t, st, before)
+		fixture.Quiet(t, st, before)
 	}
 	// Every flipped bit of an object is found.
 	inner := memstore.New(nil)
@@ -552,7 +553,7 @@ func TestMemory(t *testing.T) {
 // delays and breaks off.
 func TestWalkOverFaults(t *testing.T) {
 	for seed := range uint64(3) {
-		st, inner := newFaults(&faultstore.Options{Seed: seed, Rates: faultstore.Rates{Fail: 0.1, Break: 0.2, MaxDelay: 300 * time.Microsecond}})
+		st, inner := fixture.Faults(&faultstore.Options{Seed: seed, Rates: faultstore.Rates{Fail: 0.1, Break: 0.2, MaxDelay: 300 * time.Microsecond}})
 		l := newLog(t, inner).seal(1)
 		rng := rand.New(rand.NewPCG(seed, 0))
 		for e := fence.Epoch(1); e < 5; e++ {
@@ -566,13 +567,13 @@ func TestWalkOverFaults(t *testing.T) {
 		if err != nil || !slices.Equal(keys, l.keys) || !end.Equal(l.at) {
 			t.Errorf("seed %d: %d objects of %d, %v", seed, len(keys), len(l.keys), err)
 		}
-		quiet(t, st, before)
+		fixture.Quiet(t, st, before)
 	}
 }
 
 // TestErrorsEnd the walk and are not taken for the tail.
 func TestErrorsEnd(t *testing.T) {
-	st, inner := newFaults(nil)
+	st, inner := fixture.Faults(nil)
 	l := newLog(t, inner).seal(1)
 	for range 10 {
 		l.data(1)
@@ -583,5 +584,5 @@ func TestErrorsEnd(t *testing.T) {
 	if len(keys) != 6 || !errors.Is(err, store.ErrDenied) {
 		t.Errorf("%d objects, then %v", len(keys), err)
 	}
-	quiet(t, st, before)
+	fixture.Quiet(t, st, before)
 }

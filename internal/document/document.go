@@ -158,6 +158,8 @@ func TextLen(s string) int {
 	return n
 }
 
+// Corrupt returns an error that is [fence.ErrCorrupt] and says what is wrong with the
+// document under key.
 func Corrupt(key, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s", fence.ErrCorrupt, key, fmt.Sprintf(format, args...))
 }

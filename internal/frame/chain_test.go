@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
 // chainBuilder writes objects that follow one another.
@@ -87,7 +88,7 @@ func TestDataTellsWhichSealItFollows(t *testing.T) {
 	c.seal(1)
 	f := c.data(nil, "x")
 	_, err = beside.Next(testLog, f)
-	wantErr(t, err, fence.ErrCorrupt, "it follows an object with checksum")
+	fixture.WantErr(t, err, fence.ErrCorrupt, "it follows an object with checksum")
 }
 
 func TestNextErrors(t *testing.T) {
@@ -125,8 +126,8 @@ func TestNextErrors(t *testing.T) {
 			}
 			tt.spoil(&h)
 			got, err := at.Next(testLog, decode(h, tt.seal))
-			wantErr(t, err, fence.ErrCorrupt, tt.text)
-			wantErr(t, err, fence.ErrCorrupt, "data/00000000000000000007/00000000000000000042: ")
+			fixture.WantErr(t, err, fence.ErrCorrupt, tt.text)
+			fixture.WantErr(t, err, fence.ErrCorrupt, "data/00000000000000000007/00000000000000000042: ")
 			if !got.Equal(at) {
 				t.Errorf("the point beside the error is %+v", got)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
 func TestRoundTrip(t *testing.T) {
@@ -107,7 +108,7 @@ func TestEveryBitFlipIsRefused(t *testing.T) {
 			for bit := range 8 {
 				b[i] ^= 1 << bit
 				f, err := Decode(b, fence.DefaultLimits())
-				wantErr(t, err, fence.ErrCorrupt, "")
+				fixture.WantErr(t, err, fence.ErrCorrupt, "")
 				if f != nil {
 					t.Fatalf("%s: byte %d, bit %d: a frame beside the error", name, i, bit)
 				}
@@ -125,10 +126,10 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 		b := readHex(t, name)
 		for n := range b {
 			_, err := Decode(b[:n], fence.DefaultLimits())
-			wantErr(t, err, fence.ErrCorrupt, "")
+			fixture.WantErr(t, err, fence.ErrCorrupt, "")
 		}
 		_, err := Decode(append(b, 0), fence.DefaultLimits())
-		wantErr(t, err, fence.ErrCorrupt, "the header says")
+		fixture.WantErr(t, err, fence.ErrCorrupt, "the header says")
 	}
 }
 
@@ -162,7 +163,7 @@ func TestDecodeErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := Decode(tt.b, tt.limits)
-			wantErr(t, err, tt.kind, tt.text)
+			fixture.WantErr(t, err, tt.kind, tt.text)
 			if f != nil {
 				t.Error("a frame beside the error")
 			}

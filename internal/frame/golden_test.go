@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
 // The golden files were checked once against a reading of docs/format.md in
@@ -131,11 +132,11 @@ func TestDocumentedLayout(t *testing.T) {
 			changed = slices.DeleteFunc(changed, func(f string) bool { return fields(h)[f] == before[f] })
 			switch name {
 			case "magic":
-				wantErr(t, err, fence.ErrCorrupt, `does not begin with "FNCP"`)
+				fixture.WantErr(t, err, fence.ErrCorrupt, `does not begin with "FNCP"`)
 			case "version":
-				wantErr(t, err, fence.ErrFormat, "frame version 0")
+				fixture.WantErr(t, err, fence.ErrFormat, "frame version 0")
 			case "header checksum":
-				wantErr(t, err, fence.ErrCorrupt, "header checksum")
+				fixture.WantErr(t, err, fence.ErrCorrupt, "header checksum")
 			case "reserved":
 				if err != nil || len(changed) != 0 {
 					t.Errorf("reserved byte %d: changes %q, error %v", i, changed, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
 // TestHeaderErrors has a row for every reason to refuse a header. The base frames
@@ -55,12 +56,12 @@ func TestHeaderErrors(t *testing.T) {
 			tt.spoil(&h)
 			h.put(b)
 			got, err := DecodeHeader(b)
-			wantErr(t, err, tt.kind, tt.text)
+			fixture.WantErr(t, err, tt.kind, tt.text)
 			if got != h {
 				t.Errorf("the header beside the error is %+v, want %+v", got, h)
 			}
 			_, err = Decode(b, fence.DefaultLimits())
-			wantErr(t, err, tt.kind, tt.text)
+			fixture.WantErr(t, err, tt.kind, tt.text)
 		})
 	}
 }
@@ -89,9 +90,9 @@ func TestHeaderErrorsBelowTheFields(t *testing.T) {
 	}
 	for _, tt := range tests {
 		_, err := DecodeHeader(tt.b)
-		wantErr(t, err, tt.kind, tt.text)
+		fixture.WantErr(t, err, tt.kind, tt.text)
 		f, err := Decode(tt.b, fence.DefaultLimits())
-		wantErr(t, err, tt.kind, tt.text)
+		fixture.WantErr(t, err, tt.kind, tt.text)
 		if f != nil {
 			t.Errorf("%s: a frame beside the error", tt.name)
 		}

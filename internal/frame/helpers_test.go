@@ -3,7 +3,6 @@ package frame
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
@@ -78,14 +77,6 @@ func recordsOf(f *Frame) []string {
 		rs = append(rs, string(r))
 	}
 	return rs
-}
-
-// wantErr fails the test unless err is kind and says text.
-func wantErr(t *testing.T, err, kind error, text string) {
-	t.Helper()
-	if !errors.Is(err, kind) || !strings.Contains(err.Error(), text) {
-		t.Errorf("error is %q, want one that is %q and says %q", err, kind, text)
-	}
 }
 
 // readHex reads a dump: hexadecimal bytes, spaces, comments from # to the end of

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
 func TestRecordSize(t *testing.T) {
@@ -22,11 +23,11 @@ func TestLimitsOfOne(t *testing.T) {
 	if err := CheckRecord(l, 10); err != nil {
 		t.Error(err)
 	}
-	wantErr(t, CheckRecord(l, 11), fence.ErrLimit, "a record of 11 bytes; the log allows 10")
+	fixture.WantErr(t, CheckRecord(l, 11), fence.ErrLimit, "a record of 11 bytes; the log allows 10")
 	if err := CheckCursor(l, 5); err != nil {
 		t.Error(err)
 	}
-	wantErr(t, CheckCursor(l, 6), fence.ErrLimit, "a cursor of 6 bytes; the log allows 5")
+	fixture.WantErr(t, CheckCursor(l, 6), fence.ErrLimit, "a cursor of 6 bytes; the log allows 5")
 	if n := MaxFrame(l); n != HeaderSize+100+5 {
 		t.Error(n)
 	}

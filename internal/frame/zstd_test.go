@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
 // segment is a Zstandard frame of one segment that claims a size and has a block
@@ -92,7 +93,7 @@ func TestZstdErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		_, err := Decode(raw(Zstd, tt.size, tt.size, tt.stored), fence.DefaultLimits())
-		t.Run(tt.name, func(t *testing.T) { wantErr(t, err, fence.ErrCorrupt, tt.text) })
+		t.Run(tt.name, func(t *testing.T) { fixture.WantErr(t, err, fence.ErrCorrupt, tt.text) })
 	}
 	f, err := Decode(raw(Zstd, 1000, 1000, one), fence.DefaultLimits())
 	if err != nil || len(recordsOf(f)) != 1000 {
@@ -135,7 +136,7 @@ func TestHostileFramesAllocateLittle(t *testing.T) {
 		limits := fence.Limits{Object: tt.object, Record: 1, Cursor: 0}
 		var err error
 		n := allocated(func() { _, err = Decode(tt.frame, limits) })
-		wantErr(t, err, fence.ErrCorrupt, "zstd: ")
+		fixture.WantErr(t, err, fence.ErrCorrupt, "zstd: ")
 		t.Logf("%s: a frame of %d bytes, %d bytes allocated", tt.name, len(tt.frame), n)
 		if n > tt.most {
 			t.Errorf("%s: a frame of %d bytes made Decode allocate %d, at most %d", tt.name, len(tt.frame), n, tt.most)

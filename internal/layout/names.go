@@ -15,13 +15,15 @@ const ManifestPrefix = "manifest/"
 const SegmentPrefix = "segment/"
 
 const (
+	// ListPrefix begins the keys of all pages.
 	ListPrefix = "list/"
+	// FilePrefix begins the keys of all files.
 	FilePrefix = "file/"
 	// PinPrefix begins the keys of all pins.
 	PinPrefix = "pin/"
-	// LockPrefix begins the keys of the locks of the log's leaders, CompactorLockPrefix
-	// those of its compactors.
-	LockPrefix          = "lock/"
+	// LockPrefix begins the keys of the locks of the log's leaders.
+	LockPrefix = "lock/"
+	// CompactorLockPrefix begins the keys of the locks of its compactors.
 	CompactorLockPrefix = "compactor-lock/"
 	// TmpPrefix begins the keys of what probes and clock measurements write for a moment.
 	TmpPrefix = "tmp/"

@@ -77,10 +77,10 @@ func (c *Candidate) step(now clock.Instant, ev Event, report **Report) Action {
 	case Gone:
 		return c.list()
 	case Unreadable:
-		// guard:junk-listed. An unreadable lock ends the campaign only when listings have shown it as
-		// the newest three times in a row. Without this check: a candidate lists lock 7; lock 7 is
-		// succeeded and pruned; a zombie writes junk into the hole; the candidate reads the junk and
-		// gives up, although lock 8 is fine.
+		// guard:junk-listed. An unreadable lock ends the candidate's wait only after three
+		// reads in a row have found it unreadable. Without this check: a candidate lists
+		// lock 7; lock 7 is succeeded and pruned; a zombie writes junk into the hole; the
+		// candidate reads the junk and gives up, although lock 8 is fine.
 		//
 		//mutant:replace c.unread > 2 => c.unread > 0
 		if c.unread++; c.unread > 2 {

@@ -99,9 +99,10 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 		c.report(false, report)
 		return c.expired(now, age)
 	}
-	// guard:lapse. A lock has lapsed when this candidate saw the same version for a whole validity of its own
-	// elapsed time, counted from the response that first showed it. With less: one heartbeat is slow, and
-	// a healthy leader is deposed and succeeded while it still believes that it leads.
+	// guard:lapse. A lock has lapsed when this candidate saw the same version for a whole
+	// validity of its own elapsed time, counted from after the response that first showed
+	// it. Without this: B counts less than a whole validity; A's heartbeat is slow; B
+	// deposes A, and leads while A still believes that it leads.
 	//
 	//mutant:replace >= c.lock.Validity => >= c.lock.Validity/2
 	unchanged := same && now.Sub(c.first) >= c.lock.Validity

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -117,9 +118,7 @@ func (l *Leader) expire(now clock.Instant) {
 }
 
 func (l *Leader) lose(c Cause) {
-	if l.cause == "" {
-		l.cause = c
-	}
+	l.cause = cmp.Or(l.cause, c)
 	l.abandon()
 }
 

@@ -43,9 +43,10 @@ func (c *Candidate) create() Action {
 	}
 	c.won = Lock{Epoch: c.lock.follower(), Nonce: c.cfg.Nonce()}
 	if c.won.Epoch < c.cfg.MinEpoch {
-		// guard:milestone. A candidate that must skip epochs first creates the next one as an expired lock
-		// that names MinEpoch as its follower. Without it: A creates lock 8 and leads; B, with MinEpoch
-		// 100, creates lock 100 at the same time and leads too; nobody deposes 8, which is not the newest.
+		// guard:milestone. A candidate that must skip epochs first creates the next lock,
+		// already expired, which says which epoch comes after it. Without it: the newest
+		// lock is 7; A creates lock 8 and leads; B, with MinEpoch 100, creates lock 100 at
+		// the same time and leads too; nobody deposes 8, which is not the newest.
 		//
 		//mutant:replace c.won.Next = c.cfg.MinEpoch => c.won.Epoch = c.cfg.MinEpoch
 		c.won.Next = c.cfg.MinEpoch
@@ -55,9 +56,10 @@ func (c *Candidate) create() Action {
 
 // confirm swaps the created lock once, with a fresh nonce: see the guard win-swap.
 func (c *Candidate) confirm(now clock.Instant) Action {
-	// guard:confirm-rewrite. The swap that confirms a new lock waits until the store allows another write of
-	// this key (MinRewrite). Without the wait: the store rejects the swap as too early; its retry is applied, but a retried
-	// swap is not clean, so the candidate swaps again at once, is rejected again, and never leads.
+	// guard:confirm-rewrite. The swap that confirms a new lock waits until the store allows
+	// another write of this key (MinRewrite). Without the wait: B swaps too early and is
+	// rejected with 429; its retry is applied, but a retried swap does not count
+	// (clean-swap), so B swaps again, too early again; this repeats for ever.
 	if turn := c.wrote.Add(c.cfg.MinRewrite); now < turn {
 		c.confirming = true
 		return Action{Op: Wait, Until: turn}
@@ -76,18 +78,22 @@ func (c *Candidate) applied(now clock.Instant, ev Event) Action {
 			return c.list() // a milestone has no holder; every candidate sees it as the newest
 		}
 		c.won.Version, c.wrote = ev.Version, now
-		// guard:win-swap. A created lock is swapped once before its creator leads. Without the swap, on a
-		// store whose versions are hashes of the contents: A creates lock 7 and sleeps; 7 is deposed and
-		// pruned; a late copy of A's create brings the same version back; A wakes up and renews it.
+		// guard:win-swap. A created lock is swapped once before its creator leads. Without
+		// the swap, on a store whose versions are hashes of the contents: A creates lock 7,
+		// sees no higher lock, and sleeps; B deposes lock 7, leads with lock 8, and prunes
+		// 7; a late copy of A's create brings back the very version that A renews from; A
+		// wakes up, and its heartbeat is applied although B leads.
 		//
 		//mutant:replace return c.confirm(now) => c.sent, c.checking = ev.Sent, true; return Action{Op: List, After: c.won.Epoch - 1}
 		return c.confirm(now)
 	case Confirm:
 		c.won.Version, c.wrote, c.sent = ev.Version, now, ev.Sent
 		if !ev.Clean {
-			// guard:clean-swap. The swap that confirms a new lock is repeated until one was sent exactly once.
-			// Without this: A's swap is sent twice; A sleeps; its lock is deposed and pruned; late copies of its
-			// create and of its swap land in the hole, one after the other; A wakes up and renews that lock.
+			// guard:clean-swap. The swap that confirms a new lock is repeated until one was
+			// sent exactly once. Without this: A's swap is sent twice, and A sleeps; B
+			// deposes A's lock and prunes it; late copies of A's create and then of its
+			// swap land in the hole, and the version that A renews from exists again; A
+			// wakes up, and its heartbeat is applied although B leads.
 			return c.confirm(now)
 		}
 		c.checking = true

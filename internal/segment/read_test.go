@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -79,7 +80,7 @@ func (r *row) read(t testing.TB, refs iter.Seq2[Ref, error], from uint64) (first
 			if !begun {
 				first, end, begun = off, off, true
 			}
-			if off != end || !bytes.Equal(rec, filled(off, len(rec))) {
+			if off != end || !bytes.Equal(rec, fixture.Filled(off, len(rec))) {
 				t.Fatalf("record %d is another, or %d is", off, end)
 			}
 			end++
@@ -107,7 +108,7 @@ func TestReadAcross(t *testing.T) {
 	if _, end, _, err := r.read(t, each(nil, nil), 0); err != nil || end != 0 {
 		t.Errorf("of nothing: to %d, %v", end, err)
 	}
-	quiet(t, r.st, before)
+	fixture.Quiet(t, r.st, before)
 }
 
 // A record of a large segment is found with two requests, and one of a small
@@ -224,7 +225,7 @@ func TestReadErrorsInOrder(t *testing.T) {
 			if c.refs == nil && (at.Key != r.refs[c.at].Key || !strings.Contains(err.Error(), at.Key)) {
 				t.Errorf("it is about %q: %v", at.Key, err)
 			}
-			quiet(t, r.st, before)
+			fixture.Quiet(t, r.st, before)
 		})
 	}
 }
@@ -258,7 +259,7 @@ func TestReadBrokenOff(t *testing.T) {
 				break
 			}
 		}
-		quiet(t, r.st, before)
+		fixture.Quiet(t, r.st, before)
 	}
 }
 

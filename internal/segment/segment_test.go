@@ -5,11 +5,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"hash/crc32"
 	"math"
-	"math/rand/v2"
 	"os"
 	"regexp"
 	"slices"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
 var (
@@ -27,28 +26,12 @@ var (
 	testTime = time.Date(2024, 2, 29, 12, 34, 56, 789012000, time.UTC)
 )
 
-// noise is made once: under the race detector it takes longer than all else.
-var noise = func() []byte {
-	b := make([]byte, 64<<10)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
-	return b
-}()
-
-// filled is a record that tells its offset and hardly compresses.
-func filled(offset uint64, n int) []byte {
-	b := make([]byte, n)
-	for rest, from := b, noise[offset%4096:]; len(rest) > 0; from = noise {
-		rest = rest[copy(rest, from):]
-	}
-	return b
-}
-
 // object is an object of the chain with a record of each length.
 func object(t testing.TB, first uint64, at time.Time, lengths ...int) *frame.Frame {
 	t.Helper()
 	var b frame.Builder
 	for i, n := range lengths {
-		b.Add(filled(first+uint64(i), n))
+		b.Add(fixture.Filled(first+uint64(i), n))
 	}
 	h := frame.Header{Log: testLog, Position: fence.Position{Epoch: 1, Seq: first + 1}, Offset: first, Time: at}
 	f, err := frame.Decode(bytes.Clone(b.Finish(&h, frame.Plain)), fence.Limits{Object: fence.MaxObject, Record: fence.MaxObject})
@@ -98,7 +81,7 @@ func checkRecords(t testing.TB, b []byte, sum Summary, lengths []int) []Block {
 			t.Errorf("block %d has %d records in %d bytes", i, f.Header.Records, f.PayloadLen())
 		}
 		for off, rec := range f.All() {
-			if off != next || !bytes.Equal(rec, filled(off, lengths[off-sum.First])) {
+			if off != next || !bytes.Equal(rec, fixture.Filled(off, lengths[off-sum.First])) {
 				t.Fatalf("record %d is another", off)
 			}
 			next++
@@ -447,26 +430,15 @@ func TestBlockRefuses(t *testing.T) {
 	}
 }
 
-var golden = flag.Bool("golden", false, "write the golden file")
-
 // TestGolden: a segment of the first version stays readable.
 func TestGolden(t *testing.T) {
-	const name = "testdata/segment.hex"
 	lengths := []int{10, 0, 20}
-	if *golden {
-		b, sum := build(t, 1000, frame.Plain, object(t, 1000, testTime, 10, 0), object(t, 1002, testTime.Add(time.Second), 20))
-		text := fmt.Sprintf("# A segment with the records 1000 to 1002; its index has %d bytes. docs/format.md has the layout.\n", sum.Index)
-		for line := range slices.Chunk(b, 32) {
-			text += hex.EncodeToString(line) + "\n"
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil { //nolint:gosec // a file of the repository
-			t.Fatal(err)
-		}
+	now, made := build(t, 1000, frame.Plain, object(t, 1000, testTime, 10, 0), object(t, 1002, testTime.Add(time.Second), 20))
+	dump := fmt.Sprintf("# A segment with the records 1000 to 1002; its index has %d bytes. docs/format.md has the layout.\n", made.Index)
+	for line := range slices.Chunk(now, 32) {
+		dump += hex.EncodeToString(line) + "\n"
 	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := fixture.Golden(t, "segment.hex", []byte(dump))
 	_, digits, _ := strings.Cut(string(text), "\n")
 	b, err := hex.DecodeString(strings.Join(strings.Fields(digits), ""))
 	if err != nil {
@@ -478,7 +450,6 @@ func TestGolden(t *testing.T) {
 		t.Errorf("%+v, want %+v", blocks, want)
 	}
 	// What is written today is the same, but for the nonce.
-	now, _ := build(t, 1000, frame.Plain, object(t, 1000, testTime, 10, 0), object(t, 1002, testTime.Add(time.Second), 20))
 	copy(now[24:40], b[24:40])
 	binary.LittleEndian.PutUint32(now[124:], crc32.Checksum(now[:124], castagnoli))
 	if !bytes.Equal(now, b) {

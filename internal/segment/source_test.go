@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -69,27 +70,13 @@ func read(t testing.TB, s *Source, ref Ref, from uint64, lengths []int) (first, 
 			if !begun {
 				first, end, begun = off, off, true
 			}
-			if off != end || !bytes.Equal(rec, filled(off, lengths[off-ref.First])) {
+			if off != end || !bytes.Equal(rec, fixture.Filled(off, lengths[off-ref.First])) {
 				t.Fatalf("record %d is another", off)
 			}
 			end++
 		}
 	}
 	return first, end, nil
-}
-
-func quiet(t *testing.T, st *faultstore.Store, before int) {
-	t.Helper()
-	if n := st.OpenBodies(); n != 0 {
-		t.Errorf("%d bodies are open", n)
-	}
-	for i := 0; runtime.NumGoroutine() > before; i++ {
-		if i == 1000 {
-			t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // several blocks, in several requests.
@@ -109,7 +96,7 @@ func TestFrames(t *testing.T) {
 			t.Fatalf("from %d: [%d, %d), %v; want [%d, %d)", from, first, end, err, want, ref.End)
 		}
 	}
-	quiet(t, st, before)
+	fixture.Quiet(t, st, before)
 	// The last block costs the index and itself, what is after the end nothing.
 	st.ResetCounts()
 	if first, end, err := read(t, s, ref, ref.End-1, mixed); err != nil || first != ref.End-1 || end != ref.End {
@@ -141,7 +128,7 @@ func TestFramesOverFaults(t *testing.T) {
 				t.Errorf("seed %d: to %d, %v", seed, end, err)
 			}
 		}
-		quiet(t, st, before)
+		fixture.Quiet(t, st, before)
 	}
 }
 
@@ -172,7 +159,7 @@ func TestFramesBrokenOff(t *testing.T) {
 		}
 		break
 	}
-	quiet(t, st, before)
+	fixture.Quiet(t, st, before)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var last error
@@ -183,7 +170,7 @@ func TestFramesBrokenOff(t *testing.T) {
 	if !errors.Is(last, context.Canceled) {
 		t.Errorf("it ended with %v", last)
 	}
-	quiet(t, st, before)
+	fixture.Quiet(t, st, before)
 }
 
 // TestDamage: whatever has become of the object, the error names it and what is
@@ -244,7 +231,7 @@ func TestDamage(t *testing.T) {
 		if !errors.Is(err, tt.want) || !strings.Contains(fmt.Sprint(err), tt.says) || !strings.Contains(fmt.Sprint(err), key) {
 			t.Errorf("%s: %v; want %q", name, err, tt.says)
 		}
-		quiet(t, st, before)
+		fixture.Quiet(t, st, before)
 	}
 }
 
@@ -282,7 +269,7 @@ func TestReplacedWhileRead(t *testing.T) {
 		if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: to %d, %v", name, end, err)
 		}
-		quiet(t, st, before)
+		fixture.Quiet(t, st, before)
 	}
 }
 

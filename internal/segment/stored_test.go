@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -78,7 +79,7 @@ func TestAddStored(t *testing.T) {
 		}
 		prev = f.Checksum()
 		for off, rec := range f.All() {
-			if off != n || !bytes.Equal(rec, filled(n, size)) {
+			if off != n || !bytes.Equal(rec, fixture.Filled(n, size)) {
 				t.Fatalf("record %d is at %d, or another", n, off)
 			}
 			n++

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
 )
 
@@ -31,12 +32,12 @@ func TestGoldenEdit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := goldenFile(t, "edit.json", b)
+	want := fixture.Golden(t, "edit.json", b)
 	if !bytes.Equal(b, want) {
 		t.Errorf("encoded\n%s\nthe file has\n%s", b, want)
 	}
 	if got, err := DecodeEdit(want); err != nil || !reflect.DeepEqual(got, e) {
-		t.Errorf("decoded\n%s, %v", asJSON(t, got), err)
+		t.Errorf("decoded\n%s, %v", fixture.JSON(t, got), err)
 	}
 }
 
@@ -62,12 +63,12 @@ func TestEditTooLarge(t *testing.T) {
 		e.Remove = append(e.Remove, testFile(1, i))
 	}
 	_, err := EncodeEdit(e)
-	wantErr(t, err, fence.ErrLimit, "commit it in several")
+	fixture.WantErr(t, err, fence.ErrLimit, "commit it in several")
 	_, err = DecodeEdit(bytes.Repeat([]byte(" "), manifest.MaxEdit+1))
-	wantErr(t, err, fence.ErrCorrupt, "at most 4194304")
+	fixture.WantErr(t, err, fence.ErrCorrupt, "at most 4194304")
 	for doc, says := range map[string]string{"": "unexpected end", "{}": "changes nothing", "null": "changes nothing", "[]": "cannot unmarshal", `{"remove":"x"}`: "cannot unmarshal", "{} x": "after top-level"} {
 		_, err := DecodeEdit([]byte(doc))
-		wantErr(t, err, fence.ErrCorrupt, says)
+		fixture.WantErr(t, err, fence.ErrCorrupt, says)
 	}
 }
 
@@ -102,5 +103,5 @@ func TestSetProperties(t *testing.T) {
 	}
 	many := map[string]string{"x": strings.Repeat("y", manifest.MaxProperties-10)}
 	_, err := SetProperties((&manifest.Edit{Properties: map[string]string{"another": "1"}}), many)
-	wantErr(t, err, fence.ErrLimit, "at most 32768")
+	fixture.WantErr(t, err, fence.ErrLimit, "at most 32768")
 }

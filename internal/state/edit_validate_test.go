@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
 )
 
@@ -46,7 +47,7 @@ func TestEditValidate(t *testing.T) {
 		if _, eerr := EncodeEdit(e); eerr == nil || eerr.Error() != err.Error() {
 			t.Errorf("%s: encoding: %v", name, eerr)
 		}
-		if _, err := DecodeEdit([]byte(asJSON(t, e))); !errors.Is(err, fence.ErrCorrupt) && !strings.HasPrefix(name, "binary") {
+		if _, err := DecodeEdit([]byte(fixture.JSON(t, e))); !errors.Is(err, fence.ErrCorrupt) && !strings.HasPrefix(name, "binary") {
 			t.Errorf("%s: decoding: %v", name, err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -18,32 +17,14 @@ import (
 	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
 )
-
-// golden rewrites testdata from what the code says. The files never change once
-// a release can have written them: old logs must stay readable.
-var golden = flag.Bool("golden", false, "write the golden files")
-
-func goldenFile(t testing.TB, name string, now []byte) []byte {
-	t.Helper()
-	name = "testdata/" + name
-	if *golden {
-		if err := os.WriteFile(name, now, 0o644); err != nil { //nolint:gosec // a file of the repository
-			t.Fatal(err)
-		}
-	}
-	b, err := os.ReadFile(name) //nolint:gosec // likewise
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 func TestGoldenManifest(t *testing.T) {
 	m := paged()
 	b := encoded(t, m)
-	want := goldenFile(t, "manifest.json", b)
+	want := fixture.Golden(t, "manifest.json", b)
 	if !bytes.Equal(b, want) {
 		t.Errorf("encoded\n%s\nthe file has\n%s", b, want)
 	}
@@ -52,9 +33,9 @@ func TestGoldenManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, m) {
-		t.Errorf("decoded\n%s\nwant\n%s", asJSON(t, got), asJSON(t, m))
+		t.Errorf("decoded\n%s\nwant\n%s", fixture.JSON(t, got), fixture.JSON(t, m))
 	}
-	if got := compacted(t, b); got != asJSON(t, m) {
+	if got := compacted(t, b); got != fixture.JSON(t, m) {
 		t.Errorf("the lines change what is said:\n%s", got)
 	}
 }
@@ -74,9 +55,9 @@ func TestUnknownMembersAreIgnored(t *testing.T) {
 // TestUnknownRolesSurvive: a role that only newer programs know is kept by an
 // older one that rewrites the manifest, or its holder would lose count.
 func TestUnknownRolesSurvive(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	m := &Manifest{Format: document.Format, Log: testLog, Version: 1, Floor: frame.Start(), Roles: map[layout.Role]RoleState{"reaper": {Epoch: 5, Update: 6, Nonce: testNonce}}}
-	put(t, st, layout.ManifestKey(1), encoded(t, m))
+	fixture.Put(t, st, layout.ManifestKey(1), encoded(t, m))
 	apply(t, st, layout.Writer, 1, 2)
 	if got := newest(t, st).Roles["reaper"]; got != m.Roles["reaper"] {
 		t.Errorf("it became %+v", got)
@@ -92,12 +73,12 @@ func TestFuture(t *testing.T) {
 		`{"format": 9, "requires": ["tiers"]}`:                "says format 9",
 	} {
 		_, err := decodeFormat(t, []byte(body))
-		wantErr(t, err, fence.ErrFormat, want)
-		wantErr(t, err, fence.ErrFormat, "upgrade this program")
+		fixture.WantErr(t, err, fence.ErrFormat, want)
+		fixture.WantErr(t, err, fence.ErrFormat, "upgrade this program")
 		body = strings.Replace(body, `"limits": "?"`, `"floor": 8, "version": "x"`, 1)
 		_, err = decode(layout.ManifestKey(1), []byte(body), testFormat())
-		wantErr(t, err, fence.ErrFormat, want)
-		wantErr(t, err, fence.ErrFormat, layout.ManifestKey(1))
+		fixture.WantErr(t, err, fence.ErrFormat, want)
+		fixture.WantErr(t, err, fence.ErrFormat, layout.ManifestKey(1))
 	}
 }
 
@@ -232,7 +213,7 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"format":1,"roles":{"writer":{"epoch":-1}}}`: "cannot unmarshal",
 	} {
 		_, err := decode(layout.ManifestKey(42), []byte(body), testFormat())
-		wantErr(t, err, fence.ErrCorrupt, says)
+		fixture.WantErr(t, err, fence.ErrCorrupt, says)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -64,8 +65,8 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		got, err := decode(layout.ManifestKey(42), again, testFormat())
-		if err != nil || asJSON(t, got) != asJSON(t, m) {
-			t.Fatalf("%s became %s: %v", asJSON(t, m), again, err)
+		if err != nil || fixture.JSON(t, got) != fixture.JSON(t, m) {
+			t.Fatalf("%s became %s: %v", fixture.JSON(t, m), again, err)
 		}
 	})
 }
@@ -91,8 +92,8 @@ func FuzzDecodeEdit(f *testing.F) {
 			t.Fatal(err)
 		}
 		got, err := DecodeEdit(again)
-		if err != nil || asJSON(t, got) != asJSON(t, e) {
-			t.Fatalf("%s became %s: %v", asJSON(t, e), again, err)
+		if err != nil || fixture.JSON(t, got) != fixture.JSON(t, e) {
+			t.Fatalf("%s became %s: %v", fixture.JSON(t, e), again, err)
 		}
 		// Any manifest can be asked to apply it.
 		m := full()
@@ -105,7 +106,7 @@ func FuzzDecodeEdit(f *testing.F) {
 		}
 		m.Version++
 		if err := m.check(layout.ManifestKey(43), testFormat()); err != nil {
-			t.Fatalf("%s makes %v", asJSON(t, e), err)
+			t.Fatalf("%s makes %v", fixture.JSON(t, e), err)
 		}
 	})
 }
@@ -157,8 +158,8 @@ func FuzzLines(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := compacted(t, b); got != asJSON(t, m) {
-			t.Errorf("%s became %s", asJSON(t, m), got)
+		if got := compacted(t, b); got != fixture.JSON(t, m) {
+			t.Errorf("%s became %s", fixture.JSON(t, m), got)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,9 +16,9 @@ import (
 	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -45,12 +44,6 @@ func testUpdater(t testing.TB, st store.Store, role layout.Role, epoch uint64) *
 		t.Fatal(err)
 	}
 	return u
-}
-
-// newFaults returns a faulty store and the store that it wraps.
-func newFaults(opts *faultstore.Options) (*faultstore.Store, *memstore.Store) {
-	inner := memstore.New(nil)
-	return faultstore.New(inner, opts), inner
 }
 
 // effect is an update that leaves a trace that is never wiped out: a segment of
@@ -134,14 +127,6 @@ func mustPrune(t testing.TB, st store.Store) {
 	}
 }
 
-// put writes an object without any condition, as no program of ours does.
-func put(t testing.TB, st store.Store, key string, body []byte) {
-	t.Helper()
-	if _, err := st.Put(context.Background(), key, body, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // junk is what a zombie puts into a hole: a manifest that is right in itself.
 func junk(t testing.TB, version uint64) []byte {
 	t.Helper()
@@ -221,24 +206,6 @@ func encoded(t testing.TB, m *Manifest) []byte {
 	return b
 }
 
-// wantErr fails the test unless err is kind and says text.
-func wantErr(t *testing.T, err, kind error, text string) {
-	t.Helper()
-	if !errors.Is(err, kind) || !strings.Contains(err.Error(), text) {
-		t.Errorf("error is %v, want one that is %q and says %q", err, kind, text)
-	}
-}
-
-// asJSON shows what a manifest says, whatever its pointers are.
-func asJSON(t testing.TB, v any) string {
-	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 func short(ids []string) string {
 	var s []string
 	for _, id := range ids {
@@ -260,7 +227,7 @@ func compacted(t testing.TB, b []byte) string {
 // decodeFormat reads a format.json.
 func decodeFormat(t testing.TB, body []byte) (manifest.Format, error) {
 	st := memstore.New(nil)
-	put(t, st, layout.FormatKey, body)
+	fixture.Put(t, st, layout.FormatKey, body)
 	return manifest.ReadFormat(t.Context(), st, quick)
 }
 

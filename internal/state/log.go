@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,10 +62,7 @@ func With(st store.Store, f manifest.Format, opts *Options) *Log {
 }
 
 func newLog(st store.Store, opts *Options) *Log {
-	l := &Log{st: st}
-	if opts != nil {
-		l.opts = *opts
-	}
+	l := &Log{st: st, opts: *cmp.Or(opts, &Options{})}
 	l.opts.Clock = clock.Or(l.opts.Clock)
 	return l
 }

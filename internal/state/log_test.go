@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -26,7 +27,7 @@ func TestNewestOfNothing(t *testing.T) {
 
 // TestNewestCosts one LIST, and a GET only if something has changed.
 func TestNewestCosts(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	apply(t, st, layout.Writer, 1, 3)
 	l := testOpen(st)
 	cost := func(lists, gets int) {
@@ -49,7 +50,7 @@ func TestNewestCosts(t *testing.T) {
 // TestUpdateCosts two LISTs and one PUT: what it has written itself it need not
 // read.
 func TestUpdateCosts(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	u := testUpdater(t, st, layout.Writer, 1)
 	for range 3 {
 		st.ResetCounts()
@@ -69,7 +70,7 @@ func TestNewestPassesOverForeignNames(t *testing.T) {
 		"manifest/99999999999999999999.json", "manifest/7.json", "manifest/00000000000000000009.json.bak", "manifest/x/00000000000000000009.json",
 		"manifest/00000000000000000000.json", "manifest/README",
 	} {
-		put(t, st, key, []byte("mine"))
+		fixture.Put(t, st, key, []byte("mine"))
 	}
 	if m := newest(t, st); m.Version != 2 {
 		t.Errorf("the newest is %d", m.Version)
@@ -83,7 +84,7 @@ func TestNewestPassesOverForeignNames(t *testing.T) {
 // TestT37_CountingUpwards: 50 is remembered, 51 to 90 have come and 50 to 89 are
 // pruned. GET of 51 finds nothing, as if nothing had changed; or a zombie's junk.
 func TestT37_CountingUpwards(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	apply(t, st, layout.Writer, 1, 50)
 	reader, zombie := testOpen(st), testUpdater(t, st, layout.Compactor, 1)
 	if m, err := reader.Newest(t.Context()); err != nil || m.Version != 50 {
@@ -119,7 +120,7 @@ func TestT37_CountingUpwards(t *testing.T) {
 func TestNewestRefilled(t *testing.T) {
 	for _, name := range []string{"junk", "hole", "short junk", "foreign junk"} {
 		t.Run(name, func(t *testing.T) {
-			st, inner := newFaults(nil)
+			st, inner := fixture.Faults(nil)
 			apply(t, st, layout.Writer, 1, 5)
 			other := st.Client("other")
 			done := 0
@@ -133,11 +134,11 @@ func TestNewestRefilled(t *testing.T) {
 				mustPrune(t, other)
 				switch name {
 				case "junk":
-					put(t, inner, layout.ManifestKey(top), junk(t, top))
+					fixture.Put(t, inner, layout.ManifestKey(top), junk(t, top))
 				case "short junk":
-					put(t, inner, layout.ManifestKey(top), []byte("{"))
+					fixture.Put(t, inner, layout.ManifestKey(top), []byte("{"))
 				case "foreign junk":
-					put(t, inner, layout.ManifestKey(top), bytes.Replace(junk(t, top), []byte("10111213"), []byte("20212223"), 1))
+					fixture.Put(t, inner, layout.ManifestKey(top), bytes.Replace(junk(t, top), []byte("10111213"), []byte("20212223"), 1))
 				}
 			})
 			m := newest(t, st)
@@ -150,11 +151,11 @@ func TestNewestRefilled(t *testing.T) {
 
 // TestNewestGivesUp when a number never stands still, rather than go on for ever.
 func TestNewestGivesUp(t *testing.T) {
-	st, inner := newFaults(nil)
+	st, inner := fixture.Faults(nil)
 	apply(t, st, layout.Writer, 1, 1)
 	st.SetBefore(func(_ context.Context, op faultstore.Op) {
 		if op.Kind == faultstore.Get {
-			put(t, inner, layout.ManifestKey(1), junk(t, 1))
+			fixture.Put(t, inner, layout.ManifestKey(1), junk(t, 1))
 		}
 	})
 	_, err := testOpen(st).Newest(t.Context())
@@ -189,9 +190,9 @@ func TestT36_ManifestsDeleted(t *testing.T) {
 			}
 		}
 		_, err = l.Newest(t.Context())
-		wantErr(t, err, fence.ErrCorrupt, "manifest 3 was there")
+		fixture.WantErr(t, err, fence.ErrCorrupt, "manifest 3 was there")
 		_, err = u.Update(t.Context(), effect(uuid.NewString()))
-		wantErr(t, err, fence.ErrCorrupt, "manifest 3 was there")
+		fixture.WantErr(t, err, fence.ErrCorrupt, "manifest 3 was there")
 	}
 }
 
@@ -250,8 +251,8 @@ func TestUpdateOnStaleListing(t *testing.T) {
 	apply(t, st, layout.Writer, 1, 1)
 	u := testUpdater(t, staleList{st, memstore.New(nil)}, layout.Compactor, 1)
 	_, err := u.Update(t.Context(), effect(uuid.NewString()))
-	wantErr(t, err, fence.ErrCorrupt, "manifest 1 was there")
-	wantErr(t, err, store.ErrUnknown, "manifest 1 was sent")
+	fixture.WantErr(t, err, fence.ErrCorrupt, "manifest 1 was there")
+	fixture.WantErr(t, err, store.ErrUnknown, "manifest 1 was sent")
 }
 
 func TestAt(t *testing.T) {
@@ -266,29 +267,29 @@ func TestAt(t *testing.T) {
 	}
 	for _, v := range []uint64{0, 4} {
 		_, _, err := l.At(t.Context(), v)
-		wantErr(t, err, ErrPruned, layout.ManifestKey(v))
+		fixture.WantErr(t, err, ErrPruned, layout.ManifestKey(v))
 	}
-	put(t, st, layout.ManifestKey(2), []byte("{}"))
+	fixture.Put(t, st, layout.ManifestKey(2), []byte("{}"))
 	_, _, err := l.At(t.Context(), 2)
-	wantErr(t, err, fence.ErrCorrupt, layout.ManifestKey(2))
+	fixture.WantErr(t, err, fence.ErrCorrupt, layout.ManifestKey(2))
 }
 
 func TestManifestOverTheLimit(t *testing.T) {
 	st := memstore.New(nil)
 	f := testFormat()
 	f.Limits.Manifest = 1 << 20
-	put(t, st, layout.ManifestKey(1), bytes.Repeat([]byte(" "), f.Limits.Manifest+1))
+	fixture.Put(t, st, layout.ManifestKey(1), bytes.Repeat([]byte(" "), f.Limits.Manifest+1))
 	l := With(st, f, &Options{Settle: quick})
 	_, err := l.Newest(t.Context())
-	wantErr(t, err, fence.ErrCorrupt, layout.ManifestKey(1))
+	fixture.WantErr(t, err, fence.ErrCorrupt, layout.ManifestKey(1))
 	_, _, err = l.At(t.Context(), 1)
-	wantErr(t, err, fence.ErrCorrupt, layout.ManifestKey(1))
+	fixture.WantErr(t, err, fence.ErrCorrupt, layout.ManifestKey(1))
 }
 
 // TestNewestErrors passes on what is no answer, and does not read it as "none".
 func TestNewestErrors(t *testing.T) {
 	for _, kind := range []faultstore.Kind{faultstore.List, faultstore.Get} {
-		st, _ := newFaults(nil)
+		st, _ := fixture.Faults(nil)
 		apply(t, st, layout.Writer, 1, 2)
 		st.SetHook(faultstore.Script(faultstore.Rule{Kind: kind, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
 		m, err := testOpen(st).Newest(t.Context())
@@ -296,7 +297,7 @@ func TestNewestErrors(t *testing.T) {
 			t.Errorf("%s: %v, %v", kind, m, err)
 		}
 	}
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	apply(t, st, layout.Writer, 1, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

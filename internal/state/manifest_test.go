@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -29,7 +30,7 @@ func TestFold(t *testing.T) {
 		t.Error(err)
 	}
 	if !m.Floor.Equal(to) || len(m.Segments) != 3 || len(m.Seals) != 3 {
-		t.Errorf("%s", asJSON(t, m))
+		t.Errorf("%s", fixture.JSON(t, m))
 	}
 	// Whatever differs in the floor: somebody else has folded.
 	for _, floor := range []frame.Point{
@@ -39,12 +40,12 @@ func TestFold(t *testing.T) {
 	} {
 		m := full()
 		m.Floor = floor
-		before := asJSON(t, m)
+		before := fixture.JSON(t, m)
 		if err := (&Change{m}).Fold(from, to, seals, segs, nil); !errors.Is(err, ErrVoid) {
 			t.Errorf("floor %+v: %v", floor, err)
 		}
-		if asJSON(t, m) != before {
-			t.Errorf("a void fold changed\n%s to\n%s", before, asJSON(t, m))
+		if fixture.JSON(t, m) != before {
+			t.Errorf("a void fold changed\n%s to\n%s", before, fixture.JSON(t, m))
 		}
 	}
 }
@@ -71,7 +72,7 @@ func TestReplace(t *testing.T) {
 			t.Error(err)
 		}
 		if s, err := testOpen(memstore.New(nil)).SegmentOf(t.Context(), m, old[0].First); err != nil || s != with || len(m.Segments) != 6-len(old)+1 || len(m.Dropped) != len(old) {
-			t.Errorf("%v: %s", run, asJSON(t, m))
+			t.Errorf("%v: %s", run, fixture.JSON(t, m))
 		}
 		for i, d := range m.Dropped {
 			if d != (Dropped{Key: old[i].Key, Version: 43}) {
@@ -79,8 +80,8 @@ func TestReplace(t *testing.T) {
 			}
 		}
 		// A second time it is void, and changes nothing.
-		before := asJSON(t, m)
-		if err := (&Change{m}).Replace(old, with); !errors.Is(err, ErrVoid) || asJSON(t, m) != before {
+		before := fixture.JSON(t, m)
+		if err := (&Change{m}).Replace(old, with); !errors.Is(err, ErrVoid) || fixture.JSON(t, m) != before {
 			t.Errorf("%v: again: %v", run, err)
 		}
 	}
@@ -91,9 +92,9 @@ func TestReplace(t *testing.T) {
 		"beyond the end": {all[5], all[0]}, "more than there are": append(append([]Segment{}, all...), foreign),
 	} {
 		m := segments()
-		before := asJSON(t, m)
-		if err := (&Change{m}).Replace(old, all[0]); !errors.Is(err, ErrVoid) || asJSON(t, m) != before {
-			t.Errorf("%s: %v\n%s", name, err, asJSON(t, m))
+		before := fixture.JSON(t, m)
+		if err := (&Change{m}).Replace(old, all[0]); !errors.Is(err, ErrVoid) || fixture.JSON(t, m) != before {
+			t.Errorf("%s: %v\n%s", name, err, fixture.JSON(t, m))
 		}
 	}
 }
@@ -109,7 +110,7 @@ func TestSegmentOf(t *testing.T) {
 	}
 	m.Segments, m.Start = m.Segments[1:], 700 // what is before was let go
 	_, err := l.SegmentOf(t.Context(), m, 599)
-	wantErr(t, err, ErrPruned, "begins at 700")
+	fixture.WantErr(t, err, ErrPruned, "begins at 700")
 	for _, offset := range []uint64{600, 699, 700} { // given up, and still named
 		if s, err := l.SegmentOf(t.Context(), m, offset); err != nil || s.First != 600 || m.First() != 700 || m.Held() != 600 {
 			t.Errorf("begins at %d and %d: %+v, %v", m.Held(), m.First(), s, err)
@@ -143,10 +144,10 @@ func TestTailAndPast(t *testing.T) {
 // readers hold the one that it started from.
 func TestClone(t *testing.T) {
 	m := full()
-	before := asJSON(t, m)
+	before := fixture.JSON(t, m)
 	c := m.clone()
 	if !reflect.DeepEqual(c, m) {
-		t.Errorf("%s", asJSON(t, c))
+		t.Errorf("%s", fixture.JSON(t, c))
 	}
 	c.Roles[layout.Writer] = RoleState{}
 	c.Roles["new"] = RoleState{}
@@ -155,7 +156,7 @@ func TestClone(t *testing.T) {
 	c.Seals[0].Next++
 	c.Dropped[0].Version++
 	_ = append(c.Segments[:1], Segment{})
-	if asJSON(t, m) != before {
-		t.Errorf("became\n%s", asJSON(t, m))
+	if fixture.JSON(t, m) != before {
+		t.Errorf("became\n%s", fixture.JSON(t, m))
 	}
 }

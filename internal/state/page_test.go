@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -34,7 +35,7 @@ func pageOfSeals(t testing.TB) ([]byte, Page[uint64], []Seal) {
 
 func TestGoldenPage(t *testing.T) {
 	body, page, seals := pageOfSeals(t)
-	want := goldenFile(t, "page.json", body)
+	want := fixture.Golden(t, "page.json", body)
 	if !bytes.Equal(body, want) {
 		t.Errorf("encoded\n%s\nthe file has\n%s", body, want)
 	}
@@ -73,8 +74,8 @@ func TestPageRefuses(t *testing.T) {
 			}
 			body = bytes.Replace(body, []byte(tt.old), []byte(tt.new), 1)
 			got, err := sealList.decode(testLog, page, body)
-			wantErr(t, err, fence.ErrCorrupt, tt.says)
-			wantErr(t, err, fence.ErrCorrupt, page.Key)
+			fixture.WantErr(t, err, fence.ErrCorrupt, tt.says)
+			fixture.WantErr(t, err, fence.ErrCorrupt, page.Key)
 			if got != nil {
 				t.Error("it returns what it refuses")
 			}
@@ -83,7 +84,7 @@ func TestPageRefuses(t *testing.T) {
 	body, page, _ := pageOfSeals(t)
 	for says, future := range map[string]string{"says format 2": `"format": 2`, "requires": `"format": 1,"requires": ["tiers"]`} {
 		_, err := sealList.decode(testLog, page, bytes.Replace(body, []byte(`"format": 1`), []byte(future), 1))
-		wantErr(t, err, fence.ErrFormat, says)
+		fixture.WantErr(t, err, fence.ErrFormat, says)
 	}
 }
 
@@ -118,7 +119,7 @@ func sealed(t testing.TB, st store.Store, epochs int) *Manifest {
 
 // TestSealsStayKnown, however many there are: a crash loop cannot fill a manifest.
 func TestSealsStayKnown(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	const epochs = 3*pageEntries + 100
 	m := sealed(t, st, epochs)
 	if len(m.Seals) > MaxInline || len(m.SealPages) != 3 || len(encoded(t, m)) > 200<<10 {
@@ -175,7 +176,7 @@ func TestPageLost(t *testing.T) {
 	for name, damaged := range map[string][]byte{
 		"short": body[:len(body)/2], "long": append(bytes.Clone(body), ' '), "empty": []byte(" "), "rubbish": bytes.Repeat([]byte("x"), len(body)),
 	} {
-		put(t, st, key, damaged)
+		fixture.Put(t, st, key, damaged)
 		if err := read(); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -184,9 +185,9 @@ func TestPageLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = read()
-	wantErr(t, err, fence.ErrCorrupt, key)
-	wantErr(t, err, fence.ErrCorrupt, "manifest 1 names it")
-	wantErr(t, err, fence.ErrCorrupt, "fencepost verify")
+	fixture.WantErr(t, err, fence.ErrCorrupt, key)
+	fixture.WantErr(t, err, fence.ErrCorrupt, "manifest 1 names it")
+	fixture.WantErr(t, err, fence.ErrCorrupt, "fencepost verify")
 
 	// guard:page-gone.
 	u := testUpdater(t, st, layout.Compactor, 2)
@@ -196,8 +197,8 @@ func TestPageLost(t *testing.T) {
 		}
 	}
 	err = read()
-	wantErr(t, err, ErrPruned, key)
-	wantErr(t, err, ErrPruned, "go on with the newest, which is 3")
+	fixture.WantErr(t, err, ErrPruned, key)
+	fixture.WantErr(t, err, ErrPruned, "go on with the newest, which is 3")
 	if errors.Is(err, fence.ErrCorrupt) {
 		t.Error(err)
 	}
@@ -205,7 +206,7 @@ func TestPageLost(t *testing.T) {
 
 // TestPageErrors passes on what is no answer.
 func TestPageErrors(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	m := sealed(t, st, 2*MaxInline)
 	st.SetHook(faultstore.Script(faultstore.Rule{Prefix: layout.ListPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
 	if _, _, err := testOpen(st).SealOf(t.Context(), m, 2); !errors.Is(err, store.ErrDenied) {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,10 +115,7 @@ func (l *Log) Pin(ctx context.Context, opts *PinOptions) (*Pin, error) {
 }
 
 func (o *PinOptions) withDefaults() (PinOptions, error) {
-	var v PinOptions
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &PinOptions{})
 	switch {
 	case v.TTL == 0 && v.Name == "":
 		return v, errors.New("manifest: a pin needs a TTL, or a Name by which it can be removed")

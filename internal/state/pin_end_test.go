@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -55,7 +56,7 @@ func TestT09_PinCreatedAgainAfterItsEnd(t *testing.T) {
 	if err != nil || len(pins) != 1 || pins[0].Lapsed(0) || !pins[0].Lapsed(time.Minute) {
 		t.Errorf("%+v, %v: it must lapse", pins, err)
 	}
-	wantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "")
+	fixture.WantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "")
 }
 
 // guard:pin-let-go. The caller gives up while the creation, or the first swap, is not
@@ -90,11 +91,11 @@ func TestPinTakenWhileItIsMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, mem, layout.PinKey("00000000-0000-4000-8000-000000000001"), body)
+	fixture.Put(t, mem, layout.PinKey("00000000-0000-4000-8000-000000000001"), body)
 	if err := l.Unpin(t.Context(), "backup"); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, l.Unpin(t.Context(), "backup"), manifest.ErrNoPin, "no pin")
+	fixture.WantErr(t, l.Unpin(t.Context(), "backup"), manifest.ErrNoPin, "no pin")
 	pins, err := l.Pins(t.Context())
 	if err != nil || len(pins) != 1 || !pins[0].Expired || pins[0].Renewals != 0 {
 		t.Fatalf("%+v, %v", pins, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -35,7 +36,7 @@ func TestGoldenPin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := goldenFile(t, "pin.json", b)
+	want := fixture.Golden(t, "pin.json", b)
 	if !bytes.Equal(b, want) {
 		t.Errorf("encoded\n%s\nthe file has\n%s", b, want)
 	}
@@ -75,15 +76,15 @@ func TestPinRefuses(t *testing.T) {
 		if strings.Contains(says, "name") {
 			b = strings.ReplaceAll(b, `"expired": true`, `"expired": false`)
 		}
-		put(t, st, key, []byte(b))
+		fixture.Put(t, st, key, []byte(b))
 		if says == "at most" {
 			says = "too large"
 		}
 		_, err := l.Pins(t.Context())
-		wantErr(t, err, fence.ErrCorrupt, key)
-		wantErr(t, err, fence.ErrCorrupt, says)
+		fixture.WantErr(t, err, fence.ErrCorrupt, key)
+		fixture.WantErr(t, err, fence.ErrCorrupt, says)
 	}
-	put(t, st, key, []byte(strings.Replace(string(body), `"format": 1`, `"format": 2`, 1)))
+	fixture.Put(t, st, key, []byte(strings.Replace(string(body), `"format": 1`, `"format": 2`, 1)))
 	if _, err := l.Pins(t.Context()); !errors.Is(err, fence.ErrFormat) {
 		t.Error(err)
 	}
@@ -91,7 +92,7 @@ func TestPinRefuses(t *testing.T) {
 
 // TestPin costs two PUTs and a LIST, and a renewal one PUT.
 func TestPin(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	u := testUpdater(t, st, layout.Compactor, 1)
 	for range 3 {
 		mustUpdate(t, u, segmented(1))
@@ -134,17 +135,17 @@ func TestPin(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "released")
+	fixture.WantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "released")
 	if pins, err = l.Pins(t.Context()); err != nil || len(pins) != 1 {
 		t.Errorf("%+v, %v", pins, err)
 	}
 	_, err = l.Pin(t.Context(), &PinOptions{Version: 4, Name: "m"})
-	wantErr(t, err, ErrPruned, "versions from 1 to 3 can be pinned")
+	fixture.WantErr(t, err, ErrPruned, "versions from 1 to 3 can be pinned")
 	if err := l.Unpin(t.Context(), "m"); err != nil {
 		t.Error(err)
 	}
-	wantErr(t, l.Unpin(t.Context(), "m"), manifest.ErrNoPin, `no pin is named "m"`)
-	wantErr(t, old.Renew(t.Context()), manifest.ErrPinLost, "it was deleted")
+	fixture.WantErr(t, l.Unpin(t.Context(), "m"), manifest.ErrNoPin, `no pin is named "m"`)
+	fixture.WantErr(t, old.Renew(t.Context()), manifest.ErrPinLost, "it was deleted")
 	if n := len(keysBelow(t, st, layout.PinPrefix)); n != 0 {
 		t.Errorf("%d pins are left", n)
 	}
@@ -167,7 +168,7 @@ func TestPinBeforeTheFirst(t *testing.T) {
 func TestPinRacesPrune(t *testing.T) {
 	for _, version := range []uint64{0, 2} {
 		for at := 0; ; at++ {
-			st, inner := newFaults(nil)
+			st, inner := fixture.Faults(nil)
 			apply(t, inner, layout.Compactor, 1, 3)
 			l := testOpen(st)
 			if _, err := l.Newest(t.Context()); err != nil {
@@ -237,7 +238,7 @@ func TestPinRacesPrune(t *testing.T) {
 func TestPinLostReplies(t *testing.T) {
 	for name, fault := range putFaults {
 		for skip := range 3 {
-			st, inner := newFaults(&faultstore.Options{Hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.PinPrefix, Skip: skip, Fault: fault})})
+			st, inner := fixture.Faults(&faultstore.Options{Hook: faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.PinPrefix, Skip: skip, Fault: fault})})
 			apply(t, inner, layout.Compactor, 1, 2)
 			p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
 			if err == nil {
@@ -269,8 +270,8 @@ func TestPinCreatedTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	// In a store whose versions are made from the content, as those of S3 are.
-	put(t, inner, twin.key, twin.body)
-	wantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "open the newest version")
+	fixture.Put(t, inner, twin.key, twin.body)
+	fixture.WantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "open the newest version")
 }
 
 // TestPinSwappedTwice: as TestPinCreatedTwice, and a copy of the swap lands as well,
@@ -293,7 +294,7 @@ func TestPinSwappedTwice(t *testing.T) {
 	if err := inner.Delete(t.Context(), twin.key); err != nil {
 		t.Fatal(err)
 	}
-	put(t, inner, twin.key, twin.body)
+	fixture.Put(t, inner, twin.key, twin.body)
 	late := twin.unheard[0]
 	if _, err := twin.Put(t.Context(), twin.key, late.body, &store.PutOptions{If: late.cond}); err != nil {
 		t.Fatal(err)
@@ -308,7 +309,7 @@ func TestPinNeverConfirmed(t *testing.T) {
 	inner := memstore.New(nil)
 	apply(t, inner, layout.Compactor, 1, 2)
 	_, err := testOpen(&copycat{Store: inner, lose: 1000}).Pin(t.Context(), &PinOptions{TTL: time.Minute})
-	wantErr(t, err, manifest.ErrPinLost, "16 pins in a row were not confirmed")
+	fixture.WantErr(t, err, manifest.ErrPinLost, "16 pins in a row were not confirmed")
 	if left := keysBelow(t, inner, layout.PinPrefix); len(left) > 0 {
 		t.Errorf("%q are left", left)
 	}
@@ -489,9 +490,9 @@ func TestExpirePin(t *testing.T) {
 			}
 			continue
 		}
-		wantErr(t, err, manifest.ErrPinLost, "it was not renewed for a minute")
-		wantErr(t, p.Err(), manifest.ErrPinLost, "renew more often")
-		wantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "it was not renewed for a minute")
+		fixture.WantErr(t, err, manifest.ErrPinLost, "it was not renewed for a minute")
+		fixture.WantErr(t, p.Err(), manifest.ErrPinLost, "renew more often")
+		fixture.WantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "it was not renewed for a minute")
 		if pins, err = l.Pins(t.Context()); err != nil || len(pins) != 1 || !pins[0].Expired || !pins[0].Lapsed(0) {
 			t.Errorf("%+v, %v", pins, err)
 		}
@@ -533,7 +534,7 @@ func TestLapsed(t *testing.T) {
 
 // TestUnpinRacesRenewal goes on until it wins.
 func TestUnpinRacesRenewal(t *testing.T) {
-	st, inner := newFaults(nil)
+	st, inner := fixture.Faults(nil)
 	apply(t, inner, layout.Compactor, 1, 1)
 	p, err := testOpen(inner).Pin(t.Context(), &PinOptions{Name: "n", TTL: time.Minute})
 	if err != nil {
@@ -551,7 +552,7 @@ func TestUnpinRacesRenewal(t *testing.T) {
 	if err := testOpen(st).Unpin(t.Context(), "n"); err != nil || left != 0 {
 		t.Errorf("%v, %d", err, left)
 	}
-	wantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "it was deleted")
+	fixture.WantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "it was deleted")
 	left = 1000
 	if p, err = testOpen(inner).Pin(t.Context(), &PinOptions{Name: "n", TTL: time.Minute}); err != nil {
 		t.Fatal(err)
@@ -569,7 +570,7 @@ func TestPinErrors(t *testing.T) {
 	for _, rule := range []faultstore.Rule{
 		{Kind: faultstore.Put, Fault: deny}, {Kind: faultstore.Put, Skip: 1, Fault: deny}, {Kind: faultstore.List, Prefix: layout.ManifestPrefix, Fault: deny},
 	} {
-		st, inner := newFaults(nil)
+		st, inner := fixture.Faults(nil)
 		apply(t, inner, layout.Compactor, 1, 1)
 		st.SetHook(faultstore.Script(rule))
 		if p, err := testOpen(st).Pin(t.Context(), &PinOptions{Version: 1, TTL: time.Minute}); !errors.Is(err, store.ErrDenied) || p != nil {
@@ -579,7 +580,7 @@ func TestPinErrors(t *testing.T) {
 			t.Errorf("%+v: %d pins are left", rule, n)
 		}
 	}
-	st, inner := newFaults(nil)
+	st, inner := fixture.Faults(nil)
 	apply(t, inner, layout.Compactor, 1, 1)
 	p, err := testOpen(st).Pin(t.Context(), &PinOptions{TTL: time.Minute})
 	if err != nil {
@@ -619,7 +620,7 @@ func TestPinErrors(t *testing.T) {
 // guard:pin-after-start.
 func TestPinRacesTruncate(t *testing.T) {
 	for at := 1; ; at++ {
-		st, inner := newFaults(nil)
+		st, inner := fixture.Faults(nil)
 		mustUpdate(t, testUpdater(t, inner, layout.Compactor, 1), segmented(1))
 		n, done := 0, false
 		st.SetBefore(func(context.Context, faultstore.Op) {

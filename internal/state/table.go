@@ -123,8 +123,11 @@ func (a *applying) edit(e AppliedEdit) error {
 			// a later edit adds one of them, and the table names a file that is gone.
 			return document.Corrupt(key, "the edit adds %s, a file of another epoch", f.Key)
 		case live || a.removed[f.Key] || a.dropped[f.Key]:
-			// guard:edit-again. No file is added twice. Without this rule an edit could add a
-			// file that another edit has removed, and that a compactor deletes at any time.
+			// guard:edit-again. An edit that adds a file which is live, or which the
+			// manifest knows as removed, is damage: no correct writer commits it. Without
+			// this check: an application adds file F; a later edit removes F; a third edit
+			// adds F again; a compactor deletes F, as the second edit allows; the table
+			// names a file that is gone.
 			return document.Corrupt(key, "the edit adds %s, which is live or was removed before", f.Key)
 		}
 		a.files[f.Key] = f
@@ -132,9 +135,10 @@ func (a *applying) edit(e AppliedEdit) error {
 	for _, gone := range e.Edit.Remove {
 		_, live := a.files[gone]
 		if !live {
-			// guard:edit-live. An edit removes only live files. Without this rule a file would
-			// be dropped twice, or the table would count a removal that removed nothing. A key
-			// that lies within a page is taken for live: only the page could tell.
+			// guard:edit-live. An edit that removes a file which is not live is damage.
+			// Without this check a file would be dropped twice, or the table would count a
+			// removal that removed nothing. A key that may be in a page is accepted: the
+			// page is not read here.
 			//
 			//mutant:replace a.removed[gone] || a.dropped[gone] || pageOf(a.m.FilePages, gone) < 0 => false
 			if a.removed[gone] || a.dropped[gone] || pageOf(a.m.FilePages, gone) < 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -64,7 +65,7 @@ func TestFoldEdits(t *testing.T) {
 	if m.Edits != 19 || m.EditedAt != 1000 || !maps.Equal(m.Properties, map[string]string{"schema": "4"}) || m.Live() != 901-2-2+2 ||
 		!slices.Equal(files, []string{testFile(3, 2), testFile(3, 6)}) || !slices.Equal(m.Removed, []string{testFile(1, 4), testFile(1, 7)}) ||
 		!slices.Equal(dropped, []string{testFile(1, 7), testFile(3, 5), testFile(3, 1)}) {
-		t.Errorf("%s", asJSON(t, m))
+		t.Errorf("%s", fixture.JSON(t, m))
 	}
 }
 
@@ -93,25 +94,25 @@ func TestFoldRefusesEdits(t *testing.T) {
 	} {
 		m := full()
 		m.Hint = nil
-		before := asJSON(t, m)
+		before := fixture.JSON(t, m)
 		err := foldEdits(m, tt.edits...)
-		wantErr(t, err, fence.ErrCorrupt, tt.says)
-		wantErr(t, err, fence.ErrCorrupt, layout.DataKey(fence.Position{Epoch: 3, Seq: 5}))
-		if asJSON(t, m) != before {
-			t.Errorf("%s: it became\n%s", name, asJSON(t, m))
+		fixture.WantErr(t, err, fence.ErrCorrupt, tt.says)
+		fixture.WantErr(t, err, fence.ErrCorrupt, layout.DataKey(fence.Position{Epoch: 3, Seq: 5}))
+		if fixture.JSON(t, m) != before {
+			t.Errorf("%s: it became\n%s", name, fixture.JSON(t, m))
 		}
 	}
 }
 
 func TestApply(t *testing.T) {
 	m := full()
-	before := asJSON(t, m)
+	before := fixture.JSON(t, m)
 	got, err := m.Apply([]AppliedEdit{applied(4, &manifest.Edit{Remove: []string{testFile(3, 1)}, Properties: map[string]string{"a": "b"}})})
 	if err != nil || len(got.Table.Files) != 1 || got.Properties["a"] != "b" || !got.Floor.Equal(m.Floor) {
-		t.Errorf("%s, %v", asJSON(t, got), err)
+		t.Errorf("%s, %v", fixture.JSON(t, got), err)
 	}
-	if asJSON(t, m) != before {
-		t.Errorf("it changed\n%s to\n%s", before, asJSON(t, m))
+	if fixture.JSON(t, m) != before {
+		t.Errorf("it changed\n%s to\n%s", before, fixture.JSON(t, m))
 	}
 	if got, err := m.Apply([]AppliedEdit{applied(4, add(testFile(2, 1)))}); err == nil || got != nil {
 		t.Errorf("%v, %v", got, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -88,10 +89,10 @@ func TestWeights(t *testing.T) {
 	big.Seals = []Seal{{Position: fence.Position{Epoch: math.MaxUint64, Seq: math.MaxUint64}, Next: math.MaxUint64, Offset: math.MaxUint64}}
 	for _, m := range []*Manifest{m, &big} {
 		for what, n := range map[string][2]int{
-			"segments": {weight(&segmentList, m.Segments), len(asJSON(t, m.Segments)) + 3*len(m.Segments)},
-			"seals":    {weight(&sealList, m.Seals), len(asJSON(t, m.Seals)) + 3*len(m.Seals)},
-			"dropped":  {weight(&droppedList, m.Dropped), len(asJSON(t, m.Dropped)) + 3*len(m.Dropped)},
-			"files":    {weight(&fileList, m.Table.Files), len(asJSON(t, m.Table.Files)) + 3*len(m.Table.Files)},
+			"segments": {weight(&segmentList, m.Segments), len(fixture.JSON(t, m.Segments)) + 3*len(m.Segments)},
+			"seals":    {weight(&sealList, m.Seals), len(fixture.JSON(t, m.Seals)) + 3*len(m.Seals)},
+			"dropped":  {weight(&droppedList, m.Dropped), len(fixture.JSON(t, m.Dropped)) + 3*len(m.Dropped)},
+			"files":    {weight(&fileList, m.Table.Files), len(fixture.JSON(t, m.Table.Files)) + 3*len(m.Table.Files)},
 		} {
 			if n[0] < n[1] || n[0] > n[1]*3/2 {
 				t.Errorf("%s weigh %d and take %d", what, n[0], n[1])
@@ -101,7 +102,7 @@ func TestWeights(t *testing.T) {
 }
 
 func TestSegmentsInPages(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	u := testUpdater(t, st, layout.Compactor, 1)
 	var m *Manifest
 	const rounds, each = 20, 300
@@ -128,7 +129,7 @@ func TestSegmentsInPages(t *testing.T) {
 		}
 	}
 	_, err := l.SegmentOf(t.Context(), m, 60000)
-	wantErr(t, err, ErrPruned, "folded up to 60000")
+	fixture.WantErr(t, err, ErrPruned, "folded up to 60000")
 	// The pages that were replaced are dropped, and nothing else.
 	pages := l.Lists(m)
 	for key := range droppedOf(t, l, m) {
@@ -196,7 +197,7 @@ func TestTruncate(t *testing.T) {
 			}
 		}
 		_, err := l.SegmentOf(t.Context(), m, m.Held()-1)
-		wantErr(t, err, ErrPruned, fmt.Sprintf("begins at %d", start))
+		fixture.WantErr(t, err, ErrPruned, fmt.Sprintf("begins at %d", start))
 	}
 	// Nothing is taken back, and nothing promised that is not folded.
 	if m = mustUpdate(t, u, func(m *Change) error { return m.Truncate(7) }); m.Start != 10*n {
@@ -323,7 +324,7 @@ func encodedAt(t testing.TB, m *Manifest, limit int) []byte {
 
 // guard:pages-first. A manifest is not published before its pages are there.
 func TestPagesFirst(t *testing.T) {
-	st, inner := newFaults(&faultstore.Options{Hook: faultstore.Script(faultstore.Rule{
+	st, inner := fixture.Faults(&faultstore.Options{Hook: faultstore.Script(faultstore.Rule{
 		Kind: faultstore.Put, Prefix: layout.ListPrefix, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied},
 	})})
 	u := testUpdater(t, st, layout.Compactor, 1)
@@ -351,7 +352,7 @@ func TestPagesFirst(t *testing.T) {
 // pages of lists that have changed since are not named.
 func TestPagesAreReused(t *testing.T) {
 	for _, changes := range []bool{false, true} {
-		st, inner := newFaults(nil)
+		st, inner := fixture.Faults(nil)
 		u := testUpdater(t, st, layout.Compactor, 1)
 		mustUpdate(t, u, segmented(900))
 		other := testUpdater(t, st.Client("other"), layout.Writer, 1)
@@ -388,7 +389,7 @@ func TestPagesAreReused(t *testing.T) {
 // deleted the pages that it wants to fill up finds out that it is fenced; no page of
 // its own is named.
 func TestTidyOvertaken(t *testing.T) {
-	st, inner := newFaults(nil)
+	st, inner := fixture.Faults(nil)
 	u := testUpdater(t, st, layout.Compactor, 1)
 	mustUpdate(t, u, segmented(2000))
 	done := false

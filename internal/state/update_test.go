@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -31,7 +32,7 @@ func TestUpdateCounts(t *testing.T) {
 	apply(t, st, layout.Writer, 3, 1) // the same token in another process: it goes on counting
 	m := newest(t, st)
 	if w, c := m.Roles[layout.Writer], m.Roles[layout.Compactor]; m.Version != 4 || w.Epoch != 3 || w.Update != 3 || c.Epoch != 1 || c.Update != 1 {
-		t.Errorf("%s", asJSON(t, m))
+		t.Errorf("%s", fixture.JSON(t, m))
 	}
 	apply(t, st, layout.Writer, 4, 1) // a later epoch begins anew
 	if w := newest(t, st).Roles[layout.Writer]; w.Epoch != 4 || w.Update != 1 {
@@ -43,21 +44,21 @@ func TestUpdateCounts(t *testing.T) {
 func TestUpdateOverflow(t *testing.T) {
 	st := memstore.New(nil)
 	m := &Manifest{Format: 1, Log: testLog, Version: 1, Floor: frame.Start(), Roles: map[layout.Role]RoleState{layout.Writer: {Epoch: 1, Update: math.MaxUint64}}}
-	put(t, st, layout.ManifestKey(1), encoded(t, m))
+	fixture.Put(t, st, layout.ManifestKey(1), encoded(t, m))
 	if _, err := testUpdater(t, st, layout.Writer, 1).Update(t.Context(), effect(uuid.NewString())); err == nil {
 		t.Error("it went on")
 	}
 	m.Version = math.MaxUint64
-	put(t, st, layout.ManifestKey(m.Version), encoded(t, m))
+	fixture.Put(t, st, layout.ManifestKey(m.Version), encoded(t, m))
 	_, err := testUpdater(t, st, layout.Writer, 2).Update(t.Context(), effect(uuid.NewString()))
-	wantErr(t, err, fence.ErrCorrupt, layout.ManifestKey(0))
+	fixture.WantErr(t, err, fence.ErrCorrupt, layout.ManifestKey(0))
 	if got := newest(t, st); len(got.Segments) != 0 {
-		t.Errorf("%s", asJSON(t, got))
+		t.Errorf("%s", fixture.JSON(t, got))
 	}
 }
 
 func TestUpdateVoid(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	u := testUpdater(t, st, layout.Writer, 1)
 	own := errors.New("own")
 	for _, want := range []error{ErrVoid, own} {
@@ -99,7 +100,7 @@ func TestUpdateOnlyForward(t *testing.T) {
 
 // TestUpdateRefusesNonsense before it is sent, and above the limit.
 func TestUpdateRefusesNonsense(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	f := testFormat()
 	f.Limits.Manifest = 300 << 10
 	u, err := With(st, f, &Options{Settle: quick}).Updater(layout.Compactor, fence.NewToken(1))
@@ -110,14 +111,14 @@ func TestUpdateRefusesNonsense(t *testing.T) {
 		m.Segments = []Segment{{Key: "data/x"}}
 		return nil
 	})
-	wantErr(t, err, fence.ErrCorrupt, "refusing to publish")
+	fixture.WantErr(t, err, fence.ErrCorrupt, "refusing to publish")
 	_, err = u.Update(t.Context(), func(m *Change) error {
 		for range 3000 {
 			m.Roles[layout.Role(uuid.NewString())] = RoleState{Epoch: 1, Update: 1}
 		}
 		return nil
 	})
-	wantErr(t, err, fence.ErrLimit, "the log allows 307200")
+	fixture.WantErr(t, err, fence.ErrLimit, "the log allows 307200")
 	if n := st.Counts().Of(faultstore.Put, ""); n != 0 {
 		t.Errorf("%d PUTs", n)
 	}
@@ -145,7 +146,7 @@ func TestUpdateTakesOutHints(t *testing.T) {
 
 // TestUpdaterFenced by a later epoch of its role and no other: at once, for ever.
 func TestUpdaterFenced(t *testing.T) {
-	st, _ := newFaults(nil)
+	st, _ := fixture.Faults(nil)
 	u := testUpdater(t, st, layout.Writer, 2)
 	apply(t, st, layout.Compactor, 9, 1)
 	if _, err := u.Update(t.Context(), effect(uuid.NewString())); err != nil {
@@ -203,7 +204,7 @@ func TestFencedInAHole(t *testing.T) {
 // second attempt is 412, and the object there is another's. Yet it was applied.
 func TestAppliedThoughRefused(t *testing.T) {
 	for _, successor := range []bool{false, true} {
-		st, inner := newFaults(nil)
+		st, inner := fixture.Faults(nil)
 		apply(t, st, layout.Writer, 1, 5)
 		u := testUpdater(t, st, layout.Writer, 1)
 		st.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Fault: faultstore.Fault{Err: faultstore.ErrTimeout}}))
@@ -217,7 +218,7 @@ func TestAppliedThoughRefused(t *testing.T) {
 				apply(t, inner, layout.Writer, 2, 1)
 			}
 			mustPrune(t, inner)
-			put(t, inner, layout.ManifestKey(6), junk(t, 6))
+			fixture.Put(t, inner, layout.ManifestKey(6), junk(t, 6))
 		})
 		id := uuid.NewString()
 		tries := 0
@@ -250,9 +251,9 @@ func TestSameTokenTwice(t *testing.T) {
 	if !errors.As(err, &by) || by.Epoch != 1 || by.By != 1 || tries != 1 {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
-	wantErr(t, err, fence.ErrFenced, "another writer was given the same token, of epoch 1")
+	fixture.WantErr(t, err, fence.ErrFenced, "another writer was given the same token, of epoch 1")
 	if m := newest(t, st); m.Version != 3 || len(m.Segments) != 3 || m.Roles[layout.Writer].Update != 3 {
-		t.Errorf("%s", asJSON(t, m))
+		t.Errorf("%s", fixture.JSON(t, m))
 	}
 	if _, err := b.Update(t.Context(), effect(uuid.NewString())); err != nil {
 		t.Error(err)
@@ -265,7 +266,7 @@ func TestSameTokenTwice(t *testing.T) {
 func TestUnknownLandsLater(t *testing.T) {
 	for _, when := range []string{"before", "under way", "after", "in a hole"} {
 		t.Run(when, func(t *testing.T) {
-			st, inner := newFaults(nil)
+			st, inner := fixture.Faults(nil)
 			apply(t, st, layout.Compactor, 1, 2)
 			u := testUpdater(t, st, layout.Compactor, 1)
 			first, second := uuid.NewString(), uuid.NewString()
@@ -326,7 +327,7 @@ func TestUnknownLandsLater(t *testing.T) {
 // TestFoldLandsLate: the fold of unknown outcome has landed when the same records
 // are folded again: void, not twice.
 func TestFoldLandsLate(t *testing.T) {
-	st, inner := newFaults(nil)
+	st, inner := fixture.Faults(nil)
 	apply(t, st, layout.Compactor, 1, 1)
 	u := testUpdater(t, st, layout.Compactor, 1)
 	from := newest(t, inner).Floor
@@ -361,7 +362,7 @@ func TestFoldLandsLate(t *testing.T) {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
 	if m := newest(t, inner); len(m.Segments) != 2 || count(effects(m), first) != 1 || !m.Floor.Equal(to) {
-		t.Errorf("%s", asJSON(t, m))
+		t.Errorf("%s", fixture.JSON(t, m))
 	}
 }
 
@@ -405,7 +406,7 @@ func TestUpdaterTakesTurns(t *testing.T) {
 	close(leave)
 	all.Wait()
 	if m := newest(t, st); m.Version != 4 || len(m.Segments) != 4 || m.Roles[layout.Writer].Update != 4 {
-		t.Errorf("%s", asJSON(t, m))
+		t.Errorf("%s", fixture.JSON(t, m))
 	}
 	// A function that panics gives its turn back.
 	func() {
@@ -432,7 +433,7 @@ func TestUpdateErrors(t *testing.T) {
 		"cannot look": {faultstore.Rule{Kind: faultstore.List, Skip: 1, Times: -1, Fault: deny}, true, 1},
 	}
 	for name, tt := range tests {
-		st, inner := newFaults(nil)
+		st, inner := fixture.Faults(nil)
 		u := testUpdater(t, st, layout.Writer, 1)
 		st.SetHook(faultstore.Script(tt.rule))
 		id := uuid.NewString()

@@ -22,11 +22,12 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 			// at is the point before the seal.
 			return at.Position, o.afterSeal(at), err
 		}
-		// guard:open-followed. All seals that the walk followed are on the chain, before the
-		// opener seals what it takes for the tail. Without this check: epoch 1 is pruned; a
-		// zombie opener of epoch 2 puts its seal into a hole and dies; the opener of epoch 3
-		// follows that seal into epoch 2, where nothing was ever written, and seals the first
-		// slot there. No leader and no reader ever comes to that slot.
+		// guard:open-followed. Before it seals, the opener checks that the floor has not
+		// passed the first seal that its walk has followed. Without this check: epoch 1 is
+		// pruned; a zombie opener of epoch 2 puts its seal into a hole and dies; the opener
+		// of epoch 3 follows that seal into epoch 2, where nothing was ever written, and
+		// seals the first slot there. No leader and no reader ever comes to that slot, so
+		// the old leader goes on.
 		if err := o.follow.Confirm(ctx); err != nil {
 			return sealed, begin, err
 		}
@@ -64,20 +65,21 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 		case step.Frame.Kind != frame.Seal:
 			*read++
 		case step.Frame.Nonce == o.nonce:
-			// guard:open-own. A seal with this opener's nonce is of its own wall, or its
-			// backstop. Without this check: the opener takes it for a seal of another process
-			// with the same token, and gives up. Seals on the way here need no Confirm: they
-			// were confirmed before the wall was built, or many objects after them fit the path.
+			// guard:open-own. A seal with this opener's nonce is its own: one of its wall,
+			// or its backstop. Without this check the opener would take its own seal for
+			// that of another process with the same token, and give up.
 			return true, nil
 		case step.Frame.Next >= o.Token.Epoch():
-			// guard:open-later-seal. The takeover ends at a seal for this epoch or a later one:
-			// what comes after it is its opener's. Without this check: a zombie opener of epoch 2
-			// follows the seal for epoch 3 and seals the slot that leader 3 is about to use.
+			// guard:open-later-seal. A seal for this epoch or a later one ends the
+			// takeover: another opener owns all slots after it. Without this check: a
+			// zombie opener of epoch 2 follows the seal for epoch 3, and seals the slot
+			// that leader 3 is about to use.
 
-			// guard:open-junk-seal. That seal counts only if it is on the chain. Without this
-			// check: slot s is pruned; a zombie opener of epoch 5 puts its seal into the hole and
-			// dies before it finds the tail; the opener of epoch 3 meets that seal and gives up,
-			// though epoch 5 was never opened.
+			// guard:open-junk-seal. A seal for a later epoch ends the takeover only if the
+			// floor has not passed its slot. Without this check: slot 1/4 is pruned; a
+			// zombie opener of epoch 5 puts its seal into the hole and dies before it finds
+			// the tail; the opener of epoch 3 meets that seal and gives up, though epoch 5
+			// was never opened.
 			//
 			//mutant:replace o.follow.Confirm(ctx) => error(nil)
 			if err := o.follow.Confirm(ctx); err != nil {

@@ -55,10 +55,10 @@ func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) 
 		}
 		c.Logger.Info("the floor has moved during the takeover; beginning again")
 		o.tearDown()
-		// guard:open-backstop-anew. Each try puts a backstop of its own ahead. Without this:
-		// the first try's backstop falls into a hole, where the leader never comes; the next
-		// try believes that there is one and puts none; a leader that appends faster than the
-		// opener reads is never stopped.
+		// guard:open-backstop-anew. Each try sends a backstop of its own. Without this: the
+		// backstop of try 1 falls into a slot that was pruned, before the place where the
+		// leader writes; try 2 relies on it and sends none; a leader that appends faster
+		// than the opener reads is never stopped.
 		//
 		//mutant:replace o.endBackstop() => _ = o.backstop
 		o.endBackstop()
@@ -102,10 +102,11 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 	if err != nil {
 		return begin, err
 	}
-	// guard:open-refresh. After the seal is applied, the floor must not have passed its slot.
-	// Without this check: an opener reads the manifest and sleeps; a compactor prunes the
-	// slots where the opener is about to read; the opener finds the first of them empty and
-	// seals it. The history goes on elsewhere, and so does the leader.
+	// guard:open-refresh. After the seal is applied, the opener checks that the floor has
+	// not passed its slot. Without this check: an opener reads the manifest and sleeps; a
+	// compactor prunes the slots where the opener is about to read; the opener finds the
+	// first of them empty, seals it, and believes that it leads, while the old leader still
+	// commits elsewhere.
 	//
 	//mutant:replace m.Past(sealed) => false
 	if m, err = o.newestAfter(ctx, sealed); err == nil && m.Past(sealed) {
@@ -117,12 +118,12 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 // folded reports whether a compactor has folded this opener's seal already. Then the epoch
 // begins at the floor: nothing can have been appended in it yet.
 //
-// guard:open-folded. The floor after this opener's own seal is where its epoch begins.
-// Without this check: the opener seals the tail; a quick compactor folds the seal before
-// the opener reads the manifest; the opener takes its own seal for a hole, or for a later
-// opener's, and gives up. The point after the seal that the walk found will not do instead.
-// All seals of a wall have one nonce, and that one may lie in a hole, at an offset that the
-// chain has long passed.
+// guard:open-folded. If the floor is slot 1 of this epoch, and the last seal before it has
+// this opener's nonce, a compactor has folded the opener's seal: the epoch begins at the
+// floor. Without this check the opener would take its own folded seal for a hole, or for
+// another opener's, and give up. The epoch must not begin at the point after the seal that
+// the walk found: all seals of a wall have one nonce, and that one may be in a hole, at an
+// offset that the chain has long passed.
 //
 //mutant:replace m.Seals[len(m.Seals)-1].Nonce == o.nonce => false
 func (o *opener) folded(m *state.Manifest) bool {
@@ -156,11 +157,10 @@ func (o *opener) newestAfter(ctx context.Context, p fence.Position) (m *state.Ma
 }
 
 func (o *opener) admit(m *state.Manifest) error {
-	// guard:open-role. The epoch is later than that of every writer that the manifest knows:
-	// an epoch is opened once. Without this check: two processes are given epoch 5; the first
-	// opens it, which the manifest notes; the second begins at a hint after the first one's
-	// seal, never meets that seal, and seals the tail of a live leader. (open-hint is a second
-	// line against that.)
+	// guard:open-role. The epoch must be later than that of every writer that the manifest
+	// knows: an epoch is opened once. Without this check: two processes are given epoch 5;
+	// the first opens it, and the manifest notes that; the second reads the whole tail of
+	// the log, and only the first one's hint or seal stops it (open-hint, open-later-seal).
 	if r := m.Roles[layout.Writer]; r.Epoch >= o.Token.Epoch() {
 		return o.fenced(r.Epoch)
 	}

@@ -136,17 +136,18 @@ func (w *wall) extend() {
 	for w.err == nil && w.inFlight < w.limit && (w.lowest == 0 || w.next < w.lowest) {
 		w.send(w.next)
 		w.next += stride
-		// guard:wall-far. A new far seal is sent only while none of our seals has been applied.
-		// Without this check: the far seal is applied and ends the epoch; the row, which fills
-		// the slots before it, comes past it and sends another twice as far ahead, and so on,
+		// guard:wall-far. A wall is a row of seals and one far seal ahead of them. A new
+		// far seal is sent only while none of the wall's seals is applied. Without this
+		// check: the far seal is applied and ends the epoch; the row fills the slots before
+		// it and reaches it; the opener sends another one twice as far ahead, and so on,
 		// all of them void.
 		//
 		//mutant:replace w.lowest == 0 && w.next => w.next
 		if w.lowest == 0 && w.next > w.far {
-			// guard:open-reach. Each far seal lies twice as far from the base as the last one.
-			// Without this: a leader has a larger window than the opener, and is faster than its
-			// row; every far seal falls within what the leader has sent already; the opener
-			// never ends.
+			// guard:open-reach. Each far seal is twice as far from the wall's first slot as
+			// the one before. Without this: a leader has a larger window than the opener,
+			// and appends faster than the row of seals grows; it has used the slot of every
+			// far seal before that arrives; the takeover never ends.
 			//
 			//mutant:replace 2*(w.far => 1*(w.far
 			w.sendFar(w.base.Seq + 2*(w.far-w.base.Seq))
@@ -187,11 +188,11 @@ func (w *wall) decide(seq uint64, found chain.Object, own bool, err error) {
 		return
 	case own:
 		w.lowest, w.open = seq, int(seq-w.base.Seq)
-		// guard:open-look. A reading of the manifest counts only if it began after the answer
-		// to the seal that ends the epoch. Without this: slot 6 is sealed, and the manifest is
-		// read; meanwhile the leader fills slot 5, and a compactor folds and prunes it; the seal
-		// for slot 5 lands in that hole. By the old reading slot 5 is no hole, and the opener
-		// begins its epoch where no walk comes.
+		// guard:open-look. The manifest is read again after the answer to the seal that
+		// ends the epoch. Without this: the opener seals slot 6 and reads the manifest;
+		// meanwhile the leader fills slot 5, and a compactor folds and prunes it; the
+		// opener's seal for slot 5 lands in that hole; the manifest that was read does not
+		// show this, and the opener begins its epoch after slot 5, where nobody reads.
 		//
 		//mutant:replace w.last = nil => _ = w.last
 		w.last = nil

@@ -1,6 +1,7 @@
 package azurestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -34,20 +35,14 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 		return nil, e
 	}
 	obj := &store.Object{Body: out.Body, Info: store.Info{
-		Key: key, Version: versionOf(out.ETag), LastModified: timeOf(out.LastModified), Date: timeOf(out.Date),
+		Key: key, Version: versionOf(out.ETag), Size: *cmp.Or(out.ContentLength, new(int64)),
+		LastModified: timeOf(out.LastModified), Date: timeOf(out.Date),
 	}}
-	if out.ContentLength != nil {
-		obj.Size = *out.ContentLength
-	}
 	switch {
 	case out.ContentLength == nil:
 		err = errors.New("azurestore: the answer has no length")
 	case o.Offset > 0 || o.Length > 0:
-		contentRange := ""
-		if out.ContentRange != nil {
-			contentRange = *out.ContentRange
-		}
-		err = cloud.Cut(obj, contentRange, o)
+		err = cloud.Cut(obj, *cmp.Or(out.ContentRange, new(string)), o)
 	}
 	return cloud.Answered(obj, o, "ETag", "If-None-Match", err)
 }

@@ -1,6 +1,7 @@
 package azurestore
 
 import (
+	"cmp"
 	"context"
 	"iter"
 
@@ -41,15 +42,11 @@ func (s *Store) page(ctx context.Context, prefix, marker string) (page []store.I
 			if p.ResourceType != nil && *p.ResourceType == "directory" {
 				continue
 			}
-			info := store.Info{Key: *o.Name, Version: versionOf(p.ETag), LastModified: timeOf(p.LastModified), Date: timeOf(out.Date)}
-			if p.ContentLength != nil {
-				info.Size = *p.ContentLength
-			}
-			page = append(page, info)
+			page = append(page, store.Info{
+				Key: *o.Name, Version: versionOf(p.ETag), Size: *cmp.Or(p.ContentLength, new(int64)),
+				LastModified: timeOf(p.LastModified), Date: timeOf(out.Date),
+			})
 		}
 	}
-	if out.NextMarker != nil {
-		next = *out.NextMarker
-	}
-	return page, next, nil
+	return page, *cmp.Or(out.NextMarker, new(string)), nil
 }

@@ -43,10 +43,7 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	v.BlockSize = cmp.Or(v.BlockSize, 8<<20)
 	v.BlockConcurrency = cmp.Or(v.BlockConcurrency, 4)
 	v.BlockAttempts = cmp.Or(v.BlockAttempts, 4)

@@ -2,6 +2,7 @@ package azurestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -33,10 +34,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
 	}
-	var o store.UploadOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, &store.UploadOptions{})
 	size, inFlight, err := s.opts.blocks(o.SizeHint)
 	if err != nil {
 		return store.Info{}, &store.Error{Op: "upload", Key: key, Kind: store.ErrInvalid, Err: err}
@@ -166,8 +164,7 @@ func (u *upload) find(ctx context.Context) (store.Info, bool) {
 	}
 	// guard:own-upload. A blob counts as this upload's only with its mark and size. Without
 	// the mark: an upload fails; an earlier blob of the same size is under its key; Upload
-	// reports success, and a manifest names a file with other bytes. (The SDK changes the
-	// case of the mark's name.)
+	// reports success, and a manifest names a file with other bytes.
 	//
 	//mutant:replace own := false => own := true
 	own := false

@@ -3,6 +3,7 @@
 package dirstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,10 +165,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	if err != nil {
 		return nil, err
 	}
-	var o store.GetOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, &store.GetOptions{})
 	if o.Offset < 0 || o.Length < 0 {
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrInvalid, Hint: "a range has no negative numbers"}
 	}

@@ -3,6 +3,7 @@
 package dirstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -65,10 +66,7 @@ func (s *Store) list(ctx context.Context, prefix string, opts *store.ListOptions
 	if err != nil {
 		return nil, err
 	}
-	sc := &scan{s: s, rel: rel}
-	if opts != nil {
-		sc.startAfter = opts.StartAfter
-	}
+	sc := &scan{s: s, rel: rel, startAfter: cmp.Or(opts, &store.ListOptions{}).StartAfter}
 	switch err := s.collect(ctx, sc); {
 	case err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return nil, cancelled(ctx, "list", prefix)

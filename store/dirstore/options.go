@@ -1,6 +1,10 @@
 package dirstore
 
-import "github.com/fencepost/fencepost/clock"
+import (
+	"cmp"
+
+	"github.com/fencepost/fencepost/clock"
+)
 
 // Options tune a [Store]. The zero value works, and no value is invalid.
 type Options struct {
@@ -13,10 +17,7 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	v.Clock = clock.Or(v.Clock)
 	return v
 }

@@ -2,10 +2,12 @@ package faultstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/fencepost/fencepost/store"
@@ -109,7 +111,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	var info store.Info
 	err := s.do(ctx, op, func(r *request) {
 		if r.fault.Cut {
-			broken := addressed(orReset(r.fault.Err), op)
+			broken := addressed(cmp.Or[error](r.fault.Err, ErrReset), op)
 			body = &cutReader{r: body, left: r.fault.Keep, err: broken}
 		}
 		r.apply = func(ctx context.Context) (err error) {
@@ -137,13 +139,6 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	return info, nil
 }
 
-func orReset(err error) error {
-	if err == nil {
-		return ErrReset
-	}
-	return err
-}
-
 // Delete implements [store.Store].
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	if len(keys) == 0 {
@@ -166,7 +161,7 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 			r.apply = func(ctx context.Context) (err error) {
 				found, err = s.collect(ctx, r.op, prefix, opts)
 				if r.fault.Cut && r.fault.Keep < len(found) {
-					found, broken = found[:max(r.fault.Keep, 0)], addressed(orReset(r.fault.Err), r.op)
+					found, broken = found[:max(r.fault.Keep, 0)], addressed(cmp.Or[error](r.fault.Err, ErrReset), r.op)
 				}
 				return err
 			}
@@ -204,12 +199,7 @@ func (s *Store) collect(ctx context.Context, op Op, prefix string, opts *store.L
 	}
 	if o.DirectoryBucket {
 		// Sorted first, since the inner order may be another every time.
-		slices.SortFunc(found, func(a, b store.Info) int {
-			if a.Key < b.Key {
-				return -1
-			}
-			return 1
-		})
+		slices.SortFunc(found, func(a, b store.Info) int { return strings.Compare(a.Key, b.Key) })
 		o.random(op).Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	}
 	return found, nil

@@ -59,10 +59,7 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	v.LogSize = cmp.Or(v.LogSize, 4096)
 	v.Clock = clock.Or(v.Clock)
 	return v

@@ -1,6 +1,7 @@
 package gcsstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -20,10 +21,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	if known, ok := generationOf(o.IfNoneMatch); ok {
 		h = h.If(storage.Conditions{GenerationNotMatch: known})
 	}
-	length := o.Length
-	if length == 0 {
-		length = -1 // to the end
-	}
+	length := cmp.Or(o.Length, -1) // to the end
 	var sent request
 	r, err := h.NewRangeReader(sent.with(ctx), o.Offset, length)
 	if err != nil {

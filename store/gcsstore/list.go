@@ -1,6 +1,7 @@
 package gcsstore
 
 import (
+	"cmp"
 	"context"
 	"iter"
 
@@ -13,10 +14,7 @@ import (
 
 // List implements [store.Store], in one request for 1,000 keys.
 func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
-	from := ""
-	if opts != nil {
-		from = opts.StartAfter
-	}
+	from := cmp.Or(opts, &store.ListOptions{}).StartAfter
 	return cloud.List(ctx, prefix, opts, func(ctx context.Context, token string) ([]store.Info, bool, string, error) {
 		page, next, err := s.page(ctx, prefix, from, token)
 		return page, next != "", next, err

@@ -40,10 +40,7 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	v.ChunkSize = cmp.Or(v.ChunkSize, 8<<20)
 	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
 	return v

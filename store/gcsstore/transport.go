@@ -37,8 +37,8 @@ type transport struct{ base http.RoundTripper }
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// guard:cancelled-upload. No request is sent after its call was cancelled. Without this
 	// check: the body of an upload fails in the middle; Upload cancels the call and closes
-	// the SDK's writer; the SDK takes the close for the end of the body and sends the last
-	// chunk; half a file becomes an object.
+	// the SDK's writer; the SDK takes that for the end of the body and sends the last part;
+	// half a file becomes an object.
 	if err := r.Context().Err(); err != nil {
 		return nil, refuse(r, err)
 	}

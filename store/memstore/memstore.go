@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5" //nolint:gosec // an ETag that other stores compute so, not a safeguard
 	"encoding/hex"
@@ -77,10 +78,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	if err := check(ctx, "get", key); err != nil {
 		return nil, err
 	}
-	var get store.GetOptions
-	if opts != nil {
-		get = *opts
-	}
+	get := *cmp.Or(opts, &store.GetOptions{})
 	if get.Offset < 0 || get.Length < 0 {
 		return nil, &store.Error{Op: "get", Key: key, Kind: store.ErrInvalid, Hint: "offset and length must not be negative"}
 	}

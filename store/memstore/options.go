@@ -1,6 +1,10 @@
 package memstore
 
-import "github.com/fencepost/fencepost/clock"
+import (
+	"cmp"
+
+	"github.com/fencepost/fencepost/clock"
+)
 
 // Options of [New]. The zero value works, and no value is invalid.
 type Options struct {
@@ -19,13 +23,8 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	v.Clock = clock.Or(v.Clock)
-	if v.Name == "" {
-		v.Name = "mem://"
-	}
+	v.Name = cmp.Or(v.Name, "mem://")
 	return v
 }

@@ -52,10 +52,7 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	v.Clients = cmp.Or(v.Clients, 8)
 	v.Rounds = cmp.Or(v.Rounds, 25)
 	v.Keys = cmp.Or(v.Keys, 16)

@@ -139,12 +139,10 @@ func hintOf(status int, code string) string {
 
 // transportText cuts off the SDK's preamble, whose fields are empty without an answer.
 func transportText(err error) string {
-	var send *smithyhttp.RequestSendError
-	if errors.As(err, &send) {
+	if send, ok := errors.AsType[*smithyhttp.RequestSendError](err); ok {
 		return send.Err.Error()
 	}
-	var op *smithy.OperationError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*smithy.OperationError](err); ok {
 		return op.Err.Error()
 	}
 	return err.Error()

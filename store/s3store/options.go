@@ -94,10 +94,7 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	v.Checksum = cmp.Or(v.Checksum, CRC32C)
 	v.PartSize = cmp.Or(v.PartSize, 8<<20)
 	v.PartConcurrency = cmp.Or(v.PartConcurrency, 4)

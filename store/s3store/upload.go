@@ -8,6 +8,7 @@
 package s3store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
 	}
-	var o store.UploadOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, &store.UploadOptions{})
 	partSize, inFlight, err := s.opts.parts(o.SizeHint)
 	if err != nil {
 		return store.Info{}, &store.Error{Op: "upload", Key: key, Kind: store.ErrInvalid, Err: err}

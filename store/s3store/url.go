@@ -1,6 +1,7 @@
 package s3store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,9 +130,7 @@ func (t *target) client(ctx context.Context) (*s3.Client, error) {
 			if _, bad = scheme.CheckEndpoint(*o.BaseEndpoint); bad != nil {
 				bad = fmt.Errorf("%w (it comes from AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the AWS profile)", bad)
 			}
-			if o.Region == "" {
-				o.Region = "us-east-1"
-			}
+			o.Region = cmp.Or(o.Region, "us-east-1")
 		case o.Region == "":
 			bad = errors.New("no region: add ?region=… to the URL or set AWS_REGION; for another server than AWS add ?endpoint=…")
 		}

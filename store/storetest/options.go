@@ -49,10 +49,7 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) withDefaults() Options {
-	var v Options
-	if o != nil {
-		v = *o
-	}
+	v := *cmp.Or(o, &Options{})
 	v.Clients = cmp.Or(v.Clients, maxClients)
 	if v.LeaveOutKey == nil {
 		v.LeaveOutKey = func(string) bool { return false }

@@ -1,6 +1,7 @@
 package logtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -183,10 +185,7 @@ func (l *Log) Lead(n int) {
 func (l *Log) Open(opts *writer.Options) *writer.Writer {
 	l.Helper()
 	l.Epoch++
-	o := writer.Options{Settle: Quick, NoCompress: true, Clock: clock.Go()}
-	if opts != nil {
-		o = *opts
-	}
+	o := *cmp.Or(opts, &writer.Options{Settle: Quick, NoCompress: true, Clock: clock.Go()})
 	w, err := writer.Open(context.Background(), l.Mem, fence.NewToken(l.Epoch), &o)
 	if err != nil {
 		l.Fatal(err)
@@ -223,6 +222,38 @@ func (l *Log) History() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.want)
+}
+
+// Contents reads the log from its beginning, without faults.
+func (l *Log) Contents() []string {
+	l.Helper()
+	all, err := Read(l.Mem, 0, nil)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return all
+}
+
+// Read returns the records of a log from one on. It calls each, unless it is nil, with
+// the number of those read so far.
+func Read(st store.Store, from uint64, each func(n int)) ([]string, error) {
+	r, err := reader.Open(context.Background(), st, &reader.Options{Settle: Quick, Clock: clock.Go()})
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for rec, err := range r.Read(context.Background(), from) {
+		if err != nil {
+			return all, err
+		}
+		if want := from + uint64(len(all)); rec.Offset != want {
+			return all, fmt.Errorf("record %d has offset %d", want, rec.Offset)
+		}
+		if all = append(all, string(rec.Value)); each != nil {
+			each(len(all))
+		}
+	}
+	return all, nil
 }
 
 // Newest returns the newest manifest.

@@ -134,10 +134,10 @@ func TestMutantsOfModelsAreGuards(t *testing.T) {
 	listed := map[string]string{} // what each model takes out, by the page
 	var elsewhere []string
 	for _, row := range tableRow.FindAllStringSubmatch(doc, -1) {
-		switch phrase := emphasis.FindStringSubmatch(row[1]); {
-		case phrase != nil:
+		for _, phrase := range emphasis.FindAllStringSubmatch(row[1], -1) {
 			elsewhere = append(elsewhere, phrase[1])
-		case all[row[1]] != "":
+		}
+		if all[row[1]] != "" {
 			listed[row[1]] = row[2]
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"net/http"
+	"strings"
 )
 
 // reply is an answer before it is sent.
@@ -52,10 +53,5 @@ func element(b *bytes.Buffer, name, text string) {
 
 // plainText reports whether text needs no escaping, like most of a listing.
 func plainText(text string) bool {
-	for _, c := range []byte(text) {
-		if c < ' ' || c >= 0x7f || c == '<' || c == '>' || c == '&' || c == '"' || c == '\'' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c >= 0x7f || strings.ContainsRune(`<>&"'`, c) })
 }

@@ -1,6 +1,7 @@
 package s3stub
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -71,10 +72,7 @@ type Server struct {
 
 // New returns a server that listens nowhere: use it as an [http.Handler].
 func New(opts *Options) *Server {
-	s := &Server{}
-	if opts != nil {
-		s.opts = *opts
-	}
+	s := &Server{opts: *cmp.Or(opts, &Options{})}
 	if s.opts.Buckets == nil {
 		s.opts.Buckets = []string{"bucket"}
 	}

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -29,10 +30,7 @@ func List(ctx context.Context, prefix string, opts *store.ListOptions, read Page
 			yield(store.Info{}, err)
 			return
 		}
-		after := ""
-		if opts != nil {
-			after = opts.StartAfter
-		}
+		after := cmp.Or(opts, &store.ListOptions{}).StartAfter
 		for token := ""; ; {
 			page, more, next, err := read(ctx, token)
 			if err == nil && more && (next == "" || next == token) {

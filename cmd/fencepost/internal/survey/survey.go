@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -198,12 +199,12 @@ func leadership(ctx context.Context, st store.Store, prefix string) (Leadership,
 // remaining returns how much of its validity a lock has left, by the store's clock alone.
 func remaining(ctx context.Context, st store.Store, rec leader.Record) (string, error) {
 	_, info, err := store.Read(ctx, st, rec.Key, &store.ReadOptions{Length: 1})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return "", err
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil // pruned meanwhile
 	}
 	age, known := info.Age()
 	if err != nil || !known {
-		return "", nil
+		return "", err
 	}
 	return max(rec.Validity-age, 0).Round(100 * time.Millisecond).String(), nil
 }
@@ -245,10 +246,5 @@ func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Man
 }
 
 func printable(s string) bool {
-	for _, r := range s {
-		if r == '\uFFFD' || r < 0x20 {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r == '\uFFFD' || r < 0x20 })
 }
