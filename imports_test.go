@@ -2,6 +2,7 @@ package fencepost_test
 
 import (
 	"fmt"
+	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -215,5 +216,21 @@ func TestHouseImportRulesBite(t *testing.T) {
 	}
 	if faults := checkImports(sound); len(faults) != 0 {
 		t.Errorf("a sound tree has faults: %q", faults)
+	}
+}
+
+// TestHouseLightParts: a program that uses only an election, or only the contract of
+// stores, links neither compression nor an SDK.
+func TestHouseLightParts(t *testing.T) {
+	for _, pkg := range []string{"clock", "fence", "store", "leader", "manifest"} {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+pkg).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, heavy := range []string{"github.com/klauspost/", "github.com/aws/", module + "/internal/frame"} {
+			if strings.Contains(string(out), heavy) {
+				t.Errorf("%s links %s", pkg, heavy)
+			}
+		}
 	}
 }
