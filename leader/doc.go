@@ -9,15 +9,15 @@
 //
 // [Elector.Run] waits until this process leads, runs the work for one term, and
 // releases the lock after the work has returned. Call it in a loop to lead again.
-// [Elector.Campaign] and [Term.Resign] are its two halves, for programs that need
-// them apart. [Elector.Leader], [Elector.Observe] and [Elector.History] only read:
+// A program may also call [Elector.Campaign] to win and [Term.Resign] to give up;
+// Run does both. [Elector.Leader], [Elector.Observe] and [Elector.History] only read:
 // they tell who leads and who led.
 //
 // # What it does not guarantee
 //
-// An election makes two leaders rare. It cannot make a zombie harmless: a leader
-// that is paused after its last [Term.Check], by its garbage collector or by a
-// closed lid, and sends its next request a month later, when others lead. No lease
+// An election makes two leaders rare. It cannot make a zombie harmless. A leader
+// may be paused right after its last [Term.Check], by its garbage collector or by a
+// closed lid. A month later it sends its next request, while others lead. No lease
 // prevents that. Where two leaders would do damage, let the place that receives a
 // write check its epoch: package writer does so for a log in an object store,
 // [fence.Gate] for other sinks.
@@ -27,11 +27,11 @@
 //
 // # What it guarantees
 //
-//   - Each epoch is won once, and epochs only rise: after a release, a crash,
-//     pruning and clock jumps. [Term.Token] carries the epoch to the place that
+//   - Each epoch is won once, and epochs only rise, even after a release, a crash,
+//     pruning or a clock jump. [Term.Token] carries the epoch to the place that
 //     checks it.
 //   - Once a later epoch is confirmed, no heartbeat of a deposed leader is applied.
-//     Neither this nor the first point depends on any clock.
+//     The first two points depend on no clock.
 //   - If the rates of all clocks are right to within Options.ClockRate, no two
 //     leaders believe at the same time that they lead. The time of day does not
 //     matter.
@@ -53,12 +53,12 @@
 // expired, creates the file of the next epoch, swaps that one once, and lists the
 // files to make sure that its own is the newest. Then it leads.
 //
-// A file name is never used for a second term. The leader deletes old files in the
+// A number is never used for a second term. The leader deletes old files in the
 // background: see [PruneOptions].
 //
 // At the default validity of 15 s, a leader makes 10 writes a minute, a candidate
-// 11 reads, and an observer 5. After a crash nobody leads for about 15 s, after
-// Resign for less than a second.
+// 11 reads, and an observer 5. After a crash nobody leads for about 15 s. After
+// Resign nobody leads for less than a second.
 //
 // For one leader per partition, run one election per partition, each under a
 // prefix of its own. To test a program that leads, give it the store of package
