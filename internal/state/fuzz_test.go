@@ -1,11 +1,13 @@
 package state
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
@@ -116,6 +118,11 @@ func FuzzDecodePage(f *testing.F) {
 	body, _, _ := pageOfSeals(f)
 	f.Add(body, uint64(0), uint64(4), 3)
 	f.Add([]byte(`{"format":1,"entries":[null]}`), uint64(0), uint64(0), 1)
+	empty, err := json.Marshal(pageDoc[Seal]{document.Format, testLog, testPage(4), sealList.name, nil})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(empty, uint64(0), uint64(0), 0)
 	f.Fuzz(func(t *testing.T, body []byte, from, to uint64, count int) {
 		page := Page[uint64]{Key: testPage(4), Count: count, Size: int64(len(body)), From: from, To: to}
 		seals, err := sealList.decode(testLog, page, body)

@@ -137,6 +137,8 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 		// guard:page-count. Entries and bytes must be as many as the manifest says. Without
 		// this check a page that was cut off would read as a shorter list.
 		return nil, document.Corrupt(p.Key, "it has %d entries in %d bytes, the manifest says %d in %d", n, len(body), p.Count, p.Size)
+	case n == 0:
+		return nil, document.Corrupt(p.Key, "it has no entry")
 	case li.from(&doc.Entries[0]) != p.From || li.to(&doc.Entries[n-1]) != p.To:
 		// guard:page-bounds. A page must cover what the manifest says. Entries are found by
 		// that: without this check a page that covers less would hide the others.
