@@ -47,9 +47,10 @@ func (s *sightings) ages(now clock.Instant, infos []store.Info) func(store.Info)
 
 // age returns how long ago an object was written, at least, by the store's clock alone.
 //
-// guard:age-resolution. Many stores count whole seconds and cut off the rest, so one
-// second is subtracted from the age. Without it: an object that was written just now looks
-// a second old, and the grace period ends too early.
+// guard:age-resolution. Some stores cut off fractions of a second, others fractions of a
+// millisecond. Where the time shows that, the unit is subtracted from the age. Without it:
+// an object that was written just now looks a second old, and the grace period ends too
+// early.
 //
 //mutant:replace age - unit => age
 func age(info store.Info) (age time.Duration, known bool) {
