@@ -254,7 +254,7 @@ func TestFlakyStore(t *testing.T) {
 			for _, content := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {
 					inner := memstore.New(&memstore.Options{ContentVersions: content, Clock: clock.Go()})
-					st := faultstore.New(inner, &faultstore.Options{Seed: seed, Rates: rates, DirectoryBucket: true, Clock: clock.Go()})
+					st := faultstore.New(inner, &faultstore.Options{Seed: seed, Rates: rates, Clock: clock.Go()})
 					report, err := probe.Run(t.Context(), st, quick())
 					if err != nil {
 						t.Errorf("seed %d: %v", seed, err)
