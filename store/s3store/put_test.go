@@ -81,29 +81,6 @@ func TestT05_NoRetryOfTheSDK(t *testing.T) {
 	}
 }
 
-// A lost reply is settled by reading, over the driver.
-func TestT05_LostReplyOfPut(t *testing.T) {
-	srv := start(t, nil)
-	st := open(t, srv)
-	srv.SetFault(s3stub.Nth(s3stub.PutObject, 1, s3stub.Lost))
-	info, err := store.Create(t.Context(), st, "k", []byte("mine"), nil)
-	if err != nil || info.Version == "" {
-		t.Fatalf("got %v, %v", info, err)
-	}
-	srv.SetFault(s3stub.Nth(s3stub.PutObject, 1, s3stub.Lost))
-	info2, err := store.Swap(t.Context(), st, "k", []byte("mine too"), info.Version, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body, now := get(t, st, "k", nil); body != "mine too" || now.Version != info2.Version {
-		t.Errorf("got %q, version %q, want %q", body, now.Version, info2.Version)
-	}
-	_, err = store.Swap(t.Context(), st, "k", []byte("stale"), info.Version, nil)
-	if store.OutcomeOf(err) != store.Refused {
-		t.Errorf("stale swap: got %v", err)
-	}
-}
-
 // The SDK sends no checksum from a bare configuration and a trailer from a full
 // one. Here it is one header, whatever the client's configuration, and over
 // https the payload is not hashed a second time.

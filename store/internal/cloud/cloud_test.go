@@ -111,6 +111,9 @@ func TestUnanswered(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
+	if _, err := cloud.Asked("k", &store.GetOptions{Offset: 1 << 62, Length: 1 << 62}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a range past all numbers: %v", err)
+	}
 	whole := "0123456789"
 	for _, c := range []struct {
 		offset, length int64
