@@ -33,7 +33,7 @@ func (s *Store) ready(ctx context.Context, c call) error {
 }
 
 // fail turns an error of the SDK into a [store.Error].
-func (s *Store) fail(ctx context.Context, c call, err error) error {
+func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 	e := &store.Error{Op: c.op, Key: c.key}
 	var answer *smithyhttp.ResponseError
 	if errors.As(err, &answer) && answer.Response != nil && answer.Response.Response != nil && answer.HTTPStatusCode() > 0 {

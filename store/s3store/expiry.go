@@ -26,7 +26,7 @@ func (s *Store) Expiries(ctx context.Context, prefix string) ([]store.Expiry, er
 	}, s.once...)
 	if err != nil {
 		failed := s.fail(ctx, call, err)
-		if codeOf(failed) == "NoSuchLifecycleConfiguration" || errors.Is(failed, store.ErrUnsupported) {
+		if failed.Code == "NoSuchLifecycleConfiguration" || errors.Is(failed, store.ErrUnsupported) {
 			return nil, nil
 		}
 		return nil, failed

@@ -2,7 +2,6 @@ package s3store
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
 
@@ -102,21 +101,6 @@ func (o *Options) withDefaults() Options {
 	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
 	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	return v
-}
-
-// parts returns the size of parts, and how many are in flight, for an upload of about
-// hint bytes.
-func (o *Options) parts(hint int64) (size int64, inFlight int, err error) {
-	// A quarter more, since the hint may be low.
-	need := (hint + hint/4 + maxParts - 1) / maxParts
-	switch {
-	case hint < 0 || hint > maxParts*int64(maxPartSize):
-		return 0, 0, fmt.Errorf("a size hint is 0 to %d bytes (%d parts of 5 GiB), not %d", maxParts*int64(maxPartSize), maxParts, hint)
-	case need <= o.PartSize:
-		return o.PartSize, o.PartConcurrency, nil
-	}
-	size = min((need+1<<20-1)>>20<<20, maxPartSize)
-	return size, max(1, int(o.PartSize*int64(o.PartConcurrency)/size)), nil
 }
 
 func (o *Options) sse() (types.ServerSideEncryption, *string) {

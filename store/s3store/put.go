@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // Put implements [store.Store]. It does not copy the body. The SDK takes the body from
@@ -47,7 +48,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 	if err != nil {
 		return store.Info{}, s.fail(ctx, call, err)
 	}
-	info := store.Info{Key: key, Version: versionOf(out.ETag), Size: int64(len(body)), Date: date(out.ResultMetadata)}
+	info := store.Info{Key: key, Version: cloud.VersionOf(out.ETag), Size: int64(len(body)), Date: date(out.ResultMetadata)}
 	if info.Version == "" {
 		return store.Info{}, &store.Error{Op: "put", Key: key, Err: errors.New("s3store: the answer has no ETag")}
 	}
