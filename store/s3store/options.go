@@ -15,12 +15,11 @@ import (
 // damage on the way.
 type Checksum string
 
-// The checksums. Each is sent in a header. Trailing checksums are never used, since some
+// The checksums. One is sent in a header. Trailing checksums are never used, since some
 // stores refuse them and others store them with the body.
 const (
 	// CRC32C is the default.
 	CRC32C Checksum = "crc32c"
-	CRC32  Checksum = "crc32"
 	// NoChecksum is for stores that refuse the header.
 	NoChecksum Checksum = "none"
 )
@@ -80,8 +79,7 @@ type Options struct {
 func (o *Options) Validate() error {
 	v := o.withDefaults()
 	var faults cloud.Faults
-	faults.Need(v.Checksum == CRC32C || v.Checksum == CRC32 || v.Checksum == NoChecksum,
-		"Checksum is %q; it must be %s, %s or %s", v.Checksum, CRC32C, CRC32, NoChecksum)
+	faults.Need(v.Checksum == CRC32C || v.Checksum == NoChecksum, "Checksum is %q; it must be %s or %s", v.Checksum, CRC32C, NoChecksum)
 	kms := v.SSE == SSEKMS || v.SSE == SSEKMSTwo
 	faults.Need(v.SSE == "" || v.SSE == SSES3 || kms, "SSE is %q; it must be %s, %s or %s", v.SSE, SSES3, SSEKMS, SSEKMSTwo)
 	faults.Need(v.SSEKMSKeyID == "" || kms, "SSEKMSKeyID needs the encryption %s or %s, and SSE is %q", SSEKMS, SSEKMSTwo, v.SSE)

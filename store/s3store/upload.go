@@ -128,11 +128,8 @@ func (u *upload) PutObject(ctx context.Context, in *s3.PutObjectInput, opts ...f
 }
 
 func (u *upload) CreateMultipartUpload(ctx context.Context, in *s3.CreateMultipartUploadInput, opts ...func(*s3.Options)) (*s3.CreateMultipartUploadOutput, error) {
-	switch u.s.opts.Checksum {
-	case CRC32C:
+	if u.s.opts.Checksum == CRC32C {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmCrc32c
-	case CRC32:
-		in.ChecksumAlgorithm = types.ChecksumAlgorithmCrc32
 	}
 	out, err := u.s.client.CreateMultipartUpload(ctx, in, slices.Concat(opts, u.s.once)...)
 	if err != nil {
@@ -145,17 +142,17 @@ func (u *upload) CreateMultipartUpload(ctx context.Context, in *s3.CreateMultipa
 }
 
 func (u *upload) UploadPart(ctx context.Context, in *s3.UploadPartInput, opts ...func(*s3.Options)) (*s3.UploadPartOutput, error) {
-	sums, err := u.s.checksum(in.Body.(io.ReadSeeker))
+	sum, err := u.s.checksum(in.Body.(io.ReadSeeker))
 	if err != nil {
 		return nil, err
 	}
-	in.ChecksumCRC32C, in.ChecksumCRC32, in.ChecksumAlgorithm = sums.crc32c, sums.crc32, ""
+	in.ChecksumCRC32C, in.ChecksumAlgorithm = sum, ""
 	out, err := u.s.client.UploadPart(ctx, in, slices.Concat(opts, u.s.parts)...)
 	if err != nil {
 		return nil, err
 	}
-	// The completion repeats the sums, and not every store returns them.
-	out.ChecksumCRC32C, out.ChecksumCRC32 = sums.crc32c, sums.crc32
+	// The completion repeats the sum, which not every store returns, and no other one.
+	out.ChecksumCRC32C, out.ChecksumCRC32 = sum, nil
 	return out, nil
 }
 

@@ -31,7 +31,7 @@ func TestURLErrors(t *testing.T) {
 		"s3://b" + at + "&path-style=maybe":         "true or false",
 		"s3://b" + at + "&request-payer=me":         "requester",
 		"s3://b" + at + "&etag=bare":                "quoted or unquoted",
-		"s3://b" + at + "&checksum=md5":             "crc32c, crc32 or none",
+		"s3://b" + at + "&checksum=md5":             "crc32c or none",
 		"s3://b" + at + "&sse=rot13":                "AES256",
 		"s3://b" + at + "&sse-kms-key-id=k":         "needs the encryption aws:kms",
 		"s3://b" + at + "&part-size=1":              "5242880",
