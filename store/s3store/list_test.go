@@ -170,7 +170,7 @@ func TestDeleteErrorsOfKeys(t *testing.T) {
 	}
 	srv.KeyErrors(map[string]string{"a": "AccessDenied", "b": "InternalError", "c": "NoSuchKey"})
 	err := st.Delete(t.Context(), "a", "b", "c", "d")
-	failed, many := err.(interface{ Unwrap() []error })
+	failed, many := errors.Unwrap(err).(interface{ Unwrap() []error })
 	if !many || len(failed.Unwrap()) != 2 {
 		t.Fatalf("got %v", err)
 	}
