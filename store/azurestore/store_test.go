@@ -100,21 +100,14 @@ func TestOpen(t *testing.T) {
 		"az://user:/secret@box":                     "not a host",
 		"az://acc.blob.core.windows.net/box":        "a container, not a host",
 		"az://127.0.0.1:10000/box":                  "a container, not a host",
-		"az://box#x":                                "write az://container/prefix",
 		"az://box?region=eu":                        `unknown parameter "region"; known are account, anonymous`,
-		"az://box?anonymous=maybe":                  "true or false",
-		"az://box?account=":                         "is empty",
 		"az://box?account=a.b":                      "a name, not an address",
 		"az://box":                                  "no account",
-		"az://box?endpoint=localhost":               "not a URL such as",
 		"az://box?endpoint=http://a:b@h":            "credentials do not belong into the endpoint",
 		"az://box?endpoint=http://h/a?sig=secret":   "AZURE_STORAGE_SAS_TOKEN",
-		"az://box?endpoint=http://h&endpoint=x":     "given twice",
 		"az://box?endpoint=http://h/a":              "over plain http only",
-		"az://box?block-size=x":                     "a number of bytes",
 		"az://box?account=a&block-size=99999999999": "BlockSize is 99999999999",
 		"az://box/a/../b?account=a&anonymous=true":  "must not be",
-		"az://box?a=%zz":                            "cannot be read",
 	} {
 		_, err := store.Open(t.Context(), raw)
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "secret") {

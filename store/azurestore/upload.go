@@ -28,9 +28,6 @@ const mark = "fencepostupload"
 
 // Upload implements [store.Store]. A body of at most Options.BlockSize is one request. The
 // blocks of a longer one are staged, a few at a time, and committed in one request.
-//
-// If the last request gets no answer, Upload reads the blob. The right size and the mark
-// of this upload mean success.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err

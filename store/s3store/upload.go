@@ -29,9 +29,6 @@ import (
 
 // Upload implements [store.Store]. A body shorter than Options.PartSize is one PUT; a
 // longer one is a multipart upload.
-//
-// If the last request gets no answer, Upload reads the key. An object of the right size
-// means success, since nobody else writes the key. Otherwise Upload deletes the parts.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err

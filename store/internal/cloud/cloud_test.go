@@ -34,7 +34,7 @@ func TestURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return errors.Join(scheme.Check(u), cloud.Parameters(&got, u, known))
+		return cloud.Parse(scheme, u, &got, known)
 	}
 	if err := parse("xx://b/p?on=true&size=7"); err != nil || got != (target{true, 7}) {
 		t.Errorf("%+v, %v", got, err)
