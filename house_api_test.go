@@ -39,8 +39,9 @@ var unvalidated = map[string]string{
 	"store.UploadOptions": "one request: the driver checks it with the key",
 	"store.WriteOptions":  "one request: no value of it is wrong, and Settle has its own",
 
-	"dirstore.Options": "no value of it is wrong",
-	"memstore.Options": "no value of it is wrong",
+	"dirstore.Options":  "no value of it is wrong",
+	"memstore.Options":  "no value of it is wrong",
+	"storetest.Options": "no value of it is wrong",
 }
 
 // variables are exported variables other than sentinel errors, with the reason.

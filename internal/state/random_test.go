@@ -71,7 +71,7 @@ type history struct {
 func newHistory(t *testing.T, seed uint64) *history {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	level := 0.02 + rng.Float64()*0.1
-	st, _ := fixture.Faults(&faultstore.Options{Seed: seed, DirectoryBucket: rng.IntN(2) == 0, Rates: faultstore.Rates{
+	st, _ := fixture.Faults(&faultstore.Options{Seed: seed, Rates: faultstore.Rates{
 		Fail: level, LoseReply: level, Echo: level, Late: level, Duplicate: level, Break: level,
 		LateOps: 1 << rng.IntN(9), MaxDelay: time.Duration(rng.IntN(300)) * time.Microsecond,
 	}})

@@ -2,7 +2,6 @@ package azurestore
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/fencepost/fencepost/store/internal/cloud"
@@ -49,19 +48,4 @@ func (o *Options) withDefaults() Options {
 	v.BlockAttempts = cmp.Or(v.BlockAttempts, 4)
 	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
 	return v
-}
-
-// blocks returns the size of blocks, and how many are in flight, for an upload of about
-// hint bytes.
-func (o *Options) blocks(hint int64) (size int64, inFlight int, err error) {
-	// A quarter more, since the hint may be low.
-	need := (hint + hint/4 + maxBlocks - 1) / maxBlocks
-	switch {
-	case hint < 0 || hint > maxBlocks*int64(maxBlockSize):
-		return 0, 0, fmt.Errorf("a size hint is 0 to %d bytes, not %d", maxBlocks*int64(maxBlockSize), hint)
-	case need <= o.BlockSize:
-		return o.BlockSize, o.BlockConcurrency, nil
-	}
-	size = min((need+1<<20-1)>>20<<20, maxBlockSize)
-	return size, max(1, int(o.BlockSize*int64(o.BlockConcurrency)/size)), nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 var errCleanup = errors.New("azurestore: no time left to find out the outcome of an upload")
@@ -27,15 +28,12 @@ const mark = "fencepostupload"
 
 // Upload implements [store.Store]. A body of at most Options.BlockSize is one request. The
 // blocks of a longer one are staged, a few at a time, and committed in one request.
-//
-// If the last request gets no answer, Upload reads the blob. The right size and the mark
-// of this upload mean success.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
 	}
 	o := *cmp.Or(opts, &store.UploadOptions{})
-	size, inFlight, err := s.opts.blocks(o.SizeHint)
+	size, inFlight, err := cloud.Parts(o.SizeHint, s.opts.BlockSize, s.opts.BlockConcurrency, maxBlocks, maxBlockSize)
 	if err != nil {
 		return store.Info{}, &store.Error{Op: "upload", Key: key, Kind: store.ErrInvalid, Err: err}
 	}
@@ -147,10 +145,10 @@ func (u *upload) commit(ctx context.Context) (store.Info, error) {
 	if err != nil {
 		return store.Info{}, err
 	}
-	if versionOf(out.ETag) == "" {
+	if cloud.VersionOf(out.ETag) == "" {
 		return store.Info{}, errNoETag
 	}
-	return store.Info{Key: u.key, Version: versionOf(out.ETag), Size: u.size, LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, nil
+	return store.Info{Key: u.key, Version: cloud.VersionOf(out.ETag), Size: u.size, LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, nil
 }
 
 // find returns the blob, if it is there and this upload has made it.
@@ -159,7 +157,7 @@ func (u *upload) find(ctx context.Context) (store.Info, bool) {
 	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), u.s.opts.Cleanup, errCleanup)
 	defer cancel()
 	out, err := u.client.GetProperties(once(ctx), nil)
-	if err != nil || out.ContentLength == nil || versionOf(out.ETag) == "" {
+	if err != nil || out.ContentLength == nil || cloud.VersionOf(out.ETag) == "" {
 		return store.Info{}, false
 	}
 	// guard:own-upload. A blob counts as this upload's only with its mark and size. Without
@@ -174,5 +172,5 @@ func (u *upload) find(ctx context.Context) (store.Info, bool) {
 	if !own || *out.ContentLength != u.size {
 		return store.Info{}, false
 	}
-	return store.Info{Key: u.key, Version: versionOf(out.ETag), Size: u.size, LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, true
+	return store.Info{Key: u.key, Version: cloud.VersionOf(out.ETag), Size: u.size, LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, true
 }

@@ -119,10 +119,3 @@ func Script(rules ...Rule) Hook {
 		return fault
 	}
 }
-
-// zero reports whether f changes nothing. (A comparison with == would panic if Err has an
-// uncomparable type.)
-func (f *Fault) zero() bool {
-	return f.Delay == 0 && f.ReplyDelay == 0 && f.Hold == nil && f.HoldReply == nil && !f.Drop && f.Late == nil &&
-		!f.Cut && f.Err == nil && !f.Hang && !f.Crash
-}

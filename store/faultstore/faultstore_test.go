@@ -59,7 +59,6 @@ func TestPutFaults(t *testing.T) {
 		"500 after":        {faultstore.Fault{Err: faultstore.ErrInternal}, store.Unknown, "x"},
 		"409":              {faultstore.Fault{Drop: true, Err: faultstore.ErrConflict}, store.Unknown, "-"},
 		"429":              {faultstore.Fault{Drop: true, Err: faultstore.ErrThrottled}, store.Unknown, "-"},
-		"no space":         {faultstore.Fault{Drop: true, Err: faultstore.ErrNoSpace}, store.Unknown, "-"},
 		"denied":           {faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}, store.Rejected, "-"},
 		"echo":             {faultstore.Fault{Err: faultstore.ErrEcho}, store.Refused, "x"},
 		"crash before":     {faultstore.Fault{Drop: true, Crash: true}, store.Unknown, "-"},
@@ -152,34 +151,6 @@ func TestReadFaults(t *testing.T) {
 			t.Errorf("half an upload is visible: %q", got)
 		}
 	})
-}
-
-func TestT31_DirectoryBucket(t *testing.T) {
-	inner := memstore.New(nil)
-	for i := range 30 {
-		_ = put(inner, fmt.Sprintf("d/%02d", i), "", store.Condition{})
-	}
-	list := func(st store.Store) (keys []string) {
-		for info, err := range st.List(t.Context(), "d/", &store.ListOptions{StartAfter: "d/20"}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			keys = append(keys, info.Key)
-		}
-		return keys
-	}
-	a := faultstore.New(inner, &faultstore.Options{Seed: 1, DirectoryBucket: true})
-	b := faultstore.New(inner, &faultstore.Options{Seed: 1, DirectoryBucket: true})
-	first := list(a)
-	if len(first) != 30 || slices.IsSorted(first) {
-		t.Errorf("listed %v", first)
-	}
-	if second := list(b); !slices.Equal(first, second) {
-		t.Errorf("same seed, other order: %v", second)
-	}
-	if third := list(a); slices.Equal(first, third) {
-		t.Error("the order does not change")
-	}
 }
 
 func TestCrash(t *testing.T) {

@@ -2,7 +2,6 @@ package s3store
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
 
@@ -16,12 +15,11 @@ import (
 // damage on the way.
 type Checksum string
 
-// The checksums. Each is sent in a header. Trailing checksums are never used, since some
+// The checksums. One is sent in a header. Trailing checksums are never used, since some
 // stores refuse them and others store them with the body.
 const (
 	// CRC32C is the default.
 	CRC32C Checksum = "crc32c"
-	CRC32  Checksum = "crc32"
 	// NoChecksum is for stores that refuse the header.
 	NoChecksum Checksum = "none"
 )
@@ -81,8 +79,7 @@ type Options struct {
 func (o *Options) Validate() error {
 	v := o.withDefaults()
 	var faults cloud.Faults
-	faults.Need(v.Checksum == CRC32C || v.Checksum == CRC32 || v.Checksum == NoChecksum,
-		"Checksum is %q; it must be %s, %s or %s", v.Checksum, CRC32C, CRC32, NoChecksum)
+	faults.Need(v.Checksum == CRC32C || v.Checksum == NoChecksum, "Checksum is %q; it must be %s or %s", v.Checksum, CRC32C, NoChecksum)
 	kms := v.SSE == SSEKMS || v.SSE == SSEKMSTwo
 	faults.Need(v.SSE == "" || v.SSE == SSES3 || kms, "SSE is %q; it must be %s, %s or %s", v.SSE, SSES3, SSEKMS, SSEKMSTwo)
 	faults.Need(v.SSEKMSKeyID == "" || kms, "SSEKMSKeyID needs the encryption %s or %s, and SSE is %q", SSEKMS, SSEKMSTwo, v.SSE)
@@ -102,21 +99,6 @@ func (o *Options) withDefaults() Options {
 	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
 	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	return v
-}
-
-// parts returns the size of parts, and how many are in flight, for an upload of about
-// hint bytes.
-func (o *Options) parts(hint int64) (size int64, inFlight int, err error) {
-	// A quarter more, since the hint may be low.
-	need := (hint + hint/4 + maxParts - 1) / maxParts
-	switch {
-	case hint < 0 || hint > maxParts*int64(maxPartSize):
-		return 0, 0, fmt.Errorf("a size hint is 0 to %d bytes (%d parts of 5 GiB), not %d", maxParts*int64(maxPartSize), maxParts, hint)
-	case need <= o.PartSize:
-		return o.PartSize, o.PartConcurrency, nil
-	}
-	size = min((need+1<<20-1)>>20<<20, maxPartSize)
-	return size, max(1, int(o.PartSize*int64(o.PartConcurrency)/size)), nil
 }
 
 func (o *Options) sse() (types.ServerSideEncryption, *string) {
