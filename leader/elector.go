@@ -78,11 +78,18 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 		return nil, ErrBusy
 	}
 	c := &campaign{Elector: e, machine: lease.NewCandidate(e.config), began: e.clock.Now()}
-	t, err := c.run(ctx)
+	win, err := c.run(ctx, func(rec Record) bool {
+		if rec.Epoch != 0 {
+			c.log(rec)
+			c.tell(rec)
+		}
+		return true
+	})
 	if err != nil {
 		e.busy.Store(false)
 		return nil, err
 	}
+	t := c.lead(ctx, win)
 	if ctx.Err() != nil {
 		// Won, but the caller does not wait any more.
 		free, cancel := clock.WithTimeout(context.WithoutCancel(ctx), e.clock, e.opts.RequestTimeout, errNoAnswer)
@@ -113,20 +120,16 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context, t *Ter
 	if err != nil {
 		return err
 	}
-	ended, err := t.enter()
-	if err != nil {
-		_ = t.leave(context.WithoutCancel(ctx), lease.Input{})
-		return err
-	}
+	t.beginWork()
 	unlink := context.AfterFunc(ctx, func() {
-		t.leaving(lease.Input{Keep: e.opts.NoRelease}, context.Cause(ctx))
+		t.leaving(lease.Input{}, context.Cause(ctx))
 	})
 	// Deferred, so that the lock is also released if work panics or exits its goroutine.
 	defer func() {
 		unlink()
 		over := t.over.Load()
-		ended()
-		_ = t.leave(context.WithoutCancel(ctx), lease.Input{Keep: e.opts.NoRelease && ctx.Err() != nil})
+		t.endWork()
+		_ = t.leave(context.WithoutCancel(ctx), lease.Input{})
 		err = verdict(ctx, over, err)
 	}()
 	return work(t.ctx, t)
