@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -59,11 +58,6 @@ const (
 	sleep
 )
 
-var kinds = [...]string{"", "apply", "land", "deliver", "walk", "reset", "lose", "refuse", "failed", "echo", "tear", "late",
-	"tick", "crash", "pause", "resume", "jump", "rate", "sleep"}
-
-func (k kind) String() string { return kinds[k] }
-
 // fault reports whether an act is a fault, and not part of a normal run.
 func (k kind) fault() bool {
 	return k != apply && k != land && k != deliver && k != tick && k != resume
@@ -78,16 +72,6 @@ type act struct {
 
 	req  *request // nil until resolve has found it
 	node *node
-}
-
-func (a act) String() string {
-	switch a.kind {
-	case jump, sleep:
-		return fmt.Sprintf("%s %s %v", a.kind, a.on, time.Duration(a.n))
-	case refuse, failed, rate:
-		return fmt.Sprintf("%s %s (%d)", a.kind, a.on, a.n)
-	}
-	return a.kind.String() + " " + a.on
 }
 
 func onRequest(k kind, r *request) act { return act{kind: k, on: r.id, req: r} }
@@ -262,7 +246,7 @@ func (w *world) effect(r *request) {
 	r.rep = w.bucket.do(r, w.now)
 	check()
 	if r.page > 0 && r.landed == 0 {
-		w.counted.pages++
+		w.count.Pages++
 	}
 	if r.op == "list" && !w.plan.Brief {
 		w.dice.shuffle(r.rep.infos)

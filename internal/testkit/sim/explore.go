@@ -234,13 +234,12 @@ func (x *explorer) enabled(w *world) []move {
 	}
 	if x.scenario.late {
 		for _, r := range w.late {
-			moves = append(moves, move{act: onRequest(late, r), label: onRequest(late, r).String(), node: r.node.name})
+			moves = append(moves, move{act: onRequest(late, r), label: "late " + r.id, node: r.node.name})
 		}
 	}
 	for _, n := range w.nodes {
 		if _, ok := n.clock.next(w.now); ok && x.ticks[n.name] > 0 && n.live() {
-			a := onNode(tick, n, 0)
-			moves = append(moves, move{act: a, label: a.String(), node: n.name})
+			moves = append(moves, move{act: onNode(tick, n, 0), label: "tick " + n.name, node: n.name})
 		}
 	}
 	return moves

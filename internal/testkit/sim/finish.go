@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -32,11 +31,11 @@ func (w *world) direct(name string) *node {
 func (w *world) finish() {
 	ctx := context.Background()
 	n := w.direct("end")
-	before := w.readAll(ctx, n)
+	before := w.readAll(n)
 	middle := before
 	if some := len(w.late) / 2; some > 0 {
 		w.stragglers(some)
-		middle = w.readAll(ctx, n)
+		middle = w.readAll(n)
 	}
 	if len(middle) < len(before) || !slices.Equal(before, middle[:len(before)]) {
 		w.history.broken("changed", "late requests changed the history from %q to %q", before, middle)
@@ -66,7 +65,7 @@ func (w *world) finish() {
 			w.effect(r)
 		}
 	}
-	final := w.readAll(ctx, n)
+	final := w.readAll(n)
 	w.history.final = middle
 	if !slices.Equal(final, append(slices.Clone(middle), "end")) {
 		w.history.broken("changed", "late requests changed the history from %q plus \"end\" to %q", middle, final)
@@ -85,7 +84,7 @@ func (w *world) finish() {
 	if w.plan.Edits || w.plan.Retain || w.plan.Snapshots > 0 || w.plan.Backups > 0 {
 		w.tidy(ctx, n)
 		w.sameTable(ctx, n)
-		if left := w.readAll(ctx, n); !slices.Equal(final, left) {
+		if left := w.readAll(n); !slices.Equal(final, left) {
 			w.history.broken("changed", "pruning changed the history from %q to %q", final, left)
 		}
 	}
@@ -142,23 +141,30 @@ func (w *world) highest() uint64 {
 
 // readAll returns all records of the log: those that were truncated, from memory, and the
 // rest from the store.
-func (w *world) readAll(ctx context.Context, n *node) []string {
-	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock, PollMin: time.Second})
+func (w *world) readAll(n *node) []string {
+	all := slices.Clone(w.given.values[:min(w.begins(), uint64(len(w.given.values)))])
+	w.records(n, uint64(len(all)), func(rec reader.Record) { all = append(all, string(rec.Value)) })
+	return all
+}
+
+// records calls f with each record of the log from an offset on.
+func (w *world) records(n *node, from uint64, f func(reader.Record)) {
+	ctx := context.Background()
+	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		w.history.broken("read", "%v", err)
-		return nil
+		return
 	}
-	all := slices.Clone(w.given.values[:min(w.begins(), uint64(len(w.given.values)))])
-	for rec, err := range r.Read(ctx, uint64(len(all))) {
+	for rec, err := range r.Read(ctx, from) {
 		if err != nil {
 			w.history.broken("read", "%v", err)
-			break
+			return
 		}
-		if rec.Offset != uint64(len(all)) {
-			w.history.broken("offset", "offset %d after %d records", rec.Offset, len(all))
-			break
+		if rec.Offset != from {
+			w.history.broken("offset", "offset %d in place of %d", rec.Offset, from)
+			return
 		}
-		all = append(all, string(rec.Value))
+		from++
+		f(rec)
 	}
-	return all
 }

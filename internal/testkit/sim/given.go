@@ -95,7 +95,7 @@ func (w *world) retaining(r *request) (check func()) {
 
 // checkRetention checks that a truncation kept all that the compactor had to keep.
 func (w *world) checkRetention(n *node, m *state.Manifest, was uint64) {
-	w.counted.given += int(m.Start - was)
+	w.count.Given += int(m.Start - was)
 	w.tellf(n.name, "truncates the log before offset %d", m.Start)
 	o := n.retains
 	switch {
@@ -123,20 +123,9 @@ func (w *world) checkRetention(n *node, m *state.Manifest, was uint64) {
 
 // remember reads the log's records that memory does not have yet.
 func (w *world) remember() {
-	n := w.direct("observer")
-	ctx := context.Background()
-	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock})
-	if err != nil {
-		w.history.broken("read", "%v", err)
-		return
-	}
-	for rec, err := range r.Read(ctx, uint64(len(w.given.values))) {
-		if err != nil {
-			w.history.broken("read", "%v", err)
-			return
-		}
+	w.records(w.direct("observer"), uint64(len(w.given.values)), func(rec reader.Record) {
 		w.given.values, w.given.times = append(w.given.values, string(rec.Value)), append(w.given.times, rec.Time)
-	}
+	})
 }
 
 // begins returns the start of the log in the newest manifest.
