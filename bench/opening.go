@@ -235,7 +235,7 @@ func plainRow(ctx context.Context, e *endpoint) (took []time.Duration, err error
 // the same objects, 64 at a time. Each round has a new log, because the opening writer
 // folds what it has read.
 func backlog(ctx context.Context, r *report) error {
-	const objects, atOnce, rounds = 10_000, 64, 3
+	const objects, rounds = 10_000, 3
 	var ratios []float64
 	for range rounds {
 		err := with(ctx, func(e *endpoint) error {
@@ -254,20 +254,16 @@ func backlog(ctx context.Context, r *report) error {
 			}
 			e.delays.set(s3stub.S3Latency(seed))
 			start := time.Now()
-			g, gctx := errgroup.WithContext(ctx)
-			g.SetLimit(atOnce)
-			for seq := range objects {
-				g.Go(func() error {
-					obj, err := st.Get(gctx, layout.DataKey(fence.Position{Epoch: 1, Seq: uint64(seq) + 1}), nil)
-					if err != nil {
-						return err
-					}
-					defer obj.Body.Close()
-					_, err = io.Copy(io.Discard, obj.Body)
+			err = atOnce(ctx, 64, objects, func(ctx context.Context, seq int) error {
+				obj, err := st.Get(ctx, layout.DataKey(fence.Position{Epoch: 1, Seq: uint64(seq) + 1}), nil)
+				if err != nil {
 					return err
-				})
-			}
-			if err := g.Wait(); err != nil {
+				}
+				defer obj.Body.Close()
+				_, err = io.Copy(io.Discard, obj.Body)
+				return err
+			})
+			if err != nil {
 				return err
 			}
 			plain := time.Since(start)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -10,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -63,15 +62,8 @@ func TestOpening(t *testing.T) {
 // outrunAgain measures a number of openings, each against the leader that the previous
 // one made.
 func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip time.Duration, inFlight, tries int) (took []time.Duration) {
-	ctx, mem := t.Context(), memstore.New(&memstore.Options{Clock: clock.Go()})
-	body, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := mem.Put(ctx, layout.FormatKey, body, nil); err != nil {
-		t.Fatal(err)
-	}
-	far := faultstore.New(mem, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {
+	ctx := t.Context()
+	far := faultstore.New(logtest.New(t, f, nil).Mem, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {
 		kind := s3stub.PutObject
 		if op.Kind == faultstore.Get {
 			kind = s3stub.GetObject
