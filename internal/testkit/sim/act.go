@@ -280,20 +280,11 @@ func (r *request) list(b *bucket, now time.Duration) []store.Info {
 	if r.most > 0 {
 		infos = infos[:min(r.most, len(infos))]
 	}
-	if !r.walked {
-		return infos
+	if len(r.half) > 0 {
+		low := slices.DeleteFunc(infos, func(i store.Info) bool { return i.Key >= r.half[0].Key })
+		infos = append(low, r.half...)
 	}
-	seen := map[string]bool{}
-	for _, i := range r.half {
-		seen[i.Key] = true
-	}
-	all := slices.Clone(r.half)
-	for _, i := range infos {
-		if !seen[i.Key] && r.second(i.Key) {
-			all = append(all, i)
-		}
-	}
-	return all
+	return infos
 }
 
 // walk reads half of a listing: the higher names. So the listing misses an object that is
@@ -302,15 +293,8 @@ func (r *request) list(b *bucket, now time.Duration) []store.Info {
 func (r *request) walk(w *world) {
 	infos := w.bucket.list(r.key, r.split, w.now)
 	r.walked, r.walkedAt = true, w.steps
-	r.half = slices.Clone(infos[len(infos)-len(infos)/2:])
-	r.boundary = ""
-	if len(r.half) > 0 {
-		r.boundary = r.half[0].Key
-	}
+	r.half = infos[len(infos)-len(infos)/2:]
 }
-
-// second reports whether a name belongs to the half that is read later.
-func (r *request) second(key string) bool { return r.boundary == "" || key < r.boundary }
 
 func (w *world) answer(r *request, rep reply) {
 	w.pending = slices.DeleteFunc(w.pending, func(o *request) bool { return o == r })

@@ -198,59 +198,38 @@ func campaigns(ctx context.Context, n *node) {
 // time, or two writers that only open. spec/log.pml and the histories have all of it at
 // once.
 func scenarios() []*Scenario {
-	writers := func(w *world) {
-		w.boot("w1", 1, 0, opens(2))
-		w.boot("w2", 1, 0, opens(3))
-	}
+	open, compact := part{"w1", opens(2)}, part{"c1", compactsOnce}
 	log := []string{"format.json", "segment/", "tmp/"}                    // there is one compactor, so no other node touches its segments
 	quiet := []string{"pin/", "list/", "file/"}                           // there are none
 	settled := []string{"format.json", "data/", "tmp/", "list/", "file/"} // there is no writer any more
 	return []*Scenario{
-		{Name: "two writers open", setup: past(false), private: log, nodes: writers},
+		{Name: "two writers open", setup: past(false), private: log, nodes: cast(open, part{"w2", opens(3)})},
 		{
 			Name: "a writer opens while a compactor folds and prunes", setup: past(false), private: log,
-			nodes: func(w *world) {
-				w.boot("w1", 1, 0, opens(2))
-				w.boot("c1", 1, 0, compactsOnce)
-			},
+			nodes: cast(open, compact),
 		},
 		{
 			Name: "a writer opens and appends while a compactor prunes", setup: folded, private: append(quiet, log...), long: true,
-			nodes: func(w *world) {
-				w.boot("w1", 1, 0, opens(2, "w1"))
-				w.boot("c1", 1, 0, compactsOnce)
-			},
+			nodes: cast(part{"w1", opens(2, "w1")}, compact),
 		},
 		{
 			Name: "two writers open while a compactor prunes", setup: folded, private: append(quiet, log...), long: true,
-			nodes: func(w *world) {
-				writers(w)
-				w.boot("c1", 1, 0, compactsOnce)
-			},
+			nodes: cast(open, part{"w2", opens(3)}, compact),
 		},
 		{
 			Name: "a pin against a compactor that merges and prunes", setup: replaced, private: settled,
-			nodes: func(w *world) {
-				w.boot("p1", 1, 0, pins(0, 0, 1))
-				w.boot("c1", 1, 0, merges(1, 0))
-			},
+			nodes: cast(part{"p1", pins(0, 0, 1)}, part{"c1", merges(1, 0)}),
 		},
 		{
 			Name: "a pin on an older version against a compactor that merges and prunes", setup: replaced, private: settled,
-			nodes: func(w *world) {
-				w.boot("p1", 1, 0, pins(w.newest()-1, 0, 1))
-				w.boot("c1", 1, 0, merges(1, 0))
-			},
+			nodes: func(w *world) { cast(part{"p1", pins(w.newest()-1, 0, 1)}, part{"c1", merges(1, 0)})(w) },
 		},
 		{
 			Name: "a pin that is renewed or not against a compactor that expires it", setup: replaced, private: settled, long: true,
 			ticks: map[string]int{"p1": 2, "c1": 2}, late: true,
 			// The pin exists and has kept the compactor from pruning once.
 			prefix: func(_ *world, next act) bool { return next.kind != tick },
-			nodes: func(w *world) {
-				w.boot("p1", 1, 0, pins(0, manifest.MinPinTTL, 2))
-				w.boot("c1", 1, 0, merges(2, manifest.MinPinTTL))
-			},
+			nodes:  cast(part{"p1", pins(0, manifest.MinPinTTL, 2)}, part{"c1", merges(2, manifest.MinPinTTL)}),
 		},
 		renewals("a takeover against renewals", 2, 4, false),
 		renewals("a takeover against more renewals", 3, 5, true),
@@ -263,10 +242,22 @@ func renewals(name string, a, b int, long bool) *Scenario {
 	return &Scenario{
 		Name: name, long: long, ticks: map[string]int{"a": a, "b": b}, late: true,
 		prefix: func(w *world, next act) bool { return w.wins == 0 && next.kind != tick },
-		nodes: func(w *world) {
-			w.boot("a", 1, 0, campaigns)
-			w.boot("b", 1, 0, campaigns)
-		},
+		nodes:  cast(part{"a", campaigns}, part{"b", campaigns}),
+	}
+}
+
+// part is one node of a scenario.
+type part struct {
+	name string
+	work func(context.Context, *node)
+}
+
+// cast starts the nodes of a scenario.
+func cast(parts ...part) func(*world) {
+	return func(w *world) {
+		for _, p := range parts {
+			w.boot(p.name, 1, 0, p.work)
+		}
 	}
 }
 

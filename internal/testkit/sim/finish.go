@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -50,10 +51,7 @@ func (w *world) finish() {
 		w.history.broken("end", "the last writer begins at offset %d, but the log has %d records", at, len(middle))
 	}
 	_, err = wr.Append(ctx, [][]byte{[]byte("end")})
-	if err != nil {
-		w.history.broken("end", "the last append: %v", err)
-	}
-	if err := wr.Close(ctx); err != nil {
+	if err := errors.Join(err, wr.Close(ctx)); err != nil {
 		w.history.broken("end", "the last writer: %v", err)
 	}
 	if w.plan.Edits {
@@ -126,14 +124,11 @@ func (w *world) stragglers(n int) {
 func (w *world) highest() uint64 {
 	top := w.token
 	for k := range w.bucket.objects {
-		var number string
-		if rest, ok := strings.CutPrefix(k, layout.LockPrefix); ok {
-			number = rest[:min(20, len(rest))]
-		} else if rest, ok := strings.CutPrefix(k, layout.DataPrefix); ok {
-			number = rest[:min(20, len(rest))]
-		}
-		if e, ok := layout.ParseNumber(number); ok {
-			top = max(top, e)
+		for _, prefix := range []string{layout.LockPrefix, layout.DataPrefix} {
+			rest, found := strings.CutPrefix(k, prefix)
+			if e, ok := layout.ParseNumber(rest[:min(20, len(rest))]); ok && found {
+				top = max(top, e)
+			}
 		}
 	}
 	return top

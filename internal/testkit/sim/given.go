@@ -133,11 +133,15 @@ func (w *world) begins() uint64 {
 	if !w.plan.Retain {
 		return 0
 	}
-	newest := w.newest()
-	if newest == 0 {
-		return 0
+	return w.manifest().Start
+}
+
+// manifest returns the newest manifest, an empty one if there is none.
+func (w *world) manifest() *state.Manifest {
+	if o := w.bucket.objects[layout.ManifestKey(w.newest())]; o != nil {
+		return w.decoded(o.body)
 	}
-	return w.decoded(w.bucket.objects[layout.ManifestKey(newest)].body).Start
+	return &state.Manifest{}
 }
 
 // newest returns the number of the newest manifest.
@@ -153,9 +157,6 @@ func (w *world) newest() uint64 {
 
 // decoded returns the manifest in a body. The body must not change.
 func (w *world) decoded(body []byte) *state.Manifest {
-	if len(body) == 0 {
-		return &state.Manifest{}
-	}
 	m := w.given.decoded[&body[0]]
 	if m == nil {
 		m = &state.Manifest{}

@@ -151,7 +151,7 @@ func (w *world) names(n *node, version uint64) map[string]bool {
 	ctx := context.Background()
 	m, _, err := w.log.At(ctx, version)
 	if err != nil {
-		w.history.broken("pruned", "version %d, which %s pins, cannot be read: %v", version, n.name, err)
+		w.history.broken("pruned", "version %d, which %s needs, cannot be read: %v", version, n.name, err)
 		return needs
 	}
 	needs[layout.ManifestKey(version)] = true
@@ -172,7 +172,7 @@ func (w *world) names(n *node, version uint64) map[string]bool {
 	}
 	for key := range needs {
 		if w.bucket.objects[key] == nil {
-			w.history.broken("pruned", "%s is missing, although the pin of %s on version %d protects it", short(mask(key)), n.name, version)
+			w.history.broken("pruned", "%s is missing, although %s needs version %d, which names it", short(mask(key)), n.name, version)
 		}
 	}
 	return needs
