@@ -144,7 +144,10 @@ func (s *Server) deleteObjects(req *Request, b *bucket, body []byte) *reply {
 	}
 	return document(http.StatusOK, "DeleteResult", func(w *bytes.Buffer) {
 		for _, o := range in.Object {
-			code := s.keyError(o.Key)
+			code := ""
+			if codes := s.keyErrors.Load(); codes != nil {
+				code = (*codes)[o.Key]
+			}
 			if code == "" {
 				b.delete(o.Key)
 			}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -51,10 +52,8 @@ type Server struct {
 	tally   tally
 	bodies  bodies
 
-	faultMu sync.RWMutex
-	fault   func(*Request) *Fault
-	// keyErrors are codes for keys of DeleteObjects; replaced, never changed.
-	keyErrors map[string]string
+	fault     atomic.Pointer[func(*Request) *Fault]
+	keyErrors atomic.Pointer[map[string]string] // codes for keys of DeleteObjects
 
 	http    *httptest.Server
 	closing sync.Once
