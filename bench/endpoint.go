@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -29,24 +30,17 @@ const bucket = "bucket"
 // delays is the latency of an endpoint. It can change while the endpoint runs, so that
 // both arms of a comparison get the same sequence from its beginning.
 type delays struct {
-	mu  sync.RWMutex
-	now s3stub.Latency // nil: none
+	now atomic.Pointer[s3stub.Latency]
 }
 
-func (d *delays) set(l s3stub.Latency) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.now = l
-}
+// set changes the latency. nil: none.
+func (d *delays) set(l s3stub.Latency) { d.now.Store(&l) }
 
 func (d *delays) latency(op s3stub.Op, size int) time.Duration {
-	d.mu.RLock()
-	l := d.now
-	d.mu.RUnlock()
-	if l == nil {
-		return 0
+	if l := d.now.Load(); l != nil && *l != nil {
+		return (*l)(op, size)
 	}
-	return l(op, size)
+	return 0
 }
 
 // endpoint is an S3 endpoint in this process, or a real server, with one client.
@@ -203,7 +197,7 @@ func appendSome(ctx context.Context, w *writer.Writer, size, n int) error {
 
 // pipeline returns options with which every append of size bytes is an object of its own.
 func pipeline(depth, size int) writer.Options {
-	return writer.Options{InFlight: depth, Window: 4 * depth, BatchBytes: min(size+8, 32<<20), NoCompress: true, MaxBytes: 1 << 30}
+	return writer.Options{Init: quickly, Checkpoint: -1, InFlight: depth, Window: 4 * depth, BatchBytes: min(size+8, 32<<20), NoCompress: true, MaxBytes: 1 << 30}
 }
 
 // payloads returns bodies to use in turn. They do not fit into the processor's caches,

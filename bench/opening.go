@@ -148,7 +148,6 @@ func outrun(ctx context.Context, r *report) error {
 		err := with(ctx, func(e *endpoint) error {
 			st := e.folder()
 			opts := pipeline(16, 1<<10)
-			opts.Init, opts.Checkpoint = quickly, -1
 			w, err := writer.Open(ctx, st, fence.NewToken(1), &opts)
 			if err != nil {
 				return err
@@ -171,12 +170,12 @@ func outrun(ctx context.Context, r *report) error {
 		if err != nil {
 			return err
 		}
-		trip := quantile(plain, 0.5)
-		trips := func(q float64) float64 { return float64(quantile(took, q)) / float64(trip) }
+		trip := result.Quantile(plain, 0.5)
+		trips := func(q float64) float64 { return float64(result.Quantile(took, q)) / float64(trip) }
 		r.add(Row{
 			Name: "opening against a deposed leader with 16 in flight, " + c.name + ": round trips from the first seal sent until it is open, p99", Value: trips(0.99), Goal: c.goal,
-			Note: fmt.Sprintf("median %s; a plain PUT beside it takes %.1f ms; in latencies of %v: p99 %s, median %s", number(trips(0.5)), float64(trip)/1e6, c.trip,
-				number(float64(quantile(took, 0.99))/float64(c.trip)), number(float64(quantile(took, 0.5))/float64(c.trip))),
+			Note: fmt.Sprintf("median %s; a plain PUT beside it takes %.1f ms; in latencies of %v: p99 %s, median %s", result.Number(trips(0.5)), float64(trip)/1e6, c.trip,
+				result.Number(float64(result.Quantile(took, 0.99))/float64(c.trip)), result.Number(float64(result.Quantile(took, 0.5))/float64(c.trip))),
 		})
 	}
 	return nil
@@ -241,7 +240,6 @@ func backlog(ctx context.Context, r *report) error {
 		err := with(ctx, func(e *endpoint) error {
 			st := e.folder()
 			opts := pipeline(64, 1<<10)
-			opts.Init, opts.Checkpoint = quickly, -1
 			w, err := writer.Open(ctx, st, fence.NewToken(1), &opts)
 			if err != nil {
 				return err

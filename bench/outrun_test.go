@@ -41,13 +41,13 @@ func TestOpening(t *testing.T) {
 		for _, inFlight := range []int{16, 64} {
 			var took []time.Duration
 			synctest.Test(t, func(t *testing.T) { took = outrunAgain(t, f, c.latency, c.trip, inFlight, tries*16/inFlight) })
-			trips := func(q float64) float64 { return float64(quantile(took, q)) / float64(c.trip) }
+			trips := func(q float64) float64 { return float64(result.Quantile(took, q)) / float64(c.trip) }
 			row := Row{
 				Name:  fmt.Sprintf("a deposed leader with %d in flight, %s: round trips from the first seal sent until it is open, p99", inFlight, c.name),
-				Value: trips(0.99), Goal: 8, Ratio: true, Note: fmt.Sprintf("median %s, worst of %d: %s", number(trips(0.5)), len(took), number(trips(1))),
+				Value: trips(0.99), Goal: 8, Ratio: true, Note: fmt.Sprintf("median %s, worst of %d: %s", result.Number(trips(0.5)), len(took), result.Number(trips(1))),
 			}
 			if r.add(row); row.Missed() {
-				t.Errorf("%s: %s (%s)", row.Name, number(row.Value), row.Note)
+				t.Errorf("%s: %s (%s)", row.Name, result.Number(row.Value), row.Note)
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip t
 		return faultstore.Fault{Delay: d / 2, ReplyDelay: d - d/2}
 	}})
 	opts := pipeline(inFlight, 1<<10)
-	opts.Clock, opts.Checkpoint = clock.Go(), -1
+	opts.Clock = clock.Go()
 	w, err := writer.Open(ctx, far, fence.NewToken(1), &opts)
 	if err != nil {
 		t.Fatal(err)
