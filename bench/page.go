@@ -17,9 +17,3 @@ func (r *report) add(rows ...Row) { r.Add(r.by, rows...) }
 func writerReport() *report {
 	return &report{result.New("The writer beside what it stands on", "writer", "bench"), ""}
 }
-
-// Short names for frequent calls.
-var (
-	quantile = result.Quantile
-	number   = result.Number
-)

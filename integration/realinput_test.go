@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -62,7 +61,8 @@ func realInput(t *testing.T, s *servers.Server) {
 	c.must("init", "--grace", "1s", logURL)
 	compact := c.start("compact", "--watch", "--interval", "500ms", "--min-objects", "32", "--keep-locks", "2", "--validity", "1s", logURL)
 	done := c.run()
-	c.stop(compact)
+	_ = compact.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	c.await(compact)
 	if !done {
 		t.FailNow()
 	}
@@ -158,31 +158,14 @@ type cluster struct {
 
 type process struct {
 	cmd    *exec.Cmd
-	stderr *lockedBuffer
+	stderr *bytes.Buffer // read it after ended
 	ended  chan struct{}
 	err    error
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func (c *cluster) start(args ...string) *process {
 	c.t.Helper()
-	p := &process{cmd: exec.Command(c.bin, args...), stderr: &lockedBuffer{}, ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(c.bin, args...), stderr: &bytes.Buffer{}, ended: make(chan struct{})}
 	p.cmd.Env, p.cmd.Stderr = c.env, p.stderr
 	if err := p.cmd.Start(); err != nil {
 		c.t.Fatal(err)
@@ -223,19 +206,22 @@ func (c *cluster) compacted() {
 	}
 }
 
-// stop ends a process with SIGTERM.
-func (c *cluster) stop(p *process) {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+// await waits for the end of a process. It must end by itself, or by a signal of the test.
+func (c *cluster) await(p *process) {
+	c.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(20 * time.Second):
-		c.t.Errorf("%v did not end after SIGTERM:\n%s", p.cmd.Args, p.stderr)
+	case <-time.After(time.Minute):
 		_ = p.cmd.Process.Kill()
 		<-p.ended
+		c.t.Errorf("%v did not end:\n%s", p.cmd.Args, p.stderr)
 	}
 	delete(c.nodes, p.cmd.Process.Pid)
 	var exit *exec.ExitError
-	if p.err != nil && !(errors.As(p.err, &exit) && (exit.ExitCode() == 130 || exit.ExitCode() == 143)) {
+	if p.err == nil || errors.As(p.err, &exit) && (exit.ExitCode() == 130 || exit.ExitCode() == 143) {
+		return // done, or asked to end
+	}
+	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		c.t.Errorf("%v: %v\n%s", p.cmd.Args, p.err, p.stderr)
 	}
 }
@@ -256,41 +242,31 @@ func (c *cluster) run() bool {
 	sleeping := map[*process]time.Time{}
 	deadline := time.Now().Add(8 * time.Minute)
 	last := uint64(0) // the epoch whose leader was hit last
-	for time.Now().Before(deadline) {
+	for time.Now().Before(deadline) && !c.t.Failed() {
 		for len(appending) < 3 {
 			appending = append(appending, c.start("append", "--cursor", "--validity", "1s", "--in-flight", "1", "--batch-bytes", "49152", c.url, c.file))
 			c.started++
 		}
 		var left []*process
+		done := false
 		for _, p := range appending {
 			select {
 			case <-p.ended:
-				delete(c.nodes, p.cmd.Process.Pid)
-				if p.err == nil {
-					// The whole file is appended. The other processes find nothing to do.
-					for p := range sleeping {
-						_ = p.cmd.Process.Signal(syscall.SIGCONT)
-					}
-					for _, p := range appending {
-						select {
-						case <-p.ended:
-						case <-time.After(time.Minute):
-							c.t.Errorf("%v did not end:\n%s", p.cmd.Args, p.stderr)
-							return false
-						}
-						if p.err != nil && !killed(p.err) {
-							c.t.Errorf("%v: %v\n%s", p.cmd.Args, p.err, p.stderr)
-						}
-					}
-					return true
-				}
-				if !killed(p.err) {
-					c.t.Errorf("%v: %v\n%s", p.cmd.Args, p.err, p.stderr)
-					return false
-				}
+				c.await(p)
+				done = done || p.err == nil
 			default:
 				left = append(left, p)
 			}
+		}
+		if done {
+			// The whole file is appended. The other processes find nothing to do.
+			for p := range sleeping {
+				_ = p.cmd.Process.Signal(syscall.SIGCONT)
+			}
+			for _, p := range left {
+				c.await(p)
+			}
+			return !c.t.Failed()
 		}
 		appending = left
 		for p, since := range sleeping {
@@ -317,17 +293,8 @@ func (c *cluster) run() bool {
 			sleeping[p] = time.Now()
 		}
 	}
-	c.t.Error("the file was not appended within 8 minutes")
+	c.t.Error("the file was not appended, or not within 8 minutes")
 	return false
-}
-
-func killed(err error) bool {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return false
-	}
-	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // leader returns the process that leads now, from its identity host/pid/uuid.

@@ -123,17 +123,10 @@ func (w *world) end(t *term) {
 	delete(w.leading, t)
 	now := time.Now()
 	for other := range w.leading {
-		if both := now.Sub(later(t.began, other.began)); both > 0 {
+		if both := min(now.Sub(t.began), now.Sub(other.began)); both > 0 {
 			w.overlaps = append(w.overlaps, both)
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // crash kills the node like a process: none of its requests reaches the store any more.

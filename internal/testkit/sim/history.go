@@ -77,10 +77,11 @@ func (h *history) begin(o op) int {
 	return len(h.ops) - 1
 }
 
-func (h *history) end(id int, o outcome, offset uint64, ret int) {
+func (h *history) end(id int, o outcome, offset uint64, ret int) (values []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops[id].outcome, h.ops[id].offset, h.ops[id].ret = o, offset, ret
+	return h.ops[id].values
 }
 
 // overtaken reports whether a later epoch was opened.
@@ -95,12 +96,6 @@ func (h *history) refused(id int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops[id].unsent = true
-}
-
-func (h *history) values(id int) []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ops[id].values
 }
 
 func (h *history) read(id int, values []string, from uint64, complete bool, ret int) {

@@ -1,15 +1,13 @@
 package sim
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/store/memstore"
 )
 
 // Plan describes a history. [NewPlan] draws one from a seed.
@@ -107,20 +105,10 @@ func NewPlan(seed uint64) Plan {
 	return p
 }
 
-// anyFormat returns the result of one Init. It is made once, because the probe is slow.
-var anyFormat = sync.OnceValue(func() manifest.Format {
-	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v", err))
-	}
-	f.Probe = nil // no code here needs it, and every open would parse it
-	return f
-})
-
 // format returns the format.json of the plan's log.
 func (p Plan) format() []byte {
-	f := anyFormat()
-	f.Grace = manifest.Duration(p.Grace)
+	f := logtest.WithGrace(p.Grace)
+	f.Probe = nil // no code here needs it, and every open would parse it
 	b, err := json.Marshal(f)
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))

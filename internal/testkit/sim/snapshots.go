@@ -105,7 +105,7 @@ func (n *node) keep(ctx context.Context, t *taken, ttl time.Duration) {
 			return
 		}
 		n.look(ctx, t)
-		if t.Lost() == nil || !n.world.gone(t.hold) {
+		if t.Lost() == nil || !n.world.holds.now(t.hold).lost {
 			continue
 		}
 		// The holder may not know yet that its pin is lost. After the pin's time to live
@@ -172,7 +172,7 @@ func (n *node) look(ctx context.Context, t *taken) {
 func (n *node) missing(err error, h *hold, what string) {
 	gone := []error{reader.ErrGone, state.ErrPruned, store.ErrNotFound}
 	is := func(e error) bool { return errors.Is(err, e) }
-	if slices.ContainsFunc(gone, is) && n.world.valid(h) && !is(reader.ErrPinLost) {
+	if slices.ContainsFunc(gone, is) && n.world.holds.now(h).valid() && !is(reader.ErrPinLost) {
 		n.broken("gone", "%s holds version %d, but reading %s fails: %v", n.name, h.version, short(mask(what)), err)
 	}
 	n.expect(err, append(gone, reader.ErrPinLost)...)
@@ -206,7 +206,7 @@ func backups(ctx context.Context, n *node) {
 			}
 			o := &reader.SnapshotOptions{At: reader.AtVersion(version), TTL: manifest.MinPinTTL, Unpinned: n.rng.IntN(2) == 0}
 			if s := n.snapshot(ctx, r, o, momentVersion, h); s != nil {
-				if s.hold != h && n.world.valid(h) {
+				if s.hold != h && n.world.holds.now(h).valid() {
 					s.hold = h // this pin lasts longer
 				}
 				n.look(ctx, s)
