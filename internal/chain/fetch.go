@@ -30,25 +30,9 @@ func newFetch(ctx context.Context, pos fence.Position, ask int64) *fetch {
 	return &fetch{pos: pos, ask: ask, ctx: ctx, cancel: cancel}
 }
 
-// known answers for a slot instead of the store; see [Follower.Known].
-type known func(ctx context.Context, p fence.Position) (o Object, ok bool, err error)
-
-func (f *fetch) fetchHead(s *Source, k known) {
+func (f *fetch) fetchHead(s *Source) {
 	defer f.cancel()
-	if k != nil {
-		var ok bool
-		if f.Object, ok, f.err = k(f.ctx, f.pos); ok {
-			if f.err == nil && f.Body == nil {
-				f.err = f.absent("")
-			}
-			return
-		}
-	}
 	f.Object, f.err = s.readHead(f.ctx, f.pos, f.ask)
-}
-
-func (f *fetch) absent(hint string) error {
-	return &store.Error{Op: "get", Key: layout.DataKey(f.pos), Kind: store.ErrNotFound, Hint: hint}
 }
 
 // wait waits for the rest, if it was asked for.
@@ -80,7 +64,7 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 		// writes another one into the hole; the walk appends the zombie's rest to the old
 		// beginning and reports damage in a sound log. Absent is right: the caller then
 		// reads the manifest, and finds that the floor has passed the slot.
-		f.err = f.absent("it changed while it was read")
+		f.err = &store.Error{Op: "get", Key: layout.DataKey(f.pos), Kind: store.ErrNotFound, Hint: "it changed while it was read"}
 	default:
 		f.Body = whole
 	}

@@ -20,16 +20,16 @@ import (
 // walk that begins at the tail costs one request. Requests that are in flight when the
 // loop ends are cancelled, and the walk waits for them.
 func (s *Source) Walk(ctx context.Context, from frame.Point) iter.Seq2[Step, error] {
-	return s.walk(ctx, from, nil, func(fence.Position) {})
+	return s.walk(ctx, from, new(fence.Position))
 }
 
-// walk also asks known before the store. At the first empty slot it calls beyond, if it has
-// seen a later slot that holds something other than a seal, with the last such slot.
-func (s *Source) walk(ctx context.Context, from frame.Point, k known, beyond func(fence.Position)) iter.Seq2[Step, error] {
+// walk also sets beyond at the first empty slot, to the last slot that it has seen to hold
+// something other than a seal.
+func (s *Source) walk(ctx context.Context, from frame.Point, beyond *fence.Position) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		w := &walk{
-			Source: s, known: k, window: min(max(s.First, 1), s.ahead()), budget: s.Budget,
+			Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.Budget,
 			asked: make(chan *fetch, s.ahead()), arrived: make(chan *fetch, s.ahead()),
 		}
 		if w.budget <= 0 {
@@ -42,7 +42,7 @@ func (s *Source) walk(ctx context.Context, from frame.Point, k known, beyond fun
 			f := w.next(ctx, p.Position)
 			step, err := s.check(p, f)
 			if errors.Is(err, store.ErrNotFound) {
-				w.beyond(beyond)
+				*beyond = w.beyond()
 				return
 			}
 			if !yield(step, err) || err != nil {
@@ -62,7 +62,6 @@ func (s *Source) walk(ctx context.Context, from frame.Point, k known, beyond fun
 // and return fetches through channels.
 type walk struct {
 	*Source
-	known   known
 	queue   []*fetch    // of consecutive slots
 	window  int         // how long the queue may become
 	active  int         // fetches in the queue that have not arrived
@@ -120,7 +119,7 @@ func (w *walk) ask(ctx context.Context, p fence.Position) {
 
 func (w *walk) work() {
 	for f := range w.asked {
-		f.fetchHead(w.Source, w.known)
+		f.fetchHead(w.Source)
 		w.arrived <- f
 	}
 }
@@ -154,18 +153,19 @@ func (w *walk) pop() {
 	w.queue = w.queue[1:]
 }
 
-// beyond tells what was found after an empty slot.
-func (w *walk) beyond(tell func(fence.Position)) {
+// beyond returns the last slot in the queue that was found to hold something other than a
+// seal, or none.
+func (w *walk) beyond() fence.Position {
 	w.noteArrived()
 	for _, f := range slices.Backward(w.queue) {
 		if !f.here || f.err != nil {
 			continue
 		}
 		if h, err := frame.DecodeHeader(f.Body); err != nil || h.Kind != frame.Seal {
-			tell(f.pos)
-			return
+			return f.pos
 		}
 	}
+	return fence.Position{}
 }
 
 // drop cancels what is in flight and waits for it.

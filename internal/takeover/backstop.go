@@ -13,9 +13,9 @@ import (
 // longWalk is how many windows of objects an opener reads before it puts a backstop ahead.
 const longWalk = 16
 
-// backstop is one seal far ahead of the walk, in a slot that the leader has not reached. It
-// stops a leader that appends faster than the opener reads: one that has more requests in
-// flight, or a store that takes writes faster than it serves reads.
+// backstop is one seal far ahead of the walk or the wall, in a slot that the leader has not
+// reached. It stops a leader that appends faster than the opener reads or seals: one that has
+// more requests in flight, or a store that takes writes faster than it serves reads.
 //
 // The opener does not wait for it. If the walk comes to an empty slot first, the opener
 // seals that slot as ever, and the backstop is void. If the walk comes to the backstop, it
@@ -41,10 +41,9 @@ func (b *backstop) failed() error {
 	}
 }
 
-// stopAhead puts a backstop ahead of the walk, once for each epoch. It does so when the walk
-// has read many objects of the epoch; the next slot is at.
-func (o *opener) stopAhead(ctx context.Context, at fence.Position, read uint64) {
-	if read < longWalk*uint64(o.Window) || o.backstop != nil && o.backstop.epoch == at.Epoch {
+// stopAhead puts a backstop ahead of slot at, once for each epoch.
+func (o *opener) stopAhead(ctx context.Context, at fence.Position, ahead uint64) {
+	if o.backstop != nil && o.backstop.epoch == at.Epoch {
 		return
 	}
 	o.endBackstop()
@@ -52,22 +51,26 @@ func (o *opener) stopAhead(ctx context.Context, at fence.Position, read uint64) 
 	ctx, b.cancel = context.WithCancel(ctx)
 	o.backstop = b
 	b.task.Go(func() {
-		// It is not known how far the leader is. Each next slot is twice as far ahead, so a few
-		// requests find one that the leader has not reached. Until it comes there, the leader
-		// appends no more than there was.
-		for ahead := read; ; ahead *= 2 {
+		// guard:open-reach. It is not known how far the leader is. Each next slot is twice as
+		// far ahead, so a few requests find one that the leader has not reached. Without this:
+		// a leader has a larger window than the opener, and appends faster than the opener
+		// reads or seals; it has used the slot of every seal before that arrives; the takeover
+		// never ends.
+		//
+		//mutant:replace ahead *= 2 => _ = ahead
+		for ; ; ahead *= 2 {
 			p := fence.Position{Epoch: at.Epoch, Seq: at.Seq + ahead}
-			found, own, err := o.seal(ctx, p)
+			found, _, err := o.seal(ctx, p)
 			if err != nil {
 				b.err <- err
 				return
 			}
-			if own {
-				o.Logger.Info("the tail is long; a seal far ahead stops a leader that may go on", zap.Stringer("slot", p))
-				return
-			}
+			// guard:wall-far. Once a seal is there, the opener's or another's, no further one is
+			// sent. Without this check: the seal ends the epoch; the opener sends another one
+			// twice as far ahead, and so on, all of them void.
 			if h, err := frame.DecodeHeader(found.Body); err != nil || h.Kind != frame.Data {
-				return // another opener's seal: the leader does not come past it
+				o.Logger.Info("a seal far ahead stops a leader that may go on", zap.Stringer("slot", p))
+				return
 			}
 		}
 	})
