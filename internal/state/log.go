@@ -86,6 +86,15 @@ const lostTries = 4
 // have been lost; [fence.ErrFormat].
 func (l *Log) Newest(ctx context.Context) (*Manifest, error) { return l.newest(ctx, 0, l.highest) }
 
+// Floor reads the newest manifest and returns its floor.
+func (l *Log) Floor(ctx context.Context) (fence.Position, error) {
+	m, err := l.Newest(ctx)
+	if err != nil {
+		return fence.Position{}, err
+	}
+	return m.Floor.Position, nil
+}
+
 // lister returns the highest manifest of a complete listing, see highest.
 type lister func(context.Context) (top store.Info, high uint64, err error)
 
