@@ -12,7 +12,7 @@ import (
 // Pin keeps a version of the manifest, and every object that it names, from being
 // deleted: a backup can copy them at leisure. A version of 0 is the newest one. The pin
 // holds until [Reader.Unpin], or for ttl if that is not 0; nobody renews it. To read what
-// it holds, take a snapshot at [AtVersion] of its version.
+// it holds, take a snapshot of its version.
 //
 // Errors: [ErrOptions]; [ErrGone] if the version is pruned; [ErrPinLost] if the store
 // was too slow. It costs two PUTs and a look at the newest manifest.

@@ -105,13 +105,7 @@ func (w *Writer) editsFrom(ctx context.Context, floor frame.Point) (edits []stat
 			Store: w.st, Log: w.format.Log, Limits: w.format.Limits.Limits, Settle: w.opts.Settle,
 			Keep: func(*frame.Header) bool { return true }, // no records are needed here
 		},
-		Floor: func(ctx context.Context) (fence.Position, error) {
-			m, err := w.log.Newest(ctx)
-			if err != nil {
-				return fence.Position{}, err
-			}
-			return m.Floor.Position, nil
-		},
+		Floor: w.log.Floor,
 	}
 	at := floor
 	for step, err := range follow.Walk(ctx, floor) {

@@ -72,7 +72,7 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.snapshot(ctx, r, reader.Moment{}, "export")
+	s, err := a.snapshot(ctx, r, 0, "export")
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 // ahead is the error of an offset that the log has not reached. The offset is probably from
 // another log, and to print nothing would look like success.
 func ahead(from, end uint64) error {
-	return fmt.Errorf("%w: offset %d; the log ends at %d", reader.ErrAhead, from, end)
+	return fmt.Errorf("not there yet: offset %d; the log ends at %d", from, end)
 }
 
 func (e *exporting) encode(w *bufio.Writer, r reader.Record) error {
@@ -150,9 +150,9 @@ func (a *app) reader(ctx context.Context, url string) (*reader.Reader, error) {
 	return reader.Open(ctx, st, nil)
 }
 
-// snapshot takes a snapshot, without a pin if this process may not write one.
-func (a *app) snapshot(ctx context.Context, r *reader.Reader, at reader.Moment, what string) (*reader.Snapshot, error) {
-	o := &reader.SnapshotOptions{At: at, Name: "fencepost " + what}
+// snapshot takes a snapshot of a version, 0 for the end of the log, without a pin if this process may not write one.
+func (a *app) snapshot(ctx context.Context, r *reader.Reader, version uint64, what string) (*reader.Snapshot, error) {
+	o := &reader.SnapshotOptions{Version: version, Name: "fencepost " + what}
 	s, err := r.Snapshot(ctx, o)
 	if !errors.Is(err, store.ErrDenied) {
 		return s, err

@@ -52,11 +52,7 @@ It needs the rights of a reader.`,
 		if err != nil {
 			return err
 		}
-		at := reader.AtVersion(p.Version)
-		if p.Version == 0 { // nobody has led the log yet
-			at = reader.AtOffset(0)
-		}
-		s, err := r.Snapshot(cmd.Context(), &reader.SnapshotOptions{At: at, Unpinned: true})
+		s, err := r.Snapshot(cmd.Context(), &reader.SnapshotOptions{Version: p.Version, Unpinned: true})
 		if err != nil {
 			return err
 		}

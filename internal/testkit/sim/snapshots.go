@@ -24,23 +24,18 @@ func snapshots(ctx context.Context, n *node) {
 		n.expect(err)
 		return
 	}
-	var end, version uint64 // of the last snapshot
+	var version uint64 // of the last snapshot
 	for n.step(ctx) {
 		o := &reader.SnapshotOptions{TTL: manifest.MinPinTTL + time.Duration(n.rng.IntN(2000))*time.Millisecond, Unpinned: n.rng.IntN(6) == 0}
 		at := momentEnd
-		switch n.rng.IntN(4) {
-		case 0:
-			o.At, at = reader.AtOffset(n.rng.Uint64N(end+1)), momentOffset
-		case 1:
-			if version > 0 {
-				o.At, at = reader.AtVersion(version), momentVersion
-			}
+		if version > 0 && n.rng.IntN(3) == 0 {
+			o.Version, at = version, momentVersion
 		}
 		s := n.snapshot(ctx, r, o, at, nil)
 		if s == nil {
 			continue
 		}
-		end, version = max(end, s.End()), s.Version()
+		version = s.Version()
 		n.keep(ctx, s, o.TTL)
 		n.expect(s.Close(ctx))
 	}
@@ -83,11 +78,8 @@ func (n *node) snapshot(ctx context.Context, r *reader.Reader, o *reader.Snapsho
 	if s.Lost() != nil {
 		t.hold = w.held(n, s.Version())
 	}
-	seen := &table{end: s.End(), at: at, properties: s.Properties(), live: s.Live()}
-	if cursor, known := s.Cursor(); known && at != momentOffset {
-		text := string(cursor)
-		seen.cursor = &text
-	}
+	cursor := string(s.Cursor())
+	seen := &table{end: s.End(), at: at, properties: s.Properties(), live: s.Live(), cursor: &cursor}
 	w.tellf(n.name, "sees version %d up to offset %d, %d files", s.Version(), s.End(), s.Live())
 	h := n.history()
 	t.read = h.begin(op{kind: opRead, node: n.name, call: call, tail: at != momentEnd, table: seen})
@@ -204,7 +196,7 @@ func backups(ctx context.Context, n *node) {
 			if n.rng.IntN(2) == 0 && clock.Sleep(ctx, n.clock, time.Duration(n.rng.IntN(20))*time.Second) != nil {
 				return
 			}
-			o := &reader.SnapshotOptions{At: reader.AtVersion(version), TTL: manifest.MinPinTTL, Unpinned: n.rng.IntN(2) == 0}
+			o := &reader.SnapshotOptions{Version: version, TTL: manifest.MinPinTTL, Unpinned: n.rng.IntN(2) == 0}
 			if s := n.snapshot(ctx, r, o, momentVersion, h); s != nil {
 				if s.hold != h && n.world.holds.now(h).valid() {
 					s.hold = h // this pin lasts longer

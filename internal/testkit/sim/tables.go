@@ -14,7 +14,6 @@ type moment uint8
 
 const (
 	momentEnd     moment = iota // at the end offset
-	momentOffset                // at an earlier offset
 	momentVersion               // at the floor of some manifest
 )
 
