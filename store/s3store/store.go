@@ -62,7 +62,7 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 		o.Retryer = aws.NopRetryer{}
 		o.RetryMaxAttempts = 1
 	}}
-	retryer := retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts = o.PartAttempts })
+	retryer := retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts = cloud.PartAttempts })
 	s.parts = []func(*s3.Options){func(o *s3.Options) {
 		tune(o)
 		o.Retryer = retryer
