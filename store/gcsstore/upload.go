@@ -26,7 +26,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
 	}
-	h := s.object(key)
+	h := s.bucket.Object(key)
 	if opts != nil && opts.Create {
 		h = h.If(storage.Conditions{DoesNotExist: true})
 	}
@@ -75,7 +75,7 @@ func (s *Store) find(ctx context.Context, key string, src *source) (store.Info, 
 	ctx, cancel := cloud.CleanUp(ctx)
 	defer cancel()
 	var sent request
-	attrs, err := s.object(key).Attrs(sent.with(ctx))
+	attrs, err := s.bucket.Object(key).Attrs(sent.with(ctx))
 	// guard:own-upload. An object counts as this upload's only if its size and checksum are
 	// those of what was sent. Without this check: an upload fails halfway; an earlier object
 	// is under its key; Upload reports success, and a manifest names a file with other bytes.
