@@ -152,4 +152,4 @@ func TestAnswers(t *testing.T) {
 
 // Real servers run the whole suite too: see integration_test.go. It is the last test here, since it
 // takes longer than all others.
-func TestConformance(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }
+func TestConformanceOfTheStub(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }

@@ -208,4 +208,4 @@ func (errReader) Read([]byte) (int, error) { return 0, errReset }
 
 // Real servers run the whole suite too: see integration_test.go. It is the last test here, since it
 // takes longer than all others.
-func TestConformance(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }
+func TestConformanceOfTheStub(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }
