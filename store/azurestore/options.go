@@ -2,7 +2,6 @@ package azurestore
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
@@ -22,11 +21,6 @@ type Options struct {
 	// BlockConcurrency is how many blocks of one upload are in flight, default 4.
 	// An upload holds BlockSize × (BlockConcurrency + 1) bytes.
 	BlockConcurrency int
-	// BlockAttempts is how often one block is sent at most, default 4.
-	BlockAttempts int
-	// Cleanup bounds the time for finding out the outcome of a failed upload, even if its
-	// context has ended. Default 10 s.
-	Cleanup time.Duration
 }
 
 // Validate returns what is wrong with the options: faults that are [store.ErrInvalid]. It
@@ -36,8 +30,6 @@ func (o *Options) Validate() error {
 	var faults cloud.Faults
 	faults.Need(v.BlockSize > 0 && v.BlockSize <= maxBlockSize, "BlockSize is %d bytes; it must be 1 to %d", v.BlockSize, maxBlockSize)
 	faults.Need(v.BlockConcurrency > 0, "BlockConcurrency is %d; it must be at least 1", v.BlockConcurrency)
-	faults.Need(v.BlockAttempts > 0, "BlockAttempts is %d; it must be at least 1", v.BlockAttempts)
-	faults.Need(v.Cleanup > 0, "Cleanup is %v; it must not be negative", v.Cleanup)
 	return faults.Err()
 }
 
@@ -45,7 +37,5 @@ func (o *Options) withDefaults() Options {
 	v := *cmp.Or(o, &Options{})
 	v.BlockSize = cmp.Or(v.BlockSize, 8<<20)
 	v.BlockConcurrency = cmp.Or(v.BlockConcurrency, 4)
-	v.BlockAttempts = cmp.Or(v.BlockAttempts, 4)
-	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
 	return v
 }

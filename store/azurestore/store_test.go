@@ -20,9 +20,6 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
-// Real servers run the whole suite too: see integration_test.go.
-func TestConformance(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }
-
 // Directories of accounts with a hierarchical namespace are no objects.
 func TestListLeavesOutDirectories(t *testing.T) {
 	az := newStub()

@@ -16,12 +16,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
-
-var errCleanup = errors.New("azurestore: no time left to find out the outcome of an upload")
 
 // mark is the name in a blob's metadata under which the id of its upload stands.
 const mark = "fencepostupload"
@@ -84,7 +81,7 @@ func (u *upload) stage(ctx context.Context, body io.Reader) error {
 		g.Go(func() error {
 			lent := lend(block)
 			defer lent.takeBack()
-			again := policy.WithRetryOptions(sending, policy.RetryOptions{MaxRetries: retries(u.s.opts.BlockAttempts)})
+			again := policy.WithRetryOptions(sending, policy.RetryOptions{MaxRetries: cloud.PartAttempts - 1})
 			_, err := u.client.StageBlock(again, id, lent, &blockblob.StageBlockOptions{TransactionalValidation: checksum(block)})
 			return err
 		})
@@ -95,15 +92,6 @@ func (u *upload) stage(ctx context.Context, body io.Reader) error {
 		return err
 	}
 	return sent
-}
-
-// retries returns the SDK's number for so many attempts. The SDK counts without the first
-// one, and takes 0 for three.
-func retries(attempts int) int32 {
-	if attempts <= 1 {
-		return -1
-	}
-	return int32(min(attempts-1, 100))
 }
 
 // read cuts the body into blocks. It keeps a body of one block and does not send it.
@@ -153,8 +141,7 @@ func (u *upload) commit(ctx context.Context) (store.Info, error) {
 
 // find returns the blob, if it is there and this upload has made it.
 func (u *upload) find(ctx context.Context) (store.Info, bool) {
-	// The caller's context may have ended.
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), u.s.opts.Cleanup, errCleanup)
+	ctx, cancel := cloud.CleanUp(ctx)
 	defer cancel()
 	out, err := u.client.GetProperties(once(ctx), nil)
 	if err != nil || out.ContentLength == nil || cloud.VersionOf(out.ETag) == "" {

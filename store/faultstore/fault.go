@@ -18,8 +18,6 @@ const (
 	Upload Kind = "upload"
 	List   Kind = "list"
 	Delete Kind = "delete"
-	// Abort is AbortUploads, under the prefix.
-	Abort Kind = "abort"
 )
 
 // Op is one request.

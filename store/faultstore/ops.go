@@ -188,22 +188,3 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 		}
 	}
 }
-
-// AbortUploads implements [store.UploadAborter]. It does nothing if the inner store is
-// none.
-func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (n int, err error) {
-	inner, ok := s.inner.(store.UploadAborter)
-	if !ok {
-		return 0, nil
-	}
-	err = s.do(ctx, Op{Kind: Abort, Key: prefix}, func(r *request) {
-		r.apply = func(ctx context.Context) (err error) {
-			n, err = inner.AbortUploads(ctx, prefix, doomed)
-			return err
-		}
-	})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
-}

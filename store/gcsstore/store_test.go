@@ -16,9 +16,6 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
-// Real servers run the whole suite too: see integration_test.go.
-func TestConformance(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }
-
 var chunked = &gcsstore.Options{ChunkSize: 256 << 10}
 
 // A version that is no generation is none of this store's: refused, and not sent
@@ -109,8 +106,8 @@ func TestOpen(t *testing.T) {
 	if _, err := gcsstore.New(nil, "bucket", nil); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("no client: %v", err)
 	}
-	if _, err := gcsstore.New(http.DefaultClient, "bucket", &gcsstore.Options{Cleanup: -1}); !errors.Is(err, store.ErrInvalid) {
-		t.Errorf("negative Cleanup: %v", err)
+	if _, err := gcsstore.New(http.DefaultClient, "bucket", &gcsstore.Options{ChunkSize: -1}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("negative ChunkSize: %v", err)
 	}
 }
 

@@ -205,3 +205,7 @@ func TestUploadOfBrokenBodyLeavesNothing(t *testing.T) {
 type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, errReset }
+
+// Real servers run the whole suite too: see integration_test.go. It is the last test here, since it
+// takes longer than all others.
+func TestConformanceOfTheStub(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }

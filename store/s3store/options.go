@@ -3,7 +3,6 @@ package s3store
 import (
 	"cmp"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.uber.org/zap"
@@ -55,11 +54,6 @@ type Options struct {
 	// An upload holds about PartSize × (PartConcurrency + 2) bytes. If the SizeHint makes
 	// parts larger, fewer are in flight.
 	PartConcurrency int
-	// PartAttempts is how often one part is sent at most, default 4.
-	PartAttempts int
-	// Cleanup bounds the work after a failed upload, even if its context has ended: reading
-	// the key and deleting the parts. Default 10 s.
-	Cleanup time.Duration
 
 	// SSE is the server-side encryption: empty for the bucket's default, [SSES3], [SSEKMS]
 	// or [SSEKMSTwo]. SSEKMSKeyID names the key of the latter two.
@@ -85,8 +79,6 @@ func (o *Options) Validate() error {
 	faults.Need(v.SSEKMSKeyID == "" || kms, "SSEKMSKeyID needs the encryption %s or %s, and SSE is %q", SSEKMS, SSEKMSTwo, v.SSE)
 	faults.Need(v.PartSize >= minPartSize && v.PartSize <= maxPartSize, "PartSize is %d bytes; it must be %d to %d", v.PartSize, minPartSize, int64(maxPartSize))
 	faults.Need(v.PartConcurrency > 0, "PartConcurrency is %d; it must be at least 1", v.PartConcurrency)
-	faults.Need(v.PartAttempts > 0, "PartAttempts is %d; it must be at least 1", v.PartAttempts)
-	faults.Need(v.Cleanup > 0, "Cleanup is %v; it must not be negative", v.Cleanup)
 	return faults.Err()
 }
 
@@ -95,8 +87,6 @@ func (o *Options) withDefaults() Options {
 	v.Checksum = cmp.Or(v.Checksum, CRC32C)
 	v.PartSize = cmp.Or(v.PartSize, 8<<20)
 	v.PartConcurrency = cmp.Or(v.PartConcurrency, 4)
-	v.PartAttempts = cmp.Or(v.PartAttempts, 4)
-	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
 	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	return v
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.uber.org/zap"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
@@ -95,8 +94,6 @@ func (b *source) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-var errCleanup = errors.New("s3store: no time left to clean up after an upload")
 
 var errTooLarge = errors.New("s3store: too many parts")
 
@@ -171,8 +168,7 @@ func (u *upload) AbortMultipartUpload(ctx context.Context, in *s3.AbortMultipart
 // parts if it failed.
 func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 	failed := u.error(ctx, err)
-	// The caller's context may have ended; cleaning up needs another.
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), u.s.opts.Cleanup, errCleanup)
+	ctx, cancel := cloud.CleanUp(ctx)
 	defer cancel()
 	unknown := u.sent && store.OutcomeOf(failed) == store.Unknown
 	if unknown {

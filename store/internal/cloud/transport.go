@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// MaxAnswer bounds every answer but an object, in bytes. A page of a listing with the longest
+// keys, each letter escaped, has 4 to 7 MiB.
+const MaxAnswer = 8 << 20
+
 // Transport returns an HTTP transport that is tuned: see [Tune].
 func Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one unless somebody has replaced it

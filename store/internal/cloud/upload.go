@@ -1,6 +1,24 @@
 package cloud
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+)
+
+// PartAttempts is how often one part of an upload is sent at most.
+const PartAttempts = 4
+
+var errCleanUp = errors.New("no time left to find out the outcome of an upload and to clean up")
+
+// CleanUp returns the context for the work after a failed upload, since the caller's may
+// have ended: reading the key and deleting the parts. It ends after 10 s.
+func CleanUp(ctx context.Context) (context.Context, context.CancelFunc) {
+	return clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), 10*time.Second, errCleanUp)
+}
 
 // Parts returns the size of the parts of an upload of about hint bytes, and how many are in
 // flight: size and inFlight, or fewer and larger ones if there would be more than most.
