@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,33 +134,6 @@ func TestConditions(t *testing.T) {
 	c.do(200, "GET", "bucket/k", "", "If-None-Match", one)
 	c.do(200, "GET", "bucket/k", "", "If-Match", three)
 	c.do(412, "GET", "bucket/k", "", "If-Match", one)
-}
-
-func TestRaces(t *testing.T) {
-	c := begin(t, &Options{RandomETags: true})
-	const writers, rounds = 16, 20
-	for round := range rounds {
-		key := fmt.Sprintf("bucket/%d", round)
-		var wins atomic.Int32
-		race := func(headers ...string) {
-			var wg sync.WaitGroup
-			for range writers {
-				wg.Go(func() {
-					if r, err := c.try("PUT", key, "x", headers...); err != nil {
-						t.Error(err)
-					} else if r.status == 200 {
-						wins.Add(1)
-					}
-				})
-			}
-			wg.Wait()
-			if n := wins.Swap(0); n != 1 {
-				t.Errorf("%v: %d winners", headers, n)
-			}
-		}
-		race("If-None-Match", "*")
-		race("If-Match", c.do(200, "HEAD", key, "").header.Get("ETag"))
-	}
 }
 
 func TestETagStyles(t *testing.T) {
