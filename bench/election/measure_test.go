@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	results "github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -35,7 +36,7 @@ type spread struct {
 }
 
 func spreadOf(d []time.Duration, unit time.Duration) *spread {
-	in := func(q float64) float64 { return float64(quantile(d, q)) / float64(unit) }
+	in := func(q float64) float64 { return float64(results.Quantile(d, q)) / float64(unit) }
 	return &spread{N: len(d), P50: in(0.5), P99: in(0.99), Max: in(1)}
 }
 
@@ -130,7 +131,7 @@ func partition(t *testing.T, c contender) (r *cut) {
 		defer w.mu.Unlock()
 		r = &cut{Partitions: partitions, Two: len(w.overlaps)}
 		if len(w.overlaps) > 0 {
-			r.Median, r.Longest = quantile(w.overlaps, 0.5).Seconds(), quantile(w.overlaps, 1).Seconds()
+			r.Median, r.Longest = results.Quantile(w.overlaps, 0.5).Seconds(), results.Quantile(w.overlaps, 1).Seconds()
 		}
 	})
 	return r

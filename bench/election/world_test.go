@@ -3,7 +3,6 @@ package election
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,10 +132,4 @@ func (w *world) end(t *term) {
 func (n *node) crash() {
 	n.st.Crash()
 	n.stop()
-}
-
-// quantile returns a quantile of durations. It sorts them.
-func quantile(d []time.Duration, q float64) time.Duration {
-	slices.Sort(d)
-	return d[min(int(q*float64(len(d))), len(d)-1)]
 }
