@@ -68,10 +68,7 @@ func random(seed uint64) func(least, most time.Duration) time.Duration {
 func crash(t *testing.T, c contender) (s *spread) {
 	inWorld(t, c, func(w *world) {
 		after := random(1)
-		for range 2 {
-			w.candidate()
-		}
-		leader := <-w.terms
+		leader := w.first(2)
 		gaps := make([]time.Duration, 0, crashes)
 		for range crashes {
 			w.candidate()
@@ -92,10 +89,7 @@ func crash(t *testing.T, c contender) (s *spread) {
 func graceful(t *testing.T, c contender) (s *spread) {
 	inWorld(t, c, func(w *world) {
 		after := random(2)
-		for range 2 {
-			w.candidate()
-		}
-		leader := <-w.terms
+		leader := w.first(2)
 		var gaps []time.Duration
 		for range leavings {
 			time.Sleep(after(20*time.Second, time.Minute))
@@ -115,10 +109,7 @@ func graceful(t *testing.T, c contender) (s *spread) {
 func partition(t *testing.T, c contender) (r *cut) {
 	inWorld(t, c, func(w *world) {
 		after := random(3)
-		for range 3 {
-			w.candidate()
-		}
-		leader := <-w.terms
+		leader := w.first(3)
 		for range partitions {
 			time.Sleep(after(0, 20*time.Second))
 			heal := leader.st.Pause()

@@ -106,6 +106,14 @@ func (w *world) candidate() *node {
 	return n
 }
 
+// first starts some candidates and returns the first term.
+func (w *world) first(candidates int) *term {
+	for range candidates {
+		w.candidate()
+	}
+	return <-w.terms
+}
+
 func (w *world) begin(t *term) {
 	w.mu.Lock()
 	w.leading[t] = struct{}{}
