@@ -61,13 +61,11 @@ type history struct {
 	// step of its first deletion. contents maps a file to what was written to it.
 	table    *table
 	swept    map[string]int
-	contents map[string]string
+	contents sync.Map
 	// partial: clients were killed before they reported, so the log may have records that
 	// no client reported.
 	partial bool
 }
-
-func newHistory() *history { return &history{contents: map[string]string{}} }
 
 func (h *history) begin(o op) int {
 	h.mu.Lock()

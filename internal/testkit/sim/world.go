@@ -130,8 +130,8 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 
 func newWorld(p Plan, format []byte) *world {
 	w := &world{
-		plan: p, dice: newDice(p), history: newHistory(), numbers: map[string]int{}, trace: fnv.New64a(),
-		holds: newHolds(), given: memory{decoded: map[*byte]*state.Manifest{}}, winners: map[lock]*node{},
+		plan: p, dice: newDice(p), history: &history{}, numbers: map[string]int{}, trace: fnv.New64a(),
+		holds: &holds{byKey: map[string]*hold{}, last: map[*node]*hold{}, swept: map[string]int{}}, given: memory{decoded: map[*byte]*state.Manifest{}}, winners: map[lock]*node{},
 		bucket: bucket{objects: map[string]*object{}, content: p.Content, careless: p.Careless, resolution: p.Resolution, bend: bends[p.Bent]},
 	}
 	w.bucket.pinned, w.bucket.deleted = w.pinned, w.deleted
