@@ -217,17 +217,16 @@ func chase(ctx context.Context, st store.Store, w *writer.Writer, opts *writer.O
 // took.
 func plainRow(ctx context.Context, e *endpoint) (took []time.Duration, err error) {
 	body := payload(1 << 10)
-	for i := 0; ctx.Err() == nil; i++ {
+	for i := 0; ; i++ {
 		start := time.Now()
-		err := e.put(ctx, fmt.Sprintf("beside/%d", i), body)
-		if err != nil && ctx.Err() == nil {
+		switch err := e.put(ctx, fmt.Sprintf("beside/%d", i), body); {
+		case ctx.Err() != nil:
+			return took, nil
+		case err != nil:
 			return nil, err
 		}
-		if err == nil {
-			took = append(took, time.Since(start))
-		}
+		took = append(took, time.Since(start))
 	}
-	return took, nil
 }
 
 // backlog opens a log with 10,000 unfolded objects. It compares that with plain GETs of

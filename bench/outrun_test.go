@@ -21,7 +21,7 @@ import (
 // stops. It runs in virtual time, where no request waits for this machine's processors.
 // So the leader and the process that takes over have a machine each.
 func TestOpening(t *testing.T) {
-	r := &report{result.New("Opening against a leader that never stops", "opening", "bench"), t.Name()}
+	r := &report{result.New("Opening against a leader that never stops", "opening"), t.Name()}
 	f, err := manifest.Init(t.Context(), memstore.New(nil), quickly) // outside the bubble, because its probe needs real time
 	if err != nil {
 		t.Fatal(err)

@@ -133,7 +133,6 @@ func distant(t *testing.T, endpoint string, delay time.Duration) string {
 			r.Out.Host = r.In.Host
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-		ErrorLog:     nil,
 		Transport:    &http.Transport{MaxIdleConnsPerHost: 64},
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -192,16 +191,11 @@ func (c *cluster) must(args ...string) []byte {
 // compacted checks that folding and pruning took place meanwhile.
 func (c *cluster) compacted() {
 	c.t.Helper()
-	var status struct {
-		Manifest struct {
-			FloorOffset uint64 `json:"floor_offset"`
-			PruneMark   uint64 `json:"prune_mark"`
-		} `json:"manifest"`
-	}
-	if err := json.Unmarshal(c.must("status", "--json", c.url), &status); err != nil {
+	s, err := c.status()
+	if err != nil {
 		c.t.Fatal(err)
 	}
-	if m := status.Manifest; m.FloorOffset == 0 || m.PruneMark == 0 {
+	if m := s.Manifest; m.FloorOffset == 0 || m.PruneMark == 0 {
 		c.t.Errorf("the compactor did not fold or prune: floor at %d, prune mark %d", m.FloorOffset, m.PruneMark)
 	}
 }
@@ -299,28 +293,37 @@ func (c *cluster) run() bool {
 
 // leader returns the process that leads now, from its identity host/pid/uuid.
 func (c *cluster) leader() (pid int, epoch uint64) {
+	s, err := c.status()
+	parts := strings.Split(s.Leader.Holder, "/")
+	if err != nil || !s.Leader.Leads || len(parts) < 3 {
+		return 0, 0
+	}
+	pid, _ = strconv.Atoi(parts[len(parts)-2])
+	return pid, s.Leader.Epoch
+}
+
+// status is some of what the verb status prints.
+type status struct {
+	Manifest struct {
+		FloorOffset uint64 `json:"floor_offset"`
+		PruneMark   uint64 `json:"prune_mark"`
+	} `json:"manifest"`
+	Leader struct {
+		Leads  bool   `json:"leads"`
+		Holder string `json:"holder"`
+		Epoch  uint64 `json:"epoch"`
+	} `json:"leader"`
+}
+
+func (c *cluster) status() (s status, err error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.bin, "status", "--json", c.url)
 	cmd.Env = c.env
 	out, err := cmd.Output()
 	if err != nil {
-		return 0, 0
+		return s, err
 	}
-	var status struct {
-		Leader struct {
-			Leads  bool   `json:"leads"`
-			Holder string `json:"holder"`
-			Epoch  uint64 `json:"epoch"`
-		} `json:"leader"`
-	}
-	if err := json.Unmarshal(out, &status); err != nil {
-		c.t.Fatalf("status: %v\n%s", err, out)
-	}
-	parts := strings.Split(status.Leader.Holder, "/")
-	if !status.Leader.Leads || len(parts) < 3 {
-		return 0, 0
-	}
-	pid, _ = strconv.Atoi(parts[len(parts)-2])
-	return pid, status.Leader.Epoch
+	err = json.Unmarshal(out, &s)
+	return s, err
 }

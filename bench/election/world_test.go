@@ -3,7 +3,6 @@ package election
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -107,6 +106,14 @@ func (w *world) candidate() *node {
 	return n
 }
 
+// first starts some candidates and returns the first term.
+func (w *world) first(candidates int) *term {
+	for range candidates {
+		w.candidate()
+	}
+	return <-w.terms
+}
+
 func (w *world) begin(t *term) {
 	w.mu.Lock()
 	w.leading[t] = struct{}{}
@@ -133,10 +140,4 @@ func (w *world) end(t *term) {
 func (n *node) crash() {
 	n.st.Crash()
 	n.stop()
-}
-
-// quantile returns a quantile of durations. It sorts them.
-func quantile(d []time.Duration, q float64) time.Duration {
-	slices.Sort(d)
-	return d[min(int(q*float64(len(d))), len(d)-1)]
 }

@@ -23,7 +23,7 @@ import (
 
 var (
 	results = result.DirFlag()
-	page    = result.New("Manifest, compactor and reader", "history", "bench")
+	page    = result.New("Manifest, compactor and reader", "history")
 )
 
 // Row is a line of the table.

@@ -67,13 +67,11 @@ type Page struct {
 	Figures  []Figure `json:"-"`
 	title    string
 	name     string // of its files, without extension
-	target   string
 }
 
-// New returns an empty page. name is that of its files, target the make target that makes
-// the page.
-func New(title, name, target string) *Page {
-	return &Page{title: title, name: name, target: target, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
+// New returns an empty page. name is that of its files.
+func New(title, name string) *Page {
+	return &Page{title: title, name: name, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
 }
 
 // Add appends rows that the measure by has made.
@@ -130,7 +128,7 @@ func versions() []string {
 // Table returns the page in Markdown.
 func (p *Page) Table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s. Made by `make %s`.\n\n", p.title, p.Date, p.Machine, strings.Join(p.Versions, ", "), p.target)
+	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s. Made by `make bench`.\n\n", p.title, p.Date, p.Machine, strings.Join(p.Versions, ", "))
 	b.WriteString("| measure | measured | goal | |\n|---|---|---|---|\n")
 	for _, row := range p.Rows {
 		mark := ""

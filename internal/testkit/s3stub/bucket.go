@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +44,7 @@ func (c condition) refused(req *Request, old *object) *reply {
 	case c.ifMatch == "*" || c.ifMatch == old.etag || !c.unquotedOnly && c.ifMatch == old.quoted():
 		return nil
 	}
-	return preconditionFailed(req)
+	return fail(req, http.StatusPreconditionFailed, "PreconditionFailed", "a precondition did not hold")
 }
 
 func (b *bucket) get(key string) *object {

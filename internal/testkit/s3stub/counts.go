@@ -35,18 +35,14 @@ type Timing struct {
 
 type tally struct {
 	mu      sync.Mutex
-	n       int
 	counts  Counts
 	timings []Timing
 }
 
-func (t *tally) add(req *Request) int {
+func (t *tally) add(op Op) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.n++
-	t.counts[req.Op]++
-	req.OpN = t.counts[req.Op]
-	return t.n
+	t.counts[op]++
+	t.mu.Unlock()
 }
 
 func (t *tally) record(timing Timing) {
@@ -73,6 +69,6 @@ func (s *Server) Timings() []Timing {
 // Reset clears counts and timings; objects stay.
 func (s *Server) Reset() {
 	s.tally.mu.Lock()
-	s.tally.n, s.tally.counts, s.tally.timings = 0, Counts{}, nil
+	s.tally.counts, s.tally.timings = Counts{}, nil
 	s.tally.mu.Unlock()
 }

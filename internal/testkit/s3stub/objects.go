@@ -58,10 +58,6 @@ func noSuchKey(req *Request) *reply {
 	return fail(req, http.StatusNotFound, "NoSuchKey", "the key does not exist")
 }
 
-func preconditionFailed(req *Request) *reply {
-	return fail(req, http.StatusPreconditionFailed, "PreconditionFailed", "a precondition did not hold")
-}
-
 func (s *Server) put(req *Request, b *bucket, body []byte) *reply {
 	o := s.newObject(body)
 	if s.bodies.forgets(req.Op) {
@@ -85,9 +81,6 @@ func (s *Server) get(req *Request, b *bucket) *reply {
 		return noSuchKey(req)
 	}
 	h := req.HTTP.Header
-	if m := h.Get("If-Match"); m != "" && m != "*" && m != o.etag && m != o.quoted() {
-		return preconditionFailed(req)
-	}
 	a := ok(http.StatusOK)
 	a.header["Etag"] = []string{o.quoted()}
 	a.header["Last-Modified"] = []string{o.modified.UTC().Format(http.TimeFormat)}

@@ -39,8 +39,6 @@ type Request struct {
 	Bucket, Key string
 	// Class is the first part of the key.
 	Class string
-	// N counts all requests from 1, OpN those of this Op.
-	N, OpN int
 	// HTTP is the request itself. A hook must not read its body.
 	HTTP  *http.Request
 	query url.Values

@@ -206,7 +206,7 @@ func (w *world) perform(a act) {
 		w.late = slices.DeleteFunc(w.late, func(o *request) bool { return o == r })
 	case tick:
 		at, _ := a.node.clock.next(w.now)
-		if w.plan.Apart {
+		if w.plan.Explored {
 			a.node.clock.set(w.now, at-w.now, 1000)
 		} else {
 			w.pass(at)
@@ -248,8 +248,9 @@ func (w *world) effect(r *request) {
 	if r.page > 0 && r.landed == 0 {
 		w.count.Pages++
 	}
-	if r.op == "list" && !w.plan.Brief {
-		w.dice.shuffle(r.rep.infos)
+	if r.op == "list" && !w.plan.Explored {
+		infos := r.rep.infos // no code may rely on the order
+		w.dice.order.Shuffle(len(infos), func(i, j int) { infos[i], infos[j] = infos[j], infos[i] })
 	}
 	w.election(r)
 	if r.landed++; r.landed == 1 && !r.reads() && !r.step() {
@@ -299,7 +300,7 @@ func (r *request) walk(w *world) {
 func (w *world) answer(r *request, rep reply) {
 	w.pending = slices.DeleteFunc(w.pending, func(o *request) bool { return o == r })
 	r.gone = true
-	if w.plan.Brief {
+	if w.plan.Explored {
 		tag := rep.tag
 		for _, i := range rep.infos {
 			tag += mix(w.bucket.objects[i.Key].id, str(mask(i.Key)))

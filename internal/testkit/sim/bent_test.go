@@ -50,6 +50,18 @@ func misreads(role string, change func(m *state.Manifest)) bend {
 	}
 }
 
+// deletesToo makes a pruner also delete all objects under a prefix.
+func deletesToo(prefix string) bend {
+	return func(b *bucket, r *request, _ time.Duration) (reply, bool) {
+		if by(r, "c") && on(r, "delete", "data/") {
+			for _, i := range b.list(prefix, "", 0) {
+				b.delete([]string{i.Key}, r.node)
+			}
+		}
+		return reply{}, false
+	}
+}
+
 func changed(body []byte, change func(m *state.Manifest)) []byte {
 	m := &state.Manifest{}
 	if json.Unmarshal(body, m) != nil {
@@ -75,14 +87,7 @@ var allBent = []bent{
 		_, swap := r.cond.Match()
 		return reply{info: store.Info{Key: r.key, Version: "bent"}}, by(r, "s") && on(r, "put", layout.PinPrefix) && swap && !bytes.Contains(r.body, []byte(`"renewals": 1,`))
 	}},
-	{"a pruner that deletes pins at once", []string{"unpinned"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
-		if by(r, "c") && on(r, "delete", "data/") {
-			for _, i := range b.list(layout.PinPrefix, "", 0) {
-				b.delete([]string{i.Key}, r.node)
-			}
-		}
-		return reply{}, false
-	}},
+	{"a pruner that deletes pins at once", []string{"unpinned"}, deletesToo(layout.PinPrefix)},
 	{"a listing of pins that ends after its first page", []string{"pruned"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
 		return reply{}, by(r, "c") && on(r, "list", layout.PinPrefix) && r.page > 0
 	}},
@@ -99,14 +104,7 @@ var allBent = []bent{
 		rep.body = bytes.ToUpper(rep.body)
 		return rep, true
 	}},
-	{"a pruner that deletes any file", []string{"swept", "pruned"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
-		if by(r, "c") && on(r, "delete", "data/") {
-			for _, i := range b.list("file/", "", 0) {
-				b.delete([]string{i.Key}, nil)
-			}
-		}
-		return reply{}, false
-	}},
+	{"a pruner that deletes any file", []string{"swept", "pruned"}, deletesToo("file/")},
 	{"a pruner that sees no files", []string{"left"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
 		return reply{}, (by(r, "c") || by(r, "end")) && on(r, "list", "file/")
 	}},

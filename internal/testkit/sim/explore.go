@@ -46,18 +46,11 @@ func (e Explored) String() string {
 	return fmt.Sprintf("schedules of up to %d decisions; %d states, %d runs, %d of them to the end", e.Depth, e.States, e.Runs, e.Ends)
 }
 
-// move is one decision: a request takes effect and is answered, or a node's timer fires.
-// A request has the same label in all schedules.
-type move struct {
-	act
-	label string
-	node  string
-}
-
-// choice is a decision on the current path.
+// choice is a decision on the current path: which request takes effect and is answered, or
+// which node's timer fires. A request has the same name in all schedules.
 type choice struct {
 	state   uint64
-	enabled []move
+	enabled []act
 	taken   int
 }
 
@@ -114,7 +107,7 @@ func (x *explorer) reset() {
 func (x *explorer) run(t *testing.T, tell bool) *Result {
 	t.Helper()
 	p := x.scenario.Plan
-	p.Apart, p.Brief = true, true
+	p.Explored = true
 	return runWith(t, p, x.scenario, func(*world) scheduler { return x }, tell)
 }
 
@@ -154,17 +147,16 @@ func (x *explorer) next(w *world) (act, bool) {
 	}
 	c := x.path[x.depth]
 	want := c.enabled[c.taken]
-	i := slices.IndexFunc(enabled, func(m move) bool { return m.label == want.label })
+	i := slices.IndexFunc(enabled, func(a act) bool { return a.kind == want.kind && a.on == want.on })
 	if i < 0 || state != c.state {
-		x.err = fmt.Errorf("the run is not repeatable: decision %d took %s of %d moves; now the moves are %v", x.depth, want.label, len(c.enabled), enabled)
+		x.err = fmt.Errorf("the run is not repeatable: decision %d took %q, one of %d acts; now there are %d", x.depth, want.on, len(c.enabled), len(enabled))
 		return act{}, false
 	}
 	x.depth++
-	m := enabled[i]
-	if m.kind == tick {
-		x.ticks[m.node]--
+	if want.kind == tick {
+		x.ticks[want.on]--
 	}
-	return m.act, true
+	return enabled[i], true
 }
 
 // alone returns a request that needs no decision, or nil. It is the only request of its
@@ -182,7 +174,7 @@ func (x *explorer) alone(w *world) *request {
 
 // extend notes the state at the end of the path and adds a decision there. It returns
 // false if the run has ended or the state was seen before.
-func (x *explorer) extend(state uint64, enabled []move) bool {
+func (x *explorer) extend(state uint64, enabled []act) bool {
 	x.cut = x.seen[state]
 	x.seen[state] = true
 	if x.cut || len(enabled) == 0 {
@@ -192,22 +184,21 @@ func (x *explorer) extend(state uint64, enabled []move) bool {
 	return true
 }
 
-func (x *explorer) enabled(w *world) []move {
-	var moves []move
+func (x *explorer) enabled(w *world) (acts []act) {
 	for _, r := range w.pending {
-		moves = append(moves, move{act: onRequest(apply, r), label: r.id, node: r.node.name})
+		acts = append(acts, onRequest(apply, r))
 	}
 	if x.scenario.late {
 		for _, r := range w.late {
-			moves = append(moves, move{act: onRequest(late, r), label: "late " + r.id, node: r.node.name})
+			acts = append(acts, onRequest(late, r))
 		}
 	}
 	for _, n := range w.nodes {
 		if _, ok := n.clock.next(w.now); ok && x.ticks[n.name] > 0 && n.live() {
-			moves = append(moves, move{act: onNode(tick, n, 0), label: "tick " + n.name, node: n.name})
+			acts = append(acts, onNode(tick, n, 0))
 		}
 	}
-	return moves
+	return acts
 }
 
 // state returns a hash of everything that the future depends on. That is: the objects in

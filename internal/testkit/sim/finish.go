@@ -68,7 +68,7 @@ func (w *world) finish() {
 	if !slices.Equal(final, append(slices.Clone(middle), "end")) {
 		w.history.broken("changed", "late requests changed the history from %q plus \"end\" to %q", middle, final)
 	}
-	if w.plan.Brief {
+	if w.plan.Explored {
 		return
 	}
 	w.sameTable(ctx, n)

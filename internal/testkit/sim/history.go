@@ -61,13 +61,11 @@ type history struct {
 	// step of its first deletion. contents maps a file to what was written to it.
 	table    *table
 	swept    map[string]int
-	contents map[string]string
+	contents sync.Map
 	// partial: clients were killed before they reported, so the log may have records that
 	// no client reported.
 	partial bool
 }
-
-func newHistory() *history { return &history{contents: map[string]string{}} }
 
 func (h *history) begin(o op) int {
 	h.mu.Lock()
@@ -120,35 +118,22 @@ func (h *history) broken(kind, format string, args ...any) {
 	h.wrong = append(h.wrong, &BrokenError{kind, fmt.Sprintf(format, args...)})
 }
 
-// counts returns how many records were acknowledged, refused and unknown.
-func (h *history) counts() (acked, never, unknown int) {
-	for _, o := range h.ops {
-		if o.kind != opAppend {
-			continue
-		}
-		switch o.outcome {
-		case yes:
-			acked += len(o.values)
-		case no:
-			never += len(o.values)
-		default:
-			unknown += len(o.values)
-		}
-	}
-	return acked, never, unknown
-}
-
-// looks returns how many edits were acknowledged and how many tables were read.
-func (h *history) looks() (edits, looks int) {
+// count counts the operations.
+func (h *history) count(c *Counts) {
 	for _, o := range h.ops {
 		switch {
+		case o.kind == opAppend && o.outcome == yes:
+			c.Acked += len(o.values)
+		case o.kind == opAppend && o.outcome == no:
+			c.Never += len(o.values)
+		case o.kind == opAppend:
+			c.Maybe += len(o.values)
 		case o.kind == opEdit && o.outcome == yes:
-			edits++
+			c.Edits++
 		case o.kind == opTable && o.ret >= 0:
-			looks++
+			c.Looks++
 		}
 	}
-	return edits, looks
 }
 
 // check compares what clients were told with the final contents.

@@ -34,10 +34,6 @@ type holds struct {
 	swept map[string]int  // file → step of its first deletion
 }
 
-func newHolds() *holds {
-	return &holds{byKey: map[string]*hold{}, last: map[*node]*hold{}, swept: map[string]int{}}
-}
-
 // now returns the present state of a pin. There may be none.
 func (s *holds) now(h *hold) hold {
 	if h == nil {

@@ -52,9 +52,9 @@ type Plan struct {
 	Careless bool
 	// Bent is the name of a deliberate fault; see bends.
 	Bent string
-	// Apart lets a node's timers fire without time passing for other nodes. Brief leaves
+	// Explored lets a node's timers fire without time passing for other nodes, and leaves
 	// out slow checks that other tests make.
-	Apart, Brief bool
+	Explored bool
 	// Patient clients wait between attempts.
 	Patient bool
 

@@ -125,7 +125,7 @@ func TestCheckTablesFinds(t *testing.T) {
 
 // A snapshot that changes is reported at once.
 func TestSnapshotChanges(t *testing.T) {
-	h := newHistory()
+	h := &history{}
 	id := h.begin(op{kind: opTable, table: &table{}})
 	h.looked(id, []manifest.File{{Key: "file/1/f", Size: 1}}, 1)
 	if h.looked(id, []manifest.File{{Key: "file/1/f", Size: 1}}, 1); len(h.wrong) > 0 {

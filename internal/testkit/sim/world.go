@@ -113,8 +113,7 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 	})
 	res := &Result{Plan: p, Trace: w.trace.Sum64(), Counts: w.count, acts: w.acts}
 	res.Steps, res.Swept = w.steps, len(w.holds.swept)
-	res.Acked, res.Never, res.Maybe = w.history.counts()
-	res.Edits, res.Looks = w.history.looks()
+	w.history.count(&res.Counts)
 	for _, a := range w.acts {
 		if a.kind.fault() {
 			res.Faults++
@@ -131,8 +130,8 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 
 func newWorld(p Plan, format []byte) *world {
 	w := &world{
-		plan: p, dice: newDice(p), history: newHistory(), numbers: map[string]int{}, trace: fnv.New64a(),
-		holds: newHolds(), given: memory{decoded: map[*byte]*state.Manifest{}}, winners: map[lock]*node{},
+		plan: p, dice: newDice(p), history: &history{}, numbers: map[string]int{}, trace: fnv.New64a(),
+		holds: &holds{byKey: map[string]*hold{}, last: map[*node]*hold{}, swept: map[string]int{}}, given: memory{decoded: map[*byte]*state.Manifest{}}, winners: map[lock]*node{},
 		bucket: bucket{objects: map[string]*object{}, content: p.Content, careless: p.Careless, resolution: p.Resolution, bend: bends[p.Bent]},
 	}
 	w.bucket.pinned, w.bucket.deleted = w.pinned, w.deleted
@@ -172,7 +171,7 @@ func (w *world) receive() (answered bool) {
 		w.numbers[r.id]++
 		r.id += " #" + strconv.Itoa(w.numbers[r.id])
 		r.since = w.steps
-		if w.plan.Brief {
+		if w.plan.Explored {
 			r.tag = mix(str(r.id), r.node.knows, r.node.fetched)
 		}
 		if w.plan.Hedge > 0 && slices.ContainsFunc(w.pending, func(o *request) bool { return o.node == r.node && o.key == r.key && o.op == "put" && !o.gone }) {
