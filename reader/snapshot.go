@@ -43,9 +43,9 @@ var errFolded = fmt.Errorf("reader: the log was folded %d times during one searc
 // Snapshot takes a snapshot of the end of the log, or of a version. Close it.
 //
 // Everything acknowledged before the call is in a snapshot of the end. Errors:
-// [ErrOptions]; [ErrGone], which says what is still there; [ErrPinLost] if the pin was lost meanwhile; [ErrCorrupt],
-// [ErrFormat], the store's or ctx's. It costs two PUTs for the pin, and reads the chain
-// from the floor to the end.
+// [ErrOptions]; [ErrGone], which says what is still there; [ErrPinLost] if the pin was
+// lost meanwhile; [ErrCorrupt], [ErrFormat], the store's or ctx's. It costs two PUTs for
+// the pin, and reads the chain from the floor to the end.
 func (r *Reader) Snapshot(ctx context.Context, opts *SnapshotOptions) (*Snapshot, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -45,24 +45,17 @@ type loaded struct {
 
 // Open reads the format of the log in st. Errors: those of [ReadFormat].
 func Open(ctx context.Context, st store.Store, opts *Options) (*Log, error) {
-	l := newLog(st, opts)
-	f, err := manifest.ReadFormat(ctx, st, l.opts.Settle)
-	if err != nil {
+	l := With(st, manifest.Format{}, opts)
+	var err error
+	if l.format, err = manifest.ReadFormat(ctx, st, l.opts.Settle); err != nil {
 		return nil, err
 	}
-	l.format = f
 	return l, nil
 }
 
 // With returns the log in st whose format is already known.
 func With(st store.Store, f manifest.Format, opts *Options) *Log {
-	l := newLog(st, opts)
-	l.format = f
-	return l
-}
-
-func newLog(st store.Store, opts *Options) *Log {
-	l := &Log{st: st, opts: *cmp.Or(opts, &Options{})}
+	l := &Log{st: st, format: f, opts: *cmp.Or(opts, &Options{})}
 	l.opts.Clock = clock.Or(l.opts.Clock)
 	return l
 }
@@ -243,7 +236,7 @@ func (l *Log) At(ctx context.Context, version uint64) (*Manifest, store.Info, er
 // If the log is being created now, the listing may predate it. That is harmless: the call
 // might as well have come earlier.
 func Begin(ctx context.Context, st store.Store, init *manifest.InitOptions, opts *Options) (*Log, *Manifest, error) {
-	l := newLog(st, opts)
+	l := With(st, manifest.Format{}, opts)
 	early, cancel := context.WithCancel(ctx)
 	var top store.Info
 	var high uint64

@@ -106,7 +106,7 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 	// first of them empty, seals it, and believes that it leads, while the old leader still
 	// commits elsewhere.
 	//
-	//mutant:replace m.Past(sealed) => false
+	//mutant:replace m.Past(sealed) => false && m.Past(sealed)
 
 	// guard:open-look. The manifest is read again after the answers to all seals up to the one
 	// that ends the epoch. Without this: the opener seals slot 6 and reads the manifest;
