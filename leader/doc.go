@@ -86,7 +86,7 @@
 //	LeaseDuration                                 Options.Validity
 //	RenewDeadline                                 Validity − Margin, always
 //	RetryPeriod                                   Options.Renew
-//	ReleaseOnCancel                               always, unless Options.NoRelease
+//	ReleaseOnCancel                               always, after the work has ended
 //	leaseTransitions                              Record.Transitions; Record.Epoch
 //	IsLeader                                      Term.Check
 //

@@ -113,20 +113,16 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context, t *Ter
 	if err != nil {
 		return err
 	}
-	ended, err := t.enter()
-	if err != nil {
-		_ = t.leave(context.WithoutCancel(ctx), lease.Input{})
-		return err
-	}
+	t.beginWork()
 	unlink := context.AfterFunc(ctx, func() {
-		t.leaving(lease.Input{Keep: e.opts.NoRelease}, context.Cause(ctx))
+		t.leaving(lease.Input{}, context.Cause(ctx))
 	})
 	// Deferred, so that the lock is also released if work panics or exits its goroutine.
 	defer func() {
 		unlink()
 		over := t.over.Load()
-		ended()
-		_ = t.leave(context.WithoutCancel(ctx), lease.Input{Keep: e.opts.NoRelease && ctx.Err() != nil})
+		t.endWork()
+		_ = t.leave(context.WithoutCancel(ctx), lease.Input{})
 		err = verdict(ctx, over, err)
 	}()
 	return work(t.ctx, t)

@@ -55,9 +55,6 @@ type Options struct {
 	// MinEpoch is the least epoch to win. Set it to one more than the last token of
 	// another election when you move to this one. Candidates may differ in it.
 	MinEpoch uint64
-	// NoRelease lets the lock lapse when the context given to [Elector.Run] is
-	// cancelled, as client-go does without ReleaseOnCancel.
-	NoRelease bool
 	// NoPrune keeps old locks. Otherwise the leader deletes the locks that Prune does
 	// not keep, once at the beginning of a term and then every day.
 	NoPrune bool

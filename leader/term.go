@@ -44,7 +44,7 @@ type Term struct {
 	why     error // the cause of the cancelled context that was given to Run
 	failed  error // the last failed write
 	record  Record
-	works   int
+	working bool
 	ending  bool
 	waiters []waiter
 }

@@ -30,7 +30,6 @@ type Leader struct {
 	announced bool // the lock says draining
 	drain     clock.Instant
 	successor string
-	keep      bool
 	workDone  bool
 	renew     bool
 	over      bool // the lock is released, lost, or left to lapse
@@ -90,9 +89,6 @@ func (l *Leader) Step(now clock.Instant, in Input) Ready {
 		if l.successor != "" {
 			l.cause = ByHandover
 		}
-	}
-	if l.keep && l.workDone && l.cause != "" && !l.running {
-		l.over = true
 	}
 	if l.cause != before {
 		r.Cancel = l.cause
@@ -180,10 +176,9 @@ func (l *Leader) denied(in Input) {
 func (l *Leader) resign(now clock.Instant, in Input) {
 	if l.resigning {
 		l.drain = min(l.drain, now.Add(in.Drain))
-		l.keep = l.keep && in.Keep
 		return
 	}
-	l.resigning, l.successor, l.keep, l.drain = true, in.Successor, in.Keep, now.Add(in.Drain)
+	l.resigning, l.successor, l.drain = true, in.Successor, now.Add(in.Drain)
 }
 
 // next chooses the write to send now, if any.
