@@ -242,13 +242,7 @@ func (a *app) print(v any) error {
 
 func (a *app) write(b []byte) error {
 	_, err := a.out.Write(b)
-	if err != nil && closed(err) {
-		return errQuiet
-	}
-	if err != nil {
-		return fmt.Errorf("writing to standard output: %w", err)
-	}
-	return nil
+	return written(err)
 }
 
 func (a *app) jsonFlag(c *cobra.Command) {
@@ -258,7 +252,7 @@ func (a *app) jsonFlag(c *cobra.Command) {
 // election adds the flags of an election and returns its options.
 func (a *app) election(c *cobra.Command) func() leader.Options {
 	var validity time.Duration
-	spanVar(c.Flags(), &validity, "validity", 15*time.Second, positive, "how long a lock holds without a heartbeat")
+	spanVar(c.Flags(), &validity, "validity", "15s", positive, "how long a lock holds without a heartbeat")
 	return func() leader.Options {
 		return leader.Options{Identity: leader.DefaultIdentity(), Validity: validity, Logger: a.log.Named("leader")} // one name over all terms
 	}

@@ -36,8 +36,16 @@ func usage(format string, args ...any) error {
 	return &kindError{errUsage, fmt.Errorf(format, args...)}
 }
 
-// closed reports whether a write failed because nobody reads any more.
-func closed(err error) bool { return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) }
+// written returns the error of a write to standard output.
+func written(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
+		return errQuiet
+	}
+	return fmt.Errorf("writing to standard output: %w", err)
+}
 
 // line returns an error as one line, with what to do about it.
 func line(err error) string {

@@ -118,7 +118,7 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 		}
 		to = min(to, end)
 	}
-	return a.stream(false, func(out *output) error {
+	return a.stream(func(out *bufio.Writer) error {
 		if from >= to {
 			return nil
 		}
@@ -129,8 +129,8 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 			if rec.Offset >= to {
 				break
 			}
-			if err := out.encode(e.encode, rec); err != nil {
-				return fmt.Errorf("writing to standard output: %w", err)
+			if err := e.encode(out, rec); err != nil {
+				return err
 			}
 		}
 		return nil

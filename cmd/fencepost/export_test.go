@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -65,9 +66,8 @@ func TestExport(t *testing.T) {
 			t.Errorf("%q: %q", c.args, lines)
 		}
 	}
-	var pins []pinDoc
-	if err := json.Unmarshal([]byte(must(t, "", "pins", "--json", url)), &pins); err != nil || len(pins) != 0 {
-		t.Errorf("%+v, %v", pins, err)
+	if pins := parsed[[]pinDoc](t, "pins", "--json", url); len(pins) != 0 {
+		t.Errorf("%+v", pins)
 	}
 }
 
@@ -211,10 +211,7 @@ func TestFiles(t *testing.T) {
 	var doc tableDoc
 	look := func(args ...string) tableDoc {
 		t.Helper()
-		doc = tableDoc{}
-		if err := json.Unmarshal([]byte(must(t, "", slices.Concat([]string{"files", "--json"}, args, []string{url})...)), &doc); err != nil {
-			t.Fatal(err)
-		}
+		doc = parsed[tableDoc](t, slices.Concat([]string{"files", "--json"}, args, []string{url})...)
 		return doc
 	}
 	if got, want := must(t, "", "files", url), keys[0]+"\t4\t0\n"+keys[1]+"\t4\t0\n"; got != want {
@@ -238,9 +235,9 @@ func TestFiles(t *testing.T) {
 	if out := must(t, "", "pin", "--name", "backup", url); !strings.Contains(out, "as backup: records 0 to 2, 2 files") {
 		t.Error(out)
 	}
-	var pins []pinDoc
-	if err := json.Unmarshal([]byte(must(t, "", "pins", "--json", url)), &pins); err != nil || len(pins) != 1 || pins[0].Version < v || pins[0].Name != "backup" || pins[0].TTL != "" {
-		t.Errorf("%+v, %v", pins, err)
+	pins := parsed[[]pinDoc](t, "pins", "--json", url)
+	if len(pins) != 1 || pins[0].Version < v || pins[0].Name != "backup" || pins[0].TTL != "" {
+		t.Errorf("%+v", pins)
 	}
 	if out := must(t, "", "pins", url); !strings.Contains(out, "backup") || !strings.Contains(out, "never") {
 		t.Error(out)
@@ -250,7 +247,7 @@ func TestFiles(t *testing.T) {
 		must(t, "x\n", "append", url)
 		must(t, "", "compact", url)
 	}
-	if look("--at", jsonNumber(pins[0].Version)); len(doc.Files) != 2 || doc.End != 2 || doc.Version != pins[0].Version {
+	if look("--at", fmt.Sprint(pins[0].Version)); len(doc.Files) != 2 || doc.End != 2 || doc.Version != pins[0].Version {
 		t.Errorf("%+v", doc)
 	}
 	if r := run(t, "", "unpin", "", url); r.status != 2 {
@@ -260,7 +257,7 @@ func TestFiles(t *testing.T) {
 		t.Error(out)
 	}
 	must(t, "", "compact", url)
-	if r := run(t, "", "files", "--at", jsonNumber(pins[0].Version), url); r.status != 1 || !strings.Contains(r.err, "kept are ") {
+	if r := run(t, "", "files", "--at", fmt.Sprint(pins[0].Version), url); r.status != 1 || !strings.Contains(r.err, "kept are ") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	if out := must(t, "", "pins", url); out != "" {
@@ -270,11 +267,6 @@ func TestFiles(t *testing.T) {
 
 // freshURL names a store that no earlier run of the same test has filled.
 func freshURL(t testing.TB) string { return memURL(t) + "/" + uuid.NewString() }
-
-func jsonNumber(n uint64) string {
-	b, _ := json.Marshal(n)
-	return string(b)
-}
 
 // TestFormatLost: where only format.json is gone nobody is told to make a log, and no
 // epoch is won for it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"time"
@@ -110,13 +111,13 @@ func (a *app) files(ctx context.Context, s *reader.Snapshot) error {
 		}
 		return a.print(doc)
 	}
-	return a.stream(false, func(out *output) error {
+	return a.stream(func(out *bufio.Writer) error {
 		for f, err := range s.Files(ctx) {
 			if err != nil {
 				return err
 			}
-			if err := out.write(fmt.Appendf(nil, "%s\t%d\t%d\n", f.Key, f.Size, f.Records)); err != nil {
-				return fmt.Errorf("writing to standard output: %w", err)
+			if _, err := fmt.Fprintf(out, "%s\t%d\t%d\n", f.Key, f.Size, f.Records); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -35,7 +35,7 @@ It needs the rights of a reader.`,
 	fl := c.Flags()
 	fl.StringVar(&name, "name", "", "a name for the pin, such as backup-2026-11")
 	fl.Uint64Var(&version, "version", 0, "the version (default the newest)")
-	spanVar(fl, &ttl, "ttl", 0, manifest.MinPinTTL, "how long the pin holds (default until unpin)")
+	spanVar(fl, &ttl, "ttl", "", manifest.MinPinTTL, "how long the pin holds (default until unpin)")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {

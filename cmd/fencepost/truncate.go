@@ -43,7 +43,7 @@ its --retain flags.
 	}
 	c.Flags().Uint64Var(&t.before, "before", 0, "offset of the first record that stays")
 	c.Flags().StringVar(&t.beforeTime, "before-time", "", "time of the first record that stays, instead")
-	spanVar(c.Flags(), &t.wait, "wait", time.Minute, positive, "how long to wait for another compactor to end")
+	spanVar(c.Flags(), &t.wait, "wait", "1m", positive, "how long to wait for another compactor to end")
 	t.election = a.election(c)
 	a.jsonFlag(c)
 	return c

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -48,10 +47,7 @@ type Survey struct {
 	// objects that wait to be pruned.
 	BeforeFloor verify.Count `json:"data_before_floor"`
 
-	Skew  *Skew         `json:"skew,omitempty"`
 	Probe *probe.Report `json:"probe,omitempty"`
-	// Notes say what could not be determined.
-	Notes []string `json:"notes,omitempty"`
 }
 
 // Manifest is what the newest one says.
@@ -89,15 +85,8 @@ type Leadership struct {
 	Reason      string `json:"reason,omitempty"`
 }
 
-// Skew is how far the store's clock is from this machine's.
-type Skew struct {
-	Offset      string `json:"offset"`
-	Uncertainty string `json:"uncertainty"`
-}
-
-// Take surveys the log in st. It lists all objects, and writes one temporary object to
-// compare clocks. Progress is called with the number of objects listed so far; it may be
-// nil.
+// Take surveys the log in st. It lists all objects. Progress is called with the number of
+// objects listed so far; it may be nil.
 func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, error) {
 	log, err := state.Open(ctx, st, nil)
 	if err != nil {
@@ -148,7 +137,7 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 			s.BeforeFloor.Bytes += info.Size
 		}
 	}
-	return s, s.skew(ctx, st)
+	return s, nil
 }
 
 // paged counts the entries of pages.
@@ -157,20 +146,6 @@ func paged(pages []state.Page[uint64]) (n int) {
 		n += p.Count
 	}
 	return n
-}
-
-// skew compares clocks. If that is not allowed, there is a note instead.
-func (s *Survey) skew(ctx context.Context, st store.Store) error {
-	offset, uncertainty, err := measureSkew(ctx, st, clock.System())
-	switch {
-	case err == nil:
-		s.Skew = &Skew{Offset: fmt.Sprintf("%+v", offset), Uncertainty: uncertainty.String()}
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	default:
-		s.Notes = append(s.Notes, "the clocks could not be compared: "+err.Error())
-	}
-	return nil
 }
 
 func leadership(ctx context.Context, st store.Store, prefix string) (Leadership, error) {
