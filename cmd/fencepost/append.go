@@ -38,6 +38,7 @@ type appending struct {
 	hedge     float64
 	plain     bool
 	batch     int
+	election  func() leader.Options
 	leader    leader.Options
 
 	epoch   fence.Epoch
@@ -88,13 +89,8 @@ the longest record.`,
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "most objects sent on average (default no bound)")
 	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile, such as 0.96 (default never)")
 	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
-	election := a.election(c)
+	p.election = a.election(c)
 	a.jsonFlag(c)
-	run := c.RunE
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		p.leader = election()
-		return run(cmd, args)
-	}
 	return c
 }
 
@@ -246,6 +242,7 @@ func (p *appending) recovered() {
 func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *writer.Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	p.leader = p.election()
 	if err := p.leader.Validate(); err != nil {
 		return &kindError{errUsage, err}
 	}

@@ -44,15 +44,15 @@ print is deleted meanwhile.
 	fl := c.Flags()
 	fl.Uint64Var(&e.from, "from", 0, "offset of the first record (default the first that the log has)")
 	fl.Uint64Var(&e.to, "to", 0, "offset after the last record (default the end of the log)")
-	fl.StringVar(&e.since, "since", "", "time of the first record")
-	fl.StringVar(&e.until, "until", "", "time of the last record")
+	timeVar(fl, &e.since, "since", "time of the first record")
+	timeVar(fl, &e.until, "until", "time of the last record")
 	fl.BoolVar(&e.exact, "exact", false, `never print "value", so that no byte is lost`)
 	return c
 }
 
 type exporting struct {
 	from, to     uint64
-	since, until string
+	since, until time.Time
 	exact        bool
 }
 
@@ -65,21 +65,8 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 		return usage("--to and --until both say where to end")
 	case fl.Changed("from") && fl.Changed("to") && e.to < e.from:
 		return usage("--to %d is before --from %d", e.to, e.from)
-	}
-	var since, until time.Time
-	var err error
-	if e.since != "" {
-		if since, err = moment("since", e.since); err != nil {
-			return err
-		}
-	}
-	if e.until != "" {
-		if until, err = moment("until", e.until); err != nil {
-			return err
-		}
-	}
-	if e.since != "" && e.until != "" && until.Before(since) {
-		return usage("--until %s is before --since %s", e.until, e.since)
+	case fl.Changed("since") && fl.Changed("until") && e.until.Before(e.since):
+		return usage("--until %s is before --since %s", fl.Lookup("until").Value, fl.Lookup("since").Value)
 	}
 	r, err := a.reader(ctx, url)
 	if err != nil {
@@ -102,17 +89,17 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	case fl.Changed("to"):
 		to = min(to, e.to)
 	}
-	if e.since != "" {
+	if fl.Changed("since") {
 		// The first record that is later than the instant before.
-		if from, err = r.After(ctx, since.Add(-time.Microsecond)); err != nil && !errors.Is(err, reader.ErrGone) {
+		if from, err = r.After(ctx, e.since.Add(-time.Microsecond)); err != nil && !errors.Is(err, reader.ErrGone) {
 			return err
 		}
 		if err != nil { // all records are later
 			from = s.First()
 		}
 	}
-	if e.until != "" {
-		end, err := r.After(ctx, until)
+	if fl.Changed("until") {
+		end, err := r.After(ctx, e.until)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 
 func (a *app) filesCmd() *cobra.Command {
 	var version, offset uint64
-	var when string
+	var before time.Time
 	c := &cobra.Command{
 		Use:   "files [--at VERSION | --offset N | --time TIME] [--json] URL",
 		Short: "print the live files of the table, now or at a time",
@@ -35,38 +35,25 @@ It needs the right to read.
 	fl := c.Flags()
 	fl.Uint64Var(&version, "at", 0, "version of the manifest")
 	fl.Uint64Var(&offset, "offset", 0, "after so many records")
-	fl.StringVar(&when, "time", "", "before the first later record")
+	timeVar(fl, &before, "time", "before the first later record")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		var at reader.Moment
-		var before time.Time
-		n := 0
-		for name, f := range map[string]func() error{
-			"at":     func() error { at = reader.AtVersion(version); return nil },
-			"offset": func() error { at = reader.AtOffset(offset); return nil },
-			"time": func() (err error) {
-				before, err = moment("time", when)
-				return err
-			},
-		} {
-			if !fl.Changed(name) {
-				continue
-			}
-			if n++; n > 1 {
-				return usage("only one of --at, --offset and --time")
-			}
-			if err := f(); err != nil {
-				return err
-			}
-		}
-		if fl.Changed("at") && version == 0 {
+		switch byVersion, byOffset, byTime := fl.Changed("at"), fl.Changed("offset"), fl.Changed("time"); {
+		case byVersion && byOffset, byVersion && byTime, byOffset && byTime:
+			return usage("only one of --at, --offset and --time")
+		case byVersion && version == 0:
 			return usage("--at is 0; versions begin at 1")
+		case byVersion:
+			at = reader.AtVersion(version)
+		case byOffset:
+			at = reader.AtOffset(offset)
 		}
 		r, err := a.reader(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		if when != "" {
+		if fl.Changed("time") {
 			offset, err := r.After(cmd.Context(), before)
 			if err != nil {
 				return err

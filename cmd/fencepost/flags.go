@@ -105,17 +105,21 @@ func offsetVar(fl *pflag.FlagSet, to *uint64, name, help string) {
 const times = `Write a TIME as 2026-11-22T09:30:00Z, as 2026-11-22 (midnight UTC), or as 36h or 7d
 (so long ago).`
 
-// moment parses the time in a flag.
-func moment(name, s string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t, nil
+// timeVar is a flag with a time, as the text above says.
+func timeVar(fl *pflag.FlagSet, to *time.Time, name, help string) {
+	fl.Var(&checked{kind: "time", set: func(s string) (err error) {
+		for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+			if *to, err = time.Parse(layout, s); err == nil {
+				return nil
+			}
 		}
-	}
-	if d, err := span(s); err == nil && d >= 0 {
-		return time.Now().Add(-d), nil
-	}
-	return time.Time{}, usage("--%s is %q; write a time as 2026-11-22T09:30:00Z, 2026-11-22 or, for as long ago, 36h or 7d", name, s)
+		d, err := span(s)
+		if err != nil || d < 0 {
+			return errors.New("write a time as 2026-11-22T09:30:00Z, 2026-11-22 or, for as long ago, 36h or 7d")
+		}
+		*to = time.Now().Add(-d)
+		return nil
+	}}, name, help)
 }
 
 // flagError says which flag is wrong, and how.

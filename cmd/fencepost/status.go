@@ -17,10 +17,10 @@ func (a *app) statusCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [--json] URL",
 		Short: "print who leads, where the log ends, and how large it is",
-		Long: `Status prints who leads, since when, in which epoch, and how long the lock lasts;
-the tail, the number of records, and the producer's cursor; the floor and the newest
-manifest; objects and bytes of each kind; and the results of the probe when the log
-was made. It lists all objects.
+		Long: `Status prints who leads, since when, and in which epoch; the tail, the number of
+records, and the producer's cursor; the floor and the newest manifest; objects and
+bytes of each kind; and the results of the probe when the log was made. It lists all
+objects.
 
 It needs the right to read.`,
 		Example: "fencepost status s3://bucket/orders",
@@ -117,9 +117,6 @@ func leadership(l survey.Leadership) string {
 		return s
 	}
 	s := fmt.Sprintf("%s, epoch %d, since %s; validity %s", l.Holder, l.Epoch, when(l.Since), l.Validity)
-	if l.Remaining != "" {
-		s += ", " + l.Remaining + " left of it"
-	}
 	if l.State != "held" {
 		s += ", " + l.State
 	}

@@ -17,7 +17,7 @@ import (
 // truncating is what the flags of truncate say.
 type truncating struct {
 	before     uint64
-	beforeTime string
+	beforeTime time.Time
 	wait       time.Duration
 	election   func() leader.Options
 }
@@ -42,7 +42,7 @@ its --retain flags.
 		RunE:    func(cmd *cobra.Command, args []string) error { return t.run(cmd, a, args[0]) },
 	}
 	c.Flags().Uint64Var(&t.before, "before", 0, "offset of the first record that stays")
-	c.Flags().StringVar(&t.beforeTime, "before-time", "", "time of the first record that stays, instead")
+	timeVar(c.Flags(), &t.beforeTime, "before-time", "time of the first record that stays, instead")
 	spanVar(c.Flags(), &t.wait, "wait", "1m", positive, "how long to wait for another compactor to end")
 	t.election = a.election(c)
 	a.jsonFlag(c)
@@ -57,19 +57,12 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 	case !fl.Changed("before") && !fl.Changed("before-time"):
 		return usage("--before is not given, nor --before-time: before which record?")
 	}
-	var first time.Time
-	if fl.Changed("before-time") {
-		var err error
-		if first, err = moment("before-time", t.beforeTime); err != nil {
-			return err
-		}
-	}
 	st, err := a.logStore(ctx, url)
 	if err != nil {
 		return err
 	}
 	if fl.Changed("before-time") {
-		if t.before, err = a.notBefore(ctx, st, first); err != nil {
+		if t.before, err = a.notBefore(ctx, st, t.beforeTime); err != nil {
 			return err
 		}
 	}

@@ -175,9 +175,8 @@ func TestStatusOfALeader(t *testing.T) {
 	in, errs, ended := start(t, store.Open, "--validity", "7s", url)
 	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
 	s := parsed[survey.Survey](t, "status", "--json", url)
-	left, err := time.ParseDuration(s.Leader.Remaining)
-	if !s.Leader.Leads || s.Leader.Validity != "7s" || err != nil || left <= 0 || left > 7*time.Second || s.Leader.Since.IsZero() || s.Leader.Holder == "" {
-		t.Errorf("%+v, %v", s.Leader, err)
+	if !s.Leader.Leads || s.Leader.Validity != "7s" || s.Leader.Since.IsZero() || s.Leader.Holder == "" {
+		t.Errorf("%+v", s.Leader)
 	}
 	_ = in.Close()
 	<-ended

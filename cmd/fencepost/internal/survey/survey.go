@@ -38,7 +38,6 @@ type Survey struct {
 	// Cursor is the producer's. CursorText is the same as text, if it is text.
 	Cursor     []byte `json:"cursor,omitempty"`
 	CursorText string `json:"cursor_text,omitempty"`
-	Sealed     bool   `json:"sealed"` // the tail's epoch has no data yet
 
 	Manifest Manifest `json:"manifest"`
 
@@ -74,15 +73,12 @@ type Leadership struct {
 	Holder string      `json:"holder,omitempty"`
 	State  string      `json:"state,omitempty"`
 	// Since and Renewed are the holder's time of day.
-	Since    time.Time `json:"since,omitzero"`
-	Renewed  time.Time `json:"renewed,omitzero"`
-	Validity string    `json:"validity,omitempty"`
-	// Remaining is how long the lock lasts if it is not renewed, by the store's clock.
-	// Empty if the store does not tell its time.
-	Remaining   string `json:"remaining,omitempty"`
-	Lapsed      bool   `json:"lapsed,omitempty"`
-	Transitions uint64 `json:"transitions"`
-	Reason      string `json:"reason,omitempty"`
+	Since       time.Time `json:"since,omitzero"`
+	Renewed     time.Time `json:"renewed,omitzero"`
+	Validity    string    `json:"validity,omitempty"`
+	Lapsed      bool      `json:"lapsed,omitempty"`
+	Transitions uint64    `json:"transitions"`
+	Reason      string    `json:"reason,omitempty"`
 }
 
 // Take surveys the log in st. It lists all objects. Progress is called with the number of
@@ -107,7 +103,6 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 		return nil, err
 	}
 	s.Tail, s.First, s.Offset = tail.Position, m.First(), tail.Offset
-	s.Sealed = tail.Position.Seq == 1
 	s.Cursor = tail.Cursor
 	if text := string(tail.Cursor); printable(text) {
 		s.CursorText = text
@@ -160,28 +155,10 @@ func leadership(ctx context.Context, st store.Store, prefix string) (Leadership,
 	if rec.Epoch == 0 {
 		return Leadership{}, nil
 	}
-	l := Leadership{
+	return Leadership{
 		Leads: rec.Leads(), Epoch: rec.Epoch, Holder: rec.Holder, State: string(rec.State), Since: rec.Acquired, Renewed: rec.Renewed,
 		Validity: rec.Validity.String(), Lapsed: rec.Lapsed, Transitions: rec.Transitions, Reason: rec.Reason,
-	}
-	if !l.Leads {
-		return l, nil
-	}
-	l.Remaining, err = remaining(ctx, st, rec)
-	return l, err
-}
-
-// remaining returns how much of its validity a lock has left, by the store's clock alone.
-func remaining(ctx context.Context, st store.Store, rec leader.Record) (string, error) {
-	_, info, err := store.Read(ctx, st, rec.Key, &store.ReadOptions{Length: 1})
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil // pruned meanwhile
-	}
-	age, known := info.Age()
-	if err != nil || !known {
-		return "", err
-	}
-	return max(rec.Validity-age, 0).Round(100 * time.Millisecond).String(), nil
+	}, nil
 }
 
 // tailTries bounds how often the walk to the tail begins again because the floor has

@@ -85,7 +85,7 @@ func TestEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	objects, _ := st.Len()
-	if s.Tail != (fence.Position{Epoch: 2, Seq: 2}) || s.Offset != 3 || s.First != 0 || s.Sealed || listed != objects {
+	if s.Tail != (fence.Position{Epoch: 2, Seq: 2}) || s.Offset != 3 || s.First != 0 || listed != objects {
 		t.Errorf("%d listed of %d: %+v", listed, objects, s)
 	}
 	if string(s.Cursor) != "\x00\xff" || s.CursorText != "" {
@@ -99,7 +99,7 @@ func TestEnd(t *testing.T) {
 		t.Errorf("before the floor: %+v", s.BeforeFloor)
 	}
 	lead(t, st, 3, "text")
-	if s := take(t, st); !s.Sealed || s.Tail != (fence.Position{Epoch: 3, Seq: 1}) {
+	if s := take(t, st); s.Tail != (fence.Position{Epoch: 3, Seq: 1}) {
 		t.Errorf("%+v", s)
 	}
 	lead(t, st, 4, "text", "d")
@@ -119,15 +119,14 @@ func TestLeadership(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := take(t, st).Leader
-	left, err := time.ParseDuration(l.Remaining)
-	if !l.Leads || l.Holder != "me" || l.Epoch != 1 || l.Validity != "30s" || err != nil || left <= 0 || left > 30*time.Second {
-		t.Errorf("%+v, %v", l, err)
+	if !l.Leads || l.Holder != "me" || l.Epoch != 1 || l.Validity != "30s" {
+		t.Errorf("%+v", l)
 	}
 	if err := term.Resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s := take(t, st)
-	if l := s.Leader; l.Leads || l.Remaining != "" || l.Holder != "me" || l.Reason == "" {
+	if l := s.Leader; l.Leads || l.Holder != "me" || l.Reason == "" {
 		t.Errorf("resigned: %+v", l)
 	}
 	if s.Compactor.Epoch != 0 {
