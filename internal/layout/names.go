@@ -25,27 +25,27 @@ const (
 	LockPrefix = "lock/"
 	// CompactorLockPrefix begins the keys of the locks of its compactors.
 	CompactorLockPrefix = "compactor-lock/"
-	// TmpPrefix begins the keys of what probes and clock measurements write for a moment.
+	// TmpPrefix begins the keys of what probes write for a moment.
 	TmpPrefix = "tmp/"
 )
 
-// ManifestKey is the key of a version of the manifest.
-func ManifestKey(version uint64) string {
-	return ManifestPrefix + FormatNumber(version) + ".json"
+// NumberedKey names a lock by its epoch, or a manifest: <prefix><number>.json.
+func NumberedKey(prefix string, n uint64) string { return prefix + FormatNumber(n) + ".json" }
+
+// ParseNumberedKey reads what [NumberedKey] writes. Numbers begin at 1.
+func ParseNumberedKey(prefix, key string) (n uint64, ok bool) {
+	rest, below := strings.CutPrefix(key, prefix)
+	number, json := strings.CutSuffix(rest, ".json")
+	n, ok = ParseNumber(number)
+	return n, ok && below && json && n > 0
 }
 
-// ParseManifestKey reads what [ManifestKey] writes. There is no version 0 in a store.
+// ManifestKey is the key of a version of the manifest.
+func ManifestKey(version uint64) string { return NumberedKey(ManifestPrefix, version) }
+
+// ParseManifestKey reads what [ManifestKey] writes.
 func ParseManifestKey(key string) (version uint64, ok bool) {
-	rest, ok := strings.CutPrefix(key, ManifestPrefix)
-	if !ok {
-		return 0, false
-	}
-	num, ok := strings.CutSuffix(rest, ".json")
-	if !ok {
-		return 0, false
-	}
-	version, ok = ParseNumber(num)
-	return version, ok && version > 0
+	return ParseNumberedKey(ManifestPrefix, key)
 }
 
 // SegmentKey names a segment: segment/<role>/<epoch>/<uuid>. The two roles count
