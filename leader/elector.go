@@ -78,11 +78,18 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 		return nil, ErrBusy
 	}
 	c := &campaign{Elector: e, machine: lease.NewCandidate(e.config), began: e.clock.Now()}
-	t, err := c.run(ctx)
+	win, err := c.run(ctx, func(rec Record) bool {
+		if rec.Epoch != 0 {
+			c.log(rec)
+			c.tell(rec)
+		}
+		return true
+	})
 	if err != nil {
 		e.busy.Store(false)
 		return nil, err
 	}
+	t := c.lead(ctx, win)
 	if ctx.Err() != nil {
 		// Won, but the caller does not wait any more.
 		free, cancel := clock.WithTimeout(context.WithoutCancel(ctx), e.clock, e.opts.RequestTimeout, errNoAnswer)
