@@ -16,7 +16,6 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -107,7 +106,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
-		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.versionCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(),
 	)
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
@@ -196,15 +195,6 @@ func (a *app) logStore(ctx context.Context, raw string) (store.Store, error) {
 		return nil, orphaned(ctx, st, err)
 	}
 	return st, nil
-}
-
-// manifests opens the manifests of a log that exists.
-func (a *app) manifests(ctx context.Context, raw string) (*state.Log, error) {
-	st, err := a.logStore(ctx, raw)
-	if err != nil {
-		return nil, err
-	}
-	return state.Open(ctx, st, nil)
 }
 
 // orphaned checks an error that there is no log. If only format.json is gone, to make a

@@ -143,26 +143,6 @@ func TestBacklog(t *testing.T) {
 	_ = w.Close(t.Context())
 }
 
-// TestBadOptionsBesideALeader: wrong usage is said although another leads, not when it
-// has gone, and no epoch is won for it.
-func TestBadOptionsBesideALeader(t *testing.T) {
-	url := newLog(t, memURL(t))
-	in, errs, ended := start(t, store.Open, url)
-	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
-	for _, flag := range []string{"--in-flight=5000", "--hedge=5", "--linger=-1s", "--requests-per-second=-1", "--batch-bytes=100MiB", "--validity=1ns"} {
-		if r := run(t, "x", "append", flag, url); r.status != 2 || strings.Contains(r.err, "waiting for") {
-			t.Errorf("%s: status %d: %s", flag, r.status, r.err)
-		}
-	}
-	_ = in.Close()
-	if r := <-ended; r.status != 0 {
-		t.Fatalf("status %d: %s", r.status, r.err)
-	}
-	if r := run(t, "x", "append", "--hedge=5", url); r.status != 2 || strings.Contains(r.err, "leading") {
-		t.Errorf("status %d: %s", r.status, r.err)
-	}
-}
-
 // TestBatchBytes is written like other sizes, and bounded by the log's limit.
 func TestBatchBytes(t *testing.T) {
 	url := memURL(t)
@@ -332,6 +312,9 @@ func TestWaits(t *testing.T) {
 	}
 	if got := must(t, "", "cat", url); got != "first\nsecond\n" {
 		t.Errorf("%q", got)
+	}
+	if out := must(t, "", "step-down", url); out != "" {
+		t.Errorf("deposed nobody: %s", out)
 	}
 }
 

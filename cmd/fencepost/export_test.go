@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -296,17 +294,4 @@ func TestFormatLost(t *testing.T) {
 	if n := locks(); n != before {
 		t.Errorf("%d locks, %d before", n, before)
 	}
-}
-
-// TestWatchSpeaks: a compactor that has nothing to do says that it is there.
-func TestWatchSpeaks(t *testing.T) {
-	url := newLog(t, freshURL(t))
-	ctx, cancel := context.WithCancel(t.Context())
-	var out, errs buffer
-	a := &app{out: &out, err: &errs, open: store.Open}
-	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"compact", "--watch", url}) }()
-	eventually(t, "a word", func() bool { return strings.Contains(errs.String(), "the compactor of epoch 1; it checks every 10s") })
-	cancel()
-	<-ended
 }

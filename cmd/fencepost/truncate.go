@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -81,12 +82,12 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 		}
 		return err
 	}
-	return a.begins(ctx, url)
+	return a.begins(ctx, st)
 }
 
 // begins prints where the log begins: after --before, if more was given up already.
-func (a *app) begins(ctx context.Context, url string) error {
-	log, err := a.manifests(ctx, url)
+func (a *app) begins(ctx context.Context, st store.Store) error {
+	log, err := state.Open(ctx, st, nil)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func TestHelp(t *testing.T) {
 	var b strings.Builder
 	for _, args := range [][]string{
 		{"help"}, {"help", "append"}, {"help", "cat"}, {"help", "export"}, {"help", "files"}, {"help", "status"}, {"help", "init"}, {"help", "compact"}, {"help", "truncate"},
-		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"}, {"help", "version"},
+		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"},
 	} {
 		r := run(t, "", args...)
 		if r.status != 0 || r.err != "" {
