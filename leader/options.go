@@ -99,7 +99,7 @@ func (o *Options) withDefaults(traits store.Traits) (Options, error) {
 	v.Renew = cmp.Or(v.Renew, max((base*2/5).Truncate(time.Millisecond), traits.MinRewrite))
 	v.Margin = cmp.Or(v.Margin, base/10)
 	v.RequestTimeout = cmp.Or(v.RequestTimeout, base/5)
-	v.Drain = cmp.Or(v.Drain, v.Renew)
+	v.Drain = max(cmp.Or(v.Drain, v.Renew), 0)
 	v.ClockRate = cmp.Or(v.ClockRate, 0.001)
 	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/lease"
@@ -49,7 +48,7 @@ func (t *Term) workDone() {
 // caller. It may be called many times. If the work itself calls it, then only with
 // the work's context, or both would wait for each other.
 func (t *Term) Resign(ctx context.Context) error {
-	return t.leave(ctx, lease.Input{Drain: t.drain()})
+	return t.leave(ctx, lease.Input{Drain: t.e.opts.Drain})
 }
 
 // Handover is [Term.Resign] in favour of the candidate with the identity to: others
@@ -59,17 +58,7 @@ func (t *Term) Handover(ctx context.Context, to string) error {
 	if !validIdentity(to) || to == t.e.opts.Identity {
 		return fmt.Errorf("%w: Handover needs the identity of another candidate, not %.40q", ErrOptions, to)
 	}
-	return t.leave(ctx, lease.Input{Drain: t.drain(), Successor: to})
-}
-
-// drain is how long the work may go on, if there is any.
-func (t *Term) drain() (d time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.working {
-		d = max(t.e.opts.Drain, 0)
-	}
-	return d
+	return t.leave(ctx, lease.Input{Drain: t.e.opts.Drain, Successor: to})
 }
 
 // leaving gives the machine the signal to resign. why is the cause of a cancelled
@@ -81,6 +70,9 @@ func (t *Term) leaving(in lease.Input, why error) {
 	t.ending = true
 	if t.why == nil {
 		t.why = why
+	}
+	if !t.working {
+		in.Drain = 0
 	}
 	idle := first && !t.working
 	t.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 
 // Leader keeps a won lock alive until the term ends, and then releases it.
 type Leader struct {
-	cfg   Config
-	epoch uint64
+	cfg Config
 
 	version  store.Version // as last known
 	deadline clock.Instant
@@ -40,7 +39,7 @@ type Leader struct {
 // NewLeader begins a term at now with win, the Lead action of a Candidate.
 func NewLeader(cfg Config, win Action, now clock.Instant) *Leader {
 	return &Leader{
-		cfg: cfg, epoch: win.Epoch, version: win.Known, last: now, progress: now,
+		cfg: cfg, version: win.Known, last: now, progress: now,
 		deadline: cfg.deadline(win.Sent), due: win.Sent.Add(cfg.Renew),
 	}
 }
