@@ -135,9 +135,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	// A signal matters more than the errors that it led to.
 	if cause := (*interrupted)(nil); err != nil && errors.As(context.Cause(ctx), &cause) && !errors.Is(err, errOutcome) {
-		if !errors.As(err, new(*interrupted)) {
-			err = cause
-		}
+		err = cause
 	}
 	switch {
 	case err == nil, errors.Is(err, errQuiet):

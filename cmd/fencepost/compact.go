@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -90,7 +89,7 @@ this process is the compactor: of several, one works and the others wait.`,
 }
 
 func (a *app) compact(ctx context.Context, url string, f *compaction, o *compactor.Options) error {
-	a.awaitCompactor(o.Leader, nil)
+	a.awaitCompactor(o.Leader)
 	o.Leader.Hooks.Elected = func(e leader.Election) {
 		if f.watch {
 			a.con.note("this is the compactor of epoch %d; it checks every %v, and folds when %d objects wait or one has waited for %v", e.Epoch, o.Interval, o.MinObjects, o.MaxAge)
@@ -124,15 +123,10 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	return a.compactOnce(ctx, c, &round)
 }
 
-// awaitCompactor says for which compactor this process waits. How long it waits at most is
-// known only then if atMost is nil.
-func (a *app) awaitCompactor(o *leader.Options, atMost *time.Duration) {
+// awaitCompactor says for which compactor this process waits.
+func (a *app) awaitCompactor(o *leader.Options) {
 	o.Hooks.Leader = func(r leader.Record) {
-		switch {
-		case !r.Leads() || r.Holder == o.Identity:
-		case atMost != nil:
-			a.con.note("waiting for %s, the compactor of epoch %d, for %v at most", r.Holder, r.Epoch, *atMost)
-		default:
+		if r.Leads() && r.Holder != o.Identity {
 			a.con.note("waiting for %s, the compactor of epoch %d; if it has crashed, for %v at most", r.Holder, r.Epoch, r.Validity)
 		}
 	}

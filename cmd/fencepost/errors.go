@@ -65,13 +65,10 @@ func remedy(err error) string {
 		return "run `fencepost verify` to see the extent"
 	case errors.Is(err, writer.ErrTooLarge):
 		return "the log was made with these limits; see `fencepost status`"
-	case errors.Is(err, store.ErrDenied) && !hinted(err):
-		return "check the credentials, and which requests they allow"
+	case errors.Is(err, store.ErrDenied):
+		if e, ok := errors.AsType[*store.Error](err); !ok || e.Hint == "" {
+			return "check the credentials, and which requests they allow"
+		}
 	}
 	return ""
-}
-
-func hinted(err error) bool {
-	var e *store.Error
-	return errors.As(err, &e) && e.Hint != ""
 }

@@ -90,13 +90,10 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 		to = min(to, e.to)
 	}
 	if fl.Changed("since") {
-		// The first record that is later than the instant before.
-		if from, err = r.After(ctx, e.since.Add(-time.Microsecond)); err != nil && !errors.Is(err, reader.ErrGone) {
+		if from, err = notBefore(ctx, r, e.since); err != nil {
 			return err
 		}
-		if err != nil { // all records are later
-			from = s.First()
-		}
+		from = max(from, s.First())
 	}
 	if fl.Changed("until") {
 		end, err := r.After(ctx, e.until)

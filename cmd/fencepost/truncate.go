@@ -63,12 +63,16 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 		return err
 	}
 	if fl.Changed("before-time") {
-		if t.before, err = a.notBefore(ctx, st, t.beforeTime); err != nil {
+		r, err := reader.Open(ctx, st, nil)
+		if err != nil {
+			return err
+		}
+		if t.before, err = notBefore(ctx, r, t.beforeTime); err != nil {
 			return err
 		}
 	}
 	lo := t.election()
-	a.awaitCompactor(&lo, &t.wait)
+	a.awaitCompactor(&lo)
 	comp, err := compactor.New(st, &compactor.Options{Leader: &lo, Logger: a.log})
 	if err != nil {
 		return &kindError{errUsage, err}
@@ -103,11 +107,7 @@ func (a *app) begins(ctx context.Context, st store.Store) error {
 
 // notBefore returns the offset of the first record that is not before a time; 0 if all
 // records are later.
-func (a *app) notBefore(ctx context.Context, st store.Store, t time.Time) (uint64, error) {
-	r, err := reader.Open(ctx, st, nil)
-	if err != nil {
-		return 0, err
-	}
+func notBefore(ctx context.Context, r *reader.Reader, t time.Time) (uint64, error) {
 	// The first record that is later than the instant before t.
 	offset, err := r.After(ctx, t.Add(-time.Microsecond))
 	if errors.Is(err, reader.ErrGone) {

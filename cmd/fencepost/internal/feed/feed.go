@@ -140,11 +140,7 @@ func (f *Feed) work(ctx context.Context, w *writer.Writer) error {
 		}
 		var opts []writer.AppendOption
 		if f.cursor != nil {
-			c, err := Cursor{f.cursor.Source, f.cursor.Format, b.To, b.sumTo}.encode()
-			if err != nil {
-				return err
-			}
-			opts = append(opts, writer.Cursor(c))
+			opts = append(opts, writer.Cursor(Cursor{f.cursor.Source, f.cursor.Format, b.To, b.sumTo}.encode()))
 		}
 		future, err := w.AppendAsync(ctx, b.Records, opts...)
 		if err != nil {

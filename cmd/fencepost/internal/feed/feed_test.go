@@ -210,23 +210,16 @@ func TestOthersFeedToo(t *testing.T) {
 
 func TestCursor(t *testing.T) {
 	c := Cursor{Source: "a", Format: Lines}
-	enc := func(c Cursor) []byte {
-		b, err := c.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
 	full := Cursor{"a", Lines, 7, 9}
-	if got, err := c.check(enc(full)); err != nil || got != full {
+	if got, err := c.check(full.encode()); err != nil || got != full {
 		t.Error(got, err)
 	}
 	if got, err := c.check(nil); err != nil || got != c {
 		t.Error(got, err)
 	}
 	for says, bad := range map[string][]byte{
-		`source "b"`:      enc(Cursor{"b", Lines, 7, 9}),
-		"--format frames": enc(Cursor{"a", Frames, 7, 9}),
+		`source "b"`:      Cursor{"b", Lines, 7, 9}.encode(),
+		"--format frames": Cursor{"a", Frames, 7, 9}.encode(),
 		"another program": []byte("kafka:17"),
 		`has set, "{}"`:   []byte("{}"),
 		`"offset\":-1`:    []byte(`{"source":"a","format":"lines","offset":-1}`),

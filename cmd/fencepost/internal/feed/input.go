@@ -101,9 +101,6 @@ func (in *Input) fill(ctx context.Context) error {
 	}
 }
 
-// At returns the number of bytes before the next batch.
-func (in *Input) At() int64 { return in.at }
-
 // Next returns the next batch: the records that have been read, at least one. A record has
 // at most limit bytes. All records of a batch together, with their lengths, have at most
 // size bytes (see frame.RecordSize). At the end of the input the error is io.EOF.
