@@ -123,13 +123,13 @@ func TestSeek(t *testing.T) {
 		switch r.IntN(4) {
 		case 0:
 			to := released + r.Int64N(in.at-released+1)
-			if err := in.Seek(t.Context(), to, sum(to), func(int64) {}); err != nil {
+			if err := in.Seek(t.Context(), to, sum(to), nil); err != nil {
 				t.Fatal(err)
 			}
 			released = to
 		case 1:
 			to := min(in.at+r.Int64N(5000), int64(len(data)))
-			if err := in.Seek(t.Context(), to, sum(to), func(int64) {}); err != nil {
+			if err := in.Seek(t.Context(), to, sum(to), nil); err != nil {
 				t.Fatal(err)
 			}
 			released = max(released, to) // skipped, so not kept
@@ -158,13 +158,12 @@ func TestSeek(t *testing.T) {
 }
 
 func TestSeekErrors(t *testing.T) {
-	none := func(int64) {}
 	in := NewInput(strings.NewReader("a\nb\n"), "x", Lines)
-	if err := in.Seek(t.Context(), 10, 0, none); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "has only 4 bytes now, and 10 of it") {
+	if err := in.Seek(t.Context(), 10, 0, nil); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "has only 4 bytes now, and 10 of it") {
 		t.Error(err)
 	}
 	in = NewInput(strings.NewReader("a\nb\n"), "x", Lines)
-	if err := in.Seek(t.Context(), 2, 1, none); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "the first 2 bytes of x") {
+	if err := in.Seek(t.Context(), 2, 1, nil); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "the first 2 bytes of x") {
 		t.Error(err)
 	}
 	in = NewInput(strings.NewReader("a\nb\n"), "x", Lines)
@@ -173,7 +172,7 @@ func TestSeekErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.Release(b.To)
-	if err := in.Seek(t.Context(), 0, 0, none); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "replaced") {
+	if err := in.Seek(t.Context(), 0, 0, nil); !errors.Is(err, ErrChanged) || !strings.Contains(err.Error(), "replaced") {
 		t.Error(err)
 	}
 }
