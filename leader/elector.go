@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,14 +44,10 @@ func New(st store.Store, prefix string, opts *Options) (*Elector, error) {
 	if err != nil {
 		return nil, err
 	}
-	seed := [2]uint64{o.Seed, 0}
-	if o.Seed == 0 {
-		seed = [2]uint64{rand.Uint64(), rand.Uint64()}
-	}
 	e := &Elector{
 		files: files{st: st, prefix: prefix, clock: o.Clock, timeout: o.RequestTimeout},
 		opts:  o,
-		rand:  rand.New(rand.NewPCG(seed[0], seed[1])),
+		rand:  rand.New(rand.NewPCG(cmp.Or(o.Seed, rand.Uint64()), 0)),
 	}
 	e.jitter = e.random
 	e.config = o.machine(traits, e.random)

@@ -168,11 +168,7 @@ func (f *Feed) place(ctx context.Context, w *writer.Writer) error {
 		to, sum = was.Offset, was.Sum
 	}
 	f.pending = nil
-	skipping := f.hooks.Skipping
-	if skipping == nil {
-		skipping = func(int64) {}
-	}
-	if err := f.in.Seek(ctx, to, sum, skipping); err != nil {
+	if err := f.in.Seek(ctx, to, sum, f.hooks.Skipping); err != nil {
 		return err
 	}
 	f.done, f.doneSum = to, sum

@@ -198,7 +198,7 @@ func (in *Input) Release(to int64) {
 
 // Seek goes to a byte: back, if it has not been released, or forward over bytes that
 // another process has appended. It releases everything before that byte, and checks that
-// it has the sum that the cursor says.
+// it has the sum that the cursor says. Progress may be nil.
 func (in *Input) Seek(ctx context.Context, to int64, sum uint32, progress func(int64)) error {
 	if to < in.at {
 		i := slices.IndexFunc(in.kept, func(b Batch) bool { return b.From <= to && to < b.To })
@@ -230,7 +230,9 @@ func (in *Input) Seek(ctx context.Context, to int64, sum uint32, progress func(i
 		n := int(min(int64(len(in.rest)), to-in.at))
 		in.advance(in.rest[:n])
 		in.rest = in.rest[n:]
-		progress(in.at)
+		if progress != nil {
+			progress(in.at)
+		}
 	}
 	if in.sum != sum {
 		return fmt.Errorf("%w: the first %d bytes of %s are not those in the log (CRC-32C %08x, not %08x); if it is other data, give it another --source and another log",
