@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -10,6 +9,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
@@ -64,7 +64,7 @@ func TestOpening(t *testing.T) {
 // one made.
 func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip time.Duration, inFlight, tries int) (took []time.Duration) {
 	ctx, mem := t.Context(), memstore.New(&memstore.Options{Clock: clock.Go()})
-	body, err := json.Marshal(f)
+	body, err := document.Encode(layout.FormatKey, f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -51,18 +50,11 @@ func ReadFormat(ctx context.Context, st store.Store, settle *store.SettleOptions
 	return decodeFormat(body)
 }
 
-func (f *Format) encode() ([]byte, error) {
-	b, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	return append(b, '\n'), nil
-}
+func (f *Format) encode() ([]byte, error) { return document.Encode(layout.FormatKey, f) }
 
 func decodeFormat(body []byte) (Format, error) {
 	var f Format
-	err := json.Unmarshal(body, &f)
-	if err := document.Readable(layout.FormatKey, body, f.Version, f.Requires, err); err != nil {
+	if err := document.Decode(layout.FormatKey, body, &f); err != nil {
 		return Format{}, err
 	}
 	if f.Log == (fence.ID{}) {

@@ -14,6 +14,9 @@ type Options struct {
 	// Copy says that the log is a copy of one version, such as a backup: older versions
 	// may be missing, although the prune mark has not passed them.
 	Copy bool
+	// NoContent leaves out the content of the table's files, which is most of the bytes in a
+	// log with a table: then only their sizes are checked.
+	NoContent bool
 	// MaxFindings bounds how many problems, and how many notes, a report lists; default
 	// 1,000. The others are counted.
 	MaxFindings int
@@ -33,10 +36,10 @@ type Hooks struct {
 
 // Progress tells how far a verification is.
 type Progress struct {
-	// Stage is what is being read, in this order: "segments", "chain", "pins", "seals",
-	// "objects".
+	// Stage is what is being read, in this order: "segments", "chain", "files", "pins",
+	// "seals", "objects".
 	Stage string
-	// Done and Total count objects in "seals" and "objects", bytes otherwise. Total is 0
+	// Done and Total count bytes in "segments" and "chain", objects otherwise. Total is 0
 	// if it is not known.
 	Done, Total int64
 }

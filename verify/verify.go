@@ -30,7 +30,7 @@ func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 	}
 	o := opts.withDefaults()
 	report.Store = st.Traits().Name
-	v := &verifier{st: st, opts: o, sealed: map[fence.Epoch]uint64{}, read: map[string]bool{}, report: report}
+	v := &verifier{st: st, opts: o, sealed: map[fence.Epoch]uint64{}, read: map[string]bool{}, sound: map[string]bool{}, report: report}
 	begun := o.Clock.Now()
 	err := v.run(ctx)
 	report.Took = o.Clock.Now().Sub(begun)
@@ -57,6 +57,8 @@ type verifier struct {
 	// table is the newest manifest with the edits on the chain so far; nil if it is not
 	// known.
 	table *state.Manifest
+	// sound are the keys of the files whose content has been read and is right.
+	sound map[string]bool
 	// sealed are the seals on the chain from the floor on, by epoch.
 	sealed map[fence.Epoch]uint64
 }
@@ -72,7 +74,7 @@ func (v *verifier) run(ctx context.Context) error {
 	}
 	if known {
 		v.next = v.m.First()
-		for _, check := range []func(context.Context) error{v.records, v.files, v.pins, v.seals, v.manifests} {
+		for _, check := range []func(context.Context) error{v.pages, v.records, v.files, v.pins, v.seals, v.manifests, v.replaced} {
 			if err := check(ctx); err != nil && !errors.Is(err, errNoManifest) {
 				return err
 			}

@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -34,7 +34,7 @@ type slow struct {
 func newSlow(t *testing.T, f manifest.Format) *slow {
 	t.Helper()
 	s := &slow{mem: memstore.New(&memstore.Options{Clock: clock.Go()})}
-	body, err := json.Marshal(f)
+	body, err := document.Encode(layout.FormatKey, f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
@@ -251,8 +252,10 @@ func TestBadLogs(t *testing.T) {
 		harm func(t *testing.T, st store.Store)
 		says string
 	}{
-		"a format from the future": {func(t *testing.T, st store.Store) { put(t, st, layout.FormatKey, `{"format":99}`) }, "upgrade this program"},
-		"a corrupt format":         {func(t *testing.T, st store.Store) { put(t, st, layout.FormatKey, `{`) }, "format.json"},
+		"a format from the future": {func(t *testing.T, st store.Store) {
+			put(t, st, layout.FormatKey, string(document.Sum(layout.FormatKey, []byte(`{"format":99}`))))
+		}, "upgrade this program"},
+		"a corrupt format": {func(t *testing.T, st store.Store) { put(t, st, layout.FormatKey, `{`) }, "format.json"},
 		"a truncated manifest": {func(t *testing.T, st store.Store) {
 			log, err := state.Open(t.Context(), st, nil)
 			if err != nil {

@@ -11,14 +11,18 @@ import (
 )
 
 func (a *app) verifyCmd() *cobra.Command {
-	var isCopy bool
+	var isCopy, noContent bool
 	c := &cobra.Command{
-		Use:   "verify [--copy] [--json] URL",
+		Use:   "verify [--copy] [--no-content] [--json] URL",
 		Short: "check the whole log for damage",
 		Long: `Verify reads the whole log and checks every checksum, sequence number, seal and
-reference. It prints each problem with its key and a remedy; the exit status is then
-1. What crashes and late requests have left behind is listed as notes, and is no
+reference, also those of files, of pinned versions and of older versions that readers
+may still use. It prints each problem with its key and a remedy; the exit status is
+then 1. What crashes and late requests have left behind is listed as notes, and is no
 problem. Verify changes nothing, and may run beside writers and compactors.
+
+With --no-content it does not read the files of the table, and checks only that they
+are there with their size.
 
 With --copy the log is a copy of one version, as a backup is. Then it is no problem
 that the versions before it are missing.
@@ -31,8 +35,8 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
-			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
-				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage != "seals" && p.Stage != "objects")
+			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, NoContent: noContent, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
 			}}})
 			a.con.done()
 			if err != nil {
@@ -54,6 +58,7 @@ It needs the right to read.`,
 		},
 	}
 	c.Flags().BoolVar(&isCopy, "copy", false, "the log is a copy of one version, from a backup")
+	c.Flags().BoolVar(&noContent, "no-content", false, "do not read the files of the table")
 	a.jsonFlag(c)
 	return c
 }

@@ -71,7 +71,7 @@ var (
 	fileList = list[manifest.File, string]{
 		"files", func(f *manifest.File) string { return f.Key }, func(f *manifest.File) string { return f.Key }, checkFile,
 		func(f *manifest.File) int {
-			return document.TextLen(f.Key) + digits(uint64(f.Size)) + digits(f.Records) + 60 + document.TextsLen(f.Meta)
+			return document.TextLen(f.Key) + digits(uint64(f.Size)) + digits(uint64(f.CRC32C)) + digits(f.Records) + 70 + document.TextsLen(f.Meta)
 		},
 	}
 )
@@ -94,11 +94,10 @@ type pageDoc[E any] struct {
 
 // encode returns the object of a page and how a manifest names it.
 func (li *list[E, B]) encode(log fence.ID, key string, entries []E) ([]byte, Page[B], error) {
-	b, err := json.Marshal(pageDoc[E]{document.Format, log, key, li.name, entries})
+	b, err := document.Encode(key, pageDoc[E]{document.Format, log, key, li.name, entries})
 	if err != nil {
 		return nil, Page[B]{}, fmt.Errorf("manifest: %w", err)
 	}
-	b = document.Lines(b)
 	n := len(entries)
 	return b, Page[B]{Key: key, Count: n, Size: int64(len(b)), From: li.from(&entries[0]), To: li.to(&entries[n-1])}, nil
 }
@@ -114,12 +113,9 @@ func (li *list[E, B]) digest(entries []E) ([sha256.Size]byte, error) {
 
 // decode reads a page and checks that it is the one that a manifest names.
 func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) {
-	if err := document.Understood(p.Key, body); err != nil {
-		return nil, err
-	}
 	var doc pageDoc[E]
-	if err := document.Unmarshal(body, &doc); err != nil {
-		return nil, document.Corrupt(p.Key, "%v", err)
+	if err := document.Decode(p.Key, body, &doc); err != nil {
+		return nil, err
 	}
 	n := len(doc.Entries)
 	// guard:page-identity. A page says of which log and list it is, and under which key.

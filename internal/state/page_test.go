@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
@@ -72,7 +73,7 @@ func TestPageRefuses(t *testing.T) {
 			if tt.page != nil {
 				tt.page(&page)
 			}
-			body = bytes.Replace(body, []byte(tt.old), []byte(tt.new), 1)
+			body = document.Sum(page.Key, bytes.Replace(body, []byte(tt.old), []byte(tt.new), 1))
 			got, err := sealList.decode(testLog, page, body)
 			fixture.WantErr(t, err, fence.ErrCorrupt, tt.says)
 			fixture.WantErr(t, err, fence.ErrCorrupt, page.Key)
@@ -83,7 +84,7 @@ func TestPageRefuses(t *testing.T) {
 	}
 	body, page, _ := pageOfSeals(t)
 	for says, future := range map[string]string{"says format 2": `"format": 2`, "requires": `"format": 1,"requires": ["tiers"]`} {
-		_, err := sealList.decode(testLog, page, bytes.Replace(body, []byte(`"format": 1`), []byte(future), 1))
+		_, err := sealList.decode(testLog, page, document.Sum(page.Key, bytes.Replace(body, []byte(`"format": 1`), []byte(future), 1)))
 		fixture.WantErr(t, err, fence.ErrFormat, says)
 	}
 }
@@ -91,7 +92,7 @@ func TestPageRefuses(t *testing.T) {
 // guard:elements.
 func TestPageMemory(t *testing.T) {
 	const size = 256 << 10
-	body := []byte(`{"format":1,"entries":[` + strings.Repeat("{},", size/3) + `{}]}`)
+	body := document.Sum(testPage(1), []byte(`{"format":1,"entries":[`+strings.Repeat("{},", size/3)+`{}]}`))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := segmentList.decode(testLog, Page[uint64]{Key: testPage(1), Count: size/3 + 1, Size: int64(len(body))}, body)

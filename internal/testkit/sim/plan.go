@@ -2,12 +2,13 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/memstore"
 )
@@ -121,7 +122,7 @@ var anyFormat = sync.OnceValue(func() manifest.Format {
 func (p Plan) format() []byte {
 	f := anyFormat()
 	f.Grace = manifest.Duration(p.Grace)
-	b, err := json.Marshal(f)
+	b, err := document.Encode(layout.FormatKey, f)
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))
 	}

@@ -1,0 +1,167 @@
+package verify_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/verify"
+)
+
+// This file damages what is reached only through something else.
+
+// finds runs verify and wants problems with exactly these keys, each of which says something.
+func finds(t *testing.T, l *logtest.Log, what, says string, want ...string) {
+	t.Helper()
+	r := run(t, l.Mem)
+	var got []string
+	for _, p := range r.Problems {
+		got = append(got, p.Key)
+		if !strings.Contains(p.What, says) {
+			t.Errorf("%s: %v does not say %q", what, p, says)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: problems with %q, want %q: %v", what, got, want, r.Problems)
+	}
+}
+
+// harms are the three ways in which an object is damaged.
+var harms = map[string]func(l *logtest.Log, key string){
+	"removed": del,
+	"cut":     func(l *logtest.Log, key string) { l.Put(key, l.Body(key)[:len(l.Body(key))/2]) },
+	"flipped": func(l *logtest.Log, key string) { flip(l, key, len(l.Body(key))/2) },
+}
+
+// A page of files is read by nothing but a look at the table. If it is lost, so are the names
+// of most live files.
+func TestPagesOfFiles(t *testing.T) {
+	l := newLog(t)
+	files := table(l, 1300)
+	compact(l)
+	m := l.Newest()
+	if len(m.FilePages) == 0 {
+		t.Fatalf("%d files are in the manifest", len(m.Table.Files))
+	}
+	table(l, 3, files[700])
+	pin, err := l.State.Pin(t.Context(), &state.PinOptions{Name: "backup"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, l.Mem); !r.OK() || r.Files != 1302 {
+		t.Fatalf("%d files: %v", r.Files, r.Problems)
+	}
+	for name, harm := range harms {
+		for _, page := range m.FilePages {
+			c := l.Fork(t, nil)
+			harm(c, page.Key)
+			r := run(t, c.Mem)
+			if r.OK() || !slices.ContainsFunc(r.Problems, func(p verify.Finding) bool { return p.Key == page.Key }) {
+				t.Errorf("%s, page %s: %v", name, page.Key, r.Problems)
+			}
+		}
+	}
+	if pin.Version() == 0 {
+		t.Error("nothing is pinned")
+	}
+}
+
+// What a merge has replaced stays for the grace period, and older versions that are promised
+// name it: a backup may pin one.
+func TestReplaced(t *testing.T) {
+	l := logtest.New(t, logtest.WithGrace(time.Hour), nil)
+	files := table(l, 2)
+	c := compactorOf(l, compactor.Options{FanIn: 2, SegmentBytes: 4096})
+	for range 3 {
+		if _, err := c.Once(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		l.Lead(2)
+	}
+	table(l, 1, files[0])
+	if _, err := c.Once(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	m := l.Newest()
+	kinds := map[string]bool{}
+	for _, d := range m.Dropped {
+		kinds[layout.KindOf(d.Key)] = true
+		for name, harm := range harms {
+			f := l.Fork(t, nil)
+			harm(f, d.Key)
+			finds(t, f, name, "still promised", d.Key)
+		}
+	}
+	if !kinds[layout.KindSegment] || !kinds[layout.KindFile] {
+		t.Errorf("dropped are %+v", m.Dropped)
+	}
+	finds(t, l, "whole", "")
+}
+
+// docs/format.md says that a seal has 128 bytes, and nothing else.
+func TestSealWithMore(t *testing.T) {
+	for _, p := range []struct{ epoch, seq uint64 }{{0, 1}, {1, 4}, {3, 7}} { // before the floor, and on the chain
+		for _, more := range []int{1, 128} {
+			l := sample(t)
+			key := layout.DataKey(logtest.At(p.epoch, p.seq))
+			l.Put(key, append(bytes.Clone(l.Body(key)), make([]byte, more)...))
+			finds(t, l, "a longer seal", "bytes", key)
+		}
+	}
+}
+
+// A flipped bit in a file that has its size still.
+func TestContentOfFiles(t *testing.T) {
+	l, live := tables(t)
+	flip(l, live[0], 1)
+	finds(t, l, "flipped", "checksum of the file", live[0])
+	if r, err := verify.Run(t.Context(), l.Mem, &verify.Options{NoContent: true}); err != nil || !r.OK() {
+		t.Errorf("without content: %v, %v", r.Problems, err)
+	}
+}
+
+// One damaged pin does not hide what another one holds.
+func TestDamagedPin(t *testing.T) {
+	l := newHeldLog(t, &state.PinOptions{Name: "backup"})
+	bad := layout.PinKey("00000000-0000-4000-8000-000000000001")
+	l.Put(bad, l.Body(l.pin.Description().Key)) // under another name
+	del(l.Log, l.segment)
+	finds(t, l.Log, "both", "", bad, l.segment)
+}
+
+// A pin tells that the newest manifests are gone.
+func TestPinnedVersionLost(t *testing.T) {
+	l := sample(t)
+	pin, err := l.State.Pin(t.Context(), &state.PinOptions{Name: "backup"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Remove(layout.ManifestKey(pin.Version()))
+	finds(t, l, "the newest manifest is gone", "newer ones are missing", pin.Description().Key)
+}
+
+// Locks: each is checked, and one that is missing is noted where the manifest knows of a later
+// epoch.
+func TestLocks(t *testing.T) {
+	l := sample(t)
+	lock := func(n uint64) string { return "lock/" + layout.FormatNumber(n) + ".json" }
+	l.Put(lock(2), document.Sum(lock(2), bytes.Replace(l.Body(lock(1)), []byte(`"epoch": 1,`), []byte(`"epoch": 2,`), 1)))
+	finds(t, l, "two locks", "")
+	if r := run(t, l.Mem); !slices.ContainsFunc(r.Notes, func(f verify.Finding) bool {
+		return f.Key == "lock/" && strings.Contains(f.What, "epoch 4 has written")
+	}) {
+		t.Errorf("no note: %v", r.Notes)
+	}
+	flip(l, lock(1), 30)
+	finds(t, l, "an old lock", "old lock", lock(1))
+}
