@@ -180,8 +180,9 @@ func TestJunkUnderLock(t *testing.T) {
 			`{"format": 1}`: leader.ErrCorrupt,
 			`{"format": 1, "epoch": 9, "state": "expired", "expired": true, "nonce": "0123456789abcdef0123456789abcdef", "validity_ms": 9, "renew_ms": 9, "next": 9}`: leader.ErrCorrupt,
 			`{"format": 1, "epoch": 9, "state": "held", "nonce": "0123456789abcdef0123456789abcdef", "validity_ms": 9, "renew_ms": 9, "next": 10}`:                    leader.ErrCorrupt,
-			`{"format": 2, "anything": []}`:    leader.ErrFormat,
-			`{"format": 1, "epoch": 8}`:        leader.ErrCorrupt,
+			`{"format": 2, "anything": []}`: leader.ErrFormat,
+			`{"format": 1, "epoch": 8}`:     leader.ErrCorrupt,
+			`{"format": 1, "epoch": 9, "state": "held", "nonce": "0123456789abcdef0123456789abcdeg", "validity_ms": 9, "renew_ms": 9}`: leader.ErrCorrupt,
 			strings.Repeat(" ", 70<<10) + "{}": leader.ErrCorrupt,
 		}
 		for body, want := range junk {

@@ -135,8 +135,8 @@ func decode(key string, epoch uint64, body []byte, info store.Info) (Record, err
 		return Record{}, corrupt(key, "its state is %q", w.State)
 	case w.Expired != (w.State == string(Expired)):
 		return Record{}, corrupt(key, "it says expired %v and state %q", w.Expired, w.State)
-	case len(w.Nonce) != 32:
-		return Record{}, corrupt(key, "its nonce has %d digits, not 32", len(w.Nonce))
+	case len(w.Nonce) != 32 || strings.Trim(w.Nonce, "0123456789abcdef") != "":
+		return Record{}, corrupt(key, "its nonce %.40q is not of 32 hexadecimal digits", w.Nonce)
 	case w.ValidityMS < 1 || w.ValidityMS > day:
 		return Record{}, corrupt(key, "validity_ms is %d, not 1 to %d", w.ValidityMS, day)
 	case w.RenewMS < 1 || w.RenewMS > w.ValidityMS:

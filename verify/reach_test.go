@@ -10,7 +10,9 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/verify"
@@ -164,4 +166,37 @@ func TestLocks(t *testing.T) {
 	}
 	flip(l, lock(1), 30)
 	finds(t, l, "an old lock", "old lock", lock(1))
+}
+
+// The blocks of a segment are linked by their checksums. One of them was replaced by another
+// sound one, with its records.
+func TestBlocksOfSegments(t *testing.T) {
+	l := newLog(t)
+	w := l.Open(nil)
+	for i := range 3 {
+		if _, err := w.Append(t.Context(), [][]byte{bytes.Repeat([]byte{'a' + byte(i)}, 900<<10)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Close(w)
+	if _, err := compactorOf(l, compactor.Options{NoCompress: true}).Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := l.Newest().Segments[0]
+	body := bytes.Clone(l.Body(s.Key))
+	blocks, err := segment.DecodeIndex(body[s.Size-s.Index:], s.Size, l.Format.Log, s.First, s.End)
+	if err != nil || len(blocks) != 3 {
+		t.Fatalf("%d blocks, %v", len(blocks), err)
+	}
+	b := body[blocks[1].At : blocks[1].At+blocks[1].Len]
+	h, err := frame.DecodeHeader(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var build frame.Builder
+	build.Add(bytes.Repeat([]byte("x"), 900<<10))
+	h.Nonce[0] ^= 1
+	copy(b, build.Finish(&h, frame.Plain))
+	l.Put(s.Key, body)
+	finds(t, l, "another block", "the block with record 2 follows", s.Key)
 }

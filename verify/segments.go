@@ -3,7 +3,9 @@ package verify
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
@@ -90,10 +92,15 @@ func (v *verifier) whole(ctx context.Context, seg state.Segment, stage string, t
 	ref := segment.Ref{Key: seg.Key, First: seg.First, End: seg.End, Size: seg.Size, Index: seg.Index}
 	read := func() error {
 		v.done = before + seg.Index
+		prev := uint32(0)
 		for f, err := range v.segs.Frames(ctx, ref, seg.First) {
 			if err != nil {
 				return err
 			}
+			if f.Prev != prev {
+				return fmt.Errorf("%w: the block with record %d follows one with checksum %08x, the one before it has %08x", fence.ErrCorrupt, f.Offset, f.Prev, prev)
+			}
+			prev = f.Checksum()
 			v.done += f.BodyLen()
 			v.opts.Hooks.Progress(Progress{Stage: stage, Done: v.done, Total: total})
 		}
