@@ -11,7 +11,7 @@
 //
 //   - It reads every byte that a reader could be given. It checks every checksum, slot,
 //     offset and link from one object to the next.
-//   - It changes nothing.
+//   - It changes nothing, unless Options.Repair is set.
 //   - It may run beside writers and compactors. Whatever seems wrong is checked again by
 //     the newest manifest before it is called a problem.
 //   - Every live file of the table is there, with its size and its content.
@@ -31,5 +31,7 @@
 //     counts them.
 //   - It sees lifecycle rules of the bucket only if the store tells them and access is
 //     granted, as on S3. Elsewhere it sees what they have done: objects are missing.
-//   - It repairs nothing.
+//   - It repairs nothing that it would have to guess. A wrong hint needs no repair: openers
+//     read from the floor instead, and the next checkpoint of a writer replaces it. What
+//     nobody names, a compactor deletes.
 package verify

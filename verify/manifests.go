@@ -127,7 +127,8 @@ func (v *verifier) locks(ctx context.Context) error {
 			case newest:
 				v.problem(rec.Key, "", "%v", err)
 			default:
-				v.problem(rec.Key, "delete it: only the history of leaders needs it", "an old lock cannot be read: %s", about(rec.Key, err))
+				v.repairable(ctx, rec.Key, repair{"delete it, since only the history of leaders needs it", func(ctx context.Context) error { return v.unlock(ctx, rec.Key) }},
+					"an old lock cannot be read: %s", about(rec.Key, err))
 			}
 			if newest {
 				v.lockLost(prefix, max(uint64(rec.Epoch), uint64(rec.Next)))

@@ -3,6 +3,8 @@ package verify_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -199,4 +201,129 @@ func TestBlocksOfSegments(t *testing.T) {
 	copy(b, build.Finish(&h, frame.Plain))
 	l.Put(s.Key, body)
 	finds(t, l, "another block", "the block with record 2 follows", s.Key)
+}
+
+// A scrub reads a part of the log each day. In all its parts together it finds what a whole
+// check finds, and each part finds what is missing.
+func TestParts(t *testing.T) {
+	l, live := tables(t)
+	compact(l)
+	seg := l.Newest().Segments
+	seal := slot(0, 1)
+	all := append(slices.Clone(live), seal)
+	for _, s := range seg {
+		all = append(all, s.Key)
+	}
+	const parts = 5
+	part := func(l *logtest.Log, k int) *verify.Report {
+		r, err := verify.Run(t.Context(), l.Mem, &verify.Options{Part: k, Parts: parts})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for _, key := range all {
+		c := l.Fork(t, nil)
+		flip(c, key, len(c.Body(key))-1)
+		found := 0
+		for k := range parts {
+			if r := part(c, k+1); !r.OK() {
+				found++
+			}
+		}
+		if found != 1 {
+			t.Errorf("%s is flipped, and %d of %d parts find it", key, found, parts)
+		}
+	}
+	c := l.Fork(t, nil)
+	c.Remove(seg[0].Key)
+	c.Put(seg[1].Key, c.Body(seg[1].Key)[1:])
+	c.Remove(live[0])
+	bytes := int64(0)
+	for k := range parts {
+		if r := part(c, k+1); len(r.Problems) != 3 {
+			t.Errorf("part %d: %v", k+1, r.Problems)
+		}
+		bytes += part(l, k+1).Bytes
+	}
+	if whole := run(t, l.Mem).Bytes; bytes != whole {
+		t.Errorf("all parts together read %d bytes, a whole check %d", bytes, whole)
+	}
+	for _, o := range []verify.Options{{Part: 1}, {Parts: 3}, {Part: 4, Parts: 3}, {Part: -1, Parts: 3}} {
+		if err := o.Validate(); !errors.Is(err, verify.ErrOptions) {
+			t.Errorf("%d of %d: %v", o.Part, o.Parts, err)
+		}
+	}
+}
+
+// Repair creates seals again that the manifest names, and deletes old locks. It says so, and
+// with DryRun only what it would do.
+func TestRepair(t *testing.T) {
+	repair := func(l *logtest.Log, dry bool) *verify.Report {
+		r, err := verify.Run(t.Context(), l.Mem, &verify.Options{Repair: true, DryRun: dry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	base := sample(t)
+	lock := func(n uint64) string { return "lock/" + layout.FormatNumber(n) + ".json" }
+	base.Put(lock(2), document.Sum(lock(2), bytes.Replace(base.Body(lock(1)), []byte(`"epoch": 1,`), []byte(`"epoch": 2,`), 1)))
+	for name, c := range map[string]struct {
+		key  string
+		harm func(l *logtest.Log, key string)
+	}{
+		"a seal is missing": {slot(1, 4), del},
+		"a seal is empty":   {slot(1, 4), func(l *logtest.Log, key string) { l.Put(key, nil) }},
+		"a seal is flipped": {slot(0, 1), func(l *logtest.Log, key string) { flip(l, key, 60) }},
+		"a seal is cut":     {slot(2, 4), func(l *logtest.Log, key string) { l.Put(key, l.Body(key)[:127]) }},
+		"a seal is longer":  {slot(2, 4), func(l *logtest.Log, key string) { l.Put(key, append(bytes.Clone(l.Body(key)), 0)) }},
+		"an old lock":       {lock(1), func(l *logtest.Log, key string) { flip(l, key, 9) }},
+	} {
+		l := base.Fork(t, nil)
+		c.harm(l, c.key)
+		before := l.Objects()
+		for _, r := range []*verify.Report{run(t, l.Mem), repair(l, true)} {
+			if len(r.Problems) != 1 || r.OK() || r.Problems[0].Repair == "" || r.Problems[0].Repaired {
+				t.Errorf("%s, dry: %v", name, r.Problems)
+			}
+		}
+		if after := l.Objects(); !maps.EqualFunc(before, after, bytes.Equal) {
+			t.Errorf("%s: the dry run changes the log", name)
+		}
+		if r := repair(l, false); len(r.Problems) != 1 || !r.OK() || !r.Problems[0].Repaired || r.Problems[0].Key != c.key {
+			t.Errorf("%s: %v", name, r.Problems)
+		}
+		if r := run(t, l.Mem); len(r.Problems) > 0 {
+			t.Errorf("%s, repaired: %v", name, r.Problems)
+		}
+	}
+	if err := (&verify.Options{DryRun: true}).Validate(); !errors.Is(err, verify.ErrOptions) {
+		t.Error(err)
+	}
+}
+
+// guard:reseal-sound. What a zombie has written into the place of a lost seal is sound. It is
+// left, and so is everything else that takes a guess.
+func TestRepairLeaves(t *testing.T) {
+	for name, harm := range map[string]func(l *logtest.Log) (key string){
+		"a zombie's data": func(l *logtest.Log) string {
+			l.Put(slot(1, 4), l.Data(frame.Point{Position: logtest.At(1, 4), Offset: 3}, "x"))
+			return slot(1, 4)
+		},
+		"another seal":       func(l *logtest.Log) string { l.Put(slot(1, 4), l.Seal(logtest.At(1, 4), 2)); return slot(1, 4) },
+		"a record":           func(l *logtest.Log) string { flip(l, slot(4, 1), 130); return slot(4, 1) },
+		"a seal of the tail": func(l *logtest.Log) string { del(l, slot(3, 7)); return slot(3, 7) },
+	} {
+		l := sample(t)
+		key := harm(l)
+		before := l.Objects()
+		r, err := verify.Run(t.Context(), l.Mem, &verify.Options{Repair: true})
+		if err != nil || r.OK() || len(r.Problems) != 1 || r.Problems[0].Key != key || r.Problems[0].Repaired {
+			t.Errorf("%s: %v, %v", name, r.Problems, err)
+		}
+		if after := l.Objects(); !maps.EqualFunc(before, after, bytes.Equal) {
+			t.Errorf("%s: the log was changed", name)
+		}
+	}
 }

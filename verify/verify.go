@@ -29,7 +29,7 @@ func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 		return report, err
 	}
 	o := opts.withDefaults()
-	report.Store = st.Traits().Name
+	report.Store, report.Part, report.Parts = st.Traits().Name, o.Part, o.Parts
 	v := &verifier{st: st, opts: o, sealed: map[fence.Epoch]uint64{}, read: map[string]bool{}, sound: map[string]bool{}, report: report}
 	begun := o.Clock.Now()
 	err := v.run(ctx)
