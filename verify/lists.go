@@ -31,8 +31,11 @@ func (v *verifier) pages(ctx context.Context) error {
 			}
 		}
 		for i, p := range pages {
-			if errs[i] != nil {
-				v.problem(p.Key, restore+"; "+keep, "manifest %d names this page of a list, which cannot be read: %s", was, about(p.Key, errs[i]))
+			if errs[i] == nil {
+				continue
+			}
+			if err := v.badPage(ctx, p, errs[i]); err != nil {
+				return err
 			}
 		}
 		return nil

@@ -23,8 +23,9 @@ type Options struct {
 	// always. One part a day, in turn, reads everything once in Parts days. 0: everything.
 	Part, Parts int
 	// Repair repairs what can be repaired without a guess, and says so in the report: seals before
-	// the floor that the manifest names are created again, and old locks that cannot be read are
-	// deleted. With DryRun the report says what it would do.
+	// the floor that the manifest names are created again; pages of its lists are written again,
+	// if an older version has their entries; and old locks that cannot be read are deleted. With
+	// DryRun the report says what it would do.
 	Repair, DryRun bool
 	// MaxFindings bounds how many problems, and how many notes, a report lists; default
 	// 1,000. The others are counted.

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -67,4 +68,33 @@ func (v *verifier) reseal(ctx context.Context, s state.Seal) error {
 // unlock deletes an old lock that cannot be read.
 func (v *verifier) unlock(ctx context.Context, key string) error {
 	return store.DeleteAll(ctx, v.st, []string{key}, v.opts.Settle)
+}
+
+// badPage reports a page of the newest manifest that is damaged or lost. It can be repaired if
+// another version in the store has all its entries.
+func (v *verifier) badPage(ctx context.Context, p state.PageRef, bad error) error {
+	body, err := v.log.Rebuild(ctx, v.m, p.Key)
+	if err != nil && !unreadable(err) {
+		return err
+	}
+	const what = "manifest %d names this page of a list, which cannot be read: %s"
+	if body == nil {
+		v.problem(p.Key, restore+"; "+keep, what, v.m.Version, about(p.Key, bad))
+		return nil
+	}
+	v.repairable(ctx, p.Key, repair{"write the page again, with the entries that an older version of the manifest has", func(ctx context.Context) error {
+		write := &store.WriteOptions{Settle: v.opts.Settle}
+		_, info, err := store.ReadAll(ctx, v.st, p.Key, manifest.MaxManifest, v.opts.Settle)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			_, err = store.Create(ctx, v.st, p.Key, body, write)
+		case err == nil:
+			_, err = store.Swap(ctx, v.st, p.Key, body, info.Version, write)
+		}
+		if err != nil && !errors.Is(err, store.ErrPrecondition) {
+			return err
+		}
+		return p.Check(ctx) // somebody else may have repaired it
+	}}, what, v.m.Version, about(p.Key, bad))
+	return nil
 }

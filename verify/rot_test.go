@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"runtime"
 	"slices"
 	"strings"
@@ -87,7 +88,7 @@ func page[E any, B uint64 | string](l *logtest.Log, list string, entries []E, fr
 		l.Fatal(err)
 	}
 	l.Put(key, body)
-	return state.Page[B]{Key: key, Count: len(entries), Size: int64(len(body)), From: from, To: to}
+	return state.Page[B]{Key: key, Count: len(entries), Size: int64(len(body)), CRC32C: crc32.Checksum(body, crc32.MakeTable(crc32.Castagnoli)), From: from, To: to}
 }
 
 // elect is a term of an election that ends, above an epoch.

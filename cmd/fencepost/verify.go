@@ -36,8 +36,9 @@ With --copy the log is a copy of one version, as a backup is. Then it is no prob
 that the versions before it are missing.
 
 With --repair it repairs what needs no guess, and prints what it did: it creates seals
-again that the manifest names, and deletes old locks that cannot be read. With --dry-run
-it prints what it would do. If all is repaired the exit status is 0.
+again that the manifest names, writes pages of its lists again if an older version has
+their entries, and deletes old locks that cannot be read. With --dry-run it prints what
+it would do. If all is repaired the exit status is 0.
 
 It needs the right to read. To repair it needs the rights of a writer and a compactor.`,
 		Example: "fencepost verify s3://bucket/orders\n  fencepost verify --part today/30 s3://bucket/orders",

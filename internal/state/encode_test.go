@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"os"
 	"reflect"
@@ -330,7 +331,7 @@ func TestDocumentedMembers(t *testing.T) {
 		case strings.Contains(block[1], `"limits"`):
 			_, err = decodeFormat(t, body)
 		case strings.Contains(block[1], `"entries"`):
-			_, err = sealList.decode(testLog, Page[uint64]{Key: testPage(4), Count: 1, Size: int64(len(body)), From: 0, To: 1}, body)
+			_, err = sealList.decode(testLog, Page[uint64]{Key: testPage(4), Count: 1, Size: int64(len(body)), CRC32C: crc32.Checksum(body, castagnoli), From: 0, To: 1}, body)
 		default:
 			var v struct{ Version uint64 }
 			_ = json.Unmarshal(body, &v)

@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/json"
 	"errors"
+	"hash/crc32"
 	"os"
 	"testing"
 
@@ -125,7 +126,7 @@ func FuzzDecodePage(f *testing.F) {
 	f.Add(empty, uint64(0), uint64(0), 0)
 	f.Fuzz(func(t *testing.T, body []byte, from, to uint64, count int) {
 		body = document.Sum(testPage(4), body)
-		page := Page[uint64]{Key: testPage(4), Count: count, Size: int64(len(body)), From: from, To: to}
+		page := Page[uint64]{Key: testPage(4), Count: count, Size: int64(len(body)), CRC32C: crc32.Checksum(body, castagnoli), From: from, To: to}
 		seals, err := sealList.decode(testLog, page, body)
 		if err != nil {
 			if !known(err) || seals != nil {
@@ -134,7 +135,7 @@ func FuzzDecodePage(f *testing.F) {
 			return
 		}
 		again, same, err := sealList.encode(testLog, page.Key, seals)
-		same.Size = page.Size
+		same.Size, same.CRC32C = page.Size, page.CRC32C
 		if err != nil || same != page {
 			t.Fatalf("%+v became %+v in %s, %v", page, same, again, err)
 		}

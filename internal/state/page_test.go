@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"runtime"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestGoldenPage(t *testing.T) {
 	if !bytes.Equal(body, want) {
 		t.Errorf("encoded\n%s\nthe file has\n%s", body, want)
 	}
-	if page != (Page[uint64]{Key: testPage(4), Count: 3, Size: int64(len(body)), From: 0, To: 4}) {
+	if page != (Page[uint64]{Key: testPage(4), Count: 3, Size: int64(len(body)), CRC32C: crc32.Checksum(body, castagnoli), From: 0, To: 4}) {
 		t.Errorf("%+v", page)
 	}
 	got, err := sealList.decode(testLog, page, want)
@@ -61,6 +62,7 @@ func TestPageRefuses(t *testing.T) {
 		"guard:page-count. fewer than it says": {page: func(p *Page[uint64]) { p.Count = 4 }, says: "it has 3 entries"},
 		"guard:page-count. more":               {page: func(p *Page[uint64]) { p.Count = 2 }, says: "it has 3 entries"},
 		"guard:page-count. another size":       {page: func(p *Page[uint64]) { p.Size++ }, says: "bytes"},
+		"guard:page-content. another page":     {old: `"offset":900`, new: `"offset":901`, says: "its bytes have the checksum"},
 		"guard:page-bounds. begins later":      {page: func(p *Page[uint64]) { p.From = 1 }, says: "covers 0 to 4"},
 		"guard:page-bounds. ends earlier":      {page: func(p *Page[uint64]) { p.To = 5 }, says: "covers 0 to 4"},
 		"guard:page-order. a gap":              {old: `"epoch":3,"seq":2`, new: `"epoch":2,"seq":2`, says: "entry 2"},
@@ -74,6 +76,9 @@ func TestPageRefuses(t *testing.T) {
 				tt.page(&page)
 			}
 			body = document.Sum(page.Key, bytes.Replace(body, []byte(tt.old), []byte(tt.new), 1))
+			if !strings.Contains(name, "page-content") {
+				page.CRC32C = crc32.Checksum(body, castagnoli)
+			}
 			got, err := sealList.decode(testLog, page, body)
 			fixture.WantErr(t, err, fence.ErrCorrupt, tt.says)
 			fixture.WantErr(t, err, fence.ErrCorrupt, page.Key)
