@@ -143,6 +143,8 @@ func decode(key string, epoch uint64, body []byte, info store.Info) (Record, err
 		return Record{}, corrupt(key, "renew_ms is %d, not 1 to validity_ms %d", w.RenewMS, w.ValidityMS)
 	case w.WaitMS < 0 || w.WaitMS > day:
 		return Record{}, corrupt(key, "wait_ms is %d, not 0 to %d", w.WaitMS, day)
+	case w.Next > lease.MaxMinEpoch:
+		return Record{}, corrupt(key, "it names %d as the next epoch; an elector writes at most %d, which leaves room for others", w.Next, uint64(lease.MaxMinEpoch))
 	case w.Next != 0 && (w.Next <= w.Epoch || !w.Expired):
 		return Record{}, corrupt(key, "its state is %q and next is %d; next needs the state expired and a later epoch", w.State, w.Next)
 	}
@@ -184,5 +186,10 @@ func parseKey(prefix, key string) (uint64, bool) {
 		return 0, false
 	}
 	epoch, ok := layout.ParseNumber(number)
-	return epoch, ok && epoch > 0
+	// guard:great-epoch. An object with a number beyond MaxEpoch is no lock. Without this check:
+	// somebody creates lock/18446744073709551615.json; it is the newest lock, and no number
+	// follows it; nobody can ever lead again.
+	//
+	//mutant:replace epoch <= lease.MaxEpoch => true
+	return epoch, ok && epoch > 0 && epoch <= lease.MaxEpoch
 }

@@ -38,6 +38,9 @@ type Format struct {
 // ReadFormat reads format.json. Errors: [ErrNotInitialized], [fence.ErrFormat],
 // [fence.ErrCorrupt].
 func ReadFormat(ctx context.Context, st store.Store, settle *store.SettleOptions) (Format, error) {
+	if store.IsNil(st) {
+		return Format{}, fmt.Errorf("%w: the store is nil", ErrOptions)
+	}
 	body, _, err := store.ReadAll(ctx, st, layout.FormatKey, maxFormat, settle)
 	switch {
 	case errors.Is(err, store.ErrNotFound):

@@ -52,7 +52,7 @@ func (v *verifier) reseal(ctx context.Context, s state.Seal) error {
 		// writes data into the hole; the repair overwrites them, and nobody learns what the zombie
 		// was told.
 		//
-		//mutant:replace derr == nil && (there.Nonce != s.Nonce || there.Next != s.Next) => false
+		//mutant:replace derr == nil && => derr != nil &&
 		there, derr := frame.DecodeHeader(found)
 		if derr == nil && (there.Nonce != s.Nonce || there.Next != s.Next) {
 			return fmt.Errorf("%w: it holds something else, which is sound: %v with nonce %v", fence.ErrCorrupt, there.Kind, there.Nonce)

@@ -22,7 +22,7 @@ import (
 // the report tells how far Run came; it is never nil.
 func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 	report := &Report{Problems: []Finding{}, Notes: []Finding{}}
-	if st == nil {
+	if store.IsNil(st) {
 		return report, fmt.Errorf("%w: the store is nil", ErrOptions)
 	}
 	if err := opts.Validate(); err != nil {
