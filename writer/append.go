@@ -101,7 +101,7 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		defer stop()
 		w.editWaits = w.editWaits || e.edit != nil
 		for w.err == nil && !w.room(&e) && ctx.Err() == nil {
-			w.hurry()
+			w.fill()
 			w.changed.Wait()
 		}
 		if e.edit != nil {
@@ -132,8 +132,15 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 	if e.hasCursor {
 		b.SetCursor(e.cursor)
 	}
+	b.appends++
+	if w.pace.came() {
+		news = true
+	}
+	if b.Size() >= bulk && !b.full {
+		b.full, news = true, true
+	}
 	if b.IsEdit() || b.Size() >= w.opts.BatchBytes {
-		b.hurry, news = true, true
+		b.hurry, b.full, news = true, true, true
 	}
 	if news { // to the dispatcher, which does not care about one record more
 		w.changed.Broadcast()
@@ -141,10 +148,20 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 	return f, nil
 }
 
-// hurry ends the linger of the waiting batch. Called with mu held.
+// hurry ends the linger of the waiting batch, because somebody waits for all that was
+// appended. Called with mu held.
 func (w *Writer) hurry() {
-	if w.opts.Linger > 0 && !w.waiting.hurry {
+	if !w.waiting.hurry {
 		w.waiting.hurry = true
+		w.changed.Broadcast()
+	}
+}
+
+// fill makes the waiting batch be sent as soon as a request is free, because it takes no
+// more. Called with mu held.
+func (w *Writer) fill() {
+	if !w.waiting.full {
+		w.waiting.hurry, w.waiting.full = true, true
 		w.changed.Broadcast()
 	}
 }

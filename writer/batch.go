@@ -13,6 +13,9 @@ type batch struct {
 	frame.Builder
 	begun clock.Instant // when it got its first record; only kept with a linger
 	hurry bool          // it does not linger; guarded by Writer.mu
+	full  bool          // it is not paced by the latency; guarded by Writer.mu
+	// appends is how many it has; guarded by Writer.mu.
+	appends int
 	// Set when it takes its place in the pipeline.
 	first  uint64 // offset
 	at     fence.Position

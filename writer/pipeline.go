@@ -28,7 +28,7 @@ func (w *Writer) dispatch() {
 			return
 		}
 		b, prev := w.waiting, w.last
-		if w.pace.interval > 0 {
+		if w.pace.keeps() {
 			w.pace.sent(w.opts.Clock.Now())
 		}
 		w.waiting = w.newBatch()
@@ -114,6 +114,7 @@ func (w *Writer) encode(b, prev *batch) (object []byte, free func()) {
 // the store.
 func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied bool) {
 	var o outcome
+	var clean bool // it took one request
 	if ctx.Err() != nil {
 		// guard:never-sent. A slot that was never sent is not committed, and nothing after it.
 		// Without this check: the writer is halted before the slot's first request; its appends
@@ -121,7 +122,8 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 		o = outcome{void: b.at.Seq, err: context.Cause(ctx)}
 	} else {
 		b.crc = frame.Sum(object)
-		_, err := store.Create(ctx, w.st, layout.DataKey(b.at), object, &store.WriteOptions{
+		var err error
+		_, clean, err = store.CreateClean(ctx, w.st, layout.DataKey(b.at), object, &store.WriteOptions{
 			// The header, with its nonce, tells an object from all others.
 			Settle: w.opts.Settle, Identity: frame.HeaderSize, CRC32C: &b.crc, Hedge: w.hedge,
 		})
@@ -130,6 +132,9 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	w.mu.Lock()
 	b.answered = w.opts.Clock.Now()
 	b.applied = o.applied
+	if clean && len(object) < bulk {
+		w.pace.learn(b.answered.Sub(b.sent))
+	}
 	w.inFlight--
 	if o.err != nil {
 		if o.void > 0 && (w.void == 0 || o.void < w.void) {
@@ -137,7 +142,7 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 		}
 		w.halt(o.err)
 	}
-	w.acknowledge()
+	w.pace.acknowledged(w.acknowledge(), b.answered)
 	w.mu.Unlock()
 	w.report()
 	return o.applied
