@@ -3,13 +3,11 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
@@ -138,31 +136,29 @@ func TestPacing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &report{result.New("When the writer sends", "pacing", "bench"), t.Name()}
 	for _, s := range spreads {
-		for _, l := range []traffic{{clients: 1}, {clients: 16}, {clients: 64}, {clients: 256}, {clients: 1000}, {rate: 50}, {rate: 400}, {rate: 5000}} {
-			for _, size := range []int{100, 4 << 10} {
-				l.size = size
-				if size > 100 && l.clients != 64 && l.rate != 400 {
-					continue
-				}
-				long := time.Minute
-				if l.rate == 50 || l.clients == 1 || l.clients == 16 {
-					long *= 5
-				}
-				if *into == "" {
-					long /= 5
-				}
-				a := arena{t, f, s, long}
-				base := a.serial(l)
-				fmt.Println(s.name, l, "serial", base)
-				for _, h := range []float64{0, .96} {
-					o := a.fenced(l, writer.Options{Hedge: h})
-					fmt.Printf("    hedge %v %v  %.2f %.2f %.2f %.2f\n", h, o, o.acks/base.acks, o.p50/base.p50, o.p99/base.p99, o.puts/base.puts)
+		t.Run(s.name, func(t *testing.T) {
+			for _, l := range []traffic{{clients: 1}, {clients: 16}, {clients: 64}, {clients: 256}, {clients: 1000}, {rate: 50}, {rate: 400}, {rate: 5000}} {
+				for _, size := range []int{100, 4 << 10} {
+					l.size = size
+					if size > 100 && l.clients != 64 && l.rate != 400 {
+						continue
+					}
+					t.Run(l.String(), func(t *testing.T) {
+						long := time.Minute
+						if l.rate == 50 || l.rate == 400 || l.clients == 1 || l.clients == 16 {
+							long *= 10
+						}
+						a := arena{t, f, s, long}
+						base := a.serial(l)
+						fmt.Println(s.name, l, "serial", base)
+						for _, h := range []float64{0, .96} {
+							o := a.fenced(l, writer.Options{Hedge: h})
+							fmt.Printf("    hedge %v %v  %.3f %.3f %.3f %.2f\n", h, o, o.acks/base.acks, o.p50/base.p50, o.p99/base.p99, o.puts/base.puts)
+						}
+					})
 				}
 			}
-		}
+		})
 	}
-	_ = r
-	_ = slices.Sort[[]int]
 }

@@ -44,22 +44,24 @@ const (
 	// slowest is the longest latency that is believed. With it the next object is sent at
 	// most slowest/perLatency = 100 ms after the last one.
 	slowest = 200 * time.Millisecond
-	// bulk is the size in bytes from which an object is sent at once. The time of a larger one depends on
-	// bandwidth, so it is no sample of the latency either.
+	// bulk is the size, in bytes, from which an object is sent at once. The time of a larger one
+	// depends on the bandwidth, so it says nothing of the latency.
 	bulk = 256 << 10
 	// meanOf is how many samples the mean remembers, roughly.
 	meanOf = 16
-	// burst is how many times the records in flight must wait so that an object is sent after
-	// the gathering time already. Without it a program that appends 1,000 records in a row sends
-	// the first one alone, and the other 999 wait for half a latency.
+	// burst is for a program that appends 1,000 records in a row: the first one is sent alone.
+	// If more than burst times as many records wait as are in flight, the next object waits only
+	// as long as clients are awaited, and not for half a latency.
 	burst = 4
 )
 
 func newPace(o *Options) pace {
-	if o.RequestsPerSecond == 0 {
-		return pace{}
+	now := o.Clock.Now()
+	p := pace{due: now, sentAt: now, gather: now}
+	if o.RequestsPerSecond > 0 {
+		p.interval = time.Duration(float64(time.Second) / o.RequestsPerSecond)
 	}
-	return pace{interval: time.Duration(float64(time.Second) / o.RequestsPerSecond), due: o.Clock.Now()}
+	return p
 }
 
 // next is when a request may be sent. The rate is an average: after a pause, requests may be
@@ -156,10 +158,18 @@ func (w *Writer) ripe() bool {
 // again. Called with mu held.
 func (w *Writer) paced(now clock.Instant) clock.Instant {
 	p, at := &w.pace, now
-	// guard:pace-idle. While nothing is in flight, an append need not wait for a successor to
-	// the last object. Without this check: a lone client appends again as soon as it is
-	// acknowledged, after 10 ms instead of the usual 30, and waits for 5 ms more.
-	if w.inFlight > 0 && p.sentAt != 0 {
+	// guard:pace-idle. While nothing is in flight, an append is not kept apart from the last
+	// object. Without this check: the usual latency is 30 ms; a lone client is acknowledged
+	// after 10 ms and appends again; its append waits for 5 ms, though no object is before it.
+	//
+	//mutant:replace w.inFlight > 0 => true
+	if w.inFlight > 0 {
+		// guard:pace-gap. Beside an object in flight the next one waits for its part of the
+		// latency. Without this wait: 400 clients append one record each second; each record
+		// gets an object and a request of its own; each is acknowledged after the slowest of
+		// the 16 requests in flight.
+		//
+		//mutant:replace max(at, p.sentAt.Add(gap)) => max(at, p.sentAt.Add(0*gap))
 		gap := p.part(perLatency)
 		if soon := p.part(gatherPart); now < p.sentAt.Add(soon) || uint64(w.waiting.Records()) > burst*(w.offset-w.acked.Offset) {
 			gap = soon // then look whether it is a burst
@@ -169,6 +179,7 @@ func (w *Writer) paced(now clock.Instant) clock.Instant {
 	// guard:pace-gather. An object waits a moment for clients that were just acknowledged.
 	// Without this wait: 64 clients are acknowledged together; the first one to append again
 	// gets an object of its own; the other 63 wait for the next one, and for both in order.
+	// Flush ends the wait, because then all has come that its caller appended.
 	if p.absent > 0 && !w.waiting.hurry {
 		at = max(at, p.gather)
 	}
