@@ -160,7 +160,7 @@ func (w *Writer) paced(now clock.Instant) clock.Instant {
 	p, at := &w.pace, now
 	// guard:pace-idle. While nothing is in flight, an append is not kept apart from the last
 	// object. Without this check: the usual latency is 30 ms; a lone client is acknowledged
-	// after 10 ms and appends again; its append waits for 5 ms, though no object is before it.
+	// after 1 ms and appends again; its append waits for 1 ms, though no object is before it.
 	//
 	//mutant:replace w.inFlight > 0 => true
 	if w.inFlight > 0 {

@@ -234,7 +234,7 @@ func TestPace(t *testing.T) {
 func TestPaceOfALoneClient(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w, latency := e.paced(&writer.Options{Checkpoint: -1})
-		for _, *latency = range []time.Duration{32 * ms, 10 * ms, 40 * ms, 5 * ms, 32 * ms} {
+		for _, *latency = range []time.Duration{32 * ms, 10 * ms, 40 * ms, ms, 32 * ms} {
 			start := time.Now()
 			e.append(w, "x")
 			if took := time.Since(start); took != *latency {
