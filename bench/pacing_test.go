@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
@@ -22,9 +23,9 @@ type traffic struct {
 
 func (l traffic) String() string {
 	if l.clients > 0 {
-		return fmt.Sprintf("%s waiting clients, %s B", number(float64(l.clients)), number(float64(l.size)))
+		return fmt.Sprintf("%s waiting clients, %s B", result.Number(float64(l.clients)), result.Number(float64(l.size)))
 	}
-	return fmt.Sprintf("%s records/s at random, %s B", number(float64(l.rate)), number(float64(l.size)))
+	return fmt.Sprintf("%s records a second, %s B", result.Number(float64(l.rate)), result.Number(float64(l.size)))
 }
 
 // score is what a load saw.
@@ -33,7 +34,7 @@ type score struct {
 }
 
 func (s score) String() string {
-	return fmt.Sprintf("%s acks/s, p50 %.1f ms, p99 %.1f ms, %.1f PUT/s", number(s.acks), s.p50, s.p99, s.puts)
+	return fmt.Sprintf("%s acks/s, p50 %.1f ms, p99 %.1f ms, %.1f PUT/s", result.Number(s.acks), s.p50, s.p99, s.puts)
 }
 
 // thinking is how long a client takes to append again, on average.
@@ -82,7 +83,7 @@ func (l traffic) run(a appender, st *far, warm, long time.Duration) score {
 	all.Wait()
 	a.close()
 	per := func(n int) float64 { return float64(n) / long.Seconds() }
-	ms := func(q float64) float64 { return float64(quantile(took, q)) / 1e6 }
+	ms := func(q float64) float64 { return float64(result.Quantile(took, q)) / 1e6 }
 	return score{acks: per(len(took)), p50: ms(0.5), p99: ms(0.99), puts: per(puts2 - puts), gets: per(gets2 - gets)}
 }
 

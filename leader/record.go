@@ -5,11 +5,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/store"
 )
@@ -176,22 +174,4 @@ func newNonce() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
 	return hex.EncodeToString(b[:])
-}
-
-// lockKey and parseKey handle the names of lock files under a prefix that ends in "/".
-func lockKey(prefix string, epoch uint64) string {
-	return prefix + layout.FormatNumber(epoch) + ".json"
-}
-
-func parseKey(prefix, key string) (uint64, bool) {
-	rest, ok := strings.CutPrefix(key, prefix)
-	if !ok {
-		return 0, false
-	}
-	number, ok := strings.CutSuffix(rest, ".json")
-	if !ok {
-		return 0, false
-	}
-	epoch, ok := layout.ParseNumber(number)
-	return epoch, ok && epoch > 0
 }

@@ -53,15 +53,3 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
-
-// Only canonical keys are locks.
-func FuzzKey(f *testing.F) {
-	f.Add("lock/", lockKey("lock/", 7))
-	f.Add("compactor-lock/", lockKey("lock/", 7))
-	f.Add("", "00000000000000000000.json")
-	f.Fuzz(func(t *testing.T, prefix, key string) {
-		if epoch, ok := parseKey(prefix, key); ok && (epoch == 0 || lockKey(prefix, epoch) != key) {
-			t.Errorf("%q below %q is read as %d", key, prefix, epoch)
-		}
-	})
-}
