@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/store"
 )
 
 // batch is one object of the log, from the first record that waits for it to its outcome.
@@ -23,6 +24,7 @@ type batch struct {
 	bytes  int // of the payload
 	count  int // of records
 	cancel context.CancelFunc
+	hedge  *store.Hedge // nil if it is not sent twice
 	// Set when it is encoded.
 	encoded chan struct{} // closed then
 	after   frame.Point   // the point after it

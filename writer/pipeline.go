@@ -34,6 +34,9 @@ func (w *Writer) dispatch() {
 		w.waiting = w.newBatch()
 		ctx, cancel := context.WithCancel(w.slots)
 		b.at, b.first, b.bytes, b.count, b.cancel = w.next, w.offset, b.Size(), b.Records(), cancel
+		if w.pace.learned() && b.bytes < bulk {
+			b.hedge = w.hedge // elsewhere a second request costs more than it saves
+		}
 		w.last = b
 		w.next.Seq++
 		w.offset += uint64(b.count)
@@ -125,7 +128,7 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 		var err error
 		_, clean, err = store.CreateClean(ctx, w.st, layout.DataKey(b.at), object, &store.WriteOptions{
 			// The header, with its nonce, tells an object from all others.
-			Settle: w.opts.Settle, Identity: frame.HeaderSize, CRC32C: &b.crc, Hedge: w.hedge,
+			Settle: w.opts.Settle, Identity: frame.HeaderSize, CRC32C: &b.crc, Hedge: b.hedge,
 		})
 		o = w.classify(ctx, b, err)
 	}
