@@ -140,6 +140,15 @@ func (w *Writer) acknowledge() (appends int) {
 		w.window = w.window[1:]
 		w.bytes -= b.bytes
 		w.acked = b.after
+		// guard:tail-bound. A checkpoint is also made when the tail has become long. Without
+		// it: a leader commits 5,000 objects in the ten seconds between two checkpoints, and
+		// dies; its successor reads them all before it can append.
+		if w.tail.grow(b) {
+			select {
+			case w.long <- struct{}{}:
+			default: // the checkpointer has not come to the last one yet
+			}
+		}
 		if w.opts.Hooks.Acknowledged != nil {
 			b.acknowledged = w.opts.Clock.Now()
 			w.reports = append(w.reports, b)
