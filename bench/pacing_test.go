@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -31,10 +34,7 @@ func (l traffic) String() string {
 // score is what a load saw.
 type score struct {
 	acks, p50, p99, puts, gets float64 // acknowledgements a second, milliseconds, requests a second
-}
-
-func (s score) String() string {
-	return fmt.Sprintf("%s acks/s, p50 %.1f ms, p99 %.1f ms, %.1f PUT/s", result.Number(s.acks), s.p50, s.p99, s.puts)
+	took                       []time.Duration
 }
 
 // thinking is how long a client takes to append again, on average.
@@ -84,7 +84,7 @@ func (l traffic) run(a appender, st *far, warm, long time.Duration) score {
 	a.close()
 	per := func(n int) float64 { return float64(n) / long.Seconds() }
 	ms := func(q float64) float64 { return float64(result.Quantile(took, q)) / 1e6 }
-	return score{acks: per(len(took)), p50: ms(0.5), p99: ms(0.99), puts: per(puts2 - puts), gets: per(gets2 - gets)}
+	return score{acks: per(len(took)), p50: ms(0.5), p99: ms(0.99), puts: per(puts2 - puts), gets: per(gets2 - gets), took: took}
 }
 
 // arena runs the arms of a comparison, each in virtual time.
@@ -110,56 +110,123 @@ func (a arena) fenced(l traffic, opts writer.Options) score {
 
 // serial returns the score of the serial group commit with the best linger.
 func (a arena) serial(l traffic) (best score) {
-	for _, part := range []int{0, 64, 32, 16} { // of the latency
+	for _, part := range []int{0, 32, 16} { // of the latency
 		var linger time.Duration
 		if part > 0 {
 			linger = a.spread.p50 / time.Duration(part)
 		}
 		s := a.run(l, func(t *testing.T, st *far) appender { return newGroup(t, st, linger) })
-		if best == (score{}) || l.clients > 0 && s.acks > best.acks || l.clients == 0 && s.p50 < best.p50 {
+		if best.took == nil || l.clients > 0 && s.acks > best.acks || l.clients == 0 && s.p50 < best.p50 {
 			best = s
 		}
 	}
 	return best
 }
 
+// spreads are how long requests take. The goals are for the first one.
 var spreads = []spread{
 	{name: "S3's tail", p50: 28 * time.Millisecond, p99: 120 * time.Millisecond},
-	{name: "28 ms", p50: 28 * time.Millisecond, p99: 28 * time.Millisecond},
-	{name: "2 ms", p50: 2 * time.Millisecond, p99: 2 * time.Millisecond},
-	{name: "100 ms", p50: 100 * time.Millisecond, p99: 100 * time.Millisecond},
 	{name: "a light tail", p50: 28 * time.Millisecond, p99: 45 * time.Millisecond},
-	{name: "S3's tail, one in 1,000 takes 100 times as long", p50: 28 * time.Millisecond, p99: 120 * time.Millisecond, rare: 0.001},
+	{name: "28 ms each", p50: 28 * time.Millisecond, p99: 28 * time.Millisecond},
+	{name: "2 ms each", p50: 2 * time.Millisecond, p99: 2 * time.Millisecond},
+	{name: "100 ms each", p50: 100 * time.Millisecond, p99: 100 * time.Millisecond},
+	{name: "S3's tail, and one in 1,000 takes 100 times as long", p50: 28 * time.Millisecond, p99: 120 * time.Millisecond, rare: 0.001},
 }
 
+// TestPacing compares the writer, with its default options, with a serial group commit.
 func TestPacing(t *testing.T) {
 	f, err := manifest.Init(t.Context(), memstore.New(nil), quickly) // outside the bubble, because its probe needs real time
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range spreads {
-		t.Run(s.name, func(t *testing.T) {
-			for _, l := range []traffic{{clients: 1}, {clients: 16}, {clients: 64}, {clients: 256}, {clients: 1000}, {rate: 50}, {rate: 400}, {rate: 5000}} {
-				for _, size := range []int{100, 4 << 10} {
-					l.size = size
-					if size > 100 && l.clients != 64 && l.rate != 400 {
-						continue
-					}
-					t.Run(l.String(), func(t *testing.T) {
-						long := time.Minute
-						if l.rate == 50 || l.rate == 400 || l.clients == 1 || l.clients == 16 {
-							long *= 10
-						}
-						a := arena{t, f, s, long}
-						base := a.serial(l)
-						fmt.Println(s.name, l, "serial", base)
-						for _, h := range []float64{0, .96} {
-							o := a.fenced(l, writer.Options{Hedge: h})
-							fmt.Printf("    hedge %v %v  %.3f %.3f %.3f %.2f\n", h, o, o.acks/base.acks, o.p50/base.p50, o.p99/base.p99, o.puts/base.puts)
-						}
-					})
-				}
+	p := &pacing{report: &report{result.New("When the writer sends: beside a serial group commit with the best linger, in virtual time", "pacing"), t.Name()}}
+	for i, s := range spreads {
+		for _, l := range []traffic{
+			{1, 0, 100}, {16, 0, 100}, {64, 0, 100}, {64, 0, 4 << 10}, {256, 0, 100}, {1000, 0, 100},
+			{0, 50, 100}, {0, 400, 100}, {0, 400, 4 << 10}, {0, 5000, 100},
+		} {
+			// About 300,000 acknowledgements, but enough requests for a p99.
+			long := min(max(time.Duration(300_000/float64(30*l.clients+l.rate)*float64(time.Second)), 20*time.Second), 10*time.Minute)
+			quick := l.clients == 64 || l.rate == 400
+			switch {
+			case *into == "" && (i > 0 || !quick || l.size > 100):
+				continue
+			case i > 0 && (l.size > 100 || l.clients == 1 || l.clients == 256):
+				continue
+			case i > 0:
+				long /= 2
 			}
-		})
+			p.compare(arena{t, f, s, long}, l, i == 0)
+		}
 	}
+	p.figures()
+	if *into == "" {
+		for _, row := range p.Rows {
+			if slack := 1.05; row.More && row.Value*slack < row.Goal || !row.More && row.Goal >= 0 && row.Value > row.Goal*slack {
+				t.Errorf("%s: %s (%s)", row.Name, result.Number(row.Value), row.Note)
+			}
+		}
+		return
+	}
+	if err := p.Write(*into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pacing collects the rows and figures.
+type pacing struct {
+	*report
+	clients, acks, serial []float64
+	open                  [3]score // of 400 records a second: serial, not hedged, as it is
+}
+
+// compare adds the rows of a comparison.
+func (p *pacing) compare(a arena, l traffic, goals bool) {
+	base := a.serial(l)
+	plain, now := a.fenced(l, writer.Options{Hedge: -1}), a.fenced(l, writer.Options{})
+	name := fmt.Sprintf("%s, %s: ", a.spread.name, l)
+	note := func(unhedged float64) string { return "not hedged " + result.Number(unhedged) }
+	goal := func(v float64) float64 {
+		if goals {
+			return v
+		}
+		return -1
+	}
+	if l.clients > 0 {
+		p.add(
+			Row{Name: name + "acknowledgements a second, to the serial one's", Value: now.acks / base.acks, Goal: max(goal(1), 0), More: true, Ratio: true, Note: note(plain.acks/base.acks) + fmt.Sprintf("; %.0f to %.0f", now.acks, base.acks)},
+			Row{Name: name + "p99, to the serial one's", Value: now.p99 / base.p99, Goal: -1, Ratio: true, Note: note(plain.p99 / base.p99)},
+			Row{Name: name + "PUTs a second, to the serial one's", Value: now.puts / base.puts, Goal: goal(1.3), Ratio: true, Note: fmt.Sprintf("%.1f to %.1f, and %.1f GETs", now.puts, base.puts, now.gets)},
+		)
+	} else {
+		p.add(
+			Row{Name: name + "p50, to the serial one's", Value: now.p50 / base.p50, Goal: goal(0.85), Ratio: true, Note: note(plain.p50/base.p50) + fmt.Sprintf("; %.1f to %.1f ms", now.p50, base.p50)},
+			Row{Name: name + "p99, to the serial one's", Value: now.p99 / base.p99, Goal: goal(0.75), Ratio: true, Note: note(plain.p99/base.p99) + fmt.Sprintf("; %.1f to %.1f ms", now.p99, base.p99)},
+			Row{Name: name + "PUTs a second", Value: now.puts, Goal: goal(80), Ratio: true, Note: fmt.Sprintf("the serial one %.1f; and %.1f GETs", base.puts, now.gets)},
+		)
+	}
+	if goals && l.clients > 0 && l.size == 100 {
+		p.clients, p.acks, p.serial = append(p.clients, float64(l.clients)), append(p.acks, now.acks), append(p.serial, base.acks)
+	}
+	if goals && l.rate == 400 && l.size == 100 {
+		p.open = [3]score{base, plain, now}
+	}
+}
+
+func (p *pacing) figures() {
+	closed := result.Figure{Title: "Clients that wait for their acknowledgement, S3's tail", File: "pacing.svg", X: "clients", Y: "acknowledgements a second and client", LogX: true}
+	line := func(acks []float64) (points plotter.XYs) {
+		for i, n := range p.clients {
+			points = append(points, plotter.XY{X: n, Y: acks[i] / n})
+			closed.Ticks = append(closed.Ticks, plot.Tick{Value: n, Label: result.Number(n)})
+		}
+		return points
+	}
+	closed.Line("serial group commit", line(p.serial))
+	closed.Line("fenced", line(p.acks))
+	open := result.Figure{Title: "400 records a second at random, S3's tail", File: "pacing-open.svg", X: "milliseconds to acknowledgement", Y: "share"}
+	for i, name := range []string{"serial group commit", "fenced, not hedged", "fenced"} {
+		open.Line(name, result.Distribution(p.open[i].took))
+	}
+	p.Figures = append(p.Figures, closed, open)
 }
