@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"hash/fnv"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -48,9 +49,9 @@ type far struct {
 	store.Store
 	spread spread
 
-	mu         sync.Mutex
-	seen       map[string]int
-	puts, gets int
+	mu                        sync.Mutex
+	seen                      map[string]int
+	puts, gets, others, lists int // others are PUTs of manifests
 }
 
 func newFar(s spread) *far {
@@ -73,8 +74,7 @@ func (f *far) begin(key string, count *int) time.Duration {
 }
 
 func (f *far) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
-	var others int
-	count := &others
+	count := &f.others
 	if strings.HasPrefix(key, layout.DataPrefix) || strings.HasPrefix(key, "serial/") {
 		count = &f.puts
 	}
@@ -99,6 +99,16 @@ func (f *far) Get(ctx context.Context, key string, opts *store.GetOptions) (*sto
 		return nil, err
 	}
 	return obj, err
+}
+
+func (f *far) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		if err := travel(ctx, 2*f.begin("list "+prefix, &f.lists)); err != nil {
+			yield(store.Info{}, err)
+			return
+		}
+		f.Store.List(ctx, prefix, opts)(yield)
+	}
 }
 
 // counts returns the requests so far.
@@ -137,7 +147,7 @@ func newFenced(t *testing.T, f manifest.Format, st store.Store, opts writer.Opti
 	if _, err := st.Put(t.Context(), layout.FormatKey, body, nil); err != nil {
 		t.Fatal(err)
 	}
-	opts.Clock, opts.Checkpoint = clock.Go(), -1
+	opts.Clock = clock.Go()
 	w, err := writer.Open(t.Context(), st, fence.NewToken(1), &opts)
 	if err != nil {
 		t.Fatal(err)

@@ -105,6 +105,7 @@ func (a arena) run(l traffic, make func(*testing.T, *far) appender) (s score) {
 }
 
 func (a arena) fenced(l traffic, opts writer.Options) score {
+	opts.Checkpoint = -1
 	return a.run(l, func(t *testing.T, st *far) appender { return newFenced(t, a.format, st, opts) })
 }
 
@@ -139,14 +140,14 @@ func TestPacing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pacing{report: &report{result.New("When the writer sends: beside a serial group commit with the best linger, in virtual time", "pacing"), t.Name()}}
+	p := &pacing{t: t, report: &report{result.New("When the writer sends: beside a serial group commit with the best linger, in virtual time", "pacing"), t.Name()}}
 	for i, s := range spreads {
 		for _, l := range []traffic{
 			{1, 0, 100}, {16, 0, 100}, {64, 0, 100}, {64, 0, 4 << 10}, {256, 0, 100}, {1000, 0, 100},
 			{0, 50, 100}, {0, 400, 100}, {0, 400, 4 << 10}, {0, 5000, 100},
 		} {
-			// About 300,000 acknowledgements, but enough requests for a p99.
-			long := min(max(time.Duration(300_000/float64(30*l.clients+l.rate)*float64(time.Second)), 20*time.Second), 10*time.Minute)
+			// About 150,000 acknowledgements, but enough requests for a p99.
+			long := min(max(time.Duration(150_000/float64(30*l.clients+l.rate)*float64(time.Second)), 20*time.Second), 10*time.Minute)
 			quick := l.clients == 64 || l.rate == 400
 			switch {
 			case *into == "" && (i > 0 || !quick || l.size > 100):
@@ -156,9 +157,12 @@ func TestPacing(t *testing.T) {
 			case i > 0:
 				long /= 2
 			}
+			start := time.Now()
 			p.compare(arena{t, f, s, long}, l, i == 0)
+			took(s.name+", "+l.String(), start)
 		}
 	}
+	p.costs(f)
 	p.figures()
 	if *into == "" {
 		for _, row := range p.Rows {
@@ -176,6 +180,7 @@ func TestPacing(t *testing.T) {
 // pacing collects the rows and figures.
 type pacing struct {
 	*report
+	t                     *testing.T
 	clients, acks, serial []float64
 	open                  [3]score // of 400 records a second: serial, not hedged, as it is
 }
@@ -210,6 +215,38 @@ func (p *pacing) compare(a arena, l traffic, goals bool) {
 	}
 	if goals && l.rate == 400 && l.size == 100 {
 		p.open = [3]score{base, plain, now}
+	}
+}
+
+// costs counts the requests of a writer and says what they cost in a month at S3's prices.
+func (p *pacing) costs(f manifest.Format) {
+	for _, rate := range []int{1, 10, 50, 400, 5000} {
+		for _, c := range []struct {
+			name string
+			opts writer.Options
+		}{
+			{"default", writer.Options{}},
+			{"Hedge: -1", writer.Options{Hedge: -1}},
+			{"Linger: 100 ms", writer.Options{Linger: 100 * time.Millisecond}},
+			{"RequestsPerSecond: 1", writer.Options{RequestsPerSecond: 1}},
+		} {
+			if *into == "" {
+				continue
+			}
+			var st *far
+			long := min(max(time.Duration(150_000/rate)*time.Second, 20*time.Second), 30*time.Minute)
+			synctest.Test(p.t, func(t *testing.T) {
+				st = newFar(spreads[0])
+				traffic{0, rate, 100}.run(newFenced(t, f, st, c.opts), st, 0, long)
+			})
+			const month, put, get = 730 * 3600, 5e-6, 0.4e-6 // seconds; dollars a request: PUT and LIST, GET
+			per := func(n int) float64 { return float64(n) / long.Seconds() }
+			p.add(Row{
+				Name: fmt.Sprintf("%s records a second at random, S3's tail, %s: dollars a month for requests", result.Number(float64(rate)), c.name), Goal: -1, Ratio: true,
+				Value: (per(st.puts+st.others+st.lists)*put + per(st.gets)*get) * month,
+				Note:  fmt.Sprintf("a second: %.2f objects, %.2f manifests, %.2f LISTs, %.2f GETs", per(st.puts), per(st.others), per(st.lists), per(st.gets)),
+			})
+		}
 	}
 }
 
