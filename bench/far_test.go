@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"hash/fnv"
+	"io"
 	"iter"
 	"math"
 	"math/rand/v2"
@@ -49,9 +51,9 @@ type far struct {
 	store.Store
 	spread spread
 
-	mu                        sync.Mutex
-	seen                      map[string]int
-	puts, gets, others, lists int // others are PUTs of manifests
+	mu                                 sync.Mutex
+	seen                               map[string]int
+	puts, gets, others, lists, uploads int // others are PUTs of manifests
 }
 
 func newFar(s spread) *far {
@@ -99,6 +101,22 @@ func (f *far) Get(ctx context.Context, key string, opts *store.GetOptions) (*sto
 		return nil, err
 	}
 	return obj, err
+}
+
+func (f *far) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
+	all, err := io.ReadAll(body)
+	if err != nil {
+		return store.Info{}, err
+	}
+	d := f.begin("file", &f.uploads) // a file has a random name
+	if err := travel(ctx, d); err != nil {
+		return store.Info{}, err
+	}
+	info, err := f.Store.Upload(ctx, key, bytes.NewReader(all), opts)
+	if err := travel(ctx, d); err != nil {
+		return store.Info{}, err
+	}
+	return info, err
 }
 
 func (f *far) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {

@@ -148,6 +148,7 @@ func TestPacing(t *testing.T) {
 		} {
 			// About 150,000 acknowledgements, but enough requests for a p99.
 			long := min(max(time.Duration(150_000/float64(30*l.clients+l.rate)*float64(time.Second)), 20*time.Second), 10*time.Minute)
+			long = time.Duration(long.Seconds() * float64(s.p50) / float64(28*time.Millisecond) * float64(time.Second)) // as many requests
 			quick := l.clients == 64 || l.rate == 400
 			switch {
 			case *into == "" && (i > 0 || !quick || l.size > 100):
@@ -163,6 +164,7 @@ func TestPacing(t *testing.T) {
 		}
 	}
 	p.costs(f)
+	p.tables(f)
 	p.figures()
 	if *into == "" {
 		for _, row := range p.Rows {
@@ -215,6 +217,63 @@ func (p *pacing) compare(a arena, l traffic, goals bool) {
 	}
 	if goals && l.rate == 400 && l.size == 100 {
 		p.open = [3]score{base, plain, now}
+	}
+}
+
+// tables measures clients that each write a small file and commit it, again and again.
+func (p *pacing) tables(f manifest.Format) {
+	for _, c := range []struct {
+		clients   int
+		p50, rate float64 // goals: milliseconds, commits a second
+	}{{1, 65, 0}, {16, 75, 220}} {
+		long := 10 * time.Minute / time.Duration(c.clients)
+		var took []time.Duration
+		var st *far
+		synctest.Test(p.t, func(t *testing.T) {
+			st = newFar(spreads[0])
+			a := newFenced(t, f, st, writer.Options{Checkpoint: -1})
+			commit := func() {
+				file, err := a.w.CreateFile(t.Context(), "")
+				if err == nil {
+					_, err = file.Write(payload(100))
+				}
+				if err == nil {
+					err = file.Close()
+				}
+				if err == nil {
+					err = a.w.CommitFiles(t.Context(), manifest.Edit{Add: []manifest.File{file.File()}})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			for range 50 {
+				commit() // the writer learns
+			}
+			st.puts, st.uploads = 0, 0
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			end := time.Now().Add(long)
+			for range c.clients {
+				all.Go(func() {
+					for time.Now().Before(end) {
+						start := time.Now()
+						commit()
+						mu.Lock()
+						took = append(took, time.Since(start))
+						mu.Unlock()
+					}
+				})
+			}
+			all.Wait()
+			a.close()
+		})
+		name := fmt.Sprintf("S3's tail, %s committing a file each: ", map[int]string{1: "a client", 16: "16 clients"}[c.clients])
+		n := float64(len(took))
+		p.add(
+			Row{Name: name + "p50 in milliseconds, of file and commit", Value: float64(result.Quantile(took, 0.5)) / 1e6, Goal: c.p50, Ratio: true, Note: fmt.Sprintf("p99 %.0f", float64(result.Quantile(took, 0.99))/1e6)},
+			Row{Name: name + "commits a second", Value: n / long.Seconds(), Goal: c.rate, More: true, Ratio: true, Note: fmt.Sprintf("each %.2f objects and %.2f files", float64(st.puts)/n, float64(st.uploads)/n)},
+		)
 	}
 }
 

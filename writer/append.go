@@ -127,7 +127,10 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		b.Add(r)
 	}
 	if e.edit != nil {
-		b.SetEdit(e.edit)
+		if b.edit = w.together(&e); b.edit == nil {
+			b.edit = e.edit
+		}
+		b.SetEdit(b.edit)
 	}
 	if e.hasCursor {
 		b.SetCursor(e.cursor)
@@ -139,8 +142,11 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 	if b.Size() >= bulk && !b.full {
 		b.full, news = true, true
 	}
-	if b.IsEdit() || b.Size() >= w.opts.BatchBytes {
+	if b.Size() >= w.opts.BatchBytes {
 		b.hurry, b.full, news = true, true, true
+	}
+	if b.IsEdit() {
+		b.hurry, news = true, true
 	}
 	if news { // to the dispatcher, which does not care about one record more
 		w.changed.Broadcast()
@@ -170,10 +176,10 @@ func (w *Writer) fill() {
 func (w *Writer) room(e *entry) bool {
 	switch {
 	case e.edit != nil:
-		// guard:edit-alone. An edit gets an object of its own. Without this check: records
-		// wait in a batch; an edit joins the batch; an object holds either records or an
-		// edit, so the records are lost.
-		return w.waiting.Empty()
+		// guard:edit-alone. An edit shares no object with records, and only with edits that
+		// it can be one with. Without this check: records wait in a batch; an edit joins the
+		// batch; an object holds either records or an edit, so the records are lost.
+		return w.waiting.Empty() || w.together(e) != nil
 	case w.editWaits || w.waiting.IsEdit():
 		// guard:edit-turn. While an edit waits for an empty batch, appends wait too.
 		// Without this wait: appends come faster than objects are sent; each time the batch

@@ -16,6 +16,7 @@ type batch struct {
 	begun clock.Instant // when it got its first record; only kept with a linger
 	hurry bool          // it does not linger; guarded by Writer.mu
 	full  bool          // it is not paced by the latency; guarded by Writer.mu
+	edit  []byte        // the document, if it holds one; guarded by Writer.mu
 	// appends is how many it has; guarded by Writer.mu.
 	appends int
 	// Set when it takes its place in the pipeline.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"unique"
 
 	"github.com/fencepost/fencepost/fence"
@@ -20,6 +22,9 @@ import (
 // Errors: those of [Writer.Append], and [ErrConflict]. A file to add must have been created
 // and closed by this writer, and not been added before. A file to remove must be live. A
 // conflict is found before anything is written, and the writer goes on.
+//
+// Commits that wait at the same time may share an object. Each is still all or nothing, and
+// readers then see them in the same moment.
 //
 // The first commit reads which files are live: the lists of the newest manifest, and every
 // object of the log that is not folded yet, since edits may be among them. Other commits
@@ -93,6 +98,77 @@ func (w *Writer) commit(ctx context.Context, edit *manifest.Edit, opts []AppendO
 		delete(t.live, id)
 	}
 	return f, nil
+}
+
+// maxTogether is how large a document may be, in bytes, in which several edits wait. It is
+// encoded again for each of them.
+const maxTogether = 32 << 10
+
+// together returns the document that does what the waiting edit and then e do, or nil if they
+// cannot share an object. Called with mu held.
+func (w *Writer) together(e *entry) []byte {
+	b := w.waiting
+	if !b.IsEdit() || len(b.edit)+len(e.edit) > maxTogether {
+		return nil
+	}
+	first, err := state.DecodeEdit(b.edit)
+	if err != nil {
+		return nil
+	}
+	then, err := state.DecodeEdit(e.edit)
+	if err != nil || !independent(first, then) {
+		return nil
+	}
+	doc, err := state.EncodeEdit(&manifest.Edit{
+		Add: slices.Concat(first.Add, then.Add), Remove: slices.Concat(first.Remove, then.Remove),
+		Properties: merged(first.Properties, then.Properties), Unset: slices.Concat(first.Unset, then.Unset),
+	})
+	if err != nil || len(doc) > w.format.Limits.Object {
+		return nil
+	}
+	return doc
+}
+
+// independent reports whether two edits change different things, so that one edit can do both.
+//
+// guard:edit-independent. Edits share an object only if neither needs the other. Without this
+// check: one commit adds file f, and the next one removes it; one edit would say both, which
+// no reader can apply.
+//
+//mutant:replace return false => continue
+func independent(first, then *manifest.Edit) bool {
+	named := map[string]bool{}
+	for _, f := range first.Add {
+		named[f.Key] = true
+	}
+	for _, key := range then.Remove {
+		if named[key] {
+			return false
+		}
+	}
+	properties := map[string]bool{}
+	for name := range first.Properties {
+		properties[name] = true
+	}
+	for _, name := range first.Unset {
+		properties[name] = true
+	}
+	for name := range then.Properties {
+		if properties[name] {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(then.Unset, func(name string) bool { return properties[name] })
+}
+
+// merged returns the entries of both maps.
+func merged(a, b map[string]string) map[string]string {
+	all := maps.Clone(a)
+	if all == nil {
+		return b
+	}
+	maps.Copy(all, b)
+	return all
 }
 
 func (w *Writer) measureEdit(edit *manifest.Edit, opts []AppendOption) (entry, error) {
