@@ -25,7 +25,10 @@ type traffic struct {
 }
 
 func (l traffic) String() string {
-	if l.clients > 0 {
+	switch {
+	case l.clients == 1:
+		return fmt.Sprintf("a waiting client, %d B", l.size)
+	case l.clients > 0:
 		return fmt.Sprintf("%s waiting clients, %s B", result.Number(float64(l.clients)), result.Number(float64(l.size)))
 	}
 	return fmt.Sprintf("%s records a second, %s B", result.Number(float64(l.rate)), result.Number(float64(l.size)))

@@ -116,59 +116,19 @@ func (w *Writer) together(e *entry) []byte {
 		return nil
 	}
 	then, err := state.DecodeEdit(e.edit)
-	if err != nil || !independent(first, then) {
+	if err != nil {
 		return nil
 	}
-	doc, err := state.EncodeEdit(&manifest.Edit{
-		Add: slices.Concat(first.Add, then.Add), Remove: slices.Concat(first.Remove, then.Remove),
-		Properties: merged(first.Properties, then.Properties), Unset: slices.Concat(first.Unset, then.Unset),
-	})
+	both := &manifest.Edit{Add: slices.Concat(first.Add, then.Add), Remove: slices.Concat(first.Remove, then.Remove), Properties: map[string]string{}, Unset: slices.Concat(first.Unset, then.Unset)}
+	maps.Copy(both.Properties, first.Properties)
+	maps.Copy(both.Properties, then.Properties)
+	// It is no valid edit if one commit needs the other: if it removes a file that the other
+	// adds, or unsets a property that the other sets.
+	doc, err := state.EncodeEdit(both)
 	if err != nil || len(doc) > w.format.Limits.Object {
 		return nil
 	}
 	return doc
-}
-
-// independent reports whether two edits change different things, so that one edit can do both.
-//
-// guard:edit-independent. Edits share an object only if neither needs the other. Without this
-// check: one commit adds file f, and the next one removes it; one edit would say both, which
-// no reader can apply.
-//
-//mutant:replace return false => continue
-func independent(first, then *manifest.Edit) bool {
-	named := map[string]bool{}
-	for _, f := range first.Add {
-		named[f.Key] = true
-	}
-	for _, key := range then.Remove {
-		if named[key] {
-			return false
-		}
-	}
-	properties := map[string]bool{}
-	for name := range first.Properties {
-		properties[name] = true
-	}
-	for _, name := range first.Unset {
-		properties[name] = true
-	}
-	for name := range then.Properties {
-		if properties[name] {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(then.Unset, func(name string) bool { return properties[name] })
-}
-
-// merged returns the entries of both maps.
-func merged(a, b map[string]string) map[string]string {
-	all := maps.Clone(a)
-	if all == nil {
-		return b
-	}
-	maps.Copy(all, b)
-	return all
 }
 
 func (w *Writer) measureEdit(edit *manifest.Edit, opts []AppendOption) (entry, error) {

@@ -347,9 +347,9 @@ func TestCommitsShareAnObject(t *testing.T) {
 		}{
 			{"independent", []manifest.Edit{adds(files[1]), adds(files[2]), removes(files[0]), {Properties: map[string]string{"a": "1"}}, {Properties: map[string]string{"b": "1"}}}, 1},
 			{"removes what was added", []manifest.Edit{adds(files[3]), removes(files[3])}, 2},
-			{"sets again", []manifest.Edit{{Properties: map[string]string{"a": "2"}}, {Properties: map[string]string{"a": "3"}}}, 2},
+			{"sets again", []manifest.Edit{{Properties: map[string]string{"a": "2"}}, {Properties: map[string]string{"a": "3"}}}, 1},
 			{"sets what was unset", []manifest.Edit{{Unset: []string{"a"}}, {Properties: map[string]string{"a": "4"}}}, 2},
-			{"unsets what was set", []manifest.Edit{{Properties: map[string]string{"c": "1"}}, {Unset: []string{"c"}}}, 2},
+			{"unsets what another set", []manifest.Edit{{Properties: map[string]string{"c": "1"}}, {Unset: []string{"c"}}}, 2},
 			{"large", []manifest.Edit{{Properties: map[string]string{"d": strings.Repeat("x", 31<<10)}}, adds(files[4]), adds(files[5])}, 2},
 		} {
 			e.commit(w, manifest.Edit{Properties: map[string]string{"first": c.name}})
