@@ -48,7 +48,7 @@ var rooms = []room{
 
 	// The election never imports the log.
 	{pkg: "internal/lease", may: []string{"clock", "store"}}, // it names versions of the store and sends no request
-	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout"}},
+	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document"}},
 
 	// The log, from its description to its users. A writer accepts a token from anywhere,
 	// so it never imports leader. A reader never imports writer.

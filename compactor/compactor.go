@@ -37,7 +37,7 @@ type epoch struct {
 // one about Options.Leader, or about an election that cannot be held in st, is
 // leader.ErrOptions too.
 func New(st store.Store, opts *Options) (*Compactor, error) {
-	if st == nil {
+	if store.IsNil(st) {
 		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)
 	}
 	if err := opts.Validate(); err != nil {

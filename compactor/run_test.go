@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
@@ -170,7 +171,7 @@ func TestRunEnds(t *testing.T) {
 		"damage":    {func(w *world) { w.Put(layout.DataKey(logtest.At(1, 1)), []byte("junk")) }, fence.ErrCorrupt},
 		"denied":    {func(w *world) { w.Faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
 		"junk lock": {func(w *world) { w.Put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrCorrupt},
-		"newer":     {func(w *world) { w.Put(layout.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
+		"newer":     {func(w *world) { w.Put(layout.FormatKey, document.Sum(layout.FormatKey, []byte(`{"format": 99}`))) }, fence.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 0, func(t *testing.T, w *world) {

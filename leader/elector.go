@@ -35,6 +35,9 @@ type Elector struct {
 // Errors: [ErrOptions] with all faults; store.ErrInvalid for a prefix that cannot
 // be part of a key.
 func New(st store.Store, prefix string, opts *Options) (*Elector, error) {
+	if store.IsNil(st) {
+		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)
+	}
 	prefix = strings.TrimSuffix(prefix, "/") + "/"
 	if err := store.CheckPrefix("elect", prefix); err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ type Options struct {
 	// and candidates learn of the release up to Renew later.
 	Drain time.Duration
 	// MinEpoch is the least epoch to win. Set it to one more than the last token of
-	// another election when you move to this one. Candidates may differ in it.
+	// another election when you move to this one, at most 2⁶². Candidates may differ in it.
 	MinEpoch uint64
 	// NoPrune keeps old locks. Otherwise the leader deletes the locks that Prune does
 	// not keep, once at the beginning of a term and then every day.
@@ -124,6 +124,7 @@ func (o *Options) check(traits store.Traits) error {
 	need(o.ClockRate > 0 && o.ClockRate < 0.5, "ClockRate %g must be above 0 and below 0.5", o.ClockRate)
 	need(o.RequestTimeout > 0, "RequestTimeout %v must be positive", o.RequestTimeout)
 	need(o.Margin > 0, "Margin %v must be positive", o.Margin)
+	need(o.MinEpoch <= lease.MaxMinEpoch, "MinEpoch %d must be at most %d: a greater one leaves no room for the leaders after it", o.MinEpoch, uint64(lease.MaxMinEpoch))
 	need(o.StallAfter >= 0, "StallAfter %v must not be negative", o.StallAfter)
 	if err := errors.Join(bad...); err != nil {
 		return err // the sums below would only repeat these faults

@@ -3,7 +3,6 @@ package manifest
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -40,6 +39,9 @@ type Format struct {
 // ReadFormat reads format.json. Errors: [ErrNotInitialized], [fence.ErrFormat],
 // [fence.ErrCorrupt].
 func ReadFormat(ctx context.Context, st store.Store, settle *store.SettleOptions) (Format, error) {
+	if store.IsNil(st) {
+		return Format{}, fmt.Errorf("%w: the store is nil", ErrOptions)
+	}
 	body, _, err := store.ReadAll(ctx, st, layout.FormatKey, maxFormat, settle)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -52,18 +54,11 @@ func ReadFormat(ctx context.Context, st store.Store, settle *store.SettleOptions
 	return decodeFormat(body)
 }
 
-func (f *Format) encode() ([]byte, error) {
-	b, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("manifest: %w", err)
-	}
-	return append(b, '\n'), nil
-}
+func (f *Format) encode() ([]byte, error) { return document.Encode(layout.FormatKey, f) }
 
 func decodeFormat(body []byte) (Format, error) {
 	var f Format
-	err := json.Unmarshal(body, &f)
-	if err := document.Readable(layout.FormatKey, body, f.Version, f.Requires, err); err != nil {
+	if err := document.Decode(layout.FormatKey, body, &f); err != nil {
 		return Format{}, err
 	}
 	if f.Log == (fence.ID{}) {

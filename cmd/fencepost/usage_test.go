@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
@@ -246,8 +247,10 @@ func TestBadLogs(t *testing.T) {
 		harm func(t *testing.T, st store.Store)
 		says string
 	}{
-		"a format from the future": {func(t *testing.T, st store.Store) { fixture.Put(t, st, layout.FormatKey, []byte(`{"format":99}`)) }, "upgrade this program"},
-		"a corrupt format":         {func(t *testing.T, st store.Store) { fixture.Put(t, st, layout.FormatKey, []byte(`{`)) }, "format.json"},
+		"a format from the future": {func(t *testing.T, st store.Store) {
+			fixture.Put(t, st, layout.FormatKey, document.Sum(layout.FormatKey, []byte(`{"format":99}`)))
+		}, "upgrade this program"},
+		"a corrupt format": {func(t *testing.T, st store.Store) { fixture.Put(t, st, layout.FormatKey, []byte(`{`)) }, "format.json"},
 		"a truncated manifest": {func(t *testing.T, st store.Store) {
 			log, err := state.Open(t.Context(), st, nil)
 			if err != nil {

@@ -235,6 +235,34 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// TestVerifyRepairs says first what it would do.
+func TestVerifyRepairs(t *testing.T) {
+	url := newLog(t, fileURL(t))
+	must(t, "a\nb\n", "append", url)
+	must(t, "", "compact", url)
+	seal := layout.DataKey(fence.Position{Epoch: 0, Seq: 1})
+	if err := openStore(t, url).Delete(t.Context(), seal); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, "", "verify", "--dry-run", url); r.status != 2 || !strings.Contains(r.err, "--dry-run goes with --repair") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	if r := run(t, "", "verify", "--repair", "--dry-run", url); r.status != 1 || !strings.Contains(r.out, "--repair` can create the seal again") || !strings.HasSuffix(r.out, "1 problems\n") {
+		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
+	}
+	if r := run(t, "", "verify", "--repair", url); r.status != 0 || !strings.Contains(r.out, seal+": the seal that ended epoch 0 is missing") || !strings.HasSuffix(r.out, "1 problems repaired, 0 left\n") {
+		t.Errorf("status %d: %s%s", r.status, r.out, r.err)
+	}
+	if out := must(t, "", "verify", "--part", "today/7", url); !strings.Contains(out, " of 7\nnothing is wrong\n") {
+		t.Error(out)
+	}
+	for _, part := range []string{"", "3", "0/3", "4/3", "1/0", "x/3", "today/x"} {
+		if r := run(t, "", "verify", "--part", part, url); r.status != 2 || !strings.Contains(r.err, "want ") {
+			t.Errorf("--part %q: status %d: %s", part, r.status, r.err)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	if out := must(t, "", "--version"); !strings.HasPrefix(out, "fencepost ") || strings.Count(out, "\n") != 1 {
 		t.Error(out)

@@ -2,7 +2,6 @@ package lease
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/fencepost/fencepost/clock"
 )
@@ -38,8 +37,8 @@ func (c *Candidate) expired(now clock.Instant, age *Age) Action {
 }
 
 func (c *Candidate) create() Action {
-	if c.lock.Epoch == math.MaxUint64 {
-		return Action{Op: Fail, Err: ErrNumbers}
+	if c.lock.Epoch >= MaxEpoch {
+		return Action{Op: Fail, Err: fmt.Errorf("%w: %d; no election comes that far by counting, so something else has written that lock; delete it, unless somebody led in that epoch", ErrNumbers, c.lock.Epoch)}
 	}
 	c.won = Lock{Epoch: c.lock.follower(), Nonce: c.cfg.Nonce()}
 	if c.won.Epoch < c.cfg.MinEpoch {

@@ -127,6 +127,9 @@ func checkBlock(h *frame.Header, blocks []Block, i int, log fence.ID, end uint64
 	if i+1 < len(blocks) {
 		end = blocks[i+1].First
 	}
+	if h.HasCursor {
+		return fmt.Errorf("%w: block %d has a cursor", fence.ErrCorrupt, i)
+	}
 	if h.Kind != frame.Data || h.Log != log || h.Offset != blocks[i].First || h.Offset+uint64(h.Records) != end {
 		return fmt.Errorf("%w: block %d holds [%d, %d) of log %s, should be [%d, %d)", fence.ErrCorrupt, i, h.Offset, h.Offset+uint64(h.Records), h.Log, blocks[i].First, end)
 	}

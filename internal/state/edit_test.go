@@ -17,7 +17,7 @@ import (
 func goldenEdit() *manifest.Edit {
 	return &manifest.Edit{
 		Add: []manifest.File{
-			{Key: testFile(3, 2), Size: 80000, Records: 120, Meta: map[string]string{"day": "2024-02-29", "min": "a<b"}},
+			{Key: testFile(3, 2), Size: 80000, CRC32C: 0xe3069283, Records: 120, Meta: map[string]string{"day": "2024-02-29", "min": "a<b"}},
 			{Key: layout.FileKey(3, "00000000-0000-7000-8000-000000000003", "")},
 		},
 		Remove:     []string{testFile(1, 4)},

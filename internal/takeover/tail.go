@@ -31,6 +31,15 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 		if err := o.follow.Confirm(ctx); err != nil {
 			return sealed, begin, err
 		}
+		// guard:open-missing. A walk from the floor must reach the manifest's hint: every slot
+		// before that was acknowledged. Without this check: slot 15 is lost, and slots 16 to 19
+		// were acknowledged; the opener that began at the hint has met other damage; the one
+		// that begins at the floor takes slot 15 for the tail and seals it; the four records
+		// are gone for ever, also when slot 15 is restored.
+		if at.Position.Before(o.acked) {
+			return sealed, begin, o.follow.Classify(ctx, at.Position, fmt.Errorf("%w: %s is missing; the manifest says that the log was acknowledged up to %v",
+				fence.ErrCorrupt, layout.DataKey(at.Position), o.acked))
+		}
 		sent := o.follow.Beyond.Seq // the last slot that the leader has sent, if there is one
 		if sent == 0 {
 			found, own, err := o.seal(ctx, at.Position)

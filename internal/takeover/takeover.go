@@ -49,10 +49,20 @@ func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) 
 	defer o.endBackstop()
 	for range tries {
 		begin, err := o.try(ctx, m)
-		if !errors.Is(err, chain.ErrMoved) {
+		switch {
+		case errors.Is(err, chain.ErrMoved):
+			c.Logger.Info("the floor has moved during the takeover; beginning again")
+		case errors.Is(err, chain.ErrDamaged) && m.Tail().Position != m.Floor.Position && !o.fromFloor:
+			// guard:open-hint-fits. A walk from a hint that meets damage begins again at the floor,
+			// before the log is called damaged. Without this: a leader has noted a wrong hint; no
+			// opener that begins there finds an object that fits; nobody can lead a log that is
+			// sound.
+			c.Logger.Warn("the log does not go on at the manifest's hint as the hint says; beginning again at the floor. Run `fencepost verify`",
+				zap.Uint64("manifest", m.Version), zap.Stringer("hint", m.Tail().Position), zap.Error(err))
+			o.fromFloor = true
+		default:
 			return begin, err
 		}
-		c.Logger.Info("the floor has moved during the takeover; beginning again")
 		o.src.Have = nil
 		// guard:open-backstop-anew. Each try sends a backstop of its own. Without this: the
 		// backstop of try 1 falls into a slot that was pruned, before the place where the
@@ -77,7 +87,10 @@ type opener struct {
 	// have the same bytes.
 	nonce    fence.ID
 	time     time.Time
-	backstop *backstop // nil if there is none
+	acked    fence.Position // the manifest says that everything before it was acknowledged
+	backstop *backstop      // nil if there is none
+	// fromFloor is true once a walk from a hint has met damage.
+	fromFloor bool
 }
 
 // try takes the steps of a takeover once. Each step begins after the answer to the one
@@ -90,6 +103,10 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 		return m.Floor, nil
 	}
 	start := m.Tail()
+	o.acked = start.Position
+	if o.fromFloor {
+		start = m.Floor
+	}
 	if e := start.Position.Epoch; e >= o.Token.Epoch() {
 		// guard:open-hint. The walk begins in an epoch before the token's, also if it begins
 		// at a hint. Without this check: leader 3 notes a hint in its own epoch; a zombie

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
@@ -68,7 +69,7 @@ func changed(body []byte, change func(m *state.Manifest)) []byte {
 		return body
 	}
 	change(m)
-	b, err := json.Marshal(m)
+	b, err := document.Encode(layout.ManifestKey(m.Version), m)
 	if err != nil {
 		panic(err)
 	}

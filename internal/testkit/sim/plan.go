@@ -1,11 +1,12 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
 )
@@ -109,7 +110,7 @@ func NewPlan(seed uint64) Plan {
 func (p Plan) format() []byte {
 	f := logtest.WithGrace(p.Grace)
 	f.Probe = nil // no code here needs it, and every open would parse it
-	b, err := json.Marshal(f)
+	b, err := document.Encode(layout.FormatKey, f)
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))
 	}
