@@ -13,8 +13,9 @@
 // the best counts. A real regression shows each time; a bad moment of a shared machine
 // does not.
 //
-// There are four pages. The command itself makes writer. TestOpening makes opening: a
-// takeover from a leader that never stops, in virtual time. The tests of package history
+// There are five pages. The command itself makes writer. TestOpening makes opening: a
+// takeover from a leader that never stops, in virtual time. TestPacing makes pacing: when
+// the writer sends, beside a serial group commit, in virtual time. The tests of package history
 // make history, about manifest, compactor, reader and simulation. TestServers makes
 // servers: appends on MinIO and versitygw.
 //

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -110,7 +111,7 @@ func appendTimes(ctx context.Context, e *endpoint, size, n, depth int, hedge flo
 	var mu sync.Mutex
 	var took []time.Duration
 	opts := pipeline(depth, size)
-	opts.Hedge = hedge
+	opts.Hedge = cmp.Or(hedge, -1)
 	opts.Hooks.Acknowledged = func(s writer.Acknowledgement) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
@@ -51,6 +54,18 @@ func TestOpening(t *testing.T) {
 			}
 		}
 	}
+	for _, inFlight := range []int{16, 64} {
+		var took []time.Duration
+		synctest.Test(t, func(t *testing.T) { took = succeed(t, f, inFlight, tries/10) })
+		seconds := func(q float64) float64 { return result.Quantile(took, q).Seconds() }
+		row := Row{
+			Name:  fmt.Sprintf("after a crash behind 10,000 commits with %d in flight, S3's latency: seconds from opening to the first acknowledgement, p99", inFlight),
+			Value: seconds(0.99), Goal: 1, Ratio: true, Note: fmt.Sprintf("median %s of %d", result.Number(seconds(0.5)), len(took)),
+		}
+		if r.add(row); row.Missed() {
+			t.Errorf("%s: %s (%s)", row.Name, result.Number(row.Value), row.Note)
+		}
+	}
 	if *into == "" {
 		return
 	}
@@ -59,11 +74,40 @@ func TestOpening(t *testing.T) {
 	}
 }
 
-// outrunAgain measures a number of openings, each against the leader that the previous
-// one made.
-func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip time.Duration, inFlight, tries int) (took []time.Duration) {
+// succeed measures a number of openings, each after a leader that has made 10,000 commits as
+// fast as it could, with the default checkpoints, and crashed.
+func succeed(t *testing.T, f manifest.Format, inFlight, tries int) (took []time.Duration) {
 	ctx := t.Context()
-	far := faultstore.New(logtest.New(t, f, nil).Mem, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {
+	far := farLog(t, f, s3stub.S3Latency(seed))
+	opts := pipeline(inFlight, 1<<10)
+	opts.Clock, opts.Checkpoint = clock.Go(), 0
+	for i := range tries + 1 {
+		start := time.Now()
+		w, err := writer.Open(ctx, far, fence.NewToken(uint64(i)+1), &opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Append(ctx, [][]byte{payload(1 << 10)}); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			took = append(took, time.Since(start))
+		}
+		if err := appendSome(ctx, w, 1<<10, 10_000); err != nil {
+			t.Fatal(err)
+		}
+		crash, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := w.Close(crash); !errors.Is(err, writer.ErrUnknown) {
+			t.Fatalf("nothing was in flight at the crash: %v", err)
+		}
+	}
+	return took
+}
+
+// farLog returns a log whose requests take as long as latency says, in virtual time.
+func farLog(t *testing.T, f manifest.Format, latency s3stub.Latency) store.Store {
+	return faultstore.New(logtest.New(t, f, nil).Mem, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {
 		kind := s3stub.PutObject
 		if op.Kind == faultstore.Get {
 			kind = s3stub.GetObject
@@ -71,6 +115,13 @@ func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip t
 		d := latency(kind, op.Size)
 		return faultstore.Fault{Delay: d / 2, ReplyDelay: d - d/2}
 	}})
+}
+
+// outrunAgain measures a number of openings, each against the leader that the previous
+// one made.
+func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip time.Duration, inFlight, tries int) (took []time.Duration) {
+	ctx := t.Context()
+	far := farLog(t, f, latency)
 	opts := pipeline(inFlight, 1<<10)
 	opts.Clock = clock.Go()
 	w, err := writer.Open(ctx, far, fence.NewToken(1), &opts)

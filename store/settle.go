@@ -30,8 +30,14 @@ import (
 // known: Create sends the same bytes again, because the lost request may land later and
 // must then find its equal.
 func Create(ctx context.Context, st Store, key string, body []byte, opts *WriteOptions) (Info, error) {
-	info, _, err := settle(ctx, st, key, body, IfAbsent(), opts)
+	info, _, err := CreateClean(ctx, st, key, body, opts)
 	return info, err
+}
+
+// CreateClean is [Create], and also reports whether the create was clean: it took one
+// request, which was answered. So the time that it took is that of a request.
+func CreateClean(ctx context.Context, st Store, key string, body []byte, opts *WriteOptions) (info Info, clean bool, err error) {
+	return settle(ctx, st, key, body, IfAbsent(), opts)
 }
 
 // Swap writes body under key if the object there has version old, and returns when the

@@ -101,7 +101,7 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		defer stop()
 		w.editWaits = w.editWaits || e.edit != nil
 		for w.err == nil && !w.room(&e) && ctx.Err() == nil {
-			w.hurry()
+			w.fill()
 			w.changed.Wait()
 		}
 		if e.edit != nil {
@@ -127,12 +127,25 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		b.Add(r)
 	}
 	if e.edit != nil {
-		b.SetEdit(e.edit)
+		if b.edit = w.together(&e); b.edit == nil {
+			b.edit = e.edit
+		}
+		b.SetEdit(b.edit)
 	}
 	if e.hasCursor {
 		b.SetCursor(e.cursor)
 	}
-	if b.IsEdit() || b.Size() >= w.opts.BatchBytes {
+	b.appends++
+	if w.pace.came() {
+		news = true
+	}
+	if b.Size() >= bulk && !b.full {
+		b.full, news = true, true
+	}
+	if b.Size() >= w.opts.BatchBytes {
+		b.hurry, b.full, news = true, true, true
+	}
+	if b.IsEdit() {
 		b.hurry, news = true, true
 	}
 	if news { // to the dispatcher, which does not care about one record more
@@ -141,10 +154,20 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 	return f, nil
 }
 
-// hurry ends the linger of the waiting batch. Called with mu held.
+// hurry ends the linger of the waiting batch, because somebody waits for all that was
+// appended. Called with mu held.
 func (w *Writer) hurry() {
-	if w.opts.Linger > 0 && !w.waiting.hurry {
+	if !w.waiting.hurry {
 		w.waiting.hurry = true
+		w.changed.Broadcast()
+	}
+}
+
+// fill makes the waiting batch be sent as soon as a request is free, because it takes no
+// more. Called with mu held.
+func (w *Writer) fill() {
+	if !w.waiting.full {
+		w.waiting.hurry, w.waiting.full = true, true
 		w.changed.Broadcast()
 	}
 }
@@ -153,10 +176,10 @@ func (w *Writer) hurry() {
 func (w *Writer) room(e *entry) bool {
 	switch {
 	case e.edit != nil:
-		// guard:edit-alone. An edit gets an object of its own. Without this check: records
-		// wait in a batch; an edit joins the batch; an object holds either records or an
-		// edit, so the records are lost.
-		return w.waiting.Empty()
+		// guard:edit-alone. An edit shares no object with records, and only with edits that
+		// it can be one with. Without this check: records wait in a batch; an edit joins the
+		// batch; an object holds either records or an edit, so the records are lost.
+		return w.waiting.Empty() || w.together(e) != nil
 	case w.editWaits || w.waiting.IsEdit():
 		// guard:edit-turn. While an edit waits for an empty batch, appends wait too.
 		// Without this wait: appends come faster than objects are sent; each time the batch

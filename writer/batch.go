@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/store"
 )
 
 // batch is one object of the log, from the first record that waits for it to its outcome.
@@ -14,12 +15,17 @@ type batch struct {
 	frame.Builder
 	begun clock.Instant // when it got its first record; only kept with a linger
 	hurry bool          // it does not linger; guarded by Writer.mu
+	full  bool          // it is not paced by the latency; guarded by Writer.mu
+	edit  []byte        // the document, if it holds one; guarded by Writer.mu
+	// appends is how many it has; guarded by Writer.mu.
+	appends int
 	// Set when it takes its place in the pipeline.
 	first  uint64 // offset
 	at     fence.Position
 	bytes  int // of the payload
 	count  int // of records
 	cancel context.CancelFunc
+	hedge  *store.Hedge // nil if it is not sent twice
 	// Set when it is encoded.
 	encoded chan struct{} // closed then
 	after   frame.Point   // the point after it

@@ -12,8 +12,30 @@ import (
 	"github.com/fencepost/fencepost/internal/state"
 )
 
+const (
+	// tailObjects and tailBytes are how much may be acknowledged until the next checkpoint,
+	// whatever the interval: a successor reads as much in less than a second at S3's
+	// latencies. A checkpoint takes three requests, so with 1,024 it is 0.3 % more of them.
+	tailObjects = 1024
+	tailBytes   = 256 << 20
+)
+
+// tail is what was acknowledged since the last checkpoint began. Guarded by Writer.mu.
+type tail struct{ objects, bytes int }
+
+// grow counts an object. It reports whether a checkpoint is due, once for each.
+func (t *tail) grow(b *batch) (due bool) {
+	before := t.long()
+	t.objects++
+	t.bytes += b.stored
+	return t.long() && !before
+}
+
+func (t *tail) long() bool { return t.objects >= tailObjects || t.bytes >= tailBytes }
+
 // checkpoint writes the leader's manifests, off the commit path: one that records the epoch
-// as soon as it is open, one in each interval, and a last one when the writer is drained.
+// as soon as it is open, one in each interval or when the tail has become long, and a last
+// one when the writer is drained.
 func (w *Writer) checkpoint(u *state.Updater) {
 	hinted := w.noteHint(u, frame.Point{})
 	if w.opts.Checkpoint < 0 {
@@ -24,6 +46,9 @@ func (w *Writer) checkpoint(u *state.Updater) {
 		t := w.opts.Clock.AfterFunc(w.opts.Checkpoint, func() { close(tick) })
 		select {
 		case <-tick:
+			hinted = w.noteHint(u, hinted)
+		case <-w.long:
+			t.Stop()
 			hinted = w.noteHint(u, hinted)
 		case <-w.closed:
 			t.Stop()
@@ -46,6 +71,7 @@ func (w *Writer) checkpoint(u *state.Updater) {
 func (w *Writer) noteHint(u *state.Updater, last frame.Point) frame.Point {
 	w.mu.Lock()
 	at, stop := w.acked, w.stop
+	w.tail = tail{}
 	w.mu.Unlock()
 	if stop != nil || !last.Before(at) {
 		return last

@@ -157,3 +157,24 @@ func TestManifestOfAnotherWithTheSameToken(t *testing.T) {
 		}
 	})
 }
+
+// guard:tail-bound. A successor reads a bounded tail, however fast the leader was, and the
+// checkpoints cost few requests.
+func TestCheckpointOfALongTail(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		const objects, most = 3000, 1024
+		w := e.open("a", 1, &writer.Options{Checkpoint: time.Hour})
+		e.Faulty.ResetCounts()
+		for range objects {
+			e.append(w, "x")
+			synctest.Wait() // for the checkpoint
+		}
+		if tail := objects + 1 - int(e.hint().Seq); tail > most {
+			t.Errorf("%d objects are after the last checkpoint", tail)
+		}
+		all, puts := e.Faulty.Counts().Of("", ""), e.puts()
+		if more := all - puts; puts != objects || more > 3*(objects/most) {
+			t.Errorf("%d commits took %d requests, and the checkpoints %d", objects, puts, more)
+		}
+	})
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"unique"
 
 	"github.com/fencepost/fencepost/fence"
@@ -20,6 +22,9 @@ import (
 // Errors: those of [Writer.Append], and [ErrConflict]. A file to add must have been created
 // and closed by this writer, and not been added before. A file to remove must be live. A
 // conflict is found before anything is written, and the writer goes on.
+//
+// Commits that wait at the same time may share an object. Each is still all or nothing, and
+// readers then see them in the same moment.
 //
 // The first commit reads which files are live: the lists of the newest manifest, and every
 // object of the log that is not folded yet, since edits may be among them. Other commits
@@ -93,6 +98,37 @@ func (w *Writer) commit(ctx context.Context, edit *manifest.Edit, opts []AppendO
 		delete(t.live, id)
 	}
 	return f, nil
+}
+
+// maxTogether is how large a document may be, in bytes, in which several edits wait. It is
+// encoded again for each of them.
+const maxTogether = 32 << 10
+
+// together returns the document that does what the waiting edit and then e do, or nil if they
+// cannot share an object. Called with mu held.
+func (w *Writer) together(e *entry) []byte {
+	b := w.waiting
+	if !b.IsEdit() || len(b.edit)+len(e.edit) > maxTogether {
+		return nil
+	}
+	first, err := state.DecodeEdit(b.edit)
+	if err != nil {
+		return nil
+	}
+	then, err := state.DecodeEdit(e.edit)
+	if err != nil {
+		return nil
+	}
+	both := &manifest.Edit{Add: slices.Concat(first.Add, then.Add), Remove: slices.Concat(first.Remove, then.Remove), Properties: map[string]string{}, Unset: slices.Concat(first.Unset, then.Unset)}
+	maps.Copy(both.Properties, first.Properties)
+	maps.Copy(both.Properties, then.Properties)
+	// It is no valid edit if one commit needs the other: if it removes a file that the other
+	// adds, or unsets a property that the other sets.
+	doc, err := state.EncodeEdit(both)
+	if err != nil || len(doc) > w.format.Limits.Object {
+		return nil
+	}
+	return doc
 }
 
 func (w *Writer) measureEdit(edit *manifest.Edit, opts []AppendOption) (entry, error) {

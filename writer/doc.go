@@ -10,8 +10,8 @@
 //   - An append that is not acknowledged says whether it is certainly not committed
 //     ([ErrNotCommitted]) or may be ([ErrUnknown]).
 //   - One append is one atom, with its cursor.
-//   - In the steady state a commit costs one PUT, and no GET, LIST or HEAD. (Options.Hedge
-//     adds up to 5 % PUTs, and up to two GETs for each of those.)
+//   - In the steady state a commit costs one PUT, and no GET, LIST or HEAD. (Late
+//     requests are sent twice: up to 5 % more PUTs, and up to two GETs for each of those.)
 //   - Files and what refers to them share the log. [Writer.CreateFile] streams a large object
 //     to the store. [Writer.CommitFiles] adds and removes such files in one atom, in order
 //     with the records.

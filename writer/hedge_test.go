@@ -2,6 +2,7 @@ package writer_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,4 +104,39 @@ func TestHedgeGivenUp(t *testing.T) {
 		e.Faulty.Release(t.Context(), nil)
 		e.numbers(warm + 1) // so it was right not to say
 	})
+}
+
+// A small object is hedged by default. A large one is not, nor one on a store that answers at
+// once, nor any if the options say so.
+func TestHedgeByDefault(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		hedge   float64
+		latency time.Duration
+		size    int
+		twice   bool
+	}{
+		{"small", 0, 10 * ms, 1, true},
+		{"never", -1, 10 * ms, 1, false},
+		{"large", 0, 10 * ms, 256 << 10, false},
+		{"quick", 0, ms - 1, 1, false},
+	} {
+		t.Run(c.name, bubbled(func(t *testing.T, e *env) {
+			latency := c.latency
+			e.latency(&latency)
+			w := e.open("a", 1, &writer.Options{Checkpoint: -1, NoCompress: true, Hedge: c.hedge})
+			for range warm {
+				e.append(w, "x")
+			}
+			e.Faulty.ResetCounts()
+			latency = time.Second
+			f := e.async(w, strings.Repeat("x", c.size))
+			time.Sleep(latency / 2)
+			synctest.Wait()
+			if got := e.puts() == 2; got != c.twice {
+				t.Errorf("%d requests were sent", e.puts())
+			}
+			e.outcomes([]writer.Future{f}, "committed")
+		}))
+	}
 }

@@ -37,9 +37,11 @@ type Options struct {
 	// 256 MiB, or BatchBytes if that is more. When it is reached, one more object is
 	// filled, and then appends wait. An append that is larger is sent alone.
 	MaxBytes int
-	// Linger is how long an append waits for others to share its object, although a request
-	// is free: fewer requests, later acknowledgements. It ends early when the object is
-	// full, an edit comes, or Flush or Close is called. Default 0: no wait.
+	// Linger is how long an append waits at least for others to share its object, although a
+	// request is free: fewer requests, later acknowledgements. It ends early when the object
+	// is full, an edit comes, or Flush or Close is called. Default 0: the writer waits only
+	// as long as helps its clients. It sends at once while nothing is in flight, and about
+	// two objects in the time that one takes.
 	Linger time.Duration
 	// RequestsPerSecond bounds how many objects are sent per second, on average. Appends
 	// that wait share the next object. After a pause as many as in one second, and at least
@@ -48,18 +50,19 @@ type Options struct {
 	RequestsPerSecond float64
 	// Hedge sends an object a second time, and reads its slot, when the first request takes
 	// longer than this quantile of the last ones. The first answer counts. Objects are
-	// acknowledged in order, so one late request delays all after it. From 0.5 to below 1;
-	// 0.96 is a good value. It costs at most 5 % more PUT requests, and up to two GETs for
-	// each of those. The requests that lose are cancelled, which over HTTP/1.1 costs their
-	// connections. Default 0: never.
+	// acknowledged in order, so one late request delays all after it. From 0.5 to below 1,
+	// default 0.96; a negative value means never. It costs at most 5 % more PUT requests, and
+	// up to two GETs for each of those. The requests that lose are cancelled, which over
+	// HTTP/1.1 costs their connections. Objects from 256 KiB on are not hedged, nor any where
+	// requests take less than 1 ms.
 	Hedge float64
 	// NoCompress stores payloads as they are. Otherwise they are compressed with Zstandard
 	// at its fastest level, on up to 8 processors, and stored so if that is smaller.
 	NoCompress bool
 	// Checkpoint is how often the writer notes the acknowledged end of the history in the
 	// manifest. A successor and readers begin there. It is off the commit path and is skipped
-	// if nothing is new. Default 10 s. A negative value means only once, after Open, to record
-	// the epoch.
+	// if nothing is new, and comes earlier after 1,024 objects or 256 MiB. Default 10 s. A
+	// negative value means only once, after Open, to record the epoch.
 	Checkpoint time.Duration
 	// Until ends the writer: when it is done, nothing more is sent, and what is in flight is
 	// reported as [ErrUnknown]. Pass the context of the leader's term. The writer is safe
@@ -99,6 +102,7 @@ func (o *Options) withDefaults() Options {
 	v.Window = cmp.Or(v.Window, 4*max(v.InFlight, 1))
 	v.MaxBytes = cmp.Or(v.MaxBytes, max(256<<20, v.BatchBytes))
 	v.Checkpoint = cmp.Or(v.Checkpoint, 10*time.Second)
+	v.Hedge = cmp.Or(v.Hedge, 0.96)
 	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)
 	settle := *cmp.Or(v.Settle, &store.SettleOptions{})
@@ -127,7 +131,7 @@ func (o *Options) check() error {
 	need(o.Linger >= 0, "Linger %v must not be negative", o.Linger)
 	// Not a number fails each comparison.
 	need(o.RequestsPerSecond == 0 || o.RequestsPerSecond >= minRate, "RequestsPerSecond %v must be at least 1 a day, which is 1.0/86400, or 0 for no bound", o.RequestsPerSecond)
-	need(o.Hedge == 0 || o.Hedge >= 0.5 && o.Hedge < 1, "Hedge %v must be at least 0.5 and less than 1, or 0 for none", o.Hedge)
+	need(o.Hedge < 0 || o.Hedge >= 0.5 && o.Hedge < 1, "Hedge %v must be at least 0.5 and less than 1, 0 for the default, or negative for never", o.Hedge)
 	if err := o.Settle.Validate(); err != nil {
 		bad = append(bad, invalid("Settle: %w", err))
 	}
@@ -143,7 +147,7 @@ func invalid(format string, args ...any) error {
 
 // hedge returns what the writer's creates share; nil for none.
 func (o *Options) hedge() *store.Hedge {
-	if o.Hedge == 0 {
+	if o.Hedge < 0 {
 		return nil
 	}
 	return &store.Hedge{Quantile: o.Hedge}

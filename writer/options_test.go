@@ -47,6 +47,7 @@ func TestOptions(t *testing.T) {
 		{&writer.Options{RequestsPerSecond: 1e-9}, "RequestsPerSecond 1e-09 must be at least 1 a day, which is 1.0/86400,"},
 		{&writer.Options{RequestsPerSecond: math.Inf(1)}, ""},
 		{&writer.Options{Hedge: 0.4}, "Hedge 0.4 must be at least 0.5 and less than 1"},
+		{&writer.Options{Hedge: -1}, ""},
 		{&writer.Options{Hedge: 1, Linger: -1}, "Linger -1ns must not be negative\nwriter: invalid options: Hedge 1 must"}, // all faults
 		{&writer.Options{Hedge: 0.95}, ""},
 		{&writer.Options{Init: &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}}, "manifests of -5 bytes"},

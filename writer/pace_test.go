@@ -2,15 +2,19 @@ package writer_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -153,7 +157,7 @@ func TestRequestsPerSecond(t *testing.T) {
 	}
 }
 
-// Without a linger and a rate of requests no append takes a timer.
+// Without a linger and a rate of requests no append takes a timer, where requests take no time.
 func TestNoTimerWithoutPace(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		c := &timers{Clock: clock.Go()}
@@ -166,6 +170,270 @@ func TestNoTimerWithoutPace(t *testing.T) {
 		}
 		if n := c.n.Load() - before; n != 0 {
 			t.Errorf("10 appends took %d timers", n)
+		}
+	})
+}
+
+// latency makes the requests of client a for slots take as long as d says at the time.
+func (e *env) latency(d *time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hooks = append(e.hooks, func(op faultstore.Op) (f faultstore.Fault) {
+		if op.Client == "a" && op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.DataPrefix) {
+			f.Delay = *d
+		}
+		return f
+	})
+}
+
+// paced opens a writer that has learned that a request takes 32 ms. The clock stands at a
+// moment when nothing is in flight or awaited.
+func (e *env) paced(opts *writer.Options) (w *writer.Writer, latency *time.Duration) {
+	e.Helper()
+	latency = new(time.Duration)
+	*latency = 32 * time.Millisecond
+	e.latency(latency)
+	w = e.open("a", 1, opts)
+	for range 20 {
+		e.append(w, "x")
+	}
+	time.Sleep(time.Second)
+	e.Faulty.ResetCounts()
+	return w, latency
+}
+
+// sentAfter wants so many objects to have been sent after a time.
+func (e *env) sentAfter(start time.Time, after time.Duration, want int) {
+	e.Helper()
+	time.Sleep(time.Until(start.Add(after)))
+	synctest.Wait()
+	if got := e.puts(); got != want {
+		e.Errorf("after %v %d objects were sent, want %d", after, got, want)
+	}
+}
+
+const ms = time.Millisecond
+
+// guard:pace-gap. Beside an object in flight the next one waits for half of the latency, and
+// takes all that comes meanwhile.
+func TestPace(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w, _ := e.paced(&writer.Options{Checkpoint: -1})
+		start := time.Now()
+		for i := range 11 { // one each 4 ms
+			e.async(w, fmt.Sprint(i))
+			synctest.Wait()
+			time.Sleep(4 * ms)
+		}
+		// At 0, 16 and 32 ms.
+		e.sentAfter(start, 48*ms-1, 3)
+	})
+}
+
+// guard:pace-idle. A lone client never waits for the pace, also if an answer comes early.
+func TestPaceOfALoneClient(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w, latency := e.paced(&writer.Options{Checkpoint: -1})
+		for _, *latency = range []time.Duration{32 * ms, 10 * ms, 40 * ms, ms, 32 * ms} {
+			start := time.Now()
+			e.append(w, "x")
+			if took := time.Since(start); took != *latency {
+				t.Errorf("an append took %v, its request %v", took, *latency)
+			}
+		}
+	})
+}
+
+// guard:pace-gather. Clients that are acknowledged together share the next object too, also
+// if they do not all come back in the same moment.
+func TestPaceGathers(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w, _ := e.paced(&writer.Options{Checkpoint: -1})
+		start := time.Now()
+		fs := e.several(w, "0", "1", "2", "3") // 1 to 3 share an object
+		<-fs[3].Done()
+		e.Faulty.ResetCounts()
+		acked := time.Now()
+		for i, f := range fs[1:] {
+			if _, err := f.Wait(e.Context()); err != nil {
+				t.Fatal(err)
+			}
+			fs[i] = e.async(w, fmt.Sprint(4+i))
+			synctest.Wait()
+			time.Sleep(500 * time.Microsecond)
+		}
+		<-fs[2].Done()
+		// The last of the three came after 1 ms, so it was not awaited for 2.
+		if took := time.Since(acked); e.puts() != 1 || took != 33*ms {
+			t.Errorf("three clients took %d objects and %v", e.puts(), took)
+		}
+		if took := time.Since(start); took != (16+32+33)*ms {
+			t.Errorf("all took %v", took)
+		}
+	})
+}
+
+// A client that does not come back is awaited for a sixteenth of the latency; if somebody
+// flushes, for no time at all.
+func TestPaceGathersNoLonger(t *testing.T) {
+	for _, c := range []struct {
+		flush bool
+		wait  time.Duration
+	}{{false, 2 * ms}, {true, 0}} {
+		t.Run(fmt.Sprint(c.flush), bubbled(func(t *testing.T, e *env) {
+			w, _ := e.paced(&writer.Options{Checkpoint: -1})
+			first := e.async(w, "0")
+			synctest.Wait()
+			fs := e.several(w, "1", "2", "3")
+			<-first.Done()
+			for _, f := range fs {
+				<-f.Done()
+			}
+			start := time.Now()
+			f := e.async(w, "4")
+			if c.flush {
+				if err := w.Flush(e.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-f.Done()
+			if took := time.Since(start); took != 32*ms+c.wait {
+				t.Errorf("it took %v", took)
+			}
+		}))
+	}
+}
+
+// A program that appends many records in a row does not wait for half a latency because the
+// first one was sent alone.
+func TestPaceOfABurst(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w, _ := e.paced(&writer.Options{Checkpoint: -1})
+		start := time.Now()
+		e.async(w, "0")
+		synctest.Wait()
+		for range 999 {
+			e.async(w, "x")
+		}
+		e.sentAfter(start, 2*ms, 2)
+		if err := w.Flush(e.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 34*ms {
+			t.Errorf("1,000 appends took %v", took)
+		}
+	})
+}
+
+// An object that has reached the size where bandwidth counts does not wait, and neither does
+// a full one.
+func TestPaceOfBulk(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts   writer.Options
+		record int
+	}{
+		"bulk":    {writer.Options{}, 256 << 10},
+		"full":    {writer.Options{BatchBytes: 100}, 100},
+		"no room": {writer.Options{BatchBytes: 100}, 60},
+	} {
+		t.Run(name, bubbled(func(t *testing.T, e *env) {
+			c.opts.Checkpoint, c.opts.InFlight = -1, 8
+			w, _ := e.paced(&c.opts)
+			start := time.Now()
+			for range 6 {
+				e.async(w, strings.Repeat("x", c.record))
+				synctest.Wait()
+			}
+			want := 6
+			if name == "no room" {
+				want = 5 // the last one has room
+			}
+			e.sentAfter(start, 0, want)
+		}))
+	}
+}
+
+// gap returns how long an append beside one in flight waits before it is sent.
+func (e *env) gap(w *writer.Writer) time.Duration {
+	e.Helper()
+	time.Sleep(time.Hour)
+	e.Faulty.ResetCounts()
+	e.several(w, "x", "x")
+	for start := time.Now(); ; time.Sleep(ms) {
+		if synctest.Wait(); e.puts() == 2 {
+			return time.Since(start)
+		}
+	}
+}
+
+// guard:pace-outlier, pace-sample. What teaches the writer to wait: neither a rare slow
+// request, nor large objects, nor requests that were sent again.
+func TestPaceLearns(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		then func(e *env, w *writer.Writer, latency *time.Duration)
+		gap  time.Duration
+	}{
+		{"nothing", func(*env, *writer.Writer, *time.Duration) {}, 16 * ms},
+		{"one slow request", func(e *env, w *writer.Writer, latency *time.Duration) {
+			*latency = 10 * time.Second
+			e.append(w, "x")
+		}, 17 * ms},
+		{"large objects", func(e *env, w *writer.Writer, latency *time.Duration) {
+			*latency = 2 * time.Second
+			for range 20 {
+				e.append(w, strings.Repeat("x", 256<<10))
+			}
+		}, 16 * ms},
+		{"lost answers", func(e *env, w *writer.Writer, _ *time.Duration) {
+			for range 20 {
+				e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataPrefix, Fault: faultstore.Fault{Delay: 200 * ms, Err: errors.New("reset")}})
+				e.append(w, "x")
+			}
+		}, 16 * ms},
+		{"a store that has become slow", func(e *env, w *writer.Writer, latency *time.Duration) {
+			*latency = 100 * ms
+			for range 200 {
+				e.append(w, "x")
+			}
+		}, 50 * ms},
+	} {
+		t.Run(c.name, bubbled(func(t *testing.T, e *env) {
+			w, latency := e.paced(&writer.Options{Checkpoint: -1, NoCompress: true})
+			c.then(e, w, latency)
+			*latency = time.Minute // of what is in flight
+			if got := e.gap(w); got != c.gap {
+				t.Errorf("the second object waited %v, want %v", got, c.gap)
+			}
+		}))
+	}
+}
+
+// guard:pace-ceiling. Of a very slow store the writer does not learn to wait for seconds.
+func TestPaceOfAVerySlowStore(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w, latency := e.paced(&writer.Options{Checkpoint: -1})
+		*latency = 20 * time.Second
+		for range 200 {
+			e.append(w, "x")
+		}
+		if got := e.gap(w); got != 100*ms {
+			t.Errorf("the second object waited %v", got)
+		}
+	})
+}
+
+// A pace that was learned does not keep Close or the end of the writer waiting.
+func TestPaceAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w, _ := e.paced(&writer.Options{Checkpoint: -1})
+		start := time.Now()
+		e.several(w, "0", "1")
+		if err := w.Close(e.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 32*ms {
+			t.Errorf("Close took %v", took)
 		}
 	})
 }

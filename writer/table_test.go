@@ -335,6 +335,81 @@ func TestEditGivenUpWhileItWaits(t *testing.T) {
 	})
 }
 
+// Commits that wait together share an object, unless one needs the other.
+func TestCommitsShareAnObject(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w, _ := e.paced(&writer.Options{Checkpoint: -1})
+		var files []manifest.File
+		for range 6 {
+			f := e.file(w, "f")
+			f.Meta = map[string]string{"m": strings.Repeat("x", 900)}
+			files = append(files, f)
+		}
+		e.commit(w, adds(files[0]))
+		time.Sleep(time.Second)
+		for _, c := range []struct {
+			name  string
+			edits []manifest.Edit
+			puts  int
+		}{
+			{"independent", []manifest.Edit{adds(files[1]), adds(files[2]), removes(files[0]), {Properties: map[string]string{"a": "1"}}, {Properties: map[string]string{"b": "1"}}}, 1},
+			{"removes what was added", []manifest.Edit{adds(files[3]), removes(files[3])}, 2},
+			{"sets again", []manifest.Edit{{Properties: map[string]string{"a": "2"}}, {Properties: map[string]string{"a": "3"}}}, 1},
+			{"sets what was unset", []manifest.Edit{{Unset: []string{"a"}}, {Properties: map[string]string{"a": "4"}}}, 2},
+			{"unsets what another set", []manifest.Edit{{Properties: map[string]string{"c": "1"}}, {Unset: []string{"c"}}}, 2},
+			{"large", []manifest.Edit{{Properties: map[string]string{"d": strings.Repeat("x", 31<<10)}}, adds(files[4]), adds(files[5])}, 2},
+		} {
+			e.commit(w, manifest.Edit{Properties: map[string]string{"first": c.name}})
+			e.Faulty.ResetCounts()
+			f, err := w.CommitFilesAsync(e.Context(), manifest.Edit{Properties: map[string]string{"first": ""}}) // is in flight
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			var all sync.WaitGroup
+			for _, edit := range c.edits {
+				all.Go(func() {
+					if err := w.CommitFiles(e.Context(), edit); err != nil {
+						t.Errorf("%s: %v", c.name, err)
+					}
+				})
+				synctest.Wait()
+			}
+			all.Wait()
+			if _, err := f.Wait(e.Context()); err != nil || e.puts() != 1+c.puts {
+				t.Errorf("%s: %d commits took %d objects (%v)", c.name, len(c.edits), e.puts()-1, err)
+			}
+			time.Sleep(time.Second)
+		}
+		if err := w.Close(e.Context()); err != nil {
+			t.Fatal(err)
+		}
+		e.lives(files[1], files[2], files[4], files[5])
+		e.compact()
+		if got := e.Newest().Properties; got["a"] != "4" || got["b"] != "1" || got["c"] != "" || len(got["d"]) != 31<<10 {
+			t.Errorf("the properties are %v", got)
+		}
+	})
+}
+
+// An append does not wait for the pace because an edit waits for it.
+func TestAppendAfterAnEditThatWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w, _ := e.paced(&writer.Options{Checkpoint: -1})
+		e.commit(w, manifest.Edit{Properties: map[string]string{"loaded": "1"}})
+		time.Sleep(time.Second)
+		start := time.Now()
+		e.several(w, "0")
+		if _, err := w.CommitFilesAsync(e.Context(), manifest.Edit{Properties: map[string]string{"a": "1"}}); err != nil {
+			t.Fatal(err)
+		}
+		e.append(w, "1")
+		if took := time.Since(start); took >= 64*ms {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // guard:edit-order. Of many commits at once that remove one file, one succeeds.
 func TestCommitsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {

@@ -33,6 +33,7 @@ type Writer struct {
 	stopUntil func()
 	closed    chan struct{} // closed with err
 	finished  chan struct{} // closed when Close is through
+	long      chan struct{} // gets one when the tail has become long
 	reporting sync.Mutex    // held while hooks are called, in order
 
 	mu      sync.Mutex
@@ -50,6 +51,7 @@ type Writer struct {
 	next     fence.Position // of the batch after it
 	offset   uint64         // of the first record of that batch
 	acked    frame.Point    // after the last batch that was acknowledged
+	tail     tail           // since the last checkpoint
 	void     uint64         // the first slot that can never be part of the history, 0 if none is known
 	err      error          // why no appends are taken any more
 	stop     error          // why nothing is sent any more
@@ -81,7 +83,7 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (
 	w := &Writer{
 		log: log, st: log.Store(), format: log.Format(), token: token, opts: opts, hedge: opts.hedge(),
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
-		closed:    make(chan struct{}), finished: make(chan struct{}), stopUntil: func() {},
+		closed:    make(chan struct{}), finished: make(chan struct{}), long: make(chan struct{}, 1), stopUntil: func() {},
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
 		encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
 		files:    map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin),

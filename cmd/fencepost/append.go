@@ -87,7 +87,7 @@ the longest record.`,
 	bytesVar(fl, &p.batch, "batch-bytes", "how large an object may grow while it waits to be sent (default 4 MiB)")
 	spanVar(fl, &p.linger, "linger", "", 0, "how long a record may wait, to share an object (default not at all)")
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "most objects sent on average (default no bound)")
-	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile, such as 0.96 (default never)")
+	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile (default 0.96; -1: never)")
 	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
 	p.election = a.election(c)
 	a.jsonFlag(c)

@@ -74,7 +74,7 @@ type walk struct {
 	held    int64 // bytes of heads in the queue
 	ends    bool  // a fetch in the queue has failed: the walk does not go past it
 	budget  int64
-	mean    int64 // size of the last objects, roughly
+	usual   int64 // size that the last objects rarely exceeded
 }
 
 // next returns the finished fetch of slot p. That is the slot after the previous one,
@@ -93,7 +93,11 @@ func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 	w.pop()
 	if f.err == nil {
 		w.window = min(2*w.window, depth*w.ahead())
-		w.mean += (f.Info.Size - w.mean) / 8
+		// A large object after small ones costs a second request, so the next ones are asked for
+		// whole at once. Small ones after it only reserve too much, until they are here.
+		if w.usual += (f.Info.Size - w.usual) / 8; f.Info.Size > w.usual {
+			w.usual = f.Info.Size
+		}
 	}
 	return f
 }
@@ -103,7 +107,7 @@ func (w *walk) ask(ctx context.Context, p fence.Position) {
 	w.noteArrived() // one of them may be the tail
 	// The next objects are probably about as large as the last ones. If those were large,
 	// each is asked for in one request.
-	ask := max(Head, w.mean+w.mean/4)
+	ask := max(Head, w.usual+w.usual/16)
 	for len(w.queue) == 0 || len(w.queue) < w.window && w.active < w.ahead() && !w.ends && w.held < int64(w.ahead())*Head && ask-Head <= w.budget {
 		f := newFetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask)
 		w.active++
@@ -137,6 +141,9 @@ func (w *walk) note(f *fetch) {
 	w.active--
 	f.here, f.head = true, min(int64(len(f.Body)), Head)
 	w.held += f.head
+	if spare := f.reserved - (int64(len(f.Body)) - f.head); !f.partial() && spare > 0 {
+		w.reserve(f, -spare)
+	}
 	w.ends = w.ends || f.err != nil
 }
 

@@ -491,7 +491,7 @@ func TestAlikeAtOnce(t *testing.T) {
 	keys, _, end, err := collect(t, s, frame.Start())
 	// One for each, and a second one while it was not known how large they are; and some beyond
 	// the end.
-	if err != nil || len(keys) != 2*n+1 || !end.Equal(l.at) || requests > 2*n+1+20+4 {
+	if err != nil || len(keys) != 2*n+1 || !end.Equal(l.at) || requests > 2*n+1+8 {
 		t.Errorf("%d objects took %d requests, %v", len(keys), requests, err)
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func (n *node) election(prefix string) *leader.Options {
 func (n *node) writerOptions() *writer.Options {
 	inFlight := 1 + n.rng.IntN(4)
 	return &writer.Options{
-		Hedge: n.world.plan.Hedge, Linger: n.world.plan.Linger, InFlight: inFlight, Window: inFlight + n.rng.IntN(3*inFlight), BatchBytes: 64, NoCompress: true,
+		Hedge: cmp.Or(n.world.plan.Hedge, -1), Linger: n.world.plan.Linger, InFlight: inFlight, Window: inFlight + n.rng.IntN(3*inFlight), BatchBytes: 64, NoCompress: true,
 		Checkpoint: time.Duration(1+n.rng.IntN(2000)) * time.Millisecond, Settle: n.settle(), Clock: n.clock,
 	}
 }

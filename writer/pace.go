@@ -1,0 +1,212 @@
+package writer
+
+import (
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+)
+
+// pace decides when the waiting batch may be sent although a request is free. Guarded by
+// Writer.mu.
+//
+// Objects are acknowledged in order, so each one also waits for the slowest of those before
+// it. Many small objects in flight therefore delay one another, and each is a request to be
+// paid for. So the writer learns how long a request takes, its latency, and sends
+// perLatency objects in that time. It also waits a moment for the clients that were just
+// acknowledged: many append again at once, and then share one object.
+type pace struct {
+	interval time.Duration // between requests on average, 0 if they are not bounded
+	due      clock.Instant // of the next request, at the average rate
+
+	latency time.Duration // of a small object: a running mean; 0 if none is known
+	samples int           // in that mean, up to meanOf
+	sentAt  clock.Instant // when the last object was sent; only kept while paced
+	// absent is how many of the appends that were acknowledged last have no successor yet.
+	// Those are awaited until gather.
+	absent int
+	gather clock.Instant
+
+	wake   clock.Timer // wakes the dispatcher, nil if it is not needed
+	wakeAt clock.Instant
+}
+
+const (
+	// pacedFrom is the latency from which objects are paced. Where a request takes less,
+	// timers would cost more than they save.
+	pacedFrom = time.Millisecond
+	// perLatency is how many objects are sent in the time that one takes. bench/pacing_test.go
+	// measures it: with fewer, records wait longer to be sent. With more, they wait longer
+	// for the objects before them where latencies vary, and more requests are paid for.
+	perLatency = 2
+	// gatherPart is the part of the latency for which the next append of a client that was
+	// acknowledged is awaited.
+	gatherPart = 16
+	// slowest is the longest latency that is believed. With it the next object is sent at
+	// most slowest/perLatency = 100 ms after the last one.
+	slowest = 200 * time.Millisecond
+	// bulk is the size, in bytes, from which an object is sent at once. The time of a larger one
+	// depends on the bandwidth, so it says nothing of the latency.
+	bulk = 256 << 10
+	// meanOf is how many samples the mean remembers, roughly.
+	meanOf = 16
+	// burst is for a program that appends 1,000 records in a row: the first one is sent alone.
+	// If more than burst times as many records wait as are in flight, the next object waits only
+	// as long as clients are awaited, and not for half a latency.
+	burst = 4
+)
+
+func newPace(o *Options) pace {
+	now := o.Clock.Now()
+	p := pace{due: now, sentAt: now, gather: now}
+	if o.RequestsPerSecond > 0 {
+		p.interval = time.Duration(float64(time.Second) / o.RequestsPerSecond)
+	}
+	return p
+}
+
+// next is when a request may be sent. The rate is an average: after a pause, requests may be
+// a second ahead of it.
+func (p *pace) next() clock.Instant { return p.due.Add(-max(time.Second-p.interval, 0)) }
+
+// keeps reports whether the pace needs to know when objects are sent.
+func (p *pace) keeps() bool { return p.interval > 0 || p.learned() }
+
+// learned reports whether objects are paced by the latency.
+func (p *pace) learned() bool { return p.latency >= pacedFrom }
+
+// sent counts a request.
+func (p *pace) sent(now clock.Instant) {
+	p.sentAt = now
+	if p.interval > 0 {
+		p.due = max(p.due, now).Add(p.interval)
+	}
+}
+
+// learn adds a sample to the latency.
+func (p *pace) learn(took time.Duration) {
+	// guard:pace-outlier. One sample counts as twice the mean at most. Without this limit: one
+	// request in 1,000 takes 30 s; the mean rises to 2 s; each append waits longer for as long
+	// as the mean remembers it.
+	//
+	//mutant:replace min(took, max(2*p.latency, pacedFrom)) => took
+	if p.samples > 0 {
+		took = min(took, max(2*p.latency, pacedFrom))
+	}
+	p.samples = min(p.samples+1, meanOf)
+	p.latency += (took - p.latency) / time.Duration(p.samples)
+}
+
+// part returns 1/n of the latency.
+func (p *pace) part(n int) time.Duration {
+	// guard:pace-ceiling. However slow the store is, the next object waits for 100 ms at most.
+	// Without this limit: the store takes 20 s for each request; an append that comes beside
+	// one in flight is not even sent for 10 s.
+	//
+	//mutant:replace min(p.latency, slowest) => p.latency
+	return min(p.latency, slowest) / time.Duration(n)
+}
+
+// acknowledged notes that a number of appends were acknowledged: as many are likely to come.
+func (p *pace) acknowledged(appends int, now clock.Instant) {
+	if appends == 0 || !p.learned() {
+		return
+	}
+	if now >= p.gather {
+		p.absent = 0 // they did not come
+	}
+	p.absent += appends
+	p.gather = now.Add(p.part(gatherPart))
+}
+
+// came counts an append. It reports whether it was the last one that was awaited.
+func (p *pace) came() bool {
+	if p.absent == 0 {
+		return false
+	}
+	p.absent--
+	return p.absent == 0
+}
+
+// ripe reports whether the waiting batch need not wait for more appends or for the rate of
+// requests. If it has to, a timer wakes the dispatcher in time. Called with mu held.
+func (w *Writer) ripe() bool {
+	if w.opts.Linger == 0 && !w.pace.keeps() {
+		return true
+	}
+	if w.err != nil {
+		return true // the writer is closing: this is its last object
+	}
+	now := w.opts.Clock.Now()
+	at := now
+	if w.pace.interval > 0 {
+		at = max(at, w.pace.next())
+	}
+	if w.opts.Linger > 0 && !w.waiting.hurry {
+		at = max(at, w.waiting.begun.Add(w.opts.Linger))
+	}
+	if w.pace.learned() && !w.waiting.full {
+		at = max(at, w.paced(now))
+	}
+	if at == now {
+		return true
+	}
+	w.wake(at, now)
+	return false
+}
+
+// paced returns when the waiting batch may be sent at the pace of the latency, or when to ask
+// again. Called with mu held.
+func (w *Writer) paced(now clock.Instant) clock.Instant {
+	p, at := &w.pace, now
+	// guard:pace-idle. While nothing is in flight, an append is not kept apart from the last
+	// object. Without this check: the usual latency is 30 ms; a lone client is acknowledged
+	// after 1 ms and appends again; its append waits for 1 ms, though no object is before it.
+	//
+	//mutant:replace w.inFlight > 0 => true
+	if w.inFlight > 0 {
+		// guard:pace-gap. Beside an object in flight the next one waits for its part of the
+		// latency. Without this wait: 400 clients append one record each second; each record
+		// gets an object and a request of its own; each is acknowledged after the slowest of
+		// the 16 requests in flight.
+		//
+		//mutant:replace max(at, p.sentAt.Add(gap)) => max(at, p.sentAt.Add(0*gap))
+		gap := p.part(perLatency)
+		if soon := p.part(gatherPart); now < p.sentAt.Add(soon) || uint64(w.waiting.Records()) > burst*(w.offset-w.acked.Offset) {
+			gap = soon // then look whether it is a burst
+		}
+		at = max(at, p.sentAt.Add(gap))
+	}
+	// guard:pace-gather. An object waits a moment for clients that were just acknowledged.
+	// Without this wait: 64 clients are acknowledged together; the first one to append again
+	// gets an object of its own; the other 63 wait for the next one, and for both in order.
+	// Flush ends the wait, because then all has come that its caller appended.
+	if p.absent > 0 && !w.waiting.hurry {
+		at = max(at, p.gather)
+	}
+	return at
+}
+
+// wake wakes the dispatcher at that time. Called with mu held.
+func (w *Writer) wake(at, now clock.Instant) {
+	if w.pace.wake != nil && w.pace.wakeAt == at {
+		return
+	}
+	w.stopWake()
+	w.pace.wakeAt = at
+	w.pace.wake = w.opts.Clock.AfterFunc(at.Sub(now), func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.pace.wakeAt == at {
+			w.pace.wake = nil
+		}
+		w.changed.Broadcast()
+	})
+}
+
+// stopWake stops the timer of wake. Called with mu held.
+func (w *Writer) stopWake() {
+	if w.pace.wake != nil {
+		w.pace.wake.Stop()
+		w.pace.wake = nil
+	}
+}
