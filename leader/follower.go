@@ -38,7 +38,7 @@ func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 	case seen.State == Held:
 		// Many candidates may have seen the lock at the same moment. The first one leaves the
 		// note, and the others find it.
-		if clock.Sleep(ctx, c.clock, time.Duration(c.random()*float64(until.Sub(c.clock.Now())))) != nil {
+		if clock.Sleep(ctx, c.clock, time.Duration(c.random()*float64(until.Sub(c.clock.Now())/8))) != nil {
 			return
 		}
 	}
