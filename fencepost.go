@@ -30,8 +30,15 @@ const LockPrefix = layout.LockPrefix
 // If the term is lost, Run ends work's context, waits for work to return, and contends
 // again. So work may be called several times, one at a time. Each call begins where the
 // history ends: see writer.Recovered. While Run waits, Leader.Hooks.Leader tells who
-// leads instead, and the Logger gets a line for each leader. After each call Run flushes and closes the writer
-// and then frees the lock; work may close the writer itself.
+// leads instead, and the Logger gets a line for each leader. After each call Run flushes and
+// closes the writer; work may close the writer itself.
+//
+// If ctx ends, Run hands over: the work goes on until another process has taken over the
+// log, as after [Session.Resign]. If no other process waits, work's context ends at once.
+// Let a second signal end the process: call the stop function of signal.NotifyContext when
+// ctx is done. If work returns by itself, nobody appends until another process has read the
+// lock, which it does once in a heartbeat interval. To avoid that gap, call Resign and work
+// on until the context ends.
 //
 // Run returns:
 //

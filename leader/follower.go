@@ -89,24 +89,29 @@ func ifVersion(v store.Version) store.Condition {
 	return store.IfMatch(v)
 }
 
-// makeWay ends the drain of a term that resigns: as soon as a candidate has seen that the
-// lock is draining, or if no candidate has seen the lock.
+// makeWay resigns. If a candidate has seen the lock, the lock announces the end, and the work
+// goes on until a candidate has seen that.
 func (t *Term) makeWay() {
 	select {
 	case <-t.leaves:
 	case <-t.ctx.Done():
 		return
 	}
-	for {
+	for first := true; ; first = false {
+		in := t.way
 		s, _, err := t.e.sighted(t.ctx)
-		alone := err == nil && s.Epoch != t.epoch
-		if s.Epoch == t.epoch && s.close(t.successor) {
+		switch followed := err != nil || s.Epoch == t.epoch; {
+		case !followed:
+			in.Drain = 0
+			t.step(in)
+		case err == nil && s.close(in.Successor):
 			t.mu.Lock()
 			t.close = s.Candidate
 			t.mu.Unlock()
-			t.step(lease.Input{Signal: lease.Resign})
-		} else if alone {
-			t.step(lease.Input{Signal: lease.Resign})
+			in.Drain = 0
+			t.step(in)
+		case first:
+			t.step(in)
 		}
 		if clock.Sleep(t.ctx, t.clock, lease.Quick(t.e.opts.Validity)) != nil {
 			return

@@ -76,13 +76,14 @@ func (t *Term) leaving(in lease.Input, why error) {
 		in.Drain = 0
 	}
 	idle := first && !t.working
-	if first {
-		t.successor = in.Successor
+	drains := first && in.Drain > 0
+	if drains {
+		t.way = in
+		close(t.leaves)
 	}
 	t.mu.Unlock()
-	t.step(in)
-	if first {
-		close(t.leaves)
+	if !drains {
+		t.step(in)
 	}
 	if idle {
 		t.workDone()

@@ -49,8 +49,8 @@ type Term struct {
 	ending  bool
 	close   string // the candidate that has seen the lock draining
 
-	successor string // set before leaves is closed
-	waiters   []waiter
+	way     lease.Input // how to resign; set before leaves is closed
+	waiters []waiter
 }
 
 type waiter struct {
