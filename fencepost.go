@@ -74,6 +74,8 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		}
 		r := &run{settings: s, st: st, work: work}
 		err = r.contend(ctx, e)
+		// A lock of this name that is found later is that of another live process.
+		s.leader.Reclaim = false
 		switch {
 		case r.finished:
 			return nil

@@ -146,6 +146,45 @@ func distribution(t *testing.T, what string, d []time.Duration, p50, p99 time.Du
 	}
 }
 
+// A process is killed and started again with its name. If its dead predecessor can only be
+// itself, it leads at once, and the work goes on where the log ends. A twin that lives is
+// fenced, waits, and does not take the log back.
+func TestRunReclaims(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		opts := func() *fencepost.Options {
+			o := options("a")
+			o.Leader.Reclaim = true
+			return o
+		}
+		a := &acks{first: map[uint64]time.Time{}, last: map[uint64]time.Time{}, began: make(chan uint64, 1)}
+		first := w.run("a1", opts(), a.appendAll)
+		<-a.began
+		time.Sleep(time.Minute)
+		w.Faulty.Client("a1").Crash() // the process is dead: none of its requests gets through
+		start := time.Now()
+		second := w.run("a2", opts(), a.appendAll)
+		if <-a.began; time.Since(start) > 2*time.Second {
+			t.Errorf("it appended after %v", time.Since(start))
+		}
+		time.Sleep(time.Minute)
+		twin := w.run("a3", opts(), a.appendAll)
+		if epoch := <-a.began; epoch != 3 {
+			t.Errorf("epoch %d", epoch)
+		}
+		time.Sleep(time.Hour)
+		if second.calls.Load() != 1 || twin.calls.Load() != 1 {
+			t.Errorf("the two led %d and %d times", second.calls.Load(), twin.calls.Load())
+		}
+		for _, n := range []*node{first, second, twin} {
+			n.cancel(errStop)
+		}
+		for _, n := range []*node{first, second, twin} {
+			_ = w.ends(n)
+		}
+		w.Contents()
+	})
+}
+
 // Alone it ends at once, and everything that it appended is in the log.
 func TestRunAloneEndsAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
