@@ -160,7 +160,7 @@ func TestRunReclaims(t *testing.T) {
 		first := w.run("a1", opts(), a.appendAll)
 		<-a.began
 		time.Sleep(time.Minute)
-		w.Faulty.Client("a1").Crash() // the process is dead: none of its requests gets through
+		first.st.Crash() // the process is dead: none of its requests gets through
 		start := time.Now()
 		second := w.run("a2", opts(), a.appendAll)
 		if <-a.began; time.Since(start) > 2*time.Second {
@@ -220,10 +220,10 @@ func TestRunHandOverIsBounded(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error { return nil })
 		time.Sleep(30 * time.Second)
-		w.Faulty.Client("b").Crash()
+		b.st.Crash()
 		start := time.Now()
 		n.cancel(errStop)
-		if err := w.ends(n); !errors.Is(err, errStop) || time.Since(start) > 12*time.Second {
+		if err := w.ends(n); !errors.Is(err, errStop) || time.Since(start) < 7*time.Second || time.Since(start) > 12*time.Second {
 			t.Errorf("it ended after %v with %v", time.Since(start), err)
 		}
 		w.free()
