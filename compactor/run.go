@@ -73,7 +73,7 @@ func (c *Compactor) checkElection() error {
 // election returns the options of the compactors' election.
 func (c *Compactor) election() leader.Options {
 	o := *c.opts.Leader
-	o.NoPrune = true // pruneLocks does it, for both elections
+	o.NoPrune = true              // pruneLocks does it, for both elections
 	o.Drain = cmp.Or(o.Drain, -1) // nobody waits for a compactor
 	o.Clock = cmp.Or(o.Clock, c.opts.Clock)
 	o.Logger = cmp.Or(o.Logger, c.opts.Logger.Named("leader"))
