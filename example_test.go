@@ -107,11 +107,12 @@ func ExampleSession_Resign() {
 		if s.Epoch() == 2 {
 			return nil // the work is done: Run ends
 		}
-		s.Resign()
-		// Appends are still possible while other candidates prepare to take over.
 		if _, err := s.Append(ctx, [][]byte{[]byte("bye")}); err != nil {
 			return err
 		}
+		s.Resign()
+		// If another candidate waits, the work goes on until that one leads. Nobody waits
+		// here, so the context ends at once.
 		<-ctx.Done()
 		fmt.Println(context.Cause(ctx))
 		return context.Cause(ctx) // Run contends again

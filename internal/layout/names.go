@@ -41,6 +41,9 @@ func ParseNumberedKey(prefix, key string) (n uint64, ok bool) {
 	return n, ok && below && json && n > 0
 }
 
+// FollowerKey names the note that candidates leave for the leader of an election.
+func FollowerKey(prefix string) string { return prefix + "follower.json" }
+
 // ManifestKey is the key of a version of the manifest.
 func ManifestKey(version uint64) string { return NumberedKey(ManifestPrefix, version) }
 
