@@ -2,12 +2,12 @@ package leader
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/store"
@@ -29,7 +29,7 @@ type sighting struct {
 // does that once for each state of each lock. If the store fails, it tries again at the next
 // wait.
 func (c *campaign) sight(ctx context.Context, until clock.Instant) {
-	seen := sighting{Format: format, Epoch: c.last.Epoch, State: c.last.State, Candidate: c.opts.Identity}
+	seen := sighting{Format: document.Format, Epoch: c.last.Epoch, State: c.last.State, Candidate: c.opts.Identity}
 	other := c.last.Successor != "" && c.last.Successor != c.opts.Identity
 	switch {
 	case !c.follows, c.takeover != nil, seen == c.noted, seen.Epoch == 0, seen.State == Expired,
@@ -64,8 +64,8 @@ func (s sighting) close(successor string) bool {
 }
 
 func (s sighting) encode() []byte {
-	body, _ := json.Marshal(s) // it has no values that JSON cannot express
-	return append(body, '\n')
+	body, _ := document.Encode(layout.FollowerKey(""), s) // it has no values that JSON cannot express
+	return body
 }
 
 // sighted reads the note. It is empty if there is none, or nobody can read it.
@@ -76,7 +76,7 @@ func (f *files) sighted(ctx context.Context) (s sighting, v store.Version, err e
 		return sighting{}, "", nil
 	case err != nil:
 		return sighting{}, "", err
-	case json.Unmarshal(body, &s) != nil:
+	case document.Decode(layout.FollowerKey(""), body, &s) != nil:
 		s = sighting{}
 	}
 	return s, info.Version, nil
