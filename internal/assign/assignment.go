@@ -19,6 +19,11 @@ const (
 	MaxNumber = 1<<46 - 1
 	// MaxBase is the highest base.
 	MaxBase = 1 << 62
+	// MaxWeight is the highest weight of a member.
+	MaxWeight = 1_000_000_000
+	// MaxWaits is how many pending entries a partition may have before it moves for fairness
+	// once more.
+	MaxWaits = 8
 	// MaxOpenings is how often an owner may open a partition under one since.
 	MaxOpenings = 1 << 16
 )
