@@ -7,16 +7,20 @@ import (
 	"github.com/fencepost/fencepost/fence"
 )
 
-// candidates finds members that own least, by their weight.
+// candidates finds members for partitions that were given up. What they receive is fixed, so
+// those come last that have received their share. The others come by what they own, by their weight.
 type candidates struct {
-	members []Member
-	shares  []int
-	order   []int32 // a heap of those that may receive partitions: least share first
-	place   []int   // in order, by member; -1: not there
+	members  []Member
+	shares   []int   // what they own
+	received []int   // of this, what is fixed
+	targets  []int   // what they shall own
+	order    []int32 // a heap of those that may receive partitions
+	place    []int   // in order, by member; -1: not there
 }
 
 func (p *plan) candidates() *candidates {
-	c := &candidates{members: p.members, shares: p.shares(), place: make([]int, len(p.members))}
+	shares := p.shares()
+	c := &candidates{members: p.members, shares: shares, received: make([]int, len(shares)), targets: p.targets(shares), place: make([]int, len(shares))}
 	for m := range p.members {
 		c.place[m] = -1
 		if p.receives(int32(m)) {
@@ -28,8 +32,7 @@ func (p *plan) candidates() *candidates {
 	return c
 }
 
-// other returns the candidate with the least share that is neither m nor named by avoid, or
-// Nobody.
+// other returns the first candidate that is neither m nor named by avoid, or Nobody.
 func (c *candidates) other(m int32, avoid []fence.ID) int32 {
 	var passed []int32
 	found := int32(Nobody)
@@ -49,6 +52,7 @@ func (c *candidates) other(m int32, avoid []fence.ID) int32 {
 // moved counts a partition that goes from one member to another.
 func (c *candidates) moved(from, to int32) {
 	c.shares[to]++
+	c.received[to]++
 	heap.Fix(c, c.place[to])
 	if c.place[from] >= 0 {
 		c.shares[from]--
@@ -61,6 +65,9 @@ func (c *candidates) Len() int { return len(c.order) }
 
 func (c *candidates) Less(i, j int) bool {
 	a, b := c.order[i], c.order[j]
+	if x, y := c.received[a] >= c.targets[a], c.received[b] >= c.targets[b]; x != y {
+		return y
+	}
 	// No product of a share and a weight overflows.
 	x, y := uint64(c.shares[a])*c.members[b].Weight, uint64(c.shares[b])*c.members[a].Weight
 	return x < y || x == y && a < b
