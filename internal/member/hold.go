@@ -79,6 +79,7 @@ type heldAck struct {
 	number uint64
 	read   bool
 	asked  bool
+	again  clock.Instant // after a failure
 }
 
 const (
@@ -248,6 +249,8 @@ func (m *Machine) turnPart(p int, x *part) {
 	case waiting:
 		// guard:handshake. A new owner starts when every pending entry is settled. Without this: B starts as soon as it
 		// sees 2; A has not seen it yet, and works.
+		//
+		//mutant:replace m.waits(p) => false
 		if m.waits(p) {
 			return
 		}
@@ -262,7 +265,7 @@ func (m *Machine) turnPart(p int, x *part) {
 		if m.cfg.StallAfter == 0 {
 			return
 		}
-		if stall := max(m.cfg.Progress(p), x.began).Add(m.cfg.StallAfter); m.now < stall {
+		if stall := max(m.cfg.Progress(p)-m.origin, x.began).Add(m.cfg.StallAfter); m.now < stall {
 			m.partsDue = min(m.partsDue, stall)
 			return
 		}
@@ -495,6 +498,10 @@ func (m *Machine) readAcks(wanted func(x fence.ID, n uint64) bool) (unread int) 
 			continue
 		}
 		unread++
+		if m.now < h.again {
+			m.at(h.again)
+			continue
+		}
 		if h.asked || unread > atOnce {
 			continue
 		}
@@ -503,6 +510,7 @@ func (m *Machine) readAcks(wanted func(x fence.ID, n uint64) bool) (unread int) 
 			h.asked = false
 			ack, ok := ev.Doc.(*Ack)
 			if ev.Outcome != Done || !ok || ack.Number != h.number {
+				h.again = m.now.Add(m.cfg.Renew / 4)
 				return
 			}
 			h.read = true

@@ -92,11 +92,11 @@ func (m *Machine) list() {
 
 // slow reports whether a listing took so long that what was the newest when it began may have been
 // deleted before it came to it.
-//
-// guard:slow-listing. A listing that took longer than a validity counts for nothing. Without this: B lists the first
-// page, and sleeps. Meanwhile the newest assignment becomes an old one, and is deleted. B wakes, lists the rest, and
-// takes a late assignment in a hole for the newest.
 func (m *Machine) slow(sent clock.Instant) bool {
+	// guard:slow-listing. A listing that took longer than a validity counts for nothing. Without this: B lists the first
+	// page, and sleeps. Meanwhile the newest assignment becomes an old one, and is deleted. B wakes, lists the rest, and
+	// takes a late assignment in a hole for the newest.
+	//
 	//mutant:replace m.now.Sub(sent) > m.cfg.Validity => false
 	return m.now.Sub(sent) > m.cfg.Validity
 }

@@ -43,7 +43,7 @@ type Config struct {
 // slow and B's is fast. After a validity by B's clock, B expires A and takes its partitions; A's own deadline has
 // not come, and both work.
 //
-//mutant:replace c.Validity) * (1 + c.ClockRate) / (1 - c.ClockRate => c.Validity
+//mutant:replace float64(c.Validity)*(1+c.ClockRate)/(1-c.ClockRate) => float64(c.Validity)
 func (c *Config) wait() time.Duration {
 	return time.Duration(float64(c.Validity)*(1+c.ClockRate)/(1-c.ClockRate)) + 1
 }
@@ -58,10 +58,13 @@ func (c *Config) quick() time.Duration {
 type Machine struct {
 	cfg   Config
 	state state
-	now   clock.Instant
-	out   Ready
-	jobs  map[uint64]func(Event)
-	count uint64
+	// origin is added to the machine's own instants, which begin at 1, to give the caller's. 0 is no
+	// instant.
+	origin clock.Instant
+	now    clock.Instant
+	out    Ready
+	jobs   map[uint64]func(Event)
+	count  uint64
 
 	beat
 	look
@@ -96,14 +99,20 @@ func New(cfg Config) *Machine {
 }
 
 // Deadline is when the session ends unless a heartbeat is applied.
-func (m *Machine) Deadline() clock.Instant { return m.deadline }
+func (m *Machine) Deadline() clock.Instant { return m.deadline + m.origin }
+
+// Joined reports whether the member's object was created in time.
+func (m *Machine) Joined() bool { return m.state != joining && m.version != "" }
 
 // Known is the newest assignment that the member has seen.
 func (m *Machine) Known() *assign.Assignment { return m.known }
 
 // Step takes an event and returns what follows from it.
 func (m *Machine) Step(now clock.Instant, ev Event) Ready {
-	m.now = max(m.now, now)
+	if m.now == 0 {
+		m.origin = now - 1
+	}
+	m.now = max(m.now, now-m.origin)
 	m.out = Ready{Wake: m.now.Add(m.cfg.Validity)}
 	// The clock comes first. After the deadline every event is too late.
 	m.check()
@@ -134,6 +143,10 @@ func (m *Machine) Step(now clock.Instant, ev Event) Ready {
 		again = len(m.out.Jobs) > jobs || m.scan && m.running
 	}
 	m.turnBeat()
+	m.out.Wake += m.origin
+	for i := range m.out.Jobs {
+		m.out.Jobs[i].Until += m.origin
+	}
 	return m.out
 }
 

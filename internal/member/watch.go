@@ -277,7 +277,10 @@ func (m *Machine) shiftPhase(entries []Entry) {
 		}
 	}
 	if first == (fence.ID{}) {
-		m.watchDue = min(m.watchDue, max(m.due, m.now.Add(m.cfg.Renew/2)))
+		m.watchDue = m.due
+		for m.watchDue <= m.now.Add(m.cfg.Renew/2) {
+			m.watchDue = m.watchDue.Add(m.cfg.Renew)
+		}
 		return
 	}
 	for _, e := range entries {
@@ -308,9 +311,9 @@ func (m *Machine) turnMembers(act bool) {
 		_, named := m.known.Index(x)
 		lapse := s.first.Add(m.cfg.wait())
 		switch {
-		case s.round == m.round && (s.rec == nil || s.doubt):
+		case s.round == m.round && (s.rec == nil && act || s.doubt):
 			flying++
-			m.inspect(x)
+			m.attend(x)
 		case s.version != "" && s.rec != nil && act && m.now >= lapse && s.round == m.round:
 			flying++
 			m.expire(x, s)
@@ -378,6 +381,9 @@ func (m *Machine) inspect(x fence.ID) {
 			m.planSoon()
 		case ev.Outcome == Absent:
 			m.notFound(x, s, sent)
+		case ev.Outcome == Unreadable && s.rec == nil:
+			// It lapses like any other, and is overwritten then.
+			s.rec = &Record{Validity: m.cfg.Validity, Renew: m.cfg.Renew}
 		}
 	})
 }

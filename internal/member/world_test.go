@@ -172,7 +172,10 @@ func (w *world) proc(name string) *proc {
 	return p
 }
 
-func (p *proc) local() clock.Instant { return clock.Instant(float64(p.w.now)*p.rate) + 1 }
+// origin is subtracted from the clocks of processes: an instant may be negative.
+const origin = clock.Instant(365 * 24 * time.Hour)
+
+func (p *proc) local() clock.Instant { return clock.Instant(float64(p.w.now)*p.rate) - origin }
 
 func (p *proc) config() member.Config {
 	w := p.w
@@ -228,7 +231,7 @@ func (p *proc) step(life int, ev member.Event) {
 	for _, j := range r.Jobs {
 		p.send(j)
 	}
-	if p.m.Deadline() > 0 && !p.running {
+	if p.m.Joined() && !p.running {
 		p.running = true
 		p.step(life, member.Event{Kind: member.Run})
 		return
@@ -238,7 +241,7 @@ func (p *proc) step(life int, ev member.Event) {
 
 func (p *proc) tick(at clock.Instant) {
 	w := p.w
-	wake := max(w.now+time.Microsecond, time.Duration(float64(at)/p.rate)+time.Microsecond)
+	wake := max(w.now+time.Microsecond, time.Duration(float64(at+origin)/p.rate)+time.Microsecond)
 	if wake >= p.woken && p.woken > w.now {
 		return
 	}
