@@ -50,6 +50,9 @@ var rooms = []room{
 	{pkg: "internal/lease", may: []string{"clock", "store"}}, // it names versions of the store and sends no request
 	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout"}},
 
+	// A group shares partitions. It knows tokens, and no log.
+	{pkg: "internal/assign", may: []string{"fence"}},
+
 	// The log, from its description to its users. A writer accepts a token from anywhere,
 	// so it never imports leader. A reader never imports writer.
 	{pkg: "manifest", may: []string{"clock", "fence", "store", "store/probe", "internal/layout", "internal/document"}},

@@ -164,11 +164,14 @@ func (p *plan) grant(requests []Request) {
 	}
 	c := p.candidates()
 	for _, r := range requests {
+		if r.Partition < 0 || r.Partition >= len(p.base.owners) {
+			continue
+		}
 		// guard:request-since. A request counts only while the partition has the since that
 		// it names. Without this check: A gives a partition up, and it goes to B. A slow
 		// organiser sees A's request again; it takes the partition from B, whose work is sound,
 		// and so on with each late listing.
-		if r.Partition < 0 || r.Partition >= len(p.base.owners) || r.Since != p.base.sinces[r.Partition] {
+		if r.Since != p.base.sinces[r.Partition] {
 			continue
 		}
 		o := p.owners[r.Partition]
