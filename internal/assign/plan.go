@@ -83,19 +83,19 @@ func begin(base *Assignment, news *News) *plan {
 // enroll applies the news of members.
 func (p *plan) enroll(news []MemberNews) {
 	p.members = slices.Clone(p.base.members)
-	index := make(map[fence.ID]int, len(p.members)+len(news))
-	for i, m := range p.members {
-		index[m.Name] = i
-	}
 	p.expired = make([]bool, len(p.members), len(p.members)+len(news))
+	joined := map[fence.ID]int{}
 	for _, m := range news {
-		i, listed := index[m.Name]
+		i, listed := p.base.index[m.Name]
+		if !listed {
+			i, listed = joined[m.Name]
+		}
 		if !listed {
 			if m.State != Live || len(p.members) == MaxMembers {
 				continue
 			}
 			i = len(p.members)
-			index[m.Name] = i
+			joined[m.Name] = i
 			p.members, p.expired = append(p.members, Member{Name: m.Name}), append(p.expired, false)
 		}
 		p.members[i].Weight = min(m.Weight, MaxWeight)
@@ -355,10 +355,12 @@ func (p *plan) list(a *Assignment) {
 	for _, e := range a.entries {
 		named[e.Member] = true
 	}
+	a.index = map[fence.ID]int{}
 	index := make([]int32, len(p.members))
 	for m, member := range p.members {
 		if named[m] || !p.expired[m] && !member.Leaving {
 			index[m] = int32(len(a.members))
+			a.index[member.Name] = len(a.members)
 			a.members = append(a.members, member)
 		}
 	}
