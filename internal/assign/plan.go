@@ -98,7 +98,9 @@ func (p *plan) enroll(news []MemberNews) {
 			joined[m.Name] = i
 			p.members, p.expired = append(p.members, Member{Name: m.Name}), append(p.expired, false)
 		}
-		p.members[i].Weight = min(m.Weight, MaxWeight)
+		if m.State == Live {
+			p.members[i].Weight = min(m.Weight, MaxWeight)
+		}
 		p.members[i].Leaving = p.members[i].Leaving || m.State == Leaving
 		p.expired[i] = p.expired[i] || m.State == Expired
 	}
