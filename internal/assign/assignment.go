@@ -2,7 +2,6 @@ package assign
 
 import (
 	"iter"
-	"slices"
 
 	"github.com/fencepost/fencepost/fence"
 )
@@ -58,6 +57,7 @@ type Assignment struct {
 	maker   fence.ID
 	base    uint64
 	members []Member
+	index   map[fence.ID]int // of members, by name
 	owners  []int32
 	sinces  []uint64
 	// The entries of partition p are entries[first[p]:first[p+1]], by member.
@@ -97,10 +97,9 @@ func (a *Assignment) Partitions() int { return len(a.owners) }
 func (a *Assignment) Members() []Member { return a.members }
 
 // Index returns the index of a member, and false if the assignment does not list it.
-// It compares one name after the other.
 func (a *Assignment) Index(name fence.ID) (int, bool) {
-	i := slices.IndexFunc(a.members, func(m Member) bool { return m.Name == name })
-	return i, i >= 0
+	i, ok := a.index[name]
+	return i, ok
 }
 
 // Owner returns the index of the member that owns partition p, or [Nobody].

@@ -295,7 +295,7 @@ func (d *decoding) assignment() *Assignment {
 	if d.err != nil {
 		return nil
 	}
-	a.members = d.members(int(members))
+	d.members(a, int(members))
 	a.owners, a.sinces = make([]int32, partitions), make([]uint64, partitions)
 	var owned []int
 	for p, v := range d.values("owner", int(partitions), int(members)+1) {
@@ -314,26 +314,25 @@ func (d *decoding) assignment() *Assignment {
 	return a
 }
 
-func (d *decoding) members(n int) []Member {
-	members := make([]Member, n)
-	names := make(map[fence.ID]bool, n)
-	for i := range members {
-		copy(members[i].Name[:], d.bytes(len(fence.ID{})))
-		if d.err == nil && names[members[i].Name] {
-			d.fail("it lists member %s twice", members[i].Name)
+func (d *decoding) members(a *Assignment, n int) {
+	a.members, a.index = make([]Member, n), make(map[fence.ID]int, n)
+	for i := range a.members {
+		m := &a.members[i]
+		copy(m.Name[:], d.bytes(len(m.Name)))
+		if _, twice := a.index[m.Name]; twice && d.err == nil {
+			d.fail("it lists member %s twice", m.Name)
 		}
-		names[members[i].Name] = true
+		a.index[m.Name] = i
 	}
-	for i := range members {
-		members[i].Weight = d.number("weight", MaxWeight)
+	for i := range a.members {
+		a.members[i].Weight = d.number("weight", MaxWeight)
 	}
 	for i, flags := range d.bytes(n) {
 		if flags&^flagLeaving != 0 {
-			d.fail("member %s has flags %08b", members[i].Name, flags)
+			d.fail("member %s has flags %08b", a.members[i].Name, flags)
 		}
-		members[i].Leaving = flags&flagLeaving != 0
+		a.members[i].Leaving = flags&flagLeaving != 0
 	}
-	return members
 }
 
 // pending reads the pending entries.

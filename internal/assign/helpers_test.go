@@ -141,6 +141,13 @@ func equal(a, b *Assignment) bool {
 	if a.Group() != b.Group() || a.Number() != b.Number() || a.Maker() != b.Maker() || a.Base() != b.Base() || a.Partitions() != b.Partitions() || !slices.Equal(a.Members(), b.Members()) {
 		return false
 	}
+	for _, m := range a.Members() {
+		x, here := a.Index(m.Name)
+		y, there := b.Index(m.Name)
+		if x != y || !here || !there || a.Members()[x] != m {
+			return false
+		}
+	}
 	for p := range a.Partitions() {
 		if a.Owner(p) != b.Owner(p) || a.Since(p) != b.Since(p) || !maps.Equal(pending(a, p), pending(b, p)) || !slices.Equal(a.Pending(p), b.Pending(p)) {
 			return false

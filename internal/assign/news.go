@@ -17,8 +17,9 @@ const (
 
 // MemberNews is what an organiser knows of one member.
 type MemberNews struct {
-	Name   fence.ID
-	Weight uint64 // above MaxWeight it counts as MaxWeight
+	Name fence.ID
+	// Weight of a live member. Above MaxWeight it counts as MaxWeight.
+	Weight uint64
 	State  State
 }
 

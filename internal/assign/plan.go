@@ -83,22 +83,24 @@ func begin(base *Assignment, news *News) *plan {
 // enroll applies the news of members.
 func (p *plan) enroll(news []MemberNews) {
 	p.members = slices.Clone(p.base.members)
-	index := make(map[fence.ID]int, len(p.members)+len(news))
-	for i, m := range p.members {
-		index[m.Name] = i
-	}
 	p.expired = make([]bool, len(p.members), len(p.members)+len(news))
+	joined := map[fence.ID]int{}
 	for _, m := range news {
-		i, listed := index[m.Name]
+		i, listed := p.base.index[m.Name]
+		if !listed {
+			i, listed = joined[m.Name]
+		}
 		if !listed {
 			if m.State != Live || len(p.members) == MaxMembers {
 				continue
 			}
 			i = len(p.members)
-			index[m.Name] = i
+			joined[m.Name] = i
 			p.members, p.expired = append(p.members, Member{Name: m.Name}), append(p.expired, false)
 		}
-		p.members[i].Weight = min(m.Weight, MaxWeight)
+		if m.State == Live {
+			p.members[i].Weight = min(m.Weight, MaxWeight)
+		}
 		p.members[i].Leaving = p.members[i].Leaving || m.State == Leaving
 		p.expired[i] = p.expired[i] || m.State == Expired
 	}
@@ -164,11 +166,14 @@ func (p *plan) grant(requests []Request) {
 	}
 	c := p.candidates()
 	for _, r := range requests {
+		if r.Partition < 0 || r.Partition >= len(p.base.owners) {
+			continue
+		}
 		// guard:request-since. A request counts only while the partition has the since that
 		// it names. Without this check: A gives a partition up, and it goes to B. A slow
 		// organiser sees A's request again; it takes the partition from B, whose work is sound,
 		// and so on with each late listing.
-		if r.Partition < 0 || r.Partition >= len(p.base.owners) || r.Since != p.base.sinces[r.Partition] {
+		if r.Since != p.base.sinces[r.Partition] {
 			continue
 		}
 		o := p.owners[r.Partition]
@@ -352,10 +357,12 @@ func (p *plan) list(a *Assignment) {
 	for _, e := range a.entries {
 		named[e.Member] = true
 	}
+	a.index = map[fence.ID]int{}
 	index := make([]int32, len(p.members))
 	for m, member := range p.members {
 		if named[m] || !p.expired[m] && !member.Leaving {
 			index[m] = int32(len(a.members))
+			a.index[member.Name] = len(a.members)
 			a.members = append(a.members, member)
 		}
 	}

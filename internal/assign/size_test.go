@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/fencepost/fencepost/fence"
 )
 
 // steady is what a long history of changes leads to, in which each assignment moves
@@ -11,8 +13,10 @@ import (
 // ends is as bad, since those move neighbours together.
 func steady(partitions, members, each int, rng *rand.Rand) *Assignment {
 	a := New(name(-1), partitions, 0)
+	a.index = map[fence.ID]int{}
 	for i := range members {
 		a.members = append(a.members, Member{Name: name(i), Weight: 1})
+		a.index[name(i)] = i
 	}
 	a.number = 1
 	for p := range a.owners {
