@@ -2,6 +2,7 @@ package group_test
 
 import (
 	"context"
+	"math/rand/v2"
 
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -16,3 +17,5 @@ func (w *world) counting(counts map[string]map[faultstore.Kind]int) func(context
 		}
 	}
 }
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
