@@ -21,7 +21,8 @@ type calm struct {
 	clock clock.Clock
 
 	mu    sync.Mutex
-	until clock.Instant // nobody sends a request before then
+	until clock.Instant // nobody sends a request before then, if rests
+	rests bool
 	pause time.Duration // the last pause that was added
 }
 
@@ -35,8 +36,10 @@ func (c *calm) wait(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		left := c.until.Sub(c.clock.Now())
+		c.rests = c.rests && left > 0
+		rests := c.rests
 		c.mu.Unlock()
-		if left <= 0 {
+		if !rests {
 			return nil
 		}
 		if err := clock.Sleep(ctx, c.clock, left); err != nil {
@@ -60,7 +63,8 @@ func (c *calm) heard(err error) {
 	switch {
 	case !busy:
 		c.pause /= 2
-	case now >= c.until: // else others heard it in the same moment
+	case !c.rests || now >= c.until: // else others heard it in the same moment
+		c.rests = true
 		c.pause = min(max(2*c.pause, minCalm, e.RetryAfter), maxCalm)
 		c.until = now.Add(c.pause)
 	}

@@ -68,7 +68,7 @@ type proc struct {
 	running bool // Run was called
 	stopped bool // it does not join again
 	paused  time.Duration
-	manual  bool // its work returns only when the script says so
+	manual  bool          // its work returns only when the script says so
 	woken   time.Duration // the earliest tick that is under way
 	works   map[int]*work
 	hangs   bool                     // its work does not return
