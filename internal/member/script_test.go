@@ -200,7 +200,12 @@ func (w *world) command(c []string) {
 			w.list(h.job.Key, "", nil, func(ev member.Event) { h.ev = &ev })
 			break
 		}
-		ev := w.apply(h.job)
+		var ev member.Event
+		if h.job.Op == member.Create || h.job.Op == member.Swap {
+			ev = w.settle(h.job, ev) // as the driver does: own bytes mean that it was applied
+		} else {
+			ev = w.apply(h.job)
+		}
 		h.ev = &ev
 		w.tell("%s", [...]string{"", "done", "same", "absent", "refused"}[ev.Outcome])
 	case "answer":
