@@ -37,6 +37,8 @@ var (
 	ErrOptions = errors.New("group: invalid options")
 	// ErrNoGroup: there is no group in the store, and Options.Partitions is 0, so none is created.
 	ErrNoGroup = errors.New("group: there is no group")
+	// ErrNoMember: [Drain] found no such member, or its session is over.
+	ErrNoMember = errors.New("group: there is no such member")
 	// ErrBusy: Run was called already. Join again for another session.
 	ErrBusy = errors.New("group: Run was called already")
 )

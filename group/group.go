@@ -166,7 +166,7 @@ func (g *Group) Probe() *probe.Report { return g.format.Probe }
 //
 // Run returns when the session is over and all work has returned, but waits no longer than
 // Options.Drain. It returns ctx's cause if ctx ended and the member left in good order; nil after
-// Leave; an [EndError] otherwise. If that is [ErrHung], some work still runs, so do not
+// Leave or [Drain]; an [EndError] otherwise. If that is [ErrHung], some work still runs, so do not
 // join again in this process before it has returned. [ErrBusy] if Run was called before.
 func (g *Group) Run(ctx context.Context, work func(ctx context.Context, p *Partition) error) error {
 	g.mu.Lock()

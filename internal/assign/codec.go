@@ -46,7 +46,7 @@ func newEncoder() *zstd.Encoder {
 }
 
 func newDecoder() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(maxRaw), zstd.WithDecoderConcurrency(1))
+	d, err := zstd.NewReader(nil, zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		panic("assign: " + err.Error())
 	}

@@ -225,8 +225,7 @@ func (p *plan) share() {
 			}
 		}
 	}
-	// Neighbours go to the same member, so the object stays small.
-	slices.Sort(pool)
+	// Neighbours in the pool go to the same member, so the object stays small.
 	for m := range p.members {
 		n := min(max(targets[m]-shares[m], 0), len(pool))
 		for _, part := range pool[:n] {

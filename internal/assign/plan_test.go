@@ -137,6 +137,11 @@ func TestWeights(t *testing.T) {
 		}
 		g.next()
 		wantShares(t, g.a, c.want...)
+		for _, m := range g.a.Members() {
+			if m.Weight > MaxWeight {
+				t.Errorf("weight %d is listed", m.Weight)
+			}
+		}
 	}
 	// A member's weight falls to 0 while it works.
 	g := newGroup(t, 100)
@@ -193,6 +198,22 @@ func TestGivenUp(t *testing.T) {
 	}
 	if !g.next(give(1, not...)) || owner(g.a, 1) == from || owner(g.a, 1) == not[0] {
 		t.Errorf("it went to %s, which it should avoid", owner(g.a, 1))
+	}
+}
+
+// It goes to who owns least, so that nothing else needs to move.
+func TestGivenUpToTheLeast(t *testing.T) {
+	g := newGroup(t, 30)
+	g.join(4, 1)
+	g.next()
+	before := g.a
+	from, least := 0, slices.Index(g.a.Shares(), 7)
+	if least == 0 {
+		t.Fatal("the first member owns least")
+	}
+	g.next(Request{Partition: slices.Sorted(g.a.Owned(from))[0], Since: 1})
+	if n := moves(before, g.a); n != 1 || g.a.Shares()[least] != 8 {
+		t.Errorf("%d partitions moved, and shares are %v", n, g.a.Shares())
 	}
 }
 
@@ -269,6 +290,27 @@ func TestPlanLimits(t *testing.T) {
 	fixture.WantErr(t, err, fence.ErrLimit, "at most 100000")
 }
 
+// Old news of a member, and news of one member twice.
+func TestAnEndIsFinal(t *testing.T) {
+	g := newGroup(t, 4)
+	g.settled = func(int, Entry) bool { return false }
+	g.join(2, 1)
+	g.next()
+	g.end(0, Leaving)
+	g.next()
+	g.end(0, Live)
+	if g.next() {
+		t.Error("who leaves receives partitions again")
+	}
+	g.members = append(g.members, g.members[0], MemberNews{Name: name(3), Weight: 1}, MemberNews{Name: name(3), Weight: 1})
+	g.members[0].State = Expired
+	g.next()
+	if len(g.a.Members()) != 2 || len(g.a.entries) != 2 {
+		t.Errorf("members %+v, entries %v", g.a.Members(), g.a.entries)
+	}
+	wantShares(t, g.a, 2, 2)
+}
+
 // More members than an assignment can list: the others wait.
 func TestTooManyMembers(t *testing.T) {
 	g := newGroup(t, 20_000)
@@ -283,6 +325,16 @@ func TestTooManyMembers(t *testing.T) {
 	g.next()
 	if len(g.a.Members()) != MaxMembers {
 		t.Errorf("%d members", len(g.a.Members()))
+	}
+	// Those that are over take no place.
+	g = newGroup(t, 2)
+	g.join(MaxMembers, 1)
+	for i := range g.members {
+		g.end(i, Leaving+State(i%2))
+	}
+	g.join(1, 1)
+	if !g.next() || len(g.a.Members()) != 1 {
+		t.Errorf("members %+v", g.a.Members())
 	}
 }
 

@@ -37,6 +37,11 @@ func callKey(name fence.ID, what string) string {
 	return CallPrefix + name.String() + "/" + what + suffix
 }
 
+// Leaving is the call that a member leaves, and its key. Whoever creates it makes the member leave.
+func Leaving(name fence.ID, nonce string) (key string, doc *Sign) {
+	return callKey(name, leaving), &Sign{Nonce: nonce}
+}
+
 func readyKey(name fence.ID, n uint64) string {
 	return ReadyPrefix + name.String() + "/" + layout.FormatNumber(n) + suffix
 }

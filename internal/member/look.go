@@ -176,6 +176,9 @@ func (m *Machine) poll() {
 func (m *Machine) adopt(a *assign.Assignment) {
 	m.known, m.seenAt = a, m.now
 	m.out.Adopted = a
+	if i, ok := a.Index(m.cfg.Self); ok && a.Members()[i].Leaving {
+		m.leave() // somebody drains this member
+	}
 	m.adoptHold()
 	m.adoptPlan()
 }
