@@ -35,6 +35,7 @@ type hold struct {
 
 	owed   map[int]uint64 // entries of this member: partition and number
 	acked  map[int]uint64 // what this member has acknowledged
+	toAck  map[int]bool   // what may be acknowledged now
 	acking *Ack
 	nAck   uint64
 
@@ -140,6 +141,7 @@ func (m *Machine) adoptHold() {
 	}
 	if m.self == assign.Nobody {
 		clear(m.owed)
+		clear(m.toAck)
 		return
 	}
 	if !m.leaving {
@@ -157,7 +159,10 @@ func (m *Machine) adoptHold() {
 		owed[p] = v
 		acked[p] = m.acked[p]
 	}
-	m.owed, m.acked = owed, acked
+	m.owed, m.acked, m.toAck = owed, acked, map[int]bool{}
+	for p := range owed {
+		m.mayAck(p)
+	}
 	maps.DeleteFunc(m.settled, func(x fence.ID, _ map[int]uint64) bool { _, ok := a.Index(x); return !ok })
 	maps.DeleteFunc(m.readies, func(x fence.ID, _ uint64) bool { _, ok := a.Index(x); return !ok })
 }
@@ -328,6 +333,7 @@ func (m *Machine) returned(p int, failed bool) {
 	if x == nil || m.state == over {
 		return
 	}
+	defer m.mayAck(p)
 	switch {
 	case x.phase == stopping && x.again, x.phase == working && failed:
 		m.failedPart(p, x)
@@ -407,16 +413,20 @@ func (m *Machine) settledAll() bool {
 	return true
 }
 
+// mayAck notes that a partition may be acknowledged, if this member owes that.
+func (m *Machine) mayAck(p int) {
+	if v, ok := m.owed[p]; ok && m.acked[p] < v {
+		m.toAck[p] = true
+	}
+}
+
 // turnAck acknowledges what is owed and does not run.
 func (m *Machine) turnAck() {
-	if m.acking != nil || m.self == assign.Nobody {
+	if m.acking != nil || len(m.toAck) == 0 {
 		return
 	}
 	doc := &Ack{Number: m.known.Number()}
-	for p, v := range m.owed {
-		if m.acked[p] >= v {
-			continue
-		}
+	for p := range m.toAck {
 		// guard:stop-first. A member acknowledges a partition only when its work there has returned. Without this: A
 		// acknowledges 2 as soon as it sees it; B starts while A's last requests are still being made.
 		if x := m.parts[p]; x != nil && x.works() {
@@ -424,6 +434,7 @@ func (m *Machine) turnAck() {
 		}
 		doc.Partitions = append(doc.Partitions, p)
 	}
+	clear(m.toAck)
 	if len(doc.Partitions) == 0 {
 		return
 	}

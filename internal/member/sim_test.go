@@ -116,7 +116,7 @@ func chaos(t *testing.T, seed uint64) {
 			lives++
 			w.proc(fmt.Sprint("p", lives))
 		case 1, 2:
-			p.pause(time.Duration(w.rng.Int64N(int64(40 * time.Second))))
+			p.pause(time.Duration(w.rng.Int64N(int64(40*time.Second))) << (3 * w.rng.IntN(2)))
 		case 3:
 			p.pause(30 * 24 * time.Hour)
 			lives++
@@ -147,6 +147,7 @@ func chaos(t *testing.T, seed uint64) {
 			p.crash()
 		}
 	}
+	w.run(6 * time.Minute) // those that are paused wake
 	w.settled(4 * time.Minute)
 	w.run(2 * time.Minute)
 	w.still(5 * time.Minute)

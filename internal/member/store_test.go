@@ -26,7 +26,11 @@ func (p *proc) send(j member.Job) {
 	lost := w.rng.Float64() < w.faults
 	if write := j.Op == member.Create || j.Op == member.Swap || j.Op == member.Put || j.Op == member.Delete; write && w.rng.Float64() < w.late {
 		for range 1 + w.rng.IntN(2) {
-			w.after(time.Duration(w.rng.ExpFloat64()*float64(w.validity)*3), func() { w.apply(j) })
+			late := w.rng.ExpFloat64() * float64(w.validity) * 2
+			if w.rng.IntN(4) == 0 {
+				late *= 20 // into a pruned hole
+			}
+			w.after(time.Duration(late), func() { w.apply(j) })
 		}
 	}
 	switch {
