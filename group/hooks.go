@@ -10,7 +10,7 @@ import (
 // outside all locks, in goroutines of the group. They must return soon, and must not wait for
 // [Group.Leave].
 //
-// All calls have ended when [Group.Run] returns.
+// All calls but those of Parked have ended when [Group.Run] returns.
 type Hooks struct {
 	// Opened: the work on a partition begins.
 	Opened func(Opening)

@@ -97,9 +97,13 @@ func (p *Partition) run(work func(ctx context.Context, p *Partition) error) {
 	if h := g.opts.Hooks.Opened; h != nil {
 		h(Opening{Partition: p.number, Token: p.token, Failures: p.start.Failures, Waited: p.start.Waited})
 	}
-	err := work(p.ctx, p)
-	p.returned(err)
+	// Deferred, so that the partition is also given free if work exits its goroutine.
+	err := errExited
+	defer func() { p.returned(err) }()
+	err = work(p.ctx, p)
 }
+
+var errExited = errors.New("group: the work ended its goroutine without returning")
 
 // returned notes that the work has returned.
 func (p *Partition) returned(err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -388,5 +389,26 @@ func TestOwnTimer(t *testing.T) {
 		w.faulty.SetBefore(nil)
 		close(gate)
 		x.crash()
+	})
+}
+
+// Work that ends its goroutine has failed, and begins again.
+func TestWorkThatExits(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		var calls atomic.Int64
+		x := w.worker("a", func(x *worker) {
+			x.work = func(ctx context.Context, _ *group.Partition) error {
+				if calls.Add(1) == 1 {
+					runtime.Goexit()
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+		})
+		time.Sleep(10 * time.Second)
+		if n := calls.Load(); n != 2 {
+			w.Errorf("the work was called %d times", n)
+		}
+		w.end(x)
 	})
 }
