@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
 )
 
 // Group is the membership of this process in a group: one session, from Join to its end. It is
@@ -149,6 +150,10 @@ func (g *Group) random() float64 {
 
 // Member is the name of this session, as [Status] has it. Each session has another.
 func (g *Group) Member() string { return g.name.String() }
+
+// Probe is what the probe of the store has found when the group was created, or nil. A log of one of the
+// group's partitions need not probe the store again: see manifest.InitOptions.
+func (g *Group) Probe() *probe.Report { return g.format.Probe }
 
 // Run calls work once for each partition that this member owns, in a goroutine of its own, with a context
 // that ends with the ownership. If work returns an error while that lasts, Run calls it again,

@@ -355,3 +355,33 @@ func TestRandomGroups(t *testing.T) {
 		})
 	}
 }
+
+// No request is answered, and none notices that its context has ended. The timer ends the session all
+// the same.
+func TestOwnTimer(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		ended := make(chan time.Time, 1)
+		x := w.worker("a", func(x *worker) {
+			x.work = func(ctx context.Context, _ *group.Partition) error {
+				<-ctx.Done()
+				ended <- time.Now()
+				return nil
+			}
+		})
+		w.whole(time.Minute, x)
+		gate := make(chan struct{})
+		w.faulty.SetBefore(func(context.Context, faultstore.Op) { <-gate })
+		start := time.Now()
+		select {
+		case at := <-ended:
+			if at.Sub(start) > validity-validity/10 {
+				w.Errorf("it ended after %v", at.Sub(start))
+			}
+		case <-time.After(time.Hour):
+			w.Error("it did not end within an hour")
+		}
+		w.faulty.SetBefore(nil)
+		close(gate)
+		x.crash()
+	})
+}

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
@@ -28,6 +29,10 @@ const (
 	// TmpPrefix begins the keys of what probes and clock measurements write for a moment.
 	TmpPrefix = "tmp/"
 )
+
+// PartitionPrefix is the folder of the log of one partition of a group, without a slash at its
+// end.
+func PartitionPrefix(partition int) string { return fmt.Sprintf("partition/%06d", partition) }
 
 // ManifestKey is the key of a version of the manifest.
 func ManifestKey(version uint64) string {

@@ -153,6 +153,7 @@ func (m *Machine) leave() {
 		return
 	}
 	m.call(leaving, &Sign{Nonce: m.cfg.Nonce()})
+	m.planSoon()
 }
 
 // mayRelease reports whether a member that leaves may expire itself now.

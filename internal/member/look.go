@@ -73,10 +73,11 @@ func (m *Machine) wanted() {
 func (m *Machine) list() {
 	m.wanted()
 	m.want, m.looking = false, true
-	sent := m.now
+	// The job is cut off after a validity. What was the newest when it began is not deleted until long
+	// after.
 	m.do(Job{Op: List, Key: AssignPrefix, Until: m.now.Add(m.cfg.Validity)}, func(ev Event) {
 		m.looking = false
-		if ev.Outcome != Done || m.slow(sent) {
+		if ev.Outcome != Done {
 			m.want = true
 			m.missed(ev.Err)
 			return
@@ -88,17 +89,6 @@ func (m *Machine) list() {
 			m.blind = 0
 		}
 	})
-}
-
-// slow reports whether a listing took so long that what was the newest when it began may have been
-// deleted before it came to it.
-func (m *Machine) slow(sent clock.Instant) bool {
-	// guard:slow-listing. A listing that took longer than a validity counts for nothing. Without this: B lists the first
-	// page, and sleeps. Meanwhile the newest assignment becomes an old one, and is deleted. B wakes, lists the rest, and
-	// takes a late assignment in a hole for the newest.
-	//
-	//mutant:replace m.now.Sub(sent) > m.cfg.Validity => false
-	return m.now.Sub(sent) > m.cfg.Validity
 }
 
 // newest notes the highest assignment of a complete listing.

@@ -59,9 +59,9 @@ func (m *Machine) turnPlan() {
 	case m.now < m.planAt:
 		m.at(m.planAt)
 		return
-	case m.reading > 0 && m.now < m.roundAt.Add(m.cfg.Renew/2):
-		m.at(m.roundAt.Add(m.cfg.Renew / 2))
-		return // what the last listing showed is being read
+	case m.reading > 0 && m.now < m.busy.Add(m.cfg.Renew/2):
+		m.at(m.busy.Add(m.cfg.Renew / 2))
+		return // what the last listing showed is being read, or somebody is being expired
 	}
 	if m.readAcks(func(x fence.ID, n uint64) bool { return m.known.Number() > 0 && m.wantsAck(x, n) }) > 0 && m.now < m.roundAt.Add(m.cfg.Renew/2) {
 		m.at(m.roundAt.Add(m.cfg.Renew / 2))

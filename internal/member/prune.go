@@ -84,7 +84,7 @@ func (m *Machine) needless(key string) (grace time.Duration, ok bool) {
 		// sender. Without this: A acknowledges 2, and this is pruned before the new owner has looked. A does not
 		// acknowledge 2 again, and the new owner waits for ever.
 		//
-		//mutant:replace !m.wantsAck(x, n) => true
+		//mutant:replace !m.wantsAck(x, n) => m.wantsAck(x, n) || true
 		return m.cfg.grace(), !m.wantsAck(x, n)
 	}
 	if x, what, ok := ParseKey(CallPrefix, key); ok {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/member"
-	"github.com/fencepost/fencepost/store"
 )
 
 // send carries a job out, as the driver does: a write is settled until its outcome is known or the
@@ -19,6 +18,9 @@ func (p *proc) send(j member.Job) {
 	answer := func(ev member.Event) {
 		ev.Kind, ev.N = member.Answer, j.N
 		w.after(w.delay(), func() { p.step(life, ev) })
+	}
+	if w.hold(p, j, answer) {
+		return
 	}
 	left := time.Duration(float64(j.Until-p.local()) / p.rate)
 	sent := w.delay()
@@ -129,5 +131,3 @@ func (w *world) newest() (n uint64) {
 	}
 	return n
 }
-
-var _ store.Version

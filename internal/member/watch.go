@@ -22,7 +22,8 @@ type watch struct {
 	watchDue clock.Instant
 	round    uint64        // listings so far
 	roundAt  clock.Instant // when the last one began
-	reading  int           // objects of the last listing that are being read
+	reading  int           // requests under way that a plan waits for
+	busy     clock.Instant // since when there are some
 
 	silent      bool // the member before this one in order shows no sign of life
 	before      fence.ID
@@ -38,6 +39,7 @@ type seen struct {
 	first   clock.Instant // the answer that first showed this version
 	round   uint64        // the last listing that showed it
 	rec     *Record
+	stale   bool // the version was old when a listing showed it
 	doubt   bool // the version changed late, or the member leaves: it may have been expired
 	asked   bool
 	expires bool // a swap to expired is in flight
@@ -58,6 +60,14 @@ type heard struct {
 // beginWatch lists everything once: the versions count from then on, if this member has to
 // organise later.
 func (m *Machine) beginWatch() { m.watchDue = m.now }
+
+// begins notes a request that a plan waits for.
+func (m *Machine) begins() {
+	if m.reading == 0 {
+		m.busy = m.now
+	}
+	m.reading++
+}
 
 func (m *Machine) member(x fence.ID) *seen {
 	s := m.watch.members[x]
@@ -145,7 +155,7 @@ func (m *Machine) watchAll(rank int) {
 	}
 	m.do(Job{Op: List, Key: Prefix}, func(ev Event) {
 		m.watching = false
-		if ev.Outcome != Done || m.slow(sent) {
+		if ev.Outcome != Done {
 			if ev.Outcome == Denied {
 				m.end(ByDenial, ev.Err)
 			}
@@ -168,7 +178,7 @@ func (m *Machine) takeStock(entries []Entry) {
 	m.older = m.older[:0]
 	for _, e := range entries {
 		if x, rest, ok := ParseKey(MemberPrefix, e.Key); ok && rest == "" {
-			m.shown(x, e.Version)
+			m.shown(x, e.Version, e.Age)
 		} else if x, what, ok := ParseKey(CallPrefix, e.Key); ok {
 			m.shownCall(x, what, e.Key)
 			m.older = append(m.older, e)
@@ -194,16 +204,20 @@ func (m *Machine) takeStock(entries []Entry) {
 	}
 }
 
-// shown notes a member's object in a listing.
-func (m *Machine) shown(x fence.ID, v store.Version) {
+// shown notes a member's object in a listing. Usually a new version is a heartbeat, and is not read. But if the
+// version before was older than any that is renewed in time, somebody may have expired the member.
+func (m *Machine) shown(x fence.ID, v store.Version, age time.Duration) {
 	s := m.member(x)
 	s.round, s.absent = m.round, 0
+	old := age < 0 || age > m.cfg.Renew*3/2
 	if s.version == v {
+		s.stale = s.stale || old
 		return
 	}
-	if s.version != "" && m.now.Sub(s.first) >= m.cfg.Validity*4/5 || s.leaves {
+	if s.version != "" && (s.stale || s.leaves) {
 		s.doubt = true
 	}
+	s.stale = old
 	m.renewedAt(s, v)
 }
 
@@ -241,7 +255,7 @@ func (m *Machine) shownCall(x fence.ID, what, key string) {
 
 func (m *Machine) readCall(key string, h *heard) {
 	h.asked = true
-	m.reading++
+	m.begins()
 	m.do(Job{Op: Get, Key: key}, func(ev Event) {
 		m.reading--
 		h.asked = false
@@ -256,7 +270,7 @@ func (m *Machine) shownFormat(v store.Version) {
 	if v == m.format {
 		return
 	}
-	m.reading++
+	m.begins()
 	m.do(Job{Op: Get, Key: FormatKey}, func(ev Event) {
 		m.reading--
 		if f, ok := ev.Doc.(*Format); ok && ev.Outcome == Done {
@@ -366,7 +380,7 @@ func (m *Machine) inspect(x fence.ID) {
 	s := m.member(x)
 	s.asked = true
 	s.again = m.now.Add(m.cfg.Validity / 15)
-	m.reading++
+	m.begins()
 	sent := m.now
 	m.do(Job{Op: Get, Key: Key(x)}, func(ev Event) {
 		s.asked = false
@@ -423,7 +437,7 @@ func (m *Machine) expire(x fence.ID, s *seen) {
 	rec := *s.rec
 	rec.Expired, rec.By, rec.Nonce = true, m.cfg.Identity, m.cfg.Nonce()
 	s.expires = true
-	m.reading++
+	m.begins()
 	// guard:expire-swap. Only the version that has lapsed is expired. Without this: A writes again while the request
 	// to expire it is under way, and is expired in spite of it. A works on until its next heartbeat is refused, and
 	// its partitions already run elsewhere.

@@ -43,6 +43,11 @@ type world struct {
 	gaps  []time.Duration
 	moves int
 	story []string
+
+	// Of scripts only.
+	script bool
+	holds  []rule
+	held   []*heldJob
 }
 
 type object struct {
@@ -63,6 +68,7 @@ type proc struct {
 	running bool // Run was called
 	stopped bool // it does not join again
 	paused  time.Duration
+	manual  bool          // its work returns only when the script says so
 	woken   time.Duration // the earliest tick that is under way
 	works   map[int]*work
 	hangs   bool                     // its work does not return
@@ -162,6 +168,9 @@ func (w *world) write(key string, doc any) *object {
 }
 
 func (w *world) delay() time.Duration {
+	if w.script {
+		return 10 * time.Millisecond
+	}
 	return w.latency/2 + time.Duration(w.rng.Int64N(int64(w.latency)))
 }
 
@@ -182,9 +191,16 @@ func (p *proc) config() member.Config {
 	return member.Config{
 		Self: p.id, Group: group, Partitions: w.partitions, Identity: p.name, Weight: 1, Validity: w.validity,
 		Renew: w.validity * 2 / 5, Margin: w.validity / 10, ClockRate: 0.001, Drain: w.validity * 2 / 5,
-		Progress: func(int) clock.Instant { return p.local() }, Random: w.rng.Float64,
+		Progress: func(int) clock.Instant { return p.local() }, Random: w.random,
 		Nonce: func() string { w.n++; return fmt.Sprint(w.n) },
 	}
+}
+
+func (w *world) random() float64 {
+	if w.script {
+		return 0.5
+	}
+	return w.rng.Float64()
 }
 
 func (p *proc) join() {
@@ -257,7 +273,7 @@ func (p *proc) tick(at clock.Instant) {
 
 func (p *proc) ended(r member.Ready) {
 	w := p.w
-	w.tell("%s ended: %s %v", p.name, r.Ended, r.Err)
+	w.tell("%s ended: %s", p.name, r.Ended)
 	p.ends = append(p.ends, r.Ended)
 	for _, x := range p.works {
 		p.finish(x)
@@ -266,12 +282,12 @@ func (p *proc) ended(r member.Ready) {
 		p.crashed = true
 		return
 	}
-	if r.Ended == member.ByDamage || r.Ended == member.ByDenial {
+	if !w.script && (r.Ended == member.ByDamage || r.Ended == member.ByDenial) {
 		w.fail("%s ended by %s: %v", p.name, r.Ended, r.Err)
 	}
 	life := p.life
 	w.after(time.Duration(w.rng.Int64N(int64(2*time.Second))), func() {
-		if !p.crashed && p.life == life {
+		if !p.crashed && p.life == life && !w.script {
 			p.join()
 		}
 	})
@@ -298,12 +314,20 @@ func (p *proc) start(s member.Start) {
 		}
 		alive = append(alive, x)
 		if x.p.life == x.life && !x.p.crashed && x.p.local() < x.p.m.Deadline() {
+			if w.script {
+				w.tell("!! %s works on partition %d, too", x.p.name, s.Partition)
+				continue
+			}
 			w.fail("%s starts partition %d while %s works on it", p.name, s.Partition, x.p.name)
 		}
 	}
 	// Tokens rise.
 	if s.Token.Epoch() <= w.top[s.Partition].Epoch() {
-		w.fail("%s starts partition %d with token %d after %d", p.name, s.Partition, s.Token.Epoch(), w.top[s.Partition].Epoch())
+		if w.script {
+			w.tell("!! the greatest token was %d", w.top[s.Partition].Epoch())
+		} else {
+			w.fail("%s starts partition %d with token %d after %d", p.name, s.Partition, s.Token.Epoch(), w.top[s.Partition].Epoch())
+		}
 	}
 	w.top[s.Partition] = s.Token
 	w.moves++
@@ -335,7 +359,7 @@ func (p *proc) back(x *work, failed bool) {
 func (p *proc) stop(s member.Stop) {
 	p.w.tell("%s stops %d: %s", p.name, s.Partition, s.Cause)
 	x := p.works[s.Partition]
-	if p.hangs || x == nil {
+	if p.hangs || p.manual || x == nil {
 		return
 	}
 	p.w.after(time.Duration(p.w.rng.Int64N(int64(p.drain)+1)), func() { p.back(x, false) })
