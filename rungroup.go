@@ -86,6 +86,7 @@ func PartitionStore(st store.Store, partition int) (store.Store, error) {
 // owner is ready, and only then its context ends. RunGroup returns
 //
 //   - ctx's cause if ctx ended;
+//   - nil if somebody has drained this member: see group.Drain;
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or st is nil;
 //   - group.ErrHung if some work did not return in time after its context had ended. It still
 //     runs, so do not call RunGroup again before it has returned;
@@ -109,7 +110,7 @@ func RunGroup(ctx context.Context, st store.Store, opts *GroupOptions, work func
 			err = g.Run(ctx, r.partition)
 		}
 		switch {
-		case errors.Is(err, group.ErrHung):
+		case err == nil, errors.Is(err, group.ErrHung):
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
