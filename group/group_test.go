@@ -114,9 +114,13 @@ func TestCrash(t *testing.T) {
 			}
 			w.faulty.SetBefore(w.counting(lists))
 			time.Sleep(time.Minute + time.Duration(seed*7919%6000)*time.Millisecond)
+			w.mu.Lock()
 			w.gaps = nil
+			w.mu.Unlock()
 			victim := all[seed%workers]
+			w.mu.Lock()
 			watched := lists[victim.name][faultstore.List] > 5
+			w.mu.Unlock()
 			victim.crash()
 			all = slices.Delete(all, seed%workers, seed%workers+1)
 			w.whole(time.Minute, all...)

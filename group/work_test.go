@@ -44,16 +44,21 @@ func TestFailingPartitionIsParked(t *testing.T) {
 		}
 		all := []*worker{w.worker("a", bad), w.worker("b", bad), w.worker("c", bad), w.worker("d", bad)}
 		time.Sleep(5 * time.Minute)
-		if len(tried) != 3 || parked.Load() == 0 {
-			w.Errorf("%d owners tried it, and it was reported %d times", len(tried), parked.Load())
+		owners := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(tried)
+		}
+		if owners() != 3 || parked.Load() == 0 {
+			w.Errorf("%d owners tried it, and it was reported %d times", owners(), parked.Load())
 		}
 		before := tries.Load()
 		time.Sleep(30 * time.Minute)
 		if n := tries.Load() - before; n < 5 || n > 15 {
 			w.Errorf("it was tried %d times in half an hour", n)
 		}
-		if len(tried) != 3 {
-			w.Errorf("%d owners tried it in the end", len(tried))
+		if owners() != 3 {
+			w.Errorf("%d owners tried it in the end", owners())
 		}
 		for s, err := range group.Observe(w.Context(), w.mem, &group.Options{Clock: clock.Go()}) {
 			if err != nil || len(s.GivenUp) != 1 || s.GivenUp[0] != 7 {

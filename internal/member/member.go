@@ -135,6 +135,7 @@ func (m *Machine) Step(now clock.Instant, ev Event) Ready {
 	// What one turn has found out may be news for another.
 	for again := true; again && m.state == live; {
 		jobs := len(m.out.Jobs)
+		m.ranked = -1
 		m.turnHold()
 		m.turnLook()
 		m.turnWatch()

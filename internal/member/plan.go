@@ -18,6 +18,7 @@ type plan struct {
 	putting bool
 	putDue  clock.Instant
 	parked  map[int]uint64 // reported: partition and since
+	least   map[fence.ID]uint64
 }
 
 // ownersAtMost is how many members in a row may give a partition up. The last one keeps it.
@@ -27,6 +28,8 @@ func (m *Machine) planSoon() { m.planned = true }
 
 func (m *Machine) adoptPlan() {
 	m.need, m.struck, m.silent, m.callAt = 0, false, false, 0
+	m.least = leastEntries(m.known)
+	m.stock, m.ranked = true, -1
 	m.planSoon()
 }
 
@@ -95,16 +98,23 @@ func (m *Machine) turnPlan() {
 
 // wantsAck reports whether an acknowledgement of n may settle an entry of the newest assignment.
 func (m *Machine) wantsAck(x fence.ID, n uint64) bool {
-	i, ok := m.known.Index(x)
-	if !ok || m.dead[x] {
-		return false
-	}
-	for _, v := range m.known.PendingOf(i) {
-		if v <= n {
-			return true
+	least, ok := m.least[x]
+	return ok && least <= n && !m.dead[x]
+}
+
+// leastEntries returns for each member that is pending the least number of its entries.
+func leastEntries(a *assign.Assignment) map[fence.ID]uint64 {
+	least := map[fence.ID]uint64{}
+	members := a.Members()
+	for p := range a.Partitions() {
+		for _, e := range a.Pending(p) {
+			x := members[e.Member].Name
+			if v, ok := least[x]; !ok || e.Number < v {
+				least[x] = e.Number
+			}
 		}
 	}
-	return false
+	return least
 }
 
 // news is what this member knows beside the newest assignment. Urgent says that somebody

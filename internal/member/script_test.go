@@ -214,7 +214,7 @@ func (w *world) command(c []string) {
 	case "lose":
 		w.held[number(w.T, c[1])-1].answer(member.Event{Outcome: member.Failed})
 	case "delete":
-		delete(w.store, w.long(c[1]))
+		w.remove(w.long(c[1]))
 	case "junk":
 		o := *w.store[w.long(c[1])]
 		o.version = "junk"

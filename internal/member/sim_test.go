@@ -135,7 +135,7 @@ func chaos(t *testing.T, seed uint64) {
 		case 9:
 			if byHand {
 				w.tell("somebody deletes %s's object", p.name)
-				delete(w.store, member.Key(p.id))
+				w.remove(member.Key(p.id))
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package member_test
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -94,7 +93,7 @@ func (w *world) apply(j member.Job) member.Event {
 		}
 	case member.Delete:
 		for _, key := range j.Keys {
-			delete(w.store, key)
+			w.remove(key)
 		}
 		return member.Event{Outcome: member.Done}
 	case member.Put, member.List:
@@ -104,16 +103,22 @@ func (w *world) apply(j member.Job) member.Event {
 
 // list shows the keys in order, a page at a time. Between two pages others write.
 func (w *world) list(prefix, after string, found []member.Entry, answer func(member.Event)) {
-	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(w.store)), func(key string) bool {
-		return !strings.HasPrefix(key, prefix) || key <= after
-	})
+	first, _ := slices.BinarySearch(w.keys, max(prefix, after))
+	keys := w.keys[first:]
+	for len(keys) > 0 && keys[0] <= after {
+		keys = keys[1:]
+	}
 	page := 1000
 	if w.faults > 0 {
 		page = 1 + w.rng.IntN(8)
 	}
 	for i, key := range keys {
+		if !strings.HasPrefix(key, prefix) {
+			break
+		}
 		if i == page {
-			w.after(w.delay(), func() { w.list(prefix, keys[i-1], found, answer) })
+			last := keys[i-1]
+			w.after(w.delay(), func() { w.list(prefix, last, found, answer) })
 			return
 		}
 		o := w.store[key]

@@ -25,6 +25,11 @@ type watch struct {
 	reading  int           // requests under way that a plan waits for
 	busy     clock.Instant // since when there are some
 
+	ranked   int           // the result of rank in this step, or -1
+	stock    bool          // the members are to be looked through
+	acted    bool          // what turnMembers was told last
+	stockDue clock.Instant // when they are to be looked through anyway
+
 	silent      bool // the member before this one in order shows no sign of life
 	before      fence.ID
 	beforeSeen  store.Version
@@ -89,7 +94,14 @@ func (m *Machine) gone(x fence.ID) bool { return m.dead[x] || m.lapsed(x) }
 
 // rank is how many members come before this one in the order of organisers: live members that the
 // newest assignment lists, in its order; then those that joined, by name.
-func (m *Machine) rank() (rank int) {
+func (m *Machine) rank() int {
+	if m.ranked < 0 {
+		m.ranked = m.countBefore()
+	}
+	return m.ranked
+}
+
+func (m *Machine) countBefore() (rank int) {
 	for i, x := range m.known.Members() {
 		if i == m.self {
 			return rank
@@ -114,11 +126,18 @@ func (m *Machine) alert(rank int) bool {
 		return true
 	case m.callAt != 0 && m.now >= m.callAt.Add(m.cfg.Validity):
 		return true // nobody has answered a call
+	case m.self == assign.Nobody && m.deserted():
+		return true
 	case m.self == assign.Nobody:
 		m.at(m.runAt.Add(m.cfg.Validity))
 		return m.now >= m.runAt.Add(m.cfg.Validity)
 	}
 	return rank <= 1
+}
+
+// deserted reports whether all members that the newest assignment lists have left or are dead.
+func (m *Machine) deserted() bool {
+	return !slices.ContainsFunc(m.known.Members(), func(x assign.Member) bool { return !x.Leaving && !m.gone(x.Name) })
 }
 
 func (m *Machine) turnWatch() {
@@ -175,7 +194,7 @@ func (m *Machine) watchAll(rank int) {
 
 // takeStock compares a listing with what is known.
 func (m *Machine) takeStock(entries []Entry) {
-	m.older = m.older[:0]
+	m.older, m.stock = m.older[:0], true
 	for _, e := range entries {
 		if x, rest, ok := ParseKey(MemberPrefix, e.Key); ok && rest == "" {
 			m.shown(x, e.Version, e.Age)
@@ -314,6 +333,16 @@ func (m *Machine) shiftPhase(entries []Entry) {
 
 // turnMembers reads members, and expires those that have lapsed. Only those that may act expire.
 func (m *Machine) turnMembers(act bool) {
+	if !m.stock && act == m.acted && m.now < m.stockDue {
+		m.at(m.stockDue)
+		return
+	}
+	m.stock, m.acted, m.stockDue = false, act, far
+	defer func() {
+		if m.stockDue < far {
+			m.at(m.stockDue)
+		}
+	}()
 	flying := 0
 	for _, s := range m.watch.members {
 		if s.asked || s.expires {
@@ -336,7 +365,7 @@ func (m *Machine) turnMembers(act bool) {
 			m.expire(x, s)
 		case s.version != "" && s.round == m.round:
 			if act && m.now < lapse {
-				m.at(lapse)
+				m.stockDue = min(m.stockDue, lapse)
 			}
 		case named && m.round > 0:
 			flying++
@@ -370,6 +399,7 @@ func (m *Machine) attend(x fence.ID) {
 	}
 	if m.now < s.again {
 		m.at(s.again)
+		m.stockDue = min(m.stockDue, s.again)
 		return
 	}
 	m.inspect(x)
@@ -383,7 +413,7 @@ func (m *Machine) inspect(x fence.ID) {
 	m.begins()
 	sent := m.now
 	m.do(Job{Op: Get, Key: Key(x)}, func(ev Event) {
-		s.asked = false
+		s.asked, m.stock = false, true
 		m.reading--
 		rec, _ := ev.Doc.(*Record)
 		switch {
@@ -428,7 +458,7 @@ func (m *Machine) notFound(x fence.ID, s *seen, sent clock.Instant) {
 // found notes that a member is dead.
 func (m *Machine) found(x fence.ID) {
 	m.dead[x] = true
-	m.scan = true
+	m.scan, m.stock, m.ranked = true, true, -1
 	m.planSoon()
 }
 
@@ -444,7 +474,7 @@ func (m *Machine) expire(x fence.ID, s *seen) {
 	//
 	//mutant:replace Op: Swap => Op: Put
 	m.do(Job{Op: Swap, Key: Key(x), Known: s.version, Doc: &rec}, func(ev Event) {
-		s.expires = false
+		s.expires, m.stock = false, true
 		m.reading--
 		switch ev.Outcome {
 		case Done:

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ type world struct {
 	queue  queue
 	n      uint64 // numbers events, names and versions
 	store  map[string]*object
+	keys   []string // of the store, in order
 	procs  []*proc
 	counts map[string]int // requests by kind
 
@@ -164,7 +166,17 @@ func (w *world) write(key string, doc any) *object {
 	}
 	o := &object{version: v, doc: doc, modified: w.now}
 	w.store[key] = o
+	if i, there := slices.BinarySearch(w.keys, key); !there {
+		w.keys = slices.Insert(w.keys, i, key)
+	}
 	return o
+}
+
+func (w *world) remove(key string) {
+	delete(w.store, key)
+	if i, there := slices.BinarySearch(w.keys, key); there {
+		w.keys = slices.Delete(w.keys, i, i+1)
+	}
 }
 
 func (w *world) delay() time.Duration {
