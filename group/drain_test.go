@@ -54,6 +54,27 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// The only member is drained. It has nobody who could tell it.
+func TestDrainTheLast(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		x := w.worker("a")
+		w.whole(time.Minute, x)
+		for s, err := range group.Observe(w.Context(), w.mem, &group.Options{Clock: clock.Go()}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := group.Drain(w.Context(), w.mem, s.Members[0].Name, &group.Options{Clock: clock.Go()}); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		if left := drained(w, []*worker{x}, "a"); len(left) != 1 || left[0] != nil {
+			t.Errorf("it ended with %v", left)
+		}
+		w.end(x)
+	})
+}
+
 // drained waits until a worker's session has ended, and returns what its sessions ended with.
 func drained(w *world, all []*worker, identity string) (errs []error) {
 	w.Helper()

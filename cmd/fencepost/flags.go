@@ -165,7 +165,7 @@ func moment(name, s string) (time.Time, error) {
 
 // flagError says which flag is wrong, and how.
 func flagError(cmd *cobra.Command, err error) error {
-	see := "see fencepost help " + cmd.Name()
+	see := "see fencepost help " + verb(cmd)
 	if !cmd.HasParent() {
 		see = "see fencepost help"
 	}
@@ -180,7 +180,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			dash, name = "--", missing.GetSpecifiedName()
 		}
 		name, _, _ = strings.Cut(name, "=")
-		return usage("%s has no flag %s%s%s; %s", cmd.Name(), dash, name, didYouMean("--", name, flagNames(cmd)), see)
+		return usage("%s has no flag %s%s%s; %s", verb(cmd), dash, name, didYouMean("--", name, flagNames(cmd)), see)
 	case errors.As(err, &bad):
 		cause := bad.Unwrap()
 		if number := (*strconv.NumError)(nil); errors.As(cause, &number) {

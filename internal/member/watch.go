@@ -256,6 +256,9 @@ func (m *Machine) shownCall(x fence.ID, what, key string) {
 		m.member(x).joined = true
 	case leaving:
 		m.member(x).leaves = true
+		if x == m.cfg.Self {
+			m.leave() // somebody drains this member, and perhaps it is the only one
+		}
 	default:
 		h := m.calls[key]
 		if h == nil {
