@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
@@ -162,8 +163,10 @@ func TestRunRefuses(t *testing.T) {
 	}{
 		"options of the leader": {func(_ *world, o *fencepost.Options) { o.Leader.Validity = time.Nanosecond }, leader.ErrOptions},
 		"a junk lock":           {func(w *world, _ *fencepost.Options) { w.Put("lock/"+layout.FormatNumber(7)+".json", []byte("junk")) }, leader.ErrCorrupt},
-		"a newer log":           {func(w *world, _ *fencepost.Options) { w.Put(layout.FormatKey, []byte(`{"format":99}`)) }, fence.ErrFormat},
-		"a damaged log":         {func(w *world, _ *fencepost.Options) { w.Put(layout.DataKey(frame.Genesis()), []byte("junk")) }, fence.ErrCorrupt},
+		"a newer log": {func(w *world, _ *fencepost.Options) {
+			w.Put(layout.FormatKey, document.Sum(layout.FormatKey, []byte(`{"format":99}`)))
+		}, fence.ErrFormat},
+		"a damaged log": {func(w *world, _ *fencepost.Options) { w.Put(layout.DataKey(frame.Genesis()), []byte("junk")) }, fence.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -51,7 +52,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 	if work == nil {
 		faults = append(faults, fmt.Errorf("%w: work is nil: pass the function that Run is to call", ErrOptions))
 	}
-	if st == nil {
+	if store.IsNil(st) {
 		faults = append(faults, fmt.Errorf("%w: the store is nil: open one with store.Open", ErrOptions))
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -81,7 +82,8 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 			// The log may know later epochs than the election, because the lock objects
 			// were lost or a token came from elsewhere. The election continues after
 			// them. Otherwise the writer of every new term would be fenced at once.
-			s.leader.MinEpoch = max(s.leader.MinEpoch, uint64(by.By)+1)
+			// After the greatest number the election says that there is no room.
+			s.leader.MinEpoch = max(s.leader.MinEpoch, min(uint64(by.By), math.MaxUint64-1)+1)
 		}
 		if err := clock.Sleep(ctx, s.clock, max(minPause, r.standBack())); err != nil {
 			return err

@@ -39,7 +39,7 @@ var rooms = []room{
 
 	// The store and its drivers know nothing of logs.
 	{pkg: "store", may: []string{"clock"}},
-	{pkg: "store/internal/cloud", may: []string{"store"}},
+	{pkg: "store/internal/cloud", may: []string{"store", "clock"}},
 	{pkg: "store/gcsstore/examples/...", may: []string{anything}},
 	{pkg: "store/probe", may: []string{"clock", "store"}},
 	{pkg: "store/storetest", may: []string{"store"}},
@@ -48,7 +48,7 @@ var rooms = []room{
 
 	// The election never imports the log.
 	{pkg: "internal/lease", may: []string{"clock", "store"}}, // it names versions of the store and sends no request
-	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout"}},
+	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document"}},
 
 	// A group shares partitions. It knows tokens, and no log.
 	{pkg: "internal/assign", may: []string{"fence"}},

@@ -1,16 +1,20 @@
 package fencepost_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -41,6 +45,33 @@ func TestRunReportsAllFaults(t *testing.T) {
 	for i, want := range []string{"Leader: leader: invalid options: Validity 1ns", "Leader: leader: invalid options: StallAfter", "work is nil", "store is nil"} {
 		if len(lines) != 4 || !strings.HasPrefix(lines[i], "fencepost: invalid options: ") || !strings.Contains(lines[i], want) {
 			t.Errorf("%q does not say %q, or is not one of four lines", lines, want)
+		}
+	}
+}
+
+// Whoever is given no store says so at once, and starts nothing: also if it is a nil pointer,
+// which is what a constructor returns beside an error that somebody has ignored.
+func TestNoStore(t *testing.T) {
+	ctx, token := t.Context(), fence.NewToken(1)
+	for what, st := range map[string]store.Store{"nil": nil, "a nil pointer": (*memstore.Store)(nil)} {
+		for name, call := range map[string]func() error{
+			"Run": func() error {
+				return fencepost.Run(ctx, st, nil, func(context.Context, *fencepost.Session) error { return nil })
+			},
+			"leader":    func() error { _, err := leader.New(st, "lock", nil); return err },
+			"writer":    func() error { _, err := writer.Open(ctx, st, token, nil); return err },
+			"reader":    func() error { _, err := reader.Open(ctx, st, nil); return err },
+			"compactor": func() error { _, err := compactor.New(st, nil); return err },
+			"verify":    func() error { _, err := verify.Run(ctx, st, nil); return err },
+			"rules":     func() error { _, err := verify.Rules(ctx, st, nil); return err },
+			"init":      func() error { _, err := manifest.Init(ctx, st, nil); return err },
+			"format":    func() error { _, err := manifest.ReadFormat(ctx, st, nil); return err },
+			"sub":       func() error { _, err := store.Sub(st, "x"); return err },
+			"probe":     func() error { _, err := probe.Run(ctx, st, nil); return err },
+		} {
+			if err := call(); err == nil || !strings.Contains(err.Error(), "the store is nil") {
+				t.Errorf("%s with %s: %v", name, what, err)
+			}
 		}
 	}
 }

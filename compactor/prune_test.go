@@ -2,7 +2,6 @@ package compactor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -350,7 +350,7 @@ func TestT37_JunkInHoles(t *testing.T) {
 func (w *world) junkManifest(m state.Manifest, version uint64) []byte {
 	w.Helper()
 	m.Version, m.PruneMark, m.Dropped, m.Nonce = version, 0, nil, fence.ID(uuid.New())
-	b, err := json.Marshal(m)
+	b, err := document.Encode(layout.ManifestKey(m.Version), m)
 	if err != nil {
 		w.Fatal(err)
 	}

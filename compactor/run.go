@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -93,7 +94,7 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 	o := c.election()
 	// The log may know later epochs than the election, because tokens came from elsewhere
 	// or the locks were lost. Then the election goes on after them.
-	o.MinEpoch = max(o.MinEpoch, uint64(newest.Roles[layout.Compactor].Epoch)+1)
+	o.MinEpoch = max(o.MinEpoch, min(uint64(newest.Roles[layout.Compactor].Epoch), math.MaxUint64-1)+1)
 	elector, err := leader.New(c.st, layout.CompactorLockPrefix, &o)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
@@ -170,7 +171,7 @@ func TestRunEnds(t *testing.T) {
 		"damage":    {func(w *world) { w.Put(layout.DataKey(logtest.At(1, 1)), []byte("junk")) }, fence.ErrCorrupt},
 		"denied":    {func(w *world) { w.Faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
 		"junk lock": {func(w *world) { w.Put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrCorrupt},
-		"newer":     {func(w *world) { w.Put(layout.FormatKey, []byte(`{"format": 99}`)) }, fence.ErrFormat},
+		"newer":     {func(w *world) { w.Put(layout.FormatKey, document.Sum(layout.FormatKey, []byte(`{"format": 99}`))) }, fence.ErrFormat},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 0, func(t *testing.T, w *world) {
@@ -341,4 +342,45 @@ func TestPrunesWhileBehind(t *testing.T) {
 		t.Errorf("%d segments, %d deletes after the first", uploads, early)
 	}
 	w.holds(fmt.Sprint("after ", uploads, " uploads"))
+}
+
+// guard:same-updater. The first call is stopped while its fold is on the way; the fold lands during the second call.
+// Nobody else has the token.
+func TestSameTokenAgain(t *testing.T) {
+	w := newWorld(t, 0, nil)
+	w.Lead(3)
+	if _, err := w.once(w.Mem, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.Lead(3)
+	ctx, cancel := context.WithCancel(context.Background())
+	w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Prefix: layout.ManifestPrefix, Fault: faultstore.Fault{Drop: true, Hang: true, Late: &faultstore.Late{}}}))
+	defer cancel()
+	updates := func(f func()) func(context.Context, faultstore.Op) {
+		return func(_ context.Context, op faultstore.Op) {
+			if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.ManifestPrefix) {
+				f()
+			}
+		}
+	}
+	w.Faulty.SetBefore(updates(func() { time.AfterFunc(10*time.Millisecond, cancel) })) // it hangs until then
+	c := w.withToken(w.Faulty, 1, small())
+	_, err := c.Once(ctx)
+	if err == nil {
+		t.Fatal("it was not stopped")
+	}
+	w.Faulty.SetHook(nil)
+	landed := 0
+	w.Faulty.SetBefore(updates(func() { landed += w.Faulty.Release(context.Background(), nil) }))
+	// Making a plan in between changes nothing.
+	if _, err := c.Plan(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Once(context.Background())
+	if err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if landed != 1 {
+		t.Errorf("%d updates landed late", landed)
+	}
 }

@@ -1,9 +1,8 @@
 package group
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,8 +48,8 @@ type (
 	ackWire struct {
 		head
 		Number uint64 `json:"number"`
-		// Runs are pairs: the first and the last partition of a run.
-		Runs []int `json:"runs"`
+		// Partitions are runs, in order: "0-3 7 9-12".
+		Partitions string `json:"partitions"`
 	}
 	signWire struct{ head }
 	hintWire struct {
@@ -59,8 +58,8 @@ type (
 	}
 )
 
-// encode returns the bytes of a document. Equal documents have equal bytes.
-func encode(doc any) ([]byte, error) {
+// encode returns the bytes of the document under key. Equal documents have equal bytes.
+func encode(key string, doc any) ([]byte, error) {
 	h := func(nonce string) head { return head{Format: document.Format, Nonce: nonce} }
 	var v any
 	switch d := doc.(type) {
@@ -78,7 +77,7 @@ func encode(doc any) ([]byte, error) {
 		}
 		v = w
 	case *member.Ack:
-		v = ackWire{head: h(d.Nonce), Number: d.Number, Runs: runs(d.Partitions)}
+		v = ackWire{head: h(d.Nonce), Number: d.Number, Partitions: runs(d.Partitions)}
 	case *member.Sign:
 		v = signWire{h(d.Nonce)}
 	case *member.Head:
@@ -86,39 +85,48 @@ func encode(doc any) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("group: no such document: %T", doc)
 	}
-	b, err := json.Marshal(v)
+	b, err := document.Encode(key, v)
 	if err != nil {
 		return nil, fmt.Errorf("group: %w", err)
 	}
-	return append(b, '\n'), nil
+	return b, nil
 }
 
-// runs returns the runs of sorted partitions.
-func runs(ps []int) (all []int) {
-	for i, p := range ps {
-		if i > 0 && p == ps[i-1]+1 {
-			all[len(all)-1] = p
-		} else {
-			all = append(all, p, p)
+// runs writes sorted partitions as runs.
+func runs(ps []int) string {
+	var b []byte
+	for i := 0; i < len(ps); {
+		first := ps[i]
+		for i++; i < len(ps) && ps[i] == ps[i-1]+1; i++ { // the run goes on
+		}
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		b = strconv.AppendInt(b, int64(first), 10)
+		if last := ps[i-1]; last > first {
+			b = strconv.AppendInt(append(b, '-'), int64(last), 10)
 		}
 	}
-	return all
+	return string(b)
 }
 
-func unrun(all []int) ([]int, error) {
-	var ps []int
+// unrun reads what runs writes.
+func unrun(s string) (ps []int, err error) {
 	last := -1
-	if len(all)%2 != 0 {
-		return nil, errors.New("a run has no end")
-	}
-	for i := 0; i < len(all); i += 2 {
-		if all[i] <= last || all[i+1] < all[i] || all[i+1] >= assign.MaxPartitions {
-			return nil, fmt.Errorf("run %d to %d after %d", all[i], all[i+1], last)
+	for run := range strings.FieldsSeq(s) {
+		from, to, more := strings.Cut(run, "-")
+		if !more {
+			to = from
 		}
-		for p := all[i]; p <= all[i+1]; p++ {
+		first, err1 := strconv.Atoi(from)
+		end, err2 := strconv.Atoi(to)
+		if err1 != nil || err2 != nil || first <= last || end < first || end >= assign.MaxPartitions {
+			return nil, fmt.Errorf("the run %q of partitions after %d", run, last)
+		}
+		for p := first; p <= end; p++ {
 			ps = append(ps, p)
 		}
-		last = all[i+1]
+		last = end
 	}
 	return ps, nil
 }
@@ -144,13 +152,13 @@ func decode(key string, body []byte) (any, error) {
 		return &member.Format{Partitions: f.Partitions}, err
 	case key == member.HeadKey:
 		var w hintWire
-		err := read(key, body, &w, &w.head)
+		err := document.Decode(key, body, &w)
 		return &member.Head{Nonce: w.Nonce, Number: w.Number}, err
 	case strings.HasPrefix(key, member.MemberPrefix):
 		return decodeRecord(key, body)
 	case strings.HasPrefix(key, member.CallPrefix):
 		var w callWire
-		err := read(key, body, &w, &w.head)
+		err := document.Decode(key, body, &w)
 		d := &member.Call{Nonce: w.Nonce}
 		for _, g := range w.Given {
 			d.Given = append(d.Given, member.Given(g))
@@ -158,10 +166,10 @@ func decode(key string, body []byte) (any, error) {
 		return d, err
 	case strings.HasPrefix(key, member.AckPrefix):
 		var w ackWire
-		if err := read(key, body, &w, &w.head); err != nil {
+		if err := document.Decode(key, body, &w); err != nil {
 			return nil, err
 		}
-		ps, err := unrun(w.Runs)
+		ps, err := unrun(w.Partitions)
 		if err != nil {
 			return nil, document.Corrupt(key, "%v", err)
 		}
@@ -172,7 +180,7 @@ func decode(key string, body []byte) (any, error) {
 
 func decodeRecord(key string, body []byte) (*member.Record, error) {
 	var w recordWire
-	if err := read(key, body, &w, &w.head); err != nil {
+	if err := document.Decode(key, body, &w); err != nil {
 		return nil, err
 	}
 	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -186,10 +194,4 @@ func decodeRecord(key string, body []byte) (*member.Record, error) {
 		Identity: w.Identity, Weight: w.Weight, Data: w.Data, Validity: ms(w.ValidityMS), Renew: ms(w.RenewMS),
 		Nonce: w.Nonce, Renewals: w.Renewals, Expired: w.Expired, By: w.By,
 	}, nil
-}
-
-// read decodes JSON and checks that this program may read it.
-func read(key string, body []byte, v any, h *head) error {
-	err := json.Unmarshal(body, v)
-	return document.Readable(key, body, h.Format, h.Requires, err)
 }

@@ -49,7 +49,7 @@ func Drain(ctx context.Context, st store.Store, name string, opts *Options) erro
 		return fmt.Errorf("%w: the session %s of %s is over", ErrNoMember, name, rec.Identity)
 	}
 	key, doc := member.Leaving(id, newNonce())
-	body, err = encode(doc)
+	body, err = encode(key, doc)
 	if err != nil {
 		return err
 	}

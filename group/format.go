@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -38,8 +37,7 @@ func (f *format) validity() time.Duration { return time.Duration(f.ValidityMS) *
 
 func decodeFormat(body []byte) (format, error) {
 	var f format
-	err := document.Unmarshal(body, &f)
-	if err := document.Readable(member.FormatKey, body, f.Version, f.Requires, err); err != nil {
+	if err := document.Decode(member.FormatKey, body, &f); err != nil {
 		return format{}, err
 	}
 	switch {
@@ -55,13 +53,7 @@ func decodeFormat(body []byte) (format, error) {
 	return f, nil
 }
 
-func (f *format) encode() ([]byte, error) {
-	b, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("group: %w", err)
-	}
-	return append(b, '\n'), nil
-}
+func (f *format) encode() ([]byte, error) { return document.Encode(member.FormatKey, f) }
 
 func readFormat(ctx context.Context, st store.Store, settle *store.SettleOptions) (format, store.Version, error) {
 	body, info, err := store.ReadAll(ctx, st, member.FormatKey, maxSmall, settle)

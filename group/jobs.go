@@ -98,7 +98,7 @@ func (g *Group) get(ctx context.Context, key string, known store.Version) (any, 
 }
 
 func (g *Group) write(ctx context.Context, j member.Job) (store.Version, error) {
-	body, err := encode(j.Doc)
+	body, err := encode(j.Key, j.Doc)
 	if err != nil {
 		return "", err
 	}

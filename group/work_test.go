@@ -318,7 +318,7 @@ func TestRandomGroups(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			rates := faultstore.Rates{Fail: 0.02, LoseReply: 0.03, Echo: 0.02, Late: 0.02, Duplicate: 0.03, Break: 0.01, LateOps: 300, MaxDelay: 300 * time.Millisecond}
-			inFaultyWorld(t, 9, faultstore.Options{Seed: seed, Rates: rates, DirectoryBucket: seed%2 == 0}, func(w *world) {
+			inFaultyWorld(t, 9, faultstore.Options{Seed: seed, Rates: rates}, func(w *world) {
 				rng := newRand(seed)
 				n := 0
 				all := map[int]*worker{}

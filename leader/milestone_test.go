@@ -1,13 +1,17 @@
 package leader_test
 
 import (
-	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
-	"github.com/fencepost/fencepost/store/memstore"
 )
 
 func TestMinEpoch(t *testing.T) {
@@ -79,34 +83,68 @@ func TestMinEpochDiffers(t *testing.T) {
 	}
 }
 
-// The same by chance: both wait for lock 1, which is released, and requests take up to
-// 40 ms.
-func TestMinEpochDiffersByChance(t *testing.T) {
-	for seed := range uint64(50) {
-		inWorldOf(t, memstore.Options{}, faultstore.Options{Seed: seed, Rates: faultstore.Rates{MaxDelay: 40 * time.Millisecond}}, func(w *world) {
-			first := w.campaign(w.node("x", func(o *leader.Options) { o.Seed = seed + 1 }))
-			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-			defer cancel()
-			won := make(chan *leader.Term, 2)
-			for i, least := range []uint64{0, 100} {
-				n := w.node(string(rune('a'+i)), func(o *leader.Options) { o.Seed, o.MinEpoch = seed+1000*uint64(i+1), least })
-				go func() {
-					term, _ := n.Campaign(ctx)
-					won <- term
-				}()
+// guard:great-epoch. One object does not end an election, whatever number it has: one that no
+// election comes to is no lock, one that names such a number can be replaced, and of the last
+// number the error says what to do.
+func TestGreatEpochs(t *testing.T) {
+	lock := func(epoch, next uint64) (string, string) {
+		key := "lock/" + layout.FormatNumber(epoch) + ".json"
+		body := fmt.Sprintf(`{"format": 1, "epoch": %d, "state": "expired", "expired": true, "nonce": "0123456789abcdef0123456789abcdef", "validity_ms": 9, "renew_ms": 9, "next": %d}`, epoch, next)
+		return key, string(document.Sum(key, []byte(body)))
+	}
+	inWorld(t, func(w *world) {
+		put := func(epoch, next uint64) string {
+			key, body := lock(epoch, next)
+			if _, err := w.mem.Put(w.Context(), key, []byte(body), nil); err != nil {
+				w.Fatal(err)
 			}
-			time.Sleep(20 * time.Second)
-			w.resign(first)
-			leads := 0
-			for range 2 {
-				if term := <-won; term != nil {
-					leads++
-					defer w.resign(term)
-				}
+			return key
+		}
+		w.resign(w.campaign(w.node("a")))
+		far := []string{put(math.MaxUint64, 0), put(1<<63, 0)}
+		term := w.campaign(w.node("a"))
+		if term.Epoch() != 2 {
+			w.Errorf("epoch %d beside what is no lock", term.Epoch())
+		}
+		w.resign(term)
+		w.prune(leader.PruneOptions{Keep: 1, For: 1})
+		for _, key := range far {
+			if _, err := w.mem.Get(w.Context(), key, nil); err != nil {
+				w.Errorf("what is no lock was pruned: %v", err)
 			}
-			if leads != 1 {
-				w.Errorf("seed %d: %d lead", seed, leads)
-			}
-		})
+		}
+
+		bad := put(3, 1<<62+1)
+		b := w.node("b")
+		if _, err := b.Campaign(w.Context()); !errors.Is(err, leader.ErrCorrupt) || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), "StepDown with Force") {
+			w.Errorf("a lock that names a great epoch: %v", err)
+		}
+		if _, err := b.StepDown(w.Context(), &leader.StepDownOptions{Force: true, Immediate: true}); err != nil {
+			w.Error(err)
+		}
+		term = w.campaign(b)
+		if term.Epoch() != 4 {
+			w.Errorf("epoch %d", term.Epoch())
+		}
+		w.resign(term)
+
+		last := put(1<<63-1, 0)
+		if _, err := w.node("c").Campaign(w.Context()); !errors.Is(err, leader.ErrInconsistent) || !strings.Contains(err.Error(), "delete it") || !strings.Contains(err.Error(), "9223372036854775807") {
+			w.Errorf("the last lock: %v", err)
+		}
+		if err := w.mem.Delete(w.Context(), last); err != nil {
+			w.Fatal(err)
+		}
+		term = w.campaign(w.node("c"))
+		if term.Epoch() != 5 {
+			w.Errorf("epoch %d", term.Epoch())
+		}
+		w.resign(term)
+	})
+	for least, ok := range map[uint64]bool{1 << 62: true, 1<<62 + 1: false, math.MaxUint64: false} {
+		err := (&leader.Options{MinEpoch: least}).Validate()
+		if ok != (err == nil) || err != nil && (!errors.Is(err, leader.ErrOptions) || !strings.Contains(err.Error(), "no room")) {
+			t.Errorf("MinEpoch %d: %v", least, err)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -179,12 +180,13 @@ func TestJunkUnderLock(t *testing.T) {
 			`{"format": 1}`: leader.ErrCorrupt,
 			`{"format": 1, "epoch": 9, "state": "expired", "expired": true, "nonce": "0123456789abcdef0123456789abcdef", "validity_ms": 9, "renew_ms": 9, "next": 9}`: leader.ErrCorrupt,
 			`{"format": 1, "epoch": 9, "state": "held", "nonce": "0123456789abcdef0123456789abcdef", "validity_ms": 9, "renew_ms": 9, "next": 10}`:                    leader.ErrCorrupt,
-			`{"format": 2, "anything": []}`:    leader.ErrFormat,
-			`{"format": 1, "epoch": 8}`:        leader.ErrCorrupt,
+			`{"format": 2, "anything": []}`: leader.ErrFormat,
+			`{"format": 1, "epoch": 8}`:     leader.ErrCorrupt,
+			`{"format": 1, "epoch": 9, "state": "held", "nonce": "0123456789abcdef0123456789abcdeg", "validity_ms": 9, "renew_ms": 9}`: leader.ErrCorrupt,
 			strings.Repeat(" ", 70<<10) + "{}": leader.ErrCorrupt,
 		}
 		for body, want := range junk {
-			put(key(9), body)
+			put(key(9), string(document.Sum(key(9), []byte(body))))
 			_, err := a.Campaign(w.Context())
 			if !errors.Is(err, want) || !strings.Contains(err.Error(), key(9)) {
 				w.Errorf("%.20q: Campaign: %v", body, err)
@@ -243,7 +245,7 @@ func TestHistory(t *testing.T) {
 			w.Fatal(err)
 		}
 		stray := strings.NewReplacer(`"epoch": 50`, `"epoch": 48`, `"state": "expired"`, `"state": "held"`, `"expired": true`, `"expired": false`, "n49", "stray").Replace(string(held))
-		for k, body := range map[string]string{key(48): stray, key(47): "junk"} {
+		for k, body := range map[string]string{key(48): string(document.Sum(key(48), []byte(stray))), key(47): "junk"} {
 			if _, err := w.mem.Put(w.Context(), k, []byte(body), nil); err != nil {
 				w.Fatal(err)
 			}

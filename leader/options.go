@@ -53,11 +53,8 @@ type Options struct {
 	// and candidates learn of the release up to Renew later.
 	Drain time.Duration
 	// MinEpoch is the least epoch to win. Set it to one more than the last token of
-	// another election when you move to this one. Candidates may differ in it.
+	// another election when you move to this one, at most 2⁶². Candidates may differ in it.
 	MinEpoch uint64
-	// NoRelease lets the lock lapse when the context given to [Elector.Run] is
-	// cancelled, as client-go does without ReleaseOnCancel.
-	NoRelease bool
 	// NoPrune keeps old locks. Otherwise the leader deletes the locks that Prune does
 	// not keep, once at the beginning of a term and then every day.
 	NoPrune bool
@@ -102,7 +99,7 @@ func (o *Options) withDefaults(traits store.Traits) (Options, error) {
 	v.Renew = cmp.Or(v.Renew, max((base*2/5).Truncate(time.Millisecond), traits.MinRewrite))
 	v.Margin = cmp.Or(v.Margin, base/10)
 	v.RequestTimeout = cmp.Or(v.RequestTimeout, base/5)
-	v.Drain = cmp.Or(v.Drain, v.Renew)
+	v.Drain = max(cmp.Or(v.Drain, v.Renew), 0)
 	v.ClockRate = cmp.Or(v.ClockRate, 0.001)
 	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)
@@ -127,6 +124,7 @@ func (o *Options) check(traits store.Traits) error {
 	need(o.ClockRate > 0 && o.ClockRate < 0.5, "ClockRate %g must be above 0 and below 0.5", o.ClockRate)
 	need(o.RequestTimeout > 0, "RequestTimeout %v must be positive", o.RequestTimeout)
 	need(o.Margin > 0, "Margin %v must be positive", o.Margin)
+	need(o.MinEpoch <= lease.MaxMinEpoch, "MinEpoch %d must be at most %d: a greater one leaves no room for the leaders after it", o.MinEpoch, uint64(lease.MaxMinEpoch))
 	need(o.StallAfter >= 0, "StallAfter %v must not be negative", o.StallAfter)
 	if err := errors.Join(bad...); err != nil {
 		return err // the sums below would only repeat these faults

@@ -3,12 +3,13 @@ package leader
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/store"
@@ -28,24 +29,25 @@ const (
 // Record is the content of a lock file. The file is JSON:
 //
 //	{
-//	  "format": 1,
-//	  "epoch": 7,
-//	  "state": "held",                  held, draining or expired
-//	  "expired": false,                 whether the state is expired
-//	  "holder": "host/4711/…",
-//	  "nonce": "…",                     128 random bits, new with each write
-//	  "validity_ms": 15000,
-//	  "renew_ms": 6000,                 the interval of heartbeats
-//	  "acquired": "2026-01-02T…",       the holder's time of day, for people
-//	  "renewed": "2026-01-02T…",
-//	  "renewals": 12,
-//	  "transitions": 3,                 how often the holder has changed
-//	  "successor": "…",                 the candidate that should lead next
-//	  "reason": "…",                    why the lock expired
-//	  "expired_by": "…",                the identity that expired it
-//	  "wait_ms": 15000,                 how long nobody may follow, after a StepDown
-//	  "next": 100                       of a milestone, a lock that was never held and
-//	                                    skips epochs: the epoch that follows
+//	 "format": 1,
+//	 "epoch": 7,
+//	 "state": "held",                  held, draining or expired
+//	 "expired": false,                 whether the state is expired
+//	 "holder": "host/4711/…",
+//	 "nonce": "…",                     128 random bits, new with each write
+//	 "validity_ms": 15000,
+//	 "renew_ms": 6000,                 the interval of heartbeats
+//	 "acquired": "2026-01-02T…",       the holder's time of day, for people
+//	 "renewed": "2026-01-02T…",
+//	 "renewals": 12,
+//	 "transitions": 3,                 how often the holder has changed
+//	 "successor": "…",                 the candidate that should lead next
+//	 "reason": "…",                    why the lock expired
+//	 "expired_by": "…",                the identity that expired it
+//	 "wait_ms": 15000,                 how long nobody may follow, after a StepDown
+//	 "next": 100,                      of a milestone, a lock that was never held and
+//	                                   skips epochs: the epoch that follows
+//	 "checksum": "9d3c01ab"            of all that comes before it
 //	}
 type Record struct {
 	Epoch             fence.Epoch
@@ -73,11 +75,8 @@ type Record struct {
 // Leads reports whether the holder leads, as far as the reader knows.
 func (r Record) Leads() bool { return r.Epoch > 0 && r.State != Expired && !r.Lapsed }
 
-const (
-	format = 1
-	// maxRecord bounds the size of a lock that is read, in bytes.
-	maxRecord = 64 << 10
-)
+// maxRecord bounds the size of a lock that is read, in bytes.
+const maxRecord = 64 << 10
 
 type wire struct {
 	Format      int       `json:"format"`
@@ -100,18 +99,18 @@ type wire struct {
 }
 
 func (r Record) encode() ([]byte, error) {
-	body, err := json.MarshalIndent(wire{
-		Format: format, Epoch: uint64(r.Epoch), State: string(r.State), Expired: r.State == Expired,
+	body, err := document.Encode(layout.NumberedKey("", uint64(r.Epoch)), wire{
+		Format: document.Format, Epoch: uint64(r.Epoch), State: string(r.State), Expired: r.State == Expired,
 		Holder: r.Holder, Nonce: r.Nonce,
 		ValidityMS: r.Validity.Milliseconds(), RenewMS: r.Renew.Milliseconds(),
 		Acquired: r.Acquired.UTC(), Renewed: r.Renewed.UTC(), Renewals: r.Renewals, Transitions: r.Transitions,
 		Successor: r.Successor, Reason: r.Reason, ExpiredBy: r.ExpiredBy, WaitMS: r.Wait.Milliseconds(),
 		Next: uint64(r.Next),
-	}, "", "  ")
+	})
 	if err != nil {
-		return nil, fmt.Errorf("leader: encoding epoch %d: %w", uint64(r.Epoch), err)
+		return nil, fmt.Errorf("leader: %w", err)
 	}
-	return append(body, '\n'), nil
+	return body, nil
 }
 
 func corrupt(key, why string, args ...any) error {
@@ -121,37 +120,31 @@ func corrupt(key, why string, args ...any) error {
 
 // decode reads a lock file. It accepts only what an elector may have written.
 func decode(key string, epoch uint64, body []byte, info store.Info) (Record, error) {
-	var head struct {
-		Format int `json:"format"`
-	}
-	if err := json.Unmarshal(body, &head); err != nil {
-		return Record{}, corrupt(key, "%v", err)
-	}
-	if head.Format > format {
-		return Record{}, fmt.Errorf("%w: %s has format %d, this program knows up to %d: upgrade this program", ErrFormat, key, head.Format, format)
-	}
 	var w wire
-	if err := json.Unmarshal(body, &w); err != nil {
-		return Record{}, corrupt(key, "%v", err)
+	switch err := document.Decode(key, body, &w); {
+	case errors.Is(err, fence.ErrFormat):
+		return Record{}, fmt.Errorf("%w: %w", ErrFormat, err)
+	case err != nil:
+		return Record{}, corrupt(key, "%s", strings.TrimPrefix(err.Error(), fmt.Sprintf("%v: %s: ", fence.ErrCorrupt, key)))
 	}
 	day := maxValidity.Milliseconds()
 	switch {
-	case head.Format != format:
-		return Record{}, corrupt(key, "it has no format")
 	case w.Epoch != epoch:
 		return Record{}, corrupt(key, "it says epoch %d", w.Epoch)
 	case !lease.State(w.State).Valid():
 		return Record{}, corrupt(key, "its state is %q", w.State)
 	case w.Expired != (w.State == string(Expired)):
 		return Record{}, corrupt(key, "it says expired %v and state %q", w.Expired, w.State)
-	case len(w.Nonce) != 32:
-		return Record{}, corrupt(key, "its nonce has %d digits, not 32", len(w.Nonce))
+	case len(w.Nonce) != 32 || strings.Trim(w.Nonce, "0123456789abcdef") != "":
+		return Record{}, corrupt(key, "its nonce %.40q is not of 32 hexadecimal digits", w.Nonce)
 	case w.ValidityMS < 1 || w.ValidityMS > day:
 		return Record{}, corrupt(key, "validity_ms is %d, not 1 to %d", w.ValidityMS, day)
 	case w.RenewMS < 1 || w.RenewMS > w.ValidityMS:
 		return Record{}, corrupt(key, "renew_ms is %d, not 1 to validity_ms %d", w.RenewMS, w.ValidityMS)
 	case w.WaitMS < 0 || w.WaitMS > day:
 		return Record{}, corrupt(key, "wait_ms is %d, not 0 to %d", w.WaitMS, day)
+	case w.Next > lease.MaxMinEpoch:
+		return Record{}, corrupt(key, "it names %d as the next epoch; an elector writes at most %d, which leaves room for others", w.Next, uint64(lease.MaxMinEpoch))
 	case w.Next != 0 && (w.Next <= w.Epoch || !w.Expired):
 		return Record{}, corrupt(key, "its state is %q and next is %d; next needs the state expired and a later epoch", w.State, w.Next)
 	}
@@ -176,22 +169,4 @@ func newNonce() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
 	return hex.EncodeToString(b[:])
-}
-
-// lockKey and parseKey handle the names of lock files under a prefix that ends in "/".
-func lockKey(prefix string, epoch uint64) string {
-	return prefix + layout.FormatNumber(epoch) + ".json"
-}
-
-func parseKey(prefix, key string) (uint64, bool) {
-	rest, ok := strings.CutPrefix(key, prefix)
-	if !ok {
-		return 0, false
-	}
-	number, ok := strings.CutSuffix(rest, ".json")
-	if !ok {
-		return 0, false
-	}
-	epoch, ok := layout.ParseNumber(number)
-	return epoch, ok && epoch > 0
 }

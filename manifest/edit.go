@@ -26,8 +26,9 @@ const (
 type File struct {
 	// Key names the object, as writer.FileWriter returned it.
 	Key string `json:"key"`
-	// Size of the object, in bytes.
-	Size int64 `json:"size"`
+	// Size of the object, in bytes, and the CRC-32C of these bytes.
+	Size   int64  `json:"size"`
+	CRC32C uint32 `json:"crc32c"`
 	// Records is how many records it holds, if the application counts them.
 	Records uint64 `json:"records,omitempty"`
 	// Meta is the application's own: a partition, the least and the greatest key. At most

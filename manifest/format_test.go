@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
@@ -218,11 +219,11 @@ func TestReadFormatErrors(t *testing.T) {
 	_, err := ReadFormat(t.Context(), st, nil)
 	fixture.WantErr(t, err, ErrNotInitialized, "mem://")
 	for body, want := range map[string]error{
-		"":                              fence.ErrCorrupt,
-		"{}":                            fence.ErrCorrupt,
-		`{"format":2}`:                  fence.ErrFormat,
-		strings.Repeat(" ", 1<<20) + "": fence.ErrCorrupt,
-		strings.Repeat(" ", 1<<20+1):    fence.ErrCorrupt,
+		"":   fence.ErrCorrupt,
+		"{}": fence.ErrCorrupt,
+		string(document.Sum(layout.FormatKey, []byte(`{"format":2}`))): fence.ErrFormat,
+		strings.Repeat(" ", 1<<20) + "":                                fence.ErrCorrupt,
+		strings.Repeat(" ", 1<<20+1):                                   fence.ErrCorrupt,
 	} {
 		fixture.Put(t, st, layout.FormatKey, []byte(body))
 		_, err := ReadFormat(t.Context(), st, nil)

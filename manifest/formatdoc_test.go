@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store/probe"
@@ -43,8 +44,9 @@ func TestFormatRefuses(t *testing.T) {
 	const id = `"log":"101112131415161718191a1b1c1d1e1f"`
 	const limits = `"limits":{"object":1000,"record":900,"cursor":0,"manifest":1000000}`
 	for body, says := range map[string]string{
-		"":                              "unexpected end",
-		"{}":                            "says format 0",
+		"":                              "invalid character",
+		"{}":                            "invalid character",
+		`{"created":"noon"}`:            "says format 0",
 		`{"format":0}`:                  "says format 0",
 		`{"format":1,` + limits + `}`:   "has no id",
 		`{"format":1,` + id + `}`:       "objects of 0 bytes",
@@ -60,7 +62,7 @@ func TestFormatRefuses(t *testing.T) {
 		// A gigabyte is the most that a decoder can be made to hold.
 		`{"format":1,` + id + `,` + strings.Replace(limits, "1000,", "9223372036854775807,", 1) + `}`: "objects of 9223372036854775807",
 	} {
-		f, err := decodeFormat([]byte(body))
+		f, err := decodeFormat(document.Sum(layout.FormatKey, []byte(body)))
 		fixture.WantErr(t, err, fence.ErrCorrupt, says)
 		fixture.WantErr(t, err, fence.ErrCorrupt, layout.FormatKey)
 		if !reflect.DeepEqual(f, Format{}) {
@@ -105,7 +107,7 @@ func TestUnknownMembersAreIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	b = bytes.Replace(b, []byte(`{`), []byte(`{"novelty": [],`), 1)
-	if got, err := decodeFormat(b); err != nil || !reflect.DeepEqual(got, f) {
+	if got, err := decodeFormat(document.Sum(layout.FormatKey, b)); err != nil || !reflect.DeepEqual(got, f) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

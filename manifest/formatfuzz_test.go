@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 )
 
@@ -15,7 +17,7 @@ func FuzzDecodeFormat(f *testing.F) {
 	f.Add(b)
 	f.Add([]byte(`{"format":1,"log":"101112131415161718191a1b1c1d1e1f","limits":{"object":9,"record":8,"cursor":0,"manifest":262144}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		v, err := decodeFormat(b)
+		v, err := decodeFormat(document.Sum(layout.FormatKey, b))
 		if err != nil {
 			if !known(err) {
 				t.Fatal(err)

@@ -2,7 +2,6 @@ package reader_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -191,7 +191,7 @@ func (w *world) litter(before []string) {
 		if v, ok := layout.ParseManifestKey(key); ok {
 			m := *w.Newest()
 			m.Version, m.PruneMark, m.Dropped = v, 0, nil
-			body, err := json.Marshal(m)
+			body, err := document.Encode(layout.ManifestKey(m.Version), m)
 			if err != nil {
 				w.Fatal(err)
 			}

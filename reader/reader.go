@@ -35,7 +35,7 @@ type Record struct {
 // Open reads the format of the log in st: one GET. Errors: [ErrOptions],
 // [ErrNotInitialized], [ErrFormat], [ErrCorrupt], or the store's.
 func Open(ctx context.Context, st store.Store, opts *Options) (*Reader, error) {
-	if st == nil {
+	if store.IsNil(st) {
 		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)
 	}
 	if err := opts.Validate(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -144,7 +145,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Errorf("no log: %v", err)
 	}
 	w := newWorld(t, 0)
-	w.Put(layout.FormatKey, []byte(`{"format": 99}`))
+	w.Put(layout.FormatKey, document.Sum(layout.FormatKey, []byte(`{"format": 99}`)))
 	if _, err := reader.Open(t.Context(), w.Mem, nil); !errors.Is(err, reader.ErrFormat) {
 		t.Errorf("a newer log: %v", err)
 	}
@@ -171,8 +172,7 @@ func TestOptions(t *testing.T) {
 		{open(reader.Options{PollMin: -time.Second, Ahead: -1}), []string{"PollMin -1s must be positive", "Ahead -1 "}},
 		{open(reader.Options{PollMin: 2 * time.Second, PollMax: time.Second, Prefetch: -1}), []string{"PollMax 1s is below PollMin 2s", "Prefetch of -1 bytes"}},
 		{open(reader.Options{Ahead: 5000}), []string{"Ahead 5000 must be 0 (for the default) to 4096"}},
-		{snapshot(reader.SnapshotOptions{At: reader.AtVersion(0), TTL: time.Millisecond}), []string{"versions begin at 1", "TTL 1ms is too short"}},
-		{snapshot(reader.SnapshotOptions{At: reader.AtVersion(0), Unpinned: true}), []string{"versions begin at 1"}},
+		{snapshot(reader.SnapshotOptions{TTL: time.Millisecond}), []string{"TTL 1ms is too short"}},
 		{r.Unpin(t.Context(), ""), []string{"needs the name"}},
 		{func() error { _, err := r.Pin(t.Context(), "", 0, time.Millisecond); return err }(), []string{"a pin needs a name"}},
 		{func() error { _, err := r.Pin(t.Context(), "x", 0, time.Millisecond); return err }(), []string{"ttl 1ms is too short"}},
@@ -314,5 +314,29 @@ func TestRecordsAreTheReaders(t *testing.T) {
 		if !slices.Equal(g.values, w.History()) {
 			t.Fatalf("read %q", g.values)
 		}
+	}
+}
+
+// guard:read-hint-fits. The chain does not go on at the hint as the hint says. A reader that
+// would begin there reads from the floor.
+func TestWrongHint(t *testing.T) {
+	w := newWorld(t, 0)
+	w.Lead(6)
+	w.Publish(func(m *state.Change) error {
+		h := *m.Hint
+		h.Position, h.Offset = logtest.At(1, 4), 2
+		m.Hint = &h
+		return nil
+	})
+	for _, from := range []uint64{2, 4} {
+		if values, err := w.read(w.reader(nil), from); err != nil || !slices.Equal(values, w.History()[from:]) {
+			t.Errorf("from %d: %q, %v", from, values, err)
+		}
+	}
+	// What is damaged in any case is reported, once.
+	w.Put(layout.DataKey(logtest.At(1, 6)), []byte("junk"))
+	values, err := w.read(w.reader(nil), 2)
+	if !errors.Is(err, reader.ErrCorrupt) || len(values) != 3 {
+		t.Errorf("%q, %v", values, err)
 	}
 }

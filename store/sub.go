@@ -14,6 +14,9 @@ import (
 // A prefix may have several parts ("team/orders"). Slashes at its ends do not matter. An
 // empty prefix returns st itself; an invalid one is [ErrInvalid].
 func Sub(st Store, prefix string) (Store, error) {
+	if IsNil(st) {
+		return nil, &Error{Op: "sub", Key: prefix, Kind: ErrInvalid, Hint: "the store is nil"}
+	}
 	prefix = strings.Trim(prefix, "/")
 	if prefix == "" {
 		return st, nil

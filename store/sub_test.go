@@ -98,7 +98,7 @@ func TestSubOfSub(t *testing.T) {
 
 // Nothing that is not below the prefix can be reached.
 func TestSubCannotBeLeft(t *testing.T) {
-	ctx, inner := t.Context(), store.Store(nil) // whatever reaches it panics
+	ctx, inner := t.Context(), store.Store(struct{ store.Store }{}) // whatever reaches it panics
 	for _, prefix := range []string{"..", "a/../b", "a//b", `a\b`} {
 		if _, err := store.Sub(inner, prefix); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("Sub with %q: %v", prefix, err)

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/fencepost/fencepost/fence"
@@ -16,6 +17,10 @@ var ErrOptions = errors.New("verify: invalid options")
 var (
 	// errMoved: the newest manifest no longer needs what was being read.
 	errMoved = chain.ErrMoved
+	// errMissing: an object that a version names is not there.
+	errMissing = errors.New("it is missing")
+	// errNoFile: a file of the table is not there.
+	errNoFile = fmt.Errorf("%w: the file is missing", fence.ErrCorrupt)
 	// errNoManifest: the newest manifest is damaged, which is in the report.
 	errNoManifest = errors.New("verify: the newest manifest is damaged")
 )

@@ -3,7 +3,10 @@ package verify
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/crc32"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -33,27 +36,25 @@ func (v *verifier) edit(f *frame.Frame) {
 	}
 }
 
-// files checks that every live file is there with its size.
+// files checks that every live file is there, with its size and its content.
 func (v *verifier) files(ctx context.Context) error {
 	if v.table == nil || v.table.Live() == 0 {
 		return nil
 	}
-	sizes, err := v.fileSizes(ctx)
-	if err != nil {
-		return err
-	}
-	bad := map[string]manifest.File{}
+	var live []manifest.File
 	for f, err := range v.log.Files(ctx, v.table) {
 		if err != nil && unreadable(err) {
-			return nil // a page that a newer manifest has replaced, or damage, which lists reports
+			return nil // a page that a newer manifest has replaced, or damage, which pages reports
 		}
 		if err != nil {
 			return err
 		}
-		v.report.Files++
-		if size, there := sizes[f.Key]; !there || size != f.Size {
-			bad[f.Key] = f
-		}
+		live = append(live, f)
+	}
+	v.report.Files = len(live)
+	bad, err := v.badFiles(ctx, live, "files")
+	if err != nil {
+		return err
 	}
 	// An edit may have removed some of them meanwhile.
 	for moved := len(bad) > 0; moved; {
@@ -61,12 +62,75 @@ func (v *verifier) files(ctx context.Context) error {
 			return err
 		}
 	}
-	for key, f := range bad {
-		if size, there := sizes[key]; there {
-			v.problem(key, restore, "the file has %d bytes, the table says %d", size, f.Size)
-		} else {
-			v.problem(key, restore, "the file is missing, and it is live in the table")
+	for key, why := range bad {
+		v.problem(key, restore, "%s, and it is live in the table", about(key, why))
+	}
+	return nil
+}
+
+// badFiles returns what is wrong with files, by key. It lists them all, and reads each whose
+// content has not been read yet.
+func (v *verifier) badFiles(ctx context.Context, files []manifest.File, stage string) (bad map[string]error, err error) {
+	bad = map[string]error{}
+	sizes, err := v.fileSizes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var read []manifest.File
+	for _, f := range files {
+		switch size, there := sizes[f.Key]; {
+		case !there:
+			bad[f.Key] = errNoFile
+		case size != f.Size:
+			bad[f.Key] = fmt.Errorf("%w: the file has %d bytes, the table says %d", fence.ErrCorrupt, size, f.Size)
+		case !v.opts.NoContent && !v.sound[f.Key] && v.opts.due(f.Key):
+			read = append(read, f)
 		}
+	}
+	errs, err := each(ctx, len(read), func(ctx context.Context, i int) error {
+		err := v.content(ctx, &read[i])
+		if err != nil && unreadable(err) {
+			err = v.content(ctx, &read[i]) // perhaps only the transfer was
+		}
+		return err
+	}, func(n int) {
+		v.opts.Hooks.Progress(Progress{Stage: stage, Done: int64(n), Total: int64(len(read))})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range read {
+		if errs[i] != nil {
+			bad[f.Key] = errs[i]
+			continue
+		}
+		v.sound[f.Key] = true
+		v.report.Bytes += f.Size
+	}
+	return bad, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// content reads a file in parts and compares its checksum.
+func (v *verifier) content(ctx context.Context, f *manifest.File) error {
+	const part = 2 << 20
+	sum := uint32(0)
+	for at := int64(0); at < f.Size; {
+		b, _, err := store.Read(ctx, v.st, f.Key, &store.ReadOptions{Offset: at, Length: min(part, f.Size-at), Settle: v.opts.Settle})
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return errNoFile
+		case err != nil:
+			return err
+		case len(b) == 0:
+			return fmt.Errorf("%w: the file ends at byte %d, the table says %d", fence.ErrCorrupt, at, f.Size)
+		}
+		at += int64(len(b))
+		sum = crc32.Update(sum, castagnoli, b)
+	}
+	if sum != f.CRC32C {
+		return fmt.Errorf("%w: the checksum of the file is %08x, the table says %08x", fence.ErrCorrupt, sum, f.CRC32C)
 	}
 	return nil
 }
@@ -86,7 +150,7 @@ func (v *verifier) fileSizes(ctx context.Context) (map[string]int64, error) {
 // stillLive deletes from files those that are not in the table any more. No file is added
 // twice, so one that was removed stays so. It reports whether the floor has moved
 // meanwhile: then it has to be called again.
-func (v *verifier) stillLive(ctx context.Context, files map[string]manifest.File) (moved bool, err error) {
+func (v *verifier) stillLive(ctx context.Context, files map[string]error) (moved bool, err error) {
 	if err := v.refresh(ctx); err != nil {
 		return false, err
 	}

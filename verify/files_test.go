@@ -80,7 +80,7 @@ func TestTableDamage(t *testing.T) {
 			"file cut":         {func(l *logtest.Log, live []string) string { l.Put(live[0], []byte("row")); return live[0] }, "3 bytes, the table says 4"},
 			"pin damaged": {func(l *logtest.Log, _ []string) string {
 				l.Put(layout.PinKey("00000000-0000-4000-8000-000000000001"), []byte("junk"))
-				return layout.PinPrefix
+				return layout.PinKey("00000000-0000-4000-8000-000000000001")
 			}, "nothing is pruned until it can"},
 		} {
 			l, live := tables(t)

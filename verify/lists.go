@@ -2,9 +2,9 @@ package verify
 
 import (
 	"context"
+	"slices"
 
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
 )
 
 // names are what the newest manifest names, also in the pages of its lists.
@@ -13,8 +13,37 @@ type names struct {
 	seals map[fence.Epoch]fence.Position
 }
 
-// lists reads all lists of the newest manifest. It returns nil if one is damaged, which
-// it reports: then nobody can tell what is named.
+// pages reads all pages that the newest manifest names, and reports each one that is damaged.
+func (v *verifier) pages(ctx context.Context) error {
+	for {
+		was, pages := v.m.Version, v.log.Pages(v.m)
+		errs, err := each(ctx, len(pages), func(ctx context.Context, i int) error { return pages[i].Check(ctx) }, func(int) {})
+		if err != nil {
+			return err
+		}
+		if slices.IndexFunc(errs, func(err error) bool { return err != nil }) >= 0 {
+			// A newer manifest may have replaced the page.
+			if err := v.refresh(ctx); err != nil {
+				return err
+			}
+			if v.m.Version != was {
+				continue
+			}
+		}
+		for i, p := range pages {
+			if errs[i] == nil {
+				continue
+			}
+			if err := v.badPage(ctx, p, errs[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// lists reads the lists of the newest manifest. It returns nil if one is damaged, which
+// pages reports: then nobody can tell what is named.
 func (v *verifier) lists(ctx context.Context) (*names, error) {
 	for {
 		was := v.m.Version
@@ -31,7 +60,6 @@ func (v *verifier) lists(ctx context.Context) (*names, error) {
 			return nil, err
 		}
 		if v.m.Version == was {
-			v.problem(layout.ManifestKey(was), restore+"; "+keep, "a list that it names cannot be read: %s", about(layout.ManifestKey(was), err))
 			return nil, nil
 		}
 	}

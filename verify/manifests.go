@@ -3,11 +3,13 @@ package verify
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
 )
 
 // manifests checks that the versions above the prune mark are all there and readable.
@@ -55,6 +57,52 @@ func (v *verifier) manifests(ctx context.Context) error {
 	return nil
 }
 
+// replaced checks what the newest manifest has dropped and older versions still name that are
+// promised: a reader may have them, and a backup may pin them. Each such object was named by
+// the version before the one that dropped it.
+func (v *verifier) replaced(ctx context.Context) error {
+	m := v.m
+	by := map[uint64]map[string]bool{} // by the last version that named them
+	for d, err := range v.log.Dropped(ctx, m) {
+		if err != nil && unreadable(err) {
+			return nil // a page, which pages reports
+		}
+		if err != nil {
+			return err
+		}
+		if last := d.Version - 1; last > m.PruneMark {
+			if by[last] == nil {
+				by[last] = map[string]bool{}
+			}
+			by[last][d.Key] = true
+		}
+	}
+	for _, last := range slices.Sorted(maps.Keys(by)) {
+		old, _, err := v.log.At(ctx, last)
+		if err != nil && unreadable(err) {
+			continue // manifests reports it, unless it was pruned meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		err = v.named(ctx, old, func(key string) bool { return by[last][key] }, func(key string, bad error) error {
+			// The manifest is read after the object: it may have been pruned.
+			if err := v.refresh(ctx); err != nil || v.m.PruneMark >= last {
+				return err
+			}
+			if errors.Is(bad, store.ErrNotFound) {
+				bad = errMissing
+			}
+			v.problem(key, restore, "%s; version %d refers to it, which is still promised to readers and backups", about(key, bad), last)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // gap reports the versions from one up to another, which are missing.
 func (v *verifier) gap(from, to uint64) {
 	if from < to {
@@ -79,10 +127,27 @@ func (v *verifier) locks(ctx context.Context) error {
 			case newest:
 				v.problem(rec.Key, "", "%v", err)
 			default:
-				v.note(rec.Key, "only the history of leaders needs it; it may be deleted", "an old lock cannot be read: %v", err)
+				v.repairable(ctx, rec.Key, repair{"delete it, since only the history of leaders needs it", func(ctx context.Context) error { return v.unlock(ctx, rec.Key) }},
+					"an old lock cannot be read: %s", about(rec.Key, err))
+			}
+			if newest {
+				v.lockLost(prefix, max(uint64(rec.Epoch), uint64(rec.Next)))
 			}
 			newest = false
 		}
 	}
 	return nil
+}
+
+// lockLost notes that the newest lock of an election is older than an epoch that has written.
+func (v *verifier) lockLost(prefix string, newest uint64) {
+	role := layout.Writer
+	if prefix == layout.KindCompactorLock {
+		role = layout.Compactor
+	}
+	if v.m == nil || uint64(v.m.Roles[role].Epoch) <= newest {
+		return
+	}
+	v.note(prefix+"/", "nothing, if the epochs come from elsewhere now; otherwise look for what deletes locks. The next leader skips the epochs that were used",
+		"the newest lock is of epoch %d, and epoch %d has written", newest, v.m.Roles[role].Epoch)
 }

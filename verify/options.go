@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/crc32"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
@@ -14,6 +15,18 @@ type Options struct {
 	// Copy says that the log is a copy of one version, such as a backup: older versions
 	// may be missing, although the prune mark has not passed them.
 	Copy bool
+	// NoContent leaves out the content of the table's files, which is most of the bytes in a
+	// log with a table: then only their sizes are checked.
+	NoContent bool
+	// Part and Parts make a scrub: of segments, files and seals only part Part of Parts is
+	// read, 1 to Parts, chosen by the names of the objects. Everything else is checked as
+	// always. One part a day, in turn, reads everything once in Parts days. 0: everything.
+	Part, Parts int
+	// Repair repairs what can be repaired without a guess, and says so in the report: seals before
+	// the floor that the manifest names are created again; pages of its lists are written again,
+	// if an older version has their entries; and old locks that cannot be read are deleted. With
+	// DryRun the report says what it would do.
+	Repair, DryRun bool
 	// MaxFindings bounds how many problems, and how many notes, a report lists; default
 	// 1,000. The others are counted.
 	MaxFindings int
@@ -33,10 +46,10 @@ type Hooks struct {
 
 // Progress tells how far a verification is.
 type Progress struct {
-	// Stage is what is being read, in this order: "segments", "chain", "pins", "seals",
-	// "objects".
+	// Stage is what is being read, in this order: "segments", "chain", "files", "pins",
+	// "seals", "objects".
 	Stage string
-	// Done and Total count objects in "seals" and "objects", bytes otherwise. Total is 0
+	// Done and Total count bytes in "segments" and "chain", objects otherwise. Total is 0
 	// if it is not known.
 	Done, Total int64
 }
@@ -50,10 +63,24 @@ func (o *Options) Validate() error {
 	if o.MaxFindings < 0 {
 		bad = append(bad, fmt.Errorf("%w: MaxFindings %d must not be negative", ErrOptions, o.MaxFindings))
 	}
+	if o.DryRun && !o.Repair {
+		bad = append(bad, fmt.Errorf("%w: DryRun goes with Repair", ErrOptions))
+	}
+	if o.Part != 0 || o.Parts != 0 {
+		if o.Parts < 1 || o.Part < 1 || o.Part > o.Parts {
+			bad = append(bad, fmt.Errorf("%w: Part %d of %d must be 1 to %d, of at least 1", ErrOptions, o.Part, o.Parts, o.Parts))
+		}
+	}
 	if err := o.Settle.Validate(); err != nil {
 		bad = append(bad, fmt.Errorf("%w: Settle: %w", ErrOptions, err))
 	}
 	return errors.Join(bad...)
+}
+
+// due reports whether an object is in the part that is to be read. The part depends on the name
+// alone, so that an object is read once in each turn.
+func (o *Options) due(key string) bool {
+	return o.Parts < 2 || crc32.ChecksumIEEE([]byte(key))%uint32(o.Parts) == uint32(o.Part-1)
 }
 
 func (o *Options) withDefaults() Options {

@@ -4,27 +4,43 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
 // pins checks that what is pinned is there: of each version its segments, which are read
 // whole, and its files; and the segments that the newest manifest names for pins alone.
 func (v *verifier) pins(ctx context.Context) error {
-	pins, err := v.log.Pins(ctx)
+	pins, damaged, err := v.log.SoundPins(ctx)
 	if err != nil {
-		if !unreadable(err) {
+		return err
+	}
+	for key, err := range damaged {
+		if errors.Is(err, fence.ErrFormat) {
 			return err
 		}
-		v.problem(layout.PinPrefix, "delete the pin if nobody needs it", "a pin cannot be read: %v; nothing is pruned until it can", err)
-		return nil
+		v.problem(key, "", "%s; nothing is pruned until it can be read", about(key, err))
 	}
 	// Of the pins of a version, one with a name is checked if there is any.
 	of := map[uint64]state.PinInfo{}
 	for _, p := range pins {
 		if p.Expired {
 			continue
+		}
+		if p.Version > v.m.Version {
+			// It may have been published since the newest manifest was read.
+			if err := v.refresh(ctx); err != nil {
+				return err
+			}
+			if there, err := v.there(ctx, p.Key); err != nil {
+				return err
+			} else if there && p.Version > v.m.Version {
+				v.problem(p.Key, restore+"; "+keep, "the pin %q holds version %d, and the newest manifest is %d: newer ones are missing", p.Name, p.Version, v.m.Version)
+				continue
+			}
 		}
 		if p.Renewals == 0 && p.Removable(v.m.PruneMark) {
 			// Its maker reads the mark last, so it has released the pin or will. Most probably
@@ -37,110 +53,117 @@ func (v *verifier) pins(ctx context.Context) error {
 			of[p.Version] = p
 		}
 	}
-	c := pinCheck{verifier: v}
 	for _, p := range pins {
 		if of[p.Version].Key != p.Key {
 			continue
 		}
-		if err := c.version(ctx, p); err != nil {
+		if err := v.pinned(ctx, p); err != nil {
 			return err
 		}
 	}
 	return v.truncated(ctx)
 }
 
-// pinCheck checks what pins hold.
-type pinCheck struct {
-	*verifier
-	files map[string]int64 // the sizes of all that are there; nil until they are needed
+// pinned checks what one pin holds.
+func (v *verifier) pinned(ctx context.Context, p state.PinInfo) error {
+	m, err := v.log.Promised(ctx, p.Version)
+	if err != nil {
+		return v.unheld(ctx, p, layout.ManifestKey(p.Version), err)
+	}
+	return v.named(ctx, m, func(string) bool { return true }, func(key string, err error) error { return v.unheld(ctx, p, key, err) })
 }
 
-// version checks what one pin holds.
-func (c *pinCheck) version(ctx context.Context, p state.PinInfo) error {
-	m, err := c.log.Promised(ctx, p.Version)
-	if err != nil {
-		return c.useless(ctx, p, err)
-	}
-	for s, err := range c.log.Segments(ctx, m, m.First()) {
-		if err != nil {
-			return c.useless(ctx, p, err)
-		}
-		if c.read[s.Key] {
+// named checks the objects that a version names and that are wanted: its segments and files,
+// and its pages. Those that were found sound before are not read again. It calls bad with what
+// is wrong with each.
+func (v *verifier) named(ctx context.Context, m *state.Manifest, wanted func(key string) bool, bad func(key string, err error) error) error {
+	for _, p := range v.log.Pages(m) {
+		if !wanted(p.Key) {
 			continue
 		}
-		c.read[s.Key] = true
-		err := c.whole(ctx, s, "pins", 0)
-		if err != nil && !unreadable(err) {
-			return err
-		}
-		if errors.Is(err, store.ErrNotFound) {
-			err = errors.New("the segment is missing")
-		}
-		if err := c.lost(ctx, p, s.Key, err); err != nil {
-			return err
+		if err := p.Check(ctx); err != nil {
+			if !unreadable(err) {
+				return err
+			}
+			// What the page lists is not known then.
+			return bad(p.Key, err)
 		}
 	}
-	if m.Live() == 0 {
-		return nil
-	}
-	if c.files == nil {
-		// The pins were listed before: what they hold was there by then.
-		if c.files, err = c.fileSizes(ctx); err != nil {
-			return err
+	for s, err := range v.log.Segments(ctx, m, m.First()) {
+		if err != nil && unreadable(err) {
+			return nil // a page that is not wanted has been pruned meanwhile
 		}
-	}
-	for f, err := range c.log.Files(ctx, m) {
 		if err != nil {
-			return c.useless(ctx, p, err)
-		}
-		var bad error
-		switch size, there := c.files[f.Key]; {
-		case !there:
-			bad = errors.New("the file is missing")
-		case size != f.Size:
-			bad = errors.New("the file has another size")
-		}
-		if err := c.lost(ctx, p, f.Key, bad); err != nil {
 			return err
 		}
+		if v.read[s.Key] || !wanted(s.Key) {
+			continue
+		}
+		switch err := v.whole(ctx, s, "pins", 0); {
+		case err == nil:
+			v.read[s.Key] = true
+		case !unreadable(err):
+			return err
+		default:
+			if err := bad(s.Key, err); err != nil {
+				return err
+			}
+		}
 	}
-	return nil
-}
-
-// lost reports that something that a pin holds is damaged, if bad is not nil and the pin
-// is still there.
-func (c *pinCheck) lost(ctx context.Context, p state.PinInfo, key string, bad error) error {
-	if bad == nil {
+	var files []manifest.File
+	for f, err := range v.log.Files(ctx, m) {
+		if err != nil && unreadable(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if wanted(f.Key) {
+			files = append(files, f)
+		}
+	}
+	if len(files) == 0 {
 		return nil
 	}
-	if there, err := c.there(ctx, p.Key); err != nil || !there {
-		return err // released meanwhile
-	}
-	if p.TTL > 0 {
-		// The pin may have come too late, and its holder be about to find out.
-		c.note(key, "its holder is told when it reads it", "%s; version %d refers to it, which %s holds until it is renewed no more", about(key, bad), p.Version, p.Key)
-		return nil
-	}
-	c.problem(key, restore, "%s; version %d refers to it, which is pinned as %q", about(key, bad), p.Version, p.Name)
-	return nil
-}
-
-// useless notes a pin whose version, or a list of it, cannot be read.
-func (c *pinCheck) useless(ctx context.Context, p state.PinInfo, err error) error {
-	if !unreadable(err) {
+	// What the version names was there when its pin was listed, or the mark was read.
+	broken, err := v.badFiles(ctx, files, "pins")
+	if err != nil {
 		return err
 	}
-	if there, terr := c.there(ctx, p.Key); terr != nil || !there {
-		return terr // released meanwhile
+	for _, f := range files {
+		if err := broken[f.Key]; err != nil {
+			if err := bad(f.Key, err); err != nil {
+				return err
+			}
+		}
 	}
-	c.note(p.Key, "if its holder has just begun it takes another version; a pin with a name is of no use and may be removed",
-		"the pin %q of version %d holds what is not there: %v", p.Name, p.Version, err)
+	return nil
+}
+
+// unheld reports that something that a pin holds is damaged, if the pin is still there.
+func (v *verifier) unheld(ctx context.Context, p state.PinInfo, key string, bad error) error {
+	if !unreadable(bad) {
+		return bad
+	}
+	if there, err := v.there(ctx, p.Key); err != nil || !there {
+		return err // released meanwhile
+	}
+	gone := errors.Is(bad, errNoFile)
+	if errors.Is(bad, store.ErrNotFound) || errors.Is(bad, state.ErrPruned) {
+		gone, bad = true, errMissing
+	}
+	if p.TTL > 0 && gone {
+		// The pin may have come too late, and its holder be about to find out.
+		v.note(key, "its holder is told when it reads it", "%s; version %d refers to it, which %s holds until it is renewed no more", about(key, bad), p.Version, p.Key)
+		return nil
+	}
+	v.problem(key, restore+"; if nobody needs the version, remove its pin", "%s; version %d refers to it, which is pinned as %q by %s", about(key, bad), p.Version, p.Name, p.Key)
 	return nil
 }
 
 // there reports whether a pin is still there.
-func (c *pinCheck) there(ctx context.Context, key string) (bool, error) {
-	_, _, err := store.Read(ctx, c.st, key, &store.ReadOptions{Length: 1, Settle: c.opts.Settle})
+func (v *verifier) there(ctx context.Context, key string) (bool, error) {
+	_, _, err := store.Read(ctx, v.st, key, &store.ReadOptions{Length: 1, Settle: v.opts.Settle})
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

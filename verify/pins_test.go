@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -82,9 +83,9 @@ func TestPinned(t *testing.T) {
 		"segment":         {named, func(l heldLog) string { del(l.Log, l.segment); return l.segment }, `refers to it, which is pinned as "backup-2026-11"`, ""},
 		"bit":             {named, func(l heldLog) string { flip(l.Log, l.segment, frame.HeaderSize+1); return l.segment }, "checksum", ""},
 		"file":            {named, func(l heldLog) string { del(l.Log, l.file); return l.file }, "the file is missing", ""},
-		"file cut":        {named, func(l heldLog) string { l.Put(l.file, []byte("x")); return l.file }, "another size", ""},
-		"for a while":     {brief, func(l heldLog) string { del(l.Log, l.segment); return l.segment }, "", "the segment is missing"},
-		"its manifest":    {named, func(l heldLog) string { del(l.Log, layout.ManifestKey(l.pin.Version())); return "" }, "", "holds what is not there"},
+		"file cut":        {named, func(l heldLog) string { l.Put(l.file, []byte("x")); return l.file }, "the file has 1 bytes, the table says 4", ""},
+		"for a while":     {brief, func(l heldLog) string { del(l.Log, l.segment); return l.segment }, "", "it is missing"},
+		"its manifest":    {named, func(l heldLog) string { key := layout.ManifestKey(l.pin.Version()); del(l.Log, key); return key }, "it is missing; version", ""},
 		"after its floor": {named, func(l heldLog) string { del(l.Log, l.after); return l.after }, "missing", ""},
 		"a bit after it":  {named, func(l heldLog) string { flip(l.Log, l.after, frame.HeaderSize+1); return l.after }, "checksum", ""},
 		"nobody's pin":    {named, func(l heldLog) string { del(l.Log, l.segment); del(l.Log, l.file); unpin(l); return "" }, "", ""},
@@ -132,7 +133,7 @@ func late(l heldLog) {
 	key := l.pin.Description().Key
 	body := l.Body(key)
 	unpin(l)
-	l.Put(key, regexp.MustCompile(`"renewals": *\d+`).ReplaceAll(body, []byte(`"renewals": 0`)))
+	l.Put(key, document.Sum(key, regexp.MustCompile(`"renewals": *\d+`).ReplaceAll(body, []byte(`"renewals": 0`))))
 }
 
 // What a pin held is deleted while verify looks for it, since the pin was released: that is

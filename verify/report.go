@@ -25,6 +25,9 @@ type Report struct {
 	// Floor is where the unfolded chain begins, Tail where it ends.
 	Floor fence.Position `json:"floor"`
 	Tail  fence.Position `json:"tail"`
+	// Part of Parts was read, as Options say; 0 if everything was.
+	Part  int `json:"part,omitempty"`
+	Parts int `json:"parts,omitempty"`
 	// What was read whole and checked.
 	Segments int   `json:"segments"`
 	Slots    int   `json:"slots"`
@@ -57,8 +60,10 @@ type Count struct {
 
 func (c Count) and(size int64) Count { return Count{c.Objects + 1, c.Bytes + size} }
 
-// OK reports whether nothing is wrong.
-func (r *Report) OK() bool { return len(r.Problems) == 0 }
+// OK reports whether nothing is wrong, or all of it was repaired.
+func (r *Report) OK() bool {
+	return r.MoreProblems == 0 && !slices.ContainsFunc(r.Problems, func(f Finding) bool { return !f.Repaired })
+}
 
 // Finding is one thing that was found.
 type Finding struct {
@@ -68,6 +73,10 @@ type Finding struct {
 	What string `json:"what"`
 	// Remedy is what to do about it.
 	Remedy string `json:"remedy,omitempty"`
+	// Repair is what Options.Repair does about it, empty if there is nothing. Repaired says
+	// that it was done.
+	Repair   string `json:"repair,omitempty"`
+	Repaired bool   `json:"repaired,omitempty"`
 }
 
 func (f Finding) String() string {
@@ -75,7 +84,10 @@ func (f Finding) String() string {
 	if f.Key != "" {
 		s = f.Key + ": " + s
 	}
-	if f.Remedy != "" {
+	switch {
+	case f.Repaired:
+		s += " (repaired: " + f.Repair + ")"
+	case f.Remedy != "":
 		s += " (" + f.Remedy + ")"
 	}
 	return s
@@ -87,11 +99,11 @@ const (
 )
 
 func (v *verifier) problem(key, remedy, format string, args ...any) {
-	add(&v.report.Problems, &v.report.MoreProblems, v.opts.MaxFindings, Finding{key, fmt.Sprintf(format, args...), remedy})
+	add(&v.report.Problems, &v.report.MoreProblems, v.opts.MaxFindings, Finding{Key: key, What: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
 func (v *verifier) note(key, remedy, format string, args ...any) {
-	add(&v.report.Notes, &v.report.MoreNotes, v.opts.MaxFindings, Finding{key, fmt.Sprintf(format, args...), remedy})
+	add(&v.report.Notes, &v.report.MoreNotes, v.opts.MaxFindings, Finding{Key: key, What: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
 // about is the text of an error without what the finding says anyway.

@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/fencepost/fencepost/fence"
@@ -46,13 +47,17 @@ func (v *verifier) witness(ctx context.Context, p fence.Position) (string, error
 
 // header reads the header of a slot and checks that it belongs there.
 func (v *verifier) header(ctx context.Context, p fence.Position) (frame.Header, error) {
-	b, _, err := store.Read(ctx, v.st, layout.DataKey(p), &store.ReadOptions{Length: frame.HeaderSize, Settle: v.opts.Settle})
+	b, info, err := store.Read(ctx, v.st, layout.DataKey(p), &store.ReadOptions{Length: frame.HeaderSize, Settle: v.opts.Settle})
 	if err != nil {
 		return frame.Header{}, err
 	}
 	h, err := frame.DecodeHeader(b)
-	if err == nil && (h.Log != v.report.Log || h.Position != p) {
-		err = fence.ErrCorrupt
+	switch {
+	case err != nil:
+	case h.Log != v.report.Log || h.Position != p:
+		err = fmt.Errorf("%w: it is %s of log %s", fence.ErrCorrupt, layout.DataKey(h.Position), h.Log)
+	case info.Size != frame.HeaderSize+h.BodyLen():
+		err = fmt.Errorf("%w: it has %d bytes, its header says %d", fence.ErrCorrupt, info.Size, frame.HeaderSize+h.BodyLen())
 	}
 	return h, err
 }

@@ -16,6 +16,9 @@ import (
 // there is a log, to warn in time, and [Run] calls it too. A store that does not tell
 // its rules has none; one that denies access to them fails with [store.ErrDenied].
 func Rules(ctx context.Context, st store.Store, settle *store.SettleOptions) ([]Finding, error) {
+	if store.IsNil(st) {
+		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)
+	}
 	teller, ok := st.(store.ExpiryTeller)
 	if !ok {
 		return nil, nil

@@ -15,6 +15,9 @@ import (
 // danger is what a missing seal means.
 const danger = "a leader of epoch %d that slept until now could write there, and be told that its records are safe"
 
+// again is how a seal is repaired.
+const again = "create the seal again, from what the manifest says; look for lifecycle rules and people that delete below the log"
+
 // seals checks that every epoch before the floor still has its seal. No seal is ever
 // deleted, so each one that the manifest names must be there.
 func (v *verifier) seals(ctx context.Context) error {
@@ -29,7 +32,9 @@ func (v *verifier) seals(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		known = append(known, s)
+		if v.opts.due(layout.DataKey(s.Position)) {
+			known = append(known, s)
+		}
 	}
 	errs, err := each(ctx, len(known), func(ctx context.Context, i int) error { return v.seal(ctx, known[i]) }, func(n int) {
 		v.opts.Hooks.Progress(Progress{Stage: "seals", Done: int64(n), Total: int64(len(known))})
@@ -43,9 +48,11 @@ func (v *verifier) seals(ctx context.Context) error {
 		case err == nil:
 			v.report.Seals++
 		case errors.Is(err, store.ErrNotFound):
-			v.problem(key, restore, "the seal that ended epoch %d is missing: %s", s.Position.Epoch, what)
+			v.repairable(ctx, key, repair{again, func(ctx context.Context) error { return v.reseal(ctx, s) }},
+				"the seal that ended epoch %d is missing: %s", s.Position.Epoch, what)
 		default:
-			v.problem(key, restore, "it is not the seal that ended epoch %d: %s; %s", s.Position.Epoch, about(key, err), what)
+			v.repairable(ctx, key, repair{again, func(ctx context.Context) error { return v.reseal(ctx, s) }},
+				"it is not the seal that ended epoch %d: %s; %s", s.Position.Epoch, about(key, err), what)
 		}
 	}
 	return nil

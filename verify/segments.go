@@ -3,7 +3,9 @@ package verify
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
@@ -87,13 +89,21 @@ func (v *verifier) segment(ctx context.Context, seg state.Segment, total int64) 
 // whole reads a segment, and once more if it is damaged: perhaps only the transfer was.
 func (v *verifier) whole(ctx context.Context, seg state.Segment, stage string, total int64) error {
 	before := v.done
+	if !v.opts.due(seg.Key) {
+		return v.present(ctx, seg)
+	}
 	ref := segment.Ref{Key: seg.Key, First: seg.First, End: seg.End, Size: seg.Size, Index: seg.Index}
 	read := func() error {
 		v.done = before + seg.Index
+		prev := uint32(0)
 		for f, err := range v.segs.Frames(ctx, ref, seg.First) {
 			if err != nil {
 				return err
 			}
+			if f.Prev != prev {
+				return fmt.Errorf("%w: the block with record %d follows one with checksum %08x, the one before it has %08x", fence.ErrCorrupt, f.Offset, f.Prev, prev)
+			}
+			prev = f.Checksum()
 			v.done += f.BodyLen()
 			v.opts.Hooks.Progress(Progress{Stage: stage, Done: v.done, Total: total})
 		}
@@ -106,6 +116,15 @@ func (v *verifier) whole(ctx context.Context, seg state.Segment, stage string, t
 	if v.done = before + seg.Size; err == nil {
 		v.report.Segments++
 		v.report.Bytes += seg.Size
+	}
+	return err
+}
+
+// present checks that a segment is there with its size.
+func (v *verifier) present(ctx context.Context, seg state.Segment) error {
+	_, info, err := store.Read(ctx, v.st, seg.Key, &store.ReadOptions{Length: 1, Settle: v.opts.Settle})
+	if err == nil && info.Size != seg.Size {
+		err = fmt.Errorf("%w: it has %d bytes, the manifest says %d", fence.ErrCorrupt, info.Size, seg.Size)
 	}
 	return err
 }

@@ -22,15 +22,15 @@ import (
 // the report tells how far Run came; it is never nil.
 func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 	report := &Report{Problems: []Finding{}, Notes: []Finding{}}
-	if st == nil {
+	if store.IsNil(st) {
 		return report, fmt.Errorf("%w: the store is nil", ErrOptions)
 	}
 	if err := opts.Validate(); err != nil {
 		return report, err
 	}
 	o := opts.withDefaults()
-	report.Store = st.Traits().Name
-	v := &verifier{st: st, opts: o, sealed: map[fence.Epoch]uint64{}, read: map[string]bool{}, report: report}
+	report.Store, report.Part, report.Parts = st.Traits().Name, o.Part, o.Parts
+	v := &verifier{st: st, opts: o, sealed: map[fence.Epoch]uint64{}, read: map[string]bool{}, sound: map[string]bool{}, report: report}
 	begun := o.Clock.Now()
 	err := v.run(ctx)
 	report.Took = o.Clock.Now().Sub(begun)
@@ -57,6 +57,8 @@ type verifier struct {
 	// table is the newest manifest with the edits on the chain so far; nil if it is not
 	// known.
 	table *state.Manifest
+	// sound are the keys of the files whose content has been read and is right.
+	sound map[string]bool
 	// sealed are the seals on the chain from the floor on, by epoch.
 	sealed map[fence.Epoch]uint64
 }
@@ -72,7 +74,7 @@ func (v *verifier) run(ctx context.Context) error {
 	}
 	if known {
 		v.next = v.m.First()
-		for _, check := range []func(context.Context) error{v.records, v.files, v.pins, v.seals, v.manifests} {
+		for _, check := range []func(context.Context) error{v.pages, v.records, v.files, v.pins, v.seals, v.manifests, v.replaced} {
 			if err := check(ctx); err != nil && !errors.Is(err, errNoManifest) {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -42,7 +43,7 @@ func TestNoLogAndFuture(t *testing.T) {
 	if r := run(t, l.Mem); !r.OK() || r.End != 0 {
 		t.Fatalf("%+v", r)
 	}
-	l.Put(layout.FormatKey, []byte(`{"format": 2}`))
+	l.Put(layout.FormatKey, document.Sum(layout.FormatKey, []byte(`{"format": 2}`)))
 	if _, err := verify.Run(t.Context(), l.Mem, nil); !errors.Is(err, fence.ErrFormat) {
 		t.Fatal(err)
 	}

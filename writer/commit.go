@@ -41,7 +41,7 @@ func (w *Writer) CommitFilesAsync(ctx context.Context, edit manifest.Edit, opts 
 	if err == nil {
 		return f, nil
 	}
-	if is := (*appendError)(nil); !errors.As(err, &is) {
+	if !errors.Is(err, ErrNotCommitted) {
 		err = notCommitted(err)
 	}
 	return failedFuture(err), err
@@ -123,7 +123,7 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range edit.Add {
-		size, complete := w.completed[f.Key]
+		done, complete := w.completed[f.Key]
 		switch epoch, _, _, _ := layout.ParseFileKey(f.Key); {
 		case epoch != w.token.Epoch():
 			// guard:edit-epoch. A writer adds only files of its own epoch. Without this check:
@@ -136,8 +136,11 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 			// upload fails; or a file is added a second time, after it was removed and deleted.
 			// The table names a file that is not there.
 			return nil, &ConflictError{f.Key, "was not created and closed by this writer, or was added before"}
-		case size != f.Size:
-			return nil, &ConflictError{f.Key, fmt.Sprintf("has %d bytes; the edit says %d", size, f.Size)}
+		case done.Size != f.Size || done.CRC32C != f.CRC32C:
+			// guard:edit-content. A file is added with the size and checksum of what was uploaded.
+			// Without this check: an application fills in the size of another file; every backup
+			// and every check of the log takes the sound file for a damaged one.
+			return nil, &ConflictError{f.Key, fmt.Sprintf("has %d bytes and the CRC-32C %08x; the edit says %d and %08x; add what FileWriter.File returns", done.Size, done.CRC32C, f.Size, f.CRC32C)}
 		}
 	}
 	for _, key := range edit.Remove {

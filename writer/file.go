@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"sync"
@@ -26,7 +27,7 @@ type FileWriter struct {
 	closed sync.Once
 
 	// Set when it has ended.
-	info store.Info
+	file manifest.File
 	err  error
 }
 
@@ -89,7 +90,8 @@ func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader,
 		defer close(broken)
 		f.pipe.CloseWithError(f.failed(context.Cause(ctx)))
 	})
-	info, err := store.UploadNew(ctx, w.st, f.key, body, opts, w.opts.Settle)
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	info, err := store.UploadNew(ctx, w.st, f.key, io.TeeReader(body, sum), opts, w.opts.Settle)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
@@ -97,7 +99,7 @@ func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader,
 		<-broken
 	}
 	f.cancel(errOver)
-	f.info = info
+	f.file = manifest.File{Key: f.key, Size: info.Size, CRC32C: sum.Sum32()}
 	if err != nil {
 		f.err = f.failed(err)
 	}
@@ -106,7 +108,7 @@ func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader,
 	defer w.mu.Unlock()
 	delete(w.files, f)
 	if f.err == nil {
-		w.completed[f.key] = info.Size
+		w.completed[f.key] = f.file
 	}
 }
 
@@ -174,7 +176,7 @@ func (f *FileWriter) File() manifest.File {
 	select {
 	case <-f.done:
 		if f.err == nil {
-			return manifest.File{Key: f.key, Size: f.info.Size}
+			return f.file
 		}
 	default:
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"go.uber.org/zap"
 
@@ -25,11 +26,15 @@ import (
 // process; those of manifest.Init; fence.ErrCorrupt if the tail is damaged; the store's.
 // Except after ErrOptions the token is spent.
 func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options) (*Writer, error) {
-	if st == nil {
-		return nil, errors.New("writer: the store is nil")
+	if store.IsNil(st) {
+		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)
 	}
 	if !token.Valid() {
 		return nil, errors.New("writer: the zero token gives no right to write; tokens come from an election, or from fence.NewToken with an epoch of at least 1")
+	}
+	if token.Epoch() == math.MaxUint64 {
+		// Its seal would name the greatest epoch, and no later one could ever be opened.
+		return nil, fmt.Errorf("writer: epoch %d leaves no room for a successor: nobody could ever open the log again; use a lower number", token.Epoch())
 	}
 	o := opts.withDefaults()
 	if err := o.check(); err != nil {

@@ -126,7 +126,7 @@ func (o *Options) check() error {
 	need(o.MaxBytes >= o.BatchBytes, "MaxBytes %d is below BatchBytes %d: a full object could not be sent beside another", o.MaxBytes, o.BatchBytes)
 	need(o.Linger >= 0, "Linger %v must not be negative", o.Linger)
 	// Not a number fails each comparison.
-	need(o.RequestsPerSecond == 0 || o.RequestsPerSecond >= minRate, "RequestsPerSecond %v must be at least %v, or 0 for no bound", o.RequestsPerSecond, minRate)
+	need(o.RequestsPerSecond == 0 || o.RequestsPerSecond >= minRate, "RequestsPerSecond %v must be at least 1 a day, which is 1.0/86400, or 0 for no bound", o.RequestsPerSecond)
 	need(o.Hedge == 0 || o.Hedge >= 0.5 && o.Hedge < 1, "Hedge %v must be at least 0.5 and less than 1, or 0 for none", o.Hedge)
 	if err := o.Settle.Validate(); err != nil {
 		bad = append(bad, invalid("Settle: %w", err))

@@ -44,7 +44,7 @@ func TestOptions(t *testing.T) {
 		{&writer.Options{Linger: -1}, "Linger -1ns must not be negative"},
 		{&writer.Options{RequestsPerSecond: -1}, "RequestsPerSecond -1"},
 		{&writer.Options{RequestsPerSecond: math.NaN()}, "RequestsPerSecond NaN"},
-		{&writer.Options{RequestsPerSecond: 1e-9}, "RequestsPerSecond 1e-09 must be at least"},
+		{&writer.Options{RequestsPerSecond: 1e-9}, "RequestsPerSecond 1e-09 must be at least 1 a day, which is 1.0/86400,"},
 		{&writer.Options{RequestsPerSecond: math.Inf(1)}, ""},
 		{&writer.Options{Hedge: 0.4}, "Hedge 0.4 must be at least 0.5 and less than 1"},
 		{&writer.Options{Hedge: 1, Linger: -1}, "Linger -1ns must not be negative\nwriter: invalid options: Hedge 1 must"}, // all faults
@@ -84,6 +84,17 @@ func TestOptionsBeforeTheLog(t *testing.T) {
 	if n, _ := st.Len(); n != 0 {
 		t.Errorf("%d objects were written", n)
 	}
+}
+
+// The greatest epoch would be the log's last.
+func TestOpenGreatestEpoch(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		if _, err := e.try("a", math.MaxUint64, nil); err == nil || !strings.Contains(err.Error(), "no room for a successor") {
+			t.Errorf("it opened: %v", err)
+		}
+		e.Lead(1)
+		e.holds(e.History()...)
+	})
 }
 
 // The caller's options are not changed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
@@ -126,12 +127,18 @@ func TestConflicts(t *testing.T) {
 		open := create(t, w)
 		larger := f
 		larger.Size++
+		other := f // guard:edit-content
+		other.CRC32C++
 		otherExt := f
 		otherExt.Key = strings.TrimSuffix(f.Key, ".bin") + ".tar"
 		e.conflict(w, adds(never), never.Key, "of epoch 1")
 		e.conflict(w, adds(foreign), foreign.Key, "not created and closed")
 		e.conflict(w, adds(f, manifest.File{Key: strings.Replace(foreign.Key, "0000-7000", "0001-7000", 1)}), strings.Replace(foreign.Key, "0000-7000", "0001-7000", 1), "not created")
-		e.conflict(w, adds(larger), f.Key, "has 1 bytes; the edit says 2")
+		e.conflict(w, adds(larger), f.Key, "the edit says 2")
+		e.conflict(w, adds(other), f.Key, fmt.Sprintf("CRC-32C %08x; the edit says 1 and %08x", f.CRC32C, other.CRC32C))
+		if sum := crc32.Checksum([]byte("f"), crc32.MakeTable(crc32.Castagnoli)); f.CRC32C != sum {
+			t.Errorf("the file has the checksum %08x, its content %08x", f.CRC32C, sum)
+		}
 		e.conflict(w, removes(f), f.Key, "not live")
 		e.conflict(w, removes(never), never.Key, "not live")
 		e.conflict(w, manifest.Edit{Add: []manifest.File{f}, Remove: []string{foreign.Key}}, foreign.Key, "not live")

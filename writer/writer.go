@@ -58,7 +58,7 @@ type Writer struct {
 	reports  []*batch       // acknowledged, and the hook is not called yet
 
 	files     map[*FileWriter]struct{} // open
-	completed map[string]int64         // sizes of the files that are complete and not added yet
+	completed map[string]manifest.File // the files that are complete and not added yet
 	table     table                    // guarded by its own turn
 	buffers   buffers                  // safe for concurrent use
 }
@@ -84,7 +84,7 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (
 		closed:    make(chan struct{}), finished: make(chan struct{}), stopUntil: func() {},
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
 		encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
-		files:    map[*FileWriter]struct{}{}, completed: map[string]int64{}, table: newTable(begin),
+		files:    map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin),
 	}
 	w.last = &batch{after: begin, encoded: closed}
 	w.changed.L = &w.mu

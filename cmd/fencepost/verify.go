@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,28 +14,45 @@ import (
 )
 
 func (a *app) verifyCmd() *cobra.Command {
-	var isCopy bool
+	var isCopy, noContent, repair, dry bool
+	var part partValue
 	c := &cobra.Command{
-		Use:   "verify [--copy] [--json] URL",
+		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--dry-run]] [--json] URL",
 		Short: "check the whole log for damage",
 		Long: `Verify reads the whole log and checks every checksum, sequence number, seal and
-reference. It prints each problem with its key and a remedy; the exit status is then
-1. What crashes and late requests have left behind is listed as notes, and is no
-problem. Verify changes nothing, and may run beside writers and compactors.
+reference, also those of files, of pinned versions and of older versions that readers
+may still use. It prints each problem with its key and a remedy; the exit status is
+then 1. What crashes and late requests have left behind is listed as notes, and is no
+problem. Verify may run beside writers and compactors. Without --repair it changes nothing.
+
+With --part it reads only a part of the segments, files and seals: 3/30 is the third of
+30 parts, and today/30 another one each day. So a daily job reads everything once in 30
+days, and finds rot while a backup is still sound.
+
+With --no-content it does not read the files of the table, and checks only that they
+are there with their size.
 
 With --copy the log is a copy of one version, as a backup is. Then it is no problem
 that the versions before it are missing.
 
-It needs the right to read.`,
-		Example: "fencepost verify s3://bucket/orders",
+With --repair it repairs what needs no guess, and prints what it did: it creates seals
+again that the manifest names, writes pages of its lists again if an older version has
+their entries, and deletes old locks that cannot be read. With --dry-run it prints what
+it would do. If all is repaired the exit status is 0.
+
+It needs the right to read. To repair it needs the rights of a writer and a compactor.`,
+		Example: "fencepost verify s3://bucket/orders\n  fencepost verify --part today/30 s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if dry && !repair {
+				return usage("--dry-run goes with --repair, which is not given")
+			}
 			st, err := a.store(cmd.Context(), args[0], false)
 			if err != nil {
 				return err
 			}
-			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
-				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage != "seals" && p.Stage != "objects")
+			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
 			}}})
 			a.con.done()
 			if err != nil {
@@ -54,14 +74,22 @@ It needs the right to read.`,
 		},
 	}
 	c.Flags().BoolVar(&isCopy, "copy", false, "the log is a copy of one version, from a backup")
+	c.Flags().BoolVar(&noContent, "no-content", false, "do not read the files of the table")
+	c.Flags().Var(&part, "part", "read only part `K/N` of segments, files and seals; today/N is another one each day")
+	c.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a guess")
+	c.Flags().BoolVar(&dry, "dry-run", false, "with --repair: change nothing; print what would be done")
 	a.jsonFlag(c)
 	return c
 }
 
 func verdict(r *verify.Report) []byte {
 	var b bytes.Buffer
+	left := r.MoreProblems
 	for _, p := range r.Problems {
 		fmt.Fprintf(&b, "problem: %v\n", p)
+		if !p.Repaired {
+			left++
+		}
 	}
 	if r.MoreProblems > 0 {
 		fmt.Fprintf(&b, "problem: and %d more\n", r.MoreProblems)
@@ -74,10 +102,46 @@ func verdict(r *verify.Report) []byte {
 	}
 	fmt.Fprintf(&b, "read records %d to %d: %d segments, %d objects of the chain up to %v, %s; %d seals, %d locks, manifest %d; in %v\n",
 		r.First, r.End, r.Segments, r.Slots, r.Tail, size(int(r.Bytes)), r.Seals, r.Locks, r.Manifest, r.Took.Round(time.Millisecond))
-	if r.OK() {
+	if r.Parts > 1 {
+		fmt.Fprintf(&b, "of segments, files and seals this was part %d of %d\n", r.Part, r.Parts)
+	}
+	switch fixed := len(r.Problems) + r.MoreProblems - left; {
+	case fixed > 0:
+		fmt.Fprintf(&b, "%d problems repaired, %d left\n", fixed, left)
+	case left > 0:
+		fmt.Fprintf(&b, "%d problems\n", left)
+	default:
 		b.WriteString("nothing is wrong\n")
-	} else {
-		fmt.Fprintf(&b, "%d problems\n", len(r.Problems)+r.MoreProblems)
 	}
 	return b.Bytes()
+}
+
+// partValue is a flag: part k of n, from 1 on.
+type partValue struct{ k, n int }
+
+func (p *partValue) String() string {
+	if p.n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", p.k, p.n)
+}
+
+// Type is what usage shows for the value.
+func (p *partValue) Type() string { return "K/N" }
+
+// Set reads 3/30 or today/30.
+func (p *partValue) Set(s string) error {
+	which, of, ok := strings.Cut(s, "/")
+	n, err := strconv.Atoi(of)
+	if !ok || err != nil || n < 1 || n > 100_000 {
+		return errors.New("want K/N or today/N, such as 3/30")
+	}
+	k := 1 + int(time.Now().Unix()/86400%int64(n))
+	if which != "today" {
+		if k, err = strconv.Atoi(which); err != nil || k < 1 || k > n {
+			return fmt.Errorf("want a part from 1 to %d, or today", n)
+		}
+	}
+	p.k, p.n = k, n
+	return nil
 }

@@ -20,6 +20,15 @@ const (
 // Valid reports whether s is one of the three states.
 func (s State) Valid() bool { return s == Held || s == Draining || s == Expired }
 
+const (
+	// MaxEpoch is the greatest epoch of an election. Nobody reads or writes a lock of a greater
+	// one: no election comes that far by counting.
+	MaxEpoch = 1<<63 - 1
+	// MaxMinEpoch is the greatest epoch to which a milestone may skip. It leaves room for as
+	// many leaderships as there can be.
+	MaxMinEpoch = 1 << 62
+)
+
 // Lock is the part of a lock file that the machines need.
 type Lock struct {
 	Epoch   uint64

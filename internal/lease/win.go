@@ -2,7 +2,6 @@ package lease
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/fencepost/fencepost/clock"
 )
@@ -38,15 +37,16 @@ func (c *Candidate) expired(now clock.Instant, age *Age) Action {
 }
 
 func (c *Candidate) create() Action {
-	if c.lock.Epoch == math.MaxUint64 {
-		return Action{Op: Fail, Err: ErrNumbers}
+	if c.lock.Epoch >= MaxEpoch {
+		return Action{Op: Fail, Err: fmt.Errorf("%w: %d; no election comes that far by counting, so something else has written that lock; delete it, unless somebody led in that epoch", ErrNumbers, c.lock.Epoch)}
 	}
 	c.won = Lock{Epoch: c.lock.follower(), Nonce: c.cfg.Nonce()}
 	if c.won.Epoch < c.cfg.MinEpoch {
-		// guard:milestone. A candidate that must skip epochs first creates the next lock,
-		// already expired, which says which epoch comes after it. Without it: the newest
-		// lock is 7; A creates lock 8 and leads; B, with MinEpoch 100, creates lock 100 at
-		// the same time and leads too; nobody deposes 8, which is not the newest.
+		// guard:milestone. A candidate that has to skip epochs (MinEpoch) creates the next
+		// lock before that. This lock is already expired, and says which epoch comes after
+		// it. Without it: the newest lock is 7; A creates lock 8 and leads; B, with
+		// MinEpoch 100, creates lock 100 and leads too; nobody deposes 8, which is not the
+		// newest.
 		//
 		//mutant:replace c.won.Next = c.cfg.MinEpoch => c.won.Epoch = c.cfg.MinEpoch
 		c.won.Next = c.cfg.MinEpoch

@@ -90,6 +90,8 @@ const (
 	// the partition up.
 	failuresAtOnce = 3
 	far            = clock.Instant(1) << 62
+	// givenAtOnce bounds the partitions of one call.
+	givenAtOnce = 256
 	// atOnce bounds the reads that are in flight together.
 	atOnce = 16
 )
@@ -370,8 +372,9 @@ func (m *Machine) turnGive() {
 	if m.calling || len(m.giving) == 0 || m.leaving {
 		return
 	}
-	doc := &Call{Nonce: m.cfg.Nonce(), Given: m.giving}
-	m.giving, m.calling = nil, true
+	n := min(len(m.giving), givenAtOnce)
+	doc := &Call{Nonce: m.cfg.Nonce(), Given: slices.Clone(m.giving[:n])}
+	m.giving, m.calling = m.giving[n:], true
 	m.nCall++
 	if m.callAt == 0 {
 		m.callAt = m.now

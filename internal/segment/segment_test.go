@@ -401,6 +401,10 @@ func TestBlockRefuses(t *testing.T) {
 	blocks := indexOf(t, b, sum)
 	body := func(i int) []byte { return bytes.Clone(b[blocks[i].At : blocks[i].At+blocks[i].Len]) }
 	seal := frame.Header{Log: testLog, Position: fence.Position{Epoch: 1, Seq: 1}}
+	var cursor frame.Builder
+	cursor.Add([]byte("record"))
+	cursor.SetCursor([]byte("c"))
+	withCursor := frame.Header{Log: testLog, Position: fence.Position{Epoch: 1, Seq: 1}, Offset: blocks[0].First}
 	for name, tt := range map[string]struct {
 		b    []byte
 		i    int
@@ -410,6 +414,7 @@ func TestBlockRefuses(t *testing.T) {
 		"another block": {body(1), 0, testLog, "block 0 holds [102, 103)"},
 		"another log":   {body(0), 0, fence.ID{7}, "should be"},
 		"cut off":       {body(0)[:130], 0, testLog, "the body has"},
+		"a cursor":      {cursor.Finish(&withCursor, frame.Plain), 0, testLog, "block 0 has a cursor"},
 		"a seal":        {frame.EncodeSeal(&seal, 2), 0, testLog, "block 0 holds [0, 0)"},
 	} {
 		f, err := DecodeBlock(tt.b, blocks, tt.i, tt.log, sum.End, fence.DefaultLimits())

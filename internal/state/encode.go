@@ -1,20 +1,19 @@
 package state
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 )
 
 func (m *Manifest) encode(limit int) ([]byte, error) {
-	b, err := json.Marshal(m)
+	b, err := document.Encode(layout.ManifestKey(m.Version), m)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	b = document.Lines(b)
 	if len(b) > limit {
 		return nil, fmt.Errorf("%w: manifest %d would have %d bytes; the log allows %d", fence.ErrLimit, m.Version, len(b), limit)
 	}
@@ -24,8 +23,7 @@ func (m *Manifest) encode(limit int) ([]byte, error) {
 // decode reads a manifest and checks that nothing in it contradicts the rest.
 func decode(key string, body []byte, f manifest.Format) (*Manifest, error) {
 	m := &Manifest{}
-	err := document.Unmarshal(body, m)
-	if err := document.Readable(key, body, m.Format, m.Requires, err); err != nil {
+	if err := document.Decode(key, body, m); err != nil {
 		return nil, err
 	}
 	if err := m.check(key, f); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"os"
 	"reflect"
@@ -46,7 +47,7 @@ func TestUnknownMembersAreIgnored(t *testing.T) {
 	m := full()
 	b := bytes.Replace(encoded(t, m), []byte(`{`), []byte(`{"novelty": {"deep": [1, null]},`), 1)
 	b = bytes.Replace(b, []byte(`"first":0`), []byte(`"bloom":"xyz","first":0`), 1)
-	got, err := decode(layout.ManifestKey(m.Version), b, testFormat())
+	got, err := decode(layout.ManifestKey(m.Version), document.Sum(layout.ManifestKey(m.Version), b), testFormat())
 	if err != nil || !reflect.DeepEqual(got, m) {
 		t.Errorf("%v\n%s", err, b)
 	}
@@ -72,11 +73,11 @@ func TestFuture(t *testing.T) {
 		`{"format": 1, "requires": ["tiers"], "limits": "?"}`: `requires ["tiers"]`,
 		`{"format": 9, "requires": ["tiers"]}`:                "says format 9",
 	} {
-		_, err := decodeFormat(t, []byte(body))
+		_, err := decodeFormat(t, document.Sum(layout.FormatKey, []byte(body)))
 		fixture.WantErr(t, err, fence.ErrFormat, want)
 		fixture.WantErr(t, err, fence.ErrFormat, "upgrade this program")
 		body = strings.Replace(body, `"limits": "?"`, `"floor": 8, "version": "x"`, 1)
-		_, err = decode(layout.ManifestKey(1), []byte(body), testFormat())
+		_, err = decode(layout.ManifestKey(1), document.Sum(layout.ManifestKey(1), []byte(body)), testFormat())
 		fixture.WantErr(t, err, fence.ErrFormat, want)
 		fixture.WantErr(t, err, fence.ErrFormat, layout.ManifestKey(1))
 	}
@@ -134,7 +135,7 @@ func TestDecodeRefuses(t *testing.T) {
 	for name, tt := range tests {
 		m := full()
 		tt.change(m)
-		got, err := decode(layout.ManifestKey(42), encoded(t, m), testFormat())
+		got, err := decode(layout.ManifestKey(42), document.Sum(layout.ManifestKey(42), encoded(t, m)), testFormat())
 		if got != nil {
 			t.Errorf("%s: it returns what it refuses", name)
 		}
@@ -196,23 +197,23 @@ func TestDecodeRefuses(t *testing.T) {
 		}
 	}
 	for body, says := range map[string]string{
-		"":                          "unexpected end",
-		"null":                      "says format 0",
-		"{}":                        "says format 0",
-		`[]`:                        "cannot unmarshal",
+		"":                          "invalid character",
+		"{}":                        "invalid character",
+		`[]`:                        "invalid character",
+		`{"novelty":1}`:             "says format 0",
 		`{"format":-1}`:             "says format -1",
 		`{"format":1e99}`:           "cannot unmarshal",
 		`{"format":1} x`:            "after top-level value",
 		`{"format":1}`:              "belongs to log 0000",
 		"\xff\xfe":                  "invalid character",
-		`{"format":1,"log":`:        "unexpected end",
+		`{"format":1,"log":`:        "invalid character",
 		`{"format":1,"requires":3}`: "cannot unmarshal",
 		`{"format":1,"log":"abc"}`:  "an id has 32",
 		`{"format":1,"version":18446744073709551616}`:  "cannot unmarshal",
 		`{"format":1,"segments":[{"size":1e30}]}`:      "cannot unmarshal",
 		`{"format":1,"roles":{"writer":{"epoch":-1}}}`: "cannot unmarshal",
 	} {
-		_, err := decode(layout.ManifestKey(42), []byte(body), testFormat())
+		_, err := decode(layout.ManifestKey(42), document.Sum(layout.ManifestKey(42), []byte(body)), testFormat())
 		fixture.WantErr(t, err, fence.ErrCorrupt, says)
 	}
 }
@@ -239,7 +240,7 @@ func TestDecodeMemory(t *testing.T) {
 			body := `{"format":1,"` + list + `":[` + strings.Repeat(element, size/len(element)) + `null]}`
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := decode(layout.ManifestKey(1), []byte(body), testFormat())
+			_, err := decode(layout.ManifestKey(1), document.Sum(layout.ManifestKey(1), []byte(body)), testFormat())
 			runtime.ReadMemStats(&after)
 			if !errors.Is(err, fence.ErrCorrupt) {
 				t.Error(err)
@@ -297,7 +298,7 @@ func TestDocumentedMembers(t *testing.T) {
 			}
 		}
 		rows := map[string]bool{}
-		for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(table, -1) {
+		for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|").FindAllStringSubmatch(table, -1) {
 			rows[row[1]] = true
 		}
 		for _, name := range members(t, v) {
@@ -330,7 +331,7 @@ func TestDocumentedMembers(t *testing.T) {
 		case strings.Contains(block[1], `"limits"`):
 			_, err = decodeFormat(t, body)
 		case strings.Contains(block[1], `"entries"`):
-			_, err = sealList.decode(testLog, Page[uint64]{Key: testPage(4), Count: 1, Size: int64(len(body)), From: 0, To: 1}, body)
+			_, err = sealList.decode(testLog, Page[uint64]{Key: testPage(4), Count: 1, Size: int64(len(body)), CRC32C: crc32.Checksum(body, castagnoli), From: 0, To: 1}, body)
 		default:
 			var v struct{ Version uint64 }
 			_ = json.Unmarshal(body, &v)

@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/json"
 	"errors"
+	"hash/crc32"
 	"os"
 	"testing"
 
@@ -29,7 +30,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format":1,"requires":["x"],"seals":[null],"segments":[{}]}`))
 	f.Add(encoded(f, full()))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := decode(layout.ManifestKey(42), b, testFormat())
+		m, err := decode(layout.ManifestKey(42), document.Sum(layout.ManifestKey(42), b), testFormat())
 		if err != nil {
 			if !known(err) || m != nil {
 				t.Fatalf("%v, %v", m, err)
@@ -124,7 +125,8 @@ func FuzzDecodePage(f *testing.F) {
 	}
 	f.Add(empty, uint64(0), uint64(0), 0)
 	f.Fuzz(func(t *testing.T, body []byte, from, to uint64, count int) {
-		page := Page[uint64]{Key: testPage(4), Count: count, Size: int64(len(body)), From: from, To: to}
+		body = document.Sum(testPage(4), body)
+		page := Page[uint64]{Key: testPage(4), Count: count, Size: int64(len(body)), CRC32C: crc32.Checksum(body, castagnoli), From: from, To: to}
 		seals, err := sealList.decode(testLog, page, body)
 		if err != nil {
 			if !known(err) || seals != nil {
@@ -133,7 +135,7 @@ func FuzzDecodePage(f *testing.F) {
 			return
 		}
 		again, same, err := sealList.encode(testLog, page.Key, seals)
-		same.Size = page.Size
+		same.Size, same.CRC32C = page.Size, page.CRC32C
 		if err != nil || same != page {
 			t.Fatalf("%+v became %+v in %s, %v", page, same, again, err)
 		}
@@ -147,7 +149,7 @@ func FuzzDecodePin(f *testing.F) {
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := decodePin("pin/x", b, testLog); err != nil && !known(err) {
+		if _, err := decodePin("pin/x", document.Sum("pin/x", b), testLog); err != nil && !known(err) {
 			t.Fatal(err)
 		}
 	})

@@ -152,18 +152,36 @@ func (l *Log) removed(ctx context.Context, m *Manifest) ([]string, error) {
 	return slices.Compact(removed), nil
 }
 
+// PageRef is a page that a manifest names, and a function that reads it and returns what is
+// wrong with it.
+type PageRef struct {
+	Key   string
+	Check func(context.Context) error
+}
+
+// Pages returns all pages that m names.
+func (l *Log) Pages(m *Manifest) []PageRef {
+	return slices.Concat(
+		pageRefs(l, m, &segmentList, m.SegmentPages), pageRefs(l, m, &sealList, m.SealPages), pageRefs(l, m, &droppedList, m.DroppedPages),
+		pageRefs(l, m, &fileList, m.FilePages), pageRefs(l, m, &removedList, m.RemovedPages),
+	)
+}
+
+func pageRefs[E any, B uint64 | string](l *Log, m *Manifest, li *list[E, B], pages []Page[B]) (refs []PageRef) {
+	for _, p := range pages {
+		refs = append(refs, PageRef{p.Key, func(ctx context.Context) error {
+			_, err := readPage(ctx, l, m, li, p)
+			return err
+		}})
+	}
+	return refs
+}
+
 // Lists returns the keys of all pages that m names.
 func (l *Log) Lists(m *Manifest) []string {
 	var keys []string
-	for _, pages := range [][]Page[uint64]{m.SegmentPages, m.SealPages, m.DroppedPages} {
-		for _, p := range pages {
-			keys = append(keys, p.Key)
-		}
-	}
-	for _, pages := range [][]Page[string]{m.FilePages, m.RemovedPages} {
-		for _, p := range pages {
-			keys = append(keys, p.Key)
-		}
+	for _, p := range l.Pages(m) {
+		keys = append(keys, p.Key)
 	}
 	return keys
 }

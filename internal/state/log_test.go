@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
@@ -138,7 +139,7 @@ func TestNewestRefilled(t *testing.T) {
 				case "short junk":
 					fixture.Put(t, inner, layout.ManifestKey(top), []byte("{"))
 				case "foreign junk":
-					fixture.Put(t, inner, layout.ManifestKey(top), bytes.Replace(junk(t, top), []byte("10111213"), []byte("20212223"), 1))
+					fixture.Put(t, inner, layout.ManifestKey(top), document.Sum(layout.ManifestKey(top), bytes.Replace(junk(t, top), []byte("10111213"), []byte("20212223"), 1)))
 				}
 			})
 			m := newest(t, st)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"sort"
 
 	"github.com/fencepost/fencepost/fence"
@@ -20,8 +21,9 @@ type Page[B uint64 | string] struct {
 	Key string `json:"key"`
 	// Count is how many entries it has, at least 1.
 	Count int `json:"count"`
-	// Size of the object, in bytes.
-	Size int64 `json:"size"`
+	// Size of the object, in bytes, and the CRC-32C of these bytes.
+	Size   int64  `json:"size"`
+	CRC32C uint32 `json:"crc32c"`
 	// From and To say what it covers. Of segments: the offset of the first record, and the
 	// one after the last. Of seals: the epoch that the first ended, and the one that the
 	// last opened. Of dropped objects: the least version and the greatest. Of files: the
@@ -71,7 +73,7 @@ var (
 	fileList = list[manifest.File, string]{
 		"files", func(f *manifest.File) string { return f.Key }, func(f *manifest.File) string { return f.Key }, checkFile,
 		func(f *manifest.File) int {
-			return document.TextLen(f.Key) + digits(uint64(f.Size)) + digits(f.Records) + 60 + document.TextsLen(f.Meta)
+			return document.TextLen(f.Key) + digits(uint64(f.Size)) + digits(uint64(f.CRC32C)) + digits(f.Records) + 70 + document.TextsLen(f.Meta)
 		},
 	}
 )
@@ -92,15 +94,16 @@ type pageDoc[E any] struct {
 	Entries []E    `json:"entries"`
 }
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // encode returns the object of a page and how a manifest names it.
 func (li *list[E, B]) encode(log fence.ID, key string, entries []E) ([]byte, Page[B], error) {
-	b, err := json.Marshal(pageDoc[E]{document.Format, log, key, li.name, entries})
+	b, err := document.Encode(key, pageDoc[E]{document.Format, log, key, li.name, entries})
 	if err != nil {
 		return nil, Page[B]{}, fmt.Errorf("manifest: %w", err)
 	}
-	b = document.Lines(b)
 	n := len(entries)
-	return b, Page[B]{Key: key, Count: n, Size: int64(len(b)), From: li.from(&entries[0]), To: li.to(&entries[n-1])}, nil
+	return b, Page[B]{Key: key, Count: n, Size: int64(len(b)), CRC32C: crc32.Checksum(b, castagnoli), From: li.from(&entries[0]), To: li.to(&entries[n-1])}, nil
 }
 
 // digest is the same for entries that make the same page.
@@ -114,12 +117,9 @@ func (li *list[E, B]) digest(entries []E) ([sha256.Size]byte, error) {
 
 // decode reads a page and checks that it is the one that a manifest names.
 func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) {
-	if err := document.Understood(p.Key, body); err != nil {
-		return nil, err
-	}
 	var doc pageDoc[E]
-	if err := document.Unmarshal(body, &doc); err != nil {
-		return nil, document.Corrupt(p.Key, "%v", err)
+	if err := document.Decode(p.Key, body, &doc); err != nil {
+		return nil, err
 	}
 	n := len(doc.Entries)
 	// guard:page-identity. A page says of which log and list it is, and under which key.
@@ -137,6 +137,11 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 		// guard:page-count. Entries and bytes must be as many as the manifest says. Without
 		// this check a page that was cut off would read as a shorter list.
 		return nil, document.Corrupt(p.Key, "it has %d entries in %d bytes, the manifest says %d in %d", n, len(body), p.Count, p.Size)
+	case crc32.Checksum(body, castagnoli) != p.CRC32C:
+		// guard:page-content. A page must have the bytes that the manifest names. Without this
+		// check a page that was restored from another log's backup, or made again from other
+		// entries, could read as a sound one.
+		return nil, document.Corrupt(p.Key, "its bytes have the checksum %08x, the manifest says %08x", crc32.Checksum(body, castagnoli), p.CRC32C)
 	case n == 0:
 		return nil, document.Corrupt(p.Key, "it has no entry")
 	case li.from(&doc.Entries[0]) != p.From || li.to(&doc.Entries[n-1]) != p.To:

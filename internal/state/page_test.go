@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
@@ -39,7 +41,7 @@ func TestGoldenPage(t *testing.T) {
 	if !bytes.Equal(body, want) {
 		t.Errorf("encoded\n%s\nthe file has\n%s", body, want)
 	}
-	if page != (Page[uint64]{Key: testPage(4), Count: 3, Size: int64(len(body)), From: 0, To: 4}) {
+	if page != (Page[uint64]{Key: testPage(4), Count: 3, Size: int64(len(body)), CRC32C: crc32.Checksum(body, castagnoli), From: 0, To: 4}) {
 		t.Errorf("%+v", page)
 	}
 	got, err := sealList.decode(testLog, page, want)
@@ -60,6 +62,7 @@ func TestPageRefuses(t *testing.T) {
 		"guard:page-count. fewer than it says": {page: func(p *Page[uint64]) { p.Count = 4 }, says: "it has 3 entries"},
 		"guard:page-count. more":               {page: func(p *Page[uint64]) { p.Count = 2 }, says: "it has 3 entries"},
 		"guard:page-count. another size":       {page: func(p *Page[uint64]) { p.Size++ }, says: "bytes"},
+		"guard:page-content. another page":     {old: `"offset":900`, new: `"offset":901`, says: "its bytes have the checksum"},
 		"guard:page-bounds. begins later":      {page: func(p *Page[uint64]) { p.From = 1 }, says: "covers 0 to 4"},
 		"guard:page-bounds. ends earlier":      {page: func(p *Page[uint64]) { p.To = 5 }, says: "covers 0 to 4"},
 		"guard:page-order. a gap":              {old: `"epoch":3,"seq":2`, new: `"epoch":2,"seq":2`, says: "entry 2"},
@@ -72,7 +75,10 @@ func TestPageRefuses(t *testing.T) {
 			if tt.page != nil {
 				tt.page(&page)
 			}
-			body = bytes.Replace(body, []byte(tt.old), []byte(tt.new), 1)
+			body = document.Sum(page.Key, bytes.Replace(body, []byte(tt.old), []byte(tt.new), 1))
+			if !strings.Contains(name, "page-content") {
+				page.CRC32C = crc32.Checksum(body, castagnoli)
+			}
 			got, err := sealList.decode(testLog, page, body)
 			fixture.WantErr(t, err, fence.ErrCorrupt, tt.says)
 			fixture.WantErr(t, err, fence.ErrCorrupt, page.Key)
@@ -83,7 +89,7 @@ func TestPageRefuses(t *testing.T) {
 	}
 	body, page, _ := pageOfSeals(t)
 	for says, future := range map[string]string{"says format 2": `"format": 2`, "requires": `"format": 1,"requires": ["tiers"]`} {
-		_, err := sealList.decode(testLog, page, bytes.Replace(body, []byte(`"format": 1`), []byte(future), 1))
+		_, err := sealList.decode(testLog, page, document.Sum(page.Key, bytes.Replace(body, []byte(`"format": 1`), []byte(future), 1)))
 		fixture.WantErr(t, err, fence.ErrFormat, says)
 	}
 }
@@ -91,7 +97,7 @@ func TestPageRefuses(t *testing.T) {
 // guard:elements.
 func TestPageMemory(t *testing.T) {
 	const size = 256 << 10
-	body := []byte(`{"format":1,"entries":[` + strings.Repeat("{},", size/3) + `{}]}`)
+	body := document.Sum(testPage(1), []byte(`{"format":1,"entries":[`+strings.Repeat("{},", size/3)+`{}]}`))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := segmentList.decode(testLog, Page[uint64]{Key: testPage(1), Count: size/3 + 1, Size: int64(len(body))}, body)

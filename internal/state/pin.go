@@ -141,7 +141,7 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 		Format: document.Format, Log: l.format.Log, Nonce: fence.ID(uuid.New()),
 		Version: version, Name: o.Name, Holder: o.Holder, TTL: manifest.Duration(o.TTL), Created: now, Renewed: now,
 	}}
-	body, err := p.doc.encode()
+	body, err := p.doc.encode(p.key)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 		next.Renewed, next.Renewals = p.log.opts.Clock.Wall().UTC().Truncate(time.Millisecond), p.doc.Renewals+1
 		p.next, p.sent = &next, p.log.opts.Clock.Now()
 	}
-	body, err := p.next.encode()
+	body, err := p.next.encode(p.key)
 	if err != nil {
 		return false, err
 	}

@@ -87,11 +87,12 @@ func TestPinTakenWhileItIsMade(t *testing.T) {
 	apply(t, mem, layout.Compactor, 1, 3)
 	l := testOpen(mem)
 	made := pinDoc{Format: document.Format, Log: l.format.Log, Nonce: testNonce, Version: 3, Name: "backup", Holder: "test"}
-	body, err := made.encode()
+	key := layout.PinKey("00000000-0000-4000-8000-000000000001")
+	body, err := made.encode(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fixture.Put(t, mem, layout.PinKey("00000000-0000-4000-8000-000000000001"), body)
+	fixture.Put(t, mem, key, body)
 	if err := l.Unpin(t.Context(), "backup"); err != nil {
 		t.Fatal(err)
 	}

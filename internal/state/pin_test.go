@@ -32,7 +32,7 @@ func goldenPin() pinDoc {
 
 func TestGoldenPin(t *testing.T) {
 	d := goldenPin()
-	b, err := d.encode()
+	b, err := d.encode("pin/x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,19 +64,19 @@ func TestPinRefuses(t *testing.T) {
 		t.Errorf("%d pins", n)
 	}
 	key := layout.PinKey("00000000-0000-4000-8000-000000000001")
-	body, err := func() ([]byte, error) { d := goldenPin(); return d.encode() }()
+	body, err := func() ([]byte, error) { d := goldenPin(); return d.encode(key) }()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for says, change := range map[string][2]string{
 		"belongs to log 20": {"10111213", "20111213"}, "a TTL of -1m": {`"1m0s"`, `"-1m"`}, "cannot unmarshal": {": 42", `: "x"`}, "says format 0": {`"format": 1`, `"format": 0`},
-		"at most": {"host/7", strings.Repeat("x", maxPin)}, "invalid character": {"{", "["}, `the name ""`: {"1m0s\",", "0s\",\n\"name\": \"\",\"expired\": false, \"EXPIRED\": false,"},
+		"at most": {"host/7", strings.Repeat("x", maxPin)}, "invalid character": {"{", "{["}, `the name ""`: {"1m0s\",", "0s\",\n\"name\": \"\",\"expired\": false, \"EXPIRED\": false,"},
 	} {
 		b := strings.Replace(string(body), change[0], change[1], 1)
 		if strings.Contains(says, "name") {
 			b = strings.ReplaceAll(b, `"expired": true`, `"expired": false`)
 		}
-		fixture.Put(t, st, key, []byte(b))
+		fixture.Put(t, st, key, document.Sum(key, []byte(b)))
 		if says == "at most" {
 			says = "too large"
 		}
@@ -84,7 +84,7 @@ func TestPinRefuses(t *testing.T) {
 		fixture.WantErr(t, err, fence.ErrCorrupt, key)
 		fixture.WantErr(t, err, fence.ErrCorrupt, says)
 	}
-	fixture.Put(t, st, key, []byte(strings.Replace(string(body), `"format": 1`, `"format": 2`, 1)))
+	fixture.Put(t, st, key, document.Sum(key, []byte(strings.Replace(string(body), `"format": 1`, `"format": 2`, 1))))
 	if _, err := l.Pins(t.Context()); !errors.Is(err, fence.ErrFormat) {
 		t.Error(err)
 	}

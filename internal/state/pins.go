@@ -3,9 +3,9 @@ package state
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,21 +37,18 @@ type PinInfo struct {
 	doc pinDoc
 }
 
-func (d *pinDoc) encode() ([]byte, error) {
-	b, err := json.MarshalIndent(d, "", "  ")
+func (d *pinDoc) encode(key string) ([]byte, error) {
+	b, err := document.Encode(key, d)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
-	return append(b, '\n'), nil
+	return b, nil
 }
 
 func decodePin(key string, body []byte, log fence.ID) (pinDoc, error) {
 	var d pinDoc
-	if err := document.Understood(key, body); err != nil {
+	if err := document.Decode(key, body, &d); err != nil {
 		return d, err
-	}
-	if err := json.Unmarshal(body, &d); err != nil {
-		return d, document.Corrupt(key, "%v", err)
 	}
 	switch {
 	case d.Log != log:
@@ -90,10 +87,23 @@ func (d *pinDoc) describe(key string) manifest.Pin {
 // meanwhile. After an error nothing may be pruned: a pin that cannot be read may hold
 // anything.
 func (l *Log) Pins(ctx context.Context) ([]PinInfo, error) {
+	pins, damaged, err := l.SoundPins(ctx)
+	if err == nil && len(damaged) > 0 {
+		err = damaged[slices.Min(slices.Collect(maps.Keys(damaged)))]
+	}
+	if err != nil {
+		return nil, err
+	}
+	return pins, nil
+}
+
+// SoundPins is [Log.Pins] for a caller that prunes nothing: it returns what is wrong with
+// damaged pins by their keys, and the others all the same.
+func (l *Log) SoundPins(ctx context.Context) (pins []PinInfo, damaged map[string]error, err error) {
 	var keys []string
 	for info, err := range store.ListAll(ctx, l.st, layout.PinPrefix, nil, l.opts.Settle) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if _, ok := layout.ParsePinKey(info.Key); ok {
 			keys = append(keys, info.Key)
@@ -102,7 +112,7 @@ func (l *Log) Pins(ctx context.Context) ([]PinInfo, error) {
 	// A listing may repeat itself.
 	slices.Sort(keys)
 	var mu sync.Mutex
-	var pins []PinInfo
+	damaged = map[string]error{}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(pinsAtOnce)
 	for _, key := range slices.Compact(keys) {
@@ -113,17 +123,24 @@ func (l *Log) Pins(ctx context.Context) ([]PinInfo, error) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			pins = append(pins, p)
-			return err
+			switch {
+			case errors.Is(err, fence.ErrCorrupt), errors.Is(err, fence.ErrFormat):
+				damaged[key] = err
+			case err != nil:
+				return err
+			default:
+				pins = append(pins, p)
+			}
+			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slices.SortFunc(pins, func(a, b PinInfo) int {
 		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Object.Key, b.Object.Key))
 	})
-	return pins, nil
+	return pins, damaged, nil
 }
 
 // Lapsed reports whether a pin may be expired with [Log.ExpirePin], or has been expired.
@@ -178,7 +195,7 @@ func (l *Log) ExpirePin(ctx context.Context, p PinInfo, reason string) error {
 	}
 	d := p.doc
 	d.Nonce, d.Expired, d.Reason = fence.ID(uuid.New()), true, reason
-	body, err := d.encode()
+	body, err := d.encode(p.Object.Key)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -34,6 +35,9 @@ type Updater struct {
 func (l *Log) Updater(role layout.Role, token fence.Token) (*Updater, error) {
 	if !token.Valid() {
 		return nil, fmt.Errorf("state: the zero token gives no right to write; tokens come from an election, or from fence.NewToken with an epoch of at least 1")
+	}
+	if token.Epoch() == math.MaxUint64 {
+		return nil, fmt.Errorf("state: epoch %d leaves no room for a successor; use a lower number", token.Epoch())
 	}
 	return &Updater{log: l, role: role, epoch: token.Epoch(), turn: make(chan struct{}, 1)}, nil
 }

@@ -47,14 +47,23 @@ func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) 
 		Ahead: min(max(2*c.InFlight, chain.DefaultAhead), 256),
 	}}
 	defer o.endBackstop()
-	defer o.tearDown()
 	for range tries {
 		begin, err := o.try(ctx, m)
-		if !errors.Is(err, chain.ErrMoved) {
+		switch {
+		case errors.Is(err, chain.ErrMoved):
+			c.Logger.Info("the floor has moved during the takeover; beginning again")
+		case errors.Is(err, chain.ErrDamaged) && m.Tail().Position != m.Floor.Position && !o.fromFloor:
+			// guard:open-hint-fits. A walk from a hint that meets damage begins again at the floor,
+			// before the log is called damaged. Without this: a leader has noted a wrong hint; no
+			// opener that begins there finds an object that fits; nobody can lead a log that is
+			// sound.
+			c.Logger.Warn("the log does not go on at the manifest's hint as the hint says; beginning again at the floor. Run `fencepost verify`",
+				zap.Uint64("manifest", m.Version), zap.Stringer("hint", m.Tail().Position), zap.Error(err))
+			o.fromFloor = true
+		default:
 			return begin, err
 		}
-		c.Logger.Info("the floor has moved during the takeover; beginning again")
-		o.tearDown()
+		o.src.Have = nil
 		// guard:open-backstop-anew. Each try sends a backstop of its own. Without this: the
 		// backstop of try 1 falls into a slot that was pruned, before the place where the
 		// leader writes; try 2 relies on it and sends none; a leader that appends faster
@@ -78,8 +87,10 @@ type opener struct {
 	// have the same bytes.
 	nonce    fence.ID
 	time     time.Time
-	wall     *wall     // nil if there is none
-	backstop *backstop // nil if there is none
+	acked    fence.Position // the manifest says that everything before it was acknowledged
+	backstop *backstop      // nil if there is none
+	// fromFloor is true once a walk from a hint has met damage.
+	fromFloor bool
 }
 
 // try takes the steps of a takeover once. Each step begins after the answer to the one
@@ -92,6 +103,10 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 		return m.Floor, nil
 	}
 	start := m.Tail()
+	o.acked = start.Position
+	if o.fromFloor {
+		start = m.Floor
+	}
 	if e := start.Position.Epoch; e >= o.Token.Epoch() {
 		// guard:open-hint. The walk begins in an epoch before the token's, also if it begins
 		// at a hint. Without this check: leader 3 notes a hint in its own epoch; a zombie
@@ -108,8 +123,16 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 	// first of them empty, seals it, and believes that it leads, while the old leader still
 	// commits elsewhere.
 	//
-	//mutant:replace m.Past(sealed) => false
-	if m, err = o.newestAfter(ctx, sealed); err == nil && m.Past(sealed) {
+	//mutant:replace m.Past(sealed) => false && m.Past(sealed)
+
+	// guard:open-look. The manifest is read again after the answers to all seals up to the one
+	// that ends the epoch. Without this: the opener seals slot 6 and reads the manifest;
+	// meanwhile the leader fills slot 5, and a compactor folds and prunes it; the opener's seal
+	// for slot 5 lands in that hole; the manifest that was read does not show this, and the
+	// opener begins its epoch after slot 5, where nobody reads.
+	//
+	//mutant:replace o.newest(ctx) => m, error(nil)
+	if m, err = o.newest(ctx); err == nil && m.Past(sealed) {
 		err = chain.ErrMoved
 	}
 	return begin, err
@@ -133,23 +156,16 @@ func (o *opener) folded(m *state.Manifest) bool {
 
 // floor reads the floor for the follower, and checks that the token is still good.
 func (o *opener) floor(ctx context.Context) (fence.Position, error) {
-	m, err := o.Log.Newest(ctx)
-	if err == nil {
-		err = o.admit(m)
-	}
+	m, err := o.newest(ctx)
 	if err != nil {
 		return fence.Position{}, err
 	}
 	return m.Floor.Position, nil
 }
 
-// newestAfter returns a manifest that was read after slot p was sealed.
-func (o *opener) newestAfter(ctx context.Context, p fence.Position) (m *state.Manifest, err error) {
-	if o.wall == nil {
-		m, err = o.Log.Newest(ctx)
-	} else {
-		m, err = o.wall.newest(ctx, p)
-	}
+// newest reads the newest manifest, and checks that the token is still good.
+func (o *opener) newest(ctx context.Context) (*state.Manifest, error) {
+	m, err := o.Log.Newest(ctx)
 	if err == nil {
 		err = o.admit(m)
 	}

@@ -22,6 +22,9 @@ import (
 //
 // Run sends about a thousand requests and one upload. It deletes what it wrote.
 func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
+	if store.IsNil(st) {
+		return &Report{Kept: []string{}}, errors.New("probe: the store is nil")
+	}
 	o := opts.withDefaults()
 	p := &prober{
 		opts:   o,

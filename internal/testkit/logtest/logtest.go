@@ -3,7 +3,6 @@ package logtest
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -59,7 +59,7 @@ type Log struct {
 // virtual in a bubble of testing/synctest.
 func New(t testing.TB, f manifest.Format, opts *memstore.Options) *Log {
 	t.Helper()
-	body, err := json.Marshal(f)
+	body, err := document.Encode(layout.FormatKey, f)
 	if err != nil {
 		t.Fatal(err)
 	}
