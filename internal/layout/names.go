@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,10 @@ const (
 	// TmpPrefix begins the keys of what probes write for a moment.
 	TmpPrefix = "tmp/"
 )
+
+// PartitionPrefix is the folder of the log of one partition of a group, without a slash at its
+// end.
+func PartitionPrefix(partition int) string { return fmt.Sprintf("partition/%06d", partition) }
 
 // NumberedKey names a lock by its epoch, or a manifest: <prefix><number>.json.
 func NumberedKey(prefix string, n uint64) string { return prefix + FormatNumber(n) + ".json" }
