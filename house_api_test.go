@@ -1,19 +1,16 @@
 package fencepost_test
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"maps"
-	"os"
-	"os/exec"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -39,175 +36,120 @@ var unvalidated = map[string]string{
 	"store.UploadOptions": "one request: the driver checks it with the key",
 	"store.WriteOptions":  "one request: no value of it is wrong, and Settle has its own",
 
-	"dirstore.Options": "no value of it is wrong",
-	"memstore.Options": "no value of it is wrong",
+	"dirstore.Options":  "no value of it is wrong",
+	"memstore.Options":  "no value of it is wrong",
+	"storetest.Options": "no value of it is wrong",
 }
 
 // variables are exported variables other than sentinel errors, with the reason.
 var variables = map[string]string{}
 
-// inModule returns the place of a package in the tree, and whether it is in the tree.
-func inModule(pkg *types.Package) (string, bool) {
-	if pkg == nil {
-		return "", false
-	}
-	return ours(pkg.Path())
-}
-
 func internal(place string) bool { return slices.Contains(strings.Split(place, "/"), "internal") }
 
-// exports calls f with everything that a package exports at its top level.
-func exports(pkg *types.Package, f func(obj types.Object)) {
-	for _, name := range pkg.Scope().Names() {
-		if obj := pkg.Scope().Lookup(name); obj.Exported() {
-			f(obj)
-		}
-	}
+// export is an exported declaration of a package.
+type export struct {
+	place, pkg string // the package's folder and name
+	name       string // of a method: that of its type too
+	kind       token.Token
+	typ        ast.Node // without what is not exported; nil if it is not written there
+	leaks      []string // the internal types that typ mentions
 }
 
-// methods returns the exported methods that are declared for a type.
-func methods(obj types.Object) (all []*types.Func) {
-	if named, ok := obj.Type().(*types.Named); ok && obj == named.Obj() {
-		for m := range named.Methods() {
-			if m.Exported() {
-				all = append(all, m)
+func (e export) String() string { return e.pkg + "." + e.name }
+
+// exports returns what a file exports. It does not see the type of a value that has only
+// an initial value, and not what an unexported type passes on.
+func exports(place, src string) ([]export, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), place, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	internals := map[string]string{} // by the name in this file
+	for _, imp := range file.Imports {
+		if name, err := strconv.Unquote(imp.Path.Value); err != nil {
+			return nil, err
+		} else if in, ok := ours(name); ok && internal(in) {
+			internals[path.Base(in)] = in
+		}
+	}
+	ast.FileExports(file)
+	var all []export
+	add := func(name string, kind token.Token, typ ast.Node) {
+		e := export{place: place, pkg: file.Name.Name, name: name, kind: kind, typ: typ}
+		if typ != nil {
+			ast.Inspect(typ, func(n ast.Node) bool {
+				if sel, ok := n.(*ast.SelectorExpr); ok && internals[types.ExprString(sel.X)] != "" {
+					e.leaks = append(e.leaks, internals[types.ExprString(sel.X)]+"."+sel.Sel.Name)
+				}
+				return true
+			})
+		}
+		all = append(all, e)
+	}
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if recv := receiver(d); recv == "" {
+				add(d.Name.Name, token.FUNC, d.Type)
+			} else if ast.IsExported(recv) {
+				add(recv+"."+d.Name.Name, token.FUNC, d.Type)
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					add(s.Name.Name, token.TYPE, s)
+				case *ast.ValueSpec:
+					for _, name := range s.Names {
+						add(name.Name, d.Tok, s.Type)
+					}
+				}
 			}
 		}
 	}
-	return all
+	return all, nil
 }
 
 // checkInternalTypes wants no internal type where a user of the package can meet it:
 // the user could neither name the type nor read its documentation.
-func checkInternalTypes(pkgs []*types.Package, allowed map[string]string) []string {
+func checkInternalTypes(all []export, allowed map[string]string) []string {
 	return except(maps.Keys(allowed), func(fault func(name, text string)) {
-		for _, pkg := range pkgs {
-			exports(pkg, func(obj types.Object) {
-				w := mentions{seen: map[types.Type]bool{}}
-				w.declared(obj)
-				for _, t := range w.internal {
-					fault(pkg.Name()+"."+obj.Name(), "mentions "+t+", which users cannot name")
-				}
-			})
+		for _, e := range all {
+			for _, t := range e.leaks {
+				fault(e.String(), "mentions "+t+", which users cannot name")
+			}
 		}
 	})
 }
 
-// mentions collects the internal types that can be reached from a declaration.
-type mentions struct {
-	seen     map[types.Type]bool
-	internal []string
-}
-
-// declared walks a declaration with its methods.
-func (w *mentions) declared(obj types.Object) {
-	if name, ok := obj.(*types.TypeName); ok {
-		for _, m := range methods(obj) {
-			w.typ(m.Type())
-		}
-		if alias, ok := name.Type().(*types.Alias); ok {
-			w.typ(alias.Rhs())
-		} else {
-			w.typ(name.Type().Underlying())
-		}
-		return
-	}
-	w.typ(obj.Type())
-}
-
-func (w *mentions) typ(t types.Type) {
-	if w.seen[t] {
-		return
-	}
-	w.seen[t] = true
-	switch t := t.(type) {
-	case *types.Named:
-		w.named(t.Obj(), t.TypeArgs())
-	case *types.Alias:
-		w.named(t.Obj(), t.TypeArgs())
-	case *types.Pointer:
-		w.typ(t.Elem())
-	case *types.Slice:
-		w.typ(t.Elem())
-	case *types.Array:
-		w.typ(t.Elem())
-	case *types.Chan:
-		w.typ(t.Elem())
-	case *types.Map:
-		w.typ(t.Key())
-		w.typ(t.Elem())
-	case *types.Signature:
-		for v := range t.Params().Variables() {
-			w.typ(v.Type())
-		}
-		for v := range t.Results().Variables() {
-			w.typ(v.Type())
-		}
-		for p := range t.TypeParams().TypeParams() {
-			w.typ(p.Constraint())
-		}
-	case *types.Struct:
-		for f := range t.Fields() {
-			if f.Exported() || f.Embedded() {
-				w.typ(f.Type())
-			}
-		}
-	case *types.Interface:
-		for m := range t.Methods() {
-			if m.Exported() {
-				w.typ(m.Type())
-			}
+// checkFace wants the packages of the face to export at most so much.
+func checkFace(all []export, most int) []string {
+	each, sum := map[string]int{}, 0
+	for _, e := range all {
+		if slices.Contains(face, e.place) && (e.kind == token.FUNC || e.kind == token.TYPE) {
+			each[e.place]++
+			sum++
 		}
 	}
-}
-
-func (w *mentions) named(obj *types.TypeName, args *types.TypeList) {
-	for a := range args.Types() {
-		w.typ(a)
-	}
-	place, ok := inModule(obj.Pkg())
 	switch {
-	case !ok:
-	case internal(place):
-		w.internal = append(w.internal, place+"."+obj.Name())
-	case !obj.Exported(): // its methods and fields can be used all the same
-		w.declared(obj)
-	}
-}
-
-// checkFace wants the packages to export at most so much.
-func checkFace(pkgs []*types.Package, most int) []string {
-	var each []string
-	sum := 0
-	for _, pkg := range pkgs {
-		n := 0
-		exports(pkg, func(obj types.Object) {
-			switch obj.(type) {
-			case *types.Func:
-				n++
-			case *types.TypeName:
-				n += 1 + len(methods(obj))
-			}
-		})
-		sum += n
-		each = append(each, fmt.Sprintf("%s %d", pkg.Name(), n))
-	}
-	if sum > most {
-		return []string{fmt.Sprintf("%d functions, methods and types are exported, %d are allowed: %s", sum, most, strings.Join(each, ", "))}
+	case len(each) != len(face):
+		return []string{fmt.Sprintf("only %v export something, of %v", each, face)}
+	case sum > most:
+		return []string{fmt.Sprintf("%d functions, methods and types are exported, %d are allowed: %v", sum, most, each)}
 	}
 	return nil
 }
 
+var sentinelRE = regexp.MustCompile("^Err[A-Z]")
+
 // checkVariables wants sentinel errors and no other exported variables: any package
 // could change them for all others.
-func checkVariables(pkgs []*types.Package, allowed map[string]string) []string {
+func checkVariables(all []export, allowed map[string]string) []string {
 	return except(maps.Keys(allowed), func(fault func(name, text string)) {
-		for _, pkg := range pkgs {
-			exports(pkg, func(obj types.Object) {
-				if _, ok := obj.(*types.Var); ok && !isSentinel(obj) {
-					fault(pkg.Name()+"."+obj.Name(), "is a variable that everybody can change: make it a function or a constant")
-				}
-			})
+		for _, e := range all {
+			if e.kind == token.VAR && !sentinelRE.MatchString(e.name) {
+				fault(e.String(), "is a variable that everybody can change: make it a function or a constant")
+			}
 		}
 	})
 }
@@ -215,168 +157,100 @@ func checkVariables(pkgs []*types.Package, allowed map[string]string) []string {
 // checkOptions wants "func (o *Options) Validate() error" for each struct of options, and
 // the sentinel ErrOptions in its package. Package store and its drivers have
 // store.ErrInvalid instead, which is also the error of a wrong key or URL.
-func checkOptions(pkgs []*types.Package, allowed map[string]string) []string {
+func checkOptions(all []export, allowed map[string]string) []string {
 	return except(maps.Keys(allowed), func(fault func(name, text string)) {
-		for _, pkg := range pkgs {
-			exports(pkg, func(obj types.Object) {
-				if _, ok := obj.(*types.TypeName); !ok || !strings.HasSuffix(obj.Name(), "Options") || !isStruct(obj.Type()) {
-					return
-				}
-				name := pkg.Name() + "." + obj.Name()
-				place, _ := inModule(pkg)
-				m, _, _ := types.LookupFieldOrMethod(types.NewPointer(obj.Type()), true, pkg, "Validate")
-				switch sentinel := pkg.Scope().Lookup("ErrOptions"); {
-				case m == nil || types.TypeString(m.Type(), nil) != "func() error":
-					fault(name, "has no method Validate() error; if no value of it can be wrong, say so in the table of house_api_test.go")
-				case (sentinel == nil || !isSentinel(sentinel)) && !matches("store/...", place):
-					fault(name, "has Validate, but its package has no sentinel ErrOptions")
-				}
-			})
+		for _, e := range all {
+			spec, ok := e.typ.(*ast.TypeSpec)
+			if !ok || !strings.HasSuffix(e.name, "Options") {
+				continue
+			}
+			has := func(name, typ string) bool {
+				return slices.ContainsFunc(all, func(o export) bool {
+					expr, _ := o.typ.(ast.Expr)
+					return o.place == e.place && o.name == name && (typ == "" || types.ExprString(expr) == typ)
+				})
+			}
+			switch _, ok := spec.Type.(*ast.StructType); {
+			case !ok:
+			case !has(e.name+".Validate", "func() error"):
+				fault(e.String(), "has no method Validate() error; if no value of it can be wrong, say so in the table of house_api_test.go")
+			case !has("ErrOptions", "") && !matches("store/...", e.place):
+				fault(e.String(), "has Validate, but its package has no sentinel ErrOptions")
+			}
 		}
-	})
-}
-
-func isSentinel(obj types.Object) bool {
-	err := types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
-	return strings.HasPrefix(obj.Name(), "Err") && types.Implements(obj.Type(), err)
-}
-
-func isStruct(t types.Type) bool {
-	_, ok := t.Underlying().(*types.Struct)
-	return ok
-}
-
-// publicPackages returns the packages of this module that others can import, from the
-// compiler's own data.
-func publicPackages(t *testing.T) (all []*types.Package) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-export", "-f", "{{.ImportPath}} {{.Name}} {{.Export}}", "./...")
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, &errs)
-	}
-	files := map[string]string{}
-	var public []string
-	for line := range strings.Lines(string(out)) {
-		f := strings.Fields(line)
-		if len(f) != 3 {
-			continue // unsafe has no file
-		}
-		files[f[0]] = f[2]
-		if place, ok := ours(f[0]); ok && f[1] != "main" && !internal(place) && !matches("integration/...", place) {
-			public = append(public, f[0])
-		}
-	}
-	imp := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
-	for _, p := range public {
-		pkg, err := imp.Import(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, pkg)
-	}
-	return all
-}
-
-func theFace(pkgs []*types.Package) []*types.Package {
-	return slices.DeleteFunc(slices.Clone(pkgs), func(p *types.Package) bool {
-		place, _ := inModule(p)
-		return !slices.Contains(face, place)
 	})
 }
 
 func TestHouseOfAPI(t *testing.T) {
-	pkgs := publicPackages(t)
-	seven := theFace(pkgs)
-	if len(seven) != len(face) {
-		t.Fatalf("packages %v of %v", seven, face)
+	var all []export
+	for _, f := range tree(t) {
+		if f.test() || f.name == "main" || internal(f.dir()) || matchesAny(gear, f.dir()) {
+			continue
+		}
+		more, err := exports(f.dir(), slurp(t, f.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, more...)
 	}
 	for name, faults := range map[string][]string{
-		"internal types": checkInternalTypes(pkgs, leaks), "size": checkFace(seven, maxFace),
-		"variables": checkVariables(pkgs, variables), "options": checkOptions(pkgs, unvalidated),
+		"internal types": checkInternalTypes(all, leaks), "size": checkFace(all, maxFace),
+		"variables": checkVariables(all, variables), "options": checkOptions(all, unvalidated),
 	} {
 		t.Run(name, func(t *testing.T) { report(t, faults) })
 	}
 }
 
-// compiled is a package made from source, which may import those before it.
-func compiled(t *testing.T, place, src string, before ...*types.Package) *types.Package {
-	t.Helper()
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, "a.go", "package "+path.Base(place)+"\n"+src, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkg, err := (&types.Config{Importer: known(before)}).Check(module+"/"+place, fset, []*ast.File{file}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pkg
-}
-
-type known []*types.Package
-
-func (k known) Import(path string) (*types.Package, error) {
-	for _, p := range k {
-		if p.Path() == path {
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("no package %s", path)
-}
-
 // TestHouseAPIRulesBite gives each rule a package that breaks it, and one that does not.
 func TestHouseAPIRulesBite(t *testing.T) {
-	secret := compiled(t, "store/internal/secret", "type T struct{}; type G[A any] struct{}; func (T) M() {}")
-	head := "import \"" + secret.Path() + "\"\n"
-	bad := func(check func([]*types.Package) []string, src, says string) {
+	bad := func(check func([]export) []string, place, src, says string) {
 		t.Helper()
-		place := "p"
-		if strings.Contains(src, "// in store") {
-			place = "store/p"
+		all, err := exports(place, "package p; import \""+module+"/store/internal/secret\"\n"+src)
+		if err != nil {
+			t.Fatal(err)
 		}
-		faults := check([]*types.Package{compiled(t, place, src, secret)})
+		faults := check(all)
 		if says == "" && len(faults) > 0 || says != "" && (len(faults) != 1 || !strings.Contains(faults[0], says)) {
 			t.Errorf("%s\nhas faults %q, want one that says %q", src, faults, says)
 		}
 	}
-	leaks := func(pkgs []*types.Package) []string { return checkInternalTypes(pkgs, nil) }
+	leaks := func(all []export) []string { return checkInternalTypes(all, nil) }
 	for _, src := range []string{
 		"func F(secret.T) {}", "func F() (int, []*secret.T) { return 0, nil }", "func F(func(map[string]chan secret.T)) {}", "var V secret.T",
-		"type A = secret.T", "type S struct{ F [2]secret.T }", "type S struct{ secret.T }", "type S struct{}; func (*S) M(...secret.T) {}",
-		"type I interface{ M(secret.T) }", "func F[A interface{ M(secret.T) }]() {}", "type own struct{}; func (own) M(secret.T) {}; func New() own { return own{} }",
-		"type own struct{ F secret.T }; type S struct { own }", "type L[A any] struct{}; func F(L[secret.T]) {}", "func F(secret.G[int]) {}",
+		"type A = secret.T", "type S struct{ F [2]secret.T }", "type S struct{ *secret.T }", "type S struct{}; func (*S) M(...secret.T) {}",
+		"type I interface{ M(secret.T) }", "func F[A interface{ M(secret.T) }]() {}", "func F(L[secret.T]) {}", "func F(secret.G[int]) {}",
+		"type S[A secret.T] struct{}", "type S[A any] struct{}; func (*S[A]) M(secret.T) {}",
 	} {
-		bad(leaks, head+src, "store/internal/secret.")
+		bad(leaks, "p", src, "store/internal/secret.")
 	}
-	bad(leaks, head+"type S struct{ f secret.T }; func (s S) m(secret.T) {}; func f(secret.T) {}; func F(s S) { f(s.f); s.m(s.f) }; type I interface{ m(secret.T) }", "")
+	bad(leaks, "p", "type S struct{ f secret.T }; func (s S) m(secret.T) {}; func f(secret.T) {}; func F(s S) { secret.F() }; const C = secret.C", "")
 
-	two := func(most int) func([]*types.Package) []string {
-		return func(pkgs []*types.Package) []string { return checkFace(pkgs, most) }
+	size := func(most int) func([]export) []string {
+		return func(all []export) []string {
+			for _, p := range face[1:] {
+				all = append(all, export{place: p, kind: token.TYPE})
+			}
+			return checkFace(all, most+len(face)-1)
+		}
 	}
 	const four = "type T struct{}; func (*T) M() {}; func (T) m() {}; type I interface{ M() }; func New() T { return T{} }; func f() {}; const C = 1; var V int"
-	bad(two(3), four, "4 functions, methods and types are exported, 3 are allowed: p 4")
-	bad(two(4), four, "")
+	bad(size(3), face[0], four, "10 functions, methods and types are exported, 9 are allowed")
+	bad(size(4), face[0], four, "")
+	bad(size(4), "p", four, "only map")
 
-	vars := func(pkgs []*types.Package) []string {
-		return checkVariables(pkgs, map[string]string{"p.Old": "history"})
-	}
-	bad(vars, "var Old, Default int", "p.Default is a variable")
-	bad(vars, "var Old, Errno int", "p.Errno is a variable")
-	bad(vars, "var Old int; var ErrX error; var x int; const C = 1", "")
-	bad(vars, "var ErrX error", "p.Old needs no exception")
+	vars := func(all []export) []string { return checkVariables(all, map[string]string{"p.Old": "history"}) }
+	bad(vars, "p", "var Old, Default int", "p.Default is a variable")
+	bad(vars, "p", "var Old, Errno int", "p.Errno is a variable")
+	bad(vars, "p", "var Old int; var ErrX error; var x int; const C = 1", "")
+	bad(vars, "p", "var ErrX error", "p.Old needs no exception")
 
-	opts := func(pkgs []*types.Package) []string {
-		return checkOptions(pkgs, map[string]string{"p.OldOptions": "history"})
-	}
+	opts := func(all []export) []string { return checkOptions(all, map[string]string{"p.OldOptions": "history"}) }
 	const old = "type OldOptions struct{}; "
-	bad(opts, old+"type Options struct{}", "p.Options has no method")
-	bad(opts, old+"type Options struct{}; func (*Options) Validate(int) error { return nil }; var ErrOptions error", "p.Options has no method")
-	bad(opts, old+"type Options struct{}; func (*Options) Validate() error { return nil }", "no sentinel")
-	bad(opts, old+"type Options struct{}; func (*Options) Validate() error { return nil } // in store", "")
-	bad(opts, old+"type XOptions struct{}; func (*XOptions) Validate() error { return nil }; var ErrOptions error", "")
-	bad(opts, old+"type options struct{}; type FuncOptions func(); func f(options) {}", "")
-	bad(opts, "type OldOptions struct{}; func (*OldOptions) Validate() error { return nil }; var ErrOptions error", "p.OldOptions needs no exception")
+	bad(opts, "p", old+"type Options struct{}", "p.Options has no method")
+	bad(opts, "p", old+"type Options struct{}; func (*Options) Validate(int) error { return nil }; var ErrOptions error", "p.Options has no method")
+	bad(opts, "p", old+"type Options struct{}; func (*Options) Validate() error { return nil }", "no sentinel")
+	bad(opts, "store/p", old+"type Options struct{}; func (*Options) Validate() error { return nil }", "")
+	bad(opts, "p", old+"type XOptions struct{}; func (*XOptions) Validate() error { return nil }; var ErrOptions error", "")
+	bad(opts, "p", old+"type options struct{}; type FuncOptions func(); func f(options) {}", "")
+	bad(opts, "p", "type OldOptions struct{}; func (*OldOptions) Validate() error { return nil }; var ErrOptions error", "p.OldOptions needs no exception")
 }

@@ -165,13 +165,19 @@ func read(p string, src []byte) (source, error) {
 		if !ok || fn.Body == nil {
 			continue
 		}
-		name := fn.Name.Name
-		if fn.Recv != nil {
-			name = strings.TrimPrefix(types.ExprString(fn.Recv.List[0].Type), "*") + "." + name
-		}
+		name := strings.TrimPrefix(receiver(fn)+"."+fn.Name.Name, ".")
 		s.funcs = append(s.funcs, function{name, fset.Position(fn.End()).Line - fset.Position(fn.Pos()).Line + 1})
 	}
 	return s, nil
+}
+
+// receiver returns the type that a method belongs to, or "" for a function.
+func receiver(fn *ast.FuncDecl) string {
+	if fn.Recv == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(types.ExprString(fn.Recv.List[0].Type), "[")
+	return strings.TrimPrefix(name, "*")
 }
 
 // except leaves out the faults that are allowed, and finds fault with what is allowed

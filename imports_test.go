@@ -39,7 +39,7 @@ var rooms = []room{
 
 	// The store and its drivers know nothing of logs.
 	{pkg: "store", may: []string{"clock"}},
-	{pkg: "store/internal/cloud", may: []string{"store"}},
+	{pkg: "store/internal/cloud", may: []string{"store", "clock"}},
 	{pkg: "store/gcsstore/examples/...", may: []string{anything}},
 	{pkg: "store/probe", may: []string{"clock", "store"}},
 	{pkg: "store/storetest", may: []string{"store"}},

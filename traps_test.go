@@ -2,9 +2,6 @@ package fencepost_test
 
 import (
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,25 +16,14 @@ const traps = 37
 func TestHouseTraps(t *testing.T) {
 	named := regexp.MustCompile(`(?m)^func TestT(\d+)_|"T(\d+)_[A-Za-z]|\{"T(\d+)_`)
 	found := map[int]bool{}
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	for _, f := range tree(t) {
+		if !f.test() && f.dir() != "store/storetest" {
+			continue
 		}
-		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
-			return fs.SkipDir
-		}
-		if d.IsDir() || !strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(filepath.ToSlash(path), "store/storetest/") {
-			return nil
-		}
-		src, err := os.ReadFile(path)
-		for _, m := range named.FindAllStringSubmatch(string(src), -1) {
+		for _, m := range named.FindAllStringSubmatch(slurp(t, f.path), -1) {
 			n, _ := strconv.Atoi(m[1] + m[2] + m[3])
 			found[n] = true
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	var missing []string
 	for n := 1; n <= traps; n++ {

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/bench/result"
+)
 
 // The number of requests is exact on every machine.
 func TestRequestsPerCommit(t *testing.T) {
@@ -10,7 +14,7 @@ func TestRequestsPerCommit(t *testing.T) {
 	}
 	for _, row := range r.Rows {
 		if row.Missed() || row.Value != row.Goal {
-			t.Errorf("%s: %s, want %s", row.Name, number(row.Value), number(row.Goal))
+			t.Errorf("%s: %s, want %s", row.Name, result.Number(row.Value), result.Number(row.Goal))
 		}
 	}
 }

@@ -3,10 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -30,24 +30,17 @@ const bucket = "bucket"
 // delays is the latency of an endpoint. It can change while the endpoint runs, so that
 // both arms of a comparison get the same sequence from its beginning.
 type delays struct {
-	mu  sync.RWMutex
-	now s3stub.Latency // nil: none
+	now atomic.Pointer[s3stub.Latency]
 }
 
-func (d *delays) set(l s3stub.Latency) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.now = l
-}
+// set changes the latency. nil: none.
+func (d *delays) set(l s3stub.Latency) { d.now.Store(&l) }
 
 func (d *delays) latency(op s3stub.Op, size int) time.Duration {
-	d.mu.RLock()
-	l := d.now
-	d.mu.RUnlock()
-	if l == nil {
-		return 0
+	if l := d.now.Load(); l != nil && *l != nil {
+		return (*l)(op, size)
 	}
-	return l(op, size)
+	return 0
 }
 
 // endpoint is an S3 endpoint in this process, or a real server, with one client.
@@ -62,21 +55,19 @@ type endpoint struct {
 // newEndpoint starts an endpoint without latency, with warm connections.
 func newEndpoint(ctx context.Context) (*endpoint, error) {
 	d := &delays{}
-	srv, err := s3stub.Start(&s3stub.Options{Latency: d.latency, RandomETags: true, Record: true})
-	if err != nil {
-		return nil, err
-	}
+	srv := s3stub.Start(&s3stub.Options{Latency: d.latency, RandomETags: true, Record: true})
 	e, err := newClient(s3.Options{
 		BaseEndpoint: aws.String(srv.URL()), HTTPClient: srv.HTTPClient(),
 		Credentials: credentials.NewStaticCredentialsProvider("AK", "SK", ""),
 	}, bucket)
-	if err != nil {
-		return nil, errors.Join(err, srv.Close())
+	if err == nil {
+		e.Server, e.delays = srv, d
+		d.set(s3stub.Fixed(5 * time.Millisecond)) // slow enough that 64 requests open 64 connections
+		err = e.putAll(ctx, 7, 128, 64)
 	}
-	e.Server, e.delays = srv, d
-	d.set(s3stub.Fixed(5 * time.Millisecond)) // slow enough that 64 requests open 64 connections
-	if err := e.putAll(ctx, 7, 128, 64); err != nil {
-		return nil, errors.Join(err, srv.Close())
+	if err != nil {
+		srv.Close()
+		return nil, err
 	}
 	d.set(nil)
 	return e, nil
@@ -98,7 +89,8 @@ func with(ctx context.Context, f func(*endpoint) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(e), e.Close())
+	defer e.Close()
+	return f(e)
 }
 
 // quickly creates a log with a short probe, because the probe is not measured.
@@ -148,11 +140,18 @@ func (e *endpoint) put(ctx context.Context, key string, body []byte) error {
 
 // putAll makes n plain requests of size bytes, depth of them at a time.
 func (e *endpoint) putAll(ctx context.Context, size, n, depth int) error {
+	bodies, prefix := payloads(size), uuid.NewString()
+	return atOnce(ctx, depth, n, func(ctx context.Context, i int) error {
+		return e.put(ctx, fmt.Sprintf("%s/%d", prefix, i), bodies[i%len(bodies)])
+	})
+}
+
+// atOnce calls f for the numbers below n, depth calls at a time.
+func atOnce(ctx context.Context, depth, n int, f func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(depth)
-	prefix, bodies := uuid.NewString(), payloads(size)
 	for i := range n {
-		g.Go(func() error { return e.put(ctx, fmt.Sprintf("%s/%d", prefix, i), bodies[i%len(bodies)]) })
+		g.Go(func() error { return f(ctx, i) })
 	}
 	return g.Wait()
 }
@@ -198,7 +197,7 @@ func appendSome(ctx context.Context, w *writer.Writer, size, n int) error {
 
 // pipeline returns options with which every append of size bytes is an object of its own.
 func pipeline(depth, size int) writer.Options {
-	return writer.Options{InFlight: depth, Window: 4 * depth, BatchBytes: min(size+8, 32<<20), NoCompress: true, MaxBytes: 1 << 30}
+	return writer.Options{Init: quickly, Checkpoint: -1, InFlight: depth, Window: 4 * depth, BatchBytes: min(size+8, 32<<20), NoCompress: true, MaxBytes: 1 << 30}
 }
 
 // payloads returns bodies to use in turn. They do not fit into the processor's caches,

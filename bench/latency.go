@@ -95,17 +95,13 @@ func plainTimes(ctx context.Context, e *endpoint, size, n, depth int) ([]time.Du
 	body := payload(size)
 	took := make([]time.Duration, n)
 	e.delays.set(s3stub.S3Latency(seed))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(depth)
-	for i := range n {
-		g.Go(func() error {
-			start := time.Now()
-			err := e.put(ctx, fmt.Sprintf("plain/%d", i), body)
-			took[i] = time.Since(start)
-			return err
-		})
-	}
-	return took, g.Wait()
+	err := atOnce(ctx, depth, n, func(ctx context.Context, i int) error {
+		start := time.Now()
+		err := e.put(ctx, fmt.Sprintf("plain/%d", i), body)
+		took[i] = time.Since(start)
+		return err
+	})
+	return took, err
 }
 
 // appendTimes keeps a pipeline full with n appends, each an object. It returns the time

@@ -148,7 +148,6 @@ func outrun(ctx context.Context, r *report) error {
 		err := with(ctx, func(e *endpoint) error {
 			st := e.folder()
 			opts := pipeline(16, 1<<10)
-			opts.Init, opts.Checkpoint = quickly, -1
 			w, err := writer.Open(ctx, st, fence.NewToken(1), &opts)
 			if err != nil {
 				return err
@@ -171,12 +170,12 @@ func outrun(ctx context.Context, r *report) error {
 		if err != nil {
 			return err
 		}
-		trip := quantile(plain, 0.5)
-		trips := func(q float64) float64 { return float64(quantile(took, q)) / float64(trip) }
+		trip := result.Quantile(plain, 0.5)
+		trips := func(q float64) float64 { return float64(result.Quantile(took, q)) / float64(trip) }
 		r.add(Row{
 			Name: "opening against a deposed leader with 16 in flight, " + c.name + ": round trips from the first seal sent until it is open, p99", Value: trips(0.99), Goal: c.goal,
-			Note: fmt.Sprintf("median %s; a plain PUT beside it takes %.1f ms; in latencies of %v: p99 %s, median %s", number(trips(0.5)), float64(trip)/1e6, c.trip,
-				number(float64(quantile(took, 0.99))/float64(c.trip)), number(float64(quantile(took, 0.5))/float64(c.trip))),
+			Note: fmt.Sprintf("median %s; a plain PUT beside it takes %.1f ms; in latencies of %v: p99 %s, median %s", result.Number(trips(0.5)), float64(trip)/1e6, c.trip,
+				result.Number(float64(result.Quantile(took, 0.99))/float64(c.trip)), result.Number(float64(result.Quantile(took, 0.5))/float64(c.trip))),
 		})
 	}
 	return nil
@@ -218,30 +217,28 @@ func chase(ctx context.Context, st store.Store, w *writer.Writer, opts *writer.O
 // took.
 func plainRow(ctx context.Context, e *endpoint) (took []time.Duration, err error) {
 	body := payload(1 << 10)
-	for i := 0; ctx.Err() == nil; i++ {
+	for i := 0; ; i++ {
 		start := time.Now()
-		err := e.put(ctx, fmt.Sprintf("beside/%d", i), body)
-		if err != nil && ctx.Err() == nil {
+		switch err := e.put(ctx, fmt.Sprintf("beside/%d", i), body); {
+		case ctx.Err() != nil:
+			return took, nil
+		case err != nil:
 			return nil, err
 		}
-		if err == nil {
-			took = append(took, time.Since(start))
-		}
+		took = append(took, time.Since(start))
 	}
-	return took, nil
 }
 
 // backlog opens a log with 10,000 unfolded objects. It compares that with plain GETs of
 // the same objects, 64 at a time. Each round has a new log, because the opening writer
 // folds what it has read.
 func backlog(ctx context.Context, r *report) error {
-	const objects, atOnce, rounds = 10_000, 64, 3
+	const objects, rounds = 10_000, 3
 	var ratios []float64
 	for range rounds {
 		err := with(ctx, func(e *endpoint) error {
 			st := e.folder()
 			opts := pipeline(64, 1<<10)
-			opts.Init, opts.Checkpoint = quickly, -1
 			w, err := writer.Open(ctx, st, fence.NewToken(1), &opts)
 			if err != nil {
 				return err
@@ -254,20 +251,16 @@ func backlog(ctx context.Context, r *report) error {
 			}
 			e.delays.set(s3stub.S3Latency(seed))
 			start := time.Now()
-			g, gctx := errgroup.WithContext(ctx)
-			g.SetLimit(atOnce)
-			for seq := range objects {
-				g.Go(func() error {
-					obj, err := st.Get(gctx, layout.DataKey(fence.Position{Epoch: 1, Seq: uint64(seq) + 1}), nil)
-					if err != nil {
-						return err
-					}
-					defer obj.Body.Close()
-					_, err = io.Copy(io.Discard, obj.Body)
+			err = atOnce(ctx, 64, objects, func(ctx context.Context, seq int) error {
+				obj, err := st.Get(ctx, layout.DataKey(fence.Position{Epoch: 1, Seq: uint64(seq) + 1}), nil)
+				if err != nil {
 					return err
-				})
-			}
-			if err := g.Wait(); err != nil {
+				}
+				defer obj.Body.Close()
+				_, err = io.Copy(io.Discard, obj.Body)
+				return err
+			})
+			if err != nil {
 				return err
 			}
 			plain := time.Since(start)

@@ -9,8 +9,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -22,7 +21,7 @@ import (
 // stops. It runs in virtual time, where no request waits for this machine's processors.
 // So the leader and the process that takes over have a machine each.
 func TestOpening(t *testing.T) {
-	r := &report{result.New("Opening against a leader that never stops", "opening", "bench"), t.Name()}
+	r := &report{result.New("Opening against a leader that never stops", "opening"), t.Name()}
 	f, err := manifest.Init(t.Context(), memstore.New(nil), quickly) // outside the bubble, because its probe needs real time
 	if err != nil {
 		t.Fatal(err)
@@ -42,13 +41,13 @@ func TestOpening(t *testing.T) {
 		for _, inFlight := range []int{16, 64} {
 			var took []time.Duration
 			synctest.Test(t, func(t *testing.T) { took = outrunAgain(t, f, c.latency, c.trip, inFlight, tries*16/inFlight) })
-			trips := func(q float64) float64 { return float64(quantile(took, q)) / float64(c.trip) }
+			trips := func(q float64) float64 { return float64(result.Quantile(took, q)) / float64(c.trip) }
 			row := Row{
 				Name:  fmt.Sprintf("a deposed leader with %d in flight, %s: round trips from the first seal sent until it is open, p99", inFlight, c.name),
-				Value: trips(0.99), Goal: 8, Ratio: true, Note: fmt.Sprintf("median %s, worst of %d: %s", number(trips(0.5)), len(took), number(trips(1))),
+				Value: trips(0.99), Goal: 8, Ratio: true, Note: fmt.Sprintf("median %s, worst of %d: %s", result.Number(trips(0.5)), len(took), result.Number(trips(1))),
 			}
 			if r.add(row); row.Missed() {
-				t.Errorf("%s: %s (%s)", row.Name, number(row.Value), row.Note)
+				t.Errorf("%s: %s (%s)", row.Name, result.Number(row.Value), row.Note)
 			}
 		}
 	}
@@ -63,15 +62,8 @@ func TestOpening(t *testing.T) {
 // outrunAgain measures a number of openings, each against the leader that the previous
 // one made.
 func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip time.Duration, inFlight, tries int) (took []time.Duration) {
-	ctx, mem := t.Context(), memstore.New(&memstore.Options{Clock: clock.Go()})
-	body, err := document.Encode(layout.FormatKey, f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := mem.Put(ctx, layout.FormatKey, body, nil); err != nil {
-		t.Fatal(err)
-	}
-	far := faultstore.New(mem, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {
+	ctx := t.Context()
+	far := faultstore.New(logtest.New(t, f, nil).Mem, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) faultstore.Fault {
 		kind := s3stub.PutObject
 		if op.Kind == faultstore.Get {
 			kind = s3stub.GetObject
@@ -80,7 +72,7 @@ func outrunAgain(t *testing.T, f manifest.Format, latency s3stub.Latency, trip t
 		return faultstore.Fault{Delay: d / 2, ReplyDelay: d - d/2}
 	}})
 	opts := pipeline(inFlight, 1<<10)
-	opts.Clock, opts.Checkpoint = clock.Go(), -1
+	opts.Clock = clock.Go()
 	w, err := writer.Open(ctx, far, fence.NewToken(1), &opts)
 	if err != nil {
 		t.Fatal(err)

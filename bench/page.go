@@ -15,11 +15,5 @@ func (r *report) add(rows ...Row) { r.Add(r.by, rows...) }
 
 // writerReport returns an empty page for the command's own measures.
 func writerReport() *report {
-	return &report{result.New("The writer beside what it stands on", "writer", "bench"), ""}
+	return &report{result.New("The writer beside what it stands on", "writer"), ""}
 }
-
-// Short names for frequent calls.
-var (
-	quantile = result.Quantile
-	number   = result.Number
-)

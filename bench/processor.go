@@ -20,20 +20,16 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// lineOf returns a record of 100 bytes that resembles a line of a log.
-func lineOf(n int) []byte {
-	return fmt.Appendf(make([]byte, 0, 100), `{"time":"2026-11-21T23:%02d:%02dZ","level":"info","id":%011d,"user":"u%06d","message":"took %05d"}`,
-		n/60%60, n%60, n*7919%1e11, n*31%1e6, n%1e5)[:100]
-}
-
 // lineMask + 1 is the number of different records.
 const lineMask = 1<<14 - 1
 
-// lines returns the records that processor appends in turn.
+// lines returns the records that processor appends in turn: 100 bytes each, which resemble
+// a line of a log.
 var lines = sync.OnceValue(func() [][]byte {
 	records := make([][]byte, lineMask+1)
-	for i := range records {
-		records[i] = lineOf(i)
+	for n := range records {
+		records[n] = fmt.Appendf(make([]byte, 0, 100), `{"time":"2026-11-21T23:%02d:%02dZ","level":"info","id":%011d,"user":"u%06d","message":"took %05d"}`,
+			n/60%60, n%60, n*7919%1e11, n*31%1e6, n%1e5)[:100]
 	}
 	return records
 })
@@ -257,7 +253,7 @@ func memory(ctx context.Context, r *report) error {
 	for _, plain := range []bool{true, false} {
 		s := &sink{Store: memstore.New(nil), took: 50 * time.Millisecond, forget: true}
 		opts := pipeline(64, size)
-		opts.Init, opts.Checkpoint, opts.NoCompress = quickly, -1, plain
+		opts.NoCompress = plain
 		w, err := writer.Open(ctx, s, fence.NewToken(1), &opts)
 		if err != nil {
 			return err

@@ -23,13 +23,13 @@ func requests(ctx context.Context, r *report) error {
 		}
 		data, other := 0, 0
 		var kinds []string
-		for call, n := range e.Counts() {
-			if call.Op == s3stub.PutObject {
-				data += n
+		for op, n := range e.Counts() {
+			if op == s3stub.PutObject {
+				data = n
 				continue
 			}
 			other += n
-			kinds = append(kinds, fmt.Sprintf("%d %s", n, call.Op))
+			kinds = append(kinds, fmt.Sprintf("%d %s", n, op))
 		}
 		r.add(
 			Row{Name: "PUT requests per commit", Value: float64(data) / commits, Goal: 1, Ratio: true},

@@ -25,7 +25,7 @@ func TestServers(t *testing.T) {
 	if *into == "" {
 		t.Skip("this test only measures; it needs -results")
 	}
-	r := &report{result.New("Appends beside plain PUTs on real servers", "servers", "bench"), t.Name()}
+	r := &report{result.New("Appends beside plain PUTs on real servers", "servers"), t.Name()}
 	ctx := t.Context()
 	for _, kind := range []*servers.Kind{servers.MinIO, servers.VersityGW} {
 		srv := servers.Start(t, kind)

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 
@@ -188,15 +187,10 @@ func folderWith(ctx context.Context, processors int) (v result.Spread, err error
 	plain := func() (time.Duration, error) {
 		folders++
 		start := time.Now()
-		var g errgroup.Group
-		g.SetLimit(depth)
-		for j := range n {
-			g.Go(func() error {
-				_, err := st.Put(ctx, fmt.Sprintf("plain/%d/%d", folders, j), bodies[j%len(bodies)], &store.PutOptions{If: store.IfAbsent()})
-				return err
-			})
-		}
-		err := g.Wait()
+		err := atOnce(ctx, depth, n, func(ctx context.Context, j int) error {
+			_, err := st.Put(ctx, fmt.Sprintf("plain/%d/%d", folders, j), bodies[j%len(bodies)], &store.PutOptions{If: store.IfAbsent()})
+			return err
+		})
 		return time.Since(start), err
 	}
 	reached, err := result.Turns(rounds, plain, func() (time.Duration, error) { return e.timeFenced(ctx, size, n, depth, nil) })

@@ -9,8 +9,7 @@ import (
 
 var (
 	mu    sync.Mutex
-	start = time.Now()
-	last  = start
+	last  = time.Now()
 	total time.Duration
 )
 

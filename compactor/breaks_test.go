@@ -23,7 +23,7 @@ import (
 //	a month late                  TestInterleavedAtEveryRequest (a month, junk in its way), TestT37_JunkHorizon;
 //	                              reader: TestAMonthLate; TestReaderMonthLate
 //	a reader anywhere             TestReaderOvertaken; reader: TestMovedAtEveryRecord, TestMovedAtEveryRequest,
-//	                              TestMergedInTheMiddle, TestSnapshotAtEveryOffset, TestSnapshotAtEveryRequest
+//	                              TestMergedInTheMiddle, TestSnapshotAtEveryRequest
 //	a pin and a prune             TestPinRacesPrune, TestPinRacesRetention, TestMarkLandsBehindThePins, TestRenewalRacesExpiry;
 //	                              manifest: TestPinRacesPrune, TestPinRacesTruncate, TestPinCreatedTwice, TestPinSwappedTwice
 //	a writer that opens meanwhile TestT2_OpenerBesidePruning

@@ -34,13 +34,7 @@ func (p *pass) fold(ctx context.Context, m *state.Manifest, minObjects int) (new
 	}
 	defer p.undo(p.report, &err)
 	f := &folding{pass: p, from: m.Floor, to: m.Floor, up: p.upload(ctx, m.Floor.Offset, p.opts.segmentBytes())}
-	f.Source, f.Floor = &p.chain, func(ctx context.Context) (fence.Position, error) {
-		m, err := p.log.Newest(ctx)
-		if err != nil {
-			return fence.Position{}, err
-		}
-		return m.Floor.Position, nil
-	}
+	f.Source, f.Floor = &p.chain, p.log.Floor
 	if err = f.read(ctx); err == nil && !f.full {
 		err = f.reached(ctx, m)
 	}

@@ -19,9 +19,9 @@ import (
 func (p *pass) orphanRules(s *survey) []rule {
 	// Segments and lists: a later epoch than their compactor's is in m, so it is fenced.
 	//
-	// guard:orphan-named. What a manifest names is no orphan, whoever uploaded it. Without
-	// this: a new compactor deletes the segments of all earlier epochs, and the log with
-	// them.
+	// guard:orphan-named. A compactor deletes a segment or page of an earlier epoch as an
+	// orphan only if the manifest does not name it. Without this: a new compactor starts;
+	// earlier epochs have uploaded all segments; it deletes them, and the log with them.
 	//
 	//mutant:replace return p.named(ctx, s.m, set) => return nil
 	named := lazy(func(ctx context.Context, set *keySet) error { return p.named(ctx, s.m, set) })

@@ -190,14 +190,14 @@ func (p *pass) droppedRules(s *survey) []rule {
 	})
 	named := func(kind, prefix string) rule {
 		return rule{kind, prefix, func(ctx context.Context, info store.Info) (bool, error) {
-			if kindOf(info.Key) != kind {
+			if layout.KindOf(info.Key) != kind {
 				return false, nil
 			}
 			not, err := absent(ctx, names, info.Key)
 			return !not, err
 		}}
 	}
-	return []rule{named("segment", layout.SegmentPrefix), named("list", layout.ListPrefix), named("file", layout.FilePrefix)}
+	return []rule{named(layout.KindSegment, layout.SegmentPrefix), named(layout.KindList, layout.ListPrefix), named(layout.KindFile, layout.FilePrefix)}
 }
 
 // wouldDelete is a store that deletes nothing, and remembers what it was asked to delete.

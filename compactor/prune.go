@@ -118,10 +118,7 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 		if d.Version > upTo {
 			break
 		}
-		kind := kindOf(d.Key)
-		if kind == "" {
-			continue
-		}
+		kind := layout.KindOf(d.Key) // segment, list or file (dropped-own)
 		if keys[kind] = append(keys[kind], d.Key); len(keys[kind]) == deleteAt {
 			if err := flush(kind); err != nil {
 				return err
@@ -141,19 +138,4 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 		s.m = m
 	}
 	return err
-}
-
-// kindOf returns the kind of an object that a manifest can have dropped, "" of any other
-// name.
-func kindOf(key string) string {
-	if _, _, ok := layout.ParseSegmentKey(key); ok {
-		return "segment"
-	}
-	if _, _, ok := layout.ParseListKey(key); ok {
-		return "list"
-	}
-	if _, _, _, ok := layout.ParseFileKey(key); ok {
-		return "file"
-	}
-	return ""
 }

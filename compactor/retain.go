@@ -41,12 +41,15 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	if none, err := idle(s.m.Start); err != nil || none {
 		return err
 	}
-	// guard:start-before-pins. The compactor publishes start, the offset before which
-	// records are given up, then lists the pins, and then drops segments. A reader creates
-	// its pin and then reads start; its pin is good only if start is not after the floor of
-	// its version. Without this listing: the compactor lists the pins; a reader pins
-	// version 5 and reads the old start; the compactor publishes the new start and drops
-	// segments after version 5's floor; a snapshot of version 5 lacks their records.
+	// guard:start-before-pins. The newest manifest must go on naming every segment after
+	// the floor of a pinned version, because a snapshot finds those records through it. The
+	// compactor publishes start, the offset before which records are given up, then lists
+	// the pins, and then drops segments. A reader that pins the newest version creates its
+	// pin and then reads start; it drops the pin if start is after the floor of its
+	// version. So the compactor sees the pin, or the reader sees the new start. Without
+	// this second listing: the compactor has listed the pins; a reader pins version 5 and
+	// reads the old start; the compactor publishes the new start and drops segments after
+	// version 5's floor; a snapshot of version 5 lacks their records.
 	//
 	//mutant:replace s.pins, err = p.pins(ctx, s.m, true) => err = error(nil)
 	var err error
@@ -62,11 +65,13 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 		if err != nil {
 			return err
 		}
-		// guard:pinned-start. The lowest floor of all pinned versions bounds which segments
-		// are dropped. Without this: a pin holds version 5, whose floor is at record 100;
-		// the segment with record 100 is dropped; a snapshot of version 5 lacks its
-		// records. It is the lowest floor, because a pin that came too late may name a
-		// pruned version, for which a zombie may have written any floor.
+		// guard:pinned-start. A segment is dropped only if all its records are before the
+		// floor of every pinned version, because a snapshot finds what comes after its
+		// version's floor through the newest manifest. Without this: a pin holds version 5,
+		// whose floor is at record 100; start rises to 200; the segment with record 100 is
+		// dropped; a snapshot of version 5 lacks that record. The lowest of the floors
+		// counts: a pin that came too late may name a pruned version, and a zombie may have
+		// written any floor there. A floor that is too low only keeps more.
 		//
 		//mutant:replace min(upTo, held.Floor.Offset) => max(upTo, held.Floor.Offset)
 		upTo = min(upTo, held.Floor.Offset)

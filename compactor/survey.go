@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -136,4 +140,121 @@ func (s *survey) upTo() uint64 {
 	//
 	//mutant:replace min(s.mark, s.pins.lowest) => s.mark
 	return min(s.mark, s.pins.lowest)
+}
+
+// pins are the versions that are pinned.
+type pins struct {
+	versions map[uint64]bool
+	lowest   uint64 // [math.MaxUint64] if there is none
+	all      []manifest.Pin
+}
+
+// pins lists the pins; m was read before. If expire is true, lapsed pins are expired and
+// hold nothing any more.
+func (p *pass) pins(ctx context.Context, m *state.Manifest, expire bool) (pins, error) {
+	held := pins{versions: map[uint64]bool{}, lowest: math.MaxUint64}
+	all, err := p.log.Pins(ctx)
+	if err != nil {
+		return held, err
+	}
+	infos := make([]store.Info, 0, len(all))
+	for _, pin := range all {
+		infos = append(infos, pin.Object)
+	}
+	unchanged := p.pinned.watch(p.opts.Clock.Now(), infos)
+	for _, pin := range all {
+		if expire && (pin.Expired || pin.Lapsed(unchanged(pin.Object))) {
+			switch gone, err := p.expire(ctx, pin, m); {
+			case err != nil:
+				return held, err
+			case gone:
+				continue
+			}
+		}
+		if !pin.Expired {
+			held.all = append(held.all, pin.Pin)
+			held.versions[pin.Version] = true
+			held.lowest = min(held.lowest, pin.Version)
+		}
+	}
+	return held, nil
+}
+
+// expire swaps a lapsed pin to expired, and then deletes its object if that may be. It
+// reports whether the pin holds nothing any more.
+func (p *pass) expire(ctx context.Context, pin state.PinInfo, m *state.Manifest) (bool, error) {
+	// guard:expire-first. A lapsed pin is swapped to expired before its object is deleted.
+	// Without the swap: a compactor reads the pin, which has lapsed; its holder renews it;
+	// the compactor deletes it; its holder goes on reading under a pin that holds nothing.
+	// Of the swap and the renewal only one is applied.
+	if !pin.Expired {
+		err := p.log.ExpirePin(ctx, pin, "not renewed for its time to live")
+		if errors.Is(err, store.ErrPrecondition) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if _, ok := layout.ParsePinKey(pin.Object.Key); !ok || !pin.Removable(m.PruneMark) {
+		return true, nil
+	}
+	return true, p.delete(ctx, "pin", []string{pin.Object.Key})
+}
+
+// sightings are when this process first saw each version of some objects.
+type sightings struct {
+	mu   sync.Mutex
+	seen map[string]clock.Instant
+}
+
+// watch notes the objects that there are now and forgets all others. The function that it
+// returns tells for how long an object has been seen.
+func (s *sightings) watch(now clock.Instant, infos []store.Info) func(store.Info) time.Duration {
+	id := func(info store.Info) string { return info.Key + " " + string(info.Version) }
+	seen := make(map[string]clock.Instant, len(infos))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, info := range infos {
+		since, ok := s.seen[id(info)]
+		if !ok {
+			since = now
+		}
+		seen[id(info)] = since
+	}
+	s.seen = seen
+	return func(info store.Info) time.Duration { return now.Sub(seen[id(info)]) }
+}
+
+// ages is watch for the age of each object, at least: by the store's own clock; or if the
+// store tells no time, by how long this process has seen the object. Another clock, such
+// as this machine's time of day, may be wrong by hours.
+func (s *sightings) ages(now clock.Instant, infos []store.Info) func(store.Info) time.Duration {
+	watched := s.watch(now, infos)
+	return func(info store.Info) time.Duration {
+		if age, known := age(info); known {
+			return age
+		}
+		return watched(info)
+	}
+}
+
+// age returns how long ago an object was written, at least, by the store's clock alone.
+//
+// guard:age-resolution. Some stores cut off fractions of a second, others fractions of a
+// millisecond. Where the time shows that, the unit is subtracted from the age. Without it:
+// an object that was written just now looks a second old, and the grace period ends too
+// early.
+//
+//mutant:replace age - unit => age
+func age(info store.Info) (age time.Duration, known bool) {
+	if age, known = info.Age(); !known {
+		return 0, false
+	}
+	for _, unit := range []time.Duration{time.Second, time.Millisecond} {
+		if info.LastModified.Nanosecond()%int(unit) == 0 {
+			return age - unit, true
+		}
+	}
+	return age, true
 }

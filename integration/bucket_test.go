@@ -11,9 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/fencepost/fencepost/integration/servers"
-	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
-	"github.com/fencepost/fencepost/store/storetest"
 )
 
 // s3Client returns the SDK's client of a server, with the credentials that Start has set.
@@ -65,13 +63,7 @@ func TestBucketFeatures(t *testing.T) {
 			}
 			opts := lacks[servers.MinIO]
 			opts.Quick = true
-			storetest.Run(t, func(tb storetest.TB) store.Store {
-				st, err := store.Open(tb.Context(), s.URL("storetest"))
-				if err != nil {
-					tb.Fatalf("open: %v", err)
-				}
-				return st
-			}, &opts)
+			suite(t, s.URL("storetest"), &opts)
 			// The bucket does keep old versions.
 			old, err := client.ListObjectVersions(t.Context(), &s3.ListObjectVersionsInput{Bucket: &bucket})
 			if err != nil || len(old.DeleteMarkers) == 0 {

@@ -1,9 +1,10 @@
-//go:build integration && unix
+//go:build integration && linux
 
 package integration
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -57,7 +58,7 @@ type town struct {
 type citizen struct {
 	name, role string
 	cmd        *exec.Cmd
-	stderr     *lockedBuffer
+	stderr     *bytes.Buffer
 	way        *way // nil on a file system
 	ended      chan struct{}
 	wake       time.Time // until when it is frozen
@@ -154,7 +155,7 @@ func (v *town) populate() {
 // start starts a process. The caller holds mu.
 func (v *town) start(role string) {
 	v.born++
-	c := &citizen{name: fmt.Sprintf("%s-%d", role, v.born), role: role, stderr: &lockedBuffer{}, ended: make(chan struct{})}
+	c := &citizen{name: fmt.Sprintf("%s-%d", role, v.born), role: role, stderr: &bytes.Buffer{}, ended: make(chan struct{})}
 	fail := func(err error) { v.broken = append(v.broken, err.Error()) }
 	addr := v.addr
 	if addr != "" {

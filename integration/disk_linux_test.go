@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -45,7 +46,7 @@ func withDisks(t *testing.T, flags []string, test func(t *testing.T, mount func(
 		"-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.count=1", "-test.v=true", "-test.testlogfile=")
 	cmd = exec.Command(os.Args[0], append(args, flags...)...)
 	cmd.Env = append(os.Environ(), diskTest+"="+t.Name())
-	out := &lockedBuffer{}
+	out := &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, out
 	apart(cmd, unix.CLONE_NEWNS)
 	ended, err := servers.Spawn(cmd)

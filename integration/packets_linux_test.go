@@ -55,7 +55,7 @@ type visitor struct {
 	*link
 	stdin  io.Writer
 	stdout io.Reader
-	stderr *lockedBuffer
+	stderr *bytes.Buffer
 	ended  <-chan struct{}
 	net.Conn
 }
@@ -65,7 +65,7 @@ func visit(t *testing.T, g *gate, number int, role string) *visitor {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], g.l.Addr().String())
 	cmd.Env = append(os.Environ(), nodeRole+"="+role)
-	v := &visitor{stderr: &lockedBuffer{}}
+	v := &visitor{stderr: &bytes.Buffer{}}
 	cmd.Stderr = v.stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -62,7 +61,8 @@ func realInput(t *testing.T, s *servers.Server) {
 	c.must("init", "--grace", "1s", logURL)
 	compact := c.start("compact", "--watch", "--interval", "500ms", "--min-objects", "32", "--keep-locks", "2", "--validity", "1s", logURL)
 	done := c.run()
-	c.stop(compact)
+	_ = compact.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	c.await(compact)
 	if !done {
 		t.FailNow()
 	}
@@ -133,7 +133,6 @@ func distant(t *testing.T, endpoint string, delay time.Duration) string {
 			r.Out.Host = r.In.Host
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-		ErrorLog:     nil,
 		Transport:    &http.Transport{MaxIdleConnsPerHost: 64},
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -158,31 +157,14 @@ type cluster struct {
 
 type process struct {
 	cmd    *exec.Cmd
-	stderr *lockedBuffer
+	stderr *bytes.Buffer // read it after ended
 	ended  chan struct{}
 	err    error
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func (c *cluster) start(args ...string) *process {
 	c.t.Helper()
-	p := &process{cmd: exec.Command(c.bin, args...), stderr: &lockedBuffer{}, ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(c.bin, args...), stderr: &bytes.Buffer{}, ended: make(chan struct{})}
 	p.cmd.Env, p.cmd.Stderr = c.env, p.stderr
 	if err := p.cmd.Start(); err != nil {
 		c.t.Fatal(err)
@@ -209,33 +191,31 @@ func (c *cluster) must(args ...string) []byte {
 // compacted checks that folding and pruning took place meanwhile.
 func (c *cluster) compacted() {
 	c.t.Helper()
-	var status struct {
-		Manifest struct {
-			FloorOffset uint64 `json:"floor_offset"`
-			PruneMark   uint64 `json:"prune_mark"`
-		} `json:"manifest"`
-	}
-	if err := json.Unmarshal(c.must("status", "--json", c.url), &status); err != nil {
+	s, err := c.status()
+	if err != nil {
 		c.t.Fatal(err)
 	}
-	if m := status.Manifest; m.FloorOffset == 0 || m.PruneMark == 0 {
+	if m := s.Manifest; m.FloorOffset == 0 || m.PruneMark == 0 {
 		c.t.Errorf("the compactor did not fold or prune: floor at %d, prune mark %d", m.FloorOffset, m.PruneMark)
 	}
 }
 
-// stop ends a process with SIGTERM.
-func (c *cluster) stop(p *process) {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+// await waits for the end of a process. It must end by itself, or by a signal of the test.
+func (c *cluster) await(p *process) {
+	c.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(20 * time.Second):
-		c.t.Errorf("%v did not end after SIGTERM:\n%s", p.cmd.Args, p.stderr)
+	case <-time.After(time.Minute):
 		_ = p.cmd.Process.Kill()
 		<-p.ended
+		c.t.Errorf("%v did not end:\n%s", p.cmd.Args, p.stderr)
 	}
 	delete(c.nodes, p.cmd.Process.Pid)
 	var exit *exec.ExitError
-	if p.err != nil && !(errors.As(p.err, &exit) && (exit.ExitCode() == 130 || exit.ExitCode() == 143)) {
+	if p.err == nil || errors.As(p.err, &exit) && (exit.ExitCode() == 130 || exit.ExitCode() == 143) {
+		return // done, or asked to end
+	}
+	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		c.t.Errorf("%v: %v\n%s", p.cmd.Args, p.err, p.stderr)
 	}
 }
@@ -256,41 +236,31 @@ func (c *cluster) run() bool {
 	sleeping := map[*process]time.Time{}
 	deadline := time.Now().Add(8 * time.Minute)
 	last := uint64(0) // the epoch whose leader was hit last
-	for time.Now().Before(deadline) {
+	for time.Now().Before(deadline) && !c.t.Failed() {
 		for len(appending) < 3 {
 			appending = append(appending, c.start("append", "--cursor", "--validity", "1s", "--in-flight", "1", "--batch-bytes", "49152", c.url, c.file))
 			c.started++
 		}
 		var left []*process
+		done := false
 		for _, p := range appending {
 			select {
 			case <-p.ended:
-				delete(c.nodes, p.cmd.Process.Pid)
-				if p.err == nil {
-					// The whole file is appended. The other processes find nothing to do.
-					for p := range sleeping {
-						_ = p.cmd.Process.Signal(syscall.SIGCONT)
-					}
-					for _, p := range appending {
-						select {
-						case <-p.ended:
-						case <-time.After(time.Minute):
-							c.t.Errorf("%v did not end:\n%s", p.cmd.Args, p.stderr)
-							return false
-						}
-						if p.err != nil && !killed(p.err) {
-							c.t.Errorf("%v: %v\n%s", p.cmd.Args, p.err, p.stderr)
-						}
-					}
-					return true
-				}
-				if !killed(p.err) {
-					c.t.Errorf("%v: %v\n%s", p.cmd.Args, p.err, p.stderr)
-					return false
-				}
+				c.await(p)
+				done = done || p.err == nil
 			default:
 				left = append(left, p)
 			}
+		}
+		if done {
+			// The whole file is appended. The other processes find nothing to do.
+			for p := range sleeping {
+				_ = p.cmd.Process.Signal(syscall.SIGCONT)
+			}
+			for _, p := range left {
+				c.await(p)
+			}
+			return !c.t.Failed()
 		}
 		appending = left
 		for p, since := range sleeping {
@@ -317,43 +287,43 @@ func (c *cluster) run() bool {
 			sleeping[p] = time.Now()
 		}
 	}
-	c.t.Error("the file was not appended within 8 minutes")
+	c.t.Error("the file was not appended, or not within 8 minutes")
 	return false
-}
-
-func killed(err error) bool {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return false
-	}
-	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // leader returns the process that leads now, from its identity host/pid/uuid.
 func (c *cluster) leader() (pid int, epoch uint64) {
+	s, err := c.status()
+	parts := strings.Split(s.Leader.Holder, "/")
+	if err != nil || !s.Leader.Leads || len(parts) < 3 {
+		return 0, 0
+	}
+	pid, _ = strconv.Atoi(parts[len(parts)-2])
+	return pid, s.Leader.Epoch
+}
+
+// status is some of what the verb status prints.
+type status struct {
+	Manifest struct {
+		FloorOffset uint64 `json:"floor_offset"`
+		PruneMark   uint64 `json:"prune_mark"`
+	} `json:"manifest"`
+	Leader struct {
+		Leads  bool   `json:"leads"`
+		Holder string `json:"holder"`
+		Epoch  uint64 `json:"epoch"`
+	} `json:"leader"`
+}
+
+func (c *cluster) status() (s status, err error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.bin, "status", "--json", c.url)
 	cmd.Env = c.env
 	out, err := cmd.Output()
 	if err != nil {
-		return 0, 0
+		return s, err
 	}
-	var status struct {
-		Leader struct {
-			Leads  bool   `json:"leads"`
-			Holder string `json:"holder"`
-			Epoch  uint64 `json:"epoch"`
-		} `json:"leader"`
-	}
-	if err := json.Unmarshal(out, &status); err != nil {
-		c.t.Fatalf("status: %v\n%s", err, out)
-	}
-	parts := strings.Split(status.Leader.Holder, "/")
-	if !status.Leader.Leads || len(parts) < 3 {
-		return 0, 0
-	}
-	pid, _ = strconv.Atoi(parts[len(parts)-2])
-	return pid, status.Leader.Epoch
+	err = json.Unmarshal(out, &s)
+	return s, err
 }

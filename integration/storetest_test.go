@@ -30,14 +30,18 @@ func TestStoreOnRealServers(t *testing.T) {
 			t.Parallel() // it waits for disks and pauses
 			opts := lacks[kind]
 			opts.Quick = testing.Short()
-			storetest.Run(t, func(tb storetest.TB) store.Store {
-				// Each client opens connections of its own.
-				st, err := store.Open(tb.Context(), s.URL("storetest"))
-				if err != nil {
-					tb.Fatalf("open: %v", err)
-				}
-				return st
-			}, &opts)
+			suite(t, s.URL("storetest"), &opts)
 		})
 	}
+}
+
+// suite runs the drivers' suite. Each of its clients opens connections of its own.
+func suite(t *testing.T, url string, opts *storetest.Options) {
+	storetest.Run(t, func(tb storetest.TB) store.Store {
+		st, err := store.Open(tb.Context(), url)
+		if err != nil {
+			tb.Fatalf("open: %v", err)
+		}
+		return st
+	}, opts)
 }

@@ -30,27 +30,34 @@ type campaign struct {
 	stop     func()
 }
 
-func (c *campaign) run(ctx context.Context) (*Term, error) {
+// run drives the machine until it leads, and calls report with the newest lock and its
+// changes until that returns false. Epoch 0: there is no lock.
+func (c *campaign) run(ctx context.Context, report func(Record) bool) (lease.Action, error) {
 	defer c.endTakeover()
 	a := c.machine.Step(c.began, lease.Event{Kind: lease.Start})
 	for {
-		if r := a.Report; r != nil && r.Lock.Epoch != 0 {
-			rec := c.record(*r)
-			c.log(rec)
-			c.tell(rec)
+		if r := a.Report; r != nil {
+			var rec Record
+			if r.Lock.Epoch != 0 {
+				rec = c.last
+				rec.Lapsed = r.Lapsed
+			}
+			if !report(rec) {
+				return a, nil
+			}
 		}
 		switch a.Op {
 		case lease.Lead:
-			return c.lead(ctx, a), nil
+			return a, nil
 		case lease.Fail:
-			return nil, public(a.Err)
+			return a, public(a.Err)
 		}
 		ev, err := c.do(ctx, a)
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+				err = context.Cause(ctx)
 			}
-			return nil, err
+			return a, err
 		}
 		a = c.machine.Step(c.clock.Now(), ev)
 	}
@@ -198,15 +205,6 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 	}
 	c.tell(c.own)
 	return t
-}
-
-// record is what a report tells of the newest lock. Epoch 0: there is none.
-func (c *campaign) record(r lease.Report) (rec Record) {
-	if r.Lock.Epoch != 0 {
-		rec = c.last
-		rec.Lapsed = r.Lapsed
-	}
-	return rec
 }
 
 // log says what this candidate waits for, once for each newest lock, and when it takes

@@ -64,21 +64,8 @@
 // prefix of its own. To test a program that leads, give it the store of package
 // memstore and a virtual clock: see package clock.
 //
-// # If you know another API
+// # If you know client-go's leaderelection
 //
-//	"leader election with Google Cloud Storage"   here
-//	block until leader                            Elector.Campaign
-//	unlock                                        Term.Resign
-//	a channel that closes on loss                 Term.Context().Done()
-//	automatic heartbeat                           always, every Options.Renew
-//	time to live                                  Options.Validity
-//
-//	"leader election with S3 conditional writes"  here
-//	lock_<n>.json                                 lock/<20 digits>.json
-//	epoch as a fencing token                      Term.Token
-//	validity_ms, expired                          Record
-//
-//	Kubernetes, client-go leaderelection          here
 //	RunOrDie                                      Elector.Run
 //	OnStartedLeading                              the function given to Run
 //	OnStoppedLeading                              a defer in that function
@@ -86,12 +73,7 @@
 //	LeaseDuration                                 Options.Validity
 //	RenewDeadline                                 Validity − Margin, always
 //	RetryPeriod                                   Options.Renew
-//	ReleaseOnCancel                               always, unless Options.NoRelease
+//	ReleaseOnCancel                               always, after the work has ended
 //	leaseTransitions                              Record.Transitions; Record.Epoch
 //	IsLeader                                      Term.Check
-//
-//	DynamoDB lock client                          here
-//	recordVersionNumber                           the version and Record.Nonce
-//	leaseDuration                                 Options.Validity
-//	sendHeartbeat                                 Term.Confirm
 package leader

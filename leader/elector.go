@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,14 +47,10 @@ func New(st store.Store, prefix string, opts *Options) (*Elector, error) {
 	if err != nil {
 		return nil, err
 	}
-	seed := [2]uint64{o.Seed, 0}
-	if o.Seed == 0 {
-		seed = [2]uint64{rand.Uint64(), rand.Uint64()}
-	}
 	e := &Elector{
 		files: files{st: st, prefix: prefix, clock: o.Clock, timeout: o.RequestTimeout},
 		opts:  o,
-		rand:  rand.New(rand.NewPCG(seed[0], seed[1])),
+		rand:  rand.New(rand.NewPCG(cmp.Or(o.Seed, rand.Uint64()), 0)),
 	}
 	e.jitter = e.random
 	e.config = o.machine(traits, e.random)
@@ -81,11 +78,18 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 		return nil, ErrBusy
 	}
 	c := &campaign{Elector: e, machine: lease.NewCandidate(e.config), began: e.clock.Now()}
-	t, err := c.run(ctx)
+	win, err := c.run(ctx, func(rec Record) bool {
+		if rec.Epoch != 0 {
+			c.log(rec)
+			c.tell(rec)
+		}
+		return true
+	})
 	if err != nil {
 		e.busy.Store(false)
 		return nil, err
 	}
+	t := c.lead(ctx, win)
 	if ctx.Err() != nil {
 		// Won, but the caller does not wait any more.
 		free, cancel := clock.WithTimeout(context.WithoutCancel(ctx), e.clock, e.opts.RequestTimeout, errNoAnswer)
@@ -116,20 +120,16 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context, t *Ter
 	if err != nil {
 		return err
 	}
-	ended, err := t.enter()
-	if err != nil {
-		_ = t.leave(context.WithoutCancel(ctx), lease.Input{})
-		return err
-	}
+	t.beginWork()
 	unlink := context.AfterFunc(ctx, func() {
-		t.leaving(lease.Input{Keep: e.opts.NoRelease}, context.Cause(ctx))
+		t.leaving(lease.Input{}, context.Cause(ctx))
 	})
 	// Deferred, so that the lock is also released if work panics or exits its goroutine.
 	defer func() {
 		unlink()
 		over := t.over.Load()
-		ended()
-		_ = t.leave(context.WithoutCancel(ctx), lease.Input{Keep: e.opts.NoRelease && ctx.Err() != nil})
+		t.endWork()
+		_ = t.leave(context.WithoutCancel(ctx), lease.Input{})
 		err = verdict(ctx, over, err)
 	}()
 	return work(t.ctx, t)

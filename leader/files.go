@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/store"
 )
@@ -31,14 +32,20 @@ func (f *files) settle(reads int) *store.SettleOptions {
 func (f *files) each(ctx context.Context, after uint64, opts *store.SettleOptions, visit func(epoch uint64, info store.Info)) error {
 	var list store.ListOptions
 	if after > 0 {
-		list.StartAfter = lockKey(f.prefix, after)
+		list.StartAfter = layout.NumberedKey(f.prefix, after)
 	}
 	for info, err := range store.ListAll(ctx, f.st, f.prefix, &list, opts) {
 		if err != nil {
 			return err
 		}
 		// Objects with other names are not locks.
-		if epoch, ok := parseKey(f.prefix, info.Key); ok && epoch > after {
+
+		// guard:great-epoch. An object with a number beyond MaxEpoch is no lock. Without this check:
+		// somebody creates lock/18446744073709551615.json; it is the newest lock, and no number
+		// follows it; nobody can ever lead again.
+		//
+		//mutant:replace epoch <= lease.MaxEpoch => true
+		if epoch, ok := layout.ParseNumberedKey(f.prefix, info.Key); ok && epoch > after && epoch <= lease.MaxEpoch {
 			visit(epoch, info)
 		}
 	}
@@ -58,7 +65,7 @@ func (f *files) highest(ctx context.Context, after uint64, opts *store.SettleOpt
 // read reads a lock. If that cannot be understood, the error is ErrCorrupt or
 // ErrFormat.
 func (f *files) read(ctx context.Context, epoch uint64, known store.Version, opts *store.SettleOptions) (Record, *lease.Age, error) {
-	key := lockKey(f.prefix, epoch)
+	key := layout.NumberedKey(f.prefix, epoch)
 	body, info, err := store.Read(ctx, f.st, key, &store.ReadOptions{IfNoneMatch: known, Limit: maxRecord, Settle: opts})
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
@@ -96,7 +103,7 @@ func (f *files) swap(ctx context.Context, rec Record, old store.Version) (v stor
 	if err != nil {
 		return "", false, err
 	}
-	return f.swapBody(ctx, lockKey(f.prefix, uint64(rec.Epoch)), body, old)
+	return f.swapBody(ctx, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, old)
 }
 
 func (f *files) swapBody(ctx context.Context, key string, body []byte, old store.Version) (store.Version, bool, error) {
@@ -116,7 +123,7 @@ func (f *files) create(ctx context.Context, rec Record) (store.Version, error) {
 	// guard:create. A lock is created only if its key does not exist, so each epoch has one winner. Without the
 	// condition: A and B both see lock 7 expire, both write lock 8, and both lead in epoch 8.
 	//
-	//mutant:replace store.Create(ctx, f.st, lockKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)}) => f.st.Put(ctx, lockKey(f.prefix, uint64(rec.Epoch)), body, nil)
-	info, err := store.Create(ctx, f.st, lockKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)})
+	//mutant:replace store.Create(ctx, f.st, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)}) => f.st.Put(ctx, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, nil)
+	info, err := store.Create(ctx, f.st, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)})
 	return info.Version, err
 }

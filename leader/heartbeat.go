@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/store"
 )
@@ -100,7 +101,7 @@ func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.In
 	}
 	ctx, cancel := clock.WithTimeout(ctx, t.clock, max(left, 0), errNoAnswer)
 	defer cancel()
-	version, _, err := t.e.swapBody(ctx, lockKey(t.e.prefix, uint64(t.epoch)), body, w.Known)
+	version, _, err := t.e.swapBody(ctx, layout.NumberedKey(t.e.prefix, uint64(t.epoch)), body, w.Known)
 	in := lease.Input{Signal: lease.Wrote, Version: version}
 	switch store.OutcomeOf(err) {
 	case store.Applied:

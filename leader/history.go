@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -38,7 +39,7 @@ func (e *Elector) History(ctx context.Context) iter.Seq2[Record, error] {
 			for i, epoch := range batch {
 				wg.Go(func() {
 					records[i], _, errs[i] = e.read(ctx, epoch, "", opts)
-					records[i].Epoch, records[i].Key = fence.Epoch(epoch), lockKey(e.prefix, epoch)
+					records[i].Epoch, records[i].Key = fence.Epoch(epoch), layout.NumberedKey(e.prefix, epoch)
 				})
 			}
 			wg.Wait()

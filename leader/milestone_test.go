@@ -1,7 +1,6 @@
 package leader_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +12,6 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
-	"github.com/fencepost/fencepost/store/memstore"
 )
 
 func TestMinEpoch(t *testing.T) {
@@ -81,38 +79,6 @@ func TestMinEpochDiffers(t *testing.T) {
 					w.Errorf("epoch %v, then %v", terms[0].Epoch(), terms[1].Epoch())
 				}
 			})
-		})
-	}
-}
-
-// The same by chance: both wait for lock 1, which is released, and requests take up to
-// 40 ms.
-func TestMinEpochDiffersByChance(t *testing.T) {
-	for seed := range uint64(50) {
-		inWorldOf(t, memstore.Options{}, faultstore.Options{Seed: seed, Rates: faultstore.Rates{MaxDelay: 40 * time.Millisecond}}, func(w *world) {
-			first := w.campaign(w.node("x", func(o *leader.Options) { o.Seed = seed + 1 }))
-			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-			defer cancel()
-			won := make(chan *leader.Term, 2)
-			for i, least := range []uint64{0, 100} {
-				n := w.node(string(rune('a'+i)), func(o *leader.Options) { o.Seed, o.MinEpoch = seed+1000*uint64(i+1), least })
-				go func() {
-					term, _ := n.Campaign(ctx)
-					won <- term
-				}()
-			}
-			time.Sleep(20 * time.Second)
-			w.resign(first)
-			leads := 0
-			for range 2 {
-				if term := <-won; term != nil {
-					leads++
-					defer w.resign(term)
-				}
-			}
-			if leads != 1 {
-				w.Errorf("seed %d: %d lead", seed, leads)
-			}
 		})
 	}
 }

@@ -2,7 +2,6 @@ package leader_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
-	"github.com/fencepost/fencepost/store/memstore"
 )
 
 // quantile of sorted durations.
@@ -165,53 +163,5 @@ func TestRequestsAMinute(t *testing.T) {
 		<-done
 		<-done
 		w.resign(term)
-	})
-}
-
-// In a thousand partitions, a leader that is cut off stops before anybody else begins,
-// with clocks that drift apart as far as Options.ClockRate allows.
-func TestNoTwoLeadersByTheirOwnBelief(t *testing.T) {
-	inWorldOf(t, memstore.Options{}, faultstore.Options{Seed: 7}, func(w *world) {
-		rng := rand.New(rand.NewPCG(3, 3))
-		var believers atomic.Int32
-		ctx, cancel := context.WithCancel(w.Context())
-		done := make(chan struct{}, 3)
-		leading := make(chan *node)
-		for i, rate := range []float64{0.999, 1, 1.001} {
-			n := w.node(fmt.Sprintf("n%d", i), func(o *leader.Options) { o.NoPrune = true })
-			n.clock.rate = rate
-			go func() {
-				defer func() { done <- struct{}{} }()
-				for ctx.Err() == nil {
-					err := n.Run(ctx, func(ctx context.Context, _ *leader.Term) error {
-						if believers.Add(1) != 1 {
-							w.Error("two leaders at once")
-						}
-						defer believers.Add(-1)
-						for {
-							select {
-							case leading <- n:
-							case <-ctx.Done():
-								return nil
-							}
-						}
-					})
-					if err != nil && !errors.Is(err, leader.ErrLost) && ctx.Err() == nil {
-						w.Error(err)
-					}
-				}
-			}()
-		}
-		for range 1000 {
-			n := <-leading
-			time.Sleep(time.Duration(rng.Int64N(int64(20 * time.Second))))
-			resume := n.st.Pause()
-			time.AfterFunc(time.Duration(rng.Int64N(int64(time.Minute))), resume)
-		}
-		cancel()
-		time.Sleep(2 * time.Minute)
-		for range 3 {
-			<-done
-		}
 	})
 }

@@ -39,23 +39,13 @@ func (e *Elector) Observe(ctx context.Context) iter.Seq2[Record, error] {
 		cfg := e.config
 		cfg.Observe = true
 		c := &campaign{Elector: e, machine: lease.NewCandidate(cfg), began: e.clock.Now()}
-		a := c.machine.Step(c.began, lease.Event{Kind: lease.Start})
-		for {
-			if a.Report != nil && !yield(c.record(*a.Report), nil) {
-				return
-			}
-			ev, err := lease.Event{}, public(a.Err)
-			if a.Op != lease.Fail {
-				ev, err = c.do(ctx, a)
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			if err != nil {
-				yield(Record{}, err)
-				return
-			}
-			a = c.machine.Step(e.clock.Now(), ev)
+		more := true
+		_, err := c.run(ctx, func(rec Record) bool {
+			more = ctx.Err() == nil && yield(rec, nil)
+			return more
+		})
+		if more && ctx.Err() == nil {
+			yield(Record{}, err)
 		}
 	}
 }

@@ -55,9 +55,6 @@ type Options struct {
 	// MinEpoch is the least epoch to win. Set it to one more than the last token of
 	// another election when you move to this one, at most 2⁶². Candidates may differ in it.
 	MinEpoch uint64
-	// NoRelease lets the lock lapse when the context given to [Elector.Run] is
-	// cancelled, as client-go does without ReleaseOnCancel.
-	NoRelease bool
 	// NoPrune keeps old locks. Otherwise the leader deletes the locks that Prune does
 	// not keep, once at the beginning of a term and then every day.
 	NoPrune bool
@@ -102,7 +99,7 @@ func (o *Options) withDefaults(traits store.Traits) (Options, error) {
 	v.Renew = cmp.Or(v.Renew, max((base*2/5).Truncate(time.Millisecond), traits.MinRewrite))
 	v.Margin = cmp.Or(v.Margin, base/10)
 	v.RequestTimeout = cmp.Or(v.RequestTimeout, base/5)
-	v.Drain = cmp.Or(v.Drain, v.Renew)
+	v.Drain = max(cmp.Or(v.Drain, v.Renew), 0)
 	v.ClockRate = cmp.Or(v.ClockRate, 0.001)
 	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)

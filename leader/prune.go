@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -72,7 +73,7 @@ func (e *Elector) Prune(ctx context.Context) (int, error) {
 		//
 		//mutant:replace rank > 0 && =>
 		if rank > 0 && (rank >= e.opts.Prune.Keep || old[epoch]) {
-			doomed = append(doomed, lockKey(e.prefix, epoch))
+			doomed = append(doomed, layout.NumberedKey(e.prefix, epoch))
 		}
 	}
 	if err := store.DeleteAll(ctx, e.st, doomed, opts); err != nil {

@@ -99,7 +99,7 @@ type wire struct {
 }
 
 func (r Record) encode() ([]byte, error) {
-	body, err := document.Encode(lockKey("", uint64(r.Epoch)), wire{
+	body, err := document.Encode(layout.NumberedKey("", uint64(r.Epoch)), wire{
 		Format: document.Format, Epoch: uint64(r.Epoch), State: string(r.State), Expired: r.State == Expired,
 		Holder: r.Holder, Nonce: r.Nonce,
 		ValidityMS: r.Validity.Milliseconds(), RenewMS: r.Renew.Milliseconds(),
@@ -169,27 +169,4 @@ func newNonce() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: it ends the program instead
 	return hex.EncodeToString(b[:])
-}
-
-// lockKey and parseKey handle the names of lock files under a prefix that ends in "/".
-func lockKey(prefix string, epoch uint64) string {
-	return prefix + layout.FormatNumber(epoch) + ".json"
-}
-
-func parseKey(prefix, key string) (uint64, bool) {
-	rest, ok := strings.CutPrefix(key, prefix)
-	if !ok {
-		return 0, false
-	}
-	number, ok := strings.CutSuffix(rest, ".json")
-	if !ok {
-		return 0, false
-	}
-	epoch, ok := layout.ParseNumber(number)
-	// guard:great-epoch. An object with a number beyond MaxEpoch is no lock. Without this check:
-	// somebody creates lock/18446744073709551615.json; it is the newest lock, and no number
-	// follows it; nobody can ever lead again.
-	//
-	//mutant:replace epoch <= lease.MaxEpoch => true
-	return epoch, ok && epoch > 0 && epoch <= lease.MaxEpoch
 }

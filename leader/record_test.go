@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -14,7 +15,7 @@ func sample() Record {
 	return Record{
 		Epoch: 7, State: Draining, Holder: "a", Nonce: newNonce(), Validity: 15 * time.Second, Renew: 6 * time.Second,
 		Acquired: time.Unix(1e9, 5).UTC(), Renewed: time.Unix(1e9+60, 0).UTC(), Renewals: 10, Transitions: 3,
-		Successor: "b", Reason: "x", ExpiredBy: "c", Wait: time.Second, Key: lockKey("lock/", 7), Version: "v",
+		Successor: "b", Reason: "x", ExpiredBy: "c", Wait: time.Second, Key: layout.NumberedKey("lock/", 7), Version: "v",
 	}
 }
 
@@ -24,7 +25,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decode(lockKey("lock/", 7), 7, body, store.Info{Version: "v"})
+	got, err := decode(layout.NumberedKey("lock/", 7), 7, body, store.Info{Version: "v"})
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("got  %+v, %v\nwant %+v", got, err, want)
 	}
@@ -41,7 +42,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := decode(lockKey("lock/", 7), 7, document.Sum(lockKey("", 7), body), store.Info{})
+		r, err := decode(layout.NumberedKey("lock/", 7), 7, document.Sum(layout.NumberedKey("", 7), body), store.Info{})
 		if err != nil {
 			if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrFormat) {
 				t.Fatalf("%q: %v", body, err)
@@ -51,18 +52,6 @@ func FuzzDecode(f *testing.F) {
 		l := r.lock()
 		if r.Epoch != 7 || !l.State.Valid() || r.Validity <= 0 || r.Validity > maxValidity || r.Renew <= 0 || r.Renew > r.Validity || r.Wait < 0 {
 			t.Fatalf("%q was accepted: %+v", body, r)
-		}
-	})
-}
-
-// Only canonical keys are locks.
-func FuzzKey(f *testing.F) {
-	f.Add("lock/", lockKey("lock/", 7))
-	f.Add("compactor-lock/", lockKey("lock/", 7))
-	f.Add("", "00000000000000000000.json")
-	f.Fuzz(func(t *testing.T, prefix, key string) {
-		if epoch, ok := parseKey(prefix, key); ok && (epoch == 0 || lockKey(prefix, epoch) != key) {
-			t.Errorf("%q below %q is read as %d", key, prefix, epoch)
 		}
 	})
 }

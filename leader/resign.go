@@ -4,47 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/lease"
 )
 
-// Go runs work in a goroutine of its own, as part of the term: [Term.Resign] waits
-// for it before it releases the lock. If the term is over, Go returns the
-// [TermError]; if it is being resigned, [ErrResigned]. Then work does not run.
-func (t *Term) Go(work func(ctx context.Context)) error {
-	ended, err := t.enter()
-	if err != nil {
-		return err
-	}
-	go func() {
-		defer ended()
-		work(t.ctx)
-	}()
-	return nil
-}
-
-// enter counts a piece of work until ended is called.
-func (t *Term) enter() (ended func(), err error) {
+// beginWork says that there is work: Resign waits until endWork is called.
+func (t *Term) beginWork() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if over := t.over.Load(); over != nil {
-		return nil, over
+	t.working = true
+}
+
+func (t *Term) endWork() {
+	t.mu.Lock()
+	t.working = false
+	ending := t.ending
+	t.mu.Unlock()
+	if ending {
+		t.workDone()
 	}
-	if t.ending {
-		return nil, ErrResigned
-	}
-	t.works++
-	return func() {
-		t.mu.Lock()
-		t.works--
-		last := t.works == 0 && t.ending
-		t.mu.Unlock()
-		if last {
-			t.workDone()
-		}
-	}, nil
 }
 
 func (t *Term) workDone() {
@@ -60,8 +39,8 @@ func (t *Term) workDone() {
 //  3. The term's context is cancelled, and Resign waits for the work.
 //  4. The lock is swapped to expired. Heartbeats go on until then.
 //
-// The work is what runs in [Elector.Run] or [Term.Go]. Without any, as after a plain
-// Campaign, Resign releases the lock at once. If the term was lost, Resign still
+// The work is what runs in [Elector.Run]. Without any, as after a plain Campaign,
+// Resign releases the lock at once. If the term was lost, Resign still
 // waits for the work, and releases the lock if nobody else has expired it.
 //
 // It returns nil when the lock is released; the [TermError] if the term was lost
@@ -69,7 +48,7 @@ func (t *Term) workDone() {
 // caller. It may be called many times. If the work itself calls it, then only with
 // the work's context, or both would wait for each other.
 func (t *Term) Resign(ctx context.Context) error {
-	return t.leave(ctx, lease.Input{Drain: t.drain()})
+	return t.leave(ctx, lease.Input{Drain: t.e.opts.Drain})
 }
 
 // Handover is [Term.Resign] in favour of the candidate with the identity to: others
@@ -79,17 +58,7 @@ func (t *Term) Handover(ctx context.Context, to string) error {
 	if !validIdentity(to) || to == t.e.opts.Identity {
 		return fmt.Errorf("%w: Handover needs the identity of another candidate, not %.40q", ErrOptions, to)
 	}
-	return t.leave(ctx, lease.Input{Drain: t.drain(), Successor: to})
-}
-
-// drain is how long the work may go on, if there is any.
-func (t *Term) drain() (d time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.works > 0 {
-		d = max(t.e.opts.Drain, 0)
-	}
-	return d
+	return t.leave(ctx, lease.Input{Drain: t.e.opts.Drain, Successor: to})
 }
 
 // leaving gives the machine the signal to resign. why is the cause of a cancelled
@@ -102,7 +71,10 @@ func (t *Term) leaving(in lease.Input, why error) {
 	if t.why == nil {
 		t.why = why
 	}
-	idle := first && t.works == 0
+	if !t.working {
+		in.Drain = 0
+	}
+	idle := first && !t.working
 	t.mu.Unlock()
 	t.step(in)
 	if idle {
@@ -125,17 +97,17 @@ func (t *Term) leave(ctx context.Context, in lease.Input) error {
 	last, cancel := clock.WithTimeout(ctx, t.clock, t.e.opts.Validity, errNoAnswer)
 	defer cancel()
 	t.drive(last)
-	return t.outcome(in)
+	return t.outcome()
 }
 
-func (t *Term) outcome(in lease.Input) error {
+func (t *Term) outcome() error {
 	over := t.over.Load()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case over.lost():
 		return over
-	case t.machine.Released(), in.Keep:
+	case t.machine.Released():
 		return nil
 	case t.failed != nil:
 		return fmt.Errorf("%w: %w", ErrNotReleased, t.failed)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -78,7 +79,7 @@ func (e *Elector) stepDown(ctx context.Context, o *StepDownOptions) (Record, err
 		// as corrupt is replaced.
 		old = Record{
 			Epoch: fence.Epoch(epoch), Holder: "unknown", Validity: e.opts.Validity, Renew: e.opts.Renew,
-			Key: lockKey(e.prefix, epoch), Version: listed,
+			Key: layout.NumberedKey(e.prefix, epoch), Version: listed,
 		}
 	case err != nil:
 		return Record{}, err

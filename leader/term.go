@@ -44,7 +44,7 @@ type Term struct {
 	why     error // the cause of the cancelled context that was given to Run
 	failed  error // the last failed write
 	record  Record
-	works   int
+	working bool
 	ending  bool
 	waiters []waiter
 }
@@ -97,9 +97,7 @@ func (t *Term) Remaining() time.Duration {
 // above Validity − Margin can never be met. Success takes some 100 ns on Linux and
 // allocates nothing.
 //
-// A leader may be paused right after Check, so no local check makes a side effect
-// safe. Where two leaders would do damage, the place that receives a write must
-// check the epoch: see [fence.Gate] and package writer.
+// No local check makes a side effect safe: see what the package does not guarantee.
 func (t *Term) Check(need time.Duration) error {
 	// guard:check-clock. Term.Check reads the clock; it does not ask whether the context is cancelled. Without this: the
 	// machine sleeps for an hour, and the timer that cancels the context sleeps too; a Check right after

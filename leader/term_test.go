@@ -443,26 +443,6 @@ func TestRunReleasesOnPanic(t *testing.T) {
 	})
 }
 
-func TestNoRelease(t *testing.T) {
-	inWorld(t, func(w *world) {
-		a := w.node("a", func(o *leader.Options) { o.NoRelease = true })
-		ctx, cancel := context.WithCancel(w.Context())
-		time.AfterFunc(time.Minute, cancel)
-		if err := a.Run(ctx, func(ctx context.Context, _ *leader.Term) error { <-ctx.Done(); return nil }); err != nil {
-			w.Error(err)
-		}
-		if f := w.file(1); f["state"] != "held" {
-			w.Errorf("lock %v", f)
-		}
-		began := time.Now()
-		tb := w.campaign(w.node("b"))
-		if took := time.Since(began); took < 8*time.Second {
-			w.Errorf("followed after %v", took)
-		}
-		w.resign(tb)
-	})
-}
-
 // The caller's context ends during a takeover. The lock that was just created is
 // released, so that others need not wait for its validity.
 func TestCancelledCampaignFreesItsLock(t *testing.T) {
@@ -500,18 +480,7 @@ func TestOneTermAtATime(t *testing.T) {
 		}
 		w.resign(term)
 		w.resign(term) // again
-		if err := term.Go(func(context.Context) { w.Error("work of a term that is over") }); !errors.Is(err, leader.ErrResigned) {
-			w.Error(err)
-		}
-		term = w.campaign(a)
-		done := false
-		if err := term.Go(func(ctx context.Context) { <-ctx.Done(); time.Sleep(time.Second); done = true }); err != nil {
-			w.Error(err)
-		}
-		w.resign(term)
-		if !done {
-			w.Error("Resign did not wait for the work")
-		}
+		w.resign(w.campaign(a))
 	})
 }
 
@@ -580,8 +549,7 @@ func TestRunWaitsForItsHooks(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var told atomic.Bool
 		a := w.node("a", func(o *leader.Options) {
-			o.NoRelease = true // so that no request delays the return
-			o.Hooks.Ended = func(leader.End) { time.Sleep(5 * time.Millisecond); told.Store(true) }
+			o.Hooks.Ended = func(leader.End) { time.Sleep(time.Minute); told.Store(true) } // longer than the release
 		})
 		ctx, cancel := context.WithCancel(w.Context())
 		_ = a.Run(ctx, func(ctx context.Context, t *leader.Term) error {
@@ -605,7 +573,6 @@ func TestHooksMayUseTheTerm(t *testing.T) {
 				called.Add(1)
 				t.Progress()
 				_, _ = t.Remaining(), t.Check(0)
-				_ = t.Go(func(context.Context) {})
 			}
 		}
 		a := w.node("a", func(o *leader.Options) {

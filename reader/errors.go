@@ -15,8 +15,6 @@ var (
 	// ErrGone: the records were deleted by retention, or the version was pruned. The
 	// text says what is still there; see also [GoneError].
 	ErrGone = errors.New("reader: gone")
-	// ErrAhead: the log has not reached that offset yet.
-	ErrAhead = errors.New("reader: not there yet")
 	// ErrNoPin: no pin has that name.
 	ErrNoPin = manifest.ErrNoPin
 	// ErrPinLost: a pin was expired, or it could not be renewed in time. What it held

@@ -61,7 +61,7 @@ func ExampleReader_Snapshot() {
 	if err != nil {
 		panic(err)
 	}
-	s, err := r.Snapshot(ctx, &reader.SnapshotOptions{At: reader.AtOffset(2)})
+	s, err := r.Snapshot(ctx, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -69,12 +69,12 @@ func ExampleReader_Snapshot() {
 	for rec, err := range s.Records(ctx, 0) {
 		fmt.Println(rec.Offset, string(rec.Value), err)
 	}
-	cursor, _ := s.Cursor()
-	fmt.Println(s.End(), string(cursor))
+	fmt.Println(s.End(), string(s.Cursor()))
 	// Output:
 	// 0 a <nil>
 	// 1 b <nil>
-	// 2 behind b
+	// 2 c <nil>
+	// 3 behind c
 }
 
 // A backup pins the newest version under a name, copies what it names, and deletes the
@@ -91,7 +91,7 @@ func ExampleReader_Pin() {
 	if err != nil {
 		panic(err)
 	}
-	s, err := r.Snapshot(ctx, &reader.SnapshotOptions{At: reader.AtVersion(pin.Version), Unpinned: true})
+	s, err := r.Snapshot(ctx, &reader.SnapshotOptions{Version: pin.Version, Unpinned: true})
 	if err != nil {
 		panic(err)
 	}

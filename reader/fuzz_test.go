@@ -108,27 +108,27 @@ func (w *world) garbled(bare bool) error {
 			return fmt.Errorf("from %d: %w", from, err)
 		}
 	}
-	for _, moment := range []reader.Moment{{}, reader.AtOffset(9), reader.AtVersion(1)} {
-		s, err := r.Snapshot(ctx, &reader.SnapshotOptions{At: moment, Unpinned: true})
+	for _, version := range []uint64{0, 1} {
+		s, err := r.Snapshot(ctx, &reader.SnapshotOptions{Version: version, Unpinned: true})
 		if err != nil {
 			if err := w.sane(ctx, err, bare); err != nil {
-				return fmt.Errorf("snapshot %v: %w", moment, err)
+				return fmt.Errorf("snapshot of version %d: %w", version, err)
 			}
 			continue
 		}
 		from, end := s.First(), s.End()
 		if !bare && end > uint64(len(w.History())) {
-			return fmt.Errorf("snapshot %v ends at %d", moment, end)
+			return fmt.Errorf("snapshot of version %d ends at %d", version, end)
 		}
 		if !bare && from < end {
 			if err := w.sameRecords(ctx, s.Records(ctx, from), from, int(end), bare); err != nil {
-				return fmt.Errorf("snapshot %v: %w", moment, err)
+				return fmt.Errorf("snapshot of version %d: %w", version, err)
 			}
 		}
 		for _, err := range s.Files(ctx) {
 			if err != nil {
 				if err := w.sane(ctx, err, bare); err != nil {
-					return fmt.Errorf("files of %v: %w", moment, err)
+					return fmt.Errorf("files of version %d: %w", version, err)
 				}
 				break
 			}

@@ -61,8 +61,11 @@ func (o *Options) withDefaults() Options {
 
 // SnapshotOptions describe a snapshot. The zero value works, and so does nil.
 type SnapshotOptions struct {
-	// At is the moment that is wanted; the end of the log by default.
-	At Moment
+	// Version takes the snapshot at the floor of that version of the manifest: it has the
+	// records and edits that were folded then. The version must be above the prune mark, or
+	// pinned. If only a pin keeps it, the snapshot lasts as long as that pin. By default the
+	// snapshot is of the end of the log at the time of the call.
+	Version uint64
 	// TTL is how long the snapshot's pin holds without a renewal, for instance because
 	// this process has crashed; default 1 min, at least [manifest.MinPinTTL]. A renewal
 	// is one PUT, each third of TTL.
@@ -80,8 +83,6 @@ func (o *SnapshotOptions) Validate() error {
 	v := o.withDefaults()
 	var faults faults
 	faults.need(v.TTL >= manifest.MinPinTTL, "TTL %v is too short: it must be at least %v", v.TTL, manifest.MinPinTTL)
-	// To package state 0 is the newest version, whose floor may be far from the tail.
-	faults.need(v.At.by != byVersion || v.At.number > 0, "there is no version 0: versions begin at 1, and the zero Moment is the end of the log")
 	return errors.Join(faults...)
 }
 

@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
 )
 
-// search finds the table and the end of a log at one moment.
+// search finds the table and the end of the log, or of one of its versions.
 type search struct {
 	*Reader
 	want SnapshotOptions
@@ -19,48 +21,23 @@ type search struct {
 	m     *state.Manifest // the version that is kept
 	table *state.Manifest // m with the edits before end
 	end   frame.Point
-	// noCursor: nothing says any more what the producer's cursor was at the end.
-	noCursor bool
 }
 
 // find fails with errMoved if a new search may succeed.
-func (q *search) find(ctx context.Context) error {
-	at := q.want.At
-	if at.by == byVersion {
-		if err := q.hold(ctx, at.number); err != nil {
-			return err
-		}
+func (q *search) find(ctx context.Context) (err error) {
+	if err := q.hold(ctx, q.want.Version); err != nil {
+		return err
+	}
+	if q.want.Version != 0 {
 		q.table, q.end = q.m, q.m.Floor
 		return nil
 	}
-	if err := q.hold(ctx, 0); err != nil {
-		return err
-	}
-	switch {
-	case at.by == "":
-		_, err := q.replay(ctx, func(*frame.Frame) bool { return false })
-		return err
-	case at.number < q.m.Floor.Offset:
-		return q.folded(ctx, at.number)
-	}
-	return q.reach(ctx, at.number)
-}
-
-// replay applies the edits on the chain, from the floor up to the first object at which
-// stop returns true, or to the tail.
-func (q *search) replay(ctx context.Context, stop func(*frame.Frame) bool) (stopped bool, err error) {
 	e := edits{table: q.m}
-	q.end, err = q.Reader.scan(ctx, q.m, func(o *frame.Frame) error {
-		if stopped = stop(o); stopped {
-			return errStopped
-		}
-		return e.add(o)
-	})
-	if err == nil {
+	if q.end, err = q.scan(ctx, q.m, e.add); err == nil {
 		err = e.apply()
 	}
 	q.table = e.table
-	return stopped, err
+	return err
 }
 
 // scan reads the chain from the floor of m, until each returns errStopped or to the
@@ -73,39 +50,6 @@ func (r *Reader) scan(ctx context.Context, m *state.Manifest, each func(*frame.F
 		err = nil
 	}
 	return s.at, err
-}
-
-// reach finds an offset that is not folded.
-func (q *search) reach(ctx context.Context, end uint64) error {
-	// An edit that lies before the record at end counts.
-	stopped, err := q.replay(ctx, func(o *frame.Frame) bool { return o.Offset+uint64(o.Records) > end })
-	if err != nil {
-		return err
-	}
-	if !stopped && q.end.Offset < end {
-		return fmt.Errorf("%w: offset %d; the log ends at %d", ErrAhead, end, q.end.Offset)
-	}
-	q.end.Offset = end // it may lie within the object at which the replay has stopped
-	return nil
-}
-
-// folded finds an offset before the floor. The table there is the manifest's own if no
-// edit came after it. Otherwise it is not known: edits that are folded cannot be undone.
-func (q *search) folded(ctx context.Context, end uint64) error {
-	if first := q.m.First(); end < first {
-		return &GoneError{Offset: end, First: first}
-	}
-	if q.m.EditedAt > end {
-		had, err := q.versions(ctx)
-		if err != nil {
-			return err
-		}
-		return fmt.Errorf("%w: the table at offset %d: an edit at offset %d is folded; possible are an offset of %d or more, or %s",
-			ErrGone, end, q.m.EditedAt, q.m.EditedAt, had)
-	}
-	q.table, q.noCursor = q.m, true
-	q.end = frame.Point{Position: q.m.Floor.Position, Offset: end}
-	return nil
 }
 
 // edits gathers edits, and applies some at a time to a table.
@@ -140,4 +84,65 @@ func (e *edits) apply() error {
 	}
 	e.table, e.some = after, nil
 	return nil
+}
+
+// After returns the offset of the first record whose Record.Time is after t, or the end
+// of the log if there is none. It is as exact as the clocks of the writers were, and for
+// compacted records as their blocks, of some 1 MiB. Errors: [ErrGone] if the log begins
+// later; [ErrCorrupt], [ErrFormat], the store's or ctx's. Its cost is the index of one
+// segment, or the chain from the floor on.
+func (r *Reader) After(ctx context.Context, t time.Time) (uint64, error) {
+	for range searches {
+		offset, err := r.after(ctx, t)
+		if !errors.Is(err, errMoved) {
+			return offset, err
+		}
+	}
+	return 0, errFolded
+}
+
+func (r *Reader) after(ctx context.Context, t time.Time) (uint64, error) {
+	m, err := r.log.Newest(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for seg, err := range r.log.Segments(ctx, m, m.First()) {
+		switch {
+		case errors.Is(err, state.ErrPruned):
+			return 0, errMoved
+		case err != nil:
+			return 0, err
+		case seg.To.After(t):
+			return r.within(ctx, m, seg, t)
+		}
+	}
+	end, err := r.scan(ctx, m, func(o *frame.Frame) error {
+		if o.Records > 0 && o.Time.After(t) {
+			return errStopped
+		}
+		return nil
+	})
+	return end.Offset, err
+}
+
+// within is [Reader.After] within one segment, which has such a record.
+func (r *Reader) within(ctx context.Context, m *state.Manifest, seg state.Segment, t time.Time) (uint64, error) {
+	blocks, err := r.segs.Index(ctx, ref(seg))
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrCorrupt) {
+		return 0, r.stream(seg.First).merged(ctx, seg.Key, seg.First, err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	offset := seg.End
+	for _, b := range blocks {
+		if b.Latest.After(t) {
+			offset = b.First
+			break
+		}
+	}
+	if first := m.First(); offset <= first && first > 0 {
+		return 0, fmt.Errorf("%w: the log begins at offset %d, which is later than %v", ErrGone, first, t)
+	}
+	return offset, nil
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 )
@@ -27,10 +28,8 @@ import (
 type Snapshot struct {
 	r     *Reader
 	m     *state.Manifest // the version that is kept
-	table *state.Manifest // m with the table of the moment
-	end   uint64
-	// cursor is the producer's; nil if it is not known.
-	cursor *[]byte
+	table *state.Manifest // m with the edits before end
+	end   frame.Point
 
 	pin *renewer // nil if unpinned, or if another's pin keeps the version
 }
@@ -41,13 +40,12 @@ const searches = 32
 
 var errFolded = fmt.Errorf("reader: the log was folded %d times during one search; compact it less often, or make its grace period longer", searches)
 
-// Snapshot takes a snapshot at the end of the log, or at another moment. Close it.
+// Snapshot takes a snapshot of the end of the log, or of a version. Close it.
 //
 // Everything acknowledged before the call is in a snapshot of the end. Errors:
-// [ErrOptions]; [ErrGone], which says what is still there; [ErrAhead] if the log has not
-// reached that offset; [ErrPinLost] if the pin was lost meanwhile; [ErrCorrupt],
-// [ErrFormat], the store's or ctx's. It costs two PUTs for the pin, and reads the chain
-// from the floor to the moment.
+// [ErrOptions]; [ErrGone], which says what is still there; [ErrPinLost] if the pin was
+// lost meanwhile; [ErrCorrupt], [ErrFormat], the store's or ctx's. It costs two PUTs for
+// the pin, and reads the chain from the floor to the end.
 func (r *Reader) Snapshot(ctx context.Context, opts *SnapshotOptions) (*Snapshot, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -76,31 +74,21 @@ func (r *Reader) snapshot(ctx context.Context, o SnapshotOptions) (s *Snapshot, 
 	if q.pin != nil && q.pin.Err() != nil {
 		return nil, q.pin.Err()
 	}
-	s = &Snapshot{r: r, m: q.m, table: q.table, end: q.end.Offset, pin: q.pin}
-	if !q.noCursor {
-		s.cursor = &q.end.Cursor
-	}
-	return s, nil
+	return &Snapshot{r: r, m: q.m, table: q.table, end: q.end, pin: q.pin}, nil
 }
 
 // Version is the version of the manifest that the snapshot refers to.
 func (s *Snapshot) Version() uint64 { return s.m.Version }
 
 // First is the offset of the first record, or End if there is none.
-func (s *Snapshot) First() uint64 { return min(s.m.First(), s.end) }
+func (s *Snapshot) First() uint64 { return min(s.m.First(), s.end.Offset) }
 
 // End is the number of records in the log at that moment. A caller that goes on from the
 // snapshot with Tail(ctx, s.End()) misses nothing.
-func (s *Snapshot) End() uint64 { return s.end }
+func (s *Snapshot) End() uint64 { return s.end.Offset }
 
-// Cursor returns the producer's cursor, empty if there was none. The second result is
-// false if it is not known: at an offset that was folded before the snapshot was taken.
-func (s *Snapshot) Cursor() ([]byte, bool) {
-	if s.cursor == nil {
-		return nil, false
-	}
-	return bytes.Clone(*s.cursor), true
-}
+// Cursor returns the producer's cursor, empty if there was none.
+func (s *Snapshot) Cursor() []byte { return bytes.Clone(s.end.Cursor) }
 
 // Properties returns the properties of the table.
 func (s *Snapshot) Properties() map[string]string { return maps.Clone(s.table.Properties) }
@@ -130,7 +118,7 @@ func (s *Snapshot) Files(ctx context.Context) iter.Seq2[manifest.File, error] {
 func (s *Snapshot) Records(ctx context.Context, from uint64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		c := s.r.stream(from)
-		c.pinned, c.pin, c.until = s.m, s.pin, s.end
+		c.pinned, c.pin, c.until = s.m, s.pin, s.end.Offset
 		c.records(ctx, func(rec Record, err error) bool {
 			if err != nil {
 				err = s.explain(err)

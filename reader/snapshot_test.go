@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-func at0(m reader.Moment) *reader.SnapshotOptions { return &reader.SnapshotOptions{At: m} }
+func ofVersion(v uint64) *reader.SnapshotOptions { return &reader.SnapshotOptions{Version: v} }
 
 // compactions are what may have happened between the leaderships of a story.
 var compactions = map[string]func(t *table) func(i int){
@@ -36,48 +36,6 @@ var compactions = map[string]func(t *table) func(i int){
 	},
 }
 
-// A snapshot at an offset has the records before it and the edits that come before
-// the next record. Before the last edit that is folded it is an error that says what
-// there is.
-func TestSnapshotAtEveryOffset(t *testing.T) {
-	for name, compaction := range compactions {
-		for _, unpinned := range []bool{false, true} {
-			if unpinned && name != "folded now and then" {
-				continue
-			}
-			t.Run(fmt.Sprintf("%s, unpinned %t", name, unpinned), func(t *testing.T) {
-				inTable(t, 0, func(w *table) {
-					w.story(compaction(w))
-					r := w.reader(nil)
-					n := 0
-					for off := range uint64(len(w.History())) + 1 {
-						s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtOffset(off), Unpinned: unpinned})
-						if err != nil {
-							if m := w.Newest(); off >= m.EditedAt || !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprintf("possible are an offset of %d or more, or ", m.EditedAt)) {
-								t.Errorf("at offset %d: %v", off, err)
-							}
-							continue
-						}
-						n++
-						if err := w.check(s, w.upTo(off), off, false); err != nil {
-							t.Errorf("at offset %d: %v", off, err)
-						}
-						if err := s.Close(context.Background()); err != nil {
-							t.Error(err)
-						}
-					}
-					if want := len(w.History()) + 1 - int(w.Newest().EditedAt); n != want {
-						t.Errorf("%d snapshots were possible, want %d", n, want)
-					}
-					if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
-						t.Errorf("pins are left: %q", pins)
-					}
-				})
-			})
-		}
-	}
-}
-
 // The end of the log, as it is: whatever was acknowledged before is in it.
 func TestSnapshotOfTheEnd(t *testing.T) {
 	for name, compaction := range compactions {
@@ -88,7 +46,7 @@ func TestSnapshotOfTheEnd(t *testing.T) {
 				look := func() {
 					s, err := r.Snapshot(context.Background(), nil)
 					if err == nil {
-						err = w.check(s, w.now(), uint64(len(w.History())), true)
+						err = w.check(s, w.now(), uint64(len(w.History())))
 					}
 					if err == nil {
 						err = s.Close(context.Background())
@@ -114,9 +72,9 @@ func TestSnapshotAtVersion(t *testing.T) {
 		w.story(func(int) { w.compact(2); note() })
 		r := w.reader(nil)
 		for v, want := range at {
-			s, err := r.Snapshot(context.Background(), at0(reader.AtVersion(v)))
+			s, err := r.Snapshot(context.Background(), ofVersion(v))
 			if err == nil {
-				err = w.check(s, want, want.offset, true)
+				err = w.check(s, want, want.offset)
 			}
 			if err == nil && s.Version() != v {
 				err = fmt.Errorf("it is version %d", s.Version())
@@ -130,11 +88,16 @@ func TestSnapshotAtVersion(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		w.compact(2) // prunes
-		for _, unpinned := range []bool{false, true} {
-			_, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtVersion(1), Unpinned: unpinned})
-			if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), "version 1") || !strings.Contains(err.Error(), fmt.Sprint(w.Newest().Version)) {
-				t.Errorf("version 1: %v", err)
+		for _, version := range []uint64{1, 99} {
+			for _, unpinned := range []bool{false, true} {
+				_, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{Version: version, Unpinned: unpinned})
+				if !errors.Is(err, reader.ErrGone) || !strings.Contains(err.Error(), fmt.Sprint("version ", version)) || !strings.Contains(err.Error(), fmt.Sprint(w.Newest().Version)) {
+					t.Errorf("version %d: %v", version, err)
+				}
 			}
+		}
+		if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
+			t.Errorf("pins are left: %q", pins)
 		}
 	})
 }
@@ -161,9 +124,9 @@ func TestPinsByName(t *testing.T) {
 			w.compact(2)
 			time.Sleep(48 * time.Hour)
 		}
-		s, err := r.Snapshot(context.Background(), at0(reader.AtVersion(pin.Version)))
+		s, err := r.Snapshot(context.Background(), ofVersion(pin.Version))
 		if err == nil {
-			err = errors.Join(w.check(s, want, want.offset, true), s.Close(ctx))
+			err = errors.Join(w.check(s, want, want.offset), s.Close(ctx))
 		}
 		if err != nil {
 			t.Error(err)
@@ -204,37 +167,17 @@ func TestSnapshotLeansOnWhatCannotBeRead(t *testing.T) {
 			return faultstore.Fault{}
 		})
 		for _, unpinned := range []bool{false, true} {
-			o := &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned}
+			o := &reader.SnapshotOptions{Version: pin.Version(), Unpinned: unpinned}
 			if _, err := r.Snapshot(context.Background(), o); err == nil || errors.Is(err, reader.ErrGone) || errors.Is(err, state.ErrPruned) {
 				t.Errorf("it cannot be read, and the error is %v", err)
 			}
 		}
 		w.Faulty.SetHook(nil)
 		for _, unpinned := range []bool{false, true} {
-			s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{At: reader.AtVersion(pin.Version()), Unpinned: unpinned})
+			s, err := r.Snapshot(context.Background(), &reader.SnapshotOptions{Version: pin.Version(), Unpinned: unpinned})
 			if err != nil || s.Version() != pin.Version() {
 				t.Fatal(err)
 			}
-		}
-	})
-}
-
-// What has not come yet is no snapshot.
-func TestSnapshotAhead(t *testing.T) {
-	inTable(t, 0, func(w *table) {
-		w.record(3)
-		for range 2 {
-			_, err := w.reader(nil).Snapshot(context.Background(), at0(reader.AtOffset(4)))
-			if !errors.Is(err, reader.ErrAhead) || !strings.Contains(err.Error(), "ends at 3") {
-				t.Errorf("%v", err)
-			}
-			w.compact(2)
-		}
-		if _, err := w.reader(nil).Snapshot(context.Background(), at0(reader.AtVersion(99))); !errors.Is(err, reader.ErrGone) {
-			t.Errorf("%v", err)
-		}
-		if pins := w.Keys(layout.PinPrefix); len(pins) > 0 {
-			t.Errorf("pins are left: %q", pins)
 		}
 	})
 }
@@ -271,42 +214,37 @@ func TestAfter(t *testing.T) {
 
 // A snapshot stays what it was, however much is folded, merged and pruned while it is open.
 func TestSnapshotIsHeld(t *testing.T) {
-	for _, moment := range []reader.Moment{{}, reader.AtOffset(16), reader.AtOffset(21)} {
-		inTable(t, 0, func(w *table) {
-			w.story(func(i int) {
-				if i < 3 {
-					w.compact(2)
-				}
-			})
-			r := w.reader(nil)
-			end := uint64(len(w.History()))
-			if moment != (reader.Moment{}) {
-				_, _ = fmt.Sscanf(moment.String(), "offset %d", &end)
-			}
-			s, err := r.Snapshot(context.Background(), at0(moment))
-			if err != nil {
-				w.Fatal(err)
-			}
-			want := w.upTo(end)
-			w.story(func(int) { w.compact(2) })
-			time.Sleep(24 * time.Hour) // renewed all the while
-			w.compact(2)
-			if err := w.check(s, want, end, false); err != nil {
-				t.Errorf("%v: %v", moment, err)
-			}
-			if s.Err() != nil {
-				t.Error(s.Err())
-			}
-			if err := errors.Join(s.Close(context.Background()), s.Close(context.Background())); err != nil {
-				t.Error(err)
-			}
-			w.compact(2)
-			w.compact(2)
-			if n := len(w.Keys("file/")); n != len(w.now().files) {
-				t.Errorf("closed, and %d files are left of %d", n, len(w.now().files))
+	inTable(t, 0, func(w *table) {
+		w.story(func(i int) {
+			if i < 3 {
+				w.compact(2)
 			}
 		})
-	}
+		r := w.reader(nil)
+		end := uint64(len(w.History()))
+		s, err := r.Snapshot(context.Background(), nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		want := w.upTo(end)
+		w.story(func(int) { w.compact(2) })
+		time.Sleep(24 * time.Hour) // renewed all the while
+		w.compact(2)
+		if err := w.check(s, want, end); err != nil {
+			t.Error(err)
+		}
+		if s.Err() != nil {
+			t.Error(s.Err())
+		}
+		if err := errors.Join(s.Close(context.Background()), s.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+		w.compact(2)
+		w.compact(2)
+		if n := len(w.Keys("file/")); n != len(w.now().files) {
+			t.Errorf("closed, and %d files are left of %d", n, len(w.now().files))
+		}
+	})
 }
 
 // T28: a snapshot whose pin is expired says so. It goes on with what is left, at the same
@@ -379,51 +317,43 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 		"junk in the holes": func(w *table) { before := w.Keys(""); w.record(2); w.compact(2); w.compact(2); w.litter(before) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, at := range []reader.Moment{{}, reader.AtOffset(24)} {
-				for n := 1; ; n++ {
-					reached := false
-					inTable(t, 0, func(w *table) {
-						w.story(func(i int) {
-							if i == 1 {
-								w.compact(8)
-							}
-						})
-						r := w.reader(nil)
-						from := len(w.states)
-						w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-							if op.ClientN == n+1 && !reached {
-								reached = true
-								script(w)
-							}
-						})
-						s, err := r.Snapshot(context.Background(), at0(at))
-						w.Faulty.SetBefore(nil)
-						if errors.Is(err, reader.ErrGone) && at != (reader.Moment{}) && w.Newest().EditedAt > 24 {
-							return // there is no grace
+			for n := 1; ; n++ {
+				reached := false
+				inTable(t, 0, func(w *table) {
+					w.story(func(i int) {
+						if i == 1 {
+							w.compact(8)
 						}
-						if err != nil {
-							t.Errorf("%v: moved at request %d: %v", at, n, err)
-							return
-						}
-						w.compact(2)
-						w.compact(2)
-						err = errors.New("it is no state of the log")
-						for _, want := range w.states[from-1:] {
-							if at != (reader.Moment{}) {
-								want = w.upTo(24)
-							}
-							if s.End() == want.offset && s.Properties()["edits"] == want.properties["edits"] {
-								err = w.check(s, want, want.offset, false)
-							}
-						}
-						if err != nil {
-							t.Errorf("%v: moved at request %d: %v", at, n, err)
-						}
-						_ = s.Close(context.Background())
 					})
-					if !reached || t.Failed() {
-						break
+					r := w.reader(nil)
+					from := len(w.states)
+					w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+						if op.ClientN == n+1 && !reached {
+							reached = true
+							script(w)
+						}
+					})
+					s, err := r.Snapshot(context.Background(), nil)
+					w.Faulty.SetBefore(nil)
+					if err != nil {
+						t.Errorf("moved at request %d: %v", n, err)
+						return
 					}
+					w.compact(2)
+					w.compact(2)
+					err = errors.New("it is no state of the log")
+					for _, want := range w.states[from-1:] {
+						if s.End() == want.offset && s.Properties()["edits"] == want.properties["edits"] {
+							err = w.check(s, want, want.offset)
+						}
+					}
+					if err != nil {
+						t.Errorf("moved at request %d: %v", n, err)
+					}
+					_ = s.Close(context.Background())
+				})
+				if !reached || t.Failed() {
+					break
 				}
 			}
 		})
@@ -433,80 +363,70 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 // guard:read-oldest. Retention truncates records that a snapshot holds: it still has all of
 // them, from its own first one on.
 func TestSnapshotKeepsWhatRetentionTruncates(t *testing.T) {
-	for _, moment := range []reader.Moment{{}, reader.AtOffset(2), reader.AtOffset(5)} {
-		inTable(t, 0, func(w *table) {
-			w.record(3)
+	inTable(t, 0, func(w *table) {
+		w.record(3)
+		w.compact(8)
+		w.record(3)
+		w.compact(8)
+		s, err := w.reader(nil).Snapshot(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, before := range []uint64{1, 4, 6} {
+			w.truncate(before)
 			w.compact(8)
-			w.record(3)
 			w.compact(8)
-			end := uint64(6)
-			if moment != (reader.Moment{}) {
-				_, _ = fmt.Sscanf(moment.String(), "offset %d", &end)
+			if first := w.Newest().First(); first != before || s.First() != 0 {
+				t.Errorf("the log begins at %d, the snapshot at %d; want %d and 0", first, s.First(), before)
 			}
-			s, err := w.reader(nil).Snapshot(context.Background(), at0(moment))
-			if err != nil {
-				t.Fatal(err)
+			if err := w.check(s, w.upTo(6), 6); err != nil {
+				t.Errorf("records before %d are truncated: %v", before, err)
 			}
-			for _, before := range []uint64{1, 4, 6} {
-				w.truncate(before)
-				w.compact(8)
-				w.compact(8)
-				if first := w.Newest().First(); first != before || s.First() != 0 {
-					t.Errorf("the log begins at %d, the snapshot at %d; want %d and 0", first, s.First(), before)
-				}
-				if err := w.check(s, w.upTo(end), end, false); err != nil {
-					t.Errorf("%v, records before %d are truncated: %v", moment, before, err)
-				}
-			}
-			if err := errors.Join(s.Err(), s.Close(context.Background())); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+		}
+		if err := errors.Join(s.Err(), s.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // guard:pinned-start. A snapshot keeps also what was not folded yet when it was taken,
 // however often that is folded, merged, truncated and pruned. Nobody else sees it, and it is
 // deleted after the snapshot was closed.
 func TestSnapshotAfterItsFloor(t *testing.T) {
-	for name, moment := range map[string]reader.Moment{"end": {}, "offset": reader.AtOffset(7)} {
-		t.Run(name, func(t *testing.T) {
-			inTable(t, 0, func(w *table) {
-				w.record(3)
-				w.compact(8)
-				w.record(5)
-				s, err := w.reader(nil).Snapshot(context.Background(), at0(moment))
-				if err != nil {
-					t.Fatal(err)
-				}
-				for range 3 {
-					w.record(3)
-					w.compact(8)
-					w.compact(2)
-					w.truncate(uint64(len(w.History())))
-					w.record(1)
-					w.compact(2)
-					w.compact(2)
-					if err := w.check(s, w.upTo(s.End()), s.End(), false); err != nil {
-						t.Error(err)
-					}
-					if _, err := w.read(w.reader(nil), 4); !errors.Is(err, reader.ErrGone) {
-						t.Errorf("another reader: %v", err)
-					}
-				}
-				held := w.Newest().Held()
-				if err := errors.Join(s.Err(), s.Close(context.Background())); err != nil {
-					t.Error(err)
-				}
-				for range 3 {
-					w.compact(2)
-				}
-				if m := w.Newest(); held > 3 || m.Held() < m.Start-1 || len(w.Keys("segment/")) != len(m.Segments) {
-					t.Errorf("%d were held, then those from %d on of %d; there are %q", held, m.Held(), m.Start, w.Keys("segment/"))
-				}
-			})
-		})
-	}
+	inTable(t, 0, func(w *table) {
+		w.record(3)
+		w.compact(8)
+		w.record(5)
+		s, err := w.reader(nil).Snapshot(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			w.record(3)
+			w.compact(8)
+			w.compact(2)
+			w.truncate(uint64(len(w.History())))
+			w.record(1)
+			w.compact(2)
+			w.compact(2)
+			if err := w.check(s, w.upTo(s.End()), s.End()); err != nil {
+				t.Error(err)
+			}
+			if _, err := w.read(w.reader(nil), 4); !errors.Is(err, reader.ErrGone) {
+				t.Errorf("another reader: %v", err)
+			}
+		}
+		held := w.Newest().Held()
+		if err := errors.Join(s.Err(), s.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+		for range 3 {
+			w.compact(2)
+		}
+		if m := w.Newest(); held > 3 || m.Held() < m.Start-1 || len(w.Keys("segment/")) != len(m.Segments) {
+			t.Errorf("%d were held, then those from %d on of %d; there are %q", held, m.Held(), m.Start, w.Keys("segment/"))
+		}
+	})
 }
 
 // guard:read-given-up. A snapshot lacks what was truncated before it was taken, although it
@@ -551,7 +471,7 @@ func TestSnapshotAfterRetention(t *testing.T) {
 			}
 			w.compact(8)
 		}
-		if err := w.check(earlier, w.upTo(3), 3, false); err != nil {
+		if err := w.check(earlier, w.upTo(3), 3); err != nil {
 			t.Error(err)
 		}
 		if err := earlier.Close(context.Background()); err != nil {

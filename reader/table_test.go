@@ -133,15 +133,15 @@ func (t *table) upTo(offset uint64) shown {
 }
 
 // check compares a snapshot with a state and the records up to end.
-func (t *table) check(s *reader.Snapshot, want shown, end uint64, cursor bool) error {
+func (t *table) check(s *reader.Snapshot, want shown, end uint64) error {
 	if s.End() != end {
 		return fmt.Errorf("it ends at %d, want %d", s.End(), end)
 	}
 	if !maps.Equal(s.Properties(), want.properties) {
 		return fmt.Errorf("properties %v, want %v", s.Properties(), want.properties)
 	}
-	if c, ok := s.Cursor(); ok && string(c) != want.cursor || cursor && !ok {
-		return fmt.Errorf("cursor %q, %t; want %q", c, ok, want.cursor)
+	if c := s.Cursor(); string(c) != want.cursor {
+		return fmt.Errorf("cursor %q, want %q", c, want.cursor)
 	}
 	var files []string
 	for f, err := range s.Files(context.Background()) {

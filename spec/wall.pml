@@ -8,8 +8,10 @@
 
    Requests in flight take effect in any order, and all are answered before more are sent.
    So the model's wall is the slowest possible one. In the code, an answer makes room for
-   the next request at once. There the row also grows with each seal that is refused, up to
-   a limit; in the model it has that limit from the start.
+   the next request at once. There the row has a seal for every slot from the first empty one
+   on. A slot between two seals of the model stands for one whose answer is late. And the code
+   need not wait until the row has come to the far seal: it sends that farther as soon as it is
+   refused.
 
    An opener of unbounded slowness could not win. So between the sending of a request and
    its answer, the leader gets at most SPEED slots acknowledged. The opener must then be

@@ -48,6 +48,14 @@ func (w *world) took(start time.Time, want time.Duration) {
 	}
 }
 
+// createdIn creates the object and checks how long that took.
+func (w *world) createdIn(want time.Duration) {
+	w.Helper()
+	start := time.Now()
+	w.created()
+	w.took(start, want)
+}
+
 var (
 	never   = faultstore.Fault{Drop: true, Hang: true} // no answer, and nothing applied
 	slow    = faultstore.Fault{Delay: time.Hour}
@@ -59,10 +67,7 @@ func TestHedgeWins(t *testing.T) {
 	for name, first := range map[string]faultstore.Fault{"slow": slow, "never": never} {
 		t.Run(name, func(t *testing.T) {
 			hedged(t, []faultstore.Rule{on("put", 1, first), on("put", 2, faultstore.Fault{Delay: usual})}, func(w *world) {
-				start := time.Now()
-				info, err := w.create("mine")
-				w.took(start, tooLate+usual)
-				w.applied(info, err, "mine")
+				w.createdIn(tooLate + usual)
 				w.requests(2, 1) // guard:hedge-look. That nothing is there yet says nothing.
 			})
 		})
@@ -73,13 +78,11 @@ func TestHedgeWins(t *testing.T) {
 // late: that is tried again as always.
 func TestHedgeOnlyWhatIsLate(t *testing.T) {
 	hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: usual})}, func(w *world) {
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		w.created()
 		w.requests(1, 0)
 	})
 	hedged(t, []faultstore.Rule{on("put", 1, dropped)}, func(w *world) {
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		w.created()
 		w.requests(2, 1)
 	})
 }
@@ -88,19 +91,13 @@ func TestHedgeOnlyWhatIsLate(t *testing.T) {
 // second one can.
 func TestHedgeLooks(t *testing.T) {
 	hedged(t, []faultstore.Rule{on("put", 1, lateAck), on("put", 2, slow), on("get", 1, faultstore.Fault{Delay: usual})}, func(w *world) {
-		start := time.Now()
-		info, err := w.create("mine")
-		w.took(start, tooLate+usual)
-		w.applied(info, err, "mine")
+		w.createdIn(tooLate + usual)
 		w.requests(2, 1)
 	})
 	// It cannot tell if it fails, or is late too.
 	for _, f := range []faultstore.Fault{denied, slow} {
 		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{ReplyDelay: 3 * usual}), on("put", 2, slow), on("get", 1, f)}, func(w *world) {
-			start := time.Now()
-			info, err := w.create("mine")
-			w.took(start, 3*usual)
-			w.applied(info, err, "mine")
+			w.createdIn(3 * usual)
 			w.requests(2, 1)
 		})
 	}
@@ -122,10 +119,7 @@ func TestHedgeRefusedBehindTheLook(t *testing.T) {
 // while the second hangs: that is found out at once, as without a hedge.
 func TestHedgeLostWhileTheOtherHangs(t *testing.T) {
 	hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual, Err: faultstore.ErrReset}), on("put", 2, never)}, func(w *world) {
-		start := time.Now()
-		info, err := w.create("mine")
-		w.took(start, 2*usual)
-		w.applied(info, err, "mine")
+		w.createdIn(2 * usual)
 		w.requests(2, 2)
 	})
 }
@@ -149,10 +143,7 @@ func TestHedgeGivenUpOverAConflict(t *testing.T) {
 func TestT05_HedgeMeetsItsTwin(t *testing.T) {
 	t.Run("second refused", func(t *testing.T) {
 		hedged(t, []faultstore.Rule{on("put", 1, lateAck), on("put", 2, faultstore.Fault{Delay: usual}), on("get", 1, slow)}, func(w *world) {
-			start := time.Now()
-			info, err := w.create("mine")
-			w.took(start, tooLate+usual)
-			w.applied(info, err, "mine")
+			w.createdIn(tooLate + usual)
 			w.requests(2, 2)
 		})
 	})
@@ -160,10 +151,7 @@ func TestT05_HedgeMeetsItsTwin(t *testing.T) {
 		second := lateAck
 		second.Delay = usual / 2
 		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, second)}, func(w *world) {
-			start := time.Now()
-			info, err := w.create("mine")
-			w.took(start, 2*usual)
-			w.applied(info, err, "mine")
+			w.createdIn(2 * usual)
 			w.requests(2, 2)
 		})
 	})
@@ -171,8 +159,7 @@ func TestT05_HedgeMeetsItsTwin(t *testing.T) {
 		for _, f := range []faultstore.Fault{lost, echo} {
 			f.ReplyDelay = 3 * usual
 			hedged(t, []faultstore.Rule{on("put", 1, f), on("put", 2, faultstore.Fault{Delay: 4 * usual})}, func(w *world) {
-				info, err := w.create("mine")
-				w.applied(info, err, "mine")
+				w.created()
 				w.requests(2, 1)
 			})
 		}
@@ -181,8 +168,7 @@ func TestT05_HedgeMeetsItsTwin(t *testing.T) {
 	// applied, so no look is needed after it.
 	t.Run("and is lost", func(t *testing.T) {
 		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, dropped)}, func(w *world) {
-			info, err := w.create("mine")
-			w.applied(info, err, "mine")
+			w.created()
 			w.requests(2, 2)
 		})
 	})
@@ -194,8 +180,7 @@ func TestT06_BothTwinsLost(t *testing.T) {
 	first := late()
 	first.ReplyDelay = 2 * usual
 	hedged(t, []faultstore.Rule{on("put", 1, first), on("put", 2, late())}, func(w *world) {
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		info := w.created()
 		w.requests(3, 3)
 		if n := w.fault.Release(w.Context(), nil); n != 2 {
 			t.Fatalf("%d were late", n)
@@ -211,8 +196,7 @@ func TestT09_TwinLandsAMonthLater(t *testing.T) {
 	gone := never
 	gone.Late = &faultstore.Late{Copies: 2}
 	hedged(t, []faultstore.Rule{on("put", 1, gone)}, func(w *world) {
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		info := w.created()
 		time.Sleep(30 * 24 * time.Hour)
 		if n := w.fault.Release(w.Context(), nil); n != 2 {
 			t.Fatalf("%d were late", n)
@@ -246,8 +230,7 @@ func TestHedgeRefused(t *testing.T) {
 func TestHedgeRejected(t *testing.T) {
 	t.Run("first applied", func(t *testing.T) {
 		hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: 2 * usual}), on("put", 2, denied)}, func(w *world) {
-			info, err := w.create("mine")
-			w.applied(info, err, "mine")
+			w.created()
 			w.requests(2, 1)
 		})
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -71,13 +72,9 @@ func Open(ctx context.Context, rawURL string) (Store, error) {
 	}
 	openersMu.RLock()
 	open, ok := openers[u.Scheme]
-	known := make([]string, 0, len(openers))
-	for s := range openers {
-		known = append(known, s)
-	}
+	known := slices.Sorted(maps.Keys(openers))
 	openersMu.RUnlock()
 	if !ok {
-		slices.Sort(known)
 		if path, ours := drivers[u.Scheme]; ours {
 			return nil, bad("the driver for %s:// is not linked in; add: import _ %q", u.Scheme, path)
 		}

@@ -198,11 +198,12 @@ func (w *write) check(ctx context.Context) (object, error) {
 			found.finding = w.classify(found)
 			return found, nil
 		case ctx.Err() != nil:
-			// guard:callers-reason. Once the caller has given up, an error is no answer to
-			// this read. Without this check: a swap times out; another request gets 404,
-			// and the caller cancels all for that reason; the error of the read that
-			// settles the swap contains the 404, and the swap reports that its object is
-			// gone; then the swap lands.
+			// guard:callers-reason. A read is to show whether a swap was applied. If the
+			// caller has given up by then, an error of this read is not the store's answer,
+			// and the outcome stays unknown. Without this check: a swap times out; another
+			// request of the caller gets 404, and the caller cancels everything for that
+			// reason; the error of the read contains this 404; the swap reports that its
+			// object is gone; then the swap lands.
 			return object{finding: unreadable}, err
 		case errors.Is(err, ErrRange) && get != nil:
 			// An empty object has no first byte. It may have the version that a swap is

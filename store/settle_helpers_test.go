@@ -117,6 +117,22 @@ func (w *world) applied(info store.Info, err error, body string) {
 	}
 }
 
+// created creates the object, which must be applied.
+func (w *world) created() store.Info {
+	w.Helper()
+	info, err := w.create("mine")
+	w.applied(info, err, "mine")
+	return info
+}
+
+// swapped replaces an old object, which must be applied.
+func (w *world) swapped() store.Info {
+	w.Helper()
+	info, err := w.swap("mine", w.put("old").Version)
+	w.applied(info, err, "mine")
+	return info
+}
+
 // refused checks that a write was refused and shows what is there instead.
 func (w *world) refused(err error, found string) *store.ConflictError {
 	w.Helper()

@@ -51,13 +51,11 @@ func TestT05_OwnWriteFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, []faultstore.Rule{on("put", 1, fault)}, func(w *world) {
-				info, err := w.create("mine")
-				w.applied(info, err, "mine")
+				w.created()
 				w.requests(1, 1)
 			})
 			inWorld(t, []faultstore.Rule{on("put", 1, fault)}, func(w *world) {
-				info, err := w.swap("mine", w.put("old").Version)
-				w.applied(info, err, "mine")
+				w.swapped()
 				w.requests(1, 1)
 			})
 		})
@@ -69,8 +67,7 @@ func TestT05_OwnWriteFound(t *testing.T) {
 func TestT05_EchoOfAnEarlierAttempt(t *testing.T) {
 	inWorld(t, []faultstore.Rule{on("put", 1, late())}, func(w *world) {
 		w.before("put", 2, func() { w.fault.Release(w.Context(), nil) })
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		w.created()
 		w.requests(2, 2)
 	})
 	inWorld(t, []faultstore.Rule{on("put", 1, late())}, func(w *world) {
@@ -87,8 +84,7 @@ func TestT05_EchoOfAnEarlierAttempt(t *testing.T) {
 func TestT06_SameBytesSameKeyUntilSettled(t *testing.T) {
 	rules := []faultstore.Rule{on("put", 1, late()), on("put", 2, overloaded), on("put", 3, liar), on("put", 4, dropped)}
 	inWorld(t, rules, func(w *world) {
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		info := w.created()
 		w.requests(5, 4)
 		// The first one lands at last, and finds its equal there.
 		if n := w.fault.Release(w.Context(), nil); n != 1 {
@@ -120,8 +116,7 @@ func TestT06_AnothersBytesAfterUnknown(t *testing.T) {
 // A lost swap that has not been applied is sent again, on the same condition.
 func TestSwapIsSentAgain(t *testing.T) {
 	inWorld(t, []faultstore.Rule{on("put", 1, dropped), on("put", 2, overloaded)}, func(w *world) {
-		info, err := w.swap("mine", w.put("old").Version)
-		w.applied(info, err, "mine")
+		w.swapped()
 		w.requests(3, 2)
 	})
 }
@@ -130,13 +125,11 @@ func TestSwapIsSentAgain(t *testing.T) {
 // have been our own.
 func TestT07_ConflictIsUnknown(t *testing.T) {
 	inWorld(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Drop: true, Err: faultstore.ErrConflict})}, func(w *world) {
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		w.created()
 		w.requests(2, 1)
 	})
 	inWorld(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Err: faultstore.ErrConflict})}, func(w *world) {
-		info, err := w.swap("mine", w.put("old").Version)
-		w.applied(info, err, "mine")
+		w.swapped()
 		w.requests(1, 1)
 	})
 }
@@ -174,8 +167,7 @@ func TestT09_LateRequestFindsItsEqual(t *testing.T) {
 		w.unknown(err, context.DeadlineExceeded)
 		w.holds("-")
 
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		info := w.created()
 		if n := w.fault.Release(w.Context(), nil); n != 2 {
 			t.Fatalf("%d landed", n)
 		}
@@ -189,8 +181,7 @@ func TestT09_LateRequestFindsItsEqual(t *testing.T) {
 // The same, for a swap: the late one finds its version gone.
 func TestT09_LateSwapFindsItsVersionGone(t *testing.T) {
 	inWorld(t, []faultstore.Rule{on("put", 1, late())}, func(w *world) {
-		info, err := w.swap("mine", w.put("old").Version)
-		w.applied(info, err, "mine")
+		info := w.swapped()
 		next, err := w.swap("next", info.Version)
 		w.applied(next, err, "next")
 		if n := w.fault.Release(w.Context(), nil); n != 1 {
@@ -348,8 +339,7 @@ func TestLookDenied(t *testing.T) {
 // Looks go on until the store answers: giving up would leave it unknown.
 func TestLookGoesOn(t *testing.T) {
 	inWorld(t, []faultstore.Rule{on("put", 1, lost), {Kind: "get", Times: 40, Fault: overloaded}}, func(w *world) {
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		w.created()
 		w.requests(1, 41)
 	})
 }
@@ -362,8 +352,7 @@ func TestLookCutShort(t *testing.T) {
 		on("get", 2, faultstore.Fault{Cut: true, Keep: 2, Err: faultstore.ErrReset}),
 	}
 	inWorld(t, rules, func(w *world) {
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		w.created()
 		w.requests(1, 3)
 	})
 }
@@ -403,8 +392,7 @@ func TestIdentity(t *testing.T) {
 	}
 	inWorld(t, []faultstore.Rule{on("put", 1, lost)}, func(w *world) {
 		w.write.Identity = 1000 // longer than the body
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		w.created()
 	})
 }
 
@@ -450,8 +438,7 @@ func TestAttemptTimesOut(t *testing.T) {
 	inWorld(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Drop: true, Hang: true}), on("get", 1, faultstore.Fault{Hang: true})}, func(w *world) {
 		w.opts.Attempt = 7 * time.Second
 		start := time.Now()
-		info, err := w.create("mine")
-		w.applied(info, err, "mine")
+		w.created()
 		if took := time.Since(start); took < 14*time.Second || took > 15*time.Second {
 			t.Errorf("two attempts that hung took %v", took)
 		}

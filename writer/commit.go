@@ -41,7 +41,7 @@ func (w *Writer) CommitFilesAsync(ctx context.Context, edit manifest.Edit, opts 
 	if err == nil {
 		return f, nil
 	}
-	if is := (*appendError)(nil); !errors.As(err, &is) {
+	if !errors.Is(err, ErrNotCommitted) {
 		err = notCommitted(err)
 	}
 	return failedFuture(err), err

@@ -2,6 +2,7 @@ package writer
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
 )
@@ -42,14 +43,6 @@ func (e *ConflictError) Error() string { return "writer: conflict: file " + e.Ke
 // Unwrap returns [ErrConflict].
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// appendError is why an append was not acknowledged: ErrNotCommitted or ErrUnknown, and the
-// reason.
-type appendError struct{ outcome, reason error }
+func notCommitted(err error) error { return fmt.Errorf("%w: %w", ErrNotCommitted, err) }
 
-func (e *appendError) Error() string { return e.outcome.Error() + ": " + e.reason.Error() }
-
-func (e *appendError) Unwrap() []error { return []error{e.outcome, e.reason} }
-
-func notCommitted(err error) error { return &appendError{ErrNotCommitted, err} }
-
-func unknown(err error) error { return &appendError{ErrUnknown, err} }
+func unknown(err error) error { return fmt.Errorf("%w: %w", ErrUnknown, err) }

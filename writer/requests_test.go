@@ -24,11 +24,8 @@ func endpoint(t *testing.T) (*s3stub.Server, store.Store) {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "AK")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "SK")
-	srv, err := s3stub.Start(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { srv.Close() })
+	srv := s3stub.Start(nil)
+	t.Cleanup(srv.Close)
 	st, err := store.Open(t.Context(), srv.StoreURL())
 	if err != nil {
 		t.Fatal(err)

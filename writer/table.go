@@ -105,13 +105,7 @@ func (w *Writer) editsFrom(ctx context.Context, floor frame.Point) (edits []stat
 			Store: w.st, Log: w.format.Log, Limits: w.format.Limits.Limits, Settle: w.opts.Settle,
 			Keep: func(*frame.Header) bool { return true }, // no records are needed here
 		},
-		Floor: func(ctx context.Context) (fence.Position, error) {
-			m, err := w.log.Newest(ctx)
-			if err != nil {
-				return fence.Position{}, err
-			}
-			return m.Floor.Position, nil
-		},
+		Floor: w.log.Floor,
 	}
 	at := floor
 	for step, err := range follow.Walk(ctx, floor) {
@@ -132,11 +126,13 @@ func (w *Writer) editsFrom(ctx context.Context, floor frame.Point) (edits []stat
 	if !at.Equal(w.table.begin) {
 		return nil, follow.Classify(ctx, at.Position, fmt.Errorf("%w: %s is missing, before the beginning of epoch %d", fence.ErrCorrupt, layout.DataKey(at.Position), w.token.Epoch()))
 	}
-	// guard:table-moved. The edits that were read count only if the floor has not passed
-	// the first seal on the way. Without this check: writer W reads edits from the floor
-	// on; a compactor folds and prunes these slots; zombie Z's junk seal in the first hole
-	// leads to W's epoch; W misses the edits between, and checks its commits against a
-	// wrong table.
+	// guard:table-moved. A writer reads the edits from the floor up to the beginning of its
+	// own epoch. Then it reads the floor again. If the floor has passed the first seal that
+	// it followed, that seal may be junk, and the writer begins again. Without this check:
+	// writer W begins to read; a compactor folds and prunes the slots that W is about to
+	// read; the late seal of a zombie opener lands in the first of these holes; it names
+	// the zombie's epoch, whose chain leads on to W's; W misses the edits that were in the
+	// pruned slots, and checks its commits against a wrong table.
 	//
 	//mutant:replace follow.Confirm(ctx) => error(nil)
 	return edits, follow.Confirm(ctx)

@@ -3,6 +3,8 @@ package zaptoslog
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -14,12 +16,11 @@ func New(handler slog.Handler, opts ...zap.Option) *zap.Logger {
 	return zap.New(&core{handler: handler}, opts...)
 }
 
-// core is a zapcore.Core. The handler has the fields that With added before the first
-// namespace. The later ones are added to each record, because the logger's name, known
-// only then, must stay outside of the namespace.
+// core is a zapcore.Core. It keeps the fields of With and adds them to each record. Given
+// to the handler at once, a namespace among them would enclose the logger's name too.
 type core struct {
 	handler slog.Handler
-	inside  fields
+	fields  []zapcore.Field
 }
 
 func level(l zapcore.Level) slog.Level { return slog.Level(4 * int(l)) }
@@ -31,13 +32,7 @@ func (c *core) Enabled(l zapcore.Level) bool {
 
 // With returns a core that adds the fields to each entry.
 func (c *core) With(add []zapcore.Field) zapcore.Core {
-	all := c.inside.with(add)
-	v := &core{handler: c.handler, inside: all}
-	if top := all.groups[0].attrs; len(top) > 0 {
-		v.handler = c.handler.WithAttrs(top)
-		all.groups[0].attrs = nil
-	}
-	return v
+	return &core{c.handler, slices.Concat(c.fields, add)}
 }
 
 // Check adds the core to an entry that is enabled.
@@ -60,8 +55,7 @@ func (c *core) Write(e zapcore.Entry, add []zapcore.Field) error {
 	if e.LoggerName != "" {
 		r.AddAttrs(slog.String("logger", e.LoggerName))
 	}
-	all := c.inside.with(add)
-	r.AddAttrs(all.attrs()...)
+	r.AddAttrs(attrs(slices.Concat(c.fields, add))...)
 	if e.Stack != "" {
 		r.AddAttrs(slog.String("stacktrace", e.Stack))
 	}
@@ -70,3 +64,32 @@ func (c *core) Write(e zapcore.Entry, add []zapcore.Field) error {
 
 // Sync does nothing: a slog handler has no buffer to write out.
 func (c *core) Sync() error { return nil }
+
+// attrs converts fields. A namespace encloses the fields after it.
+func attrs(fields []zapcore.Field) (all []slog.Attr) {
+	for i, f := range fields {
+		switch f.Type {
+		case zapcore.NamespaceType:
+			return append(all, slog.GroupAttrs(f.Key, attrs(fields[i+1:])...))
+		case zapcore.ErrorType: // zap would make it text
+			all = append(all, slog.Any(f.Key, f.Interface))
+		default:
+			values := zapcore.NewMapObjectEncoder()
+			f.AddTo(values)
+			all = append(all, sorted(values.Fields)...)
+		}
+	}
+	return all
+}
+
+// sorted returns values by name, with objects as groups.
+func sorted(values map[string]any) (all []slog.Attr) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		a := slog.Any(name, values[name])
+		if object, ok := values[name].(map[string]any); ok {
+			a = slog.GroupAttrs(name, sorted(object)...)
+		}
+		all = append(all, a)
+	}
+	return all
+}

@@ -1,9 +1,11 @@
 package election
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"runtime"
@@ -89,11 +91,11 @@ func (r *report) table(out *strings.Builder) (missed []string) {
 		fmt.Fprintf(w, "\t%s", c.name)
 	}
 	fmt.Fprintln(w)
-	row := func(name string, goal float64, value func(*result) (float64, bool)) {
+	row := func(name string, goal float64, value func(*result) float64) { // NaN: not measured
 		fmt.Fprintf(w, "%s\t≤ %g", name, goal)
 		for i, c := range contenders {
-			v, ok := value(r.Elections[c.name])
-			if !ok {
+			v := value(r.Elections[c.name])
+			if math.IsNaN(v) {
 				fmt.Fprint(w, "\t–")
 				continue
 			}
@@ -104,35 +106,21 @@ func (r *report) table(out *strings.Builder) (missed []string) {
 		}
 		fmt.Fprintln(w)
 	}
-	always := func(f func(*result) float64) func(*result) (float64, bool) {
-		return func(m *result) (float64, bool) { return f(m), true }
-	}
-	graceful := func(f func(*spread) float64) func(*result) (float64, bool) {
-		return func(m *result) (float64, bool) {
-			if m.Graceful == nil {
-				return 0, false
-			}
-			return f(m.Graceful), true
-		}
-	}
-	row("crash to the next leader, in validities: p50", 1, always(func(m *result) float64 { return m.Crash.P50 }))
-	row("  p99", 1.15, always(func(m *result) float64 { return m.Crash.P99 }))
-	row("  max", 1.15, always(func(m *result) float64 { return m.Crash.Max }))
-	row("release to the next leader, in seconds: p50", 0.5, graceful(func(s *spread) float64 { return s.P50 }))
-	row("  p99", 1, graceful(func(s *spread) float64 { return s.P99 }))
-	row("  max", 1, graceful(func(s *spread) float64 { return s.Max }))
-	row(fmt.Sprintf("two leaders at once, in %d partitions", partitions), 0, always(func(m *result) float64 { return float64(m.Cut.Two) }))
-	row("  for how long, in seconds: p50", 0, always(func(m *result) float64 { return m.Cut.Median }))
-	row("  max", 0, always(func(m *result) float64 { return m.Cut.Longest }))
-	row("leader: writes a minute", 12, always(func(m *result) float64 { return m.Requests.LeaderWrites }))
-	row("leader: reads a minute", 0, always(func(m *result) float64 { return m.Requests.LeaderReads }))
-	row("follower: requests a minute", 12, always(func(m *result) float64 { return m.Requests.Follower }))
-	row("observer: requests a minute", 6, func(m *result) (float64, bool) {
-		if m.Requests.Observer == nil {
-			return 0, false
-		}
-		return *m.Requests.Observer, true
-	})
+	none := math.NaN()
+	graceful := func(m *result) *spread { return cmp.Or(m.Graceful, &spread{P50: none, P99: none, Max: none}) }
+	row("crash to the next leader, in validities: p50", 1, func(m *result) float64 { return m.Crash.P50 })
+	row("  p99", 1.15, func(m *result) float64 { return m.Crash.P99 })
+	row("  max", 1.15, func(m *result) float64 { return m.Crash.Max })
+	row("release to the next leader, in seconds: p50", 0.5, func(m *result) float64 { return graceful(m).P50 })
+	row("  p99", 1, func(m *result) float64 { return graceful(m).P99 })
+	row("  max", 1, func(m *result) float64 { return graceful(m).Max })
+	row(fmt.Sprintf("two leaders at once, in %d partitions", partitions), 0, func(m *result) float64 { return float64(m.Cut.Two) })
+	row("  for how long, in seconds: p50", 0, func(m *result) float64 { return m.Cut.Median })
+	row("  max", 0, func(m *result) float64 { return m.Cut.Longest })
+	row("leader: writes a minute", 12, func(m *result) float64 { return m.Requests.LeaderWrites })
+	row("leader: reads a minute", 0, func(m *result) float64 { return m.Requests.LeaderReads })
+	row("follower: requests a minute", 12, func(m *result) float64 { return m.Requests.Follower })
+	row("observer: requests a minute", 6, func(m *result) float64 { return *cmp.Or(m.Requests.Observer, &none) })
 	_ = w.Flush()
 	fmt.Fprintf(out, "\nTerm.Check takes %.0f ns, Term.Remaining %.0f ns, %.0f allocations (goal 300 and 0), "+
 		"%.2f and %.2f of a clock_gettime(CLOCK_BOOTTIME)\n", r.Check.Check, r.Check.Remaining, r.Check.Allocs,

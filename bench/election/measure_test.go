@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	results "github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -35,7 +36,7 @@ type spread struct {
 }
 
 func spreadOf(d []time.Duration, unit time.Duration) *spread {
-	in := func(q float64) float64 { return float64(quantile(d, q)) / float64(unit) }
+	in := func(q float64) float64 { return float64(results.Quantile(d, q)) / float64(unit) }
 	return &spread{N: len(d), P50: in(0.5), P99: in(0.99), Max: in(1)}
 }
 
@@ -67,10 +68,7 @@ func random(seed uint64) func(least, most time.Duration) time.Duration {
 func crash(t *testing.T, c contender) (s *spread) {
 	inWorld(t, c, func(w *world) {
 		after := random(1)
-		for range 2 {
-			w.candidate()
-		}
-		leader := <-w.terms
+		leader := w.first(2)
 		gaps := make([]time.Duration, 0, crashes)
 		for range crashes {
 			w.candidate()
@@ -91,10 +89,7 @@ func crash(t *testing.T, c contender) (s *spread) {
 func graceful(t *testing.T, c contender) (s *spread) {
 	inWorld(t, c, func(w *world) {
 		after := random(2)
-		for range 2 {
-			w.candidate()
-		}
-		leader := <-w.terms
+		leader := w.first(2)
 		var gaps []time.Duration
 		for range leavings {
 			time.Sleep(after(20*time.Second, time.Minute))
@@ -114,10 +109,7 @@ func graceful(t *testing.T, c contender) (s *spread) {
 func partition(t *testing.T, c contender) (r *cut) {
 	inWorld(t, c, func(w *world) {
 		after := random(3)
-		for range 3 {
-			w.candidate()
-		}
-		leader := <-w.terms
+		leader := w.first(3)
 		for range partitions {
 			time.Sleep(after(0, 20*time.Second))
 			heal := leader.st.Pause()
@@ -130,7 +122,7 @@ func partition(t *testing.T, c contender) (r *cut) {
 		defer w.mu.Unlock()
 		r = &cut{Partitions: partitions, Two: len(w.overlaps)}
 		if len(w.overlaps) > 0 {
-			r.Median, r.Longest = quantile(w.overlaps, 0.5).Seconds(), quantile(w.overlaps, 1).Seconds()
+			r.Median, r.Longest = results.Quantile(w.overlaps, 0.5).Seconds(), results.Quantile(w.overlaps, 1).Seconds()
 		}
 	})
 	return r

@@ -3,7 +3,6 @@ package election
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -107,6 +106,14 @@ func (w *world) candidate() *node {
 	return n
 }
 
+// first starts some candidates and returns the first term.
+func (w *world) first(candidates int) *term {
+	for range candidates {
+		w.candidate()
+	}
+	return <-w.terms
+}
+
 func (w *world) begin(t *term) {
 	w.mu.Lock()
 	w.leading[t] = struct{}{}
@@ -123,27 +130,14 @@ func (w *world) end(t *term) {
 	delete(w.leading, t)
 	now := time.Now()
 	for other := range w.leading {
-		if both := now.Sub(later(t.began, other.began)); both > 0 {
+		if both := min(now.Sub(t.began), now.Sub(other.began)); both > 0 {
 			w.overlaps = append(w.overlaps, both)
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // crash kills the node like a process: none of its requests reaches the store any more.
 func (n *node) crash() {
 	n.st.Crash()
 	n.stop()
-}
-
-// quantile returns a quantile of durations. It sorts them.
-func quantile(d []time.Duration, q float64) time.Duration {
-	slices.Sort(d)
-	return d[min(int(q*float64(len(d))), len(d)-1)]
 }

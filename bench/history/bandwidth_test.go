@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 	"time"
 
@@ -114,8 +113,20 @@ func plain(t *testing.T, st store.Store, all []store.Info) {
 	}
 }
 
-// spent is the real time and the processor time of an arm.
+// spent is the least real time and the least processor time of an arm.
 type spent struct{ took, cpu time.Duration }
+
+// arm measures do, and then calls undo.
+func (s *spent) arm(do, undo func()) result.Arm {
+	return func() (time.Duration, error) {
+		began, cpu := time.Now(), cpuTime()
+		do()
+		took := time.Since(began)
+		*s = spent{least(s.took, took), least(s.cpu, cpuTime()-cpu)}
+		undo()
+		return took, nil
+	}
+}
 
 // Merging and folding take about as long as reading and writing the same bytes.
 func TestBandwidth(t *testing.T) {
@@ -138,33 +149,24 @@ func TestBandwidth(t *testing.T) {
 			prepare(t, log, codec, merge, each)
 			before, _ := listed(t, log, "")
 			all, bytes := listed(t, log, prefix)
-			var best [2]spent // plain calls, then the compactor
-			var ratios []float64
-			for round := range rounds {
-				var now [2]spent
-				for i := range now {
-					arm := i ^ round&1 // the second arm meets the garbage of the first, at the endpoint too
-					runtime.GC()
-					began, cpu := time.Now(), cpuTime()
-					if arm == 0 {
-						plain(t, log, all)
-					} else if r := once(t, log, &compactor.Options{NoCompress: codec == frame.Plain, FanIn: 2, Levels: 30, SegmentBytes: 1 << 30}); merge && r.Merged != 8 || !merge && r.Folded < 8*uint64(each) {
+			var theirs, ours spent
+			undo := func() { restore(t, log, before) }
+			reached, err := result.Turns(rounds,
+				theirs.arm(func() { plain(t, log, all) }, undo),
+				ours.arm(func() {
+					r := once(t, log, &compactor.Options{NoCompress: codec == frame.Plain, FanIn: 2, Levels: 30, SegmentBytes: 1 << 30})
+					if merge && r.Merged != 8 || !merge && r.Folded < 8*uint64(each) {
 						t.Fatalf("%+v", r)
 					}
-					now[arm] = spent{time.Since(began), cpuTime() - cpu}
-					restore(t, log, before)
-				}
-				ratios = append(ratios, float64(now[0].took)/float64(now[1].took))
-				for i := range now {
-					best[i] = spent{least(best[i].took, now[i].took), least(best[i].cpu, now[i].cpu)}
-				}
+				}, undo))
+			if err != nil {
+				t.Fatal(err)
 			}
 			restore(t, log, nil)
 			if !inFull() {
 				continue
 			}
-			ratio := result.SpreadOf(ratios)
-			theirs, ours := best[0], best[1]
+			ratio := reached[0]
 			add(t, Row{Name: "compaction: " + what + ", " + name + ": speed beside plain GET + PUT", Value: ratio.Median, Goal: 0.8, More: true, Ratio: true,
 				Note: fmt.Sprintf("%s; %.0f MiB stored, at best %.0f MiB/s against %.0f; %.2f ns of CPU a byte against %.2f", ratio.Note, mib(bytes), mib(bytes)/ours.took.Seconds(), mib(bytes)/theirs.took.Seconds(),
 					float64(ours.cpu)/float64(bytes), float64(theirs.cpu)/float64(bytes))})

@@ -128,25 +128,16 @@ func TestCatchUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var best [3]spent
-	arm := func(i int, read func()) result.Arm {
-		return func() (time.Duration, error) {
-			began, cpu := time.Now(), cpuTime()
-			read()
-			now := spent{time.Since(began), cpuTime() - cpu}
-			best[i] = spent{least(best[i].took, now.took), least(best[i].cpu, now.cpu)}
-			return now.took, nil
-		}
-	}
+	var theirs, checked, ours spent
+	nothing := func() {}
 	reached, err := result.Turns(rounds+rounds/2,
-		arm(0, func() { plainGets(t, st, m.Segments, false) }),
-		arm(1, func() { plainGets(t, st, m.Segments, true) }),
-		arm(2, func() { catchUp(t, st, total) }))
+		theirs.arm(func() { plainGets(t, st, m.Segments, false) }, nothing),
+		checked.arm(func() { plainGets(t, st, m.Segments, true) }, nothing),
+		ours.arm(func() { catchUp(t, st, total) }, nothing))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if inFull() {
-		theirs, checked, ours := best[0], best[1], best[2]
 		per := func(d time.Duration) float64 { return float64(d) / float64(total) }
 		add(t, Row{Name: "catch-up reading from a loopback server, beside plain GETs", Value: reached[1].Median, Goal: 0.9, More: true, Ratio: true,
 			Note: fmt.Sprintf("%s; plain GETs with checksums taken: %s; at best %.0f MiB/s against %.0f, and %.0f with checksums taken; %.2f ns of CPU a byte against %.2f and %.2f", reached[1].Note,

@@ -27,10 +27,6 @@ func TestHistories(t *testing.T) {
 	}
 	const told = "MADE "
 	if os.Getenv(role) == historians {
-		n = 1000
-		if os.Getenv("FENCEPOST_BENCH_FEW") != "" {
-			n = 20
-		}
 		var m made
 		sim.Run(t, sim.NewPlan(1)) // make what is made only once
 		began := cpuTime()
@@ -50,10 +46,7 @@ func TestHistories(t *testing.T) {
 		return
 	}
 	cmd := self(t, historians, "GOMAXPROCS=1", "GOGC=800")
-	cmd.Args = append(cmd.Args, "-test.run=^TestHistories$")
-	if !inFull() {
-		cmd.Env = append(cmd.Env, "FENCEPOST_BENCH_FEW=yes")
-	}
+	cmd.Args = append(cmd.Args, "-test.run=^TestHistories$", "-results="+*results)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

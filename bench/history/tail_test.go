@@ -11,8 +11,7 @@ import (
 	"github.com/fencepost/fencepost/bench/result"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/document"
-	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -25,7 +24,6 @@ const get = 28 * time.Millisecond
 // slow is a log on a store in virtual time. The writer's requests take no time, each
 // request of the reader takes as long as a GET.
 type slow struct {
-	mem    *memstore.Store
 	remote *faultstore.Store
 	writer *writer.Writer
 	reader *reader.Reader
@@ -33,18 +31,12 @@ type slow struct {
 
 func newSlow(t *testing.T, f manifest.Format) *slow {
 	t.Helper()
-	s := &slow{mem: memstore.New(&memstore.Options{Clock: clock.Go()})}
-	body, err := document.Encode(layout.FormatKey, f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.mem.Put(t.Context(), layout.FormatKey, body, nil); err != nil {
-		t.Fatal(err)
-	}
-	s.remote = faultstore.New(s.mem, &faultstore.Options{Clock: clock.Go(), Hook: func(faultstore.Op) faultstore.Fault {
+	mem := logtest.New(t, f, nil).Mem
+	s := &slow{remote: faultstore.New(mem, &faultstore.Options{Clock: clock.Go(), Hook: func(faultstore.Op) faultstore.Fault {
 		return faultstore.Fault{Delay: get / 2, ReplyDelay: get / 2}
-	}})
-	if s.writer, err = writer.Open(t.Context(), s.mem, fence.NewToken(1), &writer.Options{NoCompress: true, Clock: clock.Go()}); err != nil {
+	}})}
+	var err error
+	if s.writer, err = writer.Open(t.Context(), mem, fence.NewToken(1), &writer.Options{NoCompress: true, Clock: clock.Go()}); err != nil {
 		t.Fatal(err)
 	}
 	if s.reader, err = reader.Open(t.Context(), s.remote, &reader.Options{Clock: clock.Go()}); err != nil {

@@ -16,14 +16,7 @@ func Quantile(d []time.Duration, q float64) time.Duration {
 		return 0
 	}
 	slices.Sort(d)
-	return d[min(int(math.Ceil(q*float64(len(d))))-1+btoi(q == 0), len(d)-1)]
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+	return d[max(int(math.Ceil(q*float64(len(d))))-1, 0)]
 }
 
 // Distribution returns the line of a cumulative distribution, in milliseconds.

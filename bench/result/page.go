@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -68,13 +67,11 @@ type Page struct {
 	Figures  []Figure `json:"-"`
 	title    string
 	name     string // of its files, without extension
-	target   string
 }
 
-// New returns an empty page. name is that of its files, target the make target that makes
-// the page.
-func New(title, name, target string) *Page {
-	return &Page{title: title, name: name, target: target, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
+// New returns an empty page. name is that of its files.
+func New(title, name string) *Page {
+	return &Page{title: title, name: name, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
 }
 
 // Add appends rows that the measure by has made.
@@ -112,44 +109,26 @@ func machine() string {
 }
 
 // versions returns the versions of Go and of the libraries that matter most for the
-// numbers.
+// numbers. It reads go.mod in the working directory or the one above, because a test's build
+// information has none.
 func versions() []string {
 	v := []string{runtime.Version()}
-	info, _ := debug.ReadBuildInfo()
-	if info == nil || len(info.Deps) == 0 { // in a test of a library
-		info = required()
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		mod, _ = os.ReadFile("../go.mod")
 	}
-	for _, m := range info.Deps {
-		if strings.HasSuffix(m.Path, "/service/s3") || strings.HasSuffix(m.Path, "klauspost/compress") {
-			v = append(v, m.Path+" "+m.Version)
+	for line := range strings.Lines(string(mod)) {
+		if f := strings.Fields(line); len(f) > 1 && (strings.HasSuffix(f[0], "/service/s3") || strings.HasSuffix(f[0], "klauspost/compress")) {
+			v = append(v, f[0]+" "+f[1])
 		}
 	}
 	return v
 }
 
-// required reads the versions from this module's go.mod, in the working directory or the
-// one above.
-func required() *debug.BuildInfo {
-	info := &debug.BuildInfo{}
-	for _, dir := range []string{".", ".."} {
-		b, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(b)) {
-			if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], "v") {
-				info.Deps = append(info.Deps, &debug.Module{Path: f[0], Version: f[1]})
-			}
-		}
-		break
-	}
-	return info
-}
-
 // Table returns the page in Markdown.
 func (p *Page) Table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s. Made by `make %s`.\n\n", p.title, p.Date, p.Machine, strings.Join(p.Versions, ", "), p.target)
+	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s. Made by `make bench`.\n\n", p.title, p.Date, p.Machine, strings.Join(p.Versions, ", "))
 	b.WriteString("| measure | measured | goal | |\n|---|---|---|---|\n")
 	for _, row := range p.Rows {
 		mark := ""

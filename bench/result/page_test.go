@@ -19,7 +19,7 @@ func TestWorse(t *testing.T) {
 	none := Row{Name: "none", Value: 0, Ratio: true}
 	absolute := Row{Name: "absolute", Value: 1e6, More: true}
 	all := []Row{speed, cost, none, absolute}
-	before := New("Before", "page", "bench")
+	before := New("Before", "page")
 	before.Add("m", all...)
 	f := Figure{Title: "t", File: "f.svg", X: "x", Y: "y"}
 	f.Line("a line", Distribution([]time.Duration{1, 2, 3}))
@@ -58,7 +58,7 @@ func TestWorse(t *testing.T) {
 		"no ratio any more":            {[]Row{{Name: "speed", Value: 1, More: true}, cost, none, absolute}, true, "changed: speed"},
 		"the other way round":          {[]Row{{Name: "speed", Value: 1, Ratio: true}, cost, none, absolute}, true, "changed: speed"},
 	} {
-		now := New("Now", "page", "bench")
+		now := New("Now", "page")
 		now.Add("m", c.rows...)
 		says, by := now.Worse(read, c.whole)
 		if got := strings.Join(says, "\n"); (got != "") != (c.tells != "") || !strings.Contains(got, c.tells) {
@@ -84,7 +84,7 @@ func TestWorse(t *testing.T) {
 // Of several runs, the best value of each row counts.
 func TestBest(t *testing.T) {
 	page := func(speed, cost float64) *Page {
-		p := New("A page", "page", "bench")
+		p := New("A page", "page")
 		p.Add("m", Row{Name: "speed", Value: speed, More: true}, Row{Name: "cost", Value: cost})
 		return p
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -107,7 +106,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
-		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.versionCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(),
 	)
 	for _, c := range root.Commands() {
 		c.DisableFlagsInUseLine = true
@@ -136,9 +135,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	// A signal matters more than the errors that it led to.
 	if cause := (*interrupted)(nil); err != nil && errors.As(context.Cause(ctx), &cause) && !errors.Is(err, errOutcome) {
-		if !errors.As(err, new(*interrupted)) {
-			err = cause
-		}
+		err = cause
 	}
 	switch {
 	case err == nil, errors.Is(err, errQuiet):
@@ -198,15 +195,6 @@ func (a *app) logStore(ctx context.Context, raw string) (store.Store, error) {
 	return st, nil
 }
 
-// manifests opens the manifests of a log that exists.
-func (a *app) manifests(ctx context.Context, raw string) (*state.Log, error) {
-	st, err := a.logStore(ctx, raw)
-	if err != nil {
-		return nil, err
-	}
-	return state.Open(ctx, st, nil)
-}
-
 // orphaned checks an error that there is no log. If only format.json is gone, to make a
 // new log is the wrong advice.
 func orphaned(ctx context.Context, st store.Store, err error) error {
@@ -242,13 +230,7 @@ func (a *app) print(v any) error {
 
 func (a *app) write(b []byte) error {
 	_, err := a.out.Write(b)
-	if err != nil && closed(err) {
-		return errQuiet
-	}
-	if err != nil {
-		return fmt.Errorf("writing to standard output: %w", err)
-	}
-	return nil
+	return written(err)
 }
 
 func (a *app) jsonFlag(c *cobra.Command) {
@@ -258,7 +240,7 @@ func (a *app) jsonFlag(c *cobra.Command) {
 // election adds the flags of an election and returns its options.
 func (a *app) election(c *cobra.Command) func() leader.Options {
 	var validity time.Duration
-	spanVar(c.Flags(), &validity, "validity", 15*time.Second, positive, "how long a lock holds without a heartbeat")
+	spanVar(c.Flags(), &validity, "validity", "15s", positive, "how long a lock holds without a heartbeat")
 	return func() leader.Options {
 		return leader.Options{Identity: leader.DefaultIdentity(), Validity: validity, Logger: a.log.Named("leader")} // one name over all terms
 	}

@@ -37,7 +37,8 @@ type appending struct {
 	rate      float64
 	hedge     float64
 	plain     bool
-	batch     bytesValue
+	batch     int
+	election  func() leader.Options
 	leader    leader.Options
 
 	epoch   fence.Epoch
@@ -83,18 +84,13 @@ the longest record.`,
 	fl.StringVar(&p.source, "source", "", "name of the source, for --cursor (default FILE's absolute path)")
 	fl.StringVar(&p.format, "format", string(feed.Lines), "lines or frames")
 	countVar(fl, &p.inFlight, "in-flight", 16, "how many objects are in flight at once")
-	fl.Var(&p.batch, "batch-bytes", "how large an object may grow while it waits to be sent (default 4 MiB)")
-	spanVar(fl, &p.linger, "linger", 0, 0, "how long a record may wait, to share an object (default not at all)")
+	bytesVar(fl, &p.batch, "batch-bytes", "how large an object may grow while it waits to be sent (default 4 MiB)")
+	spanVar(fl, &p.linger, "linger", "", 0, "how long a record may wait, to share an object (default not at all)")
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "most objects sent on average (default no bound)")
 	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile, such as 0.96 (default never)")
 	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
-	election := a.election(c)
+	p.election = a.election(c)
 	a.jsonFlag(c)
-	run := c.RunE
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		p.leader = election()
-		return run(cmd, args)
-	}
 	return c
 }
 
@@ -136,12 +132,12 @@ func (p *appending) run(ctx context.Context) error {
 		}
 		format.Limits = manifest.DefaultLimits()
 	}
-	if limit := format.Limits.Object; int(p.batch) > limit {
+	if limit := format.Limits.Object; p.batch > limit {
 		return usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
 	}
 	name := cmp.Or(p.file, "standard input")
 	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))
-	f.Batch = int(p.batch)
+	f.Batch = p.batch
 	err = p.lead(ctx, st, f, opts)
 	stats := f.Stats()
 	p.con.done()
@@ -216,7 +212,7 @@ func (p *appending) hooks(size int64) feed.Hooks {
 // writer is how the records are written.
 func (p *appending) writer() *writer.Options {
 	return &writer.Options{
-		InFlight: p.inFlight, BatchBytes: int(p.batch), MaxBytes: maxUnacknowledged,
+		InFlight: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
 		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge, NoCompress: p.plain,
 		Init:  &manifest.InitOptions{Probe: p.probing(p.url)},
 		Hooks: writer.Hooks{Progress: p.recovering},
@@ -246,6 +242,7 @@ func (p *appending) recovered() {
 func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *writer.Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	p.leader = p.election()
 	if err := p.leader.Validate(); err != nil {
 		return &kindError{errUsage, err}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -67,13 +67,10 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var report struct {
+	report := parsed[struct {
 		Records, Bytes, End, Position, Epoch int
 		Source                               string
-	}
-	if err := json.Unmarshal([]byte(must(t, "", "append", "--cursor", "--json", url, file)), &report); err != nil {
-		t.Fatal(err)
-	}
+	}](t, "append", "--cursor", "--json", url, file)
 	if report.Records != 2 || report.Bytes != 4 || report.End != 5 || report.Position != 9 || report.Epoch != 3 || report.Source != file {
 		t.Errorf("%+v", report)
 	}
@@ -144,26 +141,6 @@ func TestBacklog(t *testing.T) {
 		}
 	}
 	_ = w.Close(t.Context())
-}
-
-// TestBadOptionsBesideALeader: wrong usage is said although another leads, not when it
-// has gone, and no epoch is won for it.
-func TestBadOptionsBesideALeader(t *testing.T) {
-	url := newLog(t, memURL(t))
-	in, errs, ended := start(t, store.Open, url)
-	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
-	for _, flag := range []string{"--in-flight=5000", "--hedge=5", "--linger=-1s", "--requests-per-second=-1", "--batch-bytes=100MiB", "--validity=1ns"} {
-		if r := run(t, "x", "append", flag, url); r.status != 2 || strings.Contains(r.err, "waiting for") {
-			t.Errorf("%s: status %d: %s", flag, r.status, r.err)
-		}
-	}
-	_ = in.Close()
-	if r := <-ended; r.status != 0 {
-		t.Fatalf("status %d: %s", r.status, r.err)
-	}
-	if r := run(t, "x", "append", "--hedge=5", url); r.status != 2 || strings.Contains(r.err, "leading") {
-		t.Errorf("status %d: %s", r.status, r.err)
-	}
 }
 
 // TestBatchBytes is written like other sizes, and bounded by the log's limit.
@@ -336,6 +313,9 @@ func TestWaits(t *testing.T) {
 	if got := must(t, "", "cat", url); got != "first\nsecond\n" {
 		t.Errorf("%q", got)
 	}
+	if out := must(t, "", "step-down", url); out != "" {
+		t.Errorf("deposed nobody: %s", out)
+	}
 }
 
 // TestDeposed: a leader that is made to step down goes on in a later epoch, with
@@ -384,46 +364,25 @@ func (m *mute) Put(ctx context.Context, key string, body []byte, opts *store.Put
 }
 
 // TestUnknown: without a cursor an append whose outcome is unknown ends, with a
-// status of its own, and says what is known. With one it goes on.
+// status of its own, and says what is known. With one it goes on: see TestLostTerm of feed.
 func TestUnknown(t *testing.T) {
-	for _, flags := range [][]string{nil, {"--cursor", "--source", "x"}} {
-		t.Run(strings.Join(flags, " "), func(t *testing.T) {
-			url := newLog(t, memURL(t))
-			open := func(ctx context.Context, url string) (store.Store, error) {
-				st, err := store.Open(ctx, url)
-				return &mute{st}, err
-			}
-			in, _, ended := start(t, open, append(flags, "--validity", "300ms", url)...)
-			for _, text := range []string{"a\n", "b\n"} {
-				before := contents(t, url)
-				if _, err := io.WriteString(in, text); err != nil {
-					t.Fatal(err)
-				}
-				eventually(t, "another record", func() bool { return contents(t, url) == before+text })
-			}
-			must(t, "", "step-down", "--immediate", url)
-			if flags == nil {
-				r := <-ended
-				if r.status != 3 || !strings.Contains(r.err, "1 records are certainly in the log, up to byte 2") || !strings.Contains(r.err, "unknown whether the next 1 are, up to byte 4") {
-					t.Errorf("status %d: %s", r.status, r.err)
-				}
-			} else {
-				if _, err := io.WriteString(in, "c\n"); err != nil {
-					t.Fatal(err)
-				}
-				_ = in.Close()
-				if r := <-ended; r.status != 0 {
-					t.Errorf("status %d: %s", r.status, r.err)
-				}
-			}
-			want := "a\nb\n"
-			if flags != nil {
-				want += "c\n"
-			}
-			if got := must(t, "", "cat", url); got != want {
-				t.Errorf("%q, want %q", got, want)
-			}
-		})
+	url := newLog(t, memURL(t))
+	open := func(ctx context.Context, url string) (store.Store, error) {
+		st, err := store.Open(ctx, url)
+		return &mute{st}, err
+	}
+	in, _, ended := start(t, open, "--validity", "300ms", url)
+	for _, text := range []string{"a\n", "b\n"} {
+		before := contents(t, url)
+		if _, err := io.WriteString(in, text); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "another record", func() bool { return contents(t, url) == before+text })
+	}
+	must(t, "", "step-down", "--immediate", url)
+	r := <-ended
+	if r.status != 3 || !strings.Contains(r.err, "1 records are certainly in the log, up to byte 2") || !strings.Contains(r.err, "unknown whether the next 1 are, up to byte 4") {
+		t.Errorf("status %d: %s", r.status, r.err)
 	}
 }
 
@@ -431,16 +390,7 @@ func TestUnknown(t *testing.T) {
 func TestAppendMakesTheLog(t *testing.T) {
 	url := memURL(t)
 	must(t, "a\n", "append", url)
-	var s struct {
-		Probe struct {
-			Kept []string
-			At   time.Time
-		}
-	}
-	if err := json.Unmarshal([]byte(must(t, "", "status", "--json", url)), &s); err != nil {
-		t.Fatal(err)
-	}
-	if len(s.Probe.Kept) < 5 || s.Probe.At.IsZero() {
+	if s := parsed[survey.Survey](t, "status", "--json", url); s.Probe == nil || len(s.Probe.Kept) < 5 || s.Probe.At.IsZero() {
 		t.Errorf("%+v", s)
 	}
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/probe"
 )
 
 // copied copies objects below a prefix, all or those that are wanted.
@@ -65,9 +65,7 @@ func TestBackup(t *testing.T) {
 	}
 	url, to := freshURL(t), freshURL(t)
 	st, backup := openStore(t, url), openStore(t, to)
-	if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Grace: 10 * time.Minute, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}); err != nil {
-		t.Fatal(err)
-	}
+	fixture.Put(t, st, layout.FormatKey, []byte(fixture.JSON(t, logtest.WithGrace(10*time.Minute))))
 	files := table(t, url)
 	n := 0
 	life := func() {
@@ -79,10 +77,7 @@ func TestBackup(t *testing.T) {
 	before := contents(t, url)
 
 	must(t, "", "compact", url)
-	var pin struct{ Version, First, End uint64 }
-	if err := json.Unmarshal([]byte(must(t, "", "pin", "--json", "--name", "backup-2026-11", url)), &pin); err != nil {
-		t.Fatal(err)
-	}
+	pin := parsed[struct{ Version, First, End uint64 }](t, "pin", "--json", "--name", "backup-2026-11", url)
 	life()
 	copied(t, st, backup, layout.DataPrefix, nil)
 	life()
@@ -97,7 +92,7 @@ func TestBackup(t *testing.T) {
 	copied(t, st, backup, "list/", nil)
 	life()
 	var live []string
-	for line := range strings.Lines(must(t, "", "files", "--at", jsonNumber(pin.Version), url)) {
+	for line := range strings.Lines(must(t, "", "files", "--at", fmt.Sprint(pin.Version), url)) {
 		key, _, _ := strings.Cut(line, "\t")
 		live = append(live, key)
 	}

@@ -5,9 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -17,7 +16,7 @@ import (
 )
 
 func (a *app) catCmd() *cobra.Command {
-	from := fromFlag(reader.Oldest)
+	var from uint64 = reader.Oldest
 	var follow bool
 	var format string
 	c := &cobra.Command{
@@ -44,10 +43,10 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
-			return a.cat(cmd.Context(), r, uint64(from), follow, encode)
+			return a.cat(cmd.Context(), r, from, follow, encode)
 		},
 	}
-	c.Flags().Var(&from, "from", "offset of the first record (default the first that the log has)")
+	offsetVar(c.Flags(), &from, "from", "offset of the first record (default the first that the log has)")
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
 	c.Flags().StringVar(&format, "format", "raw", "raw, frames or json")
 	return c
@@ -102,7 +101,7 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 		defer some()
 	}
 	none := true
-	err := a.stream(follow, func(out *output) error {
+	err := a.stream(func(out *bufio.Writer) error {
 		for rec, err := range records {
 			if err != nil {
 				return err
@@ -111,8 +110,12 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 				some()
 				none = false
 			}
-			if err := out.encode(encode, rec); err != nil {
-				return fmt.Errorf("writing to standard output: %w", err)
+			err := encode(out, rec)
+			if err == nil && follow {
+				err = out.Flush() // so that no record waits for the next
+			}
+			if err != nil {
+				return err
 			}
 		}
 		return nil
@@ -162,75 +165,12 @@ func (a *app) waits(ctx context.Context, r *reader.Reader, from uint64) (stop fu
 }
 
 // stream lets f print many small things. If f fails, what it has printed is still written.
-func (a *app) stream(follow bool, f func(*output) error) (err error) {
-	out := newOutput(a.out, follow)
-	defer func() {
-		if ferr := out.Close(); err == nil && ferr != nil {
-			err = fmt.Errorf("writing to standard output: %w", ferr)
-		}
-		if err != nil && closed(err) {
-			err = errQuiet
-		}
-	}()
-	return f(out)
-}
-
-// flushAfter is how long a record may wait for others, to be written with them.
-const flushAfter = 20 * time.Millisecond
-
-// output collects small records into larger writes. While the log is followed, no record
-// waits for long.
-type output struct {
-	mu     sync.Mutex
-	w      *bufio.Writer
-	timer  *time.Timer // set while something waits and the log is followed
-	err    error
-	follow bool
-}
-
-func newOutput(w io.Writer, follow bool) *output {
-	return &output{w: bufio.NewWriterSize(w, 256<<10), follow: follow}
-}
-
-func (o *output) encode(encode encoder, r reader.Record) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err != nil {
-		return o.err
+func (a *app) stream(f func(*bufio.Writer) error) error {
+	out := bufio.NewWriterSize(a.out, 256<<10)
+	err := f(out)
+	// After a failed write Flush returns the same error.
+	if ferr := out.Flush(); err == nil || errors.Is(err, ferr) {
+		return written(ferr)
 	}
-	o.err = encode(o.w, r)
-	if o.err == nil && o.follow && o.timer == nil {
-		o.timer = time.AfterFunc(flushAfter, o.flush)
-	}
-	return o.err
-}
-
-// write writes bytes when the log is not followed.
-func (o *output) write(b []byte) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err == nil {
-		_, o.err = o.w.Write(b)
-	}
-	return o.err
-}
-
-func (o *output) flush() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.timer = nil
-	if o.err == nil {
-		o.err = o.w.Flush()
-	}
-}
-
-// Close writes what waits.
-func (o *output) Close() error {
-	o.mu.Lock()
-	if o.timer != nil {
-		o.timer.Stop()
-	}
-	o.mu.Unlock()
-	o.flush()
-	return o.err
+	return err
 }

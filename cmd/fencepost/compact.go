@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,33 +16,32 @@ import (
 
 // compaction is what the flags of compact say.
 type compaction struct {
-	watch, dry            bool
-	o                     compactor.Options
-	keep                  leader.PruneOptions
-	segment, retain, rate bytesValue
+	watch, dry bool
+	o          compactor.Options
+	keep       leader.PruneOptions
 }
 
 func compactFlags(fl *pflag.FlagSet) *compaction {
 	f := &compaction{}
 	fl.BoolVar(&f.watch, "watch", false, "go on until stopped")
-	spanVar(fl, &f.o.Interval, "interval", 10*time.Second, positive, "with --watch: how often to check for work")
+	spanVar(fl, &f.o.Interval, "interval", "10s", positive, "with --watch: how often to check for work")
 	countVar(fl, &f.o.MinObjects, "min-objects", 64, "with --watch: fold when so many objects wait")
-	spanVar(fl, &f.o.MaxAge, "max-age", time.Minute, positive, "with --watch: or when one has waited for so long")
-	fl.Var(&f.segment, "segment-bytes", "how large a segment may grow (default 256 MiB)")
+	spanVar(fl, &f.o.MaxAge, "max-age", "1m", positive, "with --watch: or when one has waited for so long")
+	bytesVar(fl, &f.o.SegmentBytes, "segment-bytes", "how large a segment may grow (default 256 MiB)")
 	countVar(fl, &f.o.Levels, "levels", 3, "how often merging writes a record again, at most")
 	countVar(fl, &f.o.FanIn, "fan-in", 64, "the size ratio between the levels of segments")
 	fl.BoolVar(&f.o.NoCompress, "no-compress", false, "store segments without compression")
 	countVar(fl, &f.o.Parallel, "parallel", 16, "how many log objects to read at once")
 	fl.IntVar(&f.o.RequestsPerSecond, "requests-per-second", 0, "most requests on average (default no bound)")
-	fl.Var(&f.rate, "bytes-per-second", "most bytes read and written on average (default no bound)")
+	bytesVar(fl, &f.o.BytesPerSecond, "bytes-per-second", "most bytes read and written on average (default no bound)")
 	countVar(fl, &f.keep.Keep, "keep-locks", 1000, "how many locks of past leaders and compactors to keep")
-	spanVar(fl, &f.keep.For, "keep-locks-for", 90*24*time.Hour, positive, "and for how long, at most")
+	spanVar(fl, &f.keep.For, "keep-locks-for", "90d", positive, "and for how long, at most")
 	fl.BoolVar(&f.dry, "dry-run", false, "change nothing; print what would be done")
-	spanVar(fl, &f.o.Retain.Age, "retain-age", 0, 0, "give up older records, such as 7d (default never)")
+	spanVar(fl, &f.o.Retain.Age, "retain-age", "", 0, "give up older records, such as 7d (default never)")
 	fl.Uint64Var(&f.o.Retain.Records, "retain-records", 0, "give up all but about so many records (default never)")
-	fl.Var(&f.retain, "retain-bytes", "give up all but about so many bytes of records (default never)")
+	bytesVar(fl, &f.o.Retain.Bytes, "retain-bytes", "give up all but about so many bytes of records (default never)")
 	fl.IntVar(&f.o.KeepVersions, "keep-versions", 0, "how many older versions of the manifest to keep, for pins")
-	spanVar(fl, &f.o.KeepVersionsFor, "keep-versions-for", 0, 0, "keep the versions that were the newest within so long")
+	spanVar(fl, &f.o.KeepVersionsFor, "keep-versions-for", "", 0, "keep the versions that were the newest within so long")
 	return f
 }
 
@@ -51,7 +49,7 @@ func compactFlags(fl *pflag.FlagSet) *compaction {
 func (f *compaction) options(lo *leader.Options) *compactor.Options {
 	o := f.o
 	lo.Prune = f.keep
-	o.Leader, o.SegmentBytes, o.Retain.Bytes, o.BytesPerSecond = lo, int64(f.segment), int64(f.retain), int64(f.rate)
+	o.Leader = lo
 	return &o
 }
 
@@ -91,7 +89,7 @@ this process is the compactor: of several, one works and the others wait.`,
 }
 
 func (a *app) compact(ctx context.Context, url string, f *compaction, o *compactor.Options) error {
-	a.awaitCompactor(o.Leader, nil)
+	a.awaitCompactor(o.Leader)
 	o.Leader.Hooks.Elected = func(e leader.Election) {
 		if f.watch {
 			a.con.note("this is the compactor of epoch %d; it checks every %v, and folds when %d objects wait or one has waited for %v", e.Epoch, o.Interval, o.MinObjects, o.MaxAge)
@@ -125,15 +123,10 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	return a.compactOnce(ctx, c, &round)
 }
 
-// awaitCompactor says for which compactor this process waits. How long it waits at most is
-// known only then if atMost is nil.
-func (a *app) awaitCompactor(o *leader.Options, atMost *time.Duration) {
+// awaitCompactor says for which compactor this process waits.
+func (a *app) awaitCompactor(o *leader.Options) {
 	o.Hooks.Leader = func(r leader.Record) {
-		switch {
-		case !r.Leads() || r.Holder == o.Identity:
-		case atMost != nil:
-			a.con.note("waiting for %s, the compactor of epoch %d, for %v at most", r.Holder, r.Epoch, *atMost)
-		default:
+		if r.Leads() && r.Holder != o.Identity {
 			a.con.note("waiting for %s, the compactor of epoch %d; if it has crashed, for %v at most", r.Holder, r.Epoch, r.Validity)
 		}
 	}

@@ -32,14 +32,7 @@ func newConsole(w io.Writer, bars bool, pause time.Duration) *console {
 }
 
 // note prints a line.
-func (c *console) note(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.bar != nil {
-		_ = c.bar.Clear()
-	}
-	fmt.Fprintf(c.w, format+"\n", args...)
-}
+func (c *console) note(format string, args ...any) { fmt.Fprintf(c, format+"\n", args...) }
 
 // progress shows how much is done. A total of 0 is unknown.
 func (c *console) progress(what string, done, total int64, bytes bool) {
@@ -106,7 +99,7 @@ func (c *console) end() {
 	}
 }
 
-// Write and Sync make console a sink for zap.
+// Write writes whole lines, in place of the bar.
 func (c *console) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,10 +109,8 @@ func (c *console) Write(b []byte) (int, error) {
 	return c.w.Write(b)
 }
 
-func (c *console) Sync() error { return nil }
-
 func (c *console) logger() *zap.Logger {
 	cfg := zap.NewDevelopmentEncoderConfig()
 	cfg.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), c, zap.InfoLevel))
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(cfg), zapcore.AddSync(c), zap.InfoLevel))
 }

@@ -36,8 +36,16 @@ func usage(format string, args ...any) error {
 	return &kindError{errUsage, fmt.Errorf(format, args...)}
 }
 
-// closed reports whether a write failed because nobody reads any more.
-func closed(err error) bool { return errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) }
+// written returns the error of a write to standard output.
+func written(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
+		return errQuiet
+	}
+	return fmt.Errorf("writing to standard output: %w", err)
+}
 
 // line returns an error as one line, with what to do about it.
 func line(err error) string {
@@ -57,13 +65,10 @@ func remedy(err error) string {
 		return "run `fencepost verify` to see the extent"
 	case errors.Is(err, writer.ErrTooLarge):
 		return "the log was made with these limits; see `fencepost status`"
-	case errors.Is(err, store.ErrDenied) && !hinted(err):
-		return "check the credentials, and which requests they allow"
+	case errors.Is(err, store.ErrDenied):
+		if e, ok := errors.AsType[*store.Error](err); !ok || e.Hint == "" {
+			return "check the credentials, and which requests they allow"
+		}
 	}
 	return ""
-}
-
-func hinted(err error) bool {
-	var e *store.Error
-	return errors.As(err, &e) && e.Hint != ""
 }

@@ -44,15 +44,15 @@ print is deleted meanwhile.
 	fl := c.Flags()
 	fl.Uint64Var(&e.from, "from", 0, "offset of the first record (default the first that the log has)")
 	fl.Uint64Var(&e.to, "to", 0, "offset after the last record (default the end of the log)")
-	fl.StringVar(&e.since, "since", "", "time of the first record")
-	fl.StringVar(&e.until, "until", "", "time of the last record")
+	timeVar(fl, &e.since, "since", "time of the first record")
+	timeVar(fl, &e.until, "until", "time of the last record")
 	fl.BoolVar(&e.exact, "exact", false, `never print "value", so that no byte is lost`)
 	return c
 }
 
 type exporting struct {
 	from, to     uint64
-	since, until string
+	since, until time.Time
 	exact        bool
 }
 
@@ -65,27 +65,14 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 		return usage("--to and --until both say where to end")
 	case fl.Changed("from") && fl.Changed("to") && e.to < e.from:
 		return usage("--to %d is before --from %d", e.to, e.from)
-	}
-	var since, until time.Time
-	var err error
-	if e.since != "" {
-		if since, err = moment("since", e.since); err != nil {
-			return err
-		}
-	}
-	if e.until != "" {
-		if until, err = moment("until", e.until); err != nil {
-			return err
-		}
-	}
-	if e.since != "" && e.until != "" && until.Before(since) {
-		return usage("--until %s is before --since %s", e.until, e.since)
+	case fl.Changed("since") && fl.Changed("until") && e.until.Before(e.since):
+		return usage("--until %s is before --since %s", fl.Lookup("until").Value, fl.Lookup("since").Value)
 	}
 	r, err := a.reader(ctx, url)
 	if err != nil {
 		return err
 	}
-	s, err := a.snapshot(ctx, r, reader.Moment{}, "export")
+	s, err := a.snapshot(ctx, r, 0, "export")
 	if err != nil {
 		return err
 	}
@@ -102,23 +89,20 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 	case fl.Changed("to"):
 		to = min(to, e.to)
 	}
-	if e.since != "" {
-		// The first record that is later than the instant before.
-		if from, err = r.After(ctx, since.Add(-time.Microsecond)); err != nil && !errors.Is(err, reader.ErrGone) {
+	if fl.Changed("since") {
+		if from, err = notBefore(ctx, r, e.since); err != nil {
 			return err
 		}
-		if err != nil { // all records are later
-			from = s.First()
-		}
+		from = max(from, s.First())
 	}
-	if e.until != "" {
-		end, err := r.After(ctx, until)
+	if fl.Changed("until") {
+		end, err := r.After(ctx, e.until)
 		if err != nil {
 			return err
 		}
 		to = min(to, end)
 	}
-	return a.stream(false, func(out *output) error {
+	return a.stream(func(out *bufio.Writer) error {
 		if from >= to {
 			return nil
 		}
@@ -129,8 +113,8 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 			if rec.Offset >= to {
 				break
 			}
-			if err := out.encode(e.encode, rec); err != nil {
-				return fmt.Errorf("writing to standard output: %w", err)
+			if err := e.encode(out, rec); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -140,7 +124,7 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 // ahead is the error of an offset that the log has not reached. The offset is probably from
 // another log, and to print nothing would look like success.
 func ahead(from, end uint64) error {
-	return fmt.Errorf("%w: offset %d; the log ends at %d", reader.ErrAhead, from, end)
+	return fmt.Errorf("not there yet: offset %d; the log ends at %d", from, end)
 }
 
 func (e *exporting) encode(w *bufio.Writer, r reader.Record) error {
@@ -166,9 +150,9 @@ func (a *app) reader(ctx context.Context, url string) (*reader.Reader, error) {
 	return reader.Open(ctx, st, nil)
 }
 
-// snapshot takes a snapshot, without a pin if this process may not write one.
-func (a *app) snapshot(ctx context.Context, r *reader.Reader, at reader.Moment, what string) (*reader.Snapshot, error) {
-	o := &reader.SnapshotOptions{At: at, Name: "fencepost " + what}
+// snapshot takes a snapshot of a version, 0 for the end of the log, without a pin if this process may not write one.
+func (a *app) snapshot(ctx context.Context, r *reader.Reader, version uint64, what string) (*reader.Snapshot, error) {
+	o := &reader.SnapshotOptions{Version: version, Name: "fencepost " + what}
 	s, err := r.Snapshot(ctx, o)
 	if !errors.Is(err, store.ErrDenied) {
 		return s, err

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +14,6 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -65,9 +64,8 @@ func TestExport(t *testing.T) {
 			t.Errorf("%q: %q", c.args, lines)
 		}
 	}
-	var pins []pinDoc
-	if err := json.Unmarshal([]byte(must(t, "", "pins", "--json", url)), &pins); err != nil || len(pins) != 0 {
-		t.Errorf("%+v, %v", pins, err)
+	if pins := parsed[[]pinDoc](t, "pins", "--json", url); len(pins) != 0 {
+		t.Errorf("%+v", pins)
 	}
 }
 
@@ -91,7 +89,7 @@ func TestTruncate(t *testing.T) {
 	if got := must(t, "", "export", url); strings.Count(got, "\n") != 2 {
 		t.Errorf("%q", got)
 	}
-	for _, args := range [][]string{{"cat", "--from", "0"}, {"export", "--from", "0"}, {"export", "--to", "1"}, {"files", "--offset", "0"}} {
+	for _, args := range [][]string{{"cat", "--from", "0"}, {"export", "--from", "0"}, {"export", "--to", "1"}} {
 		if r := run(t, "", append(args, url)...); r.status != 1 || !strings.Contains(r.err, "begins at 1") {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
 		}
@@ -113,7 +111,7 @@ func TestBeyondTheEnd(t *testing.T) {
 	url := newLog(t, freshURL(t))
 	must(t, "a\nb\n", "append", url)
 	for range 2 {
-		for _, args := range [][]string{{"cat", "--from"}, {"export", "--from"}, {"files", "--offset"}} {
+		for _, args := range [][]string{{"cat", "--from"}, {"export", "--from"}} {
 			if r := run(t, "", append(args, "3", url)...); r.status != 1 || !strings.Contains(r.err, "offset 3; the log ends at 2") || r.out != "" {
 				t.Errorf("%q: status %d, %s", args, r.status, r.err)
 			}
@@ -211,36 +209,24 @@ func TestFiles(t *testing.T) {
 	var doc tableDoc
 	look := func(args ...string) tableDoc {
 		t.Helper()
-		doc = tableDoc{}
-		if err := json.Unmarshal([]byte(must(t, "", slices.Concat([]string{"files", "--json"}, args, []string{url})...)), &doc); err != nil {
-			t.Fatal(err)
-		}
+		doc = parsed[tableDoc](t, slices.Concat([]string{"files", "--json"}, args, []string{url})...)
 		return doc
 	}
 	if got, want := must(t, "", "files", url), keys[0]+"\t4\t0\n"+keys[1]+"\t4\t0\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if look(); len(doc.Files) != 2 || doc.End != 2 || doc.Properties["rows"] != "ii" || doc.Cursor == nil || string(*doc.Cursor) != "b" {
-		t.Errorf("%+v", doc)
-	}
-	if look("--offset", "1"); len(doc.Files) != 1 || doc.End != 1 || doc.Properties["rows"] != "i" || string(*doc.Cursor) != "a" {
-		t.Errorf("%+v", doc)
-	}
-	if look("--time", "1h"); len(doc.Files) != 0 || doc.End != 0 {
+	if look(); len(doc.Files) != 2 || doc.End != 2 || doc.Properties["rows"] != "ii" || string(doc.Cursor) != "b" {
 		t.Errorf("%+v", doc)
 	}
 	must(t, "", "compact", url)
 	v := look().Version
 	must(t, "more\n", "append", url)
-	if look("--time", "0s"); len(doc.Files) != 2 || doc.End != 3 {
-		t.Errorf("%+v", doc)
-	}
 	if out := must(t, "", "pin", "--name", "backup", url); !strings.Contains(out, "as backup: records 0 to 2, 2 files") {
 		t.Error(out)
 	}
-	var pins []pinDoc
-	if err := json.Unmarshal([]byte(must(t, "", "pins", "--json", url)), &pins); err != nil || len(pins) != 1 || pins[0].Version < v || pins[0].Name != "backup" || pins[0].TTL != "" {
-		t.Errorf("%+v, %v", pins, err)
+	pins := parsed[[]pinDoc](t, "pins", "--json", url)
+	if len(pins) != 1 || pins[0].Version < v || pins[0].Name != "backup" || pins[0].TTL != "" {
+		t.Errorf("%+v", pins)
 	}
 	if out := must(t, "", "pins", url); !strings.Contains(out, "backup") || !strings.Contains(out, "never") {
 		t.Error(out)
@@ -250,7 +236,7 @@ func TestFiles(t *testing.T) {
 		must(t, "x\n", "append", url)
 		must(t, "", "compact", url)
 	}
-	if look("--at", jsonNumber(pins[0].Version)); len(doc.Files) != 2 || doc.End != 2 || doc.Version != pins[0].Version {
+	if look("--at", fmt.Sprint(pins[0].Version)); len(doc.Files) != 2 || doc.End != 2 || doc.Version != pins[0].Version {
 		t.Errorf("%+v", doc)
 	}
 	if r := run(t, "", "unpin", "", url); r.status != 2 {
@@ -260,7 +246,7 @@ func TestFiles(t *testing.T) {
 		t.Error(out)
 	}
 	must(t, "", "compact", url)
-	if r := run(t, "", "files", "--at", jsonNumber(pins[0].Version), url); r.status != 1 || !strings.Contains(r.err, "kept are ") {
+	if r := run(t, "", "files", "--at", fmt.Sprint(pins[0].Version), url); r.status != 1 || !strings.Contains(r.err, "kept are ") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	if out := must(t, "", "pins", url); out != "" {
@@ -270,11 +256,6 @@ func TestFiles(t *testing.T) {
 
 // freshURL names a store that no earlier run of the same test has filled.
 func freshURL(t testing.TB) string { return memURL(t) + "/" + uuid.NewString() }
-
-func jsonNumber(n uint64) string {
-	b, _ := json.Marshal(n)
-	return string(b)
-}
 
 // TestFormatLost: where only format.json is gone nobody is told to make a log, and no
 // epoch is won for it.
@@ -304,17 +285,4 @@ func TestFormatLost(t *testing.T) {
 	if n := locks(); n != before {
 		t.Errorf("%d locks, %d before", n, before)
 	}
-}
-
-// TestWatchSpeaks: a compactor that has nothing to do says that it is there.
-func TestWatchSpeaks(t *testing.T) {
-	url := newLog(t, freshURL(t))
-	ctx, cancel := context.WithCancel(t.Context())
-	var out, errs buffer
-	a := &app{out: &out, err: &errs, open: store.Open}
-	ended := make(chan int)
-	go func() { ended <- a.run(ctx, []string{"compact", "--watch", url}) }()
-	eventually(t, "a word", func() bool { return strings.Contains(errs.String(), "the compactor of epoch 1; it checks every 10s") })
-	cancel()
-	<-ended
 }

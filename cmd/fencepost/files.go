@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,52 +12,25 @@ import (
 )
 
 func (a *app) filesCmd() *cobra.Command {
-	var version, offset uint64
-	var when string
+	var version uint64
 	c := &cobra.Command{
-		Use:   "files [--at VERSION | --offset N | --time TIME] [--json] URL",
-		Short: "print the live files of the table, now or at a time",
+		Use:   "files [--at VERSION] [--json] URL",
+		Short: "print the live files of the table, now or in a version",
 		Long: `Files prints the live files of the table, one per line: key, bytes, records. With
 --json it prints one document, with the version, the end offset, the producer's cursor
 and the table's properties besides.
 
 The table is that at the end of the log. --at takes it from a version of the manifest
-that is still kept, --offset and --time from a place in the history. If that cannot be
-read any more, the error says what can.
+that is still kept. If that cannot be read any more, the error says what can.
 
-It needs the right to read.
-
-` + times,
-		Example: "fencepost files --time 1d s3://bucket/orders",
+It needs the right to read.`,
+		Example: "fencepost files --at 12 s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 	}
 	fl := c.Flags()
 	fl.Uint64Var(&version, "at", 0, "version of the manifest")
-	fl.Uint64Var(&offset, "offset", 0, "after so many records")
-	fl.StringVar(&when, "time", "", "before the first later record")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		var at reader.Moment
-		var before time.Time
-		n := 0
-		for name, f := range map[string]func() error{
-			"at":     func() error { at = reader.AtVersion(version); return nil },
-			"offset": func() error { at = reader.AtOffset(offset); return nil },
-			"time": func() (err error) {
-				before, err = moment("time", when)
-				return err
-			},
-		} {
-			if !fl.Changed(name) {
-				continue
-			}
-			if n++; n > 1 {
-				return usage("only one of --at, --offset and --time")
-			}
-			if err := f(); err != nil {
-				return err
-			}
-		}
 		if fl.Changed("at") && version == 0 {
 			return usage("--at is 0; versions begin at 1")
 		}
@@ -65,14 +38,7 @@ It needs the right to read.
 		if err != nil {
 			return err
 		}
-		if when != "" {
-			offset, err := r.After(cmd.Context(), before)
-			if err != nil {
-				return err
-			}
-			at = reader.AtOffset(offset)
-		}
-		s, err := a.snapshot(cmd.Context(), r, at, "files")
+		s, err := a.snapshot(cmd.Context(), r, version, "files")
 		if err != nil {
 			return err
 		}
@@ -84,21 +50,17 @@ It needs the right to read.
 
 // tableDoc is what files --json prints.
 type tableDoc struct {
-	Version uint64 `json:"version"`
-	First   uint64 `json:"first"`
-	End     uint64 `json:"end"`
-	// Cursor is omitted if it is not known.
-	Cursor     *[]byte           `json:"cursor,omitempty"`
+	Version    uint64            `json:"version"`
+	First      uint64            `json:"first"`
+	End        uint64            `json:"end"`
+	Cursor     []byte            `json:"cursor"`
 	Properties map[string]string `json:"properties"`
 	Files      []manifest.File   `json:"files"`
 }
 
 func (a *app) files(ctx context.Context, s *reader.Snapshot) error {
 	if a.json {
-		doc := tableDoc{Version: s.Version(), First: s.First(), End: s.End(), Properties: s.Properties(), Files: []manifest.File{}}
-		if c, ok := s.Cursor(); ok {
-			doc.Cursor = &c
-		}
+		doc := tableDoc{Version: s.Version(), First: s.First(), End: s.End(), Cursor: s.Cursor(), Properties: s.Properties(), Files: []manifest.File{}}
 		if doc.Properties == nil {
 			doc.Properties = map[string]string{}
 		}
@@ -110,13 +72,13 @@ func (a *app) files(ctx context.Context, s *reader.Snapshot) error {
 		}
 		return a.print(doc)
 	}
-	return a.stream(false, func(out *output) error {
+	return a.stream(func(out *bufio.Writer) error {
 		for f, err := range s.Files(ctx) {
 			if err != nil {
 				return err
 			}
-			if err := out.write(fmt.Appendf(nil, "%s\t%d\t%d\n", f.Key, f.Size, f.Records)); err != nil {
-				return fmt.Errorf("writing to standard output: %w", err)
+			if _, err := fmt.Fprintf(out, "%s\t%d\t%d\n", f.Key, f.Size, f.Records); err != nil {
+				return err
 			}
 		}
 		return nil

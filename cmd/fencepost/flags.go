@@ -11,66 +11,62 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/xhit/go-str2duration/v2"
-
-	"github.com/fencepost/fencepost/reader"
 )
 
-// Flags refuse bad values themselves, so that the error is wrong usage and names the flag.
-// They also refuse a 0 that the library would take for its default.
-
-// bytesValue is a flag with a number of bytes: 16MiB, 500000.
-type bytesValue int
-
-var _ pflag.Value = new(bytesValue)
-
-func (v *bytesValue) Set(s string) error {
-	n, err := humanize.ParseBytes(s)
-	if err != nil || n == 0 || n > 1<<40 {
-		return errors.New("write a number of bytes, such as 500000, 512KiB or 16MiB")
-	}
-	*v = bytesValue(n)
-	return nil
+// checked is a flag that refuses bad values itself, so that the error is wrong usage and
+// names the flag. It also refuses a 0 that the library would take for its default.
+type checked struct {
+	kind string // what the help calls a value
+	text string // the value as it was written
+	set  func(string) error
 }
 
-func (v *bytesValue) String() string {
-	if *v == 0 {
-		return ""
-	}
-	return fmt.Sprint(int(*v))
+var _ pflag.Value = new(checked)
+
+func (c *checked) Set(s string) error {
+	c.text = s
+	return c.set(s)
 }
 
-func (v *bytesValue) Type() string { return "bytes" }
+func (c *checked) String() string { return c.text }
 
-// spanValue is a flag with a length of time: 90s, 36h, 7d, 2w.
-type spanValue struct {
-	to    *time.Duration
-	least time.Duration
+func (c *checked) Type() string { return c.kind }
+
+// bytesVar is a flag with a number of bytes: 16MiB, 500000.
+func bytesVar[T int | int64](fl *pflag.FlagSet, to *T, name, help string) {
+	fl.Var(&checked{kind: "bytes", set: func(s string) error {
+		n, err := humanize.ParseBytes(s)
+		if err != nil || n == 0 || n > 1<<40 {
+			return errors.New("write a number of bytes, such as 500000, 512KiB or 16MiB")
+		}
+		*to = T(n)
+		return nil
+	}}, name, help)
 }
-
-var _ pflag.Value = new(spanValue)
 
 // positive is the least span above 0.
 const positive = time.Nanosecond
 
-func spanVar(fl *pflag.FlagSet, to *time.Duration, name string, def, least time.Duration, help string) {
-	*to = def
-	fl.Var(&spanValue{to, least}, name, help)
-}
-
-func (v *spanValue) Set(s string) error {
-	d, err := span(s)
-	switch {
-	case err != nil:
-		return err
-	case d < v.least && v.least == positive:
-		return errors.New("it must be more than 0")
-	case d < v.least && v.least == 0:
-		return errors.New("it must not be negative")
-	case d < v.least:
-		return fmt.Errorf("it must be at least %v", v.least)
+// spanVar is a flag with a length of time: 90s, 36h, 7d, 2w. Without a default it is 0.
+func spanVar(fl *pflag.FlagSet, to *time.Duration, name, def string, least time.Duration, help string) {
+	if def != "" {
+		*to, _ = span(def)
 	}
-	*v.to = d
-	return nil
+	fl.Var(&checked{kind: "duration", text: def, set: func(s string) error {
+		d, err := span(s)
+		switch {
+		case err != nil:
+			return err
+		case d < least && least == positive:
+			return errors.New("it must be more than 0")
+		case d < least && least == 0:
+			return errors.New("it must not be negative")
+		case d < least:
+			return fmt.Errorf("it must be at least %v", least)
+		}
+		*to = d
+		return nil
+	}}, name, help)
 }
 
 // span parses a length of time.
@@ -82,85 +78,48 @@ func span(s string) (time.Duration, error) {
 	return d, nil
 }
 
-func (v *spanValue) String() string {
-	const day = 24 * time.Hour
-	switch {
-	case v.to == nil || *v.to == 0:
-		return ""
-	case *v.to%day == 0:
-		return fmt.Sprintf("%dd", *v.to/day)
-	}
-	return v.to.String()
-}
-
-func (v *spanValue) Type() string { return "duration" }
-
-// countValue is a flag with a number from 1 on.
-type countValue[T int | int64] struct{ to *T }
-
-var _ pflag.Value = new(countValue[int])
-
+// countVar is a flag with a number from 1 on.
 func countVar[T int | int64](fl *pflag.FlagSet, to *T, name string, def T, help string) {
 	*to = def
-	fl.Var(&countValue[T]{to}, name, help)
+	fl.Var(&checked{kind: "int", text: fmt.Sprint(def), set: func(s string) error {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < 1 || int64(T(n)) != n {
+			return errors.New("write a number from 1 on")
+		}
+		*to = T(n)
+		return nil
+	}}, name, help)
 }
 
-func (v *countValue[T]) Set(s string) error {
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 1 || int64(T(n)) != n {
-		return errors.New("write a number from 1 on")
-	}
-	*v.to = T(n)
-	return nil
+// offsetVar is a flag with the offset of a record.
+func offsetVar(fl *pflag.FlagSet, to *uint64, name, help string) {
+	fl.Var(&checked{kind: "uint", set: func(s string) (err error) {
+		if *to, err = strconv.ParseUint(s, 10, 64); err != nil {
+			return errors.New("write the offset of a record, a number from 0 on")
+		}
+		return nil
+	}}, name, help)
 }
-
-func (v *countValue[T]) String() string {
-	if v.to == nil || *v.to == 0 {
-		return ""
-	}
-	return fmt.Sprint(*v.to)
-}
-
-func (v *countValue[T]) Type() string { return "int" }
-
-// fromFlag is an offset; [reader.Oldest] if it was not given.
-type fromFlag uint64
-
-var _ pflag.Value = new(fromFlag)
-
-func (f *fromFlag) Set(s string) error {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return errors.New("write the offset of a record, a number from 0 on")
-	}
-	*f = fromFlag(n)
-	return nil
-}
-
-func (f *fromFlag) String() string {
-	if uint64(*f) == reader.Oldest {
-		return ""
-	}
-	return strconv.FormatUint(uint64(*f), 10)
-}
-
-func (f *fromFlag) Type() string { return "uint" }
 
 // times is the help about times in flags.
 const times = `Write a TIME as 2026-11-22T09:30:00Z, as 2026-11-22 (midnight UTC), or as 36h or 7d
 (so long ago).`
 
-// moment parses the time in a flag.
-func moment(name, s string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t, nil
+// timeVar is a flag with a time, as the text above says.
+func timeVar(fl *pflag.FlagSet, to *time.Time, name, help string) {
+	fl.Var(&checked{kind: "time", set: func(s string) (err error) {
+		for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+			if *to, err = time.Parse(layout, s); err == nil {
+				return nil
+			}
 		}
-	}
-	if d, err := span(s); err == nil && d >= 0 {
-		return time.Now().Add(-d), nil
-	}
-	return time.Time{}, usage("--%s is %q; write a time as 2026-11-22T09:30:00Z, 2026-11-22 or, for as long ago, 36h or 7d", name, s)
+		d, err := span(s)
+		if err != nil || d < 0 {
+			return errors.New("write a time as 2026-11-22T09:30:00Z, 2026-11-22 or, for as long ago, 36h or 7d")
+		}
+		*to = time.Now().Add(-d)
+		return nil
+	}}, name, help)
 }
 
 // flagError says which flag is wrong, and how.

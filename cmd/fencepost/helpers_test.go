@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/url"
@@ -14,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
-	"github.com/fencepost/fencepost/store/probe"
 )
 
 // asCommand makes the test binary the command itself, so that tests can kill it.
@@ -92,12 +93,17 @@ func command(t testing.TB, args ...string) *exec.Cmd {
 // newLog makes a log without the time that a full probe takes.
 func newLog(t testing.TB, rawURL string) string {
 	t.Helper()
-	st := openStore(t, rawURL)
-	_, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Grace: -1, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}})
-	if err != nil {
+	fixture.Put(t, openStore(t, rawURL), layout.FormatKey, []byte(fixture.JSON(t, logtest.Format())))
+	return rawURL
+}
+
+// parsed runs the command and returns the document of JSON that it prints.
+func parsed[T any](t testing.TB, args ...string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(must(t, "", args...)), &v); err != nil {
 		t.Fatal(err)
 	}
-	return rawURL
+	return v
 }
 
 func openStore(t testing.TB, rawURL string) store.Store {
@@ -118,18 +124,11 @@ func fileURL(t testing.TB) string {
 
 func contents(t testing.TB, rawURL string) string {
 	t.Helper()
-	r, err := reader.Open(t.Context(), openStore(t, rawURL), nil)
+	all, err := logtest.Read(openStore(t, rawURL), 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	for rec, err := range r.Read(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Write(rec.Value)
-	}
-	return b.String()
+	return strings.Join(all, "")
 }
 
 // eventually waits until something holds.
@@ -160,9 +159,7 @@ func flip(t testing.TB, st store.Store, key string) {
 	}
 	b = bytes.Clone(b)
 	b[len(b)/2] ^= 1
-	if _, err := st.Put(t.Context(), key, b, nil); err != nil {
-		t.Fatal(err)
-	}
+	fixture.Put(t, st, key, b)
 }
 
 func exitStatus(t testing.TB, err error) int {

@@ -41,9 +41,9 @@ It needs the rights of a writer.`,
 		{"max-manifest", "most bytes of a manifest (default 8 MiB)", &o.Limits.Manifest, func(l manifest.Limits) int { return l.Manifest }},
 	}
 	for _, l := range limits {
-		fl.Var((*bytesValue)(l.to), l.name, l.help)
+		bytesVar(fl, l.to, l.name, l.help)
 	}
-	spanVar(fl, &o.Grace, "grace", manifest.DefaultGrace, 0, "how long unneeded objects stay, for slow readers; 0: not at all")
+	spanVar(fl, &o.Grace, "grace", manifest.DefaultGrace.String(), 0, "how long unneeded objects stay, for slow readers; 0: not at all")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		asked := o.Grace

@@ -23,7 +23,7 @@ import (
 )
 
 // interrupted is the cause of a context that a signal has ended.
-type interrupted struct{ signal os.Signal }
+type interrupted struct{ signal syscall.Signal }
 
 func (i *interrupted) Error() string { return "ended by signal: " + i.signal.String() }
 
@@ -35,7 +35,7 @@ func main() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		s := <-signals
+		s, _ := (<-signals).(syscall.Signal) // both of them are
 		cancel(&interrupted{s})
 		// A second signal ends the process at once. But terminals and timeout(1) send
 		// copies of the first one; they do not count.
@@ -75,10 +75,7 @@ func status(err error) int {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &i):
-		if s, ok := i.signal.(syscall.Signal); ok {
-			return exitSignal + int(s)
-		}
-		return exitSignal + int(syscall.SIGINT)
+		return exitSignal + int(i.signal)
 	case errors.Is(err, errUsage):
 		return exitUsage
 	case errors.Is(err, errOutcome):

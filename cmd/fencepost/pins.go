@@ -35,7 +35,7 @@ It needs the rights of a reader.`,
 	fl := c.Flags()
 	fl.StringVar(&name, "name", "", "a name for the pin, such as backup-2026-11")
 	fl.Uint64Var(&version, "version", 0, "the version (default the newest)")
-	spanVar(fl, &ttl, "ttl", 0, manifest.MinPinTTL, "how long the pin holds (default until unpin)")
+	spanVar(fl, &ttl, "ttl", "", manifest.MinPinTTL, "how long the pin holds (default until unpin)")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -52,11 +52,7 @@ It needs the rights of a reader.`,
 		if err != nil {
 			return err
 		}
-		at := reader.AtVersion(p.Version)
-		if p.Version == 0 { // nobody has led the log yet
-			at = reader.AtOffset(0)
-		}
-		s, err := r.Snapshot(cmd.Context(), &reader.SnapshotOptions{At: at, Unpinned: true})
+		s, err := r.Snapshot(cmd.Context(), &reader.SnapshotOptions{Version: p.Version, Unpinned: true})
 		if err != nil {
 			return err
 		}

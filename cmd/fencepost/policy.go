@@ -116,7 +116,7 @@ const ownCompactor = string(layout.Compactor) + "/"
 var rights = map[string][]right{
 	"candidate": {
 		{"Elect", putObject, []string{layout.LockPrefix}},
-		{"Measure", putObject, []string{layout.TmpPrefix}}, {"Prune", deleteObject, []string{layout.LockPrefix, layout.TmpPrefix}},
+		{"Prune", deleteObject, []string{layout.LockPrefix}},
 	},
 	"writer": {
 		{"Create", putObject, []string{layout.FormatKey}},

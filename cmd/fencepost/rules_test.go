@@ -12,11 +12,8 @@ import (
 func TestT36_BucketWithARule(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	srv, err := s3stub.Start(&s3stub.Options{Lifecycle: `<Rule><ID>tidy</ID><Status>Enabled</Status><Filter></Filter><Expiration><Days>30</Days></Expiration></Rule>`})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { srv.Close() })
+	srv := s3stub.Start(&s3stub.Options{Lifecycle: `<Rule><ID>tidy</ID><Status>Enabled</Status><Filter></Filter><Expiration><Days>30</Days></Expiration></Rule>`})
+	t.Cleanup(srv.Close)
 	bucket, params, _ := strings.Cut(srv.StoreURL(), "?")
 	url := bucket + "/logs?" + params
 	for _, verb := range []string{"probe", "init"} {

@@ -17,13 +17,12 @@ func (a *app) statusCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [--json] URL",
 		Short: "print who leads, where the log ends, and how large it is",
-		Long: `Status prints who leads, since when, in which epoch, and how long the lock lasts;
-the tail, the number of records, and the producer's cursor; the floor and the newest
-manifest; objects and bytes of each kind; the difference of the clocks; and the
-results of the probe when the log was made. It lists all objects.
+		Long: `Status prints who leads, since when, and in which epoch; the tail, the number of
+records, and the producer's cursor; the floor and the newest manifest; objects and
+bytes of each kind; and the results of the probe when the log was made. It lists all
+objects.
 
-It needs the right to read. To compare the clocks it also writes one object below
-tmp/; if that is not allowed, it says so.`,
+It needs the right to read.`,
 		Example: "fencepost status s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -96,15 +95,9 @@ func statusTable(s *survey.Survey) []byte {
 		}
 		row("objects", "%s: %d, %s%s", kind, c.Objects, size(int(c.Bytes)), note)
 	}
-	if s.Skew != nil {
-		row("clock", "the store's is %s ± %s from this machine's", s.Skew.Offset, s.Skew.Uncertainty)
-	}
 	if p := s.Probe; p != nil {
 		row("probe", "%s: kept %d promises; %d clients raced, %d creates, %d swaps", when(p.At), len(p.Kept), p.Clients, p.CreateRaces, p.SwapRaces)
 		row("", "put %.1f ms, get %.1f ms, list %.1f ms", p.Put.P50, p.Get.P50, p.List.P50)
-	}
-	for _, n := range s.Notes {
-		row("note", "%s", n)
 	}
 	_ = w.Flush()
 	return b.Bytes()
@@ -124,9 +117,6 @@ func leadership(l survey.Leadership) string {
 		return s
 	}
 	s := fmt.Sprintf("%s, epoch %d, since %s; validity %s", l.Holder, l.Epoch, when(l.Since), l.Validity)
-	if l.Remaining != "" {
-		s += ", " + l.Remaining + " left of it"
-	}
 	if l.State != "held" {
 		s += ", " + l.State
 	}

@@ -59,16 +59,7 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 	return c
 }
 
-func (a *app) versionCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "print the version of this program",
-		Args:  wantArgs(0, 0),
-		RunE:  func(*cobra.Command, []string) error { return a.write([]byte(version() + "\n")) },
-	}
-}
-
-// version is what the verb version and the flag --version print.
+// version is what --version prints.
 func version() string {
 	v, goVersion, revision := "(devel)", "", ""
 	if info, ok := debug.ReadBuildInfo(); ok {

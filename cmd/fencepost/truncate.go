@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -17,7 +18,7 @@ import (
 // truncating is what the flags of truncate say.
 type truncating struct {
 	before     uint64
-	beforeTime string
+	beforeTime time.Time
 	wait       time.Duration
 	election   func() leader.Options
 }
@@ -42,8 +43,8 @@ its --retain flags.
 		RunE:    func(cmd *cobra.Command, args []string) error { return t.run(cmd, a, args[0]) },
 	}
 	c.Flags().Uint64Var(&t.before, "before", 0, "offset of the first record that stays")
-	c.Flags().StringVar(&t.beforeTime, "before-time", "", "time of the first record that stays, instead")
-	spanVar(c.Flags(), &t.wait, "wait", time.Minute, positive, "how long to wait for another compactor to end")
+	timeVar(c.Flags(), &t.beforeTime, "before-time", "time of the first record that stays, instead")
+	spanVar(c.Flags(), &t.wait, "wait", "1m", positive, "how long to wait for another compactor to end")
 	t.election = a.election(c)
 	a.jsonFlag(c)
 	return c
@@ -57,24 +58,21 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 	case !fl.Changed("before") && !fl.Changed("before-time"):
 		return usage("--before is not given, nor --before-time: before which record?")
 	}
-	var first time.Time
-	if fl.Changed("before-time") {
-		var err error
-		if first, err = moment("before-time", t.beforeTime); err != nil {
-			return err
-		}
-	}
 	st, err := a.logStore(ctx, url)
 	if err != nil {
 		return err
 	}
 	if fl.Changed("before-time") {
-		if t.before, err = a.notBefore(ctx, st, first); err != nil {
+		r, err := reader.Open(ctx, st, nil)
+		if err != nil {
+			return err
+		}
+		if t.before, err = notBefore(ctx, r, t.beforeTime); err != nil {
 			return err
 		}
 	}
 	lo := t.election()
-	a.awaitCompactor(&lo, &t.wait)
+	a.awaitCompactor(&lo)
 	comp, err := compactor.New(st, &compactor.Options{Leader: &lo, Logger: a.log})
 	if err != nil {
 		return &kindError{errUsage, err}
@@ -88,12 +86,12 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 		}
 		return err
 	}
-	return a.begins(ctx, url)
+	return a.begins(ctx, st)
 }
 
 // begins prints where the log begins: after --before, if more was given up already.
-func (a *app) begins(ctx context.Context, url string) error {
-	log, err := a.manifests(ctx, url)
+func (a *app) begins(ctx context.Context, st store.Store) error {
+	log, err := state.Open(ctx, st, nil)
 	if err != nil {
 		return err
 	}
@@ -109,11 +107,7 @@ func (a *app) begins(ctx context.Context, url string) error {
 
 // notBefore returns the offset of the first record that is not before a time; 0 if all
 // records are later.
-func (a *app) notBefore(ctx context.Context, st store.Store, t time.Time) (uint64, error) {
-	r, err := reader.Open(ctx, st, nil)
-	if err != nil {
-		return 0, err
-	}
+func notBefore(ctx context.Context, r *reader.Reader, t time.Time) (uint64, error) {
 	// The first record that is later than the instant before t.
 	offset, err := r.After(ctx, t.Add(-time.Microsecond))
 	if errors.Is(err, reader.ErrGone) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/fencepost/fencepost/reader"
@@ -65,9 +64,6 @@ func (d *db) put(ctx context.Context, key, value string) (offset uint64, err err
 // replay reads all puts of the log in order.
 func replay(ctx context.Context, st store.Store, f func(offset uint64, p put) error) error {
 	r, err := reader.Open(ctx, st, nil)
-	if errors.Is(err, reader.ErrNotInitialized) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

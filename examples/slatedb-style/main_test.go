@@ -47,7 +47,6 @@ func TestStory(t *testing.T) {
 func TestStoresThatCannotServe(t *testing.T) {
 	bin := build(t)
 	for url, want := range map[string]string{
-		"mem://":      "lives in the memory of one process",
 		"mem://x":     "lives in the memory of one process",
 		"nosuch://x":  "no driver for nosuch://",
 		"not-a-store": "has no scheme",

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost"
@@ -58,11 +57,8 @@ func runNode(ctx context.Context, url, prefix, name string, in io.Reader, out io
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
 	}()
-	var mu sync.Mutex
 	enc := json.NewEncoder(out)
 	tell := func(e event) {
-		mu.Lock()
-		defer mu.Unlock()
 		e.Node = name
 		if err := enc.Encode(e); err != nil {
 			cancel() // the narrator is gone
@@ -78,7 +74,7 @@ func runNode(ctx context.Context, url, prefix, name string, in io.Reader, out io
 		switch {
 		case ctx.Err() != nil:
 		case errors.As(err, &fenced) && errors.Is(err, store.ErrPrecondition):
-			tell(event{What: "refused", Epoch: uint64(fenced.Epoch), Slot: fenced.Key, By: uint64(fenced.By), Text: fenced.Err.Error()})
+			tell(event{What: "refused", Epoch: uint64(fenced.Epoch), Slot: fenced.Key, By: uint64(fenced.By)})
 		case err != nil:
 			tell(event{What: "error", Text: err.Error()})
 		}

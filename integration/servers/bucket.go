@@ -16,11 +16,11 @@ import (
 
 // ensureBucket tries once to create the bucket. It succeeds if the bucket exists already.
 func (s *Server) ensureBucket(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
 	if s.Kind.api != nil {
 		return s.Kind.api.ensureBucket(ctx, s)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
 	client := s.client()
 	_, err := client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: aws.String(s.Bucket)})
 	if err == nil {
@@ -33,15 +33,16 @@ func (s *Server) ensureBucket(ctx context.Context) error {
 	return err
 }
 
+// impatient keeps no connection, because the server may be killed next.
+var impatient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 func (s *Server) client() *s3.Client {
-	// Keep no connection, because the server may be killed next.
-	transport := &http.Transport{DisableKeepAlives: true}
 	return s3.New(s3.Options{
 		BaseEndpoint:     aws.String(s.Endpoint),
 		Region:           region,
 		UsePathStyle:     true,
 		Credentials:      credentials.NewStaticCredentialsProvider(s.Kind.access, s.Kind.secret, ""),
-		HTTPClient:       &http.Client{Transport: transport},
+		HTTPClient:       impatient,
 		RetryMaxAttempts: 1,
 	})
 }

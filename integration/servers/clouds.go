@@ -20,8 +20,8 @@ import (
 
 // api is how clients reach a server that does not speak S3.
 type api struct {
-	// env returns environment variables for the cloud's SDK.
-	env func(s *Server) [][2]string
+	// env has environment variables for the cloud's SDK.
+	env [][2]string
 	// bucket returns a request that creates the bucket.
 	bucket func(s *Server) (*http.Request, error)
 	// url returns the URL of a prefix, as store.Open takes it.
@@ -42,12 +42,10 @@ var FakeGCS = &Kind{
 		}, nil
 	},
 	api: &api{
-		env: func(*Server) [][2]string {
-			return [][2]string{
-				// The developer's own settings must not affect a test.
-				{"GOOGLE_APPLICATION_CREDENTIALS", os.DevNull},
-				{"STORAGE_EMULATOR_HOST", ""},
-			}
+		env: [][2]string{
+			// The developer's own settings must not affect a test.
+			{"GOOGLE_APPLICATION_CREDENTIALS", os.DevNull},
+			{"STORAGE_EMULATOR_HOST", ""},
 		},
 		bucket: func(s *Server) (*http.Request, error) {
 			body := strings.NewReader(fmt.Sprintf(`{"name": %q}`, s.Bucket))
@@ -79,13 +77,11 @@ var Azurite = &Kind{
 	},
 	access: access, secret: azuriteKey,
 	api: &api{
-		env: func(*Server) [][2]string {
-			return [][2]string{
-				{"AZURE_STORAGE_ACCOUNT", access},
-				{"AZURE_STORAGE_KEY", azuriteKey},
-				{"AZURE_STORAGE_SAS_TOKEN", ""},
-				{"AZURE_STORAGE_CONNECTION_STRING", ""},
-			}
+		env: [][2]string{
+			{"AZURE_STORAGE_ACCOUNT", access},
+			{"AZURE_STORAGE_KEY", azuriteKey},
+			{"AZURE_STORAGE_SAS_TOKEN", ""},
+			{"AZURE_STORAGE_CONNECTION_STRING", ""},
 		},
 		bucket: createContainer,
 		url: func(s *Server, prefix string) url.URL {
@@ -125,11 +121,7 @@ func (a *api) ensureBucket(ctx context.Context, s *Server) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	// Keep no connection, because the server may be killed next.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(r.WithContext(ctx))
+	resp, err := impatient.Do(r.WithContext(ctx))
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,11 +42,11 @@ func install(ctx context.Context, root, name string, build func(ctx context.Cont
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(ctx, filepath.Join(root, name+".lock"))
+	held, err := lock(filepath.Join(root, name+".lock"))
 	if err != nil {
 		return "", err
 	}
-	defer unlock()
+	defer held.Close()
 	if exists(final) { // built by the previous holder of the lock
 		return final, nil
 	}
@@ -79,30 +78,19 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// lock takes an exclusive file lock, which the kernel releases when the process ends. The
-// file stays. If it were removed, two processes could hold the lock: one on the old file
+// lock takes an exclusive file lock. Closing the file releases it, and so does the end of
+// the process. The file stays. If it were removed, two processes could hold the lock: one on the old file
 // and one on the new.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
+func lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, context.Cause(ctx))
-		case <-time.After(100 * time.Millisecond):
-		}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
+	return f, nil
 }
 
 // goInstall builds a command from the Go module proxy. It sets GOFLAGS and GOWORK,

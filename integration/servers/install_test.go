@@ -77,24 +77,6 @@ func TestInstallLeavesNothingBehindAFailedBuild(t *testing.T) {
 	}
 }
 
-func TestInstallGivesUpWaitingForAnotherWhenCancelled(t *testing.T) {
-	root := t.TempDir()
-	unlock, err := lock(t.Context(), filepath.Join(root, "x-v1.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unlock()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, err = install(ctx, root, "x-v1", func(context.Context, string) error {
-		t.Error("built while another process holds the lock")
-		return nil
-	})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want the context's error", err)
-	}
-}
-
 func TestRunEndsTheWholeGroupWhenCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("enough")

@@ -187,20 +187,9 @@ func (s *Server) printed() []byte {
 }
 
 func (s *Server) setenv() {
-	env := awsEnv(s.Kind)
-	if s.Kind.api != nil {
-		env = s.Kind.api.env(s)
-	}
-	for _, kv := range env {
-		s.t.Setenv(kv[0], kv[1])
-		s.Env = append(s.Env, kv[0]+"="+kv[1])
-	}
-}
-
-func awsEnv(k *Kind) [][2]string {
-	return [][2]string{
-		{"AWS_ACCESS_KEY_ID", k.access},
-		{"AWS_SECRET_ACCESS_KEY", k.secret},
+	env := [][2]string{
+		{"AWS_ACCESS_KEY_ID", s.Kind.access},
+		{"AWS_SECRET_ACCESS_KEY", s.Kind.secret},
 		{"AWS_SESSION_TOKEN", ""},
 		{"AWS_REGION", region},
 		// The developer's own settings must not affect a test.
@@ -210,6 +199,13 @@ func awsEnv(k *Kind) [][2]string {
 		{"AWS_EC2_METADATA_DISABLED", "true"},
 		{"AWS_ENDPOINT_URL", ""},
 		{"AWS_ENDPOINT_URL_S3", ""},
+	}
+	if s.Kind.api != nil {
+		env = s.Kind.api.env
+	}
+	for _, kv := range env {
+		s.t.Setenv(kv[0], kv[1])
+		s.Env = append(s.Env, kv[0]+"="+kv[1])
 	}
 }
 

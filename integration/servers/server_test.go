@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -23,8 +22,7 @@ import (
 // pid asks the fake server for its process id. 0: no answer.
 func pid(t *testing.T, endpoint string) int {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(endpoint)
+	resp, err := impatient.Get(endpoint)
 	if err != nil {
 		return 0
 	}

@@ -48,10 +48,6 @@ type Follower struct {
 	// back what it has delivered. Otherwise the caller calls Confirm before it relies on
 	// anything.
 	EachSeal bool
-	// Known, if set, is asked for a slot before the store is, and may wait. It returns
-	// false if the store has to be asked, and an object without a body if the slot is
-	// empty. Its error ends the walk.
-	Known func(ctx context.Context, p fence.Position) (o Object, ok bool, err error)
 	// Beyond is set when Walk has come to an empty slot: the last slot after it that was
 	// seen to hold something other than a seal. It is zero if there is none.
 	Beyond fence.Position
@@ -67,7 +63,7 @@ type Follower struct {
 func (f *Follower) Walk(ctx context.Context, from frame.Point) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		f.Beyond = fence.Position{}
-		for step, err := range f.walk(ctx, from, f.Known, func(p fence.Position) { f.Beyond = p }) {
+		for step, err := range f.walk(ctx, from, &f.Beyond) {
 			switch {
 			case err != nil:
 				err = f.Classify(ctx, step.From.Position, err)

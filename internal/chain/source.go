@@ -43,6 +43,8 @@ type Source struct {
 	// Budget is how many bytes of large objects are fetched ahead, [DefaultBudget] if 0.
 	// One large object may exceed it.
 	Budget int64
+	// Have are objects that were read already. They are not read again.
+	Have map[fence.Position]Object
 	// Keep, if set, selects data objects that are not decompressed: a walk checks only
 	// their checksums. It is for a caller that copies objects as they are.
 	Keep func(*frame.Header) bool
@@ -69,6 +71,9 @@ func (s *Source) ReadHead(ctx context.Context, p fence.Position) (Object, error)
 }
 
 func (s *Source) readHead(ctx context.Context, p fence.Position, n int64) (o Object, err error) {
+	if o, ok := s.Have[p]; ok {
+		return o, nil
+	}
 	o.Body, o.Info, err = store.Read(ctx, s.Store, layout.DataKey(p), &store.ReadOptions{Length: n, Settle: s.Settle})
 	if errors.Is(err, store.ErrRange) {
 		err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, layout.DataKey(p))
@@ -90,7 +95,7 @@ type Step struct {
 // store.ErrNotFound if the slot is empty.
 func (s *Source) Read(ctx context.Context, from frame.Point) (Step, error) {
 	f := newFetch(ctx, from.Position, Head)
-	f.fetchHead(s, nil)
+	f.fetchHead(s)
 	if f.err == nil && f.partial() {
 		f.fetchRest(ctx, s)
 	}

@@ -3,12 +3,14 @@ package chain
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -20,16 +22,16 @@ import (
 // walk that begins at the tail costs one request. Requests that are in flight when the
 // loop ends are cancelled, and the walk waits for them.
 func (s *Source) Walk(ctx context.Context, from frame.Point) iter.Seq2[Step, error] {
-	return s.walk(ctx, from, nil, func(fence.Position) {})
+	return s.walk(ctx, from, new(fence.Position))
 }
 
-// walk also asks known before the store. At the first empty slot it calls beyond, if it has
-// seen a later slot that holds something other than a seal, with the last such slot.
-func (s *Source) walk(ctx context.Context, from frame.Point, k known, beyond func(fence.Position)) iter.Seq2[Step, error] {
+// walk also sets beyond at the first empty slot, to the last slot that it has seen to hold
+// something other than a seal.
+func (s *Source) walk(ctx context.Context, from frame.Point, beyond *fence.Position) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		w := &walk{
-			Source: s, known: k, window: min(max(s.First, 1), s.ahead()), budget: s.Budget,
+			Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.Budget,
 			asked: make(chan *fetch, s.ahead()), arrived: make(chan *fetch, s.ahead()),
 		}
 		if w.budget <= 0 {
@@ -42,7 +44,7 @@ func (s *Source) walk(ctx context.Context, from frame.Point, k known, beyond fun
 			f := w.next(ctx, p.Position)
 			step, err := s.check(p, f)
 			if errors.Is(err, store.ErrNotFound) {
-				w.beyond(beyond)
+				*beyond = w.beyond()
 				return
 			}
 			if !yield(step, err) || err != nil {
@@ -62,7 +64,6 @@ func (s *Source) walk(ctx context.Context, from frame.Point, k known, beyond fun
 // and return fetches through channels.
 type walk struct {
 	*Source
-	known   known
 	queue   []*fetch    // of consecutive slots
 	window  int         // how long the queue may become
 	active  int         // fetches in the queue that have not arrived
@@ -120,7 +121,7 @@ func (w *walk) ask(ctx context.Context, p fence.Position) {
 
 func (w *walk) work() {
 	for f := range w.asked {
-		f.fetchHead(w.Source, w.known)
+		f.fetchHead(w.Source)
 		w.arrived <- f
 	}
 }
@@ -154,18 +155,19 @@ func (w *walk) pop() {
 	w.queue = w.queue[1:]
 }
 
-// beyond tells what was found after an empty slot.
-func (w *walk) beyond(tell func(fence.Position)) {
+// beyond returns the last slot in the queue that was found to hold something other than a
+// seal, or none.
+func (w *walk) beyond() fence.Position {
 	w.noteArrived()
 	for _, f := range slices.Backward(w.queue) {
 		if !f.here || f.err != nil {
 			continue
 		}
 		if h, err := frame.DecodeHeader(f.Body); err != nil || h.Kind != frame.Seal {
-			tell(f.pos)
-			return
+			return f.pos
 		}
 	}
+	return fence.Position{}
 }
 
 // drop cancels what is in flight and waits for it.
@@ -218,5 +220,64 @@ func (w *walk) startRests(ctx context.Context) {
 			defer cancel()
 			f.fetchRest(ctx, w.Source)
 		}()
+	}
+}
+
+// fetch is the request for one slot, and then its answer.
+type fetch struct {
+	pos      fence.Position
+	ask      int64              // how many bytes of it
+	ctx      context.Context    //nolint:containedctx // of the request, on its way to a worker
+	cancel   context.CancelFunc // of the request that is in flight
+	here     bool               // its head has arrived
+	head     int64              // bytes of that
+	rest     chan struct{}      // closed when the rest is here; nil if it was not asked for
+	reserved int64              // bytes of the budget
+	Object
+	err error
+}
+
+func newFetch(ctx context.Context, pos fence.Position, ask int64) *fetch {
+	ctx, cancel := context.WithCancel(ctx)
+	return &fetch{pos: pos, ask: ask, ctx: ctx, cancel: cancel}
+}
+
+func (f *fetch) fetchHead(s *Source) {
+	defer f.cancel()
+	f.Object, f.err = s.readHead(f.ctx, f.pos, f.ask)
+}
+
+// wait waits for the rest, if it was asked for.
+func (f *fetch) wait() {
+	if f.rest != nil {
+		<-f.rest
+	}
+}
+
+func (f *fetch) partial() bool { return f.Info.Size > int64(len(f.Body)) }
+
+func (f *fetch) fetchRest(ctx context.Context, s *Source) {
+	limit := frame.MaxFrame(s.Limits)
+	if f.Info.Size > limit {
+		f.err = fmt.Errorf("%w: %s has %d bytes; the log allows %d", fence.ErrCorrupt, layout.DataKey(f.pos), f.Info.Size, limit)
+		return
+	}
+	off := int64(len(f.Body))
+	// The rest is appended to the head, in a buffer that grows as bytes arrive. Two buffers
+	// would hold a large object twice.
+	whole, info, err := store.Read(ctx, s.Store, layout.DataKey(f.pos), &store.ReadOptions{Offset: off, Length: f.Info.Size - off, Append: f.Body, Settle: s.Settle})
+	switch {
+	case err != nil && !errors.Is(err, store.ErrRange):
+		f.err = err
+	case err != nil || info.Version != f.Info.Version:
+		// guard:rest-match. The first part of a large object and the rest, which are two
+		// requests, must be of one version; otherwise the slot counts as absent. Without
+		// this check: a walk reads the first part; the object is pruned, and a zombie
+		// writes another one into the hole; the walk appends the zombie's rest to the old
+		// beginning and reports damage in a sound log. Absent is right: the caller then
+		// reads the manifest, and finds that the floor has passed the slot.
+		f.err = &store.Error{Op: "get", Key: layout.DataKey(f.pos), Kind: store.ErrNotFound, Hint: "it changed while it was read"}
+	default:
+		f.Body = whole
 	}
 }

@@ -14,14 +14,6 @@ import (
 
 func codecName(c Codec) string { return map[Codec]string{Plain: "plain", Zstd: "zstd"}[c] }
 
-func benchRecords() []string {
-	rs := make([]string, 1000)
-	for i := range rs {
-		rs[i] = fmt.Sprintf(`{"order":%d,"state":"paid","note":%q}`, i*7919, strings.Repeat("x", i%50))
-	}
-	return rs
-}
-
 func TestBuilderEmpty(t *testing.T) {
 	var b Builder
 	if b.Size() != 0 || b.Records() != 0 {
@@ -174,28 +166,6 @@ func TestEncodersIgnoreTheRestOfTheHeader(t *testing.T) {
 	dirty.Kind, dirty.Next = Seal, 9
 	if got, _ := build(dirty, Plain, []byte("topic-3@77"), "x"); !bytes.Equal(got, readHex(t, "data-cursor.hex")) {
 		t.Errorf("data from the header of a seal: %x", got)
-	}
-}
-
-func BenchmarkBuilder(b *testing.B) {
-	var records [][]byte
-	for _, r := range benchRecords() {
-		records = append(records, []byte(r))
-	}
-	for _, codec := range []Codec{Plain, Zstd} {
-		b.Run(codecName(codec), func(b *testing.B) {
-			var bu Builder
-			h := testHeader()
-			b.ReportAllocs()
-			for b.Loop() {
-				bu.Reset()
-				for _, r := range records {
-					bu.Add(r)
-				}
-				bu.Finish(&h, codec)
-			}
-			b.SetBytes(int64(bu.Size()))
-		})
 	}
 }
 

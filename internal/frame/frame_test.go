@@ -2,6 +2,9 @@ package frame
 
 import (
 	"bytes"
+	"errors"
+	"hash/crc32"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -182,20 +185,120 @@ func TestDecodePlainDoesNotCopy(t *testing.T) {
 	}
 }
 
-func BenchmarkDecode(b *testing.B) {
-	for _, codec := range []Codec{Plain, Zstd} {
-		b.Run(codecName(codec), func(b *testing.B) {
-			frame, h := build(testHeader(), codec, nil, benchRecords()...)
-			if h.Codec != codec {
-				b.Fatal("not compressible")
+func TestRecordSize(t *testing.T) {
+	var b Builder
+	for _, n := range []int{0, 1, 2, 126, 127, 128, 129, 255, 256, 16382, 16383, 16384, 16385, 1<<21 - 1, 1 << 21} {
+		before := b.Size()
+		b.Add(make([]byte, n))
+		if grown := b.Size() - before; grown != RecordSize(n) {
+			t.Errorf("RecordSize(%d) is %d, the payload grew by %d", n, RecordSize(n), grown)
+		}
+	}
+}
+
+func TestLimitsOfOne(t *testing.T) {
+	l := fence.Limits{Object: 100, Record: 10, Cursor: 5}
+	if err := CheckRecord(l, 10); err != nil {
+		t.Error(err)
+	}
+	fixture.WantErr(t, CheckRecord(l, 11), fence.ErrLimit, "a record of 11 bytes; the log allows 10")
+	if err := CheckCursor(l, 5); err != nil {
+		t.Error(err)
+	}
+	fixture.WantErr(t, CheckCursor(l, 6), fence.ErrLimit, "a cursor of 6 bytes; the log allows 5")
+	if n := MaxFrame(l); n != HeaderSize+100+5 {
+		t.Error(n)
+	}
+}
+
+// The longest frame that the limits allow has the length that MaxFrame says.
+func TestMaxFrame(t *testing.T) {
+	l := fence.Limits{Object: RecordSize(300), Record: 300, Cursor: 7}
+	b, _ := build(testHeader(), Plain, make([]byte, 7), string(make([]byte, 300)))
+	if _, err := Decode(b, l); err != nil || int64(len(b)) != MaxFrame(l) {
+		t.Errorf("%d bytes of %d, %v", len(b), MaxFrame(l), err)
+	}
+}
+
+// TestSum is the CRC-32C of the whole, whatever its length.
+func TestSum(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	check := func(frame []byte) {
+		t.Helper()
+		if got, want := Sum(frame), crc32.Checksum(frame, castagnoli); got != want {
+			t.Errorf("a frame of %d bytes: %08x, want %08x", len(frame), got, want)
+		}
+	}
+	for n := range 300 {
+		for _, codec := range []Codec{Plain, Zstd} {
+			var b Builder
+			for range n % 5 {
+				b.Add(bytes.Repeat([]byte{byte(rng.Uint32())}, rng.IntN(1<<(n%17)+1)))
 			}
-			b.SetBytes(int64(h.rawLen))
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := Decode(frame, fence.DefaultLimits()); err != nil {
-					b.Fatal(err)
+			if n%3 == 0 {
+				b.SetCursor([]byte("cursor")[:n%7])
+			}
+			h := testHeader()
+			check(b.Finish(&h, codec))
+		}
+	}
+	h := Header{Position: fence.Position{Epoch: 1, Seq: 2}, Time: time.Unix(1, 0)}
+	check(EncodeSeal(&h, 2))
+}
+
+// What is repacked holds the same records elsewhere, without the cursor, however it
+// is stored; and damage is noticed without unpacking.
+func TestRepack(t *testing.T) {
+	for i, codec := range []Codec{Plain, Zstd, Plain, Zstd} {
+		var b Builder
+		records := [][]byte{bytes.Repeat([]byte("a"), 1000), {}, []byte("z")}
+		for _, r := range records {
+			b.Add(r)
+		}
+		var cursor []byte
+		if i < 2 {
+			cursor = []byte("somewhere")
+			b.SetCursor(cursor)
+		}
+		old := Header{Log: fence.ID{1}, Nonce: fence.ID{2}, Position: fence.Position{Epoch: 3, Seq: 4}, Offset: 5, Prev: 6, Time: time.UnixMicro(7).UTC()}
+		frame := slices.Clone(b.Finish(&old, codec))
+		f, err := Decode(frame, fence.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := DecodeStored(frame, fence.DefaultLimits())
+		if err != nil || s.Header != f.Header || !bytes.Equal(s.Cursor, cursor) || s.HasCursor != (cursor != nil) {
+			t.Fatalf("%+v, %v; want %+v", s, err, f.Header)
+		}
+		for _, s := range []*Stored{s, f.Stored()} {
+			h := Header{Log: fence.ID{1}, Nonce: fence.ID{9}, Position: fence.Position{Epoch: 3, Seq: 4}, Offset: 5, Prev: 10, Time: time.UnixMicro(11).UTC()}
+			header, payload := s.Repack(&h)
+			got, err := Decode(slices.Concat(header, payload), fence.DefaultLimits())
+			if err != nil || got.Header != h || got.HasCursor || got.Cursor != nil || got.Codec != f.Codec || got.Prev != 10 {
+				t.Fatalf("%+v, %v; want %+v", got, err, h)
+			}
+			n := 0
+			for off, rec := range got.All() {
+				if off != 5+uint64(n) || !bytes.Equal(rec, records[n]) {
+					t.Errorf("record %d at %d is %q", n, off, rec)
 				}
+				n++
 			}
-		})
+			if n != len(records) {
+				t.Errorf("%d records", n)
+			}
+		}
+		for i := range frame {
+			bad := slices.Clone(frame)
+			bad[i] ^= 1
+			if _, err := DecodeStored(bad, fence.DefaultLimits()); !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrFormat) {
+				t.Errorf("byte %d is flipped: %v", i, err)
+			}
+		}
+		for n := range frame {
+			if _, err := DecodeStored(frame[:n], fence.DefaultLimits()); !errors.Is(err, fence.ErrCorrupt) {
+				t.Errorf("cut to %d bytes: %v", n, err)
+			}
+		}
 	}
 }

@@ -31,14 +31,11 @@ func KindOf(key string) string {
 	if key == FormatKey {
 		return KindFormat
 	}
-	dir, rest, _ := strings.Cut(key, "/")
+	dir, _, _ := strings.Cut(key, "/")
 	ok := false
 	switch dir {
 	case KindLock, KindCompactorLock:
-		var number string
-		if number, ok = strings.CutSuffix(rest, ".json"); ok {
-			_, ok = ParseNumber(number)
-		}
+		_, ok = ParseNumberedKey(dir+"/", key)
 	case KindData:
 		_, ok = ParseDataKey(key)
 	case KindManifest:

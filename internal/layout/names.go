@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -25,27 +26,27 @@ const (
 	LockPrefix = "lock/"
 	// CompactorLockPrefix begins the keys of the locks of its compactors.
 	CompactorLockPrefix = "compactor-lock/"
-	// TmpPrefix begins the keys of what probes and clock measurements write for a moment.
+	// TmpPrefix begins the keys of what probes write for a moment.
 	TmpPrefix = "tmp/"
 )
 
-// ManifestKey is the key of a version of the manifest.
-func ManifestKey(version uint64) string {
-	return ManifestPrefix + FormatNumber(version) + ".json"
+// NumberedKey names a lock by its epoch, or a manifest: <prefix><number>.json.
+func NumberedKey(prefix string, n uint64) string { return prefix + FormatNumber(n) + ".json" }
+
+// ParseNumberedKey reads what [NumberedKey] writes. Numbers begin at 1.
+func ParseNumberedKey(prefix, key string) (n uint64, ok bool) {
+	rest, below := strings.CutPrefix(key, prefix)
+	number, json := strings.CutSuffix(rest, ".json")
+	n, ok = ParseNumber(number)
+	return n, ok && below && json && n > 0
 }
 
-// ParseManifestKey reads what [ManifestKey] writes. There is no version 0 in a store.
+// ManifestKey is the key of a version of the manifest.
+func ManifestKey(version uint64) string { return NumberedKey(ManifestPrefix, version) }
+
+// ParseManifestKey reads what [ManifestKey] writes.
 func ParseManifestKey(key string) (version uint64, ok bool) {
-	rest, ok := strings.CutPrefix(key, ManifestPrefix)
-	if !ok {
-		return 0, false
-	}
-	num, ok := strings.CutSuffix(rest, ".json")
-	if !ok {
-		return 0, false
-	}
-	version, ok = ParseNumber(num)
-	return version, ok && version > 0
+	return ParseNumberedKey(ManifestPrefix, key)
 }
 
 // SegmentKey names a segment: segment/<role>/<epoch>/<uuid>. The two roles count
@@ -146,3 +147,48 @@ const (
 
 // FormatKey is the object that says what a log is. It is created once.
 const FormatKey = "format.json"
+
+// DataPrefix begins the keys of all log objects.
+const DataPrefix = "data/"
+
+// Digits is how many digits every number in a key has. So keys sort as numbers do.
+const Digits = 20
+
+// FormatNumber returns n as it stands in keys.
+func FormatNumber(n uint64) string {
+	var b [Digits]byte
+	for i := range b {
+		b[Digits-1-i] = byte('0' + n%10)
+		n /= 10
+	}
+	return string(b[:])
+}
+
+// ParseNumber reads what [FormatNumber] writes, and nothing else.
+func ParseNumber(s string) (uint64, bool) {
+	if len(s) != Digits {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s, 10, 64) // digits only: neither sign nor underscore
+	return n, err == nil
+}
+
+// DataKey is the key of a log object: data/<epoch>/<seq>.
+func DataKey(p fence.Position) string {
+	return DataPrefix + FormatNumber(uint64(p.Epoch)) + "/" + FormatNumber(p.Seq)
+}
+
+// ParseDataKey reads the key of a log object. It is false for every other key.
+func ParseDataKey(key string) (fence.Position, bool) {
+	rest, ok := strings.CutPrefix(key, DataPrefix)
+	if !ok {
+		return fence.Position{}, false
+	}
+	e, s, ok := strings.Cut(rest, "/")
+	if !ok {
+		return fence.Position{}, false
+	}
+	epoch, ok1 := ParseNumber(e)
+	seq, ok2 := ParseNumber(s)
+	return fence.Position{Epoch: fence.Epoch(epoch), Seq: seq}, ok1 && ok2 && seq > 0
+}

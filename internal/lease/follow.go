@@ -69,9 +69,11 @@ func (c *Candidate) onGot(now clock.Instant, ev Event, report **Report) Action {
 		//mutant:replace c.lock.Version == c.listed => true
 		c.confirmed = c.lock.Version == c.listed
 	case old.Holder != c.lock.Holder, c.cfg.Observe && old.State != c.lock.State:
-		// guard:newest-listed. A change of holder or state is reported only after a listing shows this lock
-		// as the newest. Without this check: lock 7 is succeeded and pruned; a late create of another
-		// candidate lands in the hole; an observer of lock 7 reports that candidate as the leader.
+		// guard:newest-listed. A change of holder is reported only after a listing shows
+		// this lock as the newest. For an observer that holds for a change of state too.
+		// Without this check: lock 7 is succeeded and pruned; a late create of another
+		// candidate lands in the hole; an observer of lock 7 reports that candidate as the
+		// leader.
 		//
 		//mutant:replace c.confirmed = false => c.confirmed = true
 		c.confirmed = false
@@ -106,9 +108,10 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 	//
 	//mutant:replace >= c.lock.Validity => >= c.lock.Validity/2
 	unchanged := same && now.Sub(c.first) >= c.lock.Validity
-	// guard:shortcut. At first sight a lock has lapsed if it is older than its validity by the store's clock,
-	// plus a grace of 5 s. Both times come from one response, so no two clocks are compared. Without
-	// the grace: the store rounds times to whole seconds, and a lock that is still valid looks lapsed.
+	// guard:shortcut. At first sight a lock has lapsed if it is older than its validity by
+	// the store's clock, plus 5 s. Both times come from one response, so no two clocks are
+	// compared. Without the 5 s: the store rounds times to whole seconds, or sends a Date
+	// that is seconds old, and a lock that is still valid looks lapsed.
 	//
 	//mutant:replace c.lock.Validity+shortcutGrace => c.lock.Validity
 	old := age != nil && age.Since >= c.lock.Validity+shortcutGrace

@@ -10,8 +10,7 @@ import (
 
 // Leader keeps a won lock alive until the term ends, and then releases it.
 type Leader struct {
-	cfg   Config
-	epoch uint64
+	cfg Config
 
 	version  store.Version // as last known
 	deadline clock.Instant
@@ -30,7 +29,6 @@ type Leader struct {
 	announced bool // the lock says draining
 	drain     clock.Instant
 	successor string
-	keep      bool
 	workDone  bool
 	renew     bool
 	over      bool // the lock is released, lost, or left to lapse
@@ -41,7 +39,7 @@ type Leader struct {
 // NewLeader begins a term at now with win, the Lead action of a Candidate.
 func NewLeader(cfg Config, win Action, now clock.Instant) *Leader {
 	return &Leader{
-		cfg: cfg, epoch: win.Epoch, version: win.Known, last: now, progress: now,
+		cfg: cfg, version: win.Known, last: now, progress: now,
 		deadline: cfg.deadline(win.Sent), due: win.Sent.Add(cfg.Renew),
 	}
 }
@@ -90,9 +88,6 @@ func (l *Leader) Step(now clock.Instant, in Input) Ready {
 		if l.successor != "" {
 			l.cause = ByHandover
 		}
-	}
-	if l.keep && l.workDone && l.cause != "" && !l.running {
-		l.over = true
 	}
 	if l.cause != before {
 		r.Cancel = l.cause
@@ -180,10 +175,9 @@ func (l *Leader) denied(in Input) {
 func (l *Leader) resign(now clock.Instant, in Input) {
 	if l.resigning {
 		l.drain = min(l.drain, now.Add(in.Drain))
-		l.keep = l.keep && in.Keep
 		return
 	}
-	l.resigning, l.successor, l.keep, l.drain = true, in.Successor, in.Keep, now.Add(in.Drain)
+	l.resigning, l.successor, l.drain = true, in.Successor, now.Add(in.Drain)
 }
 
 // next chooses the write to send now, if any.

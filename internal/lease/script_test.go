@@ -291,7 +291,6 @@ func (s *script) ready(now clock.Instant, event string, args []string, named map
 		if v, ok := named["drain"]; ok {
 			in.Drain = duration(s.t, v)
 		}
-		_, in.Keep = named["keep"]
 	case "work-done":
 		in.Signal = lease.WorkDone
 	case "confirm":

@@ -82,8 +82,6 @@ type Input struct {
 	Found     Lock // Epoch 0: the lock was deleted, or cannot be read
 	Drain     time.Duration
 	Successor string
-	// Keep lets the lock lapse instead of releasing it.
-	Keep bool
 	// Progress is when the work last showed progress. It comes with every signal.
 	Progress clock.Instant
 }

@@ -42,10 +42,11 @@ func (c *Candidate) create() Action {
 	}
 	c.won = Lock{Epoch: c.lock.follower(), Nonce: c.cfg.Nonce()}
 	if c.won.Epoch < c.cfg.MinEpoch {
-		// guard:milestone. A candidate that must skip epochs first creates the next lock,
-		// already expired, which says which epoch comes after it. Without it: the newest
-		// lock is 7; A creates lock 8 and leads; B, with MinEpoch 100, creates lock 100 at
-		// the same time and leads too; nobody deposes 8, which is not the newest.
+		// guard:milestone. A candidate that has to skip epochs (MinEpoch) creates the next
+		// lock before that. This lock is already expired, and says which epoch comes after
+		// it. Without it: the newest lock is 7; A creates lock 8 and leads; B, with
+		// MinEpoch 100, creates lock 100 and leads too; nobody deposes 8, which is not the
+		// newest.
 		//
 		//mutant:replace c.won.Next = c.cfg.MinEpoch => c.won.Epoch = c.cfg.MinEpoch
 		c.won.Next = c.cfg.MinEpoch

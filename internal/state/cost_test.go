@@ -2,9 +2,7 @@ package state
 
 import (
 	"context"
-	"flag"
 	"iter"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -40,36 +38,14 @@ func (s *meter) List(ctx context.Context, prefix string, opts *store.ListOptions
 	return s.Store.List(ctx, prefix, opts)
 }
 
-// churn is how files come and go: it takes n of the live files out, which are in
-// the order in which they came.
-var churn = map[string]func(rng *rand.Rand, live []string, n int) (gone, left []string){
-	// Retention: the oldest go.
-	"oldest": func(_ *rand.Rand, live []string, n int) (gone, left []string) { return live[:n], live[n:] },
-	// The newest are merged soon.
-	"newest": func(_ *rand.Rand, live []string, n int) (gone, left []string) {
-		at := len(live) - n
-		return slices.Clone(live[at:]), live[:at]
-	},
-	// Some that were written one after the other are merged.
-	"runs": func(rng *rand.Rand, live []string, n int) (gone, left []string) {
-		at := rng.IntN(len(live) - n + 1)
-		return slices.Clone(live[at : at+n]), slices.Delete(live, at, at+n)
-	},
-	// Any; the order is lost.
-	"random": func(rng *rand.Rand, live []string, n int) (gone, left []string) {
-		for i := range n {
-			last := len(live) - 1 - i
-			at := rng.IntN(last + 1)
-			live[at], live[last] = live[last], live[at]
-		}
-		at := len(live) - n
-		return slices.Clone(live[at:]), live[:at]
-	},
-}
+const (
+	updates = 200 // of a table whose cost is measured
+	changes = 50  // how many files each of them adds, and how many it removes, anywhere
+)
 
 // cost returns what an update costs on a table of so many files, in the mean over
-// many, each of which adds and removes some.
-func cost(t testing.TB, files int, pick func(rng *rand.Rand, live []string, n int) (gone, left []string)) (bytes, requests float64) {
+// many, each of which adds some and removes any others.
+func cost(t testing.TB, files int) (bytes, requests float64) {
 	t.Helper()
 	st := &meter{Store: memstore.New(nil)}
 	w := newTableModel(t, st, testFormat())
@@ -81,10 +57,11 @@ func cost(t testing.TB, files int, pick func(rng *rand.Rand, live []string, n in
 	live := w.keys()
 	st.requests.Store(0)
 	st.bytes.Store(0)
-	for range *updates {
+	for range updates {
 		e := &manifest.Edit{}
-		e.Remove, live = pick(w.rng, live, *changes)
-		for range *changes {
+		w.rng.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
+		e.Remove, live = slices.Clone(live[:changes]), live[changes:]
+		for range changes {
 			f := w.file(false)
 			e.Add, live = append(e.Add, f), append(live, f.Key)
 		}
@@ -97,14 +74,8 @@ func cost(t testing.TB, files int, pick func(rng *rand.Rand, live []string, n in
 			})
 		}
 	}
-	return float64(st.bytes.Load()) / float64(*updates), float64(st.requests.Load()) / float64(*updates)
+	return float64(st.bytes.Load()) / updates, float64(st.requests.Load()) / updates
 }
-
-var (
-	pattern = flag.String("churn", "random", "how files come and go in the measurement of a table's cost; all of oldest, newest, runs, random with \"\"")
-	updates = flag.Int("updates", 200, "with how many updates it is measured")
-	changes = flag.Int("changes", 50, "how many files each of them adds, and how many it removes")
-)
 
 // TestCostOfLargeTables: an update of a table of 100,000 files costs as much as one
 // of 1,000, also if the files that go are anywhere. It goes on for long enough that
@@ -114,15 +85,10 @@ func TestCostOfLargeTables(t *testing.T) {
 	if testing.Short() {
 		large = 20_000
 	}
-	for name, pick := range churn {
-		if *pattern != "" && *pattern != name {
-			continue
-		}
-		smallBytes, smallRequests := cost(t, 1000, pick)
-		bytes, requests := cost(t, large, pick)
-		t.Logf("%s: 1,000 files: %.0f bytes, %.2f requests; %d files: %.0f bytes, %.2f requests", name, smallBytes, smallRequests, large, bytes, requests)
-		if bytes > 1.5*smallBytes || requests > 1.5*smallRequests {
-			t.Errorf("%s: %.2f times the bytes, %.2f times the requests", name, bytes/smallBytes, requests/smallRequests)
-		}
+	smallBytes, smallRequests := cost(t, 1000)
+	bytes, requests := cost(t, large)
+	t.Logf("1,000 files: %.0f bytes, %.2f requests; %d files: %.0f bytes, %.2f requests", smallBytes, smallRequests, large, bytes, requests)
+	if bytes > 1.5*smallBytes || requests > 1.5*smallRequests {
+		t.Errorf("%.2f times the bytes, %.2f times the requests", bytes/smallBytes, requests/smallRequests)
 	}
 }

@@ -25,10 +25,6 @@
 // manifest and the cost of an update do not grow with the log. [Log.Segments],
 // [Log.Seals], [Log.Files] and [Log.Dropped] read both.
 //
-// The table is the set of live files and properties. Edits on the chain change it.
-// [Change.Fold] applies them when the floor passes them; [Manifest.Apply] applies edits
-// after the floor, for reading.
-//
 // # What is kept
 //
 // Everything that a version names is in the store while the newest prune mark is below
@@ -39,7 +35,5 @@
 //
 // # Roles
 //
-// The writer and the compactor each have an epoch of their own and count their
-// updates. After creating version n+1 an updater reads the newest again: the
-// update took place if and only if the newest carries its count and nonce.
+// The writer and the compactor each have an epoch of their own and count their updates.
 package state

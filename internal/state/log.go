@@ -45,24 +45,17 @@ type loaded struct {
 
 // Open reads the format of the log in st. Errors: those of [ReadFormat].
 func Open(ctx context.Context, st store.Store, opts *Options) (*Log, error) {
-	l := newLog(st, opts)
-	f, err := manifest.ReadFormat(ctx, st, l.opts.Settle)
-	if err != nil {
+	l := With(st, manifest.Format{}, opts)
+	var err error
+	if l.format, err = manifest.ReadFormat(ctx, st, l.opts.Settle); err != nil {
 		return nil, err
 	}
-	l.format = f
 	return l, nil
 }
 
 // With returns the log in st whose format is already known.
 func With(st store.Store, f manifest.Format, opts *Options) *Log {
-	l := newLog(st, opts)
-	l.format = f
-	return l
-}
-
-func newLog(st store.Store, opts *Options) *Log {
-	l := &Log{st: st, opts: *cmp.Or(opts, &Options{})}
+	l := &Log{st: st, format: f, opts: *cmp.Or(opts, &Options{})}
 	l.opts.Clock = clock.Or(l.opts.Clock)
 	return l
 }
@@ -85,6 +78,15 @@ const lostTries = 4
 // nothing has changed since the last call. Errors: [fence.ErrCorrupt], also if manifests
 // have been lost; [fence.ErrFormat].
 func (l *Log) Newest(ctx context.Context) (*Manifest, error) { return l.newest(ctx, 0, l.highest) }
+
+// Floor reads the newest manifest and returns its floor.
+func (l *Log) Floor(ctx context.Context) (fence.Position, error) {
+	m, err := l.Newest(ctx)
+	if err != nil {
+		return fence.Position{}, err
+	}
+	return m.Floor.Position, nil
+}
 
 // lister returns the highest manifest of a complete listing, see highest.
 type lister func(context.Context) (top store.Info, high uint64, err error)
@@ -225,4 +227,38 @@ func (l *Log) At(ctx context.Context, version uint64) (*Manifest, store.Info, er
 	}
 	m, err := decode(key, body, l.format)
 	return m, info, err
+}
+
+// Begin initializes the log in st, if need be, and returns it with its newest manifest.
+// It is manifest.Init and [Log.Newest] in one: it reads format.json while it lists the
+// manifests, so that two requests take the time of one.
+//
+// If the log is being created now, the listing may predate it. That is harmless: the call
+// might as well have come earlier.
+func Begin(ctx context.Context, st store.Store, init *manifest.InitOptions, opts *Options) (*Log, *Manifest, error) {
+	l := With(st, manifest.Format{}, opts)
+	early, cancel := context.WithCancel(ctx)
+	var top store.Info
+	var high uint64
+	var failed error
+	listed := make(chan struct{})
+	go func() {
+		defer close(listed)
+		top, high, failed = l.highest(early)
+	}()
+	f, err := manifest.Init(ctx, st, init)
+	if err != nil {
+		cancel() // nobody needs the listing
+	}
+	<-listed
+	cancel()
+	if err != nil {
+		return nil, nil, err
+	}
+	l.format = f
+	m, err := l.newest(ctx, 0, func(context.Context) (store.Info, uint64, error) { return top, high, failed })
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, m, nil
 }

@@ -170,8 +170,10 @@ func (m *Change) Forget(upTo uint64) { m.Forgotten = max(m.Forgotten, min(upTo, 
 // and drops these. The error is [ErrVoid] if they are no longer there.
 func (m *Change) Replace(old []Segment, with Segment) error {
 	// guard:replace-there. A merge applies only if all the segments that it merges are
-	// still listed. Without this check: an earlier attempt has landed, or a successor has
-	// merged them and dropped the parts; this merge would list their records twice.
+	// still listed. Without this check: the compactor merges segments A and B; a successor
+	// has merged B and C; the update puts AB in the place of A and BC, and is refused as
+	// one that nobody could read; the compactor stops with that error instead of planning
+	// again.
 	//
 	//mutant:replace !slices.EqualFunc => false && !slices.EqualFunc
 	i := slices.IndexFunc(m.Segments, func(s Segment) bool { return len(old) > 0 && s.Key == old[0].Key })

@@ -40,9 +40,8 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 			return sealed, begin, o.follow.Classify(ctx, at.Position, fmt.Errorf("%w: %s is missing; the manifest says that the log was acknowledged up to %v",
 				fence.ErrCorrupt, layout.DataKey(at.Position), o.acked))
 		}
-		var refused *chain.Object
 		sent := o.follow.Beyond.Seq // the last slot that the leader has sent, if there is one
-		if sent == 0 && o.wall == nil {
+		if sent == 0 {
 			found, own, err := o.seal(ctx, at.Position)
 			if err != nil || own {
 				return at.Position, o.afterSeal(at), err
@@ -52,15 +51,16 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 			if h, err := frame.DecodeHeader(found.Body); err != nil || h.Kind != frame.Data {
 				continue
 			}
-			refused, sent = &found, at.Position.Seq+uint64(o.InFlight)
+			sent = at.Position.Seq + uint64(o.InFlight)
 		}
 		// guard:open-wall. An opener that has lost a race for the tail sends a wall of seals.
 		// Without it: a leader keeps its pipeline full; each time the opener's seal comes to
 		// the first empty slot, the leader's object is there already; the opener never ends.
 		//
-		//mutant:replace o.build(ctx, at.Position, refused, sent) => _ = refused
-		sent = max(sent, at.Position.Seq-1)
-		o.build(ctx, at.Position, refused, sent)
+		//mutant:replace o.wall(ctx, at.Position, sent) => error(nil)
+		if err := o.wall(ctx, at.Position, sent); err != nil {
+			return sealed, begin, err
+		}
 	}
 }
 
@@ -103,9 +103,16 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 		// guard:open-backstop. An opener that has read many objects puts a seal far ahead.
 		// Without it: a leader appends faster than the opener reads; the walk never comes to
 		// an empty slot, and the opener never ends.
+
+		// guard:backstop-acked. A backstop is sent only after the walk has passed the manifest's
+		// hint. Without this: slot 33 is lost, and slots 34 to 40 were acknowledged; an opener
+		// that begins again at the floor sends its backstop to slot 33, comes to it, and begins
+		// its epoch there.
 		//
-		//mutant:replace o.stopAhead(ctx, at.Position, *read) => _ = read
-		o.stopAhead(ctx, at.Position, *read)
+		//mutant:replace !at.Position.Before(o.acked) => true
+		if *read >= longWalk*uint64(o.Window) && !at.Position.Before(o.acked) {
+			o.stopAhead(ctx, at.Position, *read)
+		}
 		if err := o.backstop.failed(); err != nil {
 			return false, err
 		}
@@ -131,9 +138,8 @@ func (o *opener) seal(ctx context.Context, p fence.Position) (found chain.Object
 	return found, false, fmt.Errorf("sealing %s: %w", layout.DataKey(p), err)
 }
 
-// sealAgain reads a slot whose seal has not been answered for long, and creates the same
-// seal if the slot is empty.
-func (o *opener) sealAgain(ctx context.Context, p fence.Position) (found chain.Object, own bool, err error) {
+// readOrSeal reads a slot that is probably taken, and seals it if it is empty.
+func (o *opener) readOrSeal(ctx context.Context, p fence.Position) (found chain.Object, own bool, err error) {
 	found, err = o.src.ReadHead(ctx, p)
 	if errors.Is(err, store.ErrNotFound) {
 		return o.seal(ctx, p)

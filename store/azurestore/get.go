@@ -35,7 +35,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 		return nil, e
 	}
 	obj := &store.Object{Body: out.Body, Info: store.Info{
-		Key: key, Version: versionOf(out.ETag), Size: *cmp.Or(out.ContentLength, new(int64)),
+		Key: key, Version: cloud.VersionOf(out.ETag), Size: *cmp.Or(out.ContentLength, new(int64)),
 		LastModified: timeOf(out.LastModified), Date: timeOf(out.Date),
 	}}
 	switch {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	cloudtest.Conformance(t, servers.Start(t, servers.Azurite).URL("storetest"))
+	cloudtest.Conformance(t, servers.Start(t, servers.Azurite).URL("storetest"), testing.Short())
 }
 
 func TestProbeAccepts(t *testing.T) {

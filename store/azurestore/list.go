@@ -43,7 +43,7 @@ func (s *Store) page(ctx context.Context, prefix, marker string) (page []store.I
 				continue
 			}
 			page = append(page, store.Info{
-				Key: *o.Name, Version: versionOf(p.ETag), Size: *cmp.Or(p.ContentLength, new(int64)),
+				Key: *o.Name, Version: cloud.VersionOf(p.ETag), Size: *cmp.Or(p.ContentLength, new(int64)),
 				LastModified: timeOf(p.LastModified), Date: timeOf(out.Date),
 			})
 		}

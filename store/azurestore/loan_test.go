@@ -37,19 +37,26 @@ func (e *early) Do(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
+// through returns a store, and the SDK's client, whose requests go to e.
+func through(t *testing.T, e *early) (*azurestore.Store, *container.Client) {
+	t.Helper()
+	client, err := container.NewClientWithNoCredential("http://127.0.0.1/box", &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := azurestore.New(client, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st, client
+}
+
 // The body is its caller's again when Put has returned, whatever was answered: what
 // then writes into it must not send those bytes in the request of before.
 func TestBodyIsTakenBack(t *testing.T) {
 	for _, status := range []int{http.StatusCreated, http.StatusConflict, http.StatusForbidden} {
 		e := &early{status: status}
-		client, err := container.NewClientWithNoCredential("http://127.0.0.1/box", &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: e}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		st, err := azurestore.New(client, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		st, _ := through(t, e)
 		body := []byte("lent")
 		if _, err := st.Put(t.Context(), "k", body, &store.PutOptions{If: store.IfAbsent()}); (err == nil) != (status == http.StatusCreated) {
 			t.Fatal(status, err)
@@ -67,14 +74,7 @@ func TestBodyIsTakenBack(t *testing.T) {
 // The checksum is the one that the SDK would have sent.
 func TestChecksum(t *testing.T) {
 	e := &early{status: http.StatusCreated}
-	client, err := container.NewClientWithNoCredential("http://127.0.0.1/box", &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: e}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := azurestore.New(client, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st, client := through(t, e)
 	for _, body := range []string{"", "a", "some more bytes than a word has"} {
 		if _, err := st.Put(t.Context(), "k", []byte(body), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 			t.Fatal(err)

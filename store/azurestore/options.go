@@ -2,8 +2,6 @@ package azurestore
 
 import (
 	"cmp"
-	"fmt"
-	"time"
 
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
@@ -23,11 +21,6 @@ type Options struct {
 	// BlockConcurrency is how many blocks of one upload are in flight, default 4.
 	// An upload holds BlockSize × (BlockConcurrency + 1) bytes.
 	BlockConcurrency int
-	// BlockAttempts is how often one block is sent at most, default 4.
-	BlockAttempts int
-	// Cleanup bounds the time for finding out the outcome of a failed upload, even if its
-	// context has ended. Default 10 s.
-	Cleanup time.Duration
 }
 
 // Validate returns what is wrong with the options: faults that are [store.ErrInvalid]. It
@@ -37,8 +30,6 @@ func (o *Options) Validate() error {
 	var faults cloud.Faults
 	faults.Need(v.BlockSize > 0 && v.BlockSize <= maxBlockSize, "BlockSize is %d bytes; it must be 1 to %d", v.BlockSize, maxBlockSize)
 	faults.Need(v.BlockConcurrency > 0, "BlockConcurrency is %d; it must be at least 1", v.BlockConcurrency)
-	faults.Need(v.BlockAttempts > 0, "BlockAttempts is %d; it must be at least 1", v.BlockAttempts)
-	faults.Need(v.Cleanup > 0, "Cleanup is %v; it must not be negative", v.Cleanup)
 	return faults.Err()
 }
 
@@ -46,22 +37,5 @@ func (o *Options) withDefaults() Options {
 	v := *cmp.Or(o, &Options{})
 	v.BlockSize = cmp.Or(v.BlockSize, 8<<20)
 	v.BlockConcurrency = cmp.Or(v.BlockConcurrency, 4)
-	v.BlockAttempts = cmp.Or(v.BlockAttempts, 4)
-	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
 	return v
-}
-
-// blocks returns the size of blocks, and how many are in flight, for an upload of about
-// hint bytes.
-func (o *Options) blocks(hint int64) (size int64, inFlight int, err error) {
-	// A quarter more, since the hint may be low.
-	need := (hint + hint/4 + maxBlocks - 1) / maxBlocks
-	switch {
-	case hint < 0 || hint > maxBlocks*int64(maxBlockSize):
-		return 0, 0, fmt.Errorf("a size hint is 0 to %d bytes, not %d", maxBlocks*int64(maxBlockSize), hint)
-	case need <= o.BlockSize:
-		return o.BlockSize, o.BlockConcurrency, nil
-	}
-	size = min((need+1<<20-1)>>20<<20, maxBlockSize)
-	return size, max(1, int(o.BlockSize*int64(o.BlockConcurrency)/size)), nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 var errNoETag = errors.New("azurestore: the answer has no ETag")
@@ -59,10 +60,10 @@ func (s *Store) put(ctx context.Context, key string, body []byte, conditions *bl
 	if err != nil {
 		return store.Info{}, err
 	}
-	if versionOf(out.ETag) == "" {
+	if cloud.VersionOf(out.ETag) == "" {
 		return store.Info{}, errNoETag
 	}
-	return store.Info{Key: key, Version: versionOf(out.ETag), Size: int64(len(body)), LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, nil
+	return store.Info{Key: key, Version: cloud.VersionOf(out.ETag), Size: int64(len(body)), LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, nil
 }
 
 var crcTable = crc64.MakeTable(0x9A6C9329AC4BC9B5)

@@ -65,29 +65,13 @@ func once(ctx context.Context) context.Context {
 	return policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1})
 }
 
-// versionOf returns the ETag without its quotes, which listings leave out.
-func versionOf(etag *azcore.ETag) store.Version {
-	if etag == nil {
-		return ""
-	}
-	v := strings.TrimSpace(string(*etag))
-	if len(v) >= 2 && v[0] == '"' && v[len(v)-1] == '"' {
-		v = v[1 : len(v)-1]
-	}
-	return store.Version(v)
-}
-
 // etagOf returns the header for a version. It reports false for a version that no blob can
 // have, such as an empty one or one of another driver, and for "*", which would match any
 // blob.
 func etagOf(v store.Version) (etag azcore.ETag, sendable bool) {
-	if v == "" || v == "*" {
+	bad := func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '"' }
+	if v == "" || v == "*" || strings.ContainsFunc(string(v), bad) {
 		return "", false
-	}
-	for _, c := range []byte(v) {
-		if c <= ' ' || c >= 0x7f || c == '"' {
-			return "", false
-		}
 	}
 	return azcore.ETag(`"` + string(v) + `"`), true
 }

@@ -20,10 +20,21 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud/cloudtest"
 )
 
-func TestReadsAndVersions(t *testing.T) {
+// Directories of accounts with a hierarchical namespace are no objects.
+func TestListLeavesOutDirectories(t *testing.T) {
+	az := newStub()
+	az.blobs["directory"] = blob{etag: `"0x5"`}
+	for info, err := range serve(t, az).List(t.Context(), "", nil) {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+func TestOddAnswers(t *testing.T) {
 	az := newStub()
 	st := serve(t, az)
-	cloudtest.Reads(t, st)
+	if _, err := st.Put(t.Context(), "a/k", []byte("0123456789"), nil); err != nil {
+		t.Fatal(err)
+	}
 	// A server that knows no ranges sends all.
 	az.On("get", 0, fault{Answers: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Etag", `"x"`)
@@ -53,31 +64,10 @@ func TestVersionsOfOthers(t *testing.T) {
 	cloudtest.OthersVersions(t, serve(t, az), &az.Stub, "", "*", "a\nb", "a b", `a"b`, "é", "\x00")
 }
 
-func TestList(t *testing.T) {
+func TestDeleteFails(t *testing.T) {
 	az := newStub()
-	st := serve(t, az)
-	for _, k := range []string{"p/1", "p/2", "p/3", "p/folder/", "q/1", "directory"} {
-		az.blobs[k] = blob{body: []byte(k), etag: `"0x5"`, at: time.Now()}
-	}
-	// The same marker again and again.
-	cloudtest.Lists(t, st, func() {
-		az.On("list", 0, fault{Answers: func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, `<?xml version="1.0"?><EnumerationResults><Blobs/><NextMarker>again</NextMarker></EnumerationResults>`)
-		}})
-	})
-}
-
-func TestDeleteOfNothingIsNoError(t *testing.T) {
-	az := newStub()
-	st := serve(t, az)
-	if _, err := st.Put(t.Context(), "b", []byte("x"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
-		t.Fatal(err)
-	}
-	if err := st.Delete(t.Context(), "a", "b", "c"); err != nil || len(az.keys()) != 0 {
-		t.Errorf("%v; left are %v", err, az.keys())
-	}
 	az.On("delete", 0, says(404, "ContainerNotFound"))
-	if err := st.Delete(t.Context(), "a"); !errors.Is(err, store.ErrNoBucket) {
+	if err := serve(t, az).Delete(t.Context(), "a"); !errors.Is(err, store.ErrNoBucket) {
 		t.Errorf("no container: %v", err)
 	}
 }
@@ -107,21 +97,14 @@ func TestOpen(t *testing.T) {
 		"az://user:/secret@box":                     "not a host",
 		"az://acc.blob.core.windows.net/box":        "a container, not a host",
 		"az://127.0.0.1:10000/box":                  "a container, not a host",
-		"az://box#x":                                "write az://container/prefix",
 		"az://box?region=eu":                        `unknown parameter "region"; known are account, anonymous`,
-		"az://box?anonymous=maybe":                  "true or false",
-		"az://box?account=":                         "is empty",
 		"az://box?account=a.b":                      "a name, not an address",
 		"az://box":                                  "no account",
-		"az://box?endpoint=localhost":               "not a URL such as",
 		"az://box?endpoint=http://a:b@h":            "credentials do not belong into the endpoint",
 		"az://box?endpoint=http://h/a?sig=secret":   "AZURE_STORAGE_SAS_TOKEN",
-		"az://box?endpoint=http://h&endpoint=x":     "given twice",
 		"az://box?endpoint=http://h/a":              "over plain http only",
-		"az://box?block-size=x":                     "a number of bytes",
 		"az://box?account=a&block-size=99999999999": "BlockSize is 99999999999",
 		"az://box/a/../b?account=a&anonymous=true":  "must not be",
-		"az://box?a=%zz":                            "cannot be read",
 	} {
 		_, err := store.Open(t.Context(), raw)
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "secret") {

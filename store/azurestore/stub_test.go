@@ -6,7 +6,9 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -45,16 +47,17 @@ type blob struct {
 
 func newStub() *stub { return &stub{blobs: map[string]blob{}, staged: map[string][]byte{}} }
 
+// address serves the stub over a network, and returns the URL of its container.
+func address(t testing.TB, s *stub) string {
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	return "az://box?anonymous=true&endpoint=" + srv.URL
+}
+
 // serve opens a store of the stub's.
 func serve(t testing.TB, s *stub, params ...string) store.Store {
 	t.Helper()
-	srv := httptest.NewServer(s)
-	t.Cleanup(srv.Close)
-	st, err := store.Open(t.Context(), strings.Join(append([]string{"az://box?anonymous=true&endpoint=" + srv.URL}, params...), "&"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return st
+	return cloudtest.Open(t, strings.Join(append([]string{address(t, s)}, params...), "&"))
 }
 
 func (s *stub) keys() []string {
@@ -135,7 +138,7 @@ func (s *stub) do(w http.ResponseWriter, r *http.Request, kind, key string, body
 		delete(s.blobs, key)
 		w.WriteHeader(http.StatusAccepted)
 	case "list":
-		s.list(w, r.URL.Query().Get("prefix"))
+		s.list(w, r.URL.Query())
 	}
 }
 
@@ -147,12 +150,19 @@ func (s *stub) write(w http.ResponseWriter, r *http.Request, key string, body []
 	w.WriteHeader(http.StatusCreated)
 }
 
-// list leaves the quotes of ETags out, as Azure does.
-func (s *stub) list(w http.ResponseWriter, prefix string) {
+// list answers a page, whose marker is the first key of the next page. It leaves the quotes
+// of ETags out, as Azure does.
+func (s *stub) list(w http.ResponseWriter, q url.Values) {
+	most, _ := strconv.Atoi(q.Get("maxresults"))
+	n, next := 0, ""
 	fmt.Fprint(w, `<?xml version="1.0"?><EnumerationResults ContainerName="box"><Blobs>`)
 	for _, key := range slices.Sorted(maps.Keys(s.blobs)) {
-		if !strings.HasPrefix(key, prefix) {
+		if !strings.HasPrefix(key, q.Get("prefix")) || key < q.Get("marker") {
 			continue
+		}
+		if n++; n > most {
+			next = escaped(key)
+			break
 		}
 		b := s.blobs[key]
 		what := ""
@@ -160,7 +170,13 @@ func (s *stub) list(w http.ResponseWriter, prefix string) {
 			what = "<ResourceType>directory</ResourceType>"
 		}
 		fmt.Fprintf(w, `<Blob><Name>%s</Name><Properties><Last-Modified>%s</Last-Modified><Etag>%s</Etag><Content-Length>%d</Content-Length>%s</Properties></Blob>`,
-			key, b.at.UTC().Format(http.TimeFormat), strings.Trim(b.etag, `"`), len(b.body), what)
+			escaped(key), b.at.UTC().Format(http.TimeFormat), strings.Trim(b.etag, `"`), len(b.body), what)
 	}
-	fmt.Fprint(w, `</Blobs><NextMarker/></EnumerationResults>`)
+	fmt.Fprintf(w, `</Blobs><NextMarker>%s</NextMarker></EnumerationResults>`, next)
+}
+
+func escaped(key string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(key)) // never fails
+	return b.String()
 }

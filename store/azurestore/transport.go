@@ -9,10 +9,6 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// maxAnswer bounds every answer but a blob, in bytes. A page of a listing with the longest
-// keys, each letter escaped, has about 7 MiB.
-const maxAnswer = 8 << 20
-
 // ClientOptions returns the options for a client that is given to [New]: with enough
 // connections for a writer's pipeline, and a bound on every answer.
 func ClientOptions() *container.ClientOptions {
@@ -31,7 +27,7 @@ func (t *transport) Do(r *http.Request) (*http.Response, error) {
 	// broken server, or something in between, answers a listing with an endless body; the
 	// SDK reads it into memory until the process is killed.
 	if blob := resp.StatusCode/100 == 2 && r.Method == http.MethodGet && r.URL.Query().Get("comp") == ""; !blob {
-		resp.Body = cloud.Limited(resp.Body, maxAnswer)
+		resp.Body = cloud.Limited(resp.Body, cloud.MaxAnswer)
 	}
 	return resp, nil
 }

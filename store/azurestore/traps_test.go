@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -50,36 +48,6 @@ func TestT05_OneAttempt(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A lost reply is settled by reading, over the driver.
-func TestT05_OwnWriteIsNoRefusal(t *testing.T) {
-	az := newStub()
-	cloudtest.LostAnswers(t, serve(t, az), &az.Stub)
-}
-
-// A version is the same wherever it is read: listings leave its quotes out.
-func TestT14_Quotes(t *testing.T) {
-	st := serve(t, newStub())
-	put, err := st.Put(t.Context(), "k", []byte("one"), &store.PutOptions{If: store.IfAbsent()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, got, err := cloudtest.Get(t, st, "k", nil)
-	if err != nil || got.Version != put.Version {
-		t.Errorf("written %q, read %q, %v", put.Version, got.Version, err)
-	}
-	for listed, err := range st.List(t.Context(), "", nil) {
-		if err != nil || listed.Version != put.Version {
-			t.Errorf("written %q, listed %q, %v", put.Version, listed.Version, err)
-		}
-	}
-	if _, err := st.Put(t.Context(), "k", []byte("two"), &store.PutOptions{If: store.IfMatch(put.Version)}); err != nil {
-		t.Error(err)
-	}
-	if _, err := st.Put(t.Context(), "k", []byte("three"), &store.PutOptions{If: store.IfMatch(put.Version)}); store.OutcomeOf(err) != store.Refused {
-		t.Errorf("stale: %v", err)
 	}
 }
 
@@ -136,47 +104,6 @@ func TestT33_UploadIsSettledByTheBlob(t *testing.T) {
 	}
 }
 
-// A body that breaks off leaves nothing, and a refused upload what was there.
-func TestUploadOfBrokenBodyLeavesNothing(t *testing.T) {
-	errBody := errors.New("the body breaks off")
-	for _, at := range []int{0, 100, 4000, 9000} {
-		az := newStub()
-		st := serve(t, az, "block-size=4000")
-		_, err := st.Upload(t.Context(), "k", io.MultiReader(bytes.NewReader(make([]byte, at)), failing{errBody}), nil)
-		if !errors.Is(err, errBody) {
-			t.Errorf("after %d bytes: %v", at, err)
-		}
-		if keys := az.keys(); len(keys) != 0 || slices.Contains(az.Kinds(), "commit") {
-			t.Errorf("after %d bytes: %v is there", at, keys)
-		}
-	}
-	az := newStub()
-	st := serve(t, az, "block-size=4000")
-	if _, err := st.Put(t.Context(), "k", []byte("there"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []int{0, 100, 9000} {
-		_, err := st.Upload(t.Context(), "k", bytes.NewReader(make([]byte, n)), &store.UploadOptions{Create: true})
-		if store.OutcomeOf(err) != store.Refused {
-			t.Errorf("%d bytes onto a blob: %v", n, err)
-		}
-	}
-	if body, _, _ := cloudtest.Get(t, st, "k", nil); body != "there" {
-		t.Errorf("now it is %q", body)
-	}
-}
-
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
-
-// A body whose request was refused early or abandoned is its caller's again: the
-// race detector watches.
-func TestBodyIsNotKept(t *testing.T) {
-	az := newStub()
-	cloudtest.BodyIsNotKept(t, serve(t, az), &az.Stub, says(http.StatusPreconditionFailed, "ConditionNotMet").Answers)
-}
-
 // A server that answers without end does not fill the memory.
 func TestAnswersAreBounded(t *testing.T) {
 	az := newStub()
@@ -222,3 +149,7 @@ func TestAnswers(t *testing.T) {
 		})
 	}
 }
+
+// Real servers run the whole suite too: see integration_test.go. It is the last test here, since it
+// takes longer than all others.
+func TestConformanceOfTheStub(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }

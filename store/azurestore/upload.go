@@ -16,26 +16,21 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
-
-var errCleanup = errors.New("azurestore: no time left to find out the outcome of an upload")
 
 // mark is the name in a blob's metadata under which the id of its upload stands.
 const mark = "fencepostupload"
 
 // Upload implements [store.Store]. A body of at most Options.BlockSize is one request. The
 // blocks of a longer one are staged, a few at a time, and committed in one request.
-//
-// If the last request gets no answer, Upload reads the blob. The right size and the mark
-// of this upload mean success.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
 	}
 	o := *cmp.Or(opts, &store.UploadOptions{})
-	size, inFlight, err := s.opts.blocks(o.SizeHint)
+	size, inFlight, err := cloud.Parts(o.SizeHint, s.opts.BlockSize, s.opts.BlockConcurrency, maxBlocks, maxBlockSize)
 	if err != nil {
 		return store.Info{}, &store.Error{Op: "upload", Key: key, Kind: store.ErrInvalid, Err: err}
 	}
@@ -86,7 +81,7 @@ func (u *upload) stage(ctx context.Context, body io.Reader) error {
 		g.Go(func() error {
 			lent := lend(block)
 			defer lent.takeBack()
-			again := policy.WithRetryOptions(sending, policy.RetryOptions{MaxRetries: retries(u.s.opts.BlockAttempts)})
+			again := policy.WithRetryOptions(sending, policy.RetryOptions{MaxRetries: cloud.PartAttempts - 1})
 			_, err := u.client.StageBlock(again, id, lent, &blockblob.StageBlockOptions{TransactionalValidation: checksum(block)})
 			return err
 		})
@@ -97,15 +92,6 @@ func (u *upload) stage(ctx context.Context, body io.Reader) error {
 		return err
 	}
 	return sent
-}
-
-// retries returns the SDK's number for so many attempts. The SDK counts without the first
-// one, and takes 0 for three.
-func retries(attempts int) int32 {
-	if attempts <= 1 {
-		return -1
-	}
-	return int32(min(attempts-1, 100))
 }
 
 // read cuts the body into blocks. It keeps a body of one block and does not send it.
@@ -147,19 +133,18 @@ func (u *upload) commit(ctx context.Context) (store.Info, error) {
 	if err != nil {
 		return store.Info{}, err
 	}
-	if versionOf(out.ETag) == "" {
+	if cloud.VersionOf(out.ETag) == "" {
 		return store.Info{}, errNoETag
 	}
-	return store.Info{Key: u.key, Version: versionOf(out.ETag), Size: u.size, LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, nil
+	return store.Info{Key: u.key, Version: cloud.VersionOf(out.ETag), Size: u.size, LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, nil
 }
 
 // find returns the blob, if it is there and this upload has made it.
 func (u *upload) find(ctx context.Context) (store.Info, bool) {
-	// The caller's context may have ended.
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), u.s.opts.Cleanup, errCleanup)
+	ctx, cancel := cloud.CleanUp(ctx)
 	defer cancel()
 	out, err := u.client.GetProperties(once(ctx), nil)
-	if err != nil || out.ContentLength == nil || versionOf(out.ETag) == "" {
+	if err != nil || out.ContentLength == nil || cloud.VersionOf(out.ETag) == "" {
 		return store.Info{}, false
 	}
 	// guard:own-upload. A blob counts as this upload's only with its mark and size. Without
@@ -174,5 +159,5 @@ func (u *upload) find(ctx context.Context) (store.Info, bool) {
 	if !own || *out.ContentLength != u.size {
 		return store.Info{}, false
 	}
-	return store.Info{Key: u.key, Version: versionOf(out.ETag), Size: u.size, LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, true
+	return store.Info{Key: u.key, Version: cloud.VersionOf(out.ETag), Size: u.size, LastModified: timeOf(out.LastModified), Date: timeOf(out.Date)}, true
 }

@@ -61,15 +61,12 @@ func open(_ context.Context, u *url.URL) (store.Store, error) {
 }
 
 func parse(u *url.URL) (*target, error) {
-	if err := scheme.Check(u); err != nil {
+	t := &target{container: u.Host, prefix: u.Path}
+	if err := cloud.Parse(&scheme, u, t, parameters); err != nil {
 		return nil, err
 	}
 	if strings.Contains(u.Host, ".") {
 		return nil, scheme.NotAHost()
-	}
-	t := &target{container: u.Host, prefix: u.Path}
-	if err := cloud.Parameters(t, u, parameters); err != nil {
-		return nil, err
 	}
 	t.account = cmp.Or(t.account, os.Getenv("AZURE_STORAGE_ACCOUNT"))
 	if strings.ContainsAny(t.account, "/.:@?#%") {

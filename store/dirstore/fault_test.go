@@ -389,9 +389,9 @@ func TestListEnds(t *testing.T) {
 	}
 }
 
-// TestDeleteAgainstSwap: a delete does not slip in between the comparison and
-// the rename of a swap, which would bring the key back.
-func TestDeleteAgainstSwap(t *testing.T) {
+// TestSwapIsAtomic: neither a delete nor another write slips in between the
+// comparison and the rename of a swap. After a delete it would bring the key back.
+func TestSwapIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, dir, calls{})
 	info := mustPut(t, s, "k", "old", store.IfAbsent())
@@ -401,27 +401,8 @@ func TestDeleteAgainstSwap(t *testing.T) {
 			if err := other.Delete(ctx, "k"); err == nil {
 				t.Error("Delete within a swap")
 			}
-		}
-		return nil
-	}
-	mustPut(t, s, "k", "new", store.IfMatch(info.Version))
-	if err := s.Delete(t.Context(), "k"); err != nil {
-		t.Error(err)
-	}
-	if got := bodyOf(t, s, "k"); got != "-" {
-		t.Errorf("after the delete: %q", got)
-	}
-}
-
-// TestSwapAgainstSwap: nor does another swap.
-func TestSwapAgainstSwap(t *testing.T) {
-	dir := t.TempDir()
-	s := openTest(t, dir, calls{})
-	info := mustPut(t, s, "k", "old", store.IfAbsent())
-	s.calls.before = func(call, _ string) error {
-		if call == "rename" {
-			other, ctx := patient(t, dir, s.keyLock("k"))
 			for _, cond := range []store.Condition{store.IfMatch(info.Version), {}} {
+				other, ctx := patient(t, dir, s.keyLock("k"))
 				if _, err := other.Put(ctx, "k", []byte("other"), &store.PutOptions{If: cond}); err == nil {
 					t.Errorf("Put %v within a swap", cond)
 				}
@@ -432,5 +413,11 @@ func TestSwapAgainstSwap(t *testing.T) {
 	mustPut(t, s, "k", "new", store.IfMatch(info.Version))
 	if got := bodyOf(t, s, "k"); got != "new" {
 		t.Errorf("after the swap: %q", got)
+	}
+	if err := s.Delete(t.Context(), "k"); err != nil {
+		t.Error(err)
+	}
+	if got := bodyOf(t, s, "k"); got != "-" {
+		t.Errorf("after the delete: %q", got)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -45,20 +44,19 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 		}
 		// No lock is held, so the caller may take its time between two keys, even for a
 		// Delete.
-		date := s.clock.Wall()
-		for _, e := range found {
+		for _, info := range found {
 			if ctx.Err() != nil {
 				yield(store.Info{}, cancelled(ctx, "list", prefix))
 				return
 			}
-			if !yield(store.Info{Key: e.key, Version: e.version, Size: e.size, LastModified: e.mtime, Date: date}, nil) {
+			if !yield(info, nil) {
 				return
 			}
 		}
 	}
 }
 
-func (s *Store) list(ctx context.Context, prefix string, opts *store.ListOptions) ([]entry, error) {
+func (s *Store) list(ctx context.Context, prefix string, opts *store.ListOptions) ([]store.Info, error) {
 	rel, err := relDir("list", prefix)
 	if err == nil {
 		err = s.noLinks("list", prefix, filepath.Join(s.root, rel))
@@ -80,15 +78,9 @@ func (s *Store) list(ctx context.Context, prefix string, opts *store.ListOptions
 	}
 	// Two scans find a key twice. So may one scan, of an object that is swapped meanwhile.
 	// The later entry counts.
-	slices.SortStableFunc(sc.found, func(a, b entry) int { return strings.Compare(a.key, b.key) })
-	n := 0
-	for i, e := range sc.found {
-		if i+1 == len(sc.found) || sc.found[i+1].key != e.key {
-			sc.found[n] = e
-			n++
-		}
-	}
-	return sc.found[:n], nil
+	slices.Reverse(sc.found)
+	slices.SortStableFunc(sc.found, func(a, b store.Info) int { return strings.Compare(a.Key, b.Key) })
+	return slices.CompactFunc(sc.found, func(a, b store.Info) bool { return a.Key == b.Key }), nil
 }
 
 // undisturbed is how often a listing scans without blocking deletes.
@@ -160,21 +152,13 @@ func (s *Store) announce(lock *os.File) error {
 	return s.calls.chtimes(lock.Name(), now)
 }
 
-// entry is what a listing stores of an object.
-type entry struct {
-	key     string
-	version store.Version
-	size    int64
-	mtime   time.Time
-}
-
 // scan is one listing.
 type scan struct {
 	s          *Store
 	rel        string
 	startAfter string
 
-	found   []entry
+	found   []store.Info
 	pending []string // directories with objects that are not known to be durable
 }
 
@@ -252,6 +236,6 @@ func (sc *scan) entry(ctx context.Context, rel string, e fs.DirEntry) (pend bool
 	if err != nil || !info.Mode().IsRegular() {
 		return false, err
 	}
-	sc.found = append(sc.found, entry{key: key, version: version(info), size: info.Size(), mtime: info.ModTime()})
+	sc.found = append(sc.found, sc.s.info(key, info))
 	return pending(info), nil
 }

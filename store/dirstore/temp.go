@@ -42,12 +42,8 @@ func (s *Store) newTemp() (*temp, error) {
 		// process's. Then the cleaner holds the lock now, or it has deleted the name before
 		// it released the lock, and the file has no link. In both cases try another name.
 		locked, err := s.calls.tryLock(f, unix.LOCK_EX)
-		if err != nil {
-			s.discard(t)
-			return nil, err
-		}
-		info, err := f.Stat()
-		if err != nil {
+		info, statErr := f.Stat()
+		if err := errors.Join(err, statErr); err != nil {
 			s.discard(t)
 			return nil, err
 		}

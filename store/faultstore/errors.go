@@ -26,8 +26,6 @@ var (
 	ErrThrottled   = &store.Error{Status: http.StatusTooManyRequests, Code: "TooManyRequests", Err: ErrInjected}
 	// ErrConflict is S3's 409: the outcome is unknown.
 	ErrConflict = &store.Error{Status: http.StatusConflict, Code: "ConditionalRequestConflict", Err: ErrInjected}
-	// ErrNoSpace is a full disk. It may be temporary, so the outcome is unknown.
-	ErrNoSpace = &store.Error{Status: http.StatusInsufficientStorage, Err: injected(syscall.ENOSPC)}
 	// ErrDenied rejects a request; use it with Drop.
 	ErrDenied = &store.Error{Kind: store.ErrDenied, Status: http.StatusForbidden, Code: "AccessDenied", Err: ErrInjected}
 	// ErrEcho is the 412 that a client gets for its own write, when a proxy has sent the

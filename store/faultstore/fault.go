@@ -18,8 +18,6 @@ const (
 	Upload Kind = "upload"
 	List   Kind = "list"
 	Delete Kind = "delete"
-	// Abort is AbortUploads, under the prefix.
-	Abort Kind = "abort"
 )
 
 // Op is one request.
@@ -118,11 +116,4 @@ func Script(rules ...Rule) Hook {
 		}
 		return fault
 	}
-}
-
-// zero reports whether f changes nothing. (A comparison with == would panic if Err has an
-// uncomparable type.)
-func (f *Fault) zero() bool {
-	return f.Delay == 0 && f.ReplyDelay == 0 && f.Hold == nil && f.HoldReply == nil && !f.Drop && f.Late == nil &&
-		!f.Cut && f.Err == nil && !f.Hang && !f.Crash
 }

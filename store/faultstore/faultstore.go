@@ -33,7 +33,7 @@ type shared struct {
 	mu     sync.Mutex
 	n      int
 	counts Counts
-	log    ring
+	log    latest
 	late   []*parked
 	parks  int // numbers the late requests
 
@@ -49,7 +49,7 @@ func New(inner store.Store, opts *Options) *Store {
 		panic(err)
 	}
 	o := opts.withDefaults()
-	sh := &shared{inner: inner, opts: o, counts: Counts{}, log: ring{max: o.LogSize}}
+	sh := &shared{inner: inner, opts: o, counts: Counts{}, log: latest{max: o.LogSize}}
 	return sh.client("")
 }
 
@@ -61,31 +61,23 @@ func (sh *shared) client(name string) *Store {
 }
 
 // SetHook replaces Options.Hook, for all clients.
-func (sh *shared) SetHook(h Hook) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.opts.Hook = h
-}
+func (sh *shared) SetHook(h Hook) { sh.set(func(o *Options) { o.Hook = h }) }
 
 // SetRates replaces Options.Rates, for all clients.
-func (sh *shared) SetRates(r Rates) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.opts.Rates = r
-}
+func (sh *shared) SetRates(r Rates) { sh.set(func(o *Options) { o.Rates = r }) }
 
 // SetBefore replaces Options.Before, for all clients.
-func (sh *shared) SetBefore(f func(context.Context, Op)) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.opts.Before = f
-}
+func (sh *shared) SetBefore(f func(context.Context, Op)) { sh.set(func(o *Options) { o.Before = f }) }
 
 // SetAfter replaces Options.After, for all clients.
 func (sh *shared) SetAfter(f func(context.Context, Op, error)) {
+	sh.set(func(o *Options) { o.After = f })
+}
+
+func (sh *shared) set(change func(*Options)) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.opts.After = f
+	change(&sh.opts)
 }
 
 func (sh *shared) script() Options {
@@ -138,14 +130,12 @@ func (s *Store) Pause() (resume func()) {
 
 // wait blocks until ready is closed; a nil one is ready.
 func (s *Store) wait(ctx context.Context, op Op, ready <-chan struct{}) error {
-	if ready == nil {
-		return s.alive(ctx, op)
-	}
-	select {
-	case <-ready:
-		return s.alive(ctx, op)
-	case <-s.dead:
-	case <-ctx.Done():
+	if ready != nil {
+		select {
+		case <-ready:
+		case <-s.dead:
+		case <-ctx.Done():
+		}
 	}
 	return s.alive(ctx, op)
 }
@@ -223,7 +213,7 @@ func (s *Store) begin(ctx context.Context, op Op) (*request, Options, error) {
 	if o.Hook != nil {
 		r.fault = o.Hook(op)
 	}
-	if r.fault.zero() {
+	if r.fault == (Fault{}) {
 		r.fault = o.Rates.draw(op, o.random(op))
 	}
 	if op.Kind == Put || op.Kind == Delete {

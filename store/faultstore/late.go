@@ -44,19 +44,6 @@ func (s *Store) park(r *request) {
 	s.late = append(s.late, p)
 }
 
-// Late returns the requests that may still land, in the order of sending, one for each copy.
-func (sh *shared) Late() []Op {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	var ops []Op
-	for _, p := range sh.late {
-		for range p.copies {
-			ops = append(ops, p.op)
-		}
-	}
-	return ops
-}
-
 // Land applies the late requests that are due, and returns how many there were. Every
 // request does so before it is itself applied.
 func (sh *shared) Land(ctx context.Context) int {
@@ -68,21 +55,6 @@ func (sh *shared) Land(ctx context.Context) int {
 // sending. It returns how many landed. A nil which selects all.
 func (sh *shared) Release(ctx context.Context, which func(Op) bool) int {
 	return sh.land(ctx, func(p *parked) bool { return which == nil || which(p.op) }, -1)
-}
-
-// Forget drops late requests, and returns how many. A nil which selects all.
-func (sh *shared) Forget(which func(Op) bool) int {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	n := 0
-	sh.late = slices.DeleteFunc(sh.late, func(p *parked) bool {
-		if which != nil && !which(p.op) {
-			return false
-		}
-		n += p.copies
-		return true
-	})
-	return n
 }
 
 // land removes the chosen requests from the list under the lock, and applies them without

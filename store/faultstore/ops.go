@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/fencepost/fencepost/store"
@@ -158,12 +157,17 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 		var found []store.Info
 		var broken error // after the entries of found
 		err := s.do(ctx, Op{Kind: List, Key: prefix}, func(r *request) {
-			r.apply = func(ctx context.Context) (err error) {
-				found, err = s.collect(ctx, r.op, prefix, opts)
+			r.apply = func(ctx context.Context) error {
+				for info, err := range s.inner.List(ctx, prefix, opts) {
+					if err != nil {
+						return err
+					}
+					found = append(found, info)
+				}
 				if r.fault.Cut && r.fault.Keep < len(found) {
 					found, broken = found[:max(r.fault.Keep, 0)], addressed(cmp.Or[error](r.fault.Err, ErrReset), r.op)
 				}
-				return err
+				return nil
 			}
 		})
 		if err != nil {
@@ -183,43 +187,4 @@ func (s *Store) List(ctx context.Context, prefix string, opts *store.ListOptions
 			yield(store.Info{}, broken)
 		}
 	}
-}
-
-func (s *Store) collect(ctx context.Context, op Op, prefix string, opts *store.ListOptions) ([]store.Info, error) {
-	o := s.script()
-	if o.DirectoryBucket {
-		opts = nil
-	}
-	var found []store.Info
-	for info, err := range s.inner.List(ctx, prefix, opts) {
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, info)
-	}
-	if o.DirectoryBucket {
-		// Sorted first, since the inner order may be another every time.
-		slices.SortFunc(found, func(a, b store.Info) int { return strings.Compare(a.Key, b.Key) })
-		o.random(op).Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
-	}
-	return found, nil
-}
-
-// AbortUploads implements [store.UploadAborter]. It does nothing if the inner store is
-// none.
-func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (n int, err error) {
-	inner, ok := s.inner.(store.UploadAborter)
-	if !ok {
-		return 0, nil
-	}
-	err = s.do(ctx, Op{Kind: Abort, Key: prefix}, func(r *request) {
-		r.apply = func(ctx context.Context) (err error) {
-			n, err = inner.AbortUploads(ctx, prefix, doomed)
-			return err
-		}
-	})
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
 }

@@ -15,7 +15,7 @@ import (
 
 // Options of [New]. The zero value injects nothing: it only counts and logs.
 type Options struct {
-	// Seed decides the random faults and the order of listings.
+	// Seed decides the random faults.
 	Seed uint64
 	// Rates are those of random faults.
 	Rates Rates
@@ -27,9 +27,6 @@ type Options struct {
 	// called for requests that they make themselves.
 	Before func(context.Context, Op)
 	After  func(context.Context, Op, error)
-	// DirectoryBucket makes listings come in random order and ignore StartAfter, as in S3's
-	// directory buckets.
-	DirectoryBucket bool
 	// LogSize is how many entries [Store.Log] keeps, default 4096.
 	LogSize int
 	// Clock measures delays; the machine's by default.

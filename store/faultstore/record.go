@@ -2,6 +2,7 @@ package faultstore
 
 import (
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -69,39 +70,27 @@ type Entry struct {
 func (sh *shared) Log() []Entry {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.log.all()
+	return slices.Clone(sh.log.entries[max(0, len(sh.log.entries)-sh.log.max):])
 }
 
-// ring holds the latest max entries.
-type ring struct {
+// latest holds the latest max entries, and up to as many older ones.
+type latest struct {
 	max     int
-	next    int // where the next entry goes once the ring is full
 	entries []Entry
 }
 
-func (r *ring) add(e Entry) {
-	if len(r.entries) < r.max {
-		r.entries = append(r.entries, e)
-		return
+func (l *latest) add(e Entry) {
+	if l.entries = append(l.entries, e); len(l.entries) == 2*l.max {
+		l.entries = slices.Delete(l.entries, 0, l.max)
 	}
-	r.entries[r.next] = e
-	r.next = (r.next + 1) % r.max
 }
 
-// finish records the end of request n, unless its entry was overwritten.
-func (r *ring) finish(n int, err error) {
-	for i := range r.entries {
-		// The entry is among the last ones.
-		e := &r.entries[(r.next+len(r.entries)-1-i)%len(r.entries)]
+// finish records the end of request n, unless its entry was dropped.
+func (l *latest) finish(n int, err error) {
+	for i, e := range slices.Backward(l.entries) {
 		if e.Op.N == n && !e.Landed {
-			e.Done, e.Err = true, err
+			l.entries[i].Done, l.entries[i].Err = true, err
 			return
 		}
 	}
-}
-
-func (r *ring) all() []Entry {
-	all := make([]Entry, 0, len(r.entries))
-	all = append(all, r.entries[r.next:]...)
-	return append(all, r.entries[:r.next]...)
 }

@@ -11,7 +11,7 @@ import (
 func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	return cloud.Delete(ctx, keys, func(ctx context.Context, key string) error {
 		var sent request
-		if err := s.object(key).Delete(sent.with(ctx)); err != nil {
+		if err := s.bucket.Object(key).Delete(sent.with(ctx)); err != nil {
 			return s.fail(ctx, call{op: "delete", key: key, missing: store.ErrNotFound}, err)
 		}
 		return nil

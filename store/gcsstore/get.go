@@ -17,7 +17,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 	if err != nil {
 		return nil, err
 	}
-	h := s.object(key)
+	h := s.bucket.Object(key)
 	if known, ok := generationOf(o.IfNoneMatch); ok {
 		h = h.If(storage.Conditions{GenerationNotMatch: known})
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	cloudtest.Conformance(t, servers.Start(t, servers.FakeGCS).URL("storetest"))
+	cloudtest.Conformance(t, servers.Start(t, servers.FakeGCS).URL("storetest"), testing.Short())
 }
 
 func TestProbeAccepts(t *testing.T) {

@@ -2,7 +2,6 @@ package gcsstore
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
@@ -20,9 +19,6 @@ type Options struct {
 	// ChunkSize in bytes, a multiple of 256 KiB, default 8 MiB. A smaller Upload is one
 	// request; a larger one is sent in chunks of this size, one of which is in memory.
 	ChunkSize int
-	// Cleanup bounds the time for finding out the outcome of a failed upload, even if its
-	// context has ended. Default 10 s.
-	Cleanup time.Duration
 }
 
 // Validate returns what is wrong with the options: faults that are [store.ErrInvalid]. It
@@ -35,13 +31,11 @@ func (o *Options) Validate() error {
 		faults.Need(err == nil, "Endpoint: %v", err)
 	}
 	faults.Need(v.ChunkSize > 0 && v.ChunkSize%chunkUnit == 0, "ChunkSize is %d bytes; it must be a multiple of %d", v.ChunkSize, chunkUnit)
-	faults.Need(v.Cleanup > 0, "Cleanup is %v; it must not be negative", v.Cleanup)
 	return faults.Err()
 }
 
 func (o *Options) withDefaults() Options {
 	v := *cmp.Or(o, &Options{})
 	v.ChunkSize = cmp.Or(v.ChunkSize, 8<<20)
-	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
 	return v
 }

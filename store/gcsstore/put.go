@@ -20,7 +20,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 		return store.Info{}, err
 	}
 	call := call{op: "put", key: key, missing: store.ErrNoBucket} // without IfMatch only the bucket can be missing
-	h := s.object(key)
+	h := s.bucket.Object(key)
 	if opts.Condition() == store.IfAbsent() {
 		h = h.If(storage.Conditions{DoesNotExist: true})
 	}

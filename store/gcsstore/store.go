@@ -76,8 +76,6 @@ func (s *Store) Traits() store.Traits {
 	return store.Traits{Name: "gs://" + s.name, MultiProcess: true, MinRewrite: time.Second}
 }
 
-func (s *Store) object(key string) *storage.ObjectHandle { return s.bucket.Object(key) }
-
 // versionOf returns a generation in decimal digits.
 func versionOf(generation int64) store.Version {
 	if generation <= 0 {

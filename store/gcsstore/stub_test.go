@@ -56,16 +56,17 @@ type object struct {
 
 func newStub() *stub { return &stub{objects: map[string]object{}, sessions: map[string][]byte{}} }
 
+// address serves the stub over a network, and returns the URL of its bucket.
+func address(t testing.TB, s *stub) string {
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	return "gs://bucket?endpoint=" + srv.URL
+}
+
 // serve opens a store of the stub's over a network, by its URL.
 func serve(t testing.TB, s *stub, params ...string) store.Store {
 	t.Helper()
-	srv := httptest.NewServer(s)
-	t.Cleanup(srv.Close)
-	st, err := store.Open(t.Context(), strings.Join(append([]string{"gs://bucket?endpoint=" + srv.URL}, params...), "&"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return st
+	return cloudtest.Open(t, strings.Join(append([]string{address(t, s)}, params...), "&"))
 }
 
 // within opens one without a network.
@@ -197,18 +198,30 @@ func (s *stub) get(w http.ResponseWriter, r *http.Request, have object) {
 	h := w.Header()
 	h.Set("X-Goog-Generation", strconv.FormatInt(have.generation, 10))
 	h.Set("X-Goog-Hash", "crc32c="+crc(have.body))
+	if len(have.body) == 0 && r.Header.Get("Range") != "" {
+		fail(w, http.StatusRequestedRangeNotSatisfiable, "requestedRangeNotSatisfiable", "")
+		return
+	}
 	h.Set("Last-Modified", have.updated.UTC().Format(http.TimeFormat))
 	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(have.body)))
 }
 
+// list answers a page. Its token is the first key of the next page.
 func (s *stub) list(w http.ResponseWriter, q url.Values) {
+	most, _ := strconv.Atoi(q.Get("maxResults"))
+	from, token := max(q.Get("startOffset"), q.Get("pageToken")), ""
 	var items []map[string]string
 	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-		if strings.HasPrefix(key, q.Get("prefix")) && key >= q.Get("startOffset") {
-			items = append(items, s.objects[key].attrs(key))
+		if !strings.HasPrefix(key, q.Get("prefix")) || key < from {
+			continue
 		}
+		if len(items) == most {
+			token = key
+			break
+		}
+		items = append(items, s.objects[key].attrs(key))
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"items": items})
+	_ = json.NewEncoder(w).Encode(map[string]any{"items": items, "nextPageToken": token})
 }
 
 func (o object) attrs(key string) map[string]string {

@@ -7,11 +7,9 @@ import (
 	"io"
 	"net/http"
 	"time"
-)
 
-// maxAnswer bounds every answer but an object, in bytes. A page of a listing with the
-// longest keys, each letter escaped, has about 6 MiB.
-const maxAnswer = 8 << 20
+	"github.com/fencepost/fencepost/store/internal/cloud"
+)
 
 // request is what the transport learns about one call to the SDK.
 type request struct {
@@ -66,7 +64,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// a broken server, or something in between, answers a listing with an endless body; the
 	// SDK reads it into memory until the process is killed.
 	if object := resp.StatusCode/100 == 2 && r.URL.Query().Get("alt") == "media"; !object {
-		body.r = io.LimitReader(resp.Body, maxAnswer)
+		body.r = io.LimitReader(resp.Body, cloud.MaxAnswer)
 	}
 	resp.Body = body
 	return resp, nil

@@ -99,13 +99,6 @@ func TestT35_PutIsOneRequest(t *testing.T) {
 	}
 }
 
-// A lost reply is settled by reading, over the driver: the 412 on one's own
-// write is no refusal.
-func TestT35_OwnWriteIsNoRefusal(t *testing.T) {
-	gcs := newStub()
-	cloudtest.LostAnswers(t, serve(t, gcs), &gcs.Stub)
-}
-
 // The SDK opens a download again that breaks off. Here that is an error, which
 // says what broke it.
 func TestT35_GetIsOneRequest(t *testing.T) {
@@ -212,3 +205,7 @@ func TestUploadOfBrokenBodyLeavesNothing(t *testing.T) {
 type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, errReset }
+
+// Real servers run the whole suite too: see integration_test.go. It is the last test here, since it
+// takes longer than all others.
+func TestConformanceOfTheStub(t *testing.T) { cloudtest.Conformance(t, address(t, newStub()), true) }

@@ -9,14 +9,11 @@ import (
 
 	"cloud.google.com/go/storage"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-var (
-	errNoGeneration = errors.New("gcsstore: the answer has no generation")
-	errCleanup      = errors.New("gcsstore: no time left to find out the outcome of an upload")
-)
+var errNoGeneration = errors.New("gcsstore: the answer has no generation")
 
 // Upload implements [store.Store]. A body of less than Options.ChunkSize is one request; a
 // longer one is a resumable upload. It holds one chunk in memory, and the SDK sends a
@@ -29,7 +26,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
 	}
-	h := s.object(key)
+	h := s.bucket.Object(key)
 	if opts != nil && opts.Create {
 		h = h.If(storage.Conditions{DoesNotExist: true})
 	}
@@ -75,11 +72,10 @@ func (s *Store) stream(ctx context.Context, h *storage.ObjectHandle, src *source
 
 // find returns the object, if it is there and is what was sent.
 func (s *Store) find(ctx context.Context, key string, src *source) (store.Info, bool) {
-	// The caller's context may have ended.
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), s.opts.Cleanup, errCleanup)
+	ctx, cancel := cloud.CleanUp(ctx)
 	defer cancel()
 	var sent request
-	attrs, err := s.object(key).Attrs(sent.with(ctx))
+	attrs, err := s.bucket.Object(key).Attrs(sent.with(ctx))
 	// guard:own-upload. An object counts as this upload's only if its size and checksum are
 	// those of what was sent. Without this check: an upload fails halfway; an earlier object
 	// is under its key; Upload reports success, and a manifest names a file with other bytes.

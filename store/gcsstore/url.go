@@ -60,11 +60,8 @@ func open(ctx context.Context, u *url.URL) (store.Store, error) {
 }
 
 func parse(u *url.URL) (*target, error) {
-	if err := scheme.Check(u); err != nil {
-		return nil, err
-	}
 	t := &target{bucket: u.Host, prefix: u.Path}
-	if err := cloud.Parameters(t, u, parameters); err != nil {
+	if err := cloud.Parse(&scheme, u, t, parameters); err != nil {
 		return nil, err
 	}
 	if host := os.Getenv("STORAGE_EMULATOR_HOST"); t.options.Endpoint == "" && host != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -202,69 +203,44 @@ func (l *lister) List(ctx context.Context, prefix string, opts *store.ListOption
 	}
 }
 
-// staleList lists what there was at the listing before.
-func staleList(st store.Store) store.Store {
-	var mu sync.Mutex
-	var before []store.Info
-	return &lister{st, func(now []store.Info) []store.Info {
-		mu.Lock()
-		defer mu.Unlock()
-		shown := before
-		before = now
-		return shown
-	}}
-}
-
-// staleListLater does so from the fifth listing on.
-func staleListLater(st store.Store) store.Store {
-	var mu sync.Mutex
-	var before []store.Info
-	n := 0
-	return &lister{st, func(now []store.Info) []store.Info {
-		mu.Lock()
-		defer mu.Unlock()
-		shown := now
-		if n++; n >= 5 {
-			shown = before
-		}
-		before = now
-		return shown
-	}}
+// staleList lists what there was at the listing before, from the given listing on.
+func staleList(from int) func(store.Store) store.Store {
+	return func(st store.Store) store.Store {
+		var mu sync.Mutex
+		var before []store.Info
+		n := 0
+		return &lister{st, func(now []store.Info) []store.Info {
+			mu.Lock()
+			defer mu.Unlock()
+			shown := now
+			if n++; n >= from {
+				shown = before
+			}
+			before = now
+			return shown
+		}}
+	}
 }
 
 // remembersDeleted lists also what was once listed and is gone.
 func remembersDeleted(st store.Store) store.Store {
 	var mu sync.Mutex
 	ever := map[string]store.Info{}
-	return &recreator{lister: lister{st, func(now []store.Info) []store.Info {
+	note := func(infos ...store.Info) []store.Info {
 		mu.Lock()
 		defer mu.Unlock()
-		for _, info := range now {
+		for _, info := range infos {
 			ever[info.Key] = info
 		}
-		var all []store.Info
-		for _, info := range ever {
-			all = append(all, info)
-		}
-		return all
-	}}, note: func(info store.Info) {
-		mu.Lock()
-		defer mu.Unlock()
-		ever[info.Key] = info
-	}}
-}
-
-type recreator struct {
-	lister
-	note func(store.Info)
-}
-
-func (r *recreator) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
-	info, err := r.Store.Put(ctx, key, body, opts)
-	if err == nil {
-		r.note(info)
+		return slices.Collect(maps.Values(ever))
 	}
-	return info, err
+	return &putter{&lister{st, func(now []store.Info) []store.Info { return note(now...) }}, func(ctx context.Context, st store.Store, key string, body []byte, cond store.Condition) (store.Info, error) {
+		info, err := st.Put(ctx, key, body, &store.PutOptions{If: cond})
+		if err == nil {
+			note(info)
+		}
+		return info, err
+	}}
 }
 
 // getter replaces Get.

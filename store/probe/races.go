@@ -22,20 +22,27 @@ import (
 // tries is how many races may end without a result for each one with a result.
 const tries = 4
 
-func (p *prober) raceCreators(ctx context.Context) error {
-	for n := 0; p.report.CreateRaces < p.opts.Rounds; n++ {
+// races calls race until enough of its races had a result.
+func (p *prober) races(who string, results *int, race func(n int) (conclusive bool, err error)) error {
+	for n := 0; *results < p.opts.Rounds; n++ {
 		if n == tries*p.opts.Rounds {
-			return fmt.Errorf("%w: %d races of creators had %d results", ErrInconclusive, n, p.report.CreateRaces)
+			return fmt.Errorf("%w: %d races of %s had %d results", ErrInconclusive, n, who, *results)
 		}
-		conclusive, err := p.race(ctx, CreateAtomic, "creators", p.key(), nil, store.IfAbsent())
+		conclusive, err := race(n)
 		if err != nil {
 			return err
 		}
 		if conclusive {
-			p.report.CreateRaces++
+			*results++
 		}
 	}
 	return nil
+}
+
+func (p *prober) raceCreators(ctx context.Context) error {
+	return p.races("creators", &p.report.CreateRaces, func(int) (bool, error) {
+		return p.race(ctx, CreateAtomic, "creators", p.key(), nil, store.IfAbsent())
+	})
 }
 
 // raceSwappers uses a new key for each race. Otherwise a late request of an earlier race
@@ -48,10 +55,7 @@ func (p *prober) raceSwappers(ctx context.Context) error {
 		version store.Version
 	}
 	var ready []raced
-	for n := 0; p.report.SwapRaces < p.opts.Rounds; n++ {
-		if n == tries*p.opts.Rounds {
-			return fmt.Errorf("%w: %d races of swappers had %d results", ErrInconclusive, n, p.report.SwapRaces)
-		}
+	return p.races("swappers", &p.report.SwapRaces, func(n int) (bool, error) {
 		missing := 0
 		switch {
 		case len(ready) > 0:
@@ -64,21 +68,14 @@ func (p *prober) raceSwappers(ctx context.Context) error {
 			key, old := p.key(), body("race of swappers")
 			info, err := p.write(ctx, Create, n+i, key, nil, old, store.IfAbsent())
 			if err != nil {
-				return err
+				return false, err
 			}
 			ready = append(ready, raced{key, old, info.Version})
 		}
 		r := ready[0]
 		ready = ready[1:]
-		conclusive, err := p.race(ctx, SwapAtomic, "swappers", r.key, r.old, store.IfMatch(r.version))
-		if err != nil {
-			return err
-		}
-		if conclusive {
-			p.report.SwapRaces++
-		}
-	}
-	return nil
+		return p.race(ctx, SwapAtomic, "swappers", r.key, r.old, store.IfMatch(r.version))
+	})
 }
 
 var errRaceTimeout = errors.New("probe: no answer in time")

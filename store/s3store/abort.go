@@ -2,8 +2,6 @@ package s3store
 
 import (
 	"context"
-	"errors"
-	"net/url"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -36,21 +34,11 @@ func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(sto
 		if err != nil {
 			return aborted, s.fail(ctx, call, err)
 		}
-		decode := func(name *string) string {
-			if out.EncodingType == types.EncodingTypeUrl {
-				if plain, err := url.QueryUnescape(aws.ToString(name)); err == nil {
-					return plain
-				}
-			}
-			return aws.ToString(name)
-		}
 		now := date(out.ResultMetadata)
 		for _, m := range out.Uploads {
-			key, id := decode(m.Key), aws.ToString(m.UploadId)
-			if !strings.HasPrefix(key, prefix) || id == "" || store.CheckKey("abort", key) != nil {
-				continue
-			}
-			if !doomed(store.Info{Key: key, LastModified: aws.ToTime(m.Initiated), Date: now}) {
+			key, id := decoded(out.EncodingType, m.Key), aws.ToString(m.UploadId)
+			ours := strings.HasPrefix(key, prefix) && id != "" && store.CheckKey("abort", key) == nil
+			if !ours || !doomed(store.Info{Key: key, LastModified: aws.ToTime(m.Initiated), Date: now}) {
 				continue
 			}
 			if err := s.abortUpload(ctx, key, id); err != nil {
@@ -58,7 +46,7 @@ func (s *Store) AbortUploads(ctx context.Context, prefix string, doomed func(sto
 			}
 			aborted++
 		}
-		key, id := decode(out.NextKeyMarker), aws.ToString(out.NextUploadIdMarker)
+		key, id := decoded(out.EncodingType, out.NextKeyMarker), aws.ToString(out.NextUploadIdMarker)
 		switch {
 		case !aws.ToBool(out.IsTruncated):
 			return aborted, nil
@@ -77,16 +65,8 @@ func (s *Store) abortUpload(ctx context.Context, key, id string) error {
 	if err == nil {
 		return nil
 	}
-	failed := s.fail(ctx, call{op: "abort", key: key, missing: store.ErrNoBucket}, err)
-	if codeOf(failed) == "NoSuchUpload" {
-		return nil
+	if failed := s.fail(ctx, call{op: "abort", key: key, missing: store.ErrNoBucket}, err); failed.Code != "NoSuchUpload" {
+		return failed
 	}
-	return failed
-}
-
-func codeOf(err error) string {
-	if e := (*store.Error)(nil); errors.As(err, &e) {
-		return e.Code
-	}
-	return ""
+	return nil
 }

@@ -16,25 +16,6 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
-// deleteError has an error for each of several keys that could not be deleted.
-type deleteError []*store.Error
-
-func (e deleteError) Error() string {
-	if len(e) == 1 {
-		return e[0].Error()
-	}
-	return fmt.Sprintf("%v, and %d more keys", e[0], len(e)-1)
-}
-
-// Unwrap returns the errors of the keys.
-func (e deleteError) Unwrap() []error {
-	errs := make([]error, len(e))
-	for i, k := range e {
-		errs[i] = k
-	}
-	return errs
-}
-
 const deleteBatch = 1000
 
 // Delete implements [store.Store], in one request for 1,000 keys. If some keys fail, the
@@ -51,32 +32,28 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	if err := s.ready(ctx, call{op: "delete", key: keys[0]}); err != nil {
 		return err
 	}
-	if len(keys) == 1 {
-		return cloud.Delete(ctx, keys, s.deleteOne)
-	}
-	var failed []*store.Error
+	var failed []error
 	for batch := range slices.Chunk(keys, deleteBatch) {
-		if s.singleDeletes.Load() {
-			if err := cloud.Delete(ctx, batch, s.deleteOne); err != nil {
+		if len(batch) > 1 && !s.singleDeletes.Load() {
+			some, err := s.deleteMany(ctx, batch)
+			if err == nil {
+				failed = append(failed, some...)
+				continue
+			}
+			if !errors.Is(err, store.ErrUnsupported) {
 				return err
 			}
-			continue
-		}
-		some, err := s.deleteMany(ctx, batch)
-		if errors.Is(err, store.ErrUnsupported) {
 			// This store deletes one key at a time: do so from now on.
 			s.singleDeletes.Store(true)
-			err = cloud.Delete(ctx, batch, s.deleteOne)
 		}
-		if err != nil {
+		if err := cloud.Delete(ctx, batch, s.deleteOne); err != nil {
 			return err
 		}
-		failed = append(failed, some...)
 	}
-	if len(failed) > 0 {
-		return deleteError(failed)
+	if len(failed) < 2 {
+		return errors.Join(failed...)
 	}
-	return nil
+	return &cloud.ShortError{Text: fmt.Sprintf("%v, and %d more keys", failed[0], len(failed)-1), Err: errors.Join(failed...)}
 }
 
 func (s *Store) deleteOne(ctx context.Context, key string) error {
@@ -89,7 +66,7 @@ func (s *Store) deleteOne(ctx context.Context, key string) error {
 	return nil
 }
 
-func (s *Store) deleteMany(ctx context.Context, keys []string) ([]*store.Error, error) {
+func (s *Store) deleteMany(ctx context.Context, keys []string) ([]error, error) {
 	objects := make([]types.ObjectIdentifier, len(keys))
 	for i := range keys {
 		objects[i] = types.ObjectIdentifier{Key: &keys[i]}
@@ -103,7 +80,7 @@ func (s *Store) deleteMany(ctx context.Context, keys []string) ([]*store.Error, 
 	if err != nil {
 		return nil, s.fail(ctx, call{op: "delete", key: keys[0], missing: store.ErrNoBucket}, err)
 	}
-	var failed []*store.Error
+	var failed []error
 	for _, e := range out.Errors {
 		code := aws.ToString(e.Code)
 		if code == "NoSuchKey" {

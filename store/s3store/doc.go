@@ -36,7 +36,7 @@
 //	region                 default AWS_REGION or the profile's; us-east-1 with an endpoint
 //	profile                of the shared AWS configuration
 //	path-style             true or false; default true with an endpoint
-//	checksum               crc32c (default), crc32 or none
+//	checksum               crc32c (default) or none
 //	etag                   quoted (default) or unquoted, which Ceph's RGW needs
 //	sse, sse-kms-key-id    AES256, aws:kms or aws:kms:dsse, and the key
 //	request-payer          requester

@@ -33,7 +33,7 @@ func (s *Store) ready(ctx context.Context, c call) error {
 }
 
 // fail turns an error of the SDK into a [store.Error].
-func (s *Store) fail(ctx context.Context, c call, err error) error {
+func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 	e := &store.Error{Op: c.op, Key: c.key}
 	var answer *smithyhttp.ResponseError
 	if errors.As(err, &answer) && answer.Response != nil && answer.Response.Response != nil && answer.HTTPStatusCode() > 0 {
@@ -91,7 +91,12 @@ var codeKinds = map[string]error{
 func kindOf(c call, status int, code string) error {
 	switch status {
 	case http.StatusNotFound:
-		return missingKind(c, code)
+		switch code {
+		case "NoSuchBucket":
+			return store.ErrNoBucket
+		case "NoSuchUpload":
+			return nil // it was completed, perhaps by this very request
+		}
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusBadRequest:
 		if transientCodes[code] {
 			return nil
@@ -101,17 +106,6 @@ func kindOf(c call, status int, code string) error {
 		return kind
 	}
 	return cloud.KindOf(status, c.missing)
-}
-
-// missingKind returns the kind of a 404.
-func missingKind(c call, code string) error {
-	switch code {
-	case "NoSuchBucket":
-		return store.ErrNoBucket
-	case "NoSuchUpload":
-		return nil // it was completed, perhaps by this very request
-	}
-	return c.missing
 }
 
 const hintCredentials = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role provides credentials"

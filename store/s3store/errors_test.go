@@ -153,18 +153,6 @@ func TestT08_MatchOnMissingKeyIsRefused(t *testing.T) {
 	}
 }
 
-func TestRetryAfterDate(t *testing.T) {
-	srv := start(t, nil)
-	srv.SetFault(s3stub.Every(s3stub.GetObject, s3stub.Fault{Status: 503, Code: "SlowDown", Edit: func(h http.Header) {
-		h.Set("Date", "Wed, 21 Oct 2015 07:28:00 GMT")
-		h.Set("Retry-After", "Wed, 21 Oct 2015 07:28:30 GMT")
-	}}))
-	_, err := open(t, srv).Get(t.Context(), "k", nil)
-	if got := asError(t, err).RetryAfter; got != 30*time.Second {
-		t.Errorf("got %v, want 30s", got)
-	}
-}
-
 func TestWrongRegion(t *testing.T) {
 	srv := start(t, nil)
 	srv.SetFault(s3stub.Every(s3stub.GetObject, s3stub.Fault{Status: 301, Code: "PermanentRedirect", Edit: func(h http.Header) {

@@ -13,11 +13,7 @@ import (
 )
 
 func Example() {
-	srv, err := s3stub.Start(nil) // in place of a real server
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	srv := s3stub.Start(nil) // in place of a real server
 	defer srv.Close()
 
 	ctx := context.Background()

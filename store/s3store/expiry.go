@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -26,7 +27,7 @@ func (s *Store) Expiries(ctx context.Context, prefix string) ([]store.Expiry, er
 	}, s.once...)
 	if err != nil {
 		failed := s.fail(ctx, call, err)
-		if codeOf(failed) == "NoSuchLifecycleConfiguration" || errors.Is(failed, store.ErrUnsupported) {
+		if failed.Code == "NoSuchLifecycleConfiguration" || errors.Is(failed, store.ErrUnsupported) {
 			return nil, nil
 		}
 		return nil, failed
@@ -66,9 +67,9 @@ func scope(r types.LifecycleRule) (prefix string, tagged bool) {
 // effects returns what a rule does to current objects.
 func effects(r types.LifecycleRule) []string {
 	var what []string
-	when := func(days *int32, date string) string {
-		if date != "" {
-			return "from " + date + " on"
+	when := func(days *int32, date *time.Time) string {
+		if date != nil {
+			return "from " + date.UTC().Format(time.DateOnly) + " on"
 		}
 		if aws.ToInt32(days) == 1 {
 			return "after a day"
@@ -76,23 +77,13 @@ func effects(r types.LifecycleRule) []string {
 		return fmt.Sprintf("after %d days", aws.ToInt32(days))
 	}
 	if e := r.Expiration; e != nil && (aws.ToInt32(e.Days) > 0 || e.Date != nil) {
-		day := ""
-		if e.Date != nil {
-			day = e.Date.UTC().Format("2006-01-02")
-		}
-		what = append(what, "deletes objects "+when(e.Days, day))
+		what = append(what, "deletes objects "+when(e.Days, e.Date))
 	}
 	for _, t := range r.Transitions {
-		switch t.StorageClass {
-		case types.TransitionStorageClassGlacier, types.TransitionStorageClassDeepArchive:
-		default:
-			continue // their objects are read like any other's
+		// Objects of the other classes are read like any other's.
+		if t.StorageClass == types.TransitionStorageClassGlacier || t.StorageClass == types.TransitionStorageClassDeepArchive {
+			what = append(what, fmt.Sprintf("moves objects to %s %s", t.StorageClass, when(t.Days, t.Date)))
 		}
-		day := ""
-		if t.Date != nil {
-			day = t.Date.UTC().Format("2006-01-02")
-		}
-		what = append(what, fmt.Sprintf("moves objects to %s %s", t.StorageClass, when(t.Days, day)))
 	}
 	return what
 }

@@ -38,7 +38,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 		return nil, s.fail(ctx, call, err)
 	}
 	obj := &store.Object{Body: out.Body, Info: store.Info{
-		Key: key, Version: versionOf(out.ETag), Size: aws.ToInt64(out.ContentLength),
+		Key: key, Version: cloud.VersionOf(out.ETag), Size: aws.ToInt64(out.ContentLength),
 		LastModified: aws.ToTime(out.LastModified), Date: date(out.ResultMetadata),
 	}}
 	switch {

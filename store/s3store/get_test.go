@@ -2,7 +2,6 @@ package s3store_test
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -38,50 +37,6 @@ func TestGetInfo(t *testing.T) {
 	}
 }
 
-// Servers answer ranges in several ways.
-func TestRanges(t *testing.T) {
-	const body = "0123456789"
-	for server, f := range map[string]s3stub.Fault{
-		"as S3": {},
-		"without ranges": {Edit: func(h http.Header) {
-			h.Del("Content-Range")
-		}},
-	} {
-		srv := start(t, nil)
-		st := open(t, srv)
-		put(t, st, "k", body, store.IfAbsent())
-		put(t, st, "empty", "", store.IfAbsent())
-		srv.SetFault(func(r *s3stub.Request) *s3stub.Fault {
-			if f.Edit != nil {
-				r.HTTP.Header.Del("Range")
-			}
-			return &f
-		})
-		for _, row := range []struct {
-			key            string
-			offset, length int64
-			want           string
-			kind           error
-		}{
-			{"k", 0, 0, body, nil}, {"k", 0, 3, "012", nil}, {"k", 3, 4, "3456", nil}, {"k", 8, 100, "89", nil}, {"k", 9, 0, "9", nil},
-			{"k", 10, 0, "", store.ErrRange}, {"k", 11, 5, "", store.ErrRange}, {"empty", 0, 0, "", nil}, {"empty", 0, 1, "", store.ErrRange},
-			{"k", -1, 0, "", store.ErrInvalid}, {"k", 0, -1, "", store.ErrInvalid}, {"k", 1 << 62, 1 << 62, "", store.ErrInvalid},
-		} {
-			name := fmt.Sprintf("%s: %s[%d:+%d]", server, row.key, row.offset, row.length)
-			opts := &store.GetOptions{Offset: row.offset, Length: row.length}
-			if row.kind != nil {
-				if _, err := st.Get(t.Context(), row.key, opts); !errors.Is(err, row.kind) {
-					t.Errorf("%s: got %v, want %v", name, err, row.kind)
-				}
-				continue
-			}
-			if got, info := get(t, st, row.key, opts); got != row.want || row.key == "k" && info.Size != 10 {
-				t.Errorf("%s: got %q of %d", name, got, info.Size)
-			}
-		}
-	}
-}
-
 // What a store claims about a range is checked.
 func TestBrokenAnswersToGet(t *testing.T) {
 	srv := start(t, nil)
@@ -108,15 +63,11 @@ func TestBrokenAnswersToGet(t *testing.T) {
 	}
 }
 
-func TestNotModified(t *testing.T) {
+// A store that ignores the condition: the same answer, only dearer.
+func TestIgnoredIfNoneMatch(t *testing.T) {
 	srv := start(t, nil)
 	st := open(t, srv)
 	info := put(t, st, "k", "x", store.IfAbsent())
-	_, err := st.Get(t.Context(), "k", &store.GetOptions{IfNoneMatch: info.Version})
-	if !errors.Is(err, store.ErrNotModified) || asError(t, err).Status != http.StatusNotModified {
-		t.Errorf("got %v", err)
-	}
-	// A store that ignores the condition: the same answer, only dearer.
 	srv.SetFault(func(r *s3stub.Request) *s3stub.Fault { r.HTTP.Header.Del("If-None-Match"); return nil })
 	if _, err := st.Get(t.Context(), "k", &store.GetOptions{IfNoneMatch: info.Version}); !errors.Is(err, store.ErrNotModified) {
 		t.Errorf("ignored condition: got %v", err)

@@ -41,16 +41,20 @@ func (s *Store) page(ctx context.Context, prefix string, in *s3.ListObjectsV2Inp
 	}
 	now := date(out.ResultMetadata)
 	for _, o := range out.Contents {
-		key := aws.ToString(o.Key)
-		if out.EncodingType == types.EncodingTypeUrl {
-			if plain, err := url.QueryUnescape(key); err == nil {
-				key = plain
-			}
-		}
 		page = append(page, store.Info{
-			Key: key, Version: versionOf(o.ETag), Size: aws.ToInt64(o.Size),
+			Key: decoded(out.EncodingType, o.Key), Version: cloud.VersionOf(o.ETag), Size: aws.ToInt64(o.Size),
 			LastModified: aws.ToTime(o.LastModified), Date: now,
 		})
 	}
 	return page, aws.ToBool(out.IsTruncated), aws.ToString(out.NextContinuationToken), nil
+}
+
+// decoded returns a key as it is, of a listing that may have it encoded.
+func decoded(how types.EncodingType, key *string) string {
+	if how == types.EncodingTypeUrl {
+		if plain, err := url.QueryUnescape(aws.ToString(key)); err == nil {
+			return plain
+		}
+	}
+	return aws.ToString(key)
 }

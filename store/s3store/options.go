@@ -2,9 +2,7 @@ package s3store
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.uber.org/zap"
@@ -16,12 +14,11 @@ import (
 // damage on the way.
 type Checksum string
 
-// The checksums. Each is sent in a header. Trailing checksums are never used, since some
+// The checksums. One is sent in a header. Trailing checksums are never used, since some
 // stores refuse them and others store them with the body.
 const (
 	// CRC32C is the default.
 	CRC32C Checksum = "crc32c"
-	CRC32  Checksum = "crc32"
 	// NoChecksum is for stores that refuse the header.
 	NoChecksum Checksum = "none"
 )
@@ -57,11 +54,6 @@ type Options struct {
 	// An upload holds about PartSize × (PartConcurrency + 2) bytes. If the SizeHint makes
 	// parts larger, fewer are in flight.
 	PartConcurrency int
-	// PartAttempts is how often one part is sent at most, default 4.
-	PartAttempts int
-	// Cleanup bounds the work after a failed upload, even if its context has ended: reading
-	// the key and deleting the parts. Default 10 s.
-	Cleanup time.Duration
 
 	// SSE is the server-side encryption: empty for the bucket's default, [SSES3], [SSEKMS]
 	// or [SSEKMSTwo]. SSEKMSKeyID names the key of the latter two.
@@ -81,15 +73,12 @@ type Options struct {
 func (o *Options) Validate() error {
 	v := o.withDefaults()
 	var faults cloud.Faults
-	faults.Need(v.Checksum == CRC32C || v.Checksum == CRC32 || v.Checksum == NoChecksum,
-		"Checksum is %q; it must be %s, %s or %s", v.Checksum, CRC32C, CRC32, NoChecksum)
+	faults.Need(v.Checksum == CRC32C || v.Checksum == NoChecksum, "Checksum is %q; it must be %s or %s", v.Checksum, CRC32C, NoChecksum)
 	kms := v.SSE == SSEKMS || v.SSE == SSEKMSTwo
 	faults.Need(v.SSE == "" || v.SSE == SSES3 || kms, "SSE is %q; it must be %s, %s or %s", v.SSE, SSES3, SSEKMS, SSEKMSTwo)
 	faults.Need(v.SSEKMSKeyID == "" || kms, "SSEKMSKeyID needs the encryption %s or %s, and SSE is %q", SSEKMS, SSEKMSTwo, v.SSE)
 	faults.Need(v.PartSize >= minPartSize && v.PartSize <= maxPartSize, "PartSize is %d bytes; it must be %d to %d", v.PartSize, minPartSize, int64(maxPartSize))
 	faults.Need(v.PartConcurrency > 0, "PartConcurrency is %d; it must be at least 1", v.PartConcurrency)
-	faults.Need(v.PartAttempts > 0, "PartAttempts is %d; it must be at least 1", v.PartAttempts)
-	faults.Need(v.Cleanup > 0, "Cleanup is %v; it must not be negative", v.Cleanup)
 	return faults.Err()
 }
 
@@ -98,25 +87,8 @@ func (o *Options) withDefaults() Options {
 	v.Checksum = cmp.Or(v.Checksum, CRC32C)
 	v.PartSize = cmp.Or(v.PartSize, 8<<20)
 	v.PartConcurrency = cmp.Or(v.PartConcurrency, 4)
-	v.PartAttempts = cmp.Or(v.PartAttempts, 4)
-	v.Cleanup = cmp.Or(v.Cleanup, 10*time.Second)
 	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	return v
-}
-
-// parts returns the size of parts, and how many are in flight, for an upload of about
-// hint bytes.
-func (o *Options) parts(hint int64) (size int64, inFlight int, err error) {
-	// A quarter more, since the hint may be low.
-	need := (hint + hint/4 + maxParts - 1) / maxParts
-	switch {
-	case hint < 0 || hint > maxParts*int64(maxPartSize):
-		return 0, 0, fmt.Errorf("a size hint is 0 to %d bytes (%d parts of 5 GiB), not %d", maxParts*int64(maxPartSize), maxParts, hint)
-	case need <= o.PartSize:
-		return o.PartSize, o.PartConcurrency, nil
-	}
-	size = min((need+1<<20-1)>>20<<20, maxPartSize)
-	return size, max(1, int(o.PartSize*int64(o.PartConcurrency)/size)), nil
 }
 
 func (o *Options) sse() (types.ServerSideEncryption, *string) {

@@ -1,11 +1,15 @@
 package s3store
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/store/internal/cloud"
+)
 
 func TestPartsArithmetic(t *testing.T) {
 	o := (*Options)(nil).withDefaults()
 	for _, hint := range []int64{0, 1, 1 << 30, 64 << 30, 1 << 40, 5 << 40, maxParts * int64(maxPartSize)} {
-		size, inFlight, err := o.parts(hint)
+		size, inFlight, err := cloud.Parts(hint, o.PartSize, o.PartConcurrency, maxParts, maxPartSize)
 		if err != nil || size < o.PartSize || size > maxPartSize || size*maxParts < hint || inFlight < 1 || inFlight > o.PartConcurrency {
 			t.Errorf("hint %d: %d parts in flight of %d bytes, %v", hint, inFlight, size, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"hash"
 	"hash/crc32"
 	"io"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // Put implements [store.Store]. It does not copy the body. The SDK takes the body from
@@ -47,7 +47,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 	if err != nil {
 		return store.Info{}, s.fail(ctx, call, err)
 	}
-	info := store.Info{Key: key, Version: versionOf(out.ETag), Size: int64(len(body)), Date: date(out.ResultMetadata)}
+	info := store.Info{Key: key, Version: cloud.VersionOf(out.ETag), Size: int64(len(body)), Date: date(out.ResultMetadata)}
 	if info.Version == "" {
 		return store.Info{}, &store.Error{Op: "put", Key: key, Err: errors.New("s3store: the answer has no ETag")}
 	}
@@ -57,23 +57,19 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts *store.Pu
 // putObject adds what every PUT of an object has, and sends it. The body is an
 // io.ReadSeeker. Crc is its CRC-32C, nil if that is not known.
 func (s *Store) putObject(ctx context.Context, in *s3.PutObjectInput, crc *uint32, more ...func(*s3.Options)) (*s3.PutObjectOutput, error) {
-	var sums sums
 	if crc != nil && s.opts.Checksum == CRC32C {
-		sums.crc32c = header(*crc)
+		in.ChecksumCRC32C = header(*crc)
 	} else {
 		var err error
-		if sums, err = s.checksum(in.Body.(io.ReadSeeker)); err != nil {
+		if in.ChecksumCRC32C, err = s.checksum(in.Body.(io.ReadSeeker)); err != nil {
 			return nil, err
 		}
 	}
 	in.Bucket = s.bucket
-	in.ChecksumCRC32C, in.ChecksumCRC32 = sums.crc32c, sums.crc32
 	in.ServerSideEncryption, in.SSEKMSKeyId = s.opts.sse()
 	in.RequestPayer, in.ExpectedBucketOwner = s.opts.payer(), s.opts.owner()
 	return s.client.PutObject(ctx, in, slices.Concat(more, s.once)...)
 }
-
-type sums struct{ crc32c, crc32 *string }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -83,25 +79,18 @@ func header(sum uint32) *string {
 	return &v
 }
 
-// checksum reads a body to its end and seeks back to its beginning.
-func (s *Store) checksum(body io.ReadSeeker) (sums, error) {
-	var h hash.Hash32
-	switch s.opts.Checksum {
-	case CRC32C:
-		h = crc32.New(castagnoli)
-	case CRC32:
-		h = crc32.NewIEEE()
-	default:
-		return sums{}, nil
+// checksum reads a body to its end and seeks back to its beginning. It returns nil if
+// bodies are sent without a checksum.
+func (s *Store) checksum(body io.ReadSeeker) (*string, error) {
+	if s.opts.Checksum != CRC32C {
+		return nil, nil
 	}
+	h := crc32.New(castagnoli)
 	if _, err := io.Copy(h, body); err != nil {
-		return sums{}, err
+		return nil, err
 	}
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
-		return sums{}, err
+		return nil, err
 	}
-	if s.opts.Checksum == CRC32 {
-		return sums{crc32: header(h.Sum32())}, nil
-	}
-	return sums{crc32c: header(h.Sum32())}, nil
+	return header(h.Sum32()), nil
 }

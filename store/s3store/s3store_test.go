@@ -32,11 +32,8 @@ func TestMain(m *testing.M) {
 
 func start(t testing.TB, opts *s3stub.Options) *s3stub.Server {
 	t.Helper()
-	srv, err := s3stub.Start(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { srv.Close() })
+	srv := s3stub.Start(opts)
+	t.Cleanup(srv.Close)
 	return srv
 }
 

@@ -62,7 +62,7 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 		o.Retryer = aws.NopRetryer{}
 		o.RetryMaxAttempts = 1
 	}}
-	retryer := retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts = o.PartAttempts })
+	retryer := retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts = cloud.PartAttempts })
 	s.parts = []func(*s3.Options){func(o *s3.Options) {
 		tune(o)
 		o.Retryer = retryer
@@ -88,16 +88,12 @@ func tune(o *s3.Options) {
 	})
 }
 
-// maxAnswer bounds every answer but an object, in bytes. A page of a listing with the
-// longest keys, each letter escaped, has about 4 MiB.
-const maxAnswer = 8 << 20
-
 var boundAnswer = middleware.DeserializeMiddlewareFunc("fencepost:boundAnswer", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 	out, metadata, err := next.HandleDeserialize(ctx, in)
 	r, isHTTP := out.RawResponse.(*smithyhttp.Response)
 	object := isHTTP && r.StatusCode/100 == 2 && awsmiddleware.GetOperationName(ctx) == "GetObject"
 	if isHTTP && r.Body != nil && !object {
-		r.Body = cloud.Limited(r.Body, maxAnswer)
+		r.Body = cloud.Limited(r.Body, cloud.MaxAnswer)
 	}
 	return out, metadata, err
 })

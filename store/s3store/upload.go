@@ -22,21 +22,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"go.uber.org/zap"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
 // Upload implements [store.Store]. A body shorter than Options.PartSize is one PUT; a
 // longer one is a multipart upload.
-//
-// If the last request gets no answer, Upload reads the key. An object of the right size
-// means success, since nobody else writes the key. Otherwise Upload deletes the parts.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
 	if err := store.CheckKey("upload", key); err != nil {
 		return store.Info{}, err
 	}
 	o := *cmp.Or(opts, &store.UploadOptions{})
-	partSize, inFlight, err := s.opts.parts(o.SizeHint)
+	partSize, inFlight, err := cloud.Parts(o.SizeHint, s.opts.PartSize, s.opts.PartConcurrency, maxParts, maxPartSize)
 	if err != nil {
 		return store.Info{}, &store.Error{Op: "upload", Key: key, Kind: store.ErrInvalid, Err: err}
 	}
@@ -58,7 +55,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	if err != nil {
 		return u.settle(ctx, err)
 	}
-	info := store.Info{Key: key, Version: versionOf(out.ETag), Size: u.body.n, Date: u.date}
+	info := store.Info{Key: key, Version: cloud.VersionOf(out.ETag), Size: u.body.n, Date: u.date}
 	if u.id != "" || info.Version == "" {
 		// Not every store answers a completion with the ETag that it shows afterwards.
 		// One request more costs little beside all the parts.
@@ -98,8 +95,6 @@ func (b *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-var errCleanup = errors.New("s3store: no time left to clean up after an upload")
-
 var errTooLarge = errors.New("s3store: too many parts")
 
 // upload is the manager's client. It sends each request once, except parts, and records
@@ -127,11 +122,8 @@ func (u *upload) PutObject(ctx context.Context, in *s3.PutObjectInput, opts ...f
 }
 
 func (u *upload) CreateMultipartUpload(ctx context.Context, in *s3.CreateMultipartUploadInput, opts ...func(*s3.Options)) (*s3.CreateMultipartUploadOutput, error) {
-	switch u.s.opts.Checksum {
-	case CRC32C:
+	if u.s.opts.Checksum == CRC32C {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmCrc32c
-	case CRC32:
-		in.ChecksumAlgorithm = types.ChecksumAlgorithmCrc32
 	}
 	out, err := u.s.client.CreateMultipartUpload(ctx, in, slices.Concat(opts, u.s.once)...)
 	if err != nil {
@@ -144,17 +136,17 @@ func (u *upload) CreateMultipartUpload(ctx context.Context, in *s3.CreateMultipa
 }
 
 func (u *upload) UploadPart(ctx context.Context, in *s3.UploadPartInput, opts ...func(*s3.Options)) (*s3.UploadPartOutput, error) {
-	sums, err := u.s.checksum(in.Body.(io.ReadSeeker))
+	sum, err := u.s.checksum(in.Body.(io.ReadSeeker))
 	if err != nil {
 		return nil, err
 	}
-	in.ChecksumCRC32C, in.ChecksumCRC32, in.ChecksumAlgorithm = sums.crc32c, sums.crc32, ""
+	in.ChecksumCRC32C, in.ChecksumAlgorithm = sum, ""
 	out, err := u.s.client.UploadPart(ctx, in, slices.Concat(opts, u.s.parts)...)
 	if err != nil {
 		return nil, err
 	}
-	// The completion repeats the sums, and not every store returns them.
-	out.ChecksumCRC32C, out.ChecksumCRC32 = sums.crc32c, sums.crc32
+	// The completion repeats the sum, which not every store returns, and no other one.
+	out.ChecksumCRC32C, out.ChecksumCRC32 = sum, nil
 	return out, nil
 }
 
@@ -176,8 +168,7 @@ func (u *upload) AbortMultipartUpload(ctx context.Context, in *s3.AbortMultipart
 // parts if it failed.
 func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 	failed := u.error(ctx, err)
-	// The caller's context may have ended; cleaning up needs another.
-	ctx, cancel := clock.WithTimeout(context.WithoutCancel(ctx), clock.System(), u.s.opts.Cleanup, errCleanup)
+	ctx, cancel := cloud.CleanUp(ctx)
 	defer cancel()
 	unknown := u.sent && store.OutcomeOf(failed) == store.Unknown
 	if unknown {
@@ -188,7 +179,7 @@ func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 	if u.id == "" {
 		return store.Info{}, failed
 	}
-	left := u.abort(ctx)
+	left := u.s.abortUpload(ctx, u.call.key, u.id)
 	if unknown {
 		// The completion may have landed between the first read and the abort. After the
 		// abort it cannot: the upload that it would complete is gone.
@@ -212,12 +203,7 @@ func (u *upload) error(ctx context.Context, err error) *store.Error {
 	if u.body.err != nil {
 		return &store.Error{Op: u.call.op, Key: u.call.key, Err: fmt.Errorf("s3store: reading the body: %w", u.body.err)}
 	}
-	if u.closed != nil {
-		err = u.closed
-	}
-	e := (*store.Error)(nil)
-	errors.As(u.s.fail(ctx, u.call, err), &e)
-	return e
+	return u.s.fail(ctx, u.call, cmp.Or(u.closed, err))
 }
 
 // find returns the object, if it is there and has the right size. Nobody else writes its
@@ -230,9 +216,7 @@ func (u *upload) find(ctx context.Context) (store.Info, bool) {
 		return store.Info{}, false
 	}
 	return store.Info{
-		Key: u.call.key, Version: versionOf(out.ETag), Size: u.body.n,
+		Key: u.call.key, Version: cloud.VersionOf(out.ETag), Size: u.body.n,
 		LastModified: aws.ToTime(out.LastModified), Date: date(out.ResultMetadata),
-	}, versionOf(out.ETag) != ""
+	}, cloud.VersionOf(out.ETag) != ""
 }
-
-func (u *upload) abort(ctx context.Context) error { return u.s.abortUpload(ctx, u.call.key, u.id) }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -87,11 +86,8 @@ func open(ctx context.Context, u *url.URL) (store.Store, error) {
 }
 
 func parse(u *url.URL) (*target, error) {
-	if err := scheme.Check(u); err != nil {
-		return nil, err
-	}
 	t := &target{bucket: u.Host, prefix: u.Path}
-	if err := cloud.Parameters(t, u, parameters); err != nil {
+	if err := cloud.Parse(&scheme, u, t, parameters); err != nil {
 		return nil, err
 	}
 	if t.endpoint != "" {
@@ -143,18 +139,8 @@ func (t *target) client(ctx context.Context) (*s3.Client, error) {
 	return client, bad
 }
 
-// httpClient keeps enough connections open for a writer's pipeline. With the SDK's ten,
-// every burst of appends would open and close connections.
+// httpClient returns a client whose certificates AWS_CA_BUNDLE can replace.
 func httpClient() *awshttp.BuildableClient {
-	return awshttp.NewBuildableClient().
-		WithDialerOptions(func(d *net.Dialer) { d.Timeout = 10 * time.Second }).
-		WithTransportOptions(func(t *http.Transport) {
-			t.MaxIdleConns = 0 // no limit but the next line's
-			t.MaxIdleConnsPerHost = 256
-			t.WriteBufferSize = 64 << 10
-			t.ReadBufferSize = 32 << 10
-			// Completing an upload of many parts may take a minute. A caller that wants an
-			// answer sooner has a context.
-			t.ResponseHeaderTimeout = 2 * time.Minute
-		})
+	dial := func(d *net.Dialer) { d.Timeout = 10 * time.Second }
+	return awshttp.NewBuildableClient().WithDialerOptions(dial).WithTransportOptions(cloud.Tune)
 }

@@ -26,24 +26,18 @@ func TestURLErrors(t *testing.T) {
 		"s3://AK:12?" + secret + "@bucket":          "not a host",
 		"s3://AK:x@y/" + secret + "@bucket":         "AWS_ACCESS_KEY_ID",
 		"s3://b" + at + "&colour=red":               "known are checksum, endpoint, etag, expected-bucket-owner, part-size, path-style, profile, region, request-payer, sse, sse-kms-key-id",
-		"s3://b" + at + "&region=a&region=b":        "given twice",
-		"s3://b" + at + "&region=":                  "empty",
-		"s3://b" + at + "&path-style=maybe":         "true or false",
 		"s3://b" + at + "&request-payer=me":         "requester",
 		"s3://b" + at + "&etag=bare":                "quoted or unquoted",
-		"s3://b" + at + "&checksum=md5":             "crc32c, crc32 or none",
+		"s3://b" + at + "&checksum=md5":             "crc32c or none",
 		"s3://b" + at + "&sse=rot13":                "AES256",
 		"s3://b" + at + "&sse-kms-key-id=k":         "needs the encryption aws:kms",
 		"s3://b" + at + "&part-size=1":              "5242880",
 		"s3://b" + at + "&part-size=big":            "number of bytes",
-		"s3://b?endpoint=127.0.0.1:9000":            "http://127.0.0.1:9000",
-		"s3://b?endpoint=ftp://host":                "http://127.0.0.1:9000",
 		"s3://b?endpoint=http://a:" + secret + "@h": "do not belong into the endpoint",
 		"s3://b?endpoint=http://h?region=x":         "write & for ?",
 		"s3://b/p":                                  "AWS_REGION",
 		"s3://b/a//b" + at:                          "must not be empty",
 		"s3://b" + at + "&profile=nobody":           "nobody",
-		"s3://b?x=%zz":                              "cannot be read",
 	} {
 		_, err := store.Open(t.Context(), url)
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -59,9 +53,7 @@ func TestOptionErrors(t *testing.T) {
 	srv := start(t, nil)
 	for want, opts := range map[string]*s3store.Options{
 		"PartConcurrency is -1": {PartConcurrency: -1},
-		"PartAttempts is -2":    {PartConcurrency: -1, PartAttempts: -2}, // all faults at once
-		"Cleanup is -1ns":       {Cleanup: -1},
-		"5368709120":            {PartSize: 6 << 30},
+		"5368709120":            {PartConcurrency: -1, PartSize: 6 << 30}, // all faults at once
 	} {
 		if _, err := s3store.New(client(t, srv), "bucket", opts); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)

@@ -1,16 +1,5 @@
 // Package storetest is the conformance suite for drivers: it tests what package store asks
-// of a [store.Store]. A driver in another module runs it too:
-//
-//	func TestConformance(t *testing.T) {
-//		dir := t.TempDir()
-//		storetest.Run(t, func(tb storetest.TB) store.Store {
-//			st, err := dirstore.Open(dir, nil) // one more client of the same store
-//			if err != nil {
-//				tb.Fatalf("open: %v", err)
-//			}
-//			return st
-//		}, nil)
-//	}
+// of a [store.Store]. A driver in another module runs it too, as the example does.
 //
 // It races writers over separate clients, since a condition that only holds without
 // concurrency is worth nothing (T11).

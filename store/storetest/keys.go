@@ -32,10 +32,6 @@ func oddKeys(s *suite) {
 	}, odd...)
 	want := map[string]store.Info{}
 	for i, key := range keys {
-		if s.opts.LeaveOutKey(key) {
-			s.Logf("left out: %q", key)
-			continue
-		}
 		info, err := s.client(i).Put(s.Context(), key, []byte(key), &store.PutOptions{If: store.IfAbsent()})
 		if err != nil {
 			s.Errorf("Put(%q): %v", key, err)

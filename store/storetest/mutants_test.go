@@ -80,17 +80,40 @@ func (m mutant) dialer() func() store.Store {
 	}
 }
 
-// putIf replaces the condition of a Put.
-func putIf(f func(b *broken, ctx context.Context, key string, cond store.Condition) (store.Condition, error)) func(*broken) {
+// onPut, onGet and onUpload replace one method.
+func onPut(f func(*broken, context.Context, string, []byte, store.Condition) (store.Info, error)) func(*broken) {
 	return func(b *broken) {
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			cond, err := f(b, ctx, key, cond)
-			if err != nil {
-				return store.Info{}, err
-			}
-			return b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
+			return f(b, ctx, key, body, cond)
 		}
 	}
+}
+
+func onGet(f func(*broken, context.Context, string, *store.GetOptions) (*store.Object, error)) func(*broken) {
+	return func(b *broken) {
+		b.get = func(ctx context.Context, key string, o *store.GetOptions) (*store.Object, error) {
+			return f(b, ctx, key, o)
+		}
+	}
+}
+
+func onUpload(f func(*broken, context.Context, string, io.Reader, *store.UploadOptions) (store.Info, error)) func(*broken) {
+	return func(b *broken) {
+		b.upload = func(ctx context.Context, key string, r io.Reader, o *store.UploadOptions) (store.Info, error) {
+			return f(b, ctx, key, r, o)
+		}
+	}
+}
+
+// putIf replaces the condition of a Put.
+func putIf(f func(b *broken, ctx context.Context, key string, cond store.Condition) (store.Condition, error)) func(*broken) {
+	return onPut(func(b *broken, ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+		cond, err := f(b, ctx, key, cond)
+		if err != nil {
+			return store.Info{}, err
+		}
+		return b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
+	})
 }
 
 // infos changes every Info on its way out of some methods.

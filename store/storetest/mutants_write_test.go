@@ -101,25 +101,21 @@ var writeMutants = []mutant{
 			return info, err
 		}
 	}},
-	{name: "refusals are bare errors", fails: []string{"CreateRace", "Conditions"}, apply: func(b *broken) {
-		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
-			if errors.Is(err, store.ErrPrecondition) {
-				err = store.ErrPrecondition
-			}
-			return info, err
+	{name: "refusals are bare errors", fails: []string{"CreateRace", "Conditions"}, apply: onPut(func(b *broken, ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+		info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
+		if errors.Is(err, store.ErrPrecondition) {
+			err = store.ErrPrecondition
 		}
-	}},
-	{name: "unsure losers", fails: []string{"CreateRace", "SwapRace", "SwapChain"}, apply: func(b *broken) {
-		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
-			dawdle()
-			info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
-			if errors.Is(err, store.ErrPrecondition) {
-				err = &store.Error{Op: "put", Key: key, Status: 409}
-			}
-			return info, err
+		return info, err
+	})},
+	{name: "unsure losers", fails: []string{"CreateRace", "SwapRace", "SwapChain"}, apply: onPut(func(b *broken, ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+		dawdle()
+		info, err := b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
+		if errors.Is(err, store.ErrPrecondition) {
+			err = &store.Error{Op: "put", Key: key, Status: 409}
 		}
-	}},
+		return info, err
+	})},
 	{name: "every second writer is told that it lost", fails: []string{"CreateRace", "SwapRace"}, apply: func(b *broken) {
 		var n atomic.Int64
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {

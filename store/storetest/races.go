@@ -121,7 +121,8 @@ func swapRace(s *suite) {
 
 // swapChain: a counter that many clients increase by swaps ends at the number of swaps.
 func swapChain(s *suite) {
-	workers, each := min(8, len(s.clients)), s.rounds(25, 8)
+	const workers = 8
+	each := s.rounds(25, 8)
 	const key = "counter"
 	s.put(s.st(), key, counter(0), store.IfAbsent())
 	var refused atomic.Int64

@@ -36,6 +36,10 @@ func ranges(s *suite) {
 			s.Errorf("%s: version %q, want %q", what, i.Version, info.Version)
 		}
 	}
+	for _, r := range []store.GetOptions{{Offset: -1}, {Length: -1}} {
+		_, _, err := s.read(s.st(), "k", &r)
+		s.wantError(fmt.Sprintf("Get from %d, %d bytes", r.Offset, r.Length), err, store.ErrInvalid)
+	}
 	for _, r := range []store.GetOptions{{Offset: 1000}, {Offset: 1000, Length: 1}, {Offset: 1001}, {Offset: 5000, Length: 10}} {
 		_, _, err := s.read(s.st(), "k", &r)
 		s.wantError(fmt.Sprintf("Get from %d, %d bytes of 1000", r.Offset, r.Length), err, store.ErrRange)

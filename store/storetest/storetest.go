@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -27,20 +28,19 @@ type TB interface {
 // with the test's Cleanup.
 type Dial func(tb TB) store.Store
 
-// Run runs every check as a subtest, over Options.Clients clients that dial opens. The
-// store may hold other objects: each check works below a random prefix of its own, and
-// deletes what it wrote.
+// clientsInRace is how many writers race, each over a client of its own.
+const clientsInRace = 32
+
+// Run runs every check as a subtest, over 32 clients that dial opens. The store may hold
+// other objects: each check works below a random prefix of its own, and deletes what it
+// wrote. Opts may be nil.
 func Run(t *testing.T, dial Dial, opts *Options) {
-	if err := opts.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	o := opts.withDefaults()
-	clients := make([]store.Store, o.Clients)
+	clients := make([]store.Store, clientsInRace)
 	for i := range clients {
 		clients[i] = dial(t)
 	}
 	for _, c := range checks {
-		t.Run(c.name, func(t *testing.T) { c.on(t, clients, o) })
+		t.Run(c.name, func(t *testing.T) { c.on(t, clients, *cmp.Or(opts, &Options{})) })
 	}
 }
 

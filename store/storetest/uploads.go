@@ -157,8 +157,8 @@ func uploadFailing(s *suite) {
 			body := newStream(1, 12*mib)
 			body.at, body.do = at, func() error { return errBody }
 			key := fmt.Sprintf("u/%d/%v", at, create)
-			if _, err := s.st().Upload(s.Context(), key, body, &store.UploadOptions{Create: create}); err == nil {
-				s.Errorf("Upload of a body that breaks off after %d bytes: no error", at)
+			if _, err := s.st().Upload(s.Context(), key, body, &store.UploadOptions{Create: create}); !errors.Is(err, errBody) {
+				s.Errorf("Upload of a body that breaks off after %d bytes: %v does not say why", at, err)
 			}
 			s.wantAbsent(s.client(1), key)
 		}

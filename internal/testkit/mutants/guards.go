@@ -136,16 +136,19 @@ func disable(src []byte, tree *ast.File, fset *token.FileSet, at *ast.CommentGro
 			next, cond, constant = n.Pos(), c, to
 		}
 	}
+	statements := func(list []ast.Stmt) {
+		for _, s := range list {
+			var c ast.Expr
+			if s, ok := s.(*ast.IfStmt); ok {
+				c = s.Cond
+			}
+			consider(s, c, "false")
+		}
+	}
 	ast.Inspect(tree, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BlockStmt:
-			for _, s := range n.List {
-				var c ast.Expr
-				if s, ok := s.(*ast.IfStmt); ok {
-					c = s.Cond
-				}
-				consider(s, c, "false")
-			}
+			statements(n.List)
 		case *ast.IfStmt:
 			if first(at, n.Body.Lbrace, n.Body.List) {
 				next, cond, constant = at.End(), n.Cond, "false"
@@ -154,13 +157,7 @@ func disable(src []byte, tree *ast.File, fset *token.FileSet, at *ast.CommentGro
 			if len(n.List) == 1 && first(at, n.Colon, n.Body) {
 				next, cond, constant = at.End(), n.List[0], "false"
 			}
-			for _, s := range n.Body {
-				var c ast.Expr
-				if s, ok := s.(*ast.IfStmt); ok {
-					c = s.Cond
-				}
-				consider(s, c, "false")
-			}
+			statements(n.Body)
 		case *ast.BinaryExpr:
 			if n.Op == token.LAND {
 				consider(n.X, n.X, "true")

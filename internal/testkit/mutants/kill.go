@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,9 +150,6 @@ func (t *trial) write() error {
 func (t *trial) compile(ctx context.Context, mod, pkg string) (string, error) {
 	binary := filepath.Join(t.dir, strings.ReplaceAll(pkg, "/", "-")+".test")
 	below := "./" + strings.TrimPrefix(strings.TrimPrefix(pkg, mod), "/")
-	if mod == "." {
-		below = "./" + pkg
-	}
 	out, err := command(ctx, filepath.Join(t.root, filepath.FromSlash(mod)),
 		"go", "test", "-c", "-o", binary, "-overlay="+t.overlay, "-ldflags=-s -w", below)
 	if err != nil {
@@ -224,50 +222,34 @@ func hung(out []byte) []string {
 }
 
 // usersOf returns for each package of the root module the packages whose tests depend on
-// it: first those that import it, then the others, and the simulation last.
+// it: first those that depend on the fewest packages, and the simulation last.
 func usersOf(ctx context.Context, root string) (map[string][]string, error) {
-	type pkg struct {
-		ImportPath                               string
-		Imports, TestImports, XTestImports, Deps []string
-		TestGoFiles, XTestGoFiles                []string
-		Module                                   struct{ Path string }
-	}
-	out, err := command(ctx, root, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps,TestGoFiles,XTestGoFiles,Module", "./...")
+	out, err := command(ctx, root, "go", "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...")
 	if err != nil {
 		return nil, fmt.Errorf("%w:\n%s", err, out)
 	}
-	all := map[string]pkg{}
-	var paths []string
-	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
-		var p pkg
-		if err := dec.Decode(&p); err != nil {
-			return nil, err
+	const modulePath = "github.com/fencepost/fencepost"
+	below := func(path string) string { return cmp.Or(strings.Trim(strings.TrimPrefix(path, modulePath), "/"), ".") }
+	var tests [][]string // a package with tests, and all that they depend on
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		if pkg, ok := strings.CutSuffix(words[0], ".test"); ok {
+			words[0] = pkg
+			tests = append(tests, words)
 		}
-		all[p.ImportPath] = p
-		paths = append(paths, p.ImportPath)
 	}
-	below := func(p pkg) string {
-		if p.ImportPath == p.Module.Path {
-			return "."
-		}
-		return strings.TrimPrefix(p.ImportPath, p.Module.Path+"/")
-	}
+	slices.SortStableFunc(tests, func(a, b []string) int { return cmp.Compare(len(a), len(b)) })
 	users := map[string][]string{}
-	for _, used := range all {
-		var near, far []string
-		for _, p := range paths {
-			user := all[p]
-			if p == used.ImportPath || below(user) == sim || len(user.TestGoFiles)+len(user.XTestGoFiles) == 0 {
-				continue
-			}
-			imports := slices.Concat(user.Imports, user.TestImports, user.XTestImports)
-			if slices.Contains(imports, used.ImportPath) {
-				near = append(near, below(user))
-			} else if slices.ContainsFunc(imports, func(i string) bool { return slices.Contains(all[i].Deps, used.ImportPath) }) {
-				far = append(far, below(user))
+	for _, words := range tests {
+		user := below(words[0])
+		for _, used := range words[1:] {
+			if strings.HasPrefix(used, modulePath) && used != words[0] && user != sim && !slices.Contains(users[below(used)], user) {
+				users[below(used)] = append(users[below(used)], user)
 			}
 		}
-		users[below(used)] = append(slices.Concat(near, far), sim)
+	}
+	for used := range users {
+		users[used] = append(users[used], sim)
 	}
 	return users, nil
 }

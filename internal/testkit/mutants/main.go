@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"syscall"
 	"text/tabwriter"
@@ -52,27 +53,18 @@ func run(ctx context.Context) (ok bool, err error) {
 	if _, err := os.Stat("go.mod"); err != nil {
 		return false, errors.New("run it in the root of the module: go run ./internal/testkit/mutants")
 	}
+	guards, err := find(root)
+	if err != nil {
+		return false, err
+	}
 	if *doc {
-		all, err := find(root)
-		if err != nil {
-			return false, err
-		}
-		return true, os.WriteFile(page, table(all), 0o644)
+		return true, os.WriteFile(page, table(guards), 0o644)
 	}
 	match, err := regexp.Compile(*only)
 	if err != nil {
 		return false, err
 	}
-	all, err := find(root)
-	if err != nil {
-		return false, err
-	}
-	var guards []guard
-	for _, g := range all {
-		if match.MatchString(g.name) {
-			guards = append(guards, g)
-		}
-	}
+	guards = slices.DeleteFunc(guards, func(g guard) bool { return !match.MatchString(g.name) })
 	if len(guards) == 0 {
 		return false, fmt.Errorf("no guard matches %q", *only)
 	}

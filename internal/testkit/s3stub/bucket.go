@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -23,14 +24,7 @@ func (o *object) quoted() string { return `"` + o.etag + `"` }
 type bucket struct {
 	mu      sync.Mutex
 	objects map[string]*object
-	// sorted holds keys in order, some of which may be deleted; added holds later keys. A
-	// listing merges them, so that a write costs no more than one into a map.
-	sorted, added []string
-	uploads       map[string]*upload
-}
-
-func newBucket() *bucket {
-	return &bucket{objects: map[string]*object{}, uploads: map[string]*upload{}}
+	uploads map[string]*upload
 }
 
 // condition is the condition in a write's headers.
@@ -39,45 +33,18 @@ type condition struct {
 	unquotedOnly         bool
 }
 
-type verdict int
-
-const (
-	holds verdict = iota
-	fails
-	missing // If-Match on a key that does not exist: S3 answers 404
-)
-
-func (c condition) judge(old *object) verdict {
+// refused returns the answer to a write whose condition does not hold, nil if it holds.
+func (c condition) refused(req *Request, old *object) *reply {
 	switch {
 	case c.ifNoneMatch == "*" && old != nil:
-		return fails
 	case c.ifMatch == "":
-		return holds
+		return nil
 	case old == nil:
-		return missing
+		return noSuchKey(req)
 	case c.ifMatch == "*" || c.ifMatch == old.etag || !c.unquotedOnly && c.ifMatch == old.quoted():
-		return holds
+		return nil
 	}
-	return fails
-}
-
-// put stores o if the condition holds, in one atomic step.
-func (b *bucket) put(key string, o *object, c condition) verdict {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.putLocked(key, o, c)
-}
-
-func (b *bucket) putLocked(key string, o *object, c condition) verdict {
-	old := b.objects[key]
-	if v := c.judge(old); v != holds {
-		return v
-	}
-	if old == nil {
-		b.added = append(b.added, key)
-	}
-	b.objects[key] = o
-	return holds
+	return fail(req, http.StatusPreconditionFailed, "PreconditionFailed", "a precondition did not hold")
 }
 
 func (b *bucket) get(key string) *object {
@@ -102,51 +69,14 @@ type entry struct {
 func (b *bucket) list(prefix, after string, limit int) (page []entry, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.merge()
-	from, found := slices.BinarySearch(b.sorted, max(prefix, after))
-	if found && b.sorted[from] == after {
-		from++
-	}
-	for _, key := range b.sorted[from:] {
-		if !strings.HasPrefix(key, prefix) {
-			break
-		}
-		o, live := b.objects[key]
-		if !live {
-			continue
-		}
-		if len(page) == limit {
-			return page, true
-		}
-		page = append(page, entry{key, o})
-	}
-	return page, false
-}
-
-// merge moves added into sorted and drops deleted keys.
-func (b *bucket) merge() {
-	if len(b.added) == 0 {
-		return
-	}
-	slices.Sort(b.added)
-	merged := make([]string, 0, len(b.objects))
-	keep := func(key string) {
-		// A key that was deleted and created again is in both.
-		if _, live := b.objects[key]; live && (len(merged) == 0 || merged[len(merged)-1] != key) {
-			merged = append(merged, key)
+	for key, o := range b.objects {
+		if strings.HasPrefix(key, prefix) && key > after {
+			page = append(page, entry{key, o})
 		}
 	}
-	i := 0
-	for _, key := range b.added {
-		for ; i < len(b.sorted) && b.sorted[i] <= key; i++ {
-			keep(b.sorted[i])
-		}
-		keep(key)
-	}
-	for ; i < len(b.sorted); i++ {
-		keep(b.sorted[i])
-	}
-	b.sorted, b.added = merged, nil
+	slices.SortFunc(page, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	more = len(page) > limit
+	return page[:min(limit, len(page))], more
 }
 
 func (s *Server) newObject(body []byte) *object {
@@ -163,18 +93,16 @@ func (s *Server) newObject(body []byte) *object {
 // Put stores an object without a request, for tests. The caller must not change body
 // afterwards. The bucket must exist.
 func (s *Server) Put(bucketName, key string, body []byte) {
-	if b, found := s.bucket(bucketName); found {
-		b.put(key, s.newObject(body), condition{})
-	}
+	b := s.buckets[bucketName]
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.objects[key] = s.newObject(body)
 }
 
 // Object returns the body under a key of a bucket, for tests. The caller must not change it.
+// The bucket must exist.
 func (s *Server) Object(bucketName, key string) ([]byte, bool) {
-	b, found := s.bucket(bucketName)
-	if !found {
-		return nil, false
-	}
-	if o := b.get(key); o != nil {
+	if o := s.buckets[bucketName].get(key); o != nil {
 		return o.body, true
 	}
 	return nil, false
@@ -183,20 +111,10 @@ func (s *Server) Object(bucketName, key string) ([]byte, bool) {
 // Uploads returns how many multipart uploads are neither completed nor aborted.
 func (s *Server) Uploads() int {
 	n := 0
-	s.buckets.Range(func(_, v any) bool {
-		b := v.(*bucket)
+	for _, b := range s.buckets {
 		b.mu.Lock()
 		n += len(b.uploads)
 		b.mu.Unlock()
-		return true
-	})
-	return n
-}
-
-func (s *Server) bucket(name string) (*bucket, bool) {
-	v, found := s.buckets.Load(name)
-	if !found {
-		return nil, false
 	}
-	return v.(*bucket), true
+	return n
 }

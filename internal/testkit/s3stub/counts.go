@@ -4,19 +4,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/fencepost/fencepost/clock"
 )
 
-// Call is the key of [Counts].
-type Call struct {
-	Op    Op
-	Class string
-}
-
-// Counts are how many requests of each kind came in, including those that got a fault.
-type Counts map[Call]int
+// Counts are how many requests of each operation came in, including those that got a fault.
+type Counts map[Op]int
 
 // Total is the number of all requests.
 func (c Counts) Total() int {
@@ -28,58 +21,33 @@ func (c Counts) Total() int {
 }
 
 // Of is the number of requests of one operation.
-func (c Counts) Of(op Op) int {
-	n := 0
-	for call, v := range c {
-		if call.Op == op {
-			n += v
-		}
-	}
-	return n
-}
+func (c Counts) Of(op Op) int { return c[op] }
 
 // Timing is one request as the server saw it.
 type Timing struct {
-	Op         Op
-	Key, Class string
-	// Size of the request's body in bytes.
-	Size int
-	// Arrived is when the header had been read. Latency is what was drawn for the request.
-	// Answered is when that time had passed, plus the timer's inaccuracy. A benchmark
-	// computes from them what an ideal client would reach.
+	Op  Op
+	Key string
+	// Arrived is when the header had been read. Answered is when the request's latency had
+	// passed, plus the timer's inaccuracy. A benchmark computes from them what an ideal
+	// client would reach.
 	Arrived, Answered clock.Instant
-	Latency           time.Duration
-	Status            int
-	Dropped           bool
 }
 
 type tally struct {
 	mu      sync.Mutex
-	n       int
-	ops     map[Op]int
 	counts  Counts
 	timings []Timing
 }
 
-func (t *tally) add(req *Request) int {
+func (t *tally) add(op Op) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.n++
-	t.ops[req.Op]++
-	req.OpN = t.ops[req.Op]
-	t.counts[Call{req.Op, req.Class}]++
-	return t.n
+	t.counts[op]++
+	t.mu.Unlock()
 }
 
 func (t *tally) record(timing Timing) {
 	t.mu.Lock()
 	t.timings = append(t.timings, timing)
-	t.mu.Unlock()
-}
-
-func (t *tally) reset() {
-	t.mu.Lock()
-	t.n, t.ops, t.counts, t.timings = 0, map[Op]int{}, Counts{}, nil
 	t.mu.Unlock()
 }
 
@@ -99,4 +67,8 @@ func (s *Server) Timings() []Timing {
 }
 
 // Reset clears counts and timings; objects stay.
-func (s *Server) Reset() { s.tally.reset() }
+func (s *Server) Reset() {
+	s.tally.mu.Lock()
+	s.tally.counts, s.tally.timings = Counts{}, nil
+	s.tally.mu.Unlock()
+}

@@ -15,8 +15,7 @@
 // It lacks trailing checksums (it answers 501 to aws-chunked bodies, so that a test notices
 // them), versions, ACLs and virtual-hosted buckets.
 //
-//	srv, err := s3stub.Start(nil)
-//	…
+//	srv := s3stub.Start(nil)
 //	defer srv.Close()
 //	srv.SetFault(s3stub.Nth(s3stub.PutObject, 1, s3stub.Fault{Apply: true, Drop: true}))
 package s3stub

@@ -1,9 +1,10 @@
 package s3stub
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -51,50 +52,25 @@ func (f *Fault) reply(req *Request) *reply {
 
 // SetFault gives every later request the fault that f returns, or none if f returns nil. A
 // nil f ends that. F is called from many goroutines.
-func (s *Server) SetFault(f func(*Request) *Fault) {
-	s.faultMu.Lock()
-	s.fault = f
-	s.faultMu.Unlock()
-}
+func (s *Server) SetFault(f func(*Request) *Fault) { s.fault.Store(&f) }
 
 func (s *Server) faultFor(req *Request) *Fault {
-	s.faultMu.RLock()
-	f := s.fault
-	s.faultMu.RUnlock()
-	if f != nil {
-		if fault := f(req); fault != nil {
-			return fault
-		}
+	if f := s.fault.Load(); f != nil && *f != nil {
+		return cmp.Or((*f)(req), &Fault{})
 	}
 	return &Fault{}
 }
 
 // KeyErrors makes every later DeleteObjects fail for some keys with the given codes, and
 // keep these keys. Nil ends that.
-func (s *Server) KeyErrors(codes map[string]string) {
-	s.faultMu.Lock()
-	s.keyErrors = codes
-	s.faultMu.Unlock()
-}
-
-func (s *Server) keyError(key string) string {
-	s.faultMu.RLock()
-	defer s.faultMu.RUnlock()
-	return s.keyErrors[key]
-}
+func (s *Server) KeyErrors(codes map[string]string) { s.keyErrors.Store(&codes) }
 
 // Nth is a hook for [Server.SetFault]: the nth request of op from now on, from
 // 1, gets the fault.
 func Nth(op Op, n int, fault Fault) func(*Request) *Fault {
-	var mu sync.Mutex
-	seen := 0
+	var seen atomic.Int64
 	return func(r *Request) *Fault {
-		if r.Op != op {
-			return nil
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if seen++; seen == n {
+		if r.Op == op && seen.Add(1) == int64(n) {
 			return &fault
 		}
 		return nil

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,9 +113,10 @@ func (s *Server) completeUpload(req *Request, b *bucket, body []byte) *reply {
 	o := &object{body: whole, modified: s.clock.Wall()}
 	sum := md5.Sum(sums)
 	o.etag = fmt.Sprintf("%s-%d", hex.EncodeToString(sum[:]), len(in.Part))
-	if refused := refusal(req, b.putLocked(req.Key, o, s.condition(req))); refused != nil {
+	if refused := s.condition(req).refused(req, b.objects[req.Key]); refused != nil {
 		return refused
 	}
+	b.objects[req.Key] = o
 	delete(b.uploads, id)
 	return document(http.StatusOK, "CompleteMultipartUploadResult", func(w *bytes.Buffer) {
 		element(w, "Bucket", req.Bucket)
@@ -163,18 +163,13 @@ func listUploads(req *Request, b *bucket) *reply {
 	slices.SortFunc(page, func(a, b entry) int { return strings.Compare(a.key+"\x00"+a.id, b.key+"\x00"+b.id) })
 	more := len(page) > limit
 	page = page[:min(len(page), limit)]
-	encode := func(s string) string { return s }
-	if q.Get("encoding-type") == "url" {
-		encode = url.QueryEscape
-	}
+	encode := encoding(req)
 	return document(http.StatusOK, "ListMultipartUploadsResult", func(w *bytes.Buffer) {
 		element(w, "Bucket", req.Bucket)
 		element(w, "Prefix", encode(q.Get("prefix")))
 		element(w, "MaxUploads", strconv.Itoa(limit))
 		element(w, "IsTruncated", strconv.FormatBool(more))
-		if q.Get("encoding-type") == "url" {
-			element(w, "EncodingType", "url")
-		}
+		element(w, "EncodingType", q.Get("encoding-type"))
 		if more {
 			element(w, "NextKeyMarker", encode(page[len(page)-1].key))
 			element(w, "NextUploadIdMarker", page[len(page)-1].id)
@@ -192,7 +187,5 @@ func listUploads(req *Request, b *bucket) *reply {
 // BeginUpload starts a multipart upload without a request, as if so long ago, for tests.
 // The bucket must exist.
 func (s *Server) BeginUpload(bucketName, key string, ago time.Duration) {
-	if b, found := s.bucket(bucketName); found {
-		b.begin(&upload{key: key, begun: s.clock.Wall().Add(-ago)})
-	}
+	s.buckets[bucketName].begin(&upload{key: key, begun: s.clock.Wall().Add(-ago)})
 }

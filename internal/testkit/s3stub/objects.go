@@ -14,17 +14,8 @@ import (
 
 // apply applies a request.
 func (s *Server) apply(req *Request, body []byte) *reply {
-	if req.Op == CreateBucket {
-		if _, exists := s.buckets.LoadOrStore(req.Bucket, newBucket()); exists {
-			return fail(req, http.StatusConflict, "BucketAlreadyOwnedByYou", "the bucket exists")
-		}
-		return ok(http.StatusOK)
-	}
-	if req.Op == Unserved {
-		return fail(req, http.StatusNotImplemented, "NotImplemented", "the stub does not do this")
-	}
-	b, found := s.bucket(req.Bucket)
-	if !found {
+	b := s.buckets[req.Bucket]
+	if b == nil && req.Op != Unserved {
 		return fail(req, http.StatusNotFound, "NoSuchBucket", "the bucket does not exist")
 	}
 	switch req.Op {
@@ -55,7 +46,7 @@ func (s *Server) apply(req *Request, body []byte) *reply {
 		}
 		return document(http.StatusOK, "LifecycleConfiguration", func(w *bytes.Buffer) { w.WriteString(s.opts.Lifecycle) })
 	}
-	return ok(http.StatusOK) // HeadBucket
+	return fail(req, http.StatusNotImplemented, "NotImplemented", "the stub does not do this")
 }
 
 func (s *Server) condition(req *Request) condition {
@@ -63,15 +54,8 @@ func (s *Server) condition(req *Request) condition {
 	return condition{ifMatch: h.Get("If-Match"), ifNoneMatch: h.Get("If-None-Match"), unquotedOnly: s.opts.UnquotedMatch}
 }
 
-// refusal returns the answer to a condition that does not hold, nil if it holds.
-func refusal(req *Request, v verdict) *reply {
-	switch v {
-	case fails:
-		return fail(req, http.StatusPreconditionFailed, "PreconditionFailed", "a precondition did not hold")
-	case missing:
-		return fail(req, http.StatusNotFound, "NoSuchKey", "the key does not exist")
-	}
-	return nil
+func noSuchKey(req *Request) *reply {
+	return fail(req, http.StatusNotFound, "NoSuchKey", "the key does not exist")
 }
 
 func (s *Server) put(req *Request, b *bucket, body []byte) *reply {
@@ -79,9 +63,12 @@ func (s *Server) put(req *Request, b *bucket, body []byte) *reply {
 	if s.bodies.forgets(req.Op) {
 		o.body = nil
 	}
-	if refused := refusal(req, b.put(req.Key, o, s.condition(req))); refused != nil {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if refused := s.condition(req).refused(req, b.objects[req.Key]); refused != nil {
 		return refused
 	}
+	b.objects[req.Key] = o
 	a := ok(http.StatusOK)
 	a.header["Etag"] = []string{o.quoted()}
 	echoChecksums(req, a)
@@ -91,12 +78,9 @@ func (s *Server) put(req *Request, b *bucket, body []byte) *reply {
 func (s *Server) get(req *Request, b *bucket) *reply {
 	o := b.get(req.Key)
 	if o == nil {
-		return fail(req, http.StatusNotFound, "NoSuchKey", "the key does not exist")
+		return noSuchKey(req)
 	}
 	h := req.HTTP.Header
-	if m := h.Get("If-Match"); m != "" && m != "*" && m != o.etag && m != o.quoted() {
-		return fail(req, http.StatusPreconditionFailed, "PreconditionFailed", "a precondition did not hold")
-	}
 	a := ok(http.StatusOK)
 	a.header["Etag"] = []string{o.quoted()}
 	a.header["Last-Modified"] = []string{o.modified.UTC().Format(http.TimeFormat)}
@@ -153,7 +137,10 @@ func (s *Server) deleteObjects(req *Request, b *bucket, body []byte) *reply {
 	}
 	return document(http.StatusOK, "DeleteResult", func(w *bytes.Buffer) {
 		for _, o := range in.Object {
-			code := s.keyError(o.Key)
+			code := ""
+			if codes := s.keyErrors.Load(); codes != nil {
+				code = (*codes)[o.Key]
+			}
 			if code == "" {
 				b.delete(o.Key)
 			}
@@ -171,6 +158,14 @@ func (s *Server) deleteObjects(req *Request, b *bucket, body []byte) *reply {
 			}
 		}
 	})
+}
+
+// encoding returns how the keys in a listing are encoded.
+func encoding(req *Request) func(string) string {
+	if req.query.Get("encoding-type") == "url" {
+		return url.QueryEscape
+	}
+	return func(s string) string { return s }
 }
 
 func (s *Server) list(req *Request, b *bucket) *reply {
@@ -191,10 +186,7 @@ func (s *Server) list(req *Request, b *bucket) *reply {
 		}
 		after = string(last)
 	}
-	encode := func(s string) string { return s }
-	if q.Get("encoding-type") == "url" {
-		encode = url.QueryEscape
-	}
+	encode := encoding(req)
 	page, more := b.list(q.Get("prefix"), after, limit)
 	more = more && len(page) > 0 // max-keys 0
 	return document(http.StatusOK, "ListBucketResult", func(w *bytes.Buffer) {
@@ -203,9 +195,7 @@ func (s *Server) list(req *Request, b *bucket) *reply {
 		element(w, "MaxKeys", strconv.Itoa(limit))
 		element(w, "KeyCount", strconv.Itoa(len(page)))
 		element(w, "IsTruncated", strconv.FormatBool(more))
-		if q.Get("encoding-type") == "url" {
-			element(w, "EncodingType", "url")
-		}
+		element(w, "EncodingType", q.Get("encoding-type"))
 		if more {
 			element(w, "NextContinuationToken", base64.URLEncoding.EncodeToString([]byte(page[len(page)-1].key)))
 		}
@@ -225,20 +215,12 @@ func (s *Server) list(req *Request, b *bucket) *reply {
 	})
 }
 
-// Age moves the Last-Modified of an object into the past, for tests.
-func (s *Server) Age(bucketName, key string, d time.Duration) bool {
-	b, found := s.bucket(bucketName)
-	if !found {
-		return false
-	}
+// Age moves the Last-Modified of an object into the past, for tests. The object must exist.
+func (s *Server) Age(bucketName, key string, d time.Duration) {
+	b := s.buckets[bucketName]
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o := b.objects[key]
-	if o == nil {
-		return false
-	}
-	older := *o
+	older := *b.objects[key]
 	older.modified = older.modified.Add(-d)
 	b.objects[key] = &older
-	return true
 }

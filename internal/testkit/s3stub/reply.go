@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/xml"
 	"net/http"
-	"strings"
 )
 
 // reply is an answer before it is sent.
@@ -41,17 +40,12 @@ func document(status int, root string, content func(*bytes.Buffer)) *reply {
 	return a
 }
 
+// element writes an element, unless its text is empty.
 func element(b *bytes.Buffer, name, text string) {
-	b.WriteString("<" + name + ">")
-	if plainText(text) {
-		b.WriteString(text)
-	} else {
-		_ = xml.EscapeText(b, []byte(text)) // a Buffer does not fail
+	if text == "" {
+		return
 	}
+	b.WriteString("<" + name + ">")
+	_ = xml.EscapeText(b, []byte(text)) // a Buffer does not fail
 	b.WriteString("</" + name + ">")
-}
-
-// plainText reports whether text needs no escaping, like most of a listing.
-func plainText(text string) bool {
-	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c >= 0x7f || strings.ContainsRune(`<>&"'`, c) })
 }

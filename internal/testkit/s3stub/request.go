@@ -28,8 +28,6 @@ const (
 	CompleteMultipartUpload Op = "CompleteMultipartUpload"
 	AbortMultipartUpload    Op = "AbortMultipartUpload"
 	ListMultipartUploads    Op = "ListMultipartUploads"
-	CreateBucket            Op = "CreateBucket"
-	HeadBucket              Op = "HeadBucket"
 	GetBucketLifecycle      Op = "GetBucketLifecycleConfiguration"
 	// Unserved is everything else. The answer is 501.
 	Unserved Op = "Unserved"
@@ -39,10 +37,8 @@ const (
 type Request struct {
 	Op          Op
 	Bucket, Key string
-	// Class is the key's class (Options.Class).
+	// Class is the first part of the key.
 	Class string
-	// N counts all requests from 1, OpN those of this Op.
-	N, OpN int
 	// HTTP is the request itself. A hook must not read its body.
 	HTTP  *http.Request
 	query url.Values
@@ -54,6 +50,7 @@ func (r *Request) SetQuery(name, value string) { r.query.Set(name, value) }
 func parse(r *http.Request) *Request {
 	req := &Request{HTTP: r, query: r.URL.Query()}
 	req.Bucket, req.Key, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	req.Class, _, _ = strings.Cut(req.Key, "/")
 	req.Op = req.op()
 	return req
 }
@@ -71,10 +68,6 @@ func (r *Request) op() Op {
 			return GetBucketLifecycle
 		case method == http.MethodPost && q.Has("delete"):
 			return DeleteObjects
-		case method == http.MethodPut && plain(q):
-			return CreateBucket
-		case method == http.MethodHead:
-			return HeadBucket
 		}
 		return Unserved
 	}

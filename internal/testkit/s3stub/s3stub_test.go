@@ -1,7 +1,6 @@
 package s3stub
 
 import (
-	"bytes"
 	"crypto/md5"
 	"encoding/base64"
 	"encoding/hex"
@@ -9,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,11 +27,8 @@ type client struct {
 
 func begin(t testing.TB, opts *Options) client {
 	t.Helper()
-	srv, err := Start(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { srv.Close() })
+	srv := Start(opts)
+	t.Cleanup(srv.Close)
 	return client{t, srv}
 }
 
@@ -116,10 +112,6 @@ func TestObjects(t *testing.T) {
 		if r := c.do(404, "PUT", "nobucket/x", "y"); r.code != "NoSuchBucket" {
 			t.Errorf("code %q", r.code)
 		}
-		c.do(200, "PUT", "nobucket", "")
-		c.do(409, "PUT", "nobucket", "")
-		c.do(200, "HEAD", "nobucket", "")
-		c.do(200, "PUT", "nobucket/x", "y")
 		c.do(501, "GET", "bucket/x?acl", "")
 		c.do(501, "GET", "", "")
 		c.do(501, "PUT", "bucket/y", "", "X-Amz-Copy-Source", "bucket/x")
@@ -138,37 +130,8 @@ func TestConditions(t *testing.T) {
 	two := c.do(200, "PUT", "bucket/k", "two", "If-Match", one).header.Get("ETag")
 	c.do(412, "PUT", "bucket/k", "three", "If-Match", one)
 	c.do(200, "PUT", "bucket/k", "three", "If-Match", strings.Trim(two, `"`))
-	three := c.do(304, "GET", "bucket/k", "", "If-None-Match", c.do(200, "GET", "bucket/k", "").header.Get("ETag")).header.Get("ETag")
+	c.do(304, "GET", "bucket/k", "", "If-None-Match", c.do(200, "GET", "bucket/k", "").header.Get("ETag"))
 	c.do(200, "GET", "bucket/k", "", "If-None-Match", one)
-	c.do(200, "GET", "bucket/k", "", "If-Match", three)
-	c.do(412, "GET", "bucket/k", "", "If-Match", one)
-}
-
-func TestRaces(t *testing.T) {
-	c := begin(t, &Options{RandomETags: true})
-	const writers, rounds = 16, 20
-	for round := range rounds {
-		key := fmt.Sprintf("bucket/%d", round)
-		var wins atomic.Int32
-		race := func(headers ...string) {
-			var wg sync.WaitGroup
-			for range writers {
-				wg.Go(func() {
-					if r, err := c.try("PUT", key, "x", headers...); err != nil {
-						t.Error(err)
-					} else if r.status == 200 {
-						wins.Add(1)
-					}
-				})
-			}
-			wg.Wait()
-			if n := wins.Swap(0); n != 1 {
-				t.Errorf("%v: %d winners", headers, n)
-			}
-		}
-		race("If-None-Match", "*")
-		race("If-Match", c.do(200, "HEAD", key, "").header.Get("ETag"))
-	}
 }
 
 func TestETagStyles(t *testing.T) {
@@ -456,7 +419,7 @@ func TestCountsAndTimings(t *testing.T) {
 	c.do(404, "GET", "bucket/lock/1", "")
 	c.list("prefix=data/")
 	n := c.srv.Counts()
-	if n.Total() != 8 || n.Of(PutObject) != 5 || n[Call{PutObject, "data"}] != 5 || n[Call{GetObject, "lock"}] != 1 || n.Of(ListObjectsV2) != 1 {
+	if n.Total() != 8 || n.Of(PutObject) != 5 || n.Of(GetObject) != 2 || n.Of(ListObjectsV2) != 1 {
 		t.Errorf("got %v", n)
 	}
 	timings := c.srv.Timings()
@@ -464,7 +427,7 @@ func TestCountsAndTimings(t *testing.T) {
 		t.Fatalf("%d timings", len(timings))
 	}
 	for i, timing := range timings[:5] {
-		if timing.Op != PutObject || timing.Class != "data" || timing.Size != 4 || timing.Latency != time.Millisecond || timing.Answered.Sub(timing.Arrived) < timing.Latency || timing.Status != 200 || i > 0 && timing.Arrived < timings[i-1].Arrived {
+		if timing.Op != PutObject || timing.Key != fmt.Sprintf("data/%d", i) || timing.Answered.Sub(timing.Arrived) < time.Millisecond || i > 0 && timing.Arrived < timings[i-1].Arrived {
 			t.Errorf("%+v", timing)
 		}
 	}
@@ -478,13 +441,15 @@ func TestCountsAndTimings(t *testing.T) {
 // seed draws the same row.
 func TestS3Latency(t *testing.T) {
 	const n = 20000
-	quantiles := func(op Op, size int) (time.Duration, time.Duration) {
-		draw := S3Latency(7)
-		row := make([]time.Duration, n)
+	draws := func(seed uint64, op Op, size int) []time.Duration {
+		draw, row := S3Latency(seed), make([]time.Duration, n)
 		for i := range row {
 			row[i] = draw(op, size)
 		}
-		slices.Sort(row)
+		return row
+	}
+	quantiles := func(op Op, size int) (time.Duration, time.Duration) {
+		row := slices.Sorted(slices.Values(draws(7, op, size)))
 		return row[n/2], row[n*99/100]
 	}
 	near := func(got, want time.Duration) bool { return got > want*95/100 && got < want*105/100 }
@@ -494,33 +459,20 @@ func TestS3Latency(t *testing.T) {
 	if p50, _ := quantiles(PutObject, 9<<20); !near(p50, 28*time.Millisecond+104*time.Millisecond) {
 		t.Errorf("PUT of 9 MiB: %v", p50)
 	}
-	a, b, c := S3Latency(1), S3Latency(1), S3Latency(2)
-	differ := false
-	for range 10 {
-		v := a(GetObject, 0)
-		if v != b(GetObject, 0) {
-			t.Fatal("the same seed draws another row")
-		}
-		differ = differ || v != c(GetObject, 0)
-	}
-	if !differ {
-		t.Error("another seed draws the same row")
-	}
-	if d := LogNormal(1, time.Second, time.Second)(PutObject, 0); d != time.Second {
-		t.Errorf("no spread: %v", d)
+	row := draws(1, GetObject, 0)
+	if !slices.Equal(row, draws(1, GetObject, 0)) || slices.Equal(row, draws(2, GetObject, 0)) {
+		t.Error("the same seed draws another row, or another seed the same")
 	}
 }
 
 // Half of the latency passes before the write and half after it.
 func TestLatencyIsSpent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := New(&Options{Latency: Fixed(10 * time.Second), Clock: bubble{}})
-		defer srv.Close()
+		srv := newServer(&Options{Latency: Fixed(10 * time.Second), Clock: clock.Go()})
 		begun := time.Now()
 		done := make(chan time.Duration)
 		go func() {
-			req, _ := http.NewRequest(http.MethodPut, "/bucket/k", strings.NewReader("x"))
-			srv.ServeHTTP(&recorder{header: http.Header{}}, req)
+			srv.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPut, "/bucket/k", strings.NewReader("x")))
 			done <- time.Since(begun)
 		}()
 		time.Sleep(4 * time.Second)
@@ -537,31 +489,9 @@ func TestLatencyIsSpent(t *testing.T) {
 	})
 }
 
-// bubble is the time of a synctest bubble.
-type bubble struct{}
-
-func (bubble) Now() clock.Instant { return clock.Instant(time.Now().UnixNano()) }
-func (bubble) Wall() time.Time    { return time.Now() }
-func (bubble) AfterFunc(d time.Duration, f func()) clock.Timer {
-	return time.AfterFunc(d, f)
-}
-
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (r *recorder) Header() http.Header         { return r.header }
-func (r *recorder) WriteHeader(status int)      { r.status = status }
-func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
-
 // Close ends latencies and waits, and returns when all requests are done.
 func TestClose(t *testing.T) {
-	srv, err := Start(&Options{Latency: Fixed(time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := Start(&Options{Latency: Fixed(time.Hour)})
 	arrived := make(chan struct{}, 2)
 	n := 0
 	var mu sync.Mutex
@@ -585,28 +515,11 @@ func TestClose(t *testing.T) {
 	}
 	<-arrived
 	<-arrived
-	for range 2 {
-		if err := srv.Close(); err != nil {
-			t.Error(err)
-		}
-	}
+	srv.Close()
+	srv.Close()
 	wg.Wait()
 	if resp, err := srv.HTTPClient().Get(srv.URL()); err == nil {
 		resp.Body.Close()
 		t.Error("still listening")
 	}
-}
-
-func BenchmarkPut64KiB(b *testing.B) {
-	c := begin(b, &Options{RandomETags: true})
-	body := strings.Repeat("x", 64<<10)
-	b.SetBytes(64 << 10)
-	b.ReportAllocs()
-	b.SetParallelism(8)
-	var n atomic.Int64
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			c.do(200, "PUT", fmt.Sprintf("bucket/data/%d", n.Add(1)%1000), body)
-		}
-	})
 }

@@ -2,15 +2,14 @@ package s3stub
 
 import (
 	"cmp"
-	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
-	"net"
+	"maps"
 	"net/http"
-	"strings"
+	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -36,8 +35,6 @@ type Options struct {
 	Lifecycle string
 	// Latency is added to each request; nil means none.
 	Latency Latency
-	// Class sorts keys for [Server.Counts]; default is the first part of the key.
-	Class func(key string) string
 	// Record keeps a [Timing] of every request.
 	Record bool
 	// TLS serves https with a certificate of its own; see [Server.HTTPClient].
@@ -46,86 +43,52 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Server is the endpoint. It is an [http.Handler] too.
+// Server is the endpoint.
 type Server struct {
 	opts    Options
 	clock   clock.Clock
-	done    chan struct{} // closed by Close, which cuts latencies short
-	buckets sync.Map      // name → *bucket
+	done    chan struct{}      // closed by Close, which cuts latencies short
+	buckets map[string]*bucket // by name; never changed
 	tally   tally
 	bodies  bodies
 
-	faultMu sync.RWMutex
-	fault   func(*Request) *Fault
-	// keyErrors are codes for keys of DeleteObjects; replaced, never changed.
-	keyErrors map[string]string
+	fault     atomic.Pointer[func(*Request) *Fault]
+	keyErrors atomic.Pointer[map[string]string] // codes for keys of DeleteObjects
 
-	http     *http.Server
-	listener net.Listener
-	client   *http.Client
-	serving  sync.WaitGroup // the accept loop
-	handling sync.WaitGroup // requests, including those whose client is gone
-	closing  sync.Once
-	gate     sync.RWMutex // orders handling.Add before Close's Wait
-	closed   bool
+	http    *httptest.Server
+	closing sync.Once
 }
 
-// New returns a server that listens nowhere: use it as an [http.Handler].
-func New(opts *Options) *Server {
-	s := &Server{opts: *cmp.Or(opts, &Options{})}
+// newServer returns a server that does not listen yet.
+func newServer(opts *Options) *Server {
+	s := &Server{opts: *cmp.Or(opts, &Options{}), done: make(chan struct{}), buckets: map[string]*bucket{}}
 	if s.opts.Buckets == nil {
 		s.opts.Buckets = []string{"bucket"}
 	}
-	if s.opts.Class == nil {
-		s.opts.Class = firstPart
-	}
 	s.clock = clock.Or(s.opts.Clock)
-	s.done = make(chan struct{})
 	for _, name := range s.opts.Buckets {
-		s.buckets.Store(name, newBucket())
+		s.buckets[name] = &bucket{objects: map[string]*object{}, uploads: map[string]*upload{}}
 	}
-	s.tally.reset()
+	s.Reset()
 	return s
 }
 
 // Start returns a server that listens on a free loopback port. The caller closes it.
-func Start(opts *Options) (*Server, error) {
-	s := New(opts)
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("s3stub: %w", err)
-	}
-	s.listener = listener
-	s.http = &http.Server{
-		Handler: s, ReadHeaderTimeout: time.Minute,
-		ErrorLog: log.New(io.Discard, "", 0), // tests cancel requests on purpose
-	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 256}
+func Start(opts *Options) *Server {
+	s := newServer(opts)
+	s.http = httptest.NewUnstartedServer(s)
+	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // tests cancel requests on purpose
 	if s.opts.TLS {
-		cert, pool, err := selfSigned(s.clock.Wall())
-		if err != nil {
-			listener.Close()
-			return nil, fmt.Errorf("s3stub: %w", err)
-		}
-		s.listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{cert}})
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+		s.http.StartTLS()
+	} else {
+		s.http.Start()
 	}
-	s.client = &http.Client{Transport: transport}
-	s.serving.Go(func() { _ = s.http.Serve(s.listener) })
-	return s, nil
+	s.HTTPClient().Transport.(*http.Transport).MaxIdleConnsPerHost = 256
+	return s
 }
 
-// URL is the endpoint, such as http://127.0.0.1:34567. It is empty for a server
-// that was not started.
-func (s *Server) URL() string {
-	switch {
-	case s.listener == nil:
-		return ""
-	case s.opts.TLS:
-		return "https://" + s.listener.Addr().String()
-	}
-	return "http://" + s.listener.Addr().String()
-}
+// URL is the endpoint, such as http://127.0.0.1:34567.
+func (s *Server) URL() string { return s.http.URL }
 
 // StoreURL is the URL of the first bucket for store.Open: s3://bucket?endpoint=….
 func (s *Server) StoreURL() string {
@@ -133,41 +96,23 @@ func (s *Server) StoreURL() string {
 }
 
 // HTTPClient trusts the server's certificate.
-func (s *Server) HTTPClient() *http.Client { return s.client }
+func (s *Server) HTTPClient() *http.Client { return s.http.Client() }
 
 // Close stops listening, ends waits and latencies, and returns when the last request has
 // ended. It may be called more than once.
-func (s *Server) Close() error {
+func (s *Server) Close() {
 	s.closing.Do(func() {
-		s.gate.Lock()
-		s.closed = true
-		s.gate.Unlock()
 		close(s.done)
-		if s.http != nil {
-			_ = s.http.Close()
-			s.client.CloseIdleConnections()
-		}
-		s.serving.Wait()
-		s.handling.Wait()
+		s.http.CloseClientConnections()
+		s.http.Close()
 	})
-	return nil
 }
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.gate.RLock()
-	if s.closed {
-		s.gate.RUnlock()
-		panic(http.ErrAbortHandler)
-	}
-	s.handling.Add(1)
-	s.gate.RUnlock()
-	defer s.handling.Done()
-
 	arrived := s.clock.Now()
 	req := parse(r)
-	req.Class = s.opts.Class(req.Key)
-	req.N = s.tally.add(req)
+	s.tally.add(req.Op)
 	fault := s.faultFor(req)
 	if fault.Early {
 		s.send(w, req, fault, fault.reply(req))
@@ -210,7 +155,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.pause(latency - latency/2)
 	if s.opts.Record {
-		s.tally.record(Timing{Op: req.Op, Key: req.Key, Class: req.Class, Size: len(body), Arrived: arrived, Answered: s.clock.Now(), Latency: latency, Status: answer.status, Dropped: fault.Drop})
+		s.tally.record(Timing{Op: req.Op, Key: req.Key, Arrived: arrived, Answered: s.clock.Now()})
 	}
 	if fault.Drop {
 		panic(http.ErrAbortHandler)
@@ -236,11 +181,9 @@ func (s *Server) pause(d time.Duration) {
 // send writes an answer. It does not copy the body.
 func (s *Server) send(w http.ResponseWriter, req *Request, fault *Fault, a *reply) {
 	h := w.Header()
-	for k, v := range a.header {
-		h[k] = v
-	}
+	maps.Copy(h, a.header)
 	h.Set("Date", s.clock.Wall().UTC().Format(http.TimeFormat))
-	h.Set("X-Amz-Request-Id", fmt.Sprintf("%016X", req.N))
+	h.Set("X-Amz-Request-Id", "s3stub")
 	if fault.Edit != nil {
 		fault.Edit(h)
 	}
@@ -251,9 +194,4 @@ func (s *Server) send(w http.ResponseWriter, req *Request, fault *Fault, a *repl
 	if req.HTTP.Method != http.MethodHead && len(a.body) > 0 {
 		_, _ = w.Write(a.body)
 	}
-}
-
-func firstPart(key string) string {
-	part, _, _ := strings.Cut(key, "/")
-	return part
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -59,11 +58,6 @@ const (
 	sleep
 )
 
-var kinds = [...]string{"", "apply", "land", "deliver", "walk", "reset", "lose", "refuse", "failed", "echo", "tear", "late",
-	"tick", "crash", "pause", "resume", "jump", "rate", "sleep"}
-
-func (k kind) String() string { return kinds[k] }
-
 // fault reports whether an act is a fault, and not part of a normal run.
 func (k kind) fault() bool {
 	return k != apply && k != land && k != deliver && k != tick && k != resume
@@ -78,16 +72,6 @@ type act struct {
 
 	req  *request // nil until resolve has found it
 	node *node
-}
-
-func (a act) String() string {
-	switch a.kind {
-	case jump, sleep:
-		return fmt.Sprintf("%s %s %v", a.kind, a.on, time.Duration(a.n))
-	case refuse, failed, rate:
-		return fmt.Sprintf("%s %s (%d)", a.kind, a.on, a.n)
-	}
-	return a.kind.String() + " " + a.on
 }
 
 func onRequest(k kind, r *request) act { return act{kind: k, on: r.id, req: r} }
@@ -222,7 +206,7 @@ func (w *world) perform(a act) {
 		w.late = slices.DeleteFunc(w.late, func(o *request) bool { return o == r })
 	case tick:
 		at, _ := a.node.clock.next(w.now)
-		if w.plan.Apart {
+		if w.plan.Explored {
 			a.node.clock.set(w.now, at-w.now, 1000)
 		} else {
 			w.pass(at)
@@ -262,10 +246,11 @@ func (w *world) effect(r *request) {
 	r.rep = w.bucket.do(r, w.now)
 	check()
 	if r.page > 0 && r.landed == 0 {
-		w.counted.pages++
+		w.count.Pages++
 	}
-	if r.op == "list" && !w.plan.Brief {
-		w.dice.shuffle(r.rep.infos)
+	if r.op == "list" && !w.plan.Explored {
+		infos := r.rep.infos // no code may rely on the order
+		w.dice.order.Shuffle(len(infos), func(i, j int) { infos[i], infos[j] = infos[j], infos[i] })
 	}
 	w.election(r)
 	if r.landed++; r.landed == 1 && !r.reads() && !r.step() {
@@ -296,20 +281,11 @@ func (r *request) list(b *bucket, now time.Duration) []store.Info {
 	if r.most > 0 {
 		infos = infos[:min(r.most, len(infos))]
 	}
-	if !r.walked {
-		return infos
+	if len(r.half) > 0 {
+		low := slices.DeleteFunc(infos, func(i store.Info) bool { return i.Key >= r.half[0].Key })
+		infos = append(low, r.half...)
 	}
-	seen := map[string]bool{}
-	for _, i := range r.half {
-		seen[i.Key] = true
-	}
-	all := slices.Clone(r.half)
-	for _, i := range infos {
-		if !seen[i.Key] && r.second(i.Key) {
-			all = append(all, i)
-		}
-	}
-	return all
+	return infos
 }
 
 // walk reads half of a listing: the higher names. So the listing misses an object that is
@@ -318,20 +294,13 @@ func (r *request) list(b *bucket, now time.Duration) []store.Info {
 func (r *request) walk(w *world) {
 	infos := w.bucket.list(r.key, r.split, w.now)
 	r.walked, r.walkedAt = true, w.steps
-	r.half = slices.Clone(infos[len(infos)-len(infos)/2:])
-	r.boundary = ""
-	if len(r.half) > 0 {
-		r.boundary = r.half[0].Key
-	}
+	r.half = infos[len(infos)-len(infos)/2:]
 }
-
-// second reports whether a name belongs to the half that is read later.
-func (r *request) second(key string) bool { return r.boundary == "" || key < r.boundary }
 
 func (w *world) answer(r *request, rep reply) {
 	w.pending = slices.DeleteFunc(w.pending, func(o *request) bool { return o == r })
 	r.gone = true
-	if w.plan.Brief {
+	if w.plan.Explored {
 		tag := rep.tag
 		for _, i := range rep.infos {
 			tag += mix(w.bucket.objects[i.Key].id, str(mask(i.Key)))

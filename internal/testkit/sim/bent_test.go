@@ -38,12 +38,29 @@ func by(r *request, role string) bool { return r.node != nil && strings.HasPrefi
 
 func on(r *request, op, prefix string) bool { return r.op == op && strings.HasPrefix(r.key, prefix) }
 
-// misread answers a get with a changed manifest.
-func misread(b *bucket, r *request, now time.Duration, change func(m *state.Manifest)) (reply, bool) {
-	rep := b.get(r, now)
-	rep.body = changed(rep.body, change)
-	rep.info.Size = int64(len(rep.body))
-	return rep, true
+// misreads shows nodes of a role changed manifests.
+func misreads(role string, change func(m *state.Manifest)) bend {
+	return func(b *bucket, r *request, now time.Duration) (reply, bool) {
+		if !by(r, role) || !on(r, "get", "manifest/") {
+			return reply{}, false
+		}
+		rep := b.get(r, now)
+		rep.body = changed(rep.body, change)
+		rep.info.Size = int64(len(rep.body))
+		return rep, true
+	}
+}
+
+// deletesToo makes a pruner also delete all objects under a prefix.
+func deletesToo(prefix string) bend {
+	return func(b *bucket, r *request, _ time.Duration) (reply, bool) {
+		if by(r, "c") && on(r, "delete", "data/") {
+			for _, i := range b.list(prefix, "", 0) {
+				b.delete([]string{i.Key}, r.node)
+			}
+		}
+		return reply{}, false
+	}
 }
 
 func changed(body []byte, change func(m *state.Manifest)) []byte {
@@ -71,27 +88,15 @@ var allBent = []bent{
 		_, swap := r.cond.Match()
 		return reply{info: store.Info{Key: r.key, Version: "bent"}}, by(r, "s") && on(r, "put", layout.PinPrefix) && swap && !bytes.Contains(r.body, []byte(`"renewals": 1,`))
 	}},
-	{"a pruner that deletes pins at once", []string{"unpinned"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
-		if by(r, "c") && on(r, "delete", "data/") {
-			for _, i := range b.list(layout.PinPrefix, "", 0) {
-				b.delete([]string{i.Key}, r.node)
-			}
-		}
-		return reply{}, false
-	}},
+	{"a pruner that deletes pins at once", []string{"unpinned"}, deletesToo(layout.PinPrefix)},
 	{"a listing of pins that ends after its first page", []string{"pruned"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
 		return reply{}, by(r, "c") && on(r, "list", layout.PinPrefix) && r.page > 0
 	}},
-	{"a compactor that sees records older than they are", []string{"truncated"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
-		if !by(r, "c") || !on(r, "get", "manifest/") {
-			return reply{}, false
+	{"a compactor that sees records older than they are", []string{"truncated"}, misreads("c", func(m *state.Manifest) {
+		for i := range m.Segments {
+			m.Segments[i].From, m.Segments[i].To = m.Segments[i].From.Add(-time.Hour), m.Segments[i].To.Add(-time.Hour)
 		}
-		return misread(b, r, now, func(m *state.Manifest) {
-			for i := range m.Segments {
-				m.Segments[i].From, m.Segments[i].To = m.Segments[i].From.Add(-time.Hour), m.Segments[i].To.Add(-time.Hour)
-			}
-		})
-	}},
+	})},
 	{"a store that changes files", []string{"content"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
 		if !by(r, "s") || !on(r, "get", "file/") {
 			return reply{}, false
@@ -100,14 +105,7 @@ var allBent = []bent{
 		rep.body = bytes.ToUpper(rep.body)
 		return rep, true
 	}},
-	{"a pruner that deletes any file", []string{"swept", "pruned"}, func(b *bucket, r *request, _ time.Duration) (reply, bool) {
-		if by(r, "c") && on(r, "delete", "data/") {
-			for _, i := range b.list("file/", "", 0) {
-				b.delete([]string{i.Key}, nil)
-			}
-		}
-		return reply{}, false
-	}},
+	{"a pruner that deletes any file", []string{"swept", "pruned"}, deletesToo("file/")},
 	{"a pruner that sees no files", []string{"left"}, func(_ *bucket, r *request, _ time.Duration) (reply, bool) {
 		return reply{}, (by(r, "c") || by(r, "end")) && on(r, "list", "file/")
 	}},
@@ -120,18 +118,8 @@ var allBent = []bent{
 		}
 		return reply{}, false
 	}},
-	{"a reader that misses a property", []string{"table"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
-		if !by(r, "s") || !on(r, "get", "manifest/") {
-			return reply{}, false
-		}
-		return misread(b, r, now, func(m *state.Manifest) { delete(m.Properties, "last") })
-	}},
-	{"a reader that sees a wrong cursor", []string{"cursor"}, func(b *bucket, r *request, now time.Duration) (reply, bool) {
-		if !by(r, "s") || !on(r, "get", "manifest/") {
-			return reply{}, false
-		}
-		return misread(b, r, now, func(m *state.Manifest) { m.Floor.Cursor = []byte("elsewhere") })
-	}},
+	{"a reader that misses a property", []string{"table"}, misreads("s", func(m *state.Manifest) { delete(m.Properties, "last") })},
+	{"a reader that sees a wrong cursor", []string{"cursor"}, misreads("s", func(m *state.Manifest) { m.Floor.Cursor = []byte("elsewhere") })},
 }
 
 func init() {

@@ -59,9 +59,7 @@ func (b *bucket) date(now time.Duration) time.Time {
 	return origin.Add(now).Truncate(b.resolution)
 }
 
-func (b *bucket) info(o *object, now time.Duration) store.Info { return b.infoAt(o, b.date(now)) }
-
-func (b *bucket) infoAt(o *object, date time.Time) store.Info {
+func (b *bucket) info(o *object, date time.Time) store.Info {
 	i := store.Info{Key: o.key, Version: o.version, Size: int64(len(o.body)), Date: date}
 	if b.resolution != 0 {
 		i.LastModified = o.modified.Truncate(b.resolution)
@@ -87,7 +85,7 @@ func (b *bucket) get(r *request, now time.Duration) reply {
 			body = body[:min(r.get.Length, int64(len(body)))]
 		}
 	}
-	return reply{tag: o.id, info: b.info(o, now), body: body}
+	return reply{tag: o.id, info: b.info(o, b.date(now)), body: body}
 }
 
 func (b *bucket) put(r *request, now time.Duration) reply {
@@ -116,7 +114,7 @@ func (b *bucket) put(r *request, now time.Duration) reply {
 	if b.pinned != nil && strings.HasPrefix(r.key, layout.PinPrefix) {
 		b.pinned(r)
 	}
-	return reply{info: b.info(o, now)}
+	return reply{info: b.info(o, b.date(now))}
 }
 
 func (b *bucket) delete(keys []string, by *node) reply {
@@ -150,7 +148,7 @@ func (b *bucket) list(prefix, after string, now time.Duration) []store.Info {
 	}
 	infos, date := make([]store.Info, len(names)), b.date(now)
 	for i, k := range names {
-		infos[i] = b.infoAt(b.objects[k], date)
+		infos[i] = b.info(b.objects[k], date)
 	}
 	return infos
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,21 +22,16 @@ import (
 
 // people starts the nodes of a plan.
 func (p Plan) people(w *world) {
-	for i := range p.Writers {
-		w.boot(fmt.Sprintf("w%d", i+1), i, 1, p.Lives, writes)
+	some := func(role string, number int, work func(context.Context, *node)) {
+		for i := range number {
+			w.boot(fmt.Sprintf("%s%d", role, i+1), 1, p.Lives, work)
+		}
 	}
-	for i := range p.Compactors {
-		w.boot(fmt.Sprintf("c%d", i+1), i, 1, p.Lives, compacts)
-	}
-	for i := range p.Readers {
-		w.boot(fmt.Sprintf("r%d", i+1), i, 1, p.Lives, reads)
-	}
-	for i := range p.Snapshots {
-		w.boot(fmt.Sprintf("s%d", i+1), i, 1, p.Lives, snapshots)
-	}
-	for i := range p.Backups {
-		w.boot(fmt.Sprintf("b%d", i+1), i, 1, p.Lives, backups)
-	}
+	some("w", p.Writers, writes)
+	some("c", p.Compactors, compacts)
+	some("r", p.Readers, reads)
+	some("s", p.Snapshots, snapshots)
+	some("b", p.Backups, backups)
 }
 
 // election returns leader options with a short validity, so that a history has several
@@ -296,16 +290,8 @@ func (n *node) appended(id int, offset uint64, err error) {
 	case errors.Is(err, writer.ErrNotCommitted):
 		outcome = no
 	}
-	n.history().end(id, outcome, offset, n.world.steps)
-	n.told(id, outcome, offset, err)
-}
-
-func (n *node) told(id int, o outcome, offset uint64, err error) {
-	if n.world.story == nil {
-		return
-	}
-	values := strings.Join(n.history().values(id), " ")
-	if o == yes {
+	values := n.history().end(id, outcome, offset, n.world.steps)
+	if outcome == yes {
 		n.world.tellf(n.name, "append of %s: acknowledged at %d", values, offset)
 		return
 	}

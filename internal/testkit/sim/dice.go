@@ -3,9 +3,8 @@ package sim
 import (
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
-
-	"github.com/fencepost/fencepost/store"
 )
 
 // dice is the scheduler that draws its acts at random.
@@ -18,11 +17,6 @@ type dice struct {
 
 func newDice(p Plan) *dice {
 	return &dice{plan: p, rng: rand.New(rand.NewPCG(p.Seed, 1)), order: rand.New(rand.NewPCG(p.Seed, 2))}
-}
-
-// shuffle puts a listing in random order, because no code may rely on the order.
-func (d *dice) shuffle(infos []store.Info) {
-	d.order.Shuffle(len(infos), func(i, j int) { infos[i], infos[j] = infos[j], infos[i] })
 }
 
 func (d *dice) roll(chance float64) bool { return chance > 0 && d.rng.Float64() < chance }
@@ -199,12 +193,7 @@ func (d *dice) trouble(w *world) (act, bool) {
 
 // someone returns a random live node, or nil.
 func (d *dice) someone(w *world) *node {
-	var some []*node
-	for _, n := range w.nodes {
-		if n.live() {
-			some = append(some, n)
-		}
-	}
+	some := slices.DeleteFunc(slices.Clone(w.nodes), func(n *node) bool { return !n.live() })
 	if len(some) == 0 {
 		return nil
 	}

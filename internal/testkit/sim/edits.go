@@ -107,7 +107,7 @@ func (e *editor) file(ctx context.Context, id string) (manifest.File, bool) {
 		e.expect(err, writer.ErrFenced, writer.ErrClosed, writer.ErrUnknown)
 		return manifest.File{}, false
 	}
-	e.history().wrote(f.File().Key, body)
+	e.history().contents.Store(f.File().Key, body)
 	return f.File(), true
 }
 

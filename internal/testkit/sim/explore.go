@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -39,28 +38,19 @@ type Explored struct {
 	// Runs is the number of runs, each from the beginning. Ends of them ran to the end.
 	// The others stopped at a state that an earlier run had seen.
 	Runs, Ends int
-	// Schedules is the number of possible orders of requests. The runs cover all of them.
-	Schedules *big.Int
 	// Depth is the largest number of decisions in one schedule.
 	Depth int
 }
 
 func (e Explored) String() string {
-	return fmt.Sprintf("%v schedules of up to %d decisions; %d states, %d runs, %d of them to the end", e.Schedules, e.Depth, e.States, e.Runs, e.Ends)
+	return fmt.Sprintf("schedules of up to %d decisions; %d states, %d runs, %d of them to the end", e.Depth, e.States, e.Runs, e.Ends)
 }
 
-// move is one decision: a request takes effect and is answered, or a node's timer fires.
-// A request has the same label in all schedules.
-type move struct {
-	act
-	label string
-	node  string
-}
-
-// choice is a decision on the current path.
+// choice is a decision on the current path: which request takes effect and is answered, or
+// which node's timer fires. A request has the same name in all schedules.
 type choice struct {
 	state   uint64
-	enabled []move
+	enabled []act
 	taken   int
 }
 
@@ -73,8 +63,7 @@ type choice struct {
 type explorer struct {
 	scenario *Scenario
 	path     []*choice
-	first    uint64
-	seen     map[uint64][]uint64 // state → the states that follow it
+	seen     map[uint64]bool // states
 	depth    int
 	ticks    map[string]int
 	begun    bool
@@ -88,7 +77,7 @@ type explorer struct {
 func Explore(t *testing.T, s *Scenario) (Explored, *Result) {
 	t.Helper()
 	var e Explored
-	x := &explorer{scenario: s, seen: map[uint64][]uint64{}}
+	x := &explorer{scenario: s, seen: map[uint64]bool{}}
 	for {
 		x.reset()
 		r := x.run(t, false)
@@ -106,7 +95,6 @@ func Explore(t *testing.T, s *Scenario) (Explored, *Result) {
 			return e, x.run(t, true)
 		}
 		if !x.back() {
-			e.Schedules = x.paths()
 			return e, nil
 		}
 	}
@@ -116,31 +104,10 @@ func (x *explorer) reset() {
 	x.depth, x.begun, x.cut, x.ticks = 0, false, false, maps.Clone(x.scenario.ticks)
 }
 
-// paths counts the schedules: the ways from the first state to an end.
-func (x *explorer) paths() *big.Int {
-	ways := map[uint64]*big.Int{}
-	var count func(state uint64) *big.Int
-	count = func(state uint64) *big.Int {
-		if n := ways[state]; n != nil {
-			return n
-		}
-		n := new(big.Int)
-		for _, next := range x.seen[state] {
-			n.Add(n, count(next))
-		}
-		if len(x.seen[state]) == 0 {
-			n.SetInt64(1)
-		}
-		ways[state] = n
-		return n
-	}
-	return count(x.first)
-}
-
 func (x *explorer) run(t *testing.T, tell bool) *Result {
 	t.Helper()
 	p := x.scenario.Plan
-	p.Apart, p.Brief = true, true
+	p.Explored = true
 	return runWith(t, p, x.scenario, func(*world) scheduler { return x }, tell)
 }
 
@@ -180,17 +147,16 @@ func (x *explorer) next(w *world) (act, bool) {
 	}
 	c := x.path[x.depth]
 	want := c.enabled[c.taken]
-	i := slices.IndexFunc(enabled, func(m move) bool { return m.label == want.label })
+	i := slices.IndexFunc(enabled, func(a act) bool { return a.kind == want.kind && a.on == want.on })
 	if i < 0 || state != c.state {
-		x.err = fmt.Errorf("the run is not repeatable: decision %d took %s of %d moves; now the moves are %v", x.depth, want.label, len(c.enabled), enabled)
+		x.err = fmt.Errorf("the run is not repeatable: decision %d took %q, one of %d acts; now there are %d", x.depth, want.on, len(c.enabled), len(enabled))
 		return act{}, false
 	}
 	x.depth++
-	m := enabled[i]
-	if m.kind == tick {
-		x.ticks[m.node]--
+	if want.kind == tick {
+		x.ticks[want.on]--
 	}
-	return m.act, true
+	return enabled[i], true
 }
 
 // alone returns a request that needs no decision, or nil. It is the only request of its
@@ -208,42 +174,31 @@ func (x *explorer) alone(w *world) *request {
 
 // extend notes the state at the end of the path and adds a decision there. It returns
 // false if the run has ended or the state was seen before.
-func (x *explorer) extend(state uint64, enabled []move) bool {
-	if x.depth > 0 {
-		before := x.path[x.depth-1].state
-		x.seen[before] = append(x.seen[before], state)
-	} else {
-		x.first = state
-	}
-	if _, ok := x.seen[state]; ok {
-		x.cut = true
-		return false
-	}
-	x.seen[state] = nil
-	if len(enabled) == 0 {
+func (x *explorer) extend(state uint64, enabled []act) bool {
+	x.cut = x.seen[state]
+	x.seen[state] = true
+	if x.cut || len(enabled) == 0 {
 		return false
 	}
 	x.path = append(x.path, &choice{state: state, enabled: enabled})
 	return true
 }
 
-func (x *explorer) enabled(w *world) []move {
-	var moves []move
+func (x *explorer) enabled(w *world) (acts []act) {
 	for _, r := range w.pending {
-		moves = append(moves, move{act: onRequest(apply, r), label: r.id, node: r.node.name})
+		acts = append(acts, onRequest(apply, r))
 	}
 	if x.scenario.late {
 		for _, r := range w.late {
-			moves = append(moves, move{act: onRequest(late, r), label: onRequest(late, r).String(), node: r.node.name})
+			acts = append(acts, onRequest(late, r))
 		}
 	}
 	for _, n := range w.nodes {
 		if _, ok := n.clock.next(w.now); ok && x.ticks[n.name] > 0 && n.live() {
-			a := onNode(tick, n, 0)
-			moves = append(moves, move{act: a, label: a.String(), node: n.name})
+			acts = append(acts, onNode(tick, n, 0))
 		}
 	}
-	return moves
+	return acts
 }
 
 // state returns a hash of everything that the future depends on. That is: the objects in

@@ -23,14 +23,9 @@ import (
 
 var long = flag.Bool("long", false, "explore also the scenarios that take minutes")
 
-// opens opens a writer in an epoch and crashes, since its later steps are of no interest.
-func opens(epoch uint64) func(context.Context, *node) { return opensAnd(epoch, false) }
-
-// opensAndAppends opens a writer and appends one record. The writer's manifest update
-// runs too.
-func opensAndAppends(epoch uint64) func(context.Context, *node) { return opensAnd(epoch, true) }
-
-func opensAnd(epoch uint64, appends bool) func(context.Context, *node) {
+// opens opens a writer in an epoch and appends some values. Then it crashes, since its later
+// steps are of no interest. While it appends, the writer's manifest update runs too.
+func opens(epoch uint64, values ...string) func(context.Context, *node) {
 	return func(ctx context.Context, n *node) {
 		wr, err := writer.Open(ctx, n.store(), fence.NewToken(epoch), n.simple())
 		if err != nil {
@@ -38,8 +33,8 @@ func opensAnd(epoch uint64, appends bool) func(context.Context, *node) {
 			return
 		}
 		n.opened(0, wr)
-		if appends {
-			n.appends(ctx, wr, n.name)
+		for _, v := range values {
+			n.appends(ctx, wr, v)
 		}
 		n.die()
 		_ = wr.Close(ctx)
@@ -203,59 +198,38 @@ func campaigns(ctx context.Context, n *node) {
 // time, or two writers that only open. spec/log.pml and the histories have all of it at
 // once.
 func scenarios() []*Scenario {
-	writers := func(w *world) {
-		w.boot("w1", 0, 1, 0, opens(2))
-		w.boot("w2", 1, 1, 0, opens(3))
-	}
+	open, compact := part{"w1", opens(2)}, part{"c1", compactsOnce}
 	log := []string{"format.json", "segment/", "tmp/"}                    // there is one compactor, so no other node touches its segments
 	quiet := []string{"pin/", "list/", "file/"}                           // there are none
 	settled := []string{"format.json", "data/", "tmp/", "list/", "file/"} // there is no writer any more
 	return []*Scenario{
-		{Name: "two writers open", setup: past(false), private: log, nodes: writers},
+		{Name: "two writers open", setup: past(false), private: log, nodes: cast(open, part{"w2", opens(3)})},
 		{
 			Name: "a writer opens while a compactor folds and prunes", setup: past(false), private: log,
-			nodes: func(w *world) {
-				w.boot("w1", 0, 1, 0, opens(2))
-				w.boot("c1", 0, 1, 0, compactsOnce)
-			},
+			nodes: cast(open, compact),
 		},
 		{
 			Name: "a writer opens and appends while a compactor prunes", setup: folded, private: append(quiet, log...), long: true,
-			nodes: func(w *world) {
-				w.boot("w1", 0, 1, 0, opensAndAppends(2))
-				w.boot("c1", 0, 1, 0, compactsOnce)
-			},
+			nodes: cast(part{"w1", opens(2, "w1")}, compact),
 		},
 		{
 			Name: "two writers open while a compactor prunes", setup: folded, private: append(quiet, log...), long: true,
-			nodes: func(w *world) {
-				writers(w)
-				w.boot("c1", 0, 1, 0, compactsOnce)
-			},
+			nodes: cast(open, part{"w2", opens(3)}, compact),
 		},
 		{
 			Name: "a pin against a compactor that merges and prunes", setup: replaced, private: settled,
-			nodes: func(w *world) {
-				w.boot("p1", 0, 1, 0, pins(0, 0, 1))
-				w.boot("c1", 0, 1, 0, merges(1, 0))
-			},
+			nodes: cast(part{"p1", pins(0, 0, 1)}, part{"c1", merges(1, 0)}),
 		},
 		{
 			Name: "a pin on an older version against a compactor that merges and prunes", setup: replaced, private: settled,
-			nodes: func(w *world) {
-				w.boot("p1", 0, 1, 0, pins(w.newest()-1, 0, 1))
-				w.boot("c1", 0, 1, 0, merges(1, 0))
-			},
+			nodes: func(w *world) { cast(part{"p1", pins(w.newest()-1, 0, 1)}, part{"c1", merges(1, 0)})(w) },
 		},
 		{
 			Name: "a pin that is renewed or not against a compactor that expires it", setup: replaced, private: settled, long: true,
 			ticks: map[string]int{"p1": 2, "c1": 2}, late: true,
 			// The pin exists and has kept the compactor from pruning once.
 			prefix: func(_ *world, next act) bool { return next.kind != tick },
-			nodes: func(w *world) {
-				w.boot("p1", 0, 1, 0, pins(0, manifest.MinPinTTL, 2))
-				w.boot("c1", 0, 1, 0, merges(2, manifest.MinPinTTL))
-			},
+			nodes:  cast(part{"p1", pins(0, manifest.MinPinTTL, 2)}, part{"c1", merges(2, manifest.MinPinTTL)}),
 		},
 		renewals("a takeover against renewals", 2, 4, false),
 		renewals("a takeover against more renewals", 3, 5, true),
@@ -268,10 +242,22 @@ func renewals(name string, a, b int, long bool) *Scenario {
 	return &Scenario{
 		Name: name, long: long, ticks: map[string]int{"a": a, "b": b}, late: true,
 		prefix: func(w *world, next act) bool { return w.wins == 0 && next.kind != tick },
-		nodes: func(w *world) {
-			w.boot("a", 0, 1, 0, campaigns)
-			w.boot("b", 1, 1, 0, campaigns)
-		},
+		nodes:  cast(part{"a", campaigns}, part{"b", campaigns}),
+	}
+}
+
+// part is one node of a scenario.
+type part struct {
+	name string
+	work func(context.Context, *node)
+}
+
+// cast starts the nodes of a scenario.
+func cast(parts ...part) func(*world) {
+	return func(w *world) {
+		for _, p := range parts {
+			w.boot(p.name, 1, 0, p.work)
+		}
 	}
 }
 

@@ -3,9 +3,9 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -32,11 +32,11 @@ func (w *world) direct(name string) *node {
 func (w *world) finish() {
 	ctx := context.Background()
 	n := w.direct("end")
-	before := w.readAll(ctx, n)
+	before := w.readAll(n)
 	middle := before
 	if some := len(w.late) / 2; some > 0 {
 		w.stragglers(some)
-		middle = w.readAll(ctx, n)
+		middle = w.readAll(n)
 	}
 	if len(middle) < len(before) || !slices.Equal(before, middle[:len(before)]) {
 		w.history.broken("changed", "late requests changed the history from %q to %q", before, middle)
@@ -51,10 +51,7 @@ func (w *world) finish() {
 		w.history.broken("end", "the last writer begins at offset %d, but the log has %d records", at, len(middle))
 	}
 	_, err = wr.Append(ctx, [][]byte{[]byte("end")})
-	if err != nil {
-		w.history.broken("end", "the last append: %v", err)
-	}
-	if err := wr.Close(ctx); err != nil {
+	if err := errors.Join(err, wr.Close(ctx)); err != nil {
 		w.history.broken("end", "the last writer: %v", err)
 	}
 	if w.plan.Edits {
@@ -66,12 +63,12 @@ func (w *world) finish() {
 			w.effect(r)
 		}
 	}
-	final := w.readAll(ctx, n)
+	final := w.readAll(n)
 	w.history.final = middle
 	if !slices.Equal(final, append(slices.Clone(middle), "end")) {
 		w.history.broken("changed", "late requests changed the history from %q plus \"end\" to %q", middle, final)
 	}
-	if w.plan.Brief {
+	if w.plan.Explored {
 		return
 	}
 	w.sameTable(ctx, n)
@@ -85,7 +82,7 @@ func (w *world) finish() {
 	if w.plan.Edits || w.plan.Retain || w.plan.Snapshots > 0 || w.plan.Backups > 0 {
 		w.tidy(ctx, n)
 		w.sameTable(ctx, n)
-		if left := w.readAll(ctx, n); !slices.Equal(final, left) {
+		if left := w.readAll(n); !slices.Equal(final, left) {
 			w.history.broken("changed", "pruning changed the history from %q to %q", final, left)
 		}
 	}
@@ -127,14 +124,11 @@ func (w *world) stragglers(n int) {
 func (w *world) highest() uint64 {
 	top := w.token
 	for k := range w.bucket.objects {
-		var number string
-		if rest, ok := strings.CutPrefix(k, layout.LockPrefix); ok {
-			number = rest[:min(20, len(rest))]
-		} else if rest, ok := strings.CutPrefix(k, layout.DataPrefix); ok {
-			number = rest[:min(20, len(rest))]
-		}
-		if e, ok := layout.ParseNumber(number); ok {
-			top = max(top, e)
+		for _, prefix := range []string{layout.LockPrefix, layout.DataPrefix} {
+			rest, found := strings.CutPrefix(k, prefix)
+			if e, ok := layout.ParseNumber(rest[:min(20, len(rest))]); ok && found {
+				top = max(top, e)
+			}
 		}
 	}
 	return top
@@ -142,23 +136,30 @@ func (w *world) highest() uint64 {
 
 // readAll returns all records of the log: those that were truncated, from memory, and the
 // rest from the store.
-func (w *world) readAll(ctx context.Context, n *node) []string {
-	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock, PollMin: time.Second})
+func (w *world) readAll(n *node) []string {
+	all := slices.Clone(w.given.values[:min(w.begins(), uint64(len(w.given.values)))])
+	w.records(n, uint64(len(all)), func(rec reader.Record) { all = append(all, string(rec.Value)) })
+	return all
+}
+
+// records calls f with each record of the log from an offset on.
+func (w *world) records(n *node, from uint64, f func(reader.Record)) {
+	ctx := context.Background()
+	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		w.history.broken("read", "%v", err)
-		return nil
+		return
 	}
-	all := slices.Clone(w.given.values[:min(w.begins(), uint64(len(w.given.values)))])
-	for rec, err := range r.Read(ctx, uint64(len(all))) {
+	for rec, err := range r.Read(ctx, from) {
 		if err != nil {
 			w.history.broken("read", "%v", err)
-			break
+			return
 		}
-		if rec.Offset != uint64(len(all)) {
-			w.history.broken("offset", "offset %d after %d records", rec.Offset, len(all))
-			break
+		if rec.Offset != from {
+			w.history.broken("offset", "offset %d in place of %d", rec.Offset, from)
+			return
 		}
-		all = append(all, string(rec.Value))
+		from++
+		f(rec)
 	}
-	return all
 }

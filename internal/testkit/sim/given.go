@@ -95,7 +95,7 @@ func (w *world) retaining(r *request) (check func()) {
 
 // checkRetention checks that a truncation kept all that the compactor had to keep.
 func (w *world) checkRetention(n *node, m *state.Manifest, was uint64) {
-	w.counted.given += int(m.Start - was)
+	w.count.Given += int(m.Start - was)
 	w.tellf(n.name, "truncates the log before offset %d", m.Start)
 	o := n.retains
 	switch {
@@ -123,20 +123,9 @@ func (w *world) checkRetention(n *node, m *state.Manifest, was uint64) {
 
 // remember reads the log's records that memory does not have yet.
 func (w *world) remember() {
-	n := w.direct("observer")
-	ctx := context.Background()
-	r, err := reader.Open(ctx, n.store(), &reader.Options{Settle: n.settle(), Clock: n.clock})
-	if err != nil {
-		w.history.broken("read", "%v", err)
-		return
-	}
-	for rec, err := range r.Read(ctx, uint64(len(w.given.values))) {
-		if err != nil {
-			w.history.broken("read", "%v", err)
-			return
-		}
+	w.records(w.direct("observer"), uint64(len(w.given.values)), func(rec reader.Record) {
 		w.given.values, w.given.times = append(w.given.values, string(rec.Value)), append(w.given.times, rec.Time)
-	}
+	})
 }
 
 // begins returns the start of the log in the newest manifest.
@@ -144,11 +133,15 @@ func (w *world) begins() uint64 {
 	if !w.plan.Retain {
 		return 0
 	}
-	newest := w.newest()
-	if newest == 0 {
-		return 0
+	return w.manifest().Start
+}
+
+// manifest returns the newest manifest, an empty one if there is none.
+func (w *world) manifest() *state.Manifest {
+	if o := w.bucket.objects[layout.ManifestKey(w.newest())]; o != nil {
+		return w.decoded(o.body)
 	}
-	return w.decoded(w.bucket.objects[layout.ManifestKey(newest)].body).Start
+	return &state.Manifest{}
 }
 
 // newest returns the number of the newest manifest.
@@ -164,9 +157,6 @@ func (w *world) newest() uint64 {
 
 // decoded returns the manifest in a body. The body must not change.
 func (w *world) decoded(body []byte) *state.Manifest {
-	if len(body) == 0 {
-		return &state.Manifest{}
-	}
 	m := w.given.decoded[&body[0]]
 	if m == nil {
 		m = &state.Manifest{}

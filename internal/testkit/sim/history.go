@@ -61,13 +61,11 @@ type history struct {
 	// step of its first deletion. contents maps a file to what was written to it.
 	table    *table
 	swept    map[string]int
-	contents map[string]string
+	contents sync.Map
 	// partial: clients were killed before they reported, so the log may have records that
 	// no client reported.
 	partial bool
 }
-
-func newHistory() *history { return &history{contents: map[string]string{}} }
 
 func (h *history) begin(o op) int {
 	h.mu.Lock()
@@ -77,10 +75,11 @@ func (h *history) begin(o op) int {
 	return len(h.ops) - 1
 }
 
-func (h *history) end(id int, o outcome, offset uint64, ret int) {
+func (h *history) end(id int, o outcome, offset uint64, ret int) (values []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops[id].outcome, h.ops[id].offset, h.ops[id].ret = o, offset, ret
+	return h.ops[id].values
 }
 
 // overtaken reports whether a later epoch was opened.
@@ -95,12 +94,6 @@ func (h *history) refused(id int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops[id].unsent = true
-}
-
-func (h *history) values(id int) []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ops[id].values
 }
 
 func (h *history) read(id int, values []string, from uint64, complete bool, ret int) {
@@ -125,35 +118,22 @@ func (h *history) broken(kind, format string, args ...any) {
 	h.wrong = append(h.wrong, &BrokenError{kind, fmt.Sprintf(format, args...)})
 }
 
-// counts returns how many records were acknowledged, refused and unknown.
-func (h *history) counts() (acked, never, unknown int) {
-	for _, o := range h.ops {
-		if o.kind != opAppend {
-			continue
-		}
-		switch o.outcome {
-		case yes:
-			acked += len(o.values)
-		case no:
-			never += len(o.values)
-		default:
-			unknown += len(o.values)
-		}
-	}
-	return acked, never, unknown
-}
-
-// looks returns how many edits were acknowledged and how many tables were read.
-func (h *history) looks() (edits, looks int) {
+// count counts the operations.
+func (h *history) count(c *Counts) {
 	for _, o := range h.ops {
 		switch {
+		case o.kind == opAppend && o.outcome == yes:
+			c.Acked += len(o.values)
+		case o.kind == opAppend && o.outcome == no:
+			c.Never += len(o.values)
+		case o.kind == opAppend:
+			c.Maybe += len(o.values)
 		case o.kind == opEdit && o.outcome == yes:
-			edits++
+			c.Edits++
 		case o.kind == opTable && o.ret >= 0:
-			looks++
+			c.Looks++
 		}
 	}
-	return edits, looks
 }
 
 // check compares what clients were told with the final contents.

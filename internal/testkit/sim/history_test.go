@@ -7,7 +7,7 @@ import (
 
 // told returns a history with the final contents a b c, in epochs 1 and 2.
 func told(change func(h *history)) *history {
-	h := newHistory()
+	h := &history{}
 	h.final = []string{"a", "b", "c"}
 	h.ops = []op{
 		{kind: opOpen, epoch: 1, call: 1, ret: 2, outcome: yes},

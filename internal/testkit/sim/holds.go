@@ -22,38 +22,26 @@ type hold struct {
 	needs               map[string]bool // its manifest, and all that the manifest names
 }
 
-// holds contains all pins of a history, and the files that were deleted.
-type holds struct {
-	mu          sync.Mutex
-	byKey       map[string]*hold
-	last        map[*node]*hold // the pin that a node created last
-	swept       map[string]int  // file → step of its first deletion
-	held, taken int             // held: pins that were good; taken: those of them that expired later
-}
-
-func newHolds() *holds {
-	return &holds{byKey: map[string]*hold{}, last: map[*node]*hold{}, swept: map[string]int{}}
-}
-
 // valid reports whether the pin is valid. Then all that it protects must exist, from the
 // moment at which its holder was told.
-func (w *world) valid(h *hold) bool {
-	if h == nil {
-		return false
-	}
-	w.holds.mu.Lock()
-	defer w.holds.mu.Unlock()
-	return h.good && !h.lost
+func (h hold) valid() bool { return h.good && !h.lost }
+
+// holds contains all pins of a history, and the files that were deleted.
+type holds struct {
+	mu    sync.Mutex
+	byKey map[string]*hold
+	last  map[*node]*hold // the pin that a node created last
+	swept map[string]int  // file → step of its first deletion
 }
 
-// gone reports whether the pin expired or was released.
-func (w *world) gone(h *hold) bool {
+// now returns the present state of a pin. There may be none.
+func (s *holds) now(h *hold) hold {
 	if h == nil {
-		return false
+		return hold{}
 	}
-	w.holds.mu.Lock()
-	defer w.holds.mu.Unlock()
-	return h.lost
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *h
 }
 
 // pinned notes that a pin's object was written.
@@ -85,7 +73,7 @@ func (w *world) pinned(r *request) {
 	if doc.Expired && !h.lost {
 		h.lost = true
 		if h.good {
-			s.taken++
+			w.count.Taken++
 		}
 	}
 }
@@ -100,14 +88,14 @@ func (w *world) deleted(key string, by *node) {
 	switch kind, _, _ := strings.Cut(key, "/"); kind {
 	case "pin":
 		if h := s.byKey[key]; h != nil {
-			if h.good && !h.lost && by != nil && by != h.node {
+			if h.valid() && by != nil && by != h.node {
 				w.history.broken("unpinned", "the pin of %s on version %d was deleted by %s before it was swapped to expired", h.node.name, h.version, by.name)
 			}
 			h.lost = true
 		}
 	case "manifest", "segment", "list", "file":
 		for _, h := range s.byKey {
-			if h.good && !h.lost && h.needs[key] {
+			if h.valid() && h.needs[key] {
 				w.history.broken("pruned", "%s was deleted, although the pin of %s on version %d protects it", short(mask(key)), h.node.name, h.version)
 				break
 			}
@@ -129,13 +117,13 @@ func (w *world) held(n *node, version uint64) *hold {
 	case h == nil || h.version != version:
 		w.history.broken("client", "%s was told that it holds version %d, but has no pin on it", n.name, version)
 		return nil
-	case w.gone(h):
+	case w.holds.now(h).lost:
 		return h // the pin has expired, and the node does not know it yet
 	}
 	needs := w.names(n, version)
 	w.holds.mu.Lock()
 	h.good, h.needs = true, needs
-	w.holds.held++
+	w.count.Held++
 	w.holds.mu.Unlock()
 	w.tellf(n.name, "holds version %d", version)
 	return h
@@ -159,7 +147,7 @@ func (w *world) names(n *node, version uint64) map[string]bool {
 	ctx := context.Background()
 	m, _, err := w.log.At(ctx, version)
 	if err != nil {
-		w.history.broken("pruned", "version %d, which %s pins, cannot be read: %v", version, n.name, err)
+		w.history.broken("pruned", "version %d, which %s needs, cannot be read: %v", version, n.name, err)
 		return needs
 	}
 	needs[layout.ManifestKey(version)] = true
@@ -180,7 +168,7 @@ func (w *world) names(n *node, version uint64) map[string]bool {
 	}
 	for key := range needs {
 		if w.bucket.objects[key] == nil {
-			w.history.broken("pruned", "%s is missing, although the pin of %s on version %d protects it", short(mask(key)), n.name, version)
+			w.history.broken("pruned", "%s is missing, although %s needs version %d, which names it", short(mask(key)), n.name, version)
 		}
 	}
 	return needs

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -22,7 +21,6 @@ type node struct {
 	name  string // "w1", then "w1.2"
 	life  int
 	lives int // restarts left
-	index int // among the nodes of its role
 	work  func(context.Context, *node)
 	clock *nodeClock
 	off   time.Duration // error of its wall clock
@@ -43,14 +41,12 @@ type node struct {
 }
 
 // boot starts a process.
-func (w *world) boot(role string, index, life, lives int, work func(context.Context, *node)) {
-	n := &node{world: w, role: role, name: role, index: index, life: life, lives: lives, work: work, listed: map[string]int{}}
+func (w *world) boot(role string, life, lives int, work func(context.Context, *node)) {
+	n := &node{world: w, role: role, name: role, life: life, lives: lives, work: work, listed: map[string]int{}}
 	if life > 1 {
 		n.name = fmt.Sprintf("%s.%d", role, life)
 	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(n.name))
-	n.rng = rand.New(rand.NewPCG(w.plan.Seed, h.Sum64()))
+	n.rng = rand.New(rand.NewPCG(w.plan.Seed, str(n.name)))
 	n.off = time.Duration(n.rng.IntN(7200)-3600) * time.Second
 	base := time.Duration(n.rng.IntN(1000)) * time.Hour
 	n.clock = &nodeClock{node: n, since: w.now, base: base, rate: 1000, zero: base - w.now}
@@ -72,7 +68,7 @@ func (w *world) crash(n *node) {
 	w.hush(n)
 	w.mu.Unlock()
 	n.end(errCrashed)
-	w.boot(n.role, n.index, n.life+1, n.lives-1, n.work)
+	w.boot(n.role, n.life+1, n.lives-1, n.work)
 }
 
 // hush fails all requests of a dead node. A goroutine that gets an error may cancel other
@@ -81,11 +77,7 @@ func (w *world) crash(n *node) {
 func (w *world) hush(n *node) {
 	var rest []*request
 	for _, r := range w.pending {
-		if r.node != n {
-			rest = append(rest, r)
-			continue
-		}
-		if r.gone {
+		if r.node != n || r.gone {
 			rest = append(rest, r)
 			continue
 		}

@@ -1,16 +1,14 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/store/memstore"
 )
 
 // Plan describes a history. [NewPlan] draws one from a seed.
@@ -55,9 +53,9 @@ type Plan struct {
 	Careless bool
 	// Bent is the name of a deliberate fault; see bends.
 	Bent string
-	// Apart lets a node's timers fire without time passing for other nodes. Brief leaves
+	// Explored lets a node's timers fire without time passing for other nodes, and leaves
 	// out slow checks that other tests make.
-	Apart, Brief bool
+	Explored bool
 	// Patient clients wait between attempts.
 	Patient bool
 
@@ -108,20 +106,10 @@ func NewPlan(seed uint64) Plan {
 	return p
 }
 
-// anyFormat returns the result of one Init. It is made once, because the probe is slow.
-var anyFormat = sync.OnceValue(func() manifest.Format {
-	f, err := manifest.Init(context.Background(), memstore.New(nil), &manifest.InitOptions{Grace: -1})
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v", err))
-	}
-	f.Probe = nil // no code here needs it, and every open would parse it
-	return f
-})
-
 // format returns the format.json of the plan's log.
 func (p Plan) format() []byte {
-	f := anyFormat()
-	f.Grace = manifest.Duration(p.Grace)
+	f := logtest.WithGrace(p.Grace)
+	f.Probe = nil // no code here needs it, and every open would parse it
 	b, err := document.Encode(layout.FormatKey, f)
 	if err != nil {
 		panic(fmt.Sprintf("sim: %v", err))

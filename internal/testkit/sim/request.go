@@ -28,15 +28,13 @@ type request struct {
 	id     string // "w1 put data/1/3 #2", the same in every run
 	tag    uint64 // of what it writes: a hash of its id and of what its node knew
 	landed int    // how often it has taken effect
-	half   []store.Info
 	split  string // of a listing: the name to start after
 	page   int    // number of this page of the listing
 	most   int    // names in a page; 0: all in one page
-	// walked: a listing that is not atomic has read its first half, the names from
-	// boundary on.
+	// walked: a listing that is not atomic has read its first half, the higher names.
 	walked   bool
 	walkedAt int
-	boundary string
+	half     []store.Info
 	since    int // step at which the scheduler first saw it
 	held     int // step until which it is held back
 	rep      reply

@@ -27,46 +27,35 @@ var (
 
 // sum adds up the results of many histories.
 type sum struct {
-	Histories, Steps, Faults   int
-	Acked, Never, Maybe        int
-	Elected, Walked, Colliding int
-	Edits, Looks, Held, Taken  int
-	Swept, Hedged, Lingering   int
-	Given, Pages               int
-	Failed                     []uint64
-	Processor                  time.Duration `json:"-"` // processor time of the workers
+	Counts
+	Histories, Elected, Walked, Colliding, Lingering int
+	Failed                                           []uint64
+	Processor                                        time.Duration `json:"-"` // processor time of the workers
 }
 
 func (s *sum) add(o sum) {
-	to, from := reflect.ValueOf(s).Elem(), reflect.ValueOf(o)
-	for i := range to.NumField() {
-		if f := to.Field(i); f.CanInt() {
-			f.SetInt(f.Int() + from.Field(i).Int())
-		}
-	}
+	addAll(reflect.ValueOf(s).Elem(), reflect.ValueOf(o))
 	s.Failed = append(s.Failed, o.Failed...)
 }
 
-func (s *sum) count(r *Result) {
-	s.add(sum{
-		Histories: 1, Steps: r.Steps, Faults: r.Faults, Acked: r.Acked, Never: r.Never, Maybe: r.Maybe,
-		Edits: r.Edits, Looks: r.Looks, Held: r.Held, Taken: r.Taken, Swept: r.Swept, Hedged: r.Hedged,
-		Given: r.Given, Pages: r.Pages,
-	})
-	if r.Plan.Linger > 0 {
-		s.Lingering++
+// addAll adds the numbers of one struct to those of another.
+func addAll(to, from reflect.Value) {
+	for i := range to.NumField() {
+		switch f := to.Field(i); {
+		case f.Kind() == reflect.Struct:
+			addAll(f, from.Field(i))
+		case f.CanInt():
+			f.SetInt(f.Int() + from.Field(i).Int())
+		}
 	}
-	if r.Plan.Elected {
-		s.Elected++
-	}
-	if r.Plan.Walks {
-		s.Walked++
-	}
-	if r.Plan.Content {
-		s.Colliding++
-	}
+}
+
+func (s *sum) history(r *Result) {
+	one := func(is bool) int { return int(flag01(is)) }
+	p := r.Plan
+	s.add(sum{Counts: r.Counts, Histories: 1, Elected: one(p.Elected), Walked: one(p.Walks), Colliding: one(p.Content), Lingering: one(p.Linger > 0)})
 	if r.Err != nil {
-		s.Failed = append(s.Failed, r.Plan.Seed)
+		s.Failed = append(s.Failed, p.Seed)
 	}
 }
 
@@ -100,7 +89,7 @@ func TestHistories(t *testing.T) {
 			n, *seed = 60, max(*seed, 1)
 		}
 		for i := range n {
-			total.count(oneHistory(t, *seed+uint64(i)))
+			total.history(oneHistory(t, *seed+uint64(i)))
 		}
 	}
 	took := time.Since(began)
@@ -208,7 +197,7 @@ func work(t *testing.T) {
 		if _, err := file.WriteAt(fmt.Appendf(nil, "%-24d", s), 0); err != nil {
 			t.Fatal(err)
 		}
-		total.count(oneHistory(t, s))
+		total.history(oneHistory(t, s))
 	}
 	text, err := json.Marshal(total)
 	if err != nil {

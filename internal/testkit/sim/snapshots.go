@@ -24,23 +24,18 @@ func snapshots(ctx context.Context, n *node) {
 		n.expect(err)
 		return
 	}
-	var end, version uint64 // of the last snapshot
+	var version uint64 // of the last snapshot
 	for n.step(ctx) {
 		o := &reader.SnapshotOptions{TTL: manifest.MinPinTTL + time.Duration(n.rng.IntN(2000))*time.Millisecond, Unpinned: n.rng.IntN(6) == 0}
 		at := momentEnd
-		switch n.rng.IntN(4) {
-		case 0:
-			o.At, at = reader.AtOffset(n.rng.Uint64N(end+1)), momentOffset
-		case 1:
-			if version > 0 {
-				o.At, at = reader.AtVersion(version), momentVersion
-			}
+		if version > 0 && n.rng.IntN(3) == 0 {
+			o.Version, at = version, momentVersion
 		}
 		s := n.snapshot(ctx, r, o, at, nil)
 		if s == nil {
 			continue
 		}
-		end, version = max(end, s.End()), s.Version()
+		version = s.Version()
 		n.keep(ctx, s, o.TTL)
 		n.expect(s.Close(ctx))
 	}
@@ -83,11 +78,8 @@ func (n *node) snapshot(ctx context.Context, r *reader.Reader, o *reader.Snapsho
 	if s.Lost() != nil {
 		t.hold = w.held(n, s.Version())
 	}
-	seen := &table{end: s.End(), at: at, properties: s.Properties(), live: s.Live()}
-	if cursor, known := s.Cursor(); known && at != momentOffset {
-		text := string(cursor)
-		seen.cursor = &text
-	}
+	cursor := string(s.Cursor())
+	seen := &table{end: s.End(), at: at, properties: s.Properties(), live: s.Live(), cursor: &cursor}
 	w.tellf(n.name, "sees version %d up to offset %d, %d files", s.Version(), s.End(), s.Live())
 	h := n.history()
 	t.read = h.begin(op{kind: opRead, node: n.name, call: call, tail: at != momentEnd, table: seen})
@@ -105,7 +97,7 @@ func (n *node) keep(ctx context.Context, t *taken, ttl time.Duration) {
 			return
 		}
 		n.look(ctx, t)
-		if t.Lost() == nil || !n.world.gone(t.hold) {
+		if t.Lost() == nil || !n.world.holds.now(t.hold).lost {
 			continue
 		}
 		// The holder may not know yet that its pin is lost. After the pin's time to live
@@ -172,7 +164,7 @@ func (n *node) look(ctx context.Context, t *taken) {
 func (n *node) missing(err error, h *hold, what string) {
 	gone := []error{reader.ErrGone, state.ErrPruned, store.ErrNotFound}
 	is := func(e error) bool { return errors.Is(err, e) }
-	if slices.ContainsFunc(gone, is) && n.world.valid(h) && !is(reader.ErrPinLost) {
+	if slices.ContainsFunc(gone, is) && n.world.holds.now(h).valid() && !is(reader.ErrPinLost) {
 		n.broken("gone", "%s holds version %d, but reading %s fails: %v", n.name, h.version, short(mask(what)), err)
 	}
 	n.expect(err, append(gone, reader.ErrPinLost)...)
@@ -204,9 +196,9 @@ func backups(ctx context.Context, n *node) {
 			if n.rng.IntN(2) == 0 && clock.Sleep(ctx, n.clock, time.Duration(n.rng.IntN(20))*time.Second) != nil {
 				return
 			}
-			o := &reader.SnapshotOptions{At: reader.AtVersion(version), TTL: manifest.MinPinTTL, Unpinned: n.rng.IntN(2) == 0}
+			o := &reader.SnapshotOptions{Version: version, TTL: manifest.MinPinTTL, Unpinned: n.rng.IntN(2) == 0}
 			if s := n.snapshot(ctx, r, o, momentVersion, h); s != nil {
-				if s.hold != h && n.world.valid(h) {
+				if s.hold != h && n.world.holds.now(h).valid() {
 					s.hold = h // this pin lasts longer
 				}
 				n.look(ctx, s)

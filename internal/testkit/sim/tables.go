@@ -14,7 +14,6 @@ type moment uint8
 
 const (
 	momentEnd     moment = iota // at the end offset
-	momentOffset                // at an earlier offset
 	momentVersion               // at the floor of some manifest
 )
 
@@ -70,17 +69,10 @@ func (h *history) looked(id int, files []manifest.File, ret int) {
 	o.table.files, o.ret, o.outcome = seen, ret, yes
 }
 
-// wrote notes what a file contains.
-func (h *history) wrote(key, body string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.contents[key] = body
-}
-
+// content returns what was written to a file.
 func (h *history) content(key string) (body string, known bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	body, known = h.contents[key]
+	v, known := h.contents.Load(key)
+	body, _ = v.(string)
 	return body, known
 }
 

@@ -32,7 +32,7 @@ func edited(change func(h *history)) *history {
 			edit("y", 2, 0, 12, -1, maybe, manifest.Edit{Remove: []string{g.Key}}),
 			edit("x", 1, 0, 3, 9, no, manifest.Edit{}),
 			op{kind: opTable, call: 5, ret: 6, outcome: yes, table: seen(2, momentEnd, "b", both, "e1")},
-			op{kind: opTable, call: 11, ret: 11, outcome: yes, table: seen(2, momentOffset, "b", both, "e1")},
+			op{kind: opTable, call: 11, ret: 11, outcome: yes, table: seen(2, momentVersion, "b", both, "e1")},
 			op{kind: opTable, call: 11, ret: 11, outcome: yes, table: seen(3, momentEnd, "c", one, "e1", "e2", "e3")},
 		)
 		h.table = seen(3, momentEnd, "c", one, "e1", "e2", "e3")
@@ -125,7 +125,7 @@ func TestCheckTablesFinds(t *testing.T) {
 
 // A snapshot that changes is reported at once.
 func TestSnapshotChanges(t *testing.T) {
-	h := newHistory()
+	h := &history{}
 	id := h.begin(op{kind: opTable, table: &table{}})
 	h.looked(id, []manifest.File{{Key: "file/1/f", Size: 1}}, 1)
 	if h.looked(id, []manifest.File{{Key: "file/1/f", Size: 1}}, 1); len(h.wrong) > 0 {

@@ -10,7 +10,6 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
 )
 
@@ -62,17 +61,7 @@ func (w *world) tidy(ctx context.Context, n *node) {
 			w.bucket.delete([]string{key}, nil)
 		}
 	}
-	log, err := n.state(ctx)
-	if err != nil {
-		w.history.broken("end", "%v", err)
-		return
-	}
-	m, err := log.Newest(ctx)
-	if err != nil {
-		w.history.broken("end", "%v", err)
-		return
-	}
-	epoch := m.Roles[layout.Compactor].Epoch + 1
+	epoch := w.manifest().Roles[layout.Compactor].Epoch + 1
 	c, err := compactor.New(n.store(), &compactor.Options{Token: fence.NewToken(uint64(epoch)), FanIn: 2, NoCompress: true, Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		w.history.broken("client", "%v", err)
@@ -87,33 +76,21 @@ func (w *world) tidy(ctx context.Context, n *node) {
 		}
 		w.now += w.plan.Grace + 2*time.Second
 	}
-	w.checkLeft(ctx, log)
+	w.checkLeft(ctx, n)
 }
 
 // checkLeft checks that no object remains that the newest manifest does not
 // name. It checks segments, pages and files.
-func (w *world) checkLeft(ctx context.Context, log *state.Log) {
-	m, err := log.Newest(ctx)
-	if err != nil {
-		w.history.broken("end", "%v", err)
-		return
+func (w *world) checkLeft(ctx context.Context, n *node) {
+	m := w.manifest()
+	named := w.names(n, m.Version)
+	if w.log == nil {
+		return // there is no manifest, or names has reported it
 	}
-	named := map[string]bool{}
-	for s, err := range log.Segments(ctx, m, 0) {
-		if err == nil {
-			if s.End <= m.Start {
-				w.history.broken("left", "the segment of the records from offset %d to %d remains, although they are truncated", s.First, s.End)
-			}
-			named[s.Key] = true
+	for s, err := range w.log.Segments(ctx, m, 0) {
+		if err == nil && s.End <= m.Start {
+			w.history.broken("left", "the segment of the records from offset %d to %d remains, although they are truncated", s.First, s.End)
 		}
-	}
-	for f, err := range log.Files(ctx, m) {
-		if err == nil {
-			named[f.Key] = true
-		}
-	}
-	for _, key := range log.Lists(m) {
-		named[key] = true
 	}
 	for key := range w.bucket.objects {
 		switch kind, _, _ := strings.Cut(key, "/"); kind {

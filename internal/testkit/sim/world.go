@@ -39,10 +39,9 @@ type world struct {
 	locks   []lock
 	wins    int // number of elections
 	winners map[lock]*node
-	hedged  int // slots that were sent a second time while the first request was in flight
 	given   memory
-	counted struct{ given, pages int } // truncated records; pages of listings after the first
-	counts  map[string]int
+	count   Counts         // of what the history and the acts do not tell
+	numbers map[string]int // of requests with equal names
 	steps   int
 	acts    []act
 	trace   hash.Hash64
@@ -60,17 +59,7 @@ type Result struct {
 	Plan Plan
 	// Trace is a hash of all acts and their results.
 	Trace uint64
-	Steps int
-	// Acked, Never and Maybe count acknowledged, refused and unknown records.
-	Acked, Never, Maybe int
-	// Faults counts the acts that are faults.
-	Faults int
-	// Edits counts acknowledged edits. Looks counts reads of tables and snapshots. Held
-	// counts pins, Taken those of them that expired. Swept counts deleted files, Hedged
-	// slots that were sent twice at once.
-	Edits, Looks, Held, Taken, Swept, Hedged int
-	// Given counts truncated records. Pages counts the pages of listings after the first.
-	Given, Pages int
+	Counts
 	// Err joins the promises that were broken, as [BrokenError]s. nil: none.
 	Err error
 	// Story tells what happened, if it was asked for.
@@ -78,6 +67,20 @@ type Result struct {
 
 	acts  []act
 	wrong []error
+}
+
+// Counts says how much happened.
+type Counts struct {
+	// Steps counts the acts, Faults those that are faults.
+	Steps, Faults int
+	// Acked, Never and Maybe count acknowledged, refused and unknown records.
+	Acked, Never, Maybe int
+	// Edits counts acknowledged edits. Looks counts reads of tables and snapshots. Held
+	// counts pins, Taken those of them that expired. Swept counts deleted files, Hedged
+	// slots that were sent twice at once.
+	Edits, Looks, Held, Taken, Swept, Hedged int
+	// Given counts truncated records. Pages counts the pages of listings after the first.
+	Given, Pages int
 }
 
 // run makes one history in its own bubble.
@@ -108,11 +111,9 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 		w.calm()
 		w.finish()
 	})
-	res := &Result{Plan: p, Trace: w.trace.Sum64(), Steps: w.steps, acts: w.acts}
-	res.Acked, res.Never, res.Maybe = w.history.counts()
-	res.Edits, res.Looks = w.history.looks()
-	res.Held, res.Taken, res.Swept, res.Hedged = w.holds.held, w.holds.taken, len(w.holds.swept), w.hedged
-	res.Given, res.Pages = w.counted.given, w.counted.pages
+	res := &Result{Plan: p, Trace: w.trace.Sum64(), Counts: w.count, acts: w.acts}
+	res.Steps, res.Swept = w.steps, len(w.holds.swept)
+	w.history.count(&res.Counts)
 	for _, a := range w.acts {
 		if a.kind.fault() {
 			res.Faults++
@@ -129,8 +130,8 @@ func runWith(t *testing.T, p Plan, sc *Scenario, s func(*world) scheduler, tell 
 
 func newWorld(p Plan, format []byte) *world {
 	w := &world{
-		plan: p, dice: newDice(p), history: newHistory(), counts: map[string]int{}, trace: fnv.New64a(),
-		holds: newHolds(), given: memory{decoded: map[*byte]*state.Manifest{}}, winners: map[lock]*node{},
+		plan: p, dice: newDice(p), history: &history{}, numbers: map[string]int{}, trace: fnv.New64a(),
+		holds: &holds{byKey: map[string]*hold{}, last: map[*node]*hold{}, swept: map[string]int{}}, given: memory{decoded: map[*byte]*state.Manifest{}}, winners: map[lock]*node{},
 		bucket: bucket{objects: map[string]*object{}, content: p.Content, careless: p.Careless, resolution: p.Resolution, bend: bends[p.Bent]},
 	}
 	w.bucket.pinned, w.bucket.deleted = w.pinned, w.deleted
@@ -167,14 +168,14 @@ func (w *world) receive() (answered bool) {
 			r.answer(crashed(r))
 			continue
 		}
-		w.counts[r.id]++
-		r.id += " #" + strconv.Itoa(w.counts[r.id])
+		w.numbers[r.id]++
+		r.id += " #" + strconv.Itoa(w.numbers[r.id])
 		r.since = w.steps
-		if w.plan.Brief {
+		if w.plan.Explored {
 			r.tag = mix(str(r.id), r.node.knows, r.node.fetched)
 		}
 		if w.plan.Hedge > 0 && slices.ContainsFunc(w.pending, func(o *request) bool { return o.node == r.node && o.key == r.key && o.op == "put" && !o.gone }) {
-			w.hedged++
+			w.count.Hedged++
 		}
 		w.pending = append(w.pending, r)
 	}

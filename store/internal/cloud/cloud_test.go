@@ -34,7 +34,7 @@ func TestURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return errors.Join(scheme.Check(u), cloud.Parameters(&got, u, known))
+		return cloud.Parse(scheme, u, &got, known)
 	}
 	if err := parse("xx://b/p?on=true&size=7"); err != nil || got != (target{true, 7}) {
 		t.Errorf("%+v, %v", got, err)
@@ -111,6 +111,9 @@ func TestUnanswered(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
+	if _, err := cloud.Asked("k", &store.GetOptions{Offset: 1 << 62, Length: 1 << 62}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a range past all numbers: %v", err)
+	}
 	whole := "0123456789"
 	for _, c := range []struct {
 		offset, length int64

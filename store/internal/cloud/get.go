@@ -47,6 +47,20 @@ func Answered(obj *store.Object, o store.GetOptions, version, condition string, 
 	return nil, e
 }
 
+// VersionOf returns an ETag without its quotes. Some stores leave the quotes out in listings
+// and others in answers to PUT, but the version of one state must be the same everywhere. A
+// weak tag (W/"…") stays as it is. Nil is no version.
+func VersionOf[T ~string](etag *T) store.Version {
+	if etag == nil {
+		return ""
+	}
+	v := strings.TrimSpace(string(*etag))
+	if len(v) >= 2 && v[0] == '"' && v[len(v)-1] == '"' {
+		v = v[1 : len(v)-1]
+	}
+	return store.Version(v)
+}
+
 // Cut cuts the answer to a Get to the range that was asked for, and sets the size of the
 // whole object. Not every store answers ranges as S3 does. Some send the whole object;
 // some answer a range past the end with an empty body.

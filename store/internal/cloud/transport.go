@@ -6,18 +6,27 @@ import (
 	"time"
 )
 
-// Transport returns an HTTP transport that keeps enough connections open for a writer's
-// pipeline.
+// MaxAnswer bounds every answer but an object, in bytes. A page of a listing with the longest
+// keys, each letter escaped, has 4 to 7 MiB.
+const MaxAnswer = 8 << 20
+
+// Transport returns an HTTP transport that is tuned: see [Tune].
 func Transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one unless somebody has replaced it
 	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	t.DisableCompression = true // objects come as they are stored
-	t.MaxIdleConns = 0          // no limit but the next line's
+	Tune(t)
+	return t
+}
+
+// Tune makes a transport keep enough connections open for a writer's pipeline. With the ten
+// of an SDK, every burst of appends would open and close connections.
+func Tune(t *http.Transport) {
+	t.MaxIdleConns = 0 // no limit but the next line's
 	t.MaxIdleConnsPerHost = 256
 	t.WriteBufferSize = 64 << 10
 	t.ReadBufferSize = 32 << 10
 	// Committing an upload of many parts may take a while. A caller that wants an answer
 	// sooner has a context.
 	t.ResponseHeaderTimeout = 2 * time.Minute
-	return t
 }

@@ -42,19 +42,15 @@ func (f *Faults) Need(ok bool, format string, args ...any) {
 // Err joins the faults. Each is a [store.ErrInvalid].
 func (f Faults) Err() error { return errors.Join(f...) }
 
-func (s *Scheme) notOne() error {
-	return fmt.Errorf("not a URL of scheme %s; write %s", s.Name, s.example())
-}
-
 func (s *Scheme) example() string { return s.Name + "://" + s.Root + "/prefix" }
 
-// Check returns what is wrong with a URL, apart from its parameters.
-func (s *Scheme) Check(u *url.URL) error {
+// check returns what is wrong with a URL, apart from its parameters.
+func (s *Scheme) check(u *url.URL) error {
 	switch {
 	case u.User != nil:
 		return errors.New("credentials do not belong into a URL; " + s.Credentials)
 	case u.Opaque != "" || u.Fragment != "":
-		return s.notOne()
+		return fmt.Errorf("not a URL of scheme %s; write %s", s.Name, s.example())
 	case u.Host == "":
 		return fmt.Errorf("the %s is missing; write %s", s.Root, s.example())
 	case strings.Contains(u.Host, ":"):
@@ -86,9 +82,12 @@ func (s *Scheme) CheckEndpoint(endpoint string) (*url.URL, error) {
 // such as "true or false".
 type Parameter[T any] func(t *T, value string) error
 
-// Parameters reads the parameters of a URL into t. Each must be known, come once, and
-// not be empty.
-func Parameters[T any](t *T, u *url.URL, known map[string]Parameter[T]) error {
+// Parse checks a URL and reads its parameters into t. Each must be known, come once, and not
+// be empty.
+func Parse[T any](s *Scheme, u *url.URL, t *T, known map[string]Parameter[T]) error {
+	if err := s.check(u); err != nil {
+		return err
+	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return errors.New("the parameters after ? cannot be read")

@@ -140,11 +140,7 @@ func (f *Feed) work(ctx context.Context, w *writer.Writer) error {
 		}
 		var opts []writer.AppendOption
 		if f.cursor != nil {
-			c, err := Cursor{f.cursor.Source, f.cursor.Format, b.To, b.sumTo}.encode()
-			if err != nil {
-				return err
-			}
-			opts = append(opts, writer.Cursor(c))
+			opts = append(opts, writer.Cursor(Cursor{f.cursor.Source, f.cursor.Format, b.To, b.sumTo}.encode()))
 		}
 		future, err := w.AppendAsync(ctx, b.Records, opts...)
 		if err != nil {
@@ -172,11 +168,7 @@ func (f *Feed) place(ctx context.Context, w *writer.Writer) error {
 		to, sum = was.Offset, was.Sum
 	}
 	f.pending = nil
-	skipping := f.hooks.Skipping
-	if skipping == nil {
-		skipping = func(int64) {}
-	}
-	if err := f.in.Seek(ctx, to, sum, skipping); err != nil {
+	if err := f.in.Seek(ctx, to, sum, f.hooks.Skipping); err != nil {
 		return err
 	}
 	f.done, f.doneSum = to, sum

@@ -13,21 +13,15 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
-	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/writer"
 )
 
 func newLog(t testing.TB) *memstore.Store {
 	t.Helper()
-	st := memstore.New(nil)
-	if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}); err != nil {
-		t.Fatal(err)
-	}
-	return st
+	return logtest.New(t, logtest.Format(), nil).Mem
 }
 
 func open(t testing.TB, st store.Store, epoch uint64) *writer.Writer {
@@ -52,18 +46,11 @@ func openUntil(until context.Context, t testing.TB, st store.Store, epoch uint64
 
 func contents(t testing.TB, st store.Store) string {
 	t.Helper()
-	r, err := reader.Open(t.Context(), st, nil)
+	all, err := logtest.Read(st, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	for rec, err := range r.Read(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Write(rec.Value)
-	}
-	return b.String()
+	return strings.Join(all, "")
 }
 
 // stuck is a store that applies the writes of some log objects, or not, and never
@@ -223,23 +210,16 @@ func TestOthersFeedToo(t *testing.T) {
 
 func TestCursor(t *testing.T) {
 	c := Cursor{Source: "a", Format: Lines}
-	enc := func(c Cursor) []byte {
-		b, err := c.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
 	full := Cursor{"a", Lines, 7, 9}
-	if got, err := c.check(enc(full)); err != nil || got != full {
+	if got, err := c.check(full.encode()); err != nil || got != full {
 		t.Error(got, err)
 	}
 	if got, err := c.check(nil); err != nil || got != c {
 		t.Error(got, err)
 	}
 	for says, bad := range map[string][]byte{
-		`source "b"`:      enc(Cursor{"b", Lines, 7, 9}),
-		"--format frames": enc(Cursor{"a", Frames, 7, 9}),
+		`source "b"`:      Cursor{"b", Lines, 7, 9}.encode(),
+		"--format frames": Cursor{"a", Frames, 7, 9}.encode(),
 		"another program": []byte("kafka:17"),
 		`has set, "{}"`:   []byte("{}"),
 		`"offset\":-1`:    []byte(`{"source":"a","format":"lines","offset":-1}`),

@@ -69,11 +69,7 @@ func FuzzDecodeCursor(f *testing.F) {
 		if !ok {
 			return
 		}
-		again, err := c.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, ok := DecodeCursor(again); !ok || got != c || c.Offset < 0 || c.Source == "" {
+		if got, ok := DecodeCursor(c.encode()); !ok || got != c || c.Offset < 0 || c.Source == "" {
 			t.Errorf("%q: %+v became %+v", b, c, got)
 		}
 	})

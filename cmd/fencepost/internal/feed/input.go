@@ -101,9 +101,6 @@ func (in *Input) fill(ctx context.Context) error {
 	}
 }
 
-// At returns the number of bytes before the next batch.
-func (in *Input) At() int64 { return in.at }
-
 // Next returns the next batch: the records that have been read, at least one. A record has
 // at most limit bytes. All records of a batch together, with their lengths, have at most
 // size bytes (see frame.RecordSize). At the end of the input the error is io.EOF.
@@ -201,7 +198,7 @@ func (in *Input) Release(to int64) {
 
 // Seek goes to a byte: back, if it has not been released, or forward over bytes that
 // another process has appended. It releases everything before that byte, and checks that
-// it has the sum that the cursor says.
+// it has the sum that the cursor says. Progress may be nil.
 func (in *Input) Seek(ctx context.Context, to int64, sum uint32, progress func(int64)) error {
 	if to < in.at {
 		i := slices.IndexFunc(in.kept, func(b Batch) bool { return b.From <= to && to < b.To })
@@ -233,7 +230,9 @@ func (in *Input) Seek(ctx context.Context, to int64, sum uint32, progress func(i
 		n := int(min(int64(len(in.rest)), to-in.at))
 		in.advance(in.rest[:n])
 		in.rest = in.rest[n:]
-		progress(in.at)
+		if progress != nil {
+			progress(in.at)
+		}
 	}
 	if in.sum != sum {
 		return fmt.Errorf("%w: the first %d bytes of %s are not those in the log (CRC-32C %08x, not %08x); if it is other data, give it another --source and another log",

@@ -122,13 +122,13 @@ func TestSeek(t *testing.T) {
 	for range 300 {
 		switch r.IntN(4) {
 		case 0:
-			to := released + r.Int64N(in.At()-released+1)
+			to := released + r.Int64N(in.at-released+1)
 			if err := in.Seek(t.Context(), to, sum(to), func(int64) {}); err != nil {
 				t.Fatal(err)
 			}
 			released = to
 		case 1:
-			to := min(in.At()+r.Int64N(5000), int64(len(data)))
+			to := min(in.at+r.Int64N(5000), int64(len(data)))
 			if err := in.Seek(t.Context(), to, sum(to), func(int64) {}); err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +139,7 @@ func TestSeek(t *testing.T) {
 				in.Release(released)
 			}
 		default:
-			at := in.At()
+			at := in.at
 			b, err := in.Next(t.Context(), len(data), len(data))
 			if errors.Is(err, io.EOF) {
 				continue
@@ -152,7 +152,7 @@ func TestSeek(t *testing.T) {
 			}
 		}
 	}
-	if in.At() == 0 {
+	if in.at == 0 {
 		t.Fatal("nothing was read")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -39,7 +38,6 @@ type Survey struct {
 	// Cursor is the producer's. CursorText is the same as text, if it is text.
 	Cursor     []byte `json:"cursor,omitempty"`
 	CursorText string `json:"cursor_text,omitempty"`
-	Sealed     bool   `json:"sealed"` // the tail's epoch has no data yet
 
 	Manifest Manifest `json:"manifest"`
 
@@ -48,10 +46,7 @@ type Survey struct {
 	// objects that wait to be pruned.
 	BeforeFloor verify.Count `json:"data_before_floor"`
 
-	Skew  *Skew         `json:"skew,omitempty"`
 	Probe *probe.Report `json:"probe,omitempty"`
-	// Notes say what could not be determined.
-	Notes []string `json:"notes,omitempty"`
 }
 
 // Manifest is what the newest one says.
@@ -78,26 +73,16 @@ type Leadership struct {
 	Holder string      `json:"holder,omitempty"`
 	State  string      `json:"state,omitempty"`
 	// Since and Renewed are the holder's time of day.
-	Since    time.Time `json:"since,omitzero"`
-	Renewed  time.Time `json:"renewed,omitzero"`
-	Validity string    `json:"validity,omitempty"`
-	// Remaining is how long the lock lasts if it is not renewed, by the store's clock.
-	// Empty if the store does not tell its time.
-	Remaining   string `json:"remaining,omitempty"`
-	Lapsed      bool   `json:"lapsed,omitempty"`
-	Transitions uint64 `json:"transitions"`
-	Reason      string `json:"reason,omitempty"`
+	Since       time.Time `json:"since,omitzero"`
+	Renewed     time.Time `json:"renewed,omitzero"`
+	Validity    string    `json:"validity,omitempty"`
+	Lapsed      bool      `json:"lapsed,omitempty"`
+	Transitions uint64    `json:"transitions"`
+	Reason      string    `json:"reason,omitempty"`
 }
 
-// Skew is how far the store's clock is from this machine's.
-type Skew struct {
-	Offset      string `json:"offset"`
-	Uncertainty string `json:"uncertainty"`
-}
-
-// Take surveys the log in st. It lists all objects, and writes one temporary object to
-// compare clocks. Progress is called with the number of objects listed so far; it may be
-// nil.
+// Take surveys the log in st. It lists all objects. Progress is called with the number of
+// objects listed so far; it may be nil.
 func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, error) {
 	log, err := state.Open(ctx, st, nil)
 	if err != nil {
@@ -118,7 +103,6 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 		return nil, err
 	}
 	s.Tail, s.First, s.Offset = tail.Position, m.First(), tail.Offset
-	s.Sealed = tail.Position.Seq == 1
 	s.Cursor = tail.Cursor
 	if text := string(tail.Cursor); printable(text) {
 		s.CursorText = text
@@ -148,7 +132,7 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 			s.BeforeFloor.Bytes += info.Size
 		}
 	}
-	return s, s.skew(ctx, st)
+	return s, nil
 }
 
 // paged counts the entries of pages.
@@ -157,20 +141,6 @@ func paged(pages []state.Page[uint64]) (n int) {
 		n += p.Count
 	}
 	return n
-}
-
-// skew compares clocks. If that is not allowed, there is a note instead.
-func (s *Survey) skew(ctx context.Context, st store.Store) error {
-	offset, uncertainty, err := measureSkew(ctx, st, clock.System())
-	switch {
-	case err == nil:
-		s.Skew = &Skew{Offset: fmt.Sprintf("%+v", offset), Uncertainty: uncertainty.String()}
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	default:
-		s.Notes = append(s.Notes, "the clocks could not be compared: "+err.Error())
-	}
-	return nil
 }
 
 func leadership(ctx context.Context, st store.Store, prefix string) (Leadership, error) {
@@ -185,28 +155,10 @@ func leadership(ctx context.Context, st store.Store, prefix string) (Leadership,
 	if rec.Epoch == 0 {
 		return Leadership{}, nil
 	}
-	l := Leadership{
+	return Leadership{
 		Leads: rec.Leads(), Epoch: rec.Epoch, Holder: rec.Holder, State: string(rec.State), Since: rec.Acquired, Renewed: rec.Renewed,
 		Validity: rec.Validity.String(), Lapsed: rec.Lapsed, Transitions: rec.Transitions, Reason: rec.Reason,
-	}
-	if !l.Leads {
-		return l, nil
-	}
-	l.Remaining, err = remaining(ctx, st, rec)
-	return l, err
-}
-
-// remaining returns how much of its validity a lock has left, by the store's clock alone.
-func remaining(ctx context.Context, st store.Store, rec leader.Record) (string, error) {
-	_, info, err := store.Read(ctx, st, rec.Key, &store.ReadOptions{Length: 1})
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil // pruned meanwhile
-	}
-	age, known := info.Age()
-	if err != nil || !known {
-		return "", err
-	}
-	return max(rec.Validity-age, 0).Round(100 * time.Millisecond).String(), nil
+	}, nil
 }
 
 // tailTries bounds how often the walk to the tail begins again because the floor has

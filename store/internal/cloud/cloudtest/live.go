@@ -22,16 +22,15 @@ func Open(t testing.TB, url string) store.Store {
 	return st
 }
 
-// Conformance runs the suite against a live store, over clients with connections of their
-// own.
-func Conformance(t *testing.T, url string) {
+// Conformance runs the suite against a store, over clients with connections of their own.
+func Conformance(t *testing.T, url string, quick bool) {
 	storetest.Run(t, func(tb storetest.TB) store.Store {
 		st, err := store.Open(tb.Context(), url)
 		if err != nil {
 			tb.Fatalf("open: %v", err)
 		}
 		return st
-	}, &storetest.Options{Quick: testing.Short()})
+	}, &storetest.Options{Quick: quick})
 }
 
 // Probe probes a live store, which must be accepted.

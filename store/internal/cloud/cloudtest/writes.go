@@ -1,7 +1,6 @@
 package cloudtest
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -16,33 +15,6 @@ func put(t testing.TB, st store.Store, body []byte) error {
 	t.Helper()
 	_, err := st.Put(t.Context(), "k", body, &store.PutOptions{If: store.IfAbsent()})
 	return err
-}
-
-// LostAnswers writes k through a stub that loses the first answer to each "put". Own writes
-// are settled as applied, and all others as refused.
-func LostAnswers(t *testing.T, st store.Store, s *Stub) {
-	t.Helper()
-	s.On("put", 1, Fault{Lost: true})
-	info, err := store.Create(t.Context(), st, "k", []byte("mine"), nil)
-	if err != nil || info.Version == "" {
-		t.Fatalf("create: %v, %v", info, err)
-	}
-	s.Reset()
-	s.On("put", 1, Fault{Lost: true})
-	swapped, err := store.Swap(t.Context(), st, "k", []byte("mine too"), info.Version, nil)
-	if err != nil || swapped.Version == info.Version {
-		t.Fatalf("swap: %v, %v", swapped, err)
-	}
-	if _, err := store.Swap(t.Context(), st, "k", []byte("stale"), info.Version, nil); store.OutcomeOf(err) != store.Refused {
-		t.Errorf("stale swap: %v", err)
-	}
-	if _, err := store.Create(t.Context(), st, "k", []byte("other"), nil); store.OutcomeOf(err) != store.Refused {
-		t.Errorf("create of what is there: %v", err)
-	}
-	_ = st.Delete(t.Context(), "k")
-	if _, err := store.Swap(t.Context(), st, "k", []byte("late"), swapped.Version, nil); store.OutcomeOf(err) != store.Refused {
-		t.Errorf("swap of what is gone: %v", err)
-	}
 }
 
 // OthersVersions swaps k at versions that no object of the store can have: all are refused,
@@ -60,29 +32,6 @@ func OthersVersions(t *testing.T, st store.Store, s *Stub, versions ...store.Ver
 	}
 	if got := s.Kinds(); len(got) != 0 {
 		t.Errorf("requests %v", got)
-	}
-}
-
-// BodyIsNotKept reuses the body of a Put that was refused early or cancelled: the race
-// detector watches. Refuse answers without reading the body.
-func BodyIsNotKept(t *testing.T, st store.Store, s *Stub, refuse http.HandlerFunc) {
-	t.Helper()
-	body := make([]byte, 8<<20)
-	for i := range 5 {
-		s.On("put", 0, Fault{Answers: refuse})
-		if err := put(t, st, body); err == nil {
-			t.Fatal("the fault is not effective")
-		}
-		for j := 0; j < len(body); j += 256 {
-			body[j] = byte(i)
-		}
-	}
-	for range 5 {
-		ctx, cancel := context.WithCancel(t.Context())
-		s.On("put", 0, Fault{Answers: func(_ http.ResponseWriter, r *http.Request) { cancel(); _, _ = io.Copy(io.Discard, r.Body) }})
-		_, _ = st.Put(ctx, "k", body, nil)
-		cancel()
-		clear(body)
 	}
 }
 
