@@ -39,13 +39,13 @@ func (f *files) each(ctx context.Context, after uint64, opts *store.SettleOption
 			return err
 		}
 		// Objects with other names are not locks.
-
-		// guard:great-epoch. An object with a number beyond MaxEpoch is no lock. Without this check:
-		// somebody creates lock/18446744073709551615.json; it is the newest lock, and no number
-		// follows it; nobody can ever lead again.
+		epoch, ok := layout.ParseNumberedKey(f.prefix, info.Key)
+		// guard:great-epoch. An object with a number beyond MaxEpoch is no lock. Without this
+		// check: somebody creates lock/18446744073709551615.json; it is the newest lock, and no
+		// number follows it; nobody can ever lead again.
 		//
 		//mutant:replace epoch <= lease.MaxEpoch => true
-		if epoch, ok := layout.ParseNumberedKey(f.prefix, info.Key); ok && epoch > after && epoch <= lease.MaxEpoch {
+		if ok && epoch > after && epoch <= lease.MaxEpoch {
 			visit(epoch, info)
 		}
 	}

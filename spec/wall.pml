@@ -1,17 +1,13 @@
 /* The wall of seals, against a leader that saturates its pipeline and wins every race.
 
    The opener sends a seal to the first empty slot that it has read. If that is refused, it
-   builds the wall: a row of seals in every second slot, of which B are in flight. The row
-   begins after the last slot that the opener knows to be filled by the leader. One more
+   builds the wall: a row of seals in every slot after it, of which B are in flight. One more
    seal goes far ahead of the row, twice as far each time the row has come there. When one
-   seal is applied, each slot before it is sealed, or read if it is filled.
+   seal is applied, the row goes on up to that slot.
 
    Requests in flight take effect in any order, and all are answered before more are sent.
-   So the model's wall is the slowest possible one. In the code, an answer makes room for
-   the next request at once. There the row has a seal for every slot from the first empty one
-   on. A slot between two seals of the model stands for one whose answer is late. And the code
-   need not wait until the row has come to the far seal: it sends that farther as soon as it is
-   refused.
+   So the model's wall is the slowest possible one. In the code an answer makes room for the
+   next request at once, and a far seal that is refused is sent farther at once.
 
    An opener of unbounded slowness could not win. So between the sending of a request and
    its answer, the leader gets at most SPEED slots acknowledged. The opener must then be
@@ -104,8 +100,8 @@ proctype Opener() {
 	:: else -> break
 	od;
 #else
-	next = p + B;
-	far = next + 2 * B;
+	next = p + 1;
+	far = p + 3 * B;
 	do
 	:: lowest == 0 ->
 		atomic {
@@ -114,7 +110,7 @@ proctype Opener() {
 			do
 			:: n < B ->
 				SEND(next);
-				next = next + 2; n++;
+				next++; n++;
 				if
 				:: next > far ->
 #ifndef NO_REACH
@@ -131,7 +127,7 @@ proctype Opener() {
 			n = 0
 		}
 		do :: flying > 0 -> land() :: else -> break od;
-		atomic { do :: next <= taken -> next = next + 2 :: else -> break od }
+		atomic { do :: next <= taken -> next++ :: else -> break od }
 	:: else -> break
 	od;
 #endif
