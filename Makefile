@@ -156,7 +156,7 @@ explore: ## run all schedules of small cases, also of the long ones; about 120 s
 
 .PHONY: rot
 rot: ## damage each bit of a small log with everything in it; verify must find each
-	go test -exec 'env GOGC=400' -count=1 -timeout 0 -v -run '^TestRot$$' ./verify -long
+	go test -exec 'env GOGC=400' -count=1 -timeout 0 -v -run '^TestRot$$' ./verify -every 1
 
 # The fuzzer of go1.26 may end with an error at the end of its time although it found
 # nothing (golang.org/issue/75804). It writes each finding to a file, so count those.

@@ -13,7 +13,9 @@
    the same token. Writers from QUIET on append nothing. K is the window, S the number of
    data slots in an epoch. After WALL refusals, an opener builds a wall of REACH seals.
    With BACKSTOP an opener may once send a seal to any later slot of the epoch that it
-   walks in, at any time.
+   walks in, at any time. With LOSS one object between floor and hint may be lost for ever,
+   and an opener may begin at the floor although there is a hint. It is lost while nobody
+   opens: of a loss just before its own seal an opener cannot know.
 
 check: small  two writers, window 2   | -DW=2 -DK=2 -DS=2
 check: small  hint and wall           | -DW=2 -DK=1 -DS=1 -DHINT -DWALL=1
@@ -22,6 +24,7 @@ check: small  a seal far ahead        | -DW=2 -DK=1 -DS=1 -DBACKSTOP
 check: small  a seal far ahead, one token for two | -DW=2 -DK=1 -DS=1 -DDUP=1 -DBACKSTOP
 check: small  a seal far ahead, reader | -DW=1 -DK=1 -DS=2 -DHINT -DREADER -DBACKSTOP
 check: full   three openers           | -DW=3 -DK=1 -DS=1 -DQUIET=2
+check: small  a lost object           | -DW=2 -DK=1 -DS=1 -DHINT -DLOSS
 check: small  reader                  | -DW=1 -DK=1 -DS=2 -DHINT -DREADER
 check: full   hint and wall           | -DW=2 -DK=1 -DS=2 -DHINT -DWALL=1
 check: full   a seal far ahead, hint and wall | -DW=2 -DK=1 -DS=1 -DHINT -DWALL=1 -DBACKSTOP
@@ -38,6 +41,7 @@ mutant: open-hint and open-role (either is enough)   | -DW=2 -DK=1 -DS=1 -DHINT 
 mutant: open-followed    | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DNO_OPEN_FOLLOWED
 mutant: open-junk-seal   | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DNO_OPEN_JUNK_SEAL
 mutant: open-damage      | -DW=3 -DK=1 -DS=1 -DQUIET=3 -DNO_OPEN_DAMAGE
+mutant: open-missing     | -DW=2 -DK=1 -DS=1 -DHINT -DLOSS -DNO_OPEN_MISSING
 mutant: open-own         | -DW=2 -DK=1 -DS=2 -DWALL=1 -DNO_OPEN_OWN
 mutant: open-look        | -DW=2 -DK=1 -DS=2 -DWALL=1 -DNO_OPEN_LOOK
 mutant: nobody moves on past an unknown key | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DMOVE_ON
@@ -102,6 +106,18 @@ byte begin_off[W + 1];	/* the first offset of an epoch, as its writer computed i
 byte opened[W + 1];
 byte acked;		/* number of acknowledged records */
 
+#ifdef LOSS
+byte lost = NONE;	/* the slot whose object is lost */
+byte opening;		/* bits of the writers that are opening */
+#define LOST(p) ((p) == lost)
+#define OPENED opening = opening & ~BIT
+#define KEEP(p) assert(!LOST(p) || (p) < floor)	/* a seal would end the epoch before what was acknowledged */
+#else
+#define LOST(p) false
+#define OPENED skip
+#define KEEP(p) skip
+#endif
+
 hidden byte y, y_off, y_end;
 hidden byte found;
 
@@ -163,14 +179,15 @@ inline replaced(id) {
 #define FREE(p) ((p) >= floor && first[p] == 0 || HOLE(p))
 inline get(p, v) {
 	if
-	:: !FREE(p) -> v = first[p]
+	:: LOST(p) -> v = 0
+	:: !FREE(p) && !LOST(p) -> v = first[p]
 	:: FREE(p) -> v = 0
 	:: FREE(p) && data_sent[p] -> v = data_sent[p]
 	:: FREE(p) && (seal_sent[p] & 2) -> v = SEAL + 1
 	:: FREE(p) && (seal_sent[p] & 4) -> v = SEAL + 2
 	:: FREE(p) && (seal_sent[p] & 8) -> v = SEAL + 3
 	fi;
-	if :: p >= floor -> first[p] = v :: else fi
+	if :: p >= floor && !LOST(p) -> first[p] = v :: else fi
 }
 
 /* A create: it is applied and v is 0, or v is the object that refused it. */
@@ -217,6 +234,9 @@ proctype Writer(byte id) {
 #endif
 	byte lo = 1, end = S + 1;	/* first slot that is not acknowledged; first that is lost */
 	bool stop, applied[K];
+#ifdef LOSS
+	byte least;	/* the manifest says that everything before it is acknowledged */
+#endif
 #ifdef BACKSTOP
 	bool ahead;
 #endif
@@ -224,6 +244,9 @@ open:
 	followed = NONE; refused = 0;
 #ifdef WALL
 	early = NONE; early_f = 0; early_r = 0;
+#endif
+#ifdef LOSS
+	opening = opening | BIT;
 #endif
 	newest();
 #ifndef NO_OPEN_ROLE
@@ -240,6 +263,11 @@ open:
 	fi;
 #endif
 	if :: mh > mf -> p = mh; off = mh_off :: else -> p = mf; off = mf_off fi;
+#ifdef LOSS
+	/* open-hint-fits: after damage the walk begins again at the floor */
+	least = p;
+	if :: p = mf; off = mf_off :: true fi;
+#endif
 #ifndef NO_OPEN_HINT
 	/* open-hint */
 	if :: EPOCH(p) >= MY -> goto fenced :: else fi;
@@ -301,6 +329,15 @@ walk:
 	:: else
 	fi;
 #endif
+#if defined(LOSS) && !defined(NO_OPEN_MISSING)
+	/* open-missing */
+	if
+	:: p < least ->
+		newest();
+		if :: mr >= MY -> goto fenced :: mf > FIRST(p) -> goto open :: else -> goto done fi
+	:: else
+	fi;
+#endif
 #ifdef WALL
 	if
 	:: refused >= WALL && SEQ(p) + REACH - 1 <= T ->
@@ -329,6 +366,7 @@ walk:
 #endif
 	atomic {
 		FORGET;
+		KEEP(p);
 		seal_sent[p] = seal_sent[p] | BIT
 	}
 settle:
@@ -375,7 +413,7 @@ begin:	skip;
 	d_step {
 		follow(POS(MY, 1));
 		assert(found && y_off == off && !opened[MY]);
-		opened[MY] = id; begin_off[MY] = off;
+		opened[MY] = id; begin_off[MY] = off; OPENED;
 		p = 0; v = 0; sealed = 0; followed = 0; refused = 0;
 		FORGET
 	}
@@ -488,6 +526,7 @@ next:		skip;
 fenced:
 	replaced(id);
 done:	skip;
+	OPENED;
 	d_step { p = 0; off = 0; v = 0; sealed = 0; refused = 0; followed = 0; lo = 0; end = 0; stop = 0; applied[0] = 0; FORGET }
 }
 
@@ -510,6 +549,17 @@ proctype Compactor() {
 		}
 	od
 }
+
+#ifdef LOSS
+proctype Rot() {
+	byte p;
+	atomic {
+		do :: p < N - 1 -> p++ :: break od;
+		opening == 0 && p >= floor && p < hint && first[p] && !seal_sent[p] -> lost = p;
+		p = 0
+	}
+}
+#endif
 
 #ifdef READER
 proctype Reader() {
@@ -563,6 +613,9 @@ init {
 		byte w = 1;
 		do :: w <= W -> run Writer(w); w++ :: else -> break od;
 		run Compactor();
+#ifdef LOSS
+		run Rot();
+#endif
 #ifdef READER
 		run Reader()
 #endif

@@ -49,6 +49,7 @@ func (v *verifier) files(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		f.Meta = nil // not needed, and it may be long
 		live = append(live, f)
 	}
 	v.report.Files = len(live)

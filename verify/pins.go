@@ -119,6 +119,7 @@ func (v *verifier) named(ctx context.Context, m *state.Manifest, wanted func(key
 			return err
 		}
 		if wanted(f.Key) {
+			f.Meta = nil // not needed, and it may be long
 			files = append(files, f)
 		}
 	}

@@ -34,7 +34,7 @@ import (
 // removed, cut at a byte, or with one flipped bit. For each it runs verify, and for each of the
 // sample a reader, a writer and a compactor.
 
-var long = flag.Bool("long", false, "damage each bit of the log, not a sample; takes many minutes")
+var every = flag.Int("every", 1009, "TestRot tries one in so many ways to damage the log; 1 takes many minutes")
 
 // rotten is a log with objects of every kind, and of what damage nobody can know.
 type rotten struct {
@@ -258,11 +258,7 @@ func TestRot(t *testing.T) {
 			m := r.Newest()
 			t.Logf("%v; pages: %d of segments, %d of seals, %d of dropped, %d of files, %d of removed", kinds,
 				len(m.SegmentPages), len(m.SealPages), len(m.DroppedPages), len(m.FilePages), len(m.RemovedPages))
-			every := 1009
-			if *long {
-				every = 1
-			}
-			all := r.harms(every)
+			all := r.harms(*every)
 			var work sync.WaitGroup
 			var tried atomic.Int64
 			next := make(chan harm)
@@ -272,8 +268,9 @@ func TestRot(t *testing.T) {
 					for h := range next {
 						h.to(own)
 						r.checkVerify(t, own, h)
-						if i := tried.Add(1); !*long || h.body == nil || i%16 == 0 {
+						if i := tried.Add(1); *every > 100 || h.body == nil || i%16 == 0 {
 							r.checkReader(t, own, h)
+							r.checkElection(t, own, h)
 							r.checkWriter(t, h)
 							r.checkCompactor(t, h)
 						}
@@ -281,9 +278,12 @@ func TestRot(t *testing.T) {
 					}
 				})
 			}
-			for _, h := range all {
+			for i, h := range all {
 				if t.Failed() {
 					break
+				}
+				if i%20_000 == 0 && i > 0 {
+					t.Logf("%d of %d", i, len(all))
 				}
 				next <- h
 			}
@@ -321,6 +321,26 @@ func (r *rotten) checkReader(t *testing.T, l *logtest.Log, h harm) {
 	r.history(t, h, got, err)
 	if files, err := snapshot(l); err == nil && !slices.Equal(files, r.live) {
 		t.Errorf("%v: files %q, want %q", h, files, r.live)
+	}
+}
+
+// checkElection asks who led last: nobody learns anything that was not so.
+func (r *rotten) checkElection(t *testing.T, l *logtest.Log, h harm) {
+	for _, prefix := range []string{layout.KindLock, layout.KindCompactorLock} {
+		ask := func(l *logtest.Log) (leader.Record, error) {
+			e, err := leader.New(l.Mem, prefix, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec, err := e.Leader(t.Context())
+			rec.Version = "" // the store's
+			return rec, err
+		}
+		want, _ := ask(r.Log)
+		got, err := ask(l)
+		if known := err == nil || errors.Is(err, leader.ErrNoLeader); known && h.body != nil && got != want {
+			t.Errorf("%v: the leader is %+v, want %+v", h, got, want)
+		}
 	}
 }
 

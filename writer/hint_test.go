@@ -67,3 +67,25 @@ func TestOpenBeforeHint(t *testing.T) {
 		e.holds(e.History()...)
 	})
 }
+
+// guard:backstop-acked. The slot that is lost is the one in which an opener that has read so
+// much puts its backstop.
+func TestBackstopBeforeHint(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.Lead(40)
+		e.Publish(func(m *state.Change) error {
+			h := *m.Hint
+			h.Position, h.Offset = at(1, 38), 1
+			m.Hint = &h
+			return nil
+		})
+		key := layout.DataKey(at(1, 33))
+		e.Remove(key)
+		if _, err := e.try("b", 2, &writer.Options{InFlight: 1, Window: 1}); !errors.Is(err, chain.ErrDamaged) {
+			t.Errorf("it opened: %v", err)
+		}
+		if e.Has(key) {
+			t.Error("the lost slot was sealed")
+		}
+	})
+}

@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
@@ -37,7 +37,7 @@ func newJournal(t testing.TB, st store.Store, grace time.Duration) *journal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := json.Marshal(f)
+	body, err := document.Encode(layout.FormatKey, f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
@@ -65,7 +66,7 @@ func TestBackup(t *testing.T) {
 	}
 	url, to := freshURL(t), freshURL(t)
 	st, backup := openStore(t, url), openStore(t, to)
-	fixture.Put(t, st, layout.FormatKey, []byte(fixture.JSON(t, logtest.WithGrace(10*time.Minute))))
+	fixture.Put(t, st, layout.FormatKey, document.Sum(layout.FormatKey, []byte(fixture.JSON(t, logtest.WithGrace(10*time.Minute)))))
 	files := table(t, url)
 	n := 0
 	life := func() {

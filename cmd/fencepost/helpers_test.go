@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
@@ -93,7 +94,7 @@ func command(t testing.TB, args ...string) *exec.Cmd {
 // newLog makes a log without the time that a full probe takes.
 func newLog(t testing.TB, rawURL string) string {
 	t.Helper()
-	fixture.Put(t, openStore(t, rawURL), layout.FormatKey, []byte(fixture.JSON(t, logtest.Format())))
+	fixture.Put(t, openStore(t, rawURL), layout.FormatKey, document.Sum(layout.FormatKey, []byte(fixture.JSON(t, logtest.Format()))))
 	return rawURL
 }
 

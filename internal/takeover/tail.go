@@ -110,7 +110,14 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 		// guard:open-backstop. An opener that has read many objects puts a seal far ahead.
 		// Without it: a leader appends faster than the opener reads; the walk never comes to
 		// an empty slot, and the opener never ends.
-		if *read >= longWalk*uint64(o.Window) {
+
+		// guard:backstop-acked. A backstop is sent only after the walk has passed the manifest's
+		// hint. Without this: slot 33 is lost, and slots 34 to 40 were acknowledged; an opener
+		// that begins again at the floor sends its backstop to slot 33, comes to it, and begins
+		// its epoch there.
+		//
+		//mutant:replace !at.Position.Before(o.acked) => true
+		if *read >= longWalk*uint64(o.Window) && !at.Position.Before(o.acked) {
 			o.stopAhead(ctx, at.Position, *read)
 		}
 		if err := o.backstop.failed(); err != nil {
