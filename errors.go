@@ -9,6 +9,8 @@ import (
 // without work or without a store. The error names every such field and shows the arithmetic.
 var ErrOptions = errors.New("fencepost: invalid options")
 
+var errSuccessor = errors.New("fencepost: no successor has opened the log in time")
+
 var errDrain = errors.New("fencepost: the store did not settle all appends before the writer had to close")
 
 // fieldError is what is wrong with a field of [Options]: the faults of another package's

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	_ "github.com/fencepost/fencepost/store/dirstore" // file://
@@ -29,8 +31,15 @@ const LockPrefix = layout.LockPrefix
 // If the term is lost, Run ends work's context, waits for work to return, and contends
 // again. So work may be called several times, one at a time. Each call begins where the
 // history ends: see writer.Recovered. While Run waits, Leader.Hooks.Leader tells who
-// leads instead, and the Logger gets a line for each leader. After each call Run flushes and closes the writer
-// and then frees the lock; work may close the writer itself.
+// leads instead, and the Logger gets a line for each leader. After each call Run flushes and
+// closes the writer; work may close the writer itself.
+//
+// If ctx ends, Run hands over: the work goes on until another process has taken over the
+// log, as after [Session.Resign]. If no other process waits, work's context ends at once.
+// Let a second signal end the process: call the stop function of signal.NotifyContext when
+// ctx is done. If work returns by itself, nobody appends until another process has read the
+// lock, which it does once in a heartbeat interval. To avoid that gap, call Resign and work
+// on until the context ends.
 //
 // Run returns:
 //
@@ -65,7 +74,9 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 			return &fieldError{"Leader", err} // the store sets limits too
 		}
 		r := &run{settings: s, st: st, work: work}
-		err = e.Run(ctx, r.term)
+		err = r.contend(ctx, e)
+		// A lock of this name that is found later is that of another live process.
+		s.leader.Reclaim = false
 		switch {
 		case r.finished:
 			return nil
@@ -118,28 +129,67 @@ func (r *run) standBack() time.Duration {
 	return at.Add(r.renew).Sub(r.clock.Now())
 }
 
-func (r *run) term(ctx context.Context, t *leader.Term) error {
-	// A leader that leaves of its own will holds the lock until its writer is closed, so
-	// its appends may be settled. A lost term cuts the writer off.
-	until, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+// contend waits for a term and calls the work. The elector has a goroutine of its own, so
+// that it frees the lock when the term ends, and the work goes on until the successor
+// seals the log.
+func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
+	terms, worked, ended := make(chan *leader.Term, 1), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- e.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+			terms <- t
+			select {
+			case <-worked: // and the writer is closed
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}()
+	select {
+	case t := <-terms:
+		var over bool
+		defer func() { // also if work panics or ends its goroutine
+			close(worked)
+			held := <-ended
+			stopped := err == nil || errors.Is(err, context.Canceled) || errors.Is(err, leader.ErrLost) || errors.Is(err, writer.ErrFenced)
+			switch {
+			case !over:
+			case stopped:
+				err = held
+			case errors.Is(held, leader.ErrLost):
+				err = fmt.Errorf("%w; the work: %w", held, err)
+			}
+		}()
+		err = r.term(t)
+		over = t.Context().Err() != nil
+		return err
+	case err := <-ended:
+		return err
+	}
+}
+
+func (r *run) term(t *leader.Term) error {
+	// The writer may go on after the term: until its successor seals the log, and until its
+	// appends are settled. A term that is lost without a successor cuts it off.
+	until, cut := context.WithCancelCause(context.WithoutCancel(t.Context()))
 	defer cut(nil)
-	stop := context.AfterFunc(ctx, func() {
-		if cause := context.Cause(ctx); errors.Is(cause, leader.ErrLost) && !errors.Is(cause, leader.ErrResigned) {
-			cut(cause)
+	stop := context.AfterFunc(t.Context(), func() {
+		if over := context.Cause(t.Context()); !errors.Is(over, leader.ErrResigned) && !errors.Is(over, leader.ErrDeposed) {
+			cut(over)
 		}
 	})
 	defer stop()
 	opts := r.writer
 	opts.Until = until
-	opened := r.vouch(ctx, t)
-	w, err := writer.Open(ctx, r.st, t.Token(), &opts)
+	opened := r.vouch(t.Context(), t)
+	w, err := writer.Open(t.Context(), r.st, t.Token(), &opts)
 	opened()
 	if err != nil {
-		r.lost = errors.Is(err, writer.ErrFenced) || until.Err() != nil || passing(err)
+		r.lost = errors.Is(err, writer.ErrFenced) || t.Context().Err() != nil || passing(err)
 		return err
 	}
 	r.session = &Session{Writer: w, term: t, clock: r.clock}
-	err = r.lead(ctx)
+	err = r.lead(until, t, cut)
 	defer r.vouch(until, t)()
 	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
 	defer cancel()
@@ -153,7 +203,7 @@ func (r *run) term(ctx context.Context, t *leader.Term) error {
 		err = closed
 	}
 	for _, why := range []error{w.Err(), closed} {
-		if errors.Is(why, writer.ErrFenced) {
+		if errors.Is(why, writer.ErrFenced) && !errors.Is(context.Cause(t.Context()), leader.ErrResigned) {
 			r.lost, err = true, why // this error names the epoch that fenced it
 		}
 	}
@@ -188,25 +238,58 @@ func passing(err error) bool {
 	return errors.Is(err, store.ErrUnknown) || errors.As(err, &answer) && answer.Kind == nil
 }
 
-// lead calls the work, with a context that also ends when the writer fails.
-func (r *run) lead(ctx context.Context) error {
+// lead calls the work, with a context that ends when the writer fails, or the term is over
+// and no successor needs to be waited for.
+func (r *run) lead(ctx context.Context, t *leader.Term, cut context.CancelCauseFunc) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
+	var watchers sync.WaitGroup
+	watchers.Go(func() {
 		select {
 		case <-r.session.Done():
 			// The work may close the writer and go on.
-			if err := r.session.Err(); !errors.Is(err, writer.ErrClosed) {
+			err := r.session.Err()
+			switch over := context.Cause(t.Context()); {
+			case errors.Is(err, writer.ErrClosed):
+			case over != nil:
+				cancel(fmt.Errorf("fencepost: %w: %w", over, err))
+			default:
 				cancel(fmt.Errorf("fencepost: %w", err))
 			}
 		case <-ctx.Done():
 		}
-	}()
+	})
+	watchers.Go(func() {
+		select {
+		case <-t.Context().Done():
+			over := context.Cause(t.Context())
+			r.linger(ctx, over)
+			if !errors.Is(over, leader.ErrResigned) {
+				cut(over)
+			}
+			cancel(over)
+		case <-ctx.Done():
+		}
+	})
 	defer func() {
 		r.session.close()
 		cancel(nil)
-		<-watched
+		watchers.Wait()
 	}()
 	return r.work(ctx, r.session)
+}
+
+// linger waits until the successor's writer is open, if one is to be expected.
+func (r *run) linger(ctx context.Context, over error) {
+	if term, ok := errors.AsType[*leader.TermError](over); !ok || term.Successor == "" && !errors.Is(over, leader.ErrDeposed) {
+		return
+	}
+	ctx, cancel := clock.WithTimeout(ctx, r.clock, r.patience, errSuccessor)
+	defer cancel()
+	log := state.With(r.st, r.session.Format(), &state.Options{Settle: r.writer.Settle, Clock: r.clock})
+	for clock.Sleep(ctx, r.clock, r.patience/16) == nil {
+		m, err := log.Newest(ctx)
+		if err == nil && m.Roles[layout.Writer].Epoch > r.session.Epoch() {
+			return
+		}
+	}
 }

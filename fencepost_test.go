@@ -23,45 +23,52 @@ import (
 // When ctx ends, Run settles the appends in flight before it frees the lock. Then the
 // next candidate leads at once and need not wait for the validity.
 func TestRunDrains(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		slow := faultstore.Fault{Delay: 2 * time.Second}
-		w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: slow}))
-		leading := make(chan struct{})
-		a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
-			for i := range 20 {
-				if err := appendAsync(ctx, s, fmt.Sprint(i)); err != nil {
-					return err
-				}
-			}
-			close(leading)
-			<-ctx.Done()
-			if err := context.Cause(ctx); !errors.Is(err, errStop) || !errors.Is(err, leader.ErrResigned) {
-				w.Errorf("work was stopped because of %v", err)
-			}
-			return context.Cause(ctx)
+	for i := range 20 { // a bubble begins on a whole second, and stores cut times to seconds
+		inWorld(t, func(t *testing.T, w *world) {
+			time.Sleep(time.Duration(i) * 51 * time.Millisecond)
+			drains(t, w)
 		})
-		<-leading
-		var began time.Time
-		b := w.run("b", options("b"), func(_ context.Context, s *fencepost.Session) error {
-			began = time.Now()
-			if s.Recovered().Offset != 20 {
-				w.Errorf("the next leader recovered %+v", s.Recovered())
+	}
+}
+
+func drains(t *testing.T, w *world) {
+	slow := faultstore.Fault{Delay: 2 * time.Second}
+	w.Faulty.SetHook(faultstore.Script(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: "data/" + layout.FormatNumber(1), Times: -1, Fault: slow}))
+	leading := make(chan struct{})
+	a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+		for i := range 20 {
+			if err := appendAsync(ctx, s, fmt.Sprint(i)); err != nil {
+				return err
 			}
-			return nil
-		})
-		time.Sleep(time.Second)
-		a.cancel(errStop)
-		if err := w.ends(a); err != errStop { //nolint:errorlint // the cause itself
-			t.Errorf("it ended with %v", err)
 		}
-		ended := time.Now()
-		if err := w.ends(b); err != nil {
-			t.Error(err)
+		close(leading)
+		<-ctx.Done()
+		if err := context.Cause(ctx); !errors.Is(err, errStop) || !errors.Is(err, leader.ErrResigned) {
+			w.Errorf("work was stopped because of %v", err)
 		}
-		if took := began.Sub(ended); took > 3*time.Second {
-			t.Errorf("the next leader began %v after the end of the one before", took)
-		}
+		return context.Cause(ctx)
 	})
+	<-leading
+	var began time.Time
+	b := w.run("b", options("b"), func(_ context.Context, s *fencepost.Session) error {
+		began = time.Now()
+		if s.Recovered().Offset != 20 {
+			w.Errorf("the next leader recovered %+v", s.Recovered())
+		}
+		return nil
+	})
+	time.Sleep(time.Second)
+	a.cancel(errStop)
+	if err := w.ends(a); err != errStop { //nolint:errorlint // the cause itself
+		t.Errorf("it ended with %v", err)
+	}
+	ended := time.Now()
+	if err := w.ends(b); err != nil {
+		t.Error(err)
+	}
+	if took := began.Sub(ended); took > 3*time.Second {
+		t.Errorf("the next leader began %v after the end of the one before", took)
+	}
 }
 
 // Run ends in bounded time also if the store answers no append.

@@ -50,6 +50,11 @@ var rooms = []room{
 	{pkg: "internal/lease", may: []string{"clock", "store"}}, // it names versions of the store and sends no request
 	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document"}},
 
+	// A group shares partitions. It knows tokens, and no log.
+	{pkg: "internal/assign", may: []string{"fence"}},
+	{pkg: "internal/member", may: []string{"clock", "fence", "store", "internal/layout", "internal/assign"}}, // it names versions of the store and sends no request
+	{pkg: "group", may: []string{"clock", "fence", "store", "store/probe", "internal/document", "internal/layout", "internal/assign", "internal/member"}},
+
 	// The log, from its description to its users. A writer accepts a token from anywhere,
 	// so it never imports leader. A reader never imports writer.
 	{pkg: "manifest", may: []string{"clock", "fence", "store", "store/probe", "internal/layout", "internal/document"}},

@@ -56,6 +56,8 @@ type settings struct {
 	// renew is the interval of heartbeats, and so the longest time after which
 	// another candidate notices that the lock is free.
 	renew time.Duration
+	// patience is how long a leader whose term is over lets its work go on for a successor.
+	patience time.Duration
 	// drain is how long Run waits for the writer to close.
 	drain time.Duration
 }
@@ -80,6 +82,7 @@ func (o *Options) settings(traits store.Traits) settings {
 	if s.renew = s.leader.Renew; s.renew == 0 {
 		s.renew = max(cmp.Or(s.leader.Validity, validity)*2/5, traits.MinRewrite)
 	}
+	s.patience = cmp.Or(s.leader.Validity, validity) / 5
 	s.drain = max(s.leader.Validity, validity)
 	return s
 }

@@ -65,10 +65,13 @@ func (s *Session) Confirm(ctx context.Context) error { return s.term.Confirm(ctx
 // Resign makes way for another leader. It returns at once, without waiting for the
 // store, and may be called several times and from any goroutine.
 //
-// Resign announces in the lock that this leader is leaving, so that other candidates
-// watch the lock closely. The work and its appends go on for Options.Leader.Drain. Then
-// the work's context ends, with leader.ErrResigned as its cause. When the work has
-// returned, Run closes the writer, which settles all appends, and frees the lock.
+// If another candidate waits, the lock announces that this leader is leaving. The work and
+// its appends go on. As soon as the candidate watches the lock closely, and after
+// Options.Leader.Drain at the latest, the term ends: Check says so, and Run frees the lock.
+// Appends still go on until the new leader seals the log, for a fifth of the validity at
+// most. Then the work's context ends, with leader.ErrResigned as its cause. If nobody
+// waits, it ends at once. An append that the seal has stopped fails with
+// writer.ErrNotCommitted. When the work has returned, Run closes the writer.
 //
 // What the work returns decides what Run does next. If it returns an error that is
 // leader.ErrLost, such as context.Cause(ctx), or context.Canceled, Run contends again.

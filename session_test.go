@@ -134,10 +134,10 @@ func resignAndLeadAgain(t *testing.T, w *world) {
 	if err := errors.Join(w.ends(b), w.ends(a)); err != nil {
 		t.Error(err)
 	}
-	if took := stopped.Sub(resigned); took != 6*time.Second {
-		t.Errorf("the work had %v, not a heartbeat interval, to come to an end", took)
+	if took := stopped.Sub(resigned); took > 8*time.Second {
+		t.Errorf("the work went on for %v", took)
 	}
-	if took := began.Sub(stopped); took < 0 || took > 2*time.Second {
+	if took := began.Sub(stopped).Abs(); took > time.Second {
 		t.Errorf("the next leader began %v after the end of the one before", took)
 	}
 	w.holds("a", "b", "a again")

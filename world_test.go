@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
 
@@ -39,6 +40,7 @@ type work = func(ctx context.Context, s *fencepost.Session) error
 // node is a process in Run.
 type node struct {
 	cancel context.CancelCauseFunc
+	st     *faultstore.Store
 	ended  chan struct{}
 	err    error
 	calls  atomic.Int64
@@ -48,8 +50,8 @@ var errStop = errors.New("the process is told to stop")
 
 func (w *world) run(name string, opts *fencepost.Options, f work) *node {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	n := &node{cancel: cancel, ended: make(chan struct{})}
 	st := w.Faulty.Client(name)
+	n := &node{cancel: cancel, st: st, ended: make(chan struct{})}
 	go func() {
 		defer close(n.ended)
 		n.err = fencepost.Run(ctx, st, opts, func(ctx context.Context, s *fencepost.Session) error {

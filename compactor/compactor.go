@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -21,6 +22,8 @@ type Compactor struct {
 	// When this process first saw each manifest and each pin, for stores that do not tell
 	// how old an object is.
 	manifests, pinned sightings
+
+	campaigned atomic.Bool // only the first campaign may reclaim the lock
 
 	mu  sync.Mutex
 	own *epoch // of Options.Token; nil before the first call

@@ -74,7 +74,8 @@ func (c *Compactor) checkElection() error {
 // election returns the options of the compactors' election.
 func (c *Compactor) election() leader.Options {
 	o := *c.opts.Leader
-	o.NoPrune = true // pruneLocks does it, for both elections
+	o.NoPrune = true              // pruneLocks does it, for both elections
+	o.Drain = cmp.Or(o.Drain, -1) // nobody waits for a compactor
 	o.Clock = cmp.Or(o.Clock, c.opts.Clock)
 	o.Logger = cmp.Or(o.Logger, c.opts.Logger.Named("leader"))
 	return o
@@ -92,6 +93,7 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 		return err
 	}
 	o := c.election()
+	o.Reclaim = o.Reclaim && c.campaigned.CompareAndSwap(false, true)
 	// The log may know later epochs than the election, because tokens came from elsewhere
 	// or the locks were lost. Then the election goes on after them.
 	o.MinEpoch = max(o.MinEpoch, min(uint64(newest.Roles[layout.Compactor].Epoch), math.MaxUint64-1)+1)

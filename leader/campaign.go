@@ -24,6 +24,9 @@ type campaign struct {
 	told Record // the newest lock that was logged
 	own  Record // the lock that this campaign has created
 
+	follows bool     // it is a candidate, and no observer
+	noted   sighting // the note that it left last
+
 	// takeover is the context of the requests from creating a lock until it leads;
 	// nil at other times.
 	takeover context.Context //nolint:containedctx // a campaign is one call of Campaign
@@ -91,7 +94,8 @@ func (c *campaign) do(ctx context.Context, a lease.Action) (lease.Event, error) 
 	switch a.Op {
 	case lease.Wait:
 		ev.Kind = lease.Woke
-		err = clock.Sleep(ctx, c.clock, a.Until.Sub(ev.Sent))
+		c.sight(ctx, a.Until)
+		err = clock.Sleep(ctx, c.clock, a.Until.Sub(c.clock.Now()))
 	case lease.List:
 		listing, cancel := clock.WithTimeout(ctx, c.clock, c.timeout, errNoAnswer)
 		defer cancel()

@@ -56,6 +56,10 @@
 // A number is never used for a second term. The leader deletes old files in the
 // background: see [PruneOptions].
 //
+// A candidate notes in follower.json beside the locks that it waits. A leader that is
+// asked to end reads that note. If somebody waits, its lock says so (draining), and it
+// leads on until a candidate has seen that and reads the lock often.
+//
 // At the default validity of 15 s, a leader makes 10 writes a minute, a candidate
 // 11 reads, and an observer 5. After a crash nobody leads for about 15 s. After
 // Resign nobody leads for less than a second.

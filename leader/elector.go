@@ -23,6 +23,8 @@ type Elector struct {
 	config lease.Config
 	busy   atomic.Bool
 
+	campaigned atomic.Bool
+
 	randMu sync.Mutex
 	rand   *rand.Rand
 }
@@ -63,6 +65,14 @@ func (e *Elector) random() float64 {
 	return e.rand.Float64()
 }
 
+// candidacy configures one campaign. Only the first one may reclaim: later the lock of
+// this name can only be that of another live process.
+func (e *Elector) candidacy() lease.Config {
+	cfg := e.config
+	cfg.Reclaim = e.opts.Reclaim && e.campaigned.CompareAndSwap(false, true)
+	return cfg
+}
+
 // Campaign waits until this elector leads. The term lasts until it is lost or
 // [Term.Resign] ends it. If you drop a term without Resign, it goes on for as long
 // as the process lives. ctx bounds only the wait; the term's context keeps its
@@ -77,7 +87,7 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 	if !e.busy.CompareAndSwap(false, true) {
 		return nil, ErrBusy
 	}
-	c := &campaign{Elector: e, machine: lease.NewCandidate(e.config), began: e.clock.Now()}
+	c := &campaign{Elector: e, machine: lease.NewCandidate(e.candidacy()), began: e.clock.Now(), follows: true}
 	win, err := c.run(ctx, func(rec Record) bool {
 		if rec.Epoch != 0 {
 			c.log(rec)
@@ -103,9 +113,11 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 // Run waits until this elector leads, runs work for one term, and releases the
 // lock when work has returned, even by a panic. To lead again, call Run again.
 //
-// The context given to work is the term's. It is cancelled when the term is lost,
-// when ctx is cancelled, and by [Term.Resign]. Run always waits for work and only
-// then releases the lock, so work must end soon after its context.
+// The context given to work is the term's. It is cancelled when the term is lost. When
+// ctx is cancelled, or by [Term.Resign], the lock announces the end, and work's context
+// is cancelled as soon as another candidate is close: at once if there is none, and after
+// Options.Drain at the latest. Run always waits for work and only then releases the lock,
+// so work must end soon after its context.
 //
 // Run returns
 //
@@ -122,7 +134,7 @@ func (e *Elector) Run(ctx context.Context, work func(ctx context.Context, t *Ter
 	}
 	t.beginWork()
 	unlink := context.AfterFunc(ctx, func() {
-		t.leaving(lease.Input{}, context.Cause(ctx))
+		t.leaving(lease.Input{Drain: e.opts.Drain}, context.Cause(ctx))
 	})
 	// Deferred, so that the lock is also released if work panics or exits its goroutine.
 	defer func() {

@@ -64,6 +64,9 @@ type TermError struct {
 	// Err is what led to it, or nil: the last failed heartbeat, or the cause of the
 	// context that was given to Run.
 	Err error
+	// Successor is the candidate that was close when a leader left of its own will, and
+	// will most likely lead next; "" if none was.
+	Successor string
 }
 
 func (e *TermError) Error() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,13 +21,11 @@ func (t *Term) lead() {
 	defer close(t.exited)
 	// After this term the elector may campaign for the next.
 	defer t.e.busy.Store(false)
-	pruned := make(chan struct{})
-	go func() {
-		defer close(pruned)
-		t.prune()
-	}()
+	var helpers sync.WaitGroup
+	helpers.Go(t.prune)
+	helpers.Go(t.makeWay)
 	t.drive(context.WithoutCancel(t.ctx))
-	<-pruned
+	helpers.Wait()
 	<-t.told
 }
 

@@ -37,7 +37,7 @@ func (e *Elector) Leader(ctx context.Context) (Record, error) {
 func (e *Elector) Observe(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		cfg := e.config
-		cfg.Observe = true
+		cfg.Observe, cfg.Reclaim = true, false
 		c := &campaign{Elector: e, machine: lease.NewCandidate(cfg), began: e.clock.Now()}
 		more := true
 		_, err := c.run(ctx, func(rec Record) bool {

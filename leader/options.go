@@ -46,12 +46,20 @@ type Options struct {
 	// StallAfter ends the term if the work does not call [Term.Progress] for so long,
 	// so that a leader whose work hangs makes way. 0 means never.
 	StallAfter time.Duration
-	// Drain is how long the work may go on after Resign and Handover. The lock
-	// announces the end meanwhile, so that candidates read it often and follow
-	// within moments. Default Renew; negative means no time. It does not apply when
-	// the context given to Run is cancelled: then the work's context ends at once,
-	// and candidates learn of the release up to Renew later.
+	// Drain is how long at most the work goes on after Resign, Handover, and the end of
+	// the context that was given to Run. The lock announces the end meanwhile. As soon as
+	// a candidate has seen that, it reads the lock often, and the work's context ends. If
+	// no candidate waits, it ends at once. Default Renew + Validity/15, in which each
+	// candidate reads the lock; negative means no time, and then candidates learn of the
+	// release up to Renew later.
 	Drain time.Duration
+	// Reclaim takes over at once if the first lock that the elector sees has this
+	// Identity: a process that was killed and started again need not wait for its own
+	// Validity. Set it only if the one that starts this process makes sure that the one
+	// before is dead, as a StatefulSet of Kubernetes does. If two live processes have one
+	// Identity, the later one deposes the earlier, which believes that it leads until its
+	// next heartbeat. Appends stay safe; other effects need a fence.Gate.
+	Reclaim bool
 	// MinEpoch is the least epoch to win. Set it to one more than the last token of
 	// another election when you move to this one, at most 2⁶². Candidates may differ in it.
 	MinEpoch uint64
@@ -99,11 +107,14 @@ func (o *Options) withDefaults(traits store.Traits) (Options, error) {
 	v.Renew = cmp.Or(v.Renew, max((base*2/5).Truncate(time.Millisecond), traits.MinRewrite))
 	v.Margin = cmp.Or(v.Margin, base/10)
 	v.RequestTimeout = cmp.Or(v.RequestTimeout, base/5)
-	v.Drain = max(cmp.Or(v.Drain, v.Renew), 0)
+	v.Drain = max(cmp.Or(v.Drain, v.Renew+base/15), 0)
 	v.ClockRate = cmp.Or(v.ClockRate, 0.001)
 	v.Logger = cmp.Or(v.Logger, zap.NewNop())
 	v.Clock = clock.Or(v.Clock)
 	err := v.check(traits)
+	if o != nil && o.Reclaim && o.Identity == "" {
+		err = errors.Join(err, fmt.Errorf("%w: Reclaim needs an Identity: set the name that this process had before", ErrOptions))
+	}
 	v.Prune = v.Prune.withDefaults()
 	return v, err
 }

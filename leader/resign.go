@@ -35,7 +35,8 @@ func (t *Term) workDone() {
 // within moments:
 //
 //  1. The lock announces that it is draining; candidates then read it often.
-//  2. The work goes on for Options.Drain, or until it ends by itself.
+//  2. The work goes on until a candidate has seen that, or until it ends by itself, for
+//     Options.Drain at most. If no candidate waits, it ends at once.
 //  3. The term's context is cancelled, and Resign waits for the work.
 //  4. The lock is swapped to expired. Heartbeats go on until then.
 //
@@ -75,8 +76,15 @@ func (t *Term) leaving(in lease.Input, why error) {
 		in.Drain = 0
 	}
 	idle := first && !t.working
+	drains := first && in.Drain > 0
+	if drains {
+		t.way = in
+		close(t.leaves)
+	}
 	t.mu.Unlock()
-	t.step(in)
+	if !drains {
+		t.step(in)
+	}
 	if idle {
 		t.workDone()
 	}

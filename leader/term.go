@@ -35,6 +35,7 @@ type Term struct {
 	exited chan struct{} // closed when the term's own driver has ended
 	idle   chan struct{} // closed when the work has ended, after the term began to end
 	told   chan struct{} // closed when Hooks.Ended has returned
+	leaves chan struct{} // closed when the term begins to end by its leader's will
 
 	mu      sync.Mutex // never held across a request
 	machine *lease.Leader
@@ -46,6 +47,9 @@ type Term struct {
 	record  Record
 	working bool
 	ending  bool
+	close   string // the candidate that has seen the lock draining
+
+	way     lease.Input // how to resign; set before leaves is closed
 	waiters []waiter
 }
 
@@ -63,7 +67,7 @@ func newTerm(ctx context.Context, e *Elector, rec Record, win lease.Action) *Ter
 		e: e, epoch: rec.Epoch, clock: e.clock, began: now, record: rec,
 		machine: lease.NewLeader(e.config, win, now),
 		kick:    make(chan struct{}, 1), driver: make(chan struct{}, 1),
-		exited: make(chan struct{}), idle: make(chan struct{}), told: make(chan struct{}),
+		exited: make(chan struct{}), idle: make(chan struct{}), told: make(chan struct{}), leaves: make(chan struct{}),
 	}
 	t.driver <- struct{}{}
 	t.progress.Store(int64(now))
@@ -195,7 +199,7 @@ func (t *Term) step(in lease.Input) {
 
 // end returns the term's error. It is called with mu held.
 func (t *Term) end(c lease.Cause) *TermError {
-	e := &TermError{Epoch: t.epoch, Err: t.failed}
+	e := &TermError{Epoch: t.epoch, Err: t.failed, Successor: t.close}
 	switch c {
 	case lease.ByExpiry:
 		e.Kind = ErrExpired

@@ -112,6 +112,20 @@ func (w *world) prune(o leader.PruneOptions) int {
 	return n
 }
 
+// locks is how many locks there are.
+func (w *world) locks() (n int) {
+	w.Helper()
+	for info, err := range w.mem.List(w.Context(), "lock/", nil) {
+		if err != nil {
+			w.Fatal(err)
+		}
+		if info.Key != "lock/follower.json" {
+			n++
+		}
+	}
+	return n
+}
+
 func key(epoch int) string { return fmt.Sprintf("lock/%020d.json", epoch) }
 
 // file is the content of a lock file, read past all faults.

@@ -39,6 +39,9 @@ type InitOptions struct {
 	// Probe configures the probe of the store. It cannot be left out: on a store that
 	// ignores conditions data would be lost without a sign.
 	Probe *probe.Options
+	// Probed is the report of a probe that another part of the same store has passed, such as
+	// that of the group to which the log belongs. Then Init does not probe again. Default nil.
+	Probed *probe.Report
 	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock tells when the log was created; the machine's by default.
@@ -110,9 +113,11 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 				info.Key, layout.FormatKey, st.Traits().Name)
 		}
 	}
-	report, err := probe.Run(ctx, st, o.Probe)
-	if err != nil {
-		return Format{}, err
+	report := o.Probed
+	if report == nil {
+		if report, err = probe.Run(ctx, st, o.Probe); err != nil {
+			return Format{}, err
+		}
 	}
 	f = Format{
 		Version: document.Format, Log: fence.ID(uuid.New()), Created: o.Clock.Wall().UTC().Truncate(time.Second),

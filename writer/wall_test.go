@@ -7,12 +7,14 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -80,7 +82,7 @@ func TestLeaderThatWinsEveryRace(t *testing.T) {
 		often int
 		limit time.Duration
 		after int // seals after the one that ends the epoch: as many as were in flight, or fewer
-	}{{1, 20 * time.Millisecond, wide}, {4, 20 * time.Millisecond, wide}, {64, 100 * time.Millisecond, wide}, {500, 2 * time.Second, 8}} {
+	}{{1, 20 * time.Millisecond, wide}, {4, 20 * time.Millisecond, wide}, {64, 60 * time.Millisecond, wide}, {500, 800 * time.Millisecond, 8}} {
 		t.Run(fmt.Sprint(c.often), bubbled(func(t *testing.T, e *env) {
 			a := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
 			acked := e.outrun("b", a, c.often)
@@ -106,6 +108,104 @@ func TestLeaderThatWinsEveryRace(t *testing.T) {
 			e.holds(append(slices.Clone(won), "b")...)
 		}))
 	}
+}
+
+// guard:open-have. The wall finds a large object, which is folded and pruned before the walk
+// asks for its rest. Another opener's late seal falls into the hole.
+func TestWhatTheWallFoundIsPruned(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		opts := &writer.Options{InFlight: 1, Window: 4, NoCompress: true}
+		a := e.open("a", 1, opts)
+		e.append(a, "0")
+		slot, big := at(1, 2), string(make([]byte, 400<<10))
+		refused, gets := false, 0
+		e.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+			if op.Client != "b" || op.Key != layout.DataKey(slot) {
+				return
+			}
+			switch {
+			case op.Kind == faultstore.Put && !refused:
+				refused = true
+				e.append(a, big)
+			case op.Kind == faultstore.Get:
+				if gets++; gets == 4 { // the walk asks for the rest
+					time.Sleep(time.Second)
+					e.compact()
+					time.Sleep(11 * time.Minute)
+					e.compact()
+					e.gone(slot)
+					e.seal(slot, 2)
+				}
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 13*time.Minute)
+		defer cancel()
+		b, err := e.tryFor(ctx, "b", 3, opts)
+		if err != nil || gets < 4 {
+			t.Fatalf("%v, after %d reads of the slot", err, gets)
+		}
+		e.append(b, "b")
+		e.holds("0", big, "b")
+	})
+}
+
+// An empty object in the row of the wall is damage, as anywhere else.
+func TestDamageInTheWall(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, nil)
+		e.append(a, "0")
+		e.before("b", faultstore.Put, layout.DataPrefix, func(faultstore.Op) bool {
+			e.append(a, "1")
+			e.Put(layout.DataKey(at(1, 3)), nil)
+			return true
+		})
+		if _, err := e.try("b", 2, &writer.Options{InFlight: 1, Window: 1}); !errors.Is(err, chain.ErrDamaged) {
+			t.Error(err)
+		}
+	})
+}
+
+// The leader is so far ahead that the row only reads, and the backstop is denied. The opener
+// says so, and does not read for ever.
+func TestBackstopOfTheWallIsDenied(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, &writer.Options{InFlight: 1, Window: 4})
+		e.append(a, "0")
+		ctx, cancel := context.WithCancel(t.Context())
+		var once sync.Once
+		var leads sync.WaitGroup
+		var gets atomic.Int64
+		e.fault(faultstore.Rule{Client: "b", Kind: faultstore.Put, Skip: 1, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}})
+		e.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+			if _, ok := layout.ParseDataKey(op.Key); op.Client != "b" || !ok {
+				return
+			}
+			if op.Kind == faultstore.Put {
+				once.Do(func() {
+					for range 100 {
+						e.append(a, "x")
+					}
+					leads.Go(func() {
+						for ctx.Err() == nil {
+							for range 200 {
+								e.append(a, "y")
+							}
+							time.Sleep(time.Millisecond)
+						}
+					})
+				})
+			} else {
+				gets.Add(1)
+			}
+			time.Sleep(time.Millisecond)
+		})
+		_, err := e.tryFor(t.Context(), "b", 2, &writer.Options{InFlight: 100, Window: 100})
+		cancel()
+		leads.Wait()
+		if !errors.Is(err, store.ErrDenied) || gets.Load() > 1000 {
+			t.Errorf("%v after %d reads", err, gets.Load())
+		}
+	})
 }
 
 // guard:open-look, guard:open-folded. Seals of the wall are late. Meanwhile the leader gets

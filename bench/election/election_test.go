@@ -37,7 +37,7 @@ func TestElection(t *testing.T) {
 	}
 	for _, c := range contenders {
 		t.Run(c.name, func(t *testing.T) {
-			m := &result{Crash: crash(t, c), Cut: partition(t, c), Requests: steady(t, c)}
+			m := &result{Crash: crash(t, c), HandOver: handOver(t, c), Cut: partition(t, c), Requests: steady(t, c)}
 			if c.releases {
 				m.Graceful = graceful(t, c)
 			}
@@ -114,6 +114,9 @@ func (r *report) table(out *strings.Builder) (missed []string) {
 	row("release to the next leader, in seconds: p50", 0.5, func(m *result) float64 { return graceful(m).P50 })
 	row("  p99", 1, func(m *result) float64 { return graceful(m).P99 })
 	row("  max", 1, func(m *result) float64 { return graceful(m).Max })
+	row("told to end: its work's end to the next leader, in seconds: p50", 0.3, func(m *result) float64 { return m.HandOver.P50 })
+	row("  p99", 1, func(m *result) float64 { return m.HandOver.P99 })
+	row("  max", 1, func(m *result) float64 { return m.HandOver.Max })
 	row(fmt.Sprintf("two leaders at once, in %d partitions", partitions), 0, func(m *result) float64 { return float64(m.Cut.Two) })
 	row("  for how long, in seconds: p50", 0, func(m *result) float64 { return m.Cut.Median })
 	row("  max", 0, func(m *result) float64 { return m.Cut.Longest })

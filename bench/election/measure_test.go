@@ -24,6 +24,7 @@ const (
 type result struct {
 	Crash    *spread  `json:"crash_failover_validities"`
 	Graceful *spread  `json:"release_to_next_leader_seconds"`
+	HandOver *spread  `json:"told_to_end_gap_seconds"`
 	Cut      *cut     `json:"cut_off"`
 	Requests requests `json:"requests_a_minute"`
 }
@@ -97,6 +98,27 @@ func graceful(t *testing.T, c contender) (s *spread) {
 			leader.leave()
 			leader = <-w.terms
 			gaps = append(gaps, leader.began.Sub(<-w.releases))
+			w.candidate()
+		}
+		s = spreadOf(gaps, time.Second)
+	})
+	return s
+}
+
+// handOver measures the time in which nobody leads when the leader of three nodes is told to
+// end, as in a rolling deploy: from the end of its work to the next term.
+func handOver(t *testing.T, c contender) (s *spread) {
+	inWorld(t, c, func(w *world) {
+		after := random(4)
+		leader := w.first(3)
+		var gaps []time.Duration
+		for range leavings {
+			time.Sleep(after(20*time.Second, time.Minute))
+			leader.leaving.Store(true)
+			leader.stop()
+			next := <-w.terms
+			gaps = append(gaps, next.began.Sub(<-leader.ended))
+			leader = next
 			w.candidate()
 		}
 		s = spreadOf(gaps, time.Second)

@@ -38,7 +38,8 @@ type world struct {
 type term struct {
 	*node
 	began time.Time
-	leave func() // resigns
+	ended chan time.Time // takes the end of its work
+	leave func()         // resigns
 }
 
 // node is a process.
@@ -92,7 +93,7 @@ func (w *world) candidate() *node {
 	w.running.Go(func() {
 		for ctx.Err() == nil && !n.leaving.Load() {
 			err := w.run(ctx, n.st, name, func(ctx context.Context, leave func()) {
-				t := &term{node: n, began: time.Now(), leave: leave}
+				t := &term{node: n, began: time.Now(), ended: make(chan time.Time, 1), leave: leave}
 				w.begin(t)
 				<-ctx.Done()
 				w.end(t)
@@ -129,6 +130,7 @@ func (w *world) end(t *term) {
 	defer w.mu.Unlock()
 	delete(w.leading, t)
 	now := time.Now()
+	t.ended <- now
 	for other := range w.leading {
 		if both := min(now.Sub(t.began), now.Sub(other.began)); both > 0 {
 			w.overlaps = append(w.overlaps, both)

@@ -106,12 +106,14 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
-		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(),
 	)
 	for _, c := range root.Commands() {
-		c.DisableFlagsInUseLine = true
-		c.InitDefaultHelpFlag()
-		c.Flags().SortFlags = false
+		for _, c := range append(c.Commands(), c) {
+			c.DisableFlagsInUseLine = true
+			c.InitDefaultHelpFlag()
+			c.Flags().SortFlags = false
+		}
 	}
 	root.DisableFlagsInUseLine = true
 	root.InitDefaultHelpFlag()
@@ -146,11 +148,16 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return status(err)
 }
 
+// verb is how a command is called: status, or group status.
+func verb(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+}
+
 // wantArgs checks the number of arguments, and says which are wanted.
 func wantArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usage("%s takes %s, not %d arguments; see fencepost help %s", cmd.Name(), strings.TrimPrefix(cmd.Use, cmd.Name()+" "), len(args), cmd.Name())
+			return usage("%s takes %s, not %d arguments; see fencepost help %s", verb(cmd), strings.TrimPrefix(cmd.Use, cmd.Name()+" "), len(args), verb(cmd))
 		}
 		return nil
 	}

@@ -124,7 +124,7 @@ func timeVar(fl *pflag.FlagSet, to *time.Time, name, help string) {
 
 // flagError says which flag is wrong, and how.
 func flagError(cmd *cobra.Command, err error) error {
-	see := "see fencepost help " + cmd.Name()
+	see := "see fencepost help " + verb(cmd)
 	if !cmd.HasParent() {
 		see = "see fencepost help"
 	}
@@ -139,7 +139,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			dash, name = "--", missing.GetSpecifiedName()
 		}
 		name, _, _ = strings.Cut(name, "=")
-		return usage("%s has no flag %s%s%s; %s", cmd.Name(), dash, name, didYouMean("--", name, flagNames(cmd)), see)
+		return usage("%s has no flag %s%s%s; %s", verb(cmd), dash, name, didYouMean("--", name, flagNames(cmd)), see)
 	case errors.As(err, &bad):
 		cause := bad.Unwrap()
 		if number := (*strconv.NumError)(nil); errors.As(cause, &number) {

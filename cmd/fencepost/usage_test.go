@@ -28,7 +28,7 @@ func TestHelp(t *testing.T) {
 	var b strings.Builder
 	for _, args := range [][]string{
 		{"help"}, {"help", "append"}, {"help", "cat"}, {"help", "export"}, {"help", "files"}, {"help", "status"}, {"help", "init"}, {"help", "compact"}, {"help", "truncate"},
-		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"},
+		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"}, {"help", "group"}, {"help", "group", "status"}, {"help", "group", "drain"},
 	} {
 		r := run(t, "", args...)
 		if r.status != 0 || r.err != "" {
@@ -87,6 +87,12 @@ func TestBadInput(t *testing.T) {
 		"no log":                 {"cat mem://none", "", 1, []string{"no log here", "fencepost init"}},
 		"no log to verify":       {"verify mem://none", "", 1, []string{"no log here"}},
 		"no log to compact":      {"compact mem://none", "", 1, []string{"no log here"}},
+		"no group":               {"group status mem://none", "", 1, []string{"there is no group", "check the URL"}},
+		"no group to drain":      {"group drain mem://none x", "", 1, []string{"there is no group"}},
+		"no verb of group":       {"group", "", 2, []string{"group status or group drain", "fencepost help group"}},
+		"a typo in a group verb": {"group statsu " + log, "", 2, []string{`no verb "statsu" of group; did you mean group status?`}},
+		"a group verb's flag":    {"group status --wtch " + log, "", 2, []string{"group status has no flag --wtch; did you mean --watch?", "fencepost help group status"}},
+		"drain whom":             {"group drain " + log, "", 2, []string{"group drain takes [--no-wait] URL MEMBER, not 1 arguments"}},
 		"no log to step down in": {"step-down mem://none", "", 1, []string{"no log here"}},
 		"no directory":           {"cat file://" + missing, "", 1, []string{missing}},
 		"no file":                {"append " + log + " " + missing, "", 1, []string{missing}},

@@ -36,6 +36,7 @@ func KindOf(key string) string {
 	switch dir {
 	case KindLock, KindCompactorLock:
 		_, ok = ParseNumberedKey(dir+"/", key)
+		ok = ok || key == FollowerKey(dir+"/")
 	case KindData:
 		_, ok = ParseDataKey(key)
 	case KindManifest:

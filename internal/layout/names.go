@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,10 @@ const (
 	TmpPrefix = "tmp/"
 )
 
+// PartitionPrefix is the folder of the log of one partition of a group, without a slash at its
+// end.
+func PartitionPrefix(partition int) string { return fmt.Sprintf("partition/%06d", partition) }
+
 // NumberedKey names a lock by its epoch, or a manifest: <prefix><number>.json.
 func NumberedKey(prefix string, n uint64) string { return prefix + FormatNumber(n) + ".json" }
 
@@ -40,6 +45,9 @@ func ParseNumberedKey(prefix, key string) (n uint64, ok bool) {
 	n, ok = ParseNumber(number)
 	return n, ok && below && json && n > 0
 }
+
+// FollowerKey names the note that candidates leave for the leader of an election.
+func FollowerKey(prefix string) string { return prefix + "follower.json" }
 
 // ManifestKey is the key of a version of the manifest.
 func ManifestKey(version uint64) string { return NumberedKey(ManifestPrefix, version) }

@@ -23,6 +23,7 @@ type Candidate struct {
 	pace      cadence
 	missed    bool          // the last read did not show a heartbeat
 	draining  clock.Instant // when this epoch was first seen draining
+	looked    bool          // a lock was judged before
 	listed    store.Version // of the newest lock, in the listing before the Get
 	unread    int           // unreadable locks in a row
 	failures  int           // failed reads in a row
@@ -140,9 +141,15 @@ func (c *Candidate) backoff(now clock.Instant) Action {
 	return Action{Op: Wait, Until: now.Add(d/2 + time.Duration(c.cfg.Random()*float64(d)/2))}
 }
 
+// Quick is how often candidates read a lock that is about to be free, and how often its
+// leader looks for them.
+func Quick(validity time.Duration) time.Duration {
+	return min(max(validity/60, time.Millisecond), 250*time.Millisecond)
+}
+
 // quick is how often to read a lock that is about to be free.
 func (c *Candidate) quick(validity time.Duration) time.Duration {
-	q := min(max(validity/60, time.Millisecond), 250*time.Millisecond)
+	q := Quick(validity)
 	if c.cfg.Observe {
 		q *= 4
 	}

@@ -98,6 +98,7 @@ func (c *Candidate) onSame(now, sent clock.Instant, report **Report) Action {
 // decide what to do about the remembered lock, which a response has just shown.
 func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Report) Action {
 	if c.lock.State == Expired {
+		c.looked = true
 		c.report(false, report)
 		return c.expired(now, age)
 	}
@@ -115,7 +116,14 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 	//
 	//mutant:replace c.lock.Validity+shortcutGrace => c.lock.Validity
 	old := age != nil && age.Since >= c.lock.Validity+shortcutGrace
-	lapsed := unchanged || old
+	// guard:reclaim-once. Only the first lock that a candidate sees can be that of its dead predecessor.
+	// Without this: two live processes have one name by mistake; B deposes A; A contends again, sees its own
+	// name and deposes B; neither ever leads for long.
+	//
+	//mutant:replace !c.looked && c.lock.Holder => c.lock.Holder
+	dead := c.cfg.Reclaim && !c.looked && c.lock.Holder == c.cfg.Identity
+	c.looked = true
+	lapsed := unchanged || old || dead
 	c.report(lapsed, report)
 	switch {
 	case lapsed && c.cfg.Observe:
@@ -137,8 +145,11 @@ func (c *Candidate) nextRead(now clock.Instant) clock.Instant {
 	}
 	var next clock.Instant
 	switch {
-	case c.lock.State == Draining && now.Sub(c.draining) <= c.lock.Validity:
+	case c.lock.State == Draining:
 		q := c.quick(c.lock.Validity)
+		if now.Sub(c.draining) > c.lock.Validity {
+			q *= 2 // its work takes long to end
+		}
 		next = now.Add(q/2 + time.Duration(c.cfg.Random()*float64(q)))
 	case c.cfg.Observe:
 		next = now.Add(c.lock.Validity * 4 / 5)

@@ -66,6 +66,9 @@ type Config struct {
 	// MinEpoch is the least epoch to win. Below it a candidate first creates a
 	// milestone: a lock that is expired from the beginning and whose Next is MinEpoch.
 	MinEpoch uint64
+	// Reclaim deposes a lock of Identity at once if it is the first one that this
+	// Candidate sees: its holder is known to be dead.
+	Reclaim bool
 	// MinRewrite is the least time between two writes of one lock.
 	MinRewrite time.Duration
 	// StallAfter ends a term that shows no progress for so long; 0 means never.

@@ -17,7 +17,7 @@ import (
 
 // TestScripts plays the stories in testdata. A story begins with the machine:
 //
-//	candidate id=b [observe] [min-epoch=100] [min-rewrite=1s] [random=0.9]
+//	candidate id=b [observe] [reclaim] [min-epoch=100] [min-rewrite=1s] [random=0.9]
 //	leader id=b [stall-after=10s] [min-rewrite=1s]
 //
 // Each line after that is one event: "<instant> <event> <args>". The output shows the
@@ -68,6 +68,8 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 		switch arg.Key {
 		case "id":
 			cfg.Identity = arg.Vals[0]
+		case "reclaim":
+			cfg.Reclaim = true
 		case "observe":
 			cfg.Observe = true
 		case "min-epoch":

@@ -31,7 +31,7 @@ func (c *Candidate) expired(now clock.Instant, age *Age) Action {
 		return c.create()
 	case wait > 0:
 		// The deposed holder may end the wait early.
-		return Action{Op: Wait, Until: min(turn, now.Add(2*c.quick(v)))}
+		return Action{Op: Wait, Until: min(turn, now.Add(c.quick(v)))}
 	}
 	return Action{Op: Wait, Until: turn}
 }

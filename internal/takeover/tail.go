@@ -18,6 +18,13 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 	o.follow = &chain.Follower{Source: o.src, Floor: o.floor}
 	for at, read := start, uint64(0); ; {
 		own, err := o.walk(ctx, &at, &read)
+		// guard:open-have. What the wall has found serves one walk. Without this: the wall finds
+		// the head of a large object, which is folded and pruned before the walk fetches its
+		// rest; a late seal falls into the hole; each walk meets the old head without a rest,
+		// takes the slot for the tail, and is refused there; the opener never ends.
+		//
+		//mutant:replace o.src.Have = nil => _ = o.src.Have
+		o.src.Have = nil
 		if err != nil || own {
 			// at is the point before the seal.
 			return at.Position, o.afterSeal(at), err

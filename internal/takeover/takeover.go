@@ -63,7 +63,6 @@ func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) 
 		default:
 			return begin, err
 		}
-		o.src.Have = nil
 		// guard:open-backstop-anew. Each try sends a backstop of its own. Without this: the
 		// backstop of try 1 falls into a slot that was pruned, before the place where the
 		// leader writes; try 2 relies on it and sends none; a leader that appends faster

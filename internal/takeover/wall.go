@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 
@@ -20,8 +21,9 @@ import (
 //
 // The leader has probably sent all slots up to sent: those are read first, and sealed if they
 // are empty. So are those after the first volley: a leader that has got so far is faster than
-// the row, and the backstop stops it. When wall returns, each slot is decided up to the first
-// one that got a seal. The walk finds most of them in Have, and comes to that seal.
+// the row, and the backstop stops it. The row ends at the first slot that got a seal, or after
+// four volleys; then all slots up to there are decided. The walk finds them in Have. It comes to
+// that seal, or to a place where the next wall begins.
 func (o *opener) wall(ctx context.Context, base fence.Position, sent uint64) error {
 	o.Logger.Info("a busy leader is about to use the next slots; building a wall of seals", zap.Stringer("from", base))
 	o.stopAhead(ctx, base, uint64(o.InFlight+2*o.Window))
@@ -39,7 +41,7 @@ func (o *opener) wall(ctx context.Context, base fence.Position, sent uint64) err
 		requests = append(requests, stop)
 		return rctx, seq < end && ctx.Err() == nil
 	}
-	for seq := base.Seq; ; seq++ {
+	for seq := base.Seq; seq < base.Seq+4*uint64(volley); seq++ {
 		rctx, more := next(seq)
 		if !more {
 			break
@@ -62,9 +64,10 @@ func (o *opener) wall(ctx context.Context, base fence.Position, sent uint64) err
 					stop()
 				}
 			}
-			if len(have) < 4*volley { // the walk reads the others again
-				have[p] = found
+			if errors.Is(err, fence.ErrCorrupt) {
+				return nil // the walk reads it again, and finds out whether that is damage
 			}
+			have[p] = found
 			return err
 		})
 	}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+// workers joins members to a group of a test's own store.
+type workers struct {
+	t    testing.TB
+	st   store.Store
+	ends []chan error
+}
+
+func newGroup(t testing.TB, rawURL string) *workers {
+	t.Helper()
+	return &workers{t: t, st: openStore(t, rawURL)}
+}
+
+// add starts a worker. It ends with the test, if not before.
+func (w *workers) add(identity string) {
+	w.t.Helper()
+	g, err := group.Join(w.t.Context(), w.st, &group.Options{
+		Partitions: 8, Validity: time.Second, Identity: identity, Data: "at " + identity,
+		Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- g.Run(w.t.Context(), func(ctx context.Context, _ *group.Partition) error {
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	w.ends = append(w.ends, ended)
+	w.t.Cleanup(func() { <-ended })
+}
+
+// ended waits until the Run of a worker has returned nil.
+func (w *workers) ended(i int) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("the Run of worker %d returns", i), func() bool { return len(w.ends[i]) == 1 })
+	err := <-w.ends[i]
+	w.ends[i] <- nil // for the cleanup
+	if err != nil {
+		w.t.Errorf("the Run of worker %d returns %v", i, err)
+	}
+}
+
+func TestGroupStatus(t *testing.T) {
+	url := memURL(t)
+	w := newGroup(t, url)
+	w.add("ada")
+	w.add("bob")
+	var d groupDoc
+	eventually(t, "both own four partitions", func() bool {
+		if err := json.Unmarshal([]byte(must(t, "", "group", "status", "--json", url)), &d); err != nil {
+			t.Fatal(err)
+		}
+		return len(d.Members) == 2 && d.Members[0].Owned == 4 && d.Members[1].Owned == 4 && len(d.Moving) == 0
+	})
+	if d.Partitions != 8 || d.Validity != "1s" || d.Assignment == 0 || d.Organiser != d.Members[0].Name || len(d.Unowned) != 0 || len(d.Owners) != 8 || d.Members[1].State != "live" {
+		t.Errorf("%+v", d)
+	}
+	table := must(t, "", "group", "status", url)
+	for _, s := range []string{"group      without a name; 8 partitions, validity 1s; assignment ", "organiser  ", "MEMBER ", short(d.Members[0].Name), " ada ", "at bob", " live ", "0-"} {
+		if !strings.Contains(table, s) {
+			t.Errorf("the table does not say %q:\n%s", s, table)
+		}
+	}
+}
+
+func TestGroupWatch(t *testing.T) {
+	url := memURL(t)
+	w := newGroup(t, url)
+	w.add("ada")
+	ctx, stop := context.WithCancelCause(t.Context())
+	var out, errs buffer
+	ended := make(chan int, 1)
+	go func() {
+		a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: store.Open}
+		ended <- a.run(ctx, []string{"group", "status", "--watch", "--json", url})
+	}()
+	eventually(t, "it shows the first member", func() bool { return strings.Contains(out.String(), `"ada"`) })
+	w.add("bob")
+	eventually(t, "it shows the second one, too", func() bool { return strings.Contains(out.String(), `"bob"`) })
+	stop(errors.New("enough"))
+	if status := <-ended; status != exitFailed || !strings.Contains(errs.String(), "enough") {
+		t.Errorf("status %d, %s", status, errs.String())
+	}
+	for l := range strings.Lines(out.String()) {
+		if err := json.Unmarshal([]byte(l), &groupDoc{}); err != nil {
+			t.Errorf("%v: %s", err, l)
+		}
+	}
+}
+
+func TestGroupDrain(t *testing.T) {
+	url := memURL(t)
+	w := newGroup(t, url)
+	for i, identity := range []string{"ada", "bob"} {
+		w.add(identity)
+		eventually(t, identity+" owns its share", func() bool {
+			return strings.Count(must(t, "", "group", "status", url), " live ") == i+1 && strings.Contains(must(t, "", "group", "status", url), fmt.Sprint(8/(i+1)))
+		})
+	}
+	if out := must(t, "", "group", "drain", url, "ada"); !strings.HasPrefix(out, "ada (") || !strings.HasSuffix(out, "has left\n") {
+		t.Errorf("it says %s", out)
+	}
+	w.ended(0)
+	eventually(t, "bob owns all", func() bool {
+		s := must(t, "", "group", "status", url)
+		return strings.Contains(s, "0-7") && !strings.Contains(s, "moving")
+	})
+	if r := run(t, "", "group", "drain", url, "ada"); r.status != exitFailed || !strings.Contains(r.err, `no such member called "ada"`) {
+		t.Errorf("status %d, %s", r.status, r.err)
+	}
+	if out := must(t, "", "group", "drain", "--no-wait", url, "bob"); !strings.Contains(out, "is told to leave; it owns 8 partitions") {
+		t.Errorf("it says %s", out)
+	}
+	w.ended(1)
+	eventually(t, "nobody owns anything", func() bool {
+		return strings.Contains(must(t, "", "group", "status", url), "unowned    8 partitions: 0-7\n")
+	})
+}
+
+func TestFindMember(t *testing.T) {
+	s := &group.Status{Members: []group.Member{
+		{Name: "abc1", Identity: "x"}, {Name: "abd2", Identity: "y"}, {Name: "e3", Identity: "y"}, {Name: "f4", Identity: "x", Expired: true},
+	}}
+	for who, want := range map[string]string{"abc": "abc1", "abd2": "abd2", "x": "abc1", "e": "e3"} {
+		if m, err := find(s, who); err != nil || m.Name != want {
+			t.Errorf("%q is %+v, %v", who, m, err)
+		}
+	}
+	for who, want := range map[string]error{"": group.ErrNoMember, "ab": errUsage, "y": errUsage, "f4": group.ErrNoMember, "z": group.ErrNoMember} {
+		if m, err := find(s, who); !errors.Is(err, want) {
+			t.Errorf("%q is %+v, %v", who, m, err)
+		}
+	}
+}
+
+func TestRuns(t *testing.T) {
+	for want, ps := range map[string][]int{"": nil, "3": {3}, "0-2": {0, 1, 2}, "0-1, 3, 5-6": {0, 1, 3, 5, 6}, "0, 2, 4, 6, …": {0, 2, 4, 6, 8, 10}} {
+		if got := runs(ps); got != want {
+			t.Errorf("%v: %q, want %q", ps, got, want)
+		}
+	}
+	if got := data("a\tb\n" + strings.Repeat("x", 50)); got != `a\tb\n`+strings.Repeat("x", 33)+"…" {
+		t.Errorf("data is %q", got)
+	}
+}

@@ -1,0 +1,24 @@
+package group
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/store"
+)
+
+// Found writes group.json as Join does, but without a probe of the store.
+func Found(t testing.TB, st store.Store, partitions int, validity time.Duration) {
+	t.Helper()
+	f := format{Version: document.Format, Group: fence.ID{1}, Partitions: partitions, ValidityMS: validity.Milliseconds(), Nonce: newNonce()}
+	body, err := f.encode()
+	if err == nil {
+		_, err = st.Put(context.Background(), "group/group.json", body, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,129 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/member"
+)
+
+// Partition is one opening of a partition that this member owns. It is safe for concurrent use.
+type Partition struct {
+	g        *Group
+	number   int
+	token    fence.Token
+	start    member.Start
+	began    clock.Instant
+	ctx      context.Context //nolint:containedctx // what the work gets; no request runs under it
+	cancel   context.CancelCauseFunc
+	progress atomic.Int64
+}
+
+// Number is the partition's, from 0.
+func (p *Partition) Number() int { return p.number }
+
+// Token is the fencing token of this opening. It is greater than that of every opening of this partition
+// before, by any member.
+func (p *Partition) Token() fence.Token { return p.token }
+
+// Remaining is how long the ownership lasts if no further heartbeat is applied; 0 once it is over.
+func (p *Partition) Remaining() time.Duration {
+	if p.ctx.Err() != nil {
+		return 0
+	}
+	return max(clock.Instant(p.g.deadline.Load()).Sub(p.g.clock.Now()), 0)
+}
+
+// Check returns nil if the ownership lasts for at least need. Call it before each side effect that
+// does not carry the token. It counts time in which the machine was suspended. If the ownership is over it returns
+// the [EndError]; if too little time is left, [ErrShort].
+//
+// A process may be paused right after Check, so no local check makes a side effect safe: see
+// fence.Gate and package writer.
+func (p *Partition) Check(need time.Duration) error {
+	// guard:check-clock. Partition.Check reads the clock; it does not only ask whether the context is cancelled. Without
+	// this: the machine sleeps for an hour, and the timer that cancels the context sleeps too; a Check right after waking
+	// says that the ownership goes on, although others own the partition.
+	//
+	//mutant:replace left > 0 && left >= need => left <= 0 || left >= need
+	left := clock.Instant(p.g.deadline.Load()).Sub(p.g.clock.Now())
+	if left > 0 && left >= need && p.ctx.Err() == nil {
+		return nil
+	}
+	if left <= 0 {
+		// The timer is late, as after a suspend. End the session for all its users now.
+		p.g.step(member.Event{Kind: member.Tick})
+	}
+	if over := p.g.over.Load(); over != nil {
+		return over
+	}
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
+	}
+	return fmt.Errorf("%w: needs %v, %v are left", ErrShort, need, left)
+}
+
+// Progress says that the work is making progress, for Options.StallAfter. It costs as much as Check.
+func (p *Partition) Progress() { p.progress.Store(int64(p.g.clock.Now())) }
+
+// progress is called by the machine, with mu held.
+func (g *Group) progress(n int) clock.Instant {
+	if p := g.parts[n]; p != nil {
+		return clock.Instant(p.progress.Load())
+	}
+	return 0
+}
+
+// begin starts the work on a partition. It is called with mu held.
+func (g *Group) begin(s member.Start, now clock.Instant) *Partition {
+	p := &Partition{g: g, number: s.Partition, token: s.Token, start: s, began: now}
+	p.progress.Store(int64(now))
+	p.ctx, p.cancel = context.WithCancelCause(g.ctx)
+	go p.run(g.work)
+	return p
+}
+
+// run is the goroutine of the work.
+func (p *Partition) run(work func(ctx context.Context, p *Partition) error) {
+	g := p.g
+	g.opts.Logger.Debug("opening", zap.Int("partition", p.number), zap.Stringer("token", p.token), zap.Duration("waited", p.start.Waited))
+	if h := g.opts.Hooks.Opened; h != nil {
+		h(Opening{Partition: p.number, Token: p.token, Failures: p.start.Failures, Waited: p.start.Waited})
+	}
+	// Deferred, so that the partition is also given free if work exits its goroutine.
+	err := errExited
+	defer func() { p.returned(err) }()
+	err = work(p.ctx, p)
+}
+
+var errExited = errors.New("group: the work ended its goroutine without returning")
+
+// returned notes that the work has returned.
+func (p *Partition) returned(err error) {
+	g := p.g
+	var why *EndError
+	if p.ctx.Err() != nil {
+		_ = errors.As(context.Cause(p.ctx), &why)
+	}
+	failed := err != nil && why == nil
+	ran := g.clock.Now().Sub(p.began)
+	if failed {
+		g.opts.Logger.Warn("the work on a partition failed", zap.Int("partition", p.number), zap.Duration("ran", ran), zap.Error(err))
+	}
+	if h := g.opts.Hooks.Closed; h != nil {
+		h(Closing{Partition: p.number, Token: p.token, Cause: why, Err: err, Ran: ran})
+	}
+	p.cancel(context.Canceled)
+	g.mu.Lock()
+	delete(g.parts, p.number)
+	g.idle.Broadcast()
+	g.mu.Unlock()
+	g.step(member.Event{Kind: member.Returned, Partition: p.number, Failed: failed})
+}

@@ -1,0 +1,233 @@
+package fencepost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// acks notes when appends were acknowledged.
+type acks struct {
+	sync.Mutex
+	first, last map[uint64]time.Time // by epoch
+	began       chan uint64
+	measured    atomic.Bool // append often now
+}
+
+func (a *acks) note(epoch uint64) {
+	a.Lock()
+	defer a.Unlock()
+	if _, ok := a.first[epoch]; !ok {
+		a.first[epoch] = time.Now()
+		a.began <- epoch
+	}
+	a.last[epoch] = time.Now()
+}
+
+// appendAll appends until its context ends or an append fails.
+func (a *acks) appendAll(ctx context.Context, s *fencepost.Session) error {
+	for i := 0; ctx.Err() == nil; i++ {
+		_, err := s.Append(ctx, [][]byte{fmt.Appendf(nil, "%d.%d", s.Epoch(), i)})
+		if err != nil {
+			return err
+		}
+		a.note(uint64(s.Epoch()))
+		pause := time.Second
+		if a.measured.Load() {
+			pause = 10 * time.Millisecond
+		}
+		_ = clock.Sleep(ctx, clock.Go(), pause)
+	}
+	return context.Cause(ctx)
+}
+
+// At any moment the leader of three is told to end, resigns or is deposed by an operator.
+// Nearly no time passes between its last acknowledgement and the first of its successor, and
+// its process ends as soon as another leads. Requests take 0 to 40 ms.
+func TestRunHandsOver(t *testing.T) {
+	const rounds = 100
+	hows := map[string]func(w *world, n *node, s *fencepost.Session){
+		"told to end": func(_ *world, n *node, _ *fencepost.Session) { n.cancel(errStop) },
+		"resigns":     func(_ *world, _ *node, s *fencepost.Session) { s.Resign() },
+		"deposed": func(w *world, _ *node, _ *fencepost.Session) {
+			if _, err := w.elector().StepDown(context.Background(), nil); err != nil {
+				w.Error(err)
+			}
+		},
+	}
+	for name, how := range hows {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.Faulty.SetRates(faultstore.Rates{MaxDelay: 40 * time.Millisecond})
+				rng := rand.New(rand.NewPCG(1, 1))
+				a := &acks{first: map[uint64]time.Time{}, last: map[uint64]time.Time{}, began: make(chan uint64, 1)}
+				var mu sync.Mutex
+				var leads *node
+				var session *fencepost.Session
+				all := map[*node]bool{}
+				start := func(i int) {
+					ready := make(chan struct{})
+					var n *node
+					n = w.run(fmt.Sprint("n", i), options(fmt.Sprint("n", i)), func(ctx context.Context, s *fencepost.Session) error {
+						<-ready
+						mu.Lock()
+						leads, session = n, s
+						mu.Unlock()
+						return a.appendAll(ctx, s)
+					})
+					close(ready)
+					all[n] = true
+				}
+				for i := range 3 {
+					start(i)
+				}
+				now := <-a.began
+				var gap, process []time.Duration
+				for i := range rounds {
+					time.Sleep(8*time.Second + time.Duration(rng.Int64N(int64(6*time.Second))))
+					a.measured.Store(true)
+					time.Sleep(time.Second)
+					mu.Lock()
+					n, s := leads, session
+					mu.Unlock()
+					how(w, n, s)
+					next := <-a.began
+					var ended time.Time
+					if name == "told to end" {
+						if err := w.ends(n); !errors.Is(err, errStop) {
+							t.Errorf("Run returned %v", err)
+						}
+						ended = time.Now()
+						delete(all, n)
+						start(i + 3)
+					}
+					time.Sleep(time.Second)
+					a.measured.Store(false)
+					a.Lock()
+					gap = append(gap, a.first[next].Sub(a.last[now]))
+					process = append(process, ended.Sub(a.first[next]))
+					a.Unlock()
+					now = next
+				}
+				distribution(t, "from the last acknowledgement to the first of the next", gap, 300*time.Millisecond, time.Second)
+				if name == "told to end" {
+					distribution(t, "from then to the end of the process before", process, 300*time.Millisecond, time.Second)
+				}
+				for n := range all {
+					n.cancel(errStop)
+				}
+				for n := range all {
+					_ = w.ends(n)
+				}
+				w.Contents() // it can be read to the end
+			})
+		})
+	}
+}
+
+func distribution(t *testing.T, what string, d []time.Duration, p50, p99 time.Duration) {
+	t.Helper()
+	slices.Sort(d)
+	at := func(q float64) time.Duration { return d[min(int(q*float64(len(d))), len(d)-1)] }
+	t.Logf("%s, %d times: p50 %v, p99 %v, max %v", what, len(d), at(0.5), at(0.99), d[len(d)-1])
+	if at(0.5) > p50 || at(0.99) > p99 {
+		t.Errorf("%s: p50 %v and p99 %v, want %v and %v", what, at(0.5), at(0.99), p50, p99)
+	}
+}
+
+// A process is killed and started again with its name. If its dead predecessor can only be
+// itself, it leads at once, and the work goes on where the log ends. A twin that lives is
+// fenced, waits, and does not take the log back.
+func TestRunReclaims(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		opts := func() *fencepost.Options {
+			o := options("a")
+			o.Leader.Reclaim = true
+			return o
+		}
+		a := &acks{first: map[uint64]time.Time{}, last: map[uint64]time.Time{}, began: make(chan uint64, 1)}
+		first := w.run("a1", opts(), a.appendAll)
+		<-a.began
+		time.Sleep(time.Minute)
+		first.st.Crash() // the process is dead: none of its requests gets through
+		start := time.Now()
+		second := w.run("a2", opts(), a.appendAll)
+		if <-a.began; time.Since(start) > 2*time.Second {
+			t.Errorf("it appended after %v", time.Since(start))
+		}
+		time.Sleep(time.Minute)
+		twin := w.run("a3", opts(), a.appendAll)
+		if epoch := <-a.began; epoch != 3 {
+			t.Errorf("epoch %d", epoch)
+		}
+		time.Sleep(time.Hour)
+		if second.calls.Load() != 1 || twin.calls.Load() != 1 {
+			t.Errorf("the two led %d and %d times", second.calls.Load(), twin.calls.Load())
+		}
+		for _, n := range []*node{first, second, twin} {
+			n.cancel(errStop)
+		}
+		for _, n := range []*node{first, second, twin} {
+			_ = w.ends(n)
+		}
+		w.Contents()
+	})
+}
+
+// Alone it ends at once, and everything that it appended is in the log.
+func TestRunAloneEndsAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			if err := appendAsync(ctx, s, "a"); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		time.Sleep(time.Minute)
+		start := time.Now()
+		n.cancel(errStop)
+		if err := w.ends(n); !errors.Is(err, errStop) || time.Since(start) > time.Second {
+			t.Errorf("it ended after %v with %v", time.Since(start), err)
+		}
+		w.holds("a")
+		w.free()
+	})
+}
+
+// The leader whose successor does not come ends after Drain and a moment, and its lock is
+// free.
+func TestRunHandOverIsBounded(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		n := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			<-ctx.Done()
+			if err := s.Check(0); !errors.Is(err, leader.ErrResigned) {
+				t.Errorf("Check says %v", err)
+			}
+			return context.Cause(ctx)
+		})
+		time.Sleep(10 * time.Second)
+		b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error { return nil })
+		time.Sleep(30 * time.Second)
+		b.st.Crash()
+		start := time.Now()
+		n.cancel(errStop)
+		if err := w.ends(n); !errors.Is(err, errStop) || time.Since(start) < 7*time.Second || time.Since(start) > 12*time.Second {
+			t.Errorf("it ended after %v with %v", time.Since(start), err)
+		}
+		w.free()
+		b.cancel(errStop)
+		_ = w.ends(b)
+	})
+}

@@ -1,0 +1,184 @@
+package member
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/assign"
+	"github.com/fencepost/fencepost/store"
+)
+
+// look finds the newest assignment.
+type look struct {
+	known  *assign.Assignment
+	seenAt clock.Instant // when known was read
+
+	looking  bool          // a request of turnLook is in flight
+	want     bool          // a listing must begin from now on
+	blind    clock.Instant // since when a listing is wanted that has not succeeded; 0: none is
+	lookErr  error
+	again    clock.Instant // not before then
+	misses   int           // failures in a row
+	damaged  int           // unreadable assignments in a row
+	listDue  clock.Instant
+	pollDue  clock.Instant
+	head     store.Version
+	headN    uint64
+	listed   uint64 // the highest number of the last listing, if it is to be read; or 0
+	listedAs store.Version
+}
+
+// listEvery is the longest time from one listing to the next. A little is added at random.
+const listEvery = time.Minute
+
+// poll is how often to read the hint.
+func (c *Config) poll() time.Duration { return c.Validity / 6 }
+
+// turnLook sends the next request, if one is due: for the newest assignment, or for the hint.
+func (m *Machine) turnLook() {
+	if m.looking || !m.running {
+		return
+	}
+	if m.now < m.again {
+		m.at(m.again)
+		return
+	}
+	// guard:look-anyway. A member lists from time to time, whatever the hint says. Without this: the hint of the
+	// newest assignment is lost, and no other follows. Its owner never hears of it.
+	//
+	//mutant:replace m.now >= m.listDue => false
+	due := m.now >= m.listDue
+	switch {
+	case m.want || due:
+		m.list()
+	case m.listed != 0:
+		m.get()
+	case m.now >= m.pollDue:
+		m.poll()
+	default:
+		m.at(m.pollDue)
+		m.at(m.listDue)
+	}
+}
+
+// wanted notes that a listing must begin from now on.
+func (m *Machine) wanted() {
+	m.want = true
+	if m.blind == 0 {
+		m.blind = m.now
+	}
+}
+
+func (m *Machine) list() {
+	m.wanted()
+	m.want, m.looking = false, true
+	// The job is cut off after a validity. What was the newest when it began is not deleted until long
+	// after.
+	m.do(Job{Op: List, Key: AssignPrefix, Until: m.now.Add(m.cfg.Validity)}, func(ev Event) {
+		m.looking = false
+		if ev.Outcome != Done {
+			m.want = true
+			m.missed(ev.Err)
+			return
+		}
+		m.misses = 0
+		m.listDue = m.now.Add(listEvery + time.Duration(m.cfg.Random()*float64(listEvery)/4))
+		m.newest(ev.Entries)
+		if m.listed == 0 && !m.want {
+			m.blind = 0
+		}
+	})
+}
+
+// newest notes the highest assignment of a complete listing.
+func (m *Machine) newest(entries []Entry) {
+	for _, e := range entries {
+		// guard:newest-kept. A member that has seen an assignment never acts on an older one. Without this: A
+		// stops by assignment 2, and acknowledges it; B starts. An old listing then shows 1 to A, by which the
+		// partition is A's; A starts beside B.
+		//
+		//mutant:replace n > m.known.Number() => n > 0
+		if n, ok := ParseAssignKey(e.Key); ok && n > m.known.Number() && n >= m.listed {
+			m.listed, m.listedAs = n, e.Version
+		}
+	}
+}
+
+func (m *Machine) get() {
+	n, version := m.listed, m.listedAs
+	m.looking = true
+	if m.blind == 0 {
+		m.blind = m.now
+	}
+	m.do(Job{Op: Get, Key: AssignKey(n)}, func(ev Event) {
+		m.looking = false
+		m.listed = 0
+		a, _ := ev.Doc.(*assign.Assignment)
+		switch {
+		case ev.Outcome == Unreadable || ev.Outcome == Done && (a.Group() != m.cfg.Group || a.Number() != n):
+			m.unreadable(n, ev.Err)
+		case ev.Outcome != Done:
+			m.want = true
+			m.missed(ev.Err)
+		case ev.Version != version:
+			// guard:listed-version. A GET must return the version that the listing showed. Without this: C lists 2 as
+			// the newest, and sleeps. 3 gives the partition to B, and 2 is pruned. Z, which has read 1, creates another
+			// 2 in the hole, with C as the owner. C reads that one, and starts beside B.
+			m.want = true
+			m.missed(nil)
+		default:
+			m.misses, m.damaged = 0, 0
+			if !m.want {
+				m.blind = 0
+			}
+			m.adopt(a)
+		}
+	})
+}
+
+// unreadable is called for an assignment that cannot be understood. One in a hole is junk, so it is
+// listed again before the member gives up.
+func (m *Machine) unreadable(n uint64, err error) {
+	if err == nil {
+		err = fmt.Errorf("%s belongs to another group, or has another number inside", AssignKey(n))
+	}
+	m.want = true
+	m.missed(err)
+	if m.damaged++; m.damaged > 2 {
+		m.end(ByDamage, err)
+	}
+}
+
+// missed puts the next attempt off.
+func (m *Machine) missed(err error) {
+	m.lookErr = err
+	d := min(m.cfg.quick()<<min(m.misses, 6), m.cfg.Renew)
+	m.misses++
+	m.again = m.now.Add(d)
+}
+
+func (m *Machine) poll() {
+	m.looking = true
+	m.pollDue = m.now.Add(m.cfg.poll())
+	m.do(Job{Op: Get, Key: HeadKey, Known: m.head, Until: m.now.Add(m.cfg.poll())}, func(ev Event) {
+		m.looking = false
+		if h, ok := ev.Doc.(*Head); ok && ev.Outcome == Done {
+			m.head, m.headN = ev.Version, h.Number
+			if h.Number > m.known.Number() {
+				m.wanted()
+			}
+		}
+	})
+}
+
+// adopt takes an assignment for the newest.
+func (m *Machine) adopt(a *assign.Assignment) {
+	m.known, m.seenAt = a, m.now
+	m.out.Adopted = a
+	if i, ok := a.Index(m.cfg.Self); ok && a.Members()[i].Leaving {
+		m.leave() // somebody drains this member
+	}
+	m.adoptHold()
+	m.adoptPlan()
+}

@@ -1,0 +1,257 @@
+package member
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/assign"
+)
+
+// plan makes the next assignment.
+type plan struct {
+	planned bool          // what is known has changed since the last plan
+	making  bool          // an assignment is being created
+	need    clock.Instant // since when something has to be done; 0: nothing has
+	planAt  clock.Instant // not before then
+	putting bool
+	putDue  clock.Instant
+	parked  map[int]uint64 // reported: partition and since
+	least   map[fence.ID]uint64
+}
+
+// ownersAtMost is how many members in a row may give a partition up. The last one keeps it.
+const ownersAtMost = 3
+
+func (m *Machine) planSoon() { m.planned = true }
+
+func (m *Machine) adoptPlan() {
+	m.need, m.struck, m.silent, m.callAt = 0, false, false, 0
+	m.least = leastEntries(m.known)
+	m.stock, m.ranked = true, -1
+	m.planSoon()
+}
+
+// overdue reports whether others have left undone what is needed.
+func (m *Machine) overdue() bool {
+	// guard:next-organises. When what is needed is not done for a validity, the next member does it. Without this: only
+	// the first organises. It hangs, or may not create assignments, and nothing is done.
+	//
+	//mutant:replace m.need != 0 && m.now >= m.need.Add(m.cfg.Validity) => false
+	return m.need != 0 && m.now >= m.need.Add(m.cfg.Validity)
+}
+
+// turnPlan makes the next assignment if one is needed and it is this member's turn.
+func (m *Machine) turnPlan() {
+	rank := m.rank()
+	if !m.running || m.round == 0 || !m.alert(rank) {
+		return
+	}
+	m.turnHead(rank)
+	if m.making || m.looking && m.listed != 0 {
+		return
+	}
+	overdue := m.overdue()
+	switch {
+	case !m.planned && !overdue:
+		if m.need != 0 {
+			m.at(m.need.Add(m.cfg.Validity))
+		}
+		return
+	case m.now < m.planAt:
+		m.at(m.planAt)
+		return
+	case m.reading > 0 && m.now < m.busy.Add(m.cfg.Renew/2):
+		m.at(m.busy.Add(m.cfg.Renew / 2))
+		return // what the last listing showed is being read, or somebody is being expired
+	}
+	if m.readAcks(func(x fence.ID, n uint64) bool { return m.known.Number() > 0 && m.wantsAck(x, n) }) > 0 && m.now < m.roundAt.Add(m.cfg.Renew/2) {
+		m.at(m.roundAt.Add(m.cfg.Renew / 2))
+		return
+	}
+	news, urgent := m.news()
+	next, err := assign.Next(m.known, news)
+	m.planned = false
+	if err != nil {
+		m.end(ByDamage, err)
+		return
+	}
+	if next == nil {
+		m.need = 0
+		return
+	}
+	if m.need == 0 {
+		m.need = m.now
+	}
+	if rank > 0 && !m.struck && !overdue {
+		m.at(m.need.Add(m.cfg.Validity))
+		return
+	}
+	if turn := m.seenAt.Add(m.cfg.Renew); m.known.Number() > 0 && m.now < turn && !urgent {
+		m.planned, m.planAt = true, turn
+		m.at(turn)
+		return
+	}
+	m.make(next)
+}
+
+// wantsAck reports whether an acknowledgement of n may settle an entry of the newest assignment.
+func (m *Machine) wantsAck(x fence.ID, n uint64) bool {
+	least, ok := m.least[x]
+	return ok && least <= n && !m.dead[x]
+}
+
+// leastEntries returns for each member that is pending the least number of its entries.
+func leastEntries(a *assign.Assignment) map[fence.ID]uint64 {
+	least := map[fence.ID]uint64{}
+	members := a.Members()
+	for p := range a.Partitions() {
+		for _, e := range a.Pending(p) {
+			x := members[e.Member].Name
+			if v, ok := least[x]; !ok || e.Number < v {
+				least[x] = e.Number
+			}
+		}
+	}
+	return least
+}
+
+// news is what this member knows beside the newest assignment. Urgent says that somebody
+// leaves who still owns partitions.
+func (m *Machine) news() (n *assign.News, urgent bool) {
+	a := m.known
+	n = &assign.News{Organiser: m.cfg.Self, Partitions: m.total, Settled: func(p int, e assign.Entry) bool {
+		return m.isSettled(p, a.Members()[e.Member].Name, e.Number)
+	}}
+	shares := a.Shares()
+	add := func(x fence.ID, weight uint64, s assign.State) {
+		n.Members = append(n.Members, assign.MemberNews{Name: x, Weight: weight, State: s})
+		if i, ok := a.Index(x); ok && s == assign.Leaving && shares[i] > 0 {
+			urgent = true
+		}
+	}
+	for _, x := range slices.SortedFunc(maps.Keys(m.watch.members), compareIDs) {
+		s := m.watch.members[x]
+		_, named := a.Index(x)
+		switch {
+		case x == m.cfg.Self || m.dead[x] && !named:
+		case m.dead[x]:
+			add(x, 0, assign.Expired)
+		case s.leaves && named:
+			add(x, 0, assign.Leaving)
+		case s.rec != nil && (named || s.joined && !s.leaves):
+			add(x, s.rec.Weight, assign.Live)
+		}
+	}
+	for _, x := range a.Members() {
+		if m.dead[x.Name] && m.watch.members[x.Name] == nil {
+			add(x.Name, 0, assign.Expired)
+		}
+	}
+	if m.leaving {
+		add(m.cfg.Self, m.cfg.Weight, assign.Leaving)
+	} else {
+		add(m.cfg.Self, m.cfg.Weight, assign.Live)
+	}
+	n.Requests = m.requests()
+	return n, urgent
+}
+
+// requests are what owners ask for. A partition that enough members have given up stays with its
+// owner.
+func (m *Machine) requests() (all []assign.Request) {
+	gave := map[int][]fence.ID{} // by partition: who has given it up
+	for _, key := range slices.Sorted(maps.Keys(m.calls)) {
+		h := m.calls[key]
+		if h.call == nil {
+			continue
+		}
+		for _, g := range h.call.Given {
+			if !g.Fresh && !slices.Contains(gave[g.Partition], h.name) {
+				gave[g.Partition] = append(gave[g.Partition], h.name)
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(m.calls)) {
+		h := m.calls[key]
+		if h.call == nil {
+			continue
+		}
+		for _, g := range h.call.Given {
+			if g.Partition < 0 || g.Partition >= m.known.Partitions() || m.known.Since(g.Partition) != g.Since {
+				continue
+			}
+			if n := len(gave[g.Partition]); !g.Fresh && n >= ownersAtMost {
+				m.park(g)
+				continue
+			}
+			all = append(all, assign.Request{Partition: g.Partition, Since: g.Since, Fresh: g.Fresh, Avoid: gave[g.Partition]})
+		}
+	}
+	return all
+}
+
+func (m *Machine) park(g Given) {
+	if m.parked[g.Partition] == g.Since {
+		return
+	}
+	if m.parked == nil {
+		m.parked = map[int]uint64{}
+	}
+	m.parked[g.Partition] = g.Since
+	m.note(Note{What: NoteParked, Partition: g.Partition, Number: g.Since})
+}
+
+// make creates the next assignment.
+func (m *Machine) make(next *assign.Assignment) {
+	n := next.Number()
+	m.making = true
+	began := m.now
+	// guard:create-absent. Assignments are created, never overwritten, so each follows from the one before. Without
+	// this: two organisers read 1. One creates 2, which gives the partition to A; A starts. The other overwrites it
+	// with a 2 that gives the partition to B, with nobody pending; B starts.
+	//
+	//mutant:replace Op: Create => Op: Put
+	m.do(Job{Op: Create, Key: AssignKey(n), Doc: next, Until: m.now.Add(m.cfg.Renew)}, func(ev Event) {
+		m.making = false
+		switch ev.Outcome {
+		case Denied:
+			m.end(ByDenial, ev.Err)
+			return
+		case Done:
+			m.note(Note{What: NoteAssigned, Number: n, Took: m.now.Sub(began)})
+			m.putHead(n)
+		}
+		m.planned, m.planAt = true, m.now.Add(m.cfg.Renew/4)
+		// guard:created-listed. Nobody acts on what he has created, only on a listing that begins after the answer.
+		// Without this: Z reads 1 and sleeps. 2 gives the partition to A, 3 to B; 2 is pruned. Z creates
+		// another 2, in the hole, with itself as the owner, and starts beside B: whoever is pending there has acknowledged long ago.
+		//
+		//mutant:replace m.wanted() => if ev.Outcome == Done { m.adopt(next) }
+		m.wanted()
+	})
+}
+
+// turnHead puts the hint right.
+func (m *Machine) turnHead(rank int) {
+	if rank > 0 || m.putting || m.headN >= m.known.Number() {
+		return
+	}
+	if m.now < m.putDue {
+		m.at(m.putDue)
+		return
+	}
+	m.putHead(m.known.Number())
+}
+
+func (m *Machine) putHead(n uint64) {
+	m.putting = true
+	m.putDue = m.now.Add(m.cfg.Renew)
+	m.do(Job{Op: Put, Key: HeadKey, Doc: &Head{Nonce: m.cfg.Nonce(), Number: n}}, func(ev Event) {
+		m.putting = false
+		if ev.Outcome == Done {
+			m.headN = max(m.headN, n)
+		}
+	})
+}

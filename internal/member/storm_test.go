@@ -1,0 +1,109 @@
+package member_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// all waits until every partition is worked on, and returns how long it took.
+func (w *world) all(within time.Duration) time.Duration {
+	w.Helper()
+	start := w.now
+	for {
+		sum := 0
+		for _, p := range w.procs {
+			if !p.crashed {
+				sum += len(p.works)
+			}
+		}
+		if sum == w.partitions {
+			return w.now - start
+		}
+		if w.now-start > within {
+			w.fail("after %v %d of %d partitions are worked on; the newest assignment is %d", within, sum, w.partitions, w.newest())
+		}
+		w.run(100 * time.Millisecond)
+	}
+}
+
+// Many members join at once, all pause for a minute and wake, and all leave.
+func TestStorm(t *testing.T) {
+	const members = 60
+	w := newWorld(t, 1, 300)
+	for i := range members {
+		w.proc(fmt.Sprint("p", i))
+	}
+	w.settled(3 * w.validity)
+	t.Logf("%d members joined at once: shared after %v, %d assignments, %d requests", members, w.now, w.newest(), w.requests())
+	w.run(time.Minute)
+	w.still(time.Minute)
+
+	n, before := w.newest(), w.requests()
+	start := w.now
+	for _, p := range w.procs {
+		p.pause(time.Minute)
+	}
+	w.run(time.Minute)
+	took := w.all(3 * w.validity)
+	t.Logf("all woke after a minute: everything is owned again after %v, %d assignments, %d requests", took, w.newest()-n, w.requests()-before)
+	if most := uint64((w.now-start-time.Minute)/(w.validity*2/5)) + 2; w.newest()-n > most {
+		t.Errorf("%d assignments in %v; one in each Renew is allowed", w.newest()-n, w.now-start-time.Minute)
+	}
+	w.settled(3 * w.validity)
+	w.run(time.Minute)
+
+	for _, p := range w.procs {
+		p.leave(true)
+	}
+	w.run(4 * w.validity)
+	for _, p := range w.procs {
+		if !p.crashed {
+			t.Fatalf("%s has not left", p.name)
+		}
+	}
+	// Somebody comes later, and finds everything free.
+	w.proc("later")
+	took = w.all(3 * w.validity)
+	t.Logf("after all had left, one had everything after %v", took)
+	if took > w.validity/2 {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func (w *world) requests() (n int) {
+	for _, times := range w.counts {
+		n += times
+	}
+	return n
+}
+
+// One of 100 workers crashes: one assignment, and every partition runs again in about a validity.
+func TestCrashOfOneInAHundred(t *testing.T) {
+	var gaps []time.Duration
+	for seed := range uint64(3) {
+		w := newWorld(t, seed, 500)
+		for i := range 100 {
+			w.proc(fmt.Sprint("p", i))
+			w.run(time.Duration(w.rng.Int64N(int64(time.Second))))
+		}
+		w.settled(4 * w.validity)
+		w.run(time.Minute + time.Duration(w.rng.Int64N(int64(w.validity))))
+		n := w.newest()
+		w.gaps = nil
+		w.procs[10+w.rng.IntN(90)].crash()
+		w.all(2 * w.validity)
+		gaps = append(gaps, w.gaps...)
+		w.run(time.Minute)
+		if w.newest() != n+1 {
+			t.Errorf("seed %d: %d assignments", seed, w.newest()-n)
+		}
+	}
+	slices.Sort(gaps)
+	p50, p99 := gaps[len(gaps)/2], gaps[len(gaps)*99/100]
+	t.Logf("p50 %v, p99 %v of %d", p50, p99, len(gaps))
+	if v := 15 * time.Second; p50 > v*11/10 || p99 > v*13/10 {
+		t.Errorf("p50 %v, p99 %v", p50, p99)
+	}
+}

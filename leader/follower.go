@@ -1,0 +1,120 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/store"
+)
+
+// sighting is the note that a candidate leaves when it has seen a lock that another
+// process holds. All candidates overwrite the same object. A leader that leaves looks at
+// it: does anybody follow this epoch, and has a follower seen that the lock is draining?
+// Nothing but time depends on it. If the note is lost, old or wrong, the leader leaves too
+// early, and the next one finds out at its next read; or it leaves after Options.Drain.
+type sighting struct {
+	Format    int         `json:"format"`
+	Epoch     fence.Epoch `json:"epoch"`
+	State     State       `json:"state"`
+	Candidate string      `json:"candidate"`
+}
+
+// sight notes that this candidate waits for a lock, unless the note already says so. It
+// does that once for each state of each lock. If the store fails, it tries again at the next
+// wait.
+func (c *campaign) sight(ctx context.Context, until clock.Instant) {
+	seen := sighting{Format: document.Format, Epoch: c.last.Epoch, State: c.last.State, Candidate: c.opts.Identity}
+	other := c.last.Successor != "" && c.last.Successor != c.opts.Identity
+	switch {
+	case !c.follows, c.takeover != nil, seen == c.noted, seen.Epoch == 0, seen.State == Expired,
+		seen.State == Draining && other: // the note must be that of the candidate that was named
+		return
+	case seen.State == Held:
+		// Many candidates may have seen the lock at the same moment. The first one leaves the
+		// note, and the others find it.
+		if clock.Sleep(ctx, c.clock, time.Duration(c.random()*float64(until.Sub(c.clock.Now())/8))) != nil {
+			return
+		}
+	}
+	ctx, cancel := clock.WithTimeout(ctx, c.clock, c.timeout, errNoAnswer)
+	defer cancel()
+	old, version, err := c.sighted(ctx)
+	if err == nil && !old.covers(seen, c.last.Successor) {
+		_, err = c.st.Put(ctx, layout.FollowerKey(c.prefix), seen.encode(), &store.PutOptions{If: ifVersion(version)})
+	}
+	if err == nil || store.Permanent(err) {
+		c.noted = seen
+	}
+}
+
+// covers reports whether the note s makes the note o unnecessary.
+func (s sighting) covers(o sighting, successor string) bool {
+	return s.Epoch == o.Epoch && (o.State == Held || s.close(successor))
+}
+
+// close reports whether the candidate that is to follow reads the lock often.
+func (s sighting) close(successor string) bool {
+	return s.State == Draining && (successor == "" || s.Candidate == successor)
+}
+
+func (s sighting) encode() []byte {
+	body, _ := document.Encode(layout.FollowerKey(""), s) // it has no values that JSON cannot express
+	return body
+}
+
+// sighted reads the note. It is empty if there is none, or nobody can read it.
+func (f *files) sighted(ctx context.Context) (s sighting, v store.Version, err error) {
+	body, info, err := store.ReadAll(ctx, f.st, layout.FollowerKey(f.prefix), maxRecord, f.settle(1))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return sighting{}, "", nil
+	case err != nil:
+		return sighting{}, "", err
+	case document.Decode(layout.FollowerKey(""), body, &s) != nil:
+		s = sighting{}
+	}
+	return s, info.Version, nil
+}
+
+func ifVersion(v store.Version) store.Condition {
+	if v == "" {
+		return store.IfAbsent()
+	}
+	return store.IfMatch(v)
+}
+
+// makeWay resigns. If a candidate has seen the lock, the lock announces the end, and the work
+// goes on until a candidate has seen that.
+func (t *Term) makeWay() {
+	select {
+	case <-t.leaves:
+	case <-t.ctx.Done():
+		return
+	}
+	for first := true; ; first = false {
+		in := t.way
+		s, _, err := t.e.sighted(t.ctx)
+		switch followed := err != nil || s.Epoch == t.epoch; {
+		case !followed:
+			in.Drain = 0
+			t.step(in)
+		case err == nil && s.close(in.Successor):
+			t.mu.Lock()
+			t.close = s.Candidate
+			t.mu.Unlock()
+			in.Drain = 0
+			t.step(in)
+		case first:
+			t.step(in)
+		}
+		if clock.Sleep(t.ctx, t.clock, lease.Quick(t.e.opts.Validity)) != nil {
+			return
+		}
+	}
+}

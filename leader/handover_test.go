@@ -1,0 +1,195 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// gaps checks the distribution of hand-overs.
+func gaps(t *testing.T, what string, d []time.Duration, p50, p99 time.Duration) {
+	t.Helper()
+	slices.Sort(d)
+	at := func(q float64) time.Duration { return d[min(int(q*float64(len(d))), len(d)-1)] }
+	t.Logf("%s, %d times: p50 %v, p99 %v, max %v", what, len(d), at(0.5), at(0.99), d[len(d)-1])
+	if at(0.5) > p50 || at(0.99) > p99 {
+		t.Errorf("%s: p50 %v and p99 %v, want %v and %v", what, at(0.5), at(0.99), p50, p99)
+	}
+}
+
+// A leader that is told to end, at any moment, leads on until a follower is close. Then it
+// ends, and the follower leads within moments. Three processes, one of which is replaced
+// each time, as in a rolling deploy.
+func TestHandOver(t *testing.T) {
+	const rounds = 200
+	for _, how := range []string{"the context ends", "resign"} {
+		t.Run(how, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				rng := rand.New(rand.NewPCG(1, 1))
+				type term struct {
+					began       time.Time
+					stop        func()
+					told, ended chan time.Time
+				}
+				terms := make(chan *term, 1)
+				var wg sync.WaitGroup
+				all, end := context.WithCancel(w.Context())
+				start := func(name string) {
+					n := w.node(name)
+					wg.Go(func() {
+						ctx, cancel := context.WithCancel(all)
+						defer cancel()
+						x := &term{told: make(chan time.Time, 1), ended: make(chan time.Time, 1)}
+						_ = n.Run(ctx, func(work context.Context, lt *leader.Term) error {
+							x.began = time.Now()
+							x.stop = cancel
+							if how == "resign" {
+								x.stop = func() { go func() { _ = lt.Resign(context.Background()) }() }
+							}
+							terms <- x
+							<-work.Done()
+							x.told <- time.Now()
+							return nil
+						})
+						x.ended <- time.Now()
+					})
+				}
+				start("a")
+				now := <-terms
+				start("b")
+				start("c")
+				var gap, process []time.Duration
+				for i := range rounds {
+					time.Sleep(20*time.Second + time.Duration(rng.Int64N(int64(20*time.Second))))
+					now.stop()
+					next := <-terms
+					gap = append(gap, next.began.Sub(<-now.told))
+					process = append(process, (<-now.ended).Sub(next.began))
+					start(fmt.Sprint("n", i))
+					now = next
+				}
+				gaps(w.T, "the end of one leader to the next", gap, 300*time.Millisecond, time.Second)
+				gaps(w.T, "the next leader to the end of the process before", process, 300*time.Millisecond, time.Second)
+				end()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// With nobody to hand over to, the work's context ends at once: also if somebody followed
+// an earlier term, and if what was noted of it is junk.
+func TestHandOverAlone(t *testing.T) {
+	for name, note := range map[string]string{"no note": "", "junk": "{", "another epoch": `{"epoch":7,"state":"held","candidate":"b"}`} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				if note != "" {
+					if _, err := w.mem.Put(w.Context(), "lock/follower.json", []byte(note), nil); err != nil {
+						w.Fatal(err)
+					}
+				}
+				ctx, cancel := context.WithCancel(w.Context())
+				var told time.Duration
+				err := w.node("a").Run(ctx, func(ctx context.Context, _ *leader.Term) error {
+					time.Sleep(time.Minute)
+					cancel()
+					start := time.Now()
+					<-ctx.Done()
+					told = time.Since(start)
+					return context.Cause(ctx)
+				})
+				if !errors.Is(err, context.Canceled) || told > 200*time.Millisecond {
+					w.Errorf("Run returned %v; the work's context ended after %v", err, told)
+				}
+			})
+		})
+	}
+}
+
+// A follower has died, or the store does not tell of it. The leader ends all the same,
+// after Drain.
+func TestHandOverIsBounded(t *testing.T) {
+	for _, how := range []string{"the follower is dead", "the note cannot be read"} {
+		t.Run(how, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				b := w.node("b")
+				ctx, cancel := context.WithCancel(w.Context())
+				bctx, bcancel := context.WithCancel(w.Context())
+				defer bcancel()
+				err := w.node("a").Run(ctx, func(ctx context.Context, lt *leader.Term) error {
+					go func() { _, _ = b.Campaign(bctx) }()
+					time.Sleep(time.Minute)
+					b.st.Crash()
+					if how != "the follower is dead" {
+						w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Get, Prefix: "lock/follower", Times: -1,
+							Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}}))
+					}
+					start := time.Now()
+					cancel()
+					time.Sleep(time.Second)
+					if err := lt.Check(0); err != nil {
+						w.Errorf("while it drains: %v", err)
+					}
+					<-ctx.Done()
+					if took := time.Since(start); took < 7*time.Second || took > 11*time.Second {
+						w.Errorf("the work went on for %v", took)
+					}
+					var over *leader.TermError
+					if !errors.As(context.Cause(ctx), &over) || over.Successor != "" {
+						w.Errorf("the term ended with %+v", over)
+					}
+					return context.Cause(ctx)
+				})
+				if !errors.Is(err, context.Canceled) {
+					w.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A process that was killed and started again with its identity leads at once, if whoever
+// starts it has promised that the one before is dead. If two live ones have one name, the
+// later one wins, once.
+func TestReclaim(t *testing.T) {
+	reclaim := func(o *leader.Options) { o.Reclaim = true }
+	inWorld(t, func(w *world) {
+		a := w.node("a", reclaim)
+		ta := w.campaign(a)
+		time.Sleep(time.Minute)
+		a.st.Crash()
+		began := time.Now()
+		again := w.node("a", reclaim)
+		tb := w.campaign(again)
+		if took := time.Since(began); took > time.Second {
+			w.Errorf("it led after %v", took)
+		}
+		<-ta.Context().Done()
+		// A second one that is alive: it takes over once, and the one before does not take
+		// the lock back.
+		second := w.campaign(w.node("a", reclaim))
+		<-tb.Context().Done()
+		time.Sleep(time.Second) // until its elector is free
+		ctx, cancel := clock.WithTimeout(w.Context(), clock.Go(), time.Hour, errors.New("it waits"))
+		defer cancel()
+		if term, err := again.Campaign(ctx); err == nil {
+			w.Errorf("epoch %d was taken from a live leader", term.Epoch())
+		}
+		if err := second.Check(0); err != nil {
+			w.Error(err)
+		}
+		w.resign(second)
+	})
+	if err := (&leader.Options{Reclaim: true}).Validate(); !errors.Is(err, leader.ErrOptions) {
+		t.Errorf("Reclaim without an identity: %v", err)
+	}
+}

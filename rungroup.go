@@ -1,0 +1,262 @@
+package fencepost
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// GroupOptions are the options of [RunGroup]. The zero value joins a group that exists, and so does nil.
+type GroupOptions struct {
+	// Group configures the membership.
+	Group *group.Options
+	// Writer configures the writer of each partition's log. RunGroup sets Writer.Until, so it must be nil
+	// here. MaxBytes and InFlight are for each log.
+	Writer *writer.Options
+	// Opens is how many logs are opened at once, 1 to 1,024, default 16. The others wait in the order
+	// in which their partitions came.
+	Opens int
+	// Logger also serves the group and the writers if they have no Logger of their own. Default: no
+	// logging.
+	Logger *zap.Logger
+}
+
+// Validate returns all faults of the options, each an [ErrOptions], or nil. RunGroup calls it before its
+// first request. It does no I/O. nil is valid.
+func (o *GroupOptions) Validate() error {
+	if o == nil {
+		return nil
+	}
+	var faults []error
+	fault := func(field string, err error) {
+		if err != nil {
+			faults = append(faults, &fieldError{field, err})
+		}
+	}
+	fault("Group", o.Group.Validate())
+	fault("Writer", o.Writer.Validate())
+	if o.Writer != nil && o.Writer.Until != nil {
+		fault("Writer", errors.New("the field Until must be nil, because RunGroup sets it to the ownership of the partition"))
+	}
+	if o.Opens < 0 || o.Opens > 1024 {
+		fault("Opens", fmt.Errorf("%d must be 1 to 1024", o.Opens))
+	}
+	return errors.Join(faults...)
+}
+
+// PartitionSession is one ownership of a partition of a group: an open writer of the partition's log,
+// and the ownership that it writes under. [RunGroup] passes one to each call of the work. It is safe
+// for concurrent use.
+type PartitionSession struct {
+	*writer.Writer
+	// Partition has the number and the token, and Check for side effects outside the log.
+	Partition *group.Partition
+}
+
+// PartitionStore is the part of st that holds the log of a partition of the group in st, for a reader
+// or a compactor: the keys that begin with "partition/<6 digits>/".
+func PartitionStore(st store.Store, partition int) (store.Store, error) {
+	return store.Sub(st, layout.PartitionPrefix(partition))
+}
+
+// RunGroup makes this process a member of the group in st, and calls work for each partition that it owns, with an
+// open writer of the partition's log. If the session is lost, RunGroup ends the contexts of all work, waits
+// for it to return, and joins again. So work is called many times, each time where the
+// history of the log ends, and never twice at once for one partition. After each call RunGroup
+// flushes and closes the writer, and then gives the partition free. Only the group probes the store.
+//
+// If work, or the opening of its log, fails, it is called again, later each time. After three failures another
+// member tries: see group.Run. So one damaged log does not stop the others. Work that returns nil is
+// done until the partition comes back another time.
+//
+// When ctx ends, the member leaves in good order: the work on each partition goes on until its new
+// owner is ready, and only then its context ends. RunGroup returns
+//
+//   - ctx's cause if ctx ended;
+//   - nil if somebody has drained this member: see group.Drain;
+//   - an [ErrOptions] at once, before any request, if the options are wrong, or work or st is nil;
+//   - group.ErrHung if some work did not return in time after its context had ended. It still
+//     runs, so do not call RunGroup again before it has returned;
+//   - the error of the group if it will not pass, such as store.ErrDenied.
+func RunGroup(ctx context.Context, st store.Store, opts *GroupOptions, work func(ctx context.Context, s *PartitionSession) error) error {
+	faults := []error{opts.Validate()}
+	if work == nil {
+		faults = append(faults, fmt.Errorf("%w: work is nil: pass the function that RunGroup is to call", ErrOptions))
+	}
+	if st == nil {
+		faults = append(faults, fmt.Errorf("%w: the store is nil: open one with store.Open", ErrOptions))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	r := newGroupRun(st, opts, work)
+	for {
+		g, err := group.Join(ctx, st, &r.group)
+		if err == nil {
+			r.probed = g.Probe()
+			err = g.Run(ctx, r.partition)
+		}
+		switch {
+		case err == nil, errors.Is(err, group.ErrHung):
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case final(err):
+			return err
+		}
+		r.logger.Info("joining again", zap.Error(err))
+		if err := clock.Sleep(ctx, r.clock, minPause); err != nil {
+			return err
+		}
+	}
+}
+
+// final tells whether a group's error will not pass.
+func final(err error) bool {
+	for _, kind := range []error{group.ErrOptions, group.ErrNoGroup, probe.ErrRefused, fence.ErrCorrupt, fence.ErrFormat} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return store.Permanent(err)
+}
+
+// groupRun is one call of RunGroup.
+type groupRun struct {
+	st     store.Store // slows down when the store asks for it
+	work   func(ctx context.Context, s *PartitionSession) error
+	group  group.Options
+	writer writer.Options
+	logger *zap.Logger
+	clock  clock.Clock
+	drain  time.Duration
+	opens  chan struct{}
+	probed *probe.Report
+}
+
+func newGroupRun(st store.Store, opts *GroupOptions, work func(ctx context.Context, s *PartitionSession) error) *groupRun {
+	v := *cmp.Or(opts, &GroupOptions{})
+	r := &groupRun{
+		work: work, logger: cmp.Or(v.Logger, zap.NewNop()), group: *cmp.Or(v.Group, &group.Options{}), writer: *cmp.Or(v.Writer, &writer.Options{}),
+		opens: make(chan struct{}, cmp.Or(v.Opens, 16)),
+	}
+	r.group.Logger = cmp.Or(r.group.Logger, r.logger.Named("group"))
+	r.writer.Logger = cmp.Or(r.writer.Logger, r.logger.Named("writer"))
+	r.clock = clock.Or(r.group.Clock)
+	r.writer.Clock = cmp.Or(r.writer.Clock, r.clock)
+	r.st = &calm{Store: st, clock: r.clock}
+	const validity = 15 * time.Second
+	// The group waits for the work, and the closing is a part of it.
+	r.drain = cmp.Or(r.group.Drain, r.group.Validity, validity) * 3 / 4
+	return r
+}
+
+// partition is the work that the group calls.
+func (r *groupRun) partition(ctx context.Context, p *group.Partition) error {
+	// An owner that gives its partition up may settle its appends. One that has lost it is cut off.
+	until, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	stop := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); lost(cause) {
+			cut(cause)
+		}
+	})
+	defer stop()
+	opened := r.vouch(p)
+	w, err := r.open(ctx, until, p)
+	opened()
+	if err != nil {
+		return err
+	}
+	err = r.lead(ctx, &PartitionSession{Writer: w, Partition: p})
+	defer r.vouch(p)()
+	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
+	defer cancel()
+	closed := w.Close(drain)
+	if err == nil || errors.Is(err, context.Cause(ctx)) {
+		err = cmp.Or(closed, err)
+	}
+	return err
+}
+
+// lost tells whether an ownership ended against its owner's will.
+func lost(cause error) bool {
+	for _, kind := range []error{group.ErrMoved, group.ErrLeft, group.ErrStalled} {
+		if errors.Is(cause, kind) {
+			return false
+		}
+	}
+	return true
+}
+
+// open opens the log of a partition, when it is its turn.
+func (r *groupRun) open(ctx, until context.Context, p *group.Partition) (*writer.Writer, error) {
+	select {
+	case r.opens <- struct{}{}:
+		defer func() { <-r.opens }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	st, err := PartitionStore(r.st, p.Number())
+	if err != nil {
+		return nil, err
+	}
+	opts := r.writer
+	opts.Until = until
+	init := *cmp.Or(opts.Init, &manifest.InitOptions{})
+	init.Probed = cmp.Or(init.Probed, r.probed)
+	opts.Init = &init
+	return writer.Open(ctx, st, p.Token(), &opts)
+}
+
+// vouch keeps StallAfter from ending the ownership until it is stopped: while RunGroup opens the
+// writer, the work cannot call Progress.
+func (r *groupRun) vouch(p *group.Partition) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if every := r.group.StallAfter / 2; every > 0 {
+		go func() {
+			for clock.Sleep(ctx, r.clock, every) == nil {
+				p.Progress()
+			}
+		}()
+	}
+	return func() {
+		cancel()
+		p.Progress()
+	}
+}
+
+// lead calls the work, with a context that also ends when the writer fails.
+func (r *groupRun) lead(ctx context.Context, s *PartitionSession) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-s.Done():
+			// The work may close the writer and go on.
+			if err := s.Err(); !errors.Is(err, writer.ErrClosed) {
+				cancel(fmt.Errorf("fencepost: %w", err))
+			}
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel(nil)
+		<-watched
+	}()
+	return r.work(ctx, s)
+}

@@ -1,0 +1,250 @@
+package fencepost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// fleet is a group of workers that append to the logs of its partitions, in virtual time.
+type fleet struct {
+	*testing.T
+	mem    *memstore.Store
+	faulty *faultstore.Store
+	n      int
+
+	mu    sync.Mutex
+	acked [][]string // by partition
+	who   []string   // who appended last
+}
+
+type hand struct {
+	st     *faultstore.Store
+	cancel context.CancelCauseFunc
+	ended  chan error
+}
+
+func inFleet(t *testing.T, partitions int, f func(f *fleet)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(&memstore.Options{Clock: clock.Go()})
+		o := &faultstore.Options{Clock: clock.Go(), Rates: faultstore.Rates{MaxDelay: 20 * time.Millisecond}}
+		f(&fleet{T: t, mem: mem, faulty: faultstore.New(mem, o), n: partitions, acked: make([][]string, partitions), who: make([]string, partitions)})
+	})
+}
+
+func (f *fleet) options(name string) *fencepost.GroupOptions {
+	return &fencepost.GroupOptions{
+		Group: &group.Options{
+			Partitions: f.n, Identity: name, Clock: clock.Go(), Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 2, UploadSize: 1, Clock: clock.Go()},
+		},
+		Writer: &writer.Options{Clock: clock.Go()},
+	}
+}
+
+// join starts a worker that appends ten records a second to each partition that it owns.
+func (f *fleet) join(name string) *hand {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	h := &hand{st: f.faulty.Client(name), cancel: cancel, ended: make(chan error, 1)}
+	go func() {
+		h.ended <- fencepost.RunGroup(ctx, h.st, f.options(name), func(ctx context.Context, s *fencepost.PartitionSession) error {
+			p := s.Partition.Number()
+			for ctx.Err() == nil {
+				f.mu.Lock()
+				value := fmt.Sprintf("%d/%d/%s", p, s.Partition.Token().Epoch(), name)
+				f.mu.Unlock()
+				if _, err := s.Append(ctx, [][]byte{[]byte(value)}); err != nil {
+					return err
+				}
+				f.mu.Lock()
+				f.acked[p] = append(f.acked[p], value)
+				f.who[p] = name
+				f.mu.Unlock()
+				_ = clock.Sleep(ctx, clock.Go(), 100*time.Millisecond)
+			}
+			return context.Cause(ctx)
+		})
+	}()
+	return h
+}
+
+// stop ends a worker in good order.
+func (f *fleet) stop(h *hand) {
+	f.Helper()
+	h.cancel(errStop)
+	select {
+	case err := <-h.ended:
+		if !errors.Is(err, errStop) {
+			f.Errorf("RunGroup says %v", err)
+		}
+	case <-time.After(time.Hour):
+		f.Fatal("RunGroup does not end")
+	}
+}
+
+// sound fails the test unless each log is one history that has all acknowledged records, in order.
+func (f *fleet) sound() {
+	f.Helper()
+	for p := range f.n {
+		st, err := fencepost.PartitionStore(f.mem, p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		all, err := logtest.Read(st, 0, nil)
+		if err != nil {
+			f.Fatalf("partition %d: %v", p, err)
+		}
+		i := 0
+		for _, value := range all {
+			if i < len(f.acked[p]) && f.acked[p][i] == value {
+				i++
+			}
+		}
+		if i < len(f.acked[p]) || len(all) > len(f.acked[p])+20 {
+			f.Errorf("partition %d: of %d acknowledged records %d are there, of %d", p, len(f.acked[p]), i, len(all))
+		}
+	}
+}
+
+func (f *fleet) owners() (all []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all = slices.Compact(slices.Sorted(slices.Values(f.who)))
+	return all
+}
+
+// Workers come, go, crash and freeze. Each log is one history, and only the group probes the store.
+func TestRunGroup(t *testing.T) {
+	inFleet(t, 6, func(f *fleet) {
+		a := f.join("a")
+		time.Sleep(10 * time.Second)
+		b, c := f.join("b"), f.join("c")
+		time.Sleep(20 * time.Second)
+		if got := f.owners(); len(got) != 3 {
+			f.Errorf("%v own partitions", got)
+		}
+		resume := b.st.Pause()
+		time.Sleep(40 * time.Second)
+		if got := f.owners(); slices.Contains(got, "b") {
+			f.Errorf("%v own partitions, and b is frozen", got)
+		}
+		resume()
+		time.Sleep(30 * time.Second)
+		f.stop(a)
+		c.st.Crash()
+		c.cancel(errStop)
+		<-c.ended
+		time.Sleep(40 * time.Second)
+		if got := f.owners(); !slices.Equal(got, []string{"b"}) {
+			f.Errorf("%v own partitions, and only b is left", got)
+		}
+		f.stop(b)
+		f.sound()
+		if n := f.faulty.Counts().Of("", "partition/000000/tmp/"); n > 0 {
+			f.Errorf("the log of a partition probed the store: %d requests", n)
+		}
+	})
+}
+
+// The log of one partition is damaged. It is tried by three workers and left; the others go on.
+func TestRunGroupWithADamagedLog(t *testing.T) {
+	inFleet(t, 4, func(f *fleet) {
+		if _, err := f.mem.Put(f.Context(), "partition/000002/format.json", []byte("junk"), nil); err != nil {
+			f.Fatal(err)
+		}
+		a, b := f.join("a"), f.join("b")
+		time.Sleep(3 * time.Minute)
+		for p, all := range f.acked {
+			if (p == 2) != (len(all) == 0) {
+				f.Errorf("partition %d has %d records", p, len(all))
+			}
+		}
+		f.stop(a)
+		f.stop(b)
+	})
+}
+
+// When the store is overloaded, all logs of a process wait together.
+func TestRunGroupCalmsDown(t *testing.T) {
+	inFleet(t, 20, func(f *fleet) {
+		a := f.join("a")
+		time.Sleep(20 * time.Second)
+		f.faulty.ResetCounts()
+		f.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			if strings.HasPrefix(op.Key, "partition/") {
+				return faultstore.Fault{Drop: true, Err: &store.Error{Op: string(op.Kind), Key: op.Key, Status: 503, Code: "SlowDown"}}
+			}
+			return faultstore.Fault{}
+		})
+		time.Sleep(20 * time.Second)
+		f.Logf("%d requests", f.faulty.Counts().Of("", "partition/"))
+		// Twenty logs with their own retries alone, 2 s apart at most, would send some 400.
+		if n := f.faulty.Counts().Of("", "partition/"); n > 200 {
+			f.Errorf("%d requests in 20 s of overload", n)
+		}
+		f.faulty.SetHook(nil)
+		time.Sleep(20 * time.Second)
+		f.stop(a)
+		f.sound()
+	})
+}
+
+// Idle partitions cost few goroutines, and no request.
+func TestRunGroupIdle(t *testing.T) {
+	inFleet(t, 200, func(f *fleet) {
+		before := runtime.NumGoroutine()
+		ctx, cancel := context.WithCancelCause(context.Background())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- fencepost.RunGroup(ctx, f.faulty, f.options("idle"), func(ctx context.Context, _ *fencepost.PartitionSession) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}()
+		time.Sleep(2 * time.Minute)
+		n := runtime.NumGoroutine() - before
+		f.Logf("%.1f goroutines for each partition", float64(n)/200)
+		if n > 4*200+20 {
+			f.Errorf("%d goroutines for 200 idle partitions", n)
+		}
+		f.faulty.ResetCounts()
+		time.Sleep(10 * time.Minute)
+		if n := f.faulty.Counts().Of("", "partition/"); n > 0 {
+			f.Errorf("idle partitions made %v in ten minutes", f.faulty.Counts())
+		}
+		cancel(errStop)
+		if err := <-ended; !errors.Is(err, errStop) {
+			f.Error(err)
+		}
+	})
+}
+
+func TestRunGroupReportsAllFaults(t *testing.T) {
+	err := fencepost.RunGroup(t.Context(), nil, &fencepost.GroupOptions{Group: &group.Options{Partitions: -1}, Opens: -2, Writer: &writer.Options{InFlight: -1, Until: t.Context()}}, nil)
+	if !errors.Is(err, fencepost.ErrOptions) || errors.Is(err, leader.ErrOptions) {
+		t.Fatal(err)
+	}
+	for _, says := range []string{"Group: group: invalid options: Partitions -1", "InFlight -1", "Until must be nil", "Opens: -2", "work is nil", "store is nil"} {
+		if !strings.Contains(err.Error(), says) {
+			t.Errorf("%v does not say %q", err, says)
+		}
+	}
+}
