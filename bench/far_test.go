@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"hash/fnv"
 	"io"
 	"iter"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -158,7 +158,7 @@ type acked struct {
 
 func newFenced(t *testing.T, f manifest.Format, st store.Store, opts writer.Options) *fenced {
 	t.Helper()
-	body, err := json.Marshal(f)
+	body, err := document.Encode(layout.FormatKey, f)
 	if err != nil {
 		t.Fatal(err)
 	}

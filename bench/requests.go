@@ -13,7 +13,9 @@ import (
 func requests(ctx context.Context, r *report) error {
 	return with(ctx, func(e *endpoint) error {
 		const commits, size = 2000, 4 << 10
-		w, err := e.open(ctx, pipeline(16, size))
+		opts := pipeline(16, size)
+		opts.Hedge = -1 // 5 % more at most, counted by latency
+		w, err := e.open(ctx, opts)
 		if err != nil {
 			return err
 		}

@@ -136,17 +136,11 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		b.SetCursor(e.cursor)
 	}
 	b.appends++
-	if w.pace.came() {
-		news = true
+	if w.pace.learned() && (w.pace.came() || b.Size() >= bulk && !b.full) {
+		b.full, news = b.full || b.Size() >= bulk, true
 	}
-	if b.Size() >= bulk && !b.full {
-		b.full, news = true, true
-	}
-	if b.Size() >= w.opts.BatchBytes {
-		b.hurry, b.full, news = true, true, true
-	}
-	if b.IsEdit() {
-		b.hurry, news = true, true
+	if e.edit != nil || b.Size() >= w.opts.BatchBytes {
+		b.hurry, b.full, news = true, b.full || e.edit == nil, true
 	}
 	if news { // to the dispatcher, which does not care about one record more
 		w.changed.Broadcast()

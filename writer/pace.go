@@ -144,7 +144,7 @@ func (w *Writer) ripe() bool {
 	if w.opts.Linger > 0 && !w.waiting.hurry {
 		at = max(at, w.waiting.begun.Add(w.opts.Linger))
 	}
-	if w.pace.learned() && !w.waiting.full {
+	if w.pace.learned() && !w.waiting.full && w.waiting.Size() < bulk {
 		at = max(at, w.paced(now))
 	}
 	if at == now {

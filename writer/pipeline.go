@@ -132,8 +132,9 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 		})
 		o = w.classify(ctx, b, err)
 	}
+	answered := w.opts.Clock.Now() // before the lock, for which it may have to wait
 	w.mu.Lock()
-	b.answered = w.opts.Clock.Now()
+	b.answered = answered
 	b.applied = o.applied
 	// guard:pace-sample. Only a small object that took one request is a sample of the latency.
 	// Without this check: 16 objects of 4 MiB share a slow line and take 2 s each; the small
