@@ -130,8 +130,8 @@ func (r *run) standBack() time.Duration {
 }
 
 // contend waits for a term and calls the work. The elector has a goroutine of its own, so
-// that it frees the lock when the term ends, and the work goes on until the successor
-// seals the log.
+// that it frees the lock when a successor is to be expected, and the work goes on until
+// that one seals the log. Otherwise the lock is freed after the work.
 func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 	terms, worked, ended := make(chan *leader.Term, 1), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -139,10 +139,12 @@ func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 			terms <- t
 			select {
 			case <-worked: // and the writer is closed
-				return nil
 			case <-ctx.Done():
-				return context.Cause(ctx)
+				if !followed(context.Cause(ctx)) {
+					<-worked
+				}
 			}
+			return context.Cause(ctx)
 		})
 	}()
 	select {
@@ -278,9 +280,16 @@ func (r *run) lead(ctx context.Context, t *leader.Term, cut context.CancelCauseF
 	return r.work(ctx, r.session)
 }
 
+// followed reports whether another process is about to open the log after a term that ended
+// like this.
+func followed(over error) bool {
+	term, ok := errors.AsType[*leader.TermError](over)
+	return ok && (term.Successor != "" || errors.Is(over, leader.ErrDeposed))
+}
+
 // linger waits until the successor's writer is open, if one is to be expected.
 func (r *run) linger(ctx context.Context, over error) {
-	if term, ok := errors.AsType[*leader.TermError](over); !ok || term.Successor == "" && !errors.Is(over, leader.ErrDeposed) {
+	if !followed(over) {
 		return
 	}
 	ctx, cancel := clock.WithTimeout(ctx, r.clock, r.patience, errSuccessor)

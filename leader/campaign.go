@@ -203,7 +203,7 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 	c.own.Version = win.Known
 	took := c.clock.Now().Sub(c.began)
 	t := newTerm(ctx, c.Elector, c.own, win)
-	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("took", took))
+	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("after_waiting", took))
 	if h := c.opts.Hooks.Elected; h != nil {
 		h(Election{Epoch: t.epoch, Took: took})
 	}

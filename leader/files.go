@@ -103,15 +103,18 @@ func (f *files) swap(ctx context.Context, rec Record, old store.Version) (v stor
 	if err != nil {
 		return "", false, err
 	}
-	return f.swapBody(ctx, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, old)
+	return f.swapBody(ctx, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, old, nil)
 }
 
-func (f *files) swapBody(ctx context.Context, key string, body []byte, old store.Version) (store.Version, bool, error) {
+// swapBody calls retrying, if not nil, with each failure that it retries.
+func (f *files) swapBody(ctx context.Context, key string, body []byte, old store.Version, retrying func(error)) (store.Version, bool, error) {
+	settle := f.settle(0)
+	settle.Retrying = retrying
 	// guard:swap. Each write of an existing lock is conditional on the version that its sender last saw. Without
 	// the condition: B deposes A and leads; A's next heartbeat overwrites the expired lock, and A leads on.
 	//
-	//mutant:replace info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: f.settle(0)}) => info, err := f.st.Put(ctx, key, body, nil); clean := true
-	info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: f.settle(0)})
+	//mutant:replace info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle}) => info, err := f.st.Put(ctx, key, body, nil); clean := true
+	info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle})
 	return info.Version, clean, err
 }
 

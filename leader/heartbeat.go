@@ -2,7 +2,6 @@ package leader
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -100,7 +99,7 @@ func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.In
 	}
 	ctx, cancel := clock.WithTimeout(ctx, t.clock, max(left, 0), errNoAnswer)
 	defer cancel()
-	version, _, err := t.e.swapBody(ctx, layout.NumberedKey(t.e.prefix, uint64(t.epoch)), body, w.Known)
+	version, _, err := t.e.swapBody(ctx, layout.NumberedKey(t.e.prefix, uint64(t.epoch)), body, w.Known, t.warn())
 	in := lease.Input{Signal: lease.Wrote, Version: version}
 	switch store.OutcomeOf(err) {
 	case store.Applied:
@@ -153,12 +152,30 @@ func (t *Term) beat(sent, due clock.Instant, err error) {
 		Epoch: t.epoch, Err: err, Took: now.Sub(sent), Late: max(now.Sub(due), 0),
 		Remaining: t.Remaining(),
 	}
-	if err != nil && !errors.Is(err, store.ErrPrecondition) {
-		t.e.opts.Logger.Warn("heartbeat failed", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", h.Remaining), zap.Error(err))
+	if store.OutcomeOf(err) == store.Rejected {
+		t.failure(err)
 	}
 	if hook := t.e.opts.Hooks.Heartbeat; hook != nil {
 		hook(h)
 	}
+}
+
+// warn returns a function that logs failures of one write while it is retried: the first
+// one, and then one in a fifteenth of the validity.
+func (t *Term) warn() func(error) {
+	var last clock.Instant
+	told := false
+	return func(err error) {
+		if now := t.clock.Now(); !told || now.Sub(last) >= t.e.opts.Validity/15 {
+			told, last = true, now
+			t.failure(err)
+		}
+	}
+}
+
+func (t *Term) failure(err error) {
+	t.e.opts.Logger.Warn("heartbeat failed; trying again while the term lasts",
+		zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", t.Remaining()), zap.Error(err))
 }
 
 // prune deletes old locks while the term lasts.

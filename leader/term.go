@@ -40,6 +40,7 @@ type Term struct {
 	mu      sync.Mutex // never held across a request
 	machine *lease.Leader
 	timer   clock.Timer
+	wake    clock.Instant // when timer fires
 	todo    *lease.Write
 	done    bool
 	why     error // the cause of the cancelled context that was given to Run
@@ -172,7 +173,11 @@ func (t *Term) step(in lease.Input) {
 	if r.Write != nil {
 		t.todo = r.Write
 	}
-	if t.timer != nil {
+	paused := now.Sub(t.wake)
+	t.wake = r.Wake
+	if t.timer == nil {
+		paused = 0
+	} else {
 		t.timer.Stop()
 		t.timer = nil
 	}
@@ -187,6 +192,10 @@ func (t *Term) step(in lease.Input) {
 
 	if over != nil {
 		t.cancel(over)
+	}
+	if paused > t.e.opts.Margin {
+		t.e.opts.Logger.Warn("this process was paused, or its machine was suspended",
+			zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("paused", paused))
 	}
 	select {
 	case t.kick <- struct{}{}:

@@ -28,6 +28,8 @@ type SettleOptions struct {
 	// Random draws the pauses: a number in [0, 1), by default another one every
 	// time. It must be safe for concurrent use.
 	Random func() float64
+	// Retrying is called after each failure that will be retried, before the pause.
+	Retrying func(err error)
 }
 
 // Validate returns what is wrong with the options, an [ErrInvalid], as every function
@@ -103,6 +105,9 @@ func (s *settings) attempt(ctx context.Context, f func(context.Context) error) e
 // pause waits after n+1 failures, the last of which was err. It returns early, with
 // the cause, if ctx ends.
 func (s *settings) pause(ctx context.Context, n int, err error) error {
+	if s.Retrying != nil && err != nil && ctx.Err() == nil {
+		s.Retrying(err)
+	}
 	d := s.Backoff << min(n, 16)
 	if d <= 0 || d > s.MaxBackoff {
 		d = s.MaxBackoff

@@ -226,7 +226,11 @@ func (w *Writer) halt(err error) {
 		return
 	}
 	w.stop = err
-	w.opts.Logger.Warn("stopped", zap.Uint64("epoch", uint64(w.token.Epoch())), zap.Error(err))
+	level := zap.WarnLevel
+	if errors.Is(err, ErrFenced) || errors.Is(err, ErrClosed) {
+		level = zap.InfoLevel // a successor leads, or the term is over: that is not the writer's failure
+	}
+	w.opts.Logger.Log(level, "stopped", zap.Uint64("epoch", uint64(w.token.Epoch())), zap.Error(err))
 	if b := w.waiting; !b.Empty() {
 		w.waiting = newBatch()
 		b.Builder = frame.Builder{}
