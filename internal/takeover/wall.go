@@ -26,9 +26,10 @@ import (
 // that seal, or to a place where the next wall begins.
 func (o *opener) wall(ctx context.Context, base fence.Position, sent uint64) error {
 	o.Logger.Info("a busy leader is about to use the next slots; building a wall of seals", zap.Stringer("from", base))
-	o.stopAhead(ctx, base, uint64(o.InFlight+2*o.Window))
-	row, ctx := errgroup.WithContext(ctx)
 	volley := min(max(o.Window, chain.DefaultAhead), 256)
+	// The backstop goes beyond the first volley. Otherwise both would send to the same slot.
+	o.stopAhead(ctx, base, uint64(max(o.InFlight+2*o.Window, volley)))
+	row, ctx := errgroup.WithContext(ctx)
 	row.SetLimit(volley)
 	var mu sync.Mutex
 	var requests []context.CancelFunc
