@@ -50,7 +50,6 @@ type Group struct {
 	machine *member.Machine
 	timer   clock.Timer
 	joined  bool
-	running bool
 	work    func(ctx context.Context, p *Partition) error
 	parts   map[int]*Partition
 	idle    *sync.Cond // signalled when a work has returned

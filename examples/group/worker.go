@@ -62,7 +62,9 @@ func runWorker(ctx context.Context, url, prefix, name string, in io.Reader, out 
 		if e.Until > 0 {
 			e.Until += e.At
 		}
-		_ = lines.Encode(e)
+		if err := lines.Encode(e); err != nil {
+			return // nobody listens any more
+		}
 	}
 	opts := &fencepost.GroupOptions{Group: &group.Options{Identity: name, Hooks: group.Hooks{
 		Heartbeat: func(h group.Heartbeat) {

@@ -282,8 +282,8 @@ func (r *request) list(b *bucket, now time.Duration) []store.Info {
 		infos = infos[:min(r.most, len(infos))]
 	}
 	if len(r.half) > 0 {
-		low := slices.DeleteFunc(infos, func(i store.Info) bool { return i.Key >= r.half[0].Key })
-		infos = append(low, r.half...)
+		infos = slices.DeleteFunc(infos, func(i store.Info) bool { return i.Key >= r.half[0].Key })
+		infos = append(infos, r.half...)
 	}
 	return infos
 }
