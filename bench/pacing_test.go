@@ -98,11 +98,11 @@ type arena struct {
 	long   time.Duration
 }
 
-func (a arena) run(l traffic, make func(*testing.T, *far) appender) (s score) {
+func (a arena) run(l traffic, open func(*testing.T, *far) appender) (s score) {
 	a.t.Helper()
 	synctest.Test(a.t, func(t *testing.T) {
 		st := newFar(a.spread)
-		s = l.run(make(t, st), st, a.long/5, a.long)
+		s = l.run(open(t, st), st, a.long/5, a.long)
 	})
 	return s
 }
