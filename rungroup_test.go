@@ -172,13 +172,13 @@ func TestRunGroupWithADamagedLog(t *testing.T) {
 		}
 		a, b := f.join("a"), f.join("b")
 		time.Sleep(3 * time.Minute)
+		f.stop(a)
+		f.stop(b)
 		for p, all := range f.acked {
 			if (p == 2) != (len(all) == 0) {
 				f.Errorf("partition %d has %d records", p, len(all))
 			}
 		}
-		f.stop(a)
-		f.stop(b)
 	})
 }
 
