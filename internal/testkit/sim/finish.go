@@ -72,7 +72,7 @@ func (w *world) finish() {
 		return
 	}
 	w.sameTable(ctx, n)
-	w.unpinRevived(ctx, n)
+	w.unpin(ctx, n)
 	report, err := verify.Run(ctx, n.store(), &verify.Options{Settle: n.settle(), Clock: n.clock})
 	if err != nil {
 		w.history.broken("verify", "%v", err)
@@ -88,22 +88,23 @@ func (w *world) finish() {
 	}
 }
 
-// unpinRevived deletes expired pins that have come back, as an operator does after verify
-// has reported them. A late copy of the create has landed, and where equal bytes have
-// equal versions, a late copy of a renewal too. Such a pin cannot be told from a valid
-// one.
-func (w *world) unpinRevived(ctx context.Context, n *node) {
-	var revived []string
+// unpin deletes named pins that nobody holds, as an operator does after verify has reported
+// them. They cannot be told from valid ones. Some are expired pins that have come back: a
+// late copy of the create has landed, and where equal bytes have equal versions, a late copy
+// of a renewal too. Of others the maker was told that it does not hold them, and that the
+// store refused to delete them.
+func (w *world) unpin(ctx context.Context, n *node) {
+	var idle []string
 	for key, h := range w.holds.byKey {
 		var doc struct {
 			Renewals int `json:"renewals"`
 		}
-		if o := w.bucket.objects[key]; o != nil && h.lost && json.Unmarshal(o.body, &doc) == nil && doc.Renewals > 0 {
-			revived = append(revived, key)
+		if o := w.bucket.objects[key]; o != nil && !h.valid() && json.Unmarshal(o.body, &doc) == nil && doc.Renewals > 0 {
+			idle = append(idle, key)
 		}
 	}
-	if slices.Sort(revived); len(revived) > 0 {
-		if err := n.store().Delete(ctx, revived...); err != nil {
+	if slices.Sort(idle); len(idle) > 0 {
+		if err := n.store().Delete(ctx, idle...); err != nil {
 			w.history.broken("client", "unpinning: %v", err)
 		}
 	}
