@@ -231,3 +231,34 @@ func TestRunHandOverIsBounded(t *testing.T) {
 		_ = w.ends(b)
 	})
 }
+
+// guard:check-kept. A leader that is told to end has said by Check that its term lasts for
+// five seconds more. A follower is close at once, and leads after these five seconds.
+func TestRunKeepsWhatCheckHasPromised(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var promised, led time.Time
+		a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			time.Sleep(20 * time.Second)
+			if err := s.Check(5 * time.Second); err != nil {
+				t.Error(err)
+			}
+			promised = time.Now().Add(5 * time.Second)
+			s.Resign()
+			time.Sleep(8 * time.Second) // it ignores its context
+			return context.Cause(ctx)
+		})
+		time.Sleep(10 * time.Second)
+		b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error {
+			led = time.Now()
+			return nil
+		})
+		if err := w.ends(b); err != nil {
+			t.Error(err)
+		}
+		a.cancel(errStop)
+		_ = w.ends(a)
+		if late := led.Sub(promised); late < 0 || late > 3*time.Second {
+			t.Errorf("the next leader began %v after what was promised", late)
+		}
+	})
+}

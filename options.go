@@ -18,8 +18,7 @@ type Options struct {
 	// Leader configures the election. A leader prunes old locks only if Leader.Prune
 	// is set; without it the log's compactor prunes them.
 	Leader *leader.Options
-	// Writer configures the writer. Run sets Writer.Until to the leader's term, so it
-	// must be nil here.
+	// Writer configures the writer. Run sets Writer.Until, so it must be nil here.
 	Writer *writer.Options
 	// Logger also serves the election and the writer if they have no Logger of their
 	// own. Default: no logging. Package zaptoslog makes one from a slog.Handler.
@@ -56,6 +55,8 @@ type settings struct {
 	// renew is the interval of heartbeats, and so the longest time after which
 	// another candidate notices that the lock is free.
 	renew time.Duration
+	// validity is that of the leader's lock. No Check can promise more.
+	validity time.Duration
 	// patience is how long a leader whose term is over lets its work go on for a successor.
 	patience time.Duration
 	// drain is how long Run waits for the writer to close.
@@ -82,7 +83,8 @@ func (o *Options) settings(traits store.Traits) settings {
 	if s.renew = s.leader.Renew; s.renew == 0 {
 		s.renew = max(cmp.Or(s.leader.Validity, validity)*2/5, traits.MinRewrite)
 	}
-	s.patience = cmp.Or(s.leader.Validity, validity) / 5
+	s.validity = cmp.Or(s.leader.Validity, validity)
+	s.patience = s.validity / 5
 	s.drain = max(s.leader.Validity, validity)
 	return s
 }

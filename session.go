@@ -25,6 +25,8 @@ type Session struct {
 	term     *leader.Term
 	clock    clock.Clock
 	resigned atomic.Pointer[clock.Instant] // when Resign was called first
+	promised *atomic.Int64                 // until when a Check has promised the term
+	most     time.Duration                 // that a Check can promise
 
 	mu   sync.Mutex // held while Resign tells the term
 	over bool       // the work has returned
@@ -48,7 +50,17 @@ func (s *Session) Remaining() time.Duration { return s.term.Remaining() }
 //
 // A process can be paused right after Check. An effect that must not happen twice
 // needs its epoch checked at its destination: see fence.Gate.
-func (s *Session) Check(need time.Duration) error { return s.term.Check(need) }
+func (s *Session) Check(need time.Duration) error {
+	if need <= 0 {
+		return s.term.Check(need)
+	}
+	// It is noted before the term is asked. So when the term ends after a nil, Run knows.
+	until := int64(s.clock.Now().Add(min(need, s.most)))
+	for old := s.promised.Load(); old < until && !s.promised.CompareAndSwap(old, until); {
+		old = s.promised.Load()
+	}
+	return s.term.Check(need)
+}
 
 // Progress tells the election that the work is alive. If Options.Leader.StallAfter
 // is set, the work must call Progress at least that often, or the term ends with

@@ -42,7 +42,8 @@ func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 			return
 		}
 	}
-	ctx, cancel := clock.WithTimeout(ctx, c.clock, c.timeout, errNoAnswer)
+	// A slow note must not delay the read of the lock at which it may have lapsed.
+	ctx, cancel := clock.WithTimeout(ctx, c.clock, min(c.timeout, max(until.Sub(c.clock.Now()), 0)), errNoAnswer)
 	defer cancel()
 	old, version, err := c.sighted(ctx)
 	if err == nil && !old.covers(seen, c.last.Successor) {

@@ -100,6 +100,9 @@ func (t *Term) leave(ctx context.Context, in lease.Input) error {
 			return context.Cause(ctx)
 		}
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // who does not wait sends nothing, also if both were closed already
+	}
 	// The driver of a lost term ends before the work does. The machine knows whether
 	// there is still a lock to release.
 	last, cancel := clock.WithTimeout(ctx, t.clock, t.e.opts.Validity, errNoAnswer)

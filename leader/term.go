@@ -208,7 +208,7 @@ func (t *Term) step(in lease.Input) {
 
 // end returns the term's error. It is called with mu held.
 func (t *Term) end(c lease.Cause) *TermError {
-	e := &TermError{Epoch: t.epoch, Err: t.failed, Successor: t.close}
+	e := &TermError{Epoch: t.epoch, Err: t.failed}
 	switch c {
 	case lease.ByExpiry:
 		e.Kind = ErrExpired
@@ -217,9 +217,9 @@ func (t *Term) end(c lease.Cause) *TermError {
 	case lease.ByStall:
 		e.Kind, e.Err = ErrStalled, nil
 	case lease.ByHandover:
-		e.Kind, e.Err = ErrHandedOver, nil
+		e.Kind, e.Err, e.Successor = ErrHandedOver, nil, t.close
 	default:
-		e.Kind, e.Err = ErrResigned, t.why
+		e.Kind, e.Err, e.Successor = ErrResigned, t.why, t.close
 	}
 	return e
 }

@@ -25,6 +25,7 @@ func (c *Candidate) onListed(now clock.Instant, ev Event, report **Report) Actio
 		if c.cfg.Observe {
 			return c.idle(now)
 		}
+		c.looked = true // a lock of this name that is found now belongs to a live process
 		return c.create()
 	}
 	if ev.Epoch == c.lock.Epoch {
