@@ -179,7 +179,7 @@ func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 // effect that takes 4 s; A is told to end, a follower is close, and the lock is free after a
 // second; B leads, gets nil from Check(5s), and does the same beside A.
 //
-//mutant:replace clock.Instant(r.promised.Load()).Sub(r.clock.Now()) => 0
+//mutant:replace clock.Instant(r.promised.Load()).Sub(r.clock.Now()) => time.Duration(0)
 func (r *run) keep(over error, worked <-chan struct{}) {
 	if !followed(over) {
 		<-worked
