@@ -13,9 +13,9 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// calm is a store that many logs of one process share. When the store answers that it is overloaded, all of
-// them wait, and not only the one that got the answer: each has its own retries, and
-// thousands of them would keep the store overloaded.
+// calm is a store that many logs of one process share. When the store answers that it is
+// overloaded, all of them wait, and not only the one that got the answer. Each log has its own
+// retries, and thousands of them would keep the store overloaded.
 type calm struct {
 	store.Store
 	clock clock.Clock
@@ -113,6 +113,9 @@ func (c *calm) List(ctx context.Context, prefix string, opts *store.ListOptions)
 }
 
 func (c *calm) Delete(ctx context.Context, keys ...string) error {
+	if len(keys) == 0 {
+		return nil
+	}
 	if err := c.wait(ctx); err != nil {
 		return &store.Error{Op: "delete", Key: keys[0], Err: err}
 	}

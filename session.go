@@ -48,6 +48,8 @@ func (s *Session) Remaining() time.Duration { return s.term.Remaining() }
 // 13.5 s by default, can never be met. Success takes some 100 ns on Linux and allocates
 // nothing.
 //
+// When this leader hands over, its successor leads only after the time that Check has promised.
+//
 // A process can be paused right after Check. An effect that must not happen twice
 // needs its epoch checked at its destination: see fence.Gate.
 func (s *Session) Check(need time.Duration) error {

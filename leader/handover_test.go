@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -89,7 +90,7 @@ func TestHandOver(t *testing.T) {
 // With nobody to hand over to, the work's context ends at once: also if somebody followed
 // an earlier term, and if what was noted of it is junk.
 func TestHandOverAlone(t *testing.T) {
-	for name, note := range map[string]string{"no note": "", "junk": "{", "another epoch": `{"epoch":7,"state":"held","candidate":"b"}`} {
+	for name, note := range map[string]string{"no note": "", "junk": "{", "another epoch": string(document.Sum("follower.json", []byte(`{"format":1,"epoch":7,"state":"held","candidate":"b"}`)))} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				if note != "" {

@@ -335,9 +335,9 @@ func (p *plan) pend(entries []Entry, part int, moved bool) []Entry {
 		}
 		entries = append(entries, e)
 	}
-	// guard:pending-owner. Who follows an owner waits for it, unless it is expired. Without
-	// this entry: A works; assignment 2 gives the partition to B; B starts at once, while A
-	// has not seen 2.
+	// guard:pending-owner. A new owner waits for the owner before it, unless that one is
+	// expired. Without this entry: A works; assignment 2 gives the partition to B; B starts at
+	// once, while A has not seen assignment 2 and still works.
 	if must && !p.entry(part, old) {
 		i, _ := slices.BinarySearchFunc(entries[first:], int(old), func(e Entry, m int) int { return cmp.Compare(e.Member, m) })
 		entries = slices.Insert(entries, first+i, Entry{Member: int(old), Number: p.number})

@@ -201,7 +201,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// It goes to who owns least, so that nothing else needs to move.
+// It goes to the member that owns least, so that nothing else needs to move.
 func TestGivenUpToTheLeast(t *testing.T) {
 	g := newGroup(t, 30)
 	g.join(4, 1)
