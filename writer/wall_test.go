@@ -248,7 +248,8 @@ func TestSealOfTheWallThatIsLate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.header(at(1, 5)).Next != 2 || e.header(at(1, 6)).Next != 2 {
+			// If all are late, the seal on slot 4 may fall into a hole too, and cancel the one on slot 5.
+			if e.header(at(1, 4)).Next != 2 && e.header(at(1, 5)).Next != 2 || e.header(at(1, 6)).Next != 2 {
 				t.Fatal("the late seal was not applied, so this tests nothing")
 			}
 			if b.Recovered().Offset != 5 {
