@@ -573,38 +573,61 @@ proctype Rot() {
 #endif
 
 #ifdef READER
+/* A reader may follow several seals, and hold back what it finds, until one reading of the
+   manifest confirms the first of them. bad: something held back is not in the history. */
 proctype Reader() {
 	byte p, off, v, before, doubtful = NONE;
+	byte followed = NONE, delivered;	/* the first seal that is not confirmed, and the offset there */
+	bool bad;
 	byte mf, mf_off, mh, mh_off, mr;
 	bool known;
 	before = acked;
 	newest();
 resume:	/* records below the floor are in segments, at the same offsets */
+	if :: followed != NONE -> off = delivered; followed = NONE; delivered = 0; bad = false :: else fi;
 	if :: off < mf_off -> off = mf_off :: else fi;
 	p = mf;
 	if :: mh > mf && mh_off <= off -> p = mh :: else fi;
 	if :: p == mf -> off = mf_off :: else -> off = mh_off fi;
 walk:
+#ifndef NO_READ_JUNK_SEAL
+	/* read-junk-seal */
+	if
+	:: followed != NONE ->
+		newest();
+		if :: mf > followed -> goto resume :: else fi;
+		d_step { assert(!bad); followed = NONE; delivered = 0 }
+	:: true
+	fi;
+#else
+	skip;
+	d_step { assert(!bad); followed = NONE; delivered = 0 };
+#endif
 	atomic { FORGET; get(p, v) }
 	if
 	:: DATA(v) && begin_off[EPOCH(p)] + SEQ(p) - 1 == off ->
-		d_step { follow(p); assert(found && first[p] == v && y_off == off) };
+		d_step {
+			follow(p);
+			bad = bad || !(found && first[p] == v && y_off == off);
+			assert(!bad || followed != NONE)
+		};
 		p++; off++; goto walk
 	:: DATA(v) && begin_off[EPOCH(p)] + SEQ(p) - 1 != off ->
 		newest();
-		if :: mf > p -> goto resume :: else -> assert(false) fi
+		if :: mf > FIRST(p) -> goto resume :: else -> assert(false) fi
 	:: v >= SEAL ->
-#ifndef NO_READ_JUNK_SEAL
-		newest();
-		if :: mf > p -> goto resume :: else fi;
-#endif
-		d_step { follow(p); assert(found && first[p] == v) };
+		d_step {
+			if :: followed == NONE -> followed = p; delivered = off :: else fi;
+			follow(p);
+			bad = bad || !(found && first[p] == v)
+		};
 		p = POS(EP(WHO(v)), 1); goto walk
 	:: v == 0 ->
 #ifndef NO_READ_ABSENT
 		newest();
-		if :: mf > p -> goto resume :: else fi;
+		if :: mf > FIRST(p) -> goto resume :: else fi;
 #endif
+		d_step { assert(!bad); followed = NONE; delivered = 0 };
 		if
 		:: mh > p && doubtful != p ->
 #ifdef NO_READ_TWICE
