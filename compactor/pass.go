@@ -59,8 +59,9 @@ func (p *pass) run(ctx context.Context, minObjects int) error {
 	// Without this update: A uploads a segment and dies; B finds nothing to fold and
 	// publishes nothing; the newest manifest still shows A's epoch, so A may yet name its
 	// segment; nobody ever deletes it.
-	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() {
-		if m, err = p.updater.Update(ctx, func(*state.Change) error { return nil }); err != nil {
+	keeps := p.opts.KeepVersions > 0 || p.opts.KeepVersionsFor > 0
+	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() || m.KeepsVersions != keeps {
+		if m, err = p.updater.Update(ctx, func(m *state.Change) error { m.KeepsVersions = keeps; return nil }); err != nil {
 			return err
 		}
 	}
