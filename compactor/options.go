@@ -58,6 +58,9 @@ type Options struct {
 	// Prune and NoPrune are also for the locks of the log's leaders: the compactor prunes
 	// both.
 	Leader *leader.Options
+	// Files is the store for the files of the table, if the log keeps them in a second one: see
+	// manifest.InitOptions.Files. Without it such a log is not compacted.
+	Files store.Store
 	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.

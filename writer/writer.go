@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -59,6 +60,7 @@ type Writer struct {
 	failed   error          // of the appends that were not acknowledged; ErrUnknown before all others
 	reports  []*batch       // acknowledged, and the hook is not called yet
 
+	marked    atomic.Bool              // the store for files is the log's
 	files     map[*FileWriter]struct{} // open
 	completed map[string]manifest.File // the files that are complete and not added yet
 	table     table                    // guarded by its own turn

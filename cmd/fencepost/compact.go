@@ -71,6 +71,7 @@ this process is the compactor: of several, one works and the others wait.`,
 		Args:    wantArgs(1, 1),
 	}
 	f := compactFlags(c.Flags())
+	files := a.fileStoreFlag(c)
 	election := a.election(c)
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -83,7 +84,12 @@ this process is the compactor: of several, one works and the others wait.`,
 			}
 		}
 		lo := election()
-		return a.compact(cmd.Context(), args[0], f, f.options(&lo))
+		o := f.options(&lo)
+		var err error
+		if o.Files, err = files.open(cmd.Context(), false); err != nil {
+			return err
+		}
+		return a.compact(cmd.Context(), args[0], f, o)
 	}
 	return c
 }
