@@ -133,12 +133,13 @@ func (s *survey) uploadRules() []rule {
 // abortUploads aborts them. If the store does not allow that, it costs the owner some
 // storage and breaks nothing.
 func (p *pass) abortUploads(ctx context.Context, s *survey) error {
-	st, ok := p.st.(store.UploadAborter)
+	st, ok := p.plain.(store.UploadAborter)
 	if !ok {
 		return nil
 	}
 	for _, r := range s.uploadRules() {
-		if err := p.pace(ctx, 1, 0); err != nil {
+		p.sent(1)
+		if err := p.pace(ctx, 0); err != nil {
 			return err
 		}
 		err := store.Retry(ctx, p.opts.Settle, func(ctx context.Context) error {

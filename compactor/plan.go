@@ -149,7 +149,7 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 		}
 	}
 	for _, r := range s.uploadRules() {
-		st, ok := p.st.(store.UploadAborter)
+		st, ok := p.plain.(store.UploadAborter)
 		if !ok {
 			break
 		}
@@ -163,7 +163,7 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 			return err
 		}
 	}
-	locks := &wouldDelete{Store: p.st}
+	locks := &wouldDelete{Store: p.plain}
 	if err := p.pruneLocks(ctx, locks, func(int) {}); err != nil {
 		return err
 	}

@@ -37,9 +37,9 @@ type town struct {
 	populace map[string]int // the number of processes of each role
 	grouped  bool           // logs are those of the partitions of a group
 	gate     *gate          // nil: no packets to lose
-	network string
-	ways    sync.WaitGroup // those that are still open
-	disk    *disk          // nil: no disk to fill
+	network  string
+	ways     sync.WaitGroup // those that are still open
+	disk     *disk          // nil: no disk to fill
 
 	mu      sync.Mutex
 	born    int
