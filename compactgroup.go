@@ -20,7 +20,7 @@ import (
 // CompactGroupOptions are the options of [CompactGroup]. The zero value works, and so does nil.
 type CompactGroupOptions struct {
 	// Group configures the membership in the group of compactors. CompactGroup sets Partitions to
-	// what the group of the logs has, so it must be 0 here.
+	// what the group of the logs has, so it must be 0 here. Probe.Open opens what is st to CompactGroup.
 	Group *group.Options
 	// Compactor configures the compactor of each log. CompactGroup sets Token and Budget, so they must not be set
 	// here; Leader is not used. Interval is 1 min by default here, and IdleInterval 15 min.
@@ -115,6 +115,17 @@ func newCompaction(st store.Store, opts *CompactGroupOptions) *compaction {
 	r.clock = clock.Or(r.group.Clock)
 	r.calm = &calm{Store: st, clock: r.clock}
 	r.group.Logger = cmp.Or(r.group.Logger, r.logger.Named("group"))
+	if p := r.group.Probe; p != nil && p.Open != nil {
+		below := *p
+		below.Open = func(ctx context.Context) (store.Store, error) {
+			st, err := p.Open(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return store.Sub(st, layout.CompactorsPrefix)
+		}
+		r.group.Probe = &below
+	}
 	c := &r.compactor
 	c.Interval = cmp.Or(c.Interval, time.Minute)
 	c.IdleInterval = cmp.Or(c.IdleInterval, max(15*time.Minute, c.Interval))
