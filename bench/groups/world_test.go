@@ -21,6 +21,7 @@ import (
 type world struct {
 	*testing.T
 	partitions int
+	share      int // of rivals: how many partitions a worker takes at most
 	mem        *memstore.Store
 	faulty     *faultstore.Store
 
