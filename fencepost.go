@@ -39,8 +39,8 @@ const LockPrefix = layout.LockPrefix
 // log, as after [Session.Resign]. If no other process waits, work's context ends at once.
 // Let a second signal end the process: call the stop function of signal.NotifyContext when
 // ctx is done. If work returns by itself, nobody appends until another process has read the
-// lock, which it does once in a heartbeat interval. To avoid that gap, call Resign and work
-// on until the context ends.
+// lock, which it does once in a heartbeat interval, or as Options.Leader.Poll says. To avoid
+// that gap, call Resign and work on until the context ends.
 //
 // Run returns:
 //
@@ -138,7 +138,9 @@ func (r *run) standBack() time.Duration {
 func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 	terms, worked, ended := make(chan *leader.Term, 1), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- e.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+		held := errHook // if a hook of the election ends this goroutine
+		defer func() { ended <- held }()
+		held = e.Run(ctx, func(ctx context.Context, t *leader.Term) error {
 			terms <- t
 			select {
 			case <-worked: // and the writer is closed

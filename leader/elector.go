@@ -87,6 +87,12 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 	if !e.busy.CompareAndSwap(false, true) {
 		return nil, ErrBusy
 	}
+	won := false
+	defer func() { // also if a hook panics or ends its goroutine
+		if !won {
+			e.busy.Store(false)
+		}
+	}()
 	c := &campaign{Elector: e, machine: lease.NewCandidate(e.candidacy()), began: e.clock.Now(), follows: true}
 	win, err := c.run(ctx, func(rec Record) bool {
 		if rec.Epoch != 0 {
@@ -96,9 +102,9 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 		return true
 	})
 	if err != nil {
-		e.busy.Store(false)
 		return nil, err
 	}
+	won = true // the end of the term sets busy to false
 	t := c.lead(ctx, win)
 	if ctx.Err() != nil {
 		// Won, but the caller does not wait any more.
