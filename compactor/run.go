@@ -23,10 +23,13 @@ import (
 // does so while this process is the compactor, and otherwise waits to become it. It checks
 // for objects to fold every Options.Interval, and prunes twice in each grace period.
 //
-// It returns ctx's cause, or earlier an error that waiting cannot mend: the log is
-// damaged, there is none, the token is fenced, or the store refuses for good. After any
-// other error it retries an Interval later.
+// If there is no log yet, Run waits for it. It returns ctx's cause, or earlier an error that
+// waiting cannot mend: the log is damaged or was deleted, the token is fenced, or the store
+// refuses for good. After any other error it retries an Interval later.
 func (c *Compactor) Run(ctx context.Context) error {
+	if err := c.awaitLog(ctx); err != nil {
+		return failed(ctx, err)
+	}
 	for {
 		err := c.inEpoch(ctx, c.rounds)
 		switch {
@@ -44,6 +47,28 @@ func (c *Compactor) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// awaitLog waits until there is a log. That is one GET in each Interval.
+func (c *Compactor) awaitLog(ctx context.Context) error {
+	for n := 0; ; n++ {
+		_, err := c.open(ctx)
+		if !errors.Is(err, manifest.ErrNotInitialized) {
+			return nil // what else is wrong, the first round finds
+		}
+		switch {
+		case n == 0:
+			c.opts.Logger.Info("no log is here yet; waiting for it", zap.String("store", c.st.Traits().Where()))
+		case n%remind == 0:
+			c.opts.Logger.Warn("there is still no log here; is this the right place?", zap.String("store", c.st.Traits().Where()))
+		}
+		if err := clock.Sleep(ctx, c.opts.Clock, c.opts.Interval); err != nil {
+			return err
+		}
+	}
+}
+
+// remind is after how many Intervals a compactor without a log says so again.
+const remind = 30
 
 // rounds compacts at each Interval until ctx ends.
 func (c *Compactor) rounds(ctx context.Context, p *pass) error {

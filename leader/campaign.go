@@ -102,14 +102,14 @@ func (c *campaign) do(ctx context.Context, a lease.Action) (lease.Event, error) 
 		listing, cancel := clock.WithTimeout(ctx, c.clock, c.timeout, errNoAnswer)
 		defer cancel()
 		ev.Epoch, ev.Version, err = c.highest(listing, a.After, c.settle(1))
-		return readEvent(ctx, ev, lease.Listed, err)
+		return c.readEvent(ctx, ev, lease.Listed, err)
 	case lease.Get:
 		var rec Record
 		rec, ev.Age, err = c.read(ctx, a.Epoch, a.Known, c.settle(1))
 		if err == nil {
 			c.last, ev.Lock = rec, rec.lock()
 		}
-		return readEvent(ctx, ev, lease.Got, err)
+		return c.readEvent(ctx, ev, lease.Got, err)
 	case lease.Depose:
 		rec := c.last
 		rec.State, rec.Nonce = Expired, a.Nonce
@@ -155,7 +155,7 @@ func (c *campaign) newRecord(a lease.Action) Record {
 }
 
 // readEvent tells the store's answers from its failures.
-func readEvent(ctx context.Context, ev lease.Event, ok lease.Kind, err error) (lease.Event, error) {
+func (c *campaign) readEvent(ctx context.Context, ev lease.Event, ok lease.Kind, err error) (lease.Event, error) {
 	switch {
 	case err == nil:
 		ev.Kind = ok
@@ -170,8 +170,11 @@ func readEvent(ctx context.Context, ev lease.Event, ok lease.Kind, err error) (l
 	case ctx.Err() != nil:
 		return ev, context.Cause(ctx)
 	default:
+		c.outage.Failed(err)
 		ev.Kind = lease.Failed
+		return ev, nil
 	}
+	c.outage.Answered()
 	return ev, nil
 }
 

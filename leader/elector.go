@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -50,7 +51,7 @@ func New(st store.Store, prefix string, opts *Options) (*Elector, error) {
 		return nil, err
 	}
 	e := &Elector{
-		files: files{st: st, prefix: prefix, clock: o.Clock, timeout: o.RequestTimeout},
+		files: files{st: st, prefix: prefix, clock: o.Clock, timeout: o.RequestTimeout, outage: outage.New(o.Logger, st, o.Clock)},
 		opts:  o,
 		rand:  rand.New(rand.NewPCG(cmp.Or(o.Seed, rand.Uint64()), 0)),
 	}

@@ -174,6 +174,10 @@ func (t *Term) warn() func(error) {
 }
 
 func (t *Term) failure(err error) {
+	if t.over.Load() != nil {
+		t.e.opts.Logger.Warn("the lock is not released yet; trying again until it lapses", zap.Uint64("epoch", uint64(t.epoch)), zap.Error(err))
+		return
+	}
 	t.e.opts.Logger.Warn("heartbeat failed; trying again while the term lasts",
 		zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", t.Remaining()), zap.Error(err))
 }
