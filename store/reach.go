@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -47,14 +50,45 @@ type Waiting struct {
 // String says whom the caller waits for, how long already, why, and how long at most.
 func (w Waiting) String() string {
 	s := fmt.Sprintf("%s has not answered for %v", w.Store, w.For.Round(time.Second))
-	if w.Err != nil {
-		s += fmt.Sprintf(" (%v)", w.Err)
-	}
+	s += reason(w.Err)
 	if w.Left > 0 {
 		s += fmt.Sprintf("; trying for %v more", w.Left.Round(time.Second))
 	}
 	return s
 }
+
+// reason is what went wrong, in parentheses, without what a line about it says already: the
+// request, the address, and that there was no answer.
+func reason(err error) string {
+	var number syscall.Errno
+	var name *net.DNSError
+	var late *timeoutError
+	var answer *Error
+	switch {
+	case err == nil, errors.As(err, &late):
+		return ""
+	case errors.As(err, &number):
+		return " (" + number.Error() + ")"
+	case errors.As(err, &name):
+		return " (" + name.Error() + ")"
+	case errors.As(err, &answer) && answer.Status != 0:
+		return strings.TrimRight(fmt.Sprintf(" (status %d %s", answer.Status, answer.Code), " ") + ")"
+	}
+	return " (" + err.Error() + ")"
+}
+
+// unreachableError is [ErrUnreachable], and what the last attempt ended with.
+type unreachableError struct {
+	where string
+	after time.Duration
+	err   error
+}
+
+func (e *unreachableError) Error() string {
+	return fmt.Sprintf("%v: %s did not answer within %v%s: check the address, and that the server runs", ErrUnreachable, e.where, e.after, reason(e.err))
+}
+
+func (e *unreachableError) Unwrap() []error { return []error{ErrUnreachable, e.err} }
 
 // Reach waits until the store answers a read of key, and returns nil then, also if there is
 // no such object. Call it before work that would retry in silence for minutes.
@@ -70,7 +104,7 @@ func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error 
 	w := Waiting{Store: st.Traits().Where()}
 	began := o.Clock.Now()
 	within := ctx
-	attempt := o.Every
+	attempt := o.Every * 4 / 5
 	if o.Timeout > 0 {
 		var cancel context.CancelFunc
 		within, cancel = clock.WithTimeout(ctx, o.Clock, o.Timeout, errAttemptTimeout)
@@ -136,6 +170,5 @@ func (o *ReachOptions) verdict(ctx context.Context, w Waiting, last <-chan error
 	case w.Err = <-last:
 	default:
 	}
-	err = cmp.Or(w.Err, err)
-	return fmt.Errorf("%w: %s has not answered within %v; check the address and that the server runs: %w", ErrUnreachable, w.Store, o.Timeout, err)
+	return &unreachableError{where: w.Store, after: o.Timeout, err: cmp.Or(w.Err, err)}
 }

@@ -136,6 +136,9 @@ func (p *appending) run(ctx context.Context) error {
 		return usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
 	}
 	name := cmp.Or(p.file, "standard input")
+	if err == nil {
+		p.warnUnfolded(ctx, st)
+	}
 	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))
 	f.Batch = p.batch
 	err = p.lead(ctx, st, f, opts)
@@ -223,8 +226,9 @@ func (p *appending) writer() *writer.Options {
 // leader had no time for a checkpoint. How much there is, nobody knows before.
 func (p *appending) recovering(r writer.Progress) {
 	p.backlog = r
-	p.con.progress("reading the tail", r.Bytes, 0, true)
-	if p.con.due() {
+	if !p.con.due() {
+		p.con.progress("reading the tail", r.Bytes, 0, true)
+	} else {
 		p.con.note("reading the tail of the log: %d objects, %d records, %s so far, written until %s",
 			r.Objects, r.Records, humanize.IBytes(uint64(r.Bytes)), r.Time.Local().Format(time.DateTime))
 	}

@@ -51,6 +51,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err != nil {
 				return err
 			}
+			a.warnUnfolded(cmd.Context(), st)
 			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
 				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
 			}}})
