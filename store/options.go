@@ -113,6 +113,9 @@ func (e *timeoutError) Error() string {
 	if d, ok := errors.AsType[*Error](e.err); ok {
 		return fmt.Sprintf("store: %s %q: no answer within %v", d.Op, d.Key, e.after)
 	}
+	if errors.Is(e.err, context.Canceled) {
+		return fmt.Sprintf("store: no answer within %v", e.after)
+	}
 	return fmt.Sprintf("store: no answer within %v: %v", e.after, e.err)
 }
 

@@ -253,7 +253,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 	p.leader.Hooks = leader.Hooks{
 		Leader: p.met,
 		Elected: func(e leader.Election) {
-			p.con.note("leading in epoch %d, after %v", e.Epoch, e.Took.Round(time.Millisecond))
+			p.con.note("leading in epoch %d, after waiting for %v", e.Epoch, e.Took.Round(time.Millisecond))
 		},
 		Ended: func(e leader.End) {
 			if !errors.Is(e.Cause, leader.ErrResigned) {
