@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
@@ -50,6 +52,11 @@ func New(st store.Store, opts *Options) (*Compactor, error) {
 	c := &Compactor{plain: st, opts: opts.withDefaults()}
 	c.pacer = newPacer(&c.opts)
 	c.st = &counted{st, c.pacer}
+	settle := *cmp.Or(c.opts.Settle, &store.SettleOptions{})
+	if settle.Retrying == nil {
+		settle.Retrying = outage.New(c.opts.Logger, st, c.opts.Clock).Failed
+		c.opts.Settle = &settle
+	}
 	if err := c.checkElection(); err != nil {
 		return nil, err
 	}

@@ -135,13 +135,18 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	if f.watch && !a.verbose {
 		o.Logger = a.con.logger()
 	}
+	if f.watch {
+		st = unwatched(st)
+	}
 	var round compactor.Report
 	o.Hooks.Progress = func(r compactor.Report) {
 		round = r
 		if r.Folded == 0 && r.Merged == 0 && len(r.Pruned) == 0 {
 			return // a pass that found nothing to do
 		}
-		a.con.progress("compacting", int64(r.Bytes), 0, true)
+		if !f.watch || a.con.bars { // a log line tells of each pass
+			a.con.progress("compacting", int64(r.Bytes), 0, true)
+		}
 	}
 	c, err := compactor.New(st, o)
 	switch {
