@@ -33,7 +33,7 @@ func TestCat(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	lines := strings.Split(must(t, "", "cat", "--format", "json", url), "\n")
-	if len(lines) != 4 || !strings.Contains(lines[1], `"offset":1,`) || !strings.HasSuffix(lines[1], `"value":"<b>\n"}`) || !strings.HasSuffix(lines[2], `"base64":"/wo="}`) {
+	if len(lines) != 4 || !strings.Contains(lines[1], `"offset":1,`) || !strings.HasSuffix(lines[1], `"text":"<b>\n"}`) || !strings.HasSuffix(lines[2], `"base64":"/wo="}`) {
 		t.Errorf("%q", lines)
 	}
 	must(t, "", "compact", url)

@@ -41,10 +41,11 @@ type Survey struct {
 
 	Manifest Manifest `json:"manifest"`
 
-	Objects map[string]verify.Count `json:"objects"`
+	// Objects counts all objects, by their kinds, if that was asked for.
+	Objects map[string]verify.Count `json:"objects,omitempty"`
 	// BeforeFloor counts the objects below data/ before the floor: seals, which stay, and
 	// objects that wait to be pruned.
-	BeforeFloor verify.Count `json:"data_before_floor"`
+	BeforeFloor *verify.Count `json:"data_before_floor,omitempty"`
 
 	Probe *probe.Report `json:"probe,omitempty"`
 }
@@ -81,9 +82,20 @@ type Leadership struct {
 	Reason      string    `json:"reason,omitempty"`
 }
 
-// Take surveys the log in st. It lists all objects. Progress is called with the number of
-// objects listed so far; it may be nil.
-func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, error) {
+// Options say what a survey includes. Nil works like the zero value.
+type Options struct {
+	// Objects counts all objects, which takes a listing of everything.
+	Objects bool
+	// Progress is called with the number of objects listed so far; it may be nil.
+	Progress func(int)
+}
+
+// Take surveys the log in st. It writes nothing. Without Options.Objects it lists only locks
+// and manifests, and reads the few objects of the chain after the last checkpoint.
+func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
 	log, err := state.Open(ctx, st, nil)
 	if err != nil {
 		return nil, err
@@ -104,9 +116,7 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 	}
 	s.Tail, s.First, s.Offset = tail.Position, m.First(), tail.Offset
 	s.Cursor = tail.Cursor
-	if text := string(tail.Cursor); printable(text) {
-		s.CursorText = text
-	}
+	s.CursorText = Text(tail.Cursor)
 	s.Manifest = Manifest{
 		Version: m.Version, Written: m.Written, Floor: m.Floor.Position, FloorAt: m.Floor.Offset,
 		Segments: len(m.Segments) + paged(m.SegmentPages), Seals: len(m.Seals) + paged(m.SealPages), PruneMark: m.PruneMark,
@@ -115,11 +125,19 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 	if m.Hint != nil {
 		s.Manifest.Hint = &m.Hint.Position
 	}
+	if !opts.Objects {
+		return s, nil
+	}
+	return s, s.count(ctx, st, m, opts.Progress)
+}
+
+// count counts all objects.
+func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, progress func(int)) error {
 	n := 0
-	s.Objects = map[string]verify.Count{}
+	s.Objects, s.BeforeFloor = map[string]verify.Count{}, &verify.Count{}
 	for info, err := range store.ListAll(ctx, st, "", nil, nil) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if n++; progress != nil {
 			progress(n)
@@ -132,7 +150,7 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 			s.BeforeFloor.Bytes += info.Size
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // paged counts the entries of pages.
@@ -197,6 +215,11 @@ func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Man
 	return nil, at, fmt.Errorf("the floor moved %d times while the tail was looked for; is the log compacted without pause?", tailTries)
 }
 
-func printable(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r == '\uFFFD' || r < 0x20 })
+// Text returns a cursor as text, "" if it is none.
+func Text(cursor []byte) string {
+	s := string(cursor)
+	if strings.ContainsFunc(s, func(r rune) bool { return r == '\uFFFD' || r < 0x20 }) {
+		return ""
+	}
+	return s
 }
