@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/url"
 	"strings"
 	"time"
@@ -106,14 +107,12 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
-		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(),
 	)
-	for _, c := range root.Commands() {
-		for _, c := range append(c.Commands(), c) {
-			c.DisableFlagsInUseLine = true
-			c.InitDefaultHelpFlag()
-			c.Flags().SortFlags = false
-		}
+	for c := range family(root) {
+		c.DisableFlagsInUseLine = true
+		c.InitDefaultHelpFlag()
+		c.Flags().SortFlags = false
 	}
 	root.DisableFlagsInUseLine = true
 	root.InitDefaultHelpFlag()
@@ -122,6 +121,22 @@ func (a *app) root() *cobra.Command {
 	root.InitDefaultVersionFlag()
 	root.Flags().Lookup("version").Usage = "print the version of this program"
 	return root
+}
+
+// family yields the commands below c, at any depth.
+func family(c *cobra.Command) iter.Seq[*cobra.Command] {
+	return func(yield func(*cobra.Command) bool) {
+		for _, c := range c.Commands() {
+			if !yield(c) {
+				return
+			}
+			for c := range family(c) {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // run is the whole command, up to its exit status.
@@ -229,6 +244,15 @@ func (a *app) probing(raw string) *probe.Options {
 // print writes v as JSON to standard output.
 func (a *app) print(v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return a.write(append(b, '\n'))
+}
+
+// printLine writes v as a line of JSON to standard output.
+func (a *app) printLine(v any) error {
+	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,7 @@ It needs nothing: it sends no request.`,
 	}
 	c.Flags().StringVar(&role, "role", "", "writer, candidate, compactor, reader or bucket")
 	c.Flags().StringVar(&partition, "partition", "aws", "of the ARNs: aws, aws-cn, aws-us-gov")
+	a.jsonFlag(c)
 	return c
 }
 

@@ -26,10 +26,13 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestHelp(t *testing.T) {
 	var b strings.Builder
-	for _, args := range [][]string{
-		{"help"}, {"help", "append"}, {"help", "cat"}, {"help", "export"}, {"help", "files"}, {"help", "status"}, {"help", "init"}, {"help", "compact"}, {"help", "truncate"},
-		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"}, {"help", "group"}, {"help", "group", "status"}, {"help", "group", "drain"},
-	} {
+	asked := [][]string{{"help"}}
+	for c := range family((&app{}).root()) {
+		if !c.Hidden {
+			asked = append(asked, append([]string{"help"}, strings.Fields(verb(c))...))
+		}
+	}
+	for _, args := range asked {
 		r := run(t, "", args...)
 		if r.status != 0 || r.err != "" {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
@@ -75,7 +78,7 @@ func TestBadInput(t *testing.T) {
 		"a URL for a verb":       {"s3://AK:secret@bucket", "", 2, []string{"the verb is missing before the URL", "fencepost help"}},
 		"an unknown verb":        {"bogus", "", 2, []string{`no verb "bogus"`}},
 		"an unknown flag":        {"cat --bogus " + log, "", 2, []string{"fencepost help cat"}},
-		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] URL, not 0 arguments"}},
+		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] [--format FORMAT] URL, not 0 arguments"}},
 		"two URLs":               {"status " + log + " " + log, "", 2, []string{"not 2 arguments"}},
 		"a path for a URL":       {"cat /var/lib/log", "", 2, []string{"write s3://bucket/prefix, or file:///dir"}},
 		"a relative directory":   {"cat file://log", "", 2, []string{`open "file://log":`, "file:///absolute/dir"}},
@@ -92,7 +95,7 @@ func TestBadInput(t *testing.T) {
 		"no verb of group":       {"group", "", 2, []string{"group status or group drain", "fencepost help group"}},
 		"a typo in a group verb": {"group statsu " + log, "", 2, []string{`no verb "statsu" of group; did you mean group status?`}},
 		"a group verb's flag":    {"group status --wtch " + log, "", 2, []string{"group status has no flag --wtch; did you mean --watch?", "fencepost help group status"}},
-		"drain whom":             {"group drain " + log, "", 2, []string{"group drain takes [--no-wait] URL MEMBER, not 1 arguments"}},
+		"drain whom":             {"group drain " + log, "", 2, []string{"group drain takes [--no-wait] [--json] URL MEMBER, not 1 arguments"}},
 		"no log to step down in": {"step-down mem://none", "", 1, []string{"no log here"}},
 		"no directory":           {"cat file://" + missing, "", 1, []string{missing}},
 		"no file":                {"append " + log + " " + missing, "", 1, []string{missing}},

@@ -110,7 +110,7 @@ func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
 			return nil, err
 		}
 	}
-	m, tail, err := findTail(ctx, st, log)
+	m, tail, _, err := findTail(ctx, st, log)
 	if err != nil {
 		return nil, err
 	}
@@ -183,9 +183,9 @@ func leadership(ctx context.Context, st store.Store, prefix string) (Leadership,
 // moved.
 const tailTries = 100
 
-// findTail walks to the tail of the log. It returns the tail, and a manifest that was read
-// after it was found.
-func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Manifest, at frame.Point, err error) {
+// findTail walks to the tail of the log. It returns the tail, a manifest that was read after
+// it was found, and when the last object on the way was written, if there was one.
+func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Manifest, at frame.Point, last time.Time, err error) {
 	format := log.Format()
 	newest := func(ctx context.Context) (fence.Position, error) {
 		if m, err = log.Newest(ctx); err != nil {
@@ -196,23 +196,26 @@ func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Man
 	f := chain.Follower{Source: &chain.Source{Store: st, Log: format.Log, Limits: format.Limits.Limits}, Floor: newest}
 	for range tailTries {
 		if _, err := newest(ctx); err != nil {
-			return nil, at, err
+			return nil, at, last, err
 		}
-		at = m.Tail()
+		at, last = m.Tail(), time.Time{}
 		var failed error
 		for step, err := range f.Walk(ctx, at) {
 			if failed = err; err == nil {
 				at = step.To
+				if step.Frame.Kind != frame.Seal {
+					last = step.Frame.Time
+				}
 			}
 		}
 		if failed == nil {
 			failed = f.Tail(ctx, at.Position)
 		}
 		if !errors.Is(failed, chain.ErrMoved) {
-			return m, at, failed
+			return m, at, last, failed
 		}
 	}
-	return nil, at, fmt.Errorf("the floor moved %d times while the tail was looked for; is the log compacted without pause?", tailTries)
+	return nil, at, last, fmt.Errorf("the floor moved %d times while the tail was looked for; is the log compacted without pause?", tailTries)
 }
 
 // Text returns a cursor as text, "" if it is none.
