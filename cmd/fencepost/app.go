@@ -45,8 +45,10 @@ paused and replaced is refused with 412 when it wakes up.
 
 A URL names a log:
   s3://bucket/prefix?endpoint=http://host:port&region=…
+  gs://bucket/prefix
+  az://container/prefix?account=…
   file:///absolute/dir
-Credentials come from the usual AWS environment, never from the URL.
+Credentials come from the usual environment of each cloud, never from the URL.
 
 Data goes to standard output, everything else to standard error. Flags may stand
 before or after the URL. Write lengths of time as 90s, 36h, 7d or 2w, and numbers
@@ -101,18 +103,22 @@ func (a *app) root() *cobra.Command {
 				a.log = a.con.logger()
 			}
 		},
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log to standard error what is done")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
-		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(), a.manCmd(),
 	)
+	root.SetOut(a.out) // the scripts of completion go where it is now
+	root.InitDefaultCompletionCmd()
 	for c := range family(root) {
 		c.DisableFlagsInUseLine = true
 		c.InitDefaultHelpFlag()
 		c.Flags().SortFlags = false
+		if strings.HasSuffix(c.Use, " URL") || strings.Contains(c.Use, " URL ") {
+			c.ValidArgsFunction = completeURL
+		}
 	}
 	root.DisableFlagsInUseLine = true
 	root.InitDefaultHelpFlag()
@@ -196,7 +202,7 @@ func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, 
 			e.Key = strings.TrimSuffix(e.Key, "?…")
 		}
 		if strings.Contains(e.Hint, "import _") { // advice for programmers
-			e.Hint = fmt.Sprintf("this build of fencepost has no driver for %s://; write s3://bucket/prefix or file:///dir", u.Scheme)
+			e.Hint = fmt.Sprintf("this build of fencepost has no driver for %s://; write s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///dir", u.Scheme)
 		}
 	}
 	if errors.Is(err, store.ErrInvalid) {

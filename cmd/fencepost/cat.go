@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,6 +68,7 @@ It needs the right to read.`,
 	offsetVar(c.Flags(), &from, "from", "offset of the first record (default the first that the log has)")
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
 	c.Flags().StringVar(&format, "format", "lines", "lines, raw, frames or json")
+	completeFlag(c, "format", slices.Sorted(maps.Keys(encoders))...)
 	c.Flags().BoolVar(&exact, "exact", false, exactHelp)
 	a.jsonFlag(c)
 	return c
