@@ -86,11 +86,7 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 			if err != nil || a.json {
 				return err
 			}
-			next := ""
-			if r.Epoch > 0 {
-				next = fmt.Sprintf("; the next leader has epoch %d or later", r.Epoch)
-			}
-			return a.write(fmt.Appendf(nil, "restored version %d: %s; %s%s\n", r.Version, recordRange(r.First, r.End), k.said(r), next))
+			return a.write(fmt.Appendf(nil, "restored version %d: %s; %s; the next leader has epoch %d or later\n", r.Version, recordRange(r.First, r.End), k.said(r), r.Epoch))
 		},
 	}
 	k.flags(a, c)

@@ -49,7 +49,7 @@ type Report struct {
 	// ServerSide says that the store copied by itself.
 	ServerSide bool `json:"server_side"`
 	Verified   bool `json:"verified"`
-	// Epoch is the least epoch of the next leader of a restored log, 0 if it had none.
+	// Epoch is the least epoch of the next leader of a restored log.
 	Epoch fence.Epoch `json:"epoch,omitempty"`
 }
 
@@ -135,6 +135,7 @@ type making struct {
 	format manifest.Format
 	note   note
 	m      *state.Manifest
+	end    fence.Position // of the chain that was copied
 }
 
 // pinName is the name of the pin of a backup, the same each time.
@@ -183,6 +184,11 @@ func (b *making) prepare(ctx context.Context) (err error) {
 // restart pins the newest version.
 func (b *making) restart(ctx context.Context) error {
 	name := pinName(b.to)
+	if m, err := b.log.Newest(ctx); err != nil {
+		return err
+	} else if m.Version == 0 {
+		return errors.New("the log has no manifest yet, so there is nothing to pin: append something, or run `fencepost compact`, and try again")
+	}
 	p, err := b.reader.Pin(ctx, name, 0, 0)
 	if err != nil {
 		return err
@@ -222,6 +228,15 @@ func (b *making) run(ctx context.Context) error {
 		return err
 	}
 	if !b.note.Chained {
+		// Pruning deletes only before the floor. So if the floor has passed the end of the
+		// copy, the listing may have lacked objects that were folded meanwhile.
+		floor, err := b.log.Floor(ctx)
+		if err != nil {
+			return err
+		}
+		if b.end.Before(floor) {
+			return fmt.Errorf("%w: the floor is at %v, and the copy ends at %v", errGone, floor, b.end)
+		}
 		b.note.Chained = true
 		if err := b.save(ctx); err != nil {
 			return err
@@ -243,7 +258,19 @@ func (b *making) run(ctx context.Context) error {
 	if err := b.all(ctx, []item{{layout.ManifestKey(b.m.Version), -1}}); err != nil {
 		return err
 	}
-	return b.all(ctx, []item{{layout.FormatKey, -1}})
+	if err := b.all(ctx, []item{{layout.FormatKey, -1}}); err != nil {
+		return err
+	}
+	// A copy has one version. Those of earlier backups to this place would look like the rest
+	// of what somebody has deleted.
+	var older []string
+	for key := range b.have {
+		if v, ok := layout.ParseManifestKey(key); ok && v != b.m.Version {
+			older = append(older, key)
+			delete(b.have, key)
+		}
+	}
+	return store.DeleteAll(ctx, b.to, older, nil)
 }
 
 // chain copies the objects from the floor on.
@@ -270,12 +297,12 @@ func (b *making) chain(ctx context.Context) error {
 func (b *making) files(ctx context.Context) ([]item, error) {
 	source := &chain.Source{Store: b.to, Log: b.format.Log, Limits: b.format.Limits.Limits}
 	added := map[string]int64{}
-	b.report.End = b.m.Floor.Offset
+	b.report.End, b.end = b.m.Floor.Offset, b.m.Floor.Position
 	for step, err := range source.Walk(ctx, b.m.Floor) {
 		if err != nil {
 			return nil, err
 		}
-		b.report.End = step.To.Offset
+		b.report.End, b.end = step.To.Offset, step.To.Position
 		if step.Frame.Kind != frame.Edit {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -42,7 +43,10 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 		return nil, err
 	}
 	if _, there := t.have[layout.FormatKey]; there {
-		return nil, fmt.Errorf("there is a log in %s already; restore to an empty place", to.Traits().Name)
+		for key, size := range t.have {
+			t.count(key, size, true)
+		}
+		return t.report, recheck(ctx, to, n, t.report, &o)
 	}
 	source, err := existing(ctx, from)
 	if err != nil {
@@ -66,35 +70,86 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	if err := t.all(ctx, items); err != nil {
 		return t.report, err
 	}
-	if t.report.Epoch, err = raise(ctx, to); err != nil {
+	f, err := manifest.ReadFormat(ctx, from, nil)
+	if err != nil {
+		return t.report, err
+	}
+	m, err := state.With(to, f, nil).Newest(ctx)
+	if err != nil {
+		return t.report, err
+	}
+	if t.report.Epoch, err = raise(ctx, to, m.Roles[layout.Writer].Epoch); err != nil {
 		return t.report, err
 	}
 	// Last, what makes it a log.
 	if err := t.all(ctx, []item{{layout.FormatKey, -1}}); err != nil {
 		return t.report, err
 	}
+	return t.report, finish(ctx, to, t.report, &o)
+}
+
+// recheck finishes a restore that was interrupted after everything was copied, if nobody has
+// used the log since.
+func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Options) error {
+	occupied := fmt.Errorf("there is a log in %s already; restore to an empty place", to.Traits().Name)
+	f, err := manifest.ReadFormat(ctx, to, nil)
+	switch {
+	case err != nil:
+		return err
+	case f.Log != n.Log:
+		return occupied
+	}
+	e, err := leader.New(to, layout.LockPrefix, nil)
+	if err != nil {
+		return err
+	}
+	rec, err := e.Leader(ctx)
+	if ignore(err, leader.ErrNoLeader) != nil {
+		return err
+	}
 	log, err := state.Open(ctx, to, nil)
 	if err != nil {
-		return t.report, err
+		return err
+	}
+	m, err := log.Newest(ctx)
+	switch {
+	case err != nil:
+		return err
+	case m.Version != n.Version, rec.Holder != identity:
+		return occupied
+	}
+	report.Epoch = rec.Epoch + 1
+	return finish(ctx, to, report, o)
+}
+
+// finish checks a log that was restored.
+func finish(ctx context.Context, to store.Store, report *Report, o *Options) error {
+	log, err := state.Open(ctx, to, nil)
+	if err != nil {
+		return err
 	}
 	m, err := log.Newest(ctx)
 	if err != nil {
-		return t.report, err
+		return err
 	}
-	t.report.First, t.report.End = m.First(), m.Floor.Offset
-	return t.report, check(ctx, to, t.report, &o)
+	report.First, report.End = m.First(), m.Tail().Offset
+	return check(ctx, to, report, o)
 }
 
-// raise makes the election of a restored log go on at a later epoch, and returns it.
-func raise(ctx context.Context, st store.Store) (fence.Epoch, error) {
-	who := &leader.Options{Identity: "fencepost restore", NoPrune: true}
+// identity is the holder of the lock that a restore leaves.
+const identity = "fencepost restore"
+
+// raise makes the election of a restored log go on at a later epoch, and returns it. Written
+// is the last epoch that the manifest knows.
+func raise(ctx context.Context, st store.Store, written fence.Epoch) (fence.Epoch, error) {
+	who := &leader.Options{Identity: identity, NoPrune: true}
 	e, err := leader.New(st, layout.LockPrefix, who)
 	if err != nil {
 		return 0, err
 	}
 	rec, err := e.Leader(ctx)
-	if err != nil && !errors.Is(err, leader.ErrNoLeader) || rec.Epoch == 0 {
-		return 0, errors.Join(ignore(err, leader.ErrNoLeader))
+	if ignore(err, leader.ErrNoLeader) != nil {
+		return 0, err
 	}
 	if rec.Holder == who.Identity {
 		return rec.Epoch + 1, nil // done by an earlier call
@@ -103,7 +158,7 @@ func raise(ctx context.Context, st store.Store) (fence.Epoch, error) {
 	if _, err := e.StepDown(ctx, &leader.StepDownOptions{Reason: "restored from a backup", Immediate: true}); ignore(err, leader.ErrNoLeader) != nil {
 		return 0, err
 	}
-	who.MinEpoch = uint64(rec.Epoch) + EpochGap
+	who.MinEpoch = min(uint64(max(rec.Epoch, written))+EpochGap, 1<<62)
 	if e, err = leader.New(st, layout.LockPrefix, who); err != nil {
 		return 0, err
 	}
