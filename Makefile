@@ -144,6 +144,12 @@ tidy: ## check that go.mod and go.sum are tidy and that downloads match them
 house: ## check the rules of the tree: import direction, sizes, package comments, README
 	go test -count=1 -run '^TestHouse' .
 
+.PHONY: docs
+docs: ## write manual pages and completions of the command line to .cache/share
+	@rm -rf .cache/share && mkdir -p .cache/share/completions
+	cd cmd/fencepost && go build -o $(CURDIR)/.cache/share/fencepost . && cd $(CURDIR)/.cache/share && ./fencepost man man/man1 && \
+		for s in bash zsh fish powershell; do ./fencepost completion $$s >completions/fencepost.$$s || exit 1; done && rm fencepost
+
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store
 	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/testkit/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
