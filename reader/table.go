@@ -212,4 +212,3 @@ func (t *Table) Files(ctx context.Context) iter.Seq2[manifest.File, error] {
 		}
 	}
 }
-
