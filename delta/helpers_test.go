@@ -223,7 +223,7 @@ func (e *engine) paths() []string { return slices.Sorted(maps.Keys(e.files)) }
 // fileOf writes rows to a new file of the log.
 func fileOf[T any](w *writer.Writer, rows []T) (manifest.File, error) {
 	var f manifest.File
-	d, err := delta.NewWriter(context.Background(), catcher{w, &f}, &delta.WriterOptions[T]{})
+	d, err := delta.NewWriter(context.Background(), catcher{w, &f}, &delta.WriterOptions[T]{Compression: delta.Plain}) // the others have goroutines outside of bubbles
 	if err != nil {
 		return f, err
 	}
