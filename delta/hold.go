@@ -26,9 +26,9 @@ func pinName(table string) string { return "delta/" + table }
 // names the file.
 //
 //mutant:replace w.r.Pin(ctx, name, w.table.Version(), 0) => manifest.Pin{Key: "none", Version: w.table.Version()}, error(nil)
-func (p *Publisher) hold(ctx context.Context, w *work, meta *metaData) error {
+func (p *Publisher) hold(ctx context.Context, w *work) error {
 	_, old, known := p.state.source(w.log)
-	name := pinName(meta.ID)
+	name := pinName(p.state.meta.ID)
 	if w.pin.Key != "" && (w.pin.Name != name || w.pin.Version > w.table.Version() || known && w.pin.Version <= old.Manifest) {
 		if err := w.r.Release(ctx, w.pin); err != nil {
 			return err
@@ -36,7 +36,7 @@ func (p *Publisher) hold(ctx context.Context, w *work, meta *metaData) error {
 		w.pin = manifest.Pin{}
 	}
 	age := p.opts.Clock.Wall().Sub(time.UnixMilli(old.Held)).Abs() // a clock may have gone back
-	if w.pin.Key != "" || known && (age < retentionOf(meta, p.opts.Retention)/holdsPerRetention || w.table.Version() <= old.Manifest) {
+	if w.pin.Key != "" || known && (age < retentionOf(p.state.meta, p.opts.Retention)/holdsPerRetention || w.table.Version() <= old.Manifest) {
 		return nil
 	}
 	pin, err := w.r.Pin(ctx, name, w.table.Version(), 0)

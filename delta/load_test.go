@@ -59,8 +59,8 @@ var damages = map[string]damage{
 		k.Put(commitName(102), bytes.Join(slices.DeleteFunc(lines, func(l []byte) bool { return bytes.HasPrefix(l, []byte(`{"add"`)) }), nil))
 	}, is: delta.ErrDamaged, says: "102"},
 	"another program has appended": {do: func(k *lake) {
-		k.Put(commitName(106), []byte(`{"commitInfo":{"operation":"WRITE","engineInfo":"spark"}}`+"\n"+`{"add":{"path":"part-1.parquet","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}`+"\n"))
-	}, is: delta.ErrForeign, says: `106.json is by "spark WRITE"; restore the table to version 105`},
+		k.Put(commitName(107), []byte(`{"commitInfo":{"operation":"WRITE","engineInfo":"spark"}}`+"\n"+`{"add":{"path":"part-1.parquet","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}`+"\n"))
+	}, is: delta.ErrForeign, says: `107.json is by "spark WRITE"; restore the table to version 106`},
 	"a path leaves the root": {do: func(k *lake) {
 		k.swap(commitName(103), `"path":"0`, `"path":"../0`)
 	}, is: delta.ErrDamaged, says: "lies outside"},
@@ -74,7 +74,7 @@ var damages = map[string]damage{
 	"the checkpoint is no Parquet":  {do: func(k *lake) { k.Put(checkpointName(100), []byte("PAR1 no PAR1")) }, hook: "cannot be read"},
 	"the checkpoint is empty":       {do: func(k *lake) { k.Put(checkpointName(100), nil) }, hook: "cannot be read"},
 	"a checkpoint of another state": {do: func(k *lake) { k.Put(checkpointName(103), k.Body(checkpointName(100))) }, hook: "103.checkpoint.parquet: it does not fit"},
-	"a checkpoint of the future":    {do: func(k *lake) { k.Put(checkpointName(200), k.Body(checkpointName(100))) }, hook: "the newest commit is 105"},
+	"a checkpoint of the future":    {do: func(k *lake) { k.Put(checkpointName(200), k.Body(checkpointName(100))) }, hook: "the newest commit is 106"},
 	"a checkpoint in parts": {do: func(k *lake) {
 		k.Put("file/_delta_log/00000000000000000105.checkpoint.0000000001.0000000002.parquet", []byte("x"))
 	}, hook: "left alone"},
@@ -143,7 +143,7 @@ func (d *damage) check(t *testing.T, k *lake) {
 		t.Errorf("the hook was told %q, want %q", hooks, d.hook)
 	}
 	newest := int64(len(slices.DeleteFunc(k.Keys("file/_delta_log/"), func(key string) bool { return !strings.HasSuffix(key, ".json") || strings.Contains(key, "_commits") }))) - 1
-	if got := k.version(newest).paths(); newest < 106 || !slices.Equal(got, k.live()) {
+	if got := k.version(newest).paths(); newest < 107 || !slices.Equal(got, k.live()) {
 		t.Errorf("version %d has %v, want %v", newest, got, k.live())
 	}
 }
@@ -189,7 +189,7 @@ func TestBadSources(t *testing.T) {
 				if err := r.Err(); !errors.Is(err, b.is) || !strings.Contains(fmt.Sprint(err), b.says) {
 					t.Errorf("got %v, want %v that says %q", err, b.is, b.says)
 				}
-				if r.Version != 0 {
+				if r.Version != 1 {
 					t.Errorf("it has published version %d", r.Version)
 				}
 			})

@@ -39,6 +39,9 @@ type Publisher struct {
 	told    map[string]bool
 	rivals  int  // how many others seem to publish too
 	due     bool // there is something to let go of
+	// every and most are checkpointEvery and maxVersions, but in tests.
+	every int64
+	most  int
 }
 
 // Open opens the sources: one GET for each. The Delta table is created by the first Publish.
@@ -48,7 +51,7 @@ func Open(ctx context.Context, root store.Store, sources []Source, opts *Options
 		return nil, err
 	}
 	o := opts.withDefaults()
-	p := &Publisher{opts: o, told: map[string]bool{}}
+	p := &Publisher{opts: o, told: map[string]bool{}, every: checkpointEvery, most: maxVersions}
 	switch {
 	case store.IsNil(root):
 		return nil, fmt.Errorf("%w: the store of the table is nil", ErrOptions)
@@ -245,35 +248,33 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 	if err != nil {
 		return err
 	}
-	meta := p.state.meta
-	if p.state.version < 0 {
-		meta = m
-	}
-	if err := each(ctx, todo, func(w *work) error { return p.hold(ctx, w, meta) }); err != nil {
-		return err
-	}
-	todo = slices.DeleteFunc(slices.Clone(todo), func(w *work) bool { return w.err != nil })
-	if len(todo) == 0 {
-		return nil
-	}
 	// guard:delta-schema-first. A schema that has more columns is a version of its own, before
 	// the files that need it. Without this rule: two publishers add files of two sources with a
 	// new column each; the second one's schema has not the first one's column, whose values
 	// nobody sees any more.
-	if m != nil && p.state.version >= 0 {
+	//
+	// The first version is a schema only, and is loaded before anything is pinned for the table:
+	// pins are called by the id of a table that is there, so that others find those of a
+	// publisher that dies.
+	switch {
+	case m != nil && p.state.version < 0:
+		_, err := p.create(ctx, "FENCEPOST CREATE", []action{{Protocol: ours()}, {Meta: m}}, r)
+		return err
+	case m != nil:
 		if created, err := p.create(ctx, "FENCEPOST SCHEMA", []action{{Meta: m}}, r); !created {
 			return err
 		}
-		meta = m
 	}
+	todo = slices.DeleteFunc(slices.Clone(todo), func(w *work) bool { return w.err != nil })
+	if err := each(ctx, todo, func(w *work) error { return p.hold(ctx, w) }); err != nil {
+		return err
+	}
+	todo = slices.DeleteFunc(todo, func(w *work) bool { return w.err != nil })
 	for _, parts := range p.versions(todo) {
 		var actions []action
-		if p.state.version < 0 {
-			actions = []action{{Protocol: ours()}, {Meta: m}}
-		}
 		now := p.opts.Clock.Wall().UnixMilli()
 		for _, part := range parts {
-			actions = append(actions, p.actions(part, meta, now)...)
+			actions = append(actions, p.actions(part, now)...)
 		}
 		if created, err := p.create(ctx, "FENCEPOST PUBLISH", actions, r); !created {
 			return err
@@ -298,7 +299,7 @@ func (p *Publisher) create(ctx context.Context, operation string, actions []acti
 		return false, nil
 	}
 	r.Versions++
-	if p.state.version%checkpointEvery == 0 && p.state.version > 0 {
+	if p.state.version%p.every == 0 && p.state.version > 0 {
 		return true, p.table.checkpoint(ctx, p.state, retentionOf(p.state.meta, p.opts.Retention))
 	}
 	return true, nil
@@ -377,7 +378,7 @@ func (p *Publisher) versions(todo []*work) [][]part {
 	var together []part
 	for _, w := range todo {
 		steps := w.steps
-		if count > maxVersions {
+		if count > p.most {
 			steps = []step{merge(steps)}
 		}
 		_, old, known := p.state.source(w.log)
@@ -394,28 +395,28 @@ func (p *Publisher) versions(todo []*work) [][]part {
 				h = hold{Manifest: old.Manifest, Held: old.Held}
 			}
 			h.Epoch, h.Slot, h.Opened = uint64(st.place.Slot.Epoch), st.place.Slot.Seq, st.place.Opened
-			if count > maxVersions {
+			if count > p.most {
 				together = append(together, part{w, st, h})
 			} else {
 				all = append(all, []part{{w, st, h}})
 			}
 		}
 	}
-	if count > maxVersions {
+	if count > p.most {
 		all = append(all, together)
 	}
 	return all
 }
 
 // actions returns what one version does for one source.
-func (p *Publisher) actions(w part, meta *metaData, now int64) []action {
+func (p *Publisher) actions(w part, now int64) []action {
 	log := w.log.String()
 	rewrites := p.rewrites(w)
 	replaced := map[string]bool{}
 	var all []action
 	for _, f := range w.add {
 		values := map[string]*string{}
-		for _, name := range meta.Partition {
+		for _, name := range p.state.meta.Partition {
 			values[name] = nil
 			if v, ok := f.Meta[name]; ok {
 				values[name] = &v
