@@ -74,8 +74,10 @@ func (p *Publisher) tidy(ctx context.Context) error {
 		first = v
 	}
 	old, base, err := p.table.at(ctx, l, first)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // another publisher is at it
+	}
 	if err != nil {
-		// It was written over, or cleaned up by another publisher meanwhile. Nothing is let go.
 		p.foreign(commitKey(first), fmt.Sprintf("nothing older is deleted, because this version cannot be read: %v", err))
 		return context.Cause(ctx)
 	}

@@ -88,7 +88,7 @@ func (t *table) load(ctx context.Context, known *state) (*state, error) {
 		//mutant:replace err == nil { => true {
 		if err := t.follow(ctx, known, l); err == nil {
 			return known, nil
-		} else if !errors.Is(err, errGap) && !errors.Is(err, ErrForeign) && !errors.Is(err, ErrDamaged) {
+		} else if !errors.Is(err, ErrForeign) && !errors.Is(err, ErrDamaged) && !errors.Is(err, store.ErrNotFound) {
 			return nil, err
 		}
 	}
@@ -130,7 +130,7 @@ func (t *table) cold(ctx context.Context, l *listing) (*state, error) {
 		if err == nil {
 			return s, nil
 		}
-		if !errors.Is(err, errGap) && !errors.Is(err, ErrForeign) && !errors.Is(err, ErrDamaged) {
+		if !errors.Is(err, ErrForeign) && !errors.Is(err, ErrDamaged) {
 			return nil, err
 		}
 		// A commit of another program shows from every checkpoint: say that first.

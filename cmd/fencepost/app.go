@@ -106,7 +106,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
-		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.publishCmd(), a.publishedCmd(), a.unpublishCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(),
 	)
 	for _, c := range root.Commands() {
 		for _, c := range append(c.Commands(), c) {
