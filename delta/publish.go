@@ -438,10 +438,6 @@ func (p *Publisher) actions(w part, now int64) []action {
 	return append(all, action{Txn: &txn{App: log, Version: w.edits, Updated: now}}, w.hold.action(w.log))
 }
 
-// MetaReplaces is the entry of manifest.File.Meta that lists the keys of the files whose rows
-// a file has, separated by spaces. The file itself brings no new rows.
-const MetaReplaces = "replaces"
-
 // rewrites returns the files of a step that bring no new rows, with those that they replace.
 //
 // guard:delta-rewrite. A rewritten file is marked as no change of data only if all the files
@@ -451,7 +447,10 @@ const MetaReplaces = "replaces"
 func (p *Publisher) rewrites(w part) map[string][]string {
 	all := map[string][]string{}
 	for _, f := range w.add {
-		list := strings.Fields(f.Meta[MetaReplaces])
+		list, err := f.Replaces()
+		if err != nil {
+			continue // an entry of the same name that means something else
+		}
 		fits := func(key string) bool {
 			return p.state.files[w.path(key)] != nil && slices.Contains(w.step.remove, key)
 		}
