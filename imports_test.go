@@ -73,6 +73,9 @@ var rooms = []room{
 	},
 	{pkg: "verify", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
 
+	// The jobs of a table work with both.
+	{pkg: "rewrite", may: []string{"clock", "manifest", "reader", "writer"}},
+
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
 	{pkg: "internal/testkit/...", may: []string{anything}},
