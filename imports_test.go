@@ -76,6 +76,9 @@ var rooms = []room{
 	},
 	{pkg: "verify", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
 
+	// The jobs of a table work with both.
+	{pkg: "rewrite", may: []string{"clock", "manifest", "reader", "writer"}},
+
 	// Tables for other engines are published from what a reader sees. Delta links Parquet, so it
 	// is a module of its own.
 	{pkg: "delta", may: []string{"clock", "fence", "store", "manifest", "reader", "writer"}},
