@@ -222,25 +222,17 @@ func (e *engine) paths() []string { return slices.Sorted(maps.Keys(e.files)) }
 
 // fileOf writes rows to a new file of the log.
 func fileOf[T any](w *writer.Writer, rows []T) (manifest.File, error) {
-	var f manifest.File
-	d, err := delta.NewWriter(context.Background(), catcher{w, &f}, &delta.WriterOptions[T]{Compression: delta.Plain}) // the others have goroutines outside of bubbles
+	d, err := delta.NewWriter(context.Background(), w, &delta.WriterOptions[T]{Compression: delta.Plain}) // the others have goroutines outside of bubbles
 	if err != nil {
-		return f, err
+		return manifest.File{}, err
 	}
 	defer d.Close()
 	if err := d.Write(context.Background(), rows); err != nil {
-		return f, err
+		return manifest.File{}, err
 	}
-	return f, d.Commit(context.Background())
-}
-
-// catcher keeps the file of a commit instead of committing it.
-type catcher struct {
-	*writer.Writer
-	f *manifest.File
-}
-
-func (c catcher) CommitFiles(_ context.Context, e manifest.Edit, _ ...writer.AppendOption) error {
-	*c.f = e.Add[0]
-	return nil
+	files, err := d.Finish()
+	if err != nil {
+		return manifest.File{}, err
+	}
+	return files[0], nil
 }

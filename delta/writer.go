@@ -278,27 +278,30 @@ func (w *Writer[T]) finish(f *openFile[T]) error {
 //
 // Errors: those of writer.CommitFiles. After an error the Writer is useless.
 func (w *Writer[T]) Commit(ctx context.Context, opts ...writer.AppendOption) error {
-	if w.err != nil {
-		return w.err
+	files, err := w.Finish()
+	if err != nil || len(files) == 0 {
+		return err
 	}
-	w.err = w.commit(ctx, opts)
+	w.err = w.log.CommitFiles(ctx, manifest.Edit{Add: files}, opts...)
 	return w.err
 }
 
-func (w *Writer[T]) commit(ctx context.Context, opts []writer.AppendOption) error {
+// Finish completes the files and returns them, for an edit that does more than [Writer.Commit]:
+// that removes other files too, for example. The caller commits them in the same epoch. After an
+// error the Writer is useless.
+func (w *Writer[T]) Finish() ([]manifest.File, error) {
 	for _, key := range slices.Sorted(maps.Keys(w.open)) {
-		if err := w.finish(w.open[key]); err != nil {
-			return err
+		if w.err != nil {
+			break
 		}
+		w.err = w.finish(w.open[key])
 	}
-	if len(w.done) == 0 {
-		return nil
+	if w.err != nil {
+		return nil, w.err
 	}
-	if err := w.log.CommitFiles(ctx, manifest.Edit{Add: w.done}, opts...); err != nil {
-		return err
-	}
+	files := w.done
 	w.done = nil
-	return nil
+	return files, nil
 }
 
 // Pending is how many rows are not committed.
