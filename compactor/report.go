@@ -63,7 +63,10 @@ func (p *pass) progress() {
 	if p.opts.Hooks.Progress == nil {
 		return
 	}
-	r := p.report
+	p.opts.Hooks.Progress(p.report.clone())
+}
+
+func (r Report) clone() Report {
 	r.Pruned, r.PrunedKeys = maps.Clone(r.Pruned), maps.Clone(r.PrunedKeys)
-	p.opts.Hooks.Progress(r)
+	return r
 }

@@ -58,6 +58,7 @@ type Writer struct {
 	ended    bool           // Close was called
 	failed   error          // of the appends that were not acknowledged; ErrUnknown before all others
 	reports  []*batch       // acknowledged, and the hook is not called yet
+	reported []*batch       // an array for reports to use again; guarded by reporting
 
 	files     map[*FileWriter]struct{} // open
 	completed map[string]manifest.File // the files that are complete and not added yet
