@@ -205,7 +205,7 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 	t := newTerm(ctx, c.Elector, c.own, win)
 	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("after_waiting", took))
 	if h := c.opts.Hooks.Elected; h != nil {
-		h(Election{Epoch: t.epoch, Took: took})
+		h(Election{Epoch: t.epoch, Took: took, Remaining: t.Remaining()})
 	}
 	c.tell(c.own)
 	return t
