@@ -39,6 +39,7 @@ type appending struct {
 	plain     bool
 	batch     int
 	election  func() leader.Options
+	gauges    *gauges
 	leader    leader.Options
 
 	epoch   fence.Epoch
@@ -90,6 +91,7 @@ the longest record.`,
 	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile (default 0.96; -1: never)")
 	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
 	p.election = a.election(c)
+	p.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
 	return c
 }
@@ -104,6 +106,11 @@ func (p *appending) run(ctx context.Context) error {
 	if p.batch > maxUnacknowledged {
 		return usage("--batch-bytes is %d; it must be at most %d", p.batch, maxUnacknowledged)
 	}
+	stop, err := p.gauges.start(p.app)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	opts := p.writer()
 	if err := opts.Validate(); err != nil {
 		return &kindError{errUsage, err} // now, since others may lead for weeks
@@ -123,6 +130,7 @@ func (p *appending) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	st = p.gauges.store(st)
 	// A store that cannot be used is an error now. A candidate would wait for it.
 	format, err := manifest.ReadFormat(ctx, st, nil)
 	if err != nil {
@@ -215,7 +223,7 @@ func (p *appending) writer() *writer.Options {
 		InFlight: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
 		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge, NoCompress: p.plain,
 		Init:  &manifest.InitOptions{Probe: p.probing(p.url)},
-		Hooks: writer.Hooks{Progress: p.recovering},
+		Hooks: p.gauges.writer(writer.Hooks{Progress: p.recovering}),
 	}
 }
 
@@ -246,7 +254,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 	if err := p.leader.Validate(); err != nil {
 		return &kindError{errUsage, err}
 	}
-	p.leader.Hooks = leader.Hooks{
+	p.leader.Hooks = p.gauges.leader("log", leader.Hooks{
 		Leader: p.met,
 		Elected: func(e leader.Election) {
 			p.con.note("leading in epoch %d, after %v", e.Epoch, e.Took.Round(time.Millisecond))
@@ -256,7 +264,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 				p.con.note("no longer leading: %s", line(e.Cause))
 			}
 		},
-	}
+	})
 	opts := &fencepost.Options{
 		Leader: &p.leader,
 		Writer: wo,

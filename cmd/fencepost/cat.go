@@ -19,6 +19,7 @@ func (a *app) catCmd() *cobra.Command {
 	var from uint64 = reader.Oldest
 	var follow bool
 	var format string
+	var g *gauges
 	c := &cobra.Command{
 		Use:   "cat [--from N] [--follow] URL",
 		Short: "print the records",
@@ -39,13 +40,22 @@ It needs the right to read.`,
 			if !ok {
 				return usage("--format is raw, frames or json, not %q", format)
 			}
-			r, err := a.reader(cmd.Context(), args[0])
+			if g.addr != "" && !follow {
+				return usage("--listen goes with --follow, which is not given")
+			}
+			stop, err := g.start(a)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			r, err := a.measuredReader(cmd.Context(), args[0], g)
 			if err != nil {
 				return err
 			}
 			return a.cat(cmd.Context(), r, from, follow, encode)
 		},
 	}
+	g = a.listenFlag(c)
 	offsetVar(c.Flags(), &from, "from", "offset of the first record (default the first that the log has)")
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
 	c.Flags().StringVar(&format, "format", "raw", "raw, frames or json")

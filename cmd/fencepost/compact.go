@@ -19,6 +19,7 @@ type compaction struct {
 	watch, dry bool
 	o          compactor.Options
 	keep       leader.PruneOptions
+	gauges     *gauges
 }
 
 func compactFlags(fl *pflag.FlagSet) *compaction {
@@ -72,12 +73,13 @@ this process is the compactor: of several, one works and the others wait.`,
 	}
 	f := compactFlags(c.Flags())
 	election := a.election(c)
+	f.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.watch && f.dry {
 			return usage("--watch and --dry-run exclude each other")
 		}
-		for _, name := range []string{"interval", "min-objects", "max-age"} {
+		for _, name := range []string{"interval", "min-objects", "max-age", "listen"} {
 			if !f.watch && cmd.Flags().Changed(name) {
 				return usage("--%s goes with --watch, which is not given", name)
 			}
@@ -95,10 +97,17 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 			a.con.note("this is the compactor of epoch %d; it checks every %v, and folds when %d objects wait or one has waited for %v", e.Epoch, o.Interval, o.MinObjects, o.MaxAge)
 		}
 	}
+	stop, err := f.gauges.start(a)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	o.Leader.Hooks = f.gauges.leader("compactor", o.Leader.Hooks)
 	st, err := a.logStore(ctx, url)
 	if err != nil {
 		return err
 	}
+	st = f.gauges.store(st)
 	o.Logger = a.log
 	if f.watch && !a.verbose {
 		o.Logger = a.con.logger()
@@ -111,6 +120,7 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 		}
 		a.con.progress("compacting", int64(r.Bytes), 0, true)
 	}
+	o.Hooks = f.gauges.compactor(o.Hooks)
 	c, err := compactor.New(st, o)
 	switch {
 	case err != nil:

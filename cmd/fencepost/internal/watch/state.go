@@ -156,3 +156,16 @@ type Move struct {
 	To         string `json:"to"`
 	Assignment uint64 `json:"assignment"`
 }
+
+// State is the member's: live, leaving, lapsed or expired.
+func (m *Member) State() string {
+	switch {
+	case m.Expired:
+		return "expired"
+	case m.Lapsed:
+		return "lapsed"
+	case m.Leaving:
+		return "leaving"
+	}
+	return "live"
+}
