@@ -7,10 +7,20 @@ import (
 )
 
 // collector exports what a hub knows.
-type collector struct{ hub *Hub }
+type collector struct{ states func() []State }
 
 // Collector returns the metrics of what hub knows. To collect them costs no request.
-func Collector(hub *Hub) prometheus.Collector { return collector{hub} }
+func Collector(hub *Hub) prometheus.Collector {
+	return collector{func() []State {
+		all, _ := hub.States()
+		return all
+	}}
+}
+
+// CollectorOf returns the metrics of states that do not change, for tests.
+func CollectorOf(states []State) prometheus.Collector {
+	return collector{func() []State { return states }}
+}
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("fencepost_"+name, help, append([]string{"url"}, labels...), nil)
@@ -64,11 +74,7 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByC
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	if c.hub == nil {
-		return
-	}
-	states, _ := c.hub.States()
-	for i, s := range states {
+	for i, s := range c.states() {
 		set := func(d *prometheus.Desc, v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{s.URL}, labels...)...)
 		}

@@ -225,7 +225,8 @@ func (f *follower) readManifest(ctx context.Context) error {
 	last := f.m
 	f.m = m
 	at := f.clock.Wall()
-	if n := len(f.samples); n == 0 || at.Sub(f.samples[n-1].At) > f.tick {
+	// A leader notes its records every ten seconds. Between two notes nothing is known of the rate.
+	if n := len(f.samples); n == 0 || m.Tail().Offset != f.samples[n-1].Records || at.Sub(f.samples[n-1].At) > max(3*f.tick, 30*time.Second) {
 		f.samples = append(f.samples, Sample{At: at, Records: m.Tail().Offset})
 		f.samples = f.samples[max(0, len(f.samples)-maxSamples):]
 	}

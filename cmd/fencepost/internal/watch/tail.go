@@ -153,8 +153,9 @@ func (f *follower) view() *Log {
 	format := f.log.Format()
 	v := &Log{
 		Store: f.st.Traits().Name, ID: format.Log.String(), Created: format.Created, Compactor: f.compactor,
-		Tail: f.slots.tail, Written: f.slots.written, Manifests: slices.Clone(f.manifests), Rates: slices.Clone(f.samples),
+		Tail: f.slots.tail, Written: f.slots.written, Manifests: append([]Manifest{}, f.manifests...), Rates: append([]Sample{}, f.samples...),
 	}
+	v.Terms, v.Pins, v.Seals = []Term{}, []Pin{}, []Seal{} // not null in JSON
 	for e, info := range f.locks {
 		t, ok := f.terms[e]
 		if !ok {
@@ -182,7 +183,8 @@ func (f *follower) view() *Log {
 }
 
 // seals are the newest seals: those that are folded, and those after the floor.
-func (f *follower) seals(m *state.Manifest) (all []Seal) {
+func (f *follower) seals(m *state.Manifest) []Seal {
+	all := []Seal{}
 	for _, s := range m.Seals[max(0, len(m.Seals)-maxSeals):] {
 		all = append(all, Seal{Position: s.Position, Next: uint64(s.Next), Offset: s.Offset, Folded: true})
 	}

@@ -2,7 +2,7 @@
 // The page is drawn from the states that the server sends. It makes no request besides that.
 
 const SVG = "http://www.w3.org/2000/svg";
-const spans = { "15 min": 900, "1 h": 3600, "6 h": 21600, "1 d": 86400, "all": 0 };
+const spans = { "5 min": 300, "1 h": 3600, "6 h": 21600, "1 d": 86400, "all": 0 };
 const page = { states: [], url: location.hash.slice(1), span: "", seen: {}, skew: 0, lost: false };
 
 // make creates an element with attributes and children. Text never becomes markup.
@@ -17,6 +17,7 @@ function make(name, attrs, ...children) {
 }
 
 const two = n => String(n).padStart(2, "0");
+const many = (n, one, more) => `${count(n)} ${n === 1 ? one : more || one + "s"}`;
 const count = n => (n || 0).toLocaleString("en-US");
 const at = s => Date.parse(s) || 0;
 const known = s => s && !s.startsWith("0001");
@@ -47,7 +48,7 @@ function table(label, heads, rows, empty) {
   if (!rows.length) return make("p", { class: "none" }, empty);
   const cls = h => h.endsWith("#") ? "num" : h.endsWith("~") ? "wide" : null;
   const name = h => h.replace(/[#~]$/, "");
-  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
+  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label + ", table" },
     make("table", {},
       make("thead", {}, make("tr", {}, heads.map(h => make("th", { scope: "col", class: cls(h) === "num" ? "num" : null }, name(h))))),
       make("tbody", {}, rows.map(r => make("tr", {}, r.map((c, i) => make("td", { class: cls(heads[i]) }, c ?? "")))))));
@@ -67,6 +68,9 @@ function lane(names) {
   return all;
 }
 
+// inside is how wide a chart may be, in pixels, so that its text has the size of other text.
+const inside = () => Math.max(260, document.getElementById("main").clientWidth - (innerWidth < 700 ? 28 : 34));
+
 // terms draws who led when: a row for each holder, a hatched column where nobody led.
 function terms(log, now) {
   const list = log.terms.filter(t => t.known).slice().reverse();
@@ -78,7 +82,7 @@ function terms(log, now) {
   const shown = list.filter(t => end(t) >= from);
   const rows = lane(shown.slice().reverse().map(t => short(t.holder)));
   const narrow = innerWidth < 700;
-  const W = narrow ? 480 : 1120, L = narrow ? 8 : 170, R = 14, H = narrow ? 46 : 34, T = 8;
+  const W = inside(), L = narrow ? 0 : 170, R = 14, H = narrow ? 46 : 34, T = 8;
   const names = [...rows.keys()].slice(0, 12);
   const height = T + names.length * H + 30;
   const x = ms => L + (Math.min(Math.max(ms, from), to) - from) / (to - from) * (W - L - R);
@@ -144,7 +148,7 @@ const perSecond = v => v >= 100 ? count(Math.round(v)) : v >= 10 ? v.toFixed(0) 
 function rateChart(log) {
   const points = rates(log);
   if (points.length < 2) return make("p", { class: "none" }, "The rate is shown after some minutes.");
-  const W = 540, H = 120, B = 22, top = Math.max(...points.map(p => p[1]), 1e-9);
+  const W = innerWidth < 768 ? inside() : inside() / 2 - 24, H = 120, B = 22, top = Math.max(...points.map(p => p[1]), 1e-9);
   const a = points[0][0], z = points[points.length - 1][0];
   const x = ms => (ms - a) / (z - a) * W, y = v => H - B - v / top * (H - B - 18);
   const line = points.map((p, i) => `${i ? "L" : "M"}${x(p[0]).toFixed(1)} ${y(p[1]).toFixed(1)}`).join("");
@@ -202,15 +206,15 @@ function showLog(s, now) {
     make("dl", { class: "cards" },
       leader(log, now),
       card("Records", count(log.records), known(log.written) ? ["newest object ", when(log.written)] : ""),
-      card("Rate", points.length ? `${perSecond(points[points.length - 1][1])}/s` : "–", "records a second, as noted"),
-      card("Not folded", (log.unfolded_more ? "≥ " : "") + count(log.unfolded), `objects, ${count(log.records - log.folded)} records`),
+      card("Rate", points.length ? `${perSecond(points[points.length - 1][1])}/s` : "–", "records, at the last checkpoint"),
+      card("Not folded", (log.unfolded_more ? "≥ " : "") + count(log.unfolded), `${log.unfolded === 1 ? "object" : "objects"}, ${many(Math.max(0, log.records - log.folded), "record")}`, "fill"),
       card("Compactor", comp ? [short(comp.holder), " ", works ? pill("works", "good") : pill("stopped")] : "none yet", comp ? `epoch ${comp.epoch}` : "nobody folds this log", "lead")),
     chart,
     make("div", { class: "pair" },
-      section("The log", extent(log), make("p", { class: "note" }, `${count(log.segments)} segments, ${count(log.files)} live files, ${count(log.seal_count)} folded seals.`)),
+      section("The log", extent(log), make("p", { class: "note" }, `${many(log.segments, "segment")}, ${many(log.files, "live file")}, ${many(log.seal_count, "folded seal")}.`)),
       section("Rate", rateChart(log))),
     section("Terms", table("Terms", ["Epoch#", "Holder~", "From", "Last seen", "Lasted#", "How it ended~"], log.terms.slice(0, 100).map(t => [
-      String(t.epoch), t.known ? t.holder : "not read yet", when(t.from), when(t.to),
+      String(t.epoch), t.known ? make("span", { title: t.holder }, innerWidth < 700 ? short(t.holder) : t.holder) : "not read yet", when(t.from), when(t.to),
       t.known ? span(((t === log.terms[0] && (t.state === "held" || t.state === "draining") ? now : at(t.to)) - at(t.from)) / 1000) : "",
       t.state === "held" ? pill("leads", "good") : t.state === "draining" ? pill("is leaving", "warn") : t.state === "lapsed" ? pill("lapsed", "bad") : t.reason || t.state || ""]), "Nobody has led yet.")),
     make("div", { class: "pair" },
@@ -225,7 +229,7 @@ function showLog(s, now) {
 
 function showGroup(s) {
   const g = s.group, name = n => { const m = g.members.find(m => m.name === n); return m ? short(m.identity || m.name.slice(0, 8)) : n ? n.slice(0, 8) : "nobody"; };
-  const state = m => m.expired ? pill("expired", "bad") : m.lapsed ? pill("lapsed", "bad") : m.leaving ? pill("leaving", "warn") : pill("works", "good");
+  const state = m => m.expired ? pill("expired", "bad") : m.lapsed && !m.owned ? pill("gone") : m.lapsed ? pill("lapsed", "bad") : m.leaving ? pill("leaving", "warn") : pill("works", "good");
   const cols = innerWidth < 700 ? 32 : 64, n = g.owners.length, rows = Math.ceil(n / cols), size = 10;
   const tiles = make("svg:svg", { class: "tiles", viewBox: `0 0 ${cols * size} ${rows * size}`, role: "img", "aria-label": `${n} partitions, by owner: ` + g.members.map(m => `${name(m.name)} ${m.owned}`).join(", ") });
   if (n <= 20000) {
@@ -240,7 +244,7 @@ function showGroup(s) {
       card("Members", count(g.members.length), `assignment ${count(g.assignment)}`),
       card("Partitions", count(g.partitions), `${count(g.owners.filter(o => o < 0).length)} without an owner`),
       card("Moving", moving ? [count(moving), " ", pill("moving", "warn")] : "0", "wait for the owner before"),
-      card("Given up", given ? [count(given), " ", pill("work fails", "bad")] : "0", "partitions whose work fails")),
+      card("Given up", given ? [count(given), " ", pill("work fails", "bad")] : "0", "partitions whose work fails", "fill")),
     section("Shares", table("Members", ["Member~", "State", "Owns#", "Weight#", "Share", "Data~"], g.members.map((m, i) => [
       [make("svg:svg", { class: "dot", viewBox: "0 0 12 12", "aria-hidden": "true" }, make("svg:rect", { class: "f" + i % 8, width: 12, height: 12, rx: 3 })), short(m.identity || m.name)], state(m), count(m.owned), count(m.weight),
       make("svg:svg", { width: 140, height: 12, "aria-hidden": "true" }, make("svg:rect", { class: "f" + i % 8, width: m.owned / most * 140, height: 12, rx: 3 })), m.data || ""]), "Nobody is a member.")),
@@ -280,7 +284,7 @@ function draw() {
   const main = document.getElementById("main"), scrolled = {}, focus = document.activeElement;
   main.querySelectorAll(".scroll").forEach(e => { scrolled[e.getAttribute("aria-label")] = [e.scrollLeft, e.scrollTop]; });
   const label = focus && focus.getAttribute("aria-label"), id = focus && focus.id;
-  main.replaceChildren(make("p", { class: "where" }, s.url),
+  main.replaceChildren(page.states.length > 1 ? make("h2", { class: "quiet" }, s.url) : make("p", { class: "where" }, s.url),
     ...(s.error ? [make("p", { class: "alert", role: "alert" }, s.error)] : []),
     ...(s.log ? showLog(s, now) : s.group ? showGroup(s) : s.error ? [] : [make("p", {}, "Reading the store …")]));
   main.querySelectorAll(".scroll").forEach(e => {

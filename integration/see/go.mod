@@ -1,4 +1,4 @@
-module github.com/fencepost/fencepost/integration/browser
+module github.com/fencepost/fencepost/integration/see
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 //go:build integration
 
-package browser
+package see
 
 import (
 	"bufio"

@@ -1,6 +1,6 @@
 //go:build integration
 
-package browser
+package see
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func ask[T any](p *tab, js string) (v T) {
 // until waits until an expression is true.
 func (p *tab) until(what, js string) {
 	p.Helper()
-	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		if ask[bool](p, "!!("+js+")") {
 			return
 		}
@@ -150,7 +150,7 @@ func workers(t *testing.T, dir string, names ...string) (leave func(int)) {
 	var leaves []context.CancelFunc
 	for _, name := range names {
 		g, err := group.Join(t.Context(), st, &group.Options{
-			Name: "orders", Partitions: 96, Validity: 3 * time.Second, Identity: name, Probe: &probe.Options{Clients: 2, Rounds: 1},
+			Name: "orders", Partitions: 96, Validity: 10 * time.Second, Identity: name, Probe: &probe.Options{Clients: 2, Rounds: 1},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -186,7 +186,7 @@ func TestFailover(t *testing.T) {
 	start(t, endless(t.Context(), "second"), "append", "--validity", "5s", url).says(t, "waiting for")
 	start(t, nil, "compact", "--watch", "--interval", "1s", "--min-objects", "100", url)
 	leave := workers(t, groupDir, "worker-1", "worker-2", "worker-3")
-	pin := start(t, nil, "pin", url, "before-the-move")
+	pin := start(t, nil, "pin", "--name", "before-the-move", url)
 	_ = pin.Wait()
 
 	serve := start(t, nil, "serve", "--listen", "127.0.0.1:0", "--requests-per-minute", "1200", url, "file://"+groupDir)
