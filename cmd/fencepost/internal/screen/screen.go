@@ -142,7 +142,7 @@ func (d *sheet) leader(name string, terms []watch.Term, now time.Time) {
 		if t.Reason != "" {
 			why = clean(t.Reason)
 		}
-		d.painted(red, fmt.Sprintf("%snobody; %s led in epoch %d until %s: %s", head, clean(t.Holder), t.Epoch, ago(t.To, now), why))
+		d.painted(red, fmt.Sprintf("%snobody; %s led in epoch %d, last seen %s: %s", head, clean(t.Holder), t.Epoch, ago(t.To, now), why))
 	}
 }
 
