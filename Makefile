@@ -81,6 +81,12 @@ engines: ## read published tables with delta-rs, Polars and DuckDB; installs the
 	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r delta/engines/requirements.txt && touch $(ENGINES)/done; }
 	cd delta && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -count=1 -timeout 20m -v ./engines
 
+# The parts that look at Fencepost from outside. Chromium and Prometheus are packages of Debian.
+.PHONY: see
+see: ## the page in a real browser, the dashboard and the alerts in a real Prometheus; installs both
+	@command -v chromium prometheus promtool >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium prometheus fonts-dejavu-core; }
+	cd integration/see && go test -tags integration -count=1 -timeout 20m -v ./...
+
 .PHONY: chaos
 chaos: ## kill, freeze and cut off processes, for CHAOS (15m) on each real server; report in integration/chaos-report.json
 	@mkdir -p .cache
