@@ -96,7 +96,7 @@ func (m *Machine) turnPlan() {
 	m.make(next)
 }
 
-// wantsAck reports whether an acknowledgement of n may settle an entry of the newest assignment.
+// wantsAck reports whether an acknowledgement of n may clear an entry of the newest assignment.
 func (m *Machine) wantsAck(x fence.ID, n uint64) bool {
 	least, ok := m.least[x]
 	return ok && least <= n && !m.dead[x]
@@ -121,8 +121,8 @@ func leastEntries(a *assign.Assignment) map[fence.ID]uint64 {
 // leaves who still owns partitions.
 func (m *Machine) news() (n *assign.News, urgent bool) {
 	a := m.known
-	n = &assign.News{Organiser: m.cfg.Self, Partitions: m.total, Settled: func(p int, e assign.Entry) bool {
-		return m.isSettled(p, a.Members()[e.Member].Name, e.Number)
+	n = &assign.News{Organiser: m.cfg.Self, Partitions: m.total, Cleared: func(p int, e assign.Entry) bool {
+		return m.isCleared(p, a.Members()[e.Member].Name, e.Number)
 	}}
 	shares := a.Shares()
 	add := func(x fence.ID, weight uint64, s assign.State) {

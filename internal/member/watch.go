@@ -30,7 +30,7 @@ type watch struct {
 	acted    bool          // what turnMembers was told last
 	stockDue clock.Instant // when they are to be looked through anyway
 
-	silent      bool // the member before this one in order shows no sign of life
+	silent      bool          // the member before this one in order shows no sign of life
 	deputyDue   clock.Instant // when to read the deputy's object
 	before      fence.ID
 	beforeSeen  store.Version
