@@ -86,6 +86,7 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 	})
 	switch {
 	case err == nil:
+		w.lists.over()
 		p.after(w.slots, m)
 		return at
 	case errors.Is(err, fence.ErrFenced):
