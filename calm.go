@@ -26,6 +26,11 @@ type calm struct {
 	pause time.Duration // the last pause that was added
 }
 
+// Unwrap implements [store.Wrapper].
+func (c *calm) Unwrap() store.Store { return c.Store }
+
+var _ store.Wrapper = (*calm)(nil)
+
 const (
 	minCalm = 50 * time.Millisecond
 	maxCalm = 5 * time.Second

@@ -133,7 +133,7 @@ func (s *survey) uploadRules() []rule {
 // abortUploads aborts them. If the store does not allow that, it costs the owner some
 // storage and breaks nothing.
 func (p *pass) abortUploads(ctx context.Context, s *survey) error {
-	st, ok := p.st.(store.UploadAborter)
+	st, ok := store.As[store.UploadAborter](p.st)
 	if !ok {
 		return nil
 	}

@@ -149,7 +149,7 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 		}
 	}
 	for _, r := range s.uploadRules() {
-		st, ok := p.st.(store.UploadAborter)
+		st, ok := store.As[store.UploadAborter](p.st)
 		if !ok {
 			break
 		}
