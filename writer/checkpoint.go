@@ -9,7 +9,9 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
 )
 
 const (
@@ -88,6 +90,7 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 	case err == nil:
 		w.lists.over()
 		p.after(w.slots, m)
+		w.warnUnfolded(m.Floor, at)
 		return at
 	case errors.Is(err, fence.ErrFenced):
 		// guard:keep-fenced. A checkpoint that is fenced stops the writer. Without this
@@ -114,4 +117,43 @@ func (w *Writer) awaitDrained() {
 	for !w.drained() && w.stop == nil {
 		w.changed.Wait()
 	}
+}
+
+// manyUnfolded is how many objects that no compactor has folded are worth a warning. A
+// compactor that runs leaves some hundred.
+const manyUnfolded = 4096
+
+// warnUnfolded says that nobody seems to compact the log, and again whenever twice as many
+// objects wait.
+func (w *Writer) warnUnfolded(floor, at frame.Point) {
+	n := at.Position.Seq - 1
+	switch {
+	case floor.Position.Epoch == at.Position.Epoch:
+		n -= floor.Position.Seq - 1
+		w.earlier = 0
+	case at.Offset-floor.Offset < manyUnfolded:
+		return
+	case w.earlier < 0:
+		w.earlier = w.countEarlier(floor)
+	}
+	if n += uint64(max(w.earlier, 0)); n < manyUnfolded || n < 2*w.unfolded {
+		return
+	}
+	w.unfolded = n
+	w.opts.Logger.Warn("many objects of the log are not folded; does a compactor run?",
+		zap.Uint64("objects", n), zap.Uint64("records", at.Offset-floor.Offset), zap.Stringer("floor", floor.Position))
+}
+
+// countEarlier counts the unfolded objects of earlier epochs, as far as they matter. It is
+// asked once, and only of a log that has many records to fold.
+func (w *Writer) countEarlier(floor frame.Point) (n int) {
+	for info, err := range w.st.List(w.slots, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(floor.Position)}) {
+		if err != nil || n >= manyUnfolded {
+			break // it is only for a warning
+		}
+		if p, ok := layout.ParseDataKey(info.Key); ok && floor.Position.Before(p) && p.Epoch < w.Epoch() {
+			n++
+		}
+	}
+	return n
 }
