@@ -119,7 +119,7 @@ func (c *calm) List(ctx context.Context, prefix string, opts *store.ListOptions)
 
 // AbortUploads is for compactors.
 func (c *calm) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
-	st, ok := c.Store.(store.UploadAborter)
+	st, ok := store.As[store.UploadAborter](c.Store)
 	if !ok {
 		return 0, nil
 	}
