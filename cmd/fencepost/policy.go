@@ -126,6 +126,8 @@ var rights = map[string][]right{
 		{"Append", putObject, []string{layout.DataPrefix, layout.ManifestPrefix}},
 		{"Files", uploadObject, []string{layout.FilePrefix}},
 		{"Probe", uploadObject, []string{layout.TmpPrefix}}, {"Clean", deleteObject, []string{layout.TmpPrefix}},
+		// Only where no compactor works. Without this right manifests pile up there.
+		{"Prune", deleteObject, []string{layout.ManifestPrefix}},
 	},
 	"compactor": {
 		{"Elect", putObject, []string{layout.CompactorLockPrefix}},

@@ -172,6 +172,7 @@ func TestBadInput(t *testing.T) {
 		"export beyond the end":  {"export --from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
 		"cat beyond the end":     {"cat --from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
 		"truncate twice":         {"truncate --before 1 --before-time 1h " + log, "", 2, []string{"--before and --before-time"}},
+		"truncate in 2100":       {"truncate --before-time 2100-01-01 " + log, "", 2, []string{"2100-01-01", "in the future"}},
 		"truncate at noon":       {"truncate --before-time noon " + log, "", 2, []string{"--before-time", "7d"}},
 		"a short bucket":         {"policy --role writer s3://b/p", "", 2, []string{`"b", has 1 characters`, "3 to 63"}},
 		"a region missing":       {"cat s3://bucket/x?endpoint=nonsense", "", 2, []string{"endpoint"}},
