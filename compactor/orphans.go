@@ -141,7 +141,7 @@ func (p *pass) abortUploads(ctx context.Context, s *survey) error {
 		if !ok {
 			continue
 		}
-		if err := p.pace(ctx, 1, 0); err != nil {
+		if err := p.pace(ctx, 0); err != nil {
 			return err
 		}
 		err := store.Retry(ctx, p.opts.Settle, func(ctx context.Context) error {

@@ -166,7 +166,7 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 			return err
 		}
 	}
-	locks := &wouldDelete{Store: p.st}
+	locks := &wouldDelete{Store: p.plain}
 	if err := p.pruneLocks(ctx, locks, func(int) {}); err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func (p *pass) each(ctx context.Context, r rule, f func(store.Info) bool) error 
 			return err
 		}
 		if n++; n%1000 == 1 {
-			if err := p.pace(ctx, 1, 0); err != nil {
+			if err := p.pace(ctx, 0); err != nil {
 				return err
 			}
 		}
@@ -133,7 +133,7 @@ func (p *pass) sweep(ctx context.Context, r rule) error {
 
 func (p *pass) delete(ctx context.Context, in store.Store, kind string, keys []string) error {
 	for batch := range slices.Chunk(keys, deleteAt) {
-		if err := p.pace(ctx, 1, 0); err != nil {
+		if err := p.pace(ctx, 0); err != nil {
 			return err
 		}
 		if err := store.DeleteAll(ctx, in, batch, p.opts.Settle); err != nil {

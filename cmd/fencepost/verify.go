@@ -52,6 +52,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err != nil {
 				return err
 			}
+			a.warnUnfolded(cmd.Context(), st)
 			second, err := files.open(cmd.Context(), false)
 			if err != nil {
 				return err

@@ -35,6 +35,10 @@ const (
 // end.
 func PartitionPrefix(partition int) string { return fmt.Sprintf("partition/%06d", partition) }
 
+// CompactorsPrefix is the folder of the group in which the compactors of a group's logs share these,
+// without a slash at its end.
+const CompactorsPrefix = "compactors"
+
 // NumberedKey names a lock by its epoch, or a manifest: <prefix><number>.json.
 func NumberedKey(prefix string, n uint64) string { return prefix + FormatNumber(n) + ".json" }
 

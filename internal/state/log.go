@@ -212,10 +212,15 @@ func (l *Log) remember(v loaded) {
 	}
 }
 
-// highest lists all manifests and returns the one with the highest number, which
-// is 0 if there is none.
+// highest lists the manifests, from the newest one on that this process has seen, and
+// returns the one with the highest number, which is 0 if there is none. Numbers only rise, so
+// those before it cannot be the newest.
 func (l *Log) highest(ctx context.Context) (top store.Info, high uint64, err error) {
-	for info, err := range store.ListAll(ctx, l.st, layout.ManifestPrefix, nil, l.opts.Settle) {
+	var from *store.ListOptions
+	if seen := l.seen(); seen.m != nil {
+		from = &store.ListOptions{StartAfter: layout.ManifestKey(seen.m.Version - 1)}
+	}
+	for info, err := range store.ListAll(ctx, l.st, layout.ManifestPrefix, from, l.opts.Settle) {
 		if err != nil {
 			return store.Info{}, 0, err
 		}
