@@ -45,7 +45,7 @@ func run(ctx context.Context, url string, n int) error {
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		url = "file://" + dir
 	}
 	st, err := store.Open(ctx, url)
@@ -135,7 +135,7 @@ func readAll(f *reader.File) ([]row, error) {
 		return nil, err
 	}
 	r := parquet.NewGenericReader[row](file)
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	rows := make([]row, r.NumRows())
 	n, err := r.Read(rows)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -153,7 +153,7 @@ func look(ctx context.Context, r *reader.Reader, n int64, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close(ctx)
+	defer func() { _ = s.Close(ctx) }()
 	var rows, sum int64
 	for f, err := range s.Files(ctx) {
 		if err != nil {
