@@ -60,7 +60,9 @@ It needs nothing: it sends no request.`,
 	}
 	c.Flags().StringVar(&role, "role", "", "writer, candidate, compactor, reader or bucket")
 	c.Flags().StringVar(&files, "files", "", "`URL` of the store for the files of the table, if the log keeps them apart")
+	completeFlag(c, "role", append(slices.Sorted(maps.Keys(rights)), "bucket")...)
 	c.Flags().StringVar(&partition, "partition", "aws", "of the ARNs: aws, aws-cn, aws-us-gov")
+	a.jsonFlag(c)
 	return c
 }
 
