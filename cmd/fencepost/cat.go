@@ -19,8 +19,9 @@ func (a *app) catCmd() *cobra.Command {
 	var from uint64 = reader.Oldest
 	var follow bool
 	var format string
+	var who consumer
 	c := &cobra.Command{
-		Use:   "cat [--from N] [--follow] URL",
+		Use:   "cat [--from N] [--follow] [--consumer NAME] URL",
 		Short: "print the records",
 		Long: `Cat prints the records from number N on, or from the first one, to the end of the
 log. With --follow it goes on as the log grows. If the log has fewer than N records,
@@ -31,7 +32,13 @@ frames puts a length of 4 bytes before each, the most significant first; json pr
 a line of JSON for each, {"offset":…,"time":…,"value":…}. If the record is not UTF-8,
 the line has "base64" instead of "value".
 
-It needs the right to read.`,
+With --consumer cat begins at the position of that name in the store, and keeps it up to
+date: at the end, and with --follow once a second. A record counts when it is written to
+standard output, so what reads there sees each record at least once. Of two with one
+name, the one that was started later goes on, and the other ends with an error. With
+--epoch the one with the greater epoch does, such as $FENCEPOST_EPOCH of fencepost exec.
+
+It needs the right to read, and with --consumer to write below consumer/.`,
 		Example: "fencepost cat --follow s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,12 +50,18 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
-			return a.cat(cmd.Context(), r, from, follow, encode)
+			ctx, err := who.open(cmd.Context(), r, &from)
+			if err != nil {
+				return err
+			}
+			return who.close(ctx, a.cat(ctx, r, from, follow, encode, &who))
 		},
 	}
 	offsetVar(c.Flags(), &from, "from", "offset of the first record (default the first that the log has)")
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
 	c.Flags().StringVar(&format, "format", "raw", "raw, frames or json")
+	c.Flags().StringVar(&who.name, "consumer", "", "begin at the position of that name, and keep it up to date")
+	c.Flags().Uint64Var(&who.epoch, "epoch", 0, "take the position over for this epoch (default for the next one)")
 	return c
 }
 
@@ -92,7 +105,7 @@ func (l recordLine) encode(w io.Writer) error {
 	return e.Encode(l)
 }
 
-func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow bool, encode encoder) error {
+func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow bool, encode encoder, who *consumer) error {
 	records := r.Read(ctx, from)
 	some := func() {}
 	if follow {
@@ -101,6 +114,7 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 		defer some()
 	}
 	none := true
+	var last uint64
 	err := a.stream(func(out *bufio.Writer) error {
 		for rec, err := range records {
 			if err != nil {
@@ -112,14 +126,20 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 			}
 			err := encode(out, rec)
 			if err == nil && follow {
-				err = out.Flush() // so that no record waits for the next
+				if err = out.Flush(); err == nil { // so that no record waits for the next
+					who.note(rec.Offset)
+				}
 			}
 			if err != nil {
 				return err
 			}
+			last = rec.Offset
 		}
 		return nil
 	})
+	if !none && err == nil {
+		who.note(last) // all of it is flushed
+	}
 	if err != nil || follow || !none || from == reader.Oldest {
 		return err
 	}
