@@ -107,7 +107,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
 		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(),
-		a.execCmd(), a.watchdogCmd(),
+		a.execCmd(), a.watchdogCmd(), a.gateCmd(),
 	)
 	for _, c := range root.Commands() {
 		for _, c := range append(c.Commands(), c) {

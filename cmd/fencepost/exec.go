@@ -53,13 +53,17 @@ type execution struct {
 	election func() leader.Options
 	leader   leader.Options
 
+	group                 bool
+	partitions            int
+	graceSet, validitySet bool
+
 	signals chan os.Signal
 }
 
 func (a *app) execCmd() *cobra.Command {
 	x := &execution{app: a}
 	c := &cobra.Command{
-		Use:   "exec [--wait D | --no-wait] [--restart] URL -- COMMAND [ARG...]",
+		Use:   "exec [--wait D | --no-wait] [--restart] [--group] URL -- COMMAND [ARG...]",
 		Short: "run a command while this machine leads",
 		Long: `Exec waits until this process leads, and runs COMMAND for as long as it does. Of all
 that are started with the same URL, on whatever machines, one command runs at a time.
@@ -73,6 +77,10 @@ renewed until then; see docs/exec.md.
 If the lead is lost, COMMAND and all that it has started get SIGTERM, and --grace later
 SIGKILL, so that they are dead before another process leads. A watchdog process sees to
 that even if this one is frozen or killed.
+
+With --group COMMAND runs once for each partition that this process owns, in a group of
+all that are started so, with FENCEPOST_PARTITION and no input. A command that fails is
+tried again, at last by another member; one that ends with status 0 has done its work.
 
 Signals are passed on. At the first SIGTERM the command works on until another process
 that waits is close; if none waits, it gets the signal at once.
@@ -89,9 +97,10 @@ writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate.`
 			case dash < 0:
 				return usage("exec: write -- before the command: fencepost exec URL -- COMMAND; see fencepost help exec")
 			case dash != 1 || len(args) < 2:
-				return usage("exec takes %s; see fencepost help exec", "[--wait D | --no-wait] [--restart] URL -- COMMAND [ARG...]")
+				return usage("exec takes %s; see fencepost help exec", "[--wait D | --no-wait] [--restart] [--group] URL -- COMMAND [ARG...]")
 			}
 			x.url, x.argv = args[0], args[1:]
+			x.graceSet, x.validitySet = x.grace > 0, cmd.Flags().Changed("validity")
 			return x.run(cmd.Context())
 		},
 	}
@@ -100,6 +109,8 @@ writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate.`
 	fl.BoolVarP(&x.noWait, "no-wait", "n", false, "give up at once if somebody else leads")
 	fl.BoolVar(&x.restart, "restart", false, "start the command again when it ends")
 	spanVar(fl, &x.grace, "grace", "", positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
+	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
+	fl.IntVar(&x.partitions, "partitions", 0, "with --group: make the group, or raise its number of partitions")
 	x.election = a.election(c)
 	return c
 }
@@ -133,6 +144,9 @@ func (x *execution) run(ctx context.Context) error {
 	x.signals = make(chan os.Signal, 64)
 	signal.Notify(x.signals, forwarded()...)
 	defer signal.Stop(x.signals)
+	if x.group {
+		return x.share(ctx, st)
+	}
 	for pause := time.Duration(0); ; pause = time.Second {
 		err := x.lead(ctx, st, pause)
 		if !x.restart || !errors.Is(err, supervise.ErrLost) && !errors.Is(err, supervise.ErrWatchdog) {
@@ -153,6 +167,9 @@ func (x *execution) options() error {
 	v := x.leader.Validity
 	if x.grace == 0 {
 		x.grace = v / 5
+	}
+	if err := x.groupOptions(); err != nil {
+		return err
 	}
 	// A heartbeat must come before the command is told to end.
 	if most := v - v/10 - v*2/5; x.grace >= most {

@@ -105,14 +105,11 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 	r.mu.Lock()
 	r.leads = true
 	r.mu.Unlock()
-	dir, err := os.MkdirTemp("", "fencepost-exec-")
+	dir, err := deadlineDir()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // the command may run as somebody else
-		return err
-	}
 	file := filepath.Join(dir, "deadline")
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
 		began := clock.System().Now()
@@ -170,11 +167,7 @@ func (r *running) once(ctx context.Context, t *leader.Term, file string) (superv
 	return supervise.Run(ctx, &supervise.Command{
 		Path: r.path, Args: r.argv, Env: r.environment(t.Epoch(), file), Watchdog: []string{"fencepost", watchdogVerb},
 		Held: t.Held, Grace: r.grace, Signals: signals,
-		Renewed: func(deadline supervise.Moment) {
-			if err := writeDeadline(file, t.Epoch(), deadline, r.grace); err != nil {
-				r.con.note("fencepost: %v", err)
-			}
-		},
+		Renewed: func(deadline supervise.Moment) { r.renewed(file, t.Epoch(), deadline, r.grace) },
 	})
 }
 

@@ -28,7 +28,7 @@ func TestHelp(t *testing.T) {
 	var b strings.Builder
 	for _, args := range [][]string{
 		{"help"}, {"help", "append"}, {"help", "cat"}, {"help", "export"}, {"help", "files"}, {"help", "status"}, {"help", "init"}, {"help", "compact"}, {"help", "truncate"},
-		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"}, {"help", "exec"}, {"help", "group"}, {"help", "group", "status"}, {"help", "group", "drain"},
+		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"}, {"help", "exec"}, {"help", "gate"}, {"help", "gate", "set"}, {"help", "gate", "get"}, {"help", "gate", "run"}, {"help", "group"}, {"help", "group", "status"}, {"help", "group", "drain"},
 	} {
 		r := run(t, "", args...)
 		if r.status != 0 || r.err != "" {

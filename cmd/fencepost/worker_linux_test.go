@@ -260,3 +260,5 @@ func asExit(err error, to **exec.ExitError) (ok bool) {
 }
 
 func (j *job) signal(s syscall.Signal) { _ = j.cmd.Process.Signal(s) }
+
+func isWatchdog(pid int) bool { return strings.Contains(cmdline(pid), watchdogVerb) }

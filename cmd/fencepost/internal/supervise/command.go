@@ -35,6 +35,8 @@ type Command struct {
 	Path string   // of the program
 	Args []string // its name and its arguments
 	Env  []string
+	// NoInput gives the command an empty standard input, and not the terminal.
+	NoInput bool
 	// Watchdog is the program that calls [Watchdog], with the arguments before those that Run adds.
 	Watchdog []string
 	// Held is how long the lease still lasts. It is called often.
@@ -45,8 +47,6 @@ type Command struct {
 	Signals <-chan syscall.Signal
 	// Renewed is called with each new deadline, when the watchdog has confirmed it. It may be nil.
 	Renewed func(deadline Moment)
-	// Note is called with lines for people. It may be nil.
-	Note func(string)
 }
 
 // Status is how a command has ended.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -45,7 +46,7 @@ func Run(ctx context.Context, c *Command) (Status, error) {
 	if err := subreaper(); err != nil {
 		return Status{}, err
 	}
-	s := &supervisor{Command: c, signals: c.Signals, tty: onTerminal()}
+	s := &supervisor{Command: c, signals: c.Signals, tty: !c.NoInput && onTerminal()}
 	if !s.look() || s.offered.Sub(Now()) <= c.Grace {
 		return Status{}, ErrLost
 	}
@@ -59,6 +60,7 @@ func Run(ctx context.Context, c *Command) (Status, error) {
 	}
 	// It has nothing left to do. It is a child of this process and not reaped yet.
 	_ = syscall.Kill(s.watchdog, syscall.SIGKILL)
+	s.forget()
 	_, _ = syscall.Wait4(s.watchdog, nil, 0, nil)
 	for range s.reports { // until it is closed
 	}
@@ -86,10 +88,16 @@ func (s *supervisor) start() error {
 	}
 	argv := append(append([]string{}, s.Watchdog...), strconv.Itoa(int(in)), strconv.Itoa(int(out)), where, s.Path)
 	argv = append(argv, s.Args...)
-	s.watchdog, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
-		Env: s.Env, Files: inherited(in, out), Sys: &syscall.SysProcAttr{Setpgid: true},
-	})
-	if err != nil {
+	files := inherited(in, out)
+	if s.NoInput {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return errors.Join(err, orders.Close(), reports.Close())
+		}
+		defer null.Close()
+		files[0] = null.Fd()
+	}
+	if err := s.fork(argv, files); err != nil {
 		_ = orders.Close()
 		_ = reports.Close()
 		return os.NewSyscallError("starting the watchdog", err)
@@ -111,6 +119,33 @@ func (s *supervisor) start() error {
 	s.confirmed = s.offered
 	s.order(order{Until: s.offered, Grace: s.Grace})
 	return nil
+}
+
+// watchdogs are those of this process that are alive. Each of them kills its own command, and nobody
+// else does.
+var watchdogs = struct {
+	sync.Mutex
+	live map[int]bool
+}{live: map[int]bool{}}
+
+// fork starts the watchdog, and notes it before anybody can take it for an orphan.
+func (s *supervisor) fork(argv []string, files []uintptr) (err error) {
+	watchdogs.Lock()
+	defer watchdogs.Unlock()
+	s.watchdog, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
+		Env: s.Env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err == nil {
+		watchdogs.live[s.watchdog] = true
+	}
+	return err
+}
+
+// forget is called when the watchdog has died, before its number can be used again.
+func (s *supervisor) forget() {
+	watchdogs.Lock()
+	defer watchdogs.Unlock()
+	delete(watchdogs.live, s.watchdog)
 }
 
 // inherited are the files for a child: those that this process was started with, and two more.
@@ -272,13 +307,17 @@ func (s *supervisor) clear(find func() []process) {
 // this process their parent. Programs that this process itself has started are in its own
 // process group.
 func (s *supervisor) orphans() (found []process) {
-	mine := syscall.Getpgrp()
-	for _, p := range descendants(os.Getpid()) {
+	watchdogs.Lock()
+	defer watchdogs.Unlock()
+	self, mine := os.Getpid(), syscall.Getpgrp()
+	spared := map[int]bool{s.watchdog: true}
+	for _, p := range descendants(self) { // parents come before their children
 		switch {
+		case spared[p.parent], watchdogs.live[p.pid]:
+			spared[p.pid] = true
 		case p.group == mine, p.pid == s.watchdog:
-		case p.dead() && p.parent == os.Getpid():
-			var status syscall.WaitStatus
-			_, _ = syscall.Wait4(p.pid, &status, syscall.WNOHANG, nil)
+		case p.dead() && p.parent == self:
+			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
 		default:
 			found = append(found, p)
 		}
