@@ -30,6 +30,7 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
+			a.warnUnfolded(cmd.Context(), st)
 			s, err := survey.Take(cmd.Context(), st, func(n int) { a.con.progress("listing", int64(n), 0, false) })
 			if err != nil {
 				return err
