@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/store"
 )
@@ -70,7 +71,7 @@ func TestConsumerIsFenced(t *testing.T) {
 	}
 	must(t, lines.String(), "append", log)
 	w := &consumer{name: "mail"}
-	r, err := (&app{open: store.Open}).reader(t.Context(), log)
+	r, err := (&app{open: store.Open, con: newConsole(io.Discard, false, time.Second), timeout: time.Minute}).reader(t.Context(), log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/signal"
 	"strconv"
 	"sync"
 	"syscall"
@@ -363,7 +364,12 @@ func (s *supervisor) takeTerminal() {
 // together. Meanwhile nobody renews the lease, so the watchdog may end the command.
 func (s *supervisor) suspend() {
 	s.takeTerminal()
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
 	_ = syscall.Kill(0, syscall.SIGSTOP) // the whole job, as a shell expects
+	// Another thread may take the signal, and then this one runs for a moment yet.
+	<-continued
 	if group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil && group == syscall.Getpgrp() {
 		setTerminal(s.group)
 	}
