@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -288,9 +289,14 @@ func busy(r leader.Record) error {
 	return fmt.Errorf("%w: %s, in epoch %d since %s", errBusy, r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime))
 }
 
-// environment is that of the command.
+// environment is that of the command. Of a variable that is there twice, most programs see the
+// first, so those of an exec around this one are left out.
 func (x *execution) environment(epoch fence.Epoch, file string) []string {
-	return append(slices.Clone(os.Environ()), "FENCEPOST_URL="+x.url, "FENCEPOST_EPOCH="+strconv.FormatUint(uint64(epoch), 10),
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"FENCEPOST_URL", "FENCEPOST_EPOCH", "FENCEPOST_HOLDER", "FENCEPOST_DEADLINE_FILE", "FENCEPOST_PARTITION"}, name)
+	})
+	return append(env, "FENCEPOST_URL="+x.url, "FENCEPOST_EPOCH="+strconv.FormatUint(uint64(epoch), 10),
 		"FENCEPOST_HOLDER="+x.leader.Identity, "FENCEPOST_DEADLINE_FILE="+file)
 }
 

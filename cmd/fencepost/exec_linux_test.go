@@ -327,6 +327,7 @@ func TestExecPassesFilesAndSignals(t *testing.T) {
 		yes | head -1 >&3 # a process that writes to a closed pipe dies of it
 		echo "${PIPESTATUS[0]}" >&3
 		trap 'echo usr1 >&3; exit 3' USR1; echo ready >&3; while :; do sleep 0.02; done`)
+	c.Env = append(c.Env, "FENCEPOST_EPOCH=99") // as in an exec within an exec
 	c.ExtraFiles = []*os.File{w}
 	c.Stdin = strings.NewReader("input\n")
 	if err := c.Start(); err != nil {

@@ -80,6 +80,7 @@ func (r *running) giveUp(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.leads {
+		r.ending = true
 		r.end(why)
 	}
 }
@@ -103,8 +104,11 @@ func (r *running) met(rec leader.Record, self string) {
 // work runs the command for as long as the term lasts.
 func (r *running) work(ctx context.Context, t *leader.Term) error {
 	r.mu.Lock()
-	r.leads = true
+	r.leads = !r.ending
 	r.mu.Unlock()
+	if r.ended() { // a signal, or the end of --wait, came at the moment of the win
+		return nil
+	}
 	dir, err := deadlineDir()
 	if err != nil {
 		return err
@@ -185,7 +189,7 @@ func (r *running) verdict(ctx context.Context, err error) error {
 	switch {
 	case r.code != nil:
 		return r.code
-	case err != nil && cause != nil && !r.leads:
+	case cause != nil && !r.leads:
 		return cause // a signal, or it waited long enough
 	}
 	return err
