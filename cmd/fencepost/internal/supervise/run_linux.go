@@ -37,8 +37,8 @@ type supervisor struct {
 }
 
 // Run runs a command until it ends, ctx ends, or the lease does, and returns when it and all
-// that it has started are dead. If ctx ends, the command gets SIGTERM, or the signal that is
-// the cause of ctx, and may go on to the deadline.
+// that it has started are dead. If ctx ends, the command gets SIGTERM, and may go on to the
+// deadline.
 //
 // The error is nil if the command has ended by itself or because ctx has ended. It is
 // [ErrLost] if the lease was about to end, [ErrWatchdog], a [StartError], or an error of the
@@ -206,7 +206,7 @@ func (s *supervisor) loop(ctx context.Context) (Status, error) {
 			s.order(order{Signal: sig})
 		case <-ended:
 			ended = nil
-			s.stop(signalOf(ctx))
+			s.stop(syscall.SIGTERM)
 		case <-tick.C:
 		}
 		s.step()
@@ -324,18 +324,6 @@ func (s *supervisor) orphans() (found []process) {
 		}
 	}
 	return found
-}
-
-// SignalError is the cause of a context that a signal has ended.
-type SignalError struct{ Signal syscall.Signal }
-
-func (e *SignalError) Error() string { return "ended by signal: " + e.Signal.String() }
-
-func signalOf(ctx context.Context) syscall.Signal {
-	if e, ok := errors.AsType[*SignalError](context.Cause(ctx)); ok {
-		return e.Signal
-	}
-	return syscall.SIGTERM
 }
 
 // onTerminal reports whether standard input is a terminal on which this process runs in the
