@@ -27,6 +27,7 @@ type Term struct {
 
 	// deadline is when the term ends unless renewed, and longAgo once it is over.
 	deadline atomic.Int64
+	held     atomic.Int64 // until when the lock keeps successors out: see Held
 	progress atomic.Int64
 	over     atomic.Pointer[TermError]
 
@@ -93,6 +94,16 @@ func (t *Term) Token() fence.Token { return fence.NewToken(uint64(t.epoch)) }
 // is over. It takes some 100 ns on Linux and allocates nothing.
 func (t *Term) Remaining() time.Duration {
 	return max(clock.Instant(t.deadline.Load()).Sub(t.clock.Now()), 0)
+}
+
+// Held is how long no successor can lead if no further heartbeat is applied. While the term
+// lasts, it is [Term.Remaining]. When the leader has resigned or was made to step down, it
+// is how long the work may take to end. A resigned leader's heartbeats go on until its work
+// has ended, so the time grows. Held is 0 once another process may lead.
+//
+// Use it to end by force what does not end with the context, such as another process.
+func (t *Term) Held() time.Duration {
+	return max(clock.Instant(t.held.Load()).Sub(t.clock.Now()), 0)
 }
 
 // Check returns nil if the term lasts for at least need. Call it before each side
@@ -170,6 +181,7 @@ func (t *Term) step(in lease.Input) {
 	} else {
 		t.deadline.Store(int64(t.machine.Deadline()))
 	}
+	t.held.Store(int64(t.machine.Held()))
 	if r.Write != nil {
 		t.todo = r.Write
 	}
