@@ -89,6 +89,8 @@ type Hooks struct {
 	// Segments and Floor are those before it. If a fold or a merge fails, what it has
 	// counted is not in later reports.
 	Progress func(Report)
+	// Passed is called at the end of each pass with its final report, after Progress.
+	Passed func(Report)
 }
 
 // Retain bounds the history: segments that lie wholly beyond any bound that is set are

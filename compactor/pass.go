@@ -85,7 +85,7 @@ func (p *pass) run(ctx context.Context, minObjects int) error {
 		}
 	}
 	p.report.floor(m.Floor)
-	defer p.progress()
+	defer p.passed()
 	fold := func(ctx context.Context, m *state.Manifest) (*state.Manifest, bool, error) {
 		return p.fold(ctx, m, minObjects)
 	}

@@ -59,11 +59,19 @@ func (r *Report) pruned(kind string, keys []string) {
 }
 
 // progress calls the hook.
-func (p *pass) progress() {
-	if p.opts.Hooks.Progress == nil {
+func (p *pass) progress() { p.tell(p.opts.Hooks.Progress) }
+
+// passed calls the hooks at the end of a pass.
+func (p *pass) passed() {
+	p.progress()
+	p.tell(p.opts.Hooks.Passed)
+}
+
+func (p *pass) tell(hook func(Report)) {
+	if hook == nil {
 		return
 	}
 	r := p.report
 	r.Pruned, r.PrunedKeys = maps.Clone(r.Pruned), maps.Clone(r.PrunedKeys)
-	p.opts.Hooks.Progress(r)
+	hook(r)
 }

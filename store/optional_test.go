@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -75,5 +76,17 @@ func TestAs(t *testing.T) {
 	}
 	if n, err := view.AbortUploads(t.Context(), "file/", func(store.Info) bool { return true }); n != 1 || err != nil {
 		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// TestCopyFromMemory: a store whose service cannot copy says so, and nothing is written.
+func TestCopyFromMemory(t *testing.T) {
+	m := memstore.New(nil)
+	c := sub(t, m, "a").(store.Copier)
+	if _, err := c.CopyFrom(t.Context(), "x", m, store.Info{Key: "y"}); !errors.Is(err, store.ErrUnsupported) {
+		t.Error(err)
+	}
+	if _, err := c.CopyFrom(t.Context(), "../x", m, store.Info{Key: "y"}); !errors.Is(err, store.ErrInvalid) {
+		t.Error(err)
 	}
 }

@@ -164,7 +164,7 @@ func (p *appending) run(ctx context.Context) error {
 	case stats.Records == 0 && stats.Position > 0:
 		p.con.note("nothing to append: all %d bytes of %s are in the log already", stats.Position, name)
 	default:
-		p.con.note("appended %s; the log has %d records", count(stats), stats.End)
+		p.con.note("appended %s; the log has %s", count(stats), plural(stats.End, "record"))
 	}
 	if p.json {
 		return p.print(struct {
@@ -177,7 +177,7 @@ func (p *appending) run(ctx context.Context) error {
 }
 
 func count(s feed.Stats) string {
-	return fmt.Sprintf("%d records, %s", s.Records, humanize.IBytes(uint64(s.Bytes)))
+	return fmt.Sprintf("%s, %s", plural(s.Records, "record"), humanize.IBytes(uint64(s.Bytes)))
 }
 
 // input opens the source and gives it its name.
@@ -237,15 +237,15 @@ func (p *appending) recovering(r writer.Progress) {
 	if !p.con.due() {
 		p.con.progress("reading the tail", r.Bytes, 0, true)
 	} else {
-		p.con.note("reading the tail of the log: %d objects, %d records, %s so far, written until %s",
-			r.Objects, r.Records, humanize.IBytes(uint64(r.Bytes)), r.Time.Local().Format(time.DateTime))
+		p.con.note("reading the tail of the log: %s, %s, %s so far, written until %s",
+			plural(r.Objects, "object"), plural(r.Records, "record"), humanize.IBytes(uint64(r.Bytes)), when(r.Time))
 	}
 }
 
 // recovered says what was read, if it took so long that recovering has shown it.
 func (p *appending) recovered() {
 	if p.con.done() {
-		p.con.note("read the tail of the log: %d objects, %d records, %s", p.backlog.Objects, p.backlog.Records, humanize.IBytes(uint64(p.backlog.Bytes)))
+		p.con.note("read the tail of the log: %s, %s, %s", plural(p.backlog.Objects, "object"), plural(p.backlog.Records, "record"), humanize.IBytes(uint64(p.backlog.Bytes)))
 	}
 	p.backlog = writer.Progress{}
 }
@@ -295,7 +295,7 @@ func (p *appending) met(r leader.Record) {
 		p.con.note("%s is about to give up the lead", r.Holder)
 	case r.Leads():
 		p.con.note("waiting for %s, which leads in epoch %d since %s; if it has crashed, for %v at most",
-			r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime), r.Validity)
+			r.Holder, r.Epoch, when(r.Acquired), r.Validity)
 	case r.Wait > 0:
 		p.con.note("%s was deposed; waiting for it to stop, for %v at most", r.Holder, r.Wait)
 	}

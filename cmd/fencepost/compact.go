@@ -63,12 +63,13 @@ func (f *compaction) options(lo *leader.Options) *compactor.Options {
 
 func (a *app) compactCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "compact [--watch [--group] | --dry-run] URL",
+		Use:   "compact [--watch [--group] | --dry-run] [--json] URL",
 		Short: "fold the log into segments, and delete what is not needed",
 		Long: `Compact folds the log into segments, merges small segments, deletes what is older
 than the log's grace period and not needed any more, prints what it did, and ends.
-With --watch it goes on until it is stopped. With --dry-run it changes nothing, and
-prints what it would do. It never disturbs writers or readers.
+With --watch it goes on until it is stopped; with --json as well it prints a line for
+each round that did something. With --dry-run it changes nothing, and prints what it
+would do. It never disturbs writers or readers.
 
 The --retain flags bound the history: records beyond any bound are given up, whole
 segments at a time and the oldest first, and deleted after the grace period.
@@ -141,11 +142,20 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	var round compactor.Report
 	o.Hooks.Progress = func(r compactor.Report) {
 		round = r
-		if r.Folded == 0 && r.Merged == 0 && len(r.Pruned) == 0 {
-			return // a pass that found nothing to do
+		if !worked(r) {
+			return
 		}
 		if !f.watch || a.con.bars { // a log line tells of each pass
 			a.con.progress("compacting", int64(r.Bytes), 0, true)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	o.Hooks.Passed = func(r compactor.Report) {
+		if f.watch && a.json && worked(r) {
+			if err := a.printLine(r); err != nil {
+				cancel(err) // nobody reads any more
+			}
 		}
 	}
 	c, err := compactor.New(st, o)
@@ -194,6 +204,11 @@ func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files
 	return fencepost.CompactGroup(ctx, st, opts)
 }
 
+// worked tells whether a pass found something to do.
+func worked(r compactor.Report) bool {
+	return r.Folded > 0 || r.Merged > 0 || r.Truncated > 0 || len(r.Pruned) > 0
+}
+
 // awaitCompactor says for which compactor this process waits.
 func (a *app) awaitCompactor(o *leader.Options) {
 	o.Hooks.Leader = func(r leader.Record) {
@@ -230,8 +245,8 @@ func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *co
 }
 
 func compacted(r compactor.Report) string {
-	s := fmt.Sprintf("folded %d objects, %d records, %s, into %d segments; merged %d; the floor is at %v\n",
-		r.Folded, r.Records, size(int(r.Bytes)), r.Segments, r.Merged, r.Floor)
+	s := fmt.Sprintf("folded %s, %s, %s, into %s; merged %d; the floor is at %v\n",
+		plural(r.Folded, "object"), plural(r.Records, "record"), size(int(r.Bytes)), plural(r.Segments, "segment"), r.Merged, r.Floor)
 	if r.Truncated > 0 {
 		s += fmt.Sprintf("gave up the records before %d\n", r.Truncated)
 	}
