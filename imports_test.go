@@ -31,7 +31,7 @@ type room struct {
 var rooms = []room{
 	// The ground floor: types that all packages share. None does I/O.
 	{pkg: "clock"},
-	{pkg: "zaptoslog"}, // neither imports a package of the project nor is imported by one
+	{pkg: "zaptoslog"}, // it imports no package of the project
 	{pkg: "fence"},
 	{pkg: "internal/layout", may: []string{"fence"}},
 	{pkg: "internal/document", may: []string{"fence"}},
@@ -48,9 +48,12 @@ var rooms = []room{
 	{pkg: "store/internal/cloud/cloudtest", may: []string{"store", "store/internal/cloud", "store/probe", "store/storetest"}}, // test gear
 	{pkg: "store/...", may: []string{"store", "clock", "store/internal/cloud"}},
 
+	// What users of a store log about it.
+	{pkg: "internal/outage", may: []string{"clock", "store"}},
+
 	// The election never imports the log.
 	{pkg: "internal/lease", may: []string{"clock", "store"}}, // it names versions of the store and sends no request
-	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document"}},
+	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document", "internal/outage"}},
 
 	// A group shares partitions. It knows tokens, and no log.
 	{pkg: "internal/assign", may: []string{"fence"}},
@@ -59,15 +62,16 @@ var rooms = []room{
 
 	// The log, from its description to its users. A writer accepts a token from anywhere,
 	// so it never imports leader. A reader never imports writer.
-	{pkg: "manifest", may: []string{"clock", "fence", "store", "store/probe", "internal/layout", "internal/document"}},
+	{pkg: "internal/files", may: []string{"fence", "store", "store/probe", "internal/layout", "internal/document"}},
+	{pkg: "manifest", may: []string{"clock", "fence", "store", "store/probe", "internal/layout", "internal/document", "internal/files"}},
 	{pkg: "internal/chain", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
 	{pkg: "internal/segment", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
-	{pkg: "internal/state", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/document", "internal/frame"}},
+	{pkg: "internal/state", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/document", "internal/files", "internal/frame"}},
 	{pkg: "internal/takeover", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state"}},
 	{pkg: "writer", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state", "internal/takeover"}},
 	{pkg: "reader", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}},
 	{
-		pkg: "compactor", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"},
+		pkg: "compactor", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state", "internal/outage"},
 		// A compactor with a token from elsewhere needs no election. So only Run has one,
 		// and the options its settings.
 		only: map[string][]string{"leader": {"run*.go", "options.go"}},

@@ -34,6 +34,7 @@ type app struct {
 	patience time.Duration
 
 	verbose bool
+	timeout time.Duration // of the first contact with a store
 	json    bool
 	log     *zap.Logger
 	con     *console
@@ -105,6 +106,7 @@ func (a *app) root() *cobra.Command {
 		},
 	}
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log to standard error what is done")
+	spanVar(root.PersistentFlags(), &a.timeout, "timeout", "10s", positive, "how long to wait for the first answer of the store")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
@@ -208,7 +210,13 @@ func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, 
 	if errors.Is(err, store.ErrInvalid) {
 		err = &kindError{errUsage, err}
 	}
-	return st, err
+	if err == nil {
+		err = a.reach(ctx, st)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return watch(st, a.con), nil
 }
 
 // logStore opens the store of a log that exists.

@@ -38,6 +38,7 @@ type appending struct {
 	hedge     float64
 	plain     bool
 	batch     int
+	files     *fileStore
 	election  func() leader.Options
 	leader    leader.Options
 
@@ -89,6 +90,7 @@ the longest record.`,
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "most objects sent on average (default no bound)")
 	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile (default 0.96; -1: never)")
 	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
+	p.files = a.fileStoreFlag(c)
 	p.election = a.election(c)
 	a.jsonFlag(c)
 	return c
@@ -124,7 +126,13 @@ func (p *appending) run(ctx context.Context) error {
 		return err
 	}
 	// A store that cannot be used is an error now. A candidate would wait for it.
+	if opts.Files, err = p.files.open(ctx, true); err != nil {
+		return err
+	}
 	format, err := manifest.ReadFormat(ctx, st, nil)
+	if err == nil {
+		err = format.FitsFiles(st, opts.Files)
+	}
 	if err != nil {
 		// So is a log whose format.json is gone: no epoch should be won for it.
 		if err := orphaned(ctx, st, err); !errors.Is(err, manifest.ErrNotInitialized) {
@@ -136,6 +144,9 @@ func (p *appending) run(ctx context.Context) error {
 		return usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
 	}
 	name := cmp.Or(p.file, "standard input")
+	if err == nil {
+		p.warnUnfolded(ctx, st)
+	}
 	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))
 	f.Batch = p.batch
 	err = p.lead(ctx, st, f, opts)
@@ -223,8 +234,9 @@ func (p *appending) writer() *writer.Options {
 // leader had no time for a checkpoint. How much there is, nobody knows before.
 func (p *appending) recovering(r writer.Progress) {
 	p.backlog = r
-	p.con.progress("reading the tail", r.Bytes, 0, true)
-	if p.con.due() {
+	if !p.con.due() {
+		p.con.progress("reading the tail", r.Bytes, 0, true)
+	} else {
 		p.con.note("reading the tail of the log: %s, %s, %s so far, written until %s",
 			plural(r.Objects, "object"), plural(r.Records, "record"), humanize.IBytes(uint64(r.Bytes)), when(r.Time))
 	}
@@ -249,7 +261,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 	p.leader.Hooks = leader.Hooks{
 		Leader: p.met,
 		Elected: func(e leader.Election) {
-			p.con.note("leading in epoch %d, after %v", e.Epoch, e.Took.Round(time.Millisecond))
+			p.con.note("leading in epoch %d, after waiting for %v", e.Epoch, e.Took.Round(time.Millisecond))
 		},
 		Ended: func(e leader.End) {
 			if !errors.Is(e.Cause, leader.ErrResigned) {

@@ -14,6 +14,7 @@ import (
 func (a *app) doctorCmd() *cobra.Command {
 	var o doctor.Options
 	var strict bool
+	var files *fileStore
 	c := &cobra.Command{
 		Use:   "doctor [--deep] [--strict] [--json] URL",
 		Short: "check all that an operator should check",
@@ -38,6 +39,9 @@ It needs the right to read; --deep needs those of probe too.`,
 			if err != nil {
 				return err
 			}
+			if o.Files, err = files.open(cmd.Context(), false); err != nil {
+				return err
+			}
 			o.Probe = a.probing(args[0])
 			o.Progress = func(what string, done, total int64) { a.con.progress(what, done, total, false) }
 			found, err := doctor.Examine(cmd.Context(), st, &o)
@@ -60,6 +64,7 @@ It needs the right to read; --deep needs those of probe too.`,
 	}
 	c.Flags().BoolVar(&o.Deep, "deep", false, "probe the store, and read the whole log")
 	c.Flags().BoolVar(&strict, "strict", false, "fail on warnings too")
+	files = a.fileStoreFlag(c)
 	a.jsonFlag(c)
 	return c
 }

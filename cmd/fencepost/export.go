@@ -128,6 +128,7 @@ func (a *app) reader(ctx context.Context, url string) (*reader.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.warnUnfolded(ctx, st)
 	return reader.Open(ctx, st, nil)
 }
 

@@ -16,29 +16,29 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// watched notes the requests of a store that tell how costly a verb is.
-type watched struct {
+// spy notes the requests of a store that tell how costly a verb is.
+type spy struct {
 	store.Store
 	mu     sync.Mutex
 	lists  []string
 	writes []string
 }
 
-func (w *watched) List(ctx context.Context, prefix string, o *store.ListOptions) iter.Seq2[store.Info, error] {
+func (w *spy) List(ctx context.Context, prefix string, o *store.ListOptions) iter.Seq2[store.Info, error] {
 	w.mu.Lock()
 	w.lists = append(w.lists, prefix)
 	w.mu.Unlock()
 	return w.Store.List(ctx, prefix, o)
 }
 
-func (w *watched) Put(ctx context.Context, key string, b []byte, o *store.PutOptions) (store.Info, error) {
+func (w *spy) Put(ctx context.Context, key string, b []byte, o *store.PutOptions) (store.Info, error) {
 	w.mu.Lock()
 	w.writes = append(w.writes, key)
 	w.mu.Unlock()
 	return w.Store.Put(ctx, key, b, o)
 }
 
-func (w *watched) Upload(ctx context.Context, key string, b io.Reader, o *store.UploadOptions) (store.Info, error) {
+func (w *spy) Upload(ctx context.Context, key string, b io.Reader, o *store.UploadOptions) (store.Info, error) {
 	w.mu.Lock()
 	w.writes = append(w.writes, key)
 	w.mu.Unlock()
@@ -46,9 +46,9 @@ func (w *watched) Upload(ctx context.Context, key string, b io.Reader, o *store.
 }
 
 // spied runs the command and returns its requests.
-func spied(t *testing.T, args ...string) *watched {
+func spied(t *testing.T, args ...string) *spy {
 	t.Helper()
-	w := &watched{}
+	w := &spy{}
 	a := &app{out: io.Discard, err: io.Discard, open: func(ctx context.Context, url string) (st store.Store, err error) {
 		w.Store, err = store.Open(ctx, url)
 		return w, err

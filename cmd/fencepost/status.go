@@ -49,6 +49,9 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
+			if n := s.Unfolded(); n >= manyUnfolded {
+				a.con.note("warning: %d objects of the log, or more, are not folded; %s", n, foldAdvice)
+			}
 			if a.json {
 				return a.print(s)
 			}

@@ -302,7 +302,7 @@ func TestDue(t *testing.T) {
 		due := func(want ...int) {
 			t.Helper()
 			var got []int
-			for second := range 12 {
+			for second := range 17 {
 				if c.due() {
 					got = append(got, second)
 				}
@@ -312,11 +312,11 @@ func TestDue(t *testing.T) {
 				t.Errorf("due after %v seconds, want %v", got, want)
 			}
 		}
-		due(5, 10)
+		due(5, 15)
 		if !c.done() {
 			t.Error("no line is said to have stood for the bar")
 		}
-		due(5, 10) // the next begins anew
+		due(5, 15) // the next begins anew
 		c = newConsole(io.Discard, true, 5*time.Second)
 		due()
 	})

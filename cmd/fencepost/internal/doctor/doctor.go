@@ -40,6 +40,8 @@ type Options struct {
 	Deep bool
 	// Probe are the options for the probe of Deep.
 	Probe *probe.Options
+	// Files is the store for the files of the table, if the log keeps them apart.
+	Files store.Store
 	// Progress is called now and then; a total of 0 is not known.
 	Progress func(what string, done, total int64)
 	// Now is the time of day, time.Now by default.
@@ -196,7 +198,7 @@ func (x *examination) content(ctx context.Context) {
 		x.add("content", OK, "", "not read; --deep reads everything, and `fencepost verify --part today/30` a part each day")
 		return
 	}
-	r, err := verify.Run(ctx, x.st, &verify.Options{Hooks: verify.Hooks{Progress: func(p verify.Progress) { x.Progress("reading "+p.Stage, p.Done, p.Total) }}})
+	r, err := verify.Run(ctx, x.st, &verify.Options{Files: x.Files, Hooks: verify.Hooks{Progress: func(p verify.Progress) { x.Progress("reading "+p.Stage, p.Done, p.Total) }}})
 	if err != nil {
 		x.cannot("content", err, "")
 		return

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
+)
+
+const (
+	// manyUnfolded is how many objects of a log that no compactor has folded are worth a
+	// warning. A compactor that runs leaves some hundred.
+	manyUnfolded = 4096
+	// mostUnfolded bounds the listing: beyond it the exact number does not matter.
+	mostUnfolded = 10_000
+)
+
+// warnUnfolded says that nobody seems to compact a log. It costs three requests, and ten more
+// at most. It is only a warning, so it fails in silence: the verb finds out what is wrong.
+func (a *app) warnUnfolded(ctx context.Context, st store.Store) {
+	log, err := state.Open(ctx, st, nil)
+	if err != nil {
+		return
+	}
+	floor, err := log.Floor(ctx)
+	if err != nil {
+		return
+	}
+	n := 0
+	for info, err := range st.List(ctx, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(floor)}) {
+		if err != nil {
+			return
+		}
+		if p, ok := layout.ParseDataKey(info.Key); ok && floor.Before(p) {
+			n++
+		}
+		if n > mostUnfolded {
+			a.con.note("warning: more than %d objects of the log are not folded; %s", mostUnfolded, foldAdvice)
+			return
+		}
+	}
+	if n >= manyUnfolded {
+		a.con.note("warning: %d objects of the log are not folded; %s", n+1, foldAdvice)
+	}
+}
+
+const foldAdvice = "reading and verifying it take long. Does a compactor run? See fencepost help compact"
