@@ -73,6 +73,14 @@ integration-rest:
 integration-gcsstore integration-azurestore: integration-%:
 	cd store/$* && $(INTEGRATE) -race ./...
 
+# The engines are Python packages at pinned versions. They are in an environment of their own,
+# whose name has the hash of the list.
+ENGINES = .cache/engines-$(shell sha256sum delta/engines/requirements.txt | cut -c1-12)
+.PHONY: engines
+engines: ## read published tables with delta-rs, Polars and DuckDB; installs them on first use
+	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r delta/engines/requirements.txt && touch $(ENGINES)/done; }
+	cd delta && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -count=1 -timeout 20m -v ./engines
+
 .PHONY: chaos
 chaos: ## kill, freeze and cut off processes, for CHAOS (15m) on each real server; report in integration/chaos-report.json
 	@mkdir -p .cache

@@ -78,6 +78,13 @@ var rooms = []room{
 	},
 	{pkg: "verify", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
 
+	// The jobs of a table work with both.
+	{pkg: "rewrite", may: []string{"clock", "manifest", "reader", "writer"}},
+
+	// Tables for other engines are published from what a reader sees. Delta links Parquet, so it
+	// is a module of its own.
+	{pkg: "delta", may: []string{"clock", "fence", "store", "manifest", "reader", "writer"}},
+
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
 	{pkg: "internal/testkit/...", may: []string{anything}},
@@ -96,6 +103,7 @@ var strangers = []struct {
 	{"github.com/aws/", []string{"store/s3store", "integration/...", "bench/..."}, "types of the S3 SDK stop at s3store"},
 	{"cloud.google.com/", []string{"store/gcsstore", "integration/...", "bench/..."}, "types of the Google SDK stop at gcsstore"},
 	{"github.com/Azure/", []string{"store/azurestore", "integration/...", "bench/..."}, "types of the Azure SDK stop at azurestore"},
+	{"github.com/parquet-go/", []string{"delta/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},
 }
 

@@ -173,11 +173,6 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	return a.compactOnce(ctx, c, &round)
 }
 
-// worked tells whether a pass found something to do.
-func worked(r compactor.Report) bool {
-	return r.Folded > 0 || r.Merged > 0 || r.Truncated > 0 || len(r.Pruned) > 0
-}
-
 // compactGroup compacts the logs of a group until it is stopped.
 func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files store.Store, changed func(flag string) bool, validity time.Duration) error {
 	st, err := a.store(ctx, url, false)
@@ -210,6 +205,11 @@ func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files
 		return &kindError{errUsage, err}
 	}
 	return fencepost.CompactGroup(ctx, st, opts)
+}
+
+// worked tells whether a pass found something to do.
+func worked(r compactor.Report) bool {
+	return r.Folded > 0 || r.Merged > 0 || r.Truncated > 0 || len(r.Pruned) > 0
 }
 
 // awaitCompactor says for which compactor this process waits.

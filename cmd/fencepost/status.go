@@ -49,9 +49,7 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
-			if n := s.Unfolded(); n >= manyUnfolded {
-				a.con.note("warning: %d objects of the log, or more, are not folded; %s", n, foldAdvice)
-			}
+			a.noteUnfolded(unfolded(s))
 			if a.json {
 				return a.print(s)
 			}

@@ -153,15 +153,6 @@ func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, p
 	return nil
 }
 
-// Unfolded returns how many objects of the chain are not folded, at least: the number is
-// exact if they are of one leadership.
-func (s *Survey) Unfolded() uint64 {
-	if floor := s.Manifest.Floor; s.Tail.Epoch == floor.Epoch {
-		return s.Tail.Seq - floor.Seq
-	}
-	return s.Tail.Seq
-}
-
 // paged counts the entries of pages.
 func paged(pages []state.Page[uint64]) (n int) {
 	for _, p := range pages {
