@@ -59,19 +59,13 @@ func (r *Report) pruned(kind string, keys []string) {
 }
 
 // progress calls the hook.
-func (p *pass) progress() { p.tell(p.opts.Hooks.Progress) }
-
-// passed calls the hooks at the end of a pass.
-func (p *pass) passed() {
-	p.progress()
-	p.tell(p.opts.Hooks.Passed)
+func (p *pass) progress() {
+	if p.opts.Hooks.Progress != nil {
+		p.opts.Hooks.Progress(p.report.clone())
+	}
 }
 
-func (p *pass) tell(hook func(Report)) {
-	if hook == nil {
-		return
-	}
-	r := p.report
+func (r Report) clone() Report {
 	r.Pruned, r.PrunedKeys = maps.Clone(r.Pruned), maps.Clone(r.PrunedKeys)
-	hook(r)
+	return r
 }

@@ -40,6 +40,7 @@ type appending struct {
 	batch     int
 	files     *fileStore
 	election  func() leader.Options
+	gauges    *gauges
 	leader    leader.Options
 
 	epoch   fence.Epoch
@@ -92,6 +93,7 @@ the longest record.`,
 	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
 	p.files = a.fileStoreFlag(c)
 	p.election = a.election(c)
+	p.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
 	return c
 }
@@ -106,6 +108,11 @@ func (p *appending) run(ctx context.Context) error {
 	if p.batch > maxUnacknowledged {
 		return usage("--batch-bytes is %d; it must be at most %d", p.batch, maxUnacknowledged)
 	}
+	stop, err := p.gauges.start(p.app)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	opts := p.writer()
 	if err := opts.Validate(); err != nil {
 		return &kindError{errUsage, err} // now, since others may lead for weeks
@@ -125,6 +132,7 @@ func (p *appending) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	st = p.gauges.store(st)
 	// A store that cannot be used is an error now. A candidate would wait for it.
 	if opts.Files, err = p.files.open(ctx, true); err != nil {
 		return err
@@ -226,7 +234,7 @@ func (p *appending) writer() *writer.Options {
 		InFlight: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
 		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge, NoCompress: p.plain,
 		Init:  &manifest.InitOptions{Probe: p.probing(p.url)},
-		Hooks: writer.Hooks{Progress: p.recovering},
+		Hooks: p.gauges.writer(writer.Hooks{Progress: p.recovering}),
 	}
 }
 
@@ -258,7 +266,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 	if err := p.leader.Validate(); err != nil {
 		return &kindError{errUsage, err}
 	}
-	p.leader.Hooks = leader.Hooks{
+	p.leader.Hooks = p.gauges.leader("log", leader.Hooks{
 		Leader: p.met,
 		Elected: func(e leader.Election) {
 			p.con.note("leading in epoch %d, after waiting for %v", e.Epoch, e.Took.Round(time.Millisecond))
@@ -268,7 +276,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 				p.con.note("no longer leading: %s", line(e.Cause))
 			}
 		},
-	}
+	})
 	opts := &fencepost.Options{
 		Leader: &p.leader,
 		Writer: wo,

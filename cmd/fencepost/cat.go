@@ -21,6 +21,7 @@ func (a *app) catCmd() *cobra.Command {
 	var from uint64 = reader.Oldest
 	var follow, exact bool
 	var format string
+	var g *gauges
 	c := &cobra.Command{
 		Use:   "cat [--from N] [--follow] [--format FORMAT] URL",
 		Short: "print the records",
@@ -58,13 +59,22 @@ It needs the right to read.`,
 					return err
 				}
 			}
-			r, err := a.reader(cmd.Context(), args[0])
+			if g.addr != "" && !follow {
+				return usage("--listen goes with --follow, which is not given")
+			}
+			stop, err := g.start(a)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			r, err := a.measuredReader(cmd.Context(), args[0], g)
 			if err != nil {
 				return err
 			}
 			return a.cat(cmd.Context(), r, from, follow, encode)
 		},
 	}
+	g = a.listenFlag(c)
 	offsetVar(c.Flags(), &from, "from", "offset of the first record (default the first that the log has)")
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
 	c.Flags().StringVar(&format, "format", "lines", "lines, raw, frames or json")

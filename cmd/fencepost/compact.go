@@ -24,6 +24,7 @@ type compaction struct {
 	atOnce            int
 	o                 compactor.Options
 	keep              leader.PruneOptions
+	gauges            *gauges
 }
 
 func compactFlags(fl *pflag.FlagSet) *compaction {
@@ -88,6 +89,7 @@ its log, which ends in /partition/ and six digits.`,
 	f := compactFlags(c.Flags())
 	files := a.fileStoreFlag(c)
 	election := a.election(c)
+	f.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.group && a.json {
@@ -97,7 +99,7 @@ its log, which ends in /partition/ and six digits.`,
 			return usage("--watch and --dry-run exclude each other")
 		}
 		changed := cmd.Flags().Changed
-		for _, name := range []string{"interval", "idle-interval", "min-objects", "max-age", "group"} {
+		for _, name := range []string{"interval", "idle-interval", "min-objects", "max-age", "group", "listen"} {
 			if !f.watch && changed(name) {
 				return usage("--%s goes with --watch, which is not given", name)
 			}
@@ -131,10 +133,17 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 			a.con.note("this is the compactor of epoch %d; it checks every %v, and folds when %d objects wait or one has waited for %v", e.Epoch, o.Interval, o.MinObjects, o.MaxAge)
 		}
 	}
+	stop, err := f.gauges.start(a)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	o.Leader.Hooks = f.gauges.leader("compactor", o.Leader.Hooks)
 	st, err := a.logStore(ctx, url)
 	if err != nil {
 		return err
 	}
+	st = f.gauges.store(st)
 	o.Logger = a.log
 	if f.watch && !a.verbose {
 		o.Logger = a.con.logger()
@@ -154,13 +163,14 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	o.Hooks.Passed = func(r compactor.Report) {
-		if f.watch && a.json && worked(r) {
-			if err := a.printLine(r); err != nil {
+	o.Hooks.Passed = func(e compactor.Pass) {
+		if f.watch && a.json && worked(e.Report) {
+			if err := a.printLine(e.Report); err != nil {
 				cancel(err) // nobody reads any more
 			}
 		}
 	}
+	o.Hooks = f.gauges.compactor(o.Hooks)
 	c, err := compactor.New(st, o)
 	switch {
 	case err != nil:

@@ -124,12 +124,16 @@ func ahead(from, end uint64) error {
 
 // reader opens a reader of the log at a URL.
 func (a *app) reader(ctx context.Context, url string) (*reader.Reader, error) {
+	return a.measuredReader(ctx, url, &gauges{})
+}
+
+func (a *app) measuredReader(ctx context.Context, url string, g *gauges) (*reader.Reader, error) {
 	st, err := a.logStore(ctx, url)
 	if err != nil {
 		return nil, err
 	}
 	a.warnUnfolded(ctx, st)
-	return reader.Open(ctx, st, nil)
+	return reader.Open(ctx, g.store(st), &reader.Options{Hooks: g.reader(reader.Hooks{})})
 }
 
 // snapshot takes a snapshot of a version, 0 for the end of the log, without a pin if this process may not write one.

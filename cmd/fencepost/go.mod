@@ -5,6 +5,7 @@ go 1.26.0
 replace (
 	github.com/fencepost/fencepost => ../..
 	github.com/fencepost/fencepost/delta => ../../delta
+	github.com/fencepost/fencepost/promhooks => ../../promhooks
 	github.com/fencepost/fencepost/store/azurestore => ../../store/azurestore
 	github.com/fencepost/fencepost/store/gcsstore => ../../store/gcsstore
 )
@@ -13,10 +14,12 @@ require (
 	github.com/dustin/go-humanize v1.1.0
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/delta v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/promhooks v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/store/azurestore v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/store/gcsstore v0.0.0-00010101000000-000000000000
 	github.com/google/uuid v1.6.0
 	github.com/parquet-go/parquet-go v0.32.0
+	github.com/prometheus/client_golang v1.25.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -65,6 +68,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.44.2 // indirect
 	github.com/aws/aws-sdk-go-v2/service/sts v1.51.7 // indirect
 	github.com/aws/smithy-go v1.28.8 // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cncf/xds/go v0.0.0-20260202195803-dba9d589def2 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
@@ -85,11 +89,15 @@ require (
 	github.com/klauspost/cpuid/v2 v2.4.0 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/parquet-go/bitpack v1.0.0 // indirect
 	github.com/parquet-go/jsonlite v1.0.0 // indirect
 	github.com/pierrec/lz4/v4 v4.1.28 // indirect
 	github.com/pkg/browser v0.0.0-20240102092130-5ac0b6a4141c // indirect
 	github.com/planetscale/vtprotobuf v0.6.1-0.20240319094008-0393e58bdf10 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/spiffe/go-spiffe/v2 v2.8.1 // indirect
