@@ -127,3 +127,39 @@ func TestRunCompacts(t *testing.T) {
 		}
 	})
 }
+
+// A leader is cut off, loses its term, and contends again. The cause is said once, and that its
+// writer stops is no line of its own.
+func TestRunSaysOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		core, logs := observer.New(zap.InfoLevel)
+		o := options("a")
+		o.Logger = zap.New(core)
+		a := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
+			for ctx.Err() == nil {
+				_ = appendAsync(ctx, s, "x")
+				time.Sleep(time.Second)
+			}
+			return context.Cause(ctx)
+		})
+		time.Sleep(time.Minute)
+		heal := a.st.Pause()
+		time.Sleep(time.Minute)
+		heal()
+		time.Sleep(time.Minute)
+		a.cancel(errStop)
+		_ = w.ends(a)
+		said := 0
+		for _, l := range logs.All() {
+			if err, _ := l.ContextMap()["error"].(string); strings.Contains(err, "the term expired") {
+				said++
+			}
+			if l.Message == "stopped" || l.Level == zap.WarnLevel && strings.Contains(l.Message, "contending") {
+				t.Errorf("%s: %s %v", l.Level, l.Message, l.ContextMap())
+			}
+		}
+		if said != 1 {
+			t.Errorf("the end of the term is said %d times", said)
+		}
+	})
+}

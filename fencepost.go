@@ -149,13 +149,14 @@ func (s *settings) compact(ctx context.Context, st store.Store) (stop func(), er
 	}, nil
 }
 
-// again says why Run contends again. The election has logged already how a term ended.
+// again says that Run contends again. The election, or the writer, has logged already how a
+// term ended.
 func (s *settings) again(err error) {
-	level := zap.InfoLevel
-	if !errors.Is(err, leader.ErrLost) && !errors.Is(err, writer.ErrFenced) {
-		level = zap.WarnLevel // the log could not be opened
+	if errors.Is(err, leader.ErrLost) || errors.Is(err, writer.ErrFenced) {
+		s.logger.Info("contending again")
+		return
 	}
-	s.logger.Log(level, "contending again", zap.Error(err))
+	s.logger.Warn("the log could not be opened; contending again", zap.Error(err))
 }
 
 // minPause keeps a candidate that is fenced at each opening from spinning.

@@ -87,3 +87,13 @@ func (e *TermError) Unwrap() []error {
 
 // lost reports whether the term ended against its leader's will.
 func (e *TermError) lost() bool { return e != nil && !errors.Is(e.Kind, ErrResigned) }
+
+// expiredError is a refused heartbeat of a lock that somebody else has expired. That says more
+// than the refusal.
+type expiredError struct {
+	reason, by string
+	err        error
+}
+
+func (e *expiredError) Error() string { return fmt.Sprintf("%s, by %s", e.reason, e.by) }
+func (e *expiredError) Unwrap() error { return e.err }

@@ -1,7 +1,10 @@
 package leader_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +131,71 @@ func TestLogNoOutage(t *testing.T) {
 		w.resign(<-won)
 		if n := logs.FilterMessageSnippet("answer").Len(); n != 0 {
 			w.Errorf("%d lines", n)
+		}
+	})
+}
+
+// A leader that is deposed says by whom and why, as a warning, and not what a request was
+// answered. A candidate says that it waits until the deposed leader has stopped.
+func TestLogDeposed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		core, logs := observer.New(zap.InfoLevel)
+		log := func(o *leader.Options) { o.Logger = zap.New(core).Named(o.Identity) }
+		a := w.campaign(w.node("a", log))
+		won := w.campaigning(w.node("b", log))
+		time.Sleep(time.Minute)
+		if _, err := w.node("operator").StepDown(w.Context(), &leader.StepDownOptions{Reason: "maintenance"}); err != nil {
+			w.Fatal(err)
+		}
+		<-a.Context().Done()
+		if s := context.Cause(a.Context()).Error(); !strings.HasSuffix(s, "(epoch 1): stepped down: maintenance, by operator") {
+			w.Errorf("the term ended with %q", s)
+		}
+		b := <-won
+		over := logs.FilterMessage("term over").All()
+		if len(over) != 1 || over[0].Level != zap.WarnLevel {
+			w.Errorf("%v", over)
+		}
+		waits := logs.FilterMessageSnippet("was deposed").All()
+		if len(waits) != 1 || waits[0].LoggerName != "b" || waits[0].ContextMap()["at_most"] != 15*time.Second {
+			w.Errorf("%v", waits)
+		}
+		w.resign(b)
+		if over := logs.FilterMessage("term over").All(); len(over) != 2 || over[1].Level != zap.InfoLevel {
+			w.Errorf("%v", over)
+		}
+	})
+}
+
+// A lock that is reclaimed has not lapsed.
+func TestLogReclaimed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		core, logs := observer.New(zap.InfoLevel)
+		a := w.node("a")
+		dead := w.campaign(a)
+		time.Sleep(time.Minute)
+		a.st.Crash()
+		w.resign(w.campaign(w.node("a", func(o *leader.Options) { o.Reclaim, o.Logger = true, zap.New(core) })))
+		<-dead.Context().Done()
+		if logs.FilterMessageSnippet("dead process of this identity").Len() != 1 || logs.FilterMessageSnippet("lapsed").Len() != 0 {
+			w.Errorf("%v", logs.All())
+		}
+	})
+}
+
+// While a lock cannot be released, nothing says that a heartbeat fails.
+func TestLogRelease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		core, logs := observer.New(zap.InfoLevel)
+		a := w.campaign(w.node("a", func(o *leader.Options) { o.Logger = zap.New(core) }))
+		w.faulty.SetHook(func(faultstore.Op) faultstore.Fault {
+			return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
+		})
+		if err := a.Resign(w.Context()); !errors.Is(err, leader.ErrNotReleased) {
+			w.Error(err)
+		}
+		if logs.FilterMessageSnippet("not released yet").Len() == 0 || logs.FilterMessageSnippet("heartbeat").Len() != 0 {
+			w.Errorf("%v", logs.All())
 		}
 	})
 }

@@ -228,7 +228,11 @@ func (t *Term) end(c lease.Cause) *TermError {
 func (t *Term) ended(over *TermError, now clock.Instant) {
 	defer close(t.told) // also if the hook panics
 	led := now.Sub(t.began)
-	t.e.opts.Logger.Info("term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led), zap.Error(over))
+	level := zap.InfoLevel
+	if over.lost() {
+		level = zap.WarnLevel
+	}
+	t.e.opts.Logger.Log(level, "term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led), zap.Error(over))
 	if h := t.e.opts.Hooks.Ended; h != nil {
 		h(End{Epoch: t.epoch, Cause: over, Led: led})
 	}

