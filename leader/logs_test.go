@@ -46,28 +46,43 @@ func TestLogFailedHeartbeat(t *testing.T) {
 	}
 }
 
-// A process that finds out that it was paused says so, and for how long.
+// A process that finds out that it was paused says so, and for how long: once, with the end of
+// its term if the pause has ended that.
 func TestLogPaused(t *testing.T) {
-	inWorld(t, func(w *world) {
-		core, logs := observer.New(zap.InfoLevel)
-		a := w.node("a", func(o *leader.Options) { o.Logger = zap.New(core) })
-		term := w.campaign(a)
-		time.Sleep(time.Minute)
-		if n := logs.FilterMessageSnippet("paused").Len(); n != 0 {
-			w.Errorf("%d lines about a pause that there was not", n)
-		}
-		a.clock.suspend(30 * time.Second)
-		_ = term.Check(0) // it finds out before any timer does
-		<-term.Context().Done()
-		time.Sleep(time.Second)
-		lines := logs.FilterMessageSnippet("paused").All()
-		if len(lines) != 1 {
-			w.Fatalf("%d lines about the pause", len(lines))
-		}
-		if d, ok := lines[0].ContextMap()["paused"].(time.Duration); !ok || d < 20*time.Second || d > 31*time.Second {
-			w.Errorf("it was paused for %v", d)
-		}
-	})
+	for pause, over := range map[time.Duration]bool{6 * time.Second: false, 30 * time.Second: true} {
+		inWorld(t, func(w *world) {
+			core, logs := observer.New(zap.InfoLevel)
+			a := w.node("a", func(o *leader.Options) { o.Logger = zap.New(core) })
+			term := w.campaign(a)
+			time.Sleep(time.Minute)
+			if n := logs.FilterMessageSnippet("paused").Len(); n != 0 {
+				w.Errorf("%d lines about a pause that there was not", n)
+			}
+			time.Sleep(2 * time.Second)
+			a.clock.suspend(pause)
+			_ = term.Check(0) // it finds out before any timer does
+			time.Sleep(10 * time.Second)
+			var said []time.Duration
+			for _, l := range logs.All() {
+				if d, ok := l.ContextMap()["paused"].(time.Duration); ok {
+					said = append(said, d)
+				} else if err, _ := l.ContextMap()["error"].(string); strings.Contains(err, "paused for ") {
+					_, after, _ := strings.Cut(err, "paused for ")
+					d, _ := time.ParseDuration(strings.TrimSuffix(strings.Fields(after)[0], ","))
+					said = append(said, d)
+				}
+			}
+			if len(said) != 1 || said[0] > pause+time.Millisecond || said[0] < pause-5*time.Second {
+				w.Errorf("paused for %v, it says %v", pause, said)
+			}
+			if ended := term.Context().Err() != nil; ended != over {
+				w.Errorf("after a pause of %v the term is over: %v", pause, ended)
+			}
+			if !over {
+				w.resign(term)
+			}
+		})
+	}
 }
 
 // A candidate that cannot reach the store says so within a heartbeat, every 5 s and not at
