@@ -59,15 +59,17 @@ integration: ## tests with real servers and processes; installs missing servers
 	@$(MAKE) -j3 --output-sync=target $(INTEGRATION)
 
 # Several run at once, because they often wait for servers and for locks to lapse. RACE=-race
-# adds the race detector to the two of the root module. It doubles their time, and make race
+# adds the race detector to those of the root module. It doubles their time, and make race
 # has already tested the same packages with it.
-INTEGRATION := $(addprefix integration-,chaos rest gcsstore azurestore)
+INTEGRATION := $(addprefix integration-,chaos groups rest gcsstore azurestore)
 INTEGRATE   := go test -tags integration -count=1 -timeout 40m
 .PHONY: $(INTEGRATION)
 integration-chaos:
 	$(INTEGRATE) $(RACE) -run '^TestChaos$$' ./integration
+integration-groups:
+	$(INTEGRATE) $(RACE) -run '^TestChaosGroups$$' ./integration
 integration-rest:
-	$(INTEGRATE) $(RACE) -skip '^TestChaos$$' ./integration/...
+	$(INTEGRATE) $(RACE) -skip '^TestChaos(Groups)?$$' ./integration/...
 integration-gcsstore integration-azurestore: integration-%:
 	cd store/$* && $(INTEGRATE) -race ./...
 
@@ -75,6 +77,11 @@ integration-gcsstore integration-azurestore: integration-%:
 chaos: ## kill, freeze and cut off processes, for CHAOS (15m) on each real server; report in integration/chaos-report.json
 	@mkdir -p .cache
 	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-logs 6 -chaos-time $(CHAOS) -chaos-total 5000 -chaos-report chaos-report.json
+
+.PHONY: chaos-groups
+chaos-groups: ## the same for groups, until 600 partitions were handed over on each server; report in .cache/chaos-groups-report.json
+	@mkdir -p .cache
+	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaosGroups$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-partitions 32 -chaos-time 3m -chaos-handovers 600 -chaos-groups-report $(CURDIR)/.cache/chaos-groups-report.json
 
 .PHONY: mutants
 mutants: ## remove each guard from the code in turn; the tests must fail

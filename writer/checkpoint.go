@@ -39,7 +39,8 @@ func (t *tail) long() bool { return t.objects >= tailObjects || t.bytes >= tailB
 // as soon as it is open, one in each interval or when the tail has become long, and a last
 // one when the writer is drained.
 func (w *Writer) checkpoint(u *state.Updater) {
-	hinted := w.noteHint(u, frame.Point{})
+	prune := &pruning{Writer: w, updater: u}
+	hinted := w.noteHint(prune, frame.Point{})
 	if w.opts.Checkpoint < 0 {
 		return
 	}
@@ -48,14 +49,15 @@ func (w *Writer) checkpoint(u *state.Updater) {
 		t := w.opts.Clock.AfterFunc(w.opts.Checkpoint, func() { close(tick) })
 		select {
 		case <-tick:
-			hinted = w.noteHint(u, hinted)
+			hinted = w.noteHint(prune, hinted)
 		case <-w.long:
 			t.Stop()
-			hinted = w.noteHint(u, hinted)
+			hinted = w.noteHint(prune, hinted)
 		case <-w.closed:
 			t.Stop()
 			w.awaitDrained()
-			w.noteHint(u, hinted)
+			prune.off = true // Close waits for this
+			w.noteHint(prune, hinted)
 			return
 		}
 	}
@@ -70,7 +72,7 @@ func (w *Writer) checkpoint(u *state.Updater) {
 // ever.
 //
 //mutant:replace w.acked => w.last.after
-func (w *Writer) noteHint(u *state.Updater, last frame.Point) frame.Point {
+func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 	w.mu.Lock()
 	at, stop := w.acked, w.stop
 	w.tail = tail{}
@@ -78,9 +80,7 @@ func (w *Writer) noteHint(u *state.Updater, last frame.Point) frame.Point {
 	if stop != nil || !last.Before(at) {
 		return last
 	}
-	var floor frame.Point
-	_, err := u.Update(w.slots, func(m *state.Change) error {
-		floor = m.Floor
+	m, err := p.updater.Update(w.slots, func(m *state.Change) error {
 		if m.Tail().Before(at) {
 			m.Hint = &at
 		}
@@ -88,7 +88,8 @@ func (w *Writer) noteHint(u *state.Updater, last frame.Point) frame.Point {
 	})
 	switch {
 	case err == nil:
-		w.warnUnfolded(floor, at)
+		p.after(w.slots, m)
+		w.warnUnfolded(m.Floor, at)
 		return at
 	case errors.Is(err, fence.ErrFenced):
 		// guard:keep-fenced. A checkpoint that is fenced stops the writer. Without this

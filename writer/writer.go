@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -59,6 +60,7 @@ type Writer struct {
 	failed   error          // of the appends that were not acknowledged; ErrUnknown before all others
 	reports  []*batch       // acknowledged, and the hook is not called yet
 
+	marked atomic.Bool // the store for files is the log's
 	// Only checkpoint uses these.
 	unfolded uint64 // how many objects the last warning was about
 	earlier  int    // of earlier epochs; -1: not counted yet

@@ -38,6 +38,7 @@ type appending struct {
 	hedge     float64
 	plain     bool
 	batch     int
+	files     *fileStore
 	election  func() leader.Options
 	leader    leader.Options
 
@@ -89,6 +90,7 @@ the longest record.`,
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "most objects sent on average (default no bound)")
 	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile (default 0.96; -1: never)")
 	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
+	p.files = a.fileStoreFlag(c)
 	p.election = a.election(c)
 	a.jsonFlag(c)
 	return c
@@ -124,7 +126,13 @@ func (p *appending) run(ctx context.Context) error {
 		return err
 	}
 	// A store that cannot be used is an error now. A candidate would wait for it.
+	if opts.Files, err = p.files.open(ctx, true); err != nil {
+		return err
+	}
 	format, err := manifest.ReadFormat(ctx, st, nil)
+	if err == nil {
+		err = format.FitsFiles(st, opts.Files)
+	}
 	if err != nil {
 		// So is a log whose format.json is gone: no epoch should be won for it.
 		if err := orphaned(ctx, st, err); !errors.Is(err, manifest.ErrNotInitialized) {

@@ -152,6 +152,12 @@ func TestBadInput(t *testing.T) {
 		"no age":                 {"compact --watch --max-age 0 " + log, "", 2, []string{`--max-age is "0"`}},
 		"negative locks":         {"compact --keep-locks=-5 " + log, "", 2, []string{`--keep-locks is "-5"`}},
 		"a negative lock age":    {"compact --keep-locks-for=-5h " + log, "", 2, []string{`--keep-locks-for is "-5h"`}},
+		"a group once":           {"compact --group " + log, "", 2, []string{"--group goes with --watch"}},
+		"at once, no group":      {"compact --watch --at-once 2 " + log, "", 2, []string{"--at-once goes with --group"}},
+		"locks of a group":       {"compact --watch --group --keep-locks 5 " + log, "", 2, []string{"have no locks"}},
+		"no group to compact":    {"compact --watch --group " + log, "", 1, []string{"there is no group"}},
+		"a bad group":            {"compact --watch --group --validity 1ms " + log, "", 2, []string{"Validity 1ms"}},
+		"a negative group":       {"compact --watch --group --requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond: -5"}},
 		"a negative budget":      {"compact --requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond is -5"}},
 		"negative versions":      {"compact --keep-versions=-5 " + log, "", 2, []string{"KeepVersions is -5"}},
 		"a budget of no bytes":   {"compact --bytes-per-second=-5 " + log, "", 2, []string{"--bytes-per-second", "16MiB"}},
@@ -224,6 +230,9 @@ func TestCompactFlags(t *testing.T) {
 	defaults := compactor.Options{
 		Interval: 10 * time.Second, MinObjects: 64, MaxAge: time.Minute, Levels: 3, FanIn: 64, Parallel: 16,
 		Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1000, For: 90 * 24 * time.Hour}},
+	}
+	if got := parse("--idle-interval 1h"); got.IdleInterval != time.Hour {
+		t.Errorf("%+v", got)
 	}
 	if got := parse(""); !reflect.DeepEqual(got, defaults) {
 		t.Errorf("%+v\n%+v", got, defaults)

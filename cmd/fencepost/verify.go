@@ -16,6 +16,7 @@ import (
 func (a *app) verifyCmd() *cobra.Command {
 	var isCopy, noContent, repair, dry bool
 	var part partValue
+	var files *fileStore
 	c := &cobra.Command{
 		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--dry-run]] [--json] URL",
 		Short: "check the whole log for damage",
@@ -52,7 +53,11 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 				return err
 			}
 			a.warnUnfolded(cmd.Context(), st)
-			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+			second, err := files.open(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			r, err := verify.Run(cmd.Context(), st, &verify.Options{Files: second, Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
 				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
 			}}})
 			a.con.done()
@@ -75,6 +80,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 		},
 	}
 	c.Flags().BoolVar(&isCopy, "copy", false, "the log is a copy of one version, from a backup")
+	files = a.fileStoreFlag(c)
 	c.Flags().BoolVar(&noContent, "no-content", false, "do not read the files of the table")
 	c.Flags().Var(&part, "part", "read only part `K/N` of segments, files and seals; today/N is another one each day")
 	c.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a guess")
