@@ -14,7 +14,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -160,6 +162,29 @@ func TestRunSaysOnce(t *testing.T) {
 		}
 		if said != 1 {
 			t.Errorf("the end of the term is said %d times", said)
+		}
+	})
+}
+
+// A group that cannot reach the store says so too.
+func TestRunGroupFirstContact(t *testing.T) {
+	var out lines
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(before)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Faulty.SetHook(func(faultstore.Op) faultstore.Fault {
+			return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := fencepost.RunGroup(ctx, w.Faulty, &fencepost.GroupOptions{Group: &group.Options{Partitions: 1, Clock: clock.Go()}},
+			func(context.Context, *fencepost.PartitionSession) error { return nil })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if s := out.String(); !strings.Contains(s, "the store does not answer") {
+			t.Errorf("after 5 s the log says %q", s)
 		}
 	})
 }

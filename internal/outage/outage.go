@@ -3,6 +3,7 @@
 package outage
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ type Log struct {
 
 // New returns the log of one user of st.
 func New(logger *zap.Logger, st store.Store, c clock.Clock) *Log {
-	return &Log{logger: logger, where: st.Traits().Where(), clock: clock.Or(c)}
+	return &Log{logger: cmp.Or(logger, zap.NewNop()), where: st.Traits().Where(), clock: clock.Or(c)}
 }
 
 // Failed notes a failure that is retried. One alone is not worth a line.
