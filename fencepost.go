@@ -121,7 +121,14 @@ func (s *settings) reach(ctx context.Context, st store.Store) error {
 		timeout = -1
 	}
 	return store.Reach(ctx, st, layout.FormatKey, &store.ReachOptions{Timeout: timeout, Clock: s.clock, Waiting: func(w store.Waiting) {
-		s.logger.Warn("waiting for the store", zap.String("store", w.Store), zap.Duration("for", w.For), zap.Duration("giving_up_in", w.Left), zap.Error(w.Err))
+		fields := []zap.Field{zap.String("store", w.Store), zap.Duration("for", w.For.Round(time.Millisecond))}
+		if w.Left > 0 {
+			fields = append(fields, zap.Duration("giving_up_in", w.Left.Round(time.Millisecond)))
+		}
+		if w.Err != nil {
+			fields = append(fields, zap.String("error", store.Brief(w.Err)))
+		}
+		s.logger.Warn("waiting for the store", fields...)
 	}})
 }
 

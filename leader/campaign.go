@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -223,7 +224,7 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 			_ = t.Resign(ctx)
 		}
 	}()
-	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("waited", took))
+	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("waited", took.Round(time.Millisecond)))
 	if h := c.opts.Hooks.Elected; h != nil {
 		h(Election{Epoch: t.epoch, Took: took})
 	}

@@ -184,7 +184,7 @@ func (t *Term) failure(err error) {
 		return
 	}
 	t.e.opts.Logger.Warn("heartbeat failed; trying again while the term lasts",
-		zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", t.Remaining()), zap.Error(err))
+		zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", t.Remaining().Round(time.Millisecond)), zap.Error(err))
 }
 
 // prune deletes old locks while the term lasts.

@@ -196,7 +196,7 @@ func (t *Term) step(in lease.Input) {
 	}
 	if paused > t.e.opts.Margin && over == nil { // or the end of the term says it
 		t.e.opts.Logger.Warn("this process was paused, or its machine was suspended",
-			zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("paused", paused))
+			zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("paused", paused.Round(time.Millisecond)))
 	}
 	select {
 	case t.kick <- struct{}{}:
@@ -235,7 +235,7 @@ func (t *Term) ended(over *TermError, now clock.Instant) {
 	if over.lost() {
 		level = zap.WarnLevel
 	}
-	t.e.opts.Logger.Log(level, "term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led), zap.Error(over))
+	t.e.opts.Logger.Log(level, "term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led.Round(time.Millisecond)), zap.Error(over))
 	if h := t.e.opts.Hooks.Ended; h != nil {
 		h(End{Epoch: t.epoch, Cause: over, Led: led})
 	}

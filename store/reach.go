@@ -57,24 +57,32 @@ func (w Waiting) String() string {
 	return s
 }
 
-// reason is what went wrong, in parentheses, without what a line about it says already: the
-// request, the address, and that there was no answer.
-func reason(err error) string {
+// Brief says in a few words why a request failed, for a line that names the store already:
+// "connection refused", "no answer within 3s", "status 503 SlowDown".
+func Brief(err error) string {
 	var number syscall.Errno
 	var name *net.DNSError
 	var late *timeoutError
 	var answer *Error
 	switch {
-	case err == nil, errors.As(err, &late):
-		return ""
+	case errors.As(err, &late):
+		return fmt.Sprintf("no answer within %v", late.after)
 	case errors.As(err, &number):
-		return " (" + number.Error() + ")"
+		return number.Error()
 	case errors.As(err, &name):
-		return " (" + name.Error() + ")"
+		return name.Error()
 	case errors.As(err, &answer) && answer.Status != 0:
-		return strings.TrimRight(fmt.Sprintf(" (status %d %s", answer.Status, answer.Code), " ") + ")"
+		return strings.TrimSpace(fmt.Sprintf("status %d %s", answer.Status, answer.Code))
 	}
-	return " (" + err.Error() + ")"
+	return err.Error()
+}
+
+// reason is Brief in parentheses, for a line that says already that there is no answer.
+func reason(err error) string {
+	if err == nil || errors.Is(err, errAttemptTimeout) {
+		return ""
+	}
+	return " (" + Brief(err) + ")"
 }
 
 // unreachableError is [ErrUnreachable], and what the last attempt ended with.

@@ -56,7 +56,7 @@ func (l *Log) Failed(err error) {
 	since := now.Sub(l.since)
 	l.mu.Unlock()
 	if tell {
-		l.logger.Warn("the store does not answer; trying again", zap.String("store", l.where), zap.Duration("for", since), zap.Error(err))
+		l.logger.Warn("the store does not answer; trying again", zap.String("store", l.where), zap.Duration("for", since.Round(time.Millisecond)), zap.String("error", store.Brief(err)))
 	}
 }
 
@@ -67,6 +67,13 @@ func (l *Log) Answered() {
 	l.failures, l.lines = 0, 0
 	l.mu.Unlock()
 	if lines > 0 {
-		l.logger.Info("the store answers again", zap.String("store", l.where), zap.Duration("after", since))
+		l.logger.Info("the store answers again", zap.String("store", l.where), zap.Duration("after", since.Round(time.Millisecond)))
 	}
+}
+
+// Told reports whether the outage that lasts has a line already.
+func (l *Log) Told() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines > 0
 }
