@@ -122,13 +122,17 @@ func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error 
 	tried := make(chan error)
 	last := make(chan error, 1) // the newest failure
 	go func() {
-		s, _ := (&SettleOptions{Attempt: attempt, Reads: 1 << 30, Clock: o.Clock, Retrying: func(err error) {
+		s, err := (&SettleOptions{Attempt: attempt, Reads: 1 << 30, Clock: o.Clock, Retrying: func(err error) {
 			select {
 			case <-last:
 			default:
 			}
 			last <- err
 		}}).settings()
+		if err != nil {
+			tried <- err
+			return
+		}
 		tried <- s.retry(within, func() error { return s.attempt(within, func(ctx context.Context) error { return touch(ctx, st, key) }) })
 	}()
 	for {
