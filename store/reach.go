@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -120,33 +121,31 @@ func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error 
 		attempt = min(attempt, o.Timeout/2)
 	}
 	tried := make(chan error)
-	last := make(chan error, 1) // the newest failure
+	var last atomic.Pointer[error] // the newest failure
 	go func() {
-		s, err := (&SettleOptions{Attempt: attempt, Reads: 1 << 30, Clock: o.Clock, Retrying: func(err error) {
-			select {
-			case <-last:
-			default:
-			}
-			last <- err
-		}}).settings()
+		s, err := (&SettleOptions{Attempt: attempt, Reads: 1 << 30, Clock: o.Clock, Retrying: func(err error) { last.Store(&err) }}).settings()
 		if err != nil {
 			tried <- err
 			return
 		}
 		tried <- s.retry(within, func() error { return s.attempt(within, func(ctx context.Context) error { return touch(ctx, st, key) }) })
 	}()
+	failure := func() error {
+		if err := last.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
 	for {
 		tick := make(chan struct{})
 		timer := o.Clock.AfterFunc(o.Every, func() { close(tick) })
 		select {
 		case err := <-tried:
 			timer.Stop()
-			return o.verdict(ctx, w, last, err)
+			w.Err = cmp.Or(failure(), err)
+			return o.verdict(ctx, w, err)
 		case <-tick:
-			select {
-			case w.Err = <-last:
-			default:
-			}
+			w.Err = failure()
 			w.For = o.Clock.Now().Sub(began)
 			if o.Timeout > 0 {
 				w.Left = o.Timeout - w.For
@@ -169,7 +168,7 @@ func touch(ctx context.Context, st Store, key string) error {
 }
 
 // verdict is what Reach returns when the attempts have ended with err.
-func (o *ReachOptions) verdict(ctx context.Context, w Waiting, last <-chan error, err error) error {
+func (o *ReachOptions) verdict(ctx context.Context, w Waiting, err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrRange):
 		return nil
@@ -178,9 +177,5 @@ func (o *ReachOptions) verdict(ctx context.Context, w Waiting, last <-chan error
 	case Permanent(err):
 		return err
 	}
-	select {
-	case w.Err = <-last:
-	default:
-	}
-	return &unreachableError{where: w.Store, after: o.Timeout, err: cmp.Or(w.Err, err)}
+	return &unreachableError{where: w.Store, after: o.Timeout, err: w.Err}
 }
