@@ -32,7 +32,7 @@ type pass struct {
 	report Report
 
 	waiting waiting
-	waits   bool // this round has seen objects that are to be folded later
+	waits   bool                        // this round has seen objects that are to be folded later
 	tidy    func(context.Context) error // follows folding and merging: upkeep, except in tests
 	tidied  clock.Instant               // when upkeep last pruned
 	upkept  bool                        // whether it ever did
