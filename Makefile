@@ -73,6 +73,20 @@ integration-rest:
 integration-gcsstore integration-azurestore: integration-%:
 	cd store/$* && $(INTEGRATE) -race ./...
 
+# The engines are Python packages at pinned versions. They are in an environment of their own,
+# whose name has the hash of the list.
+ENGINES = .cache/engines-$(shell sha256sum delta/engines/requirements.txt | cut -c1-12)
+.PHONY: engines
+engines: ## read published tables with delta-rs, Polars and DuckDB; installs them on first use
+	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r delta/engines/requirements.txt && touch $(ENGINES)/done; }
+	cd delta && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -count=1 -timeout 20m -v ./engines
+
+# The parts that look at Fencepost from outside. Chromium and Prometheus are packages of Debian.
+.PHONY: see
+see: ## the page in a real browser, the dashboard and the alerts in a real Prometheus; installs both
+	@command -v chromium prometheus promtool >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium prometheus fonts-dejavu-core; }
+	cd integration/see && go test -tags integration -count=1 -timeout 20m -v ./...
+
 .PHONY: chaos
 chaos: ## kill, freeze and cut off processes, for CHAOS (15m) on each real server; report in integration/chaos-report.json
 	@mkdir -p .cache
@@ -143,6 +157,12 @@ tidy: ## check that go.mod and go.sum are tidy and that downloads match them
 .PHONY: house
 house: ## check the rules of the tree: import direction, sizes, package comments, README
 	go test -count=1 -run '^TestHouse' .
+
+.PHONY: docs
+docs: ## write manual pages and completions of the command line to .cache/share
+	@rm -rf .cache/share && mkdir -p .cache/share/completions
+	cd cmd/fencepost && go build -o $(CURDIR)/.cache/share/fencepost . && cd $(CURDIR)/.cache/share && ./fencepost man man/man1 && \
+		for s in bash zsh fish powershell; do ./fencepost completion $$s >completions/fencepost.$$s || exit 1; done && rm fencepost
 
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store

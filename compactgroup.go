@@ -13,7 +13,6 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -208,13 +207,5 @@ func (r *compaction) partition(ctx context.Context, p *group.Partition) error {
 	if err != nil {
 		return err
 	}
-	for every := opts.Interval; ; every = min(2*every, opts.IdleInterval) {
-		if err = c.Run(ctx); !errors.Is(err, manifest.ErrNotInitialized) {
-			return err
-		}
-		// No worker has opened this partition yet.
-		if err := clock.Sleep(ctx, r.clock, every); err != nil {
-			return err
-		}
-	}
+	return c.Run(ctx) // it waits for a log that no worker has opened yet
 }

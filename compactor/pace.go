@@ -152,3 +152,13 @@ func (c *counted) Delete(ctx context.Context, keys ...string) error {
 	c.pacer.sent(1)
 	return c.Store.Delete(ctx, keys...)
 }
+
+// AbortUploads implements [store.UploadAborter], as far as the store does.
+func (c *counted) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
+	st, ok := store.As[store.UploadAborter](c.Store)
+	if !ok {
+		return 0, nil
+	}
+	c.pacer.sent(1)
+	return st.AbortUploads(ctx, prefix, doomed)
+}

@@ -24,10 +24,13 @@ import (
 // for objects to fold every Options.Interval, and prunes twice in each grace period. Both are less
 // frequent if Options.IdleInterval says so.
 //
-// It returns ctx's cause, or earlier an error that waiting cannot mend: the log is
-// damaged, there is none, the token is fenced, or the store refuses for good. After any
-// other error it retries an Interval later.
+// If there is no log yet, Run waits for it. It returns ctx's cause, or earlier an error that
+// waiting cannot mend: the log is damaged or was deleted, the token is fenced, or the store
+// refuses for good. After any other error it retries an Interval later.
 func (c *Compactor) Run(ctx context.Context) error {
+	if err := c.awaitLog(ctx); err != nil {
+		return failed(ctx, err)
+	}
 	for {
 		err := c.inEpoch(ctx, c.rounds)
 		switch {
@@ -45,6 +48,29 @@ func (c *Compactor) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// awaitLog waits until there is a log. That is one GET in each Interval, and less often the longer
+// it lasts if IdleInterval says so.
+func (c *Compactor) awaitLog(ctx context.Context) error {
+	for n, every := 0, c.opts.Interval; ; n, every = n+1, min(2*every, c.opts.IdleInterval) {
+		_, err := c.open(ctx)
+		if !errors.Is(err, manifest.ErrNotInitialized) {
+			return nil // what else is wrong, the first round finds
+		}
+		switch {
+		case n == 0:
+			c.opts.Logger.Info("no log is here yet; waiting for it", zap.String("store", c.st.Traits().Where()))
+		case n%remind == 0:
+			c.opts.Logger.Warn("there is still no log here; is this the right place?", zap.String("store", c.st.Traits().Where()))
+		}
+		if err := clock.Sleep(ctx, c.opts.Clock, every); err != nil {
+			return err
+		}
+	}
+}
+
+// remind is after how many looks a compactor without a log says so again.
+const remind = 30
 
 // rounds compacts at each Interval until ctx ends, and less often while there is nothing to do.
 func (c *Compactor) rounds(ctx context.Context, p *pass) error {
@@ -169,7 +195,7 @@ func (p *pass) pruneLocks(ctx context.Context, st store.Store, count func(int)) 
 // final tells whether going on is useless.
 func final(err error) bool {
 	kinds := []error{
-		ErrFenced, manifest.ErrNotInitialized, fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit,
+		ErrFenced, manifest.ErrNotInitialized, manifest.ErrFiles, fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit,
 		leader.ErrOptions, leader.ErrCorrupt, leader.ErrFormat, leader.ErrInconsistent,
 	}
 	return store.Permanent(err) || slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +22,7 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
 )
 
 // inBubble gives a log in virtual time.
@@ -167,7 +169,6 @@ func TestRunEnds(t *testing.T) {
 		harm func(w *world)
 		want error
 	}{
-		"no log":    {func(w *world) { w.Remove(layout.FormatKey) }, manifest.ErrNotInitialized},
 		"damage":    {func(w *world) { w.Put(layout.DataKey(logtest.At(1, 1)), []byte("junk")) }, fence.ErrCorrupt},
 		"denied":    {func(w *world) { w.Faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
 		"junk lock": {func(w *world) { w.Put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrCorrupt},
@@ -382,5 +383,73 @@ func TestSameTokenAgain(t *testing.T) {
 	}
 	if landed != 1 {
 		t.Errorf("%d updates landed late", landed)
+	}
+}
+
+// Before there is a log, Run waits for it, and says so. After a while it asks whether this is
+// the right place.
+func TestRunWaitsForALog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		st := memstore.New(&memstore.Options{Name: "mem://here", Clock: clock.Go()})
+		c, err := New(st, running(&Options{Logger: zap.New(core)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancelCause(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		time.Sleep(time.Minute)
+		if n := logs.FilterMessageSnippet("waiting for it").Len(); n != 1 {
+			t.Errorf("%d lines that it waits", n)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := logs.FilterMessageSnippet("right place").FilterField(zap.String("store", "mem://here")).Len(); n != 2 {
+			t.Errorf("%d reminders", n)
+		}
+		if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Probed: logtest.Format().Probe}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if logs.FilterMessageSnippet("elected").Len() != 1 {
+			t.Error("it did not begin when there was a log")
+		}
+		cancel(errStopped)
+		if err := <-ended; !errors.Is(err, errStopped) {
+			t.Error(err)
+		}
+	})
+}
+
+// The hooks are told each fold, and each pass with its error.
+func TestHooksTellFoldsAndPasses(t *testing.T) {
+	l := logtest.New(t, logtest.Format(), nil)
+	l.Lead(5)
+	var folds []Fold
+	var passes []Pass
+	c, err := New(l.Faulty, &Options{Token: fence.NewToken(3), Hooks: Hooks{
+		Folded: func(f Fold) { folds = append(folds, f) },
+		Passed: func(p Pass) { passes = append(passes, p) },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Once(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(folds) != 1 || folds[0].Epoch != 3 || folds[0].Records != 5 || folds[0].Objects != r.Folded || folds[0].Bytes != r.Bytes || folds[0].Floor != r.Floor {
+		t.Errorf("folds: %+v; report %+v", folds, r)
+	}
+	if len(passes) != 1 || passes[0].Err != nil || passes[0].Epoch != 3 || passes[0].Report.Records != 5 {
+		t.Errorf("passes: %+v", passes)
+	}
+	// Nothing to fold is a pass, and so is one that fails.
+	if _, err := c.Once(t.Context()); err != nil || len(folds) != 1 || len(passes) != 2 {
+		t.Errorf("%v; %d folds, %d passes", err, len(folds), len(passes))
+	}
+	l.Faulty.SetHook(faultstore.Script(faultstore.Rule{Prefix: layout.ManifestPrefix, Fault: faultstore.Fault{Err: &store.Error{Op: "list", Kind: store.ErrDenied}}}))
+	if _, err := c.Once(t.Context()); !errors.Is(err, store.ErrDenied) || len(passes) != 3 || !errors.Is(passes[2].Err, store.ErrDenied) {
+		t.Errorf("%v; %+v", err, passes)
 	}
 }

@@ -305,7 +305,7 @@ func (g *Group) finish(over *EndError) {
 	g.stop(over)
 	g.opts.Logger.Info("session over", zap.String("member", g.Member()), zap.Error(over))
 	if h := g.opts.Hooks.Ended; h != nil {
-		h(over)
+		h(End{Member: g.Member(), Cause: over})
 	}
 }
 
@@ -335,7 +335,7 @@ func (g *Group) report(r member.Ready) {
 		case member.NoteParked:
 			log.Error("the work on a partition failed with every owner that tried it; it stays with its owner", zap.Int("partition", n.Partition))
 			if h := g.opts.Hooks.Parked; h != nil {
-				h(n.Partition)
+				h(Parking{Partition: n.Partition})
 			}
 		case member.NoteExpired:
 			log.Warn("a member shows no sign of life; it is expired", zap.Stringer("member", n.Member))

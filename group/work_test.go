@@ -25,9 +25,9 @@ func TestFailingPartitionIsParked(t *testing.T) {
 		var parked, tries atomic.Int64
 		tried := map[string]bool{}
 		bad := func(x *worker) {
-			x.opts.Hooks.Parked = func(p int) {
-				if p != 7 {
-					w.Errorf("partition %d is reported", p)
+			x.opts.Hooks.Parked = func(e group.Parking) {
+				if e.Partition != 7 {
+					w.Errorf("partition %d is reported", e.Partition)
 				}
 				parked.Add(1)
 			}

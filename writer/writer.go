@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -23,7 +24,10 @@ type Writer struct {
 	format    manifest.Format
 	token     fence.Token
 	opts      Options
-	hedge     *store.Hedge // nil if there are none
+	hedge     *store.Hedge         // nil if there are none
+	outage    *outage              // of requests for slots
+	lists     *outage              // of requests for manifests
+	settle    *store.SettleOptions // of requests for slots
 	recovered Recovered
 	encoders  int // at once
 
@@ -58,6 +62,12 @@ type Writer struct {
 	ended    bool           // Close was called
 	failed   error          // of the appends that were not acknowledged; ErrUnknown before all others
 	reports  []*batch       // acknowledged, and the hook is not called yet
+	reported []*batch       // an array for reports to use again; guarded by reporting
+
+	marked atomic.Bool // the store for files is the log's
+	// Only checkpoint uses these.
+	unfolded uint64 // how many objects the last warning was about
+	earlier  int    // of earlier epochs; -1: not counted yet
 
 	files     map[*FileWriter]struct{} // open
 	completed map[string]manifest.File // the files that are complete and not added yet
@@ -75,20 +85,22 @@ type Recovered struct {
 	Cursor []byte
 }
 
-func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (*Writer, error) {
+func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, slots, lists *outage) (*Writer, error) {
 	updater, err := log.Updater(layout.Writer, token)
 	if err != nil {
 		return nil, err
 	}
 	w := &Writer{
 		log: log, st: log.Store(), format: log.Format(), token: token, opts: opts, hedge: opts.hedge(),
+		outage: slots, lists: lists, settle: slots.settle(opts.Settle),
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
 		closed:    make(chan struct{}), finished: make(chan struct{}), long: make(chan struct{}, 1), stopUntil: func() {},
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
-		encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
-		files:    map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin),
+		earlier: -1, encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
+		files: map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin),
 	}
 	w.last = &batch{after: begin, encoded: closed}
+	w.waiting.outage = w.outage
 	w.changed.L = &w.mu
 	w.slots, w.abandon = context.WithCancelCause(context.Background())
 	w.tasks.Go(w.dispatch)
