@@ -59,6 +59,7 @@ type Writer struct {
 	ended    bool           // Close was called
 	failed   error          // of the appends that were not acknowledged; ErrUnknown before all others
 	reports  []*batch       // acknowledged, and the hook is not called yet
+	reported []*batch       // an array for reports to use again; guarded by reporting
 
 	marked atomic.Bool // the store for files is the log's
 	// Only checkpoint uses these.

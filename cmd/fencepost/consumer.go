@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -58,6 +59,19 @@ func (c *consumer) open(ctx context.Context, r *reader.Reader, from *uint64) (co
 		}
 	}()
 	return ctx, nil
+}
+
+// wrote takes note of a record that is being followed, as soon as it is on standard output.
+func (c *consumer) wrote(offset uint64, to io.Writer) error {
+	l, ok := to.(*live)
+	if !ok || c.c == nil {
+		return nil // it counts when everything is written
+	}
+	if err := l.sync(); err != nil {
+		return err
+	}
+	c.note(offset)
+	return nil
 }
 
 // note takes note that standard output has all records up to an offset.

@@ -73,7 +73,7 @@ func (a *app) passed(err error) error {
 func (a *app) gateSetCmd() *cobra.Command {
 	var epoch func() (fence.Epoch, error)
 	c := &cobra.Command{
-		Use:   "set [--epoch N] URL KEY [VALUE]",
+		Use:   "set [--epoch N] [--json] URL KEY [VALUE]",
 		Short: "write a small object that no earlier epoch can overwrite",
 		Long: `Set writes VALUE, or standard input, into the object KEY. Only this epoch or a later one
 can overwrite it: a pointer to the newest version of something, a watermark. It has at
@@ -104,10 +104,17 @@ It needs the right to read and to write KEY.`,
 			if err != nil {
 				return a.passed(err)
 			}
-			return a.passed(r.Set(cmd.Context(), value))
+			if err := a.passed(r.Set(cmd.Context(), value)); err != nil || !a.json {
+				return err
+			}
+			return a.print(struct {
+				Epoch fence.Epoch `json:"epoch"`
+				Bytes int         `json:"bytes"`
+			}{e, len(value)})
 		},
 	}
 	epoch = epochFlag(c.Flags())
+	a.jsonFlag(c)
 	return c
 }
 

@@ -19,7 +19,7 @@ func (a *app) initCmd() *cobra.Command {
 	var o manifest.InitOptions
 	var moved bool
 	c := &cobra.Command{
-		Use:   "init URL",
+		Use:   "init [--json] URL",
 		Short: "make a log",
 		Long: `Init makes a log. Its limits and its grace period cannot be changed later. First it
 probes the store for some seconds, and refuses one that lacks what the protocol
@@ -122,11 +122,13 @@ objects below tmp/, for some seconds; probe deletes these objects again. Init do
 the same. Both warn of lifecycle rules of the bucket that would delete objects of
 the log, if they may read the rules.
 
+Like init it makes the directory of a file:// URL if there is none.
+
 It needs the rights to write and delete below tmp/.`,
 		Example: "fencepost probe s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			st, err := a.store(cmd.Context(), args[0], false)
+			st, err := a.store(cmd.Context(), args[0], true) // as init does, which it is tried before
 			if err != nil {
 				return err
 			}

@@ -26,10 +26,13 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestHelp(t *testing.T) {
 	var b strings.Builder
-	for _, args := range [][]string{
-		{"help"}, {"help", "append"}, {"help", "cat"}, {"help", "export"}, {"help", "files"}, {"help", "status"}, {"help", "init"}, {"help", "compact"}, {"help", "truncate"},
-		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"}, {"help", "exec"}, {"help", "gate"}, {"help", "gate", "set"}, {"help", "gate", "get"}, {"help", "gate", "run"}, {"help", "group"}, {"help", "group", "status"}, {"help", "group", "drain"},
-	} {
+	asked := [][]string{{"help"}}
+	for c := range family((&app{}).root()) {
+		if !c.Hidden && c.Parent().Name() != "completion" { // these are cobra's words
+			asked = append(asked, append([]string{"help"}, strings.Fields(verb(c))...))
+		}
+	}
+	for _, args := range asked {
 		r := run(t, "", args...)
 		if r.status != 0 || r.err != "" {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
@@ -79,7 +82,7 @@ func TestBadInput(t *testing.T) {
 		"two URLs":               {"status " + log + " " + log, "", 2, []string{"not 2 arguments"}},
 		"a path for a URL":       {"cat /var/lib/log", "", 2, []string{"write s3://bucket/prefix, or file:///dir"}},
 		"a relative directory":   {"cat file://log", "", 2, []string{`open "file://log":`, "file:///absolute/dir"}},
-		"a driver not built in":  {"cat gs://bucket/x", "", 2, []string{"this build of fencepost has no driver for gs://"}},
+		"a driver not built in":  {"cat xx://bucket/x", "", 2, []string{"this build of fencepost has no driver for xx://"}},
 		"an unknown scheme":      {"cat http://host/x", "", 2, []string{"no driver for http://", "s3://bucket/prefix"}},
 		"a bad from":             {"cat --from -1 " + log, "", 2, []string{"-1"}},
 		"a bad format":           {"cat --format xml " + log, "", 2, []string{"raw, frames or json"}},
@@ -92,7 +95,7 @@ func TestBadInput(t *testing.T) {
 		"no verb of group":       {"group", "", 2, []string{"group status or group drain", "fencepost help group"}},
 		"a typo in a group verb": {"group statsu " + log, "", 2, []string{`no verb "statsu" of group; did you mean group status?`}},
 		"a group verb's flag":    {"group status --wtch " + log, "", 2, []string{"group status has no flag --wtch; did you mean --watch?", "fencepost help group status"}},
-		"drain whom":             {"group drain " + log, "", 2, []string{"group drain takes [--no-wait] URL MEMBER, not 1 arguments"}},
+		"drain whom":             {"group drain " + log, "", 2, []string{"group drain takes [--no-wait] [--json] URL MEMBER, not 1 arguments"}},
 		"no log to step down in": {"step-down mem://none", "", 1, []string{"no log here"}},
 		"no directory":           {"cat file://" + missing, "", 1, []string{missing}},
 		"no file":                {"append " + log + " " + missing, "", 1, []string{missing}},
@@ -173,6 +176,8 @@ func TestBadInput(t *testing.T) {
 		"a short bucket":         {"policy --role writer s3://b/p", "", 2, []string{`"b", has 1 characters`, "3 to 63"}},
 		"a region missing":       {"cat s3://bucket/x?endpoint=nonsense", "", 2, []string{"endpoint"}},
 		"nothing to append to":   {"append s3://bucket/x?endpoint=http://127.0.0.1:1", "x", 1, []string{"127.0.0.1:1"}},
+		"Google's store":         {"status gs://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
+		"Azure's store":          {"status az://box/x?endpoint=http://127.0.0.1:1/account&anonymous=true", "", 1, []string{"127.0.0.1:1"}},
 		"no server":              {"cat s3://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

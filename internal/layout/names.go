@@ -22,6 +22,8 @@ const (
 	ListPrefix = "list/"
 	// FilePrefix begins the keys of all files.
 	FilePrefix = "file/"
+	// DeltaPrefix begins the keys of the log of a Delta table, which other programs read too.
+	DeltaPrefix = FilePrefix + "_delta_log/"
 	// PinPrefix begins the keys of all pins.
 	PinPrefix = "pin/"
 	// LockPrefix begins the keys of the locks of the log's leaders.
