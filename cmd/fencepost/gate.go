@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -65,7 +66,7 @@ func epochFlag(fl *pflag.FlagSet) func() (fence.Epoch, error) {
 func (a *app) passed(err error) error {
 	if errors.Is(err, fence.ErrFenced) {
 		a.con.note("fencepost: %s", line(err))
-		return exitCode(exitFenced)
+		return codeError(exitFenced)
 	}
 	return err
 }
@@ -208,17 +209,17 @@ func (a *app) gateRun(name string, e fence.Epoch, argv []string) error {
 			return err
 		}
 	}
-	c := exec.Command(argv[0], argv[1:]...)
+	c := exec.CommandContext(context.Background(), argv[0], argv[1:]...) // it gets the terminal's signals itself
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// The command holds the lock too, so it stays if this process is killed.
 	c.ExtraFiles = []*os.File{f}
 	err = c.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exitCode(statusOf(exit))
+		return codeError(statusOf(exit))
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		a.con.note("fencepost: %v", err)
-		return exitCode(exitNotFound)
+		return codeError(exitNotFound)
 	}
 	return err
 }

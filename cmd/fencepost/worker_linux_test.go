@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -255,7 +256,7 @@ func (j *job) status() int {
 }
 
 func asExit(err error, to **exec.ExitError) (ok bool) {
-	*to, ok = err.(*exec.ExitError)
+	*to, ok = errors.AsType[*exec.ExitError](err)
 	return ok
 }
 
