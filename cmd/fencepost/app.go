@@ -111,8 +111,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
 		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.backupCmd(), a.restoreCmd(), a.publishCmd(), a.publishedCmd(), a.unpublishCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(), a.manCmd(),
-		a.serveCmd(), a.topCmd(), a.exporterCmd(),
-		a.execCmd(), a.watchdogCmd(), a.gateCmd(),
+		a.execCmd(), a.watchdogCmd(), a.gateCmd(), a.serveCmd(), a.topCmd(), a.exporterCmd(),
 	)
 	root.SetOut(a.out) // the scripts of completion go where it is now
 	root.InitDefaultCompletionCmd()

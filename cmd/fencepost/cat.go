@@ -21,10 +21,10 @@ func (a *app) catCmd() *cobra.Command {
 	var from uint64 = reader.Oldest
 	var follow, exact bool
 	var format string
-	var who consumer
 	var g *gauges
+	var who consumer
 	c := &cobra.Command{
-		Use:   "cat [--from N] [--follow] [--consumer NAME] URL",
+		Use:   "cat [--from N] [--follow] [--consumer NAME] [--format FORMAT] URL",
 		Short: "print the records",
 		Long: `Cat prints the records from number N on, or from the first one, to the end of the
 log. With --follow it goes on as the log grows. If there is no log, or it has fewer
@@ -90,9 +90,9 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
 	c.Flags().StringVar(&format, "format", "lines", "lines, raw, frames or json")
 	completeFlag(c, "format", slices.Sorted(maps.Keys(encoders))...)
+	c.Flags().BoolVar(&exact, "exact", false, exactHelp)
 	c.Flags().StringVar(&who.name, "consumer", "", "begin at the position of that name, and keep it up to date")
 	c.Flags().Uint64Var(&who.epoch, "epoch", 0, "take the position over for this epoch (default for the next one)")
-	c.Flags().BoolVar(&exact, "exact", false, exactHelp)
 	a.jsonFlag(c)
 	return c
 }
@@ -112,7 +112,7 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 	err := a.stream(func(out *bufio.Writer) error {
 		var to io.Writer = out
 		if follow {
-			l := newLive(out, cancel)
+			l := newGathering(out, cancel, who.flushing)
 			defer l.stop()
 			to = l
 		}
@@ -127,15 +127,13 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 			if err := encode(to, rec); err != nil {
 				return err
 			}
-			if err := who.wrote(rec.Offset, to); err != nil {
-				return err
-			}
 			last = rec.Offset
+			who.wrote.Store(rec.Offset + 1)
 		}
 		return nil
 	})
 	if !none && err == nil {
-		who.note(last) // all of it is flushed
+		who.note(last + 1) // all of it is flushed
 	}
 	if err != nil || follow || !none || from == reader.Oldest {
 		return err

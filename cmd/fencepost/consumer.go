@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -20,6 +20,8 @@ type consumer struct {
 	c    *reader.Consumer
 	stop context.CancelCauseFunc // of cat
 	done chan struct{}           // closed when nothing is written in the background any more
+
+	wrote atomic.Uint64 // the buffer of standard output has all records before that offset
 
 	mu        sync.Mutex
 	next      uint64 // what is written to standard output ends there
@@ -61,24 +63,17 @@ func (c *consumer) open(ctx context.Context, r *reader.Reader, from *uint64) (co
 	return ctx, nil
 }
 
-// wrote takes note of a record that is being followed, as soon as it is on standard output.
-func (c *consumer) wrote(offset uint64, to io.Writer) error {
-	l, ok := to.(*live)
-	if !ok || c.c == nil {
-		return nil // it counts when everything is written
-	}
-	if err := l.sync(); err != nil {
-		return err
-	}
-	c.note(offset)
-	return nil
+// flushing is called before standard output is flushed, and returns what to call after that.
+func (c *consumer) flushing() (flushed func()) {
+	next := c.wrote.Load() // a record that comes during the flush counts at the next one
+	return func() { c.note(next) }
 }
 
-// note takes note that standard output has all records up to an offset.
-func (c *consumer) note(offset uint64) {
+// note takes note that standard output has all records before an offset.
+func (c *consumer) note(next uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.next = offset + 1
+	c.next = max(c.next, next)
 }
 
 func (c *consumer) commit(ctx context.Context) error {
