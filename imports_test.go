@@ -63,7 +63,7 @@ var rooms = []room{
 	// A group shares partitions. It knows tokens, and no log.
 	{pkg: "internal/assign", may: []string{"fence"}},
 	{pkg: "internal/member", may: []string{"clock", "fence", "store", "internal/layout", "internal/assign"}}, // it names versions of the store and sends no request
-	{pkg: "group", may: []string{"clock", "fence", "store", "store/probe", "internal/document", "internal/layout", "internal/assign", "internal/member"}},
+	{pkg: "group", may: []string{"clock", "fence", "store", "store/probe", "internal/document", "internal/layout", "internal/assign", "internal/member", "internal/outage"}},
 
 	// The log, from its description to its users. A writer accepts a token from anywhere,
 	// so it never imports leader. A reader never imports writer.

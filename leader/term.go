@@ -170,9 +170,13 @@ func (t *Term) step(in lease.Input) {
 	now := t.clock.Now()
 	in.Progress = clock.Instant(t.progress.Load())
 	r := t.machine.Step(now, in)
+	paused := now.Sub(t.wake)
+	if t.timer == nil {
+		paused = 0
+	}
 	var over *TermError
 	if r.Cancel != "" {
-		over = t.end(r.Cancel)
+		over = t.end(r.Cancel, paused)
 		t.over.Store(over)
 		t.waiters = nil
 	}
@@ -185,11 +189,8 @@ func (t *Term) step(in lease.Input) {
 	if r.Write != nil {
 		t.todo = r.Write
 	}
-	paused := now.Sub(t.wake)
 	t.wake = r.Wake
-	if t.timer == nil {
-		paused = 0
-	} else {
+	if t.timer != nil {
 		t.timer.Stop()
 		t.timer = nil
 	}
@@ -205,9 +206,9 @@ func (t *Term) step(in lease.Input) {
 	if over != nil {
 		t.cancel(over)
 	}
-	if paused > t.e.opts.Margin {
+	if paused > t.e.opts.Margin && over == nil { // or the end of the term says it
 		t.e.opts.Logger.Warn("this process was paused, or its machine was suspended",
-			zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("paused", paused))
+			zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("paused", paused.Round(time.Millisecond)))
 	}
 	select {
 	case t.kick <- struct{}{}:
@@ -219,11 +220,13 @@ func (t *Term) step(in lease.Input) {
 }
 
 // end returns the term's error. It is called with mu held.
-func (t *Term) end(c lease.Cause) *TermError {
+func (t *Term) end(c lease.Cause, paused time.Duration) *TermError {
 	e := &TermError{Epoch: t.epoch, Err: t.failed}
 	switch c {
 	case lease.ByExpiry:
-		e.Kind = ErrExpired
+		if e.Kind = ErrExpired; paused > t.e.opts.Margin {
+			e.Err = fmt.Errorf("this process was paused for %v, or its machine was suspended", paused.Round(time.Millisecond))
+		}
 	case lease.ByDeposing:
 		e.Kind = ErrDeposed
 	case lease.ByStall:
@@ -240,7 +243,11 @@ func (t *Term) end(c lease.Cause) *TermError {
 func (t *Term) ended(over *TermError, now clock.Instant) {
 	defer close(t.told) // also if the hook panics
 	led := now.Sub(t.began)
-	t.e.opts.Logger.Info("term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led), zap.Error(over))
+	level := zap.InfoLevel
+	if over.lost() {
+		level = zap.WarnLevel
+	}
+	t.e.opts.Logger.Log(level, "term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led.Round(time.Millisecond)), zap.Error(over))
 	if h := t.e.opts.Hooks.Ended; h != nil {
 		h(End{Epoch: t.epoch, Cause: over, Led: led})
 	}
