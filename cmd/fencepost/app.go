@@ -159,7 +159,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if a.con != nil {
 		a.con.done()
 	}
-	if code, ok := errors.AsType[exitCode](err); ok {
+	if code, ok := errors.AsType[codeError](err); ok {
 		return int(code)
 	}
 	// A signal matters more than the errors that it led to.

@@ -33,10 +33,10 @@ const (
 	exitNotFound    = 127
 )
 
-// exitCode ends the process with a status of its own. What there is to say has been said.
-type exitCode int
+// codeError ends the process with a status of its own. What there is to say has been said.
+type codeError int
 
-func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+func (e codeError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // errBusy ends the wait for the lead.
 var errBusy = errors.New("somebody else leads")
@@ -134,9 +134,9 @@ func (x *execution) run(ctx context.Context) error {
 	if x.path, err = exec.LookPath(x.argv[0]); err != nil {
 		x.con.note("fencepost: %v", err)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-			return exitCode(exitNotFound)
+			return codeError(exitNotFound)
 		}
-		return exitCode(exitNotRunnable)
+		return codeError(exitNotRunnable)
 	}
 	st, err := x.store(ctx, x.url, true)
 	if err != nil {
@@ -186,15 +186,15 @@ func (x *execution) outcome(err error) error {
 	switch {
 	case errors.Is(err, errBusy):
 		x.con.note("fencepost: %v", err)
-		return exitCode(exitBusy)
+		return codeError(exitBusy)
 	case errors.Is(err, supervise.ErrLost), errors.Is(err, supervise.ErrWatchdog):
 		x.con.note("fencepost: %v", err)
-		return exitCode(exitLost)
+		return codeError(exitLost)
 	case errors.Is(err, supervise.ErrUnsupported):
 		return fmt.Errorf("exec does not work on this system: %w", err)
 	case errors.As(err, &start):
 		x.con.note("fencepost: %v", err)
-		return exitCode(exitNotRunnable)
+		return codeError(exitNotRunnable)
 	}
 	return err
 }

@@ -280,7 +280,7 @@ func TestExecRestart(t *testing.T) {
 			if tr.epoch != 1 && tr.epoch != 0 {
 				t.Errorf("epoch %d", tr.epoch)
 			}
-			if live(tr.pid) {
+			if alive(tr.pid) {
 				_ = syscall.Kill(tr.pid, syscall.SIGKILL)
 			}
 		}

@@ -123,7 +123,7 @@ func (s *sharing) work(ctx context.Context, p *group.Partition) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	file := filepath.Join(dir, "deadline")
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
 		status, err := s.once(ctx, p, file)

@@ -9,7 +9,7 @@ import (
 func liveOf(j *job) (pids map[int]bool) {
 	pids = map[int]bool{}
 	for _, tr := range traces(j.t, j.dir) {
-		if live(tr.pid) && tr.kill > 0 {
+		if alive(tr.pid) && tr.kill > 0 {
 			pids[tr.pid] = true
 		}
 	}
@@ -26,17 +26,17 @@ func TestExecGroup(t *testing.T) {
 	before := liveOf(a)
 	var first, watchdog int
 	for _, tr := range traces(t, a.dir) {
-		if parent := parentOf(tr.pid); live(tr.pid) && syscall.Kill(tr.pid, 0) == nil && isWatchdog(parent) {
+		if parent := parentOf(tr.pid); alive(tr.pid) && syscall.Kill(tr.pid, 0) == nil && isWatchdog(parent) {
 			if group, _ := syscall.Getpgid(tr.pid); group == tr.pid {
 				first, watchdog = tr.pid, parent
 			}
 		}
 	}
 	_ = syscall.Kill(watchdog, syscall.SIGKILL)
-	eventually(t, "the command whose watchdog died is dead, and another runs", func() bool { return !live(first) && len(liveOf(a)) >= 6 })
+	eventually(t, "the command whose watchdog died is dead, and another runs", func() bool { return !alive(first) && len(liveOf(a)) >= 6 })
 	survivors := 0
 	for pid := range before {
-		if live(pid) {
+		if alive(pid) {
 			survivors++
 		}
 	}

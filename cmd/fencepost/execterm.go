@@ -113,7 +113,7 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	file := filepath.Join(dir, "deadline")
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
 		began := clock.System().Now()
@@ -126,7 +126,7 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 			r.finish(err)
 			return err
 		case !r.restart, ctx.Err() != nil, r.ended():
-			r.finish(exitCode(status.Exit()))
+			r.finish(codeError(status.Exit()))
 			return nil
 		}
 		if clock.System().Now().Sub(began) > time.Minute {
@@ -135,7 +135,7 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 		r.con.note("the command ended with status %d; starting it again in %v", status.Exit(), wait)
 		if clock.Sleep(ctx, clock.System(), wait) != nil {
 			if r.ended() {
-				r.finish(exitCode(status.Exit()))
+				r.finish(codeError(status.Exit()))
 				return nil
 			}
 		}

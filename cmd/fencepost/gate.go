@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -65,7 +66,7 @@ func epochFlag(fl *pflag.FlagSet) func() (fence.Epoch, error) {
 func (a *app) passed(err error) error {
 	if errors.Is(err, fence.ErrFenced) {
 		a.con.note("fencepost: %s", line(err))
-		return exitCode(exitFenced)
+		return codeError(exitFenced)
 	}
 	return err
 }
@@ -73,7 +74,7 @@ func (a *app) passed(err error) error {
 func (a *app) gateSetCmd() *cobra.Command {
 	var epoch func() (fence.Epoch, error)
 	c := &cobra.Command{
-		Use:   "set [--epoch N] URL KEY [VALUE]",
+		Use:   "set [--epoch N] [--json] URL KEY [VALUE]",
 		Short: "write a small object that no earlier epoch can overwrite",
 		Long: `Set writes VALUE, or standard input, into the object KEY. Only this epoch or a later one
 can overwrite it: a pointer to the newest version of something, a watermark. It has at
@@ -104,10 +105,17 @@ It needs the right to read and to write KEY.`,
 			if err != nil {
 				return a.passed(err)
 			}
-			return a.passed(r.Set(cmd.Context(), value))
+			if err := a.passed(r.Set(cmd.Context(), value)); err != nil || !a.json {
+				return err
+			}
+			return a.print(struct {
+				Epoch fence.Epoch `json:"epoch"`
+				Bytes int         `json:"bytes"`
+			}{e, len(value)})
 		},
 	}
 	epoch = epochFlag(c.Flags())
+	a.jsonFlag(c)
 	return c
 }
 
@@ -201,17 +209,17 @@ func (a *app) gateRun(name string, e fence.Epoch, argv []string) error {
 			return err
 		}
 	}
-	c := exec.Command(argv[0], argv[1:]...)
+	c := exec.CommandContext(context.Background(), argv[0], argv[1:]...) // it gets the terminal's signals itself
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// The command holds the lock too, so it stays if this process is killed.
 	c.ExtraFiles = []*os.File{f}
 	err = c.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exitCode(statusOf(exit))
+		return codeError(statusOf(exit))
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		a.con.note("fencepost: %v", err)
-		return exitCode(exitNotFound)
+		return codeError(exitNotFound)
 	}
 	return err
 }

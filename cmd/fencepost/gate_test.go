@@ -16,7 +16,9 @@ func TestGateSet(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	t.Setenv("FENCEPOST_EPOCH", "9")
-	must(t, "", "gate", "set", st, "latest", "nine")
+	if got := must(t, "", "gate", "set", "--json", st, "latest", "nine"); !strings.Contains(got, `"bytes": 4`) {
+		t.Errorf("%s", got)
+	}
 	if r := run(t, "", "gate", "set", "--epoch", "8", st, "latest", "zombie"); r.status != exitFenced || !strings.Contains(r.err, "epoch 9") {
 		t.Errorf("status %d, %s", r.status, r.err)
 	}

@@ -78,7 +78,7 @@ func TestBadInput(t *testing.T) {
 		"a URL for a verb":       {"s3://AK:secret@bucket", "", 2, []string{"the verb is missing before the URL", "fencepost help"}},
 		"an unknown verb":        {"bogus", "", 2, []string{`no verb "bogus"`}},
 		"an unknown flag":        {"cat --bogus " + log, "", 2, []string{"fencepost help cat"}},
-		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] [--format FORMAT] URL, not 0 arguments"}},
+		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] [--consumer NAME] [--format FORMAT] URL, not 0 arguments"}},
 		"two URLs":               {"status " + log + " " + log, "", 2, []string{"not 2 arguments"}},
 		"a path for a URL":       {"cat /var/lib/log", "", 2, []string{"write s3://bucket/prefix, or file:///dir"}},
 		"a relative directory":   {"cat file://log", "", 2, []string{`open "file://log":`, "file:///absolute/dir"}},

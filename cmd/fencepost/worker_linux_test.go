@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -203,8 +204,8 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// live reports whether a process runs.
-func live(pid int) bool {
+// alive reports whether a process runs.
+func alive(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
@@ -218,7 +219,7 @@ func (j *job) dies() (last float64) {
 	j.t.Helper()
 	all := traces(j.t, j.dir)
 	eventually(j.t, "the workers of "+j.dir+" are dead", func() bool {
-		return !slices.ContainsFunc(all, func(tr trace) bool { return live(tr.pid) })
+		return !slices.ContainsFunc(all, func(tr trace) bool { return alive(tr.pid) })
 	})
 	margin := (j.validity / 10).Seconds()
 	var kill float64
@@ -255,7 +256,7 @@ func (j *job) status() int {
 }
 
 func asExit(err error, to **exec.ExitError) (ok bool) {
-	*to, ok = err.(*exec.ExitError)
+	*to, ok = errors.AsType[*exec.ExitError](err)
 	return ok
 }
 
