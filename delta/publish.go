@@ -128,9 +128,7 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 	}
 	p.rivals = p.rivals * 3 / 4
 	for range rounds {
-		// guard:delta-load-first. The Delta table is loaded before the logs are read. Without
-		// this order: a publisher reads a log with 3 edits; another one publishes 4; the first
-		// one loads the table, finds more published than there is, and calls the log restored.
+		// The table was loaded before. A log that is read after it has all that is published.
 		jobs, err := p.plan(ctx)
 		if err != nil {
 			return r, err
@@ -248,11 +246,7 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 	if err != nil {
 		return err
 	}
-	// guard:delta-schema-first. A schema that has more columns is a version of its own, before
-	// the files that need it. Without this rule: two publishers add files of two sources with a
-	// new column each; the second one's schema has not the first one's column, whose values
-	// nobody sees any more.
-	//
+	// A schema with more columns is a version of its own, before the files that need it.
 	// The first version is a schema only, and is loaded before anything is pinned for the table:
 	// pins are called by the id of a table that is there, so that others find those of a
 	// publisher that dies.
@@ -325,6 +319,12 @@ func (p *Publisher) metaData(todo []*work) (*metaData, error) {
 		err := w.need.unpartitioned(by)
 		if err == nil {
 			var more *schema
+			// guard:delta-schema-grows. A new schema has all columns of the one before it.
+			// Without this rule: two publishers add files of two sources with a new column each;
+			// the second one's schema has not the first one's column, whose values nobody sees
+			// any more.
+			//
+			//mutant:replace all.merge(w.need); err == nil => newSchema().merge(w.need); err == nil
 			if more, err = all.merge(w.need); err == nil {
 				all = more
 			}
@@ -439,11 +439,6 @@ func (p *Publisher) actions(w part, now int64) []action {
 }
 
 // rewrites returns the files of a step that bring no new rows, with those that they replace.
-//
-// guard:delta-rewrite. A rewritten file is marked as no change of data only if all the files
-// that it replaces are active before the version, and are removed by it. Without this check: a
-// file is added and rewritten before anybody publishes; its rows come to readers of the
-// table's stream only with the rewritten file, and they leave that one out.
 func (p *Publisher) rewrites(w part) map[string][]string {
 	all := map[string][]string{}
 	for _, f := range w.add {
@@ -454,6 +449,12 @@ func (p *Publisher) rewrites(w part) map[string][]string {
 		fits := func(key string) bool {
 			return p.state.files[w.path(key)] != nil && slices.Contains(w.step.remove, key)
 		}
+		// guard:delta-rewrite. A rewritten file is marked as no change of data only if all the
+		// files that it replaces are active before the version, and are removed by it. Without
+		// this check: a file is added and rewritten before anybody publishes; its rows come to
+		// readers of the table's stream only with the rewritten file, and they leave that out.
+		//
+		//mutant:replace len(list) > 0 && !slices.ContainsFunc(list, func(key string) bool { return !fits(key) }) => len(list) > 0
 		if len(list) > 0 && !slices.ContainsFunc(list, func(key string) bool { return !fits(key) }) {
 			all[f.Key] = list
 		}
