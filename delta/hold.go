@@ -52,9 +52,25 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 	return nil
 }
 
+// untidy reports whether there may be something to let go of: a hold or a checkpoint is new, or
+// the table is idle.
+func (p *Publisher) untidy() bool {
+	if p.due || p.state == nil || p.state.meta == nil {
+		return p.due
+	}
+	every := retentionOf(p.state.meta, p.opts.Retention) / holdsPerRetention
+	for _, h := range p.state.holds() {
+		if p.opts.Clock.Wall().Sub(time.UnixMilli(h.Held)) > every {
+			return true
+		}
+	}
+	return false
+}
+
 // tidy lets go of what no version within the retention names: pins of the sources, and old
 // commits and checkpoints of the Delta log.
 func (p *Publisher) tidy(ctx context.Context) error {
+	p.due = false
 	if p.state == nil || p.state.version < 0 {
 		return nil
 	}

@@ -31,7 +31,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 15, "how many histories to make")
+	seeds = flag.Int("seeds", 4, "how many histories to make")
 	seed  = flag.Uint64("seed", 1, "the first one's seed")
 )
 
@@ -44,7 +44,7 @@ const simRetention = 24 * time.Hour
 func TestHistories(t *testing.T) {
 	n := *seeds
 	if testing.Short() {
-		n = min(n, 10)
+		n = min(n, 2)
 	}
 	var all simCounts
 	for i := range n {
@@ -58,7 +58,7 @@ func TestHistories(t *testing.T) {
 	}
 	t.Logf("%d histories: %d edits, %d versions, %d tries lost, %d rounds, %d failed, %d pauses, %d checks, %d holes, %d cleaned", n,
 		all.edits.Load(), all.versions.Load(), all.tries.Load(), all.rounds.Load(), all.failed.Load(), all.pauses.Load(), all.checks.Load(), all.holes.Load(), all.cleaned.Load())
-	if !t.Failed() && n >= 15 {
+	if !t.Failed() && n >= 40 {
 		for name, c := range map[string]*atomic.Int64{"tries lost": &all.tries, "pauses": &all.pauses, "creates in a hole": &all.holes, "cleaned": &all.cleaned, "folded": &all.folded} {
 			if c.Load() == 0 {
 				t.Errorf("no history had any %s", name)
