@@ -82,6 +82,7 @@ var rooms = []room{
 	// Tables for other engines are published from what a reader sees. Delta links Parquet, so it
 	// is a module of its own.
 	{pkg: "delta", may: []string{"clock", "fence", "store", "manifest", "reader", "writer"}},
+	{pkg: "delta/engines"}, // a test
 
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
@@ -101,7 +102,7 @@ var strangers = []struct {
 	{"github.com/aws/", []string{"store/s3store", "integration/...", "bench/..."}, "types of the S3 SDK stop at s3store"},
 	{"cloud.google.com/", []string{"store/gcsstore", "integration/...", "bench/..."}, "types of the Google SDK stop at gcsstore"},
 	{"github.com/Azure/", []string{"store/azurestore", "integration/...", "bench/..."}, "types of the Azure SDK stop at azurestore"},
-	{"github.com/parquet-go/", []string{"delta/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
+	{"github.com/parquet-go/", []string{"delta/...", "cmd/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},
 }
 
