@@ -37,6 +37,8 @@ var rooms = []room{
 	{pkg: "internal/document", may: []string{"fence"}},
 	{pkg: "internal/frame", may: []string{"fence", "internal/layout"}},
 
+	{pkg: "internal/release"}, // a tool, and a module of its own
+
 	// The store and its drivers know nothing of logs.
 	{pkg: "store", may: []string{"clock"}},
 	{pkg: "store/internal/cloud", may: []string{"store", "clock"}},
@@ -86,6 +88,9 @@ var rooms = []room{
 
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
+	{pkg: "delta/engines", may: []string{anything}}, // tests only
+	{pkg: "promhooks", may: []string{"clock", "store", "leader", "group", "writer", "reader", "compactor"}},
+	{pkg: "otelhooks", may: []string{"fence", "leader", "writer", "compactor"}},
 	{pkg: "internal/testkit/...", may: []string{anything}},
 	{pkg: "cmd/...", may: []string{anything}},
 	{pkg: "examples/...", may: []string{anything}},
@@ -102,7 +107,9 @@ var strangers = []struct {
 	{"github.com/aws/", []string{"store/s3store", "integration/...", "bench/..."}, "types of the S3 SDK stop at s3store"},
 	{"cloud.google.com/", []string{"store/gcsstore", "integration/...", "bench/..."}, "types of the Google SDK stop at gcsstore"},
 	{"github.com/Azure/", []string{"store/azurestore", "integration/...", "bench/..."}, "types of the Azure SDK stop at azurestore"},
-	{"github.com/parquet-go/", []string{"delta/...", "cmd/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
+	{"github.com/parquet-go/", []string{"cmd/fencepost/...", "delta/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
+	{"github.com/prometheus/", []string{"promhooks", "cmd/fencepost/...", "integration/..."}, "only programs that are measured link Prometheus"},
+	{"go.opentelemetry.io/", []string{"otelhooks"}, "only programs that are traced link OpenTelemetry"},
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},
 }
 

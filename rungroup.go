@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -89,7 +90,7 @@ func PartitionStore(st store.Store, partition int) (store.Store, error) {
 //   - nil if somebody has drained this member: see group.Drain;
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or st is nil;
 //   - group.ErrHung if some work did not return in time after its context had ended. It still
-//     runs, so do not call RunGroup again before it has returned;
+//     runs, and a later call of RunGroup in this process waits for it;
 //   - the error of the group if it will not pass, such as store.ErrDenied.
 func RunGroup(ctx context.Context, st store.Store, opts *GroupOptions, work func(ctx context.Context, s *PartitionSession) error) error {
 	faults := []error{opts.Validate()}
@@ -145,14 +146,19 @@ type groupRun struct {
 	drain  time.Duration
 	opens  chan struct{}
 	probed *probe.Report
+	// first is held by the log that is opened first, if there is a second store for files:
+	// it probes that store for all.
+	first      chan struct{}
+	filesKnown atomic.Bool
 }
 
 func newGroupRun(st store.Store, opts *GroupOptions, work func(ctx context.Context, s *PartitionSession) error) *groupRun {
 	v := *cmp.Or(opts, &GroupOptions{})
 	r := &groupRun{
 		work: work, logger: cmp.Or(v.Logger, zap.NewNop()), group: *cmp.Or(v.Group, &group.Options{}), writer: *cmp.Or(v.Writer, &writer.Options{}),
-		opens: make(chan struct{}, cmp.Or(v.Opens, 16)),
+		opens: make(chan struct{}, cmp.Or(v.Opens, 16)), first: make(chan struct{}, 1),
 	}
+	r.filesKnown.Store(store.IsNil(r.writer.Files))
 	r.group.Logger = cmp.Or(r.group.Logger, r.logger.Named("group"))
 	r.writer.Logger = cmp.Or(r.writer.Logger, r.logger.Named("writer"))
 	r.clock = clock.Or(r.group.Clock)
@@ -219,7 +225,19 @@ func (r *groupRun) open(ctx, until context.Context, p *group.Partition) (*writer
 	init := *cmp.Or(opts.Init, &manifest.InitOptions{})
 	init.Probed = cmp.Or(init.Probed, r.probed)
 	opts.Init = &init
-	return writer.Open(ctx, st, p.Token(), &opts)
+	if !r.filesKnown.Load() {
+		select {
+		case r.first <- struct{}{}:
+			defer func() { <-r.first }()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	w, err := writer.Open(ctx, st, p.Token(), &opts)
+	if err == nil {
+		r.filesKnown.Store(true)
+	}
+	return w, err
 }
 
 // vouch keeps StallAfter from ending the ownership until it is stopped: while RunGroup opens the

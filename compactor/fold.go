@@ -32,7 +32,8 @@ func (p *pass) fold(ctx context.Context, m *state.Manifest, minObjects int) (new
 			return m, false, err
 		}
 	}
-	defer p.undo(p.report, &err)
+	before, began := p.report, p.opts.Clock.Now()
+	defer p.undo(before, &err)
 	f := &folding{pass: p, from: m.Floor, to: m.Floor, up: p.upload(ctx, m.Floor.Offset, p.opts.segmentBytes())}
 	f.Source, f.Floor = &p.chain, p.log.Floor
 	if err = f.read(ctx); err == nil && !f.full {
@@ -48,6 +49,13 @@ func (p *pass) fold(ctx context.Context, m *state.Manifest, minObjects int) (new
 	}
 	if m, err = f.publish(ctx); err != nil {
 		return nil, false, moved(err)
+	}
+	if hook := p.opts.Hooks.Folded; hook != nil {
+		r := p.report
+		hook(Fold{
+			Epoch: p.token.Epoch(), Objects: r.Folded - before.Folded, Records: r.Records - before.Records, Bytes: r.Bytes - before.Bytes,
+			Floor: r.Floor, Took: p.opts.Clock.Now().Sub(began),
+		})
 	}
 	return m, f.full, nil
 }

@@ -56,6 +56,8 @@ type Options struct {
 	// they name, so that they can still be pinned and read. KeepVersionsFor keeps those
 	// that were the newest at any time within so long. 0 keeps none beyond the grace
 	// period.
+	// While one of them is set, no leader prunes manifests in place of a compactor that does
+	// not work.
 	KeepVersions    int
 	KeepVersionsFor time.Duration
 	// NoCompress stores segments without compression; Zstandard is the default.
@@ -87,6 +89,31 @@ type Hooks struct {
 	// Segments and Floor are those before it. If a fold or a merge fails, what it has
 	// counted is not in later reports.
 	Progress func(Report)
+	// Folded: objects of the log have become segments.
+	Folded func(Fold)
+	// Passed: a pass has ended, a call of Once or a round of Run.
+	Passed func(Pass)
+}
+
+// Fold is the event of [Hooks].Folded.
+type Fold struct {
+	Epoch fence.Epoch
+	// Objects that were folded, with the Records and Bytes in them.
+	Objects, Records, Bytes uint64
+	// Floor is where the log now begins that is not folded.
+	Floor fence.Position
+	// Took is the time from the first object read to the new manifest.
+	Took time.Duration
+}
+
+// Pass is the event of [Hooks].Passed.
+type Pass struct {
+	Epoch  fence.Epoch
+	Report Report
+	// Err is nil if everything was done that there was to do.
+	Err error
+	// Took is the time of the pass.
+	Took time.Duration
 }
 
 // Retain bounds the history: segments that lie wholly beyond any bound that is set are

@@ -57,8 +57,18 @@ func (c *Compactor) pass(e *epoch) *pass {
 	return p
 }
 
-// run does all that there is to do. It folds if at least minObjects wait for it.
+// run does all that there is to do, and tells the hook. It folds if at least minObjects wait
+// for it.
 func (p *pass) run(ctx context.Context, minObjects int) error {
+	began := p.opts.Clock.Now()
+	err := p.work(ctx, minObjects)
+	if hook := p.opts.Hooks.Passed; hook != nil {
+		hook(Pass{Epoch: p.token.Epoch(), Report: p.report.clone(), Err: err, Took: p.opts.Clock.Now().Sub(began)})
+	}
+	return err
+}
+
+func (p *pass) work(ctx context.Context, minObjects int) error {
 	done, err := p.opts.Budget.turn(ctx)
 	if err != nil {
 		return err

@@ -152,7 +152,7 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 		}
 	}
 	for _, r := range p.uploadRules(s) {
-		st, ok := r.in.(store.UploadAborter)
+		st, ok := store.As[store.UploadAborter](r.in)
 		if !ok {
 			continue
 		}
@@ -235,9 +235,9 @@ func (p *Plan) add(kind string, info store.Info) {
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "from    manifest %d; floor %v, offset %d\n", p.Version, p.Floor, p.FloorOffset)
-	fmt.Fprintf(&b, "fold    up to %d objects, %d bytes\n", p.FoldObjects, p.FoldBytes)
+	fmt.Fprintf(&b, "fold    up to %s, %d bytes\n", number(p.FoldObjects, "object"), p.FoldBytes)
 	for _, m := range p.Merges {
-		fmt.Fprintf(&b, "merge   %d segments, records %d to %d, %d bytes\n", len(m.Segments), m.First, m.End-1, m.Bytes)
+		fmt.Fprintf(&b, "merge   %s, records %d to %d, %d bytes\n", number(len(m.Segments), "segment"), m.First, m.End-1, m.Bytes)
 	}
 	if p.Truncate > p.Start {
 		fmt.Fprintf(&b, "give up records %d to %d\n", p.Start, p.Truncate-1)
@@ -253,4 +253,12 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&b, "pinned  manifest %d, by pin %q of %s\n", pin.Version, pin.Name, pin.Holder)
 	}
 	return b.String()
+}
+
+// number writes a number of things.
+func number(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }

@@ -60,10 +60,12 @@ func (r *Report) pruned(kind string, keys []string) {
 
 // progress calls the hook.
 func (p *pass) progress() {
-	if p.opts.Hooks.Progress == nil {
-		return
+	if p.opts.Hooks.Progress != nil {
+		p.opts.Hooks.Progress(p.report.clone())
 	}
-	r := p.report
+}
+
+func (r Report) clone() Report {
 	r.Pruned, r.PrunedKeys = maps.Clone(r.Pruned), maps.Clone(r.PrunedKeys)
-	p.opts.Hooks.Progress(r)
+	return r
 }

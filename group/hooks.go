@@ -22,9 +22,9 @@ type Hooks struct {
 	Heartbeat func(Heartbeat)
 	// Parked: the work on a partition has failed with every owner that tried it. It stays with its owner,
 	// who tries again every five minutes. Only the member that organises is told.
-	Parked func(partition int)
+	Parked func(Parking)
 	// Ended: the session is over. All contexts have ended; work may still be running.
-	Ended func(*EndError)
+	Ended func(End)
 }
 
 // Opening is the event of [Hooks].Opened.
@@ -66,4 +66,16 @@ type Heartbeat struct {
 	Took time.Duration
 	// Remaining is how long the session lasts if no further heartbeat is applied.
 	Remaining time.Duration
+}
+
+// Parking is the event of [Hooks].Parked.
+type Parking struct {
+	Partition int
+}
+
+// End is the event of [Hooks].Ended.
+type End struct {
+	// Member is the name of the session.
+	Member string
+	Cause  *EndError
 }

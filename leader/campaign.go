@@ -225,7 +225,7 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 	}()
 	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("waited", took))
 	if h := c.opts.Hooks.Elected; h != nil {
-		h(Election{Epoch: t.epoch, Took: took})
+		h(Election{Epoch: t.epoch, Took: took, Remaining: t.Remaining()})
 	}
 	c.tell(c.own)
 	told = true

@@ -33,6 +33,8 @@ type Election struct {
 	Epoch fence.Epoch
 	// Took is the time since Campaign or Run was called.
 	Took time.Duration
+	// Remaining is how much of the term is left: see [Term.Remaining].
+	Remaining time.Duration
 }
 
 // End is the event of [Hooks].Ended.

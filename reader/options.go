@@ -29,6 +29,7 @@ type Options struct {
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
 	Clock clock.Clock
+	Hooks Hooks
 }
 
 const (

@@ -23,6 +23,7 @@ type stream struct {
 	next  uint64 // offset of the next record to deliver
 	until uint64 // offset of the first record that is not wanted
 	tail  bool   // wait at the tail for more
+	told  bool   // the hooks are told: the caller gets records
 	// deliver gets each object of the chain and each block of a segment.
 	deliver func(*frame.Frame) error
 	// pinned is the snapshot's version, whose segments are read first; nil if there is
@@ -43,7 +44,10 @@ func (r *Reader) stream(from uint64) *stream {
 
 // records yields the records that are wanted.
 func (s *stream) records(ctx context.Context, yield func(Record, error) bool) {
+	s.told = true
 	s.deliver = func(f *frame.Frame) error {
+		taken := Delivery{Time: f.Time}
+		defer func() { s.delivered(taken) }()
 		for off, rec := range f.All() {
 			if off < s.next {
 				continue
@@ -52,6 +56,8 @@ func (s *stream) records(ctx context.Context, yield func(Record, error) bool) {
 				break
 			}
 			s.next = off + 1
+			taken.Records++
+			taken.Bytes += len(rec)
 			if !yield(Record{Offset: off, Value: rec, Time: f.Time}, nil) {
 				return errStopped
 			}
@@ -63,6 +69,14 @@ func (s *stream) records(ctx context.Context, yield func(Record, error) bool) {
 	}
 	if err := s.run(ctx); err != nil {
 		yield(Record{}, err)
+	}
+}
+
+// delivered tells the hook what the caller took.
+func (s *stream) delivered(d Delivery) {
+	if hook := s.opts.Hooks.Delivered; hook != nil && d.Records > 0 {
+		d.Next = s.next
+		hook(d)
 	}
 }
 

@@ -329,3 +329,50 @@ func TestAfterInALostSegment(t *testing.T) {
 		}
 	})
 }
+
+// The hooks are told what the caller took, and when it has everything.
+func TestHooksTellDeliveriesAndTheTail(t *testing.T) {
+	w := sample(t)
+	var got []reader.Delivery
+	var tails []reader.Tail
+	r, err := reader.Open(t.Context(), w.Mem, &reader.Options{Hooks: reader.Hooks{
+		Delivered: func(d reader.Delivery) { got = append(got, d) },
+		Tail:      func(tail reader.Tail) { tails = append(tails, tail) },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, bytes := 0, 0
+	for rec, err := range r.Read(t.Context(), 2) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		records++
+		bytes += len(rec.Value)
+	}
+	for _, d := range got {
+		records -= d.Records
+		bytes -= d.Bytes
+		if d.Records == 0 || d.Time.IsZero() {
+			t.Errorf("told %+v", d)
+		}
+	}
+	if end := got[len(got)-1].Next; records != 0 || bytes != 0 || end != 16 || len(tails) != 1 || tails[0].Offset != end {
+		t.Errorf("%d records and %d bytes were not told; %+v, then %+v", records, bytes, got, tails)
+	}
+
+	// A caller that stops has taken the record at which it stops.
+	got, tails = nil, nil
+	for range r.Read(t.Context(), 14) {
+		break
+	}
+	if len(got) != 1 || got[0].Records != 1 || got[0].Next != 15 || len(tails) != 0 {
+		t.Errorf("a loop that stops: %+v, %+v", got, tails)
+	}
+	// A snapshot looks for the end of the log. Nothing is delivered by that.
+	s, err := r.Snapshot(t.Context(), &reader.SnapshotOptions{Unpinned: true})
+	if err != nil || len(tails) != 0 {
+		t.Errorf("a snapshot: %v, %+v", err, tails)
+	}
+	_ = s.Close(t.Context())
+}

@@ -68,6 +68,9 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 				continue
 			}
 		}
+		if hook := s.opts.Hooks.Tail; hook != nil && s.told {
+			hook(Tail{Position: s.at.Position, Offset: s.at.Offset})
+		}
 		if !s.tail {
 			return nil
 		}

@@ -80,14 +80,19 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 	if stop != nil || !last.Before(at) {
 		return last
 	}
+	began := w.opts.Clock.Now()
 	m, err := p.updater.Update(w.slots, func(m *state.Change) error {
 		if m.Tail().Before(at) {
 			m.Hint = &at
 		}
 		return nil
 	})
+	if hook := w.opts.Hooks.Checkpoint; hook != nil {
+		hook(Checkpoint{Epoch: w.token.Epoch(), Err: err, Took: w.opts.Clock.Now().Sub(began), Position: at.Position, Offset: at.Offset})
+	}
 	switch {
 	case err == nil:
+		w.lists.over()
 		p.after(w.slots, m)
 		w.warnUnfolded(m.Floor, at)
 		return at

@@ -7,8 +7,8 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 )
 
-// Hooks are called when something happens, for metrics and traces. Each may be nil. They
-// are called one at a time, outside of all locks, from the writer's own goroutines, which
+// Hooks are called when something happens, for metrics and traces. Each may be nil. Each
+// is called one call at a time, outside of all locks, from the writer's own goroutines, which
 // send nothing meanwhile. So a hook must return soon, and it must not wait for the writer:
 // for no append (AppendAsync waits for room), no Future, no Flush and no Close.
 type Hooks struct {
@@ -17,6 +17,38 @@ type Hooks struct {
 	Acknowledged func(Acknowledgement)
 	// Progress: Open has read one more object of the tail. Called by Open's goroutine.
 	Progress func(Progress)
+	// Opened: Open has succeeded, or has failed after its first request. Called by Open's
+	// goroutine before Open returns.
+	Opened func(Opening)
+	// Checkpoint: the manifest has a new hint, or the update has failed. Not called if there was
+	// nothing new to note.
+	Checkpoint func(Checkpoint)
+}
+
+// Opening is the event of [Hooks].Opened.
+type Opening struct {
+	Epoch fence.Epoch
+	// Err is what Open returns.
+	Err error
+	// Took is the time of the whole opening.
+	Took time.Duration
+	// Read is how much of the tail was read.
+	Read Progress
+	// Offset of the first record of this epoch; 0 if Open has failed.
+	Offset uint64
+}
+
+// Checkpoint is the event of [Hooks].Checkpoint.
+type Checkpoint struct {
+	Epoch fence.Epoch
+	// Err is nil if the manifest was updated. After any other error than [ErrFenced] the next
+	// checkpoint tries again.
+	Err error
+	// Took is the time of the update.
+	Took time.Duration
+	// Position and Offset are the acknowledged end that was to be noted.
+	Position fence.Position
+	Offset   uint64
 }
 
 // Acknowledgement describes an object that has become part of the history.

@@ -40,20 +40,36 @@ func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options)
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	log, m, err := state.Begin(ctx, st, o.Init, &state.Options{Settle: o.Settle, Clock: o.Clock})
+	began := o.Clock.Now()
+	var read Progress
+	w, err := open(ctx, st, token, o, &read)
+	if hook := o.Hooks.Opened; hook != nil {
+		e := Opening{Epoch: token.Epoch(), Err: err, Took: o.Clock.Now().Sub(began), Read: read}
+		if err == nil {
+			e.Offset = w.recovered.Offset
+		}
+		hook(e)
+	}
+	return w, err
+}
+
+// open is Open with options that are checked. It counts in read what it reads of the tail.
+func open(ctx context.Context, st store.Store, token fence.Token, o Options, read *Progress) (*Writer, error) {
+	slots := &outage{what: "nothing is appended", clock: o.Clock, logger: o.Logger}
+	lists := &outage{what: "the manifest is not read or written", clock: o.Clock, logger: o.Logger}
+	log, m, err := state.Begin(ctx, st, o.Init, &state.Options{Settle: lists.settle(o.Settle), Clock: o.Clock})
 	if err != nil {
 		return nil, err
 	}
 	if err := o.fit(log.Format().Limits.Limits); err != nil {
 		return nil, err
 	}
-	var read Progress
 	begin, err := takeover.Run(ctx, takeover.Config{
-		Log: log, Token: token, Settle: o.Settle, InFlight: o.InFlight, Window: o.Window, Clock: o.Clock, Logger: o.Logger,
+		Log: log, Token: token, Settle: slots.settle(o.Settle), InFlight: o.InFlight, Window: o.Window, Clock: o.Clock, Logger: o.Logger,
 		Read: func(s *chain.Step) {
 			read.add(s)
 			if o.Hooks.Progress != nil {
-				o.Hooks.Progress(read)
+				o.Hooks.Progress(*read)
 			}
 		},
 	}, m)
@@ -61,5 +77,7 @@ func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options)
 		return nil, fmt.Errorf("writer: opening epoch %d: %w", token.Epoch(), err)
 	}
 	o.Logger.Info("opened", zap.Uint64("epoch", uint64(token.Epoch())), zap.Uint64("offset", begin.Offset), zap.Int("read", read.Objects))
-	return start(log, token, begin, o)
+	lists.over()
+	slots.over()
+	return start(log, token, begin, o, slots, lists)
 }

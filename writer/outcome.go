@@ -188,7 +188,7 @@ func (w *Writer) report() {
 	defer w.reporting.Unlock()
 	w.mu.Lock()
 	batches := w.reports
-	w.reports = nil
+	w.reports = w.reported[:0]
 	w.mu.Unlock()
 	for _, b := range batches {
 		hook(Acknowledgement{
@@ -196,6 +196,8 @@ func (w *Writer) report() {
 			Took: b.acknowledged.Sub(b.sent), Answered: b.answered.Sub(b.sent),
 		})
 	}
+	clear(batches)
+	w.reported = batches // its array is used again: a hook costs no allocation
 }
 
 // shut makes the writer take no more appends. What waits is still sent. Called with mu held.
@@ -240,6 +242,7 @@ func (w *Writer) halt(err error) {
 
 // abort halts the writer and also cancels what is in flight.
 func (w *Writer) abort(cause error) {
+	cause, _ = w.outage.explain(cause)
 	w.mu.Lock()
 	if w.drained() {
 		w.shut(cause)

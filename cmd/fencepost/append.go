@@ -40,6 +40,7 @@ type appending struct {
 	batch     int
 	files     *fileStore
 	election  func() leader.Options
+	gauges    *gauges
 	leader    leader.Options
 
 	epoch   fence.Epoch
@@ -92,6 +93,7 @@ the longest record.`,
 	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
 	p.files = a.fileStoreFlag(c)
 	p.election = a.election(c)
+	p.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
 	return c
 }
@@ -106,6 +108,11 @@ func (p *appending) run(ctx context.Context) error {
 	if p.batch > maxUnacknowledged {
 		return usage("--batch-bytes is %d; it must be at most %d", p.batch, maxUnacknowledged)
 	}
+	stop, err := p.gauges.start(p.app)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	opts := p.writer()
 	if err := opts.Validate(); err != nil {
 		return &kindError{errUsage, err} // now, since others may lead for weeks
@@ -125,6 +132,7 @@ func (p *appending) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	st = p.gauges.store(st)
 	// A store that cannot be used is an error now. A candidate would wait for it.
 	if opts.Files, err = p.files.open(ctx, true); err != nil {
 		return err
@@ -164,7 +172,7 @@ func (p *appending) run(ctx context.Context) error {
 	case stats.Records == 0 && stats.Position > 0:
 		p.con.note("nothing to append: all %d bytes of %s are in the log already", stats.Position, name)
 	default:
-		p.con.note("appended %s; the log has %d records", count(stats), stats.End)
+		p.con.note("appended %s; the log has %s", count(stats), plural(stats.End, "record"))
 	}
 	if p.json {
 		return p.print(struct {
@@ -177,7 +185,7 @@ func (p *appending) run(ctx context.Context) error {
 }
 
 func count(s feed.Stats) string {
-	return fmt.Sprintf("%d records, %s", s.Records, humanize.IBytes(uint64(s.Bytes)))
+	return fmt.Sprintf("%s, %s", plural(s.Records, "record"), humanize.IBytes(uint64(s.Bytes)))
 }
 
 // input opens the source and gives it its name.
@@ -226,7 +234,7 @@ func (p *appending) writer() *writer.Options {
 		InFlight: p.inFlight, BatchBytes: p.batch, MaxBytes: maxUnacknowledged,
 		Linger: p.linger, RequestsPerSecond: p.rate, Hedge: p.hedge, NoCompress: p.plain,
 		Init:  &manifest.InitOptions{Probe: p.probing(p.url)},
-		Hooks: writer.Hooks{Progress: p.recovering},
+		Hooks: p.gauges.writer(writer.Hooks{Progress: p.recovering}),
 	}
 }
 
@@ -237,15 +245,15 @@ func (p *appending) recovering(r writer.Progress) {
 	if !p.con.due() {
 		p.con.progress("reading the tail", r.Bytes, 0, true)
 	} else {
-		p.con.note("reading the tail of the log: %d objects, %d records, %s so far, written until %s",
-			r.Objects, r.Records, humanize.IBytes(uint64(r.Bytes)), r.Time.Local().Format(time.DateTime))
+		p.con.note("reading the tail of the log: %s, %s, %s so far, written until %s",
+			plural(r.Objects, "object"), plural(r.Records, "record"), humanize.IBytes(uint64(r.Bytes)), when(r.Time))
 	}
 }
 
 // recovered says what was read, if it took so long that recovering has shown it.
 func (p *appending) recovered() {
 	if p.con.done() {
-		p.con.note("read the tail of the log: %d objects, %d records, %s", p.backlog.Objects, p.backlog.Records, humanize.IBytes(uint64(p.backlog.Bytes)))
+		p.con.note("read the tail of the log: %s, %s, %s", plural(p.backlog.Objects, "object"), plural(p.backlog.Records, "record"), humanize.IBytes(uint64(p.backlog.Bytes)))
 	}
 	p.backlog = writer.Progress{}
 }
@@ -258,7 +266,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 	if err := p.leader.Validate(); err != nil {
 		return &kindError{errUsage, err}
 	}
-	p.leader.Hooks = leader.Hooks{
+	p.leader.Hooks = p.gauges.leader("log", leader.Hooks{
 		Leader: p.met,
 		Elected: func(e leader.Election) {
 			p.con.note("leading in epoch %d, after waiting for %v", e.Epoch, e.Took.Round(time.Millisecond))
@@ -268,7 +276,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 				p.con.note("no longer leading: %s", line(e.Cause))
 			}
 		},
-	}
+	})
 	opts := &fencepost.Options{
 		Leader: &p.leader,
 		Writer: wo,
@@ -295,7 +303,7 @@ func (p *appending) met(r leader.Record) {
 		p.con.note("%s is about to give up the lead", r.Holder)
 	case r.Leads():
 		p.con.note("waiting for %s, which leads in epoch %d since %s; if it has crashed, for %v at most",
-			r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime), r.Validity)
+			r.Holder, r.Epoch, when(r.Acquired), r.Validity)
 	case r.Wait > 0:
 		p.con.note("%s was deposed; waiting for it to stop, for %v at most", r.Holder, r.Wait)
 	}

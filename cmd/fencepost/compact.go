@@ -24,6 +24,7 @@ type compaction struct {
 	atOnce            int
 	o                 compactor.Options
 	keep              leader.PruneOptions
+	gauges            *gauges
 }
 
 func compactFlags(fl *pflag.FlagSet) *compaction {
@@ -63,12 +64,13 @@ func (f *compaction) options(lo *leader.Options) *compactor.Options {
 
 func (a *app) compactCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "compact [--watch [--group] | --dry-run] URL",
+		Use:   "compact [--watch [--group] | --dry-run] [--json] URL",
 		Short: "fold the log into segments, and delete what is not needed",
 		Long: `Compact folds the log into segments, merges small segments, deletes what is older
 than the log's grace period and not needed any more, prints what it did, and ends.
-With --watch it goes on until it is stopped. With --dry-run it changes nothing, and
-prints what it would do. It never disturbs writers or readers.
+With --watch it goes on until it is stopped; with --json as well it prints a line for
+each round that did something. With --dry-run it changes nothing, and prints what it
+would do. It never disturbs writers or readers.
 
 The --retain flags bound the history: records beyond any bound are given up, whole
 segments at a time and the oldest first, and deleted after the grace period.
@@ -87,13 +89,14 @@ its log, which ends in /partition/ and six digits.`,
 	f := compactFlags(c.Flags())
 	files := a.fileStoreFlag(c)
 	election := a.election(c)
+	f.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.watch && f.dry {
 			return usage("--watch and --dry-run exclude each other")
 		}
 		changed := cmd.Flags().Changed
-		for _, name := range []string{"interval", "idle-interval", "min-objects", "max-age", "group"} {
+		for _, name := range []string{"interval", "idle-interval", "min-objects", "max-age", "group", "listen"} {
 			if !f.watch && changed(name) {
 				return usage("--%s goes with --watch, which is not given", name)
 			}
@@ -127,10 +130,17 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 			a.con.note("this is the compactor of epoch %d; it checks every %v, and folds when %d objects wait or one has waited for %v", e.Epoch, o.Interval, o.MinObjects, o.MaxAge)
 		}
 	}
+	stop, err := f.gauges.start(a)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	o.Leader.Hooks = f.gauges.leader("compactor", o.Leader.Hooks)
 	st, err := a.logStore(ctx, url)
 	if err != nil {
 		return err
 	}
+	st = f.gauges.store(st)
 	o.Logger = a.log
 	if f.watch && !a.verbose {
 		o.Logger = a.con.logger()
@@ -141,13 +151,23 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	var round compactor.Report
 	o.Hooks.Progress = func(r compactor.Report) {
 		round = r
-		if r.Folded == 0 && r.Merged == 0 && len(r.Pruned) == 0 {
-			return // a pass that found nothing to do
+		if !worked(r) {
+			return
 		}
 		if !f.watch || a.con.bars { // a log line tells of each pass
 			a.con.progress("compacting", int64(r.Bytes), 0, true)
 		}
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	o.Hooks.Passed = func(e compactor.Pass) {
+		if f.watch && a.json && worked(e.Report) {
+			if err := a.printLine(e.Report); err != nil {
+				cancel(err) // nobody reads any more
+			}
+		}
+	}
+	o.Hooks = f.gauges.compactor(o.Hooks)
 	c, err := compactor.New(st, o)
 	switch {
 	case err != nil:
@@ -194,6 +214,11 @@ func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files
 	return fencepost.CompactGroup(ctx, st, opts)
 }
 
+// worked tells whether a pass found something to do.
+func worked(r compactor.Report) bool {
+	return r.Folded > 0 || r.Merged > 0 || r.Truncated > 0 || len(r.Pruned) > 0
+}
+
 // awaitCompactor says for which compactor this process waits.
 func (a *app) awaitCompactor(o *leader.Options) {
 	o.Hooks.Leader = func(r leader.Record) {
@@ -230,8 +255,8 @@ func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *co
 }
 
 func compacted(r compactor.Report) string {
-	s := fmt.Sprintf("folded %d objects, %d records, %s, into %d segments; merged %d; the floor is at %v\n",
-		r.Folded, r.Records, size(int(r.Bytes)), r.Segments, r.Merged, r.Floor)
+	s := fmt.Sprintf("folded %s, %s, %s, into %s; merged %d; the floor is at %v\n",
+		plural(r.Folded, "object"), plural(r.Records, "record"), size(int(r.Bytes)), plural(r.Segments, "segment"), r.Merged, r.Floor)
 	if r.Truncated > 0 {
 		s += fmt.Sprintf("gave up the records before %d\n", r.Truncated)
 	}

@@ -41,7 +41,7 @@ type watched struct {
 	told    bool
 }
 
-func watch(st store.Store, c *console) store.Store {
+func newWatched(st store.Store, c *console) store.Store {
 	return &watched{Store: st, patience: max(c.pause, time.Second), note: c.note}
 }
 
@@ -163,14 +163,14 @@ func (w *watched) Delete(ctx context.Context, keys ...string) error {
 }
 
 func (w *watched) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
-	if st, ok := w.Store.(store.UploadAborter); ok {
+	if st, ok := store.As[store.UploadAborter](w.Store); ok {
 		return st.AbortUploads(ctx, prefix, doomed)
 	}
 	return 0, nil
 }
 
 func (w *watched) Expiries(ctx context.Context, prefix string) ([]store.Expiry, error) {
-	if st, ok := w.Store.(store.ExpiryTeller); ok {
+	if st, ok := store.As[store.ExpiryTeller](w.Store); ok {
 		return st.Expiries(ctx, prefix)
 	}
 	return nil, nil

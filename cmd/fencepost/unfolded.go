@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
@@ -40,9 +41,24 @@ func (a *app) warnUnfolded(ctx context.Context, st store.Store) {
 			return
 		}
 	}
+	a.noteUnfolded(n + 1)
+}
+
+// noteUnfolded warns if at least n objects that are not folded are many.
+func (a *app) noteUnfolded(n int) {
 	if n >= manyUnfolded {
-		a.con.note("warning: %d objects of the log are not folded; %s", n+1, foldAdvice)
+		a.con.note("warning: %d objects of the log are not folded; %s", n, foldAdvice)
 	}
+}
+
+// unfolded is how many objects are not folded, as far as the positions tell: those of the epochs
+// between floor and tail are not counted.
+func unfolded(s *survey.Survey) int {
+	n := s.Tail.Seq - 1
+	if f := s.Manifest.Floor; f.Epoch == s.Tail.Epoch {
+		n = s.Tail.Seq - f.Seq
+	}
+	return int(n)
 }
 
 const foldAdvice = "reading and verifying it take long. Does a compactor run? See fencepost help compact"

@@ -26,10 +26,13 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestHelp(t *testing.T) {
 	var b strings.Builder
-	for _, args := range [][]string{
-		{"help"}, {"help", "append"}, {"help", "cat"}, {"help", "export"}, {"help", "files"}, {"help", "status"}, {"help", "init"}, {"help", "compact"}, {"help", "truncate"},
-		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "publish"}, {"help", "published"}, {"help", "unpublish"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"}, {"help", "group"}, {"help", "group", "status"}, {"help", "group", "drain"},
-	} {
+	asked := [][]string{{"help"}}
+	for c := range family((&app{}).root()) {
+		if !c.Hidden && c.Parent().Name() != "completion" { // these are cobra's words
+			asked = append(asked, append([]string{"help"}, strings.Fields(verb(c))...))
+		}
+	}
+	for _, args := range asked {
 		r := run(t, "", args...)
 		if r.status != 0 || r.err != "" {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
@@ -75,11 +78,11 @@ func TestBadInput(t *testing.T) {
 		"a URL for a verb":       {"s3://AK:secret@bucket", "", 2, []string{"the verb is missing before the URL", "fencepost help"}},
 		"an unknown verb":        {"bogus", "", 2, []string{`no verb "bogus"`}},
 		"an unknown flag":        {"cat --bogus " + log, "", 2, []string{"fencepost help cat"}},
-		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] URL, not 0 arguments"}},
+		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] [--format FORMAT] URL, not 0 arguments"}},
 		"two URLs":               {"status " + log + " " + log, "", 2, []string{"not 2 arguments"}},
 		"a path for a URL":       {"cat /var/lib/log", "", 2, []string{"write s3://bucket/prefix, or file:///dir"}},
 		"a relative directory":   {"cat file://log", "", 2, []string{`open "file://log":`, "file:///absolute/dir"}},
-		"a driver not built in":  {"cat gs://bucket/x", "", 2, []string{"this build of fencepost has no driver for gs://"}},
+		"a driver not built in":  {"cat xx://bucket/x", "", 2, []string{"this build of fencepost has no driver for xx://"}},
 		"an unknown scheme":      {"cat http://host/x", "", 2, []string{"no driver for http://", "s3://bucket/prefix"}},
 		"a bad from":             {"cat --from -1 " + log, "", 2, []string{"-1"}},
 		"a bad format":           {"cat --format xml " + log, "", 2, []string{"raw, frames or json"}},
@@ -92,7 +95,7 @@ func TestBadInput(t *testing.T) {
 		"no verb of group":       {"group", "", 2, []string{"group status or group drain", "fencepost help group"}},
 		"a typo in a group verb": {"group statsu " + log, "", 2, []string{`no verb "statsu" of group; did you mean group status?`}},
 		"a group verb's flag":    {"group status --wtch " + log, "", 2, []string{"group status has no flag --wtch; did you mean --watch?", "fencepost help group status"}},
-		"drain whom":             {"group drain " + log, "", 2, []string{"group drain takes [--no-wait] URL MEMBER, not 1 arguments"}},
+		"drain whom":             {"group drain " + log, "", 2, []string{"group drain takes [--no-wait] [--json] URL MEMBER, not 1 arguments"}},
 		"no log to step down in": {"step-down mem://none", "", 1, []string{"no log here"}},
 		"no directory":           {"cat file://" + missing, "", 1, []string{missing}},
 		"no file":                {"append " + log + " " + missing, "", 1, []string{missing}},
@@ -169,10 +172,13 @@ func TestBadInput(t *testing.T) {
 		"export beyond the end":  {"export --from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
 		"cat beyond the end":     {"cat --from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
 		"truncate twice":         {"truncate --before 1 --before-time 1h " + log, "", 2, []string{"--before and --before-time"}},
+		"truncate in 2100":       {"truncate --before-time 2100-01-01 " + log, "", 2, []string{"2100-01-01", "in the future"}},
 		"truncate at noon":       {"truncate --before-time noon " + log, "", 2, []string{"--before-time", "7d"}},
 		"a short bucket":         {"policy --role writer s3://b/p", "", 2, []string{`"b", has 1 characters`, "3 to 63"}},
 		"a region missing":       {"cat s3://bucket/x?endpoint=nonsense", "", 2, []string{"endpoint"}},
 		"nothing to append to":   {"append s3://bucket/x?endpoint=http://127.0.0.1:1", "x", 1, []string{"127.0.0.1:1"}},
+		"Google's store":         {"status gs://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
+		"Azure's store":          {"status az://box/x?endpoint=http://127.0.0.1:1/account&anonymous=true", "", 1, []string{"127.0.0.1:1"}},
 		"no server":              {"cat s3://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

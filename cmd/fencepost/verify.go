@@ -107,16 +107,16 @@ func verdict(r *verify.Report) []byte {
 	if r.MoreNotes > 0 {
 		fmt.Fprintf(&b, "note: and %d more\n", r.MoreNotes)
 	}
-	fmt.Fprintf(&b, "read records %d to %d: %d segments, %d objects of the chain up to %v, %s; %d seals, %d locks, manifest %d; in %v\n",
-		r.First, r.End, r.Segments, r.Slots, r.Tail, size(int(r.Bytes)), r.Seals, r.Locks, r.Manifest, r.Took.Round(time.Millisecond))
+	fmt.Fprintf(&b, "read %s: %s, %s of the chain up to %v, %s; %s, %s, manifest %d; in %s\n",
+		recordRange(r.First, r.End), plural(r.Segments, "segment"), plural(r.Slots, "object"), r.Tail, size(int(r.Bytes)), plural(r.Seals, "seal"), plural(r.Locks, "lock"), r.Manifest, brief(r.Took))
 	if r.Parts > 1 {
 		fmt.Fprintf(&b, "of segments, files and seals this was part %d of %d\n", r.Part, r.Parts)
 	}
 	switch fixed := len(r.Problems) + r.MoreProblems - left; {
 	case fixed > 0:
-		fmt.Fprintf(&b, "%d problems repaired, %d left\n", fixed, left)
+		fmt.Fprintf(&b, "%s repaired, %d left\n", plural(fixed, "problem"), left)
 	case left > 0:
-		fmt.Fprintf(&b, "%d problems\n", left)
+		fmt.Fprintf(&b, "%s\n", plural(left, "problem"))
 	default:
 		b.WriteString("nothing is wrong\n")
 	}

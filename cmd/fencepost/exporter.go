@@ -1,0 +1,63 @@
+package main
+
+import (
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+)
+
+func (a *app) exporterCmd() *cobra.Command {
+	var addr string
+	c := &cobra.Command{
+		Use:   "exporter [--listen ADDR] URL...",
+		Short: "serve metrics of logs and groups for Prometheus, from outside",
+		Long: `Exporter watches logs and groups from outside, and serves what it sees at /metrics for
+Prometheus: who leads, in which epoch, how long the log is, what is not folded, pins,
+and the shares of a group. docs/metrics.md lists the metrics. /healthz and /readyz are
+for a supervisor.
+
+A scrape costs no request: the store gets at most --requests-per-minute.
+
+It needs the right to read.`,
+		Example: "fencepost exporter --listen :9464 s3://bucket/orders",
+		Args:    wantArgs(1, 100),
+	}
+	w := a.watching(c)
+	c.Flags().StringVar(&addr, "listen", ":9464", "address for /metrics, /healthz and /readyz")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		hub, err := w.hub(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		reg := registry()
+		reg.MustRegister(watch.Collector(hub))
+		stop, err := a.listen(addr, operations(reg, seen(hub)), func(at net.Addr) { a.con.note("metrics are at http://%v/metrics", at) })
+		if err != nil {
+			return err
+		}
+		defer stop()
+		return hub.Run(cmd.Context())
+	}
+	return c
+}
+
+// seen tells whether each URL was read, and when.
+func seen(hub *watch.Hub) func() (bool, any) {
+	return func() (bool, any) {
+		type one struct {
+			URL   string    `json:"url"`
+			Asked time.Time `json:"store_answered,omitzero"`
+			Err   string    `json:"error,omitempty"`
+		}
+		states, _ := hub.States()
+		all, ok := []one{}, true
+		for _, s := range states {
+			all = append(all, one{s.URL, s.Asked, s.Err})
+			ok = ok && (s.Log != nil || s.Group != nil)
+		}
+		return ok, all
+	}
+}

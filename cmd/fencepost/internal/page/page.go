@@ -1,0 +1,125 @@
+package page
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// maxStreams is how many tabs may be open at once. More get an error. They cost no request to
+// the store.
+const maxStreams = 100
+
+// policy lets the page load only what this server has, and nobody put it into a frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+type server struct {
+	hub     *watch.Hub
+	files   http.Handler
+	streams atomic.Int32
+	local   bool            // only names of this machine are served
+	ctx     context.Context //nolint:containedctx // it ends the streams when the server ends
+}
+
+// Handler returns the page of what hub knows. Streams end with ctx. With local it answers only
+// requests that were sent to a loopback address: another name for it, which a foreign page may
+// have made up, is refused.
+func Handler(ctx context.Context, hub *watch.Hub, local bool) http.Handler {
+	root, err := fs.Sub(assets, "assets")
+	if err != nil {
+		panic(err) // the folder is in the binary
+	}
+	s := &server{hub: hub, files: http.FileServerFS(root), local: local, ctx: ctx}
+	mux := http.NewServeMux()
+	mux.Handle("GET /", s.files)
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /state.json", s.state)
+	return s.guard(mux)
+}
+
+func (s *server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.local && !loopback(r.Host) {
+			http.Error(w, "fencepost serve answers only to names of this machine, such as localhost; to serve others, give --listen an address of this machine", http.StatusMisdirectedRequest)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-cache")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func loopback(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	ip := net.ParseIP(name)
+	return name == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Loopback reports whether an address to listen on is one of this machine only.
+func Loopback(addr string) bool { return loopback(addr) }
+
+func (s *server) state(w http.ResponseWriter, _ *http.Request) {
+	all, _ := s.hub.States()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(all)
+}
+
+// events streams the state: at once, after each change but at most once in a second, and at
+// least every ten seconds.
+func (s *server) events(w http.ResponseWriter, r *http.Request) {
+	if s.streams.Add(1) > maxStreams {
+		s.streams.Add(-1)
+		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
+		return
+	}
+	defer s.streams.Add(-1)
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	for {
+		all, changed := s.hub.States()
+		b, err := json.Marshal(all)
+		if err == nil {
+			_ = out.SetWriteDeadline(time.Now().Add(30 * time.Second))
+			_, err = fmt.Fprintf(w, "data: %s\n\n", b)
+		}
+		if err := errors.Join(err, out.Flush()); err != nil {
+			return
+		}
+		for _, d := range []time.Duration{time.Second, 9 * time.Second} {
+			timer := time.NewTimer(d)
+			wake := changed
+			if d == time.Second {
+				wake = nil
+			}
+			select {
+			case <-timer.C:
+			case <-wake:
+			case <-r.Context().Done():
+				return
+			case <-s.ctx.Done():
+				return
+			}
+			timer.Stop()
+		}
+	}
+}

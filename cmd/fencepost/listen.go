@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/promhooks"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// gauges are the metrics of a verb and its address to serve them at. Without --listen they do
+// nothing.
+type gauges struct {
+	addr string
+	m    *promhooks.Metrics // nil if there is no --listen
+
+	mu      sync.Mutex
+	leads   bool
+	epoch   uint64
+	answer  time.Time // the last request that the store has answered
+	failing time.Time // since when no request was answered; zero if the last one was
+}
+
+// listenFlag adds --listen to a verb that runs for long.
+func (a *app) listenFlag(c *cobra.Command) *gauges {
+	g := &gauges{}
+	c.Flags().StringVar(&g.addr, "listen", "", "address for /metrics, /healthz and /readyz, such as :9464 (default none)")
+	return g
+}
+
+// start serves the metrics until stop is called.
+func (g *gauges) start(a *app) (stop func(), err error) {
+	if g.addr == "" {
+		return func() {}, nil
+	}
+	reg := registry()
+	if g.m, err = promhooks.New(reg, nil); err != nil {
+		return nil, err
+	}
+	return a.listen(g.addr, operations(reg, g.ready), func(addr net.Addr) { a.con.note("metrics are at http://%v/metrics", addr) })
+}
+
+func registry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return reg
+}
+
+// operations serves /metrics, /healthz and /readyz. A process that answers is alive: if the
+// store is away, a restart would not help.
+func operations(reg prometheus.Gatherer, ready func() (bool, any)) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ok, says := ready()
+		w.Header().Set("Content-Type", "application/json")
+		if !ok {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(says)
+	})
+	return mux
+}
+
+// listen serves h until stop is called.
+func (a *app) listen(addr string, h http.Handler, at func(net.Addr)) (stop func(), err error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, usage("--listen %s: %v; write an address of this machine, such as :9464 or 127.0.0.1:9464", addr, err)
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			a.con.note("no longer serving at %v: %v", l.Addr(), err)
+		}
+	}()
+	at(l.Addr())
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if s.Shutdown(ctx) != nil {
+			_ = s.Close()
+		}
+		<-done
+	}, nil
+}
+
+// patience is how long the store may be away until the process is not ready.
+const patience = 30 * time.Second
+
+// ready tells whether the store answers. A candidate that waits is ready too.
+func (g *gauges) ready() (bool, any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ok := !g.answer.IsZero() && (g.failing.IsZero() || time.Since(g.failing) < patience)
+	return ok, struct {
+		Ready  bool      `json:"ready"`
+		Leads  bool      `json:"leads"`
+		Epoch  uint64    `json:"epoch,omitempty"`
+		Answer time.Time `json:"store_answered,omitzero"`
+	}{ok, g.leads, g.epoch, g.answer}
+}
+
+// store returns st with its requests measured.
+func (g *gauges) store(st store.Store) store.Store {
+	if g.m == nil {
+		return st
+	}
+	return g.m.Store(store.Hooked(st, store.Hooks{Answered: g.answered}, nil))
+}
+
+func (g *gauges) answered(a store.Answer) {
+	e := (*store.Error)(nil)
+	answered := a.Err == nil || errors.As(a.Err, &e) && e.Kind != nil && !errors.Is(e, store.ErrDenied)
+	if !answered && errors.Is(a.Err, context.Canceled) {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch now := time.Now(); {
+	case answered:
+		g.answer, g.failing = now, time.Time{}
+	case g.failing.IsZero():
+		g.failing = now
+	}
+}
+
+func (g *gauges) leader(election string, next leader.Hooks) leader.Hooks {
+	if g.m == nil {
+		return next
+	}
+	noted := next
+	noted.Elected = func(e leader.Election) {
+		g.note(true, uint64(e.Epoch))
+		if next.Elected != nil {
+			next.Elected(e)
+		}
+	}
+	noted.Ended = func(e leader.End) {
+		g.note(false, uint64(e.Epoch))
+		if next.Ended != nil {
+			next.Ended(e)
+		}
+	}
+	return g.m.Leader(election, noted)
+}
+
+func (g *gauges) note(leads bool, epoch uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leads, g.epoch = leads, epoch
+}
+
+func (g *gauges) writer(next writer.Hooks) writer.Hooks {
+	if g.m == nil {
+		return next
+	}
+	return g.m.Writer(next)
+}
+
+func (g *gauges) compactor(next compactor.Hooks) compactor.Hooks {
+	if g.m == nil {
+		return next
+	}
+	return g.m.Compactor(next)
+}
+
+func (g *gauges) reader(next reader.Hooks) reader.Hooks {
+	if g.m == nil {
+		return next
+	}
+	return g.m.Reader(next)
+}

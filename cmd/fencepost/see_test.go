@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+	"github.com/fencepost/fencepost/store"
+)
+
+// background runs a verb until stop is called, and returns the address that it serves at.
+func background(t *testing.T, in io.Reader, args ...string) (address string, errs *buffer, stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	errs = new(buffer)
+	a := &app{in: in, out: io.Discard, err: errs, open: store.Open}
+	ended := make(chan int, 1)
+	go func() { ended <- a.run(ctx, args) }()
+	at := regexp.MustCompile(`http://[^/\s]+`)
+	eventually(t, "an address", func() bool {
+		address = at.FindString(errs.String())
+		return address != ""
+	})
+	stopped := false
+	stop = func() int {
+		cancel()
+		if stopped {
+			return 0
+		}
+		stopped = true
+		return <-ended
+	}
+	t.Cleanup(func() { stop() })
+	return address, errs, stop
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(b)
+}
+
+// TestListen: a verb that runs for long serves its metrics, and says whether the store answers.
+func TestListen(t *testing.T) {
+	url := newLog(t, memURL(t))
+	in, w := io.Pipe()
+	address, errs, _ := background(t, in, "append", "--listen", "127.0.0.1:0", url)
+	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
+	if _, err := io.WriteString(w, "one\ntwo\n"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "two records", func() bool {
+		_, body := get(t, address+"/metrics")
+		return strings.Contains(body, "\nfencepost_writer_records_total 2\n") && strings.Contains(body, `fencepost_leader_leads{election="log"} 1`) &&
+			strings.Contains(body, `fencepost_store_request_seconds_count{op="put",outcome="ok"}`) && strings.Contains(body, "go_goroutines")
+	})
+	if status, body := get(t, address+"/healthz"); status != 200 || body != "ok\n" {
+		t.Errorf("%d %s", status, body)
+	}
+	status, body := get(t, address+"/readyz")
+	var ready struct {
+		Ready, Leads bool
+		Epoch        uint64
+	}
+	if err := json.Unmarshal([]byte(body), &ready); err != nil || status != 200 || !ready.Ready || !ready.Leads || ready.Epoch != 1 {
+		t.Errorf("%d %s %v", status, body, err)
+	}
+	_ = w.Close()
+
+	cat, _, _ := background(t, nil, "cat", "--follow", "--listen", "127.0.0.1:0", url)
+	eventually(t, "the reader's metrics", func() bool {
+		_, body := get(t, cat+"/metrics")
+		return strings.Contains(body, "\nfencepost_reader_records_total 2\n")
+	})
+	compact, _, _ := background(t, nil, "compact", "--watch", "--min-objects", "1", "--interval", "10ms", "--listen", "127.0.0.1:0", url)
+	eventually(t, "a fold", func() bool {
+		_, body := get(t, compact+"/metrics")
+		return strings.Contains(body, "\nfencepost_compactor_folded_records_total 2\n") && strings.Contains(body, `fencepost_leader_leads{election="compactor"} 1`)
+	})
+}
+
+// TestNotReady: a store that does not answer makes a process not ready, and not dead.
+func TestNotReady(t *testing.T) {
+	g := &gauges{}
+	if ok, _ := g.ready(); ok {
+		t.Error("ready before the store has answered")
+	}
+	g.answered(store.Answer{Err: &store.Error{Op: "get", Kind: store.ErrNotFound}})
+	if ok, _ := g.ready(); !ok {
+		t.Error("an answer that there is nothing is an answer")
+	}
+	g.answered(store.Answer{Err: io.ErrUnexpectedEOF})
+	if ok, _ := g.ready(); !ok {
+		t.Error("one failure is enough not to be ready")
+	}
+	g.failing = g.failing.Add(-2 * patience)
+	g.answered(store.Answer{Err: io.ErrUnexpectedEOF})
+	if ok, _ := g.ready(); ok {
+		t.Error("ready although the store is away")
+	}
+	g.answered(store.Answer{})
+	if ok, _ := g.ready(); !ok {
+		t.Error("not ready although the store is back")
+	}
+}
+
+// TestExporter: it serves what it sees, and is ready when it has seen everything.
+func TestExporter(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "one\ntwo\n", "append", url)
+	address, _, _ := background(t, nil, "exporter", "--listen", "127.0.0.1:0", "--requests-per-minute", "6000", url)
+	eventually(t, "the log", func() bool {
+		_, body := get(t, address+"/metrics")
+		return strings.Contains(body, `fencepost_log_records{url="`+url+`"} 2`) && strings.Contains(body, `fencepost_log_leader_leads{url="`+url+`"} 0`)
+	})
+	if status, body := get(t, address+"/readyz"); status != 200 || !strings.Contains(body, `"url":"`+url+`"`) {
+		t.Errorf("%d %s", status, body)
+	}
+	missing, _, _ := background(t, nil, "exporter", "--listen", "127.0.0.1:0", "--requests-per-minute", "6000", "mem://none")
+	eventually(t, "why it is not ready", func() bool {
+		status, body := get(t, missing+"/readyz")
+		return status == 503 && strings.Contains(body, "no log here")
+	})
+}
+
+// TestServe: the page, its state, its stream, and what it refuses.
+func TestServe(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "one\n", "append", url)
+	address, _, stop := background(t, nil, "serve", "--listen", "127.0.0.1:0", "--requests-per-minute", "6000", url)
+	r, err := http.Get(address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	if csp := r.Header.Get("Content-Security-Policy"); r.StatusCode != 200 || !strings.Contains(string(b), "app.js") || !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+		t.Errorf("%d %q", r.StatusCode, csp)
+	}
+	for _, asset := range []string{"app.js", "style.css", "icon.svg"} {
+		if status, body := get(t, address+"/"+asset); status != 200 || strings.Contains(strings.ReplaceAll(body, "http://www.w3.org/", ""), "http") {
+			t.Errorf("%s: %d, or it names another host", asset, status)
+		}
+	}
+	stream, err := http.Get(address + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	seen := false
+	for lines := bufio.NewScanner(stream.Body); !seen && lines.Scan(); {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		var states []watch.State
+		if !ok {
+			continue
+		}
+		if err := json.Unmarshal([]byte(data), &states); err != nil {
+			t.Fatal(err)
+		}
+		seen = states[0].Log != nil && states[0].Log.Records == 1
+	}
+	if !seen {
+		t.Error("the stream never has the log")
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/state.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = "evil.example"
+	if r, err := http.DefaultClient.Do(req); err != nil || r.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("a foreign name: %v %v", r, err)
+	}
+	if r, err := http.Post(address+"/state.json", "text/plain", nil); err != nil || r.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("a POST: %v %v", r, err)
+	}
+	if status := stop(); status == 0 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// TestTop: without a terminal it prints the state once.
+func TestTop(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "one\ntwo\n", "append", url)
+	out := must(t, "", "top", "--requests-per-minute", "6000", url)
+	for _, want := range []string{url, "nobody; ", "led in epoch 1", "2, of these 0 folded", "2 objects are not folded, 2 records"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "\x1b") {
+		t.Errorf("escape sequences without a terminal: %q", out)
+	}
+	if r := run(t, "", "top", "--requests-per-minute", "6000", "mem://none"); r.status != 1 || !strings.Contains(r.out+r.err, "no log here") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestSeeBadInput: what is wrong with the flags is said at once.
+func TestSeeBadInput(t *testing.T) {
+	url := newLog(t, memURL(t))
+	for args, says := range map[string]string{
+		"serve --listen nowhere " + url:              "write an address of this machine",
+		"exporter --requests-per-minute 7000 " + url: "at most 6000",
+		"serve " + url + " " + url:                   "given twice",
+		"cat --listen 127.0.0.1:0 " + url:            "--listen goes with --follow",
+		"compact --listen 127.0.0.1:0 " + url:        "--listen goes with --watch",
+		"append --listen 256.0.0.1:1 " + url:         "write an address of this machine",
+		"top --requests-per-minute 0 " + url:         "from 1 on",
+	} {
+		if r := run(t, "", strings.Fields(args)...); r.status != 2 || !strings.Contains(r.err, says) {
+			t.Errorf("%s: status %d, %s", args, r.status, r.err)
+		}
+	}
+}

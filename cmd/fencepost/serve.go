@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/page"
+)
+
+func (a *app) serveCmd() *cobra.Command {
+	var addr string
+	c := &cobra.Command{
+		Use:   "serve [--listen ADDR] URL...",
+		Short: "show logs and groups on a live page in the browser",
+		Long: `Serve shows logs and groups on a page that follows them: who led when, with gaps and
+seals; the tail, the floor, and what is not folded; manifests and who wrote them; pins;
+the members of a group, their shares, and partitions that move.
+
+The page only reads, and needs nothing from elsewhere. However many browsers show it,
+the store gets at most --requests-per-minute. With 12, a new leader is seen within half
+a minute. The page is for this machine, unless --listen names another address. It has
+no password: put a proxy before it.
+
+It needs the right to read.`,
+		Example: "fencepost serve s3://bucket/orders s3://bucket/workers",
+		Args:    wantArgs(1, 100),
+	}
+	w := a.watching(c)
+	c.Flags().StringVar(&addr, "listen", "127.0.0.1:9465", "address of the page")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		hub, err := w.hub(ctx, args)
+		if err != nil {
+			return err
+		}
+		serving, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stop, err := a.listen(addr, page.Handler(serving, hub, page.Loopback(addr)), func(at net.Addr) {
+			a.con.note("the page is at http://%v/", at)
+		})
+		if err != nil {
+			return err
+		}
+		defer stop()
+		err = hub.Run(ctx)
+		cancel()
+		return err
+	}
+	return c
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+)
+
+// watching is what serve, top and exporter have in common.
+type watching struct {
+	*app
+	perMinute int
+}
+
+func (a *app) watching(c *cobra.Command) *watching {
+	w := &watching{app: a}
+	countVar(c.Flags(), &w.perMinute, "requests-per-minute", 12, "most requests to the store in a minute, for all URLs together")
+	return w
+}
+
+// hub opens the stores and returns a hub that watches them.
+func (w *watching) hub(ctx context.Context, urls []string) (*watch.Hub, error) {
+	if w.perMinute > 6000 {
+		return nil, usage("--requests-per-minute is %d; it must be at most 6000", w.perMinute)
+	}
+	var targets []watch.Target
+	for i, url := range urls {
+		if slices.Contains(urls[:i], url) {
+			return nil, usage("the URL %s is given twice", url)
+		}
+		st, err := w.store(ctx, url, false)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, watch.Target{URL: st.Traits().Name, Store: st})
+	}
+	return watch.New(targets, &watch.Options{PerMinute: w.perMinute}), nil
+}

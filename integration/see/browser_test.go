@@ -1,0 +1,292 @@
+//go:build integration
+
+package see
+
+import (
+	"context"
+	"encoding/json"
+
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/store"
+	_ "github.com/fencepost/fencepost/store/dirstore"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+// tab is a page in a browser. Errors of its scripts, refused resources, and requests to other
+// hosts fail the test.
+type tab struct {
+	*testing.T
+	ctx context.Context
+}
+
+func open(t *testing.T, address string) *tab {
+	t.Helper()
+	flags := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1280, 900))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), flags...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 4*time.Minute)
+	t.Cleanup(cancel)
+	var mu sync.Mutex
+	complain := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		t.Errorf(format, args...)
+	}
+	chromedp.ListenTarget(ctx, func(ev any) {
+		switch ev := ev.(type) {
+		case *network.EventRequestWillBeSent:
+			if u := ev.Request.URL; !strings.HasPrefix(u, address) && !strings.HasPrefix(u, "data:") {
+				complain("the page requests %s", u)
+			}
+		case *runtime.EventExceptionThrown:
+			complain("a script failed: %v", ev.ExceptionDetails)
+		case *log.EventEntryAdded:
+			if ev.Entry.Level == log.LevelError {
+				complain("the browser says: %s", ev.Entry.Text)
+			}
+		}
+	})
+	p := &tab{t, ctx}
+	p.do(network.Enable(), log.Enable(), chromedp.Navigate(address))
+	return p
+}
+
+func (p *tab) do(actions ...chromedp.Action) {
+	p.Helper()
+	if err := chromedp.Run(p.ctx, actions...); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func ask[T any](p *tab, js string) (v T) {
+	p.Helper()
+	p.do(chromedp.Evaluate(js, &v))
+	return v
+}
+
+// until waits until an expression is true.
+func (p *tab) until(what, js string) {
+	p.Helper()
+	for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		if ask[bool](p, "!!("+js+")") {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.Fatalf("the page never shows %s; it shows:\n%s", what, ask[string](p, "document.body.innerText"))
+		}
+	}
+}
+
+// look emulates a device, and takes a screenshot if somebody wants to look.
+func (p *tab) look(name, scheme string, width int64) {
+	p.Helper()
+	p.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
+		emulation.SetDeviceMetricsOverride(width, 900, 1, width < 600))
+	p.do(chromedp.Evaluate("dispatchEvent(new Event('resize'))", nil))
+	if sideways := ask[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); sideways > 0 {
+		p.Errorf("%s is %d pixels too wide", name, sideways)
+	}
+	p.accessible(name)
+	dir := os.Getenv("FENCEPOST_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	var png []byte
+	p.do(chromedp.FullScreenshot(&png, 100))
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// accessible lets axe-core look for what is wrong.
+func (p *tab) accessible(name string) {
+	p.Helper()
+	type found struct {
+		ID, Help string
+		Nodes    []struct {
+			HTML           string
+			FailureSummary string
+		}
+	}
+	var result string
+	p.do(chromedp.Evaluate(`axe.run(document, {resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations))`, &result,
+		func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
+	var all []found
+	if err := json.Unmarshal([]byte(result), &all); err != nil {
+		p.Fatal(err)
+	}
+	for _, f := range all {
+		p.Errorf("%s: %s: %s", name, f.ID, f.Help)
+		for _, n := range f.Nodes[:min(len(f.Nodes), 3)] {
+			p.Logf("%s\n%s", n.HTML, n.FailureSummary)
+		}
+	}
+}
+
+// workers are members of a group on a directory.
+func workers(t *testing.T, dir string, names ...string) (leave func(int)) {
+	t.Helper()
+	st, err := store.Open(t.Context(), "file://"+dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	var leaves []context.CancelFunc
+	for _, name := range names {
+		g, err := group.Join(t.Context(), st, &group.Options{
+			Name: "orders", Partitions: 96, Validity: 10 * time.Second, Identity: name, Probe: &probe.Options{Clients: 2, Rounds: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		leaves = append(leaves, cancel)
+		all.Go(func() {
+			_ = g.Run(ctx, func(ctx context.Context, _ *group.Partition) error {
+				<-ctx.Done()
+				return nil
+			})
+		})
+	}
+	t.Cleanup(func() {
+		for _, leave := range leaves {
+			leave()
+		}
+		all.Wait()
+	})
+	return func(i int) { leaves[i]() }
+}
+
+// TestFailover: a leader is killed, and the page shows the next one, the gap between them, and the
+// seal, without a reload. It can be used with a keyboard, on a phone, in light and dark.
+func TestFailover(t *testing.T) {
+	script := axe(t)
+	dir, groupDir := t.TempDir(), t.TempDir()
+	url := "file://" + dir
+	init := start(t, nil, "init", url)
+	_ = init.Wait()
+	first := start(t, endless(t.Context(), "first"), "append", "--validity", "5s", url)
+	first.says(t, "leading in epoch 1")
+	start(t, endless(t.Context(), "second"), "append", "--validity", "5s", url).says(t, "waiting for")
+	start(t, nil, "compact", "--watch", "--interval", "1s", "--min-objects", "100", url)
+	leave := workers(t, groupDir, "worker-1", "worker-2", "worker-3")
+	pin := start(t, nil, "pin", "--name", "before-the-move", url)
+	_ = pin.Wait()
+
+	serve := start(t, nil, "serve", "--listen", "127.0.0.1:0", "--requests-per-minute", "1200", url, "file://"+groupDir)
+	address := serve.says(t, "the page is at (http://[^ ]*)")[1]
+	p := open(t, address)
+	p.until("the leader", `document.querySelector(".card.lead .pill.good")?.textContent === "leads" && document.title.includes("leads")`)
+	if n := ask[int](p, `document.querySelectorAll("rect.term").length`); n != 1 {
+		t.Errorf("%d terms are drawn before the failover", n)
+	}
+	p.until("a rate", `document.querySelector("path.rate")`)
+
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.until("the second term", `document.querySelector("rect.term[data-epoch='2']") && document.querySelector("rect.term[data-epoch='1']")`)
+	p.until("the gap", `document.querySelector("rect.gap title")?.textContent.startsWith("nobody led for")`)
+	p.until("the seal", `[...document.querySelectorAll("path.seal title")].some(e => e.textContent.startsWith("seal in slot 1/"))`)
+	p.until("how the term ended", `[...document.querySelectorAll("#s-terms")].length && document.querySelector("section[aria-labelledby=s-terms]").innerText.includes("lapsed")`)
+	p.until("that it is told", `document.getElementById("news").textContent.includes("in epoch 2")`)
+	p.until("a fold", `!document.querySelector("section[aria-labelledby=s-the-log] .scale").innerText.includes("floor 0/1")`)
+	p.until("the manifests", `/compactor/.test(document.querySelector("section[aria-labelledby=s-manifests]").innerText) && /writer/.test(document.querySelector("section[aria-labelledby=s-manifests]").innerText)`)
+	p.until("the pin", `document.querySelector("section[aria-labelledby=s-pins]").innerText.includes("before-the-move")`)
+	if label := ask[string](p, `document.querySelector("#terms").getAttribute("aria-label")`); !strings.Contains(label, "Epoch 1:") || !strings.Contains(label, "Nobody for") || !strings.Contains(label, "Epoch 2:") {
+		t.Errorf("a screen reader is told %q", label)
+	}
+
+	p.do(chromedp.Evaluate(script, nil))
+	for _, scheme := range []string{"light", "dark"} {
+		p.look("log-"+scheme, scheme, 1280)
+		p.look("log-phone-"+scheme, scheme, 390)
+	}
+	p.keyboard()
+
+	p.do(chromedp.Click(`//nav/button[2]`, chromedp.BySearch))
+	p.until("the members", `document.querySelectorAll("section[aria-labelledby=s-shares] tbody tr").length === 3`)
+	p.until("the shares", `[...document.querySelectorAll("section[aria-labelledby=s-shares] tbody tr")].every(r => r.cells[2].innerText === "32")`)
+	leave(2)
+	p.until("the move", `[...document.querySelectorAll("section[aria-labelledby=s-moves] tbody tr")].some(r => r.innerText.includes("worker-3"))`)
+	for _, scheme := range []string{"light", "dark"} {
+		p.look("group-"+scheme, scheme, 1280)
+		p.look("group-phone-"+scheme, scheme, 390)
+	}
+	p.lost(serve)
+}
+
+// keyboard goes through the page with Tab, and chooses a time with an arrow.
+func (p *tab) keyboard() {
+	p.Helper()
+	p.do(chromedp.Evaluate(`document.activeElement.blur(); document.body.tabIndex = -1; document.body.focus(); document.body.removeAttribute("tabindex")`, nil))
+	seen := map[string]bool{}
+	for range 30 {
+		p.do(chromedp.KeyEvent(kb.Tab))
+		seen[ask[string](p, `document.activeElement.className || document.activeElement.name || document.activeElement.tagName.toLowerCase()`)] = true
+	}
+	for _, want := range []string{"skip", "button", "span", "scroll"} {
+		if !seen[want] {
+			p.Errorf("Tab never reaches %q, only %v", want, seen)
+		}
+	}
+	before := ask[string](p, `document.querySelector("input[name=span]:checked").value`)
+	p.do(chromedp.Focus(`input[name=span]:checked`, chromedp.ByQuery), chromedp.KeyEvent(kb.ArrowRight))
+	if after := ask[string](p, `document.querySelector("input[name=span]:checked").value`); after == before {
+		p.Errorf("an arrow key does not choose another time than %s", before)
+	}
+	// The page draws itself anew, and the focus stays.
+	time.Sleep(2 * time.Second)
+	if name := ask[string](p, `document.activeElement.name || ""`); name != "span" {
+		p.Errorf("the focus is lost to %q when the page draws itself", ask[string](p, `document.activeElement.outerHTML.slice(0, 80)`))
+	}
+}
+
+// lost ends the server: the page must say so, and not show old data as new.
+func (p *tab) lost(serve *process) {
+	p.Helper()
+	// The browser logs that the connection is refused. That is meant.
+	p.do(log.Disable())
+	_ = serve.Process.Kill()
+	p.until("that the server is gone", `document.getElementById("status").innerText.includes("no connection")`)
+}
+
+// TestManyTabs: however many pages are open, the store gets no more requests.
+func TestManyTabs(t *testing.T) {
+	url := "file://" + t.TempDir()
+	_ = start(t, nil, "init", url).Wait()
+	serve := start(t, nil, "serve", "--listen", "127.0.0.1:0", url)
+	address := serve.says(t, "the page is at (http://[^ ]*)")[1]
+	p := open(t, address)
+	p.until("the log", `document.querySelector(".cards")`)
+	for range 10 {
+		ctx, cancel := chromedp.NewContext(p.ctx)
+		defer cancel()
+		if err := chromedp.Run(ctx, chromedp.Navigate(address), chromedp.WaitVisible(".cards", chromedp.ByQuery)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var requests int
+	p.do(chromedp.Evaluate(`fetch("state.json").then(r => r.json()).then(s => s[0].requests)`, &requests,
+		func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
+	if requests > 12 {
+		t.Errorf("%d requests to the store in the first minute", requests)
+	}
+	t.Logf("%d requests with 11 tabs", requests)
+}

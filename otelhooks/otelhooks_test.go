@@ -1,0 +1,131 @@
+package otelhooks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"slices"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/otelhooks"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// A log whose leader and compactor are traced.
+func Example() {
+	ctx := context.Background()
+	spans := tracetest.NewSpanRecorder() // or an exporter
+	t := otelhooks.New(trace.NewTracerProvider(trace.WithSpanProcessor(spans)))
+	st := memstore.New(nil)
+	opts := &fencepost.Options{
+		Leader: &leader.Options{Hooks: t.Leader(leader.Hooks{})},
+		Writer: &writer.Options{Hooks: t.Writer(writer.Hooks{})},
+	}
+	err := fencepost.Run(ctx, st, opts, func(ctx context.Context, s *fencepost.Session) error {
+		_, err := s.Append(ctx, [][]byte{[]byte("one")})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(1), Hooks: t.Compactor(compactor.Hooks{})})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := c.Once(ctx); err != nil {
+		log.Fatal(err)
+	}
+	var names []string
+	for _, s := range spans.Ended() {
+		names = append(names, s.Name())
+	}
+	slices.Sort(names)
+	fmt.Println(slices.Compact(names))
+	// Output: [fencepost.append fencepost.campaign fencepost.fold fencepost.open fencepost.pass fencepost.publish fencepost.term]
+}
+
+// A span covers the time that the event tells, and says what failed.
+func TestSpans(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tr := otelhooks.New(trace.NewTracerProvider(trace.WithSpanProcessor(spans)))
+	called := 0
+	h := tr.Writer(writer.Hooks{
+		Acknowledged: func(writer.Acknowledgement) { called++ },
+		Opened:       func(writer.Opening) { called++ },
+		Checkpoint:   func(writer.Checkpoint) { called++ },
+	})
+	h.Acknowledged(writer.Acknowledgement{Position: fence.Position{Epoch: 3, Seq: 4}, First: 7, Records: 2, Took: time.Minute})
+	h.Checkpoint(writer.Checkpoint{Epoch: 3, Err: errors.New("the store is away"), Took: time.Second})
+	h.Opened(writer.Opening{Epoch: 3})
+	all := spans.Ended()
+	if len(all) != 3 || called != 3 {
+		t.Fatalf("%d spans, %d hooks", len(all), called)
+	}
+	if s := all[0]; s.EndTime().Sub(s.StartTime()) != time.Minute || s.Status().Code != codes.Unset || s.Parent().IsValid() {
+		t.Errorf("%v to %v, %v", s.StartTime(), s.EndTime(), s.Status())
+	}
+	attrs := map[string]string{}
+	for _, a := range all[0].Attributes() {
+		attrs[string(a.Key)] = a.Value.Emit()
+	}
+	if attrs["fencepost.epoch"] != "3" || attrs["fencepost.position"] != "3/4" || attrs["fencepost.offset"] != "7" || attrs["fencepost.records"] != "2" {
+		t.Errorf("attributes %v", attrs)
+	}
+	if s := all[1]; s.Status().Code != codes.Error || s.Status().Description != "the store is away" {
+		t.Errorf("a failure: %v", s.Status())
+	}
+}
+
+// The end of a term is an error unless the leader has resigned.
+func TestTerm(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tr := otelhooks.New(trace.NewTracerProvider(trace.WithSpanProcessor(spans)))
+	mem := memstore.New(nil)
+	for range 2 {
+		e, err := leader.New(mem, "lock", &leader.Options{Hooks: tr.Leader(leader.Hooks{})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		term, err := e.Campaign(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(spans.Ended()) > 1 { // the second term is deposed
+			if _, err := e.StepDown(t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
+				t.Fatal(err)
+			}
+			_ = term.Confirm(t.Context())
+			<-term.Context().Done()
+		}
+		_ = term.Resign(t.Context())
+	}
+	var ends []codes.Code
+	for _, s := range spans.Ended() {
+		if s.Name() == "fencepost.term" {
+			ends = append(ends, s.Status().Code)
+		}
+	}
+	if !slices.Equal(ends, []codes.Code{codes.Unset, codes.Error}) {
+		t.Errorf("the terms ended with %v", ends)
+	}
+}
+
+// A program that does not trace pays little: see the benchmark.
+func BenchmarkOff(b *testing.B) {
+	h := otelhooks.New(noop.NewTracerProvider()).Writer(writer.Hooks{})
+	for b.Loop() {
+		h.Acknowledged(writer.Acknowledgement{Records: 3, Took: time.Millisecond})
+	}
+}
