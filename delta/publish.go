@@ -44,7 +44,7 @@ type Publisher struct {
 	most  int
 }
 
-// Open opens the sources: one GET for each. The Delta table is created by the first Publish.
+// Open opens the sources: two GETs for each. The Delta table is created by the first Publish.
 // Errors: [ErrOptions], those of reader.Open.
 func Open(ctx context.Context, root store.Store, sources []Source, opts *Options) (*Publisher, error) {
 	if err := opts.Validate(); err != nil {
@@ -67,7 +67,18 @@ func Open(ctx context.Context, root store.Store, sources []Source, opts *Options
 			return nil, fmt.Errorf("%w: Files %q must be empty, or a folder below the table with a slash at its end, of letters, digits, dots, hyphens, underscores and =; no part begins with a dot or an underscore", ErrOptions, s.Files)
 		}
 		g.Go(func() error {
-			r, err := reader.Open(gctx, s.Log, &reader.Options{Settle: o.Settle, Clock: o.Clock})
+			f, err := manifest.ReadFormat(gctx, s.Log, o.Settle)
+			if err != nil {
+				return err
+			}
+			ro := &reader.Options{Settle: o.Settle, Clock: o.Clock}
+			if f.Files != nil {
+				if s.Files != "" {
+					return fmt.Errorf("%w: %s keeps its files in a second store, where they have names of their own: leave out Files", ErrOptions, s.Log.Traits().Name)
+				}
+				ro.Files, s.Files = root, strings.TrimSuffix(f.FileName(filePrefix+"x"), "x")
+			}
+			r, err := reader.Open(gctx, s.Log, ro)
 			if err != nil {
 				return err
 			}

@@ -415,6 +415,9 @@ func (s *sim) finish() {
 	if err == nil {
 		err = f.Close()
 	}
+	if err != nil {
+		s.Fatal(err)
+	}
 	live := maps.Clone(s.states[len(s.states)-1])
 	live[f.Key()] = true
 	s.states = append(s.states, live)
