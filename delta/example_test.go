@@ -40,7 +40,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer rows.Close()
 	if err := rows.Write(ctx, []Sale{{ID: 1, Item: "tea", Price: 2.5}, {ID: 2, Item: "milk", Price: 1}}); err != nil {
 		log.Fatal(err)
 	}
@@ -48,6 +47,8 @@ func Example() {
 	if err := rows.Commit(ctx, writer.Cursor([]byte("offset 2"))); err != nil {
 		log.Fatal(err)
 	}
+
+	rows.Close()
 
 	// Anybody publishes: as a job, or with Run beside the leader.
 	table, source, err := delta.Beside(st)

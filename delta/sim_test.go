@@ -421,8 +421,8 @@ func (s *sim) finish() {
 	live := maps.Clone(s.states[len(s.states)-1])
 	live[f.Key()] = true
 	s.states = append(s.states, live)
-	if err == nil {
-		err = w.CommitFiles(s.Context(), manifest.Edit{Add: []manifest.File{f.File()}})
+	if err := w.CommitFiles(s.Context(), manifest.Edit{Add: []manifest.File{f.File()}}); err != nil {
+		s.Fatal(err)
 	}
 	s.Close(w)
 	for range 3 {
