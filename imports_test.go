@@ -89,6 +89,7 @@ var rooms = []room{
 	// Tables for other engines are published from what a reader sees. Delta links Parquet, so it
 	// is a module of its own.
 	{pkg: "delta", may: []string{"clock", "fence", "store", "manifest", "reader", "writer"}},
+	{pkg: "delta/engines"}, // a test
 
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},

@@ -137,24 +137,24 @@ func given[T any](p *T) (v T) {
 // decodeCheckpoint reads the checkpoint of a version, also one of another program if it has
 // the same columns. It does not check that the state is right.
 func decodeCheckpoint(version int64, body []byte) (s *state, err error) {
-	bad := func(err error) (*state, error) {
-		return nil, fmt.Errorf("%w: %s cannot be read: %w", ErrDamaged, checkpointKey(version), err)
+	bad := func(err error) error {
+		return fmt.Errorf("%w: %s cannot be read: %w", ErrDamaged, checkpointKey(version), err)
 	}
 	// The library panics on some bytes that are no Parquet file.
 	defer func() {
 		if r := recover(); r != nil {
-			s, err = bad(fmt.Errorf("%v", r))
+			s, err = nil, bad(fmt.Errorf("%v", r))
 		}
 	}()
 	f, err := parquet.OpenFile(bytes.NewReader(body), int64(len(body)), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
-		return bad(err)
+		return nil, bad(err)
 	}
 	if most := int64(len(body)); f.NumRows() > most {
-		return bad(fmt.Errorf("it claims to have %d rows in %d bytes", f.NumRows(), most))
+		return nil, bad(fmt.Errorf("it claims to have %d rows in %d bytes", f.NumRows(), most))
 	}
 	r := parquet.NewGenericReader[row](f)
-	defer r.Close()
+	defer func() { _ = r.Close() }() // it holds only memory
 	s = newState()
 	s.version = version
 	for rows := make([]row, 256); ; {
@@ -162,18 +162,18 @@ func decodeCheckpoint(version int64, body []byte) (s *state, err error) {
 		n, err := r.Read(rows)
 		for i := range rows[:n] {
 			if err := s.row(&rows[i]); err != nil {
-				return bad(err)
+				return nil, bad(err)
 			}
 		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return bad(err)
+			return nil, bad(err)
 		}
 	}
 	if s.meta == nil || s.protocol == nil {
-		return bad(errors.New("it has no metaData or no protocol"))
+		return nil, bad(errors.New("it has no metaData or no protocol"))
 	}
 	s.sum = s.total()
 	return s, nil

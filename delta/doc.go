@@ -1,5 +1,5 @@
-// Package delta publishes tables of Fencepost as Delta Lake tables. Spark, DuckDB, Polars,
-// delta-rs and other engines then read them from the bucket, with no catalog.
+// Package delta publishes tables of Fencepost as Delta Lake tables. DuckDB, Polars, delta-rs and
+// other engines then read them from the bucket, with no catalog.
 //
 // A [Publisher] compares the live files of its sources, which are logs, with those that the
 // Delta log names, and creates the versions that are missing. Each version is an object that

@@ -204,6 +204,40 @@ func TestManySources(t *testing.T) {
 	}
 }
 
+// Logs that share a second store for their files are one table at its root, with no log below.
+func TestSecondStore(t *testing.T) {
+	root := memstore.New(nil)
+	var sources []delta.Source
+	for i := range 3 {
+		st := memstore.New(nil)
+		if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Files: root}); err != nil {
+			t.Fatal(err)
+		}
+		w, err := writer.Open(t.Context(), st, fence.NewToken(1), &writer.Options{Files: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commitTo(t, w, []order{{ID: int64(i)}})
+		commitTo(t, w, []order{{ID: int64(i)}})
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, delta.Source{Log: st})
+	}
+	p, err := delta.Open(t.Context(), root, sources, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Publish(t.Context())
+	if err = errors.Join(err, r.Err()); err != nil || r.Files != 6 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	sources[0].Files = "x/"
+	if _, err := delta.Open(t.Context(), root, sources, nil); !errors.Is(err, delta.ErrOptions) {
+		t.Error(err)
+	}
+}
+
 // Two sources with a new column each: the table gets both.
 func TestTwoSchemas(t *testing.T) {
 	root, sources, all := fleet(t, 2)

@@ -187,9 +187,9 @@ func (k *lake) pins() (versions []uint64) {
 
 // engine reads a Delta table as an engine does, from JSON commits only.
 type engine struct {
-	files            map[string]map[string]any
-	schema, protocol string
-	infos            []map[string]any
+	files  map[string]map[string]any
+	schema string
+	infos  []map[string]any
 }
 
 // version reads a version of the table by its commits, from the first one on.

@@ -52,9 +52,25 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 	return nil
 }
 
+// untidy reports whether there may be something to let go of: a hold or a checkpoint is new, or
+// the table is idle.
+func (p *Publisher) untidy() bool {
+	if p.due || p.state == nil || p.state.meta == nil {
+		return p.due
+	}
+	every := retentionOf(p.state.meta, p.opts.Retention) / holdsPerRetention
+	for _, h := range p.state.holds() {
+		if p.opts.Clock.Wall().Sub(time.UnixMilli(h.Held)) > every {
+			return true
+		}
+	}
+	return false
+}
+
 // tidy lets go of what no version within the retention names: pins of the sources, and old
 // commits and checkpoints of the Delta log.
 func (p *Publisher) tidy(ctx context.Context) error {
+	p.due = false
 	if p.state == nil || p.state.version < 0 {
 		return nil
 	}
@@ -65,6 +81,13 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	retention := retentionOf(p.state.meta, p.opts.Retention)
 	first := p.state.version
 	for v := p.state.version - 1; v >= 0; v-- {
+		// guard:delta-inside. The retention counts from the store's own time of the version
+		// that follows. Without this rule: a publisher is silent for eight days; it publishes an
+		// edit that removes a file; the version before it, the newest one until a moment ago, is
+		// older than the retention; its hold is let go, and queries that began a second ago find
+		// their file gone.
+		//
+		//mutant:replace l.commits[v+1], retention => l.commits[v], retention
 		if !inside(l.commits[v+1], retention) {
 			break
 		}
@@ -84,6 +107,12 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	if err := p.unpin(ctx, old.holds()); err != nil {
 		return err
 	}
+	// guard:delta-clean. Log cleanup deletes only what lies before a checkpoint that its commit
+	// has proved and from which the oldest version within the retention was read. Without this
+	// check: another program has written the newest checkpoint and left out what it does not
+	// know; the commits before it are deleted; nobody can build the table any more.
+	//
+	//mutant:replace l, base) => l, first)
 	return p.table.clean(ctx, l, base)
 }
 
@@ -93,11 +122,6 @@ const slack = 5 * time.Second
 
 // inside reports whether a version is still within the retention, by its successor: a version
 // can be read until the retention has passed since the next one came.
-//
-// guard:delta-inside. The time counts from the store's own time of the version that follows.
-// Without this rule: a publisher is silent for eight days; it publishes an edit that removes a
-// file; the version before it, the newest one until a moment ago, is older than the retention;
-// its hold is let go, and queries that began a second ago find their file gone.
 func inside(successor store.Info, retention time.Duration) bool {
 	age, known := successor.Age()
 	return !known || age < retention+slack
@@ -122,11 +146,6 @@ func (t *table) at(ctx context.Context, l *listing, version int64) (s *state, ba
 
 // unpin releases the pins of this table that hold versions below those that the oldest version
 // within the retention names.
-//
-// guard:delta-unpin. A pin is released only if its version is below that of the oldest version
-// of the table within the retention, and by its own key. Without this rule: two publishers have
-// a pin each under the table's name; the first one releases the name; the second one creates a
-// version that nothing holds.
 func (p *Publisher) unpin(ctx context.Context, needed map[fence.ID]hold) error {
 	name := pinName(p.state.meta.ID)
 	for _, s := range p.sources {
@@ -139,10 +158,15 @@ func (p *Publisher) unpin(ctx context.Context, needed map[fence.ID]hold) error {
 			return err
 		}
 		for _, pin := range pins {
-			//mutant:replace pin.Version < h.Manifest => true
 			if pin.Name != name || pin.TTL != 0 || pin.Key == s.pin.Key {
 				continue
 			}
+			// guard:delta-unpin. A pin is released only if its version is below that of the
+			// oldest version of the table within the retention, and by its own key. Without this
+			// rule: two publishers have a pin each under the table's name; the first one releases
+			// the name; the second one creates a version that nothing holds.
+			//
+			//mutant:replace pin.Version < h.Manifest => true
 			if pin.Version < h.Manifest {
 				if err := s.r.Release(ctx, pin); err != nil {
 					return err
@@ -153,12 +177,7 @@ func (p *Publisher) unpin(ctx context.Context, needed map[fence.ID]hold) error {
 	return nil
 }
 
-// clean deletes commits and checkpoints before a checkpoint, from the oldest one on.
-//
-// guard:delta-clean. Log cleanup deletes only what lies before a checkpoint that its commit has
-// proved and from which the oldest version within the retention was read. Without this check:
-// another program has written the newest checkpoint and left out what it does not know; the
-// commits before it are deleted; nobody can build the table any more.
+// clean deletes commits and checkpoints before a version, from the oldest one on.
 func (t *table) clean(ctx context.Context, l *listing, base int64) error {
 	var keys []string
 	for v := range l.commits {

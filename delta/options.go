@@ -104,11 +104,14 @@ type Source struct {
 	// Log is where the log is.
 	Log store.Store
 	// Files is where the log's files are, below the root of the Delta table: the file with
-	// the key file/1/x is Files + "1/x" there. Empty, or ends in a slash.
+	// the key file/1/x is Files + "1/x" there. Empty, or ends in a slash. Leave it out for a
+	// log that keeps its files in a second store (manifest.Format.Files): that store is the
+	// root of the table then, and any number of such logs can be one table.
 	Files string
 }
 
-// Beside returns the place of the Delta table of one log: the folder of its files.
+// Beside returns the place of the Delta table of one log that keeps its files in its own store:
+// their folder.
 func Beside(log store.Store) (table store.Store, source Source, err error) {
 	table, err = store.Sub(log, strings.TrimSuffix(filePrefix, "/"))
 	return table, Source{Log: log}, err

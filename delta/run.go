@@ -33,9 +33,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		begun := p.opts.Clock.Now()
 		r, err := p.publish(ctx)
 		if every := p.opts.Retention / holdsPerRetention; err == nil && (first || begun.Sub(tidied) > every || p.due) {
-			if err = p.tidy(ctx); err == nil {
-				tidied, p.due = begun, false
-			}
+			err, tidied = p.tidy(ctx), begun
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

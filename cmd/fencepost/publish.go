@@ -13,11 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
 )
 
 // tableArg explains the argument TABLE of the verbs below.
 const tableArg = `TABLE is where engines find the Delta table. It is the folder of the log's files, URL/file,
-and may be left out.`
+and may be left out. For a log that keeps its files in another store it is that store.`
 
 func (a *app) publishCmd() *cobra.Command {
 	var watch bool
@@ -99,18 +101,11 @@ func (a *app) publishing(o *delta.Options, watch bool) {
 
 // publisher opens the log URL and its table.
 func (a *app) publisher(ctx context.Context, args []string, o *delta.Options) (*delta.Publisher, error) {
-	own := strings.TrimRight(args[0], "/") + "/file"
-	if base, query, ok := strings.Cut(args[0], "?"); ok {
-		own = strings.TrimRight(base, "/") + "/file?" + query
-	}
-	if len(args) > 1 && strings.TrimRight(args[1], "/") != own {
-		return nil, usage("the table of this log can be published only where its files are: leave out TABLE, or give %s", own)
-	}
 	st, err := a.logStore(ctx, args[0])
 	if err != nil {
 		return nil, err
 	}
-	root, src, err := delta.Beside(st)
+	root, src, err := a.place(ctx, st, args)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +114,30 @@ func (a *app) publisher(ctx context.Context, args []string, o *delta.Options) (*
 		return nil, &kindError{errUsage, err}
 	}
 	return p, err
+}
+
+// place returns where the table of a log is.
+func (a *app) place(ctx context.Context, st store.Store, args []string) (store.Store, delta.Source, error) {
+	f, err := manifest.ReadFormat(ctx, st, nil)
+	if err != nil {
+		return nil, delta.Source{}, err
+	}
+	if f.Files != nil {
+		if len(args) < 2 {
+			return nil, delta.Source{}, usage("this log keeps its files in another store, %s: give its URL as TABLE", f.Files.Store)
+		}
+		root, err := a.store(ctx, args[1], false)
+		return root, delta.Source{Log: st}, err
+	}
+	base, query, found := strings.Cut(args[0], "?")
+	own := strings.TrimRight(base, "/") + "/file"
+	if found {
+		own += "?" + query
+	}
+	if len(args) > 1 && strings.TrimRight(args[1], "/") != own {
+		return nil, delta.Source{}, usage("the table of this log can be published only where its files are: leave out TABLE, or give %s", own)
+	}
+	return delta.Beside(st)
 }
 
 // publishedDoc is what publish and published print as JSON.

@@ -1,0 +1,271 @@
+package delta
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// costs are what the tests of costs have measured, with one added file.
+type costs struct {
+	took, cpu time.Duration
+	requests  int
+	heap      uint64
+}
+
+// publishOne publishes a table with some active files to which one is added, by a publisher that
+// begins with nothing.
+func publishOne(t *testing.T, files int) costs {
+	t.Helper()
+	ctx := context.Background()
+	mem := memstore.New(nil)
+	st := faultstore.New(mem, nil)
+	_, err := manifest.Init(ctx, mem, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	pw := parquet.NewGenericWriter[struct{ ID int64 }](&b)
+	_, _ = pw.Write([]struct{ ID int64 }{{1}})
+	_ = pw.Close()
+	w, err := writer.Open(ctx, mem, fence.NewToken(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(n int) {
+		for n > 0 {
+			var e manifest.Edit
+			for range min(n, 5000) {
+				f, err := w.CreateFile(ctx, ".parquet")
+				if err == nil {
+					_, err = f.Write(b.Bytes())
+				}
+				if err == nil {
+					err = f.Close()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.Add = append(e.Add, f.File())
+			}
+			n -= len(e.Add)
+			if err := w.CommitFiles(ctx, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	open := func() *Publisher {
+		root, src, _ := Beside(st)
+		p, err := Open(ctx, root, []Source{src}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	add(files)
+	c, err := compactor.New(mem, &compactor.Options{Token: fence.NewToken(1)})
+	if err == nil {
+		_, err = c.Once(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := open()
+	p.every = 1 // so that there is a checkpoint with all files
+	if r, err := p.Publish(ctx); err != nil || r.Err() != nil {
+		t.Fatal(err, r.Err())
+	}
+	add(1)
+	runtime.GC()
+	debug.FreeOSMemory()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	peak := make(chan uint64)
+	stop := make(chan struct{})
+	go func() {
+		var most uint64
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapInuse)
+			select {
+			case <-stop:
+				peak <- most
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	n := st.Counts().Of("", "")
+	q := open()
+	cpu := processor(t)
+	begun := time.Now()
+	r, err := q.Publish(ctx)
+	cost := costs{took: time.Since(begun), cpu: processor(t) - cpu}
+	close(stop)
+	cost.heap = <-peak - before.HeapInuse
+	if err != nil || r.Err() != nil || r.Files != files+1 {
+		t.Fatal(r, err)
+	}
+	cost.requests = st.Counts().Of("", "") - n
+	return cost
+}
+
+func processor(t *testing.T) time.Duration {
+	b, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f [20]int64
+	var s string
+	rest := b[bytes.LastIndexByte(b, ')')+2:]
+	_, _ = fmt.Sscan(string(rest), &s, &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6], &f[7], &f[8], &f[9], &f[10], &f[11])
+	return time.Duration(f[10]+f[11]) * 10 * time.Millisecond
+}
+
+var costFiles = flag.Int("files", 3000, "how many active files the large table of TestCost has")
+
+// TestCost: a publisher that begins with nothing publishes one file more. What it costs does not
+// grow with the files of the table, but for the bytes of one checkpoint.
+func TestCost(t *testing.T) {
+	small, large := publishOne(t, *costFiles/100), publishOne(t, *costFiles)
+	t.Logf("%d files: %v, of that processor %v; %d MiB; %d requests, and %d with %d files", *costFiles, large.took, large.cpu, large.heap>>20, large.requests, small.requests, *costFiles/100)
+	if 2*large.requests > 3*small.requests {
+		t.Errorf("%d requests with %d files, %d with %d", large.requests, *costFiles, small.requests, *costFiles/100)
+	}
+}
+
+// TestRequests counts what one commit costs a publisher that follows.
+func TestRequests(t *testing.T) {
+	ctx := t.Context()
+	mem := memstore.New(nil)
+	st := faultstore.New(mem, nil)
+	if _, err := manifest.Init(ctx, mem, nil); err != nil {
+		t.Fatal(err)
+	}
+	w, err := writer.Open(ctx, mem, fence.NewToken(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Close(ctx) }()
+	root, src, _ := Beside(st)
+	p, err := Open(ctx, root, []Source{src}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewWriter(ctx, w, &WriterOptions[struct{ ID int64 }]{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 20
+	var before faultstore.Counts
+	for i := range rounds + 2 {
+		if i == 2 {
+			before = st.Counts()
+		}
+		if err := d.Write(ctx, []struct{ ID int64 }{{int64(i)}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := p.Publish(ctx); err != nil || r.Err() != nil || r.Versions == 0 {
+			t.Fatal(r, err)
+		}
+	}
+	after := st.Counts()
+	for _, c := range []struct {
+		what   string
+		kind   faultstore.Kind
+		prefix string
+		most   float64
+	}{
+		{"for the source", faultstore.List, "manifest/", 1}, {"for the source", faultstore.Get, "manifest/", 0.5}, {"for the source", faultstore.Get, "data/", 3},
+		{"for the source", faultstore.Put, "pin/", 0}, {"for the source", faultstore.Delete, "pin/", 0}, {"for each file", faultstore.Get, "file/0", 1},
+		{"for all", faultstore.List, "file/_delta_log/", 1}, {"for all", faultstore.Get, "file/_delta_log/", 0}, {"for all", faultstore.Put, "file/_delta_log/", 1},
+	} {
+		n := float64(after.Of(c.kind, c.prefix)-before.Of(c.kind, c.prefix)) / rounds
+		t.Logf("%s: %.2f %s %s", c.what, n, c.kind, c.prefix)
+		if n > c.most {
+			t.Errorf("%s: %.2f %s of %s, want at most %v", c.what, n, c.kind, c.prefix, c.most)
+		}
+	}
+	t.Logf("all: %.2f", float64(after.Of("", "")-before.Of("", ""))/rounds)
+}
+
+// TestTenPublishers: ten that follow the same log at once do not try in vain for long.
+func TestTenPublishers(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(time.Minute), func(t *testing.T, l *logtest.Log) {
+		w := l.Open(nil)
+		st := faultstore.New(l.Mem, &faultstore.Options{Clock: clock.Go(), Rates: faultstore.Rates{MaxDelay: 56 * time.Millisecond}})
+		ctx, cancel := context.WithCancel(t.Context())
+		var versions atomic.Int64
+		var lags []time.Duration
+		var mu sync.Mutex
+		var committed time.Time
+		var g sync.WaitGroup
+		for range 10 {
+			root, src, _ := Beside(st)
+			p, err := Open(ctx, root, []Source{src}, &Options{Clock: clock.Go(), Settle: logtest.Quick, Hooks: Hooks{Published: func(r Report) {
+				mu.Lock()
+				defer mu.Unlock()
+				versions.Add(int64(r.Versions))
+				lags = append(lags, time.Since(committed))
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Go(func() { _ = p.Run(ctx) })
+		}
+		s := newSim(t, 1, &simCounts{})
+		const edits = 50
+		for range edits {
+			f, err := w.CreateFile(ctx, ".parquet")
+			if err == nil {
+				_, err = f.Write(s.body)
+			}
+			if err == nil {
+				err = f.Close()
+			}
+			if err == nil {
+				err = w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f.File()}})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			mu.Lock()
+			committed = time.Now()
+			mu.Unlock()
+			time.Sleep(2 * time.Second)
+		}
+		cancel()
+		g.Wait()
+		l.Close(w)
+		slices.Sort(lags)
+		each := float64(st.Counts().Of(faultstore.Put, "file/_delta_log/")) / float64(versions.Load())
+		t.Logf("%d edits, %d versions, %.2f tries each; lag p50 %v", edits, versions.Load(), each, lags[len(lags)/2])
+		if versions.Load() < edits || each > 2 {
+			t.Errorf("%d versions for %d edits, with %.2f tries each; want at most 2", versions.Load(), edits, each)
+		}
+	})
+}
