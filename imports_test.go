@@ -92,7 +92,7 @@ var strangers = []struct {
 	{"github.com/aws/", []string{"store/s3store", "integration/...", "bench/..."}, "types of the S3 SDK stop at s3store"},
 	{"cloud.google.com/", []string{"store/gcsstore", "integration/...", "bench/..."}, "types of the Google SDK stop at gcsstore"},
 	{"github.com/Azure/", []string{"store/azurestore", "integration/...", "bench/..."}, "types of the Azure SDK stop at azurestore"},
-	{"github.com/prometheus/", []string{"promhooks", "cmd/fencepost/...", "integration/..."}, "only programs that are measured link Prometheus"},
+	{"github.com/prometheus/", []string{"promhooks", "cmd/fencepost/...", "integration/...", "bench/..."}, "only programs that are measured link Prometheus"},
 	{"go.opentelemetry.io/", []string{"otelhooks"}, "only programs that are traced link OpenTelemetry"},
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},
 }

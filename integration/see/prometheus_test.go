@@ -159,7 +159,7 @@ func (s *server) until(q string) {
 // TestDashboard runs a log and a group with a failover, and asks each query of the dashboard.
 func TestDashboard(t *testing.T) {
 	log, shared := "file://"+t.TempDir(), t.TempDir()
-	_ = start(t, nil, "init", log).Wait()
+	_ = start(t, nil, "init", "--grace", "1s", log).Wait()
 	at := func(p *process) string { return p.says(t, "metrics are at http://([^/]*)/metrics")[1] }
 	first := start(t, endless(t.Context(), "first"), "append", "--listen", "127.0.0.1:0", "--validity", "5s", log)
 	targets := []string{at(first)}

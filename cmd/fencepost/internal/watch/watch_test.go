@@ -298,3 +298,36 @@ func TestGroup(t *testing.T) {
 		<-first
 	})
 }
+
+// Epochs that nobody folds have more slots than a look lists. Then the number is a lower bound, and
+// the listing is not made again.
+func TestManyUnfolded(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		for range 2 {
+			n := lead(t, l.Mem, "x")
+			n.append(t, 1500)
+			_ = n.w.Close(t.Context())
+			_ = n.Resign(t.Context())
+		}
+		n := lead(t, l.Mem, "y")
+		n.append(t, 10)
+		watching(t, 12, l.Mem, func(h *watch.Hub, count *int) {
+			time.Sleep(3 * time.Minute)
+			v := state(h).Log
+			if !v.More || v.Unfolded > 3014 || v.Tail != logtest.At(3, 11) {
+				t.Errorf("%d of 3,013, more %v, tail %v", v.Unfolded, v.More, v.Tail)
+			}
+			c, err := compactor.New(l.Mem, &compactor.Options{Token: fence.NewToken(1), Clock: clock.Go()})
+			if err == nil {
+				_, err = c.Once(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Minute)
+			if v := state(h).Log; v.More || v.Unfolded != 0 {
+				t.Errorf("folded: %d, more %v", v.Unfolded, v.More)
+			}
+		})
+	})
+}
