@@ -59,15 +59,17 @@ integration: ## tests with real servers and processes; installs missing servers
 	@$(MAKE) -j3 --output-sync=target $(INTEGRATION)
 
 # Several run at once, because they often wait for servers and for locks to lapse. RACE=-race
-# adds the race detector to the two of the root module. It doubles their time, and make race
+# adds the race detector to those of the root module. It doubles their time, and make race
 # has already tested the same packages with it.
-INTEGRATION := $(addprefix integration-,chaos rest gcsstore azurestore)
+INTEGRATION := $(addprefix integration-,chaos groups rest gcsstore azurestore)
 INTEGRATE   := go test -tags integration -count=1 -timeout 40m
 .PHONY: $(INTEGRATION)
 integration-chaos:
 	$(INTEGRATE) $(RACE) -run '^TestChaos$$' ./integration
+integration-groups:
+	$(INTEGRATE) $(RACE) -run '^TestChaosGroups$$' ./integration
 integration-rest:
-	$(INTEGRATE) $(RACE) -skip '^TestChaos$$' ./integration/...
+	$(INTEGRATE) $(RACE) -skip '^TestChaos(Groups)?$$' ./integration/...
 integration-gcsstore integration-azurestore: integration-%:
 	cd store/$* && $(INTEGRATE) -race ./...
 
@@ -77,10 +79,23 @@ see: ## the page in a real browser, the dashboard and the alerts in a real Prome
 	@command -v chromium prometheus promtool >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium prometheus fonts-dejavu-core; }
 	cd integration/see && go test -tags integration -count=1 -timeout 20m -v ./...
 
+# The engines are Python packages at pinned versions. They are in an environment of their own,
+# whose name has the hash of the list.
+ENGINES = .cache/engines-$(shell sha256sum delta/engines/requirements.txt | cut -c1-12)
+.PHONY: engines
+engines: ## read published tables with delta-rs, Polars and DuckDB; installs them on first use
+	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r delta/engines/requirements.txt && touch $(ENGINES)/done; }
+	cd delta && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -count=1 -timeout 20m -v ./engines
+
 .PHONY: chaos
 chaos: ## kill, freeze and cut off processes, for CHAOS (15m) on each real server; report in integration/chaos-report.json
 	@mkdir -p .cache
 	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-logs 6 -chaos-time $(CHAOS) -chaos-total 5000 -chaos-report chaos-report.json
+
+.PHONY: chaos-groups
+chaos-groups: ## the same for groups, until 600 partitions were handed over on each server; report in .cache/chaos-groups-report.json
+	@mkdir -p .cache
+	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaosGroups$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-partitions 32 -chaos-time 3m -chaos-handovers 600 -chaos-groups-report $(CURDIR)/.cache/chaos-groups-report.json
 
 .PHONY: mutants
 mutants: ## remove each guard from the code in turn; the tests must fail
@@ -142,6 +157,12 @@ tidy: ## check that go.mod and go.sum are tidy and that downloads match them
 .PHONY: house
 house: ## check the rules of the tree: import direction, sizes, package comments, README
 	go test -count=1 -run '^TestHouse' .
+
+.PHONY: docs
+docs: ## write manual pages and completions of the command line to .cache/share
+	@rm -rf .cache/share && mkdir -p .cache/share/completions
+	cd cmd/fencepost && go build -o $(CURDIR)/.cache/share/fencepost . && cd $(CURDIR)/.cache/share && ./fencepost man man/man1 && \
+		for s in bash zsh fish powershell; do ./fencepost completion $$s >completions/fencepost.$$s || exit 1; done && rm fencepost
 
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store

@@ -112,6 +112,20 @@ func (c *calm) List(ctx context.Context, prefix string, opts *store.ListOptions)
 	}
 }
 
+// AbortUploads is for compactors.
+func (c *calm) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
+	st, ok := c.Store.(store.UploadAborter)
+	if !ok {
+		return 0, nil
+	}
+	if err := c.wait(ctx); err != nil {
+		return 0, &store.Error{Op: "abort", Key: prefix, Err: err}
+	}
+	n, err := st.AbortUploads(ctx, prefix, doomed)
+	c.heard(err)
+	return n, err
+}
+
 func (c *calm) Delete(ctx context.Context, keys ...string) error {
 	if len(keys) == 0 {
 		return nil

@@ -11,6 +11,8 @@ var ErrOptions = errors.New("fencepost: invalid options")
 
 var errSuccessor = errors.New("fencepost: no successor has opened the log in time")
 
+var errHook = errors.New("fencepost: a hook of the election has ended its goroutine (runtime.Goexit); hooks must return")
+
 var errDrain = errors.New("fencepost: the store did not settle all appends before the writer had to close")
 
 // fieldError is what is wrong with a field of [Options]: the faults of another package's

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/writer"
+	"github.com/fencepost/fencepost/zaptoslog"
 )
 
 // words is the source of the records. It can be read from any place.
@@ -33,7 +35,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = fencepost.Run(ctx, st, nil, func(ctx context.Context, s *fencepost.Session) error {
+	logger := zaptoslog.New(slog.Default().Handler()) // who leads, who waits for whom, what fails
+	err = fencepost.Run(ctx, st, &fencepost.Options{Logger: logger}, func(ctx context.Context, s *fencepost.Session) error {
 		done, _ := strconv.Atoi(string(s.Recovered().Cursor)) // where the last leader's work ends
 		for _, word := range words(done) {
 			done++

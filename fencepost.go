@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -39,8 +40,8 @@ const LockPrefix = layout.LockPrefix
 // log, as after [Session.Resign]. If no other process waits, work's context ends at once.
 // Let a second signal end the process: call the stop function of signal.NotifyContext when
 // ctx is done. If work returns by itself, nobody appends until another process has read the
-// lock, which it does once in a heartbeat interval. To avoid that gap, call Resign and work
-// on until the context ends.
+// lock, which it does once in a heartbeat interval, or as Options.Leader.Poll says. To avoid
+// that gap, call Resign and work on until the context ends.
 //
 // Run returns:
 //
@@ -69,6 +70,14 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		return err
 	}
 	s := opts.settings(st.Traits())
+	stop, err := s.compact(ctx, st)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := s.reach(ctx, st); err != nil {
+		return err
+	}
 	for {
 		e, err := leader.New(st, LockPrefix, &s.leader)
 		if err != nil {
@@ -85,7 +94,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, leader.ErrLost), errors.Is(err, writer.ErrFenced), r.lost:
-			s.logger.Info("contending again", zap.Error(err))
+			s.again(err)
 		case err == nil: // work has stopped because it resigned
 			s.logger.Info("resigned; contending again")
 		default:
@@ -102,6 +111,51 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 			return err
 		}
 	}
+}
+
+// reach waits until the store answers. Without it the first sign of a wrong address would be
+// an election that does not end.
+func (s *settings) reach(ctx context.Context, st store.Store) error {
+	timeout := s.contact
+	if timeout == 0 {
+		timeout = -1
+	}
+	return store.Reach(ctx, st, layout.FormatKey, &store.ReachOptions{Timeout: timeout, Clock: s.clock, Waiting: func(w store.Waiting) {
+		s.logger.Warn("waiting for the store", zap.String("store", w.Store), zap.Duration("for", w.For), zap.Duration("giving_up_in", w.Left), zap.Error(w.Err))
+	}})
+}
+
+// compact runs the compactor until stop is called or ctx ends. If it ends by itself, the log
+// is written all the same.
+func (s *settings) compact(ctx context.Context, st store.Store) (stop func(), err error) {
+	if s.compactor == nil {
+		return func() {}, nil
+	}
+	c, err := compactor.New(st, s.compactor)
+	if err != nil {
+		return nil, &fieldError{"Compactor", err}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := c.Run(ctx); ctx.Err() == nil {
+			s.logger.Error("nothing is compacted any more; the log is written all the same", zap.Error(err))
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}, nil
+}
+
+// again says why Run contends again. The election has logged already how a term ended.
+func (s *settings) again(err error) {
+	level := zap.InfoLevel
+	if !errors.Is(err, leader.ErrLost) && !errors.Is(err, writer.ErrFenced) {
+		level = zap.WarnLevel // the log could not be opened
+	}
+	s.logger.Log(level, "contending again", zap.Error(err))
 }
 
 // minPause keeps a candidate that is fenced at each opening from spinning.
@@ -138,7 +192,9 @@ func (r *run) standBack() time.Duration {
 func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 	terms, worked, ended := make(chan *leader.Term, 1), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- e.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+		held := errHook // if a hook of the election ends this goroutine
+		defer func() { ended <- held }()
+		held = e.Run(ctx, func(ctx context.Context, t *leader.Term) error {
 			terms <- t
 			select {
 			case <-worked: // and the writer is closed

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -57,9 +59,11 @@ func (a *acks) appendAll(ctx context.Context, s *fencepost.Session) error {
 // its process ends as soon as another leads. Requests take 0 to 40 ms.
 func TestRunHandsOver(t *testing.T) {
 	const rounds = 100
+	var done atomic.Uint64 // the epoch whose work is to return nil
 	hows := map[string]func(w *world, n *node, s *fencepost.Session){
 		"told to end": func(_ *world, n *node, _ *fencepost.Session) { n.cancel(errStop) },
 		"resigns":     func(_ *world, _ *node, s *fencepost.Session) { s.Resign() },
+		"returns nil": func(_ *world, _ *node, s *fencepost.Session) { done.Store(uint64(s.Epoch())) },
 		"deposed": func(w *world, _ *node, _ *fencepost.Session) {
 			if _, err := w.elector().StepDown(context.Background(), nil); err != nil {
 				w.Error(err)
@@ -79,12 +83,28 @@ func TestRunHandsOver(t *testing.T) {
 				start := func(i int) {
 					ready := make(chan struct{})
 					var n *node
-					n = w.run(fmt.Sprint("n", i), options(fmt.Sprint("n", i)), func(ctx context.Context, s *fencepost.Session) error {
+					o := options(fmt.Sprint("n", i))
+					if name == "returns nil" {
+						o.Leader.Poll = 250 * time.Millisecond
+					}
+					n = w.run(o.Leader.Identity, o, func(ctx context.Context, s *fencepost.Session) error {
 						<-ready
 						mu.Lock()
 						leads, session = n, s
 						mu.Unlock()
-						return a.appendAll(ctx, s)
+						if name != "returns nil" {
+							return a.appendAll(ctx, s)
+						}
+						ctx, cancel := context.WithCancel(ctx)
+						go func() {
+							for clock.Sleep(ctx, clock.Go(), 5*time.Millisecond) == nil {
+								if done.Load() == uint64(s.Epoch()) {
+									cancel()
+								}
+							}
+						}()
+						_ = a.appendAll(ctx, s)
+						return nil
 					})
 					close(ready)
 					all[n] = true
@@ -97,15 +117,15 @@ func TestRunHandsOver(t *testing.T) {
 				for i := range rounds {
 					time.Sleep(8*time.Second + time.Duration(rng.Int64N(int64(6*time.Second))))
 					a.measured.Store(true)
-					time.Sleep(time.Second)
+					time.Sleep(1200 * time.Millisecond) // until it appends often
 					mu.Lock()
 					n, s := leads, session
 					mu.Unlock()
 					how(w, n, s)
 					next := <-a.began
 					var ended time.Time
-					if name == "told to end" {
-						if err := w.ends(n); !errors.Is(err, errStop) {
+					if name == "told to end" || name == "returns nil" {
+						if err := w.ends(n); err != nil && !errors.Is(err, errStop) {
 							t.Errorf("Run returned %v", err)
 						}
 						ended = time.Now()
@@ -120,7 +140,11 @@ func TestRunHandsOver(t *testing.T) {
 					a.Unlock()
 					now = next
 				}
-				distribution(t, "from the last acknowledgement to the first of the next", gap, 300*time.Millisecond, time.Second)
+				most := 300 * time.Millisecond
+				if name == "returns nil" {
+					most = 500 * time.Millisecond // the next leader learns of it at its next read
+				}
+				distribution(t, "from the last acknowledgement to the first of the next", gap, most, time.Second)
 				if name == "told to end" {
 					distribution(t, "from then to the end of the process before", process, 300*time.Millisecond, time.Second)
 				}
@@ -260,5 +284,46 @@ func TestRunKeepsWhatCheckHasPromised(t *testing.T) {
 		if late := led.Sub(promised); late < 0 || late > 3*time.Second {
 			t.Errorf("the next leader began %v after what was promised", late)
 		}
+	})
+}
+
+// A store that hangs does not keep a process that is told to end beyond the 30 s that
+// Kubernetes gives it, also with an append in flight.
+func TestRunEndsOnAHungStore(t *testing.T) {
+	for i := range 14 {
+		inWorld(t, func(t *testing.T, w *world) {
+			a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+				<-ctx.Done()
+				_ = appendAsync(context.WithoutCancel(ctx), s, "a")
+				return context.Cause(ctx)
+			})
+			time.Sleep(10 * time.Second)
+			b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error { return nil })
+			if i%2 == 0 {
+				b.st.Crash()
+			}
+			time.Sleep(50*time.Second + time.Duration(i)*time.Second/2)
+			w.Faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Hang: true} })
+			start := time.Now()
+			a.cancel(errStop)
+			if err := w.ends(a); err == nil || time.Since(start) > 27*time.Second {
+				t.Errorf("%d: it ended after %v with %v", i, time.Since(start), err)
+			}
+			b.cancel(errStop)
+			_ = w.ends(b)
+		})
+	}
+}
+
+// A hook that ends its goroutine, as t.FailNow does, ends Run and not only the election.
+func TestRunHookEndsItsGoroutine(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		o := options("a")
+		o.Leader.Hooks.Elected = func(leader.Election) { runtime.Goexit() }
+		n := w.run("a", o, func(context.Context, *fencepost.Session) error { return nil })
+		if err := w.ends(n); err == nil || !strings.Contains(err.Error(), "hook") {
+			t.Errorf("it ended with %v", err)
+		}
+		w.free()
 	})
 }

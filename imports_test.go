@@ -31,11 +31,13 @@ type room struct {
 var rooms = []room{
 	// The ground floor: types that all packages share. None does I/O.
 	{pkg: "clock"},
-	{pkg: "zaptoslog"}, // neither imports a package of the project nor is imported by one
+	{pkg: "zaptoslog"}, // it imports no package of the project
 	{pkg: "fence"},
 	{pkg: "internal/layout", may: []string{"fence"}},
 	{pkg: "internal/document", may: []string{"fence"}},
 	{pkg: "internal/frame", may: []string{"fence", "internal/layout"}},
+
+	{pkg: "internal/release"}, // a tool, and a module of its own
 
 	// The store and its drivers know nothing of logs.
 	{pkg: "store", may: []string{"clock"}},
@@ -46,9 +48,12 @@ var rooms = []room{
 	{pkg: "store/internal/cloud/cloudtest", may: []string{"store", "store/internal/cloud", "store/probe", "store/storetest"}}, // test gear
 	{pkg: "store/...", may: []string{"store", "clock", "store/internal/cloud"}},
 
+	// What users of a store log about it.
+	{pkg: "internal/outage", may: []string{"clock", "store"}},
+
 	// The election never imports the log.
 	{pkg: "internal/lease", may: []string{"clock", "store"}}, // it names versions of the store and sends no request
-	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document"}},
+	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document", "internal/outage"}},
 
 	// A group shares partitions. It knows tokens, and no log.
 	{pkg: "internal/assign", may: []string{"fence"}},
@@ -57,20 +62,28 @@ var rooms = []room{
 
 	// The log, from its description to its users. A writer accepts a token from anywhere,
 	// so it never imports leader. A reader never imports writer.
-	{pkg: "manifest", may: []string{"clock", "fence", "store", "store/probe", "internal/layout", "internal/document"}},
+	{pkg: "internal/files", may: []string{"fence", "store", "store/probe", "internal/layout", "internal/document"}},
+	{pkg: "manifest", may: []string{"clock", "fence", "store", "store/probe", "internal/layout", "internal/document", "internal/files"}},
 	{pkg: "internal/chain", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
 	{pkg: "internal/segment", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
-	{pkg: "internal/state", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/document", "internal/frame"}},
+	{pkg: "internal/state", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/document", "internal/files", "internal/frame"}},
 	{pkg: "internal/takeover", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state"}},
 	{pkg: "writer", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state", "internal/takeover"}},
 	{pkg: "reader", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}},
 	{
-		pkg: "compactor", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"},
+		pkg: "compactor", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state", "internal/outage"},
 		// A compactor with a token from elsewhere needs no election. So only Run has one,
 		// and the options its settings.
 		only: map[string][]string{"leader": {"run*.go", "options.go"}},
 	},
 	{pkg: "verify", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
+
+	// The jobs of a table work with both.
+	{pkg: "rewrite", may: []string{"clock", "manifest", "reader", "writer"}},
+
+	// Tables for other engines are published from what a reader sees. Delta links Parquet, so it
+	// is a module of its own.
+	{pkg: "delta", may: []string{"clock", "fence", "store", "manifest", "reader", "writer"}},
 
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
@@ -94,6 +107,7 @@ var strangers = []struct {
 	{"github.com/Azure/", []string{"store/azurestore", "integration/...", "bench/..."}, "types of the Azure SDK stop at azurestore"},
 	{"github.com/prometheus/", []string{"promhooks", "cmd/fencepost/...", "integration/...", "bench/..."}, "only programs that are measured link Prometheus"},
 	{"go.opentelemetry.io/", []string{"otelhooks"}, "only programs that are traced link OpenTelemetry"},
+	{"github.com/parquet-go/", []string{"delta/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},
 }
 

@@ -3,14 +3,18 @@ package fencepost
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"log/slog"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
+	"github.com/fencepost/fencepost/zaptoslog"
 )
 
 // Options of [Run]. The zero value works, and so does nil.
@@ -20,8 +24,17 @@ type Options struct {
 	Leader *leader.Options
 	// Writer configures the writer. Run sets Writer.Until, so it must be nil here.
 	Writer *writer.Options
-	// Logger also serves the election and the writer if they have no Logger of their
-	// own. Default: no logging. Package zaptoslog makes one from a slog.Handler.
+	// Compactor runs a compactor in this process for as long as Run runs. Of several, one
+	// works and the others wait, wherever the leader is. nil: none; then something else has
+	// to compact the log.
+	Compactor *compactor.Options
+	// Contact is how long Run tries to reach the store before its first request is answered.
+	// Then it returns store.ErrUnreachable. Default 0: until ctx ends. Every 5 s the log says
+	// what Run waits for.
+	Contact time.Duration
+	// Logger also serves the election, the writer and the compactor if they have no Logger of
+	// their own. Default: warnings and errors go to slog.Default; zap.NewNop logs nothing.
+	// Package zaptoslog makes a Logger from a slog.Handler.
 	Logger *zap.Logger
 }
 
@@ -40,6 +53,12 @@ func (o *Options) Validate() error {
 	}
 	fault("Leader", o.Leader.Validate())
 	fault("Writer", o.Writer.Validate())
+	if o.Compactor != nil {
+		fault("Compactor", o.Compactor.Validate())
+	}
+	if o.Contact < 0 {
+		fault("Contact", fmt.Errorf("%v must not be negative", o.Contact))
+	}
 	if o.Writer != nil && o.Writer.Until != nil {
 		fault("Writer", errors.New("the field Until must be nil, because Run sets it to the leader's term"))
 	}
@@ -48,10 +67,12 @@ func (o *Options) Validate() error {
 
 // settings are complete options.
 type settings struct {
-	leader leader.Options
-	writer writer.Options
-	logger *zap.Logger
-	clock  clock.Clock
+	leader    leader.Options
+	writer    writer.Options
+	compactor *compactor.Options // nil: none
+	contact   time.Duration
+	logger    *zap.Logger
+	clock     clock.Clock
 	// renew is the interval of heartbeats, and so the longest time after which
 	// another candidate notices that the lock is free.
 	renew time.Duration
@@ -66,9 +87,10 @@ type settings struct {
 func (o *Options) settings(traits store.Traits) settings {
 	v := *cmp.Or(o, &Options{})
 	s := settings{
-		logger: cmp.Or(v.Logger, zap.NewNop()),
-		leader: *cmp.Or(v.Leader, &leader.Options{}),
-		writer: *cmp.Or(v.Writer, &writer.Options{}),
+		logger:  logging(v.Logger),
+		contact: v.Contact,
+		leader:  *cmp.Or(v.Leader, &leader.Options{}),
+		writer:  *cmp.Or(v.Writer, &writer.Options{}),
 	}
 	if s.leader.Identity == "" {
 		// One name for all terms: a candidate that finds its own name in an expired lock
@@ -84,7 +106,22 @@ func (o *Options) settings(traits store.Traits) settings {
 		s.renew = max(cmp.Or(s.leader.Validity, validity)*2/5, traits.MinRewrite)
 	}
 	s.validity = cmp.Or(s.leader.Validity, validity)
+	if v.Compactor != nil {
+		c := *v.Compactor
+		l := *cmp.Or(c.Leader, &leader.Options{})
+		l.Identity = cmp.Or(l.Identity, s.leader.Identity)
+		c.Leader, c.Clock, c.Logger = &l, cmp.Or(c.Clock, s.clock), cmp.Or(c.Logger, s.logger)
+		s.compactor = &c
+	}
 	s.patience = s.validity / 5
 	s.drain = max(s.leader.Validity, validity)
 	return s
+}
+
+// logging is what Run logs to. A process whose user has set no Logger still says what is wrong.
+func logging(l *zap.Logger) *zap.Logger {
+	if l != nil {
+		return l
+	}
+	return zaptoslog.New(slog.Default().Handler(), zap.IncreaseLevel(zap.WarnLevel))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -30,6 +31,7 @@ type fleet struct {
 	mem    *memstore.Store
 	faulty *faultstore.Store
 	n      int
+	grace  time.Duration // of new logs; 0: the default
 
 	mu    sync.Mutex
 	acked [][]string // by partition
@@ -56,8 +58,15 @@ func (f *fleet) options(name string) *fencepost.GroupOptions {
 		Group: &group.Options{
 			Partitions: f.n, Identity: name, Clock: clock.Go(), Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 2, UploadSize: 1, Clock: clock.Go()},
 		},
-		Writer: &writer.Options{Clock: clock.Go()},
+		Writer: &writer.Options{Clock: clock.Go(), Init: &manifest.InitOptions{Grace: f.grace}},
 	}
+}
+
+// grow makes room for the partitions up to n.
+func (f *fleet) grow() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.acked, f.who = append(f.acked, make([][]string, f.n-len(f.acked))...), append(f.who, make([]string, f.n-len(f.who))...)
 }
 
 // join starts a worker that appends ten records a second to each partition that it owns.

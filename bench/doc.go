@@ -13,11 +13,12 @@
 // the best counts. A real regression shows each time; a bad moment of a shared machine
 // does not.
 //
-// There are five pages. The command itself makes writer. TestOpening makes opening: a
+// There are six pages. The command itself makes writer. TestOpening makes opening: a
 // takeover from a leader that never stops, in virtual time. TestPacing makes pacing: when
 // the writer sends, beside a serial group commit, in virtual time. The tests of package history
 // make history, about manifest, compactor, reader and simulation. TestServers makes
-// servers: appends on MinIO and versitygw.
+// servers: appends on MinIO and versitygw. The tests of package groups make groups: groups beside
+// leases for each partition, in virtual time.
 //
 // The writer's store is an S3 endpoint in this process, with settable latency and
 // counters. Both arms of a comparison use the same client, with the SDK's defaults. Both

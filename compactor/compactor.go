@@ -1,6 +1,7 @@
 package compactor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
 )
@@ -16,8 +18,9 @@ import (
 // Compactor compacts one log. It is safe for concurrent use, but with [Options.Token]
 // one call at a time may change the log.
 type Compactor struct {
-	st    store.Store
-	opts  Options // with defaults
+	st    store.Store // counts requests for the pacer
+	plain store.Store // the same; for elections, and for what not every store can do
+	opts  Options     // with defaults
 	pacer *pacer
 	// When this process first saw each manifest and each pin, for stores that do not tell
 	// how old an object is.
@@ -46,8 +49,14 @@ func New(st store.Store, opts *Options) (*Compactor, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Compactor{st: st, opts: opts.withDefaults()}
+	c := &Compactor{plain: st, opts: opts.withDefaults()}
 	c.pacer = newPacer(&c.opts)
+	c.st = &counted{st, c.pacer}
+	settle := *cmp.Or(c.opts.Settle, &store.SettleOptions{})
+	if settle.Retrying == nil {
+		settle.Retrying = outage.New(c.opts.Logger, st, c.opts.Clock).Failed
+		c.opts.Settle = &settle
+	}
 	if err := c.checkElection(); err != nil {
 		return nil, err
 	}
@@ -59,8 +68,8 @@ func New(st store.Store, opts *Options) (*Compactor, error) {
 //
 // It may be stopped at any time: a later call removes what it leaves behind. Errors:
 // [ErrFenced]; fence.ErrCorrupt if the log is damaged, which changes nothing;
-// fence.ErrLimit if the manifest becomes too large; manifest.ErrNotInitialized; those of
-// the store and of the election.
+// fence.ErrLimit if the manifest becomes too large; manifest.ErrNotInitialized;
+// manifest.ErrFiles; those of the store and of the election.
 func (c *Compactor) Once(ctx context.Context) (Report, error) {
 	var report Report
 	err := c.inEpoch(ctx, func(ctx context.Context, p *pass) error {
@@ -109,6 +118,14 @@ func (c *Compactor) ownEpoch(ctx context.Context) (*epoch, error) {
 	if own != nil {
 		return own, nil
 	}
+	done, err := c.opts.Budget.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := c.pacer.pace(ctx, 0); err != nil {
+		return nil, err
+	}
 	log, err := c.open(ctx)
 	if err != nil {
 		return nil, err
@@ -129,7 +146,7 @@ func newEpoch(log *state.Log, token fence.Token) (*epoch, error) {
 }
 
 func (c *Compactor) open(ctx context.Context) (*state.Log, error) {
-	return state.Open(ctx, c.st, &state.Options{Settle: c.opts.Settle, Clock: c.opts.Clock})
+	return state.Open(ctx, c.st, &state.Options{Files: c.opts.Files, Settle: c.opts.Settle, Clock: c.opts.Clock})
 }
 
 // failed completes an error for the caller: with the cause for which ctx has ended, and

@@ -84,7 +84,7 @@ func (f *folding) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := f.pace(ctx, 1, step.Size); err != nil {
+		if err := f.pace(ctx, step.Size); err != nil {
 			return err
 		}
 		if err := f.add(ctx, step); err != nil {
@@ -195,6 +195,7 @@ func (p *pass) enough(ctx context.Context, m *state.Manifest, minObjects int) (b
 	case err != nil && !errors.Is(err, store.ErrRange): // an empty object is damage: the fold says so
 		return false, err
 	}
+	p.waits = true
 	now := p.opts.Clock.Now()
 	if p.waiting.at != floor {
 		p.waiting = waiting{floor, now}

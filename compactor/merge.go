@@ -12,9 +12,6 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// readSize is about how much of a segment one request reads.
-const readSize = 4 << 20
-
 // merge replaces several segments by one, if the levels ask for it, and reports whether
 // it did.
 func (p *pass) merge(ctx context.Context, m *state.Manifest) (newest *state.Manifest, did bool, err error) {
@@ -48,9 +45,9 @@ func (p *pass) copy(ctx context.Context, old []state.Segment, up *upload) (segme
 			}
 		}
 	}
-	n, read := 0, int64(0) // segments copied, and bytes of the one in turn
+	n := 0 // segments copied
 	next := func() {
-		n, read = n+1, 0
+		n++
 		p.report.Merged++
 		p.progress()
 	}
@@ -63,12 +60,7 @@ func (p *pass) copy(ctx context.Context, old []state.Segment, up *upload) (segme
 		}
 		// The frame does not tell how many bytes of the segment it was.
 		share := piece.Ref.Size * int64(piece.Records()) / int64(piece.Ref.End-piece.Ref.First)
-		requests := (read+share)/readSize - read/readSize
-		if read == 0 {
-			requests++
-		}
-		read += share
-		if err := p.pace(ctx, requests, share); err != nil {
+		if err := p.pace(ctx, share); err != nil {
 			return piece.Ref, err
 		}
 		if err := up.add(ctx, piece.Frame, piece.Stored); err != nil {

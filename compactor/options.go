@@ -23,6 +23,10 @@ type Options struct {
 	Token fence.Token
 	// Interval is how often Run checks for work; default 10 s.
 	Interval time.Duration
+	// IdleInterval is how often Run checks a log in which nothing happens. After each check that
+	// finds nothing to do and nothing that waits, Run waits twice as long, up to this. Default
+	// Interval.
+	IdleInterval time.Duration
 	// MinObjects is how many unfolded objects Run waits for before it folds; default 64.
 	// It folds fewer if one has waited for MaxAge; default 1 min. Once folds any number.
 	MinObjects int
@@ -44,6 +48,8 @@ type Options struct {
 	// are not delayed. 0 is no bound.
 	RequestsPerSecond int
 	BytesPerSecond    int64
+	// Budget, if not nil, also bounds what this compactor and others do together.
+	Budget *Budget
 	// Retain bounds the history. The zero value keeps all of it.
 	Retain Retain
 	// KeepVersions is how many older versions of the manifest are kept, with all that
@@ -58,6 +64,9 @@ type Options struct {
 	// Prune and NoPrune are also for the locks of the log's leaders: the compactor prunes
 	// both.
 	Leader *leader.Options
+	// Files is the store for the files of the table, if the log keeps them in a second one: see
+	// manifest.InitOptions.Files. Without it such a log is not compacted.
+	Files store.Store
 	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
@@ -80,7 +89,8 @@ type Hooks struct {
 	Progress func(Report)
 	// Folded: objects of the log have become segments.
 	Folded func(Fold)
-	// Passed: a pass has ended, a call of Once or a round of Run.
+	// Passed: a pass has ended, a call of Once or a round of Run. It comes after the last call
+	// of Progress.
 	Passed func(Pass)
 }
 
@@ -138,6 +148,7 @@ func (o *Options) Validate() error {
 		}
 	}
 	need(v.Interval > 0, "Interval is %v; it must not be negative", v.Interval)
+	need(v.IdleInterval >= v.Interval, "IdleInterval is %v; it must be at least Interval, which is %v", v.IdleInterval, v.Interval)
 	need(v.MinObjects > 0, "MinObjects is %d; it must be at least 1", v.MinObjects)
 	need(v.MaxAge > 0, "MaxAge is %v; it must not be negative", v.MaxAge)
 	need(v.SegmentBytes > 0, "SegmentBytes is %d; it must be at least 1", v.SegmentBytes)
@@ -161,6 +172,7 @@ func (o *Options) Validate() error {
 func (o *Options) withDefaults() Options {
 	v := *cmp.Or(o, &Options{})
 	v.Interval = cmp.Or(v.Interval, 10*time.Second)
+	v.IdleInterval = cmp.Or(v.IdleInterval, v.Interval)
 	v.MinObjects = cmp.Or(v.MinObjects, 64)
 	v.MaxAge = cmp.Or(v.MaxAge, time.Minute)
 	v.SegmentBytes = cmp.Or(v.SegmentBytes, 256<<20)

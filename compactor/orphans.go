@@ -47,9 +47,9 @@ func (p *pass) orphanRules(s *survey) []rule {
 		return absent(ctx, live, info.Key)
 	}
 	return []rule{
-		{"orphan", layout.SegmentPrefix, own(layout.ParseSegmentKey)},
-		{"orphan", layout.ListPrefix, own(layout.ParseListKey)},
-		{"orphan", layout.FilePrefix, file},
+		{p.st, "orphan", layout.SegmentPrefix, own(layout.ParseSegmentKey)},
+		{p.st, "orphan", layout.ListPrefix, own(layout.ParseListKey)},
+		{p.files, "orphan", layout.FilePrefix, file},
 	}
 }
 
@@ -118,27 +118,30 @@ func (p *pass) dropped(ctx context.Context, m *state.Manifest, set *keySet) erro
 
 // uploadRules are for the parts of uploads that were broken off, by the rules of orphans
 // and of tmp. Such an upload was never complete, so nothing names it.
-func (s *survey) uploadRules() []rule {
+func (p *pass) uploadRules(s *survey) []rule {
 	own := func(parse func(string) (layout.Role, fence.Epoch, bool)) func(context.Context, store.Info) (bool, error) {
 		return func(_ context.Context, info store.Info) (bool, error) { return s.fencedUpload(info.Key, parse), nil }
 	}
-	return []rule{
-		{"upload", layout.SegmentPrefix, own(layout.ParseSegmentKey)},
-		{"upload", layout.ListPrefix, own(layout.ParseListKey)},
-		{"upload", layout.FilePrefix, func(_ context.Context, info store.Info) (bool, error) { return s.sealedFile(info.Key), nil }},
-		{"upload", tmpRule.prefix, tmpRule.dead},
+	rules := []rule{
+		{p.st, "upload", layout.SegmentPrefix, own(layout.ParseSegmentKey)},
+		{p.st, "upload", layout.ListPrefix, own(layout.ParseListKey)},
+		{p.files, "upload", layout.FilePrefix, func(_ context.Context, info store.Info) (bool, error) { return s.sealedFile(info.Key), nil }},
 	}
+	for _, r := range p.tmpRules() {
+		rules = append(rules, rule{r.in, "upload", r.prefix, r.dead})
+	}
+	return rules
 }
 
 // abortUploads aborts them. If the store does not allow that, it costs the owner some
 // storage and breaks nothing.
 func (p *pass) abortUploads(ctx context.Context, s *survey) error {
-	st, ok := p.st.(store.UploadAborter)
-	if !ok {
-		return nil
-	}
-	for _, r := range s.uploadRules() {
-		if err := p.pace(ctx, 1, 0); err != nil {
+	for _, r := range p.uploadRules(s) {
+		st, ok := r.in.(store.UploadAborter)
+		if !ok {
+			continue
+		}
+		if err := p.pace(ctx, 0); err != nil {
 			return err
 		}
 		err := store.Retry(ctx, p.opts.Settle, func(ctx context.Context) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/segment"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
 )
 
 // How many bytes are read ahead: of large log objects, and of segments. An upload holds
@@ -29,12 +30,16 @@ type pass struct {
 	*epoch
 	chain  chain.Source
 	segs   segment.Source
+	files  store.Store // nil until a second store is known to be the log's
 	report Report
 
 	waiting waiting
+	waits   bool                        // this round has seen objects that are to be folded later
 	tidy    func(context.Context) error // follows folding and merging: upkeep, except in tests
 	tidied  clock.Instant               // when upkeep last pruned
 	upkept  bool                        // whether it ever did
+	version uint64                      // of the newest manifest in this round
+	clean   uint64                      // the version of which upkeep has found nothing to prune, or 0
 }
 
 func (c *Compactor) pass(e *epoch) *pass {
@@ -46,6 +51,9 @@ func (c *Compactor) pass(e *epoch) *pass {
 	}
 	p.chain.Keep = p.keeps
 	p.tidy = p.upkeep
+	if f.Files == nil {
+		p.files = c.st
+	}
 	return p
 }
 
@@ -61,6 +69,17 @@ func (p *pass) run(ctx context.Context, minObjects int) error {
 }
 
 func (p *pass) work(ctx context.Context, minObjects int) error {
+	done, err := p.opts.Budget.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := p.pace(ctx, 0); err != nil {
+		return err
+	}
+	if err := p.checkFiles(ctx); err != nil {
+		return err
+	}
 	m, err := p.newest(ctx)
 	if err != nil {
 		return err
@@ -69,8 +88,9 @@ func (p *pass) work(ctx context.Context, minObjects int) error {
 	// Without this update: A uploads a segment and dies; B finds nothing to fold and
 	// publishes nothing; the newest manifest still shows A's epoch, so A may yet name its
 	// segment; nobody ever deletes it.
-	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() {
-		if m, err = p.updater.Update(ctx, func(*state.Change) error { return nil }); err != nil {
+	keeps := p.opts.KeepVersions > 0 || p.opts.KeepVersionsFor > 0
+	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() || m.KeepsVersions != keeps {
+		if m, err = p.updater.Update(ctx, func(m *state.Change) error { m.KeepsVersions = keeps; return nil }); err != nil {
 			return err
 		}
 	}
@@ -90,6 +110,7 @@ func (p *pass) work(ctx context.Context, minObjects int) error {
 		}
 		// Also between two segments: a compactor that cannot keep up with the writer must
 		// still delete what is folded.
+		p.version = m.Version
 		if err := p.tidy(ctx); err != nil {
 			return err
 		}
@@ -99,6 +120,18 @@ func (p *pass) work(ctx context.Context, minObjects int) error {
 			zap.Int("merged", r.Merged), zap.Any("pruned", r.Pruned), zap.Stringer("floor", r.Floor))
 	}
 	return nil
+}
+
+// checkFiles finds out once in each epoch whether the store for files is the log's.
+func (p *pass) checkFiles(ctx context.Context) error {
+	if p.files != nil {
+		return nil
+	}
+	st, err := p.log.CheckFiles(ctx, true)
+	if err == nil {
+		p.files = &counted{st, p.pacer}
+	}
+	return err
 }
 
 // step does a piece of work on a manifest. It returns the newest manifest that it knows,

@@ -82,6 +82,9 @@ func (c *Compactor) plan(ctx context.Context) (*Plan, error) {
 		return nil, err
 	}
 	p := c.pass(e)
+	if err := p.checkFiles(ctx); err != nil {
+		return nil, err
+	}
 	s, err := p.survey(ctx, false)
 	if err != nil {
 		return nil, err
@@ -94,7 +97,7 @@ func (c *Compactor) plan(ctx context.Context) (*Plan, error) {
 	if plan.Truncate, err = p.keepsFrom(ctx, s); err != nil {
 		return nil, err
 	}
-	unfolded := rule{"", layout.DataPrefix, func(_ context.Context, info store.Info) (bool, error) {
+	unfolded := rule{p.st, "", layout.DataPrefix, func(_ context.Context, info store.Info) (bool, error) {
 		pos, ok := layout.ParseDataKey(info.Key)
 		return ok && !pos.Before(s.m.Floor.Position), nil
 	}}
@@ -133,13 +136,13 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 		return err
 	}
 	if s.horizon != nil {
-		rules = append(rules, p.dataRule(s), manifestRule(s))
+		rules = append(rules, p.dataRule(s), p.manifestRule(s))
 	}
 	if dropped {
 		rules = append(rules, p.droppedRules(s)...)
 	}
 	rules = append(rules, p.orphanRules(s)...)
-	for _, r := range append(rules, tmpRule) {
+	for _, r := range append(rules, p.tmpRules()...) {
 		err := p.each(ctx, r, func(info store.Info) bool {
 			plan.add(r.kind, info)
 			return true
@@ -148,10 +151,10 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 			return err
 		}
 	}
-	for _, r := range s.uploadRules() {
-		st, ok := p.st.(store.UploadAborter)
+	for _, r := range p.uploadRules(s) {
+		st, ok := r.in.(store.UploadAborter)
 		if !ok {
-			break
+			continue
 		}
 		_, err := st.AbortUploads(ctx, r.prefix, func(info store.Info) bool {
 			if dead, err := r.dead(ctx, info); dead && err == nil {
@@ -163,7 +166,7 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 			return err
 		}
 	}
-	locks := &wouldDelete{Store: p.st}
+	locks := &wouldDelete{Store: p.plain}
 	if err := p.pruneLocks(ctx, locks, func(int) {}); err != nil {
 		return err
 	}
@@ -188,8 +191,8 @@ func (p *pass) droppedRules(s *survey) []rule {
 		}
 		return nil
 	})
-	named := func(kind, prefix string) rule {
-		return rule{kind, prefix, func(ctx context.Context, info store.Info) (bool, error) {
+	named := func(in store.Store, kind, prefix string) rule {
+		return rule{in, kind, prefix, func(ctx context.Context, info store.Info) (bool, error) {
 			if layout.KindOf(info.Key) != kind {
 				return false, nil
 			}
@@ -197,7 +200,10 @@ func (p *pass) droppedRules(s *survey) []rule {
 			return !not, err
 		}}
 	}
-	return []rule{named(layout.KindSegment, layout.SegmentPrefix), named(layout.KindList, layout.ListPrefix), named(layout.KindFile, layout.FilePrefix)}
+	return []rule{
+		named(p.st, layout.KindSegment, layout.SegmentPrefix), named(p.st, layout.KindList, layout.ListPrefix),
+		named(p.files, layout.KindFile, layout.FilePrefix),
+	}
 }
 
 // wouldDelete is a store that deletes nothing, and remembers what it was asked to delete.
@@ -229,9 +235,9 @@ func (p *Plan) add(kind string, info store.Info) {
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "from    manifest %d; floor %v, offset %d\n", p.Version, p.Floor, p.FloorOffset)
-	fmt.Fprintf(&b, "fold    up to %d objects, %d bytes\n", p.FoldObjects, p.FoldBytes)
+	fmt.Fprintf(&b, "fold    up to %s, %d bytes\n", number(p.FoldObjects, "object"), p.FoldBytes)
 	for _, m := range p.Merges {
-		fmt.Fprintf(&b, "merge   %d segments, records %d to %d, %d bytes\n", len(m.Segments), m.First, m.End-1, m.Bytes)
+		fmt.Fprintf(&b, "merge   %s, records %d to %d, %d bytes\n", number(len(m.Segments), "segment"), m.First, m.End-1, m.Bytes)
 	}
 	if p.Truncate > p.Start {
 		fmt.Fprintf(&b, "give up records %d to %d\n", p.Start, p.Truncate-1)
@@ -247,4 +253,12 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&b, "pinned  manifest %d, by pin %q of %s\n", pin.Version, pin.Name, pin.Holder)
 	}
 	return b.String()
+}
+
+// number writes a number of things.
+func number(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }

@@ -13,6 +13,9 @@ import (
 // may run at any time and any number of times, also in a zombie: everything before a
 // durable floor is dead, and names are never used again.
 func (p *pass) prune(ctx context.Context) error {
+	if err := p.checkFiles(ctx); err != nil {
+		return err
+	}
 	s, err := p.survey(ctx, true)
 	if err != nil {
 		return err
@@ -28,7 +31,7 @@ func (p *pass) prune(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, r := range append(p.orphanRules(s), tmpRule) {
+	for _, r := range append(p.orphanRules(s), p.tmpRules()...) {
 		if err := p.sweep(ctx, r); err != nil {
 			return err
 		}
@@ -87,7 +90,7 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 			return err
 		}
 	}
-	return p.sweep(ctx, manifestRule(s))
+	return p.sweep(ctx, p.manifestRule(s))
 }
 
 func (p *pass) anyDropped(ctx context.Context, s *survey) (bool, error) {
@@ -103,7 +106,11 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 	upTo := s.upTo()
 	keys := map[string][]string{}
 	flush := func(kind string) error {
-		err := p.delete(ctx, kind, keys[kind])
+		in := p.st
+		if kind == layout.KindFile {
+			in = p.files
+		}
+		err := p.delete(ctx, in, kind, keys[kind])
 		keys[kind] = keys[kind][:0]
 		return err
 	}

@@ -60,10 +60,9 @@ func (r *Report) pruned(kind string, keys []string) {
 
 // progress calls the hook.
 func (p *pass) progress() {
-	if p.opts.Hooks.Progress == nil {
-		return
+	if hook := p.opts.Hooks.Progress; hook != nil {
+		hook(p.report.clone())
 	}
-	p.opts.Hooks.Progress(p.report.clone())
 }
 
 func (r Report) clone() Report {

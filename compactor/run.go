@@ -21,12 +21,16 @@ import (
 
 // Run compacts whenever there is enough to do, until ctx ends. Without [Options.Token] it
 // does so while this process is the compactor, and otherwise waits to become it. It checks
-// for objects to fold every Options.Interval, and prunes twice in each grace period.
+// for objects to fold every Options.Interval, and prunes twice in each grace period. Both are less
+// frequent if Options.IdleInterval says so.
 //
-// It returns ctx's cause, or earlier an error that waiting cannot mend: the log is
-// damaged, there is none, the token is fenced, or the store refuses for good. After any
-// other error it retries an Interval later.
+// If there is no log yet, Run waits for it. It returns ctx's cause, or earlier an error that
+// waiting cannot mend: the log is damaged or was deleted, the token is fenced, or the store
+// refuses for good. After any other error it retries an Interval later.
 func (c *Compactor) Run(ctx context.Context) error {
+	if err := c.awaitLog(ctx); err != nil {
+		return failed(ctx, err)
+	}
 	for {
 		err := c.inEpoch(ctx, c.rounds)
 		switch {
@@ -45,17 +49,45 @@ func (c *Compactor) Run(ctx context.Context) error {
 	}
 }
 
-// rounds compacts at each Interval until ctx ends.
+// awaitLog waits until there is a log. That is one GET in each Interval, and less often the longer
+// it lasts if IdleInterval says so.
+func (c *Compactor) awaitLog(ctx context.Context) error {
+	for n, every := 0, c.opts.Interval; ; n, every = n+1, min(2*every, c.opts.IdleInterval) {
+		_, err := c.open(ctx)
+		if !errors.Is(err, manifest.ErrNotInitialized) {
+			return nil // what else is wrong, the first round finds
+		}
+		switch {
+		case n == 0:
+			c.opts.Logger.Info("no log is here yet; waiting for it", zap.String("store", c.st.Traits().Where()))
+		case n%remind == 0:
+			c.opts.Logger.Warn("there is still no log here; is this the right place?", zap.String("store", c.st.Traits().Where()))
+		}
+		if err := clock.Sleep(ctx, c.opts.Clock, every); err != nil {
+			return err
+		}
+	}
+}
+
+// remind is after how many looks a compactor without a log says so again.
+const remind = 30
+
+// rounds compacts at each Interval until ctx ends, and less often while there is nothing to do.
 func (c *Compactor) rounds(ctx context.Context, p *pass) error {
-	for {
-		p.report = Report{}
+	for every := c.opts.Interval; ; {
+		p.report, p.waits = Report{}, false
 		if err := p.run(ctx, c.opts.MinObjects); err != nil {
 			if final(err) || ctx.Err() != nil {
 				return err
 			}
 			c.opts.Logger.Warn("a round of compaction failed; retrying with the next", zap.Error(err))
 		}
-		if err := clock.Sleep(ctx, c.opts.Clock, c.opts.Interval); err != nil {
+		if r := &p.report; p.waits || r.Folded > 0 || r.Merged > 0 || r.Truncated > 0 || len(r.Pruned) > 0 {
+			every = c.opts.Interval
+		} else {
+			every = min(2*every, c.opts.IdleInterval)
+		}
+		if err := clock.Sleep(ctx, c.opts.Clock, every); err != nil {
 			return err
 		}
 	}
@@ -65,7 +97,7 @@ func (c *Compactor) rounds(ctx context.Context, p *pass) error {
 // it much later, perhaps in the background.
 func (c *Compactor) checkElection() error {
 	o := c.election()
-	if _, err := leader.New(c.st, layout.CompactorLockPrefix, &o); err != nil {
+	if _, err := leader.New(c.plain, layout.CompactorLockPrefix, &o); err != nil {
 		return fmt.Errorf("%w: Leader: %w", ErrOptions, err)
 	}
 	return nil
@@ -97,7 +129,7 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 	// The log may know later epochs than the election, because tokens came from elsewhere
 	// or the locks were lost. Then the election goes on after them.
 	o.MinEpoch = max(o.MinEpoch, min(uint64(newest.Roles[layout.Compactor].Epoch), math.MaxUint64-1)+1)
-	elector, err := leader.New(c.st, layout.CompactorLockPrefix, &o)
+	elector, err := leader.New(c.plain, layout.CompactorLockPrefix, &o)
 	if err != nil {
 		return err
 	}
@@ -110,20 +142,33 @@ func (c *Compactor) elected(ctx context.Context, work func(context.Context, *pas
 	})
 }
 
+// pruneIdle is after how many checks of an idle log it is pruned again.
+const pruneIdle = 8
+
 // upkeep prunes at most twice in each grace period, because pruning lists the whole log.
 func (p *pass) upkeep(ctx context.Context) error {
 	grace := time.Duration(p.log.Format().Grace)
 	now := p.opts.Clock.Now()
-	if p.upkept && now.Sub(p.tidied) < grace/2 {
+	every := grace / 2
+	if p.version == p.clean {
+		// There was nothing to prune, and the log has not changed since. Only pins and uploads that
+		// were given up can make something superfluous.
+		every = max(every, pruneIdle*p.opts.IdleInterval)
+	}
+	if p.upkept && now.Sub(p.tidied) < every {
 		return nil
 	}
+	before := len(p.report.Pruned)
 	if err := p.prune(ctx); err != nil {
 		return err
 	}
-	if err := p.pruneLocks(ctx, p.st, func(n int) { p.report.count("lock", n) }); err != nil {
+	if err := p.pruneLocks(ctx, p.plain, func(n int) { p.report.count("lock", n) }); err != nil {
 		return err
 	}
-	p.tidied, p.upkept = now, true
+	p.tidied, p.upkept, p.clean = now, true, 0
+	if len(p.report.Pruned) == before {
+		p.clean = p.version
+	}
 	return nil
 }
 
@@ -150,7 +195,7 @@ func (p *pass) pruneLocks(ctx context.Context, st store.Store, count func(int)) 
 // final tells whether going on is useless.
 func final(err error) bool {
 	kinds := []error{
-		ErrFenced, manifest.ErrNotInitialized, fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit,
+		ErrFenced, manifest.ErrNotInitialized, manifest.ErrFiles, fence.ErrCorrupt, fence.ErrFormat, fence.ErrLimit,
 		leader.ErrOptions, leader.ErrCorrupt, leader.ErrFormat, leader.ErrInconsistent,
 	}
 	return store.Permanent(err) || slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +22,7 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
 )
 
 // inBubble gives a log in virtual time.
@@ -167,7 +169,6 @@ func TestRunEnds(t *testing.T) {
 		harm func(w *world)
 		want error
 	}{
-		"no log":    {func(w *world) { w.Remove(layout.FormatKey) }, manifest.ErrNotInitialized},
 		"damage":    {func(w *world) { w.Put(layout.DataKey(logtest.At(1, 1)), []byte("junk")) }, fence.ErrCorrupt},
 		"denied":    {func(w *world) { w.Faulty.SetHook(always(faultstore.ErrDenied)) }, store.ErrDenied},
 		"junk lock": {func(w *world) { w.Put("compactor-lock/"+layout.FormatNumber(5)+".json", []byte("junk")) }, leader.ErrCorrupt},
@@ -416,4 +417,39 @@ func TestHooksTellFoldsAndPasses(t *testing.T) {
 	if _, err := c.Once(t.Context()); !errors.Is(err, store.ErrDenied) || len(passes) != 3 || !errors.Is(passes[2].Err, store.ErrDenied) {
 		t.Errorf("%v; %+v", err, passes)
 	}
+}
+
+// Before there is a log, Run waits for it, and says so. After a while it asks whether this is
+// the right place.
+func TestRunWaitsForALog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		st := memstore.New(&memstore.Options{Name: "mem://here", Clock: clock.Go()})
+		c, err := New(st, running(&Options{Logger: zap.New(core)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancelCause(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		time.Sleep(time.Minute)
+		if n := logs.FilterMessageSnippet("waiting for it").Len(); n != 1 {
+			t.Errorf("%d lines that it waits", n)
+		}
+		time.Sleep(10 * time.Minute)
+		if n := logs.FilterMessageSnippet("right place").FilterField(zap.String("store", "mem://here")).Len(); n != 2 {
+			t.Errorf("%d reminders", n)
+		}
+		if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Probed: logtest.Format().Probe}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if logs.FilterMessageSnippet("elected").Len() != 1 {
+			t.Error("it did not begin when there was a log")
+		}
+		cancel(errStopped)
+		if err := <-ended; !errors.Is(err, errStopped) {
+			t.Error(err)
+		}
+	})
 }

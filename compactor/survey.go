@@ -199,7 +199,7 @@ func (p *pass) expire(ctx context.Context, pin state.PinInfo, m *state.Manifest)
 	if _, ok := layout.ParsePinKey(pin.Object.Key); !ok || !pin.Removable(m.PruneMark) {
 		return true, nil
 	}
-	return true, p.delete(ctx, "pin", []string{pin.Object.Key})
+	return true, p.delete(ctx, p.st, "pin", []string{pin.Object.Key})
 }
 
 // sightings are when this process first saw each version of some objects.

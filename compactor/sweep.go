@@ -22,8 +22,9 @@ const (
 	tmpAge = 24 * time.Hour
 )
 
-// rule says which objects below a prefix may be deleted.
+// rule says which objects below a prefix of a store may be deleted.
 type rule struct {
+	in           store.Store
 	kind, prefix string
 	dead         func(context.Context, store.Info) (bool, error)
 }
@@ -31,7 +32,7 @@ type rule struct {
 // dataRule deletes the log objects before a durable floor, except the seals of the chain.
 func (p *pass) dataRule(s *survey) rule {
 	floor := s.horizon.Floor.Position
-	return rule{"data", layout.DataPrefix, func(ctx context.Context, info store.Info) (bool, error) {
+	return rule{p.st, "data", layout.DataPrefix, func(ctx context.Context, info store.Info) (bool, error) {
 		pos, ok := layout.ParseDataKey(info.Key)
 		if !ok || !pos.Before(floor) {
 			return false, nil
@@ -60,30 +61,38 @@ func (p *pass) dataRule(s *survey) rule {
 }
 
 // manifestRule deletes the manifests before the mark that no pin holds.
-func manifestRule(s *survey) rule {
-	return rule{"manifest", layout.ManifestPrefix, func(_ context.Context, info store.Info) (bool, error) {
+func (p *pass) manifestRule(s *survey) rule {
+	return rule{p.st, "manifest", layout.ManifestPrefix, func(_ context.Context, info store.Info) (bool, error) {
 		v, ok := layout.ParseManifestKey(info.Key)
 		return ok && s.superseded(v), nil
 	}}
 }
 
-// tmpRule deletes what probes have left behind.
-var tmpRule = rule{"tmp", layout.TmpPrefix, func(_ context.Context, info store.Info) (bool, error) {
+// tmpRules delete what probes have left behind. Of a second store that is what all logs share.
+func (p *pass) tmpRules() []rule {
+	rules := []rule{{p.st, "tmp", layout.TmpPrefix, deadTmp}}
+	if p.log.Format().Files != nil {
+		rules = append(rules, rule{p.files, "tmp", layout.TmpPrefix, deadTmp})
+	}
+	return rules
+}
+
+func deadTmp(_ context.Context, info store.Info) (bool, error) {
 	name := strings.TrimPrefix(info.Key, layout.TmpPrefix)
 	id, err := uuid.Parse(name)
 	age, known := age(info)
 	return err == nil && id.String() == name && known && age >= tmpAge, nil
-}}
+}
 
 // each calls f for each object that a rule may delete, until f returns false.
 func (p *pass) each(ctx context.Context, r rule, f func(store.Info) bool) error {
 	n := int64(0)
-	for info, err := range store.ListAll(ctx, p.st, r.prefix, nil, p.opts.Settle) {
+	for info, err := range store.ListAll(ctx, r.in, r.prefix, nil, p.opts.Settle) {
 		if err != nil {
 			return err
 		}
 		if n++; n%1000 == 1 {
-			if err := p.pace(ctx, 1, 0); err != nil {
+			if err := p.pace(ctx, 0); err != nil {
 				return err
 			}
 		}
@@ -116,18 +125,18 @@ func (p *pass) sweep(ctx context.Context, r rule) error {
 		// A listing may repeat itself. Manifests are deleted in order of their numbers: so
 		// each stays at least as long as those that it replaced.
 		slices.Sort(keys)
-		if err := p.delete(ctx, r.kind, slices.Compact(keys)); err != nil || last {
+		if err := p.delete(ctx, r.in, r.kind, slices.Compact(keys)); err != nil || last {
 			return err
 		}
 	}
 }
 
-func (p *pass) delete(ctx context.Context, kind string, keys []string) error {
+func (p *pass) delete(ctx context.Context, in store.Store, kind string, keys []string) error {
 	for batch := range slices.Chunk(keys, deleteAt) {
-		if err := p.pace(ctx, 1, 0); err != nil {
+		if err := p.pace(ctx, 0); err != nil {
 			return err
 		}
-		if err := store.DeleteAll(ctx, p.st, batch, p.opts.Settle); err != nil {
+		if err := store.DeleteAll(ctx, in, batch, p.opts.Settle); err != nil {
 			return err
 		}
 		p.report.pruned(kind, batch)

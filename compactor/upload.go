@@ -26,7 +26,7 @@ type upload struct {
 	log    fence.ID
 	codec  frame.Codec
 	put    func(io.Reader) error
-	pace   func(ctx context.Context, requests, bytes int64) error
+	pacer  *pacer
 	cancel context.CancelFunc
 
 	w    *segment.Writer
@@ -42,7 +42,7 @@ func (p *pass) upload(ctx context.Context, first uint64, hint int64) *upload {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &upload{
 		key: layout.SegmentKey(layout.Compactor, p.token.Epoch(), uuid.NewString()), first: first,
-		log: p.log.Format().Log, codec: p.codec(), cancel: cancel, pace: p.pace,
+		log: p.log.Format().Log, codec: p.codec(), cancel: cancel, pacer: p.pacer,
 	}
 	u.put = func(r io.Reader) error {
 		_, err := store.UploadNew(ctx, p.st, u.key, r, &store.UploadOptions{SizeHint: hint}, p.opts.Settle)
@@ -108,7 +108,8 @@ func (u *upload) paced(ctx context.Context, add func() error) error {
 		return err
 	}
 	after := u.w.Size()
-	return u.pace(ctx, after/partSize-before/partSize, max(after-before, 0))
+	u.pacer.sent(after/partSize - before/partSize)
+	return u.pacer.pace(ctx, max(after-before, 0))
 }
 
 func (u *upload) size() int64 {

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/assign"
 	"github.com/fencepost/fencepost/internal/document"
@@ -67,6 +69,25 @@ func readFormat(ctx context.Context, st store.Store, settle *store.SettleOptions
 	}
 	f, err := decodeFormat(body)
 	return f, info.Version, err
+}
+
+// Partitions returns how many partitions the group in st has. Errors: [ErrNoGroup]; fence.ErrFormat and
+// fence.ErrCorrupt; errors of the store.
+func Partitions(ctx context.Context, st store.Store) (int, error) {
+	f, _, err := readFormat(ctx, st, &store.SettleOptions{})
+	return f.Partitions, err
+}
+
+// Create makes sure that the group exists and has at least Options.Partitions partitions, as [Join] does,
+// and makes nobody a member. Errors: as of [Join].
+func Create(ctx context.Context, st store.Store, opts *Options) error {
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	o := *cmp.Or(opts, &Options{})
+	o.Clock = clock.Or(o.Clock)
+	_, err := found(ctx, st, &o, &store.SettleOptions{Clock: o.Clock})
+	return err
 }
 
 // found makes sure that the group exists, and has as many partitions as o says.

@@ -105,6 +105,12 @@ func node(ctx context.Context, role string, args []string) error {
 			return err
 		}
 		return c.Run(ctx)
+	case "worker":
+		up, err := time.ParseDuration(args[3])
+		if err != nil {
+			return err
+		}
+		return shares(ctx, st, name, up, clk, settle)
 	case "reader":
 		from, err := strconv.ParseUint(args[4], 10, 64)
 		if err != nil {
@@ -120,62 +126,10 @@ func node(ctx context.Context, role string, args []string) error {
 // "-" not committed or "?" unknown; the times of call and answer by the machine's clock;
 // the offset; the values; and " .".
 func writes(ctx context.Context, st store.Store, name string, up time.Duration, opts *fencepost.Options) error {
-	var mu sync.Mutex // guards stdout
-	say := func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Printf(format+"\n", args...)
-	}
+	say := speaker()
 	for ctx.Err() == nil {
 		err := fencepost.Run(ctx, st, opts, func(ctx context.Context, w *fencepost.Session) error {
-			item := 0
-			if c := string(w.Recovered().Cursor); c != "" {
-				var err error
-				if item, err = strconv.Atoi(c); err != nil {
-					return err
-				}
-			}
-			if uint64(item) != w.Recovered().Offset {
-				say("broken the cursor is %d, but the end offset is %d", item, w.Recovered().Offset)
-			}
-			say("lead %d .", w.Epoch())
-			var told sync.WaitGroup
-			defer told.Wait()
-			for ctx.Err() == nil {
-				var records [][]byte
-				var values []string
-				for range 1 + rand.IntN(3) {
-					v := fmt.Sprintf("%d/%d/%s", item+len(values), w.Epoch(), name)
-					values = append(values, v)
-					records = append(records, []byte(v+strings.Repeat(".", rand.IntN(500))))
-				}
-				next := strconv.Itoa(item + len(values))
-				called := elapsed(up)
-				answered := func(what string, at uint64) {
-					say("%s %d %d %d %s .", what, called, elapsed(up), at, strings.Join(values, " "))
-				}
-				f, err := w.AppendAsync(ctx, records, writer.Cursor([]byte(next)))
-				if err != nil {
-					answered("-", 0)
-					return err
-				}
-				item += len(values)
-				told.Go(func() {
-					at, err := f.Wait(context.Background())
-					switch {
-					case err == nil:
-						answered("+", at)
-					case errors.Is(err, writer.ErrNotCommitted):
-						answered("-", 0)
-					default:
-						answered("?", 0)
-					}
-				})
-				if err := clock.Sleep(ctx, clock.Or(nil), time.Duration(rand.IntN(25))*time.Millisecond); err != nil {
-					return err
-				}
-			}
-			return context.Cause(ctx)
+			return appends(ctx, w.Writer, name, up, 25*time.Millisecond, say)
 		})
 		if ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "run:", err)
@@ -183,6 +137,69 @@ func writes(ctx context.Context, st store.Store, name string, up time.Duration, 
 		}
 	}
 	return nil
+}
+
+// speaker returns a function that prints whole lines, from any goroutine.
+func speaker() (say func(format string, args ...any)) {
+	var mu sync.Mutex
+	return func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Printf(format+"\n", args...)
+	}
+}
+
+// appends appends the next items of the source until ctx ends or an append fails, up to pause after
+// each other.
+func appends(ctx context.Context, w *writer.Writer, name string, up, pause time.Duration, say func(format string, args ...any)) error {
+	item := 0
+	if c := string(w.Recovered().Cursor); c != "" {
+		var err error
+		if item, err = strconv.Atoi(c); err != nil {
+			return err
+		}
+	}
+	if uint64(item) != w.Recovered().Offset {
+		say("broken the cursor is %d, but the end offset is %d", item, w.Recovered().Offset)
+	}
+	say("lead %d .", w.Epoch())
+	var told sync.WaitGroup
+	defer told.Wait()
+	for ctx.Err() == nil {
+		var records [][]byte
+		var values []string
+		for range 1 + rand.IntN(3) {
+			v := fmt.Sprintf("%d/%d/%s", item+len(values), w.Epoch(), name)
+			values = append(values, v)
+			records = append(records, []byte(v+strings.Repeat(".", rand.IntN(500))))
+		}
+		next := strconv.Itoa(item + len(values))
+		called := elapsed(up)
+		answered := func(what string, at uint64) {
+			say("%s %d %d %d %s .", what, called, elapsed(up), at, strings.Join(values, " "))
+		}
+		f, err := w.AppendAsync(ctx, records, writer.Cursor([]byte(next)))
+		if err != nil {
+			answered("-", 0)
+			return err
+		}
+		item += len(values)
+		told.Go(func() {
+			at, err := f.Wait(context.Background())
+			switch {
+			case err == nil:
+				answered("+", at)
+			case errors.Is(err, writer.ErrNotCommitted):
+				answered("-", 0)
+			default:
+				answered("?", 0)
+			}
+		})
+		if err := clock.Sleep(ctx, clock.Or(nil), time.Duration(rand.Int64N(int64(pause)))); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
 }
 
 // digestEvery is the number of records in a reader's digest.

@@ -53,7 +53,12 @@ type Counts struct {
 	Doubled int `json:"doubled"`
 	Zombies int `json:"zombie_acknowledgements"`
 	Broken  int `json:"otherwise_broken"`
+	// Together counts openings of a partition while another process held it, by its own belief,
+	// or with a token that does not rise.
+	Together int `json:"held_together,omitempty"`
 }
+
+func (c *Counts) bad() int { return c.Lost + c.Doubled + c.Zombies + c.Broken + c.Together }
 
 // TestChaos runs writers, candidates, compactors and readers as processes. Each has its
 // own connection to a real server. Processes are killed and frozen, connections cut,
@@ -171,17 +176,7 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 		done := used && failovers >= *chaosLeast && (logs[0].gate == nil || count.all())
 		return since > *chaosTime && (done || since > 10**chaosTime)
 	}
-	serverKills := 0
-	for calm := 0; !enough(); calm++ {
-		time.Sleep(time.Second)
-		if s != nil && s.Kind.Durable && calm > 2+rand.IntN(6) {
-			s.Kill()
-			serverKills++
-			time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond)
-			s.Restart()
-			calm = 0
-		}
-	}
+	serverKills := killServer(s, enough)
 	close(end)
 	wg.Wait()
 	total := Counts{Server: name, Faults: map[string]int{}}
@@ -205,4 +200,19 @@ func chaos(t *testing.T, s *servers.Server, name string, url func(prefix, addr s
 		t.Errorf("%d failovers, want %d: the test does not test enough", total.Failovers, *chaosLeast)
 	}
 	return total
+}
+
+// killServer kills and restarts a server that keeps data, now and then, until enough says so.
+func killServer(s *servers.Server, enough func() bool) (kills int) {
+	for calm := 0; !enough(); calm++ {
+		time.Sleep(time.Second)
+		if s != nil && s.Kind.Durable && calm > 2+rand.IntN(6) {
+			s.Kill()
+			kills++
+			time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond)
+			s.Restart()
+			calm = 0
+		}
+	}
+	return kills
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,33 +26,47 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// town is one log and its processes.
+// town is one log and its processes, or a group with a log for each partition.
 type town struct {
-	t       *testing.T
-	st      store.Store
-	prefix  string
-	addr    string
-	url     func(prefix, addr string) string
-	rng     *rand.Rand
-	history sim.Told
-	gate    *gate // nil: no packets to lose
-	network string
-	ways    sync.WaitGroup // those that are still open
-	disk    *disk          // nil: no disk to fill
+	t        *testing.T
+	st       store.Store
+	prefix   string
+	addr     string
+	url      func(prefix, addr string) string
+	rng      *rand.Rand
+	populace map[string]int // the number of processes of each role
+	grouped  bool           // logs are those of the partitions of a group
+	gate     *gate          // nil: no packets to lose
+	network  string
+	ways     sync.WaitGroup // those that are still open
+	disk     *disk          // nil: no disk to fill
 
 	mu      sync.Mutex
 	born    int
 	people  map[*citizen]bool
-	leader  *citizen
+	leader  *citizen // nil in a group, which has many
+	logs    []*ledger
+	faults  map[string]int
+	full    time.Time // until when the disk is full
+	packets packets   // of the ways that have ended
+	broken  []string
+	journal io.Writer
+}
+
+// ledger is what the processes have told about one log.
+type ledger struct {
+	st      store.Store
+	name    string
+	history sim.Told
 	leaders map[uint64]string // epoch → process
 	told    []acknowledged
 	acked   uint64 // offset after the last acknowledged record
-	faults  map[string]int
-	full    time.Time // until when the disk is full
 	digests []digested
-	packets packets // of the ways that have ended
-	broken  []string
-	journal io.Writer
+	held    map[uint64]*holding // by token; only of a partition
+}
+
+func newLedger(st store.Store, name string) *ledger {
+	return &ledger{st: st, name: name, leaders: map[uint64]string{}, held: map[uint64]*holding{}}
 }
 
 // citizen is one process.
@@ -63,6 +78,7 @@ type citizen struct {
 	ended      chan struct{}
 	wake       time.Time // until when it is frozen
 	heal       time.Time // until when its weather is bad
+	led        bool      // it has opened a log
 }
 
 func newTown(t *testing.T, st store.Store, prefix, addr string, url func(prefix, addr string) string) *town {
@@ -75,7 +91,8 @@ func newTown(t *testing.T, st store.Store, prefix, addr string, url func(prefix,
 	t.Cleanup(func() { _ = journal.Close() })
 	v := &town{
 		t: t, st: st, prefix: prefix, addr: addr, url: url, rng: rand.New(rand.NewPCG(seed, 1)),
-		people: map[*citizen]bool{}, leaders: map[uint64]string{}, faults: map[string]int{}, journal: journal,
+		people: map[*citizen]bool{}, logs: []*ledger{newLedger(st, prefix)}, faults: map[string]int{}, journal: journal,
+		populace: map[string]int{"writer": 3, "compactor": 2, "reader": 1},
 	}
 	v.network = "none"
 	if addr != "" {
@@ -84,9 +101,6 @@ func newTown(t *testing.T, st store.Store, prefix, addr string, url func(prefix,
 	t.Cleanup(v.bury)
 	return v
 }
-
-// populace is the number of processes of each role.
-var populace = map[string]int{"writer": 3, "compactor": 2, "reader": 1}
 
 // live keeps all processes running, and harms one of them now and then.
 func (v *town) live(end <-chan struct{}) {
@@ -110,24 +124,33 @@ func (v *town) live(end <-chan struct{}) {
 func (v *town) failovers() (others, same int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	last := ""
-	for _, e := range slices.Sorted(maps.Keys(v.leaders)) {
-		switch v.leaders[e] {
-		case last:
-			same++
-		default:
-			others++
+	for _, l := range v.logs {
+		last := ""
+		for _, e := range slices.Sorted(maps.Keys(l.leaders)) {
+			switch who := l.leaders[e]; who {
+			case last:
+				same++
+			default:
+				if last != "" {
+					others++
+				}
+				last = who
+			}
 		}
-		last = v.leaders[e]
 	}
-	return max(others-1, 0), same
+	return others, same
 }
 
 // used reports whether records were acknowledged, and read.
 func (v *town) used() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.acked > 0 && len(v.digests) > 0
+	for _, l := range v.logs {
+		if l.acked == 0 || len(l.digests) == 0 && v.populace["reader"] > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (v *town) populate() {
@@ -145,7 +168,7 @@ func (v *town) populate() {
 			count[c.role]++
 		}
 	}
-	for role, n := range populace {
+	for role, n := range v.populace {
 		for range n - count[role] {
 			v.start(role)
 		}
@@ -180,8 +203,8 @@ func (v *town) start(role string) {
 	args := []string{v.url(v.prefix, addr), c.name, shift, up.String()}
 	if role == "reader" {
 		from := uint64(0)
-		if v.acked > 0 {
-			from = v.rng.Uint64N(v.acked)
+		if n := v.logs[0].acked; n > 0 {
+			from = v.rng.Uint64N(n)
 		}
 		args = append(args, fmt.Sprint(from))
 	}
@@ -250,24 +273,39 @@ func (v *town) sofar() packets {
 }
 
 // hear notes a line that a process has printed. A killed process's last line may be cut
-// off, so a complete line ends in " .".
+// off, so a complete line ends in " .". A line about a partition begins with "@", its number
+// and a space.
 func (v *town) hear(c *citizen, line string) {
-	kind, rest, _ := strings.Cut(line, " ")
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.note(c, line)
+	l := v.logs[0]
+	if about, rest, ok := strings.Cut(line, " "); ok && strings.HasPrefix(about, "@") {
+		n, err := strconv.Atoi(about[1:])
+		if err != nil || n >= len(v.logs) {
+			v.broken = append(v.broken, c.name+" printed an invalid line: "+line)
+			return
+		}
+		l, line = v.logs[n], rest
+	}
+	kind, rest, _ := strings.Cut(line, " ")
 	switch kind {
 	case "lead":
 		var epoch uint64
 		if n, _ := fmt.Sscanf(rest, "%d .", &epoch); n == 1 && strings.HasSuffix(rest, " .") {
-			v.leaders[epoch], v.leader = c.name, c
+			l.leaders[epoch], c.led = c.name, true
+			if !v.grouped {
+				v.leader = c
+			}
 		}
+	case "holds", "frees":
+		l.hold(c.name, kind, rest)
 	case "+", "-", "?":
-		v.appended(c, kind, strings.Fields(rest))
+		v.appended(c, l, kind, strings.Fields(rest))
 	case "sum":
 		d := digested{reader: c.name}
 		if n, _ := fmt.Sscan(rest, &d.from, &d.to, &d.sum); n == 3 && strings.HasSuffix(rest, " .") {
-			v.digests = append(v.digests, d)
+			l.digests = append(l.digests, d)
 		}
 	case "broken":
 		v.broken = append(v.broken, c.name+": "+rest)
@@ -281,7 +319,7 @@ func (v *town) note(c *citizen, what string) {
 
 // appended notes the result of an append, as a process printed it: times of call and
 // answer, offset, values.
-func (v *town) appended(c *citizen, kind string, words []string) {
+func (v *town) appended(c *citizen, l *ledger, kind string, words []string) {
 	if len(words) < 5 || words[len(words)-1] != "." {
 		return
 	}
@@ -296,13 +334,13 @@ func (v *town) appended(c *citizen, kind string, words []string) {
 	}
 	switch kind {
 	case "+":
-		v.history.Appended(c.name, a.epoch, values, a.from, nil)
-		v.told = append(v.told, a)
-		v.acked = max(v.acked, a.from+uint64(len(values)))
+		l.history.Appended(c.name, a.epoch, values, a.from, nil)
+		l.told = append(l.told, a)
+		l.acked = max(l.acked, a.from+uint64(len(values)))
 	case "-":
-		v.history.Appended(c.name, a.epoch, values, 0, writer.ErrNotCommitted)
+		l.history.Appended(c.name, a.epoch, values, 0, writer.ErrNotCommitted)
 	default:
-		v.history.Appended(c.name, a.epoch, values, 0, writer.ErrUnknown)
+		l.history.Appended(c.name, a.epoch, values, 0, writer.ErrUnknown)
 	}
 }
 
@@ -317,7 +355,7 @@ func (v *town) fillDisk(until time.Time) {
 	v.full = until
 }
 
-// harm harms a process, mostly the leader.
+// harm harms a process, mostly the leader if there is one.
 func (v *town) harm() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -326,11 +364,13 @@ func (v *town) harm() {
 		return
 	}
 	var victim *citizen
-	if v.rng.IntN(5) > 0 {
+	if !v.grouped && v.rng.IntN(5) > 0 {
 		victim = v.leader
 	} else {
 		for c := range v.people {
-			if c != v.leader {
+			// In a group all lead. One that has not opened a log yet is mostly spared, or nothing would
+			// happen on a slow machine.
+			if c != v.leader && (!v.grouped || c.led || v.rng.IntN(20) == 0) {
 				victim = c
 				break
 			}

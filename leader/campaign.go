@@ -43,7 +43,9 @@ func (c *campaign) run(ctx context.Context, report func(Record) bool) (lease.Act
 			var rec Record
 			if r.Lock.Epoch != 0 {
 				rec = c.last
-				rec.Lapsed = r.Lapsed
+				if rec.Lapsed = r.Lapsed; r.Dead {
+					rec.Reason = reclaimed
+				}
 			}
 			if !report(rec) {
 				return a, nil
@@ -100,18 +102,21 @@ func (c *campaign) do(ctx context.Context, a lease.Action) (lease.Event, error) 
 		listing, cancel := clock.WithTimeout(ctx, c.clock, c.timeout, errNoAnswer)
 		defer cancel()
 		ev.Epoch, ev.Version, err = c.highest(listing, a.After, c.settle(1))
-		return readEvent(ctx, ev, lease.Listed, err)
+		return c.readEvent(ctx, ev, lease.Listed, err)
 	case lease.Get:
 		var rec Record
 		rec, ev.Age, err = c.read(ctx, a.Epoch, a.Known, c.settle(1))
 		if err == nil {
 			c.last, ev.Lock = rec, rec.lock()
 		}
-		return readEvent(ctx, ev, lease.Got, err)
+		return c.readEvent(ctx, ev, lease.Got, err)
 	case lease.Depose:
 		rec := c.last
 		rec.State, rec.Nonce = Expired, a.Nonce
-		rec.Reason, rec.ExpiredBy, rec.Successor = "lapsed", c.opts.Identity, c.opts.Identity
+		rec.Reason, rec.ExpiredBy, rec.Successor = lapsed, c.opts.Identity, c.opts.Identity
+		if a.Dead {
+			rec.Reason = reclaimed
+		}
 		ev.Version, ev.Clean, err = c.swap(ctx, rec, a.Known)
 		return c.written(ev, err)
 	case lease.Create:
@@ -125,6 +130,12 @@ func (c *campaign) do(ctx context.Context, a lease.Action) (lease.Event, error) 
 	}
 	return ev, err
 }
+
+// The reasons of locks that others have expired.
+const (
+	lapsed    = "lapsed"
+	reclaimed = "reclaimed by a process of the same identity"
+)
 
 // newRecord is what a Create writes: the own lock or a milestone.
 func (c *campaign) newRecord(a lease.Action) Record {
@@ -144,7 +155,7 @@ func (c *campaign) newRecord(a lease.Action) Record {
 }
 
 // readEvent tells the store's answers from its failures.
-func readEvent(ctx context.Context, ev lease.Event, ok lease.Kind, err error) (lease.Event, error) {
+func (c *campaign) readEvent(ctx context.Context, ev lease.Event, ok lease.Kind, err error) (lease.Event, error) {
 	switch {
 	case err == nil:
 		ev.Kind = ok
@@ -159,8 +170,11 @@ func readEvent(ctx context.Context, ev lease.Event, ok lease.Kind, err error) (l
 	case ctx.Err() != nil:
 		return ev, context.Cause(ctx)
 	default:
+		c.outage.Failed(err)
 		ev.Kind = lease.Failed
+		return ev, nil
 	}
+	c.outage.Answered()
 	return ev, nil
 }
 
@@ -203,11 +217,18 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 	c.own.Version = win.Known
 	took := c.clock.Now().Sub(c.began)
 	t := newTerm(ctx, c.Elector, c.own, win)
-	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("after_waiting", took))
+	told := false
+	defer func() { // if a hook panics or ends its goroutine, nobody has the term
+		if !told {
+			_ = t.Resign(ctx)
+		}
+	}()
+	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("waited", took))
 	if h := c.opts.Hooks.Elected; h != nil {
 		h(Election{Epoch: t.epoch, Took: took, Remaining: t.Remaining()})
 	}
 	c.tell(c.own)
+	told = true
 	return t
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -50,7 +51,7 @@ func New(st store.Store, prefix string, opts *Options) (*Elector, error) {
 		return nil, err
 	}
 	e := &Elector{
-		files: files{st: st, prefix: prefix, clock: o.Clock, timeout: o.RequestTimeout},
+		files: files{st: st, prefix: prefix, clock: o.Clock, timeout: o.RequestTimeout, outage: outage.New(o.Logger, st, o.Clock)},
 		opts:  o,
 		rand:  rand.New(rand.NewPCG(cmp.Or(o.Seed, rand.Uint64()), 0)),
 	}
@@ -87,6 +88,12 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 	if !e.busy.CompareAndSwap(false, true) {
 		return nil, ErrBusy
 	}
+	won := false
+	defer func() { // also if a hook panics or ends its goroutine
+		if !won {
+			e.busy.Store(false)
+		}
+	}()
 	c := &campaign{Elector: e, machine: lease.NewCandidate(e.candidacy()), began: e.clock.Now(), follows: true}
 	win, err := c.run(ctx, func(rec Record) bool {
 		if rec.Epoch != 0 {
@@ -96,9 +103,9 @@ func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 		return true
 	})
 	if err != nil {
-		e.busy.Store(false)
 		return nil, err
 	}
+	won = true // the end of the term sets busy to false
 	t := c.lead(ctx, win)
 	if ctx.Err() != nil {
 		// Won, but the caller does not wait any more.

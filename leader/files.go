@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/lease"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -18,13 +19,14 @@ type files struct {
 	clock   clock.Clock
 	timeout time.Duration  // of one request
 	jitter  func() float64 // of retries
+	outage  *outage.Log
 }
 
 // settle returns the options of requests. A read is tried that often, or the
 // store's default if reads is 0. A write is retried until its outcome is known or
 // its context ends.
 func (f *files) settle(reads int) *store.SettleOptions {
-	return &store.SettleOptions{Attempt: f.timeout, MaxBackoff: min(2*time.Second, f.timeout), Reads: reads, Clock: f.clock, Random: f.jitter}
+	return &store.SettleOptions{Attempt: f.timeout, MaxBackoff: min(2*time.Second, f.timeout), Reads: reads, Clock: f.clock, Random: f.jitter, Retrying: f.outage.Failed}
 }
 
 // each calls visit with every lock after an epoch. A listing that breaks off begins
@@ -109,7 +111,9 @@ func (f *files) swap(ctx context.Context, rec Record, old store.Version) (v stor
 // swapBody calls retrying, if not nil, with each failure that it retries.
 func (f *files) swapBody(ctx context.Context, key string, body []byte, old store.Version, retrying func(error)) (store.Version, bool, error) {
 	settle := f.settle(0)
-	settle.Retrying = retrying
+	if retrying != nil {
+		settle.Retrying = retrying
+	}
 	// guard:swap. Each write of an existing lock is conditional on the version that its sender last saw. Without
 	// the condition: B deposes A and leads; A's next heartbeat overwrites the expired lock, and A leads on.
 	//

@@ -98,20 +98,23 @@ func (t *Term) makeWay() {
 	case <-t.ctx.Done():
 		return
 	}
+	// The time counts from the call of Resign, also while the note cannot be read.
+	ctx, cancel := clock.WithTimeout(t.ctx, t.clock, t.way.Drain, errNoAnswer)
+	defer cancel()
+	until := t.clock.Now().Add(t.way.Drain)
 	for first := true; ; first = false {
+		s, _, err := t.e.sighted(ctx)
+		t.mu.Lock()
 		in := t.way
-		s, _, err := t.e.sighted(t.ctx)
-		switch followed := err != nil || s.Epoch == t.epoch; {
-		case !followed:
-			in.Drain = 0
-			t.step(in)
-		case err == nil && s.close(in.Successor):
-			t.mu.Lock()
+		followed, near := err != nil || s.Epoch == t.epoch, err == nil && s.close(in.Successor)
+		if followed && near {
 			t.close = s.Candidate
-			t.mu.Unlock()
+		}
+		t.mu.Unlock()
+		if in.Drain = max(until.Sub(t.clock.Now()), 0); !followed || near {
 			in.Drain = 0
-			t.step(in)
-		case first:
+		}
+		if first || in.Drain == 0 {
 			t.step(in)
 		}
 		if clock.Sleep(t.ctx, t.clock, lease.Quick(t.e.opts.Validity)) != nil {

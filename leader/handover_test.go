@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -171,6 +172,9 @@ func TestReclaim(t *testing.T) {
 		began := time.Now()
 		again := w.node("a", reclaim)
 		tb := w.campaign(again)
+		if reason := w.file(1)["reason"]; reason != "reclaimed by a process of the same identity" {
+			w.Errorf("the lock says %v", reason)
+		}
 		if took := time.Since(began); took > time.Second {
 			w.Errorf("it led after %v", took)
 		}
@@ -192,5 +196,165 @@ func TestReclaim(t *testing.T) {
 	})
 	if err := (&leader.Options{Reclaim: true}).Validate(); !errors.Is(err, leader.ErrOptions) {
 		t.Errorf("Reclaim without an identity: %v", err)
+	}
+}
+
+// A leader that is handing over to a candidate, and then is told to end, still leaves in
+// favour of that candidate.
+func TestHandOverKeepsItsSuccessor(t *testing.T) {
+	inWorld(t, func(w *world) {
+		led := make(chan string, 4)
+		ctx, cancel := context.WithCancel(w.Context())
+		all, end := context.WithCancel(w.Context())
+		var wg sync.WaitGroup
+		for _, name := range []string{"b", "x", "c"} {
+			n := w.node(name)
+			wg.Go(func() {
+				time.Sleep(time.Second) // a leads
+				_ = n.Run(all, func(ctx context.Context, _ *leader.Term) error {
+					led <- name
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
+			})
+		}
+		err := w.node("a").Run(ctx, func(ctx context.Context, lt *leader.Term) error {
+			time.Sleep(time.Minute)
+			go func() { _ = lt.Handover(context.Background(), "x") }()
+			time.Sleep(time.Millisecond)
+			cancel()
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), leader.ErrHandedOver) {
+				w.Errorf("the term ended with %v", context.Cause(ctx))
+			}
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, context.Canceled) {
+			w.Error(err)
+		}
+		if next := <-led; next != "x" {
+			w.Errorf("%s leads, want x", next)
+		}
+		end()
+		wg.Wait()
+	})
+}
+
+// Drain counts from the call, also while the note of the candidates cannot be read.
+func TestDrainCountsFromTheCall(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ctx, cancel := context.WithCancel(w.Context())
+		err := w.node("a").Run(ctx, func(ctx context.Context, _ *leader.Term) error {
+			time.Sleep(time.Minute)
+			w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Get, Prefix: "lock/follower", Times: -1, Fault: faultstore.Fault{Drop: true, Hang: true}}))
+			start := time.Now()
+			cancel()
+			<-ctx.Done()
+			if took := time.Since(start); took < 7*time.Second || took > 7100*time.Millisecond {
+				w.Errorf("the work went on for %v", took)
+			}
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, context.Canceled) {
+			w.Error(err)
+		}
+	})
+}
+
+// A store that hangs does not keep a leader that is told to end: with its drain, a second
+// for its work and the release it is gone well within the 30 s that Kubernetes gives it.
+func TestEndsOnAHungStore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ctx, cancel := context.WithCancel(w.Context())
+		var start time.Time
+		err := w.node("a").Run(ctx, func(ctx context.Context, _ *leader.Term) error {
+			time.Sleep(time.Minute)
+			w.faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Hang: true} })
+			start = time.Now()
+			cancel()
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		if took := time.Since(start); !errors.Is(err, context.Canceled) && !errors.Is(err, leader.ErrLost) || took > 17*time.Second {
+			w.Errorf("it ended after %v with %v", took, err)
+		}
+	})
+}
+
+// If the work ends by itself, no lock has announced that. A candidate that polls often
+// leads within moments all the same.
+func TestPoll(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var gap []time.Duration
+		rng := rand.New(rand.NewPCG(1, 1))
+		var ended time.Time
+		names := []string{"a", "b"}
+		leads := make(chan struct{}, 1)
+		all, end := context.WithCancel(w.Context())
+		var wg sync.WaitGroup
+		for _, name := range names {
+			n := w.node(name, func(o *leader.Options) { o.Poll = 250 * time.Millisecond })
+			wg.Go(func() {
+				for all.Err() == nil {
+					_ = n.Run(all, func(ctx context.Context, _ *leader.Term) error {
+						if !ended.IsZero() {
+							gap = append(gap, time.Since(ended))
+						}
+						if len(gap) == 100 {
+							leads <- struct{}{}
+							<-ctx.Done()
+							return context.Cause(ctx)
+						}
+						time.Sleep(20*time.Second + time.Duration(rng.Int64N(int64(20*time.Second))))
+						ended = time.Now()
+						return nil
+					})
+					time.Sleep(10 * time.Second) // the other one's turn
+				}
+			})
+		}
+		<-leads
+		end()
+		wg.Wait()
+		gaps(w.T, "the end of the work to the next leader", gap, 300*time.Millisecond, time.Second)
+	})
+	if err := (&leader.Options{Poll: -1}).Validate(); !errors.Is(err, leader.ErrOptions) {
+		t.Errorf("a negative Poll: %v", err)
+	}
+}
+
+// A hook that ends its goroutine, as t.FailNow does, leaves no lock behind and no elector
+// that is busy for ever.
+func TestHookEndsItsGoroutine(t *testing.T) {
+	for _, which := range []string{"elected", "leader"} {
+		t.Run(which, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				first := true
+				exit := func() {
+					if first {
+						first = false
+						runtime.Goexit()
+					}
+				}
+				a := w.node("a", func(o *leader.Options) {
+					if which == "elected" {
+						o.Hooks.Elected = func(leader.Election) { exit() }
+					} else {
+						o.Hooks.Leader = func(leader.Record) { exit() }
+					}
+				})
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_, _ = a.Campaign(w.Context())
+				}()
+				<-done
+				start := time.Now()
+				w.resign(w.campaign(a))
+				if took := time.Since(start); took > 2*time.Second {
+					w.Errorf("the next term came after %v", took)
+				}
+			})
+		})
 	}
 }

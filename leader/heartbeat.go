@@ -87,15 +87,15 @@ func (t *Term) body(w *lease.Write) []byte {
 func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.Input, error) {
 	release := w.State == lease.Expired
 	// guard:capped-heartbeat. A heartbeat may take no longer than what is left of the term, and a release no
-	// longer than the validity. Without this: a heartbeat blocks for hours; the term is long over,
-	// but its elector stays busy and can neither campaign again nor finish Resign.
+	// longer than until the lock lapses, or one request. Without this: a heartbeat blocks for hours; the term is
+	// long over, but its elector stays busy and can neither campaign again nor finish Resign.
 	//
 	//mutant:replace max(left, 0) => max(left, 24*time.Hour)
-	left := t.e.opts.Validity
-	if !release {
-		t.mu.Lock()
-		left = t.machine.Deadline().Sub(t.clock.Now())
-		t.mu.Unlock()
+	t.mu.Lock()
+	left := t.machine.Deadline().Sub(t.clock.Now())
+	t.mu.Unlock()
+	if release {
+		left = max(left+t.e.opts.Margin, t.e.opts.RequestTimeout)
 	}
 	ctx, cancel := clock.WithTimeout(ctx, t.clock, max(left, 0), errNoAnswer)
 	defer cancel()
@@ -174,6 +174,10 @@ func (t *Term) warn() func(error) {
 }
 
 func (t *Term) failure(err error) {
+	if t.over.Load() != nil {
+		t.e.opts.Logger.Warn("the lock is not released yet; trying again until it lapses", zap.Uint64("epoch", uint64(t.epoch)), zap.Error(err))
+		return
+	}
 	t.e.opts.Logger.Warn("heartbeat failed; trying again while the term lasts",
 		zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", t.Remaining()), zap.Error(err))
 }

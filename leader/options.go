@@ -32,6 +32,11 @@ type Options struct {
 	// must be at least the store's Traits().MinRewrite. Default 2/5 of Validity, or
 	// MinRewrite if that is more.
 	Renew time.Duration
+	// Poll is the longest time from one read of a lock that another process holds to the
+	// next. Default 0: one read for each heartbeat of the holder. If a leader leaves without
+	// a drain, since its work has ended, nobody leads until the next read. With 250ms that is
+	// a moment, and this candidate makes 240 reads a minute, and not 11.
+	Poll time.Duration
 	// Margin is how long before the end of the validity the leader stops. It covers
 	// the time in which its work notices, and the difference of the clocks' rates.
 	// Default 1/10 of Validity.
@@ -136,6 +141,7 @@ func (o *Options) check(traits store.Traits) error {
 	need(o.RequestTimeout > 0, "RequestTimeout %v must be positive", o.RequestTimeout)
 	need(o.Margin > 0, "Margin %v must be positive", o.Margin)
 	need(o.MinEpoch <= lease.MaxMinEpoch, "MinEpoch %d must be at most %d: a greater one leaves no room for the leaders after it", o.MinEpoch, uint64(lease.MaxMinEpoch))
+	need(o.Poll >= 0, "Poll %v must not be negative", o.Poll)
 	need(o.StallAfter >= 0, "StallAfter %v must not be negative", o.StallAfter)
 	if err := errors.Join(bad...); err != nil {
 		return err // the sums below would only repeat these faults
@@ -158,7 +164,7 @@ func (o *Options) validValidity() bool {
 // machine returns the options as the state machine needs them.
 func (o *Options) machine(traits store.Traits, random func() float64) lease.Config {
 	return lease.Config{
-		Identity: o.Identity, Validity: o.Validity, Renew: o.Renew, Margin: o.Margin,
+		Identity: o.Identity, Validity: o.Validity, Renew: o.Renew, Margin: o.Margin, Poll: o.Poll,
 		MinEpoch: o.MinEpoch, MinRewrite: traits.MinRewrite, StallAfter: o.StallAfter, Random: random, Nonce: newNonce,
 	}
 }

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,13 +77,18 @@ func (t *Term) leaving(in lease.Input, why error) {
 		in.Drain = 0
 	}
 	idle := first && !t.working
-	drains := first && in.Drain > 0
-	if drains {
+	later := in.Drain > 0 // makeWay gives the signal
+	switch {
+	case later && first:
 		t.way = in
 		close(t.leaves)
+	case t.way.Drain > 0:
+		// It is leaving already, perhaps in favour of a candidate that was named.
+		t.way.Successor = cmp.Or(t.way.Successor, in.Successor)
+		in.Successor = t.way.Successor
 	}
 	t.mu.Unlock()
-	if !drains {
+	if !later {
 		t.step(in)
 	}
 	if idle {

@@ -1,12 +1,19 @@
 package manifest
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/fencepost/fencepost/internal/files"
+)
 
 var (
 	// ErrNotInitialized: there is no format.json, so there is no log here.
 	ErrNotInitialized = errors.New("manifest: no log here")
 	// ErrOptions: options that cannot work. The error names all that is wrong.
 	ErrOptions = errors.New("manifest: invalid options")
+	// ErrFiles: the store for files is missing, superfluous, or not that of the log. The error
+	// says what to give.
+	ErrFiles = files.ErrStore
 	// ErrPinLost: the pin was expired by somebody else, or was not renewed in time. What
 	// it held may be deleted.
 	ErrPinLost = errors.New("manifest: pin lost")

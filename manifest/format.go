@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
@@ -32,8 +34,44 @@ type Format struct {
 	// for readers that still use an older manifest, and for listings that are in flight.
 	// Readers read the newest manifest at least twice in that time.
 	Grace Duration `json:"grace"`
+	// Files says that the files of the log's table are in a second store; nil if they are in
+	// the log's own.
+	Files *Files `json:"files,omitempty"`
 	// Probe is what the probe of the store has found.
 	Probe *probe.Report `json:"probe,omitempty"`
+}
+
+// Files is a second store, which has the files of a log's table and may have those of other
+// logs.
+type Files struct {
+	// Store is what the store called itself when the log was created: "s3://bucket/table".
+	Store string `json:"store"`
+	// Probe is what a probe of that store has found.
+	Probe *probe.Report `json:"probe,omitempty"`
+}
+
+// needsFiles is the feature that a program must know to use a log with [Format.Files].
+const needsFiles = "files"
+
+// FileName returns the name that a file has in the store that holds files. It is the key of
+// the file itself, or "<log>/<epoch>/<name>" if that is a second store.
+func (f *Format) FileName(key string) string {
+	if name, ok := strings.CutPrefix(key, layout.FilePrefix); ok && f.Files != nil {
+		return layout.FilesDir(f.Log) + "/" + name
+	}
+	return key
+}
+
+// FitsFiles returns [ErrFiles] if a log in st with this format needs a store for files and
+// none is given, or if one is given and the log has none. It sends no request.
+func (f *Format) FitsFiles(st, given store.Store) error {
+	switch none := store.IsNil(given); {
+	case f.Files != nil && none:
+		return fmt.Errorf("%w: the log in %s keeps its files in another store, %s; open that one and give it as the option Files (on the command line: --files URL)", ErrFiles, st.Traits().Name, f.Files.Store)
+	case f.Files == nil && !none:
+		return fmt.Errorf("%w: the log in %s keeps its files in its own store; leave out the option Files (on the command line: --files), or create a new log with it", ErrFiles, st.Traits().Name)
+	}
+	return nil
 }
 
 // ReadFormat reads format.json. Errors: [ErrNotInitialized], [fence.ErrFormat],
@@ -58,7 +96,7 @@ func (f *Format) encode() ([]byte, error) { return document.Encode(layout.Format
 
 func decodeFormat(body []byte) (Format, error) {
 	var f Format
-	if err := document.Decode(layout.FormatKey, body, &f); err != nil {
+	if err := document.Decode(layout.FormatKey, body, &f, needsFiles); err != nil {
 		return Format{}, err
 	}
 	if f.Log == (fence.ID{}) {
@@ -69,6 +107,9 @@ func decodeFormat(body []byte) (Format, error) {
 	}
 	if f.Grace < 0 {
 		return Format{}, document.Corrupt(layout.FormatKey, "grace is %v", time.Duration(f.Grace))
+	}
+	if named := slices.Contains(f.Requires, needsFiles); named != (f.Files != nil) {
+		return Format{}, document.Corrupt(layout.FormatKey, "it has the member files: %t, and requires that programs know it: %t", f.Files != nil, named)
 	}
 	return f, nil
 }

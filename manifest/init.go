@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/files"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
@@ -28,15 +30,20 @@ const (
 	MinGrace = time.Second
 )
 
-// InitOptions describe a new log. The zero value works. They have no effect on a log that
-// exists.
+// InitOptions describe a new log. The zero value works. But for Files, they have no effect on a
+// log that exists.
 type InitOptions struct {
 	// Limits that are 0 become those of [DefaultLimits].
 	Limits Limits
 	// Grace is [DefaultGrace] if 0, and otherwise at least [MinGrace]. A negative one means
 	// none: only for tests, on a store whose listings are atomic.
 	Grace time.Duration
-	// Probe configures the probe of the store. It cannot be left out: on a store that
+	// Files is a store of its own for the files of the log's table; nil keeps them in the log's
+	// store. Many logs may share one. Neither store may lie below the other: see docs/stores.md.
+	// It is recorded in the log, and everybody who uses the files has to give it. For a log
+	// that exists it must be what that log has.
+	Files store.Store
+	// Probe configures the probe of the store, and of Files without Open. It cannot be left out: on a store that
 	// ignores conditions data would be lost without a sign.
 	Probe *probe.Options
 	// Probed is the report of a probe that another part of the same store has passed, such as
@@ -84,13 +91,25 @@ func (o *InitOptions) withDefaults() (InitOptions, error) {
 // the store, and refuses one that breaks a promise that the protocol needs. If several
 // processes call it at once, one creates the log and all return the same format.
 //
-// Errors: [ErrOptions]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt], also if
-// there is a log whose format.json is missing.
+// Errors: [ErrOptions]; [ErrFiles]; probe.ErrRefused; [fence.ErrFormat]; [fence.ErrCorrupt],
+// also if there is a log whose format.json is missing.
 func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
 		return Format{}, err
 	}
+	f, err := o.init(ctx, st)
+	if err == nil {
+		err = f.FitsFiles(st, o.Files)
+	}
+	if err != nil {
+		return Format{}, err
+	}
+	return f, nil
+}
+
+// init returns the format of a log that exists now.
+func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) {
 	f, err := ReadFormat(ctx, st, o.Settle)
 	if !errors.Is(err, ErrNotInitialized) {
 		return f, err
@@ -113,15 +132,9 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 				info.Key, layout.FormatKey, st.Traits().Name)
 		}
 	}
-	report := o.Probed
-	if report == nil {
-		if report, err = probe.Run(ctx, st, o.Probe); err != nil {
-			return Format{}, err
-		}
-	}
-	f = Format{
-		Version: document.Format, Log: fence.ID(uuid.New()), Created: o.Clock.Wall().UTC().Truncate(time.Second),
-		Limits: o.Limits, Grace: Duration(o.Grace), Probe: report,
+	f, err = o.format(ctx, st)
+	if err != nil {
+		return Format{}, err
 	}
 	body, err := f.encode()
 	if err != nil {
@@ -132,5 +145,91 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 	if err != nil && !errors.Is(err, store.ErrPrecondition) {
 		return Format{}, err
 	}
-	return ReadFormat(ctx, st, o.Settle)
+	made, err := ReadFormat(ctx, st, o.Settle)
+	if err == nil && made.Log != f.Log && f.Files != nil {
+		_ = files.Remove(ctx, o.Files, f.Log, o.Settle) // another process was first; what stays does no harm
+	}
+	return made, err
+}
+
+// format probes the stores, and returns the format of a new log.
+func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err error) {
+	report := o.Probed
+	if report == nil {
+		if report, err = probe.Run(ctx, st, o.Probe); err != nil {
+			return Format{}, err
+		}
+	}
+	f = Format{
+		Version: document.Format, Log: fence.ID(uuid.New()), Created: o.Clock.Wall().UTC().Truncate(time.Second),
+		Limits: o.Limits, Grace: Duration(o.Grace), Probe: report,
+	}
+	if store.IsNil(o.Files) {
+		return f, nil
+	}
+	if err := apart(st, o.Files); err != nil {
+		return Format{}, err
+	}
+	if report, err = files.Probe(ctx, o.Files, o.Probe, o.Settle); err != nil {
+		return Format{}, err
+	}
+	f.Requires, f.Files = []string{needsFiles}, &Files{Store: o.Files.Traits().Name, Probe: report}
+	// guard:files-mark-first. The store for files is marked before there is a log that needs
+	// the mark. Without this order: a process creates format.json and dies; there is a log,
+	// and no writer of it may create a file, since its store for files has no mark.
+	//
+	//mutant:replace files.Write(ctx, o.Files, f.Log, st.Traits().Name, report, o.Settle) => error(nil)
+	if err := files.Write(ctx, o.Files, f.Log, st.Traits().Name, report, o.Settle); err != nil {
+		return Format{}, err
+	}
+	return f, nil
+}
+
+// apart refuses to keep a log below its files, or files below their log.
+//
+// guard:files-apart. A log and its store for files do not lie within one another. Without this
+// check: files are at s3://lake/table, and their log at s3://lake/table/log; an engine vacuums
+// the table, and deletes all objects there that the table does not name; a seal is among them,
+// and a zombie creates its next object in that slot.
+//
+//mutant:replace inside(a, b) || inside(b, a) => false
+func apart(st, files store.Store) error {
+	if !st.Traits().MultiProcess {
+		return nil // such stores have no places
+	}
+	a, b := st.Traits().Name, files.Traits().Name
+	if inside(a, b) || inside(b, a) {
+		return fmt.Errorf("%w: the store for files, %s, and that of the log, %s, lie one within the other: what deletes strange objects there would delete the log's. Give each a prefix of its own", ErrOptions, b, a)
+	}
+	return nil
+}
+
+// inside reports whether a place is another or below it.
+func inside(place, other string) bool {
+	return strings.HasPrefix(strings.TrimSuffix(place, "/")+"/", strings.TrimSuffix(other, "/")+"/")
+}
+
+// MoveFiles records that given has the files of the log in st from now on: after the log, its
+// files or both were moved, or if the mark that says so was deleted. Nothing else may use the
+// log meanwhile. It probes a store that no log has used before. It copies no files; package
+// verify tells whether all are there.
+func MoveFiles(ctx context.Context, st, given store.Store, settle *store.SettleOptions) error {
+	f, err := ReadFormat(ctx, st, settle)
+	if err == nil {
+		err = f.FitsFiles(st, given)
+	}
+	if err != nil {
+		return err
+	}
+	if f.Files == nil {
+		return fmt.Errorf("%w: MoveFiles needs the store for files", ErrOptions)
+	}
+	if err := apart(st, given); err != nil {
+		return err
+	}
+	report, err := files.Probe(ctx, given, nil, settle)
+	if err != nil {
+		return err
+	}
+	return files.Write(ctx, given, f.Log, st.Traits().Name, report, settle)
 }

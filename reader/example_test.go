@@ -3,8 +3,10 @@ package reader_test
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -109,4 +111,63 @@ func ExampleReader_Pin() {
 	// Output:
 	// backup-2026-11 true false
 	// <nil>
+}
+
+// A file of the table is an io.ReaderAt with a size, which is what readers of Parquet and
+// other formats with an index want. It stays while the snapshot is open.
+func ExampleSnapshot_Open() {
+	ctx := context.Background()
+	st := memstore.New(nil)
+	fillTable(ctx, st, "line 1\nline 2\n")
+	r, err := reader.Open(ctx, st, nil)
+	if err != nil {
+		panic(err)
+	}
+	s, err := r.Snapshot(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer s.Close(ctx)
+	for f, err := range s.Files(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		file, err := s.Open(ctx, f)
+		if err != nil {
+			panic(err)
+		}
+		last := make([]byte, 7)
+		_, err = file.ReadAt(last, file.Size()-7)
+		fmt.Printf("%d bytes, %q %v\n", file.Size(), last, err)
+		all, err := io.ReadAll(file) // and compares the checksum
+		fmt.Printf("%q %v\n", all, err)
+	}
+	// Output:
+	// 14 bytes, "line 2\n" <nil>
+	// "line 1\nline 2\n" <nil>
+}
+
+// fillTable commits a file.
+func fillTable(ctx context.Context, st store.Store, content string) {
+	w, err := writer.Open(ctx, st, fence.NewToken(1), nil)
+	if err != nil {
+		panic(err)
+	}
+	f, err := w.CreateFile(ctx, ".csv")
+	if err != nil {
+		panic(err)
+	}
+	defer f.Abort()
+	if _, err := io.WriteString(f, content); err != nil {
+		panic(err)
+	}
+	if err := f.Close(); err != nil {
+		panic(err)
+	}
+	if err := w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f.File()}}); err != nil {
+		panic(err)
+	}
+	if err := w.Close(ctx); err != nil {
+		panic(err)
+	}
 }

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
 )
 
 // hold reads a version, the newest one if it is 0, and pins it unless the snapshot is to
@@ -164,4 +166,16 @@ func (r *Reader) Unpin(ctx context.Context, name string) error {
 		return fmt.Errorf("%w: Unpin needs the name of the pins to delete", ErrOptions)
 	}
 	return r.log.Unpin(ctx, name)
+}
+
+// Release deletes one pin that [Reader.Pin] has made, by its key. Later passes of a compactor
+// delete what only this pin has kept. A pin that is gone is no error. It costs one DELETE.
+func (r *Reader) Release(ctx context.Context, pin manifest.Pin) error {
+	switch _, ok := layout.ParsePinKey(pin.Key); {
+	case !ok:
+		return fmt.Errorf("%w: %q is not the key of a pin", ErrOptions, pin.Key)
+	case pin.TTL != 0:
+		return fmt.Errorf("%w: %s has a holder who renews it; use Unpin for a pin with a name", ErrOptions, pin.Key)
+	}
+	return store.DeleteAll(ctx, r.log.Store(), []string{pin.Key}, r.opts.Settle)
 }

@@ -22,6 +22,9 @@ type Options struct {
 	// Prefetch is how many bytes are fetched ahead, and again how many of them are kept
 	// decompressed; default 64 MiB. A single larger object exceeds it.
 	Prefetch int64
+	// Files is the store for the files of the table, if the log keeps them in a second one: see
+	// manifest.InitOptions.Files. Only [Snapshot.Open] needs it.
+	Files store.Store
 	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.

@@ -33,7 +33,7 @@ type Record struct {
 }
 
 // Open reads the format of the log in st: one GET. Errors: [ErrOptions],
-// [ErrNotInitialized], [ErrFormat], [ErrCorrupt], or the store's.
+// [ErrNotInitialized], [ErrFormat], [ErrCorrupt], manifest.ErrFiles, or the store's.
 func Open(ctx context.Context, st store.Store, opts *Options) (*Reader, error) {
 	if store.IsNil(st) {
 		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)
@@ -42,7 +42,7 @@ func Open(ctx context.Context, st store.Store, opts *Options) (*Reader, error) {
 		return nil, err
 	}
 	o := opts.withDefaults()
-	log, err := state.Open(ctx, st, &state.Options{Settle: o.Settle, Clock: o.Clock})
+	log, err := state.Open(ctx, st, &state.Options{Files: o.Files, Settle: o.Settle, Clock: o.Clock})
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,12 @@ type shown struct {
 func newTable(w *world) *table {
 	w.Helper()
 	w.Close(w.Open(nil))
+	return newTableAt(w)
+}
+
+// newTableAt goes on in a log, in its last epoch.
+func newTableAt(w *world) *table {
+	w.Helper()
 	t := &table{world: w, at: frame.Start(), states: []shown{{}}}
 	t.toTail()
 	return t

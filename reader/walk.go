@@ -18,13 +18,14 @@ import (
 func (s *stream) walk(ctx context.Context, at frame.Point) error {
 	s.at, s.came = at, s.opts.Clock.Now()
 	source := s.chain
-	// guard:read-junk-seal. A stream follows a seal only after a reading of the manifest: the
-	// floor must not have passed its slot. Without this check: data/1/4 is pruned; a zombie
+	// guard:read-junk-seal. A stream delivers what comes after a seal only after a reading of
+	// the manifest that begins later: the floor must not have passed the first seal that was
+	// followed since the last such reading. Without this check: data/1/4 is pruned; a zombie
 	// that opens the log creates a seal there; a slow reader follows it and delivers records
 	// that are not in the log.
 	//
-	//mutant:replace EachSeal: true => EachSeal: false
-	f := chain.Follower{Source: &source, EachSeal: true, Floor: func(ctx context.Context) (fence.Position, error) {
+	//mutant:replace Confirmed: true => Confirmed: false
+	f := chain.Follower{Source: &source, Confirmed: true, Floor: func(ctx context.Context) (fence.Position, error) {
 		err := s.refresh(ctx)
 		if err != nil {
 			return fence.Position{}, err

@@ -15,7 +15,8 @@
    With BACKSTOP an opener may once send a seal to any later slot of the epoch that it
    walks in, at any time. With LOSS one object between floor and hint may be lost for ever,
    and an opener may begin at the floor although there is a hint. It is lost while nobody
-   opens: of a loss just before its own seal an opener cannot know.
+   opens: of a loss just before its own seal an opener cannot know. The slot takes the seals
+   that are sent to it after that. With NO_FOLD there is no compactor.
 
 check: small  two writers, window 2   | -DW=2 -DK=2 -DS=2
 check: small  hint and wall           | -DW=2 -DK=1 -DS=1 -DHINT -DWALL=1
@@ -25,6 +26,7 @@ check: small  a seal far ahead, one token for two | -DW=2 -DK=1 -DS=1 -DDUP=1 -D
 check: small  a seal far ahead, reader | -DW=1 -DK=1 -DS=2 -DHINT -DREADER -DBACKSTOP
 check: full   three openers           | -DW=3 -DK=1 -DS=1 -DQUIET=2
 check: small  a lost object           | -DW=2 -DK=1 -DS=1 -DHINT -DLOSS
+check: full   a lost object, a seal far ahead | -DW=2 -DK=1 -DS=2 -DHINT -DLOSS -DBACKSTOP -DQUIET=2 -DNO_FOLD
 check: small  reader                  | -DW=1 -DK=1 -DS=2 -DHINT -DREADER
 check: full   hint and wall           | -DW=2 -DK=1 -DS=2 -DHINT -DWALL=1
 check: full   a seal far ahead, hint and wall | -DW=2 -DK=1 -DS=1 -DHINT -DWALL=1 -DBACKSTOP
@@ -42,6 +44,7 @@ mutant: open-followed    | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DNO_OPEN_FOLLOWED
 mutant: open-junk-seal   | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DNO_OPEN_JUNK_SEAL
 mutant: open-damage      | -DW=3 -DK=1 -DS=1 -DQUIET=3 -DNO_OPEN_DAMAGE
 mutant: open-missing     | -DW=2 -DK=1 -DS=1 -DHINT -DLOSS -DNO_OPEN_MISSING
+mutant: backstop-acked   | -DW=2 -DK=1 -DS=2 -DHINT -DLOSS -DBACKSTOP -DQUIET=2 -DNO_FOLD -DNO_BACKSTOP_ACKED
 mutant: open-own         | -DW=2 -DK=1 -DS=2 -DWALL=1 -DNO_OPEN_OWN
 mutant: open-look        | -DW=2 -DK=1 -DS=2 -DWALL=1 -DNO_OPEN_LOOK
 mutant: nobody moves on past an unknown key | -DW=3 -DK=1 -DS=1 -DQUIET=2 -DMOVE_ON
@@ -180,6 +183,9 @@ inline replaced(id) {
 inline get(p, v) {
 	if
 	:: LOST(p) -> v = 0
+	:: LOST(p) && (seal_sent[p] & 2) -> v = SEAL + 1
+	:: LOST(p) && (seal_sent[p] & 4) -> v = SEAL + 2
+	:: LOST(p) && (seal_sent[p] & 8) -> v = SEAL + 3
 	:: !FREE(p) && !LOST(p) -> v = first[p]
 	:: FREE(p) -> v = 0
 	:: FREE(p) && data_sent[p] -> v = data_sent[p]
@@ -222,6 +228,11 @@ inline newest() {
 #endif
 
 #define MY EP(id)
+#if defined(LOSS) && !defined(NO_BACKSTOP_ACKED)
+#define PASSED(p) ((p) >= least)	/* backstop-acked */
+#else
+#define PASSED(p) true
+#endif
 #define FIRST(p) (followed == NONE -> (p) : followed)
 #define BIT (1 << id)
 
@@ -277,7 +288,7 @@ open:
 walk:
 #ifdef BACKSTOP
 	if
-	:: !ahead && SEQ(p) < T ->
+	:: !ahead && SEQ(p) < T && PASSED(p) ->
 		/* open-backstop: no process waits for this seal to land. */
 		atomic {
 			ahead = true; i = 1;
@@ -562,38 +573,61 @@ proctype Rot() {
 #endif
 
 #ifdef READER
+/* A reader may follow several seals, and hold back what it finds, until one reading of the
+   manifest confirms the first of them. bad: something held back is not in the history. */
 proctype Reader() {
 	byte p, off, v, before, doubtful = NONE;
+	byte followed = NONE, delivered;	/* the first seal that is not confirmed, and the offset there */
+	bool bad;
 	byte mf, mf_off, mh, mh_off, mr;
 	bool known;
 	before = acked;
 	newest();
 resume:	/* records below the floor are in segments, at the same offsets */
+	if :: followed != NONE -> off = delivered; followed = NONE; delivered = 0; bad = false :: else fi;
 	if :: off < mf_off -> off = mf_off :: else fi;
 	p = mf;
 	if :: mh > mf && mh_off <= off -> p = mh :: else fi;
 	if :: p == mf -> off = mf_off :: else -> off = mh_off fi;
 walk:
+#ifndef NO_READ_JUNK_SEAL
+	/* read-junk-seal */
+	if
+	:: followed != NONE ->
+		newest();
+		if :: mf > followed -> goto resume :: else fi;
+		d_step { assert(!bad); followed = NONE; delivered = 0 }
+	:: true
+	fi;
+#else
+	skip;
+	d_step { assert(!bad); followed = NONE; delivered = 0 };
+#endif
 	atomic { FORGET; get(p, v) }
 	if
 	:: DATA(v) && begin_off[EPOCH(p)] + SEQ(p) - 1 == off ->
-		d_step { follow(p); assert(found && first[p] == v && y_off == off) };
+		d_step {
+			follow(p);
+			bad = bad || !(found && first[p] == v && y_off == off);
+			assert(!bad || followed != NONE)
+		};
 		p++; off++; goto walk
 	:: DATA(v) && begin_off[EPOCH(p)] + SEQ(p) - 1 != off ->
 		newest();
-		if :: mf > p -> goto resume :: else -> assert(false) fi
+		if :: mf > FIRST(p) -> goto resume :: else -> assert(false) fi
 	:: v >= SEAL ->
-#ifndef NO_READ_JUNK_SEAL
-		newest();
-		if :: mf > p -> goto resume :: else fi;
-#endif
-		d_step { follow(p); assert(found && first[p] == v) };
+		d_step {
+			if :: followed == NONE -> followed = p; delivered = off :: else fi;
+			follow(p);
+			bad = bad || !(found && first[p] == v)
+		};
 		p = POS(EP(WHO(v)), 1); goto walk
 	:: v == 0 ->
 #ifndef NO_READ_ABSENT
 		newest();
-		if :: mf > p -> goto resume :: else fi;
+		if :: mf > FIRST(p) -> goto resume :: else fi;
 #endif
+		d_step { assert(!bad); followed = NONE; delivered = 0 };
 		if
 		:: mh > p && doubtful != p ->
 #ifdef NO_READ_TWICE
@@ -612,7 +646,9 @@ init {
 	atomic {
 		byte w = 1;
 		do :: w <= W -> run Writer(w); w++ :: else -> break od;
+#ifndef NO_FOLD
 		run Compactor();
+#endif
 #ifdef LOSS
 		run Rot();
 #endif

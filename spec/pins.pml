@@ -18,9 +18,16 @@
    mark has passed its version, because its reader reads the mark last. With two
    compactors, one may be a zombie that continues to delete.
 
+   With LEADER the leader prunes manifests too, for a log that no compactor prunes, but perhaps
+   beside one that begins at that moment. It publishes the mark, lists the pins, and deletes
+   the manifests below the mark that no pin names. It expires no pin, and deletes no other
+   object.
+
    V versions, R readers, C compactors.
 
 check: small  one reader, one compactor  | -DV=4 -DR=1 -DC=1
+check: small  one reader, the leader     | -DV=3 -DR=1 -DC=0 -DLEADER
+check: full   one reader, the leader, one compactor | -DV=3 -DR=1 -DC=1 -DLEADER
 check: full   one reader, two compactors | -DV=3 -DR=1 -DC=2
 check: long   two readers, one compactor | -DV=3 -DR=2 -DC=1
 mutant: pin-after-mark                                          | -DV=3 -DR=1 -DC=1 -DNO_RECHECK
@@ -30,11 +37,14 @@ mutant: pin-expire (before it is ignored)                        | -DV=3 -DR=1 -
 mutant: pin-swap (a new pin is swapped)                          | -DV=3 -DR=1 -DC=1 -DNO_CONFIRM
 mutant: pin-clean                                                | -DV=3 -DR=1 -DC=1 -DNO_CLEAN
 mutant: pin-stillborn                                            | -DV=3 -DR=1 -DC=1 -DNO_STILLBORN
+mutant: mark-before-pins (of the leader)                        | -DV=3 -DR=1 -DC=0 -DLEADER -DNO_LEADER_MARK_FIRST
+mutant: pinned-manifest (of the leader)                         | -DV=3 -DR=1 -DC=0 -DLEADER -DNO_PINNED_MANIFEST
 */
 #define RENEWALS 3
 byte newest = 1;	/* manifest */
 byte mark;		/* prune mark: nothing is promised about versions up to this one */
 bool deleted[V + 1];	/* objects */
+bool gone[V + 1];	/* manifests */
 
 #define NONE 0
 #define LIVE 1
@@ -84,6 +94,8 @@ proctype Reader(byte r) {
 			atomic { assert(!(pin[r] == LIVE && version[r] == known[r])); goto lost }
 		:: else
 		fi
+	:: gone[v] ->
+		atomic { assert(!(pin[r] == LIVE && version[r] == known[r])); goto lost }
 	:: known[r] < RENEWALS ->
 		atomic {
 			if
@@ -172,6 +184,45 @@ proctype Compactor() {
 	od
 }
 
+#ifdef LEADER
+proctype Leader() {
+	byte to, r, i;
+	bool pinned[V + 1];
+	do
+	:: mark + 1 < newest ->
+		atomic { to = mark + 1; do :: to < newest - 1 -> to++ :: break od };
+#ifndef NO_LEADER_MARK_FIRST
+		atomic { if :: mark < to -> mark = to :: else fi };
+#endif
+		r = 1;
+		do
+		:: r <= R -> atomic { if :: pin[r] == LIVE -> pinned[names[r]] = true :: else fi; r++ }
+		:: r > R -> break
+		od;
+#ifdef NO_LEADER_MARK_FIRST
+		atomic { if :: mark < to -> mark = to :: else fi };
+#endif
+		skip;
+		d_step {
+			i = 1;
+			do
+			:: i < to ->
+#ifdef NO_PINNED_MANIFEST
+				gone[i] = true;
+#else
+				if :: !pinned[i] -> gone[i] = true :: else fi;
+#endif
+				pinned[i] = false; i++
+			:: else -> break
+			od;
+			do :: i <= V -> pinned[i] = false; i++ :: else -> break od;
+			to = 0; r = 0; i = 0
+		}
+	:: break
+	od
+}
+#endif
+
 /* Late copies of requests. */
 proctype Network() {
 	byte r;
@@ -195,6 +246,9 @@ init {
 		do :: n <= R -> run Reader(n); n++ :: else -> break od;
 		n = 1;
 		do :: n <= C -> run Compactor(); n++ :: else -> break od;
+#ifdef LEADER
+		run Leader();
+#endif
 		run Writer(); run Network()
 	}
 }

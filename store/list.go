@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 
 	"github.com/fencepost/fencepost/clock"
@@ -43,7 +42,7 @@ func (s *settings) list(ctx context.Context, st Store, prefix string, list *List
 		timer.Stop()
 		if err != nil {
 			if errors.Is(context.Cause(ctx), errAttemptTimeout) {
-				err = fmt.Errorf("%w: %w", errAttemptTimeout, err)
+				err = &timeoutError{after: s.Attempt, err: err}
 			}
 			return false, err
 		}

@@ -97,10 +97,29 @@ func (s *settings) attempt(ctx context.Context, f func(context.Context) error) e
 	defer cancel()
 	err := f(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errAttemptTimeout) {
-		return fmt.Errorf("%w: %w", errAttemptTimeout, err)
+		return &timeoutError{after: s.Attempt, err: err}
 	}
 	return err
 }
+
+// timeoutError is a request that got no answer in time. What the driver says of that is only
+// that its context has ended, so it is not repeated.
+type timeoutError struct {
+	after time.Duration
+	err   error
+}
+
+func (e *timeoutError) Error() string {
+	if d, ok := errors.AsType[*Error](e.err); ok {
+		return fmt.Sprintf("store: %s %q: no answer within %v", d.Op, d.Key, e.after)
+	}
+	if errors.Is(e.err, context.Canceled) {
+		return fmt.Sprintf("store: no answer within %v", e.after)
+	}
+	return fmt.Sprintf("store: no answer within %v: %v", e.after, e.err)
+}
+
+func (e *timeoutError) Unwrap() []error { return []error{errAttemptTimeout, e.err} }
 
 // pause waits after n+1 failures, the last of which was err. It returns early, with
 // the cause, if ctx ends.

@@ -448,7 +448,7 @@ func TestAttemptTimesOut(t *testing.T) {
 		w.opts.Reads = 1
 		start := time.Now()
 		_, _, err := store.ReadAll(w.Context(), w.st, "k", 10, w.opts)
-		if err == nil || !strings.Contains(err.Error(), "no answer in time") || time.Since(start) != 30*time.Second {
+		if err == nil || !strings.Contains(err.Error(), "no answer within 30s") || time.Since(start) != 30*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 	})

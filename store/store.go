@@ -141,6 +141,9 @@ type ListOptions struct {
 type Traits struct {
 	// Name is the store's name for people, without credentials: "s3://bucket/prefix".
 	Name string
+	// Endpoint is the address of its server; "" if it has none, or the one that everybody
+	// knows.
+	Endpoint string
 	// MinRewrite is the shortest time between two writes of one key that the store takes:
 	// about 1 s on GCS. 0 means no such limit.
 	MinRewrite time.Duration
@@ -175,4 +178,12 @@ func (c Condition) String() string {
 		return "if match"
 	}
 	return "always"
+}
+
+// Where says to people where the store is: its name and, if that does not tell, its server.
+func (t Traits) Where() string {
+	if t.Endpoint == "" {
+		return t.Name
+	}
+	return t.Name + " at " + t.Endpoint
 }

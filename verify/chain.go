@@ -11,8 +11,8 @@ import (
 )
 
 // follower follows the chain, and classifies damage by the newest manifest.
-func (v *verifier) follower(eachSeal bool) *chain.Follower {
-	return &chain.Follower{Source: &v.chain, EachSeal: eachSeal, Floor: func(ctx context.Context) (fence.Position, error) {
+func (v *verifier) follower(confirmed bool) *chain.Follower {
+	return &chain.Follower{Source: &v.chain, Confirmed: confirmed, Floor: func(ctx context.Context) (fence.Position, error) {
 		if err := v.refresh(ctx); err != nil {
 			return fence.Position{}, err
 		}

@@ -36,8 +36,22 @@ func (v *verifier) edit(f *frame.Frame) {
 	}
 }
 
-// files checks that every live file is there, with its size and its content.
-func (v *verifier) files(ctx context.Context) error {
+// second reports whether the files are in a store of their own.
+func (v *verifier) second() bool { return v.files != nil && v.log.Format().Files != nil }
+
+// mark checks that a second store for files says that it is this log's.
+func (v *verifier) mark(ctx context.Context) error {
+	_, err := v.log.CheckFiles(ctx, !v.opts.Copy)
+	if !errors.Is(err, manifest.ErrFiles) && !errors.Is(err, fence.ErrCorrupt) {
+		return err
+	}
+	v.problem("", "give the store that has the log's files; after a move, or if its mark was deleted, run fencepost init --files URL --files-moved",
+		"no writer creates files, and no compactor deletes any: %v", err)
+	return nil
+}
+
+// liveFiles checks that every live file is there, with its size and its content.
+func (v *verifier) liveFiles(ctx context.Context) error {
 	if v.table == nil || v.table.Live() == 0 {
 		return nil
 	}
@@ -118,7 +132,7 @@ func (v *verifier) content(ctx context.Context, f *manifest.File) error {
 	const part = 2 << 20
 	sum := uint32(0)
 	for at := int64(0); at < f.Size; {
-		b, _, err := store.Read(ctx, v.st, f.Key, &store.ReadOptions{Offset: at, Length: min(part, f.Size-at), Settle: v.opts.Settle})
+		b, _, err := store.Read(ctx, v.files, f.Key, &store.ReadOptions{Offset: at, Length: min(part, f.Size-at), Settle: v.opts.Settle})
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return errNoFile
@@ -139,7 +153,7 @@ func (v *verifier) content(ctx context.Context, f *manifest.File) error {
 // fileSizes lists the files of the log.
 func (v *verifier) fileSizes(ctx context.Context) (map[string]int64, error) {
 	sizes := map[string]int64{}
-	for info, err := range store.ListAll(ctx, v.st, layout.FilePrefix, nil, v.opts.Settle) {
+	for info, err := range store.ListAll(ctx, v.files, layout.FilePrefix, nil, v.opts.Settle) {
 		if err != nil {
 			return nil, err
 		}

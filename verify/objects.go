@@ -47,6 +47,16 @@ func (v *verifier) objects(ctx context.Context, known bool) error {
 			waste[why] = waste[why].and(info.Size)
 		}
 	}
+	if v.second() {
+		sizes, err := v.fileSizes(ctx)
+		if err != nil {
+			return err
+		}
+		for key, size := range sizes {
+			kind := layout.KindOf(key)
+			v.report.Objects[kind] = v.report.Objects[kind].and(size)
+		}
+	}
 	if c := waste[folded]; c.Objects > 0 {
 		v.note("", "a compactor deletes them after the grace period", "%d objects of %d bytes below data/ are folded", c.Objects, c.Bytes)
 	}

@@ -27,6 +27,9 @@ type Options struct {
 	// if an older version has their entries; and old locks that cannot be read are deleted. With
 	// DryRun the report says what it would do.
 	Repair, DryRun bool
+	// Files is the store for the files of the table, if the log keeps them in a second one: see
+	// manifest.InitOptions.Files.
+	Files store.Store
 	// MaxFindings bounds how many problems, and how many notes, a report lists; default
 	// 1,000. The others are counted.
 	MaxFindings int

@@ -61,6 +61,11 @@ func deletes(e store.Expiry, kind string) bool {
 
 func (v *verifier) rules(ctx context.Context) error {
 	found, err := Rules(ctx, v.st, v.opts.Settle)
+	if err == nil && v.second() {
+		var more []Finding
+		more, err = Rules(ctx, v.files, v.opts.Settle)
+		found = append(found, more...)
+	}
 	if errors.Is(err, store.ErrDenied) {
 		v.note("", "", "not allowed to read the bucket's lifecycle rules, which may delete objects of the log: %v", err)
 		return nil

@@ -17,7 +17,8 @@ import (
 )
 
 // Run checks the log in st. Damage is in the report. The error is for what kept Run from
-// reading: [ErrOptions]; manifest.ErrNotInitialized if there is no log; fence.ErrFormat if
+// reading: [ErrOptions]; manifest.ErrNotInitialized if there is no log; manifest.ErrFiles if
+// Options.Files is missing, or the log has no second store; fence.ErrFormat if
 // a newer version of this project has written it; the store's or ctx's. After an error
 // the report tells how far Run came; it is never nil.
 func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
@@ -44,6 +45,7 @@ type verifier struct {
 	st     store.Store
 	opts   Options
 	log    *state.Log
+	files  store.Store // has the files
 	chain  chain.Source
 	segs   segment.Source
 	report *Report
@@ -74,7 +76,7 @@ func (v *verifier) run(ctx context.Context) error {
 	}
 	if known {
 		v.next = v.m.First()
-		for _, check := range []func(context.Context) error{v.pages, v.records, v.files, v.pins, v.seals, v.manifests, v.replaced} {
+		for _, check := range []func(context.Context) error{v.pages, v.records, v.mark, v.liveFiles, v.pins, v.seals, v.manifests, v.replaced} {
 			if err := check(ctx); err != nil && !errors.Is(err, errNoManifest) {
 				return err
 			}
@@ -120,10 +122,11 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	v.report.Log = f.Log
-	v.log = state.With(v.st, f, &state.Options{Settle: v.opts.Settle, Clock: v.opts.Clock})
+	v.log = state.With(v.st, f, &state.Options{Files: v.opts.Files, Settle: v.opts.Settle, Clock: v.opts.Clock})
 	v.chain = chain.Source{Store: v.st, Log: f.Log, Limits: f.Limits.Limits, Settle: v.opts.Settle}
 	v.segs = segment.Source{Store: v.st, Log: f.Log, Limits: f.Limits.Limits, Settle: v.opts.Settle}
-	return true, nil
+	v.files, err = v.log.FileStore()
+	return true, err
 }
 
 // newest reads the newest manifest. It returns false if that is damaged: then the rest

@@ -9,7 +9,9 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
 )
 
 const (
@@ -37,7 +39,8 @@ func (t *tail) long() bool { return t.objects >= tailObjects || t.bytes >= tailB
 // as soon as it is open, one in each interval or when the tail has become long, and a last
 // one when the writer is drained.
 func (w *Writer) checkpoint(u *state.Updater) {
-	hinted := w.noteHint(u, frame.Point{})
+	prune := &pruning{Writer: w, updater: u}
+	hinted := w.noteHint(prune, frame.Point{})
 	if w.opts.Checkpoint < 0 {
 		return
 	}
@@ -46,14 +49,15 @@ func (w *Writer) checkpoint(u *state.Updater) {
 		t := w.opts.Clock.AfterFunc(w.opts.Checkpoint, func() { close(tick) })
 		select {
 		case <-tick:
-			hinted = w.noteHint(u, hinted)
+			hinted = w.noteHint(prune, hinted)
 		case <-w.long:
 			t.Stop()
-			hinted = w.noteHint(u, hinted)
+			hinted = w.noteHint(prune, hinted)
 		case <-w.closed:
 			t.Stop()
 			w.awaitDrained()
-			w.noteHint(u, hinted)
+			prune.off = true // Close waits for this
+			w.noteHint(prune, hinted)
 			return
 		}
 	}
@@ -68,7 +72,7 @@ func (w *Writer) checkpoint(u *state.Updater) {
 // ever.
 //
 //mutant:replace w.acked => w.last.after
-func (w *Writer) noteHint(u *state.Updater, last frame.Point) frame.Point {
+func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 	w.mu.Lock()
 	at, stop := w.acked, w.stop
 	w.tail = tail{}
@@ -77,7 +81,7 @@ func (w *Writer) noteHint(u *state.Updater, last frame.Point) frame.Point {
 		return last
 	}
 	began := w.opts.Clock.Now()
-	_, err := u.Update(w.slots, func(m *state.Change) error {
+	m, err := p.updater.Update(w.slots, func(m *state.Change) error {
 		if m.Tail().Before(at) {
 			m.Hint = &at
 		}
@@ -88,6 +92,8 @@ func (w *Writer) noteHint(u *state.Updater, last frame.Point) frame.Point {
 	}
 	switch {
 	case err == nil:
+		p.after(w.slots, m)
+		w.warnUnfolded(m.Floor, at)
 		return at
 	case errors.Is(err, fence.ErrFenced):
 		// guard:keep-fenced. A checkpoint that is fenced stops the writer. Without this
@@ -114,4 +120,43 @@ func (w *Writer) awaitDrained() {
 	for !w.drained() && w.stop == nil {
 		w.changed.Wait()
 	}
+}
+
+// manyUnfolded is how many objects that no compactor has folded are worth a warning. A
+// compactor that runs leaves some hundred.
+const manyUnfolded = 4096
+
+// warnUnfolded says that nobody seems to compact the log, and again whenever twice as many
+// objects wait.
+func (w *Writer) warnUnfolded(floor, at frame.Point) {
+	n := at.Position.Seq - 1
+	switch {
+	case floor.Position.Epoch == at.Position.Epoch:
+		n -= floor.Position.Seq - 1
+		w.earlier = 0
+	case at.Offset-floor.Offset < manyUnfolded:
+		return
+	case w.earlier < 0:
+		w.earlier = w.countEarlier(floor)
+	}
+	if n += uint64(max(w.earlier, 0)); n < manyUnfolded || n < 2*w.unfolded {
+		return
+	}
+	w.unfolded = n
+	w.opts.Logger.Warn("many objects of the log are not folded; does a compactor run?",
+		zap.Uint64("objects", n), zap.Uint64("records", at.Offset-floor.Offset), zap.Stringer("floor", floor.Position))
+}
+
+// countEarlier counts the unfolded objects of earlier epochs, as far as they matter. It is
+// asked once, and only of a log that has many records to fold.
+func (w *Writer) countEarlier(floor frame.Point) (n int) {
+	for info, err := range w.st.List(w.slots, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(floor.Position)}) {
+		if err != nil || n >= manyUnfolded {
+			break // it is only for a warning
+		}
+		if p, ok := layout.ParseDataKey(info.Key); ok && floor.Position.Before(p) && p.Epoch < w.Epoch() {
+			n++
+		}
+	}
+	return n
 }

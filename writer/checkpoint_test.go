@@ -6,6 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -175,6 +178,43 @@ func TestCheckpointOfALongTail(t *testing.T) {
 		all, puts := e.Faulty.Counts().Of("", ""), e.puts()
 		if more := all - puts; puts != objects || more > 3*(objects/most) {
 			t.Errorf("%d commits took %d requests, and the checkpoints %d", objects, puts, more)
+		}
+	})
+}
+
+// A writer says that nobody compacts, once until twice as many objects wait: objects of its own
+// epoch, and of those before it.
+func TestCheckpointWarnsOfUnfolded(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		core, logs := observer.New(zap.WarnLevel)
+		fill := func(w *writer.Writer, n int) {
+			for range n {
+				e.append(w, "x")
+			}
+			time.Sleep(time.Minute)
+		}
+		w := e.open("a", 1, &writer.Options{Logger: zap.New(core)})
+		fill(w, 4000)
+		if logs.Len() != 0 {
+			t.Errorf("%v", logs.All())
+		}
+		fill(w, 200)
+		if lines := logs.FilterMessageSnippet("does a compactor run?").All(); len(lines) != 1 || lines[0].ContextMap()["objects"].(uint64) < 4096 {
+			t.Errorf("%v", lines)
+		}
+		fill(w, 2000)
+		if err := w.Close(t.Context()); err != nil || logs.Len() != 1 {
+			t.Errorf("%v: %v", err, logs.All())
+		}
+		fill(e.open("b", 1<<16, &writer.Options{Logger: zap.New(core)}), 10)
+		if lines := logs.All(); len(lines) != 2 || lines[1].ContextMap()["records"] != uint64(6200) {
+			t.Errorf("the next writer says %v", lines)
+		}
+		e.compact()
+		w = e.open("c", 1<<17, &writer.Options{Logger: zap.New(core)})
+		fill(w, 10)
+		if err := w.Close(t.Context()); err != nil || logs.Len() != 2 {
+			t.Errorf("%v: after a compaction %v", err, logs.All())
 		}
 	})
 }

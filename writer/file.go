@@ -49,7 +49,8 @@ func ExpectedSize(bytes int64) FileOption { return FileOption{size: bytes} }
 // s3store). The compactor deletes a complete file that was not added, once the epoch has
 // ended.
 //
-// Errors: [ErrFenced], [ErrClosed] or what [Writer.Err] says.
+// Errors: [ErrFenced], [ErrClosed] or what [Writer.Err] says. Write and Close fail with
+// manifest.ErrFiles if the writer was given the store for files of another log.
 func (w *Writer) CreateFile(ctx context.Context, ext string, opts ...FileOption) (*FileWriter, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -91,7 +92,11 @@ func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader,
 		f.pipe.CloseWithError(f.failed(context.Cause(ctx)))
 	})
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	info, err := store.UploadNew(ctx, w.st, f.key, io.TeeReader(body, sum), opts, w.opts.Settle)
+	var info store.Info
+	st, err := w.fileStore(ctx)
+	if err == nil {
+		info, err = store.UploadNew(ctx, st, f.key, io.TeeReader(body, sum), opts, w.opts.Settle)
+	}
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
@@ -110,6 +115,19 @@ func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader,
 	if f.err == nil {
 		w.completed[f.key] = f.file
 	}
+}
+
+// fileStore returns the store for files. The first time it checks that it is the log's. That
+// does not delay Open: while a second store is down, the log goes on without files.
+func (w *Writer) fileStore(ctx context.Context) (store.Store, error) {
+	if w.marked.Load() {
+		return w.log.FileStore()
+	}
+	st, err := w.log.CheckFiles(ctx, false)
+	if err == nil {
+		w.marked.Store(true)
+	}
+	return st, err
 }
 
 func (f *FileWriter) failed(err error) error { return fmt.Errorf("writer: file %s: %w", f.key, err) }

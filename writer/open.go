@@ -23,7 +23,7 @@ import (
 // epoch prevails. ctx bounds the opening only.
 //
 // Errors: [ErrOptions]; [ErrFenced] if a later epoch was opened, or this one by another
-// process; those of manifest.Init; fence.ErrCorrupt if the tail is damaged; the store's.
+// process; those of manifest.Init, such as manifest.ErrFiles; fence.ErrCorrupt if the tail is damaged; the store's.
 // Except after ErrOptions the token is spent.
 func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options) (*Writer, error) {
 	if store.IsNil(st) {

@@ -68,6 +68,9 @@ type Options struct {
 	// reported as [ErrUnknown]. Pass the context of the leader's term. The writer is safe
 	// without it; with it a deposed leader stops by itself.
 	Until context.Context //nolint:containedctx // an option: it is only watched, no request runs under it
+	// Files is the store for the files of the table, if the log keeps them in a second one: see
+	// manifest.InitOptions.Files. It is that of Init by default.
+	Files store.Store
 	// Init describes the log if it does not exist yet. Its Settle is Settle by default.
 	Init *manifest.InitOptions
 	// Settle tunes retries. Its Clock is Clock by default.
@@ -110,6 +113,9 @@ func (o *Options) withDefaults() Options {
 	v.Settle = &settle
 	init := *cmp.Or(v.Init, &manifest.InitOptions{})
 	init.Settle = cmp.Or(init.Settle, v.Settle)
+	if !store.IsNil(v.Files) {
+		init.Files = v.Files
+	}
 	v.Init = &init
 	return v
 }

@@ -118,7 +118,7 @@ func TestWhatTheWallFoundIsPruned(t *testing.T) {
 		a := e.open("a", 1, opts)
 		e.append(a, "0")
 		slot, big := at(1, 2), string(make([]byte, 400<<10))
-		refused, gets := false, 0
+		refused, rests := false, 0
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		e.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
@@ -129,22 +129,22 @@ func TestWhatTheWallFoundIsPruned(t *testing.T) {
 			case op.Kind == faultstore.Put && !refused:
 				refused = true
 				e.append(a, big)
-			case op.Kind == faultstore.Get:
-				if gets++; gets == 4 { // the walk asks for the rest
+			case op.Kind == faultstore.Get && op.Offset > 0: // the walk asks for the rest
+				if rests++; rests == 1 {
 					time.Sleep(time.Second)
 					e.compact()
 					time.Sleep(11 * time.Minute)
 					e.compact()
 					e.gone(slot)
 					e.seal(slot, 2)
-				} else if gets > 100 {
+				} else if rests > 10 {
 					cancel() // it would go on for ever
 				}
 			}
 		})
 		b, err := e.tryFor(ctx, "b", 3, opts)
-		if err != nil || gets < 4 {
-			t.Fatalf("%v, after %d reads of the slot", err, gets)
+		if err != nil || rests == 0 {
+			t.Fatalf("%v, after %d reads of the rest", err, rests)
 		}
 		e.append(b, "b")
 		e.holds("0", big, "b")
@@ -248,7 +248,8 @@ func TestSealOfTheWallThatIsLate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.header(at(1, 5)).Next != 2 || e.header(at(1, 6)).Next != 2 {
+			// If all are late, the seal on slot 4 may fall into a hole too, and cancel the one on slot 5.
+			if e.header(at(1, 4)).Next != 2 && e.header(at(1, 5)).Next != 2 || e.header(at(1, 6)).Next != 2 {
 				t.Fatal("the late seal was not applied, so this tests nothing")
 			}
 			if b.Recovered().Offset != 5 {

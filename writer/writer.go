@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -60,6 +61,11 @@ type Writer struct {
 	reports  []*batch       // acknowledged, and the hook is not called yet
 	reported []*batch       // an array for reports to use again; guarded by reporting
 
+	marked atomic.Bool // the store for files is the log's
+	// Only checkpoint uses these.
+	unfolded uint64 // how many objects the last warning was about
+	earlier  int    // of earlier epochs; -1: not counted yet
+
 	files     map[*FileWriter]struct{} // open
 	completed map[string]manifest.File // the files that are complete and not added yet
 	table     table                    // guarded by its own turn
@@ -86,8 +92,8 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
 		closed:    make(chan struct{}), finished: make(chan struct{}), long: make(chan struct{}, 1), stopUntil: func() {},
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
-		encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
-		files:    map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin),
+		earlier: -1, encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
+		files: map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin),
 	}
 	w.last = &batch{after: begin, encoded: closed}
 	w.changed.L = &w.mu

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/url"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ type app struct {
 	patience time.Duration
 
 	verbose bool
+	timeout time.Duration // of the first contact with a store
 	json    bool
 	log     *zap.Logger
 	con     *console
@@ -44,8 +46,10 @@ paused and replaced is refused with 412 when it wakes up.
 
 A URL names a log:
   s3://bucket/prefix?endpoint=http://host:port&region=…
+  gs://bucket/prefix
+  az://container/prefix?account=…
   file:///absolute/dir
-Credentials come from the usual AWS environment, never from the URL.
+Credentials come from the usual environment of each cloud, never from the URL.
 
 Data goes to standard output, everything else to standard error. Flags may stand
 before or after the URL. Write lengths of time as 90s, 36h, 7d or 2w, and numbers
@@ -100,20 +104,23 @@ func (a *app) root() *cobra.Command {
 				a.log = a.con.logger()
 			}
 		},
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log to standard error what is done")
+	spanVar(root.PersistentFlags(), &a.timeout, "timeout", "10s", positive, "how long to wait for the first answer of the store")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
-		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(),
-		a.serveCmd(), a.topCmd(), a.exporterCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.backupCmd(), a.restoreCmd(), a.publishCmd(), a.publishedCmd(), a.unpublishCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(),
+		a.serveCmd(), a.topCmd(), a.exporterCmd(), a.manCmd(),
 	)
-	for _, c := range root.Commands() {
-		for _, c := range append(c.Commands(), c) {
-			c.DisableFlagsInUseLine = true
-			c.InitDefaultHelpFlag()
-			c.Flags().SortFlags = false
+	root.SetOut(a.out) // the scripts of completion go where it is now
+	root.InitDefaultCompletionCmd()
+	for c := range family(root) {
+		c.DisableFlagsInUseLine = true
+		c.InitDefaultHelpFlag()
+		c.Flags().SortFlags = false
+		if strings.HasSuffix(c.Use, " URL") || strings.Contains(c.Use, " URL ") {
+			c.ValidArgsFunction = completeURL
 		}
 	}
 	root.DisableFlagsInUseLine = true
@@ -123,6 +130,22 @@ func (a *app) root() *cobra.Command {
 	root.InitDefaultVersionFlag()
 	root.Flags().Lookup("version").Usage = "print the version of this program"
 	return root
+}
+
+// family yields the commands below c, at any depth.
+func family(c *cobra.Command) iter.Seq[*cobra.Command] {
+	return func(yield func(*cobra.Command) bool) {
+		for _, c := range c.Commands() {
+			if !yield(c) {
+				return
+			}
+			for c := range family(c) {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // run is the whole command, up to its exit status.
@@ -182,13 +205,19 @@ func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, 
 			e.Key = strings.TrimSuffix(e.Key, "?…")
 		}
 		if strings.Contains(e.Hint, "import _") { // advice for programmers
-			e.Hint = fmt.Sprintf("this build of fencepost has no driver for %s://; write s3://bucket/prefix or file:///dir", u.Scheme)
+			e.Hint = fmt.Sprintf("this build of fencepost has no driver for %s://; write s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///dir", u.Scheme)
 		}
 	}
 	if errors.Is(err, store.ErrInvalid) {
 		err = &kindError{errUsage, err}
 	}
-	return st, err
+	if err == nil {
+		err = a.reach(ctx, st)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return watch(st, a.con), nil
 }
 
 // logStore opens the store of a log that exists.
@@ -230,6 +259,15 @@ func (a *app) probing(raw string) *probe.Options {
 // print writes v as JSON to standard output.
 func (a *app) print(v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return a.write(append(b, '\n'))
+}
+
+// printLine writes v as a line of JSON to standard output.
+func (a *app) printLine(v any) error {
+	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ type appending struct {
 	hedge     float64
 	plain     bool
 	batch     int
+	files     *fileStore
 	election  func() leader.Options
 	gauges    *gauges
 	leader    leader.Options
@@ -90,6 +91,7 @@ the longest record.`,
 	fl.Float64Var(&p.rate, "requests-per-second", 0, "most objects sent on average (default no bound)")
 	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile (default 0.96; -1: never)")
 	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
+	p.files = a.fileStoreFlag(c)
 	p.election = a.election(c)
 	p.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
@@ -132,7 +134,13 @@ func (p *appending) run(ctx context.Context) error {
 	}
 	st = p.gauges.store(st)
 	// A store that cannot be used is an error now. A candidate would wait for it.
+	if opts.Files, err = p.files.open(ctx, true); err != nil {
+		return err
+	}
 	format, err := manifest.ReadFormat(ctx, st, nil)
+	if err == nil {
+		err = format.FitsFiles(st, opts.Files)
+	}
 	if err != nil {
 		// So is a log whose format.json is gone: no epoch should be won for it.
 		if err := orphaned(ctx, st, err); !errors.Is(err, manifest.ErrNotInitialized) {
@@ -144,6 +152,9 @@ func (p *appending) run(ctx context.Context) error {
 		return usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)
 	}
 	name := cmp.Or(p.file, "standard input")
+	if err == nil {
+		p.warnUnfolded(ctx, st)
+	}
 	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))
 	f.Batch = p.batch
 	err = p.lead(ctx, st, f, opts)
@@ -161,7 +172,7 @@ func (p *appending) run(ctx context.Context) error {
 	case stats.Records == 0 && stats.Position > 0:
 		p.con.note("nothing to append: all %d bytes of %s are in the log already", stats.Position, name)
 	default:
-		p.con.note("appended %s; the log has %d records", count(stats), stats.End)
+		p.con.note("appended %s; the log has %s", count(stats), plural(stats.End, "record"))
 	}
 	if p.json {
 		return p.print(struct {
@@ -174,7 +185,7 @@ func (p *appending) run(ctx context.Context) error {
 }
 
 func count(s feed.Stats) string {
-	return fmt.Sprintf("%d records, %s", s.Records, humanize.IBytes(uint64(s.Bytes)))
+	return fmt.Sprintf("%s, %s", plural(s.Records, "record"), humanize.IBytes(uint64(s.Bytes)))
 }
 
 // input opens the source and gives it its name.
@@ -231,17 +242,18 @@ func (p *appending) writer() *writer.Options {
 // leader had no time for a checkpoint. How much there is, nobody knows before.
 func (p *appending) recovering(r writer.Progress) {
 	p.backlog = r
-	p.con.progress("reading the tail", r.Bytes, 0, true)
-	if p.con.due() {
-		p.con.note("reading the tail of the log: %d objects, %d records, %s so far, written until %s",
-			r.Objects, r.Records, humanize.IBytes(uint64(r.Bytes)), r.Time.Local().Format(time.DateTime))
+	if !p.con.due() {
+		p.con.progress("reading the tail", r.Bytes, 0, true)
+	} else {
+		p.con.note("reading the tail of the log: %s, %s, %s so far, written until %s",
+			plural(r.Objects, "object"), plural(r.Records, "record"), humanize.IBytes(uint64(r.Bytes)), when(r.Time))
 	}
 }
 
 // recovered says what was read, if it took so long that recovering has shown it.
 func (p *appending) recovered() {
 	if p.con.done() {
-		p.con.note("read the tail of the log: %d objects, %d records, %s", p.backlog.Objects, p.backlog.Records, humanize.IBytes(uint64(p.backlog.Bytes)))
+		p.con.note("read the tail of the log: %s, %s, %s", plural(p.backlog.Objects, "object"), plural(p.backlog.Records, "record"), humanize.IBytes(uint64(p.backlog.Bytes)))
 	}
 	p.backlog = writer.Progress{}
 }
@@ -257,7 +269,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 	p.leader.Hooks = p.gauges.leader("log", leader.Hooks{
 		Leader: p.met,
 		Elected: func(e leader.Election) {
-			p.con.note("leading in epoch %d, after %v", e.Epoch, e.Took.Round(time.Millisecond))
+			p.con.note("leading in epoch %d, after waiting for %v", e.Epoch, e.Took.Round(time.Millisecond))
 		},
 		Ended: func(e leader.End) {
 			if !errors.Is(e.Cause, leader.ErrResigned) {
@@ -291,7 +303,7 @@ func (p *appending) met(r leader.Record) {
 		p.con.note("%s is about to give up the lead", r.Holder)
 	case r.Leads():
 		p.con.note("waiting for %s, which leads in epoch %d since %s; if it has crashed, for %v at most",
-			r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime), r.Validity)
+			r.Holder, r.Epoch, when(r.Acquired), r.Validity)
 	case r.Wait > 0:
 		p.con.note("%s was deposed; waiting for it to stop, for %v at most", r.Holder, r.Wait)
 	}

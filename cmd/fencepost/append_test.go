@@ -34,7 +34,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, file := newLog(t, memURL(t)), writeFile(t, content)
 			must(t, "", "append", url, file)
-			if got := must(t, "", "cat", url); got != content {
+			if got := must(t, "", "cat", "--format", "raw", url); got != content {
 				t.Errorf("%d bytes came back, not the %d that went in", len(got), len(content))
 			}
 			// The records as frames are an input in turn.
@@ -44,7 +44,7 @@ func TestRoundTrip(t *testing.T) {
 			if got := must(t, "", "cat", "--format=frames", again); got != frames {
 				t.Errorf("%d bytes of frames came back, not %d", len(got), len(frames))
 			}
-			if got := must(t, "", "cat", again); got != content {
+			if got := must(t, "", "cat", "--format", "raw", again); got != content {
 				t.Errorf("%d bytes came back by way of frames, not %d", len(got), len(content))
 			}
 		})
@@ -59,7 +59,7 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 	if r.status != 0 || !strings.Contains(r.err, "nothing to append: all 5 bytes") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
-	if got := must(t, "", "cat", url); got != content {
+	if got := must(t, "", "cat", "--format", "raw", url); got != content {
 		t.Errorf("%q", got)
 	}
 	// It grows, in the midst of the last line.
@@ -74,7 +74,7 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 	if report.Records != 2 || report.Bytes != 4 || report.End != 5 || report.Position != 9 || report.Epoch != 3 || report.Source != file {
 		t.Errorf("%+v", report)
 	}
-	if got := must(t, "", "cat", url); got != content {
+	if got := must(t, "", "cat", "--format", "raw", url); got != content {
 		t.Errorf("%q", got)
 	}
 	// Under another name it is another source; unless said otherwise.
@@ -87,7 +87,7 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 	// Standard input too.
 	must(t, content+"e\n", "append", "--cursor", "--source", file, url)
 	content += "e\n"
-	if got := must(t, "", "cat", url); got != content {
+	if got := must(t, "", "cat", "--format", "raw", url); got != content {
 		t.Errorf("%q", got)
 	}
 	// Shorter, other, otherwise cut.
@@ -102,7 +102,7 @@ func TestAppendTwiceStoresOnce(t *testing.T) {
 	if r := run(t, content, "append", "--cursor", "--source", file, "--format", "frames", url); r.status != 1 || !strings.Contains(r.err, "--format lines") {
 		t.Errorf("as frames: status %d: %s", r.status, r.err)
 	}
-	if got := must(t, "", "cat", url); got != content {
+	if got := must(t, "", "cat", "--format", "raw", url); got != content {
 		t.Errorf("an error has changed the log: %q", got)
 	}
 }

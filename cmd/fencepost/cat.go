@@ -3,42 +3,61 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
 )
 
 func (a *app) catCmd() *cobra.Command {
 	var from uint64 = reader.Oldest
-	var follow bool
+	var follow, exact bool
 	var format string
 	var g *gauges
 	c := &cobra.Command{
-		Use:   "cat [--from N] [--follow] URL",
+		Use:   "cat [--from N] [--follow] [--format FORMAT] URL",
 		Short: "print the records",
 		Long: `Cat prints the records from number N on, or from the first one, to the end of the
-log. With --follow it goes on as the log grows. If the log has fewer than N records,
-that is an error; with --follow cat waits for the record.
+log. With --follow it goes on as the log grows. If there is no log, or it has fewer
+than N records, that is an error; with --follow cat waits for it.
 
-Formats: raw prints the bytes as they were appended, one record after the other;
-frames puts a length of 4 bytes before each, the most significant first; json prints
-a line of JSON for each, {"offset":…,"time":…,"value":…}. If the record is not UTF-8,
-the line has "base64" instead of "value".
+Formats: lines puts a newline after each record that does not end in one; raw prints
+the bytes as they were appended and nothing between them; frames puts a length of 4
+bytes before each, the most significant first; json prints a line of JSON for each,
+as export does, and --json is short for that.
+
+` + schema + `
 
 It needs the right to read.`,
 		Example: "fencepost cat --follow s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.json && !cmd.Flags().Changed("format") {
+				format = "json"
+			}
 			encode, ok := encoders[format]
-			if !ok {
-				return usage("--format is raw, frames or json, not %q", format)
+			switch {
+			case !ok:
+				return usage("--format is lines, raw, frames or json, not %q", format)
+			case a.json && format != "json":
+				return usage("--json and --format %s exclude each other", format)
+			case exact && format != "json":
+				return usage("--exact goes with --json, which is not given")
+			case exact:
+				encode = func(w io.Writer, r reader.Record) error { return encodeJSON(w, r, true) }
+			}
+			if follow {
+				if err := a.awaitLog(cmd.Context(), args[0]); err != nil {
+					return err
+				}
 			}
 			if g.addr != "" && !follow {
 				return usage("--listen goes with --follow, which is not given")
@@ -58,51 +77,16 @@ It needs the right to read.`,
 	g = a.listenFlag(c)
 	offsetVar(c.Flags(), &from, "from", "offset of the first record (default the first that the log has)")
 	c.Flags().BoolVar(&follow, "follow", false, "go on as the log grows")
-	c.Flags().StringVar(&format, "format", "raw", "raw, frames or json")
+	c.Flags().StringVar(&format, "format", "lines", "lines, raw, frames or json")
+	completeFlag(c, "format", slices.Sorted(maps.Keys(encoders))...)
+	c.Flags().BoolVar(&exact, "exact", false, exactHelp)
+	a.jsonFlag(c)
 	return c
 }
 
-type encoder func(w *bufio.Writer, r reader.Record) error
-
-var encoders = map[string]encoder{
-	"raw": func(w *bufio.Writer, r reader.Record) error {
-		_, err := w.Write(r.Value)
-		return err
-	},
-	"frames": func(w *bufio.Writer, r reader.Record) error {
-		if _, err := w.Write(binary.BigEndian.AppendUint32(nil, uint32(len(r.Value)))); err != nil {
-			return err
-		}
-		_, err := w.Write(r.Value)
-		return err
-	},
-	"json": func(w *bufio.Writer, r reader.Record) error {
-		l := recordLine{Offset: r.Offset, Time: r.Time}
-		if utf8.Valid(r.Value) {
-			l.Value = string(r.Value)
-		} else {
-			l.Base64 = &r.Value
-		}
-		return l.encode(w)
-	},
-}
-
-// recordLine is a record as cat and export print it in JSON. One of the last three is set.
-type recordLine struct {
-	Offset uint64    `json:"offset"`
-	Time   time.Time `json:"time"`
-	Value  any       `json:"value,omitempty"`
-	Text   *string   `json:"text,omitempty"`
-	Base64 *[]byte   `json:"base64,omitempty"`
-}
-
-func (l recordLine) encode(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(l)
-}
-
 func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow bool, encode encoder) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	records := r.Read(ctx, from)
 	some := func() {}
 	if follow {
@@ -112,19 +96,21 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 	}
 	none := true
 	err := a.stream(func(out *bufio.Writer) error {
+		var to io.Writer = out
+		if follow {
+			l := newLive(out, cancel)
+			defer l.stop()
+			to = l
+		}
 		for rec, err := range records {
 			if err != nil {
-				return err
+				return ends(ctx, err)
 			}
 			if none {
 				some()
 				none = false
 			}
-			err := encode(out, rec)
-			if err == nil && follow {
-				err = out.Flush() // so that no record waits for the next
-			}
-			if err != nil {
+			if err := encode(to, rec); err != nil {
 				return err
 			}
 		}
@@ -147,6 +133,34 @@ func endOf(ctx context.Context, r *reader.Reader) (uint64, error) {
 		return 0, err
 	}
 	return s.End(), s.Close(ctx)
+}
+
+// awaitPause is the time between two looks for a log that is not there yet.
+const awaitPause = time.Second
+
+// awaitLog waits until there is a log at a URL.
+func (a *app) awaitLog(ctx context.Context, url string) error {
+	for told := false; ; {
+		st, err := a.store(ctx, url, false)
+		if err == nil {
+			if _, err = manifest.ReadFormat(ctx, st, nil); err != nil && !told {
+				err = orphaned(ctx, st, err)
+			}
+		}
+		// A directory that is not there has no log yet. A bucket is probably mistyped.
+		if !errors.Is(err, manifest.ErrNotInitialized) && !(errors.Is(err, store.ErrNoBucket) && strings.HasPrefix(url, "file:")) {
+			return err
+		}
+		if !told {
+			a.con.note("waiting: there is no log yet")
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(awaitPause):
+		}
+	}
 }
 
 // waits says after a while that a reader waits until the log has its first record, unless

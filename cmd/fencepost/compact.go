@@ -6,26 +6,32 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
 )
 
 // compaction is what the flags of compact say.
 type compaction struct {
-	watch, dry bool
-	o          compactor.Options
-	keep       leader.PruneOptions
-	gauges     *gauges
+	watch, dry, group bool
+	atOnce            int
+	o                 compactor.Options
+	keep              leader.PruneOptions
+	gauges            *gauges
 }
 
 func compactFlags(fl *pflag.FlagSet) *compaction {
 	f := &compaction{}
 	fl.BoolVar(&f.watch, "watch", false, "go on until stopped")
 	spanVar(fl, &f.o.Interval, "interval", "10s", positive, "with --watch: how often to check for work")
+	spanVar(fl, &f.o.IdleInterval, "idle-interval", "", positive, "with --watch: the same for an idle log (default --interval)")
 	countVar(fl, &f.o.MinObjects, "min-objects", 64, "with --watch: fold when so many objects wait")
 	spanVar(fl, &f.o.MaxAge, "max-age", "1m", positive, "with --watch: or when one has waited for so long")
 	bytesVar(fl, &f.o.SegmentBytes, "segment-bytes", "how large a segment may grow (default 256 MiB)")
@@ -37,6 +43,8 @@ func compactFlags(fl *pflag.FlagSet) *compaction {
 	bytesVar(fl, &f.o.BytesPerSecond, "bytes-per-second", "most bytes read and written on average (default no bound)")
 	countVar(fl, &f.keep.Keep, "keep-locks", 1000, "how many locks of past leaders and compactors to keep")
 	spanVar(fl, &f.keep.For, "keep-locks-for", "90d", positive, "and for how long, at most")
+	fl.BoolVar(&f.group, "group", false, "with --watch: compact the logs of a group's partitions")
+	countVar(fl, &f.atOnce, "at-once", 4, "with --group: how many logs to compact at once")
 	fl.BoolVar(&f.dry, "dry-run", false, "change nothing; print what would be done")
 	spanVar(fl, &f.o.Retain.Age, "retain-age", "", 0, "give up older records, such as 7d (default never)")
 	fl.Uint64Var(&f.o.Retain.Records, "retain-records", 0, "give up all but about so many records (default never)")
@@ -56,22 +64,30 @@ func (f *compaction) options(lo *leader.Options) *compactor.Options {
 
 func (a *app) compactCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "compact [--watch | --dry-run] URL",
+		Use:   "compact [--watch [--group] | --dry-run] [--json] URL",
 		Short: "fold the log into segments, and delete what is not needed",
 		Long: `Compact folds the log into segments, merges small segments, deletes what is older
 than the log's grace period and not needed any more, prints what it did, and ends.
-With --watch it goes on until it is stopped. With --dry-run it changes nothing, and
-prints what it would do. It never disturbs writers or readers.
+With --watch it goes on until it is stopped; with --json as well it prints a line for
+each round that did something. With --dry-run it changes nothing, and prints what it
+would do. It never disturbs writers or readers.
 
 The --retain flags bound the history: records beyond any bound are given up, whole
 segments at a time and the oldest first, and deleted after the grace period.
 
 It needs the rights of a compactor; --dry-run needs the right to read. It waits until
-this process is the compactor: of several, one works and the others wait.`,
+this process is the compactor: of several, one works and the others wait.
+
+With --group the URL is that of a group of workers, and each partition has a log. All
+processes that run it share these logs, and --requests-per-second is for all logs of
+this process together. The defaults are then --interval 1m and --idle-interval 15m.
+To compact one partition by hand, stop them, and give the URL of
+its log, which ends in /partition/ and six digits.`,
 		Example: "fencepost compact --watch --retain-age 30d s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 	}
 	f := compactFlags(c.Flags())
+	files := a.fileStoreFlag(c)
 	election := a.election(c)
 	f.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
@@ -79,13 +95,30 @@ this process is the compactor: of several, one works and the others wait.`,
 		if f.watch && f.dry {
 			return usage("--watch and --dry-run exclude each other")
 		}
-		for _, name := range []string{"interval", "min-objects", "max-age", "listen"} {
-			if !f.watch && cmd.Flags().Changed(name) {
+		changed := cmd.Flags().Changed
+		for _, name := range []string{"interval", "idle-interval", "min-objects", "max-age", "group", "listen"} {
+			if !f.watch && changed(name) {
 				return usage("--%s goes with --watch, which is not given", name)
 			}
 		}
+		if !f.group && changed("at-once") {
+			return usage("--at-once goes with --group, which is not given")
+		}
 		lo := election()
-		return a.compact(cmd.Context(), args[0], f, f.options(&lo))
+		o := f.options(&lo)
+		var err error
+		if o.Files, err = files.open(cmd.Context(), false); err != nil {
+			return err
+		}
+		if f.group {
+			for _, name := range []string{"keep-locks", "keep-locks-for"} {
+				if changed(name) {
+					return usage("--%s does not go with --group: the logs of a group have no locks", name)
+				}
+			}
+			return a.compactGroup(cmd.Context(), args[0], f, o.Files, changed, lo.Validity)
+		}
+		return a.compact(cmd.Context(), args[0], f, o)
 	}
 	return c
 }
@@ -107,18 +140,33 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	if err != nil {
 		return err
 	}
-	st = f.gauges.store(st)
 	o.Logger = a.log
 	if f.watch && !a.verbose {
 		o.Logger = a.con.logger()
 	}
+	if f.watch {
+		st = unwatched(st)
+	}
+	st = f.gauges.store(st)
 	var round compactor.Report
 	o.Hooks.Progress = func(r compactor.Report) {
 		round = r
-		if r.Folded == 0 && r.Merged == 0 && len(r.Pruned) == 0 {
-			return // a pass that found nothing to do
+		if !worked(r) {
+			return
 		}
-		a.con.progress("compacting", int64(r.Bytes), 0, true)
+		if !f.watch || a.con.bars { // a log line tells of each pass
+			a.con.progress("compacting", int64(r.Bytes), 0, true)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	o.Hooks.Passed = func(p compactor.Pass) {
+		r := p.Report
+		if f.watch && a.json && worked(r) {
+			if err := a.printLine(r); err != nil {
+				cancel(err) // nobody reads any more
+			}
+		}
 	}
 	o.Hooks = f.gauges.compactor(o.Hooks)
 	c, err := compactor.New(st, o)
@@ -131,6 +179,45 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 		return a.plan(ctx, c)
 	}
 	return a.compactOnce(ctx, c, &round)
+}
+
+// compactGroup compacts the logs of a group until it is stopped.
+func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files store.Store, changed func(flag string) bool, validity time.Duration) error {
+	st, err := a.store(ctx, url, false)
+	if err != nil {
+		return err
+	}
+	log := a.log
+	if !a.verbose {
+		log = a.con.logger()
+	}
+	o := f.o
+	o.Files = files
+	o.RequestsPerSecond, o.BytesPerSecond = 0, 0 // of one log
+	if !changed("interval") {
+		o.Interval = 0
+	}
+	opts := &fencepost.CompactGroupOptions{
+		Group: &group.Options{
+			Identity: leader.DefaultIdentity(), Probe: a.probing(url),
+			Hooks: group.Hooks{Assigned: func(e group.Assigned) {
+				a.con.note("this process compacts %d of %s; processes that share them: %d", e.Owned, nPartitions(e.Partitions), e.Members)
+			}},
+		},
+		Compactor: &o, RequestsPerSecond: f.o.RequestsPerSecond, BytesPerSecond: f.o.BytesPerSecond, AtOnce: f.atOnce, Logger: log,
+	}
+	if changed("validity") {
+		opts.Group.Validity = validity
+	}
+	if err := opts.Validate(); err != nil {
+		return &kindError{errUsage, err}
+	}
+	return fencepost.CompactGroup(ctx, st, opts)
+}
+
+// worked tells whether a pass found something to do.
+func worked(r compactor.Report) bool {
+	return r.Folded > 0 || r.Merged > 0 || r.Truncated > 0 || len(r.Pruned) > 0
 }
 
 // awaitCompactor says for which compactor this process waits.
@@ -169,8 +256,8 @@ func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *co
 }
 
 func compacted(r compactor.Report) string {
-	s := fmt.Sprintf("folded %d objects, %d records, %s, into %d segments; merged %d; the floor is at %v\n",
-		r.Folded, r.Records, size(int(r.Bytes)), r.Segments, r.Merged, r.Floor)
+	s := fmt.Sprintf("folded %s, %s, %s, into %s; merged %d; the floor is at %v\n",
+		plural(r.Folded, "object"), plural(r.Records, "record"), size(int(r.Bytes)), plural(r.Segments, "segment"), r.Merged, r.Floor)
 	if r.Truncated > 0 {
 		s += fmt.Sprintf("gave up the records before %d\n", r.Truncated)
 	}

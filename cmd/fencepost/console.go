@@ -22,9 +22,10 @@ type console struct {
 
 	mu    sync.Mutex
 	bar   *progressbar.ProgressBar
-	now   string    // what the bar shows
-	since time.Time // the last line that replaced a bar, or the first call of due; zero: neither
-	told  bool      // there was such a line
+	now   string        // what the bar shows
+	since time.Time     // the last line that replaced a bar, or the first call of due; zero: neither
+	wait  time.Duration // until the next such line
+	told  bool          // there was such a line
 }
 
 func newConsole(w io.Writer, bars bool, pause time.Duration) *console {
@@ -34,20 +35,26 @@ func newConsole(w io.Writer, bars bool, pause time.Duration) *console {
 // note prints a line.
 func (c *console) note(format string, args ...any) { fmt.Fprintf(c, format+"\n", args...) }
 
-// progress shows how much is done. A total of 0 is unknown.
+// progress shows how much is done. A total of 0 is unknown. Without a terminal it prints
+// lines, the first one after a while, and then less and less often: a command that runs for
+// weeks does not fill a log with them.
 func (c *console) progress(what string, done, total int64, bytes bool) {
 	if !c.bars {
+		if c.due() {
+			c.note("%s: %s", what, portion(done, total, bytes))
+		}
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.bar == nil || c.now != what {
 		c.end()
-		if total <= 0 {
-			total = -1
-		}
 		c.now = what
-		c.bar = progressbar.NewOptions64(total,
+		most := total
+		if most <= 0 {
+			most = -1
+		}
+		c.bar = progressbar.NewOptions64(most,
 			progressbar.OptionSetWriter(c.w), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(bytes),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(20),
 			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionShowCount(),
@@ -56,10 +63,24 @@ func (c *console) progress(what string, done, total int64, bytes bool) {
 	} else if total > 0 && c.bar.GetMax64() != total {
 		c.bar.ChangeMax64(total)
 	}
-	if c.bar.GetMax64() > 0 {
-		done = min(done, c.bar.GetMax64())
+	if total > 0 {
+		done = min(done, total)
 	}
 	_ = c.bar.Set64(done)
+}
+
+// portion says how much is done.
+func portion(done, total int64, bytes bool) string {
+	amount := func(n int64) string {
+		if bytes {
+			return size(int(n))
+		}
+		return fmt.Sprint(n)
+	}
+	if total <= 0 {
+		return amount(done) + " so far"
+	}
+	return fmt.Sprintf("%s of %s, %d %%", amount(done), amount(total), min(done*100/total, 100))
 }
 
 // due tells whether it is time for a line about work that goes on, where there are no
@@ -72,12 +93,12 @@ func (c *console) due() bool {
 	case c.bars:
 		return false
 	case c.since.IsZero():
-		c.since = now
+		c.since, c.wait = now, c.pause
 	}
-	if now.Sub(c.since) < c.pause {
+	if now.Sub(c.since) < c.wait {
 		return false
 	}
-	c.since, c.told = now, true
+	c.since, c.wait, c.told = now, min(2*c.wait, max(c.pause, 10*time.Minute)), true
 	return true
 }
 

@@ -2,13 +2,10 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -24,10 +21,7 @@ func (a *app) exportCmd() *cobra.Command {
 		Long: `Export prints a range of records, each as a line of JSON (NDJSON). By default that is
 the whole log. If the log has fewer records than --from says, that is an error.
 
-A line has "offset", "time", and one of these: "value" if the record is a JSON
-document, which is then part of the line, without the white space around it; "text"
-if it is other text in UTF-8; "base64" if it is neither. With --exact there is no
-"value", so that no byte is lost.
+` + schema + `
 
 The time of a record is that of its writer; after compaction it is the latest time in
 a block of about 1 MiB. --since begins with the first record that is not before TIME,
@@ -46,7 +40,8 @@ print is deleted meanwhile.
 	fl.Uint64Var(&e.to, "to", 0, "offset after the last record (default the end of the log)")
 	timeVar(fl, &e.since, "since", "time of the first record")
 	timeVar(fl, &e.until, "until", "time of the last record")
-	fl.BoolVar(&e.exact, "exact", false, `never print "value", so that no byte is lost`)
+	fl.BoolVar(&e.exact, "exact", false, exactHelp)
+	a.jsonFlag(c)
 	return c
 }
 
@@ -113,7 +108,7 @@ func (e *exporting) run(cmd *cobra.Command, a *app, url string) error {
 			if rec.Offset >= to {
 				break
 			}
-			if err := e.encode(out, rec); err != nil {
+			if err := encodeJSON(out, rec, e.exact); err != nil {
 				return err
 			}
 		}
@@ -127,20 +122,6 @@ func ahead(from, end uint64) error {
 	return fmt.Errorf("not there yet: offset %d; the log ends at %d", from, end)
 }
 
-func (e *exporting) encode(w *bufio.Writer, r reader.Record) error {
-	l := recordLine{Offset: r.Offset, Time: r.Time}
-	switch {
-	case !e.exact && utf8.Valid(r.Value) && json.Valid(r.Value):
-		l.Value = json.RawMessage(bytes.TrimSpace(r.Value))
-	case utf8.Valid(r.Value):
-		s := string(r.Value)
-		l.Text = &s
-	default:
-		l.Base64 = &r.Value
-	}
-	return l.encode(w)
-}
-
 // reader opens a reader of the log at a URL.
 func (a *app) reader(ctx context.Context, url string) (*reader.Reader, error) {
 	return a.measuredReader(ctx, url, &gauges{})
@@ -151,7 +132,9 @@ func (a *app) measuredReader(ctx context.Context, url string, g *gauges) (*reade
 	if err != nil {
 		return nil, err
 	}
-	return reader.Open(ctx, g.store(st), &reader.Options{Hooks: g.reader(reader.Hooks{})})
+	st = g.store(st)
+	a.warnUnfolded(ctx, st)
+	return reader.Open(ctx, st, &reader.Options{Hooks: g.reader(reader.Hooks{})})
 }
 
 // snapshot takes a snapshot of a version, 0 for the end of the log, without a pin if this process may not write one.

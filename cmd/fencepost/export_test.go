@@ -215,13 +215,13 @@ func TestFiles(t *testing.T) {
 	if got, want := must(t, "", "files", url), keys[0]+"\t4\t0\n"+keys[1]+"\t4\t0\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if look(); len(doc.Files) != 2 || doc.End != 2 || doc.Properties["rows"] != "ii" || string(doc.Cursor) != "b" {
+	if look(); len(doc.Files) != 2 || doc.End != 2 || doc.Properties["rows"] != "ii" || string(doc.Cursor) != "b" || doc.CursorText != "b" {
 		t.Errorf("%+v", doc)
 	}
 	must(t, "", "compact", url)
 	v := look().Version
 	must(t, "more\n", "append", url)
-	if out := must(t, "", "pin", "--name", "backup", url); !strings.Contains(out, "as backup: records 0 to 2, 2 files") {
+	if out := must(t, "", "pin", "--name", "backup", url); !strings.Contains(out, "as backup: 2 records, 0 to 1, 2 files") {
 		t.Error(out)
 	}
 	pins := parsed[[]pinDoc](t, "pins", "--json", url)
@@ -276,7 +276,7 @@ func TestFormatLost(t *testing.T) {
 		return n
 	}
 	before := locks()
-	for _, verb := range [][]string{{"append"}, {"cat"}, {"export"}, {"files"}, {"status"}, {"compact"}, {"truncate", "--before", "0"}, {"pin", "--name", "x"}, {"pins"}, {"unpin", "x"}, {"step-down"}} {
+	for _, verb := range [][]string{{"append"}, {"cat"}, {"export"}, {"files"}, {"status"}, {"compact"}, {"truncate", "--before", "0"}, {"pin", "--name", "x"}, {"pins"}, {"unpin", "x"}, {"publish"}, {"published"}, {"unpublish"}, {"step-down"}} {
 		r := run(t, "b\n", append(verb, url)...)
 		if r.status != 1 || !strings.Contains(r.err, "restore format.json") || strings.Contains(r.err, "fencepost init") {
 			t.Errorf("%q: status %d, %s", verb, r.status, r.err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 )
@@ -54,13 +55,14 @@ type tableDoc struct {
 	First      uint64            `json:"first"`
 	End        uint64            `json:"end"`
 	Cursor     []byte            `json:"cursor"`
+	CursorText string            `json:"cursor_text,omitempty"`
 	Properties map[string]string `json:"properties"`
 	Files      []manifest.File   `json:"files"`
 }
 
 func (a *app) files(ctx context.Context, s *reader.Snapshot) error {
 	if a.json {
-		doc := tableDoc{Version: s.Version(), First: s.First(), End: s.End(), Cursor: s.Cursor(), Properties: s.Properties(), Files: []manifest.File{}}
+		doc := tableDoc{Version: s.Version(), First: s.First(), End: s.End(), Cursor: s.Cursor(), CursorText: survey.Text(s.Cursor()), Properties: s.Properties(), Files: []manifest.File{}}
 		if doc.Properties == nil {
 			doc.Properties = map[string]string{}
 		}

@@ -86,7 +86,7 @@ It needs the right to read.`,
 func (a *app) groupDrainCmd() *cobra.Command {
 	var noWait bool
 	c := &cobra.Command{
-		Use:   "drain [--no-wait] URL MEMBER",
+		Use:   "drain [--no-wait] [--json] URL MEMBER",
 		Short: "make a worker leave in good order",
 		Long: `Drain makes a member of a group leave: its partitions go to others, and the work on each
 goes on until the new owner is ready. It prints a line when the member is gone, or owns
@@ -108,6 +108,7 @@ It needs the rights to read and to create objects.`,
 		},
 	}
 	c.Flags().BoolVar(&noWait, "no-wait", false, "return as soon as the store has the call")
+	a.jsonFlag(c)
 	return c
 }
 
@@ -136,7 +137,17 @@ func (a *app) drain(ctx context.Context, st store.Store, who string, wait bool) 
 	if err := group.Drain(ctx, st, m.Name, nil); err != nil {
 		return err
 	}
-	if !wait {
+	left := func(done bool) error {
+		return a.print(struct {
+			Member   string `json:"member"`
+			Identity string `json:"identity"`
+			Left     bool   `json:"left"`
+		}{m.Name, m.Identity, done})
+	}
+	switch {
+	case !wait && a.json:
+		return left(false)
+	case !wait:
 		return a.write(fmt.Appendf(nil, "%s (%s) is told to leave; it owns %s\n", m.Identity, short(m.Name), nPartitions(m.Owned)))
 	}
 	last := ""
@@ -153,6 +164,9 @@ func (a *app) drain(ctx context.Context, st store.Store, who string, wait bool) 
 	})
 	if err != nil {
 		return err
+	}
+	if a.json {
+		return left(true)
 	}
 	return a.write(fmt.Appendf(nil, "%s (%s) has left\n", m.Identity, short(m.Name)))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,36 @@ func TestGroupDrain(t *testing.T) {
 	eventually(t, "nobody owns anything", func() bool {
 		return strings.Contains(must(t, "", "group", "status", url), "unowned    8 partitions: 0-7\n")
 	})
+}
+
+// compact --group --watch folds the logs of all partitions, and tells how many are its own.
+func TestCompactGroup(t *testing.T) {
+	url := memURL(t)
+	w := newGroup(t, url)
+	w.add("ada")
+	must(t, "a\nb\n", "append", url+"/partition/000003")
+	ctx, stop := context.WithCancelCause(t.Context())
+	var errs buffer
+	ended := make(chan int, 1)
+	go func() {
+		a := &app{in: strings.NewReader(""), out: io.Discard, err: &errs, open: store.Open}
+		ended <- a.run(ctx, []string{"compact", "--watch", "--group", "--interval", "50ms", "--max-age", "1ms", "--validity", "1s", "--requests-per-second", "500", url})
+	}()
+	eventually(t, "it has compacted the log of a partition", func() bool {
+		n := 0
+		st := openStore(t, url+"/partition/000003")
+		for range st.List(t.Context(), "segment/", nil) {
+			n++
+		}
+		return n == 1
+	})
+	if !strings.Contains(errs.String(), "this process compacts 8 of 8 partitions; processes that share them: 1") {
+		t.Errorf("it says %s", errs.String())
+	}
+	stop(errors.New("enough"))
+	if status := <-ended; status != exitFailed || !strings.Contains(errs.String(), "enough") {
+		t.Errorf("status %d, %s", status, errs.String())
+	}
 }
 
 func TestFindMember(t *testing.T) {

@@ -17,13 +17,19 @@ import (
 
 func (a *app) initCmd() *cobra.Command {
 	var o manifest.InitOptions
+	var moved bool
 	c := &cobra.Command{
-		Use:   "init URL",
+		Use:   "init [--json] URL",
 		Short: "make a log",
 		Long: `Init makes a log. Its limits and its grace period cannot be changed later. First it
 probes the store for some seconds, and refuses one that lacks what the protocol
 needs. If the log exists, init changes nothing; it fails if the log has other limits
 than the flags ask for. Append makes logs too, with the default limits.
+
+With --files the files of the log's table go to a store of their own, which many logs
+may share, such as the root of a Delta table. That cannot be changed later: whoever
+writes, compacts or verifies the log gives --files too. --files-moved says that the
+log or its files were moved, and that this is their store now.
 
 It needs the rights of a writer.`,
 		Example: "fencepost init --max-record 1MiB s3://bucket/orders",
@@ -44,10 +50,14 @@ It needs the rights of a writer.`,
 		bytesVar(fl, l.to, l.name, l.help)
 	}
 	spanVar(fl, &o.Grace, "grace", manifest.DefaultGrace.String(), 0, "how long unneeded objects stay, for slow readers; 0: not at all")
+	files := a.fileStoreFlag(c)
+	fl.BoolVar(&moved, "files-moved", false, "with --files: record that the files of a log that exists are there now")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		asked := o.Grace
 		switch {
+		case moved && files.url == "":
+			return usage("--files-moved goes with --files, which is not given")
 		case o.Grace == 0:
 			o.Grace = -1 // none
 		case o.Grace < manifest.MinGrace:
@@ -56,6 +66,12 @@ It needs the rights of a writer.`,
 		st, err := a.store(cmd.Context(), args[0], true)
 		if err != nil {
 			return err
+		}
+		if o.Files, err = files.open(cmd.Context(), !moved); err != nil {
+			return err
+		}
+		if moved {
+			return a.filesMoved(cmd.Context(), st, o.Files)
 		}
 		o.Probe = a.probing(args[0])
 		_, err = manifest.ReadFormat(cmd.Context(), st, nil)
@@ -88,6 +104,14 @@ It needs the rights of a writer.`,
 	return c
 }
 
+// filesMoved records where the files of a log are now.
+func (a *app) filesMoved(ctx context.Context, st, files store.Store) error {
+	if err := manifest.MoveFiles(ctx, st, files, nil); err != nil {
+		return err
+	}
+	return a.write(fmt.Appendf(nil, "the files of the log in %s are in %s now; check with fencepost verify --files\n", st.Traits().Name, files.Traits().Name))
+}
+
 func (a *app) probeCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "probe [--json] URL",
@@ -98,11 +122,13 @@ objects below tmp/, for some seconds; probe deletes these objects again. Init do
 the same. Both warn of lifecycle rules of the bucket that would delete objects of
 the log, if they may read the rules.
 
+Like init it makes the directory of a file:// URL if there is none.
+
 It needs the rights to write and delete below tmp/.`,
 		Example: "fencepost probe s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			st, err := a.store(cmd.Context(), args[0], false)
+			st, err := a.store(cmd.Context(), args[0], true) // as init does, which it is tried before
 			if err != nil {
 				return err
 			}

@@ -103,6 +103,17 @@ func (a *app) listen(addr string, h http.Handler, at func(net.Addr)) (stop func(
 	}, nil
 }
 
+// serving says where something is served: on standard error, or with --json on standard output.
+func (a *app) serving(what, url string) {
+	if !a.json {
+		a.con.note("%s at %s", what, url)
+	} else if err := a.printLine(struct {
+		URL string `json:"url"`
+	}{url}); err != nil {
+		a.con.note("%s", line(err))
+	}
+}
+
 // patience is how long the store may be away until the process is not ready.
 const patience = 30 * time.Second
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 )
@@ -20,12 +22,13 @@ func (a *app) pinCmd() *cobra.Command {
 	var version uint64
 	var ttl time.Duration
 	c := &cobra.Command{
-		Use:   "pin --name NAME [--version V] URL",
+		Use:   "pin --name NAME [--version V] [--json] URL",
 		Short: "keep a version of the log from being deleted",
 		Long: `Pin keeps a version of the manifest from being deleted, and with it everything that
 the version names: its segments, and the live files of its table. So the history up to
-its floor can be copied or read, however long that takes. The version is the newest, or
-another one that is still kept. The pin holds until unpin; with --ttl it lapses by
+its floor can be copied or read, however long that takes. Records that are not compacted
+yet are not in it, and pin says how many: run compact before. The version is the newest,
+or another one that is still kept. The pin holds until unpin; with --ttl it lapses by
 itself.
 
 It needs the rights of a reader.`,
@@ -44,35 +47,63 @@ It needs the rights of a reader.`,
 		case fl.Changed("version") && version == 0:
 			return usage("--version is 0; versions begin at 1")
 		}
-		r, err := a.reader(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		p, err := r.Pin(cmd.Context(), name, version, ttl)
-		if err != nil {
-			return err
-		}
-		s, err := r.Snapshot(cmd.Context(), &reader.SnapshotOptions{Version: p.Version, Unpinned: true})
-		if err != nil {
-			return err
-		}
-		if a.json {
-			return a.print(struct {
-				Name    string `json:"name"`
-				Version uint64 `json:"version"`
-				First   uint64 `json:"first"`
-				End     uint64 `json:"end"`
-				Files   int    `json:"files"`
-			}{p.Name, p.Version, s.First(), s.End(), s.Live()})
-		}
-		return a.write(fmt.Appendf(nil, "pinned version %d as %s: records %d to %d, %d files\n", p.Version, p.Name, s.First(), s.End(), s.Live()))
+		return a.pin(cmd.Context(), args[0], name, version, ttl)
 	}
 	return c
 }
 
+func (a *app) pin(ctx context.Context, url, name string, version uint64, ttl time.Duration) error {
+	st, err := a.logStore(ctx, url)
+	if err != nil {
+		return err
+	}
+	r, err := reader.Open(ctx, st, nil)
+	if err != nil {
+		return err
+	}
+	p, err := r.Pin(ctx, name, version, ttl)
+	if err != nil {
+		return err
+	}
+	s, err := r.Snapshot(ctx, &reader.SnapshotOptions{Version: p.Version, Unpinned: true})
+	if err != nil {
+		return err
+	}
+	loose, err := survey.AfterFloor(ctx, st)
+	if err != nil {
+		return err
+	}
+	const advice = "If that is to be kept too, run `fencepost compact`, and pin again"
+	switch n := loose.End - s.End(); {
+	case n > 0:
+		a.con.note("not pinned: %s after offset %d, which version %d does not have. %s", plural(n, "record"), s.End(), p.Version, advice)
+	case loose.Edits:
+		a.con.note("not pinned: changes of the table that are not compacted. %s", advice)
+	}
+	if a.json {
+		return a.print(struct {
+			Name    string `json:"name"`
+			Version uint64 `json:"version"`
+			First   uint64 `json:"first"`
+			End     uint64 `json:"end"`
+			LogEnd  uint64 `json:"log_end"`
+			Files   int    `json:"files"`
+		}{p.Name, p.Version, s.First(), s.End(), loose.End, s.Live()})
+	}
+	return a.write(fmt.Appendf(nil, "pinned version %d as %s: %s, %s\n", p.Version, p.Name, recordRange(s.First(), s.End()), plural(s.Live(), "file")))
+}
+
+// recordRange writes a range of records.
+func recordRange(first, end uint64) string {
+	if first >= end {
+		return "no records"
+	}
+	return fmt.Sprintf("%s, %d to %d", plural(end-first, "record"), first, end-1)
+}
+
 func (a *app) unpinCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "unpin NAME URL",
+	c := &cobra.Command{
+		Use:   "unpin [--json] NAME URL",
 		Short: "remove pins",
 		Long: `Unpin removes all pins of a name. A process that still relies on one learns it at its
 next renewal. Later compactions delete what only these pins have kept.
@@ -95,9 +126,14 @@ It needs the rights of a reader.`,
 			if err != nil {
 				return err
 			}
+			if a.json {
+				return a.print(map[string]string{"unpinned": args[0]})
+			}
 			return a.write(fmt.Appendf(nil, "unpinned %s\n", args[0]))
 		},
 	}
+	a.jsonFlag(c)
+	return c
 }
 
 // pinDoc is a pin as pins --json prints it.

@@ -67,7 +67,9 @@ It needs nothing: it sends no request.`,
 		},
 	}
 	c.Flags().StringVar(&role, "role", "", "writer, candidate, compactor, reader or bucket")
+	completeFlag(c, "role", append(slices.Sorted(maps.Keys(rights)), "bucket")...)
 	c.Flags().StringVar(&partition, "partition", "aws", "of the ARNs: aws, aws-cn, aws-us-gov")
+	a.jsonFlag(c)
 	return c
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -164,7 +164,7 @@ func TestServe(t *testing.T) {
 	seen := false
 	for lines := bufio.NewScanner(stream.Body); !seen && lines.Scan(); {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		var states []watch.State
+		var states []outside.State
 		if !ok {
 			continue
 		}
@@ -204,6 +204,9 @@ func TestTop(t *testing.T) {
 	}
 	if strings.Contains(out, "\x1b") {
 		t.Errorf("escape sequences without a terminal: %q", out)
+	}
+	if all := parsed[[]outside.State](t, "top", "--json", "--requests-per-minute", "6000", url); len(all) != 1 || all[0].Log.Records != 2 {
+		t.Errorf("%+v", all)
 	}
 	if r := run(t, "", "top", "--requests-per-minute", "6000", "mem://none"); r.status != 1 || !strings.Contains(r.out+r.err, "no log here") {
 		t.Errorf("%+v", r)

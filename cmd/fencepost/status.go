@@ -2,47 +2,93 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"text/tabwriter"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/store"
 )
 
 func (a *app) statusCmd() *cobra.Command {
+	var objects, watch bool
+	var every time.Duration
 	c := &cobra.Command{
-		Use:   "status [--json] URL",
-		Short: "print who leads, where the log ends, and how large it is",
+		Use:   "status [--objects] [--watch] [--json] URL",
+		Short: "print who leads, where the log ends, and its manifest",
 		Long: `Status prints who leads, since when, and in which epoch; the tail, the number of
-records, and the producer's cursor; the floor and the newest manifest; objects and
-bytes of each kind; and the results of the probe when the log was made. It lists all
-objects.
+records, and the producer's cursor; the floor and the newest manifest; and the results
+of the probe when the log was made. It makes some ten requests and writes nothing, so
+it may be polled.
+
+With --objects it also counts objects and bytes of each kind: that lists everything.
+With --watch it prints all again after each change, until it is interrupted; with
+--json as well, one line for each.
 
 It needs the right to read.`,
-		Example: "fencepost status s3://bucket/orders",
+		Example: "fencepost status --watch s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("interval") && !watch {
+				return usage("--interval goes with --watch, which is not given")
+			}
 			st, err := a.logStore(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			s, err := survey.Take(cmd.Context(), st, func(n int) { a.con.progress("listing", int64(n), 0, false) })
+			o := &survey.Options{Objects: objects, Progress: func(n int) { a.con.progress("listing", int64(n), 0, false) }}
+			if watch {
+				return a.watchStatus(cmd.Context(), st, o, every)
+			}
+			s, err := survey.Take(cmd.Context(), st, o)
+			a.con.done()
 			if err != nil {
 				return err
 			}
-			a.con.done()
+			a.noteUnfolded(unfolded(s))
 			if a.json {
 				return a.print(s)
 			}
 			return a.write(statusTable(s))
 		},
 	}
+	c.Flags().BoolVar(&objects, "objects", false, "count all objects and bytes")
+	c.Flags().BoolVar(&watch, "watch", false, "print again after each change")
+	spanVar(c.Flags(), &every, "interval", "2s", positive, "with --watch: how often to check")
 	a.jsonFlag(c)
 	return c
+}
+
+// watchStatus prints the status after each change of what people see of it.
+func (a *app) watchStatus(ctx context.Context, st store.Store, o *survey.Options, every time.Duration) error {
+	var last []byte
+	for {
+		s, err := survey.Take(ctx, st, o)
+		a.con.done()
+		if err != nil {
+			return ends(ctx, err)
+		}
+		if table := statusTable(s); !bytes.Equal(table, last) {
+			last = table
+			if a.json {
+				err = a.printLine(s)
+			} else {
+				err = a.write(append(bytes.Clone(table), '\n'))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(every):
+		}
+	}
 }
 
 func statusTable(s *survey.Survey) []byte {
@@ -54,7 +100,7 @@ func statusTable(s *survey.Survey) []byte {
 	row("limits", "object %s, record %s, cursor %s, manifest %s; grace %s", size(s.Limits.Object), size(s.Limits.Record), size(s.Limits.Cursor), size(s.Limits.Manifest), s.Grace)
 	row("leader", "%s", leadership(s.Leader))
 	row("compactor", "%s", leadership(s.Compactor))
-	records := fmt.Sprintf("%d records", s.Offset)
+	records := plural(s.Offset, "record")
 	if s.First > 0 {
 		records += fmt.Sprintf(", those before %d were truncated", s.First)
 	}
@@ -73,11 +119,14 @@ func statusTable(s *survey.Survey) []byte {
 		hint = m.Hint.String()
 	}
 	row("floor", "%v, offset %d; hint %s", m.Floor, m.FloorAt, hint)
+	if n := s.Offset - m.FloorAt; n > 0 {
+		row("", "%s after it, which are not compacted", plural(n, "record"))
+	}
 	if m.Version == 0 {
 		row("manifest", "none yet")
 	} else {
 		row("manifest", "%d, of %s; prune mark %d", m.Version, when(m.Written), m.PruneMark)
-		row("", "names %d segments, %d seals, %d dropped, %d lists; %d live files at the floor", m.Segments, m.Seals, m.Dropped, m.Lists, m.Files)
+		row("", "names %s, %s, %d dropped, %s; %s at the floor", plural(m.Segments, "segment"), plural(m.Seals, "seal"), m.Dropped, plural(m.Lists, "list"), plural(m.Files, "live file"))
 		for _, role := range []layout.Role{layout.Writer, layout.Compactor} {
 			if r, ok := m.Roles[role]; ok {
 				row("", "%s of epoch %d, update %d", role, r.Epoch, r.Update)
@@ -90,13 +139,13 @@ func statusTable(s *survey.Survey) []byte {
 			continue
 		}
 		note := ""
-		if kind == layout.KindData && s.BeforeFloor.Objects > 0 {
+		if kind == layout.KindData && s.BeforeFloor != nil && s.BeforeFloor.Objects > 0 {
 			note = fmt.Sprintf("; of these %d, %s, before the floor", s.BeforeFloor.Objects, size(int(s.BeforeFloor.Bytes)))
 		}
 		row("objects", "%s: %d, %s%s", kind, c.Objects, size(int(c.Bytes)), note)
 	}
 	if p := s.Probe; p != nil {
-		row("probe", "%s: kept %d promises; %d clients raced, %d creates, %d swaps", when(p.At), len(p.Kept), p.Clients, p.CreateRaces, p.SwapRaces)
+		row("probe", "%s: kept %s; %d clients raced, %d creates, %d swaps", when(p.At), plural(len(p.Kept), "promise"), p.Clients, p.CreateRaces, p.SwapRaces)
 		row("", "put %.1f ms, get %.1f ms, list %.1f ms", p.Put.P50, p.Get.P50, p.List.P50)
 	}
 	_ = w.Flush()
@@ -122,7 +171,3 @@ func leadership(l survey.Leadership) string {
 	}
 	return s
 }
-
-func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
-
-func size(n int) string { return humanize.IBytes(uint64(max(n, 0))) }

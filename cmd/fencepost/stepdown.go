@@ -4,19 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 )
+
+// deposedDoc is what step-down --json prints.
+type deposedDoc struct {
+	Deposed bool        `json:"deposed"`
+	Holder  string      `json:"holder,omitempty"`
+	Epoch   fence.Epoch `json:"epoch,omitempty"`
+	Since   time.Time   `json:"since,omitzero"`
+}
 
 func (a *app) stepDownCmd() *cobra.Command {
 	var o leader.StepDownOptions
 	var compactor bool
 	c := &cobra.Command{
-		Use:   "step-down URL",
+		Use:   "step-down [--json] URL",
 		Short: "depose the leader",
 		Long: `Step-down deposes the leader: it swaps the newest lock to expired. The deposed leader
 learns that at its next heartbeat, and stops. Records that it has sent, and that are
@@ -42,11 +52,17 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 			}
 			rec, err := e.StepDown(cmd.Context(), &o)
 			if errors.Is(err, leader.ErrNoLeader) {
+				if a.json {
+					return a.print(deposedDoc{})
+				}
 				a.con.note("nobody leads")
 				return nil
 			}
 			if err != nil {
 				return err
+			}
+			if a.json {
+				return a.print(deposedDoc{Deposed: true, Holder: rec.Holder, Epoch: rec.Epoch, Since: rec.Acquired})
 			}
 			return a.write(fmt.Appendf(nil, "deposed %s of epoch %d\n", rec.Holder, rec.Epoch))
 		},
@@ -56,6 +72,7 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 	fl.BoolVar(&o.Immediate, "immediate", false, "let a successor begin at once")
 	fl.BoolVar(&o.Force, "force", false, "replace the newest lock even if it cannot be read")
 	fl.BoolVar(&compactor, "compactor", false, "depose the compactor, not the leader")
+	a.jsonFlag(c)
 	return c
 }
 

@@ -20,20 +20,23 @@ type truncating struct {
 	before     uint64
 	beforeTime time.Time
 	wait       time.Duration
+	dry        bool
 	election   func() leader.Options
 }
 
 func (a *app) truncateCmd() *cobra.Command {
 	var t truncating
 	c := &cobra.Command{
-		Use:   "truncate --before N | --before-time TIME URL",
+		Use:   "truncate --before N | --before-time TIME [--dry-run] [--json] URL",
 		Short: "give up the records before an offset or a time",
 		Long: `Truncate gives up the records before number N, or those before a time, for good:
 nobody can read them from then on. Only compacted records can be given up. Later
 compactions delete them, after the grace period. By time it gives up whole blocks of
-about 1 MiB: those with no later record.
+about 1 MiB: those with no later record. With --dry-run it changes nothing, and prints
+what it would give up.
 
-It needs the rights of a compactor, and waits until this process is the compactor.
+It needs the rights of a compactor, and waits until this process is the compactor;
+--dry-run needs the right to read, and waits for nobody.
 A running compact --watch holds that place: stop it, or have it give up records with
 its --retain flags.
 
@@ -45,6 +48,7 @@ its --retain flags.
 	c.Flags().Uint64Var(&t.before, "before", 0, "offset of the first record that stays")
 	timeVar(c.Flags(), &t.beforeTime, "before-time", "time of the first record that stays, instead")
 	spanVar(c.Flags(), &t.wait, "wait", "1m", positive, "how long to wait for another compactor to end")
+	c.Flags().BoolVar(&t.dry, "dry-run", false, "change nothing; print what would be given up")
 	t.election = a.election(c)
 	a.jsonFlag(c)
 	return c
@@ -71,6 +75,9 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 			return err
 		}
 	}
+	if t.dry {
+		return t.plan(ctx, a, st)
+	}
 	lo := t.election()
 	a.awaitCompactor(&lo)
 	comp, err := compactor.New(st, &compactor.Options{Leader: &lo, Logger: a.log})
@@ -87,6 +94,50 @@ func (t *truncating) run(cmd *cobra.Command, a *app, url string) error {
 		return err
 	}
 	return a.begins(ctx, st)
+}
+
+// cutDoc is what truncate --dry-run --json prints. Segments hold no record that would stay.
+type cutDoc struct {
+	First    uint64 `json:"first"`
+	Before   uint64 `json:"before"`
+	Records  uint64 `json:"records"`
+	Segments int    `json:"segments"`
+	Bytes    int64  `json:"bytes"`
+}
+
+// plan prints what would be given up.
+func (t *truncating) plan(ctx context.Context, a *app, st store.Store) error {
+	log, err := state.Open(ctx, st, nil)
+	if err != nil {
+		return err
+	}
+	m, err := log.Newest(ctx)
+	if err != nil {
+		return err
+	}
+	if t.before > m.Floor.Offset {
+		return fmt.Errorf("records before %d cannot be given up: only those before %d are compacted; compact first", t.before, m.Floor.Offset)
+	}
+	d := cutDoc{First: m.First(), Before: max(t.before, m.First())}
+	d.Records = d.Before - d.First
+	for seg, err := range log.Segments(ctx, m, m.Held()) {
+		if err != nil {
+			return err
+		}
+		if seg.End > d.Before {
+			break
+		}
+		d.Segments++
+		d.Bytes += seg.Size
+	}
+	if a.json {
+		return a.print(d)
+	}
+	if d.Records == 0 {
+		return a.write(fmt.Appendf(nil, "would give up nothing: the log begins at record %d\n", d.First))
+	}
+	return a.write(fmt.Appendf(nil, "would give up %s; the log would begin at record %d\n%s, %s, would be deleted later, unless pins hold them\n",
+		recordRange(d.First, d.Before), d.Before, plural(d.Segments, "segment"), size(int(d.Bytes))))
 }
 
 // begins prints where the log begins: after --before, if more was given up already.

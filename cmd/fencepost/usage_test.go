@@ -26,11 +26,13 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestHelp(t *testing.T) {
 	var b strings.Builder
-	for _, args := range [][]string{
-		{"help"}, {"help", "append"}, {"help", "cat"}, {"help", "export"}, {"help", "files"}, {"help", "status"}, {"help", "init"}, {"help", "compact"}, {"help", "truncate"},
-		{"help", "pin"}, {"help", "unpin"}, {"help", "pins"}, {"help", "verify"}, {"help", "probe"}, {"help", "policy"}, {"help", "step-down"}, {"help", "group"}, {"help", "group", "status"}, {"help", "group", "drain"},
-		{"help", "serve"}, {"help", "top"}, {"help", "exporter"},
-	} {
+	asked := [][]string{{"help"}}
+	for c := range family((&app{}).root()) {
+		if !c.Hidden && c.Parent().Name() != "completion" { // these are cobra's words
+			asked = append(asked, append([]string{"help"}, strings.Fields(verb(c))...))
+		}
+	}
+	for _, args := range asked {
 		r := run(t, "", args...)
 		if r.status != 0 || r.err != "" {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
@@ -76,11 +78,11 @@ func TestBadInput(t *testing.T) {
 		"a URL for a verb":       {"s3://AK:secret@bucket", "", 2, []string{"the verb is missing before the URL", "fencepost help"}},
 		"an unknown verb":        {"bogus", "", 2, []string{`no verb "bogus"`}},
 		"an unknown flag":        {"cat --bogus " + log, "", 2, []string{"fencepost help cat"}},
-		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] URL, not 0 arguments"}},
+		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] [--format FORMAT] URL, not 0 arguments"}},
 		"two URLs":               {"status " + log + " " + log, "", 2, []string{"not 2 arguments"}},
 		"a path for a URL":       {"cat /var/lib/log", "", 2, []string{"write s3://bucket/prefix, or file:///dir"}},
 		"a relative directory":   {"cat file://log", "", 2, []string{`open "file://log":`, "file:///absolute/dir"}},
-		"a driver not built in":  {"cat gs://bucket/x", "", 2, []string{"this build of fencepost has no driver for gs://"}},
+		"a driver not built in":  {"cat xx://bucket/x", "", 2, []string{"this build of fencepost has no driver for xx://"}},
 		"an unknown scheme":      {"cat http://host/x", "", 2, []string{"no driver for http://", "s3://bucket/prefix"}},
 		"a bad from":             {"cat --from -1 " + log, "", 2, []string{"-1"}},
 		"a bad format":           {"cat --format xml " + log, "", 2, []string{"raw, frames or json"}},
@@ -93,7 +95,7 @@ func TestBadInput(t *testing.T) {
 		"no verb of group":       {"group", "", 2, []string{"group status or group drain", "fencepost help group"}},
 		"a typo in a group verb": {"group statsu " + log, "", 2, []string{`no verb "statsu" of group; did you mean group status?`}},
 		"a group verb's flag":    {"group status --wtch " + log, "", 2, []string{"group status has no flag --wtch; did you mean --watch?", "fencepost help group status"}},
-		"drain whom":             {"group drain " + log, "", 2, []string{"group drain takes [--no-wait] URL MEMBER, not 1 arguments"}},
+		"drain whom":             {"group drain " + log, "", 2, []string{"group drain takes [--no-wait] [--json] URL MEMBER, not 1 arguments"}},
 		"no log to step down in": {"step-down mem://none", "", 1, []string{"no log here"}},
 		"no directory":           {"cat file://" + missing, "", 1, []string{missing}},
 		"no file":                {"append " + log + " " + missing, "", 1, []string{missing}},
@@ -153,6 +155,12 @@ func TestBadInput(t *testing.T) {
 		"no age":                 {"compact --watch --max-age 0 " + log, "", 2, []string{`--max-age is "0"`}},
 		"negative locks":         {"compact --keep-locks=-5 " + log, "", 2, []string{`--keep-locks is "-5"`}},
 		"a negative lock age":    {"compact --keep-locks-for=-5h " + log, "", 2, []string{`--keep-locks-for is "-5h"`}},
+		"a group once":           {"compact --group " + log, "", 2, []string{"--group goes with --watch"}},
+		"at once, no group":      {"compact --watch --at-once 2 " + log, "", 2, []string{"--at-once goes with --group"}},
+		"locks of a group":       {"compact --watch --group --keep-locks 5 " + log, "", 2, []string{"have no locks"}},
+		"no group to compact":    {"compact --watch --group " + log, "", 1, []string{"there is no group"}},
+		"a bad group":            {"compact --watch --group --validity 1ms " + log, "", 2, []string{"Validity 1ms"}},
+		"a negative group":       {"compact --watch --group --requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond: -5"}},
 		"a negative budget":      {"compact --requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond is -5"}},
 		"negative versions":      {"compact --keep-versions=-5 " + log, "", 2, []string{"KeepVersions is -5"}},
 		"a budget of no bytes":   {"compact --bytes-per-second=-5 " + log, "", 2, []string{"--bytes-per-second", "16MiB"}},
@@ -168,6 +176,8 @@ func TestBadInput(t *testing.T) {
 		"a short bucket":         {"policy --role writer s3://b/p", "", 2, []string{`"b", has 1 characters`, "3 to 63"}},
 		"a region missing":       {"cat s3://bucket/x?endpoint=nonsense", "", 2, []string{"endpoint"}},
 		"nothing to append to":   {"append s3://bucket/x?endpoint=http://127.0.0.1:1", "x", 1, []string{"127.0.0.1:1"}},
+		"Google's store":         {"status gs://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
+		"Azure's store":          {"status az://box/x?endpoint=http://127.0.0.1:1/account&anonymous=true", "", 1, []string{"127.0.0.1:1"}},
 		"no server":              {"cat s3://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -225,6 +235,9 @@ func TestCompactFlags(t *testing.T) {
 	defaults := compactor.Options{
 		Interval: 10 * time.Second, MinObjects: 64, MaxAge: time.Minute, Levels: 3, FanIn: 64, Parallel: 16,
 		Leader: &leader.Options{Prune: leader.PruneOptions{Keep: 1000, For: 90 * 24 * time.Hour}},
+	}
+	if got := parse("--idle-interval 1h"); got.IdleInterval != time.Hour {
+		t.Errorf("%+v", got)
 	}
 	if got := parse(""); !reflect.DeepEqual(got, defaults) {
 		t.Errorf("%+v\n%+v", got, defaults)

@@ -16,6 +16,7 @@ import (
 func (a *app) verifyCmd() *cobra.Command {
 	var isCopy, noContent, repair, dry bool
 	var part partValue
+	var files *fileStore
 	c := &cobra.Command{
 		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--dry-run]] [--json] URL",
 		Short: "check the whole log for damage",
@@ -51,7 +52,12 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err != nil {
 				return err
 			}
-			r, err := verify.Run(cmd.Context(), st, &verify.Options{Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+			a.warnUnfolded(cmd.Context(), st)
+			second, err := files.open(cmd.Context(), false)
+			if err != nil {
+				return err
+			}
+			r, err := verify.Run(cmd.Context(), st, &verify.Options{Files: second, Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
 				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
 			}}})
 			a.con.done()
@@ -74,6 +80,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 		},
 	}
 	c.Flags().BoolVar(&isCopy, "copy", false, "the log is a copy of one version, from a backup")
+	files = a.fileStoreFlag(c)
 	c.Flags().BoolVar(&noContent, "no-content", false, "do not read the files of the table")
 	c.Flags().Var(&part, "part", "read only part `K/N` of segments, files and seals; today/N is another one each day")
 	c.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a guess")
@@ -100,16 +107,16 @@ func verdict(r *verify.Report) []byte {
 	if r.MoreNotes > 0 {
 		fmt.Fprintf(&b, "note: and %d more\n", r.MoreNotes)
 	}
-	fmt.Fprintf(&b, "read records %d to %d: %d segments, %d objects of the chain up to %v, %s; %d seals, %d locks, manifest %d; in %v\n",
-		r.First, r.End, r.Segments, r.Slots, r.Tail, size(int(r.Bytes)), r.Seals, r.Locks, r.Manifest, r.Took.Round(time.Millisecond))
+	fmt.Fprintf(&b, "read %s: %s, %s of the chain up to %v, %s; %s, %s, manifest %d; in %s\n",
+		recordRange(r.First, r.End), plural(r.Segments, "segment"), plural(r.Slots, "object"), r.Tail, size(int(r.Bytes)), plural(r.Seals, "seal"), plural(r.Locks, "lock"), r.Manifest, brief(r.Took))
 	if r.Parts > 1 {
 		fmt.Fprintf(&b, "of segments, files and seals this was part %d of %d\n", r.Part, r.Parts)
 	}
 	switch fixed := len(r.Problems) + r.MoreProblems - left; {
 	case fixed > 0:
-		fmt.Fprintf(&b, "%d problems repaired, %d left\n", fixed, left)
+		fmt.Fprintf(&b, "%s repaired, %d left\n", plural(fixed, "problem"), left)
 	case left > 0:
-		fmt.Fprintf(&b, "%d problems\n", left)
+		fmt.Fprintf(&b, "%s\n", plural(left, "problem"))
 	default:
 		b.WriteString("nothing is wrong\n")
 	}

@@ -44,10 +44,13 @@ type Follower struct {
 	// Floor reads the newest manifest and returns its floor. The reading begins after
 	// the call.
 	Floor func(context.Context) (fence.Position, error)
-	// EachSeal confirms each seal before it is yielded, for a caller that cannot take
-	// back what it has delivered. Otherwise the caller calls Confirm before it relies on
+	// Confirmed makes Walk yield only what is confirmed, for a caller that cannot take back
+	// what it has delivered. Walk holds back what comes from a seal on, and confirms many
+	// seals by one reading of the floor: after one object, then after two more, after four
+	// more, and so on. It holds back no more than [Source.Budget] of payload, and nothing
+	// at the first empty slot. Otherwise the caller calls Confirm before it relies on
 	// anything.
-	EachSeal bool
+	Confirmed bool
 	// Beyond is set when Walk has come to an empty slot: the last slot after it that was
 	// seen to hold something other than a seal. It is zero if there is none.
 	Beyond fence.Position
@@ -58,28 +61,76 @@ type Follower struct {
 }
 
 // Walk is [Source.Walk] with errors that are final: [ErrMoved], [ErrDamaged], or what
-// the store or ctx says. It follows seals; until [Follower.Confirm] returns nil, what
-// comes after one may not be the history.
+// the store or ctx says. It follows seals; unless Confirmed is set, what comes after one may
+// not be the history until [Follower.Confirm] returns nil.
 func (f *Follower) Walk(ctx context.Context, from frame.Point) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		f.Beyond = fence.Position{}
+		h := held{room: f.budget(), enough: 1}
 		for step, err := range f.walk(ctx, from, &f.Beyond) {
-			switch {
-			case err != nil:
+			if err != nil {
 				err = f.Classify(ctx, step.From.Position, err)
-			case step.Frame.Kind == frame.Seal:
-				if f.doubt == nil {
-					f.doubt = &step.From.Position
+				// The reading that calls an object damaged confirms what comes before it.
+				if !errors.Is(err, ErrDamaged) || h.yield(yield) {
+					yield(step, err)
 				}
-				if f.EachSeal {
-					err = f.Confirm(ctx)
-				}
+				return
 			}
-			if !yield(step, err) || err != nil {
+			if step.Frame.Kind == frame.Seal && f.doubt == nil {
+				f.doubt = &step.From.Position
+			}
+			if !f.Confirmed || f.doubt == nil {
+				if !yield(step, nil) {
+					return
+				}
+			} else if h.add(step) && !f.release(ctx, &h, yield) {
 				return
 			}
 		}
+		f.release(ctx, &h, yield)
 	}
+}
+
+// held is what a walk holds back until it is confirmed.
+type held struct {
+	steps  []Step
+	bytes  int64 // of payload
+	room   int64 // for so many
+	enough int   // confirm when there are so many steps
+}
+
+// stepSize is about what a step takes besides its payload.
+const stepSize = 512
+
+// add holds a step back, and reports whether it is time to confirm.
+func (h *held) add(step Step) bool {
+	h.steps = append(h.steps, step)
+	h.bytes += max(step.Size, int64(step.Frame.PayloadLen())) + stepSize
+	return len(h.steps) >= h.enough || h.bytes >= h.room
+}
+
+// yield yields what was held back. It reports whether the caller wants more.
+func (h *held) yield(yield func(Step, error) bool) bool {
+	for _, step := range h.steps {
+		if !yield(step, nil) {
+			return false
+		}
+	}
+	clear(h.steps) // their bodies
+	h.steps, h.bytes, h.enough = h.steps[:0], 0, min(2*h.enough, 1<<20)
+	return true
+}
+
+// release confirms what is held back, and yields it.
+func (f *Follower) release(ctx context.Context, h *held, yield func(Step, error) bool) bool {
+	if len(h.steps) == 0 {
+		return true
+	}
+	if err := f.Confirm(ctx); err != nil {
+		yield(h.steps[0], err)
+		return false
+	}
+	return h.yield(yield)
 }
 
 // Confirm returns nil if all that Walk has yielded so far is the history. It costs one

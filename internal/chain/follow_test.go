@@ -23,27 +23,27 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		then     func(*log)
-		floor    fence.Position
-		eachSeal bool
-		objects  int   // that are yielded
-		walk     error // of Walk
-		confirm  error // of Confirm, if Walk had none
-		tail     error // of Tail, likewise
-		reads    int   // of the floor, by Walk
+		then      func(*log)
+		floor     fence.Position
+		confirmed bool
+		objects   int   // that are yielded
+		walk      error // of Walk
+		confirm   error // of Confirm, if Walk had none
+		tail      error // of Tail, likewise
+		reads     int   // of the floor, by Walk
 	}{
-		"the tail":                       {floor: at(0, 1), objects: 2},
-		"a hole":                         {floor: at(1, 3), objects: 2, confirm: ErrMoved, tail: ErrMoved},
-		"genuine seals":                  {then: seals, floor: at(0, 1), objects: 5},
-		"genuine seals, each":            {then: seals, floor: at(0, 1), eachSeal: true, objects: 5, reads: 3},
-		"the floor is at the first seal": {then: seals, floor: at(0, 2), objects: 5, confirm: ErrMoved, tail: ErrMoved},
-		"each: at the first seal":        {then: seals, floor: at(0, 2), eachSeal: true, walk: ErrMoved, reads: 1},
-		"damage":                         {then: junk, floor: at(0, 1), objects: 2, walk: ErrDamaged, reads: 1},
-		"junk in a hole":                 {then: junk, floor: at(1, 3), objects: 2, walk: ErrMoved, reads: 1},
-		"each: the hole is after a seal": {then: junk, floor: at(1, 3), eachSeal: true, walk: ErrMoved, reads: 1},
-		"junk after a junk seal":         {then: func(l *log) { junk(l.seal(5)) }, floor: at(2, 1), objects: 3, walk: ErrMoved, reads: 1},
-		"damage after a genuine seal":    {then: func(l *log) { junk(l.seal(5)) }, floor: at(0, 1), objects: 3, walk: ErrDamaged, reads: 1},
-		"the floor cannot be read":       {then: junk, objects: 2, walk: store.ErrDenied, reads: 1},
+		"the tail":                            {floor: at(0, 1), objects: 2},
+		"a hole":                              {floor: at(1, 3), objects: 2, confirm: ErrMoved, tail: ErrMoved},
+		"genuine seals":                       {then: seals, floor: at(0, 1), objects: 5},
+		"genuine seals, confirmed":            {then: seals, floor: at(0, 1), confirmed: true, objects: 5, reads: 2},
+		"the floor is at the first seal":      {then: seals, floor: at(0, 2), objects: 5, confirm: ErrMoved, tail: ErrMoved},
+		"confirmed: at the first seal":        {then: seals, floor: at(0, 2), confirmed: true, walk: ErrMoved, reads: 1},
+		"damage":                              {then: junk, floor: at(0, 1), objects: 2, walk: ErrDamaged, reads: 1},
+		"junk in a hole":                      {then: junk, floor: at(1, 3), objects: 2, walk: ErrMoved, reads: 1},
+		"confirmed: the hole is after a seal": {then: junk, floor: at(1, 3), confirmed: true, walk: ErrMoved, reads: 1},
+		"junk after a junk seal":              {then: func(l *log) { junk(l.seal(5)) }, floor: at(2, 1), objects: 3, walk: ErrMoved, reads: 1},
+		"damage after a genuine seal":         {then: func(l *log) { junk(l.seal(5)) }, floor: at(0, 1), objects: 3, walk: ErrDamaged, reads: 1},
+		"the floor cannot be read":            {then: junk, objects: 2, walk: store.ErrDenied, reads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog(t, memstore.New(nil)).seal(1).data(3)
@@ -52,7 +52,7 @@ func TestFollow(t *testing.T) {
 			}
 			reads := 0
 			follow := func() (f *Follower, objects int, end frame.Point, err error) {
-				f = &Follower{Source: source(l.st), EachSeal: tt.eachSeal, Floor: func(context.Context) (fence.Position, error) {
+				f = &Follower{Source: source(l.st), Confirmed: tt.confirmed, Floor: func(context.Context) (fence.Position, error) {
 					if reads++; tt.floor.Seq == 0 {
 						return tt.floor, store.ErrDenied
 					}

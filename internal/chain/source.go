@@ -57,6 +57,13 @@ func (s *Source) ahead() int {
 	return DefaultAhead
 }
 
+func (s *Source) budget() int64 {
+	if s.Budget > 0 {
+		return s.Budget
+	}
+	return DefaultBudget
+}
+
 // Object is what a slot holds: the whole object, or its beginning. Info.Size is the size
 // of the whole.
 type Object struct {

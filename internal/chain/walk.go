@@ -31,11 +31,8 @@ func (s *Source) walk(ctx context.Context, from frame.Point, beyond *fence.Posit
 	return func(yield func(Step, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		w := &walk{
-			Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.Budget,
+			Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.budget(), length: 1,
 			asked: make(chan *fetch, s.ahead()), arrived: make(chan *fetch, s.ahead()),
-		}
-		if w.budget <= 0 {
-			w.budget = DefaultBudget
 		}
 		defer w.end()
 		defer w.drop()
@@ -51,9 +48,8 @@ func (s *Source) walk(ctx context.Context, from frame.Point, beyond *fence.Posit
 				return
 			}
 			if step.Frame.Kind == frame.Seal {
-				// Objects after the seal are void. How many the next epoch has is not known.
-				w.drop()
-				w.window = 1
+				w.drop() // objects after the seal are void
+				w.turn(p.Position.Seq)
 			}
 			p = step.To
 		}
@@ -71,8 +67,10 @@ type walk struct {
 	arrived chan *fetch // from them
 	workers int
 	running sync.WaitGroup
-	held    int64 // bytes of heads in the queue
-	ends    bool  // a fetch in the queue has failed: the walk does not go past it
+	held    int64  // bytes of heads in the queue
+	ends    bool   // a fetch in the queue has failed: the walk does not go past it
+	length  int    // how many slots the next epoch probably has
+	last    uint64 // the slot that probably ends this epoch; 0 if the walk has passed it
 	budget  int64
 	usual   int64 // size that the last objects rarely exceeded
 }
@@ -92,7 +90,11 @@ func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 	f.wait()
 	w.pop()
 	if f.err == nil {
-		w.window = min(2*w.window, depth*w.ahead())
+		if w.last == 0 {
+			w.window = min(2*w.window, depth*w.ahead())
+		} else if p.Seq >= w.last {
+			w.window, w.last = 1, 0
+		}
 		// A large object after small ones costs a second request, so the next ones are asked for
 		// whole at once. Small ones after it only reserve too much, until they are here.
 		if w.usual += (f.Info.Size - w.usual) / 8; f.Info.Size > w.usual {
@@ -102,13 +104,22 @@ func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 	return f
 }
 
+// turn begins an epoch, after a seal in slot seq. Many short epochs in a row, after a fault
+// that returns each minute, are about as long as one another. The walk asks for so many slots
+// at once, and for none after them until those are known to hold no seal. One long epoch says
+// little about the next one, so the number only doubles.
+func (w *walk) turn(seq uint64) {
+	w.length = int(min(seq, uint64(2*w.length), uint64(w.ahead())))
+	w.window, w.last = w.length, uint64(w.length)
+}
+
 // ask sends requests for the slots after the queue, which begins at p.
 func (w *walk) ask(ctx context.Context, p fence.Position) {
 	w.noteArrived() // one of them may be the tail
 	// The next objects are probably about as large as the last ones. If those were large,
 	// each is asked for in one request.
 	ask := max(Head, w.usual+w.usual/16)
-	for len(w.queue) == 0 || len(w.queue) < w.window && w.active < w.ahead() && !w.ends && w.held < int64(w.ahead())*Head && ask-Head <= w.budget {
+	for len(w.queue) == 0 || len(w.queue) < w.window && (w.last == 0 || p.Seq+uint64(len(w.queue)) <= w.last) && w.active < w.ahead() && !w.ends && w.held < int64(w.ahead())*Head && ask-Head <= w.budget {
 		f := newFetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask)
 		w.active++
 		w.reserve(f, ask-Head)

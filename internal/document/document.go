@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/fencepost/fencepost/fence"
@@ -75,15 +76,16 @@ func checkSum(key string, body []byte) error {
 	return nil
 }
 
-// Decode reads the document that stands under a key into v. Errors: [fence.ErrCorrupt], and
-// [fence.ErrFormat] if v might have another shape.
-func Decode(key string, body []byte, v any) error {
+// Decode reads the document that stands under a key into v, unless it requires a feature that
+// is not among those known. Errors: [fence.ErrCorrupt], and [fence.ErrFormat] if v might have
+// another shape.
+func Decode(key string, body []byte, v any, known ...string) error {
 	// The checksum comes before the format, and has the same place in every format. Otherwise
 	// a damaged digit of the format would tell people to upgrade.
 	if err := checkSum(key, body); err != nil {
 		return err
 	}
-	if err := understood(key, body); err != nil {
+	if err := understood(key, body, known); err != nil {
 		return err
 	}
 	if err := Unmarshal(body, v); err != nil {
@@ -98,7 +100,7 @@ var plain = fmt.Appendf(nil, "{\n \"format\": %d,\n", Format)
 // understood returns nil if this program may read a document at all: it knows the format,
 // and every feature that the document requires. It looks at nothing else, since in another
 // format all else may have another shape. Unknown members are ignored.
-func understood(key string, body []byte) error {
+func understood(key string, body []byte, known []string) error {
 	if bytes.HasPrefix(body, plain) && !bytes.Contains(body, []byte("requires")) {
 		return nil // the common case, without reading all of it
 	}
@@ -117,10 +119,11 @@ func understood(key string, body []byte) error {
 		return nil
 	}
 	var requires []string
-	switch err := json.Unmarshal(v.Requires, &requires); {
-	case err != nil:
+	if err := json.Unmarshal(v.Requires, &requires); err != nil {
 		return Corrupt(key, "%v", err)
-	case len(requires) > 0:
+	}
+	requires = slices.DeleteFunc(requires, func(name string) bool { return slices.Contains(known, name) })
+	if len(requires) > 0 {
 		return fmt.Errorf("%w: %s requires %q, which this program does not know; upgrade this program", fence.ErrFormat, key, requires)
 	}
 	return nil

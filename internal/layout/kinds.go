@@ -49,6 +49,7 @@ func KindOf(key string) string {
 		_, ok = ParsePinKey(key)
 	case KindFile:
 		_, _, _, ok = ParseFileKey(key)
+		ok = ok || strings.HasPrefix(key, DeltaPrefix)
 	case KindTmp:
 		ok = strings.Contains(key, "/")
 	}

@@ -21,6 +21,8 @@ const (
 	ListPrefix = "list/"
 	// FilePrefix begins the keys of all files.
 	FilePrefix = "file/"
+	// DeltaPrefix begins the keys of the log of a Delta table, which other programs read too.
+	DeltaPrefix = FilePrefix + "_delta_log/"
 	// PinPrefix begins the keys of all pins.
 	PinPrefix = "pin/"
 	// LockPrefix begins the keys of the locks of the log's leaders.
@@ -34,6 +36,10 @@ const (
 // PartitionPrefix is the folder of the log of one partition of a group, without a slash at its
 // end.
 func PartitionPrefix(partition int) string { return fmt.Sprintf("partition/%06d", partition) }
+
+// CompactorsPrefix is the folder of the group in which the compactors of a group's logs share these,
+// without a slash at its end.
+const CompactorsPrefix = "compactors"
 
 // NumberedKey names a lock by its epoch, or a manifest: <prefix><number>.json.
 func NumberedKey(prefix string, n uint64) string { return prefix + FormatNumber(n) + ".json" }
@@ -120,6 +126,17 @@ func ParseFileKey(key string) (epoch fence.Epoch, id, ext string, ok bool) {
 	}
 	return fence.Epoch(n), name[:uuidLen], name[uuidLen:], true
 }
+
+// In a store that is for files only, and that many logs may share, each log has a folder, and
+// all else lies below SharedDir. Engines that read tables take a folder with an underscore for
+// none of their data.
+const SharedDir = "_fencepost"
+
+// FilesDir is the folder of a log in such a store: its file/<name> is <log>/<name> there.
+func FilesDir(log fence.ID) string { return log.String() }
+
+// MarkKey names what tells that a store has the files of a log, below [SharedDir].
+func MarkKey(log fence.ID) string { return log.String() + ".json" }
 
 func validExt(ext string) bool {
 	if ext == "" {

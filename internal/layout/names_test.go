@@ -133,7 +133,7 @@ func TestKinds(t *testing.T) {
 	for key, want := range map[string]string{
 		FormatKey: KindFormat, "lock/" + n + ".json": KindLock, "compactor-lock/" + n + ".json": KindCompactorLock, "data/" + n + "/" + n: KindData,
 		ManifestKey(1): KindManifest, SegmentKey(Compactor, 1, id): KindSegment, ListKey(Writer, 1, id): KindList, PinKey(id): KindPin,
-		FileKey(1, id, ".sst"): KindFile, "tmp/x": KindTmp,
+		FileKey(1, id, ".sst"): KindFile, "file/_delta_log/x": KindFile, "file/_delta_logs": KindUnknown, "tmp/x": KindTmp,
 		"": KindUnknown, "format": KindUnknown, "tmp": KindUnknown, "lock": KindUnknown, "lock/1.json": KindUnknown, "compactor-lock/readme": KindUnknown,
 		"data/x": KindUnknown, "x/" + FormatKey: KindUnknown, "unknown/x": KindUnknown,
 	} {

@@ -45,6 +45,8 @@ type Action struct {
 	Until clock.Instant
 	Sent  clock.Instant // of Lead: when the write that the first deadline counts from was sent
 	Err   error
+	// Dead, of Depose: the holder is the dead predecessor of this candidate.
+	Dead bool
 	// Report, if not nil, is news of who leads. It may come with any Op.
 	Report *Report
 }
@@ -55,6 +57,9 @@ type Report struct {
 	Lock Lock
 	// Lapsed says that its holder has stopped renewing it.
 	Lapsed bool
+	// Dead says that its holder was the predecessor of this candidate, which is dead. Such
+	// a lock counts as Lapsed.
+	Dead bool
 }
 
 // Kind of an event.

@@ -125,7 +125,10 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 	dead := c.cfg.Reclaim && !c.looked && c.lock.Holder == c.cfg.Identity
 	c.looked = true
 	lapsed := unchanged || old || dead
-	c.report(lapsed, report)
+	dead = dead && !unchanged && !old
+	if c.report(lapsed, report); *report != nil {
+		(*report).Dead = dead
+	}
 	switch {
 	case lapsed && c.cfg.Observe:
 		return c.idle(now)
@@ -133,8 +136,8 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 		// guard:depose-first. A lapsed lock is swapped to expired before the next one is created. Without
 		// this step: B creates lock 8 while A, slow but alive, renews lock 7; both believe that they lead.
 		//
-		//mutant:replace Action{Op: Depose, Epoch: c.lock.Epoch, Known: c.lock.Version, Nonce: c.cfg.Nonce()} => c.create()
-		return Action{Op: Depose, Epoch: c.lock.Epoch, Known: c.lock.Version, Nonce: c.cfg.Nonce()}
+		//mutant:replace Action{Op: Depose, Epoch: c.lock.Epoch, Known: c.lock.Version, Nonce: c.cfg.Nonce(), Dead: dead} => c.create()
+		return Action{Op: Depose, Epoch: c.lock.Epoch, Known: c.lock.Version, Nonce: c.cfg.Nonce(), Dead: dead}
 	}
 	return Action{Op: Wait, Until: c.nextRead(now)}
 }
@@ -160,6 +163,9 @@ func (c *Candidate) nextRead(now clock.Instant) clock.Instant {
 			next = max(next, now.Add(c.pace.fine/4))
 		}
 		next = max(next, now.Add(c.quick(c.lock.Validity)/4))
+		if c.cfg.Poll > 0 {
+			next = min(next, now.Add(c.cfg.Poll))
+		}
 	}
 	// A read shortly before the lapse shows nothing that the read at the lapse does not.
 	if next.Add(c.lock.Validity/64) >= lapse && now < lapse {

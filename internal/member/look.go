@@ -161,6 +161,9 @@ func (m *Machine) missed(err error) {
 func (m *Machine) poll() {
 	m.looking = true
 	m.pollDue = m.now.Add(m.cfg.poll())
+	if m.round > 0 && m.rank() == 0 {
+		m.pollDue = m.now.Add(m.cfg.Renew) // its listings show assignments, too, and it makes most of them
+	}
 	m.do(Job{Op: Get, Key: HeadKey, Known: m.head, Until: m.now.Add(m.cfg.poll())}, func(ev Event) {
 		m.looking = false
 		if h, ok := ev.Doc.(*Head); ok && ev.Outcome == Done {

@@ -107,3 +107,41 @@ func TestCrashOfOneInAHundred(t *testing.T) {
 		t.Errorf("p50 %v, p99 %v", p50, p99)
 	}
 }
+
+// One of the two crashes that watch all others. Each of the two sees the other's heartbeats early, so that
+// takes no longer than the crash of any other.
+func TestCrashOfAWatcher(t *testing.T) {
+	for rank, who := range []string{"the organiser", "its deputy"} {
+		var gaps []time.Duration
+		for seed := range uint64(60) {
+			w := newWorld(t, seed, 40)
+			for i := range 10 {
+				w.proc(fmt.Sprint("p", i))
+				w.run(time.Duration(w.rng.Int64N(int64(2 * time.Second))))
+			}
+			w.settled(4 * w.validity)
+			w.run(time.Minute + time.Duration(w.rng.Int64N(int64(w.validity))))
+			w.gaps = nil
+			w.ranked(rank).crash()
+			w.all(2 * w.validity)
+			gaps = append(gaps, w.gaps...)
+		}
+		slices.Sort(gaps)
+		p50, p99 := gaps[len(gaps)/2], gaps[len(gaps)*99/100]
+		t.Logf("%s: p50 %.2f, p99 %.2f, longest %.2f validities, of %d", who, p50.Seconds()/15, p99.Seconds()/15, gaps[len(gaps)-1].Seconds()/15, len(gaps))
+		if v := 15 * time.Second; p50 > v*11/10 || p99 > v*13/10 {
+			t.Errorf("%s: p50 %v, p99 %v", who, p50, p99)
+		}
+	}
+}
+
+// ranked returns the process that is the n-th in the order of the newest assignment.
+func (w *world) ranked(n int) *proc {
+	for _, p := range w.procs {
+		if i, ok := p.m.Known().Index(p.id); ok && i == n {
+			return p
+		}
+	}
+	w.fail("nobody is number %d", n)
+	return nil
+}

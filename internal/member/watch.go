@@ -30,7 +30,8 @@ type watch struct {
 	acted    bool          // what turnMembers was told last
 	stockDue clock.Instant // when they are to be looked through anyway
 
-	silent      bool // the member before this one in order shows no sign of life
+	silent      bool          // the member before this one in order shows no sign of life
+	deputyDue   clock.Instant // when to read the deputy's object
 	before      fence.ID
 	beforeSeen  store.Version
 	beforeDue   clock.Instant
@@ -47,7 +48,8 @@ type seen struct {
 	stale   bool // the version was old when a listing showed it
 	doubt   bool // the version changed late, or the member leaves: it may have been expired
 	asked   bool
-	expires bool // a swap to expired is in flight
+	beat    clock.Instant // about when the last heartbeat that a listing showed was applied, by the store's clock; or 0
+	expires bool          // a swap to expired is in flight
 	joined  bool
 	leaves  bool
 	absent  clock.Instant // the first answer that found no object
@@ -154,6 +156,9 @@ func (m *Machine) turnWatch() {
 		return
 	}
 	m.turnMembers(rank <= 1 || m.overdue())
+	if rank == 0 {
+		m.turnDeputy()
+	}
 	if m.watching {
 		return
 	}
@@ -236,7 +241,10 @@ func (m *Machine) shown(x fence.ID, v store.Version, age time.Duration) {
 	if s.version != "" && (s.stale || s.leaves) {
 		s.doubt = true
 	}
-	s.stale = old
+	s.stale, s.beat = old, 0
+	if !old {
+		s.beat = m.now.Add(-age)
+	}
 	m.renewedAt(s, v)
 }
 
@@ -299,8 +307,12 @@ func (m *Machine) shownFormat(v store.Version) {
 	})
 }
 
-// shiftPhase moves the listings of the second organiser to the middle between those of the first, which lists
-// when it sends a heartbeat. So one of the two sees each heartbeat within half a Renew.
+// soon is how long after a heartbeat is due somebody looks for it. Many stores tell times in whole seconds.
+func (c *Config) soon() time.Duration { return c.Renew / 6 }
+
+// shiftPhase moves the listings of the deputy to soon after the heartbeats of the organiser, and those of the
+// organiser to the middle between. So one of the two sees each heartbeat within half a Renew, and the
+// deputy sees those of the organiser at once. turnDeputy is for the other way round.
 func (m *Machine) shiftPhase(entries []Entry) {
 	first := fence.ID{}
 	for i, x := range m.known.Members() {
@@ -313,7 +325,7 @@ func (m *Machine) shiftPhase(entries []Entry) {
 		}
 	}
 	if first == (fence.ID{}) {
-		m.watchDue = m.due
+		m.watchDue = m.due.Add(m.cfg.soon() - m.cfg.Renew/2)
 		for m.watchDue <= m.now.Add(m.cfg.Renew/2) {
 			m.watchDue = m.watchDue.Add(m.cfg.Renew)
 		}
@@ -323,11 +335,42 @@ func (m *Machine) shiftPhase(entries []Entry) {
 		if e.Key != Key(first) || e.Age < 0 || e.Age > m.cfg.Renew*3/2 {
 			continue
 		}
-		next := m.now.Add(-e.Age).Add(m.cfg.Renew / 2)
+		next := m.now.Add(-e.Age).Add(m.cfg.soon())
 		for next <= m.now.Add(m.cfg.Renew/2) {
 			next = next.Add(m.cfg.Renew)
 		}
 		m.watchDue = next
+	}
+}
+
+// turnDeputy reads the object of the deputy soon after its heartbeats are due. If the organiser crashes, its
+// deputy alone lists, and the other way round; so each must know well when the other has lapsed.
+func (m *Machine) turnDeputy() {
+	var s *seen
+	deputy := fence.ID{}
+	for _, x := range m.known.Members()[m.self+1:] {
+		if s = m.watch.members[x.Name]; s != nil && !m.gone(x.Name) && !x.Leaving && !s.leaves {
+			deputy = x.Name
+			break
+		}
+	}
+	if deputy == (fence.ID{}) || s.asked || s.expires {
+		return
+	}
+	if m.now < m.deputyDue {
+		m.at(m.deputyDue)
+		return
+	}
+	if m.deputyDue != 0 {
+		m.inspect(deputy)
+	}
+	// If the store does not tell when it was written, read it between two listings.
+	m.deputyDue = m.now.Add(m.cfg.Renew / 2)
+	if s.beat != 0 {
+		m.deputyDue = s.beat.Add(m.cfg.soon())
+		for m.deputyDue <= m.now.Add(m.cfg.Renew/2) {
+			m.deputyDue = m.deputyDue.Add(m.cfg.Renew)
+		}
 	}
 }
 

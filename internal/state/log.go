@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/files"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
@@ -19,6 +20,8 @@ import (
 
 // Options of a [Log]. The zero value works.
 type Options struct {
+	// Files is the store for the files of the table, if that is not the log's own.
+	Files store.Store
 	// Settle tunes retries.
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
@@ -43,11 +46,18 @@ type loaded struct {
 	info store.Info
 }
 
-// Open reads the format of the log in st. Errors: those of [ReadFormat].
+// Open reads the format of the log in st. A log with a store for files can be opened without
+// it, by those who use no files. Errors: those of [manifest.ReadFormat]; [manifest.ErrFiles].
 func Open(ctx context.Context, st store.Store, opts *Options) (*Log, error) {
 	l := With(st, manifest.Format{}, opts)
 	var err error
 	if l.format, err = manifest.ReadFormat(ctx, st, l.opts.Settle); err != nil {
+		return nil, err
+	}
+	if !store.IsNil(l.opts.Files) {
+		err = l.format.FitsFiles(st, l.opts.Files)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -65,6 +75,32 @@ func (l *Log) Format() manifest.Format { return l.format }
 
 // Store returns the store that the log is in.
 func (l *Log) Store() store.Store { return l.st }
+
+// FileStore returns the store that has the files of the table, under their keys. The error is
+// [manifest.ErrFiles] if that is a second store, which was not given.
+func (l *Log) FileStore() (store.Store, error) {
+	if err := l.format.FitsFiles(l.st, l.opts.Files); err != nil {
+		return nil, err
+	}
+	if l.format.Files == nil {
+		return l.st, nil
+	}
+	return files.View(l.opts.Files, l.format.Log), nil
+}
+
+// CheckFiles is FileStore for those who create or delete files: it also reads the mark of a
+// second store. Home says that the log must be where the mark was written.
+func (l *Log) CheckFiles(ctx context.Context, home bool) (store.Store, error) {
+	st, err := l.FileStore()
+	if err != nil || l.format.Files == nil {
+		return st, err
+	}
+	at := ""
+	if home {
+		at = l.st.Traits().Name
+	}
+	return st, files.Check(ctx, l.opts.Files, l.format.Log, at, l.opts.Settle)
+}
 
 // newestTries bounds how often Newest begins again because the highest manifest was
 // pruned between LIST and GET. Each time somebody has published a newer one.
@@ -176,10 +212,15 @@ func (l *Log) remember(v loaded) {
 	}
 }
 
-// highest lists all manifests and returns the one with the highest number, which
-// is 0 if there is none.
+// highest lists the manifests, from the newest one on that this process has seen, and
+// returns the one with the highest number, which is 0 if there is none. Numbers only rise, so
+// those before it cannot be the newest.
 func (l *Log) highest(ctx context.Context) (top store.Info, high uint64, err error) {
-	for info, err := range store.ListAll(ctx, l.st, layout.ManifestPrefix, nil, l.opts.Settle) {
+	var from *store.ListOptions
+	if seen := l.seen(); seen.m != nil {
+		from = &store.ListOptions{StartAfter: layout.ManifestKey(seen.m.Version - 1)}
+	}
+	for info, err := range store.ListAll(ctx, l.st, layout.ManifestPrefix, from, l.opts.Settle) {
 		if err != nil {
 			return store.Info{}, 0, err
 		}
@@ -237,6 +278,9 @@ func (l *Log) At(ctx context.Context, version uint64) (*Manifest, store.Info, er
 // might as well have come earlier.
 func Begin(ctx context.Context, st store.Store, init *manifest.InitOptions, opts *Options) (*Log, *Manifest, error) {
 	l := With(st, manifest.Format{}, opts)
+	if init != nil {
+		l.opts.Files = init.Files
+	}
 	early, cancel := context.WithCancel(ctx)
 	var top store.Info
 	var high uint64

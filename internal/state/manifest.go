@@ -53,6 +53,9 @@ type Manifest struct {
 	// PruneMark is the version up to which nothing is promised: what a version at or below
 	// it dropped may be deleted.
 	PruneMark uint64 `json:"prune_mark,omitempty"`
+	// KeepsVersions: the compactor keeps versions that were replaced, so nobody else may
+	// raise the mark.
+	KeepsVersions bool `json:"keeps_versions,omitempty"`
 	// Dropped are the objects that no version refers to any more, in the order in which
 	// that happened; the oldest are in pages if there are many. Those of versions up to
 	// Forgotten are deleted. See [Log.Dropped].

@@ -49,13 +49,13 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 		}
 		sent := o.follow.Beyond.Seq // the last slot that the leader has sent, if there is one
 		if sent == 0 {
-			found, own, err := o.seal(ctx, at.Position)
-			if err != nil || own {
-				return at.Position, o.afterSeal(at), err
+			a := o.seal(ctx, at.Position)
+			if a.err != nil || a.own {
+				return at.Position, o.afterSeal(at), a.err
 			}
 			// If the slot holds another opener's seal, the walk goes on after it. If it holds
 			// data, a leader is alive and has more in flight.
-			if h, err := frame.DecodeHeader(found.Body); err != nil || h.Kind != frame.Data {
+			if h, err := frame.DecodeHeader(a.found.Body); err != nil || h.Kind != frame.Data {
 				continue
 			}
 			sent = at.Position.Seq + uint64(o.InFlight)
@@ -129,30 +129,30 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 
 // seal creates this opener's seal in slot p. Its outcome is certain: either the seal is
 // there, and own is true, or found is.
-func (o *opener) seal(ctx context.Context, p fence.Position) (found chain.Object, own bool, err error) {
+func (o *opener) seal(ctx context.Context, p fence.Position) answer {
 	body, _ := o.sealOf(p)
-	_, err = store.Create(ctx, o.src.Store, layout.DataKey(p), body, &store.WriteOptions{
+	_, err := store.Create(ctx, o.src.Store, layout.DataKey(p), body, &store.WriteOptions{
 		Settle:   o.Settle,
 		Identity: chain.Head, // what is there instead has to be read in any case
 	})
 	var conflict *store.ConflictError
 	switch {
 	case err == nil:
-		return chain.Object{Body: body, Info: store.Info{Key: layout.DataKey(p), Size: int64(len(body))}}, true, nil
+		return answer{own: true, found: chain.Object{Body: body, Info: store.Info{Key: layout.DataKey(p), Size: int64(len(body))}}}
 	case errors.As(err, &conflict) && errors.Is(err, store.ErrPrecondition):
-		return chain.Object{Body: conflict.Body, Info: conflict.Found}, false, nil
+		return answer{found: chain.Object{Body: conflict.Body, Info: conflict.Found}}
 	}
-	return found, false, fmt.Errorf("sealing %s: %w", layout.DataKey(p), err)
+	return answer{err: fmt.Errorf("sealing %s: %w", layout.DataKey(p), err)}
 }
 
 // readOrSeal reads a slot that is probably taken, and seals it if it is empty.
-func (o *opener) readOrSeal(ctx context.Context, p fence.Position) (found chain.Object, own bool, err error) {
-	found, err = o.src.ReadHead(ctx, p)
+func (o *opener) readOrSeal(ctx context.Context, p fence.Position) answer {
+	found, err := o.src.ReadHead(ctx, p)
 	if errors.Is(err, store.ErrNotFound) {
 		return o.seal(ctx, p)
 	}
 	body, _ := o.sealOf(p)
-	return found, string(found.Body) == string(body), err
+	return answer{found: found, own: string(found.Body) == string(body), err: err}
 }
 
 // sealOf returns this opener's seal for slot p, the same each time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -47,6 +48,7 @@ func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) 
 		Ahead: min(max(2*c.InFlight, chain.DefaultAhead), 256),
 	}}
 	defer o.endBackstop()
+	defer o.endLook()
 	for range tries {
 		begin, err := o.try(ctx, m)
 		switch {
@@ -70,6 +72,7 @@ func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) 
 		//
 		//mutant:replace o.endBackstop() => _ = o.backstop
 		o.endBackstop()
+		o.endLook()
 		if m, err = c.Log.Newest(ctx); err != nil {
 			return frame.Point{}, err
 		}
@@ -88,6 +91,8 @@ type opener struct {
 	time     time.Time
 	acked    fence.Position // the manifest says that everything before it was acknowledged
 	backstop *backstop      // nil if there is none
+	look     *look          // the last one that an own seal has begun; nil if there is none
+	looks    sync.WaitGroup
 	// fromFloor is true once a walk from a hint has met damage.
 	fromFloor bool
 }
@@ -123,15 +128,7 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 	// commits elsewhere.
 	//
 	//mutant:replace m.Past(sealed) => false && m.Past(sealed)
-
-	// guard:open-look. The manifest is read again after the answers to all seals up to the one
-	// that ends the epoch. Without this: the opener seals slot 6 and reads the manifest;
-	// meanwhile the leader fills slot 5, and a compactor folds and prunes it; the opener's seal
-	// for slot 5 lands in that hole; the manifest that was read does not show this, and the
-	// opener begins its epoch after slot 5, where nobody reads.
-	//
-	//mutant:replace o.newest(ctx) => m, error(nil)
-	if m, err = o.newest(ctx); err == nil && m.Past(sealed) {
+	if m, err = o.looked(ctx, sealed); err == nil && m.Past(sealed) {
 		err = chain.ErrMoved
 	}
 	return begin, err

@@ -11,146 +11,149 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
-	"github.com/fencepost/fencepost/internal/frame"
 )
 
-// wall puts seals of this opener into a row of slots that a busy leader is about to use, from
+// wall is a row of seals of this opener in slots that a busy leader is about to use, from
 // base on. The leader may win each race for the next empty slot. But it sends nothing beyond
 // its window, and it acknowledges slots in order. So the first of these seals on the chain
 // ends its epoch, and what the leader has in flight after that seal is void.
 //
-// The leader has probably sent all slots up to sent: those are read first, and sealed if they
-// are empty. So are those after the first volley: a leader that has got so far is faster than
-// the row, and the backstop stops it. The row ends at the first slot that got a seal, or after
-// four volleys; then all slots up to there are decided. The walk finds them in Have. It comes to
-// that seal, or to a place where the next wall begins.
+// The row ends at the first slot that got a seal, or after four volleys. Then all slots up to
+// there are decided. The walk finds them in Have. It comes to that seal, or to a place where
+// the next wall begins.
+type wall struct {
+	o    *opener
+	base fence.Position
+
+	mu      sync.Mutex
+	slots   []context.CancelFunc // of the requests for each slot from base on; nil once it is decided
+	end     uint64               // the lowest slot that is known to hold our seal
+	few     chan struct{}        // closed when few slots before end are not decided
+	isFew   bool
+	objects map[fence.Position]chain.Object
+}
+
+// answer is what is known of a slot. If own is true, it holds this opener's seal.
+type answer struct {
+	found chain.Object
+	own   bool
+	err   error
+}
+
+// wall builds a wall. The leader has probably sent all slots from base up to sent.
 func (o *opener) wall(ctx context.Context, base fence.Position, sent uint64) error {
 	o.Logger.Info("a busy leader is about to use the next slots; building a wall of seals", zap.Stringer("from", base))
-	volley := min(max(o.Window, chain.DefaultAhead), 256)
+	volley := uint64(min(max(o.Window, chain.DefaultAhead), 256))
 	// The backstop goes beyond the first volley. Otherwise both would send to the same slot.
-	o.stopAhead(ctx, base, uint64(max(o.InFlight+2*o.Window, volley)))
-	row, ctx := errgroup.WithContext(ctx)
-	row.SetLimit(volley)
-	var mu sync.Mutex
-	var requests []context.CancelFunc
-	have := map[fence.Position]chain.Object{}
-	end := uint64(math.MaxUint64) // the lowest slot that is known to hold our seal
-	next := func(seq uint64) (rctx context.Context, more bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		rctx, stop := context.WithCancel(ctx)
-		requests = append(requests, stop)
-		return rctx, seq < end && ctx.Err() == nil
-	}
-	for seq := base.Seq; seq < base.Seq+4*uint64(volley); seq++ {
-		rctx, more := next(seq)
+	o.stopAhead(ctx, base, max(uint64(o.InFlight+2*o.Window), volley))
+	w := &wall{o: o, base: base, end: math.MaxUint64, few: make(chan struct{}), objects: map[fence.Position]chain.Object{}}
+	row, rctx := errgroup.WithContext(ctx)
+	row.SetLimit(int(volley))
+	for p := base; p.Seq < base.Seq+4*volley; p.Seq++ {
+		sctx, more := w.next(rctx, p)
 		if !more {
 			break
 		}
-		row.Go(func() error {
-			p := fence.Position{Epoch: base.Epoch, Seq: seq}
-			decide := o.seal
-			if seq <= sent || seq >= base.Seq+uint64(volley) {
-				decide = o.readOrSeal
-			}
-			found, own, err := decide(rctx, p)
-			mu.Lock()
-			defer mu.Unlock()
-			if seq > end {
-				return nil // cancelled: whatever is there is void
-			}
-			if own {
-				end = seq
-				for _, stop := range requests[seq-base.Seq+1:] {
-					stop()
-				}
-			}
-			if errors.Is(err, fence.ErrCorrupt) {
-				return nil // the walk reads it again, and finds out whether that is damage
-			}
-			have[p] = found
-			return err
-		})
+		// Slots up to sent are read first. So are those after the first volley: a leader that
+		// has got so far is faster than the row, and the backstop stops it.
+		ask := o.seal
+		if p.Seq <= sent || p.Seq >= base.Seq+volley {
+			ask = o.readOrSeal
+		}
+		row.Go(func() error { return w.decide(ctx, p, w.race(sctx, p, ask)) })
 	}
 	err := row.Wait()
-	for _, stop := range requests {
-		stop()
+	for _, cancel := range w.slots {
+		if cancel != nil {
+			cancel()
+		}
 	}
-	o.src.Have = have
+	o.src.Have = w.objects
 	return err
 }
 
-// longWalk is how many windows of objects an opener reads before it puts a backstop ahead.
-const longWalk = 16
-
-// backstop is one seal far ahead of the walk or the wall, in a slot that the leader has not
-// reached. It stops a leader that appends faster than the opener reads or seals: one that has
-// more requests in flight, or a store that takes writes faster than it serves reads.
-//
-// The opener does not wait for it. If the walk comes to an empty slot first, the opener
-// seals that slot as ever, and the backstop is void. If the walk comes to the backstop, it
-// has come through objects that fit its path, so its offset is right.
-type backstop struct {
-	epoch  fence.Epoch // which it ends
-	cancel context.CancelFunc
-	task   sync.WaitGroup
-	err    chan error // of the store; holds one
+// next returns the context of the requests for the next slot, if that slot still matters.
+func (w *wall) next(ctx context.Context, p fence.Position) (context.Context, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.Seq >= w.end || ctx.Err() != nil {
+		return nil, false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	w.slots = append(w.slots, cancel)
+	return ctx, true
 }
 
-// failed returns why there is no backstop and none will come. Without one the walk may have
-// no end, and it would not meet that error itself: it only reads.
-func (b *backstop) failed() error {
-	if b == nil {
-		return nil
-	}
+// race asks for slot p, and once more when only few answers are missing, since the walk waits
+// for the slowest one.
+func (w *wall) race(ctx context.Context, p fence.Position, ask func(context.Context, fence.Position) answer) answer {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	answers := make(chan answer, 2)
+	all.Go(func() { answers <- ask(ctx, p) })
 	select {
-	case err := <-b.err:
-		return err
-	default:
-		return nil
+	case a := <-answers:
+		return a
+	case <-w.few:
 	}
-}
-
-// stopAhead puts a backstop ahead of slot at, once for each epoch.
-func (o *opener) stopAhead(ctx context.Context, at fence.Position, ahead uint64) {
-	if o.backstop != nil && o.backstop.epoch == at.Epoch {
-		return
-	}
-	o.endBackstop()
-	b := &backstop{epoch: at.Epoch, err: make(chan error, 1)}
-	ctx, b.cancel = context.WithCancel(ctx)
-	o.backstop = b
-	b.task.Go(func() {
-		// guard:open-reach. It is not known how far the leader is. Each next slot is twice as
-		// far ahead, so a few requests find one that the leader has not reached. Without this:
-		// a leader has a larger window than the opener, and appends faster than the opener
-		// reads or seals; it has used the slot of every seal before that arrives; the takeover
-		// never ends.
-		//
-		//mutant:replace ahead *= 2 => _ = ahead
-		for ; ; ahead *= 2 {
-			p := fence.Position{Epoch: at.Epoch, Seq: at.Seq + ahead}
-			found, _, err := o.seal(ctx, p)
-			if err != nil {
-				b.err <- err
-				return
-			}
-			// guard:wall-far. Once a seal is there, the opener's or another's, no further one is
-			// sent. Without this check: the seal ends the epoch; the opener sends another one
-			// twice as far ahead, and so on, all of them void.
-			if h, err := frame.DecodeHeader(found.Body); err != nil || h.Kind != frame.Data {
-				o.Logger.Info("a seal far ahead stops a leader that may go on", zap.Stringer("slot", p))
-				return
-			}
+	all.Go(func() {
+		if a := w.o.readOrSeal(ctx, p); a.err == nil { // else the first request tells
+			answers <- a
 		}
 	})
+	return <-answers
 }
 
-// endBackstop cancels what is in flight of a backstop and waits for it.
-func (o *opener) endBackstop() {
-	if b := o.backstop; b != nil {
-		o.backstop = nil
-		b.cancel()
-		b.task.Wait()
+// decide notes what slot p holds.
+func (w *wall) decide(ctx context.Context, p fence.Position, a answer) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.Seq > w.end {
+		return nil // cancelled: whatever is there is void
 	}
+	i := int(p.Seq - w.base.Seq)
+	w.slots[i]()
+	w.slots[i] = nil
+	if a.own {
+		w.end = p.Seq
+		for _, cancel := range w.slots[i+1:] {
+			if cancel != nil {
+				cancel()
+			}
+		}
+	}
+	if !errors.Is(a.err, fence.ErrCorrupt) { // the walk reads it again, and finds out whether that is damage
+		w.objects[p] = a.found
+		if a.err != nil {
+			return a.err
+		}
+	}
+	w.hurry(ctx)
+	return nil
+}
+
+// hurry saves time when a seal is there and at most a quarter of the slots before it is not
+// decided. It asks for those a second time, and begins to read the manifest. Called with mu
+// held.
+func (w *wall) hurry(ctx context.Context) {
+	if w.end == math.MaxUint64 {
+		return
+	}
+	before := w.slots[:w.end-w.base.Seq]
+	open := 0
+	for _, cancel := range before {
+		if cancel != nil {
+			open++
+		}
+	}
+	if open > max(1, len(before)/4) {
+		return
+	}
+	if !w.isFew {
+		w.isFew = true
+		close(w.few)
+	}
+	w.o.lookAfter(ctx, fence.Position{Epoch: w.base.Epoch, Seq: w.end})
 }

@@ -51,7 +51,7 @@ func New(client *container.Client, opts *Options) (*Store, error) {
 
 // Traits implements [store.Store].
 func (s *Store) Traits() store.Traits {
-	return store.Traits{Name: "az://" + s.name, MultiProcess: true}
+	return store.Traits{Name: "az://" + s.name, Endpoint: s.endpoint, MultiProcess: true}
 }
 
 // once returns the context for a call that sends one request.

@@ -36,6 +36,8 @@ type Op struct {
 	Cond store.Condition
 	// Size is the length of a Put's body in bytes.
 	Size int
+	// Offset is the first byte that a Get asks for.
+	Offset int64
 }
 
 // Fault is what happens to one request. Its parts combine freely, in the order that the

@@ -19,7 +19,11 @@ func (s *Store) Traits() store.Traits { return s.inner.Traits() }
 func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
 	var obj *store.Object
 	var fault Fault
-	err := s.do(ctx, Op{Kind: Get, Key: key}, func(r *request) {
+	op := Op{Kind: Get, Key: key}
+	if opts != nil {
+		op.Offset = opts.Offset
+	}
+	err := s.do(ctx, op, func(r *request) {
 		fault = r.fault
 		r.apply = func(ctx context.Context) (err error) {
 			obj, err = s.inner.Get(ctx, key, opts)
@@ -33,7 +37,7 @@ func (s *Store) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 		return nil, err
 	}
 	if fault.Cut {
-		obj.Body = cutBody(obj.Body, fault, Op{Kind: Get, Key: key})
+		obj.Body = cutBody(obj.Body, fault, op)
 	}
 	s.open.Add(1)
 	obj.Body = &countedBody{ReadCloser: obj.Body, closed: func() { s.open.Add(-1) }}

@@ -73,7 +73,7 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 //
 //mutant:replace , MinRewrite: time.Second => , MinRewrite: 0 * time.Second
 func (s *Store) Traits() store.Traits {
-	return store.Traits{Name: "gs://" + s.name, MultiProcess: true, MinRewrite: time.Second}
+	return store.Traits{Name: "gs://" + s.name, Endpoint: s.opts.Endpoint, MultiProcess: true, MinRewrite: time.Second}
 }
 
 // versionOf returns a generation in decimal digits.

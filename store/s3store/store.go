@@ -101,7 +101,7 @@ var boundAnswer = middleware.DeserializeMiddlewareFunc("fencepost:boundAnswer", 
 // Traits implements [store.Store]. Cloudflare R2 and Google's S3 interface take about one
 // write per second for one key.
 func (s *Store) Traits() store.Traits {
-	t := store.Traits{Name: "s3://" + *s.bucket, MultiProcess: true}
+	t := store.Traits{Name: "s3://" + *s.bucket, MultiProcess: true, Endpoint: s.service.Endpoint}
 	if u, err := url.Parse(s.service.Endpoint); err == nil {
 		host := u.Hostname()
 		if strings.HasSuffix(host, ".r2.cloudflarestorage.com") || host == "storage.googleapis.com" {

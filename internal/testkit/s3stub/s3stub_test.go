@@ -114,7 +114,7 @@ func TestObjects(t *testing.T) {
 		}
 		c.do(501, "GET", "bucket/x?acl", "")
 		c.do(501, "GET", "", "")
-		c.do(501, "PUT", "bucket/y", "", "X-Amz-Copy-Source", "bucket/x")
+		c.do(501, "PUT", "bucket/y?partNumber=1&uploadId=u", "", "X-Amz-Copy-Source", "bucket/x")
 	}
 }
 

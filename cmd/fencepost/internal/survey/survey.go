@@ -41,10 +41,11 @@ type Survey struct {
 
 	Manifest Manifest `json:"manifest"`
 
-	Objects map[string]verify.Count `json:"objects"`
+	// Objects counts all objects, by their kinds, if that was asked for.
+	Objects map[string]verify.Count `json:"objects,omitempty"`
 	// BeforeFloor counts the objects below data/ before the floor: seals, which stay, and
 	// objects that wait to be pruned.
-	BeforeFloor verify.Count `json:"data_before_floor"`
+	BeforeFloor *verify.Count `json:"data_before_floor,omitempty"`
 
 	Probe *probe.Report `json:"probe,omitempty"`
 }
@@ -81,9 +82,20 @@ type Leadership struct {
 	Reason      string    `json:"reason,omitempty"`
 }
 
-// Take surveys the log in st. It lists all objects. Progress is called with the number of
-// objects listed so far; it may be nil.
-func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, error) {
+// Options say what a survey includes. Nil works like the zero value.
+type Options struct {
+	// Objects counts all objects, which takes a listing of everything.
+	Objects bool
+	// Progress is called with the number of objects listed so far; it may be nil.
+	Progress func(int)
+}
+
+// Take surveys the log in st. It writes nothing. Without Options.Objects it lists only locks
+// and manifests, and reads the few objects of the chain after the last checkpoint.
+func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
 	log, err := state.Open(ctx, st, nil)
 	if err != nil {
 		return nil, err
@@ -98,15 +110,13 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 			return nil, err
 		}
 	}
-	m, tail, err := findTail(ctx, st, log)
+	m, tail, _, err := findTail(ctx, st, log)
 	if err != nil {
 		return nil, err
 	}
 	s.Tail, s.First, s.Offset = tail.Position, m.First(), tail.Offset
 	s.Cursor = tail.Cursor
-	if text := string(tail.Cursor); printable(text) {
-		s.CursorText = text
-	}
+	s.CursorText = Text(tail.Cursor)
 	s.Manifest = Manifest{
 		Version: m.Version, Written: m.Written, Floor: m.Floor.Position, FloorAt: m.Floor.Offset,
 		Segments: len(m.Segments) + paged(m.SegmentPages), Seals: len(m.Seals) + paged(m.SealPages), PruneMark: m.PruneMark,
@@ -115,11 +125,19 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 	if m.Hint != nil {
 		s.Manifest.Hint = &m.Hint.Position
 	}
+	if !opts.Objects {
+		return s, nil
+	}
+	return s, s.count(ctx, st, m, opts.Progress)
+}
+
+// count counts all objects.
+func (s *Survey) count(ctx context.Context, st store.Store, m *state.Manifest, progress func(int)) error {
 	n := 0
-	s.Objects = map[string]verify.Count{}
+	s.Objects, s.BeforeFloor = map[string]verify.Count{}, &verify.Count{}
 	for info, err := range store.ListAll(ctx, st, "", nil, nil) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if n++; progress != nil {
 			progress(n)
@@ -132,7 +150,7 @@ func Take(ctx context.Context, st store.Store, progress func(int)) (*Survey, err
 			s.BeforeFloor.Bytes += info.Size
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // paged counts the entries of pages.
@@ -165,9 +183,9 @@ func leadership(ctx context.Context, st store.Store, prefix string) (Leadership,
 // moved.
 const tailTries = 100
 
-// findTail walks to the tail of the log. It returns the tail, and a manifest that was read
-// after it was found.
-func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Manifest, at frame.Point, err error) {
+// findTail walks to the tail of the log. It returns the tail, a manifest that was read after
+// it was found, and when the last object on the way was written, if there was one.
+func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Manifest, at frame.Point, last time.Time, err error) {
 	format := log.Format()
 	newest := func(ctx context.Context) (fence.Position, error) {
 		if m, err = log.Newest(ctx); err != nil {
@@ -178,25 +196,33 @@ func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Man
 	f := chain.Follower{Source: &chain.Source{Store: st, Log: format.Log, Limits: format.Limits.Limits}, Floor: newest}
 	for range tailTries {
 		if _, err := newest(ctx); err != nil {
-			return nil, at, err
+			return nil, at, last, err
 		}
-		at = m.Tail()
+		at, last = m.Tail(), time.Time{}
 		var failed error
 		for step, err := range f.Walk(ctx, at) {
 			if failed = err; err == nil {
 				at = step.To
+				if step.Frame.Kind != frame.Seal {
+					last = step.Frame.Time
+				}
 			}
 		}
 		if failed == nil {
 			failed = f.Tail(ctx, at.Position)
 		}
 		if !errors.Is(failed, chain.ErrMoved) {
-			return m, at, failed
+			return m, at, last, failed
 		}
 	}
-	return nil, at, fmt.Errorf("the floor moved %d times while the tail was looked for; is the log compacted without pause?", tailTries)
+	return nil, at, last, fmt.Errorf("the floor moved %d times while the tail was looked for; is the log compacted without pause?", tailTries)
 }
 
-func printable(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r == '\uFFFD' || r < 0x20 })
+// Text returns a cursor as text, "" if it is none.
+func Text(cursor []byte) string {
+	s := string(cursor)
+	if strings.ContainsFunc(s, func(r rune) bool { return r == '\uFFFD' || r < 0x20 }) {
+		return ""
+	}
+	return s
 }

@@ -54,7 +54,7 @@ func compact(t *testing.T, st store.Store, epoch uint64) {
 
 func take(t *testing.T, st store.Store) *survey.Survey {
 	t.Helper()
-	s, err := survey.Take(t.Context(), st, nil)
+	s, err := survey.Take(t.Context(), st, &survey.Options{Objects: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestEnd(t *testing.T) {
 	compact(t, st, 1)
 	lead(t, st, 2, "\x00\xff", "c")
 	listed := 0
-	s, err := survey.Take(t.Context(), st, func(n int) { listed = n })
+	s, err := survey.Take(t.Context(), st, &survey.Options{Objects: true, Progress: func(n int) { listed = n }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestTrouble(t *testing.T) {
 	if _, err := st.Put(t.Context(), layout.DataKey(tail), []byte("junk"), &store.PutOptions{If: store.IfAbsent()}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := survey.Take(t.Context(), st, nil); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), layout.DataKey(tail)) || !strings.Contains(err.Error(), "fencepost verify") {
+	if _, err := survey.Take(t.Context(), st, &survey.Options{Objects: true}); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), layout.DataKey(tail)) || !strings.Contains(err.Error(), "fencepost verify") {
 		t.Errorf("damage: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

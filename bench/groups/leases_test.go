@@ -1,0 +1,220 @@
+package groups
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost/fencepost/bench/result"
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// rival shares partitions with a lease for each.
+type rival struct {
+	name     string
+	validity time.Duration
+	run      func(ctx context.Context, x *worker)
+}
+
+// The cadences are the defaults of these libraries, on the requests that they need on an object
+// store: a conditional write to take or to renew a lease, and a listing to see all. The real ones keep
+// leases in DynamoDB and in the metadata of blobs. Only when they write and look is measured, not
+// how they balance.
+var rivals = []rival{
+	{"a lease for each partition, package leader", validity, electAll},
+	// The Kinesis client: failoverTimeMillis is 10 s. Leases are renewed each third of that, less 25 ms,
+	// and the whole table is scanned each 2 × (10 s + 25 ms). A lease that has not changed for
+	// 10 s may be taken.
+	{"the cadence of the Kinesis client", 10 * time.Second, func(ctx context.Context, x *worker) {
+		leases(ctx, x, 10*time.Second, 10*time.Second/3-25*time.Millisecond, 2*(10*time.Second+25*time.Millisecond))
+	}},
+	// Azure's event processor: each 10 s it lists all ownerships, renews its own, and claims. An ownership
+	// that was not changed for 60 s may be claimed.
+	{"the cadence of Azure's event processor", time.Minute, func(ctx context.Context, x *worker) {
+		leases(ctx, x, time.Minute, 10*time.Second, 10*time.Second)
+	}},
+}
+
+// electAll is a candidate of an election for each partition.
+func electAll(ctx context.Context, x *worker) {
+	w := x.w
+	done := make(chan struct{})
+	for p := range w.partitions {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			opts := &leader.Options{Identity: x.name, Validity: validity, Clock: clock.Go(), NoPrune: true}
+			e, err := leader.New(x.st, fmt.Sprintf("lease/%06d/", p), opts)
+			if err != nil {
+				w.Error(err)
+				return
+			}
+			for ctx.Err() == nil && !x.st.Crashed() {
+				_ = e.Run(ctx, func(ctx context.Context, _ *leader.Term) error {
+					x.opens(p)
+					defer x.closes(p)
+					<-ctx.Done()
+					return context.Cause(ctx)
+				})
+			}
+		}()
+	}
+	for range w.partitions {
+		<-done
+	}
+}
+
+// lease is what a worker knows of one.
+type lease struct {
+	version store.Version
+	seen    time.Time // when the version was first seen
+	mine    bool
+}
+
+// leases takes and renews leases, one object for each partition, with a cadence.
+func leases(ctx context.Context, x *worker, expiry, renew, scan time.Duration) {
+	w := x.w
+	known := make([]lease, w.partitions)
+	// Twenty requests at once, as the Kinesis client has threads for renewals.
+	write := func(ps []int, then func(p int, ok bool)) {
+		var g errgroup.Group
+		g.SetLimit(20)
+		for _, p := range ps {
+			g.Go(func() error {
+				on := store.IfAbsent()
+				if known[p].version != "" {
+					on = store.IfMatch(known[p].version)
+				}
+				info, err := x.st.Put(ctx, fmt.Sprintf("lease/%06d", p), []byte(fmt.Sprint(x.name, time.Now().UnixNano())), &store.PutOptions{If: on})
+				if err == nil {
+					known[p].version, known[p].seen = info.Version, time.Now()
+				}
+				then(p, err == nil)
+				return nil
+			})
+		}
+		_ = g.Wait()
+	}
+	look := func() {
+		there := make([]bool, w.partitions)
+		for info, err := range x.st.List(ctx, "lease/", nil) {
+			if err != nil {
+				return
+			}
+			var p int
+			if _, err := fmt.Sscanf(info.Key, "lease/%d", &p); err != nil {
+				continue
+			}
+			there[p] = true
+			if known[p].version != info.Version {
+				known[p].version, known[p].seen = info.Version, time.Now()
+			}
+		}
+		mine, free := 0, []int(nil)
+		for p := range known {
+			switch {
+			case known[p].mine:
+				mine++
+			case !there[p] || time.Since(known[p].seen) >= expiry:
+				free = append(free, p)
+			}
+		}
+		rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+		write(free[:min(len(free), max(w.share-mine, 0))], func(p int, ok bool) {
+			if known[p].mine = ok; ok {
+				x.opens(p)
+			}
+		})
+	}
+	renewAll := func() {
+		var mine []int
+		for p := range known {
+			if known[p].mine {
+				mine = append(mine, p)
+			}
+		}
+		write(mine, func(p int, ok bool) {
+			if !ok && ctx.Err() == nil {
+				known[p].mine = false
+				x.closes(p)
+			}
+		})
+	}
+	due := func(every time.Duration) time.Time { return time.Now().Add(rand.N(every)) }
+	nextScan, nextRenew := due(scan), due(renew)
+	for ctx.Err() == nil && !x.st.Crashed() {
+		next := nextScan
+		if nextRenew.Before(next) {
+			next = nextRenew
+		}
+		if clock.Sleep(ctx, clock.Go(), time.Until(next)) != nil {
+			return
+		}
+		if now := time.Now(); !now.Before(nextScan) {
+			look()
+			nextScan = now.Add(scan)
+		}
+		if now := time.Now(); !now.Before(nextRenew) {
+			renewAll()
+			nextRenew = now.Add(renew)
+		}
+	}
+}
+
+// What a lease for each partition costs, and how long partitions have no owner after a crash.
+func TestLeases(t *testing.T) {
+	for _, r := range rivals {
+		for _, n := range []int{10, size(1000, 40)} {
+			inWorld(t, n, func(w *world) {
+				w.share = n
+				x := w.start("alone", r.run)
+				w.owned(5*time.Minute, n, x)
+				time.Sleep(time.Minute)
+				w.forget()
+				const minutes = 10
+				time.Sleep(minutes * time.Minute)
+				w.mu.Lock()
+				c := w.requests["alone"]
+				w.mu.Unlock()
+				for _, kind := range []faultstore.Kind{faultstore.Put, faultstore.List, faultstore.Get} {
+					add(t, result.Row{Name: fmt.Sprintf("%s: steady state, %s partitions, one worker: %ss a minute", r.name, result.Number(float64(n)), kind), Value: float64(c[kind]) / minutes, Goal: none})
+				}
+				w.end(x)
+			})
+		}
+		const workers = 10
+		var gaps []time.Duration
+		n := size(100, 40)
+		for range size(12, 1) {
+			inWorld(t, n, func(w *world) {
+				w.share = (n + workers - 2) / (workers - 1)
+				var all []*worker
+				for i := range workers {
+					all = append(all, w.start(fmt.Sprint("w", i), r.run))
+				}
+				w.owned(10*time.Minute, n, all...)
+				time.Sleep(2*time.Minute + rand.N(r.validity))
+				victim := slices.MaxFunc(all, func(a, b *worker) int { return cmp.Compare(a.owns, b.owns) })
+				w.forget()
+				victim.crash()
+				all = slices.DeleteFunc(all, func(x *worker) bool { return x == victim })
+				w.owned(10*time.Minute, n, all...)
+				gaps = append(gaps, w.gaps...)
+				w.end(all...)
+			})
+		}
+		rows := inValidities(fmt.Sprintf("%s: crash of one of %d workers, %d partitions, without an owner", r.name, workers, n), gaps, r.validity, none, none)
+		for i := range rows {
+			rows[i].Ratio, rows[i].Note = false, fmt.Sprintf("%.1f s", rows[i].Value*r.validity.Seconds())
+		}
+		add(t, rows...)
+	}
+}

@@ -1,0 +1,65 @@
+package groups
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/bench/result"
+)
+
+var (
+	results = result.DirFlag()
+	page    = result.New("Groups beside a lease for each partition", "groups")
+)
+
+// validity is what a group has by default.
+const validity = 15 * time.Second
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	status := m.Run()
+	if status == 0 && inFull() {
+		if err := page.Write(*results); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			status = 1
+		}
+	}
+	os.Exit(status)
+}
+
+// inFull reports whether the test measures all.
+func inFull() bool { return *results != "" }
+
+// size is full for the page, and small to see only that the measure works.
+func size(full, small int) int {
+	if inFull() {
+		return full
+	}
+	return small
+}
+
+// add adds rows to the page. All are counts or virtual times, so they can be compared between
+// machines.
+func add(t *testing.T, rows ...result.Row) {
+	t.Helper()
+	for _, r := range rows {
+		t.Logf("%-60s %10.3f  %s", r.Name, r.Value, r.Note)
+	}
+	page.Add(t.Name(), rows...)
+}
+
+// none is the goal of a row that has none.
+const none = -1
+
+// inValidities returns rows with quantiles of gaps.
+func inValidities(what string, gaps []time.Duration, of time.Duration, p50, p99 float64) []result.Row {
+	q := func(q float64) float64 { return float64(result.Quantile(gaps, q)) / float64(of) }
+	note := fmt.Sprintf("longest %s, of %d", result.Number(q(1)), len(gaps))
+	return []result.Row{
+		{Name: what + ": p50, in validities", Value: q(0.5), Goal: p50, Ratio: true},
+		{Name: what + ": p99, in validities", Value: q(0.99), Goal: p99, Ratio: true, Note: note},
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
+	"github.com/fencepost/fencepost/store"
+)
+
+// copying is what backup and restore have in common.
+type copying struct {
+	noVerify bool
+	copy     func(ctx context.Context, from, to store.Store, o *backup.Options) (*backup.Report, error)
+}
+
+func (a *app) backupCmd() *cobra.Command {
+	k := &copying{copy: backup.Make}
+	c := &cobra.Command{
+		Use:   "backup [--no-verify] [--json] URL DESTINATION",
+		Short: "copy a log to another place, while it is in use",
+		Long: `Backup copies a log to DESTINATION, another URL, and checks the copy. The log may be in
+use meanwhile: a pin holds a version of it, and everything acknowledged before backup
+began is in the copy. Where the store can copy by itself, on condition that nothing is
+overwritten, the bytes do not come through this process.
+
+If backup is interrupted, the same command goes on, and the pin stays until it has; to
+give up, delete DESTINATION and remove the pin (fencepost pins, fencepost unpin). If
+DESTINATION holds a complete backup of the same log, it is brought up to date: only
+what is new is copied.
+
+It needs the rights of a reader, and to write to DESTINATION.`,
+		Example: "fencepost backup s3://bucket/orders s3://backups/orders",
+		Args:    wantArgs(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, err := a.logStore(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			to, err := a.store(cmd.Context(), args[1], true)
+			if err != nil {
+				return err
+			}
+			r, err := k.run(cmd.Context(), a, from, to)
+			if err != nil || a.json {
+				return err
+			}
+			return a.write(fmt.Appendf(nil, "backed up version %d: %s; %s\n", r.Version, recordRange(r.First, r.End), k.said(r)))
+		},
+	}
+	k.flags(a, c)
+	return c
+}
+
+func (a *app) restoreCmd() *cobra.Command {
+	k := &copying{copy: backup.Restore}
+	c := &cobra.Command{
+		Use:   "restore [--no-verify] [--json] BACKUP URL",
+		Short: "copy a backup to an empty place, as a log to work with",
+		Long: `Restore copies a backup to URL, where there must be no log, and checks it. If it is
+interrupted, the same command goes on. The backup stays as it is.
+
+The restored log has the identity of its original, and its records the same offsets. Its
+next leader has an epoch that is 1,048,576 higher than those in the backup. So it comes
+after all leaders that the original had since, and gates accept its tokens.
+
+Do not go on with both the original and the restored log: they are one log with two
+histories. Whoever follows one of them cannot tell which, and neither can what was
+published from it.
+
+It needs the rights of a writer and a compactor, and to read BACKUP.`,
+		Example: "fencepost restore s3://backups/orders s3://bucket/orders-2",
+		Args:    wantArgs(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, err := a.store(cmd.Context(), args[0], false)
+			if err != nil {
+				return err
+			}
+			to, err := a.store(cmd.Context(), args[1], true)
+			if err != nil {
+				return err
+			}
+			r, err := k.run(cmd.Context(), a, from, to)
+			if err != nil || a.json {
+				return err
+			}
+			return a.write(fmt.Appendf(nil, "restored version %d: %s; %s; the next leader has epoch %d or later\n", r.Version, recordRange(r.First, r.End), k.said(r), r.Epoch))
+		},
+	}
+	k.flags(a, c)
+	return c
+}
+
+func (k *copying) flags(a *app, c *cobra.Command) {
+	c.Flags().BoolVar(&k.noVerify, "no-verify", false, "do not read the copy to check it")
+	a.jsonFlag(c)
+}
+
+func (k *copying) run(ctx context.Context, a *app, from, to store.Store) (*backup.Report, error) {
+	r, err := k.copy(ctx, from, to, &backup.Options{
+		NoVerify: k.noVerify,
+		Progress: func(stage string, done, total int64) { a.con.progress(stage, done, total, stage == "copying") },
+		Note:     a.con.note,
+	})
+	a.con.done()
+	if err != nil {
+		if r != nil && r.Objects > 0 {
+			a.con.note("copied %s, %s, before it ended; the same command goes on from there", plural(r.Objects, "object"), size(int(r.Bytes)))
+		}
+		return nil, err
+	}
+	if a.json {
+		return r, a.print(r)
+	}
+	return r, nil
+}
+
+// said describes a copy in words.
+func (k *copying) said(r *backup.Report) string {
+	s := fmt.Sprintf("%s, %s", plural(r.Objects, "object"), size(int(r.Bytes)))
+	if r.Present > 0 {
+		s += fmt.Sprintf(", of which %d were there", r.Present)
+	}
+	if r.ServerSide {
+		s += "; the store copied by itself"
+	}
+	if r.Verified {
+		return s + "; nothing is wrong"
+	}
+	return s + "; not verified"
+}

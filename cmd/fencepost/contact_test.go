@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// faulty runs a command on a store with faults, in virtual time.
+func faulty(t *testing.T, hook func(faultstore.Op) faultstore.Fault, args ...string) (status int, errs string, took time.Duration) {
+	t.Helper()
+	url := newLog(t, memURL(t))
+	synctest.Test(t, func(t *testing.T) {
+		var out, err buffer
+		start := time.Now()
+		a := &app{in: strings.NewReader(""), out: &out, err: &err, open: func(ctx context.Context, url string) (store.Store, error) {
+			st, err := store.Open(ctx, url)
+			f := faultstore.New(st, nil)
+			f.SetHook(hook)
+			return f, err
+		}}
+		status = a.run(t.Context(), append(args, url))
+		errs, took = err.String(), time.Since(start)
+		time.Sleep(time.Minute) // until the last timer has fired
+	})
+	return status, errs, took
+}
+
+// Every verb ends after the time of the first contact if the store does not answer. Until then
+// it says whom it tries, and for how long still.
+func TestFirstContact(t *testing.T) {
+	hang := func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Hang: true} }
+	for _, verb := range []string{"append", "cat", "export", "files", "status", "init", "compact", "compact --watch", "truncate --before 1", "pin --name x", "pins", "verify", "probe", "step-down", "group status"} {
+		t.Run(verb, func(t *testing.T) {
+			status, errs, took := faulty(t, hang, strings.Fields(verb)...)
+			if status != 1 || took != 10*time.Second || !strings.Contains(errs, " has not answered for 5s; trying for 5s more\n") || !strings.Contains(errs, "did not answer within 10s") {
+				t.Errorf("status %d after %v: %s", status, took, errs)
+			}
+		})
+	}
+	if status, errs, took := faulty(t, hang, "cat", "--timeout", "1m"); status != 1 || took != time.Minute || strings.Count(errs, "\n") != 12 {
+		t.Errorf("status %d after %v: %s", status, took, errs)
+	}
+}
+
+// A store that stops to answer in the middle is no silence either.
+func TestStoreStopsAnswering(t *testing.T) {
+	n := 0
+	_, errs, _ := faulty(t, func(op faultstore.Op) faultstore.Fault {
+		if n++; n < 3 || n > 4 {
+			return faultstore.Fault{}
+		}
+		return faultstore.Fault{Drop: true, Hang: true}
+	}, "status")
+	if !strings.Contains(errs, " has not answered for 25s: ") || !strings.Contains(errs, " answers again") {
+		t.Error(errs)
+	}
+}
+
+// That nobody compacts a log is said by those who look at it.
+func TestWarnUnfolded(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, strings.Repeat("a\n", manyUnfolded), "append", "--batch-bytes", "1", url)
+	for _, verb := range []string{"status", "cat", "verify", "append"} {
+		r := run(t, "b\n", verb, url)
+		if want := "objects of the log are not folded"; strings.Count(r.err, want) != 1 {
+			t.Errorf("%s says %q, want %q", verb, r.err, want)
+		}
+	}
+	few := newLog(t, memURL(t)+"few")
+	must(t, "a\n", "append", few)
+	for _, verb := range []string{"status", "cat", "verify", "append"} {
+		if r := run(t, "b\n", verb, few); strings.Contains(r.err, "warning") {
+			t.Errorf("%s says %q", verb, r.err)
+		}
+	}
+}

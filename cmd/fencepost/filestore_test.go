@@ -1,0 +1,92 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// apart makes a log with a second store for its files, and a table with one file.
+func apart(t *testing.T) (url, files, name string) {
+	t.Helper()
+	url, files = memURL(t)+"/log", memURL(t)+"/table"
+	must(t, "", "init", "--files", files, "--grace", "0", url)
+	w, err := writer.Open(t.Context(), openStore(t, url), fence.NewToken(1), &writer.Options{Files: openStore(t, files)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := w.CreateFile(t.Context(), ".parquet")
+	if err == nil {
+		_, err = f.Write([]byte("rows"))
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil {
+		err = w.CommitFiles(t.Context(), manifest.Edit{Add: []manifest.File{f.File()}})
+	}
+	if err == nil {
+		err = w.Close(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	format := w.Format()
+	return url, files, format.FileName(f.Key())
+}
+
+// TestFilesStore: the verbs that use files want --files, and say so; the others go without.
+func TestFilesStore(t *testing.T) {
+	url, files, name := apart(t)
+	for _, verb := range []string{"append", "compact", "verify"} {
+		r := run(t, "line\n", verb, url)
+		if r.status != 1 || !strings.Contains(r.err, "--files URL") || !strings.Contains(r.err, "keeps its files in another store") {
+			t.Errorf("%s: %d, %s", verb, r.status, r.err)
+		}
+		must(t, "line\n", verb, "--files", files, url)
+	}
+	for _, verb := range []string{"cat", "files", "status", "pins"} {
+		must(t, "", verb, url)
+	}
+	must(t, "", "compact", "--dry-run", "--files", files, url)
+	if _, err := openStore(t, files).Get(t.Context(), name, nil); err != nil {
+		t.Error(err)
+	}
+	own := newLog(t, memURL(t)+"/own")
+	for _, verb := range []string{"append", "compact", "verify", "init"} {
+		if r := run(t, "line\n", verb, "--files", files, own); r.status != 1 || !strings.Contains(r.err, "leave out the option Files") {
+			t.Errorf("%s: %d, %s", verb, r.status, r.err)
+		}
+	}
+}
+
+// TestFilesMoved: after its mark was lost, or its files were moved, a log can be told.
+func TestFilesMoved(t *testing.T) {
+	url, files, name := apart(t)
+	moved := openStore(t, memURL(t)+"/moved")
+	body, _, err := store.ReadAll(t.Context(), openStore(t, files), name, 100, nil)
+	if err == nil {
+		_, err = moved.Put(t.Context(), name, body, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := memURL(t) + "/moved"
+	r := run(t, "", "compact", "--files", to, url)
+	if r.status != 1 || !strings.Contains(r.err, "has no "+layout.SharedDir) || !strings.Contains(r.err, "--files-moved") {
+		t.Errorf("%d, %s", r.status, r.err)
+	}
+	if out := must(t, "", "init", "--files", to, "--files-moved", url); !strings.Contains(out, "are in mem://") {
+		t.Error(out)
+	}
+	must(t, "", "compact", "--files", to, url)
+	must(t, "", "verify", "--files", to, url)
+	if r := run(t, "", "init", "--files-moved", url); r.status != 2 || !strings.Contains(r.err, "goes with --files") {
+		t.Errorf("%d, %s", r.status, r.err)
+	}
+}

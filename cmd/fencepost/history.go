@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/leader"
+)
+
+// termDoc is a leadership as history prints it. Times are the holder's.
+type termDoc struct {
+	Epoch  fence.Epoch `json:"epoch"`
+	Holder string      `json:"holder,omitempty"`
+	State  string      `json:"state,omitempty"`
+	Leads  bool        `json:"leads"`
+	From   time.Time   `json:"from,omitzero"`
+	// To is the last heartbeat, or the release.
+	To  time.Time `json:"to,omitzero"`
+	Led string    `json:"led,omitempty"`
+	// Gap is the time from To of the leadership before to From.
+	Gap     string `json:"gap,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	EndedBy string `json:"ended_by,omitempty"`
+	// Next is set in a milestone, which nobody held: the epoch that follows.
+	Next  fence.Epoch `json:"next,omitempty"`
+	Error string      `json:"error,omitempty"`
+}
+
+func (a *app) historyCmd() *cobra.Command {
+	var compactor bool
+	var limit int
+	c := &cobra.Command{
+		Use:   "history [--limit N] [--compactor] [--json] URL",
+		Short: "print who led, for how long, and how each leadership ended",
+		Long: `History prints the leaderships of the log, the newest first: its epoch, who led, since
+when and for how long, how it ended, and how long nobody led before it. Old ones are
+known as long as their locks are kept.
+
+The times are the holders' times of day. A leadership that lapsed ends here with its
+last heartbeat, although the leader may have gone on for its validity. So a gap that
+is a little longer than the validity is a crash, and one of less than a second a good
+hand-over.
+
+It needs the right to read.`,
+		Example: "fencepost history --limit 50 s3://bucket/orders",
+		Args:    wantArgs(1, 1),
+	}
+	c.Flags().BoolVar(&compactor, "compactor", false, "of the compactors, not the leaders")
+	countVar(c.Flags(), &limit, "limit", 20, "how many leaderships to print")
+	a.jsonFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		st, err := a.logStore(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		prefix := fencepost.LockPrefix
+		if compactor {
+			prefix = layout.CompactorLockPrefix
+		}
+		e, err := leader.New(st, prefix, &leader.Options{Logger: a.log.Named("leader")})
+		if err != nil {
+			return err
+		}
+		docs := []termDoc{}
+		// One more than is printed, for the gap before the last.
+		for rec, err := range e.History(cmd.Context()) {
+			if err != nil && !errors.Is(err, leader.ErrCorrupt) && !errors.Is(err, leader.ErrFormat) {
+				return err
+			}
+			docs = append(docs, termOf(rec, err))
+			if len(docs) > limit {
+				break
+			}
+		}
+		for i := range docs[:max(0, len(docs)-1)] {
+			docs[i].after(docs[i+1])
+		}
+		docs = docs[:min(limit, len(docs))]
+		if a.json {
+			return a.print(docs)
+		}
+		return a.write(historyTable(docs))
+	}
+	return c
+}
+
+func termOf(rec leader.Record, err error) termDoc {
+	d := termDoc{Epoch: rec.Epoch}
+	if err != nil {
+		d.Error = line(err)
+		return d
+	}
+	d.State, d.Reason = string(rec.State), rec.Reason
+	if rec.Next != 0 {
+		d.Next = rec.Next
+		return d
+	}
+	d.Holder, d.From, d.To, d.Leads = rec.Holder, rec.Acquired, rec.Renewed, rec.Leads()
+	if d.Leads {
+		d.To = time.Time{}
+		d.Led = brief(time.Since(d.From))
+	} else {
+		d.Led = brief(d.To.Sub(d.From))
+	}
+	if rec.Lapsed {
+		d.Reason = "lapsed"
+	}
+	if rec.ExpiredBy != rec.Holder {
+		d.EndedBy = rec.ExpiredBy
+	}
+	return d
+}
+
+// after notes how long nobody led before d.
+func (d *termDoc) after(before termDoc) {
+	if !before.To.IsZero() && !d.From.IsZero() {
+		d.Gap = brief(d.From.Sub(before.To))
+	}
+}
+
+func historyTable(docs []termDoc) []byte {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if len(docs) == 0 {
+		return []byte("nobody has led yet\n")
+	}
+	fmt.Fprintln(w, "EPOCH\tFROM\tLED\tGAP BEFORE\tTHEN\tHOLDER")
+	for _, d := range docs {
+		then := d.Reason
+		switch {
+		case d.Error != "":
+			fmt.Fprintf(w, "%d\t-\t-\t-\tunreadable: %s\t-\n", d.Epoch, d.Error)
+			continue
+		case d.Next != 0:
+			fmt.Fprintf(w, "%d\t-\t-\t-\tnobody led; epoch %d follows\t-\n", d.Epoch, d.Next)
+			continue
+		case d.Leads && d.State == "held":
+			then = "leads"
+		case d.Leads:
+			then = "leads, " + d.State
+		case d.EndedBy != "":
+			then += ", deposed by " + d.EndedBy
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", d.Epoch, when(d.From), d.Led, cmp.Or(d.Gap, "-"), cmp.Or(then, "-"), d.Holder)
+	}
+	_ = w.Flush()
+	return b.Bytes()
+}

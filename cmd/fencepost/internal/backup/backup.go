@@ -1,0 +1,401 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/verify"
+)
+
+// NoteKey is the object of a backup that says what it is. A log does not have it.
+const NoteKey = "backup.json"
+
+// note is the content of NoteKey.
+type note struct {
+	Log     fence.ID  `json:"log"`
+	Source  string    `json:"source"`
+	Version uint64    `json:"version"`
+	Pin     string    `json:"pin"`
+	Begun   time.Time `json:"begun"`
+	// Chained says that the chain after the floor is copied, so that only what the pin holds
+	// is left to do.
+	Chained bool `json:"chained"`
+	// Done says that the backup is complete.
+	Done bool `json:"done"`
+}
+
+// Report says what a backup or a restore has copied. It marshals to JSON.
+type Report struct {
+	Log     fence.ID `json:"log"`
+	Version uint64   `json:"version"`
+	// First is the offset of the first record, End the number of all.
+	First uint64 `json:"first"`
+	End   uint64 `json:"end"`
+	// Objects counts all, Present those that were there already.
+	Objects int   `json:"objects"`
+	Present int   `json:"present"`
+	Bytes   int64 `json:"bytes"`
+	// ServerSide says that the store copied by itself.
+	ServerSide bool `json:"server_side"`
+	Verified   bool `json:"verified"`
+	// Epoch is the least epoch of the next leader of a restored log.
+	Epoch fence.Epoch `json:"epoch,omitempty"`
+}
+
+// Options of Make and Restore. Nil works like the zero value.
+type Options struct {
+	// NoVerify leaves out reading the copy.
+	NoVerify bool
+	// Progress is called with bytes; a total of 0 is not known.
+	Progress func(stage string, done, total int64)
+	// Note tells people what is happening.
+	Note func(format string, args ...any)
+}
+
+func (o *Options) defaults() Options {
+	d := Options{}
+	if o != nil {
+		d = *o
+	}
+	if d.Progress == nil {
+		d.Progress = func(string, int64, int64) {}
+	}
+	if d.Note == nil {
+		d.Note = func(string, ...any) {}
+	}
+	return d
+}
+
+// attempts is how often a backup begins anew because the log was faster.
+const attempts = 5
+
+// Make makes a backup of the log in from, or goes on with one, or brings one up to date. The
+// destination must be empty or hold a backup of the same log. Until it is done a pin keeps
+// the version; a later call goes on with it.
+func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, error) {
+	o := opts.defaults()
+	r, err := reader.Open(ctx, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	log, err := state.Open(ctx, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	b := &making{Options: o, log: log, reader: r, format: log.Format()}
+	b.transfer = transfer{from: from, to: to, report: &Report{Log: b.format.Log}}
+	b.transfer.progress = func(done, total int64) { o.Progress("copying", done, total) }
+	if err := b.prepare(ctx); err != nil {
+		return nil, err
+	}
+	b.tryServer(ctx)
+	for n := 1; ; n++ {
+		err := b.run(ctx)
+		if !errors.Is(err, errGone) || n == attempts {
+			if err != nil {
+				return b.report, err
+			}
+			break
+		}
+		o.Note("the log was compacted meanwhile; beginning with a newer version")
+		if err := b.restart(ctx); err != nil {
+			return b.report, err
+		}
+	}
+	if err := check(ctx, to, b.report, &o); err != nil {
+		return b.report, err
+	}
+	b.note.Done = true
+	if err := b.save(ctx); err != nil {
+		return b.report, err
+	}
+	if err := r.Unpin(ctx, b.note.Pin); err != nil && !errors.Is(err, reader.ErrNoPin) {
+		return b.report, fmt.Errorf("the backup is complete, but its pin %q is not removed: %w", b.note.Pin, err)
+	}
+	return b.report, nil
+}
+
+// making is a backup under way.
+type making struct {
+	Options
+	transfer
+	log    *state.Log
+	reader *reader.Reader
+	format manifest.Format
+	note   note
+	m      *state.Manifest
+	end    fence.Position // of the chain that was copied
+}
+
+// pinName is the name of the pin of a backup, the same each time.
+func pinName(to store.Store) string {
+	name := "backup to " + to.Traits().Name
+	return name[:min(len(name), 200)]
+}
+
+// prepare checks the destination, and finds or makes the pin.
+func (b *making) prepare(ctx context.Context) (err error) {
+	if b.have, err = existing(ctx, b.to); err != nil {
+		return err
+	}
+	body, _, err := store.ReadAll(ctx, b.to, NoteKey, 1<<20, nil)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		if len(b.have) > 0 {
+			return fmt.Errorf("%s is not empty, and holds no backup: give a place of its own", b.to.Traits().Name)
+		}
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(body, &b.note); err != nil {
+			return fmt.Errorf("%s in %s cannot be read: %w", NoteKey, b.to.Traits().Name, err)
+		}
+		if b.note.Log != b.format.Log {
+			return fmt.Errorf("%s holds a backup of log %v, and this is log %v", b.to.Traits().Name, b.note.Log, b.format.Log)
+		}
+	}
+	if b.note.Chained && !b.note.Done {
+		pins, err := b.reader.Pins(ctx)
+		if err != nil {
+			return err
+		}
+		for _, p := range pins {
+			if p.Name == b.note.Pin && p.Version == b.note.Version && !p.Expired {
+				b.Note("going on with the backup of version %d that began %s", p.Version, b.note.Begun.Local().Format(time.RFC3339))
+				b.m, _, err = b.log.At(ctx, p.Version)
+				return err
+			}
+		}
+	}
+	return b.restart(ctx)
+}
+
+// restart pins the newest version.
+func (b *making) restart(ctx context.Context) error {
+	name := pinName(b.to)
+	if m, err := b.log.Newest(ctx); err != nil {
+		return err
+	} else if m.Version == 0 {
+		return errors.New("the log has no manifest yet, so there is nothing to pin: append something, or run `fencepost compact`, and try again")
+	}
+	p, err := b.reader.Pin(ctx, name, 0, 0)
+	if err != nil {
+		return err
+	}
+	// Pins of an earlier attempt have the same name. They go with this one.
+	b.note = note{Log: b.format.Log, Source: b.from.Traits().Name, Version: p.Version, Pin: name, Begun: time.Now().UTC()}
+	if b.m, _, err = b.log.At(ctx, p.Version); err != nil {
+		return err
+	}
+	return b.save(ctx)
+}
+
+func (b *making) save(ctx context.Context) error {
+	body, err := json.MarshalIndent(b.note, "", " ")
+	if err != nil {
+		return err
+	}
+	return replace(ctx, b.to, NoteKey, append(body, '\n'))
+}
+
+// run copies the version, and the chain after its floor.
+func (b *making) run(ctx context.Context) error {
+	*b.report = Report{Log: b.format.Log, Version: b.m.Version, First: b.m.First(), ServerSide: b.report.ServerSide}
+	b.done.Store(0)
+	b.total.Store(0)
+	// First what no pin holds.
+	if !b.note.Chained {
+		if err := b.chain(ctx); err != nil {
+			return err
+		}
+	}
+	files, err := b.files(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.all(ctx, files); err != nil {
+		return err
+	}
+	if !b.note.Chained {
+		// Pruning deletes only before the floor. So if the floor has passed the end of the
+		// copy, the listing may have lacked objects that were folded meanwhile.
+		floor, err := b.log.Floor(ctx)
+		if err != nil {
+			return err
+		}
+		if b.end.Before(floor) {
+			return fmt.Errorf("%w: the floor is at %v, and the copy ends at %v", errGone, floor, b.end)
+		}
+		b.note.Chained = true
+		if err := b.save(ctx); err != nil {
+			return err
+		}
+	}
+	items, err := b.named(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.all(ctx, items); err != nil {
+		return err
+	}
+	for _, prefix := range []string{layout.LockPrefix, layout.CompactorLockPrefix} {
+		if err := b.lock(ctx, prefix); err != nil {
+			return err
+		}
+	}
+	// The manifest after all that it names, and last what makes the copy a log.
+	if err := b.all(ctx, []item{{layout.ManifestKey(b.m.Version), -1}}); err != nil {
+		return err
+	}
+	if err := b.all(ctx, []item{{layout.FormatKey, -1}}); err != nil {
+		return err
+	}
+	// A copy has one version. Those of earlier backups to this place would look like the rest
+	// of what somebody has deleted.
+	var older []string
+	for key := range b.have {
+		if v, ok := layout.ParseManifestKey(key); ok && v != b.m.Version {
+			older = append(older, key)
+			delete(b.have, key)
+		}
+	}
+	return store.DeleteAll(ctx, b.to, older, nil)
+}
+
+// chain copies the objects from the floor on.
+func (b *making) chain(ctx context.Context) error {
+	after := &store.ListOptions{}
+	if at := b.m.Floor.Position; at.Seq > 1 {
+		after.StartAfter = layout.DataKey(fence.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
+	}
+	var items []item
+	for info, err := range store.ListAll(ctx, b.from, layout.DataPrefix, after, nil) {
+		if err != nil {
+			return err
+		}
+		if p, ok := layout.ParseDataKey(info.Key); ok && !b.m.Past(p) {
+			items = append(items, item{info.Key, info.Size})
+			b.total.Add(info.Size)
+		}
+	}
+	return b.all(ctx, items)
+}
+
+// files returns the files that are live at the end of the chain that was copied and not at
+// the floor, and notes where that chain ends. Nothing holds them but the grace period.
+func (b *making) files(ctx context.Context) ([]item, error) {
+	source := &chain.Source{Store: b.to, Log: b.format.Log, Limits: b.format.Limits.Limits}
+	added := map[string]int64{}
+	b.report.End, b.end = b.m.Floor.Offset, b.m.Floor.Position
+	for step, err := range source.Walk(ctx, b.m.Floor) {
+		if err != nil {
+			return nil, err
+		}
+		b.report.End, b.end = step.To.Offset, step.To.Position
+		if step.Frame.Kind != frame.Edit {
+			continue
+		}
+		edit, err := state.DecodeEdit(step.Frame.Edit())
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range edit.Add {
+			added[f.Key] = f.Size
+		}
+		for _, key := range edit.Remove {
+			delete(added, key)
+		}
+	}
+	var items []item
+	for key, size := range added {
+		items = append(items, item{key, size})
+		b.total.Add(size)
+	}
+	return items, nil
+}
+
+// named returns what the version names: all of it is held by the pin.
+func (b *making) named(ctx context.Context) (items []item, err error) {
+	add := func(key string, size int64) {
+		items = append(items, item{key, size})
+		b.total.Add(max(size, 0))
+	}
+	for _, p := range b.log.Lists(b.m) {
+		add(p, -1)
+	}
+	for s, err := range b.log.Seals(ctx, b.m) {
+		if err != nil {
+			return nil, err
+		}
+		add(layout.DataKey(s.Position), frame.HeaderSize)
+	}
+	for s, err := range b.log.Segments(ctx, b.m, b.m.Held()) {
+		if err != nil {
+			return nil, err
+		}
+		add(s.Key, s.Size)
+	}
+	for f, err := range b.log.Files(ctx, b.m) {
+		if err != nil {
+			return nil, err
+		}
+		add(f.Key, f.Size)
+	}
+	return items, nil
+}
+
+// lock copies the newest lock of an election.
+func (b *making) lock(ctx context.Context, prefix string) error {
+	for range tries {
+		newest := ""
+		for info, err := range store.ListAll(ctx, b.from, prefix, nil, nil) {
+			if err != nil {
+				return err
+			}
+			if _, ok := layout.ParseNumberedKey(prefix, info.Key); ok {
+				newest = max(newest, info.Key)
+			}
+		}
+		if newest == "" {
+			return nil
+		}
+		body, _, err := store.ReadAll(ctx, b.from, newest, 64<<10, nil)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // pruned meanwhile: there is a newer one
+		}
+		if err != nil {
+			return err
+		}
+		return replace(ctx, b.to, newest, body)
+	}
+	return fmt.Errorf("%w: below %s", errGone, prefix)
+}
+
+// check verifies a copy.
+func check(ctx context.Context, st store.Store, report *Report, o *Options) error {
+	if o.NoVerify {
+		return nil
+	}
+	v, err := verify.Run(ctx, st, &verify.Options{Copy: true, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+		o.Progress("verifying "+p.Stage, p.Done, p.Total)
+	}}})
+	if err != nil {
+		return err
+	}
+	if !v.OK() {
+		return fmt.Errorf("%w: the copy in %s is not whole: %v; run `fencepost verify --copy` there", fence.ErrCorrupt, st.Traits().Name, v.Problems[0])
+	}
+	report.Verified, report.First, report.End = true, v.First, v.End
+	return nil
+}

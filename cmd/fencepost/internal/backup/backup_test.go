@@ -1,0 +1,410 @@
+package backup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/internal/testkit/s3stub"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/writer"
+
+	_ "github.com/fencepost/fencepost/store/s3store"
+)
+
+// life is a log that is in use.
+type life struct {
+	t     *testing.T
+	st    store.Store
+	epoch uint64
+	n     int
+}
+
+// lead is a leadership that appends records and adds a file, removes the one before, and ends.
+func (l *life) lead() {
+	l.t.Helper()
+	l.epoch++
+	w, err := writer.Open(l.t.Context(), l.st, fence.NewToken(l.epoch), nil)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer func() {
+		if err := w.Close(l.t.Context()); err != nil {
+			l.t.Fatal(err)
+		}
+	}()
+	for range 3 {
+		if _, err := w.Append(l.t.Context(), [][]byte{fmt.Appendf(nil, "record %d\n", l.n)}); err != nil {
+			l.t.Fatal(err)
+		}
+		l.n++
+	}
+	f, err := w.CreateFile(l.t.Context(), ".parquet")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if _, err := io.WriteString(f, strings.Repeat("rows", l.n)); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := w.CommitFiles(l.t.Context(), manifest.Edit{Add: []manifest.File{f.File()}}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *life) compact() {
+	l.t.Helper()
+	c, err := compactor.New(l.st, &compactor.Options{Token: fence.NewToken(l.epoch)})
+	if err == nil {
+		_, err = c.Once(l.t.Context())
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// begun is a log with some history, folded and not.
+func begun(t *testing.T, st store.Store) *life {
+	t.Helper()
+	l := &life{t: t, st: st}
+	for range 3 {
+		l.lead()
+		l.compact()
+	}
+	l.lead()
+	return l
+}
+
+func contents(t *testing.T, st store.Store) []string {
+	t.Helper()
+	all, err := logtest.Read(st, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func pins(t *testing.T, st store.Store) (names []string) {
+	t.Helper()
+	r, err := reader.Open(t.Context(), st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := r.Pins(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func newLog(t *testing.T) store.Store { return logtest.New(t, logtest.Format(), nil).Mem }
+
+// TestBackupOfABusyLog: while it is copied, the log is written, and compacted so that what no
+// pin holds is deleted at once. The copy is whole, and has all that was acknowledged before.
+func TestBackupOfABusyLog(t *testing.T) {
+	for every := 1; every <= 16; every++ {
+		st := newLog(t)
+		l := begun(t, st)
+		before := contents(t, st)
+		f := faultstore.New(st, nil)
+		requests, busy := 0, false
+		f.SetBefore(func(context.Context, faultstore.Op) {
+			if busy || l.epoch > 6 {
+				return
+			}
+			if requests++; requests%every == 0 {
+				busy = true
+				l.lead()
+				l.compact()
+				busy = false
+			}
+		})
+		to, restored := memstore.New(nil), memstore.New(nil)
+		r, err := backup.Make(t.Context(), f, to, nil)
+		if err != nil {
+			t.Fatalf("every %d: %v", every, err)
+		}
+		got := contents(t, to)
+		if len(got) < len(before) || !slices.Equal(got[:len(before)], before) || int(r.End) != len(got) || !r.Verified {
+			t.Errorf("every %d: %d records, want %d and more: %+v", every, len(got), len(before), r)
+		}
+		if p := pins(t, st); len(p) > 0 {
+			t.Errorf("every %d: left are the pins %q", every, p)
+		}
+		if _, err := backup.Restore(t.Context(), to, restored, nil); err != nil {
+			t.Fatalf("every %d: %v", every, err)
+		}
+		if again := contents(t, restored); !slices.Equal(again, got) {
+			t.Errorf("every %d: %d records were restored of %d", every, len(again), len(got))
+		}
+	}
+}
+
+// TestResume: each request of a backup, and of a restore, fails once. The next call goes on,
+// and in the end all is there.
+func TestResume(t *testing.T) {
+	broken := errors.New("the process is killed")
+	src, back, restored := newLog(t), memstore.New(nil), memstore.New(nil)
+	begun(t, src)
+	want := contents(t, src)
+	killed := func(from, to store.Store, run func(from, to store.Store) (*backup.Report, error)) (present int) {
+		t.Helper()
+		for after := 1; ; after++ {
+			n := 0
+			hook := func(op faultstore.Op) faultstore.Fault {
+				if n++; n >= after {
+					return faultstore.Fault{Drop: true, Err: &store.Error{Op: "test", Key: op.Key, Kind: store.ErrDenied, Err: broken}}
+				}
+				return faultstore.Fault{}
+			}
+			r, err := run(from, faultstore.New(to, &faultstore.Options{Hook: hook}))
+			if err == nil {
+				return r.Present
+			}
+			if !errors.Is(err, broken) {
+				t.Fatalf("after %d requests: %v", after, err)
+			}
+		}
+	}
+	again := func(from, to store.Store) (*backup.Report, error) { return backup.Make(t.Context(), from, to, nil) }
+	restore := func(from, to store.Store) (*backup.Report, error) {
+		return backup.Restore(t.Context(), from, to, nil)
+	}
+	if n := killed(src, back, again); n == 0 {
+		t.Error("the last backup has copied everything again")
+	}
+	if p := pins(t, src); len(p) > 0 {
+		t.Errorf("left are the pins %q", p)
+	}
+	if n := killed(back, restored, restore); n == 0 {
+		t.Error("the last restore has copied everything again")
+	}
+	if got := contents(t, restored); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestAgain: a backup that is done is brought up to date.
+func TestAgain(t *testing.T) {
+	src, to := newLog(t), memstore.New(nil)
+	l := begun(t, src)
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	l.compact()
+	l.lead()
+	r, err := backup.Make(t.Context(), src, to, nil)
+	if err != nil || r.Present == 0 || r.Present == r.Objects {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got, want := contents(t, to), contents(t, src); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestRefused: nothing is copied to where something else is, nor from where nothing is whole.
+func TestRefused(t *testing.T) {
+	src, done := newLog(t), memstore.New(nil)
+	f := logtest.Format()
+	f.Log = fence.ID{7}
+	var other store.Store = logtest.New(t, f, nil).Mem
+	begun(t, src)
+	begun(t, other)
+	if _, err := backup.Make(t.Context(), src, done, nil); err != nil {
+		t.Fatal(err)
+	}
+	half := memstore.New(nil)
+	if _, err := half.Put(t.Context(), backup.NoteKey, []byte(`{"done":false}`), nil); err != nil {
+		t.Fatal(err)
+	}
+	foreign := memstore.New(nil)
+	if _, err := foreign.Put(t.Context(), "data/x", []byte("x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for says, run := range map[string]func() (*backup.Report, error){
+		"holds no backup":       func() (*backup.Report, error) { return backup.Make(t.Context(), src, other, nil) },
+		"holds a backup of log": func() (*backup.Report, error) { return backup.Make(t.Context(), other, done, nil) },
+		"a log in":              func() (*backup.Report, error) { return backup.Restore(t.Context(), done, src, nil) },
+		"is not empty":          func() (*backup.Report, error) { return backup.Restore(t.Context(), done, foreign, nil) },
+		"is not complete":       func() (*backup.Report, error) { return backup.Restore(t.Context(), half, memstore.New(nil), nil) },
+		"has no backup.json":    func() (*backup.Report, error) { return backup.Restore(t.Context(), src, memstore.New(nil), nil) },
+		"no log here":           func() (*backup.Report, error) { return backup.Make(t.Context(), memstore.New(nil), done, nil) },
+	} {
+		if _, err := run(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("want %q: %v", says, err)
+		}
+	}
+}
+
+// TestRotIsFound: a backup is read before it counts.
+func TestRotIsFound(t *testing.T) {
+	src, to := newLog(t), memstore.New(nil)
+	begun(t, src)
+	rotten, done := faultstore.New(to, nil), false
+	rotten.SetBefore(func(ctx context.Context, op faultstore.Op) {
+		if op.Key != layout.FormatKey || done {
+			return
+		}
+		done = true
+		for info, err := range to.List(ctx, layout.SegmentPrefix, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, _, err := store.ReadAll(ctx, to, info.Key, 1<<20, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = slices.Clone(b)
+			b[len(b)/2] ^= 1
+			if _, err := to.Put(ctx, info.Key, b, nil); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	})
+	if _, err := backup.Make(t.Context(), src, rotten, nil); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "not whole") {
+		t.Errorf("%v", err)
+	}
+	if _, err := backup.Restore(t.Context(), to, memstore.New(nil), nil); err == nil || !strings.Contains(err.Error(), "not complete") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestServerSide: a store that copies on the condition that nothing is there does so, and
+// one that ignores the condition is not asked to.
+func TestServerSide(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	for _, always := range []bool{false, true} {
+		srv := s3stub.Start(&s3stub.Options{CopiesAlways: always})
+		defer srv.Close()
+		at := func(prefix string) store.Store {
+			st, err := store.Open(t.Context(), strings.Replace(srv.StoreURL(), "s3://bucket", "s3://bucket/"+prefix, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st
+		}
+		src := at("log")
+		copyOf(t, newLog(t), src)
+		begun(t, src)
+		want := contents(t, src)
+		r, err := backup.Make(t.Context(), src, at("backup"), nil)
+		if err != nil || r.ServerSide == always {
+			t.Errorf("ignored: %v: %+v, %v", always, r, err)
+			continue
+		}
+		copies := srv.Counts().Of(s3stub.CopyObject)
+		if always && copies != 2 || !always && copies < r.Objects {
+			t.Errorf("ignored: %v: %d copies for %d objects", always, copies, r.Objects)
+		}
+		if _, err := backup.Restore(t.Context(), at("backup"), at("restored"), nil); err != nil {
+			t.Error(err)
+		}
+		if got := contents(t, at("restored")); !slices.Equal(got, want) {
+			t.Errorf("ignored: %v: %q, want %q", always, got, want)
+		}
+		for info, err := range at("backup").List(t.Context(), layout.TmpPrefix, nil) {
+			t.Errorf("left is %s, %v", info.Key, err)
+		}
+	}
+}
+
+// copyOf copies a small store.
+func copyOf(t *testing.T, from, to store.Store) {
+	t.Helper()
+	for info, err := range from.List(t.Context(), "", nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _, err := store.ReadAll(t.Context(), from, info.Key, 1<<20, nil)
+		if err == nil {
+			_, err = to.Put(t.Context(), info.Key, b, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestEpochsOfTheRestored: leaders that the original had after the backup, and their zombies,
+// are before the next leader of the restored log; and nobody waits for the one in the backup.
+func TestEpochsOfTheRestored(t *testing.T) {
+	src, back, to := newLog(t), memstore.New(nil), memstore.New(nil)
+	e, err := leader.New(src, layout.LockPrefix, &leader.Options{Identity: "original"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, err := e.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := writer.Open(t.Context(), src, term.Token(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Append(t.Context(), [][]byte{[]byte("a")}); err != nil {
+		t.Fatal(err)
+	}
+	(&life{t: t, st: src, epoch: 1}).compact()
+	if _, err := backup.Make(t.Context(), src, back, nil); err != nil {
+		t.Fatal(err)
+	}
+	r, err := backup.Restore(t.Context(), back, to, nil)
+	if err != nil || r.Epoch <= term.Epoch()+backup.EpochGap {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	next, err := leader.New(to, layout.LockPrefix, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := next.Campaign(t.Context())
+	if err != nil || after.Epoch() < r.Epoch {
+		t.Fatalf("%v, %v", after, err)
+	}
+	w2, err := writer.Open(t.Context(), to, after.Token(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w2.Append(t.Context(), [][]byte{[]byte("b")}); err != nil {
+		t.Fatal(err)
+	}
+	// The original goes on as if nothing had happened.
+	if _, err := w.Append(t.Context(), [][]byte{[]byte("c")}); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, to); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%q", got)
+	}
+	for _, c := range []io.Closer{closer{w, t}, closer{w2, t}} {
+		_ = c.Close()
+	}
+	_ = term.Resign(t.Context())
+	_ = after.Resign(t.Context())
+}
+
+type closer struct {
+	w *writer.Writer
+	t *testing.T
+}
+
+func (c closer) Close() error { return c.w.Close(c.t.Context()) }

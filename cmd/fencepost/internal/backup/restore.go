@@ -1,0 +1,178 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+// EpochGap is how far the epochs of a restored log are after those of the backup. The
+// original may have had later leaders. Their zombies must not share an epoch with the leaders
+// of the restored log, nor may a gate that has seen their tokens refuse the new ones.
+const EpochGap = 1 << 20
+
+// Restore copies a backup to an empty place, or goes on with that.
+func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report, error) {
+	o := opts.defaults()
+	var n note
+	body, _, err := store.ReadAll(ctx, from, NoteKey, 1<<20, nil)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, fmt.Errorf("%s has no %s: it is not a backup that `fencepost backup` made", from.Traits().Name, NoteKey)
+	case err != nil:
+		return nil, err
+	}
+	if err := json.Unmarshal(body, &n); err != nil {
+		return nil, fmt.Errorf("%s in %s cannot be read: %w", NoteKey, from.Traits().Name, err)
+	}
+	if !n.Done {
+		return nil, fmt.Errorf("the backup in %s is not complete: run `fencepost backup` again, or restore another one", from.Traits().Name)
+	}
+	t := &transfer{from: from, to: to, report: &Report{Log: n.Log, Version: n.Version}}
+	t.progress = func(done, total int64) { o.Progress("copying", done, total) }
+	if t.have, err = existing(ctx, to); err != nil {
+		return nil, err
+	}
+	if _, there := t.have[layout.FormatKey]; there {
+		for key, size := range t.have {
+			t.count(key, size, true)
+		}
+		return t.report, recheck(ctx, to, n, t.report, &o)
+	}
+	source, err := existing(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	var items []item
+	for key, size := range source {
+		_, there := t.have[key]
+		there = there && layout.KindOf(key) == layout.KindLock // an earlier call may have deposed its holder
+		if key != NoteKey && key != layout.FormatKey && !strings.HasPrefix(key, layout.TmpPrefix) && !there {
+			items = append(items, item{key, size})
+			t.total.Add(size)
+		}
+	}
+	for key := range t.have {
+		if _, ok := source[key]; !ok && !strings.HasPrefix(key, layout.TmpPrefix) && layout.KindOf(key) != layout.KindLock {
+			return nil, fmt.Errorf("%s is not empty: it has %s, which is not in the backup; restore to an empty place", to.Traits().Name, key)
+		}
+	}
+	t.tryServer(ctx)
+	if err := t.all(ctx, items); err != nil {
+		return t.report, err
+	}
+	f, err := manifest.ReadFormat(ctx, from, nil)
+	if err != nil {
+		return t.report, err
+	}
+	m, err := state.With(to, f, nil).Newest(ctx)
+	if err != nil {
+		return t.report, err
+	}
+	if t.report.Epoch, err = raise(ctx, to, m.Roles[layout.Writer].Epoch); err != nil {
+		return t.report, err
+	}
+	// Last, what makes it a log.
+	if err := t.all(ctx, []item{{layout.FormatKey, -1}}); err != nil {
+		return t.report, err
+	}
+	return t.report, finish(ctx, to, t.report, &o)
+}
+
+// recheck finishes a restore that was interrupted after everything was copied, if nobody has
+// used the log since.
+func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Options) error {
+	occupied := fmt.Errorf("there is a log in %s already; restore to an empty place", to.Traits().Name)
+	f, err := manifest.ReadFormat(ctx, to, nil)
+	switch {
+	case err != nil:
+		return err
+	case f.Log != n.Log:
+		return occupied
+	}
+	e, err := leader.New(to, layout.LockPrefix, nil)
+	if err != nil {
+		return err
+	}
+	rec, err := e.Leader(ctx)
+	if ignore(err, leader.ErrNoLeader) != nil {
+		return err
+	}
+	log, err := state.Open(ctx, to, nil)
+	if err != nil {
+		return err
+	}
+	m, err := log.Newest(ctx)
+	switch {
+	case err != nil:
+		return err
+	case m.Version != n.Version, rec.Holder != identity:
+		return occupied
+	}
+	report.Epoch = rec.Epoch + 1
+	return finish(ctx, to, report, o)
+}
+
+// finish checks a log that was restored.
+func finish(ctx context.Context, to store.Store, report *Report, o *Options) error {
+	log, err := state.Open(ctx, to, nil)
+	if err != nil {
+		return err
+	}
+	m, err := log.Newest(ctx)
+	if err != nil {
+		return err
+	}
+	report.First, report.End = m.First(), m.Tail().Offset
+	return check(ctx, to, report, o)
+}
+
+// identity is the holder of the lock that a restore leaves.
+const identity = "fencepost restore"
+
+// raise makes the election of a restored log go on at a later epoch, and returns it. Written
+// is the last epoch that the manifest knows.
+func raise(ctx context.Context, st store.Store, written fence.Epoch) (fence.Epoch, error) {
+	who := &leader.Options{Identity: identity, NoPrune: true}
+	e, err := leader.New(st, layout.LockPrefix, who)
+	if err != nil {
+		return 0, err
+	}
+	rec, err := e.Leader(ctx)
+	if ignore(err, leader.ErrNoLeader) != nil {
+		return 0, err
+	}
+	if rec.Holder == who.Identity {
+		return rec.Epoch + 1, nil // done by an earlier call
+	}
+	// Its holder leads elsewhere, if at all: nobody need wait for it here.
+	if _, err := e.StepDown(ctx, &leader.StepDownOptions{Reason: "restored from a backup", Immediate: true}); ignore(err, leader.ErrNoLeader) != nil {
+		return 0, err
+	}
+	who.MinEpoch = min(uint64(max(rec.Epoch, written))+EpochGap, 1<<62)
+	if e, err = leader.New(st, layout.LockPrefix, who); err != nil {
+		return 0, err
+	}
+	term, err := e.Campaign(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return term.Epoch() + 1, term.Resign(ctx)
+}
+
+// ignore returns err unless it is what.
+func ignore(err, what error) error {
+	if errors.Is(err, what) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,129 @@
+package outside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/store"
+)
+
+// Budget bounds the requests of all that share it, to so many in any minute.
+type Budget struct {
+	clock clock.Clock
+
+	mu    sync.Mutex
+	spent uint64
+	next  int             // of starts, the one that was longest ago
+	start []clock.Instant // when the last requests were sent, or are to be sent
+}
+
+// NewBudget returns a budget of so many requests a minute.
+func NewBudget(perMinute int, c clock.Clock) *Budget {
+	b := &Budget{clock: clock.Or(c), start: make([]clock.Instant, perMinute)}
+	for i := range b.start {
+		b.start[i] = b.clock.Now().Add(-time.Minute)
+	}
+	return b
+}
+
+// Spent is how many requests were made.
+func (b *Budget) Spent() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.spent
+}
+
+// take takes n requests. It returns how long the caller must wait before it sends the last.
+func (b *Budget) take(n int) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.clock.Now()
+	at := now
+	for range n {
+		at = max(now, b.start[b.next].Add(time.Minute))
+		b.start[b.next] = at
+		b.next = (b.next + 1) % len(b.start)
+	}
+	b.spent += uint64(n)
+	return at.Sub(now)
+}
+
+// spare reports whether a request would leave a sixth of this minute's budget.
+func (b *Budget) spare() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last := b.start[(b.next+len(b.start)/6)%len(b.start)]
+	return b.clock.Now().Sub(last) >= time.Minute
+}
+
+func (b *Budget) wait(ctx context.Context, n int) error {
+	return clock.Sleep(ctx, b.clock, b.take(n))
+}
+
+// page is how many keys a listing returns in one request.
+const page = 1000
+
+// frugal is a store that reads within a budget. It writes nothing: a watcher has no right to.
+type frugal struct {
+	st       store.Store
+	budget   *Budget
+	answered func() // is called after each answer
+}
+
+func (f *frugal) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	if err := f.budget.wait(ctx, 1); err != nil {
+		return nil, err
+	}
+	obj, err := f.st.Get(ctx, key, opts)
+	if e := (*store.Error)(nil); err == nil || errors.As(err, &e) && e.Kind != nil {
+		f.answered()
+	}
+	return obj, err
+}
+
+// List takes a request for each page. So a long listing is paid afterwards.
+func (f *frugal) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		if err := f.budget.wait(ctx, 1); err != nil {
+			yield(store.Info{}, err)
+			return
+		}
+		n := 0
+		for info, err := range f.st.List(ctx, prefix, opts) {
+			if err == nil {
+				f.answered()
+			}
+			if n++; n%page == 0 {
+				f.budget.take(1)
+			}
+			if !yield(info, err) {
+				return
+			}
+		}
+		if n == 0 {
+			f.answered()
+		}
+	}
+}
+
+func (f *frugal) Put(context.Context, string, []byte, *store.PutOptions) (store.Info, error) {
+	return store.Info{}, readOnly("put")
+}
+
+func (f *frugal) Upload(context.Context, string, io.Reader, *store.UploadOptions) (store.Info, error) {
+	return store.Info{}, readOnly("upload")
+}
+
+func (f *frugal) Delete(context.Context, ...string) error { return readOnly("delete") }
+
+func (f *frugal) Traits() store.Traits { return f.st.Traits() }
+
+func readOnly(op string) error {
+	return &store.Error{Op: op, Kind: store.ErrDenied, Err: fmt.Errorf("a watcher only reads")}
+}

@@ -1,0 +1,173 @@
+package outside
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// collector exports what a hub knows.
+type collector struct{ states func() []State }
+
+// Collector returns the metrics of what hub knows. To collect them costs no request.
+func Collector(hub *Hub) prometheus.Collector {
+	return collector{func() []State {
+		all, _ := hub.States()
+		return all
+	}}
+}
+
+// CollectorOf returns the metrics of states that do not change, for tests.
+func CollectorOf(states []State) prometheus.Collector {
+	return collector{func() []State { return states }}
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("fencepost_"+name, help, append([]string{"url"}, labels...), nil)
+}
+
+// sheet has the descriptions of all metrics.
+var sheet = struct {
+	up, answered, requests                                                      *prometheus.Desc
+	leads, epoch, leader, terms, compactorLeads, compactorEpoch                 *prometheus.Desc
+	records, first, folded, unfolded, unfoldedRecords, written, segments, files *prometheus.Desc
+	seals, manifest, manifestWritten, pruneMark, pins, oldestPin                *prometheus.Desc
+	partitions, unowned, moving, givenUp, owned, members, assignment            *prometheus.Desc
+}{
+	up:       desc("watch_up", "1 if the last look at the log or group succeeded, else 0."),
+	answered: desc("watch_answered_timestamp_seconds", "When the store last answered, in seconds since 1970."),
+	requests: prometheus.NewDesc("fencepost_watch_requests_total", "Requests to the store, for all URLs.", nil, nil),
+
+	leads:          desc("log_leader_leads", "1 if somebody leads the log, else 0."),
+	epoch:          desc("log_leader_epoch", "The newest epoch of the log."),
+	leader:         desc("log_leader_info", "1, with the name of the newest leader.", "holder"),
+	terms:          desc("log_leader_acquired_timestamp_seconds", "When the newest leader began to lead, by its clock."),
+	compactorLeads: desc("log_compactor_leads", "1 if somebody compacts the log, else 0."),
+	compactorEpoch: desc("log_compactor_epoch", "The newest epoch of the compactors; 0 if there was none."),
+
+	records:         desc("log_records", "Offset of the end of the log, as last noted by its leader."),
+	first:           desc("log_first_offset", "Offset of the first record that is kept."),
+	folded:          desc("log_folded_offset", "Offset of the floor: the records before it are in segments."),
+	unfolded:        desc("log_unfolded_objects", "Objects from the floor to the tail, which a compactor has not folded yet."),
+	unfoldedRecords: desc("log_unfolded_records", "Records from the floor to the end, as last noted."),
+	written:         desc("log_written_timestamp_seconds", "When the newest object was written, by the store's clock."),
+	segments:        desc("log_segments", "Segments of the newest manifest."),
+	files:           desc("log_files", "Live files of the log's table."),
+	seals:           desc("log_seals", "Seals before the floor: past epochs of the log."),
+	manifest:        desc("log_manifest_version", "Version of the newest manifest."),
+	manifestWritten: desc("log_manifest_written_timestamp_seconds", "When the newest manifest was written, by its writer's clock."),
+	pruneMark:       desc("log_prune_mark", "Version of the manifest up to which nothing is promised."),
+	pins:            desc("log_pins", "Pins, which keep versions from being deleted."),
+	oldestPin:       desc("log_oldest_pin_version", "The oldest version that is pinned; only if there are pins."),
+
+	partitions: desc("partitions", "Partitions of the group."),
+	unowned:    desc("partitions_unowned", "Partitions that nobody owns."),
+	moving:     desc("partitions_moving", "Partitions that wait until their last owner has stopped."),
+	givenUp:    desc("partitions_given_up", "Partitions whose owners gave them up, because the work failed."),
+	owned:      desc("partitions_owned", "Partitions that a member owns.", "member", "identity"),
+	members:    desc("members", "Members of the group, by state: live, leaving, lapsed, expired.", "state"),
+	assignment: desc("assignment_number", "Number of the newest assignment."),
+}
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	for i, s := range c.states() {
+		set := func(d *prometheus.Desc, v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{s.URL}, labels...)...)
+		}
+		if i == 0 {
+			ch <- prometheus.MustNewConstMetric(sheet.requests, prometheus.CounterValue, float64(s.Requests))
+		}
+		set(sheet.up, truth(s.Err == "" && (s.Log != nil || s.Group != nil)))
+		if !s.Asked.IsZero() {
+			set(sheet.answered, stamp(s.Asked))
+		}
+		if s.Log != nil {
+			collectLog(s.Log, set)
+		}
+		if s.Group != nil {
+			collectGroup(s.Group, set)
+		}
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func stamp(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+type setter func(d *prometheus.Desc, v float64, labels ...string)
+
+func collectLog(l *Log, set setter) {
+	if len(l.Terms) > 0 {
+		t := &l.Terms[0]
+		set(sheet.leads, truth(t.Leads()))
+		set(sheet.epoch, float64(t.Epoch))
+		set(sheet.leader, 1, t.Holder)
+		set(sheet.terms, stamp(t.From))
+	} else {
+		set(sheet.leads, 0)
+		set(sheet.epoch, 0)
+	}
+	var compactor Term
+	if l.Compactor != nil {
+		compactor = *l.Compactor
+	}
+	set(sheet.compactorLeads, truth(compactor.Leads()))
+	set(sheet.compactorEpoch, float64(compactor.Epoch))
+	set(sheet.records, float64(l.Records))
+	set(sheet.first, float64(l.First))
+	set(sheet.folded, float64(l.Folded))
+	set(sheet.unfolded, float64(l.Unfolded))
+	set(sheet.unfoldedRecords, float64(l.Records-min(l.Folded, l.Records)))
+	set(sheet.segments, float64(l.Segments))
+	set(sheet.files, float64(l.Files))
+	set(sheet.seals, float64(l.SealCount))
+	set(sheet.pruneMark, float64(l.PruneMark))
+	if !l.Written.IsZero() {
+		set(sheet.written, stamp(l.Written))
+	}
+	if len(l.Manifests) > 0 {
+		set(sheet.manifest, float64(l.Manifests[0].Version))
+		set(sheet.manifestWritten, stamp(l.Manifests[0].Written))
+	}
+	set(sheet.pins, float64(len(l.Pins)))
+	oldest := ^uint64(0)
+	for _, p := range l.Pins {
+		if p.Holder != "" && !p.Expired {
+			oldest = min(oldest, p.Version)
+		}
+	}
+	if oldest != ^uint64(0) {
+		set(sheet.oldestPin, float64(oldest))
+	}
+}
+
+func collectGroup(g *Group, set setter) {
+	set(sheet.partitions, float64(g.Partitions))
+	set(sheet.moving, float64(len(g.Moving)))
+	set(sheet.givenUp, float64(len(g.GivenUp)))
+	set(sheet.assignment, float64(g.Assignment))
+	unowned := 0
+	for _, o := range g.Owners {
+		if o < 0 {
+			unowned++
+		}
+	}
+	set(sheet.unowned, float64(unowned))
+	states := map[string]int{"live": 0, "leaving": 0, "lapsed": 0, "expired": 0}
+	for _, m := range g.Members {
+		set(sheet.owned, float64(m.Owned), m.Name, m.Identity)
+		states[m.State()]++
+	}
+	for state, n := range states {
+		set(sheet.members, float64(n), state)
+	}
+}

@@ -1,0 +1,89 @@
+package outside_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/fence"
+)
+
+var write = flag.Bool("write", false, "write the table in docs/metrics.md")
+
+const doc = "../../../../docs/metrics.md"
+
+// The table in docs/metrics.md is what is exported: go test -run Table -write writes it.
+func TestTable(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	states := []outside.State{{URL: "a", Asked: now, Log: &outside.Log{
+		Terms: []outside.Term{{Epoch: 2, Holder: "ann", State: "held", From: now}}, Compactor: &outside.Term{Epoch: 1, State: "expired"}, Tail: fence.Position{Epoch: 2, Seq: 4},
+		Written: now, Manifests: []outside.Manifest{{Version: 7, Written: now}}, Pins: []outside.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
+		Records: 10, Folded: 4, Unfolded: 3,
+	}}, {URL: "b", Err: "away", Group: &outside.Group{
+		Partitions: 3, Owners: []int{0, -1, 0}, Moving: []int{1}, Members: []outside.Member{{Name: "m", Identity: "ann", Owned: 2}, {Name: "n", Lapsed: true}},
+	}}}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(outside.CollectorOf(states))
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := promlint.NewWithMetricFamilies(families).Lint(); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+	rows, values := []string{}, map[string]float64{}
+	for _, f := range families {
+		labels := map[string]bool{}
+		for _, m := range f.GetMetric() {
+			key := f.GetName()
+			for _, l := range m.GetLabel() {
+				labels["`"+l.GetName()+"`"] = true
+				key += " " + l.GetValue()
+			}
+			values[key] = m.GetGauge().GetValue()
+		}
+		var names []string
+		for l := range labels {
+			names = append(names, l)
+		}
+		slices.Sort(names)
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(names, ", "), f.GetHelp()))
+	}
+	for key, want := range map[string]float64{
+		"fencepost_watch_up a": 1, "fencepost_watch_up b": 0, "fencepost_log_leader_leads a": 1, "fencepost_log_leader_epoch a": 2, "fencepost_log_leader_info ann a": 1,
+		"fencepost_log_compactor_leads a": 0, "fencepost_log_unfolded_records a": 6, "fencepost_log_unfolded_objects a": 3, "fencepost_log_oldest_pin_version a": 3, "fencepost_log_pins a": 2,
+		"fencepost_partitions_unowned b": 1, "fencepost_partitions_owned ann m b": 2, "fencepost_members lapsed b": 1, "fencepost_members live b": 1,
+	} {
+		if got, ok := values[key]; !ok || got != want {
+			t.Errorf("%s is %v (%v), want %v", key, got, ok, want)
+		}
+	}
+	const begin, end = "<!-- exporter: written by a test -->\n", "<!-- end of exporter -->\n"
+	b, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(b), begin)
+	table, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", doc)
+	}
+	fresh := "\n| Metric | Type | Labels | What it is |\n|---|---|---|---|\n" + strings.Join(rows, "\n") + "\n\n"
+	switch {
+	case table == fresh:
+	case *write:
+		if err := os.WriteFile(doc, []byte(before+begin+fresh+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s does not list what is exported; run go test -run TestTable -write in cmd/fencepost/internal/outside", doc)
+	}
+}

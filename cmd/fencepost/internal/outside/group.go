@@ -1,0 +1,76 @@
+package outside
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/store"
+)
+
+const (
+	groupKey = "group/group.json"
+	maxMoves = 200
+)
+
+// patient is a clock whose timers last so long at least. It makes group.Observe look less often.
+type patient struct {
+	clock.Clock
+	least time.Duration
+}
+
+func (p patient) AfterFunc(d time.Duration, f func()) clock.Timer {
+	return p.Clock.AfterFunc(max(d, p.least), f)
+}
+
+// followGroup watches a group. A look takes a listing, and a request for the format and for each
+// member. With three members that is five, so there are two looks a minute.
+func (h *Hub) followGroup(ctx context.Context, i int, st store.Store) error {
+	var last *group.Status
+	var moves []Move
+	for s, err := range group.Observe(ctx, st, &group.Options{Clock: patient{h.clock, h.tick * 3 / 2}}) {
+		if err != nil {
+			return err
+		}
+		if last != nil {
+			moves = append(changes(last, &s, h.clock.Wall()), moves...)
+			moves = moves[:min(len(moves), maxMoves)]
+		}
+		last = &s
+		g := &Group{
+			Name: s.Name, Partitions: s.Partitions, Validity: s.Validity.Seconds(), Assignment: s.Number,
+			Owners: s.Owners, Moving: s.Moving, GivenUp: s.GivenUp, Moves: moves,
+		}
+		for _, m := range s.Members {
+			g.Members = append(g.Members, Member(m))
+		}
+		h.update(i, func(s *State) { s.Group, s.Err = g, "" })
+	}
+	return nil
+}
+
+// changes are the moves between two looks, by the names of members.
+func changes(from, to *group.Status, at time.Time) []Move {
+	name := func(s *group.Status, p int) string {
+		if p >= len(s.Owners) || s.Owners[p] < 0 {
+			return ""
+		}
+		return s.Members[s.Owners[p]].Name
+	}
+	count := map[[2]string]int{}
+	var order [][2]string
+	for p := range to.Owners {
+		if pair := [2]string{name(from, p), name(to, p)}; pair[0] != pair[1] {
+			if count[pair] == 0 {
+				order = append(order, pair)
+			}
+			count[pair]++
+		}
+	}
+	var all []Move
+	for _, pair := range order {
+		all = append(all, Move{At: at, Partitions: count[pair], From: pair[0], To: pair[1], Assignment: to.Number})
+	}
+	return all
+}

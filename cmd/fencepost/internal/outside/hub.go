@@ -1,0 +1,138 @@
+package outside
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+// Options of a [Hub]. The zero value works.
+type Options struct {
+	// PerMinute bounds the requests of a hub, for all URLs together; default 12.
+	PerMinute int
+	// Clock is the machine's by default.
+	Clock clock.Clock
+}
+
+// Target is a log or group to watch.
+type Target struct {
+	URL   string
+	Store store.Store
+}
+
+// Hub watches some logs and groups, once for all that look at them.
+type Hub struct {
+	budget *Budget
+	clock  clock.Clock
+	tick   time.Duration
+	all    []Target
+
+	mu      sync.Mutex
+	states  []State
+	changed chan struct{} // closed and replaced at each change
+}
+
+// New returns a hub. [Hub.Run] makes it watch.
+func New(targets []Target, opts *Options) *Hub {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.PerMinute == 0 {
+		o.PerMinute = 12
+	}
+	o.Clock = clock.Or(o.Clock)
+	h := &Hub{budget: NewBudget(o.PerMinute, o.Clock), clock: o.Clock, all: targets, changed: make(chan struct{})}
+	// A log takes about 9 requests a minute at this pace, of 12: see followLog.
+	h.tick = max(time.Duration(20*12*len(targets))*time.Second/time.Duration(o.PerMinute), 250*time.Millisecond)
+	for _, t := range targets {
+		h.states = append(h.states, State{URL: t.URL, Now: o.Clock.Wall(), Interval: h.tick.Seconds()})
+	}
+	return h
+}
+
+// States returns what is known now, and a channel that is closed when that changes.
+func (h *Hub) States() ([]State, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]State, len(h.states))
+	for i, s := range h.states {
+		s.Now, s.Requests = h.clock.Wall(), h.budget.Spent()
+		all[i] = s
+	}
+	return all, h.changed
+}
+
+func (h *Hub) update(i int, f func(*State)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(&h.states[i])
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// Run watches until ctx ends. It returns ctx's cause.
+func (h *Hub) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	for i, t := range h.all {
+		all.Go(func() { h.follow(ctx, i, t) })
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// follow watches one target. After an error it goes on a tick later.
+func (h *Hub) follow(ctx context.Context, i int, t Target) {
+	st := &frugal{st: t.Store, budget: h.budget, answered: func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.states[i].Asked = h.clock.Wall()
+	}}
+	for ctx.Err() == nil {
+		kind, err := h.kind(ctx, st)
+		if err == nil {
+			h.update(i, func(s *State) { s.Kind = kind })
+			if kind == "log" {
+				err = h.followLog(ctx, i, st)
+			} else {
+				err = h.followGroup(ctx, i, st)
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		h.failed(i, err)
+		_ = clock.Sleep(ctx, h.clock, h.tick)
+	}
+}
+
+func (h *Hub) failed(i int, err error) {
+	if err != nil {
+		h.update(i, func(s *State) { s.Err = err.Error() })
+	}
+}
+
+// kind tells whether there is a log or a group.
+func (h *Hub) kind(ctx context.Context, st store.Store) (string, error) {
+	_, err := manifest.ReadFormat(ctx, st, h.settle())
+	if err == nil {
+		return "log", nil
+	}
+	if !errors.Is(err, manifest.ErrNotInitialized) {
+		return "", err
+	}
+	if _, _, gerr := store.ReadAll(ctx, st, groupKey, 1<<20, h.settle()); gerr == nil {
+		return "group", nil
+	}
+	return "", err
+}
+
+// settle returns the options of requests: few retries, since the next tick is one.
+func (h *Hub) settle() *store.SettleOptions {
+	return &store.SettleOptions{Reads: 2, Attempt: 20 * time.Second, Clock: h.clock}
+}

@@ -1,0 +1,324 @@
+package outside
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
+)
+
+// How much a follower remembers.
+const (
+	maxTerms     = 500
+	maxManifests = 60
+	maxSeals     = 500
+	maxSamples   = 240
+	maxPins      = 200
+)
+
+// follower watches one log. It is for one goroutine.
+type follower struct {
+	*Hub
+	st  store.Store
+	log *state.Log
+
+	locks     map[uint64]store.Info // of the leaders, by epoch
+	terms     map[uint64]Term
+	newest    uint64        // the newest epoch that has a lock
+	version   store.Version // of the newest lock
+	unchanged clock.Instant // since when it has that version
+	compactor *Term
+	m         *state.Manifest
+	manifests []Manifest
+	slots     slots
+	pins      map[string]Pin
+	samples   []Sample
+}
+
+// followLog watches a log until an error. A tick reads the newest lock: one request. Each second
+// tick reads the newest manifest and lists what was appended: three. Each eighth lists the locks
+// and the pins and looks for the compactor: four. So eight ticks take 24 requests or less, which
+// leaves some for the locks of past leaders.
+func (h *Hub) followLog(ctx context.Context, i int, st store.Store) error {
+	log, err := state.Open(ctx, st, &state.Options{Settle: h.settle(), Clock: h.clock})
+	if err != nil {
+		return err
+	}
+	f := &follower{Hub: h, st: st, log: log, locks: map[uint64]store.Info{}, terms: map[uint64]Term{}, pins: map[string]Pin{}}
+	f.slots.seals = map[fence.Epoch]uint64{}
+	for n := 0; ; n++ {
+		if err := f.look(ctx, n); err != nil {
+			return err
+		}
+		view := f.view()
+		h.update(i, func(s *State) { s.Log, s.Err = view, "" })
+		for f.budget.spare() {
+			more, err := f.past(ctx)
+			if err != nil {
+				return err
+			}
+			if !more {
+				break
+			}
+		}
+		view = f.view()
+		h.update(i, func(s *State) { s.Log = view })
+		if err := clock.Sleep(ctx, h.clock, h.tick); err != nil {
+			return nil
+		}
+	}
+}
+
+func (f *follower) look(ctx context.Context, n int) error {
+	jobs := []func(context.Context) error{}
+	if n%8 == 0 || f.newest == 0 || !f.lead().Leads() {
+		jobs = append(jobs, f.listLocks)
+	}
+	jobs = append(jobs, f.readLock)
+	if n%2 == 0 {
+		jobs = append(jobs, f.readManifest, f.findTail)
+	}
+	if n%8 == 0 {
+		jobs = append(jobs, f.readCompactor, f.listPins)
+	}
+	for _, job := range jobs {
+		if err := job(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower) lead() *Term {
+	t := f.terms[f.newest]
+	return &t
+}
+
+// listLocks finds the newest epoch.
+func (f *follower) listLocks(ctx context.Context) error {
+	locks, newest, err := f.listNumbered(ctx, layout.LockPrefix)
+	if err != nil {
+		return err
+	}
+	f.locks, f.newest = locks, max(f.newest, newest)
+	return nil
+}
+
+func (f *follower) listNumbered(ctx context.Context, prefix string) (all map[uint64]store.Info, newest uint64, err error) {
+	all = map[uint64]store.Info{}
+	for info, err := range store.ListAll(ctx, f.st, prefix, nil, f.settle()) {
+		if err != nil {
+			return nil, 0, err
+		}
+		if n, ok := layout.ParseNumberedKey(prefix, info.Key); ok {
+			all[n] = info
+			newest = max(newest, n)
+		}
+	}
+	return all, newest, nil
+}
+
+// readLock reads the newest lock. If it is gone or over, the next tick lists all.
+func (f *follower) readLock(ctx context.Context) error {
+	if f.newest == 0 {
+		return nil
+	}
+	term, version, err := f.term(ctx, layout.LockPrefix, f.newest)
+	if errors.Is(err, store.ErrNotFound) {
+		delete(f.terms, f.newest)
+		f.newest = 0
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	now := f.clock.Now()
+	if version != f.version {
+		f.version, f.unchanged = version, now
+	}
+	// A leader that was seen twice without a heartbeat between has lapsed.
+	if validity := time.Duration(term.Validity * float64(time.Second)); term.Leads() && now.Sub(f.unchanged) > validity+validity/10 {
+		term.State = "lapsed"
+	}
+	f.terms[f.newest] = term
+	return nil
+}
+
+// lock is the JSON of a lock, as docs/format.md has it.
+type lock struct {
+	Epoch      uint64    `json:"epoch"`
+	State      string    `json:"state"`
+	Holder     string    `json:"holder"`
+	ValidityMS int64     `json:"validity_ms"`
+	Acquired   time.Time `json:"acquired"`
+	Renewed    time.Time `json:"renewed"`
+	Renewals   uint64    `json:"renewals"`
+	Reason     string    `json:"reason"`
+	ExpiredBy  string    `json:"expired_by"`
+	Next       uint64    `json:"next"`
+}
+
+func (f *follower) term(ctx context.Context, prefix string, epoch uint64) (Term, store.Version, error) {
+	key := layout.NumberedKey(prefix, epoch)
+	body, info, err := store.ReadAll(ctx, f.st, key, 64<<10, f.settle())
+	if err != nil {
+		return Term{}, "", err
+	}
+	var l lock
+	if err := document.Decode(key, body, &l); err != nil {
+		return Term{}, "", err
+	}
+	t := Term{
+		Epoch: epoch, Known: true, Holder: l.Holder, State: l.State, From: l.Acquired, To: l.Renewed,
+		Validity: float64(l.ValidityMS) / 1000, Renewals: l.Renewals, Reason: l.Reason, By: l.ExpiredBy,
+	}
+	if age, ok := info.Age(); ok && t.Leads() && age > time.Duration(l.ValidityMS)*time.Millisecond+5*time.Second {
+		t.State = "lapsed"
+	}
+	return t, info.Version, nil
+}
+
+// past reads one lock of a past leader, the newest that is not known. It reports whether
+// there may be more.
+func (f *follower) past(ctx context.Context) (more bool, err error) {
+	epochs := []uint64{}
+	for e := range f.locks {
+		if t, ok := f.terms[e]; e != f.newest && (!ok || t.Leads()) {
+			epochs = append(epochs, e)
+		}
+	}
+	if len(epochs) == 0 || len(f.terms) >= maxTerms {
+		return false, nil
+	}
+	e := slices.Max(epochs)
+	term, _, err := f.term(ctx, layout.LockPrefix, e)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, fence.ErrCorrupt), errors.Is(err, fence.ErrFormat):
+		delete(f.locks, e)
+		delete(f.terms, e)
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	if term.Leads() { // a late request has left it in the hole of a pruned lock: nobody led
+		delete(f.locks, e)
+		return true, nil
+	}
+	f.terms[e] = term
+	return true, nil
+}
+
+// readManifest reads the newest manifest, and notes who wrote it.
+func (f *follower) readManifest(ctx context.Context) error {
+	m, err := f.log.Newest(ctx)
+	if err != nil {
+		return err
+	}
+	last := f.m
+	f.m = m
+	at := f.clock.Wall()
+	// A leader notes its records every ten seconds. Between two notes nothing is known of the rate.
+	if n := len(f.samples); n == 0 || m.Tail().Offset != f.samples[n-1].Records || at.Sub(f.samples[n-1].At) > max(3*f.tick, 30*time.Second) {
+		f.samples = append(f.samples, Sample{At: at, Records: m.Tail().Offset})
+		f.samples = f.samples[max(0, len(f.samples)-maxSamples):]
+	}
+	if m.Version == 0 || last != nil && m.Version == last.Version {
+		return nil
+	}
+	row := Manifest{Version: m.Version, Written: m.Written, Floor: m.Floor.Position, Noted: m.Tail().Position, Offset: m.Tail().Offset}
+	if last != nil {
+		row.Missed = m.Version - last.Version - 1
+	}
+	for role, r := range m.Roles {
+		if last != nil && last.Roles[role] != r || len(m.Roles) == 1 {
+			if row.By != "" {
+				row.By += ", "
+			}
+			row.By += string(role)
+			row.Epoch = uint64(r.Epoch)
+		}
+	}
+	f.manifests = append([]Manifest{row}, f.manifests...)
+	f.manifests = f.manifests[:min(len(f.manifests), maxManifests)]
+	return nil
+}
+
+// readCompactor looks for the newest compactor.
+func (f *follower) readCompactor(ctx context.Context) error {
+	_, newest, err := f.listNumbered(ctx, layout.CompactorLockPrefix)
+	if err != nil || newest == 0 {
+		return err
+	}
+	t, _, err := f.term(ctx, layout.CompactorLockPrefix, newest)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	f.compactor = &t
+	return nil
+}
+
+// pinDoc is the JSON of a pin, as docs/format.md has it.
+type pinDoc struct {
+	Version uint64    `json:"version"`
+	Name    string    `json:"name"`
+	Holder  string    `json:"holder"`
+	Created time.Time `json:"created"`
+	Renewed time.Time `json:"renewed"`
+	TTL     string    `json:"ttl"`
+	Expired bool      `json:"expired"`
+}
+
+// listPins lists the pins, and reads those that are new as far as the budget allows.
+func (f *follower) listPins(ctx context.Context) error {
+	now := map[string]Pin{}
+	for info, err := range store.ListAll(ctx, f.st, layout.PinPrefix, nil, f.settle()) {
+		if err != nil {
+			return err
+		}
+		id, ok := layout.ParsePinKey(info.Key)
+		if !ok || len(now) >= maxPins {
+			continue
+		}
+		p, known := f.pins[id]
+		if !known {
+			p = Pin{ID: id}
+		}
+		if !info.LastModified.IsZero() {
+			p.Renewed = info.LastModified
+		}
+		now[id] = p
+	}
+	for id, p := range now {
+		if p.Holder != "" || !f.budget.spare() {
+			continue
+		}
+		key := layout.PinKey(id)
+		body, _, err := store.ReadAll(ctx, f.st, key, 64<<10, f.settle())
+		var d pinDoc
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			delete(now, id)
+			continue
+		case err != nil:
+			return err
+		case document.Decode(key, body, &d) != nil:
+			continue
+		}
+		ttl, _ := time.ParseDuration(d.TTL)
+		p.Name, p.Holder, p.Version, p.Created, p.TTL, p.Expired = d.Name, d.Holder, d.Version, d.Created, ttl.Seconds(), d.Expired
+		now[id] = p
+	}
+	f.pins = now
+	return nil
+}
+
+// sealSize is the size of a seal. An object with records is larger.
+const sealSize = frame.HeaderSize

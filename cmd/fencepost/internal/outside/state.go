@@ -1,0 +1,171 @@
+package outside
+
+import (
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+)
+
+// State is what is known of one log or group. It marshals to JSON. It is read-only.
+type State struct {
+	URL  string `json:"url"`
+	Kind string `json:"kind"` // "log" or "group"; empty until it is known
+	// Now is the watcher's time. Asked is when the store last answered.
+	Now   time.Time `json:"now"`
+	Asked time.Time `json:"asked,omitzero"`
+	// Err is why the last request failed; empty if it did not.
+	Err string `json:"error,omitempty"`
+	// Requests to the store so far. Interval is how often the leader is looked at.
+	Requests uint64  `json:"requests"`
+	Interval float64 `json:"interval_seconds"`
+
+	Log   *Log   `json:"log,omitempty"`
+	Group *Group `json:"group,omitempty"`
+}
+
+// Log is the state of a log.
+type Log struct {
+	Store   string    `json:"store"`
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
+
+	// Terms are the leaderships, the newest first. Older ones may be missing.
+	Terms     []Term `json:"terms"`
+	Compactor *Term  `json:"compactor,omitempty"`
+
+	// Tail is the first empty slot, Floor the first that is not folded.
+	Tail  fence.Position `json:"tail"`
+	Floor fence.Position `json:"floor"`
+	// Records were acknowledged when the leader last noted it. Records from First on are kept,
+	// and those before Folded are in segments.
+	Records uint64 `json:"records"`
+	First   uint64 `json:"first"`
+	Folded  uint64 `json:"folded"`
+	// Unfolded objects lie from the floor to the tail. More: there are more than were counted.
+	Unfolded int  `json:"unfolded"`
+	More     bool `json:"unfolded_more,omitempty"`
+	// Written is when the newest object came, by the store's clock.
+	Written time.Time `json:"written,omitzero"`
+
+	Manifests []Manifest `json:"manifests"`
+	Seals     []Seal     `json:"seals"`
+	// SealCount is how many seals the log has before its floor.
+	SealCount int   `json:"seal_count"`
+	Segments  int   `json:"segments"`
+	Files     int   `json:"files"`
+	PruneMark int64 `json:"prune_mark"`
+	Pins      []Pin `json:"pins"`
+	// Rates are the numbers of records at some times, the oldest first.
+	Rates []Sample `json:"samples"`
+}
+
+// Term is one leadership.
+type Term struct {
+	Epoch uint64 `json:"epoch"`
+	// Known: the lock was read. If it was not, only Epoch and To are known.
+	Known  bool   `json:"known"`
+	Holder string `json:"holder,omitempty"`
+	// State is "held", "draining", "expired" or "lapsed".
+	State string `json:"state,omitempty"`
+	// From and To are the holder's time of day. To is the last sign of life.
+	From     time.Time `json:"from,omitzero"`
+	To       time.Time `json:"to,omitzero"`
+	Validity float64   `json:"validity_seconds,omitempty"`
+	Renewals uint64    `json:"renewals,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	By       string    `json:"expired_by,omitempty"`
+}
+
+// Leads reports whether the holder led when it was last looked at.
+func (t *Term) Leads() bool { return t.State == "held" || t.State == "draining" }
+
+// Manifest is a version that was seen.
+type Manifest struct {
+	Version uint64    `json:"version"`
+	Written time.Time `json:"written"`
+	// By says which role has written it, if that is known: "writer", "compactor".
+	By     string         `json:"by"`
+	Epoch  uint64         `json:"epoch"`
+	Floor  fence.Position `json:"floor"`
+	Noted  fence.Position `json:"noted"`
+	Offset uint64         `json:"offset"`
+	// Missed versions lie between this one and the one seen before.
+	Missed uint64 `json:"missed,omitempty"`
+}
+
+// Seal ends an epoch.
+type Seal struct {
+	Position fence.Position `json:"position"`
+	Next     uint64         `json:"next"`
+	// Offset is known when the seal is folded.
+	Offset uint64 `json:"offset,omitempty"`
+	Folded bool   `json:"folded"`
+}
+
+// Pin is a hold on a version.
+type Pin struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Holder  string    `json:"holder"`
+	Version uint64    `json:"version"`
+	Created time.Time `json:"created"`
+	Renewed time.Time `json:"renewed"`
+	TTL     float64   `json:"ttl_seconds"`
+	Expired bool      `json:"expired"`
+}
+
+// Sample is the number of records at a time.
+type Sample struct {
+	At      time.Time `json:"at"`
+	Records uint64    `json:"records"`
+}
+
+// Group is the state of a group.
+type Group struct {
+	Name       string   `json:"name"`
+	Partitions int      `json:"partitions"`
+	Validity   float64  `json:"validity_seconds"`
+	Assignment uint64   `json:"assignment"`
+	Members    []Member `json:"members"`
+	// Owners has for each partition the index of its owner in Members, or -1.
+	Owners  []int `json:"owners"`
+	Moving  []int `json:"moving"`
+	GivenUp []int `json:"given_up"`
+	// Moves are changes of owners that were seen, the newest first.
+	Moves []Move `json:"moves"`
+}
+
+// Member of a group.
+type Member struct {
+	Name     string `json:"name"`
+	Identity string `json:"identity"`
+	Data     string `json:"data,omitempty"`
+	Weight   uint64 `json:"weight"`
+	Owned    int    `json:"owned"`
+	Leaving  bool   `json:"leaving,omitempty"`
+	Expired  bool   `json:"expired,omitempty"`
+	Lapsed   bool   `json:"lapsed,omitempty"`
+}
+
+// Move is a change of owners.
+type Move struct {
+	At time.Time `json:"at"`
+	// Partitions that moved From one member To another; an empty name is nobody.
+	Partitions int    `json:"partitions"`
+	From       string `json:"from"`
+	To         string `json:"to"`
+	Assignment uint64 `json:"assignment"`
+}
+
+// State is the member's: live, leaving, lapsed or expired.
+func (m *Member) State() string {
+	switch {
+	case m.Expired:
+		return "expired"
+	case m.Lapsed:
+		return "lapsed"
+	case m.Leaving:
+		return "leaving"
+	}
+	return "live"
+}

@@ -1,0 +1,333 @@
+package outside_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// watching gives a hub that runs in a bubble, and counts its requests.
+func watching(t *testing.T, perMinute int, st store.Store, f func(h *outside.Hub, count *int)) {
+	t.Helper()
+	count := 0
+	counted := store.Hooked(st, store.Hooks{Answered: func(a store.Answer) {
+		count++
+		if a.Op != "get" && a.Op != "list" {
+			t.Errorf("a watcher sends a %s", a.Op)
+		}
+	}}, clock.Go())
+	h := outside.New([]outside.Target{{URL: "mem://x", Store: counted}}, &outside.Options{PerMinute: perMinute, Clock: clock.Go()})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = h.Run(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	synctest.Wait()
+	f(h, &count)
+}
+
+func state(h *outside.Hub) outside.State {
+	synctest.Wait()
+	all, _ := h.States()
+	return all[0]
+}
+
+type node struct {
+	*leader.Term
+	w *writer.Writer
+}
+
+func lead(t *testing.T, st store.Store, name string) node {
+	t.Helper()
+	e, err := leader.New(st, layout.LockPrefix, &leader.Options{Identity: name, Clock: clock.Go(), NoPrune: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, err := e.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := writer.Open(t.Context(), st, term.Token(), &writer.Options{Clock: clock.Go(), Until: term.Context()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = w.Close(ctx)
+		_ = term.Resign(ctx)
+	})
+	return node{term, w}
+}
+
+func (n node) append(t *testing.T, times int) {
+	t.Helper()
+	for range times {
+		if _, err := n.w.Append(t.Context(), [][]byte{[]byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A failover is seen: two terms, the seal between them, the tail, and what is not folded.
+func TestFailover(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *int) {
+			client := l.Faulty.Client("a")
+			a := lead(t, client, "ann")
+			a.append(t, 5)
+			time.Sleep(2 * time.Minute)
+			s := state(h)
+			if s.Err != "" || s.Kind != "log" || len(s.Log.Terms) != 1 || s.Log.Terms[0].Holder != "ann" || !s.Log.Terms[0].Leads() {
+				t.Fatalf("%+v %+v", s, s.Log)
+			}
+			if l := s.Log; l.Tail != logtest.At(1, 6) || l.Records != 5 || l.Unfolded != 6 || l.More || l.Written.IsZero() || len(l.Manifests) == 0 || l.Manifests[0].By != "writer" {
+				t.Errorf("%+v", l)
+			}
+			client.Crash()
+			b := lead(t, l.Mem, "bob")
+			b.append(t, 2)
+			time.Sleep(2 * time.Minute)
+			v := state(h).Log
+			if len(v.Terms) != 2 || v.Terms[0].Holder != "bob" || !v.Terms[0].Leads() || v.Terms[1].Holder != "ann" || v.Terms[1].State != "expired" {
+				t.Errorf("terms %+v", v.Terms)
+			}
+			if gap := v.Terms[0].From.Sub(v.Terms[1].To); gap <= 0 || gap > time.Minute {
+				t.Errorf("a gap of %v", gap)
+			}
+			// The seals of epochs 0 and 1, five objects, and two.
+			if v.Tail != logtest.At(2, 3) || v.Unfolded != 9 || v.Records != 7 || len(v.Seals) != 2 || v.Seals[1].Position != logtest.At(1, 6) {
+				t.Errorf("tail %v, %d unfolded, %d records, seals %+v", v.Tail, v.Unfolded, v.Records, v.Seals)
+			}
+			c, err := compactor.New(l.Mem, &compactor.Options{Token: fence.NewToken(1), Clock: clock.Go()})
+			if err == nil {
+				_, err = c.Once(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Minute)
+			if v := state(h).Log; v.Unfolded != 0 || v.Folded != 7 || v.SealCount != 2 || !v.Seals[1].Folded || v.Segments != 1 {
+				t.Errorf("folded: %+v", v)
+			}
+			_ = b.w.Close(t.Context())
+			_ = b.Resign(t.Context())
+			time.Sleep(time.Minute)
+			if v := state(h).Log; v.Terms[0].Leads() || v.Terms[0].State != "expired" {
+				t.Errorf("resigned: %+v", v.Terms[0])
+			}
+		})
+	})
+}
+
+// A leader that has crashed is seen although nobody follows.
+func TestLapsed(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *int) {
+			client := l.Faulty.Client("a")
+			lead(t, client, "ann")
+			time.Sleep(time.Minute)
+			client.Crash()
+			time.Sleep(time.Minute)
+			if v := state(h).Log; v.Terms[0].State != "lapsed" {
+				t.Errorf("%+v", v.Terms[0])
+			}
+		})
+	})
+}
+
+// The requests are bounded however busy and however old the log is.
+func TestBudgetOfABusyLog(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		for n := range 60 { // past leaders
+			e := lead(t, l.Mem, fmt.Sprint("node ", n))
+			_ = e.w.Close(t.Context())
+			_ = e.Resign(t.Context())
+		}
+		busy := lead(t, l.Mem, "busy")
+		r, err := reader.Open(t.Context(), l.Mem, &reader.Options{Clock: clock.Go()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 20 {
+			if _, err := r.Pin(t.Context(), fmt.Sprint("backup ", n), 0, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		watching(t, 12, l.Mem, func(h *outside.Hub, count *int) {
+			*count = 0
+			for minute := range 30 {
+				before := *count
+				busy.append(t, 50)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if n := *count - before; n > 12 {
+					t.Errorf("%d requests in minute %d", n, minute)
+				}
+			}
+			if *count > 12*30 {
+				t.Errorf("%d requests in half an hour", *count)
+			}
+			v := state(h).Log
+			known := 0
+			for _, term := range v.Terms {
+				if term.Known {
+					known++
+				}
+			}
+			if len(v.Terms) != 61 || known < 20 || len(v.Pins) != 20 {
+				t.Errorf("%d terms, %d of them known; %d pins", len(v.Terms), known, len(v.Pins))
+			}
+		})
+	})
+}
+
+// A store that does not answer is told, and so is its return.
+func TestStoreIsAway(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		away := true
+		gate := &gated{Store: l.Mem, away: &away}
+		watching(t, 60, gate, func(h *outside.Hub, _ *int) {
+			time.Sleep(time.Minute)
+			if s := state(h); s.Err == "" || s.Log != nil {
+				t.Errorf("%+v", s)
+			}
+			away = false
+			time.Sleep(2 * time.Minute)
+			s := state(h)
+			if s.Err != "" || s.Log == nil || s.Now.Sub(s.Asked) > 20*time.Second {
+				t.Errorf("%+v", s)
+			}
+			away = true
+			time.Sleep(2 * time.Minute)
+			if s := state(h); s.Err == "" || s.Log == nil || s.Now.Sub(s.Asked) < time.Minute {
+				t.Errorf("%+v", s)
+			}
+		})
+	})
+}
+
+type gated struct {
+	store.Store
+	away *bool
+}
+
+func (g *gated) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
+	if *g.away {
+		return nil, &store.Error{Op: "get", Key: key, Err: errors.New("connection refused")}
+	}
+	return g.Store.Get(ctx, key, opts)
+}
+
+func (g *gated) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
+	if *g.away {
+		return func(yield func(store.Info, error) bool) {
+			yield(store.Info{}, &store.Error{Op: "list", Key: prefix, Err: errors.New("connection refused")})
+		}
+	}
+	return g.Store.List(ctx, prefix, opts)
+}
+
+// A group's members, shares and moves.
+func TestGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		join := func(name string) (leave context.CancelFunc, done chan error) {
+			g, err := group.Join(ctx, mem, &group.Options{Partitions: 8, Identity: name, Clock: clock.Go(), Probe: &probe.Options{Clients: 2, Rounds: 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, leave := context.WithCancel(ctx)
+			done = make(chan error, 1)
+			go func() {
+				done <- g.Run(ctx, func(ctx context.Context, _ *group.Partition) error {
+					<-ctx.Done()
+					return nil
+				})
+			}()
+			return leave, done
+		}
+		_, first := join("ann")
+		time.Sleep(time.Minute)
+		watching(t, 12, mem, func(h *outside.Hub, count *int) {
+			time.Sleep(2 * time.Minute)
+			s := state(h)
+			if s.Kind != "group" || s.Err != "" || s.Group.Partitions != 8 || len(s.Group.Members) != 1 || s.Group.Members[0].Owned != 8 {
+				t.Fatalf("%+v %+v", s, s.Group)
+			}
+			leave, second := join("bob")
+			time.Sleep(5 * time.Minute)
+			g := state(h).Group
+			if len(g.Members) != 2 || g.Members[0].Owned != 4 || g.Members[1].Owned != 4 || len(g.Moves) != 1 || g.Moves[0].Partitions != 4 {
+				t.Errorf("%+v", g)
+			}
+			*count = 0
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if *count > 130 {
+				t.Errorf("%d requests in ten minutes", *count)
+			}
+			leave()
+			<-second
+		})
+		cancel()
+		<-first
+	})
+}
+
+// Epochs that nobody folds have more slots than a look lists. Then the number is a lower bound, and
+// the listing is not made again.
+func TestManyUnfolded(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		for range 2 {
+			n := lead(t, l.Mem, "x")
+			n.append(t, 1500)
+			_ = n.w.Close(t.Context())
+			_ = n.Resign(t.Context())
+		}
+		n := lead(t, l.Mem, "y")
+		n.append(t, 10)
+		watching(t, 12, l.Mem, func(h *outside.Hub, count *int) {
+			time.Sleep(3 * time.Minute)
+			v := state(h).Log
+			if !v.More || v.Unfolded > 3014 || v.Tail != logtest.At(3, 11) {
+				t.Errorf("%d of 3,013, more %v, tail %v", v.Unfolded, v.More, v.Tail)
+			}
+			c, err := compactor.New(l.Mem, &compactor.Options{Token: fence.NewToken(1), Clock: clock.Go()})
+			if err == nil {
+				_, err = c.Once(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Minute)
+			if v := state(h).Log; v.More || v.Unfolded != 0 {
+				t.Errorf("folded: %d, more %v", v.Unfolded, v.More)
+			}
+		})
+	})
+}

@@ -1,0 +1,134 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/store"
+)
+
+// Lag says how far the parts of a log are behind its end. It marshals to JSON. All times are
+// the writers' times of day; zero if unknown.
+type Lag struct {
+	Tail fence.Position `json:"tail"`
+	// End is the number of all records. LastAt is when the last object of the log was
+	// written.
+	End    uint64    `json:"end"`
+	LastAt time.Time `json:"last_at,omitzero"`
+	// Compacted is the number of records before the floor. The others are in Objects objects
+	// of Bytes bytes, the first of which was written at OldestAt.
+	Compacted uint64    `json:"compacted"`
+	Waiting   uint64    `json:"waiting"`
+	Objects   int       `json:"objects"`
+	Bytes     int64     `json:"bytes"`
+	OldestAt  time.Time `json:"oldest_at,omitzero"`
+	// Checkpoint is the number of records before the last checkpoint: a new leader reads the
+	// others.
+	Checkpoint uint64 `json:"checkpoint"`
+}
+
+// Behind measures the lag of the log in st. It lists the objects below data/ from the floor
+// on, and writes nothing.
+func Behind(ctx context.Context, st store.Store) (*Lag, error) {
+	log, err := state.Open(ctx, st, nil)
+	if err != nil {
+		return nil, err
+	}
+	m, tail, last, err := findTail(ctx, st, log)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lag{
+		Tail: tail.Position, End: tail.Offset, LastAt: last, Compacted: m.Floor.Offset, Waiting: tail.Offset - m.Floor.Offset,
+		Checkpoint: m.Tail().Offset,
+	}
+	if l.LastAt.IsZero() && tail.Position.Seq > 1 {
+		if h, err := header(ctx, st, fence.Position{Epoch: tail.Position.Epoch, Seq: tail.Position.Seq - 1}); err == nil {
+			l.LastAt = h.Time
+		}
+	}
+	if l.OldestAt, err = oldest(ctx, st, m.Floor.Position); err != nil {
+		return nil, err
+	}
+	after := &store.ListOptions{}
+	if at := m.Floor.Position; at.Seq > 1 {
+		after.StartAfter = layout.DataKey(fence.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
+	}
+	for info, err := range store.ListAll(ctx, st, layout.DataPrefix, after, nil) {
+		if err != nil {
+			return nil, err
+		}
+		if p, ok := layout.ParseDataKey(info.Key); ok && !m.Past(p) {
+			l.Objects++
+			l.Bytes += info.Size
+		}
+	}
+	return l, nil
+}
+
+// Loose is what is in the log after its floor, and so in no version of the manifest.
+type Loose struct {
+	// End is the number of all records, Records how many of them are after the floor.
+	End, Records uint64
+	// Edits tells whether there are changes of the table after the floor. It is only
+	// searched for if there are no records.
+	Edits bool
+}
+
+// AfterFloor returns what is after the floor of the log in st.
+func AfterFloor(ctx context.Context, st store.Store) (Loose, error) {
+	log, err := state.Open(ctx, st, nil)
+	if err != nil {
+		return Loose{}, err
+	}
+	m, tail, _, err := findTail(ctx, st, log)
+	if err != nil {
+		return Loose{}, err
+	}
+	l := Loose{End: tail.Offset, Records: tail.Offset - m.Floor.Offset}
+	if l.Records > 0 || tail.Position == m.Floor.Position {
+		return l, nil
+	}
+	f := log.Format()
+	source := &chain.Source{Store: st, Log: f.Log, Limits: f.Limits.Limits}
+	for step, err := range source.Walk(ctx, m.Floor) {
+		if err != nil {
+			return l, err
+		}
+		l.Edits = l.Edits || step.Frame.Kind == frame.Edit
+	}
+	return l, nil
+}
+
+// header reads the header of a log object.
+func header(ctx context.Context, st store.Store, p fence.Position) (frame.Header, error) {
+	b, _, err := store.Read(ctx, st, layout.DataKey(p), &store.ReadOptions{Length: frame.HeaderSize})
+	if err != nil {
+		return frame.Header{}, err
+	}
+	return frame.DecodeHeader(b)
+}
+
+// oldest returns when the first object at or after the floor was written that is no seal;
+// zero if there is none, or it was pruned meanwhile.
+func oldest(ctx context.Context, st store.Store, p fence.Position) (time.Time, error) {
+	for range tailTries {
+		h, err := header(ctx, st, p)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return time.Time{}, nil
+		case err != nil:
+			return time.Time{}, err
+		case h.Kind != frame.Seal:
+			return h.Time, nil
+		}
+		p = fence.Position{Epoch: h.Next, Seq: 1}
+	}
+	return time.Time{}, nil
+}

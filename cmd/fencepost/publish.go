@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/delta"
+)
+
+// tableArg explains the argument TABLE of the verbs below.
+const tableArg = `TABLE is where engines find the Delta table. It is the folder of the log's files, URL/file,
+and may be left out.`
+
+func (a *app) publishCmd() *cobra.Command {
+	var watch bool
+	var format, name, partition string
+	var o delta.Options
+	c := &cobra.Command{
+		Use:   "publish [--watch] [--format delta] URL [TABLE]",
+		Short: "publish the table of files as a Delta Lake table",
+		Long: `Publish creates the versions of a Delta Lake table that are missing, so that Spark, DuckDB,
+Polars and others read the log's table of Parquet files. With --watch it goes on until it
+is stopped. Any number of publishers may run at once.
+
+` + tableArg + `
+
+It pins the log, so that files stay as long as engines may read them: see --retention.
+Unpublish lets go of them.
+
+It needs the rights of a reader, and to read, list, write and delete below
+file/_delta_log/.`,
+		Example: "fencepost publish --watch --partition day:date s3://bucket/orders",
+		Args:    wantArgs(1, 2),
+	}
+	fl := c.Flags()
+	fl.BoolVar(&watch, "watch", false, "go on until stopped")
+	fl.StringVar(&format, "format", "delta", "the format of the table; there is one")
+	fl.StringVar(&name, "name", "", "the table's name, for people; set by the first publisher")
+	fl.StringVar(&partition, "partition", "", "its partitions, as column:type,…; set by the first publisher")
+	spanVar(fl, &o.Retention, "retention", "7d", time.Hour, "how long older versions can be read; set by the first publisher")
+	spanVar(fl, &o.Every, "every", "100ms", time.Millisecond, "with --watch: how often to look for edits, at most")
+	a.jsonFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if format != "delta" {
+			return usage("--format %s is not known; use delta", format)
+		}
+		if !watch && fl.Changed("every") {
+			return usage("--every goes with --watch, which is not given")
+		}
+		o.Name, o.Partition = name, columns(partition)
+		a.publishing(&o, watch)
+		p, err := a.publisher(cmd.Context(), args, &o)
+		if err != nil {
+			return err
+		}
+		if watch {
+			return p.Run(cmd.Context())
+		}
+		r, err := p.Publish(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if err := a.published(&r, nil); err != nil {
+			return err
+		}
+		return r.Err()
+	}
+	return c
+}
+
+// columns reads day:date,region.
+func columns(list string) (all []delta.Column) {
+	for part := range strings.SplitSeq(list, ",") {
+		if name, of, _ := strings.Cut(strings.TrimSpace(part), ":"); name != "" {
+			all = append(all, delta.Column{Name: name, Type: of})
+		}
+	}
+	return all
+}
+
+// publishing says what happens meanwhile.
+func (a *app) publishing(o *delta.Options, watch bool) {
+	o.Hooks.Foreign = func(f delta.Foreign) { a.con.note("%s: %s", f.Key, f.What) }
+	o.Hooks.Failed = func(err error) { a.con.note("%s; trying again", line(err)) }
+	o.Hooks.Published = func(r delta.Report) {
+		if watch {
+			a.con.note("version %d: %d files, %d edits of the log", r.Version, r.Files, r.Sources[0].Published)
+		}
+	}
+}
+
+// publisher opens the log URL and its table.
+func (a *app) publisher(ctx context.Context, args []string, o *delta.Options) (*delta.Publisher, error) {
+	own := strings.TrimRight(args[0], "/") + "/file"
+	if base, query, ok := strings.Cut(args[0], "?"); ok {
+		own = strings.TrimRight(base, "/") + "/file?" + query
+	}
+	if len(args) > 1 && strings.TrimRight(args[1], "/") != own {
+		return nil, usage("the table of this log can be published only where its files are: leave out TABLE, or give %s", own)
+	}
+	st, err := a.logStore(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	root, src, err := delta.Beside(st)
+	if err != nil {
+		return nil, err
+	}
+	p, err := delta.Open(ctx, root, []delta.Source{src}, o)
+	if errors.Is(err, delta.ErrOptions) {
+		return nil, &kindError{errUsage, err}
+	}
+	return p, err
+}
+
+// publishedDoc is what publish and published print as JSON.
+type publishedDoc struct {
+	Version   int64    `json:"version"`
+	Files     int      `json:"files"`
+	Log       string   `json:"log"`
+	Edits     uint64   `json:"edits"`
+	Published uint64   `json:"published"`
+	Behind    uint64   `json:"behind"`
+	Manifest  uint64   `json:"manifest"`
+	Error     string   `json:"error,omitempty"`
+	Foreign   []string `json:"foreign,omitempty"`
+}
+
+func (a *app) published(r *delta.Report, foreign []string) error {
+	s := r.Sources[0]
+	d := publishedDoc{Version: r.Version, Files: r.Files, Log: s.Log.String(), Edits: s.Edits, Published: s.Published, Manifest: s.Manifest, Foreign: foreign}
+	d.Behind = d.Edits - min(d.Edits, d.Published)
+	if s.Err != nil {
+		d.Error = s.Err.Error()
+	}
+	if a.json {
+		return a.print(d)
+	}
+	if r.Version < 0 {
+		return a.write([]byte("nothing to publish: the log has no edits yet\n"))
+	}
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row("version", "%d, with %d files", d.Version, d.Files)
+	row("published", "%d of %d edits; %d behind", d.Published, d.Edits, d.Behind)
+	row("holds", "version %d of the manifest", d.Manifest)
+	for _, f := range foreign {
+		row("foreign", "%s", f)
+	}
+	if d.Error != "" {
+		row("left behind", "%s", d.Error)
+	}
+	_ = w.Flush()
+	return a.write(b.Bytes())
+}
+
+func (a *app) publishedCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "published [--json] URL [TABLE]",
+		Short: "print what is published, and how far behind it is",
+		Long: `Published prints the newest version of the Delta table, how many edits of the log are in
+it and how many are not, and what other programs have left in the Delta log. It changes
+nothing.
+
+` + tableArg + `
+
+It needs the right to read.`,
+		Example: "fencepost published s3://bucket/orders",
+		Args:    wantArgs(1, 2),
+	}
+	a.jsonFlag(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		var foreign []string
+		o := &delta.Options{Hooks: delta.Hooks{Foreign: func(f delta.Foreign) { foreign = append(foreign, f.Key+": "+f.What) }}}
+		p, err := a.publisher(cmd.Context(), args, o)
+		if err != nil {
+			return err
+		}
+		r, err := p.Status(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return cmp.Or(a.published(&r, foreign), r.Err())
+	}
+	return c
+}
+
+func (a *app) unpublishCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "unpublish URL [TABLE]",
+		Short: "take the log out of its Delta table, for good",
+		Long: `Unpublish adds a version to the Delta table that removes the log's files from it, and lets
+go of the log. Files that only older versions name are deleted by the next compactions,
+also while engines read them. The log can not be published to this table again.
+
+` + tableArg + `
+
+It needs the rights of publish.`,
+		Example: "fencepost unpublish s3://bucket/orders",
+		Args:    wantArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := a.publisher(cmd.Context(), args, nil)
+			if err != nil {
+				return err
+			}
+			r, err := p.Unpublish(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.write(fmt.Appendf(nil, "unpublished; the last version is %d\n", r.Version))
+		},
+	}
+}

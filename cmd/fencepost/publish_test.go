@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// commitParquet adds a Parquet file to the log's table.
+func commitParquet(t *testing.T, url string, epoch uint64) {
+	t.Helper()
+	st, err := store.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := writer.Open(t.Context(), st, fence.NewToken(epoch), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := w.CreateFile(t.Context(), ".parquet")
+	if err == nil {
+		rows := parquet.NewGenericWriter[struct{ ID int64 }](f)
+		if _, err = rows.Write([]struct{ ID int64 }{{1}, {2}}); err == nil {
+			err = rows.Close()
+		}
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil {
+		err = w.CommitFiles(t.Context(), manifest.Edit{Add: []manifest.File{f.File()}})
+	}
+	if err == nil {
+		err = w.Close(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPublish(t *testing.T) {
+	url := "file://" + t.TempDir() + "/log"
+	must(t, "", "init", url)
+	if got := must(t, "", "publish", url); !strings.Contains(got, "no edits yet") {
+		t.Error(got)
+	}
+	if r := run(t, "", "published", url); r.status != 1 || !strings.Contains(r.err, "there is no Delta table") {
+		t.Errorf("%+v", r)
+	}
+	commitParquet(t, url, 1)
+	if got, want := must(t, "", "publish", "--name", "orders", url), "version    1, with 1 files\npublished  1 of 1 edits; 0 behind\nholds      version 2 of the manifest\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	commitParquet(t, url, 2)
+	var d publishedDoc
+	if err := json.Unmarshal([]byte(must(t, "", "published", "--json", url)), &d); err != nil || d.Version != 1 || d.Behind != 1 || d.Edits != 2 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	must(t, "", "publish", url, url+"/file")
+	if got := must(t, "", "pins", url); !strings.Contains(got, "delta/") {
+		t.Errorf("pins are %q", got)
+	}
+	if got := must(t, "", "verify", url); strings.Contains(got, "_delta_log") {
+		t.Errorf("verify says %q", got)
+	}
+	if got := must(t, "", "unpublish", url); got != "unpublished; the last version is 3\n" {
+		t.Error(got)
+	}
+	if got := must(t, "", "pins", url); strings.Contains(got, "delta/") {
+		t.Errorf("pins are %q", got)
+	}
+	for _, c := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"publish", url}, 1, "unpublished"},
+		{[]string{"publish", url, url + "/table"}, 2, "leave out TABLE"},
+		{[]string{"publish", "--format", "iceberg", url}, 2, "use delta"},
+		{[]string{"publish", "--every", "1s", url}, 2, "goes with --watch"},
+		{[]string{"publish", "--partition", "a b", url}, 2, "cannot be called"},
+	} {
+		if r := run(t, "", c.args...); r.status != c.status || !strings.Contains(r.err, c.says) {
+			t.Errorf("%q: status %d, %s; want %d and %q", c.args, r.status, r.err, c.status, c.says)
+		}
+	}
+}

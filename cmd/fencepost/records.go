@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fencepost/fencepost/reader"
+)
+
+// encoder prints a record.
+type encoder func(w io.Writer, r reader.Record) error
+
+// encoders are the values of cat --format.
+var encoders = map[string]encoder{
+	"lines": func(w io.Writer, r reader.Record) error {
+		_, err := w.Write(r.Value)
+		if err == nil && !bytes.HasSuffix(r.Value, []byte("\n")) {
+			_, err = w.Write([]byte("\n"))
+		}
+		return err
+	},
+	"raw": func(w io.Writer, r reader.Record) error {
+		_, err := w.Write(r.Value)
+		return err
+	},
+	"frames": func(w io.Writer, r reader.Record) error {
+		if _, err := w.Write(binary.BigEndian.AppendUint32(nil, uint32(len(r.Value)))); err != nil {
+			return err
+		}
+		_, err := w.Write(r.Value)
+		return err
+	},
+	"json": func(w io.Writer, r reader.Record) error { return encodeJSON(w, r, false) },
+}
+
+// schema is the help about records in JSON.
+const schema = `A line of JSON has "offset", "time", and one of these: "value" if the record is a JSON
+document, which is then part of the line, without the white space around it; "text"
+if it is other text in UTF-8; "base64" if it is neither. With --exact there is no
+"value", so that no byte is lost.`
+
+// exactHelp is the help of --exact.
+const exactHelp = `never print "value", so that no byte is lost`
+
+// recordLine is a record in JSON. One of the last three is set.
+type recordLine struct {
+	Offset uint64          `json:"offset"`
+	Time   time.Time       `json:"time"`
+	Value  json.RawMessage `json:"value,omitempty"`
+	Text   *string         `json:"text,omitempty"`
+	Base64 *[]byte         `json:"base64,omitempty"`
+}
+
+// encodeJSON prints a record as the schema says.
+func encodeJSON(w io.Writer, r reader.Record, exact bool) error {
+	l := recordLine{Offset: r.Offset, Time: r.Time}
+	switch {
+	case !exact && utf8.Valid(r.Value) && json.Valid(r.Value):
+		l.Value = bytes.TrimSpace(r.Value)
+	case utf8.Valid(r.Value):
+		s := string(r.Value)
+		l.Text = &s
+	default:
+		l.Base64 = &r.Value
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(l)
+}
+
+// gather is how long a record that is followed waits for others, so that they are printed
+// in one write.
+const gather = 5 * time.Millisecond
+
+// live is a buffered writer for things that come one by one: none waits for the next one
+// for longer than gather.
+type live struct {
+	mu   sync.Mutex
+	out  *bufio.Writer
+	due  *time.Timer // nil: nothing waits
+	fail func(error)
+}
+
+// newLive returns a writer to w. Fail is called with the error of a write that Write did not
+// report.
+func newLive(w *bufio.Writer, fail func(error)) *live { return &live{out: w, fail: fail} }
+
+func (l *live) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.due == nil {
+		l.due = time.AfterFunc(gather, l.flush)
+	}
+	return l.out.Write(b)
+}
+
+func (l *live) flush() {
+	l.mu.Lock()
+	l.due = nil
+	err := l.out.Flush()
+	l.mu.Unlock()
+	if err != nil {
+		l.fail(err)
+	}
+}
+
+// stop ends the flushes; the caller flushes what is left.
+func (l *live) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.due != nil {
+		l.due.Stop()
+	}
+	l.due = nil
+}
+
+// ends counts nothing more after ctx has ended; it returns ctx's cause if err is that.
+func ends(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

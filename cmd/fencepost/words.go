@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+)
+
+// when writes a time for people, in this machine's zone and with it.
+func when(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05Z07:00") }
+
+// size writes a number of bytes.
+func size(n int) string { return humanize.IBytes(uint64(max(n, 0))) }
+
+// plural writes a number of things: 1 record, 2 records.
+func plural[T int | uint64](n T, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %s", n, english.PluralWord(2, thing, ""))
+}
+
+// brief writes a length of time with no more digits than people read. Clocks that differ
+// must not make it negative.
+func brief(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d >= time.Minute:
+		d = d.Round(time.Second)
+	case d >= time.Second:
+		d = d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		d = d.Round(time.Millisecond)
+	}
+	return d.String()
+}

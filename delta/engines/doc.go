@@ -1,0 +1,3 @@
+// Package engines has a test that reads published tables with other engines: delta-rs, Polars
+// and DuckDB. Run it with make engines, which installs them.
+package engines

@@ -1,0 +1,113 @@
+package delta
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+const (
+	// footerGuess is how many bytes at the end of a file are read at first. Most footers fit.
+	footerGuess = 64 << 10
+	// maxFooter bounds a footer, in bytes.
+	maxFooter = 64 << 20
+)
+
+// footer is what a file's own end says of it.
+type footer struct {
+	schema *schema
+	text   string // of schema
+	stats  string
+}
+
+// readFooter reads the footer of the Parquet file under key. It costs one GET, or two if the
+// footer is large.
+func readFooter(ctx context.Context, st store.Store, key string, size int64, settle *store.SettleOptions) (*footer, error) {
+	notParquet := func(err error) error {
+		return fmt.Errorf("%w: %s is no Parquet file: %w; remove it from the log's table with an edit", ErrSource, key, err)
+	}
+	if size < 12 {
+		return nil, notParquet(fmt.Errorf("it has %d bytes", size))
+	}
+	end, err := readEnd(ctx, st, key, size, min(size, footerGuess), settle)
+	if err != nil {
+		return nil, err
+	}
+	if magic := string(end[len(end)-4:]); magic != "PAR1" {
+		return nil, notParquet(fmt.Errorf("it ends with %q", magic))
+	}
+	need := int64(binary.LittleEndian.Uint32(end[len(end)-8:])) + 8
+	switch {
+	case need > size || need > maxFooter:
+		return nil, notParquet(fmt.Errorf("its footer claims %d of %d bytes", need, size))
+	case need > int64(len(end)):
+		if end, err = readEnd(ctx, st, key, size, need, settle); err != nil {
+			return nil, err
+		}
+	}
+	f, err := decodeFooter(end, size)
+	if err != nil && !errors.Is(err, ErrSchema) {
+		return nil, notParquet(err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return f, nil
+}
+
+func readEnd(ctx context.Context, st store.Store, key string, size, n int64, settle *store.SettleOptions) ([]byte, error) {
+	end, info, err := store.Read(ctx, st, key, &store.ReadOptions{Offset: size - n, Length: n, Settle: settle})
+	if err != nil {
+		return nil, fmt.Errorf("delta: the footer of a live file: %w", err)
+	}
+	if info.Size != size || int64(len(end)) != n {
+		return nil, fmt.Errorf("%w: %s has %d bytes, and the log says %d: it was replaced or damaged; run `fencepost verify`", ErrSource, key, info.Size, size)
+	}
+	return end, nil
+}
+
+// tail is the end of a file of which the rest is not there.
+type tail struct {
+	end  []byte
+	size int64
+}
+
+func (t tail) ReadAt(p []byte, at int64) (int, error) {
+	from := at - (t.size - int64(len(t.end)))
+	if from < 0 || from > int64(len(t.end)) {
+		return 0, fmt.Errorf("delta: byte %d is not in the footer", at)
+	}
+	n := copy(p, t.end[from:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func decodeFooter(end []byte, size int64) (f *footer, err error) {
+	// The library panics on some footers that are damaged.
+	defer func() {
+		if r := recover(); r != nil {
+			f, err = nil, fmt.Errorf("%v", r)
+		}
+	}()
+	file, err := parquet.OpenFile(tail{end, size}, size, parquet.SkipMagicBytes(true), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	if err != nil {
+		return nil, err
+	}
+	s, err := schemaOf(file.Root())
+	if err != nil {
+		return nil, err
+	}
+	stats, err := statsOf(file)
+	if err != nil {
+		return nil, err
+	}
+	return &footer{schema: s, text: s.String(), stats: stats}, nil
+}

@@ -1,0 +1,176 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+)
+
+// pinName is the name of all pins of a table.
+func pinName(table string) string { return "delta/" + table }
+
+// hold pins a version of the log for what is about to be published, if the one that the table
+// names is old. A pin on a version keeps all files that were live then or later.
+//
+// guard:delta-pin-first. The version is pinned before anything is written, and it is the one
+// that the log was read with. Without this order: a publisher reads the log; an edit removes a
+// file, and a compactor folds that and deletes the file; the publisher creates a version that
+// names the file.
+//
+//mutant:replace w.r.Pin(ctx, name, w.table.Version(), 0) => manifest.Pin{Key: "none", Version: w.table.Version()}, error(nil)
+func (p *Publisher) hold(ctx context.Context, w *work) error {
+	_, old, known := p.state.source(w.log)
+	name := pinName(p.state.meta.ID)
+	if w.pin.Key != "" && (w.pin.Name != name || w.pin.Version > w.table.Version() || known && w.pin.Version <= old.Manifest) {
+		if err := w.r.Release(ctx, w.pin); err != nil {
+			return err
+		}
+		w.pin = manifest.Pin{}
+	}
+	age := p.opts.Clock.Wall().Sub(time.UnixMilli(old.Held)).Abs() // a clock may have gone back
+	if w.pin.Key != "" || known && (age < retentionOf(p.state.meta, p.opts.Retention)/holdsPerRetention || w.table.Version() <= old.Manifest) {
+		return nil
+	}
+	pin, err := w.r.Pin(ctx, name, w.table.Version(), 0)
+	switch {
+	case errors.Is(err, reader.ErrGone):
+		return errAgain
+	case err != nil:
+		return err
+	case pin.Version != w.table.Version(): // there was no manifest, and now there is one
+		return errors.Join(errAgain, w.r.Release(ctx, pin))
+	}
+	w.pin = pin
+	return nil
+}
+
+// tidy lets go of what no version within the retention names: pins of the sources, and old
+// commits and checkpoints of the Delta log.
+func (p *Publisher) tidy(ctx context.Context) error {
+	if p.state == nil || p.state.version < 0 {
+		return nil
+	}
+	l, err := p.table.list(ctx, 0)
+	if err != nil {
+		return err
+	}
+	retention := retentionOf(p.state.meta, p.opts.Retention)
+	first := p.state.version
+	for v := p.state.version - 1; v >= 0; v-- {
+		if !inside(l.commits[v+1], retention) {
+			break
+		}
+		if _, ok := l.commits[v]; !ok {
+			break
+		}
+		first = v
+	}
+	old, base, err := p.table.at(ctx, l, first)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // another publisher is at it
+	}
+	if err != nil {
+		p.foreign(commitKey(first), fmt.Sprintf("nothing older is deleted, because this version cannot be read: %v", err))
+		return context.Cause(ctx)
+	}
+	if err := p.unpin(ctx, old.holds()); err != nil {
+		return err
+	}
+	return p.table.clean(ctx, l, base)
+}
+
+// slack is how much longer than the retention something must be old. Most stores tell times in
+// whole seconds.
+const slack = 5 * time.Second
+
+// inside reports whether a version is still within the retention, by its successor: a version
+// can be read until the retention has passed since the next one came.
+//
+// guard:delta-inside. The time counts from the store's own time of the version that follows.
+// Without this rule: a publisher is silent for eight days; it publishes an edit that removes a
+// file; the version before it, the newest one until a moment ago, is older than the retention;
+// its hold is let go, and queries that began a second ago find their file gone.
+func inside(successor store.Info, retention time.Duration) bool {
+	age, known := successor.Age()
+	return !known || age < retention+slack
+}
+
+// at reads a version, from the newest checkpoint at or before it that its commit proves.
+func (t *table) at(ctx context.Context, l *listing, version int64) (s *state, base int64, err error) {
+	bases := slices.DeleteFunc(slices.Sorted(maps.Keys(l.checkpoints)), func(v int64) bool { return v > version })
+	slices.Reverse(bases)
+	for _, base := range bases {
+		s, err = t.base(ctx, l, base)
+		if err == nil {
+			err = t.followTo(ctx, s, l, version)
+		}
+		if err == nil || !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrForeign) {
+			return s, base, err
+		}
+	}
+	s = newState()
+	return s, 0, t.followTo(ctx, s, l, version)
+}
+
+// unpin releases the pins of this table that hold versions below those that the oldest version
+// within the retention names.
+//
+// guard:delta-unpin. A pin is released only if its version is below that of the oldest version
+// of the table within the retention, and by its own key. Without this rule: two publishers have
+// a pin each under the table's name; the first one releases the name; the second one creates a
+// version that nothing holds.
+func (p *Publisher) unpin(ctx context.Context, needed map[fence.ID]hold) error {
+	name := pinName(p.state.meta.ID)
+	for _, s := range p.sources {
+		h, ok := needed[s.log]
+		if !ok {
+			continue // it is not in that version yet: later ones need all its pins
+		}
+		pins, err := s.r.Pins(ctx)
+		if err != nil {
+			return err
+		}
+		for _, pin := range pins {
+			//mutant:replace pin.Version < h.Manifest => true
+			if pin.Name != name || pin.TTL != 0 || pin.Key == s.pin.Key {
+				continue
+			}
+			if pin.Version < h.Manifest {
+				if err := s.r.Release(ctx, pin); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// clean deletes commits and checkpoints before a checkpoint, from the oldest one on.
+//
+// guard:delta-clean. Log cleanup deletes only what lies before a checkpoint that its commit has
+// proved and from which the oldest version within the retention was read. Without this check:
+// another program has written the newest checkpoint and left out what it does not know; the
+// commits before it are deleted; nobody can build the table any more.
+func (t *table) clean(ctx context.Context, l *listing, base int64) error {
+	var keys []string
+	for v := range l.commits {
+		if v < base {
+			keys = append(keys, commitKey(v))
+		}
+	}
+	for v := range l.checkpoints {
+		if v < base {
+			keys = append(keys, checkpointKey(v))
+		}
+	}
+	slices.Sort(keys)
+	return store.DeleteAll(ctx, t.st, keys, t.settle)
+}

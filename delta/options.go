@@ -1,0 +1,158 @@
+package delta
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+)
+
+// DefaultRetention is how long a version of the table can be read after the next one came.
+const DefaultRetention = 7 * 24 * time.Hour
+
+// Options of a publisher. The zero value works, and so does nil.
+type Options struct {
+	// Name of the table, for people. Only the first publisher of a table sets it, and so
+	// with Partition and Retention. The others take what the table says.
+	Name string
+	// Partition are the columns by which the files are partitioned.
+	Partition []Column
+	// Retention is how long a version can be read after the next one came; default
+	// [DefaultRetention]. Until then its files stay in the store. At least an hour.
+	Retention time.Duration
+	// Every is how often [Publisher.Run] looks for edits; default 100 ms, at least 1 ms.
+	Every time.Duration
+	// Hooks are told what happens.
+	Hooks Hooks
+	// Settle tunes retries.
+	Settle *store.SettleOptions
+	// Clock is the machine's by default.
+	Clock clock.Clock
+}
+
+// Hooks are called by the goroutine that publishes, which waits for them. Each may be nil.
+type Hooks struct {
+	// Published is told each round that has published something.
+	Published func(Report)
+	// Foreign is told what another program has left in the Delta log.
+	Foreign func(Foreign)
+	// Failed is told the errors after which [Publisher.Run] goes on.
+	Failed func(error)
+}
+
+// Foreign is something in the Delta log that this package has not written.
+type Foreign struct {
+	Key, What string
+}
+
+const (
+	minRetention = time.Hour
+	defaultEvery = 100 * time.Millisecond
+)
+
+// Validate returns all that is wrong with the options, as [Open] does. Each fault is
+// [ErrOptions].
+func (o *Options) Validate() error {
+	v := o.withDefaults()
+	var faults []error
+	if v.Retention < minRetention {
+		faults = append(faults, fmt.Errorf("%w: Retention %v is shorter than %v: engines that read the table need its files for as long as a query takes", ErrOptions, v.Retention, minRetention))
+	}
+	if v.Every < time.Millisecond {
+		faults = append(faults, fmt.Errorf("%w: Every %v is shorter than 1ms", ErrOptions, v.Every))
+	}
+	if err := v.Settle.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("%w: Settle: %w", ErrOptions, err))
+	}
+	seen := map[string]bool{}
+	for _, c := range v.Partition {
+		if err := c.validate(); err != nil {
+			faults = append(faults, err)
+		}
+		if seen[strings.ToLower(c.Name)] {
+			faults = append(faults, fmt.Errorf("%w: Partition has the column %s twice", ErrOptions, c.Name))
+		}
+		seen[strings.ToLower(c.Name)] = true
+	}
+	return errors.Join(faults...)
+}
+
+func (o *Options) withDefaults() Options {
+	v := *cmp.Or(o, &Options{})
+	v.Retention = cmp.Or(v.Retention, DefaultRetention)
+	v.Every = cmp.Or(v.Every, defaultEvery)
+	v.Clock = clock.Or(v.Clock)
+	if v.Hooks.Published == nil {
+		v.Hooks.Published = func(Report) {}
+	}
+	if v.Hooks.Foreign == nil {
+		v.Hooks.Foreign = func(Foreign) {}
+	}
+	if v.Hooks.Failed == nil {
+		v.Hooks.Failed = func(error) {}
+	}
+	return v
+}
+
+// Source is a log whose table is published.
+type Source struct {
+	// Log is where the log is.
+	Log store.Store
+	// Files is where the log's files are, below the root of the Delta table: the file with
+	// the key file/1/x is Files + "1/x" there. Empty, or ends in a slash.
+	Files string
+}
+
+// Beside returns the place of the Delta table of one log: the folder of its files.
+func Beside(log store.Store) (table store.Store, source Source, err error) {
+	table, err = store.Sub(log, strings.TrimSuffix(filePrefix, "/"))
+	return table, Source{Log: log}, err
+}
+
+// filePrefix begins the keys of a log's files.
+const filePrefix = "file/"
+
+// path returns where a file of the log is, below the root of the table.
+func (s *Source) path(key string) string { return s.Files + strings.TrimPrefix(key, filePrefix) }
+
+// Report says what one round of a publisher has done, or what is published.
+type Report struct {
+	// Version is the newest version of the table, -1 if there is none.
+	Version int64
+	// Versions is how many this round has created, and Tries how often it tried to create
+	// one and somebody else was quicker.
+	Versions, Tries int
+	// Files is how many files are active.
+	Files int
+	// Sources are in the order in which they were given.
+	Sources []SourceReport
+}
+
+// SourceReport is what a [Report] says of one source.
+type SourceReport struct {
+	// Log is the log's id, and Name where it is.
+	Log  fence.ID
+	Name string
+	// Edits is how many edits the log has, and Published how many of them are in the table.
+	Edits, Published uint64
+	// Manifest is the version of the log's manifest that the table holds.
+	Manifest uint64
+	// Err says why the source is left behind; nil if it is not.
+	Err error
+}
+
+// Err joins the errors of all sources.
+func (r *Report) Err() error {
+	var all []error
+	for _, s := range r.Sources {
+		if s.Err != nil {
+			all = append(all, fmt.Errorf("%s: %w", s.Name, s.Err))
+		}
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,483 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+)
+
+const (
+	// maxVersions is how many versions a round creates for as many edits. More edits share
+	// one version.
+	maxVersions = 64
+	// checkpointEvery is after how many versions there is a checkpoint.
+	checkpointEvery = 100
+	// holdsPerRetention is how many pins are taken in the time of a retention.
+	holdsPerRetention = 16
+	// rounds bounds how often a publisher begins again because others were quicker.
+	rounds = 100
+)
+
+// Publisher publishes the tables of some logs as one Delta table. Any number of publishers may
+// do that at once, with the same sources or with others. It is for one goroutine.
+type Publisher struct {
+	opts    Options
+	table   *table
+	sources []*source
+	state   *state // the newest that is known, or nil
+	told    map[string]bool
+	rivals  int  // how many others seem to publish too
+	due     bool // there is something to let go of
+	// every and most are checkpointEvery and maxVersions, but in tests.
+	every int64
+	most  int
+}
+
+// Open opens the sources: one GET for each. The Delta table is created by the first Publish.
+// Errors: [ErrOptions], those of reader.Open.
+func Open(ctx context.Context, root store.Store, sources []Source, opts *Options) (*Publisher, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	o := opts.withDefaults()
+	p := &Publisher{opts: o, told: map[string]bool{}, every: checkpointEvery, most: maxVersions}
+	switch {
+	case store.IsNil(root):
+		return nil, fmt.Errorf("%w: the store of the table is nil", ErrOptions)
+	case len(sources) == 0:
+		return nil, fmt.Errorf("%w: there is no source", ErrOptions)
+	}
+	p.table = &table{st: root, settle: o.Settle, clock: o.Clock, foreign: p.foreign}
+	p.sources = make([]*source, len(sources))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i, s := range sources {
+		if s.Files != "" && (!strings.HasSuffix(s.Files, "/") || !plainPath(strings.TrimSuffix(s.Files, "/"))) {
+			return nil, fmt.Errorf("%w: Files %q must be empty, or a folder below the table with a slash at its end, of letters, digits, dots, hyphens, underscores and =; no part begins with a dot or an underscore", ErrOptions, s.Files)
+		}
+		g.Go(func() error {
+			r, err := reader.Open(gctx, s.Log, &reader.Options{Settle: o.Settle, Clock: o.Clock})
+			if err != nil {
+				return err
+			}
+			t := r.Table()
+			p.sources[i] = &source{Source: s, r: r, log: t.Log(), table: t, name: s.Log.Traits().Name}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	seen := map[fence.ID]string{}
+	for _, s := range p.sources {
+		if other, ok := seen[s.log]; ok {
+			return nil, fmt.Errorf("%w: %s and %s are the same log, %s", ErrOptions, other, s.name, s.log)
+		}
+		seen[s.log] = s.name
+	}
+	return p, nil
+}
+
+func (p *Publisher) foreign(key, what string) {
+	if !p.told[key] {
+		p.told[key] = true
+		p.opts.Hooks.Foreign(Foreign{Key: key, What: what})
+	}
+}
+
+// Publish publishes everything that was acknowledged before the call, and lets go of what no
+// version within the retention names. It returns when the table shows that.
+//
+// A source that cannot be published is left behind, and the others are published: see
+// [SourceReport]. Errors: [ErrForeign], [ErrDamaged], the store's or ctx's.
+func (p *Publisher) Publish(ctx context.Context) (Report, error) {
+	r, err := p.publish(ctx)
+	if err == nil {
+		err = p.tidy(ctx)
+	}
+	return r, err
+}
+
+func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
+	r = Report{Version: -1}
+	defer func() {
+		if err != nil {
+			p.state = nil // it may be half of something
+		} else if r.Versions > 0 {
+			p.opts.Hooks.Published(r)
+		}
+	}()
+	if err := p.yield(ctx); err != nil {
+		return r, err
+	}
+	if p.state == nil || p.rivals > 0 {
+		if p.state, err = p.table.load(ctx, p.state); err != nil {
+			return r, err
+		}
+	}
+	p.rivals = p.rivals * 3 / 4
+	for range rounds {
+		// guard:delta-load-first. The Delta table is loaded before the logs are read. Without
+		// this order: a publisher reads a log with 3 edits; another one publishes 4; the first
+		// one loads the table, finds more published than there is, and calls the log restored.
+		jobs, err := p.plan(ctx)
+		if err != nil {
+			return r, err
+		}
+		todo := slices.DeleteFunc(slices.Clone(jobs), func(w *work) bool { return w.err != nil || len(w.steps) == 0 })
+		tries := r.Tries
+		if err := p.advance(ctx, todo, &r); err != nil {
+			return r, err
+		}
+		if r.Tries > tries {
+			if err := p.yield(ctx); err != nil {
+				return r, err
+			}
+		}
+		// guard:delta-shown. What was created is published only when a load that begins later
+		// shows it. Without this check: a publisher sleeps before it creates version 8; others
+		// publish up to 300 and delete the first 100 versions; the create finds no version 8
+		// and is answered "created"; its edits are in no version that anybody reads.
+		//
+		//mutant:replace p.state, err = p.table.load(ctx, p.state); err != nil => false
+		if len(todo) > 0 {
+			if p.state, err = p.table.load(ctx, p.state); err != nil {
+				return r, err
+			}
+		}
+		if p.report(&r, jobs) {
+			return r, nil
+		}
+	}
+	return r, fmt.Errorf("delta: others were quicker %d times in a row; run fewer publishers of this table", rounds)
+}
+
+// report fills in what is published, and returns whether that is all that was to be.
+func (p *Publisher) report(r *Report, jobs []*work) (done bool) {
+	r.Version, r.Files, r.Sources, done = p.state.version, len(p.state.files), nil, true
+	for _, w := range jobs {
+		published, h, _ := p.state.source(w.log)
+		r.Sources = append(r.Sources, SourceReport{Log: w.log, Name: w.name, Edits: w.table.Edits(), Published: published, Manifest: h.Manifest, Err: w.err})
+		if errors.Is(w.err, errAgain) || w.err == nil && len(w.steps) > 0 && published < w.steps[len(w.steps)-1].edits {
+			done = false
+		}
+	}
+	return done
+}
+
+// work is what a round has to do for one source.
+type work struct {
+	*source
+	steps []step
+	need  *schema
+	err   error
+}
+
+// errAgain: something was folded or deleted while it was read, so begin again.
+var errAgain = errors.New("delta: what was read has moved")
+
+// each does something for some sources at the same time. An error leaves a source behind, and
+// never stops the others.
+func each(ctx context.Context, todo []*work, f func(*work) error) error {
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for _, w := range todo {
+		g.Go(func() error {
+			if w.err == nil {
+				w.err = f(w)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // it has none
+	return context.Cause(ctx)
+}
+
+// plan reads the sources and compares them with the table.
+func (p *Publisher) plan(ctx context.Context) ([]*work, error) {
+	jobs := make([]*work, len(p.sources))
+	for i, s := range p.sources {
+		jobs[i] = &work{source: s}
+	}
+	return jobs, each(ctx, jobs, func(w *work) (err error) {
+		if err = w.read(ctx); err == nil {
+			w.steps, err = w.plan(ctx, p.state)
+		}
+		if err == nil && len(w.steps) > 0 {
+			w.need, err = w.inspect(ctx, p, w.steps)
+		}
+		if errors.Is(err, reader.ErrGone) || errors.Is(err, store.ErrNotFound) {
+			return w.moved(err)
+		}
+		w.trouble = 0
+		return err
+	})
+}
+
+// moved returns errAgain if another look may help.
+func (s *source) moved(err error) error {
+	// What the edits in memory name may be gone, if somebody has let go of the holds.
+	s.edits = nil
+	if s.trouble++; s.trouble < 4 {
+		return errAgain
+	}
+	return fmt.Errorf("%w: what the log of %s names is gone: %w; run fencepost verify", ErrSource, s.name, err)
+}
+
+// part is what one version does for one source.
+type part struct {
+	*work
+	step
+	hold hold
+}
+
+// advance creates the versions for some steps, until all are there or somebody else was quicker.
+func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error {
+	m, err := p.metaData(todo)
+	if err != nil {
+		return err
+	}
+	// guard:delta-schema-first. A schema that has more columns is a version of its own, before
+	// the files that need it. Without this rule: two publishers add files of two sources with a
+	// new column each; the second one's schema has not the first one's column, whose values
+	// nobody sees any more.
+	//
+	// The first version is a schema only, and is loaded before anything is pinned for the table:
+	// pins are called by the id of a table that is there, so that others find those of a
+	// publisher that dies.
+	switch {
+	case m != nil && p.state.version < 0:
+		_, err := p.create(ctx, "FENCEPOST CREATE", []action{{Protocol: ours()}, {Meta: m}}, r)
+		return err
+	case m != nil:
+		if created, err := p.create(ctx, "FENCEPOST SCHEMA", []action{{Meta: m}}, r); !created {
+			return err
+		}
+	}
+	todo = slices.DeleteFunc(slices.Clone(todo), func(w *work) bool { return w.err != nil })
+	if err := each(ctx, todo, func(w *work) error { return p.hold(ctx, w) }); err != nil {
+		return err
+	}
+	todo = slices.DeleteFunc(todo, func(w *work) bool { return w.err != nil })
+	for _, parts := range p.versions(todo) {
+		var actions []action
+		now := p.opts.Clock.Wall().UnixMilli()
+		for _, part := range parts {
+			actions = append(actions, p.actions(part, now)...)
+		}
+		if created, err := p.create(ctx, "FENCEPOST PUBLISH", actions, r); !created {
+			return err
+		}
+		for _, part := range parts {
+			if part.hold.Manifest == part.pin.Version {
+				part.pin, p.due = manifest.Pin{}, true // the table has it now
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Publisher) create(ctx context.Context, operation string, actions []action, r *Report) (bool, error) {
+	created, err := p.table.create(ctx, p.state, operation, actions)
+	if err != nil {
+		return false, err
+	}
+	if !created {
+		r.Tries++
+		p.rivals = min(2*p.rivals+1, crowded)
+		return false, nil
+	}
+	r.Versions++
+	if p.state.version%p.every == 0 && p.state.version > 0 {
+		return true, p.table.checkpoint(ctx, p.state, retentionOf(p.state.meta, p.opts.Retention))
+	}
+	return true, nil
+}
+
+// metaData returns the table's metaData if it must change: there is none, or some source needs
+// more columns. A source that does not fit gets an error.
+func (p *Publisher) metaData(todo []*work) (*metaData, error) {
+	have, by := newSchema(), []string(nil)
+	if m := p.state.meta; m != nil {
+		var err error
+		if have, err = decodeSchema(m.Schema); err != nil {
+			return nil, err
+		}
+		by = m.Partition
+	} else {
+		for _, c := range p.opts.Partition {
+			by = append(by, c.Name)
+		}
+	}
+	all := have
+	for _, w := range todo {
+		err := w.need.unpartitioned(by)
+		if err == nil {
+			var more *schema
+			if more, err = all.merge(w.need); err == nil {
+				all = more
+			}
+		}
+		w.err = err
+	}
+	switch {
+	case p.state.meta == nil && len(all.Fields) == 0:
+		// Every source has only edits without files: there is no schema yet.
+		for _, w := range todo {
+			if w.err == nil {
+				w.err = fmt.Errorf("%w: %s has no file yet, and the table no schema", ErrSource, w.name)
+			}
+		}
+		return nil, nil
+	case p.state.meta == nil:
+		return p.newTable(all), nil
+	case all == have:
+		return nil, nil
+	}
+	m := *p.state.meta
+	m.Schema = all.String()
+	return &m, nil
+}
+
+func (p *Publisher) newTable(s *schema) *metaData {
+	m := &metaData{
+		ID: uuid.NewString(), Name: p.opts.Name, Format: provider{Provider: "parquet", Options: map[string]string{}}, Partition: []string{},
+		Config: configOf(p.opts.Retention), CreatedTime: p.opts.Clock.Wall().UnixMilli(),
+	}
+	all := newSchema(s.Fields...)
+	for _, c := range p.opts.Partition {
+		name := c.Type
+		if name == "" {
+			name = "string"
+		}
+		all.Fields = append(all.Fields, column(c.Name, dataType{Name: name}))
+		m.Partition = append(m.Partition, c.Name)
+	}
+	m.Schema = all.String()
+	return m
+}
+
+// versions returns the parts of each version to be created.
+func (p *Publisher) versions(todo []*work) [][]part {
+	count := 0
+	for _, w := range todo {
+		count += len(w.steps)
+	}
+	var all [][]part
+	var together []part
+	for _, w := range todo {
+		steps := w.steps
+		if count > p.most {
+			steps = []step{merge(steps)}
+		}
+		_, old, known := p.state.source(w.log)
+		for i, st := range steps {
+			h := hold{Manifest: w.pin.Version, Held: w.pin.Created.UnixMilli()}
+			// guard:delta-run-holds. Of a run of versions all but the last name the manifest
+			// version that the one before named. Without this rule: edit 4 adds a file and edit
+			// 5 removes it; a compactor folds both, which drops the file; a publisher pins that
+			// manifest and publishes 4 and 5, naming it in both; once the older pins are let go,
+			// the version of edit 4 names a file that is gone.
+			//
+			//mutant:replace i < len(steps)-1 && known => false
+			if w.pin.Key == "" || i < len(steps)-1 && known {
+				h = hold{Manifest: old.Manifest, Held: old.Held}
+			}
+			h.Epoch, h.Slot, h.Opened = uint64(st.place.Slot.Epoch), st.place.Slot.Seq, st.place.Opened
+			if count > p.most {
+				together = append(together, part{w, st, h})
+			} else {
+				all = append(all, []part{{w, st, h}})
+			}
+		}
+	}
+	if count > p.most {
+		all = append(all, together)
+	}
+	return all
+}
+
+// actions returns what one version does for one source.
+func (p *Publisher) actions(w part, now int64) []action {
+	log := w.log.String()
+	rewrites := p.rewrites(w)
+	replaced := map[string]bool{}
+	var all []action
+	for _, f := range w.add {
+		values := map[string]*string{}
+		for _, name := range p.state.meta.Partition {
+			values[name] = nil
+			if v, ok := f.Meta[name]; ok {
+				values[name] = &v
+			}
+		}
+		for _, key := range rewrites[f.Key] {
+			replaced[key] = true
+		}
+		added := &file{path: w.path(f.Key), log: log, partition: values, size: f.Size, modified: now, stats: w.footers[f.Key].stats}
+		all = append(all, action{Add: added.add(rewrites[f.Key] == nil)})
+	}
+	for _, key := range w.step.remove {
+		f := p.state.files[w.path(key)]
+		if f == nil {
+			f = &file{path: w.path(key)} // refused when the version is computed
+		}
+		all = append(all, action{Remove: f.remove(now, !replaced[key])})
+	}
+	return append(all, action{Txn: &txn{App: log, Version: w.edits, Updated: now}}, w.hold.action(w.log))
+}
+
+// rewrites returns the files of a step that bring no new rows, with those that they replace.
+//
+// guard:delta-rewrite. A rewritten file is marked as no change of data only if all the files
+// that it replaces are active before the version, and are removed by it. Without this check: a
+// file is added and rewritten before anybody publishes; its rows come to readers of the
+// table's stream only with the rewritten file, and they leave that one out.
+func (p *Publisher) rewrites(w part) map[string][]string {
+	all := map[string][]string{}
+	for _, f := range w.add {
+		list, err := f.Replaces()
+		if err != nil {
+			continue // an entry of the same name that means something else
+		}
+		fits := func(key string) bool {
+			return p.state.files[w.path(key)] != nil && slices.Contains(w.step.remove, key)
+		}
+		if len(list) > 0 && !slices.ContainsFunc(list, func(key string) bool { return !fits(key) }) {
+			all[f.Key] = list
+		}
+	}
+	return all
+}
+
+func retentionOf(m *metaData, otherwise time.Duration) time.Duration {
+	var n int
+	if m == nil {
+		return otherwise
+	}
+	if _, err := fmt.Sscanf(m.Config[retentionKey], "interval %d seconds", &n); err != nil || n <= 0 {
+		return otherwise
+	}
+	return time.Duration(n) * time.Second
+}
+
+const retentionKey = "delta.deletedFileRetentionDuration"
+
+func configOf(retention time.Duration) map[string]string {
+	span := fmt.Sprintf("interval %d seconds", int64(retention/time.Second))
+	return map[string]string{
+		retentionKey: span, "delta.logRetentionDuration": span, "delta.enableExpiredLogCleanup": "false",
+		"delta.checkpointInterval": fmt.Sprint(checkpointEvery),
+	}
+}

@@ -1,0 +1,155 @@
+package delta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/reader"
+)
+
+const (
+	// calm is how many times longer the silence has lasted than the next pause.
+	calm = 8
+	// slowest is how many times Options.Every the pause becomes at most.
+	slowest = 10
+	// crowded is how many others a publisher reckons with at most.
+	crowded = 16
+)
+
+// Run publishes, and goes on to publish what is committed later, until ctx ends. Then it returns
+// the cause. Any number of publishers can run at once.
+//
+// It goes on after errors of the store, and tells Hooks.Failed. It returns [ErrForeign],
+// [ErrDamaged], or [ErrUnpublished] if all sources are.
+func (p *Publisher) Run(ctx context.Context) error {
+	var quiet, failures time.Duration
+	var tidied clock.Instant
+	for first := true; ; first = false {
+		begun := p.opts.Clock.Now()
+		r, err := p.publish(ctx)
+		if every := p.opts.Retention / holdsPerRetention; err == nil && (first || begun.Sub(tidied) > every || p.due) {
+			if err = p.tidy(ctx); err == nil {
+				tidied, p.due = begun, false
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(err, ErrForeign) || errors.Is(err, ErrDamaged) {
+			return err
+		}
+		if err == nil {
+			err = r.Err()
+		}
+		pause := min(max(quiet/calm, p.opts.Every), slowest*p.opts.Every)
+		quiet += pause
+		if r.Versions > 0 {
+			quiet = 0
+		}
+		failures /= 2
+		if err != nil {
+			if !slices.ContainsFunc(r.Sources, func(s SourceReport) bool { return !errors.Is(s.Err, ErrUnpublished) }) && len(r.Sources) > 0 {
+				return err
+			}
+			p.opts.Hooks.Failed(err)
+			failures = min(4*failures+p.opts.Every, time.Minute)
+		}
+		if err := clock.Sleep(ctx, p.opts.Clock, pause+failures); err != nil {
+			return err
+		}
+	}
+}
+
+// yield waits a moment if others publish too, the longer the more there seem to be. So not all
+// of them compute the same version at the same time.
+func (p *Publisher) yield(ctx context.Context) error {
+	if p.rivals == 0 {
+		return nil
+	}
+	return clock.Sleep(ctx, p.opts.Clock, time.Duration(rand.Int64N(int64(p.rivals)*int64(p.opts.Every))))
+}
+
+// Status reports how far the sources are published, and changes nothing. Errors: [ErrNoTable],
+// [ErrForeign], [ErrDamaged], the store's or ctx's.
+func (p *Publisher) Status(ctx context.Context) (Report, error) {
+	r := Report{Version: -1}
+	s, err := p.table.load(ctx, nil)
+	if err != nil {
+		return r, err
+	}
+	if s.version < 0 {
+		return r, fmt.Errorf("%w: %s has no %s; publish it first", ErrNoTable, p.table.st.Traits().Name, commitKey(0))
+	}
+	p.state = s
+	jobs := make([]*work, len(p.sources))
+	for i, s := range p.sources {
+		jobs[i] = &work{source: s}
+	}
+	if err := each(ctx, jobs, func(w *work) error { return w.look(ctx, p.state) }); err != nil {
+		return r, err
+	}
+	p.report(&r, jobs)
+	return r, nil
+}
+
+// Unpublish takes the sources out of the table for good: a last version removes their files,
+// and their logs are let go. What engines read at older versions may vanish at once. The table
+// is not deleted, and its place cannot be used for these logs again.
+//
+// Errors: [ErrNoTable], [ErrForeign], [ErrDamaged], the store's or ctx's. After an error it can
+// be called again.
+func (p *Publisher) Unpublish(ctx context.Context) (r Report, err error) {
+	defer func() { p.state = nil }()
+	for range rounds {
+		if p.state, err = p.table.load(ctx, nil); err != nil {
+			return r, err
+		}
+		if p.state.version < 0 {
+			return r, fmt.Errorf("%w: %s has no %s", ErrNoTable, p.table.st.Traits().Name, commitKey(0))
+		}
+		actions := p.farewell()
+		if len(actions) == 0 {
+			return r, p.letGo(ctx, &r)
+		}
+		if _, err := p.create(ctx, "FENCEPOST UNPUBLISH", actions, &r); err != nil {
+			return r, err
+		}
+	}
+	return r, fmt.Errorf("delta: others were quicker %d times in a row; stop the publishers of this table first", rounds)
+}
+
+// farewell removes all files of the sources.
+func (p *Publisher) farewell() (actions []action) {
+	now := p.opts.Clock.Wall().UnixMilli()
+	for _, s := range p.sources {
+		_, h, known := p.state.source(s.log)
+		if !known || h.Gone {
+			continue
+		}
+		for _, f := range p.state.filesOf(s.log) {
+			actions = append(actions, action{Remove: f.remove(now, true)})
+		}
+		h.Gone = true
+		actions = append(actions, h.action(s.log))
+	}
+	return actions
+}
+
+// letGo releases all pins of the table on the sources. No version names their files any more,
+// and no publisher goes on.
+func (p *Publisher) letGo(ctx context.Context, r *Report) error {
+	r.Version, r.Files = p.state.version, len(p.state.files)
+	for _, s := range p.sources {
+		err := s.r.Unpin(ctx, pinName(p.state.meta.ID))
+		if err != nil && !errors.Is(err, reader.ErrNoPin) {
+			return err
+		}
+		r.Sources = append(r.Sources, SourceReport{Log: s.log, Name: s.name})
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package delta
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+)
+
+// source is a log that is published, and what is known of its edits.
+type source struct {
+	Source
+	r     *reader.Reader
+	log   fence.ID
+	name  string
+	table *reader.Table
+	// edits are the newest ones, in order and without a gap.
+	edits []reader.Edit
+	// checked is a place that the log was found to contain.
+	checked reader.Place
+	// pin holds the version pinned, if this publisher took a pin that no version names yet.
+	pin manifest.Pin
+	// trouble counts looks in a row that found something gone.
+	trouble int
+	// footers are those of files that are not published yet, by key.
+	footers map[string]*footer
+}
+
+// step is a change of the Delta table: what some edits of one source do.
+type step struct {
+	add    []manifest.File
+	remove []string // keys
+	edits  uint64   // published after it
+	place  reader.Place
+}
+
+// read reads on to the end of the log.
+func (s *source) read(ctx context.Context) error {
+	news, err := s.table.Read(ctx)
+	if err != nil {
+		return err
+	}
+	if len(news) == 0 || len(s.edits) == 0 || news[0].Number != s.edits[len(s.edits)-1].Number+1 {
+		if len(news) > 0 || s.table.Edits() > s.last() {
+			s.edits = nil
+		}
+	}
+	s.edits = append(s.edits, news...)
+	return nil
+}
+
+// look reads the log and checks what is published against it.
+func (s *source) look(ctx context.Context, st *state) error {
+	if err := s.read(ctx); err != nil {
+		return err
+	}
+	published, h, known := st.source(s.log)
+	return s.check(ctx, published, h, known)
+}
+
+// last is the number of the newest edit that is known, or 0.
+func (s *source) last() uint64 {
+	if len(s.edits) == 0 {
+		return 0
+	}
+	return s.edits[len(s.edits)-1].Number
+}
+
+// plan returns the steps from what a state of the Delta table has of the source to the end of
+// the log. The log must have been read after that state.
+func (s *source) plan(ctx context.Context, st *state) ([]step, error) {
+	published, h, known := st.source(s.log)
+	if err := s.check(ctx, published, h, known); err != nil {
+		return nil, err
+	}
+	total := s.table.Edits()
+	if published == total {
+		s.edits = nil // also of a log without an edit
+		return nil, nil
+	}
+	// Each edit on its own, if all are there that are not published.
+	if n := total - published; uint64(len(s.edits)) >= n {
+		s.edits = slices.Clone(s.edits[uint64(len(s.edits))-n:])
+		steps := make([]step, 0, n)
+		for _, e := range s.edits {
+			steps = append(steps, step{add: e.Change.Add, remove: e.Change.Remove, edits: e.Number, place: e.After})
+		}
+		if !known {
+			return []step{merge(steps)}, nil // the table begins with one version
+		}
+		return steps, nil
+	}
+	all, err := s.difference(ctx, st)
+	return []step{all}, err
+}
+
+// check checks that the log has what is published.
+func (s *source) check(ctx context.Context, published uint64, h hold, known bool) error {
+	switch total := s.table.Edits(); {
+	case h.Gone:
+		return fmt.Errorf("%w: %s was taken out of the table; publish it to a new place", ErrUnpublished, s.name)
+	case published > total:
+		// guard:delta-restored. A log that has fewer edits than are published was restored
+		// from a backup, and the publisher stops. Without this check: an operator restores a
+		// log; its publisher takes the table for published; new edits are not in the table
+		// until there are as many as before, and then they are mixed with the lost ones.
+		return s.restored(fmt.Sprintf("it has %d edits, and %d are published", total, published))
+	case known:
+		return s.contains(ctx, reader.Place{Slot: fence.Position{Epoch: fence.Epoch(h.Epoch), Seq: h.Slot}, Opened: h.Opened})
+	}
+	return nil
+}
+
+func (s *source) restored(why string) error {
+	return fmt.Errorf("%w: %s was restored from a backup, %s: give the restored log a new id, and publish it to a new place", ErrSource, s.name, why)
+}
+
+// contains checks that the log has what is published.
+//
+// guard:delta-place. The place up to which a log is published must be on its chain. Without
+// this check: a log is restored from a backup, and goes on; when it has as many edits as are
+// published, the publisher goes on too; the table has files of edits that were lost.
+func (s *source) contains(ctx context.Context, p reader.Place) error {
+	if p == s.checked {
+		return nil
+	}
+	ok, err := s.table.Contains(ctx, p)
+	if err == nil && !ok {
+		return s.restored(fmt.Sprintf("and what is published up to %v is not in it", p.Slot))
+	}
+	if err == nil {
+		s.checked = p
+	}
+	return err
+}
+
+// difference compares the live files with the active ones.
+func (s *source) difference(ctx context.Context, st *state) (step, error) {
+	d := step{edits: s.table.Edits(), place: s.table.End()}
+	active := st.filesOf(s.log)
+	for f, err := range s.table.Files(ctx) {
+		if err != nil {
+			return step{}, err
+		}
+		path := s.path(f.Key)
+		if active[path] == nil {
+			d.add = append(d.add, f)
+		}
+		delete(active, path)
+	}
+	for _, path := range slices.Sorted(maps.Keys(active)) {
+		key, ok := strings.CutPrefix(path, s.Files)
+		if !ok {
+			return step{}, fmt.Errorf("%w: the table has the file %s of %s, which is not below %q: Source.Files was another one before", ErrSource, path, s.name, s.Files)
+		}
+		d.remove = append(d.remove, filePrefix+key)
+	}
+	return d, nil
+}
+
+// merge makes one step of several.
+func merge(steps []step) step {
+	all := steps[len(steps)-1]
+	added, removed := map[string]manifest.File{}, map[string]bool{}
+	var order []string
+	for _, s := range steps {
+		for _, f := range s.add {
+			added[f.Key] = f
+			order = append(order, f.Key)
+		}
+		for _, key := range s.remove {
+			if _, ok := added[key]; ok {
+				delete(added, key)
+			} else {
+				removed[key] = true
+			}
+		}
+	}
+	all.add, all.remove = nil, slices.Sorted(maps.Keys(removed))
+	for _, key := range order {
+		if f, ok := added[key]; ok {
+			all.add = append(all.add, f)
+		}
+	}
+	return all
+}
+
+// inspect reads the footers of the files to be added, and returns the schema that all need.
+func (s *source) inspect(ctx context.Context, p *Publisher, steps []step) (*schema, error) {
+	var todo []manifest.File
+	for _, st := range steps {
+		todo = append(todo, st.add...)
+	}
+	found := make([]*footer, len(todo))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i, f := range todo {
+		if found[i] = s.footers[f.Key]; found[i] != nil {
+			continue
+		}
+		g.Go(func() (err error) {
+			found[i], err = readFooter(gctx, p.table.st, s.path(f.Key), f.Size, p.opts.Settle)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	need := newSchema()
+	fresh := map[string]*footer{}
+	var last string
+	for i, f := range todo {
+		fresh[f.Key] = found[i]
+		if found[i].text == last {
+			found[i].schema = found[i-1].schema // most files are alike: keep one of their schemas
+			continue
+		}
+		last = found[i].text
+		var err error
+		if need, err = need.merge(found[i].schema); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.path(f.Key), err)
+		}
+	}
+	s.footers = fresh
+	return need, nil
+}

@@ -1,0 +1,347 @@
+package delta
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
+)
+
+const (
+	// maxCommit and maxCheckpoint bound these objects, in bytes.
+	maxCommit     = 512 << 20
+	maxCheckpoint = 2 << 30
+	// loadTries bounds how often a load begins again because versions were deleted while it
+	// read them.
+	loadTries = 8
+	// atOnce is how many objects are read at the same time.
+	atOnce = 16
+)
+
+// table is the Delta log in a store.
+type table struct {
+	st     store.Store
+	settle *store.SettleOptions
+	clock  clock.Clock
+	// foreign tells of what another program has left in the Delta log.
+	foreign func(key, what string)
+}
+
+// listing is what lies in the Delta log.
+type listing struct {
+	commits, checkpoints map[int64]store.Info
+	high                 int64 // the highest commit, or -1
+}
+
+// list lists the Delta log, from a version on.
+func (t *table) list(ctx context.Context, from int64) (*listing, error) {
+	l := &listing{commits: map[int64]store.Info{}, checkpoints: map[int64]store.Info{}, high: -1}
+	var opts *store.ListOptions
+	if from > 0 {
+		// Nothing sorts between the last key of a version and the first one of the next.
+		opts = &store.ListOptions{StartAfter: commitKey(from-1) + "~"}
+	}
+	for info, err := range store.ListAll(ctx, t.st, logPrefix, opts, t.settle) {
+		if err != nil {
+			return nil, err
+		}
+		switch v, k := parseKey(info.Key); {
+		case k == aCommit && v >= from:
+			l.commits[v], l.high = info, max(l.high, v)
+		case k == aCheckpoint && v >= from:
+			l.checkpoints[v] = info
+		case k == notOurs:
+			t.foreign(info.Key, "no object of this package has such a name; it is left alone")
+		}
+	}
+	return l, nil
+}
+
+// errGap: a version is missing that a load needs. It may have been deleted meanwhile.
+var errGap = errors.New("a version is missing")
+
+// load returns the newest state. It begins after the call: a version that was created before
+// is in it. Known is an earlier state, which load may change and return, or nil. The state has
+// the version -1 if there is no table.
+func (t *table) load(ctx context.Context, known *state) (*state, error) {
+	if known != nil && known.version >= 0 {
+		l, err := t.list(ctx, known.version)
+		if err != nil {
+			return nil, err
+		}
+		// guard:delta-warm-fits. A publisher goes on from a state that it knows only if each
+		// commit after it proves the result, up to the highest there is. Without this check:
+		// a publisher sleeps for a month; log cleanup deletes the commits after its state; it
+		// creates the next number, in the hole; it takes that for the newest version.
+		//
+		//mutant:replace err == nil { => true {
+		if err := t.follow(ctx, known, l); err == nil {
+			return known, nil
+		} else if !errors.Is(err, ErrForeign) && !errors.Is(err, ErrDamaged) && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+	}
+	var last error
+	for range loadTries {
+		l, err := t.list(ctx, 0)
+		if err != nil {
+			return nil, err
+		}
+		s, err := t.cold(ctx, l)
+		if err == nil || !errors.Is(err, errGap) && !errors.Is(err, store.ErrNotFound) {
+			return s, err
+		}
+		last = err
+	}
+	if errors.Is(last, store.ErrNotFound) {
+		last = fmt.Errorf("%w: objects vanish while they are read: %w", ErrDamaged, last)
+	}
+	return nil, last
+}
+
+// cold builds the newest state from the newest checkpoint that fits the commits.
+func (t *table) cold(ctx context.Context, l *listing) (*state, error) {
+	if l.high < 0 && len(l.checkpoints) == 0 {
+		return newState(), nil
+	}
+	var why []error
+	bases := slices.Sorted(maps.Keys(l.checkpoints))
+	slices.Reverse(bases)
+	for _, v := range bases {
+		if v > l.high {
+			t.foreign(checkpointKey(v), fmt.Sprintf("the newest commit is %d; the checkpoint is not used", l.high))
+			continue
+		}
+		s, err := t.base(ctx, l, v)
+		if err == nil {
+			err = t.follow(ctx, s, l)
+		}
+		if err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, ErrForeign) && !errors.Is(err, ErrDamaged) {
+			return nil, err
+		}
+		// A commit of another program shows from every checkpoint: say that first.
+		why = append(why, err)
+		if !errors.Is(err, ErrForeign) {
+			t.foreign(checkpointKey(v), fmt.Sprintf("it does not fit the commits and is not used: %v", err))
+		}
+	}
+	if _, ok := l.commits[0]; ok {
+		s := newState()
+		err := t.follow(ctx, s, l)
+		if err == nil {
+			return s, nil
+		}
+		why = append(why, err)
+	} else if len(why) == 0 {
+		why = append(why, fmt.Errorf("%w: %w: %s, and no checkpoint after it can be read", ErrDamaged, errGap, commitKey(0)))
+	}
+	return nil, errors.Join(why...)
+}
+
+// base reads a checkpoint and checks it against the commit of its version, or the one after.
+func (t *table) base(ctx context.Context, l *listing, version int64) (*state, error) {
+	body, _, err := store.ReadAll(ctx, t.st, checkpointKey(version), maxCheckpoint, t.settle)
+	if err != nil {
+		return nil, err
+	}
+	s, err := decodeCheckpoint(version, body)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := l.commits[version]; !ok {
+		if _, next := l.commits[version+1]; next {
+			return s, nil // the next commit proves it
+		}
+		return nil, fmt.Errorf("%w: %w: %s, which proves the checkpoint", ErrDamaged, errGap, commitKey(version))
+	}
+	actions, err := t.commit(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	// guard:delta-checkpoint. A checkpoint counts only if the commit of its version proves it.
+	// Without this check: another program writes a checkpoint in spite of the unknown feature;
+	// it leaves out what it does not know, such as a source; publishers publish that source a
+	// second time.
+	//
+	//mutant:replace return s, fits(version, actions, s.proof()) => return s, nil
+	return s, fits(version, actions, s.proof())
+}
+
+func fits(version int64, actions []action, got proof) error {
+	want, by := proofOf(actions)
+	if want == nil {
+		return fmt.Errorf("%w: %s is by %q; restore the table to version %d by deleting what comes after it, or publish to a new place", ErrForeign, commitKey(version), by, version-1)
+	}
+	if want.Files != got.Files || want.Sum != got.Sum {
+		return fmt.Errorf("%w: version %d has %d active files with checksum %s by its commit, and %d files with %s as it was read",
+			ErrDamaged, version, want.Files, text(want.Sum), got.Files, text(got.Sum))
+	}
+	return nil
+}
+
+func text(s sum) string {
+	b, _ := s.MarshalText() // never fails
+	return string(b)
+}
+
+// follow applies the commits after a state, up to the highest there is.
+func (t *table) follow(ctx context.Context, s *state, l *listing) error {
+	return t.followTo(ctx, s, l, l.high)
+}
+
+func (t *table) followTo(ctx context.Context, s *state, l *listing, to int64) error {
+	if to < s.version {
+		return fmt.Errorf("%w: %w: %s", ErrDamaged, errGap, commitKey(s.version))
+	}
+	for s.version < to {
+		first := s.version + 1
+		n := min(to-s.version, atOnce)
+		bodies := make([][]action, n)
+		g, gctx := errgroup.WithContext(ctx)
+		for i := range bodies {
+			if _, ok := l.commits[first+int64(i)]; !ok {
+				return fmt.Errorf("%w: %w: %s is gone, and later versions are there", ErrDamaged, errGap, commitKey(first+int64(i)))
+			}
+			g.Go(func() (err error) {
+				bodies[i], err = t.commit(gctx, first+int64(i))
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		for _, actions := range bodies {
+			if err := s.step(actions); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// step applies a commit and checks that it proves the result.
+func (s *state) step(actions []action) error {
+	version := s.version + 1
+	if p, _ := proofOf(actions); p == nil {
+		return fits(version, actions, proof{})
+	}
+	if err := s.apply(actions); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrDamaged, commitKey(version), err)
+	}
+	if !s.protocol.ours() {
+		return fmt.Errorf("%w: %s sets the protocol %+v, which this program does not know", ErrForeign, commitKey(version), s.protocol)
+	}
+	// guard:delta-fits. A publisher believes a state only if the last commit proves it: the
+	// number of active files, and a checksum of the whole state. Without this check: another
+	// program replaces a commit by one without a file; the publisher goes on from there, and
+	// the file, which is live in its source, is missing in the table for ever.
+	//
+	//mutant:replace return fits(version, actions, s.proof()) => return nil
+	return fits(version, actions, s.proof())
+}
+
+func (t *table) commit(ctx context.Context, version int64) ([]action, error) {
+	body, _, err := store.ReadAll(ctx, t.st, commitKey(version), maxCommit, t.settle)
+	if err != nil {
+		return nil, err
+	}
+	return decodeCommit(commitKey(version), body)
+}
+
+// create creates the version after s. It returns false if somebody else was quicker. True does
+// not say that the version is in the table: a load that begins later must show it.
+func (t *table) create(ctx context.Context, s *state, operation string, actions []action) (bool, error) {
+	p, err := s.after(actions)
+	if err != nil {
+		return false, fmt.Errorf("delta: version %d: %w", s.version+1, err)
+	}
+	p.Nonce = fence.ID(uuid.New())
+	info := action{Info: &commitInfo{
+		Timestamp: t.clock.Wall().UnixMilli(), Operation: operation, Parameters: map[string]string{}, EngineInfo: "fencepost", Fencepost: &p,
+	}}
+	body, err := encodeCommit(append([]action{info}, actions...))
+	if err != nil {
+		return false, err
+	}
+	if len(body) > maxCommit {
+		return false, fmt.Errorf("delta: version %d has %d bytes; at most %d are possible; compact the table's files first", s.version+1, len(body), maxCommit)
+	}
+	// guard:delta-create. A version is created only if it is absent. Without this condition:
+	// two publishers compute version 8; the second overwrites the first one's, whose files
+	// are in no later version.
+	//
+	//mutant:replace store.Create(ctx, t.st, commitKey(s.version+1), body, &store.WriteOptions{Settle: t.settle}) => t.st.Put(ctx, commitKey(s.version+1), body, nil)
+	_, err = store.Create(ctx, t.st, commitKey(s.version+1), body, &store.WriteOptions{Settle: t.settle})
+	if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, s.apply(actions)
+}
+
+// lastCheckpoint is the content of _last_checkpoint, a hint for readers.
+type lastCheckpoint struct {
+	Version int64 `json:"version"`
+	Size    int   `json:"size"`
+	Bytes   int   `json:"sizeInBytes"`
+	Adds    int   `json:"numOfAddFiles"`
+	// Nonce makes the bytes of each write unlike all others.
+	Nonce fence.ID `json:"fencepostNonce"`
+}
+
+// checkpoint writes the checkpoint of a state, and moves _last_checkpoint forward to it.
+func (t *table) checkpoint(ctx context.Context, s *state, retention time.Duration) error {
+	since := t.clock.Wall().Add(-retention).UnixMilli()
+	body, err := encodeCheckpoint(s, since)
+	if err != nil {
+		return err
+	}
+	opts := &store.WriteOptions{Settle: t.settle}
+	_, err = store.Create(ctx, t.st, checkpointKey(s.version), body, opts)
+	if err != nil && !errors.As(err, new(*store.ConflictError)) { // it is the same state, whoever wrote it
+		return err
+	}
+	last := lastCheckpoint{Version: s.version, Size: 2 + len(s.txns) + len(s.domains) + len(s.files), Bytes: len(body), Adds: len(s.files), Nonce: fence.ID(uuid.New())}
+	doc, err := json.Marshal(last)
+	if err != nil {
+		return fmt.Errorf("delta: %w", err)
+	}
+	old, info, err := store.ReadAll(ctx, t.st, lastKey, 1<<20, t.settle)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		_, err = store.Create(ctx, t.st, lastKey, doc, opts)
+	case err != nil:
+		return err
+	default:
+		// guard:delta-last-forward. _last_checkpoint only moves forward, and only from the
+		// version that was read. Without this check: a publisher sleeps before it writes the
+		// hint; log cleanup deletes the checkpoint that the hint will name; engines that begin
+		// at the hint cannot read the table.
+		//
+		//mutant:replace json.Unmarshal(old, &now) == nil && now.Version >= s.version => false
+		if now := (lastCheckpoint{}); json.Unmarshal(old, &now) == nil && now.Version >= s.version {
+			return nil
+		}
+		_, err = store.Swap(ctx, t.st, lastKey, doc, info.Version, opts)
+	}
+	if errors.As(err, new(*store.ConflictError)) {
+		return nil // somebody else was quicker; the next checkpoint moves it
+	}
+	return err
+}

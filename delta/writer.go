@@ -1,0 +1,326 @@
+package delta
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// Log is what a [Writer] needs of a log: a writer.Writer, or a fencepost.Session.
+type Log interface {
+	CreateFile(ctx context.Context, ext string, opts ...writer.FileOption) (*writer.FileWriter, error)
+	CommitFiles(ctx context.Context, edit manifest.Edit, opts ...writer.AppendOption) error
+}
+
+// WriterOptions of a [Writer] of rows of type T. The zero value works, and so does nil.
+type WriterOptions[T any] struct {
+	// Table is the root of the Delta table. If it is given, a Writer refuses rows whose
+	// schema does not fit the table before it writes any.
+	Table store.Store
+	// Partition returns the values of the columns by which the table is partitioned, by
+	// name. Rows of one file have the same. Their struct does not have these columns.
+	Partition func(*T) map[string]string
+	// FileSize is how large a file becomes, in bytes, about; default 128 MiB.
+	FileSize int64
+	// Rows is how many rows a row group has at most; default 1 million. They are in memory
+	// until then.
+	Rows int64
+	// Compression of pages; default Zstandard.
+	Compression Codec
+	// Settle tunes retries.
+	Settle *store.SettleOptions
+}
+
+// Codec says how the pages of a file are compressed.
+type Codec string
+
+// The codecs.
+const (
+	Zstd   Codec = "zstd"
+	Snappy Codec = "snappy"
+	Plain  Codec = "none"
+)
+
+const (
+	defaultFileSize = 128 << 20
+	defaultRows     = 1 << 20
+	// maxOpen is how many files a Writer writes at the same time, one for each partition.
+	maxOpen = 128
+)
+
+// Validate returns all that is wrong with the options, as [NewWriter] does. Each fault is
+// [ErrOptions].
+func (o *WriterOptions[T]) Validate() error {
+	v := o.withDefaults()
+	var faults []error
+	if v.FileSize < 1<<10 {
+		faults = append(faults, fmt.Errorf("%w: FileSize %d is less than 1024", ErrOptions, v.FileSize))
+	}
+	if v.Rows < 1 {
+		faults = append(faults, fmt.Errorf("%w: Rows %d must be positive", ErrOptions, v.Rows))
+	}
+	if v.Compression != Zstd && v.Compression != Snappy && v.Compression != Plain {
+		faults = append(faults, fmt.Errorf("%w: there is no Compression %q; use %q, %q or %q", ErrOptions, v.Compression, Zstd, Snappy, Plain))
+	}
+	if err := v.Settle.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("%w: Settle: %w", ErrOptions, err))
+	}
+	return errors.Join(faults...)
+}
+
+func (o *WriterOptions[T]) withDefaults() WriterOptions[T] {
+	v := *cmp.Or(o, &WriterOptions[T]{})
+	v.FileSize = cmp.Or(v.FileSize, defaultFileSize)
+	v.Rows = cmp.Or(v.Rows, defaultRows)
+	v.Compression = cmp.Or(v.Compression, Zstd)
+	return v
+}
+
+// Writer writes rows to Parquet files of a log's table, and commits them with a cursor. T is a
+// struct with tags of package parquet-go. It is for one goroutine.
+type Writer[T any] struct {
+	log    Log
+	opts   WriterOptions[T]
+	config []parquet.WriterOption
+	open   map[string]*openFile[T] // by partition
+	done   []manifest.File         // complete and not committed
+	err    error
+}
+
+// openFile is a file that is being written.
+type openFile[T any] struct {
+	file *writer.FileWriter
+	out  *counter
+	rows *parquet.GenericWriter[T]
+	n    uint64
+	meta map[string]string
+}
+
+// counter counts what is written.
+type counter struct {
+	to *writer.FileWriter
+	n  int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// NewWriter checks that rows of type T have a schema that Delta has, and that it fits the table.
+// Errors: [ErrOptions], [ErrSchema], those of loading the table.
+func NewWriter[T any](ctx context.Context, log Log, opts *WriterOptions[T]) (*Writer[T], error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if log == nil {
+		return nil, fmt.Errorf("%w: the log is nil", ErrOptions)
+	}
+	o := opts.withDefaults()
+	own, err := schemaOf(parquet.SchemaOf(new(T)))
+	if err != nil {
+		return nil, err
+	}
+	if !store.IsNil(o.Table) {
+		if err := fitsTable(ctx, o.Table, own, o.Settle); err != nil {
+			return nil, err
+		}
+	}
+	w := &Writer[T]{log: log, opts: o, open: map[string]*openFile[T]{}}
+	w.config = []parquet.WriterOption{parquet.MaxRowsPerRowGroup(o.Rows), parquet.CreatedBy("fencepost", "1", "")}
+	switch o.Compression {
+	case Zstd:
+		w.config = append(w.config, parquet.Compression(&parquet.Zstd))
+	case Snappy:
+		w.config = append(w.config, parquet.Compression(&parquet.Snappy))
+	case Plain:
+	}
+	return w, nil
+}
+
+// fitsTable checks a schema against that of the table, if there is one.
+func fitsTable(ctx context.Context, root store.Store, own *schema, settle *store.SettleOptions) error {
+	t := &table{st: root, settle: settle, clock: clock.Or(nil), foreign: func(string, string) {}}
+	s, err := t.load(ctx, nil)
+	if err != nil || s.meta == nil {
+		return err
+	}
+	if err := own.unpartitioned(s.meta.Partition); err != nil {
+		return err
+	}
+	has, err := decodeSchema(s.meta.Schema)
+	if err != nil {
+		return err
+	}
+	_, err = has.merge(own)
+	return err
+}
+
+// Write writes rows. They are in memory or in files that are not committed until [Writer.Commit].
+// After an error the Writer is useless: begin again from the last cursor.
+func (w *Writer[T]) Write(ctx context.Context, rows []T) error {
+	if w.err != nil {
+		return w.err
+	}
+	w.err = w.write(ctx, rows)
+	return w.err
+}
+
+func (w *Writer[T]) write(ctx context.Context, rows []T) error {
+	if w.opts.Partition == nil {
+		return w.to(ctx, nil, rows)
+	}
+	for len(rows) > 0 {
+		meta := w.opts.Partition(&rows[0])
+		n := 1
+		for n < len(rows) && maps.Equal(meta, w.opts.Partition(&rows[n])) {
+			n++
+		}
+		if err := w.to(ctx, meta, rows[:n]); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// to writes rows of one partition.
+func (w *Writer[T]) to(ctx context.Context, meta map[string]string, rows []T) error {
+	f, err := w.fileOf(ctx, meta)
+	if err != nil {
+		return err
+	}
+	for len(rows) > 0 {
+		// So few at a time that a file does not become much too large.
+		n := min(len(rows), 4096)
+		if _, err := f.rows.Write(rows[:n]); err != nil {
+			return fmt.Errorf("delta: %s: %w", f.file.Key(), err)
+		}
+		f.n += uint64(n)
+		if rows = rows[n:]; f.out.n >= w.opts.FileSize {
+			if err := w.finish(f); err != nil {
+				return err
+			}
+			if len(rows) > 0 {
+				return w.to(ctx, meta, rows)
+			}
+		}
+	}
+	return nil
+}
+
+func partitionKey(meta map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(meta)) {
+		fmt.Fprintf(&b, "%q=%q,", name, meta[name])
+	}
+	return b.String()
+}
+
+func (w *Writer[T]) fileOf(ctx context.Context, meta map[string]string) (*openFile[T], error) {
+	key := partitionKey(meta)
+	if f := w.open[key]; f != nil {
+		return f, nil
+	}
+	if len(w.open) >= maxOpen {
+		// The largest makes room for the others.
+		var most *openFile[T]
+		for _, f := range w.open {
+			if most == nil || f.n > most.n {
+				most = f
+			}
+		}
+		if err := w.finish(most); err != nil {
+			return nil, err
+		}
+	}
+	file, err := w.log.CreateFile(ctx, ".parquet", writer.ExpectedSize(w.opts.FileSize))
+	if err != nil {
+		return nil, err
+	}
+	out := &counter{to: file}
+	f := &openFile[T]{file: file, out: out, rows: parquet.NewGenericWriter[T](out, w.config...), meta: maps.Clone(meta)}
+	w.open[key] = f
+	return f, nil
+}
+
+// finish completes a file.
+func (w *Writer[T]) finish(f *openFile[T]) error {
+	delete(w.open, partitionKey(f.meta))
+	err := f.rows.Close()
+	if err != nil {
+		f.file.Abort()
+		return fmt.Errorf("delta: %s: %w", f.file.Key(), err)
+	}
+	if err := f.file.Close(); err != nil {
+		return err
+	}
+	file := f.file.File()
+	file.Records, file.Meta = f.n, f.meta
+	w.done = append(w.done, file)
+	return nil
+}
+
+// Commit completes the files and commits them, with a cursor if one is given. All rows since the
+// last Commit are in the table then, or none. Without rows nothing is committed, and no cursor.
+//
+// Errors: those of writer.CommitFiles. After an error the Writer is useless.
+func (w *Writer[T]) Commit(ctx context.Context, opts ...writer.AppendOption) error {
+	files, err := w.Finish()
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	w.err = w.log.CommitFiles(ctx, manifest.Edit{Add: files}, opts...)
+	return w.err
+}
+
+// Finish completes the files and returns them, for an edit that does more than [Writer.Commit]:
+// that removes other files too, for example. The caller commits them in the same epoch. After an
+// error the Writer is useless.
+func (w *Writer[T]) Finish() ([]manifest.File, error) {
+	for _, key := range slices.Sorted(maps.Keys(w.open)) {
+		if w.err != nil {
+			break
+		}
+		w.err = w.finish(w.open[key])
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	files := w.done
+	w.done = nil
+	return files, nil
+}
+
+// Pending is how many rows are not committed.
+func (w *Writer[T]) Pending() uint64 {
+	var n uint64
+	for _, f := range w.open {
+		n += f.n
+	}
+	for _, f := range w.done {
+		n += f.Records
+	}
+	return n
+}
+
+// Close aborts the files that are not committed. It may be called twice.
+func (w *Writer[T]) Close() {
+	for _, f := range w.open {
+		f.file.Abort()
+	}
+	clear(w.open)
+	w.err = cmp.Or(w.err, errors.New("delta: the Writer is closed"))
+}

@@ -1,0 +1,153 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+// ErrStore: a log was not given the store that has its files.
+var ErrStore = errors.New("manifest: wrong store for files")
+
+// maxMark bounds a mark, in bytes.
+const maxMark = 64 << 10
+
+// Mark tells that a store has the files of a log.
+type Mark struct {
+	Format int      `json:"format"`
+	Log    fence.ID `json:"log"`
+	// Home is the name of the store that has the log itself.
+	Home  string   `json:"home"`
+	Nonce fence.ID `json:"nonce"`
+	// Probe is what was found out about the store for files, by this log or by one before it.
+	Probe *probe.Report `json:"probe,omitempty"`
+}
+
+// key is where the mark of a log lies in the store of all logs.
+func key(log fence.ID) string { return layout.SharedDir + "/" + layout.MarkKey(log) }
+
+// Read reads the mark of a log. A store without one is [store.ErrNotFound].
+func Read(ctx context.Context, st store.Store, log fence.ID, settle *store.SettleOptions) (Mark, store.Info, error) {
+	return read(ctx, st, key(log), settle)
+}
+
+func read(ctx context.Context, st store.Store, key string, settle *store.SettleOptions) (m Mark, info store.Info, err error) {
+	body, info, err := store.ReadAll(ctx, st, key, maxMark, settle)
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return Mark{}, info, document.Corrupt(key, "%v", err)
+	case err != nil:
+		return Mark{}, info, err
+	}
+	if err := document.Decode(key, body, &m); err != nil {
+		return Mark{}, info, err
+	}
+	return m, info, nil
+}
+
+// Write marks st as the store that has the files of the log in home. A mark that is there
+// already, whatever it says, is replaced.
+func Write(ctx context.Context, st store.Store, log fence.ID, home string, report *probe.Report, settle *store.SettleOptions) error {
+	m := Mark{Format: document.Format, Log: log, Home: home, Nonce: fence.ID(uuid.New()), Probe: report}
+	body, err := document.Encode(key(log), m)
+	if err != nil {
+		return err
+	}
+	o := &store.WriteOptions{Settle: settle}
+	_, info, err := Read(ctx, st, log, settle)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		_, err = store.Create(ctx, st, key(log), body, o)
+	case err == nil || errors.Is(err, fence.ErrCorrupt):
+		_, err = store.Swap(ctx, st, key(log), body, info.Version, o)
+	}
+	return err
+}
+
+// Remove deletes the mark of a log that was not created after all.
+func Remove(ctx context.Context, st store.Store, log fence.ID, settle *store.SettleOptions) error {
+	return store.DeleteAll(ctx, st, []string{key(log)}, settle)
+}
+
+// Probed returns the report of a probe that a log has made before, or nil. So a store that
+// thousands of logs share is probed once.
+func Probed(ctx context.Context, st store.Store, settle *store.SettleOptions) (*probe.Report, error) {
+	for info, err := range store.ListAll(ctx, st, layout.SharedDir+"/", nil, settle) {
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasSuffix(info.Key, ".json") {
+			continue
+		}
+		if m, _, err := read(ctx, st, info.Key, settle); err == nil && m.Probe != nil && key(m.Log) == info.Key {
+			return m.Probe, nil
+		}
+	}
+	return nil, nil
+}
+
+// Probe probes st as the store for files, unless that was done before. What it writes lies
+// below [layout.SharedDir].
+func Probe(ctx context.Context, st store.Store, opts *probe.Options, settle *store.SettleOptions) (*probe.Report, error) {
+	if report, err := Probed(ctx, st, settle); report != nil || err != nil {
+		return report, err
+	}
+	shared, err := store.Sub(st, layout.SharedDir)
+	if err != nil {
+		return nil, err
+	}
+	var o probe.Options
+	if opts != nil {
+		o = *opts
+	}
+	o.Open = nil // it opens the log's store
+	report, err := probe.Run(ctx, shared, &o)
+	if err != nil {
+		return nil, fmt.Errorf("the store for files, %s: %w", st.Traits().Name, err)
+	}
+	return report, nil
+}
+
+// Check refuses a store that has not the files of the log. Home is the name of the store that
+// has the log; empty means that it does not matter. Errors: [ErrStore], [fence.ErrCorrupt],
+// [fence.ErrFormat], and the store's.
+func Check(ctx context.Context, st store.Store, log fence.ID, home string, settle *store.SettleOptions) error {
+	m, _, err := Read(ctx, st, log, settle)
+	// guard:files-mark. Only a store with the log's mark takes its files, and only there files
+	// are deleted. Without this check: an operator starts a writer with another prefix as its
+	// store for files; the writer uploads there and commits; every reader has the right store,
+	// and the table names files that they do not find.
+	//
+	//mutant:replace errors.Is(err, store.ErrNotFound) => false
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("%w: %s has no %s, so it is not the one that has the files of log %s; give the store with which the log was created. If that object was deleted, or the files were moved here, run fencepost init --files-moved",
+			ErrStore, st.Traits().Name, key(log), log)
+	}
+	if err != nil {
+		return err
+	}
+	if m.Log != log {
+		return document.Corrupt(key(log), "it is the mark of log %s", m.Log)
+	}
+	// guard:files-home. A compactor deletes files only for the log that they belong to, in the
+	// place where that log is. Without this check: somebody copies a log to try something, and
+	// gives the copy the same store for files; the log goes on to epoch 9 and commits a file;
+	// the copy has an epoch 9 of its own, which is folded; the copy's compactor finds the file
+	// in no table, and deletes it as an orphan.
+	//
+	//mutant:replace m.Home != home => false
+	if home != "" && m.Home != home {
+		return fmt.Errorf("%w: the files in %s belong to the log in %s, and this is %s. A copy of a log needs a copy of its files. If the log was moved, run fencepost init --files-moved",
+			ErrStore, st.Traits().Name, m.Home, home)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package outage
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/store/memstore"
+)
+
+// One failure is no outage. An outage has a line at its second failure, and then one in 5 s
+// at most, with the time since it began. After an answer, or a long time, another one begins.
+func TestLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		l := New(zap.New(core), memstore.New(&memstore.Options{Name: "mem://here"}), clock.Go())
+		fails := errors.New("refused")
+		l.Failed(fails)
+		l.Answered()
+		l.Failed(fails)
+		if logs.Len() != 0 {
+			t.Fatalf("%v", logs.All())
+		}
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			l.Failed(fails)
+		}
+		lines := logs.TakeAll()
+		if len(lines) != 2 || lines[0].ContextMap()["store"] != "mem://here" || lines[0].ContextMap()["error"] != "refused" || lines[1].ContextMap()["for"] != 5100*time.Millisecond {
+			t.Fatalf("%v", lines)
+		}
+		l.Answered()
+		l.Answered()
+		if lines := logs.TakeAll(); len(lines) != 1 || lines[0].ContextMap()["after"] != 10*time.Second {
+			t.Fatalf("%v", lines)
+		}
+		l.Failed(fails)
+		time.Sleep(time.Hour)
+		l.Failed(fails)
+		if logs.Len() != 0 {
+			t.Errorf("failures an hour apart are one outage: %v", logs.All())
+		}
+	})
+}

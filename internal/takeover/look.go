@@ -1,0 +1,57 @@
+package takeover
+
+import (
+	"context"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/state"
+)
+
+// look is a reading of the manifest that began after the answer to the seal in slot after.
+type look struct {
+	after  fence.Position
+	cancel context.CancelFunc
+	done   chan struct{}
+	m      *state.Manifest
+	err    error
+}
+
+// lookAfter begins to read the manifest, unless the last look has begun after the same seal.
+func (o *opener) lookAfter(ctx context.Context, sealed fence.Position) {
+	// guard:open-look. A reading of the manifest counts only if it began after the answer to
+	// the seal that ends the epoch. Without this check: the opener seals slot 6 and reads the
+	// manifest; meanwhile the leader fills slot 5, and a compactor folds and prunes it; the
+	// opener's seal for slot 5 lands in that hole; the manifest that was read does not show
+	// this, and the opener begins its epoch after slot 5, where nobody reads.
+	//
+	//mutant:replace o.look.after == sealed => true
+	if o.look != nil && o.look.after == sealed {
+		return
+	}
+	if o.look != nil {
+		o.look.cancel()
+	}
+	l := &look{after: sealed, done: make(chan struct{})}
+	ctx, l.cancel = context.WithCancel(ctx)
+	o.look = l
+	o.looks.Go(func() {
+		defer close(l.done)
+		l.m, l.err = o.newest(ctx)
+	})
+}
+
+// looked returns a manifest that was read after the answer to the seal in slot sealed.
+func (o *opener) looked(ctx context.Context, sealed fence.Position) (*state.Manifest, error) {
+	o.lookAfter(ctx, sealed)
+	<-o.look.done
+	return o.look.m, o.look.err
+}
+
+// endLook cancels what is in flight of a look and waits for it.
+func (o *opener) endLook() {
+	if o.look != nil {
+		o.look.cancel()
+		o.looks.Wait()
+		o.look = nil
+	}
+}

@@ -1,0 +1,216 @@
+package manifest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/files"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/dirstore"
+	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+func initWith(ctx context.Context, st, second store.Store) (Format, error) {
+	return Init(ctx, st, &InitOptions{Probe: quickProbe, Settle: quick, Files: second})
+}
+
+// TestGoldenFiles: the format of a log that has its files in a second store.
+func TestGoldenFiles(t *testing.T) {
+	f := testFormat()
+	f.Requires, f.Files = []string{"files"}, &Files{Store: "s3://lake/table"}
+	b, err := f.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fixture.Golden(t, "format-files.json", b)
+	if !bytes.Equal(b, want) {
+		t.Errorf("encoded\n%s\nthe file has\n%s", b, want)
+	}
+	if got, err := decodeFormat(want); err != nil || !reflect.DeepEqual(got, f) {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
+	key := layout.FileKey(3, "00000000-0000-7000-8000-000000000001", ".parquet")
+	if name := f.FileName(key); name != "101112131415161718191a1b1c1d1e1f/00000000000000000003/00000000-0000-7000-8000-000000000001.parquet" {
+		t.Error(name)
+	}
+	if own := testFormat(); own.FileName(key) != key {
+		t.Error(own.FileName(key))
+	}
+	for old, says := range map[string]string{
+		`"requires": [` + "\n" + `  "files"` + "\n ]": "requires that programs know it: false",
+		`"files": {"store":"s3://lake/table"}`:        "the member files: false",
+	} {
+		bad := bytes.Replace(want, []byte(old), []byte(`"x": 1`), 1)
+		if bytes.Equal(bad, want) {
+			t.Fatalf("%s is not there", old)
+		}
+		_, err := decodeFormat(document.Sum(layout.FormatKey, bad))
+		fixture.WantErr(t, err, fence.ErrCorrupt, says)
+	}
+	more := document.Sum(layout.FormatKey, bytes.Replace(want, []byte(`"files"`), []byte(`"files","feats"`), 1))
+	_, err = decodeFormat(more)
+	fixture.WantErr(t, err, fence.ErrFormat, `["feats"]`)
+}
+
+// TestInitFiles: both stores are probed, the second one is marked, and whoever opens the log
+// brings it.
+func TestInitFiles(t *testing.T) {
+	st, second := memstore.New(nil), memstore.New(&memstore.Options{Name: "mem://lake"})
+	f, err := initWith(t.Context(), st, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Files == nil || f.Files.Store != "mem://lake" || f.Files.Probe == nil || f.Probe == nil || !slices.Contains(f.Requires, "files") {
+		t.Errorf("%+v", f)
+	}
+	if err := files.Check(t.Context(), second, f.Log, st.Traits().Name, nil); err != nil {
+		t.Error(err)
+	}
+	if n, _ := second.Len(); n != 1 {
+		t.Errorf("%d objects in the store for files", n)
+	}
+	if again, err := initWith(t.Context(), st, second); err != nil || !reflect.DeepEqual(again, f) {
+		t.Errorf("%+v, %v", again, err)
+	}
+	_, err = quickInit(t.Context(), st)
+	fixture.WantErr(t, err, ErrFiles, "keeps its files in another store, mem://lake; open that one and give it as the option Files (on the command line: --files URL)")
+
+	own := memstore.New(nil)
+	if _, err := quickInit(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	_, err = initWith(t.Context(), own, second)
+	fixture.WantErr(t, err, ErrFiles, "leave out the option Files")
+
+	other, err := initWith(t.Context(), memstore.New(nil), second)
+	if err != nil || other.Log == f.Log {
+		t.Error(other, err)
+	}
+	if n, _ := second.Len(); n != 2 {
+		t.Errorf("%d objects in a store for files of two logs", n)
+	}
+}
+
+// TestT10_InitRefusesTheStoreForFiles, and makes no log.
+func TestT10_InitRefusesTheStoreForFiles(t *testing.T) {
+	st, second := memstore.New(nil), memstore.New(&memstore.Options{Name: "mem://lake"})
+	_, err := initWith(t.Context(), st, careless{second})
+	fixture.WantErr(t, err, probe.ErrRefused, "the store for files, mem://lake")
+	for _, st := range []*memstore.Store{st, second} {
+		if n, _ := st.Len(); n != 0 {
+			t.Errorf("%d objects are left", n)
+		}
+	}
+}
+
+// TestInitFilesApart: neither store may lie below the other.
+func TestInitFilesApart(t *testing.T) {
+	root, err := dirstore.Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(prefix string) store.Store {
+		st, err := store.Sub(root, prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	for _, c := range [][2]string{{"table", "table"}, {"table/log", "table"}, {"table", "table/files"}} {
+		_, err := initWith(t.Context(), at(c[0]), at(c[1]))
+		fixture.WantErr(t, err, ErrOptions, "lie one within the other")
+	}
+	if _, err := initWith(t.Context(), at("table-log"), at("table")); err != nil {
+		t.Error(err)
+	}
+	fixture.WantErr(t, MoveFiles(t.Context(), at("table-log"), at("table-log/files"), nil), ErrOptions, "lie one within the other")
+}
+
+// TestInitFilesStops: a process dies between any two requests. The next one makes the log, or
+// finds one that can be used.
+func TestInitFilesStops(t *testing.T) {
+	died := errors.New("died")
+	for n := 1; ; n++ {
+		st, second := memstore.New(nil), memstore.New(nil)
+		ctx, die := context.WithCancelCause(t.Context())
+		var count atomic.Int64 // the probe makes several at once
+		before := func(context.Context, faultstore.Op) {
+			if count.Add(1) == int64(n) {
+				die(died)
+			}
+		}
+		a, b := faultstore.New(st, nil), faultstore.New(second, nil)
+		a.SetBefore(before)
+		b.SetBefore(before)
+		_, err := Init(ctx, a, &InitOptions{Probed: &probe.Report{}, Probe: quickProbe, Settle: quick, Files: b})
+		f, rerr := ReadFormat(t.Context(), st, nil)
+		if rerr == nil {
+			if err := files.Check(t.Context(), second, f.Log, "", nil); err != nil {
+				t.Fatalf("request %d: there is a log, and %v", n, err)
+			}
+		}
+		if _, err := initWith(t.Context(), st, second); err != nil {
+			t.Fatalf("request %d: afterwards: %v", n, err)
+		}
+		if err == nil {
+			break
+		}
+	}
+}
+
+// TestInitFilesRace: of two logs that are made at once one is there, and only its mark.
+func TestInitFilesRace(t *testing.T) {
+	st, inner := fixture.Faults(nil)
+	second := memstore.New(nil)
+	var want Format
+	st.SetBefore(func(ctx context.Context, op faultstore.Op) {
+		if op.Kind == faultstore.Put && op.Key == layout.FormatKey && want.Version == 0 {
+			var err error
+			if want, err = initWith(ctx, inner, second); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	got, err := initWith(t.Context(), st, second)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for info, err := range second.List(t.Context(), "", nil) {
+		if err != nil || !strings.Contains(info.Key, got.Log.String()) {
+			t.Error(info.Key, err)
+		}
+	}
+}
+
+// TestMoveFiles: a log whose files were moved gets a new mark, and a new home.
+func TestMoveFiles(t *testing.T) {
+	st, second, third := memstore.New(nil), memstore.New(nil), memstore.New(nil)
+	f, err := initWith(t.Context(), st, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(MoveFiles(t.Context(), st, third, quick), files.Check(t.Context(), third, f.Log, st.Traits().Name, nil)); err != nil {
+		t.Error(err)
+	}
+	own := memstore.New(nil)
+	if _, err := quickInit(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	fixture.WantErr(t, MoveFiles(t.Context(), own, third, nil), ErrFiles, "leave out")
+	fixture.WantErr(t, MoveFiles(t.Context(), own, nil, nil), ErrOptions, "needs the store for files")
+	fixture.WantErr(t, MoveFiles(t.Context(), st, nil, nil), ErrFiles, "open that one")
+	fixture.WantErr(t, MoveFiles(t.Context(), memstore.New(nil), third, nil), ErrNotInitialized, "")
+	fixture.WantErr(t, MoveFiles(t.Context(), st, careless{memstore.New(nil)}, nil), probe.ErrRefused, "")
+}

@@ -1,0 +1,232 @@
+package rewrite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"go.uber.org/zap"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// Func reads all rows of some files and writes them to out, as one file. It returns how many
+// records that has, if the application counts them, and its Meta. It must write all rows of all
+// files and no others. It may be called again for the same files.
+type Func func(ctx context.Context, out io.Writer, in []Input) (records uint64, meta map[string]string, err error)
+
+// Input is a file to read.
+type Input struct {
+	manifest.File
+	// Data has the content.
+	Data *reader.File
+}
+
+// Rewriter merges small files of a table. Its methods are for one goroutine.
+type Rewriter struct {
+	w       *writer.Writer
+	r       *reader.Reader
+	rewrite Func
+	opts    Options // with defaults
+}
+
+// New returns a rewriter that commits through w what it has read through r. Both are of the
+// same log. It does no I/O. The error is [ErrOptions].
+func New(w *writer.Writer, r *reader.Reader, rewrite Func, opts *Options) (*Rewriter, error) {
+	if w == nil || r == nil || rewrite == nil {
+		return nil, fmt.Errorf("%w: a rewriter needs a writer, a reader and a function", ErrOptions)
+	}
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	return &Rewriter{w, r, rewrite, opts.withDefaults()}, nil
+}
+
+// Run merges files whenever there are enough, until ctx ends or the writer does. It returns
+// ctx's cause, or what writer.Writer.Err says. After any other error it goes on an Interval
+// later: [Options.Logger] tells.
+func (r *Rewriter) Run(ctx context.Context) error {
+	for {
+		_, err := r.Once(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case r.w.Err() != nil:
+			return r.w.Err()
+		case err != nil:
+			r.opts.Logger.Warn("cannot merge files; trying again", zap.Duration("in", r.opts.Interval), zap.Error(err))
+		}
+		if err := clock.Sleep(ctx, r.opts.Clock, r.opts.Interval); err != nil {
+			return err
+		}
+	}
+}
+
+// Once merges files until there is nothing to merge, and returns what it did. If another
+// commit removes one of the files meanwhile, that rewrite is given up, and Once chooses again,
+// ten times at most.
+//
+// Errors: those of the application's function, which end Once; [ErrRecords]; those of
+// writer.Writer.CommitFiles and reader.Reader.Snapshot. What was committed before stays.
+//
+// If nothing is to be done it costs what an unpinned snapshot costs. A rewrite costs its
+// reading, one upload and one edit; each choice, a pin.
+func (r *Rewriter) Once(ctx context.Context) (done []Rewrite, err error) {
+	for void := 0; ; void++ {
+		// Without a pin first, which writes nothing.
+		if some, err := r.anything(ctx); !some || err != nil {
+			return done, err
+		}
+		more, conflict, err := r.round(ctx)
+		done = append(done, more...)
+		switch {
+		case err != nil:
+			return done, err
+		case len(more) > 0:
+			void = 0
+		case void >= voidRounds:
+			return done, conflict
+		}
+	}
+}
+
+// voidRounds is how many rounds may end without a rewrite, because other commits have removed
+// the files each time.
+const voidRounds = 10
+
+// anything reports whether there is something to merge.
+func (r *Rewriter) anything(ctx context.Context) (bool, error) {
+	chosen, s, err := r.choose(ctx, &reader.SnapshotOptions{Unpinned: true})
+	if err != nil {
+		return false, err
+	}
+	return len(chosen) > 0, s.Close(ctx)
+}
+
+// choose takes a snapshot, and chooses what to merge.
+func (r *Rewriter) choose(ctx context.Context, opts *reader.SnapshotOptions) ([][]manifest.File, *reader.Snapshot, error) {
+	s, err := r.r.Snapshot(ctx, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	var live []manifest.File
+	for f, err := range s.Files(ctx) {
+		if err != nil {
+			return nil, nil, errors.Join(err, s.Close(ctx))
+		}
+		live = append(live, f)
+	}
+	return Choose(live, &r.opts), s, nil
+}
+
+// round makes the rewrites that one snapshot leads to. Conflict is why the last one of those
+// that were given up was.
+func (r *Rewriter) round(ctx context.Context) (done []Rewrite, conflict, err error) {
+	chosen, s, err := r.choose(ctx, &reader.SnapshotOptions{Name: "rewrite"})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err := s.Close(context.WithoutCancel(ctx)); err != nil {
+			r.opts.Logger.Warn("the pin of a rewrite lapses later", zap.Error(err))
+		}
+	}()
+	for _, files := range chosen {
+		made, err := r.one(ctx, s, files)
+		if errors.Is(err, writer.ErrConflict) {
+			r.opts.Logger.Info("a file that was being merged was removed meanwhile; choosing again", zap.Error(err))
+			conflict = err
+			continue
+		}
+		if err != nil {
+			return done, nil, err
+		}
+		done = append(done, made)
+		r.opts.Logger.Info("merged files", zap.Int("files", len(files)), zap.String("into", made.File.Key), zap.Int64("bytes", made.File.Size))
+		if r.opts.Hooks.Rewritten != nil {
+			r.opts.Hooks.Rewritten(made)
+		}
+	}
+	return done, conflict, nil
+}
+
+// one replaces some files by one.
+func (r *Rewriter) one(ctx context.Context, s *reader.Snapshot, files []manifest.File) (Rewrite, error) {
+	ext := r.opts.Ext
+	if ext == "" {
+		ext = extension(files[0].Key)
+	}
+	f, err := r.write(ctx, s, files, ext)
+	if err != nil {
+		return Rewrite{}, err
+	}
+	keys := make([]string, len(files))
+	for i := range files {
+		keys[i] = files[i].Key
+	}
+	if err := f.SetReplaces(keys); err != nil {
+		return Rewrite{}, fmt.Errorf("rewrite: %s: the names of the files that it replaces do not fit beside the function's meta; lower Options.MaxFiles: %w", f.Key, err)
+	}
+	// guard:rewrite-one-edit. The new file is added in the edit that removes those that it
+	// replaces. Without this: a rewriter adds file c with the rows of a and b; a reader takes a
+	// snapshot, which has a, b and c, and counts each row twice; then a and b are removed.
+	//
+	//mutant:replace r.w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f}, Remove: keys}) => errors.Join(r.w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f}}), r.w.CommitFiles(ctx, manifest.Edit{Remove: keys}))
+	if err := r.w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f}, Remove: keys}); err != nil {
+		return Rewrite{}, err
+	}
+	return Rewrite{f, files}, nil
+}
+
+// write makes the new file.
+func (r *Rewriter) write(ctx context.Context, s *reader.Snapshot, files []manifest.File, ext string) (manifest.File, error) {
+	in, want, counted := make([]Input, len(files)), uint64(0), true
+	for i, f := range files {
+		data, err := s.Open(ctx, f)
+		if err != nil {
+			return manifest.File{}, err
+		}
+		in[i] = Input{f, data}
+		want += f.Records
+		counted = counted && f.Records > 0
+	}
+	out, err := r.w.CreateFile(ctx, ext)
+	if err != nil {
+		return manifest.File{}, err
+	}
+	defer out.Abort() // without effect once it is complete
+	records, meta, err := r.rewrite(ctx, out, in)
+	if err != nil {
+		return manifest.File{}, fmt.Errorf("rewrite: merging %d files into %s: %w", len(files), out.Key(), err)
+	}
+	// guard:rewrite-records. A rewrite has as many records as the files that it replaces.
+	// Without this check: an application's function skips a file whose schema it does not
+	// know; the rewrite is committed, and the rows of that file are gone from the table.
+	//
+	//mutant:replace counted && records != want => false
+	if counted && records != want {
+		return manifest.File{}, fmt.Errorf("%w: the function has written %d records into %s, and the %d files that it read have %d", ErrRecords, records, out.Key(), len(files), want)
+	}
+	if err := out.Close(); err != nil {
+		return manifest.File{}, err
+	}
+	f := out.File()
+	f.Records, f.Meta = records, meta
+	return f, nil
+}
+
+// extension is that of a file's name, from the first dot on.
+func extension(key string) string {
+	name := path.Base(key)
+	for i, c := range name {
+		if c == '.' {
+			return name[i:]
+		}
+	}
+	return ""
+}
