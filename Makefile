@@ -73,12 +73,6 @@ integration-rest:
 integration-gcsstore integration-azurestore: integration-%:
 	cd store/$* && $(INTEGRATE) -race ./...
 
-# The parts that look at Fencepost from outside. Chromium and Prometheus are packages of Debian.
-.PHONY: see
-see: ## the page in a real browser, the dashboard and the alerts in a real Prometheus; installs both
-	@command -v chromium prometheus promtool >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium prometheus fonts-dejavu-core; }
-	cd integration/see && go test -tags integration -count=1 -timeout 20m -v ./...
-
 # The engines are Python packages at pinned versions. They are in an environment of their own,
 # whose name has the hash of the list.
 ENGINES = .cache/engines-$(shell sha256sum delta/engines/requirements.txt | cut -c1-12)
@@ -87,15 +81,21 @@ engines: ## read published tables with delta-rs, Polars and DuckDB; installs the
 	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r delta/engines/requirements.txt && touch $(ENGINES)/done; }
 	cd delta && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -count=1 -timeout 20m -v ./engines
 
+# The parts that look at Fencepost from outside. Chromium and Prometheus are packages of Debian.
+.PHONY: see
+see: ## the page in a real browser, the dashboard and the alerts in a real Prometheus; installs both
+	@command -v chromium prometheus promtool >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium prometheus fonts-dejavu-core; }
+	cd integration/see && go test -tags integration -count=1 -timeout 20m -v ./...
+
 .PHONY: chaos
 chaos: ## kill, freeze and cut off processes, for CHAOS (15m) on each real server; report in integration/chaos-report.json
 	@mkdir -p .cache
 	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaos$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-logs 6 -chaos-time $(CHAOS) -chaos-total 5000 -chaos-report chaos-report.json
 
 .PHONY: chaos-groups
-chaos-groups: ## the same for groups, until 600 partitions were handed over on each server; report in .cache/chaos-groups-report.json
+chaos-groups: ## the same for groups, until 2,000 partitions were handed over; report in .cache/chaos-groups-report.json
 	@mkdir -p .cache
-	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaosGroups$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-partitions 32 -chaos-time 3m -chaos-handovers 600 -chaos-groups-report $(CURDIR)/.cache/chaos-groups-report.json
+	go test -tags integration -count=1 -timeout 8h -v -run '^TestChaosGroups$$' ./integration -artifacts -outputdir $(CURDIR)/.cache -chaos-partitions 32 -chaos-time 3m -chaos-handovers 500 -chaos-handovers-total 2000 -chaos-groups-report $(CURDIR)/.cache/chaos-groups-report.json
 
 .PHONY: mutants
 mutants: ## remove each guard from the code in turn; the tests must fail

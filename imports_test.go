@@ -87,6 +87,7 @@ var rooms = []room{
 
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
+	{pkg: "delta/engines", may: []string{anything}}, // tests only
 	{pkg: "promhooks", may: []string{"clock", "store", "leader", "group", "writer", "reader", "compactor"}},
 	{pkg: "otelhooks", may: []string{"fence", "leader", "writer", "compactor"}},
 	{pkg: "internal/testkit/...", may: []string{anything}},
@@ -105,9 +106,9 @@ var strangers = []struct {
 	{"github.com/aws/", []string{"store/s3store", "integration/...", "bench/..."}, "types of the S3 SDK stop at s3store"},
 	{"cloud.google.com/", []string{"store/gcsstore", "integration/...", "bench/..."}, "types of the Google SDK stop at gcsstore"},
 	{"github.com/Azure/", []string{"store/azurestore", "integration/...", "bench/..."}, "types of the Azure SDK stop at azurestore"},
+	{"github.com/parquet-go/", []string{"cmd/fencepost/...", "delta/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
 	{"github.com/prometheus/", []string{"promhooks", "cmd/fencepost/...", "integration/...", "bench/..."}, "only programs that are measured link Prometheus"},
 	{"go.opentelemetry.io/", []string{"otelhooks"}, "only programs that are traced link OpenTelemetry"},
-	{"github.com/parquet-go/", []string{"delta/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},
 }
 

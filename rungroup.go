@@ -89,7 +89,7 @@ func PartitionStore(st store.Store, partition int) (store.Store, error) {
 //   - nil if somebody has drained this member: see group.Drain;
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or st is nil;
 //   - group.ErrHung if some work did not return in time after its context had ended. It still
-//     runs, so do not call RunGroup again before it has returned;
+//     runs, and a later call of RunGroup in this process waits for it;
 //   - the error of the group if it will not pass, such as store.ErrDenied.
 func RunGroup(ctx context.Context, st store.Store, opts *GroupOptions, work func(ctx context.Context, s *PartitionSession) error) error {
 	faults := []error{opts.Validate()}

@@ -60,8 +60,8 @@ func (r *Report) pruned(kind string, keys []string) {
 
 // progress calls the hook.
 func (p *pass) progress() {
-	if hook := p.opts.Hooks.Progress; hook != nil {
-		hook(p.report.clone())
+	if p.opts.Hooks.Progress != nil {
+		p.opts.Hooks.Progress(p.report.clone())
 	}
 }
 

@@ -386,39 +386,6 @@ func TestSameTokenAgain(t *testing.T) {
 	}
 }
 
-// The hooks are told each fold, and each pass with its error.
-func TestHooksTellFoldsAndPasses(t *testing.T) {
-	l := logtest.New(t, logtest.Format(), nil)
-	l.Lead(5)
-	var folds []Fold
-	var passes []Pass
-	c, err := New(l.Faulty, &Options{Token: fence.NewToken(3), Hooks: Hooks{
-		Folded: func(f Fold) { folds = append(folds, f) },
-		Passed: func(p Pass) { passes = append(passes, p) },
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := c.Once(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(folds) != 1 || folds[0].Epoch != 3 || folds[0].Records != 5 || folds[0].Objects != r.Folded || folds[0].Bytes != r.Bytes || folds[0].Floor != r.Floor {
-		t.Errorf("folds: %+v; report %+v", folds, r)
-	}
-	if len(passes) != 1 || passes[0].Err != nil || passes[0].Epoch != 3 || passes[0].Report.Records != 5 {
-		t.Errorf("passes: %+v", passes)
-	}
-	// Nothing to fold is a pass, and so is one that fails.
-	if _, err := c.Once(t.Context()); err != nil || len(folds) != 1 || len(passes) != 2 {
-		t.Errorf("%v; %d folds, %d passes", err, len(folds), len(passes))
-	}
-	l.Faulty.SetHook(faultstore.Script(faultstore.Rule{Prefix: layout.ManifestPrefix, Fault: faultstore.Fault{Err: &store.Error{Op: "list", Kind: store.ErrDenied}}}))
-	if _, err := c.Once(t.Context()); !errors.Is(err, store.ErrDenied) || len(passes) != 3 || !errors.Is(passes[2].Err, store.ErrDenied) {
-		t.Errorf("%v; %+v", err, passes)
-	}
-}
-
 // Before there is a log, Run waits for it, and says so. After a while it asks whether this is
 // the right place.
 func TestRunWaitsForALog(t *testing.T) {
@@ -452,4 +419,37 @@ func TestRunWaitsForALog(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The hooks are told each fold, and each pass with its error.
+func TestHooksTellFoldsAndPasses(t *testing.T) {
+	l := logtest.New(t, logtest.Format(), nil)
+	l.Lead(5)
+	var folds []Fold
+	var passes []Pass
+	c, err := New(l.Faulty, &Options{Token: fence.NewToken(3), Hooks: Hooks{
+		Folded: func(f Fold) { folds = append(folds, f) },
+		Passed: func(p Pass) { passes = append(passes, p) },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Once(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(folds) != 1 || folds[0].Epoch != 3 || folds[0].Records != 5 || folds[0].Objects != r.Folded || folds[0].Bytes != r.Bytes || folds[0].Floor != r.Floor {
+		t.Errorf("folds: %+v; report %+v", folds, r)
+	}
+	if len(passes) != 1 || passes[0].Err != nil || passes[0].Epoch != 3 || passes[0].Report.Records != 5 {
+		t.Errorf("passes: %+v", passes)
+	}
+	// Nothing to fold is a pass, and so is one that fails.
+	if _, err := c.Once(t.Context()); err != nil || len(folds) != 1 || len(passes) != 2 {
+		t.Errorf("%v; %d folds, %d passes", err, len(folds), len(passes))
+	}
+	l.Faulty.SetHook(faultstore.Script(faultstore.Rule{Prefix: layout.ManifestPrefix, Fault: faultstore.Fault{Err: &store.Error{Op: "list", Kind: store.ErrDenied}}}))
+	if _, err := c.Once(t.Context()); !errors.Is(err, store.ErrDenied) || len(passes) != 3 || !errors.Is(passes[2].Err, store.ErrDenied) {
+		t.Errorf("%v; %+v", err, passes)
+	}
 }

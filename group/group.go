@@ -63,6 +63,9 @@ const longAgo = math.MinInt64 / 2
 // "group/". It creates the group first if there is none and Options.Partitions says how large
 // it is to be. The member owns nothing until [Group.Run] is called.
 //
+// If an earlier session of this process in this group has ended with [ErrHung], Join waits until its work has
+// returned.
+//
 // Join retries transient failures of the store until ctx ends. Errors: ctx's cause; [ErrOptions];
 // [ErrNoGroup]; probe.ErrRefused if the store cannot be used; fence.ErrFormat and
 // fence.ErrCorrupt if group.json cannot be read; permanent errors of the store.
@@ -81,6 +84,9 @@ func Join(ctx context.Context, st store.Store, opts *Options) (*Group, error) {
 	}
 	o, err = o.withDefaults(f.validity(), st.Traits())
 	if err != nil {
+		return nil, err
+	}
+	if err := awaitHung(ctx, f.Group, o.Logger); err != nil {
 		return nil, err
 	}
 	for {
@@ -165,8 +171,8 @@ func (g *Group) Probe() *probe.Report { return g.format.Probe }
 //
 // Run returns when the session is over and all work has returned, but waits no longer than
 // Options.Drain. It returns ctx's cause if ctx ended and the member left in good order; nil after
-// Leave or [Drain]; an [EndError] otherwise. If that is [ErrHung], some work still runs, so do not
-// join again in this process before it has returned. [ErrBusy] if Run was called before.
+// Leave or [Drain]; an [EndError] otherwise. If that is [ErrHung], some work still runs, and [Join]
+// waits for it in this process. [ErrBusy] if Run was called before.
 func (g *Group) Run(ctx context.Context, work func(ctx context.Context, p *Partition) error) error {
 	g.mu.Lock()
 	if g.work != nil {
@@ -184,6 +190,7 @@ func (g *Group) Run(ctx context.Context, work func(ctx context.Context, p *Parti
 	end := g.over.Load()
 	switch {
 	case len(hung) > 0:
+		g.leaveBehind()
 		return &EndError{Member: g.Member(), Partition: hung[0], Kind: ErrHung, Err: end}
 	case !errors.Is(end.Kind, ErrLeft):
 		return end

@@ -23,6 +23,7 @@ type Partition struct {
 	began    clock.Instant
 	ctx      context.Context //nolint:containedctx // what the work gets; no request runs under it
 	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed when the work has returned
 	progress atomic.Int64
 }
 
@@ -83,7 +84,7 @@ func (g *Group) progress(n int) clock.Instant {
 
 // begin starts the work on a partition. It is called with mu held.
 func (g *Group) begin(s member.Start, now clock.Instant) *Partition {
-	p := &Partition{g: g, number: s.Partition, token: s.Token, start: s, began: now}
+	p := &Partition{g: g, number: s.Partition, token: s.Token, start: s, began: now, done: make(chan struct{})}
 	p.progress.Store(int64(now))
 	p.ctx, p.cancel = context.WithCancelCause(g.ctx)
 	go p.run(g.work)
@@ -125,5 +126,7 @@ func (p *Partition) returned(err error) {
 	delete(g.parts, p.number)
 	g.idle.Broadcast()
 	g.mu.Unlock()
+	p.broughtHome()
+	close(p.done)
 	g.step(member.Event{Kind: member.Returned, Partition: p.number, Failed: failed})
 }

@@ -119,11 +119,22 @@ func TestHungWorkEndsTheSession(t *testing.T) {
 			w.Error("b owns nothing")
 		}
 		a.mu.Lock()
-		if len(a.errs) == 0 || !errors.Is(a.errs[0], group.ErrHung) {
+		if len(a.errs) != 1 || !errors.Is(a.errs[0], group.ErrHung) {
 			w.Errorf("a ended with %v", a.errs)
 		}
 		a.mu.Unlock()
+		// Its process does not join again before the work has returned.
+		time.Sleep(10 * time.Minute)
+		if n := w.owned(b); n != 6 {
+			w.Errorf("b owns %d, although the work of a still runs", n)
+		}
+		late, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := group.Join(late, w.mem, &group.Options{Clock: clock.Go()}); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("Join beside work that hangs: %v", err)
+		}
 		close(hold)
+		w.whole(time.Minute, a, b)
 		a.stop()
 		w.whole(2*time.Minute, b)
 		w.end(b)

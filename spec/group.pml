@@ -130,8 +130,8 @@ byte junk;			/* its number; 0: there is none yet */
 #define ANSWERED(row, p, m) (ACKED(m, p) >= PEND(row, p, m))
 #endif
 
-/* settled: nobody needs to wait for member m any more. */
-#define SETTLED(row, p, m) (PEND(row, p, m) == 0 || dead[m] || ANSWERED(row, p, m))
+/* cleared: nobody needs to wait for member m any more. */
+#define CLEARED(row, p, m) (PEND(row, p, m) == 0 || dead[m] || ANSWERED(row, p, m))
 
 /* stop-first: a member acknowledges a partition only when its work there has returned.
    Without this: A acknowledges 2 as soon as it sees it; B starts while A's last
@@ -142,12 +142,12 @@ byte junk;			/* its number; 0: there is none yet */
 #define STOPPED(m, p) (!WORK(m, p))
 #endif
 
-/* handshake: a new owner starts when every pending entry is settled. Without this: B
+/* handshake: a new owner starts when every pending entry is cleared. Without this: B
    starts as soon as it sees 2; A has not seen it yet, and works. */
 #ifdef NO_HANDSHAKE
 #define MUST_WAIT(row, p, m) false
 #else
-#define MUST_WAIT(row, p, m) (!SETTLED(row, p, m))
+#define MUST_WAIT(row, p, m) (!CLEARED(row, p, m))
 #endif
 
 /* expire-last: a member that leaves expires itself only when all its work has returned.
@@ -159,7 +159,7 @@ byte junk;			/* its number; 0: there is none yet */
 #define MAY_START(m) lease[m]
 #endif
 
-/* pending-kept: an entry stays until it is settled. Without this: A works; 2 gives the
+/* pending-kept: an entry stays until it is cleared. Without this: A works; 2 gives the
    partition to B, who never starts; 3 gives it to C, and names only B as pending. B has
    nothing to stop, and acknowledges. C starts while A, which has not seen 2, works. */
 #ifdef NO_PENDING_KEPT
@@ -169,9 +169,9 @@ byte junk;			/* its number; 0: there is none yet */
 #endif
 
 /* pending-raised: when an owner loses its partition, its entry gets the new number, also
-   if it has an entry already. Without this: A's entry of 2 is not settled yet when 3 gives
+   if it has an entry already. Without this: A's entry of 2 is not cleared yet when 3 gives
    the partition back to A. A acknowledges 3, and starts. 4 gives it to B, and leaves A's
-   entry at 2. A's acknowledgement of 3 settles that, and B starts while A works. */
+   entry at 2. A's acknowledgement of 3 clears that, and B starts while A works. */
 #ifdef NO_PENDING_RAISED
 #define RAISED(row, p, m, n) (STAYS(row, p, m) -> PEND(row, p, m) : n)
 #else
@@ -277,7 +277,7 @@ inline organise(base, to, n) {
 			:: p < parts[to] && moved && OWNER(base, p) == x -> PEND(to, p, x) = RAISED(base, p, x, n)
 			:: p < parts[to] && moved && OWNER(base, p) == x && dead[x] -> PEND(to, p, x) = 0
 			:: p < parts[to] && !(moved && OWNER(base, p) == x) -> PEND(to, p, x) = (STAYS(base, p, x) -> PEND(base, p, x) : 0)
-			:: p < parts[to] && !(moved && OWNER(base, p) == x) && SETTLED(base, p, x) -> PEND(to, p, x) = 0
+			:: p < parts[to] && !(moved && OWNER(base, p) == x) && CLEARED(base, p, x) -> PEND(to, p, x) = 0
 			fi;
 			x++
 		:: else -> break

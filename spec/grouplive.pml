@@ -113,7 +113,7 @@ inline lapse(m) {
 	state[m] = LAPSED; work[m] = 0; known[m] = 0; last[m] = 0; hung[m] = false; blind[m] = false
 }
 
-inline settled(n, m, ok) {
+inline cleared(n, m, ok) {
 	ok = PEND(n, m) == 0 || DEAD(m); i = PEND(n, m);
 	do :: !ok && i <= newest -> ok = ACK(i, m); i++ :: else -> break od;
 	i = 0
@@ -147,7 +147,7 @@ proctype Work(byte m) {
 	:: atomic { state[m] == LIVE && work[m] == 0 && !DONE(m) && HAD(m) -> last[m] = known[m]; ACK(known[m], m) = true }
 	:: atomic { state[m] == LIVE && work[m] == 0 && owner[known[m]] == m && DONE(m) ->
 		all = true; x = 1;
-		do :: x <= M -> settled(known[m], x, ok); all = all && ok; x++ :: else -> break od;
+		do :: x <= M -> cleared(known[m], x, ok); all = all && ok; x++ :: else -> break od;
 		if :: all -> work[m] = known[m]; HAS(m) :: else fi;
 		x = 0; ok = false; all = false }
 	/* It has left: somebody else, or nobody, is the owner. */
@@ -192,7 +192,7 @@ proctype Organise(byte m) {
 			newest++; owner[newest] = who; x = 1;
 			do
 			:: x <= M ->
-				settled(newest - 1, x, ok);
+				cleared(newest - 1, x, ok);
 				if
 				:: PEND(newest, x) = PEND(newest - 1, x)
 				:: ok

@@ -11,7 +11,7 @@ import (
 
 // One of many workers crashes. Another takes its place later.
 func TestCrash(t *testing.T) {
-	workers, n, crashes := size(100, 10), size(10_000, 100), size(24, 2)
+	workers, n, crashes := size(100, 10), size(10_000, 100), size(8, 2)
 	for _, who := range []string{"another worker", "the organiser", "its deputy"} {
 		inWorld(t, n, func(w *world) {
 			w.found()

@@ -179,7 +179,7 @@ func TestLeases(t *testing.T) {
 				w.owned(5*time.Minute, n, x)
 				time.Sleep(time.Minute)
 				w.forget()
-				const minutes = 10
+				const minutes = 3
 				time.Sleep(minutes * time.Minute)
 				w.mu.Lock()
 				c := w.requests["alone"]
@@ -193,7 +193,7 @@ func TestLeases(t *testing.T) {
 		const workers = 10
 		var gaps []time.Duration
 		n := size(100, 40)
-		for range size(12, 1) {
+		for range size(6, 1) {
 			inWorld(t, n, func(w *world) {
 				w.share = (n + workers - 2) / (workers - 1)
 				var all []*worker

@@ -1,9 +1,11 @@
 package groups
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,14 +22,21 @@ const validity = 15 * time.Second
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	status := m.Run()
-	if status == 0 && inFull() {
-		if err := page.Write(*results); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			status = 1
-		}
+	if inFull() {
+		keepOthers()
 	}
-	os.Exit(status)
+	os.Exit(m.Run())
+}
+
+// measures are the tests that make rows, in the order of the page.
+var measures = []string{"TestSteady", "TestCrash", "TestRollingRestart", "TestJoin", "TestStorm", "TestSizes", "TestLook", "TestRanges", "TestLeases"}
+
+// keepOthers keeps the rows of other measures that are in the folder already, so that the measures
+// can be made one by one. All of them take many minutes.
+func keepOthers() {
+	if before, err := result.Read(*results, "groups"); err == nil {
+		page.Rows = before.Rows
+	}
 }
 
 // inFull reports whether the test measures all.
@@ -48,7 +57,20 @@ func add(t *testing.T, rows ...result.Row) {
 	for _, r := range rows {
 		t.Logf("%-60s %10.3f  %s", r.Name, r.Value, r.Note)
 	}
-	page.Add(t.Name(), rows...)
+	if !inFull() {
+		return
+	}
+	for _, r := range rows {
+		page.Rows = slices.DeleteFunc(page.Rows, func(x result.Row) bool { return x.Name == r.Name })
+		page.Add(t.Name(), r)
+	}
+	slices.SortStableFunc(page.Rows, func(a, b result.Row) int {
+		return cmp.Compare(slices.Index(measures, a.By), slices.Index(measures, b.By))
+	})
+	// At once, so that nothing is lost if a long run is broken off.
+	if err := page.Write(*results); err != nil {
+		t.Error(err)
+	}
 }
 
 // none is the goal of a row that has none.

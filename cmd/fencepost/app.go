@@ -110,8 +110,8 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
-		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.backupCmd(), a.restoreCmd(), a.publishCmd(), a.publishedCmd(), a.unpublishCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(),
-		a.serveCmd(), a.topCmd(), a.exporterCmd(), a.manCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.backupCmd(), a.restoreCmd(), a.publishCmd(), a.publishedCmd(), a.unpublishCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(), a.manCmd(),
+		a.serveCmd(), a.topCmd(), a.exporterCmd(),
 	)
 	root.SetOut(a.out) // the scripts of completion go where it is now
 	root.InitDefaultCompletionCmd()
@@ -217,7 +217,7 @@ func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, 
 	if err != nil {
 		return nil, err
 	}
-	return watch(st, a.con), nil
+	return newWatched(st, a.con), nil
 }
 
 // logStore opens the store of a log that exists.

@@ -160,10 +160,9 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	o.Hooks.Passed = func(p compactor.Pass) {
-		r := p.Report
-		if f.watch && a.json && worked(r) {
-			if err := a.printLine(r); err != nil {
+	o.Hooks.Passed = func(e compactor.Pass) {
+		if f.watch && a.json && worked(e.Report) {
+			if err := a.printLine(e.Report); err != nil {
 				cancel(err) // nobody reads any more
 			}
 		}

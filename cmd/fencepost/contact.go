@@ -41,7 +41,7 @@ type watched struct {
 	told    bool
 }
 
-func watch(st store.Store, c *console) store.Store {
+func newWatched(st store.Store, c *console) store.Store {
 	return &watched{Store: st, patience: max(c.pause, time.Second), note: c.note}
 }
 

@@ -132,9 +132,8 @@ func (a *app) measuredReader(ctx context.Context, url string, g *gauges) (*reade
 	if err != nil {
 		return nil, err
 	}
-	st = g.store(st)
 	a.warnUnfolded(ctx, st)
-	return reader.Open(ctx, st, &reader.Options{Hooks: g.reader(reader.Hooks{})})
+	return reader.Open(ctx, g.store(st), &reader.Options{Hooks: g.reader(reader.Hooks{})})
 }
 
 // snapshot takes a snapshot of a version, 0 for the end of the log, without a pin if this process may not write one.

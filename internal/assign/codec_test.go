@@ -18,7 +18,7 @@ import (
 func sample() *Assignment {
 	g := newGroup(nil, 6)
 	g.a = New(fence.ID{1, 2, 3}, 6, 1<<40)
-	g.settled = func(int, Entry) bool { return false }
+	g.cleared = func(int, Entry) bool { return false }
 	g.members = []MemberNews{{Name: fence.ID{0xaa}, Weight: 1}, {Name: fence.ID{0xbb}, Weight: MaxWeight}, {Name: fence.ID{0xcc}}, {Name: fence.ID{0xdd}, Weight: 1}}
 	for _, state := range []State{Live, Leaving} {
 		g.members[1].State = state

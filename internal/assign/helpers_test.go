@@ -24,11 +24,11 @@ type group struct {
 	a       *Assignment
 	members []MemberNews
 	joined  int
-	settled func(p int, e Entry) bool
+	cleared func(p int, e Entry) bool
 }
 
 func newGroup(t testing.TB, partitions int) *group {
-	return &group{t: t, a: New(name(-1), partitions, 0), settled: func(int, Entry) bool { return true }}
+	return &group{t: t, a: New(name(-1), partitions, 0), cleared: func(int, Entry) bool { return true }}
 }
 
 // join adds n members of a weight.
@@ -40,7 +40,7 @@ func (g *group) join(n int, weight uint64) {
 }
 
 func (g *group) news() *News {
-	return &News{Organiser: name(1), Partitions: g.a.Partitions(), Members: g.members, Settled: g.settled}
+	return &News{Organiser: name(1), Partitions: g.a.Partitions(), Members: g.members, Cleared: g.cleared}
 }
 
 // next makes the next assignment, and returns false if there is nothing to do. Then it

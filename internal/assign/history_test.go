@@ -73,7 +73,7 @@ func (v *view) partition(p int, fault func(string, ...any)) {
 		before, since = owner(v.from, p), v.from.Since(p)
 		for n, number := range pending(v.from, p) {
 			i, _ := v.from.Index(n)
-			if v.to == v.from || !v.expired[n] && !v.news.Settled(p, Entry{Member: i, Number: number}) {
+			if v.to == v.from || !v.expired[n] && !v.news.Cleared(p, Entry{Member: i, Number: number}) {
 				entries[n] = number
 			}
 		}
@@ -262,7 +262,7 @@ func (h *acted) step() *News {
 		news.Requests = append(news.Requests, r)
 	}
 	salt := h.rng.IntN(1000)
-	news.Settled = func(p int, e Entry) bool { return (p*31+e.Member*17+int(e.Number)*7+salt)%3 > 0 }
+	news.Cleared = func(p int, e Entry) bool { return (p*31+e.Member*17+int(e.Number)*7+salt)%3 > 0 }
 	return news
 }
 

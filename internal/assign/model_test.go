@@ -35,7 +35,7 @@ type play struct {
 
 func (w *play) newest() *Assignment { return w.all[len(w.all)-1] }
 
-func (w *play) settled(a *Assignment, p int, e Entry) bool {
+func (w *play) cleared(a *Assignment, p int, e Entry) bool {
 	x := w.actors[a.Members()[e.Member].Name]
 	return !x.lease || x.acked[p] >= e.Number
 }
@@ -78,7 +78,7 @@ func (w *play) start(me fence.ID, x *actor, p int) error {
 	}
 	if x.held[p] == 0 {
 		for _, e := range x.known.Pending(p) {
-			if x.known.Members()[e.Member].Name != me && !w.settled(x.known, p, e) {
+			if x.known.Members()[e.Member].Name != me && !w.cleared(x.known, p, e) {
 				return nil
 			}
 		}
@@ -152,7 +152,7 @@ func (w *play) organise(me fence.ID) error {
 		news.Members[i], news.Members[j] = news.Members[j], news.Members[i]
 	})
 	forgets := w.rng.IntN(2) == 0
-	news.Settled = func(p int, e Entry) bool { return !forgets && w.settled(a, p, e) }
+	news.Cleared = func(p int, e Entry) bool { return !forgets && w.cleared(a, p, e) }
 	for range w.rng.IntN(3) {
 		p := w.rng.IntN(a.Partitions())
 		news.Requests = append(news.Requests, Request{Partition: p, Since: a.Since(p), Fresh: w.rng.IntN(2) == 0})
@@ -195,7 +195,7 @@ func TestPlay(t *testing.T) {
 // A member that another one follows is listed as long as anybody waits for it.
 func TestPendingMembersAreListed(t *testing.T) {
 	g := newGroup(t, 4)
-	g.settled = func(int, Entry) bool { return false }
+	g.cleared = func(int, Entry) bool { return false }
 	g.join(2, 1)
 	g.next()
 	first := g.members[0].Name

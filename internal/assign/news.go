@@ -47,10 +47,10 @@ type News struct {
 	// that the newest assignment lists and that is not here stays as it was listed: absence
 	// from a listing is not an end. New ones are listed after the old ones, in this order.
 	Members []MemberNews
-	// Settled reports whether an acknowledgement settles a pending entry of the newest
+	// Cleared reports whether an acknowledgement clears a pending entry of the newest
 	// assignment. Entries of expired members need none. If it is nil, or says false of a
-	// settled entry, the entry stays: that does no harm.
-	Settled func(partition int, e Entry) bool
+	// cleared entry, the entry stays: that does no harm.
+	Cleared func(partition int, e Entry) bool
 	// Requests are the calls of owners. The first of a partition that counts is granted.
 	Requests []Request
 }

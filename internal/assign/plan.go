@@ -19,7 +19,7 @@ type plan struct {
 	// fixed partitions were placed by a request, and stay where they are now.
 	fixed []bool
 	fresh []bool // the partition gets a new since
-	stays []bool // by index into base.entries: the entry is not settled
+	stays []bool // by index into base.entries: the entry is not cleared
 	room  int    // how many entries may be added
 }
 
@@ -71,7 +71,7 @@ func begin(base *Assignment, news *News) *plan {
 	for part := range base.owners {
 		for i := base.first[part]; i < base.first[part+1]; i++ {
 			e := base.entries[i]
-			if !p.expired[e.Member] && (news.Settled == nil || !news.Settled(part, e)) {
+			if !p.expired[e.Member] && (news.Cleared == nil || !news.Cleared(part, e)) {
 				p.stays[i] = true
 				p.room--
 			}
@@ -132,7 +132,7 @@ func (p *plan) entry(part int, m int32) bool {
 	return false
 }
 
-// waits is how many entries of a partition are not settled.
+// waits is how many entries of a partition are not cleared.
 func (p *plan) waits(part int) (n int) {
 	for i := p.base.first[part]; i < p.base.first[part+1]; i++ {
 		if p.stays[i] {
@@ -276,7 +276,7 @@ func (p *plan) targets(shares []int) []int {
 	return targets
 }
 
-// changed reports whether the plan differs from its base in more than settled entries.
+// changed reports whether the plan differs from its base in more than cleared entries.
 func (p *plan) changed() bool {
 	return slices.Contains(p.fresh, true) || !slices.Equal(p.owners, p.base.owners)
 }
@@ -317,7 +317,7 @@ func (p *plan) pend(entries []Entry, part int, moved bool) []Entry {
 	must := moved && old != Nobody && !p.expired[old]
 	for i := p.base.first[part]; i < p.base.first[part+1]; i++ {
 		e := p.base.entries[i]
-		// guard:pending-kept. An entry stays until it is settled. Without this: A works;
+		// guard:pending-kept. An entry stays until it is cleared. Without this: A works;
 		// assignment 2 gives the partition to B, who never starts; 3 gives it to C, and names
 		// only B as pending. B has nothing to stop, and acknowledges. C starts while A, which
 		// has not seen 2, works.
@@ -326,9 +326,9 @@ func (p *plan) pend(entries []Entry, part int, moved bool) []Entry {
 			continue
 		}
 		// guard:pending-raised. An owner that loses its partition must acknowledge that, also
-		// if it has an entry already. Without this: A's entry of assignment 2 is not settled yet
+		// if it has an entry already. Without this: A's entry of assignment 2 is not cleared yet
 		// when 3 gives the partition back to A. A acknowledges 3, and starts. 4 gives it to
-		// B, and leaves A's entry at 2. A's acknowledgement of 3 settles that, and B starts while
+		// B, and leaves A's entry at 2. A's acknowledgement of 3 clears that, and B starts while
 		// A works.
 		if must && e.Member == int(old) {
 			e.Number = p.number

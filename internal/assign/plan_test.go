@@ -95,7 +95,7 @@ func TestRollingRestart(t *testing.T) {
 func TestTheLastOneLeaves(t *testing.T) {
 	for _, end := range []State{Leaving, Expired} {
 		g := newGroup(t, 5)
-		g.settled = func(int, Entry) bool { return false }
+		g.cleared = func(int, Entry) bool { return false }
 		g.join(1, 1)
 		g.next()
 		g.end(0, end)
@@ -238,7 +238,7 @@ func TestManyAreGivenUp(t *testing.T) {
 
 func TestFreshSince(t *testing.T) {
 	g := newGroup(t, 2)
-	g.settled = func(int, Entry) bool { return false }
+	g.cleared = func(int, Entry) bool { return false }
 	g.join(1, 1)
 	g.next()
 	if token := g.a.Token(0, MaxOpenings-1); token.Epoch() != 1<<17-1 || g.a.Token(0, MaxOpenings).Valid() || g.a.Token(0, -1).Valid() {
@@ -293,7 +293,7 @@ func TestPlanLimits(t *testing.T) {
 // Old news of a member, and news of one member twice.
 func TestAnEndIsFinal(t *testing.T) {
 	g := newGroup(t, 4)
-	g.settled = func(int, Entry) bool { return false }
+	g.cleared = func(int, Entry) bool { return false }
 	g.join(2, 1)
 	g.next()
 	g.end(0, Leaving)
@@ -342,7 +342,7 @@ func TestTooManyMembers(t *testing.T) {
 // owner ends.
 func TestPartitionWithManyEntries(t *testing.T) {
 	g := newGroup(t, 2)
-	g.settled = func(int, Entry) bool { return false }
+	g.cleared = func(int, Entry) bool { return false }
 	g.join(1, 1)
 	g.next()
 	for range MaxWaits {
@@ -366,7 +366,7 @@ func TestPartitionWithManyEntries(t *testing.T) {
 // All entries together have a limit: then partitions stay with who leaves.
 func TestTooManyEntries(t *testing.T) {
 	g := newGroup(t, MaxPartitions)
-	g.settled = func(int, Entry) bool { return false }
+	g.cleared = func(int, Entry) bool { return false }
 	g.join(1, 1)
 	g.next()
 	for range MaxEntries/MaxPartitions + 1 {
@@ -382,7 +382,7 @@ func TestTooManyEntries(t *testing.T) {
 		t.Errorf("the largest assignment does not return: %v", err)
 	}
 	wantShares(t, g.a, append(make([]int, len(g.a.Members())-2), MaxEntries%MaxPartitions, MaxPartitions-MaxEntries%MaxPartitions)...)
-	g.settled = nil
+	g.cleared = nil
 	for i := range g.members {
 		g.end(i, Expired)
 	}

@@ -68,7 +68,7 @@ func TestSize(t *testing.T) {
 				}
 			}
 			// Everybody leaves, and nobody has acknowledged that.
-			g.settled = func(int, Entry) bool { return false }
+			g.cleared = func(int, Entry) bool { return false }
 			for i := range g.members {
 				g.end(i, Leaving)
 			}
@@ -87,7 +87,7 @@ func TestSizeAfterLongHistories(t *testing.T) {
 		for _, each := range []int{1, 10, 100, 1000} {
 			g := newGroup(t, 0)
 			g.a = steady(MaxPartitions, members, each, rand.New(rand.NewPCG(1, 1)))
-			g.settled = func(int, Entry) bool { return false }
+			g.cleared = func(int, Entry) bool { return false }
 			what := fmt.Sprintf("%d members, %d moves each", members, each)
 			checkSize(t, what, g.a)
 			for i, m := range g.a.members {

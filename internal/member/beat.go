@@ -168,7 +168,7 @@ func (m *Machine) mayRelease() bool {
 	if len(m.parts) > 0 {
 		return false
 	}
-	return m.settledAll() || m.now >= m.leaveBy
+	return m.owesNothing() || m.now >= m.leaveBy
 }
 
 func (m *Machine) release() {

@@ -23,7 +23,7 @@ type hold struct {
 
 	awaited map[fence.ID]uint64 // members whose acknowledgement is waited for, with the least number
 	acks    map[string]*heldAck
-	settled map[fence.ID]map[int]uint64 // what acknowledgements say: for each partition the highest number
+	cleared map[fence.ID]map[int]uint64 // what acknowledgements say: for each partition the highest number
 	ackDue  clock.Instant
 	asking  bool
 
@@ -102,7 +102,7 @@ func (m *Machine) run() {
 		return
 	}
 	m.running, m.runAt, m.partsDue, m.self = true, m.now, far, assign.Nobody
-	m.readies, m.settled, m.owed, m.acked = map[fence.ID]uint64{}, map[fence.ID]map[int]uint64{}, map[int]uint64{}, map[int]uint64{}
+	m.readies, m.cleared, m.owed, m.acked = map[fence.ID]uint64{}, map[fence.ID]map[int]uint64{}, map[int]uint64{}, map[int]uint64{}
 	m.pollDue, m.listDue = m.now.Add(m.cfg.poll()), m.now
 	m.beginWatch()
 	m.call(joined, &Sign{Nonce: m.cfg.Nonce()})
@@ -165,7 +165,7 @@ func (m *Machine) adoptHold() {
 	for p := range owed {
 		m.mayAck(p)
 	}
-	maps.DeleteFunc(m.settled, func(x fence.ID, _ map[int]uint64) bool { _, ok := a.Index(x); return !ok })
+	maps.DeleteFunc(m.cleared, func(x fence.ID, _ map[int]uint64) bool { _, ok := a.Index(x); return !ok })
 	maps.DeleteFunc(m.readies, func(x fence.ID, _ uint64) bool { _, ok := a.Index(x); return !ok })
 }
 
@@ -254,7 +254,7 @@ func (m *Machine) leaveAnyway() {
 func (m *Machine) turnPart(p int, x *part) {
 	switch x.phase {
 	case waiting:
-		// guard:handshake. A new owner starts when every pending entry is settled. Without this: B starts as soon as it
+		// guard:handshake. A new owner starts when every pending entry is cleared. Without this: B starts as soon as it
 		// sees 2; A has not seen it yet, and works.
 		//
 		//mutant:replace m.waits(p) => false
@@ -387,7 +387,7 @@ func (m *Machine) waits(p int) bool {
 	waits := false
 	for _, e := range m.known.Pending(p) {
 		x := m.known.Members()[e.Member].Name
-		if x == m.cfg.Self || m.isSettled(p, x, e.Number) {
+		if x == m.cfg.Self || m.isCleared(p, x, e.Number) {
 			continue
 		}
 		waits = true
@@ -396,12 +396,12 @@ func (m *Machine) waits(p int) bool {
 	return waits
 }
 
-func (m *Machine) isSettled(p int, x fence.ID, n uint64) bool {
-	return m.dead[x] || m.settled[x][p] >= n
+func (m *Machine) isCleared(p int, x fence.ID, n uint64) bool {
+	return m.dead[x] || m.cleared[x][p] >= n
 }
 
-// settledAll reports whether this member owes nobody anything.
-func (m *Machine) settledAll() bool {
+// owesNothing reports whether this member owes nobody anything.
+func (m *Machine) owesNothing() bool {
 	if !m.running || m.self == assign.Nobody {
 		return true
 	}
@@ -536,11 +536,11 @@ func (m *Machine) readAcks(wanted func(x fence.ID, n uint64) bool) (unread int) 
 
 func (m *Machine) heard(h *heldAck, ack *Ack) {
 	m.scan = true
-	if m.settled[h.name] == nil {
-		m.settled[h.name] = map[int]uint64{}
+	if m.cleared[h.name] == nil {
+		m.cleared[h.name] = map[int]uint64{}
 	}
 	for _, p := range ack.Partitions {
-		m.settled[h.name][p] = max(m.settled[h.name][p], h.number)
+		m.cleared[h.name][p] = max(m.cleared[h.name][p], h.number)
 	}
 }
 

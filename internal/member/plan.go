@@ -17,6 +17,8 @@ type plan struct {
 	planAt  clock.Instant // not before then
 	putting bool
 	putDue  clock.Instant
+	putAt   clock.Instant // when the hint was last put
+	made    uint64        // an assignment of this member for which the hint is still to be put
 	parked  map[int]uint64 // reported: partition and since
 	least   map[fence.ID]uint64
 }
@@ -96,7 +98,7 @@ func (m *Machine) turnPlan() {
 	m.make(next)
 }
 
-// wantsAck reports whether an acknowledgement of n may settle an entry of the newest assignment.
+// wantsAck reports whether an acknowledgement of n may clear an entry of the newest assignment.
 func (m *Machine) wantsAck(x fence.ID, n uint64) bool {
 	least, ok := m.least[x]
 	return ok && least <= n && !m.dead[x]
@@ -121,8 +123,8 @@ func leastEntries(a *assign.Assignment) map[fence.ID]uint64 {
 // leaves who still owns partitions.
 func (m *Machine) news() (n *assign.News, urgent bool) {
 	a := m.known
-	n = &assign.News{Organiser: m.cfg.Self, Partitions: m.total, Settled: func(p int, e assign.Entry) bool {
-		return m.isSettled(p, a.Members()[e.Member].Name, e.Number)
+	n = &assign.News{Organiser: m.cfg.Self, Partitions: m.total, Cleared: func(p int, e assign.Entry) bool {
+		return m.isCleared(p, a.Members()[e.Member].Name, e.Number)
 	}}
 	shares := a.Shares()
 	add := func(x fence.ID, weight uint64, s assign.State) {
@@ -221,7 +223,7 @@ func (m *Machine) make(next *assign.Assignment) {
 			return
 		case Done:
 			m.note(Note{What: NoteAssigned, Number: n, Took: m.now.Sub(began)})
-			m.putHead(n)
+			m.made = n
 		}
 		m.planned, m.planAt = true, m.now.Add(m.cfg.Renew/4)
 		// guard:created-listed. Nobody acts on what he has created, only on a listing that begins after the answer.
@@ -233,25 +235,38 @@ func (m *Machine) make(next *assign.Assignment) {
 	})
 }
 
-// turnHead puts the hint right.
+// turnHead puts the hint of what this member has made, and puts the hint right.
 func (m *Machine) turnHead(rank int) {
-	if rank > 0 || m.putting || m.headN >= m.known.Number() {
+	if m.headN >= m.made {
+		m.made = 0
+	}
+	due, n := m.putDue, m.known.Number()
+	if m.made > 0 && m.made >= n {
+		due, n = 0, m.made
+	} else if rank > 0 || m.headN >= n {
 		return
 	}
-	if m.now < m.putDue {
-		m.at(m.putDue)
-		return
+	if m.putAt > 0 {
+		due = max(due, m.putAt.Add(m.cfg.MinRewrite))
 	}
-	m.putHead(m.known.Number())
+	switch {
+	case m.putting:
+	case m.now < due:
+		m.at(due)
+	default:
+		m.putHead(n)
+	}
 }
 
 func (m *Machine) putHead(n uint64) {
 	m.putting = true
 	m.putDue = m.now.Add(m.cfg.Renew)
 	m.do(Job{Op: Put, Key: HeadKey, Doc: &Head{Nonce: m.cfg.Nonce(), Number: n}}, func(ev Event) {
-		m.putting = false
+		m.putting, m.putAt = false, m.now
 		if ev.Outcome == Done {
 			m.headN = max(m.headN, n)
+			return
 		}
+		m.putAt = m.putAt.Add(m.cfg.Renew / 6) // a pause before the next try
 	})
 }

@@ -10,7 +10,7 @@ import (
 func TestPrunerKeepsWhatItCannotJudge(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	p := w.proc("a")
-	w.settled(w.validity)
+	w.balanced(w.validity)
 	if n := p.m.Known().Number(); n != 1 {
 		t.Fatalf("the newest assignment is %d", n)
 	}

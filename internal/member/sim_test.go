@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/internal/member"
 )
 
-// settled fails the test unless every partition is worked on by a live process, shares are fair, and
+// balanced fails the test unless every partition is worked on by a live process, shares are fair, and
 // nothing moves any more.
-func (w *world) settled(within time.Duration) {
+func (w *world) balanced(within time.Duration) {
 	w.Helper()
 	start := w.now
 	for !w.whole() {
@@ -58,7 +58,7 @@ func (w *world) still(d time.Duration) {
 func TestOneMember(t *testing.T) {
 	w := newWorld(t, 1, 10)
 	w.proc("a")
-	w.settled(2 * time.Second)
+	w.balanced(2 * time.Second)
 	w.still(5 * time.Minute)
 }
 
@@ -66,13 +66,13 @@ func TestJoinsMoveAsLittleAsFairnessAsks(t *testing.T) {
 	w := newWorld(t, 1, 100)
 	for i := range 10 {
 		w.proc(fmt.Sprint("p", i))
-		w.settled(20 * time.Second)
+		w.balanced(20 * time.Second)
 		w.run(10 * time.Second)
 	}
 	w.still(5 * time.Minute)
 	before := w.moves
 	w.proc("next")
-	w.settled(20 * time.Second)
+	w.balanced(20 * time.Second)
 	w.still(time.Minute)
 	if n := w.moves - before; n > 10 {
 		t.Errorf("%d partitions moved to the 11th member of 100 partitions", n)
@@ -148,7 +148,7 @@ func chaos(t *testing.T, seed uint64) {
 		}
 	}
 	w.run(6 * time.Minute) // those that are paused wake
-	w.settled(4 * time.Minute)
+	w.balanced(4 * time.Minute)
 	w.run(2 * time.Minute)
 	w.still(5 * time.Minute)
 	if len(w.store) > 40+10*len(w.procs) {

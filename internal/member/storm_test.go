@@ -35,7 +35,7 @@ func TestStorm(t *testing.T) {
 	for i := range members {
 		w.proc(fmt.Sprint("p", i))
 	}
-	w.settled(3 * w.validity)
+	w.balanced(3 * w.validity)
 	t.Logf("%d members joined at once: shared after %v, %d assignments, %d requests", members, w.now, w.newest(), w.requests())
 	w.run(time.Minute)
 	w.still(time.Minute)
@@ -51,7 +51,7 @@ func TestStorm(t *testing.T) {
 	if most := uint64((w.now-start-time.Minute)/(w.validity*2/5)) + 2; w.newest()-n > most {
 		t.Errorf("%d assignments in %v; one in each Renew is allowed", w.newest()-n, w.now-start-time.Minute)
 	}
-	w.settled(3 * w.validity)
+	w.balanced(3 * w.validity)
 	w.run(time.Minute)
 
 	for _, p := range w.procs {
@@ -88,7 +88,7 @@ func TestCrashOfOneInAHundred(t *testing.T) {
 			w.proc(fmt.Sprint("p", i))
 			w.run(time.Duration(w.rng.Int64N(int64(time.Second))))
 		}
-		w.settled(4 * w.validity)
+		w.balanced(4 * w.validity)
 		w.run(time.Minute + time.Duration(w.rng.Int64N(int64(w.validity))))
 		n := w.newest()
 		w.gaps = nil
@@ -119,7 +119,7 @@ func TestCrashOfAWatcher(t *testing.T) {
 				w.proc(fmt.Sprint("p", i))
 				w.run(time.Duration(w.rng.Int64N(int64(2 * time.Second))))
 			}
-			w.settled(4 * w.validity)
+			w.balanced(4 * w.validity)
 			w.run(time.Minute + time.Duration(w.rng.Int64N(int64(w.validity))))
 			w.gaps = nil
 			w.ranked(rank).crash()

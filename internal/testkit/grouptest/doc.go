@@ -1,0 +1,2 @@
+// Package grouptest runs a group on a store of any kind. The tests of drivers use it.
+package grouptest
