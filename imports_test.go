@@ -89,7 +89,7 @@ var rooms = []room{
 	{pkg: ".", may: []string{anything}},
 	{pkg: "delta/engines", may: []string{anything}}, // tests only
 	{pkg: "promhooks", may: []string{"clock", "store", "leader", "group", "writer", "reader", "compactor"}},
-	{pkg: "otelhooks", may: []string{"fence", "leader", "writer", "compactor"}},
+	{pkg: "otelhooks", may: []string{"clock", "fence", "leader", "writer", "compactor"}},
 	{pkg: "internal/testkit/...", may: []string{anything}},
 	{pkg: "cmd/...", may: []string{anything}},
 	{pkg: "examples/...", may: []string{anything}},

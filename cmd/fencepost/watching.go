@@ -35,7 +35,15 @@ func (w *watching) hub(ctx context.Context, urls []string) (*outside.Hub, error)
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, outside.Target{URL: st.Traits().Name, Store: unwatched(st)})
+		name := st.Traits().Name
+		same := func(t outside.Target) bool { return t.URL == name }
+		if slices.ContainsFunc(targets, same) {
+			name += " at " + st.Traits().Endpoint
+		}
+		if slices.ContainsFunc(targets, same) {
+			return nil, usage("%s is given twice", name)
+		}
+		targets = append(targets, outside.Target{URL: name, Store: unwatched(st)})
 	}
 	return outside.New(targets, &outside.Options{PerMinute: w.perMinute}), nil
 }

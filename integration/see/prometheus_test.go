@@ -132,8 +132,11 @@ func (s *server) query(q string) (int, error) {
 		Status, Error string
 		Data          struct{ Result []struct{ Value [2]any } }
 	}
-	if err := json.Unmarshal(b, &answer); err != nil || answer.Status != "success" {
-		return 0, fmt.Errorf("%v: %s", err, b)
+	if err := json.Unmarshal(b, &answer); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, b)
+	}
+	if answer.Status != "success" {
+		return 0, fmt.Errorf("prometheus answers %s", b)
 	}
 	n := 0
 	for _, r := range answer.Data.Result {

@@ -132,7 +132,8 @@ func (h *Hub) kind(ctx context.Context, st store.Store) (string, error) {
 	return "", err
 }
 
-// settle returns the options of requests: few retries, since the next tick is one.
+// settle returns the options of requests: few retries, since the next tick is one. An attempt
+// includes the wait for its turn, which may take a minute.
 func (h *Hub) settle() *store.SettleOptions {
-	return &store.SettleOptions{Reads: 2, Attempt: 20 * time.Second, Clock: h.clock}
+	return &store.SettleOptions{Reads: 2, Attempt: 90 * time.Second, Clock: h.clock}
 }
