@@ -148,7 +148,7 @@ func TestServe(t *testing.T) {
 	}
 	b, _ := io.ReadAll(r.Body)
 	_ = r.Body.Close()
-	if csp := r.Header.Get("Content-Security-Policy"); r.StatusCode != 200 || !strings.Contains(string(b), "app.js") || !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+	if csp := r.Header.Get("Content-Security-Policy"); r.StatusCode != http.StatusOK || !strings.Contains(string(b), "app.js") || !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
 		t.Errorf("%d %q", r.StatusCode, csp)
 	}
 	for _, asset := range []string{"app.js", "style.css", "icon.svg"} {
@@ -181,11 +181,19 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Host = "evil.example"
-	if r, err := http.DefaultClient.Do(req); err != nil || r.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("a foreign name: %v %v", r, err)
+	post, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/state.json", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if r, err := http.Post(address+"/state.json", "text/plain", nil); err != nil || r.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("a POST: %v %v", r, err)
+	for status, req := range map[int]*http.Request{http.StatusMisdirectedRequest: req, http.StatusMethodNotAllowed: post} {
+		r, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		if r.StatusCode != status {
+			t.Errorf("%s as %s: %d, want %d", req.Method, req.Host, r.StatusCode, status)
+		}
 	}
 	if status := stop(); status == 0 {
 		t.Errorf("status %d", status)

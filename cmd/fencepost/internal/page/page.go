@@ -80,8 +80,13 @@ func Loopback(addr string) bool { return loopback(addr) }
 
 func (s *server) state(w http.ResponseWriter, _ *http.Request) {
 	all, _ := s.hub.States()
+	b, err := json.Marshal(all)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all)
+	_, _ = w.Write(b)
 }
 
 // events streams the state: at once, after each change but at most once in a second, and at
