@@ -81,7 +81,7 @@ var rooms = []room{
 		// and the options its settings.
 		only: map[string][]string{"leader": {"run*.go", "options.go"}},
 	},
-	{pkg: "verify", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
+	{pkg: "verify", may: []string{"clock", "fence", "store", "register", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
 
 	// The jobs of a table work with both.
 	{pkg: "rewrite", may: []string{"clock", "manifest", "reader", "writer"}},
@@ -95,7 +95,7 @@ var rooms = []room{
 	{pkg: ".", may: []string{anything}},
 	{pkg: "delta/engines", may: []string{anything}}, // tests only
 	{pkg: "promhooks", may: []string{"clock", "store", "leader", "group", "writer", "reader", "compactor"}},
-	{pkg: "otelhooks", may: []string{"fence", "leader", "writer", "compactor"}},
+	{pkg: "otelhooks", may: []string{"clock", "fence", "leader", "writer", "compactor"}},
 	{pkg: "internal/testkit/...", may: []string{anything}},
 	{pkg: "cmd/...", may: []string{anything}},
 	{pkg: "examples/...", may: []string{anything}},
@@ -113,7 +113,7 @@ var strangers = []struct {
 	{"cloud.google.com/", []string{"store/gcsstore", "integration/...", "bench/..."}, "types of the Google SDK stop at gcsstore"},
 	{"github.com/Azure/", []string{"store/azurestore", "integration/...", "bench/..."}, "types of the Azure SDK stop at azurestore"},
 	{"github.com/parquet-go/", []string{"cmd/fencepost/...", "delta/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
-	{"github.com/prometheus/", []string{"promhooks", "cmd/fencepost/...", "integration/..."}, "only programs that are measured link Prometheus"},
+	{"github.com/prometheus/", []string{"promhooks", "cmd/fencepost/...", "integration/...", "bench/..."}, "only programs that are measured link Prometheus"},
 	{"go.opentelemetry.io/", []string{"otelhooks"}, "only programs that are traced link OpenTelemetry"},
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},
 }

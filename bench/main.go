@@ -31,6 +31,7 @@ var measures = []measure{
 	{"serial", serial},
 	{"grouping", grouping},
 	{"processor", processor},
+	{"metering", metering},
 	{"memory", memory},
 	{"opening", opening},
 	{"outrun", outrun},

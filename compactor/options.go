@@ -91,7 +91,8 @@ type Hooks struct {
 	Progress func(Report)
 	// Folded: objects of the log have become segments.
 	Folded func(Fold)
-	// Passed: a pass has ended, a call of Once or a round of Run.
+	// Passed: a pass has ended, a call of Once or a round of Run. It comes after the last call
+	// of Progress.
 	Passed func(Pass)
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/leader"
@@ -27,7 +28,7 @@ func New(provider trace.TracerProvider) *Tracer { return &Tracer{provider.Tracer
 
 // span records something that has just ended and took so long.
 func (t *Tracer) span(name string, took time.Duration, err error, attrs ...attribute.KeyValue) {
-	end := time.Now()
+	end := clock.System().Wall()
 	_, span := t.tracer.Start(context.Background(), name, trace.WithTimestamp(end.Add(-took)), trace.WithNewRoot())
 	if span.IsRecording() {
 		span.SetAttributes(attrs...)

@@ -78,7 +78,7 @@ func TestSpans(t *testing.T) {
 	}
 	attrs := map[string]string{}
 	for _, a := range all[0].Attributes() {
-		attrs[string(a.Key)] = a.Value.Emit()
+		attrs[string(a.Key)] = a.Value.String()
 	}
 	if attrs["fencepost.epoch"] != "3" || attrs["fencepost.position"] != "3/4" || attrs["fencepost.offset"] != "7" || attrs["fencepost.records"] != "2" {
 		t.Errorf("attributes %v", attrs)

@@ -58,7 +58,7 @@ func outcome(a store.Answer) string {
 		return "refused"
 	case errors.Is(err, store.ErrDenied):
 		return "denied"
-	case (a.Op == "put" || a.Op == "upload") && store.OutcomeOf(err) == store.Unknown:
+	case (a.Op == "put" || a.Op == "upload" || a.Op == "copy") && store.OutcomeOf(err) == store.Unknown:
 		return "unknown"
 	}
 	return "error"
@@ -73,7 +73,7 @@ const (
 func (p *Prices) of(a store.Answer) float64 {
 	price := 0.0
 	switch a.Op {
-	case "put":
+	case "put", "copy":
 		price = p.Put
 	case "upload":
 		price = p.Put

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -108,6 +110,27 @@ func (v *verifier) gap(from, to uint64) {
 	if from < to {
 		v.problem(layout.ManifestKey(from), restore, "%d versions from this one on are missing, although the prune mark is %d: somebody else deletes here", to-from, v.m.PruneMark)
 	}
+}
+
+// consumers checks that the positions of consumers can be read.
+func (v *verifier) consumers(ctx context.Context) error {
+	for info, err := range store.ListAll(ctx, v.st, layout.ConsumerPrefix, nil, v.opts.Settle) {
+		if err != nil {
+			return err
+		}
+		if layout.KindOf(info.Key) != layout.KindConsumer {
+			continue // noted with the objects of unknown names
+		}
+		_, err := register.Read(ctx, v.st, info.Key, &register.Options{Settle: v.opts.Settle})
+		switch {
+		case err == nil, errors.Is(err, store.ErrNotFound):
+		case errors.Is(err, fence.ErrCorrupt), errors.Is(err, fence.ErrFormat):
+			v.problem(info.Key, "restore it from a backup; or delete it, and tell the consumer where to begin", "the position of a consumer cannot be read: %s", about(info.Key, err))
+		default:
+			return err
+		}
+	}
+	return nil
 }
 
 // locks checks that the locks of both elections can be read.

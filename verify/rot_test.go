@@ -26,6 +26,7 @@ import (
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -137,6 +138,13 @@ func newRotten(t *testing.T, grace time.Duration) *rotten {
 	l.Appended("after the hint")
 	elect(l, layout.KindLock, l.Epoch)
 	elect(l, layout.KindCompactorLock, l.Token)
+	position, err := register.Open(t.Context(), l.Mem, layout.ConsumerPrefix+"exports.json", fence.NewToken(3), nil)
+	if err == nil {
+		err = position.Set(t.Context(), []byte("5"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	l.Put("tmp/00000000-0000-4000-8000-000000000001", []byte("a probe's"))
 	l.Put("somebody/else.txt", []byte("theirs"))
 
@@ -164,7 +172,7 @@ func newRotten(t *testing.T, grace time.Duration) *rotten {
 			r.idle[key] = "it is not promised any more"
 		case kind == layout.KindTmp, kind == layout.KindUnknown:
 			r.idle[key] = "nobody needs it"
-		case kind == layout.KindPin, kind == layout.KindLock, kind == layout.KindCompactorLock:
+		case kind == layout.KindPin, kind == layout.KindConsumer, kind == layout.KindLock, kind == layout.KindCompactorLock:
 			r.free[key] = "it may be deleted"
 		}
 	}

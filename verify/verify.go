@@ -89,6 +89,9 @@ func (v *verifier) run(ctx context.Context) error {
 	if err := v.locks(ctx); err != nil {
 		return err
 	}
+	if err := v.consumers(ctx); err != nil {
+		return err
+	}
 	if err := v.rules(ctx); err != nil {
 		return err
 	}

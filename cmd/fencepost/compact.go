@@ -143,7 +143,6 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	if err != nil {
 		return err
 	}
-	st = f.gauges.store(st)
 	o.Logger = a.log
 	if f.watch && !a.verbose {
 		o.Logger = a.con.logger()
@@ -151,6 +150,7 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	if f.watch {
 		st = unwatched(st)
 	}
+	st = f.gauges.store(st)
 	var round compactor.Report
 	o.Hooks.Progress = func(r compactor.Report) {
 		round = r

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 )
 
 func (a *app) exporterCmd() *cobra.Command {
@@ -26,6 +27,7 @@ It needs the right to read.`,
 		Args:    wantArgs(1, 100),
 	}
 	w := a.watching(c)
+	a.jsonFlag(c)
 	c.Flags().StringVar(&addr, "listen", ":9464", "address for /metrics, /healthz and /readyz")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		hub, err := w.hub(cmd.Context(), args)
@@ -33,8 +35,8 @@ It needs the right to read.`,
 			return err
 		}
 		reg := registry()
-		reg.MustRegister(watch.Collector(hub))
-		stop, err := a.listen(addr, operations(reg, seen(hub)), func(at net.Addr) { a.con.note("metrics are at http://%v/metrics", at) })
+		reg.MustRegister(outside.Collector(hub))
+		stop, err := a.listen(addr, operations(reg, seen(hub)), func(at net.Addr) { a.serving("metrics are", fmt.Sprintf("http://%v/metrics", at)) })
 		if err != nil {
 			return err
 		}
@@ -45,7 +47,7 @@ It needs the right to read.`,
 }
 
 // seen tells whether each URL was read, and when.
-func seen(hub *watch.Hub) func() (bool, any) {
+func seen(hub *outside.Hub) func() (bool, any) {
 	return func() (bool, any) {
 		type one struct {
 			URL   string    `json:"url"`

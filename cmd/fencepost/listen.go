@@ -80,7 +80,7 @@ func operations(reg prometheus.Gatherer, ready func() (bool, any)) *http.ServeMu
 
 // listen serves h until stop is called.
 func (a *app) listen(addr string, h http.Handler, at func(net.Addr)) (stop func(), err error) {
-	l, err := net.Listen("tcp", addr)
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, usage("--listen %s: %v; write an address of this machine, such as :9464 or 127.0.0.1:9464", addr, err)
 	}
@@ -101,6 +101,17 @@ func (a *app) listen(addr string, h http.Handler, at func(net.Addr)) (stop func(
 		}
 		<-done
 	}, nil
+}
+
+// serving says where something is served: on standard error, or with --json on standard output.
+func (a *app) serving(what, url string) {
+	if !a.json {
+		a.con.note("%s at %s", what, url)
+	} else if err := a.printLine(struct {
+		URL string `json:"url"`
+	}{url}); err != nil {
+		a.con.note("%s", line(err))
+	}
 }
 
 // patience is how long the store may be away until the process is not ready.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -148,7 +148,7 @@ func TestServe(t *testing.T) {
 	}
 	b, _ := io.ReadAll(r.Body)
 	_ = r.Body.Close()
-	if csp := r.Header.Get("Content-Security-Policy"); r.StatusCode != 200 || !strings.Contains(string(b), "app.js") || !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
+	if csp := r.Header.Get("Content-Security-Policy"); r.StatusCode != http.StatusOK || !strings.Contains(string(b), "app.js") || !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
 		t.Errorf("%d %q", r.StatusCode, csp)
 	}
 	for _, asset := range []string{"app.js", "style.css", "icon.svg"} {
@@ -164,7 +164,7 @@ func TestServe(t *testing.T) {
 	seen := false
 	for lines := bufio.NewScanner(stream.Body); !seen && lines.Scan(); {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		var states []watch.State
+		var states []outside.State
 		if !ok {
 			continue
 		}
@@ -181,11 +181,19 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Host = "evil.example"
-	if r, err := http.DefaultClient.Do(req); err != nil || r.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("a foreign name: %v %v", r, err)
+	post, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/state.json", nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if r, err := http.Post(address+"/state.json", "text/plain", nil); err != nil || r.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("a POST: %v %v", r, err)
+	for status, req := range map[int]*http.Request{http.StatusMisdirectedRequest: req, http.StatusMethodNotAllowed: post} {
+		r, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		if r.StatusCode != status {
+			t.Errorf("%s as %s: %d, want %d", req.Method, req.Host, r.StatusCode, status)
+		}
 	}
 	if status := stop(); status == 0 {
 		t.Errorf("status %d", status)
@@ -204,6 +212,9 @@ func TestTop(t *testing.T) {
 	}
 	if strings.Contains(out, "\x1b") {
 		t.Errorf("escape sequences without a terminal: %q", out)
+	}
+	if all := parsed[[]outside.State](t, "top", "--json", "--requests-per-minute", "6000", url); len(all) != 1 || all[0].Log.Records != 2 {
+		t.Errorf("%+v", all)
 	}
 	if r := run(t, "", "top", "--requests-per-minute", "6000", "mem://none"); r.status != 1 || !strings.Contains(r.out+r.err, "no log here") {
 		t.Errorf("%+v", r)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,7 @@ It needs the right to read.`,
 		Args:    wantArgs(1, 100),
 	}
 	w := a.watching(c)
+	a.jsonFlag(c)
 	c.Flags().StringVar(&addr, "listen", "127.0.0.1:9465", "address of the page")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
@@ -38,7 +40,7 @@ It needs the right to read.`,
 		serving, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stop, err := a.listen(addr, page.Handler(serving, hub, page.Loopback(addr)), func(at net.Addr) {
-			a.con.note("the page is at http://%v/", at)
+			a.serving("the page is", fmt.Sprintf("http://%v/", at))
 		})
 		if err != nil {
 			return err

@@ -10,19 +10,19 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/screen"
-	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
 )
 
 func (a *app) topCmd() *cobra.Command {
 	var once bool
 	c := &cobra.Command{
-		Use:   "top [--once] URL...",
+		Use:   "top [--once] [--json] URL...",
 		Short: "show logs and groups on the terminal, as they change",
 		Long: `Top shows what serve shows, on a terminal: who leads and who led, the tail and the
 floor, what is not folded, manifests, pins, and the shares of a group. It draws anew
 once in a second. Ctrl-C ends it. If standard output is no terminal, it prints the state
-once, as with --once.
+once, as with --once or --json.
 
 The store gets at most --requests-per-minute. With 12, a new leader is seen within half
 a minute.
@@ -32,6 +32,7 @@ It needs the right to read.`,
 		Args:    wantArgs(1, 100),
 	}
 	w := a.watching(c)
+	a.jsonFlag(c)
 	c.Flags().BoolVar(&once, "once", false, "print the state once, and end")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		hub, err := w.hub(cmd.Context(), args)
@@ -49,7 +50,7 @@ It needs the right to read.`,
 			cancel()
 			<-ended
 		}()
-		if once || !terminal {
+		if once || a.json || !terminal {
 			return a.topOnce(ctx, hub)
 		}
 		return a.topLive(ctx, hub, fd)
@@ -66,7 +67,7 @@ func terminalOf(out io.Writer) (fd int, ok bool) {
 }
 
 // topOnce waits until each URL was read or has failed.
-func (a *app) topOnce(ctx context.Context, hub *watch.Hub) error {
+func (a *app) topOnce(ctx context.Context, hub *outside.Hub) error {
 	for {
 		all, changed := hub.States()
 		waits := false
@@ -74,7 +75,11 @@ func (a *app) topOnce(ctx context.Context, hub *watch.Hub) error {
 			waits = waits || s.Err == "" && s.Log == nil && s.Group == nil
 		}
 		if !waits {
-			if err := a.write([]byte(screen.Render(all, 100, 0, false))); err != nil {
+			show := func() error { return a.write([]byte(screen.Render(all, 100, 0, false))) }
+			if a.json {
+				show = func() error { return a.print(all) }
+			}
+			if err := show(); err != nil {
 				return err
 			}
 			for _, s := range all {
@@ -99,7 +104,7 @@ const (
 	home  = "\x1b[H"
 )
 
-func (a *app) topLive(ctx context.Context, hub *watch.Hub, fd int) error {
+func (a *app) topLive(ctx context.Context, hub *outside.Hub, fd int) error {
 	if err := a.write([]byte(enter)); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 )
 
 // watching is what serve, top and exporter have in common.
@@ -22,11 +22,11 @@ func (a *app) watching(c *cobra.Command) *watching {
 }
 
 // hub opens the stores and returns a hub that watches them.
-func (w *watching) hub(ctx context.Context, urls []string) (*watch.Hub, error) {
+func (w *watching) hub(ctx context.Context, urls []string) (*outside.Hub, error) {
 	if w.perMinute > 6000 {
 		return nil, usage("--requests-per-minute is %d; it must be at most 6000", w.perMinute)
 	}
-	var targets []watch.Target
+	var targets []outside.Target
 	for i, url := range urls {
 		if slices.Contains(urls[:i], url) {
 			return nil, usage("the URL %s is given twice", url)
@@ -35,7 +35,15 @@ func (w *watching) hub(ctx context.Context, urls []string) (*watch.Hub, error) {
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, watch.Target{URL: st.Traits().Name, Store: st})
+		name := st.Traits().Name
+		same := func(t outside.Target) bool { return t.URL == name }
+		if slices.ContainsFunc(targets, same) {
+			name += " at " + st.Traits().Endpoint
+		}
+		if slices.ContainsFunc(targets, same) {
+			return nil, usage("%s is given twice", name)
+		}
+		targets = append(targets, outside.Target{URL: name, Store: unwatched(st)})
 	}
-	return watch.New(targets, &watch.Options{PerMinute: w.perMinute}), nil
+	return outside.New(targets, &outside.Options{PerMinute: w.perMinute}), nil
 }

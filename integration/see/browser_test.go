@@ -83,7 +83,7 @@ func ask[T any](p *tab, js string) (v T) {
 // until waits until an expression is true.
 func (p *tab) until(what, js string) {
 	p.Helper()
-	for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(100 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		if ask[bool](p, "!!("+js+")") {
 			return
 		}

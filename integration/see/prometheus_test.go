@@ -132,8 +132,11 @@ func (s *server) query(q string) (int, error) {
 		Status, Error string
 		Data          struct{ Result []struct{ Value [2]any } }
 	}
-	if err := json.Unmarshal(b, &answer); err != nil || answer.Status != "success" {
-		return 0, fmt.Errorf("%v: %s", err, b)
+	if err := json.Unmarshal(b, &answer); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, b)
+	}
+	if answer.Status != "success" {
+		return 0, fmt.Errorf("prometheus answers %s", b)
 	}
 	n := 0
 	for _, r := range answer.Data.Result {
@@ -159,7 +162,7 @@ func (s *server) until(q string) {
 // TestDashboard runs a log and a group with a failover, and asks each query of the dashboard.
 func TestDashboard(t *testing.T) {
 	log, shared := "file://"+t.TempDir(), t.TempDir()
-	_ = start(t, nil, "init", log).Wait()
+	_ = start(t, nil, "init", "--grace", "1s", log).Wait()
 	at := func(p *process) string { return p.says(t, "metrics are at http://([^/]*)/metrics")[1] }
 	first := start(t, endless(t.Context(), "first"), "append", "--listen", "127.0.0.1:0", "--validity", "5s", log)
 	targets := []string{at(first)}

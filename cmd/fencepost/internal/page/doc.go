@@ -1,2 +1,2 @@
-// Package page is the live page of the verb serve: what a watch.Hub knows, in a browser.
+// Package page is the live page of the verb serve: what a outside.Hub knows, in a browser.
 package page

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 )
 
 //go:embed assets
@@ -27,7 +27,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 type server struct {
-	hub     *watch.Hub
+	hub     *outside.Hub
 	files   http.Handler
 	streams atomic.Int32
 	local   bool            // only names of this machine are served
@@ -37,7 +37,7 @@ type server struct {
 // Handler returns the page of what hub knows. Streams end with ctx. With local it answers only
 // requests that were sent to a loopback address: another name for it, which a foreign page may
 // have made up, is refused.
-func Handler(ctx context.Context, hub *watch.Hub, local bool) http.Handler {
+func Handler(ctx context.Context, hub *outside.Hub, local bool) http.Handler {
 	root, err := fs.Sub(assets, "assets")
 	if err != nil {
 		panic(err) // the folder is in the binary
@@ -80,8 +80,13 @@ func Loopback(addr string) bool { return loopback(addr) }
 
 func (s *server) state(w http.ResponseWriter, _ *http.Request) {
 	all, _ := s.hub.States()
+	b, err := json.Marshal(all)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all)
+	_, _ = w.Write(b)
 }
 
 // events streams the state: at once, after each change but at most once in a second, and at

@@ -1,2 +1,2 @@
-// Package screen draws what a watch.Hub knows as text, for the verb top.
+// Package screen draws what a outside.Hub knows as text, for the verb top.
 package screen

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 )
 
 // ANSI colours. A terminal chooses how they look.
@@ -30,7 +30,7 @@ type sheet struct {
 
 // Render draws states for a terminal so wide and high. Without a height it draws all that there
 // is; without colour it uses no escape sequences.
-func Render(states []watch.State, width, height int, colour bool) string {
+func Render(states []outside.State, width, height int, colour bool) string {
 	d := &sheet{width: max(width, 40), colour: colour}
 	for i, s := range states {
 		if i > 0 {
@@ -69,7 +69,7 @@ func (d *sheet) painted(colour, s string) {
 	d.b.WriteString(s + "\n")
 }
 
-func (d *sheet) state(s *watch.State) {
+func (d *sheet) state(s *outside.State) {
 	d.painted(bold, clean(s.URL))
 	answered := "the store has not answered yet"
 	if !s.Asked.IsZero() {
@@ -91,11 +91,11 @@ func (d *sheet) row(name, format string, args ...any) {
 	d.line(fmt.Sprintf("%-11s", name) + fmt.Sprintf(format, args...))
 }
 
-func (d *sheet) log(l *watch.Log, now time.Time) {
+func (d *sheet) log(l *outside.Log, now time.Time) {
 	d.line("")
 	d.leader("leader", l.Terms, now)
 	if l.Compactor != nil {
-		d.leader("compactor", []watch.Term{*l.Compactor}, now)
+		d.leader("compactor", []outside.Term{*l.Compactor}, now)
 	}
 	d.row("records", "%s, of these %s folded into %d segments%s", comma(l.Records), comma(l.Folded), l.Segments, given(l.First))
 	d.row("tail", "%v; newest object %s", l.Tail, ago(l.Written, now))
@@ -124,7 +124,7 @@ func given(first uint64) string {
 	return "; those before " + comma(first) + " were given up"
 }
 
-func (d *sheet) leader(name string, terms []watch.Term, now time.Time) {
+func (d *sheet) leader(name string, terms []outside.Term, now time.Time) {
 	head := fmt.Sprintf("%-11s", name)
 	switch {
 	case len(terms) == 0:
@@ -146,7 +146,7 @@ func (d *sheet) leader(name string, terms []watch.Term, now time.Time) {
 	}
 }
 
-func pins(all []watch.Pin) string {
+func pins(all []outside.Pin) string {
 	if len(all) == 0 {
 		return "none"
 	}
@@ -166,7 +166,7 @@ const rows = 6
 
 // timeline draws who led lately, a row for each holder: in the last hour, or since the first term
 // if that is less.
-func (d *sheet) timeline(terms []watch.Term, now time.Time) {
+func (d *sheet) timeline(terms []outside.Term, now time.Time) {
 	hour := time.Minute
 	for _, t := range terms {
 		if t.Known {
@@ -214,7 +214,7 @@ func (d *sheet) timeline(terms []watch.Term, now time.Time) {
 	}
 }
 
-func (d *sheet) terms(terms []watch.Term, now time.Time) {
+func (d *sheet) terms(terms []outside.Term, now time.Time) {
 	if len(terms) < 2 {
 		return
 	}
@@ -235,7 +235,7 @@ func (d *sheet) terms(terms []watch.Term, now time.Time) {
 	}
 }
 
-func (d *sheet) group(g *watch.Group) {
+func (d *sheet) group(g *outside.Group) {
 	d.line("")
 	unowned := 0
 	for _, o := range g.Owners {
@@ -272,8 +272,8 @@ func (d *sheet) group(g *watch.Group) {
 	}
 }
 
-func who(g *watch.Group, member string) string {
-	i := slices.IndexFunc(g.Members, func(m watch.Member) bool { return m.Name == member })
+func who(g *outside.Group, member string) string {
+	i := slices.IndexFunc(g.Members, func(m outside.Member) bool { return m.Name == member })
 	switch {
 	case i >= 0:
 		return short(g.Members[i].Identity)

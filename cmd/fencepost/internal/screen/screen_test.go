@@ -6,25 +6,25 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/screen"
-	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
 	"github.com/fencepost/fencepost/fence"
 )
 
 var now = time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 
-func states() []watch.State {
-	return []watch.State{{URL: "s3://bucket/orders", Now: now, Asked: now.Add(-2 * time.Second), Requests: 1234, Log: &watch.Log{
-		Terms: []watch.Term{
+func states() []outside.State {
+	return []outside.State{{URL: "s3://bucket/orders", Now: now, Asked: now.Add(-2 * time.Second), Requests: 1234, Log: &outside.Log{
+		Terms: []outside.Term{
 			{Epoch: 3, Known: true, Holder: "bob", State: "held", From: now.Add(-10 * time.Minute), To: now, Renewals: 100},
 			{Epoch: 2, Known: true, Holder: "evil\x1b[2Jname", State: "expired", From: now.Add(-50 * time.Minute), To: now.Add(-12 * time.Minute), Reason: "lapsed"},
 			{Epoch: 1},
 		},
 		Tail: fence.Position{Epoch: 3, Seq: 40}, Floor: fence.Position{Epoch: 3, Seq: 30}, Records: 5000, Folded: 4900, Unfolded: 10, Segments: 2,
-		Pins: []watch.Pin{{Name: "backup", Version: 4, Holder: "x"}},
-	}}, {URL: "s3://bucket/work", Now: now, Err: "the store is away", Group: &watch.Group{
-		Partitions: 4, Owners: []int{0, 0, 1, -1}, Members: []watch.Member{{Name: "a", Identity: "ann", Owned: 2}, {Name: "b", Identity: "bob", Owned: 1, Lapsed: true}},
-		Moves: []watch.Move{{At: now, Partitions: 1, From: "a", To: "b"}},
+		Pins: []outside.Pin{{Name: "backup", Version: 4, Holder: "x"}},
+	}}, {URL: "s3://bucket/work", Now: now, Err: "the store is away", Group: &outside.Group{
+		Partitions: 4, Owners: []int{0, 0, 1, -1}, Members: []outside.Member{{Name: "a", Identity: "ann", Owned: 2}, {Name: "b", Identity: "bob", Owned: 1, Lapsed: true}},
+		Moves: []outside.Move{{At: now, Partitions: 1, From: "a", To: "b"}},
 	}}}
 }
 

@@ -302,16 +302,40 @@ function draw() {
   }
 }
 
-const events = new EventSource("events");
-events.onmessage = e => {
-  page.states = JSON.parse(e.data);
+function show(text) {
+  page.states = JSON.parse(text);
   if (page.states.length) page.skew = at(page.states[0].now) - Date.now();
   page.lost = false;
+  page.heard = Date.now();
   draw();
-};
-events.onerror = () => { page.lost = true; draw(); };
+}
+
+// A browser opens six connections to a server. So of all tabs one follows the server, and passes on
+// what it hears. Where tabs cannot agree on that, a tab follows while it is visible.
+const others = new BroadcastChannel("fencepost");
+others.onmessage = e => show(e.data);
+let source = null;
+function follow() {
+  if (source) return;
+  source = new EventSource("events");
+  source.onmessage = e => { show(e.data); others.postMessage(e.data); };
+  source.onerror = () => { page.lost = true; draw(); };
+}
+fetch("state.json").then(r => r.text()).then(show).catch(() => { page.lost = true; draw(); });
+if (navigator.locks) {
+  navigator.locks.request("fencepost", () => new Promise(follow));
+} else {
+  const visible = () => {
+    if (!document.hidden) return follow();
+    source?.close();
+    source = null;
+  };
+  document.addEventListener("visibilitychange", visible);
+  visible();
+}
 addEventListener("resize", () => draw());
 setInterval(() => {
+  if (page.heard && Date.now() - page.heard > 25e3 && !document.hidden) page.lost = true;
   const s = page.states.find(s => s.url === page.url);
   status(s, Date.now() + page.skew);
 }, 1000);

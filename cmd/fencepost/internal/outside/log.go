@@ -1,4 +1,4 @@
-package watch
+package outside
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -47,19 +48,18 @@ type follower struct {
 // tick reads the newest manifest and lists what was appended: three. Each eighth lists the locks
 // and the pins and looks for the compactor: four. So eight ticks take 24 requests or less, which
 // leaves some for the locks of past leaders.
-func (h *Hub) followLog(ctx context.Context, i int, st store.Store) error {
-	log, err := state.Open(ctx, st, &state.Options{Settle: h.settle(), Clock: h.clock})
-	if err != nil {
-		return err
-	}
+func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manifest.Format) error {
+	log := state.With(st, format, &state.Options{Settle: h.settle(), Clock: h.clock})
 	f := &follower{Hub: h, st: st, log: log, locks: map[uint64]store.Info{}, terms: map[uint64]Term{}, pins: map[string]Pin{}}
 	f.slots.seals = map[fence.Epoch]uint64{}
 	for n := 0; ; n++ {
-		if err := f.look(ctx, n); err != nil {
-			return err
+		for _, job := range f.jobs(n) {
+			if err := job(ctx); err != nil {
+				return err
+			}
+			view := f.view() // at once: the next request may have to wait for its turn
+			h.update(i, func(s *State) { s.Log, s.Err = view, "" })
 		}
-		view := f.view()
-		h.update(i, func(s *State) { s.Log, s.Err = view, "" })
 		for f.budget.spare() {
 			more, err := f.past(ctx)
 			if err != nil {
@@ -69,15 +69,16 @@ func (h *Hub) followLog(ctx context.Context, i int, st store.Store) error {
 				break
 			}
 		}
-		view = f.view()
+		view := f.view()
 		h.update(i, func(s *State) { s.Log = view })
 		if err := clock.Sleep(ctx, h.clock, h.tick); err != nil {
-			return nil
+			return err
 		}
 	}
 }
 
-func (f *follower) look(ctx context.Context, n int) error {
+// jobs are those of a tick, the most important first.
+func (f *follower) jobs(n int) []func(context.Context) error {
 	jobs := []func(context.Context) error{}
 	if n%8 == 0 || f.newest == 0 || !f.lead().Leads() {
 		jobs = append(jobs, f.listLocks)
@@ -89,12 +90,7 @@ func (f *follower) look(ctx context.Context, n int) error {
 	if n%8 == 0 {
 		jobs = append(jobs, f.readCompactor, f.listPins)
 	}
-	for _, job := range jobs {
-		if err := job(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return jobs
 }
 
 func (f *follower) lead() *Term {

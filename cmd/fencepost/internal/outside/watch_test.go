@@ -1,4 +1,4 @@
-package watch_test
+package outside_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
@@ -25,7 +25,7 @@ import (
 )
 
 // watching gives a hub that runs in a bubble, and counts its requests.
-func watching(t *testing.T, perMinute int, st store.Store, f func(h *watch.Hub, count *int)) {
+func watching(t *testing.T, perMinute int, st store.Store, f func(h *outside.Hub, count *int)) {
 	t.Helper()
 	count := 0
 	counted := store.Hooked(st, store.Hooks{Answered: func(a store.Answer) {
@@ -34,7 +34,7 @@ func watching(t *testing.T, perMinute int, st store.Store, f func(h *watch.Hub, 
 			t.Errorf("a watcher sends a %s", a.Op)
 		}
 	}}, clock.Go())
-	h := watch.New([]watch.Target{{URL: "mem://x", Store: counted}}, &watch.Options{PerMinute: perMinute, Clock: clock.Go()})
+	h := outside.New([]outside.Target{{URL: "mem://x", Store: counted}}, &outside.Options{PerMinute: perMinute, Clock: clock.Go()})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -49,7 +49,7 @@ func watching(t *testing.T, perMinute int, st store.Store, f func(h *watch.Hub, 
 	f(h, &count)
 }
 
-func state(h *watch.Hub) watch.State {
+func state(h *outside.Hub) outside.State {
 	synctest.Wait()
 	all, _ := h.States()
 	return all[0]
@@ -95,7 +95,7 @@ func (n node) append(t *testing.T, times int) {
 // A failover is seen: two terms, the seal between them, the tail, and what is not folded.
 func TestFailover(t *testing.T) {
 	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
-		watching(t, 12, l.Mem, func(h *watch.Hub, _ *int) {
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *int) {
 			client := l.Faulty.Client("a")
 			a := lead(t, client, "ann")
 			a.append(t, 5)
@@ -146,7 +146,7 @@ func TestFailover(t *testing.T) {
 // A leader that has crashed is seen although nobody follows.
 func TestLapsed(t *testing.T) {
 	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
-		watching(t, 12, l.Mem, func(h *watch.Hub, _ *int) {
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *int) {
 			client := l.Faulty.Client("a")
 			lead(t, client, "ann")
 			time.Sleep(time.Minute)
@@ -177,7 +177,7 @@ func TestBudgetOfABusyLog(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		watching(t, 12, l.Mem, func(h *watch.Hub, count *int) {
+		watching(t, 12, l.Mem, func(h *outside.Hub, count *int) {
 			*count = 0
 			for minute := range 30 {
 				before := *count
@@ -210,7 +210,7 @@ func TestStoreIsAway(t *testing.T) {
 	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
 		away := true
 		gate := &gated{Store: l.Mem, away: &away}
-		watching(t, 60, gate, func(h *watch.Hub, _ *int) {
+		watching(t, 60, gate, func(h *outside.Hub, _ *int) {
 			time.Sleep(time.Minute)
 			if s := state(h); s.Err == "" || s.Log != nil {
 				t.Errorf("%+v", s)
@@ -273,7 +273,7 @@ func TestGroup(t *testing.T) {
 		}
 		_, first := join("ann")
 		time.Sleep(time.Minute)
-		watching(t, 12, mem, func(h *watch.Hub, count *int) {
+		watching(t, 12, mem, func(h *outside.Hub, count *int) {
 			time.Sleep(2 * time.Minute)
 			s := state(h)
 			if s.Kind != "group" || s.Err != "" || s.Group.Partitions != 8 || len(s.Group.Members) != 1 || s.Group.Members[0].Owned != 8 {
@@ -296,5 +296,38 @@ func TestGroup(t *testing.T) {
 		})
 		cancel()
 		<-first
+	})
+}
+
+// Epochs that nobody folds have more slots than a look lists. Then the number is a lower bound, and
+// the listing is not made again.
+func TestManyUnfolded(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		for range 2 {
+			n := lead(t, l.Mem, "x")
+			n.append(t, 1500)
+			_ = n.w.Close(t.Context())
+			_ = n.Resign(t.Context())
+		}
+		n := lead(t, l.Mem, "y")
+		n.append(t, 10)
+		watching(t, 12, l.Mem, func(h *outside.Hub, count *int) {
+			time.Sleep(3 * time.Minute)
+			v := state(h).Log
+			if !v.More || v.Unfolded > 3014 || v.Tail != logtest.At(3, 11) {
+				t.Errorf("%d of 3,013, more %v, tail %v", v.Unfolded, v.More, v.Tail)
+			}
+			c, err := compactor.New(l.Mem, &compactor.Options{Token: fence.NewToken(1), Clock: clock.Go()})
+			if err == nil {
+				_, err = c.Once(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Minute)
+			if v := state(h).Log; v.More || v.Unfolded != 0 {
+				t.Errorf("folded: %d, more %v", v.Unfolded, v.More)
+			}
+		})
 	})
 }

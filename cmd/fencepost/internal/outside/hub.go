@@ -1,4 +1,4 @@
-package watch
+package outside
 
 import (
 	"context"
@@ -94,11 +94,11 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 		h.states[i].Asked = h.clock.Wall()
 	}}
 	for ctx.Err() == nil {
-		kind, err := h.kind(ctx, st)
+		kind, format, err := h.kind(ctx, st)
 		if err == nil {
 			h.update(i, func(s *State) { s.Kind = kind })
 			if kind == "log" {
-				err = h.followLog(ctx, i, st)
+				err = h.followLog(ctx, i, st, format)
 			} else {
 				err = h.followGroup(ctx, i, st)
 			}
@@ -117,22 +117,23 @@ func (h *Hub) failed(i int, err error) {
 	}
 }
 
-// kind tells whether there is a log or a group.
-func (h *Hub) kind(ctx context.Context, st store.Store) (string, error) {
-	_, err := manifest.ReadFormat(ctx, st, h.settle())
+// kind tells whether there is a log, with its format, or a group.
+func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format, error) {
+	f, err := manifest.ReadFormat(ctx, st, h.settle())
 	if err == nil {
-		return "log", nil
+		return "log", f, nil
 	}
 	if !errors.Is(err, manifest.ErrNotInitialized) {
-		return "", err
+		return "", f, err
 	}
 	if _, _, gerr := store.ReadAll(ctx, st, groupKey, 1<<20, h.settle()); gerr == nil {
-		return "group", nil
+		return "group", f, nil
 	}
-	return "", err
+	return "", f, err
 }
 
-// settle returns the options of requests: few retries, since the next tick is one.
+// settle returns the options of requests: few retries, since the next tick is one. An attempt
+// includes the wait for its turn, which may take a minute.
 func (h *Hub) settle() *store.SettleOptions {
-	return &store.SettleOptions{Reads: 2, Attempt: 20 * time.Second, Clock: h.clock}
+	return &store.SettleOptions{Reads: 2, Attempt: 90 * time.Second, Clock: h.clock}
 }

@@ -1,4 +1,4 @@
-package watch
+package outside
 
 import (
 	"context"
@@ -39,19 +39,30 @@ func (b *Budget) Spent() uint64 {
 	return b.spent
 }
 
-// take takes n requests. It returns how long the caller must wait before it sends the last.
-func (b *Budget) take(n int) time.Duration {
+// take takes a request if there is room for one in this minute. Else it returns how long the
+// caller must wait before it tries again.
+func (b *Budget) take() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.clock.Now()
-	at := now
-	for range n {
-		at = max(now, b.start[b.next].Add(time.Minute))
-		b.start[b.next] = at
-		b.next = (b.next + 1) % len(b.start)
+	if left := b.start[b.next].Add(time.Minute).Sub(now); left > 0 {
+		return left
 	}
-	b.spent += uint64(n)
-	return at.Sub(now)
+	b.spend(now)
+	return 0
+}
+
+// owe takes a request that was sent already.
+func (b *Budget) owe() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spend(max(b.clock.Now(), b.start[b.next].Add(time.Minute)))
+}
+
+func (b *Budget) spend(at clock.Instant) {
+	b.start[b.next] = at
+	b.next = (b.next + 1) % len(b.start)
+	b.spent++
 }
 
 // spare reports whether a request would leave a sixth of this minute's budget.
@@ -62,8 +73,17 @@ func (b *Budget) spare() bool {
 	return b.clock.Now().Sub(last) >= time.Minute
 }
 
-func (b *Budget) wait(ctx context.Context, n int) error {
-	return clock.Sleep(ctx, b.clock, b.take(n))
+// wait waits for its turn. A caller that gives up has taken nothing.
+func (b *Budget) wait(ctx context.Context) error {
+	for {
+		d := b.take()
+		if d == 0 {
+			return nil
+		}
+		if err := clock.Sleep(ctx, b.clock, d); err != nil {
+			return err
+		}
+	}
 }
 
 // page is how many keys a listing returns in one request.
@@ -77,7 +97,7 @@ type frugal struct {
 }
 
 func (f *frugal) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
-	if err := f.budget.wait(ctx, 1); err != nil {
+	if err := f.budget.wait(ctx); err != nil {
 		return nil, err
 	}
 	obj, err := f.st.Get(ctx, key, opts)
@@ -90,7 +110,7 @@ func (f *frugal) Get(ctx context.Context, key string, opts *store.GetOptions) (*
 // List takes a request for each page. So a long listing is paid afterwards.
 func (f *frugal) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
-		if err := f.budget.wait(ctx, 1); err != nil {
+		if err := f.budget.wait(ctx); err != nil {
 			yield(store.Info{}, err)
 			return
 		}
@@ -100,7 +120,7 @@ func (f *frugal) List(ctx context.Context, prefix string, opts *store.ListOption
 				f.answered()
 			}
 			if n++; n%page == 0 {
-				f.budget.take(1)
+				f.budget.owe()
 			}
 			if !yield(info, err) {
 				return
@@ -125,5 +145,5 @@ func (f *frugal) Delete(context.Context, ...string) error { return readOnly("del
 func (f *frugal) Traits() store.Traits { return f.st.Traits() }
 
 func readOnly(op string) error {
-	return &store.Error{Op: op, Kind: store.ErrDenied, Err: fmt.Errorf("watch: a watcher only reads")}
+	return &store.Error{Op: op, Kind: store.ErrDenied, Err: fmt.Errorf("a watcher only reads")}
 }

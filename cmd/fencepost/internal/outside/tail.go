@@ -1,4 +1,4 @@
-package watch
+package outside
 
 import (
 	"cmp"
@@ -14,15 +14,18 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// maxListed bounds how many objects are listed to count those that are not folded.
-const maxListed = 20_000
+// maxListed bounds how many objects a look lists: two pages.
+const maxListed = 2 * page
 
 // slots is what listings have shown of the chain.
 type slots struct {
 	tail    fence.Position
 	seals   map[fence.Epoch]uint64 // the slots of seals from the floor on
 	written time.Time
-	more    bool // the listing was too long
+	// more: the epochs between the floor and the one that is noted have more slots than a look
+	// lists. So it is not known how many, until the floor has passed asked.
+	more  bool
+	asked fence.Position
 }
 
 // findTail lists what was appended since the last look. A live leader notes how far it is, so
@@ -31,9 +34,11 @@ func (f *follower) findTail(ctx context.Context) error {
 	s := &f.slots
 	noted, floor := f.m.Tail().Position, f.m.Floor.Position
 	from := noted
-	if _, sealed := s.seals[floor.Epoch]; floor.Epoch < noted.Epoch && !sealed {
-		from = floor // nobody knows yet how many slots the epochs between have
-	} else if s.tail.Epoch > 0 && s.tail.Epoch < noted.Epoch && s.tail.Before(noted) {
+	_, sealed := s.seals[floor.Epoch]
+	switch {
+	case floor.Epoch < noted.Epoch && !sealed && s.asked != floor:
+		from, s.asked = floor, floor // nobody knows yet how many slots the epochs between have
+	case s.tail.Epoch > 0 && s.tail.Epoch < noted.Epoch && s.tail.Before(noted) && !s.more:
 		from = s.tail // a new leader: find the seal of the last one
 	}
 	maps.DeleteFunc(s.seals, func(e fence.Epoch, _ uint64) bool { return e < floor.Epoch })
@@ -41,30 +46,36 @@ func (f *follower) findTail(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tail = from
-	if s.tail.Before(noted) && s.more {
+	f.walk(from, filled)
+	if from != noted || floor.Epoch == noted.Epoch {
+		s.more = s.tail.Epoch < noted.Epoch
+	}
+	if s.tail.Before(noted) {
 		s.tail = noted
 	}
+	return nil
+}
+
+// walk follows the chain over the slots that were listed.
+func (f *follower) walk(from fence.Position, filled map[fence.Epoch]map[uint64]slot) {
+	s := &f.slots
+	s.tail = from
 	for {
 		epoch := filled[s.tail.Epoch]
 		for epoch[s.tail.Seq] == data {
 			s.tail.Seq++
 		}
 		if epoch[s.tail.Seq] != seal {
-			break
+			return
 		}
 		s.seals[s.tail.Epoch] = s.tail.Seq
 		next := f.after(s.tail.Epoch, filled)
 		if next == 0 {
 			s.tail.Seq++ // its successor has written nothing yet
-			break
+			return
 		}
 		s.tail = fence.Position{Epoch: next, Seq: 1}
 	}
-	if s.tail.Before(noted) {
-		s.tail = noted
-	}
-	return nil
 }
 
 type slot int
@@ -81,7 +92,6 @@ func (f *follower) list(ctx context.Context, from fence.Position) (map[fence.Epo
 	if before.Seq > 0 {
 		before.Seq--
 	}
-	f.slots.more = false
 	n := 0
 	for info, err := range store.ListAll(ctx, f.st, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(before)}, f.settle()) {
 		if err != nil {
@@ -102,7 +112,6 @@ func (f *follower) list(ctx context.Context, from fence.Position) (map[fence.Epo
 			f.slots.written = info.LastModified
 		}
 		if n++; n == maxListed {
-			f.slots.more = true
 			break
 		}
 	}

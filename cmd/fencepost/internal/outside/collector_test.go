@@ -1,4 +1,4 @@
-package watch_test
+package outside_test
 
 import (
 	"flag"
@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"github.com/fencepost/fencepost/cmd/fencepost/internal/watch"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/fence"
 )
 
@@ -23,15 +23,15 @@ const doc = "../../../../docs/metrics.md"
 // The table in docs/metrics.md is what is exported: go test -run Table -write writes it.
 func TestTable(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	states := []watch.State{{URL: "a", Asked: now, Log: &watch.Log{
-		Terms: []watch.Term{{Epoch: 2, Holder: "ann", State: "held", From: now}}, Compactor: &watch.Term{Epoch: 1, State: "expired"}, Tail: fence.Position{Epoch: 2, Seq: 4},
-		Written: now, Manifests: []watch.Manifest{{Version: 7, Written: now}}, Pins: []watch.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
+	states := []outside.State{{URL: "a", Asked: now, Log: &outside.Log{
+		Terms: []outside.Term{{Epoch: 2, Holder: "ann", State: "held", From: now}}, Compactor: &outside.Term{Epoch: 1, State: "expired"}, Tail: fence.Position{Epoch: 2, Seq: 4},
+		Written: now, Manifests: []outside.Manifest{{Version: 7, Written: now}}, Pins: []outside.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
 		Records: 10, Folded: 4, Unfolded: 3,
-	}}, {URL: "b", Err: "away", Group: &watch.Group{
-		Partitions: 3, Owners: []int{0, -1, 0}, Moving: []int{1}, Members: []watch.Member{{Name: "m", Identity: "ann", Owned: 2}, {Name: "n", Lapsed: true}},
+	}}, {URL: "b", Err: "away", Group: &outside.Group{
+		Partitions: 3, Owners: []int{0, -1, 0}, Moving: []int{1}, Members: []outside.Member{{Name: "m", Identity: "ann", Owned: 2}, {Name: "n", Lapsed: true}},
 	}}}
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(watch.CollectorOf(states))
+	reg.MustRegister(outside.CollectorOf(states))
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +84,6 @@ func TestTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s does not list what is exported; run go test -run TestTable -write in cmd/fencepost/internal/watch", doc)
+		t.Errorf("%s does not list what is exported; run go test -run TestTable -write in cmd/fencepost/internal/outside", doc)
 	}
 }
