@@ -69,7 +69,9 @@ func TestCompactGroup(t *testing.T) {
 	inFleet(t, 6, func(f *fleet) {
 		f.grace = time.Minute
 		a := f.join("a")
-		time.Sleep(10 * time.Second)
+		for n := 0; n == 0; n, _ = group.Partitions(f.Context(), f.mem) {
+			time.Sleep(time.Second) // until the group is there
+		}
 		by := map[string]int{} // requests for logs, by process
 		f.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 			f.mu.Lock()

@@ -30,8 +30,8 @@ type GroupOptions struct {
 	// Opens is how many logs are opened at once, 1 to 1,024, default 16. The others wait in the order
 	// in which their partitions came.
 	Opens int
-	// Logger also serves the group and the writers if they have no Logger of their own. Default: no
-	// logging.
+	// Logger also serves the group and the writers if they have no Logger of their own. Default:
+	// warnings and errors go to slog.Default, as in [Options].
 	Logger *zap.Logger
 }
 
@@ -155,7 +155,7 @@ type groupRun struct {
 func newGroupRun(st store.Store, opts *GroupOptions, work func(ctx context.Context, s *PartitionSession) error) *groupRun {
 	v := *cmp.Or(opts, &GroupOptions{})
 	r := &groupRun{
-		work: work, logger: cmp.Or(v.Logger, zap.NewNop()), group: *cmp.Or(v.Group, &group.Options{}), writer: *cmp.Or(v.Writer, &writer.Options{}),
+		work: work, logger: logging(v.Logger), group: *cmp.Or(v.Group, &group.Options{}), writer: *cmp.Or(v.Writer, &writer.Options{}),
 		opens: make(chan struct{}, cmp.Or(v.Opens, 16)), first: make(chan struct{}, 1),
 	}
 	r.filesKnown.Store(store.IsNil(r.writer.Files))

@@ -114,6 +114,11 @@ type counted struct {
 	pacer *pacer
 }
 
+// Unwrap implements [store.Wrapper].
+func (c *counted) Unwrap() store.Store { return c.Store }
+
+var _ store.Wrapper = (*counted)(nil)
+
 func (c *counted) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
 	c.pacer.sent(1)
 	return c.Store.Get(ctx, key, opts)

@@ -85,7 +85,7 @@ func (s *sub) CopyFrom(ctx context.Context, key string, from Store, found Info) 
 	if err := CheckKey("copy", key); err != nil {
 		return Info{}, err
 	}
-	st, ok := s.st.(Copier)
+	st, ok := As[Copier](s.st)
 	if !ok {
 		return Info{}, &Error{Op: "copy", Key: key, Kind: ErrUnsupported}
 	}

@@ -76,7 +76,7 @@ func open(ctx context.Context, st store.Store, token fence.Token, o Options, rea
 	if err != nil {
 		return nil, fmt.Errorf("writer: opening epoch %d: %w", token.Epoch(), err)
 	}
-	o.Logger.Info("opened", zap.Uint64("epoch", uint64(token.Epoch())), zap.Uint64("offset", begin.Offset), zap.Int("read", read.Objects))
+	o.Logger.Info("opened", zap.Uint64("epoch", uint64(token.Epoch())), zap.Uint64("offset", begin.Offset), zap.Int("objects_read", read.Objects))
 	lists.over()
 	slots.over()
 	return start(log, token, begin, o, slots, lists)

@@ -66,11 +66,11 @@ func (o *outage) failed(err error) {
 // over notes that the store has done what it was asked for.
 func (o *outage) over() {
 	o.mu.Lock()
-	told := o.told
+	told, lasted := o.told, o.clock.Now().Sub(o.since)
 	o.err, o.told = nil, false
 	o.mu.Unlock()
 	if told {
-		o.logger.Info("the store works again", zap.Duration("after", o.clock.Now().Sub(o.since)))
+		o.logger.Info("the store works again", zap.Duration("after", lasted))
 	}
 }
 

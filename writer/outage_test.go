@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -36,10 +37,11 @@ func TestWhyItCannotWrite(t *testing.T) {
 		t.Run(name, bubbled(func(t *testing.T, e *env) {
 			core, logs := observer.New(zapcore.InfoLevel)
 			w := e.open("a", 1, &writer.Options{Logger: zap.New(core), InFlight: 1, Window: 1, BatchBytes: 64})
-			failing := true
+			var failing atomic.Bool
+			failing.Store(true)
 			e.mu.Lock()
 			e.hooks = append(e.hooks, func(op faultstore.Op) (f faultstore.Fault) {
-				if failing && op.Client == "a" && op.Kind == faultstore.Put {
+				if failing.Load() && op.Client == "a" && op.Kind == faultstore.Put {
 					f = faultstore.Fault{Drop: true, Err: reason}
 				}
 				return f
@@ -73,14 +75,14 @@ func TestWhyItCannotWrite(t *testing.T) {
 			if w.Err() != nil {
 				t.Errorf("Err: %v", w.Err())
 			}
-			failing = false
+			failing.Store(false)
 			if err := w.Flush(t.Context()); err != nil {
 				t.Error(err)
 			}
 			if n := logs.FilterMessageSnippet("works again").Len(); n != 1 {
 				t.Errorf("it works again %d times", n)
 			}
-			failing = true
+			failing.Store(true)
 			if _, err = w.AppendAsync(t.Context(), [][]byte{[]byte("2")}); err != nil {
 				t.Fatal(err)
 			}

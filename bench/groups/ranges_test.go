@@ -82,8 +82,8 @@ func TestRanges(t *testing.T) {
 			start := func(name string) *worker {
 				return w.start(name, func(ctx context.Context, x *worker) {
 					err := fencepost.RunGroup(ctx, x.st, &fencepost.GroupOptions{
-						Group: &group.Options{Identity: x.name, Clock: clock.Go(), Hooks: group.Hooks{Ended: func(e *group.EndError) {
-							if !errors.Is(e, group.ErrLeft) && !x.st.Crashed() {
+						Group: &group.Options{Identity: x.name, Clock: clock.Go(), Hooks: group.Hooks{Ended: func(e group.End) {
+							if !errors.Is(e.Cause, group.ErrLeft) && !x.st.Crashed() {
 								w.mu.Lock()
 								x.ends++
 								w.mu.Unlock()

@@ -54,6 +54,9 @@ func TestFilesStore(t *testing.T) {
 		must(t, "", verb, url)
 	}
 	must(t, "", "compact", "--dry-run", "--files", files, url)
+	if r := run(t, "", "backup", url, memURL(t)+"/copy"); r.status != 1 || !strings.Contains(r.err, "which backup does not copy") {
+		t.Errorf("backup: %d, %s", r.status, r.err)
+	}
 	if _, err := openStore(t, files).Get(t.Context(), name, nil); err != nil {
 		t.Error(err)
 	}

@@ -134,6 +134,7 @@ var rights = map[string][]right{
 	},
 	"reader": {
 		{"Pin", putObject, []string{layout.PinPrefix}}, {"Unpin", deleteObject, []string{layout.PinPrefix}},
+		{"Consume", putObject, []string{layout.ConsumerPrefix}},
 	},
 }
 
@@ -141,7 +142,7 @@ var rights = map[string][]right{
 // but what the probe tries.
 var conditional = []string{
 	layout.FormatKey, layout.LockPrefix, layout.CompactorLockPrefix, layout.DataPrefix, layout.ManifestPrefix,
-	layout.SegmentPrefix, layout.ListPrefix, layout.PinPrefix, layout.FilePrefix,
+	layout.SegmentPrefix, layout.ListPrefix, layout.PinPrefix, layout.FilePrefix, layout.ConsumerPrefix,
 }
 
 // policyOf makes the policy of a role for the log under a prefix of a bucket.

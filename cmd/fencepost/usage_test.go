@@ -78,7 +78,7 @@ func TestBadInput(t *testing.T) {
 		"a URL for a verb":       {"s3://AK:secret@bucket", "", 2, []string{"the verb is missing before the URL", "fencepost help"}},
 		"an unknown verb":        {"bogus", "", 2, []string{`no verb "bogus"`}},
 		"an unknown flag":        {"cat --bogus " + log, "", 2, []string{"fencepost help cat"}},
-		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] [--format FORMAT] URL, not 0 arguments"}},
+		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] [--consumer NAME] [--format FORMAT] URL, not 0 arguments"}},
 		"two URLs":               {"status " + log + " " + log, "", 2, []string{"not 2 arguments"}},
 		"a path for a URL":       {"cat /var/lib/log", "", 2, []string{"write s3://bucket/prefix, or file:///dir"}},
 		"a relative directory":   {"cat file://log", "", 2, []string{`open "file://log":`, "file:///absolute/dir"}},
@@ -177,8 +177,8 @@ func TestBadInput(t *testing.T) {
 		"a short bucket":         {"policy --role writer s3://b/p", "", 2, []string{`"b", has 1 characters`, "3 to 63"}},
 		"a region missing":       {"cat s3://bucket/x?endpoint=nonsense", "", 2, []string{"endpoint"}},
 		"nothing to append to":   {"append s3://bucket/x?endpoint=http://127.0.0.1:1", "x", 1, []string{"127.0.0.1:1"}},
-		"Google's store":         {"status gs://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
-		"Azure's store":          {"status az://box/x?endpoint=http://127.0.0.1:1/account&anonymous=true", "", 1, []string{"127.0.0.1:1"}},
+		"Google's store":         {"status --timeout 1s gs://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"gs://bucket/x at http://127.0.0.1:1 did not answer", "connection refused"}},
+		"Azure's store":          {"status --timeout 1s az://box/x?endpoint=http://127.0.0.1:1/account&anonymous=true", "", 1, []string{"az://box/x at http://127.0.0.1:1/account did not answer", "connection refused"}},
 		"no server":              {"cat s3://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -133,8 +134,10 @@ func (s *story) owns(name string) (n int) {
 
 func (s *story) await(what string, ok func() bool) {
 	s.Helper()
-	for start := time.Now(); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Since(start) > patience {
+	late, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	for !ok() {
+		if clock.Sleep(late, clock.System(), 50*time.Millisecond) != nil {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.Fatalf("not after %v: %s; owners are %v", patience, what, fmt.Sprint(s.by))
