@@ -166,7 +166,7 @@ func (p *Publisher) unpin(ctx context.Context, needed map[fence.ID]hold) error {
 			// rule: two publishers have a pin each under the table's name; the first one releases
 			// the name; the second one creates a version that nothing holds.
 			//
-			//mutant:replace pin.Version < h.Manifest => true
+			//mutant:replace pin.Version < h.Manifest => pin.Version < h.Manifest+1000
 			if pin.Version < h.Manifest {
 				if err := s.r.Release(ctx, pin); err != nil {
 					return err

@@ -70,11 +70,12 @@ var damages = map[string]damage{
 			k.swap(commitName(v), `"minReaderVersion":1`, `"minReaderVersion":3`)
 		}
 	}, is: delta.ErrForeign, says: "protocol", small: true},
-	"the checkpoint is corrupt":     {do: func(k *lake) { k.flip(checkpointName(100)) }, hook: "100.checkpoint.parquet: it does not fit"},
-	"the checkpoint is no Parquet":  {do: func(k *lake) { k.Put(checkpointName(100), []byte("PAR1 no PAR1")) }, hook: "cannot be read"},
-	"the checkpoint is empty":       {do: func(k *lake) { k.Put(checkpointName(100), nil) }, hook: "cannot be read"},
-	"a checkpoint of another state": {do: func(k *lake) { k.Put(checkpointName(103), k.Body(checkpointName(100))) }, hook: "103.checkpoint.parquet: it does not fit"},
-	"a checkpoint of the future":    {do: func(k *lake) { k.Put(checkpointName(200), k.Body(checkpointName(100))) }, hook: "the newest commit is 106"},
+	"the checkpoint is corrupt":                {do: func(k *lake) { k.flip(checkpointName(100)) }, hook: "100.checkpoint.parquet: it does not fit"},
+	"the checkpoint is no Parquet":             {do: func(k *lake) { k.Put(checkpointName(100), []byte("PAR1 no PAR1")) }, hook: "cannot be read"},
+	"the checkpoint is empty":                  {do: func(k *lake) { k.Put(checkpointName(100), nil) }, hook: "cannot be read"},
+	"a checkpoint of another state":            {do: func(k *lake) { k.Put(checkpointName(103), k.Body(checkpointName(100))) }, hook: "103.checkpoint.parquet: it does not fit"},
+	"a wrong checkpoint of the newest version": {do: func(k *lake) { k.Put(checkpointName(106), k.Body(checkpointName(100))) }, hook: "106.checkpoint.parquet: it does not fit"},
+	"a checkpoint of the future":               {do: func(k *lake) { k.Put(checkpointName(200), k.Body(checkpointName(100))) }, hook: "the newest commit is 106"},
 	"a checkpoint in parts": {do: func(k *lake) {
 		k.Put("file/_delta_log/00000000000000000105.checkpoint.0000000001.0000000002.parquet", []byte("x"))
 	}, hook: "left alone"},

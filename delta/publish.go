@@ -408,7 +408,7 @@ func (p *Publisher) versions(todo []*work) [][]part {
 			// manifest and publishes 4 and 5, naming it in both; once the older pins are let go,
 			// the version of edit 4 names a file that is gone.
 			//
-			//mutant:replace i < len(steps)-1 && known => false
+			//mutant:replace i < len(steps)-1 && known => i < 0 && known
 			if w.pin.Key == "" || i < len(steps)-1 && known {
 				h = hold{Manifest: old.Manifest, Held: old.Held}
 			}

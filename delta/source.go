@@ -107,7 +107,7 @@ func (s *source) check(ctx context.Context, published uint64, h hold, known bool
 	case h.Gone:
 		return fmt.Errorf("%w: %s was taken out of the table; publish it to a new place", ErrUnpublished, s.name)
 	case published > total:
-		// guard:delta-restored. A log that has fewer edits than are published was restored
+		// A log that has fewer edits than are published was restored
 		// from a backup, and the publisher stops. Without this check: an operator restores a
 		// log; its publisher takes the table for published; new edits are not in the table
 		// until there are as many as before, and then they are mixed with the lost ones.
