@@ -226,6 +226,10 @@ bench-check: ## the same, but write nothing; fail if a ratio is more than 10 % w
 bench-election: ## compare the election with client-go's, in virtual time; write bench/results/election.json
 	cd bench && go vet -tags clientgo ./election && go test -tags clientgo -count=1 -v -run '^TestElection$$' ./election -write
 
+.PHONY: bench-handover
+bench-handover: ## measure hand-overs between processes on versitygw, about twelve minutes; write bench/results/handover.md
+	cd bench && go test -count=1 -v -timeout 30m -run '^TestProcesses$$' ./election -results results
+
 # These targets exist only if the folder spec does.
 ifneq ($(wildcard spec/run),)
 .PHONY: spec

@@ -26,6 +26,11 @@ type calm struct {
 	pause time.Duration // the last pause that was added
 }
 
+// Unwrap implements [store.Wrapper].
+func (c *calm) Unwrap() store.Store { return c.Store }
+
+var _ store.Wrapper = (*calm)(nil)
+
 const (
 	minCalm = 50 * time.Millisecond
 	maxCalm = 5 * time.Second
@@ -114,7 +119,7 @@ func (c *calm) List(ctx context.Context, prefix string, opts *store.ListOptions)
 
 // AbortUploads is for compactors.
 func (c *calm) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
-	st, ok := c.Store.(store.UploadAborter)
+	st, ok := store.As[store.UploadAborter](c.Store)
 	if !ok {
 		return 0, nil
 	}

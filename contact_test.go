@@ -14,7 +14,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -124,6 +126,65 @@ func TestRunCompacts(t *testing.T) {
 		o.Compactor = &compactor.Options{MinObjects: -1}
 		if err := o.Validate(); !errors.Is(err, fencepost.ErrOptions) || !strings.Contains(err.Error(), "Compactor") {
 			t.Error(err)
+		}
+	})
+}
+
+// A leader is cut off, loses its term, and contends again. The cause is said once, and that its
+// writer stops is no line of its own.
+func TestRunSaysOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		core, logs := observer.New(zap.InfoLevel)
+		o := options("a")
+		o.Logger = zap.New(core)
+		a := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
+			for ctx.Err() == nil {
+				_ = appendAsync(ctx, s, "x")
+				time.Sleep(time.Second)
+			}
+			return context.Cause(ctx)
+		})
+		time.Sleep(time.Minute)
+		heal := a.st.Pause()
+		time.Sleep(time.Minute)
+		heal()
+		time.Sleep(time.Minute)
+		a.cancel(errStop)
+		_ = w.ends(a)
+		said := 0
+		for _, l := range logs.All() {
+			if err, _ := l.ContextMap()["error"].(string); strings.Contains(err, "the term expired") {
+				said++
+			}
+			if l.Message == "stopped" || l.Level == zap.WarnLevel && strings.Contains(l.Message, "contending") {
+				t.Errorf("%s: %s %v", l.Level, l.Message, l.ContextMap())
+			}
+		}
+		if said != 1 {
+			t.Errorf("the end of the term is said %d times", said)
+		}
+	})
+}
+
+// A group that cannot reach the store says so too.
+func TestRunGroupFirstContact(t *testing.T) {
+	var out lines
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(before)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Faulty.SetHook(func(faultstore.Op) faultstore.Fault {
+			return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err := fencepost.RunGroup(ctx, w.Faulty, &fencepost.GroupOptions{Group: &group.Options{Partitions: 1, Clock: clock.Go()}},
+			func(context.Context, *fencepost.PartitionSession) error { return nil })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if s := out.String(); !strings.Contains(s, "the store does not answer") {
+			t.Errorf("after 5 s the log says %q", s)
 		}
 	})
 }

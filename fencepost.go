@@ -121,7 +121,14 @@ func (s *settings) reach(ctx context.Context, st store.Store) error {
 		timeout = -1
 	}
 	return store.Reach(ctx, st, layout.FormatKey, &store.ReachOptions{Timeout: timeout, Clock: s.clock, Waiting: func(w store.Waiting) {
-		s.logger.Warn("waiting for the store", zap.String("store", w.Store), zap.Duration("for", w.For), zap.Duration("giving_up_in", w.Left), zap.Error(w.Err))
+		fields := []zap.Field{zap.String("store", w.Store), zap.Duration("for", w.For.Round(time.Millisecond))}
+		if w.Left > 0 {
+			fields = append(fields, zap.Duration("giving_up_in", w.Left.Round(time.Millisecond)))
+		}
+		if w.Err != nil {
+			fields = append(fields, zap.String("error", store.Brief(w.Err)))
+		}
+		s.logger.Warn("waiting for the store", fields...)
 	}})
 }
 
@@ -149,13 +156,14 @@ func (s *settings) compact(ctx context.Context, st store.Store) (stop func(), er
 	}, nil
 }
 
-// again says why Run contends again. The election has logged already how a term ended.
+// again says that Run contends again. The election, or the writer, has logged already how a
+// term ended.
 func (s *settings) again(err error) {
-	level := zap.InfoLevel
-	if !errors.Is(err, leader.ErrLost) && !errors.Is(err, writer.ErrFenced) {
-		level = zap.WarnLevel // the log could not be opened
+	if errors.Is(err, leader.ErrLost) || errors.Is(err, writer.ErrFenced) {
+		s.logger.Info("contending again")
+		return
 	}
-	s.logger.Log(level, "contending again", zap.Error(err))
+	s.logger.Warn("the log could not be opened; contending again", zap.Error(err))
 }
 
 // minPause keeps a candidate that is fenced at each opening from spinning.

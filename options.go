@@ -26,7 +26,7 @@ type Options struct {
 	Writer *writer.Options
 	// Compactor runs a compactor in this process for as long as Run runs. Of several, one
 	// works and the others wait, wherever the leader is. nil: none; then something else has
-	// to compact the log.
+	// to compact the log. Its Files are the Writer's by default.
 	Compactor *compactor.Options
 	// Contact is how long Run tries to reach the store before its first request is answered.
 	// Then it returns store.ErrUnreachable. Default 0: until ctx ends. Every 5 s the log says
@@ -110,6 +110,9 @@ func (o *Options) settings(traits store.Traits) settings {
 		c := *v.Compactor
 		l := *cmp.Or(c.Leader, &leader.Options{})
 		l.Identity = cmp.Or(l.Identity, s.leader.Identity)
+		if store.IsNil(c.Files) {
+			c.Files = s.writer.Files
+		}
 		c.Leader, c.Clock, c.Logger = &l, cmp.Or(c.Clock, s.clock), cmp.Or(c.Logger, s.logger)
 		s.compactor = &c
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,8 +30,8 @@ type GroupOptions struct {
 	// Opens is how many logs are opened at once, 1 to 1,024, default 16. The others wait in the order
 	// in which their partitions came.
 	Opens int
-	// Logger also serves the group and the writers if they have no Logger of their own. Default: no
-	// logging.
+	// Logger also serves the group and the writers if they have no Logger of their own. Default:
+	// warnings and errors go to slog.Default, as in [Options].
 	Logger *zap.Logger
 }
 
@@ -145,14 +146,19 @@ type groupRun struct {
 	drain  time.Duration
 	opens  chan struct{}
 	probed *probe.Report
+	// first is held by the log that is opened first, if there is a second store for files:
+	// it probes that store for all.
+	first      chan struct{}
+	filesKnown atomic.Bool
 }
 
 func newGroupRun(st store.Store, opts *GroupOptions, work func(ctx context.Context, s *PartitionSession) error) *groupRun {
 	v := *cmp.Or(opts, &GroupOptions{})
 	r := &groupRun{
-		work: work, logger: cmp.Or(v.Logger, zap.NewNop()), group: *cmp.Or(v.Group, &group.Options{}), writer: *cmp.Or(v.Writer, &writer.Options{}),
-		opens: make(chan struct{}, cmp.Or(v.Opens, 16)),
+		work: work, logger: logging(v.Logger), group: *cmp.Or(v.Group, &group.Options{}), writer: *cmp.Or(v.Writer, &writer.Options{}),
+		opens: make(chan struct{}, cmp.Or(v.Opens, 16)), first: make(chan struct{}, 1),
 	}
+	r.filesKnown.Store(store.IsNil(r.writer.Files))
 	r.group.Logger = cmp.Or(r.group.Logger, r.logger.Named("group"))
 	r.writer.Logger = cmp.Or(r.writer.Logger, r.logger.Named("writer"))
 	r.clock = clock.Or(r.group.Clock)
@@ -219,7 +225,19 @@ func (r *groupRun) open(ctx, until context.Context, p *group.Partition) (*writer
 	init := *cmp.Or(opts.Init, &manifest.InitOptions{})
 	init.Probed = cmp.Or(init.Probed, r.probed)
 	opts.Init = &init
-	return writer.Open(ctx, st, p.Token(), &opts)
+	if !r.filesKnown.Load() {
+		select {
+		case r.first <- struct{}{}:
+			defer func() { <-r.first }()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	w, err := writer.Open(ctx, st, p.Token(), &opts)
+	if err == nil {
+		r.filesKnown.Store(true)
+	}
+	return w, err
 }
 
 // vouch keeps StallAfter from ending the ownership until it is stopped: while RunGroup opens the

@@ -22,6 +22,8 @@ type Compactor struct {
 	plain store.Store // the same; for elections, and for what not every store can do
 	opts  Options     // with defaults
 	pacer *pacer
+	// outage logs that the store does not answer. What fails meanwhile needs no line.
+	outage *outage.Log
 	// When this process first saw each manifest and each pin, for stores that do not tell
 	// how old an object is.
 	manifests, pinned sightings
@@ -53,8 +55,9 @@ func New(st store.Store, opts *Options) (*Compactor, error) {
 	c.pacer = newPacer(&c.opts)
 	c.st = &counted{st, c.pacer}
 	settle := *cmp.Or(c.opts.Settle, &store.SettleOptions{})
+	c.outage = outage.New(c.opts.Logger, st, c.opts.Clock)
 	if settle.Retrying == nil {
-		settle.Retrying = outage.New(c.opts.Logger, st, c.opts.Clock).Failed
+		settle.Retrying = c.outage.Failed
 		c.opts.Settle = &settle
 	}
 	if err := c.checkElection(); err != nil {

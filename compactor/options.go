@@ -56,6 +56,8 @@ type Options struct {
 	// they name, so that they can still be pinned and read. KeepVersionsFor keeps those
 	// that were the newest at any time within so long. 0 keeps none beyond the grace
 	// period.
+	// While one of them is set, no leader prunes manifests in place of a compactor that does
+	// not work.
 	KeepVersions    int
 	KeepVersionsFor time.Duration
 	// NoCompress stores segments without compression; Zstandard is the default.

@@ -137,7 +137,7 @@ func (p *pass) uploadRules(s *survey) []rule {
 // storage and breaks nothing.
 func (p *pass) abortUploads(ctx context.Context, s *survey) error {
 	for _, r := range p.uploadRules(s) {
-		st, ok := r.in.(store.UploadAborter)
+		st, ok := store.As[store.UploadAborter](r.in)
 		if !ok {
 			continue
 		}

@@ -155,7 +155,7 @@ func (c *counted) Delete(ctx context.Context, keys ...string) error {
 
 // AbortUploads implements [store.UploadAborter], as far as the store does.
 func (c *counted) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
-	st, ok := c.Store.(store.UploadAborter)
+	st, ok := store.As[store.UploadAborter](c.Store)
 	if !ok {
 		return 0, nil
 	}

@@ -152,7 +152,7 @@ func (p *pass) planDeletes(ctx context.Context, s *survey, plan *Plan) error {
 		}
 	}
 	for _, r := range p.uploadRules(s) {
-		st, ok := r.in.(store.UploadAborter)
+		st, ok := store.As[store.UploadAborter](r.in)
 		if !ok {
 			continue
 		}

@@ -41,11 +41,18 @@ func (c *Compactor) Run(ctx context.Context) error {
 		case final(err):
 			return failed(ctx, err)
 		default:
-			c.opts.Logger.Warn("cannot compact yet; retrying", zap.Error(err))
+			c.warn("cannot compact yet; retrying", err)
 		}
 		if err := clock.Sleep(ctx, c.opts.Clock, c.opts.Interval); err != nil {
 			return err
 		}
+	}
+}
+
+// warn logs a failure that is retried, unless it has lines already.
+func (c *Compactor) warn(what string, err error) {
+	if !c.outage.Told() {
+		c.opts.Logger.Warn(what, zap.Error(err))
 	}
 }
 
@@ -80,7 +87,9 @@ func (c *Compactor) rounds(ctx context.Context, p *pass) error {
 			if final(err) || ctx.Err() != nil {
 				return err
 			}
-			c.opts.Logger.Warn("a round of compaction failed; retrying with the next", zap.Error(err))
+			c.warn("a round of compaction failed; retrying with the next", err)
+		} else {
+			c.outage.Answered()
 		}
 		if r := &p.report; p.waits || r.Folded > 0 || r.Merged > 0 || r.Truncated > 0 || len(r.Pruned) > 0 {
 			every = c.opts.Interval

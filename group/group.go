@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/member"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 )
@@ -78,7 +79,7 @@ func Join(ctx context.Context, st store.Store, opts *Options) (*Group, error) {
 		o = *opts
 		o.Clock = clock.Or(o.Clock)
 	}
-	f, err := found(ctx, st, &o, &store.SettleOptions{Clock: o.Clock})
+	f, err := found(ctx, st, &o, &store.SettleOptions{Clock: o.Clock, Retrying: outage.New(o.Logger, st, o.Clock).Failed})
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,15 @@ func (p *Partition) Remaining() time.Duration {
 	return max(clock.Instant(p.g.deadline.Load()).Sub(p.g.clock.Now()), 0)
 }
 
+// Held is how long no other member can work on the partition if no further heartbeat is applied. While the
+// ownership lasts, it is [Partition.Remaining]. When the partition moves, it is how long the work may take to end;
+// heartbeats go on meanwhile, so the time grows. It is 0 once the session is over.
+//
+// Use it to end by force what does not end with the context, such as another process.
+func (p *Partition) Held() time.Duration {
+	return max(clock.Instant(p.g.deadline.Load()).Sub(p.g.clock.Now()), 0)
+}
+
 // Check returns nil if the ownership lasts for at least need. Call it before each side effect that
 // does not carry the token. It counts time in which the machine was suspended. If the ownership is over it returns
 // the [EndError]; if too little time is left, [ErrShort].

@@ -66,7 +66,7 @@ func realInput(t *testing.T, s *servers.Server) {
 	if !done {
 		t.FailNow()
 	}
-	got := c.must("cat", c.url)
+	got := c.must("cat", "--format", "raw", c.url)
 	if !bytes.Equal(got, want) {
 		at := 0
 		for at < min(len(got), len(want)) && got[at] == want[at] {
@@ -78,7 +78,7 @@ func realInput(t *testing.T, s *servers.Server) {
 	c.compacted()
 	// Appending it once more stores nothing.
 	c.must("append", "--cursor", "--validity", "1s", logURL, file)
-	if again := c.must("cat", c.url); len(again) != len(got) {
+	if again := c.must("cat", "--format", "raw", c.url); len(again) != len(got) {
 		t.Errorf("appended again, the log grew from %d to %d bytes", len(got), len(again))
 	}
 	t.Logf("%s: %d bytes in %d lines; %d leaders killed, %d frozen; %d processes started", s.Kind.Name, len(want), bytes.Count(want, []byte("\n")), c.killed, c.frozen, c.started)

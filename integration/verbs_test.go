@@ -28,7 +28,7 @@ func buildCommand(t *testing.T, dir string) (bin string) {
 func TestVerbsOnRealServers(t *testing.T) {
 	bin := buildCommand(t, t.TempDir())
 	onEach(t, servers.Conforming, func(t *testing.T, s *servers.Server) {
-		url := s.URL("verbs")
+		urls := strings.NewReplacer("URL", s.URL("verbs"), "BACKUP", s.URL("verbs-backup"), "RESTORED", s.URL("verbs-restored"))
 		for _, step := range []struct{ args, in, out string }{
 			{"probe URL", "", "exactly one wins"},
 			{"init --grace 1s URL", "", ""},
@@ -46,9 +46,18 @@ func TestVerbsOnRealServers(t *testing.T) {
 			{"truncate --before 2 URL", "", ""},
 			{"cat --from 2 URL", "", "three\nfour\n"},
 			{"verify URL", "", ""},
+			{"status --objects URL", "", "objects"},
+			{"lag --at 3 URL", "", "1 record behind"},
+			{"history URL", "", "resigned"},
+			{"doctor URL", "", "takeovers"},
+			{"truncate --dry-run --before 2 URL", "", "would give up nothing"},
+			{"backup URL BACKUP", "", "nothing is wrong"},
+			{"restore BACKUP RESTORED", "", "nothing is wrong"},
+			{"append RESTORED", "five\n", ""},
+			{"cat --from 3 RESTORED", "", "four\nfive\n"},
 			{"step-down URL", "", ""},
 		} {
-			cmd := exec.Command(bin, strings.Fields(strings.ReplaceAll(step.args, "URL", url))...)
+			cmd := exec.Command(bin, strings.Fields(urls.Replace(step.args))...)
 			cmd.Stdin = strings.NewReader(step.in)
 			var out, errs bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &errs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -223,7 +224,7 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 			_ = t.Resign(ctx)
 		}
 	}()
-	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("waited", took))
+	c.opts.Logger.Info("elected", zap.Uint64("epoch", win.Epoch), zap.String("holder", c.opts.Identity), zap.Duration("waited", took.Round(time.Millisecond)))
 	if h := c.opts.Hooks.Elected; h != nil {
 		h(Election{Epoch: t.epoch, Took: took, Remaining: t.Remaining()})
 	}
@@ -237,6 +238,10 @@ func (c *campaign) lead(ctx context.Context, win lease.Action) *Term {
 func (c *campaign) log(rec Record) {
 	fields := []zap.Field{zap.Uint64("epoch", uint64(rec.Epoch)), zap.String("holder", rec.Holder)}
 	switch {
+	case rec.State == Expired && rec.Wait > 0:
+		c.opts.Logger.Info("the holder was deposed; waiting until it has stopped", append(fields, zap.String("reason", rec.Reason), zap.Duration("at_most", rec.Wait))...)
+	case rec.Lapsed && rec.Reason == reclaimed:
+		c.opts.Logger.Info("the lock is that of a dead process of this identity; taking it over", fields...)
 	case rec.Lapsed:
 		c.opts.Logger.Info("the lock has lapsed; taking over", fields...)
 	case rec.Epoch != c.told.Epoch && rec.State != Expired:

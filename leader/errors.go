@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/store"
 )
 
 // The causes of a term's end. Each is also an [ErrLost]. They are the cause
@@ -71,7 +72,11 @@ type TermError struct {
 
 func (e *TermError) Error() string {
 	s := fmt.Sprintf("%v (epoch %d)", e.Kind, uint64(e.Epoch))
-	if e.Err != nil {
+	switch {
+	case e.Err == nil:
+	case errors.Is(e.Kind, ErrExpired):
+		s += ": " + store.Brief(e.Err) // each heartbeat that failed was logged in full
+	default:
 		s += ": " + e.Err.Error()
 	}
 	return s
@@ -87,3 +92,13 @@ func (e *TermError) Unwrap() []error {
 
 // lost reports whether the term ended against its leader's will.
 func (e *TermError) lost() bool { return e != nil && !errors.Is(e.Kind, ErrResigned) }
+
+// expiredError is a refused heartbeat of a lock that somebody else has expired. That says more
+// than the refusal.
+type expiredError struct {
+	reason, by string
+	err        error
+}
+
+func (e *expiredError) Error() string { return fmt.Sprintf("%s, by %s", e.reason, e.by) }
+func (e *expiredError) Unwrap() error { return e.err }

@@ -105,7 +105,8 @@ func (t *Term) write(ctx context.Context, w *lease.Write, body []byte) (lease.In
 	case store.Applied:
 		t.applied(w)
 	case store.Refused:
-		in = lease.Input{Signal: lease.Denied, Found: t.found(ctx)}
+		in = lease.Input{Signal: lease.Denied}
+		in.Found, err = t.found(ctx, err)
 	default:
 		in = lease.Input{Signal: lease.Broken}
 		if release {
@@ -131,18 +132,22 @@ func (t *Term) applied(w *lease.Write) {
 	})
 }
 
-// found reads the lock that refused a write.
-func (t *Term) found(ctx context.Context) lease.Lock {
+// found reads the lock that refused a write. The error says who has expired it, and why, if
+// that is known.
+func (t *Term) found(ctx context.Context, refused error) (lease.Lock, error) {
 	rec, _, err := t.e.read(ctx, uint64(t.epoch), "", t.e.settle(3))
 	if err != nil {
-		return lease.Lock{} // most likely pruned; the leader is deposed in any case
+		return lease.Lock{}, refused // most likely pruned; the leader is deposed in any case
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if rec.Wait > 0 {
 		t.record.Reason = rec.Reason
 	}
-	return rec.lock()
+	if rec.State == Expired {
+		refused = &expiredError{reason: rec.Reason, by: rec.ExpiredBy, err: refused}
+	}
+	return rec.lock(), refused
 }
 
 // beat reports a heartbeat.
@@ -179,7 +184,7 @@ func (t *Term) failure(err error) {
 		return
 	}
 	t.e.opts.Logger.Warn("heartbeat failed; trying again while the term lasts",
-		zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", t.Remaining()), zap.Error(err))
+		zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("remaining", t.Remaining().Round(time.Millisecond)), zap.Error(err))
 }
 
 // prune deletes old locks while the term lasts.

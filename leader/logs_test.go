@@ -1,7 +1,10 @@
 package leader_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,28 +46,43 @@ func TestLogFailedHeartbeat(t *testing.T) {
 	}
 }
 
-// A process that finds out that it was paused says so, and for how long.
+// A process that finds out that it was paused says so, and for how long: once, with the end of
+// its term if the pause has ended that.
 func TestLogPaused(t *testing.T) {
-	inWorld(t, func(w *world) {
-		core, logs := observer.New(zap.InfoLevel)
-		a := w.node("a", func(o *leader.Options) { o.Logger = zap.New(core) })
-		term := w.campaign(a)
-		time.Sleep(time.Minute)
-		if n := logs.FilterMessageSnippet("paused").Len(); n != 0 {
-			w.Errorf("%d lines about a pause that there was not", n)
-		}
-		a.clock.suspend(30 * time.Second)
-		_ = term.Check(0) // it finds out before any timer does
-		<-term.Context().Done()
-		time.Sleep(time.Second)
-		lines := logs.FilterMessageSnippet("paused").All()
-		if len(lines) != 1 {
-			w.Fatalf("%d lines about the pause", len(lines))
-		}
-		if d, ok := lines[0].ContextMap()["paused"].(time.Duration); !ok || d < 20*time.Second || d > 31*time.Second {
-			w.Errorf("it was paused for %v", d)
-		}
-	})
+	for pause, over := range map[time.Duration]bool{6 * time.Second: false, 30 * time.Second: true} {
+		inWorld(t, func(w *world) {
+			core, logs := observer.New(zap.InfoLevel)
+			a := w.node("a", func(o *leader.Options) { o.Logger = zap.New(core) })
+			term := w.campaign(a)
+			time.Sleep(time.Minute)
+			if n := logs.FilterMessageSnippet("paused").Len(); n != 0 {
+				w.Errorf("%d lines about a pause that there was not", n)
+			}
+			time.Sleep(2 * time.Second)
+			a.clock.suspend(pause)
+			_ = term.Check(0) // it finds out before any timer does
+			time.Sleep(10 * time.Second)
+			var said []time.Duration
+			for _, l := range logs.All() {
+				if d, ok := l.ContextMap()["paused"].(time.Duration); ok {
+					said = append(said, d)
+				} else if err, _ := l.ContextMap()["error"].(string); strings.Contains(err, "paused for ") {
+					_, after, _ := strings.Cut(err, "paused for ")
+					d, _ := time.ParseDuration(strings.TrimSuffix(strings.Fields(after)[0], ","))
+					said = append(said, d)
+				}
+			}
+			if len(said) != 1 || said[0] > pause+time.Millisecond || said[0] < pause-5*time.Second {
+				w.Errorf("paused for %v, it says %v", pause, said)
+			}
+			if ended := term.Context().Err() != nil; ended != over {
+				w.Errorf("after a pause of %v the term is over: %v", pause, ended)
+			}
+			if !over {
+				w.resign(term)
+			}
+		})
+	}
 }
 
 // A candidate that cannot reach the store says so within a heartbeat, every 5 s and not at
@@ -128,6 +146,71 @@ func TestLogNoOutage(t *testing.T) {
 		w.resign(<-won)
 		if n := logs.FilterMessageSnippet("answer").Len(); n != 0 {
 			w.Errorf("%d lines", n)
+		}
+	})
+}
+
+// A leader that is deposed says by whom and why, as a warning, and not what a request was
+// answered. A candidate says that it waits until the deposed leader has stopped.
+func TestLogDeposed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		core, logs := observer.New(zap.InfoLevel)
+		log := func(o *leader.Options) { o.Logger = zap.New(core).Named(o.Identity) }
+		a := w.campaign(w.node("a", log))
+		won := w.campaigning(w.node("b", log))
+		time.Sleep(time.Minute)
+		if _, err := w.node("operator").StepDown(w.Context(), &leader.StepDownOptions{Reason: "maintenance"}); err != nil {
+			w.Fatal(err)
+		}
+		<-a.Context().Done()
+		if s := context.Cause(a.Context()).Error(); !strings.HasSuffix(s, "(epoch 1): stepped down: maintenance, by operator") {
+			w.Errorf("the term ended with %q", s)
+		}
+		b := <-won
+		over := logs.FilterMessage("term over").All()
+		if len(over) != 1 || over[0].Level != zap.WarnLevel {
+			w.Errorf("%v", over)
+		}
+		waits := logs.FilterMessageSnippet("was deposed").All()
+		if len(waits) != 1 || waits[0].LoggerName != "b" || waits[0].ContextMap()["at_most"] != 15*time.Second {
+			w.Errorf("%v", waits)
+		}
+		w.resign(b)
+		if over := logs.FilterMessage("term over").All(); len(over) != 2 || over[1].Level != zap.InfoLevel {
+			w.Errorf("%v", over)
+		}
+	})
+}
+
+// A lock that is reclaimed has not lapsed.
+func TestLogReclaimed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		core, logs := observer.New(zap.InfoLevel)
+		a := w.node("a")
+		dead := w.campaign(a)
+		time.Sleep(time.Minute)
+		a.st.Crash()
+		w.resign(w.campaign(w.node("a", func(o *leader.Options) { o.Reclaim, o.Logger = true, zap.New(core) })))
+		<-dead.Context().Done()
+		if logs.FilterMessageSnippet("dead process of this identity").Len() != 1 || logs.FilterMessageSnippet("lapsed").Len() != 0 {
+			w.Errorf("%v", logs.All())
+		}
+	})
+}
+
+// While a lock cannot be released, nothing says that a heartbeat fails.
+func TestLogRelease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		core, logs := observer.New(zap.InfoLevel)
+		a := w.campaign(w.node("a", func(o *leader.Options) { o.Logger = zap.New(core) }))
+		w.faulty.SetHook(func(faultstore.Op) faultstore.Fault {
+			return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
+		})
+		if err := a.Resign(w.Context()); !errors.Is(err, leader.ErrNotReleased) {
+			w.Error(err)
+		}
+		if logs.FilterMessageSnippet("not released yet").Len() == 0 || logs.FilterMessageSnippet("heartbeat").Len() != 0 {
+			w.Errorf("%v", logs.All())
 		}
 	})
 }

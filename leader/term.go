@@ -27,6 +27,7 @@ type Term struct {
 
 	// deadline is when the term ends unless renewed, and longAgo once it is over.
 	deadline atomic.Int64
+	held     atomic.Int64 // until when the lock keeps successors out: see Held
 	progress atomic.Int64
 	over     atomic.Pointer[TermError]
 
@@ -95,6 +96,16 @@ func (t *Term) Remaining() time.Duration {
 	return max(clock.Instant(t.deadline.Load()).Sub(t.clock.Now()), 0)
 }
 
+// Held is how long no successor can lead if no further heartbeat is applied. While the term
+// lasts, it is [Term.Remaining]. When the leader has resigned or was made to step down, it
+// is how long the work may take to end. A resigned leader's heartbeats go on until its work
+// has ended, so the time grows. Held is 0 once another process may lead.
+//
+// Use it to end by force what does not end with the context, such as another process.
+func (t *Term) Held() time.Duration {
+	return max(clock.Instant(t.held.Load()).Sub(t.clock.Now()), 0)
+}
+
 // Check returns nil if the term lasts for at least need. Call it before each side
 // effect, with the time that this takes. It counts time in which the machine was
 // suspended. If the term is over it returns the [TermError] that is the cause of
@@ -159,9 +170,13 @@ func (t *Term) step(in lease.Input) {
 	now := t.clock.Now()
 	in.Progress = clock.Instant(t.progress.Load())
 	r := t.machine.Step(now, in)
+	paused := now.Sub(t.wake)
+	if t.timer == nil {
+		paused = 0
+	}
 	var over *TermError
 	if r.Cancel != "" {
-		over = t.end(r.Cancel)
+		over = t.end(r.Cancel, paused)
 		t.over.Store(over)
 		t.waiters = nil
 	}
@@ -170,14 +185,12 @@ func (t *Term) step(in lease.Input) {
 	} else {
 		t.deadline.Store(int64(t.machine.Deadline()))
 	}
+	t.held.Store(int64(t.machine.Held()))
 	if r.Write != nil {
 		t.todo = r.Write
 	}
-	paused := now.Sub(t.wake)
 	t.wake = r.Wake
-	if t.timer == nil {
-		paused = 0
-	} else {
+	if t.timer != nil {
 		t.timer.Stop()
 		t.timer = nil
 	}
@@ -193,9 +206,9 @@ func (t *Term) step(in lease.Input) {
 	if over != nil {
 		t.cancel(over)
 	}
-	if paused > t.e.opts.Margin {
+	if paused > t.e.opts.Margin && over == nil { // or the end of the term says it
 		t.e.opts.Logger.Warn("this process was paused, or its machine was suspended",
-			zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("paused", paused))
+			zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("paused", paused.Round(time.Millisecond)))
 	}
 	select {
 	case t.kick <- struct{}{}:
@@ -207,11 +220,13 @@ func (t *Term) step(in lease.Input) {
 }
 
 // end returns the term's error. It is called with mu held.
-func (t *Term) end(c lease.Cause) *TermError {
+func (t *Term) end(c lease.Cause, paused time.Duration) *TermError {
 	e := &TermError{Epoch: t.epoch, Err: t.failed}
 	switch c {
 	case lease.ByExpiry:
-		e.Kind = ErrExpired
+		if e.Kind = ErrExpired; paused > t.e.opts.Margin {
+			e.Err = fmt.Errorf("this process was paused for %v, or its machine was suspended", paused.Round(time.Millisecond))
+		}
 	case lease.ByDeposing:
 		e.Kind = ErrDeposed
 	case lease.ByStall:
@@ -228,7 +243,11 @@ func (t *Term) end(c lease.Cause) *TermError {
 func (t *Term) ended(over *TermError, now clock.Instant) {
 	defer close(t.told) // also if the hook panics
 	led := now.Sub(t.began)
-	t.e.opts.Logger.Info("term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led), zap.Error(over))
+	level := zap.InfoLevel
+	if over.lost() {
+		level = zap.WarnLevel
+	}
+	t.e.opts.Logger.Log(level, "term over", zap.Uint64("epoch", uint64(t.epoch)), zap.Duration("led", led.Round(time.Millisecond)), zap.Error(over))
 	if h := t.e.opts.Hooks.Ended; h != nil {
 		h(End{Epoch: t.epoch, Cause: over, Led: led})
 	}

@@ -47,7 +47,9 @@ type InitOptions struct {
 	// ignores conditions data would be lost without a sign.
 	Probe *probe.Options
 	// Probed is the report of a probe that another part of the same store has passed, such as
-	// that of the group to which the log belongs. Then Init does not probe again. Default nil.
+	// that of the group to which the log belongs, or of another log in the bucket
+	// ([Format].Probe). Then Init does not probe again. [probe.Report.Current] tells whether
+	// a report still counts. Default nil.
 	Probed *probe.Report
 	// Settle tunes retries.
 	Settle *store.SettleOptions

@@ -26,7 +26,9 @@
 //
 // # What it does not do
 //
-// It does not remember its position. Keep the offset of the next record where the results
-// are, in one transaction with them if no record may be processed twice. Consumer groups
-// are out of scope: package leader can elect the process that reads.
+// It does not remember its position by itself. Keep the offset of the next record where the
+// results are, in one transaction with them if no record may be processed twice. Where there
+// is no such place, [Reader.Consumer] keeps a position under a name, and each record is
+// processed at least once. Consumer groups are out of scope: package leader can elect the
+// process that reads.
 package reader

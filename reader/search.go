@@ -87,7 +87,8 @@ func (e *edits) apply() error {
 }
 
 // After returns the offset of the first record whose Record.Time is after t, or the end
-// of the log if there is none. It is as exact as the clocks of the writers were, and for
+// of the log if there is none: a t in the year 2100 is no error, and gives the offset of the
+// next record that is appended, whatever its time will be. It is as exact as the clocks of the writers were, and for
 // compacted records as their blocks, of some 1 MiB. Errors: [ErrGone] if the log begins
 // later; [ErrCorrupt], [ErrFormat], the store's or ctx's. Its cost is the index of one
 // segment, or the chain from the floor on.

@@ -69,6 +69,10 @@
 //  10. Traits. Name without credentials; MinRewrite if one key cannot be written as often
 //     as one likes; MultiProcess unless the objects live in this process.
 //
+// A store of your own that stands in front of a driver, with the same keys, should be a
+// [Wrapper]. If it embeds a Store and has no Unwrap, the optional interfaces of that store are
+// lost without a sign.
+//
 // All methods are safe for concurrent use, and none keeps what the caller passed in after
 // it has returned, nor goes on in the background.
 //

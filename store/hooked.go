@@ -151,7 +151,7 @@ func (h *hooked) Delete(ctx context.Context, keys ...string) error {
 func (h *hooked) Traits() Traits { return h.st.Traits() }
 
 func (h *hooked) AbortUploads(ctx context.Context, prefix string, doomed func(Info) bool) (int, error) {
-	st, ok := h.st.(UploadAborter)
+	st, ok := As[UploadAborter](h.st)
 	if !ok {
 		return 0, CheckPrefix("abort", prefix)
 	}
@@ -176,7 +176,7 @@ func (h *hooked) CopyFrom(ctx context.Context, key string, from Store, found Inf
 }
 
 func (h *hooked) Expiries(ctx context.Context, prefix string) ([]Expiry, error) {
-	st, ok := h.st.(ExpiryTeller)
+	st, ok := As[ExpiryTeller](h.st)
 	if !ok {
 		return nil, nil
 	}

@@ -5,9 +5,36 @@ import (
 	"strings"
 )
 
+// Wrapper is what a store also implements if it stands in front of another one with the same
+// keys: to count requests, to log them, to slow down. Then callers find what the store below
+// implements besides, such as [UploadAborter]. A store that changes keys must not be a
+// Wrapper: it implements these interfaces itself, as [Sub] does.
+type Wrapper interface {
+	Store
+	// Unwrap returns the store below.
+	Unwrap() Store
+}
+
+// As returns st as a T, an interface that a driver may implement besides [Store]:
+// As[UploadAborter](st). If st is none and a [Wrapper], it looks at the store below.
+func As[T any](st Store) (found T, ok bool) {
+	for !IsNil(st) {
+		if found, ok = st.(T); ok {
+			return found, true
+		}
+		w, wraps := st.(Wrapper)
+		if !wraps {
+			break
+		}
+		st = w.Unwrap()
+	}
+	return found, false
+}
+
 // UploadAborter is what a driver also implements if an interrupted upload can leave
 // parts behind that nobody sees and the bucket's owner pays for. Drivers whose leftovers
-// are objects with names of their own, or that delete them themselves, need not.
+// are objects with names of their own, or that delete them themselves, need not. Use [As] to
+// find it.
 //
 // Every store that [Sub] returns is an UploadAborter. It does nothing if the store below
 // is none.
@@ -58,7 +85,7 @@ func (s *sub) CopyFrom(ctx context.Context, key string, from Store, found Info) 
 	if err := CheckKey("copy", key); err != nil {
 		return Info{}, err
 	}
-	st, ok := s.st.(Copier)
+	st, ok := As[Copier](s.st)
 	if !ok {
 		return Info{}, &Error{Op: "copy", Key: key, Kind: ErrUnsupported}
 	}
@@ -74,7 +101,7 @@ func (s *sub) AbortUploads(ctx context.Context, prefix string, doomed func(Info)
 	if err := CheckPrefix("abort", prefix); err != nil {
 		return 0, err
 	}
-	st, ok := s.st.(UploadAborter)
+	st, ok := As[UploadAborter](s.st)
 	if !ok {
 		return 0, nil
 	}
@@ -85,7 +112,7 @@ func (s *sub) AbortUploads(ctx context.Context, prefix string, doomed func(Info)
 }
 
 func (s *sub) Expiries(ctx context.Context, prefix string) ([]Expiry, error) {
-	st, ok := s.st.(ExpiryTeller)
+	st, ok := As[ExpiryTeller](s.st)
 	if !ok {
 		return nil, nil
 	}

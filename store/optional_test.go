@@ -59,3 +59,34 @@ func TestCopyFromMemory(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// wrapped stands in front of a store.
+type wrapped struct{ store.Store }
+
+func (w wrapped) Unwrap() store.Store { return w.Store }
+
+// TestAs finds what the store below implements, through wrappers and views, unless one does not
+// say what is below it.
+func TestAs(t *testing.T) {
+	a := &aborter{Store: memstore.New(nil), keys: []string{"orders/file/1"}}
+	closed := struct{ store.Store }{a}
+	for name, tt := range map[string]struct {
+		st   store.Store
+		want bool
+	}{
+		"itself": {a, true}, "wrapped": {wrapped{a}, true}, "twice": {wrapped{wrapped{a}}, true},
+		"embedded": {closed, false}, "wrapped embedded": {wrapped{closed}, false}, "none": {memstore.New(nil), false}, "nil": {nil, false},
+	} {
+		if found, ok := store.As[store.UploadAborter](tt.st); ok != tt.want || ok && found != store.UploadAborter(a) {
+			t.Errorf("%s: %v, %v", name, found, ok)
+		}
+	}
+	// A view of a wrapper finds it too.
+	view, ok := store.As[store.UploadAborter](sub(t, wrapped{a}, "orders"))
+	if !ok {
+		t.Fatal("a view is none")
+	}
+	if n, err := view.AbortUploads(t.Context(), "file/", func(store.Info) bool { return true }); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}

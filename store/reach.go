@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -57,24 +58,32 @@ func (w Waiting) String() string {
 	return s
 }
 
-// reason is what went wrong, in parentheses, without what a line about it says already: the
-// request, the address, and that there was no answer.
-func reason(err error) string {
+// Brief says in a few words why a request failed, for a line that names the store already:
+// "connection refused", "no answer within 3s", "status 503 SlowDown".
+func Brief(err error) string {
 	var number syscall.Errno
 	var name *net.DNSError
 	var late *timeoutError
 	var answer *Error
 	switch {
-	case err == nil, errors.As(err, &late):
-		return ""
+	case errors.As(err, &late):
+		return fmt.Sprintf("no answer within %v", late.after)
 	case errors.As(err, &number):
-		return " (" + number.Error() + ")"
+		return number.Error()
 	case errors.As(err, &name):
-		return " (" + name.Error() + ")"
+		return name.Error()
 	case errors.As(err, &answer) && answer.Status != 0:
-		return strings.TrimRight(fmt.Sprintf(" (status %d %s", answer.Status, answer.Code), " ") + ")"
+		return strings.TrimSpace(fmt.Sprintf("status %d %s", answer.Status, answer.Code))
 	}
-	return " (" + err.Error() + ")"
+	return err.Error()
+}
+
+// reason is Brief in parentheses, for a line that says already that there is no answer.
+func reason(err error) string {
+	if err == nil || errors.Is(err, errAttemptTimeout) {
+		return ""
+	}
+	return " (" + Brief(err) + ")"
 }
 
 // unreachableError is [ErrUnreachable], and what the last attempt ended with.
@@ -112,29 +121,31 @@ func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error 
 		attempt = min(attempt, o.Timeout/2)
 	}
 	tried := make(chan error)
-	last := make(chan error, 1) // the newest failure
+	var last atomic.Pointer[error] // the newest failure
 	go func() {
-		s, _ := (&SettleOptions{Attempt: attempt, Reads: 1 << 30, Clock: o.Clock, Retrying: func(err error) {
-			select {
-			case <-last:
-			default:
-			}
-			last <- err
-		}}).settings()
+		s, err := (&SettleOptions{Attempt: attempt, Reads: 1 << 30, Clock: o.Clock, Retrying: func(err error) { last.Store(&err) }}).settings()
+		if err != nil {
+			tried <- err
+			return
+		}
 		tried <- s.retry(within, func() error { return s.attempt(within, func(ctx context.Context) error { return touch(ctx, st, key) }) })
 	}()
+	failure := func() error {
+		if err := last.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
 	for {
 		tick := make(chan struct{})
 		timer := o.Clock.AfterFunc(o.Every, func() { close(tick) })
 		select {
 		case err := <-tried:
 			timer.Stop()
-			return o.verdict(ctx, w, last, err)
+			w.Err = cmp.Or(failure(), err)
+			return o.verdict(ctx, w, err)
 		case <-tick:
-			select {
-			case w.Err = <-last:
-			default:
-			}
+			w.Err = failure()
 			w.For = o.Clock.Now().Sub(began)
 			if o.Timeout > 0 {
 				w.Left = o.Timeout - w.For
@@ -157,7 +168,7 @@ func touch(ctx context.Context, st Store, key string) error {
 }
 
 // verdict is what Reach returns when the attempts have ended with err.
-func (o *ReachOptions) verdict(ctx context.Context, w Waiting, last <-chan error, err error) error {
+func (o *ReachOptions) verdict(ctx context.Context, w Waiting, err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrRange):
 		return nil
@@ -166,9 +177,5 @@ func (o *ReachOptions) verdict(ctx context.Context, w Waiting, last <-chan error
 	case Permanent(err):
 		return err
 	}
-	select {
-	case w.Err = <-last:
-	default:
-	}
-	return &unreachableError{where: w.Store, after: o.Timeout, err: cmp.Or(w.Err, err)}
+	return &unreachableError{where: w.Store, after: o.Timeout, err: w.Err}
 }

@@ -3,7 +3,11 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +67,26 @@ func TestReach(t *testing.T) {
 	st.SetHook(faultstore.Script(faultstore.Rule{Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
 	if err := store.Reach(t.Context(), st, "format.json", nil); !errors.Is(err, store.ErrDenied) {
 		t.Error(err)
+	}
+}
+
+// What a line says of a failure is short, and names neither the request nor the store again.
+func TestBrief(t *testing.T) {
+	for want, err := range map[string]error{
+		"connection refused":  &store.Error{Op: "get", Key: "k", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
+		"status 503 SlowDown": &store.Error{Op: "get", Key: "k", Status: 503, Code: "SlowDown"},
+		"status 502":          &store.Error{Op: "get", Key: "k", Status: 502},
+		"mine":                errors.New("mine"),
+	} {
+		if got := store.Brief(fmt.Errorf("x: %w", err)); got != want && want != "mine" || want == "mine" && got != "x: mine" {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	st := faultstore.New(memstore.New(nil), nil)
+	st.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Drop: true, Hang: true} })
+	_, _, err := store.ReadAll(t.Context(), st, "k", 1, &store.SettleOptions{Attempt: time.Millisecond, Reads: 1})
+	if got := store.Brief(err); got != "no answer within 1ms" {
+		t.Errorf("%q", got)
 	}
 }
 

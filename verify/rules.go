@@ -19,7 +19,7 @@ func Rules(ctx context.Context, st store.Store, settle *store.SettleOptions) ([]
 	if store.IsNil(st) {
 		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)
 	}
-	teller, ok := st.(store.ExpiryTeller)
+	teller, ok := store.As[store.ExpiryTeller](st)
 	if !ok {
 		return nil, nil
 	}

@@ -111,7 +111,7 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 	}
 	err := w.err
 	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+		err = w.outage.cause(ctx)
 	}
 	if err != nil {
 		err = notCommitted(err)
@@ -231,7 +231,7 @@ func (f Future) Wait(ctx context.Context) (uint64, error) {
 			// cancelled with an unknown outcome, and the writer stops for one impatient caller.
 			//
 			//mutant:replace return => b.cancel(); return
-			return 0, unknown(context.Cause(ctx))
+			return 0, unknown(b.pending(context.Cause(ctx)))
 		}
 	}
 	if b.err != nil {

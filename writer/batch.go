@@ -2,7 +2,9 @@ package writer
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
@@ -13,10 +15,11 @@ import (
 // batch is one object of the log, from the first record that waits for it to its outcome.
 type batch struct {
 	frame.Builder
-	begun clock.Instant // when it got its first record; only kept with a linger
-	hurry bool          // it does not linger; guarded by Writer.mu
-	full  bool          // it is not paced by the latency; guarded by Writer.mu
-	edit  []byte        // the document, if it holds one; guarded by Writer.mu
+	begun  clock.Instant // when it got its first record; only kept with a linger
+	hurry  bool          // it does not linger; guarded by Writer.mu
+	full   bool          // it is not paced by the latency; guarded by Writer.mu
+	edit   []byte        // the document, if it holds one; guarded by Writer.mu
+	outage *outage       // of its requests, and those before it
 	// appends is how many it has; guarded by Writer.mu.
 	appends int
 	// Set when it takes its place in the pipeline.
@@ -63,9 +66,23 @@ func putBuffer(p *sync.Pool, b []byte) {
 	}
 }
 
+// pending explains why a wait has ended before the batch was acknowledged.
+func (b *batch) pending(err error) error {
+	if why, known := b.outage.explain(err); known {
+		return why
+	}
+	select {
+	case <-b.encoded:
+		return fmt.Errorf("%w (its object was sent %v ago)", err, b.outage.clock.Now().Sub(b.sent).Round(time.Millisecond))
+	default:
+		return err
+	}
+}
+
 // newBatch returns an empty batch with memory.
 func (w *Writer) newBatch() *batch {
 	b := newBatch()
+	b.outage = w.outage
 	b.Lend(getBuffer(&w.buffers.payload), getBuffer(&w.buffers.packed))
 	return b
 }

@@ -229,8 +229,11 @@ func (w *Writer) halt(err error) {
 	}
 	w.stop = err
 	level := zap.WarnLevel
-	if errors.Is(err, ErrFenced) || errors.Is(err, ErrClosed) {
-		level = zap.InfoLevel // a successor leads, or the term is over: that is not the writer's failure
+	switch {
+	case errors.Is(err, ErrFenced):
+		level = zap.InfoLevel // a successor leads: that is not the writer's failure
+	case errors.Is(err, ErrClosed):
+		level = zap.DebugLevel // whoever ended it knows, and has said why
 	}
 	w.opts.Logger.Log(level, "stopped", zap.Uint64("epoch", uint64(w.token.Epoch())), zap.Error(err))
 	if b := w.waiting; !b.Empty() {
@@ -242,6 +245,7 @@ func (w *Writer) halt(err error) {
 
 // abort halts the writer and also cancels what is in flight.
 func (w *Writer) abort(cause error) {
+	cause, _ = w.outage.explain(cause)
 	w.mu.Lock()
 	if w.drained() {
 		w.shut(cause)

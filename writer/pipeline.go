@@ -128,7 +128,7 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 		var err error
 		_, clean, err = store.CreateClean(ctx, w.st, layout.DataKey(b.at), object, &store.WriteOptions{
 			// The header, with its nonce, tells an object from all others.
-			Settle: w.opts.Settle, Identity: frame.HeaderSize, CRC32C: &b.crc, Hedge: b.hedge,
+			Settle: w.settle, Identity: frame.HeaderSize, CRC32C: &b.crc, Hedge: b.hedge,
 		})
 		o = w.classify(ctx, b, err)
 	}
@@ -149,7 +149,11 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 		}
 		w.halt(o.err)
 	}
+	before := w.acked
 	w.pace.acknowledged(w.acknowledge(), b.answered)
+	if before.Before(w.acked) {
+		w.outage.over()
+	}
 	w.mu.Unlock()
 	w.report()
 	return o.applied

@@ -78,8 +78,8 @@ func TestLeaderPrunes(t *testing.T) {
 			t.Fatal(err)
 		}
 		backup := e.Newest().Version
-		e.skip(1500)
-		e.busy(w, 5)
+		e.skip(300)
+		e.busy(w, 3)
 		replaced, since := e.Newest().Version, time.Now() // and those after it
 		e.skip(1500)
 		listed := false
@@ -102,6 +102,8 @@ func TestLeaderPrunes(t *testing.T) {
 				}
 			}
 		})
+		e.busy(w, 5)
+		e.skip(600)
 		e.busy(w, 50)
 		m, kept := e.Newest(), e.manifests()
 		if m.PruneMark == 0 || !listed || len(kept) > 2000 || !slices.Contains(kept, backup) {

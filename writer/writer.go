@@ -24,7 +24,10 @@ type Writer struct {
 	format    manifest.Format
 	token     fence.Token
 	opts      Options
-	hedge     *store.Hedge // nil if there are none
+	hedge     *store.Hedge         // nil if there are none
+	outage    *outage              // of requests for slots
+	lists     *outage              // of requests for manifests
+	settle    *store.SettleOptions // of requests for slots
 	recovered Recovered
 	encoders  int // at once
 
@@ -82,13 +85,14 @@ type Recovered struct {
 	Cursor []byte
 }
 
-func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (*Writer, error) {
+func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, slots, lists *outage) (*Writer, error) {
 	updater, err := log.Updater(layout.Writer, token)
 	if err != nil {
 		return nil, err
 	}
 	w := &Writer{
 		log: log, st: log.Store(), format: log.Format(), token: token, opts: opts, hedge: opts.hedge(),
+		outage: slots, lists: lists, settle: slots.settle(opts.Settle),
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
 		closed:    make(chan struct{}), finished: make(chan struct{}), long: make(chan struct{}, 1), stopUntil: func() {},
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
@@ -96,6 +100,7 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options) (
 		files: map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin),
 	}
 	w.last = &batch{after: begin, encoded: closed}
+	w.waiting.outage = w.outage
 	w.changed.L = &w.mu
 	w.slots, w.abandon = context.WithCancelCause(context.Background())
 	w.tasks.Go(w.dispatch)

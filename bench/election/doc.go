@@ -13,6 +13,11 @@
 // it by version, like an API server. Its settings are the recommended 15, 10 and 2
 // seconds. It has its own build tag because it takes minutes to compile.
 //
+// TestProcesses measures hand-overs between real processes on versitygw, and writes
+// ../results/handover.md (make bench-handover). Its times depend on what else the machine
+// does. The committed page was made with other work on the two processors, at a load average
+// of 38 to 63: its longest times show that more than they show a hand-over.
+//
 // The test fails if package leader misses a goal; client-go has none. The cost of
 // Term.Check depends on the machine, so it is printed and not checked.
 package election

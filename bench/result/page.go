@@ -65,13 +65,14 @@ type Page struct {
 	Versions []string `json:"versions"`
 	Rows     []Row    `json:"rows"`
 	Figures  []Figure `json:"-"`
+	Made     string   `json:"-"` // the command that makes the page
 	title    string
 	name     string // of its files, without extension
 }
 
 // New returns an empty page. name is that of its files.
 func New(title, name string) *Page {
-	return &Page{title: title, name: name, Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
+	return &Page{title: title, name: name, Made: "make bench", Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(), Versions: versions()}
 }
 
 // Add appends rows that the measure by has made.
@@ -128,7 +129,7 @@ func versions() []string {
 // Table returns the page in Markdown.
 func (p *Page) Table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s. Made by `make bench`.\n\n", p.title, p.Date, p.Machine, strings.Join(p.Versions, ", "))
+	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s. Made by `%s`.\n\n", p.title, p.Date, p.Machine, strings.Join(p.Versions, ", "), p.Made)
 	b.WriteString("| measure | measured | goal | |\n|---|---|---|---|\n")
 	for _, row := range p.Rows {
 		mark := ""

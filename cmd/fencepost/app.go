@@ -57,7 +57,7 @@ of bytes as 500000 or 16MiB.
 
 Exit status: 0 done; 1 failed, or damage found; 2 wrong usage; 3 append cannot
 tell whether some records are in the log; 130 and 143 interrupted by a signal,
-after giving up the lead.`
+after giving up the lead. Exec ends with the status of its command.`
 
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}
@@ -110,8 +110,8 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.appendCmd(), a.catCmd(), a.exportCmd(), a.filesCmd(), a.statusCmd(), a.initCmd(), a.compactCmd(), a.truncateCmd(),
-		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.backupCmd(), a.restoreCmd(), a.publishCmd(), a.publishedCmd(), a.unpublishCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(), a.manCmd(),
-		a.serveCmd(), a.topCmd(), a.exporterCmd(),
+		a.pinCmd(), a.unpinCmd(), a.pinsCmd(), a.historyCmd(), a.lagCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.publishCmd(), a.publishedCmd(), a.unpublishCmd(), a.verifyCmd(), a.probeCmd(), a.policyCmd(), a.stepDownCmd(), a.groupCmd(), a.manCmd(),
+		a.execCmd(), a.watchdogCmd(), a.gateCmd(), a.serveCmd(), a.topCmd(), a.exporterCmd(),
 	)
 	root.SetOut(a.out) // the scripts of completion go where it is now
 	root.InitDefaultCompletionCmd()
@@ -158,6 +158,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	err := root.ExecuteContext(ctx)
 	if a.con != nil {
 		a.con.done()
+	}
+	if code, ok := errors.AsType[exitCode](err); ok {
+		return int(code)
 	}
 	// A signal matters more than the errors that it led to.
 	if cause := (*interrupted)(nil); err != nil && errors.As(context.Cause(ctx), &cause) && !errors.Is(err, errOutcome) {

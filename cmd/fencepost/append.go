@@ -266,7 +266,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 	if err := p.leader.Validate(); err != nil {
 		return &kindError{errUsage, err}
 	}
-	p.leader.Hooks = p.gauges.leader("log", leader.Hooks{
+	notes := leader.Hooks{
 		Leader: p.met,
 		Elected: func(e leader.Election) {
 			p.con.note("leading in epoch %d, after waiting for %v", e.Epoch, e.Took.Round(time.Millisecond))
@@ -276,7 +276,12 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 				p.con.note("no longer leading: %s", line(e.Cause))
 			}
 		},
-	})
+	}
+	if p.verbose {
+		// The log says the same.
+		notes, st = leader.Hooks{}, unwatched(st)
+	}
+	p.leader.Hooks = p.gauges.leader("log", notes)
 	opts := &fencepost.Options{
 		Leader: &p.leader,
 		Writer: wo,

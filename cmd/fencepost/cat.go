@@ -22,8 +22,9 @@ func (a *app) catCmd() *cobra.Command {
 	var follow, exact bool
 	var format string
 	var g *gauges
+	var who consumer
 	c := &cobra.Command{
-		Use:   "cat [--from N] [--follow] [--format FORMAT] URL",
+		Use:   "cat [--from N] [--follow] [--consumer NAME] [--format FORMAT] URL",
 		Short: "print the records",
 		Long: `Cat prints the records from number N on, or from the first one, to the end of the
 log. With --follow it goes on as the log grows. If there is no log, or it has fewer
@@ -36,7 +37,13 @@ as export does, and --json is short for that.
 
 ` + schema + `
 
-It needs the right to read.`,
+With --consumer cat begins at the position of that name in the store, and keeps it up to
+date: at the end, and with --follow once a second. A record counts when it is written to
+standard output, so what reads there sees each record at least once. Of two with one
+name, the one that was started later goes on, and the other ends with an error. With
+--epoch the one with the greater epoch does, such as $FENCEPOST_EPOCH of fencepost exec.
+
+It needs the right to read, and with --consumer to write below consumer/.`,
 		Example: "fencepost cat --follow s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,7 +78,11 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
-			return a.cat(cmd.Context(), r, from, follow, encode)
+			ctx, err := who.open(cmd.Context(), r, &from)
+			if err != nil {
+				return err
+			}
+			return who.close(ctx, a.cat(ctx, r, from, follow, encode, &who))
 		},
 	}
 	g = a.listenFlag(c)
@@ -80,11 +91,13 @@ It needs the right to read.`,
 	c.Flags().StringVar(&format, "format", "lines", "lines, raw, frames or json")
 	completeFlag(c, "format", slices.Sorted(maps.Keys(encoders))...)
 	c.Flags().BoolVar(&exact, "exact", false, exactHelp)
+	c.Flags().StringVar(&who.name, "consumer", "", "begin at the position of that name, and keep it up to date")
+	c.Flags().Uint64Var(&who.epoch, "epoch", 0, "take the position over for this epoch (default for the next one)")
 	a.jsonFlag(c)
 	return c
 }
 
-func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow bool, encode encoder) error {
+func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow bool, encode encoder, who *consumer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	records := r.Read(ctx, from)
@@ -95,10 +108,11 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 		defer some()
 	}
 	none := true
+	var last uint64
 	err := a.stream(func(out *bufio.Writer) error {
 		var to io.Writer = out
 		if follow {
-			l := newLive(out, cancel)
+			l := newGathering(out, cancel, who.flushing)
 			defer l.stop()
 			to = l
 		}
@@ -113,9 +127,14 @@ func (a *app) cat(ctx context.Context, r *reader.Reader, from uint64, follow boo
 			if err := encode(to, rec); err != nil {
 				return err
 			}
+			last = rec.Offset
+			who.wrote.Store(rec.Offset + 1)
 		}
 		return nil
 	})
+	if !none && err == nil {
+		who.note(last + 1) // all of it is flushed
+	}
 	if err != nil || follow || !none || from == reader.Oldest {
 		return err
 	}

@@ -92,6 +92,9 @@ its log, which ends in /partition/ and six digits.`,
 	f.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.group && a.json {
+			return usage("--group and --json exclude each other: the rounds of many logs would be mixed")
+		}
 		if f.watch && f.dry {
 			return usage("--watch and --dry-run exclude each other")
 		}

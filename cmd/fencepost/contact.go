@@ -163,17 +163,28 @@ func (w *watched) Delete(ctx context.Context, keys ...string) error {
 }
 
 func (w *watched) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
-	if st, ok := w.Store.(store.UploadAborter); ok {
+	if st, ok := store.As[store.UploadAborter](w.Store); ok {
 		return st.AbortUploads(ctx, prefix, doomed)
 	}
 	return 0, nil
 }
 
 func (w *watched) Expiries(ctx context.Context, prefix string) ([]store.Expiry, error) {
-	if st, ok := w.Store.(store.ExpiryTeller); ok {
+	if st, ok := store.As[store.ExpiryTeller](w.Store); ok {
 		return st.Expiries(ctx, prefix)
 	}
 	return nil, nil
+}
+
+func (w *watched) CopyFrom(ctx context.Context, key string, from store.Store, found store.Info) (store.Info, error) {
+	st, ok := w.Store.(store.Copier)
+	if !ok {
+		return store.Info{}, &store.Error{Op: "copy", Key: key, Kind: store.ErrUnsupported}
+	}
+	w.begin("copy", key)
+	info, err := st.CopyFrom(ctx, key, unwatched(from), found)
+	w.end(ctx, err)
+	return info, err
 }
 
 // watchedBody is the body of an object. Only the reads of it wait for the store.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 
 func (a *app) initCmd() *cobra.Command {
 	var o manifest.InitOptions
+	var sibling string
 	var moved bool
 	c := &cobra.Command{
 		Use:   "init [--json] URL",
@@ -50,6 +52,7 @@ It needs the rights of a writer.`,
 		bytesVar(fl, l.to, l.name, l.help)
 	}
 	spanVar(fl, &o.Grace, "grace", manifest.DefaultGrace.String(), 0, "how long unneeded objects stay, for slow readers; 0: not at all")
+	fl.StringVar(&sibling, "sibling", "", "a log in the same bucket; do not probe again what was probed for it lately")
 	files := a.fileStoreFlag(c)
 	fl.BoolVar(&moved, "files-moved", false, "with --files: record that the files of a log that exists are there now")
 	a.jsonFlag(c)
@@ -74,6 +77,11 @@ It needs the rights of a writer.`,
 			return a.filesMoved(cmd.Context(), st, o.Files)
 		}
 		o.Probe = a.probing(args[0])
+		if sibling != "" {
+			if o.Probed, err = a.probedFor(cmd.Context(), sibling, args[0]); err != nil {
+				return err
+			}
+		}
 		_, err = manifest.ReadFormat(cmd.Context(), st, nil)
 		existed := err == nil
 		f, err := manifest.Init(cmd.Context(), st, &o)
@@ -161,4 +169,29 @@ func (a *app) warnOfRules(ctx context.Context, st store.Store) {
 	for _, f := range rules {
 		a.con.note("warning: %s", f.What)
 	}
+}
+
+// probedFor returns the report of the probe that a log in the same bucket has, or nil if it
+// does not count any more.
+func (a *app) probedFor(ctx context.Context, sibling, of string) (*probe.Report, error) {
+	one, err := url.Parse(sibling)
+	if err != nil {
+		return nil, usage("--sibling is no URL: %v", err)
+	}
+	other, err := url.Parse(of)
+	if err != nil {
+		return nil, usage("%q is no URL: %v", of, err)
+	}
+	if one.Host == "" || one.Scheme != other.Scheme || one.Host != other.Host || one.Query().Get("endpoint") != other.Query().Get("endpoint") {
+		return nil, usage("--sibling %s is not in the same bucket as %s", sibling, of)
+	}
+	st, err := a.store(ctx, sibling, false)
+	if err != nil {
+		return nil, err
+	}
+	f, err := manifest.ReadFormat(ctx, st, nil)
+	if err != nil || !f.Probe.Current(time.Now()) {
+		return nil, err
+	}
+	return f.Probe, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,11 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/store"
 )
 
 func (a *app) policyCmd() *cobra.Command {
-	var role, partition string
+	var role, partition, files string
 	c := &cobra.Command{
 		Use:   "policy --role ROLE URL",
 		Short: "print an IAM policy with no more rights than a role needs",
@@ -37,36 +35,31 @@ It needs nothing: it sends no request.`,
 		Example: "fencepost policy --role writer s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			u, err := url.Parse(args[0])
-			if err == nil && u.Scheme == "s3" && u.Host != "" && (len(u.Host) < 3 || len(u.Host) > 63) {
-				return usage("the name of the bucket, %q, has %d characters; buckets have names of 3 to 63", u.Host, len(u.Host))
-			}
-			if err != nil || u.Scheme != "s3" || !bucketName.MatchString(u.Host) || u.User != nil {
-				return usage("policy is for a URL such as s3://bucket/prefix")
-			}
-			if strings.HasSuffix(u.Host, "-s3alias") {
-				return usage("a policy cannot name an access point by its alias: name the bucket, and replace the ARNs by the access point's")
-			}
-			if strings.HasSuffix(u.Host, "--x-s3") {
-				return usage("%s is a directory bucket, which has rights for the whole bucket only: allow s3express:CreateSession on it, with s3express:SessionMode ReadOnly for readers that take no snapshots", u.Host)
-			}
 			if !partitionName.MatchString(partition) {
 				return usage("--partition is aws, aws-cn, aws-us-gov or another that begins with aws-, not %q", partition)
 			}
-			prefix := strings.Trim(u.Path, "/")
-			if prefix != "" {
-				if err := store.CheckKey("policy", prefix); err != nil {
-					return &kindError{errUsage, err}
-				}
+			bucket, prefix, err := policyPlace(args[0], partition)
+			if err != nil {
+				return err
 			}
-			p, ok := policyOf(role, "arn:"+partition+":s3:::"+u.Host, literally.Replace(prefix))
-			if !ok {
+			p, ok := policyOf(role, bucket, prefix)
+			switch {
+			case !ok:
 				return usage("--role is %s or bucket, not %q", strings.Join(slices.Sorted(maps.Keys(rights)), ", "), role)
+			case files == "":
+				return a.print(p)
+			case role == "bucket":
+				return usage("--files does not go with --role bucket: engines write to that store too")
 			}
+			if bucket, prefix, err = policyPlace(files, partition); err != nil {
+				return err
+			}
+			p.withFiles(role, bucket, prefix)
 			return a.print(p)
 		},
 	}
 	c.Flags().StringVar(&role, "role", "", "writer, candidate, compactor, reader or bucket")
+	c.Flags().StringVar(&files, "files", "", "`URL` of the store for the files of the table, if the log keeps them apart")
 	completeFlag(c, "role", append(slices.Sorted(maps.Keys(rights)), "bucket")...)
 	c.Flags().StringVar(&partition, "partition", "aws", "of the ARNs: aws, aws-cn, aws-us-gov")
 	a.jsonFlag(c)
@@ -126,6 +119,8 @@ var rights = map[string][]right{
 		{"Append", putObject, []string{layout.DataPrefix, layout.ManifestPrefix}},
 		{"Files", uploadObject, []string{layout.FilePrefix}},
 		{"Probe", uploadObject, []string{layout.TmpPrefix}}, {"Clean", deleteObject, []string{layout.TmpPrefix}},
+		// Only where no compactor works. Without this right manifests pile up there.
+		{"Prune", deleteObject, []string{layout.ManifestPrefix}},
 	},
 	"compactor": {
 		{"Elect", putObject, []string{layout.CompactorLockPrefix}},
@@ -139,6 +134,7 @@ var rights = map[string][]right{
 	},
 	"reader": {
 		{"Pin", putObject, []string{layout.PinPrefix}}, {"Unpin", deleteObject, []string{layout.PinPrefix}},
+		{"Consume", putObject, []string{layout.ConsumerPrefix}},
 	},
 }
 
@@ -146,7 +142,7 @@ var rights = map[string][]right{
 // but what the probe tries.
 var conditional = []string{
 	layout.FormatKey, layout.LockPrefix, layout.CompactorLockPrefix, layout.DataPrefix, layout.ManifestPrefix,
-	layout.SegmentPrefix, layout.ListPrefix, layout.PinPrefix, layout.FilePrefix,
+	layout.SegmentPrefix, layout.ListPrefix, layout.PinPrefix, layout.FilePrefix, layout.ConsumerPrefix,
 }
 
 // policyOf makes the policy of a role for the log under a prefix of a bucket.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -36,6 +37,7 @@ const policyPrefix = "team/orders"
 type policed struct {
 	store.Store
 	identity, bucket *policy // bucket may be nil
+	prefix           string  // policyPrefix if empty
 
 	mu     sync.Mutex
 	denied []string
@@ -115,10 +117,12 @@ func (p *policed) deny(op, key, action string) error {
 	return &store.Error{Op: op, Key: key, Kind: store.ErrDenied, Status: 403, Code: "AccessDenied"}
 }
 
-func object(key string) string { return "arn:aws:s3:::bucket/" + path.Join(policyPrefix, key) }
+func (p *policed) object(key string) string {
+	return "arn:aws:s3:::bucket/" + path.Join(cmp.Or(p.prefix, policyPrefix), key)
+}
 
 func (p *policed) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
-	if err := p.check("get", key, "s3:GetObject", object(key), nil); err != nil {
+	if err := p.check("get", key, "s3:GetObject", p.object(key), nil); err != nil {
 		return nil, err
 	}
 	return p.Store.Get(ctx, key, opts)
@@ -132,7 +136,7 @@ func (p *policed) Put(ctx context.Context, key string, body []byte, opts *store.
 	if v, ok := opts.Condition().Match(); ok {
 		keys["s3:if-match"] = string(v)
 	}
-	if err := p.check("put", key, "s3:PutObject", object(key), keys); err != nil {
+	if err := p.check("put", key, "s3:PutObject", p.object(key), keys); err != nil {
 		return store.Info{}, err
 	}
 	return p.Store.Put(ctx, key, body, opts)
@@ -146,18 +150,18 @@ func (p *policed) Upload(ctx context.Context, key string, body io.Reader, opts *
 		last["s3:if-none-match"] = "*"
 	}
 	for _, keys := range []map[string]string{{"s3:ObjectCreationOperation": "false"}, last} {
-		if err := p.check("upload", key, "s3:PutObject", object(key), keys); err != nil {
+		if err := p.check("upload", key, "s3:PutObject", p.object(key), keys); err != nil {
 			return store.Info{}, err
 		}
 	}
-	if err := p.check("upload", key, "s3:AbortMultipartUpload", object(key), nil); err != nil {
+	if err := p.check("upload", key, "s3:AbortMultipartUpload", p.object(key), nil); err != nil {
 		return store.Info{}, err
 	}
 	return p.Store.Upload(ctx, key, body, opts)
 }
 
 func (p *policed) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
-	full := policyPrefix + "/" + prefix
+	full := cmp.Or(p.prefix, policyPrefix) + "/" + prefix
 	if err := p.check("list", prefix, "s3:ListBucket", "arn:aws:s3:::bucket", map[string]string{"s3:prefix": full}); err != nil {
 		return func(yield func(store.Info, error) bool) { yield(store.Info{}, err) }
 	}
@@ -166,7 +170,7 @@ func (p *policed) List(ctx context.Context, prefix string, opts *store.ListOptio
 
 func (p *policed) Delete(ctx context.Context, keys ...string) error {
 	for _, key := range keys {
-		if err := p.check("delete", key, "s3:DeleteObject", object(key), nil); err != nil {
+		if err := p.check("delete", key, "s3:DeleteObject", p.object(key), nil); err != nil {
 			return err
 		}
 	}

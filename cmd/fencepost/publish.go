@@ -195,8 +195,8 @@ It needs the right to read.`,
 }
 
 func (a *app) unpublishCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "unpublish URL [TABLE]",
+	c := &cobra.Command{
+		Use:   "unpublish [--json] URL [TABLE]",
 		Short: "take the log out of its Delta table, for good",
 		Long: `Unpublish adds a version to the Delta table that removes the log's files from it, and lets
 go of the log. Files that only older versions name are deleted by the next compactions,
@@ -216,7 +216,12 @@ It needs the rights of publish.`,
 			if err != nil {
 				return err
 			}
+			if a.json {
+				return a.print(map[string]any{"unpublished": true, "version": r.Version})
+			}
 			return a.write(fmt.Appendf(nil, "unpublished; the last version is %d\n", r.Version))
 		},
 	}
+	a.jsonFlag(c)
+	return c
 }

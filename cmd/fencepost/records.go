@@ -79,20 +79,24 @@ func encodeJSON(w io.Writer, r reader.Record, exact bool) error {
 // in one write.
 const gather = 5 * time.Millisecond
 
-// live is a buffered writer for things that come one by one: none waits for the next one
+// gathering is a buffered writer for things that come one by one: none waits for the next one
 // for longer than gather.
-type live struct {
+type gathering struct {
 	mu   sync.Mutex
 	out  *bufio.Writer
 	due  *time.Timer // nil: nothing waits
 	fail func(error)
+	// flushing is called before a flush; what it returns, after that has succeeded.
+	flushing func() (flushed func())
 }
 
-// newLive returns a writer to w. Fail is called with the error of a write that Write did not
+// newGathering returns a writer to w. Fail is called with the error of a write that Write did not
 // report.
-func newLive(w *bufio.Writer, fail func(error)) *live { return &live{out: w, fail: fail} }
+func newGathering(w *bufio.Writer, fail func(error), flushing func() func()) *gathering {
+	return &gathering{out: w, fail: fail, flushing: flushing}
+}
 
-func (l *live) Write(b []byte) (int, error) {
+func (l *gathering) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.due == nil {
@@ -101,18 +105,22 @@ func (l *live) Write(b []byte) (int, error) {
 	return l.out.Write(b)
 }
 
-func (l *live) flush() {
+func (l *gathering) flush() {
 	l.mu.Lock()
 	l.due = nil
+	flushed := l.flushing()
 	err := l.out.Flush()
 	l.mu.Unlock()
+	if err == nil {
+		flushed()
+	}
 	if err != nil {
 		l.fail(err)
 	}
 }
 
 // stop ends the flushes; the caller flushes what is left.
-func (l *live) stop() {
+func (l *gathering) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.due != nil {

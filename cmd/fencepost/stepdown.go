@@ -38,7 +38,7 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 		Example: "fencepost step-down --reason 'moving to another host' s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			st, err := a.logStore(cmd.Context(), args[0])
+			st, err := a.lockStore(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -158,7 +158,13 @@ func (a *app) begins(ctx context.Context, st store.Store) error {
 
 // notBefore returns the offset of the first record that is not before a time; 0 if all
 // records are later.
+//
+// A time beyond tomorrow is a slip: taken as it is, it would mean the end of the log as it
+// happens to be now, and give up everything. Clocks of writers may differ by a day.
 func notBefore(ctx context.Context, r *reader.Reader, t time.Time) (uint64, error) {
+	if t.After(time.Now().Add(24 * time.Hour)) {
+		return 0, usage("%s lies in the future; the records that come until then are not there yet", t.UTC().Format(time.RFC3339))
+	}
 	// The first record that is later than the instant before t.
 	offset, err := r.After(ctx, t.Add(-time.Microsecond))
 	if errors.Is(err, reader.ErrGone) {

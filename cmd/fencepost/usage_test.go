@@ -172,12 +172,13 @@ func TestBadInput(t *testing.T) {
 		"export beyond the end":  {"export --from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
 		"cat beyond the end":     {"cat --from 7 " + log, "", 1, []string{"offset 7; the log ends at 0"}},
 		"truncate twice":         {"truncate --before 1 --before-time 1h " + log, "", 2, []string{"--before and --before-time"}},
+		"truncate in 2100":       {"truncate --before-time 2100-01-01 " + log, "", 2, []string{"2100-01-01", "in the future"}},
 		"truncate at noon":       {"truncate --before-time noon " + log, "", 2, []string{"--before-time", "7d"}},
 		"a short bucket":         {"policy --role writer s3://b/p", "", 2, []string{`"b", has 1 characters`, "3 to 63"}},
 		"a region missing":       {"cat s3://bucket/x?endpoint=nonsense", "", 2, []string{"endpoint"}},
 		"nothing to append to":   {"append s3://bucket/x?endpoint=http://127.0.0.1:1", "x", 1, []string{"127.0.0.1:1"}},
-		"Google's store":         {"status gs://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
-		"Azure's store":          {"status az://box/x?endpoint=http://127.0.0.1:1/account&anonymous=true", "", 1, []string{"127.0.0.1:1"}},
+		"Google's store":         {"status --timeout 1s gs://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"gs://bucket/x at http://127.0.0.1:1 did not answer", "connection refused"}},
+		"Azure's store":          {"status --timeout 1s az://box/x?endpoint=http://127.0.0.1:1/account&anonymous=true", "", 1, []string{"az://box/x at http://127.0.0.1:1/account did not answer", "connection refused"}},
 		"no server":              {"cat s3://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -146,6 +146,20 @@ func TestInitAndProbe(t *testing.T) {
 	}
 }
 
+// TestInitSibling: a store that was probed for one log lately is not probed for the next one.
+func TestInitSibling(t *testing.T) {
+	url := memURL(t)
+	first := parsed[manifest.Format](t, "init", "--json", url+"/a")
+	if second := parsed[manifest.Format](t, "init", "--json", "--sibling", url+"/a", url+"/b"); second.Log == first.Log || !second.Probe.At.Equal(first.Probe.At) {
+		t.Errorf("probed again: %+v", second.Probe)
+	}
+	for name, args := range map[string][]string{"in another": {"--sibling", "mem://elsewhere/a", url + "/c"}, "a directory": {"--sibling", "file:///a", "file:///b"}} {
+		if r := run(t, "", append([]string{"init"}, args...)...); r.status != 2 || !strings.Contains(r.err, "not in the same bucket") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
 func TestStatus(t *testing.T) {
 	url := newLog(t, memURL(t))
 	if out := must(t, "", "status", "--objects", url); !strings.Contains(out, "nobody yet") || !strings.Contains(out, "0/1; 0 records") {

@@ -98,7 +98,7 @@ func (v *view) Traits() store.Traits { return v.st.Traits() }
 // AbortUploads is that of [store.UploadAborter].
 func (v *view) AbortUploads(ctx context.Context, prefix string, doomed func(store.Info) bool) (int, error) {
 	st, below := v.at(prefix)
-	aborter, ok := st.(store.UploadAborter)
+	aborter, ok := store.As[store.UploadAborter](st)
 	if !ok {
 		return 0, nil
 	}
@@ -110,7 +110,7 @@ func (v *view) AbortUploads(ctx context.Context, prefix string, doomed func(stor
 
 // Expiries is that of [store.ExpiryTeller], for the log's own files.
 func (v *view) Expiries(ctx context.Context, _ string) ([]store.Expiry, error) {
-	teller, ok := v.own.(store.ExpiryTeller)
+	teller, ok := store.As[store.ExpiryTeller](v.own)
 	if !ok {
 		return nil, nil
 	}

@@ -14,6 +14,7 @@ const (
 	KindList          = "list"
 	KindPin           = "pin"
 	KindFile          = "file"
+	KindConsumer      = "consumer"
 	KindTmp           = "tmp"
 	// KindUnknown is for objects that belong to no log.
 	KindUnknown = "unknown"
@@ -22,7 +23,7 @@ const (
 // Kinds lists them in the order in which people want to read them.
 func Kinds() []string {
 	return []string{
-		KindFormat, KindLock, KindCompactorLock, KindManifest, KindData, KindSegment, KindList, KindPin, KindFile, KindTmp, KindUnknown,
+		KindFormat, KindLock, KindCompactorLock, KindManifest, KindData, KindSegment, KindList, KindPin, KindFile, KindConsumer, KindTmp, KindUnknown,
 	}
 }
 
@@ -50,6 +51,8 @@ func KindOf(key string) string {
 	case KindFile:
 		_, _, _, ok = ParseFileKey(key)
 		ok = ok || strings.HasPrefix(key, DeltaPrefix)
+	case KindConsumer:
+		_, ok = ParseConsumerKey(key)
 	case KindTmp:
 		ok = strings.Contains(key, "/")
 	}

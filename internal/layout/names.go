@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,8 @@ const (
 	LockPrefix = "lock/"
 	// CompactorLockPrefix begins the keys of the locks of its compactors.
 	CompactorLockPrefix = "compactor-lock/"
+	// ConsumerPrefix begins the keys of the positions of consumers.
+	ConsumerPrefix = "consumer/"
 	// TmpPrefix begins the keys of what probes write for a moment.
 	TmpPrefix = "tmp/"
 )
@@ -50,6 +53,22 @@ func ParseNumberedKey(prefix, key string) (n uint64, ok bool) {
 	number, json := strings.CutSuffix(rest, ".json")
 	n, ok = ParseNumber(number)
 	return n, ok && below && json && n > 0
+}
+
+// consumerName is a name that every store takes in a key.
+var consumerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// ConsumerKey names the position of a consumer: consumer/<name>.json. It reports false if the
+// name cannot be part of a key.
+func ConsumerKey(name string) (key string, ok bool) {
+	return ConsumerPrefix + name + ".json", consumerName.MatchString(name)
+}
+
+// ParseConsumerKey reads what [ConsumerKey] writes.
+func ParseConsumerKey(key string) (name string, ok bool) {
+	rest, below := strings.CutPrefix(key, ConsumerPrefix)
+	name, json := strings.CutSuffix(rest, ".json")
+	return name, below && json && consumerName.MatchString(name)
 }
 
 // FollowerKey names the note that candidates leave for the leader of an election.

@@ -17,8 +17,8 @@ type plan struct {
 	planAt  clock.Instant // not before then
 	putting bool
 	putDue  clock.Instant
-	putAt   clock.Instant // when the hint was last put
-	made    uint64        // an assignment of this member for which the hint is still to be put
+	putAt   clock.Instant  // when the hint was last put
+	made    uint64         // an assignment of this member for which the hint is still to be put
 	parked  map[int]uint64 // reported: partition and since
 	least   map[fence.ID]uint64
 }

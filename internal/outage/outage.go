@@ -3,6 +3,7 @@
 package outage
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ type Log struct {
 
 // New returns the log of one user of st.
 func New(logger *zap.Logger, st store.Store, c clock.Clock) *Log {
-	return &Log{logger: logger, where: st.Traits().Where(), clock: clock.Or(c)}
+	return &Log{logger: cmp.Or(logger, zap.NewNop()), where: st.Traits().Where(), clock: clock.Or(c)}
 }
 
 // Failed notes a failure that is retried. One alone is not worth a line.
@@ -55,7 +56,7 @@ func (l *Log) Failed(err error) {
 	since := now.Sub(l.since)
 	l.mu.Unlock()
 	if tell {
-		l.logger.Warn("the store does not answer; trying again", zap.String("store", l.where), zap.Duration("for", since), zap.Error(err))
+		l.logger.Warn("the store does not answer; trying again", zap.String("store", l.where), zap.Duration("for", since.Round(time.Millisecond)), zap.String("error", store.Brief(err)))
 	}
 }
 
@@ -66,6 +67,13 @@ func (l *Log) Answered() {
 	l.failures, l.lines = 0, 0
 	l.mu.Unlock()
 	if lines > 0 {
-		l.logger.Info("the store answers again", zap.String("store", l.where), zap.Duration("after", since))
+		l.logger.Info("the store answers again", zap.String("store", l.where), zap.Duration("after", since.Round(time.Millisecond)))
 	}
+}
+
+// Told reports whether the outage that lasts has a line already.
+func (l *Log) Told() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines > 0
 }

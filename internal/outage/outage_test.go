@@ -34,8 +34,14 @@ func TestLog(t *testing.T) {
 		if len(lines) != 2 || lines[0].ContextMap()["store"] != "mem://here" || lines[0].ContextMap()["error"] != "refused" || lines[1].ContextMap()["for"] != 5100*time.Millisecond {
 			t.Fatalf("%v", lines)
 		}
+		if !l.Told() {
+			t.Error("it does not know that it has told")
+		}
 		l.Answered()
 		l.Answered()
+		if l.Told() {
+			t.Error("the outage is over")
+		}
 		if lines := logs.TakeAll(); len(lines) != 1 || lines[0].ContextMap()["after"] != 10*time.Second {
 			t.Fatalf("%v", lines)
 		}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
@@ -188,7 +187,7 @@ func (m *mod) publish(tree, proxy, version string) error {
 	if err := zip.CreateFromDir(&b, v, filepath.Join(tree, m.dir)); err != nil {
 		return err
 	}
-	info := fmt.Sprintf(`{"Version":%q,"Time":%q}`, version, time.Now().UTC().Format(time.RFC3339))
+	info := fmt.Sprintf(`{"Version":%q}`, version)
 	for name, body := range map[string][]byte{version + ".zip": b.Bytes(), version + ".mod": gomod, version + ".info": []byte(info), "list": []byte(version + "\n")} {
 		if err := put(name, body); err != nil {
 			return err

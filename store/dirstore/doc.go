@@ -38,6 +38,9 @@
 //   - Symbolic links, directories, devices and files whose names are no valid
 //     keys are not objects: not listed, not read, not deleted.
 //   - A deleted key can come back after a crash, unless Delete has returned.
+//   - A store keeps up to 64 directories that it has used open, besides the files of
+//     requests: count them in the limit of open files, also when thousands of logs share a
+//     process. Logs that share one store share the 64.
 //   - List holds what it found in memory, about 200 bytes a key, and yields it when it
 //     holds no lock.
 //

@@ -105,6 +105,7 @@ func (p *prober) swap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.stale[key] = one.Version
 	missing := p.key()
 	if err := p.refused(ctx, SwapMissing, 5, "a swap of a key that does not exist", missing, nil, body("missing"), store.IfMatch(three.Version)); err != nil {
 		return err
@@ -182,6 +183,16 @@ func (p *prober) consistency(ctx context.Context) error {
 		}
 	}
 	return p.deletes(ctx)
+}
+
+// listings lists all that is there some more times. A listing may lack one key in hundreds.
+func (p *prober) listings(ctx context.Context) error {
+	for n := range p.opts.Keys {
+		if _, err := p.list(ctx, p.client(n)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deletes creates a key, deletes it, reads it, and creates it again. A proxy may send the

@@ -30,6 +30,9 @@ const (
 	Stays        = "what has been decided stays so"
 )
 
+// promises is how many there are.
+const promises = 11
+
 // Error says which promise is broken. It is [ErrRefused].
 type Error struct {
 	// Store is the store's own name.

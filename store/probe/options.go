@@ -23,7 +23,11 @@ type Options struct {
 	Rounds int
 	// Keys is how many objects are written to test reads and listings, default 16.
 	Keys int
-	// UploadSize is the size of the streamed upload in bytes, default 17 MiB. With that,
+	// Refusals is how many creates of keys that exist are sent, and again how many swaps of
+	// versions that were replaced, default 1,000. On a store with Traits.MinRewrite there are
+	// fewer: one create for each object that the probe has written.
+	Refusals int
+	// UploadSize is the size of the streamed upload in bytes, default 9 MiB. With that,
 	// drivers of S3 upload several parts, whose completion on a condition is other code
 	// in servers than a plain conditional write.
 	UploadSize int64
@@ -46,6 +50,7 @@ func (o *Options) Validate() error {
 	need(v.Clients >= 2, "Clients", v.Clients, "at least 2, since one cannot race")
 	need(v.Rounds > 0, "Rounds", v.Rounds, "positive")
 	need(v.Keys > 0, "Keys", v.Keys, "positive")
+	need(v.Refusals > 0, "Refusals", v.Refusals, "positive")
 	need(v.UploadSize > 0, "UploadSize", v.UploadSize, "positive")
 	need(v.Attempt > 0, "Attempt", v.Attempt, "positive")
 	return errors.Join(bad...)
@@ -56,7 +61,8 @@ func (o *Options) withDefaults() Options {
 	v.Clients = cmp.Or(v.Clients, 8)
 	v.Rounds = cmp.Or(v.Rounds, 25)
 	v.Keys = cmp.Or(v.Keys, 16)
-	v.UploadSize = cmp.Or(v.UploadSize, 17<<20)
+	v.Refusals = cmp.Or(v.Refusals, 1000)
+	v.UploadSize = cmp.Or(v.UploadSize, 9<<20)
 	v.Attempt = cmp.Or(v.Attempt, 30*time.Second)
 	v.Clock = clock.Or(v.Clock)
 	return v

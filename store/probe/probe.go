@@ -20,7 +20,7 @@ import (
 // one. Any other error kept Run from finding out: see the package comment. The report is
 // never nil; after an error it tells how far the probe got.
 //
-// Run sends about a thousand requests and one upload. It deletes what it wrote.
+// Run sends about three thousand requests and two uploads. It deletes what it wrote.
 func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 	if store.IsNil(st) {
 		return &Report{Kept: []string{}}, errors.New("probe: the store is nil")
@@ -30,11 +30,12 @@ func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 		opts:   o,
 		start:  o.Clock.Now(),
 		settle: &store.SettleOptions{Attempt: o.Attempt, Reads: 10, Clock: o.Clock},
-		report: &Report{Store: st.Traits().Name, At: o.Clock.Wall().UTC(), Kept: []string{}, Clients: o.Clients},
+		report: &Report{Store: st.Traits().Name, At: o.Clock.Wall().UTC(), Version: Version, Kept: []string{}, Clients: o.Clients},
 		spans:  map[string][]time.Duration{},
 		keys:   map[string]bool{},
 		wrote:  map[string]clock.Instant{},
 		final:  map[string][]byte{},
+		stale:  map[string]store.Version{},
 	}
 	p.rewrite = st.Traits().MinRewrite
 	if err := opts.Validate(); err != nil {
@@ -67,6 +68,8 @@ type prober struct {
 	// final is what each key must hold at the end, where a late write or a stale cache
 	// would show. Nil means no object.
 	final map[string][]byte
+	// stale is a version that a key had before.
+	stale map[string]store.Version
 }
 
 func (p *prober) open(ctx context.Context, st store.Store) (closeAll func(), err error) {
@@ -101,6 +104,8 @@ func (p *prober) run(ctx context.Context) error {
 		{[]string{ReadWrite, ListWrite}, p.consistency},
 		{[]string{CreateAtomic}, p.raceCreators},
 		{[]string{SwapAtomic}, p.raceSwappers},
+		{nil, p.refusals},
+		{nil, p.listings},
 		{[]string{Uploads}, p.upload},
 		{[]string{Stays}, p.again},
 	} {
@@ -257,6 +262,15 @@ func (p *prober) list(ctx context.Context, st store.Store) (map[string]store.Inf
 	})
 	if err != nil {
 		return nil, failed("listing tmp/", err)
+	}
+	for key, want := range p.final {
+		if want == nil {
+			continue
+		}
+		if _, ok := found[key]; !ok {
+			return nil, p.refuse(ListWrite, hintConsistent, nil, "an object that was there all the while is missing from a listing, after listings have shown %d", p.report.Listed)
+		}
+		p.report.Listed++
 	}
 	return found, nil
 }

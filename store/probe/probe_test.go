@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -86,7 +87,7 @@ func TestReportIsJSONAndText(t *testing.T) {
 func refusal(t *testing.T, breakIt func(store.Store) store.Store, promise, observed string) {
 	t.Helper()
 	inner := memstore.New(nil)
-	report, err := probe.Run(t.Context(), breakIt(inner), &probe.Options{UploadSize: 64 << 10})
+	report, err := probe.Run(t.Context(), breakIt(inner), &probe.Options{UploadSize: 64 << 10, Refusals: 1})
 	var e *probe.Error
 	if !errors.Is(err, probe.ErrRefused) || !errors.As(err, &e) {
 		t.Fatalf("not refused: %v\n%v", err, report)
@@ -163,7 +164,7 @@ func TestOtherBrokenPromisesAreRefused(t *testing.T) {
 		"501 on swap":           {answers(unsupported, isSwap), probe.Swap, "not supported"},
 		"every create refused":  {answers(precondition("k"), isCreate), probe.Create, "was refused"},
 		"stale listings":        {staleList(1), probe.ListWrite, "missing from a listing"},
-		"stale listings later":  {staleList(5), probe.ListWrite, "begun afterwards"},
+		"stale listings later":  {staleList(5), probe.ListWrite, "missing from a listing"},
 		"deleted is listed":     {remembersDeleted, probe.ListWrite, "listed after it was deleted"},
 		"missing is remembered": {remembersMissing, probe.ReadWrite, "shows the old object"},
 		"ranges ignored":        {ignoresRange, probe.Ranges, "bytes 3 to 7"},
@@ -284,6 +285,86 @@ func TestFlakyStore(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// sometimes does something else than a store should in one of n calls on average.
+func sometimes(n int, seed uint64) func() bool {
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(seed, 0))
+	return func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return rng.IntN(n) == 0
+	}
+}
+
+// TestOdds: stores that break a promise rarely are found as often as docs/stores.md says.
+func TestOdds(t *testing.T) {
+	ignores := func(n int, which func(store.Condition) bool) func(store.Store, uint64) store.Store {
+		return func(st store.Store, seed uint64) store.Store {
+			now := sometimes(n, seed)
+			return &putter{st, ignore(func(c store.Condition) bool { return which(c) && now() })}
+		}
+	}
+	misses := func(n int) func(store.Store, uint64) store.Store {
+		return func(st store.Store, seed uint64) store.Store {
+			now := sometimes(n, seed)
+			return &lister{st, func(all []store.Info) []store.Info {
+				return slices.DeleteFunc(all, func(store.Info) bool { return now() })
+			}}
+		}
+	}
+	const runs = 40
+	for name, tt := range map[string]struct {
+		broken func(store.Store, uint64) store.Store
+		least  int // found, of the runs: four deviations below what is expected
+	}{
+		"If-None-Match ignored once in 500": {ignores(500, isCreate), 28},
+		"If-Match ignored once in 500":      {ignores(500, isSwap), 28},
+		"a key missing once in 200":         {misses(200), 38},
+		"a key missing once in 1,000":       {misses(1000), 25},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, requests := 0, 0
+			for seed := range uint64(runs) {
+				counts := faultstore.New(tt.broken(memstore.New(nil), seed), nil)
+				_, err := probe.Run(t.Context(), counts, &probe.Options{UploadSize: 64 << 10})
+				if errors.Is(err, probe.ErrRefused) {
+					found++
+				} else {
+					requests = counts.Counts().Of("", "")
+				}
+			}
+			t.Logf("found in %d of %d; the whole probe takes %d requests", found, runs, requests)
+			if found < tt.least {
+				t.Errorf("found in %d of %d runs, want %d", found, runs, tt.least)
+			}
+		})
+	}
+}
+
+// TestReportIsCurrent for a month, and for this version of the probe.
+func TestReportIsCurrent(t *testing.T) {
+	report, err := probe.Run(t.Context(), memstore.New(nil), quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, partial := *report, *report
+	older.Version--
+	partial.Kept = partial.Kept[1:]
+	for name, tt := range map[string]struct {
+		report *probe.Report
+		after  time.Duration
+		want   bool
+	}{
+		"now": {report, 0, true}, "29 days later": {report, 29 * 24 * time.Hour, true}, "31 days later": {report, 31 * 24 * time.Hour, false},
+		"by a clock that is years slow": {report, -3 * 365 * 24 * time.Hour, false},
+		"another version":               {&older, 0, false}, "a promise is missing": {&partial, 0, false}, "none": {nil, 0, false},
+	} {
+		if got := tt.report.Current(report.At.Add(tt.after)); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

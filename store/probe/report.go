@@ -13,6 +13,8 @@ type Report struct {
 	// Store is the store's own name; At is this machine's time of day.
 	Store string    `json:"store"`
 	At    time.Time `json:"at"`
+	// Version of the probe: see [Report.Current].
+	Version int `json:"version"`
 	// Kept lists the promises that held, in the order in which they were tested.
 	Kept []string `json:"kept"`
 	// Clients is how many clients raced; CreateRaces and SwapRaces is how many races had a
@@ -20,6 +22,10 @@ type Report struct {
 	Clients     int `json:"clients"`
 	CreateRaces int `json:"create_races"`
 	SwapRaces   int `json:"swap_races"`
+	// Refusals is how many other writes were refused that had to be.
+	Refusals int `json:"refusals"`
+	// Listed is how many times a listing showed an object that had to be in it.
+	Listed int `json:"listed"`
 	// Unknown counts requests whose outcome the store did not tell. Echoes counts writes
 	// that were applied although the answer was "refused" (412), as when a proxy sends a
 	// request twice.
@@ -43,6 +49,19 @@ type Report struct {
 	List Latency `json:"list"`
 	// Leftover is how many objects below tmp/ could not be deleted.
 	Leftover int `json:"leftover,omitempty"`
+}
+
+// Version of the probe. It rises when a probe tests more than the one before.
+const Version = 1
+
+// MaxAge is how long a report counts for other parts of the same store.
+const MaxAge = 30 * 24 * time.Hour
+
+// Current reports whether the report counts for another part of the same store at a time: the
+// store kept every promise, this version of the probe found that, and it was less than
+// [MaxAge] ago. Servers are updated and moved.
+func (r *Report) Current(now time.Time) bool {
+	return r != nil && r.Version == Version && len(r.Kept) == promises && now.Sub(r.At).Abs() < MaxAge
 }
 
 // Latency of one kind of request, in milliseconds.
@@ -69,6 +88,7 @@ func (r *Report) String() string {
 	}
 	fmt.Fprintf(&b, "  raced    %d clients: %d creates, %d swaps; %d requests without a known outcome, %d echoes\n",
 		r.Clients, r.CreateRaces, r.SwapRaces, r.Unknown, r.Echoes)
+	fmt.Fprintf(&b, "  refused  %d writes that had to be refused; listings showed %d objects that had to be there\n", r.Refusals, r.Listed)
 	for _, l := range []struct {
 		name string
 		Latency

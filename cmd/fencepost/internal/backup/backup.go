@@ -93,6 +93,9 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 	if err != nil {
 		return nil, err
 	}
+	if f := log.Format().Files; f != nil {
+		return nil, fmt.Errorf("the log keeps the files of its table in %s, which backup does not copy yet; copy both stores by hand, and see docs/stores.md on moving files", f.Store)
+	}
 	b := &making{Options: o, log: log, reader: r, format: log.Format()}
 	b.transfer = transfer{from: from, to: to, report: &Report{Log: b.format.Log}}
 	b.transfer.progress = func(done, total int64) { o.Progress("copying", done, total) }

@@ -61,7 +61,7 @@ func existing(ctx context.Context, st store.Store) (map[string]int64, error) {
 // the key is absent. A store that ignores the condition could replace an object by a late
 // copy of a request.
 func (t *transfer) tryServer(ctx context.Context) {
-	c, ok := t.to.(store.Copier)
+	c, ok := store.As[store.Copier](t.to)
 	if !ok {
 		return
 	}

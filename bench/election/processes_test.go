@@ -1,0 +1,300 @@
+package election
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost"
+	results "github.com/fencepost/fencepost/bench/result"
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/integration/servers"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/writer"
+)
+
+var into = results.DirFlag()
+
+// A process of this test is the test binary itself, told by its environment what to be.
+const (
+	asProcess = "FENCEPOST_BENCH_PROCESS" // the way in which it leads and leaves
+	asName    = "FENCEPOST_BENCH_NAME"
+	atURL     = "FENCEPOST_BENCH_URL"
+)
+
+func TestMain(m *testing.M) {
+	if way := os.Getenv(asProcess); way != "" {
+		if err := candidate(way); err != nil && !errors.Is(err, context.Canceled) {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// The ways in which a leader leaves.
+const (
+	byContext  = "Run, SIGTERM ends its context"
+	byReturn   = "Run, the work returns nil"
+	byPolled   = "Run, the work returns nil, candidates poll every 250 ms"
+	byTerm     = "own elector, Term.Resign"
+	byOperator = "Run, step-down"
+	byKill     = "kill -9, alone, the same name started at once, Reclaim"
+)
+
+// candidate is a process that appends a small record every 5 ms while it leads.
+func candidate(way string) error {
+	st, err := store.Open(context.Background(), os.Getenv(atURL))
+	if err != nil {
+		return err
+	}
+	lo := &leader.Options{Identity: os.Getenv(asName), Reclaim: way == byKill}
+	if way == byPolled {
+		lo.Poll = 250 * time.Millisecond
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	switch way {
+	case byTerm:
+		return ownElector(ctx, st, lo)
+	case byReturn, byPolled:
+		return fencepost.Run(context.Background(), st, &fencepost.Options{Leader: lo}, func(work context.Context, s *fencepost.Session) error {
+			work, cancel := context.WithCancel(work)
+			defer cancel()
+			defer context.AfterFunc(ctx, cancel)()
+			if err := appendAll(work, s.Writer); work.Err() == nil || ctx.Err() == nil {
+				return err
+			}
+			return nil
+		})
+	}
+	return fencepost.Run(ctx, st, &fencepost.Options{Leader: lo}, func(ctx context.Context, s *fencepost.Session) error {
+		return appendAll(ctx, s.Writer)
+	})
+}
+
+// ownElector does by hand what Run does: it elects, opens a writer, and resigns.
+func ownElector(ctx context.Context, st store.Store, lo *leader.Options) error {
+	e, err := leader.New(st, fencepost.LockPrefix, lo)
+	if err != nil {
+		return err
+	}
+	return e.Run(context.WithoutCancel(ctx), func(work context.Context, t *leader.Term) error {
+		defer context.AfterFunc(ctx, func() { _ = t.Resign(context.WithoutCancel(ctx)) })()
+		w, err := writer.Open(work, st, t.Token(), &writer.Options{Until: work})
+		if err != nil {
+			return err
+		}
+		defer w.Close(work)
+		return appendAll(work, w)
+	})
+}
+
+// appendAll prints when each append was acknowledged, by a clock that all processes share.
+func appendAll(ctx context.Context, w *writer.Writer) error {
+	for ctx.Err() == nil {
+		if _, err := w.Append(ctx, [][]byte{[]byte("x")}); err != nil {
+			return err
+		}
+		fmt.Println(uint64(w.Epoch()), int64(clock.System().Now()))
+		_ = clock.Sleep(ctx, clock.System(), 5*time.Millisecond)
+	}
+	return context.Cause(ctx)
+}
+
+// rollout is a log with its processes.
+type rollout struct {
+	*testing.T
+	way, url string
+	started  int
+
+	mu      sync.Mutex
+	changed sync.Cond
+	first   map[uint64]clock.Instant // acknowledgements, by epoch
+	last    map[uint64]clock.Instant
+	leads   map[uint64]*process
+	newest  uint64
+}
+
+type process struct {
+	*exec.Cmd
+	name  string
+	ended chan clock.Instant
+}
+
+func (r *rollout) start(name string) *process {
+	r.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		r.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(self), name: name, ended: make(chan clock.Instant, 1)}
+	p.Env = append(os.Environ(), asProcess+"="+r.way, asName+"="+name, atURL+"="+r.url)
+	var errs strings.Builder
+	p.Stderr = &errs
+	out, err := p.StdoutPipe()
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		r.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var epoch uint64
+			var at int64
+			if _, err := fmt.Sscan(lines.Text(), &epoch, &at); err != nil {
+				continue
+			}
+			r.mu.Lock()
+			if _, ok := r.first[epoch]; !ok {
+				r.first[epoch], r.leads[epoch] = clock.Instant(at), p
+				r.newest = max(r.newest, epoch)
+				r.changed.Broadcast()
+			}
+			r.last[epoch] = clock.Instant(at)
+			r.mu.Unlock()
+		}
+		err := p.Wait()
+		p.ended <- clock.System().Now()
+		if err != nil && !strings.Contains(err.Error(), "killed") {
+			r.Logf("%s: %v\n%s", name, err, errs.String())
+		}
+	}()
+	return p
+}
+
+// next waits for an epoch after one.
+func (r *rollout) next(after uint64) (uint64, *process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.newest <= after {
+		r.changed.Wait()
+	}
+	return r.newest, r.leads[r.newest]
+}
+
+// leave makes the leader leave. It reports whether its process ends.
+func (r *rollout) leave(p *process) bool {
+	r.Helper()
+	switch r.way {
+	case byOperator:
+		st, err := store.Open(r.Context(), r.url)
+		if err != nil {
+			r.Fatal(err)
+		}
+		e, err := leader.New(st, fencepost.LockPrefix, nil)
+		if err == nil {
+			_, err = e.StepDown(r.Context(), nil)
+		}
+		if err != nil {
+			r.Fatal(err)
+		}
+		return false
+	case byKill:
+		_ = p.Process.Kill()
+	default:
+		_ = p.Process.Signal(syscall.SIGTERM)
+	}
+	return true
+}
+
+// measure returns the times from the last acknowledgement of one leader to the first of the
+// next, and from then to the end of the process before.
+func (r *rollout) measure(rounds int) (gaps, ends []time.Duration) {
+	processes := 3
+	if r.way == byKill {
+		processes = 1
+	}
+	all := map[*process]bool{}
+	launch := func(name string) {
+		r.started++
+		if name == "" {
+			name = fmt.Sprint("p", r.started)
+		}
+		all[r.start(name)] = true
+	}
+	for range processes {
+		launch("")
+	}
+	rng := rand.New(rand.NewPCG(1, uint64(len(r.way))))
+	epoch, leads := r.next(0)
+	for range rounds {
+		time.Sleep(8*time.Second + time.Duration(rng.Int64N(int64(6*time.Second))))
+		dies := r.leave(leads)
+		var ended clock.Instant
+		if r.way == byKill {
+			ended = <-leads.ended
+			launch(leads.name)
+		}
+		was, old := epoch, leads
+		epoch, leads = r.next(epoch)
+		if dies && r.way != byKill {
+			ended = <-old.ended
+			launch("")
+		}
+		if dies {
+			delete(all, old)
+		}
+		time.Sleep(500 * time.Millisecond) // until all of its lines are read
+		r.mu.Lock()
+		gaps = append(gaps, r.first[epoch].Sub(r.last[was]))
+		if dies && r.way != byKill {
+			ends = append(ends, ended.Sub(r.first[epoch]))
+		}
+		r.mu.Unlock()
+	}
+	for p := range all {
+		_ = p.Process.Kill()
+		<-p.ended
+	}
+	return gaps, ends
+}
+
+// TestProcesses measures hand-overs of real processes on a real server: three candidates, and
+// ten times each way to leave.
+func TestProcesses(t *testing.T) {
+	if *into == "" {
+		t.Skip("this test only measures; it needs -results")
+	}
+	srv := servers.Start(t, servers.VersityGW)
+	page := results.New("Hand-over between processes", "handover")
+	page.Made = "make bench-handover"
+	page.Versions = append(page.Versions, servers.VersityGW.Name+" "+servers.VersityGW.Version)
+	const rounds = 10
+	for i, c := range []struct {
+		way      string
+		p50, max float64
+	}{{byContext, 0.3, 1}, {byReturn, -1, -1}, {byPolled, 0.3, 1}, {byTerm, 0.3, 1}, {byOperator, 0.3, 1}, {byKill, 2, -1}} {
+		r := &rollout{
+			T: t, way: c.way, url: srv.URL(fmt.Sprint("handover", i)),
+			first: map[uint64]clock.Instant{}, last: map[uint64]clock.Instant{}, leads: map[uint64]*process{},
+		}
+		r.changed.L = &r.mu
+		gaps, ends := r.measure(rounds)
+		second := func(d []time.Duration, q float64) float64 { return results.Quantile(d, q).Seconds() }
+		name := c.way + ": seconds from the last acknowledgement to the first of the next leader"
+		note := fmt.Sprintf("%d times", rounds)
+		page.Add(t.Name(), results.Row{Name: name + ", p50", Value: second(gaps, 0.5), Goal: c.p50, Note: note},
+			results.Row{Name: name + ", longest", Value: second(gaps, 1), Goal: c.max, Note: note})
+		if len(ends) > 0 {
+			page.Add(t.Name(), results.Row{Name: c.way + ": seconds from then to the end of the process, longest", Value: max(second(ends, 1), 0), Goal: 1, Note: note})
+		}
+		t.Logf("%s: %v, %v", c.way, gaps, ends)
+	}
+	if err := page.Write(*into); err != nil {
+		t.Fatal(err)
+	}
+}

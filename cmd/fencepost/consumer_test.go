@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// TestConsumer: each cat goes on where the last one was, and the later of two goes on.
+func TestConsumer(t *testing.T) {
+	log := newLog(t, memURL(t))
+	must(t, "a\nb\n", "append", log)
+	if got := must(t, "", "cat", "--consumer", "mail", log); got != "a\nb\n" {
+		t.Errorf("%q", got)
+	}
+	if got := must(t, "", "cat", "--consumer", "mail", log); got != "" {
+		t.Errorf("a second time: %q", got)
+	}
+	must(t, "c\n", "append", log)
+	if got := must(t, "", "cat", "--consumer", "mail", log); got != "c\n" {
+		t.Errorf("%q", got)
+	}
+	if got := must(t, "", "cat", "--consumer", "mail", "--from", "1", log); got != "b\nc\n" {
+		t.Errorf("--from: %q", got)
+	}
+	if got := must(t, "", "cat", "--consumer", "mail", "--epoch", "100", log); got != "" {
+		t.Errorf("%q", got)
+	}
+	if r := run(t, "", "cat", "--consumer", "mail", "--epoch", "99", log); r.status != 1 || !strings.Contains(r.err, "epoch 100") {
+		t.Errorf("status %d, %s", r.status, r.err)
+	}
+}
+
+// TestConsumerFollows: a cat that follows and is told to end has written its position, and so has
+// one that is killed, up to a second.
+func TestConsumerFollows(t *testing.T) {
+	log := newLog(t, fileURL(t))
+	must(t, "a\nb\n", "append", log)
+	c := command(t, "cat", "--follow", "--consumer", "mail", log)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Process.Signal(syscall.SIGTERM)
+	if got := exitStatus(t, c.Wait()); got != 143 {
+		t.Errorf("status %d", got)
+	}
+	if got := must(t, "", "cat", "--consumer", "mail", log); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestConsumerIsFenced: a cat whose name was taken over ends, and never sets the position back.
+func TestConsumerIsFenced(t *testing.T) {
+	log := newLog(t, memURL(t))
+	var lines strings.Builder
+	for n := range 10 {
+		fmt.Fprintln(&lines, n)
+	}
+	must(t, lines.String(), "append", log)
+	w := &consumer{name: "mail"}
+	r, err := (&app{open: store.Open, con: newConsole(io.Discard, false, time.Second), timeout: time.Minute}).reader(t.Context(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var from uint64
+	ctx, err := w.open(t.Context(), r, &from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, "", "cat", "--consumer", "mail", log)
+	w.note(2)
+	<-ctx.Done() // it finds out within a second
+	if err := context.Cause(ctx); !strings.Contains(err.Error(), "fenced") {
+		t.Errorf("%v", err)
+	}
+	if err := w.close(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "fenced") {
+		t.Errorf("%v", err)
+	}
+	if got := must(t, "", "cat", "--consumer", "mail", log); got != "" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestConsumerUsage(t *testing.T) {
+	log := newLog(t, memURL(t))
+	for args, says := range map[string]string{"--epoch 5": "--consumer", "--consumer a/b": "letters, digits"} {
+		if r := run(t, "", append(strings.Fields("cat "+args), log)...); r.status != 2 || !strings.Contains(r.err, says) {
+			t.Errorf("%s: status %d, %s", args, r.status, r.err)
+		}
+	}
+}

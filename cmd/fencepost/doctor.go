@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/doctor"
+)
+
+func (a *app) doctorCmd() *cobra.Command {
+	var o doctor.Options
+	var strict bool
+	var files *fileStore
+	c := &cobra.Command{
+		Use:   "doctor [--deep] [--strict] [--json] URL",
+		Short: "check all that an operator should check",
+		Long: `Doctor checks what docs/operations.md says to check, and prints a line for each check,
+with what to do if something is wrong: format and grace; lifecycle rules of the bucket;
+the store's clock and its promises; the state of the log; the leader, and how often
+leaders were deposed; what waits for a compactor; checkpoints; forgotten pins; what
+should have been deleted; and uploads that broke off. It lists everything, and changes
+nothing.
+
+With --deep it also probes the store, which writes below tmp/, and reads the whole log
+as verify does.
+
+The exit status is 1 if there is a problem, and with --strict also if there is a
+warning.
+
+It needs the right to read; --deep needs those of probe too.`,
+		Example: "fencepost doctor s3://bucket/orders",
+		Args:    wantArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			st, err := a.logStore(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if o.Files, err = files.open(cmd.Context(), false); err != nil {
+				return err
+			}
+			o.Probe = a.probing(args[0])
+			o.Progress = func(what string, done, total int64) { a.con.progress(what, done, total, false) }
+			found, err := doctor.Examine(cmd.Context(), st, &o)
+			a.con.done()
+			if err != nil {
+				return err
+			}
+			if a.json {
+				err = a.print(found)
+			} else {
+				err = a.write(findingTable(found))
+			}
+			for _, f := range found {
+				if f.Level == doctor.Problem || strict && f.Level == doctor.Warning {
+					return errors.Join(err, errDamaged)
+				}
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&o.Deep, "deep", false, "probe the store, and read the whole log")
+	c.Flags().BoolVar(&strict, "strict", false, "fail on warnings too")
+	files = a.fileStoreFlag(c)
+	a.jsonFlag(c)
+	return c
+}
+
+func findingTable(found []doctor.Finding) []byte {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	n := map[doctor.Level]int{}
+	for _, f := range found {
+		n[f.Level]++
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Level, f.Check, f.What)
+		if f.Level != doctor.OK && f.Remedy != "" {
+			fmt.Fprintf(w, "\t\t→ %s\n", f.Remedy)
+		}
+	}
+	_ = w.Flush()
+	if n[doctor.Problem]+n[doctor.Warning] == 0 {
+		b.WriteString("nothing is wrong\n")
+	} else {
+		fmt.Fprintf(&b, "%s, %s\n", plural(n[doctor.Problem], "problem"), plural(n[doctor.Warning], "warning"))
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+// Exit statuses of exec besides those of the command. Shells use the last two in this way.
+const (
+	exitBusy        = 75 // somebody else leads
+	exitLost        = 76 // the command was ended because the lead was lost
+	exitNotRunnable = 126
+	exitNotFound    = 127
+)
+
+// exitCode ends the process with a status of its own. What there is to say has been said.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// errBusy ends the wait for the lead.
+var errBusy = errors.New("somebody else leads")
+
+// execution is one call of exec.
+type execution struct {
+	*app
+	url      string
+	argv     []string
+	path     string
+	wait     time.Duration
+	noWait   bool
+	restart  bool
+	grace    time.Duration
+	election func() leader.Options
+	leader   leader.Options
+
+	group                 bool
+	partitions            int
+	graceSet, validitySet bool
+
+	signals chan os.Signal
+}
+
+func (a *app) execCmd() *cobra.Command {
+	x := &execution{app: a}
+	c := &cobra.Command{
+		Use:   "exec [--wait D | --no-wait] [--restart] [--group] URL -- COMMAND [ARG...]",
+		Short: "run a command while this machine leads",
+		Long: `Exec waits until this process leads, and runs COMMAND for as long as it does. Of all
+that are started with the same URL, on whatever machines, one command runs at a time.
+
+COMMAND runs without a shell, in a process group of its own, with this process's standard
+input, output and terminal. Its environment also has FENCEPOST_URL, FENCEPOST_EPOCH (the
+number of this leadership, higher than all before), FENCEPOST_HOLDER, and
+FENCEPOST_DEADLINE_FILE. That file says when the command must end unless the lease is
+renewed until then; see docs/exec.md.
+
+If the lead is lost, COMMAND and all that it has started get SIGTERM, and --grace later
+SIGKILL, so that they are dead before another process leads. A watchdog process sees to
+that even if this one is frozen or killed.
+
+With --group COMMAND runs once for each partition that this process owns, in a group of
+all that are started so, with FENCEPOST_PARTITION and no input. A command that fails is
+tried again, at last by another member; one that ends with status 0 has done its work.
+
+Signals are passed on. At the first SIGTERM the command works on until another process
+that waits is close; if none waits, it gets the signal at once.
+
+The exit status is that of COMMAND, 128 and the number of the signal that killed it, 75
+if somebody else leads, 76 if the lead was lost, 126 or 127 if COMMAND cannot be run.
+
+A command that was paused does not know that it lost the lead. Let the places that it
+writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate.`,
+		Example: "fencepost exec s3://bucket/nightly -- ./report.sh --all",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dash := cmd.ArgsLenAtDash()
+			switch {
+			case dash < 0:
+				return usage("exec: write -- before the command: fencepost exec URL -- COMMAND; see fencepost help exec")
+			case dash != 1 || len(args) < 2:
+				return usage("exec takes %s; see fencepost help exec", "[--wait D | --no-wait] [--restart] [--group] URL -- COMMAND [ARG...]")
+			}
+			x.url, x.argv = args[0], args[1:]
+			x.graceSet, x.validitySet = x.grace > 0, cmd.Flags().Changed("validity")
+			return x.run(cmd.Context())
+		},
+	}
+	fl := c.Flags()
+	spanVar(fl, &x.wait, "wait", "", positive, "how long to wait for the lead (default as long as it takes)")
+	fl.BoolVarP(&x.noWait, "no-wait", "n", false, "give up at once if somebody else leads")
+	fl.BoolVar(&x.restart, "restart", false, "start the command again when it ends")
+	spanVar(fl, &x.grace, "grace", "", positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
+	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
+	fl.IntVar(&x.partitions, "partitions", 0, "with --group: make the group, or raise its number of partitions")
+	x.election = a.election(c)
+	return c
+}
+
+// watchdogVerb is how exec starts its watchdog.
+const watchdogVerb = "watchdog"
+
+func (a *app) watchdogCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: watchdogVerb, Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error { return supervise.Watchdog(args) },
+	}
+}
+
+func (x *execution) run(ctx context.Context) error {
+	if err := x.options(); err != nil {
+		return err
+	}
+	var err error
+	if x.path, err = exec.LookPath(x.argv[0]); err != nil {
+		x.con.note("fencepost: %v", err)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			return exitCode(exitNotFound)
+		}
+		return exitCode(exitNotRunnable)
+	}
+	st, err := x.store(ctx, x.url, true)
+	if err != nil {
+		return err
+	}
+	x.signals = make(chan os.Signal, 64)
+	signal.Notify(x.signals, forwarded()...)
+	defer signal.Stop(x.signals)
+	if x.group {
+		return x.share(ctx, st)
+	}
+	for pause := time.Duration(0); ; pause = time.Second {
+		err := x.lead(ctx, st, pause)
+		if !x.restart || !errors.Is(err, supervise.ErrLost) && !errors.Is(err, supervise.ErrWatchdog) {
+			return x.outcome(err)
+		}
+		x.con.note("%v; waiting to lead again", err)
+	}
+}
+
+func (x *execution) options() error {
+	if x.noWait && x.wait > 0 {
+		return usage("--wait and --no-wait exclude each other")
+	}
+	x.leader = x.election()
+	if err := x.leader.Validate(); err != nil {
+		return &kindError{errUsage, err}
+	}
+	v := x.leader.Validity
+	if x.grace == 0 {
+		x.grace = v / 5
+	}
+	if err := x.groupOptions(); err != nil {
+		return err
+	}
+	// A heartbeat must come before the command is told to end.
+	if most := v - v/10 - v*2/5; x.grace >= most {
+		return usage("--grace %v must be less than %v: a term of --validity %v lasts %v without a heartbeat, and the next one comes after %v",
+			x.grace, most, v, v-v/10, v*2/5)
+	}
+	return nil
+}
+
+// outcome is the error with which exec ends.
+func (x *execution) outcome(err error) error {
+	var start *supervise.StartError
+	switch {
+	case errors.Is(err, errBusy):
+		x.con.note("fencepost: %v", err)
+		return exitCode(exitBusy)
+	case errors.Is(err, supervise.ErrLost), errors.Is(err, supervise.ErrWatchdog):
+		x.con.note("fencepost: %v", err)
+		return exitCode(exitLost)
+	case errors.Is(err, supervise.ErrUnsupported):
+		return fmt.Errorf("exec does not work on this system: %w", err)
+	case errors.As(err, &start):
+		x.con.note("fencepost: %v", err)
+		return exitCode(exitNotRunnable)
+	}
+	return err
+}
+
+// forwarded are the signals that the command gets when this process does. What was ignored
+// when this process was started stays ignored: see nohup(1).
+func forwarded() (all []os.Signal) {
+	for _, s := range passed {
+		if !signal.Ignored(s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// lead waits for the lead, and runs the command for one term.
+func (x *execution) lead(parent context.Context, st store.Store, pause time.Duration) error {
+	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
+	defer end(nil)
+	r := &running{execution: x, end: end, hard: make(chan struct{})}
+	over := make(chan struct{})
+	handled := make(chan struct{})
+	go func() {
+		defer close(handled)
+		r.handle(over)
+	}()
+	defer func() { close(over); <-handled }()
+	if err := clock.Sleep(ctx, clock.System(), pause); err != nil {
+		return r.verdict(ctx, err)
+	}
+	if err := x.prepare(ctx, st, r); err != nil {
+		return r.verdict(ctx, err)
+	}
+	opts := x.leader
+	opts.Hooks.Leader = func(rec leader.Record) { r.met(rec, opts.Identity) }
+	e, err := leader.New(st, fencepost.LockPrefix, &opts)
+	if err != nil {
+		return err
+	}
+	if x.wait > 0 {
+		patience := clock.System().AfterFunc(x.wait, func() { r.giveUp(fmt.Errorf("%w, also after %v", errBusy, x.wait)) })
+		defer patience.Stop()
+	}
+	err = e.Run(ctx, r.work)
+	return r.verdict(ctx, err)
+}
+
+// prepare checks a store in which nobody has led yet, and whether somebody leads now.
+func (x *execution) prepare(ctx context.Context, st store.Store, r *running) error {
+	e, err := leader.New(st, fencepost.LockPrefix, &x.leader)
+	if err != nil {
+		return err
+	}
+	rec, err := e.Leader(ctx)
+	switch {
+	case errors.Is(err, leader.ErrNoLeader):
+		r.seen = rec.Epoch
+	case err != nil:
+		return err
+	case x.noWait:
+		return busy(rec)
+	}
+	if rec.Epoch > 0 {
+		return nil
+	}
+	if _, err := manifest.ReadFormat(ctx, st, nil); err == nil {
+		return nil // it was probed when the log was made
+	}
+	o := x.probing(x.url)
+	o.UploadSize = 1 // nothing is uploaded here
+	_, err = probe.Run(ctx, st, o)
+	return err
+}
+
+// lockStore opens a store in which there is a log, or the lock of exec.
+func (a *app) lockStore(ctx context.Context, url string) (store.Store, error) {
+	st, err := a.logStore(ctx, url)
+	if !errors.Is(err, manifest.ErrNotInitialized) {
+		return st, err
+	}
+	st, serr := a.store(ctx, url, false)
+	if serr != nil {
+		return nil, serr
+	}
+	for _, lerr := range store.ListAll(ctx, st, fencepost.LockPrefix, nil, nil) {
+		return st, lerr
+	}
+	return nil, err
+}
+
+func busy(r leader.Record) error {
+	return fmt.Errorf("%w: %s, in epoch %d since %s", errBusy, r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime))
+}
+
+// environment is that of the command. Of a variable that is there twice, most programs see the
+// first, so those of an exec around this one are left out.
+func (x *execution) environment(epoch fence.Epoch, file string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"FENCEPOST_URL", "FENCEPOST_EPOCH", "FENCEPOST_HOLDER", "FENCEPOST_DEADLINE_FILE", "FENCEPOST_PARTITION"}, name)
+	})
+	return append(env, "FENCEPOST_URL="+x.url, "FENCEPOST_EPOCH="+strconv.FormatUint(uint64(epoch), 10),
+		"FENCEPOST_HOLDER="+x.leader.Identity, "FENCEPOST_DEADLINE_FILE="+file)
+}
+
+// signalNumber is a signal that was received.
+func signalNumber(s os.Signal) syscall.Signal {
+	n, _ := s.(syscall.Signal)
+	return n
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/store"
+)
+
+// sharing is exec in a group: a command for each partition that this process owns.
+type sharing struct {
+	*execution
+	end  context.CancelCauseFunc // makes this member leave in good order
+	hard chan struct{}           // closed: the commands are told to end now
+
+	mu       sync.Mutex
+	ending   bool
+	commands map[int]chan<- syscall.Signal // of each partition
+}
+
+// share joins the group and runs the command for each partition that it gets, until a signal ends
+// that. A session that is lost is followed by another.
+func (x *execution) share(parent context.Context, st store.Store) error {
+	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
+	defer end(nil)
+	s := &sharing{execution: x, end: end, hard: make(chan struct{}), commands: map[int]chan<- syscall.Signal{}}
+	over, handled := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(handled)
+		for {
+			select {
+			case <-over:
+				return
+			case sig := <-x.signals:
+				s.receive(signalNumber(sig))
+			}
+		}
+	}()
+	defer func() { close(over); <-handled }()
+	for {
+		err := s.session(ctx, st)
+		lost := (*group.EndError)(nil)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.As(err, &lost) && !errors.Is(err, group.ErrHung):
+			x.con.note("%s; joining again", line(err))
+		default:
+			return err // nil if somebody has drained this member
+		}
+		if clock.Sleep(ctx, clock.System(), time.Second) != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *sharing) session(ctx context.Context, st store.Store) error {
+	opts := &group.Options{
+		Partitions: s.partitions, Identity: s.leader.Identity, Logger: s.log.Named("group"), Probe: s.probing(s.url),
+		Hooks: group.Hooks{
+			Opened: func(o group.Opening) { s.con.note("partition %d is ours, in epoch %d", o.Partition, o.Token.Epoch()) },
+			Closed: func(c group.Closing) {
+				if c.Err != nil && c.Cause == nil {
+					s.con.note("partition %d: %s", c.Partition, line(c.Err))
+				}
+			},
+		},
+	}
+	if s.validitySet {
+		opts.Validity = s.leader.Validity
+	}
+	g, err := group.Join(ctx, st, opts)
+	if err != nil {
+		return err
+	}
+	return g.Run(ctx, s.work)
+}
+
+// receive passes a signal on to all commands. SIGTERM makes the member leave in good order; a
+// second one ends the commands at once.
+func (s *sharing) receive(sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
+		again := s.ending
+		s.ending = true
+		s.end(&interrupted{sig})
+		if !again {
+			return
+		}
+		select {
+		case <-s.hard:
+		default:
+			close(s.hard)
+		}
+		return
+	}
+	for _, c := range s.commands {
+		select {
+		case c <- sig:
+		default:
+		}
+	}
+	if sig == syscall.SIGHUP && len(s.commands) == 0 {
+		s.end(&interrupted{sig})
+	}
+}
+
+// work runs the command for one partition.
+func (s *sharing) work(ctx context.Context, p *group.Partition) error {
+	dir, err := deadlineDir()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "deadline")
+	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
+		status, err := s.once(ctx, p, file)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		case !s.restart && status.Exit() != 0:
+			return fmt.Errorf("the command ended with status %d", status.Exit())
+		case !s.restart:
+			return nil
+		}
+		if err := clock.Sleep(ctx, clock.System(), wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *sharing) once(ctx context.Context, p *group.Partition, file string) (supervise.Status, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.hard:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	signals := make(chan syscall.Signal, 16)
+	s.mu.Lock()
+	s.commands[p.Number()] = signals
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.commands, p.Number())
+	}()
+	grace := s.grace
+	if !s.graceSet {
+		grace = p.Held() / 5 // the group may have another validity than --validity
+	}
+	epoch := p.Token().Epoch()
+	return supervise.Run(ctx, &supervise.Command{
+		Path: s.path, Args: s.argv, NoInput: true, Watchdog: []string{"fencepost", watchdogVerb},
+		Env:  append(s.environment(epoch, file), "FENCEPOST_PARTITION="+strconv.Itoa(p.Number())),
+		Held: p.Held, Grace: grace, Signals: signals,
+		Renewed: func(deadline supervise.Moment) { s.renewed(file, epoch, deadline, grace) },
+	})
+}
+
+// deadlineDir makes the directory of the file that tells a command its deadline.
+func deadlineDir() (string, error) {
+	dir, err := os.MkdirTemp("", "fencepost-exec-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o755) // the command may run as somebody else
+}
+
+func (x *execution) renewed(file string, epoch fence.Epoch, deadline supervise.Moment, grace time.Duration) {
+	if err := writeDeadline(file, epoch, deadline, grace); err != nil {
+		x.con.note("fencepost: %v", err)
+	}
+}
+
+// groupOptions checks the flags of a group.
+func (x *execution) groupOptions() error {
+	switch {
+	case x.partitions > 0 && !x.group:
+		return usage("--partitions goes with --group")
+	case x.group && (x.wait > 0 || x.noWait):
+		return usage("--wait and --no-wait do not go with --group: a member waits until it owns something")
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/register"
+	"github.com/fencepost/fencepost/store"
+)
+
+// exitFenced is the exit status of a gate that refuses a deposed leader.
+const exitFenced = 77
+
+func (a *app) gateCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "gate VERB ...",
+		Short: "let a script write only if its epoch is the highest",
+		Long: `A gate remembers the highest epoch that has passed, and refuses lower ones with exit
+status 77. So a leader that was paused and replaced changes nothing when it wakes up.
+The epoch is $FENCEPOST_EPOCH, which fencepost exec sets, or that of --epoch.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			verbs := []string{"set", "get", "run"}
+			if len(args) == 0 {
+				return usage("which verb: gate %s? see fencepost help gate", strings.Join(verbs, " or gate "))
+			}
+			return usage("there is no verb %q of gate%s; see fencepost help gate", args[0], didYouMean("gate ", args[0], verbs))
+		},
+	}
+	c.AddCommand(a.gateSetCmd(), a.gateGetCmd(), a.gateRunCmd())
+	return c
+}
+
+// epochFlag is --epoch, with $FENCEPOST_EPOCH as its default.
+func epochFlag(fl *pflag.FlagSet) func() (fence.Epoch, error) {
+	text := fl.String("epoch", "", "the epoch (default $FENCEPOST_EPOCH)")
+	return func() (fence.Epoch, error) {
+		from, value := "--epoch", *text
+		if value == "" {
+			from, value = "FENCEPOST_EPOCH", os.Getenv("FENCEPOST_EPOCH")
+		}
+		if value == "" {
+			return 0, usage("there is no epoch: run this under fencepost exec, which sets FENCEPOST_EPOCH, or give --epoch")
+		}
+		e, err := strconv.ParseUint(value, 10, 64)
+		if err != nil || e == 0 {
+			return 0, usage("%s is %q; it must be a number from 1 on", from, value)
+		}
+		return fence.Epoch(e), nil
+	}
+}
+
+// passed says that a gate has refused an epoch.
+func (a *app) passed(err error) error {
+	if errors.Is(err, fence.ErrFenced) {
+		a.con.note("fencepost: %s", line(err))
+		return exitCode(exitFenced)
+	}
+	return err
+}
+
+func (a *app) gateSetCmd() *cobra.Command {
+	var epoch func() (fence.Epoch, error)
+	c := &cobra.Command{
+		Use:   "set [--epoch N] URL KEY [VALUE]",
+		Short: "write a small object that no earlier epoch can overwrite",
+		Long: `Set writes VALUE, or standard input, into the object KEY. Only this epoch or a later one
+can overwrite it: a pointer to the newest version of something, a watermark. It has at
+most 1 MiB. Gate get prints it. The format is that of a register in docs/format.md.
+
+It needs the right to read and to write KEY.`,
+		Example: "fencepost gate set s3://bucket/report latest report-2026-11.csv",
+		Args:    wantArgs(2, 3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := epoch()
+			if err != nil {
+				return err
+			}
+			var value []byte
+			if len(args) == 3 {
+				value = []byte(args[2])
+			} else if value, err = io.ReadAll(io.LimitReader(a.in, register.MaxValue+1)); err != nil {
+				return err
+			}
+			if len(value) > register.MaxValue {
+				return usage("the value has more than %d bytes. Put it into an object of its own, and that object's name into the gate", register.MaxValue)
+			}
+			st, err := a.store(cmd.Context(), args[0], true)
+			if err != nil {
+				return err
+			}
+			r, err := register.Open(cmd.Context(), st, args[1], fence.NewToken(uint64(e)), nil)
+			if err != nil {
+				return a.passed(err)
+			}
+			return a.passed(r.Set(cmd.Context(), value))
+		},
+	}
+	epoch = epochFlag(c.Flags())
+	return c
+}
+
+func (a *app) gateGetCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "get [--json] URL KEY",
+		Short: "print what gate set has written",
+		Long: `Get prints the value in the object KEY, exactly as it was set. It needs the right to
+read.`,
+		Example: "fencepost gate get s3://bucket/report latest",
+		Args:    wantArgs(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			st, err := a.store(cmd.Context(), args[0], false)
+			if err != nil {
+				return err
+			}
+			s, err := register.Read(cmd.Context(), st, args[1], nil)
+			switch {
+			case errors.Is(err, store.ErrNotFound):
+				return fmt.Errorf("nobody has set %s yet: %w", args[1], err)
+			case err != nil:
+				return err
+			case a.json:
+				return a.print(struct {
+					Epoch fence.Epoch `json:"epoch"`
+					Time  time.Time   `json:"time"`
+					Value []byte      `json:"base64"`
+				}{s.Epoch, s.Time, s.Value})
+			}
+			return a.write(s.Value)
+		},
+	}
+	a.jsonFlag(c)
+	return c
+}
+
+func (a *app) gateRunCmd() *cobra.Command {
+	var epoch func() (fence.Epoch, error)
+	c := &cobra.Command{
+		Use:   "run [--epoch N] FILE -- COMMAND [ARG...]",
+		Short: "run a command if no later epoch was here",
+		Long: `Run keeps the highest epoch in FILE on this machine, and runs COMMAND if its epoch is
+not lower. One such command runs at a time; another one waits until it has ended.
+It is for the machine that is written to, such as the one behind ssh:
+
+  ssh db fencepost gate run --epoch $FENCEPOST_EPOCH /var/lib/import.gate -- import
+
+The exit status is that of COMMAND, or 77 if its epoch is too low. FILE must stay, and
+must not be on a network file system.`,
+		Example: "fencepost gate run /var/lib/import.gate -- ./import.sh",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if dash := cmd.ArgsLenAtDash(); dash != 1 || len(args) < 2 {
+				return usage("gate run takes %s; see fencepost help gate run", "[--epoch N] FILE -- COMMAND [ARG...]")
+			}
+			e, err := epoch()
+			if err != nil {
+				return err
+			}
+			return a.gateRun(args[0], e, args[1:])
+		},
+	}
+	epoch = epochFlag(c.Flags())
+	return c
+}
+
+func (a *app) gateRun(name string, e fence.Epoch, argv []string) error {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := lockFile(f); err != nil {
+		return fmt.Errorf("locking %s: %w", name, err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, 64))
+	if err != nil {
+		return err
+	}
+	highest, err := strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 64)
+	switch {
+	case err != nil && len(b) > 0:
+		return fmt.Errorf("%s is not the file of a gate: it should have a number of 20 digits. If it is damaged, write the highest epoch into it that can have passed", name)
+	case fence.Epoch(highest) > e:
+		return a.passed(&fence.FencedError{Epoch: e, By: fence.Epoch(highest), Key: name})
+	case fence.Epoch(highest) < e:
+		// All digits at once and in place: the lock is that of this file.
+		if _, err = f.WriteAt(fmt.Appendf(nil, "%020d\n", e), 0); err == nil {
+			err = f.Sync()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c := exec.Command(argv[0], argv[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// The command holds the lock too, so it stays if this process is killed.
+	c.ExtraFiles = []*os.File{f}
+	err = c.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exitCode(statusOf(exit))
+	}
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		a.con.note("fencepost: %v", err)
+		return exitCode(exitNotFound)
+	}
+	return err
+}

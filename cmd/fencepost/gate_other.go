@@ -1,0 +1,13 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+)
+
+func lockFile(*os.File) error { return errors.New("this system has no flock; use gate set") }
+
+func statusOf(e *exec.ExitError) int { return e.ExitCode() }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestGateSet: a lower epoch never overwrites what a higher one has set.
+func TestGateSet(t *testing.T) {
+	st := memURL(t)
+	must(t, "", "gate", "set", "--epoch", "4", st, "latest", "four")
+	must(t, "from input", "gate", "set", "--epoch", "4", st, "latest")
+	if got := must(t, "", "gate", "get", st, "latest"); got != "from input" {
+		t.Errorf("%q", got)
+	}
+	t.Setenv("FENCEPOST_EPOCH", "9")
+	must(t, "", "gate", "set", st, "latest", "nine")
+	if r := run(t, "", "gate", "set", "--epoch", "8", st, "latest", "zombie"); r.status != exitFenced || !strings.Contains(r.err, "epoch 9") {
+		t.Errorf("status %d, %s", r.status, r.err)
+	}
+	if got := must(t, "", "gate", "get", "--json", st, "latest"); !strings.Contains(got, `"epoch": 9`) || !strings.Contains(got, "bmluZQ==") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestGateRun: a command of a lower epoch does not run, and the file keeps the highest.
+func TestGateRun(t *testing.T) {
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "gate"), filepath.Join(dir, "out")
+	gate := func(epoch, script string) int {
+		return exitStatus(t, command(t, "gate", "run", "--epoch", epoch, file, "--", "sh", "-c", script).Run())
+	}
+	for _, c := range []struct {
+		epoch  string
+		status int
+	}{{"5", 0}, {"5", 0}, {"12", 0}, {"11", exitFenced}, {"5", exitFenced}, {"12", 0}} {
+		if got := gate(c.epoch, "echo "+c.epoch+" >>"+out); got != c.status {
+			t.Errorf("epoch %s: status %d, want %d", c.epoch, got, c.status)
+		}
+	}
+	if b, err := os.ReadFile(out); err != nil || string(b) != "5\n5\n12\n12\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if got := gate("12", "exit 6"); got != 6 {
+		t.Errorf("status %d", got)
+	}
+	if got := gate("12", "kill -9 $$"); got != 137 {
+		t.Errorf("status %d", got)
+	}
+	if got := exitStatus(t, command(t, "gate", "run", "--epoch", "12", file, "--", "/no/such").Run()); got != exitNotFound {
+		t.Errorf("status %d", got)
+	}
+	if err := os.WriteFile(file, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := gate("99", "true"); got != 1 {
+		t.Errorf("a damaged file: status %d", got)
+	}
+}
+
+// TestGateRunHoldsTheLock: a gate is killed with -9, and its command goes on. The successor waits
+// for the command.
+func TestGateRunHoldsTheLock(t *testing.T) {
+	dir := t.TempDir()
+	file, out, stop := filepath.Join(dir, "gate"), filepath.Join(dir, "out"), filepath.Join(dir, "stop")
+	c := command(t, "gate", "run", "--epoch", "1", file, "--", "sh", "-c", "echo began >>"+out+"; while [ ! -e "+stop+" ]; do sleep 0.02; done; echo ended >>"+out)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it runs", func() bool { b, _ := os.ReadFile(out); return string(b) == "began\n" })
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	next := command(t, "gate", "run", "--epoch", "2", file, "--", "sh", "-c", "echo next >>"+out)
+	if err := next.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := exitStatus(t, next.Wait()); got != 0 {
+		t.Errorf("status %d", got)
+	}
+	if b, _ := os.ReadFile(out); string(b) != "began\nended\nnext\n" {
+		t.Errorf("%q", b)
+	}
+}
+
+func TestGateUsage(t *testing.T) {
+	st := memURL(t)
+	t.Setenv("FENCEPOST_EPOCH", "")
+	for args, says := range map[string]string{
+		"gate":                                "which verb",
+		"gate sett":                           "did you mean gate set",
+		"gate set " + st + " k v":             "run this under fencepost exec",
+		"gate set --epoch 0 " + st + " k v":   "from 1 on",
+		"gate set --epoch x " + st + " k v":   "from 1 on",
+		"gate set --epoch 1 " + st:            "URL KEY",
+		"gate run --epoch 1 /tmp/x true":      "FILE -- COMMAND",
+		"gate set --epoch 1 " + st + " /k v":  "key",
+		"gate set --epoch 1 http://host/ k v": "no driver",
+	} {
+		if r := run(t, "", strings.Fields(args)...); r.status == 0 || !strings.Contains(r.err, says) {
+			t.Errorf("%s: status %d, %s", args, r.status, r.err)
+		}
+	}
+	if r := run(t, "", "gate", "get", st, "none"); r.status != 1 || !strings.Contains(r.err, "nobody has set none yet") {
+		t.Errorf("status %d, %s", r.status, r.err)
+	}
+}

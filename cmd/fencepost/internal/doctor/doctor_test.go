@@ -1,0 +1,310 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/verify"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// patient is a sound log with a store that the test may harm.
+type patient struct {
+	store.Store
+	t       *testing.T
+	rules   []store.Expiry
+	denied  error
+	uploads []store.Info
+}
+
+func (p *patient) Expiries(context.Context, string) ([]store.Expiry, error) {
+	return p.rules, p.denied
+}
+
+func (p *patient) AbortUploads(_ context.Context, _ string, doomed func(store.Info) bool) (int, error) {
+	for _, u := range p.uploads {
+		if doomed(u) {
+			p.t.Error("an upload would be ended")
+		}
+	}
+	return 0, p.denied
+}
+
+// admit makes a sound log, in virtual time.
+func admit(t *testing.T, f manifest.Format) *patient {
+	t.Helper()
+	p := &patient{Store: logtest.New(t, f, nil).Mem, t: t}
+	p.lead()
+	c, err := compactor.New(p, &compactor.Options{Token: fence.NewToken(1)})
+	if err == nil {
+		_, err = c.Once(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// lead is a leadership with an append.
+func (p *patient) lead() {
+	p.t.Helper()
+	e, err := leader.New(p, layout.LockPrefix, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	err = e.Run(p.t.Context(), func(ctx context.Context, term *leader.Term) error {
+		w, err := writer.Open(ctx, p, term.Token(), nil)
+		if err == nil {
+			_, err = w.Append(ctx, [][]byte{[]byte("record")})
+		}
+		if err == nil {
+			err = w.Close(ctx)
+		}
+		return err
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func examine(t *testing.T, st store.Store, o *Options) []Finding {
+	t.Helper()
+	found, err := Examine(t.Context(), st, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// wants wants one finding that is not OK, and a remedy with it.
+func wants(t *testing.T, found []Finding, check string, level Level, says string) {
+	t.Helper()
+	n := 0
+	for _, f := range found {
+		switch {
+		case f.Check == check && f.Level == level && strings.Contains(f.What+f.Remedy, says) && f.Remedy != "":
+			n++
+		case f.Level != OK:
+			t.Errorf("besides %s: %+v", check, f)
+		}
+	}
+	if n != 1 {
+		t.Errorf("no %s of %s that says %q: %+v", level, check, says, found)
+	}
+}
+
+// TestHealthy: a sound log has nothing that needs attention, and the doctor changes nothing.
+func TestHealthy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := admit(t, logtest.WithGrace(10*time.Minute))
+		for _, deep := range []bool{false, true} {
+			found := examine(t, p, &Options{Deep: deep})
+			for _, f := range found {
+				if f.Level != OK {
+					t.Errorf("deep %v: %+v", deep, f)
+				}
+			}
+			if len(found) < 13 {
+				t.Errorf("deep %v: only %d checks", deep, len(found))
+			}
+		}
+	})
+}
+
+// TestIll: each harm is found, and there is a remedy.
+func TestIll(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm  func(p *patient)
+		deep  bool
+		check string
+		level Level
+		says  string
+	}{
+		"a rule of the bucket": {
+			func(p *patient) {
+				p.rules = []store.Expiry{{Rule: "tidy", Prefix: "data/", What: "deletes objects after 30 days"}}
+			}, false,
+			"lifecycle rules", Problem, "remove the rule",
+		},
+		"a crash": {func(p *patient) {
+			e, err := leader.New(p, layout.LockPrefix, nil)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			term, err := e.Campaign(p.t.Context())
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			rec, err := e.Leader(p.t.Context())
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			body, _, err := store.ReadAll(p.t.Context(), p, rec.Key, 1<<16, nil)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			_ = term.Resign(p.t.Context())
+			// The lock as it was, which nobody renews any more.
+			if _, err := p.Put(p.t.Context(), rec.Key, body, nil); err != nil {
+				p.t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}, false, "leader", Warning, "start a writer"},
+		"a corrupt lock": {func(p *patient) {
+			if _, err := p.Put(p.t.Context(), layout.NumberedKey(layout.LockPrefix, 2), []byte("{"), nil); err != nil {
+				p.t.Fatal(err)
+			}
+		}, false, "state", Problem, "step-down --force"},
+		"leaders that depose each other": {func(p *patient) {
+			for range manyTakeovers {
+				e, err := leader.New(p, layout.LockPrefix, nil)
+				if err != nil {
+					p.t.Fatal(err)
+				}
+				term, err := e.Campaign(p.t.Context())
+				if err != nil {
+					p.t.Fatal(err)
+				}
+				operator, err := leader.New(p, layout.LockPrefix, nil)
+				if err != nil {
+					p.t.Fatal(err)
+				}
+				if _, err := operator.StepDown(p.t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
+					p.t.Fatal(err)
+				}
+				_ = term.Resign(p.t.Context())
+			}
+			p.lead()
+		}, false, "takeovers", Warning, "make the validity longer"},
+		"no compactor": {func(p *patient) { p.lead(); time.Sleep(longWait + time.Minute) }, false, "compaction", Warning, "compact --watch"},
+		"a forgotten pin": {func(p *patient) {
+			r, err := reader.Open(p.t.Context(), p, nil)
+			if err == nil {
+				_, err = r.Pin(p.t.Context(), "old", 0, 0)
+			}
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			time.Sleep(oldPin + time.Hour)
+		}, false, "pins", Warning, "unpin 'old'"},
+		"something foreign": {func(p *patient) {
+			if _, err := p.Put(p.t.Context(), "notes.txt", []byte("x"), nil); err != nil {
+				p.t.Fatal(err)
+			}
+		}, false, "growth", Warning, "move them elsewhere"},
+		"an upload that broke off": {func(p *patient) {
+			now := time.Now()
+			p.uploads = []store.Info{{Key: "file/x", LastModified: now.Add(-oldUpload - time.Hour), Date: now}, {Key: "file/y", LastModified: now, Date: now}}
+		}, false, "uploads", Warning, "paid for: 1"},
+		"a lost segment": {func(p *patient) {
+			for info, err := range p.List(p.t.Context(), layout.SegmentPrefix, nil) {
+				if err == nil {
+					err = p.Delete(p.t.Context(), info.Key)
+				}
+				if err != nil {
+					p.t.Fatal(err)
+				}
+			}
+		}, true, "content", Problem, "segment/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := admit(t, logtest.WithGrace(10*time.Minute))
+				c.harm(p)
+				wants(t, examine(t, p, &Options{Deep: c.deep}), c.check, c.level, c.says)
+			})
+		})
+	}
+}
+
+// TestNoRights: what may not be read is not called sound.
+func TestNoRights(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := admit(t, logtest.WithGrace(10*time.Minute))
+		p.denied = &store.Error{Op: "get", Kind: store.ErrDenied}
+		warned := map[string]bool{}
+		for _, f := range examine(t, p, nil) {
+			if f.Level != OK {
+				warned[f.Check] = f.Level == Warning && strings.Contains(f.What, "not checked") && f.Remedy != ""
+			}
+		}
+		if len(warned) != 2 || !warned["lifecycle rules"] || !warned["uploads"] {
+			t.Errorf("%v", warned)
+		}
+	})
+}
+
+// TestFormat: what was chosen when the log was made.
+func TestFormat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := logtest.Format()
+		f.Grace = 0
+		wants(t, examine(t, admit(t, f), nil), "grace", Warning, "not atomic")
+		f = logtest.WithGrace(time.Minute)
+		f.Probe = nil
+		wants(t, examine(t, admit(t, f), nil), "store", Warning, "fencepost probe")
+		p := admit(t, logtest.WithGrace(time.Minute))
+		later := func() time.Time { return time.Now().Add(time.Minute) }
+		wants(t, examine(t, p, &Options{Now: later}), "clock", Warning, "differ by 1m0s")
+		if _, err := Examine(t.Context(), logtest.New(t, f, nil).Mem, nil); err != nil {
+			t.Error(err)
+		}
+		if err := p.Delete(t.Context(), layout.FormatKey); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Examine(t.Context(), p, nil); !errors.Is(err, manifest.ErrNotInitialized) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestMuch: what takes too long to make in a test.
+func TestMuch(t *testing.T) {
+	hint := fence.Position{Epoch: 3, Seq: 5}
+	sound := func() *examination {
+		s := &survey.Survey{Tail: fence.Position{Epoch: 3, Seq: 9}, Objects: map[string]verify.Count{}, BeforeFloor: &verify.Count{}}
+		s.Manifest.Hint = &hint
+		return &examination{state: s, lag: &survey.Lag{}, Options: Options{Now: time.Now}}
+	}
+	for says, harm := range map[string]func(x *examination){
+		"":                       func(*examination) {},
+		"cannot write manifests": func(x *examination) { x.state.Tail.Seq += manySlots },
+		"old locks":              func(x *examination) { x.state.Objects[layout.KindLock] = verify.Count{Objects: manyLocks + 1} },
+		"folded and not deleted": func(x *examination) { x.state.BeforeFloor.Objects = manyFreed + 1 },
+		"is the compactor": func(x *examination) {
+			x.state.Compactor = survey.Leadership{Leads: true, Holder: "me"}
+			x.lag.Objects = manyObjects + 1
+		},
+	} {
+		x := sound()
+		harm(x)
+		x.checkpoints(t.Context())
+		x.growth(t.Context())
+		x.compaction(t.Context())
+		n := 0
+		for _, f := range x.found {
+			if f.Level == OK {
+				continue
+			}
+			if n++; says == "" || !strings.Contains(f.What+f.Remedy, says) {
+				t.Errorf("%q: %+v", says, f)
+			}
+		}
+		if says != "" && n != 1 {
+			t.Errorf("%q: %d warnings of %+v", says, n, x.found)
+		}
+	}
+}

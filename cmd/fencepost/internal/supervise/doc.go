@@ -1,0 +1,28 @@
+// Package supervise runs a command for as long as a lease holds, and kills it and all that it
+// has started before the lease ends.
+//
+// Two processes do that. The supervisor holds the lease and renews it; [Run] is its part. The
+// watchdog is the parent of the command; [Watchdog] is all that it does. The supervisor tells
+// the watchdog each new deadline. The watchdog confirms it, and only a confirmed deadline
+// counts. So both always know when the command must be dead:
+//
+//   - If the supervisor is frozen or killed, the watchdog ends the command in time.
+//   - If the watchdog is frozen or killed, the supervisor does. The kernel kills the command
+//     itself together with its watchdog.
+//   - If both are frozen, as when the machine is suspended, either ends the command as soon as
+//     it wakes.
+//
+// Deadlines are in the time since the machine has booted, which counts suspends.
+//
+// To end the command, it and its process group get SIGTERM, and SIGCONT in case they are
+// stopped. At the deadline SIGKILL goes to every process that descends from the command, in
+// whatever group or session it is. The watchdog is a subreaper: the kernel makes it the parent
+// of each descendant whose own parent has died. So nobody gets away by forking twice.
+//
+// Some things it cannot do. It does not reach what others start on the command's behalf, such
+// as a container or a unit of systemd. A process that waits in the kernel for a device dies
+// only when that wait ends. And if the supervisor and the watchdog are both killed, only the
+// command itself dies with them.
+//
+// It needs Linux.
+package supervise

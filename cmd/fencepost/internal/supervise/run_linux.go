@@ -1,0 +1,365 @@
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+)
+
+// foreground and background tell the watchdog whether the command gets the terminal.
+const foreground, background = "foreground", "background"
+
+// supervisor is what holds the lease.
+type supervisor struct {
+	*Command
+	watchdog  int // its process
+	orders    *os.File
+	reports   <-chan report
+	signals   <-chan syscall.Signal
+	tty       bool
+	group     int    // of the command; 0 before it has started
+	offered   Moment // the last deadline that the watchdog was told
+	confirmed Moment // the last one that it has confirmed; at first the one that it begins with
+	asked     Moment // when the command should have been told to end; 0: it should go on
+	stopping  bool   // the watchdog has told it
+	forced    bool   // this process has told it
+	lost      bool
+	quiet     int // how often in succession nothing was left to kill
+}
+
+// Run runs a command until it ends, ctx ends, or the lease does, and returns when it and all
+// that it has started are dead. If ctx ends, the command gets SIGTERM, and may go on to the
+// deadline.
+//
+// The error is nil if the command has ended by itself or because ctx has ended. It is
+// [ErrLost] if the lease was about to end, [ErrWatchdog], a [StartError], or an error of the
+// system.
+func Run(ctx context.Context, c *Command) (Status, error) {
+	if err := subreaper(); err != nil {
+		return Status{}, err
+	}
+	s := &supervisor{Command: c, signals: c.Signals, tty: !c.NoInput && onTerminal()}
+	if !s.look() || s.offered.Sub(Now()) <= c.Grace {
+		return Status{}, ErrLost
+	}
+	if err := s.start(); err != nil {
+		return Status{}, err
+	}
+	defer s.orders.Close()
+	status, err := s.loop(ctx)
+	if s.tty {
+		s.takeTerminal()
+	}
+	// It has nothing left to do. It is a child of this process and not reaped yet.
+	_ = syscall.Kill(s.watchdog, syscall.SIGKILL)
+	s.forget()
+	_, _ = syscall.Wait4(s.watchdog, nil, 0, nil)
+	for range s.reports { // until it is closed
+	}
+	return status, err
+}
+
+// start starts the watchdog, in a process group of its own, so that what stops this one does
+// not stop it.
+func (s *supervisor) start() error {
+	theirs, orders, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	reports, mine, err := os.Pipe()
+	if err != nil {
+		_ = orders.Close()
+		return err
+	}
+	defer mine.Close()
+	in, out := theirs.Fd(), mine.Fd()
+	where := background
+	if s.tty {
+		where = foreground
+	}
+	argv := append(append([]string{}, s.Watchdog...), strconv.Itoa(int(in)), strconv.Itoa(int(out)), where, s.Path)
+	argv = append(argv, s.Args...)
+	files := inherited(in, out)
+	if s.NoInput {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return errors.Join(err, orders.Close(), reports.Close())
+		}
+		defer null.Close()
+		files[0] = null.Fd()
+	}
+	if err := s.fork(argv, files); err != nil {
+		_ = orders.Close()
+		_ = reports.Close()
+		return os.NewSyscallError("starting the watchdog", err)
+	}
+	s.orders = orders
+	ch := make(chan report)
+	s.reports = ch
+	go func() {
+		defer close(ch)
+		defer reports.Close()
+		for d := json.NewDecoder(reports); ; {
+			var r report
+			if d.Decode(&r) != nil {
+				return
+			}
+			ch <- r
+		}
+	}()
+	s.confirmed = s.offered
+	s.order(order{Until: s.offered, Grace: s.Grace})
+	return nil
+}
+
+// watchdogs are those of this process that are alive. Each of them kills its own command, and nobody
+// else does.
+var watchdogs = struct {
+	sync.Mutex
+	live map[int]bool
+}{live: map[int]bool{}}
+
+// fork starts the watchdog, and notes it before anybody can take it for an orphan.
+func (s *supervisor) fork(argv []string, files []uintptr) (err error) {
+	watchdogs.Lock()
+	defer watchdogs.Unlock()
+	s.watchdog, err = syscall.ForkExec("/proc/self/exe", argv, &syscall.ProcAttr{
+		Env: s.Env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err == nil {
+		watchdogs.live[s.watchdog] = true
+	}
+	return err
+}
+
+// forget is called when the watchdog has died, before its number can be used again.
+func (s *supervisor) forget() {
+	watchdogs.Lock()
+	defer watchdogs.Unlock()
+	delete(watchdogs.live, s.watchdog)
+}
+
+// inherited are the files for a child: those that this process was started with, and two more.
+func inherited(more ...uintptr) []uintptr {
+	files := make([]uintptr, max(more[0], more[1])+1)
+	for fd := range files {
+		files[fd] = uintptr(fd)
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if keep := uintptr(fd) == more[0] || uintptr(fd) == more[1]; !keep && (err != nil || flags&unix.FD_CLOEXEC != 0) {
+			files[fd] = ^uintptr(0)
+		}
+	}
+	return files
+}
+
+// look reads the lease, and reports whether it holds.
+//
+// The clock is read before the lease: after a pause between the two the deadline is too early,
+// and never too late.
+func (s *supervisor) look() bool {
+	now := Now()
+	held := s.Held()
+	if until := now.Add(held); until > s.offered.Add(time.Millisecond) {
+		s.offered = until
+	}
+	return held > 0
+}
+
+// order tells the watchdog something. A frozen one does not read it: then it confirms nothing.
+func (s *supervisor) order(o order) {
+	b, err := json.Marshal(o)
+	if err == nil {
+		_ = s.orders.SetWriteDeadline(time.Now().Add(beat))
+		_, _ = s.orders.Write(append(b, '\n')) // it is small enough to be written whole or not at all
+	}
+}
+
+func (s *supervisor) loop(ctx context.Context) (Status, error) {
+	tick := time.NewTicker(max(min(s.Grace/16, 250*time.Millisecond), beat))
+	defer tick.Stop()
+	ended := ctx.Done()
+	for {
+		select {
+		case r, ok := <-s.reports:
+			switch {
+			case !ok:
+				s.clear(s.orphans)
+				return Status{Signal: syscall.SIGKILL}, s.verdict(ErrWatchdog)
+			case r.Failed != 0:
+				return Status{}, &StartError{Path: s.Path, Err: r.Failed}
+			}
+			s.heed(r)
+			if r.Exited != nil {
+				return *r.Exited, s.verdict(nil)
+			}
+		case sig := <-s.signals:
+			s.order(order{Signal: sig})
+		case <-ended:
+			ended = nil
+			s.stop(syscall.SIGTERM)
+		case <-tick.C:
+		}
+		s.step()
+	}
+}
+
+func (s *supervisor) verdict(err error) error {
+	if s.lost {
+		return ErrLost
+	}
+	return err
+}
+
+// heed takes note of a report.
+func (s *supervisor) heed(r report) {
+	if r.Started != 0 {
+		s.group = r.Started
+	}
+	s.stopping = s.stopping || r.Stopping
+	s.lost = s.lost || r.Late
+	if r.Until != 0 && r.Until >= s.confirmed {
+		s.confirmed = r.Until
+		if s.Renewed != nil {
+			s.Renewed(s.confirmed)
+		}
+	}
+	if s.tty && (r.Paused == syscall.SIGTSTP || r.Paused == syscall.SIGTTIN || r.Paused == syscall.SIGTTOU) {
+		s.suspend()
+	}
+}
+
+// stop tells the command to end.
+func (s *supervisor) stop(sig syscall.Signal) {
+	if s.asked == 0 {
+		s.asked = Now()
+		s.order(order{Signal: sig, Stop: true})
+	}
+}
+
+// step does what is due.
+//
+// guard:confirmed-deadline. The command may run until the deadline that the watchdog has
+// confirmed, whatever the lease allows. Without this check: the watchdog is frozen, and the
+// supervisor renews the lease for an hour; then the supervisor is killed; nobody is left that
+// ends the command.
+//
+//mutant:replace s.confirmed.Sub(now) => s.offered.Sub(now)
+func (s *supervisor) step() {
+	before := s.offered
+	holds := s.look()
+	if s.offered > before {
+		s.order(order{Until: s.offered})
+	}
+	now := Now()
+	left := s.confirmed.Sub(now)
+	switch {
+	case !holds || left <= 0:
+		s.lost = true
+		s.force(now)
+	case left <= s.Grace && s.asked == 0:
+		s.lost = true
+		s.stop(syscall.SIGTERM)
+	}
+	// The watchdog does not answer: it is frozen.
+	if s.asked != 0 && !s.stopping && !s.forced && s.group != 0 && now.Sub(s.asked) > s.Grace/4 {
+		s.forced = true
+		for _, p := range descendants(s.watchdog) {
+			if p.group == s.group {
+				p.send(syscall.SIGTERM, syscall.SIGCONT)
+			}
+		}
+	}
+}
+
+// force kills the command, and the watchdog too if that does not report in time that
+// everything is dead.
+func (s *supervisor) force(now Moment) {
+	if s.asked == 0 {
+		s.asked = now
+	}
+	s.order(order{Kill: true})
+	if kill(descendants(s.watchdog)) > 0 {
+		s.quiet = 0
+		return
+	}
+	if s.quiet++; s.quiet == 10 {
+		_ = syscall.Kill(s.watchdog, syscall.SIGKILL) // it is a child of this process and not reaped yet
+	}
+}
+
+// clear kills what find finds until there is nothing any more.
+func (s *supervisor) clear(find func() []process) {
+	for kill(find()) > 0 {
+		time.Sleep(beat)
+	}
+}
+
+// orphans are what the command has left when its watchdog has died: then the kernel makes
+// this process their parent. Programs that this process itself has started are in its own
+// process group.
+func (s *supervisor) orphans() (found []process) {
+	watchdogs.Lock()
+	defer watchdogs.Unlock()
+	self, mine := os.Getpid(), syscall.Getpgrp()
+	spared := map[int]bool{s.watchdog: true}
+	for _, p := range descendants(self) { // parents come before their children
+		switch {
+		case spared[p.parent], watchdogs.live[p.pid]:
+			spared[p.pid] = true
+		case p.group == mine, p.pid == s.watchdog:
+		case p.dead() && p.parent == self:
+			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
+		default:
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// onTerminal reports whether standard input is a terminal on which this process runs in the
+// foreground. Then the command must be there.
+func onTerminal() bool {
+	if !term.IsTerminal(0) {
+		return false
+	}
+	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
+	return err == nil && group == syscall.Getpgrp()
+}
+
+// setTerminal makes a process group that in the foreground.
+func setTerminal(group int) {
+	ignoreTTOU(func() { _ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, group) })
+}
+
+// takeTerminal takes the terminal back, unless somebody else has it already.
+func (s *supervisor) takeTerminal() {
+	if group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil && group == s.group {
+		setTerminal(syscall.Getpgrp())
+	}
+}
+
+// suspend stops this process, as its terminal has stopped the command, and both go on
+// together. Meanwhile nobody renews the lease, so the watchdog may end the command.
+func (s *supervisor) suspend() {
+	s.takeTerminal()
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	_ = syscall.Kill(0, syscall.SIGSTOP) // the whole job, as a shell expects
+	// Another thread may take the signal, and then this one runs for a moment yet.
+	<-continued
+	if group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil && group == syscall.Getpgrp() {
+		setTerminal(s.group)
+	}
+	s.order(order{Signal: syscall.SIGCONT})
+}

@@ -1,0 +1,141 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A deadline that arrives when the watchdog kills already, or when the command has ended and
+// its leftovers are being killed, does not stop it.
+func TestNoLateExtension(t *testing.T) {
+	fresh := func() *watchdog { return &watchdog{reports: make(chan report, 8), until: 100, stopping: true} }
+	w := fresh()
+	w.obey(order{Until: 200})
+	if w.until != 200 {
+		t.Errorf("a new deadline in time: %v", w.until)
+	}
+	if w.obey(order{Until: 150}); w.until != 200 {
+		t.Errorf("an earlier deadline: %v", w.until)
+	}
+	w = fresh()
+	w.obey(order{Kill: true})
+	if w.obey(order{Until: 200}); w.until != 0 {
+		t.Errorf("while it kills: %v", w.until)
+	}
+	w = fresh()
+	w.status = &Status{}
+	if w.obey(order{Until: 200}); w.until != 100 {
+		t.Errorf("when the command has ended: %v", w.until)
+	}
+}
+
+// A signal for a process never reaches a later one that has its number.
+func TestSendToTheSameProcessOnly(t *testing.T) {
+	c := exec.Command("sleep", "60")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
+	p, ok := look(c.Process.Pid)
+	if !ok || p.parent != os.Getpid() || p.dead() {
+		t.Fatalf("%+v, %v", p, ok)
+	}
+	other := p
+	other.began--
+	other.send(syscall.SIGKILL)
+	if p, ok = look(c.Process.Pid); !ok || p.dead() {
+		t.Error("another process was killed")
+	}
+	p.send(syscall.SIGKILL)
+	if err := c.Wait(); err == nil {
+		t.Error("it was not killed")
+	}
+}
+
+// The name of a process is no trap for the parser.
+func TestLookBearsAnyName(t *testing.T) {
+	dir := t.TempDir()
+	name := dir + "/a) R 1 (b"
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(sleep, name); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(name, "60")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
+	if p, ok := look(c.Process.Pid); !ok || p.parent != os.Getpid() {
+		t.Errorf("%+v, %v", p, ok)
+	}
+}
+
+// A lease that is about to end starts nothing.
+func TestRunWithoutALease(t *testing.T) {
+	for _, held := range []time.Duration{0, time.Second} {
+		_, err := Run(context.Background(), &Command{Path: "/bin/true", Held: func() time.Duration { return held }, Grace: time.Second})
+		if !errors.Is(err, ErrLost) {
+			t.Errorf("held %v: %v", held, err)
+		}
+	}
+}
+
+// By hand the watchdog says what it is.
+func TestWatchdogByHand(t *testing.T) {
+	for _, args := range [][]string{nil, {"a", "b", "c", "d", "e"}} {
+		if err := Watchdog(args); err == nil {
+			t.Errorf("%q: no error", args)
+		}
+	}
+}
+
+// A pause between reading the clock and reading the lease makes the deadline earlier, never later.
+func TestDeadlineIsNeverLate(t *testing.T) {
+	ends := Now().Add(time.Minute)
+	s := &supervisor{Command: &Command{Held: func() time.Duration {
+		time.Sleep(20 * time.Millisecond)
+		return ends.Sub(Now())
+	}}}
+	if !s.look() || s.offered > ends {
+		t.Errorf("offered %v, the lease ends at %v", s.offered, ends)
+	}
+}
+
+// A watchdog that confirms nothing is frozen. The supervisor ends the command at the last deadline
+// that was confirmed, although the lease goes on.
+func TestConfirmedDeadline(t *testing.T) {
+	frozen := exec.Command("sleep", "60")
+	if err := frozen.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = frozen.Process.Kill(); _ = frozen.Wait() }()
+	_, orders, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer orders.Close()
+	s := &supervisor{Command: &Command{Held: func() time.Duration { return time.Minute }, Grace: time.Second}, watchdog: frozen.Process.Pid, orders: orders}
+	s.confirmed = Now().Add(30 * time.Second)
+	if s.step(); s.lost || s.asked != 0 {
+		t.Error("it ends a command in time")
+	}
+	s.confirmed = Now().Add(500 * time.Millisecond)
+	if s.step(); !s.lost || s.asked == 0 {
+		t.Error("it does not end the command near the confirmed deadline")
+	}
+	s.confirmed = Now()
+	for range 20 {
+		s.step()
+	}
+	if err := frozen.Wait(); err == nil {
+		t.Error("the frozen watchdog was not killed")
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// TestPolicyFiles: each role can do its work in both stores, and no more than its policy says.
+func TestPolicyFiles(t *testing.T) {
+	const lake = "lake/table"
+	log, second := memstore.New(nil), memstore.New(&memstore.Options{Name: "mem://lake"})
+	as := func(role string) (a, b *policed) {
+		p := parsed[policy](t, "policy", "--role", role, "--files", "s3://bucket/"+lake, "s3://bucket/"+policyPrefix)
+		return &policed{Store: log, identity: &p}, &policed{Store: second, identity: &p, prefix: lake}
+	}
+	ctx := t.Context()
+	// Two leaderships, so that the files of the first are folded, and one of them is removed.
+	var gone manifest.File
+	for i := range 2 {
+		st, files := as("writer")
+		err := fencepost.Run(ctx, st, &fencepost.Options{Writer: &writer.Options{Files: files, Init: quickProbe}}, func(ctx context.Context, s *fencepost.Session) error {
+			f, err := s.CreateFile(ctx, ".parquet")
+			if err != nil {
+				return err
+			}
+			if _, err := f.Write([]byte("rows")); err != nil {
+				return err
+			}
+			if err := f.Close(); err != nil {
+				return err
+			}
+			e := manifest.Edit{Add: []manifest.File{f.File()}}
+			if i == 0 {
+				gone = f.File()
+			} else {
+				e.Remove = []string{gone.Key}
+			}
+			return s.CommitFiles(ctx, e)
+		})
+		if err != nil || len(st.denied)+len(files.denied) > 0 {
+			t.Fatalf("writer: %v; denied %q %q", err, st.denied, files.denied)
+		}
+	}
+	st, files := as("reader")
+	r, err := reader.Open(ctx, st, &reader.Options{Files: files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.Snapshot(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for f, err := range s.Files(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := s.Open(ctx, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(file); string(body) != "rows" || err != nil {
+			t.Errorf("%q, %v", body, err)
+		}
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := files.Put(ctx, "x", nil, nil); err == nil {
+		t.Error("a reader may write files")
+	}
+	for range 3 {
+		st, files := as("compactor")
+		c, err := compactor.New(st, &compactor.Options{Files: files})
+		if err == nil {
+			_, err = c.Once(ctx)
+		}
+		if err != nil || len(st.denied)+len(files.denied) > 0 {
+			t.Fatalf("compactor: %v; denied %q %q", err, st.denied, files.denied)
+		}
+	}
+	if n, _ := second.Len(); n != 2 { // the mark, and the live file
+		t.Errorf("%d objects in the second store", n)
+	}
+	if _, err := files.Upload(ctx, "x", strings.NewReader(""), &store.UploadOptions{}); err == nil {
+		t.Error("a reader may upload files")
+	}
+	for args, says := range map[string]string{
+		"--role bucket --files s3://bucket/lake": "engines write to that store too",
+		"--role writer --files file:///lake":     "for a URL such as s3://",
+	} {
+		if r := run(t, "", append(append([]string{"policy"}, strings.Fields(args)...), "s3://bucket/orders")...); r.status != 2 || !strings.Contains(r.err, says) {
+			t.Errorf("%s: %d, %s", args, r.status, r.err)
+		}
+	}
+	if out := must(t, "", "policy", "--role", "candidate", "--files", "s3://bucket/lake", "s3://bucket/orders"); strings.Contains(out, "lake") {
+		t.Error("a candidate gets rights on files")
+	}
+}

@@ -1,0 +1,88 @@
+package reader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/register"
+)
+
+// Consumer is a named, durable position in the log: the offset of the next record to handle.
+// It is a register (see package register) in the log's own prefix. It is safe for concurrent use.
+type Consumer struct {
+	reg *register.Register
+	log fence.ID
+}
+
+// Consumer opens the position of that name, and takes it over from whoever has it. From then on
+// the earlier holder's Commit fails with a fence.FencedError, however late it arrives.
+//
+// With the token of an election, a consumer of an earlier epoch cannot take the position back.
+// With the zero token the latest call has it. A name has 1 to 100 letters, digits, dots, hyphens
+// and underscores, and begins with a letter or digit.
+//
+// Errors: [ErrOptions] for a bad name; a fence.FencedError if a later epoch has the position;
+// [ErrCorrupt] also if it is that of another log; those of register.Open.
+func (r *Reader) Consumer(ctx context.Context, name string, token fence.Token) (*Consumer, error) {
+	key, ok := layout.ConsumerKey(name)
+	if !ok {
+		return nil, fmt.Errorf("%w: the consumer's name is %.120q: it needs 1 to 100 letters, digits, dots, hyphens and underscores, and begins with a letter or digit", ErrOptions, name)
+	}
+	opts := &register.Options{Settle: r.opts.Settle, Clock: r.opts.Clock}
+	var reg *register.Register
+	var err error
+	if token.Valid() {
+		reg, err = register.Open(ctx, r.log.Store(), key, token, opts)
+	} else {
+		reg, err = register.Take(ctx, r.log.Store(), key, opts)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &Consumer{reg: reg, log: r.log.Format().Log}
+	if _, _, err := c.parse(reg.Value()); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, key, err)
+	}
+	return c, nil
+}
+
+// Next is the offset of the next record to handle, as it was committed last. It reports false if
+// nothing was ever committed: begin at 0, or at [Oldest].
+func (c *Consumer) Next() (next uint64, ok bool) {
+	next, ok, _ = c.parse(c.reg.Value()) // it was read before, or written by Commit
+	return next, ok
+}
+
+// Epoch is the epoch with which this consumer has the position.
+func (c *Consumer) Epoch() fence.Epoch { return c.reg.Epoch() }
+
+// Commit notes that all records before next are handled. Call it after their effects: then
+// each record is handled at least once. If the effects are in another log of this project, keep the
+// offset as that writer's cursor instead, and each is handled exactly once.
+//
+// It costs one PUT. Errors are those of register.Set: a fence.FencedError if another consumer of
+// this name has taken over; store.ErrUnknown if nobody can tell.
+func (c *Consumer) Commit(ctx context.Context, next uint64) error {
+	return c.reg.Set(ctx, fmt.Appendf(nil, "%s %d", c.log, next))
+}
+
+// parse reads a position: the identity of the log, and the offset.
+func (c *Consumer) parse(value []byte) (next uint64, ok bool, err error) {
+	if value == nil {
+		return 0, false, nil
+	}
+	log, offset, _ := strings.Cut(string(value), " ")
+	next, err = strconv.ParseUint(offset, 10, 64)
+	switch {
+	case err != nil:
+		return 0, false, errors.New("it is not the position of a consumer")
+	case log != c.log.String():
+		return 0, false, fmt.Errorf("it is the position in another log, %s; this log is %s. Delete the object if no consumer uses it any more", log, c.log)
+	}
+	return next, true, nil
+}
