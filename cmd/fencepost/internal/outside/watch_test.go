@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,20 +209,21 @@ func TestBudgetOfABusyLog(t *testing.T) {
 // A store that does not answer is told, and so is its return.
 func TestStoreIsAway(t *testing.T) {
 	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		gate := &gated{Store: l.Mem, away: &away}
 		watching(t, 60, gate, func(h *outside.Hub, _ *int) {
 			time.Sleep(time.Minute)
 			if s := state(h); s.Err == "" || s.Log != nil {
 				t.Errorf("%+v", s)
 			}
-			away = false
+			away.Store(false)
 			time.Sleep(2 * time.Minute)
 			s := state(h)
 			if s.Err != "" || s.Log == nil || s.Now.Sub(s.Asked) > 20*time.Second {
 				t.Errorf("%+v", s)
 			}
-			away = true
+			away.Store(true)
 			time.Sleep(2 * time.Minute)
 			if s := state(h); s.Err == "" || s.Log == nil || s.Now.Sub(s.Asked) < time.Minute {
 				t.Errorf("%+v", s)
@@ -232,18 +234,18 @@ func TestStoreIsAway(t *testing.T) {
 
 type gated struct {
 	store.Store
-	away *bool
+	away *atomic.Bool
 }
 
 func (g *gated) Get(ctx context.Context, key string, opts *store.GetOptions) (*store.Object, error) {
-	if *g.away {
+	if g.away.Load() {
 		return nil, &store.Error{Op: "get", Key: key, Err: errors.New("connection refused")}
 	}
 	return g.Store.Get(ctx, key, opts)
 }
 
 func (g *gated) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
-	if *g.away {
+	if g.away.Load() {
 		return func(yield func(store.Info, error) bool) {
 			yield(store.Info{}, &store.Error{Op: "list", Key: prefix, Err: errors.New("connection refused")})
 		}
