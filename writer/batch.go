@@ -68,7 +68,7 @@ func putBuffer(p *sync.Pool, b []byte) {
 
 // pending explains why a wait has ended before the batch was acknowledged.
 func (b *batch) pending(err error) error {
-	if why, known := b.outage.explain(err); known {
+	if known, why := b.outage.explain(err); known {
 		return why
 	}
 	select {

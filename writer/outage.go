@@ -76,17 +76,17 @@ func (o *outage) over() {
 
 // explain adds to the reason why a wait has ended what the store has answered meanwhile, if
 // that is known.
-func (o *outage) explain(err error) (why error, known bool) {
+func (o *outage) explain(err error) (known bool, why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err == nil {
-		return err, false
+		return false, err
 	}
-	return fmt.Errorf("%w (for %v the store has failed: %w)", err, o.clock.Now().Sub(o.since).Round(time.Millisecond), o.err), true
+	return true, fmt.Errorf("%w (for %v the store has failed: %w)", err, o.clock.Now().Sub(o.since).Round(time.Millisecond), o.err)
 }
 
 // cause is why ctx has ended, and what the store has answered meanwhile.
 func (o *outage) cause(ctx context.Context) error {
-	err, _ := o.explain(context.Cause(ctx))
+	_, err := o.explain(context.Cause(ctx))
 	return err
 }

@@ -303,7 +303,7 @@ func TestPolicyDenies(t *testing.T) {
 		"compactor": "compactor-lock manifest segment/compactor list/compactor pin",
 	}
 	deletes := map[string]string{
-		"writer": "tmp", "candidate": "lock", "reader": "pin",
+		"writer": "manifest tmp", "candidate": "lock", "reader": "pin",
 		"compactor": "lock compactor-lock data manifest segment/compactor segment/writer list/compactor pin file tmp",
 	}
 	may := func(list, key string) bool {

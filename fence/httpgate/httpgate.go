@@ -86,7 +86,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	by, err := strconv.ParseUint(answer.Header.Get(FencedBy), 10, 64)
 	if err != nil {
-		return answer, nil // a 412 of something else
+		return answer, nil //nolint:nilerr // a 412 of something else
 	}
 	_ = answer.Body.Close()
 	return nil, &fence.FencedError{Epoch: t.epoch, By: fence.Epoch(by), Err: fmt.Errorf("%s %s: %s", r.Method, r.URL.Redacted(), answer.Status)}

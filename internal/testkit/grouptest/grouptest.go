@@ -134,7 +134,7 @@ func (s *story) owns(name string) (n int) {
 
 func (s *story) await(what string, ok func() bool) {
 	s.Helper()
-	late, cancel := context.WithTimeout(s.Context(), patience)
+	late, cancel := clock.WithTimeout(s.Context(), clock.System(), patience, context.DeadlineExceeded)
 	defer cancel()
 	for !ok() {
 		if clock.Sleep(late, clock.System(), 50*time.Millisecond) != nil {
