@@ -205,9 +205,9 @@ function showLog(s, now) {
   return [
     make("dl", { class: "cards" },
       leader(log, now),
-      card("Records", count(log.records), known(log.written) ? ["newest object ", when(log.written)] : ""),
+      card("Records", m.length ? count(log.records) : "–", !m.length ? "no checkpoint was read yet" : known(log.written) ? ["newest object ", when(log.written)] : ""),
       card("Rate", points.length ? `${perSecond(points[points.length - 1][1])}/s` : "–", "records, at the last checkpoint"),
-      card("Not folded", (log.unfolded_more ? "≥ " : "") + count(log.unfolded), `${log.unfolded === 1 ? "object" : "objects"}, ${many(Math.max(0, log.records - log.folded), "record")}`, "fill"),
+      card("Not folded", !m.length ? "–" : (log.unfolded_more ? "≥ " : "") + count(log.unfolded), `${log.unfolded === 1 ? "object" : "objects"}, ${many(Math.max(0, log.records - log.folded), "record")}`, "fill"),
       card("Compactor", comp ? [short(comp.holder), " ", works ? pill("works", "good") : pill("stopped")] : "none yet", comp ? `epoch ${comp.epoch}` : "nobody folds this log", "lead")),
     chart,
     make("div", { class: "pair" },
