@@ -23,7 +23,7 @@ func (f *fleet) compact(name string, requestsPerSecond int) *hand {
 	go func() {
 		h.ended <- fencepost.CompactGroup(ctx, h.st, &fencepost.CompactGroupOptions{
 			Group: &group.Options{
-				Identity: name, Clock: clock.Go(), Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 2, UploadSize: 1, Clock: clock.Go()},
+				Identity: name, Clock: clock.Go(), Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 2, Refusals: 2, UploadSize: 1, Clock: clock.Go()},
 			},
 			Compactor:         &compactor.Options{Interval: 10 * time.Second, IdleInterval: 10 * time.Minute, MinObjects: 8},
 			RequestsPerSecond: requestsPerSecond,

@@ -53,7 +53,7 @@ func put(ctx context.Context, w *writer.Writer) (manifest.File, error) {
 	return f.File(), err
 }
 
-var quickProbe = &probe.Options{Clients: 2, Rounds: 1, Keys: 2, UploadSize: 1, Clock: clock.Go()}
+var quickProbe = &probe.Options{Clients: 2, Rounds: 1, Keys: 2, Refusals: 2, UploadSize: 1, Clock: clock.Go()}
 
 // TestRunFilesApart: Run makes a log whose files are in a second store, and its compactor
 // deletes there what an edit has removed.

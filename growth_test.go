@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,18 +27,18 @@ var days = flag.Int("days", 2, "how many days of virtual time TestWhatGrows take
 // listing counts the keys that are listed.
 type listing struct {
 	store.Store
-	lists, keys int
+	lists, keys atomic.Int64 // the writer's goroutines list too
 }
 
 func (l *listing) List(ctx context.Context, prefix string, opts *store.ListOptions) iter.Seq2[store.Info, error] {
-	l.lists++
+	l.lists.Add(1)
 	return func(yield func(store.Info, error) bool) {
 		for info, err := range l.Store.List(ctx, prefix, opts) {
 			// A store in memory takes StartAfter for a hint, as some stores do. This one does not.
 			if opts != nil && info.Key <= opts.StartAfter {
 				continue
 			}
-			l.keys++
+			l.keys.Add(1)
 			if !yield(info, err) {
 				return
 			}
@@ -121,19 +122,20 @@ func TestWhatGrows(t *testing.T) {
 				}
 				var kinds map[string]int
 				for day := range *days {
-					l.st.lists, l.st.keys = 0, 0
+					l.st.lists.Store(0)
+					l.st.keys.Store(0)
 					l.day()
 					kinds = map[string]int{}
 					for _, key := range l.log.Keys("") {
 						kinds[layout.KindOf(key)]++
 					}
 					if d := day + 1; d == 1 || d%5 == 0 || d == *days {
-						t.Logf("day %d: %v; the leader of that day made %d LISTs with %d keys", d, kinds, l.st.lists, l.st.keys)
+						t.Logf("day %d: %v; the leader of that day made %d LISTs with %d keys", d, kinds, l.st.lists.Load(), l.st.keys.Load())
 					}
 				}
 				commits := *days * 24 * 13
-				if kinds["manifest"] > 3000 || l.st.keys > 60_000 {
-					t.Errorf("%d manifests; %d keys were listed", kinds["manifest"], l.st.keys)
+				if kinds["manifest"] > 3000 || l.st.keys.Load() > 60_000 {
+					t.Errorf("%d manifests; %d keys were listed", kinds["manifest"], l.st.keys.Load())
 				}
 				if compacts != (kinds["data"] < commits/2) {
 					t.Errorf("%d objects of the log after %d commits", kinds["data"], commits)

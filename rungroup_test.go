@@ -56,7 +56,7 @@ func inFleet(t *testing.T, partitions int, f func(f *fleet)) {
 func (f *fleet) options(name string) *fencepost.GroupOptions {
 	return &fencepost.GroupOptions{
 		Group: &group.Options{
-			Partitions: f.n, Identity: name, Clock: clock.Go(), Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 2, UploadSize: 1, Clock: clock.Go()},
+			Partitions: f.n, Identity: name, Clock: clock.Go(), Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 2, Refusals: 2, UploadSize: 1, Clock: clock.Go()},
 		},
 		Writer: &writer.Options{Clock: clock.Go(), Init: &manifest.InitOptions{Grace: f.grace}},
 	}

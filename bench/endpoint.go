@@ -94,7 +94,7 @@ func with(ctx context.Context, f func(*endpoint) error) error {
 }
 
 // quickly creates a log with a short probe, because the probe is not measured.
-var quickly = &manifest.InitOptions{Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}
+var quickly = &manifest.InitOptions{Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}}
 
 // folder returns a store for a new log.
 func (e *endpoint) folder() store.Store {

@@ -23,7 +23,7 @@ func testFormat() Format {
 var quick = &store.SettleOptions{Backoff: time.Microsecond, MaxBackoff: time.Microsecond, Reads: 100}
 
 // quickProbe does each test once: what is tested here is who calls it.
-var quickProbe = &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}
+var quickProbe = &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
 
 func known(err error) bool {
 	return errors.Is(err, fence.ErrCorrupt) || errors.Is(err, fence.ErrFormat)

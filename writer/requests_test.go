@@ -17,7 +17,7 @@ import (
 )
 
 // quickly makes a log on a store that is known to keep its promises.
-var quickly = &manifest.InitOptions{Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}
+var quickly = &manifest.InitOptions{Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}}
 
 // endpoint is an S3 endpoint in this process with a log on it.
 func endpoint(t *testing.T) (*s3stub.Server, store.Store) {

@@ -63,7 +63,7 @@ func (w *world) found() {
 }
 
 func quickProbe() *probe.Options {
-	return &probe.Options{Clients: 2, Rounds: 1, Keys: 2, UploadSize: 1, Clock: clock.Go()}
+	return &probe.Options{Clients: 2, Rounds: 1, Keys: 2, Refusals: 2, UploadSize: 1, Clock: clock.Go()}
 }
 
 // forget begins all measures anew.

@@ -32,7 +32,7 @@ func (w *workers) add(identity string) {
 	w.t.Helper()
 	g, err := group.Join(w.t.Context(), w.st, &group.Options{
 		Partitions: 8, Validity: time.Second, Identity: identity, Data: "at " + identity,
-		Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1},
+		Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -185,7 +185,7 @@ type day struct {
 
 func (d *day) Wall() time.Time { return d.Clock.Wall().Add(d.ahead) }
 
-var quickProbe = &manifest.InitOptions{Grace: -1, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}}
+var quickProbe = &manifest.InitOptions{Grace: -1, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}}
 
 // work is what each role does in practice, in this order.
 var work = []struct {

@@ -150,7 +150,7 @@ func workers(t *testing.T, dir string, names ...string) (leave func(int)) {
 	var leaves []context.CancelFunc
 	for _, name := range names {
 		g, err := group.Join(t.Context(), st, &group.Options{
-			Name: "orders", Partitions: 96, Validity: 10 * time.Second, Identity: name, Probe: &probe.Options{Clients: 2, Rounds: 1},
+			Name: "orders", Partitions: 96, Validity: 10 * time.Second, Identity: name, Probe: &probe.Options{Clients: 2, Rounds: 1, Refusals: 2},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -123,7 +123,7 @@ func at(t *testing.T, url string) store.Store {
 	return st
 }
 
-var quick = &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}
+var quick = &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
 
 // large makes a log whose leader has noted so many commits.
 func large(t *testing.T, url string, commits uint64) {

@@ -24,7 +24,7 @@ var (
 	logB = fence.ID{1}
 )
 
-var quickProbe = &probe.Options{Clients: 2, Rounds: 1, Keys: 1, UploadSize: 1}
+var quickProbe = &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
 
 func keys(t *testing.T, st store.Store, prefix string) (all []string) {
 	t.Helper()

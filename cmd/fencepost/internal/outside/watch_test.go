@@ -259,7 +259,7 @@ func TestGroup(t *testing.T) {
 		mem := memstore.New(nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		join := func(name string) (leave context.CancelFunc, done chan error) {
-			g, err := group.Join(ctx, mem, &group.Options{Partitions: 8, Identity: name, Clock: clock.Go(), Probe: &probe.Options{Clients: 2, Rounds: 1}})
+			g, err := group.Join(ctx, mem, &group.Options{Partitions: 8, Identity: name, Clock: clock.Go(), Probe: &probe.Options{Clients: 2, Rounds: 1, Refusals: 2}})
 			if err != nil {
 				t.Fatal(err)
 			}
