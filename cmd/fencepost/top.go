@@ -72,7 +72,7 @@ func (a *app) topOnce(ctx context.Context, hub *outside.Hub) error {
 		all, changed := hub.States()
 		waits := false
 		for _, s := range all {
-			waits = waits || s.Err == "" && s.Log == nil && s.Group == nil
+			waits = waits || s.Err == "" && s.Group == nil && (s.Log == nil || !s.Log.Complete)
 		}
 		if !waits {
 			show := func() error { return a.write([]byte(screen.Render(all, 100, 0, false))) }

@@ -28,8 +28,9 @@ const (
 // follower watches one log. It is for one goroutine.
 type follower struct {
 	*Hub
-	st  store.Store
-	log *state.Log
+	st       store.Store
+	log      *state.Log
+	complete bool // every job was done once
 
 	locks     map[uint64]store.Info // of the leaders, by epoch
 	terms     map[uint64]Term
@@ -69,6 +70,7 @@ func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manif
 				break
 			}
 		}
+		f.complete = true
 		view := f.view()
 		h.update(i, func(s *State) { s.Log = view })
 		if err := clock.Sleep(ctx, h.clock, h.tick); err != nil {

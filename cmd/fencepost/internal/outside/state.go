@@ -29,6 +29,9 @@ type Log struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 
+	// Complete says that all was looked at once. Before, what is zero here is not known.
+	Complete bool `json:"complete"`
+
 	// Terms are the leaderships, the newest first. Older ones may be missing.
 	Terms     []Term `json:"terms"`
 	Compactor *Term  `json:"compactor,omitempty"`

@@ -162,7 +162,7 @@ func (f *follower) view() *Log {
 	format := f.log.Format()
 	v := &Log{
 		Store: f.st.Traits().Name, ID: format.Log.String(), Created: format.Created, Compactor: f.compactor,
-		Tail: f.slots.tail, Written: f.slots.written, Manifests: append([]Manifest{}, f.manifests...), Rates: append([]Sample{}, f.samples...),
+		Complete: f.complete, Tail: f.slots.tail, Written: f.slots.written, Manifests: append([]Manifest{}, f.manifests...), Rates: append([]Sample{}, f.samples...),
 	}
 	v.Terms, v.Pins, v.Seals = []Term{}, []Pin{}, []Seal{} // not null in JSON
 	for e, info := range f.locks {
