@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
@@ -126,16 +128,19 @@ func TestBackupOfABusyLog(t *testing.T) {
 		l := begun(t, st)
 		before := contents(t, st)
 		f := faultstore.New(st, nil)
-		requests, busy := 0, false
+		var busy sync.Mutex
+		requests := 0
 		f.SetBefore(func(context.Context, faultstore.Op) {
-			if busy || l.epoch > 6 {
+			if !busy.TryLock() {
+				return
+			}
+			defer busy.Unlock()
+			if l.epoch > 6 {
 				return
 			}
 			if requests++; requests%every == 0 {
-				busy = true
 				l.lead()
 				l.compact()
-				busy = false
 			}
 		})
 		to, restored := memstore.New(nil), memstore.New(nil)
@@ -169,9 +174,9 @@ func TestResume(t *testing.T) {
 	killed := func(from, to store.Store, run func(from, to store.Store) (*backup.Report, error)) (present int) {
 		t.Helper()
 		for after := 1; ; after++ {
-			n := 0
+			var n atomic.Int64
 			hook := func(op faultstore.Op) faultstore.Fault {
-				if n++; n >= after {
+				if n.Add(1) >= int64(after) {
 					return faultstore.Fault{Drop: true, Err: &store.Error{Op: "test", Key: op.Key, Kind: store.ErrDenied, Err: broken}}
 				}
 				return faultstore.Fault{}

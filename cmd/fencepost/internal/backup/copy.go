@@ -86,16 +86,16 @@ func (t *transfer) all(ctx context.Context, items []item) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, it := range items {
-		if size, ok := t.have[it.key]; ok && (it.size < 0 || size == it.size) {
-			t.count(it.key, size, true)
-			continue
-		} else if ok {
-			return fmt.Errorf("%s in %s has %d bytes, not %d: it is not of this backup", it.key, t.to.Traits().Name, size, it.size)
-		}
 		if ctx.Err() != nil {
 			break
 		}
 		g.Go(func() error {
+			if size, ok := t.present(it.key); ok && (it.size < 0 || size == it.size) {
+				t.count(it.key, size, true)
+				return nil
+			} else if ok {
+				return fmt.Errorf("%s in %s has %d bytes, not %d: it is not of this backup", it.key, t.to.Traits().Name, size, it.size)
+			}
 			n, err := t.one(ctx, it)
 			if err != nil {
 				return fmt.Errorf("copying %s: %w", it.key, err)
@@ -108,6 +108,14 @@ func (t *transfer) all(ctx context.Context, items []item) error {
 		})
 	}
 	return g.Wait()
+}
+
+// present returns the size of an object that the destination has.
+func (t *transfer) present(key string) (size int64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	size, ok = t.have[key]
+	return size, ok
 }
 
 func (t *transfer) count(key string, n int64, there bool) {

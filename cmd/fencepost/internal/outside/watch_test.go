@@ -26,11 +26,11 @@ import (
 )
 
 // watching gives a hub that runs in a bubble, and counts its requests.
-func watching(t *testing.T, perMinute int, st store.Store, f func(h *outside.Hub, count *int)) {
+func watching(t *testing.T, perMinute int, st store.Store, f func(h *outside.Hub, count *atomic.Int64)) {
 	t.Helper()
-	count := 0
+	var count atomic.Int64
 	counted := store.Hooked(st, store.Hooks{Answered: func(a store.Answer) {
-		count++
+		count.Add(1)
 		if a.Op != "get" && a.Op != "list" {
 			t.Errorf("a watcher sends a %s", a.Op)
 		}
@@ -96,7 +96,7 @@ func (n node) append(t *testing.T, times int) {
 // A failover is seen: two terms, the seal between them, the tail, and what is not folded.
 func TestFailover(t *testing.T) {
 	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
-		watching(t, 12, l.Mem, func(h *outside.Hub, _ *int) {
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
 			client := l.Faulty.Client("a")
 			a := lead(t, client, "ann")
 			a.append(t, 5)
@@ -147,7 +147,7 @@ func TestFailover(t *testing.T) {
 // A leader that has crashed is seen although nobody follows.
 func TestLapsed(t *testing.T) {
 	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
-		watching(t, 12, l.Mem, func(h *outside.Hub, _ *int) {
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
 			client := l.Faulty.Client("a")
 			lead(t, client, "ann")
 			time.Sleep(time.Minute)
@@ -178,19 +178,19 @@ func TestBudgetOfABusyLog(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		watching(t, 12, l.Mem, func(h *outside.Hub, count *int) {
-			*count = 0
+		watching(t, 12, l.Mem, func(h *outside.Hub, count *atomic.Int64) {
+			count.Store(0)
 			for minute := range 30 {
-				before := *count
+				before := count.Load()
 				busy.append(t, 50)
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if n := *count - before; n > 12 {
+				if n := count.Load() - before; n > 12 {
 					t.Errorf("%d requests in minute %d", n, minute)
 				}
 			}
-			if *count > 12*30 {
-				t.Errorf("%d requests in half an hour", *count)
+			if count.Load() > 12*30 {
+				t.Errorf("%d requests in half an hour", count.Load())
 			}
 			v := state(h).Log
 			known := 0
@@ -212,7 +212,7 @@ func TestStoreIsAway(t *testing.T) {
 		var away atomic.Bool
 		away.Store(true)
 		gate := &gated{Store: l.Mem, away: &away}
-		watching(t, 60, gate, func(h *outside.Hub, _ *int) {
+		watching(t, 60, gate, func(h *outside.Hub, _ *atomic.Int64) {
 			time.Sleep(time.Minute)
 			if s := state(h); s.Err == "" || s.Log != nil {
 				t.Errorf("%+v", s)
@@ -275,7 +275,7 @@ func TestGroup(t *testing.T) {
 		}
 		_, first := join("ann")
 		time.Sleep(time.Minute)
-		watching(t, 12, mem, func(h *outside.Hub, count *int) {
+		watching(t, 12, mem, func(h *outside.Hub, count *atomic.Int64) {
 			time.Sleep(2 * time.Minute)
 			s := state(h)
 			if s.Kind != "group" || s.Err != "" || s.Group.Partitions != 8 || len(s.Group.Members) != 1 || s.Group.Members[0].Owned != 8 {
@@ -287,11 +287,11 @@ func TestGroup(t *testing.T) {
 			if len(g.Members) != 2 || g.Members[0].Owned != 4 || g.Members[1].Owned != 4 || len(g.Moves) != 1 || g.Moves[0].Partitions != 4 {
 				t.Errorf("%+v", g)
 			}
-			*count = 0
+			count.Store(0)
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
-			if *count > 130 {
-				t.Errorf("%d requests in ten minutes", *count)
+			if count.Load() > 130 {
+				t.Errorf("%d requests in ten minutes", count.Load())
 			}
 			leave()
 			<-second
@@ -313,7 +313,7 @@ func TestManyUnfolded(t *testing.T) {
 		}
 		n := lead(t, l.Mem, "y")
 		n.append(t, 10)
-		watching(t, 12, l.Mem, func(h *outside.Hub, count *int) {
+		watching(t, 12, l.Mem, func(h *outside.Hub, count *atomic.Int64) {
 			time.Sleep(3 * time.Minute)
 			v := state(h).Log
 			if !v.More || v.Unfolded > 3014 || v.Tail != logtest.At(3, 11) {
