@@ -87,8 +87,9 @@ func promise[T any](p *tab, js string) (v T) {
 	return v
 }
 
-// patience is how long a test waits for what the page must show.
-const patience = 100 * time.Second
+// patience is how long a test waits for what the page must show. A log and a group that share
+// 12 requests a minute are shown after minutes.
+const patience = 4 * time.Minute
 
 // until waits until an expression is true. It looks again whenever the page changes.
 func (p *tab) until(what, js string) {
