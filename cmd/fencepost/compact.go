@@ -95,6 +95,9 @@ its log, which ends in /partition/ and six digits.`,
 		if f.group && a.json {
 			return usage("--group and --json exclude each other: the rounds of many logs would be mixed")
 		}
+		if f.group && cmd.Flags().Changed("listen") {
+			return usage("--group and --listen exclude each other: the metrics are those of one log; for a group's, run fencepost exporter")
+		}
 		if f.watch && f.dry {
 			return usage("--watch and --dry-run exclude each other")
 		}
