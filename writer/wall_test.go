@@ -76,7 +76,7 @@ func (e *env) outrun(client string, leader *writer.Writer, often int) (acked fun
 //
 // guard:open-reach. Also if it is faster than the wall.
 //
-// guard:wall-far. Then it is the backstop that stops it, and none is put after that.
+// Then it is the backstop that stops it, and none is put after that.
 func TestLeaderThatWinsEveryRace(t *testing.T) {
 	for _, c := range []struct {
 		often int
