@@ -85,10 +85,11 @@ func (p *pass) work(ctx context.Context, minObjects int) error {
 		return err
 	}
 	keeps := p.opts.KeepVersions > 0 || p.opts.KeepVersionsFor > 0
-	// guard:orphan-epoch. A compactor publishes its epoch before it does anything else.
-	// Without this update: A uploads a segment and dies; B finds nothing to fold and
-	// publishes nothing; the newest manifest still shows A's epoch, so A may yet name its
-	// segment; nobody ever deletes it.
+	// guard:orphan-epoch. A new compactor first publishes a manifest with its own compactor epoch.
+	// Segments of lower compactor epochs that no manifest names can be deleted from then on. Without
+	// this update: compactor A uploads a segment and dies; compactor B finds nothing to fold and
+	// publishes nothing; the newest manifest still has A's epoch, so to B the segment is one that A may
+	// still name; nobody ever deletes the segment.
 	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() || m.KeepsVersions != keeps {
 		if m, err = p.updater.Update(ctx, func(m *state.Change) error { m.KeepsVersions = keeps; return nil }); err != nil {
 			return err

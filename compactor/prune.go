@@ -118,10 +118,10 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 		if err != nil {
 			return err
 		}
-		// guard:dropped-mark. Only what versions up to the prune mark have dropped is
-		// deleted. Without this check: version 8 names a segment; version 9 drops it; the
-		// mark is at 7; a reader pins version 8; a compactor deletes the segment, and the
-		// reader misses it.
+		// guard:dropped-mark. A compactor deletes a dropped object only if the version that dropped it
+		// is not above the prune mark. Without this check: manifest version 8 names a segment, and
+		// version 9 drops it; the prune mark is 7; a reader pins version 8, and trusts the pin because
+		// the mark is below 8; a compactor deletes the segment, and the reader does not find it.
 		if d.Version > upTo {
 			break
 		}

@@ -99,10 +99,10 @@ func (p *pass) keepsFrom(ctx context.Context, s *survey) (first uint64, err erro
 			if err != nil {
 				return 0, err
 			}
-			// guard:retain-prefix. The first segment that is young enough stays, and so do
-			// all segments after it. Without this: leader B follows leader A, and B's clock
-			// is a day slow; the segment with B's records looks too old; giving it up also
-			// gives up the records of A before it, which are young.
+			// guard:retain-prefix. Retention by age gives up segments from the oldest one on, and stops
+			// at the first segment that is younger than Retain.Age. Without this stop: leader B follows
+			// leader A, and B's clock is a day slow; B's segment seems too old; the new start is put
+			// after B's segment, so A's segment before it is given up too, although it is young.
 			//
 			//mutant:replace break => continue
 			if now.Sub(seg.To) < r.Age {

@@ -124,9 +124,10 @@ func (p *pass) keepVersions(s *survey, age func(store.Info) time.Duration) uint6
 
 // superseded tells whether a manifest may be deleted once the mark is published.
 func (s *survey) superseded(version uint64) bool {
-	// guard:pinned-manifest. A pinned manifest stays. Without this check: a backup pins
-	// version 5; the mark passes 5 and the manifest is deleted; the objects that it named
-	// are all there, but nothing tells their names any more.
+	// guard:pinned-manifest. A manifest below the prune mark is not deleted while a pin holds its
+	// version. Without this check: a backup pins version 5; the prune mark rises above 5; manifest 5 is
+	// deleted; the objects that it named are still in the store, but the backup cannot learn their
+	// names.
 	//
 	//mutant:replace && !s.pins.versions[version] =>
 	return version < s.mark && !s.pins.versions[version]
@@ -241,10 +242,10 @@ func (s *sightings) ages(now clock.Instant, infos []store.Info) func(store.Info)
 
 // age returns how long ago an object was written, at least, by the store's clock alone.
 //
-// guard:age-resolution. Some stores cut off fractions of a second, others fractions of a
-// millisecond. Where the time shows that, the unit is subtracted from the age. Without it:
-// an object that was written just now looks a second old, and the grace period ends too
-// early.
+// guard:age-resolution. Some stores cut Last-Modified to whole seconds, others to whole milliseconds.
+// If a Last-Modified has no smaller part, one second or one millisecond is subtracted from the age.
+// Without this: an object that was written just now seems up to a second old, and its grace period
+// ends early.
 //
 //mutant:replace age - unit => age
 func age(info store.Info) (age time.Duration, known bool) {

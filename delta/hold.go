@@ -20,10 +20,10 @@ func pinName(table string) string { return "delta/" + table }
 // hold pins a version of the log for what is about to be published, if the one that the table
 // names is old. A pin on a version keeps all files that were live then or later.
 //
-// guard:delta-pin-first. The version is pinned before anything is written, and it is the one
-// that the log was read with. Without this order: a publisher reads the log; an edit removes a
-// file, and a compactor folds that and deletes the file; the publisher creates a version that
-// names the file.
+// guard:delta-pin-first. Before a publisher creates a Delta version that names files of a log, a pin
+// holds the manifest version with which the publisher read the log, or an older one. Without this pin:
+// the publisher reads the log; an edit removes a file; a compactor folds the edit and deletes the
+// file; the publisher creates a Delta version that names the deleted file.
 //
 //mutant:replace w.r.Pin(ctx, name, w.table.Version(), 0) => manifest.Pin{Key: "none", Version: w.table.Version()}, error(nil)
 func (p *Publisher) hold(ctx context.Context, w *work) error {

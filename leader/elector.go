@@ -66,10 +66,14 @@ func (e *Elector) random() float64 {
 	return e.rand.Float64()
 }
 
-// candidacy configures one campaign. Only the first one may reclaim: later the lock of
-// this name can only be that of another live process.
+// candidacy configures one campaign.
 func (e *Elector) candidacy() lease.Config {
 	cfg := e.config
+	// guard:reclaim-first. Only the first campaign of an elector may reclaim. Without this: two live
+	// processes are called B by mistake; the second one deposes the first; the first one campaigns
+	// again, reads a lock of its own name and deposes the second; neither leads for long.
+	//
+	//mutant:replace && e.campaigned.CompareAndSwap(false, true) =>
 	cfg.Reclaim = e.opts.Reclaim && e.campaigned.CompareAndSwap(false, true)
 	return cfg
 }

@@ -113,9 +113,10 @@ func (p *pruning) prune(ctx context.Context, mark uint64) error {
 	}
 	var dead []string
 	for v := range versions {
-		// guard:pinned-manifest. A pinned manifest stays. Without this check: a backup pins
-		// version 5; the mark passes 5 and the manifest is deleted; the objects that it named
-		// are all there, but nothing tells their names any more.
+		// guard:pinned-manifest. A manifest below the prune mark is not deleted while a pin holds its
+		// version. Without this check: a backup pins version 5; the prune mark rises above 5; manifest 5
+		// is deleted; the objects that it named are still in the store, but the backup cannot learn
+		// their names.
 		//
 		//mutant:replace && !pinned[v] =>
 		if v < mark && !pinned[v] {

@@ -335,9 +335,10 @@ func (p *plan) pend(entries []Entry, part int, moved bool) []Entry {
 		}
 		entries = append(entries, e)
 	}
-	// guard:pending-owner. A new owner waits for the owner before it, unless that one is
-	// expired. Without this entry: A works; assignment 2 gives the partition to B; B starts at
-	// once, while A has not seen assignment 2 and still works.
+	// guard:pending-owner. An assignment that moves a partition adds a pending entry for the old owner,
+	// unless the old owner is expired. The new owner starts only when all pending entries of the
+	// partition are cleared. Without this entry: A works on the partition; assignment 2 gives it to B;
+	// B starts at once; A has not read assignment 2 yet, and works on.
 	if must && !p.entry(part, old) {
 		i, _ := slices.BinarySearchFunc(entries[first:], int(old), func(e Entry, m int) int { return cmp.Compare(e.Member, m) })
 		entries = slices.Insert(entries, first+i, Entry{Member: int(old), Number: p.number})

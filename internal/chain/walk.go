@@ -288,12 +288,12 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 	case err != nil && !errors.Is(err, store.ErrRange):
 		f.err = err
 	case err != nil || info.Version != f.Info.Version:
-		// guard:rest-match. The first part of a large object and the rest, which are two
-		// requests, must be of one version; otherwise the slot counts as absent. Without
-		// this check: a walk reads the first part; the object is pruned, and a zombie
-		// writes another one into the hole; the walk appends the zombie's rest to the old
-		// beginning and reports damage in a sound log. Absent is right: the caller then
-		// reads the manifest, and finds that the floor has passed the slot.
+		// guard:rest-match. A walk reads a large log object with two GETs: the first part, and then the
+		// rest. If the two answers have different object versions, the slot counts as absent. Without
+		// this check: the walk reads the first part; the object is pruned; a zombie writes another
+		// object into the hole; the walk joins the rest of the zombie's object to the first part, and
+		// reports damage in a sound log. Absent is right: the caller then reads the manifest, and finds
+		// that the floor has passed the slot.
 		f.err = &store.Error{Op: "get", Key: layout.DataKey(f.pos), Kind: store.ErrNotFound, Hint: "it changed while it was read"}
 	default:
 		f.Body = whole

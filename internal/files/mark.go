@@ -122,12 +122,12 @@ func Probe(ctx context.Context, st store.Store, opts *probe.Options, settle *sto
 // [fence.ErrFormat], and the store's.
 func Check(ctx context.Context, st store.Store, log fence.ID, home string, settle *store.SettleOptions) error {
 	m, _, err := Read(ctx, st, log, settle)
-	// guard:files-mark. Only a store with the log's mark takes its files, and only there files
-	// are deleted. Without this check: an operator starts a writer with another prefix as its
-	// store for files; the writer uploads there and commits; every reader has the right store,
-	// and the table names files that they do not find.
+	// guard:files-mark. A process uploads or deletes files of a log only in a store that has the mark
+	// of this log. Without this check: an operator starts a writer with the wrong prefix as the store
+	// for files; the writer uploads a file there and commits it; all readers use the right store, and
+	// do not find the file that the table names.
 	//
-	//mutant:replace errors.Is(err, store.ErrNotFound) => false
+	//mutant:replace errors.Is(err, store.ErrNotFound) { => errors.Is(err, store.ErrNotFound) { return nil
 	if errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("%w: %s has no %s, so it is not the one that has the files of log %s; give the store with which the log was created. If that object was deleted, or the files were moved here, run fencepost init --files-moved",
 			ErrStore, st.Traits().Name, key(log), log)
@@ -138,11 +138,11 @@ func Check(ctx context.Context, st store.Store, log fence.ID, home string, settl
 	if m.Log != log {
 		return document.Corrupt(key(log), "it is the mark of log %s", m.Log)
 	}
-	// guard:files-home. A compactor deletes files only for the log that they belong to, in the
-	// place where that log is. Without this check: somebody copies a log to try something, and
-	// gives the copy the same store for files; the log goes on to epoch 9 and commits a file;
-	// the copy has an epoch 9 of its own, which is folded; the copy's compactor finds the file
-	// in no table, and deletes it as an orphan.
+	// guard:files-home. The mark of a log in the store for files names the store that has the log
+	// itself. A compactor whose log is in another store deletes no files. Without this check: somebody
+	// copies a log, and gives the copy the same store for files; the leader of the original log commits
+	// a file in epoch 9; the copy has an epoch 9 of its own, which is folded; the copy's table does not
+	// have the file, so the copy's compactor deletes it as an orphan.
 	//
 	//mutant:replace m.Home != home => false
 	if home != "" && m.Home != home {

@@ -78,10 +78,10 @@ func (c *Candidate) step(now clock.Instant, ev Event, report **Report) Action {
 	case Gone:
 		return c.list()
 	case Unreadable:
-		// guard:junk-listed. An unreadable lock ends the candidate's wait only after three
-		// reads in a row have found it unreadable. Without this check: a candidate lists
-		// lock 7; lock 7 is succeeded and pruned; a zombie writes junk into the hole; the
-		// candidate reads the junk and gives up, although lock 8 is fine.
+		// guard:junk-listed. A candidate that reads an unreadable lock lists the locks again. It gives
+		// up only when the newest lock of three listings in a row was unreadable. Without this check: a
+		// candidate lists lock 7 as the newest; lock 8 follows, and lock 7 is pruned; a zombie writes
+		// junk into the hole; the candidate reads the junk and gives up, although lock 8 is sound.
 		//
 		//mutant:replace c.unread > 2 => c.unread > 0
 		if c.unread++; c.unread > 2 {
@@ -119,9 +119,11 @@ func (c *Candidate) woke(now clock.Instant) Action {
 		return Action{Op: List, After: c.won.Epoch - 1}
 	case c.lock.Epoch == 0,
 		c.cfg.Observe && c.lock.State == Expired,
-		// guard:stale-lock. A lock that was last seen more than a validity ago is listed again before it
-		// is read. Without this check: a candidate sleeps; the lock is deposed, succeeded and pruned; a late
-		// request puts a lock into the hole; the candidate takes over from that one, which is not the newest.
+		// guard:stale-lock. A candidate that last saw its lock more than a validity ago lists the locks
+		// before it reads again. Without this check: a candidate sees lock 7, and sleeps; locks up to 12
+		// follow, and lock 7 is pruned; a late copy of the create of lock 7 lands in the hole; the
+		// candidate reads the copy, waits until it lapses, deposes it and creates lock 8, although lock
+		// 12 is the newest.
 		//
 		//mutant:replace now.Sub(c.seen) > c.lock.Validity, =>
 		now.Sub(c.seen) > c.lock.Validity,

@@ -63,18 +63,19 @@ func (c *Candidate) onGot(now clock.Instant, ev Event, report **Report) Action {
 	}
 	switch {
 	case !followed:
-		// guard:listed-version. A lock that was just read counts as the newest only if the listing showed
-		// the same version. Without this check: a listing shows lock 7; 7 is succeeded and pruned; a late
-		// request puts a lock into the hole; the Get reads that one, and its holder is reported as leader.
+		// guard:listed-version. A lock that a GET has returned counts as the newest only if the listing
+		// before it showed the same object version. Without this check: a listing shows lock 7; lock 8
+		// follows, and lock 7 is pruned; a late request creates another lock 7 in the hole; the GET
+		// returns that lock, and its holder is reported as the leader.
 		//
 		//mutant:replace c.lock.Version == c.listed => true
 		c.confirmed = c.lock.Version == c.listed
 	case old.Holder != c.lock.Holder, c.cfg.Observe && old.State != c.lock.State:
-		// guard:newest-listed. A change of holder is reported only after a listing shows
-		// this lock as the newest. For an observer that holds for a change of state too.
-		// Without this check: lock 7 is succeeded and pruned; a late create of another
-		// candidate lands in the hole; an observer of lock 7 reports that candidate as the
-		// leader.
+		// guard:newest-listed. If a known lock shows another holder, this is reported only after a
+		// listing shows the lock as the newest. An observer does the same if the lock shows another
+		// state. Without this check: lock 8 follows lock 7, and lock 7 is pruned; a late create by
+		// another candidate lands in the hole; an observer of lock 7 reads it, and reports that
+		// candidate as the leader.
 		//
 		//mutant:replace c.confirmed = false => c.confirmed = true
 		c.confirmed = false
@@ -110,16 +111,20 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 	//
 	//mutant:replace >= c.lock.Validity => >= c.lock.Validity/2
 	unchanged := same && now.Sub(c.first) >= c.lock.Validity
-	// guard:shortcut. At first sight a lock has lapsed if it is older than its validity by
-	// the store's clock, plus 5 s. Both times come from one response, so no two clocks are
-	// compared. Without the 5 s: the store rounds times to whole seconds, or sends a Date
-	// that is seconds old, and a lock that is still valid looks lapsed.
+	// guard:shortcut. A candidate need not watch a lock for a whole validity if the store's own times
+	// show that the lock has lapsed: Date is at least the validity plus 5 s after Last-Modified. Both
+	// times come from one response of the store, so the clock of this machine does not matter. Without
+	// the 5 s: the store rounds times to whole seconds, or the server that dates the response is
+	// seconds ahead of the one that dated the lock; a lock that is still valid seems lapsed, and is
+	// deposed.
 	//
 	//mutant:replace c.lock.Validity+shortcutGrace => c.lock.Validity
 	old := age != nil && age.Since >= c.lock.Validity+shortcutGrace
-	// guard:reclaim-once. Only the first lock that a candidate sees can be that of its dead predecessor.
-	// Without this: two live processes have one name by mistake; B deposes A; A contends again, sees its own
-	// name and deposes B; neither ever leads for long.
+	// guard:reclaim-once. A candidate with Reclaim deposes a lock of its own name at once, but only if
+	// this is the first lock that the candidate has read. A later lock of that name belongs to a live
+	// process. Without this check: candidate B waits for the holder of lock 7; another live process,
+	// called B by mistake, wins lock 8; candidate B takes that process for its own dead predecessor,
+	// and deposes lock 8.
 	//
 	//mutant:replace !c.looked && c.lock.Holder => c.lock.Holder
 	dead := c.cfg.Reclaim && !c.looked && c.lock.Holder == c.cfg.Identity

@@ -50,9 +50,10 @@ func (l *Leader) Deadline() clock.Instant { return l.deadline }
 
 // Held is until when no successor can lead unless a heartbeat is applied.
 //
-// guard:held-ends. A leader that somebody has deposed without a wait, or that has released its
-// lock, holds nothing, whatever its deadline was. Without this: an operator lets B follow A at once;
-// A's work, which takes long to stop, asks how long it may, hears 10 s, and runs beside B's.
+// guard:held-ends. Held is in the past for a leader whose lock was deposed without a wait, or that has
+// released its lock, whatever its deadline was. Without this: leader A has 10 s left; an operator
+// deposes A and lets B lead at once; A's work takes long to stop, and asks Held how long it may still
+// run; Held says 10 s, and A's work runs beside B's.
 //
 //mutant:replace if l.over { => if l.released {
 func (l *Leader) Held() clock.Instant {
@@ -118,9 +119,9 @@ func (l *Leader) expire(now clock.Instant) {
 	switch {
 	case l.cause.Lost() || l.over:
 	case now >= l.deadline:
-		// guard:own-deadline. At its deadline a leader loses the term, also while it resigns and its work
-		// still winds down. Without this: no heartbeat gets through, a successor leads, and the old leader's
-		// work goes on beside it.
+		// guard:own-deadline. At its deadline a leader's term is lost and the context of its work is
+		// cancelled, also if the leader is draining. Without this: no heartbeat of A gets through; B
+		// deposes A and leads; A's work goes on beside B's.
 		l.lose(ByExpiry)
 	case l.cause == "" && l.cfg.StallAfter > 0 && now.Sub(l.progress) >= l.cfg.StallAfter:
 		l.lose(ByStall)

@@ -42,11 +42,11 @@ func (c *Candidate) create() Action {
 	}
 	c.won = Lock{Epoch: c.lock.follower(), Nonce: c.cfg.Nonce()}
 	if c.won.Epoch < c.cfg.MinEpoch {
-		// guard:milestone. A candidate that has to skip epochs (MinEpoch) creates the next
-		// lock before that. This lock is already expired, and says which epoch comes after
-		// it. Without it: the newest lock is 7; A creates lock 8 and leads; B, with
-		// MinEpoch 100, creates lock 100 and leads too; nobody deposes 8, which is not the
-		// newest.
+		// guard:milestone. A candidate whose MinEpoch is above the next epoch first creates the next
+		// lock as a milestone: it is expired from the beginning, and names MinEpoch as the epoch after
+		// it. Without it: the newest lock is 7; A creates lock 8 and leads; B, with MinEpoch 100,
+		// creates lock 100 and leads too; nobody deposes lock 8, because candidates follow only the
+		// newest lock.
 		//
 		//mutant:replace c.won.Next = c.cfg.MinEpoch => c.won.Epoch = c.cfg.MinEpoch
 		c.won.Next = c.cfg.MinEpoch

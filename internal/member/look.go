@@ -122,9 +122,11 @@ func (m *Machine) get() {
 			m.want = true
 			m.missed(ev.Err)
 		case ev.Version != version:
-			// guard:listed-version. A GET must return the version that the listing showed. Without this: C lists 2 as
-			// the newest, and sleeps. 3 gives the partition to B, and 2 is pruned. Z, which has read 1, creates another
-			// 2 in the hole, with C as the owner. C reads that one, and starts beside B.
+			// guard:listed-version. The GET of an assignment must return the object version that the
+			// listing showed. Without this: member C lists assignment 2 as the newest, and sleeps;
+			// assignment 3 gives the partition to B; assignment 2 is pruned; Z, which last read
+			// assignment 1, creates another assignment 2 in the hole, and this one gives the partition to
+			// C; C reads it, and starts beside B.
 			m.want = true
 			m.missed(nil)
 		default:
