@@ -46,7 +46,7 @@ const (
 	// most slowest/perLatency = 100 ms after the last one.
 	slowest = 160 * time.Millisecond
 	// bulk is the size, in bytes, from which an object is sent at once. The time of a larger one
-	// depends on the bandwidth, so it says nothing of the latency.
+	// depends on the bandwidth, so it says nothing of the latency. Such an object is not hedged either.
 	bulk = 256 << 10
 	// meanOf is how many samples the mean remembers, roughly.
 	meanOf = 16
