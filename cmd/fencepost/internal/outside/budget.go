@@ -16,6 +16,7 @@ import (
 // Budget bounds the requests of all that share it, to so many in any minute.
 type Budget struct {
 	clock clock.Clock
+	turn  chan struct{} // holds a token while one caller waits for room; the others queue up
 
 	mu    sync.Mutex
 	spent uint64
@@ -25,7 +26,7 @@ type Budget struct {
 
 // NewBudget returns a budget of so many requests a minute.
 func NewBudget(perMinute int, c clock.Clock) *Budget {
-	b := &Budget{clock: clock.Or(c), start: make([]clock.Instant, perMinute)}
+	b := &Budget{clock: clock.Or(c), turn: make(chan struct{}, 1), start: make([]clock.Instant, perMinute)}
 	for i := range b.start {
 		b.start[i] = b.clock.Now().Add(-time.Minute)
 	}
@@ -73,8 +74,15 @@ func (b *Budget) spare() bool {
 	return b.clock.Now().Sub(last) >= time.Minute
 }
 
-// wait waits for its turn. A caller that gives up has taken nothing.
+// wait waits for its turn. Callers get it in the order in which they came: if all of them woke at
+// once, a busy log could keep a group waiting for ever. A caller that gives up has taken nothing.
 func (b *Budget) wait(ctx context.Context) error {
+	select {
+	case b.turn <- struct{}{}: // blocked senders are served in order
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	for {
 		d := b.take()
 		if d == 0 {
