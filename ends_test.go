@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
@@ -178,4 +181,33 @@ func TestRunRefuses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Work that opens an epoch past the election is fenced in each of its terms, and is called again
+// each time. From the second term on a warning says so.
+func TestRunSaysWhoIsFencedAgainAndAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		core, logs := observer.New(zap.WarnLevel)
+		o := options("a")
+		o.Logger = zap.New(core)
+		n := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
+			other, err := writer.Open(ctx, w.Mem, fence.NewToken(uint64(s.Epoch())+1), &writer.Options{Clock: clock.Go()})
+			if err != nil {
+				return err
+			}
+			if err := appendAsync(ctx, s, "x"); err == nil {
+				<-ctx.Done()
+			}
+			return other.Close(context.WithoutCancel(ctx))
+		})
+		for n.calls.Load() < 4 {
+			time.Sleep(time.Second)
+		}
+		n.cancel(errStop)
+		_ = w.ends(n)
+		said := logs.FilterMessageSnippet("although this process held the lock").All()
+		if len(said) < 2 || said[0].ContextMap()["terms_in_a_row"] != int64(2) {
+			t.Errorf("%v", logs.All())
+		}
+	})
 }

@@ -55,8 +55,9 @@ const LockPrefix = layout.LockPrefix
 //   - the error of the election or of the opening if it will not pass, such as
 //     store.ErrDenied.
 //
-// Run contends again after a lost term, a fenced writer, [Session.Resign], and a failure
-// of the store during the opening that may pass.
+// Run contends again after [Session.Resign], and after a failure of the store during the
+// opening that may pass. After a lost term or a fenced writer it contends again whatever work
+// returned, nil too.
 func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx context.Context, s *Session) error) error {
 	// All faults are found now and not when an epoch has been won, hours later.
 	faults := []error{opts.Validate()}
@@ -78,6 +79,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 	if err := s.reach(ctx, st); err != nil {
 		return err
 	}
+	fenced := 0 // terms in a row that ended by a fenced writer and not by the election
 	for {
 		e, err := leader.New(st, LockPrefix, &s.leader)
 		if err != nil {
@@ -94,7 +96,12 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, leader.ErrLost), errors.Is(err, writer.ErrFenced), r.lost:
-			s.again(err)
+			if errors.Is(err, writer.ErrFenced) && !errors.Is(err, leader.ErrLost) {
+				fenced++
+			} else {
+				fenced = 0
+			}
+			s.again(err, fenced)
 		case err == nil: // work has stopped because it resigned
 			s.logger.Info("resigned; contending again")
 		default:
@@ -157,9 +164,14 @@ func (s *settings) compact(ctx context.Context, st store.Store) (stop func(), er
 }
 
 // again says that Run contends again. The election, or the writer, has logged already how a
-// term ended.
-func (s *settings) again(err error) {
-	if errors.Is(err, leader.ErrLost) || errors.Is(err, writer.ErrFenced) {
+// term ended. Who writes past the election would keep Run going round silently.
+func (s *settings) again(err error, fenced int) {
+	switch {
+	case fenced > 1:
+		s.logger.Warn("the writer was fenced although this process held the lock: does something else open epochs of this log, work itself perhaps? contending again",
+			zap.Int("terms_in_a_row", fenced), zap.Error(err))
+		return
+	case errors.Is(err, leader.ErrLost), errors.Is(err, writer.ErrFenced):
 		s.logger.Info("contending again")
 		return
 	}

@@ -51,7 +51,8 @@ type Heartbeat struct {
 	// Err is nil if it was applied.
 	Err error
 	// Took is the time from sending it to its outcome. Late is the time from when it
-	// was due to its outcome.
+	// was due to its outcome, so that a punctual heartbeat has Late = Took, and Late - Took
+	// is how late it was sent.
 	Took, Late time.Duration
 	// Remaining is how much of the term is left: see [Term.Remaining].
 	Remaining time.Duration

@@ -41,7 +41,9 @@
 //     if absent (== [IfAbsent]()), or if the object has a version ([Condition.Match]).
 //     The store must check it atomically. Do not read first and write then. A version
 //     that the store cannot have given is [ErrPrecondition]. Turn the retries of the SDK
-//     off: a retry hides the outcome of the attempt before.
+//     off: a retry hides the outcome of the attempt before. Return only when the object is
+//     durable: what the store has acknowledged, shown or given as the reason of a refusal
+//     survives its crash. No test of this project can see that.
 //  3. Versions. Any string that changes with each write: an ETag, a generation. Get,
 //     List, Put and Upload show the same version of the same state. Only equal bodies may
 //     have equal versions.
@@ -51,7 +53,9 @@
 //     empty object. Info.Size is the size of the whole object. A Body that ends too early
 //     must end in an error.
 //  5. List. All pages, each key at most once, complete for what was there when List was
-//     called. StartAfter is only a hint. Leave out keys that CheckKey would not accept,
+//     called. If the listing misses a key because it is deleted meanwhile, it shows every key
+//     that was created before that delete: a snapshot does, a walk over a live map may not.
+//     StartAfter is only a hint. Leave out keys that CheckKey would not accept,
 //     and stop when the caller's loop stops.
 //  6. Upload. Bounded memory, visible whole or not at all. If the caller's reader fails,
 //     wrap its error in Err and leave Kind nil. If the answer to the last
@@ -101,7 +105,8 @@
 // Probe a live bucket with probe.Run. To see how code bears lost answers, wrap the driver
 // with faultstore.New.
 //
-// A driver in this repository also gets an entry in the drivers of open.go and a section in
-// docs/stores.md. If it needs an SDK, it is a module of its own, as gcsstore is, and
+// A driver in this repository also gets an entry in the drivers of open.go a row in
+// docs/stores.md, and its name in the comment of [Open], in the README's packages and in the
+// map of docs/internals.md. If it needs an SDK, it is a module of its own, as gcsstore is, and
 // imports_test.go names the SDK.
 package store

@@ -41,7 +41,8 @@ type Store interface {
 
 	// List yields the objects whose keys begin with prefix, each at most once, in no
 	// particular order. Every object is among them that was there before the call and is
-	// not deleted meanwhile. An error ends the sequence. Prefix is empty or ends in "/".
+	// not deleted meanwhile. If a listing misses a key because it is deleted meanwhile, the
+	// listing shows every key that was created before that delete. An error ends the sequence. Prefix is empty or ends in "/".
 	List(ctx context.Context, prefix string, opts *ListOptions) iter.Seq2[Info, error]
 
 	// Delete deletes objects, without condition. A missing key is no error. After an

@@ -7,10 +7,15 @@ import (
 	"github.com/fencepost/fencepost/internal/chain"
 )
 
-// Hooks are called when something happens, for metrics and traces. Each may be nil. Each
-// is called one call at a time, outside of all locks, from the writer's own goroutines, which
-// send nothing meanwhile. So a hook must return soon, and it must not wait for the writer:
+// Hooks are called when something happens, for metrics and traces. Each may be nil. Of
+// one writer, two calls of the same hook never overlap; different hooks may be called at once, and
+// so may hooks that several writers share, as those of fencepost.RunGroup do. They are called
+// from the writer's own goroutines, which hold no state locked and send nothing meanwhile. So a
+// hook must return soon, and it must not wait for the writer:
 // for no append (AppendAsync waits for room), no Future, no Flush and no Close.
+//
+// No hook tells of an append that failed. Its error does: [ErrNotCommitted] together with
+// [ErrFenced] if a successor refused it.
 type Hooks struct {
 	// Acknowledged: an object has become part of the history. Called in order, perhaps
 	// after its Append or Flush has returned, but before Close returns.
@@ -51,7 +56,8 @@ type Checkpoint struct {
 	Offset   uint64
 }
 
-// Acknowledgement describes an object that has become part of the history.
+// Acknowledgement describes an object that has become part of the history. It may hold many
+// appends.
 type Acknowledgement struct {
 	Position fence.Position
 	First    uint64 // offset of the first record

@@ -13,8 +13,9 @@ type Options struct {
 	// object.
 	UploadOverwrites bool
 	// LooseListing accepts that a listing misses both a key that is deleted meanwhile and
-	// the next key that was created before the delete. Such a store cannot tell the newest
-	// manifest (T37), so no log can be kept on it.
+	// the next key that was created before the delete. On such a store a listing can
+	// miss the newest manifest (T37). A log on it relies on its grace period, which must be
+	// longer than any listing takes.
 	LooseListing bool
 	// OldVersions accepts that a read during a write gives a body with the version of an
 	// earlier write. A swap of that version is refused, which costs a round trip and no
