@@ -42,31 +42,26 @@ func (o *CompactGroupOptions) Validate() error {
 	if o == nil {
 		return nil
 	}
-	var faults []error
-	fault := func(field string, err error) {
-		if err != nil {
-			faults = append(faults, &fieldError{field, err})
-		}
-	}
-	fault("Group", o.Group.Validate())
+	var all faults
+	all.add("Group", o.Group.Validate())
 	if o.Group != nil && o.Group.Partitions != 0 {
-		fault("Group", errors.New("the field Partitions must be 0, because CompactGroup takes it from the group of the logs"))
+		all.add("Group", errors.New("the field Partitions must be 0, because CompactGroup takes it from the group of the logs"))
 	}
 	c := cmp.Or(o.Compactor, &compactor.Options{})
-	fault("Compactor", c.Validate())
+	all.add("Compactor", c.Validate())
 	if c.Token.Valid() || c.Budget != nil {
-		fault("Compactor", errors.New("the fields Token and Budget must not be set, because CompactGroup sets them"))
+		all.add("Compactor", errors.New("the fields Token and Budget must not be set, because CompactGroup sets them"))
 	}
 	if o.RequestsPerSecond < 0 {
-		fault("RequestsPerSecond", fmt.Errorf("%d must not be negative", o.RequestsPerSecond))
+		all.add("RequestsPerSecond", fmt.Errorf("%d must not be negative", o.RequestsPerSecond))
 	}
 	if o.BytesPerSecond < 0 {
-		fault("BytesPerSecond", fmt.Errorf("%d must not be negative", o.BytesPerSecond))
+		all.add("BytesPerSecond", fmt.Errorf("%d must not be negative", o.BytesPerSecond))
 	}
 	if o.AtOnce < 0 || o.AtOnce > 1024 {
-		fault("AtOnce", fmt.Errorf("%d must be 1 to 1024", o.AtOnce))
+		all.add("AtOnce", fmt.Errorf("%d must be 1 to 1024", o.AtOnce))
 	}
-	return errors.Join(faults...)
+	return errors.Join(all...)
 }
 
 // CompactGroup compacts the logs of the partitions of the group in st, until ctx ends: see [RunGroup]. The processes
@@ -93,7 +88,7 @@ func CompactGroup(ctx context.Context, st store.Store, opts *CompactGroupOptions
 	if err != nil {
 		return err
 	}
-	return r.memberships(ctx, own)
+	return memberships(ctx, r.clock, r.logger, func() error { return r.membership(ctx, own) })
 }
 
 // compaction is one call of CompactGroup.
@@ -134,25 +129,7 @@ func newCompaction(st store.Store, opts *CompactGroupOptions) *compaction {
 	return r
 }
 
-// memberships joins the group of compactors in own, and again when a session is lost.
-func (r *compaction) memberships(ctx context.Context, own store.Store) error {
-	for {
-		err := r.membership(ctx, own)
-		switch {
-		case err == nil, errors.Is(err, group.ErrHung):
-			return err
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case final(err):
-			return err
-		}
-		r.logger.Info("joining again", zap.Error(err))
-		if err := clock.Sleep(ctx, r.clock, minPause); err != nil {
-			return err
-		}
-	}
-}
-
+// membership joins the group of compactors in own, until the session is lost.
 func (r *compaction) membership(ctx context.Context, own store.Store) error {
 	if err := r.count(ctx); err != nil {
 		return err

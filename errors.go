@@ -28,3 +28,12 @@ func (e *fieldError) Error() string {
 }
 
 func (e *fieldError) Unwrap() []error { return []error{ErrOptions, e.err} }
+
+// faults collects what is wrong with the fields of some options.
+type faults []error
+
+func (f *faults) add(field string, err error) {
+	if err != nil {
+		*f = append(*f, &fieldError{field, err})
+	}
+}

@@ -73,7 +73,7 @@ var rooms = []room{
 	{pkg: "internal/segment", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
 	{pkg: "internal/state", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/document", "internal/files", "internal/frame"}},
 	{pkg: "internal/takeover", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state"}},
-	{pkg: "writer", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state", "internal/takeover"}},
+	{pkg: "writer", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state", "internal/takeover", "internal/outage"}},
 	{pkg: "reader", may: []string{"clock", "fence", "store", "register", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}},
 	{
 		pkg: "compactor", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state", "internal/outage"},

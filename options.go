@@ -45,24 +45,19 @@ func (o *Options) Validate() error {
 	if o == nil {
 		return nil
 	}
-	var faults []error
-	fault := func(field string, err error) {
-		if err != nil {
-			faults = append(faults, &fieldError{field, err})
-		}
-	}
-	fault("Leader", o.Leader.Validate())
-	fault("Writer", o.Writer.Validate())
+	var all faults
+	all.add("Leader", o.Leader.Validate())
+	all.add("Writer", o.Writer.Validate())
 	if o.Compactor != nil {
-		fault("Compactor", o.Compactor.Validate())
+		all.add("Compactor", o.Compactor.Validate())
 	}
 	if o.Contact < 0 {
-		fault("Contact", fmt.Errorf("%v must not be negative", o.Contact))
+		all.add("Contact", fmt.Errorf("%v must not be negative", o.Contact))
 	}
 	if o.Writer != nil && o.Writer.Until != nil {
-		fault("Writer", errors.New("the field Until must be nil, because Run sets it to the leader's term"))
+		all.add("Writer", errors.New("the field Until must be nil, because Run sets it to the leader's term"))
 	}
-	return errors.Join(faults...)
+	return errors.Join(all...)
 }
 
 // settings are complete options.

@@ -41,21 +41,16 @@ func (o *GroupOptions) Validate() error {
 	if o == nil {
 		return nil
 	}
-	var faults []error
-	fault := func(field string, err error) {
-		if err != nil {
-			faults = append(faults, &fieldError{field, err})
-		}
-	}
-	fault("Group", o.Group.Validate())
-	fault("Writer", o.Writer.Validate())
+	var all faults
+	all.add("Group", o.Group.Validate())
+	all.add("Writer", o.Writer.Validate())
 	if o.Writer != nil && o.Writer.Until != nil {
-		fault("Writer", errors.New("the field Until must be nil, because RunGroup sets it to the ownership of the partition"))
+		all.add("Writer", errors.New("the field Until must be nil, because RunGroup sets it to the ownership of the partition"))
 	}
 	if o.Opens < 0 || o.Opens > 1024 {
-		fault("Opens", fmt.Errorf("%d must be 1 to 1024", o.Opens))
+		all.add("Opens", fmt.Errorf("%d must be 1 to 1024", o.Opens))
 	}
-	return errors.Join(faults...)
+	return errors.Join(all...)
 }
 
 // PartitionSession is one ownership of a partition of a group: an open writer of the partition's log,
@@ -104,12 +99,20 @@ func RunGroup(ctx context.Context, st store.Store, opts *GroupOptions, work func
 		return err
 	}
 	r := newGroupRun(st, opts, work)
-	for {
+	return memberships(ctx, r.clock, r.logger, func() error {
 		g, err := group.Join(ctx, st, &r.group)
-		if err == nil {
-			r.probed = g.Probe()
-			err = g.Run(ctx, r.partition)
+		if err != nil {
+			return err
 		}
+		r.probed = g.Probe()
+		return g.Run(ctx, r.partition)
+	})
+}
+
+// memberships joins a group, and again when the session is lost.
+func memberships(ctx context.Context, c clock.Clock, logger *zap.Logger, membership func() error) error {
+	for {
+		err := membership()
 		switch {
 		case err == nil, errors.Is(err, group.ErrHung):
 			return err
@@ -118,8 +121,8 @@ func RunGroup(ctx context.Context, st store.Store, opts *GroupOptions, work func
 		case final(err):
 			return err
 		}
-		r.logger.Info("joining again", zap.Error(err))
-		if err := clock.Sleep(ctx, r.clock, minPause); err != nil {
+		logger.Info("joining again", zap.Error(err))
+		if err := clock.Sleep(ctx, c, minPause); err != nil {
 			return err
 		}
 	}

@@ -81,11 +81,13 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	retention := retentionOf(p.state.meta, p.opts.Retention)
 	first := p.state.version
 	for v := p.state.version - 1; v >= 0; v-- {
-		// The retention counts from the store's own time of the version
+		// guard:delta-inside. The retention counts from the store's own time of the version
 		// that follows. Without this rule: a publisher is silent for eight days; it publishes an
 		// edit that removes a file; the version before it, the newest one until a moment ago, is
 		// older than the retention; its hold is let go, and queries that began a second ago find
 		// their file gone.
+		//
+		//mutant:replace l.commits[v+1], retention => l.commits[v], retention
 		if !inside(l.commits[v+1], retention) {
 			break
 		}
@@ -105,10 +107,12 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	if err := p.unpin(ctx, old.holds()); err != nil {
 		return err
 	}
-	// Log cleanup deletes only what lies before a checkpoint that its commit
+	// guard:delta-clean. Log cleanup deletes only what lies before a checkpoint that its commit
 	// has proved and from which the oldest version within the retention was read. Without this
 	// check: another program has written the newest checkpoint and left out what it does not
 	// know; the commits before it are deleted; nobody can build the table any more.
+	//
+	//mutant:replace l, base) => l, max(base, first))
 	return p.table.clean(ctx, l, base)
 }
 

@@ -209,7 +209,7 @@ func commitRows[T any](k *lake, rows []T) {
 	}
 }
 
-// A log that was restored from a backup is not published to the same table, whether it has fewer
+// guard:delta-place. A log that was restored from a backup is not published to the same table, whether it has fewer
 // edits by now or more.
 func TestRestored(t *testing.T) {
 	for _, edits := range []int{0, 1, 2, 3} {

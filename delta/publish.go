@@ -159,10 +159,12 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 		if err := p.advance(ctx, todo, &r); err != nil {
 			return r, err
 		}
-		// What was created is published only when a load that begins later
+		// guard:delta-shown. What was created is published only when a load that begins later
 		// shows it. Without this check: a publisher sleeps before it creates version 8; others
 		// publish up to 300 and delete the first 100 versions; the create finds no version 8
 		// and is answered "created"; its edits are in no version that anybody reads.
+		//
+		//mutant:replace p.state, err = p.table.load(ctx, p.state); err != nil => false
 		if len(todo) > 0 {
 			if p.state, err = p.table.load(ctx, p.state); err != nil {
 				return r, err
@@ -400,11 +402,13 @@ func (p *Publisher) versions(todo []*work) [][]part {
 		_, old, known := p.state.source(w.log)
 		for i, st := range steps {
 			h := hold{Manifest: w.pin.Version, Held: w.pin.Created.UnixMilli()}
-			// Of a run of versions all but the last name the manifest
+			// guard:delta-run-holds. Of a run of versions all but the last name the manifest
 			// version that the one before named. Without this rule: edit 4 adds a file and edit
 			// 5 removes it; a compactor folds both, which drops the file; a publisher pins that
 			// manifest and publishes 4 and 5, naming it in both; once the older pins are let go,
 			// the version of edit 4 names a file that is gone.
+			//
+			//mutant:replace i < len(steps)-1 && known => i < 0 && known
 			if w.pin.Key == "" || i < len(steps)-1 && known {
 				h = hold{Manifest: old.Manifest, Held: old.Held}
 			}

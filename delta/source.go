@@ -124,9 +124,11 @@ func (s *source) restored(why string) error {
 
 // contains checks that the log has what is published.
 //
-// The place up to which a log is published must be on its chain. Without
+// guard:delta-place. The place up to which a log is published must be on its chain. Without
 // this check: a log is restored from a backup, and goes on; when it has as many edits as are
 // published, the publisher goes on too; the table has files of edits that were lost.
+//
+//mutant:replace err == nil && !ok => err == nil && !ok && false
 func (s *source) contains(ctx context.Context, p reader.Place) error {
 	if p == s.checked {
 		return nil

@@ -348,10 +348,12 @@ func (t *table) checkpoint(ctx context.Context, s *state, retention time.Duratio
 	case err != nil:
 		return err
 	default:
-		// _last_checkpoint only moves forward, and only from the
+		// guard:delta-last-forward. _last_checkpoint only moves forward, and only from the
 		// version that was read. Without this check: a publisher sleeps before it writes the
 		// hint; log cleanup deletes the checkpoint that the hint will name; engines that begin
 		// at the hint cannot read the table.
+		//
+		//mutant:replace now.Version >= s.version => now.Version < 0
 		if now := (lastCheckpoint{}); json.Unmarshal(old, &now) == nil && now.Version >= s.version {
 			return nil
 		}

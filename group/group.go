@@ -79,7 +79,7 @@ func Join(ctx context.Context, st store.Store, opts *Options) (*Group, error) {
 		o = *opts
 		o.Clock = clock.Or(o.Clock)
 	}
-	f, err := found(ctx, st, &o, &store.SettleOptions{Clock: o.Clock, Retrying: outage.New(o.Logger, st, o.Clock).Failed})
+	f, err := found(ctx, st, &o, outage.New(o.Logger, st, o.Clock).Settle(&store.SettleOptions{Clock: o.Clock}))
 	if err != nil {
 		return nil, err
 	}

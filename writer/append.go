@@ -111,7 +111,7 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 	}
 	err := w.err
 	if err == nil && ctx.Err() != nil {
-		err = w.outage.cause(ctx)
+		err = w.outage.Cause(ctx)
 	}
 	if err != nil {
 		err = notCommitted(err)

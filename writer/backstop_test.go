@@ -3,6 +3,7 @@ package writer_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -86,6 +88,8 @@ func late(e *env) {
 
 // A leader that has died is not there to be stopped. The seal ahead of it is void, and is
 // pruned with all else that is.
+//
+// guard:wall-far. There is one seal ahead, and no second one.
 func TestBackstopAgainstTheDead(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		a := e.open("a", 1, fast)
@@ -102,6 +106,9 @@ func TestBackstopAgainstTheDead(t *testing.T) {
 		if e.header(far).Next != 2 {
 			t.Fatal("there is no seal ahead, so this tests nothing")
 		}
+		if after := e.keys(at(1, 41)); !slices.Equal(after, []string{layout.DataKey(far)}) {
+			t.Errorf("beyond the tail there are %d seals: %v", len(after), after)
+		}
 		for range 20 {
 			e.append(b, "y")
 		}
@@ -113,6 +120,29 @@ func TestBackstopAgainstTheDead(t *testing.T) {
 		}
 		if all := e.Contents(); len(all) != 60 {
 			t.Errorf("the log holds %d records", len(all))
+		}
+	})
+}
+
+// guard:wall-far. Another opener's seal is in the slot already. It stops the leader as well, and
+// none is sent after it.
+func TestBackstopOfAnotherIsThere(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		a := e.open("a", 1, fast)
+		for range 40 {
+			e.append(a, "x")
+		}
+		far := at(1, 33+32)
+		e.seal(far, 2)
+		late(e)
+		b := e.open("b", 3, small)
+		if b.Recovered().Offset != 40 {
+			t.Errorf("recovered %+v", b.Recovered())
+		}
+		want := []string{"put " + logtest.Short(layout.DataKey(far)), "put " + logtest.Short(layout.DataKey(at(1, 41)))}
+		seals := slices.DeleteFunc(e.sequence("b"), func(s string) bool { return !strings.HasPrefix(s, "put "+layout.DataPrefix) })
+		if !slices.Equal(seals, want) {
+			t.Errorf("it has sent %d seals, %v; want %v", len(seals), seals, want)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -19,7 +20,8 @@ type batch struct {
 	hurry  bool          // it does not linger; guarded by Writer.mu
 	full   bool          // it is not paced by the latency; guarded by Writer.mu
 	edit   []byte        // the document, if it holds one; guarded by Writer.mu
-	outage *outage       // of its requests, and those before it
+	clock  clock.Clock
+	outage *outage.Log // of its requests, and those before it
 	// appends is how many it has; guarded by Writer.mu.
 	appends int
 	// Set when it takes its place in the pipeline.
@@ -68,12 +70,12 @@ func putBuffer(p *sync.Pool, b []byte) {
 
 // pending explains why a wait has ended before the batch was acknowledged.
 func (b *batch) pending(err error) error {
-	if known, why := b.outage.explain(err); known {
+	if known, why := b.outage.Explain(err); known {
 		return why
 	}
 	select {
 	case <-b.encoded:
-		return fmt.Errorf("%w (its object was sent %v ago)", err, b.outage.clock.Now().Sub(b.sent).Round(time.Millisecond))
+		return fmt.Errorf("%w (its object was sent %v ago)", err, b.clock.Now().Sub(b.sent).Round(time.Millisecond))
 	default:
 		return err
 	}
@@ -82,7 +84,7 @@ func (b *batch) pending(err error) error {
 // newBatch returns an empty batch with memory.
 func (w *Writer) newBatch() *batch {
 	b := newBatch()
-	b.outage = w.outage
+	b.outage, b.clock = w.outage, w.opts.Clock
 	b.Lend(getBuffer(&w.buffers.payload), getBuffer(&w.buffers.packed))
 	return b
 }

@@ -92,7 +92,7 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 	}
 	switch {
 	case err == nil:
-		w.lists.over()
+		w.lists.Answered()
 		p.after(w.slots, m)
 		w.warnUnfolded(m.Floor, at)
 		return at

@@ -69,7 +69,7 @@ func (w *Writer) commit(ctx context.Context, edit *manifest.Edit, opts []AppendO
 	case <-w.closed:
 		return Future{}, w.Err()
 	case <-ctx.Done():
-		return Future{}, w.outage.cause(ctx)
+		return Future{}, w.outage.Cause(ctx)
 	}
 	if err := w.Err(); err != nil {
 		return Future{}, err // sooner than a conflict

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/internal/takeover"
 	"github.com/fencepost/fencepost/store"
@@ -55,9 +56,9 @@ func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options)
 
 // open is Open with options that are checked. It counts in read what it reads of the tail.
 func open(ctx context.Context, st store.Store, token fence.Token, o Options, read *Progress) (*Writer, error) {
-	slots := &outage{what: "nothing is appended", clock: o.Clock, logger: o.Logger}
-	lists := &outage{what: "the manifest is not read or written", clock: o.Clock, logger: o.Logger}
-	log, m, err := state.Begin(ctx, st, o.Init, &state.Options{Settle: lists.settle(o.Settle), Clock: o.Clock})
+	slots := outage.Stalled(o.Logger, st, o.Clock, "nothing is appended")
+	lists := outage.Stalled(o.Logger, st, o.Clock, "the manifest is not read or written")
+	log, m, err := state.Begin(ctx, st, o.Init, &state.Options{Settle: lists.Settle(o.Settle), Clock: o.Clock})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func open(ctx context.Context, st store.Store, token fence.Token, o Options, rea
 		return nil, err
 	}
 	begin, err := takeover.Run(ctx, takeover.Config{
-		Log: log, Token: token, Settle: slots.settle(o.Settle), InFlight: o.InFlight, Window: o.Window, Clock: o.Clock, Logger: o.Logger,
+		Log: log, Token: token, Settle: slots.Settle(o.Settle), InFlight: o.InFlight, Window: o.Window, Clock: o.Clock, Logger: o.Logger,
 		Read: func(s *chain.Step) {
 			read.add(s)
 			if o.Hooks.Progress != nil {
@@ -77,7 +78,7 @@ func open(ctx context.Context, st store.Store, token fence.Token, o Options, rea
 		return nil, fmt.Errorf("writer: opening epoch %d: %w", token.Epoch(), err)
 	}
 	o.Logger.Info("opened", zap.Uint64("epoch", uint64(token.Epoch())), zap.Uint64("offset", begin.Offset), zap.Int("objects_read", read.Objects))
-	lists.over()
-	slots.over()
+	lists.Answered()
+	slots.Answered()
 	return start(log, token, begin, o, slots, lists)
 }

@@ -152,7 +152,7 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	before := w.acked
 	w.pace.acknowledged(w.acknowledge(), b.answered)
 	if before.Before(w.acked) {
-		w.outage.over()
+		w.outage.Answered()
 	}
 	w.mu.Unlock()
 	w.report()

@@ -74,9 +74,7 @@ func (e *env) outrun(client string, leader *writer.Writer, often int) (acked fun
 // guard:open-wall, guard:open-own. A leader that wins every race for the next empty slot is
 // stopped by a wall of seals; what it was told stands, and it is fenced.
 //
-// guard:open-reach. Also if it is faster than the wall.
-//
-// Then it is the backstop that stops it, and none is put after that.
+// guard:open-reach. Also if it is faster than the wall. Then the backstop stops it.
 func TestLeaderThatWinsEveryRace(t *testing.T) {
 	for _, c := range []struct {
 		often int

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -25,8 +26,8 @@ type Writer struct {
 	token     fence.Token
 	opts      Options
 	hedge     *store.Hedge         // nil if there are none
-	outage    *outage              // of requests for slots
-	lists     *outage              // of requests for manifests
+	outage    *outage.Log          // of requests for slots
+	lists     *outage.Log          // of requests for manifests
 	settle    *store.SettleOptions // of requests for slots
 	recovered Recovered
 	encoders  int // at once
@@ -85,14 +86,14 @@ type Recovered struct {
 	Cursor []byte
 }
 
-func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, slots, lists *outage) (*Writer, error) {
+func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, slots, lists *outage.Log) (*Writer, error) {
 	updater, err := log.Updater(layout.Writer, token)
 	if err != nil {
 		return nil, err
 	}
 	w := &Writer{
 		log: log, st: log.Store(), format: log.Format(), token: token, opts: opts, hedge: opts.hedge(),
-		outage: slots, lists: lists, settle: slots.settle(opts.Settle),
+		outage: slots, lists: lists, settle: slots.Settle(opts.Settle),
 		recovered: Recovered{Epoch: token.Epoch(), Offset: begin.Offset, Cursor: bytes.Clone(begin.Cursor)},
 		closed:    make(chan struct{}), finished: make(chan struct{}), long: make(chan struct{}, 1), stopUntil: func() {},
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
@@ -100,7 +101,7 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, s
 		files: map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin),
 	}
 	w.last = &batch{after: begin, encoded: closed}
-	w.waiting.outage = w.outage
+	w.waiting.outage, w.waiting.clock = w.outage, opts.Clock
 	w.changed.L = &w.mu
 	w.slots, w.abandon = context.WithCancelCause(context.Background())
 	w.tasks.Go(w.dispatch)

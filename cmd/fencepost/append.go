@@ -267,7 +267,7 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 		return &kindError{errUsage, err}
 	}
 	notes := leader.Hooks{
-		Leader: p.met,
+		Leader: func(r leader.Record) { p.meets(r, p.leader.Identity) },
 		Elected: func(e leader.Election) {
 			p.con.note("leading in epoch %d, after waiting for %v", e.Epoch, e.Took.Round(time.Millisecond))
 		},
@@ -296,20 +296,4 @@ func (p *appending) lead(ctx context.Context, st store.Store, f *feed.Feed, wo *
 		}
 		return err
 	})
-}
-
-// met says for which leader this process waits, and how long at most.
-func (p *appending) met(r leader.Record) {
-	switch {
-	case r.Holder == p.leader.Identity:
-	case r.Lapsed:
-		p.con.note("%s has not renewed its lock for %v: taking over", r.Holder, r.Validity)
-	case r.State == leader.Draining:
-		p.con.note("%s is about to give up the lead", r.Holder)
-	case r.Leads():
-		p.con.note("waiting for %s, which leads in epoch %d since %s; if it has crashed, for %v at most",
-			r.Holder, r.Epoch, when(r.Acquired), r.Validity)
-	case r.Wait > 0:
-		p.con.note("%s was deposed; waiting for it to stop, for %v at most", r.Holder, r.Wait)
-	}
 }

@@ -119,12 +119,11 @@ func (s *sharing) receive(sig syscall.Signal) {
 
 // work runs the command for one partition.
 func (s *sharing) work(ctx context.Context, p *group.Partition) error {
-	dir, err := deadlineDir()
+	file, remove, err := deadlineFile()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	file := filepath.Join(dir, "deadline")
+	defer remove()
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
 		status, err := s.once(ctx, p, file)
 		switch {
@@ -144,15 +143,8 @@ func (s *sharing) work(ctx context.Context, p *group.Partition) error {
 }
 
 func (s *sharing) once(ctx context.Context, p *group.Partition, file string) (supervise.Status, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := until(ctx, s.hard)
 	defer cancel()
-	go func() {
-		select {
-		case <-s.hard:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	signals := make(chan syscall.Signal, 16)
 	s.mu.Lock()
 	s.commands[p.Number()] = signals
@@ -175,13 +167,29 @@ func (s *sharing) once(ctx context.Context, p *group.Partition, file string) (su
 	})
 }
 
-// deadlineDir makes the directory of the file that tells a command its deadline.
-func deadlineDir() (string, error) {
+// until returns a context that also ends when over is closed.
+func until(ctx context.Context, over <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-over:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// deadlineFile names the file that tells a command its deadline, in a new directory.
+func deadlineFile() (file string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "fencepost-exec-")
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	return dir, os.Chmod(dir, 0o755) // the command may run as somebody else
+	if err := os.Chmod(dir, 0o755); err != nil { // the command may run as somebody else
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return filepath.Join(dir, "deadline"), func() { _ = os.RemoveAll(dir) }, nil
 }
 
 func (x *execution) renewed(file string, epoch fence.Epoch, deadline supervise.Moment, grace time.Duration) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -87,18 +86,11 @@ func (r *running) giveUp(why error) {
 
 // met says for which leader this process waits, or gives up.
 func (r *running) met(rec leader.Record, self string) {
-	switch {
-	case rec.Holder == self:
-	case r.noWait && rec.Epoch > r.seen && rec.Leads():
+	if rec.Holder != self && r.noWait && rec.Epoch > r.seen && rec.Leads() {
 		r.giveUp(busy(rec))
-	case rec.Lapsed:
-		r.con.note("%s has not renewed its lock for %v: taking over", rec.Holder, rec.Validity)
-	case rec.Leads():
-		r.con.note("waiting for %s, which leads in epoch %d since %s; if it has crashed, for %v at most",
-			rec.Holder, rec.Epoch, rec.Acquired.Local().Format(time.DateTime), rec.Validity)
-	case rec.Wait > 0:
-		r.con.note("%s was deposed; waiting for it to stop, for %v at most", rec.Holder, rec.Wait)
+		return
 	}
+	r.meets(rec, self)
 }
 
 // work runs the command for as long as the term lasts.
@@ -109,12 +101,11 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 	if r.ended() { // a signal, or the end of --wait, came at the moment of the win
 		return nil
 	}
-	dir, err := deadlineDir()
+	file, remove, err := deadlineFile()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	file := filepath.Join(dir, "deadline")
+	defer remove()
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
 		began := clock.System().Now()
 		status, err := r.once(ctx, t, file)
@@ -156,15 +147,8 @@ func (r *running) finish(err error) {
 
 // once runs the command until it ends.
 func (r *running) once(ctx context.Context, t *leader.Term, file string) (supervise.Status, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := until(ctx, r.hard)
 	defer cancel()
-	go func() {
-		select {
-		case <-r.hard:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	signals := make(chan syscall.Signal, 16)
 	r.to(signals)
 	defer r.to(nil)

@@ -10,9 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 )
 
@@ -62,11 +60,7 @@ It needs the right to read.`,
 		if err != nil {
 			return err
 		}
-		prefix := fencepost.LockPrefix
-		if compactor {
-			prefix = layout.CompactorLockPrefix
-		}
-		e, err := leader.New(st, prefix, &leader.Options{Logger: a.log.Named("leader")})
+		e, err := a.elector(st, compactor)
 		if err != nil {
 			return err
 		}

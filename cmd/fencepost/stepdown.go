@@ -8,9 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/fence"
-	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 )
 
@@ -42,11 +40,7 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 			if err != nil {
 				return err
 			}
-			prefix := fencepost.LockPrefix
-			if compactor {
-				prefix = layout.CompactorLockPrefix
-			}
-			e, err := leader.New(st, prefix, &leader.Options{Logger: a.log.Named("leader")})
+			e, err := a.elector(st, compactor)
 			if err != nil {
 				return err
 			}

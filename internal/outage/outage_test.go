@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -50,6 +52,49 @@ func TestLog(t *testing.T) {
 		l.Failed(fails)
 		if logs.Len() != 0 {
 			t.Errorf("failures an hour apart are one outage: %v", logs.All())
+		}
+	})
+}
+
+// A user whose requests are refused for a moment now and then has no line before 5 s, then one a
+// minute. Whoever stops waiting meanwhile learns what the store has answered.
+func TestStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		l := Stalled(zap.New(core), memstore.New(nil), clock.Go(), "nothing is done")
+		fails, over := errors.New("refused"), errors.New("the time is over")
+		also := 0
+		settle := l.Settle(&store.SettleOptions{Retrying: func(error) { also++ }})
+		if known, err := l.Explain(over); known || err != over {
+			t.Errorf("without an outage: %v", err)
+		}
+		fail := func(n int) {
+			for range n {
+				settle.Retrying(fails)
+				time.Sleep(time.Second)
+			}
+		}
+		fail(5)
+		if logs.Len() != 0 {
+			t.Fatalf("%v", logs.All())
+		}
+		fail(120)
+		if lines := logs.FilterMessageSnippet("nothing is done").TakeAll(); len(lines) != 2 || lines[1].ContextMap()["for"] != 65*time.Second || also != 125 {
+			t.Fatalf("%v, after %d failures", lines, also)
+		}
+		time.Sleep(time.Hour) // a request without an answer
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(over)
+		if err := l.Cause(ctx); !errors.Is(err, over) || !errors.Is(err, fails) {
+			t.Error(err)
+		}
+		l.Answered()
+		if err := l.Cause(ctx); errors.Is(err, fails) {
+			t.Errorf("after the outage: %v", err)
+		}
+		l.Settle(nil).Retrying(fails)
+		if known, _ := l.Explain(over); !known {
+			t.Error("the failure is not known")
 		}
 	})
 }

@@ -65,9 +65,11 @@ func (o *opener) stopAhead(ctx context.Context, at fence.Position, ahead uint64)
 				b.err <- a.err
 				return
 			}
-			// Once a seal is there, the opener's or another's, no further one is
+			// guard:wall-far. Once a seal is there, the opener's or another's, no further one is
 			// sent. Without this check: the seal ends the epoch; the opener sends another one
 			// twice as far ahead, and so on, all of them void.
+			//
+			//mutant:replace err != nil || h.Kind != frame.Data => ahead > 1<<20 && (err != nil || h.Kind != frame.Data)
 			if h, err := frame.DecodeHeader(a.found.Body); err != nil || h.Kind != frame.Data {
 				o.Logger.Info("a seal far ahead stops a leader that may go on", zap.Stringer("slot", p))
 				return
