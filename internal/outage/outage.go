@@ -4,6 +4,7 @@ package outage
 
 import (
 	"cmp"
+	"fmt"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type Log struct {
 	clock  clock.Clock
 
 	mu       sync.Mutex
+	err      error         // the last failure
 	failures int           // without an answer between them
 	since    clock.Instant // the first of them
 	last     clock.Instant // the last of them
@@ -46,7 +48,7 @@ func (l *Log) Failed(err error) {
 	if l.failures == 0 || now.Sub(l.last) > forgotten {
 		l.failures, l.lines, l.since = 0, 0, now
 	}
-	l.last = now
+	l.last, l.err = now, err
 	l.failures++
 	tell := l.failures > 1 && (l.lines == 0 || now.Sub(l.told) >= every)
 	if tell {
@@ -64,7 +66,7 @@ func (l *Log) Failed(err error) {
 func (l *Log) Answered() {
 	l.mu.Lock()
 	lines, since := l.lines, l.clock.Now().Sub(l.since)
-	l.failures, l.lines = 0, 0
+	l.failures, l.lines, l.err = 0, 0, nil
 	l.mu.Unlock()
 	if lines > 0 {
 		l.logger.Info("the store answers again", zap.String("store", l.where), zap.Duration("after", since.Round(time.Millisecond)))
@@ -76,4 +78,30 @@ func (l *Log) Told() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lines > 0
+}
+
+// Error is why somebody has stopped to wait, and what the store has answered meanwhile.
+type Error struct {
+	Cause error // why the wait has ended
+	For   time.Duration
+	Err   error // the last failure of the store
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%v (for %v the store has failed: %v)", e.Cause, e.For.Round(time.Millisecond), e.Err)
+}
+
+// Unwrap returns both errors.
+func (e *Error) Unwrap() []error { return []error{e.Cause, e.Err} }
+
+// Explain adds to the reason why a wait has ended what the store has answered meanwhile. It
+// returns an [Error], or cause if the store works as far as is known.
+func (l *Log) Explain(cause error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	if l.failures == 0 || now.Sub(l.last) > forgotten {
+		return cause
+	}
+	return &Error{cause, now.Sub(l.since), l.err}
 }
