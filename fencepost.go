@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
@@ -49,7 +50,7 @@ const LockPrefix = layout.LockPrefix
 //   - work's error if work failed while the term lasted;
 //   - the reason if work returned nil and an append failed for another reason than
 //     the loss of the term;
-//   - ctx's cause if ctx ended;
+//   - ctx's cause if ctx ended, with what the store has answered if it did not work;
 //   - an [ErrOptions] at once, before any request, if the options are wrong, or work or
 //     st is nil;
 //   - the error of the election or of the opening if it will not pass, such as
@@ -94,6 +95,9 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		case r.finished:
 			return nil
 		case ctx.Err() != nil:
+			if waited, ok := errors.AsType[*outage.Error](err); ok && r.session == nil {
+				return waited // the store did not work
+			}
 			return context.Cause(ctx)
 		case errors.Is(err, leader.ErrLost), errors.Is(err, writer.ErrFenced), r.lost:
 			if errors.Is(err, writer.ErrFenced) && !errors.Is(err, leader.ErrLost) {

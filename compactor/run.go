@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -24,7 +25,8 @@ import (
 // for objects to fold every Options.Interval, and prunes twice in each grace period. Both are less
 // frequent if Options.IdleInterval says so.
 //
-// If there is no log yet, Run waits for it. It returns ctx's cause, or earlier an error that
+// If there is no log yet, Run waits for it. It returns ctx's cause, with the last failure of the
+// store while that does not work; or earlier an error that
 // waiting cannot mend: the log is damaged or was deleted, the token is fenced, or the store
 // refuses for good. After any other error it retries an Interval later.
 func (c *Compactor) Run(ctx context.Context) error {
@@ -35,7 +37,7 @@ func (c *Compactor) Run(ctx context.Context) error {
 		err := c.inEpoch(ctx, c.rounds)
 		switch {
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return c.ended(ctx, err)
 		case !c.opts.Token.Valid() && (errors.Is(err, leader.ErrLost) || errors.Is(err, ErrFenced)):
 			c.opts.Logger.Info("no longer the compactor", zap.Error(err))
 		case final(err):
@@ -43,10 +45,21 @@ func (c *Compactor) Run(ctx context.Context) error {
 		default:
 			c.warn("cannot compact yet; retrying", err)
 		}
-		if err := clock.Sleep(ctx, c.opts.Clock, c.opts.Interval); err != nil {
-			return err
+		if clock.Sleep(ctx, c.opts.Clock, c.opts.Interval) != nil {
+			return c.ended(ctx, err)
 		}
 	}
+}
+
+// ended is why Run ends with its context, and what the store has answered while it waited.
+func (c *Compactor) ended(ctx context.Context, err error) error {
+	if waited, ok := errors.AsType[*outage.Error](err); ok { // for the election
+		return waited
+	}
+	if c.outage.Told() {
+		return c.outage.Explain(context.Cause(ctx))
+	}
+	return context.Cause(ctx)
 }
 
 // warn logs a failure that is retried, unless it has lines already.

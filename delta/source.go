@@ -208,7 +208,7 @@ func (s *source) inspect(ctx context.Context, p *Publisher, steps []step) (*sche
 			continue
 		}
 		g.Go(func() (err error) {
-			found[i], err = readFooter(gctx, p.table.st, s.path(f.Key), f.Size, p.opts.Settle)
+			found[i], err = readFooter(gctx, p.table.st, s.path(f.Key), f, p.opts.Settle)
 			return err
 		})
 	}

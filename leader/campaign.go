@@ -61,7 +61,7 @@ func (c *campaign) run(ctx context.Context, report func(Record) bool) (lease.Act
 		ev, err := c.do(ctx, a)
 		if err != nil {
 			if ctx.Err() != nil {
-				err = context.Cause(ctx)
+				err = c.outage.Explain(context.Cause(ctx))
 			}
 			return a, err
 		}

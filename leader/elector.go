@@ -83,7 +83,8 @@ func (e *Elector) candidacy() lease.Config {
 // as the process lives. ctx bounds only the wait; the term's context keeps its
 // values.
 //
-// Campaign retries transient failures of the store. Errors: ctx's cause; [ErrBusy];
+// Campaign retries transient failures of the store. Errors: ctx's cause, with the last such
+// failure while the store does not work; [ErrBusy];
 // [ErrCorrupt] and [ErrFormat] if the newest lock cannot be read;
 // [ErrInconsistent]; and permanent errors of the store, such as store.ErrDenied. If
 // ctx ends when the lock is already created, Campaign takes up to one

@@ -172,7 +172,7 @@ func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err
 	if err := apart(st, o.Files); err != nil {
 		return Format{}, err
 	}
-	if report, err = files.Probe(ctx, o.Files, o.Probe, o.Settle); err != nil {
+	if report, err = files.Probe(ctx, o.Files, o.Probe, o.Clock.Wall(), o.Settle); err != nil {
 		return Format{}, err
 	}
 	f.Requires, f.Files = []string{needsFiles}, &Files{Store: o.Files.Traits().Name, Probe: report}
@@ -229,7 +229,7 @@ func MoveFiles(ctx context.Context, st, given store.Store, settle *store.SettleO
 	if err := apart(st, given); err != nil {
 		return err
 	}
-	report, err := files.Probe(ctx, given, nil, settle)
+	report, err := files.Probe(ctx, given, nil, clock.Or(nil).Wall(), settle)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@
 //
 //   - No row is lost or doubled by a rewrite, if the application's function loses and doubles
 //     none. A record count that does not add up is refused.
+//   - A file that is damaged is refused, and stays what it is. See reader.File.
 //   - If another commit has removed one of the files meanwhile, the rewrite is refused, and
 //     other files are chosen.
 //   - A rewriter of a deposed leader changes nothing. What it has uploaded is deleted by the

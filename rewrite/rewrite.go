@@ -23,7 +23,7 @@ type Func func(ctx context.Context, out io.Writer, in []Input) (records uint64, 
 // Input is a file to read.
 type Input struct {
 	manifest.File
-	// Data has the content.
+	// Data has the content. Its checksum is checked when the function has returned.
 	Data *reader.File
 }
 
@@ -71,11 +71,14 @@ func (r *Rewriter) Run(ctx context.Context) error {
 // commit removes one of the files meanwhile, that rewrite is given up, and Once chooses again,
 // ten times at most.
 //
-// Errors: those of the application's function, which end Once; [ErrRecords]; those of
+// Errors: those of the application's function, which end Once; [ErrRecords]; fence.ErrCorrupt if
+// a file is damaged; those of
 // writer.Writer.CommitFiles and reader.Reader.Snapshot. What was committed before stays.
 //
 // If nothing is to be done it costs what an unpinned snapshot costs. A rewrite costs its
-// reading, one upload and one edit; each choice, a pin.
+// reading, one upload and one edit; each choice, a pin. What the function has not read to its
+// end by Input.Data.Read, such as a file that it reads by ReadAt, is read once more, for its
+// checksum.
 func (r *Rewriter) Once(ctx context.Context) (done []Rewrite, err error) {
 	for void := 0; ; void++ {
 		// Without a pin first, which writes nothing.
@@ -203,6 +206,18 @@ func (r *Rewriter) write(ctx context.Context, s *reader.Snapshot, files []manife
 	records, meta, err := r.rewrite(ctx, out, in)
 	if err != nil {
 		return manifest.File{}, fmt.Errorf("rewrite: merging %d files into %s: %w", len(files), out.Key(), err)
+	}
+	// guard:rewrite-sum. A rewrite is committed only if each file that was read has the checksum
+	// that the table says. Without this check: a disk flips a bit of a file; the application's
+	// function reads that file by ReadAt, which checks no checksum; the new file has the wrong
+	// row and a checksum that fits it, and the old file is deleted.
+	//
+	//mutant:replace io.Copy(io.Discard, f.Data); err != nil => io.Copy(io.Discard, f.Data); false
+	for _, f := range in {
+		// What the function has read by Read is not read again.
+		if _, err := io.Copy(io.Discard, f.Data); err != nil {
+			return manifest.File{}, fmt.Errorf("rewrite: %s: %w", out.Key(), err)
+		}
 	}
 	// guard:rewrite-records. A rewrite has as many records as the files that it replaces.
 	// Without this check: an application's function skips a file whose schema it does not

@@ -362,6 +362,41 @@ func TestFunctionFails(t *testing.T) {
 	}
 }
 
+// byOffset is concat with ReadAt, as readers of Parquet do it.
+func byOffset(_ context.Context, out io.Writer, in []rewrite.Input) (records uint64, meta map[string]string, err error) {
+	for _, f := range in {
+		if _, err := io.Copy(out, io.NewSectionReader(f.Data, 0, f.Data.Size())); err != nil {
+			return 0, nil, err
+		}
+		records += f.Records
+	}
+	return records, nil, nil
+}
+
+// TestDamagedFile: a file with a wrong byte is not copied into a file with a right checksum, and
+// it stays in the table, where verify finds it (guard rewrite-sum). A sound file is read once by
+// a function that reads it to its end, and never more than twice.
+func TestDamagedFile(t *testing.T) {
+	for name, f := range map[string]rewrite.Func{"read from the beginning": concat, "read by offset": byOffset} {
+		t.Run(name, func(t *testing.T) {
+			l := newLines(t)
+			keys := l.add(4, 0)
+			sound := l.Body(keys[2])
+			l.Put(keys[2], []byte("7\n"))
+			done, err := l.rewriter(f, &rewrite.Options{MinFiles: 4}).Once(t.Context())
+			fixture.WantErr(t, err, fence.ErrCorrupt, keys[2])
+			if len(done) > 0 || !l.Has(keys[2]) {
+				t.Errorf("done: %v", done)
+			}
+			l.Put(keys[2], sound)
+			if done, err = l.rewriter(f, &rewrite.Options{MinFiles: 4}).Once(t.Context()); err != nil || len(done) != 1 {
+				t.Errorf("done: %v, %v", done, err)
+			}
+			l.want(4)
+		})
+	}
+}
+
 // TestRun merges what comes, and goes on after an error, until its context or its writer ends.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -103,7 +103,7 @@ func (e *unreachableError) Unwrap() []error { return []error{ErrUnreachable, e.e
 // no such object. Call it before work that would retry in silence for minutes.
 //
 // Errors: [ErrUnreachable], with the last failure, if the store does not answer in time; an
-// error that is [Permanent], such as ErrDenied; ctx's cause. It costs one GET of one byte.
+// error that is [Permanent], such as ErrDenied; ctx's cause, with the last failure. It costs one GET of one byte.
 func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error {
 	if err := opts.Validate(); err != nil {
 		return err
@@ -173,7 +173,10 @@ func (o *ReachOptions) verdict(ctx context.Context, w Waiting, err error) error 
 	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrRange):
 		return nil
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		if cause := context.Cause(ctx); w.Err == nil || errors.Is(w.Err, cause) || errors.Is(w.Err, ctx.Err()) {
+			return cause
+		}
+		return fmt.Errorf("%w (%s has failed: %w)", context.Cause(ctx), w.Store, w.Err)
 	case Permanent(err):
 		return err
 	}

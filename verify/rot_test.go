@@ -26,14 +26,13 @@ import (
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
-	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
 )
 
 // This file damages a log with everything in it, in each way that one disk can: an object
 // removed, cut at a byte, or with one flipped bit. For each it runs verify, and for each of the
-// sample a reader, a writer and a compactor.
+// sample a reader, a writer, a compactor, and those in rotusers_test.go.
 
 var every = flag.Int("every", 1009, "TestRot tries one in so many ways to damage the log; 1 takes many minutes")
 
@@ -138,13 +137,7 @@ func newRotten(t *testing.T, grace time.Duration) *rotten {
 	l.Appended("after the hint")
 	elect(l, layout.KindLock, l.Epoch)
 	elect(l, layout.KindCompactorLock, l.Token)
-	position, err := register.Open(t.Context(), l.Mem, layout.ConsumerPrefix+"exports.json", fence.NewToken(3), nil)
-	if err == nil {
-		err = position.Set(t.Context(), []byte("5"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	consume(t, l)
 	l.Put("tmp/00000000-0000-4000-8000-000000000001", []byte("a probe's"))
 	l.Put("somebody/else.txt", []byte("theirs"))
 
@@ -256,6 +249,9 @@ func TestRot(t *testing.T) {
 			if rep := run(t, r.Mem); !rep.OK() {
 				t.Fatalf("the whole log: %v", rep.Problems)
 			}
+			if whole := (harm{layout.FormatKey, "as it was", r.Body(layout.FormatKey)}); !r.checkRewrite(t, whole) {
+				t.Error("no files are merged in the whole log")
+			}
 			kinds := map[string]int{}
 			for _, key := range r.Keys("") {
 				kinds[layout.KindOf(key)]++
@@ -281,6 +277,9 @@ func TestRot(t *testing.T) {
 							r.checkElection(t, own, h)
 							r.checkWriter(t, h)
 							r.checkCompactor(t, h)
+							r.checkFiles(t, h)
+							r.checkConsumer(t, h)
+							r.checkRewrite(t, h)
 						}
 						own.Put(h.key, r.Body(h.key))
 					}

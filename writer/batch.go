@@ -2,6 +2,7 @@ package writer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -70,7 +71,7 @@ func putBuffer(p *sync.Pool, b []byte) {
 
 // pending explains why a wait has ended before the batch was acknowledged.
 func (b *batch) pending(err error) error {
-	if known, why := b.outage.Explain(err); known {
+	if why, failing := errors.AsType[*outage.Error](b.outage.Explain(err)); failing {
 		return why
 	}
 	select {

@@ -245,7 +245,7 @@ func (w *Writer) halt(err error) {
 
 // abort halts the writer and also cancels what is in flight.
 func (w *Writer) abort(cause error) {
-	_, cause = w.outage.Explain(cause)
+	cause = w.outage.Explain(cause)
 	w.mu.Lock()
 	if w.drained() {
 		w.shut(cause)

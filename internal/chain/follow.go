@@ -46,7 +46,7 @@ type Follower struct {
 	Floor func(context.Context) (fence.Position, error)
 	// Confirmed makes Walk yield only what is confirmed, for a caller that cannot take back
 	// what it has delivered. Walk holds back what comes from a seal on, and confirms many
-	// seals by one reading of the floor: after one object, then after two more, after four
+	// seals by one reading of the floor: after one object, then after 16 more, after 256
 	// more, and so on. It holds back no more than [Source.Budget] of payload, and nothing
 	// at the first empty slot. Otherwise the caller calls Confirm before it relies on
 	// anything.
@@ -99,6 +99,10 @@ type held struct {
 	enough int   // confirm when there are so many steps
 }
 
+// stride is how many times more is held back each time. So a walk of any length takes five
+// readings of the floor until the room bounds what is held back: then one for each room.
+const stride = 16
+
 // stepSize is about what a step takes besides its payload.
 const stepSize = 512
 
@@ -117,7 +121,7 @@ func (h *held) yield(yield func(Step, error) bool) bool {
 		}
 	}
 	clear(h.steps) // their bodies
-	h.steps, h.bytes, h.enough = h.steps[:0], 0, min(2*h.enough, 1<<20)
+	h.steps, h.bytes, h.enough = h.steps[:0], 0, min(stride*h.enough, 1<<20)
 	return true
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
@@ -196,12 +197,14 @@ func TestCheck(t *testing.T) {
 	fixture.WantErr(t, Check(t.Context(), st, logA, "", nil), ErrStore, "has no")
 }
 
-// TestProbeOnce: a store that many logs share is probed by the first of them.
+// TestProbeOnce: a store that many logs share is probed by the first of them, and again when
+// that was long ago.
 func TestProbeOnce(t *testing.T) {
+	now := time.Now()
 	st, inner := fixture.Faults(nil)
 	fixture.Put(t, st, "_fencepost/note.txt", []byte("somebody's"))
 	fixture.Put(t, st, "_fencepost/damaged.json", []byte("{}"))
-	first, err := Probe(t.Context(), st, quickProbe, nil)
+	first, err := Probe(t.Context(), st, quickProbe, now, nil)
 	if err != nil || len(first.Kept) == 0 {
 		t.Fatal(first, err)
 	}
@@ -212,12 +215,16 @@ func TestProbeOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	st.ResetCounts()
-	again, err := Probe(t.Context(), st, quickProbe, nil)
+	again, err := Probe(t.Context(), st, quickProbe, now, nil)
 	if err != nil || fixture.JSON(t, again) != fixture.JSON(t, first) || st.Counts().Of(faultstore.Put, "") != 0 {
 		t.Error(again, err)
 	}
+	late, err := Probe(t.Context(), st, quickProbe, now.Add(2*probe.MaxAge), nil)
+	if err != nil || st.Counts().Of(faultstore.Put, "") == 0 || late.At.Equal(first.At) {
+		t.Error("it was not probed again:", late, err)
+	}
 	st.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.List, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
-	if _, err := Probe(t.Context(), st, quickProbe, nil); !errors.Is(err, store.ErrDenied) {
+	if _, err := Probe(t.Context(), st, quickProbe, now, nil); !errors.Is(err, store.ErrDenied) {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -78,9 +79,10 @@ func Remove(ctx context.Context, st store.Store, log fence.ID, settle *store.Set
 	return store.DeleteAll(ctx, st, []string{key(log)}, settle)
 }
 
-// Probed returns the report of a probe that a log has made before, or nil. So a store that
-// thousands of logs share is probed once.
-func Probed(ctx context.Context, st store.Store, settle *store.SettleOptions) (*probe.Report, error) {
+// Probed returns the report of a probe that a log has made before and that still counts
+// ([probe.Report.Current]), or nil. So a store that thousands of logs share is probed once in a
+// while.
+func Probed(ctx context.Context, st store.Store, now time.Time, settle *store.SettleOptions) (*probe.Report, error) {
 	for info, err := range store.ListAll(ctx, st, layout.SharedDir+"/", nil, settle) {
 		if err != nil {
 			return nil, err
@@ -88,17 +90,17 @@ func Probed(ctx context.Context, st store.Store, settle *store.SettleOptions) (*
 		if !strings.HasSuffix(info.Key, ".json") {
 			continue
 		}
-		if m, _, err := read(ctx, st, info.Key, settle); err == nil && m.Probe != nil && key(m.Log) == info.Key {
+		if m, _, err := read(ctx, st, info.Key, settle); err == nil && m.Probe.Current(now) && key(m.Log) == info.Key {
 			return m.Probe, nil
 		}
 	}
 	return nil, nil
 }
 
-// Probe probes st as the store for files, unless that was done before. What it writes lies
+// Probe probes st as the store for files, unless that was done lately. What it writes lies
 // below [layout.SharedDir].
-func Probe(ctx context.Context, st store.Store, opts *probe.Options, settle *store.SettleOptions) (*probe.Report, error) {
-	if report, err := Probed(ctx, st, settle); report != nil || err != nil {
+func Probe(ctx context.Context, st store.Store, opts *probe.Options, now time.Time, settle *store.SettleOptions) (*probe.Report, error) {
+	if report, err := Probed(ctx, st, now, settle); report != nil || err != nil {
 		return report, err
 	}
 	shared, err := store.Sub(st, layout.SharedDir)

@@ -28,7 +28,7 @@ type Log struct {
 	forgotten time.Duration
 
 	mu       sync.Mutex
-	err      error         // the last failure; nil if the store has answered since
+	err      error         // the last failure
 	failures int           // without an answer between them
 	since    clock.Instant // the first of them
 	last     clock.Instant // the last of them
@@ -96,7 +96,7 @@ func (l *Log) Failed(err error) {
 func (l *Log) Answered() {
 	l.mu.Lock()
 	lines, since := l.lines, l.clock.Now().Sub(l.since)
-	l.err, l.failures, l.lines = nil, 0, 0
+	l.failures, l.lines, l.err = 0, 0, nil
 	l.mu.Unlock()
 	if lines > 0 {
 		l.logger.Info(l.works, zap.String("store", l.where), zap.Duration("after", since.Round(time.Millisecond)))
@@ -110,19 +110,31 @@ func (l *Log) Told() bool {
 	return l.lines > 0
 }
 
+// Error is why somebody has stopped to wait, and what the store has answered meanwhile.
+type Error struct {
+	Cause error // why the wait has ended
+	For   time.Duration
+	Err   error // the last failure of the store
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%v (for %v the store has failed: %v)", e.Cause, e.For.Round(time.Millisecond), e.Err)
+}
+
+// Unwrap returns both errors.
+func (e *Error) Unwrap() []error { return []error{e.Cause, e.Err} }
+
 // Explain adds to the reason why a wait has ended what the store has answered meanwhile. It
-// returns false and the reason alone if there is no outage.
-func (l *Log) Explain(err error) (known bool, why error) {
+// returns an [Error], or cause if the store works as far as is known.
+func (l *Log) Explain(cause error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err == nil {
-		return false, err
+	now := l.clock.Now()
+	if l.failures == 0 || l.forgotten > 0 && now.Sub(l.last) > l.forgotten {
+		return cause
 	}
-	return true, fmt.Errorf("%w (for %v the store has failed: %w)", err, l.clock.Now().Sub(l.since).Round(time.Millisecond), l.err)
+	return &Error{cause, now.Sub(l.since), l.err}
 }
 
 // Cause is why ctx has ended, and what the store has answered meanwhile.
-func (l *Log) Cause(ctx context.Context) error {
-	_, err := l.Explain(context.Cause(ctx))
-	return err
-}
+func (l *Log) Cause(ctx context.Context) error { return l.Explain(context.Cause(ctx)) }

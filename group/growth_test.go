@@ -1,0 +1,38 @@
+package group_test
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+var days = flag.Int("days", 1, "how many days of virtual time TestWhatGrows takes; docs/operations.md has what 30 gave")
+
+// TestWhatGrows counts the objects of a group of two workers, of which one is killed each day and
+// another one comes.
+func TestWhatGrows(t *testing.T) {
+	inWorld(t, 8, func(w *world) {
+		stays := w.worker("stays")
+		for day := range *days {
+			x := w.worker(fmt.Sprint("day ", day))
+			time.Sleep(24 * time.Hour)
+			x.crash()
+		}
+		kinds, n := map[string]int{}, 0
+		for info, err := range w.mem.List(w.Context(), "", nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			kind, _, _ := strings.Cut(info.Key, "/")
+			kinds[kind]++
+			n++
+		}
+		t.Logf("day %d: %v", *days, kinds)
+		if n > 60 {
+			t.Errorf("there are %d objects", n)
+		}
+		w.end(stays)
+	})
+}
