@@ -123,7 +123,7 @@ func newCompaction(st store.Store, opts *CompactGroupOptions) *compaction {
 	c := &r.compactor
 	c.Interval = cmp.Or(c.Interval, time.Minute)
 	c.IdleInterval = cmp.Or(c.IdleInterval, max(15*time.Minute, c.Interval))
-	c.Budget = compactor.NewBudget(v.RequestsPerSecond, v.BytesPerSecond, cmp.Or(v.AtOnce, 4))
+	c.Budget = &compactor.Budget{RequestsPerSecond: v.RequestsPerSecond, BytesPerSecond: v.BytesPerSecond, AtOnce: cmp.Or(v.AtOnce, 4)}
 	c.Clock = cmp.Or(c.Clock, r.clock)
 	c.Logger = cmp.Or(c.Logger, r.logger)
 	return r

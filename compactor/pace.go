@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"iter"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -12,23 +13,31 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Budget bounds what several compactors of one process do together: each gets it as
-// [Options.Budget]. It is safe for concurrent use.
+// Budget bounds what several compactors of one process do together: each gets the same one as
+// [Options.Budget]. Set its fields before the first use. It is safe for concurrent use.
 type Budget struct {
+	// RequestsPerSecond and BytesPerSecond are for all compactors together, on average over a
+	// few seconds. Retries of requests and heartbeats of elections are not counted. 0 or less
+	// is no bound.
+	RequestsPerSecond int
+	BytesPerSecond    int64
+	// AtOnce is how many compactors work at a time; the others wait for their turn. 0 or less
+	// is no bound.
+	AtOnce int
+
+	once            sync.Once
 	requests, bytes *rate.Limiter
 	turns           chan struct{}
 }
 
-// NewBudget returns a budget of so many requests and bytes a second, on average over a few
-// seconds, for all compactors that share it. At most atOnce of them work at a time, and the
-// others wait for their turn. Retries of requests and heartbeats of elections are not
-// counted. 0 or less is no bound.
-func NewBudget(requestsPerSecond int, bytesPerSecond int64, atOnce int) *Budget {
-	b := &Budget{requests: limiter(int64(requestsPerSecond)), bytes: limiter(bytesPerSecond)}
-	if atOnce > 0 {
-		b.turns = make(chan struct{}, atOnce)
-	}
-	return b
+// begin makes what the compactors share.
+func (b *Budget) begin() {
+	b.once.Do(func() {
+		b.requests, b.bytes = limiter(int64(b.RequestsPerSecond)), limiter(b.BytesPerSecond)
+		if b.AtOnce > 0 {
+			b.turns = make(chan struct{}, b.AtOnce)
+		}
+	})
 }
 
 // turn waits until one more compactor may work. The caller calls done at the end.
@@ -66,6 +75,7 @@ func newPacer(o *Options) *pacer {
 	if b == nil {
 		b = &Budget{}
 	}
+	b.begin()
 	return &pacer{
 		clock:    o.Clock,
 		requests: [2]*rate.Limiter{limiter(int64(o.RequestsPerSecond)), b.requests},

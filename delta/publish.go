@@ -82,8 +82,7 @@ func Open(ctx context.Context, root store.Store, sources []Source, opts *Options
 			if err != nil {
 				return err
 			}
-			t := r.Table()
-			p.sources[i] = &source{Source: s, r: r, log: t.Log(), table: t, name: s.Log.Traits().Name}
+			p.sources[i] = &source{Source: s, r: r, log: f.Log, table: r.Table(), name: s.Log.Traits().Name}
 			return nil
 		})
 	}

@@ -31,13 +31,6 @@ type Gate struct {
 // NewGate returns a gate that has seen epoch highest, such as one kept on disk.
 func NewGate(highest Epoch) *Gate { return &Gate{highest: highest} }
 
-// Highest returns the highest epoch seen, 0 if there was none.
-func (g *Gate) Highest() Epoch {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return g.highest
-}
-
 // Check remembers e, or refuses it with a [FencedError] if the gate has seen a higher
 // epoch; epoch 0 is always refused. It returns after all effects of lower epochs that run
 // in [Gate.Do] have ended.
@@ -52,7 +45,9 @@ func (g *Gate) Check(e Epoch) error { return g.Do(e, func() error { return nil }
 // gate.
 func (g *Gate) Do(e Epoch, effect func() error) error {
 	if e == 0 {
-		return &FencedError{Epoch: e, By: g.Highest()}
+		g.mu.RLock()
+		defer g.mu.RUnlock()
+		return &FencedError{Epoch: e, By: g.highest}
 	}
 	for {
 		done, err := g.try(e, effect)

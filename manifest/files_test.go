@@ -135,7 +135,6 @@ func TestInitFilesApart(t *testing.T) {
 	if _, err := initWith(t.Context(), at("table-log"), at("table")); err != nil {
 		t.Error(err)
 	}
-	fixture.WantErr(t, MoveFiles(t.Context(), at("table-log"), at("table-log/files"), nil), ErrOptions, "lie one within the other")
 }
 
 // TestInitFilesStops: a process dies between any two requests. The next one makes the log, or
@@ -192,25 +191,4 @@ func TestInitFilesRace(t *testing.T) {
 			t.Error(info.Key, err)
 		}
 	}
-}
-
-// TestMoveFiles: a log whose files were moved gets a new mark, and a new home.
-func TestMoveFiles(t *testing.T) {
-	st, second, third := memstore.New(nil), memstore.New(nil), memstore.New(nil)
-	f, err := initWith(t.Context(), st, second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(MoveFiles(t.Context(), st, third, quick), files.Check(t.Context(), third, f.Log, st.Traits().Name, nil)); err != nil {
-		t.Error(err)
-	}
-	own := memstore.New(nil)
-	if _, err := quickInit(t.Context(), own); err != nil {
-		t.Fatal(err)
-	}
-	fixture.WantErr(t, MoveFiles(t.Context(), own, third, nil), ErrFiles, "leave out")
-	fixture.WantErr(t, MoveFiles(t.Context(), own, nil, nil), ErrOptions, "needs the store for files")
-	fixture.WantErr(t, MoveFiles(t.Context(), st, nil, nil), ErrFiles, "open that one")
-	fixture.WantErr(t, MoveFiles(t.Context(), memstore.New(nil), third, nil), ErrNotInitialized, "")
-	fixture.WantErr(t, MoveFiles(t.Context(), st, careless{memstore.New(nil)}, nil), probe.ErrRefused, "")
 }

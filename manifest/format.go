@@ -62,16 +62,11 @@ func (f *Format) FileName(key string) string {
 	return key
 }
 
-// FitsFiles returns [ErrFiles] if a log in st with this format needs a store for files and
-// none is given, or if one is given and the log has none. It sends no request.
-func (f *Format) FitsFiles(st, given store.Store) error {
-	switch none := store.IsNil(given); {
-	case f.Files != nil && none:
-		return fmt.Errorf("%w: the log in %s keeps its files in another store, %s; open that one and give it as the option Files (on the command line: --files URL)", ErrFiles, st.Traits().Name, f.Files.Store)
-	case f.Files == nil && !none:
-		return fmt.Errorf("%w: the log in %s keeps its files in its own store; leave out the option Files (on the command line: --files), or create a new log with it", ErrFiles, st.Traits().Name)
+func (f *Format) filesHome() string {
+	if f.Files == nil {
+		return ""
 	}
-	return nil
+	return f.Files.Store
 }
 
 // ReadFormat reads format.json. Errors: [ErrNotInitialized], [fence.ErrFormat],

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -102,7 +101,7 @@ func Init(ctx context.Context, st store.Store, opts *InitOptions) (Format, error
 	}
 	f, err := o.init(ctx, st)
 	if err == nil {
-		err = f.FitsFiles(st, o.Files)
+		err = files.Fit(st, o.Files, f.Files != nil, f.filesHome())
 	}
 	if err != nil {
 		return Format{}, err
@@ -169,8 +168,8 @@ func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err
 	if store.IsNil(o.Files) {
 		return f, nil
 	}
-	if err := apart(st, o.Files); err != nil {
-		return Format{}, err
+	if err := files.Apart(st, o.Files); err != nil {
+		return Format{}, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	if report, err = files.Probe(ctx, o.Files, o.Probe, o.Clock.Wall(), o.Settle); err != nil {
 		return Format{}, err
@@ -185,53 +184,4 @@ func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err
 		return Format{}, err
 	}
 	return f, nil
-}
-
-// apart refuses to keep a log below its files, or files below their log.
-//
-// guard:files-apart. A log and its store for files do not lie within one another. Without this
-// check: files are at s3://lake/table, and their log at s3://lake/table/log; an engine vacuums
-// the table, and deletes all objects there that the table does not name; a seal is among them,
-// and a zombie creates its next object in that slot.
-//
-//mutant:replace inside(a, b) || inside(b, a) => false
-func apart(st, files store.Store) error {
-	if !st.Traits().MultiProcess {
-		return nil // such stores have no places
-	}
-	a, b := st.Traits().Name, files.Traits().Name
-	if inside(a, b) || inside(b, a) {
-		return fmt.Errorf("%w: the store for files, %s, and that of the log, %s, lie one within the other: what deletes strange objects there would delete the log's. Give each a prefix of its own", ErrOptions, b, a)
-	}
-	return nil
-}
-
-// inside reports whether a place is another or below it.
-func inside(place, other string) bool {
-	return strings.HasPrefix(strings.TrimSuffix(place, "/")+"/", strings.TrimSuffix(other, "/")+"/")
-}
-
-// MoveFiles records that given has the files of the log in st from now on: after the log, its
-// files or both were moved, or if the mark that says so was deleted. Nothing else may use the
-// log meanwhile. It probes a store that no log has used before. It copies no files; package
-// verify tells whether all are there.
-func MoveFiles(ctx context.Context, st, given store.Store, settle *store.SettleOptions) error {
-	f, err := ReadFormat(ctx, st, settle)
-	if err == nil {
-		err = f.FitsFiles(st, given)
-	}
-	if err != nil {
-		return err
-	}
-	if f.Files == nil {
-		return fmt.Errorf("%w: MoveFiles needs the store for files", ErrOptions)
-	}
-	if err := apart(st, given); err != nil {
-		return err
-	}
-	report, err := files.Probe(ctx, given, nil, clock.Or(nil).Wall(), settle)
-	if err != nil {
-		return err
-	}
-	return files.Write(ctx, given, f.Log, st.Traits().Name, report, settle)
 }

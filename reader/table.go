@@ -145,9 +145,6 @@ func (w *tableWalk) add(f *frame.Frame) error {
 	return nil
 }
 
-// Log is the identity of the log.
-func (t *Table) Log() fence.ID { return t.r.log.Format().Log }
-
 // Edits is how many edits the log has, as of the last Read.
 func (t *Table) Edits() uint64 { return t.edits }
 

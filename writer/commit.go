@@ -165,18 +165,18 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 			// guard:edit-epoch. A writer adds only files of its own epoch. Without this check:
 			// writer 2 adds a file that writer 1 uploaded and did not add; the compactor sweeps
 			// that file as an orphan of epoch 1; the table names a file that is gone.
-			return nil, &ConflictError{f.Key, fmt.Sprintf("is of epoch %d; the writer of epoch %d adds only files that it has created", epoch, w.token.Epoch())}
+			return nil, conflict(f.Key, fmt.Sprintf("is of epoch %d; the writer of epoch %d adds only files that it has created", epoch, w.token.Epoch()))
 		case !complete:
 			// guard:edit-complete. A writer adds only files that it has created and closed, and
 			// each once. Without this check: a file is added while its upload goes on, and the
 			// upload fails; or a file is added a second time, after it was removed and deleted.
 			// The table names a file that is not there.
-			return nil, &ConflictError{f.Key, "was not created and closed by this writer, or was added before"}
+			return nil, conflict(f.Key, "was not created and closed by this writer, or was added before")
 		case done.Size != f.Size || done.CRC32C != f.CRC32C:
 			// guard:edit-content. A file is added with the size and checksum of what was uploaded.
 			// Without this check: an application fills in the size of another file; every backup
 			// and every check of the log takes the sound file for a damaged one.
-			return nil, &ConflictError{f.Key, fmt.Sprintf("has %d bytes and the CRC-32C %08x; the edit says %d and %08x; add what FileWriter.File returns", done.Size, done.CRC32C, f.Size, f.CRC32C)}
+			return nil, conflict(f.Key, fmt.Sprintf("has %d bytes and the CRC-32C %08x; the edit says %d and %08x; add what FileWriter.File returns", done.Size, done.CRC32C, f.Size, f.CRC32C))
 		}
 	}
 	for _, key := range edit.Remove {
@@ -188,7 +188,7 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 		//mutant:replace !ok || live.Value() != ext => ok && live.Value() == "?"+ext
 		id, ext := parse(key)
 		if live, ok := w.table.live[id]; !ok || live.Value() != ext {
-			return nil, &ConflictError{key, "is not live, so it cannot be removed"}
+			return nil, conflict(key, "is not live, so it cannot be removed")
 		}
 	}
 	properties, err = state.SetProperties(edit, w.table.properties)

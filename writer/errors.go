@@ -24,7 +24,8 @@ var (
 	// ErrTooLarge: a record, a cursor, an edit or the whole append is over the limits of
 	// the log. Nothing was written; the writer goes on.
 	ErrTooLarge = errors.New("writer: too large")
-	// ErrConflict: an edit does not fit the table. Nothing was written; the writer goes on.
+	// ErrConflict: an edit does not fit the table. The error names the file. Nothing was
+	// written; the writer goes on.
 	ErrConflict = errors.New("writer: conflict")
 	// ErrAborted: the file was ended by Abort.
 	ErrAborted = errors.New("writer: file aborted")
@@ -32,16 +33,8 @@ var (
 	ErrOptions = errors.New("writer: invalid options")
 )
 
-// ConflictError says which file of an edit does not fit the table. It is [ErrConflict].
-type ConflictError struct {
-	Key string
-	Why string // for people
-}
-
-func (e *ConflictError) Error() string { return "writer: conflict: file " + e.Key + " " + e.Why }
-
-// Unwrap returns [ErrConflict].
-func (e *ConflictError) Unwrap() error { return ErrConflict }
+// conflict says which file of an edit does not fit the table, and why.
+func conflict(key, why string) error { return fmt.Errorf("%w: file %s %s", ErrConflict, key, why) }
 
 func notCommitted(err error) error { return fmt.Errorf("%w: %w", ErrNotCommitted, err) }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/feed"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -139,7 +140,7 @@ func (p *appending) run(ctx context.Context) error {
 	}
 	format, err := manifest.ReadFormat(ctx, st, nil)
 	if err == nil {
-		err = format.FitsFiles(st, opts.Files)
+		err = state.FitFiles(&format, st, opts.Files)
 	}
 	if err != nil {
 		// So is a log whose format.json is gone: no epoch should be won for it.

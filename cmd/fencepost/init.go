@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
@@ -114,7 +115,7 @@ It needs the rights of a writer.`,
 
 // filesMoved records where the files of a log are now.
 func (a *app) filesMoved(ctx context.Context, st, files store.Store) error {
-	if err := manifest.MoveFiles(ctx, st, files, nil); err != nil {
+	if err := state.MoveFiles(ctx, st, files, nil); err != nil {
 		return err
 	}
 	return a.write(fmt.Appendf(nil, "the files of the log in %s are in %s now; check with fencepost verify --files\n", st.Traits().Name, files.Traits().Name))

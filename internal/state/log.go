@@ -55,7 +55,7 @@ func Open(ctx context.Context, st store.Store, opts *Options) (*Log, error) {
 		return nil, err
 	}
 	if !store.IsNil(l.opts.Files) {
-		err = l.format.FitsFiles(st, l.opts.Files)
+		err = FitFiles(&l.format, st, l.opts.Files)
 	}
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (l *Log) Store() store.Store { return l.st }
 // FileStore returns the store that has the files of the table, under their keys. The error is
 // [manifest.ErrFiles] if that is a second store, which was not given.
 func (l *Log) FileStore() (store.Store, error) {
-	if err := l.format.FitsFiles(l.st, l.opts.Files); err != nil {
+	if err := FitFiles(&l.format, l.st, l.opts.Files); err != nil {
 		return nil, err
 	}
 	if l.format.Files == nil {

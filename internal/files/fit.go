@@ -1,0 +1,45 @@
+package files
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fencepost/fencepost/store"
+)
+
+// Fit returns [ErrStore] if a log in st needs a second store for files and none is given, or if
+// one is given and the log has none. Second tells whether it has one, and home what that called
+// itself when the log was created. It sends no request.
+func Fit(st, given store.Store, second bool, home string) error {
+	switch none := store.IsNil(given); {
+	case second && none:
+		return fmt.Errorf("%w: the log in %s keeps its files in another store, %s; open that one and give it as the option Files (on the command line: --files URL)", ErrStore, st.Traits().Name, home)
+	case !second && !none:
+		return fmt.Errorf("%w: the log in %s keeps its files in its own store; leave out the option Files (on the command line: --files), or create a new log with it", ErrStore, st.Traits().Name)
+	}
+	return nil
+}
+
+// Apart refuses to keep a log below its files, or files below their log.
+//
+// guard:files-apart. A log and its store for files do not lie within one another. Without this
+// check: files are at s3://lake/table, and their log at s3://lake/table/log; an engine vacuums
+// the table, and deletes all objects there that the table does not name; a seal is among them,
+// and a zombie creates its next object in that slot.
+//
+//mutant:replace inside(a, b) || inside(b, a) => false
+func Apart(st, files store.Store) error {
+	if !st.Traits().MultiProcess {
+		return nil // such stores have no places
+	}
+	a, b := st.Traits().Name, files.Traits().Name
+	if inside(a, b) || inside(b, a) {
+		return fmt.Errorf("the store for files, %s, and that of the log, %s, lie one within the other: what deletes strange objects there would delete the log's. Give each a prefix of its own", b, a)
+	}
+	return nil
+}
+
+// inside reports whether a place is another or below it.
+func inside(place, other string) bool {
+	return strings.HasPrefix(strings.TrimSuffix(place, "/")+"/", strings.TrimSuffix(other, "/")+"/")
+}

@@ -1,0 +1,58 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fencepost/fencepost/internal/files"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/dirstore"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
+)
+
+// overwriting is a store that breaks the promise of a create.
+type overwriting struct{ store.Store }
+
+func (s overwriting) Put(ctx context.Context, key string, body []byte, _ *store.PutOptions) (store.Info, error) {
+	return s.Store.Put(ctx, key, body, nil)
+}
+
+// TestMoveFiles: a log whose files were moved gets a new mark, and a new home.
+func TestMoveFiles(t *testing.T) {
+	init := func(st, second store.Store) manifest.Format {
+		f, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}, Files: second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	st, third, own := memstore.New(nil), memstore.New(nil), memstore.New(nil)
+	f := init(st, memstore.New(nil))
+	init(own, nil)
+	if err := errors.Join(MoveFiles(t.Context(), st, third, nil), files.Check(t.Context(), third, f.Log, st.Traits().Name, nil)); err != nil {
+		t.Error(err)
+	}
+	fixture.WantErr(t, MoveFiles(t.Context(), own, third, nil), manifest.ErrFiles, "leave out")
+	fixture.WantErr(t, MoveFiles(t.Context(), own, nil, nil), manifest.ErrOptions, "needs the store for files")
+	fixture.WantErr(t, MoveFiles(t.Context(), st, nil, nil), manifest.ErrFiles, "open that one")
+	fixture.WantErr(t, MoveFiles(t.Context(), memstore.New(nil), third, nil), manifest.ErrNotInitialized, "")
+	fixture.WantErr(t, MoveFiles(t.Context(), st, overwriting{memstore.New(nil)}, nil), probe.ErrRefused, "")
+
+	root, err := dirstore.Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(prefix string) store.Store {
+		st, err := store.Sub(root, prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	init(at("log"), at("table"))
+	fixture.WantErr(t, MoveFiles(t.Context(), at("log"), at("log/files"), nil), manifest.ErrOptions, "lie one within the other")
+}
