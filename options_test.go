@@ -3,15 +3,23 @@ package fencepost_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/rewrite"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/store/probe"
@@ -73,5 +81,32 @@ func TestNoStore(t *testing.T) {
 				t.Errorf("%s with %s: %v", name, what, err)
 			}
 		}
+	}
+}
+
+// TestGreatestNumbers: an option that is the greatest number of its type is refused, or it means
+// what a large number means. No sum or product of it is negative.
+func TestGreatestNumbers(t *testing.T) {
+	const most, longest = math.MaxInt64, time.Duration(math.MaxInt64)
+	whole := longest.Truncate(time.Millisecond)
+	for name, v := range map[string]interface{ Validate() error }{
+		"leader RequestTimeout": &leader.Options{RequestTimeout: longest}, "leader Renew": &leader.Options{Renew: whole},
+		"leader Margin": &leader.Options{Margin: longest}, "leader Margin and RequestTimeout": &leader.Options{Margin: longest, RequestTimeout: longest},
+		"group RequestTimeout": &group.Options{RequestTimeout: longest}, "group Renew": &group.Options{Renew: whole},
+		"group Margin": &group.Options{Margin: longest}, "group Margin and RequestTimeout": &group.Options{Margin: longest, RequestTimeout: longest},
+	} {
+		if err := v.Validate(); err == nil || strings.Contains(err.Error(), "-") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var small []manifest.File
+	for i := range 16 {
+		small = append(small, manifest.File{Key: layout.FileKey(1, uuid.NewString(), ""), Size: int64(100 + i)})
+	}
+	if got := rewrite.Choose(small, &rewrite.Options{Target: most}); len(got) != 1 {
+		t.Errorf("with the greatest Target %d rewrites are chosen", len(got))
+	}
+	if now := clock.Instant(time.Hour); now.Add(longest) < now || now.Add(-time.Minute) >= now || now.Add(time.Minute).Sub(now) != time.Minute {
+		t.Error("an instant in 300 years comes before now")
 	}
 }
