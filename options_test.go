@@ -3,6 +3,7 @@ package fencepost_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/rewrite"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -76,12 +78,42 @@ func TestNoStore(t *testing.T) {
 			"format":    func() error { _, err := manifest.ReadFormat(ctx, st, nil); return err },
 			"sub":       func() error { _, err := store.Sub(st, "x"); return err },
 			"probe":     func() error { _, err := probe.Run(ctx, st, nil); return err },
+			"move":      func() error { return manifest.MoveFiles(ctx, st, st, nil) },
+			"register":  func() error { _, err := register.Open(ctx, st, "x", token, nil); return err },
+			"take":      func() error { _, err := register.Take(ctx, st, "x", nil); return err },
+			"read":      func() error { _, err := register.Read(ctx, st, "x", nil); return err },
+			"reach":     func() error { return store.Reach(ctx, st, "x", nil) },
+			"join":      func() error { _, err := group.Join(ctx, st, nil); return err },
+			"create":    func() error { return group.Create(ctx, st, &group.Options{Partitions: 2}) },
+			"count":     func() error { _, err := group.Partitions(ctx, st); return err },
+			"drain":     func() error { return group.Drain(ctx, st, "x", nil) },
+			"observe": func() (err error) {
+				for _, err = range group.Observe(ctx, st, nil) {
+					break
+				}
+				return err
+			},
+			"partition":    func() error { _, err := fencepost.PartitionStore(st, 1); return err },
+			"CompactGroup": func() error { return fencepost.CompactGroup(ctx, st, nil) },
+			"RunGroup": func() error {
+				return fencepost.RunGroup(ctx, st, nil, func(context.Context, *fencepost.PartitionSession) error { return nil })
+			},
 		} {
-			if err := call(); err == nil || !strings.Contains(err.Error(), "the store is nil") {
+			if err := panicless(call); err == nil || !strings.Contains(err.Error(), "the store is nil") {
 				t.Errorf("%s with %s: %v", name, what, err)
 			}
 		}
 	}
+}
+
+// panicless calls f, and returns a panic as an error.
+func panicless(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return f()
 }
 
 // TestGreatestNumbers: an option that is the greatest number of its type is refused, or it means

@@ -109,6 +109,14 @@ func (o *Options) withDefaults(validity time.Duration, traits store.Traits) (Opt
 	return v, v.check(traits)
 }
 
+// given checks what a caller gives: nothing is started without a store.
+func given(st store.Store, opts *Options) error {
+	if store.IsNil(st) {
+		return errors.Join(fmt.Errorf("%w: the store is nil: open one with store.Open", ErrOptions), opts.Validate())
+	}
+	return opts.Validate()
+}
+
 func validValidity(d time.Duration) bool {
 	return d >= minValidity && d <= maxValidity && d%time.Millisecond == 0
 }
