@@ -3,15 +3,25 @@ package fencepost_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/register"
+	"github.com/fencepost/fencepost/rewrite"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/store/probe"
@@ -68,10 +78,67 @@ func TestNoStore(t *testing.T) {
 			"format":    func() error { _, err := manifest.ReadFormat(ctx, st, nil); return err },
 			"sub":       func() error { _, err := store.Sub(st, "x"); return err },
 			"probe":     func() error { _, err := probe.Run(ctx, st, nil); return err },
+			"move":      func() error { return manifest.MoveFiles(ctx, st, st, nil) },
+			"register":  func() error { _, err := register.Open(ctx, st, "x", token, nil); return err },
+			"take":      func() error { _, err := register.Take(ctx, st, "x", nil); return err },
+			"read":      func() error { _, err := register.Read(ctx, st, "x", nil); return err },
+			"reach":     func() error { return store.Reach(ctx, st, "x", nil) },
+			"join":      func() error { _, err := group.Join(ctx, st, nil); return err },
+			"create":    func() error { return group.Create(ctx, st, &group.Options{Partitions: 2}) },
+			"count":     func() error { _, err := group.Partitions(ctx, st); return err },
+			"drain":     func() error { return group.Drain(ctx, st, "x", nil) },
+			"observe": func() (err error) {
+				for _, err = range group.Observe(ctx, st, nil) {
+					break
+				}
+				return err
+			},
+			"partition":    func() error { _, err := fencepost.PartitionStore(st, 1); return err },
+			"CompactGroup": func() error { return fencepost.CompactGroup(ctx, st, nil) },
+			"RunGroup": func() error {
+				return fencepost.RunGroup(ctx, st, nil, func(context.Context, *fencepost.PartitionSession) error { return nil })
+			},
 		} {
-			if err := call(); err == nil || !strings.Contains(err.Error(), "the store is nil") {
+			if err := panicless(call); err == nil || !strings.Contains(err.Error(), "the store is nil") {
 				t.Errorf("%s with %s: %v", name, what, err)
 			}
 		}
+	}
+}
+
+// panicless calls f, and returns a panic as an error.
+func panicless(f func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return f()
+}
+
+// TestGreatestNumbers: an option that is the greatest number of its type is refused, or it means
+// what a large number means. No sum or product of it is negative.
+func TestGreatestNumbers(t *testing.T) {
+	const most, longest = math.MaxInt64, time.Duration(math.MaxInt64)
+	whole := longest.Truncate(time.Millisecond)
+	for name, v := range map[string]interface{ Validate() error }{
+		"leader RequestTimeout": &leader.Options{RequestTimeout: longest}, "leader Renew": &leader.Options{Renew: whole},
+		"leader Margin": &leader.Options{Margin: longest}, "leader Margin and RequestTimeout": &leader.Options{Margin: longest, RequestTimeout: longest},
+		"group RequestTimeout": &group.Options{RequestTimeout: longest}, "group Renew": &group.Options{Renew: whole},
+		"group Margin": &group.Options{Margin: longest}, "group Margin and RequestTimeout": &group.Options{Margin: longest, RequestTimeout: longest},
+	} {
+		if err := v.Validate(); err == nil || strings.Contains(err.Error(), "-") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var small []manifest.File
+	for i := range 16 {
+		small = append(small, manifest.File{Key: layout.FileKey(1, uuid.NewString(), ""), Size: int64(100 + i)})
+	}
+	if got := rewrite.Choose(small, &rewrite.Options{Target: most}); len(got) != 1 {
+		t.Errorf("with the greatest Target %d rewrites are chosen", len(got))
+	}
+	if now := clock.Instant(time.Hour); now.Add(longest) < now || now.Add(-time.Minute) >= now || now.Add(time.Minute).Sub(now) != time.Minute {
+		t.Error("an instant in 300 years comes before now")
 	}
 }

@@ -92,7 +92,7 @@ func RunGroup(ctx context.Context, st store.Store, opts *GroupOptions, work func
 	if work == nil {
 		faults = append(faults, fmt.Errorf("%w: work is nil: pass the function that RunGroup is to call", ErrOptions))
 	}
-	if st == nil {
+	if store.IsNil(st) {
 		faults = append(faults, fmt.Errorf("%w: the store is nil: open one with store.Open", ErrOptions))
 	}
 	if err := errors.Join(faults...); err != nil {

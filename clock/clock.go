@@ -2,6 +2,7 @@ package clock
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
@@ -9,8 +10,13 @@ import (
 // process, so only differences between instants of the same clock mean anything.
 type Instant time.Duration
 
-// Add returns the instant d later.
-func (t Instant) Add(d time.Duration) Instant { return t + Instant(d) }
+// Add returns the instant d later, or the latest one of the type if that is too late for it.
+func (t Instant) Add(d time.Duration) Instant {
+	if d > 0 && t > math.MaxInt64-Instant(d) {
+		return math.MaxInt64
+	}
+	return t + Instant(d)
+}
 
 // Sub returns the time from u to t.
 func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }

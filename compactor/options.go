@@ -198,7 +198,7 @@ func (o *Options) segmentBytes() int64 {
 
 // levels is the rule of merging.
 func (o *Options) levels() levels {
-	l := levels{full: (o.segmentBytes() + 1) / 2, fanIn: o.FanIn, n: o.Levels, span: o.Retain.Age / 4}
+	l := levels{full: o.segmentBytes() - o.segmentBytes()/2, fanIn: o.FanIn, n: o.Levels, span: o.Retain.Age / 4}
 	if o.Retain.Records > 0 {
 		l.records = max(o.Retain.Records/4, 1)
 	}

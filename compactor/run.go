@@ -72,7 +72,7 @@ func (c *Compactor) warn(what string, err error) {
 // awaitLog waits until there is a log. That is one GET in each Interval, and less often the longer
 // it lasts if IdleInterval says so.
 func (c *Compactor) awaitLog(ctx context.Context) error {
-	for n, every := 0, c.opts.Interval; ; n, every = n+1, min(2*every, c.opts.IdleInterval) {
+	for n, every := 0, c.opts.Interval; ; n, every = n+1, c.idle(every) {
 		_, err := c.open(ctx)
 		if !errors.Is(err, manifest.ErrNotInitialized) {
 			return nil // what else is wrong, the first round finds
@@ -87,6 +87,11 @@ func (c *Compactor) awaitLog(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// idle is twice an interval, up to IdleInterval.
+func (c *Compactor) idle(every time.Duration) time.Duration {
+	return every + min(every, c.opts.IdleInterval-every) // twice as long may be no number
 }
 
 // remind is after how many looks a compactor without a log says so again.
@@ -107,7 +112,7 @@ func (c *Compactor) rounds(ctx context.Context, p *pass) error {
 		if r := &p.report; p.waits || r.Folded > 0 || r.Merged > 0 || r.Truncated > 0 || len(r.Pruned) > 0 {
 			every = c.opts.Interval
 		} else {
-			every = min(2*every, c.opts.IdleInterval)
+			every = c.idle(every)
 		}
 		if err := clock.Sleep(ctx, c.opts.Clock, every); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -350,7 +351,7 @@ func TestWriter(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, o := range []*delta.Options{
-		{Retention: time.Minute}, {Every: time.Microsecond}, {Settle: &store.SettleOptions{Reads: -1}},
+		{Retention: time.Minute}, {Every: time.Microsecond}, {Every: math.MaxInt64}, {Settle: &store.SettleOptions{Reads: -1}},
 		{Partition: []delta.Column{{Name: "a b"}}}, {Partition: []delta.Column{{Name: "a", Type: "uuid"}}}, {Partition: []delta.Column{{Name: "a"}, {Name: "A"}}},
 	} {
 		if err := o.Validate(); !errors.Is(err, delta.ErrOptions) {
@@ -373,5 +374,10 @@ func TestOptions(t *testing.T) {
 	}
 	if _, err := delta.Open(t.Context(), mem, nil, nil); !errors.Is(err, delta.ErrOptions) {
 		t.Error(err)
+	}
+	for _, none := range []store.Store{nil, (*memstore.Store)(nil)} {
+		if _, err := delta.Open(t.Context(), mem, []delta.Source{{Log: mem}, {Log: none}}, nil); !errors.Is(err, delta.ErrOptions) {
+			t.Errorf("a source without a log: %v", err)
+		}
 	}
 }

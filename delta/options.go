@@ -53,6 +53,7 @@ type Foreign struct {
 const (
 	minRetention = time.Hour
 	defaultEvery = 100 * time.Millisecond
+	mostEvery    = 24 * time.Hour
 )
 
 // Validate returns all that is wrong with the options, as [Open] does. Each fault is
@@ -63,8 +64,8 @@ func (o *Options) Validate() error {
 	if v.Retention < minRetention {
 		faults = append(faults, fmt.Errorf("%w: Retention %v is shorter than %v: engines that read the table need its files for as long as a query takes", ErrOptions, v.Retention, minRetention))
 	}
-	if v.Every < time.Millisecond {
-		faults = append(faults, fmt.Errorf("%w: Every %v is shorter than 1ms", ErrOptions, v.Every))
+	if v.Every < time.Millisecond || v.Every > mostEvery {
+		faults = append(faults, fmt.Errorf("%w: Every %v must be 1ms to %v", ErrOptions, v.Every, mostEvery))
 	}
 	if err := v.Settle.Validate(); err != nil {
 		faults = append(faults, fmt.Errorf("%w: Settle: %w", ErrOptions, err))

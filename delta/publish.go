@@ -59,6 +59,9 @@ func Open(ctx context.Context, root store.Store, sources []Source, opts *Options
 		return nil, fmt.Errorf("%w: there is no source", ErrOptions)
 	}
 	p.table = &table{st: root, settle: o.Settle, clock: o.Clock, foreign: p.foreign}
+	if i := slices.IndexFunc(sources, func(s Source) bool { return store.IsNil(s.Log) }); i >= 0 {
+		return nil, fmt.Errorf("%w: the log of source %d is nil: open it with store.Open", ErrOptions, i)
+	}
 	p.sources = make([]*source, len(sources))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)

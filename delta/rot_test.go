@@ -3,16 +3,22 @@ package delta_test
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/delta"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 )
 
 // published is what engines see: the paths of the newest version, and what it tells of each
@@ -116,5 +122,42 @@ func TestRotOfTheSource(t *testing.T) {
 	}
 	if t.Logf("%d kinds of damage, %d were refused", n, refused); refused == 0 {
 		t.Error("nothing was refused")
+	}
+}
+
+// TestWhyNothingIsPublished: whoever stops waiting for a store learns what it says.
+func TestWhyNothingIsPublished(t *testing.T) {
+	for name, reason := range map[string]error{
+		"disk full": &store.Error{Op: "put", Err: syscall.ENOSPC},
+		"503":       &store.Error{Op: "put", Status: 503},
+		"403":       &store.Error{Op: "put", Status: 403, Kind: store.ErrDenied},
+		"DNS":       &store.Error{Op: "put", Err: &net.DNSError{Err: "no such host", Name: "bucket.example"}},
+		"TLS":       &store.Error{Op: "put", Err: x509.UnknownAuthorityError{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLake(t, func(t *testing.T, k *lake) {
+				k.rows(1)
+				var failed error
+				for what, do := range map[string]func(context.Context, *delta.Publisher) error{
+					"Publish": func(ctx context.Context, p *delta.Publisher) error {
+						r, err := p.Publish(ctx)
+						return errors.Join(err, r.Err())
+					},
+					"Run": func(ctx context.Context, p *delta.Publisher) error { return errors.Join(p.Run(ctx), failed) },
+				} {
+					for _, kind := range []faultstore.Kind{faultstore.Put, faultstore.Get, faultstore.List} {
+						failed = nil
+						k.Faulty.SetHook(nil)
+						p := k.publisher(k.Faulty, &delta.Options{Settle: &store.SettleOptions{Clock: clock.Go()}, Hooks: delta.Hooks{Failed: func(err error) { failed = err }}})
+						k.Faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: kind, Times: -1, Fault: faultstore.Fault{Drop: true, Err: reason}}))
+						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+						if err := do(ctx, p); !errors.Is(err, reason) {
+							t.Errorf("%s without %s: %v", what, kind, err)
+						}
+						cancel()
+					}
+				}
+			})
+		})
 	}
 }

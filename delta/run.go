@@ -36,7 +36,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 			err, tidied = p.tidy(ctx), begun
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return ended(ctx, err)
 		}
 		if errors.Is(err, ErrForeign) || errors.Is(err, ErrDamaged) {
 			return err
@@ -57,10 +57,18 @@ func (p *Publisher) Run(ctx context.Context) error {
 			p.opts.Hooks.Failed(err)
 			failures = min(4*failures+p.opts.Every, time.Minute)
 		}
-		if err := clock.Sleep(ctx, p.opts.Clock, pause+failures); err != nil {
-			return err
+		if clock.Sleep(ctx, p.opts.Clock, pause+failures) != nil {
+			return ended(ctx, err)
 		}
 	}
+}
+
+// ended is why Run ends with its context: also what the store has answered, if that is known.
+func ended(ctx context.Context, err error) error {
+	if errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // yield waits a moment if others publish too, the longer the more there seem to be. So not all

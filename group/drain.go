@@ -19,7 +19,7 @@ import (
 // the next assignment. To drain a member twice does no harm. Errors: [ErrNoMember] if there is no
 // member of that name, or its session is over; [ErrNoGroup]; errors of the store.
 func Drain(ctx context.Context, st store.Store, name string, opts *Options) error {
-	if err := opts.Validate(); err != nil {
+	if err := given(st, opts); err != nil {
 		return err
 	}
 	settle := &store.SettleOptions{Clock: clock.System()}

@@ -74,6 +74,9 @@ func readFormat(ctx context.Context, st store.Store, settle *store.SettleOptions
 // Partitions returns how many partitions the group in st has. Errors: [ErrNoGroup]; fence.ErrFormat and
 // fence.ErrCorrupt; errors of the store.
 func Partitions(ctx context.Context, st store.Store) (int, error) {
+	if err := given(st, nil); err != nil {
+		return 0, err
+	}
 	f, _, err := readFormat(ctx, st, &store.SettleOptions{})
 	return f.Partitions, err
 }
@@ -81,7 +84,7 @@ func Partitions(ctx context.Context, st store.Store) (int, error) {
 // Create makes sure that the group exists and has at least Options.Partitions partitions, as [Join] does,
 // and makes nobody a member. Errors: as of [Join].
 func Create(ctx context.Context, st store.Store, opts *Options) error {
-	if err := opts.Validate(); err != nil {
+	if err := given(st, opts); err != nil {
 		return err
 	}
 	o := *cmp.Or(opts, &Options{})

@@ -71,7 +71,7 @@ const longAgo = math.MinInt64 / 2
 // [ErrNoGroup]; probe.ErrRefused if the store cannot be used; fence.ErrFormat and
 // fence.ErrCorrupt if group.json cannot be read; permanent errors of the store.
 func Join(ctx context.Context, st store.Store, opts *Options) (*Group, error) {
-	if err := opts.Validate(); err != nil {
+	if err := given(st, opts); err != nil {
 		return nil, err
 	}
 	o := Options{Clock: clock.System()}

@@ -56,7 +56,7 @@ type Member struct {
 // yielded and ends the sequence.
 func Observe(ctx context.Context, st store.Store, opts *Options) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if err := opts.Validate(); err != nil {
+		if err := given(st, opts); err != nil {
 			yield(Status{}, err)
 			return
 		}

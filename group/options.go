@@ -109,6 +109,14 @@ func (o *Options) withDefaults(validity time.Duration, traits store.Traits) (Opt
 	return v, v.check(traits)
 }
 
+// given checks what a caller gives: nothing is started without a store.
+func given(st store.Store, opts *Options) error {
+	if store.IsNil(st) {
+		return errors.Join(fmt.Errorf("%w: the store is nil: open one with store.Open", ErrOptions), opts.Validate())
+	}
+	return opts.Validate()
+}
+
 func validValidity(d time.Duration) bool {
 	return d >= minValidity && d <= maxValidity && d%time.Millisecond == 0
 }
@@ -128,11 +136,11 @@ func (o *Options) check(traits store.Traits) error {
 	need(o.Weight <= maxWeight, "Weight %d must be at most %d; a negative one means no share", o.Weight, maxWeight)
 	need(len(o.Data) <= maxData && utf8.ValidString(o.Data), "Data has %d bytes; it must be up to %d bytes of UTF-8", len(o.Data), maxData)
 	need(validValidity(o.Validity), "Validity %v must be %v to %v in whole milliseconds", o.Validity, minValidity, maxValidity)
-	need(o.Renew >= time.Millisecond && o.Renew%time.Millisecond == 0, "Renew %v must be positive and in whole milliseconds", o.Renew)
+	need(o.Renew >= time.Millisecond && o.Renew <= maxValidity && o.Renew%time.Millisecond == 0, "Renew %v must be positive, at most %v, and in whole milliseconds", o.Renew, maxValidity)
 	need(o.Renew >= traits.MinRewrite, "Renew %v is below %v, the least time between two writes of one key that %s allows", o.Renew, traits.MinRewrite, traits.Name)
 	need(o.ClockRate > 0 && o.ClockRate < 0.5, "ClockRate %g must be above 0 and below 0.5", o.ClockRate)
-	need(o.RequestTimeout > 0, "RequestTimeout %v must be positive", o.RequestTimeout)
-	need(o.Margin > 0, "Margin %v must be positive", o.Margin)
+	need(o.RequestTimeout > 0 && o.RequestTimeout <= maxValidity, "RequestTimeout %v must be positive, and at most %v", o.RequestTimeout, maxValidity)
+	need(o.Margin > 0 && o.Margin <= maxValidity, "Margin %v must be positive, and at most %v", o.Margin, maxValidity)
 	need(o.Drain > 0, "Drain %v must be positive", o.Drain)
 	need(o.StallAfter >= 0, "StallAfter %v must not be negative", o.StallAfter)
 	if err := o.Probe.Validate(); err != nil {

@@ -134,12 +134,12 @@ func (o *Options) check(traits store.Traits) error {
 	}
 	need(validIdentity(o.Identity), "Identity %.40q must be 1 to %d bytes of printable UTF-8", o.Identity, maxIdentity)
 	need(o.validValidity(), "Validity %v must be %v to %v in whole milliseconds", o.Validity, minValidity, maxValidity)
-	need(o.Renew >= time.Millisecond && o.Renew%time.Millisecond == 0, "Renew %v must be positive and in whole milliseconds", o.Renew)
+	need(o.Renew >= time.Millisecond && o.Renew <= maxValidity && o.Renew%time.Millisecond == 0, "Renew %v must be positive, at most %v, and in whole milliseconds", o.Renew, maxValidity)
 	need(o.Renew >= traits.MinRewrite, "Renew %v is below %v, the least time between two writes of one key that %s allows",
 		o.Renew, traits.MinRewrite, traits.Name)
 	need(o.ClockRate > 0 && o.ClockRate < 0.5, "ClockRate %g must be above 0 and below 0.5", o.ClockRate)
-	need(o.RequestTimeout > 0, "RequestTimeout %v must be positive", o.RequestTimeout)
-	need(o.Margin > 0, "Margin %v must be positive", o.Margin)
+	need(o.RequestTimeout > 0 && o.RequestTimeout <= maxValidity, "RequestTimeout %v must be positive, and at most %v", o.RequestTimeout, maxValidity)
+	need(o.Margin > 0 && o.Margin <= maxValidity, "Margin %v must be positive, and at most %v", o.Margin, maxValidity)
 	need(o.MinEpoch <= lease.MaxMinEpoch, "MinEpoch %d must be at most %d: a greater one leaves no room for the leaders after it", o.MinEpoch, uint64(lease.MaxMinEpoch))
 	need(o.Poll >= 0, "Poll %v must not be negative", o.Poll)
 	need(o.StallAfter >= 0, "StallAfter %v must not be negative", o.StallAfter)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -106,5 +107,5 @@ const calm = 8
 func (s *stream) pause(ctx context.Context, requests int) error {
 	silence := s.opts.Clock.Now().Sub(s.came)
 	d := min(max(silence/calm, s.opts.PollMin), s.opts.PollMax)
-	return clock.Sleep(ctx, s.opts.Clock, d*time.Duration(requests))
+	return clock.Sleep(ctx, s.opts.Clock, min(d, math.MaxInt64/time.Duration(requests))*time.Duration(requests))
 }

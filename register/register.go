@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -144,6 +145,9 @@ func Read(ctx context.Context, st store.Store, key string, opts *Options) (State
 
 func read(ctx context.Context, st store.Store, key string, settle *store.SettleOptions) (record, store.Version, error) {
 	body, info, err := store.ReadAll(ctx, st, key, maxRecord, settle)
+	if errors.Is(err, store.ErrTooLarge) {
+		err = document.Corrupt(key, "%v", err)
+	}
 	if err != nil {
 		return record{}, "", err
 	}
@@ -198,7 +202,9 @@ func (r *Register) Set(ctx context.Context, value []byte) error {
 func (r *Register) write(ctx context.Context, old record, version store.Version, value []byte) (bool, error) {
 	next := old
 	next.Epoch, next.Owner, next.Nonce = r.epoch, r.owner, fence.ID(uuid.New())
-	next.Writes++
+	if next.Writes < math.MaxUint64 { // or nobody could read it any more
+		next.Writes++
+	}
 	if value != nil {
 		next.set(value)
 	}

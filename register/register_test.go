@@ -3,6 +3,7 @@ package register_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
@@ -220,6 +222,37 @@ func TestBadInput(t *testing.T) {
 	}
 	if err := (*register.Options)(nil).Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A record with the greatest numbers is no end of a register: what is set is read. An object that
+// is too long to be one is corrupt.
+func TestGreatestCount(t *testing.T) {
+	st := memstore.New(nil)
+	open(t, st, 3)
+	body, _, err := store.ReadAll(t.Context(), st, key, 1<<20, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(body, &doc); err != nil {
+		t.Fatal(err)
+	}
+	delete(doc, "checksum")
+	doc["writes"] = json.Number("18446744073709551615")
+	if body, err = document.Encode(key, doc); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Put(t.Context(), key, body, nil); err != nil {
+		t.Fatal(err)
+	}
+	set(t, open(t, st, 4), "acknowledged")
+	holds(t, st, 4, "acknowledged")
+	if _, err := st.Put(t.Context(), key, make([]byte, 7<<20), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := register.Take(t.Context(), st, key, nil); !errors.Is(err, fence.ErrCorrupt) {
+		t.Errorf("7 MiB: %v", err)
 	}
 }
 

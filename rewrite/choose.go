@@ -47,7 +47,7 @@ func Choose(files []manifest.File, opts *Options) [][]manifest.File {
 }
 
 // large reports whether a file of so many bytes is never merged any more.
-func (o *Options) large(size int64) bool { return size >= (o.Target+1)/2 }
+func (o *Options) large(size int64) bool { return size >= o.Target-o.Target/2 }
 
 // level is the logarithm of a size, to the base of MinFiles.
 func (o *Options) level(size int64) (l int) {

@@ -108,6 +108,9 @@ func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error 
 	if err := opts.Validate(); err != nil {
 		return err
 	}
+	if IsNil(st) {
+		return &Error{Op: "reach", Key: key, Kind: ErrInvalid, Hint: "the store is nil"}
+	}
 	o := *cmp.Or(opts, &ReachOptions{})
 	o.Timeout, o.Every, o.Clock = cmp.Or(o.Timeout, 10*time.Second), cmp.Or(o.Every, 5*time.Second), clock.Or(o.Clock)
 	w := Waiting{Store: st.Traits().Where()}
