@@ -254,6 +254,9 @@ type part struct {
 	hold hold
 }
 
+// names reports whether the version names the pin that the publisher has taken for it.
+func (w *part) names() bool { return w.pin.Key != "" && w.hold.Manifest == w.pin.Version }
+
 // advance creates the versions for some steps, until all are there or somebody else was quicker.
 func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error {
 	m, err := p.metaData(todo)
@@ -284,13 +287,17 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 		for _, part := range parts {
 			actions = append(actions, p.actions(part, now)...)
 		}
-		if created, err := p.create(ctx, "FENCEPOST PUBLISH", actions, r); !created {
-			return err
-		}
+		created, err := p.create(ctx, "FENCEPOST PUBLISH", actions, r)
 		for _, part := range parts {
-			if part.hold.Manifest == part.pin.Version {
-				part.pin, p.due = manifest.Pin{}, true // the table has it now
+			switch {
+			case created && part.names():
+				part.pin, part.named, p.due = manifest.Pin{}, false, true // the table has it now
+			case err != nil && part.names():
+				part.named = true // it may have come in all the same
 			}
+		}
+		if !created {
+			return err
 		}
 	}
 	return nil
