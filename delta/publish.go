@@ -276,6 +276,7 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 			return err
 		}
 	}
+	p.claim(todo)
 	todo = slices.DeleteFunc(slices.Clone(todo), func(w *work) bool { return w.err != nil })
 	if err := each(ctx, todo, func(w *work) error { return p.hold(ctx, w) }); err != nil {
 		return err
@@ -301,6 +302,28 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 		}
 	}
 	return nil
+}
+
+// claim leaves sources behind that add a file of another log. The others are published.
+func (p *Publisher) claim(todo []*work) {
+	by := map[string]*work{}
+	for _, w := range todo {
+		for _, st := range w.steps {
+			for _, f := range st.add {
+				path := w.path(f.Key)
+				other := ""
+				if have := p.state.files[path]; have != nil && have.log != w.log.String() {
+					other = have.log
+				} else if by[path] != nil && by[path] != w {
+					other = by[path].log.String()
+				}
+				if other != "" && w.err == nil {
+					w.err = fmt.Errorf("%w: file %s is one of log %s already: one of the two is a copy of the other, which belongs to another table", ErrSource, path, other)
+				}
+				by[path] = w
+			}
+		}
+	}
 }
 
 func (p *Publisher) create(ctx context.Context, operation string, actions []action, r *Report) (bool, error) {
