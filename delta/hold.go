@@ -30,10 +30,18 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 	_, old, known := p.state.source(w.log)
 	name := pinName(p.state.meta.ID)
 	if w.pin.Key != "" && (w.pin.Name != name || w.pin.Version > w.table.Version() || known && w.pin.Version <= old.Manifest) {
-		if err := w.r.Release(ctx, w.pin); err != nil {
-			return err
+		// guard:delta-pin-named. A publisher releases its own pin at once only if no version can name
+		// it. Otherwise it is let go of by the rule for all pins. Without this check: the answer to a
+		// create is lost, and the version is there; the publisher finds that the table names its pin
+		// or a newer one; it releases the pin; a file that the version names is deleted.
+		//
+		//mutant:replace if !w.named { => if true {
+		if !w.named {
+			if err := w.r.Release(ctx, w.pin); err != nil {
+				return err
+			}
 		}
-		w.pin = manifest.Pin{}
+		w.pin, w.named, p.due = manifest.Pin{}, false, p.due || w.named
 	}
 	age := p.opts.Clock.Wall().Sub(time.UnixMilli(old.Held)).Abs() // a clock may have gone back
 	if w.pin.Key != "" || known && (age < retentionOf(p.state.meta, p.opts.Retention)/holdsPerRetention || w.table.Version() <= old.Manifest) {

@@ -258,6 +258,9 @@ type part struct {
 	hold hold
 }
 
+// names reports whether the version names the pin that the publisher has taken for it.
+func (w *part) names() bool { return w.pin.Key != "" && w.hold.Manifest == w.pin.Version }
+
 // advance creates the versions for some steps, until all are there or somebody else was quicker.
 func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error {
 	m, err := p.metaData(todo)
@@ -277,6 +280,7 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 			return err
 		}
 	}
+	p.claim(todo)
 	todo = slices.DeleteFunc(slices.Clone(todo), func(w *work) bool { return w.err != nil })
 	if err := each(ctx, todo, func(w *work) error { return p.hold(ctx, w) }); err != nil {
 		return err
@@ -288,16 +292,42 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 		for _, part := range parts {
 			actions = append(actions, p.actions(part, now)...)
 		}
-		if created, err := p.create(ctx, "FENCEPOST PUBLISH", actions, r); !created {
-			return err
-		}
+		created, err := p.create(ctx, "FENCEPOST PUBLISH", actions, r)
 		for _, part := range parts {
-			if part.hold.Manifest == part.pin.Version {
-				part.pin, p.due = manifest.Pin{}, true // the table has it now
+			switch {
+			case created && part.names():
+				part.pin, part.named, p.due = manifest.Pin{}, false, true // the table has it now
+			case err != nil && part.names():
+				part.named = true // it may have come in all the same
 			}
+		}
+		if !created {
+			return err
 		}
 	}
 	return nil
+}
+
+// claim leaves sources behind that add a file of another log. The others are published.
+func (p *Publisher) claim(todo []*work) {
+	by := map[string]*work{}
+	for _, w := range todo {
+		for _, st := range w.steps {
+			for _, f := range st.add {
+				path := w.path(f.Key)
+				other := ""
+				if have := p.state.files[path]; have != nil && have.log != w.log.String() {
+					other = have.log
+				} else if by[path] != nil && by[path] != w {
+					other = by[path].log.String()
+				}
+				if other != "" && w.err == nil {
+					w.err = fmt.Errorf("%w: file %s is one of log %s already: one of the two is a copy of the other, which belongs to another table", ErrSource, path, other)
+				}
+				by[path] = w
+			}
+		}
+	}
 }
 
 func (p *Publisher) create(ctx context.Context, operation string, actions []action, r *Report) (bool, error) {

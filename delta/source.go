@@ -27,6 +27,8 @@ type source struct {
 	checked reader.Place
 	// pin holds the version pinned, if this publisher took a pin that no version names yet.
 	pin manifest.Pin
+	// named: there may be a version that names pin, for the answer to its create was lost.
+	named bool
 	// trouble counts looks in a row that found something gone.
 	trouble int
 	// footers are those of files that are not published yet, by key.

@@ -1,10 +1,12 @@
 package delta
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/manifest"
 )
 
 // A commit that does not fit the state says why, and which file it is about.
@@ -29,5 +31,41 @@ func TestActionsThatDoNotFit(t *testing.T) {
 	s := small()
 	if p, err := s.after([]action{{Add: there.add(true)}}); err != nil || p != s.proof() {
 		t.Errorf("the same file again: %v, %v", p, err)
+	}
+}
+
+// Two actions for one path in one commit would be a version that nobody can read: they are refused
+// before it is written.
+func TestPathsTwiceInACommit(t *testing.T) {
+	there := small().files["1/a.parquet"]
+	fresh := *there
+	fresh.path = "1/fresh.parquet"
+	other := fresh
+	other.log = fence.ID{2}.String()
+	for name, all := range map[string][]action{
+		"two logs add one path":  {{Add: fresh.add(true)}, {Add: other.add(true)}},
+		"added twice":            {{Add: fresh.add(true)}, {Add: fresh.add(true)}},
+		"removed twice":          {{Remove: there.remove(1, true)}, {Remove: there.remove(1, true)}},
+		"removed and added":      {{Remove: there.remove(1, true)}, {Add: there.add(true)}},
+		"added and then removed": {{Add: there.add(true)}, {Remove: there.remove(1, true)}},
+	} {
+		if p, err := small().after(all); err == nil {
+			s := small()
+			t.Errorf("%s: it would be written with %d files, and then: %v", name, p.Files, s.apply(all))
+		}
+	}
+}
+
+// A source that is a copy of another one is left behind, and the others are not.
+func TestCopiedSource(t *testing.T) {
+	there := small().files["1/a.parquet"]
+	works := make([]*work, 3)
+	for i, key := range []string{"file/1/a.parquet", "file/1/new.parquet", "file/1/new.parquet"} {
+		works[i] = &work{source: &source{log: fence.ID{byte(2 + i)}}, steps: []step{{add: []manifest.File{{Key: key}}}}}
+	}
+	p := &Publisher{state: small()}
+	p.claim(works)
+	if !errors.Is(works[0].err, ErrSource) || !strings.Contains(works[0].err.Error(), there.log) || works[1].err != nil || !errors.Is(works[2].err, ErrSource) {
+		t.Error(works[0].err, works[1].err, works[2].err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/manifest"
@@ -129,7 +130,11 @@ func NewWriter[T any](ctx context.Context, log Log, opts *WriterOptions[T]) (*Wr
 		return nil, fmt.Errorf("%w: the log is nil", ErrOptions)
 	}
 	o := opts.withDefaults()
-	own, err := schemaOf(parquet.SchemaOf(new(T)))
+	rows := parquet.SchemaOf(new(T))
+	own, err := schemaOf(rows)
+	if err == nil {
+		err = sortable(rows)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +153,19 @@ func NewWriter[T any](ctx context.Context, log Log, opts *WriterOptions[T]) (*Wr
 	case Plain:
 	}
 	return w, nil
+}
+
+// sortable refuses columns whose bounds the library writes wrong: it compares decimals that are
+// kept as bytes without their sign, and engines leave out row groups by these bounds.
+func sortable(s *parquet.Schema) error {
+	for _, path := range s.Columns() {
+		leaf, _ := s.Lookup(path...)
+		k := leaf.Node.Type().Kind()
+		if _, ok := logical(leaf.Node.Type()).(*format.DecimalType); ok && k != parquet.Int32 && k != parquet.Int64 {
+			return fmt.Errorf("%w: the column %s is a decimal in bytes, for which parquet-go writes bounds that engines misread: write it as an int64 with the tag decimal(scale:precision), which has up to 18 digits", ErrSchema, strings.Join(path, "."))
+		}
+	}
+	return nil
 }
 
 // fitsTable checks a schema against that of the table, if there is one.
