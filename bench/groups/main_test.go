@@ -22,6 +22,7 @@ const validity = 15 * time.Second
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	page.Text = sources
 	if inFull() {
 		keepOthers()
 	}
