@@ -38,6 +38,7 @@ mutant: handshake       | -DM=2 -DP=1 -DV=3 -DNO_HANDSHAKE
 mutant: pending-kept    | -DM=3 -DP=1 -DV=3 -DNO_PENDING_KEPT
 mutant: pending-raised  | -DM=2 -DP=1 -DV=4 -DNO_PENDING_RAISED
 mutant: pending-raised (acknowledgements without numbers) | -DM=2 -DP=1 -DV=4 -DNO_ACK_NUMBER
+mutant: since-new       | -DM=2 -DP=1 -DV=3 -DNO_SINCE_NEW
 mutant: since-token     | -DM=2 -DP=1 -DV=4 -DNO_SINCE_TOKEN
 mutant: since-token (an owner that opens again counts) | -DM=2 -DP=1 -DV=3 -DNO_COUNT
 mutant: stop-first      | -DM=2 -DP=1 -DV=3 -DNO_STOP_FIRST
@@ -60,7 +61,7 @@ mutant: expire-last     | -DM=2 -DP=1 -DV=3 -DNO_EXPIRE_LAST
 byte newest;
 byte parts[V + 2];		/* how many partitions it names */
 byte owner[(V + 2) * P];
-byte since[(V + 2) * P];	/* the assignment that gave the partition to this owner */
+byte since[(V + 2) * P];	/* names the ownership; it rises with each, and is at most the assignment's number */
 byte pend[(V + 2) * P * M];	/* pending: the number that a member must acknowledge first, or 0 */
 #define OWNER(row, p) owner[(row) * P + (p)]
 #define SINCE(row, p) since[(row) * P + (p)]
@@ -246,6 +247,12 @@ inline open(m, p) {
 	WORK(m, p) = true
 }
 
+#ifdef NO_SINCE_NEW
+#define LEAST_SINCE(row, p) SINCE(row, p)
+#else
+#define LEAST_SINCE(row, p) (SINCE(row, p) + 1)
+#endif
+
 /* organise writes assignment n into row `to`. It follows from the one in row base. What the
    organiser has read of members, and of group.json, may be old. */
 inline organise(base, to, n) {
@@ -267,7 +274,18 @@ inline organise(base, to, n) {
 		:: p < parts[to] && (who > M || who < M && !joined[who] || who == NOBODY && OWNER(base, p) == NOBODY) ->
 			OWNER(to, p) = OWNER(base, p); SINCE(to, p) = SINCE(base, p); moved = false
 		/* Also to the same owner anew, when its count is used up. */
-		:: else -> OWNER(to, p) = who; SINCE(to, p) = (who == NOBODY -> 0 : n); moved = true
+		:: else ->
+			OWNER(to, p) = who; SINCE(to, p) = (who == NOBODY -> 0 : n); moved = true;
+			/* since-new: the since of a partition that moves is above its since before, and
+			   at most n. It need not be n: an assignment that moves few partitions takes a
+			   since that others have. Nobody's partition has no since that the organiser
+			   could compare with, so it gets n. Without this: B owns the partition after A,
+			   with A's since. B's first token is A's. */
+			if
+			:: who != NOBODY && OWNER(base, p) != NOBODY ->
+				do :: SINCE(to, p) > LEAST_SINCE(base, p) -> SINCE(to, p)-- :: break od
+			:: else
+			fi
 		fi;
 		x = 0;
 		do

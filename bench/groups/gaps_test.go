@@ -68,10 +68,13 @@ func TestStorm(t *testing.T) {
 			resume = append(resume, x.st.Pause())
 		}
 		time.Sleep(time.Minute)
+		w.forget()
 		for _, f := range resume {
 			f()
 		}
 		row("all are frozen for a minute", w.owned(5*validity, workers, all...), before)
+		// A heartbeat and the hint take 40 a minute. Beyond that, what each sends must not rise with their number.
+		add(t, result.Row{Name: what + ", all are frozen for a minute: requests of each until everything is owned", Value: float64(w.sent()) / float64(workers), Goal: 80, Ratio: true})
 		w.owned(10*validity, 1, all...)
 		time.Sleep(time.Minute)
 
@@ -80,6 +83,39 @@ func TestStorm(t *testing.T) {
 		add(t, result.Row{Name: what + ": validities until the last one has left", Value: time.Since(start).Seconds() / validity.Seconds(), Goal: 3, Ratio: true})
 		later := w.worker("later")
 		add(t, result.Row{Name: what + ", all have left, and one joins: validities until it owns all", Value: w.owned(5*validity, 0, later).Seconds() / validity.Seconds(), Goal: 3, Ratio: true})
+		w.end(later)
+	})
+}
+
+// Workers leave one after the other until one is left, and then that one leaves, too.
+func TestScaleDown(t *testing.T) {
+	workers, n := size(100, 10), size(10_000, 100)
+	inWorld(t, n, func(w *world) {
+		w.found()
+		what := fmt.Sprintf("%d workers, %s partitions, all leave one by one", workers, result.Number(float64(n)))
+		all := w.workers(workers)
+		w.owned(3*time.Minute, 1, all...)
+		time.Sleep(time.Minute)
+		w.forget()
+		before := w.newest()
+		var left []time.Duration
+		for i, x := range all {
+			start := time.Now()
+			x.stop()
+			left = append(left, time.Since(start))
+			if i+1 < workers {
+				w.owned(validity, 1, all[i+1:]...)
+			}
+		}
+		q := func(q float64) float64 { return result.Quantile(w.gaps, q).Seconds() }
+		add(t,
+			result.Row{Name: what + ": validities until one has left, at most", Value: slices.Max(left).Seconds() / validity.Seconds(), Goal: 1, Ratio: true, Note: fmt.Sprintf("the last one %.2f", left[workers-1].Seconds()/validity.Seconds())},
+			result.Row{Name: what + ": assignments for each", Value: float64(w.newest()-before) / float64(workers), Goal: 2, Ratio: true},
+			result.Row{Name: what + ": seconds without an owner, p50", Value: q(0.5), Goal: 0.5, Ratio: true},
+			result.Row{Name: what + ": p99", Value: q(0.99), Goal: 1.5, Ratio: true, Note: fmt.Sprintf("longest %.2f s, of %d", q(1), len(w.gaps))},
+		)
+		later := w.worker("later")
+		add(t, result.Row{Name: what + ", and one joins: validities until it owns all", Value: w.owned(5*validity, 0, later).Seconds() / validity.Seconds(), Goal: 3, Ratio: true})
 		w.end(later)
 	})
 }

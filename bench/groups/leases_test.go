@@ -18,6 +18,17 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
+// sources says where the cadences of rivals are from.
+const sources = "The cadence of the Kinesis client is that of version 2: it renews each lease every 10 s / 3 − 25 ms, and looks for leases to take every 20.05 s " +
+	"([DynamoDBLeaseCoordinator](https://github.com/awslabs/amazon-kinesis-client/blob/0b267037ea54965890bf5ce1d611760a083d61e8/amazon-kinesis-client/src/main/java/software/amazon/kinesis/leases/dynamodb/DynamoDBLeaseCoordinator.java)), " +
+	"with the defaults failoverTimeMillis = 10,000, epsilonMillis = 25 and 20 threads that renew " +
+	"([LeaseManagementConfig](https://github.com/awslabs/amazon-kinesis-client/blob/06c716ccea670f53da1cce112b5e9b5aa5ae00cb/amazon-kinesis-client/src/main/java/software/amazon/kinesis/leases/LeaseManagementConfig.java)). " +
+	"The cadence of Azure's event processor is that of its libraries for Go and JavaScript: it lists, renews and claims every 10 s, and an ownership expires after 60 s " +
+	"([Go](https://github.com/Azure/azure-sdk-for-go/blob/02a83bd94a8811cc67281f98e89d4c1d333a7bdd/sdk/messaging/azeventhubs/processor.go), which adds −20 to +30 % at random, left out here; " +
+	"[JavaScript](https://learn.microsoft.com/en-us/javascript/api/@azure/event-hubs/loadbalancingoptions)). " +
+	"The library for .NET has 30 s and 2 minutes ([EventProcessorOptions](https://learn.microsoft.com/en-us/dotnet/api/azure.messaging.eventhubs.primitives.eventprocessoroptions.partitionownershipexpirationinterval)): " +
+	"a third of the requests, and partitions are without an owner twice as long. Only when these libraries write and look is measured, on an object store, not how they balance."
+
 // rival shares partitions with a lease for each.
 type rival struct {
 	name     string
@@ -31,14 +42,14 @@ type rival struct {
 // how they balance.
 var rivals = []rival{
 	{"a lease for each partition, package leader", validity, electAll},
-	// The Kinesis client: failoverTimeMillis is 10 s. Leases are renewed each third of that, less 25 ms,
-	// and the whole table is scanned each 2 × (10 s + 25 ms). A lease that has not changed for
+	// The Kinesis client, version 2: failoverTimeMillis is 10 s. Leases are renewed each third of that, less
+	// 25 ms, and the whole table is scanned each 2 × (10 s + 25 ms). A lease that has not changed for
 	// 10 s may be taken.
 	{"the cadence of the Kinesis client", 10 * time.Second, func(ctx context.Context, x *worker) {
 		leases(ctx, x, 10*time.Second, 10*time.Second/3-25*time.Millisecond, 2*(10*time.Second+25*time.Millisecond))
 	}},
-	// Azure's event processor: each 10 s it lists all ownerships, renews its own, and claims. An ownership
-	// that was not changed for 60 s may be claimed.
+	// Azure's event processor, for Go and JavaScript: each 10 s it lists all ownerships, renews its own, and
+	// claims. An ownership that was not changed for 60 s may be claimed.
 	{"the cadence of Azure's event processor", time.Minute, func(ctx context.Context, x *worker) {
 		leases(ctx, x, time.Minute, 10*time.Second, 10*time.Second)
 	}},

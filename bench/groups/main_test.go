@@ -22,6 +22,7 @@ const validity = 15 * time.Second
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	page.Text = sources
 	if inFull() {
 		keepOthers()
 	}
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // measures are the tests that make rows, in the order of the page.
-var measures = []string{"TestSteady", "TestCrash", "TestRollingRestart", "TestJoin", "TestStorm", "TestSizes", "TestLook", "TestRanges", "TestLeases"}
+var measures = []string{"TestSteady", "TestCrash", "TestRollingRestart", "TestJoin", "TestStorm", "TestScaleDown", "TestSizes", "TestLook", "TestRanges", "TestLeases"}
 
 // keepOthers keeps the rows of other measures that are in the folder already, so that the measures
 // can be made one by one. All of them take many minutes.

@@ -73,6 +73,18 @@ func (w *world) forget() {
 	w.gaps, w.moves, w.requests = nil, make([]int, w.partitions), map[string]map[faultstore.Kind]int{}
 }
 
+// sent is how many requests all have sent.
+func (w *world) sent() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, kinds := range w.requests {
+		for _, times := range kinds {
+			n += times
+		}
+	}
+	return n
+}
+
 // worker is a process.
 type worker struct {
 	w       *world

@@ -66,6 +66,7 @@ type Page struct {
 	Rows     []Row    `json:"rows"`
 	Figures  []Figure `json:"-"`
 	Made     string   `json:"-"` // the command that makes the page
+	Text     string   `json:"-"` // a paragraph before the table
 	title    string
 	name     string // of its files, without extension
 }
@@ -130,6 +131,9 @@ func versions() []string {
 func (p *Page) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s, %s, %s. Made by `%s`.\n\n", p.title, p.Date, p.Machine, strings.Join(p.Versions, ", "), p.Made)
+	if p.Text != "" {
+		b.WriteString(p.Text + "\n\n")
+	}
 	b.WriteString("| measure | measured | goal | |\n|---|---|---|---|\n")
 	for _, row := range p.Rows {
 		mark := ""

@@ -105,8 +105,9 @@ func (a *Assignment) Index(name fence.ID) (int, bool) {
 // Owner returns the index of the member that owns partition p, or [Nobody].
 func (a *Assignment) Owner(p int) int { return int(a.owners[p]) }
 
-// Since returns the number of the assignment that gave partition p to its owner, or that
-// gave it a fresh since. It is 0 if nobody owns p.
+// Since names the ownership of partition p. It rises with each move of p, and with each fresh
+// since that the owner asks for. It is the number of the assignment that moved p, or of an
+// earlier one: assignments that move few partitions share a since. It is 0 if nobody owns p.
 func (a *Assignment) Since(p int) uint64 { return a.sinces[p] }
 
 // Token returns the token of an opening of partition p by its owner. The first opening under
@@ -124,6 +125,15 @@ func (a *Assignment) Token(p, opening int) fence.Token {
 // change the slice.
 func (a *Assignment) Pending(p int) []Entry {
 	return a.entries[a.first[p]:a.first[p+1]:a.first[p+1]]
+}
+
+// Moved returns the number of the assignment that took partition p from its last owner, as far
+// as the pending entries show. It is 0 if there are none.
+func (a *Assignment) Moved(p int) (number uint64) {
+	for _, e := range a.Pending(p) {
+		number = max(number, e.Number)
+	}
+	return number
 }
 
 // Owned yields the partitions that member m owns, in order.

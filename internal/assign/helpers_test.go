@@ -136,6 +136,13 @@ func (g *group) churn(rng *rand.Rand, members int, requests int) {
 	}
 }
 
+// shareSinces makes assignments share a since that move fewer than one partition in so many.
+func shareSinces(t *testing.T, few int) {
+	before := fewMoves
+	t.Cleanup(func() { fewMoves = before })
+	fewMoves = few
+}
+
 // equal reports whether two assignments say the same.
 func equal(a, b *Assignment) bool {
 	if a.Group() != b.Group() || a.Number() != b.Number() || a.Maker() != b.Maker() || a.Base() != b.Base() || a.Partitions() != b.Partitions() || !slices.Equal(a.Members(), b.Members()) {

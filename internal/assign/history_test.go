@@ -17,6 +17,7 @@ type view struct {
 	weights  map[fence.ID]uint64 // of the members that may receive partitions
 	expired  map[fence.ID]bool
 	granted  map[int]Request // by partition: the requests that count
+	few      bool            // so few partitions move that they may share a since with others
 }
 
 func viewOf(from *Assignment, news *News, to *Assignment) *view {
@@ -43,6 +44,14 @@ func viewOf(from *Assignment, news *News, to *Assignment) *view {
 			v.granted[r.Partition] = r
 		}
 	}
+	moved := 0
+	for p := range to.Partitions() {
+		_, granted := v.granted[p]
+		if granted || p >= from.Partitions() && to.Owner(p) != Nobody || p < from.Partitions() && owner(from, p) != owner(to, p) {
+			moved++
+		}
+	}
+	v.few = moved*fewMoves < to.Partitions()
 	return v
 }
 
@@ -91,14 +100,21 @@ func (v *view) partition(p int, fault func(string, ...any)) {
 	case granted && !r.Fresh && (before == after || slices.Contains(r.Avoid, after)):
 		fault("partition %d was given up by %s, and went to %s", p, before, after)
 	}
-	switch {
+	switch got := v.to.Since(p); {
 	case after == none:
-		since = 0
+		if got != 0 {
+			fault("partition %d of nobody has since %d", p, got)
+		}
+	case moved && v.few && before != none:
+		if got <= since || got > v.to.Number() {
+			fault("partition %d has since %d after %d in assignment %d", p, got, since, v.to.Number())
+		}
 	case moved:
-		since = v.to.Number()
-	}
-	if v.to.Since(p) != since {
-		fault("partition %d has since %d, want %d", p, v.to.Since(p), since)
+		if got != v.to.Number() {
+			fault("partition %d has since %d, want %d", p, got, v.to.Number())
+		}
+	case got != since:
+		fault("partition %d has since %d, want %d", p, got, since)
 	}
 	if moved && before != none && !v.expired[before] {
 		entries[before] = v.to.Number()
@@ -273,6 +289,7 @@ func TestHistories(t *testing.T) {
 	}
 	made, fair := 0, 0
 	for seed := range seeds {
+		shareSinces(t, 1+999*(seed%2))
 		rng := rand.New(rand.NewPCG(uint64(seed), 0))
 		h := &acted{group: newGroup(t, 1+rng.IntN(40)), rng: rng}
 		for step := range 60 {

@@ -174,6 +174,7 @@ func TestPlay(t *testing.T) {
 	}
 	started, made := 0, 0
 	for seed := range seeds {
+		shareSinces(t, 1+999*(seed%2))
 		w := &play{
 			rng: rand.New(rand.NewPCG(uint64(seed), 7)), all: []*Assignment{New(name(-1), 1, 1000)}, total: 1,
 			actors: map[fence.ID]*actor{}, top: map[int]fence.Token{},

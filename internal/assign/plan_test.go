@@ -258,6 +258,47 @@ func TestFreshSince(t *testing.T) {
 	}
 }
 
+// An assignment that moves few of many partitions shares a since with earlier ones, so the sinces stay few.
+func TestFewMovesShareASince(t *testing.T) {
+	g := newGroup(t, 3000)
+	g.join(3, 1)
+	g.next()
+	fresh := func(parts ...int) (sinces []uint64) {
+		t.Helper()
+		var all []Request
+		for _, p := range parts {
+			all = append(all, Request{Partition: p, Since: g.a.Since(p), Fresh: true})
+		}
+		if !g.next(all...) {
+			t.Fatal("nothing moved")
+		}
+		for _, p := range parts {
+			sinces = append(sinces, g.a.Since(p))
+		}
+		return sinces
+	}
+	for i, c := range []struct {
+		parts []int
+		want  []uint64
+	}{
+		{[]int{0}, []uint64{2}}, // its since is the highest
+		{[]int{1}, []uint64{2}},
+		{[]int{1, 2}, []uint64{4, 2}},
+		{[]int{1, 2, 3}, []uint64{5, 5, 5}}, // these are many
+		{[]int{0, 4}, []uint64{5, 5}},
+	} {
+		if got := fresh(c.parts...); !slices.Equal(got, c.want) {
+			t.Errorf("%d: assignment %d gives sinces %d, want %d", i, g.a.Number(), got, c.want)
+		}
+	}
+	// A new partition has no since before.
+	news := g.news()
+	news.Partitions = 3001
+	if g.plan(news); g.a.Since(3000) != 7 {
+		t.Errorf("the new partition has since %d", g.a.Since(3000))
+	}
+}
+
 // guard:partitions-kept.
 func TestPartitionsAreRaised(t *testing.T) {
 	g := newGroup(t, 2)

@@ -69,7 +69,7 @@ type part struct {
 	called   bool
 	again    bool // stopping: it is to start again, because it stalled
 	to       fence.ID
-	toSince  uint64
+	moved    uint64 // the assignment that gave the partition to it
 }
 
 func (p *part) works() bool { return p.phase == working || p.phase == handing || p.phase == stopping }
@@ -198,7 +198,7 @@ func (m *Machine) compare(p int, x *part) {
 	case working, handing:
 		x.to = fence.ID{}
 		if owner != assign.Nobody && !mine {
-			x.to, x.toSince = a.Members()[owner].Name, a.Since(p)
+			x.to, x.moved = a.Members()[owner].Name, a.Moved(p)
 		}
 		if x.phase == working {
 			x.phase, x.until = handing, m.now.Add(m.cfg.Renew)
@@ -279,7 +279,7 @@ func (m *Machine) turnPart(p int, x *part) {
 		x.again = true
 		m.stop(p, x, ByStalling)
 	case handing:
-		if x.to == (fence.ID{}) || m.dead[x.to] || m.readies[x.to] >= x.toSince || m.now >= x.until {
+		if x.to == (fence.ID{}) || m.dead[x.to] || m.readies[x.to] >= x.moved || m.now >= x.until {
 			m.stop(p, x, ByMoving)
 			return
 		}

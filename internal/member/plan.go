@@ -68,7 +68,10 @@ func (m *Machine) turnPlan() {
 		m.at(m.busy.Add(m.cfg.Renew / 2))
 		return // what the last listing showed is being read, or somebody is being expired
 	}
-	if m.readAcks(func(x fence.ID, n uint64) bool { return m.known.Number() > 0 && m.wantsAck(x, n) }) > 0 && m.now < m.roundAt.Add(m.cfg.Renew/2) {
+	// Those whose turn it is not only find out whether anything is needed. Acknowledgements do not change that, and
+	// after a storm all members are here at once: each would read the acknowledgements of all.
+	turn := rank <= 1 || m.struck || overdue
+	if turn && m.readAcks(func(x fence.ID, n uint64) bool { return m.known.Number() > 0 && m.wantsAck(x, n) }) > 0 && m.now < m.roundAt.Add(m.cfg.Renew/2) {
 		m.at(m.roundAt.Add(m.cfg.Renew / 2))
 		return
 	}
@@ -90,9 +93,9 @@ func (m *Machine) turnPlan() {
 		m.at(m.need.Add(m.cfg.Validity))
 		return
 	}
-	if turn := m.seenAt.Add(m.cfg.Renew); m.known.Number() > 0 && m.now < turn && !urgent {
-		m.planned, m.planAt = true, turn
-		m.at(turn)
+	if due := m.seenAt.Add(m.cfg.Renew); m.known.Number() > 0 && m.now < due && !urgent {
+		m.planned, m.planAt = true, due
+		m.at(due)
 		return
 	}
 	m.make(next)

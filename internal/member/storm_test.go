@@ -48,6 +48,11 @@ func TestStorm(t *testing.T) {
 	w.run(time.Minute)
 	took := w.all(3 * w.validity)
 	t.Logf("all woke after a minute: everything is owned again after %v, %d assignments, %d requests", took, w.newest()-n, w.requests()-before)
+	// Each joins again, and one or two look through all. If each looked through all, it would be 80 for each, and
+	// more with more members.
+	if sent := w.requests() - before; sent > 45*members {
+		t.Errorf("%d members sent %d requests", members, sent)
+	}
 	if most := uint64((w.now-start-time.Minute)/(w.validity*2/5)) + 2; w.newest()-n > most {
 		t.Errorf("%d assignments in %v; one in each Renew is allowed", w.newest()-n, w.now-start-time.Minute)
 	}
@@ -70,6 +75,40 @@ func TestStorm(t *testing.T) {
 	if took > w.validity/2 {
 		t.Errorf("it took %v", took)
 	}
+}
+
+// All leave one after the other, down to one member, and then the last one.
+func TestAllLeaveOneByOne(t *testing.T) {
+	const members = 30
+	w := newWorld(t, 1, 300)
+	for i := range members {
+		w.proc(fmt.Sprint("p", i))
+	}
+	w.balanced(3 * w.validity)
+	w.run(time.Minute)
+	w.gaps = nil
+	n := w.newest()
+	for i, p := range w.procs {
+		p.leave(true)
+		for start := w.now; !p.crashed; w.run(100 * time.Millisecond) {
+			if w.now-start > w.validity {
+				w.fail("%s has not left after %v", p.name, w.now-start)
+			}
+		}
+		if i < members-1 {
+			w.balanced(w.validity)
+		}
+	}
+	if got := w.newest() - n; got > 2*members {
+		t.Errorf("%d assignments for %d that left", got, members)
+	}
+	slices.Sort(w.gaps)
+	t.Logf("%d left one by one: %d assignments; without an owner p99 %v, at most %v", members, w.newest()-n, w.gaps[len(w.gaps)*99/100], w.gaps[len(w.gaps)-1])
+	if longest := w.gaps[len(w.gaps)-1]; longest > w.validity {
+		t.Errorf("a partition had no owner for %v", longest)
+	}
+	w.proc("later")
+	w.balanced(w.validity)
 }
 
 func (w *world) requests() (n int) {

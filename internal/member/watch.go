@@ -400,7 +400,7 @@ func (m *Machine) turnMembers(act bool) {
 		_, named := m.known.Index(x)
 		lapse := s.first.Add(m.cfg.wait())
 		switch {
-		case s.round == m.round && (s.rec == nil && act || s.doubt):
+		case s.round == m.round && act && (s.rec == nil || s.doubt):
 			flying++
 			m.attend(x)
 		case s.version != "" && s.rec != nil && act && m.now >= lapse && s.round == m.round:
