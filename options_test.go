@@ -78,7 +78,6 @@ func TestNoStore(t *testing.T) {
 			"format":    func() error { _, err := manifest.ReadFormat(ctx, st, nil); return err },
 			"sub":       func() error { _, err := store.Sub(st, "x"); return err },
 			"probe":     func() error { _, err := probe.Run(ctx, st, nil); return err },
-			"move":      func() error { return manifest.MoveFiles(ctx, st, st, nil) },
 			"register":  func() error { _, err := register.Open(ctx, st, "x", token, nil); return err },
 			"take":      func() error { _, err := register.Take(ctx, st, "x", nil); return err },
 			"read":      func() error { _, err := register.Read(ctx, st, "x", nil); return err },
