@@ -334,6 +334,13 @@ func TestWriter(t *testing.T) {
 		if err := errors.Join(w.Commit(t.Context(), writer.Cursor([]byte("further"))), w.Commit(t.Context())); err != nil {
 			t.Fatal(err)
 		}
+		plain, err := delta.NewWriter(t.Context(), k.w, &delta.WriterOptions[order]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(plain.Write(t.Context(), nil), plain.Commit(t.Context(), writer.Cursor([]byte("further")))); err != nil {
+			t.Fatal(err)
+		}
 		if after := k.publish(p); after.Version != r.Version || after.Sources[0].Edits != r.Sources[0].Edits {
 			t.Errorf("a cursor alone made version %d of %d: %+v", after.Version, r.Version, after)
 		}

@@ -199,6 +199,9 @@ func (w *Writer[T]) write(ctx context.Context, rows []T) error {
 
 // to writes rows of one partition.
 func (w *Writer[T]) to(ctx context.Context, meta map[string]string, rows []T) error {
+	if len(rows) == 0 {
+		return nil // not even a file without rows
+	}
 	f, err := w.fileOf(ctx, meta)
 	if err != nil {
 		return err

@@ -88,32 +88,32 @@ func (v *verdict) err() error {
 
 // compare compares what was produced with what each calls its function for. No message may be produced
 // meanwhile.
-func (l *ledger) compare(each func(func(row))) verdict {
+func (l *ledger) compare(each func(func(entry))) verdict {
 	v := verdict{Produced: l.n}
 	seen := make([]map[int64]bool, len(l.by))
 	for p := range seen {
 		seen[p] = map[int64]bool{}
 	}
-	each(func(r row) {
+	each(func(r entry) {
 		v.Read++
-		if r.Partition < 0 || int(r.Partition) >= len(l.by) {
+		if r.partition < 0 || int(r.partition) >= len(l.by) {
 			v.Strange++
-			v.example("partition %d was never produced", r.Partition)
+			v.example("partition %d was never produced", r.partition)
 			return
 		}
-		want, ok := l.by[r.Partition][r.Offset]
+		want, ok := l.by[r.partition][r.offset]
 		switch {
 		case !ok:
 			v.Strange++
-			v.example("partition %d offset %d was never produced", r.Partition, r.Offset)
-		case seen[r.Partition][r.Offset]:
+			v.example("partition %d offset %d was never produced", r.partition, r.offset)
+		case seen[r.partition][r.offset]:
 			v.Doubled++
-			v.example("partition %d offset %d is there twice", r.Partition, r.Offset)
-		case want != hash(r.Key, r.Value):
+			v.example("partition %d offset %d is there twice", r.partition, r.offset)
+		case want != r.hash:
 			v.Changed++
-			v.example("partition %d offset %d has another key or value", r.Partition, r.Offset)
+			v.example("partition %d offset %d has another key or value", r.partition, r.offset)
 		}
-		seen[r.Partition][r.Offset] = true
+		seen[r.partition][r.offset] = true
 	})
 	for p, want := range l.by {
 		for offset := range want {

@@ -20,8 +20,21 @@ import (
 // deltaTable is what a reader finds that knows Delta Lake and Parquet, and nothing of Fencepost, Kafka or
 // groups. It reads the commits from the first one on, so it needs no checkpoint.
 type deltaTable struct {
-	versions [][]string       // the active files of each version, sorted
-	files    map[string][]row // the rows of each file that any version names
+	root     store.Store
+	active   map[string]bool
+	versions [][]string         // the active files of each version, sorted
+	files    map[string][]entry // what is in each file that any version names
+}
+
+// entry is what is kept of a row of the table: where its message was in Kafka, and a hash of it.
+type entry struct {
+	partition int32
+	offset    int64
+	hash      uint64
+}
+
+func newDeltaTable(root store.Store) *deltaTable {
+	return &deltaTable{root: root, active: map[string]bool{}, files: map[string][]entry{}}
 }
 
 // deltaAction is the part of a line of a commit that a reader needs.
@@ -37,32 +50,46 @@ type deltaAction struct {
 	} `json:"protocol"`
 }
 
-// readDelta reads the Delta table in a store, with all its versions.
-func readDelta(ctx context.Context, root store.Store) (*deltaTable, error) {
-	t := &deltaTable{files: map[string][]row{}}
-	active := map[string]bool{}
-	for {
-		key := fmt.Sprintf("_delta_log/%020d.json", len(t.versions))
-		body, _, err := store.ReadAll(ctx, root, key, 1<<30, nil)
-		if errors.Is(err, store.ErrNotFound) {
-			return t, nil
-		}
+// read reads the versions that came since the last call, and their files.
+func (t *deltaTable) read(ctx context.Context) error {
+	n := 0 // how many versions there are now
+	for info, err := range store.ListAll(ctx, t.root, "_delta_log/", nil, nil) {
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := apply(body, active); err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
-		}
-		t.versions = append(t.versions, slices.Sorted(maps.Keys(active)))
-		for path := range active {
-			if _, known := t.files[path]; known {
-				continue
-			}
-			if t.files[path], err = readRows(ctx, root, path); err != nil {
-				return nil, fmt.Errorf("%s names %s: %w", key, path, err)
-			}
+		var v int
+		if _, err := fmt.Sscanf(info.Key, "_delta_log/%020d.json", &v); err == nil {
+			n = max(n, v+1)
 		}
 	}
+	for len(t.versions) < n {
+		if err := t.step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step reads the next version.
+func (t *deltaTable) step(ctx context.Context) error {
+	key := fmt.Sprintf("_delta_log/%020d.json", len(t.versions))
+	body, _, err := store.ReadAll(ctx, t.root, key, 1<<30, nil)
+	if err != nil {
+		return err
+	}
+	if err := apply(body, t.active); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	t.versions = append(t.versions, slices.Sorted(maps.Keys(t.active)))
+	for path := range t.active {
+		if t.names(path) {
+			continue
+		}
+		if t.files[path], err = readFile(ctx, t.root, path); err != nil {
+			return fmt.Errorf("%s names %s: %w", key, path, err)
+		}
+	}
+	return nil
 }
 
 // apply applies a commit to the set of active files.
@@ -88,27 +115,33 @@ func apply(commit []byte, active map[string]bool) error {
 	return nil
 }
 
-// readRows reads a Parquet file.
-func readRows(ctx context.Context, root store.Store, path string) ([]row, error) {
+// readFile reads a Parquet file.
+func readFile(ctx context.Context, root store.Store, path string) ([]entry, error) {
 	body, _, err := store.ReadAll(ctx, root, path, 1<<30, nil)
 	if err != nil {
 		return nil, err
 	}
 	r := parquet.NewGenericReader[row](bytes.NewReader(body))
 	defer func() { _ = r.Close() }()
-	rows := make([]row, r.NumRows())
-	n, err := r.Read(rows)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+	all, rows := make([]entry, 0, r.NumRows()), make([]row, 1024)
+	for {
+		n, err := r.Read(rows)
+		for _, r := range rows[:n] {
+			all = append(all, entry{r.Partition, r.Offset, hash(r.Key, r.Value)})
+		}
+		switch {
+		case errors.Is(err, io.EOF) && int64(len(all)) == r.NumRows():
+			return all, nil
+		case errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("%w: %d of %d rows", io.ErrUnexpectedEOF, len(all), r.NumRows())
+		case err != nil:
+			return nil, err
+		}
 	}
-	if n < len(rows) {
-		return nil, fmt.Errorf("%w: %d of %d rows", io.ErrUnexpectedEOF, n, len(rows))
-	}
-	return rows, nil
 }
 
 // newest calls f for each row of the newest version.
-func (t *deltaTable) newest(f func(row)) {
+func (t *deltaTable) newest(f func(entry)) {
 	if len(t.versions) == 0 {
 		return
 	}
@@ -117,6 +150,12 @@ func (t *deltaTable) newest(f func(row)) {
 			f(r)
 		}
 	}
+}
+
+// rows is how many rows the newest version has.
+func (t *deltaTable) rows() (n int) {
+	t.newest(func(entry) { n++ })
+	return n
 }
 
 // names tells whether any version names a file.
@@ -129,15 +168,15 @@ func (t *deltaTable) names(path string) bool {
 type span struct{ first, end int64 }
 
 // spans returns what a file has, as runs by partition.
-func spans(rows []row) map[int32][]span {
+func spans(rows []entry) map[int32][]span {
 	runs := map[int32][]span{}
 	for _, r := range rows {
-		all := runs[r.Partition]
-		if n := len(all); n > 0 && all[n-1].end == r.Offset {
+		all := runs[r.partition]
+		if n := len(all); n > 0 && all[n-1].end == r.offset {
 			all[n-1].end++
 			continue
 		}
-		runs[r.Partition] = append(all, span{r.Offset, r.Offset + 1})
+		runs[r.partition] = append(all, span{r.offset, r.offset + 1})
 	}
 	return runs
 }

@@ -34,12 +34,11 @@ func (s *story) check(ctx context.Context) error {
 	if err := s.publish(ctx); err != nil {
 		return err
 	}
-	t, err := s.compare(ctx)
-	if err != nil {
+	if err := s.compare(ctx); err != nil {
 		return err
 	}
 	// No other process runs any more, so no file can come or go.
-	orphans, err := s.orphans(ctx, t)
+	orphans, err := s.orphans(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,44 +48,44 @@ func (s *story) check(ctx context.Context) error {
 		}
 	}
 	s.say("%d of %d uploaded files are in no version, among them those of bob and cyd: their messages are in files of others", len(orphans), len(s.report.uploaded))
-	if err := s.sweep(ctx, t); err != nil {
+	if err := s.sweep(ctx); err != nil {
 		return err
 	}
 	if err := s.publish(ctx); err != nil {
 		return err
 	}
-	_, err = s.compare(ctx)
-	return err
+	// Everything is read anew, also the files.
+	s.found = newDeltaTable(s.table)
+	return s.compare(ctx)
 }
 
 // compare reads the table, checks each of its versions, and compares the newest one with the ledger.
-func (s *story) compare(ctx context.Context) (*deltaTable, error) {
-	t, err := readDelta(ctx, s.table)
-	if err != nil {
-		return nil, err
+func (s *story) compare(ctx context.Context) error {
+	t := s.found
+	if err := t.read(ctx); err != nil {
+		return err
 	}
 	if err := t.prefixes(); err != nil {
-		return nil, fmt.Errorf("broken promise: %w", err)
+		return fmt.Errorf("broken promise: %w", err)
 	}
 	v := s.ledger.compare(t.newest)
 	if err := v.err(); err != nil {
-		return nil, err
+		return err
 	}
-	last := t.versions[len(t.versions)-1]
-	s.say("the table has %d files and %d messages; %d were produced", len(last), v.Read, v.Produced)
+	s.say("the table has %d messages in %d files; %d were produced", v.Read, len(t.versions[len(t.versions)-1]), v.Produced)
 	s.say("lost: %d, doubled: %d, never produced: %d, changed: %d, gaps: %d, in %d partitions with %d owners one after the other",
 		v.Lost, v.Doubled, v.Strange, v.Changed, v.Gaps, s.partitions, s.report.openings())
 	s.say("in each of %d versions each partition's messages are there from the first one on, each once, without a gap", len(t.versions))
-	return t, nil
+	return nil
 }
 
 // orphans are the Parquet files that lie in the store and that no version names.
-func (s *story) orphans(ctx context.Context, t *deltaTable) (left []string, err error) {
+func (s *story) orphans(ctx context.Context) (left []string, err error) {
 	for info, err := range store.ListAll(ctx, s.table, "", nil, nil) {
 		if err != nil {
 			return nil, err
 		}
-		if strings.HasSuffix(info.Key, ".parquet") && !strings.HasPrefix(info.Key, "_") && !t.names(info.Key) {
+		if strings.HasSuffix(info.Key, ".parquet") && !strings.HasPrefix(info.Key, "_") && !s.found.names(info.Key) {
 			left = append(left, info.Key)
 		}
 	}
@@ -95,8 +94,8 @@ func (s *story) orphans(ctx context.Context, t *deltaTable) (left []string, err 
 
 // sweep compacts the logs until the files that nobody committed are gone. The compactor deletes such a
 // file when its epoch is over, and the grace period too.
-func (s *story) sweep(ctx context.Context, t *deltaTable) error {
-	before, err := s.orphans(ctx, t)
+func (s *story) sweep(ctx context.Context) error {
+	before, err := s.orphans(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func (s *story) sweep(ctx context.Context, t *deltaTable) error {
 				return fmt.Errorf("partition %d: %w", p, err)
 			}
 		}
-		left, err := s.orphans(ctx, t)
+		left, err := s.orphans(ctx)
 		if err != nil {
 			return err
 		}

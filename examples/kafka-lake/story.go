@@ -41,6 +41,7 @@ type story struct {
 	procs       map[string]*worker
 	feeds       sync.WaitGroup
 	ledger      *ledger
+	found       *deltaTable
 
 	mu     sync.Mutex
 	report *report
@@ -86,6 +87,7 @@ func tell(ctx context.Context, c config, out io.Writer) (err error) {
 	if s.logs, s.table, err = openStores(ctx, s.store); err != nil {
 		return err
 	}
+	s.found = newDeltaTable(s.table)
 	if !s.logs.Traits().MultiProcess {
 		return fmt.Errorf("%s cannot be used here: it lives in the memory of one process, and the workers are processes of their own; use file:///dir or s3://bucket/prefix", c.store)
 	}
@@ -317,49 +319,32 @@ func (s *story) stop() {
 	}
 }
 
-// drained waits until the published table has so many rows.
+// drained waits until the published table has so many messages.
 func (s *story) drained(ctx context.Context, n int) error {
 	for {
-		t, err := readDelta(ctx, s.table)
-		if err != nil {
+		if err := s.found.read(ctx); err != nil {
 			return err
 		}
-		rows := 0
-		t.newest(func(row) { rows++ })
-		if rows >= n {
+		if s.found.rows() >= n {
 			return nil
 		}
 		select {
-		case <-time.After(flush):
+		case <-time.After(flush / 4):
 		case <-ctx.Done():
-			return fmt.Errorf("the table has %d of %d messages: %w", rows, n, context.Cause(ctx))
+			return fmt.Errorf("the table has %d of %d messages: %w", s.found.rows(), n, context.Cause(ctx))
 		}
 	}
 }
 
 // look reads the table while everything is going on.
 func (s *story) look(ctx context.Context) error {
-	var t *deltaTable
-	for {
-		var err error
-		if t, err = readDelta(ctx, s.table); err != nil {
-			return err
-		}
-		if len(t.versions) > 0 {
-			break
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("nobody publishes: %w", context.Cause(ctx))
-		}
+	if err := s.drained(ctx, 1); err != nil {
+		return err
 	}
-	n := 0
-	t.newest(func(row) { n++ })
-	if err := t.prefixes(); err != nil {
+	if err := s.found.prefixes(); err != nil {
 		return fmt.Errorf("broken promise: %w", err)
 	}
-	s.say("a reader that knows only Delta Lake finds %d messages in version %d", n, len(t.versions)-1)
+	s.say("a reader that knows only Delta Lake finds %d messages in version %d", s.found.rows(), len(s.found.versions)-1)
 	return nil
 }
 
