@@ -36,6 +36,7 @@ const (
 type story struct {
 	config
 	out         io.Writer
+	self        string // this program
 	logs, table store.Store
 	start       time.Time
 	procs       map[string]*worker
@@ -70,8 +71,6 @@ func tell(ctx context.Context, c config, out io.Writer) (err error) {
 	if c.partitions < 1 || c.rate < 1 {
 		return errors.New("-partitions and -rate must be at least 1")
 	}
-	// Each run has a place and a topic of its own, so the story can be repeated.
-	run := "kafka-lake-" + uuid.NewString()[:8]
 	if c.store == "" {
 		dir, err := os.MkdirTemp("", "fencepost-")
 		if err != nil {
@@ -80,38 +79,53 @@ func tell(ctx context.Context, c config, out io.Writer) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		c.store = "file://" + dir
 	}
-	if c.store, err = below(c.store, run); err != nil {
-		return err
-	}
-	s := &story{config: c, out: out, start: time.Now(), procs: map[string]*worker{}, ledger: newLedger(c.partitions), report: newReport(c.partitions)}
-	if s.logs, s.table, err = openStores(ctx, s.store); err != nil {
-		return err
-	}
-	s.found = newDeltaTable(s.table)
-	if !s.logs.Traits().MultiProcess {
-		return fmt.Errorf("%s cannot be used here: it lives in the memory of one process, and the workers are processes of their own; use file:///dir or s3://bucket/prefix", c.store)
-	}
-	which := "the brokers " + s.brokers
-	if s.brokers == "" {
+	which := "the brokers " + c.brokers
+	if c.brokers == "" {
 		var stop func()
-		if s.brokers, stop, err = embedded(); err != nil {
+		if c.brokers, stop, err = embedded(); err != nil {
 			return err
 		}
 		defer stop()
-		which = "a Kafka in this process, at " + s.brokers
+		which = "a Kafka in this process, at " + c.brokers
 	}
-	s.topic = run
-	if err := createTopic(ctx, s.brokers, s.topic, s.partitions); err != nil {
+	s, err := newStory(ctx, c, out)
+	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, deleteTopic(context.WithoutCancel(ctx), s.brokers, s.topic)) }()
 	fmt.Fprintf(out, "The topic %s with %d partitions is in %s.\nThe table is in %s, the logs are in %s.\n\n", s.topic, s.partitions, which, s.table.Traits().Name, s.logs.Traits().Name)
 	defer s.stop()
-	if err := s.acts(ctx); err != nil {
-		s.stop()
-		return fmt.Errorf("%w\nThe workers reported:\n%s\n%s", err, strings.Join(s.report.failed, "\n"), s.noise.String())
+	return s.told(s.acts(ctx))
+}
+
+// newStory opens the stores and creates the topic. Each run has a place and a topic of its own, so the
+// story can be repeated.
+func newStory(ctx context.Context, c config, out io.Writer) (s *story, err error) {
+	c.topic = "kafka-lake-" + uuid.NewString()[:8]
+	if c.store, err = below(c.store, c.topic); err != nil {
+		return nil, err
 	}
-	return nil
+	s = &story{config: c, out: out, start: time.Now(), procs: map[string]*worker{}, ledger: newLedger(c.partitions), report: newReport(c.partitions)}
+	if s.self, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	if s.logs, s.table, err = openStores(ctx, s.store); err != nil {
+		return nil, err
+	}
+	if !s.logs.Traits().MultiProcess {
+		return nil, fmt.Errorf("%s cannot be used here: it lives in the memory of one process, and the workers are processes of their own; use file:///dir or s3://bucket/prefix", c.store)
+	}
+	s.found = newDeltaTable(s.table)
+	return s, createTopic(ctx, s.brokers, s.topic, s.partitions)
+}
+
+// told adds what the workers have reported to an error.
+func (s *story) told(err error) error {
+	if err == nil {
+		return nil
+	}
+	s.stop()
+	return fmt.Errorf("%w\nThe workers reported:\n%s\n%s", err, strings.Join(s.report.failed, "\n"), s.noise.String())
 }
 
 // acts is what happens.
@@ -222,6 +236,9 @@ func (s *story) wake(ctx context.Context, frozen event) error {
 
 // command tells a worker what to do at its next commit, and waits until it has.
 func (s *story) command(ctx context.Context, name, command, what string) (event, error) {
+	s.mu.Lock()
+	delete(s.report.moments, name+" "+what)
+	s.mu.Unlock()
 	if _, err := fmt.Fprintln(s.procs[name].in, command); err != nil {
 		return event{}, err
 	}
@@ -274,11 +291,7 @@ func (s *story) shares() string {
 
 // spawn starts a worker.
 func (s *story) spawn(name string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(self, "-worker", name, "-staged", "-brokers", s.brokers, "-topic", s.topic, "-store", s.store,
+	cmd := exec.Command(s.self, "-worker", name, "-staged", "-brokers", s.brokers, "-topic", s.topic, "-store", s.store,
 		"-flush", flush.String(), "-rows", fmt.Sprint(rows), "-validity", validity.String(), "-grace", grace.String())
 	cmd.Stderr = s
 	in, err := cmd.StdinPipe() // closed when this process ends, which ends the worker
