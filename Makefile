@@ -80,6 +80,7 @@ ENGINES = .cache/engines-$(shell sha256sum delta/engines/requirements.txt | cut 
 engines: ## read published tables with delta-rs, Polars and DuckDB; installs them on first use
 	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r delta/engines/requirements.txt && touch $(ENGINES)/done; }
 	cd delta && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags engines -count=1 -timeout 20m -v ./engines
+	cd examples/kafka-lake && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags engines -count=1 -timeout 20m -v -run '^TestEngines$$' .
 
 # Kafka's jars come from Maven Central, at the versions of the list. -failovers and -messages
 # make the run longer: make kafka KAFKA='-failovers 60 -messages 1000000'.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -29,7 +30,9 @@ var (
 	errRecreated = errors.New("kafka-lake: the topic was deleted and created again: copy the new topic to a new place")
 	errExpired   = errors.New("kafka-lake: messages were deleted before they were copied: lengthen the topic's retention; to go on without them, copy to a new place")
 	errTruncated = errors.New("kafka-lake: Kafka has lost messages that were copied already (unclean leader election?): the table has messages that the topic has not; copy to a new place")
-	errCursor    = errors.New("kafka-lake: the cursor of the log is not one of this program: the log belongs to something else")
+	// errNoPartition: the topic has fewer partitions than the group.
+	errNoPartition = errors.New("there is no such partition")
+	errCursor      = errors.New("kafka-lake: the cursor of the log is not one of this program: the log belongs to something else")
 )
 
 func (c cursor) encode() []byte {
@@ -53,7 +56,7 @@ func decodeCursor(body []byte, partition int32) (c cursor, err error) {
 // seek returns a client that reads from the cursor that w has recovered. It checks first that the
 // messages from there on are those that came after the copied ones.
 func (l *lake) seek(ctx context.Context, w *writer.Writer, partition int32) (*kgo.Client, cursor, error) {
-	now, first, end, err := l.ask(ctx, partition)
+	now, first, end, err := l.askUntil(ctx, partition)
 	if err != nil {
 		return nil, now, err
 	}
@@ -98,6 +101,25 @@ func (c cursor) fits(topic string, first, end int64) error {
 	return nil
 }
 
+// askUntil asks Kafka until it answers. Work that fails again and again is parked: its group tries it again
+// every five minutes. So the work itself waits for a Kafka that is away.
+func (l *lake) askUntil(ctx context.Context, partition int32) (c cursor, first, end int64, err error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, 30*time.Second)
+		c, first, end, err = l.ask(try, partition)
+		cancel()
+		if err == nil || final(err) {
+			return c, first, end, err
+		}
+		l.wait(partition, err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return c, first, end, context.Cause(ctx)
+		}
+	}
+}
+
 // ask asks Kafka for the topic's id and for the offsets that a partition has: from first on, up to end.
 // The cursor is one for a log that has none.
 func (l *lake) ask(ctx context.Context, partition int32) (c cursor, first, end int64, err error) {
@@ -113,7 +135,7 @@ func (l *lake) ask(ctx context.Context, partition int32) (c cursor, first, end i
 		a, okA := from.Lookup(l.topic, partition)
 		b, okB := to.Lookup(l.topic, partition)
 		if !okA || !okB {
-			return fmt.Errorf("it has no partition %d", partition)
+			return fmt.Errorf("%w: %d", errNoPartition, partition)
 		}
 		c = cursor{Topic: topic.ID.String(), Partition: partition, Offset: a.Offset, Epoch: -1}
 		first, end = a.Offset, b.Offset

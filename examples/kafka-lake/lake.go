@@ -41,6 +41,8 @@ type lake struct {
 	client []kgo.Opt
 	// committed is told each commit, unless it is nil.
 	committed func(at cursor, rows uint64)
+	// waits is told why Kafka does not answer, unless it is nil.
+	waits func(partition int32, err error)
 }
 
 // batch is how many messages are taken from the client at once.
@@ -140,8 +142,24 @@ func (l *lake) trouble(partition int32, err error) error {
 		// A broker that does not know the topic yet, or a topic that was created again. The
 		// work is called again, and seek finds out.
 		return fmt.Errorf("kafka-lake: partition %d of %s: %w", partition, l.topic, err)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), kerr.IsRetriable(err):
-		return nil
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return nil // the time has come for a commit
+	case final(err):
+		return fmt.Errorf("kafka-lake: reading partition %d of %s: %w", partition, l.topic, err)
 	}
-	return fmt.Errorf("kafka-lake: reading partition %d of %s: %w", partition, l.topic, err)
+	l.wait(partition, err)
+	return nil
+}
+
+// final tells whether Kafka has answered with an error that does not pass.
+func final(err error) bool {
+	var answer *kerr.Error
+	return errors.As(err, &answer) && !answer.Retriable || errors.Is(err, errNoPartition) || errors.Is(err, kgo.ErrClientClosed)
+}
+
+// wait says why a partition waits for Kafka.
+func (l *lake) wait(partition int32, err error) {
+	if l.waits != nil {
+		l.waits(partition, err)
+	}
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/delta"
@@ -477,6 +479,26 @@ func (w *world) forge(at cursor) {
 	w.Helper()
 	_, err := w.own("forger", 1, never).w.Append(w.Context(), nil, writer.Cursor(at.encode()))
 	w.must(err)
+}
+
+// TestKafkaIsAway: an owner that finds no Kafka waits for it, and does not fail: its group would park it.
+func TestKafkaIsAway(t *testing.T) {
+	w := newWorld(t)
+	w.produce(5)
+	var away atomic.Int32
+	away.Store(2)
+	w.kafka.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		w.kafka.KeepControl()
+		return nil, errors.New("away"), away.Load() > 0
+	})
+	o := w.own("a", 5, never)
+	o.lake.client = []kgo.Opt{kgo.RequestRetries(0)}
+	o.lake.waits = func(int32, error) { away.Add(-1) }
+	o.copy().reaches(5).close()
+	if away.Load() > 0 {
+		t.Error("Kafka was not asked again")
+	}
+	w.exactly()
 }
 
 // TestTopicIsDeletedWhileItIsCopied: the client notices it, and the next opening says it.

@@ -33,7 +33,7 @@ type config struct {
 // event is what a worker reports, as a line of JSON.
 type event struct {
 	Worker    string `json:"worker"`
-	What      string `json:"what"` // "opens", "closes", "uploaded", "committed", "dies", "freezes", "answered", "published"
+	What      string `json:"what"` // "opens", "closes", "uploaded", "committed", "dies", "freezes", "answered", "waits", "not published"
 	Partition int    `json:"partition"`
 	Token     uint64 `json:"token,omitempty"`
 	// Key is that of a commit, and File that of a file, below the table.
@@ -98,6 +98,9 @@ func runWorker(ctx context.Context, c config, in io.Reader, out io.Writer) error
 	}
 	l.committed = func(at cursor, rows uint64) {
 		report(event{What: "committed", Partition: int(at.Partition), Rows: rows})
+	}
+	l.waits = func(partition int32, err error) {
+		report(event{What: "waits", Partition: int(partition), Text: err.Error()})
 	}
 	published := make(chan error, 1)
 	publishing, stop := context.WithCancel(ctx)
