@@ -80,6 +80,16 @@ ENGINES = .cache/engines-$(shell sha256sum delta/engines/requirements.txt | cut 
 engines: ## read published tables with delta-rs, Polars and DuckDB; installs them on first use
 	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r delta/engines/requirements.txt && touch $(ENGINES)/done; }
 	cd delta && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags engines -count=1 -timeout 20m -v ./engines
+	cd examples/kafka-lake && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags engines -count=1 -timeout 20m -v -run '^TestEngines$$' .
+
+# Kafka's jars come from Maven Central, at the versions of the list. -failovers and -messages
+# make the run longer: make kafka KAFKA='-failovers 60 -messages 1000000'.
+JARS = .cache/kafka-$(shell sha256sum examples/kafka-lake/broker/pom.xml | cut -c1-12)
+.PHONY: kafka
+kafka: ## a real Kafka broker into a Delta table on versitygw: workers and broker are killed; needs Java and Maven
+	@command -v java mvn >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless maven; }
+	@[ -e $(JARS)/done ] || { mvn -q -B -f examples/kafka-lake/broker dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(JARS) && touch $(JARS)/done; }
+	cd examples/kafka-lake && FENCEPOST_KAFKA=$(CURDIR)/$(JARS) go test -tags kafka -count=1 -timeout 60m -v -run '^TestBroker' . $(KAFKA)
 
 # The parts that look at Fencepost from outside. Chromium and Prometheus are packages of Debian.
 .PHONY: see

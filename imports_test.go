@@ -113,6 +113,7 @@ var strangers = []struct {
 	{"cloud.google.com/", []string{"store/gcsstore", "integration/...", "bench/..."}, "types of the Google SDK stop at gcsstore"},
 	{"github.com/Azure/", []string{"store/azurestore", "integration/...", "bench/..."}, "types of the Azure SDK stop at azurestore"},
 	{"github.com/parquet-go/", []string{"cmd/fencepost/...", "delta/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
+	{"github.com/twmb/franz-go", []string{"examples/...", "integration/..."}, "Kafka is for an example"},
 	{"github.com/prometheus/", []string{"promhooks", "cmd/fencepost/...", "integration/...", "bench/..."}, "only programs that are measured link Prometheus"},
 	{"go.opentelemetry.io/", []string{"otelhooks"}, "only programs that are traced link OpenTelemetry"},
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},

@@ -326,11 +326,31 @@ func TestWriter(t *testing.T) {
 		if n := len(k.live()); n < 4 || n > 100 {
 			t.Errorf("there are %d files", n)
 		}
-		r := k.publish(k.publisher(nil, &delta.Options{Partition: []delta.Column{{Name: "even", Type: "boolean"}}}))
+		p := k.publisher(nil, &delta.Options{Partition: []delta.Column{{Name: "even", Type: "boolean"}}})
+		r := k.publish(p)
 		if r.Files != len(k.live()) {
 			t.Errorf("%+v", r)
 		}
+		// Without rows a commit moves the cursor, and only the cursor.
+		if err := errors.Join(w.Commit(t.Context(), writer.Cursor([]byte("further"))), w.Commit(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		plain, err := delta.NewWriter(t.Context(), k.w, &delta.WriterOptions[order]{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(plain.Write(t.Context(), nil), plain.Commit(t.Context(), writer.Cursor([]byte("further")))); err != nil {
+			t.Fatal(err)
+		}
+		if after := k.publish(p); after.Version != r.Version || after.Sources[0].Edits != r.Sources[0].Edits {
+			t.Errorf("a cursor alone made version %d of %d: %+v", after.Version, r.Version, after)
+		}
 		w.Close()
+		next := k.Open(nil)
+		defer k.Close(next)
+		if at := string(next.Recovered().Cursor); at != "further" {
+			t.Errorf("the next writer begins at %q", at)
+		}
 		if err := w.Write(t.Context(), rows); err == nil {
 			t.Error("a closed writer writes")
 		}

@@ -22,6 +22,7 @@ import (
 type Log interface {
 	CreateFile(ctx context.Context, ext string, opts ...writer.FileOption) (*writer.FileWriter, error)
 	CommitFiles(ctx context.Context, edit manifest.Edit, opts ...writer.AppendOption) error
+	Append(ctx context.Context, records [][]byte, opts ...writer.AppendOption) (uint64, error)
 }
 
 // WriterOptions of a [Writer] of rows of type T. The zero value works, and so does nil.
@@ -216,6 +217,9 @@ func (w *Writer[T]) write(ctx context.Context, rows []T) error {
 
 // to writes rows of one partition.
 func (w *Writer[T]) to(ctx context.Context, meta map[string]string, rows []T) error {
+	if len(rows) == 0 {
+		return nil // not even a file without rows
+	}
 	f, err := w.fileOf(ctx, meta)
 	if err != nil {
 		return err
@@ -292,15 +296,23 @@ func (w *Writer[T]) finish(f *openFile[T]) error {
 }
 
 // Commit completes the files and commits them, with a cursor if one is given. All rows since the
-// last Commit are in the table then, or none. Without rows nothing is committed, and no cursor.
+// last Commit are in the table then, or none. Without rows it commits the cursor alone, which
+// makes no version of the Delta table. Without rows and cursor it does nothing.
 //
-// Errors: those of writer.CommitFiles. After an error the Writer is useless.
+// Errors: those of writer.CommitFiles and writer.Append. After an error the Writer is useless.
 func (w *Writer[T]) Commit(ctx context.Context, opts ...writer.AppendOption) error {
 	files, err := w.Finish()
-	if err != nil || len(files) == 0 {
+	switch {
+	case err != nil:
 		return err
+	case len(files) > 0:
+		w.err = w.log.CommitFiles(ctx, manifest.Edit{Add: files}, opts...)
+	case len(opts) > 0:
+		// What was read may have no rows: a transaction that was aborted, messages that a
+		// filter leaves out. Without this commit the next owner would read it again, and
+		// would find it missing if the source has deleted it meanwhile.
+		_, w.err = w.log.Append(ctx, nil, opts...)
 	}
-	w.err = w.log.CommitFiles(ctx, manifest.Edit{Add: files}, opts...)
 	return w.err
 }
 
