@@ -19,6 +19,7 @@ import (
 // one, can write.
 func Example() {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	defer cancel()
 	var st store.Store = memstore.New(nil) // or store.Open(ctx, "s3://bucket/controllers")
 	lock, err := kubelock.New(st, "orders", &kubelock.Options{Identity: "pod-1"})
 	if err != nil {

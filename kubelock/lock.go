@@ -161,7 +161,7 @@ func (l *Lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	// has the same name, finds a record with its own name, and renews it in the same epoch; the old
 	// pod wakes up, and its writes are let in.
 	//
-	//mutant:replace seen.own.Lock == l.id && seen.own.Epoch == term && term != 0 && =>
+	//mutant:replace seen.own.Lock == l.id && seen.own.Epoch == term && term != 0 => term >= 0
 	owned := seen.own.Lock == l.id && seen.own.Epoch == term && term != 0 && seen.HolderIdentity == l.identity
 	if ler.HolderIdentity == "" {
 		return l.release(ctx, seen, ler, owned)
@@ -169,14 +169,14 @@ func (l *Lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	if err := l.mine(&ler); err != nil {
 		return err
 	}
-	// guard:kube-transitions. A record is taken over only with the count of transitions that follows
-	// from it. Without this check: A's elector reads that C's lease has lapsed; B takes it over; a
-	// health check in A calls Get, and so the lock knows B's version; A's elector sends its update,
-	// and replaces B's new lease.
 	want := seen.LeaderTransitions
 	if seen.HolderIdentity != l.identity {
 		want++
 	}
+	// guard:kube-transitions. A record is taken over only with the count of transitions that follows
+	// from it. Without this check: A's elector reads that C's lease has lapsed; B takes it over; a
+	// health check in A calls Get, and so the lock knows B's version; A's elector sends its update,
+	// and replaces B's new lease.
 	if ler.LeaderTransitions != want {
 		return l.conflict(fmt.Errorf("it was read by somebody else than the elector: it has %d transitions, and the update says %d", seen.LeaderTransitions, ler.LeaderTransitions))
 	}

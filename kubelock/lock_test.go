@@ -277,11 +277,15 @@ func TestOutcomesOfTheDraw(t *testing.T) {
 func TestOptions(t *testing.T) {
 	st := faulty()
 	for says, try := range map[string]func() (*kubelock.Lock, error){
-		"the store is nil":              func() (*kubelock.Lock, error) { return kubelock.New(nil, name, nil) },
-		"must name a lock":              func() (*kubelock.Lock, error) { return kubelock.New(st, "", nil) },
-		`"orders/"; it must name`:       func() (*kubelock.Lock, error) { return kubelock.New(st, "orders/", nil) },
-		"RequestTimeout is -1s":         func() (*kubelock.Lock, error) { return kubelock.New(st, name, &kubelock.Options{RequestTimeout: -time.Second}) },
-		"Identity has 600 bytes":        func() (*kubelock.Lock, error) { return kubelock.New(st, name, &kubelock.Options{Identity: strings.Repeat("x", 600)}) },
+		"the store is nil":        func() (*kubelock.Lock, error) { return kubelock.New(nil, name, nil) },
+		"must name a lock":        func() (*kubelock.Lock, error) { return kubelock.New(st, "", nil) },
+		`"orders/"; it must name`: func() (*kubelock.Lock, error) { return kubelock.New(st, "orders/", nil) },
+		"RequestTimeout is -1s": func() (*kubelock.Lock, error) {
+			return kubelock.New(st, name, &kubelock.Options{RequestTimeout: -time.Second})
+		},
+		"Identity has 600 bytes": func() (*kubelock.Lock, error) {
+			return kubelock.New(st, name, &kubelock.Options{Identity: strings.Repeat("x", 600)})
+		},
 		"the name has 600 bytes; at mo": func() (*kubelock.Lock, error) { return kubelock.New(st, strings.Repeat("x", 600), nil) },
 	} {
 		if _, err := try(); !errors.Is(err, kubelock.ErrOptions) || !strings.Contains(err.Error(), says) {
