@@ -82,6 +82,17 @@ engines: ## read published tables with delta-rs, Polars and DuckDB; installs the
 	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r delta/engines/requirements.txt && touch $(ENGINES)/done; }
 	cd delta && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags engines -count=1 -timeout 20m -v ./engines
 
+# The validator is a Python package that has the schemas of all versions of Kubernetes. It must
+# also find each of the faults in kubelock/testdata/wrong.yaml.
+MANIFESTS = .cache/manifests-$(shell sha256sum deploy/kubernetes/requirements.txt | cut -c1-12)
+KUBERNETES_VERSIONS := 1.33 1.37
+.PHONY: manifests
+manifests: ## check deploy/kubernetes against the schemas of the API; installs a validator on first use
+	@[ -e $(MANIFESTS)/done ] || { python3 -m venv $(MANIFESTS) && $(MANIFESTS)/bin/pip install -q -r deploy/kubernetes/requirements.txt && touch $(MANIFESTS)/done; }
+	@for v in $(KUBERNETES_VERSIONS); do $(MANIFESTS)/bin/kubernetes-validate --strict -k $$v deploy/kubernetes/*.yaml || exit 1; done
+	@found=$$($(MANIFESTS)/bin/kubernetes-validate --strict --no-warn kubelock/testdata/wrong.yaml 2>&1 | grep -c '^ERROR' || true); \
+		[ "$$found" = 3 ] || { echo "the validator found $$found of 3 planted faults" >&2; exit 1; }
+
 # The parts that look at Fencepost from outside. Chromium and Prometheus are packages of Debian.
 .PHONY: see
 see: ## the page in a real browser, the dashboard and the alerts in a real Prometheus; installs both
@@ -247,7 +258,7 @@ endif
 
 .PHONY: ci
 ci: ## everything that must pass before a change lands, except the first steps of .ci/run
-	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) engines servers integration,"make $(t)")
+	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) engines manifests servers integration,"make $(t)")
 
 # Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
 # because the caller's value may not suit another module.

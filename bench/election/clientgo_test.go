@@ -5,18 +5,15 @@ package election
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/kubelock"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -32,7 +29,14 @@ func clientGo(release bool) func(context.Context, *faultstore.Store, string, fun
 		ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 		defer cancel()
 		worked := make(chan struct{})
-		lock := &object{st: st, who: who}
+		led := false // client-go tells by an event only
+		lock, err := kubelock.New(st, "lease", &kubelock.Options{
+			Identity: who, Clock: clock.Go(),
+			Hooks: kubelock.Hooks{Event: func(e kubelock.Event) { led = led || e.Text == "became leader" }},
+		})
+		if err != nil {
+			return err
+		}
 		e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock:          lock,
 			LeaseDuration: validity, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
@@ -49,7 +53,7 @@ func clientGo(release bool) func(context.Context, *faultstore.Store, string, fun
 			return err
 		}
 		e.Run(ctx)
-		if lock.led {
+		if led {
 			<-worked
 		}
 		return nil
@@ -58,61 +62,5 @@ func clientGo(release bool) func(context.Context, *faultstore.Store, string, fun
 
 func clientGoReleased(body []byte) bool {
 	var r resourcelock.LeaderElectionRecord
-	return json.Unmarshal(body, &r) == nil && r.HolderIdentity == ""
+	return json.Unmarshal(body, &r) == nil && r.LeaseDurationSeconds != 0 && r.HolderIdentity == "" // and no register
 }
-
-// object is client-go's lock: a record in one object. It is read with its version and
-// swapped by version, like the Lease of an API server.
-type object struct {
-	st      store.Store
-	who     string
-	version store.Version
-	led     bool
-}
-
-const objectKey = "lease"
-
-func (o *object) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	body, info, err := store.ReadAll(ctx, o.st, objectKey, 1<<20, &store.SettleOptions{Reads: 1, Clock: clock.Go()})
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, objectKey)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	var r resourcelock.LeaderElectionRecord
-	if err := json.Unmarshal(body, &r); err != nil {
-		return nil, nil, err
-	}
-	o.version = info.Version
-	return &r, body, nil
-}
-
-func (o *object) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return o.put(ctx, r, store.IfAbsent())
-}
-
-func (o *object) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return o.put(ctx, r, store.IfMatch(o.version))
-}
-
-// put sends one request, because client-go has its own retries.
-func (o *object) put(ctx context.Context, r resourcelock.LeaderElectionRecord, cond store.Condition) error {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	info, err := o.st.Put(ctx, objectKey, body, &store.PutOptions{If: cond})
-	if errors.Is(err, store.ErrPrecondition) {
-		return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, objectKey, err)
-	}
-	if err == nil {
-		o.version = info.Version
-	}
-	return err
-}
-
-// RecordEvent is the only way to learn that the caller of Run has led.
-func (o *object) RecordEvent(event string) { o.led = o.led || event == "became leader" }
-func (o *object) Identity() string         { return o.who }
-func (o *object) Describe() string         { return objectKey }
