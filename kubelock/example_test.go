@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/fencepost/fencepost/kubelock"
 	"github.com/fencepost/fencepost/register"
@@ -55,4 +57,24 @@ func Example() {
 	// Output:
 	// pod-1 leads in epoch 1
 	// held by "", last epoch 1, <nil>
+}
+
+// A manager of controller-runtime takes its lock from a bucket.
+func ExampleNew_controllerRuntime() {
+	run := func(ctx context.Context, st store.Store, cfg *rest.Config) error {
+		lock, err := kubelock.New(st, "orders", nil)
+		if err != nil {
+			return err
+		}
+		mgr, err := manager.New(cfg, manager.Options{
+			LeaderElection:                      true,
+			LeaderElectionResourceLockInterface: lock,
+			LeaderElectionReleaseOnCancel:       true,
+		})
+		if err != nil {
+			return err
+		}
+		return mgr.Start(ctx)
+	}
+	_ = run
 }
