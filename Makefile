@@ -93,6 +93,10 @@ manifests: ## check deploy/kubernetes against the schemas of the API; installs a
 	@found=$$($(MANIFESTS)/bin/kubernetes-validate --strict --no-warn kubelock/testdata/wrong.yaml 2>&1 | grep -c '^ERROR' || true); \
 		[ "$$found" = 3 ] || { echo "the validator found $$found of 3 planted faults" >&2; exit 1; }
 
+.PHONY: units
+units: ## check the systemd units; needs systemd-analyze
+	deploy/systemd/check
+
 # The parts that look at Fencepost from outside. Chromium and Prometheus are packages of Debian.
 .PHONY: see
 see: ## the page in a real browser, the dashboard and the alerts in a real Prometheus; installs both
@@ -258,7 +262,7 @@ endif
 
 .PHONY: ci
 ci: ## everything that must pass before a change lands, except the first steps of .ci/run
-	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) engines manifests servers integration,"make $(t)")
+	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) engines manifests units servers integration,"make $(t)")
 
 # Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
 # because the caller's value may not suit another module.
