@@ -25,8 +25,9 @@ NESTED  := $(filter-out .,$(MODULES))
 each-module = @for m in $(1); do echo "-- $$m"; (cd $$m && $(2)) || { echo "failed in module $$m" >&2; exit 1; }; done
 
 # The SDKs of the other clouds take minutes to compile, and the race detector needs a build
-# of its own. So all targets build the modules with these SDKs for the race detector.
-raced = $$(case $$m in .|bench) ;; *) echo -race ;; esac)
+# of its own. So all targets build the modules with these SDKs for the race detector. client-go
+# takes as long, and bench needs it without.
+raced = $$(case $$m in .|bench|kubelock) ;; *) echo -race ;; esac)
 
 FUZZTIME ?= 20s
 # Builds a fuzzing binary with coverage. Without it the fuzzer varies only the corpus and seeds.
@@ -47,7 +48,7 @@ race: ## the root module's tests with the race detector; some try fewer cases th
 	go test -race -short -count=1 ./...
 
 .PHONY: modules
-modules: ## build and test every nested module, all but bench with the race detector
+modules: ## build and test every nested module, all but bench and kubelock with the race detector
 	$(call each-module,$(NESTED),go build $(raced) -o /dev/null ./... && go test $(raced) -count=1 ./...)
 
 .PHONY: servers
@@ -90,6 +91,21 @@ kafka: ## a real Kafka broker into a Delta table on versitygw: workers and broke
 	@command -v java mvn >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless maven; }
 	@[ -e $(JARS)/done ] || { mvn -q -B -f examples/kafka-lake/broker dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(JARS) && touch $(JARS)/done; }
 	cd examples/kafka-lake && FENCEPOST_KAFKA=$(CURDIR)/$(JARS) go test -tags kafka -count=1 -timeout 60m -v -run '^TestBroker' . $(KAFKA)
+
+# The validator is a Python package that has the schemas of all versions of Kubernetes. It must
+# also find each of the faults in kubelock/testdata/wrong.yaml.
+MANIFESTS = .cache/manifests-$(shell sha256sum deploy/kubernetes/requirements.txt | cut -c1-12)
+KUBERNETES_VERSIONS := 1.33 1.37
+.PHONY: manifests
+manifests: ## check deploy/kubernetes against the schemas of the API; installs a validator on first use
+	@[ -e $(MANIFESTS)/done ] || { python3 -m venv $(MANIFESTS) && $(MANIFESTS)/bin/pip install -q -r deploy/kubernetes/requirements.txt && touch $(MANIFESTS)/done; }
+	@for v in $(KUBERNETES_VERSIONS); do $(MANIFESTS)/bin/kubernetes-validate --strict -k $$v deploy/kubernetes/*.yaml || exit 1; done
+	@found=$$($(MANIFESTS)/bin/kubernetes-validate --strict --no-warn kubelock/testdata/wrong.yaml 2>&1 | grep -c '^ERROR' || true); \
+		[ "$$found" = 3 ] || { echo "the validator found $$found of 3 planted faults" >&2; exit 1; }
+
+.PHONY: units
+units: ## check the systemd units; needs systemd-analyze
+	deploy/systemd/check
 
 # The parts that look at Fencepost from outside. Chromium and Prometheus are packages of Debian.
 .PHONY: see
@@ -256,7 +272,7 @@ endif
 
 .PHONY: ci
 ci: ## everything that must pass before a change lands, except the first steps of .ci/run
-	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) engines servers integration,"make $(t)")
+	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) engines manifests units servers integration,"make $(t)")
 
 # Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
 # because the caller's value may not suit another module.

@@ -60,6 +60,9 @@ var rooms = []room{
 	// A register is one small object. It knows tokens, and no log.
 	{pkg: "register", may: []string{"clock", "fence", "store", "internal/document"}},
 
+	// Kubernetes' elections, on a store. client-go is large, so it is a module of its own.
+	{pkg: "kubelock", may: []string{"clock", "fence", "store", "register", "internal/document"}},
+
 	// A group shares partitions. It knows tokens, and no log.
 	{pkg: "internal/assign", may: []string{"fence"}},
 	{pkg: "internal/member", may: []string{"clock", "fence", "store", "internal/layout", "internal/assign"}}, // it names versions of the store and sends no request
@@ -116,6 +119,8 @@ var strangers = []struct {
 	{"github.com/twmb/franz-go", []string{"examples/...", "integration/..."}, "Kafka is for an example"},
 	{"github.com/prometheus/", []string{"promhooks", "cmd/fencepost/...", "integration/...", "bench/..."}, "only programs that are measured link Prometheus"},
 	{"go.opentelemetry.io/", []string{"otelhooks"}, "only programs that are traced link OpenTelemetry"},
+	{"k8s.io/", []string{"kubelock/...", "bench/..."}, "client-go stops at kubelock"},
+	{"sigs.k8s.io/", []string{"kubelock/..."}, "client-go stops at kubelock"},
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},
 }
 

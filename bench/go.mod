@@ -6,11 +6,14 @@ replace github.com/fencepost/fencepost => ../
 
 replace github.com/fencepost/fencepost/promhooks => ../promhooks
 
+replace github.com/fencepost/fencepost/kubelock => ../kubelock
+
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.6
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.14
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.114.7
 	github.com/fencepost/fencepost v0.0.0
+	github.com/fencepost/fencepost/kubelock v0.0.0-00010101000000-000000000000
 	github.com/fencepost/fencepost/promhooks v0.0.0-00010101000000-000000000000
 	github.com/go-logr/logr v1.4.3
 	github.com/google/uuid v1.6.0

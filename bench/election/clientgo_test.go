@@ -16,23 +16,46 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/kubelock"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
 func init() {
 	contenders = append(contenders,
-		contender{name: "client-go, ReleaseOnCancel", run: clientGo(true), releases: true, released: clientGoReleased},
-		contender{name: "client-go", run: clientGo(false), released: clientGoReleased})
+		contender{name: "client-go, ReleaseOnCancel", run: clientGo(true, plainLock), releases: true, released: clientGoReleased},
+		contender{name: "client-go", run: clientGo(false, plainLock), released: clientGoReleased},
+		contender{name: "client-go on kubelock, ReleaseOnCancel", run: clientGo(true, kubeLock), releases: true, released: clientGoReleased})
 }
 
+// newLock makes a lock for client-go that calls led when client-go says that it leads.
+type newLock func(st store.Store, who string, led func()) (resourcelock.Interface, error)
+
+func plainLock(st store.Store, who string, led func()) (resourcelock.Interface, error) {
+	return &object{st: st, who: who, led: led}, nil
+}
+
+func kubeLock(st store.Store, who string, led func()) (resourcelock.Interface, error) {
+	return kubelock.New(st, "lease", &kubelock.Options{Identity: who, Clock: clock.Go(), Hooks: kubelock.Hooks{Event: func(e kubelock.Event) {
+		if e.Text == becameLeader {
+			led()
+		}
+	}}})
+}
+
+const becameLeader = "became leader"
+
 // clientGo ends a term by cancelling the context of Run, which is the only way.
-func clientGo(release bool) func(context.Context, *faultstore.Store, string, func(context.Context, func())) error {
+func clientGo(release bool, lock newLock) func(context.Context, *faultstore.Store, string, func(context.Context, func())) error {
 	return func(ctx context.Context, st *faultstore.Store, who string, work func(context.Context, func())) error {
 		ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 		defer cancel()
 		worked := make(chan struct{})
-		lock := &object{st: st, who: who}
+		led := false // client-go tells by an event only
+		lock, err := lock(st, who, func() { led = true })
+		if err != nil {
+			return err
+		}
 		e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock:          lock,
 			LeaseDuration: validity, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
@@ -49,7 +72,7 @@ func clientGo(release bool) func(context.Context, *faultstore.Store, string, fun
 			return err
 		}
 		e.Run(ctx)
-		if lock.led {
+		if led {
 			<-worked
 		}
 		return nil
@@ -58,16 +81,16 @@ func clientGo(release bool) func(context.Context, *faultstore.Store, string, fun
 
 func clientGoReleased(body []byte) bool {
 	var r resourcelock.LeaderElectionRecord
-	return json.Unmarshal(body, &r) == nil && r.HolderIdentity == ""
+	return json.Unmarshal(body, &r) == nil && r.LeaseDurationSeconds != 0 && r.HolderIdentity == "" // and no register
 }
 
-// object is client-go's lock: a record in one object. It is read with its version and
-// swapped by version, like the Lease of an API server.
+// object is a lock for client-go that does what its LeaseLock does with an API server, and no more:
+// a record in one object, which is read with its version and swapped by version.
 type object struct {
 	st      store.Store
 	who     string
 	version store.Version
-	led     bool
+	led     func()
 }
 
 const objectKey = "lease"
@@ -113,6 +136,10 @@ func (o *object) put(ctx context.Context, r resourcelock.LeaderElectionRecord, c
 }
 
 // RecordEvent is the only way to learn that the caller of Run has led.
-func (o *object) RecordEvent(event string) { o.led = o.led || event == "became leader" }
-func (o *object) Identity() string         { return o.who }
-func (o *object) Describe() string         { return objectKey }
+func (o *object) RecordEvent(event string) {
+	if event == becameLeader {
+		o.led()
+	}
+}
+func (o *object) Identity() string { return o.who }
+func (o *object) Describe() string { return objectKey }

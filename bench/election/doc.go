@@ -10,8 +10,9 @@
 // nothing is scaled down, and hours pass in seconds.
 //
 // client-go gets a resourcelock.Interface that keeps its record in one object and swaps
-// it by version, like an API server. Its settings are the recommended 15, 10 and 2
-// seconds. It has its own build tag because it takes minutes to compile.
+// it by version, like an API server; and once more the lock of package kubelock. Its settings
+// are the recommended 15, 10 and 2 seconds. It has its own build tag because it takes minutes
+// to compile.
 //
 // TestProcesses measures hand-overs between real processes on versitygw, and writes
 // ../results/handover.md (make bench-handover). Its times depend on what else the machine

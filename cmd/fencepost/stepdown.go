@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -70,14 +71,16 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 	return c
 }
 
+// release is the version of a release, which its builder passes to the linker (make release).
+// A program that was installed by its version knows that by itself.
+var release string
+
 // version is what --version prints.
 func version() string {
 	v, goVersion, revision := "(devel)", "", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		goVersion = info.GoVersion
-		if info.Main.Version != "" {
-			v = info.Main.Version
-		}
+		v = cmp.Or(release, info.Main.Version, v)
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
 				revision = " " + s.Value
