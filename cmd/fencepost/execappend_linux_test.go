@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,5 +119,29 @@ func TestExecAppends(t *testing.T) {
 	}
 	if got := contents(t, url); got != "1\n2\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestExecListen: exec serves the metrics of its election, or of its membership.
+func TestExecListen(t *testing.T) {
+	t.Parallel()
+	for flags, wants := range map[string][]string{
+		"":                       {`fencepost_leader_leads{election="exec"} 1`, `fencepost_store_request_seconds_count{op="put",outcome="ok"}`},
+		"--group --partitions 2": {"\nfencepost_group_open_partitions 2\n", `fencepost_store_request_seconds_count{op="put",outcome="ok"}`},
+	} {
+		_, errs := script(t, t.TempDir(), "--listen 127.0.0.1:0 "+flags, fileURL(t), "exec sleep 600")
+		var address string
+		eventually(t, "an address", func() bool {
+			_, address, _ = strings.Cut(errs.String(), "metrics are at ")
+			address, _, _ = strings.Cut(address, "/metrics")
+			return strings.HasPrefix(address, "http://")
+		})
+		eventually(t, "metrics of exec "+flags, func() bool {
+			_, body := get(t, address+"/metrics")
+			return !slices.ContainsFunc(wants, func(s string) bool { return !strings.Contains(body, s) })
+		})
+		if status, body := get(t, address+"/readyz"); status != 200 || !strings.Contains(body, `"leads":true`) {
+			t.Errorf("%d %s", status, body)
+		}
 	}
 }
