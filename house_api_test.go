@@ -39,6 +39,8 @@ var unvalidated = map[string]string{
 	"dirstore.Options":  "no value of it is wrong",
 	"memstore.Options":  "no value of it is wrong",
 	"storetest.Options": "no value of it is wrong",
+
+	"deltahooks.Options": "no value of it is wrong",
 }
 
 // variables are exported variables other than sentinel errors, with the reason.

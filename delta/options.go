@@ -37,12 +37,25 @@ type Options struct {
 
 // Hooks are called by the goroutine that publishes, which waits for them. Each may be nil.
 type Hooks struct {
+	// Round is told each round, also one that has published nothing or has failed.
+	Round func(Round)
 	// Published is told each round that has published something.
 	Published func(Report)
 	// Foreign is told what another program has left in the Delta log.
 	Foreign func(Foreign)
 	// Failed is told the errors after which [Publisher.Run] goes on.
 	Failed func(error)
+}
+
+// Round is one look at the sources and the table, by [Publisher.Publish] or [Publisher.Run].
+type Round struct {
+	// Report says what was done until the round ended, and what is published.
+	Report Report
+	// Took is the time of the round. Conflicts are waited for within it.
+	Took time.Duration
+	// Err is why the round failed; nil if it did not. A source that is left behind is no failure
+	// of the round: see [SourceReport.Err].
+	Err error
 }
 
 // Foreign is something in the Delta log that this package has not written.
@@ -88,6 +101,9 @@ func (o *Options) withDefaults() Options {
 	v.Retention = cmp.Or(v.Retention, DefaultRetention)
 	v.Every = cmp.Or(v.Every, defaultEvery)
 	v.Clock = clock.Or(v.Clock)
+	if v.Hooks.Round == nil {
+		v.Hooks.Round = func(Round) {}
+	}
 	if v.Hooks.Published == nil {
 		v.Hooks.Published = func(Report) {}
 	}

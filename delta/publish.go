@@ -124,7 +124,9 @@ func (p *Publisher) Publish(ctx context.Context) (Report, error) {
 
 func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 	r = Report{Version: -1}
+	begun := p.opts.Clock.Now()
 	defer func() {
+		p.opts.Hooks.Round(Round{Report: r, Took: p.opts.Clock.Now().Sub(begun), Err: err})
 		if err != nil {
 			p.state = nil // it may be half of something
 		} else if r.Versions > 0 {

@@ -20,7 +20,21 @@
 //   - fencepost.publish: a checkpoint in the manifest.
 //   - fencepost.fold and fencepost.pass: of the compactor.
 //
-// A hook is told when something has ended, so a span begins in the past, and it has no parent: an
-// object has the appends of many callers. The attribute fencepost.epoch connects the spans of a
-// term.
+// A hook is told when something has ended, so a span begins in the past.
+//
+// # Parents
+//
+//   - A campaign is the root of a trace, with the opening and the term of the same epoch as its
+//     children: how a process became the leader.
+//   - A pass is the root of a trace, with its folds as its children.
+//   - An append and a checkpoint are each the root of a trace, with a link to the opening of their
+//     epoch. They are not its children: a term may last for weeks, and no trace should have a
+//     million spans.
+//
+// An append has no parent in the trace of its caller, because an object has the appends of many
+// callers, and hooks get no context. To see the wait of one caller, make a span around its Append.
+//
+// Spans find each other by their epochs. So make one [Tracer] for each log, and another one for an
+// elector of the compactor. If two logs share a Tracer, as those of a group's partitions do, and
+// have the same epoch, their spans have no parents and no links.
 package otelhooks

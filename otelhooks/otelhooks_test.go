@@ -88,6 +88,86 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+// The opening and the term are children of the campaign, folds are children of their pass, and what a
+// writer does has a link to the opening.
+func TestParents(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tr := otelhooks.New(trace.NewTracerProvider(trace.WithSpanProcessor(spans)))
+	st := memstore.New(nil)
+	opts := &fencepost.Options{Leader: &leader.Options{Hooks: tr.Leader(leader.Hooks{})}, Writer: &writer.Options{Hooks: tr.Writer(writer.Hooks{})}}
+	err := fencepost.Run(t.Context(), st, opts, func(ctx context.Context, s *fencepost.Session) error {
+		_, err := s.Append(ctx, [][]byte{[]byte("one")})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := compactor.New(st, &compactor.Options{Token: fence.NewToken(1), Hooks: tr.Compactor(compactor.Hooks{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]trace.ReadOnlySpan{}
+	for _, s := range spans.Ended() {
+		by[s.Name()] = s
+	}
+	for name, parent := range map[string]string{
+		"campaign": "", "open": "campaign", "term": "campaign", "append": "", "publish": "", "pass": "", "fold": "pass",
+	} {
+		s := by["fencepost."+name]
+		if s == nil {
+			t.Fatalf("no span %s", name)
+		}
+		if parent == "" {
+			if s.Parent().IsValid() {
+				t.Errorf("%s has a parent", name)
+			}
+			continue
+		}
+		if p := by["fencepost."+parent]; s.Parent().SpanID() != p.SpanContext().SpanID() || s.SpanContext().TraceID() != p.SpanContext().TraceID() {
+			t.Errorf("%s is no child of %s", name, parent)
+		}
+	}
+	for _, name := range []string{"append", "publish"} {
+		if links := by["fencepost."+name].Links(); len(links) != 1 || links[0].SpanContext.SpanID() != by["fencepost.open"].SpanContext().SpanID() {
+			t.Errorf("%s has the links %v", name, links)
+		}
+	}
+	if f, p := by["fencepost.fold"], by["fencepost.pass"]; f.StartTime().Before(p.StartTime()) || f.EndTime().After(p.EndTime()) {
+		t.Errorf("the fold, %v to %v, is not within its pass, %v to %v", f.StartTime(), f.EndTime(), p.StartTime(), p.EndTime())
+	}
+}
+
+// Two logs with one Tracer and the same epoch: no span has a parent or a link that is another log's.
+func TestSharedEpochs(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tr := otelhooks.New(trace.NewTracerProvider(trace.WithSpanProcessor(spans)))
+	l, w := tr.Leader(leader.Hooks{}), tr.Writer(writer.Hooks{})
+	for range 2 {
+		l.Elected(leader.Election{Epoch: 7})
+		w.Opened(writer.Opening{Epoch: 7})
+	}
+	w.Acknowledged(writer.Acknowledgement{Position: fence.Position{Epoch: 7, Seq: 1}})
+	l.Ended(leader.End{Epoch: 7})
+	for _, s := range spans.Ended()[2:] {
+		if s.Parent().IsValid() || len(s.Links()) > 0 {
+			t.Errorf("%s has parent %v and links %v", s.Name(), s.Parent(), s.Links())
+		}
+	}
+	// What is remembered has a bound.
+	for e := range fence.Epoch(5000) {
+		w.Opened(writer.Opening{Epoch: 100 + e})
+	}
+	w.Acknowledged(writer.Acknowledgement{Position: fence.Position{Epoch: 100, Seq: 1}})
+	w.Acknowledged(writer.Acknowledgement{Position: fence.Position{Epoch: 5099, Seq: 1}})
+	last := spans.Ended()[len(spans.Ended())-2:]
+	if len(last[0].Links()) != 0 || len(last[1].Links()) != 1 {
+		t.Errorf("links: %v, %v", last[0].Links(), last[1].Links())
+	}
+}
+
 // The end of a term is an error unless the leader has resigned.
 func TestTerm(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()

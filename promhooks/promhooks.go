@@ -55,6 +55,8 @@ type Metrics struct {
 	compactor compactorMetrics
 	group     groupMetrics
 	store     storeMetrics
+	rewrite   rewriteMetrics
+	verify    verifyMetrics
 }
 
 // New makes the metrics and registers them. The error is [ErrOptions], or reg's if a metric is
@@ -71,6 +73,7 @@ func New(reg prometheus.Registerer, opts *Options) (*Metrics, error) {
 	var all []prometheus.Collector
 	for _, part := range [][]prometheus.Collector{
 		m.leader.make(m.clock), m.writer.make(), m.reader.make(m.clock), m.compactor.make(), m.group.make(m.clock), m.store.make(m.prices),
+		m.rewrite.make(), m.verify.make(m.clock),
 	} {
 		all = append(all, part...)
 	}

@@ -56,8 +56,9 @@ before or after the URL. Write lengths of time as 90s, 36h, 7d or 2w, and number
 of bytes as 500000 or 16MiB.
 
 Exit status: 0 done; 1 failed, or damage found; 2 wrong usage; 3 append cannot
-tell whether some records are in the log; 130 and 143 interrupted by a signal,
-after giving up the lead. Exec ends with the status of its command.`
+tell whether some records are in the log; 77 a later epoch has refused this one;
+130 and 143 interrupted by a signal, after giving up the lead. Exec ends with the
+status of its command.`
 
 const usageTemplate = `Usage:
   {{.UseLine}}{{if .HasAvailableSubCommands}}

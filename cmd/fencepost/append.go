@@ -40,6 +40,7 @@ type appending struct {
 	plain     bool
 	batch     int
 	files     *fileStore
+	granted   *granted
 	election  func() leader.Options
 	gauges    *gauges
 	leader    leader.Options
@@ -51,7 +52,7 @@ type appending struct {
 func (a *app) appendCmd() *cobra.Command {
 	p := &appending{app: a}
 	c := &cobra.Command{
-		Use:   "append [--cursor] URL [FILE]",
+		Use:   "append [--cursor] [--epoch N [--partition P]] URL [FILE]",
 		Short: "wait to lead, then append a file or standard input",
 		Long: `Append waits until this process leads the log, and appends the records of FILE, or
 of standard input. It makes the log if there is none.
@@ -70,6 +71,13 @@ whose beginning has changed.
 Without --cursor an append that loses the lead goes on only if it is certain which
 records the log has. Otherwise it ends with status 3, and says what is known.
 
+With --epoch it does not wait to lead: it appends in epoch N, as the command of fencepost
+exec does, with --epoch "$FENCEPOST_EPOCH". Under exec --group, --partition
+"$FENCEPOST_PARTITION" means the log of that partition. It ends with status 77 if a later
+epoch has opened the log, and also if epoch N has: each epoch can open it once. So let one
+append run for as long as the command does. Nobody with a lower epoch than N can append
+any more: do not invent one.
+
 It needs the rights of a writer, and at most about 200 MiB of memory and four times
 the longest record.`,
 		Example: "fencepost append --cursor s3://bucket/orders orders.txt",
@@ -78,6 +86,9 @@ the longest record.`,
 			p.url = args[0]
 			if len(args) == 2 && args[1] != "-" {
 				p.file = args[1]
+			}
+			if err := p.granted.check(cmd, p.url); err != nil {
+				return err
 			}
 			return p.run(cmd.Context())
 		},
@@ -93,6 +104,7 @@ the longest record.`,
 	fl.Float64Var(&p.hedge, "hedge", 0, "repeat writes slower than this quantile (default 0.96; -1: never)")
 	fl.BoolVar(&p.plain, "no-compress", false, "store records without compression")
 	p.files = a.fileStoreFlag(c)
+	p.granted = grantedFlags(fl)
 	p.election = a.election(c)
 	p.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
@@ -129,11 +141,15 @@ func (p *appending) run(ctx context.Context) error {
 	if c, ok := in.(io.Closer); ok {
 		defer c.Close()
 	}
-	st, err := p.store(ctx, p.url, true)
+	st, err := p.store(ctx, p.url, p.granted.partition < 0)
 	if err != nil {
 		return err
 	}
 	st = p.gauges.store(st)
+	if st, err = p.granted.log(ctx, st); err != nil {
+		return err
+	}
+	p.granted.init(opts.Init)
 	// A store that cannot be used is an error now. A candidate would wait for it.
 	if opts.Files, err = p.files.open(ctx, true); err != nil {
 		return err
@@ -158,7 +174,11 @@ func (p *appending) run(ctx context.Context) error {
 	}
 	f := feed.New(feed.NewInput(in, name, feed.Format(p.format)), p.source, p.hooks(size))
 	f.Batch = p.batch
-	err = p.lead(ctx, st, f, opts)
+	if p.granted.epoch > 0 {
+		err = p.inEpoch(ctx, st, f, opts)
+	} else {
+		err = p.lead(ctx, st, f, opts)
+	}
 	stats := f.Stats()
 	p.con.done()
 	var unknown *feed.UnknownError

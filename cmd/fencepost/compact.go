@@ -95,9 +95,6 @@ its log, which ends in /partition/ and six digits.`,
 		if f.group && a.json {
 			return usage("--group and --json exclude each other: the rounds of many logs would be mixed")
 		}
-		if f.group && cmd.Flags().Changed("listen") {
-			return usage("--group and --listen exclude each other: the metrics are those of one log; for a group's, run fencepost exporter")
-		}
 		if f.watch && f.dry {
 			return usage("--watch and --dry-run exclude each other")
 		}
@@ -188,10 +185,16 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 
 // compactGroup compacts the logs of a group until it is stopped.
 func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files store.Store, changed func(flag string) bool, validity time.Duration) error {
+	stop, err := f.gauges.start(a)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	st, err := a.store(ctx, url, false)
 	if err != nil {
 		return err
 	}
+	st = f.gauges.store(st)
 	log := a.log
 	if !a.verbose {
 		log = a.con.logger()
@@ -199,15 +202,16 @@ func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files
 	o := f.o
 	o.Files = files
 	o.RequestsPerSecond, o.BytesPerSecond = 0, 0 // of one log
+	o.Hooks = f.gauges.compactors()
 	if !changed("interval") {
 		o.Interval = 0
 	}
 	opts := &fencepost.CompactGroupOptions{
 		Group: &group.Options{
 			Identity: leader.DefaultIdentity(), Probe: a.probing(url),
-			Hooks: group.Hooks{Assigned: func(e group.Assigned) {
+			Hooks: f.gauges.group(group.Hooks{Assigned: func(e group.Assigned) {
 				a.con.note("this process compacts %d of %s; processes that share them: %d", e.Owned, nPartitions(e.Partitions), e.Members)
-			}},
+			}}),
 		},
 		Compactor: &o, RequestsPerSecond: f.o.RequestsPerSecond, BytesPerSecond: f.o.BytesPerSecond, AtOnce: f.atOnce, Logger: log,
 	}

@@ -53,6 +53,7 @@ type execution struct {
 	grace    time.Duration
 	election func() leader.Options
 	leader   leader.Options
+	gauges   *gauges
 
 	group                 bool
 	partitions            int
@@ -113,6 +114,7 @@ writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate.`
 	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
 	fl.IntVar(&x.partitions, "partitions", 0, "with --group: make the group, or raise its number of partitions")
 	x.election = a.election(c)
+	x.gauges = a.listenFlag(c)
 	return c
 }
 
@@ -138,10 +140,16 @@ func (x *execution) run(ctx context.Context) error {
 		}
 		return codeError(exitNotRunnable)
 	}
+	stop, err := x.gauges.start(x.app)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	st, err := x.store(ctx, x.url, true)
 	if err != nil {
 		return err
 	}
+	st = x.gauges.store(st)
 	x.signals = make(chan os.Signal, 64)
 	signal.Notify(x.signals, forwarded()...)
 	defer signal.Stop(x.signals)
@@ -230,6 +238,7 @@ func (x *execution) lead(parent context.Context, st store.Store, pause time.Dura
 	}
 	opts := x.leader
 	opts.Hooks.Leader = func(rec leader.Record) { r.met(rec, opts.Identity) }
+	opts.Hooks = x.gauges.leader("exec", opts.Hooks)
 	e, err := leader.New(st, fencepost.LockPrefix, &opts)
 	if err != nil {
 		return err

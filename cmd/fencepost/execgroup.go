@@ -68,14 +68,14 @@ func (x *execution) share(parent context.Context, st store.Store) error {
 func (s *sharing) session(ctx context.Context, st store.Store) error {
 	opts := &group.Options{
 		Partitions: s.partitions, Identity: s.leader.Identity, Logger: s.log.Named("group"), Probe: s.probing(s.url),
-		Hooks: group.Hooks{
+		Hooks: s.gauges.group(group.Hooks{
 			Opened: func(o group.Opening) { s.con.note("partition %d is ours, in epoch %d", o.Partition, o.Token.Epoch()) },
 			Closed: func(c group.Closing) {
 				if c.Err != nil && c.Cause == nil {
 					s.con.note("partition %d: %s", c.Partition, line(c.Err))
 				}
 			},
-		},
+		}),
 	}
 	if s.validitySet {
 		opts.Validity = s.leader.Validity

@@ -16,8 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/promhooks"
+	"github.com/fencepost/fencepost/promhooks/deltahooks"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
@@ -28,6 +32,7 @@ import (
 type gauges struct {
 	addr string
 	m    *promhooks.Metrics // nil if there is no --listen
+	reg  *prometheus.Registry
 
 	mu      sync.Mutex
 	leads   bool
@@ -48,11 +53,11 @@ func (g *gauges) start(a *app) (stop func(), err error) {
 	if g.addr == "" {
 		return func() {}, nil
 	}
-	reg := registry()
-	if g.m, err = promhooks.New(reg, nil); err != nil {
+	g.reg = registry()
+	if g.m, err = promhooks.New(g.reg, nil); err != nil {
 		return nil, err
 	}
-	return a.listen(g.addr, operations(reg, g.ready), func(addr net.Addr) { a.con.note("metrics are at http://%v/metrics", addr) })
+	return a.listen(g.addr, operations(g.reg, g.ready), func(addr net.Addr) { a.con.note("metrics are at http://%v/metrics", addr) })
 }
 
 func registry() *prometheus.Registry {
@@ -192,6 +197,50 @@ func (g *gauges) compactor(next compactor.Hooks) compactor.Hooks {
 		return next
 	}
 	return g.m.Compactor(next)
+}
+
+func (g *gauges) group(next group.Hooks) group.Hooks {
+	if g.m == nil {
+		return next
+	}
+	noted := next
+	noted.Assigned = func(e group.Assigned) {
+		g.note(e.Owned > 0, 0)
+		if next.Assigned != nil {
+			next.Assigned(e)
+		}
+	}
+	noted.Ended = func(e group.End) {
+		g.note(false, 0)
+		if next.Ended != nil {
+			next.Ended(e)
+		}
+	}
+	return g.m.Group(noted)
+}
+
+func (g *gauges) publisher(next delta.Hooks) (delta.Hooks, error) {
+	if g.m == nil {
+		return next, nil
+	}
+	m, err := deltahooks.New(g.reg, nil)
+	if err != nil {
+		return next, err
+	}
+	return m.Publisher(next), nil
+}
+
+// compactors are the hooks of the compactors of many logs. What they count adds up, but each log has
+// a floor of its own, so there is no floor.
+func (g *gauges) compactors() compactor.Hooks {
+	h := g.compactor(compactor.Hooks{})
+	if passed := h.Passed; passed != nil {
+		h.Passed = func(p compactor.Pass) {
+			p.Report.Floor = fence.Position{}
+			passed(p)
+		}
+	}
+	return h
 }
 
 func (g *gauges) reader(next reader.Hooks) reader.Hooks {

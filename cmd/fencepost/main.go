@@ -71,11 +71,14 @@ const (
 // status is the exit status for an error.
 func status(err error) int {
 	var i *interrupted
+	var f *fencedError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &i):
 		return exitSignal + int(i.signal)
+	case errors.As(err, &f):
+		return exitFenced
 	case errors.Is(err, errUsage):
 		return exitUsage
 	case errors.Is(err, errOutcome):

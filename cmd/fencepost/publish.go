@@ -49,17 +49,28 @@ file/_delta_log/.`,
 	fl.StringVar(&partition, "partition", "", "its partitions, as column:type,…; set by the first publisher")
 	spanVar(fl, &o.Retention, "retention", "7d", time.Hour, "how long older versions can be read; set by the first publisher")
 	spanVar(fl, &o.Every, "every", "100ms", time.Millisecond, "with --watch: how often to look for edits, at most")
+	g := a.listenFlag(c)
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if format != "delta" {
 			return usage("--format %s is not known; use delta", format)
 		}
-		if !watch && fl.Changed("every") {
-			return usage("--every goes with --watch, which is not given")
+		for _, flag := range []string{"every", "listen"} {
+			if !watch && fl.Changed(flag) {
+				return usage("--%s goes with --watch, which is not given", flag)
+			}
 		}
+		stop, err := g.start(a)
+		if err != nil {
+			return err
+		}
+		defer stop()
 		o.Name, o.Partition = name, columns(partition)
 		a.publishing(&o, watch)
-		p, err := a.publisher(cmd.Context(), args, &o)
+		if o.Hooks, err = g.publisher(o.Hooks); err != nil {
+			return err
+		}
+		p, err := a.publisher(cmd.Context(), args, &o, g)
 		if err != nil {
 			return err
 		}
@@ -100,12 +111,12 @@ func (a *app) publishing(o *delta.Options, watch bool) {
 }
 
 // publisher opens the log URL and its table.
-func (a *app) publisher(ctx context.Context, args []string, o *delta.Options) (*delta.Publisher, error) {
+func (a *app) publisher(ctx context.Context, args []string, o *delta.Options, g *gauges) (*delta.Publisher, error) {
 	st, err := a.logStore(ctx, args[0])
 	if err != nil {
 		return nil, err
 	}
-	root, src, err := a.place(ctx, st, args)
+	root, src, err := a.place(ctx, g.store(st), args, g)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +128,7 @@ func (a *app) publisher(ctx context.Context, args []string, o *delta.Options) (*
 }
 
 // place returns where the table of a log is.
-func (a *app) place(ctx context.Context, st store.Store, args []string) (store.Store, delta.Source, error) {
+func (a *app) place(ctx context.Context, st store.Store, args []string, g *gauges) (store.Store, delta.Source, error) {
 	f, err := manifest.ReadFormat(ctx, st, nil)
 	if err != nil {
 		return nil, delta.Source{}, err
@@ -127,7 +138,10 @@ func (a *app) place(ctx context.Context, st store.Store, args []string) (store.S
 			return nil, delta.Source{}, usage("this log keeps its files in another store, %s: give its URL as TABLE", f.Files.Store)
 		}
 		root, err := a.store(ctx, args[1], false)
-		return root, delta.Source{Log: st}, err
+		if err != nil {
+			return nil, delta.Source{}, err
+		}
+		return g.store(root), delta.Source{Log: st}, nil
 	}
 	base, query, found := strings.Cut(args[0], "?")
 	own := strings.TrimRight(base, "/") + "/file"
@@ -200,7 +214,7 @@ It needs the right to read.`,
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		var foreign []string
 		o := &delta.Options{Hooks: delta.Hooks{Foreign: func(f delta.Foreign) { foreign = append(foreign, f.Key+": "+f.What) }}}
-		p, err := a.publisher(cmd.Context(), args, o)
+		p, err := a.publisher(cmd.Context(), args, o, &gauges{})
 		if err != nil {
 			return err
 		}
@@ -227,7 +241,7 @@ It needs the rights of publish.`,
 		Example: "fencepost unpublish s3://bucket/orders",
 		Args:    wantArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.publisher(cmd.Context(), args, nil)
+			p, err := a.publisher(cmd.Context(), args, nil, &gauges{})
 			if err != nil {
 				return err
 			}

@@ -4,13 +4,17 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
+	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -236,5 +240,48 @@ func TestSeeBadInput(t *testing.T) {
 		if r := run(t, "", strings.Fields(args)...); r.status != 2 || !strings.Contains(r.err, says) {
 			t.Errorf("%s: status %d, %s", args, r.status, r.err)
 		}
+	}
+}
+
+// TestListenPublish: publish --watch tells how far the table is.
+func TestListenPublish(t *testing.T) {
+	url := newLog(t, memURL(t))
+	commitParquet(t, url, 1)
+	address, _, _ := background(t, nil, "publish", "--watch", "--every", "10ms", "--listen", "127.0.0.1:0", url)
+	published := func(files int) {
+		eventually(t, "the file is published", func() bool {
+			_, body := get(t, address+"/metrics")
+			return strings.Contains(body, fmt.Sprintf("\nfencepost_delta_files %d\n", files)) && strings.Contains(body, "\nfencepost_delta_behind_edits 0\n") &&
+				strings.Contains(body, `fencepost_delta_round_seconds_count{outcome="ok"}`) && strings.Contains(body, `fencepost_store_request_seconds_count{op="put",outcome="ok"}`)
+		})
+	}
+	published(1)
+	commitParquet(t, url, 2)
+	published(2)
+	if status, body := get(t, address+"/readyz"); status != 200 || !strings.Contains(body, `"ready":true`) {
+		t.Errorf("%d %s", status, body)
+	}
+	if r := run(t, "", "publish", "--listen", "127.0.0.1:0", url); r.status != 2 || !strings.Contains(r.err, "--listen goes with --watch") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestListenCompactGroup: the compactors of a group's logs are measured together.
+func TestListenCompactGroup(t *testing.T) {
+	url := memURL(t)
+	if err := group.Create(t.Context(), openStore(t, url), &group.Options{Partitions: 2, Validity: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	for p := range 2 {
+		must(t, "one\n", "append", "--epoch", "70000", "--partition", strconv.Itoa(p), url)
+	}
+	address, _, _ := background(t, nil, "compact", "--watch", "--group", "--interval", "20ms", "--max-age", "1ms", "--validity", "1s", "--listen", "127.0.0.1:0", url)
+	eventually(t, "both logs are folded", func() bool {
+		_, body := get(t, address+"/metrics")
+		return strings.Contains(body, "\nfencepost_compactor_folded_records_total 2\n") && strings.Contains(body, "\nfencepost_group_owned_partitions 2\n") &&
+			strings.Contains(body, "\nfencepost_compactor_floor_offset 0\n")
+	})
+	if status, body := get(t, address+"/readyz"); status != 200 || !strings.Contains(body, `"leads":true`) {
+		t.Errorf("%d %s", status, body)
 	}
 }

@@ -156,7 +156,6 @@ func TestBadInput(t *testing.T) {
 		"negative locks":         {"compact --keep-locks=-5 " + log, "", 2, []string{`--keep-locks is "-5"`}},
 		"a negative lock age":    {"compact --keep-locks-for=-5h " + log, "", 2, []string{`--keep-locks-for is "-5h"`}},
 		"a group once":           {"compact --group " + log, "", 2, []string{"--group goes with --watch"}},
-		"metrics of a group":     {"compact --watch --group --listen 127.0.0.1:0 " + log, "", 2, []string{"--group and --listen exclude each other", "exporter"}},
 		"at once, no group":      {"compact --watch --at-once 2 " + log, "", 2, []string{"--at-once goes with --group"}},
 		"locks of a group":       {"compact --watch --group --keep-locks 5 " + log, "", 2, []string{"have no locks"}},
 		"no group to compact":    {"compact --watch --group " + log, "", 1, []string{"there is no group"}},

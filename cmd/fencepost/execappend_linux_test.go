@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/store"
+)
+
+// script starts fencepost exec for a shell script. In the script, $SELF is fencepost and $OUT a
+// directory of the test.
+func script(t *testing.T, out, flags, url, text string) (*exec.Cmd, *buffer) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := command(t, append(append([]string{"exec", "--validity", testValidity.String()}, strings.Fields(flags)...), url, "--", "sh", "-c", text)...)
+	c.Env = append(c.Env, "SELF="+self, "OUT="+out)
+	errs := &buffer{}
+	c.Stderr = errs
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Signal(syscall.SIGTERM)
+		_ = c.Wait()
+		if t.Failed() {
+			t.Logf("exec: %s", errs)
+		}
+	})
+	return c, errs
+}
+
+// waitFile returns what is in a file once there is something.
+func waitFile(t *testing.T, name string) (text string) {
+	t.Helper()
+	eventually(t, name, func() bool {
+		b, _ := os.ReadFile(name)
+		text = strings.TrimSpace(string(b))
+		return text != ""
+	})
+	return text
+}
+
+const appends = `"$SELF" append --epoch "$FENCEPOST_EPOCH" --partition "$FENCEPOST_PARTITION" "$FENCEPOST_URL"`
+
+// TestExecGroupAppends: the command of each partition appends to that partition's log, and an owner
+// before it is refused, although it does not know that it was replaced.
+func TestExecGroupAppends(t *testing.T) {
+	t.Parallel()
+	url, out := fileURL(t), t.TempDir()
+	at := func(p int) string { return url + "/" + layout.PartitionPrefix(p) }
+	read := func(p int) string {
+		st, err := store.Open(t.Context(), at(p))
+		if err != nil {
+			return ""
+		}
+		all, _ := logtest.Read(st, 0, nil)
+		return strings.Join(all, "")
+	}
+	a, _ := script(t, out, "--group --partitions 2", url, `echo "$FENCEPOST_EPOCH" >"$OUT/first.$FENCEPOST_PARTITION"; exec sleep 600`)
+	// What is appended under an epoch need not be a child of exec: a frozen machine's is not killed.
+	var zombies [2]*exec.Cmd
+	var inputs [2]*os.File
+	for p := range zombies {
+		epoch := waitFile(t, filepath.Join(out, fmt.Sprintf("first.%d", p)))
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := command(t, "append", "--epoch", epoch, "--partition", fmt.Sprint(p), url)
+		c.Stdin, inputs[p], zombies[p] = r, w, c
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Close()
+		fmt.Fprintf(w, "owner %d\n", p)
+		eventually(t, "the first owner's record", func() bool { return read(p) == fmt.Sprintf("owner %d\n", p) })
+	}
+	_ = a.Process.Signal(syscall.SIGTERM)
+	_ = a.Wait()
+	b, _ := script(t, out, "--group", url, `echo "next $FENCEPOST_PARTITION" | `+appends+`; echo $? >"$OUT/next.$FENCEPOST_PARTITION"; exec sleep 600`)
+	for p := range zombies {
+		if got := waitFile(t, filepath.Join(out, fmt.Sprintf("next.%d", p))); got != "0" {
+			t.Fatalf("the next owner's append: status %s", got)
+		}
+		fmt.Fprintf(inputs[p], "zombie %d\n", p)
+		_ = inputs[p].Close()
+		if got := exitStatus(t, zombies[p].Wait()); got != exitFenced {
+			t.Errorf("the zombie's append: status %d", got)
+		}
+		if got, want := read(p), fmt.Sprintf("owner %d\nnext %d\n", p, p); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	_ = b.Process.Signal(syscall.SIGTERM)
+	_ = b.Wait()
+}
+
+// TestExecAppends: the command of exec appends to the log at exec's own URL, in exec's epoch.
+func TestExecAppends(t *testing.T) {
+	t.Parallel()
+	url, out := fileURL(t), t.TempDir()
+	for i := range 2 {
+		c, errs := script(t, out, "", url, `echo "$FENCEPOST_EPOCH" | "$SELF" append --epoch "$FENCEPOST_EPOCH" "$FENCEPOST_URL"`)
+		if got := exitStatus(t, c.Wait()); got != 0 {
+			t.Fatalf("%d: status %d, %s", i, got, errs)
+		}
+	}
+	if got := contents(t, url); got != "1\n2\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestExecListen: exec serves the metrics of its election, or of its membership.
+func TestExecListen(t *testing.T) {
+	t.Parallel()
+	for flags, wants := range map[string][]string{
+		"":                       {`fencepost_leader_leads{election="exec"} 1`, `fencepost_store_request_seconds_count{op="put",outcome="ok"}`},
+		"--group --partitions 2": {"\nfencepost_group_open_partitions 2\n", `fencepost_store_request_seconds_count{op="put",outcome="ok"}`},
+	} {
+		_, errs := script(t, t.TempDir(), "--listen 127.0.0.1:0 "+flags, fileURL(t), "exec sleep 600")
+		var address string
+		eventually(t, "an address", func() bool {
+			_, address, _ = strings.Cut(errs.String(), "metrics are at ")
+			address, _, _ = strings.Cut(address, "/metrics")
+			return strings.HasPrefix(address, "http://")
+		})
+		eventually(t, "metrics of exec "+flags, func() bool {
+			_, body := get(t, address+"/metrics")
+			return !slices.ContainsFunc(wants, func(s string) bool { return !strings.Contains(body, s) })
+		})
+		if status, body := get(t, address+"/readyz"); status != 200 || !strings.Contains(body, `"leads":true`) {
+			t.Errorf("%d %s", status, body)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package promhooks
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/verify"
+)
+
+type verifyMetrics struct {
+	runs                  *prometheus.CounterVec
+	bytes                 prometheus.Counter
+	problems, notes, took prometheus.Gauge
+	ended                 prometheus.Gauge
+	clock                 clock.Clock
+}
+
+func (v *verifyMetrics) make(c clock.Clock) []prometheus.Collector {
+	v.clock = c
+	v.runs = counters("fencepost_verify_runs_total", "Verifications that have ended, by outcome: ok, damaged, error.", "outcome")
+	for _, outcome := range []string{"ok", "damaged", "error"} {
+		v.runs.WithLabelValues(outcome)
+	}
+	v.bytes = counter("fencepost_verify_read_bytes_total", "Bytes that verifications have read and checked.")
+	v.problems = gauge("fencepost_verify_problems", "Problems that the last complete verification has found and not repaired.")
+	v.notes = gauge("fencepost_verify_notes", "Notes of the last complete verification, which need no action.")
+	v.took = gauge("fencepost_verify_duration_seconds", "Time that the last complete verification took.")
+	v.ended = gauge("fencepost_verify_ended_timestamp_seconds", "When the last complete verification ended, in seconds since 1970; 0 if there was none.")
+	return []prometheus.Collector{v.runs, v.bytes, v.problems, v.notes, v.took, v.ended}
+}
+
+// Verified measures a verification that has ended: it takes what verify.Run has returned.
+func (m *Metrics) Verified(r *verify.Report, err error) {
+	v := &m.verify
+	switch {
+	case err != nil || r == nil:
+		v.runs.WithLabelValues("error").Inc()
+		return
+	case r.OK():
+		v.runs.WithLabelValues("ok").Inc()
+	default:
+		v.runs.WithLabelValues("damaged").Inc()
+	}
+	problems := r.MoreProblems
+	for _, f := range r.Problems {
+		if !f.Repaired {
+			problems++
+		}
+	}
+	v.bytes.Add(float64(r.Bytes))
+	v.problems.Set(float64(problems))
+	v.notes.Set(float64(len(r.Notes) + r.MoreNotes))
+	v.took.Set(r.Took.Seconds())
+	v.ended.Set(float64(v.clock.Wall().UnixMilli()) / 1000)
+}

@@ -1,0 +1,64 @@
+package promhooks_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/promhooks"
+	"github.com/fencepost/fencepost/rewrite"
+	"github.com/fencepost/fencepost/verify"
+)
+
+// What verify.Run returns is counted: a sound log, a damaged one, and a run that could not read.
+func TestVerified(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(time.Second), func(t *testing.T, l *logtest.Log) {
+		m, reg := newMetrics(t, &promhooks.Options{Clock: clock.Go()})
+		w := l.Open(nil)
+		if _, err := w.Append(t.Context(), [][]byte{[]byte("one")}); err != nil {
+			t.Fatal(err)
+		}
+		l.Close(w)
+		run := func() { m.Verified(verify.Run(t.Context(), l.Mem, nil)) }
+		run()
+		want(t, reg, 1, "fencepost_verify_runs_total", "ok")
+		want(t, reg, 0, "fencepost_verify_problems")
+		want(t, reg, float64(time.Now().UnixMilli())/1000, "fencepost_verify_ended_timestamp_seconds")
+		if value(t, reg, "fencepost_verify_read_bytes_total") == 0 {
+			t.Error("no bytes were read")
+		}
+		if _, err := l.Mem.Put(t.Context(), "manifest/00000000000000000001.json", []byte("rot"), nil); err != nil {
+			t.Fatal(err)
+		}
+		run()
+		want(t, reg, 1, "fencepost_verify_runs_total", "damaged")
+		want(t, reg, 1, "fencepost_verify_problems")
+		m.Verified(&verify.Report{}, errors.New("the store is away"))
+		want(t, reg, 1, "fencepost_verify_runs_total", "error")
+		want(t, reg, 1, "fencepost_verify_problems")
+		m.Verified(&verify.Report{Problems: []verify.Finding{{Repaired: true}}, MoreNotes: 2}, nil)
+		want(t, reg, 2, "fencepost_verify_runs_total", "ok")
+		want(t, reg, 0, "fencepost_verify_problems")
+		want(t, reg, 2, "fencepost_verify_notes")
+	})
+}
+
+func TestRewriter(t *testing.T) {
+	m, reg := newMetrics(t, nil)
+	told := 0
+	h := m.Rewriter(rewrite.Hooks{Rewritten: func(rewrite.Rewrite) { told++ }})
+	h.Rewritten(rewrite.Rewrite{File: manifest.File{Size: 25}, Replaced: []manifest.File{{Size: 10}, {Size: 20}}})
+	h.Rewritten(rewrite.Rewrite{File: manifest.File{Size: 5}, Replaced: []manifest.File{{Size: 7}}})
+	for name, v := range map[string]float64{
+		"fencepost_rewrite_rewrites_total": 2, "fencepost_rewrite_replaced_files_total": 3,
+		"fencepost_rewrite_replaced_bytes_total": 37, "fencepost_rewrite_written_bytes_total": 30,
+	} {
+		want(t, reg, v, name)
+	}
+	if told != 2 {
+		t.Errorf("the caller's own hook was told %d times, not 2", told)
+	}
+}
