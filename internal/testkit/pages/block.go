@@ -161,15 +161,14 @@ func like(got, want []string) bool {
 // likeLine compares two lines without regard for how wide their spaces are.
 func likeLine(got, want []string) bool {
 	text, pattern := strings.Join(got, " "), strings.Split(strings.Join(want, " "), "…")
-	if !strings.HasPrefix(text, pattern[0]) {
-		return false
-	}
-	text = text[len(pattern[0]):]
-	for i, p := range pattern[1:] {
-		if i == len(pattern)-2 {
+	for i, p := range pattern {
+		switch p = strings.TrimSpace(p); {
+		case i == len(pattern)-1 && i > 0:
 			return strings.HasSuffix(text, p)
+		case i == 0 && !strings.HasPrefix(text, p):
+			return false
 		}
-		_, after, ok := strings.Cut(text, p)
+		_, after, ok := strings.Cut(text, strings.TrimSpace(p))
 		if !ok {
 			return false
 		}

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -14,7 +15,11 @@ func run(t *testing.T, page string) error {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	return Place{Dir: t.TempDir(), Root: "../../..", Replace: map[string]string{"/path/to/one": "1"}}.Run(t.Context(), all)
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Place{Dir: t.TempDir(), Root: root, Replace: map[string]string{"/path/to/one": "1"}}.Run(t.Context(), all)
 }
 
 func TestPagesThatAreRight(t *testing.T) {
