@@ -164,6 +164,20 @@ docs: ## write manual pages and completions of the command line to .cache/share
 	cd cmd/fencepost && go build -o $(CURDIR)/.cache/share/fencepost . && cd $(CURDIR)/.cache/share && ./fencepost man man/man1 && \
 		for s in bash zsh fish powershell; do ./fencepost completion $$s >completions/fencepost.$$s || exit 1; done && rm fencepost
 
+# The packages of the site are pinned, like those of engines.
+SITE = .cache/mkdocs-$(shell sha256sum site/requirements.txt | cut -c1-12)
+.PHONY: site
+site: ## build the documentation site into .cache/site, and check its links; installs mkdocs from PyPI on first use
+	@[ -e $(SITE)/done ] || { python3 -m venv $(SITE) && $(SITE)/bin/pip install -q -r site/requirements.txt && touch $(SITE)/done; }
+	cd site && PYTHONDONTWRITEBYTECODE=1 ../$(SITE)/bin/python -m unittest -q hooks_test
+	node --test site/
+	PYTHONDONTWRITEBYTECODE=1 NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict -f site/mkdocs.yml
+
+.PHONY: docs-test
+docs-test: ## run every command in docs/ and the README, and compile every piece of Go there
+	go test -count=1 -run '^TestHouseOfDocuments$$' .
+	cd cmd/fencepost && go test -count=1 -run '^TestDocuments$$' .
+
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store
 	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/testkit/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
