@@ -105,6 +105,10 @@ mutants: ## remove each guard from the code in turn; the tests must fail
 guards: ## write docs/guards.md from the comments in the code
 	go run ./internal/testkit/mutants -doc
 
+.PHONY: reference
+reference: ## write the pages of docs/ that repeat the code: options and log messages
+	go run ./internal/testkit/reference
+
 .PHONY: mutants-smoke
 mutants-smoke: ## the same for a random sample of the guards, about 100 seconds
 	go run ./internal/testkit/mutants -budget 100s

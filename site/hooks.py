@@ -28,8 +28,18 @@ def on_config(config):
     return config
 
 
+def helps():
+    """Makes a section of each verb's help."""
+    with open(os.path.join(ROOT, "cmd/fencepost/testdata/help.txt"), encoding="utf-8") as f:
+        parts = ("\n" + f.read()).split("\n$ fencepost help")[1:]
+    sections = (part.split("\n", 1) for part in parts)
+    return "".join(f"\n## fencepost{verb}\n\n```text\n{text.strip()}\n```\n" for verb, text in sections)
+
+
 def on_page_markdown(markdown, page, config, files):
-    """Lets links to files outside of docs/ lead to the source."""
+    """Adds the help to commands.md, and lets links to files outside of docs/ lead to the source."""
+    if page.file.src_uri == "commands.md":
+        markdown += helps()
 
     def source(m):
         path = os.path.normpath(os.path.join(os.path.dirname(page.file.src_uri), m[1]))
