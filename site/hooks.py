@@ -53,6 +53,11 @@ def on_page_markdown(markdown, page, config, files):
     return LINK.sub(source, markdown)
 
 
+def on_post_page(output, page, config):
+    """Gives the search a name, which the theme lacks: a screen reader says it."""
+    return output.replace('data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"')
+
+
 class Page(html.parser.HTMLParser):
     """The names and the references of a page."""
 

@@ -123,6 +123,6 @@ function calculator(place) {
 if (typeof document === "undefined") {
   module.exports = Costs;
 } else {
-  const place = document.getElementById("costs");
+  const place = document.getElementById("cost-calculator");
   if (place) calculator(place);
 }
