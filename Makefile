@@ -131,6 +131,10 @@ mutants: ## remove each guard from the code in turn; the tests must fail
 guards: ## write docs/guards.md from the comments in the code
 	go run ./internal/testkit/mutants -doc
 
+.PHONY: reference
+reference: ## write the pages of docs/ that repeat the code: options and log messages
+	go run ./internal/testkit/reference
+
 .PHONY: mutants-smoke
 mutants-smoke: ## the same for a random sample of the guards, about 100 seconds
 	go run ./internal/testkit/mutants -budget 100s
@@ -189,6 +193,20 @@ docs: ## write manual pages and completions of the command line to .cache/share
 	@rm -rf .cache/share && mkdir -p .cache/share/completions
 	cd cmd/fencepost && go build -o $(CURDIR)/.cache/share/fencepost . && cd $(CURDIR)/.cache/share && ./fencepost man man/man1 && \
 		for s in bash zsh fish powershell; do ./fencepost completion $$s >completions/fencepost.$$s || exit 1; done && rm fencepost
+
+# The packages of the site are pinned, like those of engines.
+SITE = .cache/mkdocs-$(shell sha256sum site/requirements.txt | cut -c1-12)
+.PHONY: site
+site: ## build the documentation site into .cache/site, and check its links; installs mkdocs from PyPI on first use
+	@[ -e $(SITE)/done ] || { python3 -m venv $(SITE) && $(SITE)/bin/pip install -q -r site/requirements.txt && touch $(SITE)/done; }
+	cd site && PYTHONDONTWRITEBYTECODE=1 ../$(SITE)/bin/python -m unittest -q hooks_test
+	node --test site/
+	PYTHONDONTWRITEBYTECODE=1 NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict -f site/mkdocs.yml
+
+.PHONY: docs-test
+docs-test: ## run every command in docs/ and the README, and compile every piece of Go there
+	go test -count=1 -run '^TestHouseOfDocuments$$' .
+	cd cmd/fencepost && go test -count=1 -run '^TestDocuments$$' .
 
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store

@@ -120,9 +120,7 @@ func (p *tab) press(what, selector string) {
 // look emulates a device, and takes a screenshot if somebody wants to look.
 func (p *tab) look(name, scheme string, width int64) {
 	p.Helper()
-	p.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
-		emulation.SetDeviceMetricsOverride(width, 900, 1, width < 600))
-	p.do(chromedp.Evaluate("dispatchEvent(new Event('resize'))", nil))
+	p.emulate(scheme, width)
 	if sideways := ask[int](p, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); sideways > 0 {
 		p.Errorf("%s is %d pixels too wide", name, sideways)
 	}
@@ -136,6 +134,14 @@ func (p *tab) look(name, scheme string, width int64) {
 	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
 		p.Fatal(err)
 	}
+}
+
+// emulate makes the browser that of a device.
+func (p *tab) emulate(scheme string, width int64) {
+	p.Helper()
+	p.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
+		emulation.SetDeviceMetricsOverride(width, 900, 1, width < 600))
+	p.do(chromedp.Evaluate("dispatchEvent(new Event('resize'))", nil))
 }
 
 // accessible lets axe-core look for what is wrong.

@@ -1,0 +1,464 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var writePage = flag.Bool("write", false, "write docs/json.md and docs/assets/schema.json")
+
+// printers says which function prints the JSON of which verbs.
+var printers = map[string]string{
+	"append.go:run":           "append",
+	"backup.go:run":           "backup, restore",
+	"compact.go:compact":      "compact --watch",
+	"compact.go:plan":         "compact --dry-run",
+	"compact.go:compactOnce":  "compact",
+	"doctor.go:doctorCmd":     "doctor",
+	"files.go:files":          "files",
+	"gate.go:gateSetCmd":      "gate set",
+	"gate.go:gateGetCmd":      "gate get",
+	"group.go:groupStatusCmd": "group status",
+	"group.go:drain":          "group drain",
+	"history.go:historyCmd":   "history",
+	"init.go:initCmd":         "init",
+	"init.go:probeCmd":        "probe",
+	"lag.go:lagCmd":           "lag",
+	"listen.go:serving":       "serve",
+	"man.go:manCmd":           "man",
+	"pins.go:pin":             "pin",
+	"pins.go:unpinCmd":        "unpin",
+	"pins.go:pinsCmd":         "pins",
+	"policy.go:policyCmd":     "policy",
+	"publish.go:published":    "publish, published",
+	"publish.go:unpublishCmd": "unpublish",
+	"records.go:encodeJSON":   "cat, export",
+	"status.go:statusCmd":     "status",
+	"status.go:watchStatus":   "status --watch",
+	"stepdown.go:stepDownCmd": "step-down",
+	"top.go:topOnce":          "top",
+	"truncate.go:plan":        "truncate --dry-run",
+	"truncate.go:begins":      "truncate",
+	"verify.go:verifyCmd":     "verify",
+}
+
+// lines are the verbs that print a line of JSON for each of something.
+var lines = []string{"cat, export", "compact --watch", "status --watch"}
+
+// packageTypes type-checks this package without its tests.
+func packageTypes(t *testing.T) (*types.Info, map[string]*ast.File) {
+	t.Helper()
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}"}
+	if b, ok := debug.ReadBuildInfo(); ok && slices.Contains(b.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race") // so that nothing is compiled that is not there yet
+	}
+	list := func(args ...string) string {
+		c := exec.CommandContext(t.Context(), "go", args...)
+		var errs bytes.Buffer
+		c.Stderr = &errs
+		out, err := c.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, &errs)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	exports := map[string]string{}
+	for line := range strings.Lines(list(append(args, ".")...)) {
+		pkg, file, _ := strings.Cut(strings.TrimSpace(line), "=")
+		exports[pkg] = file
+	}
+	fset := token.NewFileSet()
+	byName := map[string]*ast.File{}
+	for _, name := range strings.Fields(list("list", "-f", `{{join .GoFiles " "}}`, ".")) {
+		f, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		byName[name] = f
+	}
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
+	if _, err := conf.Check("main", fset, slices.Collect(maps.Values(byName)), info); err != nil {
+		t.Fatal(err)
+	}
+	return info, byName
+}
+
+// jsonSchema is one of JSON Schema, as far as it is needed here.
+type jsonSchema struct {
+	Type       any                `json:"type,omitempty"` // a name, or names
+	Format     string             `json:"format,omitempty"`
+	Encoding   string             `json:"contentEncoding,omitempty"`
+	Properties map[string]*jsonSchema `json:"properties,omitempty"`
+	Required   []string           `json:"required,omitempty"`
+	Items      *jsonSchema            `json:"items,omitempty"`
+	Values     *jsonSchema            `json:"additionalProperties,omitempty"`
+
+	order []string // of the properties
+}
+
+// schemaOf returns what encoding/json makes of a type.
+func schemaOf(t *testing.T, typ types.Type) *jsonSchema {
+	t.Helper()
+	if n, ok := types.Unalias(typ).(*types.Named); ok {
+		switch name := n.Obj().Pkg().Path() + "." + n.Obj().Name(); {
+		case name == "time.Time":
+			return &jsonSchema{Type: "string", Format: "date-time"}
+		case name == "encoding/json.RawMessage":
+			return &jsonSchema{}
+		default:
+			methods := types.NewMethodSet(types.NewPointer(n))
+			if methods.Lookup(n.Obj().Pkg(), "MarshalText") != nil {
+				return &jsonSchema{Type: "string"}
+			}
+			if methods.Lookup(n.Obj().Pkg(), "MarshalJSON") != nil {
+				t.Fatalf("%s marshals itself: say here what it makes", name)
+			}
+		}
+	}
+	switch u := typ.Underlying().(type) {
+	case *types.Pointer:
+		return orNull(schemaOf(t, u.Elem()))
+	case *types.Slice:
+		if b, ok := u.Elem().Underlying().(*types.Basic); ok && b.Kind() == types.Byte {
+			return orNull(&jsonSchema{Type: "string", Encoding: "base64"})
+		}
+		return orNull(&jsonSchema{Type: "array", Items: schemaOf(t, u.Elem())})
+	case *types.Map:
+		return orNull(&jsonSchema{Type: "object", Values: schemaOf(t, u.Elem())})
+	case *types.Interface:
+		return &jsonSchema{}
+	case *types.Basic:
+		switch {
+		case u.Info()&types.IsString != 0:
+			return &jsonSchema{Type: "string"}
+		case u.Info()&types.IsInteger != 0:
+			return &jsonSchema{Type: "integer"}
+		case u.Info()&types.IsFloat != 0:
+			return &jsonSchema{Type: "number"}
+		case u.Info()&types.IsBoolean != 0:
+			return &jsonSchema{Type: "boolean"}
+		}
+	case *types.Struct:
+		s := &jsonSchema{Type: "object", Properties: map[string]*jsonSchema{}}
+		s.add(t, u)
+		return s
+	}
+	t.Fatalf("what does encoding/json make of %s?", typ)
+	return nil
+}
+
+// add adds the fields of a struct.
+func (s *jsonSchema) add(t *testing.T, u *types.Struct) {
+	t.Helper()
+	for i := range u.NumFields() {
+		f := u.Field(i)
+		name, opts, _ := strings.Cut(reflect.StructTag(u.Tag(i)).Get("json"), ",")
+		if name == "-" || !f.Exported() && !f.Embedded() {
+			continue
+		}
+		if f.Embedded() && name == "" {
+			typ := f.Type()
+			if p, ok := typ.(*types.Pointer); ok {
+				typ = p.Elem()
+			}
+			s.add(t, typ.Underlying().(*types.Struct))
+			continue
+		}
+		if name == "" {
+			name = f.Name()
+		}
+		field := schemaOf(t, f.Type())
+		if strings.Contains(opts, "omit") {
+			field.Type = notNull(field.Type)
+		} else if !slices.Contains(s.Required, name) {
+			s.Required = append(s.Required, name)
+		}
+		if s.Properties[name] == nil {
+			s.order = append(s.order, name)
+		}
+		s.Properties[name] = field
+	}
+}
+
+// orNull adds null, which a nil pointer, slice or map is.
+func orNull(s *jsonSchema) *jsonSchema {
+	if name, ok := s.Type.(string); ok {
+		s.Type = []string{name, "null"}
+	}
+	return s
+}
+
+func notNull(names any) any {
+	if names, ok := names.([]string); ok {
+		return names[0]
+	}
+	return names
+}
+
+// shape shows a schema to people. A name with a "?" may be missing.
+func (s *jsonSchema) shape(indent string) string {
+	switch notNull(s.Type) {
+	case "object":
+		if s.Values != nil {
+			return "{…: " + s.Values.shape(indent) + "}"
+		}
+		var b strings.Builder
+		b.WriteString("{\n")
+		for _, name := range s.order {
+			mark := "?"
+			if slices.Contains(s.Required, name) {
+				mark = ""
+			}
+			fmt.Fprintf(&b, "%s  %q%s: %s\n", indent, name, mark, s.Properties[name].shape(indent+"  "))
+		}
+		return b.String() + indent + "}"
+	case "array":
+		return "[" + s.Items.shape(indent) + " …]"
+	case nil:
+		return "any"
+	}
+	if s.Encoding+s.Format != "" {
+		return strings.Replace(s.Encoding+s.Format, "date-time", "time", 1)
+	}
+	return fmt.Sprint(notNull(s.Type))
+}
+
+// fault says where a value is not what the schema says.
+func (s *jsonSchema) fault(at string, v any) string {
+	kinds, _ := s.Type.([]string)
+	if name, ok := s.Type.(string); ok {
+		kinds = []string{name}
+	}
+	is := func(kind string) bool { return s.Type == nil || slices.Contains(kinds, kind) }
+	ok := false
+	switch v := v.(type) {
+	case nil:
+		ok = is("null")
+	case bool:
+		ok = is("boolean")
+	case string:
+		ok = is("string")
+	case float64:
+		ok = is("number") || is("integer") && v == float64(int64(v))
+	case []any:
+		ok = is("array")
+		for _, e := range v {
+			if s.Items != nil {
+				if f := s.Items.fault(at+"[]", e); f != "" {
+					return f
+				}
+			}
+		}
+	case map[string]any:
+		ok = is("object")
+		for _, name := range s.Required {
+			if _, there := v[name]; !there {
+				return at + "." + name + " is missing"
+			}
+		}
+		for name, e := range v {
+			of := s.Values
+			if s.Properties != nil {
+				of = s.Properties[name]
+			}
+			if of == nil && s.Type != nil {
+				return at + "." + name + " is unknown"
+			}
+			if of != nil {
+				if f := of.fault(at+"."+name, e); f != "" {
+					return f
+				}
+			}
+		}
+	}
+	if !ok {
+		return fmt.Sprintf("%s is %v, not %v", at, v, s.Type)
+	}
+	return ""
+}
+
+// schemas returns the schema of each verb's JSON, from the types that are printed.
+func schemas(t *testing.T) map[string]*jsonSchema {
+	t.Helper()
+	info, files := packageTypes(t)
+	all, used := map[string]*jsonSchema{}, map[string]bool{}
+	for name, f := range files {
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Name.Name == "print" || fn.Name.Name == "printLine" {
+				continue
+			}
+			ast.Inspect(fn, func(n ast.Node) bool {
+				c, ok := n.(*ast.CallExpr)
+				if !ok || len(c.Args) != 1 {
+					return true
+				}
+				s, ok := c.Fun.(*ast.SelectorExpr)
+				if !ok || !slices.Contains([]string{"print", "printLine", "Encode"}, s.Sel.Name) {
+					return true
+				}
+				typ, place := info.Types[c.Args[0]].Type, name+":"+fn.Name.Name
+				if place == "listen.go:operations" { // the answers of /readyz
+					return true
+				}
+				verb := printers[place]
+				if used[place] = true; verb == "" {
+					t.Errorf("%s prints %s: say in printers for which verb", place, typ)
+					return true
+				}
+				sc := schemaOf(t, typ)
+				sc.Type = notNull(sc.Type)
+				all[verb] = sc
+				return true
+			})
+		}
+	}
+	for place := range printers {
+		if !used[place] {
+			t.Errorf("%s prints nothing: delete it from printers", place)
+		}
+	}
+	return all
+}
+
+// TestJSONPage: docs/json.md and docs/assets/schema.json are what the verbs print.
+// go test -run TestJSONPage -write writes them.
+func TestJSONPage(t *testing.T) {
+	all := schemas(t)
+	var b strings.Builder
+	b.WriteString(`# JSON output
+
+<!-- Written by TestJSONPage in cmd/fencepost: go test -run TestJSONPage -write -->
+
+Every verb that prints something of its own takes ` + "`--json`" + `. Data goes to standard output and everything else to standard error, so a program can read what it gets without looking for more. The same
+as [JSON Schema](assets/schema.json), by verb.
+
+- A name with "?" is left out if there is nothing to say. An array or object that is empty may be ` + "`null`" + `.
+- A later version may add names. It changes none.
+- Times are in RFC 3339. Bytes are numbers, and lengths of time are texts such as "15s", except where a name says otherwise.
+`)
+	for _, verb := range slices.Sorted(maps.Keys(all)) {
+		note := ""
+		if slices.Contains(lines, verb) {
+			note = "A line for each:\n\n"
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s```text\n%s\n```\n", verb, note, all[verb].shape(""))
+	}
+	var doc strings.Builder // a line for each verb
+	doc.WriteString(`{"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "What the verbs of fencepost print with --json", "$defs": {`)
+	for i, verb := range slices.Sorted(maps.Keys(all)) {
+		def, err := json.Marshal(all[verb])
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&doc, "%s\n%q: %s", strings.Repeat(",", min(i, 1)), verb, def)
+	}
+	doc.WriteString("\n}}\n")
+	for file, want := range map[string]string{"../../docs/json.md": b.String(), "../../docs/assets/schema.json": doc.String()} {
+		if *writePage {
+			if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%s is not what the verbs print (%v): go test -run TestJSONPage -write", file, err)
+		}
+	}
+}
+
+// TestJSONSchemas runs the verbs, and what they print fits their schemas.
+func TestJSONSchemas(t *testing.T) {
+	all := schemas(t)
+	url, dir := newLog(t, memURL(t)), fileURL(t)
+	check := func(verb, out string) {
+		d := json.NewDecoder(strings.NewReader(out))
+		n := 0
+		for ; d.More(); n++ {
+			var v any
+			if err := d.Decode(&v); err != nil {
+				t.Errorf("%s: %v in %s", verb, err, out)
+				return
+			}
+			if f := all[verb].fault(verb, v); f != "" {
+				t.Errorf("%s in %s", f, out)
+			}
+		}
+		if n == 0 {
+			t.Errorf("%s prints nothing", verb)
+		}
+	}
+	for _, c := range []struct{ verb, in, args string }{
+		{"append", "a\nb\n", "append --cursor --source s " + url},
+		{"append", "c\n", "append " + url},
+		{"cat, export", "", "cat " + url},
+		{"cat, export", "", "export --exact " + url},
+		{"status", "", "status --objects " + url},
+		{"lag", "", "lag --at 1 " + url},
+		{"history", "", "history " + url},
+		{"compact --dry-run", "", "compact --dry-run " + url},
+		{"compact", "", "compact " + url},
+		{"status", "", "status " + url},
+		{"files", "", "files " + url},
+		{"pin", "", "pin --name p " + url},
+		{"pins", "", "pins " + url},
+		{"unpin", "", "unpin p " + url},
+		{"truncate --dry-run", "", "truncate --dry-run --before 1 " + url},
+		{"truncate", "", "truncate --before 1 " + url},
+		{"doctor", "", "doctor " + url},
+		{"verify", "", "verify " + url},
+		{"publish, published", "", "publish " + url},
+		{"step-down", "", "step-down " + url},
+		{"top", "", "top " + url},
+		{"policy", "", "policy --role writer s3://bucket/orders"},
+		{"backup, restore", "", "backup " + url + " " + url + "-copy"},
+		{"backup, restore", "", "restore " + url + "-copy " + url + "-again"},
+		{"gate set", "v", "gate set --epoch 3 " + url + "-gate name -"},
+		{"gate get", "", "gate get " + url + "-gate name"},
+		{"init", "", "init " + dir},
+		{"probe", "", "probe " + dir},
+		{"man", "", "man " + t.TempDir()},
+	} {
+		r := run(t, c.in, append(strings.Fields(c.args), "--json")...)
+		if r.status > 1 || r.out == "" { // a doctor may find something
+			t.Errorf("%s: status %d: %s", c.args, r.status, r.err)
+			continue
+		}
+		check(c.verb, r.out)
+	}
+}
+
+// TestSchemasBite: what does not fit is found.
+func TestSchemasBite(t *testing.T) {
+	s := &jsonSchema{Type: "object", Required: []string{"a"}, Properties: map[string]*jsonSchema{
+		"a": {Type: "integer"}, "b": {Type: []string{"array", "null"}, Items: &jsonSchema{Type: "string"}},
+	}}
+	for doc, says := range map[string]string{
+		`{"a": 1}`: "", `{"a": 1, "b": null}`: "", `{"a": 1, "b": ["x"]}`: "", `{"a": 1.5}`: "x.a is 1.5", `{"a": "1"}`: "x.a is 1",
+		`{}`: "x.a is missing", `{"a": 1, "c": 2}`: "x.c is unknown", `{"a": 1, "b": [2]}`: "x.b[] is 2", `[]`: "x is []", `{"a": null}`: "x.a is",
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(doc), &v); err != nil {
+			t.Fatal(err)
+		}
+		if f := s.fault("x", v); (f == "") != (says == "") || !strings.Contains(f, says) {
+			t.Errorf("%s: %q, want %q", doc, f, says)
+		}
+	}
+}
