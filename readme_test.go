@@ -5,44 +5,19 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/internal/testkit/pages"
 )
 
 // This file has the rules for documents. Their Go code is compiled somewhere, their
-// commands and links lead to something that exists, and .ci/run first runs the commands
+// links, and the commands that nothing runs here, lead to something that exists, and .ci/run first runs the commands
 // that the README gives a newcomer first.
-
-// block is a fenced block of a document.
-type block struct {
-	file  string
-	line  int // of its first line
-	lang  string
-	lines []string
-}
-
-func (b block) String() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
-
-// blocks returns the fenced blocks of a document.
-func blocks(file, text string) (all []block) {
-	var open *block
-	for i, line := range strings.Split(text, "\n") {
-		lang, fence := strings.CutPrefix(strings.TrimSpace(line), "```")
-		switch {
-		case fence && open == nil:
-			open = &block{file: file, line: i + 2, lang: lang}
-		case fence:
-			all = append(all, *open)
-			open = nil
-		case open != nil:
-			open.lines = append(open.lines, line)
-		}
-	}
-	return all
-}
 
 // bare returns text without indentation and empty lines. A document shows the inside of a
 // function without its indentation, so the two are compared bare.
@@ -57,8 +32,8 @@ func bare(text string) string {
 }
 
 // checkGo wants a block of Go to stand verbatim in one of the sources.
-func checkGo(b block, sources map[string]string) error {
-	want := bare(strings.Join(b.lines, "\n"))
+func checkGo(b pages.Block, sources map[string]string) error {
+	want := bare(strings.Join(b.Lines, "\n"))
 	for _, src := range sources {
 		if strings.Contains("\n"+bare(src), "\n"+want) {
 			return nil
@@ -67,10 +42,38 @@ func checkGo(b block, sources map[string]string) error {
 	return fmt.Errorf("%s: this Go code is in no compiled file: show what an example_test.go holds", b)
 }
 
+// whole reports whether a block is a file by itself.
+func whole(b pages.Block) bool { return strings.HasPrefix(b.Text(), "package ") }
+
+// runGo compiles and runs a block that is a whole file: a program, or tests. It is not
+// written to the tree: go sees it through an overlay.
+func runGo(t *testing.T, b pages.Block) error {
+	t.Helper()
+	name, verb := "main.go", []string{"run"}
+	if strings.Contains(b.Text(), "\"testing\"") {
+		name, verb = "page_test.go", []string{"test", "-count=1"}
+	}
+	dir := t.TempDir()
+	file, overlay := filepath.Join(dir, name), filepath.Join(dir, "overlay.json")
+	place, err := filepath.Abs(filepath.Join("examples", name))
+	if err != nil {
+		return err
+	}
+	doc := fmt.Sprintf(`{"Replace": {%q: %q}}`, place, file)
+	if err := errors.Join(os.WriteFile(file, []byte(b.Text()), 0o600), os.WriteFile(overlay, []byte(doc), 0o600)); err != nil {
+		return err
+	}
+	args := append(verb, "-overlay", overlay, "./examples")
+	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", b, err, out)
+	}
+	return nil
+}
+
 // commands returns the commands of a block of shell without prompts and comments. Commands
 // joined by "&&" are several.
-func commands(b block) (all []string) {
-	text := strings.ReplaceAll(strings.Join(b.lines, "\n"), "\\\n", " ")
+func commands(b pages.Block) (all []string) {
+	text := strings.ReplaceAll(strings.Join(b.Lines, "\n"), "\\\n", " ")
 	for line := range strings.SplitSeq(text, "\n") {
 		line, _, _ = strings.Cut(" "+line, " #")
 		line = strings.TrimPrefix(strings.TrimSpace(line), "$ ")
@@ -85,7 +88,7 @@ func commands(b block) (all []string) {
 
 // checkSh wants the targets of make, the folders of cd and the packages of go to exist below
 // root.
-func checkSh(b block, root string, targets []string) (faults []error) {
+func checkSh(b pages.Block, root string, targets []string) (faults []error) {
 	dir := root
 	for _, command := range commands(b) {
 		words := strings.Fields(command)
@@ -137,8 +140,8 @@ func checkLinks(file, text string) (faults []error) {
 
 // checkNewcomer wants .ci/run to begin with the commands of the README's first block of
 // shell, in their order.
-func checkNewcomer(readme []block, run string) error {
-	i := slices.IndexFunc(readme, func(b block) bool { return b.lang == "sh" })
+func checkNewcomer(readme []pages.Block, run string) error {
+	i := slices.IndexFunc(readme, func(b pages.Block) bool { return b.Lang == "sh" })
 	if i < 0 {
 		return errors.New("README.md has no block of sh that says how to begin")
 	}
@@ -206,17 +209,28 @@ func TestHouseOfDocuments(t *testing.T) {
 			for _, err := range checkLinks(file, text) {
 				t.Error(err)
 			}
-			for _, b := range blocks(file, text) {
+			all, faults := pages.Parse(file, text)
+			for _, err := range faults {
+				t.Error(err)
+			}
+			for _, b := range all {
 				in := sources
 				if file == "README.md" {
 					in = examples
 				}
-				switch b.lang {
+				switch b.Lang {
 				case "go":
-					if err := checkGo(b, in); err != nil {
+					if whole(b) {
+						if err := runGo(t, b); err != nil {
+							t.Error(err)
+						}
+					} else if err := checkGo(b, in); err != nil {
 						t.Error(err)
 					}
 				case "sh":
+					if b.Runs() && (file == "README.md" || strings.HasPrefix(file, "docs")) {
+						continue // TestDocuments in cmd/fencepost runs it
+					}
 					for _, err := range checkSh(b, ".", targets) {
 						t.Error(err)
 					}
@@ -225,7 +239,8 @@ func TestHouseOfDocuments(t *testing.T) {
 		})
 	}
 	t.Run("newcomer", func(t *testing.T) {
-		if err := checkNewcomer(blocks("README.md", slurp(t, "README.md")), slurp(t, ".ci/run")); err != nil {
+		all, _ := pages.Parse("README.md", slurp(t, "README.md"))
+		if err := checkNewcomer(all, slurp(t, ".ci/run")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -234,8 +249,8 @@ func TestHouseOfDocuments(t *testing.T) {
 func TestHouseDocumentRulesBite(t *testing.T) {
 	const readme = "# X\n\n```sh\ngit clone x && cd x\n$ go run ./examples/y   # a story\ngo test ./...\n```\n" +
 		"\n```go\nif err != nil {\n\treturn err\n}\n```\n```sh\nmake nothing FOO=1\ncd store/nowhere\n```\n[a](nowhere.md#x) [b](go.mod) [c](https://x)\n"
-	all := blocks("README.md", readme)
-	if len(all) != 3 || all[1].lang != "go" || all[1].line != 10 {
+	all, _ := pages.Parse("README.md", readme)
+	if len(all) != 3 || all[1].Lang != "go" || all[1].Line != 10 {
 		t.Fatalf("blocks: %v", all)
 	}
 	run := "\t\"echo first\"\n.ci/steps \\\n\t\"go run ./examples/y\" \\\n\t\"go test ./...\" \\\n\t\"make ci\"\n"
@@ -260,10 +275,22 @@ func TestHouseDocumentRulesBite(t *testing.T) {
 			t.Errorf("other code passes: %s", other)
 		}
 	}
+	for _, text := range []string{
+		"package main\n\nfunc main() { nothing() }",
+		"package main\n\nfunc main() { panic(1) }",
+		"package a_test\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) { t.Error(1) }",
+	} {
+		if b := (pages.Block{Lang: "go", Lines: strings.Split(text, "\n")}); !whole(b) || runGo(t, b) == nil {
+			t.Errorf("broken code passes: %s", text)
+		}
+	}
+	if err := runGo(t, pages.Block{Lang: "go", Lines: []string{"package main", "func main() {}"}}); err != nil {
+		t.Error(err)
+	}
 	if faults := checkSh(all[2], ".", []string{"help"}); len(faults) != 2 {
 		t.Errorf("a missing target and a missing folder: %v", faults)
 	}
-	gone := block{lang: "sh", lines: []string{"go run ./nowhere"}}
+	gone := pages.Block{Lang: "sh", Lines: []string{"go run ./nowhere"}}
 	if faults := checkSh(gone, ".", nil); len(faults) != 1 {
 		t.Errorf("a missing package: %v", faults)
 	}
