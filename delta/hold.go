@@ -112,16 +112,15 @@ func (p *Publisher) tidy(ctx context.Context) error {
 		p.foreign(commitKey(first), fmt.Sprintf("nothing older is deleted, because this version cannot be read: %v", err))
 		return context.Cause(ctx)
 	}
-	if err := p.unpin(ctx, old.holds()); err != nil {
-		return err
-	}
+	// What cannot be let go of in one log keeps nobody from the others.
+	err = p.unpin(ctx, old.holds())
 	// guard:delta-clean. Log cleanup deletes only what lies before a checkpoint that its commit
 	// has proved and from which the oldest version within the retention was read. Without this
 	// check: another program has written the newest checkpoint and left out what it does not
 	// know; the commits before it are deleted; nobody can build the table any more.
 	//
 	//mutant:replace l, base) => l, max(base, first))
-	return p.table.clean(ctx, l, base)
+	return errors.Join(err, p.table.clean(ctx, l, base))
 }
 
 // slack is how much longer than the retention something must be old. Most stores tell times in
@@ -153,32 +152,39 @@ func (t *table) at(ctx context.Context, l *listing, version int64) (s *state, ba
 }
 
 // unpin releases the pins of this table that hold versions below those that the oldest version
-// within the retention names.
+// within the retention names. Errors of sources that were left behind are told already.
 func (p *Publisher) unpin(ctx context.Context, needed map[fence.ID]hold) error {
-	name := pinName(p.state.meta.ID)
+	var all []error
 	for _, s := range p.sources {
 		h, ok := needed[s.log]
 		if !ok {
 			continue // it is not in that version yet: later ones need all its pins
 		}
-		pins, err := s.r.Pins(ctx)
-		if err != nil {
-			return err
+		if err := p.unpinOne(ctx, s, h); err != nil && s.bad == nil {
+			all = append(all, fmt.Errorf("%s: %w", s.name, err))
 		}
-		for _, pin := range pins {
-			if pin.Name != name || pin.TTL != 0 || pin.Key == s.pin.Key {
-				continue
-			}
-			// guard:delta-unpin. A pin is released only if its version is below that of the
-			// oldest version of the table within the retention, and by its own key. Without this
-			// rule: two publishers have a pin each under the table's name; the first one releases
-			// the name; the second one creates a version that nothing holds.
-			//
-			//mutant:replace pin.Version < h.Manifest => pin.Version < h.Manifest+1000
-			if pin.Version < h.Manifest {
-				if err := s.r.Release(ctx, pin); err != nil {
-					return err
-				}
+	}
+	return errors.Join(all...)
+}
+
+func (p *Publisher) unpinOne(ctx context.Context, s *source, h hold) error {
+	pins, err := s.r.Pins(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pin := range pins {
+		if pin.Name != pinName(p.state.meta.ID) || pin.TTL != 0 || pin.Key == s.pin.Key {
+			continue
+		}
+		// guard:delta-unpin. A pin is released only if its version is below that of the
+		// oldest version of the table within the retention, and by its own key. Without this
+		// rule: two publishers have a pin each under the table's name; the first one releases
+		// the name; the second one creates a version that nothing holds.
+		//
+		//mutant:replace pin.Version < h.Manifest => pin.Version < h.Manifest+1000
+		if pin.Version < h.Manifest {
+			if err := s.r.Release(ctx, pin); err != nil {
+				return err
 			}
 		}
 	}

@@ -7,9 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -66,6 +70,109 @@ func TestPinOfAnUnknownCreate(t *testing.T) {
 		k.publish(p)
 		if got := k.pins(); slices.Contains(got, held) {
 			t.Errorf("version 2 has left the retention; pinned are %v", got)
+		}
+	})
+}
+
+// before makes something happen before the first request that fits, once.
+func before(st *faultstore.Store, fits func(op faultstore.Op) bool, do func()) {
+	done := false
+	st.SetBefore(func(_ context.Context, op faultstore.Op) {
+		if !done && fits(op) {
+			done = true
+			do()
+		}
+	})
+}
+
+// A log is taken out of the table while a publisher is about to publish it, for the first time or
+// again. Nothing is published after that, and no pin is left that would hold the log for ever.
+func TestUnpublishWhileOthersPublish(t *testing.T) {
+	pins := func(op faultstore.Op) bool { return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, "pin/") }
+	for name, fits := range map[string]func(faultstore.Op) bool{
+		"before the pin":     pins,
+		"before the version": func(op faultstore.Op) bool { return isCommit(op) && !strings.Contains(op.Key, "00000.json") },
+	} {
+		for when, first := range map[string]bool{"the first time": true, "again": false} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				inLake(t, func(t *testing.T, k *lake) {
+					st := faultstore.New(k.Mem, &faultstore.Options{Clock: clock.Go()})
+					p := k.publisher(st, nil)
+					k.rows(1)
+					if !first {
+						k.publish(p)
+						time.Sleep(24 * time.Hour)
+						k.compact()
+						k.rows(1)
+					}
+					before(st, fits, func() {
+						if _, err := k.publisher(nil, nil).Unpublish(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+					r, err := p.Publish(t.Context())
+					if err != nil || !errors.Is(r.Err(), delta.ErrUnpublished) || r.Files != 0 {
+						t.Errorf("%+v, %v", r, err)
+					}
+					if got := k.pins(); len(got) != 0 {
+						t.Errorf("nobody will let go of the pins %v, and the table has %d files", got, r.Files)
+					}
+				})
+			})
+		}
+	}
+}
+
+// One source cannot be read. The others are published as quickly as without it, and what nobody
+// needs is let go of.
+func TestOneBadSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, sources, all := fleet(t, 2)
+		broken := faultstore.New(sources[0].Log, &faultstore.Options{Clock: clock.Go()})
+		sources[0].Log = broken
+		told := make(chan delta.Report, 10)
+		p, err := delta.Open(t.Context(), root, sources, &delta.Options{Settle: logtest.Quick, Clock: clock.Go(), Hooks: delta.Hooks{Published: func(r delta.Report) {
+			select {
+			case told <- r:
+			default: // nobody looks any more
+			}
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commitTo(t, all[0], []order{{ID: 1}})
+		commitTo(t, all[1], []order{{ID: 1}})
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error)
+		go func() { over <- p.Run(ctx) }()
+		<-told
+		broken.SetHook(func(faultstore.Op) faultstore.Fault {
+			return faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
+		})
+		time.Sleep(time.Hour)
+		for i := range 5 {
+			begun := time.Now()
+			commitTo(t, all[1], []order{{ID: int64(i)}})
+			r := <-told
+			if lag := time.Since(begun); lag > 2*time.Second || r.Err() == nil {
+				t.Errorf("edit %d came after %v: %v", i, lag, r.Err())
+			}
+			time.Sleep(time.Second)
+		}
+		cancel()
+		if err := <-over; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		// Weeks later, what is old is let go of, but for the bad source.
+		for i := range 120 {
+			time.Sleep(12 * time.Hour)
+			commitTo(t, all[1], []order{{ID: int64(i)}})
+			if r, err := p.Publish(t.Context()); err != nil || r.Sources[1].Err != nil {
+				t.Fatal(r, err)
+			}
+		}
+		if _, _, err := store.ReadAll(t.Context(), root, "_delta_log/00000000000000000000.json", 1<<20, nil); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("the log of the table is not cleaned: %v", err)
 		}
 	})
 }

@@ -39,6 +39,7 @@ type Publisher struct {
 	told    map[string]bool
 	rivals  int  // how many others seem to publish too
 	due     bool // there is something to let go of
+	patient bool // Run waits before it tries a source with an error again
 	// every and most are checkpointEvery and maxVersions, but in tests.
 	every int64
 	most  int
@@ -186,6 +187,9 @@ func (p *Publisher) report(r *Report, jobs []*work) (done bool) {
 	r.Version, r.Files, r.Sources, done = p.state.version, len(p.state.files), nil, true
 	for _, w := range jobs {
 		published, h, _ := p.state.source(w.log)
+		if w.bad = w.err; errors.Is(w.err, errAgain) {
+			w.bad = nil
+		}
 		r.Sources = append(r.Sources, SourceReport{Log: w.log, Name: w.name, Edits: w.table.Edits(), Published: published, Manifest: h.Manifest, Err: w.err})
 		if errors.Is(w.err, errAgain) || w.err == nil && len(w.steps) > 0 && published < w.steps[len(w.steps)-1].edits {
 			done = false
@@ -228,7 +232,11 @@ func (p *Publisher) plan(ctx context.Context) ([]*work, error) {
 	for i, s := range p.sources {
 		jobs[i] = &work{source: s}
 	}
+	now := p.opts.Clock.Now()
 	return jobs, each(ctx, jobs, func(w *work) (err error) {
+		if w.waiting = p.patient && w.bad != nil && now.Sub(w.tried) < w.wait; w.waiting {
+			return w.bad
+		}
 		if err = w.read(ctx); err == nil {
 			w.steps, err = w.plan(ctx, p.state)
 		}
@@ -237,6 +245,13 @@ func (p *Publisher) plan(ctx context.Context) ([]*work, error) {
 		}
 		if errors.Is(err, reader.ErrGone) || errors.Is(err, store.ErrNotFound) {
 			return w.moved(err)
+		}
+		if errors.Is(err, ErrUnpublished) && w.pin.Key != "" {
+			// It was taken after the others were released, and nobody else would find it.
+			if gone := w.r.Release(ctx, w.pin); gone != nil {
+				return errors.Join(err, gone)
+			}
+			w.pin = manifest.Pin{}
 		}
 		w.trouble = 0
 		return err

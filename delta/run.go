@@ -29,6 +29,8 @@ const (
 func (p *Publisher) Run(ctx context.Context) error {
 	var quiet, failures time.Duration
 	var tidied clock.Instant
+	p.patient = true
+	defer func() { p.patient = false }()
 	for first := true; ; first = false {
 		begun := p.opts.Clock.Now()
 		r, err := p.publish(ctx)
@@ -41,8 +43,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 		if errors.Is(err, ErrForeign) || errors.Is(err, ErrDamaged) {
 			return err
 		}
-		if err == nil {
-			err = r.Err()
+		if bad := r.Err(); bad != nil && !slices.ContainsFunc(r.Sources, func(s SourceReport) bool { return !errors.Is(s.Err, ErrUnpublished) }) {
+			return bad
 		}
 		pause := min(max(quiet/calm, p.opts.Every), slowest*p.opts.Every)
 		quiet += pause
@@ -51,11 +53,10 @@ func (p *Publisher) Run(ctx context.Context) error {
 		}
 		failures /= 2
 		if err != nil {
-			if !slices.ContainsFunc(r.Sources, func(s SourceReport) bool { return !errors.Is(s.Err, ErrUnpublished) }) && len(r.Sources) > 0 {
-				return err
-			}
-			p.opts.Hooks.Failed(err)
 			failures = min(4*failures+p.opts.Every, time.Minute)
+		}
+		if err = errors.Join(err, p.later()); err != nil {
+			p.opts.Hooks.Failed(err)
 		}
 		if clock.Sleep(ctx, p.opts.Clock, pause+failures) != nil {
 			return ended(ctx, err)
@@ -69,6 +70,23 @@ func ended(ctx context.Context, err error) error {
 		return err
 	}
 	return context.Cause(ctx)
+}
+
+// later decides when the sources with errors are tried again, each for itself: the others do not
+// wait for them. It returns the errors of those that were tried.
+func (p *Publisher) later() error {
+	var all []error
+	for _, s := range p.sources {
+		switch {
+		case s.bad == nil:
+			s.wait = 0
+		case !s.waiting:
+			s.wait = min(2*s.wait+p.opts.Every, time.Minute)
+			s.tried = p.opts.Clock.Now()
+			all = append(all, fmt.Errorf("%s: %w", s.name, s.bad))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // yield waits a moment if others publish too, the longer the more there seem to be. So not all
@@ -133,8 +151,14 @@ func (p *Publisher) Unpublish(ctx context.Context) (r Report, err error) {
 func (p *Publisher) farewell() (actions []action) {
 	now := p.opts.Clock.Wall().UnixMilli()
 	for _, s := range p.sources {
-		_, h, known := p.state.source(s.log)
-		if !known || h.Gone {
+		// guard:delta-farewell. Also a log that no version names yet is taken out by a version. Without
+		// this rule: a publisher has pinned a log and is about to publish it for the first time; the
+		// log is unpublished, which releases all pins; the publisher creates its version, whose files
+		// nothing holds.
+		//
+		//mutant:replace h.Gone { => h.Gone || h.Manifest == 0 {
+		_, h, _ := p.state.source(s.log)
+		if h.Gone {
 			continue
 		}
 		for _, f := range p.state.filesOf(s.log) {

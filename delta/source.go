@@ -6,9 +6,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -29,6 +31,12 @@ type source struct {
 	pin manifest.Pin
 	// named: there may be a version that names pin, for the answer to its create was lost.
 	named bool
+	// bad is why the source was left behind in the last round. A publisher that goes on tries it
+	// again when wait has passed since tried; waiting says that it has not.
+	bad     error
+	wait    time.Duration
+	tried   clock.Instant
+	waiting bool
 	// trouble counts looks in a row that found something gone.
 	trouble int
 	// footers are those of files that are not published yet, by key.

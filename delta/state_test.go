@@ -4,9 +4,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/memstore"
 )
 
 // A commit that does not fit the state says why, and which file it is about.
@@ -67,5 +70,15 @@ func TestCopiedSource(t *testing.T) {
 	p.claim(works)
 	if !errors.Is(works[0].err, ErrSource) || !strings.Contains(works[0].err.Error(), there.log) || works[1].err != nil || !errors.Is(works[2].err, ErrSource) {
 		t.Error(works[0].err, works[1].err, works[2].err)
+	}
+}
+
+// A checkpoint forgets what was removed longer ago than the retention.
+func TestForgetsRemovedFiles(t *testing.T) {
+	s := small()
+	s.version, s.gone = 100, map[string]*remove{"1/old": {Path: "1/old", Deleted: 1}, "1/new": {Path: "1/new", Deleted: time.Now().UnixMilli()}}
+	tt := &table{st: memstore.New(nil), clock: clock.Go()}
+	if err := tt.checkpoint(t.Context(), s, time.Hour); err != nil || len(s.gone) != 1 || s.gone["1/new"] == nil {
+		t.Errorf("%v, %v", s.gone, err)
 	}
 }

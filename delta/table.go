@@ -327,6 +327,8 @@ type lastCheckpoint struct {
 // checkpoint writes the checkpoint of a state, and moves _last_checkpoint forward to it.
 func (t *table) checkpoint(ctx context.Context, s *state, retention time.Duration) error {
 	since := t.clock.Wall().Add(-retention).UnixMilli()
+	// A publisher that runs for years does not keep all files that were ever removed in memory.
+	maps.DeleteFunc(s.gone, func(_ string, r *remove) bool { return r.Deleted <= since })
 	body, err := encodeCheckpoint(s, since)
 	if err != nil {
 		return err
