@@ -105,7 +105,7 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 		c.report(false, report)
 		return c.expired(now, age)
 	}
-	// guard:lapse. A lock has lapsed when this candidate has seen the same object version of it for a
+	// guard:lapse. A lock has lapsed when this candidate has seen one object version of the lock for a
 	// whole validity. The time counts from after the response that first showed this version, by the
 	// candidate's own clock. Without a whole validity: A's heartbeat is slow; B finds A's lock lapsed
 	// too early, deposes A, and leads while A still believes that it leads.

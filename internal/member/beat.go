@@ -131,10 +131,11 @@ func (m *Machine) send() {
 // renewed moves the deadline after a heartbeat was applied.
 func (m *Machine) renewed(first clock.Instant) {
 	// guard:final-deadline. A member whose deadline has passed never goes on under its name, whatever
-	// answer comes later. Without this check: A's heartbeat gets no answer, and A's deadline passes; A
-	// is expired, and A's object is deleted; late copies of A's create and of all A's swaps land one
-	// after another, the heartbeat last; A hears that the heartbeat was applied, and works on; the
-	// others have found A dead, and have given A's partitions away.
+	// answer comes later. Without this check, on a store whose object versions are hashes of the
+	// contents: A's heartbeat gets no answer, and A's deadline passes; A is expired, and A's object is
+	// deleted; late copies of A's create and of all A's swaps land one after another, the heartbeat
+	// last; A hears that the heartbeat was applied, and works on; the others have found A dead, and
+	// have given A's partitions away.
 	//
 	//mutant:replace m.state == over => false
 	if m.state == over {

@@ -236,8 +236,8 @@ func (m *Machine) make(next *assign.Assignment) {
 		// guard:created-listed. A member that has created an assignment acts on it only when a listing
 		// that began after the create shows it as the newest. Without this: Z reads assignment 1, and
 		// sleeps; assignment 2 gives the partition to A, assignment 3 to B; assignment 2 is pruned; Z
-		// creates another assignment 2 in the hole, with Z as the owner; the owner by assignment 1,
-		// which this assignment names as pending, has acknowledged long ago; Z starts beside B.
+		// creates another assignment 2 in the hole, with Z as the owner; it names the owner by
+		// assignment 1 as pending, but this member has acknowledged long ago; Z starts beside B.
 		//
 		//mutant:replace m.wanted() => if ev.Outcome == Done { m.adopt(next) }
 		m.wanted()
