@@ -379,11 +379,11 @@ func (p *plan) pend(entries []Entry, part int, moved bool) []Entry {
 			continue
 		}
 		// guard:pending-raised. An owner that loses its partition must acknowledge the assignment that
-		// takes it away, also if the owner has a pending entry with a lower number. Without this:
-		// assignment 2 takes the partition from A, whose entry gets the number 2; assignment 3 gives
-		// the partition back to A before A has acknowledged; A acknowledges assignment 3, and starts;
-		// assignment 4 gives the partition to B, and leaves A's entry at number 2; A's acknowledgement
-		// of assignment 3 clears this entry; B starts while A works.
+		// takes it away, also if a pending entry already names the owner. Without this: assignment 2
+		// takes the partition from A, whose entry gets the number 2; assignment 3 gives the partition
+		// back to A before A has acknowledged; A acknowledges assignment 3, and starts; assignment 4
+		// gives the partition to B, and leaves A's entry at number 2; A's acknowledgement of assignment
+		// 3 clears this entry; B starts while A works.
 		if must && e.Member == int(old) {
 			e.Number = p.number
 		}
