@@ -130,9 +130,10 @@ func newGroup(ctx context.Context, st store.Store, o Options, f format) *Group {
 		live: make(chan struct{}), ended: make(chan struct{}), parts: map[int]*Partition{},
 	}
 	g.idle = sync.NewCond(&g.mu)
-	// guard:new-name. Every session has a name of its own. Without this: A is expired, and an organiser sees it. A comes
-	// back under its name, finds itself the owner by 1, and starts. The organiser creates 2, which gives the partition to B
-	// with nobody pending; B starts while A works.
+	// guard:new-name. Every session of a worker has a name of its own. Without this: A is expired, and
+	// an organiser finds A dead; A's object is deleted; A joins again under its name, is the owner by
+	// assignment 1, and starts; the organiser still counts A as dead; it creates assignment 2, which
+	// gives the partition to B without a pending entry for A; B starts while A works.
 	//
 	//mutant:replace fence.ID(uuid.New()) => fence.ID(uuid.NewSHA1(uuid.Nil, []byte(o.Identity)))
 	g.name = fence.ID(uuid.New())

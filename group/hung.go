@@ -48,9 +48,10 @@ func awaitHung(ctx context.Context, group fence.ID, log *zap.Logger) error {
 			one = p
 		}
 		hung.Unlock()
-		// guard:hung-waits. A process joins a group again only when the works of its earlier sessions have returned. Without
-		// this: A's work on a partition ignores the end of its context, and A's session ends. The process joins
-		// again, and the partition comes to it: its new work starts beside the old one.
+		// guard:hung-waits. A process joins a group again only when all work of its earlier sessions in
+		// this group has returned. Without this check: A's work on a partition ignores the end of its
+		// context, and A's session ends; the process joins again, and gets the same partition; its new
+		// work starts beside the old work.
 		//
 		//mutant:replace one == nil => true
 		if one == nil {

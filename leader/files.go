@@ -42,9 +42,9 @@ func (f *files) each(ctx context.Context, after uint64, opts *store.SettleOption
 		}
 		// Objects with other names are not locks.
 		epoch, ok := layout.ParseNumberedKey(f.prefix, info.Key)
-		// guard:great-epoch. An object with a number beyond MaxEpoch is no lock. Without this
-		// check: somebody creates lock/18446744073709551615.json; it is the newest lock, and no
-		// number follows it; nobody can ever lead again.
+		// guard:great-epoch. An object whose number is above MaxEpoch does not count as a lock. Without
+		// this check: somebody creates lock/18446744073709551615.json, which has the highest possible
+		// number; it counts as the newest lock, and no lock can follow it; nobody can ever lead again.
 		//
 		//mutant:replace epoch <= lease.MaxEpoch => true
 		if ok && epoch > after && epoch <= lease.MaxEpoch {
@@ -114,8 +114,9 @@ func (f *files) swapBody(ctx context.Context, key string, body []byte, old store
 	if retrying != nil {
 		settle.Retrying = retrying
 	}
-	// guard:swap. Each write of an existing lock is conditional on the version that its sender last saw. Without
-	// the condition: B deposes A and leads; A's next heartbeat overwrites the expired lock, and A leads on.
+	// guard:swap. Each write of an existing lock is conditional on the object version that its sender
+	// last saw. Without this condition: B deposes A, and leads; A's next heartbeat overwrites the
+	// expired lock, and A leads on beside B.
 	//
 	//mutant:replace info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle}) => info, err := f.st.Put(ctx, key, body, nil); clean := true
 	info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle})

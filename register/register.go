@@ -93,15 +93,16 @@ func open(ctx context.Context, st store.Store, key string, opts *Options, epoch 
 			return nil, err
 		}
 		r.epoch = epoch(found.Epoch)
-		// guard:register-epoch. Only the epoch that owns a register, or a later one, opens it. Without
-		// this check: the leader of epoch 2 has set the pointer; the leader of epoch 1 wakes up, opens the
-		// register once more, and sets the pointer back.
+		// guard:register-epoch. A register can be opened only for the epoch that owns it, or for a
+		// later one. Without this check: the leader of epoch 2 has set the value to 9; the leader of
+		// epoch 1, a zombie, wakes up, opens the register again, and sets the value back to 8.
 		if found.Epoch > r.epoch {
 			return nil, &fence.FencedError{Epoch: r.epoch, By: found.Epoch, Key: key}
 		}
-		// guard:register-claim. Opening a register writes it. Without this: the leader of epoch 1 sends
-		// its last value and dies; the leader of epoch 2 opens the register and reads the value before;
-		// then the last value lands, and the new leader goes on from a position that is not the last one.
+		// guard:register-claim. To open a register is to write it, so writes that are still in flight
+		// are refused. Without this write: the leader of epoch 1 sets the value to 9 and dies, with the
+		// request in flight; the leader of epoch 2 opens the register, and reads the value 8; then 9 is
+		// written; the new leader goes on from 8, which is not the last value.
 		//
 		//mutant:replace claimed, err := r.write(ctx, found, version, nil) => var claimed bool; if r.current, r.version = found, version; version == "" { claimed, err = r.write(ctx, found, version, nil) } else { claimed, err = true, nil; r.current.Owner = r.owner }
 		claimed, err := r.write(ctx, found, version, nil)
@@ -240,9 +241,10 @@ func (r *Register) refused(ctx context.Context) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	// guard:register-own. After a refused write a register goes on only from a state that it has
-	// written itself. Without this check: B opens the register with the same token, or a later one;
-	// A's write is refused; A reads B's state, swaps it, and overwrites B's value.
+	// guard:register-own. After a refused write, a register goes on only if it has written the object
+	// itself. Without this check: A has opened the register; B opens it with the same token, or a later
+	// one, and sets a value; A's next write is refused; A reads B's value, and overwrites it with A's
+	// own.
 	//
 	//mutant:replace found.Owner != r.owner => false
 	if found.Owner != r.owner {

@@ -50,10 +50,10 @@ func decide(p progress, o Outcome, f finding) (progress, step) {
 	case o == Applied:
 		return p, step{action: accept}
 
-	// guard:own-nonce. The write is applied if the object has its bytes, whatever the
-	// store answered: no other body has the same nonce. Without this check: A's create is
-	// applied and its answer is lost; A sends it again and gets 412, the echo of its own
-	// write; A reports a conflict with itself, and a writer steps down as if it were fenced.
+	// guard:own-nonce. A create or swap is applied if the object has the bytes of this write, whatever
+	// the store answered. No other write has the same nonce. Without this check: A's create is applied,
+	// and its answer is lost; A sends the create again and gets 412, because A's own object is there;
+	// this repeats; at last A reports an unknown outcome, although the create is applied.
 	//
 	//mutant:replace f == own => false
 	case f == own:
@@ -76,11 +76,11 @@ func decide(p progress, o Outcome, f finding) (progress, step) {
 		p.inFlight = p.inFlight || o == Unknown
 		return p, step{action: check, pause: o == Unknown}
 
-	// guard:resend. A create whose key is empty is sent again with the same bytes, never
-	// reported as refused. Without this rule: A's create times out and the key is empty; A
-	// reports that nothing was written, and B continues without it; A's create lands. If A
-	// sends it again, the late request finds its equal there. A swap is different: the
-	// version that a late swap expects never comes back.
+	// guard:resend. A create of unknown outcome is sent again with the same bytes if the key is absent;
+	// it is never reported as refused. Without this rule: A's create times out, and the key is absent;
+	// A reports that nothing was written, and B continues without the object; A's create lands. After a
+	// resend, a late first request finds the same bytes under the key, and changes nothing. A swap is
+	// different: the object version that a late swap expects never comes back.
 	//
 	//mutant:replace f == absent && p.swap => f == absent
 	case f == absent && p.swap:

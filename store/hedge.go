@@ -146,11 +146,11 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 	for {
 		select {
 		case found := <-reads:
-			// guard:hedge-look. A read that finds bytes decides the outcome, whether they
-			// are own or another's. A read that finds nothing decides nothing, since a
-			// request is still in flight. Without this rule: the first request is slow; the
-			// read finds nothing and is taken for the answer; both requests are cancelled,
-			// and one of them lands.
+			// guard:hedge-look. A late create is sent a second time, and its key is read meanwhile. The
+			// read decides the outcome only if it finds an object, own or another's. Otherwise it
+			// decides nothing, because both requests are in flight. Without this rule: the read finds
+			// nothing, and is taken for the answer; both requests are cancelled, and the create begins
+			// again; if the read failed, the outcome is reported as unknown.
 			//
 			//mutant:replace found.finding == own || found.finding == foreign => true
 			if found.finding == own || found.finding == foreign {
@@ -165,11 +165,11 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 			case Applied:
 				return r, 2
 			case Refused, Unknown:
-				// guard:hedge-again. After a 412 or a lost answer of one of the two
-				// requests, the key is read again, since the other request may hang. This
-				// saves time only. Without this read: the read beside the second request
-				// finds nothing; then the first request lands and its connection is reset;
-				// the second hangs; the append waits until that times out.
+				// guard:hedge-again. A late create is sent a second time. If one of its two requests
+				// gets 412 or loses its answer, the key is read again, since the other request may
+				// hang. This only saves time. Without this read: the first request lands, and its
+				// connection is reset; the second request hangs; the append waits until the second
+				// request times out.
 				if ctx.Err() == nil {
 					all.Go(read)
 				}
@@ -189,16 +189,16 @@ func (o object) reply() reply {
 
 // both is what two replies to equal requests tell together.
 func both(a, b reply) reply {
-	// guard:hedge-applied. The write is applied if one of the two requests was, whatever
-	// became of the other. Without this rule: the first request is applied; the second gets
-	// no answer; the write counts as unknown, so the key must be read, and a caller that
-	// may not read gets no answer.
+	// guard:hedge-applied. A create that was sent twice is applied if one of its two requests was
+	// applied, whatever became of the other. Without this rule: the first request is applied; the
+	// second request gets no answer; the create counts as unknown, so the key must be read; a caller
+	// that may not read never learns the outcome.
 	//
 	//mutant:replace Applied, Refused, Unknown => Unknown, Refused, Applied
 
-	// guard:hedge-rejected. The write is turned away only if both requests were. Without
-	// this rule: the first times out; the second gets 403, and the caller is told that
-	// nothing was written; the first lands.
+	// guard:hedge-rejected. A create that was sent twice is rejected only if both requests were
+	// rejected. Without this rule: the first request times out; the second request gets 403; the caller
+	// is told that nothing was written; then the first request lands.
 	//
 	//mutant:replace Applied, Refused => Rejected, Applied, Refused
 	for _, outcome := range []Outcome{Applied, Refused, Unknown} {

@@ -53,11 +53,12 @@ func Next(newest *Assignment, news *News) (*Assignment, error) {
 }
 
 func begin(base *Assignment, news *News) *plan {
-	// guard:partitions-kept. An assignment has no fewer partitions than the one before.
-	// Without this check: assignment 2 adds a partition, and A works on it. An organiser that
-	// has read the old number of partitions makes assignment 3 without it, and so without its
-	// pending entries. Assignment 4 adds it again and gives it to B; B starts while A, which has
-	// not seen 3, works.
+	// guard:partitions-kept. An assignment has no fewer partitions than the one before. Without this
+	// check: assignment 2 adds partition 9, and A works on it; an organiser that has not read the new
+	// number of partitions makes assignment 3 without partition 9, and so without its pending entries;
+	// assignment 4 adds partition 9 again, and gives it to B; B starts while A, which has not read
+	// assignment 3, works.
+	//
 	//mutant:replace max(len(base.owners), news.Partitions) => news.Partitions
 	n := max(len(base.owners), news.Partitions)
 	p := &plan{
@@ -169,10 +170,10 @@ func (p *plan) grant(requests []Request) {
 		if r.Partition < 0 || r.Partition >= len(p.base.owners) {
 			continue
 		}
-		// guard:request-since. A request counts only while the partition has the since that
-		// it names. Without this check: A gives a partition up, and it goes to B. A slow
-		// organiser sees A's request again; it takes the partition from B, whose work is sound,
-		// and so on with each late listing.
+		// guard:request-since. A request of an owner counts only while the partition has the since that
+		// the request names. Without this check: A asks to give its partition up, and the partition
+		// goes to B; a slow organiser reads A's request again, and takes the partition from B, whose
+		// work is sound; the same happens with each late listing.
 		if r.Since != p.base.sinces[r.Partition] {
 			continue
 		}
@@ -323,10 +324,12 @@ func (p *plan) since(part int, reused uint64) uint64 {
 	if part >= len(p.base.owners) {
 		return p.number
 	}
-	// guard:since-new. The since of a partition rises whenever the partition moves, because its
-	// tokens begin there. Without this: B owns the partition after A, with A's since. B's first
-	// token is A's, so the log refuses B; or A's second token fences B. A partition without an
-	// owner has no since to compare with, so it gets the number of the assignment.
+	// guard:since-new. The since of a partition rises whenever the partition moves, because the tokens
+	// of its owner are counted from the since. Without this check: the partition moves from A to B, and
+	// keeps its since; B's first token equals A's first, so the log refuses B; or A opens the partition
+	// once more, and its second token fences B. A partition without an owner has no since, so it gets
+	// the number of the assignment.
+	//
 	//mutant:replace reused > old => reused > 0
 	if old := p.base.sinces[part]; old > 0 && reused > old {
 		return reused
@@ -366,19 +369,21 @@ func (p *plan) pend(entries []Entry, part int, moved bool) []Entry {
 	must := moved && old != Nobody && !p.expired[old]
 	for i := p.base.first[part]; i < p.base.first[part+1]; i++ {
 		e := p.base.entries[i]
-		// guard:pending-kept. An entry stays until it is cleared. Without this: A works;
-		// assignment 2 gives the partition to B, who never starts; 3 gives it to C, and names
-		// only B as pending. B has nothing to stop, and acknowledges. C starts while A, which
-		// has not seen 2, works.
+		// guard:pending-kept. A pending entry stays in each later assignment until it is cleared.
+		// Without this: A works on the partition; assignment 2 gives it to B, which never starts, and
+		// names A as pending; assignment 3 gives it to C, and names only B as pending; B has no work to
+		// stop, and acknowledges; C starts while A, which has not read assignment 2, works.
+		//
 		//mutant:replace !p.stays[i] => true
 		if !p.stays[i] {
 			continue
 		}
-		// guard:pending-raised. An owner that loses its partition must acknowledge that, also
-		// if it has an entry already. Without this: A's entry of assignment 2 is not cleared yet
-		// when 3 gives the partition back to A. A acknowledges 3, and starts. 4 gives it to
-		// B, and leaves A's entry at 2. A's acknowledgement of 3 clears that, and B starts while
-		// A works.
+		// guard:pending-raised. An owner that loses its partition must acknowledge the assignment that
+		// takes it away, also if a pending entry already names the owner. Without this: assignment 2
+		// takes the partition from A, whose entry gets the number 2; assignment 3 gives the partition
+		// back to A before A has acknowledged; A acknowledges assignment 3, and starts; assignment 4
+		// gives the partition to B, and leaves A's entry at number 2; A's acknowledgement of assignment
+		// 3 clears this entry; B starts while A works.
 		if must && e.Member == int(old) {
 			e.Number = p.number
 		}

@@ -211,9 +211,9 @@ func elements(b []byte) int {
 // Unmarshal reads JSON that this project has written, such as an edit, which has its checksum
 // elsewhere.
 func Unmarshal(body []byte, v any) error {
-	// guard:elements. The elements of lists are counted before anything is allocated.
-	// Without this check 8 MiB of nothing but "null," would become more than a gigabyte of
-	// empty segments.
+	// guard:elements. Before a JSON document is decoded, the elements of its lists are counted. Without
+	// this check: somebody puts 8 MiB of nothing but "null," under the key of a manifest; each process
+	// that reads it allocates more than a gigabyte for empty segments.
 	if n := elements(body); n > MaxElements(len(body)) {
 		return fmt.Errorf("%d elements in %d bytes", n, len(body))
 	}

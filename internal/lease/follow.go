@@ -49,8 +49,9 @@ func (c *Candidate) onGot(now clock.Instant, ev Event, report **Report) Action {
 	}
 	followed := old.Epoch == ev.Lock.Epoch
 	c.lock, c.first, c.seen = ev.Lock, now, now
-	// guard:jitter. Each candidate adds a random delay before it deposes a lapsed lock. Without it: a
-	// leader crashes, and all candidates that last read its lock at the same moment write at once.
+	// guard:jitter. Each candidate waits a random time before it deposes a lapsed lock. Without this
+	// delay: a leader crashes; all candidates that first read the lock's last version at the same
+	// moment find it lapsed at the same moment; all send their swap at once.
 	//
 	//mutant:replace c.cfg.Random() => 0
 	c.jitter = time.Duration(c.cfg.Random() * float64(c.lock.Validity) / 20)
@@ -104,10 +105,10 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 		c.report(false, report)
 		return c.expired(now, age)
 	}
-	// guard:lapse. A lock has lapsed when this candidate saw the same version for a whole
-	// validity of its own elapsed time, counted from after the response that first showed
-	// it. Without this: B counts less than a whole validity; A's heartbeat is slow; B
-	// deposes A, and leads while A still believes that it leads.
+	// guard:lapse. A lock has lapsed when this candidate has seen one object version of the lock for a
+	// whole validity. The time counts from after the response that first showed this version, by the
+	// candidate's own clock. Without a whole validity: A's heartbeat is slow; B finds A's lock lapsed
+	// too early, deposes A, and leads while A still believes that it leads.
 	//
 	//mutant:replace >= c.lock.Validity => >= c.lock.Validity/2
 	unchanged := same && now.Sub(c.first) >= c.lock.Validity
@@ -138,8 +139,9 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 	case lapsed && c.cfg.Observe:
 		return c.idle(now)
 	case lapsed:
-		// guard:depose-first. A lapsed lock is swapped to expired before the next one is created. Without
-		// this step: B creates lock 8 while A, slow but alive, renews lock 7; both believe that they lead.
+		// guard:depose-first. A candidate swaps a lapsed lock to expired before it creates the next
+		// lock. Without this swap: A holds lock 7, and is slow but alive; B creates lock 8, and leads;
+		// A renews lock 7; both believe that they lead.
 		//
 		//mutant:replace Action{Op: Depose, Epoch: c.lock.Epoch, Known: c.lock.Version, Nonce: c.cfg.Nonce(), Dead: dead} => c.create()
 		return Action{Op: Depose, Epoch: c.lock.Epoch, Known: c.lock.Version, Nonce: c.cfg.Nonce(), Dead: dead}

@@ -201,8 +201,9 @@ func (l *Leader) next(now clock.Instant) *Write {
 	if l.running || l.over {
 		return nil
 	}
-	// guard:release-last. The lock is released only after the work has ended. Without this: a leader resigns,
-	// its successor begins within moments, and the old work, which takes long to stop, runs beside it.
+	// guard:release-last. A leader that resigns releases its lock only when its work has ended. Without
+	// this check: A resigns, and A's work takes long to stop; A's lock is released; B leads within
+	// moments, and A's work runs beside B's.
 	//
 	//mutant:replace l.workDone && =>
 	release := l.resigning && l.workDone && l.cause != ""

@@ -56,10 +56,10 @@ func (c *Candidate) create() Action {
 
 // confirm swaps the created lock once, with a fresh nonce: see the guard win-swap.
 func (c *Candidate) confirm(now clock.Instant) Action {
-	// guard:confirm-rewrite. The swap that confirms a new lock waits until the store allows
-	// another write of this key (MinRewrite). Without the wait: B swaps too early and is
-	// rejected with 429; its retry is applied, but a retried swap does not count
-	// (clean-swap), so B swaps again, too early again; this repeats for ever.
+	// guard:confirm-rewrite. A candidate that has created a lock swaps it before it leads (win-swap).
+	// This swap waits until the store allows another write of the key (Traits.MinRewrite). Without this
+	// wait: B swaps too early, and the store answers 429; B's retry is applied, but a retried swap does
+	// not count (clean-swap); so B swaps again, too early again; this repeats for ever.
 	if turn := c.wrote.Add(c.cfg.MinRewrite); now < turn {
 		c.confirming = true
 		return Action{Op: Wait, Until: turn}
@@ -78,22 +78,22 @@ func (c *Candidate) applied(now clock.Instant, ev Event) Action {
 			return c.list() // a milestone has no holder; every candidate sees it as the newest
 		}
 		c.won.Version, c.wrote = ev.Version, now
-		// guard:win-swap. A created lock is swapped once before its creator leads. Without
-		// the swap, on a store whose versions are hashes of the contents: A creates lock 7,
-		// sees no higher lock, and sleeps; B deposes lock 7, leads with lock 8, and prunes
-		// 7; a late copy of A's create brings back the very version that A renews from; A
-		// wakes up, and its heartbeat is applied although B leads.
+		// guard:win-swap. A candidate that has created a lock swaps it once before it leads. Without
+		// this swap, on a store whose object versions are hashes of the contents: A creates lock 7,
+		// sees no higher lock, and sleeps; B deposes lock 7, leads with lock 8, and prunes lock 7; a
+		// late copy of A's create brings back the very version that A renews from; A wakes up, and its
+		// heartbeat is applied although B leads.
 		//
 		//mutant:replace return c.confirm(now) => c.sent, c.checking = ev.Sent, true; return Action{Op: List, After: c.won.Epoch - 1}
 		return c.confirm(now)
 	case Confirm:
 		c.won.Version, c.wrote, c.sent = ev.Version, now, ev.Sent
 		if !ev.Clean {
-			// guard:clean-swap. The swap that confirms a new lock is repeated until one was
-			// sent exactly once. Without this: A's swap is sent twice, and A sleeps; B
-			// deposes A's lock and prunes it; late copies of A's create and then of its
-			// swap land in the hole, and the version that A renews from exists again; A
-			// wakes up, and its heartbeat is applied although B leads.
+			// guard:clean-swap. A candidate repeats the swap of its new lock (win-swap) until one swap
+			// was sent exactly once. Without this check: A creates lock 7; A's swap is sent twice, and
+			// A sleeps; B deposes lock 7, leads with lock 8, and prunes lock 7; late copies of A's
+			// create and of A's swap land in the hole, and the version that A renews from exists again;
+			// A wakes up, and its heartbeat is applied although B leads.
 			return c.confirm(now)
 		}
 		c.checking = true
@@ -108,18 +108,20 @@ func (c *Candidate) checked(now clock.Instant, ev Event) Action {
 	c.checking = false
 	switch {
 	case ev.Epoch > c.won.Epoch:
-		// guard:higher-lock. A candidate that finds a lock above the one it created does not lead. Without
-		// this check: B sleeps before it creates lock 8; others lead up to 12, and 8 is pruned; B wakes
-		// up, its create lands in the hole, and B leads beside the holder of 12.
+		// guard:higher-lock. A candidate that finds a lock above the one that it has created does not
+		// lead. Without this check: B sleeps before it creates lock 8; others lead with locks up to 12,
+		// and lock 8 is pruned; B wakes up, its create of lock 8 lands in the hole, and B leads beside
+		// the holder of lock 12.
 		c.forget()
 		c.listed = ev.Version
 		return Action{Op: Get, Epoch: ev.Epoch}
 	case ev.Epoch < c.won.Epoch:
 		return Action{Op: Fail, Err: fmt.Errorf("%w: epoch %d", ErrVanished, c.won.Epoch)}
 	case now >= c.cfg.deadline(c.sent):
-		// guard:win-deadline. A win whose deadline has passed is confirmed again before anybody leads on it.
-		// Without this check: B swaps its new lock, is paused for a validity, and then begins to lead on
-		// a lock that others may depose at this moment.
+		// guard:win-deadline. The deadline of a new leader counts from before the swap of its new lock.
+		// If it has passed before the leader begins, the candidate swaps the lock again. Without this
+		// check: B swaps its new lock, and is paused for a validity; then B begins to lead, although
+		// others may depose its lock at this moment.
 		return c.confirm(now)
 	}
 	return Action{Op: Lead, Epoch: c.won.Epoch, Known: c.won.Version, Nonce: c.won.Nonce, Sent: c.sent}

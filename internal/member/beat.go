@@ -43,10 +43,12 @@ func (m *Machine) join() {
 	m.do(Job{Op: Create, Key: Key(m.cfg.Self), Doc: m.record(), Until: until}, func(ev Event) {
 		switch ev.Outcome {
 		case Done:
-			// guard:clean-join. The first deadline counts from before the create was first sent, and an answer that comes
-			// later is worth nothing: the worker takes another name. Without this: A's create lands, and A hears
-			// nothing of it. It is expired and deleted; then a copy of the create lands. A is told that it was created,
-			// renews it, and works; others have seen A expired, and do not wait for it.
+			// guard:clean-join. The first deadline of a member counts from before its create was first
+			// sent. A create that is answered after this deadline ends the session, and the worker can
+			// join only under another name. Without this: member A's create lands, but its answer is
+			// lost; an organiser expires A, and A's object is deleted; a late copy of the create lands;
+			// A hears that its object was created, renews it, and works; the others have found A dead,
+			// and do not wait for A.
 			//
 			//mutant:replace sent.Add => m.now.Add
 			m.deadline = sent.Add(m.cfg.Validity - m.cfg.Margin)
@@ -97,9 +99,11 @@ func (m *Machine) turnBeat() {
 }
 
 func (m *Machine) send() {
-	// guard:deadline-first. The new deadline counts from before the heartbeat was first sent. Without this: A's
-	// heartbeat is applied, and the answer is lost. A sends it again much later, and learns that it is there. A counts
-	// from then, and watchers count from the first; they expire A while it works.
+	// guard:deadline-first. After a heartbeat, a member's new deadline counts from before the heartbeat
+	// was first sent, not from a retry. Without this: A's heartbeat is applied, and the answer is lost;
+	// A sends the heartbeat again much later, and learns that it was applied; A's new deadline counts
+	// from the retry; watchers have counted since the first request was applied, and expire A while A
+	// works.
 	//
 	//mutant:replace first := m.first => first := m.now
 	first := m.first
@@ -126,10 +130,12 @@ func (m *Machine) send() {
 
 // renewed moves the deadline after a heartbeat was applied.
 func (m *Machine) renewed(first clock.Instant) {
-	// guard:final-deadline. A member whose deadline has passed never goes on under its name, whatever answer comes
-	// later. Without this: A's heartbeat gets no answer, and A's deadline passes. A is expired and deleted. Copies
-	// of its create and its swaps land, and then the heartbeat. A is told that it was applied, and works; others
-	// have seen A expired, and have given its partitions away.
+	// guard:final-deadline. A member whose deadline has passed never goes on under its name, whatever
+	// answer comes later. Without this check, on a store whose object versions are hashes of the
+	// contents: A's heartbeat gets no answer, and A's deadline passes; A is expired, and A's object is
+	// deleted; late copies of A's create and of all A's swaps land one after another, the heartbeat
+	// last; A hears that the heartbeat was applied, and works on; the others have found A dead, and
+	// have given A's partitions away.
 	//
 	//mutant:replace m.state == over => false
 	if m.state == over {
@@ -161,8 +167,9 @@ func (m *Machine) mayRelease() bool {
 	if !m.leaving {
 		return false
 	}
-	// guard:expire-last. A member that leaves expires itself only when all its work has returned. Without this: A
-	// expires itself while a partition still drains. Nobody waits for a dead member, so B starts beside A's work.
+	// guard:expire-last. A member that leaves swaps its own object to expired only when all its work
+	// has returned. Without this check: A expires itself while its work on a partition still runs;
+	// nobody waits for an expired member; B starts on the partition beside A's work.
 	//
 	//mutant:replace len(m.parts) > 0 => false
 	if len(m.parts) > 0 {

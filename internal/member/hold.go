@@ -153,9 +153,10 @@ func (m *Machine) adoptHold() {
 	}
 	owed, acked := map[int]uint64{}, map[int]uint64{}
 	for p, v := range a.PendingOf(m.self) {
-		// guard:ack-unheld. A member acknowledges each entry that names it, also of a partition that it never had.
-		// Without this: 2 gives the partition to B, and 3 takes it away. B sees 3 only, and has nothing to give up.
-		// The owner by 3 waits for B for ever.
+		// guard:ack-unheld. A member acknowledges every pending entry that names it, also for a
+		// partition that it never worked on. Without this: assignment 2 gives the partition to B;
+		// assignment 3 gives it to C, with a pending entry for B; B reads only assignment 3, and has no
+		// work to stop; B acknowledges nothing, and C waits for B for ever.
 		//
 		//mutant:replace owed[p] = v => if m.parts[p] != nil { owed[p] = v }
 		owed[p] = v
@@ -181,10 +182,12 @@ func (m *Machine) compare(p int, x *part) {
 	a := m.known
 	owner := a.Owner(p)
 	mine := owner != assign.Nobody && owner == m.self
-	// guard:since-token. Work goes on only under the ownership under which it began. Without this: 1 and 3 give
-	// the partition to A, 2 to B. A sees 1 and 3, and goes on with the token of 1. A's work fails, and before A opens
-	// again it acknowledges 3. B, who has seen 2 only, takes that for A's answer to 2, and starts. A opens
-	// again beside B.
+	// guard:since-token. A member's work on a partition goes on only while the partition has the since
+	// under which the work began. Without this check: assignment 1 gives the partition to A, assignment
+	// 2 to B, assignment 3 to A again; A reads assignments 1 and 3 but not 2, and works on; A's work
+	// fails, and before A opens the partition again, A acknowledges assignment 3; B has read only
+	// assignment 2, takes this for A's answer to assignment 2, and starts; A opens the partition again,
+	// beside B.
 	//
 	//mutant:replace x.since == a.Since(p) => true
 	if mine && x.since == a.Since(p) {
@@ -254,8 +257,10 @@ func (m *Machine) leaveAnyway() {
 func (m *Machine) turnPart(p int, x *part) {
 	switch x.phase {
 	case waiting:
-		// guard:handshake. A new owner starts when every pending entry is cleared. Without this: B starts as soon as it
-		// sees 2; A has not seen it yet, and works.
+		// guard:handshake. A new owner starts only when every pending entry of the partition is
+		// cleared: each such member has acknowledged, or is dead. Without this check: assignment 2
+		// moves the partition from A to B; B reads assignment 2, and starts at once; A has not read
+		// assignment 2 yet, and works on.
 		//
 		//mutant:replace m.waits(p) => false
 		if m.waits(p) {
@@ -287,8 +292,9 @@ func (m *Machine) turnPart(p int, x *part) {
 		m.partsDue = min(m.partsDue, x.until)
 	case stopping:
 		if m.now >= x.until {
-			// guard:hung-ends. A member whose work does not return in time ends its session. Without this: its heartbeats go
-			// on, it never acknowledges, and the new owner waits for ever.
+			// guard:hung-ends. A member ends its session if work that was told to stop does not return
+			// within Options.Drain. Without this check: A's work hangs; A's heartbeats go on, so nobody
+			// expires A; A never acknowledges that it has stopped; the new owner waits for ever.
 			m.end(ByHanging, nil)
 			return
 		}
@@ -317,8 +323,9 @@ func (m *Machine) start(p int, x *part) {
 		x.phase = idle
 		return
 	}
-	// guard:since-token. An owner that opens again under one since counts its openings. Without the count: its second
-	// opening has the token of the first, and the log takes the two for one.
+	// guard:since-token. An owner counts how often it opens a partition under one since, because each
+	// opening needs a token of its own. Without the count: A's work fails, and A opens the partition
+	// again with the same token; the log refuses A, as if another process had A's token.
 	//
 	//mutant:replace x.opened++ =>
 	x.opened++
@@ -430,8 +437,9 @@ func (m *Machine) turnAck() {
 	}
 	doc := &Ack{Number: m.known.Number()}
 	for p := range m.toAck {
-		// guard:stop-first. A member acknowledges a partition only when its work there has returned. Without this: A
-		// acknowledges 2 as soon as it sees it; B starts while A's last requests are still being made.
+		// guard:stop-first. A member acknowledges a partition only when its work there has returned.
+		// Without this check: assignment 2 moves the partition from A to B; A reads assignment 2, and
+		// acknowledges at once; B starts while A's last requests are still in flight.
 		if x := m.parts[p]; x != nil && x.works() {
 			continue
 		}

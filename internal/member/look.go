@@ -44,8 +44,10 @@ func (m *Machine) turnLook() {
 		m.at(m.again)
 		return
 	}
-	// guard:look-anyway. A member lists from time to time, whatever the hint says. Without this: the hint of the
-	// newest assignment is lost, and no other follows. Its owner never hears of it.
+	// guard:look-anyway. A member lists the assignments from time to time, whatever the hint says. The
+	// hint is an object with the number of the newest assignment, and it may be out of date. Without
+	// this listing: assignment 2 gives the partition to B; its hint is never written, and no other
+	// assignment follows; B never learns of assignment 2, and nobody works on the partition.
 	//
 	//mutant:replace m.now >= m.listDue => false
 	due := m.now >= m.listDue
@@ -94,9 +96,10 @@ func (m *Machine) list() {
 // newest notes the highest assignment of a complete listing.
 func (m *Machine) newest(entries []Entry) {
 	for _, e := range entries {
-		// guard:newest-kept. A member that has seen an assignment never acts on an older one. Without this: A
-		// stops by assignment 2, and acknowledges it; B starts. An old listing then shows 1 to A, by which the
-		// partition is A's; A starts beside B.
+		// guard:newest-kept. A member that has read an assignment never acts on one with a lower
+		// number. Without this check: assignment 2 moves the partition from A to B; A reads assignment
+		// 2, stops, and acknowledges; B starts; a listing that A sent long before is answered now, and
+		// shows assignment 1 as the newest; A reads assignment 1, and starts beside B.
 		//
 		//mutant:replace n > m.known.Number() => n > 0
 		if n, ok := ParseAssignKey(e.Key); ok && n > m.known.Number() && n >= m.listed {

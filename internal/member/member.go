@@ -39,9 +39,10 @@ type Config struct {
 
 // wait is how long others wait for a member that shows no sign of life.
 //
-// guard:lapse. Watchers wait longer than a validity, because clocks may differ in rate. Without this: A's clock is
-// slow and B's is fast. After a validity by B's clock, B expires A and takes its partitions; A's own deadline has
-// not come, and both work.
+// guard:lapse. Watchers wait a little longer than a validity before they expire a member, because
+// clocks may differ in rate. Without this: A's clock is slow, and B's clock is fast; after a validity
+// by B's clock, B expires A and takes A's partitions; by A's clock A's deadline has not come yet, and
+// both work.
 //
 //mutant:replace float64(c.Validity)*(1+c.ClockRate)/(1-c.ClockRate) => float64(c.Validity)
 func (c *Config) wait() time.Duration {
@@ -193,14 +194,16 @@ func (m *Machine) check() {
 	}
 	switch {
 	case m.now >= m.deadline:
-		// guard:deadline-first. A member ends at its own deadline, before anybody may expire it. Without this:
-		// A's heartbeats do not get through. Watchers expire A, and its partition is given to B with
-		// nobody pending. B starts while A, which knows nothing of it, works.
+		// guard:deadline-first. A member ends its session at its own deadline, which comes before
+		// anybody may expire the member. Without this check: A's heartbeats do not get through; a
+		// watcher expires A; the next assignment gives A's partition to B, and does not name A as
+		// pending, because A is dead; B starts while A, which knows nothing of this, works.
 		m.end(ByDeadline, m.failed)
 	case m.blind != 0 && m.now >= m.blind.Add(m.cfg.Validity):
-		// guard:blind-ends. A member that cannot read the newest assignment for a validity ends its session. Without
-		// this: A's listings fail, and its heartbeats do not, so nobody expires it. A never sees that its
-		// partition was given to B, and B waits for ever.
+		// guard:blind-ends. A member that has not been able to read the newest assignment for a
+		// validity ends its session. Without this check: A's listings fail, but A's heartbeats succeed,
+		// so nobody expires A; A never learns that its partition was given to B; A works on, and B
+		// waits for ever.
 		m.end(ByBlindness, m.lookErr)
 	default:
 		m.at(m.deadline)

@@ -37,8 +37,10 @@ func (m *Machine) adoptPlan() {
 
 // overdue reports whether others have left undone what is needed.
 func (m *Machine) overdue() bool {
-	// guard:next-organises. When what is needed is not done for a validity, the next member does it. Without this: only
-	// the first organises. It hangs, or may not create assignments, and nothing is done.
+	// guard:next-organises. The first member in order creates the assignments. If one is needed and
+	// nobody has created it for a validity, the next member does so. Without this: the first member's
+	// creates of assignments fail, but its heartbeats succeed, so it stays the first; a member that
+	// joins never gets a partition.
 	//
 	//mutant:replace m.need != 0 && m.now >= m.need.Add(m.cfg.Validity) => false
 	return m.need != 0 && m.now >= m.need.Add(m.cfg.Validity)
@@ -213,9 +215,11 @@ func (m *Machine) make(next *assign.Assignment) {
 	n := next.Number()
 	m.making = true
 	began := m.now
-	// guard:create-absent. Assignments are created, never overwritten, so each follows from the one before. Without
-	// this: two organisers read 1. One creates 2, which gives the partition to A; A starts. The other overwrites it
-	// with a 2 that gives the partition to B, with nobody pending; B starts.
+	// guard:create-absent. An assignment is created only if its key is absent, and is never
+	// overwritten. Without this condition: organisers X and Y have both read assignment 1, by which
+	// nobody owns the partition; X creates assignment 2, which gives the partition to A; A starts; Y
+	// overwrites assignment 2 with one that gives the partition to B, and has no pending entry for A; B
+	// starts beside A.
 	//
 	//mutant:replace Op: Create => Op: Put
 	m.do(Job{Op: Create, Key: AssignKey(n), Doc: next, Until: m.now.Add(m.cfg.Renew)}, func(ev Event) {
@@ -229,9 +233,11 @@ func (m *Machine) make(next *assign.Assignment) {
 			m.made = n
 		}
 		m.planned, m.planAt = true, m.now.Add(m.cfg.Renew/4)
-		// guard:created-listed. Nobody acts on what he has created, only on a listing that begins after the answer.
-		// Without this: Z reads 1 and sleeps. 2 gives the partition to A, 3 to B; 2 is pruned. Z creates
-		// another 2, in the hole, with itself as the owner, and starts beside B: whoever is pending there has acknowledged long ago.
+		// guard:created-listed. A member that has created an assignment acts on it only when a listing
+		// that began after the create shows it as the newest. Without this: Z reads assignment 1, and
+		// sleeps; assignment 2 gives the partition to A, assignment 3 to B; assignment 2 is pruned; Z
+		// creates another assignment 2 in the hole, with Z as the owner; it names the owner by
+		// assignment 1 as pending, but this member has acknowledged long ago; Z starts beside B.
 		//
 		//mutant:replace m.wanted() => if ev.Outcome == Done { m.adopt(next) }
 		m.wanted()

@@ -72,17 +72,19 @@ func (m *Machine) needless(key string) (grace time.Duration, ok bool) {
 		return m.cfg.grace(), n < a.Number()
 	}
 	if x, n, ok := parseAck(key); ok {
-		// guard:ack-kept. A pruner deletes no acknowledgement of a higher number than the assignment by which it judges.
-		// Without this: a slow pruner has read 1, which names nobody as pending, and deletes A's acknowledgement of 2,
-		// for which the owner by 2 waits.
+		// guard:ack-kept. A pruner deletes no acknowledgement whose number is above the newest
+		// assignment that the pruner has read. Without this check: a slow pruner has read only
+		// assignment 1, which has no pending entries; A acknowledges assignment 2; the pruner deletes
+		// this acknowledgement; the owner by assignment 2 waits for ever.
 		//
 		//mutant:replace n > a.Number() => false
 		if n > a.Number() {
 			return 0, false
 		}
-		// guard:ack-kept. An acknowledgement of n is kept while the newest assignment has an entry of n or less of its
-		// sender. Without this: A acknowledges 2, and this is pruned before the new owner has looked. A does not
-		// acknowledge 2 again, and the new owner waits for ever.
+		// guard:ack-kept. An acknowledgement with number n is kept while the newest assignment has a
+		// pending entry of its sender with number n or lower. Without this check: A acknowledges
+		// assignment 2; this is deleted before the new owner B has read it; A does not acknowledge
+		// assignment 2 again, and B waits for ever.
 		//
 		//mutant:replace !m.wantsAck(x, n) => m.wantsAck(x, n) || true
 		return m.cfg.grace(), !m.wantsAck(x, n)

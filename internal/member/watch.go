@@ -251,8 +251,9 @@ func (m *Machine) shown(x fence.ID, v store.Version, age time.Duration) {
 // renewedAt notes a new version of a member's object.
 func (m *Machine) renewedAt(s *seen, v store.Version) {
 	s.version = v
-	// guard:lapse. Watchers count from after the answer that first showed a version. Without this: they count from
-	// when they asked. A writes between that and the answer; they expire A before A's own deadline.
+	// guard:lapse. A watcher counts the time without a heartbeat from after the answer that first
+	// showed an object version of a member. Without this: watcher B counts from when it asked; A's
+	// heartbeat is applied between B's request and its answer; B expires A before A's own deadline.
 	//
 	//mutant:replace s.first = m.now => s.first = m.roundAt
 	s.first = m.now
@@ -483,15 +484,17 @@ func (m *Machine) notFound(x fence.ID, s *seen, sent clock.Instant) {
 	if s.absent == 0 {
 		s.absent = m.now
 	}
-	// guard:absent-waits. A member whose object is gone is dead only after a whole wait of GETs that found nothing.
-	// Without this: somebody deletes the object of A by hand. B reads that it is gone, and takes A's
-	// partition, on which A works until its deadline.
+	// guard:absent-waits. A member whose object is absent counts as dead only after GETs have found
+	// nothing for a whole wait. A wait is a little longer than a validity. Without this check: somebody
+	// deletes A's object by hand; B finds no object, and counts A as dead; B takes A's partition, while
+	// A works on it until A's deadline.
 	//
 	//mutant:replace sent >= s.absent.Add(m.cfg.wait()) => true
 	if sent >= s.absent.Add(m.cfg.wait()) {
-		// guard:absent-waits. After that it is dead. Without this: a slow pruner, which has read an assignment that does
-		// not name A, deletes the object of A, who is expired. The newest names A as pending, and everybody
-		// waits for ever.
+		// guard:absent-waits. A member whose object has been absent for a whole wait counts as dead.
+		// Without this: A is expired; a slow pruner, which has read only an assignment that does not
+		// name A, deletes A's object; the newest assignment names A as pending; nobody can learn that A
+		// is dead, and the new owner waits for ever.
 		//
 		//mutant:replace m.found(x) =>
 		m.found(x)
@@ -511,9 +514,10 @@ func (m *Machine) expire(x fence.ID, s *seen) {
 	rec.Expired, rec.By, rec.Nonce = true, m.cfg.Identity, m.cfg.Nonce()
 	s.expires = true
 	m.begins()
-	// guard:expire-swap. Only the version that has lapsed is expired. Without this: A writes again while the request
-	// to expire it is under way, and is expired in spite of it. A works on until its next heartbeat is refused, and
-	// its partitions already run elsewhere.
+	// guard:expire-swap. A watcher expires a member by a swap of the object version that has lapsed.
+	// Without this condition: A's heartbeat is applied while B's request to expire A is in flight; B's
+	// request overwrites the heartbeat; others take over A's partitions, while A works on until its
+	// next heartbeat is refused.
 	//
 	//mutant:replace Op: Swap => Op: Put
 	m.do(Job{Op: Swap, Key: Key(x), Known: s.version, Doc: &rec}, func(ev Event) {

@@ -82,10 +82,10 @@ func kindOf(c call, status int, code bloberror.Code) error {
 	}
 	switch status {
 	case http.StatusConflict:
-		// guard:created. A 409 that says that the blob exists is the refusal of a create;
-		// other 409s are of unknown outcome. Without this rule: B creates a lock that A has
-		// created; the answer counts as unknown, so B pauses and reads; a caller without
-		// the right to read never learns that it has lost.
+		// guard:created. A create that gets the 409 "blob already exists" is refused; a write that gets
+		// another 409 is of unknown outcome. Without this rule: B creates a lock that A has created;
+		// the 409 counts as unknown, so B pauses and reads the lock; a caller without the right to read
+		// never learns that it has lost.
 		//
 		//mutant:replace c.create && => false && c.create &&
 		if c.create && code == bloberror.BlobAlreadyExists {

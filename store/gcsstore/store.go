@@ -66,10 +66,10 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 
 // Traits implements [store.Store].
 //
-// guard:min-rewrite. The store says that one key takes one write per second, and a leader
-// writes its heartbeats no faster. Without it: a leader with a validity of one second
-// heartbeats every 400 ms; the store answers 429 to every other heartbeat; the term
-// expires though leader and store are well.
+// guard:min-rewrite. The store's traits say that one key takes one write per second, and a leader
+// writes its heartbeats no faster. Without this trait: a leader with a validity of one second sends a
+// heartbeat every 400 ms; the store answers 429 to every other heartbeat; the term expires though
+// leader and store are well.
 //
 //mutant:replace , MinRewrite: time.Second => , MinRewrite: 0 * time.Second
 func (s *Store) Traits() store.Traits {

@@ -76,9 +76,10 @@ func (s *Store) find(ctx context.Context, key string, src *source) (store.Info, 
 	defer cancel()
 	var sent request
 	attrs, err := s.bucket.Object(key).Attrs(sent.with(ctx))
-	// guard:own-upload. An object counts as this upload's only if its size and checksum are
-	// those of what was sent. Without this check: an upload fails halfway; an earlier object
-	// is under its key; Upload reports success, and a manifest names a file with other bytes.
+	// guard:own-upload. An upload has sent its whole body, and gets no clear answer. The object under
+	// its key then counts as uploaded only if its size and checksum are those of what was sent. Without
+	// this check: the last request is lost; an earlier object is under the key; Upload reports success,
+	// and a manifest names a file with other bytes.
 	if err != nil || attrs.Size != src.n || attrs.CRC32C != src.crc || attrs.Generation <= 0 {
 		return store.Info{}, false
 	}

@@ -75,9 +75,9 @@ func parse(u *url.URL) (*target, error) {
 			return nil, err
 		}
 	}
-	// guard:no-token-in-clear. No credentials are sent over plain http. Without this rule:
-	// an endpoint is mistyped with http; the bearer token crosses the network in clear; any
-	// listener can act as its owner until it expires.
+	// guard:no-token-in-clear. No credentials are sent over plain http. Without this rule: somebody
+	// mistypes an endpoint with http; the bearer token crosses the network in clear; any listener can
+	// use the token until it expires.
 	if strings.HasPrefix(t.options.Endpoint, "http://") {
 		t.anonymous = true
 	}

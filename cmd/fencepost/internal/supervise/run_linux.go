@@ -248,10 +248,11 @@ func (s *supervisor) stop(sig syscall.Signal) {
 
 // step does what is due.
 //
-// guard:confirmed-deadline. The command may run until the deadline that the watchdog has
-// confirmed, whatever the lease allows. Without this check: the watchdog is frozen, and the
-// supervisor renews the lease for an hour; then the supervisor is killed; nobody is left that
-// ends the command.
+// guard:confirmed-deadline. The watchdog is a process that kills the command at a deadline, also if the
+// supervisor is dead. The supervisor lets the command run only until the deadline that the watchdog has
+// confirmed, even if the lease holds for longer. Without this check: the watchdog is frozen; the
+// supervisor renews the lease for an hour, and the command runs; then the supervisor is killed; nobody
+// is left that ends the command.
 //
 //mutant:replace s.confirmed.Sub(now) => s.offered.Sub(now)
 func (s *supervisor) step() {
