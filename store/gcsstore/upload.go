@@ -80,6 +80,8 @@ func (s *Store) find(ctx context.Context, key string, src *source) (store.Info, 
 	// its key then counts as uploaded only if its size and checksum are those of what was sent. Without
 	// this check: the last request is lost; an earlier object is under the key; Upload reports success,
 	// and a manifest names a file with other bytes.
+	//
+	//mutant:replace attrs.Size != src.n || attrs.CRC32C != src.crc => false
 	if err != nil || attrs.Size != src.n || attrs.CRC32C != src.crc || attrs.Generation <= 0 {
 		return store.Info{}, false
 	}
