@@ -290,7 +290,7 @@ endif
 
 .PHONY: ci
 ci: ## everything that must pass before a change lands, except the first steps of .ci/run
-	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) engines manifests units servers integration,"make $(t)")
+	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) engines manifests units site servers integration,"make $(t)")
 
 # Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
 # because the caller's value may not suit another module.
