@@ -172,11 +172,11 @@ func (m *Change) Forget(upTo uint64) { m.Forgotten = max(m.Forgotten, min(upTo, 
 // Replace puts one segment in the place of consecutive ones that hold the same records,
 // and drops these. The error is [ErrVoid] if they are no longer there.
 func (m *Change) Replace(old []Segment, with Segment) error {
-	// guard:replace-there. A merge applies only if all the segments that it merges are
-	// still listed. Without this check: the compactor merges segments A and B; a successor
-	// has merged B and C; the update puts AB in the place of A and BC, and is refused as
-	// one that nobody could read; the compactor stops with that error instead of planning
-	// again.
+	// guard:replace-there. A merge replaces segments in the manifest only if the manifest still
+	// names all of them. Without this check: compactor A merges segments 1 and 2; meanwhile
+	// compactor B has merged segments 2 and 3; A's update puts its new segment in the place of
+	// segment 1 and of B's segment; the update is refused as a manifest that nobody could read; A
+	// stops with that error instead of planning its merges again.
 	//
 	//mutant:replace !slices.EqualFunc => false && !slices.EqualFunc
 	i := slices.IndexFunc(m.Segments, func(s Segment) bool { return len(old) > 0 && s.Key == old[0].Key })
