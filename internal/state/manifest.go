@@ -136,9 +136,11 @@ type Change struct{ *Manifest }
 // somebody else has folded. It is [fence.ErrCorrupt], with the key of the log object, for
 // an edit that no correct writer commits.
 func (m *Change) Fold(from, to frame.Point, seals []Seal, segs []Segment, edits []AppliedEdit) error {
-	// guard:fold-floor. A fold applies only to the floor from which it was made. Without
-	// this check: the outcome of a fold is unknown, and it lands after all; the compactor
-	// folds the same objects again; the log has their records twice.
+	// guard:fold-floor. A fold is applied only to a manifest with the floor from which the fold was
+	// made. Without this check: compactors A and B fold the same objects, and B's fold is published
+	// first; A applies its fold on top of B's manifest, as if the same records came once more; the
+	// update fails as damage, or as a manifest that nobody could read; A stops with that error
+	// instead of folding again from the new floor.
 	if !m.Floor.Equal(from) {
 		return ErrVoid
 	}

@@ -122,9 +122,10 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 		return nil, err
 	}
 	n := len(doc.Entries)
-	// guard:page-identity. A page says of which log and list it is, and under which key.
-	// Without this check an object that somebody has copied or restored to the wrong place
-	// would be read as a part of this list.
+	// guard:page-identity. A page says its log, its list and its key, and all three must be those
+	// that the manifest's reader expects. Without this check: a faulty program names a page of
+	// another log or list in the manifest, with that page's right checksum; a reader takes its
+	// entries for entries of this list.
 	//
 	//mutant:replace doc.Log != log => false
 	//mutant:replace doc.Key != p.Key || doc.List != li.name => false
@@ -134,8 +135,10 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 	case doc.Key != p.Key || doc.List != li.name:
 		return nil, document.Corrupt(p.Key, "it says that it is %s of %q, the manifest says %q", doc.Key, doc.List, li.name)
 	case n != p.Count || int64(len(body)) != p.Size:
-		// guard:page-count. Entries and bytes must be as many as the manifest says. Without
-		// this check a page that was cut off would read as a shorter list.
+		// guard:page-count. A page must have as many entries and bytes as the manifest says. Without
+		// this check: a faulty program says in the manifest that a page has 4 entries, and the page
+		// has 3; whoever counts the list by its manifest gets another number than whoever reads the
+		// page.
 		return nil, document.Corrupt(p.Key, "it has %d entries in %d bytes, the manifest says %d in %d", n, len(body), p.Count, p.Size)
 	case crc32.Checksum(body, castagnoli) != p.CRC32C:
 		// guard:page-content. A page must have the checksum that the manifest names for it. Without
