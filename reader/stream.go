@@ -198,9 +198,9 @@ func refs(segs iter.Seq2[state.Segment, error]) iter.Seq2[segment.Ref, error] {
 func (s *stream) unreadable(ctx context.Context, key string, err error) error {
 	lost := errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrCorrupt)
 	// guard:read-held. A stream that cannot read an object of its pinned version goes on with the
-	// newest manifest, which has the same records at the same offsets. Without this rule: a
-	// snapshot's pin is expired; a compactor merges segments and prunes the old ones; the snapshot
-	// fails, although every record is still in the log.
+	// newest manifest. The newest manifest has the same records at the same offsets. Without this
+	// rule: a snapshot's pin is expired; a compactor merges segments and prunes the old ones; the
+	// snapshot fails, although every record is still in the log.
 	//
 	//mutant:replace s.pinned != nil && lost => false
 	switch {

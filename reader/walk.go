@@ -20,9 +20,9 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 	s.at, s.came = at, s.opts.Clock.Now()
 	source := s.chain
 	// guard:read-junk-seal. A stream follows a seal, but delivers what comes after it only when a
-	// later reading of the manifest shows that the floor has not passed the seal. One reading
-	// serves all seals followed since the reading before it: the first of them counts. Without this
-	// check: slot 1/4 is pruned; a zombie opener's seal lands in the hole 1/4; a slow reader
+	// later reading of the manifest shows that the floor has not passed it. One reading confirms
+	// all seals that were followed since the reading before: it checks the first of them. Without
+	// this check: slot 1/4 is pruned; a zombie opener's seal lands in the hole 1/4; a slow reader
 	// follows that seal, and delivers records that are not in the log.
 	//
 	//mutant:replace Confirmed: true => Confirmed: false

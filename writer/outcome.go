@@ -91,9 +91,9 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 		return outcome{err: fmt.Errorf("writer: %s is sealed by epoch %d; where this epoch ended is unknown, because the manifest's lists cannot be read: %w", key, h.Next, err)}
 	}
 	// guard:append-forgotten. If the floor has passed the writer's epoch, and the manifest does not
-	// list the seal of that epoch, the outcome of the slot is unknown. Without this check: the
-	// writer meets a seal in slot 5, and the manifest does not say which slot ended the epoch; the
-	// writer takes slot 5 for one before the end, and acknowledges a record that may be void.
+	// list that epoch's seal, the outcome of the slot is unknown. Without this check: the writer
+	// meets a seal in slot 5, and the manifest does not say which slot ended the epoch; the writer
+	// takes slot 5 for one before the end, and acknowledges a record that may be void.
 	if !known {
 		return outcome{err: fmt.Errorf("%w; the manifest does not name the seal of epoch %d", fenced, epoch)}
 	}

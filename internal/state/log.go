@@ -142,10 +142,10 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 		case err != nil:
 			return nil, err
 		case high < atLeast:
-			// guard:newest-lost. A process that has seen manifest 9 takes no older manifest for the
-			// newest, because a manifest is pruned only after a newer one has replaced it. If a listing
-			// shows no manifest from 9 on, the process lists again: a listing that is not atomic can miss
-			// manifest 9, pruned under it, and also manifest 10. If the manifests stay away, it reports
+			// guard:newest-lost. A process that has seen manifest 9 takes no older one for the newest: a
+			// manifest is pruned only after a newer one has replaced it. If a listing shows no manifest
+			// from 9 on, the process lists again: a listing that is not atomic can miss manifest 9,
+			// pruned under it, and also manifest 10. If later listings show none either, it reports
 			// damage. Without this check: a lifecycle rule deletes manifests 8 and 9; an updater builds
 			// on manifest 7, and creates another manifest 8; the history forks.
 			if n < lostTries {

@@ -90,8 +90,8 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 		case step.Frame.Next >= o.Token.Epoch():
 			// guard:open-later-seal. A seal that names the opener's epoch or a later one ends the
 			// takeover, unless it is the opener's own: another opener owns all slots after it. Without
-			// this check: a zombie opener of epoch 2 follows the seal for epoch 3, and seals the slot
-			// that the leader of epoch 3 is about to use.
+			// this check: a zombie opener of epoch 2 follows the seal for epoch 3, and seals the next
+			// slot of the leader of epoch 3.
 
 			// guard:open-junk-seal. A seal for the opener's epoch or a later one ends the takeover only
 			// if the floor has not passed the seal's slot. Without this check: slot 1/4 is pruned; a

@@ -139,10 +139,10 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 // begins at the floor: nothing can have been appended in it yet.
 //
 // guard:open-folded. If the floor is slot 1 of the opener's epoch, and the last folded seal has
-// the opener's nonce, then a compactor has folded the opener's seal. The epoch begins at the
-// floor. Without this check: the opener takes its own folded seal for a hole, or for another
-// opener's seal, and gives up. The epoch must not begin after a seal that the walk has met: all
-// seals of a wall have one nonce, and a late one may be junk in a hole, at a much lower offset.
+// the opener's nonce, this seal is the opener's. The epoch begins at the floor. Without this
+// check: the opener takes its own folded seal for a hole, or for another opener's seal, and
+// gives up. The epoch must not begin after a seal that the walk has met: all seals of a wall
+// have one nonce, and a late one may be junk in a hole, at a much lower offset.
 //
 //mutant:replace m.Seals[len(m.Seals)-1].Nonce == o.nonce => false
 func (o *opener) folded(m *state.Manifest) bool {
