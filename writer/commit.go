@@ -58,9 +58,9 @@ func (w *Writer) commit(ctx context.Context, edit *manifest.Edit, opts []AppendO
 		return Future{}, err
 	}
 	t := &w.table
-	// guard:edit-order. One edit at a time is checked and queued. Without this: two commits
-	// both remove file f; each finds that f is live; both are committed, and the second
-	// removes a file that is not in the table.
+	// guard:edit-order. A writer checks and queues one edit at a time. Without this: two commits
+	// that run at the same time both remove file f; each finds that f is live; both are committed,
+	// and the second one removes a file that is not in the table.
 	//
 	//mutant:replace defer func() { <-t.turn }() => <-t.turn
 	select {

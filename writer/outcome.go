@@ -65,10 +65,10 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 		return outcome{err: fenced}
 	}
 	// guard:append-refresh. A seal in the writer's slot fences the writer if the floor has not
-	// passed the slot. Only after that can the writer's own object have been there, folded and
-	// pruned, so that the seal is junk. Without this check: the floor is slot 3; a successor seals
-	// slot 5; the writer's create of slot 5 is refused; the writer takes its object for folded, and
-	// acknowledges a record that was never stored.
+	// passed the slot. A seal in a slot that the floor has passed may be junk: the writer's own
+	// object may have been folded and pruned. Without this check: the floor is slot 3; a successor
+	// seals slot 5; the writer's create of slot 5 is refused; the writer takes its object for
+	// folded, and acknowledges a record that was never stored.
 	//
 	//mutant:replace !m.Past(b.at) => false
 	m, err := w.log.Newest(ctx)

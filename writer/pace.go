@@ -99,9 +99,9 @@ func (p *pace) learn(took time.Duration) {
 
 // part returns 1/n of the latency.
 func (p *pace) part(n float64) time.Duration {
-	// guard:pace-ceiling. However slow the store is, the next object waits for 100 ms at most.
-	// Without this limit: the store takes 20 s for each request; an append that comes beside
-	// one in flight is not even sent for 12 s.
+	// guard:pace-ceiling. An object that waits beside one in flight (pace-gap) waits for at most
+	// 100 ms, however slow the store is. Without this limit: each request takes 20 s; an append
+	// that comes while one object is in flight is not even sent for 12 s.
 	//
 	//mutant:replace min(p.latency, slowest) => p.latency
 	return time.Duration(float64(min(p.latency, slowest)) / n)

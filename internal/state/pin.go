@@ -206,10 +206,10 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	}
 	// guard:pin-after-start. A process that pins the newest version reads start, the offset before
 	// which records are given up, after its pin is in the store. It drops the pin if start is after
-	// the floor of its version. Without this check: a compactor lists the pins; process A pins
-	// version 5, whose floor is at record 100; the compactor has raised start to 200, and drops the
-	// segment with record 100; A's snapshot has a hole. A pin on an older version has no such
-	// promise: those records may be gone before the pin is created.
+	// the floor of its version. Without this check: process A reads version 5 as the newest, with
+	// its floor at record 100; a compactor raises start to 200, and lists the pins; A pins version
+	// 5; the compactor drops the segment with record 100; A's snapshot has a hole. A pin on an
+	// older version has no such promise: those records may be gone before the pin is created.
 	if o.Version == 0 && newest.Start > p.m.Floor.Offset {
 		return nil, fmt.Errorf("%w: records after the floor of manifest %d have been given up", ErrPruned, version)
 	}

@@ -132,8 +132,8 @@ type update struct {
 func (u *update) applied(m *Manifest) (bool, error) {
 	// guard:role-epoch. At every read of the manifest, not only after a refused create, an updater
 	// checks that its role has no later epoch. Without this check: zombie A has read manifest 50;
-	// successor B publishes manifests 51 to 90; a compactor prunes manifest 51; A creates another
-	// manifest 51 in the hole, reads manifest 90, and goes on as if it still had the role.
+	// successor B publishes manifests 51 to 90, and manifest 51 is pruned; A creates another
+	// manifest 51 in the hole; A then reads manifest 90, and goes on as if it still had the role.
 	//
 	//mutant:replace r.Epoch > u.epoch => false
 	r := m.Roles[u.role]

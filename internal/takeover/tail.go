@@ -41,8 +41,8 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 		// guard:open-missing. An empty slot before the manifest's hint is not the tail: every slot
 		// before the hint was acknowledged, so an object is lost. Without this check: slots 15 to 19
 		// were acknowledged, and the object of slot 15 is lost; an opener that walks from the floor
-		// takes slot 15 for the tail, and seals it; the records of slots 16 to 19 are lost too, even
-		// if somebody restores slot 15.
+		// takes slot 15 for the tail, and seals it; slots 16 to 19 are void for ever, and nobody can
+		// put the object of slot 15 back.
 		if at.Position.Before(o.acked) {
 			return sealed, begin, o.follow.Classify(ctx, at.Position, fmt.Errorf("%w: %s is missing; the manifest says that the log was acknowledged up to %v",
 				fence.ErrCorrupt, layout.DataKey(at.Position), o.acked))
@@ -61,9 +61,9 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 			sent = at.Position.Seq + uint64(o.InFlight)
 		}
 		// guard:open-wall. If the leader's data comes first in the slot that an opener wants to seal,
-		// the opener sends a wall: seals for all slots that the leader may use next. Without the wall:
-		// the leader keeps its pipeline full; each time the opener's seal comes to the first empty
-		// slot, the leader's object is there already; the takeover never ends.
+		// the opener sends a wall: a row of seals for the slots that the leader uses next. Without the
+		// wall: the leader keeps its pipeline full; each time the opener's seal comes to the first
+		// empty slot, the leader's object is there already; the takeover never ends.
 		//
 		//mutant:replace o.wall(ctx, at.Position, sent) => error(nil)
 		if err := o.wall(ctx, at.Position, sent); err != nil {
