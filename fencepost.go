@@ -254,10 +254,11 @@ func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 // keep waits for the work to return, unless a successor is to be expected. Then it waits only
 // as long as the session's Checks have promised.
 //
-// guard:check-kept. The lock is not freed before the time has passed for which Session.Check
-// has said that the term lasts. Without this: A's work gets nil from Check(5s) and begins an
-// effect that takes 4 s; A is told to end, a follower is close, and the lock is free after a
-// second; B leads, gets nil from Check(5s), and does the same beside A.
+// guard:check-kept. A leader that ends its term early releases its lock only when the work has
+// returned, or when the time has passed that Session.Check promised. Without this wait: A's work
+// gets nil from Check(5s), and begins an effect that takes 4 s; A is told to end, and a
+// candidate is close; A's lock is released after 1 s; B leads, gets nil from Check(5s), and does
+// the same effect beside A.
 //
 //mutant:replace clock.Instant(r.promised.Load()).Sub(r.clock.Now()) => time.Duration(0)
 func (r *run) keep(over error, worked <-chan struct{}) {

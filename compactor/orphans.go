@@ -19,9 +19,10 @@ import (
 func (p *pass) orphanRules(s *survey) []rule {
 	// Segments and lists: a later epoch than their compactor's is in m, so it is fenced.
 	//
-	// guard:orphan-named. A compactor deletes a segment or page of an earlier epoch as an
-	// orphan only if the manifest does not name it. Without this: a new compactor starts;
-	// earlier epochs have uploaded all segments; it deletes them, and the log with them.
+	// guard:orphan-named. A compactor deletes a segment or page of an earlier compactor epoch as an
+	// orphan only if the newest manifest does not name it. Without this check: a new compactor
+	// starts; all segments of the log were uploaded in earlier compactor epochs; the new compactor
+	// deletes them, and the log with them.
 	//
 	//mutant:replace return p.named(ctx, s.m, set) => return nil
 	named := lazy(func(ctx context.Context, set *keySet) error { return p.named(ctx, s.m, set) })
@@ -33,10 +34,10 @@ func (p *pass) orphanRules(s *survey) []rule {
 			return absent(ctx, named, info.Key)
 		}
 	}
-	// guard:orphan-files. A file may be an orphan only once its epoch is sealed and folded.
-	// Then the newest manifest has every edit of that epoch, and no edit of another epoch
-	// adds the file. Without this check: a leader uploads a file; a compactor deletes it;
-	// the leader's edit commits it to the table, and readers do not find it.
+	// guard:orphan-files. A compactor deletes a file as an orphan only when the file's epoch is
+	// sealed and folded. Then the newest manifest has every edit of that epoch, and no edit of
+	// another epoch adds the file. Without this check: a leader uploads a file; a compactor deletes
+	// it; the leader's edit adds the file to the table, and readers do not find it.
 	//
 	//mutant:replace !s.sealedFile(info.Key) => false
 	live := lazy(func(ctx context.Context, set *keySet) error { return p.live(ctx, s.m, set) })
@@ -85,8 +86,9 @@ func (p *pass) named(ctx context.Context, m *state.Manifest, set *keySet) error 
 
 // live collects the files of the table, or that were dropped and are not deleted yet.
 //
-// guard:orphan-live. A file that is live in the table is no orphan. Without this: every
-// file that was committed in an earlier epoch is deleted.
+// guard:orphan-live. A file that is live in the table is not an orphan. Without this check:
+// epoch 1 adds a file to the table, and is sealed and folded; a compactor deletes the file as an
+// orphan of epoch 1; readers of the table do not find it.
 //
 //mutant:replace set.add(f.Key) => _ = f
 func (p *pass) live(ctx context.Context, m *state.Manifest, set *keySet) error {
@@ -101,9 +103,10 @@ func (p *pass) live(ctx context.Context, m *state.Manifest, set *keySet) error {
 
 // dropped collects what was dropped and is not deleted yet.
 //
-// guard:orphan-dropped. What was dropped is deleted by its own rules, and is no orphan
-// before that. Without this: a backup pins version 5; version 6 drops a segment, so no
-// later manifest names it; the segment is deleted as an orphan while the backup copies it.
+// guard:orphan-dropped. An object that a manifest version has dropped is not deleted as an
+// orphan; the prune mark and the pins decide when it is deleted. Without this check: a backup
+// pins version 5; version 6 drops a segment, so no later manifest names it; a compactor deletes
+// the segment as an orphan while the backup copies it.
 //
 //mutant:replace set.add(d.Key) => _ = d
 func (p *pass) dropped(ctx context.Context, m *state.Manifest, set *keySet) error {

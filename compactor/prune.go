@@ -57,10 +57,10 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 	if superseded <= 1 && !dead {
 		return nil
 	}
-	// guard:mark-first. The prune mark is published before any version below it is deleted.
-	// Without this update: a compactor decides to delete version 5; a reader pins version
-	// 5, reads a mark below 5, and trusts its pin; the compactor deletes what the pin
-	// holds. (mark-before-pins is the other half.)
+	// guard:mark-first. The prune mark is published before any version below it is deleted. Without
+	// this update: a compactor decides to delete manifest version 5; a reader pins version 5, reads
+	// a mark below 5, and trusts its pin; the compactor deletes what the pin holds.
+	// (mark-before-pins is the other half.)
 	if s.m.PruneMark < s.mark {
 		s.m, err = p.updater.Update(ctx, func(m *state.Change) error {
 			m.PruneMark = max(m.PruneMark, s.mark)
@@ -70,13 +70,13 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 			return err
 		}
 	}
-	// guard:mark-before-pins. The pins are listed again after the prune mark is published.
-	// A reader creates its pin and then reads the mark. So either this listing shows the
-	// pin, or the reader finds the mark at its version or above and drops the pin. Without
-	// this listing: the compactor lists the pins; a reader pins version 5 and reads the old
-	// mark; the compactor publishes the mark and deletes what the pin holds. The listing is
-	// also repeated if the mark is found published: an earlier update of this compactor, of
-	// unknown outcome, may have published it.
+	// guard:mark-before-pins. A compactor lists the pins again after the prune mark is published. A
+	// reader creates its pin and then reads the mark. So either this listing shows the pin, or the
+	// reader reads a mark that has passed its version, and drops the pin. Without this listing: a
+	// compactor lists the pins; a reader pins version 5 and reads the old mark; the compactor
+	// publishes a mark above 5, and deletes what the pin holds. If the manifest has the mark
+	// already, the pins are listed again too: an earlier update of this compactor, of unknown
+	// outcome, may have published it.
 	//
 	//mutant:replace s.pins, err = p.pins(ctx, s.m, true); err != nil => false
 	if s.pins, err = p.pins(ctx, s.m, true); err != nil {

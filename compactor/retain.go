@@ -65,13 +65,13 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 		if err != nil {
 			return err
 		}
-		// guard:pinned-start. A segment is dropped only if all its records are before the
-		// floor of every pinned version, because a snapshot finds what comes after its
-		// version's floor through the newest manifest. Without this: a pin holds version 5,
-		// whose floor is at record 100; start rises to 200; the segment with record 100 is
-		// dropped; a snapshot of version 5 lacks that record. The lowest of the floors
-		// counts: a pin that came too late may name a pruned version, and a zombie may have
-		// written any floor there. A floor that is too low only keeps more.
+		// guard:pinned-start. A segment is dropped only if all its records are before the floor of
+		// every pinned version. A snapshot of a pinned version finds the records after that floor
+		// through the newest manifest. Without this bound: a pin holds version 5, whose floor is at
+		// record 100; start rises to 200; the segment with record 100 is dropped; a snapshot of
+		// version 5 lacks that record. The lowest floor of all pinned versions counts. A pin that came
+		// too late may name a pruned version, and a zombie may have written any floor there; a floor
+		// that is too low only keeps more.
 		//
 		//mutant:replace min(upTo, held.Floor.Offset) => max(upTo, held.Floor.Offset)
 		upTo = min(upTo, held.Floor.Offset)

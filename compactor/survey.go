@@ -59,11 +59,11 @@ func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
 
 // horizon returns what survey.horizon is.
 func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]state.Kept, age func(store.Info) time.Duration) (*state.Manifest, error) {
-	// guard:grace. A compactor deletes only what a manifest has made unnecessary that is at
-	// least a grace period old. Without this check: a reader lists the manifests; its
-	// listing passes the place of number 8 before 8 is created, and comes to the place of
-	// number 7 after 7 was deleted; the reader sees neither, and takes an old manifest for
-	// the newest.
+	// guard:grace. A compactor deletes what became unnecessary through a manifest only when that
+	// manifest is at least a grace period old. Without this check: a reader lists the manifests;
+	// its listing passes the place of manifest 8 before manifest 8 is created; it comes to the
+	// place of manifest 7 after manifest 7 was deleted; the reader sees neither, and takes an old
+	// manifest for the newest.
 	//
 	//mutant:replace age(k.Info) >= grace => k.Version == v
 	grace := time.Duration(p.log.Format().Grace)
@@ -87,11 +87,11 @@ func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]s
 	if err != nil {
 		return nil, err
 	}
-	// guard:horizon-junk. Floors only rise, so an older manifest with a later floor than
-	// the newest one is junk. Without this check: compactor C reads manifest 9, the newest,
-	// and sleeps; others prune number 8; zombie Z creates its own fold, which was refused,
-	// under number 8, with a later floor; C wakes up, trusts that floor, and deletes
-	// objects that are not folded. Junk with an earlier floor does no harm.
+	// guard:horizon-junk. Floors only rise, so an older manifest whose floor is later than that of
+	// the newest manifest is junk. Without this check: compactor C reads manifest 9, the newest,
+	// and sleeps; others prune manifest 8; zombie Z, whose fold was refused, creates it once more
+	// as manifest 8, with a later floor; C wakes up, trusts that floor, and deletes objects that
+	// are not folded. Junk with an earlier floor does no harm.
 	if m.Floor.Before(h.Floor) {
 		return nil, nil
 	}
@@ -135,9 +135,10 @@ func (s *survey) superseded(version uint64) bool {
 
 // upTo is the last version of which the dropped objects may be deleted.
 func (s *survey) upTo() uint64 {
-	// guard:pinned-objects. A pin on a version holds what later versions drop. Without this
-	// bound: a backup pins version 5; version 6 drops a segment that 5 names; the mark
-	// passes 6, and the segment is deleted while the backup copies it.
+	// guard:pinned-objects. While a version is pinned, no object is deleted that a later version
+	// has dropped. Without this bound: a backup pins version 5; version 6 drops a segment that
+	// version 5 names; the prune mark passes 6; a compactor deletes the segment while the backup
+	// copies it.
 	//
 	//mutant:replace min(s.mark, s.pins.lowest) => s.mark
 	return min(s.mark, s.pins.lowest)
@@ -184,10 +185,10 @@ func (p *pass) pins(ctx context.Context, m *state.Manifest, expire bool) (pins, 
 // expire swaps a lapsed pin to expired, and then deletes its object if that may be. It
 // reports whether the pin holds nothing any more.
 func (p *pass) expire(ctx context.Context, pin state.PinInfo, m *state.Manifest) (bool, error) {
-	// guard:expire-first. A lapsed pin is swapped to expired before its object is deleted.
-	// Without the swap: a compactor reads the pin, which has lapsed; its holder renews it;
-	// the compactor deletes it; its holder goes on reading under a pin that holds nothing.
-	// Of the swap and the renewal only one is applied.
+	// guard:expire-first. A compactor swaps a lapsed pin to expired before it deletes the pin's
+	// object. Of this swap and a renewal only one is applied. Without the swap: a compactor reads a
+	// lapsed pin; the holder renews the pin; the compactor deletes it; the holder goes on reading
+	// with a pin that holds nothing.
 	if !pin.Expired {
 		err := p.log.ExpirePin(ctx, pin, "not renewed for its time to live")
 		if errors.Is(err, store.ErrPrecondition) {

@@ -40,10 +40,10 @@ func (p *pass) dataRule(s *survey) rule {
 		if pos.Epoch == floor.Epoch {
 			return true, nil // the seal of this epoch is not before the floor
 		}
-		// guard:keep-seals. The seal of each epoch stays for ever. Without this check: the
-		// seal of epoch 5 is deleted; the leader of epoch 5 wakes up after a year and
-		// creates its next object in that slot; the store applies it, and the zombie
-		// acknowledges a record that no reader ever sees.
+		// guard:keep-seals. The seal of each epoch stays for ever. Without this check: a compactor
+		// deletes the seal of epoch 5; the leader of epoch 5 wakes up after a year, and creates its
+		// next object in the seal's slot; the store applies the create; this zombie acknowledges a
+		// record that no reader ever sees.
 		//
 		//mutant:replace pos != seal.Position => pos != seal.Position || true
 		//mutant:replace info.Size > frame.HeaderSize => info.Size > frame.HeaderSize || true

@@ -158,9 +158,9 @@ func (p *pass) publish(ctx context.Context, seg *state.Segment, f func(*state.Ch
 	if err == nil {
 		return m, nil
 	}
-	// guard:publish-unknown. The segment of an update with unknown outcome stays. Without
-	// this check: the update times out; the segment is deleted; the update lands, and the
-	// manifest names a segment that is gone.
+	// guard:publish-unknown. A segment is not deleted if the outcome of the update that names it is
+	// unknown. Without this check: a compactor's update times out; the compactor deletes the
+	// segment; the update is applied after all, and the manifest names a segment that is gone.
 	//
 	//mutant:replace !errors.Is(err, store.ErrUnknown) && =>
 	if seg != nil && !errors.Is(err, store.ErrUnknown) && !errors.Is(err, ErrFenced) {

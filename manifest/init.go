@@ -115,9 +115,9 @@ func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) 
 	if !errors.Is(err, ErrNotInitialized) {
 		return f, err
 	}
-	// guard:init-lost. A log that has lost its format.json gets no new one. Without this
-	// check the new one would have another identity, and every object of the log would be
-	// refused as another log's.
+	// guard:init-lost. Init creates no format.json under a prefix that already has manifests or log
+	// objects. Without this check: a log loses its format.json; Init creates another one, with
+	// another identity; every object of the log is refused as that of another log.
 	//
 	//mutant:replace []string{layout.ManifestPrefix, layout.DataPrefix} => []string{}
 	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {

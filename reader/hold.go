@@ -61,9 +61,10 @@ func (q *search) borrow(ctx context.Context, version uint64, gone error) error {
 	}
 	m, _, err := q.log.At(ctx, version)
 	if err != nil {
-		// guard:lean-unread. A version is gone only if the store says that its object is absent.
-		// Without this check: the request for a version that a backup has pinned times out, and
-		// the caller is told ErrGone.
+		// guard:lean-unread. A reader reports a pinned version as gone (ErrGone) only if the store
+		// says that its manifest is absent. Without this check: a backup holds version 5; a reader's
+		// request for manifest 5 times out; the reader reports ErrGone, although version 5 is still
+		// there.
 		//
 		//mutant:replace errors.Is(err, state.ErrPruned) => true
 		if errors.Is(err, state.ErrPruned) {

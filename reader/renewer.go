@@ -44,10 +44,10 @@ func (r *Reader) renew(ctx context.Context, pin *state.Pin, ttl time.Duration) *
 // run returns when ctx ends, or when the pin is lost.
 func (n *renewer) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		// guard:pin-late. A pin that was not renewed for its TTL is lost, although nobody has
-		// said so. The TTL counts from before the last confirmed renewal was sent, and a timer of
-		// its own ends it. Without this rule: a renewal hangs for longer than the TTL; a
-		// compactor expires the pin and deletes what it held; the holder still relies on it.
+		// guard:pin-late. A pin that was not renewed for its TTL counts as lost for its holder, even
+		// if nobody has said so. The TTL counts from before the last confirmed renewal was sent; a
+		// timer of its own ends it. Without this timer: a renewal hangs for longer than the TTL; a
+		// compactor expires the pin, and deletes what it held; the holder still relies on the pin.
 		//
 		//mutant:replace n.pin.Held().Add(n.ttl).Sub(n.clock.Now()) => 24*time.Hour
 		late := n.clock.AfterFunc(n.pin.Held().Add(n.ttl).Sub(n.clock.Now()), func() {

@@ -88,11 +88,10 @@ func (s *stream) run(ctx context.Context) error {
 	if s.next == Oldest {
 		s.next = s.m.First()
 		oldest = s.next
-		// guard:read-oldest. A snapshot's oldest record is the first one of its own
-		// version. Without this rule: a reader takes a snapshot from record 0 on; retention
-		// gives up records 0 to 9, which the snapshot's pin still holds; the reader asks
-		// the snapshot for its oldest record and begins at 10; it never learns that ten
-		// records are missing.
+		// guard:read-oldest. The oldest record of a snapshot is the first one of the snapshot's own
+		// version. Without this rule: a reader takes a snapshot from record 0 on; retention gives up
+		// records 0 to 9, which the snapshot's pin still holds; the reader asks the snapshot for its
+		// oldest record, and begins at record 10; it never learns that ten records are missing.
 		if s.pinned != nil {
 			s.next = min(s.pinned.First(), s.until)
 			oldest = Oldest
@@ -102,10 +101,10 @@ func (s *stream) run(ctx context.Context) error {
 		err := s.pass(ctx)
 		switch {
 		case errors.Is(err, ErrGone) && s.next == oldest && s.m.First() > oldest:
-			// guard:read-oldest-now. A caller that asks for Oldest gets the record that is
-			// the oldest when the first one is delivered. Without this rule: the oldest
-			// record is 0 when the stream begins; retention gives up 0 to 9 before anything
-			// is fetched; the caller gets ErrGone for an offset that it never named.
+			// guard:read-oldest-now. A stream that was asked for Oldest begins at the record that is the
+			// oldest when the first record is delivered. Without this rule: the oldest record is 0 when
+			// the stream begins; retention gives up records 0 to 9 before anything is fetched; the caller
+			// gets ErrGone for an offset that it never named.
 			s.next = s.m.First()
 			oldest = s.next
 		case errors.Is(err, errStopped):
@@ -142,9 +141,10 @@ func (s *stream) pass(ctx context.Context) error {
 		at = hint // nothing that is wanted comes before it
 	}
 	err := s.walk(ctx, at)
-	// guard:read-hint-fits. A walk from a hint that meets damage begins again at the floor,
-	// before the log is called damaged. Without this: a leader has noted a wrong hint; a reader
-	// that wants only new records begins there, and reports damage in a sound log.
+	// guard:read-hint-fits. A reader that begins at the manifest's hint and meets damage begins
+	// again at the floor, before it calls the log damaged. Without this: a leader has published a
+	// wrong hint; a reader that wants only new records begins there, and reports damage in a sound
+	// log.
 	if errors.Is(err, chain.ErrDamaged) && at.Position != s.m.Floor.Position && !s.fromFloor {
 		s.fromFloor = true
 		return errMoved
@@ -156,10 +156,10 @@ func (s *stream) pass(ctx context.Context) error {
 func (s *stream) segments(ctx context.Context, m *state.Manifest) error {
 	first := m.First()
 	if s.pin != nil && s.pin.Err() == nil {
-		// guard:read-given-up. A snapshot lacks the records that were given up before it
-		// was taken, even while another pin keeps their segments. Without this rule: a
-		// reader sees records that only a backup's pin keeps; the backup is unpinned; the
-		// records vanish from the reader's snapshot.
+		// guard:read-given-up. A snapshot has no records that were given up before it was taken, even
+		// while another pin keeps their segments. Without this rule: records 0 to 9 are given up, and
+		// a backup's pin still keeps them; a reader takes a snapshot and reads them; the backup
+		// releases its pin; records 0 to 9 vanish from the snapshot.
 		//
 		//mutant:replace max(m.Held(), s.pin.pin.Manifest().First()) => m.Held()
 		first = max(m.Held(), s.pin.pin.Manifest().First())
@@ -197,10 +197,10 @@ func refs(segs iter.Seq2[state.Segment, error]) iter.Seq2[segment.Ref, error] {
 // empty.
 func (s *stream) unreadable(ctx context.Context, key string, err error) error {
 	lost := errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrCorrupt)
-	// guard:read-held. A stream that cannot read an object or a list of its pinned version
-	// goes on with the newest manifest, which has the same records at the same offsets.
-	// Without this rule: a snapshot's pin is expired and a compactor prunes its segments;
-	// the snapshot fails although every record is still there.
+	// guard:read-held. A stream that cannot read an object of its pinned version goes on with the
+	// newest manifest. The newest manifest has the same records at the same offsets. Without this
+	// rule: a snapshot's pin is expired; a compactor merges segments and prunes the old ones; the
+	// snapshot fails, although every record is still in the log.
 	//
 	//mutant:replace s.pinned != nil && lost => false
 	switch {
@@ -226,9 +226,9 @@ func (s *stream) merged(ctx context.Context, key string, offset uint64, err erro
 	if serr != nil && !errors.Is(serr, state.ErrPruned) {
 		return serr
 	}
-	// guard:read-merged. An unreadable segment is damage only if the newest manifest still
-	// names it. Without this check: a compactor merges the segment into another one and
-	// prunes it, and a reader in the middle of it reports damage.
+	// guard:read-merged. An unreadable segment is damage only if the newest manifest still names
+	// it. Without this check: a reader reads a segment; a compactor merges this segment into
+	// another one, and prunes it; the reader reports damage in a sound log.
 	if now.Key != key {
 		return errMoved
 	}

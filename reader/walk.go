@@ -19,11 +19,11 @@ import (
 func (s *stream) walk(ctx context.Context, at frame.Point) error {
 	s.at, s.came = at, s.opts.Clock.Now()
 	source := s.chain
-	// guard:read-junk-seal. A stream delivers what comes after a seal only after a reading of
-	// the manifest that begins later: the floor must not have passed the first seal that was
-	// followed since the last such reading. Without this check: data/1/4 is pruned; a zombie
-	// that opens the log creates a seal there; a slow reader follows it and delivers records
-	// that are not in the log.
+	// guard:read-junk-seal. A stream follows a seal, but delivers what comes after it only when a
+	// later reading of the manifest shows that the floor has not passed it. One reading confirms
+	// all seals that were followed since the reading before: it checks the first of them. Without
+	// this check: slot 1/4 is pruned; a zombie opener's seal lands in the hole 1/4; a slow reader
+	// follows that seal, and delivers records that are not in the log.
 	//
 	//mutant:replace Confirmed: true => Confirmed: false
 	f := chain.Follower{Source: &source, Confirmed: true, Floor: func(ctx context.Context) (fence.Position, error) {
@@ -44,10 +44,10 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 		source.First = max(found+1, source.First/2)
 		requests := 1
 		idle := s.opts.Clock.Now().Sub(s.refreshed)
-		// guard:read-absent. An absent slot is the tail only if the floor has not passed
-		// it. A read to the end checks that at the first absent slot; a stream that follows
-		// the log checks it every half grace period. Without this check: a compactor prunes
-		// the slot where a stream waits, and the stream waits there for ever.
+		// guard:read-absent. An absent slot is the tail only if the floor has not passed it. A read to
+		// the end checks that at the first absent slot; a stream that follows the log checks it every
+		// half grace period. Without this check: a compactor folds and prunes the slot for which a
+		// stream waits; the stream waits for this slot for ever.
 		//
 		//mutant:replace f.Tail(ctx, s.at.Position) => s.refresh(ctx)
 		if !s.tail || doubtful == s.at.Position || idle >= time.Duration(s.log.Format().Grace)/2 {
@@ -55,11 +55,10 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 			if err := f.Tail(ctx, s.at.Position); err != nil {
 				return err
 			}
-			// guard:read-missing. A slot before the hint of a manifest was acknowledged, so
-			// it cannot be the tail. If it is absent, the reader reads it once more; absent
-			// a second time, it is lost. Without this check: a lost object makes the log
-			// look shorter than it is, and a stream that follows the log waits there for
-			// ever.
+			// guard:read-missing. A slot before the manifest's hint was acknowledged, so it is not the
+			// tail. A reader that finds such a slot absent reads it once more; if it is absent again, the
+			// reader reports damage. Without this check: an acknowledged object is lost; a reader takes
+			// its slot for the end of the log; a stream that follows the log waits there for ever.
 			if s.at.Before(s.m.Tail()) {
 				if doubtful == s.at.Position {
 					return damaged(fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",

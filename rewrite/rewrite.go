@@ -175,9 +175,10 @@ func (r *Rewriter) one(ctx context.Context, s *reader.Snapshot, files []manifest
 	if err := f.SetReplaces(keys); err != nil {
 		return Rewrite{}, fmt.Errorf("rewrite: %s: the names of the files that it replaces do not fit beside the function's meta; lower Options.MaxFiles: %w", f.Key, err)
 	}
-	// guard:rewrite-one-edit. The new file is added in the edit that removes those that it
-	// replaces. Without this: a rewriter adds file c with the rows of a and b; a reader takes a
-	// snapshot, which has a, b and c, and counts each row twice; then a and b are removed.
+	// guard:rewrite-one-edit. One edit adds the new file of a rewrite and removes the files that it
+	// replaces. Without this: a rewriter adds file c with the rows of files a and b; a reader takes
+	// a snapshot with a, b and c, and counts each row twice; only then does the rewriter remove a
+	// and b.
 	//
 	//mutant:replace r.w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f}, Remove: keys}) => errors.Join(r.w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f}}), r.w.CommitFiles(ctx, manifest.Edit{Remove: keys}))
 	if err := r.w.CommitFiles(ctx, manifest.Edit{Add: []manifest.File{f}, Remove: keys}); err != nil {
@@ -207,10 +208,10 @@ func (r *Rewriter) write(ctx context.Context, s *reader.Snapshot, files []manife
 	if err != nil {
 		return manifest.File{}, fmt.Errorf("rewrite: merging %d files into %s: %w", len(files), out.Key(), err)
 	}
-	// guard:rewrite-sum. A rewrite is committed only if each file that was read has the checksum
+	// guard:rewrite-sum. A rewrite is committed only if each file that it has read has the checksum
 	// that the table says. Without this check: a disk flips a bit of a file; the application's
-	// function reads that file by ReadAt, which checks no checksum; the new file has the wrong
-	// row and a checksum that fits it, and the old file is deleted.
+	// function reads that file by ReadAt, which checks no checksum; the new file has the wrong row
+	// and a checksum that fits it; the old file is deleted.
 	//
 	//mutant:replace io.Copy(io.Discard, f.Data); err != nil => io.Copy(io.Discard, f.Data); false
 	for _, f := range in {
@@ -219,9 +220,10 @@ func (r *Rewriter) write(ctx context.Context, s *reader.Snapshot, files []manife
 			return manifest.File{}, fmt.Errorf("rewrite: %s: %w", out.Key(), err)
 		}
 	}
-	// guard:rewrite-records. A rewrite has as many records as the files that it replaces.
-	// Without this check: an application's function skips a file whose schema it does not
-	// know; the rewrite is committed, and the rows of that file are gone from the table.
+	// guard:rewrite-records. A rewrite is committed only if the new file has as many records as the
+	// files that it replaces. Without this check: an application's function skips a file whose
+	// schema it does not know; the rewrite is committed, and the rows of that file are gone from
+	// the table.
 	//
 	//mutant:replace counted && records != want => false
 	if counted && records != want {

@@ -47,10 +47,10 @@ func (v *verifier) reseal(ctx context.Context, s state.Seal) error {
 	case err != nil:
 		return err
 	default:
-		// guard:reseal-sound. A repair replaces damaged bytes only, on the version that was read. It
-		// never replaces a sound object. Without this check: a seal is lost; its zombie wakes up and
-		// writes data into the hole; the repair overwrites them, and nobody learns what the zombie
-		// was told.
+		// guard:reseal-sound. A repair of a lost seal replaces damaged bytes only, and never a sound
+		// object. Without this check: the seal of slot 1/4 is lost; the zombie of epoch 1 wakes up,
+		// and writes data into the hole 1/4; the repair overwrites the data, and nobody learns which
+		// records the zombie has acknowledged.
 		//
 		//mutant:replace derr == nil && => derr != nil &&
 		there, derr := frame.DecodeHeader(found)

@@ -170,14 +170,14 @@ func (w *Writer) fill() {
 func (w *Writer) room(e *entry) bool {
 	switch {
 	case e.edit != nil:
-		// guard:edit-alone. An edit shares no object with records, and only with edits that
-		// it can be one with. Without this check: records wait in a batch; an edit joins the
-		// batch; an object holds either records or an edit, so the records are lost.
+		// guard:edit-alone. An edit shares an object only with edits that can be joined with it, and
+		// never with records. Without this check: records wait in a batch; an edit joins the batch; an
+		// object holds either records or an edit, so the records are lost.
 		return w.waiting.Empty() || w.together(e) != nil
 	case w.editWaits || w.waiting.IsEdit():
-		// guard:edit-turn. While an edit waits for an empty batch, appends wait too.
-		// Without this wait: appends come faster than objects are sent; each time the batch
-		// is empty, new records fill it; the edit never goes.
+		// guard:edit-turn. While an edit waits for an empty batch, appends wait too. Without this
+		// wait: appends come faster than objects are sent; each time the batch is empty, new records
+		// fill it; the edit is never sent.
 		return false
 	}
 	return w.waiting.Empty() || w.waiting.Size()+e.size <= w.opts.BatchBytes
@@ -226,9 +226,10 @@ func (f Future) Wait(ctx context.Context) (uint64, error) {
 		select {
 		case <-b.done:
 		case <-ctx.Done():
-			// guard:slot-context. A caller whose ctx ends abandons its wait, and not the slot.
-			// Otherwise: the caller's ctx ends while its request is in flight; the request is
-			// cancelled with an unknown outcome, and the writer stops for one impatient caller.
+			// guard:slot-context. When a caller's ctx ends, only the caller's wait ends; the request for
+			// its slot goes on. Without this: the caller's ctx ends while its request is in flight; the
+			// request is cancelled with an unknown outcome; the writer stops for all callers because of
+			// an impatient one.
 			//
 			//mutant:replace return => b.cancel(); return
 			return 0, unknown(b.pending(context.Cause(ctx)))

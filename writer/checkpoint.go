@@ -66,10 +66,10 @@ func (w *Writer) checkpoint(u *state.Updater) {
 // noteHint notes in the manifest how far the history is acknowledged, if that is later than
 // last. It returns the hint that the manifest has.
 //
-// guard:hint-acked. A hint is never later than what is acknowledged. Without this: slots 5
-// to 9 are in flight; the leader notes slot 10 as a hint and dies; slot 5 never lands; the
-// successor begins to read at slot 10 and seals it; readers stop at the empty slot 5 for
-// ever.
+// guard:hint-acked. A leader publishes a point as the hint only if everything before it is
+// acknowledged. Without this: slots 5 to 9 are in flight; the leader publishes slot 10 as the
+// hint, and dies; slot 5 never lands; the successor begins to read at slot 10 and seals it;
+// readers stop at the empty slot 5 for ever.
 //
 //mutant:replace w.acked => w.last.after
 func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
@@ -97,10 +97,9 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 		w.warnUnfolded(m.Floor, at)
 		return at
 	case errors.Is(err, fence.ErrFenced):
-		// guard:keep-fenced. A checkpoint that is fenced stops the writer. Without this
-		// check: a leader appends, and then has nothing more to append; a successor takes
-		// over; the leader's next checkpoint is fenced and ignored; the leader believes
-		// that it leads until its next append.
+		// guard:keep-fenced. A leader whose checkpoint is fenced stops its writer. Without this check:
+		// leader A has nothing more to append; successor B takes over; A's next checkpoint is fenced,
+		// and A ignores that; A believes that it leads until its next append.
 		var by *fence.FencedError
 		errors.As(err, &by)
 		w.mu.Lock()

@@ -58,9 +58,9 @@ func (w *Writer) commit(ctx context.Context, edit *manifest.Edit, opts []AppendO
 		return Future{}, err
 	}
 	t := &w.table
-	// guard:edit-order. One edit at a time is checked and queued. Without this: two commits
-	// both remove file f; each finds that f is live; both are committed, and the second
-	// removes a file that is not in the table.
+	// guard:edit-order. A writer checks and queues one edit at a time. Without this: two commits
+	// that run at the same time both remove file f; each finds that f is live; both are committed,
+	// and the second one removes a file that is not in the table.
 	//
 	//mutant:replace defer func() { <-t.turn }() => <-t.turn
 	select {
@@ -162,15 +162,15 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 		done, complete := w.completed[f.Key]
 		switch epoch, _, _, _ := layout.ParseFileKey(f.Key); {
 		case epoch != w.token.Epoch():
-			// guard:edit-epoch. A writer adds only files of its own epoch. Without this check:
-			// writer 2 adds a file that writer 1 uploaded and did not add; the compactor sweeps
-			// that file as an orphan of epoch 1; the table names a file that is gone.
+			// guard:edit-epoch. A writer adds only files of its own epoch. Without this check: the writer
+			// of epoch 2 adds a file that the writer of epoch 1 uploaded and did not add; a compactor
+			// deletes that file as an orphan of epoch 1; the table names a file that is gone.
 			return nil, conflict(f.Key, fmt.Sprintf("is of epoch %d; the writer of epoch %d adds only files that it has created", epoch, w.token.Epoch()))
 		case !complete:
-			// guard:edit-complete. A writer adds only files that it has created and closed, and
-			// each once. Without this check: a file is added while its upload goes on, and the
-			// upload fails; or a file is added a second time, after it was removed and deleted.
-			// The table names a file that is not there.
+			// guard:edit-complete. A writer adds only files that it has created and closed, and each of
+			// them once. Without this check: an application adds file f while its upload goes on, and the
+			// upload fails; or it adds file f again, after f was removed and deleted; the table names a
+			// file that is not there.
 			return nil, conflict(f.Key, "was not created and closed by this writer, or was added before")
 		case done.Size != f.Size || done.CRC32C != f.CRC32C:
 			// guard:edit-content. A file is added with the size and checksum of what was uploaded.
@@ -180,10 +180,9 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 		}
 	}
 	for _, key := range edit.Remove {
-		// guard:edit-live. A commit removes only live files. Without this check: a job
-		// merges files a and b into c; another commit has already replaced a and b; the
-		// job's commit removes them once more and adds c; their records are in the table
-		// twice.
+		// guard:edit-live. A commit removes only live files. Without this check: a job merges files a
+		// and b into c; another commit has already replaced a and b by d; the job's commit removes a
+		// and b once more, and adds c; the records of a and b are in the table twice, in c and in d.
 		//
 		//mutant:replace !ok || live.Value() != ext => ok && live.Value() == "?"+ext
 		id, ext := parse(key)

@@ -164,9 +164,10 @@ func (f *FileWriter) why() error {
 // again, also after Abort, and returns the same.
 func (f *FileWriter) Close() error {
 	f.closed.Do(func() {
-		// guard:file-ended. A file that was aborted is not completed. Without this check: the
-		// writer is fenced and aborts the file; the upload has not noticed yet; the application
-		// closes the file, whose upload ends well, and Close reports a file that cannot be added.
+		// guard:file-ended. Close does not complete a file that was aborted. Without this check: the
+		// writer is fenced, and aborts the file; the upload has not noticed that yet; the application
+		// closes the file; the upload ends well, and Close returns nil for a file that no edit can
+		// add.
 		if cause := f.ended(); cause != nil {
 			f.pipe.CloseWithError(f.failed(cause))
 			return

@@ -30,9 +30,9 @@ func (w *Writer) classify(ctx context.Context, b *batch, err error) outcome {
 	case errors.As(err, &conflict):
 		return w.classifyFound(ctx, b, conflict)
 	case store.OutcomeOf(err) == store.Rejected:
-		// guard:rejected. A slot whose only request was turned away is not committed, and
-		// nothing after it. Without this check: credentials have expired; each append in flight
-		// is reported as unknown, though it certainly was not written.
+		// guard:rejected. If the store rejected the only request for a slot, this slot and all slots
+		// after it are reported as not committed. Without this check: the writer's credentials expire;
+		// each append in flight is reported as unknown, although it was certainly not written.
 		return outcome{void: b.at.Seq, err: fmt.Errorf("writer: %w", err)}
 	}
 	return outcome{err: fmt.Errorf("writer: %w", err)}
@@ -41,10 +41,10 @@ func (w *Writer) classify(ctx context.Context, b *batch, err error) outcome {
 // classifyFound says what another object in the batch's slot means.
 func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictError) outcome {
 	epoch, key := w.token.Epoch(), layout.DataKey(b.at)
-	// guard:append-damage. An object that is not of this log, or of another slot, proves
-	// nothing. Without this check: somebody copies a seal of another log into this one; the
-	// writer reports that it is fenced, and its appends as not committed, though nobody else
-	// has opened the log.
+	// guard:append-damage. If the writer's slot holds an object that names another log or another
+	// slot, nothing follows from that object: it is damage. Without this check: somebody copies a
+	// seal of another log into this one; the writer reports that it is fenced and that its appends
+	// are not committed, although nobody else has opened the log.
 	//
 	//mutant:replace h.Log != w.format.Log || h.Position != b.at => false
 	h, err := frame.DecodeHeader(c.Body)
@@ -56,18 +56,19 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 	}
 	fenced := &fence.FencedError{Role: string(layout.Writer), Epoch: epoch, By: h.Next, Key: key, Err: c}
 	if h.Kind != frame.Seal {
-		// guard:append-foreign. Data of this epoch that this writer did not send means that
-		// another process has the same token. Without this check: P and Q both have token
-		// 5; Q writes slot 5/5, which is folded; P's create of 5/5 is refused; P finds the
-		// floor after that slot, concludes that its own object was folded, and acknowledges
-		// a record that was never stored.
+		// guard:append-foreign. If the writer's slot holds data that the writer did not send, another
+		// process has the same token. Without this check: A and B both have token 5; B writes slot
+		// 5/5, and the object is folded; A's create of slot 5/5 is refused; A finds that the floor has
+		// passed the slot, concludes that its own object was folded, and acknowledges a record that
+		// was never stored.
 		fenced.By = epoch
 		return outcome{err: fenced}
 	}
-	// guard:append-refresh. A seal in the slot fences this writer only if the floor has not
-	// passed the slot. Without this check: the writer's object lands, its reply is lost; the
-	// object is folded and pruned; a zombie opener's seal falls into the hole; the writer's
-	// retry meets that seal, and it reports as not committed what readers have seen.
+	// guard:append-refresh. A seal in the writer's slot fences the writer if the floor has not
+	// passed the slot. A seal in a slot that the floor has passed may be junk: the writer's own
+	// object may have been folded and pruned. Without this check: the floor is slot 3; a successor
+	// seals slot 5; the writer's create of slot 5 is refused; the writer takes its object for
+	// folded, and acknowledges a record that was never stored.
 	//
 	//mutant:replace !m.Past(b.at) => false
 	m, err := w.log.Newest(ctx)
@@ -78,28 +79,29 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 	case !m.Past(b.at):
 		return outcome{void: b.at.Seq, err: fenced}
 	case floor.Epoch == epoch:
-		// guard:append-junk-seal. If the floor is in this epoch and after the slot, this
-		// writer's object was there and was folded: it is committed, and the seal in the
-		// slot is junk. Without this check a junk seal in a pruned slot would stop the live
-		// leader.
+		// guard:append-junk-seal. If the writer meets a seal in its slot, and the floor is after this
+		// slot in the same epoch, the writer's object was folded. The append is committed, and the
+		// seal is junk in a hole. Without this check: the answer for slot 5 is lost; slot 5 is folded
+		// and pruned; a zombie opener's seal falls into slot 5; the writer's retry meets this seal,
+		// and the live leader stops.
 		return outcome{applied: true}
 	}
 	seal, known, err := w.log.SealOf(ctx, m, epoch)
 	if err != nil {
 		return outcome{err: fmt.Errorf("writer: %s is sealed by epoch %d; where this epoch ended is unknown, because the manifest's lists cannot be read: %w", key, h.Next, err)}
 	}
-	// guard:append-forgotten. If the manifest does not say where this epoch ended, the
-	// outcome is unknown. Without this check: writer W asks where its epoch ended; the
-	// floor has passed the epoch, but its seal is not listed; W takes its slot for one
-	// before the seal, and acknowledges what may be void.
+	// guard:append-forgotten. If the floor has passed the writer's epoch, and the manifest does not
+	// list that epoch's seal, the outcome of the slot is unknown. Without this check: the writer
+	// meets a seal in slot 5, and the manifest does not say which slot ended the epoch; the writer
+	// takes slot 5 for one before the end, and acknowledges a record that may be void.
 	if !known {
 		return outcome{err: fmt.Errorf("%w; the manifest does not name the seal of epoch %d", fenced, epoch)}
 	}
-	// guard:append-ended. If the epoch's seal was folded, all slots before it are
-	// committed, and all slots after it are void. Without this: writer W's slot 5 is
-	// applied and its answer is lost; a successor seals slot 9; a compactor folds and
-	// prunes 5 to 9; a zombie puts a junk seal into slot 5; W retries slot 5, meets that
-	// seal, and reports as unknown what readers have for certain.
+	// guard:append-ended. If the seal of the writer's epoch was folded, all slots before this seal
+	// are committed, and all slots after it are void. Without this: the writer's slot 5 is applied,
+	// and the answer is lost; a successor seals slot 9; a compactor folds and prunes slots 5 to 9;
+	// a zombie's junk seal falls into slot 5; the writer retries slot 5, meets the junk seal, and
+	// reports as unknown what readers have for certain.
 	//
 	//mutant:replace applied: true, void => void
 	fenced.By = seal.Next
@@ -110,9 +112,9 @@ func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictE
 // the window that is applied. It returns how many appends it has acknowledged. Called with mu
 // held.
 func (w *Writer) acknowledge() (appends int) {
-	// guard:void. Slots from the first void one on are not committed, also if they are applied.
-	// Without this: a successor's seal is in slot 5, and slot 6 is applied; the appends of slot
-	// 6 are reported as unknown, though no reader will ever find them.
+	// guard:void. The first void slot and all slots after it are reported as not committed, even
+	// those that are applied. Without this: a successor's seal is in slot 5, and slot 6 is applied;
+	// the appends of slot 6 are reported as unknown, although no reader will ever find them.
 	//
 	//mutant:replace w.void > 0 && len => false && len
 	for w.void > 0 && len(w.window) > 0 {
@@ -140,9 +142,10 @@ func (w *Writer) acknowledge() (appends int) {
 		w.window = w.window[1:]
 		w.bytes -= b.bytes
 		w.acked = b.after
-		// guard:tail-bound. A checkpoint is also made when the tail has become long. Without
-		// it: a leader commits 5,000 objects in the ten seconds between two checkpoints, and
-		// dies; its successor reads them all before it can append.
+		// guard:tail-bound. A leader makes a checkpoint not only from time to time, but also when many
+		// objects have been committed since the last one. Without this: a leader commits 5,000 objects
+		// in the ten seconds between two checkpoints, and dies; its successor reads them all before it
+		// can append.
 		if w.tail.grow(b) {
 			select {
 			case w.long <- struct{}{}:
@@ -155,9 +158,9 @@ func (w *Writer) acknowledge() (appends int) {
 		}
 		close(b.done)
 	}
-	// guard:lower-slots. When the writer is halted, it waits for the answer to each earlier
-	// slot in flight before it reports that slot. Without this wait: slot 6 meets a seal
-	// while slot 5 is in flight; slot 5 is reported as unknown, and then it is applied.
+	// guard:lower-slots. A halted writer reports slots as unknown only when none of its requests is
+	// in flight any more. Without this wait: slot 6 meets a seal while slot 5 is in flight; slot 5
+	// is reported as unknown, and then it is applied.
 	if w.stop != nil && w.inFlight == 0 {
 		for _, b := range w.window {
 			w.fail(b, unknown(w.stop))

@@ -85,9 +85,9 @@ func (p *pace) sent(now clock.Instant) {
 
 // learn adds a sample to the latency.
 func (p *pace) learn(took time.Duration) {
-	// guard:pace-outlier. One sample counts as twice the mean at most. Without this limit: one
-	// request in 1,000 takes 30 s; the mean rises to 2 s; each append waits longer for as long
-	// as the mean remembers it.
+	// guard:pace-outlier. The writer keeps a mean of the store's latency; one sample counts as at
+	// most twice this mean. Without this limit: one request in 1,000 takes 30 s; the mean rises to
+	// 2 s; each append waits longer for as long as that sample is part of the mean.
 	//
 	//mutant:replace min(took, max(2*p.latency, pacedFrom)) => took
 	if p.samples > 0 {
@@ -99,9 +99,9 @@ func (p *pace) learn(took time.Duration) {
 
 // part returns 1/n of the latency.
 func (p *pace) part(n float64) time.Duration {
-	// guard:pace-ceiling. However slow the store is, the next object waits for 100 ms at most.
-	// Without this limit: the store takes 20 s for each request; an append that comes beside
-	// one in flight is not even sent for 12 s.
+	// guard:pace-ceiling. An object that waits beside one in flight (pace-gap) waits for at most
+	// 100 ms, however slow the store is. Without this limit: each request takes 20 s; an append
+	// that comes while one object is in flight is not even sent for 12 s.
 	//
 	//mutant:replace min(p.latency, slowest) => p.latency
 	return time.Duration(float64(min(p.latency, slowest)) / n)
@@ -159,16 +159,17 @@ func (w *Writer) ripe() bool {
 // again. Called with mu held.
 func (w *Writer) paced(now clock.Instant) clock.Instant {
 	p, at := &w.pace, now
-	// guard:pace-idle. While nothing is in flight, an append is not kept apart from the last
-	// object. Without this check: the usual latency is 30 ms; a lone client is acknowledged
-	// after 1 ms and appends again; its append waits for 1 ms, though no object is before it.
+	// guard:pace-idle. The wait between one object and the next (pace-gap) applies only while an
+	// object is in flight. Without this check: the usual latency is 30 ms; a lone client is
+	// acknowledged after 1 ms, and appends again; this append waits for 1 ms, although no other
+	// object is in flight.
 	//
 	//mutant:replace w.inFlight > 0 => true
 	if w.inFlight > 0 {
-		// guard:pace-gap. Beside an object in flight the next one waits for its part of the
-		// latency. Without this wait: 400 clients append one record each second; each record
-		// gets an object and a request of its own; each is acknowledged after the slowest of
-		// the 16 requests in flight.
+		// guard:pace-gap. While an object is in flight, the next one waits for a part of the usual
+		// latency, and gathers more records. Without this wait: 400 clients append one record each
+		// second; each record gets an object and a request of its own; each is acknowledged only after
+		// the slowest of the 16 requests in flight.
 		//
 		//mutant:replace max(at, p.sentAt.Add(gap)) => max(at, p.sentAt.Add(0*gap))
 		gap := p.part(perLatency)
@@ -177,10 +178,11 @@ func (w *Writer) paced(now clock.Instant) clock.Instant {
 		}
 		at = max(at, p.sentAt.Add(gap))
 	}
-	// guard:pace-gather. An object waits a moment for clients that were just acknowledged.
-	// Without this wait: 64 clients are acknowledged together; the first one to append again
-	// gets an object of its own; the other 63 wait for the next one, and for both in order.
-	// Flush ends the wait, because then all has come that its caller appended.
+	// guard:pace-gather. An object waits a moment for clients that were just acknowledged, because
+	// they are likely to append again. Without this wait: 64 clients are acknowledged together; the
+	// first one to append again gets an object of its own; the other 63 wait for the next object,
+	// which is acknowledged only after the first. Flush ends the wait, because then its caller has
+	// nothing more to append.
 	if p.absent > 0 && !w.waiting.hurry {
 		at = max(at, p.gather)
 	}

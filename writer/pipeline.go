@@ -60,9 +60,9 @@ func (w *Writer) dispatch() {
 // sendable reports whether the waiting batch may be sent now. Called with mu held.
 func (w *Writer) sendable() bool {
 	return !w.waiting.Empty() &&
-		// guard:in-flight. At most InFlight objects are in flight. Without this check: the store
-		// is slow; the writer opens a connection for each batch that waits, and more than the
-		// user has granted.
+		// guard:in-flight. At most InFlight objects are in flight. Without this check: the store is
+		// slow; the writer opens a connection for each batch that waits, more than the user has
+		// allowed.
 		w.inFlight < w.opts.InFlight &&
 		// More encoders than processors would only take turns, and all would be later. A batch
 		// that is packed, and waits for the header of a large one before it, counts too.
@@ -72,8 +72,8 @@ func (w *Writer) sendable() bool {
 		// Without this check: slot 5 is late, and the leader sends thousands of slots after it;
 		// a successor's wall of seals has to reach past all of them before it stops the leader.
 		len(w.window) < w.opts.Window &&
-		// guard:max-bytes. At most MaxBytes are sent and not acknowledged. Without this check:
-		// the store is slow and appends are large; the writer uses memory without bound.
+		// guard:max-bytes. At most MaxBytes of appends are sent and not acknowledged. Without this
+		// check: the store is slow, and appends are large; the writer uses memory without bound.
 		(len(w.window) == 0 || w.bytes+w.waiting.Size() <= w.opts.MaxBytes) &&
 		w.ripe()
 }
@@ -86,9 +86,10 @@ func (w *Writer) encode(b, prev *batch) (object []byte, free func()) {
 		codec = frame.Plain
 	}
 	b.Pack(codec) // several at once, so one processor is not the limit
-	// guard:encode-order. A header is made after that of the batch before it, whose
-	// checksum it carries. Without this wait: batch 2 is small and is packed before batch
-	// 1; its header carries an empty checksum; no reader accepts it.
+	// guard:encode-order. The header of an object carries the checksum of the object before it. So
+	// batch 2 gets its header only after batch 1 has its own. Without this wait: batch 2 is small,
+	// and is packed before batch 1; the header of batch 2 carries an empty checksum; no reader
+	// accepts the object.
 	//
 	//mutant:replace <-prev.encoded => _ = prev.encoded
 	<-prev.encoded
@@ -119,9 +120,10 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	var o outcome
 	var clean bool // it took one request
 	if ctx.Err() != nil {
-		// guard:never-sent. A slot that was never sent is not committed, and nothing after it.
-		// Without this check: the writer is halted before the slot's first request; its appends
-		// are reported as unknown, and the application has to find out what is certain.
+		// guard:never-sent. A slot for which no request was sent is reported as not committed, and all
+		// slots after it too. Without this check: the writer is halted before its first request for
+		// slot 5; the appends of slot 5 are reported as unknown, although they are certainly not in
+		// the log.
 		o = outcome{void: b.at.Seq, err: context.Cause(ctx)}
 	} else {
 		b.crc = frame.Sum(object)
@@ -136,9 +138,10 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	w.mu.Lock()
 	b.answered = answered
 	b.applied = o.applied
-	// guard:pace-sample. Only a small object that took one request is a sample of the latency.
-	// Without this check: 16 objects of 4 MiB share a slow line and take 2 s each; the small
-	// appends after them wait up to 100 ms for one another, though each request takes 30 ms.
+	// guard:pace-sample. The writer's mean of the latency counts only small objects that took one
+	// request. Without this check: 16 objects of 4 MiB share a slow line and take 2 s each; the
+	// small appends after them wait up to 100 ms for one another, although a small request takes 30
+	// ms.
 	if clean && len(object) < bulk {
 		w.pace.learn(b.answered.Sub(b.sent))
 	}

@@ -50,10 +50,10 @@ func (p *pruning) after(ctx context.Context, m *state.Manifest) {
 	case !idle:
 		p.look(m)
 		return
-	// guard:grace. The leader deletes only manifests that another one has replaced a grace
-	// period ago, by the leader's own elapsed time. Without this wait: a reader lists the
-	// manifests; its listing passes the place of number 8 before 8 is created, and comes to
-	// the place of number 7 after 7 was deleted; the reader sees neither, and takes an old
+	// guard:grace. A leader deletes a manifest only when a newer one has replaced it for a grace
+	// period, by the leader's own elapsed time. Without this wait: a reader lists the manifests;
+	// its listing passes the place of manifest 8 before manifest 8 is created; it comes to the
+	// place of manifest 7 after manifest 7 was deleted; the reader sees neither, and takes an old
 	// manifest for the newest.
 	//
 	//mutant:replace max(minWatch, time.Duration(p.format.Grace)) => minWatch
@@ -75,10 +75,9 @@ func (p *pruning) after(ctx context.Context, m *state.Manifest) {
 
 // prune deletes the manifests before a version, unless a pin holds them.
 func (p *pruning) prune(ctx context.Context, mark uint64) error {
-	// guard:mark-first. The prune mark is published before any version below it is deleted.
-	// Without this update: the leader decides to delete version 5; a reader pins version 5,
-	// reads a mark below 5, and trusts its pin; the leader deletes the manifest that the pin
-	// holds.
+	// guard:mark-first. The prune mark is published before any manifest below it is deleted.
+	// Without this update: the leader decides to delete manifest 5; a reader pins version 5, reads
+	// a mark below 5, and trusts its pin; the leader deletes the manifest that the pin holds.
 	//
 	//mutant:replace m.PruneMark = max(m.PruneMark, mark) => _ = mark
 	m, err := p.updater.Update(ctx, func(m *state.Change) error {
@@ -94,9 +93,10 @@ func (p *pruning) prune(ctx context.Context, mark uint64) error {
 	if err != nil {
 		return err
 	}
-	// guard:mark-before-pins. The pins are listed after the prune mark is published. Without
-	// this listing: a reader pins version 5 and reads the old mark; the leader publishes the
-	// mark and deletes version 5.
+	// guard:mark-before-pins. A leader lists the pins after it has published the prune mark. A
+	// reader creates its pin before it reads the mark, so one of them sees the other. Without this
+	// listing: a reader pins version 5 and reads the old mark; the leader publishes a mark above 5,
+	// and deletes manifest 5 under the reader.
 	//
 	//mutant:replace p.log.Pins(ctx) => []state.PinInfo(nil), error(nil)
 	pins, err := p.log.Pins(ctx)

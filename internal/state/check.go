@@ -239,9 +239,10 @@ func checkDropped(prev, d *Dropped) error {
 	_, _, _, file := layout.ParseFileKey(d.Key)
 	switch {
 	case !segment && !page && !file:
-		// guard:dropped-own. Only segments, pages and files can be dropped, since compactors
-		// delete what is dropped. Without this check a wrong entry could make one delete a
-		// seal or a lock.
+		// guard:dropped-own. A manifest's list of dropped objects names only segments, pages and
+		// files, because compactors delete what the list names. Without this check: a faulty program
+		// writes the key of a seal into the list; a compactor deletes the seal, and a zombie can write
+		// into its slot.
 		return fmt.Errorf("dropped object %q is neither segment nor page nor file", d.Key)
 	case d.Version == 0:
 		return errors.New("object " + d.Key + " was dropped by version 0")
@@ -259,8 +260,9 @@ func (m *Manifest) checkDropped(named names) error {
 		return fmt.Errorf("objects were dropped by version %d", end)
 	}
 	for _, d := range m.Dropped {
-		// guard:dropped-live. No manifest drops an object that it names itself. Without this
-		// check a compactor would delete what the manifest still needs.
+		// guard:dropped-live. A manifest is refused if its list of dropped objects has an object that
+		// the same manifest still uses. Without this check: a faulty program drops a segment, and goes
+		// on naming it; a compactor deletes the segment; readers of the manifest do not find it.
 		if named[d.Key] {
 			return fmt.Errorf("object %s was dropped by version %d, and is named", d.Key, d.Version)
 		}

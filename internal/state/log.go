@@ -142,12 +142,12 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 		case err != nil:
 			return nil, err
 		case high < atLeast:
-			// guard:newest-lost. The newest manifest never goes back: only manifests that were
-			// replaced are pruned. A listing that is not atomic may miss both the newest one,
-			// pruned under it, and its successor, so it is repeated. If it stays so, somebody
-			// else has deleted manifests (a lifecycle rule, a person), or the store lists an
-			// old state. Without this check an update would build on an old manifest, and the
-			// history would fork.
+			// guard:newest-lost. A process that has seen manifest 9 takes no older one for the newest: a
+			// manifest is pruned only after a newer one has replaced it. If a listing shows no manifest
+			// from 9 on, the process lists again: a listing that is not atomic can miss manifest 9,
+			// pruned under it, and also manifest 10. If later listings show none either, it reports
+			// damage. Without this check: a lifecycle rule deletes manifests 8 and 9; an updater builds
+			// on manifest 7, and creates another manifest 8; the history forks.
 			if n < lostTries {
 				if err := l.pause(ctx, n); err != nil {
 					return nil, err
@@ -162,9 +162,10 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 		if latest.m != nil && latest.info.Key == top.Key && latest.info.Version == top.Version {
 			return latest.m, nil
 		}
-		// guard:manifest-match. The GET must return the version that the LIST showed.
-		// Without this check: manifest 90 is listed as the highest, replaced and pruned; a
-		// zombie creates its own 90 in the hole; the reader takes that for the newest.
+		// guard:manifest-match. The GET of a manifest must return the object version that the listing
+		// showed. Without this check: a reader lists manifest 90 as the highest; manifest 91 replaces
+		// it, and manifest 90 is pruned; a zombie creates another manifest 90 in the hole; the reader
+		// takes the zombie's manifest for the newest.
 		//
 		//mutant:replace info.Version == top.Version => true
 		body, info, err := store.ReadAll(ctx, l.st, top.Key, int64(l.format.Limits.Manifest), l.opts.Settle)

@@ -122,9 +122,10 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 		return nil, err
 	}
 	n := len(doc.Entries)
-	// guard:page-identity. A page says of which log and list it is, and under which key.
-	// Without this check an object that somebody has copied or restored to the wrong place
-	// would be read as a part of this list.
+	// guard:page-identity. A page says its log, its list and its key, and all three must be those
+	// that the manifest's reader expects. Without this check: a faulty program names a page of
+	// another log or list in the manifest, with that page's right checksum; a reader takes its
+	// entries for entries of this list.
 	//
 	//mutant:replace doc.Log != log => false
 	//mutant:replace doc.Key != p.Key || doc.List != li.name => false
@@ -134,25 +135,30 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 	case doc.Key != p.Key || doc.List != li.name:
 		return nil, document.Corrupt(p.Key, "it says that it is %s of %q, the manifest says %q", doc.Key, doc.List, li.name)
 	case n != p.Count || int64(len(body)) != p.Size:
-		// guard:page-count. Entries and bytes must be as many as the manifest says. Without
-		// this check a page that was cut off would read as a shorter list.
+		// guard:page-count. A page must have as many entries and bytes as the manifest says. Without
+		// this check: a faulty program says in the manifest that a page has 4 entries, and the page
+		// has 3; whoever counts the list by its manifest gets another number than whoever reads the
+		// page.
 		return nil, document.Corrupt(p.Key, "it has %d entries in %d bytes, the manifest says %d in %d", n, len(body), p.Count, p.Size)
 	case crc32.Checksum(body, castagnoli) != p.CRC32C:
-		// guard:page-content. A page must have the bytes that the manifest names. Without this
-		// check a page that was restored from another log's backup, or made again from other
-		// entries, could read as a sound one.
+		// guard:page-content. A page must have the checksum that the manifest names for it. Without
+		// this check: somebody makes a lost page again, under the same key and of the same size, but
+		// with other entries; a reader takes these entries for those of the manifest.
 		return nil, document.Corrupt(p.Key, "its bytes have the checksum %08x, the manifest says %08x", crc32.Checksum(body, castagnoli), p.CRC32C)
 	case n == 0:
 		return nil, document.Corrupt(p.Key, "it has no entry")
 	case li.from(&doc.Entries[0]) != p.From || li.to(&doc.Entries[n-1]) != p.To:
-		// guard:page-bounds. A page must cover what the manifest says. Entries are found by
-		// that: without this check a page that covers less would hide the others.
+		// guard:page-bounds. The first and the last entry of a page must be those that the manifest
+		// says, because readers choose a page by them. Without this check: the manifest says that a
+		// page covers offsets 0 to 900; the page begins at offset 100; a reader finds nothing for
+		// offset 50, and hears of no damage.
 		return nil, document.Corrupt(p.Key, "it covers %v to %v, the manifest says %v to %v", li.from(&doc.Entries[0]), li.to(&doc.Entries[n-1]), p.From, p.To)
 	}
 	var prev *E
 	for i := range doc.Entries {
-		// guard:page-order. Entries must be in order. Without this check a binary search in
-		// a page that is not sorted would not find what is there.
+		// guard:page-order. The entries of a page must be in order. Without this check: a faulty
+		// program writes a page that is not sorted; a reader searches it by halves, and does not find
+		// an entry that is there.
 		if err := li.check(prev, &doc.Entries[i]); err != nil {
 			return nil, document.Corrupt(p.Key, "entry %d: %v", i, err)
 		}
@@ -193,9 +199,10 @@ func (l *Log) missingPage(ctx context.Context, m *Manifest, key string) error {
 	case err != nil:
 		return err
 	case m.Version <= now.PruneMark:
-		// guard:page-gone. A missing page of a version that is no longer promised is no
-		// damage. Without this check a reader that is slower than the pruning would report a
-		// sound log as damaged; it has to go on with the newest manifest.
+		// guard:page-gone. A missing page is not damage if its manifest is at or below the prune mark:
+		// nothing that such a manifest names is promised. Without this check: a slow reader uses
+		// manifest 5; the prune mark rises to 6, and a page of manifest 5 is deleted; the reader
+		// reports damage in a sound log, instead of going on with the newest manifest.
 		return fmt.Errorf("%w: manifest %d is not promised any more, and its page %s has been pruned; go on with the newest, which is %d, or pin a version before reading it at leisure",
 			ErrPruned, m.Version, key, now.Version)
 	}

@@ -145,11 +145,11 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	if err != nil {
 		return nil, err
 	}
-	// guard:pin-let-go. A pin that its maker does not get is deleted, also if ctx has
-	// ended: its creation or its swap may have been applied all the same. Without this
-	// delete a named pin without a TTL would hold its version for ever, and nobody would
-	// know of it. A creation that lands after the delete lapses (pin-unsettled); a swap
-	// that lands after it is refused.
+	// guard:pin-let-go. A process that creates a pin and then fails deletes the pin, also if its
+	// ctx has ended: the create or the swap may have been applied. Without this delete: A's swap of
+	// a named pin without a TTL is applied, and its answer is lost; A returns an error; the pin
+	// holds its version for ever, and nobody knows of it. A create that lands after the delete
+	// lapses (pin-unsettled); a swap that lands after the delete is refused.
 	//
 	//mutant:replace err != nil { => false {
 	defer func() {
@@ -160,10 +160,11 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 		}
 	}()
 	info, err := store.Create(ctx, l.st, p.key, body, &store.WriteOptions{Settle: l.opts.Settle})
-	// guard:pin-taken. A refused creation means that a compactor was quicker: nobody else
-	// writes an object of this name. The answer to the creation was late; meanwhile a
-	// compactor saw the pin stand still and expired it. The caller makes another one.
-	// Without this check a slow answer would fail a snapshot that could simply begin again.
+	// guard:pin-taken. A refused create of a pin is reported as a lost pin, so the caller makes
+	// another one. Only this process and compactors write this key, so the refusal means that a
+	// compactor has expired the pin. Without this check: the answer to the create is late; a
+	// compactor sees the pin stand still, and expires it; the retry of the create is refused; a
+	// snapshot fails that could simply begin again.
 	//
 	//mutant:replace errors.Is(err, store.ErrPrecondition) => false
 	if errors.Is(err, store.ErrPrecondition) {
@@ -173,19 +174,20 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 		return nil, err
 	}
 	p.at = info.Version
-	// guard:pin-swap. A new pin is swapped once before it counts. Without the swap: a
-	// compactor expires the pin and deletes it, and what it held; a late copy of the
-	// create lands, with the version that the first renewal expects; the renewal
-	// succeeds, and the holder relies on objects that are gone.
+	// guard:pin-swap. A new pin counts only after its holder has swapped it once. Without this
+	// swap: A creates a pin; a compactor expires and deletes the pin, and deletes the objects that
+	// it held; a late copy of A's create lands, with the object version that A's first renewal
+	// expects; the renewal is applied, and A relies on objects that are gone.
 	//
 	//mutant:replace p.confirm(ctx) => error(nil)
 	if err := p.confirm(ctx); err != nil {
 		return nil, err
 	}
-	// guard:pin-after-mark. The holder reads the prune mark after its pin is in the store,
-	// and a compactor lists the pins after it has published its mark. So one of them sees
-	// the other. Without this order: the compactor lists, and sees no pin; the holder
-	// reads the old mark and believes in its pin; the compactor deletes what it holds.
+	// guard:pin-after-mark. A process reads the prune mark after its pin is in the store; a
+	// compactor lists the pins after it has published its mark. So the process sees the mark, or
+	// the compactor sees the pin. Without this order: process A reads the old mark; a compactor
+	// publishes its mark, lists the pins and sees none; A creates its pin, and trusts it because of
+	// the old mark; the compactor deletes what A's pin holds.
 	//
 	//mutant:replace l.Newest(ctx) => l.seen().m, error(nil)
 	newest, err := l.Newest(ctx)
@@ -202,11 +204,12 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 			return nil, err
 		}
 	}
-	// guard:pin-after-start. The same order protects the records after the floor of this
-	// version: start is read after the pin is in the store. Without this check: a
-	// truncation gives up these records; the compactor, which has not seen the pin, drops
-	// their segments; a snapshot on this pin has a hole. A pin on an older version is
-	// without this promise: those records may be gone before anybody asks.
+	// guard:pin-after-start. A process that pins the newest version reads start, the offset before
+	// which records are given up, after its pin is in the store. It drops the pin if start is after
+	// the floor of its version. Without this check: process A reads version 5 as the newest, with
+	// its floor at record 100; a compactor raises start to 200, and lists the pins; A pins version
+	// 5; the compactor drops the segment with record 100; A's snapshot has a hole. A pin on an
+	// older version has no such promise: those records may be gone before the pin is created.
 	if o.Version == 0 && newest.Start > p.m.Floor.Offset {
 		return nil, fmt.Errorf("%w: records after the floor of manifest %d have been given up", ErrPruned, version)
 	}
@@ -221,12 +224,12 @@ func (p *Pin) confirm(ctx context.Context) error {
 		return err
 	}
 	clean, err := p.renew(ctx)
-	// guard:pin-clean. The swap counts only if it was sent once and answered. Otherwise a
-	// copy of it may be in flight as well. Without this check: the pin is expired and
-	// deleted; the copy of the create lands, then the copy of the swap on top of it; the
-	// holder renews a pin whose objects are gone. The caller makes another pin. A second
-	// swap would not help: a pin that was renewed may be deleted as soon as it is expired
-	// (pin-stillborn).
+	// guard:pin-clean. The first swap of a new pin counts only if it was sent once and answered.
+	// Otherwise a copy of the swap may still be in flight. Without this check: A sends the swap
+	// twice; a compactor expires the pin, and deletes it and what it held; late copies of A's
+	// create and of A's swap land, in this order; A renews a pin whose objects are gone. With this
+	// check A makes another pin. A second swap would not help: a pin that was renewed may be
+	// deleted as soon as it is expired (pin-stillborn).
 	if err == nil && !clean {
 		return fmt.Errorf("%w: the request that confirms %s was not answered at the first attempt", manifest.ErrPinLost, p.key)
 	}
@@ -275,10 +278,10 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	if err := p.Err(); err != nil {
 		return false, err
 	}
-	// guard:pin-resend. A renewal whose outcome is unknown is sent again with the same
-	// bytes until it is settled. Without this rule: the first renewal was applied and its
-	// answer lost; the next one has other bytes and expects the old version; the store
-	// refuses it, and the holder believes that its pin was expired.
+	// guard:pin-resend. A renewal whose outcome is unknown is sent again with the same bytes until
+	// its outcome is known. Without this rule: the first renewal is applied, and its answer is
+	// lost; the next renewal has other bytes, and expects the old object version; the store refuses
+	// it; the holder believes that a compactor has expired its pin.
 	//
 	//mutant:replace fresh { => true {
 	fresh := p.next == nil
@@ -292,9 +295,10 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// guard:pin-renew. A renewal replaces only the version that this holder wrote.
-	// Without the condition: a compactor expires the pin and deletes what it held; the
-	// holder's renewal overwrites that, and both believe that they were right.
+	// guard:pin-renew. A renewal is applied only if the pin still has the object version that its
+	// holder wrote last. Without this condition: a compactor expires the pin, and deletes what the
+	// pin held; the holder's renewal overwrites the expired pin; the holder relies on objects that
+	// are gone.
 	//
 	//mutant:replace info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle}) => info, err := p.log.st.Put(ctx, p.key, body, nil)
 	info, clean, err := store.SwapClean(ctx, p.log.st, p.key, body, p.at, &store.WriteOptions{Settle: p.log.opts.Settle})

@@ -152,10 +152,10 @@ func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
 		return true
 	}
 	ttl := p.TTL
-	// guard:pin-unsettled. A pin that was never renewed lapses after a minute, whatever
-	// its TTL: a holder relies only on a pin that it has renewed. Without this rule: a
-	// pin is deleted; a late copy of its creation lands a month later; nobody knows of
-	// it, and it holds its version for ever. A slow holder just makes another pin.
+	// guard:pin-unsettled. A pin that was never renewed lapses after a minute, whatever its TTL: a
+	// holder relies only on a pin that it has renewed. Without this rule: a pin is deleted; a late
+	// copy of its create lands a month later; nobody knows of this pin, and it holds its version
+	// for ever. A slow holder just makes another pin.
 	//
 	//mutant:replace p.Renewals == 0 => false
 	if p.Renewals == 0 && (ttl == 0 || ttl > unsettledTTL) {
@@ -173,13 +173,12 @@ func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
 // Removable reports whether the object of an expired pin may be deleted. Mark is a prune
 // mark that has been published.
 func (p *PinInfo) Removable(mark uint64) bool {
-	// guard:pin-stillborn. An expired pin that was never renewed is deleted only when the
-	// mark has passed its version. Without this rule: the answer to a creation is lost; a
-	// compactor expires the pin and deletes it; the maker finds nothing and creates the
-	// same key again; a copy of the delete, which has no condition, hits the pin that the
-	// maker now relies on. With it no delete was sent before the mark has passed, and a
-	// maker that reads such a mark drops its pin. A pin that was renewed cannot come back
-	// unnoticed (pin-swap, pin-clean).
+	// guard:pin-stillborn. An expired pin that was never renewed is deleted only when the prune
+	// mark has passed the pin's version. Without this rule: the answer to A's create is lost; a
+	// compactor expires and deletes the pin; A finds no pin, and creates the same key again; a late
+	// copy of the delete, which has no condition, deletes the pin on which A now relies. With this
+	// rule the mark passes the version before any delete is sent, and A drops its pin when it reads
+	// such a mark. A pin that was renewed cannot come back unnoticed (pin-swap, pin-clean).
 	//
 	//mutant:replace p.Renewals > 0 || => true ||
 	return p.Renewals > 0 || mark > 0 && p.Version <= mark
@@ -199,10 +198,10 @@ func (l *Log) ExpirePin(ctx context.Context, p PinInfo, reason string) error {
 	if err != nil {
 		return err
 	}
-	// guard:pin-expire. A compactor expires only the version that it saw standing still:
-	// a renewal that comes first wins, and one that comes later is refused. Without the
-	// condition: the holder renews; the compactor overwrites that and deletes what the
-	// pin holds, though its holder was in time.
+	// guard:pin-expire. A compactor expires a pin only if the pin still has the object version that
+	// the compactor saw standing still. So of this swap and a renewal only one is applied. Without
+	// this condition: the holder renews the pin in time; the compactor overwrites the renewed pin
+	// with an expired one, and deletes what the pin holds.
 	//
 	//mutant:replace store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, &store.WriteOptions{Settle: l.opts.Settle}) => l.st.Put(ctx, p.Object.Key, body, nil)
 	_, err = store.Swap(ctx, l.st, p.Object.Key, body, p.Object.Version, &store.WriteOptions{Settle: l.opts.Settle})

@@ -102,9 +102,10 @@ func rebuildPage[E any, B uint64 | string](ctx context.Context, l *Log, li *list
 		return nil, nil
 	}
 	body, made, err := li.encode(l.format.Log, key, want)
-	// guard:rebuild-same. A page that was made again must be byte for byte the one that the
-	// manifest names. Without this check: an older version has as many segments for these
-	// records, and other ones, which a merge has replaced; the repair names them again, and a
+	// guard:rebuild-same. A repair makes a lost page again from an older manifest version. It
+	// stores the page only if size and checksum are those that the newest manifest names. Without
+	// this check: the older manifest version names as many segments for these records, but other
+	// ones, which a merge has replaced since; the repaired page names these segments, although a
 	// compactor has deleted them.
 	if err != nil || made != p {
 		return nil, err

@@ -118,16 +118,15 @@ func (a *applying) edit(e AppliedEdit) error {
 		_, live := a.files[f.Key]
 		switch {
 		case epoch != e.Position.Epoch:
-			// guard:edit-epoch. An edit adds only files of its own epoch. Without this rule: an
-			// epoch is sealed and folded; a compactor deletes its files that no edit has added;
-			// a later edit adds one of them, and the table names a file that is gone.
+			// guard:edit-epoch. An edit adds only files of its own epoch. Without this rule: epoch 1 is
+			// sealed and folded; a compactor deletes a file of epoch 1 that no edit has added; an edit in
+			// epoch 2 adds this file, and the table names a file that is gone.
 			return document.Corrupt(key, "the edit adds %s, a file of another epoch", f.Key)
 		case live || a.removed[f.Key] || a.dropped[f.Key]:
-			// guard:edit-again. An edit that adds a file which is live, or which the
-			// manifest knows as removed, is damage: no correct writer commits it. Without
-			// this check: an application adds file F; a later edit removes F; a third edit
-			// adds F again; a compactor deletes F, as the second edit allows; the table
-			// names a file that is gone.
+			// guard:edit-again. An edit is damage if it adds a file that is live, or that the manifest
+			// knows as removed: no correct writer commits it. Without this check: edit 1 adds file f;
+			// edit 2 removes it; edit 3 adds file f again; a compactor deletes file f, as edit 2 allows;
+			// the table names a file that is gone.
 			return document.Corrupt(key, "the edit adds %s, which is live or was removed before", f.Key)
 		}
 		a.files[f.Key] = f
@@ -135,10 +134,10 @@ func (a *applying) edit(e AppliedEdit) error {
 	for _, gone := range e.Edit.Remove {
 		_, live := a.files[gone]
 		if !live {
-			// guard:edit-live. An edit that removes a file which is not live is damage.
-			// Without this check a file would be dropped twice, or the table would count a
-			// removal that removed nothing. A key that may be in a page is accepted: the
-			// page is not read here.
+			// guard:edit-live. An edit that removes a file which is not live is damage. A file that may
+			// be in a page of the manifest is accepted, because the page is not read here. Without this
+			// check: two edits remove file f; the manifest drops file f twice, and its table counts a
+			// removal that removed nothing.
 			//
 			//mutant:replace a.removed[gone] || a.dropped[gone] || pageOf(a.m.FilePages, gone) < 0 => false
 			if a.removed[gone] || a.dropped[gone] || pageOf(a.m.FilePages, gone) < 0 {

@@ -54,8 +54,9 @@ func (p *pager) tidy(ctx context.Context, next *Manifest) error {
 	p.uploads, ctx = errgroup.WithContext(ctx)
 	p.uploads.SetLimit(uploadsAtOnce)
 	err := p.lists(ctx, next)
-	// guard:pages-first. All pages are stored before the manifest that names them. Without
-	// this wait a process could read the manifest, and miss a page that is still in flight.
+	// guard:pages-first. All pages are stored before the manifest that names them. Without this
+	// wait: an updater creates manifest 9 while a page of it is still in flight; a reader reads
+	// manifest 9, and does not find the page.
 	//
 	//mutant:replace p.uploads.Wait() => error(nil)
 	if uerr := p.uploads.Wait(); uerr != nil {
@@ -193,9 +194,10 @@ func makePages[E any, B uint64 | string](ctx context.Context, p *pager, li *list
 }
 
 func makePage[E any, B uint64 | string](ctx context.Context, p *pager, li *list[E, B], entries []E) (Page[B], error) {
-	// guard:page-reuse. A page of an earlier try is named again only if all its entries
-	// are the same. Without this check: the lists have changed between two tries; the
-	// manifest names a page with the old entries, and the new ones are in no page.
+	// guard:page-reuse. An update that is tried again names a page of its earlier try only if all
+	// entries are still the same. Without this check: the list changes between the two tries; the
+	// manifest names the page of the first try, which has the old entries; the new entries are in
+	// no page.
 	//
 	//mutant:replace li.digest(entries) => li.digest(entries[:1])
 	digest, err := li.digest(entries)

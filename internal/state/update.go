@@ -130,10 +130,10 @@ type update struct {
 // applied reports whether manifest m contains this update. The error is fence.ErrFenced
 // if somebody else has the role.
 func (u *update) applied(m *Manifest) (bool, error) {
-	// guard:role-epoch. An updater checks the epoch of its role at every read of the
-	// manifest, not only after a refused create. Without this check: the successor
-	// publishes versions 51 to 90; a compactor prunes 51; the zombie, which has read 50,
-	// creates 51 in the hole and believes that it still has the role.
+	// guard:role-epoch. At every read of the manifest, not only after a refused create, an updater
+	// checks that its role has no later epoch. Without this check: zombie A has read manifest 50;
+	// successor B publishes manifests 51 to 90, and manifest 51 is pruned; A creates another
+	// manifest 51 in the hole; A then reads manifest 90, and goes on as if it still had the role.
 	//
 	//mutant:replace r.Epoch > u.epoch => false
 	r := m.Roles[u.role]
@@ -143,9 +143,10 @@ func (u *update) applied(m *Manifest) (bool, error) {
 	case r.Epoch == u.epoch && r.Update == u.number && r.Nonce == u.nonce:
 		return true, nil
 	case r.Epoch == u.epoch && r.Update >= u.number:
-		// guard:update-nonce. Only one updater counts in an epoch, one update at a time. A
-		// number that is taken under another nonce proves a second process with the same
-		// token. Without this check both would go on, each undoing the other's count.
+		// guard:update-nonce. Each update carries its number in the epoch and a nonce. An updater
+		// stops if the manifest has a number of the same epoch that is not below its own, with another
+		// nonce: a second process has the same token. Without this check: A and B have the same token;
+		// both go on publishing; each replaces the other's number by its own.
 		return false, u.end(r.Epoch)
 	}
 	return false, nil
@@ -175,9 +176,9 @@ func (u *update) next(ctx context.Context, cur *Manifest) (*Manifest, error) {
 	if err := next.check(layout.ManifestKey(next.Version), u.log.format); err != nil {
 		return nil, fmt.Errorf("state: refusing to publish what nobody could read: %w", err)
 	}
-	// guard:only-forward. Floor, start and prune mark only rise. Without this check a
-	// version could promise again what a compactor has deleted: it deletes what lies
-	// before the floor and the mark of an earlier version.
+	// guard:only-forward. Floor, start and prune mark never go down from one manifest version to
+	// the next. Without this check: a faulty program lowers the prune mark from 7 to 4; a reader
+	// pins version 5, and trusts the pin; what version 5 names was deleted while the mark was 7.
 	if next.Floor.Before(cur.Floor) || next.PruneMark < cur.PruneMark || next.Start < cur.Start || next.Forgotten < cur.Forgotten {
 		return nil, fmt.Errorf("state: refusing to move the floor from %v to %v, the start from %d to %d and the prune mark from %d to %d: they only rise",
 			cur.Floor.Position, next.Floor.Position, cur.Start, next.Start, cur.PruneMark, next.PruneMark)
@@ -203,10 +204,11 @@ func (u *update) publish(ctx context.Context, next *Manifest) (*Manifest, error)
 	default:
 		return nil, err
 	}
-	// guard:update-count. Created or refused, the updater reads the newest manifest: the
-	// update took place if, and only if, that carries its count and nonce. Without this
-	// reading: the version falls into a hole left by pruning; the updater believes that
-	// it is published; nobody ever reads it.
+	// guard:update-count. After its create of a manifest, applied or refused, the updater reads the
+	// newest manifest. Its update took place if, and only if, the newest manifest carries its
+	// number and nonce. Without this reading: the newest manifest is 90, and manifest 51 was
+	// pruned; a zombie creates manifest 51 in the hole, and believes that its update took place;
+	// nobody ever reads manifest 51.
 	//
 	//mutant:replace u.log.newest(ctx, next.Version, u.log.highest) => next, error(nil)
 	newest, err := u.log.newest(ctx, next.Version, u.log.highest)

@@ -18,11 +18,11 @@ type look struct {
 
 // lookAfter begins to read the manifest, unless the last look has begun after the same seal.
 func (o *opener) lookAfter(ctx context.Context, sealed fence.Position) {
-	// guard:open-look. A reading of the manifest counts only if it began after the answer to
-	// the seal that ends the epoch. Without this check: the opener seals slot 6 and reads the
-	// manifest; meanwhile the leader fills slot 5, and a compactor folds and prunes it; the
-	// opener's seal for slot 5 lands in that hole; the manifest that was read does not show
-	// this, and the opener begins its epoch after slot 5, where nobody reads.
+	// guard:open-look. An opener's reading of the manifest counts only if it began after the answer
+	// to the seal that ends the old epoch. Without this check: the opener seals slot 6 and begins
+	// to read the manifest; meanwhile the leader fills slot 5, and a compactor folds and prunes it;
+	// the opener's seal for slot 5 lands in that hole; the manifest that the opener has read does
+	// not show that, so the opener begins its epoch after slot 5, where nobody reads.
 	//
 	//mutant:replace o.look.after == sealed => true
 	if o.look != nil && o.look.after == sealed {

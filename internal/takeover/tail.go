@@ -18,10 +18,11 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 	o.follow = &chain.Follower{Source: o.src, Floor: o.floor}
 	for at, read := start, uint64(0); ; {
 		own, err := o.walk(ctx, &at, &read)
-		// guard:open-have. What the wall has found serves one walk. Without this: the wall finds
-		// the head of a large object, which is folded and pruned before the walk fetches its
-		// rest; a late seal falls into the hole; each walk meets the old head without a rest,
-		// takes the slot for the tail, and is refused there; the opener never ends.
+		// guard:open-have. What an opener's wall has found in the slots serves only the next walk.
+		// Without this: the wall finds the first part of a large object; the object is folded and
+		// pruned before the walk fetches its rest; another opener's late seal falls into the hole;
+		// each walk meets the old first part without a rest, and takes the slot for the tail; the
+		// store refuses each seal that the opener sends there; the takeover never ends.
 		//
 		//mutant:replace o.src.Have = nil => _ = o.src.Have
 		o.src.Have = nil
@@ -29,20 +30,19 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 			// at is the point before the seal.
 			return at.Position, o.afterSeal(at), err
 		}
-		// guard:open-followed. Before it seals, the opener checks that the floor has not
-		// passed the first seal that its walk has followed. Without this check: epoch 1 is
-		// pruned; a zombie opener of epoch 2 puts its seal into a hole and dies; the opener
-		// of epoch 3 follows that seal into epoch 2, where nothing was ever written, and
-		// seals the first slot there. No leader and no reader ever comes to that slot, so
-		// the old leader goes on.
+		// guard:open-followed. Before an opener seals, it checks that the floor has not passed the
+		// first seal that its walk has followed. Without this check: epoch 1 is pruned; a zombie
+		// opener of epoch 2 puts its seal into a hole and dies; the opener of epoch 3 follows that
+		// seal into epoch 2, where nothing was ever written, and seals the first slot there. No leader
+		// and no reader ever comes to that slot, so the old leader goes on.
 		if err := o.follow.Confirm(ctx); err != nil {
 			return sealed, begin, err
 		}
-		// guard:open-missing. A walk from the floor must reach the manifest's hint: every slot
-		// before that was acknowledged. Without this check: slot 15 is lost, and slots 16 to 19
-		// were acknowledged; the opener that began at the hint has met other damage; the one
-		// that begins at the floor takes slot 15 for the tail and seals it; the four records
-		// are gone for ever, also when slot 15 is restored.
+		// guard:open-missing. An empty slot before the manifest's hint is not the tail: every slot
+		// before the hint was acknowledged, so an object is lost. Without this check: slots 15 to 19
+		// were acknowledged, and the object of slot 15 is lost; an opener that walks from the floor
+		// takes slot 15 for the tail, and seals it; slots 16 to 19 are void for ever, and nobody can
+		// put the object of slot 15 back.
 		if at.Position.Before(o.acked) {
 			return sealed, begin, o.follow.Classify(ctx, at.Position, fmt.Errorf("%w: %s is missing; the manifest says that the log was acknowledged up to %v",
 				fence.ErrCorrupt, layout.DataKey(at.Position), o.acked))
@@ -60,9 +60,10 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 			}
 			sent = at.Position.Seq + uint64(o.InFlight)
 		}
-		// guard:open-wall. An opener that has lost a race for the tail sends a wall of seals.
-		// Without it: a leader keeps its pipeline full; each time the opener's seal comes to
-		// the first empty slot, the leader's object is there already; the opener never ends.
+		// guard:open-wall. If the leader's data comes first in the slot that an opener wants to seal,
+		// the opener sends a wall: a row of seals for the slots that the leader uses next. Without the
+		// wall: the leader keeps its pipeline full; each time the opener's seal comes to the first
+		// empty slot, the leader's object is there already; the takeover never ends.
 		//
 		//mutant:replace o.wall(ctx, at.Position, sent) => error(nil)
 		if err := o.wall(ctx, at.Position, sent); err != nil {
@@ -81,21 +82,22 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 		case step.Frame.Kind != frame.Seal:
 			*read++
 		case step.Frame.Nonce == o.nonce:
-			// guard:open-own. A seal with this opener's nonce is its own: one of its wall,
-			// or its backstop. Without this check the opener would take its own seal for
-			// that of another process with the same token, and give up.
+			// guard:open-own. An opener takes a seal with its own nonce for its own: it comes from its
+			// wall, or is its backstop. Without this check: the opener's wall is applied; its walk meets
+			// a seal of the wall, which names the opener's own epoch; the opener takes the seal for that
+			// of another process with the same token, and gives up.
 			return true, nil
 		case step.Frame.Next >= o.Token.Epoch():
-			// guard:open-later-seal. A seal for this epoch or a later one ends the
-			// takeover: another opener owns all slots after it. Without this check: a
-			// zombie opener of epoch 2 follows the seal for epoch 3, and seals the slot
-			// that leader 3 is about to use.
+			// guard:open-later-seal. A seal that names the opener's epoch or a later one ends the
+			// takeover, unless it is the opener's own: another opener owns all slots after it. Without
+			// this check: a zombie opener of epoch 2 follows the seal for epoch 3, and seals the next
+			// slot of the leader of epoch 3.
 
-			// guard:open-junk-seal. A seal for a later epoch ends the takeover only if the
-			// floor has not passed its slot. Without this check: slot 1/4 is pruned; a
-			// zombie opener of epoch 5 puts its seal into the hole and dies before it finds
-			// the tail; the opener of epoch 3 meets that seal and gives up, though epoch 5
-			// was never opened.
+			// guard:open-junk-seal. A seal for the opener's epoch or a later one ends the takeover only
+			// if the floor has not passed the seal's slot. Without this check: slot 1/4 is pruned; a
+			// zombie opener of epoch 5 puts its seal into the hole 1/4, and dies before it finds the
+			// tail; the opener of epoch 3 meets that seal and gives up, although epoch 5 was never
+			// opened.
 			//
 			//mutant:replace o.follow.Confirm(ctx) => error(nil)
 			if err := o.follow.Confirm(ctx); err != nil {
@@ -107,14 +109,15 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 		}
 		*at = step.To
 		o.Read(&step)
-		// guard:open-backstop. An opener that has read many objects puts a seal far ahead.
-		// Without it: a leader appends faster than the opener reads; the walk never comes to
-		// an empty slot, and the opener never ends.
+		// guard:open-backstop. An opener that has read many objects of one epoch puts a seal, the
+		// backstop, far ahead of its walk. Without the backstop: a leader appends faster than the
+		// opener reads; the walk never comes to an empty slot; the takeover never ends.
 
-		// guard:backstop-acked. A backstop is sent only after the walk has passed the manifest's
-		// hint. Without this: slot 33 is lost, and slots 34 to 40 were acknowledged; an opener
-		// that begins again at the floor sends its backstop to slot 33, comes to it, and begins
-		// its epoch there.
+		// guard:backstop-acked. An opener sends a backstop, a seal far ahead of its walk, only after
+		// the walk has passed the manifest's hint. Every slot before the hint was acknowledged, and
+		// must not be sealed. Without this check: slots up to 40 were acknowledged, and slot 33 is
+		// lost; an opener walks from the floor, and its backstop is applied in slot 33; the opener
+		// begins its epoch there, and slots 34 to 40 are void.
 		//
 		//mutant:replace !at.Position.Before(o.acked) => true
 		if *read >= longWalk*uint64(o.Window) && !at.Position.Before(o.acked) {
