@@ -516,6 +516,19 @@ func TestTopicIsDeletedWhileItIsCopied(t *testing.T) {
 	w.own("b", 1, never).copy().fails(errRecreated)
 }
 
+// TestAnotherTopicInTheAnswer: the topic is created again between the question and the first fetch.
+func TestAnotherTopicInTheAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.produce(1)
+	o := w.own("a", 1, never)
+	client, _, err := o.lake.seek(t.Context(), o.w, 0)
+	w.must(err)
+	defer client.Close()
+	if _, err := o.lake.poll(t.Context(), client, "the topic before", time.Time{}); !errors.Is(err, errRecreated) {
+		t.Errorf("poll returned: %v", err)
+	}
+}
+
 // TestFirstOwnerCommitsWhereItBegins: it dies before its first file, and Kafka deletes what it has read. The
 // next owner must notice.
 func TestFirstOwnerCommitsWhereItBegins(t *testing.T) {
