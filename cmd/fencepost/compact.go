@@ -69,8 +69,8 @@ func (a *app) compactCmd() *cobra.Command {
 		Long: `Compact folds the log into segments, merges small segments, deletes what is older
 than the log's grace period and not needed any more, prints what it did, and ends.
 With --watch it goes on until it is stopped, and waits for a log that is not there yet;
-with --json as well it prints a line for each round that did something. With --dry-run it changes nothing, and prints what it
-would do. It never disturbs writers or readers.
+with --json as well it prints a line for each round that did something. With --dry-run
+it changes nothing, and prints what it would do. It never disturbs writers or readers.
 
 The --retain flags bound the history: records beyond any bound are given up, whole
 segments at a time and the oldest first, and deleted after the grace period.
