@@ -7,14 +7,11 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
-	"github.com/fencepost/fencepost/store"
 )
 
 func (a *app) catCmd() *cobra.Command {
@@ -61,11 +58,6 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 			case exact:
 				encode = func(w io.Writer, r reader.Record) error { return encodeJSON(w, r, true) }
 			}
-			if follow {
-				if err := a.awaitLog(cmd.Context(), args[0]); err != nil {
-					return err
-				}
-			}
 			if g.addr != "" && !follow {
 				return usage("--listen goes with --follow, which is not given")
 			}
@@ -74,6 +66,11 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 				return err
 			}
 			defer stop()
+			if follow {
+				if err := a.awaitLog(cmd.Context(), args[0], g); err != nil {
+					return err
+				}
+			}
 			r, err := a.measuredReader(cmd.Context(), args[0], g)
 			if err != nil {
 				return err
@@ -152,34 +149,6 @@ func endOf(ctx context.Context, r *reader.Reader) (uint64, error) {
 		return 0, err
 	}
 	return s.End(), s.Close(ctx)
-}
-
-// awaitPause is the time between two looks for a log that is not there yet.
-const awaitPause = time.Second
-
-// awaitLog waits until there is a log at a URL.
-func (a *app) awaitLog(ctx context.Context, url string) error {
-	for told := false; ; {
-		st, err := a.store(ctx, url, false)
-		if err == nil {
-			if _, err = manifest.ReadFormat(ctx, st, nil); err != nil && !told {
-				err = orphaned(ctx, st, err)
-			}
-		}
-		// A directory that is not there has no log yet. A bucket is probably mistyped.
-		if !errors.Is(err, manifest.ErrNotInitialized) && !(errors.Is(err, store.ErrNoBucket) && strings.HasPrefix(url, "file:")) {
-			return err
-		}
-		if !told {
-			a.con.note("waiting: there is no log yet")
-			told = true
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(awaitPause):
-		}
-	}
 }
 
 // waits says after a while that a reader waits until the log has its first record, unless

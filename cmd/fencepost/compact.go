@@ -68,9 +68,9 @@ func (a *app) compactCmd() *cobra.Command {
 		Short: "fold the log into segments, and delete what is not needed",
 		Long: `Compact folds the log into segments, merges small segments, deletes what is older
 than the log's grace period and not needed any more, prints what it did, and ends.
-With --watch it goes on until it is stopped; with --json as well it prints a line for
-each round that did something. With --dry-run it changes nothing, and prints what it
-would do. It never disturbs writers or readers.
+With --watch it goes on until it is stopped, and waits for a log that is not there yet;
+with --json as well it prints a line for each round that did something. With --dry-run
+it changes nothing, and prints what it would do. It never disturbs writers or readers.
 
 The --retain flags bound the history: records beyond any bound are given up, whole
 segments at a time and the oldest first, and deleted after the grace period.
@@ -139,6 +139,11 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	}
 	defer stop()
 	o.Leader.Hooks = f.gauges.leader("compactor", o.Leader.Hooks)
+	if f.watch {
+		if err := a.awaitLog(ctx, url, f.gauges); err != nil {
+			return err
+		}
+	}
 	st, err := a.logStore(ctx, url)
 	if err != nil {
 		return err
@@ -190,11 +195,6 @@ func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files
 		return err
 	}
 	defer stop()
-	st, err := a.store(ctx, url, false)
-	if err != nil {
-		return err
-	}
-	st = f.gauges.store(st)
 	log := a.log
 	if !a.verbose {
 		log = a.con.logger()
@@ -221,7 +221,14 @@ func (a *app) compactGroup(ctx context.Context, url string, f *compaction, files
 	if err := opts.Validate(); err != nil {
 		return &kindError{errUsage, err}
 	}
-	return fencepost.CompactGroup(ctx, st, opts)
+	if err := a.awaitGroup(ctx, url, f.gauges); err != nil {
+		return err
+	}
+	st, err := a.store(ctx, url, false)
+	if err != nil {
+		return err
+	}
+	return fencepost.CompactGroup(ctx, f.gauges.store(st), opts)
 }
 
 // worked tells whether a pass found something to do.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -9,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/doctor"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
@@ -22,8 +25,12 @@ func (a *app) doctorCmd() *cobra.Command {
 with what to do if something is wrong: format and grace; lifecycle rules of the bucket;
 the store's clock and its promises; the state of the log; the leader, and how often
 leaders were deposed; what waits for a compactor; checkpoints; forgotten pins; what
-should have been deleted; and uploads that broke off. It lists everything, and changes
-nothing.
+should have been deleted; uploads that broke off; and the Delta table that is published.
+It lists everything, and changes nothing.
+
+If the URL is that of a group of workers, it checks their membership: who is alive, what
+nobody owns, and whose work fails. The log of a partition has a URL of its own, which
+ends in /partition/ and six digits.
 
 With --deep it also probes the store, which writes below tmp/, and reads the whole log
 as verify does.
@@ -35,17 +42,11 @@ It needs the right to read; --deep needs those of probe too.`,
 		Example: "fencepost doctor s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			st, err := a.logStore(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
+			var err error
 			if o.Files, err = files.open(cmd.Context(), false); err != nil {
 				return err
 			}
-			o.Probe = a.probing(args[0])
-			o.Progress = func(what string, done, total int64) { a.con.progress(what, done, total, false) }
-			found, err := doctor.Examine(cmd.Context(), st, &o)
-			a.con.done()
+			found, err := a.examine(cmd.Context(), args[0], &o)
 			if err != nil {
 				return err
 			}
@@ -67,6 +68,33 @@ It needs the right to read; --deep needs those of probe too.`,
 	files = a.fileStoreFlag(c)
 	a.jsonFlag(c)
 	return c
+}
+
+// examine checks the log at a URL, or the group, or both.
+func (a *app) examine(ctx context.Context, url string, o *doctor.Options) ([]doctor.Finding, error) {
+	st, err := a.store(ctx, url, false)
+	if err != nil {
+		return nil, err
+	}
+	o.Probe = a.probing(url)
+	o.Progress = func(what string, done, total int64) { a.con.progress(what, done, total, false) }
+	isGroup, gerr := doctor.IsGroup(ctx, st)
+	var found []doctor.Finding
+	// Who may read only the log cannot know whether there is a group.
+	if isGroup || gerr != nil && !errors.Is(gerr, store.ErrDenied) {
+		if found, err = doctor.ExamineGroup(ctx, st); err != nil {
+			return nil, err
+		}
+		if _, err := manifest.ReadFormat(ctx, st, nil); errors.Is(err, manifest.ErrNotInitialized) {
+			return found, nil
+		}
+	}
+	more, err := doctor.Examine(ctx, st, o)
+	a.con.done()
+	if err != nil {
+		return nil, orphaned(ctx, st, err)
+	}
+	return append(found, more...), nil
 }
 
 func findingTable(found []doctor.Finding) []byte {

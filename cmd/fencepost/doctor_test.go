@@ -1,12 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/doctor"
+	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
+	"github.com/fencepost/fencepost/store/probe"
 )
 
 // TestDoctor: the exit status tells scripts whether something is wrong. The checks
@@ -31,5 +35,82 @@ func TestDoctor(t *testing.T) {
 	}
 	if r := run(t, "", "doctor", "mem://none"); r.status != 1 || !strings.Contains(r.err, "no log here") {
 		t.Errorf("status %d: %s", r.status, r.err)
+	}
+}
+
+// TestDoctorTable: the table that is published is checked, where the files are.
+func TestDoctorTable(t *testing.T) {
+	url := newLog(t, memURL(t))
+	level := func(says string, args ...string) doctor.Level {
+		t.Helper()
+		var found []doctor.Finding
+		r := run(t, "", append(append([]string{"doctor", "--json"}, args...), url)...)
+		if err := json.Unmarshal([]byte(r.out), &found); err != nil {
+			t.Fatal(r, err)
+		}
+		for _, f := range found {
+			if f.Check == "published table" {
+				if !strings.Contains(f.What, says) {
+					t.Errorf("%+v", f)
+				}
+				return f.Level
+			}
+		}
+		t.Errorf("nothing is said of the table: %+v", found)
+		return ""
+	}
+	if got := level("none"); got != doctor.OK {
+		t.Error(got)
+	}
+	commitParquet(t, url, 1)
+	must(t, "", "publish", url)
+	if got := level("has all 1 edits"); got != doctor.OK {
+		t.Error(got)
+	}
+	commitParquet(t, url, 2)
+	if got := level("it has 1 of 2 edits"); got != doctor.Warning {
+		t.Error(got)
+	}
+	fixture.Put(t, openStore(t, url), layout.DeltaPrefix+"00000000000000000002.json", []byte(`{"commitInfo":{"engineInfo":"another"}}`))
+	if got := level("Delta log"); got != doctor.Problem {
+		t.Error(got)
+	}
+	url = newLog(t, memURL(t)+"/unpublished")
+	commitParquet(t, url, 1)
+	must(t, "", "publish", url)
+	must(t, "", "unpublish", url)
+	if got := level("was taken out"); got != doctor.OK {
+		t.Error(got)
+	}
+	var files string
+	url, files, _ = apart(t)
+	if got := level("--files"); got != doctor.OK {
+		t.Error(got)
+	}
+	if got := level("none", "--files", files); got != doctor.OK {
+		t.Error(got)
+	}
+}
+
+// TestDoctorGroup: a group is checked without a log at its URL.
+func TestDoctorGroup(t *testing.T) {
+	url := memURL(t)
+	w := newGroup(t, url)
+	if err := group.Create(t.Context(), w.st, &group.Options{
+		Partitions: 8, Validity: time.Second, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, "", "doctor", url); r.status != 1 || !strings.Contains(r.out, "nobody works") || !strings.Contains(r.out, "8 of 8 have no owner") || r.err != "" {
+		t.Errorf("%+v", r)
+	}
+	w.add("ada")
+	eventually(t, "a worker owns all", func() bool {
+		r := run(t, "", "doctor", url)
+		return r.status == 0 && strings.Contains(r.out, "each has an owner") && strings.Contains(r.out, "1 live") && strings.Contains(r.out, "ends in /partition/000000")
+	})
+	must(t, "one\n", "append", newLog(t, url)) // a log beside the group
+	if out := must(t, "", "doctor", url); !strings.Contains(out, "each has an owner") || !strings.Contains(out, "the tail is") {
+		t.Error(out)
 	}
 }

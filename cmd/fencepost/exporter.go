@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,9 +35,7 @@ It needs the right to read.`,
 		if err != nil {
 			return err
 		}
-		reg := registry()
-		reg.MustRegister(outside.Collector(hub))
-		stop, err := a.listen(addr, operations(reg, seen(hub)), func(at net.Addr) { a.serving("metrics are", fmt.Sprintf("http://%v/metrics", at)) })
+		stop, err := a.listen(addr, exported(hub), func(at net.Addr) { a.serving("metrics are", fmt.Sprintf("http://%v/metrics", at)) })
 		if err != nil {
 			return err
 		}
@@ -44,6 +43,13 @@ It needs the right to read.`,
 		return hub.Run(cmd.Context())
 	}
 	return c
+}
+
+// exported serves what hub sees as metrics, and whether it has seen everything.
+func exported(hub *outside.Hub) http.Handler {
+	reg := registry()
+	reg.MustRegister(outside.Collector(hub))
+	return operations(reg, seen(hub))
 }
 
 // seen tells whether each URL was read, and when.

@@ -60,6 +60,15 @@ func TestFilesStore(t *testing.T) {
 	if _, err := openStore(t, files).Get(t.Context(), name, nil); err != nil {
 		t.Error(err)
 	}
+	if out := must(t, "", "status", "--objects", url); !strings.Contains(out, "not counted: they are in") {
+		t.Error(out)
+	}
+	if out := must(t, "", "status", "--objects", "--files", files, url); !strings.Contains(out, "1 objects of this log, 4 B, in ") {
+		t.Error(out)
+	}
+	if r := run(t, "", "status", "--files", files, url); r.status != 2 || !strings.Contains(r.err, "--files goes with --objects") {
+		t.Errorf("%+v", r)
+	}
 	own := newLog(t, memURL(t)+"/own")
 	for _, verb := range []string{"append", "compact", "verify", "init"} {
 		if r := run(t, "line\n", verb, "--files", files, own); r.status != 1 || !strings.Contains(r.err, "leave out the option Files") {

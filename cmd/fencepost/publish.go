@@ -30,7 +30,7 @@ func (a *app) publishCmd() *cobra.Command {
 		Short: "publish the table of files as a Delta Lake table",
 		Long: `Publish creates the versions of a Delta Lake table that are missing, so that Spark, DuckDB,
 Polars and others read the log's table of Parquet files. With --watch it goes on until it
-is stopped. Any number of publishers may run at once.
+is stopped, and waits for a log that is not there yet. Any number of publishers may run at once.
 
 ` + tableArg + `
 
@@ -69,6 +69,11 @@ file/_delta_log/.`,
 		a.publishing(&o, watch)
 		if o.Hooks, err = g.publisher(o.Hooks); err != nil {
 			return err
+		}
+		if watch {
+			if err := a.awaitLog(cmd.Context(), args[0], g); err != nil {
+				return err
+			}
 		}
 		p, err := a.publisher(cmd.Context(), args, &o, g)
 		if err != nil {

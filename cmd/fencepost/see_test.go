@@ -160,6 +160,14 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %d, or it names another host", asset, status)
 		}
 	}
+	if status, body := get(t, address+"/healthz"); status != 200 || body != "ok\n" {
+		t.Errorf("%d %s", status, body)
+	}
+	eventually(t, "the log is seen", func() bool {
+		status, _ := get(t, address+"/readyz")
+		_, body := get(t, address+"/metrics")
+		return status == 200 && strings.Contains(body, `fencepost_log_records{url="`+url+`"} 1`)
+	})
 	stream, err := http.Get(address + "/events")
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,8 @@ the members of a group, their shares, and partitions that move.
 The page only reads, and needs nothing from elsewhere. However many browsers show it,
 the store gets at most --requests-per-minute. With 12, a new leader is seen within half
 a minute. The page is for this machine, unless --listen names another address. It has
-no password: put a proxy before it.
+no password: put a proxy before it. It also serves /metrics, as exporter does, and
+/healthz and /readyz.
 
 It needs the right to read.`,
 		Example: "fencepost serve s3://bucket/orders s3://bucket/workers",
@@ -39,7 +40,7 @@ It needs the right to read.`,
 		}
 		serving, cancel := context.WithCancel(ctx)
 		defer cancel()
-		stop, err := a.listen(addr, page.Handler(serving, hub, page.Loopback(addr)), func(at net.Addr) {
+		stop, err := a.listen(addr, page.Handler(serving, hub, page.Loopback(addr), exported(hub)), func(at net.Addr) {
 			a.serving("the page is", fmt.Sprintf("http://%v/", at))
 		})
 		if err != nil {

@@ -11,11 +11,13 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
 func (a *app) statusCmd() *cobra.Command {
 	var objects, watch bool
+	var files *fileStore
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "status [--objects] [--watch] [--json] URL",
@@ -26,6 +28,7 @@ of the probe when the log was made. It makes some ten requests and writes nothin
 it may be polled.
 
 With --objects it also counts objects and bytes of each kind: that lists everything.
+If the log keeps the files of its table in another store, --files counts those too.
 With --watch it prints all again after each change, until it is interrupted; with
 --json as well, one line for each.
 
@@ -40,7 +43,11 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
-			o := &survey.Options{Objects: objects, Progress: func(n int) { a.con.progress("listing", int64(n), 0, false) }}
+			second, err := a.secondStore(cmd.Context(), st, files, objects)
+			if err != nil {
+				return err
+			}
+			o := &survey.Options{Objects: objects, Files: second, Progress: func(n int) { a.con.progress("listing", int64(n), 0, false) }}
 			if watch {
 				return a.watchStatus(cmd.Context(), st, o, every)
 			}
@@ -59,8 +66,28 @@ It needs the right to read.`,
 	c.Flags().BoolVar(&objects, "objects", false, "count all objects and bytes")
 	c.Flags().BoolVar(&watch, "watch", false, "print again after each change")
 	spanVar(c.Flags(), &every, "interval", "2s", positive, "with --watch: how often to check")
+	files = a.fileStoreFlag(c)
 	a.jsonFlag(c)
 	return c
+}
+
+// secondStore opens the store that has the files of the table, if it was given.
+func (a *app) secondStore(ctx context.Context, st store.Store, files *fileStore, counted bool) (store.Store, error) {
+	if files.url == "" {
+		return nil, nil
+	}
+	if !counted {
+		return nil, usage("--files goes with --objects, which is not given: only the count needs the second store")
+	}
+	second, err := files.open(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	f, err := manifest.ReadFormat(ctx, st, nil)
+	if err != nil {
+		return nil, err
+	}
+	return second, f.FitsFiles(st, second)
 }
 
 // watchStatus prints the status after each change of what people see of it.
@@ -143,6 +170,12 @@ func statusTable(s *survey.Survey) []byte {
 			note = fmt.Sprintf("; of these %d, %s, before the floor", s.BeforeFloor.Objects, size(int(s.BeforeFloor.Bytes)))
 		}
 		row("objects", "%s: %d, %s%s", kind, c.Objects, size(int(c.Bytes)), note)
+	}
+	switch c := s.FilesBeside; {
+	case c != nil:
+		row("files", "%d objects of this log, %s, in %s", c.Objects, size(int(c.Bytes)), s.FilesStore)
+	case s.FilesStore != "" && s.Objects != nil:
+		row("files", "not counted: they are in %s; give its URL with --files", s.FilesStore)
 	}
 	if p := s.Probe; p != nil {
 		row("probe", "%s: kept %s; %d clients raced, %d creates, %d swaps", when(p.At), plural(len(p.Kept), "promise"), p.Clients, p.CreateRaces, p.SwapRaces)

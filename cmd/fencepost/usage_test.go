@@ -158,7 +158,6 @@ func TestBadInput(t *testing.T) {
 		"a group once":           {"compact --group " + log, "", 2, []string{"--group goes with --watch"}},
 		"at once, no group":      {"compact --watch --at-once 2 " + log, "", 2, []string{"--at-once goes with --group"}},
 		"locks of a group":       {"compact --watch --group --keep-locks 5 " + log, "", 2, []string{"have no locks"}},
-		"no group to compact":    {"compact --watch --group " + log, "", 1, []string{"there is no group"}},
 		"a bad group":            {"compact --watch --group --validity 1ms " + log, "", 2, []string{"Validity 1ms"}},
 		"a negative group":       {"compact --watch --group --requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond: -5"}},
 		"a negative budget":      {"compact --requests-per-second=-5 " + log, "", 2, []string{"RequestsPerSecond is -5"}},

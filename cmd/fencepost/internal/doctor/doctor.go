@@ -86,7 +86,7 @@ func Examine(ctx context.Context, st store.Store, opts *Options) ([]Finding, err
 	}
 	steps := []func(context.Context){x.rules, x.clock, x.probed}
 	if x.survey(ctx) {
-		steps = append(steps, x.leader, x.takeovers, x.compaction, x.checkpoints, x.pins, x.growth, x.uploads)
+		steps = append(steps, x.leader, x.takeovers, x.compaction, x.checkpoints, x.pins, x.growth, x.uploads, x.table)
 	}
 	for _, step := range append(steps, x.content) {
 		if ctx.Err() != nil {

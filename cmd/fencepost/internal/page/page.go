@@ -34,10 +34,10 @@ type server struct {
 	ctx     context.Context //nolint:containedctx // it ends the streams when the server ends
 }
 
-// Handler returns the page of what hub knows. Streams end with ctx. With local it answers only
-// requests that were sent to a loopback address: another name for it, which a foreign page may
-// have made up, is refused.
-func Handler(ctx context.Context, hub *outside.Hub, local bool) http.Handler {
+// Handler returns the page of what hub knows, and beside it /metrics, /healthz and /readyz of probes.
+// Streams end with ctx. With local it answers only requests that were sent to a loopback address:
+// another name for it, which a foreign page may have made up, is refused.
+func Handler(ctx context.Context, hub *outside.Hub, local bool, probes http.Handler) http.Handler {
 	root, err := fs.Sub(assets, "assets")
 	if err != nil {
 		panic(err) // the folder is in the binary
@@ -47,6 +47,9 @@ func Handler(ctx context.Context, hub *outside.Hub, local bool) http.Handler {
 	mux.Handle("GET /", s.files)
 	mux.HandleFunc("GET /events", s.events)
 	mux.HandleFunc("GET /state.json", s.state)
+	for _, path := range []string{"/metrics", "/healthz", "/readyz"} {
+		mux.Handle("GET "+path, probes)
+	}
 	return s.guard(mux)
 }
 

@@ -46,6 +46,10 @@ type Survey struct {
 	// BeforeFloor counts the objects below data/ before the floor: seals, which stay, and
 	// objects that wait to be pruned.
 	BeforeFloor *verify.Count `json:"data_before_floor,omitempty"`
+	// FilesStore is the name of the second store, if the log keeps the files of its table there.
+	// FilesBeside counts the objects of this log in it, if that was asked for.
+	FilesStore  string        `json:"files_store,omitempty"`
+	FilesBeside *verify.Count `json:"files_beside,omitempty"`
 
 	Probe *probe.Report `json:"probe,omitempty"`
 }
@@ -86,6 +90,8 @@ type Leadership struct {
 type Options struct {
 	// Objects counts all objects, which takes a listing of everything.
 	Objects bool
+	// Files is the second store, if the log has one and Objects should count it too.
+	Files store.Store
 	// Progress is called with the number of objects listed so far; it may be nil.
 	Progress func(int)
 }
@@ -104,6 +110,9 @@ func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
 	s := &Survey{
 		Store: st.Traits().Name, Log: f.Log, Created: f.Created, Grace: time.Duration(f.Grace).String(),
 		Limits: f.Limits, Probe: f.Probe,
+	}
+	if f.Files != nil {
+		s.FilesStore = f.Files.Store
 	}
 	for prefix, to := range map[string]*Leadership{layout.LockPrefix: &s.Leader, layout.CompactorLockPrefix: &s.Compactor} {
 		if *to, err = leadership(ctx, st, prefix); err != nil {
@@ -128,7 +137,26 @@ func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
 	if !opts.Objects {
 		return s, nil
 	}
-	return s, s.count(ctx, st, m, opts.Progress)
+	if err := s.count(ctx, st, m, opts.Progress); err != nil || opts.Files == nil {
+		return s, err
+	}
+	return s, s.beside(ctx, opts.Files, &f, opts.Progress)
+}
+
+// beside counts the objects of the log in its second store.
+func (s *Survey) beside(ctx context.Context, files store.Store, f *manifest.Format, progress func(int)) error {
+	s.FilesBeside = &verify.Count{}
+	for info, err := range store.ListAll(ctx, files, f.FileName(layout.FilePrefix), nil, nil) {
+		if err != nil {
+			return fmt.Errorf("listing the second store: %w", err)
+		}
+		s.FilesBeside.Objects++
+		s.FilesBeside.Bytes += info.Size
+		if progress != nil {
+			progress(s.FilesBeside.Objects)
+		}
+	}
+	return nil
 }
 
 // count counts all objects.

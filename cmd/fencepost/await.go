@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+)
+
+// awaitPause is the time between two looks for a log or a group that is not there yet.
+const awaitPause = time.Second
+
+// awaitLog waits until there is a log at a URL. The verbs that run until they are stopped do so, since
+// they may be started before the first writer.
+func (a *app) awaitLog(ctx context.Context, url string, g *gauges) error {
+	told := false
+	return a.await(ctx, url, "log", "the first append, or fencepost init, makes it", g, func(st store.Store) error {
+		_, err := manifest.ReadFormat(ctx, st, nil)
+		if err != nil && !told { // once: it lists
+			told = true
+			err = orphaned(ctx, st, err)
+		}
+		return err
+	})
+}
+
+// awaitGroup waits until there is a group at a URL.
+func (a *app) awaitGroup(ctx context.Context, url string, g *gauges) error {
+	return a.await(ctx, url, "group", "its first worker makes it", g, func(st store.Store) error {
+		_, err := group.Partitions(ctx, st)
+		return err
+	})
+}
+
+// await calls look until it finds what it looks for, or fails otherwise.
+func (a *app) await(ctx context.Context, url, what, remedy string, g *gauges, look func(store.Store) error) error {
+	var st store.Store
+	for told := false; ; told = true {
+		var err error
+		if st == nil {
+			if st, err = a.store(ctx, url, false); err == nil {
+				st = g.store(st)
+			}
+		}
+		if err == nil {
+			err = look(st)
+		}
+		// A directory that is not there has no log yet. A bucket is probably mistyped.
+		missing := errors.Is(err, manifest.ErrNotInitialized) || errors.Is(err, group.ErrNoGroup) ||
+			errors.Is(err, store.ErrNoBucket) && strings.HasPrefix(url, "file:")
+		if !missing {
+			return err
+		}
+		if !told {
+			a.con.note("waiting: there is no %s yet at %s; %s. This waits until it is there or a signal comes, and looks every %v", what, url, remedy, awaitPause)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(awaitPause):
+		}
+	}
+}

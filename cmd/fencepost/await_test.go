@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/store"
+)
+
+// TestAwait: verbs that run until they are stopped wait for a log or a group that is not there yet. They
+// say for what, and are ready meanwhile.
+func TestAwait(t *testing.T) {
+	for name, c := range map[string]struct {
+		args, waits string
+		makes       func(t *testing.T, url string)
+		then        string // in the metrics
+	}{
+		"cat":     {"cat --follow", "no log yet", appendOne, "\nfencepost_reader_records_total 1\n"},
+		"compact": {"compact --watch --interval 10ms --min-objects 1", "no log yet", appendOne, "\nfencepost_compactor_folded_records_total 1\n"},
+		"publish": {"publish --watch --every 10ms", "no log yet", func(t *testing.T, url string) { commitParquet(t, url, 1) }, "\nfencepost_delta_files 1\n"},
+		"group": {"compact --watch --group --validity 1s", "no group yet", func(t *testing.T, url string) {
+			if err := group.Create(t.Context(), openStore(t, url), &group.Options{Partitions: 3, Validity: time.Second}); err != nil {
+				t.Fatal(err)
+			}
+		}, "\nfencepost_group_owned_partitions 3\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := memURL(t)
+			address, errs, _ := background(t, nil, append(strings.Fields(c.args), "--listen", "127.0.0.1:0", url)...)
+			eventually(t, "it says for what it waits", func() bool {
+				return strings.Contains(errs.String(), "there is "+c.waits+" at "+url) && strings.Contains(errs.String(), "until it is there or a signal comes")
+			})
+			if status, body := get(t, address+"/readyz"); status != 200 {
+				t.Errorf("%d %s", status, body)
+			}
+			c.makes(t, url)
+			eventually(t, c.then, func() bool {
+				_, body := get(t, address+"/metrics")
+				return strings.Contains(body, c.then)
+			})
+		})
+	}
+}
+
+func appendOne(t *testing.T, url string) { must(t, "one\n", "append", newLog(t, url)) }
+
+// TestAwaitEnds: a signal ends the wait, and a verb that ends by itself does not wait.
+func TestAwaitEnds(t *testing.T) {
+	url := memURL(t)
+	for _, verb := range []string{"compact", "publish"} {
+		if r := run(t, "", verb, url); r.status != 1 || !strings.Contains(r.err, "no log here") {
+			t.Errorf("%s: %+v", verb, r)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		errs := &buffer{}
+		ended := make(chan int, 1)
+		go func() {
+			ended <- (&app{out: io.Discard, err: errs, open: store.Open}).run(ctx, []string{verb, "--watch", url})
+		}()
+		eventually(t, "it waits", func() bool { return strings.Contains(errs.String(), "there is no log yet") })
+		cancel(&interrupted{15})
+		if got := <-ended; got != 143 {
+			t.Errorf("%s: status %d, %s", verb, got, errs)
+		}
+	}
+}
