@@ -26,8 +26,8 @@ each-module = @for m in $(1); do echo "-- $$m"; (cd $$m && $(2)) || { echo "fail
 
 # The SDKs of the other clouds take minutes to compile, and the race detector needs a build
 # of its own. So all targets build the modules with these SDKs for the race detector. client-go
-# takes as long, and bench needs it without.
-raced = $$(case $$m in .|bench|kubelock) ;; *) echo -race ;; esac)
+# takes as long, and bench needs it without. internal/release is a tool.
+raced = $$(case $$m in .|bench|kubelock|internal/release) ;; *) echo -race ;; esac)
 
 FUZZTIME ?= 20s
 # Builds a fuzzing binary with coverage. Without it the fuzzer varies only the corpus and seeds.
@@ -48,7 +48,7 @@ race: ## the root module's tests with the race detector; some try fewer cases th
 	go test -race -short -count=1 ./...
 
 .PHONY: modules
-modules: ## build and test every nested module, all but bench and kubelock with the race detector
+modules: ## build and test every nested module, most with the race detector
 	$(call each-module,$(NESTED),go build $(raced) -o /dev/null ./... && go test $(raced) -count=1 ./...)
 
 .PHONY: servers
@@ -179,6 +179,11 @@ docs: ## write manual pages and completions of the command line to .cache/share
 	@rm -rf .cache/share && mkdir -p .cache/share/completions
 	cd cmd/fencepost && go build -o $(CURDIR)/.cache/share/fencepost . && cd $(CURDIR)/.cache/share && ./fencepost man man/man1 && \
 		for s in bash zsh fish powershell; do ./fencepost completion $$s >completions/fencepost.$$s || exit 1; done && rm fencepost
+
+.PHONY: release
+release: ## make the files of a release in dist: make release VERSION=v0.1.0 [PLATFORMS=linux/amd64,...]
+	@[ -n "$(VERSION)" ] || { echo "say which version: make release VERSION=v0.0.0-test" >&2; exit 2; }
+	cd internal/release && go run ./dist -version $(VERSION) -out $(CURDIR)/dist $(if $(PLATFORMS),-platforms $(PLATFORMS))
 
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store
