@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"errors"
 	"flag"
 	"fmt"
@@ -36,6 +37,9 @@ type release struct {
 	version string
 	time    time.Time // of everything that is made
 	work    string    // for what is not offered
+	// plain builds with the settings of this machine, and so with what its cache has. It is for
+	// tests: everything is compiled anew for a release, which takes minutes.
+	plain bool
 	// binaries are the programs that are built.
 	binaries map[platform]string
 	// texts are manual pages and completions, by their path in an archive.
@@ -154,14 +158,37 @@ func (r *release) build(ctx context.Context, p platform) (string, error) {
 		name += ".exe"
 	}
 	binary := filepath.Join(r.work, p.os+"_"+p.arch, name)
-	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.release="+r.version, "-o", binary, ".") //nolint:gosec // the version was checked
-	c.Dir = filepath.Join(r.tree, "cmd", "fencepost")
-	// Settings of this machine must not get into the program.
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOOS="+p.os, "GOARCH="+p.arch)
+	args := []string{"build", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.release=" + r.version, "-o", binary}
+	env := append(os.Environ(), "GOOS="+p.os, "GOARCH="+p.arch)
+	if !r.plain {
+		// Settings of this machine must not get into the program.
+		args = append(args, "-trimpath")
+		env = append(env, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=")
+	}
+	c := exec.CommandContext(ctx, "go", append(args, ".")...) //nolint:gosec // the version was checked
+	c.Dir, c.Env = filepath.Join(r.tree, "cmd", "fencepost"), env
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
+	if p.os == "linux" && !r.plain {
+		return binary, static(binary)
+	}
 	return binary, nil
+}
+
+// static wants a program that needs no library: the image has none.
+func static(binary string) error {
+	f, err := elf.Open(binary)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, part := range f.Progs {
+		if part.Type == elf.PT_INTERP {
+			return fmt.Errorf("%s is linked dynamically", binary)
+		}
+	}
+	return nil
 }
 
 // write runs the program to get its manual pages and completions.
