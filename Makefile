@@ -26,8 +26,8 @@ each-module = @for m in $(1); do echo "-- $$m"; (cd $$m && $(2)) || { echo "fail
 
 # The SDKs of the other clouds take minutes to compile, and the race detector needs a build
 # of its own. So all targets build the modules with these SDKs for the race detector. client-go
-# takes as long, and bench needs it without.
-raced = $$(case $$m in .|bench|kubelock) ;; *) echo -race ;; esac)
+# takes as long, and bench needs it without. internal/release is a tool.
+raced = $$(case $$m in .|bench|kubelock|internal/release) ;; *) echo -race ;; esac)
 
 FUZZTIME ?= 20s
 # Builds a fuzzing binary with coverage. Without it the fuzzer varies only the corpus and seeds.
@@ -48,7 +48,7 @@ race: ## the root module's tests with the race detector; some try fewer cases th
 	go test -race -short -count=1 ./...
 
 .PHONY: modules
-modules: ## build and test every nested module, all but bench and kubelock with the race detector
+modules: ## build and test every nested module, most with the race detector
 	$(call each-module,$(NESTED),go build $(raced) -o /dev/null ./... && go test $(raced) -count=1 ./...)
 
 .PHONY: servers
@@ -207,6 +207,11 @@ site: ## build the documentation site into .cache/site, and check its links; ins
 docs-test: ## run every command in docs/ and the README, and compile every piece of Go there
 	go test -count=1 -run '^TestHouseOfDocuments$$' .
 	cd cmd/fencepost && go test -count=1 -run '^TestDocuments$$' .
+
+.PHONY: release
+release: ## make the files of a release in dist: make release VERSION=v0.1.0 [PLATFORMS=linux/amd64,...]
+	@[ -n "$(VERSION)" ] || { echo "say which version: make release VERSION=v0.0.0-test" >&2; exit 2; }
+	cd internal/release && go run ./dist -version $(VERSION) -out $(CURDIR)/dist $(if $(PLATFORMS),-platforms $(PLATFORMS))
 
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store

@@ -1,0 +1,377 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/blakesmith/ar"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/sassoftware/go-rpmutils"
+)
+
+const version = "v0.0.0-test"
+
+// TestRelease builds the program for this machine, packs it twice, and opens each file that was
+// made.
+func TestRelease(t *testing.T) {
+	own := platform{runtime.GOOS, runtime.GOARCH}
+	if own.os != "linux" {
+		t.Fatal("packages and images are for Linux; run this test there")
+	}
+	tree, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &release{tree: tree, version: version, time: time.Unix(1_700_000_000, 0).UTC(), work: t.TempDir(), plain: true, binaries: map[platform]string{}, texts: map[string][]byte{}}
+	if err := r.buildAll(t.Context(), []platform{own}); err != nil {
+		t.Fatal(err)
+	}
+	// The other platforms differ only in what the compiler makes. A stand-in is enough for those.
+	for _, p := range []platform{{"linux", other(own.arch)}, {"windows", own.arch}} {
+		r.binaries[p] = r.binaries[own]
+	}
+	platforms := slices.SortedFunc(maps.Keys(r.binaries), func(a, b platform) int { return strings.Compare(a.String(), b.String()) })
+	made := make([]map[string][]byte, 2)
+	for i := range made {
+		r.out = filepath.Join(t.TempDir(), "dist")
+		if err := r.pack(platforms); err != nil {
+			t.Fatal(err)
+		}
+		made[i] = slurp(t, r.out)
+	}
+	for name, b := range made[0] {
+		if !bytes.Equal(b, made[1][name]) {
+			t.Errorf("%s differs when it is made again", name)
+		}
+	}
+	program, err := os.ReadFile(r.binaries[own])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &check{T: t, own: own, files: made[0], program: program}
+	t.Run("sums", func(t *testing.T) { c.with(t).sums() })
+	t.Run("archives", func(t *testing.T) { c.with(t).archives() })
+	t.Run("deb", func(t *testing.T) { c.with(t).deb() })
+	t.Run("rpm", func(t *testing.T) { c.with(t).rpm() })
+	t.Run("bill", func(t *testing.T) { c.with(t).bill() })
+	t.Run("image", func(t *testing.T) { c.with(t).image() })
+}
+
+func other(arch string) string {
+	if arch == "amd64" {
+		return "arm64"
+	}
+	return "amd64"
+}
+
+func slurp(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for _, e := range entries {
+		if all[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// check looks at the files of a release.
+type check struct {
+	*testing.T
+	own     platform
+	files   map[string][]byte
+	program []byte
+}
+
+func (c *check) with(t *testing.T) *check {
+	return &check{T: t, own: c.own, files: c.files, program: c.program}
+}
+
+// file returns a file of the release.
+func (c *check) file(name string) []byte {
+	c.Helper()
+	b, ok := c.files[name]
+	if !ok {
+		c.Fatalf("there is no %s, but %q", name, slices.Sorted(maps.Keys(c.files)))
+	}
+	return b
+}
+
+// untar returns the files of a tar by name, and wants each to belong to root and to be of the
+// time of the release.
+func (c *check) untar(r io.Reader) map[string]*entry {
+	c.Helper()
+	all := map[string]*entry{}
+	for t := tar.NewReader(r); ; {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			c.Fatal(err)
+		}
+		if h.Uid != 0 || h.Gid != 0 || h.ModTime.Unix() != 1_700_000_000 {
+			c.Errorf("%s is of %d:%d, %v", h.Name, h.Uid, h.Gid, h.ModTime)
+		}
+		b, err := io.ReadAll(t)
+		if err != nil {
+			c.Fatal(err)
+		}
+		all[strings.TrimPrefix(h.Name, ".")] = &entry{name: h.Name, mode: h.Mode, body: b, dir: h.Typeflag == tar.TypeDir}
+	}
+}
+
+func (c *check) gunzip(b []byte) io.Reader {
+	c.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		c.Fatal(err)
+	}
+	return z
+}
+
+func (c *check) sums() {
+	lines := strings.Split(strings.TrimSpace(string(c.file("SHA256SUMS"))), "\n")
+	if len(lines) != len(c.files)-1 {
+		c.Errorf("%d checksums of %d files", len(lines), len(c.files)-1)
+	}
+	for _, line := range lines {
+		sum, name, ok := strings.Cut(line, "  ")
+		if got := fmt.Sprintf("%x", sha256.Sum256(c.file(name))); !ok || got != sum {
+			c.Errorf("%s has the checksum %s, and the list says %q", name, got, line)
+		}
+	}
+}
+
+func (c *check) archives() {
+	name := "fencepost_" + version + "_linux_" + c.own.arch
+	all := c.untar(c.gunzip(c.file(name + ".tar.gz")))
+	if e := all[name+"/fencepost"]; e == nil || e.mode != 0o755 || !bytes.Equal(e.body, c.program) {
+		c.Errorf("the archive has no program, but %q", slices.Sorted(maps.Keys(all)))
+	}
+	for _, want := range []string{"LICENSE", "README.md", "man/man1/fencepost-exec.1", "completions/fencepost.bash", "completions/fencepost.powershell"} {
+		if e := all[name+"/"+want]; e == nil || len(e.body) == 0 || e.mode != 0o644 {
+			c.Errorf("the archive has no %s", want)
+		}
+	}
+	name = "fencepost_" + version + "_windows_" + c.own.arch
+	b := c.file(name + ".zip")
+	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		c.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, f := range z.File {
+		names[f.Name] = true
+	}
+	if !names[name+"/fencepost.exe"] || !names[name+"/LICENSE"] {
+		c.Errorf("the zip has %v", names)
+	}
+}
+
+// installed are files that both kinds of packages have.
+var installed = []string{
+	"/usr/bin/fencepost", "/usr/lib/systemd/system/fencepost-exec@.service", "/usr/lib/systemd/system/fencepost-compact@.service",
+	"/usr/lib/systemd/system/fencepost-exporter.service", "/usr/share/man/man1/fencepost-exec.1", "/usr/share/doc/fencepost/copyright",
+	"/usr/share/bash-completion/completions/fencepost", "/usr/share/zsh/site-functions/_fencepost",
+}
+
+func (c *check) deb() {
+	parts := map[string][]byte{}
+	for a := ar.NewReader(bytes.NewReader(c.file("fencepost_0.0.0~test_" + c.own.arch + ".deb"))); ; {
+		h, err := a.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			c.Fatal(err)
+		}
+		if parts[strings.TrimSuffix(h.Name, "/")], err = io.ReadAll(a); err != nil {
+			c.Fatal(err)
+		}
+	}
+	if string(parts["debian-binary"]) != "2.0\n" {
+		c.Errorf("debian-binary is %q", parts["debian-binary"])
+	}
+	control := c.untar(c.gunzip(parts["control.tar.gz"]))["/control"]
+	if control == nil {
+		c.Fatal("no control file")
+	}
+	for _, want := range []string{"Package: fencepost\n", "Version: 0.0.0~test\n", "Architecture: " + c.own.arch + "\n", "Description: One writer"} {
+		if !strings.Contains(string(control.body), want) {
+			c.Errorf("the control file has no %q:\n%s", want, control.body)
+		}
+	}
+	data := c.untar(c.gunzip(parts["data.tar.gz"]))
+	for _, name := range installed {
+		if e := data[name]; e == nil || len(e.body) == 0 {
+			c.Errorf("the package has no %s, but %q", name, slices.Sorted(maps.Keys(data)))
+		}
+	}
+	if e := data["/usr/bin/fencepost"]; e != nil && (e.mode&0o777 != 0o755 || !bytes.Equal(e.body, c.program)) {
+		c.Errorf("the program has the mode %o", e.mode)
+	}
+}
+
+func (c *check) rpm() {
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[c.own.arch]
+	p, err := rpmutils.ReadRpm(bytes.NewReader(c.file("fencepost-0.0.0~test-1." + arch + ".rpm")))
+	if err != nil {
+		c.Fatal(err)
+	}
+	nevra, err := p.Header.GetNEVRA()
+	if err != nil || nevra.Name != "fencepost" || nevra.Version != "0.0.0~test" || nevra.Arch != arch {
+		c.Errorf("%+v, %v", nevra, err)
+	}
+	payload, err := p.PayloadReaderExtended()
+	if err != nil {
+		c.Fatal(err)
+	}
+	sizes := map[string]int64{}
+	for {
+		f, err := payload.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			c.Fatal(err)
+		}
+		if f.UserName() != "root" {
+			c.Errorf("%s belongs to %s", f.Name(), f.UserName())
+		}
+		sizes[f.Name()] = f.Size()
+	}
+	for _, name := range installed {
+		if sizes[name] == 0 {
+			c.Errorf("the package has no %s, but %v", name, sizes)
+		}
+	}
+	if sizes["/usr/bin/fencepost"] != int64(len(c.program)) {
+		c.Error("the package has another program")
+	}
+}
+
+func (c *check) bill() {
+	var bom cdx.BOM
+	b := c.file("fencepost_" + version + "_linux_" + c.own.arch + ".cdx.json")
+	if err := cdx.NewBOMDecoder(bytes.NewReader(b), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		c.Fatal(err)
+	}
+	if m := bom.Metadata.Component; m.Version != version || m.Name != "github.com/fencepost/fencepost/cmd/fencepost" {
+		c.Errorf("%+v", m)
+	}
+	versions := map[string]string{}
+	for _, part := range *bom.Components {
+		versions[part.Name] = part.Version
+	}
+	for _, name := range []string{"std", "github.com/klauspost/compress", "github.com/aws/aws-sdk-go-v2"} {
+		if versions[name] == "" {
+			c.Errorf("%s is not listed", name)
+		}
+	}
+	if versions["github.com/fencepost/fencepost"] != version {
+		c.Errorf("the library has version %q", versions["github.com/fencepost/fencepost"])
+	}
+}
+
+func (c *check) image() {
+	dir := c.TempDir()
+	for name, e := range c.untar(bytes.NewReader(c.file("fencepost_" + version + "_image.tar"))) {
+		if e.dir {
+			continue
+		}
+		to := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o750), os.WriteFile(to, e.body, 0o600)); err != nil {
+			c.Fatal(err)
+		}
+	}
+	outer, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		c.Fatal(err)
+	}
+	if err := validate.Index(outer); err != nil {
+		c.Error(err)
+	}
+	list, err := outer.IndexManifest()
+	if err != nil || len(list.Manifests) != 1 || list.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != version {
+		c.Fatalf("%+v, %v", list, err)
+	}
+	inner, err := outer.ImageIndex(list.Manifests[0].Digest)
+	if err != nil {
+		c.Fatal(err)
+	}
+	if list, err = inner.IndexManifest(); err != nil || len(list.Manifests) != 2 {
+		c.Fatalf("%+v, %v", list, err)
+	}
+	seen := map[string]bool{}
+	for _, d := range list.Manifests {
+		seen[d.Platform.String()] = true
+		img, err := inner.Image(d.Digest)
+		if err != nil {
+			c.Fatal(err)
+		}
+		c.oneImage(img, *d.Platform)
+	}
+	if !seen["linux/amd64"] || !seen["linux/arm64"] {
+		c.Errorf("the index has %v", seen)
+	}
+}
+
+func (c *check) oneImage(img v1.Image, p v1.Platform) {
+	config, err := img.ConfigFile()
+	if err != nil {
+		c.Fatal(err)
+	}
+	if config.OS != p.OS || config.Architecture != p.Architecture || config.Config.User != nobody || !slices.Equal(config.Config.Entrypoint, []string{"/fencepost"}) {
+		c.Errorf("the image for %v has %+v", p, config)
+	}
+	all := c.untar(mutate.Extract(img))
+	if got, want := slices.Sorted(maps.Keys(all)), []string{"etc/", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt", "fencepost", "licenses/", "licenses/LICENSE", "tmp/"}; !slices.Equal(got, want) {
+		c.Fatalf("the image has %q, want %q", got, want)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(all["etc/ssl/certs/ca-certificates.crt"].body) {
+		c.Error("the image has no certificates")
+	}
+	if n := strings.Count(string(all["etc/ssl/certs/ca-certificates.crt"].body), "BEGIN CERTIFICATE"); n < 50 {
+		c.Errorf("the image has only %d certificates", n)
+	}
+	if all["tmp/"].mode != 0o1777 || all["fencepost"].mode != 0o755 {
+		c.Errorf("modes %o and %o", all["tmp/"].mode, all["fencepost"].mode)
+	}
+	if p.Architecture != c.own.arch {
+		return
+	}
+	program := filepath.Join(c.TempDir(), "fencepost")
+	if err := os.WriteFile(program, all["fencepost"].body, 0o700); err != nil { //nolint:gosec // it is run
+		c.Fatal(err)
+	}
+	out, err := exec.CommandContext(c.Context(), program, "--version").Output()
+	if err != nil || !strings.HasPrefix(string(out), "fencepost "+version+" ") {
+		c.Errorf("it prints %q: %v", out, err)
+	}
+}
