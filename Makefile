@@ -206,7 +206,7 @@ site: ## build the documentation site into .cache/site, and check its links; ins
 .PHONY: docs-test
 docs-test: ## run every command in docs/ and the README, and compile every piece of Go there
 	go test -count=1 -run '^TestHouseOfDocuments$$' .
-	cd cmd/fencepost && go test -count=1 -run '^TestDocuments$$' .
+	cd cmd/fencepost && go test -count=1 -run '^Test(Documents|JSON.*)$$' .
 
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -102,7 +103,7 @@ func (b *Block) set(mark string) (err error) {
 		b.Root = true
 	case "until":
 		if b.Until = rest; rest == "" {
-			err = fmt.Errorf("until says no text")
+			err = errors.New("until says no text")
 		}
 	case "status":
 		b.Status, err = strconv.Atoi(rest)
