@@ -102,11 +102,11 @@ func packageTypes(t *testing.T) (*types.Info, map[string]*ast.File) {
 
 // jsonSchema is one of JSON Schema, as far as it is needed here.
 type jsonSchema struct {
-	Type       any                `json:"type,omitempty"` // a name, or names
-	Format     string             `json:"format,omitempty"`
-	Encoding   string             `json:"contentEncoding,omitempty"`
+	Type       any                    `json:"type,omitempty"` // a name, or names
+	Format     string                 `json:"format,omitempty"`
+	Encoding   string                 `json:"contentEncoding,omitempty"`
 	Properties map[string]*jsonSchema `json:"properties,omitempty"`
-	Required   []string           `json:"required,omitempty"`
+	Required   []string               `json:"required,omitempty"`
 	Items      *jsonSchema            `json:"items,omitempty"`
 	Values     *jsonSchema            `json:"additionalProperties,omitempty"`
 
