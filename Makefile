@@ -109,7 +109,7 @@ units: ## check the systemd units; needs systemd-analyze
 
 # The parts that look at Fencepost from outside. Chromium and Prometheus are packages of Debian.
 .PHONY: see
-see: ## the page in a real browser, the dashboard and the alerts in a real Prometheus; installs both
+see: site ## the page and the documentation in a real browser, the dashboard and the alerts in a real Prometheus; installs both
 	@command -v chromium prometheus promtool >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium prometheus fonts-dejavu-core; }
 	cd integration/see && go test -tags integration -count=1 -timeout 20m -v ./...
 
@@ -206,7 +206,7 @@ site: ## build the documentation site into .cache/site, and check its links; ins
 .PHONY: docs-test
 docs-test: ## run every command in docs/ and the README, and compile every piece of Go there
 	go test -count=1 -run '^TestHouseOfDocuments$$' .
-	cd cmd/fencepost && go test -count=1 -run '^TestDocuments$$' .
+	cd cmd/fencepost && go test -count=1 -run '^Test(Documents|JSON.*)$$' .
 
 .PHONY: release
 release: ## make the files of a release in dist: make release VERSION=v0.1.0 [PLATFORMS=linux/amd64,...]
@@ -295,7 +295,7 @@ endif
 
 .PHONY: ci
 ci: ## everything that must pass before a change lands, except the first steps of .ci/run
-	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) engines manifests units site servers integration,"make $(t)")
+	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) site engines manifests units servers integration,"make $(t)")
 
 # Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
 # because the caller's value may not suit another module.

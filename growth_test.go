@@ -29,7 +29,7 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-var days = flag.Int("days", 2, "how many days of virtual time TestWhatGrows takes; docs/operations.md has what 30 gave")
+var days = flag.Int("days", 2, "how many days of virtual time TestWhatGrows takes; docs/sizing.md has what 30 gave")
 
 // listing counts the keys that are listed.
 type listing struct {

@@ -12,22 +12,6 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LINK = re.compile(r"\]\((\.\./[^)\s#]*)(#[^)\s]*)?\)")
 
 
-def on_config(config):
-    """Leaves pages that are awaited out of the navigation until they are there."""
-    awaited = config.extra["awaited"]
-
-    def there(item):
-        if isinstance(item, dict):
-            return all(there(v) for v in item.values())
-        return item not in awaited or os.path.exists(os.path.join(config.docs_dir, item))
-
-    for section in config.nav:
-        for name, items in section.items():
-            if isinstance(items, list):
-                section[name] = [i for i in items if there(i)]
-    return config
-
-
 def helps():
     """Makes a section of each verb's help."""
     with open(os.path.join(ROOT, "cmd/fencepost/testdata/help.txt"), encoding="utf-8") as f:

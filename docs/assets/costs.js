@@ -41,7 +41,7 @@ const Costs = {
       ["heartbeats of the leaders", million(10 / 60, x.put)],
       ["waiting candidates", million((11 / 60) * x.candidates, x.get)],
       ["readers at the tail", million(x.readers, x.get) + million(x.readers / 300, x.put)],
-      ["compaction, at most", x.put > 0 ? (appends * x.get) / x.put : 0],
+      ["compaction, its GETs", x.put > 0 ? (appends * x.get) / x.put : 0],
       ["storage, not compressed", kept * x.gb],
     ];
   },

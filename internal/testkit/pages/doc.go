@@ -4,7 +4,8 @@
 // A fenced block of sh is a script. A fenced block of console has commands after "$ " and what
 // they print. [Run] runs those of one page in their order, in one shell, as a reader types
 // them. In what a command prints, "…" stands for any text of a line, and a line "…" for any
-// lines.
+// lines. Any other time, length of time, identity or name of a process is as good as the one
+// on the page.
 //
 // A comment right before a block says what is particular about it:
 //

@@ -23,7 +23,7 @@ func main() {
 		os.Exit(1)
 	}
 	for name, text := range all {
-		if err := os.WriteFile(filepath.Join("docs", name), []byte(text), 0o644); err != nil { //nolint:gosec // everybody reads documents
+		if err := os.WriteFile(filepath.Join("docs", name), []byte(text), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -139,6 +139,7 @@ func section(name string, t *ast.TypeSpec, g *ast.GenDecl, s *ast.StructType) st
 	}
 	about, _, _ = strings.Cut(strings.TrimSpace(about), "\n\n")
 	fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| field | type | what it is |\n|---|---|---|\n", name, cell(about))
+	before := ""
 	for _, field := range s.Fields.List {
 		for _, n := range field.Names {
 			if !n.IsExported() {
@@ -147,6 +148,11 @@ func section(name string, t *ast.TypeSpec, g *ast.GenDecl, s *ast.StructType) st
 			text := field.Doc.Text()
 			if text == "" {
 				text = field.Comment.Text()
+			}
+			if text == "" && before != "" {
+				text = "See " + before + "."
+			} else {
+				before = n.Name
 			}
 			fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", n.Name, strings.ReplaceAll(types.ExprString(field.Type), "|", `\|`), cell(text))
 		}
