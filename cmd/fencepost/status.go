@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -87,7 +88,7 @@ func (a *app) secondStore(ctx context.Context, st store.Store, files *fileStore,
 	if err != nil {
 		return nil, err
 	}
-	return second, f.FitsFiles(st, second)
+	return second, state.FitFiles(&f, st, second)
 }
 
 // watchStatus prints the status after each change of what people see of it.
