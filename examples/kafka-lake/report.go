@@ -16,6 +16,7 @@ type report struct {
 	uploaded map[string]string // by file: who has uploaded it
 	failed   []string          // what workers could not do, and tried again
 	moments  map[string]event  // by worker and what: how it died, froze and was answered
+	ended    map[string]bool   // workers whose processes have ended
 }
 
 // ownership is an opening of a partition by a worker.
@@ -26,7 +27,7 @@ type ownership struct {
 }
 
 func newReport(partitions int) *report {
-	return &report{owned: make([][]ownership, partitions), uploaded: map[string]string{}, moments: map[string]event{}}
+	return &report{owned: make([][]ownership, partitions), uploaded: map[string]string{}, moments: map[string]event{}, ended: map[string]bool{}}
 }
 
 func (r *report) add(e event) {
