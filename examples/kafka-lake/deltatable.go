@@ -199,7 +199,9 @@ func (t *deltaTable) prefixes() error {
 			}
 		}
 		for p := range before {
-			all[p] = all[p] // nothing of it may be gone
+			if _, ok := all[p]; !ok {
+				all[p] = nil // all of it is gone
+			}
 		}
 		for p, s := range all {
 			end, err := joined(s)

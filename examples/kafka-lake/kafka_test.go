@@ -272,8 +272,24 @@ func (c *chaos) more() error {
 	return c.spawn(name)
 }
 
-// all waits until the workers share the partitions.
-func (c *chaos) all(ctx context.Context) error { return c.shared(ctx, c.names...) }
+// all waits until the workers share the partitions. A worker that has ended by itself is replaced, as by a
+// supervisor: RunGroup ends with group.ErrHung if work takes too long to return.
+func (c *chaos) all(ctx context.Context) error {
+	for {
+		err := c.shared(ctx, c.names...)
+		var ended *endedError
+		if !errors.As(err, &ended) {
+			return err
+		}
+		c.say("%v", ended)
+		c.acts["ended by itself"]++
+		_ = c.procs[ended.worker].Wait()
+		c.names = slices.DeleteFunc(c.names, func(n string) bool { return n == ended.worker })
+		if err := c.more(); err != nil {
+			return err
+		}
+	}
+}
 
 // act kills or freezes one worker.
 func (c *chaos) act(ctx context.Context) error {
@@ -296,17 +312,19 @@ func (c *chaos) act(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.shared(ctx, others...); err != nil {
+	c.names = others
+	if err := c.all(ctx); err != nil {
 		return fmt.Errorf("%s was %s: %w", name, act, err)
 	}
 	switch act {
 	case "killed", "killed before a commit":
 		_ = c.procs[name].Wait()
-		c.names = others
 		return c.more()
 	case "frozen":
+		c.names = append(c.names, name)
 		return c.procs[name].Process.Signal(syscall.SIGCONT)
 	}
+	c.names = append(c.names, name)
 	if err := c.procs[name].Process.Signal(syscall.SIGCONT); err != nil {
 		return err
 	}

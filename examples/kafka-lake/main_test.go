@@ -3,12 +3,19 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func build(t *testing.T) string {
@@ -47,6 +54,65 @@ func TestStory(t *testing.T) {
 	}
 	if errs.Len() > 0 {
 		t.Errorf("stderr: %s", &errs)
+	}
+}
+
+// TestWorkerAlone: a worker without a story, as the README starts it: its standard input is closed, and
+// it ends in good order on SIGTERM.
+func TestWorkerAlone(t *testing.T) {
+	brokers, stop, err := embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	if err := createTopic(t.Context(), brokers, "orders", 2); err != nil {
+		t.Fatal(err)
+	}
+	l, dir := newLedger(2), t.TempDir()
+	ctx, enough := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer enough()
+	if err := produce(ctx, brokers, "orders", 1000, l); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(build(t), "-worker", "ada", "-brokers", brokers, "-topic", "orders", "-store", "file://"+dir, "-flush", "10ms")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := sync.OnceValue(cmd.Wait)
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = ended() })
+	n := uint64(0)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.Fatalf("%v: %s", err, lines.Text())
+		}
+		if n += e.Rows; n == uint64(l.n) && e.What == "committed" {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+		}
+	}
+	if err := ended(); err != nil || n != uint64(l.n) || n == 0 {
+		t.Fatalf("it ended with %v, and has committed %d of %d messages", err, n, l.n)
+	}
+	logs, table, err := openStores(t.Context(), "file://"+dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &story{config: config{partitions: 2}, logs: logs, table: table}
+	if err := s.publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	found := newDeltaTable(table)
+	if err := found.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := l.compare(found.newest)
+	if err := v.err(); err != nil {
+		t.Error(err)
 	}
 }
 

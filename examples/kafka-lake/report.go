@@ -12,11 +12,11 @@ import (
 
 // report is what the workers have told.
 type report struct {
-	owned     [][]ownership     // by partition
-	uploaded  map[string]string // by file: who has uploaded it
-	committed []uint64          // by partition: rows
-	failed    []string          // what workers could not do, and tried again
-	moments   map[string]event  // by worker and what: how it died, froze and was answered
+	owned    [][]ownership     // by partition
+	uploaded map[string]string // by file: who has uploaded it
+	failed   []string          // what workers could not do, and tried again
+	moments  map[string]event  // by worker and what: how it died, froze and was answered
+	ended    map[string]bool   // workers whose processes have ended
 }
 
 // ownership is an opening of a partition by a worker.
@@ -27,7 +27,7 @@ type ownership struct {
 }
 
 func newReport(partitions int) *report {
-	return &report{owned: make([][]ownership, partitions), uploaded: map[string]string{}, committed: make([]uint64, partitions), moments: map[string]event{}}
+	return &report{owned: make([][]ownership, partitions), uploaded: map[string]string{}, moments: map[string]event{}, ended: map[string]bool{}}
 }
 
 func (r *report) add(e event) {
@@ -45,8 +45,6 @@ func (r *report) add(e event) {
 		}
 	case "uploaded":
 		r.uploaded[e.File] = e.Worker
-	case "committed":
-		r.committed[e.Partition] += e.Rows
 	case "dies", "freezes", "answered":
 		r.moments[e.Worker+" "+e.What] = e
 	}
@@ -83,14 +81,6 @@ func (r *report) text() string {
 func (r *report) openings() (n int) {
 	for _, all := range r.owned {
 		n += len(all)
-	}
-	return n
-}
-
-// rows is how many rows were committed, as far as workers could tell.
-func (r *report) rows() (n uint64) {
-	for _, rows := range r.committed {
-		n += rows
 	}
 	return n
 }

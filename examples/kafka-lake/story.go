@@ -273,7 +273,14 @@ func (s *story) wait(ctx context.Context, otherwise string, holds func() bool) e
 
 // shared waits until the workers, and nobody else, hold all partitions in fair shares.
 func (s *story) shared(ctx context.Context, names ...string) error {
-	return s.wait(ctx, fmt.Sprintf("%v do not share the partitions", names), func() bool {
+	var ended string
+	err := s.wait(ctx, fmt.Sprintf("%v do not share the partitions", names), func() bool {
+		for _, name := range names {
+			if s.report.ended[name] {
+				ended = name
+				return true
+			}
+		}
 		shares, sum := s.report.shares(), 0
 		least, most := s.partitions, 0
 		for _, name := range names {
@@ -281,7 +288,16 @@ func (s *story) shared(ctx context.Context, names ...string) error {
 		}
 		return sum == s.partitions && most-least <= 1
 	})
+	if ended != "" {
+		return &endedError{ended}
+	}
+	return err
 }
+
+// endedError: a worker has ended that nobody has killed.
+type endedError struct{ worker string }
+
+func (e *endedError) Error() string { return e.worker + " has ended by itself" }
 
 func (s *story) shares() string {
 	s.mu.Lock()
@@ -315,6 +331,9 @@ func (s *story) spawn(name string) error {
 				s.mu.Unlock()
 			}
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.report.ended[name] = true
 	})
 	return nil
 }

@@ -132,6 +132,9 @@ func copyAll(ctx context.Context, c config, l *lake, logs store.Store, partition
 	opts := &fencepost.GroupOptions{
 		Group: &group.Options{
 			Partitions: partitions, Validity: c.validity, Identity: c.worker,
+			// The work closes a Kafka client and aborts an upload, which may take seconds on a slow machine. Work
+			// that takes longer ends the process.
+			Drain: max(c.validity, 15*time.Second),
 			Hooks: group.Hooks{Closed: func(e group.Closing) {
 				what := event{What: "closes", Partition: e.Partition, Token: uint64(e.Token.Epoch())}
 				if e.Cause == nil && e.Err != nil {
