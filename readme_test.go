@@ -63,7 +63,7 @@ func runGo(t *testing.T, b pages.Block) error {
 	if err := errors.Join(os.WriteFile(file, []byte(b.Text()), 0o600), os.WriteFile(overlay, []byte(doc), 0o600)); err != nil {
 		return err
 	}
-	args := append(verb, "-overlay", overlay, "./examples")
+	args := slices.Concat(verb, []string{"-overlay", overlay, "./examples"})
 	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", b, err, out)
 	}

@@ -65,7 +65,7 @@ func Parse(file, text string) (all []Block, faults []error) {
 			open.Lines = append(open.Lines, strings.TrimPrefix(line, indent))
 		case fence:
 			open = &Block{File: file, Line: i + 2, Lang: lang}
-			indent = line[:strings.Index(line, "`")]
+			indent, _, _ = strings.Cut(line, "`")
 			if err := open.set(mark); err != nil {
 				faults = append(faults, fmt.Errorf("%s: %w", here, err))
 			}

@@ -211,7 +211,8 @@ func logged(call *ast.CallExpr) *message {
 	if !ok || !strings.Contains(strings.ToLower(types.ExprString(sel.X)), "log") {
 		return nil
 	}
-	args, level := call.Args, ""
+	args := call.Args
+	var level string
 	switch sel.Sel.Name {
 	case "Debug", "Info", "Warn", "Error":
 		level = strings.ToLower(sel.Sel.Name)
