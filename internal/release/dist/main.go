@@ -195,7 +195,7 @@ func static(binary string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for _, part := range f.Progs {
 		if part.Type == elf.PT_INTERP {
 			return fmt.Errorf("%s is linked dynamically", binary)
