@@ -39,7 +39,7 @@ func (r *release) archive(p platform) error {
 		err = r.zip(&b, entries)
 		name += ".zip"
 	} else {
-		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		z := gzip.NewWriter(&b)
 		if err = r.tar(z, entries); err == nil {
 			err = z.Close()
 		}

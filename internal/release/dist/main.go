@@ -98,29 +98,42 @@ func run(ctx context.Context, tree, out, version string, stamp int64, platforms 
 
 // pack makes all files out of the programs.
 func (r *release) pack(platforms []platform) error {
-	if err := os.RemoveAll(r.out); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(r.out, 0o755); err != nil { //nolint:gosec // for everybody
+	if err := r.empty(); err != nil {
 		return err
 	}
 	for _, p := range platforms {
-		if err := r.archive(p); err != nil {
-			return fmt.Errorf("archive for %v: %w", p, err)
-		}
-		if err := r.bill(p); err != nil {
-			return fmt.Errorf("list of parts for %v: %w", p, err)
-		}
-		if p.os == "linux" {
-			if err := r.packages(p); err != nil {
-				return fmt.Errorf("package for %v: %w", p, err)
-			}
+		if err := r.packOne(p); err != nil {
+			return fmt.Errorf("%v: %w", p, err)
 		}
 	}
 	if err := r.image(platforms); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
 	return r.sums()
+}
+
+// empty makes the folder anew.
+func (r *release) empty() error {
+	if err := os.RemoveAll(r.out); err != nil {
+		return err
+	}
+	return os.MkdirAll(r.out, 0o755) //nolint:gosec // for everybody
+}
+
+// packOne makes the files for one platform.
+func (r *release) packOne(p platform) error {
+	if err := r.archive(p); err != nil {
+		return fmt.Errorf("archive: %w", err)
+	}
+	if err := r.bill(p); err != nil {
+		return fmt.Errorf("list of parts: %w", err)
+	}
+	if p.os == "linux" {
+		if err := r.packages(p); err != nil {
+			return fmt.Errorf("package: %w", err)
+		}
+	}
+	return nil
 }
 
 // commitTime is the time of the newest commit.
@@ -182,7 +195,7 @@ func static(binary string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for _, part := range f.Progs {
 		if part.Type == elf.PT_INTERP {
 			return fmt.Errorf("%s is linked dynamically", binary)
