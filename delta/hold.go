@@ -119,7 +119,7 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	// check: another program has written the newest checkpoint and left out what it does not
 	// know; the commits before it are deleted; nobody can build the table any more.
 	//
-	//mutant:replace l, base) => l, max(base, first))
+	//mutant:replace l, base) => l, lastCheckpoint{Version: max(base.Version, first)})
 	return errors.Join(err, p.table.clean(ctx, l, base))
 }
 
@@ -134,13 +134,15 @@ func inside(successor store.Info, retention time.Duration) bool {
 	return !known || age < retention+slack
 }
 
-// at reads a version, from the newest checkpoint at or before it that its commit proves.
-func (t *table) at(ctx context.Context, l *listing, version int64) (s *state, base int64, err error) {
+// at reads a version, from the newest checkpoint at or before it that its commit proves. It also
+// returns a hint that names that checkpoint, with the version 0 if there is none.
+func (t *table) at(ctx context.Context, l *listing, version int64) (s *state, base lastCheckpoint, err error) {
 	bases := slices.DeleteFunc(slices.Sorted(maps.Keys(l.checkpoints)), func(v int64) bool { return v > version })
 	slices.Reverse(bases)
-	for _, base := range bases {
-		s, err = t.base(ctx, l, base)
+	for _, v := range bases {
+		s, err = t.base(ctx, l, v)
 		if err == nil {
+			base = s.hint(int(l.checkpoints[v].Size))
 			err = t.followTo(ctx, s, l, version)
 		}
 		if err == nil || !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrForeign) {
@@ -148,7 +150,7 @@ func (t *table) at(ctx context.Context, l *listing, version int64) (s *state, ba
 		}
 	}
 	s = newState()
-	return s, 0, t.followTo(ctx, s, l, version)
+	return s, lastCheckpoint{}, t.followTo(ctx, s, l, version)
 }
 
 // unpin releases the pins of this table that hold versions below those that the oldest version
@@ -191,18 +193,30 @@ func (p *Publisher) unpinOne(ctx context.Context, s *source, h hold) error {
 	return nil
 }
 
-// clean deletes commits and checkpoints before a version, from the oldest one on.
-func (t *table) clean(ctx context.Context, l *listing, base int64) error {
+// clean deletes commits and checkpoints before a checkpoint, from the oldest one on.
+func (t *table) clean(ctx context.Context, l *listing, base lastCheckpoint) error {
 	var keys []string
 	for v := range l.commits {
-		if v < base {
+		if v < base.Version {
 			keys = append(keys, commitKey(v))
 		}
 	}
 	for v := range l.checkpoints {
-		if v < base {
+		if v < base.Version {
 			keys = append(keys, checkpointKey(v))
 		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	// guard:delta-hint-first. Log cleanup deletes nothing before _last_checkpoint names the checkpoint
+	// that stays, or a newer one. Without this rule: a publisher writes the checkpoint of version 200
+	// and dies before it writes the hint; cleanup deletes the checkpoint of version 100, which the hint
+	// still names; engines that begin at the hint cannot read the table.
+	//
+	//mutant:replace t.point(ctx, base); err != nil || !moved => true, error(nil); err != nil || !moved
+	if moved, err := t.point(ctx, base); err != nil || !moved {
+		return err // the next cleanup deletes them
 	}
 	slices.Sort(keys)
 	return store.DeleteAll(ctx, t.st, keys, t.settle)

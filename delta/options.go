@@ -43,7 +43,8 @@ type Hooks struct {
 	Published func(Report)
 	// Foreign is told what another program has left in the Delta log.
 	Foreign func(Foreign)
-	// Failed is told the errors after which [Publisher.Run] goes on.
+	// Failed is told the errors after which [Publisher.Run] goes on. It is also told of each
+	// checkpoint that could not be written, by Publish too: a later round tries again.
 	Failed func(error)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -39,10 +40,18 @@ type Publisher struct {
 	told    map[string]bool
 	rivals  int  // how many others seem to publish too
 	due     bool // there is something to let go of
-	patient bool // Run waits before it tries a source with an error again
+	patient bool // Run waits before it tries a source with an error again, or a checkpoint
+	owed    owed
 	// every and most are checkpointEvery and maxVersions, but in tests.
 	every int64
 	most  int
+}
+
+// owed is a checkpoint that could not be written.
+type owed struct {
+	is    bool
+	tried clock.Instant
+	wait  time.Duration // before Run tries again
 }
 
 // Open opens the sources: two GETs for each. The Delta table is created by the first Publish.
@@ -138,6 +147,9 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 		if p.state, err = p.table.load(ctx, p.state); err != nil {
 			return r, err
 		}
+	}
+	if p.owed.is && p.state.version > 0 && (!p.patient || p.opts.Clock.Now().Sub(p.owed.tried) >= p.owed.wait) {
+		p.checkpoint(ctx)
 	}
 	waited := false
 	for range rounds {
@@ -360,10 +372,22 @@ func (p *Publisher) create(ctx context.Context, operation string, actions []acti
 	r.Versions++
 	p.rivals = p.rivals * 3 / 4
 	if p.state.version%p.every == 0 && p.state.version > 0 {
-		p.due = true
-		return true, p.table.checkpoint(ctx, p.state, retentionOf(p.state.meta, p.opts.Retention))
+		p.owed = owed{}
+		p.checkpoint(ctx)
 	}
 	return true, nil
+}
+
+// checkpoint writes a checkpoint of the newest version. The version is there, with or without it:
+// so the round goes on after an error, and later rounds try again.
+func (p *Publisher) checkpoint(ctx context.Context) {
+	err := p.table.checkpoint(ctx, p.state, retentionOf(p.state.meta, p.opts.Retention))
+	if err == nil {
+		p.owed, p.due = owed{}, true
+		return
+	}
+	p.owed = owed{is: true, tried: p.opts.Clock.Now(), wait: min(2*p.owed.wait+p.opts.Every, time.Minute)}
+	p.opts.Hooks.Failed(fmt.Errorf("delta: the checkpoint of version %d is not written: %w", p.state.version, err))
 }
 
 // metaData returns the table's metaData if it must change: there is none, or some source needs

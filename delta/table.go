@@ -333,36 +333,47 @@ func (t *table) checkpoint(ctx context.Context, s *state, retention time.Duratio
 	if err != nil {
 		return err
 	}
-	opts := &store.WriteOptions{Settle: t.settle}
-	_, err = store.Create(ctx, t.st, checkpointKey(s.version), body, opts)
+	_, err = store.Create(ctx, t.st, checkpointKey(s.version), body, &store.WriteOptions{Settle: t.settle})
 	if err != nil && !errors.As(err, new(*store.ConflictError)) { // it is the same state, whoever wrote it
 		return err
 	}
-	last := lastCheckpoint{Version: s.version, Size: 2 + len(s.txns) + len(s.domains) + len(s.files), Bytes: len(body), Adds: len(s.files), Nonce: fence.ID(uuid.New())}
+	_, err = t.point(ctx, s.hint(len(body)))
+	return err // false: somebody else was quicker; the next checkpoint moves the hint, or cleanup does
+}
+
+// hint returns what _last_checkpoint says of the checkpoint of a state.
+func (s *state) hint(bytes int) lastCheckpoint {
+	return lastCheckpoint{Version: s.version, Size: 2 + len(s.txns) + len(s.domains) + len(s.files) + len(s.gone), Bytes: bytes, Adds: len(s.files), Nonce: fence.ID(uuid.New())}
+}
+
+// point moves _last_checkpoint forward to a checkpoint. True says that the hint names that
+// checkpoint now, or a newer one. False says that somebody else was quicker.
+func (t *table) point(ctx context.Context, last lastCheckpoint) (bool, error) {
 	doc, err := json.Marshal(last)
 	if err != nil {
-		return fmt.Errorf("delta: %w", err)
+		return false, fmt.Errorf("delta: %w", err)
 	}
+	opts := &store.WriteOptions{Settle: t.settle}
 	old, info, err := store.ReadAll(ctx, t.st, lastKey, 1<<20, t.settle)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		_, err = store.Create(ctx, t.st, lastKey, doc, opts)
 	case err != nil:
-		return err
+		return false, fmt.Errorf("delta: %s: %w", lastKey, err)
 	default:
 		// guard:delta-last-forward. _last_checkpoint only moves forward, and only from the
 		// version that was read. Without this check: a publisher sleeps before it writes the
 		// hint; log cleanup deletes the checkpoint that the hint will name; engines that begin
 		// at the hint cannot read the table.
 		//
-		//mutant:replace now.Version >= s.version => now.Version < 0
-		if now := (lastCheckpoint{}); json.Unmarshal(old, &now) == nil && now.Version >= s.version {
-			return nil
+		//mutant:replace now.Version >= last.Version => now.Version < 0
+		if now := (lastCheckpoint{}); json.Unmarshal(old, &now) == nil && now.Version >= last.Version {
+			return true, nil
 		}
 		_, err = store.Swap(ctx, t.st, lastKey, doc, info.Version, opts)
 	}
 	if errors.As(err, new(*store.ConflictError)) {
-		return nil // somebody else was quicker; the next checkpoint moves it
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
