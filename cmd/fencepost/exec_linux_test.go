@@ -408,7 +408,8 @@ func TestExecNumbers(t *testing.T) {
 	}
 	t.Logf("next command after kill -9, in validities: %.2f", crash)
 	t.Logf("next command after SIGTERM to exec, in seconds: %.2f; after the last command's end: %.2f", term, gap)
-	if crash[rounds/2] > 1.15 {
+	// A busy machine is late. This finds a candidate that waits for a second validity.
+	if crash[rounds/2] > 1.9 {
 		t.Errorf("after kill -9 the next command ran after %.2f validities", crash[rounds/2])
 	}
 }
