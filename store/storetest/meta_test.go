@@ -138,6 +138,9 @@ func TestReportedLacks(t *testing.T) {
 				}
 				tt.opts.Quick = true
 				errs := failures(t, find(t, tt.check), &tt.opts, m.dialer())
+				for try := 1; try < 20 && len(errs) == 0 && !tt.passes; try++ { // a race needs luck
+					errs = failures(t, find(t, tt.check), &tt.opts, m.dialer())
+				}
 				if passes := len(errs) == 0; passes != tt.passes {
 					t.Errorf("passes: %v, want %v: %s", passes, tt.passes, strings.Join(errs, "\n"))
 				}
