@@ -214,6 +214,7 @@ func (p *Publisher) report(r *Report, jobs []*work) (done bool) {
 type work struct {
 	*source
 	steps []step
+	idle  bool // the only step has no edit: it moves the hold
 	need  *schema
 	err   error
 }
@@ -251,6 +252,10 @@ func (p *Publisher) plan(ctx context.Context) ([]*work, error) {
 		}
 		if err = w.read(ctx); err == nil {
 			w.steps, err = w.plan(ctx, p.state)
+		}
+		if err == nil && len(w.steps) == 0 {
+			w.steps = p.renew(w.source)
+			w.idle = len(w.steps) > 0
 		}
 		if err == nil && len(w.steps) > 0 {
 			w.need, err = w.inspect(ctx, p, w.steps)
@@ -314,7 +319,7 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 	if err := each(ctx, todo, func(w *work) error { return p.hold(ctx, w) }); err != nil {
 		return err
 	}
-	todo = slices.DeleteFunc(todo, func(w *work) bool { return w.err != nil })
+	todo = slices.DeleteFunc(todo, func(w *work) bool { return w.err != nil || w.idle && w.pin.Key == "" })
 	for _, parts := range p.versions(todo) {
 		var actions []action
 		now := p.opts.Clock.Wall().UnixMilli()

@@ -31,6 +31,8 @@ type source struct {
 	pin manifest.Pin
 	// named: there may be a version that names pin, for the answer to its create was lost.
 	named bool
+	// renewed is when this publisher last tried to move the hold without an edit, if ever.
+	renewed *clock.Instant
 	// bad is why the source was left behind in the last round. A publisher that goes on tries it
 	// again when wait has passed since tried; waiting says that it has not.
 	bad     error
@@ -123,7 +125,7 @@ func (s *source) check(ctx context.Context, published uint64, h hold, known bool
 		// until there are as many as before, and then they are mixed with the lost ones.
 		return s.restored(fmt.Sprintf("it has %d edits, and %d are published", total, published))
 	case known:
-		return s.contains(ctx, reader.Place{Slot: fence.Position{Epoch: fence.Epoch(h.Epoch), Seq: h.Slot}, Opened: h.Opened})
+		return s.contains(ctx, h.place())
 	}
 	return nil
 }
