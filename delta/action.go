@@ -105,7 +105,7 @@ type remove struct {
 	Deleted    int64              `json:"deletionTimestamp"`
 	DataChange bool               `json:"dataChange"`
 	Extended   bool               `json:"extendedFileMetadata,omitempty"`
-	Partition  map[string]*string `json:"partitionValues,omitempty"`
+	Partition  map[string]*string `json:"partitionValues"`
 	Size       int64              `json:"size,omitempty"`
 }
 
