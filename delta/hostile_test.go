@@ -176,3 +176,28 @@ func TestOneBadSource(t *testing.T) {
 		}
 	})
 }
+
+// A source has one bad file among many. The footers of the others are read once, not at each retry.
+func TestFootersOfABadSource(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		st := faultstore.New(k.Mem, &faultstore.Options{Clock: clock.Go()})
+		p := k.publisher(st, nil)
+		k.rows(1)
+		k.publish(p)
+		for range 40 {
+			k.rows(1)
+		}
+		k.raw([]byte("just some text, long enough"), nil)
+		try := func() int {
+			before := st.Counts().Of(faultstore.Get, "file/0")
+			if r, err := p.Publish(t.Context()); err != nil || !errors.Is(r.Err(), delta.ErrSource) {
+				t.Fatal(r, err)
+			}
+			return st.Counts().Of(faultstore.Get, "file/0") - before
+		}
+		first := try()
+		if again := try(); first < 20 || again > 20 {
+			t.Errorf("the first try has read %d footers, and the second one %d", first, again)
+		}
+	})
+}

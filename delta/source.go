@@ -224,24 +224,28 @@ func (s *source) inspect(ctx context.Context, p *Publisher, steps []step) (*sche
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
+	err := g.Wait()
+	// Also after an error: the next try reads only the footers that are missing.
+	s.footers = map[string]*footer{}
+	for i, f := range todo {
+		if found[i] != nil {
+			s.footers[f.Key] = found[i]
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	need := newSchema()
-	fresh := map[string]*footer{}
 	var last string
 	for i, f := range todo {
-		fresh[f.Key] = found[i]
 		if found[i].text == last {
 			found[i].schema = found[i-1].schema // most files are alike: keep one of their schemas
 			continue
 		}
 		last = found[i].text
-		var err error
 		if need, err = need.merge(found[i].schema); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.path(f.Key), err)
 		}
 	}
-	s.footers = fresh
 	return need, nil
 }
