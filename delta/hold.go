@@ -91,6 +91,9 @@ func (p *Publisher) untidy() bool {
 		return p.due
 	}
 	every := retentionOf(p.state.meta, p.opts.Retention) / holdsPerRetention
+	if p.tidied != nil && p.opts.Clock.Now().Sub(*p.tidied) <= every {
+		return false // a hold may be old for years: that of an idle source, or of another publisher's
+	}
 	for _, h := range p.state.holds() {
 		if p.opts.Clock.Wall().Sub(time.UnixMilli(h.Held)) > every {
 			return true

@@ -201,3 +201,34 @@ func TestFootersOfABadSource(t *testing.T) {
 		}
 	})
 }
+
+// One source of a table is idle, and its hold is old. Not each Publish lists the log of the table to
+// look for what is old.
+func TestTidiesSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, sources, all := fleet(t, 2)
+		st := faultstore.New(root, &faultstore.Options{Clock: clock.Go()})
+		p, err := delta.Open(t.Context(), st, sources, &delta.Options{Settle: logtest.Quick, Clock: clock.Go()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commitTo(t, all[0], []order{{ID: 1}})
+		commitTo(t, all[1], []order{{ID: 1}})
+		if _, err := p.Publish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * day)
+		var before int
+		for i := range 12 {
+			if i == 2 {
+				before = st.Counts().Of(faultstore.List, "_delta_log/")
+			}
+			if _, err := p.Publish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := st.Counts().Of(faultstore.List, "_delta_log/") - before; n > 0 {
+			t.Errorf("10 rounds with nothing to do have listed the log of the table %d times", n)
+		}
+	})
+}

@@ -42,6 +42,7 @@ type Publisher struct {
 	due     bool // there is something to let go of
 	patient bool // Run waits before it tries a source with an error again, or a checkpoint
 	owed    owed
+	tidied  *clock.Instant // when Publish last let go of everything old; nil before
 	// every and most are checkpointEvery and maxVersions, but in tests.
 	every int64
 	most  int
@@ -126,8 +127,10 @@ func (p *Publisher) foreign(key, what string) {
 // [SourceReport]. Errors: [ErrForeign], [ErrDamaged], the store's or ctx's.
 func (p *Publisher) Publish(ctx context.Context) (Report, error) {
 	r, err := p.publish(ctx)
-	if err == nil && p.untidy() {
-		err = p.tidy(ctx)
+	if now := p.opts.Clock.Now(); err == nil && p.untidy() {
+		if err = p.tidy(ctx); err == nil {
+			p.tidied = &now
+		}
 	}
 	return r, err
 }
