@@ -517,7 +517,7 @@ func (p *Publisher) actions(w part, now int64) []action {
 		values := map[string]*string{}
 		for _, name := range p.state.meta.Partition {
 			values[name] = nil
-			if v, ok := f.Meta[name]; ok {
+			if v := f.Meta[name]; v != "" { // for Delta an empty value is null
 				values[name] = &v
 			}
 		}

@@ -212,6 +212,13 @@ func (s *source) inspect(ctx context.Context, p *Publisher, steps []step) (*sche
 	for _, st := range steps {
 		todo = append(todo, st.add...)
 	}
+	if p.state.meta != nil && len(p.state.meta.Partition) > 0 || len(p.opts.Partition) > 0 {
+		for _, f := range todo {
+			if err := p.partitioned(s.path(f.Key), f); err != nil {
+				return nil, err
+			}
+		}
+	}
 	found := make([]*footer, len(todo))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
