@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/reader"
 )
 
 // The actions of Delta's protocol, as far as this package writes them.
@@ -104,7 +105,7 @@ type remove struct {
 	Deleted    int64              `json:"deletionTimestamp"`
 	DataChange bool               `json:"dataChange"`
 	Extended   bool               `json:"extendedFileMetadata,omitempty"`
-	Partition  map[string]*string `json:"partitionValues,omitempty"`
+	Partition  map[string]*string `json:"partitionValues"`
 	Size       int64              `json:"size,omitempty"`
 }
 
@@ -172,6 +173,10 @@ type hold struct {
 	Opened fence.ID `json:"opened"`
 	// Gone: the source was unpublished.
 	Gone bool `json:"unpublished,omitempty"`
+}
+
+func (h hold) place() reader.Place {
+	return reader.Place{Slot: fence.Position{Epoch: fence.Epoch(h.Epoch), Seq: h.Slot}, Opened: h.Opened}
 }
 
 const domainPrefix = "fencepost."

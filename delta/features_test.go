@@ -401,3 +401,30 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// Partition values are checked by their column's type, and an empty one is null.
+func TestPartitionValues(t *testing.T) {
+	for typ, c := range map[string]struct{ good, bad []string }{
+		"date":         {[]string{"2026-11-23", ""}, []string{"tomorrow", "2026-02-30"}},
+		"byte":         {[]string{"-128"}, []string{"128", "+1", "x"}},
+		"timestamp":    {[]string{"2026-11-23 10:00:00.5", "2026-11-23T10:00:00Z"}, []string{"2026-11-23", "2026-11-23 25:00:00"}},
+		"decimal(4,2)": {[]string{"-12.34"}, []string{"123.4", "1.234", "1e1"}},
+		"boolean":      {[]string{"true"}, []string{"1"}},
+	} {
+		for i, v := range append(slices.Clone(c.good), c.bad...) {
+			inLake(t, func(t *testing.T, k *lake) {
+				p := k.publisher(nil, &delta.Options{Partition: []delta.Column{{Name: "c", Type: typ}}})
+				k.rows(1)
+				k.publish(p)
+				k.raw(k.Body("file/"+k.live()[0]), map[string]string{"c": v})
+				r, err := p.Publish(t.Context())
+				if bad := i >= len(c.good); err != nil || errors.Is(r.Err(), delta.ErrSchema) != bad || bad == (r.Files == 2) {
+					t.Errorf("%s %q: %+v, %v", typ, v, r, err)
+				}
+				if v == "" && !strings.Contains(string(k.Body(commitName(r.Version))), `"partitionValues":{"c":null}`) {
+					t.Errorf("%s", k.Body(commitName(r.Version)))
+				}
+			})
+		}
+	}
+}

@@ -60,6 +60,30 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 	return nil
 }
 
+// renew returns a step without an edit if the hold of a source must move and no edit moves it.
+//
+// guard:delta-idle-hold. A log that has no edits gets an empty version when its hold is older than the
+// retention and its manifest is newer than the hold. Without this rule: a log has records every day and
+// its table has no edits for a year; its compactor gives up the old records; the hold keeps all that was
+// given up in that year.
+//
+//mutant:replace age < retention => age < 1000*retention
+func (p *Publisher) renew(s *source) []step {
+	edits, h, known := p.state.source(s.log)
+	retention := retentionOf(p.state.meta, p.opts.Retention)
+	age := p.opts.Clock.Wall().Sub(time.UnixMilli(h.Held)).Abs() // a clock may have gone back
+	if !known || age < retention || s.table.Version() <= h.Manifest {
+		return nil
+	}
+	// Publishers whose clocks differ by more than the retention take each other's holds for old.
+	now := p.opts.Clock.Now()
+	if s.renewed != nil && now.Sub(*s.renewed) < retention/holdsPerRetention {
+		return nil
+	}
+	s.renewed = &now
+	return []step{{edits: edits, place: h.place()}}
+}
+
 // untidy reports whether there may be something to let go of: a hold or a checkpoint is new, or
 // the table is idle.
 func (p *Publisher) untidy() bool {
@@ -67,6 +91,9 @@ func (p *Publisher) untidy() bool {
 		return p.due
 	}
 	every := retentionOf(p.state.meta, p.opts.Retention) / holdsPerRetention
+	if p.tidied != nil && p.opts.Clock.Now().Sub(*p.tidied) <= every {
+		return false // a hold may be old for years: that of an idle source, or of another publisher's
+	}
 	for _, h := range p.state.holds() {
 		if p.opts.Clock.Wall().Sub(time.UnixMilli(h.Held)) > every {
 			return true

@@ -176,3 +176,59 @@ func TestOneBadSource(t *testing.T) {
 		}
 	})
 }
+
+// A source has one bad file among many. The footers of the others are read once, not at each retry.
+func TestFootersOfABadSource(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		st := faultstore.New(k.Mem, &faultstore.Options{Clock: clock.Go()})
+		p := k.publisher(st, nil)
+		k.rows(1)
+		k.publish(p)
+		for range 40 {
+			k.rows(1)
+		}
+		k.raw([]byte("just some text, long enough"), nil)
+		try := func() int {
+			before := st.Counts().Of(faultstore.Get, "file/0")
+			if r, err := p.Publish(t.Context()); err != nil || !errors.Is(r.Err(), delta.ErrSource) {
+				t.Fatal(r, err)
+			}
+			return st.Counts().Of(faultstore.Get, "file/0") - before
+		}
+		first := try()
+		if again := try(); first < 20 || again > 20 {
+			t.Errorf("the first try has read %d footers, and the second one %d", first, again)
+		}
+	})
+}
+
+// One source of a table is idle, and its hold is old. Not each Publish lists the log of the table to
+// look for what is old.
+func TestTidiesSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, sources, all := fleet(t, 2)
+		st := faultstore.New(root, &faultstore.Options{Clock: clock.Go()})
+		p, err := delta.Open(t.Context(), st, sources, &delta.Options{Settle: logtest.Quick, Clock: clock.Go()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		commitTo(t, all[0], []order{{ID: 1}})
+		commitTo(t, all[1], []order{{ID: 1}})
+		if _, err := p.Publish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * day)
+		var before int
+		for i := range 12 {
+			if i == 2 {
+				before = st.Counts().Of(faultstore.List, "_delta_log/")
+			}
+			if _, err := p.Publish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := st.Counts().Of(faultstore.List, "_delta_log/") - before; n > 0 {
+			t.Errorf("10 rounds with nothing to do have listed the log of the table %d times", n)
+		}
+	})
+}

@@ -42,6 +42,7 @@ type Publisher struct {
 	due     bool // there is something to let go of
 	patient bool // Run waits before it tries a source with an error again, or a checkpoint
 	owed    owed
+	tidied  *clock.Instant // when Publish last let go of everything old; nil before
 	// every and most are checkpointEvery and maxVersions, but in tests.
 	every int64
 	most  int
@@ -126,8 +127,10 @@ func (p *Publisher) foreign(key, what string) {
 // [SourceReport]. Errors: [ErrForeign], [ErrDamaged], the store's or ctx's.
 func (p *Publisher) Publish(ctx context.Context) (Report, error) {
 	r, err := p.publish(ctx)
-	if err == nil && p.untidy() {
-		err = p.tidy(ctx)
+	if now := p.opts.Clock.Now(); err == nil && p.untidy() {
+		if err = p.tidy(ctx); err == nil {
+			p.tidied = &now
+		}
 	}
 	return r, err
 }
@@ -214,6 +217,7 @@ func (p *Publisher) report(r *Report, jobs []*work) (done bool) {
 type work struct {
 	*source
 	steps []step
+	idle  bool // the only step has no edit: it moves the hold
 	need  *schema
 	err   error
 }
@@ -251,6 +255,10 @@ func (p *Publisher) plan(ctx context.Context) ([]*work, error) {
 		}
 		if err = w.read(ctx); err == nil {
 			w.steps, err = w.plan(ctx, p.state)
+		}
+		if err == nil && len(w.steps) == 0 {
+			w.steps = p.renew(w.source)
+			w.idle = len(w.steps) > 0
 		}
 		if err == nil && len(w.steps) > 0 {
 			w.need, err = w.inspect(ctx, p, w.steps)
@@ -314,7 +322,7 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 	if err := each(ctx, todo, func(w *work) error { return p.hold(ctx, w) }); err != nil {
 		return err
 	}
-	todo = slices.DeleteFunc(todo, func(w *work) bool { return w.err != nil })
+	todo = slices.DeleteFunc(todo, func(w *work) bool { return w.err != nil || w.idle && w.pin.Key == "" })
 	for _, parts := range p.versions(todo) {
 		var actions []action
 		now := p.opts.Clock.Wall().UnixMilli()
@@ -509,7 +517,7 @@ func (p *Publisher) actions(w part, now int64) []action {
 		values := map[string]*string{}
 		for _, name := range p.state.meta.Partition {
 			values[name] = nil
-			if v, ok := f.Meta[name]; ok {
+			if v := f.Meta[name]; v != "" { // for Delta an empty value is null
 				values[name] = &v
 			}
 		}

@@ -1,6 +1,7 @@
 package delta_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -60,6 +61,22 @@ func TestPublishAfterAFold(t *testing.T) {
 		}
 		if !slices.Contains(k.pins(), 1) {
 			t.Errorf("pinned are %v", k.pins())
+		}
+	})
+}
+
+// A remove says that it has all that the add had. So it has partition values, also if there are none.
+func TestRemoveHasPartitionValues(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		p := k.publisher(nil, nil)
+		a := k.rows(1)
+		k.publish(p)
+		k.rows(1, a)
+		r := k.publish(p)
+		for _, m := range k.actions(r.Version, "remove") {
+			if v, ok := m["partitionValues"]; !ok || fmt.Sprint(v) != "map[]" || m["extendedFileMetadata"] != true {
+				t.Errorf("%v", m)
+			}
 		}
 	})
 }

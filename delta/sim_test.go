@@ -56,10 +56,10 @@ func TestHistories(t *testing.T) {
 			})
 		})
 	}
-	t.Logf("%d histories: %d edits, %d versions, %d tries lost, %d rounds, %d failed, %d pauses, %d checks, %d holes, %d cleaned", n,
-		all.edits.Load(), all.versions.Load(), all.tries.Load(), all.rounds.Load(), all.failed.Load(), all.pauses.Load(), all.checks.Load(), all.holes.Load(), all.cleaned.Load())
+	t.Logf("%d histories: %d edits, %d versions, %d tries lost, %d rounds, %d failed, %d pauses, %d checks, %d holes, %d cleaned, %d versions without an edit", n,
+		all.edits.Load(), all.versions.Load(), all.tries.Load(), all.rounds.Load(), all.failed.Load(), all.pauses.Load(), all.checks.Load(), all.holes.Load(), all.cleaned.Load(), all.renewed.Load())
 	if !t.Failed() && n >= 40 {
-		for name, c := range map[string]*atomic.Int64{"tries lost": &all.tries, "pauses": &all.pauses, "creates in a hole": &all.holes, "cleaned": &all.cleaned, "folded": &all.folded} {
+		for name, c := range map[string]*atomic.Int64{"tries lost": &all.tries, "pauses": &all.pauses, "creates in a hole": &all.holes, "cleaned": &all.cleaned, "folded": &all.folded, "version without an edit": &all.renewed} {
 			if c.Load() == 0 {
 				t.Errorf("no history had any %s", name)
 			}
@@ -68,7 +68,7 @@ func TestHistories(t *testing.T) {
 }
 
 type simCounts struct {
-	edits, versions, tries, rounds, failed, pauses, checks, holes, cleaned, folded atomic.Int64
+	edits, versions, tries, rounds, failed, pauses, checks, holes, cleaned, folded, renewed atomic.Int64
 }
 
 type simVersion struct {
@@ -212,8 +212,21 @@ func (s *sim) leads(edits int) {
 		s.mu.Unlock()
 		s.edits.Add(1)
 		s.sleep(10*time.Millisecond, 20*time.Hour)
+		if s.roll(15) == 0 {
+			s.idles(w)
+		}
 	}
 	s.Close(w)
+}
+
+// idles lets days pass in which the log has records and no edit.
+func (s *sim) idles(w *writer.Writer) {
+	for range 2 + s.roll(4) {
+		if _, err := w.Append(s.Context(), [][]byte{[]byte("no edit")}); err != nil {
+			s.Fatal(err)
+		}
+		s.sleep(12*time.Hour, 2*simRetention)
+	}
 }
 
 func (s *sim) compacts() {
@@ -387,6 +400,9 @@ func (s *sim) first(t *table, l *listing, v int64) (seen simVersion, err error) 
 		seen.files = append(seen.files, filePrefix+path)
 	}
 	seen.edits = s.edited(st)
+	if before, ok := s.seenEdits(l, v-1); ok && before == seen.edits {
+		s.renewed.Add(1)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if seen.edits >= uint64(len(s.states)) {
@@ -396,6 +412,14 @@ func (s *sim) first(t *table, l *listing, v int64) (seen simVersion, err error) 
 		return seen, fmt.Errorf("it has %d files, after edit %d there were %d", len(have), seen.edits, len(want))
 	}
 	return seen, nil
+}
+
+// seenEdits returns how many edits a version has that was looked at before.
+func (s *sim) seenEdits(l *listing, v int64) (uint64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, ok := s.seen[l.commits[v].Version]
+	return seen.edits, ok && seen.edits > 0
 }
 
 // finish publishes without faults, and checks that what nobody needs is let go.

@@ -31,6 +31,8 @@ type source struct {
 	pin manifest.Pin
 	// named: there may be a version that names pin, for the answer to its create was lost.
 	named bool
+	// renewed is when this publisher last tried to move the hold without an edit, if ever.
+	renewed *clock.Instant
 	// bad is why the source was left behind in the last round. A publisher that goes on tries it
 	// again when wait has passed since tried; waiting says that it has not.
 	bad     error
@@ -123,7 +125,7 @@ func (s *source) check(ctx context.Context, published uint64, h hold, known bool
 		// until there are as many as before, and then they are mixed with the lost ones.
 		return s.restored(fmt.Sprintf("it has %d edits, and %d are published", total, published))
 	case known:
-		return s.contains(ctx, reader.Place{Slot: fence.Position{Epoch: fence.Epoch(h.Epoch), Seq: h.Slot}, Opened: h.Opened})
+		return s.contains(ctx, h.place())
 	}
 	return nil
 }
@@ -210,6 +212,13 @@ func (s *source) inspect(ctx context.Context, p *Publisher, steps []step) (*sche
 	for _, st := range steps {
 		todo = append(todo, st.add...)
 	}
+	if p.state.meta != nil && len(p.state.meta.Partition) > 0 || len(p.opts.Partition) > 0 {
+		for _, f := range todo {
+			if err := p.partitioned(s.path(f.Key), f); err != nil {
+				return nil, err
+			}
+		}
+	}
 	found := make([]*footer, len(todo))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
@@ -222,24 +231,28 @@ func (s *source) inspect(ctx context.Context, p *Publisher, steps []step) (*sche
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
+	err := g.Wait()
+	// Also after an error: the next try reads only the footers that are missing.
+	s.footers = map[string]*footer{}
+	for i, f := range todo {
+		if found[i] != nil {
+			s.footers[f.Key] = found[i]
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	need := newSchema()
-	fresh := map[string]*footer{}
 	var last string
 	for i, f := range todo {
-		fresh[f.Key] = found[i]
 		if found[i].text == last {
 			found[i].schema = found[i-1].schema // most files are alike: keep one of their schemas
 			continue
 		}
 		last = found[i].text
-		var err error
 		if need, err = need.merge(found[i].schema); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.path(f.Key), err)
 		}
 	}
-	s.footers = fresh
 	return need, nil
 }
