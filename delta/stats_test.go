@@ -14,7 +14,7 @@ import (
 
 // statsFor writes rows to a Parquet file, with two of them in each row group, and returns what the
 // table says of it.
-func statsFor(t *testing.T, root parquet.Node, rows ...parquet.Row) (min, max map[string]any, text string) {
+func statsFor(t *testing.T, root parquet.Node, rows ...parquet.Row) (low, high map[string]any, text string) {
 	t.Helper()
 	var b bytes.Buffer
 	w := parquet.NewWriter(&b, parquet.NewSchema("x", root), parquet.MaxRowsPerRowGroup(2))

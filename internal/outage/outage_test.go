@@ -65,7 +65,7 @@ func TestStalled(t *testing.T) {
 		fails, over := errors.New("refused"), errors.New("the time is over")
 		also := 0
 		settle := l.Settle(&store.SettleOptions{Retrying: func(error) { also++ }})
-		if err := l.Explain(over); err != over {
+		if err := l.Explain(over); err.Error() != over.Error() {
 			t.Errorf("without an outage: %v", err)
 		}
 		fail := func(n int) {
