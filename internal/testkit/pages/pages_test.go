@@ -92,3 +92,11 @@ func TestMarksThatAreWrong(t *testing.T) {
 		}
 	}
 }
+
+// A clone may lie below /tmp. Its path is not one that the page has written.
+func TestPlaceOfAClone(t *testing.T) {
+	p := Place{Dir: "/elsewhere/page", Replace: map[string]string{"/path/to/the/clone": "/tmp/clone"}}
+	if got := p.here("cp /path/to/the/clone/a /tmp/b /var/lib/c"); got != "cp /tmp/clone/a /elsewhere/page/b /elsewhere/page/c" {
+		t.Error(got)
+	}
+}

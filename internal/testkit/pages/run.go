@@ -91,15 +91,14 @@ func (p Place) Run(ctx context.Context, all []Block) error {
 
 func output(state string, i int) string { return filepath.Join(state, fmt.Sprintf("%d.out", i)) }
 
-// here puts what the test has in place of what the page writes.
+// here puts what the test has in place of what the page writes. It does so in one pass: what it has
+// put in may be a path below /tmp itself.
 func (p Place) here(text string) string {
+	pairs := []string{"/tmp/", p.Dir + "/", "/var/lib/", p.Dir + "/"}
 	for from, to := range p.Replace {
-		text = strings.ReplaceAll(text, from, to)
+		pairs = append(pairs, from, to)
 	}
-	for _, dir := range []string{"/tmp/", "/var/lib/"} {
-		text = strings.ReplaceAll(text, dir, p.Dir+"/")
-	}
-	return text
+	return strings.NewReplacer(pairs...).Replace(text)
 }
 
 func (p Place) lines(want []string) (all []string) {
