@@ -12,7 +12,11 @@ import (
 	"time"
 )
 
-const testValidity = 3 * time.Second
+const (
+	testValidity = 3 * time.Second
+	// calmValidity is for tests in which no lease is to end, however busy the machine is.
+	calmValidity = time.Minute
+)
 
 // TestExecKillsInTime: whatever happens to exec, to its watchdog and to the command, all
 // that the command has started is dead before the lease ends, and before the next command starts.
@@ -166,7 +170,7 @@ func TestExecConsul2489(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGSEGV} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			j := startJob(t, fileURL(t), testValidity, "", "setsid")
+			j := startJob(t, fileURL(t), calmValidity, "", "setsid")
 			j.works(2)
 			j.signal(s)
 			j.status()
@@ -178,12 +182,12 @@ func TestExecConsul2489(t *testing.T) {
 // TestExecConsul4439: signals end exec also while it waits. Consul lock discarded them.
 func TestExecConsul4439(t *testing.T) {
 	log := fileURL(t)
-	a := startJob(t, log, testValidity, "", "")
+	a := startJob(t, log, calmValidity, "", "")
 	a.works(1)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			b := startJob(t, log, testValidity, "", "")
+			b := startJob(t, log, calmValidity, "", "")
 			eventually(t, "b waits", func() bool { return strings.Contains(b.err.String(), "waiting for") })
 			b.signal(s)
 			if got := b.status(); got != 128+int(s) {
@@ -255,8 +259,8 @@ func TestExecNoWait(t *testing.T) {
 func TestExecFirstNoWait(t *testing.T) {
 	t.Parallel()
 	log := fileURL(t)
-	j := startJob(t, log, testValidity, "-n", "")
-	k := startJob(t, log, testValidity, "-n", "")
+	j := startJob(t, log, calmValidity, "-n", "")
+	k := startJob(t, log, calmValidity, "-n", "")
 	eventually(t, "one of them works", func() bool { return len(traces(t, j.dir))+len(traces(t, k.dir)) > 0 })
 	winner, loser := j, k
 	if len(traces(t, k.dir)) > 0 {
@@ -272,7 +276,7 @@ func TestExecFirstNoWait(t *testing.T) {
 // TestExecRestart: the command is started again in the same term, and SIGTERM ends it for good.
 func TestExecRestart(t *testing.T) {
 	t.Parallel()
-	j := startJob(t, fileURL(t), testValidity, "--restart", "")
+	j := startJob(t, fileURL(t), calmValidity, "--restart", "")
 	for n := 1; n <= 2; n++ {
 		pid, _ := j.works(n)
 		_ = pid

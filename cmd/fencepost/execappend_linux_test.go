@@ -23,7 +23,7 @@ func script(t *testing.T, out, flags, url, text string) (*exec.Cmd, *buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := command(t, append(append([]string{"exec", "--validity", testValidity.String()}, strings.Fields(flags)...), url, "--", "sh", "-c", text)...)
+	c := command(t, append(append([]string{"exec", "--validity", calmValidity.String()}, strings.Fields(flags)...), url, "--", "sh", "-c", text)...)
 	c.Env = append(c.Env, "SELF="+self, "OUT="+out)
 	errs := &buffer{}
 	c.Stderr = errs
