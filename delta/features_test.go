@@ -171,7 +171,7 @@ func commitTo[T any](t *testing.T, w *writer.Writer, rows []T) {
 	}
 }
 
-// Several logs are one table. One that does not fit is left behind, and the others are not.
+// Several logs are one table. One that does not fit is left out, and the others are not.
 func TestManySources(t *testing.T) {
 	root, sources, all := fleet(t, 5)
 	p, err := delta.Open(context.Background(), root, sources, &delta.Options{Settle: logtest.Quick})

@@ -181,7 +181,7 @@ func (t *table) at(ctx context.Context, l *listing, version int64) (s *state, ba
 }
 
 // unpin releases the pins of this table that hold versions below those that the oldest version
-// within the retention names. Errors of sources that were left behind are told already.
+// within the retention names. Errors of sources that were left out are told already.
 func (p *Publisher) unpin(ctx context.Context, needed map[fence.ID]hold) error {
 	var all []error
 	for _, s := range p.sources {

@@ -43,7 +43,7 @@ func TestHintBeforeCleanup(t *testing.T) {
 		absent, denied bool
 		want           int64
 	}{
-		"it is behind":      {want: 8},
+		"it is older":       {want: 8},
 		"it is not there":   {absent: true, want: 8},
 		"it cannot be read": {denied: true, want: 4},
 	} {

@@ -54,7 +54,7 @@ type Round struct {
 	Report Report
 	// Took is the time of the round. Conflicts are waited for within it.
 	Took time.Duration
-	// Err is why the round failed; nil if it did not. A source that is left behind is no failure
+	// Err is why the round failed; nil if it did not. A source that is left out is no failure
 	// of the round: see [SourceReport.Err].
 	Err error
 }
@@ -163,7 +163,7 @@ type SourceReport struct {
 	Edits, Published uint64
 	// Manifest is the version of the log's manifest that the table holds.
 	Manifest uint64
-	// Err says why the source is left behind; nil if it is not.
+	// Err says why the source is left out; nil if it is not.
 	Err error
 }
 

@@ -123,7 +123,7 @@ func (p *Publisher) foreign(key, what string) {
 // Publish publishes everything that was acknowledged before the call, and lets go of what no
 // version within the retention names. It returns when the table shows that.
 //
-// A source that cannot be published is left behind, and the others are published: see
+// A source that cannot be published is left out, and the others are published: see
 // [SourceReport]. Errors: [ErrForeign], [ErrDamaged], the store's or ctx's.
 func (p *Publisher) Publish(ctx context.Context) (Report, error) {
 	r, err := p.publish(ctx)
@@ -345,7 +345,7 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 	return nil
 }
 
-// claim leaves sources behind that add a file of another log. The others are published.
+// claim leaves out the sources that add a file of another log. The others are published.
 func (p *Publisher) claim(todo []*work) {
 	by := map[string]*work{}
 	for _, w := range todo {

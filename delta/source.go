@@ -33,7 +33,7 @@ type source struct {
 	named bool
 	// renewed is when this publisher last tried to move the hold without an edit, if ever.
 	renewed *clock.Instant
-	// bad is why the source was left behind in the last round. A publisher that goes on tries it
+	// bad is why the source was left out of the last round. A publisher that goes on tries it
 	// again when wait has passed since tried; waiting says that it has not.
 	bad     error
 	wait    time.Duration

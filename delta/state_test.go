@@ -59,7 +59,7 @@ func TestPathsTwiceInACommit(t *testing.T) {
 	}
 }
 
-// A source that is a copy of another one is left behind, and the others are not.
+// A source that is a copy of another one is left out, and the others are not.
 func TestCopiedSource(t *testing.T) {
 	there := small().files["1/a.parquet"]
 	works := make([]*work, 3)

@@ -298,7 +298,7 @@ var fewMoves = 1000
 // reused returns the since that partitions get if the plan moves few: the highest of the base.
 // It returns 0 if the plan moves many.
 //
-// Without it each of many small assignments leaves another since behind. After 100,000 of them
+// Without it each of many small assignments adds one more since that stays. After 100,000 of them
 // that moved one partition each, the sinces alone take 220 KB, however they are encoded.
 // Not covered: a partition that moves for itself in the same assignment as many others gets the
 // new number, and keeps it when the others move on.

@@ -54,7 +54,7 @@ func want(t *testing.T, reg prometheus.Gatherer, v float64, name string) {
 }
 
 // A real publisher: what it makes is counted, and a file that no engine could read is a log that is
-// left behind, whose lag grows.
+// left out, whose lag grows.
 func TestPublisher(t *testing.T) {
 	logtest.Bubble(t, logtest.WithGrace(time.Second), func(t *testing.T, l *logtest.Log) {
 		m, reg := newMetrics(t)
