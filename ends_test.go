@@ -43,7 +43,7 @@ func TestRunRefusesAtOnce(t *testing.T) {
 			"InFlight -3": {func(o *fencepost.Options) { o.Writer.InFlight = -3 }, idle},
 			"Hedge 5":     {func(o *fencepost.Options) { o.Writer.Hedge = 5 }, idle},
 			"manifests of -5": {func(o *fencepost.Options) {
-				o.Writer.Init = &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}
+				o.Writer.Init = &manifest.InitOptions{Limits: fence.Limits{Manifest: -5}}
 			}, idle},
 			"Validity 1µs must be":                       {func(o *fencepost.Options) { o.Leader.Validity = time.Microsecond }, idle},
 			"Until must be nil":                          {func(o *fencepost.Options) { o.Writer.Until = t.Context() }, idle},

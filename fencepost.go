@@ -131,13 +131,13 @@ func (s *settings) reach(ctx context.Context, st store.Store) error {
 	if timeout == 0 {
 		timeout = -1
 	}
-	return store.Reach(ctx, st, layout.FormatKey, &store.ReachOptions{Timeout: timeout, Clock: s.clock, Waiting: func(w store.Waiting) {
+	return outage.Reach(ctx, st, layout.FormatKey, &outage.ReachOptions{Timeout: timeout, Clock: s.clock, Waiting: func(w outage.Waiting) {
 		fields := []zap.Field{zap.String("store", w.Store), zap.Duration("for", w.For.Round(time.Millisecond))}
 		if w.Left > 0 {
 			fields = append(fields, zap.Duration("giving_up_in", w.Left.Round(time.Millisecond)))
 		}
 		if w.Err != nil {
-			fields = append(fields, zap.String("error", store.Brief(w.Err)))
+			fields = append(fields, zap.String("error", outage.Brief(w.Err)))
 		}
 		s.logger.Warn("waiting for the store", fields...)
 	}})

@@ -41,7 +41,7 @@ func names(t testing.TB, st store.Store) (all []string) {
 
 // put uploads a file.
 func put(ctx context.Context, w *writer.Writer) (manifest.File, error) {
-	f, err := w.CreateFile(ctx, ".parquet")
+	f, err := w.CreateFile(ctx, ".parquet", 0)
 	if err != nil {
 		return manifest.File{}, err
 	}

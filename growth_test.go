@@ -166,7 +166,7 @@ func (l *life) day() {
 		synctest.Wait()
 	}
 	// The end of a process that is killed. Its context ends, and so does this test.
-	f, err := w.CreateFile(ctx, ".lost")
+	f, err := w.CreateFile(ctx, ".lost", 0)
 	check(l, err)
 	check(l, f.Close())
 	check(l, w.Close(ctx))
@@ -182,7 +182,7 @@ func (l *life) day() {
 
 // commit adds a file to the table, and removes the one before.
 func (l *life) commit(w *writer.Writer) {
-	f, err := w.CreateFile(l.Context(), ".x")
+	f, err := w.CreateFile(l.Context(), ".x", 0)
 	check(l, err)
 	check(l, f.Close())
 	edit := manifest.Edit{Add: []manifest.File{f.File()}}

@@ -190,7 +190,9 @@ func TestRunReclaims(t *testing.T) {
 		if <-a.began; time.Since(start) > 2*time.Second {
 			t.Errorf("it appended after %v", time.Since(start))
 		}
-		time.Sleep(time.Minute)
+		// Between two heartbeats: one at the same moment as the twin's swap may refuse the swap,
+		// and then the twin knows that the holder lives.
+		time.Sleep(time.Minute + 3*time.Second)
 		twin := w.run("a3", opts(), a.appendAll)
 		if epoch := <-a.began; epoch != 3 {
 			t.Errorf("epoch %d", epoch)

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/outage"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -81,7 +82,7 @@ func TestNoStore(t *testing.T) {
 			"register":  func() error { _, err := register.Open(ctx, st, "x", token, nil); return err },
 			"take":      func() error { _, err := register.Take(ctx, st, "x", nil); return err },
 			"read":      func() error { _, err := register.Read(ctx, st, "x", nil); return err },
-			"reach":     func() error { return store.Reach(ctx, st, "x", nil) },
+			"reach":     func() error { return outage.Reach(ctx, st, "x", nil) },
 			"join":      func() error { _, err := group.Join(ctx, st, nil); return err },
 			"create":    func() error { return group.Create(ctx, st, &group.Options{Partitions: 2}) },
 			"count":     func() error { _, err := group.Partitions(ctx, st); return err },

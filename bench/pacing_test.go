@@ -238,7 +238,7 @@ func (p *pacing) tables(f manifest.Format) {
 			st = newFar(spreads[0])
 			a := newFenced(t, f, st, writer.Options{Checkpoint: -1})
 			commit := func() {
-				file, err := a.w.CreateFile(t.Context(), "")
+				file, err := a.w.CreateFile(t.Context(), "", 0)
 				if err == nil {
 					_, err = file.Write(payload(100))
 				}

@@ -119,7 +119,7 @@ func (w *world) editDoc(doc []byte) {
 func (w *world) tail() (p frame.Point, edits []state.AppliedEdit) {
 	w.Helper()
 	p = w.Newest().Floor
-	src := chain.Source{Store: w.Mem, Log: w.Format.Log, Limits: w.Format.Limits.Limits, Settle: logtest.Quick}
+	src := chain.Source{Store: w.Mem, Log: w.Format.Log, Limits: w.Format.Limits, Settle: logtest.Quick}
 	for step, err := range src.Walk(context.Background(), p) {
 		if err == nil && step.Frame.Kind == frame.Edit {
 			var e state.AppliedEdit

@@ -174,7 +174,7 @@ const pruneIdle = 8
 
 // upkeep prunes at most twice in each grace period, because pruning lists the whole log.
 func (p *pass) upkeep(ctx context.Context) error {
-	grace := time.Duration(p.log.Format().Grace)
+	grace := p.log.Format().Grace
 	now := p.opts.Clock.Now()
 	every := grace / 2
 	if p.version == p.clean {

@@ -66,7 +66,7 @@ func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]s
 	// manifest for the newest.
 	//
 	//mutant:replace age(k.Info) >= grace => k.Version == v
-	grace := time.Duration(p.log.Format().Grace)
+	grace := p.log.Format().Grace
 	var best uint64
 	for v, k := range kept {
 		// At or below the mark there may be junk in the holes.

@@ -56,7 +56,7 @@ func publishOne(t *testing.T, files int) costs {
 		for n > 0 {
 			var e manifest.Edit
 			for range min(n, 5000) {
-				f, err := w.CreateFile(ctx, ".parquet")
+				f, err := w.CreateFile(ctx, ".parquet", 0)
 				if err == nil {
 					_, err = f.Write(b.Bytes())
 				}
@@ -240,7 +240,7 @@ func TestTenPublishers(t *testing.T) {
 		s := newSim(t, 1, &simCounts{})
 		const edits = 50
 		for range edits {
-			f, err := w.CreateFile(ctx, ".parquet")
+			f, err := w.CreateFile(ctx, ".parquet", 0)
 			if err == nil {
 				_, err = f.Write(s.body)
 			}

@@ -253,7 +253,7 @@ func TestTwoSchemas(t *testing.T) {
 			t.Fatal(err, r.Err())
 		}
 	}
-	body, _, err := store.ReadAll(context.Background(), root, "_delta_log/00000000000000000002.json", 1<<20, nil)
+	body, _, err := store.Read(context.Background(), root, "_delta_log/00000000000000000002.json", &store.ReadOptions{Limit: 1 << 20})
 	if err != nil || !strings.Contains(string(body), `\"A\"`) || !strings.Contains(string(body), `\"B\"`) {
 		t.Errorf("%s, %v", body, err)
 	}

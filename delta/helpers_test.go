@@ -119,7 +119,7 @@ func (k *lake) tryRows(n int, remove ...string) (string, error) {
 // raw commits a file with other bytes.
 func (k *lake) raw(body []byte, meta map[string]string, remove ...string) string {
 	k.Helper()
-	w, err := k.w.CreateFile(context.Background(), ".parquet")
+	w, err := k.w.CreateFile(context.Background(), ".parquet", 0)
 	if err == nil {
 		_, err = w.Write(body)
 	}

@@ -171,7 +171,7 @@ func TestOneBadSource(t *testing.T) {
 				t.Fatal(r, err)
 			}
 		}
-		if _, _, err := store.ReadAll(t.Context(), root, "_delta_log/00000000000000000000.json", 1<<20, nil); !errors.Is(err, store.ErrNotFound) {
+		if _, _, err := store.Read(t.Context(), root, "_delta_log/00000000000000000000.json", &store.ReadOptions{Limit: 1 << 20}); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("the log of the table is not cleaned: %v", err)
 		}
 	})

@@ -92,7 +92,7 @@ func TestPublisherThatWakesInAHole(t *testing.T) {
 		}
 		time.Sleep(8 * day)
 		r.publish(1) // version 10; those before the checkpoint of version 8 are deleted
-		if _, _, err := store.ReadAll(t.Context(), r.root, "_delta_log/00000000000000000002.json", 1<<20, nil); !errors.Is(err, store.ErrNotFound) {
+		if _, _, err := store.Read(t.Context(), r.root, "_delta_log/00000000000000000002.json", &store.ReadOptions{Limit: 1 << 20}); !errors.Is(err, store.ErrNotFound) {
 			t.Fatalf("there is no hole, so this tests nothing: %v", err)
 		}
 		if got := r.publish(0); got.Version != 11 || got.Versions != 2 {
@@ -127,7 +127,7 @@ func TestVersionThatIsCreatedTwice(t *testing.T) {
 
 func (r *rivals) body(key string) []byte {
 	r.Helper()
-	body, _, err := store.ReadAll(context.Background(), r.root, key, 1<<20, nil)
+	body, _, err := store.Read(context.Background(), r.root, key, &store.ReadOptions{Limit: 1 << 20})
 	if err != nil {
 		r.Fatal(err)
 	}

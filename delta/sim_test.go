@@ -188,7 +188,7 @@ func (s *sim) leads(edits int) {
 			}
 		}
 		for range 1 + s.roll(3) {
-			f, err := w.CreateFile(s.Context(), ".parquet")
+			f, err := w.CreateFile(s.Context(), ".parquet", 0)
 			if err == nil {
 				_, err = f.Write(s.body)
 			}
@@ -432,7 +432,7 @@ func (s *sim) finish() {
 	s.check()
 	time.Sleep(2 * simRetention)
 	w := s.Open(nil)
-	f, err := w.CreateFile(s.Context(), ".parquet")
+	f, err := w.CreateFile(s.Context(), ".parquet", 0)
 	if err == nil {
 		_, err = f.Write(s.body)
 	}

@@ -155,7 +155,7 @@ func (t *table) cold(ctx context.Context, l *listing) (*state, error) {
 
 // base reads a checkpoint and checks it against the commit of its version, or the one after.
 func (t *table) base(ctx context.Context, l *listing, version int64) (*state, error) {
-	body, _, err := store.ReadAll(ctx, t.st, checkpointKey(version), maxCheckpoint, t.settle)
+	body, _, err := store.Read(ctx, t.st, checkpointKey(version), &store.ReadOptions{Limit: maxCheckpoint, Settle: t.settle})
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +274,7 @@ func (s *state) step(actions []action) error {
 }
 
 func (t *table) commit(ctx context.Context, version int64) ([]action, error) {
-	body, _, err := store.ReadAll(ctx, t.st, commitKey(version), maxCommit, t.settle)
+	body, _, err := store.Read(ctx, t.st, commitKey(version), &store.ReadOptions{Limit: maxCommit, Settle: t.settle})
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +354,7 @@ func (t *table) point(ctx context.Context, last lastCheckpoint) (bool, error) {
 		return false, fmt.Errorf("delta: %w", err)
 	}
 	opts := &store.WriteOptions{Settle: t.settle}
-	old, info, err := store.ReadAll(ctx, t.st, lastKey, 1<<20, t.settle)
+	old, info, err := store.Read(ctx, t.st, lastKey, &store.ReadOptions{Limit: 1 << 20, Settle: t.settle})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		_, err = store.Create(ctx, t.st, lastKey, doc, opts)

@@ -20,7 +20,7 @@ import (
 
 // Log is what a [Writer] needs of a log: a writer.Writer, or a fencepost.Session.
 type Log interface {
-	CreateFile(ctx context.Context, ext string, opts ...writer.FileOption) (*writer.FileWriter, error)
+	CreateFile(ctx context.Context, ext string, size int64) (*writer.FileWriter, error)
 	CommitFiles(ctx context.Context, edit manifest.Edit, opts ...writer.AppendOption) error
 	Append(ctx context.Context, records [][]byte, opts ...writer.AppendOption) (uint64, error)
 }
@@ -268,7 +268,7 @@ func (w *Writer[T]) fileOf(ctx context.Context, meta map[string]string) (*openFi
 			return nil, err
 		}
 	}
-	file, err := w.log.CreateFile(ctx, ".parquet", writer.ExpectedSize(w.opts.FileSize))
+	file, err := w.log.CreateFile(ctx, ".parquet", w.opts.FileSize)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func Drain(ctx context.Context, st store.Store, name string, opts *Options) erro
 		return err
 	}
 	key := member.Key(id)
-	body, _, err := store.ReadAll(ctx, st, key, maxSmall, settle)
+	body, _, err := store.Read(ctx, st, key, &store.ReadOptions{Limit: maxSmall, Settle: settle})
 	if errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("%w: there is no %s", ErrNoMember, key)
 	}

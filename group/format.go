@@ -58,7 +58,7 @@ func decodeFormat(body []byte) (format, error) {
 func (f *format) encode() ([]byte, error) { return document.Encode(member.FormatKey, f) }
 
 func readFormat(ctx context.Context, st store.Store, settle *store.SettleOptions) (format, store.Version, error) {
-	body, info, err := store.ReadAll(ctx, st, member.FormatKey, maxSmall, settle)
+	body, info, err := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: maxSmall, Settle: settle})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return format{}, "", fmt.Errorf("%w: %s has no %s; set Partitions to create one, or check the URL", ErrNoGroup, st.Traits().Name, member.FormatKey)

@@ -29,7 +29,7 @@ func TestFilesApartOnRealServers(t *testing.T) {
 			st := open(t, s.URL(at))
 			var w *writer.Writer
 			add := func(size int) manifest.File {
-				f, err := w.CreateFile(t.Context(), ".parquet")
+				f, err := w.CreateFile(t.Context(), ".parquet", 0)
 				if err == nil {
 					_, err = io.Copy(f, io.LimitReader(zeros{}, int64(size)))
 				}

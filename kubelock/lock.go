@@ -109,7 +109,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 func read(ctx context.Context, st store.Store, name string, settle *store.SettleOptions) (*record, []byte, store.Version, error) {
 	key := leaseKey(name)
-	body, info, err := store.ReadAll(ctx, st, key, maxRecord, settle)
+	body, info, err := store.Read(ctx, st, key, &store.ReadOptions{Limit: maxRecord, Settle: settle})
 	if err != nil {
 		return nil, nil, "", err
 	}

@@ -44,7 +44,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(*got, want) {
 			t.Errorf("got %+v, want %+v", *got, want)
 		}
-		body, _, err := store.ReadAll(ctx, st, leaseKey, 1<<20, nil)
+		body, _, err := store.Read(ctx, st, leaseKey, &store.ReadOptions{Limit: 1 << 20})
 		if err != nil || !bytes.Equal(body, raw) {
 			t.Errorf("the raw bytes are not the object's: %v\n%s\n%s", err, raw, body)
 		}
@@ -80,7 +80,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	if state, err := kubelock.Read(ctx, st, name); err != nil || state.Record.HolderIdentity != "b" || state.Record.LeaderTransitions != 1 {
 		t.Errorf("%+v, %v", state, err)
 	}
-	body, _, err = store.ReadAll(ctx, st, leaseKey, 1<<20, nil)
+	body, _, err = store.Read(ctx, st, leaseKey, &store.ReadOptions{Limit: 1 << 20})
 	if err != nil || !strings.Contains(string(body), `"someday"`) {
 		t.Errorf("a takeover loses the unknown member: %v %s", err, body)
 	}

@@ -71,7 +71,7 @@ func (s sighting) encode() []byte {
 
 // sighted reads the note. It is empty if there is none, or nobody can read it.
 func (f *files) sighted(ctx context.Context) (s sighting, v store.Version, err error) {
-	body, info, err := store.ReadAll(ctx, f.st, layout.FollowerKey(f.prefix), maxRecord, f.settle(1))
+	body, info, err := store.Read(ctx, f.st, layout.FollowerKey(f.prefix), &store.ReadOptions{Limit: maxRecord, Settle: f.settle(1)})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return sighting{}, "", nil

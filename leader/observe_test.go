@@ -130,7 +130,7 @@ func TestObserverIsNotFooledByAHole(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, o := w.node("a"), w.node("b"), w.node("o")
 		ta := w.campaign(a)
-		old, _, err := store.ReadAll(w.Context(), w.mem, key(1), 1<<20, nil)
+		old, _, err := store.Read(w.Context(), w.mem, key(1), &store.ReadOptions{Limit: 1 << 20})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestHistory(t *testing.T) {
 			w.Errorf("history %q", got)
 		}
 		// Nobody led with a held lock below the newest. A corrupt one is an error.
-		held, _, err := store.ReadAll(w.Context(), w.mem, key(50), 1<<20, nil)
+		held, _, err := store.Read(w.Context(), w.mem, key(50), &store.ReadOptions{Limit: 1 << 20})
 		if err != nil {
 			w.Fatal(err)
 		}

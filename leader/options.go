@@ -126,7 +126,7 @@ func (o *Options) withDefaults(traits store.Traits) (Options, error) {
 
 // check looks at completed options.
 func (o *Options) check(traits store.Traits) error {
-	bad := []error{o.Prune.Validate()}
+	bad := []error{o.Prune.validate()}
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
 			bad = append(bad, fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...))

@@ -54,7 +54,7 @@ func TestOptionsShowTheArithmetic(t *testing.T) {
 
 // Nil options are valid, and a reason has a limit.
 func TestOptionsOfCalls(t *testing.T) {
-	if err := errors.Join((*leader.Options)(nil).Validate(), (*leader.PruneOptions)(nil).Validate(), (*leader.StepDownOptions)(nil).Validate()); err != nil {
+	if err := errors.Join((*leader.Options)(nil).Validate(), (*leader.StepDownOptions)(nil).Validate()); err != nil {
 		t.Error(err)
 	}
 	if err := (&leader.StepDownOptions{Reason: strings.Repeat("x", 1025)}).Validate(); !errors.Is(err, leader.ErrOptions) {

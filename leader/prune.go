@@ -13,7 +13,8 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// PruneOptions say which old locks [Elector.Prune] keeps. The zero value works.
+// PruneOptions say which old locks [Elector.Prune] keeps: a part of [Options], whose Validate checks them too.
+// The zero value works.
 type PruneOptions struct {
 	// Keep is the largest number of locks to keep; default 1,000.
 	Keep int
@@ -23,14 +24,13 @@ type PruneOptions struct {
 	For time.Duration
 }
 
-// Validate reports what is wrong with the options: all faults, each an
-// [ErrOptions].
-func (o *PruneOptions) Validate() error {
+// validate returns all faults, each an [ErrOptions].
+func (o *PruneOptions) validate() error {
 	var bad []error
-	if o != nil && o.Keep < 0 {
+	if o.Keep < 0 {
 		bad = append(bad, fmt.Errorf("%w: Keep %d of old locks must not be negative", ErrOptions, o.Keep))
 	}
-	if o != nil && o.For < 0 {
+	if o.For < 0 {
 		bad = append(bad, fmt.Errorf("%w: For %v of old locks must not be negative", ErrOptions, o.For))
 	}
 	return errors.Join(bad...)

@@ -131,7 +131,7 @@ func key(epoch int) string { return fmt.Sprintf("lock/%020d.json", epoch) }
 // file is the content of a lock file, read past all faults.
 func (w *world) file(epoch int) map[string]any {
 	w.Helper()
-	body, _, err := store.ReadAll(context.Background(), w.mem, key(epoch), 1<<20, nil)
+	body, _, err := store.Read(context.Background(), w.mem, key(epoch), &store.ReadOptions{Limit: 1 << 20})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Version != 1 || f.Log == (fence.ID{}) || f.Limits != DefaultLimits() || time.Duration(f.Grace) != DefaultGrace || f.Created.IsZero() || f.Probe == nil || len(f.Probe.Kept) == 0 {
+	if f.Version != 1 || f.Log == (fence.ID{}) || f.Limits != fence.DefaultLimits() || f.Grace != DefaultGrace || f.Created.IsZero() || f.Probe == nil || len(f.Probe.Kept) == 0 {
 		t.Errorf("%+v", f)
 	}
 	if got, err := ReadFormat(t.Context(), st, nil); err != nil || !reflect.DeepEqual(got, f) {
@@ -38,7 +38,7 @@ func TestInit(t *testing.T) {
 	}
 	// Of a log that exists nothing changes, whatever is asked for; not even a probe.
 	st.ResetCounts()
-	again, err := Init(t.Context(), st, &InitOptions{Limits: Limits{Limits: fence.Limits{Object: 1000}}, Grace: time.Hour})
+	again, err := Init(t.Context(), st, &InitOptions{Limits: fence.Limits{Object: 1000}, Grace: time.Hour})
 	if err != nil || !reflect.DeepEqual(again, f) {
 		t.Errorf("%+v, %v", again, err)
 	}
@@ -49,15 +49,15 @@ func TestInit(t *testing.T) {
 
 func TestInitOptions(t *testing.T) {
 	for name, tt := range map[string]struct {
-		ask   Limits
+		ask   fence.Limits
 		grace time.Duration
-		want  Limits
+		want  fence.Limits
 		wait  time.Duration
 	}{
-		"defaults":      {Limits{}, 0, DefaultLimits(), DefaultGrace},
-		"small objects": {Limits{Limits: fence.Limits{Object: 1000}}, -1, Limits{Limits: fence.Limits{Object: 1000, Record: 995, Cursor: 4096}, Manifest: 8 << 20}, 0},
-		"tiny objects":  {Limits{Limits: fence.Limits{Object: 3}}, MinGrace, Limits{Limits: fence.Limits{Object: 3, Record: 0, Cursor: 4096}, Manifest: 8 << 20}, MinGrace},
-		"great objects": {Limits{Limits: fence.Limits{Object: fence.MaxObject}}, 0, Limits{Limits: fence.Limits{Object: fence.MaxObject, Record: 16 << 20, Cursor: 4096}, Manifest: 8 << 20}, DefaultGrace},
+		"defaults":      {fence.Limits{}, 0, fence.DefaultLimits(), DefaultGrace},
+		"small objects": {fence.Limits{Object: 1000}, -1, fence.Limits{Object: 1000, Record: 995, Cursor: 4096, Manifest: 8 << 20}, 0},
+		"tiny objects":  {fence.Limits{Object: 3}, MinGrace, fence.Limits{Object: 3, Record: 0, Cursor: 4096, Manifest: 8 << 20}, MinGrace},
+		"great objects": {fence.Limits{Object: fence.MaxObject}, 0, fence.Limits{Object: fence.MaxObject, Record: 16 << 20, Cursor: 4096, Manifest: 8 << 20}, DefaultGrace},
 	} {
 		o, err := (&InitOptions{Limits: tt.ask, Grace: tt.grace}).withDefaults()
 		if err != nil || o.Limits != tt.want || o.Grace != tt.wait {
@@ -65,13 +65,13 @@ func TestInitOptions(t *testing.T) {
 		}
 	}
 	st, _ := fixture.Faults(nil)
-	for says, l := range map[string]Limits{
-		"objects of -1 bytes":                    {Limits: fence.Limits{Object: -1}},
-		"a record of 900 bytes does not fit":     {Limits: fence.Limits{Object: 900, Record: 900}},
-		"cursors of 2000000 bytes":               {Limits: fence.Limits{Cursor: 2000000}},
+	for says, l := range map[string]fence.Limits{
+		"objects of -1 bytes":                    {Object: -1},
+		"a record of 900 bytes does not fit":     {Object: 900, Record: 900},
+		"cursors of 2000000 bytes":               {Cursor: 2000000},
 		"manifests of 1000 bytes":                {Manifest: 1000},
-		"two cursors of 1048576 in base64":       {Limits: fence.Limits{Cursor: 1 << 20}, Manifest: 1 << 20},
-		"manifests of 67108865 bytes; possible ": {Manifest: MaxManifest + 1},
+		"two cursors of 1048576 in base64":       {Cursor: 1 << 20, Manifest: 1 << 20},
+		"manifests of 67108865 bytes; possible ": {Manifest: fence.MaxManifest + 1},
 	} {
 		_, err := Init(t.Context(), st, &InitOptions{Limits: l, Probe: quickProbe})
 		fixture.WantErr(t, err, fence.ErrLimit, says)

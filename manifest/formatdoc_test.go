@@ -2,11 +2,9 @@ package manifest
 
 import (
 	"bytes"
-	"math"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
@@ -67,33 +65,6 @@ func TestFormatRefuses(t *testing.T) {
 		fixture.WantErr(t, err, fence.ErrCorrupt, layout.FormatKey)
 		if !reflect.DeepEqual(f, Format{}) {
 			t.Errorf("%s: it returns what it refuses", body)
-		}
-	}
-}
-
-// TestLimitsLeaveRoom: a manifest limit that two cursors or the seals can fill
-// would stop compaction one day; such a log is not made.
-func TestLimitsLeaveRoom(t *testing.T) {
-	l := DefaultLimits()
-	l.Cursor = fence.MaxCursor
-	l.Manifest = 256<<10 + 2*1398104
-	if err := l.Validate(); err != nil {
-		t.Error(err)
-	}
-	l.Manifest--
-	fixture.WantErr(t, l.Validate(), fence.ErrLimit, "3058352 (262144 for lists and properties, 2796208 for two cursors of 1048576 in base64)")
-}
-
-// A duration is read as it was written.
-func TestDuration(t *testing.T) {
-	for _, d := range []time.Duration{0, 1, time.Millisecond, DefaultGrace, math.MaxInt64} {
-		var got Duration
-		b, err := Duration(d).MarshalText()
-		if err == nil {
-			err = got.UnmarshalText(b)
-		}
-		if err != nil || time.Duration(got) != d {
-			t.Errorf("%v became %v: %v", d, time.Duration(got), err)
 		}
 	}
 }

@@ -16,7 +16,7 @@ var (
 )
 
 func testFormat() Format {
-	return Format{Version: document.Format, Log: testLog, Created: testTime.Truncate(time.Second), Limits: DefaultLimits(), Grace: Duration(DefaultGrace)}
+	return Format{Version: document.Format, Log: testLog, Created: testTime.Truncate(time.Second), Limits: fence.DefaultLimits(), Grace: DefaultGrace}
 }
 
 // quick lets nobody wait for a store that is in memory.

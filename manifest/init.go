@@ -32,8 +32,8 @@ const (
 // InitOptions describe a new log. The zero value works. But for Files, they have no effect on a
 // log that exists.
 type InitOptions struct {
-	// Limits that are 0 become those of [DefaultLimits].
-	Limits Limits
+	// Limits that are 0 become those of [fence.DefaultLimits].
+	Limits fence.Limits
 	// Grace is [DefaultGrace] if 0, and otherwise at least [MinGrace]. A negative one means
 	// none: only for tests, on a store whose listings are atomic.
 	Grace time.Duration
@@ -65,10 +65,10 @@ func (o *InitOptions) Validate() error {
 
 func (o *InitOptions) withDefaults() (InitOptions, error) {
 	v := *cmp.Or(o, &InitOptions{})
-	v.Limits.Object = cmp.Or(v.Limits.Object, DefaultLimits().Object)
-	v.Limits.Record = cmp.Or(v.Limits.Record, min(DefaultLimits().Record, max(v.Limits.Object-binary.MaxVarintLen32, 0)))
-	v.Limits.Cursor = cmp.Or(v.Limits.Cursor, DefaultLimits().Cursor)
-	v.Limits.Manifest = cmp.Or(v.Limits.Manifest, DefaultLimits().Manifest)
+	v.Limits.Object = cmp.Or(v.Limits.Object, fence.DefaultLimits().Object)
+	v.Limits.Record = cmp.Or(v.Limits.Record, min(fence.DefaultLimits().Record, max(v.Limits.Object-binary.MaxVarintLen32, 0)))
+	v.Limits.Cursor = cmp.Or(v.Limits.Cursor, fence.DefaultLimits().Cursor)
+	v.Limits.Manifest = cmp.Or(v.Limits.Manifest, fence.DefaultLimits().Manifest)
 	v.Clock = clock.Or(v.Clock)
 	var bad []error
 	switch {
@@ -79,7 +79,7 @@ func (o *InitOptions) withDefaults() (InitOptions, error) {
 	case v.Grace < MinGrace:
 		bad = append(bad, fmt.Errorf("%w: a grace of %v is too short: it must be at least %v, which a listing may take, or what it is about to show could be deleted under it", ErrOptions, v.Grace, MinGrace))
 	}
-	if err := v.Limits.Validate(); err != nil {
+	if err := layout.CheckLimits(v.Limits); err != nil {
 		bad = append(bad, fmt.Errorf("%w: Limits: %w", ErrOptions, err))
 	}
 	if err := errors.Join(v.Probe.Validate(), v.Settle.Validate()); err != nil {
@@ -163,7 +163,7 @@ func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err
 	}
 	f = Format{
 		Version: document.Format, Log: fence.ID(uuid.New()), Created: o.Clock.Wall().UTC().Truncate(time.Second),
-		Limits: o.Limits, Grace: Duration(o.Grace), Probe: report,
+		Limits: o.Limits, Grace: o.Grace, Probe: report,
 	}
 	if store.IsNil(o.Files) {
 		return f, nil

@@ -165,7 +165,7 @@ func TestStore(t *testing.T) {
 	_, _ = st.Put(ctx, "a", []byte("1"), &store.PutOptions{If: store.IfAbsent()})
 	_, _ = st.Put(ctx, "a", []byte("2"), &store.PutOptions{If: store.IfAbsent()})
 	_, _ = st.Put(ctx, "lost", []byte("2"), nil)
-	_, _, _ = store.ReadAll(ctx, st, "a", 10, nil)
+	_, _, _ = store.Read(ctx, st, "a", &store.ReadOptions{Limit: 10})
 	_, _ = st.Get(ctx, "b", nil)
 	for range st.List(ctx, "", nil) {
 	}

@@ -153,7 +153,7 @@ func fillTable(ctx context.Context, st store.Store, content string) {
 	if err != nil {
 		panic(err)
 	}
-	f, err := w.CreateFile(ctx, ".csv")
+	f, err := w.CreateFile(ctx, ".csv", 0)
 	if err != nil {
 		panic(err)
 	}

@@ -32,7 +32,7 @@ func commit(t testing.TB, st store.Store, contents ...[]byte) (all []manifest.Fi
 		t.Fatal(err)
 	}
 	for _, body := range contents {
-		f, err := w.CreateFile(t.Context(), ".parquet")
+		f, err := w.CreateFile(t.Context(), ".parquet", 0)
 		if err == nil {
 			_, err = f.Write(body)
 		}
@@ -219,7 +219,7 @@ func TestFileSecondStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := w.CreateFile(t.Context(), ".parquet")
+	f, err := w.CreateFile(t.Context(), ".parquet", 0)
 	if err == nil {
 		_, err = f.Write([]byte("rows"))
 	}

@@ -183,7 +183,7 @@ func TestT1_JunkSealAtTheTail(t *testing.T) {
 			w.Lead(2)
 			junk := w.Seal(slot.Position, 99)
 			w.Put(layout.DataKey(slot.Position), junk) // as if it had been a slot of data, and pruned
-			f, err := frame.Decode(junk, w.Format.Limits.Limits)
+			f, err := frame.Decode(junk, w.Format.Limits)
 			if err != nil {
 				t.Error(err)
 				return

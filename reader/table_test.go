@@ -63,7 +63,7 @@ func (t *table) takeOver() {
 
 func (t *table) toTail() {
 	t.Helper()
-	src := chain.Source{Store: t.Mem, Log: t.Format.Log, Limits: t.Format.Limits.Limits, Settle: logtest.Quick}
+	src := chain.Source{Store: t.Mem, Log: t.Format.Log, Limits: t.Format.Limits, Settle: logtest.Quick}
 	for step, err := range src.Walk(context.Background(), t.at) {
 		if err != nil {
 			t.Fatal(err)

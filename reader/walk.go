@@ -50,7 +50,7 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 		// stream waits; the stream waits for this slot for ever.
 		//
 		//mutant:replace f.Tail(ctx, s.at.Position) => s.refresh(ctx)
-		if !s.tail || doubtful == s.at.Position || idle >= time.Duration(s.log.Format().Grace)/2 {
+		if !s.tail || doubtful == s.at.Position || idle >= s.log.Format().Grace/2 {
 			requests++
 			if err := f.Tail(ctx, s.at.Position); err != nil {
 				return err

@@ -145,7 +145,7 @@ func Read(ctx context.Context, st store.Store, key string, opts *Options) (State
 }
 
 func read(ctx context.Context, st store.Store, key string, settle *store.SettleOptions) (record, store.Version, error) {
-	body, info, err := store.ReadAll(ctx, st, key, maxRecord, settle)
+	body, info, err := store.Read(ctx, st, key, &store.ReadOptions{Limit: maxRecord, Settle: settle})
 	if errors.Is(err, store.ErrTooLarge) {
 		err = document.Corrupt(key, "%v", err)
 	}

@@ -230,7 +230,7 @@ func TestBadInput(t *testing.T) {
 func TestGreatestCount(t *testing.T) {
 	st := memstore.New(nil)
 	open(t, st, 3)
-	body, _, err := store.ReadAll(t.Context(), st, key, 1<<20, nil)
+	body, _, err := store.Read(t.Context(), st, key, &store.ReadOptions{Limit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestGolden(t *testing.T) {
 			if err := r.Set(t.Context(), []byte("orders/v12.parquet")); err != nil {
 				t.Fatal(err)
 			}
-			want, _, err = store.ReadAll(t.Context(), st, "register.json", 1<<20, nil)
+			want, _, err = store.Read(t.Context(), st, "register.json", &store.ReadOptions{Limit: 1 << 20})
 			if err == nil {
 				err = os.WriteFile(golden, want, 0o600)
 			}

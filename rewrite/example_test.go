@@ -27,7 +27,7 @@ func ExampleRewriter_Once() {
 	}
 	defer w.Close(ctx)
 	for i := range 10 {
-		f, err := w.CreateFile(ctx, ".csv")
+		f, err := w.CreateFile(ctx, ".csv", 0)
 		if err != nil {
 			panic(err)
 		}

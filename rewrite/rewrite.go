@@ -199,7 +199,7 @@ func (r *Rewriter) write(ctx context.Context, s *reader.Snapshot, files []manife
 		want += f.Records
 		counted = counted && f.Records > 0
 	}
-	out, err := r.w.CreateFile(ctx, ext)
+	out, err := r.w.CreateFile(ctx, ext, 0)
 	if err != nil {
 		return manifest.File{}, err
 	}

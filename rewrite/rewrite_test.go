@@ -45,7 +45,7 @@ func newLines(t testing.TB) *lines {
 // file makes a file of some rows, which is not in the table yet.
 func (l *lines) file(w *writer.Writer, rows ...int) manifest.File {
 	l.Helper()
-	f, err := w.CreateFile(context.Background(), ".txt")
+	f, err := w.CreateFile(context.Background(), ".txt", 0)
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestNeverBothNorNeither(t *testing.T) {
 func (l *lines) replace(old manifest.File) int {
 	l.Helper()
 	body := l.Body(old.Key)
-	f, err := l.w.CreateFile(context.Background(), ".txt")
+	f, err := l.w.CreateFile(context.Background(), ".txt", 0)
 	if err == nil {
 		_, err = f.Write(body)
 	}

@@ -5,7 +5,7 @@
 // # Use
 //
 // [Open] opens the store that a URL names; [Sub] gives a log a folder of its own in it.
-// [Create] and [Swap] write on a condition. [Read], [ReadAll], [ListAll] and [DeleteAll]
+// [Create] and [Swap] write on a condition. [Read], [ListAll] and [DeleteAll]
 // retry. The methods of [Store] make one attempt and never retry.
 //
 // # Outcomes

@@ -32,6 +32,9 @@ var (
 	ErrTooLarge = errors.New("store: object too large")
 	// ErrUnknown: a write was sent, and nobody can tell whether it was applied or will be.
 	ErrUnknown = errors.New("store: outcome unknown")
+	// ErrUnreachable: the store did not answer in the time that a program has for its first
+	// request, such as fencepost.Options.Contact.
+	ErrUnreachable = errors.New("store: unreachable")
 )
 
 // Error is what a driver returns: the operation, its key, and what the store answered.

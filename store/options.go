@@ -119,6 +119,9 @@ func (e *timeoutError) Error() string {
 	return fmt.Sprintf("store: no answer within %v: %v", e.after, e.err)
 }
 
+// NoAnswer returns how long the request has waited. Package outage finds it by this method.
+func (e *timeoutError) NoAnswer() time.Duration { return e.after }
+
 func (e *timeoutError) Unwrap() []error { return []error{errAttemptTimeout, e.err} }
 
 // pause waits after n+1 failures, the last of which was err. It returns early, with

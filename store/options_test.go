@@ -25,9 +25,9 @@ func TestSettleOptions(t *testing.T) {
 		list = err
 	}
 	_, create := store.Create(ctx, st, "k", []byte("x"), &store.WriteOptions{Settle: bad})
-	_, _, read := store.ReadAll(ctx, st, "k", 1, bad)
+	_, _, read := store.Read(ctx, st, "k", &store.ReadOptions{Limit: 1, Settle: bad})
 	for name, err := range map[string]error{
-		"Validate": bad.Validate(), "Create": create, "ReadAll": read, "ListAll": list, "DeleteAll": store.DeleteAll(ctx, st, []string{"k"}, bad),
+		"Validate": bad.Validate(), "Create": create, "Read": read, "ListAll": list, "DeleteAll": store.DeleteAll(ctx, st, []string{"k"}, bad),
 		"Retry": store.Retry(ctx, bad, func(context.Context) error { t.Error("it was called"); return nil }),
 	} {
 		if !errors.Is(err, store.ErrInvalid) || strings.Count(err.Error(), "negative") != 4 {
@@ -45,5 +45,11 @@ func TestAge(t *testing.T) {
 		if _, known := info.Age(); known {
 			t.Errorf("%+v has an age", info)
 		}
+	}
+}
+
+func TestWhere(t *testing.T) {
+	if w := (store.Traits{Name: "s3://b", Endpoint: "http://127.0.0.1:9"}).Where(); w != "s3://b at http://127.0.0.1:9" {
+		t.Error(w)
 	}
 }

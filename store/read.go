@@ -62,11 +62,6 @@ func answered(err error) bool {
 		errors.Is(err, ErrRange) || errors.Is(err, ErrTooLarge)
 }
 
-// ReadAll reads a whole object of at most limit bytes into memory: see [Read].
-func ReadAll(ctx context.Context, st Store, key string, limit int64, opts *SettleOptions) ([]byte, Info, error) {
-	return Read(ctx, st, key, &ReadOptions{Limit: limit, Settle: opts})
-}
-
 // ReadOptions describe one [Read].
 type ReadOptions struct {
 	// Offset, Length and IfNoneMatch are those of [GetOptions].

@@ -58,33 +58,33 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-func TestReadAll(t *testing.T) {
+func TestReadWhole(t *testing.T) {
 	inWorld(t, []faultstore.Rule{
 		on("get", 1, overloaded),
 		on("get", 2, faultstore.Fault{Cut: true, Keep: 2}),
 		on("get", 3, faultstore.Fault{Cut: true, Keep: 2, Err: faultstore.ErrReset}),
 	}, func(w *world) {
 		want := w.put("body")
-		got, info, err := store.ReadAll(w.Context(), w.st, "k", 4, w.opts)
+		got, info, err := store.Read(w.Context(), w.st, "k", &store.ReadOptions{Limit: 4, Settle: w.opts})
 		if err != nil || string(got) != "body" || info.Version != want.Version {
 			t.Errorf("%q, %+v, %v", got, info, err)
 		}
 		w.requests(0, 4)
-		if _, info, err := store.ReadAll(w.Context(), w.st, "k", 3, w.opts); !errors.Is(err, store.ErrTooLarge) || info.Size != 4 {
+		if _, info, err := store.Read(w.Context(), w.st, "k", &store.ReadOptions{Limit: 3, Settle: w.opts}); !errors.Is(err, store.ErrTooLarge) || info.Size != 4 {
 			t.Errorf("one byte over the limit: %+v, %v", info, err)
 		}
 		w.put("")
-		if got, _, err := store.ReadAll(w.Context(), w.st, "k", 0, w.opts); err != nil || len(got) != 0 {
+		if got, _, err := store.Read(w.Context(), w.st, "k", &store.ReadOptions{Limit: 0, Settle: w.opts}); err != nil || len(got) != 0 {
 			t.Errorf("an empty object: %q, %v", got, err)
 		}
 		w.remove()
-		if got, _, err := store.ReadAll(w.Context(), w.st, "k", 3, w.opts); !errors.Is(err, store.ErrNotFound) || got != nil {
+		if got, _, err := store.Read(w.Context(), w.st, "k", &store.ReadOptions{Limit: 3, Settle: w.opts}); !errors.Is(err, store.ErrNotFound) || got != nil {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
 	inWorld(t, []faultstore.Rule{each("get", faultstore.Fault{Cut: true, Keep: 2})}, func(w *world) {
 		w.put("body")
-		if got, _, err := store.ReadAll(w.Context(), w.st, "k", 9, w.opts); !errors.Is(err, io.ErrUnexpectedEOF) || got != nil {
+		if got, _, err := store.Read(w.Context(), w.st, "k", &store.ReadOptions{Limit: 9, Settle: w.opts}); !errors.Is(err, io.ErrUnexpectedEOF) || got != nil {
 			t.Errorf("a body that always ends early: %q, %v", got, err)
 		}
 	})
@@ -159,7 +159,7 @@ func TestMemoryIsBoundedWhateverIsClaimed(t *testing.T) {
 		"sends less than claimed":  {1 << 20, 3, 3, io.ErrUnexpectedEOF},
 	} {
 		body := &endless{length: c.sends}
-		got, _, err := store.ReadAll(t.Context(), &liarStore{claims: c.claims, body: body}, "k", 1<<20, one)
+		got, _, err := store.Read(t.Context(), &liarStore{claims: c.claims, body: body}, "k", &store.ReadOptions{Limit: 1 << 20, Settle: one})
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || got != nil || body.read > c.most {
 			t.Errorf("%s: %d bytes, %v, %d were read", name, len(got), err, body.read)
 		}
@@ -182,7 +182,7 @@ func TestLargeIsAllocatedOnce(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		body, _, err := store.ReadAll(t.Context(), st, "k", size, nil)
+		body, _, err := store.Read(t.Context(), st, "k", &store.ReadOptions{Limit: size})
 		runtime.ReadMemStats(&after)
 		if err != nil || int64(len(body)) != size {
 			t.Fatalf("%d bytes, %v", len(body), err)
@@ -336,7 +336,7 @@ func TestNilOptions(t *testing.T) {
 	if _, err := store.Create(t.Context(), st, "k", []byte("x"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if b, _, err := store.ReadAll(t.Context(), st, "k", 1, nil); err != nil || string(b) != "x" {
+	if b, _, err := store.Read(t.Context(), st, "k", &store.ReadOptions{Limit: 1}); err != nil || string(b) != "x" {
 		t.Errorf("%q, %v", b, err)
 	}
 }

@@ -73,7 +73,7 @@ func TestTheCallersReasonIsNoAnswerToARead(t *testing.T) {
 	for _, kind := range []error{store.ErrNotFound, store.ErrNotModified, store.ErrRange, store.ErrTooLarge, store.ErrDenied} {
 		for name, read := range map[string]func(context.Context, store.Store) error{
 			"read": func(ctx context.Context, st store.Store) error {
-				_, _, err := store.ReadAll(ctx, st, "key", 100, nil)
+				_, _, err := store.Read(ctx, st, "key", &store.ReadOptions{Limit: 100})
 				return err
 			},
 			"list": func(ctx context.Context, st store.Store) (err error) {

@@ -447,7 +447,7 @@ func TestAttemptTimesOut(t *testing.T) {
 	inWorld(t, []faultstore.Rule{each("get", faultstore.Fault{Hang: true})}, func(w *world) {
 		w.opts.Reads = 1
 		start := time.Now()
-		_, _, err := store.ReadAll(w.Context(), w.st, "k", 10, w.opts)
+		_, _, err := store.Read(w.Context(), w.st, "k", &store.ReadOptions{Limit: 10, Settle: w.opts})
 		if err == nil || !strings.Contains(err.Error(), "no answer within 30s") || time.Since(start) != 30*time.Second {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}

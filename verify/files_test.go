@@ -22,7 +22,7 @@ func table(l *logtest.Log, n int, remove ...string) (keys []string) {
 	w := l.Open(nil)
 	e := manifest.Edit{Remove: remove}
 	for range n {
-		f, err := w.CreateFile(context.Background(), ".sst")
+		f, err := w.CreateFile(context.Background(), ".sst", 0)
 		if err == nil {
 			_, err = f.Write([]byte("rows"))
 		}

@@ -70,7 +70,7 @@ func (a *apart) verify() *verify.Report {
 
 // file uploads a file.
 func (a *apart) file(w *writer.Writer) (manifest.File, error) {
-	f, err := w.CreateFile(context.Background(), ".parquet")
+	f, err := w.CreateFile(context.Background(), ".parquet", 0)
 	if err != nil {
 		return manifest.File{}, err
 	}

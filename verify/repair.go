@@ -9,7 +9,6 @@ import (
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -40,7 +39,7 @@ func (v *verifier) reseal(ctx context.Context, s state.Seal) error {
 	h := frame.Header{Log: v.report.Log, Nonce: s.Nonce, Position: s.Position, Time: v.opts.Clock.Wall()}
 	body := frame.EncodeSeal(&h, s.Next)
 	write := &store.WriteOptions{Settle: v.opts.Settle}
-	found, info, err := store.ReadAll(ctx, v.st, key, 1<<20, v.opts.Settle)
+	found, info, err := store.Read(ctx, v.st, key, &store.ReadOptions{Limit: 1 << 20, Settle: v.opts.Settle})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		_, err = store.Create(ctx, v.st, key, body, write)
@@ -84,7 +83,7 @@ func (v *verifier) badPage(ctx context.Context, p state.PageRef, bad error) erro
 	}
 	v.repairable(ctx, p.Key, repair{"write the page again, with the entries that an older version of the manifest has", func(ctx context.Context) error {
 		write := &store.WriteOptions{Settle: v.opts.Settle}
-		_, info, err := store.ReadAll(ctx, v.st, p.Key, manifest.MaxManifest, v.opts.Settle)
+		_, info, err := store.Read(ctx, v.st, p.Key, &store.ReadOptions{Limit: fence.MaxManifest, Settle: v.opts.Settle})
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			_, err = store.Create(ctx, v.st, p.Key, body, write)

@@ -366,7 +366,7 @@ func (r *rotten) checkWriter(t *testing.T, h harm) {
 		r.restored(t, l, h)
 		return
 	}
-	f, err := w.CreateFile(ctx, ".new")
+	f, err := w.CreateFile(ctx, ".new", 0)
 	if err == nil {
 		err = f.Close()
 	}

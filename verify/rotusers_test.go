@@ -169,7 +169,7 @@ func TestRotApart(t *testing.T) {
 	a.compact()
 	a.lead(t)
 	body := func(key string) []byte {
-		b, _, err := store.ReadAll(t.Context(), second, key, 1<<20, logtest.Quick)
+		b, _, err := store.Read(t.Context(), second, key, &store.ReadOptions{Limit: 1 << 20, Settle: logtest.Quick})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -126,8 +126,8 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 	}
 	v.report.Log = f.Log
 	v.log = state.With(v.st, f, &state.Options{Files: v.opts.Files, Settle: v.opts.Settle, Clock: v.opts.Clock})
-	v.chain = chain.Source{Store: v.st, Log: f.Log, Limits: f.Limits.Limits, Settle: v.opts.Settle}
-	v.segs = segment.Source{Store: v.st, Log: f.Log, Limits: f.Limits.Limits, Settle: v.opts.Settle}
+	v.chain = chain.Source{Store: v.st, Log: f.Log, Limits: f.Limits, Settle: v.opts.Settle}
+	v.segs = segment.Source{Store: v.st, Log: f.Log, Limits: f.Limits, Settle: v.opts.Settle}
 	v.files, err = v.log.FileStore()
 	return true, err
 }

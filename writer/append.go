@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
-	"github.com/fencepost/fencepost/manifest"
 )
 
 // AppendOption is an addition to an append.
@@ -59,7 +59,7 @@ func (w *Writer) measure(records [][]byte, opts []AppendOption) (entry, error) {
 	limits := w.format.Limits
 	e := entry{records: records}
 	for i, r := range records {
-		if err := frame.CheckRecord(limits.Limits, len(r)); err != nil {
+		if err := frame.CheckRecord(limits, len(r)); err != nil {
 			return e, fmt.Errorf("%w: record %d: %w", ErrTooLarge, i, err)
 		}
 		e.size += frame.RecordSize(len(r))
@@ -76,13 +76,13 @@ func (w *Writer) measure(records [][]byte, opts []AppendOption) (entry, error) {
 	return e, nil
 }
 
-func (e *entry) apply(opts []AppendOption, limits manifest.Limits) error {
+func (e *entry) apply(opts []AppendOption, limits fence.Limits) error {
 	for _, o := range opts {
 		if o.hasCursor {
 			e.cursor, e.hasCursor = o.cursor, true
 		}
 	}
-	if err := frame.CheckCursor(limits.Limits, len(e.cursor)); err != nil {
+	if err := frame.CheckCursor(limits, len(e.cursor)); err != nil {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	return nil

@@ -78,7 +78,7 @@ func ExampleWriter_CommitFiles() {
 		return
 	}
 	defer w.Close(ctx)
-	f, err := w.CreateFile(ctx, ".csv", writer.ExpectedSize(20))
+	f, err := w.CreateFile(ctx, ".csv", 20)
 	if err != nil {
 		fmt.Println(err)
 		return

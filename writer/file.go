@@ -31,18 +31,14 @@ type FileWriter struct {
 	err  error
 }
 
-// FileOption is a property of a file to create.
-type FileOption struct{ size int64 }
-
-// ExpectedSize says how large the file will be, in bytes, about. A store allows so many
-// parts per upload; a file that needs more gets larger parts, and fewer are in flight at
-// once. S3 allows 10,000 parts, of 8 MiB by default, which is 78 GiB: use it from 60 GiB on.
-func ExpectedSize(bytes int64) FileOption { return FileOption{size: bytes} }
-
 // CreateFile begins a file with a new name that ends in ext: empty, or a dot and up to 31
 // letters, digits, dots, hyphens and underscores. What is written streams to the store, in
 // parts if it is large, with bounded memory. Nobody sees the file before Close has returned
 // nil, and it is part of the table only when [Writer.CommitFiles] has added it.
+//
+// size is how large the file will be, in bytes, about; 0 if nobody knows. A store allows so
+// many parts per upload; a file that needs more gets larger parts, and fewer are in flight at
+// once. S3 allows 10,000 parts, of 8 MiB by default, which is 78 GiB: say it from 60 GiB on.
 //
 // Close or abort every file. ctx bounds the file until it is closed. When the writer is
 // fenced or closed, the file is aborted. An aborted file leaves no parts (but see package
@@ -51,7 +47,7 @@ func ExpectedSize(bytes int64) FileOption { return FileOption{size: bytes} }
 //
 // Errors: [ErrFenced], [ErrClosed] or what [Writer.Err] says. Write and Close fail with
 // manifest.ErrFiles if the writer was given the store for files of another log.
-func (w *Writer) CreateFile(ctx context.Context, ext string, opts ...FileOption) (*FileWriter, error) {
+func (w *Writer) CreateFile(ctx context.Context, ext string, size int64) (*FileWriter, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, fmt.Errorf("writer: %w", err)
@@ -60,12 +56,8 @@ func (w *Writer) CreateFile(ctx context.Context, ext string, opts ...FileOption)
 	if _, _, got, ok := layout.ParseFileKey(key); !ok || got != ext {
 		return nil, fmt.Errorf("writer: %q cannot be the extension of a file: use nothing, or a dot and up to %d letters, digits, dots, hyphens and underscores", ext, layout.MaxExt-1)
 	}
-	upload := &store.UploadOptions{}
-	for _, o := range opts {
-		if o.size < 0 {
-			return nil, fmt.Errorf("writer: ExpectedSize %d must not be negative", o.size)
-		}
-		upload.SizeHint = o.size
+	if size < 0 {
+		return nil, fmt.Errorf("writer: a file of %d bytes cannot be: give its size, about, or 0", size)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	body, pipe := io.Pipe()
@@ -77,7 +69,7 @@ func (w *Writer) CreateFile(ctx context.Context, ext string, opts ...FileOption)
 		return nil, w.err
 	}
 	w.files[f] = struct{}{}
-	w.tasks.Go(func() { w.upload(ctx, f, body, upload) })
+	w.tasks.Go(func() { w.upload(ctx, f, body, &store.UploadOptions{SizeHint: size}) })
 	return f, nil
 }
 

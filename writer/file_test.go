@@ -21,9 +21,9 @@ import (
 )
 
 // create begins a file.
-func create(t testing.TB, w *writer.Writer, opts ...writer.FileOption) *writer.FileWriter {
+func create(t testing.TB, w *writer.Writer, size int64) *writer.FileWriter {
 	t.Helper()
-	f, err := w.CreateFile(t.Context(), ".bin", opts...)
+	f, err := w.CreateFile(t.Context(), ".bin", size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func create(t testing.TB, w *writer.Writer, opts ...writer.FileOption) *writer.F
 // file makes a whole file.
 func (e *env) file(w *writer.Writer, content string) manifest.File {
 	e.Helper()
-	f := create(e.TB, w)
+	f := create(e.TB, w, 0)
 	if _, err := io.WriteString(f, content); err != nil {
 		e.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestT33_Files(t *testing.T) {
 				defer srv.SetFault(nil)
 			}
 			body := random(c.size)
-			f := create(t, w)
+			f := create(t, w, 0)
 			if _, err := io.Copy(f, bytes.NewReader(body)); err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func TestT33_Files(t *testing.T) {
 func TestExpectedSize(t *testing.T) {
 	srv, w := onS3(t)
 	srv.Reset()
-	f := create(t, w, writer.ExpectedSize(100<<30))
+	f := create(t, w, 100<<30)
 	if _, err := f.Write(random(20 << 20)); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestFileOfAFencedWriter(t *testing.T) {
 		a := e.open("a", 1, nil)
 		b := e.open("b", 2, &writer.Options{Until: until})
 		of := func(w *writer.Writer) *writer.FileWriter {
-			f := create(t, w)
+			f := create(t, w, 0)
 			if _, err := io.WriteString(f, "half"); err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func TestFileOfAFencedWriter(t *testing.T) {
 			t.Errorf("the file of a writer whose term is over: %v", err)
 		}
 		for _, w := range []*writer.Writer{a, b} {
-			if _, err := w.CreateFile(t.Context(), ""); err == nil || !errors.Is(err, w.Err()) {
+			if _, err := w.CreateFile(t.Context(), "", 0); err == nil || !errors.Is(err, w.Err()) {
 				t.Errorf("a file of a stopped writer: %v", err)
 			}
 		}
@@ -183,7 +183,7 @@ func TestFileGivenUp(t *testing.T) {
 			srv, w := onS3(t)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			f, err := w.CreateFile(ctx, ".bin")
+			f, err := w.CreateFile(ctx, ".bin", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -222,7 +222,7 @@ func TestFileClosedAfterItsEnd(t *testing.T) {
 		w := e.open("a", 1, nil)
 		for range 200 {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			f, err := w.CreateFile(ctx, "")
+			f, err := w.CreateFile(ctx, "", 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -252,7 +252,7 @@ func TestFileWaitsForTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, nil)
 		e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Upload, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}})
-		f := create(t, w)
+		f := create(t, w, 0)
 		if _, err := f.Write([]byte("x")); !errors.Is(err, store.ErrDenied) || !strings.Contains(err.Error(), "writer: file file/") {
 			t.Errorf("Write: %v", err)
 		}
@@ -260,7 +260,7 @@ func TestFileWaitsForTheStore(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		release := e.hold("a", faultstore.Upload, "file/")
-		f = create(t, w)
+		f = create(t, w, 0)
 		wrote := make(chan error, 1)
 		go func() {
 			_, err := f.Write([]byte("x"))
@@ -282,7 +282,7 @@ func TestFileWaitsForTheStore(t *testing.T) {
 func TestFileBeforeClose(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, nil)
-		f := create(t, w)
+		f := create(t, w, 0)
 		if _, err := io.WriteString(f, "x"); err != nil {
 			t.Fatal(err)
 		}
@@ -326,19 +326,19 @@ func TestFileExtensions(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w := e.open("a", 1, nil)
 		for _, ext := range []string{"parquet", ".", "/", "./x", "..\\x", ".a b", "." + strings.Repeat("x", 32), ".é", "0.x"} {
-			if _, err := w.CreateFile(t.Context(), ext); err == nil || !strings.Contains(err.Error(), "extension") {
+			if _, err := w.CreateFile(t.Context(), ext, 0); err == nil || !strings.Contains(err.Error(), "extension") {
 				t.Errorf("%q: %v", ext, err)
 			}
 		}
 		for _, ext := range []string{"", ".parquet", ".tar.gz", "." + strings.Repeat("x", 31)} {
-			f, err := w.CreateFile(t.Context(), ext)
+			f, err := w.CreateFile(t.Context(), ext, 0)
 			if err != nil {
 				t.Errorf("%q: %v", ext, err)
 				continue
 			}
 			f.Abort()
 		}
-		if _, err := w.CreateFile(t.Context(), "", writer.ExpectedSize(-1)); err == nil {
+		if _, err := w.CreateFile(t.Context(), "", -1); err == nil {
 			t.Error("a negative size was taken")
 		}
 	})

@@ -44,7 +44,8 @@ func bubbleOn(t *testing.T, limits fence.Limits, f func(t *testing.T, e *env)) {
 	t.Helper()
 	form := logtest.Format()
 	if limits != (fence.Limits{}) {
-		form.Limits.Limits = limits
+		limits.Manifest = form.Limits.Manifest
+		form.Limits = limits
 	}
 	logtest.Bubble(t, form, func(t *testing.T, l *logtest.Log) {
 		e := &env{Log: l}

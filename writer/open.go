@@ -62,7 +62,7 @@ func open(ctx context.Context, st store.Store, token fence.Token, o Options, rea
 	if err != nil {
 		return nil, err
 	}
-	if err := o.fit(log.Format().Limits.Limits); err != nil {
+	if err := o.fit(log.Format().Limits); err != nil {
 		return nil, err
 	}
 	begin, err := takeover.Run(ctx, takeover.Config{

@@ -50,7 +50,7 @@ func TestOptions(t *testing.T) {
 		{&writer.Options{Hedge: -1}, ""},
 		{&writer.Options{Hedge: 1, Linger: -1}, "Linger -1ns must not be negative\nwriter: invalid options: Hedge 1 must"}, // all faults
 		{&writer.Options{Hedge: 0.95}, ""},
-		{&writer.Options{Init: &manifest.InitOptions{Limits: manifest.Limits{Manifest: -5}}}, "manifests of -5 bytes"},
+		{&writer.Options{Init: &manifest.InitOptions{Limits: fence.Limits{Manifest: -5}}}, "manifests of -5 bytes"},
 		{&writer.Options{Init: &manifest.InitOptions{Grace: 1}}, "a grace of 1ns is too short"},
 	} {
 		bad := func(err error) bool {
@@ -77,7 +77,7 @@ func TestOptions(t *testing.T) {
 // Bad options are told before anything is written, the log itself included.
 func TestOptionsBeforeTheLog(t *testing.T) {
 	st := memstore.New(nil)
-	for _, opts := range []*writer.Options{{InFlight: -1}, {Init: &manifest.InitOptions{Limits: manifest.Limits{Limits: fence.Limits{Object: -1}}}}} {
+	for _, opts := range []*writer.Options{{InFlight: -1}, {Init: &manifest.InitOptions{Limits: fence.Limits{Object: -1}}}} {
 		if _, err := writer.Open(t.Context(), st, fence.NewToken(1), opts); err == nil {
 			t.Errorf("%+v were taken", opts)
 		}

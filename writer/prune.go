@@ -56,8 +56,8 @@ func (p *pruning) after(ctx context.Context, m *state.Manifest) {
 	// place of manifest 7 after manifest 7 was deleted; the reader sees neither, and takes an old
 	// manifest for the newest.
 	//
-	//mutant:replace max(minWatch, time.Duration(p.format.Grace)) => minWatch
-	case p.opts.Clock.Now().Sub(p.at) < max(minWatch, time.Duration(p.format.Grace)):
+	//mutant:replace max(minWatch, p.format.Grace) => minWatch
+	case p.opts.Clock.Now().Sub(p.at) < max(minWatch, p.format.Grace):
 		return
 	}
 	if m.Version-m.PruneMark > 2*keptManifests {

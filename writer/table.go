@@ -102,7 +102,7 @@ func (w *Writer) loadOnce(ctx context.Context) error {
 func (w *Writer) editsFrom(ctx context.Context, floor frame.Point) (edits []state.AppliedEdit, err error) {
 	follow := &chain.Follower{
 		Source: &chain.Source{
-			Store: w.st, Log: w.format.Log, Limits: w.format.Limits.Limits, Settle: w.opts.Settle,
+			Store: w.st, Log: w.format.Log, Limits: w.format.Limits, Settle: w.opts.Settle,
 			Keep: func(*frame.Header) bool { return true }, // no records are needed here
 		},
 		Floor: w.log.Floor,

@@ -123,7 +123,7 @@ func TestConflicts(t *testing.T) {
 		w := e.open("b", 2, nil)
 		f := e.file(w, "f")
 		foreign := manifest.File{Key: layout.FileKey(2, "0197a4c6-0000-7000-8000-000000000000", ".bin")}
-		open := create(t, w)
+		open := create(t, w, 0)
 		larger := f
 		larger.Size++
 		other := f // guard:edit-content

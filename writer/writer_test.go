@@ -115,7 +115,7 @@ func TestOpenCreatesTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		w, err := writer.Open(t.Context(), st, fence.NewToken(7), options(&writer.Options{
-			Init: &manifest.InitOptions{Limits: manifest.Limits{Limits: fence.Limits{Object: 1000}}},
+			Init: &manifest.InitOptions{Limits: fence.Limits{Object: 1000}},
 		}))
 		if err != nil {
 			t.Fatal(err)

@@ -96,7 +96,7 @@ type object struct {
 const objectKey = "lease"
 
 func (o *object) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	body, info, err := store.ReadAll(ctx, o.st, objectKey, 1<<20, &store.SettleOptions{Reads: 1, Clock: clock.Go()})
+	body, info, err := store.Read(ctx, o.st, objectKey, &store.ReadOptions{Limit: 1 << 20, Settle: &store.SettleOptions{Reads: 1, Clock: clock.Go()}})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, objectKey)
 	}

@@ -163,7 +163,7 @@ func (p *appending) run(ctx context.Context) error {
 		if err := orphaned(ctx, st, err); !errors.Is(err, manifest.ErrNotInitialized) {
 			return err
 		}
-		format.Limits = manifest.DefaultLimits()
+		format.Limits = fence.DefaultLimits()
 	}
 	if limit := format.Limits.Object; p.batch > limit {
 		return usage("--batch-bytes is %d; the log's limit for an object is %d", p.batch, limit)

@@ -82,7 +82,7 @@ func (g *granted) log(ctx context.Context, st store.Store) (store.Store, error) 
 	var f struct {
 		Probe *probe.Report `json:"probe"`
 	}
-	body, _, err := store.ReadAll(ctx, st, member.FormatKey, 1<<20, nil)
+	body, _, err := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20})
 	if err == nil {
 		err = document.Decode(member.FormatKey, body, &f)
 	}

@@ -181,7 +181,7 @@ func table(t *testing.T, url string) []string {
 		if _, err := w.Append(t.Context(), [][]byte{[]byte("record")}, writer.Cursor([]byte{byte('a' + i)})); err != nil {
 			t.Fatal(err)
 		}
-		f, err := w.CreateFile(t.Context(), ".parquet")
+		f, err := w.CreateFile(t.Context(), ".parquet", 0)
 		if err != nil {
 			t.Fatal(err)
 		}

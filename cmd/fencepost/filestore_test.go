@@ -20,7 +20,7 @@ func apart(t *testing.T) (url, files, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := w.CreateFile(t.Context(), ".parquet")
+	f, err := w.CreateFile(t.Context(), ".parquet", 0)
 	if err == nil {
 		_, err = f.Write([]byte("rows"))
 	}
@@ -81,7 +81,7 @@ func TestFilesStore(t *testing.T) {
 func TestFilesMoved(t *testing.T) {
 	url, files, name := apart(t)
 	moved := openStore(t, memURL(t)+"/moved")
-	body, _, err := store.ReadAll(t.Context(), openStore(t, files), name, 100, nil)
+	body, _, err := store.Read(t.Context(), openStore(t, files), name, &store.ReadOptions{Limit: 100})
 	if err == nil {
 		_, err = moved.Put(t.Context(), name, body, nil)
 	}

@@ -154,7 +154,7 @@ func writeFile(t testing.TB, content string) string {
 // flip changes a bit of an object.
 func flip(t testing.TB, st store.Store, key string) {
 	t.Helper()
-	b, _, err := store.ReadAll(t.Context(), st, key, 1<<30, nil)
+	b, _, err := store.Read(t.Context(), st, key, &store.ReadOptions{Limit: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,12 +42,12 @@ It needs the rights of a writer.`,
 	limits := []struct {
 		name, help string
 		to         *int
-		is         func(manifest.Limits) int
+		is         func(fence.Limits) int
 	}{
-		{"max-object", "most bytes of one object, and of one append (default 64 MiB)", &o.Limits.Object, func(l manifest.Limits) int { return l.Object }},
-		{"max-record", "most bytes of a record (default 16 MiB)", &o.Limits.Record, func(l manifest.Limits) int { return l.Record }},
-		{"max-cursor", "most bytes of a cursor (default 4 KiB)", &o.Limits.Cursor, func(l manifest.Limits) int { return l.Cursor }},
-		{"max-manifest", "most bytes of a manifest (default 8 MiB)", &o.Limits.Manifest, func(l manifest.Limits) int { return l.Manifest }},
+		{"max-object", "most bytes of one object, and of one append (default 64 MiB)", &o.Limits.Object, func(l fence.Limits) int { return l.Object }},
+		{"max-record", "most bytes of a record (default 16 MiB)", &o.Limits.Record, func(l fence.Limits) int { return l.Record }},
+		{"max-cursor", "most bytes of a cursor (default 4 KiB)", &o.Limits.Cursor, func(l fence.Limits) int { return l.Cursor }},
+		{"max-manifest", "most bytes of a manifest (default 8 MiB)", &o.Limits.Manifest, func(l fence.Limits) int { return l.Manifest }},
 	}
 	for _, l := range limits {
 		bytesVar(fl, l.to, l.name, l.help)
@@ -92,8 +92,8 @@ It needs the rights of a writer.`,
 		if err != nil {
 			return err
 		}
-		if fl.Changed("grace") && time.Duration(f.Grace) != asked {
-			return fmt.Errorf("there is a log already, and its grace is %v, not %v; the grace of a log cannot be changed", time.Duration(f.Grace), asked)
+		if fl.Changed("grace") && f.Grace != asked {
+			return fmt.Errorf("there is a log already, and its grace is %v, not %v; the grace of a log cannot be changed", f.Grace, asked)
 		}
 		for _, l := range limits {
 			if *l.to != 0 && l.is(f.Limits) != *l.to {

@@ -29,7 +29,7 @@ func TestPolicyFiles(t *testing.T) {
 	for i := range 2 {
 		st, files := as("writer")
 		err := fencepost.Run(ctx, st, &fencepost.Options{Writer: &writer.Options{Files: files, Init: quickProbe}}, func(ctx context.Context, s *fencepost.Session) error {
-			f, err := s.CreateFile(ctx, ".parquet")
+			f, err := s.CreateFile(ctx, ".parquet", 0)
 			if err != nil {
 				return err
 			}

@@ -199,7 +199,7 @@ var work = []struct {
 			if _, err := w.Append(ctx, [][]byte{[]byte("a")}, writer.Cursor([]byte("c"))); err != nil {
 				return err
 			}
-			f, err := w.CreateFile(ctx, ".parquet")
+			f, err := w.CreateFile(ctx, ".parquet", 0)
 			if err != nil {
 				return err
 			}

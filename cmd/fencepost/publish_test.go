@@ -24,7 +24,7 @@ func commitParquet(t *testing.T, url string, epoch uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := w.CreateFile(t.Context(), ".parquet")
+	f, err := w.CreateFile(t.Context(), ".parquet", 0)
 	if err == nil {
 		rows := parquet.NewGenericWriter[struct{ ID int64 }](f)
 		if _, err = rows.Write([]struct{ ID int64 }{{1}, {2}}); err == nil {

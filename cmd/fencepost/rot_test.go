@@ -34,7 +34,7 @@ func TestRot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, _, err := store.ReadAll(t.Context(), st, info.Key, 1<<30, nil)
+		body, _, err := store.Read(t.Context(), st, info.Key, &store.ReadOptions{Limit: 1 << 30})
 		if err != nil {
 			t.Fatal(err)
 		}

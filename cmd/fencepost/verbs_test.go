@@ -17,7 +17,6 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/verify"
@@ -135,7 +134,7 @@ func TestInitAndProbe(t *testing.T) {
 	if again != strings.Replace(out, "made", "there is already", 1) {
 		t.Error(again)
 	}
-	if f := parsed[manifest.Format](t, "init", "--json", url); f.Limits.Record != 1<<20 || time.Duration(f.Grace) != time.Minute {
+	if f := parsed[formatJSON](t, "init", "--json", url); f.Limits.Record != 1<<20 || f.Grace != "1m0s" {
 		t.Errorf("%+v", f)
 	}
 	if out := must(t, "", "probe", url); strings.Count(out, "kept") < 5 {
@@ -146,11 +145,19 @@ func TestInitAndProbe(t *testing.T) {
 	}
 }
 
+// formatJSON is what init prints as JSON.
+type formatJSON struct {
+	Log    fence.ID
+	Limits fence.Limits
+	Grace  string
+	Probe  *probe.Report
+}
+
 // TestInitSibling: a store that was probed for one log lately is not probed for the next one.
 func TestInitSibling(t *testing.T) {
 	url := memURL(t)
-	first := parsed[manifest.Format](t, "init", "--json", url+"/a")
-	if second := parsed[manifest.Format](t, "init", "--json", "--sibling", url+"/a", url+"/b"); second.Log == first.Log || !second.Probe.At.Equal(first.Probe.At) {
+	first := parsed[formatJSON](t, "init", "--json", url+"/a")
+	if second := parsed[formatJSON](t, "init", "--json", "--sibling", url+"/a", url+"/b"); second.Log == first.Log || !second.Probe.At.Equal(first.Probe.At) {
 		t.Errorf("probed again: %+v", second.Probe)
 	}
 	for name, args := range map[string][]string{"in another": {"--sibling", "mem://elsewhere/a", url + "/c"}, "a directory": {"--sibling", "file:///a", "file:///b"}} {

@@ -73,7 +73,7 @@ func (t *deltaTable) read(ctx context.Context) error {
 // step reads the next version.
 func (t *deltaTable) step(ctx context.Context) error {
 	key := fmt.Sprintf("_delta_log/%020d.json", len(t.versions))
-	body, _, err := store.ReadAll(ctx, t.root, key, 1<<30, nil)
+	body, _, err := store.Read(ctx, t.root, key, &store.ReadOptions{Limit: 1 << 30})
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func apply(commit []byte, active map[string]bool) error {
 
 // readFile reads a Parquet file.
 func readFile(ctx context.Context, root store.Store, path string) ([]entry, error) {
-	body, _, err := store.ReadAll(ctx, root, path, 1<<30, nil)
+	body, _, err := store.Read(ctx, root, path, &store.ReadOptions{Limit: 1 << 30})
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func bytesOf(files []manifest.File) (sum int64) {
 
 // commit adds a small file to the table.
 func commit(ctx context.Context, w *writer.Writer, first int64) error {
-	f, err := w.CreateFile(ctx, ".parquet")
+	f, err := w.CreateFile(ctx, ".parquet", 0)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func TestParquetReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := w.CreateFile(t.Context(), ".parquet")
+	f, err := w.CreateFile(t.Context(), ".parquet", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

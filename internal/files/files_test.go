@@ -179,7 +179,7 @@ func TestCheck(t *testing.T) {
 	fixture.WantErr(t, err, ErrStore, "belong to the log in s3://logs/orders, and this is s3://logs/copy")
 	fixture.WantErr(t, Check(t.Context(), st, logB, "", nil), ErrStore, "has no _fencepost/01")
 
-	body, _, err := store.ReadAll(t.Context(), st, key(logA), 1<<20, nil)
+	body, _, err := store.Read(t.Context(), st, key(logA), &store.ReadOptions{Limit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

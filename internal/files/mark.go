@@ -42,7 +42,7 @@ func Read(ctx context.Context, st store.Store, log fence.ID, settle *store.Settl
 }
 
 func read(ctx context.Context, st store.Store, key string, settle *store.SettleOptions) (m Mark, info store.Info, err error) {
-	body, info, err := store.ReadAll(ctx, st, key, maxMark, settle)
+	body, info, err := store.Read(ctx, st, key, &store.ReadOptions{Limit: maxMark, Settle: settle})
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
 		return Mark{}, info, document.Corrupt(key, "%v", err)

@@ -9,7 +9,7 @@ import (
 // MaxFrame is the length of the longest frame that a log with limits l has, in bytes.
 func MaxFrame(l fence.Limits) int64 { return HeaderSize + int64(l.Object) + int64(l.Cursor) }
 
-// CheckRecord returns an error that is [ErrLimit] if a record of n bytes is too
+// CheckRecord returns an error that is [fence.ErrLimit] if a record of n bytes is too
 // large.
 func CheckRecord(l fence.Limits, n int) error {
 	if n > l.Record {
@@ -18,7 +18,7 @@ func CheckRecord(l fence.Limits, n int) error {
 	return nil
 }
 
-// CheckCursor returns an error that is [ErrLimit] if a cursor of n bytes is too
+// CheckCursor returns an error that is [fence.ErrLimit] if a cursor of n bytes is too
 // large.
 func CheckCursor(l fence.Limits, n int) error {
 	if n > l.Cursor {

@@ -239,7 +239,7 @@ func remove(t testing.TB, st store.Store, key string) {
 
 func cut(t testing.TB, st store.Store, key string) {
 	t.Helper()
-	b, _, err := store.ReadAll(t.Context(), st, key, 1<<30, quick)
+	b, _, err := store.Read(t.Context(), st, key, &store.ReadOptions{Limit: 1 << 30, Settle: quick})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math"
 	"os"
 	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +22,9 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/store/probe"
 )
 
 func TestGoldenManifest(t *testing.T) {
@@ -161,7 +166,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"page twice":              {func(m *Manifest) { m.SealPages[0].Key = m.SegmentPages[0].Key }, "is there twice"},
 		"empty page":              {func(m *Manifest) { m.SealPages[0].Count = 0 }, "has 0 entries"},
 		"page of many":            {func(m *Manifest) { m.SealPages[0].Count = 1000 }, "has 1000 entries in 300 bytes"},
-		"huge page":               {func(m *Manifest) { m.SealPages[0].Size = manifest.MaxManifest + 1 }, "in 67108865 bytes"},
+		"huge page":               {func(m *Manifest) { m.SealPages[0].Size = fence.MaxManifest + 1 }, "in 67108865 bytes"},
 		"page of nothing":         {func(m *Manifest) { m.SealPages[0].Size = 0 }, "in 0 bytes"},
 		"page backwards":          {func(m *Manifest) { m.FilePages[0].To = testFile(1, 0) }, "from file/"},
 		"pages overlap":           {func(m *Manifest) { m.FilePages[1].From = testFile(1, 900) }, "the one before it ends at"},
@@ -278,6 +283,22 @@ func members(t *testing.T, v any) []string {
 	return names
 }
 
+// formatMembers returns the members of a format.json that has each of them.
+func formatMembers(t *testing.T) []string {
+	t.Helper()
+	st := memstore.New(nil)
+	quick := &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
+	if _, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Probe: quick, Files: memstore.New(nil)}); err != nil {
+		t.Fatal(err)
+	}
+	body, _, err := store.Read(t.Context(), st, layout.FormatKey, &store.ReadOptions{Limit: 1 << 20})
+	var doc map[string]any
+	if err = errors.Join(err, json.Unmarshal(body, &doc)); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(slices.Collect(maps.Keys(doc)), func(name string) bool { return name == "checksum" })
+}
+
 // TestDocumentedMembers compares the tables of docs/format.md with the members
 // that the code writes: each table has exactly its members, in any order.
 func TestDocumentedMembers(t *testing.T) {
@@ -286,11 +307,15 @@ func TestDocumentedMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables := regexp.MustCompile(`(?m)(?:^\|.*\n)+`).FindAllString(string(doc), -1)
+	written := map[string][]string{"format.json": formatMembers(t)}
 	for what, v := range map[string]any{
-		"format.json": manifest.Format{}, "limits": manifest.Limits{}, "manifest": Manifest{}, "point": frame.Point{}, "position": fence.Position{},
+		"limits": fence.Limits{}, "manifest": Manifest{}, "point": frame.Point{}, "position": fence.Position{},
 		"role": RoleState{}, "segment": Segment{}, "seal": Seal{}, "dropped": Dropped{}, "page": Page[string]{}, "page object": pageDoc[manifest.File]{},
 		"edit": manifest.Edit{}, "file": manifest.File{}, "pin": pinDoc{},
 	} {
+		written[what] = members(t, v)
+	}
+	for what, names := range written {
 		var table string
 		for _, tab := range tables {
 			if strings.HasPrefix(tab, "| Member of "+what+" |") {
@@ -301,7 +326,7 @@ func TestDocumentedMembers(t *testing.T) {
 		for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|").FindAllStringSubmatch(table, -1) {
 			rows[row[1]] = true
 		}
-		for _, name := range members(t, v) {
+		for _, name := range names {
 			if !rows[name] {
 				t.Errorf("docs/format.md has no row for %q in a table with the head %q", name, "Member of "+what)
 			}
@@ -312,7 +337,7 @@ func TestDocumentedMembers(t *testing.T) {
 		}
 	}
 	for _, says := range []string{
-		fmt.Sprintf("| manifest | %d MiB | %d MiB |", manifest.DefaultLimits().Manifest>>20, manifest.MaxManifest>>20),
+		fmt.Sprintf("| manifest | %d MiB | %d MiB |", fence.DefaultLimits().Manifest>>20, fence.MaxManifest>>20),
 		"64 elements in lists and one element for every 32 bytes",
 		fmt.Sprintf("JSON of at most %d MiB", manifest.MaxEdit>>20),
 		fmt.Sprintf("at most %d bytes, left out", manifest.MaxMeta),

@@ -30,7 +30,7 @@ var (
 )
 
 func testFormat() manifest.Format {
-	return manifest.Format{Version: document.Format, Log: testLog, Created: testTime.Truncate(time.Second), Limits: manifest.DefaultLimits(), Grace: manifest.Duration(manifest.DefaultGrace)}
+	return manifest.Format{Version: document.Format, Log: testLog, Created: testTime.Truncate(time.Second), Limits: fence.DefaultLimits(), Grace: manifest.DefaultGrace}
 }
 
 // quick lets nobody wait for a store that is in memory.
@@ -132,7 +132,7 @@ func mustPrune(t testing.TB, st store.Store) {
 func junk(t testing.TB, version uint64) []byte {
 	t.Helper()
 	m := &Manifest{Format: document.Format, Log: testLog, Version: version, Nonce: fence.ID(uuid.New()), Floor: frame.Start()}
-	b, err := m.encode(manifest.DefaultLimits().Manifest)
+	b, err := m.encode(fence.DefaultLimits().Manifest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func paged() *Manifest {
 
 func encoded(t testing.TB, m *Manifest) []byte {
 	t.Helper()
-	b, err := m.encode(manifest.DefaultLimits().Manifest)
+	b, err := m.encode(fence.DefaultLimits().Manifest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ func readPage[E any, B uint64 | string](ctx context.Context, l *Log, m *Manifest
 			return entries, nil
 		}
 	}
-	body, _, err := store.ReadAll(ctx, l.st, p.Key, p.Size, l.opts.Settle)
+	body, _, err := store.Read(ctx, l.st, p.Key, &store.ReadOptions{Limit: p.Size, Settle: l.opts.Settle})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, l.missingPage(ctx, m, p.Key)

@@ -163,7 +163,7 @@ func TestPageLost(t *testing.T) {
 	st := memstore.New(nil)
 	m := sealed(t, st, 2*MaxInline)
 	key := m.SealPages[0].Key
-	body, _, err := store.ReadAll(t.Context(), st, key, 1<<20, nil)
+	body, _, err := store.Read(t.Context(), st, key, &store.ReadOptions{Limit: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ type pinDoc struct {
 	Version  uint64            `json:"version"`
 	Name     string            `json:"name,omitempty"`
 	Holder   string            `json:"holder"`
-	TTL      manifest.Duration `json:"ttl,omitempty"`
+	TTL      document.Duration `json:"ttl,omitempty"`
 	Created  time.Time         `json:"created"`
 	Renewed  time.Time         `json:"renewed"`
 	Renewals uint64            `json:"renewals"`
@@ -111,7 +111,7 @@ func (l *Log) Pin(ctx context.Context, opts *PinOptions) (*Pin, error) {
 		return nil, fmt.Errorf("manifest: %d pins in a row were not confirmed: %w", pinTries, lost)
 	}
 	return nil, fmt.Errorf("%w: %d times the newest manifest was pruned before it could be pinned; is the grace period of %v too short for this store?",
-		ErrPruned, pinTries, time.Duration(l.format.Grace))
+		ErrPruned, pinTries, l.format.Grace)
 }
 
 func (o *PinOptions) withDefaults() (PinOptions, error) {
@@ -139,7 +139,7 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	now := l.opts.Clock.Wall().UTC().Truncate(time.Millisecond)
 	p := &Pin{log: l, key: layout.PinKey(uuid.NewString()), turn: make(chan struct{}, 1), doc: pinDoc{
 		Format: document.Format, Log: l.format.Log, Nonce: fence.ID(uuid.New()),
-		Version: version, Name: o.Name, Holder: o.Holder, TTL: manifest.Duration(o.TTL), Created: now, Renewed: now,
+		Version: version, Name: o.Name, Holder: o.Holder, TTL: document.Duration(o.TTL), Created: now, Renewed: now,
 	}}
 	body, err := p.doc.encode(p.key)
 	if err != nil {

@@ -207,7 +207,7 @@ type sent struct {
 func (s *copycat) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
 	asked := opts.Condition()
 	if want, ok := asked.Match(); ok && strings.HasPrefix(key, layout.PinPrefix) {
-		now, info, err := store.ReadAll(ctx, s.Store, key, maxPin, nil)
+		now, info, err := store.Read(ctx, s.Store, key, &store.ReadOptions{Limit: maxPin})
 		if err != nil || string(now) != string(want) {
 			return store.Info{}, &store.Error{Op: "put", Key: key, Kind: store.ErrPrecondition}
 		}

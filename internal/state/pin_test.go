@@ -24,7 +24,7 @@ import (
 
 func goldenPin() pinDoc {
 	return pinDoc{
-		Format: document.Format, Log: testLog, Nonce: testNonce, Version: 42, Name: "backup-2024-02", Holder: "host/7", TTL: manifest.Duration(time.Minute),
+		Format: document.Format, Log: testLog, Nonce: testNonce, Version: 42, Name: "backup-2024-02", Holder: "host/7", TTL: document.Duration(time.Minute),
 		Created: testTime, Renewed: testTime.Add(time.Hour), Renewals: 180, Expired: true, Reason: "it was not renewed",
 	}
 }

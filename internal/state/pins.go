@@ -60,7 +60,7 @@ func decodePin(key string, body []byte, log fence.ID) (pinDoc, error) {
 }
 
 func (l *Log) readPin(ctx context.Context, key string) (PinInfo, error) {
-	body, info, err := store.ReadAll(ctx, l.st, key, maxPin, l.opts.Settle)
+	body, info, err := store.Read(ctx, l.st, key, &store.ReadOptions{Limit: maxPin, Settle: l.opts.Settle})
 	if errors.Is(err, store.ErrTooLarge) {
 		return PinInfo{}, document.Corrupt(key, "%v", err)
 	}

@@ -272,7 +272,7 @@ func (w *tableModel) compare(when string) {
 func TestTable(t *testing.T) {
 	small := testFormat()
 	small.Limits.Manifest = leastRoom + 2*5464 // what two cursors of 4096 take
-	if err := small.Limits.Validate(); err != nil {
+	if err := layout.CheckLimits(small.Limits); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {

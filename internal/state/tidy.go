@@ -12,7 +12,6 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
-	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -31,11 +30,11 @@ const (
 )
 
 // room is how many bytes of a manifest are left beside the cursors.
-func room(l manifest.Limits) int { return l.Manifest - 2*base64.StdEncoding.EncodedLen(l.Cursor) }
+func room(l fence.Limits) int { return l.Manifest - 2*base64.StdEncoding.EncodedLen(l.Cursor) }
 
 // inlineBytes bounds each list of a manifest, and pageBytes a page.
-func inlineBytes(l manifest.Limits) int { return min(room(l)/8, 256<<10) }
-func pageBytes(l manifest.Limits) int   { return min(room(l)/4, 1<<20) }
+func inlineBytes(l fence.Limits) int { return min(room(l)/8, 256<<10) }
+func pageBytes(l fence.Limits) int   { return min(room(l)/4, 1<<20) }
 
 // pager makes the pages of one update. It remembers them: an update that is repeated on a
 // manifest with the same lists uploads nothing twice.

@@ -276,7 +276,7 @@ func TestFullestManifest(t *testing.T) {
 	f := testFormat()
 	f.Limits.Cursor = fence.MaxCursor
 	f.Limits.Manifest = leastRoom + 2*1398104
-	if err := f.Limits.Validate(); err != nil {
+	if err := layout.CheckLimits(f.Limits); err != nil {
 		t.Fatal(err)
 	}
 	w := newTableModel(t, st, f)

@@ -43,7 +43,7 @@ type Config struct {
 func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) {
 	f := c.Log.Format()
 	o := &opener{Config: c, nonce: fence.ID(uuid.New()), time: c.Clock.Wall(), src: &chain.Source{
-		Store: c.Log.Store(), Log: f.Log, Limits: f.Limits.Limits, Settle: c.Settle,
+		Store: c.Log.Store(), Log: f.Log, Limits: f.Limits, Settle: c.Settle,
 		// More than a leader with the same options has in flight, to catch up with one.
 		Ahead: min(max(2*c.InFlight, chain.DefaultAhead), 256),
 	}}

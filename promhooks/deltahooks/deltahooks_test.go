@@ -104,7 +104,7 @@ func TestPublisher(t *testing.T) {
 		time.Sleep(time.Minute)
 		round()
 		want(t, reg, 0, "fencepost_delta_lag_seconds")
-		bad, err := w.CreateFile(t.Context(), ".parquet")
+		bad, err := w.CreateFile(t.Context(), ".parquet", 0)
 		if err == nil {
 			_, err = bad.Write([]byte("this is not Parquet"))
 		}

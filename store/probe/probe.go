@@ -224,7 +224,7 @@ func (p *prober) get(ctx context.Context, st store.Store, key string) ([]byte, s
 	var b []byte
 	var info store.Info
 	err := p.timed("get", func() (err error) {
-		b, info, err = store.ReadAll(ctx, st, key, 1<<20, p.settle)
+		b, info, err = store.Read(ctx, st, key, &store.ReadOptions{Limit: 1 << 20, Settle: p.settle})
 		return err
 	})
 	switch {

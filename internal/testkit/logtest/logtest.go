@@ -84,7 +84,7 @@ func On(t testing.TB, f manifest.Format, opts *memstore.Options) *Log {
 // WithGrace is [Format] with a grace period.
 func WithGrace(grace time.Duration) manifest.Format {
 	f := Format()
-	f.Grace = manifest.Duration(grace)
+	f.Grace = grace
 	return f
 }
 
@@ -137,7 +137,7 @@ func (l *Log) Objects() map[string][]byte {
 // Body returns an object's body.
 func (l *Log) Body(key string) []byte {
 	l.Helper()
-	body, _, err := store.ReadAll(context.Background(), l.Mem, key, 1<<30, Quick)
+	body, _, err := store.Read(context.Background(), l.Mem, key, &store.ReadOptions{Limit: 1 << 30, Settle: Quick})
 	if err != nil {
 		l.Fatal(err)
 	}

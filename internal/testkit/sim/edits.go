@@ -98,7 +98,7 @@ func (e *editor) file(ctx context.Context, id string) (manifest.File, bool) {
 	// Draw before CreateFile. If the term ends at this moment, the Go scheduler decides
 	// which call notices it, and the random draws must not depend on that.
 	body := "file " + id + strings.Repeat(".", e.rng.IntN(20))
-	f, err := e.wr.CreateFile(ctx, ".f")
+	f, err := e.wr.CreateFile(ctx, ".f", 0)
 	if err != nil {
 		return manifest.File{}, false
 	}

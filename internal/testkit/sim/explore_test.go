@@ -144,7 +144,7 @@ func pins(version uint64, ttl time.Duration, looks int) func(context.Context, *n
 			}
 			for s, err := range log.Segments(ctx, p.Manifest(), 0) {
 				if err == nil {
-					_, _, err = store.ReadAll(ctx, n.store(), s.Key, 1<<20, n.settle())
+					_, _, err = store.Read(ctx, n.store(), s.Key, &store.ReadOptions{Limit: 1 << 20, Settle: n.settle()})
 				}
 				if err != nil {
 					n.missing(err, h, s.Key)

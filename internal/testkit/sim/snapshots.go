@@ -126,7 +126,7 @@ func (n *node) look(ctx context.Context, t *taken) {
 	}
 	if len(files) > 0 {
 		f := files[n.rng.IntN(len(files))]
-		body, _, err := store.ReadAll(ctx, n.store(), f.Key, maxFile, n.settle())
+		body, _, err := store.Read(ctx, n.store(), f.Key, &store.ReadOptions{Limit: maxFile, Settle: n.settle()})
 		if err != nil {
 			n.missing(err, t.hold, f.Key)
 		} else if want, known := n.history().content(f.Key); !known || string(body) != want {

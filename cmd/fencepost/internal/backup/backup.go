@@ -152,7 +152,7 @@ func (b *making) prepare(ctx context.Context) (err error) {
 	if b.have, err = existing(ctx, b.to); err != nil {
 		return err
 	}
-	body, _, err := store.ReadAll(ctx, b.to, NoteKey, 1<<20, nil)
+	body, _, err := store.Read(ctx, b.to, NoteKey, &store.ReadOptions{Limit: 1 << 20})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		if len(b.have) > 0 {
@@ -298,7 +298,7 @@ func (b *making) chain(ctx context.Context) error {
 // files returns the files that are live at the end of the chain that was copied and not at
 // the floor, and notes where that chain ends. Nothing holds them but the grace period.
 func (b *making) files(ctx context.Context) ([]item, error) {
-	source := &chain.Source{Store: b.to, Log: b.format.Log, Limits: b.format.Limits.Limits}
+	source := &chain.Source{Store: b.to, Log: b.format.Log, Limits: b.format.Limits}
 	added := map[string]int64{}
 	b.report.End, b.end = b.m.Floor.Offset, b.m.Floor.Position
 	for step, err := range source.Walk(ctx, b.m.Floor) {
@@ -373,7 +373,7 @@ func (b *making) lock(ctx context.Context, prefix string) error {
 		if newest == "" {
 			return nil
 		}
-		body, _, err := store.ReadAll(ctx, b.from, newest, 64<<10, nil)
+		body, _, err := store.Read(ctx, b.from, newest, &store.ReadOptions{Limit: 64 << 10})
 		if errors.Is(err, store.ErrNotFound) {
 			continue // pruned meanwhile: there is a newer one
 		}

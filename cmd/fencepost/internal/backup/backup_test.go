@@ -55,7 +55,7 @@ func (l *life) lead() {
 		}
 		l.n++
 	}
-	f, err := w.CreateFile(l.t.Context(), ".parquet")
+	f, err := w.CreateFile(l.t.Context(), ".parquet", 0)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestRotIsFound(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, _, err := store.ReadAll(ctx, to, info.Key, 1<<20, nil)
+			b, _, err := store.Read(ctx, to, info.Key, &store.ReadOptions{Limit: 1 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -341,7 +341,7 @@ func copyOf(t *testing.T, from, to store.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, _, err := store.ReadAll(t.Context(), from, info.Key, 1<<20, nil)
+		b, _, err := store.Read(t.Context(), from, info.Key, &store.ReadOptions{Limit: 1 << 20})
 		if err == nil {
 			_, err = to.Put(t.Context(), info.Key, b, nil)
 		}

@@ -170,7 +170,7 @@ func (t *transfer) attempt(ctx context.Context, it item) (int64, error) {
 	if it.size > small || it.size == 0 {
 		return t.stream(ctx, it.key)
 	}
-	body, _, err := store.ReadAll(ctx, t.from, it.key, small, nil)
+	body, _, err := store.Read(ctx, t.from, it.key, &store.ReadOptions{Limit: small})
 	switch {
 	case errors.Is(err, store.ErrTooLarge), err == nil && len(body) == 0:
 		return t.stream(ctx, it.key)

@@ -24,7 +24,7 @@ const EpochGap = 1 << 20
 func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report, error) {
 	o := opts.defaults()
 	var n note
-	body, _, err := store.ReadAll(ctx, from, NoteKey, 1<<20, nil)
+	body, _, err := store.Read(ctx, from, NoteKey, &store.ReadOptions{Limit: 1 << 20})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, fmt.Errorf("%s has no %s: it is not a backup that `fencepost backup` made", from.Traits().Name, NoteKey)

@@ -108,7 +108,7 @@ func (x *examination) openFormat(ctx context.Context) (err error) {
 		x.add("grace", Warning, "if the store is versitygw, MinIO or another whose listings are not atomic, make a new log with a grace period, and copy the records there",
 			"the grace period is 0: slow readers are not waited for, and manifests are deleted at once")
 	} else {
-		x.add("grace", OK, "", "%v", time.Duration(x.format.Grace))
+		x.add("grace", OK, "", "%v", x.format.Grace)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ const maxSkew = 30 * time.Second
 
 // clock compares the store's time of day with this machine's.
 func (x *examination) clock(ctx context.Context) {
-	_, info, err := store.ReadAll(ctx, x.st, "format.json", 1<<20, nil)
+	_, info, err := store.Read(ctx, x.st, "format.json", &store.ReadOptions{Limit: 1 << 20})
 	switch {
 	case err != nil:
 		x.cannot("clock", err, "")

@@ -152,7 +152,7 @@ func TestIll(t *testing.T) {
 			if err != nil {
 				p.t.Fatal(err)
 			}
-			body, _, err := store.ReadAll(p.t.Context(), p, rec.Key, 1<<16, nil)
+			body, _, err := store.Read(p.t.Context(), p, rec.Key, &store.ReadOptions{Limit: 1 << 16})
 			if err != nil {
 				p.t.Fatal(err)
 			}

@@ -126,7 +126,7 @@ func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format
 	if !errors.Is(err, manifest.ErrNotInitialized) {
 		return "", f, err
 	}
-	if _, _, gerr := store.ReadAll(ctx, st, groupKey, 1<<20, h.settle()); gerr == nil {
+	if _, _, gerr := store.Read(ctx, st, groupKey, &store.ReadOptions{Limit: 1 << 20, Settle: h.settle()}); gerr == nil {
 		return "group", f, nil
 	}
 	return "", f, err

@@ -166,7 +166,7 @@ type lock struct {
 
 func (f *follower) term(ctx context.Context, prefix string, epoch uint64) (Term, store.Version, error) {
 	key := layout.NumberedKey(prefix, epoch)
-	body, info, err := store.ReadAll(ctx, f.st, key, 64<<10, f.settle())
+	body, info, err := store.Read(ctx, f.st, key, &store.ReadOptions{Limit: 64 << 10, Settle: f.settle()})
 	if err != nil {
 		return Term{}, "", err
 	}
@@ -299,7 +299,7 @@ func (f *follower) listPins(ctx context.Context) error {
 			continue
 		}
 		key := layout.PinKey(id)
-		body, _, err := store.ReadAll(ctx, f.st, key, 64<<10, f.settle())
+		body, _, err := store.Read(ctx, f.st, key, &store.ReadOptions{Limit: 64 << 10, Settle: f.settle()})
 		var d pinDoc
 		switch {
 		case errors.Is(err, store.ErrNotFound):

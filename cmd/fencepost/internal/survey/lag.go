@@ -96,7 +96,7 @@ func AfterFloor(ctx context.Context, st store.Store) (Loose, error) {
 		return l, nil
 	}
 	f := log.Format()
-	source := &chain.Source{Store: st, Log: f.Log, Limits: f.Limits.Limits}
+	source := &chain.Source{Store: st, Log: f.Log, Limits: f.Limits}
 	for step, err := range source.Walk(ctx, m.Floor) {
 		if err != nil {
 			return l, err

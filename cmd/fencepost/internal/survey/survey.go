@@ -21,11 +21,11 @@ import (
 
 // Survey is the state of a log. It marshals to JSON.
 type Survey struct {
-	Store   string          `json:"store"`
-	Log     fence.ID        `json:"log"`
-	Created time.Time       `json:"created"`
-	Grace   string          `json:"grace"`
-	Limits  manifest.Limits `json:"limits"`
+	Store   string       `json:"store"`
+	Log     fence.ID     `json:"log"`
+	Created time.Time    `json:"created"`
+	Grace   string       `json:"grace"`
+	Limits  fence.Limits `json:"limits"`
 
 	Leader    Leadership `json:"leader"`
 	Compactor Leadership `json:"compactor"`
@@ -108,7 +108,7 @@ func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
 	}
 	f := log.Format()
 	s := &Survey{
-		Store: st.Traits().Name, Log: f.Log, Created: f.Created, Grace: time.Duration(f.Grace).String(),
+		Store: st.Traits().Name, Log: f.Log, Created: f.Created, Grace: f.Grace.String(),
 		Limits: f.Limits, Probe: f.Probe,
 	}
 	if f.Files != nil {
@@ -221,7 +221,7 @@ func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Man
 		}
 		return m.Floor.Position, nil
 	}
-	f := chain.Follower{Source: &chain.Source{Store: st, Log: format.Log, Limits: format.Limits.Limits}, Floor: newest}
+	f := chain.Follower{Source: &chain.Source{Store: st, Log: format.Log, Limits: format.Limits}, Floor: newest}
 	for range tailTries {
 		if _, err := newest(ctx); err != nil {
 			return nil, at, last, err

@@ -1,4 +1,4 @@
-package store
+package outage
 
 import (
 	"cmp"
@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/store"
 )
 
-// ErrUnreachable: a store did not answer in the time that [Reach] was given.
-var ErrUnreachable = errors.New("store: unreachable")
+var errNoContact = errors.New("no contact in time")
 
 // ReachOptions describe one [Reach]. Nil works like the zero value.
 type ReachOptions struct {
@@ -29,18 +29,18 @@ type ReachOptions struct {
 	Clock clock.Clock
 }
 
-// Validate returns what is wrong with the options, an [ErrInvalid], as [Reach] does. nil is
+// Validate returns what is wrong with the options, a [store.ErrInvalid], as [Reach] does. nil is
 // valid.
 func (o *ReachOptions) Validate() error {
 	if o != nil && o.Every < 0 {
-		return fmt.Errorf("%w: ReachOptions.Every is %v; it must not be negative", ErrInvalid, o.Every)
+		return fmt.Errorf("%w: ReachOptions.Every is %v; it must not be negative", store.ErrInvalid, o.Every)
 	}
 	return nil
 }
 
 // Waiting says for which store [Reach] waits, and why. Its String is a line for people.
 type Waiting struct {
-	// Store is where the store is: see [Traits.Where].
+	// Store is where the store is: see [store.Traits.Where].
 	Store string
 	// For is how long Reach has tried, Left how long it will; 0 if there is no bound.
 	For, Left time.Duration
@@ -63,11 +63,11 @@ func (w Waiting) String() string {
 func Brief(err error) string {
 	var number syscall.Errno
 	var name *net.DNSError
-	var late *timeoutError
-	var answer *Error
+	var late silence
+	var answer *store.Error
 	switch {
 	case errors.As(err, &late):
-		return fmt.Sprintf("no answer within %v", late.after)
+		return fmt.Sprintf("no answer within %v", late.NoAnswer())
 	case errors.As(err, &number):
 		return number.Error()
 	case errors.As(err, &name):
@@ -78,15 +78,21 @@ func Brief(err error) string {
 	return err.Error()
 }
 
+// silence is the error of a request that the store did not answer in time.
+type silence interface {
+	error
+	NoAnswer() time.Duration
+}
+
 // reason is Brief in parentheses, for a line that says already that there is no answer.
 func reason(err error) string {
-	if err == nil || errors.Is(err, errAttemptTimeout) {
+	if err == nil || errors.Is(err, errNoContact) || errors.As(err, new(silence)) {
 		return ""
 	}
 	return " (" + Brief(err) + ")"
 }
 
-// unreachableError is [ErrUnreachable], and what the last attempt ended with.
+// unreachableError is [store.ErrUnreachable], and what the last attempt ended with.
 type unreachableError struct {
 	where string
 	after time.Duration
@@ -94,22 +100,22 @@ type unreachableError struct {
 }
 
 func (e *unreachableError) Error() string {
-	return fmt.Sprintf("%v: %s did not answer within %v%s: check the address, and that the server runs", ErrUnreachable, e.where, e.after, reason(e.err))
+	return fmt.Sprintf("%v: %s did not answer within %v%s: check the address, and that the server runs", store.ErrUnreachable, e.where, e.after, reason(e.err))
 }
 
-func (e *unreachableError) Unwrap() []error { return []error{ErrUnreachable, e.err} }
+func (e *unreachableError) Unwrap() []error { return []error{store.ErrUnreachable, e.err} }
 
 // Reach waits until the store answers a read of key, and returns nil then, also if there is
 // no such object. Call it before work that would retry in silence for minutes.
 //
-// Errors: [ErrUnreachable], with the last failure, if the store does not answer in time; an
-// error that is [Permanent], such as ErrDenied; ctx's cause, with the last failure. It costs one GET of one byte.
-func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error {
+// Errors: [store.ErrUnreachable], with the last failure, if the store does not answer in time; an
+// error that is [store.Permanent], such as store.ErrDenied; ctx's cause, with the last failure. It costs one GET of one byte.
+func Reach(ctx context.Context, st store.Store, key string, opts *ReachOptions) error {
 	if err := opts.Validate(); err != nil {
 		return err
 	}
-	if IsNil(st) {
-		return &Error{Op: "reach", Key: key, Kind: ErrInvalid, Hint: "the store is nil"}
+	if store.IsNil(st) {
+		return &store.Error{Op: "reach", Key: key, Kind: store.ErrInvalid, Hint: "the store is nil"}
 	}
 	o := *cmp.Or(opts, &ReachOptions{})
 	o.Timeout, o.Every, o.Clock = cmp.Or(o.Timeout, 10*time.Second), cmp.Or(o.Every, 5*time.Second), clock.Or(o.Clock)
@@ -119,19 +125,15 @@ func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error 
 	attempt := o.Every * 4 / 5
 	if o.Timeout > 0 {
 		var cancel context.CancelFunc
-		within, cancel = clock.WithTimeout(ctx, o.Clock, o.Timeout, errAttemptTimeout)
+		within, cancel = clock.WithTimeout(ctx, o.Clock, o.Timeout, errNoContact)
 		defer cancel()
 		attempt = min(attempt, o.Timeout/2)
 	}
 	tried := make(chan error)
 	var last atomic.Pointer[error] // the newest failure
+	settle := &store.SettleOptions{Attempt: attempt, Reads: 1 << 30, Clock: o.Clock, Retrying: func(err error) { last.Store(&err) }}
 	go func() {
-		s, err := (&SettleOptions{Attempt: attempt, Reads: 1 << 30, Clock: o.Clock, Retrying: func(err error) { last.Store(&err) }}).settings()
-		if err != nil {
-			tried <- err
-			return
-		}
-		tried <- s.retry(within, func() error { return s.attempt(within, func(ctx context.Context) error { return touch(ctx, st, key) }) })
+		tried <- store.Retry(within, settle, func(ctx context.Context) error { return touch(ctx, st, key) })
 	}()
 	failure := func() error {
 		if err := last.Load(); err != nil {
@@ -162,8 +164,8 @@ func Reach(ctx context.Context, st Store, key string, opts *ReachOptions) error 
 }
 
 // touch makes the smallest request.
-func touch(ctx context.Context, st Store, key string) error {
-	obj, err := st.Get(ctx, key, &GetOptions{Length: 1})
+func touch(ctx context.Context, st store.Store, key string) error {
+	obj, err := st.Get(ctx, key, &store.GetOptions{Length: 1})
 	if err == nil {
 		_ = obj.Body.Close()
 	}
@@ -173,14 +175,14 @@ func touch(ctx context.Context, st Store, key string) error {
 // verdict is what Reach returns when the attempts have ended with err.
 func (o *ReachOptions) verdict(ctx context.Context, w Waiting, err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrRange):
+	case err == nil, errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrRange):
 		return nil
 	case ctx.Err() != nil:
 		if cause := context.Cause(ctx); w.Err == nil || errors.Is(w.Err, cause) || errors.Is(w.Err, ctx.Err()) {
 			return cause
 		}
 		return fmt.Errorf("%w (%s has failed: %w)", context.Cause(ctx), w.Store, w.Err)
-	case Permanent(err):
+	case store.Permanent(err):
 		return err
 	}
 	return &unreachableError{where: w.Store, after: o.Timeout, err: w.Err}
