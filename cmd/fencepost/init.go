@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -102,7 +103,7 @@ It needs the rights of a writer.`,
 		}
 		a.warnOfRules(cmd.Context(), st)
 		if a.json {
-			return a.print(f)
+			return a.print(formatJSON{f.Version, f.Requires, f.Log, f.Created, f.Limits, document.Duration(f.Grace), f.Files, f.Probe})
 		}
 		made := "made"
 		if existed {
@@ -111,6 +112,18 @@ It needs the rights of a writer.`,
 		return a.write(fmt.Appendf(nil, "%s log %v in %s\n", made, f.Log, st.Traits().Name))
 	}
 	return c
+}
+
+// formatJSON is what init prints as JSON.
+type formatJSON struct {
+	Version  int               `json:"format"`
+	Requires []string          `json:"requires,omitempty"`
+	Log      fence.ID          `json:"log"`
+	Created  time.Time         `json:"created"`
+	Limits   fence.Limits      `json:"limits"`
+	Grace    document.Duration `json:"grace"`
+	Files    *manifest.Files   `json:"files,omitempty"`
+	Probe    *probe.Report     `json:"probe,omitempty"`
 }
 
 // filesMoved records where the files of a log are now.

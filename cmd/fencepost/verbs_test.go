@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
@@ -134,7 +135,7 @@ func TestInitAndProbe(t *testing.T) {
 	if again != strings.Replace(out, "made", "there is already", 1) {
 		t.Error(again)
 	}
-	if f := parsed[formatJSON](t, "init", "--json", url); f.Limits.Record != 1<<20 || f.Grace != "1m0s" {
+	if f := parsed[formatJSON](t, "init", "--json", url); f.Limits.Record != 1<<20 || f.Grace != document.Duration(time.Minute) {
 		t.Errorf("%+v", f)
 	}
 	if out := must(t, "", "probe", url); strings.Count(out, "kept") < 5 {
@@ -143,14 +144,6 @@ func TestInitAndProbe(t *testing.T) {
 	if p := parsed[probe.Report](t, "probe", "--json", url); len(p.Kept) < 5 {
 		t.Errorf("%+v", p)
 	}
-}
-
-// formatJSON is what init prints as JSON.
-type formatJSON struct {
-	Log    fence.ID
-	Limits fence.Limits
-	Grace  string
-	Probe  *probe.Report
 }
 
 // TestInitSibling: a store that was probed for one log lately is not probed for the next one.
