@@ -61,7 +61,7 @@ func readFormat(ctx context.Context, st store.Store, settle *store.SettleOptions
 	body, info, err := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: maxSmall, Settle: settle})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return format{}, "", fmt.Errorf("%w: %s has no %s; set Partitions to create one, or check the URL", ErrNoGroup, st.Traits().Name, member.FormatKey)
+		return format{}, "", fmt.Errorf("%w: %s has no %s; check the URL, or start the first worker with a number of partitions (Partitions, fencepost exec --group --partitions)", ErrNoGroup, st.Traits().Name, member.FormatKey)
 	case errors.Is(err, store.ErrTooLarge):
 		return format{}, "", document.Corrupt(member.FormatKey, "%v", err)
 	case err != nil:
