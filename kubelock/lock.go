@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store"
 )
@@ -247,6 +248,15 @@ func (l *Lock) draw(ctx context.Context, floor fence.Epoch) (fence.Epoch, error)
 		r, err := register.Take(ctx, l.st, epochKey(l.name), opts)
 		if err != nil {
 			return 0, fmt.Errorf("drawing an epoch: %w", err)
+		}
+		// guard:kube-great-epoch. A register whose epoch is greater than counting can reach is refused.
+		// Without this check: somebody writes the register with the greatest number there is; A draws
+		// it, leads, and is frozen; B draws it too, since no number is greater, and leads; A wakes up,
+		// and its writes are let in.
+		//
+		//mutant:replace r.Epoch() > maxEpoch => false
+		if r.Epoch() > maxEpoch {
+			return 0, document.Corrupt(epochKey(l.name), "it has epoch %v, which no counting reaches, so something else has written it; delete it: the next epoch then follows the record's", r.Epoch())
 		}
 		// guard:kube-floor. An epoch is greater than that of the record, also if the register was
 		// deleted. Without this check: the leader of epoch 7 dies; somebody deletes the register; the

@@ -305,16 +305,17 @@ func TestOptions(t *testing.T) {
 // What the store returns may be anything.
 func TestForeignObjects(t *testing.T) {
 	for body, want := range map[string]error{
-		"":                                       fence.ErrCorrupt,
-		"null":                                   fence.ErrCorrupt,
-		`{"holderIdentity":"x"}`:                 fence.ErrCorrupt,
-		sum(`{"holderIdentity":"x"}`):            fence.ErrCorrupt,
-		sum(`{"format":2,"fencepost":7}`):        fence.ErrFormat,
-		sum(`{"format":1}`):                      fence.ErrCorrupt,
-		sum(`{"format":1,"fencepost":7}`):        fence.ErrCorrupt,
-		sum(`{"format":1,"fencepost":{}}`):       fence.ErrCorrupt,
-		sum(`{"format":1,"holderIdentity":{}}`):  fence.ErrCorrupt,
-		strings.Repeat("x", 64<<10+1):            store.ErrTooLarge,
+		"":                                      fence.ErrCorrupt,
+		"null":                                  fence.ErrCorrupt,
+		`{"holderIdentity":"x"}`:                fence.ErrCorrupt,
+		sum(`{"holderIdentity":"x"}`):           fence.ErrCorrupt,
+		sum(`{"format":2,"fencepost":7}`):       fence.ErrFormat,
+		sum(`{"format":1}`):                     fence.ErrCorrupt,
+		sum(`{"format":1,"fencepost":7}`):       fence.ErrCorrupt,
+		sum(`{"format":1,"fencepost":{}}`):      fence.ErrCorrupt,
+		sum(`{"format":1,"holderIdentity":{}}`): fence.ErrCorrupt,
+		strings.Repeat("x", 64<<10+1):           store.ErrTooLarge,
+		sum(`{"format":1,"fencepost":{"epoch":9223372036854775808,"lock":"` + fence.ID{1}.String() + `","nonce":"` + fence.ID{1}.String() + `"}}`): fence.ErrCorrupt,
 		sum(`{"format":1,"fencepost":null}`)[1:]: fence.ErrCorrupt,
 	} {
 		st := faulty()

@@ -13,6 +13,9 @@ import (
 // maxRecord bounds the object of a record, in bytes.
 const maxRecord = 64 << 10
 
+// maxEpoch is the greatest epoch of a lock.
+const maxEpoch = 1<<63 - 1
+
 // record is the object of a lock.
 type record struct {
 	resourcelock.LeaderElectionRecord
@@ -63,6 +66,9 @@ func decode(key string, body []byte) (*record, error) {
 	}
 	if r.own.Lock == (fence.ID{}) || r.own.Nonce == (fence.ID{}) {
 		return nil, document.Corrupt(key, "it has no lock or no nonce, and so it is no record of a lock")
+	}
+	if r.own.Epoch > maxEpoch {
+		return nil, document.Corrupt(key, "it has epoch %v, which no counting reaches, so something else has written it; delete it: the next epoch then follows the register's", r.own.Epoch)
 	}
 	delete(r.others, "checksum")
 	return &r, nil

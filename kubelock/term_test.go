@@ -3,11 +3,14 @@ package kubelock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/kubelock"
+	"github.com/fencepost/fencepost/register"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -91,6 +94,23 @@ func TestDeletedObjects(t *testing.T) {
 				t.Errorf("%d transitions, want %d: %v", state.Record.LeaderTransitions, want, err)
 			}
 		})
+	}
+}
+
+// No epoch is greater than the greatest number, so two terms would share it.
+func TestGreatEpoch(t *testing.T) {
+	st := faulty()
+	win(t, st, newLock(t, st, "a", kubelock.Hooks{}))
+	if _, err := register.Open(t.Context(), st, epochKey, fence.NewToken(1<<63), nil); err != nil {
+		t.Fatal(err)
+	}
+	b := newLock(t, st, "b", kubelock.Hooks{})
+	if err := attempt(t.Context(), b); !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(err.Error(), "delete it") {
+		t.Fatalf("a term begins: %v", err)
+	}
+	del(t, st, epochKey)
+	if e := win(t, st, b); e != 2 {
+		t.Errorf("the next term has epoch %d", e)
 	}
 }
 
