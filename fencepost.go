@@ -254,11 +254,11 @@ func (r *run) contend(ctx context.Context, e *leader.Elector) (err error) {
 // keep waits for the work to return, unless a successor is to be expected. Then it waits only
 // as long as the session's Checks have promised.
 //
-// guard:check-kept. A leader that ends its term early releases its lock only when the work has
-// returned, or when the time has passed that Session.Check promised. Without this wait: A's work
-// gets nil from Check(5s), and begins an effect that takes 4 s; A is told to end, and a
-// candidate is close; A's lock is released after 1 s; B leads, gets nil from Check(5s), and does
-// the same effect beside A.
+// guard:check-kept. A leader that ends its term early, with a candidate close, keeps its lock
+// until the work has returned. It keeps the lock no longer than Session.Check has promised.
+// Without this wait: A's work gets nil from Check(5s), and begins an effect that takes 4 s; A
+// is told to end, and its lock is released at once; candidate B leads, gets nil from
+// Check(5s), and does the same effect beside A.
 //
 //mutant:replace clock.Instant(r.promised.Load()).Sub(r.clock.Now()) => time.Duration(0)
 func (r *run) keep(over error, worked <-chan struct{}) {

@@ -67,9 +67,10 @@ func (w *Writer) checkpoint(u *state.Updater) {
 // last. It returns the hint that the manifest has.
 //
 // guard:hint-acked. A leader publishes a point as the hint only if everything before it is
-// acknowledged. Without this: slots 5 to 9 are in flight; the leader publishes slot 10 as the
-// hint, and dies; slot 5 never lands; the successor begins to read at slot 10 and seals it;
-// readers stop at the empty slot 5 for ever.
+// acknowledged. Without this condition: slots 5 to 9 are in flight; the leader publishes slot
+// 10 as the hint, and dies; slot 5 is never applied; the successor begins its walk at slot 10,
+// does not see that slot 5 is empty, and seals slot 10; readers find slot 5 absent, although
+// it is before the hint, and report damage.
 //
 //mutant:replace w.acked => w.last.after
 func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
@@ -98,8 +99,9 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 		return at
 	case errors.Is(err, fence.ErrFenced):
 		// guard:keep-fenced. A leader whose checkpoint is fenced stops its writer. Without this check:
-		// leader A has nothing more to append; successor B takes over; A's next checkpoint is fenced,
-		// and A ignores that; A believes that it leads until its next append.
+		// writer A was opened without the context of an election; A has acknowledged its last append,
+		// and its next checkpoint is due; successor B opens a later epoch; A's checkpoint is fenced,
+		// and A only logs a warning; A reports no error until its next append meets B's seal.
 		var by *fence.FencedError
 		errors.As(err, &by)
 		w.mu.Lock()

@@ -58,9 +58,10 @@ func (w *Writer) commit(ctx context.Context, edit *manifest.Edit, opts []AppendO
 		return Future{}, err
 	}
 	t := &w.table
-	// guard:edit-order. A writer checks and queues one edit at a time. Without this: two commits
-	// that run at the same time both remove file f; each finds that f is live; both are committed,
-	// and the second one removes a file that is not in the table.
+	// guard:edit-order. A writer checks and queues one edit at a time. Without this rule: two
+	// commits that run at the same time both remove file f; each finds that f is live; both are
+	// committed; the compactor and all readers of the table meet the second one, which removes a
+	// file that is not live, and report damage.
 	//
 	//mutant:replace defer func() { <-t.turn }() => <-t.turn
 	select {
@@ -162,27 +163,30 @@ func (w *Writer) check(edit *manifest.Edit) (properties map[string]string, err e
 		done, complete := w.completed[f.Key]
 		switch epoch, _, _, _ := layout.ParseFileKey(f.Key); {
 		case epoch != w.token.Epoch():
-			// guard:edit-epoch. A writer adds only files of its own epoch. Without this check: the writer
-			// of epoch 2 adds a file that the writer of epoch 1 uploaded and did not add; a compactor
-			// deletes that file as an orphan of epoch 1; the table names a file that is gone.
+			// guard:edit-epoch. A writer adds only files of its own epoch, because a compactor may delete
+			// older ones that no edit has added. The error names both epochs. Without this check: an
+			// application adds a file of epoch 1 through the writer of epoch 2; the edit is refused all
+			// the same, because that writer has not created the file; the error does not say that the file
+			// is too old, and must be written again.
 			return nil, conflict(f.Key, fmt.Sprintf("is of epoch %d; the writer of epoch %d adds only files that it has created", epoch, w.token.Epoch()))
 		case !complete:
 			// guard:edit-complete. A writer adds only files that it has created and closed, and each of
-			// them once. Without this check: an application adds file f while its upload goes on, and the
-			// upload fails; or it adds file f again, after f was removed and deleted; the table names a
-			// file that is not there.
+			// them once. Without this check: the writer knows no size and no checksum of other files, and
+			// compares the edit with zeros, which fit an empty file; the Close of the empty file f fails;
+			// an application adds f with size 0; the table names a file that is not there.
 			return nil, conflict(f.Key, "was not created and closed by this writer, or was added before")
 		case done.Size != f.Size || done.CRC32C != f.CRC32C:
-			// guard:edit-content. A file is added with the size and checksum of what was uploaded.
-			// Without this check: an application fills in the size of another file; every backup
-			// and every check of the log takes the sound file for a damaged one.
+			// guard:edit-content. A file is added with the size and checksum of what was uploaded. Without
+			// this check: an application fills in the size of another file, and the edit is committed;
+			// from then on every backup and every check of the log takes the sound file for a damaged one.
 			return nil, conflict(f.Key, fmt.Sprintf("has %d bytes and the CRC-32C %08x; the edit says %d and %08x; add what FileWriter.File returns", done.Size, done.CRC32C, f.Size, f.CRC32C))
 		}
 	}
 	for _, key := range edit.Remove {
 		// guard:edit-live. A commit removes only live files. Without this check: a job merges files a
 		// and b into c; another commit has already replaced a and b by d; the job's commit removes a
-		// and b once more, and adds c; the records of a and b are in the table twice, in c and in d.
+		// and b once more, and adds c; the compactor and all readers of the table meet this edit,
+		// which removes files that are not live, and report damage.
 		//
 		//mutant:replace !ok || live.Value() != ext => ok && live.Value() == "?"+ext
 		id, ext := parse(key)

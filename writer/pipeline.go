@@ -60,20 +60,26 @@ func (w *Writer) dispatch() {
 // sendable reports whether the waiting batch may be sent now. Called with mu held.
 func (w *Writer) sendable() bool {
 	return !w.waiting.Empty() &&
-		// guard:in-flight. At most InFlight objects are in flight. Without this check: the store is
-		// slow; the writer opens a connection for each batch that waits, more than the user has
-		// allowed.
+		// guard:in-flight. At most InFlight objects are in flight; the next one takes more records
+		// until one of them is answered. Without this check: the store is slow, and all requests are
+		// in flight; the next object gets its slot with the one record that it has, and waits for a
+		// free request; the records that come meanwhile need one more object, and one more request is
+		// paid for.
 		w.inFlight < w.opts.InFlight &&
 		// More encoders than processors would only take turns, and all would be later. A batch
 		// that is packed, and waits for the header of a large one before it, counts too.
 		// Otherwise many small batches would be cut meanwhile.
 		w.encoding < w.encoders &&
-		// guard:window. Slot s is sent only when all slots up to s - Window are applied.
-		// Without this check: slot 5 is late, and the leader sends thousands of slots after it;
-		// a successor's wall of seals has to reach past all of them before it stops the leader.
+		// guard:window. Slot s is sent only when all slots up to s - Window are applied. Without this
+		// check: slot 5 is late, and the leader sends 5,000 slots after it; successor B expects no
+		// more than a few windows, and begins a wall of seals at slot 5; the object of slot 5 is
+		// applied before B's seal; B finds data in each slot of its wall, and reads thousands of
+		// objects before one of its seals meets an empty slot.
 		len(w.window) < w.opts.Window &&
-		// guard:max-bytes. At most MaxBytes of appends are sent and not acknowledged. Without this
-		// check: the store is slow, and appends are large; the writer uses memory without bound.
+		// guard:max-bytes. At most MaxBytes of appends are sent and not acknowledged; a larger append
+		// is sent alone. Without this check: the log allows objects of 1 GiB, and a program appends as
+		// much at a time; the store is slow; the writer holds InFlight such objects, 16 by default,
+		// and runs out of memory.
 		(len(w.window) == 0 || w.bytes+w.waiting.Size() <= w.opts.MaxBytes) &&
 		w.ripe()
 }
@@ -88,8 +94,8 @@ func (w *Writer) encode(b, prev *batch) (object []byte, free func()) {
 	b.Pack(codec) // several at once, so one processor is not the limit
 	// guard:encode-order. The header of an object carries the checksum of the object before it. So
 	// batch 2 gets its header only after batch 1 has its own. Without this wait: batch 2 is small,
-	// and is packed before batch 1; the header of batch 2 carries an empty checksum; no reader
-	// accepts the object.
+	// and is packed before batch 1; the header of batch 2 has no checksum of batch 1; the writer
+	// acknowledges both batches; no reader accepts the object of batch 2.
 	//
 	//mutant:replace <-prev.encoded => _ = prev.encoded
 	<-prev.encoded
@@ -120,10 +126,11 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	var o outcome
 	var clean bool // it took one request
 	if ctx.Err() != nil {
-		// guard:never-sent. A slot for which no request was sent is reported as not committed, and all
-		// slots after it too. Without this check: the writer is halted before its first request for
-		// slot 5; the appends of slot 5 are reported as unknown, although they are certainly not in
-		// the log.
+		// guard:never-sent. A slot for which no request was sent when the writer was halted is
+		// reported as not committed. So are all slots after it, even applied ones: the chain does not
+		// pass an empty slot, and a successor seals it. Without this check: the writer is halted
+		// before its first request for slot 5; the appends of slot 5 are reported as unknown, although
+		// they are certainly not in the log.
 		o = outcome{void: b.at.Seq, err: context.Cause(ctx)}
 	} else {
 		b.crc = frame.Sum(object)
@@ -139,9 +146,9 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	b.answered = answered
 	b.applied = o.applied
 	// guard:pace-sample. The writer's mean of the latency counts only small objects that took one
-	// request. Without this check: 16 objects of 4 MiB share a slow line and take 2 s each; the
-	// small appends after them wait up to 100 ms for one another, although a small request takes 30
-	// ms.
+	// request. Without this check: the first object of a writer has 4 MiB, and takes 2 s on a slow
+	// line; the mean is 2 s; the small objects after it wait for up to 100 ms beside one in
+	// flight, although a small request takes 30 ms.
 	if clean && len(object) < bulk {
 		w.pace.learn(b.answered.Sub(b.sent))
 	}

@@ -50,11 +50,12 @@ func (p *pruning) after(ctx context.Context, m *state.Manifest) {
 	case !idle:
 		p.look(m)
 		return
-	// guard:grace. A leader deletes a manifest only when a newer one has replaced it for a grace
-	// period, by the leader's own elapsed time. Without this wait: a reader lists the manifests;
-	// its listing passes the place of manifest 8 before manifest 8 is created; it comes to the
-	// place of manifest 7 after manifest 7 was deleted; the reader sees neither, and takes an old
-	// manifest for the newest.
+	// guard:grace. A leader deletes a manifest only when a newer one has replaced it for the grace
+	// period, by the leader's own elapsed time. Without this wait: a store's listing is not
+	// atomic, and takes five minutes; it passes the places of the next manifests before they are
+	// created; meanwhile the leader publishes 1,000 manifests, and deletes all older ones except
+	// manifest 5, which is pinned; a reader that has seen no manifest yet sees only manifest 5,
+	// and takes it for the newest.
 	//
 	//mutant:replace max(minWatch, p.format.Grace) => minWatch
 	case p.opts.Clock.Now().Sub(p.at) < max(minWatch, p.format.Grace):
@@ -76,8 +77,9 @@ func (p *pruning) after(ctx context.Context, m *state.Manifest) {
 // prune deletes the manifests before a version, unless a pin holds them.
 func (p *pruning) prune(ctx context.Context, mark uint64) error {
 	// guard:mark-first. The prune mark is published before any manifest below it is deleted.
-	// Without this update: the leader decides to delete manifest 5; a reader pins version 5, reads
-	// a mark below 5, and trusts its pin; the leader deletes the manifest that the pin holds.
+	// Without this update: the leader lists the pins, and finds none; a reader pins the old
+	// version 5, reads a mark below 5, and trusts its pin; the leader deletes manifest 5, which
+	// the pin should hold.
 	//
 	//mutant:replace m.PruneMark = max(m.PruneMark, mark) => _ = mark
 	m, err := p.updater.Update(ctx, func(m *state.Change) error {
@@ -94,9 +96,10 @@ func (p *pruning) prune(ctx context.Context, mark uint64) error {
 		return err
 	}
 	// guard:mark-before-pins. A leader lists the pins after it has published the prune mark. A
-	// reader creates its pin before it reads the mark, so one of them sees the other. Without this
-	// listing: a reader pins version 5 and reads the old mark; the leader publishes a mark above 5,
-	// and deletes manifest 5 under the reader.
+	// reader creates its pin before it reads the mark. So the leader sees the pin, or the reader
+	// sees the mark. Without this listing: a reader pins version 5, reads a mark below 5, and
+	// trusts its pin; the leader publishes a mark above 5, and deletes manifest 5, because it
+	// knows of no pin.
 	//
 	//mutant:replace p.log.Pins(ctx) => []state.PinInfo(nil), error(nil)
 	pins, err := p.log.Pins(ctx)
@@ -114,9 +117,9 @@ func (p *pruning) prune(ctx context.Context, mark uint64) error {
 	var dead []string
 	for v := range versions {
 		// guard:pinned-manifest. A manifest below the prune mark is not deleted while a pin holds its
-		// version. Without this check: a backup pins version 5; the prune mark rises above 5; manifest 5
-		// is deleted; the objects that it named are still in the store, but the backup cannot learn
-		// their names.
+		// version. Without this check: a backup pins version 5, and is interrupted; the mark rises
+		// above 5, and manifest 5 is deleted; the backup goes on; the objects that manifest 5 named
+		// are still in the store, but the backup cannot learn their names.
 		//
 		//mutant:replace && !pinned[v] =>
 		if v < mark && !pinned[v] {
