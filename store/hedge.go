@@ -150,8 +150,8 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 			// guard:hedge-look. A late create is sent a second time, and its key is read meanwhile. The read
 			// decides the outcome only if it finds an object, own or another's. Otherwise it decides
 			// nothing, because both requests are in flight. Without this rule: the read finds nothing, and
-			// is taken for the answer; both requests are cancelled, and the create begins again; if the read
-			// failed, the outcome is reported as unknown.
+			// is taken for the answer; both requests are cancelled, although they were almost answered; the
+			// create begins again; if the read failed, the outcome is reported as unknown.
 			//
 			//mutant:replace found.finding == own || found.finding == foreign => true
 			if found.finding == own || found.finding == foreign {

@@ -78,8 +78,9 @@ func (s *Store) find(ctx context.Context, key string, src *source) (store.Info, 
 	attrs, err := s.bucket.Object(key).Attrs(sent.with(ctx))
 	// guard:own-upload. If an upload has sent its whole body and was not answered with success, the
 	// object under its key is read. It counts as uploaded only if its size and checksum are those of
-	// what was sent. Without this check: A and B draw the same name for a file, and B is first; A's
-	// upload gets 412; A takes B's object for its own, and A's edit names a file with B's bytes.
+	// what was sent. Without this check: A and B run from one snapshot of a machine, and draw the same
+	// name for a file; B is first, and A's upload gets 412; A takes B's object for its own, and A's
+	// edit names a file with B's bytes.
 	//
 	//mutant:replace attrs.Size != src.n || attrs.CRC32C != src.crc => false
 	if err != nil || attrs.Size != src.n || attrs.CRC32C != src.crc || attrs.Generation <= 0 {
