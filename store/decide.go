@@ -80,9 +80,9 @@ func decide(p progress, o Outcome, f finding) (progress, step) {
 	// guard:resend. A create of unknown outcome is sent again with the same bytes if the key is
 	// absent; it is never reported as refused. A late first request then finds its equal, and changes
 	// nothing. Without this rule: A's create of lock 8 times out, and the key is absent; A takes its
-	// create for refused, and waits for another leader; A's create is applied after all; nobody leads
-	// with lock 8, and all candidates wait until it has lapsed. A swap of an absent key is refused,
-	// because the object that it was to replace is gone.
+	// create for refused, finds no lock 8 in a listing, and stops with an error; the create is applied
+	// after all; B waits until lock 8 lapses, although nobody leads. A swap of an absent key is
+	// refused, because the object that it was to replace is gone.
 	//
 	//mutant:replace f == absent && p.swap => f == absent
 	case f == absent && p.swap:
