@@ -48,8 +48,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// guard:one-attempt. A call sends one request, whatever the SDK does. Its policy is set to no
 	// retries, but today's SDK reopens a broken download all the same, and a later one may retry more.
 	// Without this check: such an SDK sends A's create again after a broken connection; the second
-	// request gets 403, because A's credentials have expired; A takes the create for rejected, so for
-	// not written; the first request is applied after all.
+	// request gets 403, because A's credentials have expired; A reports that nothing was written; the
+	// first request is applied after all.
 	if call.sent && !call.many {
 		return nil, refuse(r, cmp.Or(call.broke, errSecond))
 	}
