@@ -20,20 +20,23 @@ func pinName(table string) string { return "delta/" + table }
 // hold pins a version of the log for what is about to be published, if the one that the table
 // names is old. A pin on a version keeps all files that were live then or later.
 //
-// guard:delta-pin-first. Before a publisher creates a Delta version that names files of a log, a pin
-// holds the manifest version with which the publisher read the log, or an older one. Without this pin:
-// the publisher reads the log; an edit removes a file; a compactor folds the edit and deletes the
-// file; the publisher creates a Delta version that names the deleted file.
+// guard:delta-pin-first. Before a publisher creates a Delta version, a pin holds the manifest
+// version with which it read the log, or an older one. A pin keeps all files that were live in its
+// manifest version or later. Without this pin: a publisher reads the log, in which file F is live,
+// and pauses; an edit removes F; a compactor folds the edit, and deletes F after the grace period;
+// the publisher creates a Delta version that names F, and queries do not find F.
 //
 //mutant:replace w.r.Pin(ctx, name, w.table.Version(), 0) => manifest.Pin{Key: "none", Version: w.table.Version()}, error(nil)
 func (p *Publisher) hold(ctx context.Context, w *work) error {
 	_, old, known := p.state.source(w.log)
 	name := pinName(p.state.meta.ID)
 	if w.pin.Key != "" && (w.pin.Name != name || w.pin.Version > w.table.Version() || known && w.pin.Version <= old.Manifest) {
-		// guard:delta-pin-named. A publisher releases its own pin at once only if no version can name
-		// it. Otherwise it is let go of by the rule for all pins. Without this check: the answer to a
-		// create is lost, and the version is there; the publisher finds that the table names its pin
-		// or a newer one; it releases the pin; a file that the version names is deleted.
+		// guard:delta-pin-named. A publisher releases a pin of its own at once only if no Delta version
+		// can name it. Without this check: publisher A pins manifest 9, and creates Delta version 2,
+		// which names it; the create is applied, but A's caller gives up before the answer; A reads that
+		// the table names manifest 9 already, and releases its pin; an edit removes file F, and is
+		// folded; version 1 leaves the retention, so the older pin is released too; a compactor deletes
+		// F, which version 2 names.
 		//
 		//mutant:replace if !w.named { => if true {
 		if !w.named {
@@ -62,10 +65,11 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 
 // renew returns a step without an edit if the hold of a source must move and no edit moves it.
 //
-// guard:delta-idle-hold. A log that has no edits gets an empty version when its hold is older than the
-// retention and its manifest is newer than the hold. Without this rule: a log has records every day and
-// its table has no edits for a year; its compactor gives up the old records; the hold keeps all that was
-// given up in that year.
+// guard:delta-idle-hold. Each Delta version names a pinned manifest for each log. If a log has no
+// new edit, and that pin is older than the retention, a publisher pins a newer manifest. It then
+// creates a Delta version without an edit. Without this rule: a log gets records every day, and no
+// edit for a year; its compactor drops old records; the table's pin is a year old, and keeps all
+// dropped records in the store.
 //
 //mutant:replace age < retention => age < 1000*retention
 func (p *Publisher) renew(s *source) []step {
@@ -116,11 +120,11 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	retention := retentionOf(p.state.meta, p.opts.Retention)
 	first := p.state.version
 	for v := p.state.version - 1; v >= 0; v-- {
-		// guard:delta-inside. The retention counts from the store's own time of the version
-		// that follows. Without this rule: a publisher is silent for eight days; it publishes an
-		// edit that removes a file; the version before it, the newest one until a moment ago, is
-		// older than the retention; its hold is let go, and queries that began a second ago find
-		// their file gone.
+		// guard:delta-inside. A Delta version is kept until the retention has passed since the next
+		// version was created, by the store's time. Without this rule: the retention is seven days, and
+		// version 7 is the newest for eight days; an edit removes file F, and is folded; a publisher
+		// creates version 8; version 7 is older than seven days, so its pin is released; a compactor
+		// deletes F; a query that began on version 7 just before does not find F.
 		//
 		//mutant:replace l.commits[v+1], retention => l.commits[v], retention
 		if !inside(l.commits[v+1], retention) {
@@ -141,10 +145,12 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	}
 	// What cannot be let go of in one log keeps nobody from the others.
 	err = p.unpin(ctx, old.holds())
-	// guard:delta-clean. Log cleanup deletes only what lies before a checkpoint that its commit
-	// has proved and from which the oldest version within the retention was read. Without this
-	// check: another program has written the newest checkpoint and left out what it does not
-	// know; the commits before it are deleted; nobody can build the table any more.
+	// guard:delta-clean. Log cleanup deletes only what is before the Delta checkpoint from which it
+	// has read the oldest Delta version within the retention. A newer checkpoint may be another
+	// program's, and wrong. Without this check: the oldest version within the retention is 250;
+	// checkpoint 100 is right, and checkpoint 200 does not fit its commit; cleanup deletes all
+	// commits and checkpoints before version 250; nothing is left from which version 250 can be
+	// computed, so no publisher can read the table any more.
 	//
 	//mutant:replace l, base) => l, lastCheckpoint{Version: max(base.Version, first)})
 	return errors.Join(err, p.table.clean(ctx, l, base))
@@ -205,10 +211,12 @@ func (p *Publisher) unpinOne(ctx context.Context, s *source, h hold) error {
 		if pin.Name != pinName(p.state.meta.ID) || pin.TTL != 0 || pin.Key == s.pin.Key {
 			continue
 		}
-		// guard:delta-unpin. A pin is released only if its version is below that of the
-		// oldest version of the table within the retention, and by its own key. Without this
-		// rule: two publishers have a pin each under the table's name; the first one releases
-		// the name; the second one creates a version that nothing holds.
+		// guard:delta-unpin. Cleanup releases a pin of the table only if its manifest version is below
+		// the one that the oldest Delta version within the retention names. Without this check:
+		// publisher A pins manifest 9, and is about to create a Delta version that names it; publisher B
+		// cleans up, and releases all pins of the table but its own; an edit removes file F, and a
+		// compactor deletes F; A's create is applied, and its version names F. All pins of a table have
+		// one name, so each pin is released by its key.
 		//
 		//mutant:replace pin.Version < h.Manifest => pin.Version < h.Manifest+1000
 		if pin.Version < h.Manifest {
@@ -236,10 +244,11 @@ func (t *table) clean(ctx context.Context, l *listing, base lastCheckpoint) erro
 	if len(keys) == 0 {
 		return nil
 	}
-	// guard:delta-hint-first. Log cleanup deletes nothing before _last_checkpoint names the checkpoint
-	// that stays, or a newer one. Without this rule: a publisher writes the checkpoint of version 200
-	// and dies before it writes the hint; cleanup deletes the checkpoint of version 100, which the hint
-	// still names; engines that begin at the hint cannot read the table.
+	// guard:delta-hint-first. The object _last_checkpoint tells engines the newest Delta checkpoint.
+	// Log cleanup deletes nothing until _last_checkpoint names the checkpoint that stays, or a newer
+	// one. Without this check: a publisher writes the checkpoint of Delta version 200, and dies
+	// before it swaps _last_checkpoint; cleanup deletes the checkpoint of version 100, which
+	// _last_checkpoint still names; engines that start there cannot read the table.
 	//
 	//mutant:replace t.point(ctx, base); err != nil || !moved => true, error(nil); err != nil || !moved
 	if moved, err := t.point(ctx, base); err != nil || !moved {

@@ -58,9 +58,10 @@ func badValue(typ, v string) (want string) {
 
 // partitioned checks the partition values of a file.
 //
-// guard:delta-partition-value. A file is published only if each of its partition values is one of the
-// column's type. Without this check: a file has the day "tomorrow", and the column is a date; the
-// version is published; engines cannot read the table.
+// guard:delta-partition-value. A file is published only if each of its partition values is one of
+// the column's type. Without this check: a file has the day "tomorrow", and the column is a date;
+// the Delta version that adds the file is created; engines cannot parse the value, and fail when
+// they read the table.
 //
 //mutant:replace want != "" => want == "none"
 func (p *Publisher) partitioned(path string, f manifest.File) error {

@@ -179,10 +179,11 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 		if err := p.advance(ctx, todo, &r); err != nil {
 			return r, err
 		}
-		// guard:delta-shown. What was created is published only when a load that begins later
-		// shows it. Without this check: a publisher sleeps before it creates version 8; others
-		// publish up to 300 and delete the first 100 versions; the create finds no version 8
-		// and is answered "created"; its edits are in no version that anybody reads.
+		// guard:delta-shown. A publisher reports edits as published only when a load that began after
+		// the create shows them. Without this load: A is the only publisher of its log, knows Delta
+		// version 7, and sleeps before it creates version 8; publishers of other logs go on to version
+		// 300, and log cleanup deletes versions 0 to 199; version 8 is absent, so A's create is applied;
+		// A reports its edits as published, but nobody reads version 8.
 		//
 		//mutant:replace p.state, err = p.table.load(ctx, p.state); err != nil => false
 		if len(todo) > 0 {
@@ -418,10 +419,10 @@ func (p *Publisher) metaData(todo []*work) (*metaData, error) {
 		err := w.need.unpartitioned(by)
 		if err == nil {
 			var more *schema
-			// guard:delta-schema-grows. A new schema has all columns of the one before it.
-			// Without this rule: two publishers add files of two sources with a new column each;
-			// the second one's schema has not the first one's column, whose values nobody sees
-			// any more.
+			// guard:delta-schema-grows. A new schema has all columns of the one before it. Without this
+			// rule: logs S and T are published as one table; S gets a file with the new column price, and a
+			// publisher adds it to the schema; T gets a file with the new column color, and its publisher
+			// creates a schema with T's columns only; engines no longer show any price.
 			//
 			//mutant:replace all.merge(w.need); err == nil => newSchema().merge(w.need); err == nil
 			if more, err = all.merge(w.need); err == nil {
@@ -483,11 +484,13 @@ func (p *Publisher) versions(todo []*work) [][]part {
 		_, old, known := p.state.source(w.log)
 		for i, st := range steps {
 			h := hold{Manifest: w.pin.Version, Held: w.pin.Created.UnixMilli()}
-			// guard:delta-run-holds. Of a run of versions all but the last name the manifest
-			// version that the one before named. Without this rule: edit 4 adds a file and edit
-			// 5 removes it; a compactor folds both, which drops the file; a publisher pins that
-			// manifest and publishes 4 and 5, naming it in both; once the older pins are let go,
-			// the version of edit 4 names a file that is gone.
+			// guard:delta-run-holds. A publisher may create several Delta versions of one log in a row.
+			// Only the last one names the manifest that it pinned for them; the others name the manifest of
+			// the version before. Without this rule: edit 4 adds file F, edit 5 removes F, and both are
+			// folded; a publisher pins manifest 9, which lacks F; it creates the version of edit 4 with
+			// manifest 9, pauses for a day, and creates that of edit 5; the version before edit 4 leaves
+			// the retention, and its older pin is released; F is deleted a day too early for the version of
+			// edit 4.
 			//
 			//mutant:replace i < len(steps)-1 && known => i < 0 && known
 			if w.pin.Key == "" || i < len(steps)-1 && known {
@@ -548,10 +551,11 @@ func (p *Publisher) rewrites(w part) map[string][]string {
 		stranger := func(key string) bool {
 			return p.state.files[w.path(key)] == nil || !slices.Contains(w.step.remove, key)
 		}
-		// guard:delta-rewrite. A rewritten file is marked as no change of data only if all the
-		// files that it replaces are active before the version, and are removed by it. Without
-		// this check: a file is added and rewritten before anybody publishes; its rows come to
-		// readers of the table's stream only with the rewritten file, and they leave that out.
+		// guard:delta-rewrite. A rewritten file is marked as no change of data only if the Delta version
+		// removes all files that it replaces, and these were active before. Without this check: edit 4
+		// adds file F; edit 5 replaces F by G, which has the same rows; one Delta version publishes both
+		// edits, so it adds only G; G is marked as no change of data; programs that follow the table's
+		// changes skip G, and never get the rows.
 		//
 		//mutant:replace !slices.ContainsFunc(list, stranger) => (true || stranger(""))
 		if len(list) > 0 && !slices.ContainsFunc(list, stranger) {

@@ -151,10 +151,11 @@ func (p *Publisher) Unpublish(ctx context.Context) (r Report, err error) {
 func (p *Publisher) farewell() (actions []action) {
 	now := p.opts.Clock.Wall().UnixMilli()
 	for _, s := range p.sources {
-		// guard:delta-farewell. Also a log that no version names yet is taken out by a version. Without
-		// this rule: a publisher has pinned a log and is about to publish it for the first time; the
-		// log is unpublished, which releases all pins; the publisher creates its version, whose files
-		// nothing holds.
+		// guard:delta-farewell. Unpublish creates a Delta version that takes the log out of the table,
+		// also if no version names the log yet. So another publisher's create of the same version is
+		// refused, and that publisher reads that the log was taken out. Without this version: publisher
+		// A has pinned a log, and is about to publish it for the first time; B unpublishes the log, and
+		// releases all pins; A's create is applied, and no pin holds the files that it names.
 		//
 		//mutant:replace h.Gone { => h.Gone || h.Manifest == 0 {
 		_, h, _ := p.state.source(s.log)

@@ -136,9 +136,11 @@ func (s *source) restored(why string) error {
 
 // contains checks that the log has what is published.
 //
-// guard:delta-place. The place up to which a log is published must be on its chain. Without
-// this check: a log is restored from a backup, and goes on; when it has as many edits as are
-// published, the publisher goes on too; the table has files of edits that were lost.
+// guard:delta-place. A Delta version names the slot up to which a log is published, and the seal
+// that opened the slot's epoch. If the log's chain lacks them, the log was restored from an older
+// backup, and the publisher stops. Without this check: edits 1 to 3 are published; the log is
+// restored from a backup with edit 1, and gets two other edits; the counts agree, so the publisher
+// goes on with edit 4; the table has the files of the lost edits.
 //
 //mutant:replace err == nil && !ok => err == nil && !ok && false
 func (s *source) contains(ctx context.Context, p reader.Place) error {

@@ -81,10 +81,12 @@ func (t *table) load(ctx context.Context, known *state) (*state, error) {
 		if err != nil {
 			return nil, err
 		}
-		// guard:delta-warm-fits. A publisher goes on from a state that it knows only if each
-		// commit after it proves the result, up to the highest there is. Without this check:
-		// a publisher sleeps for a month; log cleanup deletes the commits after its state; it
-		// creates the next number, in the hole; it takes that for the newest version.
+		// guard:delta-warm-fits. A publisher goes on from a state that it knows only if all later
+		// commits are there and fit. Otherwise it begins again from a checkpoint. Without this check: A
+		// is the only publisher of its log, knows Delta version 8, and sleeps for a month; publishers of
+		// other logs go on to version 300, and log cleanup deletes versions 0 to 199; A finds no commit
+		// 9, takes version 8 for the newest, and creates version 9; A reports its edits as published,
+		// but nobody reads version 9.
 		//
 		//mutant:replace err == nil { => true {
 		if err := t.follow(ctx, known, l); err == nil {
@@ -173,10 +175,11 @@ func (t *table) base(ctx context.Context, l *listing, version int64) (*state, er
 	if err != nil {
 		return nil, err
 	}
-	// guard:delta-checkpoint. A checkpoint counts only if the commit of its version proves it.
-	// Without this check: another program writes a checkpoint in spite of the unknown feature;
-	// it leaves out what it does not know, such as a source; publishers publish that source a
-	// second time.
+	// guard:delta-checkpoint. A Delta checkpoint is used only if its file count and checksum fit the
+	// commit of its version. Without this check: another program writes a checkpoint of version 106,
+	// the newest, that lacks the last six edits of a log; a publisher starts from it, and publishes
+	// these edits a second time; programs that follow the table's changes get their rows twice; the
+	// new commits fit only the wrong checkpoint, so nobody can read the table from a right one.
 	//
 	//mutant:replace return s, fits(version, proof, s.proof()) => _ = proof; return s, nil
 	return s, fits(version, proof, s.proof())
@@ -264,10 +267,11 @@ func (s *state) step(actions []action) error {
 	if !s.protocol.ours() {
 		return fmt.Errorf("%w: %s sets the protocol %+v, which this program does not know", ErrForeign, commitKey(version), s.protocol)
 	}
-	// guard:delta-fits. A publisher believes a state only if the last commit proves it: the
-	// number of active files, and a checksum of the whole state. Without this check: another
-	// program replaces a commit by one without a file; the publisher goes on from there, and
-	// the file, which is live in its source, is missing in the table for ever.
+	// guard:delta-fits. A commit says how many files the table has after it, and has a checksum of
+	// the whole state. A publisher uses a state only if both fit the last commit. Without this check:
+	// another program deletes the line of a file from a commit, and keeps the first line, which has
+	// the checksum; a publisher goes on from there; the commit says that the file's edit is
+	// published, so later Delta versions lack the file, which is live in its log.
 	//
 	//mutant:replace fits(version, actions, s.proof()) => fits(version, actions, *p)
 	return fits(version, actions, s.proof())
@@ -299,9 +303,11 @@ func (t *table) create(ctx context.Context, s *state, operation string, actions 
 	if len(body) > maxCommit {
 		return false, fmt.Errorf("delta: version %d has %d bytes; at most %d are possible; compact the table's files first", s.version+1, len(body), maxCommit)
 	}
-	// guard:delta-create. A version is created only if it is absent. Without this condition:
-	// two publishers compute version 8; the second overwrites the first one's, whose files
-	// are in no later version.
+	// guard:delta-create. A Delta version is created only if it is absent, and is never overwritten.
+	// Without this condition: publishers A and B of different logs both compute version 8; A creates
+	// it; B overwrites it with a version 8 that lacks A's files; A creates version 9 after the
+	// version 8 that it knows; the checksum in version 9 does not fit B's version 8, and no other
+	// publisher can read the table any more.
 	//
 	//mutant:replace store.Create(ctx, t.st, commitKey(s.version+1), body, &store.WriteOptions{Settle: t.settle}) => t.st.Put(ctx, commitKey(s.version+1), body, nil)
 	_, err = store.Create(ctx, t.st, commitKey(s.version+1), body, &store.WriteOptions{Settle: t.settle})
@@ -361,10 +367,12 @@ func (t *table) point(ctx context.Context, last lastCheckpoint) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("delta: %s: %w", lastKey, err)
 	default:
-		// guard:delta-last-forward. _last_checkpoint only moves forward, and only from the
-		// version that was read. Without this check: a publisher sleeps before it writes the
-		// hint; log cleanup deletes the checkpoint that the hint will name; engines that begin
-		// at the hint cannot read the table.
+		// guard:delta-last-forward. The object _last_checkpoint tells engines the newest Delta
+		// checkpoint. A publisher swaps it only to a newer checkpoint than it names. Without this check:
+		// publisher A writes the checkpoint of Delta version 100, and pauses before it reads
+		// _last_checkpoint; others write checkpoint 200, and log cleanup deletes checkpoint 100; A reads
+		// _last_checkpoint, which names 200, and swaps it to 100; engines that start there do not find
+		// the checkpoint.
 		//
 		//mutant:replace now.Version >= last.Version => now.Version < 0
 		if now := (lastCheckpoint{}); json.Unmarshal(old, &now) == nil && now.Version >= last.Version {

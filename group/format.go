@@ -137,9 +137,9 @@ func (o *Options) fits(f *format) error {
 
 func create(ctx context.Context, st store.Store, o *Options, settle *store.SettleOptions) (format, store.Version, error) {
 	// guard:group-lost. No group.json is created while there are assignments of a group. Without this
-	// check: somebody deletes group.json by mistake; the next member creates another one, for a new
-	// group; no member can use the old assignments, which belong to the old group; somebody deletes
-	// these too, and assignment 1 of the new group gives out tokens that were used before.
+	// check: an operator deletes group.json by mistake; the next member creates another one, for a new
+	// group; no member can use the old assignments, which belong to the old group; the operator
+	// deletes these too; assignment 1 of the new group gives out tokens that were used before.
 	//
 	//mutant:replace store.ListAll(ctx, st, member.AssignPrefix, nil, settle) => store.ListAll(ctx, st, "none/", nil, settle)
 	for info, err := range store.ListAll(ctx, st, member.AssignPrefix, nil, settle) {

@@ -52,17 +52,19 @@ func LeaseToken(ctx context.Context, leases Leases, name, holder string) (fence.
 	if err != nil {
 		return fence.Token{}, err
 	}
-	// guard:lease-holder. A token is made only of a Lease that names the caller. Without this check: A
-	// was replaced by B and does not know it yet; A reads B's Lease, and gets a token as great as B's;
-	// the places that B writes to let A in.
+	// guard:lease-holder. A token is the resourceVersion of a Lease that names the caller as its
+	// holder. Without this check: B takes the Lease over from A, and A does not know it yet; A reads
+	// B's Lease, and gets a token at least as high as B's; the places that B writes to accept A's
+	// writes.
 	//
 	//mutant:replace found != holder => false
 	if found := value(lease.Spec.HolderIdentity); found != holder {
 		return fence.Token{}, fmt.Errorf("%w: the Lease %s is held by %q, not by %q", ErrNotHolder, name, found, holder)
 	}
 	// guard:lease-late-token. The token is given only while the caller's context lives. Without this
-	// check: the goroutine of an old term reads the Lease late; the same process holds it again; the
-	// old goroutine gets the token of the new term.
+	// check: a process loses the Lease, and holds it again under the same identity; a slow goroutine
+	// of its old term reads the Lease only now; it gets the token of the new term, and writes beside
+	// the goroutine of the new term.
 	//
 	//mutant:replace ctx.Err() != nil => false
 	if ctx.Err() != nil {

@@ -129,8 +129,8 @@ func (l *Lock) Create(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	}
 	// guard:kube-create. A record is created without an epoch, and gets one by a second write. Without
 	// this: A finds no record, draws epoch 5, and its create is slow; B draws epoch 6, creates the
-	// record, and leads; an operator deletes the record; A's create lands, and A leads in epoch 5
-	// after epoch 6.
+	// record, and leads; an operator deletes the record; A's create is applied, and A leads in epoch
+	// 5; every place that has seen epoch 6 refuses A's writes.
 	//
 	//mutant:replace next := &record{LeaderElectionRecord: ler} => drawn, err := l.draw(ctx, 0); if err != nil { return err }; next := &record{LeaderElectionRecord: ler, own: own{Epoch: drawn}}
 	//mutant:replace return l.acquire(ctx, next, ler) => l.mu.Lock(); l.term = drawn; l.mu.Unlock(); return nil
@@ -158,9 +158,9 @@ func (l *Lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 		return l.conflict(errors.New("it was changed or deleted; read it again"))
 	}
 	// guard:kube-incarnation. A record with this process's name is this lock's own only if this very
-	// lock has written it in this term. Without this check: pod "worker-0" is cut off; its successor
-	// has the same name, finds a record with its own name, and renews it in the same epoch; the old
-	// pod wakes up, and its writes are let in.
+	// Lock has written it in this term. Without this check: pod "worker-0" leads in epoch 5, and is
+	// cut off; a new pod gets the same name, finds a record with this name, and renews it in epoch 5;
+	// the old pod comes back, and its writes in epoch 5 are accepted while the new pod leads.
 	//
 	//mutant:replace seen.own.Lock == l.id && seen.own.Epoch == term && term != 0 => term >= 0
 	owned := seen.own.Lock == l.id && seen.own.Epoch == term && term != 0 && seen.HolderIdentity == l.identity
@@ -174,10 +174,10 @@ func (l *Lock) Update(ctx context.Context, ler resourcelock.LeaderElectionRecord
 	if seen.HolderIdentity != l.identity {
 		want++
 	}
-	// guard:kube-transitions. A record is taken over only with the count of transitions that follows
-	// from it. Without this check: A's elector reads that C's lease has lapsed; B takes it over; a
-	// health check in A calls Get, and so the lock knows B's version; A's elector sends its update,
-	// and replaces B's new lease.
+	// guard:kube-transitions. A record is replaced only if the update's count of transitions follows
+	// from it. Without this check: A's elector reads that C's record has lapsed; B takes the record
+	// over; a health check in A calls Get, so A's lock knows the version of B's record; A's elector
+	// sends its update, which was made for C's record; it replaces B's record while B leads.
 	if ler.LeaderTransitions != want {
 		return l.conflict(fmt.Errorf("it was read by somebody else than the elector: it has %d transitions, and the update says %d", seen.LeaderTransitions, ler.LeaderTransitions))
 	}
@@ -208,18 +208,19 @@ func (l *Lock) acquire(ctx context.Context, seen *record, ler resourcelock.Leade
 	var epoch fence.Epoch
 	var err error
 	// guard:kube-one-term. While the elector is in a term, the lock is not won again in another epoch.
-	// Without this check: A is frozen; B leads in epoch 6 and frees the lock; A wakes up in the
-	// middle of a renewal, finds the lock free, and client-go goes on with A's work as if nobody had
-	// led in between; the work asks for its token again, gets epoch 7, and overwrites what B did.
+	// Without this check: A leads in epoch 5, and is frozen; B leads in epoch 6, and frees the lock; A
+	// wakes up in the middle of a renewal, and finds the lock free; client-go goes on with A's work,
+	// as if nobody had led in between; the work asks for its token again, gets epoch 7, and overwrites
+	// what B did.
 	//
 	//mutant:replace term != 0 => false
 	if term != 0 {
 		epoch, err = term, l.still(ctx, term)
 	} else {
 		// guard:kube-draw. A new term draws a new epoch, after it has read the record that it replaces.
-		// So the epoch is greater than that of every term before. Without this: A leads in epoch 1 and
-		// is frozen; B takes the record over and leads in epoch 1 too; A wakes up, and its writes are
-		// let in.
+		// So its epoch is greater than that of every term before. Without this: A leads in epoch 1, and
+		// is frozen; B takes the record over, and leads in epoch 1 too; A wakes up, and its writes are
+		// accepted beside B's.
 		//
 		//mutant:replace l.draw(ctx, seen.own.Epoch) => max(seen.own.Epoch, 1), error(nil)
 		epoch, err = l.draw(ctx, seen.own.Epoch)
@@ -258,9 +259,10 @@ func (l *Lock) draw(ctx context.Context, floor fence.Epoch) (fence.Epoch, error)
 		if r.Epoch() > maxEpoch {
 			return 0, document.Corrupt(epochKey(l.name), "it has epoch %v, which no counting reaches, so something else has written it; delete it: the next epoch then follows the record's", r.Epoch())
 		}
-		// guard:kube-floor. An epoch is greater than that of the record, also if the register was
-		// deleted. Without this check: the leader of epoch 7 dies; somebody deletes the register; the
-		// next leader draws epoch 1, and every place that has seen epoch 7 refuses it for ever.
+		// guard:kube-floor. An epoch is greater than that of the record, also if the register, which
+		// counts the epochs, was deleted. Without this check: the leader of epoch 7 dies; an operator
+		// deletes the register; the next leader draws epoch 1; every place that has seen epoch 7 refuses
+		// its writes.
 		//
 		//mutant:replace r.Epoch() > floor => true
 		if r.Epoch() > floor {
@@ -296,8 +298,9 @@ func (l *Lock) release(ctx context.Context, seen *record, ler resourcelock.Leade
 		return nil // an earlier release was applied, and its answer was lost
 	}
 	// guard:kube-release. A lock frees only a record of its own term. Without this check: A is cut off
-	// from the store, and B takes over; A's elector gives up, reads the record with B's version, and
-	// frees it, because client-go looks at what A believed before; C takes over while B leads.
+	// from the store, and B takes over; A's elector gives up, and reads B's record to free it;
+	// client-go checks only whether A led when it last knew, so A's lock frees B's record; C takes
+	// over while B leads.
 	//
 	// The error is no conflict: client-go would try again at once, over and over.
 	//
@@ -375,9 +378,10 @@ func (l *Lock) Token(ctx context.Context) (fence.Token, error) {
 	l.mu.Lock()
 	term := l.term
 	l.mu.Unlock()
-	// guard:kube-late-token. The token is given only while the caller's context lives, which is looked
-	// at last. Without this check: the goroutine of an old term is slow to start; by then this process
-	// leads again; the old goroutine gets the token of the new term, and two of them write.
+	// guard:kube-late-token. The token is given only while the caller's context lives, which is
+	// checked after the term was read. Without this check: a goroutine of an old term is slow to
+	// start; by then this process leads again; the old goroutine gets the token of the new term, and
+	// writes beside the goroutine of the new term.
 	//
 	//mutant:replace ctx.Err() != nil => false
 	if err := context.Cause(ctx); ctx.Err() != nil {

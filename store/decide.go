@@ -51,9 +51,10 @@ func decide(p progress, o Outcome, f finding) (progress, step) {
 		return p, step{action: accept}
 
 	// guard:own-nonce. A create or swap is applied if the object has the bytes of this write, whatever
-	// the store answered. No other write has the same nonce. Without this check: A's create is applied,
-	// and its answer is lost; A sends the create again and gets 412, because A's own object is there;
-	// this repeats; at last A reports an unknown outcome, although the create is applied.
+	// the store answered. No other write has the same nonce. Without this check: A's create is
+	// applied, and its answer is lost; A reads its own object, does not know it, and sends the create
+	// again; the store answers 412, and A reads the object once more; after ten such rounds A reports
+	// an unknown outcome, although the create is applied.
 	//
 	//mutant:replace f == own => false
 	case f == own:
@@ -61,10 +62,10 @@ func decide(p progress, o Outcome, f finding) (progress, step) {
 	case f == foreign:
 		return p, step{action: refuse}
 
-	// guard:after-unknown. An answer such as 403 is the outcome of the write only if no
-	// earlier request of this call can have been applied. Without this check: A's create
-	// times out; A's credentials expire; the second request gets 403, and A reports that
-	// nothing was written; the first request lands.
+	// guard:after-unknown. A rejection such as 403 is the outcome of a write only if no earlier
+	// request of the same call can have been applied. Without this check: A's create times out; A
+	// reads the key, which is absent; A's credentials expire; A's second request gets 403, and A
+	// reports that nothing was written; the first request is applied after all.
 	//
 	//mutant:replace !p.inFlight => true
 	case o == Rejected && !p.inFlight:
@@ -76,11 +77,12 @@ func decide(p progress, o Outcome, f finding) (progress, step) {
 		p.inFlight = p.inFlight || o == Unknown
 		return p, step{action: check, pause: o == Unknown}
 
-	// guard:resend. A create of unknown outcome is sent again with the same bytes if the key is absent;
-	// it is never reported as refused. Without this rule: A's create times out, and the key is absent;
-	// A reports that nothing was written, and B continues without the object; A's create lands. After a
-	// resend, a late first request finds the same bytes under the key, and changes nothing. A swap is
-	// different: the object version that a late swap expects never comes back.
+	// guard:resend. A create of unknown outcome is sent again with the same bytes if the key is
+	// absent; it is never reported as refused. A late first request then finds its equal, and changes
+	// nothing. Without this rule: A's create of lock 8 times out, and the key is absent; A takes its
+	// create for refused, finds no lock 8 in a listing, and stops with an error; the create is applied
+	// after all; B waits until lock 8 lapses, although nobody leads. A swap of an absent key is
+	// refused, because the object that it was to replace is gone.
 	//
 	//mutant:replace f == absent && p.swap => f == absent
 	case f == absent && p.swap:

@@ -64,9 +64,10 @@ func (h *Hedge) delay() time.Duration {
 func (h *Hedge) take() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// guard:hedge-budget. At most one create in 20 is sent twice. Without this limit: the
-	// store slows down for a minute; every request is late; every writer doubles its load
-	// on a store that cannot bear the load it has.
+	// guard:hedge-budget. A create that takes longer than most others is late, and may be sent a
+	// second time. At most one create in 20 is sent twice. Without this limit: the store slows down
+	// for a minute; every create is late; every writer sends each create twice, and so doubles the
+	// load on a store that cannot bear the load it has.
 	if h.tokens < hedgeBudget {
 		return false
 	}
@@ -146,11 +147,11 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 	for {
 		select {
 		case found := <-reads:
-			// guard:hedge-look. A late create is sent a second time, and its key is read meanwhile. The
-			// read decides the outcome only if it finds an object, own or another's. Otherwise it
-			// decides nothing, because both requests are in flight. Without this rule: the read finds
-			// nothing, and is taken for the answer; both requests are cancelled, and the create begins
-			// again; if the read failed, the outcome is reported as unknown.
+			// guard:hedge-look. A late create is sent a second time, and its key is read meanwhile. The read
+			// decides the outcome only if it finds an object, own or another's. Otherwise it decides
+			// nothing, because both requests are in flight. Without this rule: the read finds nothing, and
+			// is taken for the answer; both requests are cancelled, although they were almost answered; the
+			// create begins again; if the read failed, the outcome is reported as unknown.
 			//
 			//mutant:replace found.finding == own || found.finding == foreign => true
 			if found.finding == own || found.finding == foreign {
@@ -165,11 +166,11 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 			case Applied:
 				return r, 2
 			case Refused, Unknown:
-				// guard:hedge-again. A late create is sent a second time. If one of its two requests
-				// gets 412 or loses its answer, the key is read again, since the other request may
-				// hang. This only saves time. Without this read: the first request lands, and its
-				// connection is reset; the second request hangs; the append waits until the second
-				// request times out.
+				// guard:hedge-again. A late create is sent a second time, and its key is read once. If one of
+				// the two requests gets 412 or loses its answer, the key is read again, since the other request
+				// may hang. This only saves time. Without this second read: the first read finds nothing; then
+				// the first request is applied, and its connection is reset; the second request hangs; the
+				// append waits until the second request times out.
 				if ctx.Err() == nil {
 					all.Go(read)
 				}
@@ -190,15 +191,16 @@ func (o object) reply() reply {
 // both is what two replies to equal requests tell together.
 func both(a, b reply) reply {
 	// guard:hedge-applied. A create that was sent twice is applied if one of its two requests was
-	// applied, whatever became of the other. Without this rule: the first request is applied; the
-	// second request gets no answer; the create counts as unknown, so the key must be read; a caller
-	// that may not read never learns the outcome.
+	// applied, whatever became of the other. Without this rule: the connection of one request is
+	// reset; the other request is answered with success; the create counts as unknown, so the key must
+	// be read once more; if that read fails, the outcome is reported as unknown, although the store
+	// has told it.
 	//
 	//mutant:replace Applied, Refused, Unknown => Unknown, Refused, Applied
 
 	// guard:hedge-rejected. A create that was sent twice is rejected only if both requests were
-	// rejected. Without this rule: the first request times out; the second request gets 403; the caller
-	// is told that nothing was written; then the first request lands.
+	// rejected. Without this rule: the first request times out; the second request gets 403; the
+	// caller is told that nothing was written; the first request is applied after all.
 	//
 	//mutant:replace Applied, Refused => Rejected, Applied, Refused
 	for _, outcome := range []Outcome{Applied, Refused, Unknown} {

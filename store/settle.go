@@ -167,9 +167,10 @@ func (w *write) send(ctx context.Context, first bool) (r reply, requests int) {
 		r, requests = w.request(ctx), 1
 	}
 	// guard:callers-reason. An error that comes after the caller of a write has given up is not the
-	// store's answer to this write. Without this check: the write of slot 8 is rejected with 403; the
-	// writer cancels slot 9, which is in flight, and gives the 403 as the reason; the error of slot 9
-	// contains this 403, so slot 9 is reported as rejected; then slot 9 lands.
+	// store's answer to this write. Without this check: a leader's heartbeats are rejected with 403
+	// until its term ends; the writer cancels the create of slot 9, which is in flight, and gives the
+	// end of the term as the reason; the error of the create contains this 403, so slot 9 is reported
+	// as not committed; the create is applied after all.
 	if r.err != nil && ctx.Err() != nil {
 		r.outcome = Unknown
 	}
@@ -204,11 +205,11 @@ func (w *write) check(ctx context.Context) (object, error) {
 			found.finding = w.classify(found)
 			return found, nil
 		case ctx.Err() != nil:
-			// guard:callers-reason. A swap times out, and a read is to show whether it was applied. If
-			// the caller has given up by then, an error of this read is not the store's answer, and the
-			// outcome stays unknown. Without this check: another request of the caller gets 404, and
-			// the caller cancels everything with the 404 as the reason; the error of the read contains
-			// this 404; the swap reports that its object is gone; then the swap lands.
+			// guard:callers-reason. A swap times out, and a read is to show whether it was applied. If the
+			// caller gives up before the read is answered, an error of this read is not the store's answer.
+			// Without this check: another request of the caller gets 404, and the caller cancels everything
+			// with this 404 as the reason; the error of the read contains the 404; the swap is reported as
+			// refused, because its object is gone; the swap is applied after all.
 			return object{finding: unreadable}, err
 		case errors.Is(err, ErrRange) && get != nil:
 			// An empty object has no first byte. It may have the version that a swap is

@@ -16,17 +16,18 @@ import (
 // object has another size. The error is [ErrUnknown] if the object is gone or cannot be
 // read.
 //
-// guard:upload-echo. A refused upload is a success if the object has the right size.
-// Without this check: a proxy sends the completion of A's upload twice; the first copy
-// stores the object; the second gets 412; A reports that somebody else has written a
-// file whose name only A knows.
+// guard:upload-echo. A refused upload is a success if the object has the right size, since nobody
+// else uses its name. Without this check: a proxy sends the end of A's upload twice; the first copy
+// stores the object; the second copy gets 412, and only this answer reaches A; A reports that its
+// file's name is taken, although the file is A's own.
 //
 //mutant:replace !errors.Is(err, ErrPrecondition) => true
 func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *UploadOptions, settle *SettleOptions) (Info, error) {
 	o := *cmp.Or(opts, &UploadOptions{})
-	// guard:file-create. An upload asks the store to refuse a name that is taken. Without
-	// it: two writers start from one snapshot of a machine and draw the same UUID; the
-	// second upload replaces the file of the first, and readers of the first get its bytes.
+	// guard:file-create. An upload asks the store to refuse a name that is taken. Without this
+	// condition: a snapshot of a running machine is started twice; leader A and its double are in the
+	// same epoch, and draw the same UUID for a file; the double's upload replaces A's file; readers of
+	// A's file get other bytes.
 	//
 	//mutant:replace o.Create = true =>
 	o.Create = true

@@ -82,10 +82,10 @@ func kindOf(c call, status int, code bloberror.Code) error {
 	}
 	switch status {
 	case http.StatusConflict:
-		// guard:created. A create that gets the 409 "blob already exists" is refused; a write that gets
-		// another 409 is of unknown outcome. Without this rule: B creates a lock that A has created;
-		// the 409 counts as unknown, so B pauses and reads the lock; a caller without the right to read
-		// never learns that it has lost.
+		// guard:created. A create that Azure answers with the 409 "blob already exists" is refused. Most
+		// other 409s mean an unknown outcome. Without this rule: A and B create lock 8, and A's create is
+		// applied; B's create gets the 409; B takes its outcome for unknown, reports a retry, and pauses
+		// before it reads the lock; each lost race takes longer than it must.
 		//
 		//mutant:replace c.create && => false && c.create &&
 		if c.create && code == bloberror.BlobAlreadyExists {

@@ -87,9 +87,10 @@ func lend(body []byte) *loan { return &loan{r: bytes.NewReader(body)} }
 
 // takeBack waits for a Read that has begun, and makes later ones fail.
 //
-// guard:body-taken-back. Nothing reads the caller's body after Put has returned. Without this: a Put
-// times out while net/http still sends its body; the writer reuses the buffer for the next object; the
-// store receives one object that is made of two.
+// guard:body-taken-back. Nothing reads the caller's body after Put has returned. Without this: a
+// Put times out while net/http still reads its body; the retry is applied, and the writer reuses
+// the buffer for the next object; the first request sends a part of each object; only its condition
+// and its checksum keep the store from accepting that.
 //
 //mutant:replace l.r = nil => _ = l.r
 func (l *loan) takeBack() {

@@ -147,10 +147,11 @@ func (u *upload) find(ctx context.Context) (store.Info, bool) {
 	if err != nil || out.ContentLength == nil || cloud.VersionOf(out.ETag) == "" {
 		return store.Info{}, false
 	}
-	// guard:own-upload. An upload has sent its last request, and the outcome is unknown. The blob under
-	// its key then counts as uploaded only with the size of this upload, and with the upload's random
-	// id in its metadata. Without the id: the last request is lost; an earlier blob of the same size is
-	// under the key; Upload reports success, and a manifest names a file with other bytes.
+	// guard:own-upload. An upload has sent its last request, and the outcome is unknown. The blob
+	// under its key then counts as uploaded only with the size of this upload, and with the upload's
+	// random id in its metadata. Without the id: A and B run from one snapshot of a machine, and draw
+	// the same name for a file; A's last request is lost; B's blob of the same size is under the key;
+	// A's upload reports success, and A's edit names a file with B's bytes.
 	//
 	//mutant:replace own := false => own := true
 	own := false

@@ -113,10 +113,10 @@ func (t *target) client() (*container.Client, error) {
 	case sas != "":
 		return container.NewClientWithNoCredential(address+"?"+strings.TrimPrefix(sas, "?"), ClientOptions())
 	case strings.HasPrefix(t.endpoint, "http://"):
-		// guard:no-token-in-clear. No bearer token is sent over plain http. Without this rule: somebody
-		// mistypes an endpoint with http; the token crosses the network in clear; any listener can use
-		// the token until it expires. A shared key may be used: the key is never sent, only signatures
-		// are.
+		// guard:no-token-in-clear. No bearer token is sent over plain http. Without this rule: an
+		// operator mistypes an endpoint with http; the token crosses the network in clear; any listener
+		// can use the token until it expires. A shared key may be used: the key is never sent, only
+		// signatures are.
 		return nil, errors.New("over plain http only AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or anonymous=true can be used")
 	}
 	found, err := azidentity.NewDefaultAzureCredential(nil)

@@ -44,10 +44,10 @@ func write(ctx context.Context, h *storage.ObjectHandle, body []byte, opts *stor
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := h.NewWriter(ctx)
-	// guard:single-shot. A Put is one request, never an upload in chunks. Without this setting: A
-	// creates an object of two chunks, and the answer to the last chunk is lost; the SDK sends the last
-	// chunk again, whatever its retry policy, and gets 412; A is told that somebody else has created
-	// its object.
+	// guard:single-shot. A Put is one request, never an upload in chunks. Without this setting: the
+	// SDK allocates 16 MiB for each Put, and sends a longer body in chunks; A puts an object of 17
+	// MiB, which is several requests; the transport lets a Put send only one request, and refuses the
+	// second; no object of that size can be put.
 	//
 	//mutant:replace w.ChunkSize = 0 =>
 	w.ChunkSize = 0

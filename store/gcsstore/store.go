@@ -67,8 +67,8 @@ func New(client *http.Client, bucket string, opts *Options) (*Store, error) {
 // Traits implements [store.Store].
 //
 // guard:min-rewrite. The store's traits say that one key takes one write per second, and a leader
-// writes its heartbeats no faster. Without this trait: a leader with a validity of one second sends a
-// heartbeat every 400 ms; the store answers 429 to every other heartbeat; the term expires though
+// writes its heartbeats no faster. Without this trait: a leader with a validity of one second sends
+// a heartbeat every 400 ms; the store answers 429 to most of them; the term expires, although
 // leader and store are well.
 //
 //mutant:replace , MinRewrite: time.Second => , MinRewrite: 0 * time.Second

@@ -146,9 +146,10 @@ func (p *prober) key() string {
 
 // mutate makes one request that writes or deletes a key.
 //
-// guard:probe-pace. Between two writes of one key the probe waits for Traits.MinRewrite.
-// Without this pause: the probe of a GCS bucket swaps a key twice within a second; the
-// store answers 429; the probe calls a good store inconclusive.
+// guard:probe-pace. Between two writes of one key the probe waits for Traits.MinRewrite. Without
+// this pause: the probe creates a key in a GCS bucket, and at once lets its clients race to swap
+// it; the store takes one write of a key per second, and answers 429 to all of them; too few races
+// have a winner, so the probe of a good store ends without a result.
 func (p *prober) mutate(ctx context.Context, key string, f func() error) error {
 	if last, ok := p.wrote[key]; ok {
 		//mutant:replace p.rewrite - p => 0*p.rewrite - p

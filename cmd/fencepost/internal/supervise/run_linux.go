@@ -248,11 +248,12 @@ func (s *supervisor) stop(sig syscall.Signal) {
 
 // step does what is due.
 //
-// guard:confirmed-deadline. The watchdog is a process that kills the command at a deadline, also if the
-// supervisor is dead. The supervisor lets the command run only until the deadline that the watchdog has
-// confirmed, even if the lease holds for longer. Without this check: the watchdog is frozen; the
-// supervisor renews the lease for an hour, and the command runs; then the supervisor is killed; nobody
-// is left that ends the command.
+// guard:confirmed-deadline. Of fencepost exec, the supervisor holds the lease; the watchdog,
+// another process, kills the command at a deadline, even if the supervisor is dead. The command
+// runs only until the deadline that the watchdog has confirmed, even if the lease holds for longer.
+// Without this check: the watchdog is frozen; the supervisor renews the lease for an hour, and the
+// command runs; the supervisor is killed; nobody ends the command, and another process gets the
+// lease.
 //
 //mutant:replace s.confirmed.Sub(now) => s.offered.Sub(now)
 func (s *supervisor) step() {

@@ -191,10 +191,10 @@ func (w *watchdog) obey(o order) {
 	case o.Signal != 0 && w.status == nil:
 		_ = syscall.Kill(-w.group, o.Signal)
 	}
-	// guard:no-late-extension. Once the watchdog has begun to kill the command, it accepts no later
-	// deadline. Without this check: the deadline passes; the watchdog kills the command, whose child
-	// forks; a delayed order with a later deadline arrives; the watchdog waits for that deadline, and
-	// the child runs on.
+	// guard:no-late-extension. Once the watchdog of fencepost exec has begun to kill the command, it
+	// accepts no later deadline. Without this check: the deadline passes; the watchdog kills the
+	// command, which forks a child at this moment; a delayed order with a later deadline arrives; the
+	// watchdog waits for that deadline, and the child runs on.
 	//
 	//mutant:replace !w.killing && w.status == nil => true
 	if o.Until > w.until && !w.killing && w.status == nil {
