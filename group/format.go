@@ -149,7 +149,7 @@ func create(ctx context.Context, st store.Store, o *Options, settle *store.Settl
 		if f, v, err := readFormat(ctx, st, settle); !errors.Is(err, ErrNoGroup) {
 			return f, v, err // somebody has just created it
 		}
-		return format{}, "", document.Corrupt(member.FormatKey, "it is missing, but %s is there; restore %s from a backup, or remove everything under %s if the group is not needed",
+		return format{}, "", document.Corrupt(member.FormatKey, "it is missing, but %s is there; restore %s from a backup; without one remove everything under %s, and create the group with a Base above the highest epoch of its partitions' logs",
 			info.Key, member.FormatKey, member.Prefix)
 	}
 	report, err := probe.Run(ctx, st, o.Probe)

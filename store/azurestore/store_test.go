@@ -117,12 +117,16 @@ func TestOpen(t *testing.T) {
 	}{
 		"key of nobody":     {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0"}, "the name of its account"},
 		"key is no base64":  {map[string]string{"AZURE_STORAGE_KEY": "secret!", "AZURE_STORAGE_ACCOUNT": "a"}, "not base64"},
+		"signature, http":   {map[string]string{"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=secret"}, "over plain http only"},
 		"connection string": {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "secret"}, "cannot be used"},
 	} {
 		env(t, c.env)
 		url := "az://box?endpoint=https://h/a"
-		if name == "connection string" {
+		switch name {
+		case "connection string":
 			url = "az://box"
+		case "signature, http":
+			url = "az://box?endpoint=http://h/a"
 		}
 		if _, err := store.Open(t.Context(), url); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", name, err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -98,6 +99,7 @@ func (t *target) client() (*container.Client, error) {
 		t.endpoint = "https://" + t.account + ".blob.core.windows.net"
 	}
 	address := strings.TrimSuffix(t.endpoint, "/") + "/" + t.container
+	plain := strings.HasPrefix(t.endpoint, "http://")
 	switch {
 	case t.anonymous:
 		return container.NewClientWithNoCredential(address, ClientOptions())
@@ -110,18 +112,24 @@ func (t *target) client() (*container.Client, error) {
 			return nil, errors.New("AZURE_STORAGE_KEY is not the key of an account: it is not base64")
 		}
 		return container.NewClientWithSharedKeyCredential(address, shared, ClientOptions())
-	case sas != "":
+	case sas != "" && (!plain || onThisMachine(t.endpoint)):
 		return container.NewClientWithNoCredential(address+"?"+strings.TrimPrefix(sas, "?"), ClientOptions())
-	case strings.HasPrefix(t.endpoint, "http://"):
-		// guard:no-token-in-clear. No bearer token is sent over plain http. Without this rule: an
-		// operator mistypes an endpoint with http; the token crosses the network in clear; any listener
-		// can use the token until it expires. A shared key may be used: the key is never sent, only
-		// signatures are.
-		return nil, errors.New("over plain http only AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or anonymous=true can be used")
+	case plain:
+		// guard:no-token-in-clear. No bearer token is sent over plain http, and a shared access signature
+		// only to an emulator on this machine. Without this rule: an operator mistypes an endpoint with
+		// http; the token crosses the network in clear; any listener can use the token until it expires.
+		// A shared key may be used: the key is never sent, only signatures of single requests are.
+		return nil, errors.New("over plain http only AZURE_STORAGE_KEY or anonymous=true can be used, and AZURE_STORAGE_SAS_TOKEN for an emulator on 127.0.0.1 or localhost")
 	}
 	found, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
 		return nil, (&cloud.Login{Driver: "azurestore"}).Note(err)
 	}
 	return container.NewClient(address, newTokens(found), ClientOptions())
+}
+
+// onThisMachine reports whether an endpoint is one of this machine, such as an emulator's.
+func onThisMachine(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
