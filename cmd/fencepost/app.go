@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -249,6 +250,16 @@ func orphaned(ctx context.Context, st store.Store, err error) error {
 			}
 			return fmt.Errorf("%s has no %s, but it has %s. If that belongs to a log, restore %s from a backup: without it nothing can be read or appended: %w",
 				st.Traits().Name, layout.FormatKey, info.Key, layout.FormatKey, fence.ErrCorrupt)
+		}
+	}
+	return notGroup(ctx, st, err)
+}
+
+// notGroup checks an error that there is no log. What is there may be a group.
+func notGroup(ctx context.Context, st store.Store, err error) error {
+	if errors.Is(err, manifest.ErrNotInitialized) {
+		if _, _, rerr := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20}); rerr == nil {
+			return fmt.Errorf("%s has a group, not a log; see fencepost group status; the log of its partition 7 would be below %s", st.Traits().Name, layout.PartitionPrefix(7))
 		}
 	}
 	return err

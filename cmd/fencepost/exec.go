@@ -57,6 +57,7 @@ type execution struct {
 
 	group                 bool
 	partitions            int
+	base                  uint64
 	graceSet, validitySet bool
 
 	signals chan os.Signal
@@ -113,6 +114,7 @@ writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate.`
 	spanVar(fl, &x.grace, "grace", "", positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
 	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
 	fl.IntVar(&x.partitions, "partitions", 0, "with --group: make the group, or raise its number of partitions")
+	fl.Uint64Var(&x.base, "base", 0, "with --partitions: if the group is made, its epochs are above this")
 	x.election = a.election(c)
 	x.gauges = a.listenFlag(c)
 	return c

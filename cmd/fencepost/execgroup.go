@@ -67,7 +67,7 @@ func (x *execution) share(parent context.Context, st store.Store) error {
 
 func (s *sharing) session(ctx context.Context, st store.Store) error {
 	opts := &group.Options{
-		Partitions: s.partitions, Identity: s.leader.Identity, Logger: s.log.Named("group"), Probe: s.probing(s.url),
+		Partitions: s.partitions, Base: s.base, Identity: s.leader.Identity, Logger: s.log.Named("group"), Probe: s.probing(s.url),
 		Hooks: s.gauges.group(group.Hooks{
 			Opened: func(o group.Opening) { s.con.note("partition %d is ours, in epoch %d", o.Partition, o.Token.Epoch()) },
 			Closed: func(c group.Closing) {
@@ -201,6 +201,8 @@ func (x *execution) renewed(file string, epoch fence.Epoch, deadline supervise.M
 // groupOptions checks the flags of a group.
 func (x *execution) groupOptions() error {
 	switch {
+	case x.base > 0 && x.partitions == 0:
+		return usage("--base goes with --partitions, which makes the group")
 	case x.partitions > 0 && !x.group:
 		return usage("--partitions goes with --group")
 	case x.group && (x.wait > 0 || x.noWait):

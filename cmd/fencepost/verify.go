@@ -66,7 +66,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 				for _, p := range r.Problems {
 					a.con.note("problem: %v", p)
 				}
-				return err
+				return notGroup(cmd.Context(), st, err)
 			}
 			if a.json {
 				err = a.print(r)
