@@ -40,9 +40,9 @@ type Config struct {
 // wait is how long others wait for a member that shows no sign of life.
 //
 // guard:lapse. Watchers wait a little longer than a validity before they expire a member, because
-// clocks may differ in rate. Without this: A's clock is slow, and B's clock is fast; after a validity
-// by B's clock, B expires A and takes A's partitions; by A's clock A's deadline has not come yet, and
-// both work.
+// clocks may differ in rate. Without this: A's clock is slow, and B's clock is fast; in a validity they
+// come apart by more than the Margin by which A stops early; after a validity by B's clock, B expires
+// A; by A's clock A's deadline has not come yet, and A works beside the new owners.
 //
 //mutant:replace float64(c.Validity)*(1+c.ClockRate)/(1-c.ClockRate) => float64(c.Validity)
 func (c *Config) wait() time.Duration {
