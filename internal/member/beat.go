@@ -47,7 +47,7 @@ func (m *Machine) join() {
 			// sent. A create that is answered after this deadline ends the session, and the worker can
 			// join only under another name. Without this: A's create is applied, but the answer is
 			// lost; A sends the create again much later, and learns that its object is there; A counts
-			// its deadline from this answer, and its heartbeats are lost; watchers have counted since
+			// its deadline from this answer, and its heartbeats are lost; organisers have counted since
 			// the first request was applied, and expire A while A works.
 			//
 			//mutant:replace sent.Add => m.now.Add
@@ -102,7 +102,7 @@ func (m *Machine) send() {
 	// guard:deadline-first. After a heartbeat, a member's new deadline counts from before the heartbeat
 	// was first sent, not from a retry. Without this: A's heartbeat is applied, and the answer is lost;
 	// A sends it again much later, and learns that it was applied; A counts its new deadline from the
-	// retry, and its next heartbeats are lost; watchers have counted since the first request was
+	// retry, and its next heartbeats are lost; organisers have counted since the first request was
 	// applied, and expire A while A works.
 	//
 	//mutant:replace first := m.first => first := m.now
