@@ -120,8 +120,9 @@ func (o *opener) walk(ctx context.Context, at *frame.Point, read *uint64) (own b
 		// guard:backstop-acked. An opener sends a backstop, a seal far ahead of its walk, only after
 		// the walk has passed the manifest's hint. Every slot before the hint was acknowledged, and
 		// must not be sealed. Without this check: slots up to 40 were acknowledged, slot 33 is lost,
-		// and the hint's own slot is damaged; so an opener walks from the floor, and its backstop is
-		// applied in slot 33; the opener begins its epoch after it, and slots 34 to 40 are void.
+		// and the hint's own slot is damaged; so an opener walks from the floor; its backstop is
+		// applied in slot 33, before its walk comes there; the opener begins its epoch after that seal,
+		// and slots 34 to 40 are void.
 		//
 		//mutant:replace !at.Position.Before(o.acked) => true
 		if *read >= longWalk*uint64(o.Window) && !at.Position.Before(o.acked) {

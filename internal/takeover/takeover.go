@@ -139,10 +139,10 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 // begins at the floor: nothing can have been appended in it yet.
 //
 // guard:open-folded. If the floor is slot 1 of the opener's epoch, and the last folded seal has the
-// opener's nonce, the epoch begins at the floor, and after no other seal of the same wall. Without this
-// check: B seals slot 1/9 for epoch 3; a compactor folds this seal at once, so the floor is 3/1; B
-// reads the manifest, finds that the floor has passed its seal, and begins again; the floor is in epoch
-// 3 already, so B believes that it is fenced, and gives up.
+// opener's nonce, that seal is the opener's. Then the epoch begins at the floor, and after no other
+// seal of the same wall. Without this check: B seals slot 1/9 for epoch 3; a compactor folds this seal
+// at once, so the floor is 3/1; B reads the manifest, finds that the floor has passed its seal, and
+// begins again; the floor is in epoch 3 already, so B believes that it is fenced, and gives up.
 //
 //mutant:replace m.Seals[len(m.Seals)-1].Nonce == o.nonce => false
 func (o *opener) folded(m *state.Manifest) bool {
