@@ -147,9 +147,8 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	}
 	// guard:pin-let-go. A process that creates a pin and then fails deletes the pin, also if its ctx
 	// has ended: the create or the swap may have been applied. Without this delete: A makes a named pin
-	// without a TTL; A's swap of the pin is applied, and its answer is lost; A's ctx ends, and A
-	// returns an error; the pin holds its version for ever, and nobody knows of it. A create that lands
-	// after the delete lapses after a minute, because that pin was never renewed.
+	// without a TTL; A's swap is applied, and its answer is lost; A's ctx ends, and A returns an error;
+	// the pin holds its version for ever, and nobody knows of it.
 	//
 	//mutant:replace err != nil { => false {
 	defer func() {
@@ -161,10 +160,10 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	}()
 	info, err := store.Create(ctx, l.st, p.key, body, &store.WriteOptions{Settle: l.opts.Settle})
 	// guard:pin-taken. A refused create of a pin is reported as a lost pin, so the caller makes another
-	// one. Only this process and compactors write this key, so the refusal means that a compactor has
-	// expired the pin. Without this check: A's create is applied, and its answer is lost; a compactor
-	// expires the pin, which was not renewed for a minute; A's second request is refused; A's snapshot
-	// fails, although it could simply begin again.
+	// one. Only this process and compactors write this key, so a compactor has expired the pin. Without
+	// this check: A's create is applied, and its answer is lost; a compactor expires the pin, which was
+	// not renewed for a minute; A's second request is refused; A's snapshot fails, although it could
+	// begin again.
 	//
 	//mutant:replace errors.Is(err, store.ErrPrecondition) => false
 	if errors.Is(err, store.ErrPrecondition) {
@@ -206,11 +205,11 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 		}
 	}
 	// guard:pin-after-start. A process that pins the newest version reads start, the offset before
-	// which records are given up, after its pin is in the store. It drops the pin if start is after the
-	// floor of its version, because a snapshot finds later records through the newest manifest. Without
-	// this check: A reads version 5 as the newest, with its floor at record 100; a compactor raises
-	// start to 200, and lists the pins; A pins version 5; the compactor drops the segment with record
-	// 100, and A's snapshot lacks that record.
+	// which records are given up, after its pin is in the store. It drops the pin if start is after its
+	// version's floor, because a snapshot finds later records through the newest manifest. Without this
+	// check: A reads version 5, with its floor at record 100; a compactor raises start to 200, and
+	// lists the pins; A pins version 5; the compactor drops the segment with record 100, and A's
+	// snapshot lacks that record.
 	if o.Version == 0 && newest.Start > p.m.Floor.Offset {
 		return nil, fmt.Errorf("%w: records after the floor of manifest %d have been given up", ErrPruned, version)
 	}
