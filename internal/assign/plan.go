@@ -171,9 +171,10 @@ func (p *plan) grant(requests []Request) {
 			continue
 		}
 		// guard:request-since. A request of an owner counts only while the partition has the since that
-		// the request names. Without this check: A asks to give its partition up, and the partition
-		// goes to B; a slow organiser reads A's request again, and takes the partition from B, whose
-		// work is sound; the same happens with each late listing.
+		// the request names. The organiser checks this too when it collects the requests; this is the
+		// last check. Without both: A asks to give its partition up, and the partition goes to B; the
+		// organiser reads A's request again, and takes the partition from B, whose work is sound; this
+		// happens again with each new owner.
 		if r.Since != p.base.sinces[r.Partition] {
 			continue
 		}
@@ -324,11 +325,11 @@ func (p *plan) since(part int, reused uint64) uint64 {
 	if part >= len(p.base.owners) {
 		return p.number
 	}
-	// guard:since-new. The since of a partition rises whenever the partition moves, because the tokens
-	// of its owner are counted from the since. Without this check: the partition moves from A to B, and
-	// keeps its since; B's first token equals A's first, so the log refuses B; or A opens the partition
-	// once more, and its second token fences B. A partition without an owner has no since, so it gets
-	// the number of the assignment.
+	// guard:since-new. The tokens of an owner are counted from the since of its partition. So the since
+	// must rise whenever the partition moves. An older since is reused only if it is higher than the
+	// partition's own. Without this check: the partition has since 5, the highest of all, and belongs
+	// to A; assignment 6 moves it to B, and reuses since 5; B's first token equals A's first; the log
+	// has been opened with that token, and refuses B.
 	//
 	//mutant:replace reused > old => reused > 0
 	if old := p.base.sinces[part]; old > 0 && reused > old {
@@ -370,9 +371,10 @@ func (p *plan) pend(entries []Entry, part int, moved bool) []Entry {
 	for i := p.base.first[part]; i < p.base.first[part+1]; i++ {
 		e := p.base.entries[i]
 		// guard:pending-kept. A pending entry stays in each later assignment until it is cleared.
-		// Without this: A works on the partition; assignment 2 gives it to B, which never starts, and
-		// names A as pending; assignment 3 gives it to C, and names only B as pending; B has no work to
-		// stop, and acknowledges; C starts while A, which has not read assignment 2, works.
+		// Without this: A works on the partition; assignment 2 gives it to B, and has a pending entry
+		// for A; B waits for A; assignment 3 gives the partition to C, and has a pending entry only for
+		// B; B has no work to stop, and acknowledges; C starts while A, which has not read assignment
+		// 2, works.
 		//
 		//mutant:replace !p.stays[i] => true
 		if !p.stays[i] {

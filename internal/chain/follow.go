@@ -164,12 +164,11 @@ func (f *Follower) Tail(ctx context.Context, p fence.Position) error {
 // the floor has passed it: [ErrMoved]. Otherwise it is damage: [ErrDamaged], with err. An
 // error that is neither fence.ErrCorrupt nor fence.ErrLimit is returned as it is.
 //
-// guard:open-damage. An object that does not fit the chain is damage only if the floor has not
-// passed the first seal that the walk has followed. Without this check: slot 1/4 is pruned;
-// zombie opener Z puts its seal for epoch 2 into the hole 1/4, and later opens epoch 2 after
-// slot 1/9; a walk comes to slot 1/4 and follows the junk seal into epoch 2; the first object
-// there continues from slot 1/9, so its offset and checksum do not fit; the walk reports damage
-// in a sound log.
+// guard:open-damage. An object that does not fit the chain is damage only if the floor has not passed
+// the first seal that the walk has followed. Without this check: a walk is paused before slot 1/4;
+// slots up to 1/8 are pruned; opener Z puts its late seal for epoch 2 into the hole 1/4, finds that
+// out, and opens epoch 2 after slot 1/9; the walk follows the junk seal into epoch 2; the first object
+// there continues from slot 1/9, so its offset does not fit; the walk reports damage in a sound log.
 //
 //mutant:replace f.Tail(ctx, p) => error(nil)
 func (f *Follower) Classify(ctx context.Context, p fence.Position, err error) error {

@@ -290,10 +290,10 @@ func (f *fetch) fetchRest(ctx context.Context, s *Source) {
 	case err != nil || info.Version != f.Info.Version:
 		// guard:rest-match. A walk reads a large log object with two GETs: the first part, and then the
 		// rest. If the two answers have different object versions, the slot counts as absent. Without
-		// this check: the walk reads the first part; the object is pruned; a zombie writes another
-		// object into the hole; the walk joins the rest of the zombie's object to the first part, and
-		// reports damage in a sound log. Absent is right: the caller then reads the manifest, and finds
-		// that the floor has passed the slot.
+		// this check: `fencepost lag`, which does not read the floor again, reads the first part; the
+		// object is folded and pruned; zombie Z writes another object into the hole; the walk joins the
+		// rest of Z's object to the first part; the checksum is wrong, and `fencepost lag` reports
+		// damage in a sound log.
 		f.err = &store.Error{Op: "get", Key: layout.DataKey(f.pos), Kind: store.ErrNotFound, Hint: "it changed while it was read"}
 	default:
 		f.Body = whole

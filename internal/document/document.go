@@ -61,9 +61,10 @@ func sum(key string, before []byte) uint32 {
 // checkSum returns an error unless a document is as it was written, and under its own name.
 func checkSum(key string, body []byte) error {
 	// guard:document-sum. A document ends with a checksum of the last part of its key and of all bytes
-	// before the checksum. A document with another checksum is damaged. Without this check: the first
-	// empty slot is 24; a disk flips one bit in a manifest, and its hint says slot 26 instead of 22; an
-	// opener begins at slot 26, and acknowledges appends there; readers stop at the empty slot 24.
+	// before the checksum. A document that does not fit its checksum is damaged. Without this check:
+	// the first empty slot is 24; a disk flips one bit in a manifest, and its hint says slot 26 instead
+	// of 22; an opener begins at slot 26, takes it for the tail, and acknowledges appends after it;
+	// readers stop at the empty slot 24.
 	//
 	//mutant:replace got != want => false
 	before, want, ok := cutSum(body)
@@ -211,9 +212,10 @@ func elements(b []byte) int {
 // Unmarshal reads JSON that this project has written, such as an edit, which has its checksum
 // elsewhere.
 func Unmarshal(body []byte, v any) error {
-	// guard:elements. Before a JSON document is decoded, the elements of its lists are counted. Without
-	// this check: somebody puts 8 MiB of nothing but "null," under the key of a manifest; each process
-	// that reads it allocates more than a gigabyte for empty segments.
+	// guard:elements. Before a JSON document is decoded, the elements of its lists are counted. A
+	// document with more elements than one in 32 bytes is refused. Without this check: somebody puts 8
+	// MiB of nothing but "null," under the key of a manifest; each process that reads it allocates more
+	// than a gigabyte for empty segments.
 	if n := elements(body); n > MaxElements(len(body)) {
 		return fmt.Errorf("%d elements in %d bytes", n, len(body))
 	}

@@ -142,9 +142,10 @@ func Check(ctx context.Context, st store.Store, log fence.ID, home string, settl
 	}
 	// guard:files-home. The mark of a log in the store for files names the store that has the log
 	// itself. A compactor whose log is in another store deletes no files. Without this check: somebody
-	// copies a log, and gives the copy the same store for files; the leader of the original log commits
-	// a file in epoch 9; the copy has an epoch 9 of its own, which is folded; the copy's table does not
-	// have the file, so the copy's compactor deletes it as an orphan.
+	// copies a log; the copy has the same id, and uses the same folder in the same store for files; the
+	// leader of the original log commits a file in epoch 9; the copy has an epoch 9 of its own, which
+	// is folded; the copy's table does not have the file, so the copy's compactor deletes it as an
+	// orphan.
 	//
 	//mutant:replace m.Home != home => false
 	if home != "" && m.Home != home {

@@ -44,9 +44,9 @@ func (c *Candidate) create() Action {
 	if c.won.Epoch < c.cfg.MinEpoch {
 		// guard:milestone. A candidate whose MinEpoch is above the next epoch first creates the next
 		// lock as a milestone: it is expired from the beginning, and names MinEpoch as the epoch after
-		// it. Without it: the newest lock is 7; A creates lock 8 and leads; B, with MinEpoch 100,
-		// creates lock 100 and leads too; nobody deposes lock 8, because candidates follow only the
-		// newest lock.
+		// it. Without it: A and B find lock 7 expired; A creates lock 8, sees no higher lock, and
+		// leads; B, with MinEpoch 100, creates lock 100, and leads too; candidates follow only the
+		// newest lock, so nobody deposes lock 8, and A renews it for ever.
 		//
 		//mutant:replace c.won.Next = c.cfg.MinEpoch => c.won.Epoch = c.cfg.MinEpoch
 		c.won.Next = c.cfg.MinEpoch
@@ -56,10 +56,11 @@ func (c *Candidate) create() Action {
 
 // confirm swaps the created lock once, with a fresh nonce: see the guard win-swap.
 func (c *Candidate) confirm(now clock.Instant) Action {
-	// guard:confirm-rewrite. A candidate that has created a lock swaps it before it leads (win-swap).
-	// This swap waits until the store allows another write of the key (Traits.MinRewrite). Without this
-	// wait: B swaps too early, and the store answers 429; B's retry is applied, but a retried swap does
-	// not count (clean-swap); so B swaps again, too early again; this repeats for ever.
+	// guard:confirm-rewrite. A candidate that has created a lock swaps it before it leads. It waits
+	// with the swap until the store allows another write of the key (Traits.MinRewrite). Without this
+	// wait: B swaps too early, and the store answers 429; B's retry is applied, but a swap that was
+	// sent twice does not count, because its first copy may still be in flight; so B swaps again, too
+	// early again; this repeats for ever.
 	if turn := c.wrote.Add(c.cfg.MinRewrite); now < turn {
 		c.confirming = true
 		return Action{Op: Wait, Until: turn}
@@ -79,21 +80,23 @@ func (c *Candidate) applied(now clock.Instant, ev Event) Action {
 		}
 		c.won.Version, c.wrote = ev.Version, now
 		// guard:win-swap. A candidate that has created a lock swaps it once before it leads. Without
-		// this swap, on a store whose object versions are hashes of the contents: A creates lock 7,
-		// sees no higher lock, and sleeps; B deposes lock 7, leads with lock 8, and prunes lock 7; a
-		// late copy of A's create brings back the very version that A renews from; A wakes up, and its
-		// heartbeat is applied although B leads.
+		// this swap, on a store whose object versions are hashes of the contents: A's create of lock 7
+		// is sent twice; A sees no higher lock, and leads; A's VM is frozen, and its clock with it; B
+		// deposes lock 7, leads with lock 8, and prunes lock 7; the second copy of A's create lands in
+		// the hole, and brings A's version back; A thaws; its first heartbeat is applied, and A leads
+		// on beside B.
 		//
 		//mutant:replace return c.confirm(now) => c.sent, c.checking = ev.Sent, true; return Action{Op: List, After: c.won.Epoch - 1}
 		return c.confirm(now)
 	case Confirm:
 		c.won.Version, c.wrote, c.sent = ev.Version, now, ev.Sent
 		if !ev.Clean {
-			// guard:clean-swap. A candidate repeats the swap of its new lock (win-swap) until one swap
-			// was sent exactly once. Without this check: A creates lock 7; A's swap is sent twice, and
-			// A sleeps; B deposes lock 7, leads with lock 8, and prunes lock 7; late copies of A's
-			// create and of A's swap land in the hole, and the version that A renews from exists again;
-			// A wakes up, and its heartbeat is applied although B leads.
+			// guard:clean-swap. A candidate swaps the lock that it has created until one swap was sent
+			// once and answered. So no late copy can bring its version back. Without this check, on a
+			// store whose object versions are hashes of the contents: A's create of lock 7 and A's swap
+			// are each sent twice; A leads; A's VM is frozen, and its clock with it; B deposes lock 7,
+			// leads with lock 8, and prunes lock 7; the second copies of create and swap land in the
+			// hole; A thaws; its heartbeat is applied, and A leads on beside B.
 			return c.confirm(now)
 		}
 		c.checking = true
@@ -109,9 +112,9 @@ func (c *Candidate) checked(now clock.Instant, ev Event) Action {
 	switch {
 	case ev.Epoch > c.won.Epoch:
 		// guard:higher-lock. A candidate that finds a lock above the one that it has created does not
-		// lead. Without this check: B sleeps before it creates lock 8; others lead with locks up to 12,
-		// and lock 8 is pruned; B wakes up, its create of lock 8 lands in the hole, and B leads beside
-		// the holder of lock 12.
+		// lead. Without this check: B finds lock 7 expired, and is paused before it creates lock 8;
+		// others lead with the locks 8 to 12, and lock 8 is pruned; B wakes up; its create of lock 8
+		// and its swap are applied in the hole; B leads in epoch 8 beside the holder of lock 12.
 		c.forget()
 		c.listed = ev.Version
 		return Action{Op: Get, Epoch: ev.Epoch}
@@ -120,8 +123,9 @@ func (c *Candidate) checked(now clock.Instant, ev Event) Action {
 	case now >= c.cfg.deadline(c.sent):
 		// guard:win-deadline. The deadline of a new leader counts from before the swap of its new lock.
 		// If it has passed before the leader begins, the candidate swaps the lock again. Without this
-		// check: B swaps its new lock, and is paused for a validity; then B begins to lead, although
-		// others may depose its lock at this moment.
+		// check: B swaps its new lock, and is paused for longer than its validity; no other candidate
+		// is there; B wakes up, and reports that it leads; its term is over at the same moment, and its
+		// work is cancelled before it has begun.
 		return c.confirm(now)
 	}
 	return Action{Op: Lead, Epoch: c.won.Epoch, Known: c.won.Version, Nonce: c.won.Nonce, Sent: c.sent}

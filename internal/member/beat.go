@@ -45,10 +45,10 @@ func (m *Machine) join() {
 		case Done:
 			// guard:clean-join. The first deadline of a member counts from before its create was first
 			// sent. A create that is answered after this deadline ends the session, and the worker can
-			// join only under another name. Without this: member A's create lands, but its answer is
-			// lost; an organiser expires A, and A's object is deleted; a late copy of the create lands;
-			// A hears that its object was created, renews it, and works; the others have found A dead,
-			// and do not wait for A.
+			// join only under another name. Without this: A's create is applied, but the answer is
+			// lost; A sends the create again much later, and learns that its object is there; A counts
+			// its deadline from this answer, and its heartbeats are lost; organisers have counted since
+			// the first request was applied, and expire A while A works.
 			//
 			//mutant:replace sent.Add => m.now.Add
 			m.deadline = sent.Add(m.cfg.Validity - m.cfg.Margin)
@@ -101,9 +101,9 @@ func (m *Machine) turnBeat() {
 func (m *Machine) send() {
 	// guard:deadline-first. After a heartbeat, a member's new deadline counts from before the heartbeat
 	// was first sent, not from a retry. Without this: A's heartbeat is applied, and the answer is lost;
-	// A sends the heartbeat again much later, and learns that it was applied; A's new deadline counts
-	// from the retry; watchers have counted since the first request was applied, and expire A while A
-	// works.
+	// A sends it again much later, and learns that it was applied; A counts its new deadline from the
+	// retry, and its next heartbeats are lost; organisers have counted since the first request was
+	// applied, and expire A while A works.
 	//
 	//mutant:replace first := m.first => first := m.now
 	first := m.first
@@ -132,10 +132,10 @@ func (m *Machine) send() {
 func (m *Machine) renewed(first clock.Instant) {
 	// guard:final-deadline. A member whose deadline has passed never goes on under its name, whatever
 	// answer comes later. Without this check, on a store whose object versions are hashes of the
-	// contents: A's heartbeat gets no answer, and A's deadline passes; A is expired, and A's object is
-	// deleted; late copies of A's create and of all A's swaps land one after another, the heartbeat
-	// last; A hears that the heartbeat was applied, and works on; the others have found A dead, and
-	// have given A's partitions away.
+	// contents: A sends a heartbeat just before its deadline, and the deadline passes; A is expired,
+	// and somebody deletes A's object; late copies of A's create and of all A's swaps land one after
+	// another, the heartbeat last; A hears that its heartbeat was applied, and is live again; the
+	// others have found A dead, and do not wait for A's work.
 	//
 	//mutant:replace m.state == over => false
 	if m.state == over {

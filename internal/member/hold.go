@@ -325,7 +325,8 @@ func (m *Machine) start(p int, x *part) {
 	}
 	// guard:since-token. An owner counts how often it opens a partition under one since, because each
 	// opening needs a token of its own. Without the count: A's work fails, and A opens the partition
-	// again with the same token; the log refuses A, as if another process had A's token.
+	// again with the same token; the log refuses A, as if another process had A's token; so does each
+	// later opening, and nobody works on the partition until it moves.
 	//
 	//mutant:replace x.opened++ =>
 	x.opened++

@@ -46,8 +46,9 @@ func (m *Machine) turnLook() {
 	}
 	// guard:look-anyway. A member lists the assignments from time to time, whatever the hint says. The
 	// hint is an object with the number of the newest assignment, and it may be out of date. Without
-	// this listing: assignment 2 gives the partition to B; its hint is never written, and no other
-	// assignment follows; B never learns of assignment 2, and nobody works on the partition.
+	// this listing: assignment 2 gives the partition to B, which does not organise, and so lists
+	// nothing else; the hint for assignment 2 is never written, and no other assignment follows; B
+	// never learns of assignment 2, and nobody works on the partition.
 	//
 	//mutant:replace m.now >= m.listDue => false
 	due := m.now >= m.listDue
@@ -97,9 +98,10 @@ func (m *Machine) list() {
 func (m *Machine) newest(entries []Entry) {
 	for _, e := range entries {
 		// guard:newest-kept. A member that has read an assignment never acts on one with a lower
-		// number. Without this check: assignment 2 moves the partition from A to B; A reads assignment
-		// 2, stops, and acknowledges; B starts; a listing that A sent long before is answered now, and
-		// shows assignment 1 as the newest; A reads assignment 1, and starts beside B.
+		// number. Without this check: assignment 2 moves the partition from A to B; A sends a listing,
+		// whose answer is slow; by another listing A learns of assignment 2, stops, and acknowledges; B
+		// starts; the slow listing is answered, and shows assignment 1 as the newest; A reads
+		// assignment 1, and starts beside B.
 		//
 		//mutant:replace n > m.known.Number() => n > 0
 		if n, ok := ParseAssignKey(e.Key); ok && n > m.known.Number() && n >= m.listed {
@@ -126,10 +128,11 @@ func (m *Machine) get() {
 			m.missed(ev.Err)
 		case ev.Version != version:
 			// guard:listed-version. The GET of an assignment must return the object version that the
-			// listing showed. Without this: member C lists assignment 2 as the newest, and sleeps;
-			// assignment 3 gives the partition to B; assignment 2 is pruned; Z, which last read
-			// assignment 1, creates another assignment 2 in the hole, and this one gives the partition to
-			// C; C reads it, and starts beside B.
+			// listing showed. Without this: C lists assignment 2 as the newest; C's VM is frozen, and
+			// its clock with it; assignment 3 gives the partition to B; assignment 2 is pruned; Z,
+			// which last read assignment 1, by which nobody owns the partition, creates another
+			// assignment 2 in the hole, which gives the partition to C; C thaws, reads it, and starts
+			// beside B.
 			m.want = true
 			m.missed(nil)
 		default:

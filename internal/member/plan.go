@@ -39,8 +39,8 @@ func (m *Machine) adoptPlan() {
 func (m *Machine) overdue() bool {
 	// guard:next-organises. The first member in order creates the assignments. If one is needed and
 	// nobody has created it for a validity, the next member does so. Without this: the first member's
-	// creates of assignments fail, but its heartbeats succeed, so it stays the first; a member that
-	// joins never gets a partition.
+	// creates of assignments time out, but its heartbeats are applied, so it stays the first; a member
+	// that joins never gets a partition.
 	//
 	//mutant:replace m.need != 0 && m.now >= m.need.Add(m.cfg.Validity) => false
 	return m.need != 0 && m.now >= m.need.Add(m.cfg.Validity)
@@ -234,10 +234,11 @@ func (m *Machine) make(next *assign.Assignment) {
 		}
 		m.planned, m.planAt = true, m.now.Add(m.cfg.Renew/4)
 		// guard:created-listed. A member that has created an assignment acts on it only when a listing
-		// that began after the create shows it as the newest. Without this: Z reads assignment 1, and
-		// sleeps; assignment 2 gives the partition to A, assignment 3 to B; assignment 2 is pruned; Z
-		// creates another assignment 2 in the hole, with Z as the owner; it names the owner by
-		// assignment 1 as pending, but this member has acknowledged long ago; Z starts beside B.
+		// that began after the create shows it as the newest. Without this: by assignment 1 nobody owns
+		// the partition; Z reads it; Z's VM is frozen, and its clock with it; assignment 2 gives the
+		// partition to A, and assignment 3 to B, which starts when A has stopped; assignment 2 is
+		// pruned; Z thaws, and creates another assignment 2 in the hole, by which Z is the owner, and
+		// nobody is pending; Z starts beside B.
 		//
 		//mutant:replace m.wanted() => if ev.Outcome == Done { m.adopt(next) }
 		m.wanted()

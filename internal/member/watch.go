@@ -251,9 +251,10 @@ func (m *Machine) shown(x fence.ID, v store.Version, age time.Duration) {
 // renewedAt notes a new version of a member's object.
 func (m *Machine) renewedAt(s *seen, v store.Version) {
 	s.version = v
-	// guard:lapse. A watcher counts the time without a heartbeat from after the answer that first
-	// showed an object version of a member. Without this: watcher B counts from when it asked; A's
-	// heartbeat is applied between B's request and its answer; B expires A before A's own deadline.
+	// guard:lapse. An organiser counts the time without a heartbeat from after the answer that first
+	// showed an object version of a member. Without this: organiser B sends a listing, which takes
+	// long; A's heartbeat is applied just before the listing comes to A's object; B counts from when it
+	// sent the listing; A's next heartbeats are lost, and B expires A before A's own deadline.
 	//
 	//mutant:replace s.first = m.now => s.first = m.roundAt
 	s.first = m.now
@@ -486,15 +487,16 @@ func (m *Machine) notFound(x fence.ID, s *seen, sent clock.Instant) {
 	}
 	// guard:absent-waits. A member whose object is absent counts as dead only after GETs have found
 	// nothing for a whole wait. A wait is a little longer than a validity. Without this check: somebody
-	// deletes A's object by hand; B finds no object, and counts A as dead; B takes A's partition, while
-	// A works on it until A's deadline.
+	// deletes A's object by hand; B finds no object, and counts A as dead; the next assignment gives
+	// A's partition to C, and has no pending entry for A; C starts, while A works on until its next
+	// heartbeat is refused.
 	//
 	//mutant:replace sent >= s.absent.Add(m.cfg.wait()) => true
 	if sent >= s.absent.Add(m.cfg.wait()) {
 		// guard:absent-waits. A member whose object has been absent for a whole wait counts as dead.
-		// Without this: A is expired; a slow pruner, which has read only an assignment that does not
-		// name A, deletes A's object; the newest assignment names A as pending; nobody can learn that A
-		// is dead, and the new owner waits for ever.
+		// Without this: A crashes, and somebody deletes A's object by hand; nobody can expire an object
+		// that is not there; the newest assignment names A as an owner or as pending, and its
+		// partitions never move.
 		//
 		//mutant:replace m.found(x) =>
 		m.found(x)
@@ -514,10 +516,10 @@ func (m *Machine) expire(x fence.ID, s *seen) {
 	rec.Expired, rec.By, rec.Nonce = true, m.cfg.Identity, m.cfg.Nonce()
 	s.expires = true
 	m.begins()
-	// guard:expire-swap. A watcher expires a member by a swap of the object version that has lapsed.
-	// Without this condition: A's heartbeat is applied while B's request to expire A is in flight; B's
-	// request overwrites the heartbeat; others take over A's partitions, while A works on until its
-	// next heartbeat is refused.
+	// guard:expire-swap. An organiser expires a member by a swap of the object version that has lapsed.
+	// Without this condition: A's heartbeat is applied while organiser B's request to expire A is in
+	// flight; B's request overwrites the heartbeat; A counts a new deadline; others take over A's
+	// partitions, while A works on until its next heartbeat is refused.
 	//
 	//mutant:replace Op: Swap => Op: Put
 	m.do(Job{Op: Swap, Key: Key(x), Known: s.version, Doc: &rec}, func(ev Event) {

@@ -141,10 +141,10 @@ func (m *Manifest) checkSegments(named names) error {
 	case end != m.Floor.Offset:
 		return fmt.Errorf("the segments end at %d, the floor is at %d", end, m.Floor.Offset)
 	case m.Start > m.Floor.Offset || begin > m.Start:
-		// guard:promised-start. A manifest promises every record from start on. It is
-		// refused if its segments begin after start, or if start is after the floor.
-		// Without this check: start is 599, and the first segment begins at 600; the
-		// manifest promises record 599, and no object that it names holds it.
+		// guard:promised-start. A manifest promises every record from start on. It is refused if its
+		// segments begin after start, or if start is after the floor. Without this check: a faulty
+		// program publishes a manifest with start 599 whose first segment begins at 600; the manifest
+		// promises record 599, and no object that it names holds it.
 		return fmt.Errorf("the segments begin at %d and the floor is at %d; the log promises its records from %d on", begin, m.Floor.Offset, m.Start)
 	}
 	return nil

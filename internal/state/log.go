@@ -142,12 +142,12 @@ func (l *Log) newest(ctx context.Context, atLeast uint64, list lister) (*Manifes
 		case err != nil:
 			return nil, err
 		case high < atLeast:
-			// guard:newest-lost. A process that has seen manifest 9 takes no older one for the newest: a
-			// manifest is pruned only after a newer one has replaced it. If a listing shows no manifest
-			// from 9 on, the process lists again: a listing that is not atomic can miss manifest 9,
-			// pruned under it, and also manifest 10. If later listings show none either, it reports
-			// damage. Without this check: a lifecycle rule deletes manifests 8 and 9; an updater builds
-			// on manifest 7, and creates another manifest 8; the history forks.
+			// guard:newest-lost. A process that has seen manifest 9 takes no older one for the newest:
+			// a manifest is pruned only after a newer one has replaced it. A listing that is not atomic
+			// can miss manifest 9, just pruned, and also manifest 10. So the process lists again, and
+			// reports damage if no listing shows manifest 9 or a later one. Without this check: an
+			// updater has read manifest 9; a lifecycle rule deletes manifests 8 and 9; the updater
+			// builds on manifest 7, and creates another manifest 8; the history forks.
 			if n < lostTries {
 				if err := l.pause(ctx, n); err != nil {
 					return nil, err

@@ -137,10 +137,10 @@ type Change struct{ *Manifest }
 // an edit that no correct writer commits.
 func (m *Change) Fold(from, to frame.Point, seals []Seal, segs []Segment, edits []AppliedEdit) error {
 	// guard:fold-floor. A fold is applied only to a manifest with the floor from which the fold was
-	// made. Without this check: the outcome of a fold is unknown; the compactor folds the same
-	// objects again; the first fold is applied after all; the second fold is put on top of it, as
-	// if the same records came once more; this fails as damage, or as a manifest that nobody could
-	// read; the compactor stops with that error instead of folding from the new floor.
+	// made. Without this check: the outcome of a fold is unknown; the compactor folds the same objects
+	// again; the first fold is applied after all; the second fold adds the same records once more; the
+	// manifest's own checks refuse this as damage; the compactor stops with that error instead of
+	// folding from the new floor.
 	if !m.Floor.Equal(from) {
 		return ErrVoid
 	}
@@ -174,12 +174,11 @@ func (m *Change) Forget(upTo uint64) { m.Forgotten = max(m.Forgotten, min(upTo, 
 // Replace puts one segment in the place of consecutive ones that hold the same records,
 // and drops these. The error is [ErrVoid] if they are no longer there.
 func (m *Change) Replace(old []Segment, with Segment) error {
-	// guard:replace-there. A merge replaces segments in the manifest only if the manifest still
-	// names all of them. Without this check: a merge of segments 2 and 3 has an unknown outcome;
-	// the compactor plans again, and merges segments 1 and 2; the first merge is applied after all;
-	// the second one is put in the place of segment 1 and of the merged segment, and would lose
-	// records; it is refused as a manifest that nobody could read; the compactor stops with that
-	// error instead of planning again.
+	// guard:replace-there. A merge replaces segments in the manifest only if the manifest still names
+	// all of them. Without this check: a merge of segments 2 and 3 has an unknown outcome; the
+	// compactor plans again, and merges segments 1 and 2; the first merge is applied after all; the
+	// second one would replace segment 1 and the merged segment, and lose records; the manifest's own
+	// checks refuse it; the compactor stops with that error instead of planning again.
 	//
 	//mutant:replace !slices.EqualFunc => false && !slices.EqualFunc
 	i := slices.IndexFunc(m.Segments, func(s Segment) bool { return len(old) > 0 && s.Key == old[0].Key })

@@ -136,9 +136,9 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 		return nil, document.Corrupt(p.Key, "it says that it is %s of %q, the manifest says %q", doc.Key, doc.List, li.name)
 	case n != p.Count || int64(len(body)) != p.Size:
 		// guard:page-count. A page must have as many entries and bytes as the manifest says. Without
-		// this check: a faulty program says in the manifest that a page has 4 entries, and the page
-		// has 3; whoever counts the list by its manifest gets another number than whoever reads the
-		// page.
+		// this check: a faulty program says in the manifest that a page has 4 files, and the page,
+		// whose checksum is right, has 3; a reader that counts the files by the manifest says 4, and
+		// one that reads the page finds 3.
 		return nil, document.Corrupt(p.Key, "it has %d entries in %d bytes, the manifest says %d in %d", n, len(body), p.Count, p.Size)
 	case crc32.Checksum(body, castagnoli) != p.CRC32C:
 		// guard:page-content. A page must have the checksum that the manifest names for it. Without
@@ -149,16 +149,16 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 		return nil, document.Corrupt(p.Key, "it has no entry")
 	case li.from(&doc.Entries[0]) != p.From || li.to(&doc.Entries[n-1]) != p.To:
 		// guard:page-bounds. The first and the last entry of a page must be those that the manifest
-		// says, because readers choose a page by them. Without this check: the manifest says that a
-		// page covers offsets 0 to 900; the page begins at offset 100; a reader finds nothing for
-		// offset 50, and hears of no damage.
+		// says, because readers choose a page by them. Without this check: a faulty program says in the
+		// manifest that a page covers offsets 0 to 900; the page, whose checksum is right, begins at
+		// offset 100; a reader finds nothing for offset 50, and hears of no damage.
 		return nil, document.Corrupt(p.Key, "it covers %v to %v, the manifest says %v to %v", li.from(&doc.Entries[0]), li.to(&doc.Entries[n-1]), p.From, p.To)
 	}
 	var prev *E
 	for i := range doc.Entries {
 		// guard:page-order. The entries of a page must be in order. Without this check: a faulty
-		// program writes a page that is not sorted; a reader searches it by halves, and does not find
-		// an entry that is there.
+		// program writes a page that is not sorted, and names it with its right checksum; a reader
+		// searches the page by halves, and does not find an entry that is there.
 		if err := li.check(prev, &doc.Entries[i]); err != nil {
 			return nil, document.Corrupt(p.Key, "entry %d: %v", i, err)
 		}

@@ -145,11 +145,10 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	if err != nil {
 		return nil, err
 	}
-	// guard:pin-let-go. A process that creates a pin and then fails deletes the pin, also if its
-	// ctx has ended: the create or the swap may have been applied. Without this delete: A's swap of
-	// a named pin without a TTL is applied, and its answer is lost; A returns an error; the pin
-	// holds its version for ever, and nobody knows of it. A create that lands after the delete
-	// lapses (pin-unsettled); a swap that lands after the delete is refused.
+	// guard:pin-let-go. A process that creates a pin and then fails deletes the pin, also if its ctx
+	// has ended: the create or the swap may have been applied. Without this delete: A makes a named pin
+	// without a TTL; A's swap is applied, and its answer is lost; A's ctx ends, and A returns an error;
+	// the pin holds its version for ever, and nobody knows of it.
 	//
 	//mutant:replace err != nil { => false {
 	defer func() {
@@ -160,11 +159,11 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 		}
 	}()
 	info, err := store.Create(ctx, l.st, p.key, body, &store.WriteOptions{Settle: l.opts.Settle})
-	// guard:pin-taken. A refused create of a pin is reported as a lost pin, so the caller makes
-	// another one. Only this process and compactors write this key, so the refusal means that a
-	// compactor has expired the pin. Without this check: the answer to the create is late; a
-	// compactor sees the pin stand still, and expires it; the retry of the create is refused; a
-	// snapshot fails that could simply begin again.
+	// guard:pin-taken. A refused create of a pin is reported as a lost pin, so the caller makes another
+	// one. Only this process and compactors write this key, so a compactor has expired the pin. Without
+	// this check: A's create is applied, and its answer is lost; a compactor expires the pin, which was
+	// not renewed for a minute; A's second request is refused; A's snapshot fails, although it could
+	// begin again.
 	//
 	//mutant:replace errors.Is(err, store.ErrPrecondition) => false
 	if errors.Is(err, store.ErrPrecondition) {
@@ -174,20 +173,21 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 		return nil, err
 	}
 	p.at = info.Version
-	// guard:pin-swap. A new pin counts only after its holder has swapped it once. Without this
-	// swap: A creates a pin; a compactor expires and deletes the pin, and deletes the objects that
-	// it held; a late copy of A's create lands, with the object version that A's first renewal
-	// expects; the renewal is applied, and A relies on objects that are gone.
+	// guard:pin-swap. A new pin counts only after its holder has swapped it once. Without this swap, on
+	// a store whose object versions are hashes of the contents: A's create of a pin is sent twice, and
+	// A relies on the pin; it was never renewed, so a compactor expires it after a minute, and deletes
+	// it and what it held; the second copy of the create lands, and brings back the version that A's
+	// first renewal expects; the renewal is applied, and A relies on objects that are gone.
 	//
 	//mutant:replace p.confirm(ctx) => error(nil)
 	if err := p.confirm(ctx); err != nil {
 		return nil, err
 	}
-	// guard:pin-after-mark. A process reads the prune mark after its pin is in the store; a
-	// compactor lists the pins after it has published its mark. So the process sees the mark, or
-	// the compactor sees the pin. Without this order: process A reads the old mark; a compactor
-	// publishes its mark, lists the pins and sees none; A creates its pin, and trusts it because of
-	// the old mark; the compactor deletes what A's pin holds.
+	// guard:pin-after-mark. A process reads the prune mark after its pin is in the store; a compactor
+	// lists the pins after it has published its mark. So the process sees the mark, or the compactor
+	// sees the pin. Without this order: A reads a mark of 4; a compactor publishes the mark 5, lists
+	// the pins, and sees none; A pins version 5, and trusts the pin because of the mark 4; the
+	// compactor deletes what A's pin holds.
 	//
 	//mutant:replace l.Newest(ctx) => l.seen().m, error(nil)
 	newest, err := l.Newest(ctx)
@@ -205,11 +205,11 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 		}
 	}
 	// guard:pin-after-start. A process that pins the newest version reads start, the offset before
-	// which records are given up, after its pin is in the store. It drops the pin if start is after
-	// the floor of its version. Without this check: process A reads version 5 as the newest, with
-	// its floor at record 100; a compactor raises start to 200, and lists the pins; A pins version
-	// 5; the compactor drops the segment with record 100; A's snapshot has a hole. A pin on an
-	// older version has no such promise: those records may be gone before the pin is created.
+	// which records are given up, after its pin is in the store. It drops the pin if start is after its
+	// version's floor, because a snapshot finds later records through the newest manifest. Without this
+	// check: A reads version 5, with its floor at record 100; a compactor raises start to 200, and
+	// lists the pins; A pins version 5; the compactor drops the segment with record 100, and A's
+	// snapshot lacks that record.
 	if o.Version == 0 && newest.Start > p.m.Floor.Offset {
 		return nil, fmt.Errorf("%w: records after the floor of manifest %d have been given up", ErrPruned, version)
 	}
@@ -224,12 +224,12 @@ func (p *Pin) confirm(ctx context.Context) error {
 		return err
 	}
 	clean, err := p.renew(ctx)
-	// guard:pin-clean. The first swap of a new pin counts only if it was sent once and answered.
-	// Otherwise a copy of the swap may still be in flight. Without this check: A sends the swap
-	// twice; a compactor expires the pin, and deletes it and what it held; late copies of A's
-	// create and of A's swap land, in this order; A renews a pin whose objects are gone. With this
-	// check A makes another pin. A second swap would not help: a pin that was renewed may be
-	// deleted as soon as it is expired (pin-stillborn).
+	// guard:pin-clean. The first swap of a new pin counts only if it was sent once and answered. If
+	// not, the process makes another pin. Without this check, on a store whose object versions are
+	// hashes of the contents: A's create of a named pin and A's swap are each sent twice; an operator
+	// removes the pin by its name, and a compactor deletes what it held; the second copies of A's
+	// create and swap land, and bring back the version that A's next renewal expects; the renewal is
+	// applied, and A relies on objects that are gone.
 	if err == nil && !clean {
 		return fmt.Errorf("%w: the request that confirms %s was not answered at the first attempt", manifest.ErrPinLost, p.key)
 	}
@@ -278,10 +278,10 @@ func (p *Pin) renew(ctx context.Context) (clean bool, err error) {
 	if err := p.Err(); err != nil {
 		return false, err
 	}
-	// guard:pin-resend. A renewal whose outcome is unknown is sent again with the same bytes until
-	// its outcome is known. Without this rule: the first renewal is applied, and its answer is
-	// lost; the next renewal has other bytes, and expects the old object version; the store refuses
-	// it; the holder believes that a compactor has expired its pin.
+	// guard:pin-resend. A renewal whose outcome is unknown is sent again with the same bytes until its
+	// outcome is known. Without this rule: A's first renewal is applied, and its answer is lost; A's
+	// next renewal has other bytes, and expects the old object version; the store refuses it; A
+	// believes that a compactor has expired its pin, and gives up a snapshot that is sound.
 	//
 	//mutant:replace fresh { => true {
 	fresh := p.next == nil

@@ -153,9 +153,9 @@ func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
 	}
 	ttl := p.TTL
 	// guard:pin-unsettled. A pin that was never renewed lapses after a minute, whatever its TTL: a
-	// holder relies only on a pin that it has renewed. Without this rule: a pin is deleted; a late
-	// copy of its create lands a month later; nobody knows of this pin, and it holds its version
-	// for ever. A slow holder just makes another pin.
+	// holder relies only on a pin that it has renewed. Without this rule: a pin without a TTL is
+	// deleted; a late copy of its create lands a month later; nobody knows of this pin, and it holds
+	// its version for ever. A holder that is too slow makes another pin.
 	//
 	//mutant:replace p.Renewals == 0 => false
 	if p.Renewals == 0 && (ttl == 0 || ttl > unsettledTTL) {
@@ -173,12 +173,12 @@ func (p *PinInfo) Lapsed(unchanged time.Duration) bool {
 // Removable reports whether the object of an expired pin may be deleted. Mark is a prune
 // mark that has been published.
 func (p *PinInfo) Removable(mark uint64) bool {
-	// guard:pin-stillborn. An expired pin that was never renewed is deleted only when the prune
-	// mark has passed the pin's version. Without this rule: the answer to A's create is lost; a
-	// compactor expires and deletes the pin; A finds no pin, and creates the same key again; a late
-	// copy of the delete, which has no condition, deletes the pin on which A now relies. With this
-	// rule the mark passes the version before any delete is sent, and A drops its pin when it reads
-	// such a mark. A pin that was renewed cannot come back unnoticed (pin-swap, pin-clean).
+	// guard:pin-stillborn. An expired pin that was never renewed is deleted only when the prune mark
+	// has passed the pin's version. Without this rule: A's create of a pin is applied, and its answer
+	// is lost; a compactor expires and deletes the pin; A finds no pin, and creates the same key again;
+	// a late copy of the delete, which has no condition, deletes the pin on which A now relies. With
+	// this rule the mark passes the version before any delete is sent, and A drops its pin when it
+	// reads such a mark.
 	//
 	//mutant:replace p.Renewals > 0 || => true ||
 	return p.Renewals > 0 || mark > 0 && p.Version <= mark

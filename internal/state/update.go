@@ -132,8 +132,9 @@ type update struct {
 func (u *update) applied(m *Manifest) (bool, error) {
 	// guard:role-epoch. At every read of the manifest, not only after a refused create, an updater
 	// checks that its role has no later epoch. Without this check: zombie A has read manifest 50;
-	// successor B publishes manifests 51 to 90, and manifest 51 is pruned; A creates another
-	// manifest 51 in the hole; A then reads manifest 90, and goes on as if it still had the role.
+	// successor B publishes manifests 51 to 90, and manifest 51 is pruned; A creates another manifest
+	// 51 in the hole; A then reads manifest 90, does not find its update there, and publishes it again
+	// as manifest 91, beside B.
 	//
 	//mutant:replace r.Epoch > u.epoch => false
 	r := m.Roles[u.role]
@@ -143,10 +144,11 @@ func (u *update) applied(m *Manifest) (bool, error) {
 	case r.Epoch == u.epoch && r.Update == u.number && r.Nonce == u.nonce:
 		return true, nil
 	case r.Epoch == u.epoch && r.Update >= u.number:
-		// guard:update-nonce. Each update carries its number in the epoch and a nonce. An updater
-		// stops if the manifest has a number of the same epoch that is not below its own, with another
-		// nonce: a second process has the same token. Without this check: A and B have the same token;
-		// both go on publishing; each replaces the other's number by its own.
+		// guard:update-nonce. Each update carries its number in the epoch and a nonce. A manifest may
+		// have an updater's epoch, its number or a higher one, and another nonce. Then a second process
+		// has the same token, and the updater stops. Without this check: A and B have the same token,
+		// and both prepare update 1; B publishes first; A reads B's update, does not find its own
+		// nonce, and publishes its own update 1 after it; both go on publishing.
 		return false, u.end(r.Epoch)
 	}
 	return false, nil
@@ -205,10 +207,10 @@ func (u *update) publish(ctx context.Context, next *Manifest) (*Manifest, error)
 		return nil, err
 	}
 	// guard:update-count. After its create of a manifest, applied or refused, the updater reads the
-	// newest manifest. Its update took place if, and only if, the newest manifest carries its
-	// number and nonce. Without this reading: the newest manifest is 90, and manifest 51 was
-	// pruned; a zombie creates manifest 51 in the hole, and believes that its update took place;
-	// nobody ever reads manifest 51.
+	// newest manifest. Its update took place if, and only if, the newest manifest carries its number
+	// and nonce. Without this reading: zombie Z has read manifest 50, and sleeps; the newest manifest
+	// is 90, and manifest 51 was pruned; Z creates another manifest 51 in the hole, and believes that
+	// its update took place; nobody ever reads manifest 51.
 	//
 	//mutant:replace u.log.newest(ctx, next.Version, u.log.highest) => next, error(nil)
 	newest, err := u.log.newest(ctx, next.Version, u.log.highest)

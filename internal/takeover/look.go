@@ -18,11 +18,12 @@ type look struct {
 
 // lookAfter begins to read the manifest, unless the last look has begun after the same seal.
 func (o *opener) lookAfter(ctx context.Context, sealed fence.Position) {
-	// guard:open-look. An opener's reading of the manifest counts only if it began after the answer
-	// to the seal that ends the old epoch. Without this check: the opener seals slot 6 and begins
-	// to read the manifest; meanwhile the leader fills slot 5, and a compactor folds and prunes it;
-	// the opener's seal for slot 5 lands in that hole; the manifest that the opener has read does
-	// not show that, so the opener begins its epoch after slot 5, where nobody reads.
+	// guard:open-look. An opener's reading of the manifest counts only if it began after the answer to
+	// the first of its seals on the chain. Without this check: the opener's seal for slot 5 is slow;
+	// its seal for slot 6 is applied, and it begins to read the manifest; the leader fills slot 5, and
+	// a compactor folds and prunes that slot; the seal for slot 5 lands in the hole; the manifest that
+	// was read has the old floor, so the opener goes on after slot 5; its first object has an offset
+	// that the chain has passed, and readers report damage.
 	//
 	//mutant:replace o.look.after == sealed => true
 	if o.look != nil && o.look.after == sealed {

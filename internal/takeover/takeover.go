@@ -55,10 +55,10 @@ func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) 
 		case errors.Is(err, chain.ErrMoved):
 			c.Logger.Info("the floor has moved during the takeover; beginning again")
 		case errors.Is(err, chain.ErrDamaged) && m.Tail().Position != m.Floor.Position && !o.fromFloor:
-			// guard:open-hint-fits. A walk from the manifest's hint that meets damage begins again at the
-			// floor, before the log is called damaged. Without this: a leader has published a wrong hint;
-			// each opener begins at the hint, and finds no object that fits there; nobody can lead a log
-			// that is sound.
+			// guard:open-hint-fits. A walk from the manifest's hint that meets damage begins again at
+			// the floor, before the log is called damaged. Without this: a faulty leader has published
+			// a hint with a wrong offset; each opener begins at the hint, and finds no object that fits
+			// there; nobody can lead the log, although its chain is sound.
 			c.Logger.Warn("the log does not go on at the manifest's hint as the hint says; beginning again at the floor. Run `fencepost verify`",
 				zap.Uint64("manifest", m.Version), zap.Stringer("hint", m.Tail().Position), zap.Error(err))
 			o.fromFloor = true
@@ -67,7 +67,7 @@ func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) 
 		}
 		// guard:open-backstop-anew. When an opener begins its walk again, it forgets the backstop, a
 		// seal far ahead, of its earlier try. Without this: the backstop of try 1 falls into a slot
-		// that was pruned, before the slots that the leader uses now; try 2 relies on that backstop
+		// that was pruned, before the slots that the leader uses now; try 2 relies on that backstop,
 		// and sends none; the leader appends faster than the opener reads, and is never stopped.
 		//
 		//mutant:replace o.endBackstop() => _ = o.backstop
@@ -112,21 +112,21 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 		start = m.Floor
 	}
 	if e := start.Position.Epoch; e >= o.Token.Epoch() {
-		// guard:open-hint. An opener begins its walk only in an epoch before its own, also if it
-		// begins at the manifest's hint. Without this check: the leader of epoch 3 publishes a hint in
-		// epoch 3; a zombie opener of epoch 2 begins there, and seals the slot that this live leader
-		// is about to use.
+		// guard:open-hint. An opener begins its walk only in an epoch before its own, also if it begins
+		// at the floor or the hint of the manifest. Without this check: B seals the log for epoch 3; a
+		// compactor folds that seal before B publishes its first manifest, so the floor is slot 3/1;
+		// zombie opener Z of epoch 2 begins there, and seals the slot that B is about to use; B is
+		// refused there.
 		return begin, o.fenced(e)
 	}
 	sealed, begin, err := o.sealTail(ctx, start)
 	if err != nil {
 		return begin, err
 	}
-	// guard:open-refresh. After an opener's seal is applied, the opener reads the manifest, and
-	// begins again if the floor has passed the sealed slot. Without this check: an opener reads the
-	// manifest and sleeps; a compactor prunes the slots that the opener is about to read; the
-	// opener finds the first of them empty, seals it, and believes that it leads; the old leader
-	// goes on in later slots.
+	// guard:open-refresh. After an opener's seal is applied, the opener reads the manifest, and begins
+	// again if the floor has passed the sealed slot. Without this check: an opener reads the manifest,
+	// and sleeps; a compactor prunes the slots that the opener is about to read; the opener finds the
+	// first of them empty, seals it, and believes that it leads; the old leader goes on in later slots.
 	//
 	//mutant:replace m.Past(sealed) => false && m.Past(sealed)
 	if m, err = o.looked(ctx, sealed); err == nil && m.Past(sealed) {
@@ -138,11 +138,11 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 // folded reports whether a compactor has folded this opener's seal already. Then the epoch
 // begins at the floor: nothing can have been appended in it yet.
 //
-// guard:open-folded. If the floor is slot 1 of the opener's epoch, and the last folded seal has
-// the opener's nonce, this seal is the opener's. The epoch begins at the floor. Without this
-// check: the opener takes its own folded seal for a hole, or for another opener's seal, and
-// gives up. The epoch must not begin after a seal that the walk has met: all seals of a wall
-// have one nonce, and a late one may be junk in a hole, at a much lower offset.
+// guard:open-folded. If the floor is slot 1 of the opener's epoch, and the last folded seal has the
+// opener's nonce, that seal is the opener's. Then the epoch begins at the floor, and after no other
+// seal of the same wall. Without this check: B seals slot 1/9 for epoch 3; a compactor folds this seal
+// at once, so the floor is 3/1; B reads the manifest, finds that the floor has passed its seal, and
+// begins again; the floor is in epoch 3 already, so B believes that it is fenced, and gives up.
 //
 //mutant:replace m.Seals[len(m.Seals)-1].Nonce == o.nonce => false
 func (o *opener) folded(m *state.Manifest) bool {
@@ -169,10 +169,10 @@ func (o *opener) newest(ctx context.Context) (*state.Manifest, error) {
 }
 
 func (o *opener) admit(m *state.Manifest) error {
-	// guard:open-role. An opener gives up if the manifest has a writer with its own epoch or a
-	// later one, because an epoch is opened only once. Without this check: A and B are both given
-	// epoch 5; A opens it, and the manifest says so; B reads the whole tail of the log, until A's
-	// hint or seal stops it (open-hint, open-later-seal).
+	// guard:open-role. An epoch is opened only once. So an opener gives up at once if the manifest has
+	// a writer with its own epoch or a later one. Without this check: A and B are both given epoch 5; A
+	// opens it, and the manifest says so; B reads the tail of the log, and gives up only when it meets
+	// A's seal.
 	if r := m.Roles[layout.Writer]; r.Epoch >= o.Token.Epoch() {
 		return o.fenced(r.Epoch)
 	}
