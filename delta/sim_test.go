@@ -158,7 +158,7 @@ func (s *sim) roll(n int) int {
 func (s *sim) run() {
 	var g sync.WaitGroup
 	g.Go(s.compacts)
-	for i := range 2 + s.rng.IntN(2) {
+	for i := range 2 + s.roll(2) {
 		g.Go(func() { s.publishes(fmt.Sprint("p", i)) })
 	}
 	s.leads(40)
