@@ -112,13 +112,12 @@ func (b *bootTime) ask(before reading) Instant {
 			break
 		}
 	}
-	// guard:boot-between. The clock asks the kernel for the boot time, which counts sleep, and
-	// reuses the answer for 1 ms. With the answer it stores the time of day minus monotonic time;
-	// if that changes, the machine has slept. It reuses an answer only if time of day and
-	// monotonic time moved by at most 100 µs during the question. Without this check: the kernel
-	// answers; the machine sleeps for an hour; the clock stores a time of day that counts this
-	// hour beside an answer that does not; for 1 ms a leader finds its lease valid, although it
-	// has expired.
+	// guard:boot-between. The clock reuses the kernel's boot time, which counts sleep, for 1 ms.
+	// Beside it the clock stores the time of day minus monotonic time: if that changes, the
+	// machine has slept. An answer is reused only if time of day and monotonic time moved by at
+	// most 100 µs during the question. Without this check: the kernel answers; the machine sleeps
+	// for an hour; the clock stores a time of day that counts this hour beside an answer that does
+	// not; for 1 ms a leader finds its lease valid, although it has expired.
 	//
 	//mutant:replace near(after.mono, before.mono) && near(after.wall, before.wall) => true
 	if near(after.mono, before.mono) && near(after.wall, before.wall) {
