@@ -20,11 +20,13 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 	s.at, s.came = at, s.opts.Clock.Now()
 	source := s.chain
 	// guard:read-junk-seal. A stream follows a seal. It delivers what comes after the seal only
-	// when a later reading of the manifest shows that the floor has not passed it. One reading
-	// confirms all seals that were followed since the reading before: it checks the first of them.
-	// Without this check: slot 1/4 is pruned; opener Z, a faulty program that does not read the
-	// manifest after its seal, seals the hole 1/4, and appends to slot 2/1; a slow reader comes to
-	// slot 1/4, follows this seal, and delivers Z's records, which are not in the log.
+	// when a later reading of the manifest shows that the floor has not passed it. Without this
+	// check: slot 1/4 is pruned; opener Z, a faulty program that does not read the manifest after
+	// its seal, seals the hole 1/4, and appends to slot 2/1; a slow reader comes to slot 1/4,
+	// follows this seal, and delivers Z's records, which are not in the log.
+	//
+	// One reading confirms all seals that were followed since the reading before: it checks the
+	// first of them.
 	//
 	//mutant:replace Confirmed: true => Confirmed: false
 	f := chain.Follower{Source: &source, Confirmed: true, Floor: func(ctx context.Context) (fence.Position, error) {
