@@ -87,9 +87,9 @@ func (p *pass) named(ctx context.Context, m *state.Manifest, set *keySet) error 
 
 // live collects the files of the table, or that were dropped and are not deleted yet.
 //
-// guard:orphan-live. A file that is live in the table is not an orphan. Without this check:
-// epoch 1 adds a file to the table, and is sealed and folded; a compactor deletes the file as an
-// orphan of epoch 1; readers of the table do not find it.
+// guard:orphan-live. A file that is live in the table is not an orphan. Without this check: an
+// edit of epoch 1 adds file f to the table, and epoch 1 is sealed and folded; a compactor
+// deletes file f as an orphan of epoch 1; readers of the table do not find it.
 //
 //mutant:replace set.add(f.Key) => _ = f
 func (p *pass) live(ctx context.Context, m *state.Manifest, set *keySet) error {

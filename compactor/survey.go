@@ -92,8 +92,8 @@ func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]s
 	// the newest manifest is junk. Without this check: compactor C reads manifest 9, the newest,
 	// and sleeps; other compactors publish more manifests, and prune 8 and 9; zombie Z creates
 	// another manifest 8 in the hole, with the later floor of a fold that nobody else has
-	// published; C wakes up, finds no higher manifest of its time than Z's, trusts its floor, and
-	// deletes objects that are not folded.
+	// published; C wakes up, lists the manifests, finds Z's as the highest one up to 9, trusts its
+	// floor, and deletes objects that are not folded.
 	//
 	// Junk with an earlier floor does no harm.
 	if m.Floor.Before(h.Floor) {
@@ -193,7 +193,7 @@ func (p *pass) expire(ctx context.Context, pin state.PinInfo, m *state.Manifest)
 	// object. Of this swap and a renewal only one is applied. Without this swap: the holder of a
 	// pin is frozen for an hour, and its clock too; a compactor reads the pin, which has lapsed;
 	// the holder goes on, and its renewal is applied; the compactor deletes the pin and what it
-	// held; the holder trusts the renewed pin, and does not find its objects.
+	// held; the holder trusts its pin, and does not find these objects.
 	if !pin.Expired {
 		err := p.log.ExpirePin(ctx, pin, "not renewed for its time to live")
 		if errors.Is(err, store.ErrPrecondition) {
