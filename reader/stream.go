@@ -159,8 +159,8 @@ func (s *stream) segments(ctx context.Context, m *state.Manifest) error {
 		// guard:read-given-up. A snapshot has no records that were given up before it was taken, even
 		// while another pin keeps their segments. Without this rule: records 0 to 9 are given up, and
 		// a backup's pin keeps their segment; snapshot A is taken, and has these records; the backup
-		// ends, and the segment is dropped; snapshot B of the same records is taken, and begins at
-		// record 10; what a snapshot has depends on the pins of other processes.
+		// ends, and the segment is dropped; snapshot B is taken, and begins at record 10, although
+		// nothing more was given up.
 		//
 		//mutant:replace max(m.Held(), s.pin.pin.Manifest().First()) => m.Held()
 		first = max(m.Held(), s.pin.pin.Manifest().First())

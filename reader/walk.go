@@ -49,7 +49,7 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 		idle := s.opts.Clock.Now().Sub(s.refreshed)
 		// guard:read-absent. An absent slot is the tail only if the floor has not passed it. A read to
 		// the end checks that at the first absent slot; a stream that follows the log checks it every
-		// half grace period. Without this check: a program that follows the table has read up to slot
+		// half grace period. Without this check: a program follows the table, and its next slot is
 		// 2/1; that slot is written, folded and pruned; the program reads on, and finds slot 2/1
 		// absent; the newest manifest says that this slot was acknowledged, so the program reports
 		// damage in a sound log.
