@@ -71,16 +71,19 @@ func newBootTime(sample func() reading, kernel func() time.Duration) *bootTime {
 func (b *bootTime) now() Instant {
 	r := b.sample()
 	until, day := b.until.Load(), b.day.Load()
-	// guard:boot-fresh. The clock asks the kernel for the boot time again after 1 ms of
-	// waking time. Without this: the machine sleeps an hour; somebody sets the time of day
-	// back by an hour, so both changes cancel out; the leader never counts that hour, and
+	// guard:boot-fresh. The clock asks the kernel for the boot time, which counts sleep, and
+	// reuses the answer for at most 1 ms of waking time. Without this limit: the machine sleeps
+	// for an hour, and somebody sets the time of day back by an hour; the time of day agrees with
+	// monotonic time as before, so the clock sees no sleep; a leader never counts that hour, and
 	// believes that its lease holds.
 	//
 	//mutant:replace int64(r.mono) < until => until > 0
 	fresh := int64(r.mono) < until
-	// guard:boot-day. The clock asks the kernel at once if the time of day has moved against the monotonic clock, as
-	// it does in a suspend. Without this: a leader checks its lease, sleeps for an hour, checks again after
-	// less than 1 ms of waking time, and finds the lease valid.
+	// guard:boot-day. The clock asks the kernel for the boot time at once if the time of day has
+	// moved against monotonic time. That happens in a sleep, because monotonic time stands still
+	// then. Without this check: a leader checks its lease; the machine sleeps for an hour; the
+	// leader checks again after less than 1 ms of waking time, so the clock still reuses the
+	// kernel's last answer; the leader finds its lease valid, although it has expired.
 	//
 	//mutant:replace near(r.wall-r.mono, time.Duration(day)) => day != 0
 	unmoved := near(r.wall-r.mono, time.Duration(day))
@@ -95,9 +98,11 @@ func (b *bootTime) now() Instant {
 func (b *bootTime) ask(before reading) Instant {
 	answer := b.kernel()
 	after := b.sample()
-	// guard:boot-rising. The stored distance from monotonic time to boot time only rises. Without this: goroutines A
-	// and B ask the kernel; B's answer is more exact, and gives a later time; then A stores its smaller
-	// distance, and B sees time go back.
+	// guard:boot-rising. The clock stores the distance from monotonic time to boot time, and never
+	// replaces it by a smaller one. Without this rule: goroutine A asks the kernel, and is stopped
+	// for a second before it reads monotonic time; just before A goes on, goroutine B asks, and
+	// stores the right distance; A stores a distance that is a second too small; B's next reading
+	// is almost a second before its last one.
 	//
 	//mutant:replace distance = max(distance, old); b.distance => b.distance
 	distance := int64(answer - after.mono)
@@ -107,12 +112,12 @@ func (b *bootTime) ask(before reading) Instant {
 			break
 		}
 	}
-	// guard:boot-between. The clock asks the kernel for the boot time, which counts sleep,
-	// and reads its own clocks before and after the question. It reuses the answer for 1
-	// ms, but only if both of its clocks moved by at most 100 µs meanwhile. Without this
-	// check: the kernel answers; the machine sleeps for an hour; the clock reads the time
-	// of day, which counts that hour, and stores it beside an answer that does not; for 1
-	// ms nobody notices the hour.
+	// guard:boot-between. The clock reuses the kernel's boot time, which counts sleep, for 1 ms.
+	// Beside it the clock stores the time of day minus monotonic time: if that changes, the
+	// machine has slept. An answer is reused only if time of day and monotonic time moved by at
+	// most 100 µs during the question. Without this check: the kernel answers; the machine sleeps
+	// for an hour; the clock stores a time of day that counts this hour beside an answer that does
+	// not; for 1 ms a leader finds its lease valid, although it has expired.
 	//
 	//mutant:replace near(after.mono, before.mono) && near(after.wall, before.wall) => true
 	if near(after.mono, before.mono) && near(after.wall, before.wall) {

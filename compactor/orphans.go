@@ -36,7 +36,8 @@ func (p *pass) orphanRules(s *survey) []rule {
 	}
 	// guard:orphan-files. A compactor deletes a file as an orphan only when the file's epoch is
 	// sealed and folded. Then the newest manifest has every edit of that epoch, and no edit of
-	// another epoch adds the file. Without this check: a leader uploads a file; a compactor deletes
+	// another epoch adds the file. Without this check: a leader uploads a file, and has not
+	// committed its edit yet; a compactor finds that the table does not have the file, and deletes
 	// it; the leader's edit adds the file to the table, and readers do not find it.
 	//
 	//mutant:replace !s.sealedFile(info.Key) => false
@@ -86,9 +87,9 @@ func (p *pass) named(ctx context.Context, m *state.Manifest, set *keySet) error 
 
 // live collects the files of the table, or that were dropped and are not deleted yet.
 //
-// guard:orphan-live. A file that is live in the table is not an orphan. Without this check:
-// epoch 1 adds a file to the table, and is sealed and folded; a compactor deletes the file as an
-// orphan of epoch 1; readers of the table do not find it.
+// guard:orphan-live. A file that is live in the table is not an orphan. Without this check: an
+// edit of epoch 1 adds file f to the table, and epoch 1 is sealed and folded; a compactor
+// deletes file f as an orphan of epoch 1; readers of the table do not find it.
 //
 //mutant:replace set.add(f.Key) => _ = f
 func (p *pass) live(ctx context.Context, m *state.Manifest, set *keySet) error {
@@ -105,8 +106,9 @@ func (p *pass) live(ctx context.Context, m *state.Manifest, set *keySet) error {
 //
 // guard:orphan-dropped. An object that a manifest version has dropped is not deleted as an
 // orphan; the prune mark and the pins decide when it is deleted. Without this check: a backup
-// pins version 5; version 6 drops a segment, so no later manifest names it; a compactor deletes
-// the segment as an orphan while the backup copies it.
+// pins version 5; version 6 drops a segment of an earlier compactor epoch, so no later
+// manifest names it; a compactor deletes the segment as an orphan; the backup comes to the
+// segment, and does not find it.
 //
 //mutant:replace set.add(d.Key) => _ = d
 func (p *pass) dropped(ctx context.Context, m *state.Manifest, set *keySet) error {

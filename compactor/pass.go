@@ -86,10 +86,11 @@ func (p *pass) work(ctx context.Context, minObjects int) error {
 	}
 	keeps := p.opts.KeepVersions > 0 || p.opts.KeepVersionsFor > 0
 	// guard:orphan-epoch. A new compactor first publishes a manifest with its own compactor epoch.
-	// Segments of lower compactor epochs that no manifest names can be deleted from then on. Without
-	// this update: compactor A uploads a segment and dies; compactor B finds nothing to fold and
-	// publishes nothing; the newest manifest still has A's epoch, so to B the segment is one that A may
-	// still name; nobody ever deletes the segment.
+	// From then on no earlier compactor can publish, so a segment of an earlier compactor epoch
+	// that no manifest names is an orphan. Without this update: compactor A uploads a merged
+	// segment, and dies before it publishes; compactor B, with other options, finds nothing to
+	// fold or merge, and publishes nothing; the newest manifest still has A's epoch, so A might
+	// publish the segment; B leaves the segment in the store at each pass.
 	if m.Roles[layout.Compactor].Epoch < p.token.Epoch() || m.KeepsVersions != keeps {
 		if m, err = p.updater.Update(ctx, func(m *state.Change) error { m.KeepsVersions = keeps; return nil }); err != nil {
 			return err

@@ -57,10 +57,11 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 	if superseded <= 1 && !dead {
 		return nil
 	}
-	// guard:mark-first. The prune mark is published before any version below it is deleted. Without
-	// this update: a compactor decides to delete manifest version 5; a reader pins version 5, reads
-	// a mark below 5, and trusts its pin; the compactor deletes what the pin holds.
-	// (mark-before-pins is the other half.)
+	// guard:mark-first. A compactor publishes the prune mark before it deletes any version below
+	// the mark. A reader that pins a version then reads the mark, and drops its pin if the mark
+	// has passed the version. Without this update: a compactor lists the pins, and finds none on
+	// version 5; a reader pins version 5, reads a mark below 5, and trusts its pin; the compactor
+	// deletes manifest 5 and what the pin holds.
 	if s.m.PruneMark < s.mark {
 		s.m, err = p.updater.Update(ctx, func(m *state.Change) error {
 			m.PruneMark = max(m.PruneMark, s.mark)
@@ -70,13 +71,14 @@ func (p *pass) pruneVersions(ctx context.Context, s *survey) error {
 			return err
 		}
 	}
-	// guard:mark-before-pins. A compactor lists the pins again after the prune mark is published. A
-	// reader creates its pin and then reads the mark. So either this listing shows the pin, or the
-	// reader reads a mark that has passed its version, and drops the pin. Without this listing: a
-	// compactor lists the pins; a reader pins version 5 and reads the old mark; the compactor
-	// publishes a mark above 5, and deletes what the pin holds. If the manifest has the mark
-	// already, the pins are listed again too: an earlier update of this compactor, of unknown
-	// outcome, may have published it.
+	// guard:mark-before-pins. A compactor lists the pins once more after it has published the
+	// prune mark. A reader creates its pin and then reads the mark. So either the compactor sees
+	// the pin, or the reader reads a mark that has passed its version, and drops the pin. Without
+	// this listing: a compactor lists the pins; a reader pins version 5, and reads the old mark;
+	// the compactor publishes a mark above 5, and deletes what the pin holds.
+	//
+	// The pins are listed again also if the manifest has the mark already: an earlier update of
+	// this compactor, of unknown outcome, may have published it.
 	//
 	//mutant:replace s.pins, err = p.pins(ctx, s.m, true); err != nil => false
 	if s.pins, err = p.pins(ctx, s.m, true); err != nil {
@@ -119,9 +121,10 @@ func (p *pass) pruneDropped(ctx context.Context, s *survey) error {
 			return err
 		}
 		// guard:dropped-mark. A compactor deletes a dropped object only if the version that dropped it
-		// is not above the prune mark. Without this check: manifest version 8 names a segment, and
-		// version 9 drops it; the prune mark is 7; a reader pins version 8, and trusts the pin because
-		// the mark is below 8; a compactor deletes the segment, and the reader does not find it.
+		// is at or below the prune mark. Without this check: version 8 names file f, and version 9
+		// drops it; the prune mark is 7; a compactor lists the pins; a reader pins version 8, and
+		// trusts its pin because the mark is below 8; the compactor deletes file f, and the reader
+		// does not find it.
 		if d.Version > upTo {
 			break
 		}

@@ -41,15 +41,12 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 	if none, err := idle(s.m.Start); err != nil || none {
 		return err
 	}
-	// guard:start-before-pins. The newest manifest must go on naming every segment after
-	// the floor of a pinned version, because a snapshot finds those records through it. The
-	// compactor publishes start, the offset before which records are given up, then lists
-	// the pins, and then drops segments. A reader that pins the newest version creates its
-	// pin and then reads start; it drops the pin if start is after the floor of its
-	// version. So the compactor sees the pin, or the reader sees the new start. Without
-	// this second listing: the compactor has listed the pins; a reader pins version 5 and
-	// reads the old start; the compactor publishes the new start and drops segments after
-	// version 5's floor; a snapshot of version 5 lacks their records.
+	// guard:start-before-pins. A snapshot of the end of the log pins the newest version, and finds
+	// records after that version's floor through later manifests. So a compactor publishes the new
+	// start, lists the pins once more, and only then drops segments. A reader creates its pin, and
+	// then drops it if start is after its version's floor. Without this listing: a compactor lists
+	// the pins; a reader pins version 5, and reads the old start; the compactor publishes the new
+	// start, and drops segments after version 5's floor; the snapshot lacks their records.
 	//
 	//mutant:replace s.pins, err = p.pins(ctx, s.m, true) => err = error(nil)
 	var err error
@@ -66,12 +63,15 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 			return err
 		}
 		// guard:pinned-start. A segment is dropped only if all its records are before the floor of
-		// every pinned version. A snapshot of a pinned version finds the records after that floor
-		// through the newest manifest. Without this bound: a pin holds version 5, whose floor is at
-		// record 100; start rises to 200; the segment with record 100 is dropped; a snapshot of
-		// version 5 lacks that record. The lowest floor of all pinned versions counts. A pin that came
-		// too late may name a pruned version, and a zombie may have written any floor there; a floor
-		// that is too low only keeps more.
+		// every pinned version. A snapshot of the end of the log finds the records after the floor of
+		// its version through the newest manifest. Without this bound: a snapshot pins version 5,
+		// whose floor is at record 100; start rises to 200; a compactor drops the segment with records
+		// 100 to 199; the pin keeps this segment in the store, but the newest manifest does not name
+		// it; the snapshot cannot find these records.
+		//
+		// The lowest floor of all pinned versions counts. A pin that came too late may name a pruned
+		// version, and a zombie may have written any floor there; a floor that is too low only keeps
+		// more.
 		//
 		//mutant:replace min(upTo, held.Floor.Offset) => max(upTo, held.Floor.Offset)
 		upTo = min(upTo, held.Floor.Offset)

@@ -59,11 +59,12 @@ func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
 
 // horizon returns what survey.horizon is.
 func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]state.Kept, age func(store.Info) time.Duration) (*state.Manifest, error) {
-	// guard:grace. A compactor deletes what became unnecessary through a manifest only when that
-	// manifest is at least a grace period old. Without this check: a reader lists the manifests;
-	// its listing passes the place of manifest 8 before manifest 8 is created; it comes to the
-	// place of manifest 7 after manifest 7 was deleted; the reader sees neither, and takes an old
-	// manifest for the newest.
+	// guard:grace. A compactor deletes what a manifest has made unnecessary only when that
+	// manifest is at least a grace period old. Without this check, on a store whose listings are
+	// not atomic: a reader has seen manifest 5, which is pinned, and lists again; the listing
+	// passes the places of manifests 7 to 9 before they are created; they replace manifest 6,
+	// which a compactor deletes; then the listing comes to the place of manifest 6; the reader
+	// takes manifest 5 for the newest, and a pruned slot for the tail.
 	//
 	//mutant:replace age(k.Info) >= grace => k.Version == v
 	grace := p.log.Format().Grace
@@ -89,9 +90,12 @@ func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]s
 	}
 	// guard:horizon-junk. Floors only rise, so an older manifest whose floor is later than that of
 	// the newest manifest is junk. Without this check: compactor C reads manifest 9, the newest,
-	// and sleeps; others prune manifest 8; zombie Z, whose fold was refused, creates it once more
-	// as manifest 8, with a later floor; C wakes up, trusts that floor, and deletes objects that
-	// are not folded. Junk with an earlier floor does no harm.
+	// and sleeps; other compactors publish more manifests, and prune 8 and 9; zombie Z creates
+	// another manifest 8 in the hole, with the later floor of a fold that nobody else has
+	// published; C wakes up, lists the manifests, finds Z's as the highest one up to 9, trusts its
+	// floor, and deletes objects that are not folded.
+	//
+	// Junk with an earlier floor does no harm.
 	if m.Floor.Before(h.Floor) {
 		return nil, nil
 	}
@@ -125,9 +129,9 @@ func (p *pass) keepVersions(s *survey, age func(store.Info) time.Duration) uint6
 // superseded tells whether a manifest may be deleted once the mark is published.
 func (s *survey) superseded(version uint64) bool {
 	// guard:pinned-manifest. A manifest below the prune mark is not deleted while a pin holds its
-	// version. Without this check: a backup pins version 5; the prune mark rises above 5; manifest 5 is
-	// deleted; the objects that it named are still in the store, but the backup cannot learn their
-	// names.
+	// version. Without this check: an operator pins version 5 with a name, to query it later; the
+	// prune mark rises above 5, and a compactor deletes manifest 5; the objects that it named are
+	// still in the store, but a reader of version 5 cannot learn their names.
 	//
 	//mutant:replace && !s.pins.versions[version] =>
 	return version < s.mark && !s.pins.versions[version]
@@ -136,9 +140,9 @@ func (s *survey) superseded(version uint64) bool {
 // upTo is the last version of which the dropped objects may be deleted.
 func (s *survey) upTo() uint64 {
 	// guard:pinned-objects. While a version is pinned, no object is deleted that a later version
-	// has dropped. Without this bound: a backup pins version 5; version 6 drops a segment that
-	// version 5 names; the prune mark passes 6; a compactor deletes the segment while the backup
-	// copies it.
+	// has dropped. Without this bound: a snapshot pins version 5, whose table has file f; an edit
+	// removes file f, and version 6 drops it; the prune mark passes 6; a compactor deletes file f;
+	// the snapshot's holder opens file f, and does not find it.
 	//
 	//mutant:replace min(s.mark, s.pins.lowest) => s.mark
 	return min(s.mark, s.pins.lowest)
@@ -186,9 +190,10 @@ func (p *pass) pins(ctx context.Context, m *state.Manifest, expire bool) (pins, 
 // reports whether the pin holds nothing any more.
 func (p *pass) expire(ctx context.Context, pin state.PinInfo, m *state.Manifest) (bool, error) {
 	// guard:expire-first. A compactor swaps a lapsed pin to expired before it deletes the pin's
-	// object. Of this swap and a renewal only one is applied. Without the swap: a compactor reads a
-	// lapsed pin; the holder renews the pin; the compactor deletes it; the holder goes on reading
-	// with a pin that holds nothing.
+	// object. Of this swap and a renewal only one is applied. Without this swap: the holder of a
+	// pin is frozen for an hour, and its clock too; a compactor reads the pin, which has lapsed;
+	// the holder goes on, and its renewal is applied; the compactor deletes the pin and what it
+	// held; the holder trusts its pin, and does not find these objects.
 	if !pin.Expired {
 		err := p.log.ExpirePin(ctx, pin, "not renewed for its time to live")
 		if errors.Is(err, store.ErrPrecondition) {
@@ -243,10 +248,12 @@ func (s *sightings) ages(now clock.Instant, infos []store.Info) func(store.Info)
 
 // age returns how long ago an object was written, at least, by the store's clock alone.
 //
-// guard:age-resolution. Some stores cut Last-Modified to whole seconds, others to whole milliseconds.
-// If a Last-Modified has no smaller part, one second or one millisecond is subtracted from the age.
-// Without this: an object that was written just now seems up to a second old, and its grace period
-// ends early.
+// guard:age-resolution. Some stores cut Last-Modified to whole seconds, others to
+// milliseconds. If a Last-Modified is a whole second, one second is subtracted from the
+// object's age; if it is a whole millisecond, one millisecond. Without this: manifest 8 is
+// written at 12:00:00.9, and the store says 12:00:00; at 12:00:01 a compactor takes it for one
+// second old; the grace period of one second seems over, and the compactor deletes manifests 6
+// and 7, which a slow listing still needs.
 //
 //mutant:replace age - unit => age
 func age(info store.Info) (age time.Duration, known bool) {

@@ -69,9 +69,11 @@ func (e *Elector) random() float64 {
 // candidacy configures one campaign.
 func (e *Elector) candidacy() lease.Config {
 	cfg := e.config
-	// guard:reclaim-first. Only the first campaign of an elector may reclaim. Without this: two live
-	// processes are called B by mistake; the second one deposes the first; the first one campaigns
-	// again, reads a lock of its own name and deposes the second; neither leads for long.
+	// guard:reclaim-first. An elector with the option Reclaim deposes a lock of its own name at
+	// once, because the holder should be its dead predecessor. Only the first campaign of an
+	// elector may do that. Without this check: two live processes, P and Q, are both called B by
+	// mistake; P leads; Q starts, and deposes P; P campaigns again, reads a lock of the name B,
+	// and deposes Q; Q does the same; neither leads for long.
 	//
 	//mutant:replace && e.campaigned.CompareAndSwap(false, true) =>
 	cfg.Reclaim = e.opts.Reclaim && e.campaigned.CompareAndSwap(false, true)

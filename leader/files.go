@@ -42,9 +42,10 @@ func (f *files) each(ctx context.Context, after uint64, opts *store.SettleOption
 		}
 		// Objects with other names are not locks.
 		epoch, ok := layout.ParseNumberedKey(f.prefix, info.Key)
-		// guard:great-epoch. An object whose number is above MaxEpoch does not count as a lock. Without
-		// this check: somebody creates lock/18446744073709551615.json, which has the highest possible
-		// number; it counts as the newest lock, and no lock can follow it; nobody can ever lead again.
+		// guard:great-epoch. An object whose number is above MaxEpoch, which is 2⁶³ − 1, does not
+		// count as a lock. Without this check: a faulty program creates
+		// lock/18446744073709551615.json, which has the highest possible number; it counts as the
+		// newest lock, and no lock can follow it; nobody can lead until somebody deletes it by hand.
 		//
 		//mutant:replace epoch <= lease.MaxEpoch => true
 		if ok && epoch > after && epoch <= lease.MaxEpoch {
@@ -114,9 +115,10 @@ func (f *files) swapBody(ctx context.Context, key string, body []byte, old store
 	if retrying != nil {
 		settle.Retrying = retrying
 	}
-	// guard:swap. Each write of an existing lock is conditional on the object version that its sender
-	// last saw. Without this condition: B deposes A, and leads; A's next heartbeat overwrites the
-	// expired lock, and A leads on beside B.
+	// guard:swap. Each write of an existing lock is conditional on the object version that its
+	// sender last saw. Without this condition: A leads with lock 7; an operator deposes A, and
+	// lets others lead at once; B leads with lock 8; A's next heartbeat overwrites lock 7, which
+	// is expired, and is applied; A leads on beside B, and never learns of B.
 	//
 	//mutant:replace info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle}) => info, err := f.st.Put(ctx, key, body, nil); clean := true
 	info, clean, err := store.SwapClean(ctx, f.st, key, body, old, &store.WriteOptions{Settle: settle})
@@ -128,8 +130,10 @@ func (f *files) create(ctx context.Context, rec Record) (store.Version, error) {
 	if err != nil {
 		return "", err
 	}
-	// guard:create. A lock is created only if its key does not exist, so each epoch has one winner. Without the
-	// condition: A and B both see lock 7 expire, both write lock 8, and both lead in epoch 8.
+	// guard:create. A lock is created only if its key is absent, so each epoch has one winner.
+	// Without this condition: A and B read that lock 7 is expired; A writes lock 8, swaps it, and
+	// leads; B overwrites lock 8, swaps it, and leads too; both lead in epoch 8 until A's next
+	// heartbeat is refused.
 	//
 	//mutant:replace store.Create(ctx, f.st, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)}) => f.st.Put(ctx, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, nil)
 	info, err := store.Create(ctx, f.st, layout.NumberedKey(f.prefix, uint64(rec.Epoch)), body, &store.WriteOptions{Settle: f.settle(0)})

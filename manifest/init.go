@@ -115,9 +115,10 @@ func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) 
 	if !errors.Is(err, ErrNotInitialized) {
 		return f, err
 	}
-	// guard:init-lost. Init creates no format.json under a prefix that already has manifests or log
-	// objects. Without this check: a log loses its format.json; Init creates another one, with
-	// another identity; every object of the log is refused as that of another log.
+	// guard:init-lost. Init creates no format.json under a prefix that already has manifests or
+	// log objects. Without this check: somebody deletes a log's format.json; a writer starts, and
+	// Init creates another one, with another log id; programs that start from then on refuse each
+	// object of the log as one of another log, until the old format.json is restored.
 	//
 	//mutant:replace []string{layout.ManifestPrefix, layout.DataPrefix} => []string{}
 	for _, prefix := range []string{layout.ManifestPrefix, layout.DataPrefix} {
@@ -175,9 +176,11 @@ func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err
 		return Format{}, err
 	}
 	f.Requires, f.Files = []string{needsFiles}, &Files{Store: o.Files.Traits().Name, Probe: report}
-	// guard:files-mark-first. The store for files is marked before there is a log that needs
-	// the mark. Without this order: a process creates format.json and dies; there is a log,
-	// and no writer of it may create a file, since its store for files has no mark.
+	// guard:files-mark-first. A log may have a second store for its files, which needs a mark with
+	// the log's id. Init writes this mark before it creates format.json. Without this order: a
+	// process creates format.json, and dies before it writes the mark; the log is there, and Init
+	// does nothing for a log that is there; no writer of the log may create a file, because its
+	// store for files has no mark.
 	//
 	//mutant:replace files.Write(ctx, o.Files, f.Log, st.Traits().Name, report, o.Settle) => error(nil)
 	if err := files.Write(ctx, o.Files, f.Log, st.Traits().Name, report, o.Settle); err != nil {

@@ -103,8 +103,8 @@ func (s *stream) run(ctx context.Context) error {
 		case errors.Is(err, ErrGone) && s.next == oldest && s.m.First() > oldest:
 			// guard:read-oldest-now. A stream that was asked for Oldest begins at the record that is the
 			// oldest when the first record is delivered. Without this rule: the oldest record is 0 when
-			// the stream begins; retention gives up records 0 to 9 before anything is fetched; the caller
-			// gets ErrGone for an offset that it never named.
+			// the stream begins; before the stream has fetched anything, retention gives up records 0 to
+			// 9, and their segment is deleted; the caller gets ErrGone for an offset that it never named.
 			s.next = s.m.First()
 			oldest = s.next
 		case errors.Is(err, errStopped):
@@ -142,9 +142,9 @@ func (s *stream) pass(ctx context.Context) error {
 	}
 	err := s.walk(ctx, at)
 	// guard:read-hint-fits. A reader that begins at the manifest's hint and meets damage begins
-	// again at the floor, before it calls the log damaged. Without this: a leader has published a
-	// wrong hint; a reader that wants only new records begins there, and reports damage in a sound
-	// log.
+	// again at the floor, before it calls the log damaged. Without this: a leader with a bug
+	// publishes a wrong hint; a reader that wants only new records begins there, and finds an
+	// object that does not fit; it reports damage in a sound log.
 	if errors.Is(err, chain.ErrDamaged) && at.Position != s.m.Floor.Position && !s.fromFloor {
 		s.fromFloor = true
 		return errMoved
@@ -158,8 +158,9 @@ func (s *stream) segments(ctx context.Context, m *state.Manifest) error {
 	if s.pin != nil && s.pin.Err() == nil {
 		// guard:read-given-up. A snapshot has no records that were given up before it was taken, even
 		// while another pin keeps their segments. Without this rule: records 0 to 9 are given up, and
-		// a backup's pin still keeps them; a reader takes a snapshot and reads them; the backup
-		// releases its pin; records 0 to 9 vanish from the snapshot.
+		// a backup's pin keeps their segment; snapshot A is taken, and has these records; the backup
+		// ends, and the segment is dropped; snapshot B is taken, and begins at record 10, although
+		// nothing more was given up.
 		//
 		//mutant:replace max(m.Held(), s.pin.pin.Manifest().First()) => m.Held()
 		first = max(m.Held(), s.pin.pin.Manifest().First())
@@ -198,9 +199,10 @@ func refs(segs iter.Seq2[state.Segment, error]) iter.Seq2[segment.Ref, error] {
 func (s *stream) unreadable(ctx context.Context, key string, err error) error {
 	lost := errors.Is(err, store.ErrNotFound) || errors.Is(err, ErrCorrupt)
 	// guard:read-held. A stream that cannot read an object of its pinned version goes on with the
-	// newest manifest. The newest manifest has the same records at the same offsets. Without this
-	// rule: a snapshot's pin is expired; a compactor merges segments and prunes the old ones; the
-	// snapshot fails, although every record is still in the log.
+	// newest manifest. That has the same records at the same offsets. Without this rule: a
+	// snapshot's pin is expired; a compactor merges segments, and deletes the old ones; the
+	// snapshot's stream asks for an old segment again and again, and never ends, although every
+	// record is still in the log.
 	//
 	//mutant:replace s.pinned != nil && lost => false
 	switch {
@@ -227,8 +229,9 @@ func (s *stream) merged(ctx context.Context, key string, offset uint64, err erro
 		return serr
 	}
 	// guard:read-merged. An unreadable segment is damage only if the newest manifest still names
-	// it. Without this check: a reader reads a segment; a compactor merges this segment into
-	// another one, and prunes it; the reader reports damage in a sound log.
+	// it. Without this check: a slow reader has found segment s in manifest 5; a compactor merges
+	// segment s into another one, and deletes it after the grace period; the reader does not find
+	// segment s, and reports damage in a sound log.
 	if now.Key != key {
 		return errMoved
 	}

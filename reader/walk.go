@@ -19,11 +19,14 @@ import (
 func (s *stream) walk(ctx context.Context, at frame.Point) error {
 	s.at, s.came = at, s.opts.Clock.Now()
 	source := s.chain
-	// guard:read-junk-seal. A stream follows a seal, but delivers what comes after it only when a
-	// later reading of the manifest shows that the floor has not passed it. One reading confirms
-	// all seals that were followed since the reading before: it checks the first of them. Without
-	// this check: slot 1/4 is pruned; a zombie opener's seal lands in the hole 1/4; a slow reader
-	// follows that seal, and delivers records that are not in the log.
+	// guard:read-junk-seal. A stream follows a seal. It delivers what comes after the seal only
+	// when a later reading of the manifest shows that the floor has not passed it. Without this
+	// check: slot 1/4 is pruned; opener Z, a faulty program that does not read the manifest after
+	// its seal, seals the hole 1/4, and appends to slot 2/1; a slow reader comes to slot 1/4,
+	// follows this seal, and delivers Z's records, which are not in the log.
+	//
+	// One reading confirms all seals that were followed since the reading before: it checks the
+	// first of them.
 	//
 	//mutant:replace Confirmed: true => Confirmed: false
 	f := chain.Follower{Source: &source, Confirmed: true, Floor: func(ctx context.Context) (fence.Position, error) {
@@ -46,8 +49,10 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 		idle := s.opts.Clock.Now().Sub(s.refreshed)
 		// guard:read-absent. An absent slot is the tail only if the floor has not passed it. A read to
 		// the end checks that at the first absent slot; a stream that follows the log checks it every
-		// half grace period. Without this check: a compactor folds and prunes the slot for which a
-		// stream waits; the stream waits for this slot for ever.
+		// half grace period. Without this check: a program follows the table, and its next slot is
+		// 2/1; that slot is written, folded and pruned; the program reads on, and finds slot 2/1
+		// absent; the newest manifest says that this slot was acknowledged, so the program reports
+		// damage in a sound log.
 		//
 		//mutant:replace f.Tail(ctx, s.at.Position) => s.refresh(ctx)
 		if !s.tail || doubtful == s.at.Position || idle >= s.log.Format().Grace/2 {
@@ -57,8 +62,9 @@ func (s *stream) walk(ctx context.Context, at frame.Point) error {
 			}
 			// guard:read-missing. A slot before the manifest's hint was acknowledged, so it is not the
 			// tail. A reader that finds such a slot absent reads it once more; if it is absent again, the
-			// reader reports damage. Without this check: an acknowledged object is lost; a reader takes
-			// its slot for the end of the log; a stream that follows the log waits there for ever.
+			// reader reports damage. Without this check: somebody deletes an acknowledged object; a reader
+			// takes its slot for the end of the log; a read to the end returns too few records and no
+			// error, and a stream that follows the log waits there for ever.
 			if s.at.Before(s.m.Tail()) {
 				if doubtful == s.at.Position {
 					return damaged(fmt.Errorf("%w: %s is missing; manifest %d says that the log was acknowledged up to %v",

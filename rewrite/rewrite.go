@@ -220,10 +220,10 @@ func (r *Rewriter) write(ctx context.Context, s *reader.Snapshot, files []manife
 			return manifest.File{}, fmt.Errorf("rewrite: %s: %w", out.Key(), err)
 		}
 	}
-	// guard:rewrite-records. A rewrite is committed only if the new file has as many records as the
-	// files that it replaces. Without this check: an application's function skips a file whose
-	// schema it does not know; the rewrite is committed, and the rows of that file are gone from
-	// the table.
+	// guard:rewrite-records. If the table counts the records of all files that a rewrite replaces,
+	// the new file must have as many. Without this check: an application's function skips a file
+	// whose schema it does not know; the rewrite is committed, and the rows of that file are gone
+	// from the table.
 	//
 	//mutant:replace counted && records != want => false
 	if counted && records != want {

@@ -47,9 +47,10 @@ func (v *verifier) reseal(ctx context.Context, s state.Seal) error {
 		return err
 	default:
 		// guard:reseal-sound. A repair of a lost seal replaces damaged bytes only, and never a sound
-		// object. Without this check: the seal of slot 1/4 is lost; the zombie of epoch 1 wakes up,
-		// and writes data into the hole 1/4; the repair overwrites the data, and nobody learns which
-		// records the zombie has acknowledged.
+		// object. Without this check: a lifecycle rule deletes the seal of slot 1/4; zombie Z, the
+		// leader of epoch 1, wakes up, creates its next object in slot 1/4, and acknowledges its
+		// records; the repair overwrites this object; nobody learns any more which records Z has
+		// acknowledged.
 		//
 		//mutant:replace derr == nil && => derr != nil &&
 		there, derr := frame.DecodeHeader(found)

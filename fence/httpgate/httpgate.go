@@ -46,9 +46,10 @@ func Handler(gate *fence.Gate, next http.Handler) http.Handler {
 			http.Error(w, Header+" must be one number from 1 on", http.StatusBadRequest)
 			return
 		}
-		// guard:http-inside. A request is served inside the gate, and not after a check. Without this: a
-		// request of epoch 1 passes the check and is paused; epoch 2 writes; the request of epoch 1 goes
-		// on, and overwrites that.
+		// guard:http-inside. A request is served inside the gate, not after a check of the gate: while
+		// it is served, no request of a later epoch begins. Without this: zombie Z sends a request
+		// with epoch 1, which passes the check and is then delayed; leader B sets the value with epoch
+		// 2; Z's request goes on, and overwrites B's value with an older one.
 		//
 		//mutant:replace gate.Do(fence.Epoch(epoch), func() error { => func(f func() error) error { if err := gate.Check(fence.Epoch(epoch)); err != nil { return err }; return f() }(func() error {
 		err = gate.Do(fence.Epoch(epoch), func() error {
