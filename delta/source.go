@@ -19,10 +19,13 @@ import (
 // source is a log that is published, and what is known of its edits.
 type source struct {
 	Source
+	name string
+	// r, log and table are nil and zero until the source can be opened.
 	r     *reader.Reader
 	log   fence.ID
-	name  string
 	table *reader.Table
+	// twin is the name of another source with the same log, if there is one.
+	twin string
 	// edits are the newest ones, in order and without a gap.
 	edits []reader.Edit
 	// checked is a place that the log was found to contain.
@@ -36,6 +39,8 @@ type source struct {
 	// bad is why the source was left out of the last round. A publisher that goes on tries it
 	// again when wait has passed since tried; waiting says that it has not.
 	bad     error
+	told    string // the text of the error that was told last; empty if none was
+	news    bool   // told has changed since Run has looked
 	wait    time.Duration
 	tried   clock.Instant
 	waiting bool
@@ -51,6 +56,63 @@ type step struct {
 	remove []string // keys
 	edits  uint64   // published after it
 	place  reader.Place
+}
+
+// open opens the log.
+func (s *source) open(ctx context.Context, p *Publisher) error {
+	f, err := manifest.ReadFormat(ctx, s.Log, p.opts.Settle)
+	if err != nil {
+		return err
+	}
+	ro, files := &reader.Options{Settle: p.opts.Settle, Clock: p.opts.Clock}, s.Files
+	if f.Files != nil {
+		if files != "" {
+			return fmt.Errorf("%w: %s keeps its files in a second store, where they have names of their own: leave out Files", ErrOptions, s.name)
+		}
+		ro.Files, files = p.table.st, strings.TrimSuffix(f.FileName(filePrefix+"x"), "x")
+	}
+	r, err := reader.Open(ctx, s.Log, ro)
+	if err != nil {
+		return err
+	}
+	s.r, s.log, s.table, s.Files = r, f.Log, r.Table(), files
+	return nil
+}
+
+// twins leaves out the sources that are the same log. They may have been opened one after the other,
+// when the first one was published already.
+//
+// guard:delta-twin. Of sources that have one log's id, none is published. Without this rule: a log is
+// copied, and a publisher gets the log and its copy; first only the copy can be opened, and then both;
+// both get an edit; the publisher publishes the edit of the copy, and counts the edit of the log as
+// published, for the two have one count.
+//
+//mutant:replace by[w.log]; other != nil => by[w.log]; other == w
+func twins(jobs []*work) {
+	by := map[fence.ID]*work{}
+	for _, w := range jobs {
+		if w.r == nil {
+			continue
+		}
+		w.twin = ""
+		if other := by[w.log]; other != nil {
+			other.twin, w.twin = w.name, other.name
+		}
+		by[w.log] = w
+	}
+	for _, w := range jobs {
+		if w.twin != "" {
+			w.err = fmt.Errorf("%w: %s and %s are the same log, %s: publish only the original", ErrOptions, w.twin, w.name, w.log)
+		}
+	}
+}
+
+// total is how many edits the log has, as far as is known.
+func (s *source) total() uint64 {
+	if s.table == nil {
+		return 0
+	}
+	return s.table.Edits()
 }
 
 // read reads on to the end of the log.
