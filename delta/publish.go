@@ -280,7 +280,7 @@ func (p *Publisher) plan(ctx context.Context) ([]*work, error) {
 			w.idle = len(w.steps) > 0
 		}
 		if err == nil && len(w.steps) > 0 {
-			w.need, err = w.inspect(ctx, p, w.steps)
+			w.steps, w.need, err = w.inspect(ctx, p, w.steps)
 		}
 		if errors.Is(err, reader.ErrGone) || errors.Is(err, store.ErrNotFound) {
 			return w.moved(err)
@@ -417,20 +417,25 @@ func (p *Publisher) checkpoint(ctx context.Context) {
 	p.opts.Hooks.Failed(fmt.Errorf("delta: the checkpoint of version %d is not written: %w", p.state.version, err))
 }
 
+// schema returns the table's schema and the columns by which it is partitioned, or those that it
+// will get.
+func (p *Publisher) schema() (have *schema, by []string, err error) {
+	if m := p.state.meta; m != nil {
+		have, err = decodeSchema(m.Schema)
+		return have, m.Partition, err
+	}
+	for _, c := range p.opts.Partition {
+		by = append(by, c.Name)
+	}
+	return newSchema(), by, nil
+}
+
 // metaData returns the table's metaData if it must change: there is none, or some source needs
 // more columns. A source that does not fit gets an error.
 func (p *Publisher) metaData(todo []*work) (*metaData, error) {
-	have, by := newSchema(), []string(nil)
-	if m := p.state.meta; m != nil {
-		var err error
-		if have, err = decodeSchema(m.Schema); err != nil {
-			return nil, err
-		}
-		by = m.Partition
-	} else {
-		for _, c := range p.opts.Partition {
-			by = append(by, c.Name)
-		}
+	have, by, err := p.schema()
+	if err != nil {
+		return nil, err
 	}
 	all := have
 	for _, w := range todo {
