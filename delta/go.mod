@@ -8,6 +8,7 @@ require (
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
 	github.com/google/uuid v1.6.0
 	github.com/parquet-go/parquet-go v0.32.0
+	go.uber.org/zap v1.28.0
 	golang.org/x/sync v0.24.0
 )
 
@@ -19,7 +20,6 @@ require (
 	github.com/pierrec/lz4/v4 v4.1.21 // indirect
 	github.com/twpayne/go-geom v1.6.1 // indirect
 	go.uber.org/multierr v1.10.0 // indirect
-	go.uber.org/zap v1.28.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	google.golang.org/protobuf v1.34.2 // indirect

@@ -192,8 +192,10 @@ func (p *Publisher) unpin(ctx context.Context, needed map[fence.ID]hold) error {
 	var all []error
 	for _, s := range p.sources {
 		h, ok := needed[s.log]
-		if !ok {
-			continue // it is not in that version yet: later ones need all its pins
+		if !ok || s.r == nil || s.twin != "" {
+			// It is not in that version yet, so later ones need all its pins. Or nobody can say
+			// which of its pins are needed: they stay until a round can.
+			continue
 		}
 		if err := p.unpinOne(ctx, s, h); err != nil && s.bad == nil {
 			all = append(all, fmt.Errorf("%s: %w", s.name, err))

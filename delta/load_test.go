@@ -198,7 +198,7 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-func commitRows[T any](k *lake, rows []T) {
+func commitRows[T any](k *lake, rows []T) (key string) {
 	k.Helper()
 	f, err := fileOf(k.w, rows)
 	if err == nil {
@@ -207,6 +207,7 @@ func commitRows[T any](k *lake, rows []T) {
 	if err != nil {
 		k.Fatal(err)
 	}
+	return f.Key
 }
 
 // guard:delta-place. A log that was restored from a backup is not published to the same table, whether it has fewer

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/store"
@@ -33,6 +35,9 @@ type Options struct {
 	Settle *store.SettleOptions
 	// Clock is the machine's by default.
 	Clock clock.Clock
+	// Logger gets a warning when a source is left out, and when the reason changes. Silent by
+	// default.
+	Logger *zap.Logger
 }
 
 // Hooks are called by the goroutine that publishes, which waits for them. Each may be nil.
@@ -43,8 +48,9 @@ type Hooks struct {
 	Published func(Report)
 	// Foreign is told what another program has left in the Delta log.
 	Foreign func(Foreign)
-	// Failed is told the errors after which [Publisher.Run] goes on. It is also told of each
-	// checkpoint that could not be written, by Publish too: a later round tries again.
+	// Failed is told the errors after which [Publisher.Run] goes on: that of a source once,
+	// until it changes. It is also told of each checkpoint that could not be written, by
+	// Publish too: a later round tries again.
 	Failed func(error)
 }
 
@@ -102,6 +108,7 @@ func (o *Options) withDefaults() Options {
 	v.Retention = cmp.Or(v.Retention, DefaultRetention)
 	v.Every = cmp.Or(v.Every, defaultEvery)
 	v.Clock = clock.Or(v.Clock)
+	v.Logger = cmp.Or(v.Logger, zap.NewNop()).Named("delta")
 	if v.Hooks.Round == nil {
 		v.Hooks.Round = func(Round) {}
 	}
@@ -156,14 +163,16 @@ type Report struct {
 
 // SourceReport is what a [Report] says of one source.
 type SourceReport struct {
-	// Log is the log's id, and Name where it is.
+	// Log is the log's id, zero as long as the log could not be opened. Name is where it is.
 	Log  fence.ID
 	Name string
 	// Edits is how many edits the log has, and Published how many of them are in the table.
 	Edits, Published uint64
 	// Manifest is the version of the log's manifest that the table holds.
 	Manifest uint64
-	// Err says why the source is left out; nil if it is not.
+	// Err says why the source is left out; nil if it is not. What is in the table of a source
+	// that is left out stays there, and stays held. It is manifest.ErrNotInitialized of a log
+	// that is not there yet.
 	Err error
 }
 

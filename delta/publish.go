@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -55,8 +55,9 @@ type owed struct {
 	wait  time.Duration // before Run tries again
 }
 
-// Open opens the sources: two GETs for each. The Delta table is created by the first Publish.
-// Errors: [ErrOptions], those of reader.Open.
+// Open makes a publisher, and opens the sources: two GETs for each. A source that cannot be opened
+// stops neither Open nor the others: [SourceReport.Err] says why, and each round tries it again.
+// The Delta table is created by the first Publish. Errors: [ErrOptions], ctx's.
 func Open(ctx context.Context, root store.Store, sources []Source, opts *Options) (*Publisher, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -70,47 +71,46 @@ func Open(ctx context.Context, root store.Store, sources []Source, opts *Options
 		return nil, fmt.Errorf("%w: there is no source", ErrOptions)
 	}
 	p.table = &table{st: root, settle: o.Settle, clock: o.Clock, foreign: p.foreign}
-	if i := slices.IndexFunc(sources, func(s Source) bool { return store.IsNil(s.Log) }); i >= 0 {
-		return nil, fmt.Errorf("%w: the log of source %d is nil: open it with store.Open", ErrOptions, i)
-	}
-	p.sources = make([]*source, len(sources))
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(atOnce)
 	for i, s := range sources {
+		if store.IsNil(s.Log) {
+			return nil, fmt.Errorf("%w: the log of source %d is nil: open it with store.Open", ErrOptions, i)
+		}
 		if s.Files != "" && (!strings.HasSuffix(s.Files, "/") || !plainPath(strings.TrimSuffix(s.Files, "/"))) {
 			return nil, fmt.Errorf("%w: Files %q must be empty, or a folder below the table with a slash at its end, of letters, digits, dots, hyphens, underscores and =; no part begins with a dot or an underscore", ErrOptions, s.Files)
 		}
-		g.Go(func() error {
-			f, err := manifest.ReadFormat(gctx, s.Log, o.Settle)
-			if err != nil {
-				return err
-			}
-			ro := &reader.Options{Settle: o.Settle, Clock: o.Clock}
-			if f.Files != nil {
-				if s.Files != "" {
-					return fmt.Errorf("%w: %s keeps its files in a second store, where they have names of their own: leave out Files", ErrOptions, s.Log.Traits().Name)
-				}
-				ro.Files, s.Files = root, strings.TrimSuffix(f.FileName(filePrefix+"x"), "x")
-			}
-			r, err := reader.Open(gctx, s.Log, ro)
-			if err != nil {
-				return err
-			}
-			p.sources[i] = &source{Source: s, r: r, log: f.Log, table: r.Table(), name: s.Log.Traits().Name}
-			return nil
-		})
+		p.sources = append(p.sources, &source{Source: s, name: s.Log.Traits().Name})
 	}
-	if err := g.Wait(); err != nil {
+	jobs, err := p.opened(ctx)
+	if err != nil {
 		return nil, err
 	}
-	seen := map[fence.ID]string{}
-	for _, s := range p.sources {
-		if other, ok := seen[s.log]; ok {
-			return nil, fmt.Errorf("%w: %s and %s are the same log, %s", ErrOptions, other, s.name, s.log)
+	for _, w := range jobs {
+		if errors.Is(w.err, ErrOptions) {
+			return nil, w.err
 		}
-		seen[s.log] = s.name
 	}
 	return p, nil
+}
+
+// opened opens the sources that are not open yet, and returns a job for each source. The jobs of
+// those that cannot be published as they are have an error.
+func (p *Publisher) opened(ctx context.Context) ([]*work, error) {
+	jobs := make([]*work, len(p.sources))
+	for i, s := range p.sources {
+		jobs[i] = &work{source: s}
+	}
+	now := p.opts.Clock.Now()
+	err := each(ctx, jobs, func(w *work) error {
+		if w.waiting = p.patient && w.bad != nil && w.wait > 0 && now.Sub(w.tried) < w.wait; w.waiting {
+			return w.bad
+		}
+		if w.r == nil {
+			return w.open(ctx, p)
+		}
+		return nil
+	})
+	twins(jobs)
+	return jobs, err
 }
 
 func (p *Publisher) foreign(key, what string) {
@@ -139,6 +139,9 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 	r = Report{Version: -1}
 	begun := p.opts.Clock.Now()
 	defer func() {
+		if err == nil {
+			p.tell()
+		}
 		p.opts.Hooks.Round(Round{Report: r, Took: p.opts.Clock.Now().Sub(begun), Err: err})
 		if err != nil {
 			p.state = nil // it may be half of something
@@ -206,12 +209,32 @@ func (p *Publisher) report(r *Report, jobs []*work) (done bool) {
 		if w.bad = w.err; errors.Is(w.err, errAgain) {
 			w.bad = nil
 		}
-		r.Sources = append(r.Sources, SourceReport{Log: w.log, Name: w.name, Edits: w.table.Edits(), Published: published, Manifest: h.Manifest, Err: w.err})
+		r.Sources = append(r.Sources, SourceReport{Log: w.log, Name: w.name, Edits: w.total(), Published: published, Manifest: h.Manifest, Err: w.err})
 		if errors.Is(w.err, errAgain) || w.err == nil && len(w.steps) > 0 && published < w.steps[len(w.steps)-1].edits {
 			done = false
 		}
 	}
 	return done
+}
+
+// tell logs what has changed since the last round: sources that were left out, and those that are
+// published again.
+func (p *Publisher) tell() {
+	for _, s := range p.sources {
+		why := ""
+		if s.bad != nil {
+			why = s.bad.Error()
+		}
+		switch {
+		case why == s.told:
+			continue
+		case why != "":
+			p.opts.Logger.Warn("a source is left out of the table; the others are published", zap.String("source", s.name), zap.Error(s.bad))
+		default:
+			p.opts.Logger.Info("a source that was left out is published again", zap.String("source", s.name))
+		}
+		s.told, s.news = why, true
+	}
 }
 
 // work is what a round has to do for one source.
@@ -245,15 +268,11 @@ func each(ctx context.Context, todo []*work, f func(*work) error) error {
 
 // plan reads the sources and compares them with the table.
 func (p *Publisher) plan(ctx context.Context) ([]*work, error) {
-	jobs := make([]*work, len(p.sources))
-	for i, s := range p.sources {
-		jobs[i] = &work{source: s}
+	jobs, err := p.opened(ctx)
+	if err != nil {
+		return jobs, err
 	}
-	now := p.opts.Clock.Now()
 	return jobs, each(ctx, jobs, func(w *work) (err error) {
-		if w.waiting = p.patient && w.bad != nil && now.Sub(w.tried) < w.wait; w.waiting {
-			return w.bad
-		}
 		if err = w.read(ctx); err == nil {
 			w.steps, err = w.plan(ctx, p.state)
 		}
@@ -262,7 +281,7 @@ func (p *Publisher) plan(ctx context.Context) ([]*work, error) {
 			w.idle = len(w.steps) > 0
 		}
 		if err == nil && len(w.steps) > 0 {
-			w.need, err = w.inspect(ctx, p, w.steps)
+			w.steps, w.need, err = w.inspect(ctx, p, w.steps)
 		}
 		if errors.Is(err, reader.ErrGone) || errors.Is(err, store.ErrNotFound) {
 			return w.moved(err)
@@ -399,20 +418,25 @@ func (p *Publisher) checkpoint(ctx context.Context) {
 	p.opts.Hooks.Failed(fmt.Errorf("delta: the checkpoint of version %d is not written: %w", p.state.version, err))
 }
 
+// schema returns the table's schema and the columns by which it is partitioned, or those that it
+// will get.
+func (p *Publisher) schema() (have *schema, by []string, err error) {
+	if m := p.state.meta; m != nil {
+		have, err = decodeSchema(m.Schema)
+		return have, m.Partition, err
+	}
+	for _, c := range p.opts.Partition {
+		by = append(by, c.Name)
+	}
+	return newSchema(), by, nil
+}
+
 // metaData returns the table's metaData if it must change: there is none, or some source needs
 // more columns. A source that does not fit gets an error.
 func (p *Publisher) metaData(todo []*work) (*metaData, error) {
-	have, by := newSchema(), []string(nil)
-	if m := p.state.meta; m != nil {
-		var err error
-		if have, err = decodeSchema(m.Schema); err != nil {
-			return nil, err
-		}
-		by = m.Partition
-	} else {
-		for _, c := range p.opts.Partition {
-			by = append(by, c.Name)
-		}
+	have, by, err := p.schema()
+	if err != nil {
+		return nil, err
 	}
 	all := have
 	for _, w := range todo {

@@ -1,6 +1,7 @@
 package delta
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func ended(ctx context.Context, err error) error {
 }
 
 // later decides when the sources with errors are tried again, each for itself: the others do not
-// wait for them. It returns the errors of those that were tried.
+// wait for them. It returns the errors that are new.
 func (p *Publisher) later() error {
 	var all []error
 	for _, s := range p.sources {
@@ -83,8 +84,11 @@ func (p *Publisher) later() error {
 		case !s.waiting:
 			s.wait = min(2*s.wait+p.opts.Every, time.Minute)
 			s.tried = p.opts.Clock.Now()
-			all = append(all, fmt.Errorf("%s: %w", s.name, s.bad))
+			if s.news {
+				all = append(all, fmt.Errorf("%s: %w", s.name, s.bad))
+			}
 		}
+		s.news = false
 	}
 	return errors.Join(all...)
 }
@@ -110,9 +114,9 @@ func (p *Publisher) Status(ctx context.Context) (Report, error) {
 		return r, fmt.Errorf("%w: %s has no %s; publish it first", ErrNoTable, p.table.st.Traits().Name, commitKey(0))
 	}
 	p.state = s
-	jobs := make([]*work, len(p.sources))
-	for i, s := range p.sources {
-		jobs[i] = &work{source: s}
+	jobs, err := p.opened(ctx)
+	if err != nil {
+		return r, err
 	}
 	if err := each(ctx, jobs, func(w *work) error { return w.look(ctx, p.state) }); err != nil {
 		return r, err
@@ -125,10 +129,15 @@ func (p *Publisher) Status(ctx context.Context) (Report, error) {
 // and their logs are let go. What engines read at older versions may vanish at once. The table
 // is not deleted, and its place cannot be used for these logs again.
 //
-// Errors: [ErrNoTable], [ErrForeign], [ErrDamaged], the store's or ctx's. After an error it can
-// be called again.
+// A source that cannot be opened stays in the table, with its pins. The others are taken out, and
+// the error names it. Errors: [ErrNoTable], [ErrForeign], [ErrDamaged], those of such sources, the
+// store's or ctx's. After an error it can be called again.
 func (p *Publisher) Unpublish(ctx context.Context) (r Report, err error) {
 	defer func() { p.state = nil }()
+	jobs, err := p.opened(ctx)
+	if err != nil {
+		return r, err
+	}
 	for range rounds {
 		if p.state, err = p.table.load(ctx, nil); err != nil {
 			return r, err
@@ -136,9 +145,9 @@ func (p *Publisher) Unpublish(ctx context.Context) (r Report, err error) {
 		if p.state.version < 0 {
 			return r, fmt.Errorf("%w: %s has no %s", ErrNoTable, p.table.st.Traits().Name, commitKey(0))
 		}
-		actions := p.farewell()
+		actions := p.farewell(jobs)
 		if len(actions) == 0 {
-			return r, p.letGo(ctx, &r)
+			return r, p.letGo(ctx, jobs, &r)
 		}
 		if _, err := p.create(ctx, "FENCEPOST UNPUBLISH", actions, &r); err != nil {
 			return r, err
@@ -148,9 +157,12 @@ func (p *Publisher) Unpublish(ctx context.Context) (r Report, err error) {
 }
 
 // farewell removes all files of the sources.
-func (p *Publisher) farewell() (actions []action) {
+func (p *Publisher) farewell(jobs []*work) (actions []action) {
 	now := p.opts.Clock.Wall().UnixMilli()
-	for _, s := range p.sources {
+	for _, w := range jobs {
+		if w.err != nil {
+			continue
+		}
 		// guard:delta-farewell. Unpublish creates a Delta version that takes the log out of the table,
 		// also if no version names the log yet. So another publisher's create of the same version is
 		// refused, and that publisher reads that the log was taken out. Without this version: publisher
@@ -158,29 +170,32 @@ func (p *Publisher) farewell() (actions []action) {
 		// releases all pins; A's create is applied, and no pin holds the files that it names.
 		//
 		//mutant:replace h.Gone { => h.Gone || h.Manifest == 0 {
-		_, h, _ := p.state.source(s.log)
+		_, h, _ := p.state.source(w.log)
 		if h.Gone {
 			continue
 		}
-		for _, f := range p.state.filesOf(s.log) {
+		for _, f := range p.state.filesOf(w.log) {
 			actions = append(actions, action{Remove: f.remove(now, true)})
 		}
 		h.Gone = true
-		actions = append(actions, h.action(s.log))
+		actions = append(actions, h.action(w.log))
 	}
 	return actions
 }
 
 // letGo releases all pins of the table on the sources. No version names their files any more,
 // and no publisher goes on.
-func (p *Publisher) letGo(ctx context.Context, r *Report) error {
+func (p *Publisher) letGo(ctx context.Context, jobs []*work, r *Report) error {
 	r.Version, r.Files = p.state.version, len(p.state.files)
-	for _, s := range p.sources {
-		err := s.r.Unpin(ctx, pinName(p.state.meta.ID))
-		if err != nil && !errors.Is(err, reader.ErrNoPin) {
-			return err
+	err := each(ctx, jobs, func(w *work) error {
+		err := w.r.Unpin(ctx, pinName(p.state.meta.ID))
+		if errors.Is(err, reader.ErrNoPin) {
+			return nil
 		}
-		r.Sources = append(r.Sources, SourceReport{Log: s.log, Name: s.name})
+		return err
+	})
+	for _, w := range jobs {
+		r.Sources = append(r.Sources, SourceReport{Log: w.log, Name: w.name, Err: w.err})
 	}
-	return nil
+	return cmp.Or(err, r.Err())
 }

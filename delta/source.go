@@ -2,6 +2,7 @@ package delta
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,10 +20,13 @@ import (
 // source is a log that is published, and what is known of its edits.
 type source struct {
 	Source
+	name string
+	// r, log and table are nil and zero until the source can be opened.
 	r     *reader.Reader
 	log   fence.ID
-	name  string
 	table *reader.Table
+	// twin is the name of another source with the same log, if there is one.
+	twin string
 	// edits are the newest ones, in order and without a gap.
 	edits []reader.Edit
 	// checked is a place that the log was found to contain.
@@ -36,6 +40,8 @@ type source struct {
 	// bad is why the source was left out of the last round. A publisher that goes on tries it
 	// again when wait has passed since tried; waiting says that it has not.
 	bad     error
+	told    string // the text of the error that was told last; empty if none was
+	news    bool   // told has changed since Run has looked
 	wait    time.Duration
 	tried   clock.Instant
 	waiting bool
@@ -51,6 +57,63 @@ type step struct {
 	remove []string // keys
 	edits  uint64   // published after it
 	place  reader.Place
+}
+
+// open opens the log.
+func (s *source) open(ctx context.Context, p *Publisher) error {
+	f, err := manifest.ReadFormat(ctx, s.Log, p.opts.Settle)
+	if err != nil {
+		return err
+	}
+	ro, files := &reader.Options{Settle: p.opts.Settle, Clock: p.opts.Clock}, s.Files
+	if f.Files != nil {
+		if files != "" {
+			return fmt.Errorf("%w: %s keeps its files in a second store, where they have names of their own: leave out Files", ErrOptions, s.name)
+		}
+		ro.Files, files = p.table.st, strings.TrimSuffix(f.FileName(filePrefix+"x"), "x")
+	}
+	r, err := reader.Open(ctx, s.Log, ro)
+	if err != nil {
+		return err
+	}
+	s.r, s.log, s.table, s.Files = r, f.Log, r.Table(), files
+	return nil
+}
+
+// twins leaves out the sources that are the same log. They may have been opened one after the other,
+// when the first one was published already.
+//
+// guard:delta-twin. Of sources that have one log's id, none is published. Without this rule: a log is
+// copied, and a publisher gets the log and its copy; first only the copy can be opened, and then both;
+// both get an edit; the publisher publishes the edit of the copy, and counts the edit of the log as
+// published, for the two have one count.
+//
+//mutant:replace by[w.log]; other != nil => by[w.log]; other == w
+func twins(jobs []*work) {
+	by := map[fence.ID]*work{}
+	for _, w := range jobs {
+		if w.r == nil {
+			continue
+		}
+		w.twin = ""
+		if other := by[w.log]; other != nil {
+			other.twin, w.twin = w.name, other.name
+		}
+		by[w.log] = w
+	}
+	for _, w := range jobs {
+		if w.twin != "" {
+			w.err = fmt.Errorf("%w: %s and %s are the same log, %s: publish only the original", ErrOptions, w.twin, w.name, w.log)
+		}
+	}
+}
+
+// total is how many edits the log has, as far as is known.
+func (s *source) total() uint64 {
+	if s.table == nil {
+		return 0
+	}
+	return s.table.Edits()
 }
 
 // read reads on to the end of the log.
@@ -208,53 +271,100 @@ func merge(steps []step) step {
 	return all
 }
 
-// inspect reads the footers of the files to be added, and returns the schema that all need.
-func (s *source) inspect(ctx context.Context, p *Publisher, steps []step) (*schema, error) {
+// inspect reads the footers of the files to be added, and returns the schema that all need. It also
+// returns the steps: those from a file that cannot be in the table to the edit that removes it are
+// one.
+func (s *source) inspect(ctx context.Context, p *Publisher, steps []step) ([]step, *schema, error) {
+	bad, err := s.readFooters(ctx, p, steps)
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		need, at, key, err := s.fit(p, steps, bad)
+		if err == nil {
+			return steps, need, nil
+		}
+		gone := slices.IndexFunc(steps[at:], func(st step) bool { return slices.Contains(st.remove, key) })
+		if gone < 0 {
+			return nil, nil, err
+		}
+		one := merge(steps[at : at+gone+1])
+		steps = slices.Concat(steps[:at], []step{one}, steps[at+gone+1:])
+	}
+}
+
+// readFooters reads those that are not known yet. It returns what is wrong with files, by key.
+func (s *source) readFooters(ctx context.Context, p *Publisher, steps []step) (bad map[string]error, other error) {
 	var todo []manifest.File
 	for _, st := range steps {
 		todo = append(todo, st.add...)
 	}
+	bad = map[string]error{}
 	if p.state.meta != nil && len(p.state.meta.Partition) > 0 || len(p.opts.Partition) > 0 {
 		for _, f := range todo {
 			if err := p.partitioned(s.path(f.Key), f); err != nil {
-				return nil, err
+				bad[f.Key] = err
 			}
 		}
 	}
-	found := make([]*footer, len(todo))
-	g, gctx := errgroup.WithContext(ctx)
+	found, failed := make([]*footer, len(todo)), make([]error, len(todo))
+	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for i, f := range todo {
-		if found[i] = s.footers[f.Key]; found[i] != nil {
+		if found[i] = s.footers[f.Key]; found[i] != nil || bad[f.Key] != nil {
 			continue
 		}
-		g.Go(func() (err error) {
-			found[i], err = readFooter(gctx, p.table.st, s.path(f.Key), f, p.opts.Settle)
-			return err
+		g.Go(func() error {
+			found[i], failed[i] = readFooter(ctx, p.table.st, s.path(f.Key), f, p.opts.Settle)
+			return nil
 		})
 	}
-	err := g.Wait()
+	_ = g.Wait() // it has none
 	// Also after an error: the next try reads only the footers that are missing.
 	s.footers = map[string]*footer{}
 	for i, f := range todo {
-		if found[i] != nil {
+		switch err := failed[i]; {
+		case found[i] != nil:
 			s.footers[f.Key] = found[i]
+		case errors.Is(err, ErrSource) || errors.Is(err, ErrSchema):
+			bad[f.Key] = err
+		case err != nil:
+			other = err
 		}
 	}
+	return bad, other
+}
+
+// fit returns the schema that the files of the steps need, or the first file that cannot be in the
+// table, with the index of its step.
+func (s *source) fit(p *Publisher, steps []step, bad map[string]error) (need *schema, at int, key string, err error) {
+	table, by, err := p.schema()
 	if err != nil {
-		return nil, err
+		return nil, 0, "", err
 	}
-	need := newSchema()
-	var last string
-	for i, f := range todo {
-		if found[i].text == last {
-			found[i].schema = found[i-1].schema // most files are alike: keep one of their schemas
-			continue
-		}
-		last = found[i].text
-		if need, err = need.merge(found[i].schema); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.path(f.Key), err)
+	need = newSchema()
+	var last *footer
+	for i, st := range steps {
+		for _, f := range st.add {
+			if err := bad[f.Key]; err != nil {
+				return nil, i, f.Key, err
+			}
+			own := s.footers[f.Key]
+			if last != nil && own.text == last.text {
+				own.schema = last.schema // most files are alike: keep one of their schemas
+				continue
+			}
+			last = own
+			if err = own.schema.unpartitioned(by); err == nil {
+				table, err = table.merge(own.schema)
+			}
+			if err == nil {
+				need, err = need.merge(own.schema)
+			}
+			if err != nil {
+				return nil, i, f.Key, fmt.Errorf("%s: %w", s.path(f.Key), err)
+			}
 		}
 	}
-	return need, nil
+	return need, 0, "", nil
 }

@@ -74,7 +74,7 @@ func (m *Metrics) make() []prometheus.Collector {
 	m.version = gauge("fencepost_delta_version", "The newest version of the Delta table that this publisher has seen.")
 	m.files = gauge("fencepost_delta_files", "Active files of the Delta table.")
 	m.behind = gauge("fencepost_delta_behind_edits", "Edits of the logs that are not in the Delta table yet, as of the last round.")
-	m.refused = gauge("fencepost_delta_refused_sources", "Logs that the last round could not publish and has left out.")
+	m.refused = gauge("fencepost_delta_refused_sources", "Logs that the last round could not open or publish and has left out.")
 	m.lag = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fencepost_delta_lag_seconds",
 		Help: "How long ago the Delta table had all edits that there were: near the time of a round, or growing if a log is left out or rounds fail.",

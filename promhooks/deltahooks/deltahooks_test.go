@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/promhooks/deltahooks"
+	"github.com/fencepost/fencepost/store/memstore"
 )
 
 var write = flag.Bool("write", false, "write the table in docs/metrics.md")
@@ -122,6 +123,30 @@ func TestPublisher(t *testing.T) {
 		want(t, reg, 60, "fencepost_delta_lag_seconds")
 		if told != 3 {
 			t.Errorf("the caller's own hook was told %d rounds, not 3", told)
+		}
+	})
+}
+
+// One of two logs cannot be opened. It counts as one that is left out, and the lag grows.
+func TestSourceThatCannotBeOpened(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(time.Second), func(t *testing.T, l *logtest.Log) {
+		m, reg := newMetrics(t)
+		root, src, err := delta.Beside(l.Mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources := []delta.Source{src, {Log: memstore.New(nil), Files: "other/"}}
+		p, err := delta.Open(t.Context(), root, sources, &delta.Options{Clock: clock.Go(), Settle: logtest.Quick, Hooks: m.Publisher(delta.Hooks{})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, after := range []float64{0, 60, 120} {
+			if r, err := p.Publish(t.Context()); err != nil || !errors.Is(r.Sources[1].Err, manifest.ErrNotInitialized) {
+				t.Fatal(r, err)
+			}
+			want(t, reg, 1, "fencepost_delta_refused_sources")
+			want(t, reg, after, "fencepost_delta_lag_seconds")
+			time.Sleep(time.Minute)
 		}
 	})
 }
