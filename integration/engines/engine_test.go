@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -76,6 +77,8 @@ func start(t *testing.T, name, python string, env []string) *engine {
 	e := &engine{T: t, name: name, cmd: exec.Command(python, script, name), printed: filepath.Join(dir, "printed")}
 	e.cmd.Dir = dir
 	e.cmd.Env = append(os.Environ(), env...)
+	// Some engines take an empty variable for a value.
+	e.cmd.Env = slices.DeleteFunc(e.cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "AWS_") && strings.HasSuffix(kv, "=") })
 	errs, err := os.Create(e.printed)
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +139,7 @@ func (e *engine) ask(request map[string]any, into any) error {
 		return fmt.Errorf("%s: %w", e.name, err)
 	}
 	if said.Error != "" {
-		return fmt.Errorf("%s: %s: %w: %s", e.name, line, errEngine, said.Error)
+		return fmt.Errorf("%s: %s: %w: %s\n%s", e.name, line, errEngine, said.Error, e.words())
 	}
 	return json.Unmarshal(said.Answer, into)
 }

@@ -88,7 +88,7 @@ class DuckDB:
     def writes(self, table):
         # Append is all that DuckDB can do with a Delta table.
         def append():
-            self.c.execute(f"attach '{table}' as foreigner (type delta)")
+            self.c.execute(f"attach '{table}' as foreigner (type delta, read_write)")
             try:
                 self.c.execute("insert into foreigner values (1, 'foreign', 1.0)")
             finally:

@@ -27,8 +27,9 @@ func (w *world) vacuums(p *place) {
 		if e.name != "delta-rs" && e.name != "spark" {
 			continue // Polars and DuckDB have no vacuum
 		}
-		for _, hours := range []int{7 * 24, 0} {
-			w.vacuum(p, e, hours)
+		w.vacuum(p, e, 0)
+		if p.dir != "" { // in a bucket nothing can be made a week old
+			w.vacuum(p, e, 7*24)
 		}
 	}
 }
@@ -69,7 +70,7 @@ func (w *world) vacuum(p *place, e *engine, hours int) {
 			w.Errorf("the vacuum of %s with a retention of %d hours has deleted or changed %s", e.name, hours, key)
 		}
 	}
-	if _, ok := after[stray]; ok && (hours == 0 || p.dir != "") {
+	if _, ok := after[stray]; ok {
 		w.Errorf("the vacuum of %s with a retention of %d hours has left %s: it did nothing", e.name, hours, stray)
 	}
 	w.Logf("%s vacuums without features and with a retention of %d hours: %d of %d objects are gone, none of them of the log or of %d published files", e.version, hours, gone, len(before), len(published))
