@@ -171,6 +171,11 @@ class Spark:
 ENGINES = {"delta-rs": DeltaRS, "polars": Polars, "duckdb": DuckDB, "spark": Spark}
 
 
+def told(e):
+    """An error on one line, without the stack of Java."""
+    return " ".join(f"{type(e).__name__}: {e}".split("\n\tat ")[0].split())
+
+
 def answer(engine, do, table=None, version=None, hours=None):
     if do == "read":
         rows, least, most, ids, distinct, total = engine.read(table, version)
@@ -184,7 +189,7 @@ def answer(engine, do, table=None, version=None, hours=None):
                 what()
                 ended[name] = "done"
             except Exception as e:
-                ended[name] = f"{type(e).__name__}: {e}"
+                ended[name] = told(e)
         return ended
     return engine.versions
 
@@ -198,7 +203,7 @@ def main():
         try:
             said = {"answer": answer(engine, **json.loads(line))}
         except Exception as e:
-            said = {"error": f"{type(e).__name__}: {e}"}
+            said = {"error": told(e)}
         print(json.dumps(said), file=out, flush=True)
 
 
