@@ -30,6 +30,7 @@ import (
 
 var (
 	killTime = flag.Duration("kill-time", 15*time.Second, "how long workers are killed on each store")
+	pause    = flag.Duration("pause", 100*time.Millisecond, "how long a writer pauses after a commit at most; fewer versions are read in the end if it is longer")
 	places   = flag.String("stores", "dir,versitygw", "the stores: dir, versitygw, minio")
 	travel   = flag.Int("versions", 40, "at how many versions each engine reads the table in the end; 0 for all")
 )

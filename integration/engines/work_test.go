@@ -29,10 +29,12 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// roleEnv makes the test binary a worker, and workURL says on which log it works.
+// roleEnv makes the test binary a worker. The others say on which log it works, and how long a
+// writer pauses after a commit at most.
 const (
-	roleEnv = "FENCEPOST_ENGINES_ROLE"
-	workURL = "FENCEPOST_ENGINES_LOG"
+	roleEnv  = "FENCEPOST_ENGINES_ROLE"
+	workURL  = "FENCEPOST_ENGINES_LOG"
+	pauseEnv = "FENCEPOST_ENGINES_PAUSE"
 )
 
 var roles = map[string]func(context.Context, store.Store) error{"writer": write, "compactor": compact, "publisher": publish}
@@ -70,6 +72,10 @@ func token() fence.Token { return fence.NewToken(uint64(time.Now().UnixNano())) 
 // write commits edits until it is fenced. An edit adds rows at the end. Some also remove the oldest
 // rows, or replace the two oldest files by one.
 func write(ctx context.Context, st store.Store) error {
+	pause, err := time.ParseDuration(os.Getenv(pauseEnv))
+	if err != nil {
+		return err
+	}
 	w, err := writer.Open(ctx, st, token(), nil)
 	if err != nil {
 		return err
@@ -121,7 +127,7 @@ func write(ctx context.Context, st store.Store) error {
 		if err != nil {
 			return err
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(100 * time.Millisecond))))
+		time.Sleep(rand.N(pause))
 	}
 }
 
@@ -241,14 +247,14 @@ func (c *crew) live(ctx context.Context, role string) {
 	}
 	defer said.Close()
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), roleEnv+"="+role, workURL+"="+c.url)
+	cmd.Env = append(os.Environ(), roleEnv+"="+role, workURL+"="+c.url, pauseEnv+"="+pause.String())
 	cmd.Stdout, cmd.Stderr = said, said
 	ended, err := servers.Spawn(cmd)
 	if err != nil {
 		c.t.Error(err)
 		return
 	}
-	end := time.After(time.Duration(rand.Int64N(int64(1500 * time.Millisecond))))
+	end := time.After(rand.N(1500 * time.Millisecond))
 	select {
 	case <-end:
 		c.kill(cmd, ended)
