@@ -86,7 +86,7 @@ func write(ctx context.Context, st store.Store) error {
 			return err
 		}
 	}
-	live, err := liveFiles(ctx, st)
+	live, err := liveFiles(ctx, st, w.Epoch())
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,8 @@ func file(ctx context.Context, d *delta.Writer[row], s span) (manifest.File, err
 	return files[0], nil
 }
 
-func liveFiles(ctx context.Context, st store.Store) (live []part, err error) {
+// liveFiles returns the files that are live when an epoch begins, in the order of their rows.
+func liveFiles(ctx context.Context, st store.Store, epoch fence.Epoch) (live []part, err error) {
 	r, err := reader.Open(ctx, st, nil)
 	if err != nil {
 		return nil, err
@@ -162,6 +163,10 @@ func liveFiles(ctx context.Context, st store.Store) (live []part, err error) {
 	t := r.Table()
 	if _, err := t.Read(ctx); err != nil {
 		return nil, err
+	}
+	if t.End().Slot.Epoch > epoch {
+		// The successor's files are among those that were read.
+		return nil, fmt.Errorf("epoch %d: %w", epoch, writer.ErrFenced)
 	}
 	for f, err := range t.Files(ctx) {
 		if err != nil {
