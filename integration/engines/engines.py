@@ -113,6 +113,7 @@ class Spark:
             "spark.ui.enabled": "false",
             # The tables are small, and so is the machine.
             "spark.sql.shuffle.partitions": "1",
+            "spark.sql.adaptive.enabled": "false",
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
             "spark.databricks.delta.snapshotPartitions": "1",
             # A vacuum may delete what is younger than a week.
