@@ -75,13 +75,13 @@ integration-gcsstore integration-azurestore: integration-%:
 	cd store/$* && $(INTEGRATE) -race ./...
 
 # The engines are Python packages at pinned versions. They are in an environment of their own,
-# whose name has the hash of the list. Arguments are in ENGINES_ARGS, such as -kill-time 10m,
+# whose name has the hash of the list. Arguments are in ENGINES_ARGS, such as -kill-time 10m -timeout 2h,
 # -versions 0 for all of them, and -stores dir,versitygw,minio. The servers are those of make servers.
 ENGINES = .cache/engines-$(shell sha256sum integration/engines/requirements.txt | cut -c1-12)
 .PHONY: engines
 engines: ## delta-rs, Polars and DuckDB read published tables while workers are killed; installs them on first use
 	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r integration/engines/requirements.txt && touch $(ENGINES)/done; }
-	cd integration/engines && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags integration -count=1 -timeout 2h -v . $(ENGINES_ARGS)
+	cd integration/engines && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags integration -count=1 -timeout 20m -v . $(ENGINES_ARGS)
 	cd examples/kafka-lake && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags engines -count=1 -timeout 20m -v -run '^TestEngines$$' .
 
 # Spark needs Java. Its jars come from Maven Central, at the versions of the list: 22 MB, and
@@ -94,7 +94,7 @@ engines-spark: ## the same with Spark, at all versions; minutes; installs Java, 
 		mvn -q -B -f integration/engines/spark/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(SPARK)/jars \
 			-DincludeGroupIds=io.delta,org.apache.hadoop,software.amazon.awssdk,software.amazon.eventstream,org.reactivestreams,org.wildfly.openssl -DexcludeArtifactIds=hadoop-client-api,hadoop-client-runtime && \
 		touch $(SPARK)/done; }
-	cd integration/engines && FENCEPOST_SPARK=$(CURDIR)/$(SPARK)/bin/python FENCEPOST_SPARK_JARS=$(CURDIR)/$(SPARK)/jars go test -tags integration -count=1 -timeout 2h -v . -versions 0 -pause 500ms $(ENGINES_ARGS)
+	cd integration/engines && FENCEPOST_SPARK=$(CURDIR)/$(SPARK)/bin/python FENCEPOST_SPARK_JARS=$(CURDIR)/$(SPARK)/jars go test -tags integration -count=1 -timeout 60m -v . -versions 0 -pause 500ms $(ENGINES_ARGS)
 
 # Kafka's jars come from Maven Central, at the versions of the list. -failovers and -messages
 # make the run longer: make kafka KAFKA='-failovers 60 -messages 1000000'.

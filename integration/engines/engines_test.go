@@ -288,14 +288,17 @@ func (w *world) foreign() {
 		before = after
 	}
 	newest := w.settled()
-	ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
-	defer cancel()
+	ctx, cancel := context.WithCancel(w.Context())
 	c := &crew{t: w.T, url: w.url}
 	c.start(ctx)
-	c.g.Wait()
-	if now := w.settled(); now <= newest {
-		w.Errorf("version %d comes after %d", now, newest)
+	for now := newest; now <= newest && !w.Failed(); now, err = w.h.newest(w.Context()) {
+		w.fatal(err)
+		time.Sleep(50 * time.Millisecond)
 	}
+	cancel()
+	c.g.Wait()
+	w.fatal(err)
+	w.settled()
 	for _, e := range w.engines {
 		w.look(e)
 	}

@@ -259,7 +259,7 @@ func (c *crew) live(ctx context.Context, role string) {
 		c.t.Error(err)
 		return
 	}
-	end := time.After(rand.N(1500 * time.Millisecond))
+	end := time.After(rand.N(2 * time.Second))
 	select {
 	case <-end:
 		c.kill(cmd, ended)
