@@ -5,7 +5,6 @@ package engines
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -51,12 +49,10 @@ func installed(t *testing.T) map[string]string {
 	return all
 }
 
-// engine is a process that runs engines.py.
+// engine is a process that runs engines.py. It is for one goroutine.
 type engine struct {
-	*testing.T
 	name    string
 	version string
-	mu      sync.Mutex
 	cmd     *exec.Cmd
 	in      io.Writer
 	out     *bufio.Scanner
@@ -74,7 +70,7 @@ func start(t *testing.T, name, python string, env []string) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &engine{T: t, name: name, cmd: exec.Command(python, script, name), printed: filepath.Join(dir, "printed")}
+	e := &engine{name: name, cmd: exec.Command(python, script, name), printed: filepath.Join(dir, "printed")}
 	e.cmd.Dir = dir
 	e.cmd.Env = append(os.Environ(), env...)
 	// Some engines take an empty variable for a value.
@@ -112,13 +108,8 @@ func start(t *testing.T, name, python string, env []string) *engine {
 	return e
 }
 
-// errEngine is what an engine has answered.
-var errEngine = errors.New("the engine failed")
-
 // ask sends a request and waits for the answer.
 func (e *engine) ask(request map[string]any, into any) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	line, err := json.Marshal(request)
 	if err != nil {
 		return err
@@ -129,7 +120,7 @@ func (e *engine) ask(request map[string]any, into any) error {
 		return fmt.Errorf("%s: %w\n%s", e.name, err, e.words())
 	}
 	if !e.out.Scan() {
-		return fmt.Errorf("%s has ended, or did not answer %s within %v: %w\n%s", e.name, line, patience, e.out.Err(), e.words())
+		return fmt.Errorf("%s has ended, or did not answer %s within %v: %v\n%s", e.name, line, patience, e.out.Err(), e.words())
 	}
 	var said struct {
 		Answer json.RawMessage
@@ -139,7 +130,7 @@ func (e *engine) ask(request map[string]any, into any) error {
 		return fmt.Errorf("%s: %w", e.name, err)
 	}
 	if said.Error != "" {
-		return fmt.Errorf("%s: %s: %w: %s\n%s", e.name, line, errEngine, said.Error, e.words())
+		return fmt.Errorf("%s: %s: %s\n%s", e.name, line, said.Error, e.words())
 	}
 	return json.Unmarshal(said.Answer, into)
 }
