@@ -120,7 +120,7 @@ func (e *engine) ask(request map[string]any, into any) error {
 		return fmt.Errorf("%s: %w\n%s", e.name, err, e.words())
 	}
 	if !e.out.Scan() {
-		return fmt.Errorf("%s has ended, or did not answer %s within %v: %v\n%s", e.name, line, patience, e.out.Err(), e.words())
+		return fmt.Errorf("%s has ended, or did not answer %s within %v\n%s", e.name, line, patience, e.words())
 	}
 	var said struct {
 		Answer json.RawMessage
