@@ -94,7 +94,7 @@ engines-spark: ## the same with Spark, at all versions; minutes; installs Java, 
 		mvn -q -B -f integration/engines/spark/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(SPARK)/jars \
 			-DincludeGroupIds=io.delta,org.apache.hadoop,software.amazon.awssdk,software.amazon.eventstream,org.reactivestreams,org.wildfly.openssl -DexcludeArtifactIds=hadoop-client-api,hadoop-client-runtime && \
 		touch $(SPARK)/done; }
-	cd integration/engines && FENCEPOST_SPARK=$(CURDIR)/$(SPARK)/bin/python FENCEPOST_SPARK_JARS=$(CURDIR)/$(SPARK)/jars go test -tags integration -count=1 -timeout 60m -v . -versions 0 -pause 500ms $(ENGINES_ARGS)
+	cd integration/engines && FENCEPOST_SPARK=$(CURDIR)/$(SPARK)/bin/python FENCEPOST_SPARK_JARS=$(CURDIR)/$(SPARK)/jars go test -tags integration -count=1 -timeout 60m -v . -versions 0 -pause 1s $(ENGINES_ARGS)
 
 # Kafka's jars come from Maven Central, at the versions of the list. -failovers and -messages
 # make the run longer: make kafka KAFKA='-failovers 60 -messages 1000000'.

@@ -143,7 +143,11 @@ class Spark:
         if version is not None:
             r = r.option("versionAsOf", version)
         columns = [c.strip() for c in COLUMNS.split(", ")]
-        return list(r.load(self.at(table)).selectExpr(*columns).first())
+        found = list(r.load(self.at(table)).selectExpr(*columns).first())
+        # The state of each version that was read would stay in memory.
+        for cached in self.s.sparkContext._jsc.getPersistentRDDs().values():
+            cached.unpersist(False)
+        return found
 
     def writes(self, table):
         t = f"delta.`{self.at(table)}`"
