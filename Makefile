@@ -75,13 +75,26 @@ integration-gcsstore integration-azurestore: integration-%:
 	cd store/$* && $(INTEGRATE) -race ./...
 
 # The engines are Python packages at pinned versions. They are in an environment of their own,
-# whose name has the hash of the list.
-ENGINES = .cache/engines-$(shell sha256sum delta/engines/requirements.txt | cut -c1-12)
+# whose name has the hash of the list. Arguments are in ENGINES_ARGS, such as -kill-time 10m -timeout 2h,
+# -versions 0 for all of them, and -stores dir,versitygw,minio. The servers are those of make servers.
+ENGINES = .cache/engines-$(shell sha256sum integration/engines/requirements.txt | cut -c1-12)
 .PHONY: engines
-engines: ## read published tables with delta-rs, Polars and DuckDB; installs them on first use
-	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r delta/engines/requirements.txt && touch $(ENGINES)/done; }
-	cd delta && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags engines -count=1 -timeout 20m -v ./engines
+engines: ## delta-rs, Polars and DuckDB read published tables while workers are killed; installs them on first use
+	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r integration/engines/requirements.txt && touch $(ENGINES)/done; }
+	cd integration/engines && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags integration -count=1 -timeout 20m -v . $(ENGINES_ARGS)
 	cd examples/kafka-lake && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags engines -count=1 -timeout 20m -v -run '^TestEngines$$' .
+
+# Spark needs Java. Its jars come from Maven Central, at the versions of the list: 22 MB, and
+# Spark itself has 490 MB.
+SPARK = .cache/spark-$(shell cat integration/engines/spark/* | sha256sum | cut -c1-12)
+.PHONY: engines-spark
+engines-spark: ## the same with Spark, at all versions; minutes; installs Java, Maven and Spark on first use
+	@{ command -v java && command -v mvn; } >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless maven; }
+	@[ -e $(SPARK)/done ] || { python3 -m venv $(SPARK) && $(SPARK)/bin/pip install -q -r integration/engines/spark/requirements.txt && \
+		mvn -q -B -f integration/engines/spark/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(SPARK)/jars \
+			-DincludeGroupIds=io.delta,org.apache.hadoop,software.amazon.awssdk,software.amazon.eventstream,org.reactivestreams,org.wildfly.openssl -DexcludeArtifactIds=hadoop-client-api,hadoop-client-runtime && \
+		touch $(SPARK)/done; }
+	cd integration/engines && FENCEPOST_SPARK=$(CURDIR)/$(SPARK)/bin/python FENCEPOST_SPARK_JARS=$(CURDIR)/$(SPARK)/jars go test -tags integration -count=1 -timeout 60m -v . -versions 0 -pause 1s $(ENGINES_ARGS)
 
 # Kafka's jars come from Maven Central, at the versions of the list. -failovers and -messages
 # make the run longer: make kafka KAFKA='-failovers 60 -messages 1000000'.
@@ -295,7 +308,7 @@ endif
 
 .PHONY: ci
 ci: ## everything that must pass before a change lands, except the first steps of .ci/run
-	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) site engines manifests units servers integration,"make $(t)")
+	@.ci/steps $(foreach t,fmt vet staticcheck golangci vuln-ci house race modules tidy fuzz-smoke sim-ci mutants-ci $(SPEC) site manifests units servers engines integration,"make $(t)")
 
 # Tools. The version is in the path, so that a new version is a new file. GOFLAGS is set,
 # because the caller's value may not suit another module.

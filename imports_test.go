@@ -92,11 +92,9 @@ var rooms = []room{
 	// Tables for other engines are published from what a reader sees. Delta links Parquet, so it
 	// is a module of its own.
 	{pkg: "delta", may: []string{"clock", "fence", "store", "manifest", "reader", "writer"}},
-	{pkg: "delta/engines"}, // a test
 
 	// These packages put the parts together, and test gear may import everything.
 	{pkg: ".", may: []string{anything}},
-	{pkg: "delta/engines", may: []string{anything}}, // tests only
 	{pkg: "promhooks", may: []string{"clock", "store", "leader", "group", "writer", "reader", "compactor", "rewrite", "verify"}},
 	{pkg: "promhooks/deltahooks", may: []string{"clock", "delta"}}, // a module of its own: promhooks must not link Parquet
 	{pkg: "otelhooks", may: []string{"clock", "fence", "leader", "writer", "compactor"}},

@@ -1,0 +1,216 @@
+"""Reads and writes Delta tables with other engines.
+
+Takes a JSON document on each line of its input: which engine, what to do, with which table. Answers
+each with one on a line of its output. It ends with its input.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import sys
+
+# What every engine computes of a table.
+COLUMNS = "count(*), min(id), max(id), sum(id), count(distinct id), sum(sum)"
+
+
+class DeltaRS:
+    """delta-rs, with its own reader."""
+
+    def __init__(self):
+        import deltalake
+        from arro3.core import Array, DataType, Table
+
+        self.lib = deltalake
+        self.row = Table.from_pydict({"id": Array([1], DataType.int64()), "name": Array(["foreign"], DataType.string()), "sum": Array([1.0], DataType.float64())})
+        self.versions = f"delta-rs {deltalake.__version__}"
+
+    def read(self, table, version):
+        found = self.lib.QueryBuilder().register("t", self.lib.DeltaTable(table, version=version)).execute(f"select {COLUMNS} from t")
+        return [c[0].as_py() for c in found.read_all().columns]
+
+    def writes(self, table):
+        t = lambda: self.lib.DeltaTable(table)
+        return {
+            "append": lambda: self.lib.write_deltalake(table, self.row, mode="append"),
+            "overwrite": lambda: self.lib.write_deltalake(table, self.row, mode="overwrite"),
+            "delete": lambda: t().delete(),
+            "update": lambda: t().update({"sum": "0.0"}),
+            "optimize": lambda: t().optimize.compact(),
+            "restore": lambda: t().restore(1),
+            "vacuum": lambda: self.vacuum(table, 0),
+            "lite vacuum": lambda: t().vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=False),
+            "checkpoint": lambda: t().create_checkpoint(),
+            "cleanup": lambda: t().cleanup_metadata(),
+        }
+
+    def vacuum(self, table, hours):
+        self.lib.DeltaTable(table).vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True)
+
+
+class Polars:
+    def __init__(self):
+        import polars
+
+        self.lib = polars
+        self.versions = f"Polars {polars.__version__}"
+
+    def read(self, table, version):
+        c, p = self.lib.col, self.lib
+        t = p.scan_delta(table, version=version)
+        return t.select(p.len(), c("id").min().alias("a"), c("id").max().alias("b"), c("id").sum().alias("c"), c("id").n_unique().alias("d"), c("sum").sum()).collect().row(0)
+
+    def writes(self, table):
+        row = self.lib.DataFrame({"id": [1], "name": ["foreign"], "sum": [1.0]})
+        return {mode: lambda mode=mode: row.write_delta(table, mode=mode) for mode in ["append", "overwrite"]}
+
+
+class DuckDB:
+    def __init__(self):
+        import duckdb
+        import duckdb_extension_delta
+        import duckdb_extension_httpfs
+
+        self.c = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+        for package in [duckdb_extension_delta, duckdb_extension_httpfs]:
+            self.c.load_extension(glob.glob(os.path.dirname(package.__file__) + "/extensions/**/*.duckdb_extension", recursive=True)[0])
+        if where := os.environ.get("AWS_ENDPOINT_URL"):
+            self.c.execute(
+                "create secret (type s3, url_style 'path', use_ssl false, endpoint ?, region ?, key_id ?, secret ?)",
+                [where.removeprefix("http://"), *(os.environ[n] for n in ["AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])],
+            )
+        self.versions = f"DuckDB {duckdb.__version__}"
+
+    def read(self, table, version):
+        at = "" if version is None else f", version={version}"
+        return self.c.execute(f"select {COLUMNS} from delta_scan('{table}'{at})").fetchone()
+
+    def writes(self, table):
+        # Append is all that DuckDB can do with a Delta table.
+        def append():
+            self.c.execute(f"attach '{table}' as foreigner (type delta, read_write)")
+            try:
+                self.c.execute("insert into foreigner values (1, 'foreign', 1.0)")
+            finally:
+                self.c.execute("detach foreigner")
+
+        return {"append": append}
+
+
+class Spark:
+    def __init__(self):
+        import pyspark
+        from pyspark.sql import SparkSession
+
+        conf = {
+            "spark.driver.extraClassPath": os.environ["FENCEPOST_SPARK_JARS"] + "/*",
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Dderby.system.home=" + os.getcwd(),
+            "spark.ui.enabled": "false",
+            # The tables are small, and so is the machine.
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+            "spark.databricks.delta.snapshotPartitions": "1",
+            # A vacuum may delete what is younger than a week.
+            "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        }
+        if where := os.environ.get("AWS_ENDPOINT_URL"):
+            conf |= {
+                "spark.hadoop.fs.s3a.endpoint": where,
+                "spark.hadoop.fs.s3a.endpoint.region": os.environ["AWS_REGION"],
+                "spark.hadoop.fs.s3a.access.key": os.environ["AWS_ACCESS_KEY_ID"],
+                "spark.hadoop.fs.s3a.secret.key": os.environ["AWS_SECRET_ACCESS_KEY"],
+                "spark.hadoop.fs.s3a.path.style.access": "true",
+                "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+            }
+        b = SparkSession.builder.master("local[1]").appName("engines")
+        for name, value in conf.items():
+            b = b.config(name, value)
+        self.s = b.getOrCreate()
+        self.s.sparkContext.setLogLevel("OFF")
+        self.versions = f"Spark {pyspark.__version__}"
+
+    def at(self, table):
+        return table.replace("s3://", "s3a://", 1)
+
+    def read(self, table, version):
+        r = self.s.read.format("delta")
+        if version is not None:
+            r = r.option("versionAsOf", version)
+        columns = [c.strip() for c in COLUMNS.split(", ")]
+        found = list(r.load(self.at(table)).selectExpr(*columns).first())
+        # The state of each version that was read would stay in memory.
+        for cached in self.s.sparkContext._jsc.getPersistentRDDs().values():
+            cached.unpersist(False)
+        return found
+
+    def writes(self, table):
+        t = f"delta.`{self.at(table)}`"
+        row = lambda: self.s.createDataFrame([(1, "foreign", 1.0)], "id long, name string, sum double").write.format("delta")
+        sql = {
+            "insert": f"insert into {t} values (1, 'foreign', 1.0)",
+            "delete": f"delete from {t}",
+            "update": f"update {t} set sum = 0",
+            "optimize": f"optimize {t}",
+            "restore": f"restore table {t} to version as of 1",
+            "vacuum": f"vacuum {t} retain 0 hours",
+            "lite vacuum": f"vacuum {t} lite",
+            "drop feature": f"alter table {t} drop feature fencepost",
+            "properties": f"alter table {t} set tblproperties ('a' = 'b')",
+        }
+        return {
+            "append": lambda: row().mode("append").save(self.at(table)),
+            "overwrite": lambda: row().mode("overwrite").save(self.at(table)),
+            **{name: lambda text=text: self.s.sql(text).collect() for name, text in sql.items()},
+        }
+
+    def vacuum(self, table, hours):
+        self.s.sql(f"vacuum delta.`{self.at(table)}` retain {hours} hours").collect()
+
+
+ENGINES = {"delta-rs": DeltaRS, "polars": Polars, "duckdb": DuckDB, "spark": Spark}
+
+
+def told(e):
+    """An error on one line, without the stack of Java."""
+    return " ".join(f"{type(e).__name__}: {e}".split("\n\tat ")[0].split())
+
+
+def answer(engine, do, table=None, version=None, hours=None):
+    if do == "read":
+        rows, least, most, ids, distinct, total = engine.read(table, version)
+        return {"rows": rows, "least": least, "most": most, "ids": int(ids or 0), "distinct": distinct, "sum": float(total or 0)}
+    if do == "vacuum":
+        return engine.vacuum(table, hours)
+    if do == "write":
+        ended = {}
+        for name, what in engine.writes(table).items():
+            try:
+                what()
+                ended[name] = "done"
+            except Exception as e:
+                ended[name] = told(e)
+        return ended
+    return engine.versions
+
+
+def main():
+    # Libraries print what they like.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    engine = ENGINES[sys.argv[1]]()
+    for line in sys.stdin:
+        try:
+            said = {"answer": answer(engine, **json.loads(line))}
+        except Exception as e:
+            said = {"error": told(e)}
+        print(json.dumps(said), file=out, flush=True)
+
+
+with contextlib.suppress(BrokenPipeError):
+    main()
