@@ -508,13 +508,12 @@ func (p *Publisher) versions(todo []*work) [][]part {
 		_, old, known := p.state.source(w.log)
 		for i, st := range steps {
 			h := hold{Manifest: w.pin.Version, Held: w.pin.Created.UnixMilli()}
-			// guard:delta-run-holds. A publisher may create several Delta versions of one log in a row.
-			// Only the last one names the manifest that it pinned for them; the others name the manifest of
-			// the version before. Without this rule: edit 4 adds file F, edit 5 removes F, and both are
-			// folded; a publisher pins manifest 9, which lacks F; it creates the version of edit 4 with
-			// manifest 9, pauses for a day, and creates that of edit 5; the version before edit 4 leaves
-			// the retention, and its older pin is released; F is deleted a day too early for the version of
-			// edit 4.
+			// guard:delta-run-holds. If a publisher creates several Delta versions of a log in a
+			// row, only the last names the newly pinned manifest; the others name the old one.
+			// Without this rule: version 1 names manifest 5, whose pin keeps files that are dropped
+			// later; edit 4 adds file F, edit 5 removes it, and manifest 9 drops it; version 2, of
+			// edit 4, names manifest 9; a day later comes version 3, of edit 5; version 1 leaves
+			// the retention, and pin 5 is released; F is deleted a day too early for version 2.
 			//
 			//mutant:replace i < len(steps)-1 && known => i < 0 && known
 			if w.pin.Key == "" || i < len(steps)-1 && known {

@@ -147,11 +147,12 @@ func (h *Hedge) race(ctx context.Context, w *write) (reply, int) {
 	for {
 		select {
 		case found := <-reads:
-			// guard:hedge-look. A late create is sent a second time, and its key is read meanwhile. The read
-			// decides the outcome only if it finds an object, own or another's. Otherwise it decides
-			// nothing, because both requests are in flight. Without this rule: the read finds nothing, and
-			// is taken for the answer; both requests are cancelled, although they were almost answered; the
-			// create begins again; if the read failed, the outcome is reported as unknown.
+			// guard:hedge-look. A late create is sent a second time, and its key is read meanwhile.
+			// The read decides the outcome only if it finds an object, own or another's. An empty
+			// key or a failed read decides nothing: a request may still be answered. Without this
+			// rule: A's create is late, so A sends it again, and reads the key, which is empty; A
+			// takes this for the answer, and cancels both requests, although one was almost
+			// answered; A pauses, and sends the create a third time.
 			//
 			//mutant:replace found.finding == own || found.finding == foreign => true
 			if found.finding == own || found.finding == foreign {

@@ -140,12 +140,11 @@ func Check(ctx context.Context, st store.Store, log fence.ID, home string, settl
 	if m.Log != log {
 		return document.Corrupt(key(log), "it is the mark of log %s", m.Log)
 	}
-	// guard:files-home. The mark of a log in the store for files names the store that has the log
-	// itself. A compactor whose log is in another store deletes no files. Without this check: somebody
-	// copies a log; the copy has the same id, and uses the same folder in the same store for files; the
-	// leader of the original log commits a file in epoch 9; the copy has an epoch 9 of its own, which
-	// is folded; the copy's table does not have the file, so the copy's compactor deletes it as an
-	// orphan.
+	// guard:files-home. The mark of a log in the store for files names the store that has the log.
+	// A compactor deletes no files if its own log is in another store. Without this check: somebody
+	// copies a log; the copy has the same id, and the same folder for files; the original's leader
+	// commits file f in epoch 9; the copy has another epoch 9, which is sealed and folded; its
+	// table lacks f, so its compactor takes f for an orphan of epoch 9, and deletes it.
 	//
 	//mutant:replace m.Home != home => false
 	if home != "" && m.Home != home {

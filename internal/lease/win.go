@@ -111,10 +111,11 @@ func (c *Candidate) checked(now clock.Instant, ev Event) Action {
 	c.checking = false
 	switch {
 	case ev.Epoch > c.won.Epoch:
-		// guard:higher-lock. A candidate that finds a lock above the one that it has created does not
-		// lead. Without this check: B finds lock 7 expired, and is paused before it creates lock 8;
-		// others lead with the locks 8 to 12, and lock 8 is pruned; B wakes up; its create of lock 8
-		// and its swap are applied in the hole; B leads in epoch 8 beside the holder of lock 12.
+		// guard:higher-lock. A candidate that has created a lock lists the locks before it leads.
+		// If it finds a higher lock, it does not lead. Without this check: B finds lock 7 expired,
+		// and is paused just before it creates lock 8; others lead with the locks 8 to 12, and lock
+		// 8 is pruned; B wakes up, and its create of lock 8 fills the hole; B leads in epoch 8
+		// beside the holder of lock 12; candidates watch only lock 12, so nobody deposes lock 8.
 		c.forget()
 		c.listed = ev.Version
 		return Action{Op: Get, Epoch: ev.Epoch}

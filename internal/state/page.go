@@ -149,9 +149,10 @@ func (li *list[E, B]) decode(log fence.ID, p Page[B], body []byte) ([]E, error) 
 		return nil, document.Corrupt(p.Key, "it has no entry")
 	case li.from(&doc.Entries[0]) != p.From || li.to(&doc.Entries[n-1]) != p.To:
 		// guard:page-bounds. The first and the last entry of a page must be those that the manifest
-		// says, because readers choose a page by them. Without this check: a faulty program says in the
-		// manifest that a page covers offsets 0 to 900; the page, whose checksum is right, begins at
-		// offset 100; a reader finds nothing for offset 50, and hears of no damage.
+		// says, because readers choose a page by them. Without this check: a faulty program says in
+		// a manifest that a page of segments covers the offsets 0 to 900; the page has the right
+		// checksum, but its first segment begins at offset 100; a reader reads from offset 50 on;
+		// it gets record 100 first, and is not told that the records 50 to 99 are missing.
 		return nil, document.Corrupt(p.Key, "it covers %v to %v, the manifest says %v to %v", li.from(&doc.Entries[0]), li.to(&doc.Entries[n-1]), p.From, p.To)
 	}
 	var prev *E
