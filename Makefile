@@ -241,7 +241,7 @@ mutants-ci:
 
 .PHONY: explore
 explore: ## run all schedules of small cases, also of the long ones; about 120 s of processor time
-	go test -exec 'env GOMAXPROCS=1 GOGC=800' -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/testkit/sim -long
+	go test -exec 'env GOMAXPROCS=1 GOGC=800 GOMEMLIMIT=6GiB' -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/testkit/sim -long
 
 .PHONY: rot
 rot: ## damage each bit of a small log with everything in it; verify must find each
