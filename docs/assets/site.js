@@ -14,7 +14,8 @@
       e.setAttribute("aria-label", `Code ${all.indexOf(e) + 1}`);
     });
   };
-  new MutationObserver(reach).observe(document.body, { childList: true, subtree: true });
+  // The theme takes tabindex away from what was not too wide a moment ago.
+  new MutationObserver(reach).observe(document.body, { childList: true, subtree: true, attributeFilter: ["tabindex"] });
   addEventListener("resize", reach);
   reach();
 }
