@@ -19,6 +19,7 @@ import (
 func (s *stream) walk(ctx context.Context, at frame.Point) error {
 	s.at, s.came = at, s.opts.Clock.Now()
 	source := s.chain
+	source.Few = s.few
 	// guard:read-junk-seal. A stream follows a seal, but delivers what comes after it only when a
 	// later reading of the manifest shows that the floor has not passed it. One reading confirms
 	// all seals that were followed since the reading before: it checks the first of them. Without
