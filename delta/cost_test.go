@@ -200,7 +200,7 @@ func TestRequests(t *testing.T) {
 		prefix string
 		most   float64
 	}{
-		{"for the source", faultstore.List, "manifest/", 1}, {"for the source", faultstore.Get, "manifest/", 0.5}, {"for the source", faultstore.Get, "data/", 3},
+		{"for the source", faultstore.List, "manifest/", 1}, {"for the source", faultstore.Get, "manifest/", 0.5}, {"for the source", faultstore.Get, "data/", 2},
 		{"for the source", faultstore.Put, "pin/", 0}, {"for the source", faultstore.Delete, "pin/", 0}, {"for each file", faultstore.Get, "file/0", 1},
 		{"for all", faultstore.List, "file/_delta_log/", 1}, {"for all", faultstore.Get, "file/_delta_log/", 0}, {"for all", faultstore.Put, "file/_delta_log/", 1},
 	} {
@@ -210,7 +210,70 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%s: %.2f %s of %s, want at most %v", c.what, n, c.kind, c.prefix, c.most)
 		}
 	}
-	t.Logf("all: %.2f", float64(after.Of("", "")-before.Of("", ""))/rounds)
+	if all := float64(after.Of("", "")-before.Of("", "")) / rounds; all > 6.5 { // the writer publishes a manifest now and then
+		t.Errorf("%.2f requests for each commit, want 6", all)
+	}
+	// A round that finds nothing: a LIST and a GET for the source, and nothing for the table.
+	before = after
+	if r, err := p.Publish(ctx); err != nil || r.Versions != 0 {
+		t.Fatal(r, err)
+	}
+	if n := st.Counts().Of("", "") - before.Of("", ""); n != 2 {
+		t.Errorf("a round that finds nothing takes %d requests", n)
+	}
+}
+
+// TestRequestsOfAHold: each day the hold of a log moves. That takes at most two PUT and one DELETE.
+func TestRequestsOfAHold(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(time.Second), func(t *testing.T, l *logtest.Log) {
+		w := l.Open(nil)
+		defer l.Close(w)
+		st := faultstore.New(l.Mem, &faultstore.Options{Clock: clock.Go()})
+		root, src, _ := Beside(st)
+		p, err := Open(t.Context(), root, []Source{src}, &Options{Clock: clock.Go(), Settle: logtest.Quick})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := NewWriter(t.Context(), w, &WriterOptions[struct{ ID int64 }]{Compression: Plain}) // the others have goroutines outside of bubbles
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		const rounds = 10
+		var before faultstore.Counts
+		for i := range 2*rounds + 1 {
+			if i == rounds {
+				before = st.Counts() // by now a pin leaves the retention for each new one
+			}
+			if err := d.Write(t.Context(), []struct{ ID int64 }{{int64(i)}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			l.Token++
+			c, err := compactor.New(l.Mem, &compactor.Options{Token: fence.NewToken(l.Token), Settle: logtest.Quick, Clock: clock.Go(), NoCompress: true})
+			if err == nil {
+				_, err = c.Once(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := p.Publish(t.Context()); err != nil || r.Err() != nil || r.Sources[0].Published != uint64(i+1) {
+				t.Fatal(r, err)
+			}
+			time.Sleep(24 * time.Hour)
+		}
+		after := st.Counts()
+		each := func(kind faultstore.Kind, prefix string) float64 {
+			return float64(after.Of(kind, prefix)-before.Of(kind, prefix)) / (rounds + 1)
+		}
+		puts, deletes := each(faultstore.Put, "pin/"), each(faultstore.Delete, "pin/")
+		if puts == 0 || puts > 2 || deletes == 0 || deletes > 1 {
+			t.Errorf("for the hold %.2f PUT and %.2f DELETE, want at most 2 and 1", puts, deletes)
+		}
+		t.Logf("for the hold %.2f PUT and %.2f DELETE, in %.2f requests", puts, deletes, each("", ""))
+	})
 }
 
 // TestTenPublishers: ten that follow the same log at once do not try in vain for long.

@@ -410,16 +410,21 @@ func TestPartitionValues(t *testing.T) {
 		"timestamp":    {[]string{"2026-11-23 10:00:00.5", "2026-11-23T10:00:00Z"}, []string{"2026-11-23", "2026-11-23 25:00:00"}},
 		"decimal(4,2)": {[]string{"-12.34"}, []string{"123.4", "1.234", "1e1"}},
 		"boolean":      {[]string{"true"}, []string{"1"}},
+		"double":       {[]string{"12.5", "-0.001", "0", "1E308", "1e+2", "-1.7976931348623157e308"}, []string{"NaN", "nan", "Infinity", "-Infinity", "inf", "1e999", "-1e999", "-0", "-0.0", "-1e-999", "1e", ".5", "5.", "+1", "0x1p4", "1_0", "1d", " 1"}},
+		"float":        {[]string{"12.5", "3.4e38"}, []string{"3.5e38", "-1e39", "NaN", "-0"}},
 	} {
 		for i, v := range append(slices.Clone(c.good), c.bad...) {
 			inLake(t, func(t *testing.T, k *lake) {
 				p := k.publisher(nil, &delta.Options{Partition: []delta.Column{{Name: "c", Type: typ}}})
 				k.rows(1)
 				k.publish(p)
-				k.raw(k.Body("file/"+k.live()[0]), map[string]string{"c": v})
+				key := strings.TrimPrefix(k.raw(k.Body("file/"+k.live()[0]), map[string]string{"c": v}), "file/")
 				r, err := p.Publish(t.Context())
 				if bad := i >= len(c.good); err != nil || errors.Is(r.Err(), delta.ErrSchema) != bad || bad == (r.Files == 2) {
 					t.Errorf("%s %q: %+v, %v", typ, v, r, err)
+				}
+				if want := fmt.Sprintf("%s has the value %q of the partition column c, which is %s", key, v, typ); i >= len(c.good) && !strings.Contains(fmt.Sprint(r.Err()), want) {
+					t.Errorf("the error is %v, and does not say that %s", r.Err(), want)
 				}
 				if v == "" && !strings.Contains(string(k.Body(commitName(r.Version))), `"partitionValues":{"c":null}`) {
 					t.Errorf("%s", k.Body(commitName(r.Version)))

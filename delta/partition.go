@@ -2,6 +2,7 @@ package delta
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 var (
 	decimalText = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
-	floatText   = regexp.MustCompile(`^(-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|NaN|-?Infinity)$`)
+	floatText   = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
 	timeText    = regexp.MustCompile(`^\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?|T\d\d:\d\d:\d\d(\.\d{1,6})?Z)$`)
 )
 
@@ -40,8 +41,12 @@ func badValue(typ, v string) (want string) {
 			return "true or false"
 		}
 	case typ == "float" || typ == "double":
-		if !floatText.MatchString(v) {
-			return "a number"
+		// Engines read NaN, infinities, and numbers that the type cannot hold, in ways that differ:
+		// some compare NaN as greater than all, others as unlike itself, and so they skip other
+		// files. -0 is less than 0 for some, and the same for others.
+		n, err := strconv.ParseFloat(v, map[string]int{"float": 32, "double": 64}[typ])
+		if !floatText.MatchString(v) || err != nil || n == 0 && math.Signbit(n) {
+			return "a finite number like 12.5 or 1e-3, within the range of " + typ + ", and not -0"
 		}
 	case strings.HasPrefix(typ, "decimal("):
 		var digits, scale int

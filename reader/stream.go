@@ -23,6 +23,7 @@ type stream struct {
 	next  uint64 // offset of the next record to deliver
 	until uint64 // offset of the first record that is not wanted
 	tail  bool   // wait at the tail for more
+	few   bool   // probably one object has come at most
 	told  bool   // the hooks are told: the caller gets records
 	// deliver gets each object of the chain and each block of a segment.
 	deliver func(*frame.Frame) error

@@ -61,7 +61,8 @@ func (r *Reader) Table() *Table { return &Table{r: r} }
 // compactor. Compare [Edit.Number]. The edits that the caller misses show in [Table.Files].
 //
 // Errors: [ErrCorrupt], [ErrFormat], the store's or ctx's. After an error Read can be called
-// again, and misses nothing. It costs one LIST, and a GET for each object since the last Read.
+// again, and misses nothing. It costs one LIST, a GET for each object since the last Read, and a GET
+// that finds no more; one more LIST if another leader has begun.
 func (t *Table) Read(ctx context.Context) ([]Edit, error) {
 	for range searches {
 		news, err := t.read(ctx)
@@ -75,7 +76,8 @@ func (t *Table) Read(ctx context.Context) ([]Edit, error) {
 
 func (t *Table) read(ctx context.Context) (news []Edit, err error) {
 	w := tableWalk{Table: *t, stream: t.r.stream(0)}
-	if w.m == nil {
+	// A caller that follows the log comes after each commit, or sooner.
+	if w.stream.few = w.m != nil; !w.stream.few {
 		if err := w.begin(ctx); err != nil {
 			return nil, err
 		}

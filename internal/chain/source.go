@@ -40,6 +40,10 @@ type Source struct {
 	// First is how many objects a walk asks for at once when it begins, 1 if 0. Set it
 	// where so many objects are known to exist.
 	First int
+	// Few says that there is probably one object at most. Then a walk doubles its requests only
+	// from the second object on. So it asks for no slot after the first empty one, if there is
+	// one object or none.
+	Few bool
 	// Budget is how many bytes of large objects are fetched ahead, [DefaultBudget] if 0.
 	// One large object may exceed it.
 	Budget int64

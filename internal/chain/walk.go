@@ -18,8 +18,8 @@ import (
 // first empty slot. It yields seals and follows them, and any of them may be junk: the
 // caller has to find that out. Use a [Follower] unless there is another proof.
 //
-// A walk begins with First requests and doubles their number with each object found. A
-// walk that begins at the tail costs one request. Requests that are in flight when the
+// A walk begins with First requests and doubles their number with each object found, but see
+// Few. A walk that begins at the tail costs one request. Requests that are in flight when the
 // loop ends are cancelled, and the walk waits for them.
 func (s *Source) Walk(ctx context.Context, from frame.Point) iter.Seq2[Step, error] {
 	return s.walk(ctx, from, new(fence.Position))
@@ -31,7 +31,7 @@ func (s *Source) walk(ctx context.Context, from frame.Point, beyond *fence.Posit
 	return func(yield func(Step, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		w := &walk{
-			Source: s, window: min(max(s.First, 1), s.ahead()), budget: s.budget(), length: 1,
+			Source: s, window: min(max(s.First, 1), s.ahead()), few: s.Few, budget: s.budget(), length: 1,
 			asked: make(chan *fetch, s.ahead()), arrived: make(chan *fetch, s.ahead()),
 		}
 		defer w.end()
@@ -62,6 +62,7 @@ type walk struct {
 	*Source
 	queue   []*fetch    // of consecutive slots
 	window  int         // how long the queue may become
+	few     bool        // no object was found yet, and one is expected at most
 	active  int         // fetches in the queue that have not arrived
 	asked   chan *fetch // to the workers
 	arrived chan *fetch // from them
@@ -90,7 +91,9 @@ func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 	f.wait()
 	w.pop()
 	if f.err == nil {
-		if w.last == 0 {
+		if w.few {
+			w.few = false
+		} else if w.last == 0 {
 			w.window = min(2*w.window, depth*w.ahead())
 		} else if p.Seq >= w.last {
 			w.window, w.last = 1, 0

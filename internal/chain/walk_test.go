@@ -63,6 +63,28 @@ func TestWalkFollowsSeals(t *testing.T) {
 	}
 }
 
+// TestFew: where one object is expected at most, a walk asks for no slot after the first empty one, if
+// there is one object or none. It finds as many as there are.
+func TestFew(t *testing.T) {
+	for objects := range 20 {
+		st, inner := fixture.Faults(nil)
+		l := newLog(t, inner).seal(1)
+		from := l.at
+		for range objects {
+			l.data(5)
+		}
+		s := source(st)
+		s.Ahead, s.Few = 8, true
+		keys, _, _, err := collect(t, s, from)
+		if err != nil || len(keys) != objects {
+			t.Fatalf("%d, %v", len(keys), err)
+		}
+		if n, most := st.Counts().Of("", ""), objects+min(1<<max(objects-1, 0), 8); n <= objects || n > most {
+			t.Errorf("%d objects took %d requests, at most %d are right", objects, n, most)
+		}
+	}
+}
+
 // TestRequests: a walk from the tail costs one request, and what is fetched ahead
 // doubles with each object found, so that at most as much is asked for in vain.
 func TestRequests(t *testing.T) {
