@@ -114,8 +114,15 @@ func (p *Publisher) tidy(ctx context.Context) error {
 		return err
 	}
 	retention := retentionOf(p.state.meta, p.opts.Retention)
-	first := p.state.version
-	for v := p.state.version - 1; v >= 0; v-- {
+	// guard:delta-tidy-newest. The search for the oldest version within the retention begins at the
+	// newest version of the same listing, not at the one that the publisher knows. Without this rule:
+	// a publisher knows version 8 and sleeps; others publish up to 300 and delete version 8; a zombie
+	// creates another version 8 in the hole, and its checkpoint; the publisher wakes and releases
+	// the pins below the zombie's, which is newer than those that versions 200 to 300 name.
+	//
+	//mutant:replace first := l.high => first := p.state.version
+	first := l.high
+	for v := first - 1; v >= 0; v-- {
 		// guard:delta-inside. The retention counts from the store's own time of the version
 		// that follows. Without this rule: a publisher is silent for eight days; it publishes an
 		// edit that removes a file; the version before it, the newest one until a moment ago, is
