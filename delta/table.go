@@ -288,7 +288,7 @@ func (t *table) read(ctx context.Context, listed store.Info, opts *store.ReadOpt
 	// version is 8, and sleeps; others publish up to 300 and delete version 8; a zombie creates
 	// another version 8 in the hole; the publisher reads that, and reports what nobody else reads.
 	//
-	//mutant:replace info.Version != listed.Version => false
+	//mutant:replace info.Version != listed.Version => info.Version == ""
 	if err == nil && info.Version != listed.Version {
 		return nil, fmt.Errorf("%s has been deleted and created again since it was listed: %w", listed.Key, store.ErrNotFound)
 	}

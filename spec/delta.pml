@@ -49,6 +49,7 @@ byte jver[J + 2], jbase[J + 2];	/* the version of a piece, and the state that it
 
 byte lver[2], lbase[2], ledits[2], lhold[2];	/* late copies of creates; version 0: none */
 bool lgone[2];
+bool foreign;		/* another program has written a checkpoint */
 bool alone;		/* everybody has stopped, but for one publisher */
 
 #define ISJUNK(id) (id > V + 1)
@@ -196,6 +197,9 @@ proctype Publisher(byte me) {
 
 publish:
 	atomic { !alone ->
+#ifdef ZOMBIE
+		if :: me == P && kn == 0 -> kn = 1; goto plan :: me == P && kn != 0 -> goto stop :: else fi;
+#endif
 		if
 		:: kn != 0 -> goto plan	/* it goes on from what it knew */
 		:: kn == 0
@@ -281,6 +285,9 @@ next:
 			id = 0; kn = 0; single = false; if :: h == pin -> named = true :: else fi
 		fi;
 		v = 0; e = 0; h = 0;
+#ifdef ZOMBIE
+		if :: me == P -> goto stop :: else fi;
+#endif
 		if :: id == 0 -> goto reload :: else -> id = 0 fi
 	}
 #ifdef HINT
@@ -328,7 +335,7 @@ told:
 #ifdef NO_CLEAN
 			c = h;
 #endif
-#ifndef NO_HINT_FIRST
+#if defined(HINT) && !defined(NO_HINT_FIRST)
 			if :: c > hint -> hint = c :: else fi;
 #endif
 			v = 0;
@@ -341,6 +348,45 @@ told:
 	goto publish;
 stop:	skip
 }
+
+#ifdef UNPUBLISH
+proctype Unpublisher() {
+	byte kn, v, c, id, e, h;
+reload:
+	atomic { !alone ->
+		kn = 0; h = newest;
+#ifdef NO_LISTED
+		c = 0
+	}
+	atomic { !alone ->
+#endif
+		load(kn, v, c, h); h = 0;
+#ifdef NO_LISTED
+		if :: kn == 0 -> goto reload :: else fi
+#endif
+		assert(kn != 0)
+	}
+	if
+	:: gone[kn] -> goto release
+#ifdef NO_FAREWELL
+	:: !gone[kn] && hold[kn] == 0 -> goto release
+#endif
+	:: !gone[kn] ->
+		atomic { !alone ->
+			version_of(kn, v); v++; e = edits[kn]; h = hold[kn];
+			if
+			:: create(id, v, kn, e, h, true)
+			:: L > 0 -> copy(v, kn, e, h, true)	/* no answer */
+			fi;
+			c = v; v = 0; e = 0; h = 0; id = 0
+		}
+		if :: c <= V -> goto reload :: else -> goto stop fi
+	fi;
+release:
+	d_step { !alone -> v = 1; do :: v <= M -> pins[v] = 0; v++ :: else -> break od; v = 0 }
+stop:	skip
+}
+#endif
 
 proctype World() {
 	byte v, c, id, e;
@@ -371,6 +417,37 @@ proctype World() {
 			v = 0; c = 0; e = 0
 		}
 	:: d_step { !alone && old <= newest -> old++ }
+#ifdef FOREIGN
+	:: atomic { !alone && !foreign && newest > 0 ->
+			v = newest; do :: v > 1 -> v-- :: break od;
+			if :: ck[v] == 0 -> ck[v] = BAD; jver[J + 1] = v; foreign = true :: else fi;
+			v = 0
+		}
+#endif
+#ifdef ALONE
+	:: atomic { !alone && newest < V -> alone = true;
+			/* A publisher begins with nothing. */
+			e = newest; load(id, v, c, e); assert(id != 0);
+			e = edits[id];
+#ifdef NO_IDLE_HOLD
+			if :: e < last -> skip
+#else
+			if :: e < last || hold[id] > 0 && hold[id] < mf -> skip
+#endif
+			:: else -> goto tidy
+			fi;
+			/* It publishes everything. */
+			assert(mf > mark); pins[mf] = pins[mf] | 1;
+			v = newest + 1; c = id; create(id, v, c, last, mf, false);
+			assert(id != 0); e = newest; load(id, v, c, e); assert(edits[id] == last);
+tidy:
+			/* And when the retention has passed, it holds only the newest manifest. */
+			old = newest + 1;
+			c = newest; oldest(c); e = c; build(id, v, c, e); assert(id != 0);
+			e = hold[id]; unpin(e, 0, 0, v);
+			v = 1; do :: v < mf -> assert(e == 0 || pins[v] == 0); v++ :: else -> break od
+		}
+#endif
 	:: atomic { !alone && lver[1] > 0 ->	/* a late copy lands */
 			create(id, lver[1], lbase[1], ledits[1], lhold[1], lgone[1]); id = 0;
 			if :: lver[1] = 0; lbase[1] = 0; ledits[1] = 0; lhold[1] = 0; lgone[1] = false :: true fi
@@ -383,6 +460,9 @@ init {
 		slot[0] = 1;
 		byte n = 1;
 		do :: n <= P -> run Publisher(n); n++ :: else -> break od;
+#ifdef UNPUBLISH
+		run Unpublisher();
+#endif
 		run World()
 	}
 }
