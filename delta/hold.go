@@ -118,8 +118,15 @@ func (p *Publisher) tidy(ctx context.Context) error {
 		return err
 	}
 	retention := retentionOf(p.state.meta, p.opts.Retention)
-	first := p.state.version
-	for v := p.state.version - 1; v >= 0; v-- {
+	// guard:delta-tidy-newest. The search for the oldest version within the retention begins at the
+	// newest version of the same listing, not at the one that the publisher knows. Without this rule:
+	// a publisher knows version 8 and sleeps; others publish up to 300 and delete version 8; a zombie
+	// creates another version 8 in the hole, and its checkpoint; the publisher wakes and releases
+	// the pins below the zombie's, which is newer than those that versions 200 to 300 name.
+	//
+	//mutant:replace first := l.high => first := p.state.version
+	first := l.high
+	for v := first - 1; v >= 0; v-- {
 		// guard:delta-inside. A Delta version is kept until the retention has passed since the next
 		// version was created, by the store's time. Without this rule: the retention is seven days, and
 		// version 7 is the newest for eight days; an edit removes file F, and is folded; a publisher

@@ -157,7 +157,7 @@ func (t *table) cold(ctx context.Context, l *listing) (*state, error) {
 
 // base reads a checkpoint and checks it against the commit of its version, or the one after.
 func (t *table) base(ctx context.Context, l *listing, version int64) (*state, error) {
-	body, _, err := store.Read(ctx, t.st, checkpointKey(version), &store.ReadOptions{Limit: maxCheckpoint, Settle: t.settle})
+	body, err := t.read(ctx, l.checkpoints[version], &store.ReadOptions{Limit: maxCheckpoint, Settle: t.settle})
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (t *table) base(ctx context.Context, l *listing, version int64) (*state, er
 		}
 		return nil, fmt.Errorf("%w: %w: %s, which proves the checkpoint", ErrDamaged, errGap, commitKey(version))
 	}
-	proof, err := t.proof(ctx, version)
+	proof, err := t.proof(ctx, l, version)
 	if err != nil {
 		return nil, err
 	}
@@ -189,17 +189,16 @@ func (t *table) base(ctx context.Context, l *listing, version int64) (*state, er
 const maxInfo = 4 << 10
 
 // proof reads only the proof of a commit. The first one of a table may name a million files.
-func (t *table) proof(ctx context.Context, version int64) ([]action, error) {
-	key := commitKey(version)
-	head, _, err := store.Read(ctx, t.st, key, &store.ReadOptions{Length: maxInfo, Settle: t.settle})
+func (t *table) proof(ctx context.Context, l *listing, version int64) ([]action, error) {
+	head, err := t.read(ctx, l.commits[version], &store.ReadOptions{Length: maxInfo, Settle: t.settle})
 	if err != nil {
 		return nil, err
 	}
 	line, _, whole := bytes.Cut(head, []byte("\n"))
 	if !whole || !bytes.HasPrefix(line, []byte(`{"commitInfo"`)) {
-		return t.commit(ctx, version) // another program has written it
+		return t.commit(ctx, l, version) // another program has written it
 	}
-	return decodeCommit(key, line)
+	return decodeCommit(commitKey(version), line)
 }
 
 func fits(version int64, actions []action, got proof) error {
@@ -238,7 +237,7 @@ func (t *table) followTo(ctx context.Context, s *state, l *listing, to int64) er
 				return fmt.Errorf("%w: %w: %s is gone, and later versions are there", ErrDamaged, errGap, commitKey(first+int64(i)))
 			}
 			g.Go(func() (err error) {
-				bodies[i], err = t.commit(gctx, first+int64(i))
+				bodies[i], err = t.commit(gctx, l, first+int64(i))
 				return err
 			})
 		}
@@ -277,12 +276,27 @@ func (s *state) step(actions []action) error {
 	return fits(version, actions, s.proof())
 }
 
-func (t *table) commit(ctx context.Context, version int64) ([]action, error) {
-	body, _, err := store.Read(ctx, t.st, commitKey(version), &store.ReadOptions{Limit: maxCommit, Settle: t.settle})
+func (t *table) commit(ctx context.Context, l *listing, version int64) ([]action, error) {
+	body, err := t.read(ctx, l.commits[version], &store.ReadOptions{Limit: maxCommit, Settle: t.settle})
 	if err != nil {
 		return nil, err
 	}
 	return decodeCommit(commitKey(version), body)
+}
+
+// read reads an object of the Delta log that a listing has shown.
+func (t *table) read(ctx context.Context, listed store.Info, opts *store.ReadOptions) ([]byte, error) {
+	body, info, err := store.Read(ctx, t.st, listed.Key, opts)
+	// guard:delta-listed. A publisher reads only objects that its listing has shown: what it reads is the
+	// table as of that listing. Without this check: a publisher lists the Delta log, whose newest
+	// version is 8, and sleeps; others publish up to 300 and delete version 8; a zombie creates
+	// another version 8 in the hole; the publisher reads that, and reports what nobody else reads.
+	//
+	//mutant:replace info.Version != listed.Version => info.Version == ""
+	if err == nil && info.Version != listed.Version {
+		return nil, fmt.Errorf("%s has been deleted and created again since it was listed: %w", listed.Key, store.ErrNotFound)
+	}
+	return body, err
 }
 
 // create creates the version after s. It returns false if somebody else was quicker. True does
