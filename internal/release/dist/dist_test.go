@@ -29,7 +29,10 @@ import (
 	"github.com/sassoftware/go-rpmutils"
 )
 
-const version = "v0.0.0-test"
+const (
+	version = "v0.0.0-test"
+	module  = "github.com/fencepost/fencepost"
+)
 
 // TestRelease builds the program for this machine, packs it twice, and opens each file that was
 // made.
@@ -377,5 +380,49 @@ func (c *check) oneImage(img v1.Image, p v1.Platform) {
 	out, err := exec.CommandContext(c.Context(), program, "--version").Output()
 	if err != nil || !strings.HasPrefix(string(out), "fencepost "+version+" ") {
 		c.Errorf("it prints %q: %v", out, err)
+	}
+}
+
+// TestReproducible builds a small program as programs of a release are built, in two folders. The
+// bytes must be the same, and must not name the folder. The program asks the compiler for a path, and
+// a module of the tree does too.
+func TestReproducible(t *testing.T) {
+	files := map[string]string{
+		"go.mod": "module " + module + "\n\ngo 1.26.0\n",
+		"lib.go": "package fencepost\n\nimport \"runtime\"\n\nfunc Where() string { _, f, _, _ := runtime.Caller(0); return f }\n",
+		"cmd/fencepost/go.mod": "module " + module + "/cmd/fencepost\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\n" +
+			"replace " + module + " => ../..\n",
+		"cmd/fencepost/main.go": "package main\n\nimport (\n\t\"runtime\"\n\n\t\"" + module + "\"\n)\n\nvar release string\n\n" +
+			"func main() { _, f, _, _ := runtime.Caller(0); println(release, f, fencepost.Where()) }\n",
+	}
+	sums := map[[sha256.Size]byte]bool{}
+	for _, name := range []string{"one", "another/folder"} {
+		tree := filepath.Join(t.TempDir(), filepath.FromSlash(name))
+		for file, text := range files {
+			to := filepath.Join(tree, filepath.FromSlash(file))
+			if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o750), os.WriteFile(to, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := &release{tree: tree, version: version, work: t.TempDir()}
+		binary, err := r.build(t.Context(), platform{runtime.GOOS, runtime.GOARCH})
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(program, []byte(tree)) {
+			t.Errorf("the program has the path %s", tree)
+		}
+		out, err := exec.CommandContext(t.Context(), binary).CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), version+" ") {
+			t.Errorf("it prints %q: %v", out, err)
+		}
+		sums[sha256.Sum256(program)] = true
+	}
+	if len(sums) != 1 {
+		t.Error("the same program has other bytes in another folder")
 	}
 }
