@@ -426,3 +426,50 @@ func TestReproducible(t *testing.T) {
 		t.Error("the same program has other bytes in another folder")
 	}
 }
+
+// TestSign signs checksums with a key that is made for this test, and verifies the signature as
+// SECURITY.md says. A list that was changed is refused, and so is another key.
+func TestSign(t *testing.T) {
+	dir := t.TempDir()
+	keygen := func(in string, args ...string) error {
+		c := exec.CommandContext(t.Context(), "ssh-keygen", args...)
+		c.Dir, c.Stdin = dir, strings.NewReader(in)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ssh-keygen %q: %w\n%s", args, err, out)
+		}
+		return nil
+	}
+	for _, name := range []string{"key", "other"} {
+		if err := keygen("", "-q", "-t", "ed25519", "-N", "", "-f", name); err != nil {
+			t.Fatal(err)
+		}
+		public, err := os.ReadFile(filepath.Join(dir, name+".pub"))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name+".signers"), append([]byte("fencepost "), public...), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &release{out: dir, key: filepath.Join(dir, "key")}
+	if err := errors.Join(r.sums(), r.sign(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify := func(signers, text string) error {
+		return keygen(text, "-Y", "verify", "-f", signers, "-I", "fencepost", "-n", "file", "-s", "SHA256SUMS.sig")
+	}
+	if err := verify("key.signers", string(sums)); err != nil {
+		t.Error(err)
+	}
+	if verify("key.signers", "0"+string(sums)) == nil {
+		t.Error("a list that was changed is accepted")
+	}
+	if verify("other.signers", string(sums)) == nil {
+		t.Error("the signature of another key is accepted")
+	}
+}
