@@ -222,9 +222,9 @@ docs-test: ## run every command in docs/ and the README, and compile every piece
 	cd cmd/fencepost && go test -count=1 -run '^Test(Documents|JSON.*)$$' .
 
 .PHONY: release
-release: ## make the files of a release in dist: make release VERSION=v0.1.0 [PLATFORMS=linux/amd64,...]
+release: ## make the files of a release in dist: make release VERSION=v0.1.0 [PLATFORMS=linux/amd64,...] [KEY=file]
 	@[ -n "$(VERSION)" ] || { echo "say which version: make release VERSION=v0.0.0-test" >&2; exit 2; }
-	cd internal/release && go run ./dist -version $(VERSION) -out $(CURDIR)/dist $(if $(PLATFORMS),-platforms $(PLATFORMS))
+	cd internal/release && go run ./dist -version $(VERSION) -out $(CURDIR)/dist $(if $(PLATFORMS),-platforms $(PLATFORMS)) $(if $(KEY),-key $(abspath $(KEY)))
 
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store

@@ -111,6 +111,7 @@ type seenDoc struct {
 	first   clock.Instant
 	doc     any
 	old     bool // the version is older than a validity by the store's clock
+	beat    bool // the version was not read: it came in time, so it was taken for a heartbeat
 }
 
 // look lists everything once, and reads what is new.
@@ -149,20 +150,22 @@ func (v *observer) look(ctx context.Context) (Status, time.Duration, error) {
 }
 
 // read reads an object that an observer needs and has not read in this version. A heartbeat changes only
-// the version, so a member is read again only if it was late.
+// the version, so a member is read again only if it was late, or if no other heartbeat comes after it:
+// then it may be the end of the session.
 func (v *observer) read(ctx context.Context, key string, info store.Info, newest bool, validity time.Duration) error {
 	_, what, call := member.ParseKey(member.CallPrefix, key)
 	isMember := strings.HasPrefix(key, member.MemberPrefix)
 	wanted := isMember || newest || strings.HasPrefix(key, member.AckPrefix) || call && what != "joined" && what != "leaving"
 	d, known := v.docs[key]
 	instant := v.clock.Now()
-	if !wanted || known && d.version == info.Version {
+	punctual := instant.Sub(d.first) < validity*4/5
+	if !wanted || known && d.version == info.Version && (!d.beat || punctual) {
 		return nil
 	}
 	age, dated := info.Age()
 	old := dated && age > validity+5*time.Second
-	if known && isMember && instant.Sub(d.first) < validity*4/5 {
-		d.version, d.first, d.old = info.Version, instant, old
+	if known && isMember && punctual {
+		d.version, d.first, d.old, d.beat = info.Version, instant, old, true
 		v.docs[key] = d
 		return nil
 	}
@@ -179,7 +182,11 @@ func (v *observer) read(ctx context.Context, key string, info store.Info, newest
 	if err != nil && newest {
 		return err
 	}
-	v.docs[key] = seenDoc{version: got.Version, first: instant, doc: doc, old: old}
+	first := instant
+	if got.Version == d.version {
+		first = d.first // it is as old as it was
+	}
+	v.docs[key] = seenDoc{version: got.Version, first: first, doc: doc, old: old}
 	return nil
 }
 

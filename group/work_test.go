@@ -248,6 +248,33 @@ func TestWeightsAndData(t *testing.T) {
 	})
 }
 
+// An observer sees that the last member has left. To it the release of a session is a new version of
+// the member's object, as a heartbeat is.
+func TestObserveTheLastOneLeave(t *testing.T) {
+	inWorld(t, 4, func(w *world) {
+		a := w.worker("a")
+		w.whole(time.Minute, a)
+		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Minute)
+		defer cancel()
+		gone := false
+		for s, err := range group.Observe(ctx, w.mem, &group.Options{Clock: clock.Go()}) {
+			if err != nil || len(s.Members) != 1 || s.Members[0].Lapsed {
+				w.Fatalf("the status is %+v, %v", s, err)
+			}
+			if !gone {
+				time.AfterFunc(2*validity, a.stop) // in the middle of its heartbeats
+			}
+			if gone = true; s.Members[0].Expired {
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			w.Error("the observer never sees that the member is gone")
+		}
+		w.end(a)
+	})
+}
+
 // A store that ignores conditions is refused, before anything else.
 type unconditional struct{ store.Store }
 

@@ -9,8 +9,7 @@
 //
 // Each method takes the hooks that the caller has already, and returns hooks that measure and
 // then call those. There are no globals: metrics go to the Registerer that New was given.
-// [Metrics.Verified] takes what verify.Run has returned. Package promhooks/deltahooks, a module
-// of its own, measures package delta.
+// Package promhooks/deltahooks, a module of its own, measures package delta.
 //
 // # Several logs
 //

@@ -169,14 +169,17 @@ func TestStore(t *testing.T) {
 	_, _ = st.Get(ctx, "b", nil)
 	for range st.List(ctx, "", nil) {
 	}
-	for outcome, n := range map[string]float64{"ok": 1, "refused": 1, "unknown": 1} {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, _ = st.Put(ended, "slow", []byte("3"), nil) // as the slower copy of a hedged write
+	for outcome, n := range map[string]float64{"ok": 1, "refused": 1, "unknown": 1, "canceled": 1} {
 		want(t, reg, n, "fencepost_store_request_seconds", "put", outcome)
 	}
 	want(t, reg, 1, "fencepost_store_request_seconds", "get", "ok")
 	want(t, reg, 1, "fencepost_store_request_seconds", "get", "not_found")
-	want(t, reg, 3, "fencepost_store_sent_bytes_total", "put")
+	want(t, reg, 4, "fencepost_store_sent_bytes_total", "put")
 	want(t, reg, 1, "fencepost_store_received_bytes_total", "get")
-	want(t, reg, 0.015, "fencepost_store_dollars_total", "put")
+	want(t, reg, 0.02, "fencepost_store_dollars_total", "put")
 	want(t, reg, 0.005, "fencepost_store_dollars_total", "list")
 }
 

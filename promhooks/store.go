@@ -1,6 +1,7 @@
 package promhooks
 
 import (
+	"context"
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +17,7 @@ type storeMetrics struct {
 
 func (s *storeMetrics) make(prices *Prices) []prometheus.Collector {
 	s.seconds = timesBy("fencepost_store_request_seconds",
-		"Time of a request to the store, by op and outcome: ok, not_found, not_modified, refused, denied, unknown, error.", "op", "outcome")
+		"Time of a request to the store, by op and outcome: ok, not_found, not_modified, refused, denied, unknown, error, canceled.", "op", "outcome")
 	s.sent = counters("fencepost_store_sent_bytes_total", "Bytes of bodies that were sent, by op.", "op")
 	s.received = counters("fencepost_store_received_bytes_total", "Bytes of bodies that were received, by op.", "op")
 	all := []prometheus.Collector{s.seconds, s.sent, s.received}
@@ -44,7 +45,9 @@ func (m *Metrics) Store(st store.Store) store.Store {
 	}}, m.clock)
 }
 
-// outcome of a request. A write without an answer is unknown, a read an error.
+// outcome of a request. A write without an answer is unknown, a read an error. A request that the
+// caller has given up is neither: of a hedged write the slower copy is canceled, which is no fault
+// of the store.
 func outcome(a store.Answer) string {
 	err := a.Err
 	switch {
@@ -58,6 +61,8 @@ func outcome(a store.Answer) string {
 		return "refused"
 	case errors.Is(err, store.ErrDenied):
 		return "denied"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
 	case (a.Op == "put" || a.Op == "upload" || a.Op == "copy") && store.OutcomeOf(err) == store.Unknown:
 		return "unknown"
 	}

@@ -1,6 +1,9 @@
 package promhooks
 
 import (
+	"context"
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost/fencepost/clock"
@@ -11,7 +14,7 @@ type verifyMetrics struct {
 	runs                  *prometheus.CounterVec
 	bytes                 prometheus.Counter
 	problems, notes, took prometheus.Gauge
-	ended                 prometheus.Gauge
+	at                    prometheus.Gauge
 	clock                 clock.Clock
 }
 
@@ -25,15 +28,27 @@ func (v *verifyMetrics) make(c clock.Clock) []prometheus.Collector {
 	v.problems = gauge("fencepost_verify_problems", "Problems that the last complete verification has found and not repaired.")
 	v.notes = gauge("fencepost_verify_notes", "Notes of the last complete verification, which need no action.")
 	v.took = gauge("fencepost_verify_duration_seconds", "Time that the last complete verification took.")
-	v.ended = gauge("fencepost_verify_ended_timestamp_seconds", "When the last complete verification ended, in seconds since 1970; 0 if there was none.")
-	return []prometheus.Collector{v.runs, v.bytes, v.problems, v.notes, v.took, v.ended}
+	v.at = gauge("fencepost_verify_ended_timestamp_seconds", "When the last complete verification ended, in seconds since 1970; 0 if there was none.")
+	return []prometheus.Collector{v.runs, v.bytes, v.problems, v.notes, v.took, v.at}
 }
 
-// Verified measures a verification that has ended: it takes what verify.Run has returned.
-func (m *Metrics) Verified(r *verify.Report, err error) {
-	v := &m.verify
+// Verifier returns hooks for a verification that measure and then call next.
+func (m *Metrics) Verifier(next verify.Hooks) verify.Hooks {
+	h := next
+	h.Verified = func(e verify.Verified) {
+		m.verify.ended(e.Report, e.Err)
+		if next.Verified != nil {
+			next.Verified(e)
+		}
+	}
+	return h
+}
+
+func (v *verifyMetrics) ended(r *verify.Report, err error) {
 	switch {
-	case err != nil || r == nil:
+	case errors.Is(err, context.Canceled): // the program was told to end
+		return
+	case err != nil:
 		v.runs.WithLabelValues("error").Inc()
 		return
 	case r.OK():
@@ -51,5 +66,5 @@ func (m *Metrics) Verified(r *verify.Report, err error) {
 	v.problems.Set(float64(problems))
 	v.notes.Set(float64(len(r.Notes) + r.MoreNotes))
 	v.took.Set(r.Took.Seconds())
-	v.ended.Set(float64(v.clock.Wall().UnixMilli()) / 1000)
+	v.at.Set(float64(v.clock.Wall().UnixMilli()) / 1000)
 }

@@ -1,7 +1,9 @@
 package promhooks_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/verify"
 )
 
-// What verify.Run returns is counted: a sound log, a damaged one, and a run that could not read.
+// A run that ends is counted: a sound log, a damaged one, and a run that could not read.
 func TestVerified(t *testing.T) {
 	logtest.Bubble(t, logtest.WithGrace(time.Second), func(t *testing.T, l *logtest.Log) {
 		m, reg := newMetrics(t, &promhooks.Options{Clock: clock.Go()})
@@ -22,7 +24,9 @@ func TestVerified(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Close(w)
-		run := func() { m.Verified(verify.Run(t.Context(), l.Mem, nil)) }
+		told := 0
+		hooks := m.Verifier(verify.Hooks{Verified: func(verify.Verified) { told++ }})
+		run := func() { _, _ = verify.Run(t.Context(), l.Mem, &verify.Options{Hooks: hooks}) }
 		run()
 		want(t, reg, 1, "fencepost_verify_runs_total", "ok")
 		want(t, reg, 0, "fencepost_verify_problems")
@@ -36,20 +40,29 @@ func TestVerified(t *testing.T) {
 		run()
 		want(t, reg, 1, "fencepost_verify_runs_total", "damaged")
 		want(t, reg, 1, "fencepost_verify_problems")
-		m.Verified(&verify.Report{}, errors.New("the store is away"))
+		hooks.Verified(verify.Verified{Report: &verify.Report{}, Err: errors.New("the store is away")})
+		hooks.Verified(verify.Verified{Report: &verify.Report{}, Err: fmt.Errorf("verify: %w", context.Canceled)}) // is no failure
 		want(t, reg, 1, "fencepost_verify_runs_total", "error")
 		want(t, reg, 1, "fencepost_verify_problems")
-		m.Verified(&verify.Report{Problems: []verify.Finding{{Repaired: true}}, MoreNotes: 2}, nil)
+		hooks.Verified(verify.Verified{Report: &verify.Report{Problems: []verify.Finding{{Repaired: true}}, MoreNotes: 2}})
 		want(t, reg, 2, "fencepost_verify_runs_total", "ok")
 		want(t, reg, 0, "fencepost_verify_problems")
 		want(t, reg, 2, "fencepost_verify_notes")
+		if told != 5 {
+			t.Errorf("the caller's own hook was told %d runs, not 5", told)
+		}
 	})
 }
 
 func TestRewriter(t *testing.T) {
 	m, reg := newMetrics(t, nil)
 	told := 0
-	h := m.Rewriter(rewrite.Hooks{Rewritten: func(rewrite.Rewrite) { told++ }})
+	h := m.Rewriter(rewrite.Hooks{Rewritten: func(rewrite.Rewrite) { told++ }, Passed: func(rewrite.Pass) { told++ }})
+	h.Passed(rewrite.Pass{Took: time.Second})
+	h.Passed(rewrite.Pass{Err: errors.New("the function fails")})
+	h.Passed(rewrite.Pass{Err: context.Canceled})
+	want(t, reg, 1, "fencepost_rewrite_pass_seconds", "ok")
+	want(t, reg, 1, "fencepost_rewrite_pass_seconds", "error")
 	h.Rewritten(rewrite.Rewrite{File: manifest.File{Size: 25}, Replaced: []manifest.File{{Size: 10}, {Size: 20}}})
 	h.Rewritten(rewrite.Rewrite{File: manifest.File{Size: 5}, Replaced: []manifest.File{{Size: 7}}})
 	for name, v := range map[string]float64{
@@ -58,7 +71,7 @@ func TestRewriter(t *testing.T) {
 	} {
 		want(t, reg, v, name)
 	}
-	if told != 2 {
-		t.Errorf("the caller's own hook was told %d times, not 2", told)
+	if told != 5 {
+		t.Errorf("the caller's own hooks were told %d times, not 5", told)
 	}
 }

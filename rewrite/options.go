@@ -43,6 +43,19 @@ type Options struct {
 type Hooks struct {
 	// Rewritten is called after each rewrite that was committed.
 	Rewritten func(Rewrite)
+	// Passed: a pass has ended, a call of Once or a round of Run. It comes after the last call of
+	// Rewritten.
+	Passed func(Pass)
+}
+
+// Pass is the event of [Hooks].Passed.
+type Pass struct {
+	// Rewrites were committed.
+	Rewrites []Rewrite
+	// Err is nil if everything was merged that there was to merge.
+	Err error
+	// Took is the time of the pass.
+	Took time.Duration
 }
 
 // Rewrite is what one rewrite has done.

@@ -79,7 +79,16 @@ func (r *Rewriter) Run(ctx context.Context) error {
 // reading, one upload and one edit; each choice, a pin. What the function has not read to its
 // end by Input.Data.Read, such as a file that it reads by ReadAt, is read once more, for its
 // checksum.
-func (r *Rewriter) Once(ctx context.Context) (done []Rewrite, err error) {
+func (r *Rewriter) Once(ctx context.Context) ([]Rewrite, error) {
+	begun := r.opts.Clock.Now()
+	done, err := r.pass(ctx)
+	if r.opts.Hooks.Passed != nil {
+		r.opts.Hooks.Passed(Pass{Rewrites: done, Err: err, Took: r.opts.Clock.Now().Sub(begun)})
+	}
+	return done, err
+}
+
+func (r *Rewriter) pass(ctx context.Context) (done []Rewrite, err error) {
 	for void := 0; ; void++ {
 		// Without a pin first, which writes nothing.
 		if some, err := r.anything(ctx); !some || err != nil {

@@ -148,7 +148,10 @@ func TestOnce(t *testing.T) {
 	l := newLines(t)
 	keys := l.add(20, 0)
 	hooked := 0
-	r := l.rewriter(nil, &rewrite.Options{MinFiles: 4, MaxFiles: 8, Hooks: rewrite.Hooks{Rewritten: func(rewrite.Rewrite) { hooked++ }}})
+	var passed []rewrite.Pass
+	r := l.rewriter(nil, &rewrite.Options{MinFiles: 4, MaxFiles: 8, Hooks: rewrite.Hooks{
+		Rewritten: func(rewrite.Rewrite) { hooked++ }, Passed: func(p rewrite.Pass) { passed = append(passed, p) },
+	}})
 	done, err := r.Once(t.Context())
 	if err != nil || len(done) == 0 || hooked != len(done) {
 		t.Fatalf("%d rewrites, %d reported, %v", len(done), hooked, err)
@@ -178,6 +181,9 @@ func TestOnce(t *testing.T) {
 	before := l.Keys("")
 	if done, err := r.Once(t.Context()); err != nil || len(done) > 0 || !slices.Equal(before, l.Keys("")) {
 		t.Errorf("%v, %v", done, err)
+	}
+	if len(passed) != 2 || len(passed[0].Rewrites) != hooked || passed[0].Err != nil || passed[0].Took <= 0 || len(passed[1].Rewrites) != 0 {
+		t.Errorf("it told of the passes %+v", passed)
 	}
 }
 

@@ -45,6 +45,15 @@ type Options struct {
 type Hooks struct {
 	// Progress is called some times a second.
 	Progress func(Progress)
+	// Verified: a run has ended, also one that could not read. Invalid options begin no run.
+	Verified func(Verified)
+}
+
+// Verified is the event of [Hooks].Verified: what Run is about to return.
+type Verified struct {
+	Report *Report
+	// Err is nil if everything was read that there was to read. Damage is no error.
+	Err error
 }
 
 // Progress tells how far a verification is.

@@ -38,6 +38,9 @@ func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 	if err != nil {
 		err = fmt.Errorf("verify: %w", err)
 	}
+	if o.Hooks.Verified != nil {
+		o.Hooks.Verified(Verified{report, err})
+	}
 	return report, err
 }
 

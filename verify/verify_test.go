@@ -35,6 +35,24 @@ func TestWholeLog(t *testing.T) {
 	}
 }
 
+// The end of a run is told once, with what Run returns, also if it could not read.
+func TestVerified(t *testing.T) {
+	var told []verify.Verified
+	opts := &verify.Options{Hooks: verify.Hooks{Verified: func(v verify.Verified) { told = append(told, v) }}}
+	good, err := verify.Run(t.Context(), sample(t).Mem, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, err := verify.Run(t.Context(), memstore.New(nil), opts)
+	if want := []verify.Verified{{Report: good}, {Report: none, Err: err}}; !errors.Is(err, manifest.ErrNotInitialized) || !slices.Equal(told, want) {
+		t.Errorf("it told %+v, want %+v", told, want)
+	}
+	opts.MaxFindings = -1
+	if _, err := verify.Run(t.Context(), sample(t).Mem, opts); !errors.Is(err, verify.ErrOptions) || len(told) != 2 {
+		t.Errorf("%v, and it told %d runs", err, len(told))
+	}
+}
+
 func TestNoLogAndFuture(t *testing.T) {
 	if _, err := verify.Run(t.Context(), memstore.New(nil), nil); !errors.Is(err, manifest.ErrNotInitialized) {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -250,6 +252,34 @@ func TestVerify(t *testing.T) {
 }
 
 // TestVerifyRepairs says first what it would do.
+// The metrics of a verification are in a file, with the log's URL, and stay there if a later one
+// cannot read.
+func TestVerifyMetrics(t *testing.T) {
+	url, file := newLog(t, memURL(t)), filepath.Join(t.TempDir(), "orders.prom")
+	must(t, "", "verify", "--metrics", file, url)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`fencepost_verify_problems{url="`, `fencepost_verify_runs_total{outcome="ok",url="`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("the file has no %q:\n%s", want, b)
+		}
+	}
+	if strings.Contains(string(b), "fencepost_writer") {
+		t.Errorf("the file has metrics of other parts:\n%s", b)
+	}
+	if r := run(t, "", "verify", "--metrics", file, "mem://none"); r.status != 1 {
+		t.Errorf("%+v", r)
+	}
+	if after, err := os.ReadFile(file); err != nil || string(after) != string(b) {
+		t.Errorf("%v: the file has changed to %s", err, after)
+	}
+	if r := run(t, "", "verify", "--metrics", "none/orders.prom", url); r.status != 2 || !strings.Contains(r.err, "in a directory that exists") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestVerifyRepairs(t *testing.T) {
 	url := newLog(t, fileURL(t))
 	must(t, "a\nb\n", "append", url)

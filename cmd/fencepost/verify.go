@@ -4,21 +4,28 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost/fencepost/promhooks"
 	"github.com/fencepost/fencepost/verify"
 )
 
 func (a *app) verifyCmd() *cobra.Command {
 	var isCopy, noContent, repair, dry bool
+	var metrics string
 	var part partValue
 	var files *fileStore
 	c := &cobra.Command{
-		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--dry-run]] [--json] URL",
+		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--dry-run]] [--metrics FILE] [--json] URL",
 		Short: "check the whole log for damage",
 		Long: `Verify reads the whole log and checks every checksum, sequence number, seal and
 reference, also those of files, of pinned versions and of older versions that readers
@@ -41,6 +48,9 @@ again that the manifest names, writes pages of its lists again if an older versi
 their entries, and deletes old locks that cannot be read. With --dry-run it prints what
 it would do. If all is repaired the exit status is 0.
 
+With --metrics it writes what it found to FILE once it has read everything, for the
+textfile collector of Prometheus's node exporter, which wants a name that ends in .prom.
+
 It needs the right to read. To repair it needs the rights of a writer and a compactor.`,
 		Example: "fencepost verify s3://bucket/orders\n  fencepost verify --part today/30 s3://bucket/orders",
 		Args:    wantArgs(1, 1),
@@ -57,9 +67,14 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err != nil {
 				return err
 			}
-			r, err := verify.Run(cmd.Context(), st, &verify.Options{Files: second, Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+			hooks := verify.Hooks{Progress: func(p verify.Progress) {
 				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
-			}}})
+			}}
+			hooks, save, err := verifyMetrics(metrics, st.Traits().Name, hooks)
+			if err != nil {
+				return err
+			}
+			r, err := verify.Run(cmd.Context(), st, &verify.Options{Files: second, Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: hooks})
 			a.con.done()
 			if err != nil {
 				// The problems that were found so far matter more than this error.
@@ -67,6 +82,9 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 					a.con.note("problem: %v", p)
 				}
 				return notGroup(cmd.Context(), st, err)
+			}
+			if err := save(); err != nil {
+				a.con.note("the metrics are not written: %s", line(err))
 			}
 			if a.json {
 				err = a.print(r)
@@ -85,8 +103,29 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 	c.Flags().Var(&part, "part", "read only part `K/N` of segments, files and seals; today/N is another one each day")
 	c.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a guess")
 	c.Flags().BoolVar(&dry, "dry-run", false, "with --repair: change nothing; print what would be done")
+	c.Flags().StringVar(&metrics, "metrics", "", "write metrics of what was found to `FILE`, which ends in .prom")
 	a.jsonFlag(c)
 	return c
+}
+
+// verifyMetrics returns hooks that measure a verification, and what writes the metrics to a file.
+func verifyMetrics(file, url string, next verify.Hooks) (hooks verify.Hooks, save func() error, err error) {
+	if file == "" {
+		return next, func() error { return nil }, nil
+	}
+	if dir, err := os.Stat(filepath.Dir(file)); err != nil || !dir.IsDir() || filepath.Ext(file) != ".prom" {
+		return next, nil, usage("--metrics %s: write a file that ends in .prom, in a directory that exists", file)
+	}
+	reg := prometheus.NewRegistry()
+	m, err := promhooks.New(prometheus.WrapRegistererWith(prometheus.Labels{"url": url}, reg), nil)
+	if err != nil {
+		return next, nil, err
+	}
+	own := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		all, err := reg.Gather()
+		return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "fencepost_verify_") }), err
+	})
+	return m.Verifier(next), func() error { return prometheus.WriteToTextfile(file, own) }, nil
 }
 
 func verdict(r *verify.Report) []byte {

@@ -41,12 +41,18 @@ type process struct {
 // start starts a verb. What it prints to standard error goes to the test's log.
 func start(t *testing.T, in io.Reader, args ...string) *process {
 	t.Helper()
+	return startWith(t, func(c *exec.Cmd) { c.Stdin = in }, args...)
+}
+
+// startWith is start with another set-up of the command.
+func startWith(t *testing.T, setUp func(*exec.Cmd), args ...string) *process {
+	t.Helper()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &process{Cmd: exec.Command(bin, args...), lines: make(chan string, 1000)}
-	p.Stdin = in
+	setUp(p.Cmd)
 	out, err := p.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

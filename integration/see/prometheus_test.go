@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -83,12 +84,19 @@ type server struct {
 	url string
 }
 
-func prometheus(t *testing.T, targets ...string) *server {
+// scrape starts a Prometheus with these rules. Each target has its situation as a label.
+func scrape(t *testing.T, rules string, targets map[string][]string) *server {
 	t.Helper()
 	dir := t.TempDir()
-	config := "global: {scrape_interval: 1s, evaluation_interval: 1s}\nscrape_configs:\n- job_name: fencepost\n  static_configs:\n  - targets: ['" + strings.Join(targets, "', '") + "']\n"
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
+	config := "global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}\nrule_files: [rules.yml]\n" +
+		"scrape_configs:\n- job_name: fencepost\n  static_configs:\n"
+	for _, situation := range slices.Sorted(maps.Keys(targets)) {
+		config += fmt.Sprintf("  - {targets: ['%s'], labels: {situation: '%s'}}\n", strings.Join(targets[situation], "', '"), situation)
+	}
+	for name, text := range map[string]string{"prometheus.yml": config, "rules.yml": rules} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	addr := free(t)
 	c := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
@@ -171,6 +179,7 @@ func TestDashboard(t *testing.T) {
 		{"append", "--listen", "127.0.0.1:0", "--validity", "5s", log},
 		{"compact", "--watch", "--interval", "1s", "--min-objects", "20", "--listen", "127.0.0.1:0", log},
 		{"cat", "--follow", "--listen", "127.0.0.1:0", log},
+		{"publish", "--watch", "--listen", "127.0.0.1:0", log},
 		{"exporter", "--listen", "127.0.0.1:0", "--requests-per-minute", "1200", log, "file://" + shared},
 	} {
 		var in io.Reader
@@ -180,7 +189,9 @@ func TestDashboard(t *testing.T) {
 		targets = append(targets, at(start(t, in, args...)))
 	}
 	workers(t, shared, "worker-1", "worker-2")
-	s := prometheus(t, targets...)
+	here := &stage{T: t, targets: map[string][]string{"programs": targets}}
+	here.verifies("verification", log)
+	s := scrape(t, "", here.targets)
 	s.until(`fencepost_log_leader_epoch == 1`)
 	s.until(`fencepost_leader_leads{election="log"} == 1`)
 	if err := first.Process.Kill(); err != nil {
@@ -223,7 +234,7 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	}
-	if asked < 30 {
+	if asked < 45 {
 		t.Errorf("only %d queries were asked", asked)
 	}
 	table := read(t, "../../docs/metrics.md")

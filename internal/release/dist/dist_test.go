@@ -29,7 +29,10 @@ import (
 	"github.com/sassoftware/go-rpmutils"
 )
 
-const version = "v0.0.0-test"
+const (
+	version = "v0.0.0-test"
+	module  = "github.com/fencepost/fencepost"
+)
 
 // TestRelease builds the program for this machine, packs it twice, and opens each file that was
 // made.
@@ -377,5 +380,96 @@ func (c *check) oneImage(img v1.Image, p v1.Platform) {
 	out, err := exec.CommandContext(c.Context(), program, "--version").Output()
 	if err != nil || !strings.HasPrefix(string(out), "fencepost "+version+" ") {
 		c.Errorf("it prints %q: %v", out, err)
+	}
+}
+
+// TestReproducible builds a small program as programs of a release are built, in two folders. The
+// bytes must be the same, and must not name the folder. The program asks the compiler for a path, and
+// a module of the tree does too.
+func TestReproducible(t *testing.T) {
+	files := map[string]string{
+		"go.mod": "module " + module + "\n\ngo 1.26.0\n",
+		"lib.go": "package fencepost\n\nimport \"runtime\"\n\nfunc Where() string { _, f, _, _ := runtime.Caller(0); return f }\n",
+		"cmd/fencepost/go.mod": "module " + module + "/cmd/fencepost\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\n" +
+			"replace " + module + " => ../..\n",
+		"cmd/fencepost/main.go": "package main\n\nimport (\n\t\"runtime\"\n\n\t\"" + module + "\"\n)\n\nvar release string\n\n" +
+			"func main() { _, f, _, _ := runtime.Caller(0); println(release, f, fencepost.Where()) }\n",
+	}
+	sums := map[[sha256.Size]byte]bool{}
+	for _, name := range []string{"one", "another/folder"} {
+		tree := filepath.Join(t.TempDir(), filepath.FromSlash(name))
+		for file, text := range files {
+			to := filepath.Join(tree, filepath.FromSlash(file))
+			if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o750), os.WriteFile(to, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := &release{tree: tree, version: version, work: t.TempDir()}
+		binary, err := r.build(t.Context(), platform{runtime.GOOS, runtime.GOARCH})
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(program, []byte(tree)) {
+			t.Errorf("the program has the path %s", tree)
+		}
+		out, err := exec.CommandContext(t.Context(), binary).CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), version+" ") {
+			t.Errorf("it prints %q: %v", out, err)
+		}
+		sums[sha256.Sum256(program)] = true
+	}
+	if len(sums) != 1 {
+		t.Error("the same program has other bytes in another folder")
+	}
+}
+
+// TestSign signs checksums with a key that is made for this test, and verifies the signature as
+// SECURITY.md says. A list that was changed is refused, and so is another key.
+func TestSign(t *testing.T) {
+	dir := t.TempDir()
+	keygen := func(in string, args ...string) error {
+		c := exec.CommandContext(t.Context(), "ssh-keygen", args...)
+		c.Dir, c.Stdin = dir, strings.NewReader(in)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("ssh-keygen %q: %w\n%s", args, err, out)
+		}
+		return nil
+	}
+	for _, name := range []string{"key", "other"} {
+		if err := keygen("", "-q", "-t", "ed25519", "-N", "", "-f", name); err != nil {
+			t.Fatal(err)
+		}
+		public, err := os.ReadFile(filepath.Join(dir, name+".pub"))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name+".signers"), append([]byte("fencepost "), public...), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &release{out: dir, key: filepath.Join(dir, "key")}
+	if err := errors.Join(r.sums(), r.sign(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify := func(signers, text string) error {
+		return keygen(text, "-Y", "verify", "-f", signers, "-I", "fencepost", "-n", "file", "-s", "SHA256SUMS.sig")
+	}
+	if err := verify("key.signers", string(sums)); err != nil {
+		t.Error(err)
+	}
+	if verify("key.signers", "0"+string(sums)) == nil {
+		t.Error("a list that was changed is accepted")
+	}
+	if verify("other.signers", string(sums)) == nil {
+		t.Error("the signature of another key is accepted")
 	}
 }

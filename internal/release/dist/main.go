@@ -36,6 +36,7 @@ type release struct {
 	out     string
 	version string
 	time    time.Time // of everything that is made
+	key     string    // signs the checksums; empty: nothing does
 	work    string    // for what is not offered
 	// plain builds with the settings of this machine, and so with what its cache has. It is for
 	// tests: everything is compiled anew for a release, which takes minutes.
@@ -53,31 +54,32 @@ func main() {
 	tree := flag.String("tree", "../..", "the project's root")
 	out := flag.String("out", "", "a folder, which is replaced")
 	only := flag.String("platforms", "", "only these, such as linux/amd64,darwin/arm64")
+	key := flag.String("key", "", "a private key of ssh-keygen, to sign the checksums with")
 	stamp := flag.Int64("time", 0, "the time of all files, in seconds since 1970 (default that of the newest commit)")
 	flag.Parse()
 	if flag.NArg() > 0 || *out == "" || !semver.IsValid(*version) || semver.Canonical(*version) != *version {
-		log.Print("usage: dist -version vX.Y.Z -out DIR [-tree DIR] [-platforms OS/ARCH,…]")
+		log.Print("usage: dist -version vX.Y.Z -out DIR [-tree DIR] [-platforms OS/ARCH,…] [-key FILE]")
 		os.Exit(2)
 	}
 	platforms := all
 	if *only != "" {
 		platforms = slices.DeleteFunc(slices.Clone(all), func(p platform) bool { return !slices.Contains(strings.Split(*only, ","), p.String()) })
 	}
-	if err := run(context.Background(), *tree, *out, *version, *stamp, platforms); err != nil {
+	if err := run(context.Background(), &release{tree: *tree, out: *out, version: *version, key: *key}, *stamp, platforms); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run makes a release.
-func run(ctx context.Context, tree, out, version string, stamp int64, platforms []platform) (err error) {
+func run(ctx context.Context, r *release, stamp int64, platforms []platform) (err error) {
 	if len(platforms) == 0 {
 		return errors.New("no such platform")
 	}
-	r := &release{version: version, binaries: map[platform]string{}, texts: map[string][]byte{}}
-	if r.tree, err = filepath.Abs(tree); err != nil {
+	r.binaries, r.texts = map[platform]string{}, map[string][]byte{}
+	if r.tree, err = filepath.Abs(r.tree); err != nil {
 		return err
 	}
-	if r.out, err = filepath.Abs(out); err != nil {
+	if r.out, err = filepath.Abs(r.out); err != nil {
 		return err
 	}
 	if stamp == 0 {
@@ -93,7 +95,22 @@ func run(ctx context.Context, tree, out, version string, stamp int64, platforms 
 	if err := r.buildAll(ctx, platforms); err != nil {
 		return err
 	}
-	return r.pack(platforms)
+	if err := r.pack(platforms); err != nil {
+		return err
+	}
+	return r.sign(ctx)
+}
+
+// sign signs the checksums, and so all files. Every OpenSSH can check the signature.
+func (r *release) sign(ctx context.Context) error {
+	if r.key == "" {
+		return nil
+	}
+	sums := filepath.Join(r.out, "SHA256SUMS")
+	if out, err := exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-n", "file", "-f", r.key, sums).CombinedOutput(); err != nil { //nolint:gosec // the caller's key
+		return fmt.Errorf("signing %s with the key %s: %w\n%s", sums, r.key, err, out)
+	}
+	return nil
 }
 
 // pack makes all files out of the programs.
