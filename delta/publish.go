@@ -308,16 +308,6 @@ func (s *source) moved(err error) error {
 	return fmt.Errorf("%w: what the log of %s names is gone: %w; run fencepost verify", ErrSource, s.name, err)
 }
 
-// part is what one version does for one source.
-type part struct {
-	*work
-	step
-	hold hold
-}
-
-// names reports whether the version names the pin that the publisher has taken for it.
-func (w *part) names() bool { return w.pin.Key != "" && w.hold.Manifest == w.pin.Version }
-
 // advance creates the versions for some steps, until all are there or somebody else was quicker.
 func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error {
 	m, err := p.metaData(todo)
@@ -490,102 +480,6 @@ func (p *Publisher) newTable(s *schema) *metaData {
 	}
 	m.Schema = all.String()
 	return m
-}
-
-// versions returns the parts of each version to be created.
-func (p *Publisher) versions(todo []*work) [][]part {
-	count := 0
-	for _, w := range todo {
-		count += len(w.steps)
-	}
-	var all [][]part
-	var together []part
-	for _, w := range todo {
-		steps := w.steps
-		if count > p.most {
-			steps = []step{merge(steps)}
-		}
-		_, old, known := p.state.source(w.log)
-		for i, st := range steps {
-			h := hold{Manifest: w.pin.Version, Held: w.pin.Created.UnixMilli()}
-			// guard:delta-run-holds. If a publisher creates several Delta versions of a log in a
-			// row, only the last names the newly pinned manifest; the others name the old one.
-			// Without this rule: version 1 names manifest 5, whose pin keeps files that are dropped
-			// later; edit 4 adds file F, edit 5 removes it, and manifest 9 drops it; version 2, of
-			// edit 4, names manifest 9; a day later comes version 3, of edit 5; version 1 leaves
-			// the retention, and pin 5 is released; F is deleted a day too early for version 2.
-			//
-			//mutant:replace i < len(steps)-1 && known => i < 0 && known
-			if w.pin.Key == "" || i < len(steps)-1 && known {
-				h = hold{Manifest: old.Manifest, Held: old.Held}
-			}
-			h.Epoch, h.Slot, h.Opened = uint64(st.place.Slot.Epoch), st.place.Slot.Seq, st.place.Opened
-			if count > p.most {
-				together = append(together, part{w, st, h})
-			} else {
-				all = append(all, []part{{w, st, h}})
-			}
-		}
-	}
-	if count > p.most {
-		all = append(all, together)
-	}
-	return all
-}
-
-// actions returns what one version does for one source.
-func (p *Publisher) actions(w part, now int64) []action {
-	log := w.log.String()
-	rewrites := p.rewrites(w)
-	replaced := map[string]bool{}
-	var all []action
-	for _, f := range w.add {
-		values := map[string]*string{}
-		for _, name := range p.state.meta.Partition {
-			values[name] = nil
-			if v := f.Meta[name]; v != "" { // for Delta an empty value is null
-				values[name] = &v
-			}
-		}
-		for _, key := range rewrites[f.Key] {
-			replaced[key] = true
-		}
-		added := &file{path: w.path(f.Key), log: log, partition: values, size: f.Size, modified: now, stats: w.footers[f.Key].stats}
-		all = append(all, action{Add: added.add(rewrites[f.Key] == nil)})
-	}
-	for _, key := range w.step.remove {
-		f := p.state.files[w.path(key)]
-		if f == nil {
-			f = &file{path: w.path(key)} // refused when the version is computed
-		}
-		all = append(all, action{Remove: f.remove(now, !replaced[key])})
-	}
-	return append(all, action{Txn: &txn{App: log, Version: w.edits, Updated: now}}, w.hold.action(w.log))
-}
-
-// rewrites returns the files of a step that bring no new rows, with those that they replace.
-func (p *Publisher) rewrites(w part) map[string][]string {
-	all := map[string][]string{}
-	for _, f := range w.add {
-		list, err := f.Replaces()
-		if err != nil {
-			continue // an entry of the same name that means something else
-		}
-		stranger := func(key string) bool {
-			return p.state.files[w.path(key)] == nil || !slices.Contains(w.step.remove, key)
-		}
-		// guard:delta-rewrite. A rewritten file is marked as no change of data only if the Delta version
-		// removes all files that it replaces, and these were active before. Without this check: edit 4
-		// adds file F; edit 5 replaces F by G, which has the same rows; one Delta version publishes both
-		// edits, so it adds only G; G is marked as no change of data; programs that follow the table's
-		// changes skip G, and never get the rows.
-		//
-		//mutant:replace !slices.ContainsFunc(list, stranger) => (true || stranger(""))
-		if len(list) > 0 && !slices.ContainsFunc(list, stranger) {
-			all[f.Key] = list
-		}
-	}
-	return all
 }
 
 func retentionOf(m *metaData, otherwise time.Duration) time.Duration {
