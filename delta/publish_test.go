@@ -43,7 +43,7 @@ func TestPublishAfterAFold(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {
 		p := k.publisher(nil, nil)
 		a := k.rows(3)
-		k.publish(p)
+		first := k.publish(p).Sources[0].Manifest
 		b := k.rows(1, a)
 		k.rows(1, b)
 		time.Sleep(time.Minute)
@@ -59,8 +59,8 @@ func TestPublishAfterAFold(t *testing.T) {
 		if !k.Has(a) {
 			t.Errorf("%s is gone, and version 1 names it", a)
 		}
-		if !slices.Contains(k.pins(), 1) {
-			t.Errorf("pinned are %v", k.pins())
+		if !slices.Contains(k.pins(), first) {
+			t.Errorf("pinned are %v, and version 1 names manifest %d", k.pins(), first)
 		}
 	})
 }
