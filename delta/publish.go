@@ -94,22 +94,27 @@ func Open(ctx context.Context, root store.Store, sources []Source, opts *Options
 
 // opened opens the sources that are not open yet, and returns a job for each source. The jobs of
 // those that cannot be published as they are have an error.
-func (p *Publisher) opened(ctx context.Context) ([]*work, error) {
-	jobs := make([]*work, len(p.sources))
-	for i, s := range p.sources {
-		jobs[i] = &work{source: s}
-	}
+func (p *Publisher) opened(ctx context.Context) (jobs []*work, err error) {
 	now := p.opts.Clock.Now()
-	err := each(ctx, jobs, func(w *work) error {
+	var todo []*work
+	for _, s := range p.sources {
+		w := &work{source: s}
+		jobs = append(jobs, w)
 		if w.waiting = p.patient && w.bad != nil && w.wait > 0 && now.Sub(w.tried) < w.wait; w.waiting {
-			return w.bad
+			w.err = w.bad
+		} else if w.r == nil {
+			todo = append(todo, w)
 		}
-		if w.r == nil {
-			return w.open(ctx, p)
+	}
+	if len(todo) > 0 {
+		err = each(ctx, todo, func(w *work) error { return w.open(ctx, p) })
+		twins(p.sources)
+	}
+	for _, w := range jobs {
+		if w.twin != "" {
+			w.err = fmt.Errorf("%w: %s and %s are the same log, %s: publish only the original", ErrOptions, w.twin, w.name, w.log)
 		}
-		return nil
-	})
-	twins(jobs)
+	}
 	return jobs, err
 }
 

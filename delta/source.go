@@ -80,31 +80,25 @@ func (s *source) open(ctx context.Context, p *Publisher) error {
 	return nil
 }
 
-// twins leaves out the sources that are the same log. They may have been opened one after the other,
-// when the first one was published already.
+// twins finds the sources that are the same log. They may have been opened one after the other, when
+// the first one was published already.
 //
 // guard:delta-twin. Of sources that have one log's id, none is published. Without this rule: a log is
 // copied, and a publisher gets the log and its copy; first only the copy can be opened, and then both;
 // both get an edit; the publisher publishes the edit of the copy, and counts the edit of the log as
 // published, for the two have one count.
 //
-//mutant:replace by[w.log]; other != nil => by[w.log]; other == w
-func twins(jobs []*work) {
-	by := map[fence.ID]*work{}
-	for _, w := range jobs {
-		if w.r == nil {
+//mutant:replace by[s.log]; other != nil => by[s.log]; other == s
+func twins(sources []*source) {
+	by := map[fence.ID]*source{}
+	for _, s := range sources {
+		if s.r == nil {
 			continue
 		}
-		w.twin = ""
-		if other := by[w.log]; other != nil {
-			other.twin, w.twin = w.name, other.name
+		if other := by[s.log]; other != nil {
+			other.twin, s.twin = s.name, other.name
 		}
-		by[w.log] = w
-	}
-	for _, w := range jobs {
-		if w.twin != "" {
-			w.err = fmt.Errorf("%w: %s and %s are the same log, %s: publish only the original", ErrOptions, w.twin, w.name, w.log)
-		}
+		by[s.log] = s
 	}
 }
 
