@@ -200,6 +200,9 @@ publish:
 #ifdef ZOMBIE
 		if :: me == P && kn == 0 -> kn = 1; goto plan :: me == P && kn != 0 -> goto stop :: else fi;
 #endif
+#ifdef SLEEPER
+		if :: me == 1 && kn == 0 -> kn = 2; goto told :: me == 1 && kn != 0 -> goto stop :: else fi;
+#endif
 		if
 		:: kn != 0 -> goto plan	/* it goes on from what it knew */
 		:: kn == 0
@@ -367,9 +370,9 @@ reload:
 		assert(kn != 0)
 	}
 	if
-	:: gone[kn] -> goto release
+	:: gone[kn] -> goto letgo
 #ifdef NO_FAREWELL
-	:: !gone[kn] && hold[kn] == 0 -> goto release
+	:: !gone[kn] && hold[kn] == 0 -> goto letgo
 #endif
 	:: !gone[kn] ->
 		atomic { !alone ->
@@ -382,8 +385,8 @@ reload:
 		}
 		if :: c <= V -> goto reload :: else -> goto stop fi
 	fi;
-release:
-	d_step { !alone -> v = 1; do :: v <= M -> pins[v] = 0; v++ :: else -> break od; v = 0 }
+letgo:
+	atomic { !alone -> v = 1; do :: v <= M -> pins[v] = 0; v++ :: else -> break od; v = 0 }
 stop:	skip
 }
 #endif
@@ -425,7 +428,7 @@ proctype World() {
 		}
 #endif
 #ifdef ALONE
-	:: atomic { !alone && newest < V -> alone = true;
+	:: atomic { !alone && newest < V && !gone[NEWEST] -> alone = true;
 			/* A publisher begins with nothing. */
 			e = newest; load(id, v, c, e); assert(id != 0);
 			e = edits[id];
@@ -458,6 +461,11 @@ tidy:
 init {
 	atomic {
 		slot[0] = 1;
+#ifdef ZOMBIE
+		/* There is a version with an edit, which the zombie does not know. */
+		last = 1; pins[1] = 1;
+		newest = 1; slot[1] = 2; ck[1] = 2; edits[2] = 1; hold[2] = 1;
+#endif
 		byte n = 1;
 		do :: n <= P -> run Publisher(n); n++ :: else -> break od;
 #ifdef UNPUBLISH
