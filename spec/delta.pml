@@ -1,32 +1,58 @@
 /* Publishing a log's table to a Delta log.
 
-   The log has edits. Edit e adds file e and removes the file of the edit before it. So one file is
-   live after each edit, and lives as briefly as a file can. Version m of the log's manifest has
-   folded the first fold[m] edits. A compactor publishes manifests and raises the mark. It deletes a
-   file that was dropped by a version at or below the mark, if no pin is on an earlier version.
-   pins.pml shows that the steps of pins and of the mark amount to that.
+   Edit e of the log adds file e and removes the file of the edit before it. So a file lives as
+   briefly as a file can. Manifest m has folded the first fold[m] edits. A compactor publishes
+   manifests and raises the mark. It deletes a file that was dropped at or below the mark, if no
+   pin is on an earlier manifest. pins.pml shows that the steps of pins and of the mark amount to that.
 
-   A Delta version is a slot that is created if absent. Version v is made from the state before it,
-   and says so: its proof fits no other state. It claims a number of edits, and a manifest version
-   that a pin holds (the hold). The first object in a slot is the version. Later ones are junk: log
-   cleanup has deleted the slot, and somebody slow has created it again, or a late copy of a create
-   has landed. So the newest slot is always a version, and junk lies below some checkpoint.
+   A Delta version is an object that is created if absent. It is made from the version before it, and its
+   proof fits no other state. It claims a number of edits, and a manifest that a pin holds (the
+   hold). Log cleanup deletes old versions. What somebody creates there later is junk: a
+   zombie, or a late copy of a create.
 
-   A publisher goes on from the state that it knows, or loads the table: it lists the slots, takes the
-   newest checkpoint that its slot proves, and follows the slots after it. It reads only objects that
-   the listing has shown, so a load is one step: it shows the table as of the listing, or begins
-   again. It reads the log, pins a manifest if there is no pin or the hold is old, and creates a
-   version for each edit, or one for all. An answer may be lost, and a process may be slow or dead from
-   any step on. It reports what a load shows. Then it lets go: it releases pins below the hold of the
-   oldest version within the retention, and deletes slots and checkpoints before a proved one.
+   A publisher goes on from the state that it knows, or loads the table. What it reads is what its listing
+   has shown, so a load is one step. It reads the log, pins a manifest if it is time, and creates a
+   version for each edit or one for all. An answer may be lost. It reports what a load shows.
+   Then it lets go: it releases pins below the hold of the oldest version within the retention,
+   and deletes versions before a proved checkpoint. Any process may stop or sleep at any step.
 
-   The retention is a moment that moves: versions up to v are outside it when version v + 1 is older
-   than the retention.
+   There is no clock. Old is a number that rises: versions below it are older than the retention.
 
-   V is the highest version, E edits, M manifest versions, J pieces of junk, P publishers, L late
-   copies. With UNPUBLISH somebody takes the log out of the table. With FOREIGN another program writes
-   one wrong checkpoint. With ALONE everybody else may stop at any moment, and then a new publisher
-   must publish everything and let go of everything old.
+   V is the highest version, E edits, M manifests, J pieces of junk, P publishers, L late copies;
+   each K-th version has a checkpoint. MORTAL: a publisher dies and another one begins. FAILURES: checkpoints
+   fail, cleanup stops on the way. HINT: _last_checkpoint. FOREIGN: another program writes a wrong
+   checkpoint. UNPUBLISH: somebody takes the log out of the table. ZOMBIE: a table is there, and publisher
+   P knows the version before the newest and creates one version. SLEEPER: publisher 1 knows the
+   newest version and lets go. ALONE: everybody stops at any moment, and then a new publisher must
+   publish everything and let go of everything old.
+
+check: small  two publishers                 | -DV=3 -DE=2 -DM=2 -DJ=1 -DL=0 -DP=2 -DK=1
+check: small  one, late copies, then alone   | -DV=3 -DE=2 -DM=2 -DJ=1 -DL=1 -DP=1 -DK=1 -DMORTAL -DFAILURES -DALONE
+check: small  unpublish                      | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=1 -DK=1 -DUNPUBLISH
+check: small  another program                | -DV=3 -DE=2 -DM=2 -DJ=0 -DL=0 -DP=1 -DK=1 -DFOREIGN -DFAILURES -DMORTAL
+check: small  a zombie                       | -DV=3 -DE=3 -DM=3 -DJ=1 -DL=0 -DP=2 -DK=1 -DZOMBIE
+check: full   two publishers, three manifests | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=2 -DK=1
+check: full   two publishers, a late copy    | -DV=3 -DE=2 -DM=2 -DJ=1 -DL=1 -DP=2 -DK=1
+check: full   the hint                       | -DV=3 -DE=2 -DM=2 -DJ=0 -DL=0 -DP=2 -DK=1 -DHINT
+check: full   a zombie and a sleeper         | -DV=2 -DE=3 -DM=3 -DJ=1 -DL=0 -DP=3 -DK=1 -DZOMBIE -DSLEEPER
+check: long   two publishers and a zombie    | -DV=2 -DE=3 -DM=3 -DJ=1 -DL=0 -DP=3 -DK=1 -DZOMBIE
+mutant: delta-create        | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=2 -DK=1 -DNO_CREATE
+mutant: delta-pin-first     | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=2 -DK=1 -DNO_PIN_FIRST
+mutant: delta-pin-named     | -DV=3 -DE=3 -DM=3 -DJ=0 -DL=1 -DP=1 -DK=1 -DMORTAL -DNO_PIN_NAMED
+mutant: delta-run-holds     | -DV=3 -DE=3 -DM=3 -DJ=1 -DL=0 -DP=1 -DK=1 -DNO_RUN_HOLDS
+mutant: delta-inside        | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=2 -DK=1 -DNO_INSIDE
+mutant: delta-unpin         | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=2 -DK=1 -DNO_UNPIN
+mutant: delta-fits          | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=2 -DK=1 -DNO_FITS
+mutant: delta-warm-fits     | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=2 -DK=1 -DNO_WARM_FITS
+mutant: delta-shown         | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=2 -DK=1 -DNO_SHOWN
+mutant: delta-listed        | -DV=2 -DE=3 -DM=3 -DJ=1 -DL=0 -DP=3 -DK=1 -DZOMBIE -DSLEEPER -DNO_LISTED
+mutant: delta-tidy-newest   | -DV=2 -DE=3 -DM=3 -DJ=1 -DL=0 -DP=3 -DK=1 -DZOMBIE -DSLEEPER -DNO_TIDY_NEWEST
+mutant: delta-checkpoint    | -DV=3 -DE=2 -DM=2 -DJ=0 -DL=0 -DP=1 -DK=1 -DFOREIGN -DFAILURES -DMORTAL -DNO_CHECKPOINT
+mutant: delta-clean         | -DV=3 -DE=2 -DM=2 -DJ=0 -DL=0 -DP=1 -DK=1 -DFOREIGN -DFAILURES -DMORTAL -DNO_CLEAN
+mutant: delta-hint-first    | -DV=3 -DE=2 -DM=2 -DJ=0 -DL=0 -DP=2 -DK=1 -DHINT -DNO_HINT_FIRST
+mutant: delta-last-forward  | -DV=3 -DE=2 -DM=2 -DJ=0 -DL=0 -DP=2 -DK=1 -DHINT -DNO_LAST_FORWARD
+mutant: delta-farewell      | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=1 -DK=1 -DUNPUBLISH -DNO_FAREWELL
+mutant: delta-idle-hold     | -DV=3 -DE=2 -DM=3 -DJ=1 -DL=0 -DP=1 -DK=1 -DALONE -DNO_IDLE_HOLD
 */
 #define IDS (V + 1 + J)	/* of commits: version v has the id v + 1, junk has the others */
 #define BAD (IDS + 1)	/* what another program has written */
