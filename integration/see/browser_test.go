@@ -241,17 +241,20 @@ func TestFailover(t *testing.T) {
 		p.look("log-"+scheme, scheme, 1280)
 		p.look("log-phone-"+scheme, scheme, 390)
 	}
+	names := []string{url, "s3://bucket/orders", "file://" + groupDir, "s3://bucket/workers"}
+	p.picture("serve-log.svg", names...)
 	p.keyboard()
 
 	p.press("the group's tab", "nav button:nth-child(2)")
 	p.until("the members", `document.querySelectorAll("section[aria-labelledby=s-shares] tbody tr").length === 3`)
 	p.until("the shares", `[...document.querySelectorAll("section[aria-labelledby=s-shares] tbody tr")].every(r => r.cells[2].innerText === "32")`)
 	leave(2)
-	p.until("the move", `[...document.querySelectorAll("section[aria-labelledby=s-moves] tbody tr")].some(r => r.innerText.includes("worker-3"))`)
+	p.until("the move", `[...document.querySelectorAll("section[aria-labelledby=s-moves] tbody tr")].some(r => r.cells[2].innerText === "worker-3")`)
 	for _, scheme := range []string{"light", "dark"} {
 		p.look("group-"+scheme, scheme, 1280)
 		p.look("group-phone-"+scheme, scheme, 390)
 	}
+	p.picture("serve-group.svg", names...)
 	p.lost(serve)
 }
 
