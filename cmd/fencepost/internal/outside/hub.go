@@ -133,7 +133,9 @@ func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format
 }
 
 // settle returns the options of requests: few retries, since the next tick is one. An attempt
-// includes the wait for its turn, which may take a minute.
+// includes the wait for its turn: up to a minute until the budget has room, and then each of the
+// other targets may be before it.
 func (h *Hub) settle() *store.SettleOptions {
-	return &store.SettleOptions{Reads: 2, Attempt: 90 * time.Second, Clock: h.clock}
+	turns := time.Duration(len(h.all)) * time.Minute / time.Duration(len(h.budget.start))
+	return &store.SettleOptions{Reads: 2, Attempt: 90*time.Second + turns, Clock: h.clock}
 }

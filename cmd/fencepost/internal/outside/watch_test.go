@@ -50,6 +50,47 @@ func watching(t *testing.T, perMinute int, st store.Store, f func(h *outside.Hub
 	f(h, &count)
 }
 
+// TestManyTargets: however many share the budget, each gets its turn, and none takes the wait for a
+// store that does not answer.
+func TestManyTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var targets []outside.Target
+		for i := range 60 {
+			l := logtest.New(t, logtest.Format(), nil)
+			targets = append(targets, outside.Target{URL: fmt.Sprintf("mem://%d", i), Store: l.Mem})
+		}
+		h := outside.New(targets, &outside.Options{Clock: clock.Go()})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = h.Run(ctx)
+		}()
+		defer func() {
+			cancel()
+			<-ended
+		}()
+		left := len(targets)
+		for range 240 {
+			time.Sleep(time.Minute)
+			all, _ := h.States()
+			left = len(targets)
+			for _, s := range all {
+				if s.Err != "" {
+					t.Fatalf("%s: %s", s.URL, s.Err)
+				}
+				if s.Log != nil {
+					left--
+				}
+			}
+			if left == 0 {
+				return
+			}
+		}
+		t.Errorf("%d were not read in four hours", left)
+	})
+}
+
 func state(h *outside.Hub) outside.State {
 	synctest.Wait()
 	all, _ := h.States()
