@@ -40,11 +40,7 @@ func installed(t *testing.T) map[string]string {
 		all["spark"] = python
 	}
 	if len(all) == 0 {
-		why := "no engine is there: run make engines or make engines-spark, which install them"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(why)
-		}
-		t.Skip(why)
+		t.Fatal("no engine is there: run make engines or make engines-spark, which install them")
 	}
 	return all
 }

@@ -63,32 +63,12 @@ func TestWalkFollowsSeals(t *testing.T) {
 	}
 }
 
-// TestFew: where one object is expected at most, a walk asks for no slot after the first empty one, if
-// there is one object or none. It finds as many as there are.
-func TestFew(t *testing.T) {
-	for objects := range 20 {
-		st, inner := fixture.Faults(nil)
-		l := newLog(t, inner).seal(1)
-		from := l.at
-		for range objects {
-			l.data(5)
-		}
-		s := source(st)
-		s.Ahead, s.Few = 8, true
-		keys, _, _, err := collect(t, s, from)
-		if err != nil || len(keys) != objects {
-			t.Fatalf("%d, %v", len(keys), err)
-		}
-		if n, most := st.Counts().Of("", ""), objects+min(1<<max(objects-1, 0), 8); n <= objects || n > most {
-			t.Errorf("%d objects took %d requests, at most %d are right", objects, n, most)
-		}
-	}
-}
-
 // TestRequests: a walk from the tail costs one request, and what is fetched ahead
-// doubles with each object found, so that at most as much is asked for in vain.
+// doubles with each object found, so that at most as much is asked for in vain. Where one
+// object is expected at most, it doubles from the second one on.
 func TestRequests(t *testing.T) {
-	for objects := range 20 {
+	for i := range 40 {
+		objects, few := i/2, i%2 == 1
 		st, inner := fixture.Faults(nil)
 		l := newLog(t, inner).seal(1)
 		from := l.at
@@ -96,14 +76,18 @@ func TestRequests(t *testing.T) {
 			l.data(5)
 		}
 		s := source(st)
-		s.Ahead = 8
+		s.Ahead, s.Few = 8, few
 		keys, _, _, err := collect(t, s, from)
 		if err != nil || len(keys) != objects {
 			t.Fatalf("%d, %v", len(keys), err)
+		}
+		doubled := objects
+		if few {
+			doubled = max(objects-1, 0)
 		}
 		// Those in vain are cancelled, perhaps before they have begun.
-		if n, most := st.Counts().Of("", ""), objects+min(1<<objects, 8); n <= objects || n > most {
-			t.Errorf("%d objects took %d requests, at most %d are right", objects, n, most)
+		if n, most := st.Counts().Of("", ""), objects+min(1<<doubled, 8); n <= objects || n > most {
+			t.Errorf("few %t: %d objects took %d requests, at most %d are right", few, objects, n, most)
 		}
 	}
 	// A seal begins a new epoch: how much there is of it is not known.

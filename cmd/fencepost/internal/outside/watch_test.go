@@ -36,18 +36,23 @@ func watching(t *testing.T, perMinute int, st store.Store, f func(h *outside.Hub
 		}
 	}}, clock.Go())
 	h := outside.New([]outside.Target{{URL: "mem://x", Store: counted}}, &outside.Options{PerMinute: perMinute, Clock: clock.Go()})
+	defer running(t, h)()
+	synctest.Wait()
+	f(h, &count)
+}
+
+// running makes a hub watch. The function that it returns ends that.
+func running(t *testing.T, h *outside.Hub) (end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = h.Run(ctx)
 	}()
-	defer func() {
+	return func() {
 		cancel()
 		<-ended
-	}()
-	synctest.Wait()
-	f(h, &count)
+	}
 }
 
 // TestManyTargets: however many share the budget, each gets its turn, and none takes the wait for a
@@ -60,16 +65,7 @@ func TestManyTargets(t *testing.T) {
 			targets = append(targets, outside.Target{URL: fmt.Sprintf("mem://%d", i), Store: l.Mem})
 		}
 		h := outside.New(targets, &outside.Options{Clock: clock.Go()})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_ = h.Run(ctx)
-		}()
-		defer func() {
-			cancel()
-			<-ended
-		}()
+		defer running(t, h)()
 		left := len(targets)
 		for range 240 {
 			time.Sleep(time.Minute)
