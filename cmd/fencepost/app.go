@@ -259,7 +259,7 @@ func orphaned(ctx context.Context, st store.Store, err error) error {
 func notGroup(ctx context.Context, st store.Store, err error) error {
 	if errors.Is(err, manifest.ErrNotInitialized) {
 		if _, _, rerr := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20}); rerr == nil {
-			return fmt.Errorf("%s has a group, not a log; see fencepost group status; the log of its partition 7 would be below %s", st.Traits().Name, layout.PartitionPrefix(7))
+			return fmt.Errorf("%s has a group, not a log; see fencepost group status; partition 0 has its log, if there is one, below %s", st.Traits().Name, layout.PartitionPrefix(0))
 		}
 	}
 	return err
