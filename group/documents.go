@@ -42,7 +42,7 @@ type (
 	}
 	givenWire struct {
 		Partition int    `json:"partition"`
-		Since     uint64 `json:"since"`
+		Tenure    uint64 `json:"tenure"`
 		Fresh     bool   `json:"fresh,omitempty"`
 	}
 	ackWire struct {
