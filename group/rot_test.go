@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
@@ -53,7 +52,7 @@ func contents(t *testing.T, st store.Store) map[string][]byte {
 // leaves and does not end, and one partition's work fails.
 func fullWorld(w *world) (workers []*worker) {
 	hangs := make(chan struct{})
-	w.Cleanup(sync1(hangs))
+	w.Cleanup(func() { close(hangs) })
 	for i := range 3 {
 		workers = append(workers, w.worker(fmt.Sprint("w", i), func(x *worker) {
 			x.opts.Drain = 10 * time.Minute
@@ -76,9 +75,6 @@ func fullWorld(w *world) (workers []*worker) {
 	time.Sleep(10 * time.Second)
 	return workers
 }
-
-// sync1 closes a channel once.
-func sync1(c chan struct{}) func() { return func() { close(c) } }
 
 func kindOf(key string) string {
 	rest := strings.TrimPrefix(key, member.Prefix)
@@ -273,5 +269,4 @@ func (w *world) meets(h harm, workers ...*worker) {
 	if sum < w.partitions && !strings.Contains(errs, h.key) {
 		w.Errorf("%v: %d partitions have an owner, and nobody says why: %s", h, sum, errs)
 	}
-	_ = clock.Go
 }

@@ -30,7 +30,7 @@ It lists everything, and changes nothing.
 
 If the URL is that of a group of workers, it checks their membership: who is alive, what
 nobody owns, and whose work fails. The log of a partition has a URL of its own, which
-ends in /partition/ and six digits.
+ends in /partition/ and six digits. Verify reads the group's objects and all its logs.
 
 With --deep it also probes the store, which writes below tmp/, and reads the whole log
 as verify does.

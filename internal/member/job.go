@@ -233,6 +233,7 @@ type Sign struct{ Nonce string }
 // Head is the hint.
 type Head struct {
 	Nonce  string
+	Group  fence.ID // which the assignment is of
 	Number uint64
 }
 

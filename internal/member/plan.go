@@ -53,7 +53,7 @@ func (m *Machine) turnPlan() {
 		return
 	}
 	m.turnHead(rank)
-	if m.making || m.looking && m.listed != 0 {
+	if m.making || m.looking && m.listed != 0 || !m.hintRead || m.lost(m.hinted) {
 		return
 	}
 	overdue := m.overdue()
@@ -271,7 +271,7 @@ func (m *Machine) turnHead(rank int) {
 func (m *Machine) putHead(n uint64) {
 	m.putting = true
 	m.putDue = m.now.Add(m.cfg.Renew)
-	m.do(Job{Op: Put, Key: HeadKey, Doc: &Head{Nonce: m.cfg.Nonce(), Number: n}}, func(ev Event) {
+	m.do(Job{Op: Put, Key: HeadKey, Doc: &Head{Nonce: m.cfg.Nonce(), Group: m.cfg.Group, Number: n}}, func(ev Event) {
 		m.putting, m.putAt = false, m.now
 		if ev.Outcome == Done {
 			m.headN = max(m.headN, n)
