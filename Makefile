@@ -226,6 +226,12 @@ release: ## make the files of a release in dist: make release VERSION=v0.1.0 [PL
 	@[ -n "$(VERSION)" ] || { echo "say which version: make release VERSION=v0.0.0-test" >&2; exit 2; }
 	cd internal/release && go run ./dist -version $(VERSION) -out $(CURDIR)/dist $(if $(PLATFORMS),-platforms $(PLATFORMS)) $(if $(KEY),-key $(abspath $(KEY)))
 
+.PHONY: container
+container: ## run the image that make release has made in podman, as docs/deploying.md says; installs podman and runc
+	@[ -n "$(VERSION)" ] || { echo "say which version: make container VERSION=v0.0.0-test" >&2; exit 2; }
+	@command -v podman >/dev/null && command -v runc >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman runc; }
+	deploy/container/check dist/fencepost_$(VERSION)_image.tar
+
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store
 	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/testkit/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))

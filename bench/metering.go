@@ -34,7 +34,7 @@ func metering(ctx context.Context, r *report) error {
 				return processorTime() - before, err
 			}
 		}
-		reached, err := result.Turns(10, arm(false), arm(true))
+		reached, err := result.Turns(30, arm(false), arm(true))
 		if err != nil {
 			return err
 		}
