@@ -116,6 +116,15 @@ manifests: ## check deploy/kubernetes against the schemas of the API; installs a
 	@found=$$($(MANIFESTS)/bin/kubernetes-validate --strict --no-warn kubelock/testdata/wrong.yaml 2>&1 | grep -c '^ERROR' || true); \
 		[ "$$found" = 3 ] || { echo "the validator found $$found of 3 planted faults" >&2; exit 1; }
 
+# A real API server and its etcd, of the version that kubelock has the client of. No CI step: to build
+# them takes ten minutes of processor time once.
+APISERVER_VERSION = $(shell sed -n 's|^\tk8s.io/client-go v0\.||p' kubelock/go.mod)
+APISERVER = $(CURDIR)/.cache/apiserver-$(APISERVER_VERSION)
+.PHONY: apiserver
+apiserver: ## kubelock and deploy/kubernetes with a real API server, which is built on first use
+	kubelock/testdata/apiserver $(APISERVER) $(APISERVER_VERSION)
+	cd kubelock && FENCEPOST_APISERVER=$(APISERVER) go test -tags apiserver -count=1 -timeout 10m -v -run '^TestAPIServer$$' .
+
 .PHONY: units
 units: ## check the systemd units; needs systemd-analyze
 	deploy/systemd/check
