@@ -116,6 +116,15 @@ manifests: ## check deploy/kubernetes against the schemas of the API; installs a
 	@found=$$($(MANIFESTS)/bin/kubernetes-validate --strict --no-warn kubelock/testdata/wrong.yaml 2>&1 | grep -c '^ERROR' || true); \
 		[ "$$found" = 3 ] || { echo "the validator found $$found of 3 planted faults" >&2; exit 1; }
 
+# A real API server and its etcd, of the version that kubelock has the client of. No CI step: to build
+# them takes ten minutes of processor time once.
+APISERVER_VERSION = $(shell sed -n 's|^\tk8s.io/client-go v0\.||p' kubelock/go.mod)
+APISERVER = $(CURDIR)/.cache/apiserver-$(APISERVER_VERSION)
+.PHONY: apiserver
+apiserver: ## kubelock and deploy/kubernetes with a real API server, which is built on first use
+	kubelock/testdata/apiserver $(APISERVER) $(APISERVER_VERSION)
+	cd kubelock && FENCEPOST_APISERVER=$(APISERVER) go test -tags apiserver -count=1 -timeout 10m -v -run '^TestAPIServer$$' .
+
 .PHONY: units
 units: ## check the systemd units; needs systemd-analyze
 	deploy/systemd/check
@@ -225,6 +234,12 @@ docs-test: ## run every command in docs/ and the README, and compile every piece
 release: ## make the files of a release in dist: make release VERSION=v0.1.0 [PLATFORMS=linux/amd64,...] [KEY=file]
 	@[ -n "$(VERSION)" ] || { echo "say which version: make release VERSION=v0.0.0-test" >&2; exit 2; }
 	cd internal/release && go run ./dist -version $(VERSION) -out $(CURDIR)/dist $(if $(PLATFORMS),-platforms $(PLATFORMS)) $(if $(KEY),-key $(abspath $(KEY)))
+
+.PHONY: container
+container: ## run the image that make release has made in podman, as docs/deploying.md says; installs podman and runc
+	@[ -n "$(VERSION)" ] || { echo "say which version: make container VERSION=v0.0.0-test" >&2; exit 2; }
+	@command -v podman >/dev/null && command -v runc >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman runc; }
+	deploy/container/check dist/fencepost_$(VERSION)_image.tar
 
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store
