@@ -30,9 +30,9 @@ func (a *app) verifyCmd() *cobra.Command {
 		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--dry-run]] [--json] URL",
 		Short: "check the whole log for damage",
 		Long: `Verify reads the whole log and checks every checksum, sequence number, seal and
-reference, also those of files, of pinned versions and of older versions that readers
-may still use. It prints each problem with its key and a remedy; the exit status is
-then 1. What crashes and late requests have left behind is listed as notes, and is no
+reference. It also checks those of files, of pinned versions, and of older versions that
+readers may still use. It prints each problem with its key and a remedy; the exit status
+is then 1. What crashes and late requests have left is listed as notes, and is no
 problem. Verify may run beside writers and compactors. Without --repair it changes nothing.
 
 With --part it reads only a part of the segments, files and seals: 3/30 is the third of
@@ -45,17 +45,17 @@ are there with their size.
 With --copy the log is a copy of one version, as a backup is. Then it is no problem
 that the versions before it are missing.
 
-With --repair it repairs what needs no guess, and prints what it did: it creates seals
-again that the manifest names, writes pages of its lists again if an older version has
-their entries, and deletes old locks that cannot be read. With --dry-run it prints what
+With --repair it repairs what needs no guess, and prints what it did. It creates lost
+seals that the manifest names. It writes lost pages of the manifest's lists again if an
+older version has their entries. It deletes old locks that cannot be read. With --dry-run it prints what
 it would do. If all is repaired the exit status is 0.
 
 If the URL is that of a group of workers, it checks every object of the group, and the
 log of each partition, --at-once of them at a time. The options hold for each log, and
 the group's own objects are never repaired.
 
-With --metrics it writes what it found to FILE once it has read everything, for the
-textfile collector of Prometheus's node exporter, which wants a name that ends in .prom.
+With --metrics it writes what it found to FILE once it has read everything. That is for
+the textfile collector of Prometheus's node exporter: FILE must end in .prom there.
 
 It needs the right to read. To repair it needs the rights of a writer and a compactor.`,
 		Example: "fencepost verify s3://bucket/orders\n  fencepost verify --part today/30 s3://bucket/orders",

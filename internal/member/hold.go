@@ -182,12 +182,12 @@ func (m *Machine) compare(p int, x *part) {
 	a := m.known
 	owner := a.Owner(p)
 	mine := owner != assign.Nobody && owner == m.self
-	// guard:tenure-token. A member's work on a partition goes on only while the partition has the tenure
-	// under which the work began. Without this check: assignment 1 gives the partition to A, assignment
-	// 2 to B, assignment 3 to A again; A reads assignments 1 and 3 but not 2, and works on; A's work
-	// fails, and before A opens the partition again, A acknowledges assignment 3; B has read only
-	// assignment 2, takes this for A's answer to assignment 2, and starts; A opens the partition again,
-	// beside B.
+	// guard:tenure-token. A tenure is a number that names one ownership of a partition. It rises whenever
+	// the partition moves. A member's work goes on only while the partition has the tenure under which
+	// the work began. Without this check: assignment 1 gives the partition to A, assignment 2 to B,
+	// assignment 3 to A again; A reads assignments 1 and 3 but not 2, and works on; A's work fails, and
+	// before A opens the partition again, A acknowledges assignment 3; B has read only assignment 2,
+	// takes this for A's promise that it has let go, and starts; A opens the partition again, beside B.
 	//
 	//mutant:replace x.tenure == a.Tenure(p) => true
 	if mine && x.tenure == a.Tenure(p) {
@@ -323,10 +323,11 @@ func (m *Machine) start(p int, x *part) {
 		x.phase = idle
 		return
 	}
-	// guard:tenure-token. An owner counts how often it opens a partition under one tenure, because each
-	// opening needs a token of its own. Without the count: A's work fails, and A opens the partition
-	// again with the same token; the log refuses A, as if another process had A's token; so does each
-	// later opening, and nobody works on the partition until it moves.
+	// guard:tenure-token. A tenure is a number that names one ownership of a partition. An owner counts
+	// how often it opens the partition under this tenure, because each opening needs a token of its
+	// own. Without the count: A's work fails, and A opens the partition again with the same token;
+	// the log refuses A, as if another process had A's token; so does each later opening, and nobody
+	// works on the partition until it moves.
 	//
 	//mutant:replace x.opened++ =>
 	x.opened++
