@@ -25,7 +25,7 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// job is what an arm does. It is the argument of the arm's process.
+// job is what an arm does. The arm's process reads it from its standard input.
 type job struct {
 	Endpoint string  `json:"endpoint"`
 	Bucket   string  `json:"bucket"`
@@ -132,8 +132,8 @@ type outcome struct {
 // cpu is the processor time for an acknowledgement, in microseconds.
 func (o outcome) cpu() float64 { return o.arm / o.acks * 1e6 }
 
-// run starts an endpoint and an arm, which is a command that takes a job.
-func run(ctx context.Context, j job, latency s3stub.Latency, arm func(context.Context, string) *exec.Cmd) (o outcome, err error) {
+// run starts an endpoint and an arm.
+func run(ctx context.Context, j job, latency s3stub.Latency, arm func(context.Context) *exec.Cmd) (o outcome, err error) {
 	srv := s3stub.Start(&s3stub.Options{Latency: latency, RandomETags: true})
 	defer srv.Close()
 	j.Endpoint, j.Bucket, j.Path = srv.URL(), "bucket", "db"
@@ -141,7 +141,8 @@ func run(ctx context.Context, j job, latency s3stub.Latency, arm func(context.Co
 	if err != nil {
 		return o, err
 	}
-	cmd := arm(ctx, string(text))
+	cmd := arm(ctx)
+	cmd.Stdin = bytes.NewReader(text)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.StdoutPipe()

@@ -1,6 +1,6 @@
 //! The arm of SlateDB: it opens a database, loads it for a while, and prints what it saw.
 //!
-//! Its argument is a job in JSON, as package rivals sends it. It prints a line "begin" when
+//! It reads a job in JSON, as package rivals sends it. It prints a line "begin" when
 //! the measured time begins, a line "end" when it ends, and a line of JSON at last. The arm of
 //! Fencepost does the same in Go.
 
@@ -169,7 +169,7 @@ async fn run(job: Job) -> Result<Seen, Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let job: Job = serde_json::from_str(&std::env::args().nth(1).ok_or("the argument is a job")?)?;
+    let job: Job = serde_json::from_reader(std::io::stdin())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let seen = runtime.block_on(run(job))?;
     say(&serde_json::to_string(&seen)?);
