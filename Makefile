@@ -307,6 +307,14 @@ bench-election: ## compare the election with client-go's, in virtual time; write
 bench-handover: ## measure hand-overs between processes on versitygw, about twelve minutes; write bench/results/handover.md
 	cd bench && go test -count=1 -v -timeout 30m -run '^TestProcesses$$' ./election -results results
 
+# SlateDB is a library for Rust. Its arm is built at the versions of its lock file. ONLY='S3.s tail, 16'
+# measures some loads, and keeps the other rows of the page.
+SLATEDB := $(CURDIR)/.cache/slatedb
+.PHONY: bench-slatedb
+bench-slatedb: ## compare appends with SlateDB's, in real time, 14 minutes; write bench/results/slatedb.md; needs cargo, so not in ci
+	cargo build --release --locked --manifest-path bench/rivals/slatedb/Cargo.toml --target-dir $(SLATEDB)
+	cd bench && go test -count=1 -v -timeout 60m -run '^TestSlateDB$$' ./rivals -results $(CURDIR)/bench/results -slatedb $(SLATEDB)/release/fencepost-bench-slatedb $(if $(ONLY),-only "$(ONLY)")
+
 # These targets exist only if the folder spec does.
 ifneq ($(wildcard spec/run),)
 .PHONY: spec
