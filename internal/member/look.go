@@ -145,7 +145,7 @@ func (m *Machine) heardHint(ev Event) {
 		m.headN = 0
 		return
 	}
-	if m.hinted = max(m.hinted, h.Number); m.lost(h.Number) && !m.looking {
+	if m.hinted = max(m.hinted, h.Number); h.Number > max(m.known.Number(), m.listed) && !m.looking {
 		m.wanted() // a listing that is in flight is looked at when it comes
 	}
 }
