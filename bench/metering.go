@@ -18,8 +18,8 @@ import (
 
 // metering makes a page of its own. It compares a writer whose commits and requests are measured by
 // promhooks with one that is not, in turns. It counts the processor time of this process, so other
-// processes disturb it less. Still it differs by a fifth from
-// one round to the next, and the goal is a fiftieth: so there are many short rounds.
+// processes disturb it less. Still it differs by a fifth from one round to the next, and the goal is
+// a fiftieth: so there are many short rounds.
 func metering(ctx context.Context, _ []string, dir string) error {
 	lines()
 	r := &report{result.New("What metrics cost the writer", "metering"), "metering"}

@@ -118,6 +118,9 @@ func (s *supervisor) start() error {
 		}
 	}()
 	s.confirmed = s.offered
+	if s.Renewed != nil { // before the order: the watchdog starts the command when it reads it
+		s.Renewed(s.confirmed)
+	}
 	s.order(order{Until: s.offered, Grace: s.Grace})
 	return nil
 }
