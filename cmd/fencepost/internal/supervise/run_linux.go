@@ -316,12 +316,15 @@ func (s *supervisor) orphans() (found []process) {
 	watchdogs.Lock()
 	defer watchdogs.Unlock()
 	self, mine := os.Getpid(), syscall.Getpgrp()
-	spared := map[int]bool{s.watchdog: true}
+	spared := map[int]bool{}
 	for _, p := range descendants(self) { // parents come before their children
 		switch {
+		// A dying process closes its files before its children get another parent. So what is still
+		// the watchdog's child is an orphan as well.
+		case p.pid == s.watchdog:
 		case spared[p.parent], watchdogs.live[p.pid]:
 			spared[p.pid] = true
-		case p.group == mine, p.pid == s.watchdog:
+		case p.group == mine:
 		case p.dead() && p.parent == self:
 			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
 		default:
