@@ -35,11 +35,17 @@ type cluster struct {
 	*testing.T
 	dir, programs string
 	etcd, port    string
-	api           *exec.Cmd
+	api           *program
 	client        *coordinationv1client.CoordinationV1Client
 
 	mu       sync.Mutex
 	warnings []string
+}
+
+// program is a server that runs; ended is closed when it does not any more.
+type program struct {
+	*os.Process
+	ended chan struct{}
 }
 
 // HandleWarningHeader notes what the API server warns of.
@@ -102,38 +108,54 @@ func port(t *testing.T) string {
 }
 
 // start runs a program until the test ends. Its output is shown if the test fails.
-func (c *cluster) start(program string, args ...string) *exec.Cmd {
+func (c *cluster) start(name string, args ...string) *program {
 	c.Helper()
 	var out bytes.Buffer
-	cmd := exec.Command(filepath.Join(c.programs, program), args...)
+	cmd := exec.Command(filepath.Join(c.programs, name), args...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		c.Fatal(err)
 	}
-	c.Cleanup(func() {
-		_ = cmd.Process.Kill()
+	p := &program{cmd.Process, make(chan struct{})}
+	go func() {
+		defer close(p.ended)
 		_ = cmd.Wait()
+	}()
+	c.Cleanup(func() {
+		p.end()
 		if c.Failed() {
-			c.Logf("%s:\n%s", program, out.Bytes()[max(0, out.Len()-4000):])
+			c.Logf("%s:\n%s", name, out.Bytes()[max(0, out.Len()-4000):])
 		}
 	})
-	return cmd
+	return p
+}
+
+// end kills the program, if it still runs.
+func (p *program) end() {
+	_ = p.Kill()
+	<-p.ended
 }
 
 // serve starts the API server and waits until it is ready.
 func (c *cluster) serve() {
 	c.Helper()
 	key := filepath.Join(c.dir, "key")
-	c.api = c.start("kube-apiserver", "--etcd-servers", c.etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", c.port,
+	c.api = c.start("kube-apiserver", "--etcd-servers", c.etcd, "--bind-address", "127.0.0.1",
+		"--endpoint-reconciler-type", "none", "--secure-port", c.port,
 		"--cert-dir", filepath.Join(c.dir, "certificates"), "--token-auth-file", filepath.Join(c.dir, "tokens"), "--authorization-mode", "RBAC",
 		"--service-cluster-ip-range", "10.0.0.0/24", "--service-account-issuer", "https://test.invalid",
 		"--service-account-key-file", key, "--service-account-signing-key-file", key)
 	for late := time.Now().Add(3 * time.Minute); ; time.Sleep(250 * time.Millisecond) {
 		err := c.client.RESTClient().Get().AbsPath("/readyz").Do(c.Context()).Error()
-		switch {
-		case err == nil:
+		if err == nil {
 			return
-		case time.Now().After(late):
+		}
+		select {
+		case <-c.api.ended:
+			c.Fatal("the API server ended")
+		default:
+		}
+		if time.Now().After(late) {
 			c.Fatalf("the API server is never ready: %v", err)
 		}
 	}
@@ -179,8 +201,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("manifests", func(t *testing.T) { c.manifests(t) })
 	t.Run("tokens", func(t *testing.T) {
 		before := tokensRise(t, c.client, fence.Token{})
-		_ = c.api.Process.Kill()
-		_ = c.api.Wait()
+		c.api.end()
 		c.serve()
 		tokensRise(t, c.client, before)
 	})
