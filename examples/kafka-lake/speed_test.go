@@ -30,7 +30,7 @@ import (
 	"github.com/fencepost/fencepost/writer"
 )
 
-// The arms of the measure of package bench/lake are processes of this test binary. Each takes a line from its
+// The arms of a measure of speed are processes of this test binary. Each takes a line from its
 // standard input, does its work once, and answers with a line of JSON: took.
 var (
 	speedRole  = flag.String("speed", "", "be this process of the measure of speed, and run no test: broker, parquet, writer or kafka")
