@@ -304,8 +304,8 @@ bench-election: ## compare the election with client-go's, in virtual time; write
 	cd bench && go vet -tags clientgo ./election && go test -tags clientgo -count=1 -v -run '^TestElection$$' ./election -write
 
 .PHONY: bench-handover
-bench-handover: ## measure hand-overs between processes on versitygw, about twelve minutes; write bench/results/handover.md
-	cd bench && go test -count=1 -v -timeout 30m -run '^TestProcesses$$' ./election -results results
+bench-handover: ## measure hand-overs between processes on versitygw, about twenty minutes; write bench/results/handover.md
+	cd bench && go test -count=1 -v -timeout 40m -run '^TestProcesses$$' ./election -results results
 
 # SlateDB is a library for Rust. Its arm is built at the versions of its lock file. ONLY='S3.s tail, 16'
 # measures some loads, and keeps the other rows of the page.

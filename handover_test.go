@@ -39,7 +39,14 @@ func (a *acks) note(epoch uint64) {
 
 // appendAll appends until its context ends or an append fails.
 func (a *acks) appendAll(ctx context.Context, s *fencepost.Session) error {
-	for i := 0; ctx.Err() == nil; i++ {
+	if err := a.appendWhile(ctx, s, func() bool { return ctx.Err() == nil }); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+func (a *acks) appendWhile(ctx context.Context, s *fencepost.Session, goesOn func() bool) error {
+	for i := 0; goesOn(); i++ {
 		_, err := s.Append(ctx, [][]byte{fmt.Appendf(nil, "%d.%d", s.Epoch(), i)})
 		if err != nil {
 			return err
@@ -51,12 +58,12 @@ func (a *acks) appendAll(ctx context.Context, s *fencepost.Session) error {
 		}
 		_ = clock.Sleep(ctx, clock.Go(), pause)
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
-// At any moment the leader of three is told to end, resigns or is deposed by an operator.
-// Nearly no time passes between its last acknowledgement and the first of its successor, and
-// its process ends as soon as another leads. Requests take 0 to 40 ms.
+// At any moment the leader of three is told to end, resigns, is deposed by an operator, or its
+// work is done. Nearly no time passes between its last acknowledgement and the first of its
+// successor, and its process ends as soon as another leads. Requests take 0 to 40 ms.
 func TestRunHandsOver(t *testing.T) {
 	const rounds = 100
 	var done atomic.Uint64 // the epoch whose work is to return nil
@@ -64,6 +71,10 @@ func TestRunHandsOver(t *testing.T) {
 		"told to end": func(_ *world, n *node, _ *fencepost.Session) { n.cancel(errStop) },
 		"resigns":     func(_ *world, _ *node, s *fencepost.Session) { s.Resign() },
 		"returns nil": func(_ *world, _ *node, s *fencepost.Session) { done.Store(uint64(s.Epoch())) },
+		"resigns and returns nil": func(_ *world, _ *node, s *fencepost.Session) {
+			s.Resign()
+			done.Store(uint64(s.Epoch()))
+		},
 		"deposed": func(w *world, _ *node, _ *fencepost.Session) {
 			if _, err := w.elector().StepDown(context.Background(), nil); err != nil {
 				w.Error(err)
@@ -92,7 +103,11 @@ func TestRunHandsOver(t *testing.T) {
 						mu.Lock()
 						leads, session = n, s
 						mu.Unlock()
-						if name != "returns nil" {
+						switch name {
+						case "returns nil":
+						case "resigns and returns nil":
+							return a.appendWhile(ctx, s, func() bool { return done.Load() < uint64(s.Epoch()) || s.Check(0) == nil })
+						default:
 							return a.appendAll(ctx, s)
 						}
 						ctx, cancel := context.WithCancel(ctx)
@@ -124,7 +139,7 @@ func TestRunHandsOver(t *testing.T) {
 					how(w, n, s)
 					next := <-a.began
 					var ended time.Time
-					if name == "told to end" || name == "returns nil" {
+					if name == "told to end" || strings.HasSuffix(name, "returns nil") {
 						if err := w.ends(n); err != nil && !errors.Is(err, errStop) {
 							t.Errorf("Run returned %v", err)
 						}

@@ -23,6 +23,8 @@ type contender struct {
 	run func(ctx context.Context, st *faultstore.Store, who string, work func(ctx context.Context, leave func())) error
 	// releases says whether it frees the lock when it resigns.
 	releases bool
+	// returns says that a term ends when its work returns. client-go's goes on.
+	returns bool
 	// released reports whether an object's new body says that there is no leader.
 	released func(body []byte) bool
 	// observe watches the leader until ctx ends. nil: not supported.
@@ -33,7 +35,7 @@ type contender struct {
 // with its build tag.
 var contenders = []contender{
 	{
-		name: "leader", run: runLeader, observe: observeLeader, releases: true,
+		name: "leader", run: runLeader, observe: observeLeader, releases: true, returns: true,
 		released: func(body []byte) bool {
 			var r struct{ Reason string }
 			return json.Unmarshal(body, &r) == nil && (r.Reason == "resigned" || r.Reason == "handed over")

@@ -37,9 +37,12 @@ func TestElection(t *testing.T) {
 	}
 	for _, c := range contenders {
 		t.Run(c.name, func(t *testing.T) {
-			m := &result{Crash: crash(t, c), HandOver: handOver(t, c), Cut: partition(t, c), Requests: steady(t, c)}
+			m := &result{Crash: crash(t, c), HandOver: handOver(t, c, toldToEnd), Cut: partition(t, c), Requests: steady(t, c)}
 			if c.releases {
 				m.Graceful = graceful(t, c)
+			}
+			if c.returns {
+				m.Resigns, m.Returns = handOver(t, c, resigns), handOver(t, c, returns)
 			}
 			r.Elections[c.name] = m
 		})
@@ -92,7 +95,11 @@ func (r *report) table(out *strings.Builder) (missed []string) {
 	}
 	fmt.Fprintln(w)
 	row := func(name string, goal float64, value func(*result) float64) { // NaN: not measured
-		fmt.Fprintf(w, "%s\t≤ %g", name, goal)
+		limit := fmt.Sprintf("≤ %g", goal)
+		if math.IsInf(goal, 1) {
+			limit = "none"
+		}
+		fmt.Fprintf(w, "%s\t%s", name, limit)
 		for i, c := range contenders {
 			v := value(r.Elections[c.name])
 			if math.IsNaN(v) {
@@ -107,7 +114,8 @@ func (r *report) table(out *strings.Builder) (missed []string) {
 		fmt.Fprintln(w)
 	}
 	none := math.NaN()
-	graceful := func(m *result) *spread { return cmp.Or(m.Graceful, &spread{P50: none, P99: none, Max: none}) }
+	or := func(s *spread) *spread { return cmp.Or(s, &spread{P50: none, P99: none, Max: none}) }
+	graceful := func(m *result) *spread { return or(m.Graceful) }
 	row("crash to the next leader, in validities: p50", 1, func(m *result) float64 { return m.Crash.P50 })
 	row("  p99", 1.15, func(m *result) float64 { return m.Crash.P99 })
 	row("  max", 1.15, func(m *result) float64 { return m.Crash.Max })
@@ -117,6 +125,12 @@ func (r *report) table(out *strings.Builder) (missed []string) {
 	row("told to end: its work's end to the next leader, in seconds: p50", 0.3, func(m *result) float64 { return m.HandOver.P50 })
 	row("  p99", 1, func(m *result) float64 { return m.HandOver.P99 })
 	row("  max", 1, func(m *result) float64 { return m.HandOver.Max })
+	row("resigns, and works on until its term is over: likewise: p50", 0.3, func(m *result) float64 { return or(m.Resigns).P50 })
+	row("  p99", 1, func(m *result) float64 { return or(m.Resigns).P99 })
+	row("  max", 1, func(m *result) float64 { return or(m.Resigns).Max })
+	row("its work returns, unannounced: likewise: p50", math.Inf(1), func(m *result) float64 { return or(m.Returns).P50 })
+	row("  p99", math.Inf(1), func(m *result) float64 { return or(m.Returns).P99 })
+	row("  max", math.Inf(1), func(m *result) float64 { return or(m.Returns).Max })
 	row(fmt.Sprintf("two leaders at once, in %d partitions", partitions), 0, func(m *result) float64 { return float64(m.Cut.Two) })
 	row("  for how long, in seconds: p50", 0, func(m *result) float64 { return m.Cut.Median })
 	row("  max", 0, func(m *result) float64 { return m.Cut.Longest })

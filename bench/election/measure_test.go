@@ -25,6 +25,8 @@ type result struct {
 	Crash    *spread  `json:"crash_failover_validities"`
 	Graceful *spread  `json:"release_to_next_leader_seconds"`
 	HandOver *spread  `json:"told_to_end_gap_seconds"`
+	Resigns  *spread  `json:"resigns_gap_seconds,omitempty"`
+	Returns  *spread  `json:"work_returns_gap_seconds,omitempty"`
 	Cut      *cut     `json:"cut_off"`
 	Requests requests `json:"requests_a_minute"`
 }
@@ -105,9 +107,16 @@ func graceful(t *testing.T, c contender) (s *spread) {
 	return s
 }
 
-// handOver measures the time in which nobody leads when the leader of three nodes is told to
-// end, as in a rolling deploy: from the end of its work to the next term.
-func handOver(t *testing.T, c contender) (s *spread) {
+// How a leader's work comes to its end.
+var (
+	toldToEnd = func(t *term) { t.stop() }
+	resigns   = func(t *term) { t.leave() }
+	returns   = func(t *term) { close(t.done) }
+)
+
+// handOver measures the time in which nobody leads when the work of the leader of three nodes
+// ends, as in a rolling deploy: from the end of its work to the next term.
+func handOver(t *testing.T, c contender, how func(*term)) (s *spread) {
 	inWorld(t, c, func(w *world) {
 		after := random(4)
 		leader := w.first(3)
@@ -115,7 +124,7 @@ func handOver(t *testing.T, c contender) (s *spread) {
 		for range leavings {
 			time.Sleep(after(20*time.Second, time.Minute))
 			leader.leaving.Store(true)
-			leader.stop()
+			how(leader)
 			next := <-w.terms
 			gaps = append(gaps, next.began.Sub(<-leader.ended))
 			leader = next

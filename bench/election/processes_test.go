@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,15 +49,24 @@ func TestMain(m *testing.M) {
 // The ways in which a leader leaves.
 const (
 	byContext  = "Run, SIGTERM ends its context"
+	byResign   = "Run, the work calls Resign, works on until its term is over, and returns nil"
 	byReturn   = "Run, the work returns nil"
 	byPolled   = "Run, the work returns nil, candidates poll every 250 ms"
 	byTerm     = "own elector, Term.Resign"
 	byOperator = "Run, step-down"
 	byKill     = "kill -9, alone, the same name started at once, Reclaim"
+	byExec     = "exec, SIGTERM"
+	byExecPoll = "exec --poll 100ms, SIGTERM"
 )
+
+// asCommand is the command of exec. It writes a line every 5 ms, as appendAll does, but appends nothing.
+const asCommand = "command"
 
 // candidate is a process that appends a small record every 5 ms while it leads.
 func candidate(way string) error {
+	if way == asCommand {
+		return command()
+	}
 	st, err := store.Open(context.Background(), os.Getenv(atURL))
 	if err != nil {
 		return err
@@ -69,6 +80,17 @@ func candidate(way string) error {
 	switch way {
 	case byTerm:
 		return ownElector(ctx, st, lo)
+	case byResign:
+		return fencepost.Run(context.Background(), st, &fencepost.Options{Leader: lo}, func(work context.Context, s *fencepost.Session) error {
+			defer context.AfterFunc(ctx, s.Resign)()
+			// When the term is over, somebody follows closely, and all that was appended is in the history.
+			for ctx.Err() == nil || s.Check(0) == nil {
+				if err := appendOne(work, s.Writer); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	case byReturn, byPolled:
 		return fencepost.Run(context.Background(), st, &fencepost.Options{Leader: lo}, func(work context.Context, s *fencepost.Session) error {
 			work, cancel := context.WithCancel(work)
@@ -105,19 +127,37 @@ func ownElector(ctx context.Context, st store.Store, lo *leader.Options) error {
 // appendAll prints when each append was acknowledged, by a clock that all processes share.
 func appendAll(ctx context.Context, w *writer.Writer) error {
 	for ctx.Err() == nil {
-		if _, err := w.Append(ctx, [][]byte{[]byte("x")}); err != nil {
+		if err := appendOne(ctx, w); err != nil {
 			return err
 		}
+	}
+	return context.Cause(ctx)
+}
+
+func appendOne(ctx context.Context, w *writer.Writer) error {
+	_, err := w.Append(ctx, [][]byte{[]byte("x")})
+	if err == nil {
 		fmt.Println(uint64(w.Epoch()), int64(clock.System().Now()))
 		_ = clock.Sleep(ctx, clock.System(), 5*time.Millisecond)
 	}
-	return context.Cause(ctx)
+	return err
+}
+
+func command() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	for ctx.Err() == nil {
+		fmt.Println(os.Getenv("FENCEPOST_EPOCH"), int64(clock.System().Now()))
+		_ = clock.Sleep(ctx, clock.System(), 5*time.Millisecond)
+	}
+	return nil
 }
 
 // rollout is a log with its processes.
 type rollout struct {
 	*testing.T
 	way, url string
+	exec     string // the command line, built
 	started  int
 
 	mu      sync.Mutex
@@ -141,7 +181,14 @@ func (r *rollout) start(name string) *process {
 		r.Fatal(err)
 	}
 	p := &process{Cmd: exec.Command(self), name: name, ended: make(chan clock.Instant, 1)}
-	p.Env = append(os.Environ(), asProcess+"="+r.way, asName+"="+name, atURL+"="+r.url)
+	as := r.way
+	switch r.way {
+	case byExec:
+		p.Cmd, as = exec.Command(r.exec, "exec", r.url, "--", self), asCommand
+	case byExecPoll:
+		p.Cmd, as = exec.Command(r.exec, "exec", "--poll", "100ms", r.url, "--", self), asCommand
+	}
+	p.Env = append(os.Environ(), asProcess+"="+as, asName+"="+name, atURL+"="+r.url)
 	var errs strings.Builder
 	p.Stderr = &errs
 	out, err := p.StdoutPipe()
@@ -212,8 +259,8 @@ func (r *rollout) leave(p *process) bool {
 }
 
 // measure returns the times from the last acknowledgement of one leader to the first of the
-// next, and from then to the end of the process before.
-func (r *rollout) measure(rounds int) (gaps, ends []time.Duration) {
+// next, from then to the end of the process before, and from the signal to that first one.
+func (r *rollout) measure(rounds int) (gaps, ends, starts []time.Duration) {
 	processes := 3
 	if r.way == byKill {
 		processes = 1
@@ -233,6 +280,7 @@ func (r *rollout) measure(rounds int) (gaps, ends []time.Duration) {
 	epoch, leads := r.next(0)
 	for range rounds {
 		time.Sleep(8*time.Second + time.Duration(rng.Int64N(int64(6*time.Second))))
+		told := clock.System().Now()
 		dies := r.leave(leads)
 		var ended clock.Instant
 		if r.way == byKill {
@@ -251,20 +299,27 @@ func (r *rollout) measure(rounds int) (gaps, ends []time.Duration) {
 		time.Sleep(500 * time.Millisecond) // until all of its lines are read
 		r.mu.Lock()
 		gaps = append(gaps, r.first[epoch].Sub(r.last[was]))
+		starts = append(starts, r.first[epoch].Sub(told))
 		if dies && r.way != byKill {
 			ends = append(ends, ended.Sub(r.first[epoch]))
 		}
 		r.mu.Unlock()
 	}
 	for p := range all {
-		_ = p.Process.Kill()
+		_ = p.Process.Signal(syscall.SIGTERM) // a watchdog of exec would survive exec for a moment
+	}
+	for p := range all {
+		if r.exec == "" {
+			_ = p.Process.Kill()
+		}
 		<-p.ended
 	}
-	return gaps, ends
+	return gaps, ends, starts
 }
 
 // TestProcesses measures hand-overs of real processes on a real server: three candidates, and
-// ten times each way to leave.
+// ten times each way to leave. With -run TestProcesses/… it measures some of the ways again. The
+// page keeps the others if they are of the same day and the same versions.
 func TestProcesses(t *testing.T) {
 	if *into == "" {
 		t.Skip("this test only measures; it needs -results")
@@ -273,28 +328,68 @@ func TestProcesses(t *testing.T) {
 	page := results.New("Hand-over between processes", "handover")
 	page.Made = "make bench-handover"
 	page.Versions = append(page.Versions, servers.VersityGW.Name+" "+servers.VersityGW.Version)
+	before, err := results.Read(*into, "handover")
+	if err != nil || before.Date != page.Date || !slices.Equal(before.Versions, page.Versions) {
+		before = &results.Page{}
+	}
 	const rounds = 10
 	for i, c := range []struct {
-		way      string
-		p50, max float64
-	}{{byContext, 0.3, 1}, {byReturn, -1, -1}, {byPolled, 0.3, 1}, {byTerm, 0.3, 1}, {byOperator, 0.3, 1}, {byKill, 2, -1}} {
-		r := &rollout{
-			T: t, way: c.way, url: srv.URL(fmt.Sprint("handover", i)),
-			first: map[uint64]clock.Instant{}, last: map[uint64]clock.Instant{}, leads: map[uint64]*process{},
+		name, way              string
+		p50, longest, signal50 float64 // goals; signal50 counts from the signal
+	}{
+		{"context", byContext, 0.3, 1, 0}, {"resign", byResign, 0.3, 1, 0}, {"return", byReturn, -1, -1, 0},
+		{"polled", byPolled, 0.3, 1, 0}, {"term", byTerm, 0.3, 1, 0}, {"step-down", byOperator, 0.3, 1, 0}, {"kill", byKill, 2, -1, 0},
+		{"exec", byExec, 0.5, 1, -1}, {"exec-poll", byExecPoll, 0.5, 1, 0.5},
+	} {
+		by, measured := t.Name()+"/"+c.name, false
+		t.Run(c.name, func(t *testing.T) {
+			measured = true
+			r := &rollout{
+				T: t, way: c.way, url: srv.URL(fmt.Sprint("handover", i)),
+				first: map[uint64]clock.Instant{}, last: map[uint64]clock.Instant{}, leads: map[uint64]*process{},
+			}
+			if c.signal50 != 0 {
+				r.exec = build(t)
+			}
+			r.changed.L = &r.mu
+			gaps, ends, starts := r.measure(rounds)
+			t.Logf("%s: %v, %v, from the signal %v", c.way, gaps, ends, starts)
+			note := fmt.Sprintf("%d times", rounds)
+			row := func(what string, d []time.Duration, q, goal float64) {
+				page.Add(by, results.Row{Name: c.way + ": " + what, Value: max(results.Quantile(d, q).Seconds(), 0), Goal: goal, Note: note})
+			}
+			gap := "seconds from the last acknowledgement to the first of the next leader"
+			if r.exec != "" {
+				gap = "seconds from the last line of a command to the first of the next"
+			}
+			row(gap+", p50", gaps, 0.5, c.p50)
+			row(gap+", longest", gaps, 1, c.longest)
+			if r.exec != "" {
+				row("seconds from the signal to the first line of the next command, p50", starts, 0.5, c.signal50)
+				row("seconds from the signal to the first line of the next command, longest", starts, 1, -1)
+			} else if len(ends) > 0 {
+				row("seconds from then to the end of the process, longest", ends, 1, 1)
+			}
+		})
+		for _, row := range before.Rows {
+			if row.By == by && !measured {
+				page.Rows = append(page.Rows, row)
+			}
 		}
-		r.changed.L = &r.mu
-		gaps, ends := r.measure(rounds)
-		second := func(d []time.Duration, q float64) float64 { return results.Quantile(d, q).Seconds() }
-		name := c.way + ": seconds from the last acknowledgement to the first of the next leader"
-		note := fmt.Sprintf("%d times", rounds)
-		page.Add(t.Name(), results.Row{Name: name + ", p50", Value: second(gaps, 0.5), Goal: c.p50, Note: note},
-			results.Row{Name: name + ", longest", Value: second(gaps, 1), Goal: c.max, Note: note})
-		if len(ends) > 0 {
-			page.Add(t.Name(), results.Row{Name: c.way + ": seconds from then to the end of the process, longest", Value: max(second(ends, 1), 0), Goal: 1, Note: note})
-		}
-		t.Logf("%s: %v, %v", c.way, gaps, ends)
 	}
 	if err := page.Write(*into); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// build builds the command line.
+func build(t *testing.T) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "fencepost")
+	c := exec.Command("go", "build", "-o", to, ".")
+	c.Dir = filepath.Join("..", "..", "cmd", "fencepost")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return to
 }

@@ -40,6 +40,7 @@ type term struct {
 	began time.Time
 	ended chan time.Time // takes the end of its work
 	leave func()         // resigns
+	done  chan struct{}  // closed: its work ends by itself
 }
 
 // node is a process.
@@ -93,9 +94,12 @@ func (w *world) candidate() *node {
 	w.running.Go(func() {
 		for ctx.Err() == nil && !n.leaving.Load() {
 			err := w.run(ctx, n.st, name, func(ctx context.Context, leave func()) {
-				t := &term{node: n, began: time.Now(), ended: make(chan time.Time, 1), leave: leave}
+				t := &term{node: n, began: time.Now(), ended: make(chan time.Time, 1), leave: leave, done: make(chan struct{})}
 				w.begin(t)
-				<-ctx.Done()
+				select {
+				case <-ctx.Done():
+				case <-t.done:
+				}
 				w.end(t)
 			})
 			if err != nil {

@@ -378,25 +378,49 @@ func TestExecNotAProgram(t *testing.T) {
 	}
 }
 
+// TestExecPoll: with --poll the one that waits sees at once that the leader is about to end. Without
+// it, it looks once in a heartbeat, and the old command works on until then.
+func TestExecPoll(t *testing.T) {
+	t.Parallel()
+	log := fileURL(t)
+	a := startJob(t, log, calmValidity, "", "")
+	a.works(1)
+	b := startJob(t, log, calmValidity, "--poll 100ms", "")
+	eventually(t, "b waits", func() bool { return strings.Contains(b.err.String(), "waiting for") })
+	eventually(t, "b's note", func() bool {
+		_, err := os.Stat(strings.TrimPrefix(log, "file://") + "/lock/follower.json")
+		return err == nil
+	})
+	at := now()
+	a.signal(syscall.SIGTERM)
+	b.works(1)
+	heartbeat := calmValidity.Seconds() * 2 / 5
+	if took := traces(t, b.dir)[0].first - at; took > heartbeat/4 {
+		t.Errorf("the next command began %.1f s after SIGTERM, and a heartbeat is %.0f s", took, heartbeat)
+	}
+	b.signal(syscall.SIGTERM)
+	b.status()
+}
+
 // TestExecNumbers: how long it takes until the next command runs. It asserts only ratios.
 func TestExecNumbers(t *testing.T) {
 	const rounds = 5
-	var crash, term, gap []float64
+	var crash, term, gap, polled []float64
 	for range rounds {
 		log := fileURL(t)
-		next := func() *job {
-			b := startJob(t, log, testValidity, "", "")
+		next := func(flags string) *job {
+			b := startJob(t, log, testValidity, flags, "")
 			eventually(t, "b waits", func() bool { return strings.Contains(b.err.String(), "waiting for") })
 			return b
 		}
 		a := startJob(t, log, testValidity, "", "")
 		a.works(1)
-		b := next()
+		b := next("")
 		at := now()
 		a.signal(syscall.SIGKILL)
 		b.works(1)
 		crash = append(crash, (traces(t, b.dir)[0].first-at)/testValidity.Seconds())
-		c := next()
+		c := next("")
 		time.Sleep(testValidity / 2) // until the candidate's note is there, as in steady state
 		at = now()
 		b.signal(syscall.SIGTERM)
@@ -404,14 +428,20 @@ func TestExecNumbers(t *testing.T) {
 		c.works(1)
 		term = append(term, traces(t, c.dir)[0].first-at)
 		gap = append(gap, traces(t, c.dir)[0].first-last)
+		d := next("--poll 100ms")
+		time.Sleep(testValidity / 2)
+		at = now()
 		c.signal(syscall.SIGTERM)
-		c.status()
+		d.works(1)
+		polled = append(polled, traces(t, d.dir)[0].first-at)
+		d.signal(syscall.SIGTERM)
+		d.status()
 	}
-	for _, all := range [][]float64{crash, term, gap} {
+	for _, all := range [][]float64{crash, term, gap, polled} {
 		slices.Sort(all)
 	}
 	t.Logf("next command after kill -9, in validities: %.2f", crash)
-	t.Logf("next command after SIGTERM to exec, in seconds: %.2f; after the last command's end: %.2f", term, gap)
+	t.Logf("next command after SIGTERM to exec, in seconds: %.2f; after the last command's end: %.2f; with --poll 100ms, after SIGTERM: %.2f", term, gap, polled)
 	// A busy machine is late. This finds a candidate that waits for a second validity.
 	if crash[rounds/2] > 1.9 {
 		t.Errorf("after kill -9 the next command ran after %.2f validities", crash[rounds/2])

@@ -207,6 +207,8 @@ func (x *execution) groupOptions() error {
 		return usage("--partitions goes with --group")
 	case x.group && (x.wait > 0 || x.noWait):
 		return usage("--wait and --no-wait do not go with --group: a member waits until it owns something")
+	case x.group && x.poll > 0:
+		return usage("--poll does not go with --group: its members look often enough")
 	}
 	return nil
 }

@@ -138,23 +138,32 @@ func (c *Candidate) woke(now clock.Instant) Action {
 // backoff retries a failed read: soon at first, later once per heartbeat. Jitter
 // spreads the candidates.
 func (c *Candidate) backoff(now clock.Instant) Action {
-	d := c.quick(c.cfg.Validity) << min(c.failures, 10)
+	d := c.soon(c.cfg.Validity) << min(c.failures, 10)
 	c.failures++
 	d = min(d, c.cfg.Renew)
 	return Action{Op: Wait, Until: now.Add(d/2 + time.Duration(c.cfg.Random()*float64(d)/2))}
 }
 
-// Quick is how often candidates read a lock that is about to be free, and how often its
-// leader looks for them.
+// Quick is how often candidates read a lock that its leader is about to release, and how
+// often that leader looks for them. Nobody leads until the next read, so it is often. It
+// lasts seconds, so it costs little.
 func Quick(validity time.Duration) time.Duration {
-	return min(max(validity/60, time.Millisecond), 250*time.Millisecond)
+	return min(max(validity/150, time.Millisecond), 100*time.Millisecond)
+}
+
+// soon is the shortest time to the next read at other moments.
+func (c *Candidate) soon(validity time.Duration) time.Duration {
+	d := min(max(validity/60, time.Millisecond), 250*time.Millisecond)
+	if c.cfg.Observe {
+		d *= 4
+	}
+	return d
 }
 
 // quick is how often to read a lock that is about to be free.
 func (c *Candidate) quick(validity time.Duration) time.Duration {
-	q := Quick(validity)
 	if c.cfg.Observe {
-		q *= 4
+		return c.soon(validity)
 	}
-	return q
+	return Quick(validity)
 }

@@ -161,7 +161,7 @@ func (c *Candidate) nextRead(now clock.Instant) clock.Instant {
 	case c.lock.State == Draining:
 		q := c.quick(c.lock.Validity)
 		if now.Sub(c.draining) > c.lock.Validity {
-			q *= 2 // its work takes long to end
+			q = 2 * c.soon(c.lock.Validity) // its work takes long to end
 		}
 		next = now.Add(q/2 + time.Duration(c.cfg.Random()*float64(q)))
 	case c.cfg.Observe:
@@ -171,7 +171,7 @@ func (c *Candidate) nextRead(now clock.Instant) clock.Instant {
 		if c.missed {
 			next = max(next, now.Add(c.pace.fine/4))
 		}
-		next = max(next, now.Add(c.quick(c.lock.Validity)/4))
+		next = max(next, now.Add(c.soon(c.lock.Validity)/4))
 		if c.cfg.Poll > 0 {
 			next = min(next, now.Add(c.cfg.Poll))
 		}
