@@ -78,32 +78,42 @@ integration-gcsstore integration-azurestore: integration-%:
 # whose name has the hash of the list. Arguments are in ENGINES_ARGS, such as -kill-time 10m -timeout 2h,
 # -versions 0 for all of them, and -stores dir,versitygw,minio. The servers are those of make servers.
 ENGINES = .cache/engines-$(shell sha256sum integration/engines/requirements.txt | cut -c1-12)
+$(ENGINES)/done:
+	python3 -m venv $(@D) && $(@D)/bin/pip install -q -r integration/engines/requirements.txt && touch $@
+
 .PHONY: engines
-engines: ## delta-rs, Polars and DuckDB read published tables while workers are killed; installs them on first use
-	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r integration/engines/requirements.txt && touch $(ENGINES)/done; }
+engines: $(ENGINES)/done ## delta-rs, Polars and DuckDB read published tables while workers are killed; installs them on first use
 	cd integration/engines && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags integration -count=1 -timeout 20m -v . $(ENGINES_ARGS)
 	cd examples/kafka-lake && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags engines -count=1 -timeout 20m -v -run '^TestEngines$$' .
+
+.PHONY: java
+java:
+	@{ command -v java && command -v mvn; } >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless maven; }
 
 # Spark needs Java. Its jars come from Maven Central, at the versions of the list: 22 MB, and
 # Spark itself has 490 MB.
 SPARK = .cache/spark-$(shell cat integration/engines/spark/* | sha256sum | cut -c1-12)
+$(SPARK)/done: | java
+	python3 -m venv $(@D) && $(@D)/bin/pip install -q -r integration/engines/spark/requirements.txt
+	mvn -q -B -f integration/engines/spark/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)/jars \
+		-DincludeGroupIds=io.delta,org.apache.hadoop,software.amazon.awssdk,software.amazon.eventstream,org.reactivestreams,org.wildfly.openssl -DexcludeArtifactIds=hadoop-client-api,hadoop-client-runtime
+	touch $@
+
 .PHONY: engines-spark
-engines-spark: ## the same with Spark, at all versions; minutes; installs Java, Maven and Spark on first use
-	@{ command -v java && command -v mvn; } >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless maven; }
-	@[ -e $(SPARK)/done ] || { python3 -m venv $(SPARK) && $(SPARK)/bin/pip install -q -r integration/engines/spark/requirements.txt && \
-		mvn -q -B -f integration/engines/spark/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(SPARK)/jars \
-			-DincludeGroupIds=io.delta,org.apache.hadoop,software.amazon.awssdk,software.amazon.eventstream,org.reactivestreams,org.wildfly.openssl -DexcludeArtifactIds=hadoop-client-api,hadoop-client-runtime && \
-		touch $(SPARK)/done; }
+engines-spark: $(SPARK)/done ## the same with Spark, at all versions; minutes; installs Java, Maven and Spark on first use
 	cd integration/engines && FENCEPOST_SPARK=$(CURDIR)/$(SPARK)/bin/python FENCEPOST_SPARK_JARS=$(CURDIR)/$(SPARK)/jars go test -tags integration -count=1 -timeout 60m -v . -versions 0 -pause 1s $(ENGINES_ARGS)
 
 # Kafka's jars come from Maven Central, at the versions of the list. -failovers and -messages
-# make the run longer: make kafka KAFKA='-failovers 60 -messages 1000000'.
+# make the run longer: make kafka KAFKA='-failovers 50 -messages 1000000'. In the end all engines
+# read the table.
 JARS = .cache/kafka-$(shell sha256sum examples/kafka-lake/broker/pom.xml | cut -c1-12)
+$(JARS)/done: | java
+	mvn -q -B -f examples/kafka-lake/broker dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D) && touch $@
+
 .PHONY: kafka
-kafka: ## a real Kafka broker into a Delta table on versitygw: workers and broker are killed; needs Java and Maven
-	@command -v java mvn >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless maven; }
-	@[ -e $(JARS)/done ] || { mvn -q -B -f examples/kafka-lake/broker dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(JARS) && touch $(JARS)/done; }
-	cd examples/kafka-lake && FENCEPOST_KAFKA=$(CURDIR)/$(JARS) go test -tags kafka -count=1 -timeout 60m -v -run '^TestBroker' . $(KAFKA)
+kafka: $(JARS)/done $(ENGINES)/done $(SPARK)/done ## a real Kafka broker into a Delta table on versitygw: workers and broker are killed, engines count; needs Java and Maven
+	cd examples/kafka-lake && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python FENCEPOST_SPARK=$(CURDIR)/$(SPARK)/bin/python FENCEPOST_SPARK_JARS=$(CURDIR)/$(SPARK)/jars \
+		FENCEPOST_KAFKA=$(CURDIR)/$(JARS) go test -tags kafka -count=1 -timeout 60m -v -run '^TestBroker' . $(KAFKA)
 
 # The validator is a Python package that has the schemas of all versions of Kubernetes. It must
 # also find each of the faults in kubelock/testdata/wrong.yaml.
