@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -35,7 +37,8 @@ func (s *story) engines(ctx context.Context, t *testing.T, table string, env []s
 			continue
 		}
 		cmd := exec.CommandContext(ctx, p.python, append([]string{"engines.py", table}, p.names...)...)
-		cmd.Env = append(os.Environ(), env...)
+		// object_store takes an empty variable for a URL.
+		cmd.Env = slices.DeleteFunc(append(os.Environ(), env...), func(kv string) bool { return strings.HasPrefix(kv, "AWS_") && strings.HasSuffix(kv, "=") })
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		got := map[string][4]int64{}
