@@ -78,32 +78,42 @@ integration-gcsstore integration-azurestore: integration-%:
 # whose name has the hash of the list. Arguments are in ENGINES_ARGS, such as -kill-time 10m -timeout 2h,
 # -versions 0 for all of them, and -stores dir,versitygw,minio. The servers are those of make servers.
 ENGINES = .cache/engines-$(shell sha256sum integration/engines/requirements.txt | cut -c1-12)
+$(ENGINES)/done:
+	python3 -m venv $(@D) && $(@D)/bin/pip install -q -r integration/engines/requirements.txt && touch $@
+
 .PHONY: engines
-engines: ## delta-rs, Polars and DuckDB read published tables while workers are killed; installs them on first use
-	@[ -e $(ENGINES)/done ] || { python3 -m venv $(ENGINES) && $(ENGINES)/bin/pip install -q -r integration/engines/requirements.txt && touch $(ENGINES)/done; }
+engines: $(ENGINES)/done ## delta-rs, Polars and DuckDB read published tables while workers are killed; installs them on first use
 	cd integration/engines && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags integration -count=1 -timeout 20m -v . $(ENGINES_ARGS)
 	cd examples/kafka-lake && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python go test -tags engines -count=1 -timeout 20m -v -run '^TestEngines$$' .
+
+.PHONY: java
+java:
+	@{ command -v java && command -v mvn; } >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless maven; }
 
 # Spark needs Java. Its jars come from Maven Central, at the versions of the list: 22 MB, and
 # Spark itself has 490 MB.
 SPARK = .cache/spark-$(shell cat integration/engines/spark/* | sha256sum | cut -c1-12)
+$(SPARK)/done: | java
+	python3 -m venv $(@D) && $(@D)/bin/pip install -q -r integration/engines/spark/requirements.txt
+	mvn -q -B -f integration/engines/spark/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)/jars \
+		-DincludeGroupIds=io.delta,org.apache.hadoop,software.amazon.awssdk,software.amazon.eventstream,org.reactivestreams,org.wildfly.openssl -DexcludeArtifactIds=hadoop-client-api,hadoop-client-runtime
+	touch $@
+
 .PHONY: engines-spark
-engines-spark: ## the same with Spark, at all versions; minutes; installs Java, Maven and Spark on first use
-	@{ command -v java && command -v mvn; } >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless maven; }
-	@[ -e $(SPARK)/done ] || { python3 -m venv $(SPARK) && $(SPARK)/bin/pip install -q -r integration/engines/spark/requirements.txt && \
-		mvn -q -B -f integration/engines/spark/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(SPARK)/jars \
-			-DincludeGroupIds=io.delta,org.apache.hadoop,software.amazon.awssdk,software.amazon.eventstream,org.reactivestreams,org.wildfly.openssl -DexcludeArtifactIds=hadoop-client-api,hadoop-client-runtime && \
-		touch $(SPARK)/done; }
+engines-spark: $(SPARK)/done ## the same with Spark, at all versions; minutes; installs Java, Maven and Spark on first use
 	cd integration/engines && FENCEPOST_SPARK=$(CURDIR)/$(SPARK)/bin/python FENCEPOST_SPARK_JARS=$(CURDIR)/$(SPARK)/jars go test -tags integration -count=1 -timeout 60m -v . -versions 0 -pause 1s $(ENGINES_ARGS)
 
 # Kafka's jars come from Maven Central, at the versions of the list. -failovers and -messages
-# make the run longer: make kafka KAFKA='-failovers 60 -messages 1000000'.
+# make the run longer: make kafka KAFKA='-failovers 50 -messages 1000000'. In the end all engines
+# read the table.
 JARS = .cache/kafka-$(shell sha256sum examples/kafka-lake/broker/pom.xml | cut -c1-12)
+$(JARS)/done: | java
+	mvn -q -B -f examples/kafka-lake/broker dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D) && touch $@
+
 .PHONY: kafka
-kafka: ## a real Kafka broker into a Delta table on versitygw: workers and broker are killed; needs Java and Maven
-	@command -v java mvn >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends default-jre-headless maven; }
-	@[ -e $(JARS)/done ] || { mvn -q -B -f examples/kafka-lake/broker dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(JARS) && touch $(JARS)/done; }
-	cd examples/kafka-lake && FENCEPOST_KAFKA=$(CURDIR)/$(JARS) go test -tags kafka -count=1 -timeout 60m -v -run '^TestBroker' . $(KAFKA)
+kafka: $(JARS)/done $(ENGINES)/done $(SPARK)/done ## a real Kafka broker into a Delta table on versitygw: workers and broker are killed, engines count; needs Java and Maven
+	cd examples/kafka-lake && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python FENCEPOST_SPARK=$(CURDIR)/$(SPARK)/bin/python FENCEPOST_SPARK_JARS=$(CURDIR)/$(SPARK)/jars \
+		FENCEPOST_KAFKA=$(CURDIR)/$(JARS) go test -tags kafka -count=1 -timeout 60m -v -run '^TestBroker' . $(KAFKA)
 
 # The validator is a Python package that has the schemas of all versions of Kubernetes. It must
 # also find each of the faults in kubelock/testdata/wrong.yaml.
@@ -115,6 +125,15 @@ manifests: ## check deploy/kubernetes against the schemas of the API; installs a
 	@for v in $(KUBERNETES_VERSIONS); do $(MANIFESTS)/bin/kubernetes-validate --strict -k $$v deploy/kubernetes/*.yaml || exit 1; done
 	@found=$$($(MANIFESTS)/bin/kubernetes-validate --strict --no-warn kubelock/testdata/wrong.yaml 2>&1 | grep -c '^ERROR' || true); \
 		[ "$$found" = 3 ] || { echo "the validator found $$found of 3 planted faults" >&2; exit 1; }
+
+# A real API server and its etcd, of the version that kubelock has the client of. No CI step: to build
+# them takes ten minutes of processor time once.
+APISERVER_VERSION = $(shell sed -n 's|^\tk8s.io/client-go v0\.||p' kubelock/go.mod)
+APISERVER = $(CURDIR)/.cache/apiserver-$(APISERVER_VERSION)
+.PHONY: apiserver
+apiserver: ## kubelock and deploy/kubernetes with a real API server, which is built on first use
+	kubelock/testdata/apiserver $(APISERVER) $(APISERVER_VERSION)
+	cd kubelock && FENCEPOST_APISERVER=$(APISERVER) go test -tags apiserver -count=1 -timeout 10m -v -run '^TestAPIServer$$' .
 
 .PHONY: units
 units: ## check the systemd units; needs systemd-analyze
@@ -226,6 +245,12 @@ release: ## make the files of a release in dist: make release VERSION=v0.1.0 [PL
 	@[ -n "$(VERSION)" ] || { echo "say which version: make release VERSION=v0.0.0-test" >&2; exit 2; }
 	cd internal/release && go run ./dist -version $(VERSION) -out $(CURDIR)/dist $(if $(PLATFORMS),-platforms $(PLATFORMS)) $(if $(KEY),-key $(abspath $(KEY)))
 
+.PHONY: container
+container: ## run the image that make release has made in podman, as docs/deploying.md says; installs podman and runc
+	@[ -n "$(VERSION)" ] || { echo "say which version: make container VERSION=v0.0.0-test" >&2; exit 2; }
+	@command -v podman >/dev/null && command -v runc >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends podman runc; }
+	deploy/container/check dist/fencepost_$(VERSION)_image.tar
+
 .PHONY: sim
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store
 	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/testkit/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
@@ -244,8 +269,8 @@ explore: ## run all schedules of small cases, also of the long ones; about 120 s
 	go test -exec 'env GOMAXPROCS=1 GOGC=800 GOMEMLIMIT=6GiB' -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/testkit/sim -long
 
 .PHONY: rot
-rot: ## damage each bit of a small log with everything in it; verify must find each
-	go test -exec 'env GOGC=400' -count=1 -timeout 0 -v -run '^TestRot$$' ./verify -every 1
+rot: ## damage each bit of a small log, and of a group, with everything in it; verify must find each
+	go test -exec 'env GOGC=400' -count=1 -timeout 0 -v -run '^TestRot(AndMembers)?$$' ./verify ./group -every 1
 
 # The fuzzer of go1.26 may end with an error at the end of its time although it found
 # nothing (golang.org/issue/75804). It writes each finding to a file, so count those.
@@ -291,6 +316,14 @@ bench-election: ## compare the election with client-go's, in virtual time; write
 .PHONY: bench-handover
 bench-handover: ## measure hand-overs between processes on versitygw, about twenty minutes; write bench/results/handover.md
 	cd bench && go test -count=1 -v -timeout 40m -run '^TestProcesses$$' ./election -results results
+
+# SlateDB is a library for Rust. Its arm is built at the versions of its lock file. ONLY='S3.s tail, 16'
+# measures some loads, and keeps the other rows of the page.
+SLATEDB := $(CURDIR)/.cache/slatedb
+.PHONY: bench-slatedb
+bench-slatedb: ## compare appends with SlateDB's, in real time, 14 minutes; write bench/results/slatedb.md; needs cargo, so not in ci
+	cargo build --release --locked --manifest-path bench/rivals/slatedb/Cargo.toml --target-dir $(SLATEDB)
+	cd bench && go test -count=1 -v -timeout 60m -run '^TestSlateDB$$' ./rivals -results $(CURDIR)/bench/results -slatedb $(SLATEDB)/release/fencepost-bench-slatedb $(if $(ONLY),-only "$(ONLY)")
 
 # These targets exist only if the folder spec does.
 ifneq ($(wildcard spec/run),)

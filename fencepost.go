@@ -168,7 +168,8 @@ func (s *settings) compact(ctx context.Context, st store.Store) (stop func(), er
 }
 
 // again says that Run contends again. The election, or the writer, has logged already how a
-// term ended. Who writes past the election would keep Run going round silently.
+// term ended. Without this line, a process that writes past the election would keep Run
+// going round silently.
 func (s *settings) again(err error, fenced int) {
 	switch {
 	case fenced > 1:

@@ -84,7 +84,7 @@ var rooms = []room{
 		// and the options its settings.
 		only: map[string][]string{"leader": {"run*.go", "options.go"}},
 	},
-	{pkg: "verify", may: []string{"clock", "fence", "store", "register", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
+	{pkg: "verify", may: []string{"clock", "fence", "store", "register", "manifest", "leader", "group", "internal/layout", "internal/member", "internal/frame", "internal/chain", "internal/segment", "internal/state"}}, // it reads objects of every kind
 
 	// The jobs of a table work with both.
 	{pkg: "rewrite", may: []string{"clock", "manifest", "reader", "writer"}},

@@ -31,7 +31,6 @@ var measures = []measure{
 	{"serial", serial},
 	{"grouping", grouping},
 	{"processor", processor},
-	{"metering", metering},
 	{"memory", memory},
 	{"opening", opening},
 	{"outrun", outrun},
@@ -53,6 +52,7 @@ var pages = []page{
 	{"history", tested("./history", "Test.*")},
 	{"servers", tested(".", "TestServers")},
 	{"groups", tested("./groups", "Test.*")},
+	{"metering", metering},
 }
 
 // results is the folder of the results.
@@ -64,7 +64,7 @@ const tries = 3
 
 func main() {
 	check := flag.Bool("check", false, "write nothing; exit with status 1 if a ratio is more than 10 % worse than in results/ in each of three tries, or if a row of results/ is missing")
-	only := flag.String("only", "", "make only these `pages` (writer, opening, pacing, history, servers, groups), or only these measures of the writer's page, which is then not kept; separated by commas")
+	only := flag.String("only", "", "make only these `pages` (writer, opening, pacing, history, servers, groups, metering), or only these measures of the writer's page, which is then not kept; separated by commas")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	worse, err := run(ctx, strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }), *check)

@@ -42,9 +42,10 @@ func (p *pass) release(ctx context.Context, s *survey) error {
 		return err
 	}
 	// guard:start-before-pins. A snapshot of the end of the log pins the newest version, and finds
-	// records after that version's floor through later manifests. So a compactor publishes the new
-	// start, lists the pins once more, and only then drops segments. A reader creates its pin, and
-	// then drops it if start is after its version's floor. Without this listing: a compactor lists
+	// the records after this version's floor through later manifests. A compactor publishes the
+	// new start, lists the pins once more, and only then drops segments. The reader does it the
+	// other way round: it creates its pin, reads the start, and gives the pin up if the start is
+	// after the floor. So one of the two sees the other. Without this listing: a compactor lists
 	// the pins; a reader pins version 5, and reads the old start; the compactor publishes the new
 	// start, and drops segments after version 5's floor; the snapshot lacks their records.
 	//

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/assign"
 	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/member"
@@ -42,7 +43,7 @@ type (
 	}
 	givenWire struct {
 		Partition int    `json:"partition"`
-		Since     uint64 `json:"since"`
+		Tenure    uint64 `json:"tenure"`
 		Fresh     bool   `json:"fresh,omitempty"`
 	}
 	ackWire struct {
@@ -54,7 +55,8 @@ type (
 	signWire struct{ head }
 	hintWire struct {
 		head
-		Number uint64 `json:"number"`
+		Group  fence.ID `json:"group"`
+		Number uint64   `json:"number"`
 	}
 )
 
@@ -81,7 +83,7 @@ func encode(key string, doc any) ([]byte, error) {
 	case *member.Sign:
 		v = signWire{h(d.Nonce)}
 	case *member.Head:
-		v = hintWire{h(d.Nonce), d.Number}
+		v = hintWire{h(d.Nonce), d.Group, d.Number}
 	default:
 		return nil, fmt.Errorf("group: no such document: %T", doc)
 	}
@@ -153,7 +155,7 @@ func decode(key string, body []byte) (any, error) {
 	case key == member.HeadKey:
 		var w hintWire
 		err := document.Decode(key, body, &w)
-		return &member.Head{Nonce: w.Nonce, Number: w.Number}, err
+		return &member.Head{Nonce: w.Nonce, Group: w.Group, Number: w.Number}, err
 	case strings.HasPrefix(key, member.MemberPrefix):
 		return decodeRecord(key, body)
 	case strings.HasPrefix(key, member.CallPrefix):

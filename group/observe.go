@@ -221,7 +221,7 @@ func (v *observer) status(f *format, now map[string]store.Info) Status {
 			continue
 		}
 		for _, g := range c.Given {
-			if !g.Fresh && g.Partition >= 0 && g.Partition < a.Partitions() && a.Since(g.Partition) == g.Since {
+			if !g.Fresh && g.Partition >= 0 && g.Partition < a.Partitions() && a.Tenure(g.Partition) == g.Tenure {
 				s.GivenUp = append(s.GivenUp, g.Partition)
 			}
 		}

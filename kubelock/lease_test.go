@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coordinationv1fake "k8s.io/client-go/kubernetes/typed/coordination/v1/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection"
@@ -75,7 +76,7 @@ func server() *coordinationv1fake.FakeCoordinationV1 {
 
 // term leads by client-go's own lock until the lease is renewed twice, and returns the tokens
 // that it read at its begin and at its end, and the transitions that the Lease had.
-func term(t *testing.T, set *coordinationv1fake.FakeCoordinationV1, who string) (first, last fence.Token, transitions int32) {
+func term(t *testing.T, set coordinationv1client.LeasesGetter, who string) (first, last fence.Token, transitions int32) {
 	t.Helper()
 	leases := set.Leases("ns")
 	ctx, cancel := context.WithCancel(quiet(t.Context()))
@@ -110,28 +111,30 @@ func term(t *testing.T, set *coordinationv1fake.FakeCoordinationV1, who string) 
 }
 
 func TestLeaseTokensRise(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		set := server()
-		leases := set.Leases("ns")
-		var before fence.Token
-		var transitions []int32
-		for i, who := range []string{"a", "b", "a", "a", "c", "c"} {
-			if i == 4 { // an operator deletes the Lease
-				if err := leases.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
+	synctest.Test(t, func(t *testing.T) { tokensRise(t, server(), fence.Token{}) })
+}
+
+// tokensRise makes some terms, and returns the last token. All are higher than before.
+func tokensRise(t *testing.T, set coordinationv1client.LeasesGetter, before fence.Token) fence.Token {
+	t.Helper()
+	var transitions []int32
+	for i, who := range []string{"a", "b", "a", "a", "c", "c"} {
+		if i == 4 { // an operator deletes the Lease
+			if err := set.Leases("ns").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
 			}
-			first, last, n := term(t, set, who)
-			if first.Epoch() <= before.Epoch() || last.Epoch() < first.Epoch() {
-				t.Errorf("%s has %v to %v after %v", who, first, last, before)
-			}
-			before = last
-			transitions = append(transitions, n)
 		}
-		if transitions[3] <= transitions[4] {
-			t.Errorf("leaseTransitions are %v: the documentation says that they begin again after a deletion", transitions)
+		first, last, n := term(t, set, who)
+		if first.Epoch() <= before.Epoch() || last.Epoch() < first.Epoch() {
+			t.Errorf("%s has %v to %v after %v", who, first, last, before)
 		}
-	})
+		before = last
+		transitions = append(transitions, n)
+	}
+	if transitions[3] <= transitions[4] {
+		t.Errorf("leaseTransitions are %v: the documentation says that they begin again after a deletion", transitions)
+	}
+	return before
 }
 
 // A process that dies and comes back with its old name takes its old Lease up again, and then

@@ -171,3 +171,28 @@ func fillTable(ctx context.Context, st store.Store, content string) {
 		panic(err)
 	}
 }
+
+// A job that works on a snapshot for hours stops when the pin is lost: then the files of the
+// snapshot may be deleted.
+func ExampleSnapshot_Lost() {
+	ctx := context.Background()
+	st := memstore.New(nil)
+	fill(ctx, st, "a", "b", "c")
+	r, err := reader.Open(ctx, st, nil)
+	if err != nil {
+		panic(err)
+	}
+	s, err := r.Snapshot(ctx, nil)
+	if err != nil {
+		panic(err)
+	}
+	defer s.Close(ctx)
+	select {
+	case <-s.Lost():
+		fmt.Println("begin again:", s.Err()) // reader.ErrPinLost, and why
+	default:
+		fmt.Println("the pin holds:", s.Err())
+	}
+	// Output:
+	// the pin holds: <nil>
+}

@@ -62,9 +62,9 @@ test("between two rows it goes between their dollars", () => {
 
 test("nothing, more logs, other prices, storage", () => {
   assert.equal(estimate({ rate: 0 })["appends and checkpoints"], 0);
-  assert.equal(estimate({ logs: 3 })["appends and checkpoints"], 3 * 525);
-  assert.equal(estimate({ put: 10 })["appends and checkpoints"], 2 * 525);
-  assert.equal(estimate({ rate: 1e9 })["appends and checkpoints"], 760);
+  assert.equal(estimate({ logs: 3 })["appends and checkpoints"], 3 * 584);
+  assert.equal(estimate({ put: 10 })["appends and checkpoints"], 2 * 584);
+  assert.equal(estimate({ rate: 1e9 })["appends and checkpoints"], 833);
   assert.ok(Object.values(estimate({ put: 0, get: 0 })).every((dollars) => dollars === 0));
   // 50 records a second, 100 bytes, 30 days: 12.96 GB.
   assert.ok(Math.abs(estimate({ bytes: 100, days: 30 })["storage, not compressed"] - 12.96 * 0.023) < 1e-9);

@@ -38,9 +38,9 @@ mutant: handshake       | -DM=2 -DP=1 -DV=3 -DNO_HANDSHAKE
 mutant: pending-kept    | -DM=3 -DP=1 -DV=3 -DNO_PENDING_KEPT
 mutant: pending-raised  | -DM=2 -DP=1 -DV=4 -DNO_PENDING_RAISED
 mutant: pending-raised (acknowledgements without numbers) | -DM=2 -DP=1 -DV=4 -DNO_ACK_NUMBER
-mutant: since-new       | -DM=2 -DP=1 -DV=3 -DNO_SINCE_NEW
-mutant: since-token     | -DM=2 -DP=1 -DV=4 -DNO_SINCE_TOKEN
-mutant: since-token (an owner that opens again counts) | -DM=2 -DP=1 -DV=3 -DNO_COUNT
+mutant: tenure-new      | -DM=2 -DP=1 -DV=3 -DNO_TENURE_NEW
+mutant: tenure-token    | -DM=2 -DP=1 -DV=4 -DNO_TENURE_TOKEN
+mutant: tenure-token (an owner that opens again counts) | -DM=2 -DP=1 -DV=3 -DNO_COUNT
 mutant: stop-first      | -DM=2 -DP=1 -DV=3 -DNO_STOP_FIRST
 mutant: newest-kept     | -DM=2 -DP=1 -DV=4 -DNO_NEWEST_KEPT
 mutant: listed-version  | -DM=2 -DP=1 -DV=4 -DNO_LISTED_VERSION
@@ -61,10 +61,10 @@ mutant: expire-last     | -DM=2 -DP=1 -DV=3 -DNO_EXPIRE_LAST
 byte newest;
 byte parts[V + 2];		/* how many partitions it names */
 byte owner[(V + 2) * P];
-byte since[(V + 2) * P];	/* names the ownership; it rises with each, and is at most the assignment's number */
+byte tenure[(V + 2) * P];	/* names the ownership; it rises with each, and is at most the assignment's number */
 byte pend[(V + 2) * P * M];	/* pending: the number that a member must acknowledge first, or 0 */
 #define OWNER(row, p) owner[(row) * P + (p)]
-#define SINCE(row, p) since[(row) * P + (p)]
+#define TENURE(row, p) tenure[(row) * P + (p)]
 #define PEND(row, p, m) pend[((row) * P + (p)) * M + (m)]
 byte total;			/* group.json: how many partitions there are */
 bool dead[M];			/* others may find that it is expired, or gone for long enough */
@@ -75,7 +75,7 @@ byte acked[M * P];		/* the highest number that a member has acknowledged */
 bool joined[M];
 bool lease[M];			/* by its own clock */
 byte known[M];			/* the newest assignment that it has seen */
-byte held[M * P];		/* the ownership under which it works, by its since; 0: none */
+byte held[M * P];		/* the ownership under which it works, by its tenure; 0: none */
 byte opened[M * P];		/* how often it has opened the partition under it */
 bool work[M * P];		/* work runs, or was told to stop and has not returned */
 #define HELD(m, p) held[(m) * P + (p)]
@@ -104,14 +104,14 @@ byte junk;			/* its number; 0: there is none yet */
 #define LOWEST(m) (NUMBER(known[m]) + 1)
 #endif
 
-/* since-token: work goes on only under the ownership under which it began. Without
+/* tenure-token: work goes on only under the ownership under which it began. Without
    this: 1 and 3 give the partition to A, 2 to B. A sees 1 and 3, and goes on with the
    token of 1. A's work fails, and before A opens again it acknowledges 3. B, who has
    seen 2 only, takes that for A's answer to 2, and starts. A opens again beside B. */
-#ifdef NO_SINCE_TOKEN
+#ifdef NO_TENURE_TOKEN
 #define MINE(m, p) (OWNER(known[m], p) == m)
 #else
-#define MINE(m, p) (OWNER(known[m], p) == m && SINCE(known[m], p) == HELD(m, p))
+#define MINE(m, p) (OWNER(known[m], p) == m && TENURE(known[m], p) == HELD(m, p))
 #endif
 
 /* An owner that opens again under one ownership counts its openings. Without the count:
@@ -203,7 +203,7 @@ inline forget() {
 		p = 0;
 		do
 		:: p < P ->
-			if :: row < n -> OWNER(row, p) = 0; SINCE(row, p) = 0 :: else fi;
+			if :: row < n -> OWNER(row, p) = 0; TENURE(row, p) = 0 :: else fi;
 			x = 0;
 			do :: x < M -> if :: row < n || dead[x] -> PEND(row, p, x) = 0 :: else fi; x++ :: else -> break od;
 			p++
@@ -247,10 +247,10 @@ inline open(m, p) {
 	WORK(m, p) = true
 }
 
-#ifdef NO_SINCE_NEW
-#define LEAST_SINCE(row, p) SINCE(row, p)
+#ifdef NO_TENURE_NEW
+#define LEAST_TENURE(row, p) TENURE(row, p)
 #else
-#define LEAST_SINCE(row, p) (SINCE(row, p) + 1)
+#define LEAST_TENURE(row, p) (TENURE(row, p) + 1)
 #endif
 
 /* organise writes assignment n into row `to`. It follows from the one in row base. What the
@@ -270,20 +270,20 @@ inline organise(base, to, n) {
 	:: p < P ->
 		who = 0; do :: who <= M -> who++ :: break od;
 		if
-		:: p >= parts[to] -> OWNER(to, p) = NOBODY; SINCE(to, p) = 0; moved = false
+		:: p >= parts[to] -> OWNER(to, p) = NOBODY; TENURE(to, p) = 0; moved = false
 		:: p < parts[to] && (who > M || who < M && !joined[who] || who == NOBODY && OWNER(base, p) == NOBODY) ->
-			OWNER(to, p) = OWNER(base, p); SINCE(to, p) = SINCE(base, p); moved = false
+			OWNER(to, p) = OWNER(base, p); TENURE(to, p) = TENURE(base, p); moved = false
 		/* Also to the same owner anew, when its count is used up. */
 		:: else ->
-			OWNER(to, p) = who; SINCE(to, p) = (who == NOBODY -> 0 : n); moved = true;
-			/* since-new: the since of a partition that moves is above its since before, and
+			OWNER(to, p) = who; TENURE(to, p) = (who == NOBODY -> 0 : n); moved = true;
+			/* tenure-new: the tenure of a partition that moves is above its tenure before, and
 			   at most n. It need not be n: an assignment that moves few partitions takes a
-			   since that others have. Nobody's partition has no since that the organiser
+			   tenure that others have. Nobody's partition has no tenure that the organiser
 			   could compare with, so it gets n. Without this: B owns the partition after A,
-			   with A's since. B's first token is A's. */
+			   with A's tenure. B's first token is A's. */
 			if
 			:: who != NOBODY && OWNER(base, p) != NOBODY ->
-				do :: SINCE(to, p) > LEAST_SINCE(base, p) -> SINCE(to, p)-- :: break od
+				do :: TENURE(to, p) > LEAST_TENURE(base, p) -> TENURE(to, p)-- :: break od
 			:: else
 			fi
 		fi;
@@ -362,7 +362,7 @@ proctype Member(byte m) {
 			:: !WORK(m, p) && HELD(m, p) == 0 && OWNER(known[m], p) == m ->
 				ok = true; x = 0;
 				do :: x < M -> ok = ok && (x == m || !MUST_WAIT(known[m], p, x)); x++ :: else -> break od;
-				if :: ok -> HELD(m, p) = SINCE(known[m], p); open(m, p) :: else fi
+				if :: ok -> HELD(m, p) = TENURE(known[m], p); open(m, p) :: else fi
 			:: else
 			fi;
 			p = 0; x = 0; ok = false } }

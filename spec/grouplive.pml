@@ -38,7 +38,7 @@ byte known[M + 1];	/* the newest assignment that it has seen */
 byte work[M + 1];	/* by which assignment it works; 0: it does not */
 byte last[M + 1];	/* what it has acknowledged last */
 
-/* The assignments. Each moves the partition, so its number is also the since. */
+/* The assignments. Each moves the partition, so its number is also the tenure. */
 byte newest;
 byte owner[LAST + 1];
 byte pend[(LAST + 1) * (M + 1)];

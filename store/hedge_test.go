@@ -291,6 +291,46 @@ func TestHedgeGivenUp(t *testing.T) {
 	})
 }
 
+// A create that is overtaken is sent again at once, also after one that was late found the
+// budget empty; if its own budget is empty, it may still be late.
+func TestHedgeOvertaken(t *testing.T) {
+	passed := make(chan struct{})
+	close(passed)
+	hedged(t, []faultstore.Rule{on("put", 1, slow), on("put", 2, faultstore.Fault{Delay: usual})}, func(w *world) {
+		soon := make(chan struct{})
+		time.AfterFunc(usual/2, func() { close(soon) })
+		w.write.Overtaken = soon
+		w.createdIn(usual/2 + usual)
+		w.requests(2, 1)
+	})
+	creates := func(w *world, name string, n int) {
+		for i := range n {
+			if _, err := store.Create(w.Context(), w.st, fmt.Sprint(name, i), []byte("x"), w.write); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Run("late before, without a budget", func(t *testing.T) {
+		hedged(t, nil, func(w *world) {
+			w.fault.SetHook(faultstore.Script(each("put", faultstore.Fault{Delay: time.Second})))
+			creates(w, "slow/", 24)
+			soon := make(chan struct{})
+			time.AfterFunc(5*usual, func() { close(soon) })
+			w.write.Overtaken = soon
+			w.fault.SetHook(faultstore.Script(on("put", 1, slow), on("put", 2, faultstore.Fault{Delay: usual})))
+			w.createdIn(6 * usual)
+		})
+	})
+	t.Run("late after, when its own budget is spent", func(t *testing.T) {
+		hedged(t, nil, func(w *world) {
+			w.write.Overtaken = passed
+			creates(w, "warm/passed/", 99)
+			w.fault.SetHook(faultstore.Script(on("put", 1, slow), on("put", 2, faultstore.Fault{Delay: usual})))
+			w.createdIn(tooLate + usual)
+		})
+	})
+}
+
 // A swap is never hedged: a late copy of one could find its version again.
 func TestSwapIsNotHedged(t *testing.T) {
 	hedged(t, []faultstore.Rule{on("put", 1, faultstore.Fault{Delay: time.Second})}, func(w *world) {
@@ -312,6 +352,21 @@ func TestHedgeBudget(t *testing.T) {
 		}
 		if extra := len(w.st.puts) - n; extra != (warm+n)/20 {
 			t.Errorf("%d of %d requests were sent twice", extra, warm+n)
+		}
+	})
+	// When every request is overtaken, one in five.
+	hedged(t, nil, func(w *world) {
+		passed := make(chan struct{})
+		close(passed)
+		w.write.Overtaken = passed
+		const n = 100
+		for i := range n {
+			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("warm/passed/", i), []byte("x"), w.write); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if extra := len(w.st.puts) - n; extra != (warm+n-1)/5 {
+			t.Errorf("%d of %d requests were sent twice because they were overtaken", extra, warm+n)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func As[T any](st Store) (found T, ok bool) {
 }
 
 // UploadAborter is what a driver also implements if an interrupted upload can leave
-// parts behind that nobody sees and the bucket's owner pays for. Drivers whose leftovers
+// parts that nobody sees and the bucket's owner pays for. Drivers whose leftovers
 // are objects with names of their own, or that delete them themselves, need not. Use [As] to
 // find it.
 //

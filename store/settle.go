@@ -74,6 +74,8 @@ type write struct {
 	old   Version // that a swap replaces
 	read  int     // how many bytes of the object tell whose it is
 	hedge *Hedge
+	// overtaken says when to hedge early.
+	overtaken <-chan struct{}
 }
 
 func newWrite(st Store, key string, body []byte, cond Condition, opts *WriteOptions) (*write, error) {
@@ -92,7 +94,7 @@ func newWrite(st Store, key string, body []byte, cond Condition, opts *WriteOpti
 	if old, swap := cond.Match(); swap {
 		w.old = old
 	} else {
-		w.hedge = o.Hedge
+		w.hedge, w.overtaken = o.Hedge, o.Overtaken
 	}
 	return w, nil
 }

@@ -20,6 +20,9 @@
 //   - Its memory is bounded, whatever objects claim to be, except for names: some 200
 //     bytes for each file, segment and leadership.
 //
+// [RunGroup] does the same for a group of workers: its own objects, and the log of each partition. What it
+// cannot find is in docs/groups.md.
+//
 // # What it does not do
 //
 //   - It cannot tell a record that was lost from one that never came, where nothing says

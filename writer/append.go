@@ -136,7 +136,7 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		b.SetCursor(e.cursor)
 	}
 	b.appends++
-	if w.pace.learned() && (w.pace.came() || b.Size() >= bulk && !b.full) {
+	if w.pace.learned() && (w.pace.append(w.opts.Clock) || b.Size() >= bulk && !b.full) {
 		b.full, news = b.full || b.Size() >= bulk, true
 	}
 	if e.edit != nil || b.Size() >= w.opts.BatchBytes {

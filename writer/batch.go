@@ -32,6 +32,10 @@ type batch struct {
 	count  int // of records
 	cancel context.CancelFunc
 	hedge  *store.Hedge // nil if it is not sent twice
+	// overtaken is closed when an object after this one is applied first, nil if nobody asks;
+	// passed says that it is closed. Guarded by Writer.mu.
+	overtaken chan struct{}
+	passed    bool
 	// Set when it is encoded.
 	encoded chan struct{} // closed then
 	after   frame.Point   // the point after it

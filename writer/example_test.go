@@ -105,3 +105,29 @@ func ExampleWriter_CommitFiles() {
 	// added 21 bytes: <nil>
 	// once more: true
 }
+
+// Commits that wait at the same time share an object of the log, and so a request. Each is
+// still all or nothing.
+func ExampleWriter_CommitFilesAsync() {
+	ctx := context.Background()
+	w, err := writer.Open(ctx, memstore.New(nil), fence.NewToken(1), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var last writer.Future
+	for day := range 3 {
+		// It waits only while there is no room.
+		last, err = w.CommitFilesAsync(ctx, manifest.Edit{Properties: map[string]string{"day": fmt.Sprint(day)}})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	_, err = last.Wait(ctx) // commits are acknowledged in order, so this says it of all
+	fmt.Println(err)
+	fmt.Println(w.Close(ctx))
+	// Output:
+	// <nil>
+	// <nil>
+}

@@ -51,6 +51,37 @@ func TestHedge(t *testing.T) {
 	})
 }
 
+// guard:hedge-overtaken, hedge-full. An object that is answered after a later one is sent again
+// at once, unless it was sent because it is full.
+func TestHedgeOvertaken(t *testing.T) {
+	for full, want := range map[bool]int{false: 3, true: 2} {
+		t.Run(fmt.Sprint(full), bubbled(func(t *testing.T, e *env) {
+			opts := writer.Options{Checkpoint: -1, InFlight: 4, Hedge: 0.95, NoCompress: true}
+			if full {
+				opts.BatchBytes = 1
+			}
+			w, latency := e.paced(&opts)
+			e.thinking(w, 20, "x")
+			e.Faulty.ResetCounts()
+			*latency = 500 * ms
+			first := e.async(w, "0")
+			synctest.Wait()
+			*latency = ms
+			second := e.async(w, "1")
+			for e.puts() < 2 {
+				time.Sleep(ms)
+				synctest.Wait()
+			}
+			time.Sleep(2 * ms) // the second is answered; the first is not late yet
+			synctest.Wait()
+			if got := e.puts(); got != want {
+				t.Errorf("%d requests were sent, want %d", got, want)
+			}
+			e.outcomes([]writer.Future{first, second}, "committed", "committed")
+		}))
+	}
+}
+
 // A successor's seal is in the slot whose request is late. The twin meets it, and
 // the writer is fenced for certain; what is late lands on the seal.
 func TestHedgeWhileFenced(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 // it. Many small objects in flight therefore delay one another, and each is a request to be
 // paid for. So the writer learns how long a request takes, its latency, and sends
 // perLatency objects in that time. It also waits a moment for the clients that were just
-// acknowledged: many append again at once, and then share one object.
+// acknowledged: many append again at once, and then share one object. Where most do, the next
+// object waits for the one in flight, so that all share one.
 type pace struct {
 	interval time.Duration // between requests on average, 0 if they are not bounded
 	due      clock.Instant // of the next request, at the average rate
@@ -25,6 +26,9 @@ type pace struct {
 	// Those are awaited until gather.
 	absent int
 	gather clock.Instant
+	// awaited is how many were acknowledged in that lot, 0 if it is known whether half of them
+	// came before gather. back counts the lots for which this was so, up to meanOf, less the others.
+	awaited, back int
 
 	wake   clock.Timer // wakes the dispatcher, nil if it is not needed
 	wakeAt clock.Instant
@@ -37,14 +41,17 @@ const (
 	// perLatency is how many objects are sent in the time that one takes. bench/pacing_test.go
 	// measures it: with fewer, records wait longer to be sent. With more, they wait longer
 	// for the objects before them where latencies vary, and more requests are paid for. At
-	// S3's latencies 2 is as fast as 1.6, and needs a fifth more requests.
-	perLatency = 1.6
+	// S3's latencies 1.4 is as fast as 1.25, and needs a tenth more requests.
+	perLatency = 1.25
+	// together is in how many latencies an object is sent, at least, where most clients append
+	// again at once.
+	together = 2
 	// gatherPart is the part of the latency for which the next append of a client that was
 	// acknowledged is awaited.
 	gatherPart = 16
 	// slowest is the longest latency that is believed. With it the next object is sent at
-	// most slowest/perLatency = 100 ms after the last one.
-	slowest = 160 * time.Millisecond
+	// most slowest/perLatency = 100 ms after the last one, or slowest*together = 250 ms.
+	slowest = 125 * time.Millisecond
 	// bulk is the size, in bytes, from which an object is sent at once. The time of a larger one
 	// depends on the bandwidth, so it says nothing of the latency. Such an object is not hedged either.
 	bulk = 256 << 10
@@ -101,9 +108,9 @@ func (p *pace) learn(took time.Duration) {
 // part returns 1/n of the latency.
 func (p *pace) part(n float64) time.Duration {
 	// guard:pace-ceiling. While an object is in flight, the next one waits for a part of the usual
-	// latency, to gather more records. It waits for at most 100 ms. Without this limit: each
-	// request takes 20 s, and one object is in flight; an append that comes now is not even sent
-	// for 12 s.
+	// latency, to gather more records. It waits for at most 100 ms, or 250 ms if it waits for the
+	// one in flight. Without this limit: each request takes 20 s, and one object is in flight; an
+	// append that comes now is not even sent for 16 s.
 	//
 	//mutant:replace min(p.latency, slowest) => p.latency
 	return time.Duration(float64(min(p.latency, slowest)) / n)
@@ -115,19 +122,36 @@ func (p *pace) acknowledged(appends int, now clock.Instant) {
 		return
 	}
 	if now >= p.gather {
+		if p.awaited > 0 {
+			p.came(false)
+		}
 		p.absent = 0 // they did not come
 	}
 	p.absent += appends
+	p.awaited += appends
 	p.gather = now.Add(p.part(gatherPart))
 }
 
-// came counts an append. It reports whether it was the last one that was awaited.
-func (p *pace) came() bool {
+// append counts an append. It reports whether it was the last one that was awaited.
+func (p *pace) append(c clock.Clock) bool {
 	if p.absent == 0 {
 		return false
 	}
 	p.absent--
+	if p.awaited > 0 && p.absent <= p.awaited/2 {
+		p.came(c.Now() < p.gather)
+	}
 	return p.absent == 0
+}
+
+// came notes whether half of a lot came in time.
+func (p *pace) came(inTime bool) {
+	p.awaited = 0
+	if inTime {
+		p.back = min(p.back+1, meanOf)
+	} else {
+		p.back = max(p.back-1, 0)
+	}
 }
 
 // ripe reports whether the waiting batch need not wait for more appends or for the rate of
@@ -175,6 +199,16 @@ func (w *Writer) paced(now clock.Instant) clock.Instant {
 		//
 		//mutant:replace max(at, p.sentAt.Add(gap)) => max(at, p.sentAt.Add(0*gap))
 		gap := p.part(perLatency)
+		// guard:pace-together. Where most clients append again as soon as they are acknowledged, the
+		// next object waits for the one in flight, at most two latencies. Without this rule: 16 clients
+		// append, and each request takes 30 ms; 4 of them come 1 ms after the others, and their object
+		// is sent 24 ms after the first; each group waits for the other again and again, and each
+		// client is acknowledged every 48 ms, instead of every 30 ms.
+		//
+		//mutant:replace p.back > meanOf/2 => false
+		if p.back > meanOf/2 {
+			gap = p.part(1. / together)
+		}
 		if soon := p.part(gatherPart); now < p.sentAt.Add(soon) || uint64(w.waiting.Records()) > burst*(w.offset-w.acked.Offset) {
 			gap = soon // then look whether it is a burst
 		}

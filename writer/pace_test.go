@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,12 +195,19 @@ func (e *env) paced(opts *writer.Options) (w *writer.Writer, latency *time.Durat
 	*latency = 32 * time.Millisecond
 	e.latency(latency)
 	w = e.open("a", 1, opts)
-	for range 20 {
-		e.append(w, "x")
-	}
+	e.thinking(w, 20, "x")
 	time.Sleep(time.Second)
 	e.Faulty.ResetCounts()
 	return w, latency
+}
+
+// thinking appends a record some times, as a client does that thinks before it appends again.
+func (e *env) thinking(w *writer.Writer, times int, record string) {
+	e.Helper()
+	for range times {
+		e.append(w, record)
+		time.Sleep(10 * ms)
+	}
 }
 
 // sentAfter wants so many objects to have been sent after a time.
@@ -225,8 +233,8 @@ func TestPace(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(4 * ms)
 		}
-		// At 0, 16 and 32 ms.
-		e.sentAfter(start, 48*ms-1, 3)
+		// At 0, 25.6 and 51.2 ms.
+		e.sentAfter(start, 51*ms, 2)
 	})
 }
 
@@ -267,10 +275,37 @@ func TestPaceGathers(t *testing.T) {
 		if took := time.Since(acked); e.puts() != 1 || took != 33*ms {
 			t.Errorf("three clients took %d objects and %v", e.puts(), took)
 		}
-		if took := time.Since(start); took != (20+32+33)*ms {
+		if took := time.Since(start); took != 32*ms*4/5+(32+33)*ms {
 			t.Errorf("all took %v", took)
 		}
 	})
+}
+
+// guard:pace-together. Two groups of clients that append again at once share one object after a
+// while, although they began apart. Clients that think before they append again do not.
+func TestPaceTogether(t *testing.T) {
+	for _, think := range []time.Duration{0, 10 * ms} {
+		t.Run(think.String(), bubbled(func(t *testing.T, e *env) {
+			w, _ := e.paced(&writer.Options{Checkpoint: -1})
+			var all sync.WaitGroup
+			end := time.Now().Add(10 * time.Second)
+			rounds := 0
+			for i := range 8 {
+				all.Go(func() {
+					for time.Sleep(time.Duration(i/4) * ms); time.Now().Before(end); time.Sleep(think) {
+						e.append(w, "x")
+						if i == 0 {
+							rounds++
+						}
+					}
+				})
+			}
+			all.Wait()
+			if objects := e.puts(); (objects < rounds+20) != (think == 0) {
+				t.Errorf("in %d rounds of all clients %d objects were sent", rounds, objects)
+			}
+		}))
+	}
 }
 
 // A client that does not come back is awaited for a sixteenth of the latency; if somebody
@@ -354,7 +389,7 @@ func TestPaceOfBulk(t *testing.T) {
 }
 
 // gap returns how long an append beside one in flight waits before it is sent, in whole
-// milliseconds: 5/8 of the latency.
+// milliseconds: 4/5 of the latency.
 func (e *env) gap(w *writer.Writer) time.Duration {
 	e.Helper()
 	time.Sleep(time.Hour)
@@ -375,29 +410,25 @@ func TestPaceLearns(t *testing.T) {
 		then func(e *env, w *writer.Writer, latency *time.Duration)
 		gap  time.Duration
 	}{
-		{"nothing", func(*env, *writer.Writer, *time.Duration) {}, 20 * ms},
+		{"nothing", func(*env, *writer.Writer, *time.Duration) {}, 26 * ms},
 		{"one slow request", func(e *env, w *writer.Writer, latency *time.Duration) {
 			*latency = 10 * time.Second
-			e.append(w, "x")
-		}, 22 * ms},
+			e.thinking(w, 1, "x")
+		}, 28 * ms},
 		{"large objects", func(e *env, w *writer.Writer, latency *time.Duration) {
 			*latency = 2 * time.Second
-			for range 20 {
-				e.append(w, strings.Repeat("x", 256<<10))
-			}
-		}, 20 * ms},
+			e.thinking(w, 20, strings.Repeat("x", 256<<10))
+		}, 26 * ms},
 		{"lost answers", func(e *env, w *writer.Writer, _ *time.Duration) {
 			for range 20 {
 				e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataPrefix, Fault: faultstore.Fault{Delay: 200 * ms, Err: errors.New("reset")}})
-				e.append(w, "x")
+				e.thinking(w, 1, "x")
 			}
-		}, 20 * ms},
+		}, 26 * ms},
 		{"a store that has become slow", func(e *env, w *writer.Writer, latency *time.Duration) {
 			*latency = 100 * ms
-			for range 200 {
-				e.append(w, "x")
-			}
-		}, 63 * ms},
+			e.thinking(w, 200, "x")
+		}, 80 * ms},
 	} {
 		t.Run(c.name, bubbled(func(t *testing.T, e *env) {
 			w, latency := e.paced(&writer.Options{Checkpoint: -1, NoCompress: true})
@@ -415,9 +446,7 @@ func TestPaceOfAVerySlowStore(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
 		w, latency := e.paced(&writer.Options{Checkpoint: -1})
 		*latency = 20 * time.Second
-		for range 200 {
-			e.append(w, "x")
-		}
+		e.thinking(w, 200, "x")
 		if got := e.gap(w); got != 100*ms {
 			t.Errorf("the second object waited %v", got)
 		}

@@ -26,8 +26,9 @@ use meanwhile: a pin holds a version of it, and everything acknowledged before b
 began is in the copy. Where the store can copy by itself, on condition that nothing is
 overwritten, the bytes do not come through this process.
 
-If backup is interrupted, the same command goes on, and the pin stays until it has; to
-give up, delete DESTINATION and remove the pin (fencepost pins, fencepost unpin). If
+If backup is interrupted, the same command goes on. The pin stays until a backup is
+complete. To give up, delete DESTINATION and remove the pin (fencepost pins, fencepost
+unpin). If
 DESTINATION holds a complete backup of the same log, it is brought up to date: only
 what is new is copied.
 

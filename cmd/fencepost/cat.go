@@ -27,10 +27,10 @@ func (a *app) catCmd() *cobra.Command {
 log. With --follow it goes on as the log grows. If there is no log, or it has fewer
 than N records, that is an error; with --follow cat waits for it.
 
-Formats: lines puts a newline after each record that does not end in one; raw prints
-the bytes as they were appended and nothing between them; frames puts a length of 4
-bytes before each, the most significant first; json prints a line of JSON for each,
-as export does, and --json is short for that.
+With the format lines, a record that does not end in a newline gets one. Raw prints the
+bytes as they were appended, and nothing between them. Frames puts a length of 4 bytes
+before each record, the most significant first. Json prints a line of JSON for each, as
+export does; --json is short for that.
 
 ` + schema + `
 

@@ -66,11 +66,11 @@ func (a *app) compactCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compact [--watch [--group] | --dry-run] [--json] URL",
 		Short: "fold the log into segments, and delete what is not needed",
-		Long: `Compact folds the log into segments, merges small segments, deletes what is older
-than the log's grace period and not needed any more, prints what it did, and ends.
-With --watch it goes on until it is stopped, and waits for a log that is not there yet;
-with --json as well it prints a line for each round that did something. With --dry-run
-it changes nothing, and prints what it would do. It never disturbs writers or readers.
+		Long: `Compact folds the log into segments, and merges small segments. It deletes what is not
+needed any more, and is older than the log's grace period. Then it prints what it did,
+and ends. With --watch it goes on until it is stopped, and waits for a log that is not
+there yet. With --json as well it prints a line for each round that did something. With
+--dry-run it changes nothing, and prints what it would do. It never disturbs writers or readers.
 
 The --retain flags bound the history: records beyond any bound are given up, whole
 segments at a time and the oldest first, and deleted after the grace period.

@@ -21,16 +21,18 @@ func (a *app) doctorCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor [--deep] [--strict] [--json] URL",
 		Short: "check all that an operator should check",
-		Long: `Doctor checks what docs/operations.md says to check, and prints a line for each check,
-with what to do if something is wrong: format and grace; lifecycle rules of the bucket;
-the store's clock and its promises; the state of the log; the leader, and how often
-leaders were deposed; what waits for a compactor; checkpoints; forgotten pins; what
-should have been deleted; uploads that broke off; and the Delta table that is published.
-It lists everything, and changes nothing.
+		Long: `Doctor checks what docs/operations.md says to check. It prints a line for each check,
+with what to do if something is wrong. It lists everything, and changes nothing.
+
+Of the store it checks lifecycle rules of the bucket, the clock, and the promises that
+the log needs. Of the log it checks format and grace, its state, the leader, and how
+often leaders were deposed. It finds what waits for a compactor, late checkpoints,
+forgotten pins, objects that should have been deleted, and uploads that broke off. If
+the log's table is published as a Delta table, it checks that too.
 
 If the URL is that of a group of workers, it checks their membership: who is alive, what
 nobody owns, and whose work fails. The log of a partition has a URL of its own, which
-ends in /partition/ and six digits.
+ends in /partition/ and six digits. Verify reads the group's objects and all its logs.
 
 With --deep it also probes the store, which writes below tmp/, and reads the whole log
 as verify does.

@@ -133,13 +133,25 @@ func TestExecGroupAfterDamage(t *testing.T) {
 			t.Errorf("%q: %s", args, b)
 		}
 	}
+	if r := run(t, "", "verify", url); r.status != 1 || !strings.Contains(r.out, "problem: group/group.json: ") || !strings.Contains(r.out, "docs/groups.md says") {
+		t.Errorf("verify of a damaged group: status %d, %s%s", r.status, r.out, r.err)
+	}
 	if err := os.RemoveAll(filepath.Join(root, "group")); err != nil {
 		t.Fatal(err)
+	}
+	if r := run(t, "", "verify", url); r.status != 1 || !strings.Contains(r.out, "a partition has a log") {
+		t.Errorf("verify of a lost group: status %d, %s%s", r.status, r.out, r.err)
 	}
 	if next := run1("next", fmt.Sprintf("--partitions 1 --base %d", first)); next <= first {
 		t.Errorf("epoch %d after %d", next, first)
 	}
-	for _, verb := range []string{"status", "append", "cat", "verify"} {
+	if out := must(t, "", "verify", url); !strings.Contains(out, "group: 1 partition, ") || !strings.Contains(out, "; 1 log with ") || !strings.HasSuffix(out, "nothing is wrong\n") {
+		t.Error(out)
+	}
+	if out := must(t, "", "verify", "--json", url); !strings.Contains(out, `"logs": 1`) {
+		t.Error(out)
+	}
+	for _, verb := range []string{"status", "append", "cat"} {
 		if r := run(t, "x", verb, url); r.status != 1 || !strings.Contains(r.err, "has a group, not a log") {
 			t.Errorf("%s: status %d, %s", verb, r.status, r.err)
 		}

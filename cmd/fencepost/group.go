@@ -41,10 +41,10 @@ func (a *app) groupStatusCmd() *cobra.Command {
 		Use:   "status [--json] [--watch] URL",
 		Short: "print the members, what each owns, and what is moving",
 		Long: `Status prints the members of a group in the order in which they organise, with what
-each owns; who organises; the partitions that wait until their last owner has stopped;
-those that nobody owns; and those that their owners gave up, as their work failed. With
---watch it prints that again after each change, until it is interrupted; with --json as
-well, one line for each.
+each owns, and who organises. It lists the partitions that wait until their last owner
+has stopped, and those that nobody owns. It also lists those that their owners gave up,
+because their work failed. With --watch it prints that again after each change, until
+it is interrupted; with --json as well, one line for each.
 
 The states are: live; leaving, which receives nothing more; lapsed, which was not
 renewed for longer than its validity; and expired, which was found dead.

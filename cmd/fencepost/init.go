@@ -30,9 +30,9 @@ probes the store for some seconds, and refuses one that lacks what the protocol
 needs. If the log exists, init changes nothing; it fails if the log has other limits
 than the flags ask for. Append makes logs too, with the default limits.
 
-With --files the files of the log's table go to a store of their own, which many logs
-may share, such as the root of a Delta table. That cannot be changed later: whoever
-writes, compacts or verifies the log gives --files too. --files-moved says that the
+With --files the files of the log's table go to a store of their own, such as the root
+of a Delta table. Many logs may share it. That cannot be changed later: every command
+that writes, compacts or verifies the log needs --files too. --files-moved says that the
 log or its files were moved, and that this is their store now.
 
 It needs the rights of a writer.`,

@@ -19,7 +19,7 @@ type lagDoc struct {
 	Consumer *behindDoc `json:"consumer,omitempty"`
 }
 
-// behindDoc is how far a consumer is behind the end of the log.
+// behindDoc is the lag of a consumer: what lies between it and the end of the log.
 type behindDoc struct {
 	At     uint64 `json:"at"`
 	Behind uint64 `json:"behind"`
@@ -32,9 +32,9 @@ func (a *app) lagCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lag [--at N] [--json] URL",
 		Short: "print how far compaction, checkpoints and a consumer are behind",
-		Long: `Lag prints where the log ends and when the last record came; how many records and
-objects wait to be compacted, and for how long; and how many records a new leader
-would read before it can append. With --at it also prints how far a consumer is behind
+		Long: `Lag prints where the log ends, and when the last record came. It prints how many records
+and objects wait to be compacted, and for how long. It says how many records a new
+leader would read before it can append. With --at it also prints the lag of a consumer
 that reads record N next.
 
 It lists the objects that are not compacted. Times are those of the writers.

@@ -45,7 +45,7 @@ var filesRights = map[string][]right{
 	"reader":    {},
 }
 
-// withFiles adds what a role needs in a second store, and takes away what it needs for files
+// withFiles adds what a role needs in a second store, and leaves out what it needs for files
 // in the log's own.
 func (p *policy) withFiles(role, bucket, prefix string) {
 	own, ok := filesRights[role]

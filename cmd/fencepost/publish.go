@@ -28,8 +28,8 @@ func (a *app) publishCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "publish [--watch] [--format delta] URL [TABLE]",
 		Short: "publish the table of files as a Delta Lake table",
-		Long: `Publish creates the versions of a Delta Lake table that are missing, so that Spark, DuckDB,
-Polars and others read the log's table of Parquet files. With --watch it goes on until it
+		Long: `Publish creates the missing versions of a Delta Lake table. So Spark, DuckDB, Polars and
+others can read the log's table of Parquet files. With --watch it goes on until it
 is stopped, and waits for a log that is not there yet. Any number of publishers may run at once.
 
 ` + tableArg + `
@@ -205,9 +205,9 @@ func (a *app) publishedCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "published [--json] URL [TABLE]",
 		Short: "print what is published, and how far behind it is",
-		Long: `Published prints the newest version of the Delta table, how many edits of the log are in
-it and how many are not, and what other programs have left in the Delta log. It changes
-nothing.
+		Long: `Published prints the newest version of the Delta table, and how many edits of the log are
+in it and how many are not. It also prints what other programs have left in the Delta
+log. It changes nothing.
 
 ` + tableArg + `
 

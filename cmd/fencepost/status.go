@@ -23,10 +23,10 @@ func (a *app) statusCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [--objects] [--watch] [--json] URL",
 		Short: "print who leads, where the log ends, and its manifest",
-		Long: `Status prints who leads, since when, and in which epoch; the tail, the number of
-records, and the producer's cursor; the floor and the newest manifest; and the results
-of the probe when the log was made. It makes some ten requests and writes nothing, so
-it may be polled.
+		Long: `Status prints who leads, since when, and in which epoch. It prints the tail, the number
+of records, the producer's cursor, the floor and the newest manifest. It also prints
+what the probe found when the log was made. Status makes some ten requests and writes
+nothing, so it may be polled.
 
 With --objects it also counts objects and bytes of each kind: that lists everything.
 If the log keeps the files of its table in another store, --files counts those too.

@@ -16,21 +16,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/promhooks"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
 )
 
 func (a *app) verifyCmd() *cobra.Command {
 	var isCopy, noContent, repair, dry bool
+	var atOnce int
 	var metrics string
 	var part partValue
 	var files *fileStore
 	c := &cobra.Command{
-		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--dry-run]] [--metrics FILE] [--json] URL",
+		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--dry-run]] [--json] URL",
 		Short: "check the whole log for damage",
 		Long: `Verify reads the whole log and checks every checksum, sequence number, seal and
-reference, also those of files, of pinned versions and of older versions that readers
-may still use. It prints each problem with its key and a remedy; the exit status is
-then 1. What crashes and late requests have left behind is listed as notes, and is no
+reference. It also checks those of files, of pinned versions, and of older versions that
+readers may still use. It prints each problem with its key and a remedy; the exit status
+is then 1. What crashes and late requests have left is listed as notes, and is no
 problem. Verify may run beside writers and compactors. Without --repair it changes nothing.
 
 With --part it reads only a part of the segments, files and seals: 3/30 is the third of
@@ -43,13 +45,17 @@ are there with their size.
 With --copy the log is a copy of one version, as a backup is. Then it is no problem
 that the versions before it are missing.
 
-With --repair it repairs what needs no guess, and prints what it did: it creates seals
-again that the manifest names, writes pages of its lists again if an older version has
-their entries, and deletes old locks that cannot be read. With --dry-run it prints what
+With --repair it repairs what needs no guess, and prints what it did. It creates lost
+seals that the manifest names. It writes lost pages of the manifest's lists again if an
+older version has their entries. It deletes old locks that cannot be read. With --dry-run it prints what
 it would do. If all is repaired the exit status is 0.
 
-With --metrics it writes what it found to FILE once it has read everything, for the
-textfile collector of Prometheus's node exporter, which wants a name that ends in .prom.
+If the URL is that of a group of workers, it checks every object of the group, and the
+log of each partition, --at-once of them at a time. The options hold for each log, and
+the group's own objects are never repaired.
+
+With --metrics it writes what it found to FILE once it has read everything. That is for
+the textfile collector of Prometheus's node exporter: FILE must end in .prom there.
 
 It needs the right to read. To repair it needs the rights of a writer and a compactor.`,
 		Example: "fencepost verify s3://bucket/orders\n  fencepost verify --part today/30 s3://bucket/orders",
@@ -62,7 +68,18 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err != nil {
 				return err
 			}
-			a.warnUnfolded(cmd.Context(), st)
+			grouped, err := verify.IsGroup(cmd.Context(), st, nil)
+			if err != nil && !errors.Is(err, store.ErrDenied) {
+				return err // who may read only the log cannot know
+			}
+			check := verify.Run
+			if grouped {
+				check = verify.RunGroup
+			} else if cmd.Flags().Changed("at-once") {
+				return usage("--at-once is for a group of workers, and there is none at %s", args[0])
+			} else {
+				a.warnUnfolded(cmd.Context(), st)
+			}
 			second, err := files.open(cmd.Context(), false)
 			if err != nil {
 				return err
@@ -74,14 +91,14 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err != nil {
 				return err
 			}
-			r, err := verify.Run(cmd.Context(), st, &verify.Options{Files: second, Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: hooks})
+			r, err := check(cmd.Context(), st, &verify.Options{Files: second, AtOnce: atOnce, Copy: isCopy, NoContent: noContent, Part: part.k, Parts: part.n, Repair: repair, DryRun: dry, Hooks: hooks})
 			a.con.done()
 			if err != nil {
 				// The problems that were found so far matter more than this error.
 				for _, p := range r.Problems {
 					a.con.note("problem: %v", p)
 				}
-				return notGroup(cmd.Context(), st, err)
+				return err
 			}
 			if err := save(); err != nil {
 				a.con.note("the metrics are not written: %s", line(err))
@@ -104,6 +121,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 	c.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a guess")
 	c.Flags().BoolVar(&dry, "dry-run", false, "with --repair: change nothing; print what would be done")
 	c.Flags().StringVar(&metrics, "metrics", "", "write metrics of what was found to `FILE`, which ends in .prom")
+	countVar(c.Flags(), &atOnce, "at-once", 4, "of a group: how many logs to check at once")
 	a.jsonFlag(c)
 	return c
 }
@@ -146,8 +164,14 @@ func verdict(r *verify.Report) []byte {
 	if r.MoreNotes > 0 {
 		fmt.Fprintf(&b, "note: and %d more\n", r.MoreNotes)
 	}
-	fmt.Fprintf(&b, "read %s: %s, %s of the chain up to %v, %s; %s, %s, manifest %d; in %s\n",
-		recordRange(r.First, r.End), plural(r.Segments, "segment"), plural(r.Slots, "object"), r.Tail, size(int(r.Bytes)), plural(r.Seals, "seal"), plural(r.Locks, "lock"), r.Manifest, brief(r.Took))
+	if g := r.Group; g != nil {
+		fmt.Fprintf(&b, "group: %s, assignment %d, %s; read %s of the group; %s with %s: %s, %s of the chains, %s; in %s\n",
+			plural(g.Partitions, "partition"), g.Assignment, plural(g.Members, "member"), plural(g.Objects, "object"), plural(g.Logs, "log"), plural(int(g.Records), "record"),
+			plural(r.Segments, "segment"), plural(r.Slots, "object"), size(int(r.Bytes)), brief(r.Took))
+	} else {
+		fmt.Fprintf(&b, "read %s: %s, %s of the chain up to %v, %s; %s, %s, manifest %d; in %s\n",
+			recordRange(r.First, r.End), plural(r.Segments, "segment"), plural(r.Slots, "object"), r.Tail, size(int(r.Bytes)), plural(r.Seals, "seal"), plural(r.Locks, "lock"), r.Manifest, brief(r.Took))
+	}
 	if r.Parts > 1 {
 		fmt.Fprintf(&b, "of segments, files and seals this was part %d of %d\n", r.Part, r.Parts)
 	}

@@ -83,6 +83,7 @@ func (l *lake) seek(ctx context.Context, w *writer.Writer, partition int32) (*kg
 		kgo.KeepRetryableFetchErrors(),      // see lake.trouble
 		kgo.FetchMaxPartitionBytes(4 << 20), // each partition has a client of its own
 		kgo.FetchMaxBytes(4 << 20),
+		kgo.WithPools(&pool{}),
 	}, l.client...)...)
 	return client, at, err
 }

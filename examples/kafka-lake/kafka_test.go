@@ -177,6 +177,7 @@ func TestBrokerChaos(t *testing.T) {
 	if err := s.told((&chaos{story: s, kafka: b}).run(ctx)); err != nil {
 		b.fatal(err)
 	}
+	s.engines(ctx, t, "s3://"+s3.Bucket+"/lake/"+s.topic+"/table", append(slices.Clone(s3.Env), "AWS_ENDPOINT_URL="+s3.Endpoint, "AWS_ALLOW_HTTP=true"))
 }
 
 // chaos kills and freezes workers.

@@ -34,7 +34,7 @@ type lake struct {
 	topic   string
 	table   store.Store // the root of the Delta table
 	// flush is how long after its first message a file is committed, also if no message follows.
-	// rows is how many messages a file has at most, about.
+	// rows is how many messages a file has at most.
 	flush time.Duration
 	rows  uint64
 	// client are more options of the Kafka client, such as TLS.
@@ -45,7 +45,7 @@ type lake struct {
 	waits func(partition int32, err error)
 }
 
-// batch is how many messages are taken from the client at once.
+// batch is how many messages are written at once. Their rows are in memory twice meanwhile.
 const batch = 4096
 
 // copyPartition copies a partition of the topic until ctx ends. It begins at the cursor that w has recovered.
@@ -59,61 +59,100 @@ func (l *lake) copyPartition(ctx context.Context, w *writer.Writer, partition in
 		return err
 	}
 	defer from.Close()
-	rows, err := delta.NewWriter(ctx, w, &delta.WriterOptions[row]{Table: l.table})
+	table, err := delta.NewWriter(ctx, w, &delta.WriterOptions[row]{Table: l.table})
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	var due time.Time // of the next commit; zero while there is nothing to commit
+	defer table.Close()
+	c := &copying{lake: l, table: table, at: at, rows: make([]row, 0, batch)}
 	for {
-		messages, err := l.poll(ctx, from, at.Topic, due)
+		messages, err := l.poll(ctx, from, at.Topic, c.due)
 		if err != nil {
 			return err
 		}
-		if len(messages) > 0 && due.IsZero() {
-			due = time.Now().Add(l.flush)
-		}
-		if err := write(ctx, rows, messages, &at); err != nil {
+		if err := c.write(ctx, messages); err != nil {
 			return err
 		}
-		n := rows.Pending()
-		if due.IsZero() || n < l.rows && time.Now().Before(due) {
-			continue
-		}
-		// Files and cursor are one atom. Without rows, after a transaction that was aborted, it
-		// is the cursor alone.
-		if err := rows.Commit(ctx, writer.Cursor(at.encode())); err != nil {
-			return err
-		}
-		if due = (time.Time{}); l.committed != nil {
-			l.committed(at, n)
+		if !c.due.IsZero() && !time.Now().Before(c.due) {
+			if err := c.commit(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// write writes messages, and moves the cursor past them.
-func write(ctx context.Context, to *delta.Writer[row], messages []*kgo.Record, at *cursor) error {
-	rows := make([]row, 0, len(messages))
+// copying is a partition that is being copied.
+type copying struct {
+	*lake
+	table *delta.Writer[row]
+	at    cursor
+	due   time.Time // of the next commit; zero while there is nothing to commit
+	rows  []row     // used again and again
+}
+
+// write writes messages, and moves the cursor past them. It commits each file that is full.
+func (c *copying) write(ctx context.Context, messages []*kgo.Record) error {
+	for len(messages) > 0 {
+		if c.due.IsZero() {
+			c.due = time.Now().Add(c.flush)
+		}
+		n := min(batch, len(messages), int(max(1, c.lake.rows-c.table.Pending())))
+		if err := c.some(ctx, messages[:n]); err != nil {
+			return err
+		}
+		messages = messages[n:]
+		if c.table.Pending() >= c.lake.rows {
+			if err := c.commit(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// some writes at most batch messages.
+func (c *copying) some(ctx context.Context, messages []*kgo.Record) error {
+	c.rows = c.rows[:0]
 	for _, m := range messages {
-		if m.Offset < at.Offset {
-			return fmt.Errorf("kafka-lake: the client returned offset %d of partition %d after offset %d", m.Offset, m.Partition, at.Offset-1)
+		if m.Offset < c.at.Offset {
+			return fmt.Errorf("kafka-lake: the client returned offset %d of partition %d after offset %d", m.Offset, m.Partition, c.at.Offset-1)
 		}
-		at.Offset, at.Epoch = m.Offset+1, m.LeaderEpoch
+		c.at.Offset, c.at.Epoch = m.Offset+1, m.LeaderEpoch
 		if !m.Attrs.IsControl() { // the end of a transaction moves the cursor, and is no message
-			rows = append(rows, rowOf(m))
+			c.rows = append(c.rows, rowOf(m))
 		}
 	}
-	return to.Write(ctx, rows)
+	if err := c.table.Write(ctx, c.rows); err != nil {
+		return err
+	}
+	for _, m := range messages {
+		m.Recycle() // the table has copied it
+	}
+	return nil
 }
 
-// poll waits for messages, but not longer than until due, unless that is zero.
+// commit commits files and cursor as one atom. Without rows, after a transaction that was aborted, it
+// is the cursor alone.
+func (c *copying) commit(ctx context.Context) error {
+	n := c.table.Pending()
+	if err := c.table.Commit(ctx, writer.Cursor(c.at.encode())); err != nil {
+		return err
+	}
+	if c.due = (time.Time{}); c.committed != nil {
+		c.committed(c.at, n)
+	}
+	return nil
+}
+
+// poll waits for messages, but not longer than until due, unless that is zero. It returns all that the client
+// has fetched, so that the client fetches more while these are written.
 func (l *lake) poll(ctx context.Context, from *kgo.Client, topic string, due time.Time) ([]*kgo.Record, error) {
 	wait, cancel := ctx, func() {}
 	if !due.IsZero() {
 		wait, cancel = context.WithDeadline(ctx, due)
 	}
 	defer cancel()
-	got := from.PollRecords(wait, batch)
+	got := from.PollFetches(wait)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -21,7 +21,7 @@ func main() {
 	flag.IntVar(&c.partitions, "partitions", 8, "how many partitions the topic of the story has")
 	flag.IntVar(&c.rate, "rate", 4000, "how many messages the story produces in a second")
 	flag.DurationVar(&c.flush, "flush", 10*time.Second, "with -worker: how long a message waits for others in its file")
-	flag.Uint64Var(&c.rows, "rows", 1_000_000, "with -worker: how many messages a file has at most, about")
+	flag.Uint64Var(&c.rows, "rows", 1_000_000, "with -worker: how many messages a file has at most")
 	flag.DurationVar(&c.validity, "validity", 15*time.Second, "with -worker: how long a worker holds its partitions without a heartbeat")
 	flag.DurationVar(&c.grace, "grace", 0, "with -worker: how long the compactor keeps what a log does not need any more; default 10m")
 	flag.BoolVar(&c.staged, "staged", false, "with -worker: take the narrator's commands from standard input")

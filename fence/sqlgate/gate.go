@@ -114,7 +114,7 @@ func (g *Gate) Enter(ctx context.Context, tx *sql.Tx, e fence.Epoch) error {
 	return &fence.FencedError{Epoch: e, By: fence.Epoch(by)}
 }
 
-// Do runs effect in a transaction of its own, behind Enter, and commits it. After an error it
+// Do runs effect in a transaction of its own, after Enter, and commits it. After an error it
 // rolls back. If the error is one of the commit, the effect may have taken place.
 func (g *Gate) Do(ctx context.Context, db *sql.DB, e fence.Epoch, effect func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)

@@ -23,7 +23,7 @@ const (
 	// MaxWaits is how many pending entries a partition may have before it moves for fairness
 	// once more.
 	MaxWaits = 8
-	// MaxOpenings is how often an owner may open a partition under one since.
+	// MaxOpenings is how often an owner may open a partition under one tenure.
 	MaxOpenings = 1 << 16
 )
 
@@ -59,7 +59,7 @@ type Assignment struct {
 	members []Member
 	index   map[fence.ID]int // of members, by name
 	owners  []int32
-	sinces  []uint64
+	tenures []uint64
 	// The entries of partition p are entries[first[p]:first[p+1]], by member.
 	first   []uint32
 	entries []Entry
@@ -68,7 +68,7 @@ type Assignment struct {
 // New returns the assignment before the first. Its number is 0, it lists no members, and
 // nobody owns anything. It is never stored.
 func New(group fence.ID, partitions int, base uint64) *Assignment {
-	a := &Assignment{group: group, base: base, owners: make([]int32, partitions), sinces: make([]uint64, partitions), first: make([]uint32, partitions+1)}
+	a := &Assignment{group: group, base: base, owners: make([]int32, partitions), tenures: make([]uint64, partitions), first: make([]uint32, partitions+1)}
 	for p := range a.owners {
 		a.owners[p] = Nobody
 	}
@@ -105,19 +105,19 @@ func (a *Assignment) Index(name fence.ID) (int, bool) {
 // Owner returns the index of the member that owns partition p, or [Nobody].
 func (a *Assignment) Owner(p int) int { return int(a.owners[p]) }
 
-// Since names the ownership of partition p. It rises with each move of p, and with each fresh
-// since that the owner asks for. It is the number of the assignment that moved p, or of an
-// earlier one: assignments that move few partitions share a since. It is 0 if nobody owns p.
-func (a *Assignment) Since(p int) uint64 { return a.sinces[p] }
+// Tenure names the ownership of partition p. It rises with each move of p, and with each fresh
+// tenure that the owner asks for. It is the number of the assignment that moved p, or of an
+// earlier one: assignments that move few partitions share a tenure. It is 0 if nobody owns p.
+func (a *Assignment) Tenure(p int) uint64 { return a.tenures[p] }
 
 // Token returns the token of an opening of partition p by its owner. The first opening under
-// a since has number 0. It returns the zero Token if nobody owns p or if opening is
-// [MaxOpenings] or more: then the owner must ask for a fresh since.
+// a tenure has number 0. It returns the zero Token if nobody owns p or if opening is
+// [MaxOpenings] or more: then the owner must ask for a fresh tenure.
 func (a *Assignment) Token(p, opening int) fence.Token {
-	if a.sinces[p] == 0 || opening < 0 || opening >= MaxOpenings {
+	if a.tenures[p] == 0 || opening < 0 || opening >= MaxOpenings {
 		return fence.Token{}
 	}
-	return fence.NewToken(a.base + a.sinces[p]*MaxOpenings + uint64(opening))
+	return fence.NewToken(a.base + a.tenures[p]*MaxOpenings + uint64(opening))
 }
 
 // Pending returns the pending entries of partition p, at most one for each member, by

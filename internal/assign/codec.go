@@ -94,15 +94,15 @@ func (a *Assignment) columns() (all [][]byte) {
 		}
 		head = append(head, flags)
 	}
-	owners, sinces := make([]uint32, len(a.owners)), make([]uint64, 0, len(a.owners))
+	owners, tenures := make([]uint32, len(a.owners)), make([]uint64, 0, len(a.owners))
 	for p, o := range a.owners {
 		owners[p] = uint32(o + 1)
 		if o != Nobody {
-			sinces = append(sinces, a.sinces[p])
+			tenures = append(tenures, a.tenures[p])
 		}
 	}
 	all = appendPlanes([][]byte{head}, owners, len(a.members)+1)
-	all = appendNumbers(all, a.number, sinces)
+	all = appendNumbers(all, a.number, tenures)
 	if len(a.entries) == 0 {
 		return all
 	}
@@ -297,7 +297,7 @@ func (d *decoding) assignment() *Assignment {
 		return nil
 	}
 	d.members(a, int(members))
-	a.owners, a.sinces = make([]int32, partitions), make([]uint64, partitions)
+	a.owners, a.tenures = make([]int32, partitions), make([]uint64, partitions)
 	var owned []int
 	for p, v := range d.values("owner", int(partitions), int(members)+1) {
 		a.owners[p] = int32(v) - 1
@@ -306,7 +306,7 @@ func (d *decoding) assignment() *Assignment {
 		}
 	}
 	for i, n := range d.numbers(a.number, len(owned)) {
-		a.sinces[owned[i]] = n
+		a.tenures[owned[i]] = n
 	}
 	a.first = make([]uint32, partitions+1)
 	if entries > 0 {

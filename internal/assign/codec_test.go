@@ -28,7 +28,7 @@ func sample() *Assignment {
 		}
 		g.a = next
 	}
-	g.a.owners[5], g.a.sinces[5] = Nobody, 0
+	g.a.owners[5], g.a.tenures[5] = Nobody, 0
 	return g.a
 }
 
@@ -85,7 +85,7 @@ func TestDecodeRefuses(t *testing.T) {
 	one := slices.Concat(make([]byte, 15), []byte{1})
 	payload := func(parts ...[]byte) []byte { return slices.Concat(append([][]byte{ids}, parts...)...) }
 	good := payload(numbers(5, 0, 1, 2, 1), one, []byte{1, 0}, []byte{1, 0}, numbers(1, 3), []byte{0, 1}, numbers(1, 0))
-	if a, err := Decode("k", object(good, version)); err != nil || a.Since(0) != 2 || a.Owner(1) != Nobody || a.Pending(1)[0] != (Entry{0, 5}) {
+	if a, err := Decode("k", object(good, version)); err != nil || a.Tenure(0) != 2 || a.Owner(1) != Nobody || a.Pending(1)[0] != (Entry{0, 5}) {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	for name, c := range map[string]struct {
@@ -111,8 +111,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"weight":               {object(payload(numbers(1, 0, 1, 0, 0), one, numbers(MaxWeight+1), []byte{0}, numbers(0)), version), "weight 1000000001"},
 		"flags":                {object(payload(numbers(1, 0, 1, 0, 0), one, []byte{1, 2}, numbers(0)), version), "flags 00000010"},
 		"owner":                {object(payload(numbers(1, 0, 1, 1, 0), one, []byte{1, 0}, []byte{2}, numbers(0)), version), "owner 2 of 2"},
-		"since 0":              {object(payload(numbers(1, 0, 1, 1, 0), one, []byte{1, 0}, []byte{1}, numbers(1, 1)), version), "fall to 0"},
-		"since before 0":       {object(payload(numbers(1, 0, 1, 1, 0), one, []byte{1, 0}, []byte{1}, numbers(1, 2)), version), "a distance of 2; at most"},
+		"tenure 0":             {object(payload(numbers(1, 0, 1, 1, 0), one, []byte{1, 0}, []byte{1}, numbers(1, 1)), version), "fall to 0"},
+		"tenure before 0":      {object(payload(numbers(1, 0, 1, 1, 0), one, []byte{1, 0}, []byte{1}, numbers(1, 2)), version), "a distance of 2; at most"},
 		"numbers do not fall":  {object(payload(numbers(3, 0, 1, 2, 0), one, []byte{1, 0}, []byte{1, 1}, numbers(2, 0, 0), []byte{0, 1}), version), "do not fall"},
 		"too many numbers":     {object(payload(numbers(3, 0, 1, 1, 0), one, []byte{1, 0}, []byte{1}, numbers(2, 0, 1)), version), "numbers that differ: 2"},
 		"no such number":       {object(payload(numbers(3, 0, 1, 2, 0), one, []byte{1, 0}, []byte{1, 1}, numbers(2, 0, 1), []byte{0, 2}), version), "number 2 of 2"},

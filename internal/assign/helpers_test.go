@@ -112,7 +112,7 @@ func moves(from, to *Assignment) (n int) {
 }
 
 // churn changes the group at random, as weeks of operation may: members join, leave or
-// crash, and some owners give partitions up or ask for a fresh since.
+// crash, and some owners give partitions up or ask for a fresh tenure.
 func (g *group) churn(rng *rand.Rand, members int, requests int) {
 	g.t.Helper()
 	n := 1 + rng.IntN(2)
@@ -126,7 +126,7 @@ func (g *group) churn(rng *rand.Rand, members int, requests int) {
 	var all []Request
 	for range requests {
 		p := rng.IntN(g.a.Partitions())
-		all = append(all, Request{Partition: p, Since: g.a.Since(p), Fresh: rng.IntN(2) == 0})
+		all = append(all, Request{Partition: p, Tenure: g.a.Tenure(p), Fresh: rng.IntN(2) == 0})
 	}
 	g.next(all...)
 	for i := range g.members {
@@ -136,8 +136,8 @@ func (g *group) churn(rng *rand.Rand, members int, requests int) {
 	}
 }
 
-// shareSinces makes assignments share a since that move fewer than one partition in so many.
-func shareSinces(t *testing.T, few int) {
+// shareTenures makes assignments share a tenure that move fewer than one partition in so many.
+func shareTenures(t *testing.T, few int) {
 	before := fewMoves
 	t.Cleanup(func() { fewMoves = before })
 	fewMoves = few
@@ -156,7 +156,7 @@ func equal(a, b *Assignment) bool {
 		}
 	}
 	for p := range a.Partitions() {
-		if a.Owner(p) != b.Owner(p) || a.Since(p) != b.Since(p) || !maps.Equal(pending(a, p), pending(b, p)) || !slices.Equal(a.Pending(p), b.Pending(p)) {
+		if a.Owner(p) != b.Owner(p) || a.Tenure(p) != b.Tenure(p) || !maps.Equal(pending(a, p), pending(b, p)) || !slices.Equal(a.Pending(p), b.Pending(p)) {
 			return false
 		}
 	}

@@ -17,7 +17,7 @@ type view struct {
 	weights  map[fence.ID]uint64 // of the members that may receive partitions
 	expired  map[fence.ID]bool
 	granted  map[int]Request // by partition: the requests that count
-	few      bool            // so few partitions move that they may share a since with others
+	few      bool            // so few partitions move that they may share a tenure with others
 }
 
 func viewOf(from *Assignment, news *News, to *Assignment) *view {
@@ -33,7 +33,7 @@ func viewOf(from *Assignment, news *News, to *Assignment) *view {
 	maps.DeleteFunc(v.weights, func(n fence.ID, w uint64) bool { return w == 0 || state[n] != Live || leaving[n] })
 	for _, r := range news.Requests {
 		_, twice := v.granted[r.Partition]
-		if r.Partition < 0 || r.Partition >= from.Partitions() || r.Since == 0 || from.Since(r.Partition) != r.Since || twice {
+		if r.Partition < 0 || r.Partition >= from.Partitions() || r.Tenure == 0 || from.Tenure(r.Partition) != r.Tenure || twice {
 			continue
 		}
 		able := r.Fresh && v.weights[owner(from, r.Partition)] > 0
@@ -75,11 +75,11 @@ func (v *view) faults() (faults []string) {
 	return faults
 }
 
-// partition checks owner, since and pending entries of one partition.
+// partition checks owner, tenure and pending entries of one partition.
 func (v *view) partition(p int, fault func(string, ...any)) {
-	before, after, since, entries := fence.ID{}, owner(v.to, p), uint64(0), map[fence.ID]uint64{}
+	before, after, tenure, entries := fence.ID{}, owner(v.to, p), uint64(0), map[fence.ID]uint64{}
 	if p < v.from.Partitions() {
-		before, since = owner(v.from, p), v.from.Since(p)
+		before, tenure = owner(v.from, p), v.from.Tenure(p)
 		for n, number := range pending(v.from, p) {
 			i, _ := v.from.Index(n)
 			if v.to == v.from || !v.expired[n] && !v.news.Cleared(p, Entry{Member: i, Number: number}) {
@@ -96,25 +96,25 @@ func (v *view) partition(p int, fault func(string, ...any)) {
 	case after == none && len(v.weights) > 0:
 		fault("partition %d belongs to nobody", p)
 	case granted && r.Fresh && before != after:
-		fault("partition %d should have a fresh since, and moved", p)
+		fault("partition %d should have a fresh tenure, and moved", p)
 	case granted && !r.Fresh && (before == after || slices.Contains(r.Avoid, after)):
 		fault("partition %d was given up by %s, and went to %s", p, before, after)
 	}
-	switch got := v.to.Since(p); {
+	switch got := v.to.Tenure(p); {
 	case after == none:
 		if got != 0 {
-			fault("partition %d of nobody has since %d", p, got)
+			fault("partition %d of nobody has tenure %d", p, got)
 		}
 	case moved && v.few && before != none:
-		if got <= since || got > v.to.Number() {
-			fault("partition %d has since %d after %d in assignment %d", p, got, since, v.to.Number())
+		if got <= tenure || got > v.to.Number() {
+			fault("partition %d has tenure %d after %d in assignment %d", p, got, tenure, v.to.Number())
 		}
 	case moved:
 		if got != v.to.Number() {
-			fault("partition %d has since %d, want %d", p, got, v.to.Number())
+			fault("partition %d has tenure %d, want %d", p, got, v.to.Number())
 		}
-	case got != since:
-		fault("partition %d has since %d, want %d", p, got, since)
+	case got != tenure:
+		fault("partition %d has tenure %d, want %d", p, got, tenure)
 	}
 	if moved && before != none && !v.expired[before] {
 		entries[before] = v.to.Number()
@@ -268,9 +268,9 @@ func (h *acted) step() *News {
 	}
 	for range h.rng.IntN(4) * h.rng.IntN(2) {
 		p := h.rng.IntN(h.a.Partitions()+2) - 1
-		r := Request{Partition: p, Since: uint64(h.rng.IntN(int(h.a.Number() + 2))), Fresh: h.rng.IntN(2) == 0}
+		r := Request{Partition: p, Tenure: uint64(h.rng.IntN(int(h.a.Number() + 2))), Fresh: h.rng.IntN(2) == 0}
 		if p >= 0 && p < h.a.Partitions() && h.rng.IntN(3) > 0 {
-			r.Since = h.a.Since(p)
+			r.Tenure = h.a.Tenure(p)
 		}
 		for range h.rng.IntN(3) {
 			r.Avoid = append(r.Avoid, name(1+h.rng.IntN(h.joined+1)))
@@ -289,7 +289,7 @@ func TestHistories(t *testing.T) {
 	}
 	made, fair := 0, 0
 	for seed := range seeds {
-		shareSinces(t, 1+999*(seed%2))
+		shareTenures(t, 1+999*(seed%2))
 		rng := rand.New(rand.NewPCG(uint64(seed), 0))
 		h := &acted{group: newGroup(t, 1+rng.IntN(40)), rng: rng}
 		for step := range 60 {

@@ -42,7 +42,7 @@ func (w *play) cleared(a *Assignment, p int, e Entry) bool {
 
 // mine reports whether m may go on with what it holds.
 func (x *actor) mine(me fence.ID, p int) bool {
-	return p < x.known.Partitions() && owner(x.known, p) == me && x.known.Since(p) == x.held[p]
+	return p < x.known.Partitions() && owner(x.known, p) == me && x.known.Tenure(p) == x.held[p]
 }
 
 func (x *actor) giveUp(me fence.ID) {
@@ -82,7 +82,7 @@ func (w *play) start(me fence.ID, x *actor, p int) error {
 				return nil
 			}
 		}
-		x.held[p] = x.known.Since(p)
+		x.held[p] = x.known.Tenure(p)
 	}
 	if x.mine(me, p) {
 		return w.open(me, x, p)
@@ -155,7 +155,7 @@ func (w *play) organise(me fence.ID) error {
 	news.Cleared = func(p int, e Entry) bool { return !forgets && w.cleared(a, p, e) }
 	for range w.rng.IntN(3) {
 		p := w.rng.IntN(a.Partitions())
-		news.Requests = append(news.Requests, Request{Partition: p, Since: a.Since(p), Fresh: w.rng.IntN(2) == 0})
+		news.Requests = append(news.Requests, Request{Partition: p, Tenure: a.Tenure(p), Fresh: w.rng.IntN(2) == 0})
 	}
 	next, err := Next(a, news)
 	if next != nil {
@@ -174,7 +174,7 @@ func TestPlay(t *testing.T) {
 	}
 	started, made := 0, 0
 	for seed := range seeds {
-		shareSinces(t, 1+999*(seed%2))
+		shareTenures(t, 1+999*(seed%2))
 		w := &play{
 			rng: rand.New(rand.NewPCG(uint64(seed), 7)), all: []*Assignment{New(name(-1), 1, 1000)}, total: 1,
 			actors: map[fence.ID]*actor{}, top: map[int]fence.Token{},

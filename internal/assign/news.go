@@ -24,11 +24,11 @@ type MemberNews struct {
 }
 
 // Request is what an owner asks for by a call. It counts only while the partition still
-// has this since: a late request does nothing.
+// has this tenure: a late request does nothing.
 type Request struct {
 	Partition int
-	Since     uint64
-	// Fresh asks for a new since for the same owner, as its openings are used up. Otherwise
+	Tenure    uint64
+	// Fresh asks for a new tenure for the same owner, as its openings are used up. Otherwise
 	// the owner gives the partition up: it goes to another member, and stays if there is
 	// no other that may have it.
 	Fresh bool

@@ -18,7 +18,7 @@ type plan struct {
 	owners  []int32 // by old index
 	// fixed partitions were placed by a request, and stay where they are now.
 	fixed []bool
-	fresh []bool // the partition gets a new since
+	fresh []bool // the partition gets a new tenure
 	stays []bool // by index into base.entries: the entry is not cleared
 	room  int    // how many entries may be added
 }
@@ -170,12 +170,12 @@ func (p *plan) grant(requests []Request) {
 		if r.Partition < 0 || r.Partition >= len(p.base.owners) {
 			continue
 		}
-		// guard:request-since. A request of an owner counts only while the partition has the since that
+		// guard:request-tenure. A request of an owner counts only while the partition has the tenure that
 		// the request names. The organiser checks this too when it collects the requests; this is the
 		// last check. Without both: A asks to give its partition up, and the partition goes to B; the
 		// organiser reads A's request again, and takes the partition from B, whose work is sound; this
 		// happens again with each new owner.
-		if r.Since != p.base.sinces[r.Partition] {
+		if r.Tenure != p.base.tenures[r.Partition] {
 			continue
 		}
 		o := p.owners[r.Partition]
@@ -219,7 +219,9 @@ func (p *plan) share() {
 	for m, parts := range excess {
 		// Those that moved last move first: perhaps they do not run yet. And partitions that
 		// a restarted worker has lost go to it again, not others.
-		slices.SortFunc(parts, func(a, b int) int { return cmp.Or(cmp.Compare(p.base.sinces[b], p.base.sinces[a]), cmp.Compare(b, a)) })
+		slices.SortFunc(parts, func(a, b int) int {
+			return cmp.Or(cmp.Compare(p.base.tenures[b], p.base.tenures[a]), cmp.Compare(b, a))
+		})
 		for _, part := range parts {
 			if shares[m] > targets[m] && p.take(part) {
 				pool = append(pool, part)
@@ -283,7 +285,7 @@ func (p *plan) changed() bool {
 	return slices.Contains(p.fresh, true) || !slices.Equal(p.owners, p.base.owners)
 }
 
-// moves reports whether the plan gives a partition to another owner, or a fresh since.
+// moves reports whether the plan gives a partition to another owner, or a fresh tenure.
 func (p *plan) moves(part int) bool {
 	old := int32(Nobody)
 	if part < len(p.base.owners) {
@@ -293,14 +295,14 @@ func (p *plan) moves(part int) bool {
 }
 
 // fewMoves is how small a part of the partitions an assignment moves at most if it is to reuse
-// a since: fewer than one in so many. It is a variable for tests.
+// a tenure: fewer than one in so many. It is a variable for tests.
 var fewMoves = 1000
 
-// reused returns the since that partitions get if the plan moves few: the highest of the base.
+// reused returns the tenure that partitions get if the plan moves few: the highest of the base.
 // It returns 0 if the plan moves many.
 //
-// Without it each of many small assignments adds one more since that stays. After 100,000 of them
-// that moved one partition each, the sinces alone take 220 KB, however they are encoded.
+// Without it each of many small assignments adds one more tenure that stays. After 100,000 of them
+// that moved one partition each, the tenures alone take 220 KB, however they are encoded.
 // Not covered: a partition that moves for itself in the same assignment as many others gets the
 // new number, and keeps it when the others move on.
 func (p *plan) reused() (highest uint64) {
@@ -313,26 +315,26 @@ func (p *plan) reused() (highest uint64) {
 	if n*fewMoves >= len(p.owners) {
 		return 0
 	}
-	for _, s := range p.base.sinces {
+	for _, s := range p.base.tenures {
 		highest = max(highest, s)
 	}
 	return highest
 }
 
-// since returns the since of a partition that moves: reused if that will do, else the number
+// tenure returns the tenure of a partition that moves: reused if that will do, else the number
 // of the new assignment.
-func (p *plan) since(part int, reused uint64) uint64 {
+func (p *plan) tenure(part int, reused uint64) uint64 {
 	if part >= len(p.base.owners) {
 		return p.number
 	}
-	// guard:since-new. The tokens of an owner are counted from the since of its partition. So the since
-	// must rise whenever the partition moves. An older since is reused only if it is higher than the
-	// partition's own. Without this check: the partition has since 5, the highest of all, and belongs
-	// to A; assignment 6 moves it to B, and reuses since 5; B's first token equals A's first; the log
+	// guard:tenure-new. The tokens of an owner are counted from the tenure of its partition. So the tenure
+	// must rise whenever the partition moves. An older tenure is reused only if it is higher than the
+	// partition's own. Without this check: the partition has tenure 5, the highest of all, and belongs
+	// to A; assignment 6 moves it to B, and reuses tenure 5; B's first token equals A's first; the log
 	// has been opened with that token, and refuses B.
 	//
 	//mutant:replace reused > old => reused > 0
-	if old := p.base.sinces[part]; old > 0 && reused > old {
+	if old := p.base.tenures[part]; old > 0 && reused > old {
 		return reused
 	}
 	return p.number
@@ -343,17 +345,17 @@ func (p *plan) build(maker fence.ID) *Assignment {
 	n := len(p.owners)
 	a := &Assignment{
 		group: p.base.group, number: p.number, maker: maker, base: p.base.base,
-		owners: p.owners, sinces: make([]uint64, n), first: make([]uint32, n+1),
+		owners: p.owners, tenures: make([]uint64, n), first: make([]uint32, n+1),
 	}
-	copy(a.sinces, p.base.sinces)
+	copy(a.tenures, p.base.tenures)
 	reused := p.reused()
 	for part, o := range p.owners {
 		moved := p.moves(part)
 		switch {
 		case o == Nobody:
-			a.sinces[part] = 0
+			a.tenures[part] = 0
 		case moved:
-			a.sinces[part] = p.since(part, reused)
+			a.tenures[part] = p.tenure(part, reused)
 		}
 		if part < len(p.base.owners) {
 			a.entries = p.pend(a.entries, part, moved)

@@ -101,8 +101,8 @@ func TestTheLastOneLeaves(t *testing.T) {
 		g.end(0, end)
 		g.next()
 		for p := range 5 {
-			if g.a.Owner(p) != Nobody || g.a.Since(p) != 0 || g.a.Token(p, 0).Valid() || (len(g.a.Pending(p)) == 1) != (end == Leaving) {
-				t.Errorf("partition %d: owner %d, since %d, pending %v", p, g.a.Owner(p), g.a.Since(p), g.a.Pending(p))
+			if g.a.Owner(p) != Nobody || g.a.Tenure(p) != 0 || g.a.Token(p, 0).Valid() || (len(g.a.Pending(p)) == 1) != (end == Leaving) {
+				t.Errorf("partition %d: owner %d, tenure %d, pending %v", p, g.a.Owner(p), g.a.Tenure(p), g.a.Pending(p))
 			}
 		}
 		if g.next() {
@@ -111,8 +111,8 @@ func TestTheLastOneLeaves(t *testing.T) {
 		g.join(1, 1)
 		g.next()
 		wantShares(t, g.a, slices.Sorted(slices.Values(g.a.Shares()))...)
-		if got := shares(g.a)[name(2)]; got != 5 || g.a.Since(0) != 3 {
-			t.Errorf("the next one owns %d, since %d", got, g.a.Since(0))
+		if got := shares(g.a)[name(2)]; got != 5 || g.a.Tenure(0) != 3 {
+			t.Errorf("the next one owns %d, tenure %d", got, g.a.Tenure(0))
 		}
 	}
 }
@@ -157,7 +157,7 @@ func TestGivenUp(t *testing.T) {
 	g.join(1, 1)
 	g.next()
 	give := func(p int, avoid ...fence.ID) Request {
-		return Request{Partition: p, Since: g.a.Since(p), Avoid: avoid}
+		return Request{Partition: p, Tenure: g.a.Tenure(p), Avoid: avoid}
 	}
 	if g.next(give(0)) {
 		t.Error("nobody else is there, and it moves")
@@ -182,7 +182,7 @@ func TestGivenUp(t *testing.T) {
 	if !g.next(give(0, avoid...)) || owner(g.a, 0) != last {
 		t.Errorf("only %s may have it, and %s got it", last, owner(g.a, 0))
 	}
-	// guard:request-since.
+	// guard:request-tenure.
 	if g.next(late) {
 		t.Error("a late request moved it once more")
 	}
@@ -211,7 +211,7 @@ func TestGivenUpToTheLeast(t *testing.T) {
 	if least == 0 {
 		t.Fatal("the first member owns least")
 	}
-	g.next(Request{Partition: slices.Sorted(g.a.Owned(from))[0], Since: 1})
+	g.next(Request{Partition: slices.Sorted(g.a.Owned(from))[0], Tenure: 1})
 	if n := moves(before, g.a); n != 1 || g.a.Shares()[least] != 8 {
 		t.Errorf("%d partitions moved, and shares are %v", n, g.a.Shares())
 	}
@@ -224,7 +224,7 @@ func TestManyAreGivenUp(t *testing.T) {
 	g.next()
 	var all []Request
 	for p := range 500 {
-		all = append(all, Request{Partition: p, Since: 1})
+		all = append(all, Request{Partition: p, Tenure: 1})
 	}
 	before := g.a
 	g.next(all...)
@@ -236,7 +236,7 @@ func TestManyAreGivenUp(t *testing.T) {
 	wantShares(t, g.a, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100)
 }
 
-func TestFreshSince(t *testing.T) {
+func TestFreshTenure(t *testing.T) {
 	g := newGroup(t, 2)
 	g.cleared = func(int, Entry) bool { return false }
 	g.join(1, 1)
@@ -244,58 +244,58 @@ func TestFreshSince(t *testing.T) {
 	if token := g.a.Token(0, MaxOpenings-1); token.Epoch() != 1<<17-1 || g.a.Token(0, MaxOpenings).Valid() || g.a.Token(0, -1).Valid() {
 		t.Errorf("the last token is %s", token)
 	}
-	if !g.next(Request{Partition: 0, Since: 1, Fresh: true}) {
+	if !g.next(Request{Partition: 0, Tenure: 1, Fresh: true}) {
 		t.Fatal("nothing to do")
 	}
-	if g.a.Owner(0) != 0 || g.a.Since(0) != 2 || g.a.Since(1) != 1 || !slices.Equal(g.a.Pending(0), []Entry{{Member: 0, Number: 2}}) || len(g.a.Pending(1)) != 0 {
-		t.Errorf("since %d and %d, pending %v", g.a.Since(0), g.a.Since(1), g.a.Pending(0))
+	if g.a.Owner(0) != 0 || g.a.Tenure(0) != 2 || g.a.Tenure(1) != 1 || !slices.Equal(g.a.Pending(0), []Entry{{Member: 0, Number: 2}}) || len(g.a.Pending(1)) != 0 {
+		t.Errorf("tenure %d and %d, pending %v", g.a.Tenure(0), g.a.Tenure(1), g.a.Pending(0))
 	}
 	if token := g.a.Token(0, 0); token.Epoch() != 2<<16 {
 		t.Errorf("the first token is %s", token)
 	}
-	if g.next(Request{Partition: 0, Since: 1, Fresh: true}) {
+	if g.next(Request{Partition: 0, Tenure: 1, Fresh: true}) {
 		t.Error("a late request was granted again")
 	}
 }
 
-// An assignment that moves few of many partitions shares a since with earlier ones, so the sinces stay few.
-func TestFewMovesShareASince(t *testing.T) {
+// An assignment that moves few of many partitions shares a tenure with earlier ones, so the tenures stay few.
+func TestFewMovesShareATenure(t *testing.T) {
 	g := newGroup(t, 3000)
 	g.join(3, 1)
 	g.next()
-	fresh := func(parts ...int) (sinces []uint64) {
+	fresh := func(parts ...int) (tenures []uint64) {
 		t.Helper()
 		var all []Request
 		for _, p := range parts {
-			all = append(all, Request{Partition: p, Since: g.a.Since(p), Fresh: true})
+			all = append(all, Request{Partition: p, Tenure: g.a.Tenure(p), Fresh: true})
 		}
 		if !g.next(all...) {
 			t.Fatal("nothing moved")
 		}
 		for _, p := range parts {
-			sinces = append(sinces, g.a.Since(p))
+			tenures = append(tenures, g.a.Tenure(p))
 		}
-		return sinces
+		return tenures
 	}
 	for i, c := range []struct {
 		parts []int
 		want  []uint64
 	}{
-		{[]int{0}, []uint64{2}}, // its since is the highest
+		{[]int{0}, []uint64{2}}, // its tenure is the highest
 		{[]int{1}, []uint64{2}},
 		{[]int{1, 2}, []uint64{4, 2}},
 		{[]int{1, 2, 3}, []uint64{5, 5, 5}}, // these are many
 		{[]int{0, 4}, []uint64{5, 5}},
 	} {
 		if got := fresh(c.parts...); !slices.Equal(got, c.want) {
-			t.Errorf("%d: assignment %d gives sinces %d, want %d", i, g.a.Number(), got, c.want)
+			t.Errorf("%d: assignment %d gives tenures %d, want %d", i, g.a.Number(), got, c.want)
 		}
 	}
-	// A new partition has no since before.
+	// A new partition has no tenure before.
 	news := g.news()
 	news.Partitions = 3001
-	if g.plan(news); g.a.Since(3000) != 7 {
-		t.Errorf("the new partition has since %d", g.a.Since(3000))
+	if g.plan(news); g.a.Tenure(3000) != 7 {
+		t.Errorf("the new partition has tenure %d", g.a.Tenure(3000))
 	}
 }
 

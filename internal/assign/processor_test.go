@@ -67,7 +67,7 @@ func BenchmarkLook(b *testing.B) {
 	news = g.news()
 	measure("plan-half-leave", plan(true))
 	for p := range MaxPartitions {
-		news.Requests = append(news.Requests, Request{Partition: p, Since: g.a.Since(p)})
+		news.Requests = append(news.Requests, Request{Partition: p, Tenure: g.a.Tenure(p)})
 	}
 	measure("plan-all-given-up", plan(true))
 }

@@ -20,23 +20,23 @@ func steady(partitions, members, each int, rng *rand.Rand) *Assignment {
 	}
 	a.number = 1
 	for p := range a.owners {
-		a.owners[p], a.sinces[p] = int32(p*members/partitions), 1
+		a.owners[p], a.tenures[p] = int32(p*members/partitions), 1
 	}
 	highest := uint64(1)
 	for range 6 * partitions / each {
 		a.number++
-		since := a.number
+		tenure := a.number
 		if each*fewMoves < partitions {
-			since = highest // as Next has it
+			tenure = highest // as Next has it
 		}
 		for range each {
 			p := rng.IntN(partitions)
-			if a.sinces[p] >= since {
-				a.sinces[p] = a.number
+			if a.tenures[p] >= tenure {
+				a.tenures[p] = a.number
 			} else {
-				a.sinces[p] = since
+				a.tenures[p] = tenure
 			}
-			a.owners[p], highest = int32(rng.IntN(members)), max(highest, a.sinces[p])
+			a.owners[p], highest = int32(rng.IntN(members)), max(highest, a.tenures[p])
 		}
 	}
 	return a
@@ -86,8 +86,8 @@ func TestSize(t *testing.T) {
 
 // TestSizeAfterLongHistories measures what would take the planner hours to make, and then
 // a change of half of the members that nobody has acknowledged. With one move in each of
-// 600,000 assignments, each partition would have another since, which alone are 220 KB of information. So small assignments
-// share a since.
+// 600,000 assignments, each partition would have another tenure, which alone are 220 KB of information. So small assignments
+// share a tenure.
 func TestSizeAfterLongHistories(t *testing.T) {
 	for members := range limits {
 		for _, each := range []int{1, 10, 100, 1000} {

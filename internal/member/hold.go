@@ -54,14 +54,14 @@ const (
 	working               //
 	handing               // working on until the new owner is ready
 	stopping              // told to stop, and has not returned
-	idle                  // the work has returned, or waits for a fresh since
+	idle                  // the work has returned, or waits for a fresh tenure
 )
 
 // part is a partition that this member owns, or on which it works.
 type part struct {
 	phase    phase
-	since    uint64
-	opened   int // openings under this since
+	tenure   uint64
+	opened   int // openings under this tenure
 	mine     clock.Instant
 	until    clock.Instant // the end of a backoff, of handing, of stopping
 	began    clock.Instant
@@ -173,7 +173,7 @@ func (m *Machine) adoptHold() {
 // gain notes a partition that this member owns.
 func (m *Machine) gain(p int) {
 	if m.parts[p] == nil {
-		m.parts[p] = &part{phase: waiting, since: m.known.Since(p), mine: m.now}
+		m.parts[p] = &part{phase: waiting, tenure: m.known.Tenure(p), mine: m.now}
 	}
 }
 
@@ -182,15 +182,15 @@ func (m *Machine) compare(p int, x *part) {
 	a := m.known
 	owner := a.Owner(p)
 	mine := owner != assign.Nobody && owner == m.self
-	// guard:since-token. A member's work on a partition goes on only while the partition has the since
-	// under which the work began. Without this check: assignment 1 gives the partition to A, assignment
-	// 2 to B, assignment 3 to A again; A reads assignments 1 and 3 but not 2, and works on; A's work
-	// fails, and before A opens the partition again, A acknowledges assignment 3; B has read only
-	// assignment 2, takes this for A's answer to assignment 2, and starts; A opens the partition again,
-	// beside B.
+	// guard:tenure-token. A tenure is a number that names one ownership of a partition. It rises whenever
+	// the partition moves. A member's work goes on only while the partition has the tenure under which
+	// the work began. Without this check: assignment 1 gives the partition to A, assignment 2 to B,
+	// assignment 3 to A again; A reads assignments 1 and 3 but not 2, and works on; A's work fails, and
+	// before A opens the partition again, A acknowledges assignment 3; B has read only assignment 2,
+	// takes this for A's promise that it has let go, and starts; A opens the partition again, beside B.
 	//
-	//mutant:replace x.since == a.Since(p) => true
-	if mine && x.since == a.Since(p) {
+	//mutant:replace x.tenure == a.Tenure(p) => true
+	if mine && x.tenure == a.Tenure(p) {
 		return
 	}
 	switch x.phase {
@@ -318,20 +318,21 @@ func (m *Machine) start(p int, x *part) {
 	if !token.Valid() {
 		if !x.called {
 			x.called = true
-			m.giving = append(m.giving, Given{Partition: p, Since: x.since, Fresh: true})
+			m.giving = append(m.giving, Given{Partition: p, Tenure: x.tenure, Fresh: true})
 		}
 		x.phase = idle
 		return
 	}
-	// guard:since-token. An owner counts how often it opens a partition under one since, because each
-	// opening needs a token of its own. Without the count: A's work fails, and A opens the partition
-	// again with the same token; the log refuses A, as if another process had A's token; so does each
-	// later opening, and nobody works on the partition until it moves.
+	// guard:tenure-token. A tenure is a number that names one ownership of a partition. An owner counts
+	// how often it opens the partition under this tenure, because each opening needs a token of its
+	// own. Without the count: A's work fails, and A opens the partition again with the same token;
+	// the log refuses A, as if another process had A's token; so does each later opening, and nobody
+	// works on the partition until it moves.
 	//
 	//mutant:replace x.opened++ =>
 	x.opened++
 	x.phase, x.began = working, m.now
-	m.out.Starts = append(m.out.Starts, Start{Partition: p, Since: x.since, Token: token, Failures: x.failures, Waited: m.now.Sub(x.mine)})
+	m.out.Starts = append(m.out.Starts, Start{Partition: p, Tenure: x.tenure, Token: token, Failures: x.failures, Waited: m.now.Sub(x.mine)})
 	if m.cfg.StallAfter > 0 {
 		m.partsDue = min(m.partsDue, m.now.Add(m.cfg.StallAfter))
 	}
@@ -371,7 +372,7 @@ func (m *Machine) failedPart(p int, x *part) {
 	m.partsDue = min(m.partsDue, x.until)
 	if x.failures >= failuresAtOnce && !x.called {
 		x.called = true
-		m.giving = append(m.giving, Given{Partition: p, Since: x.since})
+		m.giving = append(m.giving, Given{Partition: p, Tenure: x.tenure})
 	}
 }
 

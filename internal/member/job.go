@@ -115,7 +115,7 @@ type Event struct {
 // Start asks the driver to run the work on a partition.
 type Start struct {
 	Partition int
-	Since     uint64
+	Tenure    uint64
 	Token     fence.Token
 	// Failures is how often the work has failed in a row.
 	Failures int
@@ -205,11 +205,11 @@ type Record struct {
 	By      string
 }
 
-// Given is a partition that its owner gives up, under one since.
+// Given is a partition that its owner gives up, under one tenure.
 type Given struct {
 	Partition int
-	Since     uint64
-	// Fresh asks for a new since; otherwise the work has failed again and again.
+	Tenure    uint64
+	// Fresh asks for a new tenure; otherwise the work has failed again and again.
 	Fresh bool
 }
 
@@ -233,6 +233,7 @@ type Sign struct{ Nonce string }
 // Head is the hint.
 type Head struct {
 	Nonce  string
+	Group  fence.ID // which the assignment is of
 	Number uint64
 }
 

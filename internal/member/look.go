@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/assign"
 	"github.com/fencepost/fencepost/store"
 )
@@ -25,6 +26,9 @@ type look struct {
 	pollDue  clock.Instant
 	head     store.Version
 	headN    uint64
+	hinted   uint64 // the highest number that a hint of this group had
+	hinting  bool   // for the first hint
+	hintRead bool   // the first hint was read, or is not there
 	listed   uint64 // the highest number of the last listing, if it is to be read; or 0
 	listedAs store.Version
 }
@@ -37,6 +41,9 @@ func (c *Config) poll() time.Duration { return c.Validity / 6 }
 
 // turnLook sends the next request, if one is due: for the newest assignment, or for the hint.
 func (m *Machine) turnLook() {
+	if m.running && !m.hintRead && !m.hinting && m.now >= m.again {
+		m.askHint()
+	}
 	if m.looking || !m.running {
 		return
 	}
@@ -53,8 +60,10 @@ func (m *Machine) turnLook() {
 	//mutant:replace m.now >= m.listDue => false
 	due := m.now >= m.listDue
 	switch {
-	case m.want || due:
+	case m.want || due || m.lost(m.hinted):
 		m.list()
+	case m.listed != 0 && !m.hintRead:
+		// askHint goes on.
 	case m.listed != 0:
 		m.get()
 	case m.now >= m.pollDue:
@@ -76,6 +85,7 @@ func (m *Machine) wanted() {
 func (m *Machine) list() {
 	m.wanted()
 	m.want, m.looking = false, true
+	hinted := m.hinted
 	// The job is cut off after a validity. What was the newest when it began is not deleted until long
 	// after.
 	m.do(Job{Op: List, Key: AssignPrefix, Until: m.now.Add(m.cfg.Validity)}, func(ev Event) {
@@ -88,10 +98,56 @@ func (m *Machine) list() {
 		m.misses = 0
 		m.listDue = m.now.Add(listEvery + time.Duration(m.cfg.Random()*float64(listEvery)/4))
 		m.newest(ev.Entries)
-		if m.listed == 0 && !m.want {
-			m.blind = 0
+		switch {
+		case m.lost(hinted):
+			m.unreadable(hinted, fmt.Errorf("%w: %s: it is missing, with all later ones, but %s names it", fence.ErrCorrupt, AssignKey(hinted), HeadKey))
+		case m.lost(m.hinted):
+			m.want = true // this listing began before the hint was read
+		case m.listed == 0 && !m.want:
+			m.damaged, m.blind = 0, 0
 		}
 	})
+}
+
+// lost reports whether a hint names an assignment above all that are known.
+func (m *Machine) lost(hinted uint64) bool {
+	// guard:hint-lost. A hint is written after its assignment, so a listing that begins after the hint was read
+	// shows that assignment or a later one. If it does not, assignments were lost, and the member ends.
+	// Without this check: assignment 1 gives the partition to A, and assignment 2 to B; somebody deletes
+	// assignment 2 by mistake; C joins, reads assignment 1, and creates another assignment 2, which
+	// gives the partition to C; A has acknowledged assignment 2, so C starts beside B, with B's token.
+	//
+	//mutant:replace hinted > max(m.known.Number(), m.listed) => false
+	return hinted > max(m.known.Number(), m.listed)
+}
+
+// askHint reads the hint when a session begins.
+func (m *Machine) askHint() {
+	m.hinting = true
+	m.do(Job{Op: Get, Key: HeadKey}, func(ev Event) {
+		m.hinting = false
+		if m.hintRead = ev.Outcome != Failed; !m.hintRead {
+			m.missed(ev.Err)
+			return
+		}
+		m.heardHint(ev)
+	})
+}
+
+// heardHint notes a hint. One of another group was late: this group was made anew.
+func (m *Machine) heardHint(ev Event) {
+	h, ok := ev.Doc.(*Head)
+	if !ok || ev.Outcome != Done {
+		return
+	}
+	m.head, m.headN = ev.Version, h.Number
+	if h.Group != m.cfg.Group {
+		m.headN = 0
+		return
+	}
+	if m.hinted = max(m.hinted, h.Number); h.Number > max(m.known.Number(), m.listed) && !m.looking {
+		m.wanted() // a listing that is in flight is looked at when it comes
+	}
 }
 
 // newest notes the highest assignment of a complete listing.
@@ -174,12 +230,7 @@ func (m *Machine) poll() {
 	}
 	m.do(Job{Op: Get, Key: HeadKey, Known: m.head, Until: m.now.Add(m.cfg.poll())}, func(ev Event) {
 		m.looking = false
-		if h, ok := ev.Doc.(*Head); ok && ev.Outcome == Done {
-			m.head, m.headN = ev.Version, h.Number
-			if h.Number > m.known.Number() {
-				m.wanted()
-			}
-		}
+		m.heardHint(ev)
 	})
 }
 

@@ -19,7 +19,7 @@ type plan struct {
 	putDue  clock.Instant
 	putAt   clock.Instant  // when the hint was last put
 	made    uint64         // an assignment of this member for which the hint is still to be put
-	parked  map[int]uint64 // reported: partition and since
+	parked  map[int]uint64 // reported: partition and tenure
 	least   map[fence.ID]uint64
 }
 
@@ -53,7 +53,7 @@ func (m *Machine) turnPlan() {
 		return
 	}
 	m.turnHead(rank)
-	if m.making || m.looking && m.listed != 0 {
+	if m.making || m.looking && m.listed != 0 || !m.hintRead || m.lost(m.hinted) {
 		return
 	}
 	overdue := m.overdue()
@@ -186,28 +186,28 @@ func (m *Machine) requests() (all []assign.Request) {
 			continue
 		}
 		for _, g := range h.call.Given {
-			if g.Partition < 0 || g.Partition >= m.known.Partitions() || m.known.Since(g.Partition) != g.Since {
+			if g.Partition < 0 || g.Partition >= m.known.Partitions() || m.known.Tenure(g.Partition) != g.Tenure {
 				continue
 			}
 			if n := len(gave[g.Partition]); !g.Fresh && n >= ownersAtMost {
 				m.park(g)
 				continue
 			}
-			all = append(all, assign.Request{Partition: g.Partition, Since: g.Since, Fresh: g.Fresh, Avoid: gave[g.Partition]})
+			all = append(all, assign.Request{Partition: g.Partition, Tenure: g.Tenure, Fresh: g.Fresh, Avoid: gave[g.Partition]})
 		}
 	}
 	return all
 }
 
 func (m *Machine) park(g Given) {
-	if m.parked[g.Partition] == g.Since {
+	if m.parked[g.Partition] == g.Tenure {
 		return
 	}
 	if m.parked == nil {
 		m.parked = map[int]uint64{}
 	}
-	m.parked[g.Partition] = g.Since
-	m.note(Note{What: NoteParked, Partition: g.Partition, Number: g.Since})
+	m.parked[g.Partition] = g.Tenure
+	m.note(Note{What: NoteParked, Partition: g.Partition, Number: g.Tenure})
 }
 
 // make creates the next assignment.
@@ -271,7 +271,7 @@ func (m *Machine) turnHead(rank int) {
 func (m *Machine) putHead(n uint64) {
 	m.putting = true
 	m.putDue = m.now.Add(m.cfg.Renew)
-	m.do(Job{Op: Put, Key: HeadKey, Doc: &Head{Nonce: m.cfg.Nonce(), Number: n}}, func(ev Event) {
+	m.do(Job{Op: Put, Key: HeadKey, Doc: &Head{Nonce: m.cfg.Nonce(), Group: m.cfg.Group, Number: n}}, func(ev Event) {
 		m.putting, m.putAt = false, m.now
 		if ev.Outcome == Done {
 			m.headN = max(m.headN, n)

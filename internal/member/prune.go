@@ -113,7 +113,7 @@ func (m *Machine) answered(h *heard) bool {
 		if g.Partition < 0 || g.Partition >= m.known.Partitions() {
 			continue
 		}
-		if m.known.Since(g.Partition) == g.Since || m.parked[g.Partition] == m.known.Since(g.Partition) && m.known.Owner(g.Partition) != assign.Nobody {
+		if m.known.Tenure(g.Partition) == g.Tenure || m.parked[g.Partition] == m.known.Tenure(g.Partition) && m.known.Owner(g.Partition) != assign.Nobody {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -134,7 +135,7 @@ const maxSkew = 30 * time.Second
 
 // clock compares the store's time of day with this machine's.
 func (x *examination) clock(ctx context.Context) {
-	_, info, err := store.Read(ctx, x.st, "format.json", &store.ReadOptions{Limit: 1 << 20})
+	_, info, err := store.Read(ctx, x.st, layout.FormatKey, &store.ReadOptions{Limit: 1 << 20})
 	switch {
 	case err != nil:
 		x.cannot("clock", err, "")

@@ -121,7 +121,7 @@ func (x *examination) group(s *group.Status) {
 	} else {
 		x.add("work", OK, "", "no partition was given up")
 	}
-	x.add("logs", OK, "", "not checked; run doctor on the log of a partition: its URL ends in /%s", layout.PartitionPrefix(0))
+	x.add("logs", OK, "", "not checked; `fencepost verify` with this URL reads all of them; doctor checks the log of a partition: its URL ends in /%s", layout.PartitionPrefix(0))
 }
 
 // some writes numbers, and not more than people read.

@@ -45,7 +45,8 @@ type Command struct {
 	Grace time.Duration
 	// Signals are passed on to the command.
 	Signals <-chan syscall.Signal
-	// Renewed is called with each new deadline, when the watchdog has confirmed it. It may be nil.
+	// Renewed is called with the first deadline before the command is started, and with each new one
+	// when the watchdog has confirmed it. It may be nil.
 	Renewed func(deadline Moment)
 }
 

@@ -118,6 +118,9 @@ func (s *supervisor) start() error {
 		}
 	}()
 	s.confirmed = s.offered
+	if s.Renewed != nil { // before the order: the watchdog starts the command when it reads it
+		s.Renewed(s.confirmed)
+	}
 	s.order(order{Until: s.offered, Grace: s.Grace})
 	return nil
 }
@@ -313,12 +316,15 @@ func (s *supervisor) orphans() (found []process) {
 	watchdogs.Lock()
 	defer watchdogs.Unlock()
 	self, mine := os.Getpid(), syscall.Getpgrp()
-	spared := map[int]bool{s.watchdog: true}
+	spared := map[int]bool{}
 	for _, p := range descendants(self) { // parents come before their children
 		switch {
+		// A dying process closes its files before its children get another parent. So what is still
+		// the watchdog's child is an orphan as well.
+		case p.pid == s.watchdog:
 		case spared[p.parent], watchdogs.live[p.pid]:
 			spared[p.pid] = true
-		case p.group == mine, p.pid == s.watchdog:
+		case p.group == mine:
 		case p.dead() && p.parent == self:
 			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
 		default:

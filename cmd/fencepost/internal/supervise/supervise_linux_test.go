@@ -3,12 +3,26 @@ package supervise
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "watchdog" {
+		if err := Watchdog(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
 
 // A deadline that arrives when the watchdog kills already, or when the command has ended and
 // its leftovers are being killed, does not stop it.
@@ -137,5 +151,26 @@ func TestConfirmedDeadline(t *testing.T) {
 	}
 	if err := frozen.Wait(); err == nil {
 		t.Error("the frozen watchdog was not killed")
+	}
+}
+
+// A command may read its first deadline as soon as it runs.
+func TestRenewedBeforeTheCommand(t *testing.T) {
+	told := filepath.Join(t.TempDir(), "told")
+	var first sync.Once
+	status, err := Run(t.Context(), &Command{
+		Path: "/bin/sh", Args: []string{"sh", "-c", `test -e "$1"`, "sh", told}, Env: os.Environ(), Watchdog: []string{"supervise.test", "watchdog"},
+		Held: func() time.Duration { return time.Minute }, Grace: time.Second,
+		Renewed: func(Moment) {
+			first.Do(func() {
+				time.Sleep(200 * time.Millisecond) // longer than a command takes to start
+				if err := os.WriteFile(told, nil, 0o600); err != nil {
+					t.Error(err)
+				}
+			})
+		},
+	})
+	if err != nil || status.Exit() != 0 {
+		t.Errorf("the command began before it was told its deadline: %v, %v", status, err)
 	}
 }

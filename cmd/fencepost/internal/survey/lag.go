@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-// Lag says how far the parts of a log are behind its end. It marshals to JSON. All times are
+// Lag says what lies between the parts of a log and its end. It marshals to JSON. All times are
 // the writers' times of day; zero if unknown.
 type Lag struct {
 	Tail fence.Position `json:"tail"`

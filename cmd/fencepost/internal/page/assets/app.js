@@ -213,17 +213,18 @@ function showLog(s, now) {
     make("div", { class: "pair" },
       section("The log", extent(log), make("p", { class: "note" }, `${many(log.segments, "segment")}, ${many(log.files, "live file")}, ${many(log.seal_count, "folded seal")}.`)),
       section("Rate", rateChart(log))),
-    section("Terms", table("Terms", ["Epoch#", "Holder~", "From", "Last seen", "Lasted#", "How it ended~"], log.terms.slice(0, 100).map(t => [
-      String(t.epoch), t.known ? make("span", { title: t.holder }, innerWidth < 700 ? short(t.holder) : t.holder) : "not read yet", when(t.from), when(t.to),
+    section("Terms", table("Terms", ["Epoch#", "Holder~", "How it ended~", "Lasted#", "From", "Last seen"], log.terms.slice(0, 100).map(t => [
+      String(t.epoch), t.known ? make("span", { title: t.holder }, innerWidth < 700 ? short(t.holder) : t.holder) : "not read yet",
+      t.state === "held" ? pill("leads", "good") : t.state === "draining" ? pill("is leaving", "warn") : t.state === "lapsed" ? pill("lapsed", "bad") : t.reason || t.state || "",
       t.known ? span(((t === log.terms[0] && (t.state === "held" || t.state === "draining") ? now : at(t.to)) - at(t.from)) / 1000) : "",
-      t.state === "held" ? pill("leads", "good") : t.state === "draining" ? pill("is leaving", "warn") : t.state === "lapsed" ? pill("lapsed", "bad") : t.reason || t.state || ""]), "Nobody has led yet.")),
+      when(t.from), when(t.to)]), "Nobody has led yet.")),
     make("div", { class: "pair" },
       section("Manifests", table("Manifests", ["Version#", "Written", "By", "Floor#", "Noted#", "Records#"], m.map(v => [
         count(v.version), when(v.written), v.by ? `${v.by}${v.epoch ? " " + v.epoch : ""}` : "not known", slot(v.floor), slot(v.noted), count(v.offset)]), "There is none yet.")),
       section("Seals", table("Seals", ["Slot", "Opens epoch#", "Records before#"], (log.seals || []).slice().reverse().slice(0, 100).map(v => [
         slot(v.position), v.folded ? String(v.next) : "–", v.folded ? count(v.offset) : "not folded"]), "No epoch was sealed yet."))),
-    section("Pins", table("Pins", ["Name", "Holder~", "Version#", "Made", "Renewed", "Holds for"], (log.pins || []).map(p => [
-      p.name || "–", p.holder || "not read yet", count(p.version), when(p.created), when(p.renewed), p.expired ? "expired" : p.ttl_seconds ? span(p.ttl_seconds) : "until removed"]), "Nothing is pinned.")),
+    section("Pins", table("Pins", ["Name", "Holder~", "Holds for", "Version#", "Made", "Renewed"], (log.pins || []).map(p => [
+      p.name || "–", p.holder || "not read yet", p.expired ? "expired" : p.ttl_seconds ? span(p.ttl_seconds) : "until removed", count(p.version), when(p.created), when(p.renewed)]), "Nothing is pinned.")),
   ];
 }
 
