@@ -42,7 +42,7 @@ const LockPrefix = layout.LockPrefix
 // Let a second signal end the process: call the stop function of signal.NotifyContext when
 // ctx is done. If work returns by itself, nobody appends until another process has read the
 // lock, which it does once in a heartbeat interval, or as Options.Leader.Poll says. To avoid
-// that gap, call Resign and work on until the context ends.
+// that gap, call Resign some seconds before the end, and work on while Check(0) returns nil.
 //
 // Run returns:
 //

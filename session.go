@@ -90,8 +90,11 @@ func (s *Session) Confirm(ctx context.Context) error { return s.term.Confirm(ctx
 // What the work returns decides what Run does next. If it returns an error that is
 // leader.ErrLost, such as context.Cause(ctx), or context.Canceled, Run contends again.
 // Before that it gives other candidates at least one heartbeat interval from the call
-// of Resign to take over. If the work returns nil, it is done and Run returns nil. If it
-// returns any other error, Run returns that.
+// of Resign to take over. If the work returns nil, and everything that it appended is in the
+// history, it is done and Run returns nil. If it returns any other error, Run returns that.
+//
+// Work that knows when it will end calls Resign before that, works on while Check(0) returns
+// nil, and then returns nil. The next leader appends within moments, and no append is stopped.
 //
 // If the term was lost before Resign or is lost meanwhile, Run goes on as after
 // every lost term.

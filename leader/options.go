@@ -34,7 +34,8 @@ type Options struct {
 	Renew time.Duration
 	// Poll is the longest time from one read of a lock that another process holds to the
 	// next. Default 0: one read for each heartbeat of the holder. If a leader leaves without
-	// a drain, since its work has ended, nobody leads until the next read. With 250ms that is
+	// a drain, since its work has ended, nobody leads until the next read. If one is told to
+	// end, its work goes on until then. With 250ms that is
 	// a moment, and this candidate makes 240 reads a minute, and not 11.
 	Poll time.Duration
 	// Margin is how long before the end of the validity the leader stops. It covers

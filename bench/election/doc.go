@@ -16,8 +16,7 @@
 //
 // TestProcesses measures hand-overs between real processes on versitygw, and writes
 // ../results/handover.md (make bench-handover). Its times depend on what else the machine
-// does. The committed page was made with other work on the two processors, at a load average
-// of 38 to 63: its longest times show that more than they show a hand-over.
+// does.
 //
 // The test fails if package leader misses a goal; client-go has none. The cost of
 // Term.Check depends on the machine, so it is printed and not checked.
