@@ -170,7 +170,7 @@ func (a *app) compact(ctx context.Context, url string, f *compaction, o *compact
 	defer cancel(nil)
 	o.Hooks.Passed = func(e compactor.Pass) {
 		if f.watch && a.json && worked(e.Report) {
-			if err := a.printLine(e.Report); err != nil {
+			if err := a.printLine(roundOf(e.Report)); err != nil {
 				cancel(err) // nobody reads any more
 			}
 		}
@@ -251,7 +251,7 @@ func (a *app) plan(ctx context.Context, c *compactor.Compactor) error {
 		return err
 	}
 	if a.json {
-		return a.print(plan)
+		return a.print(planOf(plan))
 	}
 	return a.write([]byte(plan.String()))
 }
@@ -266,7 +266,7 @@ func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *co
 		return err
 	}
 	if a.json {
-		return a.print(report)
+		return a.print(roundOf(report))
 	}
 	return a.write([]byte(compacted(report)))
 }

@@ -114,7 +114,7 @@ writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate.`
 	fl.BoolVarP(&x.noWait, "no-wait", "n", false, "give up at once if somebody else leads")
 	fl.BoolVar(&x.restart, "restart", false, "start the command again when it ends")
 	spanVar(fl, &x.grace, "grace", "", positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
-	spanVar(fl, &x.poll, "poll", "", positive, "how often to look for the lead while another has it (default once in its heartbeat)")
+	spanVar(fl, &x.poll, "poll", "", positive, "how often to look who leads (default once a heartbeat)")
 	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
 	fl.IntVar(&x.partitions, "partitions", 0, "with --group: make the group, or raise its number of partitions")
 	fl.Uint64Var(&x.base, "base", 0, "with --partitions: if the group is made, its epochs are above this")

@@ -444,6 +444,29 @@ func TestJSONSchemas(t *testing.T) {
 	}
 }
 
+// TestJSONNames: what the verbs print has names_like_this, and not those of Go. Only a policy has the
+// names of AWS.
+func TestJSONNames(t *testing.T) {
+	var walk func(verb string, s *jsonSchema)
+	walk = func(verb string, s *jsonSchema) {
+		if s == nil {
+			return
+		}
+		for name, field := range s.Properties {
+			if name != strings.ToLower(name) {
+				t.Errorf("%s prints %q", verb, name)
+			}
+			walk(verb, field)
+		}
+		walk(verb, s.Items)
+	}
+	for verb, s := range schemas(t) {
+		if verb != "policy" {
+			walk(verb, s)
+		}
+	}
+}
+
 // TestSchemasBite: what does not fit is found.
 func TestSchemasBite(t *testing.T) {
 	s := &jsonSchema{Type: "object", Required: []string{"a"}, Properties: map[string]*jsonSchema{

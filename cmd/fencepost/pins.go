@@ -150,6 +150,22 @@ type pinDoc struct {
 	Key      string    `json:"key"`
 }
 
+func pinDocs(pins []manifest.Pin) []pinDoc {
+	docs := []pinDoc{}
+	for _, p := range pins {
+		d := pinDoc{
+			Name: p.Name, Version: p.Version, Holder: p.Holder, Renewals: p.Renewals, Created: p.Created, Renewed: p.Renewed,
+			Expired: p.Expired, Reason: p.Reason, Key: p.Key,
+		}
+		if p.TTL > 0 {
+			d.TTL = p.TTL.String()
+		}
+		docs = append(docs, d)
+	}
+	slices.SortFunc(docs, func(a, b pinDoc) int { return a.Created.Compare(b.Created) })
+	return docs
+}
+
 func (a *app) pinsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pins [--json] URL",
@@ -169,18 +185,7 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
-			docs := []pinDoc{}
-			for _, p := range pins {
-				d := pinDoc{
-					Name: p.Name, Version: p.Version, Holder: p.Holder, Renewals: p.Renewals, Created: p.Created, Renewed: p.Renewed,
-					Expired: p.Expired, Reason: p.Reason, Key: p.Key,
-				}
-				if p.TTL > 0 {
-					d.TTL = p.TTL.String()
-				}
-				docs = append(docs, d)
-			}
-			slices.SortFunc(docs, func(a, b pinDoc) int { return a.Created.Compare(b.Created) })
+			docs := pinDocs(pins)
 			if a.json {
 				return a.print(docs)
 			}
