@@ -213,6 +213,33 @@ func TestRot(t *testing.T) {
 	t.Logf("%d kinds of damage", tried)
 }
 
+// A hint that was put late by a member of a group that was deleted says nothing of the group that was made anew.
+func TestCheckTheHintOfAnotherGroup(t *testing.T) {
+	var hint, whole map[string][]byte
+	inWorld(t, 3, func(w *world) {
+		a := w.worker("a")
+		time.Sleep(time.Minute)
+		b := w.worker("b")
+		time.Sleep(time.Minute)
+		hint = contents(w.T, w.mem)
+		w.end(a, b)
+	})
+	inWorld(t, 3, func(w *world) {
+		a := w.worker("a")
+		time.Sleep(time.Minute)
+		whole = contents(w.T, w.mem)
+		w.end(a)
+	})
+	st := memstore.New(nil)
+	for key, body := range whole {
+		fixture.Put(t, st, key, body)
+	}
+	fixture.Put(t, st, member.HeadKey, hint[member.HeadKey])
+	if got, err := group.Check(t.Context(), st, nil); err != nil || len(got.Faults) > 0 || got.Number != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // TestRotAndMembers: members that meet a damaged object never own a partition together, and never get a
 // token again. They end with an error that names the object, or share all partitions.
 func TestRotAndMembers(t *testing.T) {
