@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
@@ -215,28 +217,42 @@ func TestRot(t *testing.T) {
 
 // A hint that was put late by a member of a group that was deleted says nothing of the group that was made anew.
 func TestCheckTheHintOfAnotherGroup(t *testing.T) {
-	var hint, whole map[string][]byte
+	st := memstore.New(nil)
 	inWorld(t, 3, func(w *world) {
 		a := w.worker("a")
 		time.Sleep(time.Minute)
-		b := w.worker("b")
-		time.Sleep(time.Minute)
-		hint = contents(w.T, w.mem)
-		w.end(a, b)
-	})
-	inWorld(t, 3, func(w *world) {
-		a := w.worker("a")
-		time.Sleep(time.Minute)
-		whole = contents(w.T, w.mem)
+		for key, body := range contents(w.T, w.mem) {
+			fixture.Put(w.T, st, key, body)
+		}
 		w.end(a)
 	})
-	st := memstore.New(nil)
-	for key, body := range whole {
-		fixture.Put(t, st, key, body)
-	}
-	fixture.Put(t, st, member.HeadKey, hint[member.HeadKey])
-	if got, err := group.Check(t.Context(), st, nil); err != nil || len(got.Faults) > 0 || got.Number != 1 {
-		t.Errorf("%+v, %v", got, err)
+	for _, c := range []struct {
+		other  bool
+		faults int
+	}{{false, 1}, {true, 0}} {
+		var h struct {
+			Format int      `json:"format"`
+			Nonce  string   `json:"nonce"`
+			Group  fence.ID `json:"group"`
+			Number uint64   `json:"number"`
+		}
+		old := contents(t, st)[member.HeadKey]
+		if err := document.Decode(member.HeadKey, old, &h); err != nil || h.Group == (fence.ID{}) || h.Number != 1 {
+			t.Fatalf("%+v, %v", h, err)
+		}
+		h.Number = 57
+		if c.other {
+			h.Group[3]++
+		}
+		hint, err := document.Encode(member.HeadKey, &h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Put(t, st, member.HeadKey, hint)
+		if got, err := group.Check(t.Context(), st, nil); err != nil || len(got.Faults) != c.faults || got.Number != 1 {
+			t.Errorf("a hint of another group, %v: %+v, %v", c.other, got, err)
+		}
+		fixture.Put(t, st, member.HeadKey, old)
 	}
 }
 
