@@ -156,7 +156,7 @@ func (o objects) silent(t *testing.T, key string) string {
 	}
 	switch {
 	case key == member.HeadKey:
-		return "it is a hint, which the next assignment writes again"
+		return "it is a hint, which the members write again"
 	case strings.HasPrefix(key, member.AssignPrefix) && key != newest:
 		return "only the newest assignment counts"
 	case strings.HasPrefix(key, member.ReadyPrefix), strings.HasPrefix(key, member.AckPrefix), strings.HasPrefix(key, member.CallPrefix):
