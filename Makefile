@@ -325,6 +325,12 @@ bench-slatedb: ## compare appends with SlateDB's, in real time, 14 minutes; writ
 	cargo build --release --locked --manifest-path bench/rivals/slatedb/Cargo.toml --target-dir $(SLATEDB)
 	cd bench && go test -count=1 -v -timeout 60m -run '^TestSlateDB$$' ./rivals -results $(CURDIR)/bench/results -slatedb $(SLATEDB)/release/fencepost-bench-slatedb $(if $(ONLY),-only "$(ONLY)")
 
+# The measured parts are commit, publish, publishers, kafka and lag: ONLY='kafka|lag' measures some, and keeps the
+# other rows of the page. REMARK is a sentence for the page.
+.PHONY: bench-lake
+bench-lake: $(ENGINES)/done ## measure published tables, Kafka to Parquet and delta-rs beside them, three minutes; write bench/results/lake.md; needs PyPI, so not in ci
+	cd bench && go test -count=1 -v -timeout 30m -run '^TestLake$$' ./lake -results $(CURDIR)/bench/results -python $(CURDIR)/$(ENGINES)/bin/python $(if $(ONLY),-only "$(ONLY)") $(if $(REMARK),-remark "$(REMARK)")
+
 # These targets exist only if the folder spec does.
 ifneq ($(wildcard spec/run),)
 .PHONY: spec

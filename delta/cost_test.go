@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,12 +144,23 @@ func processor(t *testing.T) time.Duration {
 	return time.Duration(f[10]+f[11]) * 10 * time.Millisecond
 }
 
+// attr states a number for the page that make bench-lake writes.
+func attr(t *testing.T, key string, v float64) {
+	t.Helper()
+	t.Attr(key, strconv.FormatFloat(v, 'g', -1, 64))
+}
+
 var costFiles = flag.Int("files", 3000, "how many active files the large table of TestCost has")
 
 // TestCost: a publisher that begins with nothing publishes one file more. What it costs does not
 // grow with the files of the table, but for the bytes of one checkpoint.
 func TestCost(t *testing.T) {
 	small, large := publishOne(t, *costFiles/100), publishOne(t, *costFiles)
+	attr(t, "seconds", large.took.Seconds())
+	attr(t, "processor", large.cpu.Seconds())
+	attr(t, "MiB", float64(large.heap)/(1<<20))
+	attr(t, "requests", float64(large.requests))
+	attr(t, "requests-of-small", float64(small.requests))
 	t.Logf("%d files: %v, of that processor %v; %d MiB; %d requests, and %d with %d files", *costFiles, large.took, large.cpu, large.heap>>20, large.requests, small.requests, *costFiles/100)
 	if 2*large.requests > 3*small.requests {
 		t.Errorf("%d requests with %d files, %d with %d", large.requests, *costFiles, small.requests, *costFiles/100)
@@ -163,7 +175,8 @@ func TestRequests(t *testing.T) {
 	if _, err := manifest.Init(ctx, mem, nil); err != nil {
 		t.Fatal(err)
 	}
-	w, err := writer.Open(ctx, mem, fence.NewToken(1), nil)
+	own := faultstore.New(mem, nil) // counts what the writer sends
+	w, err := writer.Open(ctx, own, fence.NewToken(1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,10 +191,10 @@ func TestRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	const rounds = 20
-	var before faultstore.Counts
+	var before, ownBefore faultstore.Counts
 	for i := range rounds + 2 {
 		if i == 2 {
-			before = st.Counts()
+			before, ownBefore = st.Counts(), own.Counts()
 		}
 		if err := d.Write(ctx, []struct{ ID int64 }{{int64(i)}}); err != nil {
 			t.Fatal(err)
@@ -194,6 +207,17 @@ func TestRequests(t *testing.T) {
 		}
 	}
 	after := st.Counts()
+	for prefix, what := range map[string]string{"file/0": "put-of-file", "data/": "put-of-edit"} {
+		kind := faultstore.Put
+		if prefix == "file/0" {
+			kind = faultstore.Upload
+		}
+		n := float64(own.Counts().Of(kind, prefix)-ownBefore.Of(kind, prefix)) / rounds
+		attr(t, what, n)
+		if n != 1 {
+			t.Errorf("the writer sends %.2f %s of %s for each commit, want 1", n, kind, prefix)
+		}
+	}
 	for _, c := range []struct {
 		what   string
 		kind   faultstore.Kind
@@ -205,6 +229,7 @@ func TestRequests(t *testing.T) {
 		{"for all", faultstore.List, "file/_delta_log/", 1}, {"for all", faultstore.Get, "file/_delta_log/", 0}, {"for all", faultstore.Put, "file/_delta_log/", 1},
 	} {
 		n := float64(after.Of(c.kind, c.prefix)-before.Of(c.kind, c.prefix)) / rounds
+		attr(t, fmt.Sprintf("%s-%s", c.kind, c.prefix), n)
 		t.Logf("%s: %.2f %s %s", c.what, n, c.kind, c.prefix)
 		if n > c.most {
 			t.Errorf("%s: %.2f %s of %s, want at most %v", c.what, n, c.kind, c.prefix, c.most)
@@ -272,6 +297,8 @@ func TestRequestsOfAHold(t *testing.T) {
 		if puts == 0 || puts > 2 || deletes == 0 || deletes > 1 {
 			t.Errorf("for the hold %.2f PUT and %.2f DELETE, want at most 2 and 1", puts, deletes)
 		}
+		attr(t, "put-pin/", puts)
+		attr(t, "delete-pin/", deletes)
 		t.Logf("for the hold %.2f PUT and %.2f DELETE, in %.2f requests", puts, deletes, each("", ""))
 	})
 }
@@ -326,6 +353,8 @@ func TestTenPublishers(t *testing.T) {
 		l.Close(w)
 		slices.Sort(lags)
 		each := float64(st.Counts().Of(faultstore.Put, "file/_delta_log/")) / float64(versions.Load())
+		attr(t, "tries", each)
+		attr(t, "lag", lags[len(lags)/2].Seconds())
 		t.Logf("%d edits, %d versions, %.2f tries each; lag p50 %v", edits, versions.Load(), each, lags[len(lags)/2])
 		if versions.Load() < edits || each > 2 {
 			t.Errorf("%d versions for %d edits, with %.2f tries each; want at most 2", versions.Load(), edits, each)

@@ -44,7 +44,10 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 				return err
 			}
 		}
-		w.pin, w.named, p.due = manifest.Pin{}, false, p.due || w.named
+		if w.named {
+			p.due.Store(true)
+		}
+		w.pin, w.named = manifest.Pin{}, false
 	}
 	age := p.opts.Clock.Wall().Sub(time.UnixMilli(old.Held)).Abs() // a clock may have gone back
 	if w.pin.Key != "" || known && (age < retentionOf(p.state.meta, p.opts.Retention)/holdsPerRetention || w.table.Version() <= old.Manifest) {
@@ -91,8 +94,8 @@ func (p *Publisher) renew(s *source) []step {
 // untidy reports whether there may be something to let go of: a hold or a checkpoint is new, or
 // the table is idle.
 func (p *Publisher) untidy() bool {
-	if p.due || p.state == nil || p.state.meta == nil {
-		return p.due
+	if due := p.due.Load(); due || p.state == nil || p.state.meta == nil {
+		return due
 	}
 	every := retentionOf(p.state.meta, p.opts.Retention) / holdsPerRetention
 	if p.tidied != nil && p.opts.Clock.Now().Sub(*p.tidied) <= every {
@@ -109,7 +112,7 @@ func (p *Publisher) untidy() bool {
 // tidy lets go of what no version within the retention names: pins of the sources, and old
 // commits and checkpoints of the Delta log.
 func (p *Publisher) tidy(ctx context.Context) error {
-	p.due = false
+	p.due.Store(false)
 	if p.state == nil || p.state.version < 0 {
 		return nil
 	}

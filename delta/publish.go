@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -38,9 +39,9 @@ type Publisher struct {
 	sources []*source
 	state   *state // the newest that is known, or nil
 	told    map[string]bool
-	rivals  int  // how many others seem to publish too
-	due     bool // there is something to let go of
-	patient bool // Run waits before it tries a source with an error again, or a checkpoint
+	rivals  int         // how many others seem to publish too
+	due     atomic.Bool // there is something to let go of; sources set it at the same time
+	patient bool        // Run waits before it tries a source with an error again, or a checkpoint
 	owed    owed
 	tidied  *clock.Instant // when Publish last let go of everything old; nil before
 	// every and most are checkpointEvery and maxVersions, but in tests.
@@ -348,7 +349,8 @@ func (p *Publisher) advance(ctx context.Context, todo []*work, r *Report) error 
 		for _, part := range parts {
 			switch {
 			case created && part.names():
-				part.pin, part.named, p.due = manifest.Pin{}, false, true // the table has it now
+				part.pin, part.named = manifest.Pin{}, false // the table has it now
+				p.due.Store(true)
 			case err != nil && part.names():
 				part.named = true // it may have come in all the same
 			}
@@ -406,7 +408,8 @@ func (p *Publisher) create(ctx context.Context, operation string, actions []acti
 func (p *Publisher) checkpoint(ctx context.Context) {
 	err := p.table.checkpoint(ctx, p.state, retentionOf(p.state.meta, p.opts.Retention))
 	if err == nil {
-		p.owed, p.due = owed{}, true
+		p.owed = owed{}
+		p.due.Store(true)
 		return
 	}
 	p.owed = owed{is: true, tried: p.opts.Clock.Now(), wait: min(2*p.owed.wait+p.opts.Every, time.Minute)}

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,4 +168,76 @@ func TestHintOfADeletedCheckpoint(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestTenPublishersOfTen: ten workers own a log each, and each of them publishes all ten logs, as those of
+// examples/kafka-lake do. All commit at the same moment. Each log is published within three rounds of
+// each publisher, and they try a version twice at most, in the mean.
+func TestTenPublishersOfTen(t *testing.T) {
+	const n, times, most = 10, 30, 3
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Millisecond)
+		mem, sources, writers := fleet(t, n)
+		// A request takes up to 56 ms.
+		counted := faultstore.New(mem, &faultstore.Options{Clock: clock.Go(), Rates: faultstore.Rates{MaxDelay: 56 * time.Millisecond}})
+		for i := range sources {
+			var err error
+			if sources[i].Log, err = store.Sub(counted, fmt.Sprint("log", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var mu sync.Mutex
+		var edits uint64                // that each log has
+		var rounds, worst, versions int // rounds is the most that a publisher needed since the last commits
+		seen := make([]int, n)          // rounds of each publisher since then, -1 when it has seen all
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for i := range n {
+			p, err := delta.Open(ctx, counted, sources, &delta.Options{Settle: logtest.Quick, Clock: clock.Go(), Hooks: delta.Hooks{Round: func(r delta.Round) {
+				mu.Lock()
+				defer mu.Unlock()
+				versions += r.Report.Versions
+				if seen[i] < 0 || edits == 0 {
+					return
+				}
+				seen[i]++
+				rounds = max(rounds, seen[i])
+				if !slices.ContainsFunc(r.Report.Sources, func(s delta.SourceReport) bool { return s.Published < edits }) && len(r.Report.Sources) == n {
+					seen[i] = -1
+				}
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() { _ = p.Run(ctx) })
+		}
+		for range times {
+			for i, w := range writers {
+				commitTo(t, w, []order{{ID: int64(i)}})
+			}
+			mu.Lock()
+			edits++
+			for i := range seen {
+				seen[i] = 0
+			}
+			rounds = 0
+			mu.Unlock()
+			time.Sleep(5 * time.Second)
+			mu.Lock()
+			if slices.ContainsFunc(seen, func(s int) bool { return s >= 0 }) {
+				t.Errorf("after 5 s and %v rounds not all have seen edit %d of all logs", seen, edits)
+			}
+			worst = max(worst, rounds)
+			mu.Unlock()
+		}
+		cancel()
+		all.Wait()
+		tries := float64(counted.Counts().Of(faultstore.Put, "_delta_log/")) / float64(versions)
+		t.Attr("rounds", strconv.Itoa(worst))
+		t.Attr("tries", strconv.FormatFloat(tries, 'g', -1, 64))
+		t.Logf("%d times %d commits at once, %d versions: at most %d rounds, %.2f tries for a version", times, n, versions, worst, tries)
+		if worst > most || tries > 2 {
+			t.Errorf("%d rounds and %.2f tries for a version, want at most %d and 2", worst, tries, most)
+		}
+	})
 }

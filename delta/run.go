@@ -35,7 +35,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	for first := true; ; first = false {
 		begun := p.opts.Clock.Now()
 		r, err := p.publish(ctx)
-		if every := p.opts.Retention / holdsPerRetention; err == nil && (first || begun.Sub(tidied) > every || p.due) {
+		if every := p.opts.Retention / holdsPerRetention; err == nil && (first || begun.Sub(tidied) > every || p.due.Load()) {
 			err, tidied = p.tidy(ctx), begun
 		}
 		if ctx.Err() != nil {

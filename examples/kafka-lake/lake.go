@@ -165,7 +165,15 @@ func (l *lake) poll(ctx context.Context, from *kgo.Client, topic string, due tim
 			faults = append(faults, fmt.Errorf("%w: the id was %s and is %s", errRecreated, topic, id))
 		}
 	})
-	return got.Records(), errors.Join(faults...)
+	var all []*kgo.Record
+	got.EachPartition(func(p kgo.FetchTopicPartition) {
+		if all == nil { // there is one, mostly, so nothing is copied
+			all = p.Records
+		} else {
+			all = append(all, p.Records...)
+		}
+	})
+	return all, errors.Join(faults...)
 }
 
 // trouble returns an error if one of the client means that messages are gone. The client itself repeats
