@@ -22,7 +22,7 @@ const (
 	// in order. With no more slots than requests, most requests would soon be answered and
 	// their slots would wait for the slowest one: at S3's latencies that halves the
 	// throughput. The writer's window is four times its requests for the same reason.
-	depth = 4
+	depth = 8
 	// DefaultBudget is how many bytes of large objects are fetched ahead.
 	DefaultBudget = 64 << 20
 )
@@ -47,6 +47,10 @@ type Source struct {
 	// Budget is how many bytes of large objects are fetched ahead, [DefaultBudget] if 0.
 	// One large object may exceed it.
 	Budget int64
+	// Over is how many bytes of large objects a walk asks for beyond the budget while it waits
+	// for the next object. Their answers wait in their connections until there is room: up to 5 s,
+	// then they are cut, and such an object costs a second request.
+	Over int64
 	// Have are objects that were read already. They are not read again.
 	Have map[fence.Position]Object
 	// Keep, if set, selects data objects that are not decompressed: a walk checks only
@@ -78,14 +82,14 @@ type Object struct {
 // ReadHead reads the first [Head] bytes of the object in slot p. The error is
 // store.ErrNotFound if the slot is empty.
 func (s *Source) ReadHead(ctx context.Context, p fence.Position) (Object, error) {
-	return s.readHead(ctx, p, Head)
+	return s.readHead(ctx, s.Store, p, Head)
 }
 
-func (s *Source) readHead(ctx context.Context, p fence.Position, n int64) (o Object, err error) {
+func (s *Source) readHead(ctx context.Context, st store.Store, p fence.Position, n int64) (o Object, err error) {
 	if o, ok := s.Have[p]; ok {
 		return o, nil
 	}
-	o.Body, o.Info, err = store.Read(ctx, s.Store, layout.DataKey(p), &store.ReadOptions{Length: n, Settle: s.Settle})
+	o.Body, o.Info, err = store.Read(ctx, st, layout.DataKey(p), &store.ReadOptions{Length: n, Settle: s.Settle})
 	if errors.Is(err, store.ErrRange) {
 		err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, layout.DataKey(p))
 	}
@@ -106,7 +110,7 @@ type Step struct {
 // store.ErrNotFound if the slot is empty.
 func (s *Source) Read(ctx context.Context, from frame.Point) (Step, error) {
 	f := newFetch(ctx, from.Position, Head)
-	f.fetchHead(s)
+	f.fetchHead(s, nil)
 	if f.err == nil && f.partial() {
 		f.fetchRest(ctx, s)
 	}
