@@ -119,11 +119,11 @@ func (r *room) reserve(f *fetch, n int64) {
 	}
 }
 
-// try takes n more bytes for a fetch if they are free, or if it must.
+// try takes n more bytes for a fetch if they are free and nobody hopes for them, or if it must.
 func (r *room) try(f *fetch, n int64, must bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !must && r.free < n {
+	if !must && r.free-r.hoped < n {
 		return false
 	}
 	r.reserve(f, n)

@@ -33,9 +33,8 @@ type Source struct {
 	Log    fence.ID
 	Limits fence.Limits
 	Settle *store.SettleOptions
-	// Ahead is how many requests are in flight at most, [DefaultAhead] if 0. Up to three
-	// times as many objects wait for their turn, unless they are larger than that many
-	// heads.
+	// Ahead is how many requests are in flight at most, [DefaultAhead] if 0. Up to seven times
+	// as many objects wait for their turn, as far as Ahead heads and the budget go.
 	Ahead int
 	// First is how many objects a walk asks for at once when it begins, 1 if 0. Set it
 	// where so many objects are known to exist.
@@ -44,12 +43,15 @@ type Source struct {
 	// from the second object on. So it asks for no slot after the first empty one, if there is
 	// one object or none.
 	Few bool
-	// Budget is how many bytes of large objects are fetched ahead, [DefaultBudget] if 0.
-	// One large object may exceed it.
+	// Budget is how many bytes are fetched ahead, besides the heads of Ahead objects that wait
+	// for their turn and of Ahead that are in flight; [DefaultBudget] if 0. One large object may
+	// exceed it.
 	Budget int64
 	// Over is how many bytes of large objects a walk asks for beyond the budget while it waits
 	// for the next object. Their answers wait in their connections until there is room: up to 5 s,
-	// then they are cut, and such an object costs a second request.
+	// then they are
+	// cut, and such an object costs a second request. That happens where the caller of the walk
+	// pauses, and to about one object in 20 at most.
 	Over int64
 	// Have are objects that were read already. They are not read again.
 	Have map[fence.Position]Object
