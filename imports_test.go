@@ -72,7 +72,7 @@ var rooms = []room{
 	// so it never imports leader. A reader never imports writer.
 	{pkg: "internal/files", may: []string{"fence", "store", "store/probe", "internal/layout", "internal/document"}},
 	{pkg: "manifest", may: []string{"clock", "fence", "store", "store/probe", "internal/layout", "internal/document", "internal/files"}},
-	{pkg: "internal/chain", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
+	{pkg: "internal/chain", may: []string{"clock", "fence", "store", "internal/layout", "internal/frame"}},
 	{pkg: "internal/segment", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
 	{pkg: "internal/state", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/document", "internal/files", "internal/frame"}},
 	{pkg: "internal/takeover", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state"}},

@@ -17,10 +17,15 @@ type Options struct {
 	// and 1 s. In between, the pause is an eighth of the time since the last record.
 	PollMin, PollMax time.Duration
 	// Ahead is how many objects of the chain are fetched at once; default 64, at most
-	// 4096.
+	// 4096. Of each, up to 256 KiB are held besides what Prefetch allows, and up to as much
+	// again for objects that wait for their turn.
 	Ahead int
 	// Prefetch is how many bytes are fetched ahead, and again how many of them are kept
 	// decompressed; default 64 MiB. A single larger object exceeds it.
+	//
+	// While a reader waits for the next object of the chain, it asks for up to Prefetch bytes
+	// more. They take no memory of the reader before there is room: HTTP/1.1 leaves them with the
+	// kernel and the store. HTTP/2 buffers them, up to 4 MiB for each request.
 	Prefetch int64
 	// Files is the store for the files of the table, if the log keeps them in a second one: see
 	// manifest.InitOptions.Files. Only [Snapshot.Open] needs it.

@@ -22,8 +22,8 @@ type Options struct {
 	// Each takes one request; hedges, file uploads and manifests come on top.
 	//
 	// Open reads the tail with twice as many requests, at least 64 and at most 256, of up to
-	// 256 KiB each. It holds up to three times that for objects that wait for their turn,
-	// and up to 64 MiB of larger objects.
+	// 256 KiB each. It holds up to as much again for objects that wait for their turn,
+	// and 64 MiB besides.
 	InFlight int
 	// Window is how many objects may be sent after the last acknowledged one, default
 	// 4 × InFlight. Objects are acknowledged in order, so with a window no larger than

@@ -22,7 +22,7 @@ const (
 	// in order. With no more slots than requests, most requests would soon be answered and
 	// their slots would wait for the slowest one: at S3's latencies that halves the
 	// throughput. The writer's window is four times its requests for the same reason.
-	depth = 4
+	depth = 8
 	// DefaultBudget is how many bytes of large objects are fetched ahead.
 	DefaultBudget = 64 << 20
 )
@@ -33,9 +33,8 @@ type Source struct {
 	Log    fence.ID
 	Limits fence.Limits
 	Settle *store.SettleOptions
-	// Ahead is how many requests are in flight at most, [DefaultAhead] if 0. Up to three
-	// times as many objects wait for their turn, unless they are larger than that many
-	// heads.
+	// Ahead is how many requests are in flight at most, [DefaultAhead] if 0. Up to seven times
+	// as many objects wait for their turn, as far as Ahead heads and the budget go.
 	Ahead int
 	// First is how many objects a walk asks for at once when it begins, 1 if 0. Set it
 	// where so many objects are known to exist.
@@ -44,9 +43,16 @@ type Source struct {
 	// from the second object on. So it asks for no slot after the first empty one, if there is
 	// one object or none.
 	Few bool
-	// Budget is how many bytes of large objects are fetched ahead, [DefaultBudget] if 0.
-	// One large object may exceed it.
+	// Budget is how many bytes are fetched ahead, besides the heads of Ahead objects that wait
+	// for their turn and of Ahead that are in flight; [DefaultBudget] if 0. One large object may
+	// exceed it.
 	Budget int64
+	// Over is how many bytes of large objects a walk asks for beyond the budget while it waits
+	// for the next object. Their answers wait in their connections until there is room: up to 5 s,
+	// then they are
+	// cut, and such an object costs a second request. That happens where the caller of the walk
+	// pauses, and to about one object in 20 at most.
+	Over int64
 	// Have are objects that were read already. They are not read again.
 	Have map[fence.Position]Object
 	// Keep, if set, selects data objects that are not decompressed: a walk checks only
@@ -78,14 +84,14 @@ type Object struct {
 // ReadHead reads the first [Head] bytes of the object in slot p. The error is
 // store.ErrNotFound if the slot is empty.
 func (s *Source) ReadHead(ctx context.Context, p fence.Position) (Object, error) {
-	return s.readHead(ctx, p, Head)
+	return s.readHead(ctx, s.Store, p, Head)
 }
 
-func (s *Source) readHead(ctx context.Context, p fence.Position, n int64) (o Object, err error) {
+func (s *Source) readHead(ctx context.Context, st store.Store, p fence.Position, n int64) (o Object, err error) {
 	if o, ok := s.Have[p]; ok {
 		return o, nil
 	}
-	o.Body, o.Info, err = store.Read(ctx, s.Store, layout.DataKey(p), &store.ReadOptions{Length: n, Settle: s.Settle})
+	o.Body, o.Info, err = store.Read(ctx, st, layout.DataKey(p), &store.ReadOptions{Length: n, Settle: s.Settle})
 	if errors.Is(err, store.ErrRange) {
 		err = fmt.Errorf("%w: %s is empty", fence.ErrCorrupt, layout.DataKey(p))
 	}
@@ -106,7 +112,7 @@ type Step struct {
 // store.ErrNotFound if the slot is empty.
 func (s *Source) Read(ctx context.Context, from frame.Point) (Step, error) {
 	f := newFetch(ctx, from.Position, Head)
-	f.fetchHead(s)
+	f.fetchHead(s, nil)
 	if f.err == nil && f.partial() {
 		f.fetchRest(ctx, s)
 	}

@@ -41,9 +41,10 @@ func (l late) Get(ctx context.Context, key string, o *store.GetOptions) (*store.
 // TestInOrderAtFullSpeed: that objects are checked in order costs next to nothing, whether
 // they are small or of some size. In virtual time: when no more objects waited for their
 // turn than requests are under way, the same walk took 2.3 times as long as plain
-// requests do, as many at once.
+// requests do, as many at once. When small objects could not use free room, those of 200 KiB
+// took 1.4 times as long.
 func TestInOrderAtFullSpeed(t *testing.T) {
-	for _, size := range []int{10, 60 << 10} {
+	for _, size := range []int{10, 60 << 10, 200 << 10} {
 		synctest.Test(t, func(t *testing.T) {
 			inner := memstore.New(nil)
 			l := newLog(t, inner).seal(1)
@@ -77,7 +78,7 @@ func TestInOrderAtFullSpeed(t *testing.T) {
 			for _, d := range plain {
 				sum = max(sum, d)
 			}
-			if ratio := took.Seconds() / sum.Seconds(); ratio > 1.3 {
+			if ratio := took.Seconds() / sum.Seconds(); ratio > 1.15 {
 				t.Errorf("%d bytes each: %v, %.2f times as long as plain requests, %v", size, took, ratio, sum)
 			}
 		})

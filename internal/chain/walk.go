@@ -31,7 +31,7 @@ func (s *Source) walk(ctx context.Context, from frame.Point, beyond *fence.Posit
 	return func(yield func(Step, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		w := &walk{
-			Source: s, window: min(max(s.First, 1), s.ahead()), few: s.Few, budget: s.budget(), length: 1,
+			Source: s, window: min(max(s.First, 1), s.ahead()), few: s.Few, room: newRoom(s.budget(), s.Settle), length: 1,
 			asked: make(chan *fetch, s.ahead()), arrived: make(chan *fetch, s.ahead()),
 		}
 		defer w.end()
@@ -72,7 +72,8 @@ type walk struct {
 	ends    bool   // a fetch in the queue has failed: the walk does not go past it
 	length  int    // how many slots the next epoch probably has
 	last    uint64 // the slot that probably ends this epoch; 0 if the walk has passed it
-	budget  int64
+	room    *room
+	found   int
 	usual   int64 // size that the last objects rarely exceeded
 }
 
@@ -84,6 +85,9 @@ func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 		if w.queue[0].here {
 			break
 		}
+		if f := w.queue[0]; f.ask > Head && !f.urgent {
+			w.room.urge(f)
+		}
 		w.note(<-w.arrived)
 	}
 	f := w.queue[0]
@@ -91,6 +95,7 @@ func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 	f.wait()
 	w.pop()
 	if f.err == nil {
+		w.found++
 		if w.few {
 			w.few = false
 		} else if w.last == 0 {
@@ -122,10 +127,19 @@ func (w *walk) ask(ctx context.Context, p fence.Position) {
 	// The next objects are probably about as large as the last ones. If those were large,
 	// each is asked for in one request.
 	ask := max(Head, w.usual+w.usual/16)
-	for len(w.queue) == 0 || len(w.queue) < w.window && (w.last == 0 || p.Seq+uint64(len(w.queue)) <= w.last) && w.active < w.ahead() && !w.ends && w.held < int64(w.ahead())*Head && ask-Head <= w.budget {
+	// While the walk waits, it may ask for more than there is room for. Most of it waits for the
+	// same slot as the walk, and a request takes its room only when it is answered.
+	over := int64(0)
+	if len(w.queue) > 0 && !w.queue[0].here && w.room.patient(w.found) {
+		over = w.Over
+	}
+	for len(w.queue) == 0 || w.mayAsk(p) {
 		f := newFetch(ctx, fence.Position{Epoch: p.Epoch, Seq: p.Seq + uint64(len(w.queue))}, ask)
+		if !w.room.hope(f, ask-Head, over, len(w.queue) == 0) {
+			f.cancel()
+			return
+		}
 		w.active++
-		w.reserve(f, ask-Head)
 		w.queue = append(w.queue, f)
 		// Workers stay until the walk ends. A goroutine per request would grow its stack each
 		// time, which is a fifth of the processor time of a small request.
@@ -137,9 +151,28 @@ func (w *walk) ask(ctx context.Context, p fence.Position) {
 	}
 }
 
+// mayAsk reports whether one slot more may be asked for, if its object is small.
+func (w *walk) mayAsk(p fence.Position) bool {
+	n := len(w.queue)
+	return n < w.window && (w.last == 0 || p.Seq+uint64(n) <= w.last) && w.active < w.ahead() && !w.ends &&
+		(w.held < w.heads() || w.room.spare())
+}
+
+// heads is how many bytes of heads wait for their turn, besides those that take room.
+func (w *walk) heads() int64 { return int64(w.ahead()) * Head }
+
+// hold counts n bytes more of heads that wait for their turn.
+func (w *walk) hold(n int64) {
+	before := max(w.held-w.heads(), 0)
+	w.held += n
+	if after := max(w.held-w.heads(), 0); after != before {
+		w.room.give(before - after)
+	}
+}
+
 func (w *walk) work() {
 	for f := range w.asked {
-		f.fetchHead(w.Source)
+		f.fetchHead(w.Source, w.room)
 		w.arrived <- f
 	}
 }
@@ -154,9 +187,9 @@ func (w *walk) end() {
 func (w *walk) note(f *fetch) {
 	w.active--
 	f.here, f.head = true, min(int64(len(f.Body)), Head)
-	w.held += f.head
-	if spare := f.reserved - (int64(len(f.Body)) - f.head); !f.partial() && spare > 0 {
-		w.reserve(f, -spare)
+	w.hold(f.head)
+	if f.ask > Head {
+		w.room.met(f)
 	}
 	w.ends = w.ends || f.err != nil
 }
@@ -170,8 +203,10 @@ func (w *walk) noteArrived() {
 // pop removes the first fetch from the queue.
 func (w *walk) pop() {
 	f := w.queue[0]
-	w.held -= f.head
-	w.budget += f.reserved
+	w.hold(-f.head)
+	if f.reserved > 0 {
+		w.room.give(f.reserved)
+	}
 	w.queue[0] = nil // or the array under the queue would keep its body
 	w.queue = w.queue[1:]
 }
@@ -206,14 +241,8 @@ func (w *walk) drop() {
 	w.queue, w.ends = nil, false
 }
 
-// reserve reserves n bytes of the budget for a fetch, until it is popped.
-func (w *walk) reserve(f *fetch, n int64) {
-	w.budget -= n
-	f.reserved += n
-}
-
 // startRests asks for the rests of large objects whose heads have arrived, in order, as far
-// as the budget goes. The first object's rest is asked for in any case.
+// as there is room. The first object's rest is asked for in any case.
 func (w *walk) startRests(ctx context.Context) {
 	for i, f := range w.queue {
 		if !f.here {
@@ -228,11 +257,9 @@ func (w *walk) startRests(ctx context.Context) {
 		if !f.partial() {
 			continue
 		}
-		need := f.Info.Size - f.reserved
-		if i > 0 && w.budget < need {
+		if !w.room.try(f, f.Info.Size-f.reserved, i == 0) {
 			return
 		}
-		w.reserve(f, need)
 		f.rest = make(chan struct{})
 		ctx, cancel := context.WithCancel(ctx)
 		f.cancel = cancel
@@ -246,16 +273,21 @@ func (w *walk) startRests(ctx context.Context) {
 
 // fetch is the request for one slot, and then its answer.
 type fetch struct {
-	pos      fence.Position
-	ask      int64              // how many bytes of it
-	ctx      context.Context    //nolint:containedctx // of the request, on its way to a worker
-	cancel   context.CancelFunc // of the request that is in flight
-	here     bool               // its head has arrived
-	head     int64              // bytes of that
-	rest     chan struct{}      // closed when the rest is here; nil if it was not asked for
-	reserved int64              // bytes of the budget
+	pos    fence.Position
+	ask    int64              // how many bytes of it
+	ctx    context.Context    //nolint:containedctx // of the request, on its way to a worker
+	cancel context.CancelFunc // of the request that is in flight
+	here   bool               // its head has arrived
+	head   int64              // bytes of that
+	rest   chan struct{}      // closed when the rest is here; nil if it was not asked for
+	whole  int64              // size of the object, if only its head was let in
 	Object
 	err error
+
+	// These belong to the room.
+	hope, need, reserved int64
+	urgent               bool          // the walk waits for it
+	granted              chan struct{} // closed when it gets what it needs
 }
 
 func newFetch(ctx context.Context, pos fence.Position, ask int64) *fetch {
@@ -263,9 +295,16 @@ func newFetch(ctx context.Context, pos fence.Position, ask int64) *fetch {
 	return &fetch{pos: pos, ask: ask, ctx: ctx, cancel: cancel}
 }
 
-func (f *fetch) fetchHead(s *Source) {
+// fetchHead fetches as much as was asked for, but of a large object only the head if there
+// is no room. Without a room it asks for the head.
+func (f *fetch) fetchHead(s *Source, r *room) {
 	defer f.cancel()
-	f.Object, f.err = s.readHead(f.ctx, f.pos, f.ask)
+	st := s.Store
+	if f.ask > Head {
+		st = door{st, r, f}
+	}
+	f.Object, f.err = s.readHead(f.ctx, st, f.pos, f.ask)
+	f.Info.Size = max(f.Info.Size, f.whole)
 }
 
 // wait waits for the rest, if it was asked for.
