@@ -86,6 +86,7 @@ type check struct {
 type reference struct {
 	key    string
 	number uint64
+	group  fence.ID // of the assignment, if the object says that
 }
 
 // checksAtOnce is how many objects are read at the same time. An assignment may have 8 MiB.
@@ -176,7 +177,7 @@ func (c *check) object(key string, body []byte) error {
 			c.found.Strange = append(c.found.Strange, key)
 			return nil
 		}
-		c.later = append(c.later, reference{key, n})
+		c.later = append(c.later, reference{key: key, number: n})
 		return document.Decode(key, body, &signWire{})
 	}
 	if !known(key) {
@@ -189,9 +190,9 @@ func (c *check) object(key string, body []byte) error {
 	}
 	switch d := doc.(type) {
 	case *member.Head:
-		c.later = append(c.later, reference{key, d.Number})
+		c.later = append(c.later, reference{key, d.Number, d.Group})
 	case *member.Ack:
-		c.later = append(c.later, reference{key, d.Number})
+		c.later = append(c.later, reference{key: key, number: d.Number})
 	case *assign.Assignment:
 		if n, _ := member.ParseAssignKey(key); n != d.Number() {
 			return document.Corrupt(key, "it has number %d inside", d.Number())
@@ -249,7 +250,9 @@ func (c *check) together() {
 	}
 	lost := map[uint64]string{}
 	for _, r := range c.later {
-		if r.number > c.top {
+		// A hint that was put late, by a member of a group that was deleted, says nothing of this one.
+		other := c.format != nil && r.group != (fence.ID{}) && r.group != c.format.Group
+		if r.number > c.top && !other {
 			lost[r.number] = max(lost[r.number], r.key)
 		}
 	}

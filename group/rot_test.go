@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
@@ -154,7 +156,7 @@ func (o objects) silent(t *testing.T, key string) string {
 	}
 	switch {
 	case key == member.HeadKey:
-		return "it is a hint, which the next assignment writes again"
+		return "it is a hint, which the members write again"
 	case strings.HasPrefix(key, member.AssignPrefix) && key != newest:
 		return "only the newest assignment counts"
 	case strings.HasPrefix(key, member.ReadyPrefix), strings.HasPrefix(key, member.AckPrefix), strings.HasPrefix(key, member.CallPrefix):
@@ -211,6 +213,47 @@ func TestRot(t *testing.T) {
 		put(h.key, o.bodies[h.key])
 	})
 	t.Logf("%d kinds of damage", tried)
+}
+
+// A hint that was put late by a member of a group that was deleted says nothing of the group that was made anew.
+func TestCheckTheHintOfAnotherGroup(t *testing.T) {
+	st := memstore.New(nil)
+	inWorld(t, 3, func(w *world) {
+		a := w.worker("a")
+		time.Sleep(time.Minute)
+		for key, body := range contents(w.T, w.mem) {
+			fixture.Put(w.T, st, key, body)
+		}
+		w.end(a)
+	})
+	for _, c := range []struct {
+		other  bool
+		faults int
+	}{{false, 1}, {true, 0}} {
+		var h struct {
+			Format int      `json:"format"`
+			Nonce  string   `json:"nonce"`
+			Group  fence.ID `json:"group"`
+			Number uint64   `json:"number"`
+		}
+		old := contents(t, st)[member.HeadKey]
+		if err := document.Decode(member.HeadKey, old, &h); err != nil || h.Group == (fence.ID{}) || h.Number != 1 {
+			t.Fatalf("%+v, %v", h, err)
+		}
+		h.Number = 57
+		if c.other {
+			h.Group[3]++
+		}
+		hint, err := document.Encode(member.HeadKey, &h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Put(t, st, member.HeadKey, hint)
+		if got, err := group.Check(t.Context(), st, nil); err != nil || len(got.Faults) != c.faults || got.Number != 1 {
+			t.Errorf("a hint of another group, %v: %+v, %v", c.other, got, err)
+		}
+		fixture.Put(t, st, member.HeadKey, old)
+	}
 }
 
 // TestRotAndMembers: members that meet a damaged object never own a partition together, and never get a

@@ -42,8 +42,14 @@ func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 			return
 		}
 	}
-	// A slow note must not delay the read of the lock at which it may have lapsed.
-	ctx, cancel := clock.WithTimeout(ctx, c.clock, min(c.timeout, max(until.Sub(c.clock.Now()), 0)), errNoAnswer)
+	// A slow note must not delay the read of the lock at which it may have lapsed. While the lock is
+	// draining, the next read is soon, and means nothing before its holder has seen the note. So the
+	// note gets a tenth of the validity then: where requests are slow, it takes longer than one pause.
+	left := max(until.Sub(c.clock.Now()), 0)
+	if seen.State == Draining {
+		left = max(left, c.last.Validity/10)
+	}
+	ctx, cancel := clock.WithTimeout(ctx, c.clock, min(c.timeout, left), errNoAnswer)
 	defer cancel()
 	old, version, err := c.sighted(ctx)
 	if err == nil && !old.covers(seen, c.last.Successor) {

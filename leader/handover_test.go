@@ -358,3 +358,42 @@ func TestHookEndsItsGoroutine(t *testing.T) {
 		})
 	}
 }
+
+// Also where requests are slow a leader leaves as soon as a follower is close, and not only at the end of the
+// drain.
+func TestHandOverOnASlowStore(t *testing.T) {
+	for _, delay := range []time.Duration{20 * time.Millisecond, 80 * time.Millisecond, 110 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
+		t.Run(delay.String(), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.faulty.SetHook(func(faultstore.Op) faultstore.Fault { return faultstore.Fault{Delay: delay} })
+				ctx, leave := context.WithCancel(w.Context())
+				defer leave()
+				var left time.Duration
+				var start time.Time
+				var ran sync.WaitGroup
+				a, leads := w.node("a"), make(chan struct{})
+				ran.Go(func() {
+					_ = a.Run(ctx, func(work context.Context, _ *leader.Term) error {
+						close(leads)
+						<-work.Done()
+						left = time.Since(start)
+						return nil
+					})
+				})
+				<-leads
+				won := w.campaigning(w.node("b", func(o *leader.Options) { o.Poll = time.Second }))
+				time.Sleep(time.Minute)
+				start = time.Now()
+				leave()
+				b := <-won
+				// The announcement, two reads that meet it, the note, and one that meets the note. Then the swap
+				// that ends the term, and what an election takes.
+				if gap := time.Since(start); left > 8*delay+3*time.Second/2 || gap > left+8*delay+time.Second/2 {
+					t.Errorf("left after %v, and the next led after %v", left, gap)
+				}
+				ran.Wait()
+				w.resign(b)
+			})
+		})
+	}
+}

@@ -127,8 +127,9 @@ func (t *town) run(ctx context.Context) error {
 
 // group checks the objects of the group below a folder.
 func (t *town) group(ctx context.Context, below string) (*group.Checked, error) {
-	st, err := t.st, error(nil)
+	st := t.st
 	if below != "" {
+		var err error
 		if st, err = store.Sub(st, strings.TrimSuffix(below, "/")); err != nil {
 			return nil, err
 		}

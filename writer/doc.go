@@ -11,7 +11,8 @@
 //     ([ErrNotCommitted]) or may be ([ErrUnknown]).
 //   - One append is one atom, with its cursor.
 //   - In the steady state a commit costs one PUT, and no GET, LIST or HEAD. (Late
-//     requests are sent twice: up to 5 % more PUTs, and up to two GETs for each of those.)
+//     requests are sent twice: up to 5 % more PUTs, 20 % more while later objects overtake
+//     them, and up to two GETs for each of those.)
 //   - Files and what refers to them share the log. [Writer.CreateFile] streams a large object
 //     to the store. [Writer.CommitFiles] adds and removes such files in one atom, in order
 //     with the records.

@@ -41,7 +41,7 @@ type Options struct {
 	// request is free: fewer requests, later acknowledgements. It ends early when the object
 	// is full, an edit comes, or Flush or Close is called. Default 0: the writer waits only
 	// as long as helps its clients. It sends at once while nothing is in flight, and about
-	// two objects in the time that one takes.
+	// five objects in the time that four take.
 	Linger time.Duration
 	// RequestsPerSecond bounds how many objects are sent per second, on average. Appends
 	// that wait share the next object. After a pause as many as in one second, and at least

@@ -101,7 +101,7 @@ func (l *lines) Get(ctx context.Context, key string, opts *store.GetOptions) (*s
 
 type line struct {
 	io.ReadCloser
-	ctx context.Context //nolint:containedctx // the request's
+	ctx context.Context
 	*lines
 }
 

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -134,8 +135,12 @@ func (m *Machine) askHint() {
 	})
 }
 
-// heardHint notes a hint. One of another group was late: this group was made anew.
+// heardHint notes a hint. One of another group was late: this group was made anew. One that is lost or
+// damaged is put again by the first organiser: without it nobody would learn that an assignment is lost.
 func (m *Machine) heardHint(ev Event) {
+	if ev.Outcome == Absent || ev.Outcome == Unreadable && !errors.Is(ev.Err, fence.ErrFormat) {
+		m.head, m.headN = "", 0
+	}
 	h, ok := ev.Doc.(*Head)
 	if !ok || ev.Outcome != Done {
 		return

@@ -199,7 +199,7 @@ func (p *prober) listings(ctx context.Context) error {
 // create twice, and the second copy may land after the delete. So only what happens every
 // time convicts the store.
 func (p *prober) deletes(ctx context.Context) error {
-	const tries = 3
+	const tries = 5
 	var err error
 	for n := range tries {
 		if err = p.deleteOnce(ctx, n); !errors.Is(err, ErrRefused) {

@@ -26,11 +26,13 @@ func Now() Moment {
 type process struct {
 	pid, parent, group int
 	state              byte
+	threads            int
 	began              uint64 // so that a later process of the same number is told apart
 }
 
-// dead reports whether p only waits for its parent to take note.
-func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' }
+// dead reports whether p only waits for its parent to take note. If only its first thread has ended, it
+// has the same state, and lives.
+func (p process) dead() bool { return p.threads <= 1 && (p.state == 'Z' || p.state == 'X') }
 
 // look reads a process.
 func look(pid int) (process, bool) {
@@ -47,6 +49,7 @@ func look(pid int) (process, bool) {
 	p := process{pid: pid, state: f[0][0]}
 	p.parent, _ = strconv.Atoi(f[1])
 	p.group, _ = strconv.Atoi(f[2])
+	p.threads, _ = strconv.Atoi(f[17])
 	p.began, _ = strconv.ParseUint(f[19], 10, 64)
 	return p, true
 }

@@ -196,6 +196,7 @@ func (s *supervisor) loop(ctx context.Context) (Status, error) {
 		case r, ok := <-s.reports:
 			switch {
 			case !ok:
+				_ = syscall.Kill(s.watchdog, syscall.SIGKILL) // if it lives, it is of no use
 				s.clear(s.orphans)
 				return Status{Signal: syscall.SIGKILL}, s.verdict(ErrWatchdog)
 			case r.Failed != 0:
@@ -302,9 +303,10 @@ func (s *supervisor) force(now Moment) {
 	}
 }
 
-// clear kills what find finds until there is nothing any more.
+// clear kills what find finds until it finds nothing any more.
 func (s *supervisor) clear(find func() []process) {
-	for kill(find()) > 0 {
+	for found := find(); len(found) > 0; found = find() {
+		kill(found)
 		time.Sleep(beat)
 	}
 }
@@ -312,6 +314,10 @@ func (s *supervisor) clear(find func() []process) {
 // orphans are what the command has left when its watchdog has died: then the kernel makes
 // this process their parent. Programs that this process itself has started are in its own
 // process group.
+//
+// The table is not read in one moment. An orphan that lives when the reading begins may start another
+// process, which is not in the table yet, and die before its own line is read. So a dead orphan is a
+// reason to look again. A later reading that shows neither a live nor a dead one has missed none.
 func (s *supervisor) orphans() (found []process) {
 	watchdogs.Lock()
 	defer watchdogs.Unlock()
@@ -325,9 +331,12 @@ func (s *supervisor) orphans() (found []process) {
 		case spared[p.parent], watchdogs.live[p.pid]:
 			spared[p.pid] = true
 		case p.group == mine:
-		case p.dead() && p.parent == self:
+		case !p.dead():
+			found = append(found, p)
+		case p.parent == self:
 			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
-		default:
+			found = append(found, p)
+		case p.parent == s.watchdog: // soon this process is its parent
 			found = append(found, p)
 		}
 	}

@@ -13,6 +13,14 @@ import (
 	"time"
 )
 
+// Until main begins, this is the first thread of the process.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == "headless" {
+		go time.Sleep(time.Minute)
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0) // of this thread alone
+	}
+}
+
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "watchdog" {
 		if err := Watchdog(os.Args[2:]); err != nil {
@@ -68,6 +76,69 @@ func TestSendToTheSameProcessOnly(t *testing.T) {
 	p.send(syscall.SIGKILL)
 	if err := c.Wait(); err == nil {
 		t.Error("it was not killed")
+	}
+}
+
+// child starts a process in a group of its own. It is killed in the end.
+func child(t *testing.T, path string, args ...string) *exec.Cmd {
+	t.Helper()
+	c := exec.Command(path, args...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	return c
+}
+
+// until waits until a process is as it should be.
+func until(t *testing.T, pid int, what string, is func(process) bool) (p process) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if p, _ = look(pid); is(p) {
+			return p
+		}
+	}
+	t.Fatalf("%s: %+v", what, p)
+	return p
+}
+
+// A process whose first thread has ended looks like a dead one. The other threads work on, so it is killed.
+func TestKillWithoutTheFirstThread(t *testing.T) {
+	c := child(t, "/proc/self/exe", "headless")
+	p := until(t, c.Process.Pid, "the first thread has not ended", func(p process) bool { return p.state == 'Z' })
+	if n := kill([]process{p}); n != 1 {
+		t.Errorf("%d were killed", n)
+	}
+	until(t, c.Process.Pid, "it lives", process.dead)
+}
+
+// A process that dies while the table is read may have started another, which the table does not show. So
+// one that has died is a reason to look again.
+func TestOrphansOfTheDead(t *testing.T) {
+	c := child(t, "/bin/true")
+	until(t, c.Process.Pid, "it does not end", process.dead)
+	s := &supervisor{Command: &Command{}}
+	if found := s.orphans(); len(found) != 1 || found[0].pid != c.Process.Pid {
+		t.Errorf("found %+v", found)
+	}
+	if found := s.orphans(); len(found) != 0 {
+		t.Errorf("then found %+v", found)
+	}
+	// One that started another before it died.
+	seen := 0
+	late := child(t, "sleep", "60")
+	s.clear(func() []process {
+		if seen++; seen == 1 {
+			return []process{{pid: c.Process.Pid, state: 'Z', threads: 1}}
+		}
+		if p, _ := look(late.Process.Pid); !p.dead() {
+			return []process{p}
+		}
+		return nil
+	})
+	if p, _ := look(late.Process.Pid); !p.dead() || seen < 3 {
+		t.Errorf("after %d looks %+v lives", seen, p)
 	}
 }
 
