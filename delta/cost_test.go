@@ -313,14 +313,27 @@ func TestTenPublishers(t *testing.T) {
 		var lags []time.Duration
 		var mu sync.Mutex
 		var committed time.Time
+		var edit uint64
+		var rounds [10]int // of each publisher since the last commit, until it has seen it published
+		var worst int
 		var g sync.WaitGroup
-		for range 10 {
+		for i := range rounds {
 			root, src, _ := Beside(st)
 			p, err := Open(ctx, root, []Source{src}, &Options{Clock: clock.Go(), Settle: logtest.Quick, Hooks: Hooks{Published: func(r Report) {
 				mu.Lock()
 				defer mu.Unlock()
 				versions.Add(int64(r.Versions))
 				lags = append(lags, time.Since(committed))
+			}, Round: func(r Round) {
+				mu.Lock()
+				defer mu.Unlock()
+				if rounds[i] < 0 {
+					return
+				}
+				rounds[i]++
+				if worst = max(worst, rounds[i]); len(r.Report.Sources) > 0 && r.Report.Sources[0].Published >= edit {
+					rounds[i] = -1
+				}
 			}}})
 			if err != nil {
 				t.Fatal(err)
@@ -345,6 +358,8 @@ func TestTenPublishers(t *testing.T) {
 			}
 			mu.Lock()
 			committed = time.Now()
+			edit++
+			clear(rounds[:])
 			mu.Unlock()
 			time.Sleep(2 * time.Second)
 		}
@@ -355,7 +370,11 @@ func TestTenPublishers(t *testing.T) {
 		each := float64(st.Counts().Of(faultstore.Put, "file/_delta_log/")) / float64(versions.Load())
 		attr(t, "tries", each)
 		attr(t, "lag", lags[len(lags)/2].Seconds())
-		t.Logf("%d edits, %d versions, %.2f tries each; lag p50 %v", edits, versions.Load(), each, lags[len(lags)/2])
+		attr(t, "rounds", float64(worst))
+		t.Logf("%d edits, %d versions, %.2f tries each, at most %d rounds; lag p50 %v", edits, versions.Load(), each, worst, lags[len(lags)/2])
+		if worst > 3 {
+			t.Errorf("a publisher needed %d rounds until it saw a commit published, want at most 3", worst)
+		}
 		if versions.Load() < edits || each > 2 {
 			t.Errorf("%d versions for %d edits, with %.2f tries each; want at most 2", versions.Load(), edits, each)
 		}
