@@ -59,26 +59,35 @@ type stuck struct {
 	store.Store
 	from  uint64 // the first slot, 0 for none
 	apply bool
-	hung  atomic.Int32
+	// hung: the first slot was asked for. before is how many slots before it were put.
+	hung   atomic.Bool
+	before atomic.Int32
 }
 
 func (s *stuck) Put(ctx context.Context, key string, body []byte, opts *store.PutOptions) (store.Info, error) {
-	if p, ok := layout.ParseDataKey(key); ok && p.Epoch == 1 && s.from > 0 && p.Seq >= s.from {
+	p, ok := layout.ParseDataKey(key)
+	if ok && p.Epoch == 1 && s.from > 0 && p.Seq >= s.from {
 		if s.apply {
 			if _, err := s.Store.Put(ctx, key, body, opts); err != nil {
 				return store.Info{}, err
 			}
 		}
-		// If only a later slot has been asked for when the term ends, the writer never asks for
-		// this one. Then it knows that it has committed neither.
 		if p.Seq == s.from {
-			s.hung.Add(1)
+			s.hung.Store(true)
 		}
 		<-ctx.Done()
 		return store.Info{}, &store.Error{Op: "put", Key: key, Err: ctx.Err()}
 	}
-	return s.Store.Put(ctx, key, body, opts)
+	info, err := s.Store.Put(ctx, key, body, opts)
+	if ok && p.Epoch == 1 {
+		s.before.Add(1)
+	}
+	return info, err
 }
+
+// lost reports whether the term may end. If the first slot, or one before it, was not asked for by then, the writer
+// never asks for it, and knows that it has committed nothing after it either.
+func (s *stuck) lost() bool { return s.hung.Load() && uint64(s.before.Load()) == s.from-1 }
 
 // lines of such a length that a batch has some of them.
 func lines(n int) string {
@@ -101,7 +110,7 @@ func TestLostTerm(t *testing.T) {
 				until, lose := context.WithCancelCause(t.Context())
 				lost := errors.New("deposed")
 				go func() {
-					for st.hung.Load() == 0 && t.Context().Err() == nil {
+					for !st.lost() && t.Context().Err() == nil {
 						time.Sleep(time.Millisecond)
 					}
 					lose(lost)
