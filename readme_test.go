@@ -188,6 +188,9 @@ func slurp(t *testing.T, file string) string {
 	return string(b)
 }
 
+// emptyHeaderRE finds the header of a table of which a column has no name.
+var emptyHeaderRE = regexp.MustCompile(`(?m)^(?:\|.*)?\|[ \t]*\|.*\n\|[ :|-]*-[ :|-]*$`)
+
 func TestHouseOfDocuments(t *testing.T) {
 	// The README's code is an example that a reader can run; other documents may
 	// show any code of the project.
@@ -208,6 +211,9 @@ func TestHouseOfDocuments(t *testing.T) {
 			text := slurp(t, file)
 			for _, err := range checkLinks(file, text) {
 				t.Error(err)
+			}
+			if h := emptyHeaderRE.FindString(text); h != "" {
+				t.Errorf("a screen reader needs a name for each column of the table %q", h)
 			}
 			all, faults := pages.Parse(file, text)
 			for _, err := range faults {
