@@ -196,7 +196,7 @@ func TestIll(t *testing.T) {
 			}, false,
 			"lifecycle rules", Problem, "remove the rule",
 		},
-		"a crash": {(*patient).crash, false, "leader", Warning, "start a writer"},
+		"a crash":        {(*patient).crash, false, "leader", Warning, "start a writer"},
 		"a corrupt lock": {(*patient).corrupt, false, "state", Problem, "step-down --force"},
 		"leaders that depose each other": {func(p *patient) {
 			p.depose()

@@ -32,6 +32,7 @@ var sheet = struct {
 	leads, epoch, leader, terms, compactorLeads, compactorEpoch                 *prometheus.Desc
 	records, first, folded, unfolded, unfoldedRecords, written, segments, files *prometheus.Desc
 	seals, manifest, manifestWritten, pruneMark, pins, oldestPin                *prometheus.Desc
+	edits, published, publishedEdits, publishedAt                               *prometheus.Desc
 	lockLeads, lockEpoch, lockLeader, lockTerm, lockUntil                       *prometheus.Desc
 	partitions, unowned, moving, givenUp, owned, members, assignment            *prometheus.Desc
 }{
@@ -60,6 +61,11 @@ var sheet = struct {
 	pruneMark:       desc("log_prune_mark", "Version of the manifest up to which nothing is promised."),
 	pins:            desc("log_pins", "Pins, which keep versions from being deleted."),
 	oldestPin:       desc("log_oldest_pin_version", "The oldest version that is pinned; only if there are pins."),
+
+	edits:          desc("log_edits", "Edits of the log's table that are folded."),
+	published:      desc("log_published_version", "Version of the Delta table beside the log; only if the log is published there."),
+	publishedEdits: desc("log_published_edits", "Edits of the log that this table has; it may have some that are not folded."),
+	publishedAt:    desc("log_published_timestamp_seconds", "When the last of them was published, by the publisher's clock."),
 
 	lockLeads:  desc("lock_leader_leads", "1 if somebody leads where there is a lock and no log, as with exec, else 0."),
 	lockEpoch:  desc("lock_leader_epoch", "The newest epoch of the lock."),
@@ -147,6 +153,12 @@ func collectLog(l *Log, set setter) {
 	if len(l.Manifests) > 0 {
 		set(sheet.manifest, float64(l.Manifests[0].Version))
 		set(sheet.manifestWritten, stamp(l.Manifests[0].Written))
+	}
+	set(sheet.edits, float64(l.Edits))
+	if p := l.Published; p != nil && !p.Gone {
+		set(sheet.published, float64(p.Version))
+		set(sheet.publishedEdits, float64(p.Edits))
+		set(sheet.publishedAt, stamp(p.At))
 	}
 	set(sheet.pins, float64(len(l.Pins)))
 	oldest := ^uint64(0)

@@ -26,7 +26,7 @@ func TestTable(t *testing.T) {
 	states := []outside.State{{URL: "a", Asked: now, Log: &outside.Log{
 		Terms: []outside.Term{{Epoch: 2, Holder: "ann", State: "held", From: now}}, Compactor: &outside.Term{Epoch: 1, State: "expired"}, Tail: fence.Position{Epoch: 2, Seq: 4},
 		Written: now, Manifests: []outside.Manifest{{Version: 7, Written: now}}, Pins: []outside.Pin{{Holder: "x", Version: 3}, {Holder: "y", Version: 1, Expired: true}},
-		Records: 10, Folded: 4, Unfolded: 3,
+		Records: 10, Folded: 4, Unfolded: 3, Edits: 9, Published: &outside.Published{Version: 6, Edits: 8, At: now},
 	}}, {URL: "b", Err: "away", Group: &outside.Group{
 		Partitions: 3, Owners: []int{0, -1, 0}, Moving: []int{1}, Members: []outside.Member{{Name: "m", Identity: "ann", Owned: 2}, {Name: "n", Lapsed: true}},
 	}}, {URL: "c", Lock: &outside.Lock{Terms: []outside.Term{{Epoch: 5, Holder: "cat", State: "held", From: now, To: now, Validity: 15}}}},
@@ -65,6 +65,7 @@ func TestTable(t *testing.T) {
 		"fencepost_partitions_unowned b": 1, "fencepost_partitions_owned ann m b": 2, "fencepost_members lapsed b": 1, "fencepost_members live b": 1,
 		"fencepost_lock_leader_leads c": 1, "fencepost_lock_leader_epoch c": 5, "fencepost_lock_leader_info cat c": 1, "fencepost_lock_leader_acquired_timestamp_seconds c": 1e9,
 		"fencepost_lock_leader_until_timestamp_seconds c": 1e9 + 15, "fencepost_lock_leader_leads d": 0, "fencepost_watch_up d": 1,
+		"fencepost_log_edits a": 9, "fencepost_log_published_version a": 6, "fencepost_log_published_edits a": 8, "fencepost_log_published_timestamp_seconds a": 1e9,
 	} {
 		if got, ok := values[key]; !ok || got != want {
 			t.Errorf("%s is %v (%v), want %v", key, got, ok, want)

@@ -42,13 +42,14 @@ type follower struct {
 	manifests []Manifest
 	slots     slots
 	pins      map[string]Pin
+	published published
 	samples   []Sample
 }
 
 // followLog watches a log until an error. A tick reads the newest lock: one request. Each second
 // tick reads the newest manifest and lists what was appended: three. Each eighth lists the locks
-// and the pins and looks for the compactor: four. So eight ticks take 24 requests or less, which
-// leaves some for the locks of past leaders.
+// and the pins, and looks for the compactor and for what was published: six at most. So eight ticks
+// take 26 requests or less, which leaves some for the locks of past leaders.
 func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manifest.Format) error {
 	log := state.With(st, format, &state.Options{Settle: h.settle(), Clock: h.clock})
 	f := h.follower(st)
@@ -89,7 +90,7 @@ func (f *follower) jobs(n int) []func(context.Context) error {
 		jobs = append(jobs, f.readManifest, f.findTail)
 	}
 	if n%8 == 0 {
-		jobs = append(jobs, f.readCompactor, f.listPins)
+		jobs = append(jobs, f.readCompactor, f.listPins, f.readPublished)
 	}
 	return jobs
 }

@@ -77,8 +77,31 @@ type Log struct {
 	Files     int   `json:"files"`
 	PruneMark int64 `json:"prune_mark"`
 	Pins      []Pin `json:"pins"`
+	// Edits of the log's table that are folded. Published is what the Delta table beside the log has;
+	// nil if there is none.
+	Edits     uint64     `json:"edits"`
+	Published *Published `json:"published,omitempty"`
 	// Rates are the numbers of records at some times, the oldest first.
 	Rates []Sample `json:"samples"`
+}
+
+// Published is what the newest version of a Delta table says of a log.
+type Published struct {
+	Version int64 `json:"version"`
+	// Edits of the log that the table has. It may have some that are not folded.
+	Edits uint64 `json:"edits"`
+	// At is when the last of them was published, by the publisher's clock.
+	At time.Time `json:"at,omitzero"`
+	// Gone: the log was taken out of the table.
+	Gone bool `json:"unpublished,omitempty"`
+}
+
+// Behind is how many folded edits the Delta table does not have.
+func (l *Log) Behind() uint64 {
+	if l.Published == nil || l.Published.Gone {
+		return 0
+	}
+	return l.Edits - min(l.Edits, l.Published.Edits)
 }
 
 // Term is one leadership.

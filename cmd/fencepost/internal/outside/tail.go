@@ -182,6 +182,7 @@ func (f *follower) view() *Log {
 		Complete: f.complete, Tail: f.slots.tail, Written: f.slots.written, Manifests: append([]Manifest{}, f.manifests...), Rates: append([]Sample{}, f.samples...),
 	}
 	v.Terms, v.Pins, v.Seals = f.leaderships(), []Pin{}, []Seal{} // not null in JSON
+	v.Published = f.published.state
 	for _, p := range f.pins {
 		v.Pins = append(v.Pins, p)
 	}
@@ -191,6 +192,7 @@ func (f *follower) view() *Log {
 		v.Unfolded, v.More = f.unfolded()
 		v.Segments, v.SealCount = len(m.Segments)+paged(m.SegmentPages), len(m.Seals)+paged(m.SealPages)
 		v.Files, v.PruneMark = m.Live(), int64(m.PruneMark)
+		v.Edits = m.Edits
 		v.Seals = f.seals(m)
 	}
 	return v

@@ -10,9 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
+
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/delta"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/document"
@@ -20,6 +23,7 @@ import (
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -246,6 +250,88 @@ func TestLock(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			if s := state(h); s.Kind != "log" || s.Lock != nil || s.Log == nil || len(s.Log.Terms) != 2 {
 				t.Errorf("%+v", s)
+			}
+		})
+	})
+}
+
+// What the Delta table beside a log has of it, how far it is behind, and that the log was taken out.
+func TestPublished(t *testing.T) {
+	logtest.Bubble(t, logtest.WithGrace(0), func(t *testing.T, l *logtest.Log) {
+		n := lead(t, l.Mem, "ann")
+		commit := func() {
+			t.Helper()
+			f, err := n.w.CreateFile(t.Context(), ".parquet", 0)
+			if err == nil {
+				rows := parquet.NewGenericWriter[struct{ ID int64 }](f)
+				if _, err = rows.Write([]struct{ ID int64 }{{1}}); err == nil {
+					err = errors.Join(rows.Close(), f.Close())
+				}
+			}
+			if err == nil {
+				err = n.w.CommitFiles(t.Context(), manifest.Edit{Add: []manifest.File{f.File()}})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := compactor.New(l.Mem, &compactor.Options{Token: fence.NewToken(1), Clock: clock.Go()})
+			if err == nil {
+				_, err = c.Once(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		root, source, err := delta.Beside(l.Mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := delta.Open(t.Context(), root, []delta.Source{source}, &delta.Options{Clock: clock.Go()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		publish := func() int64 {
+			t.Helper()
+			r, err := p.Publish(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r.Version
+		}
+		watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
+			seen := func() *outside.Log { time.Sleep(5 * time.Minute); return state(h).Log }
+			if v := seen(); v.Published != nil || v.Edits != 0 {
+				t.Errorf("%+v", v)
+			}
+			commit()
+			version := publish()
+			if v := seen(); v.Published == nil || v.Published.Version != version || v.Published.Edits != 1 || v.Published.At.IsZero() || v.Edits != 1 || v.Behind() != 0 {
+				t.Errorf("%+v %+v", v, v.Published)
+			}
+			commit()
+			commit()
+			if v := seen(); v.Edits != 3 || v.Behind() != 2 {
+				t.Errorf("%+v %+v", v, v.Published)
+			}
+			for range 101 { // past a checkpoint
+				commit()
+				version = publish()
+			}
+			if v := seen(); v.Published.Version != version || v.Published.Edits != 104 || v.Behind() != 0 {
+				t.Errorf("%+v %+v", v, v.Published)
+			}
+			// One that begins now begins at the checkpoint.
+			watching(t, 12, l.Mem, func(h *outside.Hub, _ *atomic.Int64) {
+				time.Sleep(3 * time.Minute)
+				if v := state(h).Log; v.Published == nil || v.Published.Version != version || v.Published.Edits != 104 {
+					t.Errorf("%+v %+v", v, v.Published)
+				}
+			})
+			if _, err := p.Unpublish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if v := seen(); v.Published == nil || !v.Published.Gone || v.Behind() != 0 {
+				t.Errorf("%+v %+v", v, v.Published)
 			}
 		})
 	})

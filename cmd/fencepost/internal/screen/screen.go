@@ -116,8 +116,23 @@ func (d *sheet) log(l *outside.Log, now time.Time) {
 		d.row("manifest", "%d, written %s%s", m.Version, ago(m.Written, now), by)
 	}
 	d.row("pins", "%s", pins(l.Pins))
+	if p := l.Published; p != nil {
+		d.row("published", "%s", table(p, l.Behind(), now))
+	}
 	d.timeline(l.Terms, now)
 	d.terms(l.Terms, now)
+}
+
+// table says what is published of a log.
+func table(p *outside.Published, behind uint64, now time.Time) string {
+	if p.Gone {
+		return fmt.Sprintf("no more; the log was taken out of the Delta table, which has version %d", p.Version)
+	}
+	lag := "has all folded edits"
+	if behind > 0 {
+		lag = comma(behind) + " folded edits behind"
+	}
+	return fmt.Sprintf("Delta version %d, %s edits, the last %s; %s", p.Version, comma(p.Edits), ago(p.At, now), lag)
 }
 
 // lock draws a place that has no log.

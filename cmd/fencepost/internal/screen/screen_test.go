@@ -21,7 +21,7 @@ func states() []outside.State {
 			{Epoch: 1},
 		},
 		Tail: fence.Position{Epoch: 3, Seq: 40}, Floor: fence.Position{Epoch: 3, Seq: 30}, Records: 5000, Folded: 4900, Unfolded: 10, Segments: 2,
-		Pins: []outside.Pin{{Name: "backup", Version: 4, Holder: "x"}},
+		Pins: []outside.Pin{{Name: "backup", Version: 4, Holder: "x"}}, Edits: 40, Published: &outside.Published{Version: 12, Edits: 37, At: now.Add(-time.Minute)},
 	}}, {URL: "s3://bucket/work", Now: now, Err: "the store is away", Group: &outside.Group{
 		Partitions: 4, Owners: []int{0, 0, 1, -1}, Members: []outside.Member{{Name: "a", Identity: "ann", Owned: 2}, {Name: "b", Identity: "bob", Owned: 1, Lapsed: true}},
 		Moves: []outside.Move{{At: now, Partitions: 1, From: "a", To: "b"}},
@@ -35,7 +35,7 @@ func TestRender(t *testing.T) {
 	out := screen.Render(states(), 100, 0, false)
 	for _, want := range []string{
 		"leader     bob, epoch 3, for 10m, 100 heartbeats", "5,000, of these 4,900 folded into 2 segments", "10 objects are not folded, 100 records",
-		"1: backup (version 4)", "lapsed", "not read yet", "█", "the store is away", "1 without an owner", "1 from ann to bob", "store answered 2s ago · 1,234 requests",
+		"1: backup (version 4)", "published  Delta version 12, 37 edits, the last 60s ago; 3 folded edits behind", "lapsed", "not read yet", "█", "the store is away", "1 without an owner", "1 from ann to bob", "store answered 2s ago · 1,234 requests",
 		"leader     cat, epoch 2, for 60s", "unless it is renewed, in 10s", "log        none", "30m  resigned",
 	} {
 		if !strings.Contains(out, want) {

@@ -184,6 +184,15 @@ function leader(log, now) {
   return card("Leader", [short(t.holder), " ", pill(...state)], note, "lead");
 }
 
+// published says what the Delta table beside the log has of it.
+function published(log) {
+  const p = log.published;
+  if (!p) return null;
+  if (p.unpublished) return card("Delta table", "left", `version ${count(p.version)}; the log was taken out of it`);
+  const behind = Math.max(0, log.edits - p.edits);
+  return card("Delta table", `version ${count(p.version)}`, [behind ? pill(`${many(behind, "edit")} behind`, "warn") : pill("has all folded edits", "good"), ` ${many(p.edits, "edit")}, the last `, when(p.at)]);
+}
+
 // fitting is the shortest span that shows all terms, up to a day.
 function fitting(log, now) {
   const first = Math.min(now, ...log.terms.filter(t => t.known).map(t => at(t.from)));
@@ -221,6 +230,7 @@ function showLog(s, now) {
       card("Records", m.length ? count(log.records) : "–", !m.length ? "no checkpoint was read yet" : known(log.written) ? ["newest object ", when(log.written)] : ""),
       card("Rate", points.length ? `${perSecond(points[points.length - 1][1])}/s` : "–", "records, at the last checkpoint"),
       card("Not folded", !m.length ? "–" : (log.unfolded_more ? "≥ " : "") + count(log.unfolded), `${log.unfolded === 1 ? "object" : "objects"}, ${many(Math.max(0, log.records - log.folded), "record")}`, "fill"),
+      published(log),
       card("Compactor", comp ? [short(comp.holder), " ", works ? pill("works", "good") : pill("stopped")] : "none yet", comp ? `epoch ${comp.epoch}` : "nobody folds this log", "lead")),
     leaders(log, now),
     make("div", { class: "pair" },
