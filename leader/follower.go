@@ -42,13 +42,11 @@ func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 			return
 		}
 	}
-	// A slow note must not delay the read of the lock at which it may have lapsed. While the lock is
-	// draining, the next read is soon, and means nothing before its holder has seen the note. So the
-	// note gets a tenth of the validity then: where requests are slow, it takes longer than one pause.
-	left := max(until.Sub(c.clock.Now()), 0)
-	if seen.State == Draining {
-		left = max(left, c.last.Validity/10)
-	}
+	// Where requests are slow, the note takes longer than the pause to the next read. That read may
+	// wait, since it means nothing before the holder has seen the note. But a slow note must not delay
+	// the read of the lock at which it may have lapsed.
+	now := c.clock.Now()
+	left := max(until.Sub(now), min(c.last.Validity/10, c.machine.Lapse().Sub(now)), 0)
 	ctx, cancel := clock.WithTimeout(ctx, c.clock, min(c.timeout, left), errNoAnswer)
 	defer cancel()
 	old, version, err := c.sighted(ctx)
