@@ -26,14 +26,15 @@ type sighting struct {
 }
 
 // sight notes that this candidate waits for a lock, unless the note already says so. It
-// does that once for each state of each lock. If the store fails, it tries again at the next
-// wait.
+// does that once for each state of each lock. If the store fails, it tries again: at the next
+// wait while the lock is draining, and a heartbeat later while it is held.
 func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 	seen := sighting{Format: document.Format, Epoch: c.last.Epoch, State: c.last.State, Candidate: c.opts.Identity}
 	other := c.last.Successor != "" && c.last.Successor != c.opts.Identity
 	switch {
 	case !c.follows, c.takeover != nil, seen == c.noted, seen.Epoch == 0, seen.State == Expired,
-		seen.State == Draining && other: // the note must be that of the candidate that was named
+		seen.State == Draining && other, // the note must be that of the candidate that was named
+		seen.State == Held && seen == c.failed && c.clock.Now() < c.again:
 		return
 	case seen.State == Held:
 		// Many candidates may have seen the lock at the same moment. The first one leaves the
@@ -55,7 +56,11 @@ func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 	}
 	if err == nil || store.Permanent(err) {
 		c.noted = seen
+		return
 	}
+	// A candidate may read the lock many times between two heartbeats. The note must not make each
+	// of these reads late, nor cost two requests each time.
+	c.failed, c.again = seen, c.clock.Now().Add(c.last.Renew)
 }
 
 // covers reports whether the note s makes the note o unnecessary.
