@@ -41,8 +41,8 @@ const LockPrefix = layout.LockPrefix
 // log, as after [Session.Resign]. If no other process waits, work's context ends at once.
 // Let a second signal end the process: call the stop function of signal.NotifyContext when
 // ctx is done. If work returns by itself, nobody appends until another process has read the
-// lock, which it does once in a heartbeat interval, or as Options.Leader.Poll says. To avoid
-// that gap, call Resign some seconds before the end, and work on while Check(0) returns nil.
+// lock: Options.Leader.Poll, at most 500 ms by default. To avoid that gap, call Resign some seconds
+// before the end, and work on while Check(0) returns nil.
 //
 // Run returns:
 //

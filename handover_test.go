@@ -95,9 +95,6 @@ func TestRunHandsOver(t *testing.T) {
 					ready := make(chan struct{})
 					var n *node
 					o := options(fmt.Sprint("n", i))
-					if name == "returns nil" {
-						o.Leader.Poll = 250 * time.Millisecond
-					}
 					n = w.run(o.Leader.Identity, o, func(ctx context.Context, s *fencepost.Session) error {
 						<-ready
 						mu.Lock()
@@ -157,7 +154,7 @@ func TestRunHandsOver(t *testing.T) {
 				}
 				most := 300 * time.Millisecond
 				if name == "returns nil" {
-					most = 500 * time.Millisecond // the next leader learns of it at its next read
+					most = 500 * time.Millisecond // the next leader learns of it at its next read, and opens the log only then
 				}
 				distribution(t, "from the last acknowledgement to the first of the next", gap, most, time.Second)
 				if name == "told to end" {

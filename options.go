@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
+	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
@@ -101,6 +102,7 @@ func (o *Options) settings(traits store.Traits) settings {
 		s.renew = max(cmp.Or(s.leader.Validity, validity)*2/5, traits.MinRewrite)
 	}
 	s.validity = cmp.Or(s.leader.Validity, validity)
+	s.leader.Poll = cmp.Or(s.leader.Poll, lease.Often(s.validity))
 	if v.Compactor != nil {
 		c := *v.Compactor
 		l := *cmp.Or(c.Leader, &leader.Options{})

@@ -25,8 +25,10 @@ type campaign struct {
 	told Record // the newest lock that was logged
 	own  Record // the lock that this campaign has created
 
-	follows bool     // it is a candidate, and no observer
-	noted   sighting // the note that it left last
+	follows bool          // it is a candidate, and no observer
+	noted   sighting      // the note that it left last
+	failed  sighting      // the note that it could not leave
+	again   clock.Instant // when it tries that one again
 
 	// takeover is the context of the requests from creating a lock until it leads;
 	// nil at other times.

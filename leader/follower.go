@@ -26,14 +26,15 @@ type sighting struct {
 }
 
 // sight notes that this candidate waits for a lock, unless the note already says so. It
-// does that once for each state of each lock. If the store fails, it tries again at the next
-// wait.
+// does that once for each state of each lock. If the store fails, it tries again: at the next
+// wait while the lock is draining, and a heartbeat later while it is held.
 func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 	seen := sighting{Format: document.Format, Epoch: c.last.Epoch, State: c.last.State, Candidate: c.opts.Identity}
 	other := c.last.Successor != "" && c.last.Successor != c.opts.Identity
 	switch {
 	case !c.follows, c.takeover != nil, seen == c.noted, seen.Epoch == 0, seen.State == Expired,
-		seen.State == Draining && other: // the note must be that of the candidate that was named
+		seen.State == Draining && other, // the note must be that of the candidate that was named
+		seen.State == Held && seen == c.failed && c.clock.Now() < c.again:
 		return
 	case seen.State == Held:
 		// Many candidates may have seen the lock at the same moment. The first one leaves the
@@ -42,13 +43,11 @@ func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 			return
 		}
 	}
-	// A slow note must not delay the read of the lock at which it may have lapsed. While the lock is
-	// draining, the next read is soon, and means nothing before its holder has seen the note. So the
-	// note gets a tenth of the validity then: where requests are slow, it takes longer than one pause.
-	left := max(until.Sub(c.clock.Now()), 0)
-	if seen.State == Draining {
-		left = max(left, c.last.Validity/10)
-	}
+	// Where requests are slow, the note takes longer than the pause to the next read. That read may
+	// wait, since it means nothing before the holder has seen the note. But a slow note must not delay
+	// the read of the lock at which it may have lapsed.
+	now := c.clock.Now()
+	left := max(until.Sub(now), min(c.last.Validity/10, c.machine.Lapse().Sub(now)), 0)
 	ctx, cancel := clock.WithTimeout(ctx, c.clock, min(c.timeout, left), errNoAnswer)
 	defer cancel()
 	old, version, err := c.sighted(ctx)
@@ -57,7 +56,11 @@ func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 	}
 	if err == nil || store.Permanent(err) {
 		c.noted = seen
+		return
 	}
+	// A candidate may read the lock many times between two heartbeats. The note must not make each
+	// of these reads late, nor cost two requests each time.
+	c.failed, c.again = seen, c.clock.Now().Add(c.last.Renew)
 }
 
 // covers reports whether the note s makes the note o unnecessary.

@@ -33,10 +33,12 @@ type Options struct {
 	// MinRewrite if that is more.
 	Renew time.Duration
 	// Poll is the longest time from one read of a lock that another process holds to the
-	// next. Default 0: one read for each heartbeat of the holder. If a leader leaves without
-	// a drain, since its work has ended, nobody leads until the next read. If one is told to
-	// end, its work goes on until then. With 250ms that is
-	// a moment, and this candidate makes 240 reads a minute, and not 11.
+	// next. If a leader leaves without a drain, since its work has ended, nobody leads until
+	// the next read. If one is told to end, its work goes on until then. Default one read
+	// for each heartbeat of the holder, some 11 a minute; negative means the same.
+	// Otherwise the reads are between half of Poll and Poll apart. fencepost.Run has another
+	// default: 1/30 of Validity, at least 100 ms. At 15 s these are some 150 reads a minute,
+	// which cost on S3 about what the holder's heartbeats cost.
 	Poll time.Duration
 	// Margin is how long before the end of the validity the leader stops. It covers
 	// the time in which its work notices, and the difference of the clocks' rates.
@@ -142,7 +144,6 @@ func (o *Options) check(traits store.Traits) error {
 	need(o.RequestTimeout > 0 && o.RequestTimeout <= maxValidity, "RequestTimeout %v must be positive, and at most %v", o.RequestTimeout, maxValidity)
 	need(o.Margin > 0 && o.Margin <= maxValidity, "Margin %v must be positive, and at most %v", o.Margin, maxValidity)
 	need(o.MinEpoch <= lease.MaxMinEpoch, "MinEpoch %d must be at most %d: a greater one leaves no room for the leaders after it", o.MinEpoch, uint64(lease.MaxMinEpoch))
-	need(o.Poll >= 0, "Poll %v must not be negative", o.Poll)
 	need(o.StallAfter >= 0, "StallAfter %v must not be negative", o.StallAfter)
 	if err := errors.Join(bad...); err != nil {
 		return err // the sums below would only repeat these faults

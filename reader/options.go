@@ -25,7 +25,9 @@ type Options struct {
 	//
 	// While a reader waits for the next object of the chain, it asks for up to Prefetch bytes
 	// more. They take no memory of the reader before there is room: HTTP/1.1 leaves them with the
-	// kernel and the store. HTTP/2 buffers them, up to 4 MiB for each request.
+	// kernel and the store. HTTP/2 buffers them, up to 4 MiB for each request. Over HTTP/1.1 such
+	// an answer keeps its connection. Allow the client more than Ahead connections to a host
+	// (MaxConnsPerHost), or the next object may wait up to 5 s for one.
 	Prefetch int64
 	// Files is the store for the files of the table, if the log keeps them in a second one: see
 	// manifest.InitOptions.Files. Only [Snapshot.Open] needs it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/supervise"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/lease"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -87,8 +89,8 @@ all that are started so, with FENCEPOST_PARTITION and no input. A command that f
 tried again, at last by another member; one that ends with status 0 has done its work.
 
 Signals are passed on. At the first SIGTERM the command works on until another process
-that waits has seen that, which takes up to a heartbeat, or --poll. If none waits, it gets
-the signal at once.
+that waits has seen that, which takes up to --poll. If none waits, it gets the signal at
+once.
 
 The exit status is that of COMMAND, 128 and the number of the signal that killed it, 75
 if somebody else leads, 76 if the lead was lost, 126 or 127 if COMMAND cannot be run.
@@ -114,7 +116,7 @@ writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate.`
 	fl.BoolVarP(&x.noWait, "no-wait", "n", false, "give up at once if somebody else leads")
 	fl.BoolVar(&x.restart, "restart", false, "start the command again when it ends")
 	spanVar(fl, &x.grace, "grace", "", positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
-	spanVar(fl, &x.poll, "poll", "", positive, "how often to look who leads (default once a heartbeat)")
+	spanVar(fl, &x.poll, "poll", "", positive, "how often to look who leads (default 1/30 of the validity)")
 	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
 	fl.IntVar(&x.partitions, "partitions", 0, "with --group: make the group, or raise its number of partitions")
 	fl.Uint64Var(&x.base, "base", 0, "with --partitions: if the group is made, its epochs are above this")
@@ -175,11 +177,11 @@ func (x *execution) options() error {
 		return usage("--wait and --no-wait exclude each other")
 	}
 	x.leader = x.election()
-	x.leader.Poll = x.poll
 	if err := x.leader.Validate(); err != nil {
 		return &kindError{errUsage, err}
 	}
 	v := x.leader.Validity
+	x.leader.Poll = cmp.Or(x.poll, lease.Often(v))
 	if x.grace == 0 {
 		x.grace = v / 5
 	}

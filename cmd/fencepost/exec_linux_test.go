@@ -378,8 +378,7 @@ func TestExecNotAProgram(t *testing.T) {
 	}
 }
 
-// TestExecPoll: with --poll the one that waits sees at once that the leader is about to end. Without
-// it, it looks once in a heartbeat, and the old command works on until then.
+// TestExecPoll: the one that waits sees at once that the leader is about to end.
 func TestExecPoll(t *testing.T) {
 	t.Parallel()
 	log := fileURL(t)

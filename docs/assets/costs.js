@@ -39,7 +39,7 @@ const Costs = {
     return [
       ["appends and checkpoints", appends],
       ["heartbeats of the leaders", million(10 / 60, x.put)],
-      ["waiting candidates", million((11 / 60) * x.candidates, x.get)],
+      ["waiting candidates", million((150 / 60) * x.candidates, x.get)],
       ["readers at the tail", million(x.readers, x.get) + million(x.readers / 300, x.put)],
       ["compaction, its GETs", x.put > 0 ? (appends * x.get) / x.put : 0],
       ["storage, not compressed", kept * x.gb],

@@ -14,10 +14,11 @@ import (
 
 // room is the memory for what a walk fetches ahead, beyond the heads. Workers take it when an
 // answer has come and tells its size, so a request that has no answer yet takes nothing. Where
-// there is too little, answers wait in their connections, the first slot first. The object
-// that the walk waits for gets what it needs in any case.
+// there is too little, answers wait in their connections, the first slot first, if the walk asks
+// for more than fits. The object that the walk waits for gets what it needs in any case.
 type room struct {
 	clock    clock.Clock
+	waits    bool          // an answer waits where there is too little
 	patience time.Duration // how long an answer waits
 
 	mu      sync.Mutex
@@ -27,11 +28,11 @@ type room struct {
 	cut     int      // how many have lost patience
 }
 
-// newRoom returns a room of so many bytes. An answer waits up to 5 s, or a quarter of the time
-// that a request may take if that is less.
-func newRoom(bytes int64, o *store.SettleOptions) *room {
+// newRoom returns a room of so many bytes. A walk may hope for over bytes more. If it may,
+// an answer waits up to 5 s, or a quarter of the time that a request may take if that is less.
+func newRoom(bytes, over int64, o *store.SettleOptions) *room {
 	o = cmp.Or(o, &store.SettleOptions{})
-	r := &room{clock: clock.Or(o.Clock), patience: 5 * time.Second, free: bytes}
+	r := &room{clock: clock.Or(o.Clock), waits: over > 0, patience: 5 * time.Second, free: bytes}
 	if o.Attempt > 0 {
 		r.patience = min(r.patience, o.Attempt/4)
 	}
@@ -64,10 +65,11 @@ func (r *room) meet(f *fetch) {
 }
 
 // take takes n bytes for a fetch in all, and waits for them. It reports false if they do not
-// become free in time.
+// become free in time. Without over it does not wait: all that was hoped for was free, and
+// since then at most the heads of the requests in flight took room as well.
 func (r *room) take(ctx context.Context, f *fetch, n int64) bool {
 	r.mu.Lock()
-	if n -= f.reserved; n <= 0 || f.urgent || r.free >= n && !r.before(f) {
+	if n -= f.reserved; n <= 0 || !r.waits || f.urgent || r.free >= n && !r.before(f) {
 		r.reserve(f, n)
 		r.mu.Unlock()
 		return true

@@ -63,8 +63,10 @@ func (m *metered) used(n int64) {
 	m.most = max(m.most, m.held)
 }
 
-// walkLate walks over n objects of one size, one of which is late, and calls each after each.
-func walkLate(t *testing.T, n, size int, late time.Duration, each func(seq uint64)) *metered {
+// walkLate walks over n objects of one size and calls each after each. Every third answer takes
+// 20 ms longer, and one is late.
+// The walk may ask for over bytes beyond its budget of 4 MiB.
+func walkLate(t *testing.T, n, size int, over int64, late time.Duration, each func(seq uint64)) *metered {
 	t.Helper()
 	inner := memstore.New(nil)
 	l := newLog(t, inner).seal(1)
@@ -72,12 +74,14 @@ func walkLate(t *testing.T, n, size int, late time.Duration, each func(seq uint6
 	for i := range n {
 		if i == 20 {
 			m.late[layout.DataKey(l.at.Position)] = late
+		} else if i%3 == 0 {
+			m.late[layout.DataKey(l.at.Position)] = 20 * time.Millisecond
 		}
 		l.data(size)
 	}
 	s := source(m)
 	s.Settle = &store.SettleOptions{Clock: clock.Go()}
-	s.Ahead, s.Budget, s.Over = 16, 4<<20, 8<<20
+	s.Ahead, s.Budget, s.Over = 16, 4<<20, over
 	for step, err := range s.Walk(t.Context(), frame.Start()) {
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +103,7 @@ func walkLate(t *testing.T, n, size int, late time.Duration, each func(seq uint6
 func TestAnswersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 60
-		m := walkLate(t, n, 1<<20, time.Second, func(uint64) {})
+		m := walkLate(t, n, 1<<20, 8<<20, time.Second, func(uint64) {})
 		if most := int64(4<<20 + 1<<20 + 2*16*Head); m.most > most {
 			t.Errorf("%d bytes were held, at most %d are right", m.most, most)
 		}
@@ -119,7 +123,7 @@ func TestAnswersWait(t *testing.T) {
 func TestSmallTakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 200 << 10
-		m := walkLate(t, 200, size, time.Second, func(uint64) {})
+		m := walkLate(t, 200, size, 8<<20, time.Second, func(uint64) {})
 		if least, most := int64(16*Head+4<<20-size), int64(4<<20+2*16*Head); m.most > most || m.most < least {
 			t.Errorf("%d bytes were held, %d to %d are right", m.most, least, most)
 		}
@@ -132,7 +136,7 @@ func TestSmallTakeRoom(t *testing.T) {
 func TestAnswersLosePatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 200
-		m := walkLate(t, n, 1<<20, 100*time.Millisecond, func(seq uint64) {
+		m := walkLate(t, n, 1<<20, 8<<20, 100*time.Millisecond, func(seq uint64) {
 			if seq%10 == 0 {
 				time.Sleep(time.Minute)
 			}
@@ -146,11 +150,34 @@ func TestAnswersLosePatience(t *testing.T) {
 	})
 }
 
+// TestPausesWithoutOver: a walk that asks for no more than fits cuts no answer, even if its
+// caller pauses for long. Some answers are small objects, whose heads take room that nobody
+// hoped for. The memory is bounded nevertheless.
+func TestPausesWithoutOver(t *testing.T) {
+	for _, size := range []int{270 << 10, 300 << 10, 400 << 10, 1 << 20} {
+		synctest.Test(t, func(t *testing.T) {
+			const n = 200
+			m := walkLate(t, n, size, 0, 100*time.Millisecond, func(seq uint64) {
+				if seq%10 == 0 {
+					time.Sleep(time.Minute)
+				}
+			})
+			if most := int64(4<<20 + size + 2*16*Head); m.most > most {
+				t.Errorf("%d bytes of objects of %d were held, at most %d are right", m.most, size, most)
+			}
+			// One each and the seal, a second one for the first few, and some after the end.
+			if m.gets > n+1+6+16 {
+				t.Errorf("%d objects of %d bytes took %d requests", n, size, m.gets)
+			}
+		})
+	}
+}
+
 // TestWaitingInOrder: of those that wait for room the first slot gets it first, and the one that
 // the walk waits for gets it in any case.
 func TestWaitingInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoom(10, &store.SettleOptions{Clock: clock.Go()})
+		r := newRoom(10, 1, &store.SettleOptions{Clock: clock.Go()})
 		var mu sync.Mutex
 		var got []uint64
 		fetches := map[uint64]*fetch{}

@@ -48,10 +48,11 @@ type Source struct {
 	// exceed it.
 	Budget int64
 	// Over is how many bytes of large objects a walk asks for beyond the budget while it waits
-	// for the next object. Their answers wait in their connections until there is room: up to 5 s,
-	// then they are
-	// cut, and such an object costs a second request. That happens where the caller of the walk
-	// pauses, and to about one object in 20 at most.
+	// for the next object. Their answers wait in their connections until there is room. After 5 s
+	// they are cut, and such an object costs a second request. That happens where the caller of
+	// the walk pauses, and to about one object in 20 at most. Answers that wait keep their
+	// connections: a client that opens at most Ahead of them (MaxConnsPerHost) may have none for
+	// the object that the walk waits for, for up to 5 s. If Over is 0, no answer waits.
 	Over int64
 	// Have are objects that were read already. They are not read again.
 	Have map[fence.Position]Object

@@ -31,7 +31,7 @@ func (s *Source) walk(ctx context.Context, from frame.Point, beyond *fence.Posit
 	return func(yield func(Step, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		w := &walk{
-			Source: s, window: min(max(s.First, 1), s.ahead()), few: s.Few, room: newRoom(s.budget(), s.Settle), length: 1,
+			Source: s, window: min(max(s.First, 1), s.ahead()), few: s.Few, room: newRoom(s.budget(), s.Over, s.Settle), length: 1,
 			asked: make(chan *fetch, s.ahead()), arrived: make(chan *fetch, s.ahead()),
 		}
 		defer w.end()

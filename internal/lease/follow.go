@@ -151,8 +151,11 @@ func (c *Candidate) decide(now clock.Instant, age *Age, same bool, report **Repo
 	return Action{Op: Wait, Until: c.nextRead(now)}
 }
 
+// Lapse is the earliest moment at which the lock that was read last has lapsed.
+func (c *Candidate) Lapse() clock.Instant { return c.first.Add(c.lock.Validity) }
+
 func (c *Candidate) nextRead(now clock.Instant) clock.Instant {
-	lapse := c.first.Add(c.lock.Validity)
+	lapse := c.Lapse()
 	if !c.cfg.Observe {
 		lapse = lapse.Add(c.jitter)
 	}
@@ -173,7 +176,9 @@ func (c *Candidate) nextRead(now clock.Instant) clock.Instant {
 		}
 		next = max(next, now.Add(c.soon(c.lock.Validity)/4))
 		if c.cfg.Poll > 0 {
-			next = min(next, now.Add(c.cfg.Poll))
+			// Candidates that read at the same moments would find a free lock no sooner than one.
+			d := c.cfg.Poll
+			next = min(next, now.Add(d/2+time.Duration(c.cfg.Random()*float64(d)/2)))
 		}
 	}
 	// A read shortly before the lapse shows nothing that the read at the lapse does not.

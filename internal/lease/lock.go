@@ -63,7 +63,7 @@ type Config struct {
 	Identity string
 	// Validity, Renew and Margin are those of the locks that it writes.
 	Validity, Renew, Margin time.Duration
-	// Poll is the longest time from one read of a live lock to the next; 0 means no bound.
+	// Poll is the longest time from one read of a live lock to the next; 0 and less mean no bound.
 	Poll time.Duration
 	// MinEpoch is the least epoch to win. Below it a candidate first creates a
 	// milestone: a lock that is expired from the beginning and whose Next is MinEpoch.
