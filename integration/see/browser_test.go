@@ -4,6 +4,7 @@ package see
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,11 +20,15 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/parquet-go/parquet-go"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	_ "github.com/fencepost/fencepost/store/dirstore"
 	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/writer"
 )
 
 // tab is a page in a browser. Errors of its scripts, refused resources, and requests to other
@@ -196,11 +201,38 @@ func workers(t *testing.T, dir string, names ...string) (leave func(int)) {
 	return func(i int) { leaves[i]() }
 }
 
+// tableOf returns a function that adds a file to the table of a new log.
+func tableOf(t *testing.T, url string) (edit func()) {
+	t.Helper()
+	initialise(t, url)
+	w, err := writer.Open(t.Context(), at(t, url), fence.NewToken(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close(context.Background()) })
+	return func() {
+		t.Helper()
+		f, err := w.CreateFile(t.Context(), ".parquet", 0)
+		if err == nil {
+			rows := parquet.NewGenericWriter[struct{ ID int64 }](f)
+			if _, err = rows.Write([]struct{ ID int64 }{{1}, {2}}); err == nil {
+				err = errors.Join(rows.Close(), f.Close())
+			}
+		}
+		if err == nil {
+			err = w.CommitFiles(t.Context(), manifest.Edit{Add: []manifest.File{f.File()}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestFailover: a leader is killed, and the page shows the next one, the gap between them, and the
 // seal, without a reload. It can be used with a keyboard, on a phone, in light and dark.
 func TestFailover(t *testing.T) {
 	script := axe(t)
-	dir, groupDir := t.TempDir(), t.TempDir()
+	dir, groupDir, lockDir, tableDir := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	url := "file://" + dir
 	init := start(t, nil, "init", url)
 	_ = init.Wait()
@@ -212,7 +244,15 @@ func TestFailover(t *testing.T) {
 	pin := start(t, nil, "pin", "--name", "before-the-move", url)
 	_ = pin.Wait()
 
-	serve := start(t, nil, "serve", "--listen", "127.0.0.1:0", "--requests-per-minute", "1200", url, "file://"+groupDir)
+	_ = start(t, nil, "exec", "file://"+lockDir, "--", "sleep", "2").Wait()
+	start(t, nil, "exec", "file://"+lockDir, "--", "sleep", "600")
+
+	edit := tableOf(t, "file://"+tableDir)
+	edit()
+	_ = start(t, nil, "publish", "file://"+tableDir).Wait()
+	start(t, nil, "compact", "--watch", "--interval", "1s", "--min-objects", "1", "file://"+tableDir)
+
+	serve := start(t, nil, "serve", "--listen", "127.0.0.1:0", "--requests-per-minute", "1200", url, "file://"+groupDir, "file://"+lockDir, "file://"+tableDir)
 	address := serve.says(t, "the page is at (http://[^ ]*)")[1]
 	p := open(t, address)
 	p.until("the leader", `document.querySelector(".card.lead .pill.good")?.textContent === "leads" && document.title.includes("leads")`)
@@ -241,7 +281,7 @@ func TestFailover(t *testing.T) {
 		p.look("log-"+scheme, scheme, 1280)
 		p.look("log-phone-"+scheme, scheme, 390)
 	}
-	names := []string{url, "s3://bucket/orders", "file://" + groupDir, "s3://bucket/workers"}
+	names := []string{url, "s3://bucket/orders", "file://" + groupDir, "s3://bucket/workers", "file://" + lockDir, "s3://bucket/nightly", "file://" + tableDir, "s3://bucket/lake"}
 	p.picture("serve-log.svg", names...)
 	p.keyboard()
 
@@ -255,6 +295,29 @@ func TestFailover(t *testing.T) {
 		p.look("group-phone-"+scheme, scheme, 390)
 	}
 	p.picture("serve-group.svg", names...)
+
+	p.press("the lock's tab", "nav button:nth-child(3)")
+	p.until("who leads", `document.querySelector(".card.lead .pill.good")?.textContent === "leads" && document.title.includes("leads")`)
+	p.until("until when", `document.querySelector(".cards").innerText.includes("ends in") && document.querySelector(".cards").innerText.includes("unless it is renewed")`)
+	p.until("that there is no log", `document.querySelector(".cards").innerText.includes("only a lock")`)
+	p.until("both terms, and no seal", `document.querySelectorAll("rect.term").length === 2 && !document.querySelector("path.seal")`)
+	p.press("the last five minutes", "input[value='5 min']")
+	p.until("how the first ended", `document.querySelector("section[aria-labelledby=s-terms]").innerText.includes("resigned")`)
+	for _, scheme := range []string{"light", "dark"} {
+		p.look("lock-"+scheme, scheme, 1280)
+		p.look("lock-phone-"+scheme, scheme, 390)
+	}
+	p.picture("serve-lock.svg", names...)
+
+	p.press("the table's tab", "nav button:nth-child(4)")
+	const card = `[...document.querySelectorAll(".card")].find(e => e.querySelector("dt").textContent === "Delta table").innerText`
+	p.until("what is published", card+`.includes("version 1") && `+card+`.includes("has all folded edits")`)
+	edit()
+	p.until("that it is behind", card+`.includes("1 edit behind")`)
+	p.look("table-light", "light", 1280)
+	p.look("table-phone-dark", "dark", 390)
+	_ = start(t, nil, "publish", "file://"+tableDir).Wait()
+	p.until("the next version", card+`.includes("version 2") && `+card+`.includes("has all folded edits")`)
 	p.lost(serve)
 }
 
