@@ -238,7 +238,7 @@ func (a *app) logStore(ctx context.Context, raw string) (store.Store, error) {
 }
 
 // orphaned checks an error that there is no log. If only format.json is gone, to make a
-// new log is the wrong advice.
+// new log is the wrong advice. What is there may also be a group, or only a lock.
 func orphaned(ctx context.Context, st store.Store, err error) error {
 	if !errors.Is(err, manifest.ErrNotInitialized) {
 		return err
@@ -252,17 +252,10 @@ func orphaned(ctx context.Context, st store.Store, err error) error {
 				st.Traits().Name, layout.FormatKey, info.Key, layout.FormatKey, fence.ErrCorrupt)
 		}
 	}
-	return notGroup(ctx, st, err)
-}
-
-// notGroup checks an error that there is no log. What is there may be a group.
-func notGroup(ctx context.Context, st store.Store, err error) error {
-	if errors.Is(err, manifest.ErrNotInitialized) {
-		if _, _, rerr := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20}); rerr == nil {
-			return fmt.Errorf("%s has a group, not a log; see fencepost group status; partition 0 has its log, if there is one, below %s", st.Traits().Name, layout.PartitionPrefix(0))
-		}
+	if _, _, rerr := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20}); rerr == nil {
+		return fmt.Errorf("%s has a group, not a log; see fencepost group status; partition 0 has its log, if there is one, below %s", st.Traits().Name, layout.PartitionPrefix(0))
 	}
-	return err
+	return onlyLock(ctx, st, err)
 }
 
 // probing are the options for a probe of the store at a URL. Each client of the probe

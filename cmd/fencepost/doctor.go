@@ -30,6 +30,9 @@ often leaders were deposed. It finds what waits for a compactor, late checkpoint
 forgotten pins, objects that should have been deleted, and uploads that broke off. If
 the log's table is published as a Delta table, it checks that too.
 
+Where fencepost exec runs, and where a program leads alone, there is a lock and no log:
+it checks who leads, and how often leaders were deposed.
+
 If the URL is that of a group of workers, it checks their membership: who is alive, what
 nobody owns, and whose work fails. The log of a partition has a URL of its own, which
 ends in /partition/ and six digits. Verify reads the group's objects and all its logs.
@@ -72,7 +75,7 @@ It needs the right to read; --deep needs those of probe too.`,
 	return c
 }
 
-// examine checks the log at a URL, or the group, or both.
+// examine checks the log at a URL, or the group, or both; or the lock if that is all.
 func (a *app) examine(ctx context.Context, url string, o *doctor.Options) ([]doctor.Finding, error) {
 	st, err := a.store(ctx, url, false)
 	if err != nil {
@@ -93,8 +96,13 @@ func (a *app) examine(ctx context.Context, url string, o *doctor.Options) ([]doc
 	}
 	more, err := doctor.Examine(ctx, st, o)
 	a.con.done()
+	if errors.Is(err, manifest.ErrNotInitialized) {
+		if err = orphaned(ctx, st, err); errors.Is(err, errOnlyLock) {
+			return doctor.ExamineLock(ctx, st, o)
+		}
+	}
 	if err != nil {
-		return nil, orphaned(ctx, st, err)
+		return nil, err
 	}
 	return append(found, more...), nil
 }

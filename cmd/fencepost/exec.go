@@ -286,22 +286,6 @@ func (x *execution) prepare(ctx context.Context, st store.Store, r *running) err
 	return err
 }
 
-// lockStore opens a store in which there is a log, or the lock of exec.
-func (a *app) lockStore(ctx context.Context, url string) (store.Store, error) {
-	st, err := a.logStore(ctx, url)
-	if !errors.Is(err, manifest.ErrNotInitialized) {
-		return st, err
-	}
-	st, serr := a.store(ctx, url, false)
-	if serr != nil {
-		return nil, serr
-	}
-	for _, lerr := range store.ListAll(ctx, st, fencepost.LockPrefix, nil, nil) {
-		return st, lerr
-	}
-	return nil, err
-}
-
 func busy(r leader.Record) error {
 	return fmt.Errorf("%w: %s, in epoch %d since %s", errBusy, r.Holder, r.Epoch, r.Acquired.Local().Format(time.DateTime))
 }

@@ -18,8 +18,9 @@ func (a *app) exporterCmd() *cobra.Command {
 		Short: "serve metrics of logs and groups for Prometheus, from outside",
 		Long: `Exporter watches logs and groups from outside, and serves what it sees at /metrics for
 Prometheus: who leads, in which epoch, how long the log is, what is not folded, pins,
-and the shares of a group. docs/metrics.md lists the metrics. /healthz and /readyz are
-for a supervisor.
+and the shares of a group. Where fencepost exec runs there is a lock and no log: it
+serves who leads, and until when. docs/metrics.md lists the metrics. /healthz and
+/readyz are for a supervisor.
 
 A scrape costs no request: the store gets at most --requests-per-minute.
 
@@ -64,7 +65,7 @@ func seen(hub *outside.Hub) func() (bool, any) {
 		all, ok := []one{}, true
 		for _, s := range states {
 			all = append(all, one{s.URL, s.Asked, s.Err})
-			ok = ok && (s.Log != nil || s.Group != nil)
+			ok = ok && s.Seen()
 		}
 		return ok, all
 	}

@@ -41,7 +41,8 @@ func (a *app) historyCmd() *cobra.Command {
 		Short: "print who led, for how long, and how each leadership ended",
 		Long: `History prints the leaderships of the log, the newest first: its epoch, who led, since
 when and for how long, how it ended, and how long nobody led before it. Old ones are
-known as long as their locks are kept.
+known as long as their locks are kept. Where fencepost exec runs, and where a program
+leads alone, there is a lock and no log: it prints who led there.
 
 The times are the holders' times of day. A leadership that lapsed ends here with its
 last heartbeat, although the leader may have gone on for its validity. So a gap that
@@ -56,7 +57,7 @@ It needs the right to read.`,
 	countVar(c.Flags(), &limit, "limit", 20, "how many leaderships to print")
 	a.jsonFlag(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		st, err := a.logStore(cmd.Context(), args[0])
+		st, _, err := a.lockStore(cmd.Context(), args[0], compactor)
 		if err != nil {
 			return err
 		}

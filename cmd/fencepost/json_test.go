@@ -49,8 +49,8 @@ var printers = map[string]string{
 	"publish.go:published":    "publish, published",
 	"publish.go:unpublishCmd": "unpublish",
 	"records.go:encodeJSON":   "cat, export",
-	"status.go:statusCmd":     "status",
-	"status.go:watchStatus":   "status --watch",
+	"status.go:logStatus":     "status",
+	"lock.go:lockStatus":      "status, where there is only a lock",
 	"stepdown.go:stepDownCmd": "step-down",
 	"top.go:topOnce":          "top",
 	"truncate.go:plan":        "truncate --dry-run",
@@ -59,7 +59,7 @@ var printers = map[string]string{
 }
 
 // lines are the verbs that print a line of JSON for each of something.
-var lines = []string{"cat, export", "compact --watch", "status --watch"}
+var lines = []string{"cat, export", "compact --watch"}
 
 // packageTypes type-checks this package without its tests.
 func packageTypes(t *testing.T) (*types.Info, map[string]*ast.File) {
@@ -352,6 +352,7 @@ as [JSON Schema](assets/schema.json), by verb.
 
 - A name with "?" is left out if there is nothing to say. An array or object that is empty may be ` + "`null`" + `.
 - A later version may add names. It changes none.
+- With ` + "`--watch`" + ` a verb prints a line for each change.
 - Times are in RFC 3339. Bytes are numbers, and lengths of time are texts such as "15s", except where a name says otherwise.
 `)
 	for _, verb := range slices.Sorted(maps.Keys(all)) {
@@ -387,6 +388,7 @@ as [JSON Schema](assets/schema.json), by verb.
 func TestJSONSchemas(t *testing.T) {
 	all := schemas(t)
 	url, dir := newLog(t, memURL(t)), fileURL(t)
+	leadAlone(t, url+"-lock", "ann")
 	check := func(verb, out string) {
 		d := json.NewDecoder(strings.NewReader(out))
 		n := 0
@@ -426,6 +428,10 @@ func TestJSONSchemas(t *testing.T) {
 		{"publish, published", "", "publish " + url},
 		{"step-down", "", "step-down " + url},
 		{"top", "", "top " + url},
+		{"status, where there is only a lock", "", "status " + url + "-lock"},
+		{"history", "", "history " + url + "-lock"},
+		{"doctor", "", "doctor " + url + "-lock"},
+		{"top", "", "top " + url + "-lock"},
 		{"policy", "", "policy --role writer s3://bucket/orders"},
 		{"backup, restore", "", "backup " + url + " " + url + "-copy"},
 		{"backup, restore", "", "restore " + url + "-copy " + url + "-again"},

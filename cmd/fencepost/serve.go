@@ -18,7 +18,7 @@ func (a *app) serveCmd() *cobra.Command {
 		Long: `Serve shows logs and groups on a page that follows them. Of a log it shows who led when,
 with gaps and seals, the tail, the floor, and what is not folded. It shows manifests and
 who wrote them, and pins. Of a group it shows the members, their shares, and partitions
-that move.
+that move. Of a place where fencepost exec runs, it shows who leads and who led.
 
 The page only reads, and needs nothing from elsewhere. However many browsers show it,
 the store gets at most --requests-per-minute. With 12, a new leader is seen within half

@@ -28,6 +28,9 @@ of records, the producer's cursor, the floor and the newest manifest. It also pr
 what the probe found when the log was made. Status makes some ten requests and writes
 nothing, so it may be polled.
 
+Where fencepost exec runs, and where a program leads alone, there is a lock and no log.
+Status then prints who leads, and until when unless the holder renews the lock.
+
 With --objects it also counts objects and bytes of each kind: that lists everything.
 If the log keeps the files of its table in another store, --files counts those too.
 With --watch it prints all again after each change, until it is interrupted; with
@@ -40,28 +43,28 @@ It needs the right to read.`,
 			if cmd.Flags().Changed("interval") && !watch {
 				return usage("--interval goes with --watch, which is not given")
 			}
-			st, err := a.logStore(cmd.Context(), args[0])
+			st, isLog, err := a.lockStore(cmd.Context(), args[0], false)
 			if err != nil {
 				return err
+			}
+			if !isLog {
+				if objects || files.url != "" {
+					return usage("--objects and --files count the objects of a log, and %s has only a lock", st.Traits().Name)
+				}
+				return a.showStatus(cmd.Context(), watch, every, func(ctx context.Context) (view, error) { return a.lockStatus(ctx, st) })
 			}
 			second, err := a.secondStore(cmd.Context(), st, files, objects)
 			if err != nil {
 				return err
 			}
 			o := &survey.Options{Objects: objects, Files: second, Progress: func(n int) { a.con.progress("listing", int64(n), 0, false) }}
-			if watch {
-				return a.watchStatus(cmd.Context(), st, o, every)
-			}
-			s, err := survey.Take(cmd.Context(), st, o)
-			a.con.done()
-			if err != nil {
-				return err
-			}
-			a.noteUnfolded(unfolded(s))
-			if a.json {
-				return a.print(s)
-			}
-			return a.write(statusTable(s))
+			return a.showStatus(cmd.Context(), watch, every, func(ctx context.Context) (view, error) {
+				v, s, err := a.logStatus(ctx, st, o)
+				if err == nil && !watch {
+					a.noteUnfolded(unfolded(s))
+				}
+				return v, err
+			})
 		},
 	}
 	c.Flags().BoolVar(&objects, "objects", false, "count all objects and bytes")
@@ -91,21 +94,50 @@ func (a *app) secondStore(ctx context.Context, st store.Store, files *fileStore,
 	return second, state.FitFiles(&f, st, second)
 }
 
-// watchStatus prints the status after each change of what people see of it.
-func (a *app) watchStatus(ctx context.Context, st store.Store, o *survey.Options, every time.Duration) error {
+// view is a state that was read.
+type view struct {
+	table []byte // for people
+	seen  []byte // another one is a change, which --watch prints
+	json  func(line bool) error
+}
+
+// logStatus reads the state of a log.
+func (a *app) logStatus(ctx context.Context, st store.Store, o *survey.Options) (view, *survey.Survey, error) {
+	s, err := survey.Take(ctx, st, o)
+	a.con.done()
+	if err != nil {
+		return view{}, nil, err
+	}
+	table := statusTable(s)
+	return view{table: table, seen: table, json: func(line bool) error {
+		if line {
+			return a.printLine(s)
+		}
+		return a.print(s)
+	}}, s, nil
+}
+
+// showStatus prints the state, and with watch again after each change of what people see of it.
+func (a *app) showStatus(ctx context.Context, watch bool, every time.Duration, look func(context.Context) (view, error)) error {
 	var last []byte
 	for {
-		s, err := survey.Take(ctx, st, o)
-		a.con.done()
-		if err != nil {
+		v, err := look(ctx)
+		switch {
+		case err != nil && watch:
 			return ends(ctx, err)
+		case err != nil:
+			return err
+		case !watch && a.json:
+			return v.json(false)
+		case !watch:
+			return a.write(v.table)
 		}
-		if table := statusTable(s); !bytes.Equal(table, last) {
-			last = table
+		if !bytes.Equal(v.seen, last) {
+			last = v.seen
 			if a.json {
-				err = a.printLine(s)
+				err = v.json(true)
 			} else {
-				err = a.write(append(bytes.Clone(table), '\n'))
+				err = a.write(append(bytes.Clone(v.table), '\n'))
 			}
 			if err != nil {
 				return err

@@ -37,7 +37,7 @@ It needs the rights of a candidate, or of a compactor with --compactor.`,
 		Example: "fencepost step-down --reason 'moving to another host' s3://bucket/orders",
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			st, err := a.lockStore(cmd.Context(), args[0])
+			st, _, err := a.lockStore(cmd.Context(), args[0], compactor)
 			if err != nil {
 				return err
 			}

@@ -20,9 +20,11 @@ func (a *app) topCmd() *cobra.Command {
 		Use:   "top [--once] [--json] URL...",
 		Short: "show logs and groups on the terminal, as they change",
 		Long: `Top shows what serve shows, on a terminal: who leads and who led, the tail and the
-floor, what is not folded, manifests, pins, and the shares of a group. It draws anew
-once in a second. Ctrl-C ends it. If standard output is no terminal, it prints the state
-once, as with --once or --json.
+floor, what is not folded, manifests, pins, and the shares of a group. Of a place where
+fencepost exec runs, it shows who leads and who led.
+
+It draws anew once in a second. Ctrl-C ends it. If standard output is no terminal, it
+prints the state once, as with --once or --json.
 
 The store gets at most --requests-per-minute. With 12, a new leader is seen within half
 a minute.
@@ -72,7 +74,7 @@ func (a *app) topOnce(ctx context.Context, hub *outside.Hub) error {
 		all, changed := hub.States()
 		waits := false
 		for _, s := range all {
-			waits = waits || s.Err == "" && s.Group == nil && (s.Log == nil || !s.Log.Complete)
+			waits = waits || s.Err == "" && !s.Complete()
 		}
 		if !waits {
 			show := func() error { return a.write([]byte(screen.Render(all, 100, 0, false))) }

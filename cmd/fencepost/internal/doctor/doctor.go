@@ -72,16 +72,7 @@ func (x *examination) cannot(check string, err error, remedy string) {
 // Examine checks the log in st. The error is ctx's, or that there is no log to check; what is
 // wrong with the log is in the findings, which come in an order that does not change.
 func Examine(ctx context.Context, st store.Store, opts *Options) ([]Finding, error) {
-	x := &examination{st: st}
-	if opts != nil {
-		x.Options = *opts
-	}
-	if x.Progress == nil {
-		x.Progress = func(string, int64, int64) {}
-	}
-	if x.Now == nil {
-		x.Now = time.Now
-	}
+	x := begin(st, opts)
 	if err := x.openFormat(ctx); err != nil {
 		return x.found, err
 	}
@@ -96,6 +87,20 @@ func Examine(ctx context.Context, st store.Store, opts *Options) ([]Finding, err
 		step(ctx)
 	}
 	return x.found, context.Cause(ctx)
+}
+
+func begin(st store.Store, opts *Options) *examination {
+	x := &examination{st: st}
+	if opts != nil {
+		x.Options = *opts
+	}
+	if x.Progress == nil {
+		x.Progress = func(string, int64, int64) {}
+	}
+	if x.Now == nil {
+		x.Now = time.Now
+	}
+	return x
 }
 
 // openFormat reads what a log is.

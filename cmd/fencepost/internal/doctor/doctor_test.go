@@ -80,6 +80,63 @@ func (p *patient) lead() {
 	}
 }
 
+// crash leaves a lock that nobody renews any more.
+func (p *patient) crash() {
+	p.t.Helper()
+	e, err := leader.New(p, layout.LockPrefix, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	term, err := e.Campaign(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	rec, err := e.Leader(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	body, _, err := store.Read(p.t.Context(), p, rec.Key, &store.ReadOptions{Limit: 1 << 16})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_ = term.Resign(p.t.Context())
+	if _, err := p.Put(p.t.Context(), rec.Key, body, nil); err != nil {
+		p.t.Fatal(err)
+	}
+	time.Sleep(time.Minute)
+}
+
+// corrupt leaves a newest lock that cannot be read.
+func (p *patient) corrupt() {
+	p.t.Helper()
+	if _, err := p.Put(p.t.Context(), layout.NumberedKey(layout.LockPrefix, 20_000), []byte("{"), nil); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// depose steps leaders down, one after another.
+func (p *patient) depose() {
+	p.t.Helper()
+	for range manyTakeovers {
+		e, err := leader.New(p, layout.LockPrefix, nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		term, err := e.Campaign(p.t.Context())
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		operator, err := leader.New(p, layout.LockPrefix, nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if _, err := operator.StepDown(p.t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
+			p.t.Fatal(err)
+		}
+		_ = term.Resign(p.t.Context())
+	}
+}
+
 func examine(t *testing.T, st store.Store, o *Options) []Finding {
 	t.Helper()
 	found, err := Examine(t.Context(), st, o)
@@ -139,54 +196,10 @@ func TestIll(t *testing.T) {
 			}, false,
 			"lifecycle rules", Problem, "remove the rule",
 		},
-		"a crash": {func(p *patient) {
-			e, err := leader.New(p, layout.LockPrefix, nil)
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			term, err := e.Campaign(p.t.Context())
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			rec, err := e.Leader(p.t.Context())
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			body, _, err := store.Read(p.t.Context(), p, rec.Key, &store.ReadOptions{Limit: 1 << 16})
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			_ = term.Resign(p.t.Context())
-			// The lock as it was, which nobody renews any more.
-			if _, err := p.Put(p.t.Context(), rec.Key, body, nil); err != nil {
-				p.t.Fatal(err)
-			}
-			time.Sleep(time.Minute)
-		}, false, "leader", Warning, "start a writer"},
-		"a corrupt lock": {func(p *patient) {
-			if _, err := p.Put(p.t.Context(), layout.NumberedKey(layout.LockPrefix, 2), []byte("{"), nil); err != nil {
-				p.t.Fatal(err)
-			}
-		}, false, "state", Problem, "step-down --force"},
+		"a crash": {(*patient).crash, false, "leader", Warning, "start a writer"},
+		"a corrupt lock": {(*patient).corrupt, false, "state", Problem, "step-down --force"},
 		"leaders that depose each other": {func(p *patient) {
-			for range manyTakeovers {
-				e, err := leader.New(p, layout.LockPrefix, nil)
-				if err != nil {
-					p.t.Fatal(err)
-				}
-				term, err := e.Campaign(p.t.Context())
-				if err != nil {
-					p.t.Fatal(err)
-				}
-				operator, err := leader.New(p, layout.LockPrefix, nil)
-				if err != nil {
-					p.t.Fatal(err)
-				}
-				if _, err := operator.StepDown(p.t.Context(), &leader.StepDownOptions{Immediate: true}); err != nil {
-					p.t.Fatal(err)
-				}
-				_ = term.Resign(p.t.Context())
-			}
+			p.depose()
 			p.lead()
 		}, false, "takeovers", Warning, "make the validity longer"},
 		"no compactor": {func(p *patient) { p.lead(); time.Sleep(longWait + time.Minute) }, false, "compaction", Warning, "compact --watch"},

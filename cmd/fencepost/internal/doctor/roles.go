@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
@@ -28,13 +29,17 @@ func advice(err error, otherwise string) string {
 
 // leader says who leads.
 func (x *examination) leader(context.Context) {
-	switch l := x.state.Leader; {
+	x.leads(x.state.Leader, "start a writer, or find out why none of those that run takes over")
+}
+
+func (x *examination) leads(l survey.Leadership, remedy string) {
+	switch {
 	case l.Epoch == 0:
 		x.add("leader", OK, "", "nobody has led yet")
 	case l.Leads:
 		x.add("leader", OK, "", "%s, epoch %d, since %s", l.Holder, l.Epoch, when(l.Since))
 	case l.Lapsed:
-		x.add("leader", Warning, "start a writer, or find out why none of those that run takes over", "%s led in epoch %d and has crashed; nobody follows", l.Holder, l.Epoch)
+		x.add("leader", Warning, remedy, "%s led in epoch %d and has crashed; nobody follows", l.Holder, l.Epoch)
 	default:
 		x.add("leader", OK, "", "nobody; %s led in epoch %d, %s", l.Holder, l.Epoch, l.Reason)
 	}

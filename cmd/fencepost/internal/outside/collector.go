@@ -32,9 +32,10 @@ var sheet = struct {
 	leads, epoch, leader, terms, compactorLeads, compactorEpoch                 *prometheus.Desc
 	records, first, folded, unfolded, unfoldedRecords, written, segments, files *prometheus.Desc
 	seals, manifest, manifestWritten, pruneMark, pins, oldestPin                *prometheus.Desc
+	lockLeads, lockEpoch, lockLeader, lockTerm, lockUntil                       *prometheus.Desc
 	partitions, unowned, moving, givenUp, owned, members, assignment            *prometheus.Desc
 }{
-	up:       desc("watch_up", "1 if the last look at the log or group succeeded, else 0."),
+	up:       desc("watch_up", "1 if the last look at the log, group or lock succeeded, else 0."),
 	answered: desc("watch_answered_timestamp_seconds", "When the store last answered, in seconds since 1970."),
 	requests: prometheus.NewDesc("fencepost_watch_requests_total", "Requests to the store, for all URLs.", nil, nil),
 
@@ -60,6 +61,12 @@ var sheet = struct {
 	pins:            desc("log_pins", "Pins, which keep versions from being deleted."),
 	oldestPin:       desc("log_oldest_pin_version", "The oldest version that is pinned; only if there are pins."),
 
+	lockLeads:  desc("lock_leader_leads", "1 if somebody leads where there is a lock and no log, as with exec, else 0."),
+	lockEpoch:  desc("lock_leader_epoch", "The newest epoch of the lock."),
+	lockLeader: desc("lock_leader_info", "1, with the name of the newest leader.", "holder"),
+	lockTerm:   desc("lock_leader_acquired_timestamp_seconds", "When the newest leader began to lead, by its clock."),
+	lockUntil:  desc("lock_leader_until_timestamp_seconds", "When the lease ends unless it is renewed, by the leader's clock; only while somebody leads."),
+
 	partitions: desc("partitions", "Partitions of the group."),
 	unowned:    desc("partitions_unowned", "Partitions that nobody owns."),
 	moving:     desc("partitions_moving", "Partitions that wait until their last owner has stopped."),
@@ -81,7 +88,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		if i == 0 {
 			ch <- prometheus.MustNewConstMetric(sheet.requests, prometheus.CounterValue, float64(s.Requests))
 		}
-		set(sheet.up, truth(s.Err == "" && (s.Log != nil || s.Group != nil)))
+		set(sheet.up, truth(s.Err == "" && s.Seen()))
 		if !s.Asked.IsZero() {
 			set(sheet.answered, stamp(s.Asked))
 		}
@@ -90,6 +97,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		if s.Group != nil {
 			collectGroup(s.Group, set)
+		}
+		if s.Lock != nil {
+			collectLock(s.Lock, set)
 		}
 	}
 }
@@ -147,6 +157,22 @@ func collectLog(l *Log, set setter) {
 	}
 	if oldest != ^uint64(0) {
 		set(sheet.oldestPin, float64(oldest))
+	}
+}
+
+func collectLock(l *Lock, set setter) {
+	if len(l.Terms) == 0 {
+		set(sheet.lockLeads, 0)
+		set(sheet.lockEpoch, 0)
+		return
+	}
+	t := &l.Terms[0]
+	set(sheet.lockLeads, truth(t.Leads()))
+	set(sheet.lockEpoch, float64(t.Epoch))
+	set(sheet.lockLeader, 1, t.Holder)
+	set(sheet.lockTerm, stamp(t.From))
+	if t.Leads() {
+		set(sheet.lockUntil, stamp(t.Until()))
 	}
 }
 

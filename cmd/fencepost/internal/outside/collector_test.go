@@ -29,7 +29,9 @@ func TestTable(t *testing.T) {
 		Records: 10, Folded: 4, Unfolded: 3,
 	}}, {URL: "b", Err: "away", Group: &outside.Group{
 		Partitions: 3, Owners: []int{0, -1, 0}, Moving: []int{1}, Members: []outside.Member{{Name: "m", Identity: "ann", Owned: 2}, {Name: "n", Lapsed: true}},
-	}}}
+	}}, {URL: "c", Lock: &outside.Lock{Terms: []outside.Term{{Epoch: 5, Holder: "cat", State: "held", From: now, To: now, Validity: 15}}}},
+		{URL: "d", Lock: &outside.Lock{}},
+	}
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(outside.CollectorOf(states))
 	families, err := reg.Gather()
@@ -61,6 +63,8 @@ func TestTable(t *testing.T) {
 		"fencepost_watch_up a": 1, "fencepost_watch_up b": 0, "fencepost_log_leader_leads a": 1, "fencepost_log_leader_epoch a": 2, "fencepost_log_leader_info ann a": 1,
 		"fencepost_log_compactor_leads a": 0, "fencepost_log_unfolded_records a": 6, "fencepost_log_unfolded_objects a": 3, "fencepost_log_oldest_pin_version a": 3, "fencepost_log_pins a": 2,
 		"fencepost_partitions_unowned b": 1, "fencepost_partitions_owned ann m b": 2, "fencepost_members lapsed b": 1, "fencepost_members live b": 1,
+		"fencepost_lock_leader_leads c": 1, "fencepost_lock_leader_epoch c": 5, "fencepost_lock_leader_info cat c": 1, "fencepost_lock_leader_acquired_timestamp_seconds c": 1e9,
+		"fencepost_lock_leader_until_timestamp_seconds c": 1e9 + 15, "fencepost_lock_leader_leads d": 0, "fencepost_watch_up d": 1,
 	} {
 		if got, ok := values[key]; !ok || got != want {
 			t.Errorf("%s is %v (%v), want %v", key, got, ok, want)

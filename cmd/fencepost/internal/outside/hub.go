@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -19,13 +20,13 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Target is a log or group to watch.
+// Target is a log, group or lock to watch.
 type Target struct {
 	URL   string
 	Store store.Store
 }
 
-// Hub watches some logs and groups, once for all that look at them.
+// Hub watches some logs, groups and locks, once for all that look at them.
 type Hub struct {
 	budget *Budget
 	clock  clock.Clock
@@ -96,11 +97,18 @@ func (h *Hub) follow(ctx context.Context, i int, t Target) {
 	for ctx.Err() == nil {
 		kind, format, err := h.kind(ctx, st)
 		if err == nil {
-			h.update(i, func(s *State) { s.Kind = kind })
-			if kind == "log" {
+			h.update(i, func(s *State) {
+				if s.Kind = kind; kind != "lock" {
+					s.Lock = nil // a log was made beside it
+				}
+			})
+			switch kind {
+			case "log":
 				err = h.followLog(ctx, i, st, format)
-			} else {
+			case "group":
 				err = h.followGroup(ctx, i, st)
+			default:
+				err = h.followLock(ctx, i, st)
 			}
 		}
 		if ctx.Err() != nil {
@@ -117,7 +125,7 @@ func (h *Hub) failed(i int, err error) {
 	}
 }
 
-// kind tells whether there is a log, with its format, or a group.
+// kind tells whether there is a log, with its format, or a group, or only a lock.
 func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format, error) {
 	f, err := manifest.ReadFormat(ctx, st, h.settle())
 	if err == nil {
@@ -128,6 +136,9 @@ func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format
 	}
 	if _, _, gerr := store.Read(ctx, st, groupKey, &store.ReadOptions{Limit: 1 << 20, Settle: h.settle()}); gerr == nil {
 		return "group", f, nil
+	}
+	if found, lerr := survey.HasLock(ctx, st, h.settle()); found || lerr != nil {
+		return "lock", f, lerr
 	}
 	return "", f, err
 }

@@ -25,12 +25,12 @@ const (
 	maxPins      = 200
 )
 
-// follower watches one log. It is for one goroutine.
+// follower watches one log, or one lock without a log. It is for one goroutine.
 type follower struct {
 	*Hub
 	st       store.Store
-	log      *state.Log
-	complete bool // every job was done once
+	log      *state.Log // nil: there is only a lock
+	complete bool       // every job was done once
 
 	locks     map[uint64]store.Info // of the leaders, by epoch
 	terms     map[uint64]Term
@@ -51,8 +51,8 @@ type follower struct {
 // leaves some for the locks of past leaders.
 func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manifest.Format) error {
 	log := state.With(st, format, &state.Options{Settle: h.settle(), Clock: h.clock})
-	f := &follower{Hub: h, st: st, log: log, locks: map[uint64]store.Info{}, terms: map[uint64]Term{}, pins: map[string]Pin{}}
-	f.slots.seals = map[fence.Epoch]uint64{}
+	f := h.follower(st)
+	f.log, f.pins, f.slots.seals = log, map[string]Pin{}, map[fence.Epoch]uint64{}
 	for n := 0; ; n++ {
 		for _, job := range f.jobs(n) {
 			if err := job(ctx); err != nil {
@@ -61,14 +61,8 @@ func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manif
 			view := f.view() // at once: the next request may have to wait for its turn
 			h.update(i, func(s *State) { s.Log, s.Err = view, "" })
 		}
-		for f.budget.spare() {
-			more, err := f.past(ctx)
-			if err != nil {
-				return err
-			}
-			if !more {
-				break
-			}
+		if err := f.history(ctx); err != nil {
+			return err
 		}
 		f.complete = true
 		view := f.view()
@@ -77,6 +71,11 @@ func (h *Hub) followLog(ctx context.Context, i int, st store.Store, format manif
 			return err
 		}
 	}
+}
+
+// follower returns one that knows nothing yet.
+func (h *Hub) follower(st store.Store) *follower {
+	return &follower{Hub: h, st: st, locks: map[uint64]store.Info{}, terms: map[uint64]Term{}}
 }
 
 // jobs are those of a tick, the most important first.
@@ -150,8 +149,8 @@ func (f *follower) readLock(ctx context.Context) error {
 	return nil
 }
 
-// lock is the JSON of a lock, as docs/format.md has it.
-type lock struct {
+// lockDoc is the JSON of a lock, as docs/format.md has it.
+type lockDoc struct {
 	Epoch      uint64    `json:"epoch"`
 	State      string    `json:"state"`
 	Holder     string    `json:"holder"`
@@ -170,7 +169,7 @@ func (f *follower) term(ctx context.Context, prefix string, epoch uint64) (Term,
 	if err != nil {
 		return Term{}, "", err
 	}
-	var l lock
+	var l lockDoc
 	if err := document.Decode(key, body, &l); err != nil {
 		return Term{}, "", err
 	}
@@ -182,6 +181,17 @@ func (f *follower) term(ctx context.Context, prefix string, epoch uint64) (Term,
 		t.State = "lapsed"
 	}
 	return t, info.Version, nil
+}
+
+// history reads the locks of past leaders, as far as the budget allows.
+func (f *follower) history(ctx context.Context) error {
+	for more := true; more && f.budget.spare(); {
+		var err error
+		if more, err = f.past(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // past reads one lock of a past leader, the newest that is not known. It reports whether

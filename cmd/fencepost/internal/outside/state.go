@@ -6,10 +6,10 @@ import (
 	"github.com/fencepost/fencepost/fence"
 )
 
-// State is what is known of one log or group. It marshals to JSON. It is read-only.
+// State is what is known of one log, group or lock. It marshals to JSON. It is read-only.
 type State struct {
 	URL  string `json:"url"`
-	Kind string `json:"kind"` // "log" or "group"; empty until it is known
+	Kind string `json:"kind"` // "log", "group" or "lock"; empty until it is known
 	// Now is the watcher's time. Asked is when the store last answered.
 	Now   time.Time `json:"now"`
 	Asked time.Time `json:"asked,omitzero"`
@@ -21,6 +21,25 @@ type State struct {
 
 	Log   *Log   `json:"log,omitempty"`
 	Group *Group `json:"group,omitempty"`
+	Lock  *Lock  `json:"lock,omitempty"`
+}
+
+// Seen reports whether it was read at least once.
+func (s *State) Seen() bool { return s.Log != nil || s.Group != nil || s.Lock != nil }
+
+// Complete reports whether all of it was looked at once.
+func (s *State) Complete() bool {
+	return s.Group != nil || s.Log != nil && s.Log.Complete || s.Lock != nil && s.Lock.Complete
+}
+
+// Lock is the state of a place that has a lock and no log: fencepost exec runs there, or a program
+// that only leads.
+type Lock struct {
+	Store string `json:"store"`
+	// Complete says that all was looked at once.
+	Complete bool `json:"complete"`
+	// Terms are the leaderships, the newest first. Older ones may be missing.
+	Terms []Term `json:"terms"`
 }
 
 // Log is the state of a log.
@@ -77,6 +96,11 @@ type Term struct {
 	Renewals uint64    `json:"renewals,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	By       string    `json:"expired_by,omitempty"`
+}
+
+// Until is when the lease ends unless the holder renews it, by the holder's clock.
+func (t *Term) Until() time.Time {
+	return t.To.Add(time.Duration(t.Validity * float64(time.Second)))
 }
 
 // Leads reports whether the holder led when it was last looked at.

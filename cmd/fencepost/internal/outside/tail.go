@@ -157,26 +157,31 @@ func (f *follower) unfolded() (n int, more bool) {
 	return n, f.slots.more
 }
 
-// view is what a follower knows, for others.
+// leaderships are those that a follower knows, the newest first.
+func (f *follower) leaderships() []Term {
+	all := []Term{} // not null in JSON
+	for e, info := range f.locks {
+		t, ok := f.terms[e]
+		if !ok {
+			t = Term{Epoch: e, To: info.LastModified}
+		}
+		all = append(all, t)
+	}
+	if _, listed := f.locks[f.newest]; !listed && f.newest > 0 {
+		all = append(all, f.terms[f.newest])
+	}
+	slices.SortFunc(all, func(a, b Term) int { return cmp.Compare(b.Epoch, a.Epoch) })
+	return all[:min(len(all), maxTerms)]
+}
+
+// view is what a follower knows of a log, for others.
 func (f *follower) view() *Log {
 	format := f.log.Format()
 	v := &Log{
 		Store: f.st.Traits().Name, ID: format.Log.String(), Created: format.Created, Compactor: f.compactor,
 		Complete: f.complete, Tail: f.slots.tail, Written: f.slots.written, Manifests: append([]Manifest{}, f.manifests...), Rates: append([]Sample{}, f.samples...),
 	}
-	v.Terms, v.Pins, v.Seals = []Term{}, []Pin{}, []Seal{} // not null in JSON
-	for e, info := range f.locks {
-		t, ok := f.terms[e]
-		if !ok {
-			t = Term{Epoch: e, To: info.LastModified}
-		}
-		v.Terms = append(v.Terms, t)
-	}
-	if _, listed := f.locks[f.newest]; !listed && f.newest > 0 {
-		v.Terms = append(v.Terms, f.terms[f.newest])
-	}
-	slices.SortFunc(v.Terms, func(a, b Term) int { return cmp.Compare(b.Epoch, a.Epoch) })
-	v.Terms = v.Terms[:min(len(v.Terms), maxTerms)]
+	v.Terms, v.Pins, v.Seals = f.leaderships(), []Pin{}, []Seal{} // not null in JSON
 	for _, p := range f.pins {
 		v.Pins = append(v.Pins, p)
 	}

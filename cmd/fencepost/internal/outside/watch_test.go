@@ -15,7 +15,9 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/reader"
@@ -192,6 +194,58 @@ func TestLapsed(t *testing.T) {
 			time.Sleep(time.Minute)
 			if v := state(h).Log; v.Terms[0].State != "lapsed" {
 				t.Errorf("%+v", v.Terms[0])
+			}
+		})
+	})
+}
+
+// Where there is a lock and no log: who leads, who led, who has crashed, and that a log was made.
+func TestLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := memstore.New(nil)
+		campaign := func(name string) *leader.Term {
+			e, err := leader.New(mem, layout.LockPrefix, &leader.Options{Identity: name, Clock: clock.Go()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			term, err := e.Campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return term
+		}
+		first := campaign("ann")
+		time.Sleep(time.Minute)
+		watching(t, 12, mem, func(h *outside.Hub, count *atomic.Int64) {
+			time.Sleep(time.Minute)
+			s := state(h)
+			if s.Kind != "lock" || s.Err != "" || s.Log != nil || !s.Complete() || len(s.Lock.Terms) != 1 || s.Lock.Terms[0].Holder != "ann" || !s.Lock.Terms[0].Leads() {
+				t.Fatalf("%+v %+v", s, s.Lock)
+			}
+			if left := s.Lock.Terms[0].Until().Sub(s.Now); left > 15*time.Second || left < -time.Minute {
+				t.Errorf("the lease ends in %v", left)
+			}
+			_ = first.Resign(t.Context())
+			second := campaign("bob")
+			time.Sleep(2 * time.Minute)
+			if all := state(h).Lock.Terms; len(all) != 2 || all[0].Holder != "bob" || !all[0].Leads() || all[1].Holder != "ann" || all[1].State != "expired" {
+				t.Errorf("%+v", all)
+			}
+			count.Store(0)
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if n := count.Load(); n > 60 {
+				t.Errorf("%d requests in ten minutes", n)
+			}
+			_ = second.Resign(t.Context())
+			time.Sleep(2 * time.Minute)
+			if all := state(h).Lock.Terms; all[0].Leads() {
+				t.Errorf("%+v", all)
+			}
+			fixture.Put(t, mem, layout.FormatKey, document.Sum(layout.FormatKey, []byte(fixture.JSON(t, logtest.Format()))))
+			time.Sleep(5 * time.Minute)
+			if s := state(h); s.Kind != "log" || s.Lock != nil || s.Log == nil || len(s.Log.Terms) != 2 {
+				t.Errorf("%+v", s)
 			}
 		})
 	})

@@ -85,6 +85,9 @@ func (d *sheet) state(s *outside.State) {
 	if s.Group != nil {
 		d.group(s.Group)
 	}
+	if s.Lock != nil {
+		d.lock(s.Lock, s.Now)
+	}
 }
 
 func (d *sheet) row(name, format string, args ...any) {
@@ -113,6 +116,19 @@ func (d *sheet) log(l *outside.Log, now time.Time) {
 		d.row("manifest", "%d, written %s%s", m.Version, ago(m.Written, now), by)
 	}
 	d.row("pins", "%s", pins(l.Pins))
+	d.timeline(l.Terms, now)
+	d.terms(l.Terms, now)
+}
+
+// lock draws a place that has no log.
+func (d *sheet) lock(l *outside.Lock, now time.Time) {
+	d.line("")
+	d.leader("leader", l.Terms, now)
+	if len(l.Terms) > 0 && l.Terms[0].Leads() {
+		until := l.Terms[0].Until()
+		d.row("lease", "until %s unless it is renewed, in %s", until.Local().Format(time.TimeOnly), span(until.Sub(now)))
+	}
+	d.row("log", "none: there is only a lock")
 	d.timeline(l.Terms, now)
 	d.terms(l.Terms, now)
 }

@@ -25,7 +25,10 @@ func states() []outside.State {
 	}}, {URL: "s3://bucket/work", Now: now, Err: "the store is away", Group: &outside.Group{
 		Partitions: 4, Owners: []int{0, 0, 1, -1}, Members: []outside.Member{{Name: "a", Identity: "ann", Owned: 2}, {Name: "b", Identity: "bob", Owned: 1, Lapsed: true}},
 		Moves: []outside.Move{{At: now, Partitions: 1, From: "a", To: "b"}},
-	}}}
+	}}, {URL: "s3://bucket/nightly", Now: now, Lock: &outside.Lock{Terms: []outside.Term{
+		{Epoch: 2, Known: true, Holder: "cat", State: "held", From: now.Add(-time.Minute), To: now.Add(-5 * time.Second), Validity: 15},
+		{Epoch: 1, Known: true, Holder: "dan", State: "expired", From: now.Add(-time.Hour), To: now.Add(-30 * time.Minute), Reason: "resigned"},
+	}}}}
 }
 
 func TestRender(t *testing.T) {
@@ -33,6 +36,7 @@ func TestRender(t *testing.T) {
 	for _, want := range []string{
 		"leader     bob, epoch 3, for 10m, 100 heartbeats", "5,000, of these 4,900 folded into 2 segments", "10 objects are not folded, 100 records",
 		"1: backup (version 4)", "lapsed", "not read yet", "█", "the store is away", "1 without an owner", "1 from ann to bob", "store answered 2s ago · 1,234 requests",
+		"leader     cat, epoch 2, for 60s", "unless it is renewed, in 10s", "log        none", "30m  resigned",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

@@ -21,6 +21,7 @@ import (
 
 // Survey is the state of a log. It marshals to JSON.
 type Survey struct {
+	Kind    string       `json:"kind"` // "log"
 	Store   string       `json:"store"`
 	Log     fence.ID     `json:"log"`
 	Created time.Time    `json:"created"`
@@ -77,9 +78,11 @@ type Leadership struct {
 	Epoch  fence.Epoch `json:"epoch"`
 	Holder string      `json:"holder,omitempty"`
 	State  string      `json:"state,omitempty"`
-	// Since and Renewed are the holder's time of day.
+	// Since and Renewed are the holder's time of day, and so is Until: when the lease of a holder
+	// that leads ends unless it is renewed before.
 	Since       time.Time `json:"since,omitzero"`
 	Renewed     time.Time `json:"renewed,omitzero"`
+	Until       time.Time `json:"until,omitzero"`
 	Validity    string    `json:"validity,omitempty"`
 	Lapsed      bool      `json:"lapsed,omitempty"`
 	Transitions uint64    `json:"transitions"`
@@ -108,7 +111,7 @@ func Take(ctx context.Context, st store.Store, opts *Options) (*Survey, error) {
 	}
 	f := log.Format()
 	s := &Survey{
-		Store: st.Traits().Name, Log: f.Log, Created: f.Created, Grace: f.Grace.String(),
+		Kind: "log", Store: st.Traits().Name, Log: f.Log, Created: f.Created, Grace: f.Grace.String(),
 		Limits: f.Limits, Probe: f.Probe,
 	}
 	if f.Files != nil {
@@ -201,10 +204,14 @@ func leadership(ctx context.Context, st store.Store, prefix string) (Leadership,
 	if rec.Epoch == 0 {
 		return Leadership{}, nil
 	}
-	return Leadership{
+	l := Leadership{
 		Leads: rec.Leads(), Epoch: rec.Epoch, Holder: rec.Holder, State: string(rec.State), Since: rec.Acquired, Renewed: rec.Renewed,
 		Validity: rec.Validity.String(), Lapsed: rec.Lapsed, Transitions: rec.Transitions, Reason: rec.Reason,
-	}, nil
+	}
+	if l.Leads {
+		l.Until = rec.Renewed.Add(rec.Validity)
+	}
+	return l, nil
 }
 
 // tailTries bounds how often the walk to the tail begins again because the floor has

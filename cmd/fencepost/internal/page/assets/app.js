@@ -75,6 +75,7 @@ const inside = () => Math.max(260, document.getElementById("main").clientWidth -
 function terms(log, now) {
   const list = log.terms.filter(t => t.known).slice().reverse();
   if (!list.length) return make("p", { class: "none" }, "Nobody has led yet.");
+  const sealed = "seals" in log; // where there is only a lock, nothing is
   const newest = list[list.length - 1], leads = newest.state === "held" || newest.state === "draining";
   const end = t => t === newest && leads ? now : at(t.to);
   const first = at(list[0].from), seconds = spans[page.span];
@@ -119,7 +120,7 @@ function terms(log, now) {
     bar.append(make("svg:title", {}, `epoch ${t.epoch}: ${t.holder}\n${clock(at(t.from), true)} to ${leads && t === newest ? "now" : clock(end(t), true)}\n${t.reason || t.state}`));
     chart.append(bar);
     if (w > 26) chart.append(make("svg:text", { class: "in", x: x1 + w / 2, y: y + h / 2 + 4, "text-anchor": "middle" }, String(t.epoch)));
-    if (t.epoch > 1 && at(t.from) >= from) {
+    if (sealed && t.epoch > 1 && at(t.from) >= from) {
       const mark = make("svg:path", { class: "seal", d: `M${x1} ${y - 4}l5 5-5 5-5-5z` });
       const s = (log.seals || []).find(s => s.next === t.epoch) || (log.seals || []).filter(s => s.position.epoch < t.epoch).pop();
       mark.append(make("svg:title", {}, s ? `seal in slot ${slot(s.position)}` : "the log was sealed here"));
@@ -129,7 +130,7 @@ function terms(log, now) {
   chart.setAttribute("aria-label", label.slice(0, 25).join(" "));
   return [chart, make("ul", { class: "legend" },
     make("li", {}, icon("svg:rect", { class: "f0", width: 14, height: 14, rx: 3 }), "a term, with its epoch"),
-    make("li", {}, icon("svg:path", { class: "seal", d: "M7 1l6 6-6 6-6-6z" }), "the log before it is sealed"),
+    sealed ? make("li", {}, icon("svg:path", { class: "seal", d: "M7 1l6 6-6 6-6-6z" }), "the log before it is sealed") : null,
     make("li", {}, icon("svg:rect", { class: "gap", width: 14, height: 14 }), "nobody leads"))];
 }
 const icon = (name, attrs) => make("svg:svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, make(name, attrs));
@@ -175,7 +176,7 @@ function extent(log) {
 
 function leader(log, now) {
   const t = log.terms[0];
-  if (!t) return card("Leader", "nobody yet", "the log has no leader so far", "lead");
+  if (!t) return card("Leader", "nobody yet", "nobody has led so far", "lead");
   const state = { held: ["leads", "good"], draining: ["is leaving", "warn"], lapsed: ["lapsed", "bad"], expired: ["ended", "bad"] }[t.state] || ["?", ""];
   const leads = t.state === "held" || t.state === "draining";
   const note = leads ? `epoch ${t.epoch}, for ${span((now - at(t.from)) / 1000)}, ${count(t.renewals)} heartbeats` :
@@ -189,10 +190,9 @@ function fitting(log, now) {
   return Object.keys(spans).find(k => spans[k] && spans[k] * 1000 >= (now - first) * 1.05) || "1 d";
 }
 
-function showLog(s, now) {
-  if (!page.span && s.log.terms.length) page.span = fitting(s.log, now);
-  const log = s.log, points = rates(log), m = log.manifests || [];
-  const comp = log.compactor, works = comp && (comp.state === "held" || comp.state === "draining");
+// leaders draws who led when, and lets the reader choose the time.
+function leaders(log, now) {
+  if (!page.span && log.terms.length) page.span = fitting(log, now);
   const group = make("fieldset", {}, make("legend", { class: "quiet" }, "Time shown"));
   Object.keys(spans).forEach((name, i) => {
     const input = make("input", { type: "radio", name: "span", id: "span" + i, value: name });
@@ -202,6 +202,19 @@ function showLog(s, now) {
   });
   const chart = section("Leaders over time", terms(log, now));
   chart.firstChild.append(group);
+  return chart;
+}
+
+// past lists the terms.
+const past = (log, now) => section("Terms", table("Terms", ["Epoch#", "Holder~", "How it ended~", "Lasted#", "From", "Last seen"], log.terms.slice(0, 100).map(t => [
+  String(t.epoch), t.known ? make("span", { title: t.holder }, innerWidth < 700 ? short(t.holder) : t.holder) : "not read yet",
+  t.state === "held" ? pill("leads", "good") : t.state === "draining" ? pill("is leaving", "warn") : t.state === "lapsed" ? pill("lapsed", "bad") : t.reason || t.state || "",
+  t.known ? span(((t === log.terms[0] && (t.state === "held" || t.state === "draining") ? now : at(t.to)) - at(t.from)) / 1000) : "",
+  when(t.from), when(t.to)]), "Nobody has led yet."));
+
+function showLog(s, now) {
+  const log = s.log, points = rates(log), m = log.manifests || [];
+  const comp = log.compactor, works = comp && (comp.state === "held" || comp.state === "draining");
   return [
     make("dl", { class: "cards" },
       leader(log, now),
@@ -209,15 +222,11 @@ function showLog(s, now) {
       card("Rate", points.length ? `${perSecond(points[points.length - 1][1])}/s` : "–", "records, at the last checkpoint"),
       card("Not folded", !m.length ? "–" : (log.unfolded_more ? "≥ " : "") + count(log.unfolded), `${log.unfolded === 1 ? "object" : "objects"}, ${many(Math.max(0, log.records - log.folded), "record")}`, "fill"),
       card("Compactor", comp ? [short(comp.holder), " ", works ? pill("works", "good") : pill("stopped")] : "none yet", comp ? `epoch ${comp.epoch}` : "nobody folds this log", "lead")),
-    chart,
+    leaders(log, now),
     make("div", { class: "pair" },
       section("The log", extent(log), make("p", { class: "note" }, `${many(log.segments, "segment")}, ${many(log.files, "live file")}, ${many(log.seal_count, "folded seal")}.`)),
       section("Rate", rateChart(log))),
-    section("Terms", table("Terms", ["Epoch#", "Holder~", "How it ended~", "Lasted#", "From", "Last seen"], log.terms.slice(0, 100).map(t => [
-      String(t.epoch), t.known ? make("span", { title: t.holder }, innerWidth < 700 ? short(t.holder) : t.holder) : "not read yet",
-      t.state === "held" ? pill("leads", "good") : t.state === "draining" ? pill("is leaving", "warn") : t.state === "lapsed" ? pill("lapsed", "bad") : t.reason || t.state || "",
-      t.known ? span(((t === log.terms[0] && (t.state === "held" || t.state === "draining") ? now : at(t.to)) - at(t.from)) / 1000) : "",
-      when(t.from), when(t.to)]), "Nobody has led yet.")),
+    past(log, now),
     make("div", { class: "pair" },
       section("Manifests", table("Manifests", ["Version#", "Written", "By", "Floor#", "Noted#", "Records#"], m.map(v => [
         count(v.version), when(v.written), v.by ? `${v.by}${v.epoch ? " " + v.epoch : ""}` : "not known", slot(v.floor), slot(v.noted), count(v.offset)]), "There is none yet.")),
@@ -225,6 +234,20 @@ function showLog(s, now) {
         slot(v.position), v.folded ? String(v.next) : "–", v.folded ? count(v.offset) : "not folded"]), "No epoch was sealed yet."))),
     section("Pins", table("Pins", ["Name", "Holder~", "Holds for", "Version#", "Made", "Renewed"], (log.pins || []).map(p => [
       p.name || "–", p.holder || "not read yet", p.expired ? "expired" : p.ttl_seconds ? span(p.ttl_seconds) : "until removed", count(p.version), when(p.created), when(p.renewed)]), "Nothing is pinned.")),
+  ];
+}
+
+// showLock draws a place that has a lock and no log.
+function showLock(s, now) {
+  const lock = s.lock, t = lock.terms[0], leads = t && (t.state === "held" || t.state === "draining");
+  const until = leads ? at(t.to) + t.validity_seconds * 1000 : 0;
+  return [
+    make("dl", { class: "cards" },
+      leader(lock, now),
+      card("Lease", leads ? (until > now ? `ends in ${span((until - now) / 1000)}` : "was due") : "–", leads ? [`unless it is renewed; validity ${span(t.validity_seconds)}, last renewed `, when(t.to)] : "nobody leads"),
+      card("Log", "none", "there is only a lock, as with fencepost exec")),
+    leaders(lock, now),
+    past(lock, now),
   ];
 }
 
@@ -287,14 +310,14 @@ function draw() {
   const label = focus && focus.getAttribute("aria-label"), id = focus && focus.id;
   main.replaceChildren(page.states.length > 1 ? make("h2", { class: "quiet" }, s.url) : make("p", { class: "where" }, s.url),
     ...(s.error ? [make("p", { class: "alert", role: "alert" }, s.error)] : []),
-    ...(s.log ? showLog(s, now) : s.group ? showGroup(s) : s.error ? [] : [make("p", {}, "Reading the store …")]));
+    ...(s.log ? showLog(s, now) : s.group ? showGroup(s) : s.lock ? showLock(s, now) : s.error ? [] : [make("p", {}, "Reading the store …")]));
   main.querySelectorAll(".scroll").forEach(e => {
     const was = scrolled[e.getAttribute("aria-label")];
     if (was) [e.scrollLeft, e.scrollTop] = was;
     if (label && e.getAttribute("aria-label") === label) e.focus({ preventScroll: true });
   });
   if (id && id.startsWith("span")) document.getElementById(id)?.focus({ preventScroll: true });
-  const t = s.log && s.log.terms[0];
+  const t = (s.log || s.lock)?.terms[0];
   if (t) {
     const leads = t.state === "held" || t.state === "draining", is = `${t.epoch} ${leads}`;
     if (page.seen[s.url] && page.seen[s.url] !== is) document.getElementById("news").textContent = leads ? `${short(t.holder)} leads in epoch ${t.epoch}` : `nobody leads after epoch ${t.epoch}`;

@@ -1,0 +1,39 @@
+package survey
+
+import (
+	"context"
+
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/store"
+)
+
+// Lock is the state of a place that has a lock and no log. Fencepost exec makes such a place, and so
+// does a program that only leads. It marshals to JSON.
+type Lock struct {
+	Kind   string     `json:"kind"` // "lock"
+	Store  string     `json:"store"`
+	Leader Leadership `json:"leader"`
+}
+
+// TakeLock reads who leads in a place without a log. It writes nothing: it lists the locks, and reads
+// the newest.
+func TakeLock(ctx context.Context, st store.Store) (*Lock, error) {
+	l, err := leadership(ctx, st, layout.LockPrefix)
+	if err != nil {
+		return nil, err
+	}
+	return &Lock{Kind: "lock", Store: st.Traits().Name, Leader: l}, nil
+}
+
+// HasLock reports whether anybody has ever led in st.
+func HasLock(ctx context.Context, st store.Store, settle *store.SettleOptions) (bool, error) {
+	for info, err := range store.ListAll(ctx, st, layout.LockPrefix, nil, settle) {
+		if err != nil {
+			return false, err
+		}
+		if _, ok := layout.ParseNumberedKey(layout.LockPrefix, info.Key); ok {
+			return true, nil
+		}
+	}
+	return false, nil
+}
