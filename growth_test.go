@@ -5,7 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"iter"
+	"os"
+	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -239,5 +243,32 @@ func TestWhatGrows(t *testing.T) {
 				l.log.Contents()
 			})
 		})
+	}
+}
+
+// A program that imports this module has not begun to use it, and its heap is small already.
+// A codec of groups once took 21 MB there, in each process, also in compactors.
+func TestLoaded(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^$")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const limit = 10 << 20
+	sum, ours := 0, regexp.MustCompile(`(?m)^init (github\.com/fencepost/fencepost\S*) @.* clock, (\d+) bytes`).FindAllStringSubmatch(string(out), -1)
+	for _, line := range ours {
+		n, err := strconv.Atoi(line[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	if len(ours) == 0 || sum > limit {
+		t.Errorf("the packages allocate %d bytes before they are used, want at most %d:\n%s", sum, limit, out)
 	}
 }

@@ -65,9 +65,9 @@ type WriteOptions struct {
 	// Hedge lets [Create] send its request a second time when the first is late; nil
 	// means never. Swaps are not hedged.
 	Hedge *Hedge
-	// Overtaken is closed when others wait for this write, because one that was sent after it is
-	// answered already. Then the Hedge sends it again at once, if it knows what is late. Nil means
-	// never.
+	// Overtaken is closed when others wait for this write, for instance because one that was sent
+	// after it is answered already. Then the Hedge sends it again at once, if it knows what is late.
+	// It may be closed from the beginning. Nil means never.
 	Overtaken <-chan struct{}
 }
 

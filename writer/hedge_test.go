@@ -3,6 +3,7 @@ package writer_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,48 @@ func TestHedgeOvertaken(t *testing.T) {
 				t.Errorf("%d requests were sent, want %d", got, want)
 			}
 			e.outcomes([]writer.Future{first, second}, "committed", "committed")
+		}))
+	}
+}
+
+// guard:hedge-alone, pace-worth. Of the objects for which all clients wait each eighth is sent twice
+// at once, where that saves enough.
+func TestHedgeAlone(t *testing.T) {
+	const rounds = 80
+	for _, c := range []struct {
+		name        string
+		least, most time.Duration // of requests, in turns
+		clients     int
+		think       time.Duration
+		second      int
+	}{
+		{"times vary", 20 * ms, 60 * ms, 3, 0, rounds / 8},
+		{"times vary, and there is one client", 20 * ms, 60 * ms, 1, 0, rounds / 8},
+		{"times vary a little", 28 * ms, 36 * ms, 3, 0, 0},
+		{"all times are the same", 30 * ms, 30 * ms, 3, 0, 0},
+		{"times vary, and the client thinks", 20 * ms, 60 * ms, 1, 10 * ms, 0},
+	} {
+		t.Run(c.name, bubbled(func(t *testing.T, e *env) {
+			w, latency := e.paced(&writer.Options{Checkpoint: -1})
+			var all sync.WaitGroup
+			for client := range c.clients {
+				all.Go(func() {
+					for i := range 40 + rounds { // at first the writer learns
+						if client == 0 {
+							if i == 40 {
+								e.Faulty.ResetCounts()
+							}
+							*latency = []time.Duration{c.least, c.most}[i%2]
+						}
+						e.append(w, "x")
+						time.Sleep(c.think)
+					}
+				})
+			}
+			all.Wait()
+			if second := e.puts() - rounds; second != c.second {
+				t.Errorf("of %d objects %d were sent twice, want %d", rounds, second, c.second)
+			}
 		}))
 	}
 }

@@ -44,6 +44,16 @@ func (w *Writer) dispatch() {
 			//mutant:replace !b.full => true
 			if b.hedge != nil && !b.full {
 				b.overtaken = make(chan struct{})
+				// guard:hedge-alone. Where all clients wait for one object, each eighth such object is sent
+				// twice at once. Without this rule: 16 clients wait for one object after the other; half of
+				// the requests take 20 ms, the others 60 ms; no object overtakes another, so none is sent
+				// again; each eighth round takes 40 ms on average, instead of 30 ms.
+				//
+				//mutant:replace w.inFlight == 0 => false
+				if w.inFlight == 0 && w.pace.twice() {
+					b.passed = true
+					close(b.overtaken)
+				}
 			}
 		}
 		w.last = b

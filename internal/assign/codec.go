@@ -25,6 +25,10 @@ const (
 	MaxBytes = 8 << 20
 	// maxRaw is the size of the largest payload: all limits at once take less.
 	maxRaw = 16 << 20
+	// window is the size of the largest column that is packed as well as possible: a byte of
+	// each pending entry. The encoder keeps as much memory in each process that imports this
+	// package, and 4 MiB of tables. Its default is 16 MiB more.
+	window = MaxEntries
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -37,7 +41,8 @@ var (
 )
 
 func newEncoder() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithEncoderConcurrency(1))
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true),
+		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		panic("assign: " + err.Error()) // only wrong options can cause it
 	}
