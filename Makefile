@@ -315,7 +315,7 @@ bench-election: ## compare the election with client-go's, in virtual time; write
 
 .PHONY: bench-handover
 bench-handover: ## measure hand-overs between processes on versitygw, about twenty minutes; write bench/results/handover.md
-	cd bench && go test -count=1 -v -timeout 40m -run '^TestProcesses$$' ./election -results results
+	cd bench && go test -count=1 -v -timeout 40m -run '^TestProcesses$$' ./election -results $(CURDIR)/bench/results
 
 # SlateDB is a library for Rust. Its arm is built at the versions of its lock file. ONLY='S3.s tail, 16'
 # measures some loads, and keeps the other rows of the page.

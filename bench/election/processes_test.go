@@ -56,6 +56,7 @@ const (
 	byKill     = "kill -9, alone, the same name started at once, Reclaim"
 	byExec     = "exec, SIGTERM"
 	byExecPoll = "exec --poll 100ms, SIGTERM"
+	byExecKill = "exec, kill -9, validity 15 s"
 )
 
 // asCommand is the command of exec. It writes a line every 5 ms, as appendAll does, but appends nothing.
@@ -179,7 +180,7 @@ func (r *rollout) start(name string) *process {
 	p := &process{Cmd: exec.Command(self), name: name, ended: make(chan clock.Instant, 1)}
 	as := r.way
 	switch r.way {
-	case byExec:
+	case byExec, byExecKill:
 		p.Cmd, as = exec.Command(r.exec, "exec", r.url, "--", self), asCommand
 	case byExecPoll:
 		p.Cmd, as = exec.Command(r.exec, "exec", "--poll", "100ms", r.url, "--", self), asCommand
@@ -246,7 +247,7 @@ func (r *rollout) leave(p *process) bool {
 			r.Fatal(err)
 		}
 		return false
-	case byKill:
+	case byKill, byExecKill:
 		_ = p.Process.Kill()
 	default:
 		_ = p.Process.Signal(syscall.SIGTERM)
@@ -328,14 +329,14 @@ func TestProcesses(t *testing.T) {
 	if err != nil || before.Date != page.Date || !slices.Equal(before.Versions, page.Versions) {
 		before = &results.Page{}
 	}
-	const rounds = 12
 	for i, c := range []struct {
 		name, way              string
 		p50, longest, signal50 float64 // goals; signal50 counts from the signal
+		rounds                 int
 	}{
-		{"context", byContext, 0.3, 1, 0}, {"resign", byResign, 0.3, 1, 0}, {"return", byReturn, 0.3, 1, 0},
-		{"term", byTerm, 0.3, 1, 0}, {"step-down", byOperator, 0.3, 1, 0}, {"kill", byKill, 2, -1, 0},
-		{"exec", byExec, 0.5, 1, 0.5}, {"exec-poll", byExecPoll, 0.5, 1, 0.5},
+		{"context", byContext, 0.3, 1, 0, 12}, {"resign", byResign, 0.3, 1, 0, 12}, {"return", byReturn, 0.3, 1, 0, 12},
+		{"term", byTerm, 0.3, 1, 0, 12}, {"step-down", byOperator, 0.3, 1, 0, 12}, {"kill", byKill, 2, -1, 0, 12},
+		{"exec", byExec, 0.5, 1, 0.5, 12}, {"exec-poll", byExecPoll, 0.5, 1, 0.5, 12}, {"exec-kill", byExecKill, -1, -1, 1.15 * 15, 5},
 	} {
 		by, measured := t.Name()+"/"+c.name, false
 		t.Run(c.name, func(t *testing.T) {
@@ -348,9 +349,9 @@ func TestProcesses(t *testing.T) {
 				r.exec = build(t)
 			}
 			r.changed.L = &r.mu
-			gaps, ends, starts := r.measure(rounds)
+			gaps, ends, starts := r.measure(c.rounds)
 			t.Logf("%s: %v, %v, from the signal %v", c.way, gaps, ends, starts)
-			note := fmt.Sprintf("%d times", rounds)
+			note := fmt.Sprintf("%d times", c.rounds)
 			row := func(what string, d []time.Duration, q, goal float64) {
 				page.Add(by, results.Row{Name: c.way + ": " + what, Value: max(results.Quantile(d, q).Seconds(), 0), Goal: goal, Note: note})
 			}

@@ -116,7 +116,7 @@ writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate.`
 	fl.BoolVarP(&x.noWait, "no-wait", "n", false, "give up at once if somebody else leads")
 	fl.BoolVar(&x.restart, "restart", false, "start the command again when it ends")
 	spanVar(fl, &x.grace, "grace", "", positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
-	spanVar(fl, &x.poll, "poll", "", positive, "how often to look who leads (default 1/30 of the validity)")
+	spanVar(fl, &x.poll, "poll", "", positive, "how often to look who leads (default 1/40 of the validity)")
 	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
 	fl.IntVar(&x.partitions, "partitions", 0, "with --group: make the group, or raise its number of partitions")
 	fl.Uint64Var(&x.base, "base", 0, "with --partitions: if the group is made, its epochs are above this")
@@ -181,7 +181,9 @@ func (x *execution) options() error {
 		return &kindError{errUsage, err}
 	}
 	v := x.leader.Validity
-	x.leader.Poll = cmp.Or(x.poll, lease.Often(v))
+	// A command that is told to end works on until the next look. So exec looks a little more often
+	// than Run, and the next command begins within half a second of SIGTERM.
+	x.leader.Poll = cmp.Or(x.poll, lease.Often(v)*3/4)
 	if x.grace == 0 {
 		x.grace = v / 5
 	}

@@ -404,22 +404,22 @@ func TestExecPoll(t *testing.T) {
 // TestExecNumbers: how long it takes until the next command runs. It asserts only ratios.
 func TestExecNumbers(t *testing.T) {
 	const rounds = 5
-	var crash, term, gap, polled []float64
+	var crash, term, gap []float64
 	for range rounds {
 		log := fileURL(t)
-		next := func(flags string) *job {
-			b := startJob(t, log, testValidity, flags, "")
+		next := func() *job {
+			b := startJob(t, log, testValidity, "", "")
 			eventually(t, "b waits", func() bool { return strings.Contains(b.err.String(), "waiting for") })
 			return b
 		}
 		a := startJob(t, log, testValidity, "", "")
 		a.works(1)
-		b := next("")
+		b := next()
 		at := now()
 		a.signal(syscall.SIGKILL)
 		b.works(1)
 		crash = append(crash, (traces(t, b.dir)[0].first-at)/testValidity.Seconds())
-		c := next("")
+		c := next()
 		time.Sleep(testValidity / 2) // until the candidate's note is there, as in steady state
 		at = now()
 		b.signal(syscall.SIGTERM)
@@ -427,20 +427,14 @@ func TestExecNumbers(t *testing.T) {
 		c.works(1)
 		term = append(term, traces(t, c.dir)[0].first-at)
 		gap = append(gap, traces(t, c.dir)[0].first-last)
-		d := next("--poll 100ms")
-		time.Sleep(testValidity / 2)
-		at = now()
 		c.signal(syscall.SIGTERM)
-		d.works(1)
-		polled = append(polled, traces(t, d.dir)[0].first-at)
-		d.signal(syscall.SIGTERM)
-		d.status()
+		c.status()
 	}
-	for _, all := range [][]float64{crash, term, gap, polled} {
+	for _, all := range [][]float64{crash, term, gap} {
 		slices.Sort(all)
 	}
 	t.Logf("next command after kill -9, in validities: %.2f", crash)
-	t.Logf("next command after SIGTERM to exec, in seconds: %.2f; after the last command's end: %.2f; with --poll 100ms, after SIGTERM: %.2f", term, gap, polled)
+	t.Logf("next command after SIGTERM to exec, in seconds: %.2f; after the last command's end: %.2f", term, gap)
 	// A busy machine is late. This finds a candidate that waits for a second validity.
 	if crash[rounds/2] > 1.9 {
 		t.Errorf("after kill -9 the next command ran after %.2f validities", crash[rounds/2])

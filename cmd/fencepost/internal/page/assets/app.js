@@ -190,7 +190,7 @@ function published(log) {
   if (!p) return null;
   if (p.unpublished) return card("Delta table", "left", `version ${count(p.version)}; the log was taken out of it`);
   const behind = Math.max(0, log.edits - p.edits);
-  return card("Delta table", `version ${count(p.version)}`, [behind ? pill(`${many(behind, "edit")} behind`, "warn") : pill("has all folded edits", "good"), ` ${many(p.edits, "edit")}, the last `, when(p.at)]);
+  return card("Delta table", [`version ${count(p.version)} `, behind ? pill(`${many(behind, "edit")} behind`, "warn") : pill("has all folded edits", "good")], [`${many(p.edits, "edit")}, the last of `, when(p.at)], "lead");
 }
 
 // fitting is the shortest span that shows all terms, up to a day.
@@ -230,8 +230,8 @@ function showLog(s, now) {
       card("Records", m.length ? count(log.records) : "–", !m.length ? "no checkpoint was read yet" : known(log.written) ? ["newest object ", when(log.written)] : ""),
       card("Rate", points.length ? `${perSecond(points[points.length - 1][1])}/s` : "–", "records, at the last checkpoint"),
       card("Not folded", !m.length ? "–" : (log.unfolded_more ? "≥ " : "") + count(log.unfolded), `${log.unfolded === 1 ? "object" : "objects"}, ${many(Math.max(0, log.records - log.folded), "record")}`, "fill"),
-      published(log),
-      card("Compactor", comp ? [short(comp.holder), " ", works ? pill("works", "good") : pill("stopped")] : "none yet", comp ? `epoch ${comp.epoch}` : "nobody folds this log", "lead")),
+      card("Compactor", comp ? [short(comp.holder), " ", works ? pill("works", "good") : pill("stopped")] : "none yet", comp ? `epoch ${comp.epoch}` : "nobody folds this log", "lead"),
+      published(log)),
     leaders(log, now),
     make("div", { class: "pair" },
       section("The log", extent(log), make("p", { class: "note" }, `${many(log.segments, "segment")}, ${many(log.files, "live file")}, ${many(log.seal_count, "folded seal")}.`)),
