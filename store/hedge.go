@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,7 +16,7 @@ import (
 // Late means later than the Quantile of the last requests; a Hedge measures them. Overtaken
 // means that the caller says so: see [WriteOptions]. At most one create in 20 is sent twice
 // because it is late, and one in 5 because it is overtaken, so that a slow store is not made
-// much slower.
+// much slower. Requests that the caller counts in Others earn as much.
 //
 // The second request has the same bytes and the same key, so one of the two creates the
 // object and the other finds its equal there. Create reads the key at the same time. If
@@ -28,6 +29,9 @@ type Hedge struct {
 	// Quantile of the times that are not late, from 0.5 to less than 1. With 0.96 most of
 	// the budget is used. Another value makes Create return [ErrInvalid].
 	Quantile float64
+	// Others counts other requests of the caller, such as uploads of files: add 1 for each. They
+	// earn second requests as creates do.
+	Others atomic.Int64
 
 	mu    sync.Mutex
 	times [hedgeMemory]time.Duration // of the last first requests, in a ring
@@ -79,9 +83,10 @@ func (h *Hedge) delay() time.Duration {
 func (h *Hedge) take(why reason) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.earn(int(h.Others.Swap(0)))
 	// guard:hedge-budget. A create that takes longer than most others is late, and may be sent a
-	// second time. So may one that is overtaken. At most one create in 20 is sent twice for the first
-	// reason, and one in 5 for the second. Without this limit: the store slows down for a minute;
+	// second time. So may one that is overtaken. Of 20 requests at most one is sent twice for the
+	// first reason, and four for the second. Without this limit: the store slows down for a minute;
 	// every create is late; every writer sends each create twice, and so doubles the load on a store
 	// that cannot bear the load it has.
 	if h.saved[why] < hedgeCost[why] {
@@ -91,15 +96,20 @@ func (h *Hedge) take(why reason) bool {
 	return true
 }
 
+// earn adds what n requests earn. Called with mu held.
+func (h *Hedge) earn(n int) {
+	for why, cost := range hedgeCost {
+		h.saved[why] = min(h.saved[why]+n, hedgeBurst*cost)
+	}
+}
+
 // measure records how long a create took. If the second request was answered first that is
 // less than the first would have taken. The quantile is still right: it is the time after
 // which so few creates are not answered.
 func (h *Hedge) measure(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for why, cost := range hedgeCost {
-		h.saved[why] = min(h.saved[why]+1, hedgeBurst*cost)
-	}
+	h.earn(1)
 	h.times[h.n%hedgeMemory] = d
 	if h.n++; h.n%hedgeEvery != 0 {
 		return

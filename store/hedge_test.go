@@ -368,6 +368,17 @@ func TestHedgeBudget(t *testing.T) {
 		if extra := len(w.st.puts) - n; extra != (warm+n-1)/5 {
 			t.Errorf("%d of %d requests were sent twice because they were overtaken", extra, warm+n)
 		}
+		// Other requests of the caller earn as much as creates.
+		w.st.puts = nil
+		for i := range n {
+			w.write.Hedge.Others.Add(3)
+			if _, err := store.Create(w.Context(), w.st, fmt.Sprint("warm/earned/", i), []byte("x"), w.write); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if extra := len(w.st.puts) - n; extra != 4*n/5 {
+			t.Errorf("%d of %d requests were sent twice because three others were sent with each", extra, n)
+		}
 	})
 }
 

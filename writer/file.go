@@ -105,6 +105,9 @@ func (w *Writer) upload(ctx context.Context, f *FileWriter, body *io.PipeReader,
 	defer w.mu.Unlock()
 	delete(w.files, f)
 	if f.err == nil {
+		if w.hedge != nil {
+			w.hedge.Others.Add(1)
+		}
 		w.completed[f.key] = f.file
 	}
 }

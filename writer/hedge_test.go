@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -120,6 +121,56 @@ func TestHedgeAlone(t *testing.T) {
 			all.Wait()
 			if second := e.puts() - rounds; second != c.second {
 				t.Errorf("of %d objects %d were sent twice, want %d", rounds, second, c.second)
+			}
+		}))
+	}
+}
+
+// guard:hedge-shared, pace-worth. An object with several edits is sent twice at once, if that saves
+// enough. The files that these edits add earn most of the second requests.
+func TestHedgeShared(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		least, most time.Duration // of requests, in turns
+		clients     int
+		files       bool
+		from, to    float64 // share of the objects that are sent twice
+	}{
+		{"times vary", 20 * ms, 60 * ms, 3, true, 0.375, 0.45}, // every second one has several edits
+		{"times vary, no files", 20 * ms, 60 * ms, 3, false, 0.15, 0.25},
+		{"one client", 20 * ms, 60 * ms, 1, true, 0.11, 0.13},
+		{"all times are the same", 30 * ms, 30 * ms, 3, true, 0, 0},
+	} {
+		t.Run(c.name, bubbled(func(t *testing.T, e *env) {
+			w, latency := e.paced(&writer.Options{Checkpoint: -1})
+			objects := map[string]int{}
+			e.before("a", faultstore.Put, layout.DataPrefix, func(op faultstore.Op) bool {
+				objects[op.Key]++
+				return false
+			})
+			var all sync.WaitGroup
+			for client := range c.clients {
+				all.Go(func() {
+					for i := range 160 { // at first the writer learns, and spends what was saved
+						if client == 0 {
+							if i == 80 {
+								e.Faulty.ResetCounts()
+								clear(objects)
+							}
+							*latency = []time.Duration{c.least, c.most}[i%2]
+						}
+						edit := manifest.Edit{Properties: map[string]string{fmt.Sprint(client): fmt.Sprint(i)}}
+						if c.files {
+							edit.Add = []manifest.File{e.file(w, "x")}
+						}
+						e.commit(w, edit)
+					}
+				})
+			}
+			all.Wait()
+			share := float64(e.puts()-len(objects)) / float64(len(objects))
+			if share < c.from || share > c.to {
+				t.Errorf("%d objects took %d requests", len(objects), e.puts())
 			}
 		}))
 	}

@@ -34,28 +34,7 @@ func (w *Writer) dispatch() {
 		w.waiting = w.newBatch()
 		ctx, cancel := context.WithCancel(w.slots)
 		b.at, b.first, b.bytes, b.count, b.cancel = w.next, w.offset, b.Size(), b.Records(), cancel
-		if w.pace.learned() && b.bytes < bulk {
-			b.hedge = w.hedge // elsewhere a second request costs more than it saves
-			// guard:hedge-full. An object that was sent because it is full is not sent again only because
-			// it is overtaken. Without this rule: a pipeline is full of objects of 64 KiB, and sixteen are
-			// sent at almost the same time; most are overtaken soon; one in five is sent twice, although
-			// the line is busy and no client waits for one object alone.
-			//
-			//mutant:replace !b.full => true
-			if b.hedge != nil && !b.full {
-				b.overtaken = make(chan struct{})
-				// guard:hedge-alone. Where all clients wait for one object, each eighth such object is sent
-				// twice at once. Without this rule: 16 clients wait for one object after the other; half of
-				// the requests take 20 ms, the others 60 ms; no object overtakes another, so none is sent
-				// again; each eighth round takes 40 ms on average, instead of 30 ms.
-				//
-				//mutant:replace w.inFlight == 0 => false
-				if w.inFlight == 0 && w.pace.twice() {
-					b.passed = true
-					close(b.overtaken)
-				}
-			}
-		}
+		w.prepare(b)
 		w.last = b
 		w.next.Seq++
 		w.offset += uint64(b.count)
@@ -73,6 +52,28 @@ func (w *Writer) dispatch() {
 				free()
 			}
 		})
+	}
+}
+
+// prepare says whether and when the batch b, which takes its place in the pipeline, is sent a
+// second time. Called with mu held.
+func (w *Writer) prepare(b *batch) {
+	if !w.pace.learned() || b.bytes >= bulk {
+		return // a second request costs more than it saves
+	}
+	b.hedge = w.hedge
+	// guard:hedge-full. An object that was sent because it is full is not sent again only because
+	// it is overtaken. Without this rule: a pipeline is full of objects of 64 KiB, and sixteen are
+	// sent at almost the same time; most are overtaken soon; one in five is sent twice, although
+	// the line is busy and no client waits for one object alone.
+	//
+	//mutant:replace !b.full => true
+	if b.hedge != nil && !b.full {
+		b.overtaken = make(chan struct{})
+		if w.pace.twice(b, w.inFlight == 0) {
+			b.passed = true
+			close(b.overtaken)
+		}
 	}
 }
 
