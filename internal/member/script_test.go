@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/member"
 )
 
@@ -38,8 +39,11 @@ import (
 //	lose 1            its sender hears nothing
 //	cut a list        such requests of a fail from now on, as with hold
 //	delete member/a   somebody deletes an object
+//	damage head       somebody damages an object
+//	newer head        a newer version of this program writes one that this version cannot read
 //	junk assign/1     another object of the same contents takes the place of this one
 //	partitions 3      somebody raises N
+//	read head         whether members can read an object
 //	keys assign/      the keys in the store
 //
 // Run with -rewrite to write the outputs again, and then read the diff. A line with "!!" is a promise
@@ -215,10 +219,18 @@ func (w *world) command(c []string) {
 		w.held[number(w.T, c[1])-1].answer(member.Event{Outcome: member.Failed})
 	case "delete":
 		w.remove(w.long(c[1]))
+	case "damage", "newer":
+		o := w.write(w.long(c[1]), fence.ErrCorrupt)
+		if c[0] == "newer" {
+			o.doc = fence.ErrFormat
+		}
 	case "junk":
 		o := *w.store[w.long(c[1])]
 		o.version = "junk"
 		w.store[w.long(c[1])] = &o
+	case "read":
+		_, unreadable := w.store[w.long(c[1])].doc.(error)
+		w.tell("%s can be read: %v", c[1], !unreadable)
 	case "partitions":
 		w.partitions = number(w.T, c[1])
 		w.write(member.FormatKey, &member.Format{Partitions: w.partitions})

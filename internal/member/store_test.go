@@ -86,6 +86,9 @@ func (w *world) apply(j member.Job) member.Event {
 		case o.version == j.Known:
 			return member.Event{Outcome: member.Same}
 		}
+		if err, unreadable := o.doc.(error); unreadable {
+			return member.Event{Outcome: member.Unreadable, Err: err}
+		}
 		return member.Event{Outcome: member.Done, Version: o.version, Doc: o.doc}
 	case member.Create:
 		if o != nil {

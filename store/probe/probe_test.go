@@ -189,6 +189,31 @@ func TestOtherBrokenPromisesAreRefused(t *testing.T) {
 	}
 }
 
+// A proxy sends each create or each delete twice. Wherever the second copy lands, the store is
+// not to blame. With a copy of each create, a deleted key comes back in each try.
+// Copies of a create and of the swap after it, in this order, bring back what was swapped on
+// stores where equal bytes are equal versions: that is for chance, and the number of tries.
+func TestLateCopies(t *testing.T) {
+	for _, kind := range []faultstore.Kind{faultstore.Put, faultstore.Delete} {
+		for ops := 1; ops <= 24; ops++ {
+			for _, content := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					inner := memstore.New(&memstore.Options{ContentVersions: content, Clock: clock.Go()})
+					st := faultstore.New(inner, &faultstore.Options{Clock: clock.Go(), Hook: func(op faultstore.Op) (f faultstore.Fault) {
+						if op.Kind == kind && !isSwap(op.Cond) {
+							f.Late = &faultstore.Late{Ops: ops}
+						}
+						return f
+					}})
+					if _, err := probe.Run(t.Context(), st, quick()); err != nil {
+						t.Errorf("a copy of each %s, %d requests later: %v", kind, ops, err)
+					}
+				})
+			}
+		}
+	}
+}
+
 // Answers that say nothing of the promises are no reason to refuse.
 func TestStoreErrorsComeThrough(t *testing.T) {
 	always := func(store.Condition) bool { return true }
