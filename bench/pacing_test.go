@@ -144,6 +144,8 @@ func TestPacing(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &pacing{t: t, report: &report{result.New("When the writer sends: beside a serial group commit with the best linger, in virtual time", "pacing"), t.Name()}}
+	p.Text = "Clients that append again at once share one object. Where each request takes 28 ms, that halves their PUTs. Where each takes 2 ms, it costs throughput: a writer without this rule made 1.26, 1.28 and 1.68 of the serial one's acknowledgements with 16, 64 and 1,000 clients, for up to 2.3 times its PUTs.\n\n" +
+		"With S3's tail, every eighth object for which all clients wait is sent twice at once. With one in five instead, the acknowledgements were 1.09 to 1.14 of the serial one's, and the PUTs 1.34 to 1.40 of its: more than the goal."
 	for i, s := range spreads {
 		for _, l := range []traffic{
 			{1, 0, 100}, {16, 0, 100}, {64, 0, 100}, {64, 0, 4 << 10}, {256, 0, 100}, {1000, 0, 100},
