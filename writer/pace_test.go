@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,17 +176,20 @@ func TestNoTimerWithoutPace(t *testing.T) {
 	})
 }
 
-// latency makes the requests of client a for slots take as long as d says at the time.
+// latency makes the requests of client a for slots take as long as d says at the time. A test that
+// changes d while requests are made calls set.
 func (e *env) latency(d *time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.hooks = append(e.hooks, func(op faultstore.Op) (f faultstore.Fault) {
 		if op.Client == "a" && op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.DataPrefix) {
-			f.Delay = *d
+			f.Delay = time.Duration(atomic.LoadInt64((*int64)(d)))
 		}
 		return f
 	})
 }
+
+func set(d *time.Duration, to time.Duration) { atomic.StoreInt64((*int64)(d), int64(to)) }
 
 // paced opens a writer that has learned that a request takes 32 ms. The clock stands at a
 // moment when nothing is in flight or awaited.

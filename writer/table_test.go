@@ -337,7 +337,7 @@ func TestEditGivenUpWhileItWaits(t *testing.T) {
 // Commits that wait together share an object, unless one needs the other.
 func TestCommitsShareAnObject(t *testing.T) {
 	bubble(t, func(t *testing.T, e *env) {
-		w, _ := e.paced(&writer.Options{Checkpoint: -1})
+		w, _ := e.paced(&writer.Options{Checkpoint: -1, Hedge: -1})
 		var files []manifest.File
 		for range 6 {
 			f := e.file(w, "f")
