@@ -32,6 +32,7 @@ var measures = []measure{
 	{"grouping", grouping},
 	{"processor", processor},
 	{"memory", memory},
+	{"https", https},
 	{"opening", opening},
 	{"outrun", outrun},
 	{"backlog", backlog},

@@ -51,30 +51,47 @@ func SpreadOf(v []float64) Spread {
 type Arm func() (time.Duration, error)
 
 // Turns compares the speed of the other arms with that of the first, in many rounds. It
-// returns the relative speed of each of the others; the first has 1.
+// returns the relative speed of each of the others; the first has 1. See [Times].
+func Turns(rounds int, arms ...Arm) ([]Spread, error) {
+	took, err := Times(rounds, arms...)
+	if err != nil {
+		return nil, err
+	}
+	spreads := make([]Spread, 0, len(arms)-1)
+	for _, own := range took[1:] {
+		spreads = append(spreads, Speed(own, took[0]))
+	}
+	return spreads, nil
+}
+
+// Speed is how fast one arm was beside another: in each round the other's time to its own.
+func Speed(own, other []time.Duration) Spread {
+	ratios := make([]float64, len(own))
+	for i := range own {
+		ratios[i] = other[i].Seconds() / own[i].Seconds()
+	}
+	return SpreadOf(ratios)
+}
+
+// Times returns what each arm took in each round.
 //
 // The arms take turns at beginning a round, because a later arm may pay for garbage of an
 // earlier one. Use many short rounds, not a few long ones: other load on the machine
 // comes and goes in seconds, and the arms of a round should meet the same.
-func Turns(rounds int, arms ...Arm) ([]Spread, error) {
-	ratios := make([][]float64, len(arms))
-	took := make([]time.Duration, len(arms))
+func Times(rounds int, arms ...Arm) ([][]time.Duration, error) {
+	took := make([][]time.Duration, len(arms))
+	for i := range took {
+		took[i] = make([]time.Duration, rounds)
+	}
 	for round := range rounds {
 		for turn := range arms {
 			i := (round + turn) % len(arms)
 			runtime.GC() // collect the garbage of the previous arm outside the measured time
 			var err error
-			if took[i], err = arms[i](); err != nil {
+			if took[i][round], err = arms[i](); err != nil {
 				return nil, err
 			}
 		}
-		for i := range arms {
-			ratios[i] = append(ratios[i], took[0].Seconds()/took[i].Seconds())
-		}
 	}
-	spreads := make([]Spread, 0, len(arms)-1)
-	for _, v := range ratios[1:] {
-		spreads = append(spreads, SpreadOf(v))
-	}
-	return spreads, nil
+	return took, nil
 }

@@ -71,7 +71,10 @@ Example:
   {{.Example}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Flags of all verbs:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
 `
 
 func (a *app) root() *cobra.Command {
@@ -90,6 +93,9 @@ func (a *app) root() *cobra.Command {
 			}
 			if strings.Contains(args[0], "://") {
 				return usage("the verb is missing before the URL; see fencepost help")
+			}
+			if args[0] == "version" {
+				return usage("there is no verb version; fencepost --version prints the version")
 			}
 			var verbs []string
 			for _, c := range cmd.Commands() {

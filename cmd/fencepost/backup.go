@@ -28,9 +28,8 @@ overwritten, the bytes do not come through this process.
 
 If backup is interrupted, the same command goes on. The pin stays until a backup is
 complete. To give up, delete DESTINATION and remove the pin (fencepost pins, fencepost
-unpin). If
-DESTINATION holds a complete backup of the same log, it is brought up to date: only
-what is new is copied.
+unpin). If DESTINATION holds a complete backup of the same log, it is brought up to
+date: only what is new is copied.
 
 It needs the rights of a reader, and to write to DESTINATION.`,
 		Example: "fencepost backup s3://bucket/orders s3://backups/orders",

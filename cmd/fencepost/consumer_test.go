@@ -37,6 +37,28 @@ func TestConsumer(t *testing.T) {
 	}
 }
 
+// TestLagOfConsumers: lag says where each named consumer is, and how far behind.
+func TestLagOfConsumers(t *testing.T) {
+	log := newLog(t, memURL(t))
+	must(t, "a\nb\n", "append", log)
+	if got := must(t, "", "lag", log); strings.Contains(got, "consumer") {
+		t.Errorf("without consumers:\n%s", got)
+	}
+	must(t, "", "cat", "--consumer", "mail", log)
+	must(t, "c\n", "append", log)
+	must(t, "", "cat", "--consumer", "audit", log)
+	got := must(t, "", "lag", log)
+	for _, want := range []string{"\nconsumer audit  at 3; 0 records behind\n", "\nconsumer mail   at 2; 1 record behind, the next one has waited for "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	d := parsed[lagDoc](t, "lag", "--json", log)
+	if len(d.Consumers) != 2 || d.Consumers[0].Name != "audit" || d.Consumers[0].Behind != 0 || d.Consumers[1].At != 2 || d.Consumers[1].Behind != 1 || d.Consumers[1].Next.IsZero() {
+		t.Errorf("%s", must(t, "", "lag", "--json", log))
+	}
+}
+
 // TestConsumerFollows: a cat that follows and is told to end has written its position, and so has
 // one that is killed, up to a second.
 func TestConsumerFollows(t *testing.T) {

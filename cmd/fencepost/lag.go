@@ -2,25 +2,38 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/register"
+	"github.com/fencepost/fencepost/store"
 )
 
 // lagDoc is what lag --json prints.
 type lagDoc struct {
 	*survey.Lag
-	Consumer *behindDoc `json:"consumer,omitempty"`
+	Consumer  *behindDoc   `json:"consumer,omitempty"`
+	Consumers []*behindDoc `json:"consumers,omitempty"`
 }
 
 // behindDoc is the lag of a consumer: what lies between it and the end of the log.
 type behindDoc struct {
+	Name string `json:"name,omitempty"`
+	// At is the offset of the record that it reads next. It is past the end if the log has lost
+	// records, as by a restore.
 	At     uint64 `json:"at"`
 	Behind uint64 `json:"behind"`
 	// Next is the time of the record that the consumer reads next.
@@ -31,13 +44,14 @@ func (a *app) lagCmd() *cobra.Command {
 	var at uint64
 	c := &cobra.Command{
 		Use:   "lag [--at N] [--json] URL",
-		Short: "print how far compaction, checkpoints and a consumer are behind",
+		Short: "print how far compaction, checkpoints and consumers are behind",
 		Long: `Lag prints where the log ends, and when the last record came. It prints how many records
 and objects wait to be compacted, and for how long. It says how many records a new
-leader would read before it can append. With --at it also prints the lag of a consumer
-that reads record N next.
+leader would read before it can append. It prints how far each named consumer is behind
+(fencepost cat --consumer), and with --at one that reads record N next.
 
-It lists the objects that are not compacted. Times are those of the writers.
+It lists the objects that are not compacted, and 100 named consumers at most. Times are
+those of the writers.
 
 It needs the right to read.`,
 		Example: "fencepost lag --at 4711 s3://bucket/orders",
@@ -55,14 +69,20 @@ It needs the right to read.`,
 			return err
 		}
 		doc := lagDoc{Lag: l}
+		r, err := reader.Open(cmd.Context(), st, nil)
+		if err != nil {
+			return err
+		}
 		if cmd.Flags().Changed("at") {
-			r, err := reader.Open(cmd.Context(), st, nil)
-			if err != nil {
-				return err
+			if at > l.End {
+				return ahead(at, l.End)
 			}
 			if doc.Consumer, err = behind(cmd.Context(), r, at, l.End); err != nil {
 				return err
 			}
+		}
+		if doc.Consumers, err = consumers(cmd.Context(), st, r, l.End); err != nil {
+			return err
 		}
 		if a.json {
 			return a.print(doc)
@@ -73,11 +93,8 @@ It needs the right to read.`,
 }
 
 func behind(ctx context.Context, r *reader.Reader, at, end uint64) (*behindDoc, error) {
-	if at > end {
-		return nil, ahead(at, end)
-	}
-	d := &behindDoc{At: at, Behind: end - at}
-	if at == end {
+	d := &behindDoc{At: at, Behind: end - min(at, end)}
+	if at >= end {
 		return d, nil
 	}
 	for rec, err := range r.Read(ctx, at) {
@@ -88,6 +105,50 @@ func behind(ctx context.Context, r *reader.Reader, at, end uint64) (*behindDoc, 
 		break
 	}
 	return d, nil
+}
+
+// mostConsumers bounds the requests for the positions of consumers.
+const mostConsumers = 100
+
+// consumers returns how far the named consumers of this log are behind, in the order of their names.
+// A position of a consumer that has committed nothing yet is left out.
+func consumers(ctx context.Context, st store.Store, r *reader.Reader, end uint64) (all []*behindDoc, err error) {
+	log, err := state.Open(ctx, st, nil)
+	if err != nil {
+		return nil, err
+	}
+	for info, err := range st.List(ctx, layout.ConsumerPrefix, nil) {
+		if err != nil {
+			return nil, err
+		}
+		name, ok := layout.ParseConsumerKey(info.Key)
+		if !ok {
+			continue
+		}
+		if len(all) == mostConsumers {
+			break
+		}
+		found, err := register.Read(ctx, st, info.Key, nil)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		of, offset, _ := strings.Cut(string(found.Value), " ")
+		at, err := strconv.ParseUint(offset, 10, 64)
+		if err != nil || of != log.Format().Log.String() {
+			continue // of another log, which this one was restored over: cat says so
+		}
+		d, err := behind(ctx, r, at, end)
+		if err != nil {
+			return nil, err
+		}
+		d.Name = name
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b *behindDoc) int { return cmp.Compare(a.Name, b.Name) }) // a listing has no order
+	return all, nil
 }
 
 func lagTable(d lagDoc, now time.Time) []byte {
@@ -108,12 +169,21 @@ func lagTable(d lagDoc, now time.Time) []byte {
 	}
 	row("compacted", "%s; %s", plural(d.Compacted, "record"), waiting)
 	row("checkpoint", "%s; a new leader reads %s", plural(d.Checkpoint, "record"), plural(d.End-d.Checkpoint, "record"))
-	if c := d.Consumer; c != nil {
-		since := ""
-		if !c.Next.IsZero() {
-			since = ", the next one has waited for " + brief(now.Sub(c.Next))
+	behind := func(name string, c *behindDoc) {
+		switch {
+		case c.At > d.End:
+			row(name, "at %d, which the log does not have", c.At)
+		case c.Next.IsZero():
+			row(name, "at %d; %s behind", c.At, plural(c.Behind, "record"))
+		default:
+			row(name, "at %d; %s behind, the next one has waited for %s", c.At, plural(c.Behind, "record"), brief(now.Sub(c.Next)))
 		}
-		row("consumer", "at %d; %s behind%s", c.At, plural(c.Behind, "record"), since)
+	}
+	if d.Consumer != nil {
+		behind("consumer", d.Consumer)
+	}
+	for _, c := range d.Consumers {
+		behind("consumer "+c.Name, c)
 	}
 	_ = w.Flush()
 	return b.Bytes()

@@ -76,6 +76,7 @@ func TestBadInput(t *testing.T) {
 	}{
 		"no verb":                {"", "", 2, []string{"which verb?"}},
 		"a URL for a verb":       {"s3://AK:secret@bucket", "", 2, []string{"the verb is missing before the URL", "fencepost help"}},
+		"the version as a verb":  {"version", "", 2, []string{"fencepost --version"}},
 		"an unknown verb":        {"bogus", "", 2, []string{`no verb "bogus"`}},
 		"an unknown flag":        {"cat --bogus " + log, "", 2, []string{"fencepost help cat"}},
 		"no URL":                 {"cat", "", 2, []string{"cat takes [--from N] [--follow] [--consumer NAME] [--format FORMAT] URL, not 0 arguments"}},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
@@ -194,7 +196,7 @@ func (x *examination) survey(ctx context.Context) bool {
 		return false
 	}
 	x.state = s
-	x.add(check, OK, "", "%d records, the tail is %v, manifest %d", s.Offset, s.Tail, s.Manifest.Version)
+	x.add(check, OK, "", "%d %s, the tail is %v, manifest %d", s.Offset, english.PluralWord(int(min(s.Offset, 2)), "record", ""), s.Tail, s.Manifest.Version)
 	return true
 }
 
