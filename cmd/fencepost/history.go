@@ -71,6 +71,14 @@ It needs the right to read.`,
 			if err != nil && !errors.Is(err, leader.ErrCorrupt) && !errors.Is(err, leader.ErrFormat) {
 				return err
 			}
+			if err == nil && rec.Leads() {
+				// Whether it has crashed, a second reading tells: that compares ages.
+				now, lerr := e.Leader(cmd.Context())
+				if lerr != nil && !errors.Is(lerr, leader.ErrNoLeader) {
+					return lerr
+				}
+				rec.Lapsed = now.Epoch == rec.Epoch && now.Lapsed
+			}
 			docs = append(docs, termOf(rec, err))
 			if len(docs) > limit {
 				break

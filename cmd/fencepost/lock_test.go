@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -145,7 +148,7 @@ func TestOnlyLockServed(t *testing.T) {
 func TestOnlyLockElsewhere(t *testing.T) {
 	url := memURL(t)
 	leadAlone(t, url, "ann")()
-	for _, args := range []string{"cat", "lag", "compact", "files", "pins", "truncate --before 1", "history --compactor", "step-down --compactor"} {
+	for _, args := range []string{"cat", "lag", "verify", "compact", "files", "pins", "truncate --before 1", "history --compactor", "step-down --compactor"} {
 		r := run(t, "", append(strings.Fields(args), url)...)
 		if r.status != 1 || !strings.Contains(r.err, "no log here") || !strings.Contains(r.err, "has only a lock") || !strings.Contains(r.err, "fencepost status") {
 			t.Errorf("%s: %+v", args, r)
@@ -158,6 +161,42 @@ func TestOnlyLockElsewhere(t *testing.T) {
 	fixture.Put(t, openStore(t, url), layout.ManifestPrefix+"1", []byte("{}"))
 	if r := run(t, "", "status", url); r.status != 1 || !strings.Contains(r.err, "restore format.json") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestHistoryOfACrash: a leader that was killed does not lead, although its lock is still held.
+func TestHistoryOfACrash(t *testing.T) {
+	url := fileURL(t)
+	must(t, "", "init", url)
+	st := openStore(t, url)
+	e, err := leader.New(st, fencepost.LockPrefix, &leader.Options{Identity: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term, err := e.Campaign(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if terms := parsed[[]termDoc](t, "history", "--json", url); len(terms) != 1 || !terms[0].Leads {
+		t.Errorf("%+v", terms)
+	}
+	rec, err := e.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(strings.TrimPrefix(url, "file://"), rec.Key)
+	body, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = term.Resign(t.Context())
+	// The lock as it was, which nobody has renewed for a minute.
+	old := time.Now().Add(-time.Minute)
+	if err := errors.Join(os.WriteFile(path, body, 0o600), os.Chtimes(path, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	if terms := parsed[[]termDoc](t, "history", "--json", url); len(terms) != 1 || terms[0].Leads || terms[0].Reason != "lapsed" || terms[0].To.IsZero() {
+		t.Errorf("%+v", terms)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/promhooks"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/verify"
@@ -97,6 +98,9 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 				// The problems that were found so far matter more than this error.
 				for _, p := range r.Problems {
 					a.con.note("problem: %v", p)
+				}
+				if errors.Is(err, manifest.ErrNotInitialized) {
+					err = onlyLock(cmd.Context(), st, err)
 				}
 				return err
 			}
