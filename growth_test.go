@@ -259,7 +259,7 @@ func TestLoaded(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	const limit = 10 << 20
+	const limit = 5 << 20
 	sum, ours := 0, regexp.MustCompile(`(?m)^init (github\.com/fencepost/fencepost\S*) @.* clock, (\d+) bytes`).FindAllStringSubmatch(string(out), -1)
 	for _, line := range ours {
 		n, err := strconv.Atoi(line[2])

@@ -26,27 +26,24 @@ const (
 	// maxRaw is the size of the largest payload: all limits at once take less.
 	maxRaw = 16 << 20
 	// window is the size of the largest column that is packed as well as possible: a byte of
-	// each pending entry. The encoder keeps as much memory in each process that imports this
-	// package, and 4 MiB of tables. Its default is 16 MiB more.
+	// each pending entry.
 	window = MaxEntries
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Both are made with the package: they use channels, and a channel that is made in a bubble
-// of testing/synctest belongs to that bubble.
-var (
-	encoder = newEncoder()
-	decoder = newDecoder()
-)
+// The decoder is made with the package: it uses channels, and a channel that is made in a
+// bubble of testing/synctest belongs to that bubble. It is small until it is used.
+var decoder = newDecoder()
 
+// newEncoder makes an encoder for one assignment. It takes 5 MB and a millisecond. Assignments
+// are rare, and only organisers make them, so no process keeps one.
 func newEncoder() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true),
 		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		panic("assign: " + err.Error()) // only wrong options can cause it
 	}
-	e.EncodeAll(make([]byte, 1), nil) // until then it has no channel
 	return e
 }
 
@@ -63,7 +60,7 @@ func (a *Assignment) Encode() []byte {
 	out := make([]byte, headerSize, 64<<10)
 	copy(out, magic)
 	out[4] = version
-	size := 0
+	size, encoder := 0, newEncoder()
 	for _, column := range a.columns() {
 		// Each has statistics of its own, so each is a frame of its own: in one frame they
 		// take a tenth more.
