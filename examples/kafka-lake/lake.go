@@ -48,8 +48,9 @@ type lake struct {
 const (
 	// batch is how many messages are written at once. So few are in the processor's cache until they are written.
 	batch = 1024
-	// fetch is how many bytes Kafka returns at once, about: a larger batch comes as a whole.
-	fetch = 512 << 10
+	// fetch is how many bytes Kafka returns at once, about: a larger batch comes as a whole. This is the default of
+	// Kafka's own client.
+	fetch = 1 << 20
 )
 
 // copyPartition copies a partition of the topic until ctx ends. It begins at the cursor that w has recovered.
