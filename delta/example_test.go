@@ -1,10 +1,13 @@
 package delta_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log"
 	"time"
+
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/fencepost/fencepost/delta"
 	"github.com/fencepost/fencepost/fence"
@@ -65,4 +68,38 @@ func Example() {
 	}
 	fmt.Printf("version %d has %d file; %v\n", r.Version, r.Files, r.Err())
 	// Output: version 1 has 1 file; <nil>
+}
+
+// A file that some other program has made, such as Arrow, becomes part of the table as it is.
+func ExampleWriter_WriteParquet() {
+	ctx := context.Background()
+	st, err := store.Open(ctx, "mem://ready")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := manifest.Init(ctx, st, nil); err != nil {
+		log.Fatal(err)
+	}
+	w, err := writer.Open(ctx, st, fence.NewToken(1), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	rows, err := delta.NewWriter(ctx, w, &delta.WriterOptions[Sale]{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rows.Close()
+	var made bytes.Buffer
+	if err := parquet.Write(&made, []Sale{{ID: 1, Item: "tea"}, {ID: 2, Item: "milk"}}); err != nil {
+		log.Fatal(err)
+	}
+	file := bytes.NewReader(made.Bytes()) // or an *os.File
+	if err := rows.WriteParquet(ctx, file, file.Size(), nil); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(rows.Pending(), "rows")
+	if err := rows.Commit(ctx, writer.Cursor([]byte("file 1"))); err != nil {
+		log.Fatal(err)
+	}
+	// Output: 2 rows
 }

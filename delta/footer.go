@@ -28,6 +28,7 @@ type footer struct {
 	schema *schema
 	text   string // of schema
 	stats  string
+	rows   int64
 }
 
 // readFooter reads the footer of the Parquet file under key. It costs one GET, or two if the
@@ -121,5 +122,5 @@ func decodeFooter(end []byte, size int64) (f *footer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &footer{schema: s, text: s.String(), stats: stats}, nil
+	return &footer{schema: s, text: s.String(), stats: stats, rows: file.NumRows()}, nil
 }

@@ -89,11 +89,13 @@ func (o *WriterOptions[T]) withDefaults() WriterOptions[T] {
 	return v
 }
 
-// Writer writes rows to Parquet files of a log's table, and commits them with a cursor. T is a
-// struct with tags of package parquet-go. It is for one goroutine.
+// Writer writes rows to Parquet files of a log's table, and commits them with a cursor. It takes Parquet files
+// that are complete too. T is a struct with tags of package parquet-go. It is for one goroutine.
 type Writer[T any] struct {
 	log    Log
 	opts   WriterOptions[T]
+	schema *schema  // of T
+	table  *fitting // what the table has, or nil
 	config []parquet.WriterOption
 	open   map[string]*openFile[T] // by partition
 	done   []manifest.File         // complete and not committed
@@ -139,12 +141,15 @@ func NewWriter[T any](ctx context.Context, log Log, opts *WriterOptions[T]) (*Wr
 	if err != nil {
 		return nil, err
 	}
+	w := &Writer[T]{log: log, opts: o, schema: own, open: map[string]*openFile[T]{}}
 	if !store.IsNil(o.Table) {
-		if err := fitsTable(ctx, o.Table, own, o.Settle); err != nil {
+		if w.table, err = loadFitting(ctx, o.Table, o.Settle); err != nil {
+			return nil, err
+		}
+		if err := w.table.fits(own); err != nil {
 			return nil, err
 		}
 	}
-	w := &Writer[T]{log: log, opts: o, open: map[string]*openFile[T]{}}
 	w.config = []parquet.WriterOption{parquet.MaxRowsPerRowGroup(o.Rows), parquet.CreatedBy("fencepost", "1", "")}
 	switch o.Compression {
 	case Zstd:
@@ -169,21 +174,31 @@ func sortable(s *parquet.Schema) error {
 	return nil
 }
 
-// fitsTable checks a schema against that of the table, if there is one.
-func fitsTable(ctx context.Context, root store.Store, own *schema, settle *store.SettleOptions) error {
+// fitting is what a table asks of a file. A table that has no version yet asks nothing.
+type fitting struct {
+	schema *schema  // or nil
+	by     []string // the columns by which the table is partitioned
+}
+
+func loadFitting(ctx context.Context, root store.Store, settle *store.SettleOptions) (*fitting, error) {
 	t := &table{st: root, settle: settle, clock: clock.Or(nil), foreign: func(string, string) {}}
 	s, err := t.load(ctx, nil)
 	if err != nil || s.meta == nil {
-		return err
-	}
-	if err := own.unpartitioned(s.meta.Partition); err != nil {
-		return err
+		return &fitting{}, err
 	}
 	has, err := decodeSchema(s.meta.Schema)
-	if err != nil {
+	return &fitting{has, s.meta.Partition}, err
+}
+
+// fits checks a schema against that of the table, if there is one.
+func (f *fitting) fits(own *schema) error {
+	if f.schema == nil {
+		return nil
+	}
+	if err := own.unpartitioned(f.by); err != nil {
 		return err
 	}
-	_, err = has.merge(own)
+	_, err := f.schema.merge(own)
 	return err
 }
 

@@ -26,8 +26,22 @@ args.add_argument("--files", type=int, default=4)
 args = args.parse_args()
 
 
+def mix(n):
+    n = (n + 1) * 0x9E3779B97F4A7C15 & M
+    n = (n ^ n >> 30) * 0xBF58476D1CE4E5B9 & M
+    n = (n ^ n >> 27) * 0x94D049BB133111EB & M
+    return n ^ n >> 31
+
+
+M = (1 << 64) - 1
+
+
 def message(n):
-    return b'{"order":%d,"customer":%d,"item":"item number %d","price":%d.%02d,"currency":"EUR"}' % (n, n % 997, n * 7919 % 10007, n % 500, n % 100)
+    """Returns time, key and value, as speedMessage of examples/kafka-lake/speed_test.go does."""
+    x, y, at = mix(n), mix(n + (1 << 40)), 1_700_000_000_000 + n // 100
+    customer, price = y % 100_000, 10_000 + (y >> 36) % 89_900
+    value = (x >> 16, 100_000 + customer, 10_000 + (y >> 20) % 10_000, price // 100, price % 100, at)
+    return at * 1000, b"customer-%05d" % customer, b'{"order":"%012x","customer":%d,"item":%d,"price":%d.%02d,"in":"EUR","at":%d}' % value
 
 
 def processor():
@@ -39,20 +53,20 @@ in_file = args.rows // args.files
 size = 0
 parts = []
 for i in range(args.files):
-    ids = range(i * in_file, (i + 1) * in_file)
-    keys, values = [b"customer-%d" % (n % 997) for n in ids], [message(n) for n in ids]
+    times, keys, values = zip(*map(message, range(i * in_file, (i + 1) * in_file)))
     size += sum(map(len, keys)) + sum(map(len, values))
     parts.append(
         Table.from_pydict(
             {
-                "kafka_partition": Array([0] * in_file, type=DataType.int32()),
-                "kafka_offset": Array(list(ids), type=DataType.int64()),
-                "kafka_time": Array([1_700_000_000_000_000 + n // 100 * 1000 for n in ids], type=DataType.int64()).cast(DataType.timestamp("us", tz="UTC")),
-                "key": Array(keys, type=DataType.binary()),
-                "value": Array(values, type=DataType.binary()),
+                "kafka_partition": Array([i] * in_file, type=DataType.int32()),
+                "kafka_offset": Array(list(range(in_file)), type=DataType.int64()),
+                "kafka_time": Array(list(times), type=DataType.int64()).cast(DataType.timestamp("us", tz="UTC")),
+                "key": Array(list(keys), type=DataType.binary()),
+                "value": Array(list(values), type=DataType.binary()),
             }
         )
     )
+    del times, keys, values
 
 # parquet-go's level of Zstandard is 3 too.
 properties = WriterProperties(compression="ZSTD", compression_level=3)

@@ -17,7 +17,7 @@ import (
 
 const (
 	rounds   = 5
-	messages = 400_000
+	messages = 2_000_000
 	files    = 4
 )
 
@@ -35,8 +35,15 @@ func processor(k took) float64 { return k.Processor }
 
 // arm is a process that works once for each line that it is sent.
 type arm struct {
-	in  io.Writer
+	in  io.WriteCloser
 	out *bufio.Reader
+	cmd *exec.Cmd
+}
+
+// end ends an arm.
+func (a *arm) end() {
+	_ = a.in.Close()
+	_ = a.cmd.Wait()
 }
 
 // start starts a process, which ends with the test.
@@ -55,8 +62,9 @@ func start(t *testing.T, name string, args ...string) *arm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
-	return &arm{in, bufio.NewReader(out)}
+	a := &arm{in, bufio.NewReader(out), cmd}
+	t.Cleanup(a.end)
+	return a
 }
 
 // turn lets an arm work once.
@@ -81,7 +89,16 @@ func kafka(t *testing.T) []result.Row {
 	if out, err := exec.CommandContext(t.Context(), "go", "test", "-C", "../../examples/kafka-lake", "-c", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	rows := kafkaRows(turns(t, program, true))
+	return append(rows, plainRows(turns(t, program, false))...)
+}
+
+// turns lets all arms work in turns. If not all, these are messages that count up, and only two arms.
+func turns(t *testing.T, program string, full bool) map[string][]took {
 	sizes := []string{"-speed-rows", strconv.Itoa(messages), "-speed-files", strconv.Itoa(files), "-speed-dir", t.TempDir()}
+	if !full {
+		sizes = append(sizes, "-speed-plain")
+	}
 	broker := start(t, program, append([]string{"-speed", "broker"}, sizes...)...)
 	at, err := broker.out.ReadString('\n')
 	if err != nil {
@@ -90,8 +107,12 @@ func kafka(t *testing.T) []result.Row {
 	own := func(role string) *arm {
 		return start(t, program, append([]string{"-speed", role, "-speed-brokers", strings.TrimSpace(at)}, sizes...)...)
 	}
-	names := []string{"parquet", "writer", "kafka", "deltalake"}
-	arms := []*arm{own("parquet"), own("writer"), own("kafka"), start(t, *python, "appends.py", "--rows", strconv.Itoa(messages), "--files", strconv.Itoa(files), "--dir", t.TempDir())}
+	names := []string{"parquet", "kafka"}
+	arms := []*arm{own("parquet"), own("kafka")}
+	if full {
+		names = append(names, "writer", "deltalake")
+		arms = append(arms, own("writer"), start(t, *python, "appends.py", "--rows", strconv.Itoa(messages), "--files", strconv.Itoa(files), "--dir", t.TempDir()))
+	}
 	all := map[string][]took{}
 	for round := range rounds + 1 {
 		for i := range arms {
@@ -103,18 +124,33 @@ func kafka(t *testing.T) []result.Row {
 			}
 		}
 	}
-	return kafkaRows(all)
+	for _, a := range append(arms, broker) {
+		a.end()
+	}
+	return all
+}
+
+// over is how fast a is to b, round by round.
+func over(a, b []took, of func(took) float64) result.Spread {
+	var v []float64
+	for i := range a {
+		v = append(v, of(b[i])/of(a[i]))
+	}
+	return result.SpreadOf(v)
+}
+
+// plainRows are of messages that count up.
+func plainRows(all map[string][]took) []result.Row {
+	last := all["kafka"][len(all["kafka"])-1]
+	row := func(by string, of func(took) float64) result.Row {
+		s := over(all["kafka"], all["parquet"], of)
+		note := fmt.Sprintf("%s; %.1f MB become %.1f MB", s.Note, float64(last.Bytes)/1e6, float64(last.Kept)/1e6)
+		return result.Row{Name: "Kafka → Parquet, messages that count up, to the same Parquet alone: speed by " + by, Value: s.Median, Note: note, More: true, Ratio: true}
+	}
+	return []result.Row{row("processor time", processor), row("wall time", wall)}
 }
 
 func kafkaRows(all map[string][]took) (rows []result.Row) {
-	// over is how fast a is to b, round by round.
-	over := func(a, b string, of func(took) float64) result.Spread {
-		var v []float64
-		for i := range all[a] {
-			v = append(v, of(all[b][i])/of(all[a][i]))
-		}
-		return result.SpreadOf(v)
-	}
 	for _, r := range []struct {
 		name, a, b string
 		goal       float64
@@ -128,7 +164,7 @@ func kafkaRows(all map[string][]took) (rows []result.Row) {
 			name string
 			of   func(took) float64
 		}{{"speed by processor time", processor}, {"speed by wall time", wall}} {
-			s := over(r.a, r.b, by.of)
+			s := over(all[r.a], all[r.b], by.of)
 			rows = append(rows, result.Row{Name: r.name + ": " + by.name, Value: s.Median, Note: s.Note, Goal: r.goal, More: true, Ratio: true})
 		}
 	}

@@ -79,10 +79,10 @@ func (l *lake) seek(ctx context.Context, w *writer.Writer, partition int32) (*kg
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {partition: kgo.NewOffset().At(at.Offset).WithEpoch(at.Epoch)}}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(),            // so that the cursor passes transactions that were aborted
-		kgo.KeepRetryableFetchErrors(),      // see lake.trouble
-		kgo.FetchMaxPartitionBytes(2 << 20), // each partition has a client of its own
-		kgo.FetchMaxBytes(2 << 20),
+		kgo.KeepControlRecords(),          // so that the cursor passes transactions that were aborted
+		kgo.KeepRetryableFetchErrors(),    // see lake.trouble
+		kgo.FetchMaxPartitionBytes(fetch), // each partition has a client of its own
+		kgo.FetchMaxBytes(fetch),
 		kgo.WithPools(&memory),
 	}, l.client...)...)
 	return client, at, err

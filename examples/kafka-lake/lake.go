@@ -45,8 +45,13 @@ type lake struct {
 	waits func(partition int32, err error)
 }
 
-// batch is how many messages are written at once. Their rows are in memory twice meanwhile.
-const batch = 4096
+const (
+	// batch is how many messages are written at once. So few are in the processor's cache until they are written.
+	batch = 1024
+	// fetch is how many bytes Kafka returns at once, about: a larger batch comes as a whole. This is the default of
+	// Kafka's own client.
+	fetch = 1 << 20
+)
 
 // copyPartition copies a partition of the topic until ctx ends. It begins at the cursor that w has recovered.
 //

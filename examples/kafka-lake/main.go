@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 )
@@ -30,6 +31,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "kafka-lake: unexpected argument %q\n", flag.Arg(0))
 		os.Exit(2)
 	}
+	collectRarely()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
 	switch {
@@ -47,5 +49,13 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kafka-lake:", err)
 		os.Exit(1)
+	}
+}
+
+// collectRarely lets the garbage collector come when the heap has grown to five times what is live. A
+// worker has little that lives, and a new buffer for each answer of Kafka. Who sets GOGC decides.
+func collectRarely() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math/bits"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -9,15 +10,17 @@ import (
 // memory is the pool of all partitions of the process.
 var memory pool
 
-// Slabs have round capacities, so that one fits the next batch too, whose size is a little different.
-const (
-	recordsSlab = 4096    // records
-	bytesSlab   = 1 << 20 // bytes; a batch has at most as many by default
-)
+// bytesSlab is how many bytes there is room for; a batch has at most as many by default.
+const bytesSlab = 1 << 20
 
 // pool lets a Kafka client use the memory of messages again that were written to a file. It gets
 // the memory back when all messages of a batch are recycled.
-type pool struct{ records, bytes sync.Pool }
+type pool struct {
+	// records has slabs by the logarithm of their capacity: batches are of some hundred messages with
+	// one producer, and of ten thousand with another.
+	records [32]sync.Pool
+	bytes   sync.Pool
+}
 
 var (
 	_ kgo.PoolRecords         = (*pool)(nil)
@@ -26,14 +29,23 @@ var (
 
 // GetRecords implements [kgo.PoolRecords].
 func (p *pool) GetRecords(n int) []kgo.Record {
-	if s, ok := p.records.Get().(*[]kgo.Record); ok && cap(*s) >= n {
+	class := bits.Len(uint(max(n, 1) - 1))
+	if class >= len(p.records) {
+		return make([]kgo.Record, n)
+	}
+	if s, ok := p.records[class].Get().(*[]kgo.Record); ok {
 		return *s
 	}
-	return make([]kgo.Record, n, (n+recordsSlab-1)/recordsSlab*recordsSlab)
+	return make([]kgo.Record, n, 1<<class)
 }
 
 // PutRecords implements [kgo.PoolRecords].
-func (p *pool) PutRecords(s []kgo.Record) { p.records.Put(&s) }
+func (p *pool) PutRecords(s []kgo.Record) {
+	class := bits.Len(uint(cap(s))) - 1
+	if class >= 0 && class < len(p.records) && cap(s) == 1<<class {
+		p.records[class].Put(&s)
+	}
+}
 
 // GetDecompressBytes implements [kgo.PoolDecompressBytes]. The client makes room itself where there is
 // too little.

@@ -15,7 +15,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +39,7 @@ var (
 	speedAt    = flag.String("speed-brokers", "", "with -speed kafka: the broker")
 	speedDir   = flag.String("speed-dir", "", "with -speed: a folder for files")
 	speedRows  = flag.Int("speed-rows", 400_000, "with -speed: how many messages")
+	speedPlain = flag.Bool("speed-plain", false, "with -speed: the messages of the story, whose numbers count up, so that they compress better")
 	speedFiles = flag.Int("speed-files", 4, "with -speed: how many files they become")
 )
 
@@ -73,27 +76,26 @@ func speed(ctx context.Context, role string, in io.Reader, out io.Writer) error 
 		_, err = io.Copy(io.Discard, in)
 		return err
 	}
-	arm := map[string]func(context.Context, string, []row) (took, error){"parquet": speedParquet, "writer": speedWriter, "kafka": speedKafka}[role]
+	arm := map[string]func(context.Context, string, []kgo.Record) (took, error){"parquet": speedParquet, "writer": speedWriter, "kafka": speedKafka}[role]
 	if arm == nil {
 		return fmt.Errorf("there is no role %q", role)
 	}
 	runtime.GOMAXPROCS(1)
-	var rows []row
+	collectRarely()
+	var messages []kgo.Record
 	var size int64
-	if role != "kafka" { // which has no rows in memory
-		rows = make([]row, 0, *speedRows)
+	if role != "kafka" { // which has no messages in memory
+		messages = make([]kgo.Record, 0, *speedRows)
 	}
 	for i := range *speedRows {
 		m := speedMessage(i)
 		size += int64(len(m.Key) + len(m.Value))
 		if role != "kafka" {
-			r := rowOf(m)
-			r.Offset = int64(i)
-			rows = append(rows, r)
+			messages = append(messages, *m)
 		}
 	}
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		t, err := speedOnce(ctx, arm, rows)
+		t, err := speedOnce(ctx, arm, messages)
 		if err != nil {
 			return err
 		}
@@ -106,14 +108,14 @@ func speed(ctx context.Context, role string, in io.Reader, out io.Writer) error 
 }
 
 // speedOnce lets an arm work in a new folder.
-func speedOnce(ctx context.Context, arm func(context.Context, string, []row) (took, error), rows []row) (t took, err error) {
+func speedOnce(ctx context.Context, arm func(context.Context, string, []kgo.Record) (took, error), messages []kgo.Record) (t took, err error) {
 	dir, err := os.MkdirTemp(*speedDir, "arm-")
 	if err != nil {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	runtime.GC()
-	if t, err = arm(ctx, dir, rows); err != nil {
+	if t, err = arm(ctx, dir, messages); err != nil {
 		return t, err
 	}
 	return t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -143,23 +145,51 @@ func stopwatch() func() took {
 	}
 }
 
-// speedMessage is a message with a key, 100 bytes of JSON, and a time.
+// speedMessage is a message with a key, a value of 100 bytes of JSON, and a time. It has its place in
+// Kafka: each partition has the messages of one file.
 func speedMessage(i int) *kgo.Record {
-	m := message(i)
-	m.Timestamp = time.UnixMilli(1_700_000_000_000 + int64(i)/100).UTC()
+	m := speedContent(i)
+	m.Partition, m.Offset = int32(i/inFile()), int64(i%inFile())
 	return m
 }
 
-// speedBroker is a Kafka with the messages in one partition.
+func speedContent(i int) *kgo.Record {
+	at := 1_700_000_000_000 + int64(i)/100
+	if *speedPlain {
+		m := message(i)
+		m.Timestamp = time.UnixMilli(at).UTC()
+		return m
+	}
+	x, y := mix(uint64(i)), mix(uint64(i)+1<<40)
+	customer, price := y%100_000, 10_000+y>>36%89_900
+	return &kgo.Record{
+		Key: fmt.Appendf(nil, "customer-%05d", customer),
+		Value: fmt.Appendf(nil, `{"order":"%012x","customer":%d,"item":%d,"price":%d.%02d,"in":"EUR","at":%d}`,
+			x>>16, 100_000+customer, 10_000+y>>20%10_000, price/100, price%100, at),
+		Timestamp: time.UnixMilli(at).UTC(),
+	}
+}
+
+// mix is splitmix64: a number that looks random. bench/lake/appends.py has the same one.
+func mix(n uint64) uint64 {
+	n = (n + 1) * 0x9E3779B97F4A7C15
+	n = (n ^ n>>30) * 0xBF58476D1CE4E5B9
+	n = (n ^ n>>27) * 0x94D049BB133111EB
+	return n ^ n>>31
+}
+
+// speedBroker is a Kafka with the messages. Each file is to have those of one partition. The producer's
+// settings are Kafka's defaults: it does not compress, and a batch has up to 16 KiB.
 func speedBroker(ctx context.Context) (string, func(), error) {
 	brokers, stop, err := embedded()
 	if err != nil {
 		return "", nil, err
 	}
-	err = createTopic(ctx, brokers, topic, 1)
+	err = createTopic(ctx, brokers, topic, *speedFiles)
 	var client *kgo.Client
 	if err == nil {
-		client, err = kgo.NewClient(kgo.SeedBrokers(split(brokers)...), kgo.DefaultProduceTopic(topic))
+		client, err = kgo.NewClient(kgo.SeedBrokers(split(brokers)...), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+			kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(16<<10), kgo.ProducerLinger(5*time.Millisecond))
 	}
 	if err != nil {
 		stop()
@@ -180,9 +210,18 @@ func speedBroker(ctx context.Context) (string, func(), error) {
 // inFile is how many messages are in each file.
 func inFile() int { return *speedRows / *speedFiles }
 
-// speedParquet writes rows to files by the Parquet library alone.
-func speedParquet(_ context.Context, dir string, rows []row) (took, error) {
+// rowsOf appends the rows of messages, as a worker does.
+func rowsOf(rows []row, messages []kgo.Record) []row {
+	for i := range messages {
+		rows = append(rows, rowOf(&messages[i]))
+	}
+	return rows
+}
+
+// speedParquet writes messages to files by the Parquet library alone.
+func speedParquet(_ context.Context, dir string, messages []kgo.Record) (took, error) {
 	lap := stopwatch()
+	rows := make([]row, 0, batch)
 	for i := range *speedFiles {
 		err := func() error {
 			f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%d.parquet", i)))
@@ -191,8 +230,9 @@ func speedParquet(_ context.Context, dir string, rows []row) (took, error) {
 			}
 			defer func() { _ = f.Close() }()
 			w := parquet.NewGenericWriter[row](f, parquet.MaxRowsPerRowGroup(1<<20), parquet.Compression(&parquet.Zstd)) // as delta.Writer
-			for some := rows[i*inFile() : (i+1)*inFile()]; len(some) > 0; some = some[min(batch, len(some)):] {
-				if _, err := w.Write(some[:min(batch, len(some))]); err != nil {
+			for some := range slices.Chunk(messages[i*inFile():(i+1)*inFile()], batch) {
+				rows = rowsOf(rows[:0], some)
+				if _, err := w.Write(rows); err != nil {
 					return err
 				}
 			}
@@ -214,8 +254,8 @@ func speedLog(ctx context.Context, dir string) (*writer.Writer, error) {
 	return writer.Open(ctx, st, fence.NewToken(1), &writer.Options{Init: &manifest.InitOptions{Probe: quickProbe}})
 }
 
-// speedWriter writes rows by a delta.Writer, which commits each file.
-func speedWriter(ctx context.Context, dir string, rows []row) (t took, err error) {
+// speedWriter writes messages by a delta.Writer, which commits each file.
+func speedWriter(ctx context.Context, dir string, messages []kgo.Record) (t took, err error) {
 	w, err := speedLog(ctx, dir)
 	if err != nil {
 		return t, err
@@ -226,42 +266,52 @@ func speedWriter(ctx context.Context, dir string, rows []row) (t took, err error
 	if err != nil {
 		return t, err
 	}
-	for len(rows) > 0 {
-		n := min(batch, len(rows), inFile()-int(d.Pending()))
-		if err := d.Write(ctx, rows[:n]); err != nil {
-			return t, err
-		}
-		if rows = rows[n:]; int(d.Pending()) == inFile() {
-			if err := d.Commit(ctx); err != nil {
+	rows := make([]row, 0, batch)
+	for file := range slices.Chunk(messages, inFile()) {
+		for some := range slices.Chunk(file, batch) {
+			rows = rowsOf(rows[:0], some)
+			if err := d.Write(ctx, rows); err != nil {
 				return t, err
 			}
+		}
+		if err := d.Commit(ctx); err != nil {
+			return t, err
 		}
 	}
 	return lap(), nil
 }
 
-// speedKafka copies all messages, as a worker does.
-func speedKafka(ctx context.Context, dir string, _ []row) (t took, err error) {
-	w, err := speedLog(ctx, dir)
-	if err != nil {
-		return t, err
-	}
-	defer func() { err = errors.Join(err, w.Close(ctx)) }()
-	ctx, done := context.WithCancel(ctx)
-	defer done()
-	l := &lake{brokers: split(*speedAt), topic: topic, rows: uint64(inFile()), flush: time.Minute}
-	var lap func() took
-	l.committed = func(at cursor, _ uint64) {
-		if at.Offset == int64(*speedRows) {
-			t = lap()
-			done()
+// speedKafka copies all partitions, as one worker does that owns them all.
+func speedKafka(ctx context.Context, dir string, _ []kgo.Record) (t took, err error) {
+	var logs []*writer.Writer
+	defer func() {
+		for _, w := range logs {
+			err = errors.Join(err, w.Close(ctx))
 		}
+	}()
+	for i := range *speedFiles {
+		w, err := speedLog(ctx, filepath.Join(dir, fmt.Sprint(i)))
+		if err != nil {
+			return t, err
+		}
+		logs = append(logs, w)
 	}
-	lap = stopwatch()
-	if err := l.copyPartition(ctx, w, 0); !errors.Is(err, context.Canceled) {
-		return t, err
+	lap := stopwatch()
+	faults := make([]error, len(logs))
+	var all sync.WaitGroup
+	for i, w := range logs {
+		all.Go(func() {
+			ctx, done := context.WithCancel(ctx)
+			defer done()
+			l := &lake{brokers: split(*speedAt), topic: topic, rows: uint64(inFile()), flush: time.Minute}
+			l.committed = func(cursor, uint64) { done() } // one file is the whole partition
+			if err := l.copyPartition(ctx, w, int32(i)); !errors.Is(err, context.Canceled) {
+				faults[i] = err
+			}
+		})
 	}
-	return t, nil
+	all.Wait()
+	return lap(), errors.Join(faults...)
 }
 
 // TestSpeed: each arm of the measure writes the same files.

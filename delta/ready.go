@@ -1,0 +1,96 @@
+package delta
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+)
+
+// WriteParquet takes a Parquet file that is complete, of size bytes, such as one that Arrow has made.
+// It becomes one file of the table as it is, whatever its size, and [Writer.Commit] commits it with the
+// rows of [Writer.Write]. values are those of the columns by which the table is partitioned, for all rows of the
+// file, as WriterOptions.Partition returns them. A file without rows is left out.
+//
+// The file may have columns that T lacks, and lack some of T's. Its columns that T has must have T's
+// types. If WriterOptions.Table is given, they must fit the table too.
+//
+// Errors: [ErrSchema], and an error that says that the file is no Parquet file. After these two the
+// Writer goes on, for nothing was written. After others it is useless, as after those of Write.
+func (w *Writer[T]) WriteParquet(ctx context.Context, file io.ReaderAt, size int64, values map[string]string) error {
+	if w.err != nil {
+		return w.err
+	}
+	f, err := readReady(file, size)
+	if err != nil {
+		return err
+	}
+	if _, err := w.schema.merge(f.schema); err != nil {
+		return err
+	}
+	if w.table != nil {
+		if err := w.table.fits(f.schema); err != nil {
+			return err
+		}
+	}
+	if f.rows == 0 {
+		return nil
+	}
+	w.err = w.ready(ctx, io.NewSectionReader(file, 0, size), f.rows, values)
+	return w.err
+}
+
+// ready uploads a file.
+func (w *Writer[T]) ready(ctx context.Context, body *io.SectionReader, rows int64, values map[string]string) error {
+	out, err := w.log.CreateFile(ctx, ".parquet", body.Size())
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(out, body)
+	if err == nil && n != body.Size() {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		out.Abort()
+		return fmt.Errorf("delta: %s: %w", out.Key(), err)
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	file := out.File()
+	file.Records, file.Meta = uint64(rows), maps.Clone(values)
+	w.done = append(w.done, file)
+	return nil
+}
+
+// readReady reads the footer of a file that is not in a store yet.
+func readReady(file io.ReaderAt, size int64) (*footer, error) {
+	notParquet := func(err error) error {
+		return fmt.Errorf("delta: what WriteParquet got is no Parquet file: %w", err)
+	}
+	if size < 12 {
+		return nil, notParquet(fmt.Errorf("it has %d bytes", size))
+	}
+	end := make([]byte, 8)
+	if _, err := file.ReadAt(end, size-8); err != nil && err != io.EOF {
+		return nil, notParquet(err)
+	}
+	if string(end[4:]) != "PAR1" {
+		return nil, notParquet(fmt.Errorf("it ends with %q", end[4:]))
+	}
+	need := int64(binary.LittleEndian.Uint32(end)) + 8
+	if need > size || need > maxFooter {
+		return nil, notParquet(fmt.Errorf("its footer claims %d of %d bytes", need, size))
+	}
+	end = make([]byte, need)
+	if n, err := file.ReadAt(end, size-need); int64(n) != need {
+		return nil, notParquet(err)
+	}
+	f, err := decodeFooter(end, size)
+	if err != nil && !errors.Is(err, ErrSchema) {
+		return nil, notParquet(err)
+	}
+	return f, err
+}
