@@ -88,7 +88,6 @@ func ExampleWriter_WriteParquet() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer rows.Close()
 	var made bytes.Buffer
 	if err := parquet.Write(&made, []Sale{{ID: 1, Item: "tea"}, {ID: 2, Item: "milk"}}); err != nil {
 		log.Fatal(err)
@@ -101,5 +100,6 @@ func ExampleWriter_WriteParquet() {
 	if err := rows.Commit(ctx, writer.Cursor([]byte("file 1"))); err != nil {
 		log.Fatal(err)
 	}
+	rows.Close()
 	// Output: 2 rows
 }

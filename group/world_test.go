@@ -48,6 +48,9 @@ func inWorld(t *testing.T, partitions int, test func(*world)) {
 func inFaultyWorld(t *testing.T, partitions int, f faultstore.Options, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		// A worker that is stopped while it joins leaves without waiting for the answer. No goroutine may
+		// be left when the bubble ends.
+		t.Cleanup(func() { time.Sleep(2 * validity) })
 		f.Clock = clock.Go()
 		if f.Rates.MaxDelay == 0 {
 			f.Rates.MaxDelay = 40 * time.Millisecond
