@@ -23,7 +23,7 @@ var (
 	// ErrDenied: the credentials are missing, wrong or insufficient.
 	ErrDenied = errors.New("store: access denied")
 	// ErrNoBucket: the bucket or root directory does not exist.
-	ErrNoBucket = errors.New("store: no such bucket")
+	ErrNoBucket = errors.New("store: no such bucket or directory")
 	// ErrInvalid: the request cannot work: a bad URL, key, range or option.
 	ErrInvalid = errors.New("store: invalid request")
 	// ErrRange: the range begins at or past the end of the object.

@@ -58,18 +58,18 @@ func (v *verifier) objects(ctx context.Context, known bool) error {
 		}
 	}
 	if c := waste[folded]; c.Objects > 0 {
-		v.note("", "a compactor deletes them after the grace period", "%d objects of %d bytes below data/ are folded", c.Objects, c.Bytes)
+		v.note("", "a compactor deletes them after the grace period", "folded below data/: %v", c)
 	}
 	if c := waste[void]; c.Objects > 0 {
-		v.note("", "a compactor deletes them when the epoch is folded", "%d objects of %d bytes below data/ are void: they came after the seal of their epoch and were never acknowledged", c.Objects, c.Bytes)
+		v.note("", "a compactor deletes them when the epoch is folded", "void below data/: %v, which came after the seal of their epoch and were never acknowledged", c)
 	}
 	// After damage they are what it cuts off, and not what a killed writer has left.
 	cut := slices.ContainsFunc(v.report.Problems, func(f Finding) bool { return strings.HasPrefix(f.Key, layout.DataPrefix) })
 	if c := waste[beyond]; c.Objects > 0 && !cut {
-		v.note(layout.DataKey(v.report.Tail), "nothing, if a writer is at work or was killed: its requests come in any order", "%d objects of %d bytes lie after this slot, where the log ends", c.Objects, c.Bytes)
+		v.note(layout.DataKey(v.report.Tail), "nothing, if a writer is at work or was killed: its requests come in any order", "after this slot, where the log ends: %v", c)
 	}
 	if unnamed.Objects > 0 {
-		v.note("", "a compactor of a later epoch deletes them; one that is at work is about to name its own", "%d segments and lists of %d bytes are named by no manifest", unnamed.Objects, unnamed.Bytes)
+		v.note("", "a compactor of a later epoch deletes them; one that is at work is about to name its own", "segments and lists that no manifest names: %v", unnamed)
 	}
 	return v.noManifest(ctx, known)
 }

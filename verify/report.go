@@ -60,6 +60,14 @@ type Count struct {
 	Bytes   int64 `json:"bytes"`
 }
 
+// String returns the number and the sum.
+func (c Count) String() string {
+	if c.Objects == 1 {
+		return fmt.Sprintf("1 object, %d bytes", c.Bytes)
+	}
+	return fmt.Sprintf("%d objects, %d bytes in all", c.Objects, c.Bytes)
+}
+
 func (c Count) and(size int64) Count { return Count{c.Objects + 1, c.Bytes + size} }
 
 // OK reports whether nothing is wrong, or all of it was repaired.

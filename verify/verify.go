@@ -119,7 +119,7 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 		if orphan == "" {
 			return false, err
 		}
-		v.problem(layout.FormatKey, restore, "it is missing, but there is a log: %s; without it nobody can read or write the log", orphan)
+		v.problem(layout.FormatKey, "if `fencepost restore` was interrupted here, run it again; otherwise "+restore, "it is missing, but there is a log: %s; without it nobody can read or write the log", orphan)
 		return false, nil
 	case errors.Is(err, fence.ErrCorrupt):
 		v.problem(layout.FormatKey, restore, "%s; without it nobody can read or write the log", about(layout.FormatKey, err))

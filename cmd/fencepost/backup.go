@@ -106,8 +106,8 @@ func (k *copying) run(ctx context.Context, a *app, from, to store.Store) (*backu
 	})
 	a.con.done()
 	if err != nil {
-		if r != nil && r.Objects > 0 {
-			a.con.note("copied %s, %s, before it ended; the same command goes on from there", plural(r.Objects, "object"), size(int(r.Bytes)))
+		if r != nil && r.Objects > r.Present {
+			a.con.note("copied %s before it ended; the same command goes on from there", plural(r.Objects-r.Present, "object"))
 		}
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
+	"github.com/fencepost/fencepost/store"
 )
 
 // TestBackup: a log with a table is backed up while its life goes on, brought up to date, and
@@ -64,11 +65,31 @@ func TestBackup(t *testing.T) {
 		t.Error(out)
 	}
 	// Not over a log that is in use, with words on what to do.
-	if r := run(t, "", "restore", to, restored); r.status != 1 || !strings.Contains(r.err, "restore to an empty place") {
+	if r := run(t, "", "restore", to, restored); r.status != 1 || !strings.Contains(r.err, "restore to an empty place") || strings.Contains(r.err, "copied") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	if r := run(t, "", "backup", url, restored); r.status != 1 || !strings.Contains(r.err, "give a place of its own") {
 		t.Errorf("status %d: %s", r.status, r.err)
+	}
+}
+
+// TestInterruptedRestore: whoever meets what a restore has left is told to run it again.
+func TestInterruptedRestore(t *testing.T) {
+	url, to, restored := freshURL(t), freshURL(t), freshURL(t)
+	must(t, "first\n", "append", url)
+	must(t, "", "backup", url, to)
+	must(t, "", "restore", to, restored)
+	if err := store.DeleteAll(t.Context(), openStore(t, restored), []string{layout.FormatKey}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"status", "verify", "cat", "append"} {
+		if r := run(t, "x\n", verb, restored); r.status == 0 || !strings.Contains(r.out+r.err, "restore` was interrupted here, run it again") {
+			t.Errorf("%s: status %d: %s%s", verb, r.status, r.out, r.err)
+		}
+	}
+	must(t, "", "restore", to, restored)
+	if got := contents(t, restored); got != "first\n" {
+		t.Errorf("%q", got)
 	}
 }
 

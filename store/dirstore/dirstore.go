@@ -53,7 +53,7 @@ func open(dir string, opts *Options, calls calls) (*Store, error) {
 	case err == nil && !info.IsDir(), isNotDir(err):
 		return nil, &store.Error{Op: "open", Key: dir, Kind: store.ErrInvalid, Hint: notDir(root)}
 	case errors.Is(err, fs.ErrNotExist) && o.NoCreate:
-		return nil, &store.Error{Op: "open", Key: dir, Kind: store.ErrNoBucket, Hint: "there is no such directory: correct the path, or create the directory"}
+		return nil, &store.Error{Op: "open", Key: dir, Kind: store.ErrNoBucket, Hint: "correct the path, or create the directory"}
 	case errors.Is(err, fs.ErrNotExist):
 		err = s.makeRoot()
 	}
