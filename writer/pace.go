@@ -32,7 +32,8 @@ type pace struct {
 	// absent is how many of the appends that were acknowledged last have no successor yet.
 	// Those are awaited until gather.
 	absent int
-	gather clock.Instant
+	// While they come one after the other, gather moves on, but not past latest.
+	gather, latest clock.Instant
 	// awaited is how many were acknowledged in that lot, 0 if it is known whether half of them
 	// came before gather. back counts the lots for which this was so, up to meanOf, less the others.
 	awaited, back int
@@ -56,6 +57,8 @@ const (
 	// gatherPart is the part of the latency for which the next append of a client that was
 	// acknowledged is awaited.
 	gatherPart = 16
+	// latestPart is the part of the latency for which they are awaited at most.
+	latestPart = 4
 	// slowest is the longest latency that is believed. With it the next object is sent at
 	// most slowest/perLatency = 100 ms after the last one, or slowest*together = 250 ms.
 	slowest = 125 * time.Millisecond
@@ -183,7 +186,7 @@ func (p *pace) acknowledged(appends int, now clock.Instant) {
 	}
 	p.absent += appends
 	p.awaited += appends
-	p.gather = now.Add(p.part(gatherPart))
+	p.gather, p.latest = now.Add(p.part(gatherPart)), now.Add(p.part(latestPart))
 }
 
 // append counts an append. It reports whether it was the last one that was awaited.
@@ -194,6 +197,17 @@ func (p *pace) append(c clock.Clock) bool {
 	p.absent--
 	if p.awaited > 0 && p.absent <= p.awaited/2 {
 		p.came(c.Now() < p.gather)
+	}
+	// guard:pace-stream. Where most clients append again at once, the wait for them goes on as long
+	// as they come one after the other, up to a quarter of the latency. Without this rule: 1,000
+	// clients wait for one object; the processor is busy, so it takes 3 ms until the last of them
+	// has appended again; the object is sent after 2 ms, and 300 clients wait for two objects.
+	//
+	//mutant:replace p.back > meanOf/2 => false
+	if p.back > meanOf/2 {
+		if now := c.Now(); now < p.gather {
+			p.gather = min(max(p.gather, now.Add(p.part(gatherPart))), p.latest)
+		}
 	}
 	return p.absent == 0
 }
