@@ -65,7 +65,7 @@ func TestBackup(t *testing.T) {
 		t.Error(out)
 	}
 	// Not over a log that is in use, with words on what to do.
-	if r := run(t, "", "restore", to, restored); r.status != 1 || !strings.Contains(r.err, "restore to an empty place") || strings.Contains(r.err, "copied") {
+	if r := run(t, "", "restore", to, restored); r.status != 1 || !strings.Contains(r.err, "restore to an empty place") || strings.Contains(r.err, "before it ended") {
 		t.Errorf("status %d: %s", r.status, r.err)
 	}
 	if r := run(t, "", "backup", url, restored); r.status != 1 || !strings.Contains(r.err, "give a place of its own") {
@@ -90,6 +90,41 @@ func TestInterruptedRestore(t *testing.T) {
 	must(t, "", "restore", to, restored)
 	if got := contents(t, restored); got != "first\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestRestoreOverAnotherLog refuses before it copies, says what stands there, and changes nothing.
+func TestRestoreOverAnotherLog(t *testing.T) {
+	url, to, other := freshURL(t), freshURL(t), freshURL(t)
+	for _, u := range []string{url, other} {
+		must(t, "of "+u+"\n", "append", u)
+		must(t, "", "compact", u)
+	}
+	must(t, "", "backup", url, to)
+	before := contents(t, other)
+	r := run(t, "", "restore", to, other)
+	if r.status != 1 || !strings.Contains(r.err, "another log") || !strings.Contains(r.err, "nothing was copied; restore to an empty place") || strings.Contains(r.err, "before it ended") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	if got := contents(t, other); got != before {
+		t.Errorf("%q, want %q", got, before)
+	}
+
+	// Nor over a part of one: an object of another size is found before the first copy.
+	half := freshURL(t)
+	key := layout.ManifestKey(parsed[backup.Report](t, "backup", "--json", url, to).Version)
+	fixture.Put(t, openStore(t, half), key, []byte("of another log"))
+	if r := run(t, "", "restore", to, half); r.status != 1 || !strings.Contains(r.err, key+" has 14 bytes") || !strings.Contains(r.err, "nothing was copied") {
+		t.Errorf("status %d: %s", r.status, r.err)
+	}
+	n := 0
+	for _, err := range openStore(t, half).List(t.Context(), "", nil) {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d objects stand where the restore was refused, want 1", n)
 	}
 }
 

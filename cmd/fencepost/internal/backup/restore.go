@@ -61,9 +61,13 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 			t.total.Add(size)
 		}
 	}
-	for key := range t.have {
+	// All sizes before the first copy: a refusal must leave the place as it was.
+	for key, size := range t.have {
+		if want, ok := source[key]; ok && size != want && !strings.HasPrefix(key, layout.TmpPrefix) && layout.KindOf(key) != layout.KindLock {
+			return nil, fmt.Errorf("%s is not empty: its %s has %d bytes, and that of the backup has %d; nothing was copied; restore to an empty place", to.Traits().Name, key, size, want)
+		}
 		if _, ok := source[key]; !ok && !strings.HasPrefix(key, layout.TmpPrefix) && layout.KindOf(key) != layout.KindLock {
-			return nil, fmt.Errorf("%s is not empty: it has %s, which is not in the backup; restore to an empty place", to.Traits().Name, key)
+			return nil, fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", to.Traits().Name, key)
 		}
 	}
 	t.tryServer(ctx)
@@ -91,13 +95,13 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 // recheck finishes a restore that was interrupted after everything was copied, if nobody has
 // used the log since.
 func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Options) error {
-	occupied := fmt.Errorf("there is a log in %s already; restore to an empty place", to.Traits().Name)
+	name := to.Traits().Name
 	f, err := manifest.ReadFormat(ctx, to, nil)
 	switch {
 	case err != nil:
 		return err
 	case f.Log != n.Log:
-		return occupied
+		return fmt.Errorf("there is another log in %s: log %v, and the backup is of log %v; nothing was copied; restore to an empty place", name, f.Log, n.Log)
 	}
 	e, err := leader.New(to, layout.LockPrefix, nil)
 	if err != nil {
@@ -116,7 +120,7 @@ func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Opt
 	case err != nil:
 		return err
 	case m.Version != n.Version, rec.Holder != identity:
-		return occupied
+		return fmt.Errorf("there is a log in %s already: it is the log of the backup, and has been used since; nothing was copied; restore to an empty place", name)
 	}
 	report.Epoch = rec.Epoch + 1
 	return finish(ctx, to, report, o)
