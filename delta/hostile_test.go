@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,12 +75,11 @@ func TestPinOfAnUnknownCreate(t *testing.T) {
 	})
 }
 
-// before makes something happen before the first request that fits, once.
+// before makes something happen before the first request that fits, once. Requests may come at the same time.
 func before(st *faultstore.Store, fits func(op faultstore.Op) bool, do func()) {
-	done := false
+	var done atomic.Bool
 	st.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if !done && fits(op) {
-			done = true
+		if fits(op) && !done.Swap(true) {
 			do()
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,13 +34,14 @@ func TestVersionThatWasListedIsReplaced(t *testing.T) {
 		r.round(p)
 		r.publish(1) // version 2
 		commitTo(r.T, r.writers[0], []order{{ID: 1}})
-		listed, replaced := false, false
+		var listed, replaced atomic.Bool // a load has several requests at once
 		r.root.SetBefore(func(_ context.Context, op faultstore.Op) {
-			listed = listed || op.Client == "p" && op.Kind == faultstore.List
-			if replaced || !listed || op.Client != "p" || op.Kind != faultstore.Get || op.Key != key {
+			if op.Client == "p" && op.Kind == faultstore.List {
+				listed.Store(true)
+			}
+			if !listed.Load() || op.Client != "p" || op.Kind != faultstore.Get || op.Key != key || replaced.Swap(true) {
 				return
 			}
-			replaced = true
 			for range 7 {
 				r.publish(1)
 			}
@@ -50,8 +52,8 @@ func TestVersionThatWasListedIsReplaced(t *testing.T) {
 				t.Errorf("%+v, %v: there is nothing in the hole, so this tests nothing", got, err)
 			}
 		})
-		if got := r.round(p); !replaced || got.Version != 11 {
-			t.Errorf("%+v, want version 11; version 2 is replaced: %v", got, replaced)
+		if got := r.round(p); !replaced.Load() || got.Version != 11 {
+			t.Errorf("%+v, want version 11; version 2 is replaced: %v", got, replaced.Load())
 		}
 		r.complete(11)
 	})

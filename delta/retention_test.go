@@ -25,13 +25,9 @@ func (k *lake) prune() {
 
 // before calls f once, before the first request of a client that fits.
 func (k *lake) before(client string, kind faultstore.Kind, prefix string, f func()) {
-	over := false
-	k.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if !over && op.Client == client && op.Kind == kind && strings.HasPrefix(op.Key, prefix) {
-			over = true
-			f()
-		}
-	})
+	before(k.Faulty, func(op faultstore.Op) bool {
+		return op.Client == client && op.Kind == kind && strings.HasPrefix(op.Key, prefix)
+	}, f)
 }
 
 // guard:delta-inside, guard:delta-unpin. Nobody publishes for eight days. Then an edit removes a
