@@ -32,7 +32,7 @@ type pace struct {
 	// absent is how many of the appends that were acknowledged last have no successor yet.
 	// Those are awaited until gather.
 	absent int
-	// While they come one after the other, gather moves on, but not past latest.
+	// While they come quickly one after the other, gather moves on, but not past latest.
 	gather, latest clock.Instant
 	// awaited is how many were acknowledged in that lot, 0 if it is known whether half of them
 	// came before gather. back counts the lots for which this was so, up to meanOf, less the others.
@@ -57,8 +57,10 @@ const (
 	// gatherPart is the part of the latency for which the next append of a client that was
 	// acknowledged is awaited.
 	gatherPart = 16
-	// latestPart is the part of the latency for which they are awaited at most.
-	latestPart = 4
+	// latestPart is the part of the latency for which such appends are awaited at most, as long as
+	// no streamPart of it passes without one. With a longer streamPart, clients that take their time
+	// hold up those that do not.
+	latestPart, streamPart = 4, 32
 	// slowest is the longest latency that is believed. With it the next object is sent at
 	// most slowest/perLatency = 100 ms after the last one, or slowest*together = 250 ms.
 	slowest = 125 * time.Millisecond
@@ -195,19 +197,20 @@ func (p *pace) append(c clock.Clock) bool {
 		return false
 	}
 	p.absent--
+	now := c.Now()
+	inTime := now < p.gather
 	if p.awaited > 0 && p.absent <= p.awaited/2 {
-		p.came(c.Now() < p.gather)
+		p.came(inTime)
 	}
 	// guard:pace-stream. Where most clients append again at once, the wait for them goes on as long
-	// as they come one after the other, up to a quarter of the latency. Without this rule: 1,000
-	// clients wait for one object; the processor is busy, so it takes 3 ms until the last of them
-	// has appended again; the object is sent after 2 ms, and 300 clients wait for two objects.
+	// as they come quickly one after the other, up to a quarter of the latency. Without this rule:
+	// 1,000 clients wait for one object, which takes 32 ms; the processor is busy, so it takes 3 ms
+	// until the last client has appended again; the next object is sent after 2 ms, without the
+	// records of 300 clients, and these clients wait for two objects.
 	//
 	//mutant:replace p.back > meanOf/2 => false
-	if p.back > meanOf/2 {
-		if now := c.Now(); now < p.gather {
-			p.gather = min(max(p.gather, now.Add(p.part(gatherPart))), p.latest)
-		}
+	if inTime && p.back > meanOf/2 {
+		p.gather = max(p.gather, min(now.Add(p.part(streamPart)), p.latest))
 	}
 	return p.absent == 0
 }

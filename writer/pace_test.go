@@ -312,33 +312,32 @@ func TestPaceTogether(t *testing.T) {
 	}
 }
 
-// Clients that come back one after the other share one object, unless the last of them takes more than a
-// quarter of the latency.
+// Half of the clients come back at once, and the others one after the other. They share one object, unless
+// the last of them takes more than a quarter of the latency.
 func TestPaceOfAStream(t *testing.T) {
 	for _, c := range []struct {
 		apart time.Duration
 		share bool
-	}{{ms / 2, true}, {3 * ms / 2, false}} {
+	}{{7 * ms / 10, true}, {97 * ms / 100, false}} {
 		t.Run(c.apart.String(), bubbled(func(t *testing.T, e *env) {
 			w, _ := e.paced(&writer.Options{Checkpoint: -1})
 			var all sync.WaitGroup
 			end := time.Now().Add(10 * time.Second)
-			var rounds atomic.Int64
-			for i := range 10 {
+			var appends atomic.Int64
+			for i := range 20 {
 				all.Go(func() {
 					for time.Now().Before(end) {
-						// At first all come at once, so the writer learns that they come again.
-						if rounds.Load() > 200 {
-							time.Sleep(time.Duration(i) * c.apart)
-						}
 						e.append(w, "x")
-						rounds.Add(1)
+						// At first all come at once. So they share an object, and the writer learns that they come again.
+						if appends.Add(1) > 400 {
+							time.Sleep(time.Duration(max(i-9, 0)) * c.apart)
+						}
 					}
 				})
 			}
 			all.Wait()
-			if objects := e.puts(); (objects < int(rounds.Load())/10+20) != c.share {
-				t.Errorf("in %d rounds of all clients %d objects were sent", rounds.Load()/10, objects)
+			if objects := e.puts(); (objects < int(appends.Load())/20+12) != c.share {
+				t.Errorf("%d objects were sent for %d appends of 20 clients", objects, appends.Load())
 			}
 		}))
 	}
