@@ -150,30 +150,56 @@ func unfolded(t *testing.T, size, n int) *alike {
 	return st
 }
 
-// plainly gets n objects, so many at once. Without ordered it takes each for used as soon as it
-// is here. Otherwise each is used, and its memory free for another one, when all before it were.
-func plainly(t *testing.T, l *lines, n, atOnce int, ordered bool) time.Duration {
+// plainly gets n objects, so many at once, and takes each for used as soon as it is here.
+func plainly(t *testing.T, l *lines, n, atOnce int) time.Duration {
 	t.Helper()
 	start := time.Now()
 	var g errgroup.Group
 	g.SetLimit(atOnce)
+	for i := range n {
+		g.Go(func() error {
+			size, err := l.plain(t, i)
+			l.give(size)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return time.Since(start)
+}
+
+// plain gets object i, and returns its size.
+func (l *lines) plain(t *testing.T, i int) (int64, error) {
+	obj, err := l.Get(t.Context(), layout.DataKey(fence.Position{Epoch: 1, Seq: uint64(i) + 1}), nil)
+	if err != nil {
+		return 0, err
+	}
+	return io.CopyBuffer(io.Discard, struct{ io.Reader }{obj.Body}, make([]byte, 64<<10))
+}
+
+// orderly gets the same objects with so many connections, and uses them in order. An object has
+// room from its request to its use. There is room for so many.
+func orderly(t *testing.T, l *lines, n, connections, rooms int) time.Duration {
+	t.Helper()
+	start := time.Now()
+	var g errgroup.Group
+	free, room := make(chan struct{}, connections), make(chan struct{}, rooms)
 	used := make([]chan struct{}, n+1) // used[i] is closed when all before object i were used
 	for i := range used {
 		used[i] = make(chan struct{})
 	}
 	close(used[0])
 	for i := range n {
+		room <- struct{}{}
+		free <- struct{}{}
 		g.Go(func() error {
-			obj, err := l.Get(t.Context(), layout.DataKey(fence.Position{Epoch: 1, Seq: uint64(i) + 1}), nil)
-			if err != nil {
-				return err
-			}
-			size, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{obj.Body}, make([]byte, 64<<10))
-			if ordered {
-				<-used[i]
-				close(used[i+1])
-			}
+			size, err := l.plain(t, i)
+			<-free
+			<-used[i]
+			close(used[i+1])
 			l.give(size)
+			<-room
 			return err
 		})
 	}
@@ -233,7 +259,7 @@ func TestUnfolded(t *testing.T) {
 						return &lines{Store: st, wire: wire, rng: rand.New(rand.NewPCG(seed, 2))}
 					}
 					theirs, ordered, ours := over(seed), over(seed), over(seed+100)
-					plain, turned := plainly(t, theirs, n, atOnce, false), plainly(t, ordered, n, atOnce, true)
+					plain, turned := plainly(t, theirs, n, atOnce), orderly(t, ordered, n, connections, memory/c.size)
 					took := inOrder(t, ours, n, c.size)
 					ratios = append(ratios, plain.Seconds()/took.Seconds())
 					inTurn = append(inTurn, turned.Seconds()/took.Seconds())
