@@ -67,9 +67,8 @@ const longAgo = math.MinInt64 / 2
 // If an earlier session of this process in this group has ended with [ErrHung], Join waits until its work has
 // returned.
 //
-// Join retries transient failures of the store until ctx ends. It then returns at once; if its name was
-// already written, its requests to take it back end on their own within the validity. Errors: ctx's cause; [ErrOptions];
-// [ErrNoGroup]; probe.ErrRefused if the store cannot be used; fence.ErrFormat and
+// Join retries transient failures of the store until ctx ends. Then it returns, and a session that has begun
+// leaves without the caller, as with [Group.Leave]. Errors: ctx's cause; [ErrOptions]; [ErrNoGroup]; probe.ErrRefused if the store cannot be used; fence.ErrFormat and
 // fence.ErrCorrupt if group.json cannot be read; permanent errors of the store.
 func Join(ctx context.Context, st store.Store, opts *Options) (*Group, error) {
 	if err := given(st, opts); err != nil {

@@ -48,8 +48,8 @@ func inWorld(t *testing.T, partitions int, test func(*world)) {
 func inFaultyWorld(t *testing.T, partitions int, f faultstore.Options, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		// A worker that is stopped while it joins leaves without waiting for the answer. No goroutine may
-		// be left when the bubble ends.
+		// Join does not wait until a session that it gives up has left. In two validities of the bubble's time
+		// it has, so no goroutine is left when the bubble ends.
 		t.Cleanup(func() { time.Sleep(2 * validity) })
 		f.Clock = clock.Go()
 		if f.Rates.MaxDelay == 0 {

@@ -63,9 +63,9 @@ type Count struct {
 // String returns the number and the sum.
 func (c Count) String() string {
 	if c.Objects == 1 {
-		return fmt.Sprintf("1 object, %d bytes", c.Bytes)
+		return fmt.Sprintf("1 object, %d B", c.Bytes)
 	}
-	return fmt.Sprintf("%d objects, %d bytes in all", c.Objects, c.Bytes)
+	return fmt.Sprintf("%d objects, %d B in all", c.Objects, c.Bytes)
 }
 
 func (c Count) and(size int64) Count { return Count{c.Objects + 1, c.Bytes + size} }

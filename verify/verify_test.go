@@ -309,7 +309,7 @@ func TestNotes(t *testing.T) {
 		}
 	}
 	all := fmt.Sprint(r.Notes)
-	for _, want := range []string{"somebody/else.txt", "compactor-lock/readme", "segments and lists that no manifest names: 1 object, 1 bytes", "void below data/", slot(4, 4) + ": after this slot, where the log ends: 1 object, 18 bytes", "folded below data/"} {
+	for _, want := range []string{"somebody/else.txt", "compactor-lock/readme", "segments and lists that no manifest names: 1 object, 1 B", "void below data/", slot(4, 4) + ": after this slot, where the log ends: 1 object, 18 B", "folded below data/"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no note of %q in %v", want, r.Notes)
 		}

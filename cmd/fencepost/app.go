@@ -254,7 +254,7 @@ func orphaned(ctx context.Context, st store.Store, err error) error {
 			if lerr != nil {
 				return errors.Join(err, lerr)
 			}
-			return fmt.Errorf("%s has no %s, but it has %s. If `fencepost restore` was interrupted here, run it again. If that belongs to another log, restore %s from a backup: without it nothing can be read or appended: %w",
+			return fmt.Errorf("%s has no %s, but it has %s. If `fencepost restore` was interrupted here, run it again. Otherwise, if that object belongs to a log, restore %s from a backup: without it nothing can be read or appended: %w",
 				st.Traits().Name, layout.FormatKey, info.Key, layout.FormatKey, fence.ErrCorrupt)
 		}
 	}

@@ -63,11 +63,13 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	}
 	// All sizes before the first copy: a refusal must leave the place as it was.
 	for key, size := range t.have {
-		if want, ok := source[key]; ok && size != want && !strings.HasPrefix(key, layout.TmpPrefix) && layout.KindOf(key) != layout.KindLock {
-			return nil, fmt.Errorf("%s is not empty: its %s has %d bytes, and that of the backup has %d; nothing was copied; restore to an empty place", to.Traits().Name, key, size, want)
-		}
-		if _, ok := source[key]; !ok && !strings.HasPrefix(key, layout.TmpPrefix) && layout.KindOf(key) != layout.KindLock {
+		want, ok := source[key]
+		switch {
+		case strings.HasPrefix(key, layout.TmpPrefix), layout.KindOf(key) == layout.KindLock:
+		case !ok:
 			return nil, fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", to.Traits().Name, key)
+		case size != want:
+			return nil, fmt.Errorf("%s is not empty: its %s has %d bytes, and that of the backup has %d; nothing was copied; restore to an empty place", to.Traits().Name, key, size, want)
 		}
 	}
 	t.tryServer(ctx)
