@@ -10,16 +10,11 @@ import (
 // memory is the pool of all partitions of the process.
 var memory pool
 
-// bytesSlab is how many bytes there is room for; a batch has at most as many by default.
-const bytesSlab = 1 << 20
-
 // pool lets a Kafka client use the memory of messages again that were written to a file. It gets
 // the memory back when all messages of a batch are recycled.
 type pool struct {
-	// records has slabs by the logarithm of their capacity: batches are of some hundred messages with
-	// one producer, and of ten thousand with another.
-	records [32]sync.Pool
-	bytes   sync.Pool
+	records slabs[kgo.Record]
+	bytes   slabs[byte]
 }
 
 var (
@@ -28,33 +23,44 @@ var (
 )
 
 // GetRecords implements [kgo.PoolRecords].
-func (p *pool) GetRecords(n int) []kgo.Record {
-	class := bits.Len(uint(max(n, 1) - 1))
-	if class >= len(p.records) {
-		return make([]kgo.Record, n)
-	}
-	if s, ok := p.records[class].Get().(*[]kgo.Record); ok {
-		return *s
-	}
-	return make([]kgo.Record, n, 1<<class)
-}
+func (p *pool) GetRecords(n int) []kgo.Record { return p.records.get(n) }
 
 // PutRecords implements [kgo.PoolRecords].
-func (p *pool) PutRecords(s []kgo.Record) {
-	class := bits.Len(uint(cap(s))) - 1
-	if class >= 0 && class < len(p.records) && cap(s) == 1<<class {
-		p.records[class].Put(&s)
-	}
-}
+func (p *pool) PutRecords(s []kgo.Record) { p.records.put(s) }
+
+// expands is how many times as long a batch is expected to be when it is decompressed.
+const expands = 4
 
 // GetDecompressBytes implements [kgo.PoolDecompressBytes]. The client makes room itself where there is
-// too little.
-func (p *pool) GetDecompressBytes([]byte, kgo.CompressionCodecType) []byte {
-	if s, ok := p.bytes.Get().(*[]byte); ok {
-		return *s
-	}
-	return make([]byte, 0, bytesSlab)
+// too little. Room for the largest batch would be too much: after a pause, Kafka returns thousands of
+// batches at once, and each may have one message only.
+func (p *pool) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
+	return p.bytes.get(expands * len(compressed))
 }
 
 // PutDecompressBytes implements [kgo.PoolDecompressBytes].
-func (p *pool) PutDecompressBytes(s []byte) { p.bytes.Put(&s) }
+func (p *pool) PutDecompressBytes(s []byte) { p.bytes.put(s) }
+
+// slabs keeps slices to use them again. Slices in s[i] have a capacity of 1<<i or more, and of less
+// than 1<<(i+1): batches have a few messages with one producer, and ten thousand with another.
+type slabs[T any] [32]sync.Pool
+
+// get returns an empty slice with a capacity of n or more.
+func (s *slabs[T]) get(n int) []T {
+	class := bits.Len(uint(max(n, 1) - 1))
+	if class >= len(s) {
+		return make([]T, 0, n)
+	}
+	if slab, ok := s[class].Get().(*[]T); ok {
+		return (*slab)[:0]
+	}
+	return make([]T, 0, 1<<class)
+}
+
+// put takes a slice back.
+func (s *slabs[T]) put(slab []T) {
+	class := bits.Len(uint(cap(slab))) - 1
+	if class >= 0 && class < len(s) {
+		s[class].Put(&slab)
+	}
+}
