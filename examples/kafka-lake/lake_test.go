@@ -301,6 +301,34 @@ func TestZombieMovesNoCursor(t *testing.T) {
 	w.exactly()
 }
 
+// TestZombieReplacesNoFile: an owner sleeps before it uploads a file. Meanwhile the next owner uploads and
+// commits a longer one, which begins with the same message. In the sink of
+// confluentinc/kafka-connect-storage-cloud#800 and #253 both files have the same name, so the zombie's
+// replaces the other, and messages are lost.
+func TestZombieReplacesNoFile(t *testing.T) {
+	w := newWorld(t)
+	asleep, wake := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	w.table.SetHook(func(op faultstore.Op) faultstore.Fault {
+		if op.Client == "a" && op.Kind == faultstore.Upload && strings.HasSuffix(op.Key, ".parquet") {
+			once.Do(func() { close(asleep) })
+			return faultstore.Fault{Hold: wake}
+		}
+		return faultstore.Fault{}
+	})
+	w.produce(10)
+	a := w.own("a", 10, never).copy()
+	<-asleep
+	w.produce(10)
+	w.own("b", 20, never).copy().reaches(20).close()
+	close(wake)
+	a.fails(writer.ErrFenced)
+	if n := len(w.files()); n != 2 {
+		t.Errorf("%d files were uploaded; the zombie's is not one of two, so this tests nothing", n)
+	}
+	w.exactly()
+}
+
 // TestTwoPublishers: two publishers at once name each file once. In the sink of apache/iceberg#17637 a
 // rebalance leaves two coordinators, and in #17340 files are committed twice.
 func TestTwoPublishers(t *testing.T) {
