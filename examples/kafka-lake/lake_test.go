@@ -272,19 +272,27 @@ func TestLateCommit(t *testing.T) {
 	w.exactly()
 }
 
+// sleeps lets whoever sends a request that fits sleep before it, until wake is closed. The first one closes asleep.
+func sleeps(st *faultstore.Store, fits func(faultstore.Op) bool) (asleep, wake chan struct{}) {
+	asleep, wake = make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	st.SetHook(func(op faultstore.Op) faultstore.Fault {
+		if !fits(op) {
+			return faultstore.Fault{}
+		}
+		once.Do(func() { close(asleep) })
+		return faultstore.Fault{Hold: wake}
+	})
+	return asleep, wake
+}
+
 // TestZombieMovesNoCursor: an owner sleeps before its commit. When it wakes up the next owner is further.
 // In the sink of apache/iceberg#17551 such a commit takes the offset back, and messages that Kafka has
 // deleted meanwhile are lost.
 func TestZombieMovesNoCursor(t *testing.T) {
 	w := newWorld(t)
-	asleep, wake := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	w.logs.SetHook(func(op faultstore.Op) faultstore.Fault {
-		if op.Client == "a" && op.Kind == faultstore.Put && op.Size > 0 && strings.HasPrefix(op.Key, fmt.Sprintf("partition/000000/data/%020d/", 1)) && len(w.files()) > 0 {
-			once.Do(func() { close(asleep) })
-			return faultstore.Fault{Hold: wake}
-		}
-		return faultstore.Fault{}
+	asleep, wake := sleeps(w.logs, func(op faultstore.Op) bool {
+		return op.Client == "a" && op.Kind == faultstore.Put && op.Size > 0 && strings.HasPrefix(op.Key, fmt.Sprintf("partition/000000/data/%020d/", 1)) && len(w.files()) > 0
 	})
 	w.produce(10)
 	a := w.own("a", 10, never).copy()
@@ -307,14 +315,8 @@ func TestZombieMovesNoCursor(t *testing.T) {
 // replaces the other, and messages are lost.
 func TestZombieReplacesNoFile(t *testing.T) {
 	w := newWorld(t)
-	asleep, wake := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	w.table.SetHook(func(op faultstore.Op) faultstore.Fault {
-		if op.Client == "a" && op.Kind == faultstore.Upload && strings.HasSuffix(op.Key, ".parquet") {
-			once.Do(func() { close(asleep) })
-			return faultstore.Fault{Hold: wake}
-		}
-		return faultstore.Fault{}
+	asleep, wake := sleeps(w.table, func(op faultstore.Op) bool {
+		return op.Client == "a" && op.Kind == faultstore.Upload && strings.HasSuffix(op.Key, ".parquet")
 	})
 	w.produce(10)
 	a := w.own("a", 10, never).copy()

@@ -37,7 +37,7 @@ func TestMemoryOfSmallBatches(t *testing.T) {
 		}
 		all = append(all, messages...)
 	}
-	// A message has its bytes, and some 300 bytes of the client's.
+	// With room for the largest batch it is 1 MiB a message.
 	if grown := heap() - before; grown > batches*(size+1000)*4 {
 		t.Errorf("%d messages of %d bytes take %d KiB", batches, size, grown>>10)
 	}
