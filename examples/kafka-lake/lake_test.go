@@ -391,6 +391,43 @@ func TestRotationByWallClock(t *testing.T) {
 	w.exactly()
 }
 
+// TestOwnerCutsElsewhere: an owner dies while it commits its second file, and the next one, whose clock is
+// another, cuts longer or shorter files. What was readable after the death stays so, and no message is in two
+// files. In the sink of confluentinc/kafka-connect-storage-cloud#341, which asks how rotation by the wall clock
+// can break exactly-once, offsets are committed after the files: the next task begins at message 0 again. If
+// it cuts after 7 messages where the dead one cut after 5, then 5 and 6 are in two files; if the other way
+// round, a file with 5 replaces one with 7, and readers miss two that they have seen. Here the length stands
+// for the clock, so that the test knows where files are cut.
+func TestOwnerCutsElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second uint64 // how many messages a file has
+		dropped       bool   // whether the owner dies before the store gets its second commit, or after
+		readable      int
+	}{
+		"longer, not committed":  {5, 7, true, 5},
+		"longer, committed":      {5, 7, false, 10},
+		"shorter, not committed": {7, 5, true, 7},
+		"shorter, committed":     {7, 5, false, 14},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			dies := commits(1, faultstore.Fault{Drop: c.dropped, Crash: true})
+			dies.Skip++ // its first file is committed
+			w.logs.SetHook(faultstore.Script(dies))
+			w.produce(20)
+			w.own("a", c.first, never).copy().fails(faultstore.ErrCrashed)
+			if n := len(w.files()); n != 2 {
+				t.Fatalf("%d files are uploaded, want 2", n)
+			}
+			if n := w.published().rows(); n != c.readable {
+				t.Fatalf("%d messages are readable after the death, want %d", n, c.readable)
+			}
+			w.own("b", c.second, 10*time.Millisecond).copy().reaches(20).close()
+			w.exactly()
+		})
+	}
+}
+
 // TestAbortedTransaction: messages of a transaction that was aborted are not copied, and the cursor passes
 // them. So they are no gap that somebody must look at when Kafka has deleted them.
 func TestAbortedTransaction(t *testing.T) {
