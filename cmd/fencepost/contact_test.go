@@ -66,11 +66,17 @@ func TestStoreStopsAnswering(t *testing.T) {
 func TestWarnUnfolded(t *testing.T) {
 	url := newLog(t, memURL(t))
 	must(t, strings.Repeat("a\n", manyUnfolded), "append", "--batch-bytes", "1", url)
-	for _, verb := range []string{"status", "cat", "verify", "append"} {
-		r := run(t, "b\n", verb, url)
-		if want := "objects of the log are not folded"; strings.Count(r.err, want) != 1 {
-			t.Errorf("%s says %q, want %q", verb, r.err, want)
+	const want = "objects of the log are not folded"
+	for leader := range 3 { // each round ends with an append, and so with another leader
+		for _, verb := range []string{"status", "cat", "verify", "append"} {
+			r := run(t, "b\n", verb, url)
+			if strings.Count(r.err, want) != 1 {
+				t.Errorf("after %d more leaders %s says %q, want %q", leader, verb, r.err, want)
+			}
 		}
+	}
+	if r := statusTwice(t, url); strings.Count(r.err, want) != 1 {
+		t.Errorf("status --watch says %q, want %q once", r.err, want)
 	}
 	few := newLog(t, memURL(t)+"few")
 	must(t, "a\n", "append", few)
@@ -79,4 +85,22 @@ func TestWarnUnfolded(t *testing.T) {
 			t.Errorf("%s says %q", verb, r.err)
 		}
 	}
+}
+
+// statusTwice runs status --watch until it has printed a second state.
+func statusTwice(t *testing.T, url string) result {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan result, 1)
+	var out, errs buffer
+	a := &app{out: &out, err: &errs, open: store.Open}
+	go func() {
+		status := a.run(ctx, []string{"status", "--watch", "--json", "--interval", "1ms", url})
+		ended <- result{status, out.String(), errs.String()}
+	}()
+	eventually(t, "the first state", func() bool { return strings.Count(out.String(), "\n") == 1 })
+	must(t, "c\n", "append", url)
+	eventually(t, "another state", func() bool { return strings.Count(out.String(), "\n") > 1 })
+	cancel()
+	return <-ended
 }

@@ -66,6 +66,7 @@ func TestStatusIsCheap(t *testing.T) {
 	url := newLog(t, memURL(t))
 	must(t, "a\nb\n", "append", url)
 	must(t, "", "compact", url)
+	must(t, "c\n", "append", url) // another epoch than that of the floor
 	for _, args := range [][]string{{"status", url}, {"status", "--json", url}, {"history", url}} {
 		w := spied(t, args...)
 		for _, prefix := range w.lists {
@@ -82,6 +83,41 @@ func TestStatusIsCheap(t *testing.T) {
 	}
 	if out := must(t, "", "status", url); strings.Contains(out, "objects  ") {
 		t.Error(out)
+	}
+}
+
+// TestStatusWatchIsCheap: of a log with many records in few objects, status --watch lists the
+// objects once, and not at every look.
+func TestStatusWatchIsCheap(t *testing.T) {
+	url := newLog(t, memURL(t))
+	for range 2 {
+		must(t, strings.Repeat("a\n", manyUnfolded), "append", url)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w := &spy{}
+	of := func(prefix string) (n int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, p := range w.lists {
+			if p == prefix {
+				n++
+			}
+		}
+		return n
+	}
+	var errs buffer
+	a := &app{out: io.Discard, err: &errs, open: func(ctx context.Context, url string) (st store.Store, err error) {
+		w.Store, err = store.Open(ctx, url)
+		return w, err
+	}}
+	ended := make(chan int, 1)
+	go func() { ended <- a.run(ctx, []string{"status", "--watch", "--interval", "1ms", url}) }()
+	eventually(t, "ten looks", func() bool { return of(layout.LockPrefix) > 10 })
+	cancel()
+	<-ended
+	if n := of(layout.DataPrefix); n != 1 || strings.Contains(errs.String(), "warning") {
+		t.Errorf("it lists the log's objects %d times, and says %q", n, errs.String())
 	}
 }
 

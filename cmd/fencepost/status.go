@@ -25,8 +25,8 @@ func (a *app) statusCmd() *cobra.Command {
 		Short: "print who leads, where the log ends, and its manifest",
 		Long: `Status prints who leads, since when, and in which epoch. It prints the tail, the number
 of records, the producer's cursor, the floor and the newest manifest. It also prints
-what the probe found when the log was made. Status makes some ten requests and writes
-nothing, so it may be polled.
+what the probe found when the log was made. Status makes some ten requests, and ten more
+at most if thousands of records are not compacted. It writes nothing, so it may be polled.
 
 Where fencepost exec runs, and where a program leads alone, there is a lock and no log.
 Status then prints who leads, and until when unless the holder renews the lock.
@@ -57,11 +57,12 @@ It needs the right to read.`,
 			if err != nil {
 				return err
 			}
+			notice := &unfoldedNotice{app: a}
 			o := &survey.Options{Objects: objects, Files: second, Progress: func(n int) { a.con.progress("listing", int64(n), 0, false) }}
 			return a.showStatus(cmd.Context(), watch, every, func(ctx context.Context) (view, error) {
 				v, s, err := a.logStatus(ctx, st, o)
-				if err == nil && !watch {
-					a.noteUnfolded(unfolded(s))
+				if err == nil {
+					notice.look(cmd.Context(), st, s)
 				}
 				return v, err
 			})

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/store"
@@ -28,37 +30,67 @@ func (a *app) warnUnfolded(ctx context.Context, st store.Store) {
 	if err != nil {
 		return
 	}
-	n := 0
+	a.noteUnfolded(listUnfolded(ctx, st, floor))
+}
+
+// listUnfolded counts the objects from the floor on. It stops after mostUnfolded, and then reports
+// that there are more. After an error it returns 0.
+func listUnfolded(ctx context.Context, st store.Store, floor fence.Position) (n int, more bool) {
+	n = 1 // the object at the floor
 	for info, err := range st.List(ctx, layout.DataPrefix, &store.ListOptions{StartAfter: layout.DataKey(floor)}) {
 		if err != nil {
-			return
+			return 0, false
 		}
-		if p, ok := layout.ParseDataKey(info.Key); ok && floor.Before(p) {
-			n++
+		if p, ok := layout.ParseDataKey(info.Key); !ok || !floor.Before(p) {
+			continue
 		}
-		if n > mostUnfolded {
-			a.con.note("warning: more than %d objects of the log are not folded; %s", mostUnfolded, foldAdvice)
-			return
+		if n++; n > mostUnfolded {
+			return mostUnfolded, true
 		}
 	}
-	a.noteUnfolded(n + 1)
+	return n, false
 }
 
-// noteUnfolded warns if at least n objects that are not folded are many.
-func (a *app) noteUnfolded(n int) {
-	if n >= manyUnfolded {
-		a.con.note("warning: %d objects of the log are not folded; %s", n, foldAdvice)
+// noteUnfolded warns if n objects that are not folded are many, and tells whether they are.
+func (a *app) noteUnfolded(n int, more bool) bool {
+	if n < manyUnfolded {
+		return false
 	}
+	objects := strconv.Itoa(n)
+	if more {
+		objects = "more than " + objects
+	}
+	a.con.note("warning: %s objects of the log are not folded; %s", objects, foldAdvice)
+	return true
 }
 
-// unfolded is how many objects are not folded, as far as the positions tell: those of the epochs
-// between floor and tail are not counted.
-func unfolded(s *survey.Survey) int {
-	n := s.Tail.Seq - 1
-	if f := s.Manifest.Floor; f.Epoch == s.Tail.Epoch {
-		n = s.Tail.Seq - f.Seq
+// unfoldedNotice is the warning of one run of status, which with --watch looks many times.
+type unfoldedNotice struct {
+	app    *app
+	warned bool
+	// listed is how many records or objects were not folded when they were listed last.
+	listed uint64
+}
+
+// look warns once, as soon as many objects are not folded.
+func (u *unfoldedNotice) look(ctx context.Context, st store.Store, s *survey.Survey) {
+	if u.warned {
+		return
 	}
-	return int(n)
+	floor := s.Manifest.Floor
+	if floor.Epoch == s.Tail.Epoch {
+		u.warned = u.app.noteUnfolded(int(s.Tail.Seq-floor.Seq), false)
+		return
+	}
+	// Only a listing tells how many objects the epochs before the tail's have. A small log needs
+	// none. Nor does status --watch list a log of large objects at each look. An object with an
+	// edit of the table has no records, so the objects of the last epoch count too.
+	size := max(s.Offset-s.Manifest.FloorAt, s.Tail.Seq-1)
+	if size < manyUnfolded || size < 2*u.listed {
+		return
+	}
+	u.listed = size
+	u.warned = u.app.noteUnfolded(listUnfolded(ctx, st, floor))
 }
 
 const foldAdvice = "reading and verifying it take long. Does a compactor run? See fencepost help compact"
