@@ -11,7 +11,6 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/verify"
@@ -60,6 +59,10 @@ type examination struct {
 	format manifest.Format
 	state  *survey.Survey
 	lag    *survey.Lag
+	// place is what is known of the published table. If the log is in it, heldAt is the version of the
+	// manifest that the table holds.
+	place  whereabouts
+	heldAt uint64
 }
 
 func (x *examination) add(check string, level Level, remedy, format string, args ...any) {
@@ -80,7 +83,7 @@ func Examine(ctx context.Context, st store.Store, opts *Options) ([]Finding, err
 	}
 	steps := []func(context.Context){x.rules, x.clock, x.probed}
 	if x.survey(ctx) {
-		steps = append(steps, x.leader, x.takeovers, x.compaction, x.checkpoints, x.pins, x.growth, x.uploads, x.table)
+		steps = append(steps, x.leader, x.takeovers, x.compaction, x.checkpoints, x.table, x.pins, x.growth, x.uploads)
 	}
 	for _, step := range append(steps, x.content) {
 		if ctx.Err() != nil {
@@ -219,33 +222,6 @@ func (x *examination) content(ctx context.Context) {
 	}
 	if r.OK() {
 		x.add("content", OK, "", "%d bytes were read; nothing is wrong", r.Bytes)
-	}
-}
-
-// oldPin is how long a pin without a time to live may hold before somebody is asked.
-const oldPin = 14 * 24 * time.Hour
-
-// pins looks for forgotten pins.
-func (x *examination) pins(ctx context.Context) {
-	r, err := reader.Open(ctx, x.st, nil)
-	var all []manifest.Pin
-	if err == nil {
-		all, err = r.Pins(ctx)
-	}
-	if err != nil {
-		x.add("pins", Problem, "run `fencepost verify`", "%v", err)
-		return
-	}
-	old := 0
-	for _, p := range all {
-		if age := x.Now().Sub(p.Created); p.TTL == 0 && !p.Expired && age > oldPin {
-			old++
-			x.add("pins", Warning, fmt.Sprintf("`fencepost unpin '%s'`, if nobody needs it", p.Name),
-				"%q has held version %d for %d days: everything that was dropped since stays", p.Name, p.Version, int(age/(24*time.Hour)))
-		}
-	}
-	if old == 0 {
-		x.add("pins", OK, "", "%d; none without end is older than two weeks", len(all))
 	}
 }
 

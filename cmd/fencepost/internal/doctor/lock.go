@@ -84,7 +84,7 @@ func (x *examination) oldLocks(ctx context.Context) {
 			x.cannot("growth", err, "")
 			return
 		}
-		if _, ok := layout.ParseNumberedKey(layout.LockPrefix, info.Key); ok {
+		if _, ok := layout.ParseLockKey(layout.LockPrefix, info.Key); ok {
 			n++
 		}
 	}

@@ -33,10 +33,15 @@ func (x *examination) table(ctx context.Context) {
 	if err == nil {
 		err = r.Err()
 	}
+	if err == nil && r.Sources[0].Manifest > 0 {
+		x.place, x.heldAt = inTable, r.Sources[0].Manifest
+	}
 	switch {
 	case errors.Is(err, delta.ErrNoTable):
+		x.place = noTable
 		x.add(check, OK, "", "none")
 	case errors.Is(err, delta.ErrUnpublished):
+		x.place = takenOut
 		x.add(check, OK, "", "the log was taken out of it: see `fencepost unpublish`")
 	case errors.Is(err, delta.ErrForeign):
 		x.add(check, Problem, "let only `fencepost publish` write below _delta_log/; docs/delta.md says how to begin a table anew", "%v", err)
