@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/writer"
 )
@@ -265,6 +268,51 @@ func TestInterrupted(t *testing.T) {
 				t.Errorf("the lock is still held:\n%s", got)
 			}
 		})
+	}
+}
+
+// A leader whose store hangs works on its end for up to 25 s. A second signal ends the process at
+// once. But one in the first second counts as a copy of the first: timeout(1) sends its signal
+// to the process and to its group, and the leader must still hand over.
+func TestSecondSignal(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	srv := s3stub.Start(nil)
+	t.Cleanup(srv.Close)
+	url := newLog(t, srv.StoreURL())
+	c := command(t, "append", url)
+	var errs buffer
+	c.Stderr = &errs
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, "a\n"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a record appended", func() bool { return contents(t, url) == "a\n" })
+	hang := make(chan struct{})
+	defer close(hang)
+	srv.SetFault(func(*s3stub.Request) *s3stub.Fault { return &s3stub.Fault{Wait: hang} })
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	began := time.Now()
+	for {
+		_ = c.Process.Signal(syscall.SIGTERM) // an error if it has ended
+		select {
+		case err = <-ended:
+		case <-time.After(20 * time.Millisecond):
+			continue
+		}
+		break
+	}
+	took := time.Since(began)
+	exit, _ := errors.AsType[*exec.ExitError](err)
+	if exit == nil || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM || took < time.Second {
+		t.Errorf("it ended after %v: %v, and said %s", took, err, errs.String())
 	}
 }
 
