@@ -233,9 +233,57 @@ func TestSecondStore(t *testing.T) {
 	if err = errors.Join(err, r.Err()); err != nil || r.Files != 6 {
 		t.Errorf("%+v, %v", r, err)
 	}
+	// A publisher of some of the partitions leaves the others, and tells them.
+	q, err := delta.Open(t.Context(), root, sources[:1], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := q.Publish(t.Context())
+	want := []fence.ID{r.Sources[1].Log, r.Sources[2].Log}
+	slices.SortFunc(want, func(a, b fence.ID) int { return strings.Compare(a.String(), b.String()) })
+	if err = errors.Join(err, again.Err()); err != nil || again.Files != 6 || !slices.Equal(again.Others, want) || len(r.Others) > 0 {
+		t.Errorf("%+v, %v", again, err)
+	}
 	sources[0].Files = "x/"
 	if _, err := delta.Open(t.Context(), root, sources, nil); !errors.Is(err, delta.ErrOptions) {
 		t.Error(err)
+	}
+}
+
+// Of logs that have a folder each, one was deleted and created again. The others go on.
+func TestAnotherLogInAFolder(t *testing.T) {
+	root, sources, all := fleet(t, 2)
+	p, err := delta.Open(t.Context(), root, sources, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range all {
+		commitTo(t, w, []order{{ID: 1}})
+	}
+	round(t, p)
+	if err := all[0].Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for info, err := range store.ListAll(t.Context(), sources[0].Log, "", nil, nil) {
+		if err == nil && !strings.HasPrefix(info.Key, "file/") {
+			err = sources[0].Log.Delete(t.Context(), info.Key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := writer.Open(t.Context(), sources[0].Log, fence.NewToken(2), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Close(context.Background()) }()
+	commitTo(t, w, []order{{ID: 2}})
+	commitTo(t, all[1], []order{{ID: 2}})
+	if p, err = delta.Open(t.Context(), root, sources, nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := round(t, p, 0); r.Files != 3 || !errors.Is(r.Sources[0].Err, delta.ErrSource) || !strings.Contains(r.Sources[0].Err.Error(), "new place") {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -35,6 +35,7 @@ type lake struct {
 	root store.Store
 	w    *writer.Writer
 	next int64
+	anew bool // the log is another one, which needs a new publisher
 }
 
 // newLake is for a bubble of testing/synctest.

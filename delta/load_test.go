@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/delta"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/store/probe"
 )
 
 func commitName(v int64) string { return fmt.Sprintf("file/_delta_log/%020d.json", v) }
@@ -156,9 +158,10 @@ func TestBadSources(t *testing.T) {
 		is   error
 		says string
 	}{
-		"no Parquet":     {func(k *lake) { k.raw([]byte("just some text, long enough"), nil) }, delta.ErrSource, "is no Parquet file"},
-		"an empty file":  {func(k *lake) { k.raw(nil, nil) }, delta.ErrSource, "0 bytes"},
-		"half a Parquet": {func(k *lake) { k.raw(k.Body("file/" + k.live()[0])[400:], nil) }, delta.ErrSource, "is no Parquet file"},
+		"a table of another log": {(*lake).anotherLog, delta.ErrSource, "create this log at a new place"},
+		"no Parquet":             {func(k *lake) { k.raw([]byte("just some text, long enough"), nil) }, delta.ErrSource, "is no Parquet file"},
+		"an empty file":          {func(k *lake) { k.raw(nil, nil) }, delta.ErrSource, "0 bytes"},
+		"half a Parquet":         {func(k *lake) { k.raw(k.Body("file/" + k.live()[0])[400:], nil) }, delta.ErrSource, "is no Parquet file"},
 		"a file that is gone": {func(k *lake) {
 			k.Remove(k.rows(1))
 		}, delta.ErrSource, "is gone"},
@@ -183,6 +186,9 @@ func TestBadSources(t *testing.T) {
 				k.rows(1)
 				k.publish(p)
 				b.do(k)
+				if k.anew {
+					p = k.publisher(nil, nil)
+				}
 				r, err := p.Publish(context.Background())
 				if err != nil {
 					t.Fatal(err)
@@ -196,6 +202,59 @@ func TestBadSources(t *testing.T) {
 			})
 		})
 	}
+}
+
+// anotherLog replaces the log by another one, and keeps its files and its Delta log.
+func (k *lake) anotherLog() {
+	k.Close(k.w)
+	k.Remove(slices.DeleteFunc(k.Keys(""), func(key string) bool { return strings.HasPrefix(key, "file/") })...)
+	if _, err := manifest.Init(context.Background(), k.Mem, &manifest.InitOptions{Probed: &probe.Report{}}); err != nil {
+		k.Fatal(err)
+	}
+	k.w, k.anew = k.Open(nil), true
+	k.rows(1)
+}
+
+// A table in a log's own store is that log's. An error names both logs, and what it advises helps.
+func TestTableOfAnotherLog(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		p := k.publisher(nil, nil)
+		k.rows(1)
+		old := k.publish(p).Sources[0].Log
+		k.anotherLog()
+		p = k.publisher(nil, nil)
+		for what, look := range map[string]func(context.Context) (delta.Report, error){"publish": p.Publish, "status": p.Status} {
+			r, err := look(t.Context())
+			if err != nil || r.Version != 1 || !slices.Equal(r.Others, []fence.ID{old}) {
+				t.Errorf("%s: %+v, %v", what, r, err)
+			}
+			text := fmt.Sprint(r.Err())
+			for _, id := range []fence.ID{old, r.Sources[0].Log} {
+				if !strings.Contains(text, id.String()) {
+					t.Errorf("%s: %s names no %s", what, text, id)
+				}
+			}
+		}
+		k.Remove(k.Keys("file/_delta_log/")...)
+		if r := k.publish(k.publisher(nil, nil)); r.Files != 1 || len(r.Others) > 0 {
+			t.Errorf("without the old Delta log: %+v", r)
+		}
+	})
+}
+
+// A log that was taken out of a table leaves its place to another.
+func TestTableOfAnUnpublishedLog(t *testing.T) {
+	inLake(t, func(t *testing.T, k *lake) {
+		k.rows(1)
+		k.publish(k.publisher(nil, nil))
+		if _, err := k.publisher(nil, nil).Unpublish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		k.anotherLog()
+		if r := k.publish(k.publisher(nil, nil)); r.Files != 1 || r.Version != 3 || len(r.Others) > 0 {
+			t.Errorf("%+v", r)
+		}
+	})
 }
 
 func commitRows[T any](k *lake, rows []T) (key string) {

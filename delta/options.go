@@ -157,6 +157,9 @@ type Report struct {
 	Versions, Tries int
 	// Files is how many files are active.
 	Files int
+	// Others are the logs in the table that are not among the publisher's sources. Other publishers
+	// may have them, as those of other partitions. Or nobody has: see [Publisher.Unpublish].
+	Others []fence.ID
 	// Sources are in the order in which they were given.
 	Sources []SourceReport
 }

@@ -1,9 +1,11 @@
 package delta
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
@@ -209,7 +212,7 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 
 // report fills in what is published, and returns whether that is all that was to be.
 func (p *Publisher) report(r *Report, jobs []*work) (done bool) {
-	r.Version, r.Files, r.Sources, done = p.state.version, len(p.state.files), nil, true
+	r.Version, r.Files, r.Others, r.Sources, done = p.state.version, len(p.state.files), p.others(), nil, true
 	for _, w := range jobs {
 		published, h, _ := p.state.source(w.log)
 		if w.bad = w.err; errors.Is(w.err, errAgain) {
@@ -221,6 +224,15 @@ func (p *Publisher) report(r *Report, jobs []*work) (done bool) {
 		}
 	}
 	return done
+}
+
+// others returns the logs in the table that are not among the sources, in order.
+func (p *Publisher) others() []fence.ID {
+	all := p.state.holds()
+	maps.DeleteFunc(all, func(log fence.ID, h hold) bool {
+		return h.Gone || slices.ContainsFunc(p.sources, func(s *source) bool { return s.log == log })
+	})
+	return slices.SortedFunc(maps.Keys(all), func(a, b fence.ID) int { return bytes.Compare(a[:], b[:]) })
 }
 
 // tell logs what has changed since the last round: sources that were left out, and those that are
@@ -280,7 +292,7 @@ func (p *Publisher) plan(ctx context.Context) ([]*work, error) {
 	}
 	return jobs, each(ctx, jobs, func(w *work) (err error) {
 		if err = w.read(ctx); err == nil {
-			w.steps, err = w.plan(ctx, p.state)
+			w.steps, err = w.plan(ctx, p)
 		}
 		if err == nil && len(w.steps) == 0 {
 			w.steps = p.renew(w.source)

@@ -118,7 +118,7 @@ func (p *Publisher) Status(ctx context.Context) (Report, error) {
 	if err != nil {
 		return r, err
 	}
-	if err := each(ctx, jobs, func(w *work) error { return w.look(ctx, p.state) }); err != nil {
+	if err := each(ctx, jobs, func(w *work) error { return w.look(ctx, p) }); err != nil {
 		return r, err
 	}
 	p.report(&r, jobs)
@@ -186,7 +186,7 @@ func (p *Publisher) farewell(jobs []*work) (actions []action) {
 // letGo releases all pins of the table on the sources. No version names their files any more,
 // and no publisher goes on.
 func (p *Publisher) letGo(ctx context.Context, jobs []*work, r *Report) error {
-	r.Version, r.Files = p.state.version, len(p.state.files)
+	r.Version, r.Files, r.Others = p.state.version, len(p.state.files), p.others()
 	err := each(ctx, jobs, func(w *work) error {
 		err := w.r.Unpin(ctx, pinName(p.state.meta.ID))
 		if errors.Is(err, reader.ErrNoPin) {

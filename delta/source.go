@@ -25,6 +25,8 @@ type source struct {
 	r     *reader.Reader
 	log   fence.ID
 	table *reader.Table
+	// own: the log keeps its files in its own store, and not in a second one.
+	own bool
 	// twin is the name of another source with the same log, if there is one.
 	twin string
 	// edits are the newest ones, in order and without a gap.
@@ -76,7 +78,7 @@ func (s *source) open(ctx context.Context, p *Publisher) error {
 	if err != nil {
 		return err
 	}
-	s.r, s.log, s.table, s.Files = r, f.Log, r.Table(), files
+	s.r, s.log, s.table, s.Files, s.own = r, f.Log, r.Table(), files, f.Files == nil
 	return nil
 }
 
@@ -126,12 +128,11 @@ func (s *source) read(ctx context.Context) error {
 }
 
 // look reads the log and checks what is published against it.
-func (s *source) look(ctx context.Context, st *state) error {
+func (s *source) look(ctx context.Context, p *Publisher) error {
 	if err := s.read(ctx); err != nil {
 		return err
 	}
-	published, h, known := st.source(s.log)
-	return s.check(ctx, published, h, known)
+	return s.check(ctx, p)
 }
 
 // last is the number of the newest edit that is known, or 0.
@@ -144,11 +145,11 @@ func (s *source) last() uint64 {
 
 // plan returns the steps from what a state of the Delta table has of the source to the end of
 // the log. The log must have been read after that state.
-func (s *source) plan(ctx context.Context, st *state) ([]step, error) {
-	published, h, known := st.source(s.log)
-	if err := s.check(ctx, published, h, known); err != nil {
+func (s *source) plan(ctx context.Context, p *Publisher) ([]step, error) {
+	if err := s.check(ctx, p); err != nil {
 		return nil, err
 	}
+	published, _, known := p.state.source(s.log)
 	total := s.table.Edits()
 	if published == total {
 		s.edits = nil // also of a log without an edit
@@ -166,12 +167,18 @@ func (s *source) plan(ctx context.Context, st *state) ([]step, error) {
 		}
 		return steps, nil
 	}
-	all, err := s.difference(ctx, st)
+	all, err := s.difference(ctx, p.state)
 	return []step{all}, err
 }
 
-// check checks that the log has what is published.
-func (s *source) check(ctx context.Context, published uint64, h hold, known bool) error {
+// check checks that the log has what is published, and that the table is the log's.
+func (s *source) check(ctx context.Context, p *Publisher) error {
+	published, h, known := p.state.source(s.log)
+	if !h.Gone {
+		if err := s.alone(p, known); err != nil {
+			return err
+		}
+	}
 	switch total := s.table.Edits(); {
 	case h.Gone:
 		return fmt.Errorf("%w: %s was taken out of the table; publish it to a new place", ErrUnpublished, s.name)
@@ -185,6 +192,38 @@ func (s *source) check(ctx context.Context, published uint64, h hold, known bool
 		return s.contains(ctx, h.place())
 	}
 	return nil
+}
+
+// alone checks that no other log is published where only this log keeps its files.
+//
+// guard:delta-one-log. A table in a log's own store has the files of that log only. Without this
+// check: an operator deletes a log, but not the folder with its files, where the Delta log is too; a
+// new log is created at that place, and published; the next Delta version has the files of both logs,
+// and queries read the rows of the deleted log among those of the new one.
+//
+//mutant:replace !s.own => true
+func (s *source) alone(p *Publisher, known bool) error {
+	if !s.own {
+		return nil // logs that share a second store are one table
+	}
+	other := ""
+	switch {
+	case s.Files == "":
+		if all := p.others(); len(all) > 0 {
+			other = all[0].String()
+		}
+	case !known: // tables of several such logs have a folder for each
+		for path, f := range p.state.files {
+			if f.log != s.log.String() && strings.HasPrefix(path, s.Files) {
+				other = f.log
+			}
+		}
+	}
+	if other == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: the table in %s has files of log %s, and %s is log %s, which would add its own: create this log at a new place, and publish it there; or, if the old table is no longer needed, delete all objects below %s there, and start the publisher again",
+		ErrSource, p.table.st.Traits().Name, other, s.name, s.log, logPrefix)
 }
 
 func (s *source) restored(why string) error {

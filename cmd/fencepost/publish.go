@@ -170,12 +170,16 @@ type publishedDoc struct {
 	Manifest  uint64   `json:"manifest"`
 	Error     string   `json:"error,omitempty"`
 	Foreign   []string `json:"foreign,omitempty"`
+	Others    []string `json:"others,omitempty"`
 }
 
 func (a *app) published(r *delta.Report, foreign []string) error {
 	s := r.Sources[0]
 	d := publishedDoc{Version: r.Version, Files: r.Files, Log: s.Log.String(), Edits: s.Edits, Published: s.Published, Manifest: s.Manifest, Foreign: foreign}
 	d.Behind = d.Edits - min(d.Edits, d.Published)
+	for _, log := range r.Others {
+		d.Others = append(d.Others, log.String())
+	}
 	if s.Err != nil {
 		d.Error = s.Err.Error()
 	}
@@ -191,6 +195,9 @@ func (a *app) published(r *delta.Report, foreign []string) error {
 	row("version", "%d, with %d files", d.Version, d.Files)
 	row("published", "%d of %d edits; %d behind", d.Published, d.Edits, d.Behind)
 	row("holds", "version %d of the manifest", d.Manifest)
+	for _, log := range d.Others {
+		row("other log", "%s", log)
+	}
 	for _, f := range foreign {
 		row("foreign", "%s", f)
 	}
@@ -206,8 +213,8 @@ func (a *app) publishedCmd() *cobra.Command {
 		Use:   "published [--json] URL [TABLE]",
 		Short: "print what is published, and how far behind it is",
 		Long: `Published prints the newest version of the Delta table, and how many edits of the log are
-in it and how many are not. It also prints what other programs have left in the Delta
-log. It changes nothing.
+in it and how many are not. It also prints the ids of other logs in the table, and what
+other programs have left in the Delta log. It changes nothing.
 
 ` + tableArg + `
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,6 +44,44 @@ func commitParquet(t *testing.T, url string, epoch uint64) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestPublishAnotherLog: a log was deleted but for its files, and another one is created there.
+func TestPublishAnotherLog(t *testing.T) {
+	dir := t.TempDir() + "/log"
+	url := "file://" + dir
+	must(t, "", "init", url)
+	commitParquet(t, url, 1)
+	must(t, "", "publish", url)
+	var old publishedDoc
+	if err := json.Unmarshal([]byte(must(t, "", "published", "--json", url)), &old); err != nil {
+		t.Fatal(err)
+	}
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if e.Name() != "file" {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	must(t, "", "init", url)
+	commitParquet(t, url, 1)
+	for _, verb := range []string{"publish", "published"} {
+		r := run(t, "", verb, url)
+		if r.status != 1 || !strings.Contains(r.err, old.Log) || !strings.Contains(r.err, "create this log at a new place") || !strings.Contains(r.out, "other log    "+old.Log) {
+			t.Errorf("%s: %+v", verb, r)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "file", "_delta_log")); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(t, "", "publish", url); !strings.Contains(got, "version    1, with 1 files") {
+		t.Error(got)
 	}
 }
 
