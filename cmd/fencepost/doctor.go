@@ -21,7 +21,7 @@ func (a *app) doctorCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor [--deep] [--strict] [--json] URL",
 		Short: "check all that an operator should check",
-		Long: `Doctor checks what docs/operations.md says to check. It prints a line for each check,
+		Long: `Doctor checks most of what docs/runbook.md describes. It prints a line for each check,
 with what to do if something is wrong. It lists everything, and changes nothing.
 
 Of the store it checks lifecycle rules of the bucket, the clock, and the promises that

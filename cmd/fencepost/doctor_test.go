@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -112,5 +115,14 @@ func TestDoctorGroup(t *testing.T) {
 	must(t, "one\n", "append", newLog(t, url)) // a log beside the group
 	if out := must(t, "", "doctor", url); !strings.Contains(out, "each has an owner") || !strings.Contains(out, "the tail is") {
 		t.Error(out)
+	}
+}
+
+// The page that doctor's help names says that doctor checks it.
+func TestDoctorsPage(t *testing.T) {
+	page := regexp.MustCompile(`docs/[a-z]+\.md`).FindString(must(t, "", "help", "doctor"))
+	text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(page)))
+	if err != nil || !strings.Contains(string(text), "`fencepost doctor URL` checks") {
+		t.Errorf("doctor's help names %q, which does not say what doctor checks (%v)", page, err)
 	}
 }

@@ -1,3 +1,3 @@
-// Package doctor checks a log for what docs/operations.md says to check, and says what to do
+// Package doctor checks a log for most of what docs/runbook.md describes, and says what to do
 // about what it finds. It changes nothing, unless it is asked to probe the store.
 package doctor
