@@ -54,7 +54,7 @@ var rooms = []room{
 	{pkg: "internal/outage", may: []string{"clock", "store"}},
 
 	// The election never imports the log.
-	{pkg: "internal/lease", may: []string{"clock", "store"}}, // it names versions of the store and sends no request
+	{pkg: "internal/lease", may: []string{"clock", "store", "internal/layout"}}, // it names versions of the store and sends no request
 	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document", "internal/outage"}},
 
 	// A register is one small object. It knows tokens, and no log.

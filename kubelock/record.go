@@ -13,8 +13,9 @@ import (
 // maxRecord bounds the object of a record, in bytes.
 const maxRecord = 64 << 10
 
-// maxEpoch is the greatest epoch of a lock.
-const maxEpoch = 1<<63 - 1
+// maxEpoch is the greatest epoch of a lock: the same as that of other elections. An epoch near the
+// greatest number there is would leave none for the terms after it.
+const maxEpoch = 1<<62 + 1<<40
 
 // record is the object of a lock.
 type record struct {

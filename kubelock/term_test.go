@@ -101,7 +101,7 @@ func TestDeletedObjects(t *testing.T) {
 func TestGreatEpoch(t *testing.T) {
 	st := faulty()
 	win(t, st, newLock(t, st, "a", kubelock.Hooks{}))
-	if _, err := register.Open(t.Context(), st, epochKey, fence.NewToken(1<<63), nil); err != nil {
+	if _, err := register.Open(t.Context(), st, epochKey, fence.NewToken(1<<62+1<<40), nil); err != nil {
 		t.Fatal(err)
 	}
 	b := newLock(t, st, "b", kubelock.Hooks{})

@@ -51,7 +51,7 @@ func New(st store.Store, prefix string, opts *Options) (*Elector, error) {
 		return nil, err
 	}
 	e := &Elector{
-		files: files{st: st, prefix: prefix, clock: o.Clock, timeout: o.RequestTimeout, outage: outage.New(o.Logger, st, o.Clock)},
+		files: files{st: st, prefix: prefix, clock: o.Clock, timeout: o.RequestTimeout, logger: o.Logger, outage: outage.New(o.Logger, st, o.Clock)},
 		opts:  o,
 		rand:  rand.New(rand.NewPCG(cmp.Or(o.Seed, rand.Uint64()), 0)),
 	}

@@ -3,7 +3,10 @@ package leader
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -20,6 +23,8 @@ type files struct {
 	timeout time.Duration  // of one request
 	jitter  func() float64 // of retries
 	outage  *outage.Log
+	logger  *zap.Logger
+	passed  atomic.Bool // an object was passed over, and the log says so
 }
 
 // settle returns the options of requests. A read is tried that often, or the
@@ -41,18 +46,23 @@ func (f *files) each(ctx context.Context, after uint64, opts *store.SettleOption
 			return err
 		}
 		// Objects with other names are not locks.
-		epoch, ok := layout.ParseNumberedKey(f.prefix, info.Key)
-		// guard:great-epoch. An object whose number is above MaxEpoch, which is 2⁶³ − 1, does not
-		// count as a lock. Without this check: a faulty program creates
-		// lock/18446744073709551615.json, which has the highest possible number; it counts as the
-		// newest lock, and no lock can follow it; nobody can lead until somebody deletes it by hand.
-		//
-		//mutant:replace epoch <= lease.MaxEpoch => true
-		if ok && epoch > after && epoch <= lease.MaxEpoch {
+		epoch, ok := layout.ParseLockKey(f.prefix, info.Key)
+		if !ok {
+			f.passOver(info.Key)
+		}
+		if ok && epoch > after {
 			visit(epoch, info)
 		}
 	}
 	return nil
+}
+
+// passOver says once that an object is no lock although its name is that of one.
+func (f *files) passOver(key string) {
+	if n, numbered := layout.ParseNumberedKey(f.prefix, key); numbered && f.passed.CompareAndSwap(false, true) {
+		f.logger.Warn("an object is no lock: its number is above all that an election comes to; it is passed over; delete it",
+			zap.String("key", key), zap.Uint64("epoch", n), zap.Uint64("highest", layout.MaxEpoch))
+	}
 }
 
 // highest returns the highest epoch after another, or 0 if there is none.

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
@@ -87,6 +91,7 @@ func TestMinEpochDiffers(t *testing.T) {
 // election comes to is no lock, one that names such a number can be replaced, and of the last
 // number the error says what to do.
 func TestGreatEpochs(t *testing.T) {
+	const highest = 1<<62 + 1<<40
 	lock := func(epoch, next uint64) (string, string) {
 		key := "lock/" + layout.FormatNumber(epoch) + ".json"
 		body := fmt.Sprintf(`{"format": 1, "epoch": %d, "state": "expired", "expired": true, "nonce": "0123456789abcdef0123456789abcdef", "validity_ms": 9, "renew_ms": 9, "next": %d}`, epoch, next)
@@ -101,12 +106,21 @@ func TestGreatEpochs(t *testing.T) {
 			return key
 		}
 		w.resign(w.campaign(w.node("a")))
-		far := []string{put(math.MaxUint64, 0), put(1<<63, 0)}
-		term := w.campaign(w.node("a"))
-		if term.Epoch() != 2 {
-			w.Errorf("epoch %d beside what is no lock", term.Epoch())
+		var far []string
+		want := fence.Epoch(1)
+		// One object each, and then all of them together.
+		for _, epoch := range []uint64{highest + 1, 1<<63 - 3, 1<<63 - 2, 1<<63 - 1, 1 << 63, math.MaxUint64} {
+			far = append(far, put(epoch, 0))
+			logged, lines := observer.New(zap.WarnLevel)
+			term := w.campaign(w.node("a", func(o *leader.Options) { o.Logger = zap.New(logged) }))
+			if want++; term.Epoch() != want {
+				w.Errorf("epoch %v beside what is no lock, want %v", term.Epoch(), want)
+			}
+			w.resign(term)
+			if n := lines.FilterMessageSnippet("no lock").Len(); n != 1 {
+				w.Errorf("%d lines say that %d is no lock", n, epoch)
+			}
 		}
-		w.resign(term)
 		w.prune(leader.PruneOptions{Keep: 1, For: 1})
 		for _, key := range far {
 			if _, err := w.mem.Get(w.Context(), key, nil); err != nil {
@@ -114,7 +128,8 @@ func TestGreatEpochs(t *testing.T) {
 			}
 		}
 
-		bad := put(3, 1<<62+1)
+		want++
+		bad := put(uint64(want), 1<<62+1)
 		b := w.node("b")
 		if _, err := b.Campaign(w.Context()); !errors.Is(err, leader.ErrCorrupt) || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), "StepDown with Force") {
 			w.Errorf("a lock that names a great epoch: %v", err)
@@ -122,21 +137,21 @@ func TestGreatEpochs(t *testing.T) {
 		if _, err := b.StepDown(w.Context(), &leader.StepDownOptions{Force: true, Immediate: true}); err != nil {
 			w.Error(err)
 		}
-		term = w.campaign(b)
-		if term.Epoch() != 4 {
+		term := w.campaign(b)
+		if want++; term.Epoch() != want {
 			w.Errorf("epoch %d", term.Epoch())
 		}
 		w.resign(term)
 
-		last := put(1<<63-1, 0)
-		if _, err := w.node("c").Campaign(w.Context()); !errors.Is(err, leader.ErrInconsistent) || !strings.Contains(err.Error(), "delete it") || !strings.Contains(err.Error(), "9223372036854775807") {
+		last := put(highest, 0)
+		if _, err := w.node("c").Campaign(w.Context()); !errors.Is(err, leader.ErrInconsistent) || !strings.Contains(err.Error(), "delete it") || !strings.Contains(err.Error(), fmt.Sprint(uint64(highest))) {
 			w.Errorf("the last lock: %v", err)
 		}
 		if err := w.mem.Delete(w.Context(), last); err != nil {
 			w.Fatal(err)
 		}
 		term = w.campaign(w.node("c"))
-		if term.Epoch() != 5 {
+		if want++; term.Epoch() != want {
 			w.Errorf("epoch %d", term.Epoch())
 		}
 		w.resign(term)

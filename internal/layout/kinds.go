@@ -36,7 +36,7 @@ func KindOf(key string) string {
 	ok := false
 	switch dir {
 	case KindLock, KindCompactorLock:
-		_, ok = ParseNumberedKey(dir+"/", key)
+		_, ok = ParseLockKey(dir+"/", key)
 		ok = ok || key == FollowerKey(dir+"/")
 	case KindData:
 		_, ok = ParseDataKey(key)

@@ -55,6 +55,27 @@ func ParseNumberedKey(prefix, key string) (n uint64, ok bool) {
 	return n, ok && below && json && n > 0
 }
 
+const (
+	// MaxMinEpoch is the greatest epoch to which an election may skip.
+	MaxMinEpoch = 1 << 62
+	// MaxEpoch is the greatest epoch of an election. An election that counts on from MaxMinEpoch,
+	// a thousand times a second, comes there after 34 years.
+	MaxEpoch = MaxMinEpoch + 1<<40
+)
+
+// ParseLockKey reads what [NumberedKey] writes for a lock. It reports false for a number that no
+// election comes to.
+func ParseLockKey(prefix, key string) (epoch uint64, ok bool) {
+	epoch, ok = ParseNumberedKey(prefix, key)
+	// guard:great-epoch. An object whose number is above MaxEpoch, which is 2⁶² + 2⁴⁰, does not
+	// count as a lock. Without this check: a faulty program creates lock/09223372036854775805.json,
+	// which is expired; leaders win the two epochs after it, and seal the log with them; then no
+	// number is left; nobody can ever lead again, since the log refuses lower epochs.
+	//
+	//mutant:replace epoch <= MaxEpoch => true
+	return epoch, ok && epoch <= MaxEpoch
+}
+
 // consumerName is a name that every store takes in a key.
 var consumerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store"
 )
 
@@ -23,10 +24,10 @@ func (s State) Valid() bool { return s == Held || s == Draining || s == Expired 
 const (
 	// MaxEpoch is the greatest epoch of an election. Nobody reads or writes a lock of a greater
 	// one: no election comes that far by counting.
-	MaxEpoch = 1<<63 - 1
+	MaxEpoch = layout.MaxEpoch
 	// MaxMinEpoch is the greatest epoch to which a milestone may skip. It leaves room for as
 	// many leaderships as there can be.
-	MaxMinEpoch = 1 << 62
+	MaxMinEpoch = layout.MaxMinEpoch
 )
 
 // Lock is the part of a lock file that the machines need.

@@ -37,7 +37,7 @@ func (c *Candidate) expired(now clock.Instant, age *Age) Action {
 }
 
 func (c *Candidate) create() Action {
-	if c.lock.Epoch >= MaxEpoch {
+	if c.lock.follower() > MaxEpoch {
 		return Action{Op: Fail, Err: fmt.Errorf("%w: %d; no election comes that far by counting, so something else has written that lock; delete it, unless somebody led in that epoch", ErrNumbers, c.lock.Epoch)}
 	}
 	c.won = Lock{Epoch: c.lock.follower(), Nonce: c.cfg.Nonce()}

@@ -366,7 +366,7 @@ func (b *making) lock(ctx context.Context, prefix string) error {
 			if err != nil {
 				return err
 			}
-			if _, ok := layout.ParseNumberedKey(prefix, info.Key); ok {
+			if _, ok := layout.ParseLockKey(prefix, info.Key); ok {
 				newest = max(newest, info.Key)
 			}
 		}

@@ -116,7 +116,7 @@ func (f *follower) listNumbered(ctx context.Context, prefix string) (all map[uin
 		if err != nil {
 			return nil, 0, err
 		}
-		if n, ok := layout.ParseNumberedKey(prefix, info.Key); ok {
+		if n, ok := layout.ParseLockKey(prefix, info.Key); ok {
 			all[n] = info
 			newest = max(newest, n)
 		}

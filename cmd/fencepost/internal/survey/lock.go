@@ -31,7 +31,7 @@ func HasLock(ctx context.Context, st store.Store, settle *store.SettleOptions) (
 		if err != nil {
 			return false, err
 		}
-		if _, ok := layout.ParseNumberedKey(layout.LockPrefix, info.Key); ok {
+		if _, ok := layout.ParseLockKey(layout.LockPrefix, info.Key); ok {
 			return true, nil
 		}
 	}
