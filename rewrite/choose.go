@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -36,11 +37,11 @@ func Choose(files []manifest.File, opts *Options) [][]manifest.File {
 				if some == nil {
 					break
 				}
-				all, rest = append(all, inOrder(some)), without(rest, some)
+				all, rest = appendOrdered(all, some), without(rest, some)
 			}
 		}
 		if some := o.last(rest); some != nil {
-			all = append(all, inOrder(some))
+			all = appendOrdered(all, some)
 		}
 	}
 	return all
@@ -98,9 +99,17 @@ func (o *Options) fit(files []manifest.File) (n int, total int64) {
 	return n, total
 }
 
+func appendOrdered(all [][]manifest.File, some []manifest.File) [][]manifest.File {
+	if some = inOrder(some); len(some) > 0 {
+		all = append(all, some)
+	}
+	return all
+}
+
 // inOrder returns files in the order of their keys, which is about that in which they were
 // made. The new file has to list them in its Meta: those for which there is no room are left
-// out. That happens if nearly each of them is of another epoch.
+// out. That happens if nearly each of them is of another epoch, or if they share a long Meta. If
+// there is no room for two, none is merged.
 func inOrder(files []manifest.File) []manifest.File {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b manifest.File) int { return cmp.Compare(a.Key, b.Key) })
@@ -108,17 +117,17 @@ func inOrder(files []manifest.File) []manifest.File {
 	for i := range files {
 		keys[i] = files[i].Key
 	}
-	room := strings.Repeat("x", applicationMeta)
-	for n := len(files); n > 2; n-- {
-		like := manifest.File{Key: files[0].Key, Meta: map[string]string{"": room}}
+	said := map[string]string{"": strings.Repeat("x", applicationMeta)}
+	for n := len(files); n >= 2; n-- {
+		like := manifest.File{Key: files[0].Key, Meta: carried(files[:n], said)}
 		if like.SetReplaces(keys[:n]) == nil {
 			return files[:n]
 		}
 	}
-	return files
+	return nil
 }
 
-// applicationMeta is how many bytes of Meta are left for the application.
+// applicationMeta is how many bytes of Meta are left for what the application's function returns.
 const applicationMeta = 140
 
 // without returns files without some of them. Both come in the same order.
@@ -131,4 +140,42 @@ func without(files, some []manifest.File) (rest []manifest.File) {
 		rest = append(rest, f)
 	}
 	return rest
+}
+
+// replaces is the entry of a file's Meta that manifest.File.SetReplaces makes.
+const replaces = "replaces"
+
+// byMeta is the default of [Options].Group. Files of different partitions differ in their Meta. A file
+// with the rows of two days would belong to neither.
+func byMeta(f manifest.File) (group string, ok bool) {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(f.Meta)) {
+		if name != replaces {
+			fmt.Fprintf(&b, "%q=%q,", name, f.Meta[name])
+		}
+	}
+	return b.String(), true
+}
+
+// common returns the entries of Meta on which all files agree.
+func common(files []manifest.File) map[string]string {
+	meta := maps.Clone(files[0].Meta)
+	delete(meta, replaces)
+	maps.DeleteFunc(meta, func(name, value string) bool {
+		return slices.ContainsFunc(files, func(f manifest.File) bool {
+			other, ok := f.Meta[name]
+			return !ok || other != value
+		})
+	})
+	return meta
+}
+
+// carried returns the Meta of a new file: what all files agree on, and what the function says.
+func carried(files []manifest.File, said map[string]string) map[string]string {
+	meta := common(files)
+	if meta == nil {
+		return said
+	}
+	maps.Copy(meta, said)
+	return meta
 }

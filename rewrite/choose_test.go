@@ -3,9 +3,11 @@ package rewrite
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/fence"
@@ -88,6 +90,59 @@ func TestChooseGroups(t *testing.T) {
 				t.Errorf("a file of day %s in group %d", f.Meta["day"], i)
 			}
 		}
+	}
+}
+
+// TestChooseByMeta: by default only files with the same Meta are merged. What a file replaces is not
+// the application's, so it makes no difference.
+func TestChooseByMeta(t *testing.T) {
+	files := sized(times(12, 5)...)
+	for i := range files {
+		files[i].Meta = map[string]string{"day": fmt.Sprint(i % 3), "region": "eu"}
+		switch i % 3 {
+		case 0:
+			if err := files[i].SetReplaces([]string{key(9, i)}); err != nil {
+				t.Fatal(err)
+			}
+		case 2:
+			files[i].Meta = nil // without Meta, which is another value too
+		}
+	}
+	chosen := Choose(files, &Options{MinFiles: 4})
+	if len(chosen) != 3 {
+		t.Fatal(sizes(chosen))
+	}
+	for _, files := range chosen {
+		for _, f := range files {
+			if len(files) != 4 || f.Meta["day"] != files[0].Meta["day"] {
+				t.Errorf("%v is merged with %v", f.Meta, files[0].Meta)
+			}
+		}
+	}
+}
+
+// TestChooseFitsLongMeta: a Meta that is carried over leaves less room for names.
+func TestChooseFitsLongMeta(t *testing.T) {
+	var files []manifest.File
+	long := map[string]string{"note": strings.Repeat("x", 600)}
+	for i := range 40 {
+		files = append(files, manifest.File{Key: key(1, i), Size: 10, Meta: long})
+	}
+	for _, some := range Choose(files, &Options{MaxFiles: mostFiles}) {
+		f, keys := manifest.File{Key: key(2, 0), Meta: maps.Clone(long)}, []string{}
+		for _, g := range some {
+			keys = append(keys, g.Key)
+		}
+		if err := f.SetReplaces(keys); err != nil {
+			t.Errorf("%d files: %v", len(some), err)
+		}
+		if len(some) < 10 {
+			t.Errorf("only %d files", len(some))
+		}
+	}
+	long["note"] = strings.Repeat("x", 900)
+	if chosen := Choose(files, nil); len(chosen) > 0 {
+		t.Errorf("there is no room for names, and it chooses %v", sizes(chosen))
 	}
 }
 

@@ -17,6 +17,8 @@
 //     log's compactor.
 //   - The new file's Meta lists the files that it replaces: manifest.File.Replaces. Who
 //     follows the table can tell that its rows are not new.
+//   - By default only files with the same Meta are merged, and the new file has it too. So a
+//     partitioned table stays partitioned.
 //   - The files that a rewrite reads are pinned until it is committed.
 //
 // # What it does not

@@ -26,7 +26,8 @@ type Options struct {
 	MaxFiles int
 	// Group returns a text for each file: only files with the same text are merged, such as
 	// those of one partition. A file for which it returns false is left alone for now, such
-	// as one that is not published yet. By default all files are of one group.
+	// as one that is not published yet. By default files of a group have the same Meta. So give
+	// a function if each file's Meta is another, such as the offsets of its rows.
 	Group func(manifest.File) (group string, ok bool)
 	// Ext is the extension of new files; by default that of the first file of each rewrite.
 	Ext string
@@ -94,7 +95,7 @@ func (o *Options) withDefaults() Options {
 	v.Clock = clock.Or(v.Clock)
 	v.Logger = cmp.Or(v.Logger, zap.NewNop()).Named("rewrite")
 	if v.Group == nil {
-		v.Group = func(manifest.File) (string, bool) { return "", true }
+		v.Group = byMeta
 	}
 	return v
 }

@@ -16,8 +16,10 @@ import (
 )
 
 // Func reads all rows of some files and writes them to out, as one file. It returns how many
-// records that has, if the application counts them, and its Meta. It must write all rows of all
-// files and no others. It may be called again for the same files.
+// records that has, if the application counts them, and entries for its Meta. The new file also has
+// those entries on which the Meta of all files agree, such as the values of a partition; an entry
+// that the function returns counts more. The function must write all rows of all files and no
+// others. It may be called again for the same files.
 type Func func(ctx context.Context, out io.Writer, in []Input) (records uint64, meta map[string]string, err error)
 
 // Input is a file to read.
@@ -182,7 +184,7 @@ func (r *Rewriter) one(ctx context.Context, s *reader.Snapshot, files []manifest
 		keys[i] = files[i].Key
 	}
 	if err := f.SetReplaces(keys); err != nil {
-		return Rewrite{}, fmt.Errorf("rewrite: %s: the names of the files that it replaces do not fit beside the function's meta; lower Options.MaxFiles: %w", f.Key, err)
+		return Rewrite{}, fmt.Errorf("rewrite: %s: the names of the files that it replaces do not fit beside its meta; lower Options.MaxFiles: %w", f.Key, err)
 	}
 	// guard:rewrite-one-edit. One edit adds the new file of a rewrite and removes the files that it
 	// replaces. Without this: a rewriter adds file c with the rows of files a and b; a reader takes
@@ -242,7 +244,7 @@ func (r *Rewriter) write(ctx context.Context, s *reader.Snapshot, files []manife
 		return manifest.File{}, err
 	}
 	f := out.File()
-	f.Records, f.Meta = records, meta
+	f.Records, f.Meta = records, carried(files, meta)
 	return f, nil
 }
 

@@ -333,6 +333,34 @@ func TestDeposed(t *testing.T) {
 	fixture.WantErr(t, r.Run(t.Context()), writer.ErrFenced, "")
 }
 
+// TestMetaIsCarriedOver: the new file has the entries on which all that it replaces agree, such as the values of
+// a partition, and those of the function. So a function needs to know no partitions.
+func TestMetaIsCarriedOver(t *testing.T) {
+	l := newLines(t)
+	for i := range 8 {
+		f := l.file(l.w, i)
+		f.Meta = map[string]string{"day": strconv.Itoa(i / 4), "row": strconv.Itoa(i), "files": "1"}
+		if err := l.w.CommitFiles(t.Context(), manifest.Edit{Add: []manifest.File{f}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	byDay := func(f manifest.File) (string, bool) { return f.Meta["day"], true }
+	if _, err := l.rewriter(nil, &rewrite.Options{MinFiles: 4, Group: byDay}).Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var days []string
+	for _, f := range l.want(8) {
+		keys, err := f.Replaces()
+		if row, ok := f.Meta["row"]; ok || err != nil || len(keys) != 4 || f.Meta["files"] != "4" {
+			t.Errorf("row %q, %d files, %v, %v", row, len(keys), f.Meta, err)
+		}
+		days = append(days, f.Meta["day"])
+	}
+	if slices.Sort(days); !slices.Equal(days, []string{"0", "1"}) {
+		t.Errorf("the days are %q", days)
+	}
+}
+
 // TestFunctionFails: a function that fails, or that loses rows, changes nothing.
 func TestFunctionFails(t *testing.T) {
 	broken := errors.New("a column is not known")

@@ -2,10 +2,14 @@ module github.com/fencepost/fencepost/examples/small-files
 
 go 1.26.0
 
-replace github.com/fencepost/fencepost => ../..
+replace (
+	github.com/fencepost/fencepost => ../..
+	github.com/fencepost/fencepost/delta => ../../delta
+)
 
 require (
 	github.com/fencepost/fencepost v0.0.0-00010101000000-000000000000
+	github.com/fencepost/fencepost/delta v0.0.0-00010101000000-000000000000
 	github.com/parquet-go/parquet-go v0.32.0
 )
 

@@ -21,7 +21,8 @@ func open(f *reader.File) (*parquet.File, error) {
 	return parquet.OpenFile(f, f.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(readBuffer))
 }
 
-// merge writes the rows of some Parquet files into one. All must have the same columns.
+// merge writes the rows of some Parquet files into one. All must have the same columns. It returns no
+// Meta: the new file has that of the old ones, with the values of their partition.
 func merge(_ context.Context, out io.Writer, in []rewrite.Input) (records uint64, meta map[string]string, err error) {
 	var groups []parquet.RowGroup
 	for _, f := range in {
