@@ -330,9 +330,9 @@ func TestProcesses(t *testing.T) {
 		before = &results.Page{}
 	}
 	for i, c := range []struct {
-		name, way              string
-		p50, longest, signal50 float64 // goals; signal50 counts from the signal
-		rounds                 int
+		name, way            string
+		p50, longest, signal float64 // goals; signal is that of the longest time from the signal
+		rounds               int
 	}{
 		{"context", byContext, 0.3, 1, 0, 12}, {"resign", byResign, 0.3, 1, 0, 12}, {"return", byReturn, 0.3, 1, 0, 12},
 		{"term", byTerm, 0.3, 1, 0, 12}, {"step-down", byOperator, 0.3, 1, 0, 12}, {"kill", byKill, 2, -1, 0, 12},
@@ -345,7 +345,7 @@ func TestProcesses(t *testing.T) {
 				T: t, way: c.way, url: srv.URL(fmt.Sprint("handover", i)),
 				first: map[uint64]clock.Instant{}, last: map[uint64]clock.Instant{}, leads: map[uint64]*process{},
 			}
-			if c.signal50 != 0 {
+			if c.signal != 0 {
 				r.exec = build(t)
 			}
 			r.changed.L = &r.mu
@@ -362,8 +362,8 @@ func TestProcesses(t *testing.T) {
 			row(gap+", p50", gaps, 0.5, c.p50)
 			row(gap+", longest", gaps, 1, c.longest)
 			if r.exec != "" {
-				row("seconds from the signal to the first line of the next command, p50", starts, 0.5, c.signal50)
-				row("seconds from the signal to the first line of the next command, longest", starts, 1, -1)
+				row("seconds from the signal to the first line of the next command, p50", starts, 0.5, c.signal)
+				row("seconds from the signal to the first line of the next command, longest", starts, 1, c.signal)
 			} else if len(ends) > 0 {
 				row("seconds from then to the end of the process, longest", ends, 1, 1)
 			}

@@ -203,8 +203,6 @@ func (x *execution) groupOptions() error {
 	switch {
 	case x.base > 0 && x.partitions == 0:
 		return usage("--base goes with --partitions, which makes the group")
-	case x.partitions > 0 && !x.group:
-		return usage("--partitions goes with --group")
 	case x.group && (x.wait > 0 || x.noWait):
 		return usage("--wait and --no-wait do not go with --group: a member waits until it owns something")
 	case x.group && x.poll > 0:

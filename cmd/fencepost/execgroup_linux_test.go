@@ -63,7 +63,7 @@ func TestExecGroup(t *testing.T) {
 func TestExecGroupMoves(t *testing.T) {
 	t.Parallel()
 	log := fileURL(t)
-	a := startJob(t, log, testValidity, "--group --partitions 4", "")
+	a := startJob(t, log, testValidity, "--partitions 4", "") // which implies --group
 	a.works(4)
 	b := startJob(t, log, testValidity, "--group", "")
 	b.works(2)
@@ -77,7 +77,7 @@ func TestExecGroupMoves(t *testing.T) {
 }
 
 func TestExecGroupUsage(t *testing.T) {
-	for _, args := range [][]string{{"--partitions", "3"}, {"--group", "--base", "3"}, {"--group", "-n"}, {"--group", "--wait", "1s"}} {
+	for _, args := range [][]string{{"--partitions", "3", "-n"}, {"--group", "--base", "3"}, {"--group", "-n"}, {"--group", "--wait", "1s"}} {
 		if r := run(t, "", append(append([]string{"exec"}, args...), memURL(t), "--", "true")...); r.status != 2 {
 			t.Errorf("%q: status %d, %s", args, r.status, r.err)
 		}

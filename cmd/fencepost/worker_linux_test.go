@@ -81,6 +81,7 @@ func worker(dir string, how []string) {
 type trace struct {
 	pid         int
 	epoch       int
+	holder      string
 	first, last float64 // when it wrote
 	kill        float64 // its last deadline
 }
@@ -103,6 +104,7 @@ func traces(t testing.TB, dir string) (all []trace) {
 			a, b, _ := strings.Cut(sc.Text(), " ")
 			if tr.epoch == 0 {
 				tr.epoch, _ = strconv.Atoi(a)
+				tr.holder = b
 				continue
 			}
 			at, err := strconv.ParseFloat(a, 64)
