@@ -11,7 +11,7 @@
 //
 // and scripts, with the epoch of fencepost exec:
 //
-//	curl -H "Fencepost-Epoch: $FENCEPOST_EPOCH" -d … http://service/
+//	curl --fail --header "Fencepost-Epoch: $FENCEPOST_EPOCH" --data-binary @FILE URL
 //
 // A gate lives in the memory of one process. A service that is restarted forgets the highest
 // epoch, unless it keeps it and begins with it; one that has several processes must keep it

@@ -6,6 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -77,6 +81,40 @@ func TestHandler(t *testing.T) {
 		if (c.status == 412) != (w.Header().Get(httpgate.FencedBy) != "") {
 			t.Errorf("%s %q: fenced by %q", c.method, c.epochs, w.Header().Get(httpgate.FencedBy))
 		}
+	}
+}
+
+// A script sends requests with curl: docs/exec.md has the command.
+func TestCurl(t *testing.T) {
+	page, err := os.ReadFile("../../docs/exec.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^curl .*$`).FindString(string(page))
+	var got string
+	service := httptest.NewServer(httpgate.Handler(new(fence.Gate), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got += fmt.Sprintf("%s of epoch %d, ", b, httpgate.Epoch(r.Context()))
+	})))
+	defer service.Close()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "report.csv"), []byte("a,b"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line = regexp.MustCompile(`'https://.*'`).ReplaceAllLiteralString(line, service.URL)
+	for _, c := range []struct {
+		epoch  string
+		status int
+	}{{"2", 0}, {"2", 0}, {"1", 22}, {"3", 0}} {
+		cmd := exec.Command("bash", "-c", line)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "FENCEPOST_EPOCH="+c.epoch)
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != c.status {
+			t.Errorf("%s\nepoch %s: %v, want status %d: %s", line, c.epoch, cmd.ProcessState, c.status, out)
+		}
+	}
+	if want := "a,b of epoch 2, a,b of epoch 2, a,b of epoch 3, "; got != want {
+		t.Errorf("the service got %q, want %q", got, want)
 	}
 }
 

@@ -12,14 +12,15 @@ import (
 
 // Reasons say why nothing runs a block.
 var Reasons = map[string]string{
-	"ci":       "a step of make ci or .ci/run runs it, or it is one of its own; the target must exist",
-	"cluster":  "it needs a Kubernetes cluster",
-	"engine":   "it needs DuckDB, Polars or delta-rs: make engines runs them",
-	"install":  "it installs or downloads something",
-	"release":  "it publishes a release, or needs one",
-	"remote":   "it needs another machine, or a database server",
-	"service":  "it needs systemd, or the rights of root",
-	"terminal": "it needs a browser or a terminal: make see runs the former",
+	"ci":        "a step of make ci or .ci/run runs it, or it is one of its own; the target must exist",
+	"container": "it needs podman and an image: make container runs it",
+	"cluster":   "it needs a Kubernetes cluster",
+	"engine":    "it needs DuckDB, Polars or delta-rs: make engines runs them",
+	"install":   "it installs or downloads something",
+	"release":   "it publishes a release, or needs one",
+	"remote":    "it needs another machine, or a database server",
+	"service":   "it needs systemd, or the rights of root",
+	"terminal":  "it needs a browser or a terminal: make see runs the former",
 }
 
 // Block is a fenced block of a document, or a comment with commands.
@@ -68,6 +69,9 @@ func Parse(file, text string) (all []Block, faults []error) {
 			indent, _, _ = strings.Cut(line, "`")
 			if err := open.set(mark); err != nil {
 				faults = append(faults, fmt.Errorf("%s: %w", here, err))
+			}
+			if lang == "" { // commands could hide in it
+				faults = append(faults, fmt.Errorf("%s: the block has no language; what is only shown is text", here))
 			}
 			mark = ""
 		case bare == "<!-- test: before":

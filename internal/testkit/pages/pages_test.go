@@ -84,6 +84,8 @@ func TestMarksThatAreWrong(t *testing.T) {
 		"no text to wait for":        "<!-- test: until -->\n" + f + "sh\ntrue\n" + f + "\n",
 		"a status that is no number": "<!-- test: status one -->\n" + f + "sh\ntrue\n" + f + "\n",
 		"at the end":                 "<!-- test: root -->\n",
+		"no language":                "<!-- test: skip remote -->\n" + f + "\nfalse\n" + f + "\n",
+		"no language, no mark":       f + "\nfalse\n" + f + "\n",
 		"a block without an end":     f + "sh\ntrue\n",
 		"a mark of two lines":        "<!-- test: root\n-->\n" + f + "sh\ntrue\n" + f + "\n",
 	} {
