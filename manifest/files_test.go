@@ -137,6 +137,64 @@ func TestInitFilesApart(t *testing.T) {
 	}
 }
 
+// named is a store in memory that calls itself as another does.
+type named struct {
+	store.Store
+	name string
+}
+
+func (n named) Traits() store.Traits { return store.Traits{Name: n.name, MultiProcess: true} }
+
+// TestPlacesApart: places are compared by their names, part by part, when a log is created and when it is
+// opened. The error names both.
+func TestPlacesApart(t *testing.T) {
+	memory := func(name string) store.Store { return memstore.New(&memstore.Options{Name: name}) }
+	like := func(name string) store.Store { return named{memstore.New(nil), name} }
+	for _, c := range []struct {
+		at         func(string) store.Store
+		log, files string
+		apart      bool
+	}{
+		{memory, "mem://lake/logs/a", "mem://lake", false},
+		{memory, "mem://lake", "mem://lake", false},
+		{memory, "mem://lake", "mem://lake/table", false},
+		{memory, "mem://lake-logs/a", "mem://lake", true},
+		{memory, "mem://", "mem://lake", true},
+		{memory, "mem://", "mem://", true},
+		{like, "s3://bucket/lake/logs/a", "s3://bucket/lake", false},
+		{like, "s3://bucket/lake", "s3://bucket", false},
+		{like, "s3://bucket/lake/", "s3://bucket/lake", false},
+		{like, "s3://bucket/lake-logs", "s3://bucket/lake", true},
+		{like, "s3://bucket/logs/lake", "s3://bucket/lake", true},
+		{like, "file:///data/lake/logs", "file:///data/lake", false},
+		{like, "file:///data/logs", "file:///data/lake", true},
+	} {
+		st, second := c.at(c.log), c.at(c.files)
+		says := "the store for files, " + c.files + ", and that of the log, " + c.log + ","
+		_, err := initWith(t.Context(), st, second)
+		if c.apart {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		fixture.WantErr(t, err, ErrOptions, says)
+		if _, err := ReadFormat(t.Context(), st, nil); !errors.Is(err, ErrNotInitialized) {
+			t.Errorf("%s: a log is there, or %v", c.log, err)
+		}
+		// A log that is there all the same, such as one that was moved, is not opened.
+		f := testFormat()
+		f.Requires, f.Files = []string{"files"}, &Files{Store: c.files}
+		body, err := f.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fixture.Put(t, st, layout.FormatKey, body)
+		_, err = initWith(t.Context(), st, second)
+		fixture.WantErr(t, err, ErrFiles, says)
+	}
+}
+
 // TestInitFilesStops: a process dies between any two requests. The next one makes the log, or
 // finds one that can be used.
 func TestInitFilesStops(t *testing.T) {

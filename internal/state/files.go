@@ -11,7 +11,8 @@ import (
 )
 
 // FitFiles returns [manifest.ErrFiles] if a log in st needs a second store for files and none is
-// given, or if one is given and the log has none. It sends no request.
+// given, if one is given and the log has none, or if one of the two lies within the other. It sends no
+// request.
 func FitFiles(f *manifest.Format, st, given store.Store) error {
 	home := ""
 	if f.Files != nil {
@@ -34,9 +35,6 @@ func MoveFiles(ctx context.Context, st, given store.Store, settle *store.SettleO
 	}
 	if f.Files == nil {
 		return fmt.Errorf("%w: MoveFiles needs the store for files", manifest.ErrOptions)
-	}
-	if err := files.Apart(st, given); err != nil {
-		return fmt.Errorf("%w: %w", manifest.ErrOptions, err)
 	}
 	report, err := files.Probe(ctx, given, nil, clock.Or(nil).Wall(), settle)
 	if err != nil {

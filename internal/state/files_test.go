@@ -54,5 +54,5 @@ func TestMoveFiles(t *testing.T) {
 		return st
 	}
 	init(at("log"), at("table"))
-	fixture.WantErr(t, MoveFiles(t.Context(), at("log"), at("log/files"), nil), manifest.ErrOptions, "lie one within the other")
+	fixture.WantErr(t, MoveFiles(t.Context(), at("log"), at("log/files"), nil), manifest.ErrFiles, "lie one within the other")
 }
