@@ -98,6 +98,7 @@ var rooms = []room{
 	{pkg: "promhooks", may: []string{"clock", "store", "leader", "group", "writer", "reader", "compactor", "rewrite", "verify"}},
 	{pkg: "promhooks/deltahooks", may: []string{"clock", "delta"}}, // a module of its own: promhooks must not link Parquet
 	{pkg: "otelhooks", may: []string{"clock", "fence", "leader", "writer", "compactor"}},
+	{pkg: "otelhooks/deltahooks", may: []string{"clock", "delta"}}, // likewise
 	{pkg: "internal/testkit/...", may: []string{anything}},
 	{pkg: "cmd/...", may: []string{anything}},
 	{pkg: "examples/...", may: []string{anything}},
@@ -117,7 +118,7 @@ var strangers = []struct {
 	{"github.com/parquet-go/", []string{"cmd/fencepost/...", "delta/...", "examples/...", "integration/...", "bench/..."}, "Parquet stops at delta"},
 	{"github.com/twmb/franz-go", []string{"examples/...", "integration/..."}, "Kafka is for an example"},
 	{"github.com/prometheus/", []string{"promhooks/...", "cmd/fencepost/...", "integration/...", "bench/..."}, "only programs that are measured link Prometheus"},
-	{"go.opentelemetry.io/", []string{"otelhooks"}, "only programs that are traced link OpenTelemetry"},
+	{"go.opentelemetry.io/", []string{"otelhooks", "otelhooks/deltahooks"}, "only programs that are traced link OpenTelemetry"},
 	{"k8s.io/", []string{"kubelock/...", "bench/..."}, "client-go stops at kubelock"},
 	{"sigs.k8s.io/", []string{"kubelock/..."}, "client-go stops at kubelock"},
 	{"github.com/minio/minio", nil, "MinIO's server is AGPL: it is run, never linked"},

@@ -20,6 +20,8 @@
 //   - fencepost.publish: a checkpoint in the manifest.
 //   - fencepost.fold and fencepost.pass: of the compactor.
 //
+// Package otelhooks/deltahooks, a module of its own, traces the publisher of a Delta table.
+//
 // A hook is told when something has ended, so a span begins in the past.
 //
 // # Parents

@@ -13,6 +13,7 @@ import (
 // copying is what backup and restore have in common.
 type copying struct {
 	noVerify bool
+	gauges   *gauges
 	copy     func(ctx context.Context, from, to store.Store, o *backup.Options) (*backup.Report, error)
 }
 
@@ -35,6 +36,11 @@ It needs the rights of a reader, and to write to DESTINATION.`,
 		Example: "fencepost backup s3://bucket/orders s3://backups/orders",
 		Args:    wantArgs(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			stop, err := k.gauges.start(a)
+			if err != nil {
+				return err
+			}
+			defer stop()
 			from, err := a.logStore(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -43,7 +49,7 @@ It needs the rights of a reader, and to write to DESTINATION.`,
 			if err != nil {
 				return err
 			}
-			r, err := k.run(cmd.Context(), a, from, to)
+			r, err := k.run(cmd.Context(), a, k.gauges.store(from), k.gauges.store(to))
 			if err != nil || a.json {
 				return err
 			}
@@ -74,6 +80,11 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 		Example: "fencepost restore s3://backups/orders s3://bucket/orders-2",
 		Args:    wantArgs(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			stop, err := k.gauges.start(a)
+			if err != nil {
+				return err
+			}
+			defer stop()
 			from, err := a.store(cmd.Context(), args[0], false)
 			if err != nil {
 				return err
@@ -82,7 +93,7 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 			if err != nil {
 				return err
 			}
-			r, err := k.run(cmd.Context(), a, from, to)
+			r, err := k.run(cmd.Context(), a, k.gauges.store(from), k.gauges.store(to))
 			if err != nil || a.json {
 				return err
 			}
@@ -95,6 +106,7 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 
 func (k *copying) flags(a *app, c *cobra.Command) {
 	c.Flags().BoolVar(&k.noVerify, "no-verify", false, "do not read the copy to check it")
+	k.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
 }
 

@@ -58,7 +58,7 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 			case exact:
 				encode = func(w io.Writer, r reader.Record) error { return encodeJSON(w, r, true) }
 			}
-			if g.addr != "" && !follow {
+			if (g.addr != "" || g.prices.Prices != nil) && !follow {
 				return usage("--listen goes with --follow, which is not given")
 			}
 			stop, err := g.start(a)

@@ -99,7 +99,7 @@ its log, which ends in /partition/ and six digits.`,
 			return usage("--watch and --dry-run exclude each other")
 		}
 		changed := cmd.Flags().Changed
-		for _, name := range []string{"interval", "idle-interval", "min-objects", "max-age", "group", "listen"} {
+		for _, name := range []string{"interval", "idle-interval", "min-objects", "max-age", "group", "listen", "prices"} {
 			if !f.watch && changed(name) {
 				return usage("--%s goes with --watch, which is not given", name)
 			}

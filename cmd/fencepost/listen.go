@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,15 +26,17 @@ import (
 	"github.com/fencepost/fencepost/promhooks/deltahooks"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
 )
 
 // gauges are the metrics of a verb and its address to serve them at. Without --listen they do
 // nothing.
 type gauges struct {
-	addr string
-	m    *promhooks.Metrics // nil if there is no --listen
-	reg  *prometheus.Registry
+	addr   string
+	prices pricesValue
+	m      *promhooks.Metrics // nil if there is no --listen
+	reg    *prometheus.Registry
 
 	mu      sync.Mutex
 	leads   bool
@@ -45,16 +49,44 @@ type gauges struct {
 func (a *app) listenFlag(c *cobra.Command) *gauges {
 	g := &gauges{}
 	c.Flags().StringVar(&g.addr, "listen", "", "address for /metrics, /healthz and /readyz, such as :9464 (default none)")
+	c.Flags().Var(&g.prices, "prices", "with --listen: dollars for 1,000 requests, as put=0.005,get=0.0004")
 	return g
+}
+
+// pricesValue is what the flag --prices is set to.
+type pricesValue struct{ *promhooks.Prices }
+
+func (p *pricesValue) String() string { return "" }
+func (p *pricesValue) Type() string   { return "prices" }
+
+func (p *pricesValue) Set(text string) error {
+	all := &promhooks.Prices{}
+	known := map[string]*float64{"put": &all.Put, "get": &all.Get, "list": &all.List, "delete": &all.Delete}
+	for _, part := range strings.Split(text, ",") {
+		op, dollars, _ := strings.Cut(part, "=")
+		price := known[op]
+		if price == nil {
+			return fmt.Errorf("there is no price of %q; write some of put, get, list and delete, as in put=0.005,get=0.0004,list=0.005", op)
+		}
+		var err error
+		if *price, err = strconv.ParseFloat(dollars, 64); err != nil {
+			return fmt.Errorf("%q is no number of dollars", dollars)
+		}
+	}
+	p.Prices = all
+	return (&promhooks.Options{Prices: all}).Validate()
 }
 
 // start serves the metrics until stop is called.
 func (g *gauges) start(a *app) (stop func(), err error) {
 	if g.addr == "" {
+		if g.prices.Prices != nil {
+			return nil, usage("--prices goes with --listen, where the dollars are served")
+		}
 		return func() {}, nil
 	}
 	g.reg = registry()
-	if g.m, err = promhooks.New(g.reg, nil); err != nil {
+	if g.m, err = promhooks.New(g.reg, &promhooks.Options{Prices: g.prices.Prices}); err != nil {
 		return nil, err
 	}
 	return a.listen(g.addr, operations(g.reg, g.ready), func(addr net.Addr) { a.con.note("metrics are at http://%v/metrics", addr) })
@@ -241,6 +273,13 @@ func (g *gauges) compactors() compactor.Hooks {
 		}
 	}
 	return h
+}
+
+func (g *gauges) verify(next verify.Hooks) verify.Hooks {
+	if g.m == nil {
+		return next
+	}
+	return g.m.Verifier(next)
 }
 
 func (g *gauges) reader(next reader.Hooks) reader.Hooks {

@@ -55,7 +55,7 @@ file/_delta_log/.`,
 		if format != "delta" {
 			return usage("--format %s is not known; use delta", format)
 		}
-		for _, flag := range []string{"every", "listen"} {
+		for _, flag := range []string{"every", "listen", "prices"} {
 			if !watch && fl.Changed(flag) {
 				return usage("--%s goes with --watch, which is not given", flag)
 			}

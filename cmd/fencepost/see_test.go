@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,14 +17,21 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
 )
 
 // background runs a verb until stop is called, and returns the address that it serves at.
 func background(t *testing.T, in io.Reader, args ...string) (address string, errs *buffer, stop func() int) {
 	t.Helper()
+	return backgroundOn(t, store.Open, in, args...)
+}
+
+// backgroundOn does so with stores that open opens.
+func backgroundOn(t *testing.T, open func(context.Context, string) (store.Store, error), in io.Reader, args ...string) (address string, errs *buffer, stop func() int) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	errs = new(buffer)
-	a := &app{in: in, out: io.Discard, err: errs, open: store.Open}
+	a := &app{in: in, out: io.Discard, err: errs, open: open}
 	ended := make(chan int, 1)
 	go func() { ended <- a.run(ctx, args) }()
 	at := regexp.MustCompile(`http://[^/\s]+`)
@@ -62,7 +70,7 @@ func get(t *testing.T, url string) (status int, body string) {
 func TestListen(t *testing.T) {
 	url := newLog(t, memURL(t))
 	in, w := io.Pipe()
-	address, errs, _ := background(t, in, "append", "--listen", "127.0.0.1:0", url)
+	address, errs, _ := background(t, in, "append", "--listen", "127.0.0.1:0", "--prices", "put=1000,get=0", url)
 	eventually(t, "a leader", func() bool { return strings.Contains(errs.String(), "leading in epoch 1") })
 	if _, err := io.WriteString(w, "one\ntwo\n"); err != nil {
 		t.Fatal(err)
@@ -72,6 +80,15 @@ func TestListen(t *testing.T) {
 		return strings.Contains(body, "\nfencepost_writer_records_total 2\n") && strings.Contains(body, `fencepost_leader_leads{election="log"} 1`) &&
 			strings.Contains(body, `fencepost_store_request_seconds_count{op="put",outcome="ok"}`) && strings.Contains(body, "go_goroutines")
 	})
+	_, all := get(t, address+"/metrics")
+	dollars, puts := regexp.MustCompile(`fencepost_store_dollars_total{op="put"} (\d+)`).FindStringSubmatch(all), 0
+	for _, m := range regexp.MustCompile(`fencepost_store_request_seconds_count{op="put",outcome="\w+"} (\d+)`).FindAllStringSubmatch(all, -1) {
+		n, _ := strconv.Atoi(m[1])
+		puts += n
+	}
+	if len(dollars) == 0 || dollars[1] != strconv.Itoa(puts) {
+		t.Errorf("%d PUTs at a dollar each cost %q", puts, dollars)
+	}
 	if status, body := get(t, address+"/healthz"); status != 200 || body != "ok\n" {
 		t.Errorf("%d %s", status, body)
 	}
@@ -95,6 +112,52 @@ func TestListen(t *testing.T) {
 		_, body := get(t, compact+"/metrics")
 		return strings.Contains(body, "\nfencepost_compactor_folded_records_total 2\n") && strings.Contains(body, `fencepost_leader_leads{election="compactor"} 1`)
 	})
+}
+
+// TestListenWhileItReads: verify, backup and restore may run for hours, and serve their metrics meanwhile.
+func TestListenWhileItReads(t *testing.T) {
+	url := newLog(t, memURL(t))
+	must(t, "one\ntwo\n", "append", url)
+	kept := memURL(t) + "-kept"
+	must(t, "", "backup", url, kept)
+	for _, args := range [][]string{{"verify", url}, {"backup", url, memURL(t) + "-copy"}, {"restore", kept, memURL(t) + "-restored"}} {
+		t.Run(args[0], func(t *testing.T) {
+			wake := make(chan struct{})
+			open := func(ctx context.Context, url string) (store.Store, error) {
+				st, err := store.Open(ctx, url)
+				if err != nil {
+					return nil, err
+				}
+				f := faultstore.New(st, nil)
+				f.SetHook(func(op faultstore.Op) faultstore.Fault {
+					if strings.Contains(op.Key, "data/") && op.Kind != faultstore.List {
+						return faultstore.Fault{Hold: wake}
+					}
+					return faultstore.Fault{}
+				})
+				return f, nil
+			}
+			address, errs, stop := backgroundOn(t, open, nil, slices.Insert(args, 1, "--listen", "127.0.0.1:0")...)
+			eventually(t, "requests are counted", func() bool {
+				_, body := get(t, address+"/metrics")
+				return strings.Contains(body, `fencepost_store_request_seconds_count{op="get",outcome="ok"}`) && strings.Contains(body, "\nfencepost_verify_problems 0\n")
+			})
+			if status, body := get(t, address+"/readyz"); status != 200 || !strings.Contains(body, `"ready":true`) {
+				t.Errorf("%d %s", status, body)
+			}
+			close(wake)
+			eventually(t, "it ends: "+errs.String(), func() bool {
+				r, err := http.Get(address + "/healthz")
+				if err == nil {
+					_ = r.Body.Close()
+				}
+				return err != nil
+			})
+			if status := stop(); status != 0 {
+				t.Errorf("status %d: %s", status, errs)
+			}
+		})
+	}
 }
 
 // TestNotReady: a store that does not answer makes a process not ready, and not dead.
@@ -243,6 +306,12 @@ func TestSeeBadInput(t *testing.T) {
 		"cat --listen 127.0.0.1:0 " + url:            "--listen goes with --follow",
 		"compact --listen 127.0.0.1:0 " + url:        "--listen goes with --watch",
 		"append --listen 256.0.0.1:1 " + url:         "write an address of this machine",
+		"cat --prices put=1 " + url:                  "goes with --follow",
+		"compact --prices put=1 " + url:              "--prices goes with --watch",
+		"append --prices put=1 " + url:               "--prices goes with --listen",
+		"append --prices puts=1 " + url:              `there is no price of "puts"; write some of put, get, list and delete`,
+		"append --prices put=cheap " + url:           `"cheap" is no number of dollars`,
+		"append --prices put=-1 " + url:              "Prices.Put is -1",
 		"top --requests-per-minute 0 " + url:         "from 1 on",
 	} {
 		if r := run(t, "", strings.Fields(args)...); r.status != 2 || !strings.Contains(r.err, says) {

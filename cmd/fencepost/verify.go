@@ -27,6 +27,7 @@ func (a *app) verifyCmd() *cobra.Command {
 	var metrics string
 	var part partValue
 	var files *fileStore
+	var g *gauges
 	c := &cobra.Command{
 		Use:   "verify [--copy] [--no-content] [--part K/N] [--repair [--dry-run]] [--json] URL",
 		Short: "check the whole log for damage",
@@ -65,10 +66,16 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if dry && !repair {
 				return usage("--dry-run goes with --repair, which is not given")
 			}
+			stop, err := g.start(a)
+			if err != nil {
+				return err
+			}
+			defer stop()
 			st, err := a.store(cmd.Context(), args[0], false)
 			if err != nil {
 				return err
 			}
+			st = g.store(st)
 			grouped, err := verify.IsGroup(cmd.Context(), st, nil)
 			if err != nil && !errors.Is(err, store.ErrDenied) {
 				return err // who may read only the log cannot know
@@ -85,10 +92,13 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 			if err != nil {
 				return err
 			}
+			if second != nil {
+				second = g.store(second)
+			}
 			hooks := verify.Hooks{Progress: func(p verify.Progress) {
 				a.con.progress("reading "+p.Stage, p.Done, p.Total, p.Stage == "segments" || p.Stage == "chain")
 			}}
-			hooks, save, err := verifyMetrics(metrics, st.Traits().Name, hooks)
+			hooks, save, err := verifyMetrics(metrics, st.Traits().Name, g.verify(hooks))
 			if err != nil {
 				return err
 			}
@@ -125,6 +135,7 @@ It needs the right to read. To repair it needs the rights of a writer and a comp
 	c.Flags().BoolVar(&repair, "repair", false, "repair what can be repaired without a guess")
 	c.Flags().BoolVar(&dry, "dry-run", false, "with --repair: change nothing; print what would be done")
 	c.Flags().StringVar(&metrics, "metrics", "", "write metrics of what was found to `FILE`, which ends in .prom")
+	g = a.listenFlag(c)
 	countVar(c.Flags(), &atOnce, "at-once", 4, "of a group: how many logs to check at once")
 	a.jsonFlag(c)
 	return c
