@@ -241,7 +241,8 @@ func TestLostAnswer(t *testing.T) {
 }
 
 // TestLostAnswerAndCrash: the commit is applied, its answer is lost, and the owner dies. The next owner
-// begins after it.
+// begins after it. The sink of apache/iceberg#17340 commits the same files a second time when it is
+// restarted after a commit.
 func TestLostAnswerAndCrash(t *testing.T) {
 	w := newWorld(t)
 	w.logs.SetHook(faultstore.Script(commits(1, faultstore.Fault{Crash: true})))
@@ -332,7 +333,7 @@ func TestZombieReplacesNoFile(t *testing.T) {
 }
 
 // TestTwoPublishers: two publishers at once name each file once. In the sink of apache/iceberg#17637 a
-// rebalance leaves two coordinators, and in #17340 files are committed twice.
+// rebalance leaves two coordinators.
 func TestTwoPublishers(t *testing.T) {
 	w := newWorld(t)
 	ctx, stop := context.WithCancel(t.Context())
