@@ -77,7 +77,7 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 		return err
 	}
 	defer stop()
-	if err := s.reach(ctx, st); err != nil {
+	if err := reach(ctx, st, layout.FormatKey, s.contact, s.clock, s.logger); err != nil {
 		return err
 	}
 	fenced := 0 // terms in a row that ended by a fenced writer and not by the election
@@ -124,14 +124,13 @@ func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx conte
 	}
 }
 
-// reach waits until the store answers. Without it the first sign of a wrong address would be
-// an election that does not end.
-func (s *settings) reach(ctx context.Context, st store.Store) error {
-	timeout := s.contact
-	if timeout == 0 {
-		timeout = -1
+// reach waits until the store answers, for contact at most; 0 is for ever. Without it the first sign
+// of a wrong address would be an election, or a group, that never answers.
+func reach(ctx context.Context, st store.Store, key string, contact time.Duration, c clock.Clock, logger *zap.Logger) error {
+	if contact == 0 {
+		contact = -1
 	}
-	return outage.Reach(ctx, st, layout.FormatKey, &outage.ReachOptions{Timeout: timeout, Clock: s.clock, Waiting: func(w outage.Waiting) {
+	return outage.Reach(ctx, st, key, &outage.ReachOptions{Timeout: contact, Clock: c, Waiting: func(w outage.Waiting) {
 		fields := []zap.Field{zap.String("store", w.Store), zap.Duration("for", w.For.Round(time.Millisecond))}
 		if w.Left > 0 {
 			fields = append(fields, zap.Duration("giving_up_in", w.Left.Round(time.Millisecond)))
@@ -139,7 +138,7 @@ func (s *settings) reach(ctx context.Context, st store.Store) error {
 		if w.Err != nil {
 			fields = append(fields, zap.String("error", outage.Brief(w.Err)))
 		}
-		s.logger.Warn("waiting for the store", fields...)
+		logger.Warn("waiting for the store", fields...)
 	}})
 }
 

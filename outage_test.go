@@ -160,3 +160,23 @@ func (u user) meets(t *testing.T, reason error) {
 		t.Error("nothing is logged")
 	}
 }
+
+// A writer whose opening hangs says so. (One that is refused returns the error after seconds.)
+func TestOpeningSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := logtest.New(t, logtest.Format(), nil)
+		l.Lead(2)
+		core, logs := observer.New(zapcore.WarnLevel)
+		faulty := faultstore.New(l.Mem, &faultstore.Options{Clock: clock.Go()})
+		faulty.SetHook(faultstore.Script(faultstore.Rule{Times: -1, Fault: faultstore.Fault{Drop: true, Hang: true}}))
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		_, err := writer.Open(ctx, faulty, fence.NewToken(5), &writer.Options{Clock: clock.Go(), Settle: &store.SettleOptions{Clock: clock.Go()}, Logger: zap.New(core)})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error is %v", err)
+		}
+		if logs.Len() == 0 {
+			t.Error("nothing is logged")
+		}
+	})
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
@@ -30,6 +31,10 @@ type GroupOptions struct {
 	// Opens is how many logs are opened at once, 1 to 1,024, default 16. The others wait in the order
 	// in which their partitions came.
 	Opens int
+	// Contact is how long RunGroup tries to reach the store before its first request is answered.
+	// Then it returns store.ErrUnreachable. Default 0: until ctx ends. Every 5 s the log says
+	// what RunGroup waits for.
+	Contact time.Duration
 	// Logger also serves the group and the writers if they have no Logger of their own. Default:
 	// warnings and errors go to slog.Default, as in [Options].
 	Logger *zap.Logger
@@ -49,6 +54,9 @@ func (o *GroupOptions) Validate() error {
 	}
 	if o.Opens < 0 || o.Opens > 1024 {
 		all.add("Opens", fmt.Errorf("%d must be 1 to 1024", o.Opens))
+	}
+	if o.Contact < 0 {
+		all.add("Contact", fmt.Errorf("%v must not be negative", o.Contact))
 	}
 	return errors.Join(all...)
 }
@@ -99,6 +107,9 @@ func RunGroup(ctx context.Context, st store.Store, opts *GroupOptions, work func
 		return err
 	}
 	r := newGroupRun(st, opts, work)
+	if err := reach(ctx, st, member.FormatKey, cmp.Or(opts, &GroupOptions{}).Contact, r.clock, r.logger); err != nil {
+		return err
+	}
 	return memberships(ctx, r.clock, r.logger, func() error {
 		g, err := group.Join(ctx, st, &r.group)
 		if err != nil {

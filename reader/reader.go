@@ -32,8 +32,11 @@ type Record struct {
 	Time time.Time
 }
 
-// Open reads the format of the log in st: one GET. Errors: [ErrOptions],
-// [ErrNotInitialized], [ErrFormat], [ErrCorrupt], manifest.ErrFiles, or the store's.
+// Open reads the format of the log in st: one GET. A store that never answers is tried for four
+// minutes, by the defaults of Options.Settle. To give up the first contact earlier, let ctx end.
+//
+// Errors: [ErrOptions], [ErrNotInitialized], [ErrFormat], [ErrCorrupt], manifest.ErrFiles, or the
+// store's. If ctx ends, the error has what the store has answered last.
 func Open(ctx context.Context, st store.Store, opts *Options) (*Reader, error) {
 	if store.IsNil(st) {
 		return nil, fmt.Errorf("%w: the store is nil", ErrOptions)
