@@ -60,6 +60,9 @@ class Polars:
         t = p.scan_delta(table, version=version)
         return t.select(p.len(), c("id").min().alias("a"), c("id").max().alias("b"), c("id").sum().alias("c"), c("id").n_unique().alias("d"), c("sum").sum()).collect().row(0)
 
+    def line(self, text):
+        return eval(text, {"polars": self.lib})
+
     def writes(self, table):
         row = self.lib.DataFrame({"id": [1], "name": ["foreign"], "sum": [1.0]})
         return {mode: lambda mode=mode: row.write_delta(table, mode=mode) for mode in ["append", "overwrite"]}
@@ -84,6 +87,12 @@ class DuckDB:
     def read(self, table, version):
         at = "" if version is None else f", version={version}"
         return self.c.execute(f"select {COLUMNS} from delta_scan('{table}'{at})").fetchone()
+
+    def line(self, text):
+        return eval(text, {"duckdb": self.c})
+
+    def statement(self, text):
+        return self.c.execute(text).fetchone()
 
     def writes(self, table):
         # Append is all that DuckDB can do with a Delta table.
@@ -181,10 +190,16 @@ def told(e):
     return " ".join(f"{type(e).__name__}: {e}".split("\n\tat ")[0].split())
 
 
-def answer(engine, do, table=None, version=None, hours=None):
+def content(found):
+    rows, least, most, ids, distinct, total = found
+    return {"rows": rows, "least": least, "most": most, "ids": int(ids or 0), "distinct": distinct, "sum": float(total or 0)}
+
+
+def answer(engine, do, table=None, version=None, hours=None, text=None):
     if do == "read":
-        rows, least, most, ids, distinct, total = engine.read(table, version)
-        return {"rows": rows, "least": least, "most": most, "ids": int(ids or 0), "distinct": distinct, "sum": float(total or 0)}
+        return content(engine.read(table, version))
+    if do == "line":  # of Python, from docs/delta.md: how many rows it finds
+        return engine.line(text).shape[0]
     if do == "vacuum":
         return engine.vacuum(table, hours)
     if do == "write":
@@ -204,6 +219,9 @@ def main():
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     engine = ENGINES[sys.argv[1]]()
+    if sys.argv[2:] == ["statement"]:  # as DuckDB's own command does it
+        print(json.dumps(content(engine.statement(sys.stdin.read()))), file=out)
+        return
     for line in sys.stdin:
         try:
             said = {"answer": answer(engine, **json.loads(line))}

@@ -116,6 +116,7 @@ func TestEngines(t *testing.T) {
 			w.underKill()
 			w.settled()
 			w.travel()
+			w.pages(pythons["duckdb"], p.env)
 			w.foreign()
 			w.vacuums(&p)
 		})
