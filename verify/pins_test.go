@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"bytes"
 	"context"
 	"regexp"
 	"slices"
@@ -73,6 +74,7 @@ func newHeldLog(t testing.TB, opts *state.PinOptions) heldLog {
 // any more.
 func TestPinned(t *testing.T) {
 	named, brief := &state.PinOptions{Name: "backup-2026-11"}, &state.PinOptions{TTL: time.Hour}
+	month := &state.PinOptions{Name: "backup-2026-11", TTL: 720 * time.Hour}
 	for name, c := range map[string]struct {
 		opts *state.PinOptions
 		harm func(l heldLog) (key string)
@@ -84,6 +86,10 @@ func TestPinned(t *testing.T) {
 		"bit":             {named, func(l heldLog) string { flip(l.Log, l.segment, frame.HeaderSize+1); return l.segment }, "checksum", ""},
 		"file":            {named, func(l heldLog) string { del(l.Log, l.file); return l.file }, "the file is missing", ""},
 		"file cut":        {named, func(l heldLog) string { l.Put(l.file, []byte("x")); return l.file }, "the file has 1 bytes, the table says 4", ""},
+		"segment, month":  {month, func(l heldLog) string { del(l.Log, l.segment); return l.segment }, `refers to it, which is pinned as "backup-2026-11"`, ""},
+		"file, month":     {month, func(l heldLog) string { del(l.Log, l.file); return l.file }, "the file is missing", ""},
+		"manifest, month": {month, func(l heldLog) string { key := layout.ManifestKey(l.pin.Version()); del(l.Log, key); return key }, "it is missing; version", ""},
+		"renewed":         {brief, func(l heldLog) string { renew(l); del(l.Log, l.file); return l.file }, "the file is missing", ""},
 		"for a while":     {brief, func(l heldLog) string { del(l.Log, l.segment); return l.segment }, "", "it is missing"},
 		"its manifest":    {named, func(l heldLog) string { key := layout.ManifestKey(l.pin.Version()); del(l.Log, key); return key }, "it is missing; version", ""},
 		"after its floor": {named, func(l heldLog) string { del(l.Log, l.after); return l.after }, "missing", ""},
@@ -120,6 +126,46 @@ func TestPinned(t *testing.T) {
 	}
 }
 
+// A page of a pinned version is lost. The newest version does not name it.
+func TestPinnedPage(t *testing.T) {
+	for name, opts := range map[string]*state.PinOptions{"named": {Name: "backup"}, "month": {Name: "backup", TTL: 720 * time.Hour}} {
+		l := newLog(t)
+		files := table(l, 1300)
+		compact(l)
+		pin, err := l.State.Pin(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := pin.Manifest().FilePages[0].Key
+		table(l, 1300, files...)
+		compact(l)
+		if slices.ContainsFunc(l.Newest().FilePages, func(p state.Page[string]) bool { return p.Key == page }) {
+			t.Fatal("the newest version has the page still")
+		}
+		del(l, page)
+		r := run(t, l.Mem)
+		if !slices.ContainsFunc(r.Problems, func(f verify.Finding) bool {
+			return f.Key == page && strings.Contains(f.What, `pinned as "backup"`)
+		}) {
+			t.Errorf("%s: %v, %v", name, r.Problems, r.Notes)
+		}
+	}
+}
+
+func renew(l heldLog) {
+	l.Helper()
+	if err := l.pin.Renew(context.Background()); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// expire is what a compactor does after the TTL, while verify reads.
+func expire(l heldLog) {
+	l.Helper()
+	key := l.pin.Description().Key
+	l.Put(key, document.Sum(key, bytes.Replace(l.Body(key), []byte(`"expired": false`), []byte(`"expired": true`), 1)))
+}
+
 func unpin(l heldLog) {
 	l.Helper()
 	if err := l.pin.Release(context.Background()); err != nil {
@@ -139,18 +185,21 @@ func late(l heldLog) {
 // What a pin held is deleted while verify looks for it, since the pin was released: that is
 // no damage.
 func TestPinReleasedMeanwhile(t *testing.T) {
-	l := newHeldLog(t, &state.PinOptions{Name: "backup"})
-	r := run(t, &meanwhile{Store: l.Mem, key: l.segment, do: func() {
-		if err := l.pin.Release(context.Background()); err != nil {
-			t.Error(err)
+	for name, end := range map[string]func(l heldLog){"released": unpin, "expired": expire} {
+		for _, opts := range []*state.PinOptions{{Name: "backup"}, {TTL: time.Hour}} {
+			l := newHeldLog(t, opts)
+			renew(l)
+			r := run(t, &meanwhile{Store: l.Mem, key: l.segment, do: func() {
+				end(l)
+				retained(l.Log, 3)
+				if _, err := l.Mem.Get(t.Context(), l.segment, nil); err == nil {
+					t.Error("the segment is still there")
+				}
+			}})
+			if !r.OK() || len(r.Notes) > 0 {
+				t.Error(name, r.Problems, r.Notes)
+			}
 		}
-		retained(l.Log, 3)
-		if _, err := l.Mem.Get(t.Context(), l.segment, nil); err == nil {
-			t.Error("the segment is still there")
-		}
-	}})
-	if !r.OK() || len(r.Notes) > 0 {
-		t.Error(r.Problems, r.Notes)
 	}
 }
 

@@ -333,7 +333,7 @@ func (p *Pin) Err() error {
 // lose reads why the pin is lost.
 func (p *Pin) lose(ctx context.Context) error {
 	why := "it was deleted"
-	if found, err := p.log.readPin(ctx, p.key); err == nil {
+	if found, err := p.log.ReadPin(ctx, p.key); err == nil {
 		why = "it was written by another: " + found.Holder
 		if found.Expired {
 			why = found.Reason

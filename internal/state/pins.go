@@ -59,7 +59,9 @@ func decodePin(key string, body []byte, log fence.ID) (pinDoc, error) {
 	return d, nil
 }
 
-func (l *Log) readPin(ctx context.Context, key string) (PinInfo, error) {
+// ReadPin reads one pin. Errors: store.ErrNotFound if it was released; fence.ErrCorrupt and
+// fence.ErrFormat if it cannot be read; the store's and ctx's.
+func (l *Log) ReadPin(ctx context.Context, key string) (PinInfo, error) {
 	body, info, err := store.Read(ctx, l.st, key, &store.ReadOptions{Limit: maxPin, Settle: l.opts.Settle})
 	if errors.Is(err, store.ErrTooLarge) {
 		return PinInfo{}, document.Corrupt(key, "%v", err)
@@ -117,7 +119,7 @@ func (l *Log) SoundPins(ctx context.Context) (pins []PinInfo, damaged map[string
 	g.SetLimit(pinsAtOnce)
 	for _, key := range slices.Compact(keys) {
 		g.Go(func() error {
-			p, err := l.readPin(gctx, key)
+			p, err := l.ReadPin(gctx, key)
 			if errors.Is(err, store.ErrNotFound) {
 				return nil // released meanwhile
 			}
