@@ -60,7 +60,8 @@ func (c *Consumer) Next() (next uint64, ok bool) {
 
 // Commit notes that all records before next are handled. Call it after their effects: then
 // each record is handled at least once. If the effects are in another log of this project, keep the
-// offset as that writer's cursor instead, and each is handled exactly once.
+// offset as that writer's cursor instead, and each is handled exactly once: see the example
+// BetweenLogs.
 //
 // It costs one PUT. Errors are those of register.Set: a fence.FencedError if another consumer of
 // this name has taken over; store.ErrUnknown if nobody can tell.
