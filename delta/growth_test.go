@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 )
 
-var days = flag.Int("days", 2, "how many days of virtual time TestWhatGrows takes; docs/operations.md has what 30 gave")
+var days = flag.Int("days", 2, "how many days of virtual time TestWhatGrows takes; docs/sizing.md has what 30 gave")
 
 // TestWhatGrows counts what a table in use leaves in a store: an edit an hour that replaces a
 // file, and a publisher that publishes it, with a retention of a week. Another program vacuums
