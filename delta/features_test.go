@@ -1,6 +1,7 @@
 package delta_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/delta"
@@ -36,7 +39,8 @@ func (k *lake) actions(v int64, kind string) (all []map[string]any) {
 	return all
 }
 
-// A rewritten file is no change of data if all that it replaces were published, and one if not.
+// A rewritten file is no change of data if all that it replaces were published. If one was not, and the
+// edits are folded away, it is one.
 func TestRewrites(t *testing.T) {
 	for name, unpublished := range map[string]bool{"all were published": false, "one was not": true} {
 		t.Run(name, func(t *testing.T) {
@@ -73,6 +77,93 @@ func TestRewrites(t *testing.T) {
 					if len(all) == 0 {
 						t.Errorf("there is no %s", kind)
 					}
+				}
+			})
+		})
+	}
+}
+
+// rewrite commits a file with the rows of some others, which it replaces.
+func (k *lake) rewrite(old ...string) string {
+	k.Helper()
+	var rows []order
+	for _, key := range old {
+		rows = append(rows, k.read(key)...)
+	}
+	f, err := fileOf(k.w, rows)
+	if err == nil {
+		err = f.SetReplaces(old)
+	}
+	if err == nil {
+		err = k.w.CommitFiles(context.Background(), manifest.Edit{Add: []manifest.File{f}, Remove: old})
+	}
+	if err != nil {
+		k.Fatal(err)
+	}
+	return f.Key
+}
+
+func (k *lake) read(key string) []order {
+	k.Helper()
+	rows, err := parquet.Read[order](bytes.NewReader(k.Body(key)), int64(len(k.Body(key))))
+	if err != nil {
+		k.Fatal(err)
+	}
+	return rows
+}
+
+// A publisher is so late that edits share a version, and some of them rewrite files. A program that
+// follows the table's changes gets each row once.
+func TestRewritesOfALatePublisher(t *testing.T) {
+	for name, rewrites := range map[string]func(k *lake, published []string, fresh string){
+		"one input was published": func(k *lake, old []string, fresh string) { k.rewrite(old[0], fresh) },
+		"all were published":      func(k *lake, old []string, _ string) { k.rewrite(old...) },
+		"none was":                func(k *lake, _ []string, fresh string) { k.rewrite(fresh) },
+		"rewritten twice":         func(k *lake, old []string, _ string) { k.rewrite(k.rewrite(old...)) },
+		"with others the second time": func(k *lake, old []string, fresh string) {
+			k.rewrite(k.rewrite(old[0]), old[1], k.rewrite(fresh))
+		},
+		"two at once": func(k *lake, old []string, fresh string) {
+			k.rewrite(old[0], fresh)
+			k.rewrite(old[1], k.rows(1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLake(t, func(t *testing.T, k *lake) {
+				p := k.publisher(nil, nil)
+				old := []string{k.rows(2), k.rows(2)}
+				k.publish(p)
+				fresh := k.rows(2)
+				rewrites(k, old, fresh)
+				for range 70 {
+					k.rows(1)
+				}
+				r := k.publish(p)
+				if r.Version > 5 {
+					t.Errorf("the edits share no versions: there are %d", r.Version)
+				}
+				seen := map[int64]int{}
+				for v := range r.Version + 1 {
+					for _, a := range k.actions(v, "add") {
+						if a["dataChange"] == true {
+							for _, row := range k.read("file/" + a["path"].(string)) {
+								seen[row.ID]++
+							}
+						}
+					}
+					for _, a := range k.actions(v, "remove") {
+						if a["dataChange"] == true {
+							t.Errorf("version %d takes rows away: %v", v, a)
+						}
+					}
+				}
+				for id := range k.next {
+					if seen[id+1] != 1 {
+						t.Errorf("row %d was told %d times", id+1, seen[id+1])
+					}
+				}
+				if got := k.version(r.Version).paths(); !slices.Equal(got, k.live()) {
+					t.Errorf("%v, want %v", got, k.live())
 				}
 			})
 		})

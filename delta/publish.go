@@ -24,7 +24,7 @@ import (
 
 const (
 	// maxVersions is how many versions a round creates for as many edits. More edits share
-	// one version.
+	// one version, or a few: see runs.
 	maxVersions = 64
 	// checkpointEvery is after how many versions there is a checkpoint.
 	checkpointEvery = 100

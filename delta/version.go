@@ -19,11 +19,10 @@ func (p *Publisher) versions(todo []*work) [][]part {
 		count += len(w.steps)
 	}
 	var all [][]part
-	var together []part
 	for _, w := range todo {
 		steps := w.steps
 		if count > p.most {
-			steps = []step{merge(steps)}
+			steps = runs(steps)
 		}
 		_, old, known := p.state.source(w.log)
 		for i, st := range steps {
@@ -42,17 +41,55 @@ func (p *Publisher) versions(todo []*work) [][]part {
 				h = hold{Manifest: old.Manifest, Held: old.Held}
 			}
 			h.Epoch, h.Slot, h.Opened = uint64(st.place.Slot.Epoch), st.place.Slot.Seq, st.place.Opened
-			if count > p.most {
-				together = append(together, part{w, st, h})
-			} else {
+			switch {
+			case count <= p.most:
+				all = append(all, []part{{w, st, h}})
+			case i < len(all): // those of other sources share the version
+				all[i] = append(all[i], part{w, st, h})
+			default:
 				all = append(all, []part{{w, st, h}})
 			}
 		}
 	}
-	if count > p.most {
-		all = append(all, together)
-	}
 	return all
+}
+
+// runs merges steps into as few as there can be.
+//
+// guard:delta-rewrite-run. Edits that share a Delta version end before an edit that rewrites files if
+// some of these were active before the version, and others were not. Without this rule: file F1 is
+// published; edit 2 adds F2, and edit 3 replaces F1 and F2 by G; one version publishes both edits, so it
+// adds G and removes F1; G has new rows, so both are marked as a change of data; programs that follow
+// the table's changes get the rows of F1 a second time.
+//
+//mutant:replace old && fresh => old && fresh && false
+func runs(steps []step) (all []step) {
+	first := 0
+	added, copies := map[string]bool{}, map[string]bool{} // of this run; copies have rows that were active before it
+	for i := 0; i < len(steps); i++ {
+		cut := false
+		for _, f := range steps[i].add {
+			list, _ := f.Replaces() // none: an entry of the same name that means something else
+			old, fresh := false, false
+			for _, key := range list {
+				old, fresh = old || !added[key] || copies[key], fresh || added[key]
+			}
+			cut = cut || old && fresh
+			copies[f.Key] = old
+		}
+		if cut {
+			all = append(all, merge(steps[first:i]))
+			clear(added)
+			clear(copies)
+			first = i
+			i-- // look at this step again: nothing of its own run comes before it
+			continue
+		}
+		for _, f := range steps[i].add {
+			added[f.Key] = true
+		}
+	}
+	return append(all, merge(steps[first:]))
 }
 
 // actions returns what one version does for one source.
