@@ -231,7 +231,7 @@ func fileOf[T any](w *writer.Writer, rows []T) (manifest.File, error) {
 	if err := d.Write(context.Background(), rows); err != nil {
 		return manifest.File{}, err
 	}
-	files, err := d.Finish()
+	files, err := d.Finish(context.Background())
 	if err != nil {
 		return manifest.File{}, err
 	}

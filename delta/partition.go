@@ -2,8 +2,10 @@ package delta
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,7 +70,7 @@ func badValue(typ, v string) (want string) {
 // the Delta version that adds the file is created; engines cannot parse the value, and fail when
 // they read the table.
 //
-//mutant:replace want != "" => want == "none"
+//mutant:replace name != "" => name == "none"
 func (p *Publisher) partitioned(path string, f manifest.File) error {
 	columns := map[string]string{}
 	for _, c := range p.opts.Partition {
@@ -79,17 +81,32 @@ func (p *Publisher) partitioned(path string, f manifest.File) error {
 		if err != nil {
 			return err
 		}
-		clear(columns)
-		for _, name := range m.Partition {
-			if c := s.field(name); c != nil {
-				columns[name] = c.Type.Name
-			}
-		}
+		columns = m.partitions(s)
 	}
-	for name, typ := range columns {
-		if want := badValue(typ, f.Meta[name]); want != "" {
-			return fmt.Errorf("%w: %s has the value %q of the partition column %s, which is %s: remove the file from the log's table with an edit, and add it with a value like %s in its Meta", ErrSchema, path, f.Meta[name], name, typ, want)
-		}
+	if name, want := badPartition(columns, f.Meta); name != "" {
+		return fmt.Errorf("%w: %s has the value %q of the partition column %s, which is %s: remove the file from the log's table with an edit, and add it with a value like %s in its Meta", ErrSchema, path, f.Meta[name], name, columns[name], want)
 	}
 	return nil
+}
+
+// partitions returns the types of the columns by which the table is partitioned.
+func (m *metaData) partitions(s *schema) map[string]string {
+	columns := map[string]string{}
+	for _, name := range m.Partition {
+		if c := s.field(name); c != nil {
+			columns[name] = c.Type.Name
+		}
+	}
+	return columns
+}
+
+// badPartition returns a column whose value is none of its type, and what one looks like. The name is
+// empty if all are good.
+func badPartition(columns, values map[string]string) (name, want string) {
+	for _, name := range slices.Sorted(maps.Keys(columns)) {
+		if want := badValue(columns[name], values[name]); want != "" {
+			return name, want
+		}
+	}
+	return "", ""
 }

@@ -14,8 +14,9 @@ import (
 // rows of [Writer.Write]. values are those of the columns by which the table is partitioned, for all rows of the
 // file, as WriterOptions.Partition returns them. A file without rows is left out.
 //
-// The file may have columns that T lacks, and lack some of T's. Its columns that T has must have T's
-// types. If WriterOptions.Table is given, they must fit the table too.
+// The file may have columns that T lacks, and lack some of T's. Columns that T or an earlier such file
+// has must have the same types. If WriterOptions.Table is given, they must fit the table too, and so must
+// values.
 //
 // Errors: [ErrSchema], and an error that says that the file is no Parquet file. After these two the
 // Writer goes on, for nothing was written. After others it is useless, as after those of Write.
@@ -27,17 +28,19 @@ func (w *Writer[T]) WriteParquet(ctx context.Context, file io.ReaderAt, size int
 	if err != nil {
 		return err
 	}
-	if _, err := w.schema.merge(f.schema); err != nil {
+	all, err := w.all.merge(f.schema)
+	if err != nil {
 		return err
 	}
 	if w.table != nil {
-		if err := w.table.fits(f.schema); err != nil {
+		if err := errors.Join(w.table.fits(f.schema), w.table.takes(values)); err != nil {
 			return err
 		}
 	}
 	if f.rows == 0 {
 		return nil
 	}
+	w.all = all
 	w.err = w.ready(ctx, io.NewSectionReader(file, 0, size), f.rows, values)
 	return w.err
 }

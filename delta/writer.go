@@ -28,7 +28,9 @@ type Log interface {
 // WriterOptions of a [Writer] of rows of type T. The zero value works, and so does nil.
 type WriterOptions[T any] struct {
 	// Table is the root of the Delta table. If it is given, a Writer refuses rows whose
-	// schema does not fit the table before it writes any.
+	// schema does not fit the table before it writes any, and partition values that are none of
+	// their column's type. It reads the table again for each commit until the table is there, and then for
+	// each 64th: the requests of a publisher that begins.
 	Table store.Store
 	// Partition returns the values of the columns by which the table is partitioned, by
 	// name. Rows of one file have the same. Their struct does not have these columns.
@@ -95,7 +97,9 @@ type Writer[T any] struct {
 	log    Log
 	opts   WriterOptions[T]
 	schema *schema  // of T
+	all    *schema  // of T, and of the files that were complete
 	table  *fitting // what the table has, or nil
+	since  int      // commits since table was read
 	config []parquet.WriterOption
 	open   map[string]*openFile[T] // by partition
 	done   []manifest.File         // complete and not committed
@@ -141,7 +145,7 @@ func NewWriter[T any](ctx context.Context, log Log, opts *WriterOptions[T]) (*Wr
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer[T]{log: log, opts: o, schema: own, open: map[string]*openFile[T]{}}
+	w := &Writer[T]{log: log, opts: o, schema: own, all: own, open: map[string]*openFile[T]{}}
 	if !store.IsNil(o.Table) {
 		if w.table, err = loadFitting(ctx, o.Table, o.Settle); err != nil {
 			return nil, err
@@ -176,9 +180,13 @@ func sortable(s *parquet.Schema) error {
 
 // fitting is what a table asks of a file. A table that has no version yet asks nothing.
 type fitting struct {
-	schema *schema  // or nil
-	by     []string // the columns by which the table is partitioned
+	schema *schema           // or nil
+	by     []string          // the columns by which the table is partitioned
+	types  map[string]string // of these columns
 }
+
+// refit is after how many commits a Writer reads the table again.
+const refit = 64
 
 func loadFitting(ctx context.Context, root store.Store, settle *store.SettleOptions) (*fitting, error) {
 	t := &table{st: root, settle: settle, clock: clock.Or(nil), foreign: func(string, string) {}}
@@ -187,7 +195,10 @@ func loadFitting(ctx context.Context, root store.Store, settle *store.SettleOpti
 		return &fitting{}, err
 	}
 	has, err := decodeSchema(s.meta.Schema)
-	return &fitting{has, s.meta.Partition}, err
+	if err != nil {
+		return nil, err
+	}
+	return &fitting{has, s.meta.Partition, s.meta.partitions(has)}, nil
 }
 
 // fits checks a schema against that of the table, if there is one.
@@ -200,6 +211,48 @@ func (f *fitting) fits(own *schema) error {
 	}
 	_, err := f.schema.merge(own)
 	return err
+}
+
+// takes checks the partition values of a file.
+func (f *fitting) takes(values map[string]string) error {
+	if name, want := badPartition(f.types, values); name != "" {
+		return fmt.Errorf("%w: the partition column %s is %s in the table, and the value is %q: let WriterOptions.Partition, or the values of WriteParquet, have one like %s", ErrSchema, name, f.types[name], values[name], want)
+	}
+	return nil
+}
+
+// fit checks what is to be committed against the table, if that was not there or was read long ago.
+//
+// guard:delta-fit-again. A Writer that has found no table reads it again before it commits. Without this
+// check: two Writers of different logs are opened before the table is there; the first commits a
+// column id of whole numbers, and is published; the second commits a column id of texts, which does not
+// fit; its log is left out of the table until somebody removes the file.
+//
+//mutant:replace w.table.schema != nil && w.since < refit => w.since >= 0
+func (w *Writer[T]) fit(ctx context.Context) error {
+	w.since++
+	if w.table == nil || w.table.schema != nil && w.since < refit {
+		return nil
+	}
+	now, err := loadFitting(ctx, w.opts.Table, w.opts.Settle)
+	if err != nil {
+		return err
+	}
+	w.table, w.since = now, 0
+	if err := now.fits(w.all); err != nil {
+		return err
+	}
+	for _, f := range w.open {
+		if err := now.takes(f.meta); err != nil {
+			return err
+		}
+	}
+	for _, f := range w.done {
+		if err := now.takes(f.Meta); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Write writes rows. They are in memory or in files that are not committed until [Writer.Commit].
@@ -271,6 +324,11 @@ func (w *Writer[T]) fileOf(ctx context.Context, meta map[string]string) (*openFi
 	if f := w.open[key]; f != nil {
 		return f, nil
 	}
+	if w.table != nil {
+		if err := w.table.takes(meta); err != nil {
+			return nil, err
+		}
+	}
 	if len(w.open) >= maxOpen {
 		// The largest makes room for the others.
 		var most *openFile[T]
@@ -314,9 +372,10 @@ func (w *Writer[T]) finish(f *openFile[T]) error {
 // last Commit are in the table then, or none. Without rows it commits the cursor alone, which
 // makes no version of the Delta table. Without rows and cursor it does nothing.
 //
-// Errors: those of writer.CommitFiles and writer.Append. After an error the Writer is useless.
+// Errors: those of writer.CommitFiles and writer.Append. With WriterOptions.Table [ErrSchema] too, if the
+// table has come or changed meanwhile, and those of loading it. After an error the Writer is useless.
 func (w *Writer[T]) Commit(ctx context.Context, opts ...writer.AppendOption) error {
-	files, err := w.Finish()
+	files, err := w.Finish(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -332,9 +391,12 @@ func (w *Writer[T]) Commit(ctx context.Context, opts ...writer.AppendOption) err
 }
 
 // Finish completes the files and returns them, for an edit that does more than [Writer.Commit]:
-// that removes other files too, for example. The caller commits them in the same epoch. After an
-// error the Writer is useless.
-func (w *Writer[T]) Finish() ([]manifest.File, error) {
+// that removes other files too, for example. The caller commits them in the same epoch. Errors: those
+// of [Writer.Commit] but for the commit itself. After an error the Writer is useless.
+func (w *Writer[T]) Finish(ctx context.Context) ([]manifest.File, error) {
+	if w.err == nil && len(w.open)+len(w.done) > 0 {
+		w.err = w.fit(ctx)
+	}
 	for _, key := range slices.Sorted(maps.Keys(w.open)) {
 		if w.err != nil {
 			break

@@ -146,7 +146,7 @@ func file(ctx context.Context, d *delta.Writer[row], s span) (manifest.File, err
 	if err := d.Write(ctx, rows); err != nil {
 		return manifest.File{}, err
 	}
-	files, err := d.Finish()
+	files, err := d.Finish(ctx)
 	if err != nil {
 		return manifest.File{}, err
 	}
