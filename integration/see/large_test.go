@@ -32,8 +32,8 @@ import (
 )
 
 // TestLarge measures serve on a log of 1,000,000 commits that nobody has folded, and on a group of
-// 1,000 partitions: its requests, its memory, and the time to the first paint. The log's objects
-// lie at its end only, which is where serve lists.
+// 1,000 partitions: its requests, its memory, and the time to the first paint. The log has had 1,000
+// leaders. Its objects lie at its end only, which is where serve lists.
 func TestLarge(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AK")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "SK")
@@ -51,12 +51,13 @@ func TestLarge(t *testing.T) {
 	p := open(t, address)
 	p.until("the log", `document.querySelector(".cards")`)
 	t.Logf("the log is shown %v after the start", time.Since(began).Round(10*time.Millisecond))
+	paint := p.painted()
 	p.until("1,000,000 records", `[...document.querySelectorAll(".card")].find(c => c.innerText.startsWith("Records")).querySelector(".big").innerText === "1,000,000"`)
 	p.press("the group's tab", "nav button:nth-child(2)")
 	p.until("1,000 partitions", `document.querySelector(".tiles")?.getAttribute("aria-label").startsWith("1000 partitions")`)
 	p.do(chromedp.Reload())
 	p.until("the page again", `document.querySelector(".cards")`)
-	paint := promise[float64](p, `new Promise(done => new PerformanceObserver(l => l.getEntries().filter(e => e.name === "first-contentful-paint").forEach(e => done(e.startTime))).observe({type: "paint", buffered: true}))`)
+	paint = max(paint, p.painted())
 	if paint > 1000 {
 		t.Errorf("first paint after %.0f ms", paint)
 	}
@@ -69,7 +70,7 @@ func TestLarge(t *testing.T) {
 		}
 		took, sent := after.Now.Sub(before.Now), after.Requests-before.Requests
 		t.Logf("minute %d: %d requests in %v", minute, sent, took.Round(time.Second))
-		if sent > int(12*took.Minutes())+3 { // a listing of some pages is paid for afterwards
+		if sent > int(12*took.Minutes()) {
 			t.Errorf("%d requests in minute %d", sent, minute)
 		}
 		before = after
@@ -86,6 +87,11 @@ func TestLarge(t *testing.T) {
 	if s := look(t, address)[0]; s.Log == nil || s.Log.Unfolded < 1_000_000 || sent > s.Requests {
 		t.Errorf("%+v; the stub counted %d requests", s, sent)
 	}
+}
+
+// painted is how many milliseconds after the request the page was painted for the first time.
+func (p *tab) painted() float64 {
+	return promise[float64](p, `new Promise(done => new PerformanceObserver(l => l.getEntries().filter(e => e.name === "first-contentful-paint").forEach(e => done(e.startTime))).observe({type: "paint", buffered: true}))`)
 }
 
 type seen struct {
@@ -169,12 +175,18 @@ func large(t *testing.T, url string, commits uint64) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e, err := leader.New(st, layout.LockPrefix, &leader.Options{MinEpoch: 2, Validity: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Campaign(t.Context()); err != nil {
-		t.Fatal(err)
+	for n := range 1000 { // each by another process: who has resigned lets others go first
+		e, err := leader.New(st, layout.LockPrefix, &leader.Options{MinEpoch: 2, Validity: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		term, err := e.Campaign(t.Context())
+		if err == nil && n < 999 {
+			err = term.Resign(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	log, err := state.Open(t.Context(), st, nil)
 	if err != nil {
