@@ -105,7 +105,7 @@ engines-spark: $(SPARK)/done ## the same with Spark, at all versions; minutes; i
 
 # Kafka's jars come from Maven Central, at the versions of the list. -failovers and -messages
 # make the run longer: make kafka KAFKA='-failovers 50 -messages 1000000'. In the end all engines
-# read the table.
+# read the table. KAFKA may have another -report.
 JARS = .cache/kafka-$(shell sha256sum examples/kafka-lake/broker/pom.xml | cut -c1-12)
 $(JARS)/done: | java
 	mvn -q -B -f examples/kafka-lake/broker dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D) && touch $@
@@ -113,7 +113,7 @@ $(JARS)/done: | java
 .PHONY: kafka
 kafka: $(JARS)/done $(ENGINES)/done $(SPARK)/done ## a real Kafka broker into a Delta table on versitygw: workers and broker are killed, engines count; needs Java and Maven
 	cd examples/kafka-lake && FENCEPOST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python FENCEPOST_SPARK=$(CURDIR)/$(SPARK)/bin/python FENCEPOST_SPARK_JARS=$(CURDIR)/$(SPARK)/jars \
-		FENCEPOST_KAFKA=$(CURDIR)/$(JARS) go test -tags kafka -count=1 -timeout 60m -v -run '^TestBroker' . $(KAFKA)
+		FENCEPOST_KAFKA=$(CURDIR)/$(JARS) go test -tags kafka -count=1 -timeout 60m -v -run '^Test(Broker|MemoryIsBounded)' . -report $(CURDIR)/.cache/kafka-report.json $(KAFKA)
 
 # The validator is a Python package that has the schemas of all versions of Kubernetes. It must
 # also find each of the faults in kubelock/testdata/wrong.yaml.

@@ -69,6 +69,7 @@ func (s *story) compare(ctx context.Context) error {
 		return fmt.Errorf("broken promise: %w", err)
 	}
 	v := s.ledger.compare(t.newest)
+	s.verdict = v
 	if err := v.err(); err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // engines lets delta-rs, Polars and DuckDB count and sum what is in the table, and Spark too where it is
-// installed. env is what they need to reach it.
-func (s *story) engines(ctx context.Context, t *testing.T, table string, env []string) {
+// installed. env is what they need to reach it. It returns the names of those that have.
+func (s *story) engines(ctx context.Context, t *testing.T, table string, env []string) (counted []string) {
 	t.Helper()
 	var offsets, bytes int64
 	for _, all := range s.ledger.by {
@@ -54,5 +54,7 @@ func (s *story) engines(ctx context.Context, t *testing.T, table string, env []s
 			}
 		}
 		t.Logf("%v: each finds %d messages, once", p.names, s.ledger.n)
+		counted = append(counted, p.names...)
 	}
+	return counted
 }

@@ -5,16 +5,22 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -32,7 +38,11 @@ const jarsEnv = "FENCEPOST_KAFKA"
 var (
 	failovers = flag.Int("failovers", 12, "how many workers TestBrokerChaos kills or freezes")
 	messages  = flag.Int("messages", 100_000, "how many messages it produces at least")
+	summary   = flag.String("report", "", "write what TestBrokerChaos has found to this `file`, as JSON, if it passes")
 )
+
+// mostMemory is how much a worker may take. Once a worker took 12 GB, and nobody saw it.
+const mostMemory = 2 << 30
 
 // broker is a Kafka broker that is its own controller, on loopback.
 type broker struct {
@@ -166,24 +176,130 @@ func TestBrokerChaos(t *testing.T) {
 	s3 := servers.Start(t, servers.VersityGW)
 	seconds := 5 * *failovers // about
 	c := config{brokers: b.addr, store: s3.URL("lake"), partitions: 16, rate: max(1000, *messages/seconds)}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*failovers)*time.Minute)
+	timed, cancel := context.WithTimeout(t.Context(), time.Duration(*failovers)*time.Minute)
 	defer cancel()
+	ctx, fail := context.WithCancelCause(timed)
+	defer fail(nil)
 	s, err := newStory(ctx, c, t.Output())
 	if err != nil {
 		b.fatal(err)
 	}
 	s.self = build(t)
 	t.Cleanup(s.stop)
-	if err := s.told((&chaos{story: s, kafka: b}).run(ctx)); err != nil {
+	m := &meter{most: mostMemory, fail: fail}
+	err = s.told((&chaos{story: s, kafka: b, meter: m}).run(ctx))
+	if why := context.Cause(ctx); why != nil {
+		err = errors.Join(why, err)
+	}
+	if err != nil {
 		b.fatal(err)
 	}
-	s.engines(ctx, t, "s3://"+s3.Bucket+"/lake/"+s.topic+"/table", append(slices.Clone(s3.Env), "AWS_ENDPOINT_URL="+s3.Endpoint, "AWS_ALLOW_HTTP=true"))
+	if runtime.GOOS == "linux" && m.peak.Load() == 0 {
+		t.Error("the memory of no worker was measured")
+	}
+	counted := s.engines(ctx, t, "s3://"+s3.Bucket+"/lake/"+s.topic+"/table", append(slices.Clone(s3.Env), "AWS_ENDPOINT_URL="+s3.Endpoint, "AWS_ALLOW_HTTP=true"))
+	t.Logf("a worker took %d MB at most", m.peak.Load()/1e6)
+	if *summary != "" && !t.Failed() {
+		s.summarize(t, m.peak.Load(), counted)
+	}
+}
+
+// summarize writes the report of a run.
+func (s *story) summarize(t *testing.T, peak int64, counted []string) {
+	t.Helper()
+	// Who runs it from an archive has no commit.
+	commit, _ := exec.CommandContext(t.Context(), "git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
+	body, err := json.MarshalIndent(struct {
+		Date       string   `json:"date"`
+		Commit     string   `json:"commit"`
+		Machine    string   `json:"machine"`
+		Minutes    float64  `json:"minutes"`
+		Partitions int      `json:"partitions"`
+		Messages   int      `json:"messages"`
+		Failovers  int      `json:"failovers"`
+		Owners     int      `json:"owners"`
+		Versions   int      `json:"versions"`
+		Lost       int      `json:"lost"`
+		Doubled    int      `json:"doubled"`
+		Changed    int      `json:"changed"`
+		Gaps       int      `json:"gaps"`
+		Peak       int64    `json:"worker_peak_bytes"`
+		Most       int64    `json:"worker_peak_bytes_allowed"`
+		Engines    []string `json:"engines_that_count_the_same"`
+	}{
+		time.Now().UTC().Format(time.DateOnly), strings.TrimSpace(string(commit)), fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
+		math.Round(time.Since(s.start).Minutes()*10) / 10, s.partitions, s.verdict.Produced, *failovers, s.report.openings(), len(s.found.versions),
+		s.verdict.Lost, s.verdict.Doubled, s.verdict.Changed, s.verdict.Gaps, peak, mostMemory, counted,
+	}, "", "  ")
+	if err == nil {
+		err = os.WriteFile(*summary, append(body, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// meter watches how much memory workers take.
+type meter struct {
+	most int64
+	fail context.CancelCauseFunc
+	peak atomic.Int64
+}
+
+// watch looks at a process until it ends. What a process has taken at most is known until then only.
+func (m *meter) watch(name string, pid int) {
+	for {
+		peak, ok := peakOf(pid)
+		if !ok {
+			return
+		}
+		for old := m.peak.Load(); peak > old && !m.peak.CompareAndSwap(old, peak); old = m.peak.Load() {
+		}
+		if peak > m.most {
+			m.fail(fmt.Errorf("%s takes %d MB of memory; at most %d are right", name, peak/1e6, m.most/1e6))
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// peakOf returns the most bytes that a process has had in memory. It is false if the process has ended,
+// or if the system does not tell.
+func peakOf(pid int) (int64, bool) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, false
+	}
+	_, after, ok := strings.Cut(string(status), "VmHWM:")
+	fields := strings.Fields(after)
+	if !ok || len(fields) == 0 {
+		return 0, false
+	}
+	kib, err := strconv.ParseInt(fields[0], 10, 64)
+	return kib << 10, err == nil
+}
+
+// TestMemoryIsBounded: a worker that takes too much ends the run with its name.
+func TestMemoryIsBounded(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells how much memory a process has taken")
+	}
+	ctx, fail := context.WithCancelCause(t.Context())
+	m := &meter{most: 1 << 20, fail: fail}
+	m.watch("this test", os.Getpid())
+	if why := context.Cause(ctx); why == nil || !strings.Contains(why.Error(), "this test takes") || m.peak.Load() < 1<<20 {
+		t.Errorf("%v; %d bytes", why, m.peak.Load())
+	}
+	if peak, ok := peakOf(1 << 30); ok {
+		t.Errorf("a process that is not there takes %d bytes", peak)
+	}
 }
 
 // chaos kills and freezes workers.
 type chaos struct {
 	*story
 	kafka *broker
+	*meter
 	names []string // of the workers that run
 	next  int
 	acts  map[string]int
@@ -270,7 +386,12 @@ func (c *chaos) more() error {
 	c.next++
 	name := fmt.Sprintf("w%d", c.next)
 	c.names = append(c.names, name)
-	return c.spawn(name)
+	if err := c.spawn(name); err != nil {
+		return err
+	}
+	pid := c.procs[name].Process.Pid
+	c.feeds.Go(func() { c.watch(name, pid) })
+	return nil
 }
 
 // all waits until the workers share the partitions. A worker that has ended by itself is replaced, as by a

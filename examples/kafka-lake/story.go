@@ -43,6 +43,7 @@ type story struct {
 	feeds       sync.WaitGroup
 	ledger      *ledger
 	found       *deltaTable
+	verdict     verdict // of the last comparison
 
 	mu     sync.Mutex
 	report *report
