@@ -45,6 +45,8 @@ type (
 		Partition int    `json:"partition"`
 		Tenure    uint64 `json:"tenure"`
 		Fresh     bool   `json:"fresh,omitempty"`
+		Hung      bool   `json:"hung,omitempty"`
+		Sound     bool   `json:"sound,omitempty"`
 	}
 	ackWire struct {
 		head

@@ -166,8 +166,11 @@ func (g *Group) Probe() *probe.Report { return g.format.Probe }
 // Run calls work once for each partition that this member owns, in a goroutine of its own, with a context
 // that ends with the ownership. If work returns an error while that lasts, Run calls it again,
 // after a second at first and later each time, with the next token. After three failures in a row it asks that
-// another member gets the partition. Work that returns nil is done, until the
-// partition comes back another time.
+// another member gets the partition. When three members have given it up, it stays with the last one. Work that
+// returns nil is done, until the partition comes back another time.
+//
+// Work that does not return after its context has ended ends the session. When that was so with a third member in a
+// row, nobody gets the partition until somebody calls [Retry].
 //
 // When ctx ends, or [Group.Leave] is called, the member leaves in good order: its partitions go to others,
 // and the work on each goes on until the new owner is ready.
@@ -341,6 +344,11 @@ func (g *Group) report(r member.Ready) {
 			log.Error("the work on a partition failed with every owner that tried it; it stays with its owner", zap.Int("partition", n.Partition))
 			if h := g.opts.Hooks.Parked; h != nil {
 				h(Parking{Partition: n.Partition})
+			}
+		case member.NoteWithheld:
+			log.Error("the work on a partition hung, after two more owners had given it up; nobody owns it now; mend the work, then call Retry or fencepost group retry", zap.Int("partition", n.Partition))
+			if h := g.opts.Hooks.Parked; h != nil {
+				h(Parking{Partition: n.Partition, Unowned: true})
 			}
 		case member.NoteExpired:
 			log.Warn("a member shows no sign of life; it is expired", zap.Stringer("member", n.Member))

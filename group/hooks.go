@@ -20,8 +20,9 @@ type Hooks struct {
 	Assigned func(Assigned)
 	// Heartbeat: a heartbeat was applied or has failed.
 	Heartbeat func(Heartbeat)
-	// Parked: the work on a partition has failed with every owner that tried it. It stays with its owner,
-	// who tries again every five minutes. Only the member that organises is told.
+	// Parked: three members in a row have given a partition up. It stays with the last one, who tries again every
+	// five minutes. If its work hung with the last one, nobody owns it until somebody calls [Retry]. Only the
+	// member that organises is told.
 	Parked func(Parking)
 	// Ended: the session is over. All contexts have ended; work may still be running.
 	Ended func(End)
@@ -71,6 +72,8 @@ type Heartbeat struct {
 // Parking is the event of [Hooks].Parked.
 type Parking struct {
 	Partition int
+	// Unowned says that nobody owns the partition, because its work hung.
+	Unowned bool
 }
 
 // End is the event of [Hooks].Ended.

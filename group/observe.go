@@ -31,7 +31,8 @@ type Status struct {
 	Owners []int
 	// Moving are the partitions that wait until somebody has stopped.
 	Moving []int
-	// GivenUp are the partitions that their owners have given up, because their work failed.
+	// GivenUp are the partitions that their owners have given up, because their work failed or hung: see Retry.
+	// If the work of a third owner in a row hung, nobody owns the partition.
 	GivenUp []int
 }
 
@@ -215,19 +216,19 @@ func (v *observer) status(f *format, now map[string]store.Info) Status {
 			s.Moving = append(s.Moving, p)
 		}
 	}
-	for _, d := range v.docs {
-		c, ok := d.doc.(*member.Call)
-		if !ok || c == nil {
-			continue
-		}
-		for _, g := range c.Given {
-			if !g.Fresh && g.Partition >= 0 && g.Partition < a.Partitions() && a.Tenure(g.Partition) == g.Tenure {
-				s.GivenUp = append(s.GivenUp, g.Partition)
-			}
+	s.GivenUp = member.GivenUp(a, v.calls())
+	return s
+}
+
+// calls are those with contents that were read, by key.
+func (v *observer) calls() map[string]*member.Call {
+	calls := map[string]*member.Call{}
+	for key, d := range v.docs {
+		if c, ok := d.doc.(*member.Call); ok && c != nil {
+			calls[key] = c
 		}
 	}
-	slices.Sort(s.GivenUp)
-	return s
+	return calls
 }
 
 // moving reports whether the owner of a partition waits for somebody.

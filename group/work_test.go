@@ -19,58 +19,6 @@ import (
 
 var errWork = errors.New("the work fails")
 
-// A partition whose work fails everywhere is tried by three owners, reported, and left.
-func TestFailingPartitionIsParked(t *testing.T) {
-	inWorld(t, 12, func(w *world) {
-		var parked, tries atomic.Int64
-		tried := map[string]bool{}
-		bad := func(x *worker) {
-			x.opts.Hooks.Parked = func(e group.Parking) {
-				if e.Partition != 7 {
-					w.Errorf("partition %d is reported", e.Partition)
-				}
-				parked.Add(1)
-			}
-			x.work = func(ctx context.Context, p *group.Partition) error {
-				if p.Number() == 7 {
-					tries.Add(1)
-					w.mu.Lock()
-					tried[x.name] = true
-					w.mu.Unlock()
-					return errWork
-				}
-				<-ctx.Done()
-				return context.Cause(ctx)
-			}
-		}
-		all := []*worker{w.worker("a", bad), w.worker("b", bad), w.worker("c", bad), w.worker("d", bad)}
-		time.Sleep(5 * time.Minute)
-		owners := func() int {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return len(tried)
-		}
-		if owners() != 3 || parked.Load() == 0 {
-			w.Errorf("%d owners tried it, and it was reported %d times", owners(), parked.Load())
-		}
-		before := tries.Load()
-		time.Sleep(30 * time.Minute)
-		if n := tries.Load() - before; n < 5 || n > 15 {
-			w.Errorf("it was tried %d times in half an hour", n)
-		}
-		if owners() != 3 {
-			w.Errorf("%d owners tried it in the end", owners())
-		}
-		for s, err := range group.Observe(w.Context(), w.mem, &group.Options{Clock: clock.Go()}) {
-			if err != nil || len(s.GivenUp) != 1 || s.GivenUp[0] != 7 {
-				w.Errorf("the status is %+v, %v", s, err)
-			}
-			break
-		}
-		w.end(all...)
-	})
-}
-
 // Work that shows no progress is ended, and counts as failed. It begins again with another token.
 func TestStall(t *testing.T) {
 	inWorld(t, 2, func(w *world) {

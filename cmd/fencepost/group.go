@@ -24,14 +24,14 @@ func (a *app) groupCmd() *cobra.Command {
 partition has one owner. The URL is the one that the workers use.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			verbs := []string{"status", "drain"}
+			verbs := []string{"status", "drain", "retry"}
 			if len(args) == 0 {
 				return usage("which verb: group %s? see fencepost help group", strings.Join(verbs, " or group "))
 			}
 			return usage("there is no verb %q of group%s; see fencepost help group", args[0], didYouMean("group ", args[0], verbs))
 		},
 	}
-	c.AddCommand(a.groupStatusCmd(), a.groupDrainCmd())
+	c.AddCommand(a.groupStatusCmd(), a.groupDrainCmd(), a.groupRetryCmd())
 	return c
 }
 
@@ -43,8 +43,8 @@ func (a *app) groupStatusCmd() *cobra.Command {
 		Long: `Status prints the members of a group in the order in which they organise, with what
 each owns, and who organises. It lists the partitions that wait until their last owner
 has stopped, and those that nobody owns. It also lists those that their owners gave up,
-because their work failed. With --watch it prints that again after each change, until
-it is interrupted; with --json as well, one line for each.
+because their work failed or hung. With --watch it prints that again after each change,
+until it is interrupted; with --json as well, one line for each.
 
 The states are: live; leaving, which receives nothing more; lapsed, which was not
 renewed for longer than its validity; and expired, which was found dead.
@@ -269,7 +269,7 @@ func groupTable(d *groupDoc) []byte {
 	}
 	list("moving", d.Moving, "; waiting until the last owner has stopped")
 	list("unowned", d.Unowned, "")
-	list("given up", d.GivenUp, "; the work fails")
+	list("given up", d.GivenUp, "; the work fails or hangs")
 	_ = w.Flush()
 	if len(d.Members) == 0 {
 		return b.Bytes()

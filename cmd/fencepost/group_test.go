@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/probe"
 )
@@ -191,4 +193,39 @@ func TestRuns(t *testing.T) {
 	if got := data("a\tb\n" + strings.Repeat("x", 50)); got != `a\tb\n`+strings.Repeat("x", 33)+"…" {
 		t.Errorf("data is %q", got)
 	}
+}
+
+// retry takes back what a member said. The members that gave the partition up are no processes: there are only their calls.
+func TestGroupRetry(t *testing.T) {
+	url := memURL(t)
+	w := newGroup(t, url)
+	w.add("ada")
+	var d groupDoc
+	look := func() groupDoc {
+		d = groupDoc{}
+		if err := json.Unmarshal([]byte(must(t, "", "group", "status", "--json", url)), &d); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	eventually(t, "ada owns all", func() bool { return len(look().Members) == 1 && d.Members[0].Owned == 8 })
+	if out := must(t, "", "group", "retry", url); out != "nobody has given up such a partition\n" {
+		t.Errorf("it says %q", out)
+	}
+	for i := range 3 {
+		key := fmt.Sprintf("group/call/%032d/%020d.json", i+1, 1)
+		doc := map[string]any{"format": 1, "nonce": "n", "given": []any{map[string]any{"partition": 5, "tenure": d.Assignment, "hung": true}}}
+		body, err := document.Encode(key, doc)
+		if err == nil {
+			_, err = w.st.Put(t.Context(), key, body, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "nobody owns 5", func() bool { return slices.Equal(look().GivenUp, []int{5}) && slices.Equal(d.Unowned, []int{5}) })
+	if out := must(t, "", "group", "retry", url, "5", "6"); out != "1 partition may run again: 5\n" {
+		t.Errorf("it says %q", out)
+	}
+	eventually(t, "ada owns all again", func() bool { return len(look().Unowned)+len(d.GivenUp) == 0 })
 }

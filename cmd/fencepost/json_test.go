@@ -36,6 +36,7 @@ var printers = map[string]string{
 	"gate.go:gateGetCmd":      "gate get",
 	"group.go:groupStatusCmd": "group status",
 	"group.go:drain":          "group drain",
+	"groupretry.go:retry":     "group retry",
 	"history.go:historyCmd":   "history",
 	"init.go:initCmd":         "init",
 	"init.go:probeCmd":        "probe",

@@ -25,6 +25,7 @@ type group struct {
 	members []MemberNews
 	joined  int
 	cleared func(p int, e Entry) bool
+	nobody  map[int]bool
 }
 
 func newGroup(t testing.TB, partitions int) *group {
@@ -40,7 +41,7 @@ func (g *group) join(n int, weight uint64) {
 }
 
 func (g *group) news() *News {
-	return &News{Organiser: name(1), Partitions: g.a.Partitions(), Members: g.members, Cleared: g.cleared}
+	return &News{Organiser: name(1), Partitions: g.a.Partitions(), Members: g.members, Cleared: g.cleared, Nobody: g.nobody}
 }
 
 // next makes the next assignment, and returns false if there is nothing to do. Then it

@@ -53,4 +53,6 @@ type News struct {
 	Cleared func(partition int, e Entry) bool
 	// Requests are the calls of owners. The first of a partition that counts is granted.
 	Requests []Request
+	// Nobody are the partitions that nobody is to own: their work ends the session of each owner.
+	Nobody map[int]bool
 }

@@ -18,9 +18,10 @@ type plan struct {
 	owners  []int32 // by old index
 	// fixed partitions were placed by a request, and stay where they are now.
 	fixed []bool
-	fresh []bool // the partition gets a new tenure
-	stays []bool // by index into base.entries: the entry is not cleared
-	room  int    // how many entries may be added
+	fresh []bool       // the partition gets a new tenure
+	none  map[int]bool // nobody is to own the partition
+	stays []bool       // by index into base.entries: the entry is not cleared
+	room  int          // how many entries may be added
 }
 
 // Next plans the assignment that follows the newest one. It returns nil if nothing needs
@@ -29,7 +30,8 @@ type plan struct {
 // Shares are fair: each is the member's part by weight, rounded up or down. So shares of
 // equal weight differ by one at most. As few partitions move as fairness allows, and those
 // that moved last move first. What belongs to members that leave or are expired moves at
-// once; to nobody, if there is no live member of a weight above 0.
+// once; to nobody, if there is no live member of a weight above 0. What news gives to nobody is nobody's, and
+// has no part in shares.
 //
 // Fairness yields in three cases. A partition stays if its owner gave it up and nobody else
 // may have it. A partition that has [MaxWaits] pending entries does not move for fairness.
@@ -44,6 +46,7 @@ func Next(newest *Assignment, news *News) (*Assignment, error) {
 		return nil, fmt.Errorf("%w: %d partitions; at most %d are possible", fence.ErrLimit, news.Partitions, MaxPartitions)
 	}
 	p := begin(newest, news)
+	p.withhold(news.Nobody)
 	p.grant(news.Requests)
 	p.share()
 	if !p.changed() {
@@ -160,6 +163,18 @@ func (p *plan) take(part int) bool {
 	return true
 }
 
+// withhold takes partitions from their owners, and gives them to nobody.
+func (p *plan) withhold(none map[int]bool) {
+	p.none = map[int]bool{}
+	for part := range none {
+		if part < 0 || part >= len(p.base.owners) || !p.take(part) {
+			continue
+		}
+		p.none[part] = true
+		p.owners[part] = Nobody
+	}
+}
+
 // grant does what owners ask for.
 func (p *plan) grant(requests []Request) {
 	if len(requests) == 0 {
@@ -204,6 +219,7 @@ func (p *plan) share() {
 	excess := make([][]int, len(p.members))
 	for part, o := range p.owners {
 		switch {
+		case p.none[part]:
 		case !p.receives(o):
 			if (targets != nil || o != Nobody) && p.take(part) {
 				pool = append(pool, part)
@@ -251,7 +267,8 @@ func (p *plan) targets(shares []int) []int {
 	if weights == 0 {
 		return nil
 	}
-	n, rest := uint64(len(p.owners)), len(p.owners)
+	rest := len(p.owners) - len(p.none)
+	n := uint64(rest)
 	targets, remainders := make([]int, len(p.members)), make([]uint64, len(p.members))
 	var more []int // who may get one more
 	for m := range p.members {

@@ -461,3 +461,30 @@ func ExampleNext() {
 	// assignment 2: a a c(a,2) b b c(b,2)
 	// nothing to do <nil>
 }
+
+// A partition that nobody is to own has no owner, and no part in shares. Its last owner is pending.
+func TestNobodysPartitions(t *testing.T) {
+	g := newGroup(t, 10)
+	g.join(3, 1)
+	g.next()
+	from := owner(g.a, 4)
+	g.nobody = map[int]bool{4: true, 11: true}
+	if !g.next() || g.a.Owner(4) != Nobody || g.a.Tenure(4) != 0 || len(g.a.Pending(4)) != 1 || g.a.Members()[g.a.Pending(4)[0].Member].Name != from {
+		t.Errorf("its owner is %d, and pending are %v", g.a.Owner(4), g.a.Pending(4))
+	}
+	wantShares(t, g.a, 3, 3, 3)
+	if got, err := Decode("", g.a.Encode()); err != nil || !equal(got, g.a) {
+		t.Errorf("it is decoded as %v, %v", got, err)
+	}
+	if g.next() {
+		t.Error("it is given to nobody again")
+	}
+	g.join(1, 1)
+	g.next()
+	wantShares(t, g.a, 2, 2, 2, 3)
+	tenure := g.a.Number()
+	g.nobody = nil
+	if !g.next() || g.a.Owner(4) == Nobody || g.a.Tenure(4) <= tenure {
+		t.Errorf("its owner is %d, in tenure %d", g.a.Owner(4), g.a.Tenure(4))
+	}
+}

@@ -9,6 +9,6 @@
 //
 // The parts of the machine: beat.go keeps the member alive and ends it, look.go finds the newest
 // assignment, hold.go stops and starts partitions, watch.go finds dead members, plan.go makes
-// the next assignment, and prune.go deletes what nobody needs. Spec/group.pml,
+// the next assignment, trouble.go knows which partitions fail, and prune.go deletes what nobody needs. Spec/group.pml,
 // spec/member.pml and spec/grouplive.pml are their models.
 package member

@@ -9,7 +9,6 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/assign"
-	"github.com/fencepost/fencepost/internal/layout"
 )
 
 // hold starts and stops the work on partitions.
@@ -43,6 +42,7 @@ type hold struct {
 	calling bool
 	nCall   uint64
 	callAt  clock.Instant // of the first call that was not answered by an assignment
+	hungBy  clock.Instant // work hangs: when the session ends at the latest
 }
 
 // phase of a partition.
@@ -274,6 +274,7 @@ func (m *Machine) turnPart(p int, x *part) {
 			m.partsDue = min(m.partsDue, max(x.until, m.now))
 		}
 	case working:
+		m.mayRetract(p, x)
 		if m.cfg.StallAfter == 0 {
 			return
 		}
@@ -291,11 +292,13 @@ func (m *Machine) turnPart(p int, x *part) {
 		m.moving = true
 		m.partsDue = min(m.partsDue, x.until)
 	case stopping:
+		// guard:hung-ends. A member ends its session if work that was told to stop does not return
+		// within Options.Drain. Without this check: A's work hangs; A's heartbeats go on, so nobody
+		// expires A; A never acknowledges that it has stopped; the new owner waits for ever.
+		//
+		//mutant:replace m.now >= x.until => false
 		if m.now >= x.until {
-			// guard:hung-ends. A member ends its session if work that was told to stop does not return
-			// within Options.Drain. Without this check: A's work hangs; A's heartbeats go on, so nobody
-			// expires A; A never acknowledges that it has stopped; the new owner waits for ever.
-			m.end(ByHanging, nil)
+			m.hangs(p, x)
 			return
 		}
 		m.partsDue = min(m.partsDue, x.until)
@@ -336,6 +339,9 @@ func (m *Machine) start(p int, x *part) {
 	if m.cfg.StallAfter > 0 {
 		m.partsDue = min(m.partsDue, m.now.Add(m.cfg.StallAfter))
 	}
+	if x.called {
+		m.partsDue = min(m.partsDue, m.now.Add(lastBackoff))
+	}
 }
 
 // returned is called when the work on a partition has returned.
@@ -357,38 +363,6 @@ func (m *Machine) returned(p int, failed bool) {
 			m.scan = true
 		}
 	}
-}
-
-// failedPart puts off the next opening, longer with each failure. After some failures the owner asks
-// that another member gets the partition.
-func (m *Machine) failedPart(p int, x *part) {
-	if m.now.Sub(x.began) >= lastBackoff {
-		x.failures = 0
-	}
-	d := min(firstBackoff<<min(x.failures, 16), lastBackoff)
-	x.failures++
-	x.again = false
-	x.phase, x.until = backoff, m.now.Add(d/2+time.Duration(m.cfg.Random()*float64(d)/2))
-	m.partsDue = min(m.partsDue, x.until)
-	if x.failures >= failuresAtOnce && !x.called {
-		x.called = true
-		m.giving = append(m.giving, Given{Partition: p, Tenure: x.tenure})
-	}
-}
-
-// turnGive sends the calls of partitions that are given up, many in one.
-func (m *Machine) turnGive() {
-	if m.calling || len(m.giving) == 0 || m.leaving {
-		return
-	}
-	n := min(len(m.giving), givenAtOnce)
-	doc := &Call{Nonce: m.cfg.Nonce(), Given: slices.Clone(m.giving[:n])}
-	m.giving, m.calling = m.giving[n:], true
-	m.nCall++
-	if m.callAt == 0 {
-		m.callAt = m.now
-	}
-	m.persist(callKey(m.cfg.Self, layout.FormatNumber(m.nCall)), doc, func() { m.calling = false })
 }
 
 // waits reports whether somebody may still work on a partition, and notes who.

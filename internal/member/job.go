@@ -190,6 +190,7 @@ const (
 	NoteExpired  = "expired a member"
 	NoteAssigned = "made an assignment"
 	NoteParked   = "a partition failed with every owner that tried it"
+	NoteWithheld = "a partition hung, and nobody gets it"
 )
 
 // Record is the object of a member.
@@ -209,8 +210,10 @@ type Record struct {
 type Given struct {
 	Partition int
 	Tenure    uint64
-	// Fresh asks for a new tenure; otherwise the work has failed again and again.
-	Fresh bool
+	// Fresh asks for a new tenure. Hung: the work did not return when it was told to stop. Sound takes back
+	// what was said before: the work is well, or an operator lets it run again. If none is set, the work has
+	// failed again and again.
+	Fresh, Hung, Sound bool
 }
 
 // Call is the object of a call.

@@ -72,6 +72,7 @@ type Machine struct {
 	hold
 	watch
 	plan
+	trouble
 	prune
 
 	// dead are the members that were found dead. They stay so.

@@ -17,14 +17,10 @@ type plan struct {
 	planAt  clock.Instant // not before then
 	putting bool
 	putDue  clock.Instant
-	putAt   clock.Instant  // when the hint was last put
-	made    uint64         // an assignment of this member for which the hint is still to be put
-	parked  map[int]uint64 // reported: partition and tenure
+	putAt   clock.Instant // when the hint was last put
+	made    uint64        // an assignment of this member for which the hint is still to be put
 	least   map[fence.ID]uint64
 }
-
-// ownersAtMost is how many members in a row may give a partition up. The last one keeps it.
-const ownersAtMost = 3
 
 func (m *Machine) planSoon() { m.planned = true }
 
@@ -161,53 +157,8 @@ func (m *Machine) news() (n *assign.News, urgent bool) {
 	} else {
 		add(m.cfg.Self, m.cfg.Weight, assign.Live)
 	}
-	n.Requests = m.requests()
+	n.Requests, n.Nobody = m.requests()
 	return n, urgent
-}
-
-// requests are what owners ask for. A partition that enough members have given up stays with its
-// owner.
-func (m *Machine) requests() (all []assign.Request) {
-	gave := map[int][]fence.ID{} // by partition: who has given it up
-	for _, key := range slices.Sorted(maps.Keys(m.calls)) {
-		h := m.calls[key]
-		if h.call == nil {
-			continue
-		}
-		for _, g := range h.call.Given {
-			if !g.Fresh && !slices.Contains(gave[g.Partition], h.name) {
-				gave[g.Partition] = append(gave[g.Partition], h.name)
-			}
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(m.calls)) {
-		h := m.calls[key]
-		if h.call == nil {
-			continue
-		}
-		for _, g := range h.call.Given {
-			if g.Partition < 0 || g.Partition >= m.known.Partitions() || m.known.Tenure(g.Partition) != g.Tenure {
-				continue
-			}
-			if n := len(gave[g.Partition]); !g.Fresh && n >= ownersAtMost {
-				m.park(g)
-				continue
-			}
-			all = append(all, assign.Request{Partition: g.Partition, Tenure: g.Tenure, Fresh: g.Fresh, Avoid: gave[g.Partition]})
-		}
-	}
-	return all
-}
-
-func (m *Machine) park(g Given) {
-	if m.parked[g.Partition] == g.Tenure {
-		return
-	}
-	if m.parked == nil {
-		m.parked = map[int]uint64{}
-	}
-	m.parked[g.Partition] = g.Tenure
-	m.note(Note{What: NoteParked, Partition: g.Partition, Number: g.Tenure})
 }
 
 // make creates the next assignment.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
-	"github.com/fencepost/fencepost/internal/assign"
 )
 
 // prune deletes what nobody needs any more. The first organiser does it.
@@ -19,9 +18,6 @@ type prune struct {
 // grace is how long an object stays that nobody needs.
 func (c *Config) grace() time.Duration { return max(time.Minute, 4*c.Validity) }
 
-// callsKept is how long it is remembered who gave a partition up that has moved since.
-const callsKept = 10 * time.Minute
-
 // deleteAtOnce bounds the keys of one job.
 const deleteAtOnce = 1000
 
@@ -32,6 +28,7 @@ func (m *Machine) turnPrune() {
 		return
 	}
 	m.pruned = m.round
+	m.troubles()
 	doomed := map[string]time.Duration{}
 	for _, e := range m.older {
 		if grace, ok := m.needless(e.Key); ok {
@@ -99,23 +96,7 @@ func (m *Machine) needless(key string) (grace time.Duration, ok bool) {
 		case leaving:
 			return m.cfg.grace(), gone
 		}
-		return callsKept, m.answered(m.calls[key])
+		return m.cfg.grace(), m.answered(m.calls[key])
 	}
 	return 0, false
-}
-
-// answered reports whether each partition of a call has moved since, or was given up again by a later owner.
-func (m *Machine) answered(h *heard) bool {
-	if h == nil || h.call == nil {
-		return false
-	}
-	for _, g := range h.call.Given {
-		if g.Partition < 0 || g.Partition >= m.known.Partitions() {
-			continue
-		}
-		if m.known.Tenure(g.Partition) == g.Tenure || m.parked[g.Partition] == m.known.Tenure(g.Partition) && m.known.Owner(g.Partition) != assign.Nobody {
-			return false
-		}
-	}
-	return true
 }

@@ -17,7 +17,7 @@ import (
 
 // TestScripts plays the stories in testdata. Each begins with a world:
 //
-//	world [partitions=1] [contents]
+//	world [partitions=1] [contents] [stall=20s]
 //
 // Each line after that is one command; the output shows what followed until the next. Requests take
 // 20 ms, and jitter is always the same. The validity is 15 s, a heartbeat is due every 6 s, the
@@ -32,6 +32,9 @@ import (
 //	manual a          a's work returns only when the script says so
 //	return a 0        the work of a on partition 0 returns
 //	fail a 0          it fails
+//	stuck 0           the work on partition 0 makes no progress, and does not return
+//	well 0            the work on it that starts from now on is well
+//	again 0           an operator lets it run again
 //	hold a swap member/a    such requests of a are held from now on; the key is a prefix
 //	free              nothing is held any more; what is held stays so
 //	land 1            what was held as 1 reaches the store
@@ -51,13 +54,17 @@ import (
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			partitions := 1
+			partitions, stall := 1, time.Duration(0)
 			for _, arg := range d.CmdArgs {
-				if arg.Key == "partitions" {
+				switch arg.Key {
+				case "partitions":
 					partitions = number(t, arg.Vals[0])
+				case "stall":
+					stall, _ = time.ParseDuration(arg.Vals[0])
 				}
 			}
 			w := newWorld(t, 1, partitions)
+			w.stallAfter = stall
 			w.script, w.contents = true, d.HasArg("contents")
 			var out strings.Builder
 			for line := range strings.Lines(d.Input) {
@@ -194,6 +201,13 @@ func (w *world) command(c []string) {
 			w.Fatalf("%s does not work on %s", c[1], c[2])
 		}
 		p.back(x, c[0] == "fail")
+	case "stuck":
+		w.stuck = append(w.stuck, number(w.T, c[1]))
+	case "well":
+		w.stuck = slices.DeleteFunc(w.stuck, func(p int) bool { return p == number(w.T, c[1]) })
+	case "again":
+		key, call := member.Again(w.calls(), []int{number(w.T, c[1])}, id(1), "again")
+		w.write(key, call)
 	case "hold", "cut":
 		w.holds = append(w.holds, rule{c[1], c[2], arg(3), c[0] == "cut"})
 	case "free":

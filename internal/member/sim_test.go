@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/internal/assign"
 	"github.com/fencepost/fencepost/internal/member"
 )
 
@@ -24,7 +23,10 @@ func (w *world) balanced(within time.Duration) {
 }
 
 // whole reports whether every partition is worked on, and shares are fair.
-func (w *world) whole() bool {
+func (w *world) whole() bool { return w.shares(w.partitions) }
+
+// shares reports whether so many partitions are worked on, and shares are fair.
+func (w *world) shares(partitions int) bool {
 	least, most, sum := 1<<30, 0, 0
 	for _, p := range w.procs {
 		if p.crashed {
@@ -33,7 +35,7 @@ func (w *world) whole() bool {
 		n := len(p.works)
 		least, most, sum = min(least, n), max(most, n), sum+n
 	}
-	return sum == w.partitions && most-least <= 1
+	return sum == partitions && most-least <= 1
 }
 
 func (w *world) state() (s string) {
@@ -161,5 +163,3 @@ func chaos(t *testing.T, seed uint64) {
 		}
 	}
 }
-
-var _ = assign.Nobody

@@ -14,7 +14,6 @@ import (
 // watch finds out which members live. Only those that organise, or may have to, watch.
 type watch struct {
 	members  map[fence.ID]*seen
-	calls    map[string]*heard
 	format   store.Version // of group.json, in the last listing
 	total    int           // partitions, by group.json
 	older    []Entry       // assignments, ready objects and acknowledgements of the last listing
@@ -54,14 +53,6 @@ type seen struct {
 	leaves  bool
 	absent  clock.Instant // the first answer that found no object
 	again   clock.Instant // when to ask again
-}
-
-// heard is a call.
-type heard struct {
-	name  fence.ID
-	round uint64
-	call  *Call
-	asked bool
 }
 
 // beginWatch lists everything once: the versions count from then on, if this member has to

@@ -38,12 +38,15 @@ type world struct {
 	versions   map[any]store.Version
 	validity   time.Duration
 	partitions int
+	stallAfter time.Duration
+	stuck      []int // the work on these makes no progress and does not return
 
 	top   map[int]fence.Token // the greatest token of each partition
 	runs  map[int][]*work     // by partition
 	freed map[int]time.Duration
 	gaps  []time.Duration
 	moves int
+	notes map[string]int // by what they say
 	story []string
 
 	// Of scripts only.
@@ -74,7 +77,8 @@ type proc struct {
 	woken   time.Duration // the earliest tick that is under way
 	works   map[int]*work
 	hangs   bool                     // its work does not return
-	fails   func(partition int) bool // whether the work fails at once
+	fails   func(partition int) bool // whether the work fails, after failsIn
+	failsIn time.Duration
 	drain   time.Duration
 	ends    []member.Cause
 	joinAt  time.Duration
@@ -85,6 +89,7 @@ type work struct {
 	life      int
 	partition int
 	over      bool
+	began     clock.Instant
 }
 
 type timed struct {
@@ -119,7 +124,7 @@ func newWorld(t *testing.T, seed uint64, partitions int) *world {
 	w := &world{
 		T: t, rng: rand.New(rand.NewPCG(seed, 0)), store: map[string]*object{}, versions: map[any]store.Version{}, counts: map[string]int{},
 		latency: 20 * time.Millisecond, validity: 15 * time.Second, partitions: partitions,
-		top: map[int]fence.Token{}, runs: map[int][]*work{}, freed: map[int]time.Duration{},
+		top: map[int]fence.Token{}, runs: map[int][]*work{}, freed: map[int]time.Duration{}, notes: map[string]int{},
 	}
 	w.write(member.FormatKey, &member.Format{Partitions: partitions})
 	return w
@@ -203,9 +208,16 @@ func (p *proc) config() member.Config {
 	return member.Config{
 		Self: p.id, Group: group, Partitions: w.partitions, Identity: p.name, Weight: 1, Validity: w.validity,
 		Renew: w.validity * 2 / 5, Margin: w.validity / 10, ClockRate: 0.001, Drain: w.validity * 2 / 5,
-		Progress: func(int) clock.Instant { return p.local() }, Random: w.random,
+		StallAfter: w.stallAfter, Progress: p.progress, Random: w.random,
 		Nonce: func() string { w.n++; return fmt.Sprint(w.n) },
 	}
+}
+
+func (p *proc) progress(partition int) clock.Instant {
+	if x := p.works[partition]; x != nil && slices.Contains(p.w.stuck, partition) {
+		return x.began
+	}
+	return p.local()
 }
 
 func (w *world) random() float64 {
@@ -252,6 +264,7 @@ func (p *proc) step(life int, ev member.Event) {
 		w.tell("%s adopts %d", p.name, r.Adopted.Number())
 	}
 	for _, n := range r.Notes {
+		w.notes[n.What]++
 		if n.What != member.NoteBeat {
 			w.tell("%s: %s %v %d", p.name, n.What, n.Member, n.Number)
 		}
@@ -347,11 +360,11 @@ func (p *proc) start(s member.Start) {
 		w.gaps = append(w.gaps, w.now-at)
 		delete(w.freed, s.Partition)
 	}
-	x := &work{p: p, life: p.life, partition: s.Partition}
+	x := &work{p: p, life: p.life, partition: s.Partition, began: p.local()}
 	w.runs[s.Partition] = append(alive, x)
 	p.works[s.Partition] = x
 	if p.fails != nil && p.fails(s.Partition) {
-		w.after(w.delay(), func() { p.back(x, true) })
+		w.after(p.failsIn+w.delay(), func() { p.back(x, true) })
 	}
 }
 
@@ -371,7 +384,7 @@ func (p *proc) back(x *work, failed bool) {
 func (p *proc) stop(s member.Stop) {
 	p.w.tell("%s stops %d: %s", p.name, s.Partition, s.Cause)
 	x := p.works[s.Partition]
-	if p.hangs || p.manual || x == nil {
+	if p.hangs || p.manual || x == nil || slices.Contains(p.w.stuck, x.partition) {
 		return
 	}
 	p.w.after(time.Duration(p.w.rng.Int64N(int64(p.drain)+1)), func() { p.back(x, false) })
