@@ -215,6 +215,59 @@ func (k *lake) anotherLog() {
 	k.rows(1)
 }
 
+// What another program has left beside the files is told, and is not deleted.
+func TestForeignFiles(t *testing.T) {
+	foreign := []string{"day=2026-11-26/part-1.parquet", "part-00000-9f3a-c000.snappy.parquet", "00000000000000000001/part-1.parquet"}
+	inLake(t, func(t *testing.T, k *lake) {
+		k.rows(1)
+		k.publish(k.publisher(nil, nil))
+		look := func() (hooks []string) {
+			if r, err := k.publisher(nil, told(&hooks)).Status(t.Context()); errors.Join(err, r.Err()) != nil {
+				t.Fatal(err, r.Err())
+			}
+			return hooks
+		}
+		if got := look(); len(got) > 0 {
+			t.Errorf("without strange files: %q", got)
+		}
+		for _, name := range foreign {
+			k.Put("file/"+name, []byte("x"))
+		}
+		got := look()
+		for _, name := range foreign {
+			if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, name+": no log writes") }) {
+				t.Errorf("%s is not told: %q", name, got)
+			}
+		}
+		time.Sleep(30 * day)
+		k.rows(1)
+		k.publish(k.publisher(nil, nil))
+		k.prune()
+		for _, name := range foreign {
+			if !k.Has("file/" + name) {
+				t.Errorf("%s is gone", name)
+			}
+		}
+	})
+	// In a store that logs share, their marks are not strange.
+	root, sources, all := shared(t, 2)
+	for _, w := range all {
+		commitTo(t, w, []order{{ID: 1}})
+	}
+	var hooks []string
+	p, err := delta.Open(t.Context(), root, sources[:1], told(&hooks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	round(t, p)
+	if _, err := root.Put(t.Context(), "part-1.parquet", []byte("x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Status(t.Context()); err != nil || len(hooks) != 1 || !strings.HasPrefix(hooks[0], "part-1.parquet: ") {
+		t.Errorf("%q, %v", hooks, err)
+	}
+}
+
 // A table in a log's own store is that log's. An error names both logs, and what it advises helps.
 func TestTableOfAnotherLog(t *testing.T) {
 	inLake(t, func(t *testing.T, k *lake) {

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -13,6 +14,12 @@ const (
 	digits     = 20
 	checkpoint = ".checkpoint.parquet"
 )
+
+// sharedPrefix begins what logs keep in a store for files besides the files.
+const sharedPrefix = "_fencepost/"
+
+// fileName matches the names of files that logs write, below the table's root.
+var fileName = regexp.MustCompile(`^([0-9a-f]{32}/)?[0-9]{20}/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.[A-Za-z0-9.]+)?$`)
 
 func commitKey(version int64) string { return fmt.Sprintf("%s%0*d.json", logPrefix, digits, version) }
 func checkpointKey(version int64) string {

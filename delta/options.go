@@ -46,7 +46,8 @@ type Hooks struct {
 	Round func(Round)
 	// Published is told each round that has published something.
 	Published func(Report)
-	// Foreign is told what another program has left in the Delta log.
+	// Foreign is told what another program has left in the Delta log, and by [Publisher.Status] also
+	// what it has left beside the files.
 	Foreign func(Foreign)
 	// Failed is told the errors after which [Publisher.Run] goes on: that of a source once,
 	// until it changes. It is also told of each checkpoint that could not be written, by
@@ -65,7 +66,7 @@ type Round struct {
 	Err error
 }
 
-// Foreign is something in the Delta log that this package has not written.
+// Foreign is something in the table's store that no part of Fencepost has written.
 type Foreign struct {
 	Key, What string
 }

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
 )
 
 const (
@@ -102,8 +104,9 @@ func (p *Publisher) yield(ctx context.Context) error {
 	return clock.Sleep(ctx, p.opts.Clock, time.Duration(rand.Int64N(int64(p.rivals)*int64(p.opts.Every))))
 }
 
-// Status reports how far the sources are published, and changes nothing. Errors: [ErrNoTable],
-// [ErrForeign], [ErrDamaged], the store's or ctx's.
+// Status reports how far the sources are published, and changes nothing. It tells Hooks.Foreign what
+// other programs have left in the Delta log and beside the files. Errors: [ErrNoTable], [ErrForeign],
+// [ErrDamaged], the store's or ctx's. It lists the table: a LIST for each 1,000 files, or so.
 func (p *Publisher) Status(ctx context.Context) (Report, error) {
 	r := Report{Version: -1}
 	s, err := p.table.load(ctx, nil)
@@ -122,7 +125,25 @@ func (p *Publisher) Status(ctx context.Context) (Report, error) {
 		return r, err
 	}
 	p.report(&r, jobs)
-	return r, nil
+	return r, p.strangers(ctx)
+}
+
+// strangers tells of objects in the table's root that no log has written.
+func (p *Publisher) strangers(ctx context.Context) error {
+	for _, s := range p.sources {
+		if s.r == nil || s.own && s.Files != "" {
+			return nil // the root has more than files: logs, or nobody knows what
+		}
+	}
+	for info, err := range store.ListAll(ctx, p.table.st, "", nil, p.opts.Settle) {
+		if err != nil {
+			return err
+		}
+		if key := info.Key; !strings.HasPrefix(key, logPrefix) && !strings.HasPrefix(key, sharedPrefix) && !fileName.MatchString(key) {
+			p.foreign(key, "no log writes a file with such a name, and no version of the table has it; it is left alone: delete it if no program needs it")
+		}
+	}
+	return nil
 }
 
 // Unpublish takes the sources out of the table for good: a last version removes their files,

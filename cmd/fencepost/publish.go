@@ -214,7 +214,7 @@ func (a *app) publishedCmd() *cobra.Command {
 		Short: "print what is published, and how far behind it is",
 		Long: `Published prints the newest version of the Delta table, and how many edits of the log are
 in it and how many are not. It also prints the ids of other logs in the table, and what
-other programs have left in the Delta log. It changes nothing.
+other programs have left in the Delta log and beside the files. It changes nothing.
 
 ` + tableArg + `
 

@@ -86,7 +86,8 @@ func TestPublishAnotherLog(t *testing.T) {
 }
 
 func TestPublish(t *testing.T) {
-	url := "file://" + t.TempDir() + "/log"
+	dir := t.TempDir() + "/log"
+	url := "file://" + dir
 	must(t, "", "init", url)
 	if got := must(t, "", "publish", url); !strings.Contains(got, "no edits yet") {
 		t.Error(got)
@@ -109,6 +110,13 @@ func TestPublish(t *testing.T) {
 	}
 	if got := must(t, "", "verify", url); strings.Contains(got, "_delta_log") {
 		t.Errorf("verify says %q", got)
+	}
+	stray := filepath.Join(dir, "file", "part-00000-foreign.parquet")
+	if err := os.WriteFile(stray, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(t, "", "published", url); !strings.Contains(got, "foreign    part-00000-foreign.parquet: no log writes") {
+		t.Error(got)
 	}
 	if got := must(t, "", "unpublish", url); got != "unpublished; the last version is 3\n" {
 		t.Error(got)
