@@ -5,10 +5,58 @@ each with one on a line of its output. It ends with its input.
 """
 
 import contextlib
+import datetime
+import decimal
 import glob
 import json
 import os
+import shutil
 import sys
+import tempfile
+
+# What the filters of types_test.go call TIME and FIELD. The first is the type of the column "ts", the second
+# a member of the column "g".
+DIALECT = {"TIME": "timestamp", "FIELD": "g.x"}
+
+
+def said(where, dialect):
+    for name, text in dialect.items():
+        where = where.replace(name, text)
+    return where
+
+
+# Rows of the files that ready_test.go commits. The price has too many digits for an integer.
+def ready(first):
+    return [
+        {"id": n, "name": f"order {n}", "sum": n / 4, "ts": EPOCH + datetime.timedelta(microseconds=n), "price": PRICE + n}
+        for n in range(first, first + 10)
+    ]
+
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+PRICE = decimal.Decimal("123456789012345678.25")
+
+
+def plain(v):
+    """A value as text that is the same from all engines."""
+    if isinstance(v, bool) or v is None or isinstance(v, str):
+        return v
+    if isinstance(v, float):
+        return f"{v:.17e}"
+    if isinstance(v, (bytes, bytearray)):
+        return v.hex()
+    if isinstance(v, datetime.datetime):
+        return (v.astimezone(datetime.timezone.utc) if v.tzinfo else v).strftime("%Y-%m-%dT%H:%M:%S.%f")
+    if hasattr(v, "asDict"):  # Spark's
+        v = v.asDict()
+    if isinstance(v, dict):
+        return {str(name): plain(part) for name, part in v.items()}
+    if isinstance(v, (list, tuple)):
+        if v and all(isinstance(part, dict) and sorted(part) == ["key", "value"] for part in v):
+            return {part["key"]: plain(part["value"]) for part in v}  # a map
+        return [plain(part) for part in v]
+    return str(v)  # integers, decimals, dates
+
 
 # What every engine computes of a table.
 COLUMNS = "count(*), min(id), max(id), sum(id), count(distinct id), sum(sum)"
@@ -28,6 +76,27 @@ class DeltaRS:
     def read(self, table, version):
         found = self.lib.QueryBuilder().register("t", self.lib.DeltaTable(table, version=version)).execute(f"select {COLUMNS} from t")
         return [c[0].as_py() for c in found.read_all().columns]
+
+    def query(self, table, text):
+        import polars
+
+        found = self.lib.QueryBuilder().register("t", self.lib.DeltaTable(table)).execute(text)
+        return polars.DataFrame(found.read_all()).to_dicts()
+
+    def rows(self, table):
+        return self.query(table, "select * from t")
+
+    def ids(self, table, where, expression):
+        return [r["id"] for r in self.query(table, "select id from t where " + said(where, DIALECT | {"FIELD": "g['x']"}))]
+
+    def make(self, file, first):
+        """A file by the library parquet of Rust."""
+        import polars
+
+        with tempfile.TemporaryDirectory() as dir:
+            self.lib.write_deltalake(dir, polars.DataFrame(ready(first), schema_overrides={"price": polars.Decimal(30, 2)}))
+            (made,) = glob.glob(dir + "/*.parquet")
+            shutil.copy(made, file)
 
     def writes(self, table):
         t = lambda: self.lib.DeltaTable(table)
@@ -60,6 +129,16 @@ class Polars:
         t = p.scan_delta(table, version=version)
         return t.select(p.len(), c("id").min().alias("a"), c("id").max().alias("b"), c("id").sum().alias("c"), c("id").n_unique().alias("d"), c("sum").sum()).collect().row(0)
 
+    def rows(self, table):
+        return self.lib.scan_delta(table).collect().to_dicts()
+
+    def ids(self, table, where, expression):
+        names = {"c": self.lib.col, "D": decimal.Decimal, "date": datetime.date, "at": lambda us: EPOCH + datetime.timedelta(microseconds=us)}
+        return self.lib.scan_delta(table).filter(eval(expression, names)).select("id").collect()["id"].to_list()
+
+    def make(self, file, first):
+        self.lib.DataFrame(ready(first), schema_overrides={"price": self.lib.Decimal(30, 2)}).write_parquet(file)
+
     def line(self, text):
         return eval(text, {"polars": self.lib})
 
@@ -87,6 +166,22 @@ class DuckDB:
     def read(self, table, version):
         at = "" if version is None else f", version={version}"
         return self.c.execute(f"select {COLUMNS} from delta_scan('{table}'{at})").fetchone()
+
+    def rows(self, table):
+        # To return a timestamp with a zone, DuckDB needs a package more.
+        c = self.c.execute(f"select * replace (epoch_us(ts) as ts) from delta_scan('{table}')")
+        names = [d[0] for d in c.description]
+        found = [dict(zip(names, row)) for row in c.fetchall()]
+        for row in found:
+            row["ts"] = EPOCH + datetime.timedelta(microseconds=row["ts"])
+        return found
+
+    def ids(self, table, where, expression):
+        return [r[0] for r in self.c.execute(f"select id from delta_scan('{table}') where " + said(where, DIALECT | {"TIME": "timestamptz"})).fetchall()]
+
+    def make(self, file, first):
+        columns = "n id, 'order ' || n \"name\", n / 4.0 :: double \"sum\", make_timestamptz(n) ts, ('" + str(PRICE) + "' :: decimal(30, 2) + n) :: decimal(30, 2) price"
+        self.c.execute(f"copy (select {columns} from range({first}, {first + 10}) t(n)) to '{file}' (format parquet)")
 
     def line(self, text):
         return eval(text, {"duckdb": self.c})
@@ -158,6 +253,12 @@ class Spark:
             cached.unpersist(False)
         return found
 
+    def rows(self, table):
+        return [r.asDict() for r in self.s.read.format("delta").load(self.at(table)).collect()]
+
+    def ids(self, table, where, expression):
+        return [r[0] for r in self.s.read.format("delta").load(self.at(table)).where(said(where, DIALECT)).select("id").collect()]
+
     def writes(self, table):
         t = f"delta.`{self.at(table)}`"
         row = lambda: self.s.createDataFrame([(1, "foreign", 1.0)], "id long, name string, sum double").write.format("delta")
@@ -195,9 +296,15 @@ def content(found):
     return {"rows": rows, "least": least, "most": most, "ids": int(ids or 0), "distinct": distinct, "sum": float(total or 0)}
 
 
-def answer(engine, do, table=None, version=None, hours=None, text=None):
+def answer(engine, do, table=None, version=None, hours=None, text=None, filters=None, file=None, first=None):
     if do == "read":
         return content(engine.read(table, version))
+    if do == "rows":
+        return sorted(({name: plain(v) for name, v in row.items()} for row in engine.rows(table)), key=lambda r: int(r["id"]))
+    if do == "ids":  # of the rows that each filter finds
+        return [sorted(engine.ids(table, f["SQL"], f["Polars"])) for f in filters]
+    if do == "make":
+        return engine.make(file, first)
     if do == "line":  # of Python, from docs/delta.md: how many rows it finds
         return engine.line(text).shape[0]
     if do == "vacuum":
