@@ -28,8 +28,8 @@ type GroupOptions struct {
 	// Writer configures the writer of each partition's log. RunGroup sets Writer.Until, so it must be nil
 	// here. MaxBytes and InFlight are for each log.
 	Writer *writer.Options
-	// Opens is how many logs are opened at once, 1 to 1,024, default 16. The others wait in the order
-	// in which their partitions came.
+	// Opens is how many logs are opened at once, 1 to 1,024, default 16. Of the others the next is the one whose
+	// partition has been without an owner for longest.
 	Opens int
 	// Contact is how long RunGroup tries to reach the store before its first request is answered.
 	// Then it returns store.ErrUnreachable. Default 0: until ctx ends. Every 5 s the log says
@@ -158,7 +158,7 @@ type groupRun struct {
 	logger *zap.Logger
 	clock  clock.Clock
 	drain  time.Duration
-	opens  chan struct{}
+	opens  turns
 	probed *probe.Report
 	// first is held by the log that is opened first, if there is a second store for files:
 	// it probes that store for all.
@@ -170,7 +170,7 @@ func newGroupRun(st store.Store, opts *GroupOptions, work func(ctx context.Conte
 	v := *cmp.Or(opts, &GroupOptions{})
 	r := &groupRun{
 		work: work, logger: logging(v.Logger), group: *cmp.Or(v.Group, &group.Options{}), writer: *cmp.Or(v.Writer, &writer.Options{}),
-		opens: make(chan struct{}, cmp.Or(v.Opens, 16)), first: make(chan struct{}, 1),
+		opens: turns{free: cmp.Or(v.Opens, 16)}, first: make(chan struct{}, 1),
 	}
 	r.filesKnown.Store(store.IsNil(r.writer.Files))
 	r.group.Logger = cmp.Or(r.group.Logger, r.logger.Named("group"))
@@ -224,12 +224,10 @@ func lost(cause error) bool {
 
 // open opens the log of a partition, when it is its turn.
 func (r *groupRun) open(ctx, until context.Context, p *group.Partition) (*writer.Writer, error) {
-	select {
-	case r.opens <- struct{}{}:
-		defer func() { <-r.opens }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := r.opens.take(ctx, p.Number(), r.clock.Now().Add(-p.Idle())); err != nil {
+		return nil, err
 	}
+	defer r.opens.give()
 	st, err := PartitionStore(r.st, p.Number())
 	if err != nil {
 		return nil, err

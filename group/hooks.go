@@ -34,7 +34,7 @@ type Opening struct {
 	Token     fence.Token
 	// Failures is how often the work has failed in a row before this opening.
 	Failures int
-	// Waited is how long this member has waited for those who worked on the partition before.
+	// Waited is how long this member has waited for those who worked on the partition before, or since the work failed.
 	Waited time.Duration
 }
 

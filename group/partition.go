@@ -34,6 +34,11 @@ func (p *Partition) Number() int { return p.number }
 // before, by any member.
 func (p *Partition) Token() fence.Token { return p.token }
 
+// Idle is for how long nobody had worked on the partition when this opening began, as far as this member knows. After a
+// crash it counts from when this member read that it is the owner. Where many wait, serve those first that were idle for
+// longest.
+func (p *Partition) Idle() time.Duration { return p.start.Idle }
+
 // Remaining is how long the ownership lasts if no further heartbeat is applied; 0 once it is over.
 func (p *Partition) Remaining() time.Duration {
 	if p.ctx.Err() != nil {

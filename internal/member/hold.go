@@ -61,8 +61,9 @@ const (
 type part struct {
 	phase    phase
 	tenure   uint64
-	opened   int // openings under this tenure
-	mine     clock.Instant
+	opened   int           // openings under this tenure
+	mine     clock.Instant // when the member saw that it is the owner, or the work failed
+	free     clock.Instant // since when nobody works on it
 	until    clock.Instant // the end of a backoff, of handing, of stopping
 	began    clock.Instant
 	failures int
@@ -266,6 +267,10 @@ func (m *Machine) turnPart(p int, x *part) {
 		if m.waits(p) {
 			return
 		}
+		x.free = x.mine
+		if m.handedOver(p) {
+			x.free = m.now
+		}
 		m.start(p, x)
 	case backoff:
 		if m.now >= x.until && !m.leaving {
@@ -335,7 +340,7 @@ func (m *Machine) start(p int, x *part) {
 	//mutant:replace x.opened++ =>
 	x.opened++
 	x.phase, x.began = working, m.now
-	m.out.Starts = append(m.out.Starts, Start{Partition: p, Tenure: x.tenure, Token: token, Failures: x.failures, Waited: m.now.Sub(x.mine)})
+	m.out.Starts = append(m.out.Starts, Start{Partition: p, Tenure: x.tenure, Token: token, Failures: x.failures, Waited: m.now.Sub(x.mine), Idle: m.now.Sub(x.free)})
 	if m.cfg.StallAfter > 0 {
 		m.partsDue = min(m.partsDue, m.now.Add(m.cfg.StallAfter))
 	}
@@ -377,6 +382,14 @@ func (m *Machine) waits(p int) bool {
 		m.awaited[x] = min(cmp.Or(m.awaited[x], e.Number), e.Number)
 	}
 	return waits
+}
+
+// handedOver reports whether the owner before has worked on a partition until it acknowledged.
+func (m *Machine) handedOver(p int) bool {
+	return slices.ContainsFunc(m.known.Pending(p), func(e assign.Entry) bool {
+		x := m.known.Members()[e.Member].Name
+		return x != m.cfg.Self && e.Number == m.known.Moved(p) && !m.dead[x]
+	})
 }
 
 func (m *Machine) isCleared(p int, x fence.ID, n uint64) bool {

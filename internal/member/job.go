@@ -119,8 +119,10 @@ type Start struct {
 	Token     fence.Token
 	// Failures is how often the work has failed in a row.
 	Failures int
-	// Waited is how long the member has waited for it since it saw that it is the owner.
+	// Waited is how long the member has waited for it since it saw that it is the owner, or since the work failed.
 	Waited time.Duration
+	// Idle is the part of it in which nobody worked on the partition, as far as the member knows.
+	Idle time.Duration
 }
 
 // Stop asks the driver to end the context of the work on a partition.

@@ -18,7 +18,7 @@ func (m *Machine) failedPart(p int, x *part) {
 	}
 	d := min(firstBackoff<<min(x.failures, 16), lastBackoff)
 	x.failures++
-	x.again = false
+	x.again, x.mine, x.free = false, m.now, m.now
 	x.phase, x.until = backoff, m.now.Add(d/2+time.Duration(m.cfg.Random()*float64(d)/2))
 	m.partsDue = min(m.partsDue, x.until)
 	if x.failures >= failuresAtOnce && !x.called {
