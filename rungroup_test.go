@@ -36,6 +36,8 @@ type fleet struct {
 	mu    sync.Mutex
 	acked [][]string // by partition
 	who   []string   // who appended last
+
+	change func(*fencepost.GroupOptions) // of each worker that joins
 }
 
 type hand struct {
@@ -74,7 +76,11 @@ func (f *fleet) join(name string) *hand {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	h := &hand{st: f.faulty.Client(name), cancel: cancel, ended: make(chan error, 1)}
 	go func() {
-		h.ended <- fencepost.RunGroup(ctx, h.st, f.options(name), func(ctx context.Context, s *fencepost.PartitionSession) error {
+		o := f.options(name)
+		if f.change != nil {
+			f.change(o)
+		}
+		h.ended <- fencepost.RunGroup(ctx, h.st, o, func(ctx context.Context, s *fencepost.PartitionSession) error {
 			p := s.Partition.Number()
 			for ctx.Err() == nil {
 				f.mu.Lock()
@@ -179,10 +185,44 @@ func TestRunGroupWithADamagedLog(t *testing.T) {
 		if _, err := f.mem.Put(f.Context(), "partition/000002/format.json", []byte("junk"), nil); err != nil {
 			f.Fatal(err)
 		}
-		a, b := f.join("a"), f.join("b")
-		time.Sleep(3 * time.Minute)
-		f.stop(a)
-		f.stop(b)
+		var mu sync.Mutex
+		tries, reports := map[string]int{}, 0
+		f.change = func(o *fencepost.GroupOptions) {
+			name := o.Group.Identity
+			o.Group.Hooks.Opened = func(e group.Opening) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.Partition == 2 {
+					tries[name]++
+				}
+			}
+			o.Group.Hooks.Parked = func(e group.Parking) {
+				mu.Lock()
+				defer mu.Unlock()
+				if reports++; e != (group.Parking{Partition: 2}) {
+					f.Errorf("reported is %+v", e)
+				}
+			}
+		}
+		var all []*hand
+		for _, name := range []string{"a", "b", "c", "d"} {
+			all = append(all, f.join(name))
+		}
+		time.Sleep(30 * time.Minute)
+		mu.Lock()
+		gaveUp := 0
+		for _, n := range tries {
+			if n >= 3 { // or it moved before that
+				gaveUp++
+			}
+		}
+		if gaveUp != 3 || reports != 1 {
+			f.Errorf("it was tried %v times, and reported %d times", tries, reports)
+		}
+		mu.Unlock()
+		for _, h := range all {
+			f.stop(h)
+		}
 		for p, all := range f.acked {
 			if (p == 2) != (len(all) == 0) {
 				f.Errorf("partition %d has %d records", p, len(all))
