@@ -389,3 +389,64 @@ func TestRepairPage(t *testing.T) {
 		}
 	}
 }
+
+// A page of files that one pass has folded: no older version has its entries inline. It is made
+// again from the older version and the log after it, while the objects of the log are still there.
+// In a small log also a page of what was dropped, and one of the files removed.
+func TestRepairPageFromChain(t *testing.T) {
+	for _, pinned := range []bool{false, true} {
+		l := logtest.New(t, logtest.WithGrace(time.Hour), nil)
+		if !pinned {
+			table(l, 3)
+			compact(l)
+		}
+		files := table(l, 1300)
+		if pinned {
+			if _, err := l.State.Pin(t.Context(), &state.PinOptions{Name: "backup"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		compact(l)
+		repairs(t, l, l.Newest().FilePages[0].Key)
+		table(l, 2, files[:1100]...)
+		compact(l)
+		m := l.Newest()
+		for _, p := range m.DroppedPages {
+			repairs(t, l, p.Key)
+		}
+		for _, p := range slices.Concat(m.FilePages, m.RemovedPages) {
+			repairs(t, l, p.Key)
+		}
+		if len(m.DroppedPages) == 0 || len(m.RemovedPages)+len(m.FilePages) == 0 {
+			t.Error("a list has no page")
+		}
+		// Without the log objects nothing can be made again.
+		c := l.Fork(t, nil)
+		for _, key := range c.Keys(layout.DataPrefix) {
+			if p, _ := layout.ParseDataKey(key); m.Past(p) && len(c.Body(key)) > frame.HeaderSize {
+				c.Remove(key)
+			}
+		}
+		page := m.DroppedPages[0].Key
+		del(c, page)
+		if r, err := verify.Run(t.Context(), c.Mem, &verify.Options{Repair: true}); err != nil || r.OK() || c.Has(page) {
+			t.Errorf("pruned: %v, %v", r.Problems, err)
+		}
+	}
+}
+
+// repairs removes a page of a copy of l, and wants it back.
+func repairs(t *testing.T, l *logtest.Log, page string) {
+	t.Helper()
+	c := l.Fork(t, nil)
+	del(c, page)
+	r, err := verify.Run(t.Context(), c.Mem, &verify.Options{Repair: true})
+	if err != nil || !r.OK() || len(r.Problems) != 1 || !r.Problems[0].Repaired {
+		t.Errorf("%s: %v, %v", page, r.Problems, err)
+		return
+	}
+	if !bytes.Equal(c.Body(page), l.Body(page)) {
+		t.Errorf("%s is not what it was", page)
+	}
+	finds(t, c, "repaired", "")
+}

@@ -71,9 +71,9 @@ func (v *verifier) unlock(ctx context.Context, key string) error {
 }
 
 // badPage reports a page of the newest manifest that is damaged or lost. It can be repaired if
-// another version in the store has all its entries.
+// another version in the store has all its entries, or has them with the edits after it on the chain.
 func (v *verifier) badPage(ctx context.Context, p state.PageRef, bad error) error {
-	body, err := v.log.Rebuild(ctx, v.m, p.Key)
+	body, err := v.log.Rebuild(ctx, v.m, p.Key, v.editsBetween)
 	if err != nil && !unreadable(err) {
 		return err
 	}
@@ -82,7 +82,7 @@ func (v *verifier) badPage(ctx context.Context, p state.PageRef, bad error) erro
 		v.problem(p.Key, restore+"; "+keep, what, v.m.Version, about(p.Key, bad))
 		return nil
 	}
-	v.repairable(ctx, p.Key, repair{"write the page again, with the entries that an older version of the manifest has", func(ctx context.Context) error {
+	v.repairable(ctx, p.Key, repair{"write the page again, with the entries that an older version of the manifest and the log after it have", func(ctx context.Context) error {
 		write := &store.WriteOptions{Settle: v.opts.Settle}
 		_, info, err := store.Read(ctx, v.st, p.Key, &store.ReadOptions{Limit: fence.MaxManifest, Settle: v.opts.Settle})
 		switch {
@@ -97,4 +97,36 @@ func (v *verifier) badPage(ctx context.Context, p state.PageRef, bad error) erro
 		return p.Check(ctx) // somebody else may have repaired it
 	}}, what, v.m.Version, about(p.Key, bad))
 	return nil
+}
+
+// maxRedone bounds the bytes of the edits that are applied to an older version again.
+const maxRedone = 64 << 20
+
+// editsBetween reads edits that are folded already. Their objects stay for the grace period, and
+// longer if an older version is pinned.
+func (v *verifier) editsBetween(ctx context.Context, from, to frame.Point) (edits []state.AppliedEdit, err error) {
+	at, size := from, 0
+	for step, err := range v.chain.Walk(ctx, from) {
+		if err != nil && unreadable(err) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if step.Frame.Kind == frame.Edit {
+			e, err := state.DecodeEdit(step.Frame.Edit())
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", layout.DataKey(step.From.Position), err)
+			}
+			edits = append(edits, state.AppliedEdit{Position: step.From.Position, Offset: step.From.Offset, Edit: e})
+			size += len(step.Frame.Edit())
+		}
+		if at = step.To; !at.Before(to) || size > maxRedone {
+			break
+		}
+	}
+	if !at.Equal(to) {
+		return nil, fmt.Errorf("%w: the log cannot be read from %v to %v any more", store.ErrNotFound, from.Position, to.Position)
+	}
+	return edits, nil
 }

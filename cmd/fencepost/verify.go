@@ -49,8 +49,10 @@ that the versions before it are missing.
 
 With --repair it repairs what needs no guess, and prints what it did. It creates lost
 seals that the manifest names. It writes lost pages of the manifest's lists again if an
-older version has their entries. It deletes old locks that cannot be read. With --dry-run it prints what
-it would do. If all is repaired the exit status is 0.
+older version has their entries, alone or with the log after it. It deletes old locks that
+cannot be read. With --dry-run it prints what it would do. If all is repaired the exit
+status is 0. A wrong hint needs no repair: openers read from the floor instead, and the
+next checkpoint of a writer replaces it. What nobody names, a compactor deletes.
 
 If the URL is that of a group of workers, it checks every object of the group, and the
 log of each partition, --at-once of them at a time. The options hold for each log, and
