@@ -21,6 +21,9 @@ const (
 	maxFooter = 64 << 20
 )
 
+// removeIt is what to do about a file that cannot be in the table.
+const removeIt = "remove it from the log's table with an edit"
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // footer is what a file's own end says of it.
@@ -37,7 +40,7 @@ type footer struct {
 func readFooter(ctx context.Context, st store.Store, key string, of manifest.File, settle *store.SettleOptions) (*footer, error) {
 	size := of.Size
 	notParquet := func(err error) error {
-		return fmt.Errorf("%w: %s is no Parquet file: %w; remove it from the log's table with an edit", ErrSource, key, err)
+		return fmt.Errorf("%w: %s is no Parquet file: %w; "+removeIt, ErrSource, key, err)
 	}
 	if size < 12 {
 		return nil, notParquet(fmt.Errorf("it has %d bytes", size))
@@ -50,7 +53,7 @@ func readFooter(ctx context.Context, st store.Store, key string, of manifest.Fil
 	// this check: a disk flips a bit of the smallest value that a footer tells; the table says
 	// that the file has no such rows; engines skip the file, and miss them.
 	if sum := crc32.Checksum(end, castagnoli); int64(len(end)) == size && sum != of.CRC32C {
-		return nil, fmt.Errorf("%w: the checksum of %s is %08x, and the log says %08x: it was replaced or damaged; run `fencepost verify`", ErrSource, key, sum, of.CRC32C)
+		return nil, fmt.Errorf("%w: the checksum of %s is %08x, and the log says %08x: it was replaced or damaged: restore it, or "+removeIt, ErrSource, key, sum, of.CRC32C)
 	}
 	if magic := string(end[len(end)-4:]); magic != "PAR1" {
 		return nil, notParquet(fmt.Errorf("it ends with %q", magic))
@@ -69,7 +72,7 @@ func readFooter(ctx context.Context, st store.Store, key string, of manifest.Fil
 		return nil, notParquet(err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", key, err)
+		return nil, fmt.Errorf("%s: %w; "+removeIt, key, err)
 	}
 	return f, nil
 }
@@ -80,7 +83,7 @@ func readEnd(ctx context.Context, st store.Store, key string, size, n int64, set
 		return nil, fmt.Errorf("delta: the footer of a live file: %w", err)
 	}
 	if info.Size != size || int64(len(end)) != n {
-		return nil, fmt.Errorf("%w: %s has %d bytes, and the log says %d: it was replaced or damaged; run `fencepost verify`", ErrSource, key, info.Size, size)
+		return nil, fmt.Errorf("%w: %s has %d bytes, and the log says %d: it was replaced or damaged: restore it, or "+removeIt, ErrSource, key, info.Size, size)
 	}
 	return end, nil
 }

@@ -131,8 +131,10 @@ func (d *damage) check(t *testing.T, k *lake) {
 	var hooks []string
 	_, err := k.publisher(nil, told(&hooks)).Publish(context.Background())
 	if d.is != nil {
-		if !errors.Is(err, d.is) || !strings.Contains(fmt.Sprint(err), d.says) {
+		if text := fmt.Sprint(err); !errors.Is(err, d.is) || !strings.Contains(text, d.says) {
 			t.Errorf("got %v, want %v that says %q", err, d.is, d.says)
+		} else if !strings.Contains(text, "_delta_log/0") || !strings.Contains(text, "publish to a new place") || !strings.Contains(text, "restore the ") {
+			t.Errorf("%v names no object, or does not say what to do", err)
 		}
 		if after := k.Keys("file/_delta_log/"); !slices.Equal(before, after) {
 			t.Errorf("there were %d objects, and now there are %d", len(before), len(after))
@@ -195,6 +197,8 @@ func TestBadSources(t *testing.T) {
 				}
 				if err := r.Err(); !errors.Is(err, b.is) || !strings.Contains(fmt.Sprint(err), b.says) {
 					t.Errorf("got %v, want %v that says %q", err, b.is, b.says)
+				} else if text := err.Error(); !k.anew && !strings.Contains(text, "remove it from the log's table with an edit") {
+					t.Errorf("%v does not say what to do", err)
 				}
 				if r.Version != 1 {
 					t.Errorf("it has published version %d", r.Version)

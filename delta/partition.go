@@ -84,7 +84,7 @@ func (p *Publisher) partitioned(path string, f manifest.File) error {
 		columns = m.partitions(s)
 	}
 	if name, want := badPartition(columns, f.Meta); name != "" {
-		return fmt.Errorf("%w: %s has the value %q of the partition column %s, which is %s: remove the file from the log's table with an edit, and add it with a value like %s in its Meta", ErrSchema, path, f.Meta[name], name, columns[name], want)
+		return fmt.Errorf("%w: %s has the value %q of the partition column %s, which is %s: "+removeIt+", and add it again with a value like %s in its Meta", ErrSchema, path, f.Meta[name], name, columns[name], want)
 	}
 	return nil
 }

@@ -323,7 +323,7 @@ func (s *source) moved(err error) error {
 	if s.trouble++; s.trouble < 4 {
 		return errAgain
 	}
-	return fmt.Errorf("%w: what the log of %s names is gone: %w; run fencepost verify", ErrSource, s.name, err)
+	return fmt.Errorf("%w: what the log of %s names is gone: %w; run `fencepost verify`, which names each such object: restore it, or if it is a file, "+removeIt, ErrSource, s.name, err)
 }
 
 // advance creates the versions for some steps, until all are there or somebody else was quicker.

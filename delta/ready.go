@@ -71,7 +71,7 @@ func (w *Writer[T]) ready(ctx context.Context, body *io.SectionReader, rows int6
 // readReady reads the footer of a file that is not in a store yet.
 func readReady(file io.ReaderAt, size int64) (*footer, error) {
 	notParquet := func(err error) error {
-		return fmt.Errorf("delta: what WriteParquet got is no Parquet file: %w", err)
+		return fmt.Errorf("delta: what WriteParquet got is no Parquet file: %w; give it a file that is complete", err)
 	}
 	if size < 12 {
 		return nil, notParquet(fmt.Errorf("it has %d bytes", size))

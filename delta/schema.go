@@ -100,7 +100,7 @@ func column(name string, of dataType) field {
 func decodeSchema(text string) (*schema, error) {
 	s := &schema{}
 	if err := json.Unmarshal([]byte(text), s); err != nil {
-		return nil, fmt.Errorf("%w: the schema of the table cannot be read: %w", ErrDamaged, err)
+		return nil, fmt.Errorf("%w: the schema of the table cannot be read: %w; restore the table from a backup, or publish to a new place", ErrDamaged, err)
 	}
 	return s, nil
 }
@@ -141,7 +141,7 @@ func (s *schema) mergeAt(path string, o *schema) (*schema, error) {
 			edit().Fields = append(edit().Fields, f)
 			continue
 		case have.Name != f.Name:
-			return nil, fmt.Errorf("%w: the column %s%s is called %s%s in the table, and Delta knows no case", ErrSchema, path, f.Name, path, have.Name)
+			return nil, fmt.Errorf("%w: the column %s%s is called %s%s in the table, and Delta knows no case: call it %s%s", ErrSchema, path, f.Name, path, have.Name, path, have.Name)
 		}
 		both, err := have.Type.merge(path+f.Name, f.Type)
 		if err != nil {

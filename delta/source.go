@@ -270,7 +270,7 @@ func (s *source) difference(ctx context.Context, st *state) (step, error) {
 	for _, path := range slices.Sorted(maps.Keys(active)) {
 		key, ok := strings.CutPrefix(path, s.Files)
 		if !ok {
-			return step{}, fmt.Errorf("%w: the table has the file %s of %s, which is not below %q: Source.Files was another one before", ErrSource, path, s.name, s.Files)
+			return step{}, fmt.Errorf("%w: the table has the file %s of %s, which is not below %q: Source.Files was another one before: give that one", ErrSource, path, s.name, s.Files)
 		}
 		d.remove = append(d.remove, filePrefix+key)
 	}
@@ -395,7 +395,7 @@ func (s *source) fit(p *Publisher, steps []step, bad map[string]error) (need *sc
 				need, err = need.merge(own.schema)
 			}
 			if err != nil {
-				return nil, i, f.Key, fmt.Errorf("%s: %w", s.path(f.Key), err)
+				return nil, i, f.Key, fmt.Errorf("%s: %w; "+removeIt, s.path(f.Key), err)
 			}
 		}
 	}

@@ -103,14 +103,23 @@ func (t *table) load(ctx context.Context, known *state) (*state, error) {
 		}
 		s, err := t.cold(ctx, l)
 		if err == nil || !errors.Is(err, errGap) && !errors.Is(err, store.ErrNotFound) {
-			return s, err
+			return s, remedied(err)
 		}
 		last = err
 	}
 	if errors.Is(last, store.ErrNotFound) {
 		last = fmt.Errorf("%w: objects vanish while they are read: %w", ErrDamaged, last)
 	}
-	return nil, last
+	return nil, remedied(last)
+}
+
+// remedied says what to do about a Delta log that is damaged. What another program has written has its
+// own remedy.
+func remedied(err error) error {
+	if !errors.Is(err, ErrDamaged) || errors.Is(err, ErrForeign) {
+		return err
+	}
+	return fmt.Errorf("%w; restore the object from a backup, or publish to a new place", err)
 }
 
 // cold builds the newest state from the newest checkpoint that fits the commits.
@@ -136,8 +145,10 @@ func (t *table) cold(ctx context.Context, l *listing) (*state, error) {
 		if !errors.Is(err, ErrForeign) && !errors.Is(err, ErrDamaged) {
 			return nil, err
 		}
-		// A commit of another program shows from every checkpoint: say that first.
-		why = append(why, err)
+		// What is wrong with a commit shows from every checkpoint: say that first, and once.
+		if len(why) == 0 || why[len(why)-1].Error() != err.Error() {
+			why = append(why, err)
+		}
 		if !errors.Is(err, ErrForeign) {
 			t.foreign(checkpointKey(v), fmt.Sprintf("it does not fit the commits and is not used: %v", err))
 		}
@@ -148,9 +159,11 @@ func (t *table) cold(ctx context.Context, l *listing) (*state, error) {
 		if err == nil {
 			return s, nil
 		}
-		why = append(why, err)
+		if len(why) == 0 || why[len(why)-1].Error() != err.Error() {
+			why = append(why, err)
+		}
 	} else if len(why) == 0 {
-		why = append(why, fmt.Errorf("%w: %w: %s, and no checkpoint after it can be read", ErrDamaged, errGap, commitKey(0)))
+		why = append(why, fmt.Errorf("%w: %w: %s is gone, and no checkpoint after it can be read", ErrDamaged, errGap, commitKey(0)))
 	}
 	return nil, errors.Join(why...)
 }
@@ -169,7 +182,7 @@ func (t *table) base(ctx context.Context, l *listing, version int64) (*state, er
 		if _, next := l.commits[version+1]; next {
 			return s, nil // the next commit proves it
 		}
-		return nil, fmt.Errorf("%w: %w: %s, which proves the checkpoint", ErrDamaged, errGap, commitKey(version))
+		return nil, fmt.Errorf("%w: %w: %s is gone, which proves the checkpoint", ErrDamaged, errGap, commitKey(version))
 	}
 	proof, err := t.proof(ctx, l, version)
 	if err != nil {
@@ -207,8 +220,8 @@ func fits(version int64, actions []action, got proof) error {
 		return fmt.Errorf("%w: %s is by %q; restore the table to version %d by deleting what comes after it, or publish to a new place", ErrForeign, commitKey(version), by, version-1)
 	}
 	if want.Files != got.Files || want.Sum != got.Sum {
-		return fmt.Errorf("%w: version %d has %d active files with checksum %s by its commit, and %d files with %s as it was read",
-			ErrDamaged, version, want.Files, text(want.Sum), got.Files, text(got.Sum))
+		return fmt.Errorf("%w: by %s version %d has %d active files with the checksum %s, and as it was read %d files with %s",
+			ErrDamaged, commitKey(version), version, want.Files, text(want.Sum), got.Files, text(got.Sum))
 	}
 	return nil
 }
@@ -225,7 +238,7 @@ func (t *table) follow(ctx context.Context, s *state, l *listing) error {
 
 func (t *table) followTo(ctx context.Context, s *state, l *listing, to int64) error {
 	if to < s.version {
-		return fmt.Errorf("%w: %w: %s", ErrDamaged, errGap, commitKey(s.version))
+		return fmt.Errorf("%w: %w: %s is gone", ErrDamaged, errGap, commitKey(s.version))
 	}
 	for s.version < to {
 		first := s.version + 1
@@ -264,7 +277,7 @@ func (s *state) step(actions []action) error {
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, commitKey(version), err)
 	}
 	if !s.protocol.ours() {
-		return fmt.Errorf("%w: %s sets the protocol %+v, which this program does not know", ErrForeign, commitKey(version), s.protocol)
+		return fmt.Errorf("%w: %s sets the protocol %+v, which this program does not know; restore the table to version %d by deleting what comes after it, or publish to a new place", ErrForeign, commitKey(version), *s.protocol, version-1)
 	}
 	// guard:delta-fits. A commit says how many files the table has after it, and has a checksum of
 	// the whole state. A publisher uses a state only if both fit the last commit. Without this check:
