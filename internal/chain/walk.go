@@ -105,8 +105,9 @@ func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 		}
 		// A large object after small ones costs a second request, so the next ones are asked for
 		// whole at once. Small ones after it only reserve too much, until they are here.
-		if w.usual += (f.Info.Size - w.usual) / 8; f.Info.Size > w.usual {
-			w.usual = f.Info.Size
+		// Seals say nothing about the size of what follows.
+		if f.Info.Size != frame.HeaderSize {
+			w.usual = max(w.usual+(f.Info.Size-w.usual)/8, f.Info.Size)
 		}
 	}
 	return f
