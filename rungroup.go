@@ -245,7 +245,15 @@ func (r *groupRun) open(ctx, until context.Context, p *group.Partition) (*writer
 			return nil, context.Cause(ctx)
 		}
 	}
-	w, err := writer.Open(ctx, st, p.Token(), &opts)
+	// In a goroutine of its own: the stack of an opening is deep, and that of a goroutine that lives on would stay so
+	// for long. There may be thousands.
+	var w *writer.Writer
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		w, err = writer.Open(ctx, st, p.Token(), &opts)
+	}()
+	<-opened
 	if err == nil {
 		r.filesKnown.Store(true)
 	}

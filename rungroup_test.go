@@ -256,10 +256,19 @@ func TestRunGroupCalmsDown(t *testing.T) {
 	})
 }
 
-// Idle partitions cost few goroutines, and no request.
+// live is the memory of heap and stacks that is in use, in bytes.
+func live() int64 {
+	runtime.GC()
+	runtime.GC() // what pools held until now
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
+
+// Idle partitions cost few goroutines, little memory, and no request.
 func TestRunGroupIdle(t *testing.T) {
 	inFleet(t, 200, func(f *fleet) {
-		before := runtime.NumGoroutine()
+		before, memory := runtime.NumGoroutine(), live()
 		ctx, cancel := context.WithCancelCause(context.Background())
 		ended := make(chan error, 1)
 		go func() {
@@ -273,6 +282,12 @@ func TestRunGroupIdle(t *testing.T) {
 		f.Logf("%.1f goroutines for each partition", float64(n)/200)
 		if n > 4*200+20 {
 			f.Errorf("%d goroutines for 200 idle partitions", n)
+		}
+		// 50 MiB for 1,000. The store's objects are in it, too.
+		each := (live() - memory) / 200
+		f.Logf("%d bytes for each partition", each)
+		if each > 50<<20/1000 {
+			f.Errorf("an idle partition takes %d bytes", each)
 		}
 		f.faulty.ResetCounts()
 		time.Sleep(10 * time.Minute)

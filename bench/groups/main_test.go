@@ -20,8 +20,17 @@ var (
 // validity is what a group has by default.
 const validity = 15 * time.Second
 
+// role is what a process does that a test starts.
+const role = "FENCEPOST_BENCH_ROLE"
+
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if os.Getenv(role) == "idle" {
+		if err := idle(os.Stdout); err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
 	page.Text = sources
 	if inFull() {
 		keepOthers()
@@ -30,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // measures are the tests that make rows, in the order of the page.
-var measures = []string{"TestSteady", "TestCrash", "TestRollingRestart", "TestJoin", "TestStorm", "TestScaleDown", "TestSizes", "TestLook", "TestRanges", "TestLeases"}
+var measures = []string{"TestSteady", "TestCrash", "TestRollingRestart", "TestJoin", "TestStorm", "TestScaleDown", "TestSizes", "TestLook", "TestRanges", "TestMemory", "TestLeases"}
 
 // keepOthers keeps the rows of other measures that are in the folder already, so that the measures
 // can be made one by one. All of them take many minutes.

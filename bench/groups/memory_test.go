@@ -1,0 +1,144 @@
+package groups
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/bench/result"
+	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
+	"github.com/fencepost/fencepost/writer"
+)
+
+// Environment of a process that owns idle partitions.
+const (
+	idleURL        = "FENCEPOST_BENCH_URL"
+	idlePartitions = "FENCEPOST_BENCH_PARTITIONS"
+	idleProfile    = "FENCEPOST_BENCH_PROFILE"
+)
+
+// footprint is the output of such a process, in bytes.
+type footprint struct {
+	RSS        int64 // as it is, with what the collector has not yet given back
+	Live       int64 // heap and stacks after a collection
+	Goroutines int
+}
+
+// idle owns all partitions of a group, and measures this process when nothing happens.
+func idle(out io.Writer) error {
+	st, err := store.Open(context.Background(), os.Getenv(idleURL))
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(os.Getenv(idlePartitions))
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	ended := make(chan error, 1)
+	all := make(chan struct{})
+	var opened atomic.Int64
+	go func() {
+		ended <- fencepost.RunGroup(ctx, st, &fencepost.GroupOptions{
+			Group:  &group.Options{Partitions: n, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 2, Refusals: 2, UploadSize: 1}},
+			Writer: &writer.Options{},
+		}, func(ctx context.Context, _ *fencepost.PartitionSession) error {
+			if opened.Add(1) == int64(n) {
+				close(all)
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+	}()
+	select {
+	case <-all:
+	case err := <-ended:
+		return err
+	}
+	// The group's own heartbeats go on meanwhile, and the runtime returns what it does not need.
+	time.Sleep(30 * time.Second)
+	f := footprint{Goroutines: runtime.NumGoroutine()}
+	if f.RSS, err = resident(); err != nil {
+		return err
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	f.Live = int64(m.HeapAlloc + m.StackInuse)
+	if path := os.Getenv(idleProfile); path != "" {
+		w, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		if err := pprof.Lookup("heap").WriteTo(w, 0); err != nil {
+			return err
+		}
+		if err := w.Close(); err != nil {
+			return err
+		}
+	}
+	stop()
+	<-ended
+	return json.NewEncoder(out).Encode(f)
+}
+
+// resident is how much memory of this process is in RAM.
+func resident() (int64, error) {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := bytes.Cut(b, []byte("VmRSS:"))
+	var kb int64
+	if _, err := fmt.Sscan(string(rest), &kb); err != nil {
+		return 0, fmt.Errorf("/proc/self/status has no VmRSS: %w", err)
+	}
+	return kb << 10, nil
+}
+
+// One process owns many idle partitions, each with an open log.
+func TestMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("it reads /proc/self/status")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(n int) (f footprint) {
+		cmd := exec.CommandContext(t.Context(), exe)
+		cmd.Env = append(os.Environ(), role+"=idle", idleURL+"=file://"+filepath.Join(t.TempDir(), "group")+"?create=true", fmt.Sprintf("%s=%d", idlePartitions, n))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(out, &f); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	mib := func(n int64) float64 { return float64(n) / (1 << 20) }
+	n := size(1000, 100)
+	one, all := run(1), run(n)
+	what := fmt.Sprintf("a process that owns %s idle partitions, on a directory", result.Number(float64(n)))
+	add(t,
+		result.Row{Name: what + ": MiB of live heap and stacks", Value: mib(all.Live), Goal: 50, Note: fmt.Sprintf("%d goroutines", all.Goroutines)},
+		result.Row{Name: what + ": MiB that are resident beyond those of a process that owns one", Value: mib(all.RSS - one.RSS), Goal: 50, Note: fmt.Sprintf("in all %.0f MiB; with one %.0f MiB", mib(all.RSS), mib(one.RSS))},
+	)
+}
