@@ -40,7 +40,7 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 		//
 		//mutant:replace if !w.named { => if true {
 		if !w.named {
-			if err := w.r.Release(ctx, w.pin); err != nil {
+			if err := w.release(ctx, w.pin); err != nil {
 				return err
 			}
 		}
@@ -62,7 +62,16 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 	case pin.Version != w.table.Version(): // there was no manifest, and now there is one
 		return errors.Join(errAgain, w.r.Release(ctx, pin))
 	}
-	w.pin = pin
+	w.pin, w.pins = pin, append(w.pins, pin)
+	return nil
+}
+
+// release releases a pin, and forgets it.
+func (s *source) release(ctx context.Context, pin manifest.Pin) error {
+	if err := s.r.Release(ctx, pin); err != nil {
+		return err
+	}
+	s.pins = slices.DeleteFunc(s.pins, func(p manifest.Pin) bool { return p.Key == pin.Key })
 	return nil
 }
 
@@ -215,11 +224,16 @@ func (p *Publisher) unpin(ctx context.Context, needed map[fence.ID]hold) error {
 }
 
 func (p *Publisher) unpinOne(ctx context.Context, s *source, h hold) error {
-	pins, err := s.r.Pins(ctx)
-	if err != nil {
-		return err
+	// The publisher knows its own pins. Those of publishers that died are found now and then.
+	now := p.opts.Clock.Now()
+	if s.listed == nil || now.Sub(*s.listed) >= retentionOf(p.state.meta, p.opts.Retention)/listsPerRetention {
+		pins, err := s.r.Pins(ctx)
+		if err != nil {
+			return err
+		}
+		s.pins, s.listed = pins, &now
 	}
-	for _, pin := range pins {
+	for _, pin := range slices.Clone(s.pins) {
 		if pin.Name != pinName(p.state.meta.ID) || pin.TTL != 0 || pin.Key == s.pin.Key {
 			continue
 		}
@@ -232,7 +246,7 @@ func (p *Publisher) unpinOne(ctx context.Context, s *source, h hold) error {
 		//
 		//mutant:replace pin.Version < h.Manifest => pin.Version < h.Manifest+1000
 		if pin.Version < h.Manifest {
-			if err := s.r.Release(ctx, pin); err != nil {
+			if err := s.release(ctx, pin); err != nil {
 				return err
 			}
 		}

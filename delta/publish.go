@@ -30,6 +30,9 @@ const (
 	checkpointEvery = 100
 	// holdsPerRetention is how many pins are taken in the time of a retention.
 	holdsPerRetention = 16
+	// listsPerRetention is how often a publisher reads all pins of a log in that time. Meanwhile
+	// it releases those that it knows.
+	listsPerRetention = 2
 	// rounds bounds how often a publisher begins again because others were quicker.
 	rounds = 100
 )

@@ -35,6 +35,9 @@ type source struct {
 	checked reader.Place
 	// pin holds the version pinned, if this publisher took a pin that no version names yet.
 	pin manifest.Pin
+	// pins are those of the table on this log that are known, and listed is when they were read last.
+	pins   []manifest.Pin
+	listed *clock.Instant
 	// named: there may be a version that names pin, for the answer to its create was lost.
 	named bool
 	// renewed is when this publisher last tried to move the hold without an edit, if ever.

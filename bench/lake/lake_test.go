@@ -123,11 +123,17 @@ func commits(t *testing.T) []result.Row {
 		row("LISTs for the source", "TestRequests list-manifest/", 1, ""),
 		row("GETs for the source", "TestRequests get-data/", 2, ""),
 		row("GETs for the new file's footer", "TestRequests get-file/0", -1, "the goals do not name it; with it they are 3 for a source that has one new file"),
-		row("PUTs for the hold, when it moves", "TestRequestsOfAHold put-pin/", 2, ""),
-		row("DELETEs for the hold, when it moves", "TestRequestsOfAHold delete-pin/", 1, ""),
 		row("LISTs shared by all sources", "TestRequests list-file/_delta_log/", 1, ""),
 		row("GETs shared by all sources", "TestRequests get-file/_delta_log/", 2, ""),
 		row("PUTs shared by all sources", "TestRequests put-file/_delta_log/", 1, ""),
+		row("PUTs for the hold, when it moves", "TestRequestsOfAHold put-pin/", 2, "16 times in each retention, and not for each commit"),
+		row("DELETEs for the hold, when it moves", "TestRequestsOfAHold delete-pin/", 1, ""),
+		row("LISTs for the source, when its hold moves", "TestRequestsOfAHold list-source", 1, "the log, the pin's proof, and all pins twice in each retention"),
+		row("GETs for the source, when its hold moves", "TestRequestsOfAHold get-source", 2, "2 as ever, the manifest, and all pins twice in each retention"),
+		row("GETs for the new file's footer, when the hold moves", "TestRequestsOfAHold get-footer", -1, ""),
+		row("LISTs shared by all sources, when a hold moves", "TestRequestsOfAHold list-table", 1, "the second one finds what can be let go of"),
+		row("GETs shared by all sources, when a hold moves", "TestRequestsOfAHold get-table", 2, "the oldest version within the retention, from its checkpoint on"),
+		row("PUTs shared by all sources, when a hold moves", "TestRequestsOfAHold put-table", 1, ""),
 	}
 }
 
