@@ -95,7 +95,8 @@ func TestRollingRestart(t *testing.T) {
 			result.Row{Name: what + ": p99", Value: q(0.99), Goal: 1.5, Ratio: true, Note: fmt.Sprintf("longest %.2f s, of %d", q(1), len(w.gaps))},
 			// From the one that stops to others, and from others to the one that starts. A partition that moved away
 			// may move once more when a later worker stops: its owner is restarted as well.
-			result.Row{Name: what + ": moves of a partition, on average", Value: float64(sum) / float64(n), Goal: 2, Ratio: true, Note: fmt.Sprintf("at most %d", slices.Max(w.moves))},
+			result.Row{Name: what + ": moves of a partition, on average", Value: float64(sum) / float64(n), Goal: 2, Ratio: true},
+			result.Row{Name: what + ": moves of a partition, at most", Value: float64(slices.Max(w.moves)), Goal: 2, Ratio: true},
 		)
 		w.end(all...)
 	})
