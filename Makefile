@@ -257,6 +257,10 @@ container: ## run the image that make release has made in podman, as docs/deploy
 sim: ## make and check SEEDS (20000) new histories of the whole system on a simulated store
 	go test -count=1 -timeout 0 -v -run '^TestHistories$$' ./internal/testkit/sim -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
 
+.PHONY: sim-groups
+sim-groups: ## make and check SEEDS (20000) new histories of groups; about 30 a second
+	FENCEPOST_SEEDS=$$(($(or $(SEED),1)))-$$(($(or $(SEED),1) + $(SEEDS) - 1)) go test -count=1 -timeout 0 -run '^TestManySeeds$$' ./internal/member
+
 # The seeds and the choice of mutants come from a hash of the code. So a change gets new
 # ones, and a run of the same code can be repeated.
 code-seed = sum=$$(find . -name '*.go' -not -path './.*' | LC_ALL=C sort | xargs cat | sha256sum); echo $$((16\#$${sum:0:12}))

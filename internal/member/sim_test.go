@@ -3,9 +3,12 @@ package member_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/assign"
 	"github.com/fencepost/fencepost/internal/member"
 )
 
@@ -29,7 +32,7 @@ func (w *world) whole() bool { return w.shares(w.partitions) }
 func (w *world) shares(partitions int) bool {
 	least, most, sum := 1<<30, 0, 0
 	for _, p := range w.procs {
-		if p.crashed {
+		if p.crashed || p.standby {
 			continue
 		}
 		n := len(p.works)
@@ -106,10 +109,21 @@ func chaos(t *testing.T, seed uint64) {
 		w.proc(fmt.Sprint("p", i))
 	}
 	lives := len(w.procs)
-	for range 60 {
+	if seed%3 == 0 {
+		w.run(time.Minute)
+		w.standby("z")
+	}
+	for act := range 60 {
+		if act%10 == 9 {
+			w.tended(8 * w.validity)
+		}
 		w.run(time.Duration(w.rng.Int64N(int64(15 * time.Second))))
 		p := w.procs[w.rng.IntN(len(w.procs))]
 		if p.crashed {
+			continue
+		}
+		if p.standby {
+			p.freezes = 2*time.Minute + time.Duration(w.rng.Int64N(int64(10*time.Minute)))
 			continue
 		}
 		switch w.rng.IntN(10) {
@@ -120,7 +134,7 @@ func chaos(t *testing.T, seed uint64) {
 		case 1, 2:
 			p.pause(time.Duration(w.rng.Int64N(int64(40*time.Second))) << (3 * w.rng.IntN(2)))
 		case 3:
-			p.pause(30 * 24 * time.Hour)
+			p.pause(5*time.Minute + time.Duration(w.rng.Int64N(int64(15*time.Minute)))) // until what it knows is pruned
 			lives++
 			w.proc(fmt.Sprint("p", lives))
 		case 4, 5:
@@ -141,15 +155,13 @@ func chaos(t *testing.T, seed uint64) {
 			}
 		}
 	}
-	// From now on nothing goes wrong. Those that sleep never wake.
+	// From now on nothing goes wrong.
 	w.faults, w.late = 0, 0
 	for _, p := range w.procs {
-		p.hangs = false
-		if p.paused > w.now+time.Hour {
-			p.crash()
-		}
+		p.hangs, p.freezes = false, 0
 	}
-	w.run(6 * time.Minute) // those that are paused wake
+	w.run(21 * time.Minute) // those that are paused wake
+	w.retry()
 	w.balanced(4 * time.Minute)
 	w.run(2 * time.Minute)
 	w.still(5 * time.Minute)
@@ -161,5 +173,104 @@ func chaos(t *testing.T, seed uint64) {
 			}
 			t.Errorf("%d objects are left", n)
 		}
+	}
+}
+
+// tended fails the test unless at some moment within this time each partition is worked on by a process that is
+// awake. If none is awake, that is nobody's fault.
+func (w *world) tended(within time.Duration) {
+	w.Helper()
+	start := w.now
+	for _, p := range w.procs {
+		p.hangs = false // each move would end a session
+	}
+	w.retry()
+	for {
+		awake, n := false, map[int]bool{}
+		for _, p := range w.procs {
+			if p.crashed || p.standby || w.now < p.paused {
+				continue
+			}
+			awake = awake || w.now-max(p.joinAt, p.paused) >= within
+			for partition := range p.works {
+				n[partition] = true
+			}
+		}
+		// One that was added a moment ago is not known to all.
+		if len(n) >= w.partitions {
+			return
+		}
+		if w.now-start > within {
+			if awake {
+				w.fail("after %v %d of %d partitions are worked on: %s", within, len(n), w.partitions, w.state())
+			}
+			return
+		}
+		w.run(100 * time.Millisecond)
+	}
+}
+
+// retry is what an operator does about partitions that nobody is to own.
+func (w *world) retry() {
+	if w.newest() == 0 {
+		return
+	}
+	if p := w.givenUp(); len(p) > 0 {
+		w.tell("an operator lets %v run again", p)
+		w.n++
+		key, call := member.Again(w.calls(), p, id(w.n), "again")
+		w.write(key, call)
+	}
+}
+
+// made checks the moves of a new assignment.
+func (w *world) made(a *assign.Assignment) {
+	n := a.Number()
+	before := w.kept[n-1]
+	if w.kept[n] != nil {
+		return // a copy, or one in a hole
+	}
+	w.kept[n] = a
+	if before == nil {
+		return
+	}
+	given := map[int]bool{}
+	for _, c := range w.calls() {
+		for _, g := range c.Given {
+			given[g.Partition] = true
+		}
+	}
+	lost, gained := map[fence.ID]int{}, map[fence.ID]int{}
+	name := func(a *assign.Assignment, p int) (x fence.ID) {
+		if p < a.Partitions() && a.Owner(p) != assign.Nobody {
+			x = a.Members()[a.Owner(p)].Name
+		}
+		return x
+	}
+	for p := range a.Partitions() {
+		if from, to := name(before, p), name(a, p); from != to && !given[p] {
+			lost[from]++
+			gained[to]++
+		}
+	}
+	// A member that stays gives what it has too much of, or receives what it has too little of.
+	for i, m := range a.Members() {
+		_, was := before.Index(m.Name)
+		if was && !m.Leaving && m.Weight > 0 && lost[m.Name] > 0 && gained[m.Name] > 0 && len(given) == 0 {
+			w.fail("assignment %d takes %d partitions from member %d, and gives it %d others", n, lost[m.Name], i, gained[m.Name])
+		}
+	}
+	// Where the same members share the same partitions, nothing moves.
+	live := func(a *assign.Assignment) (all []fence.ID) {
+		for _, m := range a.Members() {
+			if !m.Leaving && m.Weight > 0 {
+				all = append(all, m.Name)
+			}
+		}
+		slices.SortFunc(all, func(a, b fence.ID) int { return slices.Compare(a[:], b[:]) })
+		return all
+	}
+	if before.Partitions() == a.Partitions() && slices.Equal(live(before), live(a)) && len(given) == 0 && len(lost) > 0 {
+		w.fail("assignment %d moves %v without a reason", n, lost)
 	}
 }

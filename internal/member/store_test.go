@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/internal/assign"
 	"github.com/fencepost/fencepost/internal/member"
 )
 
@@ -19,6 +20,16 @@ func (p *proc) send(j member.Job) {
 		w.after(w.delay(), func() { p.step(life, ev) })
 	}
 	if w.hold(p, j, answer) {
+		return
+	}
+	if p.freezes > 0 && j.Op == member.Create && strings.HasPrefix(j.Key, member.AssignPrefix) {
+		// Its machine stops between the step and the request, and its clock with it.
+		d := p.freezes
+		p.freezes = 0
+		w.tell("%s is frozen for %v before it creates %s", p.name, d, j.Key)
+		w.after(d, func() { p.lost += d })
+		p.pause(d)
+		w.after(d, func() { p.send(j) })
 		return
 	}
 	left := time.Duration(float64(j.Until-p.local()) / p.rate)
@@ -104,6 +115,9 @@ func (w *world) apply(j member.Job) member.Event {
 		}
 		return member.Event{Outcome: member.Done}
 	case member.Put, member.List:
+	}
+	if a, ok := j.Doc.(*assign.Assignment); ok {
+		w.made(a)
 	}
 	return member.Event{Outcome: member.Done, Version: w.write(j.Key, j.Doc).version}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/assign"
 	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/store"
 )
@@ -46,7 +47,8 @@ type world struct {
 	freed map[int]time.Duration
 	gaps  []time.Duration
 	moves int
-	notes map[string]int // by what they say
+	notes map[string]int                // by what they say
+	kept  map[uint64]*assign.Assignment // the first of each number
 	story []string
 
 	// Of scripts only.
@@ -69,6 +71,9 @@ type proc struct {
 	m       *member.Machine
 	life    int
 	rate    float64
+	lost    time.Duration // for which its clock stood still
+	freezes time.Duration // how long it is frozen before it next creates an assignment
+	standby bool          // its weight is 0
 	crashed bool
 	running bool // Run was called
 	stopped bool // it does not join again
@@ -124,7 +129,7 @@ func newWorld(t *testing.T, seed uint64, partitions int) *world {
 	w := &world{
 		T: t, rng: rand.New(rand.NewPCG(seed, 0)), store: map[string]*object{}, versions: map[any]store.Version{}, counts: map[string]int{},
 		latency: 20 * time.Millisecond, validity: 15 * time.Second, partitions: partitions,
-		top: map[int]fence.Token{}, runs: map[int][]*work{}, freed: map[int]time.Duration{}, notes: map[string]int{},
+		top: map[int]fence.Token{}, runs: map[int][]*work{}, freed: map[int]time.Duration{}, notes: map[string]int{}, kept: map[uint64]*assign.Assignment{},
 	}
 	w.write(member.FormatKey, &member.Format{Partitions: partitions})
 	return w
@@ -191,6 +196,14 @@ func (w *world) delay() time.Duration {
 	return w.latency/2 + time.Duration(w.rng.Int64N(int64(w.latency)))
 }
 
+// standby starts a process that only organises.
+func (w *world) standby(name string) *proc {
+	p := &proc{w: w, name: name, rate: 1, standby: true}
+	w.procs = append(w.procs, p)
+	p.join()
+	return p
+}
+
 func (w *world) proc(name string) *proc {
 	p := &proc{w: w, name: name, rate: 1 + (w.rng.Float64()-0.5)/600, drain: 100 * time.Millisecond}
 	w.procs = append(w.procs, p)
@@ -201,12 +214,15 @@ func (w *world) proc(name string) *proc {
 // origin is subtracted from the clocks of processes: an instant may be negative.
 const origin = clock.Instant(365 * 24 * time.Hour)
 
-func (p *proc) local() clock.Instant { return clock.Instant(float64(p.w.now)*p.rate) - origin }
+func (p *proc) local() clock.Instant { return clock.Instant(float64(p.w.now-p.lost)*p.rate) - origin }
 
 func (p *proc) config() member.Config {
-	w := p.w
+	w, weight := p.w, uint64(1)
+	if p.standby {
+		weight = 0
+	}
 	return member.Config{
-		Self: p.id, Group: group, Partitions: w.partitions, Identity: p.name, Weight: 1, Validity: w.validity,
+		Self: p.id, Group: group, Partitions: w.partitions, Identity: p.name, Weight: weight, Validity: w.validity,
 		Renew: w.validity * 2 / 5, Margin: w.validity / 10, ClockRate: 0.001, Drain: w.validity * 2 / 5,
 		StallAfter: w.stallAfter, Progress: p.progress, Random: w.random,
 		Nonce: func() string { w.n++; return fmt.Sprint(w.n) },
@@ -282,7 +298,7 @@ func (p *proc) step(life int, ev member.Event) {
 
 func (p *proc) tick(at clock.Instant) {
 	w := p.w
-	wake := max(w.now+time.Microsecond, time.Duration(float64(at+origin)/p.rate)+time.Microsecond)
+	wake := max(w.now+time.Microsecond, p.lost+time.Duration(float64(at+origin)/p.rate)+time.Microsecond)
 	if wake >= p.woken && p.woken > w.now {
 		return
 	}
