@@ -171,7 +171,7 @@ func TestIdleCountsFromTheLastOwnersEnd(t *testing.T) {
 					fail = fail && !failed
 					mu.Unlock()
 					if failed {
-						clock.Sleep(ctx, clock.Go(), time.Minute) //nolint:errcheck // whatever ends it
+						clock.Sleep(ctx, clock.Go(), time.Minute)
 						return errStop
 					}
 					<-ctx.Done()
