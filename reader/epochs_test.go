@@ -18,8 +18,6 @@ import (
 )
 
 // epochs appends leaderships with so many records each, without their manifests.
-func epochs(w *world, lengths ...int) { epochsOf(w, 0, lengths...) }
-
 // epochsOf fills each record up with so many bytes, which are not in the history.
 func epochsOf(w *world, size int, lengths ...int) {
 	w.Helper()
