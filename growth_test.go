@@ -23,6 +23,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
@@ -96,7 +97,7 @@ func newLife(t *testing.T, log *logtest.Log, apart, compacts bool) *life {
 		l.second = l.files
 		log.Remove(layout.FormatKey)
 		f, err := manifest.Init(t.Context(), log.Mem, &manifest.InitOptions{
-			Files: l.second, Settle: logtest.Quick, Probed: &probe.Report{}, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
+			Files: l.second, Settle: logtest.Quick, Probed: fixture.Probed(time.Now()), Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
 		})
 		check(t, err)
 		log.Format, log.State = f, state.With(log.Mem, f, &state.Options{Files: l.second, Settle: logtest.Quick, Clock: clock.Go()})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,7 +81,8 @@ func PartitionStore(st store.Store, partition int) (store.Store, error) {
 // open writer of the partition's log. If the session is lost, RunGroup ends the contexts of all work, waits
 // for it to return, and joins again. So work is called many times, each time where the
 // history of the log ends, and never twice at once for one partition. After each call RunGroup
-// flushes and closes the writer, and then gives the partition free. Only the group probes the store.
+// flushes and closes the writer, and then gives the partition free. The group has probed
+// the store for all logs. When that is 30 days ago, or the probe has another version, RunGroup probes once before it makes a log.
 //
 // If work, or the opening of its log, fails, it is called again, later each time. After three failures another
 // member tries: see group.Run. So one damaged log does not stop the others. Work that returns nil is
@@ -115,7 +117,9 @@ func RunGroup(ctx context.Context, st store.Store, opts *GroupOptions, work func
 		if err != nil {
 			return err
 		}
-		r.probed = g.Probe()
+		if report := g.Probe(); report.Current(r.clock.Wall()) {
+			r.probed.Store(report)
+		}
 		return g.Run(ctx, r.partition)
 	})
 }
@@ -159,7 +163,10 @@ type groupRun struct {
 	clock  clock.Clock
 	drain  time.Duration
 	opens  turns
-	probed *probe.Report
+	probed atomic.Pointer[probe.Report] // the newest that is known
+	// probing is held by the one that probes the store for all, since no report counts any more.
+	probing chan struct{}
+	opened  sync.Map // numbers of partitions whose logs exist
 	// first is held by the log that is opened first, if there is a second store for files:
 	// it probes that store for all.
 	first      chan struct{}
@@ -170,7 +177,7 @@ func newGroupRun(st store.Store, opts *GroupOptions, work func(ctx context.Conte
 	v := *cmp.Or(opts, &GroupOptions{})
 	r := &groupRun{
 		work: work, logger: logging(v.Logger), group: *cmp.Or(v.Group, &group.Options{}), writer: *cmp.Or(v.Writer, &writer.Options{}),
-		opens: turns{free: cmp.Or(v.Opens, 16)}, first: make(chan struct{}, 1),
+		opens: turns{free: cmp.Or(v.Opens, 16)}, first: make(chan struct{}, 1), probing: make(chan struct{}, 1),
 	}
 	r.filesKnown.Store(store.IsNil(r.writer.Files))
 	r.group.Logger = cmp.Or(r.group.Logger, r.logger.Named("group"))
@@ -235,7 +242,10 @@ func (r *groupRun) open(ctx, until context.Context, p *group.Partition) (*writer
 	opts := r.writer
 	opts.Until = until
 	init := *cmp.Or(opts.Init, &manifest.InitOptions{})
-	init.Probed = cmp.Or(init.Probed, r.probed)
+	init.Clock = cmp.Or(init.Clock, r.clock)
+	if init.Probed, err = r.probe(ctx, st, p.Number(), &init); err != nil {
+		return nil, err
+	}
 	opts.Init = &init
 	if !r.filesKnown.Load() {
 		select {
@@ -256,8 +266,48 @@ func (r *groupRun) open(ctx, until context.Context, p *group.Partition) (*writer
 	<-opened
 	if err == nil {
 		r.filesKnown.Store(true)
+		r.opened.Store(p.Number(), true)
 	}
 	return w, err
+}
+
+// probe returns a report that counts, for the log of a partition that may have to be made. That is
+// the one of the options, or of the group. If neither counts any more, the first new log probes the
+// store for all.
+func (r *groupRun) probe(ctx context.Context, st store.Store, partition int, o *manifest.InitOptions) (*probe.Report, error) {
+	current := func() *probe.Report {
+		for _, report := range []*probe.Report{o.Probed, r.probed.Load()} {
+			if report.Current(r.clock.Wall()) {
+				return report
+			}
+		}
+		return nil
+	}
+	if _, known := r.opened.Load(partition); known {
+		return current(), nil
+	}
+	if report := current(); report != nil {
+		return report, nil
+	}
+	_, err := manifest.ReadFormat(ctx, st, cmp.Or(o.Settle, r.writer.Settle))
+	if !errors.Is(err, manifest.ErrNotInitialized) {
+		return nil, nil //nolint:nilerr,nilnil // there is a log, so nobody probes; the writer says what is wrong with it
+	}
+	select {
+	case r.probing <- struct{}{}:
+		defer func() { <-r.probing }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if report := current(); report != nil {
+		return report, nil
+	}
+	report, err := probe.Run(ctx, st, o.Probe)
+	if err != nil {
+		return nil, err
+	}
+	r.probed.Store(report)
+	return report, nil
 }
 
 // vouch keeps StallAfter from ending the ownership until it is stopped: while RunGroup opens the

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
@@ -211,7 +212,7 @@ func TestInitFilesStops(t *testing.T) {
 		a, b := faultstore.New(st, nil), faultstore.New(second, nil)
 		a.SetBefore(before)
 		b.SetBefore(before)
-		_, err := Init(ctx, a, &InitOptions{Probed: &probe.Report{}, Probe: quickProbe, Settle: quick, Files: b})
+		_, err := Init(ctx, a, &InitOptions{Probed: fixture.Probed(time.Now()), Probe: quickProbe, Settle: quick, Files: b})
 		f, rerr := ReadFormat(t.Context(), st, nil)
 		if rerr == nil {
 			if err := files.Check(t.Context(), second, f.Log, "", nil); err != nil {

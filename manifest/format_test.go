@@ -47,6 +47,31 @@ func TestInit(t *testing.T) {
 	}
 }
 
+// guard:init-probed. A report that does not count any more is no reason to leave the probe out.
+func TestInitProbed(t *testing.T) {
+	now := time.Now()
+	another, partial := fixture.Probed(now), fixture.Probed(now)
+	another.Version++
+	partial.Kept = partial.Kept[1:]
+	for name, tt := range map[string]struct {
+		report *probe.Report
+		probes bool
+	}{
+		"none": {nil, true}, "empty": {&probe.Report{}, true}, "31 days old": {fixture.Probed(now.AddDate(0, 0, -31)), true},
+		"of another version": {another, true}, "without a promise": {partial, true},
+		"29 days old": {fixture.Probed(now.AddDate(0, 0, -29)), false}, "of now": {fixture.Probed(now), false},
+	} {
+		st, _ := fixture.Faults(nil)
+		f, err := Init(t.Context(), st, &InitOptions{Probed: tt.report, Probe: quickProbe, Settle: quick})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if probed := st.Counts().Of(faultstore.Put, layout.TmpPrefix) > 0; probed != tt.probes || !f.Probe.Current(time.Now()) {
+			t.Errorf("%s: probed is %v, and the log has %+v", name, probed, f.Probe)
+		}
+	}
+}
+
 func TestInitOptions(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ask   fence.Limits

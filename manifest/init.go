@@ -47,8 +47,8 @@ type InitOptions struct {
 	Probe *probe.Options
 	// Probed is the report of a probe that another part of the same store has passed, such as
 	// that of the group to which the log belongs, or of another log in the bucket
-	// ([Format].Probe). Then Init does not probe again. [probe.Report.Current] tells whether
-	// a report still counts. Default nil.
+	// ([Format].Probe). Then Init does not probe again, unless the report does not count any more:
+	// see [probe.Report.Current]. Default nil: each log probes for itself.
 	Probed *probe.Report
 	// Settle tunes retries.
 	Settle *store.SettleOptions
@@ -157,7 +157,14 @@ func (o *InitOptions) init(ctx context.Context, st store.Store) (Format, error) 
 // format probes the stores, and returns the format of a new log.
 func (o *InitOptions) format(ctx context.Context, st store.Store) (f Format, err error) {
 	report := o.Probed
-	if report == nil {
+	// guard:init-probed. The report of an earlier probe counts only while it is current: it has all
+	// promises, this version of the probe made it, and it is less than 30 days old. Without this check:
+	// a group was created a year ago; since then its store was moved to a server that ignores
+	// conditions; the log of a new partition is made without a probe; two leaders append to one slot,
+	// and both are told that their records are safe.
+	//
+	//mutant:replace !report.Current(o.Clock.Wall()) => report == nil
+	if !report.Current(o.Clock.Wall()) {
 		if report, err = probe.Run(ctx, st, o.Probe); err != nil {
 			return Format{}, err
 		}

@@ -37,7 +37,7 @@ func newApart(t testing.TB, name string, second store.Store) *apart {
 	t.Helper()
 	l := logtest.On(t, logtest.Format(), &memstore.Options{Clock: clock.Go(), Name: "mem://" + name})
 	f, err := manifest.Init(t.Context(), l.Mem, &manifest.InitOptions{
-		Grace: -1, Files: second, Settle: logtest.Quick, Probed: &probe.Report{}, Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
+		Grace: -1, Files: second, Settle: logtest.Quick, Probed: fixture.Probed(time.Now()), Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
 	})
 	if err != nil {
 		t.Fatal(err)
