@@ -275,8 +275,8 @@ explore: ## run all schedules of small cases, also of the long ones; about 120 s
 	go test -exec 'env GOMAXPROCS=1 GOGC=800 GOMEMLIMIT=6GiB' -count=1 -timeout 0 -v -run '^TestExplore$$' ./internal/testkit/sim -long
 
 .PHONY: rot
-rot: ## damage each bit of a small log, and of a group, with everything in it; verify must find each
-	go test -exec 'env GOGC=400' -count=1 -timeout 0 -v -run '^TestRot(AndMembers)?$$' ./verify ./group -every 1
+rot: ## damage each bit of a small log, and of a group, with everything in it; verify must find each. USERS=1: all others meet each, too, which takes long
+	go test -exec 'env GOGC=400' -count=1 -timeout 0 -v -run '^TestRot(Apart|AndMembers)?$$' ./verify ./group -every 1 -users $(or $(USERS),16)
 
 # The fuzzer of go1.26 may end with an error at the end of its time although it found
 # nothing (golang.org/issue/75804). It writes each finding to a file, so count those.

@@ -39,6 +39,7 @@ var days = flag.Int("days", 2, "how many days of virtual time TestWhatGrows take
 // listing counts the keys that are listed.
 type listing struct {
 	store.Store
+	ignores     bool         // StartAfter, as directory buckets of S3 do
 	lists, keys atomic.Int64 // the writer's goroutines list too
 }
 
@@ -47,7 +48,7 @@ func (l *listing) List(ctx context.Context, prefix string, opts *store.ListOptio
 	return func(yield func(store.Info, error) bool) {
 		for info, err := range l.Store.List(ctx, prefix, opts) {
 			// A store in memory takes StartAfter for a hint, as some stores do. This one does not.
-			if opts != nil && info.Key <= opts.StartAfter {
+			if opts != nil && info.Key <= opts.StartAfter && !l.ignores {
 				continue
 			}
 			l.keys.Add(1)
@@ -242,6 +243,40 @@ func TestWhatGrows(t *testing.T) {
 					t.Errorf("there are %v", kinds)
 				}
 				l.log.Contents()
+			})
+		})
+	}
+}
+
+// TestManifestsWithoutACompactor: a leader commits a record each ten seconds, and a checkpoint after each.
+// Nobody compacts. So the leader deletes old manifests itself, and its looks list few of the others.
+func TestManifestsWithoutACompactor(t *testing.T) {
+	for name, c := range map[string]struct {
+		ignores bool
+		keys    int64 // that ten minutes may list
+	}{"StartAfter": {false, 1_000}, "no StartAfter": {true, 150_000}} {
+		t.Run(name, func(t *testing.T) {
+			logtest.Bubble(t, logtest.WithGrace(manifest.DefaultGrace), func(t *testing.T, log *logtest.Log) {
+				l := newLife(t, log, false, false)
+				l.st.ignores = c.ignores
+				log.Epoch++
+				w, err := writer.Open(t.Context(), l.st, fence.NewToken(log.Epoch), &writer.Options{Settle: logtest.Quick, Clock: clock.Go(), NoCompress: true})
+				check(t, err)
+				last := int64(0)
+				for i := range 24 * 360 {
+					if i == 24*360-60 {
+						last = l.st.keys.Load()
+					}
+					log.Append(w, "x")
+					time.Sleep(10 * time.Second)
+					synctest.Wait()
+				}
+				manifests, listed := l.count()["manifest"], l.st.keys.Load()-last
+				t.Logf("%d manifests after a day; the last ten minutes listed %d keys", manifests, listed)
+				if manifests > 3000 || listed > c.keys {
+					t.Errorf("%d manifests, and %d keys were listed", manifests, listed)
+				}
+				check(t, w.Close(t.Context()))
 			})
 		})
 	}

@@ -44,6 +44,7 @@ type source struct {
 	comment string // of its package clause
 	lines   int
 	funcs   []function
+	asserts []string // types of package store that a type assertion asks for
 }
 
 // function is one with a body, and how many lines it has.
@@ -87,6 +88,19 @@ func checkFunctions(files []source, allowed []string) []string {
 			}
 		}
 	})
+}
+
+// checkAsserts wants optional interfaces of stores looked for with store.As: a wrapper may stand before the
+// store that has them.
+func checkAsserts(files []source) (faults []string) {
+	for _, f := range files {
+		for _, what := range f.asserts {
+			if !f.test() && !matches("store/...", f.dir()) && what != "store.Store" {
+				faults = append(faults, fmt.Sprintf("%s asserts %s: use store.As, which looks behind wrappers", f.path, what))
+			}
+		}
+	}
+	return faults
 }
 
 // checkComments wants one package comment in each package, in doc.go or in the
@@ -160,6 +174,14 @@ func read(p string, src []byte) (source, error) {
 			s.imports = append(s.imports, name)
 		}
 	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if a, ok := n.(*ast.TypeAssertExpr); ok && a.Type != nil {
+			if what := types.ExprString(a.Type); strings.HasPrefix(what, "store.") {
+				s.asserts = append(s.asserts, what)
+			}
+		}
+		return true
+	})
 	for _, d := range file.Decls {
 		fn, ok := d.(*ast.FuncDecl)
 		if !ok || fn.Body == nil {
@@ -214,7 +236,7 @@ func report(t *testing.T, faults []string) {
 func TestHouseOfFiles(t *testing.T) {
 	files := tree(t)
 	for name, faults := range map[string][]string{
-		"names": checkNames(files), "sizes": checkSizes(files), "functions": checkFunctions(files, long), "comments": checkComments(files),
+		"names": checkNames(files), "sizes": checkSizes(files), "functions": checkFunctions(files, long), "comments": checkComments(files), "assertions": checkAsserts(files),
 	} {
 		t.Run(name, func(t *testing.T) { report(t, faults) })
 	}
@@ -233,6 +255,13 @@ func TestHouseFileRulesBite(t *testing.T) {
 		}
 		return s
 	}
+	asserts := func(file string) source {
+		s, err := read(file, []byte("package p\n\nfunc f() { _, ok := x.(store.UploadAborter) }\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
 	for name, c := range map[string]struct {
 		check func([]source) []string
 		file  source
@@ -242,6 +271,9 @@ func TestHouseFileRulesBite(t *testing.T) {
 		"a vague folder":                    {checkNames, at("internal/common/thing/a.go"), `"common"`},
 		"a long file":                       {checkSizes, source{path: "writer/a.go", lines: maxLines + 1}, "splitting"},
 		"a file of the greatest length":     {checkSizes, source{path: "writer/a.go", lines: maxLines}, ""},
+		"an assertion":                      {checkAsserts, asserts("compactor/a.go"), "use store.As"},
+		"an assertion of a driver":          {checkAsserts, asserts("store/s3store/a.go"), ""},
+		"an assertion of a test":            {checkAsserts, asserts("compactor/a_test.go"), ""},
 		"a long function":                   {functions(), body("writer/a.go", maxBody+1), "writer.Writer.Long in writer/a.go has 81 lines"},
 		"one of the greatest length":        {functions(), body("writer/a.go", maxBody), ""},
 		"a long function of a test":         {functions(), body("writer/a_test.go", maxBody+1), ""},

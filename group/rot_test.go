@@ -24,6 +24,8 @@ import (
 
 var every = flag.Int("every", 499, "TestRot tries one in so many ways to damage a group; 1 takes minutes")
 
+var users = flag.Int("users", 16, "one in so many of these is also met by members")
+
 // objects are those of a group in the middle of its life, with every kind, and the highest token of
 // each partition so far.
 type objects struct {
@@ -261,7 +263,7 @@ func TestCheckTheHintOfAnotherGroup(t *testing.T) {
 func TestRotAndMembers(t *testing.T) {
 	o := full(t)
 	n := 0
-	o.harms(16**every, func(h harm) {
+	o.harms(*users**every, func(h harm) {
 		if n++; t.Failed() {
 			return
 		}

@@ -43,8 +43,14 @@ func (v *verifier) objects(ctx context.Context, known bool) error {
 				unnamed = unnamed.and(info.Size)
 			}
 		case kind == layout.KindData:
+			v.listedSeal(info)
 			why := v.unneeded(n, info)
 			waste[why] = waste[why].and(info.Size)
+		}
+	}
+	if n != nil {
+		if err := v.unlistedSeals(ctx); err != nil {
+			return err
 		}
 	}
 	if v.second() {

@@ -249,6 +249,19 @@ func TestParts(t *testing.T) {
 	if whole := run(t, l.Mem).Bytes; bytes != whole {
 		t.Errorf("all parts together read %d bytes, a whole check %d", bytes, whole)
 	}
+	// Seals keep zombies out. Each part sees whether all are there.
+	for name, harm := range map[string]func(l *logtest.Log){
+		"removed": func(l *logtest.Log) { l.Remove(seal) }, "cut": func(l *logtest.Log) { l.Put(seal, l.Body(seal)[:127]) },
+		"longer": func(l *logtest.Log) { l.Put(seal, slices.Concat(l.Body(seal), []byte{0})) },
+	} {
+		c := l.Fork(t, nil)
+		harm(c)
+		for k := range parts {
+			if r := part(c, k+1); len(r.Problems) != 1 || r.Problems[0].Key != seal {
+				t.Errorf("part %d, a seal is %s: %v", k+1, name, r.Problems)
+			}
+		}
+	}
 	for _, o := range []verify.Options{{Part: 1}, {Parts: 3}, {Part: 4, Parts: 3}, {Part: -1, Parts: 3}} {
 		if err := o.Validate(); !errors.Is(err, verify.ErrOptions) {
 			t.Errorf("%d of %d: %v", o.Part, o.Parts, err)

@@ -34,7 +34,10 @@ import (
 // removed, cut at a byte, or with one flipped bit. For each it runs verify, and for each of the
 // sample a reader, a writer, a compactor, and those in rotusers_test.go.
 
-var every = flag.Int("every", 1009, "TestRot tries one in so many ways to damage the log; 1 takes many minutes")
+var (
+	every = flag.Int("every", 1009, "TestRot tries one in so many ways to damage the log; 1 takes many minutes")
+	users = flag.Int("users", 16, "with an -every up to 100: one in so many is also met by a reader, a writer, a compactor and others")
+)
 
 // rotten is a log with objects of every kind, and of what damage nobody can know.
 type rotten struct {
@@ -272,7 +275,7 @@ func TestRot(t *testing.T) {
 					for h := range next {
 						h.to(own)
 						r.checkVerify(t, own, h)
-						if i := tried.Add(1); *every > 100 || h.body == nil || i%16 == 0 {
+						if i := tried.Add(1); *every > 100 || h.body == nil || i%int64(*users) == 0 {
 							r.checkReader(t, own, h)
 							r.checkElection(t, own, h)
 							r.checkWriter(t, h)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -24,7 +26,8 @@ func (v *verifier) seals(ctx context.Context) error {
 	if err := v.refresh(ctx); err != nil {
 		return err
 	}
-	var known []state.Seal
+	var due []state.Seal
+	v.undue = map[string]state.Seal{}
 	for s, err := range v.log.Seals(ctx, v.m) {
 		if err != nil && unreadable(err) {
 			return nil // a list, which lists reports
@@ -32,10 +35,28 @@ func (v *verifier) seals(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if v.opts.due(layout.DataKey(s.Position)) {
-			known = append(known, s)
+		if key := layout.DataKey(s.Position); v.opts.due(key) {
+			due = append(due, s)
+		} else {
+			v.undue[key] = s
 		}
 	}
+	return v.checkSeals(ctx, due)
+}
+
+// listedSeal takes a seal that this part does not read for sound, if the listing has it with the size of a seal.
+func (v *verifier) listedSeal(info store.Info) {
+	if info.Size == frame.HeaderSize {
+		delete(v.undue, info.Key)
+	}
+}
+
+// unlistedSeals reads the seals that this part would not have read, but the listing lacks.
+func (v *verifier) unlistedSeals(ctx context.Context) error {
+	return v.checkSeals(ctx, slices.SortedFunc(maps.Values(v.undue), func(a, b state.Seal) int { return a.Position.Compare(b.Position) }))
+}
+
+func (v *verifier) checkSeals(ctx context.Context, known []state.Seal) error {
 	errs, err := each(ctx, len(known), func(ctx context.Context, i int) error { return v.seal(ctx, known[i]) }, func(n int) {
 		v.opts.Hooks.Progress(Progress{Stage: "seals", Done: int64(n), Total: int64(len(known))})
 	})

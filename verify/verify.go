@@ -66,6 +66,8 @@ type verifier struct {
 	sound map[string]bool
 	// sealed are the seals on the chain from the floor on, by epoch.
 	sealed map[fence.Epoch]uint64
+	// undue are the seals, by key, that this part does not read, and that the listing has not shown yet.
+	undue map[string]state.Seal
 }
 
 func (v *verifier) run(ctx context.Context) error {

@@ -178,7 +178,7 @@ func (w *watched) Expiries(ctx context.Context, prefix string) ([]store.Expiry, 
 }
 
 func (w *watched) CopyFrom(ctx context.Context, key string, from store.Store, found store.Info) (store.Info, error) {
-	st, ok := w.Store.(store.Copier)
+	st, ok := store.As[store.Copier](w.Store)
 	if !ok {
 		return store.Info{}, &store.Error{Op: "copy", Key: key, Kind: store.ErrUnsupported}
 	}

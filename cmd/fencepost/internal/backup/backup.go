@@ -2,13 +2,13 @@ package backup
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/chain"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
@@ -21,8 +21,9 @@ import (
 // NoteKey is the object of a backup that says what it is. A log does not have it.
 const NoteKey = "backup.json"
 
-// note is the content of NoteKey.
+// note is the document NoteKey.
 type note struct {
+	Format  int       `json:"format"`
 	Log     fence.ID  `json:"log"`
 	Source  string    `json:"source"`
 	Version uint64    `json:"version"`
@@ -161,8 +162,8 @@ func (b *making) prepare(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	default:
-		if err := json.Unmarshal(body, &b.note); err != nil {
-			return fmt.Errorf("%s in %s cannot be read: %w", NoteKey, b.to.Traits().Name, err)
+		if err := document.Decode(NoteKey, body, &b.note); err != nil {
+			return fmt.Errorf("the backup in %s cannot be brought up to date; make another one, in a place of its own: %w", b.to.Traits().Name, err)
 		}
 		if b.note.Log != b.format.Log {
 			return fmt.Errorf("%s holds a backup of log %v, and this is log %v", b.to.Traits().Name, b.note.Log, b.format.Log)
@@ -197,7 +198,7 @@ func (b *making) restart(ctx context.Context) error {
 		return err
 	}
 	// Pins of an earlier attempt have the same name. They go with this one.
-	b.note = note{Log: b.format.Log, Source: b.from.Traits().Name, Version: p.Version, Pin: name, Begun: time.Now().UTC()}
+	b.note = note{Format: document.Format, Log: b.format.Log, Source: b.from.Traits().Name, Version: p.Version, Pin: name, Begun: time.Now().UTC()}
 	if b.m, _, err = b.log.At(ctx, p.Version); err != nil {
 		return err
 	}
@@ -205,11 +206,11 @@ func (b *making) restart(ctx context.Context) error {
 }
 
 func (b *making) save(ctx context.Context) error {
-	body, err := json.MarshalIndent(b.note, "", " ")
+	body, err := document.Encode(NoteKey, b.note)
 	if err != nil {
 		return err
 	}
-	return replace(ctx, b.to, NoteKey, append(body, '\n'))
+	return replace(ctx, b.to, NoteKey, body)
 }
 
 // run copies the version, and the chain after its floor.

@@ -1,6 +1,7 @@
 package backup_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,9 @@ import (
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/leader"
@@ -238,7 +241,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	half := memstore.New(nil)
-	if _, err := half.Put(t.Context(), backup.NoteKey, []byte(`{"done":false}`), nil); err != nil {
+	if _, err := half.Put(t.Context(), backup.NoteKey, document.Sum(backup.NoteKey, []byte("{\n \"format\": 1,\n \"done\": false\n}\n")), nil); err != nil {
 		t.Fatal(err)
 	}
 	foreign := memstore.New(nil)
@@ -256,6 +259,34 @@ func TestRefused(t *testing.T) {
 	} {
 		if _, err := run(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want %q: %v", says, err)
+		}
+	}
+}
+
+// TestRotOfTheNote: whatever bit of backup.json flips, nothing is restored from it, and no backup goes on with it.
+func TestRotOfTheNote(t *testing.T) {
+	src, to := newLog(t), memstore.New(nil)
+	begun(t, src)
+	if _, err := backup.Make(t.Context(), src, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	body, _, err := store.Read(t.Context(), to, backup.NoteKey, &store.ReadOptions{Limit: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := range 8 * len(body) {
+		rotten := bytes.Clone(body)
+		rotten[bit/8] ^= 1 << (bit % 8)
+		fixture.Put(t, to, backup.NoteKey, rotten)
+		back := memstore.New(nil)
+		if _, err := backup.Restore(t.Context(), to, back, nil); !errors.Is(err, fence.ErrCorrupt) {
+			t.Fatalf("bit %d: restore: %v", bit, err)
+		}
+		for info := range back.List(t.Context(), "", nil) {
+			t.Fatalf("bit %d: restore has written %s", bit, info.Key)
+		}
+		if _, err := backup.Make(t.Context(), src, to, nil); !errors.Is(err, fence.ErrCorrupt) {
+			t.Fatalf("bit %d: backup: %v", bit, err)
 		}
 	}
 }

@@ -2,12 +2,12 @@ package backup
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/leader"
@@ -31,8 +31,8 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	case err != nil:
 		return nil, err
 	}
-	if err := json.Unmarshal(body, &n); err != nil {
-		return nil, fmt.Errorf("%s in %s cannot be read: %w", NoteKey, from.Traits().Name, err)
+	if err := document.Decode(NoteKey, body, &n); err != nil {
+		return nil, fmt.Errorf("the backup in %s cannot be restored; restore another one, or an older version of this object: %w", from.Traits().Name, err)
 	}
 	if !n.Done {
 		return nil, fmt.Errorf("the backup in %s is not complete: run `fencepost backup` again, or restore another one", from.Traits().Name)

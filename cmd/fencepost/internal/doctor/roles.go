@@ -158,7 +158,7 @@ const oldUpload = 7 * 24 * time.Hour
 
 // uploads counts uploads that broke off.
 func (x *examination) uploads(ctx context.Context) {
-	st, ok := x.st.(store.UploadAborter)
+	st, ok := store.As[store.UploadAborter](x.st)
 	if !ok {
 		return
 	}
