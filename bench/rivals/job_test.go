@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/bench/result"
@@ -68,12 +69,9 @@ func fenced(ctx context.Context, j job) (seen, error) {
 	var mu sync.Mutex
 	var took []time.Duration
 	var failed error
-	var count int
+	var count atomic.Int64
 	record := func() []byte {
-		mu.Lock()
-		defer mu.Unlock()
-		at := count * recordSize % (len(noise()) - recordSize)
-		count++
+		at := int(count.Add(1)) * recordSize % (len(noise()) - recordSize)
 		return noise()[at : at+recordSize]
 	}
 	// add appends a record. The time counts from since.
