@@ -291,7 +291,7 @@ func (r *groupRun) probe(ctx context.Context, st store.Store, partition int, o *
 	}
 	_, err := manifest.ReadFormat(ctx, st, cmp.Or(o.Settle, r.writer.Settle))
 	if !errors.Is(err, manifest.ErrNotInitialized) {
-		return nil, nil //nolint:nilerr,nilnil // there is a log, so nobody probes; the writer says what is wrong with it
+		return nil, nil //nolint:nilnil // there is a log, so nobody probes; the writer says what is wrong with it
 	}
 	select {
 	case r.probing <- struct{}{}:
