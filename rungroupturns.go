@@ -24,7 +24,7 @@ type waiter struct {
 	turn      chan struct{} // closed when it has its turn
 }
 
-// take waits for a turn. Who has one ends it with give.
+// take waits for a turn. Its caller ends the turn with give.
 func (t *turns) take(ctx context.Context, partition int, since clock.Instant) error {
 	w := &waiter{since: since, partition: partition, turn: make(chan struct{})}
 	t.mu.Lock()

@@ -58,8 +58,10 @@ It needs the right to read, and with --consumer to write below consumer/.`,
 			case exact:
 				encode = func(w io.Writer, r reader.Record) error { return encodeJSON(w, r, true) }
 			}
-			if (g.addr != "" || g.prices.Prices != nil) && !follow {
-				return usage("--listen goes with --follow, which is not given")
+			for _, flag := range []string{"listen", "prices"} {
+				if !follow && cmd.Flags().Changed(flag) {
+					return usage("--%s goes with --follow, which is not given", flag)
+				}
 			}
 			stop, err := g.start(a)
 			if err != nil {

@@ -118,7 +118,7 @@ writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate.`
 	spanVar(fl, &x.grace, "grace", "", positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
 	spanVar(fl, &x.poll, "poll", "", positive, "how often to look who leads (default 1/40 of the validity)")
 	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
-	fl.IntVar(&x.partitions, "partitions", 0, "--group, and make the group, or raise its number of partitions")
+	fl.IntVar(&x.partitions, "partitions", 0, "as --group; make the group, or raise its number of partitions")
 	fl.Uint64Var(&x.base, "base", 0, "with --partitions: if the group is made, its epochs are above this")
 	x.election = a.election(c)
 	x.gauges = a.listenFlag(c)
@@ -187,7 +187,7 @@ func (x *execution) options() error {
 	if x.grace == 0 {
 		x.grace = v / 5
 	}
-	x.group = x.group || x.partitions > 0
+	x.group = x.group || x.partitions != 0
 	if err := x.groupOptions(); err != nil {
 		return err
 	}

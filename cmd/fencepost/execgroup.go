@@ -201,6 +201,8 @@ func (x *execution) renewed(file string, epoch fence.Epoch, deadline supervise.M
 // groupOptions checks the flags of a group.
 func (x *execution) groupOptions() error {
 	switch {
+	case x.partitions < 0:
+		return usage("--partitions %d must be from 1 on", x.partitions)
 	case x.base > 0 && x.partitions == 0:
 		return usage("--base goes with --partitions, which makes the group")
 	case x.group && (x.wait > 0 || x.noWait):

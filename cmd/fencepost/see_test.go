@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/outside"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/testkit/s3stub"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -157,6 +158,20 @@ func TestListenWhileItReads(t *testing.T) {
 				t.Errorf("status %d: %s", status, errs)
 			}
 		})
+	}
+}
+
+// TestListenLeavesCopying: what measures the requests does not keep a store from copying by itself.
+func TestListenLeavesCopying(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AK")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "SK")
+	srv := s3stub.Start(nil)
+	defer srv.Close()
+	at := func(prefix string) string { return "s3://bucket/" + prefix + "?region=us-east-1&endpoint=" + srv.URL() }
+	url := newLog(t, at("log"))
+	must(t, "one\n", "append", url)
+	if out := must(t, "", "backup", "--listen", "127.0.0.1:0", url, at("copy")); !strings.Contains(out, "the store copied by itself") {
+		t.Error(out)
 	}
 }
 
@@ -306,7 +321,7 @@ func TestSeeBadInput(t *testing.T) {
 		"cat --listen 127.0.0.1:0 " + url:            "--listen goes with --follow",
 		"compact --listen 127.0.0.1:0 " + url:        "--listen goes with --watch",
 		"append --listen 256.0.0.1:1 " + url:         "write an address of this machine",
-		"cat --prices put=1 " + url:                  "goes with --follow",
+		"cat --prices put=1 " + url:                  "--prices goes with --follow",
 		"compact --prices put=1 " + url:              "--prices goes with --watch",
 		"append --prices put=1 " + url:               "--prices goes with --listen",
 		"append --prices puts=1 " + url:              `there is no price of "puts"; write some of put, get, list and delete`,
