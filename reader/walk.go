@@ -19,7 +19,7 @@ import (
 func (s *stream) walk(ctx context.Context, at frame.Point) error {
 	s.at, s.came = at, s.opts.Clock.Now()
 	source := s.chain
-	source.Few = s.few
+	source.Few, source.Thrifty = s.few, true
 	// guard:read-junk-seal. A stream follows a seal. It delivers what comes after the seal only
 	// when a later reading of the manifest shows that the floor has not passed it. Without this
 	// check: slot 1/4 is pruned; opener Z, a faulty program that does not read the manifest after

@@ -48,8 +48,9 @@ func (s *Source) walk(ctx context.Context, from frame.Point, beyond *fence.Posit
 				return
 			}
 			if step.Frame.Kind == frame.Seal {
+				w.void += len(w.queue)
 				w.drop() // objects after the seal are void
-				w.turn(p.Position.Seq)
+				w.turn(p.Position)
 			}
 			p = step.To
 		}
@@ -68,12 +69,15 @@ type walk struct {
 	arrived chan *fetch // from them
 	workers int
 	running sync.WaitGroup
-	held    int64  // bytes of heads in the queue
-	ends    bool   // a fetch in the queue has failed: the walk does not go past it
-	length  int    // how many slots the next epoch probably has
-	last    uint64 // the slot that probably ends this epoch; 0 if the walk has passed it
+	held    int64     // bytes of heads in the queue
+	ends    bool      // a fetch in the queue has failed: the walk does not go past it
+	lengths [8]uint64 // of the last epochs
+	epochs  int
+	length  int    // how many slots the next epoch probably has, at least
+	last    uint64 // no seal is expected before this slot; 0 if the walk has passed it
 	room    *room
 	found   int
+	void    int   // how many requests were for slots after a seal
 	usual   int64 // size that the last objects rarely exceeded
 }
 
@@ -113,12 +117,18 @@ func (w *walk) next(ctx context.Context, p fence.Position) *fetch {
 	return f
 }
 
-// turn begins an epoch, after a seal in slot seq. Many short epochs in a row, after a fault
-// that returns each minute, are about as long as one another. The walk asks for so many slots
-// at once, and for none after them until those are known to hold no seal. One long epoch says
-// little about the next one, so the number only doubles.
-func (w *walk) turn(seq uint64) {
-	w.length = int(min(seq, uint64(2*w.length), uint64(w.ahead())))
+// turn begins an epoch, after a seal in slot p. Many short epochs in a row, after a fault that
+// returns each minute, are about as long as one another. The walk expects no seal before the
+// length of the shortest of the last epochs. It asks for so many slots in a row, and for none
+// after them until those are known to hold no seal. One long epoch says little about the next
+// one, so the number only doubles.
+func (w *walk) turn(p fence.Position) {
+	if p.Epoch > 0 { // epoch 0 is a seal in every log
+		w.lengths[w.epochs%len(w.lengths)] = p.Seq
+		w.epochs++
+		shortest := slices.Min(w.lengths[:min(w.epochs, len(w.lengths))])
+		w.length = int(min(shortest, uint64(2*w.length), uint64(depth*w.ahead())))
+	}
 	w.window, w.last = w.length, uint64(w.length)
 }
 
@@ -155,8 +165,22 @@ func (w *walk) ask(ctx context.Context, p fence.Position) {
 // mayAsk reports whether one slot more may be asked for, if its object is small.
 func (w *walk) mayAsk(p fence.Position) bool {
 	n := len(w.queue)
-	return n < w.window && (w.last == 0 || p.Seq+uint64(n) <= w.last) && w.active < w.ahead() && !w.ends &&
+	return n < w.window && (w.last == 0 || p.Seq+uint64(n) <= w.last) && w.active < w.atOnce() && !w.ends &&
 		(w.held < w.heads() || w.room.spare())
+}
+
+// thrift is how many objects a thrifty walk finds for each void request.
+const thrift = 12
+
+// atOnce is how many requests may be in flight. If the first of them meets a seal, all others are
+// void. So a thrifty walk spends half of what it may still waste, except where it expects no seal.
+func (w *walk) atOnce() int {
+	left := 2*w.ahead() + w.found/thrift - w.void
+	switch {
+	case !w.Thrifty, w.last > 0 && left > 0:
+		return w.ahead()
+	}
+	return min(w.ahead(), 1+max(left, 0)/2)
 }
 
 // heads is how many bytes of heads wait for their turn, besides those that take room.
