@@ -21,7 +21,9 @@ type Options struct {
 	// again for objects that wait for their turn.
 	Ahead int
 	// Prefetch is how many bytes are fetched ahead, and again how many of them are kept
-	// decompressed; default 64 MiB. A single larger object exceeds it.
+	// decompressed; default 64 MiB. A single larger object exceeds it. Up to as much
+	// again comes after a seal, and is held back until a LIST confirms the seal. So a larger
+	// Prefetch saves LISTs where leaderships are many and objects are large.
 	//
 	// While a reader waits for the next object of the chain, it asks for up to Prefetch bytes
 	// more. They take no memory of the reader before there is room: HTTP/1.1 leaves them with the

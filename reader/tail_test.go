@@ -41,6 +41,39 @@ func TestT30_IdleCost(t *testing.T) {
 	})
 }
 
+// A reader that follows the log makes one LIST for each leadership that begins, and none for
+// its records. Grace is longer than the test.
+func TestTailListsOncePerLeadership(t *testing.T) {
+	inBubble(t, 1000*time.Hour, func(t *testing.T, w *world) {
+		const leaderships, each = 10, 20
+		w.Lead(1)
+		r := w.reader(nil)
+		w.least = 1 + leaderships*each
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range leaderships {
+				time.Sleep(time.Minute)
+				l := w.Open(nil)
+				for i := range each {
+					w.Append(l, fmt.Sprint(w.Epoch, i))
+					time.Sleep(time.Second)
+				}
+				w.Close(l)
+			}
+		}()
+		w.Faulty.ResetCounts()
+		if err := w.tail(r, 0, nil); err != nil {
+			t.Error(err)
+		}
+		<-done
+		// The first LIST finds where to begin. A leadership was there before.
+		if n := w.Faulty.Counts().Of(faultstore.List, ""); n > 2+leaderships {
+			t.Errorf("%d LISTs, want at most %d", n, 2+leaderships)
+		}
+	})
+}
+
 // T29: readers write no manifests. A tail writes nothing, and a snapshot that is open for an
 // hour renews an object of its own.
 func TestT29_ReadersWriteNoManifests(t *testing.T) {

@@ -7,6 +7,11 @@
    down: that is the worst order for a listing that takes time. A pruner chooses an old
    manifest that every process must have replaced by now.
 
+   With TWO_GETS the reader does not list. It has read manifest n. If it finds n + 1 absent, and
+   then n unchanged, it takes n for the newest. That is wrong even where manifests are pruned in
+   the order of their numbers, and none is pinned: a late copy of the create of n has the same
+   bytes. (With NO_LATE there are no such copies, and it would be right.)
+
    U updates of each updater, V versions. With ONE there is no updater 2.
 
 check: small  three updaters | -DU=1 -DV=4
@@ -20,6 +25,7 @@ mutant: fold-floor     | -DU=2 -DV=4 -DONE -DNO_FOLD_FLOOR
 mutant: manifest-match | -DU=2 -DV=4 -DONE -DREADER -DNO_MATCH
 mutant: grace (a listing in steps) | -DU=2 -DV=4 -DONE -DREADER -DNO_GRACE
 mutant: newest by LIST (not counted upward) | -DU=2 -DV=4 -DONE -DREADER -DCOUNT_UPWARD
+mutant: newest by LIST (not by two GETs)    | -DU=2 -DV=4 -DONE -DREADER -DTWO_GETS
 mutant: horizon-junk   | -DU=2 -DV=4 -DONE -DPRUNER -DNO_HORIZON_JUNK
 */
 #ifndef U
@@ -177,6 +183,13 @@ inline look(n, a) {
 	fi
 }
 
+/* A late copy of the create of manifest n, of updater a, is applied in the hole. */
+#ifndef NO_LATE
+#define LATE(n, a) AT(n, a).sent
+#else
+#define LATE(n, a) false
+#endif
+
 proctype Reader() {
 	byte n, a, high, high_a, before, remembered, remembered_a;
 	do
@@ -194,6 +207,23 @@ proctype Reader() {
 			atomic { look(high + 1, a); if :: a -> high++; high_a = a :: else -> break fi }
 		:: high == V -> break
 		od;
+#elif defined(TWO_GETS)
+		atomic { before = NEWEST.floor };
+		high = remembered; high_a = remembered_a;
+		/* n: manifests up to this number are pruned. All that is there is taken as read. */
+		atomic {
+			if
+			:: high + 1 > newest
+			:: high + 1 < newest -> n = high + 1
+			:: high + 1 <= newest -> break
+			fi
+		};
+		atomic {
+			if
+			:: high > n || LATE(high, high_a) -> skip
+			:: break	/* absent, or other bytes */
+			fi
+		};
 #else
 list:
 		atomic { listing = newest; n = V; high = 0 };
