@@ -12,7 +12,10 @@ import (
 
 var (
 	placeRE = regexp.MustCompile("`((?:[a-z0-9_]+/)*[a-z0-9_]+\\.go)(?::(?:([A-Za-z]+)\\.)?([A-Za-z]+))?`")
-	mapRE   = regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\| (`[a-z0-9_]+\\.go`.*) \\|$")
+	mapRE   = regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\| (`[a-z0-9_]+\\.go`.*) \\|$")
+	rowRE   = regexp.MustCompile("(?m)^\\| `([a-z0-9/.-]+)` \\| [^|]+ \\|$")   // of the table of files
+	floorRE = regexp.MustCompile("(?m)^\\| [^|`]*\\| (`[^|]+) \\| [^|]+ \\|$") // of the table of floors
+	quoteRE = regexp.MustCompile("`([^`]+)`")
 )
 
 // checkPlaces wants each file, function and method that docs/internals.md names to exist,
@@ -55,6 +58,42 @@ func checkPlaces(doc string, files map[string]string) (faults []string) {
 	return faults
 }
 
+// checkMap wants each folder of Go files in both tables of the map. A name with "/..." stands for
+// all folders below it.
+func checkMap(doc string, files map[string]string) (faults []string) {
+	_, part, _ := strings.Cut(doc, "\n## The map\n")
+	part, _, _ = strings.Cut(part, "\n## ")
+	var rows, floors []string
+	for _, m := range rowRE.FindAllStringSubmatch(part, -1) {
+		rows = append(rows, m[1])
+	}
+	for _, m := range floorRE.FindAllStringSubmatch(part, -1) {
+		for _, name := range quoteRE.FindAllStringSubmatch(m[1], -1) {
+			floors = append(floors, name[1])
+		}
+	}
+	told := map[string]bool{}
+	for file := range files {
+		dir := path.Dir(file)
+		if told[dir] || strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		told[dir] = true
+		name := dir
+		if dir == "." {
+			name = "fencepost"
+		}
+		if !matchesAny(rows, name) {
+			faults = append(faults, fmt.Sprintf("%s has no row in the table of files: say what it is for", dir))
+		}
+		if !matchesAny(floors, name) {
+			faults = append(faults, fmt.Sprintf("%s is on no floor", dir))
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
 func TestHousePlaces(t *testing.T) {
 	files := map[string]string{}
 	for _, f := range tree(t) {
@@ -64,7 +103,7 @@ func TestHousePlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, fault := range checkPlaces(string(doc), files) {
+	for _, fault := range append(checkPlaces(string(doc), files), checkMap(string(doc), files)...) {
 		t.Errorf("docs/internals.md: %s", fault)
 	}
 }
@@ -83,6 +122,27 @@ func TestHousePlacesBite(t *testing.T) {
 		faults := checkPlaces(doc, files)
 		if (want == "") != (len(faults) == 0) || want != "" && !strings.Contains(strings.Join(faults, "\n"), want) {
 			t.Errorf("%s: got %q, want %q", doc, faults, want)
+		}
+	}
+}
+
+func TestHouseMapBites(t *testing.T) {
+	const head, floors, rows = "\n## The map\n", "| a floor | `a`, `b/...` | x |\n| | `fencepost` | y |\n", "\n| `a` | `b.go` |\n| `b/...` | many |\n| `fencepost` | z |\n"
+	for doc, want := range map[string]string{
+		head + floors + rows: "",
+		head + rows:          ". is on no floor; a is on no floor; b/c is on no floor",
+		head + floors:        ". has no row; a has no row; b/c has no row",
+		floors + rows + head: ". has no row; . is on no floor; a has no row; a is on no floor; b/c has no row; b/c is on no floor",
+		head + floors + strings.ReplaceAll(rows, "b/...", "b"):                       "b/c has no row",
+		head + floors + "## Else\n" + rows:                                           ". has no row; a has no row; b/c has no row",
+		head + strings.Replace(floors, "`fencepost`", "`a` and fencepost", 1) + rows: ". is on no floor",
+	} {
+		faults := checkMap(doc, map[string]string{"a/b.go": "", "b/c/d.go": "", "e.go": "", "f/g_test.go": ""})
+		for i, fault := range faults {
+			faults[i], _, _ = strings.Cut(fault, " in the table")
+		}
+		if got := strings.Join(faults, "; "); got != want {
+			t.Errorf("%q has faults %q, want %q", doc, got, want)
 		}
 	}
 }
