@@ -13,6 +13,7 @@ import (
 // copying is what backup and restore have in common.
 type copying struct {
 	noVerify bool
+	files    *fileStore
 	gauges   *gauges
 	copy     func(ctx context.Context, from, to store.Store, o *backup.Options) (*backup.Report, error)
 }
@@ -20,7 +21,7 @@ type copying struct {
 func (a *app) backupCmd() *cobra.Command {
 	k := &copying{copy: backup.Make}
 	c := &cobra.Command{
-		Use:   "backup [--no-verify] [--json] URL DESTINATION",
+		Use:   "backup [--files URL] [--no-verify] [--json] URL DESTINATION",
 		Short: "copy a log to another place, while it is in use",
 		Long: `Backup copies a log to DESTINATION, another URL, and checks the copy. The log may be in
 use meanwhile: a pin holds a version of it, and everything acknowledged before backup
@@ -31,6 +32,9 @@ If backup is interrupted, the same command goes on. The pin stays until a backup
 complete. To give up, delete DESTINATION and remove the pin (fencepost pins, fencepost
 unpin). If DESTINATION holds a complete backup of the same log, it is brought up to
 date: only what is new is copied.
+
+If the log keeps the files of its table in a store of their own, --files names that
+store. The files go to DESTINATION too, so that the backup is one place.
 
 It needs the rights of a reader, and to write to DESTINATION.`,
 		Example: "fencepost backup s3://bucket/orders s3://backups/orders",
@@ -49,7 +53,7 @@ It needs the rights of a reader, and to write to DESTINATION.`,
 			if err != nil {
 				return err
 			}
-			r, err := k.run(cmd.Context(), a, k.gauges.store(from), k.gauges.store(to))
+			r, err := k.run(cmd.Context(), a, k.gauges.store(from), k.gauges.store(to), false)
 			if err != nil || a.json {
 				return err
 			}
@@ -63,7 +67,7 @@ It needs the rights of a reader, and to write to DESTINATION.`,
 func (a *app) restoreCmd() *cobra.Command {
 	k := &copying{copy: backup.Restore}
 	c := &cobra.Command{
-		Use:   "restore [--no-verify] [--json] BACKUP URL",
+		Use:   "restore [--files URL] [--no-verify] [--json] BACKUP URL",
 		Short: "copy a backup to an empty place, as a log to work with",
 		Long: `Restore copies a backup to URL, where there must be no log, and checks it. If it is
 interrupted, the same command goes on. The backup stays as it is.
@@ -75,6 +79,9 @@ after all leaders that the original had since, and gates accept its tokens.
 Do not go on with both the original and the restored log: they are one log with two
 histories. Whoever follows one of them cannot tell which, and neither can what was
 published from it.
+
+If the files of the log's table were in a store of their own, --files names the store
+for those of the restored log. Other logs may use it, but not the original.
 
 It needs the rights of a writer and a compactor, and to read BACKUP.`,
 		Example: "fencepost restore s3://backups/orders s3://bucket/orders-2",
@@ -93,7 +100,7 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 			if err != nil {
 				return err
 			}
-			r, err := k.run(cmd.Context(), a, k.gauges.store(from), k.gauges.store(to))
+			r, err := k.run(cmd.Context(), a, k.gauges.store(from), k.gauges.store(to), true)
 			if err != nil || a.json {
 				return err
 			}
@@ -106,12 +113,22 @@ It needs the rights of a writer and a compactor, and to read BACKUP.`,
 
 func (k *copying) flags(a *app, c *cobra.Command) {
 	c.Flags().BoolVar(&k.noVerify, "no-verify", false, "do not read the copy to check it")
+	k.files = a.fileStoreFlag(c)
 	k.gauges = a.listenFlag(c)
 	a.jsonFlag(c)
 }
 
-func (k *copying) run(ctx context.Context, a *app, from, to store.Store) (*backup.Report, error) {
+// run copies. Create says that a directory for the files of the table is made if there is none.
+func (k *copying) run(ctx context.Context, a *app, from, to store.Store, create bool) (*backup.Report, error) {
+	files, err := k.files.open(ctx, create)
+	if err != nil {
+		return nil, err
+	}
+	if files != nil {
+		files = k.gauges.store(files)
+	}
 	r, err := k.copy(ctx, from, to, &backup.Options{
+		Files:    files,
 		NoVerify: k.noVerify,
 		Progress: func(stage string, done, total int64) { a.con.progress(stage, done, total, stage == "copying") },
 		Note:     a.con.note,
@@ -134,6 +151,9 @@ func (k *copying) said(r *backup.Report) string {
 	s := fmt.Sprintf("%s, %s", plural(r.Objects, "object"), size(int(r.Bytes)))
 	if r.Present > 0 {
 		s += fmt.Sprintf(", of which %d were there", r.Present)
+	}
+	if r.Files != "" {
+		s += ", with the files of the table, which are in " + r.Files
 	}
 	if r.ServerSide {
 		s += "; the store copied by itself"

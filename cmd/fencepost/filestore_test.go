@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/manifest"
@@ -54,9 +55,6 @@ func TestFilesStore(t *testing.T) {
 		must(t, "", verb, url)
 	}
 	must(t, "", "compact", "--dry-run", "--files", files, url)
-	if r := run(t, "", "backup", url, memURL(t)+"/copy"); r.status != 1 || !strings.Contains(r.err, "which backup does not copy") {
-		t.Errorf("backup: %d, %s", r.status, r.err)
-	}
 	if _, err := openStore(t, files).Get(t.Context(), name, nil); err != nil {
 		t.Error(err)
 	}
@@ -74,6 +72,49 @@ func TestFilesStore(t *testing.T) {
 		if r := run(t, "line\n", verb, "--files", files, own); r.status != 1 || !strings.Contains(r.err, "leave out the option Files") {
 			t.Errorf("%s: %d, %s", verb, r.status, r.err)
 		}
+	}
+}
+
+// TestBackupFiles: a log with a second store for its files is backed up into one place, and restored
+// with a second store of its own, where it goes on.
+func TestBackupFiles(t *testing.T) {
+	url, files, name := apart(t)
+	must(t, "line\n", "append", "--files", files, url)
+	must(t, "", "compact", "--files", files, url)
+	to, restored, second := memURL(t)+"/backup", memURL(t)+"/restored", memURL(t)+"/second"
+	if r := run(t, "", "backup", url, to); r.status != 1 || !strings.Contains(r.err, "--files URL") {
+		t.Errorf("backup: %d, %s", r.status, r.err)
+	}
+	// Among the files, a vacuum of the table would delete it.
+	if r := run(t, "", "backup", "--files", files, url, files+"/backup"); r.status != 1 || !strings.Contains(r.err, "Give each a prefix of its own") {
+		t.Errorf("backup: %d, %s", r.status, r.err)
+	}
+	if out := must(t, "", "backup", "--files", files, url, to); !strings.Contains(out, "with the files of the table, which are in "+openStore(t, files).Traits().Name) || !strings.Contains(out, "nothing is wrong") {
+		t.Error(out)
+	}
+	if out := must(t, "", "verify", "--copy", to); !strings.Contains(out, "nothing is wrong") {
+		t.Error(out)
+	}
+	if r := run(t, "", "restore", to, restored); r.status != 1 || !strings.Contains(r.err, "--files URL") {
+		t.Errorf("restore: %d, %s", r.status, r.err)
+	}
+	if r := run(t, "", "restore", "--files", files, to, restored); r.status != 1 || !strings.Contains(r.err, "has those of the same log") {
+		t.Errorf("restore: %d, %s", r.status, r.err)
+	}
+	r := parsed[backup.Report](t, "restore", "--json", "--files", second, to, restored)
+	if !r.Verified || r.Files != openStore(t, second).Traits().Name {
+		t.Errorf("%+v", r)
+	}
+	if body, _, err := store.Read(t.Context(), openStore(t, second), name, &store.ReadOptions{Limit: 100}); string(body) != "rows" {
+		t.Errorf("%q, %v", body, err)
+	}
+	must(t, "after\n", "append", "--files", second, restored)
+	must(t, "", "compact", "--files", second, restored)
+	if out := must(t, "", "verify", "--files", second, restored); !strings.Contains(out, "nothing is wrong") {
+		t.Error(out)
+	}
+	if got, want := contents(t, restored), contents(t, url)+"after\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

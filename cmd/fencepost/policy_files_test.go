@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost"
+	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
@@ -77,6 +78,17 @@ func TestPolicyFiles(t *testing.T) {
 	}
 	if _, err := files.Put(ctx, "x", nil, nil); err == nil {
 		t.Error("a reader may write files")
+	}
+	// In the second store a reader's rights are enough for a backup, and a writer's to restore it.
+	back := memstore.New(nil)
+	st, files = as("reader")
+	if _, err := backup.Make(ctx, st, back, &backup.Options{Files: files}); err != nil || len(st.denied)+len(files.denied) > 0 {
+		t.Errorf("backup: %v; denied %q %q", err, st.denied, files.denied)
+	}
+	_, lake2 := as("writer")
+	lake2.Store = memstore.New(&memstore.Options{Name: "mem://lake2"})
+	if _, err := backup.Restore(ctx, back, memstore.New(nil), &backup.Options{Files: lake2, Probe: quickProbe.Probe}); err != nil || len(lake2.denied) > 0 {
+		t.Errorf("restore: %v; denied %q", err, lake2.denied)
 	}
 	for range 3 {
 		st, files := as("compactor")

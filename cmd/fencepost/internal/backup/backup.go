@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
 	"github.com/fencepost/fencepost/verify"
 )
 
@@ -23,9 +24,15 @@ const NoteKey = "backup.json"
 
 // note is the document NoteKey.
 type note struct {
-	Format  int       `json:"format"`
-	Log     fence.ID  `json:"log"`
-	Source  string    `json:"source"`
+	Format int `json:"format"`
+	// Requires has "files" if Files is not empty, so that a program that does not know what to do
+	// with such files refuses the backup.
+	Requires []string `json:"requires,omitempty"`
+	Log      fence.ID `json:"log"`
+	Source   string   `json:"source"`
+	// Files is the second store that had the files of the table; empty if the log has none.
+	// In the backup these files are under their keys in the log.
+	Files   string    `json:"files,omitempty"`
 	Version uint64    `json:"version"`
 	Pin     string    `json:"pin"`
 	Begun   time.Time `json:"begun"`
@@ -49,13 +56,20 @@ type Report struct {
 	Bytes   int64 `json:"bytes"`
 	// ServerSide says that the store copied by itself.
 	ServerSide bool `json:"server_side"`
-	Verified   bool `json:"verified"`
+	// Files is the second store from which, or to which, the files of the table were copied.
+	Files    string `json:"files,omitempty"`
+	Verified bool   `json:"verified"`
 	// Epoch is the least epoch of the next leader of a restored log.
 	Epoch fence.Epoch `json:"epoch,omitempty"`
 }
 
 // Options of Make and Restore. Nil works like the zero value.
 type Options struct {
+	// Files is the store for the files of the table, if the log keeps them in a second one: that
+	// of the log that is backed up, or of the restored one.
+	Files store.Store
+	// Probe configures the probe of Files, before a log is restored.
+	Probe *probe.Options
 	// NoVerify leaves out reading the copy.
 	NoVerify bool
 	// Progress is called with bytes; a total of 0 is not known.
@@ -83,23 +97,30 @@ const attempts = 5
 
 // Make makes a backup of the log in from, or goes on with one, or brings one up to date. The
 // destination must be empty or hold a backup of the same log. Until it is done a pin keeps
-// the version; a later call goes on with it.
+// the version; a later call goes on with it. The backup has the files of the table in itself,
+// also if the log keeps them in a second store. manifest.ErrFiles means that this store was not
+// given.
 func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, error) {
 	o := opts.defaults()
 	r, err := reader.Open(ctx, from, nil)
 	if err != nil {
 		return nil, err
 	}
-	log, err := state.Open(ctx, from, nil)
+	log, err := state.Open(ctx, from, &state.Options{Files: o.Files})
 	if err != nil {
 		return nil, err
 	}
-	if f := log.Format().Files; f != nil {
-		return nil, fmt.Errorf("the log keeps the files of its table in %s, which backup does not copy yet; copy both stores by hand, and see docs/stores.md on moving files", f.Store)
+	// Files that were moved since must not be looked for in their old place.
+	if _, err := log.CheckFiles(ctx, false); err != nil {
+		return nil, err
 	}
-	b := &making{Options: o, log: log, reader: r, format: log.Format()}
-	b.transfer = transfer{from: from, to: to, report: &Report{Log: b.format.Log}}
-	b.transfer.progress = func(done, total int64) { o.Progress("copying", done, total) }
+	format := log.Format()
+	b := &making{Options: o, transfer: begin(from, to, &Report{Log: format.Log}, &o), source: log, reader: r, format: format}
+	if b.format.Files != nil {
+		if b.files, err = filesOut(&b.format, o.Files, to); err != nil {
+			return nil, err
+		}
+	}
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -117,7 +138,7 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 			return b.report, err
 		}
 	}
-	if err := check(ctx, to, b.report, &o); err != nil {
+	if err := check(ctx, to, nil, b.report, &o); err != nil {
 		return b.report, err
 	}
 	b.note.Done = true
@@ -133,8 +154,8 @@ func Make(ctx context.Context, from, to store.Store, opts *Options) (*Report, er
 // making is a backup under way.
 type making struct {
 	Options
-	transfer
-	log    *state.Log
+	*transfer
+	source *state.Log
 	reader *reader.Reader
 	format manifest.Format
 	note   note
@@ -150,7 +171,7 @@ func pinName(to store.Store) string {
 
 // prepare checks the destination, and finds or makes the pin.
 func (b *making) prepare(ctx context.Context) (err error) {
-	if b.have, err = existing(ctx, b.to); err != nil {
+	if b.have, err = existing(ctx, b.to, ""); err != nil {
 		return err
 	}
 	body, _, err := store.Read(ctx, b.to, NoteKey, &store.ReadOptions{Limit: 1 << 20})
@@ -162,7 +183,7 @@ func (b *making) prepare(ctx context.Context) (err error) {
 	case err != nil:
 		return err
 	default:
-		if err := document.Decode(NoteKey, body, &b.note); err != nil {
+		if err := document.Decode(NoteKey, body, &b.note, needsFiles); err != nil {
 			return fmt.Errorf("the backup in %s cannot be brought up to date; make another one, in a place of its own: %w", b.to.Traits().Name, err)
 		}
 		if b.note.Log != b.format.Log {
@@ -177,7 +198,7 @@ func (b *making) prepare(ctx context.Context) (err error) {
 		for _, p := range pins {
 			if p.Name == b.note.Pin && p.Version == b.note.Version && !p.Expired {
 				b.Note("going on with the backup of version %d that began %s", p.Version, b.note.Begun.Local().Format(time.RFC3339))
-				b.m, _, err = b.log.At(ctx, p.Version)
+				b.m, _, err = b.source.At(ctx, p.Version)
 				return err
 			}
 		}
@@ -188,7 +209,7 @@ func (b *making) prepare(ctx context.Context) (err error) {
 // restart pins the newest version.
 func (b *making) restart(ctx context.Context) error {
 	name := pinName(b.to)
-	if m, err := b.log.Newest(ctx); err != nil {
+	if m, err := b.source.Newest(ctx); err != nil {
 		return err
 	} else if m.Version == 0 {
 		return errors.New("the log has no manifest yet, so there is nothing to pin: append something, or run `fencepost compact`, and try again")
@@ -199,7 +220,10 @@ func (b *making) restart(ctx context.Context) error {
 	}
 	// Pins of an earlier attempt have the same name. They go with this one.
 	b.note = note{Format: document.Format, Log: b.format.Log, Source: b.from.Traits().Name, Version: p.Version, Pin: name, Begun: time.Now().UTC()}
-	if b.m, _, err = b.log.At(ctx, p.Version); err != nil {
+	if b.format.Files != nil {
+		b.note.Files, b.note.Requires = b.files.from.Traits().Name, []string{needsFiles}
+	}
+	if b.m, _, err = b.source.At(ctx, p.Version); err != nil {
 		return err
 	}
 	return b.save(ctx)
@@ -215,7 +239,7 @@ func (b *making) save(ctx context.Context) error {
 
 // run copies the version, and the chain after its floor.
 func (b *making) run(ctx context.Context) error {
-	*b.report = Report{Log: b.format.Log, Version: b.m.Version, First: b.m.First(), ServerSide: b.report.ServerSide}
+	*b.report = Report{Log: b.format.Log, Version: b.m.Version, First: b.m.First(), ServerSide: b.report.ServerSide, Files: b.note.Files}
 	b.done.Store(0)
 	b.total.Store(0)
 	// First what no pin holds.
@@ -224,7 +248,7 @@ func (b *making) run(ctx context.Context) error {
 			return err
 		}
 	}
-	files, err := b.files(ctx)
+	files, err := b.newFiles(ctx)
 	if err != nil {
 		return err
 	}
@@ -234,7 +258,7 @@ func (b *making) run(ctx context.Context) error {
 	if !b.note.Chained {
 		// Pruning deletes only before the floor. So if the floor has passed the end of the
 		// copy, the listing may have lacked objects that were folded meanwhile.
-		floor, err := b.log.Floor(ctx)
+		floor, err := b.source.Floor(ctx)
 		if err != nil {
 			return err
 		}
@@ -262,7 +286,7 @@ func (b *making) run(ctx context.Context) error {
 	if err := b.all(ctx, []item{{layout.ManifestKey(b.m.Version), -1}}); err != nil {
 		return err
 	}
-	if err := b.all(ctx, []item{{layout.FormatKey, -1}}); err != nil {
+	if err := b.copyFormat(ctx); err != nil {
 		return err
 	}
 	// A copy has one version. Those of earlier backups to this place would look like the rest
@@ -296,9 +320,9 @@ func (b *making) chain(ctx context.Context) error {
 	return b.all(ctx, items)
 }
 
-// files returns the files that are live at the end of the chain that was copied and not at
+// newFiles returns the files that are live at the end of the chain that was copied and not at
 // the floor, and notes where that chain ends. Nothing holds them but the grace period.
-func (b *making) files(ctx context.Context) ([]item, error) {
+func (b *making) newFiles(ctx context.Context) ([]item, error) {
 	source := &chain.Source{Store: b.to, Log: b.format.Log, Limits: b.format.Limits}
 	added := map[string]int64{}
 	b.report.End, b.end = b.m.Floor.Offset, b.m.Floor.Position
@@ -335,22 +359,22 @@ func (b *making) named(ctx context.Context) (items []item, err error) {
 		items = append(items, item{key, size})
 		b.total.Add(max(size, 0))
 	}
-	for _, p := range b.log.Lists(b.m) {
+	for _, p := range b.source.Lists(b.m) {
 		add(p, -1)
 	}
-	for s, err := range b.log.Seals(ctx, b.m) {
+	for s, err := range b.source.Seals(ctx, b.m) {
 		if err != nil {
 			return nil, err
 		}
 		add(layout.DataKey(s.Position), frame.HeaderSize)
 	}
-	for s, err := range b.log.Segments(ctx, b.m, b.m.Held()) {
+	for s, err := range b.source.Segments(ctx, b.m, b.m.Held()) {
 		if err != nil {
 			return nil, err
 		}
 		add(s.Key, s.Size)
 	}
-	for f, err := range b.log.Files(ctx, b.m) {
+	for f, err := range b.source.Files(ctx, b.m) {
 		if err != nil {
 			return nil, err
 		}
@@ -386,12 +410,12 @@ func (b *making) lock(ctx context.Context, prefix string) error {
 	return fmt.Errorf("%w: below %s", errGone, prefix)
 }
 
-// check verifies a copy.
-func check(ctx context.Context, st store.Store, report *Report, o *Options) error {
+// check verifies a copy, whose files are in a second store unless that is nil.
+func check(ctx context.Context, st, files store.Store, report *Report, o *Options) error {
 	if o.NoVerify {
 		return nil
 	}
-	v, err := verify.Run(ctx, st, &verify.Options{Copy: true, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
+	v, err := verify.Run(ctx, st, &verify.Options{Copy: true, Files: files, Hooks: verify.Hooks{Progress: func(p verify.Progress) {
 		o.Progress("verifying "+p.Stage, p.Done, p.Total)
 	}}})
 	if err != nil {

@@ -35,6 +35,7 @@ import (
 type life struct {
 	t     *testing.T
 	st    store.Store
+	files store.Store // nil: the log has no second store
 	epoch uint64
 	n     int
 }
@@ -43,7 +44,7 @@ type life struct {
 func (l *life) lead() {
 	l.t.Helper()
 	l.epoch++
-	w, err := writer.Open(l.t.Context(), l.st, fence.NewToken(l.epoch), nil)
+	w, err := writer.Open(l.t.Context(), l.st, fence.NewToken(l.epoch), &writer.Options{Files: l.files})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func (l *life) lead() {
 
 func (l *life) compact() {
 	l.t.Helper()
-	c, err := compactor.New(l.st, &compactor.Options{Token: fence.NewToken(l.epoch)})
+	c, err := compactor.New(l.st, &compactor.Options{Token: fence.NewToken(l.epoch), Files: l.files})
 	if err == nil {
 		_, err = c.Once(l.t.Context())
 	}
@@ -88,12 +89,17 @@ func (l *life) compact() {
 func begun(t *testing.T, st store.Store) *life {
 	t.Helper()
 	l := &life{t: t, st: st}
+	l.begin()
+	return l
+}
+
+func (l *life) begin() {
+	l.t.Helper()
 	for range 3 {
 		l.lead()
 		l.compact()
 	}
 	l.lead()
-	return l
 }
 
 func contents(t *testing.T, st store.Store) []string {
@@ -167,43 +173,42 @@ func TestBackupOfABusyLog(t *testing.T) {
 	}
 }
 
+// killed runs something again and again, and lets each of its requests to a store fail once. It
+// returns how many objects the last run found there.
+func killed(t *testing.T, to store.Store, run func(to store.Store) (*backup.Report, error)) (present int) {
+	t.Helper()
+	broken := errors.New("the process is killed")
+	for after := 1; ; after++ {
+		var n atomic.Int64
+		hook := func(op faultstore.Op) faultstore.Fault {
+			if n.Add(1) >= int64(after) {
+				return faultstore.Fault{Drop: true, Err: &store.Error{Op: "test", Key: op.Key, Kind: store.ErrDenied, Err: broken}}
+			}
+			return faultstore.Fault{}
+		}
+		r, err := run(faultstore.New(to, &faultstore.Options{Hook: hook}))
+		if err == nil {
+			return r.Present
+		}
+		if !errors.Is(err, broken) {
+			t.Fatalf("after %d requests: %v", after, err)
+		}
+	}
+}
+
 // TestResume: each request of a backup, and of a restore, fails once. The next call goes on,
 // and in the end all is there.
 func TestResume(t *testing.T) {
-	broken := errors.New("the process is killed")
 	src, back, restored := newLog(t), memstore.New(nil), memstore.New(nil)
 	begun(t, src)
 	want := contents(t, src)
-	killed := func(from, to store.Store, run func(from, to store.Store) (*backup.Report, error)) (present int) {
-		t.Helper()
-		for after := 1; ; after++ {
-			var n atomic.Int64
-			hook := func(op faultstore.Op) faultstore.Fault {
-				if n.Add(1) >= int64(after) {
-					return faultstore.Fault{Drop: true, Err: &store.Error{Op: "test", Key: op.Key, Kind: store.ErrDenied, Err: broken}}
-				}
-				return faultstore.Fault{}
-			}
-			r, err := run(from, faultstore.New(to, &faultstore.Options{Hook: hook}))
-			if err == nil {
-				return r.Present
-			}
-			if !errors.Is(err, broken) {
-				t.Fatalf("after %d requests: %v", after, err)
-			}
-		}
-	}
-	again := func(from, to store.Store) (*backup.Report, error) { return backup.Make(t.Context(), from, to, nil) }
-	restore := func(from, to store.Store) (*backup.Report, error) {
-		return backup.Restore(t.Context(), from, to, nil)
-	}
-	if n := killed(src, back, again); n == 0 {
+	if n := killed(t, back, func(to store.Store) (*backup.Report, error) { return backup.Make(t.Context(), src, to, nil) }); n == 0 {
 		t.Error("the last backup has copied everything again")
 	}
 	if p := pins(t, src); len(p) > 0 {
 		t.Errorf("left are the pins %q", p)
 	}
-	if n := killed(back, restored, restore); n == 0 {
+	if n := killed(t, restored, func(to store.Store) (*backup.Report, error) { return backup.Restore(t.Context(), back, to, nil) }); n == 0 {
 		t.Error("the last restore has copied everything again")
 	}
 	if got := contents(t, restored); !slices.Equal(got, want) {

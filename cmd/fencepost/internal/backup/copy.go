@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,16 +28,25 @@ const (
 // errGone: an object is not in the log any more.
 var errGone = errors.New("an object is gone")
 
-// transfer copies objects from one store to another.
+// transfer copies the objects of a log from one place to another.
 type transfer struct {
 	from, to store.Store
 	have     map[string]int64 // what is there already, by key, with its size
-	server   store.Copier     // nil: the bytes go through this process
-	progress func(done, total int64)
+	// log is the way of all objects. The files of the table take another one if either place
+	// has them in a second store.
+	log, files way
+	progress   func(done, total int64)
 
 	done, total atomic.Int64
 	mu          sync.Mutex
 	report      *Report
+}
+
+// begin is a transfer whose files take the way of all objects.
+func begin(from, to store.Store, report *Report, o *Options) *transfer {
+	t := &transfer{from: from, to: to, report: report, log: way{from: from, to: to, sample: layout.FormatKey, tmp: layout.TmpPrefix}}
+	t.progress = func(done, total int64) { o.Progress("copying", done, total) }
+	return t
 }
 
 // item is an object to copy. A size below 0 is not known.
@@ -45,10 +55,10 @@ type item struct {
 	size int64
 }
 
-// existing lists what the destination has.
-func existing(ctx context.Context, st store.Store) (map[string]int64, error) {
+// existing lists what a store has below a prefix.
+func existing(ctx context.Context, st store.Store, prefix string) (map[string]int64, error) {
 	have := map[string]int64{}
-	for info, err := range store.ListAll(ctx, st, "", nil, nil) {
+	for info, err := range store.ListAll(ctx, st, prefix, nil, nil) {
 		if err != nil {
 			return nil, err
 		}
@@ -57,27 +67,56 @@ func existing(ctx context.Context, st store.Store) (map[string]int64, error) {
 	return have, nil
 }
 
+// way leads from one store to another.
+type way struct {
+	from, to store.Store
+	// fromDir and toDir are the folders of the files in a second store, and of the same files in
+	// the log; empty if names do not change.
+	fromDir, toDir string
+	// sample is an object that from has, and tmp the folder of short-lived objects in to.
+	sample, tmp string
+	server      store.Copier // nil: the bytes go through this process
+}
+
+// way returns the way of an object, and its names at both ends.
+func (t *transfer) way(key string) (w *way, from, to string) {
+	if name, ok := strings.CutPrefix(key, layout.FilePrefix); ok && t.files.from != nil {
+		return &t.files, t.files.fromDir + name, t.files.toDir + name
+	}
+	return &t.log, key, key
+}
+
+// tryServer finds out which ways the stores copy by themselves.
+func (t *transfer) tryServer(ctx context.Context) {
+	t.log.tryServer(ctx)
+	t.report.ServerSide = t.log.server != nil
+	if t.files.from != nil {
+		t.files.tryServer(ctx)
+		t.report.ServerSide = t.report.ServerSide && t.files.server != nil
+	}
+}
+
 // tryServer finds out whether the destination copies by itself, and on the condition that
 // the key is absent. A store that ignores the condition could replace an object by a late
 // copy of a request.
-func (t *transfer) tryServer(ctx context.Context) {
-	c, ok := store.As[store.Copier](t.to)
+func (w *way) tryServer(ctx context.Context) {
+	c, ok := store.As[store.Copier](w.to)
 	if !ok {
 		return
 	}
-	obj, err := t.from.Get(ctx, layout.FormatKey, nil)
+	obj, err := w.from.Get(ctx, w.sample, nil)
 	if err != nil {
 		return
 	}
 	_ = obj.Body.Close()
-	key := layout.TmpPrefix + uuid.NewString()
-	_, first := c.CopyFrom(ctx, key, t.from, obj.Info)
-	_, second := c.CopyFrom(ctx, key, t.from, obj.Info)
+	key := w.tmp + uuid.NewString()
+	_, first := c.CopyFrom(ctx, key, w.from, obj.Info)
+	_, second := c.CopyFrom(ctx, key, w.from, obj.Info)
 	if first == nil && store.OutcomeOf(second) == store.Refused {
-		t.server, t.report.ServerSide = c, true
+		w.server = c
 	}
 	if !errors.Is(first, store.ErrUnsupported) {
-		_ = store.DeleteAll(ctx, t.to, []string{key}, nil)
+		_ = store.DeleteAll(ctx, w.to, []string{key}, nil)
 	}
 }
 
@@ -94,7 +133,8 @@ func (t *transfer) all(ctx context.Context, items []item) error {
 				t.count(it.key, size, true)
 				return nil
 			} else if ok {
-				return fmt.Errorf("%s in %s has %d bytes, not %d: it is not of this backup", it.key, t.to.Traits().Name, size, it.size)
+				w, _, name := t.way(it.key)
+				return fmt.Errorf("%s in %s has %d bytes, not %d: it is not of this backup", name, w.to.Traits().Name, size, it.size)
 			}
 			n, err := t.one(ctx, it)
 			if err != nil {
@@ -155,46 +195,47 @@ func (t *transfer) one(ctx context.Context, it item) (n int64, err error) {
 
 // attempt copies an object once, in the way that suits it.
 func (t *transfer) attempt(ctx context.Context, it item) (int64, error) {
-	if t.server != nil && it.size != 0 {
-		_, found, err := store.Read(ctx, t.from, it.key, &store.ReadOptions{Length: 1})
+	w, from, to := t.way(it.key)
+	if w.server != nil && it.size != 0 {
+		_, found, err := store.Read(ctx, w.from, from, &store.ReadOptions{Length: 1})
 		if err == nil {
-			_, err = t.server.CopyFrom(ctx, it.key, t.from, found)
+			_, err = w.server.CopyFrom(ctx, to, w.from, found)
 		}
 		switch {
 		case errors.Is(err, store.ErrPrecondition):
-			return t.there(ctx, it.key, found.Size)
+			return w.there(ctx, to, found.Size)
 		case !errors.Is(err, store.ErrUnsupported) && !errors.Is(err, store.ErrRange):
 			return found.Size, err
 		}
 	}
 	if it.size > small || it.size == 0 {
-		return t.stream(ctx, it.key)
+		return w.stream(ctx, from, to)
 	}
-	body, _, err := store.Read(ctx, t.from, it.key, &store.ReadOptions{Limit: small})
+	body, _, err := store.Read(ctx, w.from, from, &store.ReadOptions{Limit: small})
 	switch {
 	case errors.Is(err, store.ErrTooLarge), err == nil && len(body) == 0:
-		return t.stream(ctx, it.key)
+		return w.stream(ctx, from, to)
 	case err != nil:
 		return 0, err
 	}
-	_, err = store.Create(ctx, t.to, it.key, body, nil)
+	_, err = store.Create(ctx, w.to, to, body, nil)
 	return int64(len(body)), err
 }
 
 // stream copies an object of any size in bounded memory.
-func (t *transfer) stream(ctx context.Context, key string) (int64, error) {
-	obj, err := t.from.Get(ctx, key, nil)
+func (w *way) stream(ctx context.Context, from, to string) (int64, error) {
+	obj, err := w.from.Get(ctx, from, nil)
 	if err != nil {
 		return 0, err
 	}
 	defer obj.Body.Close()
-	_, err = store.UploadNew(ctx, t.to, key, obj.Body, &store.UploadOptions{SizeHint: obj.Size}, nil)
+	_, err = store.UploadNew(ctx, w.to, to, obj.Body, &store.UploadOptions{SizeHint: obj.Size}, nil)
 	return obj.Size, err
 }
 
 // there checks an object whose copy was refused: the answer of an earlier request was lost.
-func (t *transfer) there(ctx context.Context, key string, size int64) (int64, error) {
-	_, info, err := store.Read(ctx, t.to, key, &store.ReadOptions{Length: 1})
+func (w *way) there(ctx context.Context, key string, size int64) (int64, error) {
+	_, info, err := store.Read(ctx, w.to, key, &store.ReadOptions{Length: 1})
 	switch {
 	case err != nil:
 		return 0, err

@@ -20,7 +20,9 @@ import (
 // of the restored log, nor may a gate that has seen their tokens refuse the new ones.
 const EpochGap = 1 << 20
 
-// Restore copies a backup to an empty place, or goes on with that.
+// Restore copies a backup to an empty place, or goes on with that. If the log had the files of
+// its table in a second store, Options.Files is the one for the restored log: no log that is a
+// copy of the same one may use it. Other logs may.
 func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report, error) {
 	o := opts.defaults()
 	var n note
@@ -31,24 +33,30 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	case err != nil:
 		return nil, err
 	}
-	if err := document.Decode(NoteKey, body, &n); err != nil {
+	if err := document.Decode(NoteKey, body, &n, needsFiles); err != nil {
 		return nil, fmt.Errorf("the backup in %s cannot be restored; restore another one, or an older version of this object: %w", from.Traits().Name, err)
 	}
 	if !n.Done {
 		return nil, fmt.Errorf("the backup in %s is not complete: run `fencepost backup` again, or restore another one", from.Traits().Name)
 	}
-	t := &transfer{from: from, to: to, report: &Report{Log: n.Log, Version: n.Version}}
-	t.progress = func(done, total int64) { o.Progress("copying", done, total) }
-	if t.have, err = existing(ctx, to); err != nil {
+	t := begin(from, to, &Report{Log: n.Log, Version: n.Version}, &o)
+	if err := t.filesIn(n, o.Files); err != nil {
 		return nil, err
 	}
-	if _, there := t.have[layout.FormatKey]; there {
+	if t.have, err = existing(ctx, to, ""); err != nil {
+		return nil, err
+	}
+	_, there := t.have[layout.FormatKey]
+	if err := t.haveFiles(ctx, there); err != nil {
+		return nil, err
+	}
+	if there {
 		for key, size := range t.have {
 			t.count(key, size, true)
 		}
 		return t.report, recheck(ctx, to, n, t.report, &o)
 	}
-	source, err := existing(ctx, from)
+	source, err := existing(ctx, from, "")
 	if err != nil {
 		return nil, err
 	}
@@ -64,20 +72,24 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	// All sizes before the first copy: a refusal must leave the place as it was.
 	for key, size := range t.have {
 		want, ok := source[key]
+		w, _, name := t.way(key)
 		switch {
 		case strings.HasPrefix(key, layout.TmpPrefix), layout.KindOf(key) == layout.KindLock:
 		case !ok:
-			return nil, fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", to.Traits().Name, key)
+			return nil, fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", w.to.Traits().Name, name)
 		case size != want:
-			return nil, fmt.Errorf("%s is not empty: its %s has %d bytes, and that of the backup has %d; nothing was copied; restore to an empty place", to.Traits().Name, key, size, want)
+			return nil, fmt.Errorf("%s is not empty: its %s has %d bytes, and that of the backup has %d; nothing was copied; restore to an empty place", w.to.Traits().Name, name, size, want)
 		}
-	}
-	t.tryServer(ctx)
-	if err := t.all(ctx, items); err != nil {
-		return t.report, err
 	}
 	f, err := manifest.ReadFormat(ctx, from, nil)
 	if err != nil {
+		return t.report, err
+	}
+	if err := t.claim(ctx, &f, &o); err != nil {
+		return t.report, err
+	}
+	t.tryServer(ctx)
+	if err := t.all(ctx, items); err != nil {
 		return t.report, err
 	}
 	m, err := state.With(to, f, nil).Newest(ctx)
@@ -88,7 +100,7 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 		return t.report, err
 	}
 	// Last, what makes it a log.
-	if err := t.all(ctx, []item{{layout.FormatKey, -1}}); err != nil {
+	if err := t.restoreFormat(ctx, &f); err != nil {
 		return t.report, err
 	}
 	return t.report, finish(ctx, to, t.report, &o)
@@ -104,6 +116,9 @@ func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Opt
 		return err
 	case f.Log != n.Log:
 		return fmt.Errorf("there is another log in %s: log %v, and the backup is of log %v; nothing was copied; restore to an empty place", name, f.Log, n.Log)
+	}
+	if err := fits(ctx, to, &f, o.Files); err != nil {
+		return err
 	}
 	e, err := leader.New(to, layout.LockPrefix, nil)
 	if err != nil {
@@ -139,7 +154,7 @@ func finish(ctx context.Context, to store.Store, report *Report, o *Options) err
 		return err
 	}
 	report.First, report.End = m.First(), m.Tail().Offset
-	return check(ctx, to, report, o)
+	return check(ctx, to, o.Files, report, o)
 }
 
 // identity is the holder of the lock that a restore leaves.
