@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
@@ -68,9 +69,10 @@ func TestRunHandsOver(t *testing.T) {
 	const rounds = 100
 	var done atomic.Uint64 // the epoch whose work is to return nil
 	hows := map[string]func(w *world, n *node, s *fencepost.Session){
-		"told to end": func(_ *world, n *node, _ *fencepost.Session) { n.cancel(errStop) },
-		"resigns":     func(_ *world, _ *node, s *fencepost.Session) { s.Resign() },
-		"returns nil": func(_ *world, _ *node, s *fencepost.Session) { done.Store(uint64(s.Epoch())) },
+		"told to end":              func(_ *world, n *node, _ *fencepost.Session) { n.cancel(errStop) },
+		"resigns":                  func(_ *world, _ *node, s *fencepost.Session) { s.Resign() },
+		"returns nil":              func(_ *world, _ *node, s *fencepost.Session) { done.Store(uint64(s.Epoch())) },
+		"looks often, returns nil": func(_ *world, _ *node, s *fencepost.Session) { done.Store(uint64(s.Epoch())) },
 		"resigns and returns nil": func(_ *world, _ *node, s *fencepost.Session) {
 			s.Resign()
 			done.Store(uint64(s.Epoch()))
@@ -95,13 +97,16 @@ func TestRunHandsOver(t *testing.T) {
 					ready := make(chan struct{})
 					var n *node
 					o := options(fmt.Sprint("n", i))
+					if name == "looks often, returns nil" {
+						o.Leader.Poll = 150 * time.Millisecond
+					}
 					n = w.run(o.Leader.Identity, o, func(ctx context.Context, s *fencepost.Session) error {
 						<-ready
 						mu.Lock()
 						leads, session = n, s
 						mu.Unlock()
 						switch name {
-						case "returns nil":
+						case "returns nil", "looks often, returns nil":
 						case "resigns and returns nil":
 							return a.appendWhile(ctx, s, func() bool { return done.Load() < uint64(s.Epoch()) || s.Check(0) == nil })
 						default:
@@ -154,7 +159,7 @@ func TestRunHandsOver(t *testing.T) {
 				}
 				most := 300 * time.Millisecond
 				if name == "returns nil" {
-					most = 500 * time.Millisecond // the next leader learns of it at its next read, and opens the log only then
+					most = 400 * time.Millisecond // the next leader learns of it at its next read, and opens the log only then
 				}
 				distribution(t, "from the last acknowledgement to the first of the next", gap, most, time.Second)
 				if name == "told to end" {
@@ -220,6 +225,40 @@ func TestRunReclaims(t *testing.T) {
 			_ = w.ends(n)
 		}
 		w.Contents()
+	})
+}
+
+// A leader whose work is done frees its lock as soon as all is in the history, and not only when
+// the writer is closed: here the request that notes the tail in the manifest hangs.
+func TestRunFreesTheLockFirst(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var done, led time.Time
+		a := w.run("a", options("a"), func(ctx context.Context, s *fencepost.Session) error {
+			time.Sleep(20 * time.Second)
+			if err := appendAsync(ctx, s, "a"); err != nil {
+				return err
+			}
+			done = time.Now()
+			return nil
+		})
+		time.Sleep(10 * time.Second)
+		b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error {
+			led = time.Now()
+			return nil
+		})
+		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			hangs := op.Client == "a" && op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.ManifestPrefix)
+			return faultstore.Fault{Drop: hangs, Hang: hangs}
+		})
+		for _, n := range []*node{b, a} {
+			if err := w.ends(n); err != nil {
+				t.Error(err)
+			}
+		}
+		if gap := led.Sub(done); gap > time.Second {
+			t.Errorf("the next leader began after %v", gap)
+		}
+		w.holds("a")
 	})
 }
 
