@@ -160,6 +160,10 @@ func (x *execution) run(ctx context.Context) error {
 	x.signals = make(chan os.Signal, 64)
 	signal.Notify(x.signals, forwarded()...)
 	defer signal.Stop(x.signals)
+	// A signal that came during the first contact has ended only ctx, and from now on exec does not look at ctx.
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if x.group {
 		return x.share(ctx, st)
 	}

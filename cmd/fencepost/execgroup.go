@@ -48,6 +48,8 @@ func (x *execution) share(parent context.Context, st store.Store) error {
 		}
 	}()
 	defer func() { close(over); <-handled }()
+	// A signal that came just before x.signals was set up is known here only.
+	defer context.AfterFunc(parent, func() { end(context.Cause(parent)) })()
 	for {
 		err := s.session(ctx, st)
 		lost := (*group.EndError)(nil)

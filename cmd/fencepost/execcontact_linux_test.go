@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// If the store does not answer, exec ends after the time of the first contact, and says meanwhile whom it tries. A
+// signal ends that wait at once: exec has another handler for the time in which the command runs.
+func TestExecFirstContact(t *testing.T) {
+	// The runtime makes the channels of its signal handler at the first call. They must not belong to a bubble.
+	outside := make(chan os.Signal, 1)
+	signal.Notify(outside, syscall.SIGUSR2)
+	signal.Stop(outside)
+	for _, group := range []string{"", "--group", "--partitions 2"} {
+		for _, c := range []struct {
+			flags  string
+			signal time.Duration // when it comes; 0: it does not
+			took   time.Duration
+			status int
+			says   []string
+		}{
+			{"", 0, 10 * time.Second, 1, []string{" has not answered for 5s; trying for 5s more\n", "did not answer within 10s"}},
+			{"--timeout 20s", 0, 20 * time.Second, 1, []string{" has not answered for 15s; trying for 5s more\n", "did not answer within 20s"}},
+			{"", 6 * time.Second, 6 * time.Second, 143, []string{" has not answered for 5s; trying for 5s more\n"}},
+		} {
+			t.Run(fmt.Sprintf("exec %s %s, signal %v", group, c.flags, c.signal), func(t *testing.T) {
+				url := memURL(t)
+				synctest.Test(t, func(t *testing.T) {
+					var out, errs buffer
+					begun := time.Now()
+					a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+						st, err := store.Open(ctx, url)
+						f := faultstore.New(st, nil)
+						f.SetHook(func(faultstore.Op) faultstore.Fault {
+							if time.Since(begun) > time.Hour { // so that a wait without a bound ends too
+								return faultstore.Fault{Drop: true, Err: &store.Error{Op: "get", Key: "x", Kind: store.ErrDenied}}
+							}
+							return faultstore.Fault{Drop: true, Hang: true}
+						})
+						return f, err
+					}}
+					ctx, cancel := context.WithCancelCause(t.Context())
+					defer cancel(nil)
+					if c.signal > 0 { // as main does
+						time.AfterFunc(c.signal, func() { cancel(&interrupted{syscall.SIGTERM}) })
+					}
+					args := strings.Fields("exec " + group + " " + c.flags)
+					status := a.run(ctx, append(args, url, "--", "true"))
+					if took := time.Since(begun); status != c.status || took != c.took {
+						t.Errorf("status %d after %v, want %d after %v: %s", status, took, c.status, c.took, errs.String())
+					}
+					for _, says := range c.says {
+						if !strings.Contains(errs.String(), says) {
+							t.Errorf("it does not say %q: %s", says, errs.String())
+						}
+					}
+					time.Sleep(time.Minute) // until the last timer has fired
+				})
+			})
+		}
+	}
+}
