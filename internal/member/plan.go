@@ -141,7 +141,7 @@ func (m *Machine) news() (n *assign.News, urgent bool) {
 		case x == m.cfg.Self || m.dead[x] && !named:
 		case m.dead[x]:
 			add(x, 0, assign.Expired)
-		case s.leaves && named:
+		case (s.leaves || s.hung) && named:
 			add(x, 0, assign.Leaving)
 		case s.rec != nil && (named || s.joined && !s.leaves):
 			add(x, s.rec.Weight, assign.Live)

@@ -53,15 +53,24 @@ func (m *Machine) hangs(p int, x *part) {
 		m.hungBy = min(m.now.Add(m.cfg.Renew), m.deadline)
 		m.nCall++
 		doc := &Call{Nonce: m.cfg.Nonce(), Given: []Given{{Partition: p, Tenure: x.tenure, Hung: true}}}
-		m.do(Job{Op: Create, Key: callKey(m.cfg.Self, layout.FormatNumber(m.nCall)), Doc: doc, Until: m.hungBy}, func(Event) {
-			m.end(ByHanging, nil)
-		})
+		m.blame(callKey(m.cfg.Self, layout.FormatNumber(m.nCall)), doc)
 	}
 	if m.now >= m.hungBy {
 		m.end(ByHanging, nil)
 		return
 	}
 	m.partsDue = min(m.partsDue, m.hungBy)
+}
+
+// blame creates the call of a session that is about to end, and ends the session then.
+func (m *Machine) blame(key string, doc *Call) {
+	m.do(Job{Op: Create, Key: key, Doc: doc, Until: m.hungBy}, func(ev Event) {
+		if ev.Outcome == Failed && m.now < m.hungBy {
+			m.blame(key, doc) // without the call the next owner's work may end one session too many
+			return
+		}
+		m.end(ByHanging, nil)
+	})
 }
 
 // mayRetract takes back that a partition was given up, when its work has run for long.

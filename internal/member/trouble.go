@@ -107,11 +107,26 @@ func owners(quits []quit) (names []fence.ID) {
 }
 
 // withheld reports whether nobody is to own a partition: enough owners have given it up, and the work of the last
-// one hung.
-func withheld(a *assign.Assignment, quits []quit) bool {
+// one hung. Cleared says of a pending entry that the present owner need not wait for it; if it is nil, every entry
+// counts as cleared.
+func withheld(a *assign.Assignment, quits []quit, cleared func(p int, e assign.Entry) bool) bool {
 	last := quits[len(quits)-1]
-	// Nobody takes a partition from a later owner, whose work may be sound.
-	return last.Hung && len(owners(quits)) >= ownersAtMost && (a.Owner(last.Partition) == assign.Nobody || a.Tenure(last.Partition) == last.Tenure)
+	switch p := last.Partition; {
+	case !last.Hung || len(owners(quits)) < ownersAtMost:
+		return false
+	case a.Owner(p) == assign.Nobody || a.Tenure(p) == last.Tenure:
+		return true
+	default:
+		// guard:hung-moved. If the partition moved while its work hung with the third owner, nobody gets it, either. The
+		// present owner has not begun while it waits for the third one. Nobody takes a partition from an owner that may have
+		// begun, because its work may be sound. Without this: C is the third owner; the partition moves to D, for fairness;
+		// C's work does not return, and ends C's session; D begins then, its work hangs, too, and a fourth session ends.
+		//
+		//mutant:replace cleared != nil && !cleared(p, e) => false
+		return slices.ContainsFunc(a.Pending(p), func(e assign.Entry) bool {
+			return a.Members()[e.Member].Name == last.name && cleared != nil && !cleared(p, e)
+		})
+	}
 }
 
 // stored is for those who have read calls by key.
@@ -142,7 +157,7 @@ func Again(calls map[string]*Call, partitions []int, name fence.ID, nonce string
 // GivenUp returns the partitions that are given up by their owners, or that nobody is to own. Calls are by key.
 func GivenUp(a *assign.Assignment, calls map[string]*Call) (all []int) {
 	for p, q := range stored(calls) {
-		if p >= 0 && p < a.Partitions() && (withheld(a, q) || a.Owner(p) != assign.Nobody && a.Tenure(p) == q[len(q)-1].Tenure) {
+		if p >= 0 && p < a.Partitions() && (withheld(a, q, nil) || a.Owner(p) != assign.Nobody && a.Tenure(p) == q[len(q)-1].Tenure) {
 			all = append(all, p)
 		}
 	}
@@ -210,6 +225,7 @@ func (m *Machine) requests() (all []assign.Request, none map[int]bool) {
 	none = map[int]bool{}
 	quits := m.troubles()
 	parked := map[int]bool{}
+	cleared := func(p int, e assign.Entry) bool { return m.isCleared(p, m.known.Members()[e.Member].Name, e.Number) }
 	for _, p := range slices.Sorted(maps.Keys(quits)) {
 		gave := quits[p]
 		last, names := gave[len(gave)-1], owners(gave)
@@ -218,9 +234,9 @@ func (m *Machine) requests() (all []assign.Request, none map[int]bool) {
 		// partitions move; so it goes on with one worker after the other, until none is left, or for as long as
 		// they are started again.
 		//
-		//mutant:replace withheld(m.known, gave) => false
+		//mutant:replace withheld(m.known, gave, cleared): => withheld(m.known, gave, cleared) && false:
 		switch {
-		case withheld(m.known, gave):
+		case withheld(m.known, gave, cleared):
 			none[p], parked[p] = true, true
 			m.park(last.Given, NoteWithheld)
 		case m.known.Tenure(p) != last.Tenure:

@@ -51,6 +51,7 @@ type seen struct {
 	expires bool          // a swap to expired is in flight
 	joined  bool
 	leaves  bool
+	hung    bool          // a call says that its work hangs, so its session is over, or will be in a Renew
 	absent  clock.Instant // the first answer that found no object
 	again   clock.Instant // when to ask again
 }
@@ -100,7 +101,12 @@ func (m *Machine) countBefore() (rank int) {
 			return rank
 		}
 		s := m.watch.members[x.Name]
-		if !m.gone(x.Name) && !x.Leaving && (s == nil || !s.leaves) {
+		// guard:hung-moved. A member whose work hangs does not organise any more, although it is not expired yet. Without
+		// this: organiser C is the third owner whose work on the partition hangs; the partition has just moved to D; until
+		// C is expired nobody organises, and then D begins at once; D's work hangs, too, and a fourth session ends.
+		//
+		//mutant:replace !s.leaves && !s.hung => !s.leaves
+		if !m.gone(x.Name) && !x.Leaving && (s == nil || !s.leaves && !s.hung) {
 			rank++
 		}
 	}
@@ -281,6 +287,10 @@ func (m *Machine) readCall(key string, h *heard) {
 		h.asked = false
 		if c, ok := ev.Doc.(*Call); ok && ev.Outcome == Done {
 			h.call = c
+			if slices.ContainsFunc(c.Given, func(g Given) bool { return g.Hung }) {
+				m.member(h.name).hung = true
+				m.ranked = -1
+			}
 			m.planSoon()
 		}
 	})
