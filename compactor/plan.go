@@ -2,9 +2,7 @@ package compactor
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/layout"
@@ -229,36 +227,4 @@ func (p *Plan) add(kind string, info store.Info) {
 	if len(d.Examples) < examples {
 		d.Examples = append(d.Examples, info.Key)
 	}
-}
-
-// String describes the plan for people, in several lines.
-func (p *Plan) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "from    manifest %d; floor %v, offset %d\n", p.Version, p.Floor, p.FloorOffset)
-	fmt.Fprintf(&b, "fold    up to %s, %d bytes\n", number(p.FoldObjects, "object"), p.FoldBytes)
-	for _, m := range p.Merges {
-		fmt.Fprintf(&b, "merge   %s, records %d to %d, %d bytes\n", number(len(m.Segments), "segment"), m.First, m.End-1, m.Bytes)
-	}
-	if p.Truncate > p.Start {
-		fmt.Fprintf(&b, "give up records %d to %d\n", p.Start, p.Truncate-1)
-	}
-	for _, d := range p.Deletes {
-		fmt.Fprintf(&b, "delete  %d × %s, %d bytes: %s", d.Count, d.Kind, d.Bytes, strings.Join(d.Examples, ", "))
-		if d.Count > len(d.Examples) {
-			b.WriteString(", …")
-		}
-		b.WriteByte('\n')
-	}
-	for _, pin := range p.Pins {
-		fmt.Fprintf(&b, "pinned  manifest %d, by pin %q of %s\n", pin.Version, pin.Name, pin.Holder)
-	}
-	return b.String()
-}
-
-// number writes a number of things.
-func number(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }

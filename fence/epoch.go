@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 )
@@ -35,12 +34,9 @@ type Position struct {
 	Seq   uint64 `json:"seq"`
 }
 
-// Compare orders positions by epoch, then by seq: -1, 0 or +1.
-func (p Position) Compare(q Position) int {
-	return cmp.Or(cmp.Compare(p.Epoch, q.Epoch), cmp.Compare(p.Seq, q.Seq))
+// Before reports whether p comes before q: in an earlier epoch, or in the same one with a smaller seq.
+func (p Position) Before(q Position) bool {
+	return p.Epoch < q.Epoch || p.Epoch == q.Epoch && p.Seq < q.Seq
 }
-
-// Before reports whether p comes before q.
-func (p Position) Before(q Position) bool { return p.Compare(q) < 0 }
 
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Epoch, p.Seq) }

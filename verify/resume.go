@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,8 +110,13 @@ func (v *verifier) slotsAfter(ctx context.Context, p fence.Position) ([]fence.Po
 	return lowest(slots, page), nil
 }
 
+// bySlot orders positions as [slices.SortFunc] wants them.
+func bySlot(a, b fence.Position) int {
+	return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq))
+}
+
 func lowest(slots []fence.Position, n int) []fence.Position {
-	slices.SortFunc(slots, func(a, b fence.Position) int { return a.Compare(b) })
+	slices.SortFunc(slots, bySlot)
 	slots = slices.Compact(slots)
 	return slots[:min(n, len(slots))]
 }

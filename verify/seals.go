@@ -53,7 +53,7 @@ func (v *verifier) listedSeal(info store.Info) {
 
 // unlistedSeals reads the seals that this part would not have read, but the listing lacks.
 func (v *verifier) unlistedSeals(ctx context.Context) error {
-	return v.checkSeals(ctx, slices.SortedFunc(maps.Values(v.undue), func(a, b state.Seal) int { return a.Position.Compare(b.Position) }))
+	return v.checkSeals(ctx, slices.SortedFunc(maps.Values(v.undue), func(a, b state.Seal) int { return bySlot(a.Position, b.Position) }))
 }
 
 func (v *verifier) checkSeals(ctx context.Context, known []state.Seal) error {

@@ -253,7 +253,7 @@ func (a *app) plan(ctx context.Context, c *compactor.Compactor) error {
 	if a.json {
 		return a.print(planOf(plan))
 	}
-	return a.write([]byte(plan.String()))
+	return a.write([]byte(planText(plan)))
 }
 
 func (a *app) compactOnce(ctx context.Context, c *compactor.Compactor, round *compactor.Report) error {
