@@ -270,7 +270,8 @@ func (v *observer) member(name fence.ID, validity time.Duration, now map[string]
 		return x
 	}
 	x.Identity, x.Data, x.Weight, x.Expired = rec.Identity, rec.Data, rec.Weight, rec.Expired
-	_, x.Leaving = now[member.CallPrefix+x.Name+"/leaving.json"]
+	leaving, _ := member.Leaving(name, "")
+	_, x.Leaving = now[leaving]
 	x.Lapsed = !rec.Expired && (d.old || v.clock.Now().Sub(d.first) > validity+validity/10)
 	return x
 }

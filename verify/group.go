@@ -37,16 +37,13 @@ const (
 
 // IsGroup reports whether st has objects of a group or logs of partitions, be they damaged. The error is the store's.
 func IsGroup(ctx context.Context, st store.Store, settle *store.SettleOptions) (bool, error) {
-	for _, prefix := range []string{member.Prefix, partitions} {
+	for _, prefix := range []string{member.Prefix, layout.PartitionsPrefix} {
 		for _, err := range store.ListAll(ctx, st, prefix, nil, settle) {
 			return err == nil, err
 		}
 	}
 	return false, nil
 }
-
-// partitions is where the logs of partitions are.
-const partitions = "partition/"
 
 // RunGroup checks the group of workers in st: every object of the group, and of the group of its compactors;
 // the log of each partition, as [Run] does; and a log beside the group, if there is one. The report adds
@@ -94,7 +91,7 @@ type checked struct {
 func (t *town) run(ctx context.Context) error {
 	found, err := t.group(ctx, "")
 	if errors.Is(err, group.ErrNoGroup) {
-		for info, lerr := range store.ListAll(ctx, t.st, partitions, nil, t.opts.Settle) {
+		for info, lerr := range store.ListAll(ctx, t.st, layout.PartitionsPrefix, nil, t.opts.Settle) {
 			if lerr != nil {
 				return lerr
 			}
@@ -240,7 +237,7 @@ func (t *town) add(c *checked, found *group.Checked) {
 
 // ofGroup reports whether a key beside a group's log belongs to the group.
 func ofGroup(key string) bool {
-	for _, prefix := range []string{member.Prefix, layout.CompactorsPrefix + "/", partitions} {
+	for _, prefix := range []string{member.Prefix, layout.CompactorsPrefix + "/", layout.PartitionsPrefix} {
 		if strings.HasPrefix(key, prefix) {
 			return true
 		}

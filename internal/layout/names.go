@@ -24,6 +24,8 @@ const (
 	FilePrefix = "file/"
 	// DeltaPrefix begins the keys of the log of a Delta table, which other programs read too.
 	DeltaPrefix = FilePrefix + "_delta_log/"
+	// DeltaHintKey is the object there that names the newest checkpoint.
+	DeltaHintKey = DeltaPrefix + "_last_checkpoint"
 	// PinPrefix begins the keys of all pins.
 	PinPrefix = "pin/"
 	// LockPrefix begins the keys of the locks of the log's leaders.
@@ -36,9 +38,27 @@ const (
 	TmpPrefix = "tmp/"
 )
 
+// DeltaCommitKey names a version of the Delta table: file/_delta_log/<version>.json.
+func DeltaCommitKey(version int64) string {
+	return DeltaPrefix + FormatNumber(uint64(version)) + ".json"
+}
+
+// ParseDeltaCommitKey reads what [DeltaCommitKey] writes, and nothing else.
+func ParseDeltaCommitKey(key string) (version int64, ok bool) {
+	rest, below := strings.CutPrefix(key, DeltaPrefix)
+	number, json := strings.CutSuffix(rest, ".json")
+	n, ok := ParseNumber(number)
+	return int64(n), ok && below && json && int64(n) >= 0
+}
+
+// PartitionsPrefix begins the keys of the logs of all partitions of a group.
+const PartitionsPrefix = "partition/"
+
 // PartitionPrefix is the folder of the log of one partition of a group, without a slash at its
 // end.
-func PartitionPrefix(partition int) string { return fmt.Sprintf("partition/%06d", partition) }
+func PartitionPrefix(partition int) string {
+	return fmt.Sprintf(PartitionsPrefix+"%06d", partition)
+}
 
 // CompactorsPrefix is the folder of the group in which the compactors of a group's logs share these,
 // without a slash at its end.

@@ -142,3 +142,19 @@ func TestKinds(t *testing.T) {
 		}
 	}
 }
+
+func TestDeltaKeys(t *testing.T) {
+	const n = "00000000000000000042"
+	if key := DeltaCommitKey(42); key != "file/_delta_log/"+n+".json" {
+		t.Error(key)
+	}
+	for key, want := range map[string]int64{
+		DeltaCommitKey(0): 0, DeltaCommitKey(42): 42, DeltaCommitKey(math.MaxInt64): math.MaxInt64,
+		DeltaHintKey: -1, DeltaPrefix + n: -1, DeltaPrefix + n + ".checkpoint.parquet": -1, DeltaPrefix + "42.json": -1, n + ".json": -1,
+		DeltaPrefix + "09223372036854775808.json": -1,
+	} {
+		if got, ok := ParseDeltaCommitKey(key); ok != (want >= 0) || ok && got != want {
+			t.Errorf("%q is read as %d, %t", key, got, ok)
+		}
+	}
+}

@@ -137,9 +137,12 @@ func (p *prober) cleanUp(ctx context.Context) {
 
 var errCleanUp = errors.New("probe: no time left to delete what was written")
 
+// tmpPrefix is layout.TmpPrefix. Stores know nothing of logs, so it is written again here.
+const tmpPrefix = "tmp/"
+
 // key returns a new key, which is deleted at the end.
 func (p *prober) key() string {
-	key := "tmp/" + uuid.NewString()
+	key := tmpPrefix + uuid.NewString()
 	p.keys[key] = true
 	return key
 }
@@ -251,7 +254,7 @@ func (p *prober) refuse(promise, hint string, err error, format string, args ...
 func (p *prober) list(ctx context.Context, st store.Store) (map[string]store.Info, error) {
 	found := map[string]store.Info{}
 	err := p.timed("list", func() error {
-		for info, err := range store.ListAll(ctx, st, "tmp/", nil, p.settle) {
+		for info, err := range store.ListAll(ctx, st, tmpPrefix, nil, p.settle) {
 			if err != nil {
 				return err
 			}

@@ -9,10 +9,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
-const (
-	groupKey = "group/group.json"
-	maxMoves = 200
-)
+const maxMoves = 200
 
 // patient is a clock whose timers last so long at least. It makes group.Observe look less often.
 type patient struct {

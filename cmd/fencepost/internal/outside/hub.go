@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/survey"
+	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 )
@@ -134,7 +135,7 @@ func (h *Hub) kind(ctx context.Context, st store.Store) (string, manifest.Format
 	if !errors.Is(err, manifest.ErrNotInitialized) {
 		return "", f, err
 	}
-	if _, _, gerr := store.Read(ctx, st, groupKey, &store.ReadOptions{Limit: 1 << 20, Settle: h.settle()}); gerr == nil {
+	if _, _, gerr := store.Read(ctx, st, member.FormatKey, &store.ReadOptions{Limit: 1 << 20, Settle: h.settle()}); gerr == nil {
 		return "group", f, nil
 	}
 	if found, lerr := survey.HasLock(ctx, st, h.settle()); found || lerr != nil {

@@ -5,9 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/internal/layout"
@@ -36,12 +33,12 @@ func (f *follower) readPublished(ctx context.Context) error {
 		var last struct {
 			Version int64 `json:"version"`
 		}
-		body, _, err := store.Read(ctx, f.st, layout.DeltaPrefix+"_last_checkpoint", &store.ReadOptions{Limit: 64 << 10, Settle: f.settle()})
+		body, _, err := store.Read(ctx, f.st, layout.DeltaHintKey, &store.ReadOptions{Limit: 64 << 10, Settle: f.settle()})
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return err
 		case err == nil && json.Unmarshal(body, &last) == nil && last.Version > 0:
-			p.commit = fmt.Sprintf("%s%020d.json", layout.DeltaPrefix, last.Version-1)
+			p.commit = layout.DeltaCommitKey(last.Version - 1)
 		}
 		p.began = true
 	}
@@ -50,7 +47,7 @@ func (f *follower) readPublished(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, ok := commitVersion(info.Key); ok && info.Key > p.commit && info.Key > newest.Key {
+		if _, ok := layout.ParseDeltaCommitKey(info.Key); ok && info.Key > p.commit && info.Key > newest.Key {
 			newest = info
 		}
 	}
@@ -65,7 +62,7 @@ func (f *follower) readPublished(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, _ := commitVersion(newest.Key)
+	version, _ := layout.ParseDeltaCommitKey(newest.Key)
 	if said := parseCommit(tail, f.log.Format().Log.String()); said != nil {
 		said.Version, p.state = version, said
 	} else if p.state != nil {
@@ -74,15 +71,6 @@ func (f *follower) readPublished(ctx context.Context) error {
 	}
 	p.commit = newest.Key
 	return nil
-}
-
-func commitVersion(key string) (int64, bool) {
-	name, ok := strings.CutSuffix(strings.TrimPrefix(key, layout.DeltaPrefix), ".json")
-	if !ok || len(name) != 20 {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(name, 10, 63)
-	return int64(n), err == nil
 }
 
 // parseCommit returns what a commit of a Delta table says of a log, or nil if that is nothing. It
