@@ -72,7 +72,7 @@ func (l *ledger) check(t *testing.T, total *Counts, readers bool) {
 		wrong(&total.Broken, "%s", d)
 	}
 	if err := inOrder(final); err != nil {
-		wrong(&total.Broken, "%v", err)
+		wrong(&total.Gaps, "%v", err)
 	}
 	for _, s := range together(l.held) {
 		wrong(&total.Together, "%s", s)

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -69,7 +70,7 @@ func TestChaosGroups(t *testing.T) {
 		}
 	})
 	if *chaosGroups != "" {
-		b, err := json.MarshalIndent(all, "", "  ")
+		b, err := json.MarshalIndent(reported(all), "", "  ")
 		if err := errors.Join(err, os.WriteFile(*chaosGroups, append(b, '\n'), 0o644)); err != nil {
 			t.Error(err)
 		}
@@ -106,7 +107,8 @@ func chaosGroup(t *testing.T, s *servers.Server, name string, url func(prefix, a
 	kills := killServer(s, enough)
 	close(end)
 	<-ended
-	total := Counts{Server: name, Network: v.network, Faults: map[string]int{}}
+	v.recovers()
+	total := Counts{Server: name, Network: v.network, Faults: map[string]int{}, Unowned: v.unowned()}
 	if kills > 0 {
 		total.Faults["server killed"] = kills
 	}
@@ -204,6 +206,121 @@ func (l *ledger) hold(process, kind, rest string) {
 	}
 }
 
+// desertAfter is how long nobody may hold a partition. A crash costs a little more than a validity. In the suite several
+// workers are often dead, frozen or cut off at once, and the longest such time on two busy cores was 25 validities.
+const desertAfter = 120 * groupValidity
+
+// deserted reports partitions that nobody has held for too long at now, by the machine's clock. It is asked all the time
+// while workers are harmed, so no such time is missed.
+func (v *town) deserted(now int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, l := range v.logs {
+		if token, since := l.last(); token > l.deserts && now-since > int64(desertAfter) {
+			l.deserts = token
+			v.broken = append(v.broken, fmt.Sprintf("%s: nobody has held it for more than %v after token %d", l.name, desertAfter, token))
+		}
+	}
+}
+
+// last returns the greatest token of a partition, and until when it was held. The token is 0 if nobody has held it.
+func (l *ledger) last() (token uint64, until int64) {
+	for t, h := range l.held {
+		if t > token {
+			token, until = t, h.until
+		}
+	}
+	return token, until
+}
+
+// recovers wakes and heals all workers, and reports each partition that nobody holds after a while.
+func (v *town) recovers() {
+	v.relent(time.Now().Add(time.Hour))
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		v.mu.Lock()
+		var free []string
+		for _, l := range v.logs {
+			if _, until := l.last(); until < elapsed(0) {
+				free = append(free, l.name)
+			}
+		}
+		late := time.Since(begun) > desertAfter
+		if late && len(free) > 0 {
+			v.broken = append(v.broken, fmt.Sprintf("nobody is harmed any more, and still nobody holds %q after %v", free, desertAfter))
+		}
+		v.mu.Unlock()
+		if late || len(free) == 0 {
+			return
+		}
+	}
+}
+
+// unowned is how long partitions were held by nobody, in seconds, from one owner to the next.
+type unowned struct {
+	Times   int     `json:"times"`
+	P50     float64 `json:"p50_seconds"`
+	P99     float64 `json:"p99_seconds"`
+	Longest float64 `json:"longest_seconds"`
+}
+
+func (v *town) unowned() *unowned {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var all []float64
+	for _, l := range v.logs {
+		all = append(all, pauses(l.held)...)
+	}
+	slices.Sort(all)
+	if len(all) == 0 {
+		return &unowned{}
+	}
+	return &unowned{len(all), all[len(all)/2], all[len(all)*99/100], all[len(all)-1]}
+}
+
+// pauses returns for each holding but the first how many seconds it began after the end of the one before.
+func pauses(held map[uint64]*holding) (all []float64) {
+	in := slices.SortedFunc(maps.Values(held), func(a, b *holding) int { return cmp.Compare(a.token, b.token) })
+	for i, h := range in[min(1, len(in)):] {
+		all = append(all, time.Duration(h.from-in[i].until).Seconds())
+	}
+	return all
+}
+
+// groupsReport is the file of -chaos-groups-report. The first counts are of all servers together.
+type groupsReport struct {
+	Date       string   `json:"date"`
+	Machine    string   `json:"machine"`
+	Partitions int      `json:"partitions"`
+	Validity   float64  `json:"validity_seconds"`
+	Handovers  int      `json:"handovers"`
+	Lost       int      `json:"lost"`
+	Doubled    int      `json:"doubled"`
+	Gaps       int      `json:"gaps"`
+	Together   int      `json:"held_together"`
+	Broken     int      `json:"otherwise_broken"`
+	Longest    float64  `json:"longest_without_an_owner_seconds"`
+	Servers    []Counts `json:"servers"`
+}
+
+func reported(all []Counts) groupsReport {
+	r := groupsReport{
+		Date: time.Now().UTC().Format(time.DateOnly), Machine: fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
+		Partitions: *chaosPartitions, Validity: groupValidity.Seconds(), Servers: all,
+	}
+	for _, c := range all {
+		r.Handovers += c.Failovers
+		r.Lost += c.Lost
+		r.Doubled += c.Doubled
+		r.Gaps += c.Gaps
+		r.Together += c.Together
+		r.Broken += c.Broken + c.Zombies
+		if c.Unowned != nil {
+			r.Longest = max(r.Longest, c.Unowned.Longest)
+		}
+	}
+	return r
+}
+
 // together returns where somebody held a partition before the one before was over, and where tokens
 // did not rise.
 func together(held map[uint64]*holding) (found []string) {
@@ -239,5 +356,22 @@ func TestChaosGroupsCheckFinds(t *testing.T) {
 		if found := together(c.held); len(found) != c.found {
 			t.Errorf("%s: found %q, want %d", name, found, c.found)
 		}
+	}
+	v := &town{logs: []*ledger{newLedger(nil, "never held"), newLedger(nil, "held")}}
+	v.logs[1].held = told("holds 1 10 20 .", "holds 2 26 40 .", "frees 2 35 .")
+	if got := v.unowned(); got.Times != 1 || got.Longest != time.Duration(6).Seconds() {
+		t.Errorf("without an owner: %+v", got)
+	}
+	for _, c := range []struct {
+		now   int64
+		found int
+	}{{35 + int64(desertAfter), 0}, {36 + int64(desertAfter), 1}, {99 + int64(desertAfter), 1}} {
+		if v.deserted(c.now); len(v.broken) != c.found {
+			t.Errorf("at %d deserted are %q, want %d", c.now, v.broken, c.found)
+		}
+	}
+	r := reported([]Counts{{Failovers: 3, Lost: 1, Gaps: 1, Unowned: &unowned{Longest: 2}}, {Failovers: 4, Doubled: 1, Zombies: 1, Together: 1}})
+	if r.Handovers != 7 || r.Lost != 1 || r.Doubled != 1 || r.Gaps != 1 || r.Broken != 1 || r.Together != 1 || r.Longest != 2 {
+		t.Errorf("the report is %+v", r)
 	}
 }

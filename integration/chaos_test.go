@@ -53,12 +53,18 @@ type Counts struct {
 	Doubled int `json:"doubled"`
 	Zombies int `json:"zombie_acknowledgements"`
 	Broken  int `json:"otherwise_broken"`
+	// Gaps counts logs in which an item of the source is missing or not at its place.
+	Gaps int `json:"gaps"`
 	// Together counts openings of a partition while another process held it, by its own belief,
 	// or with a token that does not rise.
 	Together int `json:"held_together,omitempty"`
+	// Unowned says how long partitions were held by nobody, from one owner to the next; nil without a group.
+	Unowned *unowned `json:"without_an_owner,omitempty"`
 }
 
-func (c *Counts) bad() int { return c.Lost + c.Doubled + c.Zombies + c.Broken + c.Together }
+func (c *Counts) bad() int {
+	return c.Lost + c.Doubled + c.Zombies + c.Broken + c.Gaps + c.Together
+}
 
 // TestChaos runs writers, candidates, compactors and readers as processes. Each has its
 // own connection to a real server. Processes are killed and frozen, connections cut,

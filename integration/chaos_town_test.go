@@ -63,6 +63,7 @@ type ledger struct {
 	acked   uint64 // offset after the last acknowledged record
 	digests []digested
 	held    map[uint64]*holding // by token; only of a partition
+	deserts uint64              // the token after which the partition was reported to have no owner
 }
 
 func newLedger(st store.Store, name string) *ledger {
@@ -112,6 +113,7 @@ func (v *town) live(end <-chan struct{}) {
 		}
 		v.populate()
 		v.relent(time.Now())
+		v.deserted(elapsed(0))
 		if time.Now().After(next) {
 			v.harm()
 			next = time.Now().Add(time.Duration(200+v.rng.IntN(600)) * time.Millisecond)

@@ -118,6 +118,7 @@ func chaos(t *testing.T, seed uint64) {
 			w.tended(8 * w.validity)
 		}
 		w.run(time.Duration(w.rng.Int64N(int64(15 * time.Second))))
+		w.deserted(8 * w.validity)
 		p := w.procs[w.rng.IntN(len(w.procs))]
 		if p.crashed {
 			continue
@@ -210,6 +211,25 @@ func (w *world) tended(within time.Duration) {
 	}
 }
 
+// deserted fails the test if nobody has worked on a partition for so long, although a process was awake all the time.
+// Unlike tended it waits for nothing and mends nothing, so it is called after each act.
+func (w *world) deserted(within time.Duration) {
+	w.Helper()
+	awake := slices.ContainsFunc(w.procs, func(p *proc) bool {
+		return !p.crashed && !p.standby && w.now-max(p.joinAt, p.paused) >= within
+	})
+	if !awake || w.newest() == 0 {
+		return
+	}
+	for partition, at := range w.freed {
+		// One that wakes late frees a partition on which its successor works.
+		works := slices.ContainsFunc(w.procs, func(p *proc) bool { return !p.crashed && p.works[partition] != nil })
+		if w.now-at > within && !works && !slices.Contains(w.givenUp(), partition) {
+			w.fail("for %v nobody has worked on partition %d: %s", w.now-at, partition, w.state())
+		}
+	}
+}
+
 // retry is what an operator does about partitions that nobody is to own.
 func (w *world) retry() {
 	if w.newest() == 0 {
@@ -217,6 +237,9 @@ func (w *world) retry() {
 	}
 	if p := w.givenUp(); len(p) > 0 {
 		w.tell("an operator lets %v run again", p)
+		for _, partition := range p {
+			w.freed[partition] = w.now
+		}
 		w.n++
 		key, call := member.Again(w.calls(), p, id(w.n), "again")
 		w.write(key, call)
