@@ -106,6 +106,7 @@ const maxRedone = 64 << 20
 // longer if an older version is pinned.
 func (v *verifier) editsBetween(ctx context.Context, from, to frame.Point) (edits []state.AppliedEdit, err error) {
 	at, size := from, 0
+	// It needs no Follower: a walk that went through a hole does not end at the point of the manifest, which has a checksum.
 	for step, err := range v.chain.Walk(ctx, from) {
 		if err != nil && unreadable(err) {
 			break

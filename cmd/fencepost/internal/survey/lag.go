@@ -95,15 +95,16 @@ func AfterFloor(ctx context.Context, st store.Store) (Loose, error) {
 	if l.Records > 0 || tail.Position == m.Floor.Position {
 		return l, nil
 	}
-	f := log.Format()
-	source := &chain.Source{Store: st, Log: f.Log, Limits: f.Limits}
-	for step, err := range source.Walk(ctx, m.Floor) {
-		if err != nil {
-			return l, err
-		}
-		l.Edits = l.Edits || step.Frame.Kind == frame.Edit
+	edits := false
+	begin := func(m *state.Manifest) frame.Point {
+		edits = false
+		return m.Floor
 	}
-	return l, nil
+	m, tail, _, err = walkToTail(ctx, st, log, begin, func(step chain.Step) { edits = edits || step.Frame.Kind == frame.Edit })
+	if err != nil {
+		return Loose{}, err
+	}
+	return Loose{End: tail.Offset, Records: tail.Offset - m.Floor.Offset, Edits: edits}, nil
 }
 
 // header reads the header of a log object.

@@ -221,6 +221,12 @@ const tailTries = 100
 // findTail walks to the tail of the log. It returns the tail, a manifest that was read after
 // it was found, and when the last object on the way was written, if there was one.
 func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Manifest, at frame.Point, last time.Time, err error) {
+	return walkToTail(ctx, st, log, (*state.Manifest).Tail, func(chain.Step) {})
+}
+
+// walkToTail is findTail from a place on, which begin returns. It is called again each time that the floor has
+// moved: the steps that were passed to each before may not be the history.
+func walkToTail(ctx context.Context, st store.Store, log *state.Log, begin func(*state.Manifest) frame.Point, each func(chain.Step)) (m *state.Manifest, at frame.Point, last time.Time, err error) {
 	format := log.Format()
 	newest := func(ctx context.Context) (fence.Position, error) {
 		if m, err = log.Newest(ctx); err != nil {
@@ -233,11 +239,12 @@ func findTail(ctx context.Context, st store.Store, log *state.Log) (m *state.Man
 		if _, err := newest(ctx); err != nil {
 			return nil, at, last, err
 		}
-		at, last = m.Tail(), time.Time{}
+		at, last = begin(m), time.Time{}
 		var failed error
 		for step, err := range f.Walk(ctx, at) {
 			if failed = err; err == nil {
 				at = step.To
+				each(step)
 				if step.Frame.Kind != frame.Seal {
 					last = step.Frame.Time
 				}

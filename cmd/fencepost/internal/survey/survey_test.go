@@ -152,6 +152,40 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
+// A compactor folds the edits after the floor and prunes them, while AfterFloor looks for them. A zombie writes
+// into the hole. That is no damage.
+func TestAfterFloorOvertaken(t *testing.T) {
+	st := newLog(t)
+	w, err := writer.Open(t.Context(), st, fence.NewToken(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.CommitFiles(t.Context(), manifest.Edit{Properties: map[string]string{"schema": "2"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := survey.AfterFloor(t.Context(), st); err != nil || l != (survey.Loose{Edits: true}) {
+		t.Errorf("at rest: %+v, %v", l, err)
+	}
+	first, once := layout.DataKey(frame.Start().Position), false
+	f := faultstore.New(st, nil)
+	f.SetBefore(func(_ context.Context, op faultstore.Op) {
+		if op.Key != first || once {
+			return
+		}
+		once = true
+		compact(t, st, 1)
+		if _, err := st.Put(t.Context(), first, []byte("by a zombie"), nil); err != nil {
+			t.Error(err)
+		}
+	})
+	if l, err := survey.AfterFloor(t.Context(), f); !once || err != nil || l != (survey.Loose{}) {
+		t.Errorf("overtaken: %t, %+v, %v", once, l, err)
+	}
+}
+
 // Damage is an error with a remedy.
 func TestTrouble(t *testing.T) {
 	st := newLog(t)
