@@ -40,7 +40,7 @@ mutant: pending-raised  | -DM=2 -DP=1 -DV=4 -DNO_PENDING_RAISED
 mutant: pending-raised (acknowledgements without numbers) | -DM=2 -DP=1 -DV=4 -DNO_ACK_NUMBER
 mutant: tenure-new      | -DM=2 -DP=1 -DV=3 -DNO_TENURE_NEW
 mutant: tenure-token    | -DM=2 -DP=1 -DV=4 -DNO_TENURE_TOKEN
-mutant: tenure-token (an owner that opens again counts) | -DM=2 -DP=1 -DV=3 -DNO_COUNT
+mutant: token-count     | -DM=2 -DP=1 -DV=3 -DNO_COUNT
 mutant: stop-first      | -DM=2 -DP=1 -DV=3 -DNO_STOP_FIRST
 mutant: newest-kept     | -DM=2 -DP=1 -DV=4 -DNO_NEWEST_KEPT
 mutant: listed-version  | -DM=2 -DP=1 -DV=4 -DNO_LISTED_VERSION

@@ -13,10 +13,10 @@
 check: small  one move | -DMOVES=1 -DLAST=6
 check: full   one move, perhaps to somebody dead | -DMOVES=1 -DLAST=7 -DOLD_NEWS
 check: full   two moves | -DMOVES=2 -DLAST=8
-mutant: absent-waits (it ends)                             | -DMOVES=1 -DLAST=6 -DNO_ABSENT
+mutant: absent-dead                                        | -DMOVES=1 -DLAST=6 -DNO_ABSENT
 mutant: ack-unheld                                         | -DMOVES=1 -DLAST=6 -DNO_ACK_UNHELD
 mutant: ack-kept                                           | -DMOVES=1 -DLAST=6 -DNO_ACK_KEPT
-mutant: ack-kept (newer than the assignment that was read) | -DMOVES=1 -DLAST=6 -DNO_ACK_OLDER
+mutant: ack-newer                                          | -DMOVES=1 -DLAST=6 -DNO_ACK_OLDER
 mutant: hung-ends                                          | -DMOVES=1 -DLAST=6 -DNO_HUNG_ENDS
 mutant: blind-ends                                         | -DMOVES=1 -DLAST=6 -DNO_BLIND_ENDS
 mutant: look-anyway                                        | -DMOVES=1 -DLAST=6 -DNO_LOOK_ANYWAY
@@ -49,7 +49,7 @@ byte moves;
 
 ltl owned_again { <>[] (owner[newest] != NOBODY && state[owner[newest]] == LIVE && work[owner[newest]] == newest) }
 
-/* absent-waits: after a validity of GETs that found no object, a member is dead. Without
+/* absent-dead: after a validity of GETs that found no object, a member is dead. Without
    this: a slow pruner, which has read an assignment that does not name A, deletes the object
    of A, who is expired. The newest names A as pending, and everybody waits for ever. */
 #ifdef NO_ABSENT
@@ -79,7 +79,7 @@ bool had[M + 1];
 #define WANTED(n, k, m) (PEND(n, m) != 0 && PEND(n, m) <= k)
 #endif
 
-/* ack-kept: a pruner deletes no acknowledgement of a higher number than the assignment by
+/* ack-newer: a pruner deletes no acknowledgement of a higher number than the assignment by
    which it judges. Without this: a slow pruner has read 1, which names nobody as pending, and
    deletes A's acknowledgement of 2, for which the owner by 2 waits. */
 #ifdef NO_ACK_OLDER

@@ -26,16 +26,16 @@ check: small  a validity of five  | -DL=5
 check: small  deleted by hand     | -DL=3 -DHAND
 mutant: clean-join                                       | -DL=3 -DNO_CLEAN_JOIN
 mutant: final-deadline                                   | -DL=3 -DNO_FINAL_DEADLINE
-mutant: deadline-first (it counts from the sending)      | -DL=3 -DFROM_ANSWER
-mutant: deadline-first (it counts from the first sending) | -DL=3 -DFROM_COPY
-mutant: lapse (watchers count from after the answer)     | -DL=3 -DNO_WATCH_AFTER
-mutant: lapse (watchers wait for clocks that differ)     | -DL=3 -DNO_RATE
+mutant: deadline-sent (it counts from the sending)       | -DL=3 -DFROM_ANSWER
+mutant: deadline-sent (it counts from the first sending) | -DL=3 -DFROM_COPY
+mutant: lapse                                            | -DL=3 -DNO_WATCH_AFTER
+mutant: lapse-rate                                       | -DL=3 -DNO_RATE
 mutant: expire-swap                                      | -DL=3 -DNO_EXPIRE_SWAP
 mutant: absent-waits (a listing)                         | -DL=3 -DBY_LISTING
 mutant: absent-waits (one GET)                           | -DL=3 -DHAND -DBY_ONE_GET
 */
 #ifdef NO_RATE
-/* lapse: watchers wait longer than a validity, as clocks may differ in rate. Without
+/* lapse-rate: watchers wait longer than a validity, as clocks may differ in rate. Without
    this: A's clock is slow and B's is fast. After a validity by B's clock B expires A,
    whose own deadline has not come. */
 #define W L
@@ -120,14 +120,14 @@ proctype Member() {
 	/* A heartbeat. */
 	:: d_step { (WORKS || member == LATE) && swap == 0 -> swap = 1; swap_left = L }
 #ifdef FROM_COPY
-	/* deadline-first: the deadline counts from before a heartbeat was first sent. Without
+	/* deadline-sent: the deadline counts from before a heartbeat was first sent. Without
 	   this: A's heartbeat is applied, and the answer is lost. A sends it again, much later,
 	   and learns that it is there. A counts from then; watchers count from the first. */
 	:: d_step { WORKS && swap != 0 -> swap_left = L }
 #endif
 	:: d_step { (member == JOINED && IN_TIME || member == LATE) && swap == 2 ->
 #ifdef FROM_ANSWER
-		/* deadline-first: and not from the answer. Without this: the answer is slow. Watchers
+		/* deadline-sent: and not from the answer. Without this: the answer is slow. Watchers
 		   see the new version before A hears of it, and expire it before A's deadline. */
 		left = L;
 #else

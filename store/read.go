@@ -39,7 +39,7 @@ func (s *settings) retry(ctx context.Context, f func() error) error {
 
 // givenUp is the error of a read that ended because ctx did.
 //
-// guard:callers-reason. The reason why the caller gave up is never passed on as the store's answer
+// guard:callers-read. The reason why the caller gave up is never passed on as the store's answer
 // to a read. Without this check: a caller reads slots 8 and 9 at once, in an errgroup; slot 9 is
 // absent, and for this 404 the errgroup cancels the read of slot 8; the error of that read contains
 // the 404; the caller takes slot 8, which holds data, for the tail.

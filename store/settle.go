@@ -207,7 +207,7 @@ func (w *write) check(ctx context.Context) (object, error) {
 			found.finding = w.classify(found)
 			return found, nil
 		case ctx.Err() != nil:
-			// guard:callers-reason. A swap times out, and a read is to show whether it was applied. If the
+			// guard:callers-look. A swap times out, and a read is to show whether it was applied. If the
 			// caller gives up before the read is answered, an error of this read is not the store's answer.
 			// Without this check: another request of the caller gets 404, and the caller cancels everything
 			// with this 404 as the reason; the error of the read contains the 404; the swap is reported as

@@ -15,13 +15,6 @@ import (
 // the object is the caller's own, and the error is nil. [ErrPrecondition] means that the
 // object has another size. The error is [ErrUnknown] if the object is gone or cannot be
 // read.
-//
-// guard:upload-echo. A refused upload is a success if the object has the right size, since nobody
-// else uses its name. Without this check: a proxy sends the end of A's upload twice; the first copy
-// stores the object; the second copy gets 412, and only this answer reaches A; A reports that its
-// file's name is taken, although the file is A's own.
-//
-//mutant:replace !errors.Is(err, ErrPrecondition) => true
 func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *UploadOptions, settle *SettleOptions) (Info, error) {
 	o := *cmp.Or(opts, &UploadOptions{})
 	// guard:file-create. An upload asks the store to refuse a name that is taken. Without this
@@ -33,6 +26,12 @@ func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *
 	o.Create = true
 	sent := &countingReader{r: body}
 	info, err := st.Upload(ctx, key, sent, &o)
+	// guard:upload-echo. A refused upload is a success if the object has the right size, since nobody
+	// else uses its name. Without this check: a proxy sends the end of A's upload twice; the first copy
+	// stores the object; the second copy gets 412, and only this answer reaches A; A reports that its
+	// file's name is taken, although the file is A's own.
+	//
+	//mutant:replace !errors.Is(err, ErrPrecondition) => true
 	if !errors.Is(err, ErrPrecondition) {
 		return info, err
 	}

@@ -99,7 +99,7 @@ func (m *Machine) turnBeat() {
 }
 
 func (m *Machine) send() {
-	// guard:deadline-first. After a heartbeat, a member's new deadline counts from before the heartbeat
+	// guard:deadline-sent. After a heartbeat, a member's new deadline counts from before the heartbeat
 	// was first sent, not from a retry. Without this: A's heartbeat is applied, and the answer is lost;
 	// A sends it again much later, and learns that it was applied; A counts its new deadline from the
 	// retry, and its next heartbeats are lost; organisers have counted since the first request was

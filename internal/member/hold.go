@@ -331,7 +331,7 @@ func (m *Machine) start(p int, x *part) {
 		x.phase = idle
 		return
 	}
-	// guard:tenure-token. A tenure is a number that names one ownership of a partition. An owner counts
+	// guard:token-count. A tenure is a number that names one ownership of a partition. An owner counts
 	// how often it opens the partition under this tenure, because each opening needs a token of its
 	// own. Without the count: A's work fails, and A opens the partition again with the same token;
 	// the log refuses A, as if another process had A's token; so does each later opening, and nobody

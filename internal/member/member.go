@@ -39,7 +39,7 @@ type Config struct {
 
 // wait is how long others wait for a member that shows no sign of life.
 //
-// guard:lapse. Organisers wait a little longer than a validity before they expire a member, because
+// guard:lapse-rate. Organisers wait a little longer than a validity before they expire a member, because
 // clocks may differ in rate. Without this: A's clock is slow, and organiser B's clock is fast; in a
 // validity they come apart by more than the Margin by which A stops early; after a validity by B's
 // clock, B expires A; by A's clock A's deadline has not come yet, and A works beside the new owners.

@@ -69,7 +69,7 @@ func (m *Machine) needless(key string) (grace time.Duration, ok bool) {
 		return m.cfg.grace(), n < a.Number()
 	}
 	if x, n, ok := parseAck(key); ok {
-		// guard:ack-kept. A pruner deletes no acknowledgement whose number is above the newest
+		// guard:ack-newer. A pruner deletes no acknowledgement whose number is above the newest
 		// assignment that the pruner has read, because it cannot know who waits for that. Without this
 		// check: a pruner has read only assignment 1, which has no pending entries, and its GETs of
 		// assignment 2 fail; A acknowledges assignment 2; the pruner deletes this acknowledgement; the

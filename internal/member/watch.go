@@ -101,7 +101,7 @@ func (m *Machine) countBefore() (rank int) {
 			return rank
 		}
 		s := m.watch.members[x.Name]
-		// guard:hung-moved. A member whose work hangs does not organise any more, although it is not expired yet. Without
+		// guard:hung-unfit. A member whose work hangs does not organise any more, although it is not expired yet. Without
 		// this: organiser C is the third owner whose work on the partition hangs; the partition has just moved to D; until
 		// C is expired nobody organises, and then D begins at once; D's work hangs, too, and a fourth session ends.
 		//
@@ -494,7 +494,7 @@ func (m *Machine) notFound(x fence.ID, s *seen, sent clock.Instant) {
 	//
 	//mutant:replace sent >= s.absent.Add(m.cfg.wait()) => true
 	if sent >= s.absent.Add(m.cfg.wait()) {
-		// guard:absent-waits. A member whose object has been absent for a whole wait counts as dead.
+		// guard:absent-dead. A member whose object has been absent for a whole wait counts as dead.
 		// Without this: A crashes, and somebody deletes A's object by hand; nobody can expire an object
 		// that is not there; the newest assignment names A as an owner or as pending, and its
 		// partitions never move.

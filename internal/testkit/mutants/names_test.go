@@ -1,9 +1,13 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -202,6 +206,109 @@ func TestGuardsOfTests(t *testing.T) {
 	})
 	if err != nil || named < 40 {
 		t.Errorf("%d names, %v", named, err)
+	}
+}
+
+// doubles returns the names that stand for different rules in one package. The same rule may have several places.
+func doubles(guards []guard) (names []string) {
+	why := map[string]string{}
+	for _, g := range guards {
+		name := path.Dir(g.file) + ": " + g.name
+		if was, ok := why[name]; ok && was != g.why {
+			names = append(names, name)
+		}
+		why[name] = g.why
+	}
+	return names
+}
+
+func TestGuardsHaveNamesOfTheirOwn(t *testing.T) {
+	all, err := find(filepath.Join("..", "..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range doubles(all) {
+		t.Errorf("%s names two rules: give each a name of its own", name)
+	}
+	two := []guard{
+		{name: "void", file: "a/x.go", why: "This."}, {name: "void", file: "a/y.go", why: "This."}, {name: "void", file: "b/x.go", why: "That."},
+		{name: "hole", file: "a/x.go", why: "This."}, {name: "hole", file: "a/y.go", why: "That."},
+	}
+	if names := doubles(two); !slices.Equal(names, []string{"a: hole"}) {
+		t.Errorf("%q", names)
+	}
+}
+
+// published returns the guards that stand in the doc comment of something exported: users of the package would
+// read them as its documentation.
+func published(file string, src []byte) (names []string, err error) {
+	tree, err := parser.ParseFile(token.NewFileSet(), file, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil || slices.Contains(strings.Split(file, "/"), "internal") || !ast.FileExports(tree) {
+		return nil, err
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		var doc []*ast.CommentGroup
+		switch n := n.(type) {
+		case *ast.File:
+			doc = append(doc, n.Doc)
+		case *ast.FuncDecl:
+			doc = append(doc, n.Doc)
+		case *ast.GenDecl:
+			doc = append(doc, n.Doc)
+		case *ast.TypeSpec:
+			doc = append(doc, n.Doc)
+		case *ast.ValueSpec:
+			doc = append(doc, n.Doc)
+		case *ast.Field:
+			doc = append(doc, n.Doc)
+		case *ast.BlockStmt:
+			return false
+		}
+		for _, group := range doc {
+			if group != nil {
+				for _, c := range group.List {
+					if m := mark.FindStringSubmatch(c.Text); m != nil {
+						names = append(names, m[1])
+					}
+				}
+			}
+		}
+		return true
+	})
+	return names, nil
+}
+
+func TestGuardsAreNoDocumentation(t *testing.T) {
+	all, err := find(filepath.Join("..", "..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, g := range all {
+		if told[g.file] {
+			continue
+		}
+		told[g.file] = true
+		names, err := published(g.file, []byte(contents(t, g.file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			t.Errorf("%s: guard:%s stands in the documentation of something exported: move it into the body", g.file, name)
+		}
+	}
+	for src, want := range map[string]string{
+		"// F does.\n//\n// guard:f. It must.\nfunc F() {}":                       "f",
+		"// T is.\n//\n// guard:t. It must.\ntype T struct{\n// guard:m.\nM int}": "t m",
+		"// f does.\n//\n// guard:f. It must.\nfunc f() {}; var X int":            "",
+		"// F does.\nfunc F() {\n// guard:f. It must.\n}":                         "",
+		"func (t *t) F() {\n// guard:f. It must.\n}; type T int":                  "",
+	} {
+		for file, want := range map[string]string{"store/a.go": want, "store/internal/a.go": ""} {
+			if names, err := published(file, []byte("package p\n"+src)); err != nil || strings.Join(names, " ") != want {
+				t.Errorf("%s in %s: %q, %v, want %q", src, file, names, err, want)
+			}
+		}
 	}
 }
 
