@@ -28,7 +28,8 @@ func buildCommand(t *testing.T, dir string) (bin string) {
 func TestVerbsOnRealServers(t *testing.T) {
 	bin := buildCommand(t, t.TempDir())
 	onEach(t, servers.Conforming, func(t *testing.T, s *servers.Server) {
-		urls := strings.NewReplacer("URL", s.URL("verbs"), "BACKUP", s.URL("verbs-backup"), "RESTORED", s.URL("verbs-restored"))
+		urls := strings.NewReplacer("URL", s.URL("verbs"), "BACKUP", s.URL("verbs-backup"), "RESTORED", s.URL("verbs-restored"),
+			"APART", s.URL("apart"), "TABLE", s.URL("apart-table"), "COPIED", s.URL("apart-backup"), "AGAIN", s.URL("apart-again"), "LAKE", s.URL("apart-lake"))
 		for _, step := range []struct{ args, in, out string }{
 			{"probe URL", "", "exactly one wins"},
 			{"init --grace 1s URL", "", ""},
@@ -56,6 +57,13 @@ func TestVerbsOnRealServers(t *testing.T) {
 			{"append RESTORED", "five\n", ""},
 			{"cat --from 3 RESTORED", "", "four\nfive\n"},
 			{"step-down URL", "", ""},
+			{"init --grace 1s --files TABLE APART", "", ""},
+			{"append --files TABLE APART", "one\n", ""},
+			{"compact --files TABLE APART", "", ""},
+			{"backup --files TABLE APART COPIED", "", "nothing is wrong"},
+			{"restore --files LAKE COPIED AGAIN", "", "nothing is wrong"},
+			{"append --files LAKE AGAIN", "two\n", ""},
+			{"cat AGAIN", "", "one\ntwo\n"},
 		} {
 			cmd := exec.Command(bin, strings.Fields(urls.Replace(step.args))...)
 			cmd.Stdin = strings.NewReader(step.in)
