@@ -76,7 +76,7 @@ func (r *report) beside(t *testing.T, kind *servers.Kind) {
 		goal    float64
 	}{
 		{"64 KiB", 64 << 10, 200, 160, 0.97},
-		{"4 MiB", 4 << 20, 16, 12, 0.95},
+		{"4 MiB", 4 << 20, 16, 48, 0.95},
 	} {
 		b, err := e.beside(t.Context(), c.size, c.n, 16, c.rounds)
 		if err != nil {
@@ -85,7 +85,7 @@ func (r *report) beside(t *testing.T, kind *servers.Kind) {
 		name := fmt.Sprintf(" on %s %s: %s appends, 16 in flight", kind.Name, kind.Version, c.name)
 		r.add(Row{Name: "throughput to the least that a correct writer does" + name, Value: b.writer.Median, Goal: c.goal, More: true, Ratio: true, Note: b.writer.Note})
 		if own, least := b.appends.client+b.appends.servers, b.least.client+b.least.servers; own > 0 {
-			r.add(Row{Name: "the same by processor time of client and server" + name, Value: least.Seconds() / own.Seconds(), Goal: c.goal, More: true, Ratio: true})
+			r.add(Row{Name: "the same by processor time of client and server" + name, Value: least.Seconds() / own.Seconds(), More: true, Ratio: true})
 		}
 		r.add(Row{Name: "throughput to plain PUTs" + name, Value: b.plain.Median, More: true, Ratio: true, Note: b.plain.Note})
 		t.Logf("%s: %+v", name, b)
