@@ -56,7 +56,7 @@
 // A number is never used for a second term. The leader deletes old files in the
 // background: see [PruneOptions].
 //
-// A candidate notes in follower.json beside the locks that it waits. A leader that is
+// A candidate notes in candidate.json beside the locks that it waits. A leader that is
 // asked to end reads that note. If somebody waits, its lock says so (draining), and it
 // leads on until a candidate has seen that and reads the lock often.
 //

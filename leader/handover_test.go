@@ -28,8 +28,8 @@ func gaps(t *testing.T, what string, d []time.Duration, p50, p99 time.Duration) 
 	}
 }
 
-// A leader that is told to end, at any moment, leads on until a follower is close. Then it
-// ends, and the follower leads within moments. Three processes, one of which is replaced
+// A leader that is told to end, at any moment, leads on until a candidate is close. Then it
+// ends, and the candidate leads within moments. Three processes, one of which is replaced
 // each time, as in a rolling deploy.
 func TestHandOver(t *testing.T) {
 	const rounds = 200
@@ -91,11 +91,11 @@ func TestHandOver(t *testing.T) {
 // With nobody to hand over to, the work's context ends at once: also if somebody followed
 // an earlier term, and if what was noted of it is junk.
 func TestHandOverAlone(t *testing.T) {
-	for name, note := range map[string]string{"no note": "", "junk": "{", "another epoch": string(document.Sum("follower.json", []byte(`{"format":1,"epoch":7,"state":"held","candidate":"b"}`)))} {
+	for name, note := range map[string]string{"no note": "", "junk": "{", "another epoch": string(document.Sum("candidate.json", []byte(`{"format":1,"epoch":7,"state":"held","candidate":"b"}`)))} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				if note != "" {
-					if _, err := w.mem.Put(w.Context(), "lock/follower.json", []byte(note), nil); err != nil {
+					if _, err := w.mem.Put(w.Context(), "lock/candidate.json", []byte(note), nil); err != nil {
 						w.Fatal(err)
 					}
 				}
@@ -117,10 +117,10 @@ func TestHandOverAlone(t *testing.T) {
 	}
 }
 
-// A follower has died, or the store does not tell of it. The leader ends all the same,
+// A candidate has died, or the store does not tell of it. The leader ends all the same,
 // after Drain.
 func TestHandOverIsBounded(t *testing.T) {
-	for _, how := range []string{"the follower is dead", "the note cannot be read"} {
+	for _, how := range []string{"the candidate is dead", "the note cannot be read"} {
 		t.Run(how, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				b := w.node("b")
@@ -131,8 +131,8 @@ func TestHandOverIsBounded(t *testing.T) {
 					go func() { _, _ = b.Campaign(bctx) }()
 					time.Sleep(time.Minute)
 					b.st.Crash()
-					if how != "the follower is dead" {
-						w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Get, Prefix: "lock/follower", Times: -1,
+					if how != "the candidate is dead" {
+						w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Get, Prefix: "lock/candidate", Times: -1,
 							Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}}))
 					}
 					start := time.Now()
@@ -246,7 +246,7 @@ func TestDrainCountsFromTheCall(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		err := w.node("a").Run(ctx, func(ctx context.Context, _ *leader.Term) error {
 			time.Sleep(time.Minute)
-			w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Get, Prefix: "lock/follower", Times: -1, Fault: faultstore.Fault{Drop: true, Hang: true}}))
+			w.faulty.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Get, Prefix: "lock/candidate", Times: -1, Fault: faultstore.Fault{Drop: true, Hang: true}}))
 			start := time.Now()
 			cancel()
 			<-ctx.Done()
@@ -356,7 +356,7 @@ func TestHookEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-// Also where requests are slow a leader leaves as soon as a follower is close, and not only at the end of the
+// Also where requests are slow a leader leaves as soon as a candidate is close, and not only at the end of the
 // drain.
 func TestHandOverOnASlowStore(t *testing.T) {
 	for _, delay := range []time.Duration{20 * time.Millisecond, 80 * time.Millisecond, 110 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {
@@ -380,7 +380,7 @@ func TestHandOverOnASlowStore(t *testing.T) {
 				<-leads
 				won := w.campaigning(w.node("b", func(o *leader.Options) { o.Poll = 500 * time.Millisecond }))
 				time.Sleep(time.Minute)
-				if _, err := w.mem.Get(w.Context(), "lock/follower.json", nil); err != nil {
+				if _, err := w.mem.Get(w.Context(), "lock/candidate.json", nil); err != nil {
 					t.Errorf("the candidate has left no note in a minute: %v", err)
 				}
 				start = time.Now()

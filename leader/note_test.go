@@ -20,7 +20,7 @@ func TestNoteWhileThePollIsShort(t *testing.T) {
 			inWorld(t, func(w *world) {
 				var notes atomic.Int32
 				w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
-					if op.Key == "lock/follower.json" && op.Client == "b" {
+					if op.Key == "lock/candidate.json" && op.Client == "b" {
 						notes.Add(1)
 					}
 					return faultstore.Fault{Delay: delay}
@@ -67,7 +67,7 @@ func TestNoteThatHangs(t *testing.T) {
 			w.faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 				now := int64(time.Since(began))
 				switch {
-				case op.Key == "lock/follower.json":
+				case op.Key == "lock/candidate.json":
 					notes.Add(1)
 					return faultstore.Fault{Drop: true, Hang: true}
 				case op.Key != key(1):

@@ -22,12 +22,12 @@ func quantile(d []time.Duration, q float64) time.Duration {
 // After a crash a candidate leads within about a validity, counted from the crash and
 // not from the last heartbeat, whenever the candidates began to follow.
 func TestCrashFailoverTakesAboutAValidity(t *testing.T) {
-	for _, followers := range []int{1, 3} {
-		t.Run(fmt.Sprint(followers), func(t *testing.T) {
+	for _, candidates := range []int{1, 3} {
+		t.Run(fmt.Sprint(candidates), func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				rng := rand.New(rand.NewPCG(1, uint64(followers)))
+				rng := rand.New(rand.NewPCG(1, uint64(candidates)))
 				var gaps []time.Duration
-				won := make(chan *leader.Term, followers+1)
+				won := make(chan *leader.Term, candidates+1)
 				names := map[uint64]*node{}
 				candidate := func(i int) {
 					n := w.node(fmt.Sprintf("n%d", i), func(o *leader.Options) { o.NoPrune = true })
@@ -39,7 +39,7 @@ func TestCrashFailoverTakesAboutAValidity(t *testing.T) {
 						}
 					}()
 				}
-				for i := range followers + 1 {
+				for i := range candidates + 1 {
 					candidate(i)
 				}
 				term := <-won
@@ -53,7 +53,7 @@ func TestCrashFailoverTakesAboutAValidity(t *testing.T) {
 					gaps = append(gaps, time.Since(crashed))
 				}
 				w.resign(term)
-				for range followers {
+				for range candidates {
 					w.resign(<-won)
 				}
 				p50, p99 := quantile(gaps, 0.5), quantile(gaps, 0.99)

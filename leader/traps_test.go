@@ -486,7 +486,7 @@ func TestT25_NoHerdAtExpiry(t *testing.T) {
 		return faultstore.Fault{Delay: 50 * time.Millisecond, ReplyDelay: 50 * time.Millisecond}
 	}
 	inWorldOf(t, memstore.Options{}, faultstore.Options{Hook: slow}, func(w *world) {
-		const followers = 100
+		const candidates = 100
 		a := w.node("a")
 		ta := w.campaign(a)
 		time.Sleep(time.Minute)
@@ -494,8 +494,8 @@ func TestT25_NoHerdAtExpiry(t *testing.T) {
 		crashed := time.Now()
 		ctx, cancel := context.WithCancel(w.Context())
 		var wg sync.WaitGroup
-		won := make(chan *leader.Term, followers)
-		for i := range followers {
+		won := make(chan *leader.Term, candidates)
+		for i := range candidates {
 			n := w.node(fmt.Sprintf("n%d", i))
 			wg.Go(func() {
 				if t, err := n.Campaign(ctx); err == nil {
@@ -513,8 +513,8 @@ func TestT25_NoHerdAtExpiry(t *testing.T) {
 		// candidates may find the lock lapsed before it is deposed, not all of them.
 		puts := w.faulty.Counts().Of(faultstore.Put, "")
 		w.Logf("%d writes", puts)
-		if puts > followers/2 {
-			w.Errorf("%d writes for one takeover among %d followers", puts, followers)
+		if puts > candidates/2 {
+			w.Errorf("%d writes for one takeover among %d candidates", puts, candidates)
 		}
 		cancel()
 		wg.Wait()

@@ -119,7 +119,7 @@ func (w *world) locks() (n int) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		if info.Key != "lock/follower.json" {
+		if info.Key != "lock/candidate.json" {
 			n++
 		}
 	}

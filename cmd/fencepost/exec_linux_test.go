@@ -401,7 +401,7 @@ func TestExecPoll(t *testing.T) {
 	b := startJob(t, log, calmValidity, "--poll 100ms", "")
 	eventually(t, "b waits", func() bool { return strings.Contains(b.err.String(), "waiting for") })
 	eventually(t, "b's note", func() bool {
-		_, err := os.Stat(strings.TrimPrefix(log, "file://") + "/lock/follower.json")
+		_, err := os.Stat(strings.TrimPrefix(log, "file://") + "/lock/candidate.json")
 		return err == nil
 	})
 	at := now()

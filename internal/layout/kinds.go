@@ -37,7 +37,7 @@ func KindOf(key string) string {
 	switch dir {
 	case KindLock, KindCompactorLock:
 		_, ok = ParseLockKey(dir+"/", key)
-		ok = ok || key == FollowerKey(dir+"/")
+		ok = ok || key == CandidateKey(dir+"/")
 	case KindData:
 		_, ok = ParseDataKey(key)
 	case KindManifest:

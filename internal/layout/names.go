@@ -112,8 +112,8 @@ func ParseConsumerKey(key string) (name string, ok bool) {
 	return name, below && json && consumerName.MatchString(name)
 }
 
-// FollowerKey names the note that candidates leave for the leader of an election.
-func FollowerKey(prefix string) string { return prefix + "follower.json" }
+// CandidateKey names the note that candidates leave for the leader of an election.
+func CandidateKey(prefix string) string { return prefix + "candidate.json" }
 
 // ManifestKey is the key of a version of the manifest.
 func ManifestKey(version uint64) string { return NumberedKey(ManifestPrefix, version) }

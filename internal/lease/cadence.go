@@ -6,7 +6,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 )
 
-// cadence times a follower's reads: one per heartbeat, soon after it. A follower
+// cadence times a candidate's reads: one per heartbeat, soon after it. A candidate
 // counts the validity from the moment it first sees a version, so each moment
 // between a heartbeat and the read that shows it delays the takeover after a crash.
 //
@@ -19,12 +19,12 @@ type cadence struct {
 	period time.Duration
 	fine   time.Duration // an interval this narrow is not halved any more
 	late   time.Duration // how long the next read waits for a late heartbeat
-	spread time.Duration // keeps this follower's reads apart from the others'
+	spread time.Duration // keeps this candidate's reads apart from the others'
 }
 
 // begin starts again with a version that a response at r showed. If age is not
 // nil, the version was written age.Since ± age.Slack before r. random, from [0, 1),
-// keeps the followers apart.
+// keeps the candidates apart.
 func (c *cadence) begin(r clock.Instant, l Lock, age *Age, random float64) {
 	*c = cadence{lo: r.Add(-l.Renew), hi: r, period: l.Renew, fine: l.Validity / 32}
 	c.spread = c.fine/8 + time.Duration(random*float64(c.fine)/2)

@@ -15,7 +15,7 @@ type Leader struct {
 
 	version  store.Version // as last known
 	deadline clock.Instant
-	due      clock.Instant // the next heartbeat, on a fixed grid that followers expect
+	due      clock.Instant // the next heartbeat, on a fixed grid that candidates expect
 	last     clock.Instant // when the last write was sent, and later when it was answered
 	writes   uint64
 

@@ -48,9 +48,9 @@ type Lock struct {
 	Next uint64
 }
 
-// follower is the epoch to create once l is expired. It depends on l alone, so
+// next is the epoch to create once l is expired. It depends on l alone, so
 // all candidates that see l race for the same key.
-func (l Lock) follower() uint64 { return max(l.Epoch+1, l.Next) }
+func (l Lock) next() uint64 { return max(l.Epoch+1, l.Next) }
 
 // same reports whether o is the same write of the same lock. It compares the
 // nonces too, because some stores repeat versions.
@@ -89,7 +89,7 @@ type Config struct {
 const shortcutGrace = 5 * time.Second
 
 // deadline is when a leader stops believing that it leads, if its last applied
-// write was first sent at the given instant. It counts from the send. A follower
+// write was first sent at the given instant. It counts from the send. A candidate
 // counts from a response that showed the write, and that came later.
 func (c *Config) deadline(sent clock.Instant) clock.Instant {
 	return sent.Add(c.Validity - c.Margin)

@@ -37,10 +37,10 @@ func (c *Candidate) expired(now clock.Instant, age *Age) Action {
 }
 
 func (c *Candidate) create() Action {
-	if c.lock.follower() > MaxEpoch {
+	if c.lock.next() > MaxEpoch {
 		return Action{Op: Fail, Err: fmt.Errorf("%w: %d; no election comes that far by counting, so something else has written that lock; delete it, unless somebody led in that epoch", ErrNumbers, c.lock.Epoch)}
 	}
-	c.won = Lock{Epoch: c.lock.follower(), Nonce: c.cfg.Nonce()}
+	c.won = Lock{Epoch: c.lock.next(), Nonce: c.cfg.Nonce()}
 	if c.won.Epoch < c.cfg.MinEpoch {
 		// guard:milestone. A candidate whose MinEpoch is above the next epoch first creates the next
 		// lock as a milestone: it is expired from the beginning, and names MinEpoch as the epoch after

@@ -15,7 +15,7 @@ import (
 
 // sighting is the note that a candidate leaves when it has seen a lock that another
 // process holds. All candidates overwrite the same object. A leader that leaves looks at
-// it: does anybody follow this epoch, and has a follower seen that the lock is draining?
+// it: does anybody follow this epoch, and has a candidate seen that the lock is draining?
 // Nothing but time depends on it. If the note is lost, old or wrong, the leader leaves too
 // early, and the next one finds out at its next read; or it leaves after Options.Drain.
 type sighting struct {
@@ -52,7 +52,7 @@ func (c *campaign) sight(ctx context.Context, until clock.Instant) {
 	defer cancel()
 	old, version, err := c.sighted(ctx)
 	if err == nil && !old.covers(seen, c.last.Successor) {
-		_, err = c.st.Put(ctx, layout.FollowerKey(c.prefix), seen.encode(), &store.PutOptions{If: ifVersion(version)})
+		_, err = c.st.Put(ctx, layout.CandidateKey(c.prefix), seen.encode(), &store.PutOptions{If: ifVersion(version)})
 	}
 	if err == nil || store.Permanent(err) {
 		c.noted = seen
@@ -74,19 +74,19 @@ func (s sighting) close(successor string) bool {
 }
 
 func (s sighting) encode() []byte {
-	body, _ := document.Encode(layout.FollowerKey(""), s) // it has no values that JSON cannot express
+	body, _ := document.Encode(layout.CandidateKey(""), s) // it has no values that JSON cannot express
 	return body
 }
 
 // sighted reads the note. It is empty if there is none, or nobody can read it.
 func (f *files) sighted(ctx context.Context) (s sighting, v store.Version, err error) {
-	body, info, err := store.Read(ctx, f.st, layout.FollowerKey(f.prefix), &store.ReadOptions{Limit: maxRecord, Settle: f.settle(1)})
+	body, info, err := store.Read(ctx, f.st, layout.CandidateKey(f.prefix), &store.ReadOptions{Limit: maxRecord, Settle: f.settle(1)})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return sighting{}, "", nil
 	case err != nil:
 		return sighting{}, "", err
-	case document.Decode(layout.FollowerKey(""), body, &s) != nil:
+	case document.Decode(layout.CandidateKey(""), body, &s) != nil:
 		s = sighting{}
 	}
 	return s, info.Version, nil
