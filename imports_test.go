@@ -53,6 +53,9 @@ var rooms = []room{
 	// What users of a store log about it.
 	{pkg: "internal/outage", may: []string{"clock", "store"}},
 
+	// What the owner of a writer hears.
+	{pkg: "internal/ends"},
+
 	// The election never imports the log.
 	{pkg: "internal/lease", may: []string{"clock", "store", "internal/layout"}}, // it names versions of the store and sends no request
 	{pkg: "leader", may: []string{"clock", "fence", "store", "internal/lease", "internal/layout", "internal/document", "internal/outage"}},
@@ -76,7 +79,7 @@ var rooms = []room{
 	{pkg: "internal/segment", may: []string{"fence", "store", "internal/layout", "internal/frame"}},
 	{pkg: "internal/state", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/document", "internal/files", "internal/frame"}},
 	{pkg: "internal/takeover", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state"}},
-	{pkg: "writer", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state", "internal/takeover", "internal/outage"}},
+	{pkg: "writer", may: []string{"clock", "fence", "store", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/state", "internal/takeover", "internal/outage", "internal/ends"}},
 	{pkg: "reader", may: []string{"clock", "fence", "store", "register", "manifest", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state"}},
 	{
 		pkg: "compactor", may: []string{"clock", "fence", "store", "manifest", "leader", "internal/layout", "internal/frame", "internal/chain", "internal/segment", "internal/state", "internal/outage"},

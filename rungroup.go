@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/ends"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/member"
 	"github.com/fencepost/fencepost/manifest"
@@ -202,13 +203,21 @@ func (r *groupRun) partition(ctx context.Context, p *group.Partition) error {
 		}
 	})
 	defer stop()
+	working, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	until = ends.With(until, func(err error) {
+		if !errors.Is(err, writer.ErrClosed) { // the work may close the writer and go on
+			end(fmt.Errorf("fencepost: %w", err))
+		}
+	})
 	opened := r.vouch(p)
-	w, err := r.open(ctx, until, p)
+	w, err := r.openInTurn(ctx, until, p)
 	opened()
 	if err != nil {
 		return err
 	}
-	err = r.lead(ctx, &PartitionSession{Writer: w, Partition: p})
+	err = r.work(working, &PartitionSession{Writer: w, Partition: p})
+	end(nil)
 	defer r.vouch(p)()
 	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
 	defer cancel()
@@ -229,12 +238,25 @@ func lost(cause error) bool {
 	return true
 }
 
-// open opens the log of a partition, when it is its turn.
-func (r *groupRun) open(ctx, until context.Context, p *group.Partition) (*writer.Writer, error) {
+// openInTurn opens the log of a partition, when it is its turn.
+func (r *groupRun) openInTurn(ctx, until context.Context, p *group.Partition) (w *writer.Writer, err error) {
 	if err := r.opens.take(ctx, p.Number(), r.clock.Now().Add(-p.Idle())); err != nil {
 		return nil, err
 	}
 	defer r.opens.give()
+	// In a goroutine of its own: the stack of an opening is deep, and that of a goroutine that lives on would stay so
+	// for long. There may be thousands.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w, err = r.open(ctx, until, p)
+	}()
+	<-done
+	return w, err
+}
+
+// open opens the log of a partition.
+func (r *groupRun) open(ctx, until context.Context, p *group.Partition) (*writer.Writer, error) {
 	st, err := PartitionStore(r.st, p.Number())
 	if err != nil {
 		return nil, err
@@ -255,15 +277,7 @@ func (r *groupRun) open(ctx, until context.Context, p *group.Partition) (*writer
 			return nil, context.Cause(ctx)
 		}
 	}
-	// In a goroutine of its own: the stack of an opening is deep, and that of a goroutine that lives on would stay so
-	// for long. There may be thousands.
-	var w *writer.Writer
-	opened := make(chan struct{})
-	go func() {
-		defer close(opened)
-		w, err = writer.Open(ctx, st, p.Token(), &opts)
-	}()
-	<-opened
+	w, err := writer.Open(ctx, st, p.Token(), &opts)
 	if err == nil {
 		r.filesKnown.Store(true)
 		r.opened.Store(p.Number(), true)
@@ -325,26 +339,4 @@ func (r *groupRun) vouch(p *group.Partition) (stop func()) {
 		cancel()
 		p.Progress()
 	}
-}
-
-// lead calls the work, with a context that also ends when the writer fails.
-func (r *groupRun) lead(ctx context.Context, s *PartitionSession) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-s.Done():
-			// The work may close the writer and go on.
-			if err := s.Err(); !errors.Is(err, writer.ErrClosed) {
-				cancel(fmt.Errorf("fencepost: %w", err))
-			}
-		case <-ctx.Done():
-		}
-	}()
-	defer func() {
-		cancel(nil)
-		<-watched
-	}()
-	return r.work(ctx, s)
 }

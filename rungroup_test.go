@@ -340,14 +340,19 @@ func live() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// Idle partitions cost few goroutines, little memory, and no request.
+// Idle partitions cost few goroutines, little memory, and no request, also after work on them.
 func TestRunGroupIdle(t *testing.T) {
 	inFleet(t, 200, func(f *fleet) {
 		before, memory := runtime.NumGoroutine(), live()
 		ctx, cancel := context.WithCancelCause(context.Background())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- fencepost.RunGroup(ctx, f.faulty, f.options("idle"), func(ctx context.Context, _ *fencepost.PartitionSession) error {
+			ended <- fencepost.RunGroup(ctx, f.faulty, f.options("idle"), func(ctx context.Context, s *fencepost.PartitionSession) error {
+				if s.Partition.Number()%2 == 0 {
+					if _, err := s.Append(ctx, [][]byte{[]byte("work")}); err != nil {
+						return err
+					}
+				}
 				<-ctx.Done()
 				return context.Cause(ctx)
 			})

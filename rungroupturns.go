@@ -87,6 +87,7 @@ func (w *waiters) Push(x any) {
 
 func (w *waiters) Pop() any {
 	last := (*w)[len(*w)-1]
+	(*w)[len(*w)-1] = nil // the array stays
 	*w, last.place = (*w)[:len(*w)-1], -1
 	return last
 }

@@ -33,10 +33,12 @@ type Hedge struct {
 	// earn second requests as creates do.
 	Others atomic.Int64
 
-	mu    sync.Mutex
-	times [hedgeMemory]time.Duration // of the last first requests, in a ring
-	n     int                        // how many were measured in all
-	late  time.Duration              // the quantile of times, when it was computed last
+	mu sync.Mutex
+	// times of the last first requests; a ring as soon as it has hedgeMemory of them. It grows, since a
+	// process may have thousands of hedges that measure little.
+	times []time.Duration
+	n     int           // how many were measured in all
+	late  time.Duration // the quantile of times, when it was computed last
 	// saved is what second requests can be taken from, for each reason: each create earns one,
 	// and a second request costs as many as hedgeCost says.
 	saved [2]int
@@ -110,12 +112,19 @@ func (h *Hedge) measure(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.earn(1)
-	h.times[h.n%hedgeMemory] = d
+	switch {
+	case h.times == nil:
+		h.times = append(make([]time.Duration, 0, hedgeEvery), d)
+	case len(h.times) < hedgeMemory:
+		h.times = append(h.times, d)
+	default:
+		h.times[h.n%hedgeMemory] = d
+	}
 	if h.n++; h.n%hedgeEvery != 0 {
 		return
 	}
-	n := min(h.n, hedgeMemory)
-	sorted := slices.Clone(h.times[:n])
+	n := len(h.times)
+	sorted := slices.Clone(h.times)
 	slices.Sort(sorted)
 	if i := int(math.Ceil(h.Quantile * float64(n))); i < n { // else there are too few to tell
 		h.late = sorted[i] + 1

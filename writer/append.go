@@ -143,6 +143,7 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		b.hurry, b.full, news = true, b.full || e.edit == nil, true
 	}
 	if news { // to the dispatcher, which does not care about one record more
+		w.rouse()
 		w.changed.Broadcast()
 	}
 	return f, nil

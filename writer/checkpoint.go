@@ -35,31 +35,85 @@ func (t *tail) grow(b *batch) (due bool) {
 
 func (t *tail) long() bool { return t.objects >= tailObjects || t.bytes >= tailBytes }
 
-// checkpoint writes the leader's manifests, off the commit path: one that records the epoch
-// as soon as it is open, one in each interval or when the tail has become long, and a last
-// one when the writer is drained.
-func (w *Writer) checkpoint(u *state.Updater) {
-	prune := &pruning{Writer: w, updater: u}
-	hinted := w.noteHint(prune, frame.Point{})
-	if w.opts.Checkpoint < 0 {
-		return
+// checkpoints is what the checkpointer knows. One goroutine at a time uses it.
+type checkpoints struct {
+	pruning pruning
+	hinted  frame.Point // the last hint that was published
+}
+
+// checkpointFirst writes the manifest that records the epoch. Then it checkpoints, unless the
+// writer can rest.
+func (w *Writer) checkpointFirst() {
+	c := &w.checkpoints
+	c.hinted = w.noteHint(&c.pruning, frame.Point{})
+	if w.opts.Checkpoint > 0 && !w.rest() {
+		w.checkpoint()
 	}
+}
+
+// checkpoint writes the leader's manifests, off the commit path: one in each interval or when
+// the tail has become long, and a last one when the writer is drained. It returns when nothing
+// was appended for an interval, and the writer rests.
+func (w *Writer) checkpoint() {
+	c := &w.checkpoints
 	for {
 		tick := make(chan struct{})
 		t := w.opts.Clock.AfterFunc(w.opts.Checkpoint, func() { close(tick) })
 		select {
 		case <-tick:
-			hinted = w.noteHint(prune, hinted)
+			before := c.hinted
+			c.hinted = w.noteHint(&c.pruning, before)
+			if !before.Before(c.hinted) && w.rest() {
+				return
+			}
 		case <-w.long:
 			t.Stop()
-			hinted = w.noteHint(prune, hinted)
+			c.hinted = w.noteHint(&c.pruning, c.hinted)
 		case <-w.closed:
 			t.Stop()
 			w.awaitDrained()
-			prune.off = true // Close waits for this
-			w.noteHint(prune, hinted)
+			c.pruning.off = true // Close waits for this
+			c.hinted = w.noteHint(&c.pruning, c.hinted)
 			return
 		}
+	}
+}
+
+// rest ends the goroutines of a writer that has nothing to do, and frees the memory of its
+// batch. A process may have thousands of such writers. It reports whether the checkpointer, which calls
+// it, has to end too. An append begins everything again: see rouse.
+func (w *Writer) rest() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// guard:rest-drained. A writer rests only when it has no append without an outcome. Without this
+	// condition: a request for slot 5 hangs for two intervals, and the writer rests; slot 5 is applied; the
+	// writer no longer knows its batch, so the append never returns, and no checkpoint has its records.
+	//
+	//mutant:replace !w.drained() => false
+	if w.err != nil || !w.drained() || w.checkpoints.hinted.Before(w.acked) {
+		return false
+	}
+	w.checkpointing = false
+	w.window = nil
+	w.waiting.Lend(nil, nil)
+	if w.crew != nil {
+		w.crew = nil
+		w.changed.Broadcast()
+	}
+	return true
+}
+
+// rouse begins the goroutines that a writer needs once something is appended. Called with mu
+// held, by a writer that is not closed, so Close waits for them.
+func (w *Writer) rouse() {
+	if w.crew == nil {
+		c := &crew{w: w, work: make(chan func())}
+		w.crew = c
+		w.tasks.Go(func() { w.dispatch(c) })
+	}
+	if !w.checkpointing {
+		w.checkpointing = true
+		w.tasks.Go(w.checkpoint)
 	}
 }
 

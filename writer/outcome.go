@@ -230,6 +230,9 @@ func (w *Writer) shut(err error) {
 			f.cancel(err)
 		}
 		close(w.closed)
+		if w.told != nil {
+			w.tasks.Go(func() { w.told(err) }) // Close has not begun to wait: it shuts the writer before
+		}
 	}
 }
 

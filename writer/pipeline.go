@@ -12,15 +12,21 @@ import (
 )
 
 // dispatch sends the waiting batch whenever a request is free. There is no tick: an idle
-// pipeline sends at once, and in a full one the batch grows.
-func (w *Writer) dispatch() {
-	requests := &crew{w: w, work: make(chan func())}
+// pipeline sends at once, and in a full one the batch grows. It ends with the writer, or when
+// the writer rests and no longer has this crew.
+func (w *Writer) dispatch(requests *crew) {
 	defer close(requests.work)
 	for {
 		w.mu.Lock()
-		w.stopWake()
-		for w.stop == nil && !w.sendable() && (w.err == nil || !w.waiting.Empty()) {
+		if w.crew == requests {
+			w.stopWake()
+		}
+		for w.crew == requests && w.stop == nil && !w.sendable() && (w.err == nil || !w.waiting.Empty()) {
 			w.changed.Wait()
+		}
+		if w.crew != requests { // an append may have begun the next one already
+			w.mu.Unlock()
+			return
 		}
 		if w.stop != nil || w.waiting.Empty() {
 			w.stopWake()
@@ -212,7 +218,7 @@ func (w *Writer) overtake(b *batch) {
 	}
 }
 
-// crew is the goroutines that make requests. They stay until the writer ends. A goroutine
+// crew is the goroutines that make requests. They stay until the writer ends or rests. A goroutine
 // per request would grow its stack each time, which is a tenth of a request's processor time.
 type crew struct {
 	w       *Writer

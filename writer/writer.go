@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/ends"
 	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/outage"
@@ -34,7 +35,7 @@ type Writer struct {
 
 	slots     context.Context //nolint:containedctx // of requests for slots: a caller's context only ends its wait
 	abandon   context.CancelCauseFunc
-	tasks     sync.WaitGroup // dispatcher, senders, checkpointer, uploads
+	tasks     sync.WaitGroup // dispatcher, senders, checkpointer, uploads; those of an idle writer rest
 	stopUntil func()
 	closed    chan struct{} // closed with err
 	finished  chan struct{} // closed when Close is through
@@ -64,11 +65,16 @@ type Writer struct {
 	failed   error          // of the appends that were not acknowledged; ErrUnknown before all others
 	reports  []*batch       // acknowledged, and the hook is not called yet
 	reported []*batch       // an array for reports to use again; guarded by reporting
+	told     func(error)    // when err is set; may be nil
+	crew     *crew          // of the dispatcher; nil while none runs
+	// checkpointing says that the checkpointer runs, or has ended for good.
+	checkpointing bool
 
 	marked atomic.Bool // the store for files is the log's
-	// Only checkpoint uses these.
-	unfolded uint64 // how many objects the last warning was about
-	earlier  int    // of earlier epochs; -1: not counted yet
+	// Only the checkpointer uses these.
+	checkpoints checkpoints
+	unfolded    uint64 // how many objects the last warning was about
+	earlier     int    // of earlier epochs; -1: not counted yet
 
 	files     map[*FileWriter]struct{} // open
 	completed map[string]manifest.File // the files that are complete and not added yet
@@ -104,9 +110,10 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, s
 	w.waiting.outage, w.waiting.clock = w.outage, opts.Clock
 	w.changed.L = &w.mu
 	w.slots, w.abandon = context.WithCancelCause(context.Background())
-	w.tasks.Go(w.dispatch)
-	w.tasks.Go(func() { w.checkpoint(updater) })
+	w.checkpointing, w.checkpoints.pruning = true, pruning{Writer: w, updater: updater}
+	w.tasks.Go(w.checkpointFirst)
 	if opts.Until != nil {
+		w.told = ends.Of(opts.Until)
 		w.stopUntil = w.abortWith(opts.Until)
 	}
 	return w, nil

@@ -59,7 +59,7 @@ func TestDocsHaveTheNumbers(t *testing.T) {
 	says("%.1f ms of a processor to read it, %.1f to %.0f ms to make the next one, and %.0f ms to encode that",
 		v(look+"decode"), v(look+"plan-nothing"), v(look+"plan-all-given-up"), v(look+"encode"))
 	idle := "a process that owns 1,000 idle partitions, on a directory: MiB "
-	says("%.0f MiB of heap and stacks, and %.0f MiB more resident than with one", v(idle+"of live heap and stacks"), v(idle+"that are resident beyond those of a process that owns one"))
+	says("%.0f MiB of heap and stacks, and %.0f MiB in RAM for the whole process", v(idle+"of live heap and stacks"), v(idle+"in RAM, the whole process"))
 	median := func(of string, validity float64) float64 {
 		return validity * v(of+": crash of one of 10 workers, 100 partitions, without an owner: p50, in validities")
 	}

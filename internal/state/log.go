@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -299,6 +300,9 @@ func Begin(ctx context.Context, st store.Store, init *manifest.InitOptions, opts
 	cancel()
 	if err != nil {
 		return nil, nil, err
+	}
+	if init != nil && reflect.DeepEqual(f.Probe, init.Probed) {
+		f.Probe = init.Probed // the logs of a group share one report, and a process may have thousands of them
 	}
 	l.format = f
 	m, err := l.newest(ctx, 0, func(context.Context) (store.Info, uint64, error) { return top, high, failed })
