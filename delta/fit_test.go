@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/delta"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -23,7 +25,9 @@ func shared(t *testing.T, n int) (root store.Store, sources []delta.Source, all 
 	root = memstore.New(nil)
 	for range n {
 		st := memstore.New(nil)
-		_, err := manifest.Init(t.Context(), st, &manifest.InitOptions{Files: root, Probed: &probe.Report{}})
+		_, err := manifest.Init(t.Context(), st, &manifest.InitOptions{
+			Files: root, Probed: fixture.Probed(time.Now()), Probe: &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1},
+		})
 		var w *writer.Writer
 		if err == nil {
 			w, err = writer.Open(t.Context(), st, fence.NewToken(1), &writer.Options{Files: root, Settle: logtest.Quick})

@@ -12,9 +12,9 @@ import (
 
 	"github.com/fencepost/fencepost/delta"
 	"github.com/fencepost/fencepost/fence"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/manifest"
-	"github.com/fencepost/fencepost/store/probe"
 )
 
 func commitName(v int64) string { return fmt.Sprintf("file/_delta_log/%020d.json", v) }
@@ -212,7 +212,7 @@ func TestBadSources(t *testing.T) {
 func (k *lake) anotherLog() {
 	k.Close(k.w)
 	k.Remove(slices.DeleteFunc(k.Keys(""), func(key string) bool { return strings.HasPrefix(key, "file/") })...)
-	if _, err := manifest.Init(context.Background(), k.Mem, &manifest.InitOptions{Probed: &probe.Report{}}); err != nil {
+	if _, err := manifest.Init(context.Background(), k.Mem, &manifest.InitOptions{Probed: fixture.Probed(time.Now())}); err != nil {
 		k.Fatal(err)
 	}
 	k.w, k.anew = k.Open(nil), true
