@@ -36,10 +36,10 @@ var (
 	ErrBusy = errors.New("leader: this elector is already campaigning or leading")
 	// ErrOptions: the options cannot work. The error lists all faults.
 	ErrOptions = errors.New("leader: invalid options")
-	// ErrFormat: a newer version of this project has written the lock.
-	ErrFormat = errors.New("leader: unknown lock format")
-	// ErrCorrupt: the newest lock is not what an elector writes.
-	ErrCorrupt = errors.New("leader: the newest lock is corrupt")
+	// ErrFormat: a newer version of this project has written the lock. It is also a [fence.ErrFormat].
+	ErrFormat error = &cause{"leader: unknown lock format", fence.ErrFormat}
+	// ErrCorrupt: the newest lock is not what an elector writes. It is also a [fence.ErrCorrupt].
+	ErrCorrupt error = &cause{"leader: the newest lock is corrupt", fence.ErrCorrupt}
 	// ErrInconsistent: no election is possible on this store. It does not list what
 	// it has stored, or the highest possible epoch is used.
 	ErrInconsistent = errors.New("leader: no election is possible on this store")

@@ -145,7 +145,7 @@ func (v *verifier) locks(ctx context.Context) error {
 			switch {
 			case err == nil:
 				v.report.Locks++
-			case !errors.Is(err, leader.ErrCorrupt) && !errors.Is(err, leader.ErrFormat):
+			case !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrFormat):
 				return err
 			case newest:
 				v.problem(rec.Key, "", "%v", err)

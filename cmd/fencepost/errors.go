@@ -61,7 +61,7 @@ func line(err error) string {
 func remedy(err error) string {
 	switch {
 	case strings.Contains(err.Error(), "fencepost verify"):
-	case errors.Is(err, manifest.ErrNotInitialized), errors.Is(err, fence.ErrFormat), errors.Is(err, leader.ErrFormat), errors.Is(err, leader.ErrCorrupt):
+	case errors.Is(err, manifest.ErrNotInitialized), errors.Is(err, fence.ErrFormat), errors.Is(err, leader.ErrCorrupt):
 	case errors.Is(err, fence.ErrCorrupt) && strings.Contains(err.Error(), " "+member.Prefix):
 		return "see docs/groups.md"
 	case errors.Is(err, fence.ErrCorrupt):

@@ -68,7 +68,7 @@ It needs the right to read.`,
 		docs := []termDoc{}
 		// One more than is printed, for the gap before the last.
 		for rec, err := range e.History(cmd.Context()) {
-			if err != nil && !errors.Is(err, leader.ErrCorrupt) && !errors.Is(err, leader.ErrFormat) {
+			if err != nil && !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrFormat) {
 				return err
 			}
 			if err == nil && rec.Leads() {

@@ -19,7 +19,7 @@ func advice(err error, otherwise string) string {
 		return "read that lock; if nobody needs it, `fencepost step-down --force` replaces it"
 	case errors.Is(err, leader.ErrInconsistent):
 		return "something else than an election has written a lock with the highest number: delete that object, unless somebody has led in that epoch"
-	case errors.Is(err, leader.ErrFormat), errors.Is(err, fence.ErrFormat):
+	case errors.Is(err, fence.ErrFormat):
 		return "upgrade this program"
 	case errors.Is(err, store.ErrDenied):
 		return "check the credentials: doctor needs the rights of a reader (`fencepost policy --role reader`)"
@@ -61,7 +61,7 @@ func (x *examination) takeovers(ctx context.Context) {
 	}
 	n, read := 0, 0
 	for rec, err := range e.History(ctx) {
-		if err != nil && !errors.Is(err, leader.ErrCorrupt) && !errors.Is(err, leader.ErrFormat) {
+		if err != nil && !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrFormat) {
 			x.cannot("takeovers", err, "")
 			return
 		}
