@@ -49,8 +49,12 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 		}
 		w.pin, w.named = manifest.Pin{}, false
 	}
-	age := p.opts.Clock.Wall().Sub(time.UnixMilli(old.Held)).Abs() // a clock may have gone back
-	if w.pin.Key != "" || known && (age < retentionOf(p.state.meta, p.opts.Retention)/holdsPerRetention || w.table.Version() <= old.Manifest) {
+	// A pin that read takes has two requests less. So this one waits for it, but not for long.
+	often := holdsPerRetention
+	if w.warm {
+		often /= 2
+	}
+	if w.pin.Key != "" || known && !p.holdDue(w.source, often) {
 		return nil
 	}
 	pin, err := w.r.Pin(ctx, name, w.table.Version(), 0)
@@ -64,6 +68,17 @@ func (p *Publisher) hold(ctx context.Context, w *work) error {
 	}
 	w.pin, w.pins = pin, append(w.pins, pin)
 	return nil
+}
+
+// holdDue reports whether a source that the table has needs a new hold, if holds move so often in each
+// retention: the hold is old enough, and there is a newer manifest to hold.
+func (p *Publisher) holdDue(s *source, often int) bool {
+	if p.state.meta == nil {
+		return false
+	}
+	_, old, known := p.state.source(s.log)
+	age := p.opts.Clock.Wall().Sub(time.UnixMilli(old.Held)).Abs() // a clock may have gone back
+	return known && !old.Gone && age >= retentionOf(p.state.meta, p.opts.Retention)/time.Duration(often) && s.table.Version() > old.Manifest
 }
 
 // release releases a pin, and forgets it.
@@ -125,9 +140,12 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	if p.state == nil || p.state.version < 0 {
 		return nil
 	}
-	l, err := p.table.list(ctx, 0)
-	if err != nil {
-		return err
+	l := p.listed
+	if p.listed = nil; l == nil {
+		var err error
+		if l, err = p.table.list(ctx, 0); err != nil {
+			return err
+		}
 	}
 	retention := retentionOf(p.state.meta, p.opts.Retention)
 	// guard:delta-tidy-newest. The search for the oldest version within the retention begins at the
@@ -154,7 +172,7 @@ func (p *Publisher) tidy(ctx context.Context) error {
 		}
 		first = v
 	}
-	old, base, err := p.table.at(ctx, l, first)
+	manifests, base, err := p.oldest(ctx, l, first)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil // another publisher is at it
 	}
@@ -162,17 +180,40 @@ func (p *Publisher) tidy(ctx context.Context) error {
 		p.foreign(commitKey(first), fmt.Sprintf("nothing older is deleted, because this version cannot be read: %v", err))
 		return context.Cause(ctx)
 	}
+	p.state.past.forget(first)
+	p.needed = manifests
 	// What cannot be let go of in one log keeps nobody from the others.
-	err = p.unpin(ctx, old.holds())
-	// guard:delta-clean. Log cleanup deletes only what is before the Delta checkpoint from which it
-	// has read the oldest Delta version within the retention. A newer checkpoint may be another
-	// program's, and wrong. Without this check: the oldest version within the retention is 250;
+	err = p.unpin(ctx, retention)
+	// guard:delta-clean. Log cleanup deletes only what is before a Delta checkpoint that it has read and
+	// found right, and from which the oldest Delta version within the retention can be computed. A newer
+	// checkpoint may be another program's, and wrong. Without this check: the oldest version within the retention is 250;
 	// checkpoint 100 is right, and checkpoint 200 does not fit its commit; cleanup deletes all
 	// commits and checkpoints before version 250; nothing is left from which version 250 can be
 	// computed, so no publisher can read the table any more.
 	//
 	//mutant:replace l, base) => l, lastCheckpoint{Version: max(base.Version, first)})
 	return errors.Join(err, p.table.clean(ctx, l, base))
+}
+
+// oldest returns the manifest of each log that a version names, and the checkpoint before which nothing is
+// needed for it: version 0 if nothing lies before a checkpoint. A publisher that follows the table
+// remembers the manifests, and the commits since the checkpoint.
+func (p *Publisher) oldest(ctx context.Context, l *listing, version int64) (map[fence.ID]uint64, lastCheckpoint, error) {
+	if manifests, ok := p.state.past.at(l, version); ok {
+		base := lastCheckpoint{}
+		var err error
+		if l.cleanable(version) {
+			base, ok, err = p.table.known(ctx, l, &p.state.past, version)
+		}
+		if ok || err != nil {
+			return manifests, base, err
+		}
+	}
+	s, base, err := p.table.at(ctx, l, version)
+	if err != nil {
+		return nil, base, err
+	}
+	return s.manifests(), base, nil
 }
 
 // slack is how much longer than the retention something must be old. Most stores tell times in
@@ -205,29 +246,51 @@ func (t *table) at(ctx context.Context, l *listing, version int64) (s *state, ba
 	return s, lastCheckpoint{}, t.followTo(ctx, s, l, version)
 }
 
-// unpin releases the pins of this table that hold versions below those that the oldest version
-// within the retention names. Errors of sources that were left out are told already.
-func (p *Publisher) unpin(ctx context.Context, needed map[fence.ID]hold) error {
+// needed is the manifest of each log that the oldest version within the retention names.
+type needed map[fence.ID]uint64
+
+// sweep finds the pins of publishers that died, twice in each retention. It does so in rounds that publish
+// nothing: those have the fewest requests. A publisher of which each round publishes something does it
+// in tidy, once in each retention.
+func (p *Publisher) sweep(ctx context.Context) error {
+	if p.needed == nil || p.state == nil {
+		return nil
+	}
+	every := retentionOf(p.state.meta, p.opts.Retention) / listsPerRetention
+	if !slices.ContainsFunc(p.sources, func(s *source) bool { return p.unlisted(s, every) }) {
+		return nil
+	}
+	return p.unpin(ctx, every)
+}
+
+// unlisted reports whether the pins of a source were not listed for so long.
+func (p *Publisher) unlisted(s *source, every time.Duration) bool {
+	return s.r != nil && s.bad == nil && (s.listed == nil || p.opts.Clock.Now().Sub(*s.listed) >= every)
+}
+
+// unpin releases the pins of this table that hold versions below those that are needed, as far as they
+// are known. It lists the pins of a log if they were not listed for so long. Errors of sources that
+// were left out are told already.
+func (p *Publisher) unpin(ctx context.Context, every time.Duration) error {
 	var all []error
 	for _, s := range p.sources {
-		h, ok := needed[s.log]
+		oldest, ok := p.needed[s.log]
 		if !ok || s.r == nil || s.twin != "" {
 			// It is not in that version yet, so later ones need all its pins. Or nobody can say
 			// which of its pins are needed: they stay until a round can.
 			continue
 		}
-		if err := p.unpinOne(ctx, s, h); err != nil && s.bad == nil {
+		if err := p.unpinOne(ctx, s, oldest, every); err != nil && s.bad == nil {
 			all = append(all, fmt.Errorf("%s: %w", s.name, err))
 		}
 	}
 	return errors.Join(all...)
 }
 
-func (p *Publisher) unpinOne(ctx context.Context, s *source, h hold) error {
+func (p *Publisher) unpinOne(ctx context.Context, s *source, oldest uint64, every time.Duration) error {
 	// The publisher knows its own pins. Those of publishers that died are found now and then.
-	now := p.opts.Clock.Now()
-	if s.listed == nil || now.Sub(*s.listed) >= retentionOf(p.state.meta, p.opts.Retention)/listsPerRetention {
-		pins, err := s.r.Pins(ctx)
+	if now := p.opts.Clock.Now(); s.listed == nil || now.Sub(*s.listed) >= every {
+		pins, err := s.r.Pins(ctx, s.pins...)
 		if err != nil {
 			return err
 		}
@@ -244,8 +307,8 @@ func (p *Publisher) unpinOne(ctx context.Context, s *source, h hold) error {
 		// compactor deletes F; A's create is applied, and its version names F. All pins of a table have
 		// one name, so each pin is released by its key.
 		//
-		//mutant:replace pin.Version < h.Manifest => pin.Version < h.Manifest+1000
-		if pin.Version < h.Manifest {
+		//mutant:replace pin.Version < oldest => pin.Version < oldest+1000
+		if pin.Version < oldest {
 			if err := s.release(ctx, pin); err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ const (
 	checkpointEvery = 100
 	// holdsPerRetention is how many pins are taken in the time of a retention.
 	holdsPerRetention = 16
-	// listsPerRetention is how often a publisher reads all pins of a log in that time. Meanwhile
+	// listsPerRetention is how often a publisher lists all pins of a log in that time. Meanwhile
 	// it releases those that it knows.
 	listsPerRetention = 2
 	// rounds bounds how often a publisher begins again because others were quicker.
@@ -50,6 +50,8 @@ type Publisher struct {
 	patient bool        // Run waits before it tries a source with an error again, or a checkpoint
 	owed    owed
 	tidied  *clock.Instant // when Publish last let go of everything old; nil before
+	listed  *listing       // of the whole Delta log, by the last load of this round; or nil
+	needed  needed         // as of the last time that something was let go of; nil before
 	// every and most are checkpointEvery and maxVersions, but in tests.
 	every int64
 	most  int
@@ -139,10 +141,14 @@ func (p *Publisher) foreign(key, what string) {
 // [SourceReport]. Errors: [ErrForeign], [ErrDamaged], the store's or ctx's.
 func (p *Publisher) Publish(ctx context.Context) (Report, error) {
 	r, err := p.publish(ctx)
-	if now := p.opts.Clock.Now(); err == nil && p.untidy() {
+	switch now := p.opts.Clock.Now(); {
+	case err != nil:
+	case p.untidy():
 		if err = p.tidy(ctx); err == nil {
 			p.tidied = &now
 		}
+	case r.Versions == 0:
+		err = p.sweep(ctx)
 	}
 	return r, err
 }
@@ -150,6 +156,7 @@ func (p *Publisher) Publish(ctx context.Context) (Report, error) {
 func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 	r = Report{Version: -1}
 	begun := p.opts.Clock.Now()
+	p.listed = nil
 	defer func() {
 		if err == nil {
 			p.tell()
@@ -200,9 +207,9 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 		// 300, and log cleanup deletes versions 0 to 199; version 8 is absent, so A's create is applied;
 		// A reports its edits as published, but nobody reads version 8.
 		//
-		//mutant:replace p.state, err = p.table.load(ctx, p.state); err != nil => false
+		//mutant:replace p.state, err = p.reload(ctx); err != nil => false
 		if len(todo) > 0 {
-			if p.state, err = p.table.load(ctx, p.state); err != nil {
+			if p.state, err = p.reload(ctx); err != nil {
 				return r, err
 			}
 		}
@@ -211,6 +218,16 @@ func (p *Publisher) publish(ctx context.Context) (r Report, err error) {
 		}
 	}
 	return r, fmt.Errorf("delta: others were quicker %d times in a row; run fewer publishers of this table", rounds)
+}
+
+// reload loads the table. If there is something to let go of, it lists the whole Delta log, so that
+// tidy needs no listing of its own.
+func (p *Publisher) reload(ctx context.Context) (s *state, err error) {
+	if p.listed = nil; !p.due.Load() {
+		return p.table.load(ctx, p.state)
+	}
+	s, p.listed, err = p.table.loadFrom(ctx, p.state, 0)
+	return s, err
 }
 
 // report fills in what is published, and returns whether that is all that was to be.
@@ -294,7 +311,7 @@ func (p *Publisher) plan(ctx context.Context) ([]*work, error) {
 		return jobs, err
 	}
 	return jobs, each(ctx, jobs, func(w *work) (err error) {
-		if err = w.read(ctx); err == nil {
+		if err = w.read(ctx, p); err == nil {
 			w.steps, err = w.plan(ctx, p)
 		}
 		if err == nil && len(w.steps) == 0 {

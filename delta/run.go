@@ -37,8 +37,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 	for first := true; ; first = false {
 		begun := p.opts.Clock.Now()
 		r, err := p.publish(ctx)
-		if every := p.opts.Retention / holdsPerRetention; err == nil && (first || begun.Sub(tidied) > every || p.due.Load()) {
+		switch every := p.opts.Retention / holdsPerRetention; {
+		case err != nil:
+		case first || begun.Sub(tidied) > every || p.due.Load():
 			err, tidied = p.tidy(ctx), begun
+		case r.Versions == 0:
+			err = p.sweep(ctx)
 		}
 		if ctx.Err() != nil {
 			return ended(ctx, err)

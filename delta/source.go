@@ -31,11 +31,13 @@ type source struct {
 	twin string
 	// edits are the newest ones, in order and without a gap.
 	edits []reader.Edit
+	// readOnce: the log was read. warm: it had been before the last read, which could take a pin.
+	readOnce, warm bool
 	// checked is a place that the log was found to contain.
 	checked reader.Place
 	// pin holds the version pinned, if this publisher took a pin that no version names yet.
 	pin manifest.Pin
-	// pins are those of the table on this log that are known, and listed is when they were read last.
+	// pins are those on this log that are known, and listed is when all were listed last.
 	pins   []manifest.Pin
 	listed *clock.Instant
 	// named: there may be a version that names pin, for the answer to its create was lost.
@@ -115,11 +117,25 @@ func (s *source) total() uint64 {
 	return s.table.Edits()
 }
 
-// read reads on to the end of the log.
-func (s *source) read(ctx context.Context) error {
-	news, err := s.table.Read(ctx)
+// read reads on to the end of the log. If edits have come and it is time for a new hold, it also pins the
+// version of the log that was known before. So the pin takes no request to show that it holds.
+func (s *source) read(ctx context.Context, p *Publisher) error {
+	return s.readAndPin(ctx, func(news []reader.Edit) string {
+		if len(news) == 0 || p.rivals > 0 || s.pin.Key != "" || !p.holdDue(s, holdsPerRetention) {
+			return "" // others may publish the edits: then this publisher needs no pin
+		}
+		return pinName(p.state.meta.ID)
+	})
+}
+
+func (s *source) readAndPin(ctx context.Context, want func([]reader.Edit) string) error {
+	news, pin, err := s.table.ReadAndPin(ctx, want)
 	if err != nil {
 		return err
+	}
+	s.warm, s.readOnce = s.readOnce, true
+	if pin.Key != "" {
+		s.pin, s.named, s.pins = pin, false, append(s.pins, pin)
 	}
 	if len(news) == 0 || len(s.edits) == 0 || news[0].Number != s.edits[len(s.edits)-1].Number+1 {
 		if len(news) > 0 || s.table.Edits() > s.last() {
@@ -132,7 +148,7 @@ func (s *source) read(ctx context.Context) error {
 
 // look reads the log and checks what is published against it.
 func (s *source) look(ctx context.Context, p *Publisher) error {
-	if err := s.read(ctx); err != nil {
+	if err := s.readAndPin(ctx, func([]reader.Edit) string { return "" }); err != nil {
 		return err
 	}
 	return s.check(ctx, p)

@@ -18,6 +18,7 @@ type state struct {
 	domains  map[string]string
 	gone     map[string]*remove // removed not long ago
 	sum      sum
+	past     past
 }
 
 // file is an active file. It has the log's id as its only tag.

@@ -76,10 +76,21 @@ var errGap = errors.New("a version is missing")
 // is in it. Known is an earlier state, which load may change and return, or nil. The state has
 // the version -1 if there is no table.
 func (t *table) load(ctx context.Context, known *state) (*state, error) {
+	from := int64(0)
+	if known != nil {
+		from = max(known.version, 0)
+	}
+	s, _, err := t.loadFrom(ctx, known, from)
+	return s, err
+}
+
+// loadFrom is load with a listing from a version on, which it returns. A load without a known state
+// lists everything.
+func (t *table) loadFrom(ctx context.Context, known *state, from int64) (*state, *listing, error) {
 	if known != nil && known.version >= 0 {
-		l, err := t.list(ctx, known.version)
+		l, err := t.list(ctx, from)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		// guard:delta-warm-fits. A publisher goes on from a state that it knows only if all later
 		// commits are there and fit. Otherwise it begins again from a checkpoint. Without this check: A
@@ -90,27 +101,27 @@ func (t *table) load(ctx context.Context, known *state) (*state, error) {
 		//
 		//mutant:replace err == nil { => true {
 		if err := t.follow(ctx, known, l); err == nil {
-			return known, nil
+			return known, l, nil
 		} else if !errors.Is(err, ErrForeign) && !errors.Is(err, ErrDamaged) && !errors.Is(err, store.ErrNotFound) {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	var last error
 	for range loadTries {
 		l, err := t.list(ctx, 0)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		s, err := t.cold(ctx, l)
 		if err == nil || !errors.Is(err, errGap) && !errors.Is(err, store.ErrNotFound) {
-			return s, remedied(err)
+			return s, l, remedied(err)
 		}
 		last = err
 	}
 	if errors.Is(last, store.ErrNotFound) {
 		last = fmt.Errorf("%w: objects vanish while they are read: %w", ErrDamaged, last)
 	}
-	return nil, remedied(last)
+	return nil, nil, remedied(last)
 }
 
 // remedied says what to do about a Delta log that is damaged. What another program has written has its
@@ -178,6 +189,7 @@ func (t *table) base(ctx context.Context, l *listing, version int64) (*state, er
 	if err != nil {
 		return nil, err
 	}
+	s.past.begin(s, l.commits[version].Version)
 	if _, ok := l.commits[version]; !ok {
 		if _, next := l.commits[version+1]; next {
 			return s, nil // the next commit proves it
@@ -261,6 +273,7 @@ func (t *table) followTo(ctx context.Context, s *state, l *listing, to int64) er
 			if err := s.step(actions); err != nil {
 				return err
 			}
+			s.past.add(s, l.commits[s.version].Version, actions)
 		}
 	}
 	return nil
@@ -337,14 +350,18 @@ func (t *table) create(ctx context.Context, s *state, operation string, actions 
 	// publisher can read the table any more.
 	//
 	//mutant:replace store.Create(ctx, t.st, commitKey(s.version+1), body, &store.WriteOptions{Settle: t.settle}) => t.st.Put(ctx, commitKey(s.version+1), body, nil)
-	_, err = store.Create(ctx, t.st, commitKey(s.version+1), body, &store.WriteOptions{Settle: t.settle})
+	created, err := store.Create(ctx, t.st, commitKey(s.version+1), body, &store.WriteOptions{Settle: t.settle})
 	if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
 		return false, nil
+	}
+	if err == nil {
+		err = s.apply(actions)
 	}
 	if err != nil {
 		return false, err
 	}
-	return true, s.apply(actions)
+	s.past.add(s, created.Version, actions)
+	return true, nil
 }
 
 // lastCheckpoint is the content of _last_checkpoint, a hint for readers.

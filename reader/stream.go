@@ -27,6 +27,8 @@ type stream struct {
 	told  bool   // the hooks are told: the caller gets records
 	// deliver gets each object of the chain and each block of a segment.
 	deliver func(*frame.Frame) error
+	// newest reads the newest manifest, if that is not just Log.Newest.
+	newest func(context.Context) (*state.Manifest, error)
 	// pinned is the snapshot's version, whose segments are read first; nil if there is
 	// none, or no longer. pin is the snapshot's own pin; nil if there is none.
 	pinned *state.Manifest
@@ -119,8 +121,11 @@ func (s *stream) run(ctx context.Context) error {
 
 // refresh reads the newest manifest.
 func (s *stream) refresh(ctx context.Context) error {
-	at := s.opts.Clock.Now()
-	m, err := s.log.Newest(ctx)
+	at, newest := s.opts.Clock.Now(), s.newest
+	if newest == nil {
+		newest = s.log.Newest
+	}
+	m, err := newest(ctx)
 	if err != nil {
 		return err
 	}

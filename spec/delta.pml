@@ -14,7 +14,10 @@
    has shown, so a load is one step. It reads the log, pins a manifest if it is time, and creates a
    version for each edit or one for all. An answer may be lost. It reports what a load shows.
    Then it lets go: it releases pins below the hold of the oldest version within the retention,
-   and deletes versions before a proved checkpoint. Any process may stop or sleep at any step.
+   and deletes versions before a proved checkpoint. It remembers holds of versions that a load has
+   shown on the way to the newest one. For other versions, and to delete any, it builds the oldest
+   version. The manifest that it pins may be older than the newest one: one that it knew before it read
+   the log. Any process may stop or sleep at any step.
 
    There is no clock. Old is a number that rises: versions below it are older than the retention.
 
@@ -279,8 +282,10 @@ pinning:
 		fi;
 		if
 		:: pin == 0 && mf > hold[kn] -> pin = mf;
+			/* Or a manifest that it knew before. The mark is read when the pin is there. */
+			if :: mf - 1 > hold[kn] && mf - 1 > mark -> pin = mf - 1 :: true fi;
 #ifndef NO_PIN_FIRST
-			pins[mf] = pins[mf] | (1 << me)
+			pins[pin] = pins[pin] | (1 << me)
 #endif
 		:: pin > 0 || hold[kn] > 0	/* it has one; or it is not time for a new one */
 		fi;
@@ -344,7 +349,7 @@ next:
 	fi;
 
 told:
-	/* Let go of what is old. What is released and deleted later was dead when it was listed. */
+	/* Let go of what is old, as of a listing. That may be the one of the load before. */
 	atomic { !alone ->
 #ifdef NO_TIDY_NEWEST
 		version_of(kn, h);
@@ -357,22 +362,28 @@ told:
 	}
 	atomic { !alone ->
 #endif
-		build(id, v, c, h);
+		/* It may remember what a load has shown, and then it deletes no version. It never remembers
+		   junk: no load goes from there to the newest version. */
 		if
-		:: id != 0 ->
-			unpin(hold[id], pin, me, v);
-#ifdef NO_CLEAN
-			c = h;
-#endif
-#if defined(HINT) && !defined(NO_HINT_FIRST)
-			if :: c > hint -> hint = c :: else fi;
-#endif
-			v = 0;
-			do :: v < c -> slot[v] = 0; ck[v] = 0; v++ DIES od;
-			readable(v)
-		:: else
+		:: !ISJUNK(slot[h]) && slot[h] != 0 -> id = slot[h]
+		:: build(id, v, c, h)
 		fi;
-		id = 0; v = 0; c = 0; h = 0
+#ifdef NO_CLEAN
+		if :: id != 0 -> c = h :: else fi;
+#endif
+		v = 0; h = 0;
+		if :: id == 0 -> c = 0; goto publish :: else fi
+	}
+	/* It may sleep here. What it releases and deletes was dead when it was listed. */
+	atomic { !alone ->
+		unpin(hold[id], pin, me, v);
+#if defined(HINT) && !defined(NO_HINT_FIRST)
+		if :: c > hint -> hint = c :: else fi;
+#endif
+		v = 0;
+		do :: v < c -> slot[v] = 0; ck[v] = 0; v++ DIES od;
+		readable(v);
+		id = 0; v = 0; c = 0
 	}
 	goto publish;
 stop:	skip

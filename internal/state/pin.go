@@ -134,8 +134,53 @@ func (o *PinOptions) withDefaults() (PinOptions, error) {
 	return v, nil
 }
 
+// PinAndRead pins a version that the caller knows, and returns the newest manifest too: the one that
+// shows that the version is promised. So it costs two PUTs more than [Log.Newest]. Errors are those of
+// [Log.Pin] for one version.
+func (l *Log) PinAndRead(ctx context.Context, opts *PinOptions) (manifest.Pin, *Manifest, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return manifest.Pin{}, nil, err
+	}
+	var newest *Manifest
+	p, err := l.claim(ctx, o.Version, o, func(p *Pin) (err error) {
+		newest, err = p.prove(ctx)
+		return err
+	})
+	if err != nil {
+		return manifest.Pin{}, nil, err
+	}
+	return p.Description(), newest, nil
+}
+
 // pin creates a pin and checks that no compactor has pruned its version before.
-func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, err error) {
+func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (*Pin, error) {
+	return l.claim(ctx, version, o, func(p *Pin) error {
+		newest, err := p.prove(ctx)
+		if err != nil {
+			return err
+		}
+		p.m = newest
+		if version != newest.Version {
+			if p.m, err = l.Promised(ctx, version); err != nil {
+				return err
+			}
+		}
+		// guard:pin-after-start. A process that pins the newest version reads start, the offset before
+		// which records are given up, after its pin is in the store. It drops the pin if start is after its
+		// version's floor, because a snapshot finds later records through the newest manifest. Without this
+		// check: A reads version 5, with its floor at record 100; a compactor raises start to 200, and
+		// lists the pins; A pins version 5; the compactor drops the segment with record 100, and A's
+		// snapshot lacks that record.
+		if o.Version == 0 && newest.Start > p.m.Floor.Offset {
+			return fmt.Errorf("%w: records after the floor of manifest %d have been given up", ErrPruned, version)
+		}
+		return nil
+	})
+}
+
+// claim creates a pin and swaps it once, and then calls proved. After an error there is no pin.
+func (l *Log) claim(ctx context.Context, version uint64, o PinOptions, proved func(*Pin) error) (_ *Pin, err error) {
 	now := l.opts.Clock.Wall().UTC().Truncate(time.Millisecond)
 	p := &Pin{log: l, key: layout.PinKey(uuid.NewString()), turn: make(chan struct{}, 1), doc: pinDoc{
 		Format: document.Format, Log: l.format.Log, Nonce: fence.ID(uuid.New()),
@@ -183,37 +228,30 @@ func (l *Log) pin(ctx context.Context, version uint64, o PinOptions) (_ *Pin, er
 	if err := p.confirm(ctx); err != nil {
 		return nil, err
 	}
+	if err := proved(p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// prove returns the newest manifest, which shows that the version of the new pin is promised.
+func (p *Pin) prove(ctx context.Context) (*Manifest, error) {
 	// guard:pin-after-mark. A process reads the prune mark after its pin is in the store; a compactor
 	// lists the pins after it has published its mark. So the process sees the mark, or the compactor
 	// sees the pin. Without this order: A reads a mark of 4; a compactor publishes the mark 5, lists
 	// the pins, and sees none; A pins version 5, and trusts the pin because of the mark 4; the
 	// compactor deletes what A's pin holds.
 	//
-	//mutant:replace l.Newest(ctx) => l.seen().m, error(nil)
-	newest, err := l.Newest(ctx)
+	//mutant:replace p.log.Newest(ctx) => p.log.seen().m, error(nil)
+	newest, err := p.log.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if newest.PruneMark > 0 && version <= newest.PruneMark || version > newest.Version {
+	if version := p.doc.Version; newest.PruneMark > 0 && version <= newest.PruneMark || version > newest.Version {
 		return nil, fmt.Errorf("%w: manifest %d is not promised: what it names may have been deleted, or it never was; versions from %d to %d can be pinned",
 			ErrPruned, version, newest.PruneMark+1, newest.Version)
 	}
-	p.m = newest
-	if version != newest.Version {
-		if p.m, err = l.Promised(ctx, version); err != nil {
-			return nil, err
-		}
-	}
-	// guard:pin-after-start. A process that pins the newest version reads start, the offset before
-	// which records are given up, after its pin is in the store. It drops the pin if start is after its
-	// version's floor, because a snapshot finds later records through the newest manifest. Without this
-	// check: A reads version 5, with its floor at record 100; a compactor raises start to 200, and
-	// lists the pins; A pins version 5; the compactor drops the segment with record 100, and A's
-	// snapshot lacks that record.
-	if o.Version == 0 && newest.Start > p.m.Floor.Offset {
-		return nil, fmt.Errorf("%w: records after the floor of manifest %d have been given up", ErrPruned, version)
-	}
-	return p, nil
+	return newest, nil
 }
 
 // confirm swaps the new pin once.

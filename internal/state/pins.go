@@ -89,7 +89,42 @@ func (d *pinDoc) describe(key string) manifest.Pin {
 // meanwhile. After an error nothing may be pruned: a pin that cannot be read may hold
 // anything.
 func (l *Log) Pins(ctx context.Context) ([]PinInfo, error) {
-	pins, damaged, err := l.SoundPins(ctx)
+	keys, err := l.PinKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.ReadPins(ctx, keys)
+}
+
+// SoundPins is [Log.Pins] for a caller that prunes nothing: it returns what is wrong with
+// damaged pins by their keys, and the others all the same.
+func (l *Log) SoundPins(ctx context.Context) (pins []PinInfo, damaged map[string]error, err error) {
+	keys, err := l.PinKeys(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.readPins(ctx, keys)
+}
+
+// PinKeys returns the keys of all pins, in order. It costs one LIST.
+func (l *Log) PinKeys(ctx context.Context) (keys []string, err error) {
+	for info, err := range store.ListAll(ctx, l.st, layout.PinPrefix, nil, l.opts.Settle) {
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := layout.ParsePinKey(info.Key); ok {
+			keys = append(keys, info.Key)
+		}
+	}
+	// A listing may repeat itself.
+	slices.Sort(keys)
+	return slices.Compact(keys), nil
+}
+
+// ReadPins reads the pins that have these keys, in order of their versions. Those that were released
+// are left out. Errors are those of [Log.Pins].
+func (l *Log) ReadPins(ctx context.Context, keys []string) ([]PinInfo, error) {
+	pins, damaged, err := l.readPins(ctx, keys)
 	if err == nil && len(damaged) > 0 {
 		err = damaged[slices.Min(slices.Collect(maps.Keys(damaged)))]
 	}
@@ -99,25 +134,12 @@ func (l *Log) Pins(ctx context.Context) ([]PinInfo, error) {
 	return pins, nil
 }
 
-// SoundPins is [Log.Pins] for a caller that prunes nothing: it returns what is wrong with
-// damaged pins by their keys, and the others all the same.
-func (l *Log) SoundPins(ctx context.Context) (pins []PinInfo, damaged map[string]error, err error) {
-	var keys []string
-	for info, err := range store.ListAll(ctx, l.st, layout.PinPrefix, nil, l.opts.Settle) {
-		if err != nil {
-			return nil, nil, err
-		}
-		if _, ok := layout.ParsePinKey(info.Key); ok {
-			keys = append(keys, info.Key)
-		}
-	}
-	// A listing may repeat itself.
-	slices.Sort(keys)
+func (l *Log) readPins(ctx context.Context, keys []string) (pins []PinInfo, damaged map[string]error, err error) {
 	var mu sync.Mutex
 	damaged = map[string]error{}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(pinsAtOnce)
-	for _, key := range slices.Compact(keys) {
+	for _, key := range keys {
 		g.Go(func() error {
 			p, err := l.ReadPin(gctx, key)
 			if errors.Is(err, store.ErrNotFound) {

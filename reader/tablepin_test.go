@@ -1,0 +1,179 @@
+package reader_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/manifest"
+	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store/faultstore"
+)
+
+// pinned reads on with a Table that has read the log before, and pins if there is an edit.
+func pinned(table *reader.Table) ([]reader.Edit, manifest.Pin, error) {
+	return table.ReadAndPin(context.Background(), func(news []reader.Edit) string {
+		if len(news) == 0 {
+			return ""
+		}
+		return "a table"
+	})
+}
+
+// A Table that follows the log pins what it knew before. That takes two PUTs more than a Read, and
+// nothing else; and nothing if the caller wants no pin.
+func TestReadAndPin(t *testing.T) {
+	inTable(t, time.Minute, func(w *table) {
+		w.edit(1, 0)
+		w.compact(8)
+		r := w.reader(nil)
+		table := r.Table()
+		if _, pin, err := pinned(table); err != nil || pin.Key != "" {
+			t.Fatalf("the first Read, which knows no version: %+v, %v", pin, err)
+		}
+		version := table.Version()
+		requests := func(kind faultstore.Kind) int { return w.Faulty.Counts().Of(kind, "") }
+		for _, edits := range []int{0, 1} {
+			for range edits {
+				w.edit(1, 0)
+			}
+			puts, lists, gets := requests(faultstore.Put), requests(faultstore.List), requests(faultstore.Get)
+			news, pin, err := pinned(table)
+			if err != nil || len(news) != edits || (pin.Key != "") != (edits > 0) {
+				t.Fatalf("%d edits: %v, %+v, %v", edits, news, pin, err)
+			}
+			puts, lists, gets = requests(faultstore.Put)-puts, requests(faultstore.List)-lists, requests(faultstore.Get)-gets
+			if puts != 2*edits || lists != 1 || gets != 1+edits {
+				t.Errorf("%d edits: %d PUT, %d LIST, %d GET", edits, puts, lists, gets)
+			}
+			if edits > 0 && (pin.Version != version || pin.Name != "a table" || pin.TTL != 0) {
+				t.Errorf("%+v, want version %d", pin, version)
+			}
+		}
+		if pins, err := r.Pins(context.Background()); err != nil || len(pins) != 1 {
+			t.Errorf("%v, %v", pins, err)
+		}
+	})
+}
+
+// guard:pin-after-mark. A compactor prunes the version that a Table knows, while the Table is about to pin
+// it. There is no pin then.
+func TestReadAndPinRacesPrune(t *testing.T) {
+	inTable(t, time.Second, func(w *table) {
+		w.edit(1, 0)
+		w.compact(8)
+		r := w.reader(nil)
+		table := r.Table()
+		if _, _, err := pinned(table); err != nil {
+			t.Fatal(err)
+		}
+		version := table.Version()
+		w.edit(1, 0)
+		raced := false
+		w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+			if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, "pin/") && !raced {
+				raced = true
+				for range 3 {
+					w.compact(8)
+					time.Sleep(2 * time.Second)
+				}
+			}
+		})
+		news, pin, err := pinned(table)
+		if err != nil || len(news) != 1 || pin.Key != "" || !raced {
+			t.Errorf("version %d was pruned: edits %v, pin %+v, %v; raced: %v", version, news, pin, err, raced)
+		}
+		if pins, err := r.Pins(context.Background()); err != nil || len(pins) != 0 {
+			t.Errorf("left are %v, %v", pins, err)
+		}
+	})
+}
+
+// A Read that fails after it has made a pin leaves none. The next one pins again.
+func TestReadAndPinFails(t *testing.T) {
+	inTable(t, time.Minute, func(w *table) {
+		w.edit(1, 0)
+		w.compact(8)
+		r := w.reader(nil)
+		for _, fault := range []string{"manifest/", "data/"} {
+			table := r.Table()
+			if _, _, err := pinned(table); err != nil {
+				t.Fatal(err)
+			}
+			w.edit(1, 0)
+			ctx, cancel := context.WithCancelCause(context.Background())
+			gone := errors.New("the caller has gone")
+			made := false
+			w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+				made = made || op.Kind == faultstore.Put && strings.HasPrefix(op.Key, "pin/")
+				if made && strings.HasPrefix(op.Key, fault) {
+					cancel(gone)
+				}
+			})
+			want := func([]reader.Edit) string { return "a table" }
+			if fault == "data/" { // the pin is made at a look at the manifest before the end
+				w.takeOver()
+				w.edit(1, 0)
+			}
+			_, pin, err := table.ReadAndPin(ctx, want)
+			w.Faulty.SetBefore(nil)
+			if !errors.Is(err, gone) || pin.Key != "" || !made {
+				t.Fatalf("%s: %+v, %v; made: %v", fault, pin, err, made)
+			}
+			if pins, err := r.Pins(context.Background()); err != nil || len(pins) != 0 {
+				t.Errorf("%s: left are %v, %v", fault, pins, err)
+			}
+			if _, pin, err := pinned(table); err != nil || pin.Key == "" {
+				t.Errorf("%s: the next one: %+v, %v", fault, pin, err)
+			} else if err := r.Release(context.Background(), pin); err != nil {
+				t.Fatal(err)
+			}
+			cancel(nil)
+		}
+	})
+}
+
+// Pins reads only pins that are not known, and leaves out those that are gone.
+func TestKnownPins(t *testing.T) {
+	inTable(t, 0, func(w *table) {
+		w.edit(1, 0)
+		w.compact(2)
+		r := w.reader(nil)
+		var known []manifest.Pin
+		for range 3 {
+			pin, err := r.Pin(context.Background(), "a", 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known = append(known, pin)
+		}
+		if err := r.Release(context.Background(), known[1]); err != nil {
+			t.Fatal(err)
+		}
+		other, err := w.reader(nil).Pin(context.Background(), "b", 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := w.Faulty.Counts()
+		pins, err := r.Pins(context.Background(), known...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range pins {
+			got = append(got, p.Key)
+		}
+		want := []string{known[0].Key, known[2].Key, other.Key}
+		slices.Sort(want)
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		after := w.Faulty.Counts()
+		if lists, gets := after.Of(faultstore.List, "")-before.Of(faultstore.List, ""), after.Of(faultstore.Get, "")-before.Of(faultstore.Get, ""); lists != 1 || gets != 1 {
+			t.Errorf("%d LIST, %d GET, want 1 and 1", lists, gets)
+		}
+	})
+}
