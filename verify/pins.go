@@ -160,8 +160,8 @@ func (v *verifier) unheld(ctx context.Context, p state.PinInfo, key string, bad 
 	if errors.Is(bad, store.ErrNotFound) || errors.Is(bad, state.ErrPruned) {
 		gone, bad = true, errMissing
 	}
-	// guard:pin-relied. An object that a pin holds and that is missing is a problem, unless the pin may
-	// have come too late, and its maker is about to find out: no name, and not renewed. Without this
+	// guard:pin-relied. An object that a pin holds and that is missing is a problem. A pin that may have
+	// come too late is an exception: it has no name and was not renewed, so its maker is about to find out. Without this
 	// rule: an operator makes a pin for a backup, for 30 days; a lifecycle rule deletes a file of the
 	// pinned version; verify says that all is well; the backup is found to be incomplete when it is
 	// needed.

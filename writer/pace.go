@@ -202,8 +202,8 @@ func (p *pace) append(c clock.Clock) bool {
 	if p.awaited > 0 && p.absent <= p.awaited/2 {
 		p.came(inTime)
 	}
-	// guard:pace-stream. Where most clients append again at once, the wait for them goes on as long
-	// as they come quickly one after the other, up to a quarter of the latency. Without this rule:
+	// guard:pace-stream. Where most clients append again at once, the writer waits for them as long
+	// as they come quickly one after the other. It waits at most a quarter of the latency. Without this rule:
 	// 1,000 clients wait for one object, which takes 32 ms; the processor is busy, so it takes 3 ms
 	// until the last client has appended again; the next object is sent after 2 ms, without the
 	// records of 300 clients, and these clients wait for two objects.
