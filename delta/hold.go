@@ -185,7 +185,7 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	// What cannot be let go of in one log keeps nobody from the others.
 	err = p.unpin(ctx, retention)
 	// guard:delta-clean. Log cleanup deletes only what is before a Delta checkpoint that it has read and
-	// found right, and from which the oldest Delta version within the retention can be computed. A newer
+	// found right. From that one the oldest Delta version within the retention can be computed. A newer
 	// checkpoint may be another program's, and wrong. Without this check: the oldest version within the retention is 250;
 	// checkpoint 100 is right, and checkpoint 200 does not fit its commit; cleanup deletes all
 	// commits and checkpoints before version 250; nothing is left from which version 250 can be
