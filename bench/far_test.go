@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"hash/fnv"
 	"io"
@@ -24,11 +25,12 @@ import (
 )
 
 // spread is how long requests take: log-normal, with this median and 99 % quantile. rare,
-// if it is not 0, is the part of the requests that take 100 times as long.
+// if it is not 0, is the part of the requests that take 100 times as long. A PUT is applied after
+// this part of its time, or after half of it if that is 0.
 type spread struct {
-	name     string
-	p50, p99 time.Duration
-	rare     float64
+	name          string
+	p50, p99      time.Duration
+	rare, applied float64
 }
 
 // of returns the latency of the n-th request for a key. It is the same in every run, in
@@ -46,23 +48,40 @@ func (s spread) of(key string, n int) time.Duration {
 }
 
 // far is a store in virtual time whose requests take as long as spread says. Reads take
-// half as long, and each byte costs as on a line of 90 MB/s.
+// half as long, and each byte costs as on a line of 90 MB/s. It keeps the last objects only, since
+// nobody reads the others.
 type far struct {
 	store.Store
 	spread spread
 
 	mu                                 sync.Mutex
 	seen                               map[string]int
-	puts, gets, others, lists, uploads int // others are PUTs of manifests
+	kept                               []string // keys of the last objects
+	puts, gets, others, lists, uploads int      // others are PUTs of manifests
 }
 
 func newFar(s spread) *far {
 	return &far{Store: memstore.New(&memstore.Options{Clock: clock.Go()}), spread: s, seen: map[string]int{}}
 }
 
+// keeping is how many objects are kept. More than a writer's window are not read again.
+const keeping = 100
+
 // travel waits for half of a request.
 func travel(ctx context.Context, d time.Duration) error {
 	return clock.Sleep(ctx, clock.Go(), d/2)
+}
+
+// keep keeps an object and deletes an old one.
+func (f *far) keep(ctx context.Context, key string) error {
+	f.mu.Lock()
+	f.kept = append(f.kept, key)
+	var old []string
+	if len(f.kept) > keeping {
+		old, f.kept = f.kept[:1], f.kept[1:]
+	}
+	f.mu.Unlock()
+	return f.Store.Delete(ctx, old...)
 }
 
 // begin counts a request and returns how long it takes.
@@ -81,11 +100,15 @@ func (f *far) Put(ctx context.Context, key string, body []byte, opts *store.PutO
 		count = &f.puts
 	}
 	d := f.begin(key, count) + time.Duration(float64(len(body))/90e6*float64(time.Second))
-	if err := travel(ctx, d); err != nil {
+	coming := time.Duration(float64(d) * cmp.Or(f.spread.applied, 0.5))
+	if err := clock.Sleep(ctx, clock.Go(), coming); err != nil {
 		return store.Info{}, err
 	}
 	info, err := f.Store.Put(ctx, key, body, opts)
-	if err := travel(ctx, d); err != nil {
+	if err == nil && count == &f.puts {
+		err = f.keep(ctx, key)
+	}
+	if err := clock.Sleep(ctx, clock.Go(), d-coming); err != nil {
 		return store.Info{}, err
 	}
 	return info, err

@@ -136,8 +136,8 @@ func (w *Writer) enqueue(ctx context.Context, e entry) (Future, error) {
 		b.SetCursor(e.cursor)
 	}
 	b.appends++
-	if w.pace.learned() && (w.pace.append(w.opts.Clock) || b.Size() >= bulk && !b.full) {
-		b.full, news = b.full || b.Size() >= bulk, true
+	if w.pace.learned() && (w.pace.append(w.opts.Clock) || b.Size() >= w.pace.bulk() && !b.full) {
+		b.full, news = b.full || b.Size() >= w.pace.bulk(), true
 	}
 	if e.edit != nil || b.Size() >= w.opts.BatchBytes {
 		b.hurry, b.full, news = true, b.full || e.edit == nil, true

@@ -250,7 +250,8 @@ func TestHedgeByDefault(t *testing.T) {
 	}{
 		{"small", 0, 10 * ms, 1, true},
 		{"never", -1, 10 * ms, 1, false},
-		{"large", 0, 10 * ms, 256 << 10, false},
+		{"as long as half of the latency at 100 MB/s", 0, 10 * ms, 500_000, false},
+		{"not quite", 0, 10 * ms, 490_000, true},
 		{"quick", 0, ms - 1, 1, false},
 	} {
 		t.Run(c.name, bubbled(func(t *testing.T, e *env) {

@@ -61,8 +61,9 @@ type Options struct {
 	//
 	// It costs at most 5 % more PUT requests because they are late, and 20 % for the other
 	// reasons, uploads of files counted, and up to two GETs for each of those. The requests that lose are cancelled, which
-	// over HTTP/1.1 costs their connections. Objects from 256 KiB on are not hedged, nor any where
-	// requests take less than 1 ms.
+	// over HTTP/1.1 costs their connections. Large objects are not hedged: from 1.4 MB on where
+	// requests take 28 ms, and more or less where they take longer or shorter. Nor is any where
+	// they take less than 1 ms.
 	Hedge float64
 	// NoCompress stores payloads as they are. Otherwise they are compressed with Zstandard
 	// at its fastest level, on up to 8 processors, and stored so if that is smaller.

@@ -395,32 +395,62 @@ func TestPaceOfABurst(t *testing.T) {
 	})
 }
 
-// An object that has reached the size where bandwidth counts does not wait, and neither does
-// a full one.
+// An object whose bytes take half of the latency at 100 MB/s does not wait, and neither does a
+// full one.
 func TestPaceOfBulk(t *testing.T) {
-	for name, c := range map[string]struct {
-		opts   writer.Options
-		record int
+	for _, c := range []struct {
+		name    string
+		latency time.Duration
+		opts    writer.Options
+		record  int
+		want    int
 	}{
-		"bulk":    {writer.Options{}, 256 << 10},
-		"full":    {writer.Options{BatchBytes: 100}, 100},
-		"no room": {writer.Options{BatchBytes: 100}, 60},
+		{"bulk", 32 * ms, writer.Options{}, 1_600_000, 6},
+		{"not quite", 32 * ms, writer.Options{}, 1_590_000, 3}, // the first alone, then two together
+		{"bulk of a store that is near", 4 * ms, writer.Options{}, 256 << 10, 6},
+		{"less than bulk of a store that is near", 4 * ms, writer.Options{}, 250_000, 3},
+		{"full", 32 * ms, writer.Options{BatchBytes: 100}, 100, 6},
+		{"no room", 32 * ms, writer.Options{BatchBytes: 100}, 60, 5}, // the last one has room
 	} {
-		t.Run(name, bubbled(func(t *testing.T, e *env) {
+		t.Run(c.name, bubbled(func(t *testing.T, e *env) {
 			c.opts.Checkpoint, c.opts.InFlight = -1, 8
-			w, _ := e.paced(&c.opts)
+			w, latency := e.paced(&c.opts)
+			*latency = c.latency
+			e.thinking(w, 200, "x") // the writer learns
+			time.Sleep(time.Second)
+			e.Faulty.ResetCounts()
 			start := time.Now()
 			for range 6 {
 				e.async(w, strings.Repeat("x", c.record))
 				synctest.Wait()
 			}
-			want := 6
-			if name == "no room" {
-				want = 5 // the last one has room
-			}
-			e.sentAfter(start, 0, want)
+			e.sentAfter(start, 0, c.want)
 		}))
 	}
+}
+
+// guard:pace-rest. Clients whose records do not fit into one object are acknowledged as often as
+// where they do: the last of them do not wait for the object of the others first.
+func TestPaceOfARest(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w, _ := e.paced(&writer.Options{Checkpoint: -1, BatchBytes: 1000, NoCompress: true})
+		const clients, rounds = 12, 50
+		record := strings.Repeat("x", 89) // 11 of 12 fill an object
+		var all sync.WaitGroup
+		start := time.Now()
+		for i := range clients {
+			all.Go(func() {
+				for range rounds {
+					time.Sleep(time.Duration(i) * 10 * time.Microsecond)
+					e.append(w, record)
+				}
+			})
+		}
+		all.Wait()
+		if each := time.Since(start) / rounds; each > 40*ms {
+			t.Errorf("an acknowledgement took %v on average, a request 32 ms", each)
+		}
+	})
 }
 
 // gap returns how long an append beside one in flight waits before it is sent, in whole

@@ -64,7 +64,7 @@ func (w *Writer) dispatch(requests *crew) {
 // prepare says whether and when the batch b, which takes its place in the pipeline, is sent a
 // second time. Called with mu held.
 func (w *Writer) prepare(b *batch) {
-	if !w.pace.learned() || b.bytes >= bulk {
+	if !w.pace.learned() || b.bytes >= w.pace.bulk() {
 		return // a second request costs more than it saves
 	}
 	b.hedge = w.hedge
@@ -175,7 +175,7 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	// request. Without this check: the first object of a writer has 4 MiB, and takes 2 s on a slow
 	// line; the mean is 2 s; the small objects after it wait for up to 100 ms beside one in
 	// flight, although a small request takes 30 ms.
-	if clean && len(object) < bulk {
+	if clean && len(object) < small {
 		w.pace.learn(b.answered.Sub(b.sent))
 	}
 	w.inFlight--
