@@ -292,7 +292,7 @@ func (r *run) term(t *leader.Term, free func()) error {
 	defer stop()
 	opts := r.writer
 	opts.Until = until
-	opened := r.vouch(t.Context(), t)
+	opened := vouch(t.Context(), r.clock, r.leader.StallAfter, t.Progress)
 	w, err := writer.Open(t.Context(), r.st, t.Token(), &opts)
 	opened()
 	if err != nil {
@@ -301,7 +301,7 @@ func (r *run) term(t *leader.Term, free func()) error {
 	}
 	r.session = &Session{Writer: w, term: t, clock: r.clock, promised: &r.promised, most: r.validity}
 	err = r.lead(until, t, cut)
-	defer r.vouch(until, t)()
+	defer vouch(until, r.clock, r.leader.StallAfter, t.Progress)()
 	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
 	defer cancel()
 	if err == nil && w.Flush(drain) == nil {
@@ -326,23 +326,24 @@ func (r *run) term(t *leader.Term, free func()) error {
 	return err
 }
 
-// vouch keeps StallAfter from ending the term until stop is called: while Run opens
-// and closes the writer, the work cannot call Progress.
-func (r *run) vouch(ctx context.Context, t *leader.Term) (stop func()) {
-	t.Progress()
+// vouch calls progress now, when it is stopped, and twice in each stall until then, unless
+// stall is 0: while the writer opens and closes, the work cannot call Progress, and StallAfter
+// must not end what it holds. No call is under way once stop has returned.
+func vouch(ctx context.Context, clk clock.Clock, stall time.Duration, progress func()) (stop func()) {
+	progress()
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	if every := r.leader.StallAfter / 2; every > 0 {
+	if every := stall / 2; every > 0 {
 		running.Go(func() {
-			for clock.Sleep(ctx, r.clock, every) == nil {
-				t.Progress()
+			for clock.Sleep(ctx, clk, every) == nil {
+				progress()
 			}
 		})
 	}
 	return func() {
 		cancel()
 		running.Wait()
-		t.Progress()
+		progress()
 	}
 }
 

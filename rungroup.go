@@ -210,7 +210,7 @@ func (r *groupRun) partition(ctx context.Context, p *group.Partition) error {
 			end(fmt.Errorf("fencepost: %w", err))
 		}
 	})
-	opened := r.vouch(p)
+	opened := vouch(context.Background(), r.clock, r.group.StallAfter, p.Progress)
 	w, err := r.openInTurn(ctx, until, p)
 	opened()
 	if err != nil {
@@ -218,7 +218,7 @@ func (r *groupRun) partition(ctx context.Context, p *group.Partition) error {
 	}
 	err = r.work(working, &PartitionSession{Writer: w, Partition: p})
 	end(nil)
-	defer r.vouch(p)()
+	defer vouch(context.Background(), r.clock, r.group.StallAfter, p.Progress)()
 	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
 	defer cancel()
 	closed := w.Close(drain)
@@ -322,21 +322,4 @@ func (r *groupRun) probe(ctx context.Context, st store.Store, partition int, o *
 	}
 	r.probed.Store(report)
 	return report, nil
-}
-
-// vouch keeps StallAfter from ending the ownership until it is stopped: while RunGroup opens the
-// writer, the work cannot call Progress.
-func (r *groupRun) vouch(p *group.Partition) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if every := r.group.StallAfter / 2; every > 0 {
-		go func() {
-			for clock.Sleep(ctx, r.clock, every) == nil {
-				p.Progress()
-			}
-		}()
-	}
-	return func() {
-		cancel()
-		p.Progress()
-	}
 }
