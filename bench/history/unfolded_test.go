@@ -264,7 +264,7 @@ func TestUnfolded(t *testing.T) {
 					ratios = append(ratios, plain.Seconds()/took.Seconds())
 					inTurn = append(inTurn, turned.Seconds()/took.Seconds())
 					rate := func(d time.Duration) float64 { return float64(n) * float64(c.size) / 1e6 / d.Seconds() }
-					note = fmt.Sprintf("%.0f MB/s against %.0f; %.2f GETs an object; %.0f MiB held at most; plain %d at once", rate(took), rate(plain), float64(ours.gets)/float64(n), mib(ours.most), atOnce)
+					note = fmt.Sprintf("%.0f MB/s against %.0f; %.2f GETs an object; %.0f MiB held at most; plain %d at once, in any order, %.0f MiB held at most", rate(took), rate(plain), float64(ours.gets)/float64(n), mib(ours.most), atOnce, mib(theirs.most))
 					turns = fmt.Sprintf("%.0f MB/s against %.0f; plain %d at once, %.0f MiB held at most", rate(took), rate(turned), atOnce, mib(ordered.most))
 				})
 			}
