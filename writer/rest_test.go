@@ -2,6 +2,7 @@ package writer_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -192,4 +193,36 @@ func TestOwnerIsTold(t *testing.T) {
 			}
 		}))
 	}
+}
+
+// paused is a context that answers no question for a while: a goroutine that is paused where it asks one.
+type paused struct{ context.Context }
+
+func (p paused) Value(key any) any {
+	time.Sleep(time.Second)
+	return p.Context.Value(key)
+}
+
+// The owner is also told if a successor fences the writer while Open still prepares it: the first
+// manifest of the writer comes after that of the successor.
+func TestOwnerIsToldAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		e.before("a", faultstore.Put, layout.ManifestPrefix, func(faultstore.Op) bool {
+			e.open("b", 2, nil)
+			return true
+		})
+		told := make(chan error, 2)
+		until := ends.With(t.Context(), func(err error) { told <- err })
+		w, err := e.try("a", 1, &writer.Options{Until: paused{until}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-w.Done()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(told) != 1 {
+			t.Fatalf("the owner was told %d times that the writer has ended", len(told))
+		}
+		e.fenced(<-told, 2)
+	})
 }
