@@ -11,7 +11,7 @@ var ErrOptions = errors.New("fencepost: invalid options")
 
 var errSuccessor = errors.New("fencepost: no successor has opened the log in time")
 
-var errHook = errors.New("fencepost: a hook of the election has ended its goroutine (runtime.Goexit); hooks must return")
+var errHook = errors.New("fencepost: a hook has ended its goroutine (runtime.Goexit); hooks must return")
 
 var errDrain = errors.New("fencepost: the store did not settle all appends before the writer had to close")
 

@@ -247,6 +247,7 @@ func (r *groupRun) openInTurn(ctx, until context.Context, p *group.Partition) (w
 	// In a goroutine of its own: the stack of an opening is deep, and that of a goroutine that lives on would stay so
 	// for long. There may be thousands.
 	done := make(chan struct{})
+	err = errHook // if a hook of the writer ends this goroutine
 	go func() {
 		defer close(done)
 		w, err = r.open(ctx, until, p)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,6 +304,33 @@ func TestRunGroupWithADamagedLog(t *testing.T) {
 				f.Errorf("partition %d has %d records", p, len(all))
 			}
 		}
+	})
+}
+
+// A hook that ends its goroutine, as t.FailNow does, fails that opening only. The work gets no session without a
+// writer, and is called when the log is opened again.
+func TestRunGroupHookEndsItsGoroutine(t *testing.T) {
+	inFleet(t, 1, func(f *fleet) {
+		var opened atomic.Int64
+		var failed atomic.Pointer[error]
+		f.change = func(o *fencepost.GroupOptions) {
+			o.Writer.Hooks.Opened = func(writer.Opening) {
+				if opened.Add(1) == 1 {
+					runtime.Goexit()
+				}
+			}
+			o.Group.Hooks.Closed = func(e group.Closing) { failed.CompareAndSwap(nil, &e.Err) }
+		}
+		a := f.join("a")
+		time.Sleep(time.Minute)
+		f.stop(a)
+		if err := failed.Load(); err == nil || *err == nil || !strings.Contains((*err).Error(), "hook") {
+			f.Errorf("the group has heard %v", err)
+		}
+		if opened.Load() < 2 || len(f.acked[0]) == 0 {
+			f.Errorf("the log was opened %d times, and has %d records", opened.Load(), len(f.acked[0]))
+		}
+		f.sound()
 	})
 }
 
