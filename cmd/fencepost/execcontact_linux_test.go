@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -15,13 +16,18 @@ import (
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
-// If the store does not answer, exec ends after the time of the first contact, and says meanwhile whom it tries. A
-// signal ends that wait at once: exec has another handler for the time in which the command runs.
-func TestExecFirstContact(t *testing.T) {
-	// The runtime makes the channels of its signal handler at the first call. They must not belong to a bubble.
+// beginSignals lets the runtime make the channels of its signal handler, which it does at the first call. They must not
+// belong to a bubble.
+func beginSignals() {
 	outside := make(chan os.Signal, 1)
 	signal.Notify(outside, syscall.SIGUSR2)
 	signal.Stop(outside)
+}
+
+// If the store does not answer, exec ends after the time of the first contact, and says meanwhile whom it tries. A
+// signal ends that wait at once: exec has another handler for the time in which the command runs.
+func TestExecFirstContact(t *testing.T) {
+	beginSignals()
 	for _, group := range []string{"", "--group", "--partitions 2"} {
 		for _, c := range []struct {
 			flags  string
@@ -69,5 +75,44 @@ func TestExecFirstContact(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A signal came just before exec listened to signals, and main passes it on just after that. So exec hears of it
+// only through its context. The store has answered once, and does not answer again.
+func TestExecSignalBeforeItListens(t *testing.T) {
+	beginSignals()
+	for _, flags := range []string{"", "--restart", "--wait 30m", "--group"} {
+		t.Run("exec "+flags, func(t *testing.T) {
+			url := memURL(t)
+			synctest.Test(t, func(t *testing.T) {
+				var out, errs buffer
+				begun := time.Now()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				var requests atomic.Int64
+				a := &app{in: strings.NewReader(""), out: &out, err: &errs, open: func(ctx context.Context, url string) (store.Store, error) {
+					st, err := store.Open(ctx, url)
+					f := faultstore.New(st, nil)
+					f.SetHook(func(faultstore.Op) faultstore.Fault {
+						switch n := requests.Add(1); {
+						case n == 1:
+							return faultstore.Fault{}
+						case time.Since(begun) > time.Hour: // so that a wait without a bound ends too
+							return faultstore.Fault{Drop: true, Err: &store.Error{Op: "get", Key: "x", Kind: store.ErrDenied}}
+						case n == 2:
+							cancel(&interrupted{syscall.SIGTERM})
+						}
+						return faultstore.Fault{Drop: true, Hang: true}
+					})
+					return f, err
+				}}
+				status := a.run(ctx, append(strings.Fields("exec "+flags), url, "--", "true"))
+				if took := time.Since(begun); status != 143 || took > time.Minute {
+					t.Errorf("status %d after %v, want 143 at once: %s", status, took, errs.String())
+				}
+				time.Sleep(time.Minute) // until the last timer has fired
+			})
+		})
 	}
 }
