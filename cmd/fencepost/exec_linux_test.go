@@ -311,6 +311,25 @@ func TestExecRestart(t *testing.T) {
 	j.dies()
 }
 
+// TestExecRestartLostAfterSignal: the lead is lost while the command, which was told to end, still runs. Exec does not
+// lead again.
+func TestExecRestartLostAfterSignal(t *testing.T) {
+	t.Parallel()
+	j := startJob(t, fileURL(t), testValidity, "--restart", "deaf")
+	j.works(1)
+	j.signal(syscall.SIGTERM)
+	j.hideStore()
+	if got := j.status(); got != 143 {
+		t.Errorf("status %d: %s", got, j.err)
+	}
+	j.dies()
+	for _, tr := range traces(t, j.dir) {
+		if tr.epoch > 1 {
+			t.Errorf("it has led again, in epoch %d", tr.epoch)
+		}
+	}
+}
+
 // TestExecSlowEnd: a command that was told to end takes longer than the validity. The lock is
 // renewed meanwhile, and nobody else begins.
 func TestExecSlowEnd(t *testing.T) {
