@@ -165,10 +165,8 @@ func TestCheck(t *testing.T) {
 	st := memstore.New(nil)
 	err := Check(t.Context(), st, logA, "", nil)
 	fixture.WantErr(t, err, ErrStore, "has no _fencepost/101112131415161718191a1b1c1d1e1f.json")
-	for _, home := range []string{"s3://logs/elsewhere", "s3://logs/orders"} { // the second replaces the first
-		if err := Write(t.Context(), st, logA, home, nil, nil); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := Create(t.Context(), st, logA, "s3://logs/orders", nil, nil); err != nil {
+		t.Fatal(err)
 	}
 	for _, home := range []string{"", "s3://logs/orders"} {
 		if err := Check(t.Context(), st, logA, home, nil); err != nil {
@@ -188,13 +186,61 @@ func TestCheck(t *testing.T) {
 		fixture.WantErr(t, Check(t.Context(), st, logA, "", nil), fence.ErrCorrupt, key(logA))
 	}
 	// A mark that cannot be read is replaced.
-	if err := errors.Join(Write(t.Context(), st, logA, "", nil, nil), Check(t.Context(), st, logA, "", nil)); err != nil {
+	seen, err := See(t.Context(), st, logA, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(Replace(t.Context(), st, logA, "", nil, seen, nil), Check(t.Context(), st, logA, "", nil)); err != nil {
 		t.Error(err)
 	}
 	if err := Remove(t.Context(), st, logA, nil); err != nil {
 		t.Fatal(err)
 	}
 	fixture.WantErr(t, Check(t.Context(), st, logA, "", nil), ErrStore, "has no")
+}
+
+// TestMarkOnce: a mark that is there is not replaced by who creates one, also if the answer of the
+// store was lost. Whoever replaces one names the mark that was seen, and loses against a later one.
+func TestMarkOnce(t *testing.T) {
+	st, inner := fixture.Faults(nil)
+	home := func(want string) {
+		t.Helper()
+		if m, _, err := Read(t.Context(), inner, logA, nil); err != nil || m.Home != want || m.Log != logA {
+			t.Errorf("%+v, %v; want %s", m, err, want)
+		}
+	}
+	absent, err := See(t.Context(), st, logA, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The mark is there, and the answer says that nobody knows.
+	st.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Put, Fault: faultstore.Fault{Err: faultstore.ErrReset}}))
+	first, err := Create(t.Context(), st, logA, "s3://logs/one", nil, nil)
+	if err != nil || first.Home != "s3://logs/one" {
+		t.Fatal(first, err)
+	}
+	st.SetHook(nil)
+	if m, err := Create(t.Context(), st, logA, "s3://logs/two", nil, nil); err != nil || m.Home != first.Home || m.Nonce != first.Nonce {
+		t.Errorf("%+v, %v; want %+v", m, err, first)
+	}
+	home("s3://logs/one")
+	fixture.WantErr(t, Replace(t.Context(), st, logA, "s3://logs/two", nil, absent, nil), ErrStore, "was changed by somebody else meanwhile")
+	home("s3://logs/one")
+
+	early, err := See(t.Context(), st, logA, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(t.Context(), st, logA, "s3://logs/two", nil, early, nil); err != nil {
+		t.Fatal(err)
+	}
+	home("s3://logs/two")
+	fixture.WantErr(t, Replace(t.Context(), st, logA, "s3://logs/three", nil, early, nil), ErrStore, "was changed by somebody else meanwhile")
+	home("s3://logs/two")
+	st.SetHook(faultstore.Script(faultstore.Rule{Kind: faultstore.Get, Times: -1, Fault: faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}}))
+	if _, err := See(t.Context(), st, logA, nil); !errors.Is(err, store.ErrDenied) {
+		t.Error(err)
+	}
 }
 
 // TestProbeOnce: a store that many logs share is probed by the first of them, and again when
@@ -211,7 +257,7 @@ func TestProbeOnce(t *testing.T) {
 	if got := keys(t, inner, ""); len(got) != 2 {
 		t.Errorf("left are %q", got)
 	}
-	if err := Write(t.Context(), st, logA, "", first, nil); err != nil {
+	if _, err := Create(t.Context(), st, logA, "", first, nil); err != nil {
 		t.Fatal(err)
 	}
 	st.ResetCounts()

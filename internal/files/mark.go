@@ -55,23 +55,71 @@ func read(ctx context.Context, st store.Store, key string, settle *store.SettleO
 	return m, info, nil
 }
 
-// Write marks st as the store that has the files of the log in home. A mark that is there
-// already, whatever it says, is replaced.
-func Write(ctx context.Context, st store.Store, log fence.ID, home string, report *probe.Report, settle *store.SettleOptions) error {
-	m := Mark{Format: document.Format, Log: log, Home: home, Nonce: fence.ID(uuid.New()), Probe: report}
-	body, err := document.Encode(key(log), m)
+// Create marks st as the store that has the files of the log in home, unless it has a mark of this
+// log already. It returns the mark that is there when it returns: the caller compares its Home.
+func Create(ctx context.Context, st store.Store, log fence.ID, home string, report *probe.Report, settle *store.SettleOptions) (Mark, error) {
+	m, body, err := mark(log, home, report)
+	if err != nil {
+		return Mark{}, err
+	}
+	// guard:files-mark-once. A program that makes or restores a log creates the mark only if there is
+	// none. Without this condition: two restores copy one backup to two places, with the same store for
+	// files; the first reads that there is no mark, and sleeps; the second ends, and its log lives; the
+	// first wakes and replaces the mark; both logs have leaders of the same epochs; the compactor of the
+	// first log takes committed files of the second one for orphans, and deletes them.
+	//
+	//mutant:replace store.Create(ctx, st, key(log), body, &store.WriteOptions{Settle: settle}) => st.Put(ctx, key(log), body, nil)
+	_, err = store.Create(ctx, st, key(log), body, &store.WriteOptions{Settle: settle})
+	if errors.Is(err, store.ErrPrecondition) {
+		m, _, err = Read(ctx, st, log, settle)
+	}
+	return m, err
+}
+
+// Seen is a mark as it was when a person decided that it is wrong. The zero value is one that was
+// absent.
+type Seen struct{ version store.Version }
+
+// See reads the mark of a log that [Replace] is to replace. It may be absent or damaged.
+func See(ctx context.Context, st store.Store, log fence.ID, settle *store.SettleOptions) (Seen, error) {
+	_, info, err := Read(ctx, st, log, settle)
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, fence.ErrCorrupt) {
+		return Seen{}, err
+	}
+	return Seen{info.Version}, nil
+}
+
+// Replace marks st as the store that has the files of the log in home, whatever the mark says that
+// was seen. If the mark has changed since, the error is [ErrStore], and nothing is written.
+func Replace(ctx context.Context, st store.Store, log fence.ID, home string, report *probe.Report, seen Seen, settle *store.SettleOptions) error {
+	_, body, err := mark(log, home, report)
 	if err != nil {
 		return err
 	}
 	o := &store.WriteOptions{Settle: settle}
-	_, info, err := Read(ctx, st, log, settle)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
+	if seen.version == "" {
 		_, err = store.Create(ctx, st, key(log), body, o)
-	case err == nil || errors.Is(err, fence.ErrCorrupt):
-		_, err = store.Swap(ctx, st, key(log), body, info.Version, o)
+	} else {
+		// guard:files-mark-seen. `fencepost init --files-moved` replaces the mark that was there when the
+		// command began, and no later one. Without this condition: the command for the log in A hangs; the
+		// operator copies the log to B instead, and runs the command for B; log B lives; the first command
+		// wakes and gives the files to A; the compactor of A takes committed files of B for orphans, and
+		// deletes them.
+		//
+		//mutant:replace store.Swap(ctx, st, key(log), body, seen.version, o) => st.Put(ctx, key(log), body, nil)
+		_, err = store.Swap(ctx, st, key(log), body, seen.version, o)
+	}
+	if errors.Is(err, store.ErrPrecondition) {
+		return fmt.Errorf("%w: %s in %s was changed by somebody else meanwhile, and was left as it is; see which log it names as home, and run the command again if that is wrong: %w", ErrStore, key(log), st.Traits().Name, err)
 	}
 	return err
+}
+
+// mark returns a new mark, also as a document.
+func mark(log fence.ID, home string, report *probe.Report) (Mark, []byte, error) {
+	m := Mark{Format: document.Format, Log: log, Home: home, Nonce: fence.ID(uuid.New()), Probe: report}
+	body, err := document.Encode(key(log), m)
+	return m, body, err
 }
 
 // Remove deletes the mark of a log that was not created after all.

@@ -24,7 +24,8 @@ func FitFiles(f *manifest.Format, st, given store.Store) error {
 // MoveFiles records that given has the files of the log in st from now on: after the log, its
 // files or both were moved, or if the mark that says so was deleted. Nothing else may use the
 // log meanwhile. It probes a store that no log has used before. It copies no files; package
-// verify tells whether all are there.
+// verify tells whether all are there. If another call has changed the mark since this one began,
+// the error is [manifest.ErrFiles], and the mark stays as it is.
 func MoveFiles(ctx context.Context, st, given store.Store, settle *store.SettleOptions) error {
 	f, err := manifest.ReadFormat(ctx, st, settle)
 	if err == nil {
@@ -36,9 +37,13 @@ func MoveFiles(ctx context.Context, st, given store.Store, settle *store.SettleO
 	if f.Files == nil {
 		return fmt.Errorf("%w: MoveFiles needs the store for files", manifest.ErrOptions)
 	}
+	seen, err := files.See(ctx, given, f.Log, settle) // now: a probe takes seconds, or as long as the process sleeps
+	if err != nil {
+		return err
+	}
 	report, err := files.Probe(ctx, given, nil, clock.Or(nil).Wall(), settle)
 	if err != nil {
 		return err
 	}
-	return files.Write(ctx, given, f.Log, st.Traits().Name, report, settle)
+	return files.Replace(ctx, given, f.Log, st.Traits().Name, report, seen, settle)
 }

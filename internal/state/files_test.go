@@ -3,13 +3,16 @@ package state
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/internal/files"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/dirstore"
+	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
 	"github.com/fencepost/fencepost/store/probe"
 )
@@ -55,4 +58,42 @@ func TestMoveFiles(t *testing.T) {
 	}
 	init(at("log"), at("table"))
 	fixture.WantErr(t, MoveFiles(t.Context(), at("log"), at("log/files"), nil), manifest.ErrFiles, "lie one within the other")
+}
+
+// TestMoveFilesSleeps: the process that moves files sleeps in its probe, while the log is moved to
+// another place with the same store for files. The later move wins.
+func TestMoveFilesSleeps(t *testing.T) {
+	quick := &probe.Options{Clients: 2, Rounds: 1, Keys: 1, Refusals: 2, UploadSize: 1}
+	mem := func(name string) store.Store { return memstore.New(&memstore.Options{Name: "mem://" + name}) }
+	one, two, third := mem("one"), mem("two"), mem("third")
+	f, err := manifest.Init(t.Context(), one, &manifest.InitOptions{Probe: quick, Files: mem("second")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _, err := store.Read(t.Context(), one, layout.FormatKey, &store.ReadOptions{Limit: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.Put(t, two, layout.FormatKey, body)
+	for _, there := range []bool{false, true} {
+		if there { // as an old mark, whose probe does not count
+			if seen, err := files.See(t.Context(), third, f.Log, nil); err != nil || files.Replace(t.Context(), third, f.Log, "mem://elsewhere", nil, seen, nil) != nil {
+				t.Fatal(err)
+			}
+		}
+		slow, met := faultstore.New(third, nil), false
+		slow.SetBefore(func(ctx context.Context, op faultstore.Op) {
+			if met || op.Kind != faultstore.Put || !strings.HasPrefix(op.Key, layout.SharedDir+"/"+layout.TmpPrefix) {
+				return
+			}
+			met = true
+			if err := MoveFiles(ctx, two, third, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		fixture.WantErr(t, MoveFiles(t.Context(), one, slow, nil), manifest.ErrFiles, "was changed by somebody else meanwhile")
+		if err := files.Check(t.Context(), third, f.Log, "mem://two", nil); err != nil || !met {
+			t.Error(met, err)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/internal/state"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/probe"
 )
 
 // A log may keep the files of its table in a second store. Its backup has them in itself, under
@@ -103,16 +105,23 @@ func (t *transfer) filesIn(n note, second store.Store) error {
 	return nil
 }
 
-// haveFiles adds the files that the second store has already to what is there. Log says that
-// there is a log at the destination.
-func (t *transfer) haveFiles(ctx context.Context, log bool) error {
+// ownFiles refuses to restore a log with a second store for its files to a place that has files.
+func (t *transfer) ownFiles() error {
 	if t.files.to == nil {
 		return nil
 	}
 	for key := range t.have {
-		if strings.HasPrefix(key, layout.FilePrefix) && !log {
+		if strings.HasPrefix(key, layout.FilePrefix) {
 			return fmt.Errorf("%s is not empty: it has %s, and the files of the restored log go to %s; nothing was copied; restore to an empty place", t.to.Traits().Name, key, t.files.to.Traits().Name)
 		}
+	}
+	return nil
+}
+
+// haveFiles adds the files that the second store has already to what is there.
+func (t *transfer) haveFiles(ctx context.Context) error {
+	if t.files.to == nil {
+		return nil
 	}
 	have, err := existing(ctx, t.files.to, t.files.toDir)
 	for name, size := range have {
@@ -122,30 +131,47 @@ func (t *transfer) haveFiles(ctx context.Context, log bool) error {
 }
 
 // claim marks the second store as that of the restored log, before the first copy, and completes
-// the log's format. The mark keeps others from restoring the same log to another place with the
-// same store for files.
-func (t *transfer) claim(ctx context.Context, f *manifest.Format, o *Options) error {
+// the log's format. It only creates the mark and never replaces one. So of all restores of one backup
+// with one store for files, those to one place go on, and all others are refused, no matter how long
+// any of them sleeps. A restore that is refused later leaves its mark: a delete could come late and
+// hit the mark of another restore. The same restore goes on with it.
+func (t *transfer) claim(ctx context.Context, f *manifest.Format, source map[string]int64, o *Options) error {
 	if t.files.to == nil {
 		return nil
 	}
 	second, home := t.files.to, t.to.Traits().Name
 	m, _, err := files.Read(ctx, second, f.Log, nil)
-	switch {
-	case err == nil && m.Home != home:
-		return fmt.Errorf("%w: the store for files, %s, has those of the same log in %s; nothing was copied; give another store with --files. If nothing is left of that log, delete %s/%s there, and restore again",
-			manifest.ErrFiles, second.Traits().Name, m.Home, layout.SharedDir, layout.MarkKey(f.Log))
-	case errors.Is(err, store.ErrNotFound):
+	if errors.Is(err, store.ErrNotFound) {
 		// As for a new log: a store that breaks the promises would lose what the log commits.
-		if m.Probe, err = files.Probe(ctx, second, o.Probe, time.Now(), nil); err == nil {
-			err = files.Write(ctx, second, f.Log, home, m.Probe, nil)
+		var report *probe.Report
+		if report, err = files.Probe(ctx, second, o.Probe, time.Now(), nil); err == nil {
+			m, err = files.Create(ctx, second, f.Log, home, report, nil)
 		}
 	}
 	if err != nil {
 		return err
 	}
+	if m.Home != home {
+		return taken(second, f.Log, m.Home)
+	}
 	f.Requires = append(without(f.Requires, needsFiles), needsFiles)
 	f.Files = &manifest.Files{Store: second.Traits().Name, Probe: m.Probe}
+	// Again, now that no other restore can begin: since the first listing another one may have
+	// come and gone. Its files are not this log's.
+	maps.DeleteFunc(t.have, func(key string, _ int64) bool { return strings.HasPrefix(key, layout.FilePrefix) })
+	if err := t.haveFiles(ctx); err != nil {
+		return err
+	}
+	if err := t.fits(source); err != nil {
+		return fmt.Errorf("%w. The mark %s/%s is left in %s: restore to %s again when that is empty, or give another store with --files", err, layout.SharedDir, layout.MarkKey(f.Log), second.Traits().Name, home)
+	}
 	return nil
+}
+
+// taken says that a store for files has the mark of the same log in another place.
+func taken(second store.Store, log fence.ID, home string) error {
+	return fmt.Errorf("%w: the store for files, %s, has those of the same log in %s, or a restore to there has begun; nothing was copied. Give another store, or another prefix, with --files. Or restore to %s, if that restore was interrupted. If there is neither a log nor a restore that may still run, delete %s/%s in the store for files, and restore again",
+		manifest.ErrFiles, second.Traits().Name, home, home, layout.SharedDir, layout.MarkKey(log))
 }
 
 // restoreFormat makes the destination a log.
@@ -153,15 +179,21 @@ func (t *transfer) restoreFormat(ctx context.Context, f *manifest.Format) error 
 	if f.Files == nil {
 		return t.all(ctx, []item{{layout.FormatKey, -1}})
 	}
-	// Another restore may have begun at the same moment, and replaced the mark.
-	if err := fits(ctx, t.to, f, t.files.to); err != nil {
+	// guard:restore-mark-last. A restore reads the mark of its log again after the last copy, and before
+	// it creates format.json. Without this check: a restore to A hangs; the operator takes it for dead,
+	// deletes its mark, and restores to B with the same store for files; log B lives; the restore to A
+	// wakes and creates format.json; both logs have leaders of the same epochs; the compactor of B takes
+	// committed files of A for orphans, and deletes them.
+	//
+	//mutant:replace err != nil => err != nil && false
+	if err := marked(ctx, t.to, f, t.files.to); err != nil {
 		return err
 	}
 	return t.createFormat(ctx, f)
 }
 
-// fits returns manifest.ErrFiles if the store for files is not that of the log in to.
-func fits(ctx context.Context, to store.Store, f *manifest.Format, second store.Store) error {
+// marked returns manifest.ErrFiles if the store for files is not that of the log in to.
+func marked(ctx context.Context, to store.Store, f *manifest.Format, second store.Store) error {
 	_, err := state.With(to, *f, &state.Options{Files: second}).CheckFiles(ctx, true)
 	return err
 }

@@ -265,6 +265,9 @@ func TestFilesRefused(t *testing.T) {
 			t.Errorf("%s: want %q: %v", name, c.says, err)
 		}
 	}
+	for info, err := range used.List(t.Context(), layout.SharedDir+"/", nil) {
+		t.Errorf("a restore that was refused has written %s, %v", info.Key, err)
+	}
 	for _, st := range []store.Store{below, overwrites} {
 		for info, err := range st.List(t.Context(), "", nil) {
 			t.Errorf("a restore that was refused has written %s to %s, %v", info.Key, st.Traits().Name, err)
@@ -276,8 +279,8 @@ func TestFilesRefused(t *testing.T) {
 	whole(t, src, &verify.Options{Files: lake})
 }
 
-// TestRestoresMeet: somebody restores the same backup to another place, with the same store for
-// files, while the first restore copies. Only one of them becomes a log.
+// TestRestoresMeet: while a restore copies, somebody takes it for dead, deletes its mark, and restores
+// the same backup to another place, with the same store for files. Only one of them becomes a log.
 func TestRestoresMeet(t *testing.T) {
 	src, lake, to, second := named("log"), named("lake"), named("backup"), named("second")
 	apartIn(t, src, lake)
@@ -291,7 +294,6 @@ func TestRestoresMeet(t *testing.T) {
 			return
 		}
 		met = true
-		// As if the other had looked before the mark was there.
 		for info, err := range second.List(ctx, layout.SharedDir+"/", nil) {
 			if err != nil {
 				t.Error(err)
@@ -311,6 +313,90 @@ func TestRestoresMeet(t *testing.T) {
 	if _, err := manifest.ReadFormat(t.Context(), one, nil); !errors.Is(err, manifest.ErrNotInitialized) {
 		t.Errorf("the first is a log: %v", err)
 	}
+}
+
+// TestRestoreSleeps: a restore has found the store for files unused, and sleeps in its probe, or before
+// it creates the mark. Meanwhile the same backup is restored to another place with the same store for
+// files, and that log lives. The first restore wakes, and is refused; the log does not notice.
+func TestRestoreSleeps(t *testing.T) {
+	src, lake, to := named("log"), named("lake"), named("backup")
+	apartIn(t, src, lake)
+	if _, err := backup.Make(t.Context(), src, to, &backup.Options{Files: lake}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := manifest.ReadFormat(t.Context(), src, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range []string{layout.TmpPrefix, layout.MarkKey(f.Log)} {
+		one, two, second := named("one"), named("two"), named("second")
+		slow := faultstore.New(second, nil)
+		var l *life
+		slow.SetBefore(func(ctx context.Context, op faultstore.Op) {
+			if l != nil || op.Kind != faultstore.Put || !strings.HasPrefix(op.Key, layout.SharedDir+"/"+before) {
+				return
+			}
+			l = &life{t: t, st: two, files: second}
+			r, err := backup.Restore(ctx, to, two, &backup.Options{Files: second, Probe: quickProbe})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			l.epoch = uint64(r.Epoch)
+			l.compact()
+			l.lead()
+		})
+		_, err := backup.Restore(t.Context(), to, one, &backup.Options{Files: slow, Probe: quickProbe})
+		if l == nil || !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), "the same log in mem://two, or a restore to there has begun; nothing was copied") {
+			t.Errorf("%s: %v", before, err)
+		}
+		for info, err := range one.List(t.Context(), "", nil) {
+			t.Errorf("%s: the restore that was refused has written %s, %v", before, info.Key, err)
+		}
+		// Its writer and its compactor go on.
+		l.lead()
+		l.compact()
+		whole(t, two, &verify.Options{Files: second})
+	}
+}
+
+// TestRestoreAmongOthers: while a restore creates the mark, somebody puts an object among the files.
+// The restore says which, and leaves its mark. Only a restore to the same place goes on.
+func TestRestoreAmongOthers(t *testing.T) {
+	src, lake, to, one, second := named("log"), named("lake"), named("backup"), named("one"), named("second")
+	apartIn(t, src, lake)
+	if _, err := backup.Make(t.Context(), src, to, &backup.Options{Files: lake}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := manifest.ReadFormat(t.Context(), src, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark, stranger := layout.SharedDir+"/"+layout.MarkKey(f.Log), layout.FilesDir(f.Log)+"/x"
+	slow := faultstore.New(second, nil)
+	slow.SetBefore(func(_ context.Context, op faultstore.Op) {
+		if op.Kind == faultstore.Put && op.Key == mark {
+			fixture.Put(t, second, stranger, []byte("of a log that is gone"))
+		}
+	})
+	_, err = backup.Restore(t.Context(), to, one, &backup.Options{Files: slow, Probe: quickProbe})
+	if err == nil || !strings.Contains(err.Error(), "it has "+stranger+", which is not in the backup; nothing was copied") || !strings.Contains(err.Error(), "The mark "+mark+" is left in mem://second: restore to mem://one again") {
+		t.Errorf("%v", err)
+	}
+	for info, err := range one.List(t.Context(), "", nil) {
+		t.Errorf("the restore that was refused has written %s, %v", info.Key, err)
+	}
+	if err := second.Delete(t.Context(), stranger); err != nil {
+		t.Fatal(err)
+	}
+	_, err = backup.Restore(t.Context(), to, named("two"), &backup.Options{Files: second, Probe: quickProbe})
+	if !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), "Or restore to mem://one, if that restore was interrupted") {
+		t.Errorf("%v", err)
+	}
+	if _, err := backup.Restore(t.Context(), to, one, &backup.Options{Files: second, Probe: quickProbe}); err != nil {
+		t.Error(err)
+	}
+	whole(t, one, &verify.Options{Files: second, Copy: true})
 }
 
 // overwriting ignores the condition that an object is absent.

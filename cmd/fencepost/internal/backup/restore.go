@@ -47,7 +47,13 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 		return nil, err
 	}
 	_, there := t.have[layout.FormatKey]
-	if err := t.haveFiles(ctx, there); err != nil {
+	if !there {
+		err = t.ownFiles()
+	}
+	if err == nil {
+		err = t.haveFiles(ctx)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if there {
@@ -70,22 +76,14 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 		}
 	}
 	// All sizes before the first copy: a refusal must leave the place as it was.
-	for key, size := range t.have {
-		want, ok := source[key]
-		w, _, name := t.way(key)
-		switch {
-		case strings.HasPrefix(key, layout.TmpPrefix), layout.KindOf(key) == layout.KindLock:
-		case !ok:
-			return nil, fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", w.to.Traits().Name, name)
-		case size != want:
-			return nil, fmt.Errorf("%s is not empty: its %s has %d bytes, and that of the backup has %d; nothing was copied; restore to an empty place", w.to.Traits().Name, name, size, want)
-		}
+	if err := t.fits(source); err != nil {
+		return nil, err
 	}
 	f, err := manifest.ReadFormat(ctx, from, nil)
 	if err != nil {
 		return t.report, err
 	}
-	if err := t.claim(ctx, &f, &o); err != nil {
+	if err := t.claim(ctx, &f, source, &o); err != nil {
 		return t.report, err
 	}
 	t.tryServer(ctx)
@@ -106,6 +104,22 @@ func Restore(ctx context.Context, from, to store.Store, opts *Options) (*Report,
 	return t.report, finish(ctx, to, t.report, &o)
 }
 
+// fits refuses a place, or a store for files, that has something that is not in the backup.
+func (t *transfer) fits(source map[string]int64) error {
+	for key, size := range t.have {
+		want, ok := source[key]
+		w, _, name := t.way(key)
+		switch {
+		case strings.HasPrefix(key, layout.TmpPrefix), layout.KindOf(key) == layout.KindLock:
+		case !ok:
+			return fmt.Errorf("%s is not empty: it has %s, which is not in the backup; nothing was copied; restore to an empty place", w.to.Traits().Name, name)
+		case size != want:
+			return fmt.Errorf("%s is not empty: its %s has %d bytes, and that of the backup has %d; nothing was copied; restore to an empty place", w.to.Traits().Name, name, size, want)
+		}
+	}
+	return nil
+}
+
 // recheck finishes a restore that was interrupted after everything was copied, if nobody has
 // used the log since.
 func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Options) error {
@@ -117,7 +131,7 @@ func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Opt
 	case f.Log != n.Log:
 		return fmt.Errorf("there is another log in %s: log %v, and the backup is of log %v; nothing was copied; restore to an empty place", name, f.Log, n.Log)
 	}
-	if err := fits(ctx, to, &f, o.Files); err != nil {
+	if err := marked(ctx, to, &f, o.Files); err != nil {
 		return err
 	}
 	e, err := leader.New(to, layout.LockPrefix, nil)
