@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -378,6 +379,72 @@ func TestHedgeBudget(t *testing.T) {
 		}
 		if extra := len(w.st.puts) - n; extra != 4*n/5 {
 			t.Errorf("%d of %d requests were sent twice because three others were sent with each", extra, n)
+		}
+	})
+}
+
+// guard:hedge-bytes. Creates of many sizes are overtaken, and one in six is large. Of all bytes at most
+// one in five is sent twice. Where all are as large as each other, one in five is sent twice.
+func TestHedgeBudgetOfBytes(t *testing.T) {
+	const large = 512 << 10
+	for _, c := range []struct {
+		name        string
+		every       int // one in so many is large
+		least, most int // of 300 creates so many large ones are sent twice
+	}{
+		{"one in six is large", 6, 8, 10},
+		{"all are large", 1, 56, 60},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			hedged(t, nil, func(w *world) {
+				passed := make(chan struct{})
+				close(passed)
+				for i := range 300 {
+					size := 1
+					w.write.Overtaken = nil
+					if i%c.every == 0 {
+						size, w.write.Overtaken = large, passed
+					}
+					if _, err := store.Create(w.Context(), w.st, fmt.Sprint("warm/sizes/", i), bytes.Repeat([]byte("x"), size), w.write); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if extra := len(w.st.puts) - 300; extra < c.least || extra > c.most {
+					t.Errorf("%d large ones were sent twice, want %d to %d", extra, c.least, c.most)
+				}
+			})
+		})
+	}
+}
+
+// guard:hedge-bytes. What was saved up pays for eight large creates at most, and bytes that others
+// sent do not buy requests.
+func TestHedgeBudgetOfSavedBytes(t *testing.T) {
+	hedged(t, nil, func(w *world) {
+		create := func(name string, n, size int) (twice int) {
+			w.st.puts = nil
+			for i := range n {
+				if _, err := store.Create(w.Context(), w.st, fmt.Sprint("warm/", name, i), bytes.Repeat([]byte("x"), size), w.write); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return len(w.st.puts) - n
+		}
+		create("saved/", 200, 256<<10)
+		passed := make(chan struct{})
+		close(passed)
+		w.write.Overtaken = passed
+		w.write.Hedge.Others.Add(1000)
+		if n := create("once/", 1, 512<<10); n != 1 {
+			t.Error("the first large one was not sent twice, although enough bytes were sent")
+		}
+		twice := 0
+		for i := range 60 { // requests are earned, and few bytes
+			w.write.Hedge.Others.Add(10)
+			twice += create(fmt.Sprint("others/", i, "/"), 1, 256<<10)
+		}
+		if twice < 18 || twice > 20 {
+			t.Errorf("%d were sent twice, want 8 that were saved up and the 12 that 60 earn", twice)
 		}
 	})
 }

@@ -53,31 +53,46 @@ func TestHedge(t *testing.T) {
 	})
 }
 
-// guard:hedge-overtaken, hedge-full. An object that is answered after a later one is sent again
-// at once, unless it was sent because it is full.
+// guard:hedge-overtaken, hedge-full, hedge-size. An object that is answered after a later one is sent
+// again at once, unless it was sent because it is full, or is large and the later one is much smaller.
 func TestHedgeOvertaken(t *testing.T) {
-	for full, want := range map[bool]int{false: 3, true: 2} {
-		t.Run(fmt.Sprint(full), bubbled(func(t *testing.T, e *env) {
+	for _, c := range []struct {
+		name          string
+		first, second int // their sizes in bytes
+		full          bool
+		want          int
+	}{
+		{"small", 1, 1, false, 3},
+		{"smaller", 200_000, 1, false, 3},
+		{"full", 1, 1, true, 2},
+		{"large by a small one", 300_000, 1, false, 2},
+		{"large by less than half of it", 600_000, 290_000, false, 2},
+		{"large by a large one", 600_000, 310_000, false, 3},
+	} {
+		t.Run(c.name, bubbled(func(t *testing.T, e *env) {
 			opts := writer.Options{Checkpoint: -1, InFlight: 4, Hedge: 0.95, NoCompress: true}
-			if full {
+			if c.full {
 				opts.BatchBytes = 1
 			}
 			w, latency := e.paced(&opts)
 			e.thinking(w, 20, "x")
+			e.append(w, strings.Repeat("x", 1_500_000))
+			e.append(w, strings.Repeat("x", 1_500_000)) // enough bytes to send a fifth of them again
+			time.Sleep(time.Second)
 			e.Faulty.ResetCounts()
 			*latency = 500 * ms
-			first := e.async(w, "0")
+			first := e.async(w, strings.Repeat("0", c.first))
 			synctest.Wait()
 			*latency = ms
-			second := e.async(w, "1")
+			second := e.async(w, strings.Repeat("1", c.second))
 			for e.puts() < 2 {
 				time.Sleep(ms)
 				synctest.Wait()
 			}
 			time.Sleep(2 * ms) // the second is answered; the first is not late yet
 			synctest.Wait()
-			if got := e.puts(); got != want {
-				t.Errorf("%d requests were sent, want %d", got, want)
+			if got := e.puts(); got != c.want {
+				t.Errorf("%d requests were sent, want %d", got, c.want)
 			}
 			e.outcomes([]writer.Future{first, second}, "committed", "committed")
 		}))
@@ -138,7 +153,7 @@ func TestHedgeShared(t *testing.T) {
 		files       bool
 		from, to    float64 // share of the objects that are sent twice
 	}{
-		{"times vary", 20 * ms, 60 * ms, 3, true, 0.35, 0.5}, // every second one has several edits
+		{"times vary", 20 * ms, 60 * ms, 3, true, 0.33, 0.5}, // every second one has several edits
 		{"times vary, no files", 20 * ms, 60 * ms, 3, false, 0.12, 0.3},
 		{"one client", 20 * ms, 60 * ms, 1, true, 0.11, 0.13},
 		{"all times are the same", 30 * ms, 30 * ms, 3, true, 0, 0},
@@ -260,6 +275,9 @@ func TestHedgeByDefault(t *testing.T) {
 			w := e.open("a", 1, &writer.Options{Checkpoint: -1, NoCompress: true, Hedge: c.hedge})
 			for range warm {
 				e.append(w, "x")
+			}
+			for range 20 { // so many earn the bytes of one that is late
+				e.append(w, strings.Repeat("x", c.size))
 			}
 			e.Faulty.ResetCounts()
 			latency = time.Second

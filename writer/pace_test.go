@@ -467,8 +467,9 @@ func (e *env) gap(w *writer.Writer) time.Duration {
 	}
 }
 
-// guard:pace-outlier, pace-sample. What teaches the writer to wait: neither a rare slow
-// request, nor large objects, nor requests that were sent again.
+// guard:pace-outlier, pace-sample, pace-small, pace-stale. What teaches the writer to wait: neither a
+// rare slow request, nor large objects, nor requests that were sent again. Large objects teach it to wait
+// less, if they take less on average.
 func TestPaceLearns(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -484,6 +485,16 @@ func TestPaceLearns(t *testing.T) {
 			*latency = 2 * time.Second
 			e.thinking(w, 20, strings.Repeat("x", 256<<10))
 		}, 26 * ms},
+		{"large objects that take as long on average", func(e *env, w *writer.Writer, latency *time.Duration) {
+			for i := range 200 {
+				set(latency, []time.Duration{10 * ms, 54 * ms}[i%2])
+				e.thinking(w, 1, strings.Repeat("x", 256<<10))
+			}
+		}, 26 * ms},
+		{"large objects on a store that has become quick", func(e *env, w *writer.Writer, latency *time.Duration) {
+			*latency = 7 * ms
+			e.thinking(w, 200, strings.Repeat("x", 256<<10))
+		}, 6 * ms},
 		{"lost answers", func(e *env, w *writer.Writer, _ *time.Duration) {
 			for range 20 {
 				e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataPrefix, Fault: faultstore.Fault{Delay: 200 * ms, Err: errors.New("reset")}})
