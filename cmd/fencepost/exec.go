@@ -169,7 +169,7 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	for pause := time.Duration(0); ; pause = time.Second {
 		err := x.lead(ctx, st, pause)
-		if !x.restart || !errors.Is(err, supervise.ErrLost) && !errors.Is(err, supervise.ErrWatchdog) {
+		if !x.restart || ctx.Err() != nil || !errors.Is(err, supervise.ErrLost) && !errors.Is(err, supervise.ErrWatchdog) {
 			return x.outcome(err)
 		}
 		x.con.note("%v; waiting to lead again", err)
@@ -245,7 +245,7 @@ func (x *execution) lead(parent context.Context, st store.Store, pause time.Dura
 		r.handle(over)
 	}()
 	defer func() { close(over); <-handled }()
-	// A signal that came just before x.signals was set up is known here only. So is one of a term before this one.
+	// A signal that came just before x.signals was set up is known here only.
 	defer context.AfterFunc(parent, func() { r.giveUp(context.Cause(parent)) })()
 	if err := clock.Sleep(ctx, clock.System(), pause); err != nil {
 		return r.verdict(ctx, err)

@@ -311,16 +311,16 @@ func TestExecRestart(t *testing.T) {
 	j.dies()
 }
 
-// TestExecRestartLostAfterSignal: the lead is lost while the command, which was told to end, still runs. Exec does not
-// lead again.
+// TestExecRestartLostAfterSignal: the lead is lost while the command, which got SIGINT, still runs. Exec does not lead
+// again, as it does not start a command again that has ended after a signal.
 func TestExecRestartLostAfterSignal(t *testing.T) {
 	t.Parallel()
 	j := startJob(t, fileURL(t), testValidity, "--restart", "deaf")
 	j.works(1)
-	j.signal(syscall.SIGTERM)
-	j.hideStore()
-	if got := j.status(); got != 143 {
-		t.Errorf("status %d: %s", got, j.err)
+	j.signal(syscall.SIGINT)
+	j.stepDown()
+	if got := j.status(); got != exitLost {
+		t.Errorf("status %d, want %d: %s", got, exitLost, j.err)
 	}
 	j.dies()
 	for _, tr := range traces(t, j.dir) {
