@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/frame"
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/internal/testkit/logtest"
@@ -128,6 +129,56 @@ func pins(t *testing.T, st store.Store) (names []string) {
 }
 
 func newLog(t *testing.T) store.Store { return logtest.New(t, logtest.Format(), nil).Mem }
+
+// TestJunkInTheChain: after a backup has pinned a version, its chain is folded. A compactor deletes one
+// slot, and sleeps before it deletes those before it. A zombie puts an object into the hole: a seal
+// that leads to an epoch without objects, a seal that leads into one that has some, or data. The
+// backup is whole all the same.
+func TestJunkInTheChain(t *testing.T) {
+	for name, junk := range map[string]func(l *logtest.Log, p fence.Position) []byte{
+		"to nowhere":     func(l *logtest.Log, p fence.Position) []byte { return l.Seal(p, 99) },
+		"to a live one":  func(l *logtest.Log, p fence.Position) []byte { return l.Seal(p, 5) },
+		"no seal at all": func(l *logtest.Log, p fence.Position) []byte { return l.Data(frame.Point{Position: p}, "junk") },
+	} {
+		log := logtest.New(t, logtest.Format(), nil)
+		l := begun(t, log.Mem)
+		want := contents(t, log.Mem)
+		floor := log.Newest().Floor.Position
+		hole := logtest.At(4, 3)
+		if !floor.Before(hole) || !log.Has(layout.DataKey(hole)) {
+			t.Fatalf("the floor is %v: the test needs objects up to %v after it", floor, hole)
+		}
+		f := faultstore.New(log.Mem, nil)
+		met := false
+		f.SetBefore(func(_ context.Context, op faultstore.Op) {
+			if met || op.Kind != faultstore.List || op.Key != layout.DataPrefix {
+				return
+			}
+			met = true
+			before := log.Objects()
+			l.lead()
+			l.compact()
+			for key, body := range before {
+				if p, ok := layout.ParseDataKey(key); ok && p.Before(hole) && !log.Has(key) {
+					log.Put(key, body) // it is not deleted yet
+				}
+			}
+			if log.Has(layout.DataKey(hole)) {
+				t.Errorf("%s: %v is no hole", name, hole)
+			}
+			log.Put(layout.DataKey(hole), junk(log, hole))
+		})
+		to := named("backup")
+		r, err := backup.Make(t.Context(), f, to, nil)
+		if err != nil || !met || !r.Verified {
+			t.Errorf("%s: met %t: %+v, %v", name, met, r, err)
+			continue
+		}
+		if got := contents(t, to); len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("%s: the backup has %d records, and there were %d before", name, len(got), len(want))
+		}
+	}
+}
 
 // TestBackupOfABusyLog: while it is copied, the log is written, and compacted so that what no
 // pin holds is deleted at once. The copy is whole, and has all that was acknowledged before.
