@@ -73,11 +73,21 @@ func (t *Table) Read(ctx context.Context) ([]Edit, error) {
 // ReadAndPin is [Table.Read], and may also pin [Table.Version] as it is before the call. It does so when it
 // comes to the end of the log: if want, which gets the new edits, returns the name for a pin. A read of
 // the manifest that Read needs anyway shows that the pin holds. So it costs only two PUTs more than
-// Read. The pin is that of [Reader.Pin] without a ttl. Its Key is empty if no pin was made: want
-// returned no name, the log had no manifest, or the version is pruned already. want may be called more
-// than once, also with a part of the new edits.
+// Read. The pin is that of [Reader.Pin] without a ttl. want may be called more than once until it returns
+// a name, also with a part of the new edits. At most one pin is tried.
 //
-// Errors are those of Read. After an error there is no pin.
+// The Key of the pin is empty if there is none. A caller that needs one then uses [Reader.Pin]. There is
+// none in these cases:
+//
+//   - want returned no name.
+//   - This is the first Read, or the last one began a grace period ago or earlier.
+//   - The log had no manifest then, or that version is pruned already.
+//   - The store did not answer the second PUT at the first attempt, or a compactor has expired the pin.
+//   - A compactor has overtaken the read, which began again.
+//
+// Errors are those of Read. After an error no pin is returned. A pin that was made and is not returned is
+// deleted at once, which takes up to ten seconds more. If that fails too, the pin may stay in the store
+// without end, for it has no ttl. [Reader.Pins] shows it with its name, and [Reader.Release] deletes it.
 func (t *Table) ReadAndPin(ctx context.Context, want func(news []Edit) (name string)) ([]Edit, manifest.Pin, error) {
 	for range searches {
 		news, pin, err := t.read(ctx, want)
@@ -112,11 +122,19 @@ func (t *Table) read(ctx context.Context, want func([]Edit) string) (news []Edit
 	}()
 	w.stream.newest = func(ctx context.Context) (m *state.Manifest, err error) {
 		name := ""
-		if known != nil && known.Version > 0 && pin.Key == "" {
+		if known != nil && known.Version > 0 {
 			name = want(w.news)
 		}
 		if name != "" {
-			pin, m, err = t.r.log.PinAndRead(ctx, &state.PinOptions{Version: known.Version, Name: name})
+			version := known.Version
+			// guard:read-one-pin. A walk of a Table tries to make one pin at most, and it looks at the newest
+			// manifest at some seals and at its end. Without this rule: a Table makes a pin when it looks at a
+			// seal, and another one at the end of the log; the caller gets the second pin; nobody knows of
+			// the first one, which has no TTL, so it holds its version for ever.
+			//
+			//mutant:replace known = nil => _ = known
+			known = nil
+			pin, m, err = t.r.log.PinAndRead(ctx, &state.PinOptions{Version: version, Name: name})
 			if !errors.Is(err, state.ErrPruned) && !errors.Is(err, manifest.ErrPinLost) {
 				return m, err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/reader"
+	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 )
 
@@ -174,6 +175,107 @@ func TestKnownPins(t *testing.T) {
 		after := w.Faulty.Counts()
 		if lists, gets := after.Of(faultstore.List, "")-before.Of(faultstore.List, ""), after.Of(faultstore.Get, "")-before.Of(faultstore.Get, ""); lists != 1 || gets != 1 {
 			t.Errorf("%d LIST, %d GET, want 1 and 1", lists, gets)
+		}
+	})
+}
+
+// guard:read-one-pin. A walk looks at the manifest more than once: at a seal, and at its end. It makes one pin.
+// It also tries only once, if the store has lost the answer to a write of that pin.
+func TestReadAndPinOnce(t *testing.T) {
+	for name, lost := range map[string]bool{"it is made": false, "it is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			inTable(t, time.Minute, func(w *table) {
+				w.edit(1, 0)
+				w.compact(8)
+				r := w.reader(nil)
+				table := r.Table()
+				if _, _, err := pinned(table); err != nil {
+					t.Fatal(err)
+				}
+				for range 3 {
+					w.takeOver()
+					w.edit(1, 0)
+				}
+				made := map[string]int{} // PUTs of each pin
+				w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+					if op.Kind != faultstore.Put || !strings.HasPrefix(op.Key, "pin/") {
+						return faultstore.Fault{}
+					}
+					made[op.Key]++
+					if lost && made[op.Key] == 2 {
+						return faultstore.Fault{Err: faultstore.ErrTimeout}
+					}
+					return faultstore.Fault{}
+				})
+				before := w.Faulty.Counts()
+				asked := 0
+				news, pin, err := table.ReadAndPin(context.Background(), func([]reader.Edit) string { asked++; return "a table" })
+				if err != nil || len(news) != 3 || (pin.Key == "") != lost {
+					t.Fatalf("%v, %+v, %v", news, pin, err)
+				}
+				if n := w.Faulty.Counts().Of(faultstore.List, "manifest/") - before.Of(faultstore.List, "manifest/"); n < 2 {
+					t.Fatalf("the manifest was looked at %d times, so this tests nothing", n)
+				}
+				if len(made) != 1 || asked != 1 {
+					t.Errorf("%d pins were made; want was called %d times", len(made), asked)
+				}
+				pins, err := r.Pins(context.Background())
+				if err != nil || len(pins) > 1 || len(pins) == 1 && pins[0].Key != pin.Key || len(pins) == 0 && !lost {
+					t.Errorf("left are %v, %v; returned was %+v", pins, err, pin)
+				}
+			})
+		})
+	}
+}
+
+// A Table that has read nothing for a grace period knows a version that may be pruned. It does not try to pin it.
+func TestReadAndPinAfterGrace(t *testing.T) {
+	inTable(t, time.Minute, func(w *table) {
+		w.edit(1, 0)
+		w.compact(8)
+		table := w.reader(nil).Table()
+		for _, c := range []struct {
+			silence time.Duration
+			pins    bool
+		}{{0, false}, {59 * time.Second, true}, {time.Minute, false}, {59 * time.Second, true}} {
+			time.Sleep(c.silence)
+			w.edit(1, 0)
+			before := w.Faulty.Counts().Of(faultstore.Put, "pin/")
+			_, pin, err := pinned(table)
+			if puts := w.Faulty.Counts().Of(faultstore.Put, "pin/") - before; err != nil || (pin.Key != "") != c.pins || (puts > 0) != c.pins {
+				t.Errorf("%v after the last Read: %+v, %d PUT, %v", c.silence, pin, puts, err)
+			}
+		}
+	})
+}
+
+// A pin that must be deleted again, and cannot be, stays under its name.
+func TestReadAndPinThatStays(t *testing.T) {
+	inTable(t, time.Minute, func(w *table) {
+		w.edit(1, 0)
+		w.compact(8)
+		r := w.reader(nil)
+		table := r.Table()
+		if _, _, err := pinned(table); err != nil {
+			t.Fatal(err)
+		}
+		w.edit(1, 0)
+		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			if op.Kind == faultstore.Delete || op.Kind == faultstore.List && op.Key == "manifest/" {
+				return faultstore.Fault{Drop: true, Err: faultstore.ErrDenied}
+			}
+			return faultstore.Fault{}
+		})
+		if _, pin, err := pinned(table); !errors.Is(err, store.ErrDenied) || pin.Key != "" {
+			t.Fatalf("%+v, %v", pin, err)
+		}
+		w.Faulty.SetHook(nil)
+		pins, err := r.Pins(context.Background())
+		if err != nil || len(pins) != 1 || pins[0].Name != "a table" {
+			t.Fatalf("%v, %v", pins, err)
+		}
+		if err := r.Release(context.Background(), pins[0]); err != nil {
+			t.Error(err)
 		}
 	})
 }
