@@ -383,8 +383,11 @@ func mean(all []roundCost) roundCost {
 	m := roundCost{}
 	for _, c := range all {
 		for what, n := range c {
-			m[what] += n / float64(len(all))
+			m[what] += n
 		}
+	}
+	for what := range m { // now, so that the mean of whole numbers that are alike is exact
+		m[what] /= float64(len(all))
 	}
 	return m
 }

@@ -183,7 +183,7 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	p.state.past.forget(first)
 	p.needed = manifests
 	// What cannot be let go of in one log keeps nobody from the others.
-	err = p.unpin(ctx, retention)
+	err = p.unpin(ctx, p.sources, retention)
 	// guard:delta-clean. Log cleanup deletes only what is before a Delta checkpoint that it has read and
 	// found right. From that one the oldest Delta version within the retention can be computed. A newer
 	// checkpoint may be another program's, and wrong. Without this check: the oldest version within the retention is 250;
@@ -257,44 +257,55 @@ func (p *Publisher) sweep(ctx context.Context) error {
 		return nil
 	}
 	every := retentionOf(p.state.meta, p.opts.Retention) / listsPerRetention
-	if !slices.ContainsFunc(p.sources, func(s *source) bool { return p.unlisted(s, every) }) {
-		return nil
-	}
-	return p.unpin(ctx, every)
-}
-
-// unlisted reports whether the pins of a source were not listed for so long.
-func (p *Publisher) unlisted(s *source, every time.Duration) bool {
-	return s.r != nil && s.bad == nil && (s.listed == nil || p.opts.Clock.Now().Sub(*s.listed) >= every)
-}
-
-// unpin releases the pins of this table that hold versions below those that are needed, as far as they
-// are known. It lists the pins of a log if they were not listed for so long. Errors of sources that
-// were left out are told already.
-func (p *Publisher) unpin(ctx context.Context, every time.Duration) error {
-	var all []error
+	var todo []*source
 	for _, s := range p.sources {
+		if s.bad == nil && p.unlisted(s, every) {
+			todo = append(todo, s)
+		}
+	}
+	return p.unpin(ctx, todo, every)
+}
+
+// unlisted reports whether the pins of a source were not listed for so long. After a try in vain it says
+// so only after a while: a pin that cannot be read may stay in the log for ever.
+func (p *Publisher) unlisted(s *source, every time.Duration) bool {
+	now, again := p.opts.Clock.Now(), retentionOf(p.state.meta, p.opts.Retention)/holdsPerRetention
+	return (s.listed == nil || now.Sub(*s.listed) >= every) && (s.sought == nil || now.Sub(*s.sought) >= again)
+}
+
+// unpin releases the pins of this table on some sources that hold versions below those that are needed, as
+// far as they are known. It lists the pins of a log if they were not listed for so long. Everything is
+// published already. So what fails is told to Hooks.Failed, and holds up neither the round nor the other
+// sources. Errors of sources that were left out are told already.
+func (p *Publisher) unpin(ctx context.Context, sources []*source, every time.Duration) error {
+	for _, s := range sources {
 		oldest, ok := p.needed[s.log]
 		if !ok || s.r == nil || s.twin != "" {
 			// It is not in that version yet, so later ones need all its pins. Or nobody can say
 			// which of its pins are needed: they stay until a round can.
 			continue
 		}
-		if err := p.unpinOne(ctx, s, oldest, every); err != nil && s.bad == nil {
-			all = append(all, fmt.Errorf("%s: %w", s.name, err))
+		err := p.unpinOne(ctx, s, oldest, every)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil && s.bad == nil {
+			p.opts.Hooks.Failed(fmt.Errorf("%s: old pins of the table are still there: %w", s.name, err))
 		}
 	}
-	return errors.Join(all...)
+	return nil
 }
 
-func (p *Publisher) unpinOne(ctx context.Context, s *source, oldest uint64, every time.Duration) error {
+func (p *Publisher) unpinOne(ctx context.Context, s *source, oldest uint64, every time.Duration) (unread error) {
 	// The publisher knows its own pins. Those of publishers that died are found now and then.
-	if now := p.opts.Clock.Now(); s.listed == nil || now.Sub(*s.listed) >= every {
+	if p.unlisted(s, every) {
+		now := p.opts.Clock.Now()
+		s.sought = &now
 		pins, err := s.r.Pins(ctx, s.pins...)
-		if err != nil {
-			return err
+		if err == nil {
+			s.pins, s.listed = pins, &now
 		}
-		s.pins, s.listed = pins, &now
+		unread = err // the pins that are known can be released all the same
 	}
 	for _, pin := range slices.Clone(s.pins) {
 		if pin.Name != pinName(p.state.meta.ID) || pin.TTL != 0 || pin.Key == s.pin.Key {
@@ -310,11 +321,11 @@ func (p *Publisher) unpinOne(ctx context.Context, s *source, oldest uint64, ever
 		//mutant:replace pin.Version < oldest => pin.Version < oldest+1000
 		if pin.Version < oldest {
 			if err := s.release(ctx, pin); err != nil {
-				return err
+				return errors.Join(unread, err)
 			}
 		}
 	}
-	return nil
+	return unread
 }
 
 // clean deletes commits and checkpoints before a checkpoint, from the oldest one on.

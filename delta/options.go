@@ -50,8 +50,8 @@ type Hooks struct {
 	// what it has left beside the files.
 	Foreign func(Foreign)
 	// Failed is told the errors after which [Publisher.Run] goes on: that of a source once,
-	// until it changes. It is also told of each checkpoint that could not be written, by
-	// Publish too: a later round tries again.
+	// until it changes. It is also told of each checkpoint that could not be written, and of pins
+	// that could not be read or released, by Publish too: a later round tries again.
 	Failed func(error)
 }
 

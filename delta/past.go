@@ -57,7 +57,7 @@ func (p *past) add(s *state, object store.Version, actions []action) {
 		if a.Domain == nil {
 			continue
 		}
-		// A log that leaves the table names manifest 0, below which there is no pin.
+		// Unpublish keeps the manifest of a log that leaves the table, and releases the log's pins itself.
 		log, h, _ := a.Domain.hold()
 		if log == (fence.ID{}) {
 			continue // it is about something else
@@ -94,6 +94,14 @@ func (p *past) commit(l *listing, version int64) (seen, bool) {
 		return seen{}, false
 	}
 	c := p.commits[i]
+	// guard:delta-past-same. Log cleanup uses what a publisher remembers of a Delta version only if the
+	// listing shows the same object. Without this check: publisher A reads version 8, which names
+	// manifest 9, and sleeps before it releases pins; an operator restores the Delta log from a backup
+	// that ends with version 7; others create another version 8, which names manifest 5, and later
+	// versions; a week later A wakes, and lists the log; version 8 is the oldest within the retention, so
+	// A releases the pin of manifest 5; a compactor deletes file F, which version 8 names.
+	//
+	//mutant:replace c.object == l.commits[version].Version => true
 	return c, c.object != "" && c.object == l.commits[version].Version
 }
 

@@ -44,7 +44,8 @@ func (k *memory) named(version int64) map[byte]uint64 {
 	return named
 }
 
-// A publisher remembers which manifest each version names, also after it has forgotten older ones.
+// guard:delta-past-same. A publisher remembers which manifest each version names, also after it has
+// forgotten older ones. It does not use that of a version which is another object now.
 func TestPast(t *testing.T) {
 	k := newMemory()
 	k.step("a", nil)

@@ -28,7 +28,8 @@ const (
 	maxVersions = 64
 	// checkpointEvery is after how many versions there is a checkpoint.
 	checkpointEvery = 100
-	// holdsPerRetention is how many pins are taken in the time of a retention.
+	// holdsPerRetention is how many pins are taken in the time of a retention at most. They are half as many
+	// if others publish too, or if rounds are further apart than the grace period: see hold.
 	holdsPerRetention = 16
 	// listsPerRetention is how often a publisher lists all pins of a log in that time. Meanwhile
 	// it releases those that it knows.
@@ -138,7 +139,8 @@ func (p *Publisher) foreign(key, what string) {
 // version within the retention names. It returns when the table shows that.
 //
 // A source that cannot be published is left out, and the others are published: see
-// [SourceReport]. Errors: [ErrForeign], [ErrDamaged], the store's or ctx's.
+// [SourceReport]. A pin that cannot be read or released fails nothing: Hooks.Failed is told.
+// Errors: [ErrForeign], [ErrDamaged], the store's or ctx's.
 func (p *Publisher) Publish(ctx context.Context) (Report, error) {
 	r, err := p.publish(ctx)
 	switch now := p.opts.Clock.Now(); {

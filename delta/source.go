@@ -37,9 +37,10 @@ type source struct {
 	checked reader.Place
 	// pin holds the version pinned, if this publisher took a pin that no version names yet.
 	pin manifest.Pin
-	// pins are those on this log that are known, and listed is when all were listed last.
-	pins   []manifest.Pin
-	listed *clock.Instant
+	// pins are those on this log that are known. All were listed last at listed, and that was tried last
+	// at sought.
+	pins           []manifest.Pin
+	listed, sought *clock.Instant
 	// named: there may be a version that names pin, for the answer to its create was lost.
 	named bool
 	// renewed is when this publisher last tried to move the hold without an edit, if ever.
