@@ -143,7 +143,7 @@ func (m *Machine) news() (n *assign.News, urgent bool) {
 			add(x, 0, assign.Expired)
 		case (s.leaves || s.hung) && named:
 			add(x, 0, assign.Leaving)
-		case s.rec != nil && (named || s.joined && !s.leaves):
+		case s.rec != nil && (named || s.joined && !s.leaves && !s.hung):
 			add(x, s.rec.Weight, assign.Live)
 		}
 	}

@@ -117,10 +117,11 @@ func withheld(a *assign.Assignment, quits []quit, cleared func(p int, e assign.E
 	case a.Owner(p) == assign.Nobody || a.Tenure(p) == last.Tenure:
 		return true
 	default:
-		// guard:hung-moved. If the partition moved while its work hung with the third owner, nobody gets it, either. The
-		// present owner has not begun while it waits for the third one. Nobody takes a partition from an owner that may have
-		// begun, because its work may be sound. Without this: C is the third owner; the partition moves to D, for fairness;
-		// C's work does not return, and ends C's session; D begins then, its work hangs, too, and a fourth session ends.
+		// guard:hung-moved. If the partition moved while its work hung with the third owner, nobody gets it, either. That
+		// holds until the organiser knows that the third owner has stopped: after that the present owner works, and its work
+		// may be sound. The organiser may learn it late, so the present owner may have begun already. Then its work is told to
+		// stop. Without this: C is the third owner; the partition moves to D, for fairness; C's work does not return, and ends
+		// C's session; D begins then, its work hangs, too, and a fourth session ends.
 		//
 		//mutant:replace cleared != nil && !cleared(p, e) => false
 		return slices.ContainsFunc(a.Pending(p), func(e assign.Entry) bool {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/internal/assign"
+	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/internal/member"
 )
 
@@ -176,5 +177,23 @@ func TestHungPartitionEndsThreeSessions(t *testing.T) {
 				t.Errorf("given up are %v, %d calls are left", w.givenUp(), len(w.calls()))
 			}
 		})
+	}
+}
+
+// A member that has said that its work hangs gets no partition, also if no assignment lists it: its session ends soon.
+// That may be when its work returned after the call, and everything had moved away from it.
+func TestHungMemberGetsNothing(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.proc("a")
+	w.balanced(w.validity)
+	x := w.proc("b")
+	w.write(member.CallPrefix+x.id.String()+"/"+layout.FormatNumber(1)+".json",
+		&member.Call{Nonce: "n", Given: []member.Given{{Partition: 0, Tenure: 1, Hung: true}}})
+	w.run(2 * w.validity)
+	if w.procs[1].m.Known().Number() == 0 {
+		t.Fatal("b does not take part")
+	}
+	if i, ok := w.assignment().Index(x.id); ok {
+		t.Errorf("it is in the assignment, with %d partitions", w.assignment().Shares()[i])
 	}
 }

@@ -111,7 +111,7 @@ func (m *Machine) countBefore() (rank int) {
 		}
 	}
 	for x, s := range m.watch.members {
-		if _, ok := m.known.Index(x); !ok && s.joined && !s.leaves && !m.gone(x) && compareIDs(x, m.cfg.Self) < 0 {
+		if _, ok := m.known.Index(x); !ok && s.joined && !s.hung && !s.leaves && !m.gone(x) && compareIDs(x, m.cfg.Self) < 0 {
 			rank++
 		}
 	}
