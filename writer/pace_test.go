@@ -495,7 +495,8 @@ func TestPaceLearns(t *testing.T) {
 			*latency = 7 * ms
 			e.thinking(w, 200, strings.Repeat("x", 256<<10))
 		}, 6 * ms},
-		{"lost answers", func(e *env, w *writer.Writer, _ *time.Duration) {
+		{"lost answers", func(e *env, w *writer.Writer, latency *time.Duration) {
+			*latency = 0 // else the rules would not apply
 			for range 20 {
 				e.fault(faultstore.Rule{Client: "a", Kind: faultstore.Put, Prefix: layout.DataPrefix, Fault: faultstore.Fault{Delay: 200 * ms, Err: errors.New("reset")}})
 				e.thinking(w, 1, "x")

@@ -176,7 +176,7 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 	// is sent again after a pause; the mean rises to 200 ms; the objects after them wait for up to
 	// 100 ms beside one in flight.
 	//
-	//mutant:replace clean => true
+	//mutant:replace clean => clean || true
 	if clean {
 		w.pace.learn(b.answered.Sub(b.sent), len(object))
 	}
