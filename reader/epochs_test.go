@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,19 +112,32 @@ func TestManyEpochs(t *testing.T) {
 
 // TestManyEpochsTakeTime: where requests take time, a reader asks for slots before it knows
 // whether the epoch has them. It wastes hardly any request on slots after a seal, whether the
-// epochs are equal or not. Where they are equal it hardly waits.
+// epochs are equal or not. Where they are equal it hardly waits. Void objects and late answers
+// change that little.
 func TestManyEpochsTakeTime(t *testing.T) {
 	const latency, epochs = 20 * time.Millisecond, 200
+	constant := func(*rand.Rand) time.Duration { return latency }
+	jitter := func(random *rand.Rand) time.Duration {
+		d := time.Duration(random.ExpFloat64() * float64(latency))
+		if random.IntN(100) == 0 {
+			d += 150 * time.Millisecond
+		}
+		return d
+	}
 	for name, tt := range map[string]struct {
 		length func(*rand.Rand) int
 		rounds float64 // of requests, for each epoch
+		void   int     // objects after each seal, of the deposed leader
+		time   func(*rand.Rand) time.Duration
 	}{
-		"20 records":           {func(*rand.Rand) int { return 20 }, 1.5},
-		"100 records":          {func(*rand.Rand) int { return 100 }, 3},
-		"200 records":          {func(*rand.Rand) int { return 200 }, 6},
-		"1 to 100 records":     {func(random *rand.Rand) int { return 1 + random.IntN(100) }, 25},
-		"some 100 records":     {func(random *rand.Rand) int { return int(100 * random.ExpFloat64()) }, 25},
-		"100 records, some 10": {func(random *rand.Rand) int { return 10 + 90*random.IntN(2) }, 25},
+		"20 records":             {func(*rand.Rand) int { return 20 }, 1.5, 0, constant},
+		"100 records":            {func(*rand.Rand) int { return 100 }, 3, 0, constant},
+		"200 records":            {func(*rand.Rand) int { return 200 }, 6, 0, constant},
+		"1 to 100 records":       {func(random *rand.Rand) int { return 1 + random.IntN(100) }, 15, 0, constant},
+		"some 100 records":       {func(random *rand.Rand) int { return int(100 * random.ExpFloat64()) }, 15, 0, constant},
+		"100 records, some 10":   {func(random *rand.Rand) int { return 10 + 90*random.IntN(2) }, 10, 0, constant},
+		"300 records, void ones": {func(*rand.Rand) int { return 300 }, 15, 64, jitter},
+		"some 100, void ones":    {func(random *rand.Rand) int { return int(100 * random.ExpFloat64()) }, 20, 64, jitter},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lengths, random := make([]int, epochs), rand.New(rand.NewPCG(1, 2))
@@ -133,10 +147,23 @@ func TestManyEpochsTakeTime(t *testing.T) {
 			logtest.Bubble(t, logtest.Format(), func(t *testing.T, l *logtest.Log) {
 				w := worldOf(l)
 				epochsOf(w, 0, lengths...)
-				objects := len(w.Keys(layout.DataPrefix))
+				for e, n := range lengths[:epochs-1] {
+					at := fence.Position{Epoch: fence.Epoch(e + 1), Seq: uint64(n) + 2}
+					for range tt.void {
+						w.Put(layout.DataKey(at), []byte("void"))
+						at.Seq++
+					}
+				}
+				objects := len(w.Keys(layout.DataPrefix)) // void ones included
 				r := w.reader(nil)
 				w.Faulty.ResetCounts()
-				w.Faulty.SetBefore(func(context.Context, faultstore.Op) { time.Sleep(latency) })
+				var mu sync.Mutex
+				w.Faulty.SetBefore(func(context.Context, faultstore.Op) {
+					mu.Lock()
+					d := tt.time(random)
+					mu.Unlock()
+					time.Sleep(d)
+				})
 				began := time.Now()
 				values, err := w.read(r, 0)
 				if err != nil || !slices.Equal(values, w.History()) {

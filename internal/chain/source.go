@@ -54,9 +54,11 @@ type Source struct {
 	// connections: a client that opens at most Ahead of them (MaxConnsPerHost) may have none for
 	// the object that the walk waits for, for up to 5 s. If Over is 0, no answer waits.
 	Over int64
-	// Thrifty bounds the requests for slots after a seal, which are void: to twice Ahead, and one for
-	// each 12 objects. A walk through many short epochs then asks for fewer slots at once where it cannot
-	// guess how long they are. Without it the walk is as fast as it can be.
+	// Thrifty bounds how many slots a walk asks for that come after a seal and hold no object: twice
+	// Ahead, and one for each 12 objects of the chain. A walk through many short epochs then asks for
+	// fewer slots at once where it cannot guess how long they are. A void object, which a deposed leader
+	// left after a seal, is an object too, and does not count. A walk reads it once at most, and up to
+	// eight times Ahead of them for each seal. Without Thrifty the walk is as fast as it can be.
 	Thrifty bool
 	// Have are objects that were read already. They are not read again.
 	Have map[fence.Position]Object

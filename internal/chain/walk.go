@@ -48,8 +48,7 @@ func (s *Source) walk(ctx context.Context, from frame.Point, beyond *fence.Posit
 				return
 			}
 			if step.Frame.Kind == frame.Seal {
-				w.void += len(w.queue)
-				w.drop() // objects after the seal are void
+				w.void += w.drop() // objects after the seal are void
 				w.turn(p.Position)
 			}
 			p = step.To
@@ -70,14 +69,14 @@ type walk struct {
 	workers int
 	running sync.WaitGroup
 	held    int64     // bytes of heads in the queue
-	ends    bool      // a fetch in the queue has failed: the walk does not go past it
+	ends    bool      // a fetch in the queue has failed or is a seal: the walk does not go past it
 	lengths [8]uint64 // of the last epochs
 	epochs  int
 	length  int    // how many slots the next epoch probably has, at least
 	last    uint64 // no seal is expected before this slot; 0 if the walk has passed it
 	room    *room
 	found   int
-	void    int   // how many requests were for slots after a seal
+	void    int   // for how many slots after seals no object came
 	usual   int64 // size that the last objects rarely exceeded
 }
 
@@ -169,18 +168,24 @@ func (w *walk) mayAsk(p fence.Position) bool {
 		(w.held < w.heads() || w.room.spare())
 }
 
-// thrift is how many objects a thrifty walk finds for each void request.
+// thrift is how many objects a thrifty walk finds for each request that it wastes.
 const thrift = 12
 
-// atOnce is how many requests may be in flight. If the first of them meets a seal, all others are
-// void. So a thrifty walk spends half of what it may still waste, except where it expects no seal.
+// atOnce is how many requests may be in flight. If the slot that the walk waits for holds a seal, all
+// others may be wasted. So a thrifty walk has no more in flight than it may still waste. Where a seal
+// is possible, it has a quarter of that in flight, which leaves the rest for slots where none is
+// expected. A void object that came is not counted as wasted: while a seal is late, a walk may read
+// hundreds of them, and it would then ask for one slot after the other for thousands of objects.
+// Until the end of its first epoch a walk is as fast as it can be: it may waste so much.
 func (w *walk) atOnce() int {
-	left := 2*w.ahead() + w.found/thrift - w.void
-	switch {
-	case !w.Thrifty, w.last > 0 && left > 0:
+	if !w.Thrifty || w.epochs == 0 {
 		return w.ahead()
 	}
-	return min(w.ahead(), 1+max(left, 0)/2)
+	left := 2*w.ahead() + w.found/thrift - w.void
+	if w.last == 0 {
+		left = (left + 3) / 4
+	}
+	return min(w.ahead(), left)
 }
 
 // heads is how many bytes of heads wait for their turn, besides those that take room.
@@ -216,7 +221,13 @@ func (w *walk) note(f *fetch) {
 	if f.ask > Head {
 		w.room.met(f)
 	}
-	w.ends = w.ends || f.err != nil
+	w.ends = w.ends || f.err != nil || isSeal(f)
+}
+
+// isSeal reports whether a fetch that has arrived is a seal. Objects after it are void.
+func isSeal(f *fetch) bool {
+	h, err := frame.DecodeHeader(f.Body)
+	return err == nil && h.Kind == frame.Seal
 }
 
 func (w *walk) noteArrived() {
@@ -251,8 +262,8 @@ func (w *walk) beyond() fence.Position {
 	return fence.Position{}
 }
 
-// drop cancels what is in flight and waits for it.
-func (w *walk) drop() {
+// drop cancels what is in flight and waits for it. It returns for how many slots no object came.
+func (w *walk) drop() (void int) {
 	for _, f := range w.queue {
 		f.cancel()
 	}
@@ -261,9 +272,13 @@ func (w *walk) drop() {
 	}
 	for len(w.queue) > 0 {
 		w.queue[0].wait()
+		if f := w.queue[0]; f.err != nil && f.rest == nil {
+			void++
+		}
 		w.pop()
 	}
 	w.queue, w.ends = nil, false
+	return void
 }
 
 // startRests asks for the rests of large objects whose heads have arrived, in order, as far
