@@ -304,12 +304,7 @@ func (r *run) term(t *leader.Term, free func()) error {
 	defer vouch(until, r.clock, r.leader.StallAfter, t.Progress)()
 	drain, cancel := clock.WithTimeout(until, r.clock, r.drain, errDrain)
 	defer cancel()
-	if err == nil && w.Flush(drain) == nil {
-		// All that the work has appended is in the history. What Close does besides, such as to note
-		// the tail for the successor, takes three requests and more: nobody has to wait for it.
-		free()
-	}
-	closed := w.Close(drain)
+	closed := closing(drain, w, err == nil, free)
 	if err == nil && closed == nil {
 		r.finished = true
 		return nil
@@ -323,6 +318,21 @@ func (r *run) term(t *leader.Term, free func()) error {
 			r.lost, err = true, why // this error names the epoch that fenced it
 		}
 	}
+	return err
+}
+
+// closing closes the writer. If the work is done, it calls free as soon as all that was appended is in the
+// history. What Close does besides, such as to note the tail for the successor, takes three requests
+// and more: nobody has to wait for it. The writer takes no more appends before that, also not from
+// a goroutine that has outlived the work: the successor's seal would stop them, and Close would fail.
+func closing(ctx context.Context, w *writer.Writer, done bool, free func()) (err error) {
+	var closing sync.WaitGroup
+	closing.Go(func() { err = w.Close(ctx) })
+	<-w.Done()
+	if done && w.Flush(ctx) == nil {
+		free()
+	}
+	closing.Wait()
 	return err
 }
 

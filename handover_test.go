@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/store/faultstore"
+	"github.com/fencepost/fencepost/writer"
 )
 
 // acks notes when appends were acknowledged.
@@ -257,6 +258,62 @@ func TestRunFreesTheLockFirst(t *testing.T) {
 		}
 		if gap := led.Sub(done); gap > time.Second {
 			t.Errorf("the next leader began after %v", gap)
+		}
+		w.holds("a")
+	})
+}
+
+// A goroutine outlives the work, and appends while Run still waits for the outcome of what the work appended. That
+// append is refused, as after Close: the lock is freed next, and the next leader's seal would stop it. So the work is
+// done, and Run does not contend again.
+func TestRunWorkLeavesAGoroutine(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		late := make(chan error, 8)
+		led := make(chan struct{})
+		var puts atomic.Int64
+		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			switch {
+			case op.Client != "a" || op.Kind != faultstore.Put || !strings.HasPrefix(op.Key, layout.DataPrefix):
+				return faultstore.Fault{}
+			}
+			switch puts.Add(1) {
+			case 1: // the seal of its opening
+				return faultstore.Fault{}
+			case 2:
+				return faultstore.Fault{Delay: time.Second}
+			}
+			return faultstore.Fault{Hold: led}
+		})
+		o := options("a")
+		o.Writer.Hedge = -1
+		a := w.run("a", o, func(ctx context.Context, s *fencepost.Session) error {
+			time.Sleep(20 * time.Second)
+			if err := appendAsync(ctx, s, "a"); err != nil {
+				return err
+			}
+			go func() {
+				time.Sleep(500 * time.Millisecond)
+				_, err := s.Append(context.Background(), [][]byte{[]byte("late")})
+				late <- err
+			}()
+			return nil
+		})
+		time.Sleep(10 * time.Second)
+		b := w.run("b", options("b"), func(context.Context, *fencepost.Session) error {
+			close(led)
+			return nil
+		})
+		for _, n := range []*node{b, a} {
+			if err := w.ends(n); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Minute) // until all goroutines of the work have ended
+		if err := <-late; !errors.Is(err, writer.ErrNotCommitted) || !errors.Is(err, writer.ErrClosed) {
+			t.Errorf("the late append: %v", err)
+		}
+		if n := a.calls.Load(); n != 1 {
+			t.Errorf("the work was called %d times", n)
 		}
 		w.holds("a")
 	})
