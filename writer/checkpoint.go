@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -39,45 +40,65 @@ func (t *tail) long() bool { return t.objects >= tailObjects || t.bytes >= tailB
 // checkpoints is what the checkpointer knows. One goroutine at a time uses it.
 type checkpoints struct {
 	pruning pruning
-	hinted  frame.Point // the last hint that was published
+	hinted  frame.Point // the last hint that was published; if none is to be published, what was acknowledged at the last look
 }
+
+// restAfter is how long a writer without checkpoints has nothing to do until it rests.
+const restAfter = 10 * time.Second
 
 // checkpointFirst writes the manifest that records the epoch. Then it checkpoints, unless the
 // writer can rest.
 func (w *Writer) checkpointFirst() {
 	c := &w.checkpoints
 	c.hinted = w.noteHint(&c.pruning, frame.Point{})
-	if w.opts.Checkpoint > 0 && !w.rest() {
+	if !w.rest() {
 		w.checkpoint()
 	}
 }
 
 // checkpoint writes the leader's manifests, off the commit path: one in each interval or when
-// the tail has become long, and a last one when the writer is drained. It returns when nothing
-// was appended for an interval, and the writer rests.
+// the tail has become long, and a last one when the writer is drained. If the options want no
+// checkpoints, it writes none. It returns when nothing was appended for an interval, and the writer
+// rests.
 func (w *Writer) checkpoint() {
 	c := &w.checkpoints
+	interval := w.opts.Checkpoint
+	if interval < 0 {
+		interval = restAfter
+	}
 	for {
 		tick := make(chan struct{})
-		t := w.opts.Clock.AfterFunc(w.opts.Checkpoint, func() { close(tick) })
+		t := w.opts.Clock.AfterFunc(interval, func() { close(tick) })
 		select {
 		case <-tick:
 			before := c.hinted
-			c.hinted = w.noteHint(&c.pruning, before)
+			w.note(c)
 			if !before.Before(c.hinted) && w.rest() {
 				return
 			}
 		case <-w.long:
 			t.Stop()
-			c.hinted = w.noteHint(&c.pruning, c.hinted)
+			w.note(c)
 		case <-w.closed:
 			t.Stop()
 			w.awaitDrained()
 			c.pruning.off = true // Close waits for this
-			c.hinted = w.noteHint(&c.pruning, c.hinted)
+			w.note(c)
 			return
 		}
 	}
+}
+
+// note is noteHint for a writer that makes checkpoints. One that makes none notes nothing in the
+// manifest.
+func (w *Writer) note(c *checkpoints) {
+	if w.opts.Checkpoint > 0 {
+		c.hinted = w.noteHint(&c.pruning, c.hinted)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.hinted = w.acked
 }
 
 // rest ends the goroutines of a writer that has nothing to do, and frees the memory of its
@@ -143,7 +164,8 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 		}
 		return nil
 	})
-	if hook := w.opts.Hooks.Checkpoint; hook != nil {
+	followed := errors.Is(err, fence.ErrFenced) && w.follow(err)
+	if hook := w.opts.Hooks.Checkpoint; hook != nil && !followed {
 		hook(Checkpoint{Epoch: w.token.Epoch(), Err: err, Took: w.opts.Clock.Now().Sub(began), Position: at.Position, Offset: at.Offset})
 	}
 	switch {
@@ -152,6 +174,7 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 		p.after(w.slots, m)
 		w.warnUnfolded(m.Floor, at)
 		return at
+	case followed:
 	case errors.Is(err, fence.ErrFenced):
 		// guard:keep-fenced. A leader whose checkpoint is fenced stops its writer. Without this check:
 		// writer A was opened without the context of an election; A has acknowledged its last append,
@@ -168,6 +191,20 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 		w.opts.Logger.Warn("the manifest could not be updated; the next checkpoint retries", zap.Error(fmt.Errorf("writer: %w", err)))
 	}
 	return last
+}
+
+// follow notes a successor that has fenced a checkpoint. It reports whether that is no failure: the writer
+// was closed, and has no append without an outcome. In a hand-over the lock is free by then, and the
+// successor may be quicker than the last checkpoint. Its own manifest begins no earlier.
+func (w *Writer) follow(err error) bool {
+	var by *fence.FencedError
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended || w.stop != nil || !w.drained() || !errors.As(err, &by) {
+		return false
+	}
+	w.shut(by)
+	return true
 }
 
 // awaitDrained waits until nothing waits and nothing is in flight, or the writer is halted.

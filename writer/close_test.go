@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/fencepost/fencepost/internal/layout"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/writer"
@@ -261,6 +264,37 @@ func TestFencedWhileClosing(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		e.fenced(a.Err(), 2) // by its last checkpoint
+		e.holds("0")
+	})
+}
+
+// A writer that closes, and has all its appends in the history, is followed before its last checkpoint. That is
+// how a hand-over goes, so neither a hook nor the log says that something has failed.
+func TestLastCheckpointIsFenced(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		core, logs := observer.New(zap.InfoLevel)
+		told := make(chan writer.Checkpoint, 8)
+		a := e.open("a", 1, &writer.Options{Logger: zap.New(core), Hooks: writer.Hooks{Checkpoint: func(c writer.Checkpoint) { told <- c }}})
+		if first := <-told; first.Err != nil {
+			t.Error(first.Err)
+		}
+		e.append(a, "0")
+		e.before("a", faultstore.Put, layout.ManifestPrefix, func(faultstore.Op) bool {
+			e.open("b", 2, nil)
+			return true
+		})
+		if err := a.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		e.fenced(a.Err(), 2)
+		if len(told) > 0 {
+			t.Errorf("the hook was told %+v", <-told)
+		}
+		for _, l := range logs.All() {
+			if l.Message != "opened" {
+				t.Errorf("the log says %q %v", l.Message, l.ContextMap())
+			}
+		}
 		e.holds("0")
 	})
 }

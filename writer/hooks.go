@@ -26,7 +26,8 @@ type Hooks struct {
 	// goroutine before Open returns.
 	Opened func(Opening)
 	// Checkpoint: the manifest has a new hint, or the update has failed. Not called if there was
-	// nothing new to note.
+	// nothing new to note, nor if a successor came before the last checkpoint of a writer that is closed
+	// and has no append without an outcome.
 	Checkpoint func(Checkpoint)
 }
 

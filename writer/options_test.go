@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -132,6 +133,8 @@ func TestSettleClock(t *testing.T) {
 				opts.Settle.Clock = clock.Go()
 			}
 			w := e.open("a", 1, &opts)
+			e.append(w, "awake") // a timer tells when it rests again
+			synctest.Wait()
 			before := c.n.Load()
 			e.append(w, "0")
 			if got := c.n.Load() - before; (got == 0) != own {

@@ -166,6 +166,8 @@ func TestNoTimerWithoutPace(t *testing.T) {
 		opts := *options(nil)
 		opts.Clock, opts.Checkpoint, opts.Settle = c, -1, &store.SettleOptions{Clock: clock.Go()}
 		w := e.open("a", 1, &opts)
+		e.append(w, "awake") // a timer tells when it rests again
+		synctest.Wait()
 		before := c.n.Load()
 		for range 10 {
 			e.append(w, "x")

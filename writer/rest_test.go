@@ -66,6 +66,27 @@ func TestRest(t *testing.T) {
 	})
 }
 
+// A writer without checkpoints rests too, and still makes no checkpoint.
+func TestRestWithoutCheckpoints(t *testing.T) {
+	bubble(t, func(t *testing.T, e *env) {
+		w := e.open("a", 1, &writer.Options{Checkpoint: -1})
+		for i := range 3 {
+			if n := goroutines(); n != 0 {
+				t.Errorf("%d goroutines of a writer that is idle", n)
+			}
+			e.append(w, fmt.Sprint(i))
+			time.Sleep(time.Minute)
+		}
+		if err := w.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := e.Faulty.Counts().Of(faultstore.Put, layout.ManifestPrefix); n != 1 || e.hint() != at(1, 1) {
+			t.Errorf("%d manifests, and the hint is %v", n, e.hint())
+		}
+		e.holds("0", "1", "2")
+	})
+}
+
 // guard:rest-drained. A request hangs for many intervals. Its append is acknowledged all the same, and a
 // later checkpoint has its record.
 func TestRestAwaitsWhatIsInFlight(t *testing.T) {
