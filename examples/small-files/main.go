@@ -52,18 +52,19 @@ func run(ctx context.Context, url string, n int) error {
 	if err != nil {
 		return err
 	}
-	return story(ctx, st, n, os.Stdout)
+	return story(ctx, st, n, log.New(os.Stdout, "", 0))
 }
 
-// story commits n files and merges them, and tells what becomes of the table.
-func story(ctx context.Context, st store.Store, n int, out io.Writer) error {
+// story commits n files and merges them, and tells what becomes of the table. The merging is a
+// goroutine of its own and tells too: a Logger writes one line at a time.
+func story(ctx context.Context, st store.Store, n int, tell *log.Logger) error {
 	return fencepost.Run(ctx, st, nil, func(ctx context.Context, s *fencepost.Session) error {
 		r, err := reader.Open(ctx, st, nil)
 		if err != nil {
 			return err
 		}
 		say := func(m rewrite.Rewrite) {
-			fmt.Fprintf(out, "merged %2d files of %7d bytes into one of %7d\n", len(m.Replaced), bytesOf(m.Replaced), m.File.Size)
+			tell.Printf("merged %2d files of %7d bytes into one of %7d", len(m.Replaced), bytesOf(m.Replaced), m.File.Size)
 		}
 		m, err := rewrite.New(s.Writer, r, merge, &rewrite.Options{Target: 1 << 20, Interval: 50 * time.Millisecond, Hooks: rewrite.Hooks{Rewritten: say}})
 		if err != nil {
@@ -84,7 +85,7 @@ func story(ctx context.Context, st store.Store, n int, out io.Writer) error {
 				return err
 			}
 			if i%50 == 49 {
-				if err := look(ctx, r, int64(i+1)*inFile, out); err != nil {
+				if err := look(ctx, r, int64(i+1)*inFile, tell); err != nil {
 					return err
 				}
 			}
@@ -94,7 +95,7 @@ func story(ctx context.Context, st store.Store, n int, out io.Writer) error {
 		if _, err := m.Once(ctx); err != nil { // what is left
 			return err
 		}
-		return look(ctx, r, int64(n)*inFile, out)
+		return look(ctx, r, int64(n)*inFile, tell)
 	})
 }
 
@@ -148,7 +149,7 @@ func readAll(f *reader.File) ([]row, error) {
 }
 
 // look reads the whole table, which must have the rows 0 to n-1.
-func look(ctx context.Context, r *reader.Reader, n int64, out io.Writer) error {
+func look(ctx context.Context, r *reader.Reader, n int64, tell *log.Logger) error {
 	s, err := r.Snapshot(ctx, nil)
 	if err != nil {
 		return err
@@ -175,6 +176,6 @@ func look(ctx context.Context, r *reader.Reader, n int64, out io.Writer) error {
 	if want := n * (n - 1) / 2; rows != n || sum != want {
 		return fmt.Errorf("the table has %d rows with the sum %d, and must have %d with the sum %d", rows, sum, n, want)
 	}
-	fmt.Fprintf(out, "a reader sees %5d rows in %2d files, each row once\n", rows, s.Live())
+	tell.Printf("a reader sees %5d rows in %2d files, each row once", rows, s.Live())
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"log"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ import (
 // TestStory: what the command tells is checked by the command itself.
 func TestStory(t *testing.T) {
 	var out bytes.Buffer
-	if err := story(t.Context(), memstore.New(nil), 100, &out); err != nil {
+	if err := story(t.Context(), memstore.New(nil), 100, log.New(&out, "", 0)); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	if !strings.Contains(out.String(), "merged") || !strings.Contains(out.String(), "a reader sees 10000 rows") {
