@@ -50,13 +50,32 @@ func (v *verifier) manifests(ctx context.Context) error {
 		if errs[i] != nil {
 			v.problem(layout.ManifestKey(n), restore, "%s; readers and writers do without it, but a compactor may not prune beyond it", about(layout.ManifestKey(n), errs[i]))
 		}
-		if !v.opts.Copy || seen {
+		if seen {
 			v.gap(last+1, n)
+		} else {
+			v.first = span{last + 1, n}
 		}
 		last, seen = n, true
 	}
 	v.gap(last+1, upTo+1)
 	return nil
+}
+
+// span is the versions from one up to another.
+type span struct{ from, to uint64 }
+
+// older judges versions that are missing before the oldest one that is there. A copy has one version, and
+// so has a log that was restored from one: no prune mark has passed the others. Whether it was restored, the
+// locks tell.
+func (v *verifier) older() {
+	switch gap := v.first; {
+	case v.opts.Copy || gap.from >= gap.to:
+	case v.restored:
+		v.note(layout.ManifestKey(gap.from), "nothing: a compactor or a leader raises the prune mark",
+			"%d versions from this one on are missing, because the log was restored from a backup, which has one version", gap.to-gap.from)
+	default:
+		v.gap(gap.from, gap.to)
+	}
 }
 
 // replaced checks what the newest manifest has dropped and older versions still name that are
@@ -145,6 +164,7 @@ func (v *verifier) locks(ctx context.Context) error {
 			switch {
 			case err == nil:
 				v.report.Locks++
+				v.restored = v.restored || rec.Holder == layout.RestoreHolder
 			case !errors.Is(err, fence.ErrCorrupt) && !errors.Is(err, fence.ErrFormat):
 				return err
 			case newest:

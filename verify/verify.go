@@ -68,6 +68,10 @@ type verifier struct {
 	sealed map[fence.Epoch]uint64
 	// undue are the seals, by key, that this part does not read, and that the listing has not shown yet.
 	undue map[string]state.Seal
+	// first are the versions that are missing before the oldest one, and restored says that a restore
+	// has left a lock.
+	first    span
+	restored bool
 }
 
 func (v *verifier) run(ctx context.Context) error {
@@ -94,6 +98,7 @@ func (v *verifier) run(ctx context.Context) error {
 	if err := v.locks(ctx); err != nil {
 		return err
 	}
+	v.older()
 	if err := v.consumers(ctx); err != nil {
 		return err
 	}

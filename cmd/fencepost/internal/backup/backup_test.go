@@ -27,6 +27,7 @@ import (
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
+	"github.com/fencepost/fencepost/verify"
 	"github.com/fencepost/fencepost/writer"
 
 	_ "github.com/fencepost/fencepost/store/s3store"
@@ -440,6 +441,32 @@ func copyOf(t *testing.T, from, to store.Store) {
 
 // TestEpochsOfTheRestored: leaders that the original had after the backup, and their zombies,
 // are before the next leader of the restored log; and nobody waits for the one in the backup.
+// TestVerifyOfTheRestored: verify has nothing against a log that was restored, although it lacks versions that
+// no prune mark has passed. In a log that was not restored they are a problem.
+func TestVerifyOfTheRestored(t *testing.T) {
+	src, back, to := newLog(t), memstore.New(nil), memstore.New(nil)
+	l := &life{t: t, st: src}
+	for range 3 {
+		l.lead()
+	}
+	if _, err := backup.Make(t.Context(), src, back, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Restore(t.Context(), back, to, nil); err != nil {
+		t.Fatal(err)
+	}
+	v, err := verify.Run(t.Context(), to, nil)
+	if err != nil || len(v.Problems) > 0 || len(v.Notes) == 0 || !strings.Contains(v.Notes[0].What, "restored from a backup") {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if err := src.Delete(t.Context(), layout.ManifestKey(1)); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := verify.Run(t.Context(), src, nil); err != nil || len(v.Problems) != 1 {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
 func TestEpochsOfTheRestored(t *testing.T) {
 	src, back, to := newLog(t), memstore.New(nil), memstore.New(nil)
 	e, err := leader.New(src, layout.LockPrefix, &leader.Options{Identity: "original"})

@@ -150,7 +150,7 @@ func recheck(ctx context.Context, to store.Store, n note, report *Report, o *Opt
 	switch {
 	case err != nil:
 		return err
-	case m.Version != n.Version, rec.Holder != identity:
+	case m.Version != n.Version, rec.Holder != layout.RestoreHolder:
 		return fmt.Errorf("there is a log in %s already: it is the log of the backup, and has been used since; nothing was copied; restore to an empty place", name)
 	}
 	report.Epoch = rec.Epoch + 1
@@ -171,13 +171,10 @@ func finish(ctx context.Context, to store.Store, report *Report, o *Options) err
 	return check(ctx, to, o.Files, report, o)
 }
 
-// identity is the holder of the lock that a restore leaves.
-const identity = "fencepost restore"
-
 // raise makes the election of a restored log go on at a later epoch, and returns it. Written
 // is the last epoch that the manifest knows.
 func raise(ctx context.Context, st store.Store, written fence.Epoch) (fence.Epoch, error) {
-	who := &leader.Options{Identity: identity, NoPrune: true}
+	who := &leader.Options{Identity: layout.RestoreHolder, NoPrune: true}
 	e, err := leader.New(st, layout.LockPrefix, who)
 	if err != nil {
 		return 0, err
