@@ -32,7 +32,7 @@ func (s *shapes) Do(req *http.Request) (*http.Response, error) {
 		var look []string
 		for _, name := range slices.Sorted(maps.Keys(req.Header)) {
 			switch name {
-			case "User-Agent": // it has a letter for who has computed the checksum
+			case "User-Agent": // not compared: one letter in it says whether the SDK or its caller has computed the checksum
 			case "Amz-Sdk-Invocation-Id", "Authorization", "X-Amz-Checksum-Crc32c", "X-Amz-Content-Sha256", "X-Amz-Date":
 				look = append(look, name) // of its own in each request
 			default:

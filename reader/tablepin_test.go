@@ -60,17 +60,24 @@ func TestReadAndPin(t *testing.T) {
 	})
 }
 
+// known returns a Table that knows a version already, and its reader.
+func (w *table) known() (*reader.Reader, *reader.Table) {
+	w.Helper()
+	w.edit(1, 0)
+	w.compact(8)
+	r := w.reader(nil)
+	table := r.Table()
+	if _, _, err := pinned(table); err != nil {
+		w.Fatal(err)
+	}
+	return r, table
+}
+
 // guard:pin-after-mark. A compactor prunes the version that a Table knows, while the Table is about to pin
 // it. There is no pin then.
 func TestReadAndPinRacesPrune(t *testing.T) {
 	inTable(t, time.Second, func(w *table) {
-		w.edit(1, 0)
-		w.compact(8)
-		r := w.reader(nil)
-		table := r.Table()
-		if _, _, err := pinned(table); err != nil {
-			t.Fatal(err)
-		}
+		r, table := w.known()
 		version := table.Version()
 		w.edit(1, 0)
 		raced := false
@@ -252,13 +259,7 @@ func TestReadAndPinAfterGrace(t *testing.T) {
 // A pin that must be deleted again, and cannot be, stays under its name.
 func TestReadAndPinThatStays(t *testing.T) {
 	inTable(t, time.Minute, func(w *table) {
-		w.edit(1, 0)
-		w.compact(8)
-		r := w.reader(nil)
-		table := r.Table()
-		if _, _, err := pinned(table); err != nil {
-			t.Fatal(err)
-		}
+		r, table := w.known()
 		w.edit(1, 0)
 		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 			if op.Kind == faultstore.Delete || op.Kind == faultstore.List && op.Key == "manifest/" {

@@ -199,8 +199,8 @@ func TestCheck(t *testing.T) {
 	fixture.WantErr(t, Check(t.Context(), st, logA, "", nil), ErrStore, "has no")
 }
 
-// TestMarkOnce: a mark that is there is not replaced by who creates one, also if the answer of the
-// store was lost. Whoever replaces one names the mark that was seen, and loses against a later one.
+// TestMarkOnce: Create leaves a mark as it is, also if the store's answer was lost. Replace replaces only
+// the mark that was seen, and no later one.
 func TestMarkOnce(t *testing.T) {
 	st, inner := fixture.Faults(nil)
 	home := func(want string) {
