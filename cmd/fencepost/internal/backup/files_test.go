@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
@@ -288,12 +289,11 @@ func TestRestoresMeet(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := faultstore.New(named("one"), nil)
-	met := false
+	var met atomic.Bool // a restore copies several objects at once
 	one.SetBefore(func(ctx context.Context, op faultstore.Op) {
-		if met || op.Kind != faultstore.Put || !strings.HasPrefix(op.Key, layout.SegmentPrefix) {
+		if op.Kind != faultstore.Put || !strings.HasPrefix(op.Key, layout.SegmentPrefix) || met.Swap(true) {
 			return
 		}
-		met = true
 		for info, err := range second.List(ctx, layout.SharedDir+"/", nil) {
 			if err != nil {
 				t.Error(err)
@@ -307,8 +307,8 @@ func TestRestoresMeet(t *testing.T) {
 		}
 	})
 	_, err := backup.Restore(t.Context(), to, one, &backup.Options{Files: second, Probe: quickProbe})
-	if !met || !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), "mem://two") {
-		t.Errorf("%t, %v", met, err)
+	if !met.Load() || !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), "mem://two") {
+		t.Errorf("%t, %v", met.Load(), err)
 	}
 	if _, err := manifest.ReadFormat(t.Context(), one, nil); !errors.Is(err, manifest.ErrNotInitialized) {
 		t.Errorf("the first is a log: %v", err)
