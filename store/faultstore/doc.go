@@ -6,7 +6,7 @@
 //
 // A request passes these stations, in this order:
 //
-//	Options.Before           a test lets another actor act here
+//	Options.Before           a test lets another actor act here, mostly by BeforeFirst
 //	Options.Hook, then Rates  the fault is chosen
 //	Fault.Delay, Fault.Hold  on its way to the store
 //	late requests that are due land
