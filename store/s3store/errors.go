@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
@@ -67,8 +68,8 @@ func (s *Store) fail(ctx context.Context, c call, err error) *store.Error {
 	return s.service.Unanswered(ctx, e, transportText(err), err)
 }
 
-// transientCodes are codes of 4xx answers after which the outcome is unknown: the body
-// arrived damaged or too slowly, or there were too many requests.
+// transientCodes are codes of answers with status 400, 401 or 403 after which the outcome is
+// unknown: the body arrived damaged or too slowly, or there were too many requests.
 var transientCodes = map[string]bool{
 	"RequestTimeout": true, "IncompleteBody": true, "BadDigest": true, "InvalidDigest": true,
 	"XAmzContentChecksumMismatch": true, "XAmzContentSHA256Mismatch": true,
@@ -106,6 +107,20 @@ func kindOf(c call, status int, code string) error {
 		return kind
 	}
 	return cloud.KindOf(status, c.missing)
+}
+
+// maySucceed adds to the SDK's own list of errors the 4xx answers that the driver takes to be
+// of unknown outcome, such as a 429 and a body that arrived damaged.
+func maySucceed(err error) aws.Ternary {
+	var answer *smithyhttp.ResponseError
+	var api smithy.APIError
+	if !errors.As(err, &answer) || !errors.As(err, &api) || answer.HTTPStatusCode()/100 != 4 {
+		return aws.UnknownTernary
+	}
+	if kindOf(call{missing: store.ErrNotFound}, answer.HTTPStatusCode(), api.ErrorCode()) != nil || api.ErrorCode() == "NoSuchUpload" {
+		return aws.UnknownTernary
+	}
+	return aws.TrueTernary
 }
 
 const hintCredentials = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role provides credentials"

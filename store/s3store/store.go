@@ -62,7 +62,10 @@ func New(client *s3.Client, bucket string, opts *Options) (*Store, error) {
 		o.Retryer = aws.NopRetryer{}
 		o.RetryMaxAttempts = 1
 	}}
-	retryer := retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts = cloud.PartAttempts })
+	retryer := retry.NewStandard(func(r *retry.StandardOptions) {
+		r.MaxAttempts = cloud.PartAttempts
+		r.Retryables = append(r.Retryables, retry.IsErrorRetryableFunc(maySucceed))
+	})
 	s.parts = []func(*s3.Options){func(o *s3.Options) {
 		tune(o)
 		o.Retryer = retryer
