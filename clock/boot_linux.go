@@ -79,11 +79,12 @@ func (b *bootTime) now() Instant {
 	//
 	//mutant:replace int64(r.mono) < until => until > 0
 	fresh := int64(r.mono) < until
-	// guard:boot-day. The clock asks the kernel for the boot time at once if the time of day has
-	// moved against monotonic time. That happens in a sleep, because monotonic time stands still
-	// then. Without this check: a leader checks its lease; the machine sleeps for an hour; the
-	// leader checks again after less than 1 ms of waking time, so the clock still reuses the
-	// kernel's last answer; the leader finds its lease valid, although it has expired.
+	// guard:boot-day. The kernel's boot time counts sleep; monotonic time does not. The clock
+	// reuses the kernel's answer for 1 ms of monotonic time. It asks at once if the time of day has
+	// moved against monotonic time, because then the machine has slept. Without this check: a
+	// leader checks its lease; the machine sleeps for an hour; less than 1 ms of waking time later
+	// the leader checks again; the clock reuses the old answer; the leader finds its lease valid,
+	// although it has expired.
 	//
 	//mutant:replace near(r.wall-r.mono, time.Duration(day)) => day != 0
 	unmoved := near(r.wall-r.mono, time.Duration(day))

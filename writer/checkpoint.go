@@ -176,10 +176,12 @@ func (w *Writer) noteHint(p *pruning, last frame.Point) frame.Point {
 		return at
 	case followed:
 	case errors.Is(err, fence.ErrFenced):
-		// guard:keep-fenced. A leader whose checkpoint is fenced stops its writer. Without this check:
-		// writer A was opened without the context of an election; A has acknowledged its last append,
-		// and its next checkpoint is due; successor B opens a later epoch; A's checkpoint is fenced,
-		// and A only logs a warning; A reports no error until its next append meets B's seal.
+		// guard:keep-fenced. Now and then a leader publishes a manifest, its checkpoint. If a later
+		// epoch has published one, the leader stops its writer. Without this check: A opened its
+		// writer without an election's context, so nobody cancels A's work; A's last append is
+		// acknowledged, and the checkpoint for it is due; B opens a later epoch; A's checkpoint is
+		// refused, and A only logs a warning; A reports no error until its next append meets B's
+		// seal, perhaps hours later.
 		var by *fence.FencedError
 		errors.As(err, &by)
 		w.mu.Lock()

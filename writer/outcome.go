@@ -43,11 +43,12 @@ func (w *Writer) classify(ctx context.Context, b *batch, err error) outcome {
 func (w *Writer) classifyFound(ctx context.Context, b *batch, c *store.ConflictError) outcome {
 	epoch, key := w.token.Epoch(), layout.DataKey(b.at)
 	// guard:append-damage. If the writer's slot holds an object that names another log or another
-	// slot, nothing follows from that object: it is damage. Without this check: the writer's
-	// object is applied in slot 5, and the answer is lost; an operator copies the data objects of
-	// another log over this one by mistake, among them a seal in slot 5; the writer meets this
-	// seal, and reports that a successor has fenced it and that its append is not committed; there
-	// is no successor, and readers may have the record.
+	// slot, that is damage, and proves nothing: the writer stops, and reports the outcome of its
+	// append as unknown. Without this check: the writer's object is applied in slot 5, and the
+	// answer is lost; an operator copies the data objects of another log over this one by mistake,
+	// among them a seal in slot 5; the writer meets this seal, and reports that a successor has
+	// fenced it and that its append is not committed; there is no successor, and readers may have
+	// the record.
 	//
 	//mutant:replace h.Log != w.format.Log || h.Position != b.at => false
 	h, err := frame.DecodeHeader(c.Body)

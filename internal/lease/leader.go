@@ -121,7 +121,7 @@ func (l *Leader) expire(now clock.Instant) {
 	case l.cause.Lost() || l.over:
 	case now >= l.deadline:
 		// guard:own-deadline. At its deadline a leader's term is lost, and the context of its work is
-		// cancelled, also if the leader is draining. Without this: A is cut off from the store, so its
+		// cancelled, also if the leader has announced that it will leave (draining). Without this: A is cut off from the store, so its
 		// heartbeats are neither applied nor refused; B deposes A, and leads; nothing cancels A's work,
 		// which goes on beside B's.
 		l.lose(ByExpiry)

@@ -201,10 +201,11 @@ func (m *Machine) check() {
 		// pending, because A is dead; B starts while A, which knows nothing of this, works.
 		m.end(ByDeadline, m.failed)
 	case m.blind != 0 && m.now >= m.blind.Add(m.cfg.Validity):
-		// guard:blind-ends. A member that has not been able to read the newest assignment for a
-		// validity ends its session. Without this check: A's listings fail, but A's heartbeats succeed,
-		// so nobody expires A; A never learns that its partition was given to B; A works on, and B
-		// waits for ever.
+		// guard:blind-ends. A member that for a validity could not read the newest assignment,
+		// which says who owns each partition, ends its session. Without this check: A's listings
+		// fail, but its heartbeats succeed, so nobody expires A; an assignment gives A's partition
+		// to B; B may start only when A has acknowledged that, or is dead; A never reads that
+		// assignment, and works on; B waits for ever.
 		m.end(ByBlindness, m.lookErr)
 	default:
 		m.at(m.deadline)

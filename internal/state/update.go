@@ -206,12 +206,13 @@ func (u *update) publish(ctx context.Context, next *Manifest) (*Manifest, error)
 	default:
 		return nil, err
 	}
-	// guard:update-count. Each manifest has the count and the nonce of each role's newest update.
-	// After its create of a manifest, applied or refused, an updater reads the newest manifest. It
-	// reports its update as applied only if its own count and nonce are there. Without this
-	// reading: zombie Z reads manifest 50, and sleeps; others publish manifests up to 90, and
-	// manifest 51 is pruned; Z creates another manifest 51 in the hole, and reports its update as
-	// applied; nobody ever reads this manifest 51.
+	// guard:update-count. Each manifest has the count and the nonce of the newest update of the
+	// writer, and of the compactor. After its create of a manifest, an updater reads the newest
+	// one. It reports its update as applied only if its own count and nonce are there, and it does
+	// so too if the create was refused: its own object may have been applied and pruned, and the
+	// hole filled. Without this reading: zombie Z reads manifest 50, and sleeps; others publish
+	// manifests up to 90, and manifest 51 is pruned; Z creates another manifest 51 in the hole, and
+	// reports its update as applied; nobody ever reads this manifest 51.
 	//
 	//mutant:replace u.log.newest(ctx, next.Version, u.log.highest) => next, error(nil)
 	newest, err := u.log.newest(ctx, next.Version, u.log.highest)

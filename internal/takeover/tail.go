@@ -18,11 +18,12 @@ func (o *opener) sealTail(ctx context.Context, start frame.Point) (sealed fence.
 	o.follow = &chain.Follower{Source: o.src, Floor: o.floor}
 	for at, read := start, uint64(0); ; {
 		own, err := o.walk(ctx, &at, &read)
-		// guard:open-have. What an opener's wall has found in the slots serves only the next walk.
-		// Without this: the wall finds the first part of a large object; the object is folded and
-		// pruned before the walk fetches its rest; another opener's late seal falls into the hole; each
-		// walk meets the old first part without a rest, and takes the slot for the tail; the store
-		// refuses each seal that the opener sends there; the takeover never ends.
+		// guard:open-have. An opener's wall sends seals to a row of slots at once, and notes what
+		// it finds in slots that are taken. Only the next walk uses these notes. Without this: the
+		// wall notes the first part of a large object; the object is folded and pruned; another
+		// opener's late seal falls into the hole; the walk asks for the rest, finds another object
+		// there, and takes the slot for empty (guard rest-match); the opener's seal is refused
+		// there; each later walk uses the old note, and does the same; the takeover never ends.
 		//
 		//mutant:replace o.src.Have = nil => _ = o.src.Have
 		o.src.Have = nil

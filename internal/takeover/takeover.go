@@ -65,10 +65,12 @@ func Run(ctx context.Context, c Config, m *state.Manifest) (frame.Point, error) 
 		default:
 			return begin, err
 		}
-		// guard:open-backstop-anew. When an opener begins its walk again, it forgets the backstop, a
-		// seal far ahead, of its earlier try. Without this: the backstop of try 1 falls into a slot
-		// that was pruned, before the slots that the leader uses now; try 2 relies on that backstop,
-		// and sends none; the leader appends faster than the opener reads, and is never stopped.
+		// guard:open-backstop-anew. An opener begins its walk again when the floor has moved. It
+		// then forgets the backstop, the seal that it sent far ahead to stop a fast leader, so that
+		// it can send another. Without this: the backstop is slow; meanwhile the leader passes its
+		// slot, and a compactor prunes that slot; the backstop is applied there, where no leader
+		// comes any more; the next walk relies on it, and sends none; the leader appends faster
+		// than the opener reads; the takeover never ends.
 		//
 		//mutant:replace o.endBackstop() => _ = o.backstop
 		o.endBackstop()
