@@ -23,8 +23,9 @@ type Hooks struct {
 	// Heartbeat: a heartbeat was applied or has failed.
 	Heartbeat func(Heartbeat)
 	// Leader: while it campaigned, this elector has learnt of another newest lock,
-	// or of a change in it: another holder or state, or that it has lapsed. Its own
-	// win is the last one.
+	// or of a change in it: another holder, that its leader has announced that it will
+	// leave ([Draining]), has released it, or was deposed, or that it has lapsed. Its
+	// own win is the last one.
 	Leader func(Record)
 }
 
