@@ -136,10 +136,9 @@ func TestObserverIsNotFooledByAHole(t *testing.T) {
 			w.Fatal(err)
 		}
 		var tb *leader.Term
-		w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-			if op.Client != "o" || op.Kind != faultstore.Get || tb != nil {
-				return
-			}
+		w.faulty.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Client == "o" && op.Kind == faultstore.Get
+		}, func(context.Context) {
 			w.resign(ta)
 			tb = w.campaign(b)
 			w.prune(leader.PruneOptions{Keep: 1})

@@ -450,12 +450,10 @@ func TestCancelledCampaignFreesItsLock(t *testing.T) {
 		inWorld(t, func(w *world) {
 			a, b := w.node("a"), w.node("b")
 			ctx, cancel := context.WithCancel(w.Context())
-			n := 0
+			var n atomic.Int64
 			w.faulty.SetAfter(func(_ context.Context, op faultstore.Op, _ error) {
-				if op.Kind == faultstore.Put && op.Client == "a" {
-					if n++; n == put {
-						cancel()
-					}
+				if op.Kind == faultstore.Put && op.Client == "a" && n.Add(1) == int64(put) {
+					cancel()
 				}
 			})
 			if _, err := a.Campaign(ctx); !errors.Is(err, context.Canceled) {

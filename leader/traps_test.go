@@ -26,23 +26,22 @@ func TestT04_WinInAPrunedHole(t *testing.T) {
 		a, b := w.node("a"), w.node("b")
 		w.resign(w.campaign(a))
 		var held *leader.Term
-		var once sync.Once
-		w.faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-			if op.Client != "b" || op.Kind != faultstore.Put || op.Key != key(2) {
-				return
+		slept := w.faulty.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Client == "b" && op.Kind == faultstore.Put && op.Key == key(2)
+		}, func(context.Context) {
+			for range 3 {
+				w.resign(w.campaign(a))
 			}
-			once.Do(func() {
-				for range 3 {
-					w.resign(w.campaign(a))
-				}
-				held = w.campaign(a)
-				if w.prune(leader.PruneOptions{Keep: 1}) == 0 {
-					w.Error("nothing was pruned")
-				}
-			})
+			held = w.campaign(a)
+			if w.prune(leader.PruneOptions{Keep: 1}) == 0 {
+				w.Error("nothing was pruned")
+			}
 		})
 		won := w.campaigning(b)
 		time.Sleep(3 * time.Minute)
+		if !slept() {
+			w.Fatal("b has not tried to create lock 2")
+		}
 		select {
 		case tb := <-won:
 			w.Errorf("b leads epoch %v while %v is held", tb.Epoch(), held.Epoch())

@@ -233,16 +233,16 @@ func TestInitFilesRace(t *testing.T) {
 	st, inner := fixture.Faults(nil)
 	second := memstore.New(nil)
 	var want Format
-	st.SetBefore(func(ctx context.Context, op faultstore.Op) {
-		if op.Kind == faultstore.Put && op.Key == layout.FormatKey && want.Version == 0 {
-			var err error
-			if want, err = initWith(ctx, inner, second); err != nil {
-				t.Error(err)
-			}
+	met := st.BeforeFirst(func(op faultstore.Op) bool {
+		return op.Kind == faultstore.Put && op.Key == layout.FormatKey
+	}, func(ctx context.Context) {
+		var err error
+		if want, err = initWith(ctx, inner, second); err != nil {
+			t.Error(err)
 		}
 	})
 	got, err := initWith(t.Context(), st, second)
-	if err != nil || !reflect.DeepEqual(got, want) {
+	if err != nil || !met() || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for info, err := range second.List(t.Context(), "", nil) {

@@ -147,11 +147,7 @@ func TestInitWhileAnother(t *testing.T) {
 	for n := 1; ; n++ {
 		st, inner := fixture.Faults(nil)
 		var want Format
-		st.SetBefore(func(ctx context.Context, op faultstore.Op) {
-			// The probe makes several at once; one of them has the number.
-			if op.N != n {
-				return
-			}
+		st.BeforeFirst(func(op faultstore.Op) bool { return op.N == n }, func(ctx context.Context) {
 			var err error
 			if want, err = quickInit(ctx, inner); err != nil {
 				t.Error(err)
