@@ -81,19 +81,17 @@ func TestMoveFilesSleeps(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		slow, met := faultstore.New(third, nil), false
-		slow.SetBefore(func(ctx context.Context, op faultstore.Op) {
-			if met || op.Kind != faultstore.Put || !strings.HasPrefix(op.Key, layout.SharedDir+"/"+layout.TmpPrefix) {
-				return
-			}
-			met = true
+		slow := faultstore.New(third, nil)
+		met := slow.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.SharedDir+"/"+layout.TmpPrefix)
+		}, func(ctx context.Context) {
 			if err := MoveFiles(ctx, two, third, nil); err != nil {
 				t.Error(err)
 			}
 		})
 		fixture.WantErr(t, MoveFiles(t.Context(), one, slow, nil), manifest.ErrFiles, "was changed by somebody else meanwhile")
-		if err := files.Check(t.Context(), third, f.Log, "mem://two", nil); err != nil || !met {
-			t.Error(met, err)
+		if err := files.Check(t.Context(), third, f.Log, "mem://two", nil); err != nil || !met() {
+			t.Error(met(), err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,10 +175,8 @@ func TestPinRacesPrune(t *testing.T) {
 				t.Fatal(err)
 			}
 			st.ResetCounts()
-			n, pruned := 0, false
 			var seen []PinInfo
-			prune := func() {
-				pruned = true
+			prune := func(context.Context) {
 				u := testUpdater(t, inner, layout.Compactor, 2)
 				mustUpdate(t, u, segmented(1))
 				m := mustUpdate(t, u, func(m *Change) error { m.PruneMark = m.Version; return nil })
@@ -194,13 +193,10 @@ func TestPinRacesPrune(t *testing.T) {
 					}
 				}
 			}
-			st.SetBefore(func(context.Context, faultstore.Op) {
-				if n++; n == at {
-					prune()
-				}
-			})
+			n := 0
+			done := st.BeforeFirst(func(faultstore.Op) bool { n++; return n == at }, prune)
 			p, err := l.Pin(t.Context(), &PinOptions{Version: version, TTL: time.Minute})
-			requests := n
+			pruned, requests := done(), st.Counts().Of("", "")
 			st.SetBefore(nil)
 			what := fmt.Sprintf("version %d, mark before request %d", version, at)
 			switch {
@@ -315,20 +311,20 @@ func TestUnpinRacesRenewal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := 3
+	var left atomic.Int64
+	left.Store(3)
 	st.SetBefore(func(ctx context.Context, op faultstore.Op) {
-		if op.Kind == faultstore.Put && left > 0 {
-			left--
+		if op.Kind == faultstore.Put && left.Add(-1) >= 0 {
 			if err := p.Renew(ctx); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	if err := testOpen(st).Unpin(t.Context(), "n"); err != nil || left != 0 {
-		t.Errorf("%v, %d", err, left)
+	if err := testOpen(st).Unpin(t.Context(), "n"); err != nil || left.Load() > 0 {
+		t.Errorf("%v, %d", err, left.Load())
 	}
 	fixture.WantErr(t, p.Renew(t.Context()), manifest.ErrPinLost, "it was deleted")
-	left = 1000
+	left.Store(1000)
 	if p, err = testOpen(inner).Pin(t.Context(), &PinOptions{Name: "n", TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
@@ -397,12 +393,7 @@ func TestPinRacesTruncate(t *testing.T) {
 	for at := 1; ; at++ {
 		st, inner := fixture.Faults(nil)
 		mustUpdate(t, testUpdater(t, inner, layout.Compactor, 1), segmented(1))
-		n, done := 0, false
-		st.SetBefore(func(context.Context, faultstore.Op) {
-			if n++; n != at {
-				return
-			}
-			done = true
+		done := st.BeforeFirst(func(op faultstore.Op) bool { return op.N == at }, func(context.Context) {
 			u := testUpdater(t, inner, layout.Compactor, 2)
 			mustUpdate(t, u, segmented(1))
 			m := mustUpdate(t, u, func(m *Change) error { return m.Truncate(m.Floor.Offset) })
@@ -422,7 +413,7 @@ func TestPinRacesTruncate(t *testing.T) {
 		if m.Held() > floor {
 			t.Errorf("at request %d: version %d is pinned, which ends at %d, and those up to %d were let go", at, p.Version(), floor, m.Held())
 		}
-		if !done {
+		if !done() {
 			if at < 5 {
 				t.Errorf("only %d requests", at)
 			}

@@ -392,12 +392,9 @@ func TestTidyOvertaken(t *testing.T) {
 	st, inner := fixture.Faults(nil)
 	u := testUpdater(t, st, layout.Compactor, 1)
 	mustUpdate(t, u, segmented(2000))
-	done := false
-	st.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if done || op.Kind != faultstore.Get || !strings.HasPrefix(op.Key, layout.ListPrefix) {
-			return
-		}
-		done = true
+	done := st.BeforeFirst(func(op faultstore.Op) bool {
+		return op.Kind == faultstore.Get && strings.HasPrefix(op.Key, layout.ListPrefix)
+	}, func(context.Context) {
 		next := testUpdater(t, inner, layout.Compactor, 2)
 		mustUpdate(t, next, segmented(1000))
 		m := mustUpdate(t, next, func(m *Change) error { m.PruneMark = m.Version; return nil })
@@ -409,7 +406,7 @@ func TestTidyOvertaken(t *testing.T) {
 	})
 	// It has forgotten the page: it is another process, with the same token.
 	_, err := testUpdater(t, st, layout.Compactor, 1).Update(t.Context(), segmented(1000))
-	if !errors.Is(err, fence.ErrFenced) || !done {
+	if !errors.Is(err, fence.ErrFenced) || !done() {
 		t.Errorf("%v", err)
 	}
 	if n := len(segmentsOf(t, testOpen(inner), newest(t, inner), 0)); n != 3000 {
