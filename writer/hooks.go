@@ -14,8 +14,14 @@ import (
 // hook must return soon, and it must not wait for the writer:
 // for no append (AppendAsync waits for room), no Future, no Flush and no Close.
 //
-// No hook tells of an append that failed. Its error does: [ErrNotCommitted] together with
-// [ErrFenced] if a successor refused it.
+// These hooks tell of a successor, with [ErrFenced]:
+//
+//   - Opened, if Open has met it.
+//   - Ended, if the writer has met it after Open. Count fenced writers here.
+//   - Checkpoint, if a checkpoint was the first to meet it. Ended follows.
+//
+// No hook tells of one append that failed. Its error does: [ErrNotCommitted] together with
+// ErrFenced if a successor refused it.
 type Hooks struct {
 	// Acknowledged: an object has become part of the history. Called in order, perhaps
 	// after its Append or Flush has returned, but before Close returns.
@@ -29,6 +35,10 @@ type Hooks struct {
 	// nothing new to note, nor if a successor came before the last checkpoint of a writer that is closed
 	// and has no append without an outcome.
 	Checkpoint func(Checkpoint)
+	// Ended: the writer takes no appends any more, and all outcomes are known. Called once for each
+	// writer that Open has returned, after its other hooks have returned, and before Close
+	// returns. A writer that is fenced, or fails, or whose Options.Until ends, tells it without a Close.
+	Ended func(Ending)
 }
 
 // Opening is the event of [Hooks].Opened.
@@ -42,6 +52,21 @@ type Opening struct {
 	Read Progress
 	// Offset of the first record of this epoch; 0 if Open has failed.
 	Offset uint64
+}
+
+// Ending is the event of [Hooks].Ended.
+type Ending struct {
+	Epoch fence.Epoch
+	// Err is what [Writer.Err] returns from now on:
+	//   - [ErrFenced] if the writer has met a successor, also during Close;
+	//   - [ErrClosed] if Close has ended it, or Options.Until, whose cause it has too;
+	//   - else the store's error.
+	//
+	// A writer that was fenced, and has sent nothing after that, ends with ErrClosed: see
+	// [Writer.Done]. Whether all appends are in the history, Close says.
+	Err error
+	// Lasted is the time from the end of Open until the writer took no appends any more.
+	Lasted time.Duration
 }
 
 // Checkpoint is the event of [Hooks].Checkpoint.

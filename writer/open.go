@@ -44,6 +44,9 @@ func Open(ctx context.Context, st store.Store, token fence.Token, opts *Options)
 	began := o.Clock.Now()
 	var read Progress
 	w, err := open(ctx, st, token, o, &read)
+	if err == nil {
+		defer w.tasks.Done() // see start
+	}
 	if hook := o.Hooks.Opened; hook != nil {
 		e := Opening{Epoch: token.Epoch(), Err: err, Took: o.Clock.Now().Sub(began), Read: read}
 		if err == nil {

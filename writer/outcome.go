@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -234,7 +235,17 @@ func (w *Writer) shut(err error) {
 		if w.told != nil {
 			w.tasks.Go(func() { w.told(err) }) // Close has not begun to wait: it shuts the writer before
 		}
+		if w.opts.Hooks.Ended != nil {
+			lasted := w.opts.Clock.Now().Sub(w.opened)
+			w.ending.Go(func() { w.end(lasted) })
+		}
 	}
+}
+
+// end calls the hook once Err is final: a task that still runs may meet a successor.
+func (w *Writer) end(lasted time.Duration) {
+	w.tasks.Wait()
+	w.opts.Hooks.Ended(Ending{Epoch: w.token.Epoch(), Err: w.Err(), Lasted: lasted})
 }
 
 // halt makes the writer also send nothing more. What waits is certainly not committed. What

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/internal/ends"
 	"github.com/fencepost/fencepost/internal/frame"
@@ -36,6 +37,8 @@ type Writer struct {
 	slots     context.Context //nolint:containedctx // of requests for slots: a caller's context only ends its wait
 	abandon   context.CancelCauseFunc
 	tasks     sync.WaitGroup // dispatcher, senders, checkpointer, uploads; those of an idle writer rest
+	ending    sync.WaitGroup // what waits for all tasks, and calls Hooks.Ended
+	opened    clock.Instant
 	stopUntil func()
 	closed    chan struct{} // closed with err
 	finished  chan struct{} // closed when Close is through
@@ -92,6 +95,7 @@ type Recovered struct {
 	Cursor []byte
 }
 
+// start begins the goroutines of a writer. It adds a task, which Open ends when it has told the opening.
 func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, slots, lists *outage.Log) (*Writer, error) {
 	updater, err := log.Updater(layout.Writer, token)
 	if err != nil {
@@ -104,8 +108,9 @@ func start(log *state.Log, token fence.Token, begin frame.Point, opts Options, s
 		closed:    make(chan struct{}), finished: make(chan struct{}), long: make(chan struct{}, 1), stopUntil: func() {},
 		waiting: newBatch(), next: begin.Position, offset: begin.Offset, acked: begin, pace: newPace(&opts),
 		earlier: -1, encoders: min(runtime.GOMAXPROCS(0), frame.MaxPacking),
-		files: map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin),
+		files: map[*FileWriter]struct{}{}, completed: map[string]manifest.File{}, table: newTable(begin), opened: opts.Clock.Now(),
 	}
+	w.tasks.Add(1)
 	w.last = &batch{after: begin, encoded: closed}
 	w.waiting.outage, w.waiting.clock = w.outage, opts.Clock
 	w.changed.L = &w.mu
@@ -155,6 +160,11 @@ func (w *Writer) Err() error {
 }
 
 // Done is closed when the writer takes no appends any more; see [Writer.Err].
+//
+// A writer learns that it was fenced from the answer to what it sends: an append, or the checkpoint
+// after one. While nothing is appended it sends nothing, so it does not learn it, and Done stays
+// open. A check of the term asks the election, not the log, and does not find it out either. Options.Until ends
+// the writer when the term is lost.
 func (w *Writer) Done() <-chan struct{} { return w.closed }
 
 // Flush waits for the outcome of everything that was appended before. It returns nil if all
@@ -216,6 +226,7 @@ func (w *Writer) Close(ctx context.Context) error {
 		w.tasks.Wait()
 		w.stopUntil()
 		w.abandon(ErrClosed)
+		w.ending.Wait()
 		close(w.finished)
 	}
 	w.mu.Lock()
