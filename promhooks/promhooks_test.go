@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/fencepost/fencepost"
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/compactor"
 	"github.com/fencepost/fencepost/fence"
@@ -115,6 +116,43 @@ func TestLeader(t *testing.T) {
 	})
 }
 
+// An intruder opens a later epoch of a log that is led. The writer of the work is counted as fenced, also
+// if the work asks for no outcome, and the term as resigned: Run gives it up.
+func TestFencedWritersAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, reg := newMetrics(t, &promhooks.Options{Clock: clock.Go()})
+		st := memstore.New(&memstore.Options{Clock: clock.Go()})
+		opts := &fencepost.Options{
+			Leader: &leader.Options{Clock: clock.Go(), Hooks: m.Leader("log", leader.Hooks{})},
+			Writer: &writer.Options{Clock: clock.Go(), Hooks: m.Writer(writer.Hooks{})},
+		}
+		calls := 0
+		err := fencepost.Run(t.Context(), st, opts, func(ctx context.Context, s *fencepost.Session) error {
+			if calls++; calls > 1 {
+				want(t, reg, 0, "fencepost_writer_ends_total", "closed")
+				want(t, reg, 1, "fencepost_writer_ends_total", "fenced")
+				return nil
+			}
+			intruder, err := writer.Open(ctx, st, fence.NewToken(uint64(s.Epoch())+1), &writer.Options{Clock: clock.Go()})
+			if err != nil {
+				return err
+			}
+			defer intruder.Close(context.WithoutCancel(ctx))
+			_, err = s.AppendAsync(ctx, [][]byte{[]byte("x")})
+			return err
+		})
+		if err != nil || calls != 2 {
+			t.Errorf("%v after %d calls", err, calls)
+		}
+		want(t, reg, 1, "fencepost_writer_ends_total", "closed")
+		want(t, reg, 1, "fencepost_writer_ends_total", "fenced")
+		want(t, reg, 0, "fencepost_writer_ends_total", "error")
+		want(t, reg, 2, "fencepost_leader_ends_total", "log", "resigned")
+		m.Writer(writer.Hooks{}).Ended(writer.Ending{Err: store.ErrDenied})
+		want(t, reg, 1, "fencepost_writer_ends_total", "error")
+	})
+}
+
 // The lag is 0 at the tail, and grows while the reader cannot read.
 func TestReaderLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -202,12 +240,13 @@ func TestNextHooksAreCalled(t *testing.T) {
 	n := 0
 	w := m.Writer(writer.Hooks{
 		Acknowledged: func(writer.Acknowledgement) { n++ }, Opened: func(writer.Opening) { n++ },
-		Checkpoint: func(writer.Checkpoint) { n++ }, Progress: func(writer.Progress) { n++ },
+		Checkpoint: func(writer.Checkpoint) { n++ }, Progress: func(writer.Progress) { n++ }, Ended: func(writer.Ending) { n++ },
 	})
 	w.Acknowledged(writer.Acknowledgement{})
 	w.Opened(writer.Opening{})
 	w.Checkpoint(writer.Checkpoint{})
 	w.Progress(writer.Progress{})
+	w.Ended(writer.Ending{Err: writer.ErrClosed})
 	l := m.Leader("log", leader.Hooks{
 		Elected: func(leader.Election) { n++ }, Ended: func(leader.End) { n++ },
 		Heartbeat: func(leader.Heartbeat) { n++ }, Leader: func(leader.Record) { n++ },
@@ -233,8 +272,8 @@ func TestNextHooksAreCalled(t *testing.T) {
 	g.Heartbeat(group.Heartbeat{})
 	g.Parked(group.Parking{})
 	g.Ended(group.End{})
-	if n != 19 {
-		t.Errorf("%d of 19 hooks were called", n)
+	if n != 20 {
+		t.Errorf("%d of 20 hooks were called", n)
 	}
 }
 

@@ -15,6 +15,7 @@ type writerMetrics struct {
 	offset                  prometheus.Gauge
 	opens, checkpoints      *prometheus.HistogramVec
 	read                    prometheus.Counter
+	ends                    *prometheus.CounterVec
 }
 
 func (w *writerMetrics) make() []prometheus.Collector {
@@ -32,7 +33,11 @@ func (w *writerMetrics) make() []prometheus.Collector {
 		w.checkpoints.WithLabelValues(outcome)
 	}
 	w.checkpoints.WithLabelValues("stopped")
-	return []prometheus.Collector{w.appends, w.requests, w.records, w.bytes, w.payload, w.offset, w.opens, w.read, w.checkpoints}
+	w.ends = counters("fencepost_writer_ends_total", "Writers that were open and have ended, by outcome: closed, fenced, error.", "outcome")
+	for _, outcome := range []string{"closed", "fenced", "error"} {
+		w.ends.WithLabelValues(outcome)
+	}
+	return []prometheus.Collector{w.appends, w.requests, w.records, w.bytes, w.payload, w.offset, w.opens, w.read, w.checkpoints, w.ends}
 }
 
 // Writer returns hooks for a writer that measure and then call next.
@@ -68,6 +73,16 @@ func (m *Metrics) Writer(next writer.Hooks) writer.Hooks {
 		w.checkpoints.WithLabelValues(outcome).Observe(c.Took.Seconds())
 		if next.Checkpoint != nil {
 			next.Checkpoint(c)
+		}
+	}
+	h.Ended = func(e writer.Ending) {
+		outcome := published(e.Err)
+		if outcome != "fenced" && errors.Is(e.Err, writer.ErrClosed) {
+			outcome = "closed"
+		}
+		w.ends.WithLabelValues(outcome).Inc()
+		if next.Ended != nil {
+			next.Ended(e)
 		}
 	}
 	return h
