@@ -15,6 +15,8 @@
 //   - fencepost.campaign: from the beginning of a campaign to the win.
 //   - fencepost.term: from the win to the end of the term, with its cause.
 //   - fencepost.open: the opening of an epoch, with what it read.
+//   - fencepost.writer: from the opening until the writer took no appends any more. It is an
+//     error if the writer was fenced or has failed, and not if it was closed.
 //   - fencepost.append: an object of the log, from sending it to its acknowledgement. It has all
 //     appends that shared the object.
 //   - fencepost.publish: a checkpoint in the manifest.
@@ -26,8 +28,8 @@
 //
 // # Parents
 //
-//   - A campaign is the root of a trace, with the opening and the term of the same epoch as its
-//     children: how a process became the leader.
+//   - A campaign is the root of a trace, with the opening, the writer and the term of the same epoch
+//     as its children: how a process became the leader, and how that ended.
 //   - A pass is the root of a trace, with its folds as its children.
 //   - An append and a checkpoint are each the root of a trace, with a link to the opening of their
 //     epoch. They are not its children: a term may last for weeks, and no trace should have a

@@ -118,6 +118,16 @@ func (t *Tracer) Writer(next writer.Hooks) writer.Hooks {
 			next.Checkpoint(c)
 		}
 	}
+	h.Ended = func(e writer.Ending) {
+		err := e.Err
+		if errors.Is(err, writer.ErrClosed) {
+			err = nil
+		}
+		t.span(t.phases.within(campaign, e.Epoch), ended("fencepost.writer", e.Lasted, err, epoch(e.Epoch)))
+		if next.Ended != nil {
+			next.Ended(e)
+		}
+	}
 	return h
 }
 

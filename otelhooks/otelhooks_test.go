@@ -53,7 +53,7 @@ func Example() {
 	}
 	slices.Sort(names)
 	fmt.Println(slices.Compact(names))
-	// Output: [fencepost.append fencepost.campaign fencepost.fold fencepost.open fencepost.pass fencepost.publish fencepost.term]
+	// Output: [fencepost.append fencepost.campaign fencepost.fold fencepost.open fencepost.pass fencepost.publish fencepost.term fencepost.writer]
 }
 
 // A span covers the time that the event tells, and says what failed.
@@ -65,12 +65,15 @@ func TestSpans(t *testing.T) {
 		Acknowledged: func(writer.Acknowledgement) { called++ },
 		Opened:       func(writer.Opening) { called++ },
 		Checkpoint:   func(writer.Checkpoint) { called++ },
+		Ended:        func(writer.Ending) { called++ },
 	})
 	h.Acknowledged(writer.Acknowledgement{Position: fence.Position{Epoch: 3, Seq: 4}, First: 7, Records: 2, Took: time.Minute})
 	h.Checkpoint(writer.Checkpoint{Epoch: 3, Err: errors.New("the store is away"), Took: time.Second})
 	h.Opened(writer.Opening{Epoch: 3})
+	h.Ended(writer.Ending{Epoch: 3, Err: fmt.Errorf("%w: %w", writer.ErrClosed, leader.ErrExpired), Lasted: time.Hour})
+	h.Ended(writer.Ending{Epoch: 3, Err: &fence.FencedError{Epoch: 3, By: 4}, Lasted: time.Hour})
 	all := spans.Ended()
-	if len(all) != 3 || called != 3 {
+	if len(all) != 5 || called != 5 {
 		t.Fatalf("%d spans, %d hooks", len(all), called)
 	}
 	if s := all[0]; s.EndTime().Sub(s.StartTime()) != time.Minute || s.Status().Code != codes.Unset || s.Parent().IsValid() {
@@ -85,6 +88,11 @@ func TestSpans(t *testing.T) {
 	}
 	if s := all[1]; s.Status().Code != codes.Error || s.Status().Description != "the store is away" {
 		t.Errorf("a failure: %v", s.Status())
+	}
+	for i, want := range []codes.Code{codes.Unset, codes.Error} {
+		if s := all[3+i]; s.Name() != "fencepost.writer" || s.EndTime().Sub(s.StartTime()) != time.Hour || s.Status().Code != want {
+			t.Errorf("the end of a writer: %s, %v to %v, %v", s.Name(), s.StartTime(), s.EndTime(), s.Status())
+		}
 	}
 }
 
@@ -114,7 +122,7 @@ func TestParents(t *testing.T) {
 		by[s.Name()] = s
 	}
 	for name, parent := range map[string]string{
-		"campaign": "", "open": "campaign", "term": "campaign", "append": "", "publish": "", "pass": "", "fold": "pass",
+		"campaign": "", "open": "campaign", "writer": "campaign", "term": "campaign", "append": "", "publish": "", "pass": "", "fold": "pass",
 	} {
 		s := by["fencepost."+name]
 		if s == nil {
