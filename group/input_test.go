@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/fence"
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/document"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -53,6 +54,28 @@ func TestClockAtAnotherRate(t *testing.T) {
 			w.end(a)
 		})
 	}
+}
+
+// A process is frozen until long after its heartbeat was applied. Its clock is not to blame.
+func TestFrozenClockIsRight(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		core, logs := observer.New(zap.ErrorLevel)
+		frozen := &fixture.Absentee{Client: "a", Landing: fixture.Applied, At: "group/member/"}
+		a := w.worker("a", func(x *worker) { x.opts.Logger, x.opts.Clock, frozen.Store = zap.New(core), &frozen.Clock, x.st })
+		time.Sleep(10*time.Minute + 3*time.Second) // the next heartbeat is the first that is compared
+		w.faulty.SetHook(frozen.Hook())
+		frozen.Await(w)
+		time.Sleep(validity * 2 / 5)
+		frozen.Return(w)
+		time.Sleep(30 * time.Minute)
+		for _, said := range logs.All() {
+			w.Error(said.Message)
+		}
+		w.end(a)
+		if len(a.errs) != 1 {
+			w.Errorf("it ended with %v", a.errs)
+		}
+	})
 }
 
 // Weights may be as far apart as they like.

@@ -108,9 +108,10 @@ func (g *Group) write(ctx context.Context, j member.Job) (store.Version, error) 
 		info, err := store.Create(ctx, g.st, j.Key, body, opts)
 		return info.Version, err
 	case member.Swap:
+		sent := g.clock.Now()
 		info, err := store.Swap(ctx, g.st, j.Key, body, j.Known, opts)
 		if err == nil && j.Key == member.Key(g.name) {
-			g.rate.compare(g, info)
+			g.rate.compare(g, sent, info)
 		}
 		return info.Version, err
 	}
@@ -130,14 +131,17 @@ type rate struct {
 const (
 	// ratesAfter is over what time clocks are compared.
 	ratesAfter = 10 * time.Minute
-	// ratesSlack covers dates of whole seconds, and the time of the requests.
+	// ratesSlack covers dates of whole seconds, and twice the time of a request.
 	ratesSlack = 4 * time.Second
+	// ratesTook is how long a request may take. The date of another is too old when its answer comes: perhaps this
+	// process was frozen meanwhile.
+	ratesTook = time.Second
 )
 
 // compare is called after each heartbeat, one at a time.
-func (r *rate) compare(g *Group, info store.Info) {
+func (r *rate) compare(g *Group, sent clock.Instant, info store.Info) {
 	now := g.clock.Now()
-	if info.Date.IsZero() {
+	if info.Date.IsZero() || now.Sub(sent) > ratesTook {
 		return
 	}
 	if r.date.IsZero() {
