@@ -19,7 +19,6 @@ import (
 	"github.com/fencepost/fencepost/group"
 	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/internal/member"
-	"github.com/fencepost/fencepost/internal/testkit/logtest"
 	"github.com/fencepost/fencepost/leader"
 	"github.com/fencepost/fencepost/manifest"
 	"github.com/fencepost/fencepost/store"
@@ -97,7 +96,7 @@ func (f *fleet) join(name string) *hand {
 				f.acked[p] = append(f.acked[p], value)
 				f.who[p] = name
 				f.mu.Unlock()
-				_ = clock.Sleep(ctx, clock.Go(), 100*time.Millisecond)
+				_ = clock.Sleep(ctx, o.Writer.Clock, 100*time.Millisecond)
 			}
 			return context.Cause(ctx)
 		})
@@ -122,15 +121,7 @@ func (f *fleet) stop(h *hand) {
 // sound fails the test unless each log is one history that has all acknowledged records, in order.
 func (f *fleet) sound() {
 	f.Helper()
-	for p := range f.n {
-		st, err := fencepost.PartitionStore(f.mem, p)
-		if err != nil {
-			f.Fatal(err)
-		}
-		all, err := logtest.Read(st, 0, nil)
-		if err != nil {
-			f.Fatalf("partition %d: %v", p, err)
-		}
+	for p, all := range f.logs() {
 		i := 0
 		for _, value := range all {
 			if i < len(f.acked[p]) && f.acked[p][i] == value {

@@ -14,8 +14,9 @@
 //
 // # What it guarantees
 //
-//   - The token of an opening is greater than that of every opening of the partition before.
-//     A log that is opened with it seals the one before.
+//   - Every later owner of a partition has a greater token, and so has each opening by the
+//     same owner. A log that is opened with it seals the one before, and refuses lower tokens.
+//     This needs no clock.
 //   - If the rates of all clocks are right to within Options.ClockRate, no two members believe at
 //     the same time that they own a partition. The time of day does not matter.
 //   - After a crash every partition has an owner again in a little more than a

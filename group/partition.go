@@ -30,8 +30,9 @@ type Partition struct {
 // Number is the partition's, from 0.
 func (p *Partition) Number() int { return p.number }
 
-// Token is the fencing token of this opening. It is greater than that of every opening of this partition
-// before, by any member.
+// Token is the fencing token of this opening. Every later owner of the partition has a greater one, and so has each
+// later opening by this owner. A member whose clock stood still may open a partition late, with the token that
+// it was given, which is lower than those that were given since.
 func (p *Partition) Token() fence.Token { return p.token }
 
 // Idle is for how long nobody had worked on the partition when this opening began, as far as this member knows. After a

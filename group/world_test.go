@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/group"
+	"github.com/fencepost/fencepost/internal/testkit/fixture"
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/faultstore"
 	"github.com/fencepost/fencepost/store/memstore"
@@ -23,6 +24,7 @@ const validity = 15 * time.Second
 type world struct {
 	*testing.T
 	partitions int
+	clock      *fixture.Freezable // the store's
 	mem        *memstore.Store
 	faulty     *faultstore.Store
 
@@ -55,10 +57,11 @@ func inFaultyWorld(t *testing.T, partitions int, f faultstore.Options, test func
 		if f.Rates.MaxDelay == 0 {
 			f.Rates.MaxDelay = 40 * time.Millisecond
 		}
-		mem := memstore.New(&memstore.Options{Clock: clock.Go()})
+		c := &fixture.Freezable{}
+		mem := memstore.New(&memstore.Options{Clock: c})
 		group.Found(t, mem, partitions, validity)
 		test(&world{
-			T: t, partitions: partitions, mem: mem, faulty: faultstore.New(mem, &f),
+			T: t, partitions: partitions, clock: c, mem: mem, faulty: faultstore.New(mem, &f),
 			top: map[int]uint64{}, owns: map[int]*ownership{}, freed: map[int]time.Time{},
 		})
 	})
@@ -75,6 +78,7 @@ type worker struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 	dead   bool
+	stale  string // a session whose clock stood still: it may still start what it was given long ago
 
 	mu   sync.Mutex
 	g    *group.Group
@@ -127,6 +131,13 @@ func (x *worker) serve(ctx context.Context, p *group.Partition) error {
 	w := x.w
 	w.mu.Lock()
 	n, token := p.Number(), uint64(p.Token().Epoch())
+	if x.stale != "" && x.stale == x.session() {
+		defer w.mu.Unlock()
+		if token >= w.top[n] {
+			w.Errorf("a session of long ago opens partition %d with token %d, and another has opened it with %d", n, token, w.top[n])
+		}
+		return errStop
+	}
 	if o := w.owns[n]; o != nil && o.p.Remaining() > 0 {
 		w.Errorf("%v: %s opens partition %d while %s works on it", time.Now().UTC(), x.name, n, o.who)
 	}
@@ -151,6 +162,16 @@ func (x *worker) serve(ctx context.Context, p *group.Partition) error {
 		}
 	}()
 	return x.work(ctx, p)
+}
+
+// session is the name of the worker's session, or "" if it has had none.
+func (x *worker) session() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.g == nil {
+		return ""
+	}
+	return x.g.Member()
 }
 
 // crash ends the worker without a trace. Its work counts as over from now on.
