@@ -2,6 +2,7 @@ package promhooks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -72,6 +73,44 @@ func Example() {
 	// fencepost_reader_records_total 2
 	// fencepost_writer_records_total 2
 	// elections: 1 <nil>
+}
+
+// Hooks of one's own are called after those that measure.
+func ExampleMetrics_Writer() {
+	ctx := context.Background()
+	m, err := promhooks.New(prometheus.NewRegistry(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	opts := &fencepost.Options{
+		Writer: &writer.Options{Hooks: m.Writer(writer.Hooks{
+			Acknowledged: func(a writer.Acknowledgement) { fmt.Println("acknowledged up to offset", a.First+uint64(a.Records)) },
+			Ended: func(e writer.Ending) {
+				if errors.Is(e.Err, writer.ErrFenced) {
+					fmt.Println("fenced: the writer of epoch", e.Epoch)
+				}
+			},
+		})},
+	}
+	st, fenced := memstore.New(nil), false
+	err = fencepost.Run(ctx, st, opts, func(ctx context.Context, s *fencepost.Session) error {
+		if !fenced { // something else opens the next epoch, past the election
+			fenced = true
+			w, err := writer.Open(ctx, st, fence.NewToken(uint64(s.Epoch())+1), nil)
+			if err != nil {
+				return err
+			}
+			defer w.Close(ctx)
+		}
+		_, err := s.Append(ctx, [][]byte{[]byte("one"), []byte("two")})
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// fenced: the writer of epoch 1
+	// acknowledged up to offset 2
 }
 
 // The members of a group are measured like leaders.
