@@ -151,6 +151,9 @@ It needs the rights to write and delete below tmp/.`,
 		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			st, err := a.store(cmd.Context(), args[0], true) // as init does, which it is tried before
+			if e, ok := errors.AsType[*store.Error](err); ok && e.Hint == goneHint {
+				e.Hint = probeHint
+			}
 			if err != nil {
 				return err
 			}

@@ -46,6 +46,12 @@ func main() {
 	os.Exit(a.run(ctx, os.Args[1:]))
 }
 
+// Hints for a store that only one process sees, such as mem://. Probe makes no log there.
+const (
+	goneHint  = "a log there would be gone with this process; write file:///dir or s3://bucket/prefix"
+	probeHint = "only the process that opens this store sees it; to probe it, call probe.Run in a test of your program"
+)
+
 // open opens a store for the command line.
 func open(ctx context.Context, url string) (store.Store, error) {
 	st, err := store.Open(ctx, url)
@@ -54,7 +60,7 @@ func open(ctx context.Context, url string) (store.Store, error) {
 	}
 	if t := st.Traits(); !t.MultiProcess {
 		return nil, &store.Error{Op: "open", Key: t.Name, Kind: store.ErrInvalid,
-			Hint: "a log there would be gone with this process; write file:///dir or s3://bucket/prefix"}
+			Hint: goneHint}
 	}
 	return st, nil
 }

@@ -83,7 +83,7 @@ func TestBadInput(t *testing.T) {
 		"two URLs":               {"status " + log + " " + log, "", 2, []string{"not 2 arguments"}},
 		"a path for a URL":       {"cat /var/lib/log", "", 2, []string{"write s3://bucket/prefix, or file:///dir"}},
 		"a relative directory":   {"cat file://log", "", 2, []string{`open "file://log":`, "file:///absolute/dir"}},
-		"a driver not built in":  {"cat xx://bucket/x", "", 2, []string{"this build of fencepost has no driver for xx://"}},
+		"a driver not built in":  {"cat xx://bucket/x", "", 2, []string{"this build of fencepost has no driver for xx://; it has az://, file://, gs://, s3://;", "s3://bucket/prefix"}},
 		"an unknown scheme":      {"cat http://host/x", "", 2, []string{"no driver for http://", "s3://bucket/prefix"}},
 		"a bad from":             {"cat --from -1 " + log, "", 2, []string{"-1"}},
 		"a bad format":           {"cat --format xml " + log, "", 2, []string{"raw, frames or json"}},
@@ -256,9 +256,11 @@ func TestSecretsStayOut(t *testing.T) {
 
 // TestMemoryIsRefused: in a process of its own a log in memory is gone with it.
 func TestMemoryIsRefused(t *testing.T) {
-	out, err := command(t, "append", "mem://x").CombinedOutput()
-	if exitStatus(t, err) != 2 || !strings.Contains(string(out), "gone with this process") {
-		t.Errorf("%v: %s", err, out)
+	for verb, says := range map[string]string{"append": "gone with this process", "init": "gone with this process", "probe": "call probe.Run in a test"} {
+		out, err := command(t, verb, "mem://x").CombinedOutput()
+		if exitStatus(t, err) != 2 || !strings.Contains(string(out), says) {
+			t.Errorf("%s: %v: %s", verb, err, out)
+		}
 	}
 }
 
