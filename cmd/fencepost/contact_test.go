@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,9 +51,9 @@ func TestFirstContact(t *testing.T) {
 
 // A store that stops to answer in the middle is no silence either.
 func TestStoreStopsAnswering(t *testing.T) {
-	n := 0
+	var requests atomic.Int64
 	_, errs, _ := faulty(t, func(op faultstore.Op) faultstore.Fault {
-		if n++; n < 3 || n > 4 {
+		if n := requests.Add(1); n < 3 || n > 4 {
 			return faultstore.Fault{}
 		}
 		return faultstore.Fault{Drop: true, Hang: true}

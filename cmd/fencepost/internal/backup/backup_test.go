@@ -150,12 +150,9 @@ func TestJunkInTheChain(t *testing.T) {
 			t.Fatalf("the floor is %v: the test needs objects up to %v after it", floor, hole)
 		}
 		f := faultstore.New(log.Mem, nil)
-		met := false
-		f.SetBefore(func(_ context.Context, op faultstore.Op) {
-			if met || op.Kind != faultstore.List || op.Key != layout.DataPrefix {
-				return
-			}
-			met = true
+		met := f.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Kind == faultstore.List && op.Key == layout.DataPrefix
+		}, func(context.Context) {
 			before := log.Objects()
 			l.lead()
 			l.compact()
@@ -171,8 +168,8 @@ func TestJunkInTheChain(t *testing.T) {
 		})
 		to := named("backup")
 		r, err := backup.Make(t.Context(), f, to, nil)
-		if err != nil || !met || !r.Verified {
-			t.Errorf("%s: met %t: %+v, %v", name, met, r, err)
+		if err != nil || !met() || !r.Verified {
+			t.Errorf("%s: met %t: %+v, %v", name, met(), r, err)
 			continue
 		}
 		if got := contents(t, to); len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
@@ -352,12 +349,8 @@ func TestRotOfTheNote(t *testing.T) {
 func TestRotIsFound(t *testing.T) {
 	src, to := newLog(t), memstore.New(nil)
 	begun(t, src)
-	rotten, done := faultstore.New(to, nil), false
-	rotten.SetBefore(func(ctx context.Context, op faultstore.Op) {
-		if op.Key != layout.FormatKey || done {
-			return
-		}
-		done = true
+	rotten := faultstore.New(to, nil)
+	rotten.BeforeFirst(func(op faultstore.Op) bool { return op.Key == layout.FormatKey }, func(ctx context.Context) {
 		for info, err := range to.List(ctx, layout.SegmentPrefix, nil) {
 			if err != nil {
 				t.Fatal(err)

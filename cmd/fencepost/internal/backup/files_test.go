@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/fencepost/fencepost/cmd/fencepost/internal/backup"
@@ -289,11 +288,9 @@ func TestRestoresMeet(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := faultstore.New(named("one"), nil)
-	var met atomic.Bool // a restore copies several objects at once
-	one.SetBefore(func(ctx context.Context, op faultstore.Op) {
-		if op.Kind != faultstore.Put || !strings.HasPrefix(op.Key, layout.SegmentPrefix) || met.Swap(true) {
-			return
-		}
+	met := one.BeforeFirst(func(op faultstore.Op) bool {
+		return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.SegmentPrefix)
+	}, func(ctx context.Context) {
 		for info, err := range second.List(ctx, layout.SharedDir+"/", nil) {
 			if err != nil {
 				t.Error(err)
@@ -307,8 +304,8 @@ func TestRestoresMeet(t *testing.T) {
 		}
 	})
 	_, err := backup.Restore(t.Context(), to, one, &backup.Options{Files: second, Probe: quickProbe})
-	if !met.Load() || !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), "mem://two") {
-		t.Errorf("%t, %v", met.Load(), err)
+	if !met() || !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), "mem://two") {
+		t.Errorf("%t, %v", met(), err)
 	}
 	if _, err := manifest.ReadFormat(t.Context(), one, nil); !errors.Is(err, manifest.ErrNotInitialized) {
 		t.Errorf("the first is a log: %v", err)
@@ -331,12 +328,10 @@ func TestRestoreSleeps(t *testing.T) {
 	for _, before := range []string{layout.TmpPrefix, layout.MarkKey(f.Log)} {
 		one, two, second := named("one"), named("two"), named("second")
 		slow := faultstore.New(second, nil)
-		var l *life
-		slow.SetBefore(func(ctx context.Context, op faultstore.Op) {
-			if l != nil || op.Kind != faultstore.Put || !strings.HasPrefix(op.Key, layout.SharedDir+"/"+before) {
-				return
-			}
-			l = &life{t: t, st: two, files: second}
+		l := &life{t: t, st: two, files: second}
+		met := slow.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, layout.SharedDir+"/"+before)
+		}, func(ctx context.Context) {
 			r, err := backup.Restore(ctx, to, two, &backup.Options{Files: second, Probe: quickProbe})
 			if err != nil {
 				t.Error(err)
@@ -347,7 +342,7 @@ func TestRestoreSleeps(t *testing.T) {
 			l.lead()
 		})
 		_, err := backup.Restore(t.Context(), to, one, &backup.Options{Files: slow, Probe: quickProbe})
-		if l == nil || !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), "the same log in mem://two, or a restore to there has begun; nothing was copied") {
+		if !met() || !errors.Is(err, manifest.ErrFiles) || !strings.Contains(err.Error(), "the same log in mem://two, or a restore to there has begun; nothing was copied") {
 			t.Errorf("%s: %v", before, err)
 		}
 		for info, err := range one.List(t.Context(), "", nil) {

@@ -139,15 +139,14 @@ func TestOvertaken(t *testing.T) {
 	st := newLog(t)
 	lead(t, st, 1, "", "a")
 	f := faultstore.New(st, nil)
-	once := false
-	f.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if _, ok := layout.ParseDataKey(op.Key); ok && !once {
-			once = true
-			lead(t, st, 2, "", "b", "c")
-			compact(t, st, 1)
-		}
+	met := f.BeforeFirst(func(op faultstore.Op) bool {
+		_, ok := layout.ParseDataKey(op.Key)
+		return ok
+	}, func(context.Context) {
+		lead(t, st, 2, "", "b", "c")
+		compact(t, st, 1)
 	})
-	if s := take(t, f); !once || s.Offset != 3 || s.Tail.Epoch != 2 {
+	if s := take(t, f); !met() || s.Offset != 3 || s.Tail.Epoch != 2 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -169,20 +168,16 @@ func TestAfterFloorOvertaken(t *testing.T) {
 	if l, err := survey.AfterFloor(t.Context(), st); err != nil || l != (survey.Loose{Edits: true}) {
 		t.Errorf("at rest: %+v, %v", l, err)
 	}
-	first, once := layout.DataKey(frame.Start().Position), false
+	first := layout.DataKey(frame.Start().Position)
 	f := faultstore.New(st, nil)
-	f.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if op.Key != first || once {
-			return
-		}
-		once = true
+	met := f.BeforeFirst(func(op faultstore.Op) bool { return op.Key == first }, func(context.Context) {
 		compact(t, st, 1)
 		if _, err := st.Put(t.Context(), first, []byte("by a zombie"), nil); err != nil {
 			t.Error(err)
 		}
 	})
-	if l, err := survey.AfterFloor(t.Context(), f); !once || err != nil || l != (survey.Loose{}) {
-		t.Errorf("overtaken: %t, %+v, %v", once, l, err)
+	if l, err := survey.AfterFloor(t.Context(), f); !met() || err != nil || l != (survey.Loose{}) {
+		t.Errorf("overtaken: %t, %+v, %v", met(), l, err)
 	}
 }
 
