@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/fencepost/fencepost/store"
 	"github.com/fencepost/fencepost/store/internal/cloud"
@@ -46,7 +45,7 @@ func open(ctx context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: roundTripper()}
+	client := &http.Client{Transport: cloud.Transport()}
 	if !t.anonymous {
 		if client.Transport, err = login(ctx, client.Transport); err != nil {
 			return nil, &store.Error{Kind: store.ErrDenied, Err: err, Hint: hintCredentials}
@@ -90,12 +89,4 @@ func checkEndpoint(endpoint string) error {
 		err = errors.New("the endpoint is a scheme and a host, no more")
 	}
 	return err
-}
-
-// roundTripper sends many requests over one connection (HTTP/2).
-func roundTripper() http.RoundTripper {
-	t := cloud.Transport()
-	// Pings find out that a connection is dead.
-	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
-	return t
 }

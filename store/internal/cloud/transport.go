@@ -29,4 +29,8 @@ func Tune(t *http.Transport) {
 	// Committing an upload of many parts may take a while. A caller that wants an answer
 	// sooner has a context.
 	t.ResponseHeaderTimeout = 2 * time.Minute
+	// Over HTTP/2 all requests share one connection. If it dies without a word, a request that runs
+	// into its context's deadline leaves it open, and so the next heartbeat is sent on it too. A ping
+	// finds out within ten seconds, which is less than a validity.
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second}
 }
