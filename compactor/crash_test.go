@@ -198,16 +198,16 @@ func TestBrokenListing(t *testing.T) {
 		w.Faulty.SetHook(faultstore.Script(faultstore.Rule{
 			Kind: faultstore.List, Prefix: prefix, Times: -1, Fault: faultstore.Fault{Cut: true, Keep: 2, Err: faultstore.ErrReset},
 		}))
-		deleted := 0
+		var deleted atomic.Int64
 		w.watch(func(_ context.Context, op faultstore.Op) {
 			if op.Kind == faultstore.Delete && strings.HasPrefix(op.Key, prefix) {
-				deleted++
+				deleted.Add(1)
 			}
 		})
 		w.Token++
 		_, err := w.once(w.Faulty, w.Token, nil)
-		if !errors.Is(err, faultstore.ErrInjected) || deleted > 0 {
-			t.Errorf("%s: %d deletes, and the error is %v", prefix, deleted, err)
+		if !errors.Is(err, faultstore.ErrInjected) || deleted.Load() > 0 {
+			t.Errorf("%s: %d deletes, and the error is %v", prefix, deleted.Load(), err)
 		}
 		w.holds(prefix)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -274,16 +275,16 @@ func TestCancelled(t *testing.T) {
 		w := sample(t)
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		reached := false
+		var reached atomic.Bool
 		w.watch(func(_ context.Context, op faultstore.Op) {
 			if op.ClientN == n {
-				reached = true
+				reached.Store(true)
 				cancel(cause)
 			}
 		})
 		w.Token++
 		_, err := w.withToken(w.Faulty, w.Token, small()).Once(ctx)
-		if !reached {
+		if !reached.Load() {
 			cancel(nil)
 			return
 		}

@@ -443,17 +443,17 @@ func TestRenewalRacesExpiry(t *testing.T) {
 		}
 		w.Lead(3)
 		h.advance(time.Hour)
-		reached, renewed := false, error(nil)
+		told := make(chan error, 1)
 		w.watch(func(_ context.Context, op faultstore.Op) {
 			if op.Client == "c" && op.ClientN == n {
-				reached = true
-				renewed = pin.Renew(t.Context())
+				told <- pin.Renew(t.Context())
 			}
 		})
 		w.compact(w.Faulty.Client("c"), small())
-		if !reached {
+		if len(told) == 0 {
 			break
 		}
+		renewed := <-told
 		when := fmt.Sprint("renewed at request ", n)
 		switch {
 		case renewed == nil:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -161,8 +162,11 @@ func TestT37_NothingBeforeItsTime(t *testing.T) {
 		w := newWorld(t, grace, &memstore.Options{Clock: h})
 		written := map[uint64]time.Duration{}
 		floors := map[uint64]fence.Position{}
+		var mu sync.Mutex // a compactor makes several requests at once
 		look := func() {
 			m := w.Newest()
+			mu.Lock()
+			defer mu.Unlock()
 			if _, ok := written[m.Version]; !ok && m.Version > 0 {
 				written[m.Version], floors[m.Version] = h.now, m.Floor.Position
 			}
@@ -172,6 +176,8 @@ func TestT37_NothingBeforeItsTime(t *testing.T) {
 			if op.Kind != faultstore.Delete {
 				return
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			for _, key := range op.Keys {
 				pos, isData := layout.ParseDataKey(key)
 				v, isManifest := layout.ParseManifestKey(key)
@@ -325,10 +331,9 @@ func TestT37_JunkInHoles(t *testing.T) {
 	check(w, "before")
 	for n := 1; ; n++ {
 		w := base.fork(t)
-		reached := false
+		var reached atomic.Bool
 		w.watch(func(_ context.Context, op faultstore.Op) {
-			if op.Client == "c" && op.ClientN == n && !reached {
-				reached = true
+			if op.Client == "c" && op.ClientN == n && !reached.Swap(true) {
 				litter(w)
 			}
 		})
@@ -336,7 +341,7 @@ func TestT37_JunkInHoles(t *testing.T) {
 		if _, err := w.once(w.Faulty.Client("c"), w.Token, small()); err != nil {
 			t.Fatalf("at request %d: %v", n, err)
 		}
-		if !reached {
+		if !reached.Load() {
 			return
 		}
 		check(w, fmt.Sprint("at request ", n))
@@ -367,12 +372,12 @@ func TestT37_JunkHorizon(t *testing.T) {
 	w.Lead(1)
 	w.Lead(1)
 	zombie := w.pass(w.Faulty.Client("zombie"), w.Token, nil)
-	lists := 0
+	var lists atomic.Int64
 	w.watch(func(_ context.Context, op faultstore.Op) {
 		if op.Client != "zombie" || op.Kind != faultstore.List || op.Key != layout.ManifestPrefix {
 			return
 		}
-		if lists++; lists != 2 {
+		if lists.Add(1) != 2 {
 			return // of the newest; the second is that of all versions
 		}
 		old := w.Newest()
@@ -390,7 +395,7 @@ func TestT37_JunkHorizon(t *testing.T) {
 	if err := zombie.prune(t.Context()); !overtaken(err) {
 		t.Fatal(err)
 	}
-	if lists < 2 {
+	if lists.Load() < 2 {
 		t.Fatal("it did not sleep")
 	}
 	w.holds("after the zombie")
@@ -402,11 +407,10 @@ func TestOrphans(t *testing.T) {
 	w := sample(t)
 	w.compact(w.Mem, nil)
 	slow := w.Faulty.Client("slow")
-	nexts := 0
+	var nexts atomic.Int64
 	w.watch(func(_ context.Context, op faultstore.Op) {
 		// It merges, has uploaded, and is about to publish.
-		if op.Client == "slow" && op.Kind == faultstore.Put && len(w.Keys("segment/compactor/"+layout.FormatNumber(w.Token+1)+"/")) == 1 && nexts == 0 {
-			nexts++
+		if op.Client == "slow" && op.Kind == faultstore.Put && len(w.Keys("segment/compactor/"+layout.FormatNumber(w.Token+1)+"/")) == 1 && nexts.CompareAndSwap(0, 1) {
 			r, err := w.once(w.Faulty, w.Token+2, nil)
 			if err != nil || r.Pruned["orphan"] != 1 || len(r.PrunedKeys["orphan"]) != 1 || r.Segments+r.Merged > 0 {
 				t.Errorf("the next: %+v, %v", r, err)
@@ -416,7 +420,7 @@ func TestOrphans(t *testing.T) {
 	if _, err := w.once(slow, w.Token+1, small()); err == nil || !overtaken(err) {
 		t.Errorf("the first: %v", err)
 	}
-	if nexts != 1 {
+	if nexts.Load() != 1 {
 		t.Fatal("it did not merge")
 	}
 	w.holds("at the end")
@@ -443,12 +447,12 @@ func TestZombieIsFenced(t *testing.T) {
 func TestPublishOutcomes(t *testing.T) {
 	// The second manifest of a compactor is that of its fold.
 	unread := func() faultstore.Hook {
-		puts := 0
+		var puts atomic.Int64
 		return func(op faultstore.Op) faultstore.Fault {
 			switch {
 			case op.Kind == faultstore.Put:
-				puts++
-			case puts == 2 && op.Kind == faultstore.List:
+				puts.Add(1)
+			case puts.Load() == 2 && op.Kind == faultstore.List:
 				return faultstore.Fault{Drop: true, Err: faultstore.ErrUnavailable}
 			}
 			return faultstore.Fault{}

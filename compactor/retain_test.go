@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -212,9 +213,12 @@ func TestKeepVersions(t *testing.T) {
 			w := newWorld(t, 0, &memstore.Options{Clock: h})
 			o := small()
 			o.Clock, o.KeepVersions, o.KeepVersionsFor = h, c.count, c.age
+			var mu sync.Mutex // the writer publishes a manifest beside its work
 			written := map[uint64]time.Duration{}
 			w.Faulty.SetAfter(func(_ context.Context, op faultstore.Op, _ error) {
 				if v, ok := layout.ParseManifestKey(op.Key); ok && op.Kind == faultstore.Put {
+					mu.Lock()
+					defer mu.Unlock()
 					written[v] = h.now
 				}
 			})
@@ -230,6 +234,8 @@ func TestKeepVersions(t *testing.T) {
 			}
 			// The last prune came an hour ago, and made some versions itself.
 			newest, kept := w.Newest(), 0
+			mu.Lock()
+			defer mu.Unlock()
 			for v, at := range written {
 				if !c.want(v, h.now-time.Hour-at, newest.Version) {
 					continue

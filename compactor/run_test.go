@@ -329,20 +329,20 @@ func TestT30_IdleCost(t *testing.T) {
 func TestPrunesWhileBehind(t *testing.T) {
 	w := newWorld(t, 0, nil)
 	w.Lead(50)
-	uploads, early := 0, 0
+	var uploads, early atomic.Int64
 	w.watch(func(_ context.Context, op faultstore.Op) {
 		switch {
 		case op.Kind == faultstore.Upload:
-			uploads++
-		case op.Kind == faultstore.Delete && strings.HasPrefix(op.Key, layout.DataPrefix) && uploads == 1:
-			early++
+			uploads.Add(1)
+		case op.Kind == faultstore.Delete && strings.HasPrefix(op.Key, layout.DataPrefix) && uploads.Load() == 1:
+			early.Add(1)
 		}
 	})
 	w.compact(w.Faulty, &Options{Settle: logtest.Quick, SegmentBytes: 50, NoCompress: true})
-	if uploads < 4 || early != 1 {
-		t.Errorf("%d segments, %d deletes after the first", uploads, early)
+	if uploads.Load() < 4 || early.Load() != 1 {
+		t.Errorf("%d segments, %d deletes after the first", uploads.Load(), early.Load())
 	}
-	w.holds(fmt.Sprint("after ", uploads, " uploads"))
+	w.holds(fmt.Sprint("after ", uploads.Load(), " uploads"))
 }
 
 // guard:same-updater. The first call is stopped while its fold is on the way; the fold lands during the second call.
@@ -371,8 +371,8 @@ func TestSameTokenAgain(t *testing.T) {
 		t.Fatal("it was not stopped")
 	}
 	w.Faulty.SetHook(nil)
-	landed := 0
-	w.Faulty.SetBefore(updates(func() { landed += w.Faulty.Release(context.Background(), nil) }))
+	var landed atomic.Int64
+	w.Faulty.SetBefore(updates(func() { landed.Add(int64(w.Faulty.Release(context.Background(), nil))) }))
 	// Making a plan in between changes nothing.
 	if _, err := c.Plan(context.Background()); err != nil {
 		t.Fatal(err)
@@ -381,8 +381,8 @@ func TestSameTokenAgain(t *testing.T) {
 	if err != nil {
 		t.Errorf("again: %v", err)
 	}
-	if landed != 1 {
-		t.Errorf("%d updates landed late", landed)
+	if landed.Load() != 1 {
+		t.Errorf("%d updates landed late", landed.Load())
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,16 +74,6 @@ func TestPinOfAnUnknownCreate(t *testing.T) {
 	})
 }
 
-// before makes something happen before the first request that fits, once. Requests may come at the same time.
-func before(st *faultstore.Store, fits func(op faultstore.Op) bool, do func()) {
-	var done atomic.Bool
-	st.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if fits(op) && !done.Swap(true) {
-			do()
-		}
-	})
-}
-
 // A log is taken out of the table while a publisher is about to publish it, for the first time or
 // again. Nothing is published after that, and no pin is left that would hold the log for ever.
 func TestUnpublishWhileOthersPublish(t *testing.T) {
@@ -105,7 +94,7 @@ func TestUnpublishWhileOthersPublish(t *testing.T) {
 						k.compact()
 						k.rows(1)
 					}
-					before(st, fits, func() {
+					st.BeforeFirst(fits, func(context.Context) {
 						if _, err := k.publisher(nil, nil).Unpublish(t.Context()); err != nil {
 							t.Error(err)
 						}

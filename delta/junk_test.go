@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,14 +33,11 @@ func TestVersionThatWasListedIsReplaced(t *testing.T) {
 		r.round(p)
 		r.publish(1) // version 2
 		commitTo(r.T, r.writers[0], []order{{ID: 1}})
-		var listed, replaced atomic.Bool // a load has several requests at once
-		r.root.SetBefore(func(_ context.Context, op faultstore.Op) {
-			if op.Client == "p" && op.Kind == faultstore.List {
-				listed.Store(true)
-			}
-			if !listed.Load() || op.Client != "p" || op.Kind != faultstore.Get || op.Key != key || replaced.Swap(true) {
-				return
-			}
+		listed := false
+		replaced := r.root.BeforeFirst(func(op faultstore.Op) bool {
+			listed = listed || op.Client == "p" && op.Kind == faultstore.List
+			return listed && op.Client == "p" && op.Kind == faultstore.Get && op.Key == key
+		}, func(context.Context) {
 			for range 7 {
 				r.publish(1)
 			}
@@ -52,8 +48,8 @@ func TestVersionThatWasListedIsReplaced(t *testing.T) {
 				t.Errorf("%+v, %v: there is nothing in the hole, so this tests nothing", got, err)
 			}
 		})
-		if got := r.round(p); !replaced.Load() || got.Version != 11 {
-			t.Errorf("%+v, want version 11; version 2 is replaced: %v", got, replaced.Load())
+		if got := r.round(p); !replaced() || got.Version != 11 {
+			t.Errorf("%+v, want version 11; version 2 is replaced: %v", got, replaced())
 		}
 		r.complete(11)
 	})
@@ -79,13 +75,13 @@ func TestTidyAfterAVersionWasReplaced(t *testing.T) {
 		other()
 		time.Sleep(day) // so that there may be something to let go of
 		lists := 0
-		k.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+		slept := k.Faulty.BeforeFirst(func(op faultstore.Op) bool {
 			if op.Client != "p" || op.Kind != faultstore.List || op.Key != "file/_delta_log/" {
-				return
+				return false
 			}
-			if lists++; lists != 2 {
-				return
-			}
+			lists++
+			return lists == 2
+		}, func(context.Context) {
 			file = k.rows(1, file)
 			k.compact()
 			other()
@@ -102,8 +98,8 @@ func TestTidyAfterAVersionWasReplaced(t *testing.T) {
 		})
 		p()
 		k.prune()
-		if lists < 2 || !k.Has(commitName(4)) || k.Has(commitName(5)) || !k.Has(file) {
-			t.Errorf("%s is there: %v; version 4, the newest one, names it; %d listings; pinned are %v", file, k.Has(file), lists, k.pins())
+		if !slept() || !k.Has(commitName(4)) || k.Has(commitName(5)) || !k.Has(file) {
+			t.Errorf("%s is there: %v; version 4, the newest one, names it; it slept: %v; pinned are %v", file, k.Has(file), slept(), k.pins())
 		}
 	})
 }

@@ -112,13 +112,13 @@ func TestVersionThatIsCreatedTwice(t *testing.T) {
 		r.publish(0)
 		const key = "_delta_log/00000000000000000002.json"
 		var body []byte
-		r.root.SetBefore(func(_ context.Context, op faultstore.Op) {
-			if op.Client == "a" && op.Kind == faultstore.Put && op.Key == key && body == nil {
-				r.publish(1)
-				body = r.body(key)
-			}
+		slept := r.root.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Client == "a" && op.Kind == faultstore.Put && op.Key == key
+		}, func(context.Context) {
+			r.publish(1)
+			body = r.body(key)
 		})
-		if got := r.publish(0); got.Version != 3 || body == nil {
+		if got := r.publish(0); got.Version != 3 || !slept() {
 			t.Errorf("%+v, want version 3", got)
 		}
 		if !bytes.Equal(r.body(key), body) {
@@ -147,21 +147,19 @@ func TestHintOfADeletedCheckpoint(t *testing.T) {
 					for range mine - 1 {
 						r.publish(0)
 					}
-					slept := false
-					r.root.SetBefore(func(_ context.Context, op faultstore.Op) {
-						if op.Client == "a" && op.Kind == kind && op.Key == "_delta_log/_last_checkpoint" && !slept {
-							slept = true
-							for range 5 {
-								r.publish(1)
-							}
-							time.Sleep(8 * day)
+					slept := r.root.BeforeFirst(func(op faultstore.Op) bool {
+						return op.Client == "a" && op.Kind == kind && op.Key == "_delta_log/_last_checkpoint"
+					}, func(context.Context) {
+						for range 5 {
 							r.publish(1)
 						}
+						time.Sleep(8 * day)
+						r.publish(1)
 					})
 					r.publish(0)
 					var last struct{ Version int64 }
-					if err := json.Unmarshal(r.body("_delta_log/_last_checkpoint"), &last); err != nil || !slept || last.Version != mine+4 {
-						t.Errorf("the hint names version %d, want %d; slept: %v, %v", last.Version, mine+4, slept, err)
+					if err := json.Unmarshal(r.body("_delta_log/_last_checkpoint"), &last); err != nil || !slept() || last.Version != mine+4 {
+						t.Errorf("the hint names version %d, want %d; slept: %v, %v", last.Version, mine+4, slept(), err)
 					}
 					r.body(fmt.Sprintf("_delta_log/%020d.checkpoint.parquet", last.Version))
 				})

@@ -25,9 +25,9 @@ func (k *lake) prune() {
 
 // before calls f once, before the first request of a client that fits.
 func (k *lake) before(client string, kind faultstore.Kind, prefix string, f func()) {
-	before(k.Faulty, func(op faultstore.Op) bool {
+	k.Faulty.BeforeFirst(func(op faultstore.Op) bool {
 		return op.Client == client && op.Kind == kind && strings.HasPrefix(op.Key, prefix)
-	}, f)
+	}, func(context.Context) { f() })
 }
 
 // guard:delta-inside, guard:delta-unpin. Nobody publishes for eight days. Then an edit removes a
@@ -136,34 +136,31 @@ func TestPinThatNoVersionNamesYet(t *testing.T) {
 		newest := slices.Max(k.pins())
 		gate, over := make(chan struct{}), make(chan delta.Report, 1)
 		var file string
-		pinning := false
-		k.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-			switch {
-			case op.Client == "a" && op.Kind == faultstore.List && op.Key == "pin/" && !pinning:
-				pinning = true
-				file = k.rows(1)
-				k.compact()
-				sent := make(chan struct{})
-				go func() {
-					once := sync.OnceFunc(func() { close(sent) })
-					defer once() // then there is no pin of b, which is seen below
-					k.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-						if op.Client == "b" && op.Kind == faultstore.Put && strings.Contains(op.Key, "_delta_log/0") {
-							once()
-							<-gate
-						}
-					})
-					r, err := b.Publish(context.Background())
-					if err != nil {
-						t.Error(err)
+		pinning := k.Faulty.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Client == "a" && op.Kind == faultstore.List && op.Key == "pin/"
+		}, func(context.Context) {
+			file = k.rows(1)
+			k.compact()
+			sent := make(chan struct{})
+			go func() {
+				once := sync.OnceFunc(func() { close(sent) })
+				defer once() // then there is no pin of b, which is seen below
+				k.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+					if op.Client == "b" && op.Kind == faultstore.Put && strings.Contains(op.Key, "_delta_log/0") {
+						once()
+						<-gate
 					}
-					over <- r
-				}()
-				<-sent
-			}
+				})
+				r, err := b.Publish(context.Background())
+				if err != nil {
+					t.Error(err)
+				}
+				over <- r
+			}()
+			<-sent
 		})
 		k.publish(a)
-		if !pinning || slices.Max(k.pins()) <= newest {
+		if !pinning() || slices.Max(k.pins()) <= newest {
 			t.Errorf("pinned are %v, and %d before: there is no pin of b", k.pins(), newest)
 		}
 		k.rows(1, file)

@@ -55,13 +55,12 @@ func each(kind faultstore.Kind, f faultstore.Fault) faultstore.Rule {
 
 // before lets somebody else act before the n-th request of a kind.
 func (w *world) before(kind faultstore.Kind, n int, act func()) {
-	w.fault.SetBefore(func(_ context.Context, op faultstore.Op) {
+	w.fault.BeforeFirst(func(op faultstore.Op) bool {
 		if op.Kind == kind {
-			if n--; n == 0 {
-				act()
-			}
+			n--
 		}
-	})
+		return op.Kind == kind && n == 0
+	}, func(context.Context) { act() })
 }
 
 func (w *world) create(body string) (store.Info, error) {

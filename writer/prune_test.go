@@ -3,6 +3,7 @@ package writer_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,14 +83,15 @@ func TestLeaderPrunes(t *testing.T) {
 		e.busy(w, 3)
 		replaced, since := e.Newest().Version, time.Now() // and those after it
 		e.skip(1500)
-		listed := false
+		var listed atomic.Bool
 		e.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
 			if op.Client != "a" {
 				return
 			}
 			m := e.Newest()
 			if op.Kind == faultstore.List && op.Key == layout.PinPrefix {
-				if listed = m.PruneMark > 0; !listed {
+				listed.Store(m.PruneMark > 0)
+				if m.PruneMark == 0 {
 					t.Error("the pins are listed, and the mark is not published")
 				}
 			}
@@ -106,7 +108,7 @@ func TestLeaderPrunes(t *testing.T) {
 		e.skip(600)
 		e.busy(w, 50)
 		m, kept := e.Newest(), e.manifests()
-		if m.PruneMark == 0 || !listed || len(kept) > 2000 || !slices.Contains(kept, backup) {
+		if m.PruneMark == 0 || !listed.Load() || len(kept) > 2000 || !slices.Contains(kept, backup) {
 			t.Errorf("%d manifests are there of %d, the mark is %d; one is pinned, %d", len(kept), m.Version, m.PruneMark, backup)
 		}
 		e.Contents()

@@ -116,7 +116,8 @@ func TestWhatTheWallFoundIsPruned(t *testing.T) {
 		a := e.open("a", 1, opts)
 		e.append(a, "0")
 		slot, big := at(1, 2), string(make([]byte, 400<<10))
-		refused, rests := false, 0
+		var refused atomic.Bool
+		var rests atomic.Int64
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		e.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
@@ -124,25 +125,24 @@ func TestWhatTheWallFoundIsPruned(t *testing.T) {
 				return
 			}
 			switch {
-			case op.Kind == faultstore.Put && !refused:
-				refused = true
+			case op.Kind == faultstore.Put && !refused.Swap(true):
 				e.append(a, big)
 			case op.Kind == faultstore.Get && op.Offset > 0: // the walk asks for the rest
-				if rests++; rests == 1 {
+				if n := rests.Add(1); n == 1 {
 					time.Sleep(time.Second)
 					e.compact()
 					time.Sleep(11 * time.Minute)
 					e.compact()
 					e.gone(slot)
 					e.seal(slot, 2)
-				} else if rests > 10 {
+				} else if n > 10 {
 					cancel() // it would go on for ever
 				}
 			}
 		})
 		b, err := e.tryFor(ctx, "b", 3, opts)
-		if err != nil || rests == 0 {
-			t.Fatalf("%v, after %d reads of the rest", err, rests)
+		if err != nil || rests.Load() == 0 {
+			t.Fatalf("%v, after %d reads of the rest", err, rests.Load())
 		}
 		e.append(b, "b")
 		e.holds("0", big, "b")
@@ -335,7 +335,10 @@ func TestRoundTripsAgainstABusyLeader(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if took := time.Since(sealing); took > 8*trip {
+			mu.Lock()
+			took := time.Since(sealing)
+			mu.Unlock()
+			if took > 8*trip {
 				t.Errorf("epoch %d was open %v after its first seal, that is %v round trips", epoch, took, took/trip)
 			}
 			<-over
