@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/store"
@@ -13,6 +15,9 @@ func conditions(s *suite) {
 	first, second, third := newBody(100), newBody(100), newBody(100)
 	refuse := func(what, key string, cond store.Condition, now []byte) {
 		s.Helper()
+		if v, swap := cond.Match(); swap {
+			what += fmt.Sprintf(", where Condition.Match returns %q", v)
+		}
 		_, err := st.Put(s.Context(), key, newBody(100), &store.PutOptions{If: cond})
 		s.wantError(what, err, store.ErrPrecondition)
 		if o := store.OutcomeOf(err); o != store.Refused {
@@ -45,6 +50,13 @@ func conditions(s *suite) {
 	s.put(st, "missing", first, store.Condition{})
 	s.wantBody(st, "missing", first)
 
+	// Versions are text. These read like one that was given, or like none, but none is one.
+	given := s.put(st, "k", third, store.Condition{}).Version
+	for _, v := range neverGiven(given, v1, v2, v3, v4, v5, other) {
+		refuse("swap of a version that was never given", "k", store.IfMatch(v), third)
+		refuse("swap of a version that was never given, of a key that never was", "missing too", store.IfMatch(v), nil)
+	}
+
 	last := s.put(st, "k", third, store.Condition{}).Version
 	if err := st.Delete(s.Context(), "k"); err != nil {
 		s.Fatalf("Delete: %v", err)
@@ -53,6 +65,23 @@ func conditions(s *suite) {
 	s.put(st, "k", second, store.IfAbsent())
 	s.wantBody(st, "k", second)
 	refuse("swap of a version from before the key was deleted", "k", store.IfMatch(last), second)
+}
+
+// neverGiven returns versions that the store has not given, in forms which a parser or a
+// comparison that is not exact takes for one of those given. Quotes are not among them: a store
+// may take an ETag with and without.
+func neverGiven(given ...store.Version) (others []store.Version) {
+	v := string(given[0])
+	digits := strings.TrimLeft(v, `"`) // a version may have quotes of its own
+	for _, other := range []string{
+		"0", "00", "-1", "x", "*", " ", v + " ", " " + v, v[:len(v)-len(digits)] + "0" + digits, v[:len(v)-len(digits)] + "+" + digits,
+		strings.ToUpper(v), strings.ToLower(v), "absent", "none", "null",
+	} {
+		if !slices.Contains(given, store.Version(other)) {
+			others = append(others, store.Version(other))
+		}
+	}
+	return others
 }
 
 // versions: Put, Get and List show one version for one state, and different versions for
