@@ -45,8 +45,9 @@ var rooms = []room{
 	{pkg: "store", may: []string{"clock"}},
 	{pkg: "store/internal/cloud", may: []string{"store", "clock"}},
 	{pkg: "store/gcsstore/examples/...", may: []string{anything}},
-	{pkg: "store/probe", may: []string{"clock", "store"}},
-	{pkg: "store/storetest", may: []string{"store"}},
+	{pkg: "store/internal/chase", may: []string{"store"}},
+	{pkg: "store/probe", may: []string{"clock", "store", "store/internal/chase"}},
+	{pkg: "store/storetest", may: []string{"clock", "store", "store/internal/chase"}},
 	{pkg: "store/internal/cloud/cloudtest", may: []string{"store", "store/internal/cloud", "store/probe", "store/storetest"}}, // test gear
 	{pkg: "store/...", may: []string{"store", "clock", "store/internal/cloud"}},
 

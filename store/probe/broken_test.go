@@ -1,6 +1,7 @@
 package probe_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
@@ -503,3 +505,39 @@ func (u unhurried) Delete(ctx context.Context, keys ...string) error {
 }
 
 func isCreate(c store.Condition) bool { return c == store.IfAbsent() }
+
+// inTwoSteps is a store in memory that locks a mutex, checks, and unlocks; and then locks it
+// again, and writes.
+func inTwoSteps(which func(store.Condition) bool, between func(body []byte)) func(store.Store) store.Store {
+	return func(st store.Store) store.Store {
+		var mu sync.Mutex
+		return &putter{st, func(ctx context.Context, st store.Store, key string, body []byte, cond store.Condition) (store.Info, error) {
+			if !which(cond) {
+				return st.Put(ctx, key, body, &store.PutOptions{If: cond})
+			}
+			match, swap := cond.Match()
+			mu.Lock()
+			now, there, err := exists(ctx, st, key)
+			mu.Unlock()
+			if err != nil {
+				return store.Info{}, err
+			}
+			if there != swap || now != match {
+				return store.Info{}, precondition(key)
+			}
+			between(body)
+			mu.Lock()
+			defer mu.Unlock()
+			return st.Put(ctx, key, body, nil)
+		}}
+	}
+}
+
+var copied atomic.Pointer[[]byte]
+
+func copies(body []byte) {
+	body = bytes.Clone(body)
+	copied.Store(&body)
+}
+
+func sleeps([]byte) { time.Sleep(20 * time.Microsecond) }

@@ -18,6 +18,13 @@
 // 9 in 10; one whose listings lack a key once in 200 with more than 99 in 100. It tells nothing
 // about durability.
 //
+// On a store that answers within 50 µs, the writes of a race hardly overlap. So there all clients
+// also write as fast as they can, for a quarter of a second creates and as long swaps. That
+// refuses a store in memory that checks first and writes at once afterwards, or after a copy of the
+// body: in 158 of 160 probes with two processors, and in 39 of 80 with GOMAXPROCS=1. Slower stores
+// get no more requests for it. Nor do stores whose probe has an Options.Clock that stands still,
+// as in a bubble of synctest.
+//
 // Everything it writes has names of the form tmp/<uuid>. It deletes them at the end, even
 // after a failure.
 //

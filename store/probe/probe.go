@@ -20,7 +20,8 @@ import (
 // one. Any other error kept Run from finding out: see the package comment. The report is
 // never nil; after an error it tells how far the probe got.
 //
-// Run sends about three thousand requests and two uploads. It deletes what it wrote.
+// Run sends about three thousand requests and two uploads; if the store answers within 50 µs, many
+// more for half a second. It deletes what it wrote.
 func Run(ctx context.Context, st store.Store, opts *Options) (*Report, error) {
 	if store.IsNil(st) {
 		return &Report{Kept: []string{}}, errors.New("probe: the store is nil")
@@ -104,6 +105,7 @@ func (p *prober) run(ctx context.Context) error {
 		{[]string{ReadWrite, ListWrite}, p.consistency},
 		{[]string{CreateAtomic}, p.raceCreators},
 		{[]string{SwapAtomic}, p.raceSwappers},
+		{nil, p.chases},
 		{nil, p.refusals},
 		{nil, p.listings},
 		{[]string{Uploads}, p.upload},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -87,7 +88,9 @@ func TestReportIsJSONAndText(t *testing.T) {
 func refusal(t *testing.T, breakIt func(store.Store) store.Store, promise, observed string) {
 	t.Helper()
 	inner := memstore.New(nil)
-	report, err := probe.Run(t.Context(), breakIt(inner), &probe.Options{UploadSize: 64 << 10, Refusals: 1})
+	// No chase, which could find something else first: see TestChaseIsForStoresInMemory.
+	slow := tooSlow{clock.System(), new(atomic.Int64)}
+	report, err := probe.Run(t.Context(), breakIt(inner), &probe.Options{UploadSize: 64 << 10, Refusals: 1, Clock: slow})
 	var e *probe.Error
 	if !errors.Is(err, probe.ErrRefused) || !errors.As(err, &e) {
 		t.Fatalf("not refused: %v\n%v", err, report)
@@ -354,7 +357,7 @@ func TestOdds(t *testing.T) {
 			found, requests := 0, 0
 			for seed := range uint64(runs) {
 				counts := faultstore.New(tt.broken(memstore.New(nil), seed), nil)
-				_, err := probe.Run(t.Context(), counts, &probe.Options{UploadSize: 64 << 10})
+				_, err := probe.Run(t.Context(), counts, &probe.Options{UploadSize: 64 << 10, Clock: tooSlow{clock.System(), new(atomic.Int64)}})
 				if errors.Is(err, probe.ErrRefused) {
 					found++
 				} else {
@@ -366,6 +369,67 @@ func TestOdds(t *testing.T) {
 				t.Errorf("found in %d of %d runs, want %d", found, runs, tt.least)
 			}
 		})
+	}
+}
+
+// TestT11_OddsInMemory: how often a single probe refuses a store in memory that checks first and
+// writes afterwards. What it prints for one processor and for two is in the package comment. It
+// asserts little, since another program may have the processors.
+func TestT11_OddsInMemory(t *testing.T) {
+	runs := 10
+	if testing.Short() {
+		runs = 5
+	}
+	nothing := func([]byte) {}
+	for name, broken := range map[string]func(store.Store) store.Store{
+		"create at once": inTwoSteps(isCreate, nothing), "swap at once": inTwoSteps(isSwap, nothing),
+		"create after a copy": inTwoSteps(isCreate, copies), "swap after a copy": inTwoSteps(isSwap, copies),
+		"create after a sleep": inTwoSteps(isCreate, sleeps), "swap after a sleep": inTwoSteps(isSwap, sleeps),
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := 0
+			for range runs {
+				inner := memstore.New(nil)
+				if _, err := probe.Run(t.Context(), broken(inner), &probe.Options{UploadSize: 1}); errors.Is(err, probe.ErrRefused) {
+					found++
+				} else if err != nil {
+					t.Error(err)
+				}
+				empty(t, inner)
+			}
+			t.Logf("refused in %d of %d probes, with GOMAXPROCS %d", found, runs, runtime.GOMAXPROCS(0))
+			if found == 0 && runtime.GOMAXPROCS(0) > 1 {
+				t.Errorf("refused in none of %d probes", runs)
+			}
+		})
+	}
+}
+
+// tooSlow is a clock by which each request takes a millisecond.
+type tooSlow struct {
+	clock.Clock
+	n *atomic.Int64
+}
+
+func (c tooSlow) Now() clock.Instant {
+	return c.Clock.Now().Add(time.Duration(c.n.Add(1)) * time.Millisecond)
+}
+
+// TestChaseIsForStoresInMemory: a store that may cost money gets no request for it.
+func TestChaseIsForStoresInMemory(t *testing.T) {
+	for name, tt := range map[string]struct {
+		clock  clock.Clock
+		chased bool
+	}{"microseconds": {clock.System(), true}, "milliseconds": {tooSlow{clock.System(), new(atomic.Int64)}, false}} {
+		counts := faultstore.New(memstore.New(nil), nil)
+		report, err := probe.Run(t.Context(), counts, &probe.Options{UploadSize: 1, Clock: tt.clock})
+		requests := counts.Counts().Of("", "")
+		if err != nil || (report.Chased > 0) != tt.chased || !tt.chased && requests > 3000 {
+			t.Errorf("%s: %v; %d requests, %d chased, %d overtaken", name, err, requests, report.Chased, report.Overtaken)
+		}
+		if strings.Contains(report.String(), "without a pause") != tt.chased {
+			t.Errorf("%s:\n%s", name, report)
+		}
 	}
 }
 

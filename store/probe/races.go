@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/chase"
 )
 
 // In a race each racer sends one request, and the answers count as they are. A store that
@@ -179,4 +182,82 @@ func (p *prober) race(ctx context.Context, promise, who, key string, old []byte,
 	// this key at the end.
 	delete(p.final, key)
 	return false, nil
+}
+
+// chases lets all clients write as fast as they can, if the store answers within microseconds:
+// otherwise the writes of a race do not overlap. A store that has a network or a disk gets no
+// request. Nor does one while the probe's clock stands still, as in a synctest bubble, since a
+// chase ends after some time.
+//
+// Only two winners of one condition convict the store. An answer of unknown outcome ends the
+// chase, and counts for nothing.
+func (p *prober) chases(ctx context.Context) error {
+	puts := slices.Clone(p.spans["put"])
+	if took := latency(puts).P50; p.rewrite > 0 || took <= 0 || took >= float64(chase.Swift)/float64(time.Millisecond) {
+		return nil
+	}
+	if err := p.chase(ctx, CreateAtomic, "created the same key", func() (func(int) string, store.Version, error) {
+		keys := make([]string, chasePart+1)
+		for i := range keys {
+			keys[i] = p.key()
+		}
+		return func(n int) string { return keys[n] }, "", nil
+	}); err != nil {
+		return err
+	}
+	return p.chase(ctx, SwapAtomic, "replaced the same version", func() (func(int) string, store.Version, error) {
+		key, b := p.key(), body("chase")
+		info, err := p.write(ctx, Create, 0, key, nil, b, store.IfAbsent())
+		delete(p.final, key)
+		return func(int) string { return key }, info.Version, err
+	})
+}
+
+// chasePart is how many creates or swaps there are before their keys are deleted.
+const chasePart = 5000
+
+// chase makes chases of one kind for some time. Begin returns the keys of the next one, and the
+// version with which its swaps begin.
+func (p *prober) chase(ctx context.Context, promise, what string, begin func() (func(n int) string, store.Version, error)) error {
+	const round = 10 * time.Millisecond
+	end := p.opts.Clock.Now().Add(time.Duration(p.opts.Rounds) * round)
+	ctx, cancel := clock.WithTimeout(ctx, p.opts.Clock, p.opts.Attempt+time.Duration(p.opts.Rounds)*round, errRaceTimeout)
+	defer cancel()
+	more := func() bool { return p.opts.Clock.Now().Sub(end) < 0 && ctx.Err() == nil }
+	for more() {
+		before := maps.Clone(p.keys)
+		key, first, err := begin()
+		if err != nil {
+			return err
+		}
+		r := chase.Run(len(p.clients), chasePart, first, more, func(i int, at *chase.Step) (store.Info, error) {
+			cond := store.IfAbsent()
+			if first != "" {
+				cond = store.IfMatch(at.Version)
+			}
+			return p.clients[i].Put(ctx, key(at.N), body("chase"), &store.PutOptions{If: cond})
+		})
+		p.report.Chased += r.Won
+		p.report.Overtaken += r.Lost
+		if r.Twice != nil {
+			return p.refuse(promise, hintAtomic, nil, "%d clients wrote as fast as they could, and two of them %s, after %d writes", len(p.clients), what, p.report.Chased)
+		}
+		if r.Err != nil {
+			p.report.Unknown++
+			return nil
+		}
+		var made []string
+		for k := range p.keys {
+			if !before[k] {
+				made = append(made, k)
+			}
+		}
+		for some := range slices.Chunk(made, 500) {
+			if store.DeleteAll(ctx, p.client(0), some, p.settle) != nil {
+				return nil // they are deleted at the end
+			}
+		}
+		p.keys = before
+	}
+	return nil
 }

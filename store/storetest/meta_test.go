@@ -90,7 +90,7 @@ func TestBrokenStoresFail(t *testing.T) {
 				killed[name] = true
 				// A check that races may miss it once.
 				var errs []string
-				for range 10 {
+				for range 20 {
 					if errs = failures(t, find(t, name), &Options{Quick: true}, m.dialer()); len(errs) > 0 {
 						break
 					}
@@ -147,6 +147,33 @@ func TestReportedLacks(t *testing.T) {
 				return
 			}
 			t.Fatal("no such mutant")
+		})
+	}
+}
+
+// TestOdds: how often a single run of the suite notices a store in memory that checks first and
+// writes afterwards. What it prints for one processor and for two is in the package comment. It
+// asserts little, since another program may have the processors.
+func TestOdds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestBrokenStoresFail has the same stores")
+	}
+	const runs = 10
+	for _, m := range mutants {
+		if !strings.Contains(m.name, "is check, then") || m.each {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			found := 0
+			for range runs {
+				if len(failures(t, find(t, m.fails[0]), new(Options), m.dialer())) > 0 {
+					found++
+				}
+			}
+			t.Logf("%s noticed in %d of %d runs, with GOMAXPROCS %d", m.fails[0], found, runs, runtime.GOMAXPROCS(0))
+			if found == 0 && runtime.GOMAXPROCS(0) > 1 {
+				t.Errorf("%s noticed in none of %d runs", m.fails[0], runs)
+			}
 		})
 	}
 }

@@ -1,13 +1,49 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost/fencepost/store"
 )
+
+// inTwoSteps locks a mutex, checks, and unlocks; and then locks it again, and writes. That is for
+// creates, or else for swaps.
+func inTwoSteps(which store.Condition, between func(body []byte)) func(*broken) {
+	return func(b *broken) {
+		var mu sync.Mutex
+		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
+			match, swap := cond.Match()
+			if cond != store.IfAbsent() && !swap || swap == (which == store.IfAbsent()) {
+				return b.Store.Put(ctx, key, body, &store.PutOptions{If: cond})
+			}
+			mu.Lock()
+			now, there := current(b, key)
+			mu.Unlock()
+			if there != swap || now != match {
+				return store.Info{}, precondition(key)
+			}
+			between(body)
+			mu.Lock()
+			defer mu.Unlock()
+			return b.Store.Put(ctx, key, body, nil)
+		}
+	}
+}
+
+var copied atomic.Pointer[[]byte]
+
+func copies(body []byte) {
+	body = bytes.Clone(body)
+	copied.Store(&body)
+}
+
+func sleeps([]byte) { time.Sleep(20 * time.Microsecond) }
 
 // writeMutants: conditions that hold for the wrong writer, or for several.
 var writeMutants = []mutant{
@@ -29,6 +65,12 @@ var writeMutants = []mutant{
 			}
 			return cond, nil
 		})},
+	{name: "create is check, then put, at once", fails: []string{"CreateRace"}, apply: inTwoSteps(store.IfAbsent(), func([]byte) {})},
+	{name: "create is check, then copy, then put", fails: []string{"CreateRace"}, apply: inTwoSteps(store.IfAbsent(), copies)},
+	{name: "create is check, then sleep, then put", fails: []string{"CreateRace"}, apply: inTwoSteps(store.IfAbsent(), sleeps)},
+	{name: "swap is check, then put, at once", fails: []string{"SwapRace"}, apply: inTwoSteps(store.Condition{}, func([]byte) {})},
+	{name: "swap is check, then copy, then put", fails: []string{"SwapRace"}, apply: inTwoSteps(store.Condition{}, copies)},
+	{name: "swap is check, then sleep, then put", fails: []string{"SwapRace"}, apply: inTwoSteps(store.Condition{}, sleeps)},
 	{name: "create is atomic only within a client", each: true, fails: []string{"CreateRace"}, apply: func(b *broken) {
 		var mu sync.Mutex
 		b.put = func(ctx context.Context, key string, body []byte, cond store.Condition) (store.Info, error) {
@@ -85,6 +127,43 @@ var writeMutants = []mutant{
 		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
 			if cond == store.IfMatch("") {
 				cond = store.Condition{}
+			}
+			return cond, nil
+		})},
+	{name: "versions are compared without case", fails: []string{"Conditions"}, apply: putIf(
+		func(b *broken, _ context.Context, key string, cond store.Condition) (store.Condition, error) {
+			if match, ok := cond.Match(); ok {
+				if now, there := current(b, key); there && strings.EqualFold(string(now), string(match)) {
+					cond = store.IfMatch(now)
+				}
+			}
+			return cond, nil
+		})},
+	{name: "versions are compared without spaces", fails: []string{"Conditions"}, apply: putIf(
+		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
+			if match, ok := cond.Match(); ok {
+				cond = store.IfMatch(store.Version(strings.TrimSpace(string(match))))
+			}
+			return cond, nil
+		})},
+	{name: "versions are compared as numbers", fails: []string{"Conditions"}, apply: putIf(
+		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
+			if match, ok := cond.Match(); ok {
+				cond = store.IfMatch(store.Version(strings.TrimLeft(string(match), "0")))
+			}
+			return cond, nil
+		})},
+	{name: "version 0 is absent", fails: []string{"Conditions"}, apply: putIf(
+		func(_ *broken, _ context.Context, _ string, cond store.Condition) (store.Condition, error) {
+			if cond == store.IfMatch("0") {
+				cond = store.IfAbsent()
+			}
+			return cond, nil
+		})},
+	{name: "any version matches *", fails: []string{"Conditions"}, apply: putIf(
+		func(b *broken, _ context.Context, key string, cond store.Condition) (store.Condition, error) {
+			if now, there := current(b, key); there && cond == store.IfMatch("*") {
+				cond = store.IfMatch(now)
 			}
 			return cond, nil
 		})},

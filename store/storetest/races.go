@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"strconv"
 	"sync/atomic"
+	"time"
 
+	"github.com/fencepost/fencepost/clock"
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/internal/chase"
 )
 
 // try is one writer's part in a race.
@@ -14,7 +17,11 @@ type try struct {
 	body []byte
 	info store.Info
 	err  error
+	took time.Duration
 }
+
+// system is for how long something takes, which decides only how often it is done.
+var system = clock.System()
 
 // race lets every client write to key under cond, all at once.
 func (s *suite) race(key string, cond store.Condition) []try {
@@ -33,9 +40,17 @@ func (s *suite) race(key string, cond store.Condition) []try {
 		t.body = newBody(200)
 		ready <- struct{}{}
 		<-start
+		begun := system.Now()
 		t.info, t.err = s.clients[i].Put(s.Context(), key, t.body, &store.PutOptions{If: cond})
+		t.took = system.Now().Sub(begun)
 		return nil
 	})
+	if s.quickest == 0 {
+		s.quickest = tries[0].took
+	}
+	for _, t := range tries {
+		s.quickest = min(s.quickest, t.took)
+	}
 	return tries
 }
 
@@ -86,6 +101,51 @@ func (s *suite) judge(key string, tries []try) store.Info {
 	return info
 }
 
+// chase lets all clients write as fast as they can, if the store answers within microseconds:
+// otherwise the writes of a race do not overlap. Begin is called before each part, which ends
+// after some thousand steps; it returns the version to begin with.
+func (s *suite) chase(what string, begin func() store.Version, write func(st store.Store, n int, v store.Version) (store.Info, error)) {
+	s.Helper()
+	if s.quickest >= chase.Swift {
+		return // its writes overlap by themselves
+	}
+	const part = 5000
+	more := s.until(time.Duration(s.rounds(1000, 250)) * time.Millisecond)
+	won, lost := 0, 0
+	for more() {
+		r := chase.Run(len(s.clients), part, begin(), more, func(i int, at *chase.Step) (store.Info, error) {
+			return write(s.clients[i], at.N, at.Version)
+		})
+		won, lost = won+r.Won, lost+r.Lost
+		switch {
+		case r.Twice != nil && r.Twice.Version != "":
+			s.Fatalf("%d clients chased each other with %s: two of them replaced version %q, the %d. that there was; does the driver check first and write afterwards?", len(s.clients), what, r.Twice.Version, won)
+		case r.Twice != nil:
+			s.Fatalf("%d clients chased each other with %s: two of them created the same key, the %d. of this check; does the driver check first and write afterwards?", len(s.clients), what, won)
+		case s.opts.UnsureLosers && store.OutcomeOf(r.Err) == store.Unknown:
+			return // that has been tested above
+		case r.Err != nil:
+			s.Fatalf("chase with %s: %v", what, r.Err)
+		}
+	}
+	s.Logf("chase with %s: %d succeeded, %d were refused", what, won, lost)
+	s.overlap(what, lost)
+}
+
+// overlap says so if no two writes have overlapped.
+func (s *suite) overlap(what string, refused int) {
+	s.Helper()
+	if refused == 0 {
+		s.Logf("no two %s overlapped, so this race has tested nothing: run the suite again on a machine with two free processors, and GOMAXPROCS of 2 or more", what)
+	}
+}
+
+// until returns a function that is true for some time.
+func (s *suite) until(d time.Duration) func() bool {
+	end := system.Now().Add(d)
+	return func() bool { return system.Now().Sub(end) < 0 }
+}
+
 // createRace: of many clients that create one key at once, one succeeds and the others are
 // refused.
 func createRace(s *suite) {
@@ -105,6 +165,17 @@ func createRace(s *suite) {
 			s.Errorf("after a late create of %s: version %q, %v; want %q", key, again.Version, err, info.Version)
 		}
 	}
+	part := 0
+	body := newBody(50)
+	s.chase("creates", func() store.Version {
+		s.sweep() // the keys of the part before
+		part++
+		return ""
+	}, func(st store.Store, n int, _ store.Version) (store.Info, error) {
+		info, err := st.Put(s.Context(), fmt.Sprintf("chase/%d/%d", part, n), body, &store.PutOptions{If: store.IfAbsent()})
+		info.Version = "" // the next step is another key
+		return info, err
+	})
 }
 
 // swapRace: of many clients that swap one version at once, one succeeds.
@@ -117,6 +188,11 @@ func swapRace(s *suite) {
 		}
 		current = next
 	}
+	s.chase("swaps", func() store.Version {
+		return s.put(s.st(), "swap", newBody(50), store.Condition{}).Version
+	}, func(st store.Store, _ int, v store.Version) (store.Info, error) {
+		return st.Put(s.Context(), "swap", newBody(50), &store.PutOptions{If: store.IfMatch(v)})
+	})
 }
 
 // swapChain: a counter that many clients increase by swaps ends at the number of swaps.
@@ -125,10 +201,11 @@ func swapChain(s *suite) {
 	each := s.rounds(25, 8)
 	const key = "counter"
 	s.put(s.st(), key, counter(0), store.IfAbsent())
-	var refused atomic.Int64
+	var refused, all atomic.Int64
+	more := s.until(time.Second) // until two have overlapped; on most stores they do at once
 	s.all(workers, func(i int) error {
 		st := s.clients[i]
-		for done := 0; done < each; {
+		for done := 0; done < each || refused.Load() == 0 && more(); {
 			body, info, err := s.read(st, key, nil)
 			if err != nil {
 				return fmt.Errorf("Get(%q) by worker %d: %w", key, i, err)
@@ -145,6 +222,7 @@ func swapChain(s *suite) {
 			switch store.OutcomeOf(err) {
 			case store.Applied:
 				done++
+				all.Add(1)
 			case store.Refused:
 				refused.Add(1)
 			default:
@@ -161,10 +239,11 @@ func swapChain(s *suite) {
 	if err != nil {
 		s.Fatalf("%v", err)
 	}
-	if n != workers*each {
-		s.Errorf("the counter is at %d after %d successful swaps: updates were lost", n, workers*each)
+	if n != int(all.Load()) {
+		s.Errorf("the counter is at %d after %d successful swaps: updates were lost", n, all.Load())
 	}
-	s.Logf("%d swaps succeeded, %d were refused", workers*each, refused.Load())
+	s.Logf("%d swaps succeeded, %d were refused", all.Load(), refused.Load())
+	s.overlap("swaps", int(refused.Load()))
 }
 
 const nonce = 16

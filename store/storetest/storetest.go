@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -97,6 +98,8 @@ type suite struct {
 	prefix  string
 	raw     []store.Store // the clients that dial returned
 	clients []store.Store // the same, below prefix
+	// quickest is how long the quickest write of a race has taken, 0 before the first race.
+	quickest time.Duration
 }
 
 // st is the client for checks of one client.
