@@ -42,7 +42,9 @@ type Store interface {
 	// List yields the objects whose keys begin with prefix, each at most once, in no
 	// particular order. Every object is among them that was there before the call and is
 	// not deleted meanwhile. If a listing misses a key because it is deleted meanwhile, the
-	// listing shows every key that was created before that delete. An error ends the sequence. Prefix is empty or ends in "/".
+	// listing shows every key that sorts after it, was created before that delete, and is
+	// not deleted meanwhile itself. An error ends the sequence. Prefix is empty or ends in
+	// "/". The caller may use the store between two keys, also to delete.
 	List(ctx context.Context, prefix string, opts *ListOptions) iter.Seq2[Info, error]
 
 	// Delete deletes objects, without condition. A missing key is no error. After an
@@ -162,13 +164,16 @@ type Condition struct {
 // IfAbsent holds if nothing is stored under the key.
 func IfAbsent() Condition { return Condition{absent: true} }
 
-// IfMatch holds if the object under the key has version v. An empty v never holds.
+// IfMatch holds if the object under the key has version v. An empty v never holds:
+// [Condition.Match] returns "\x00none" for it, which is no version of any store.
 func IfMatch(v Version) Condition {
 	v = cmp.Or(v, "\x00none")
 	return Condition{match: v}
 }
 
-// Match returns the version that the object must have, if c is an [IfMatch].
+// Match returns the version that the object must have, if c is an [IfMatch]. That version is
+// never empty. For IfMatch("") it is "\x00none", so a driver that compares versions as text
+// refuses it. A driver that sends versions must not send it.
 func (c Condition) Match() (Version, bool) { return c.match, c.match != "" }
 
 func (c Condition) String() string {

@@ -140,7 +140,7 @@ func listBasics(s *suite) {
 
 // listNewest: a client creates the next number and then deletes the one before. A listing
 // shows the number that was highest when the listing began, or a higher one, and never
-// only lower ones (T37).
+// only lower ones (T37). A snapshot does so, and so does a walk in ascending order.
 func listNewest(s *suite) {
 	if s.opts.LooseListing {
 		s.Logf("left out: the driver reports that its listings are loose")
@@ -148,16 +148,18 @@ func listNewest(s *suite) {
 	}
 	const listers = 3
 	key := func(n int64) string { return fmt.Sprintf("n/%020d", n) }
-	// Enough old numbers that a listing of the folder takes a while.
-	const filler = 300
+	// So many old numbers that a listing of the folder takes a while, and, unless in a hurry,
+	// more than a page of most stores has.
+	filler := int64(s.rounds(1100, 300))
 	s.all(listers, func(i int) error {
-		for n := i; n < filler; n += listers {
-			if _, err := s.client(i).Put(s.Context(), key(int64(n)), newBody(20), &store.PutOptions{If: store.IfAbsent()}); err != nil {
-				return fmt.Errorf("Put(%q): %w", key(int64(n)), err)
+		for n := int64(i); n < filler; n += listers {
+			if _, err := s.client(i).Put(s.Context(), key(n), newBody(20), &store.PutOptions{If: store.IfAbsent()}); err != nil {
+				return fmt.Errorf("Put(%q): %w", key(n), err)
 			}
 		}
 		return nil
 	})
+	newestMeanwhile(s, key, &filler)
 	var newest, lists atomic.Int64
 	newest.Store(filler - 1)
 	stop := make(chan struct{})
@@ -168,12 +170,8 @@ func listNewest(s *suite) {
 			rounds := int64(s.rounds(100, 40))
 			for r := int64(0); r < rounds || lists.Load() < rounds && r < 50*rounds; r++ {
 				n := filler + r
-				if _, err := s.client(i).Put(s.Context(), key(n), newBody(20), &store.PutOptions{If: store.IfAbsent()}); err != nil {
-					return fmt.Errorf("Put(%q): %w", key(n), err)
-				}
-				newest.Store(n)
-				if err := s.client(i).Delete(s.Context(), key(n-1)); err != nil {
-					return fmt.Errorf("Delete(%q): %w", key(n-1), err)
+				if err := replace(s, i, key(n-1), key(n), func() { newest.Store(n) }); err != nil {
+					return err
 				}
 			}
 			return nil
@@ -198,6 +196,42 @@ func listNewest(s *suite) {
 			}
 		}
 	})
+}
+
+// replace creates the key next, calls created, and deletes the key last.
+func replace(s *suite, client int, last, next string, created func()) error {
+	if _, err := s.client(client).Put(s.Context(), next, newBody(20), &store.PutOptions{If: store.IfAbsent()}); err != nil {
+		return fmt.Errorf("Put(%q): %w", next, err)
+	}
+	created()
+	if err := s.client(client).Delete(s.Context(), last); err != nil {
+		return fmt.Errorf("Delete(%q): %w", last, err)
+	}
+	return nil
+}
+
+// newestMeanwhile is listNewest without concurrency: the newest number is replaced while the
+// listing stands at some key. There are count numbers, of which the newest is the highest.
+func newestMeanwhile(s *suite, key func(int64) string, count *int64) {
+	s.Helper()
+	for _, at := range []int64{1, *count / 2, *count - 1} {
+		begun, seen, shown := key(*count-1), "", int64(0)
+		for info, err := range s.st().List(s.Context(), "n/", nil) {
+			if err != nil {
+				s.Fatalf("listing: %v", err)
+			}
+			seen = max(seen, info.Key)
+			if shown++; shown == at {
+				if err := replace(s, 1, begun, key(*count), func() {}); err != nil {
+					s.Fatalf("%v", err)
+				}
+			}
+		}
+		if seen < begun {
+			s.Errorf("a listing shows %s as the newest, although %s was there when it began and went only after %s had come", seen, begun, key(*count))
+		}
+		*count++
+	}
 }
 
 // deletes: missing keys, repeated keys, no keys.

@@ -129,6 +129,38 @@ var listMutants = []mutant{
 		}
 	}},
 
+	{name: "list walks in no order", fails: []string{"T37_ListNewest"}, apply: func(b *broken) {
+		turned := func(key string) string { // the order of a hash, say
+			runes := []rune(key)
+			slices.Reverse(runes)
+			return string(runes)
+		}
+		b.list = func(ctx context.Context, prefix string, o *store.ListOptions) iter.Seq2[store.Info, error] {
+			return func(yield func(store.Info, error) bool) {
+				for last, more := "", true; more; { // one page of what there is by then
+					var page []store.Info
+					for info, err := range b.Store.List(ctx, prefix, o) {
+						if err != nil {
+							yield(info, err)
+							return
+						}
+						if turned(info.Key) > last {
+							page = append(page, info)
+						}
+					}
+					slices.SortFunc(page, func(x, y store.Info) int { return strings.Compare(turned(x.Key), turned(y.Key)) })
+					more = len(page) > 50
+					for _, info := range page[:min(len(page), 50)] {
+						if !yield(info, nil) {
+							return
+						}
+						last = turned(info.Key)
+					}
+				}
+			}
+		}
+	}},
+
 	{name: "delete of a missing key fails", fails: []string{"Delete", "ListAndDeleteMany"}, apply: func(b *broken) {
 		b.del = func(ctx context.Context, keys ...string) error {
 			for _, key := range keys {

@@ -13,7 +13,7 @@ type Options struct {
 	// object.
 	UploadOverwrites bool
 	// LooseListing accepts that a listing misses both a key that is deleted meanwhile and
-	// the next key that was created before the delete. On such a store a listing can
+	// the next key, which sorts after it and was created before the delete. On such a store a listing can
 	// miss the newest manifest (T37). A log on it relies on its grace period, which must be
 	// longer than any listing takes.
 	LooseListing bool
