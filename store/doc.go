@@ -39,8 +39,10 @@
 //     anything is sent.
 //  2. Put. Options may be nil. Read the condition with [PutOptions.Condition]: always,
 //     if absent (== [IfAbsent]()), or if the object has a version ([Condition.Match]).
-//     The store must check it atomically. Do not read first and write then. A version
-//     that the store cannot have given is [ErrPrecondition]. Turn the retries of the SDK
+//     The store must check it atomically. Do not read first and write then: a lock has
+//     to be held over both. A version that the store cannot have given is
+//     [ErrPrecondition]. Compare versions as text: a parser that takes 01 for 1, or 0
+//     for absent, lets a write through. Turn the retries of the SDK
 //     off: a retry hides the outcome of the attempt before. Return only when the object is
 //     durable: what the store has acknowledged, shown or given as the reason of a refusal
 //     survives its crash. No test of this project can see that.
@@ -54,9 +56,12 @@
 //     must end in an error.
 //  5. List. All pages, each key at most once, complete for what was there when List was
 //     called. If the listing misses a key because it is deleted meanwhile, it shows every key
-//     that was created before that delete: a snapshot does, a walk over a live map may not.
-//     StartAfter is only a hint. Leave out keys that CheckKey would not accept,
-//     and stop when the caller's loop stops.
+//     that sorts after it and was created before that delete, unless that one is deleted
+//     meanwhile too. A snapshot does so, and so do pages in ascending order. A walk over a
+//     live hash map does not: when the next number is created and then the one before is
+//     deleted, it may miss both. StartAfter is only a hint. Leave out keys that CheckKey
+//     would not accept, and stop when the caller's loop stops. Hold no lock while that loop
+//     has a key: it may delete or write.
 //  6. Upload. Bounded memory, visible whole or not at all. If the caller's reader fails,
 //     wrap its error in Err and leave Kind nil. If the answer to the last
 //     request is lost, read the key: nobody else writes it. If leftovers cost money,
@@ -69,7 +74,8 @@
 //     call whose ctx has ended already should send nothing, and fails in the same way. Wrap
 //     the cause in Err; write in Hint what to do.
 //  9. Times. Info.LastModified and Info.Date come from the store's clock only. Leave them
-//     zero if it does not tell them.
+//     zero if it does not tell them. A store inside the process takes both from a
+//     clock.Clock in its Options, so that tests can move it.
 //  10. Traits. Name without credentials; MinRewrite if one key cannot be written as often
 //     as one likes; MultiProcess unless the objects live in this process.
 //
@@ -83,12 +89,18 @@
 // # Connect and test a driver
 //
 // Register a URL scheme in init, so that [Open] finds the driver in every program that
-// imports its package. Refuse parameters that the driver does not know, with [ErrInvalid].
-// Return [Sub] of the store for the path of the URL; it appends the prefix to Traits.Name:
+// imports its package. Return [Sub] of the store for the path of the URL; it appends the prefix
+// to Traits.Name. Refuse with [ErrInvalid], and a Hint that says what to write, whatever else is
+// in the URL and means nothing: a user, a fragment, a port, an empty host, a URL without "//"
+// (URL.Opaque), and parameters that the driver does not know. Leave Op and Key of the error
+// empty: Open sets them, without what may be secret.
 //
 //	func init() { store.Register("xx", open) }
 //
 //	func open(ctx context.Context, u *url.URL) (store.Store, error) {
+//		if u.Opaque != "" || u.Host == "" || u.Port() != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+//			return nil, &store.Error{Kind: store.ErrInvalid, Hint: "write xx://bucket or xx://bucket/prefix"}
+//		}
 //		st, err := New(u.Host) // no requests: a missing bucket shows at the first one
 //		if err != nil {
 //			return nil, err
@@ -105,8 +117,23 @@
 // Probe a live bucket with probe.Run. To see how code bears lost answers, wrap the driver
 // with faultstore.New.
 //
-// A driver in this repository also gets an entry in the drivers of open.go a row in
-// docs/stores.md, and its name in the comment of [Open], in the README's packages and in the
-// map of docs/internals.md. If it needs an SDK, it is a module of its own, as gcsstore is, and
-// imports_test.go names the SDK.
+// The suite and the probe do not prove that a driver is right: their package comments say what
+// they miss.
+//
+// # Add a driver to this repository
+//
+// The driver is named in each of these places:
+//
+//   - the map drivers in store/open.go, and the comment of [Open] there;
+//   - cmd/fencepost/clouds.go, which imports it for the command line;
+//   - the packages in README.md, and both tables of docs/internals.md;
+//   - "What was run" in docs/stores.md, with a row once CI runs it;
+//   - unvalidated in house_api_test.go, if no value of its Options can be wrong.
+//
+// If it needs an SDK, it is a module of its own, as gcsstore is. Then cmd/fencepost/go.mod has a
+// require and a replace for it, and imports_test.go names the SDK.
+//
+// Then run this. It names what is missing:
+//
+//	go test -run '^TestHouse' .
 package store
