@@ -57,8 +57,8 @@ const LockPrefix = layout.LockPrefix
 //     store.ErrDenied.
 //
 // Run contends again after [Session.Resign], and after a failure of the store during the
-// opening that may pass. After a lost term or a fenced writer it contends again whatever work
-// returned, nil too.
+// opening that may pass. After a lost term or a fenced writer it contends again, whatever error
+// work returned, and also if work returned nil and not all that it appended is in the history.
 func Run(ctx context.Context, st store.Store, opts *Options, work func(ctx context.Context, s *Session) error) error {
 	// All faults are found now and not when an epoch has been won, hours later.
 	faults := []error{opts.Validate()}
