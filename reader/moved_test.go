@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,39 +82,30 @@ func TestMovedAtEveryRequest(t *testing.T) {
 			base := sample(t)
 			for _, from := range []uint64{0, 13, 16} {
 				for n := 1; ; n++ {
-					reached := false
+					var reached func() bool
 					inBubbleFork(t, base, func(w *world) {
 						w.patience = 5 * time.Second
 						begun := time.Now()
 						tailing := w.reader(&reader.Options{Ahead: 4})
-						w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+						reached = w.Faulty.BeforeFirst(func(op faultstore.Op) bool {
 							// After the format, and while there is time to find out what comes of it.
-							if op.ClientN == n+1 && !reached && time.Since(begun) < 3*time.Second {
-								reached = true
-								script(w)
-							}
-						})
-						if err := w.tail(tailing, from, nil); err != nil && reached {
+							return op.ClientN == n+1 && time.Since(begun) < 3*time.Second
+						}, func(context.Context) { script(w) })
+						if err := w.tail(tailing, from, nil); err != nil && reached() {
 							t.Errorf("tail from %d, moved at request %d: %v", from, n, err)
 						}
 					})
-					over := !reached
-					reached = false
+					over := !reached()
 					inBubbleFork(t, base, func(w *world) {
 						reading := w.reader(&reader.Options{Ahead: 4})
 						least := w.History()
-						w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-							if op.ClientN == n+1 && !reached {
-								reached = true
-								script(w)
-							}
-						})
+						reached = w.Faulty.BeforeFirst(func(op faultstore.Op) bool { return op.ClientN == n+1 }, func(context.Context) { script(w) })
 						values, err := w.read(reading, from)
 						if want := w.History(); err != nil || len(values)+int(from) < len(least) || !slices.Equal(values, want[from:int(from)+len(values)]) {
 							t.Errorf("read from %d, moved at request %d: %q, %v", from, n, values, err)
 						}
 					})
-					if over && !reached || t.Failed() {
+					if over && !reached() || t.Failed() {
 						break
 					}
 				}
@@ -143,10 +135,10 @@ func TestMergedInTheMiddle(t *testing.T) {
 	}
 	old := w.Newest().Segments[0].Key
 	r := w.reader(nil)
-	missed := 0
+	var missed atomic.Int64
 	w.Faulty.SetAfter(func(_ context.Context, op faultstore.Op, err error) {
 		if op.Key == old && err != nil {
-			missed++
+			missed.Add(1)
 		}
 	})
 	g := got{}
@@ -164,8 +156,8 @@ func TestMergedInTheMiddle(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(g.values, w.History()) || missed == 0 {
-		t.Errorf("%d records of %d, %d requests found nothing", len(g.values), len(w.History()), missed)
+	if !slices.Equal(g.values, w.History()) || missed.Load() == 0 {
+		t.Errorf("%d records of %d, %d requests found nothing", len(g.values), len(w.History()), missed.Load())
 	}
 }
 
@@ -228,18 +220,15 @@ func TestT37_CompleteRead(t *testing.T) {
 	base := sample(t)
 	w := worldOf(base.Fork(t, nil))
 	before := w.Keys("")
-	once := false
-	w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-		if pos, ok := layout.ParseDataKey(op.Key); ok && pos == logtest.At(4, 3) && !once {
-			once = true
-			w.Lead(3)
-			w.compact(2)
-			w.Lead(1)
-			w.litter(slices.DeleteFunc(before, func(key string) bool { return key == layout.DataKey(pos) }))
-		}
+	slot := layout.DataKey(logtest.At(4, 3))
+	pruned := w.Faulty.BeforeFirst(func(op faultstore.Op) bool { return op.Key == slot }, func(context.Context) {
+		w.Lead(3)
+		w.compact(2)
+		w.Lead(1)
+		w.litter(slices.DeleteFunc(before, func(key string) bool { return key == slot }))
 	})
 	values, err := w.read(w.reader(&reader.Options{Ahead: 1}), 0)
-	if err != nil || !once || !slices.Equal(values, w.History()) {
+	if err != nil || !pruned() || !slices.Equal(values, w.History()) {
 		t.Errorf("read %q, %v; want %q", values, err, w.History())
 	}
 	if n := len(w.Keys(layout.ManifestPrefix)); n < 5 {

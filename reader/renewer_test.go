@@ -30,19 +30,19 @@ func TestPinNotRenewed(t *testing.T) {
 		if s.Err() != nil {
 			t.Fatal(s.Err())
 		}
-		var sent time.Time // the last renewal; its answer is slow
+		var sent atomic.Pointer[time.Time] // the last renewal; its answer is slow
 		w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
+			now := time.Now()
 			switch {
 			case op.Kind != faultstore.Put:
 				return faultstore.Fault{}
-			case sent.IsZero():
-				sent = time.Now()
+			case sent.CompareAndSwap(nil, &now):
 				return faultstore.Fault{ReplyDelay: 5 * time.Second}
 			}
 			return faultstore.Fault{Drop: true, Hang: true}
 		})
 		<-s.Lost()
-		if took := time.Since(sent); took != ttl || !errors.Is(s.Err(), reader.ErrPinLost) || !errors.Is(s.Err(), context.DeadlineExceeded) {
+		if took := time.Since(*sent.Load()); took != ttl || !errors.Is(s.Err(), reader.ErrPinLost) || !errors.Is(s.Err(), context.DeadlineExceeded) {
 			t.Errorf("after %v: %v", took, s.Err())
 		}
 		w.Faulty.SetHook(nil)

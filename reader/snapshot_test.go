@@ -318,7 +318,7 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for n := 1; ; n++ {
-				reached := false
+				var reached func() bool
 				inTable(t, 0, func(w *table) {
 					w.story(func(i int) {
 						if i == 1 {
@@ -327,12 +327,7 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 					})
 					r := w.reader(nil)
 					from := len(w.states)
-					w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-						if op.ClientN == n+1 && !reached {
-							reached = true
-							script(w)
-						}
-					})
+					reached = w.Faulty.BeforeFirst(func(op faultstore.Op) bool { return op.ClientN == n+1 }, func(context.Context) { script(w) })
 					s, err := r.Snapshot(context.Background(), nil)
 					w.Faulty.SetBefore(nil)
 					if err != nil {
@@ -352,7 +347,7 @@ func TestSnapshotAtEveryRequest(t *testing.T) {
 					}
 					_ = s.Close(context.Background())
 				})
-				if !reached || t.Failed() {
+				if !reached() || t.Failed() {
 					break
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,19 +81,17 @@ func TestReadAndPinRacesPrune(t *testing.T) {
 		r, table := w.known()
 		version := table.Version()
 		w.edit(1, 0)
-		raced := false
-		w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-			if op.Kind == faultstore.Put && strings.HasPrefix(op.Key, "pin/") && !raced {
-				raced = true
-				for range 3 {
-					w.compact(8)
-					time.Sleep(2 * time.Second)
-				}
+		raced := w.Faulty.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Kind == faultstore.Put && strings.HasPrefix(op.Key, "pin/")
+		}, func(context.Context) {
+			for range 3 {
+				w.compact(8)
+				time.Sleep(2 * time.Second)
 			}
 		})
 		news, pin, err := pinned(table)
-		if err != nil || len(news) != 1 || pin.Key != "" || !raced {
-			t.Errorf("version %d was pruned: edits %v, pin %+v, %v; raced: %v", version, news, pin, err, raced)
+		if err != nil || len(news) != 1 || pin.Key != "" || !raced() {
+			t.Errorf("version %d was pruned: edits %v, pin %+v, %v; raced: %v", version, news, pin, err, raced())
 		}
 		if pins, err := r.Pins(context.Background()); err != nil || len(pins) != 0 {
 			t.Errorf("left are %v, %v", pins, err)
@@ -115,12 +114,10 @@ func TestReadAndPinFails(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			gone := errors.New("the caller has gone")
 			made := false
-			w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
+			cancelled := w.Faulty.BeforeFirst(func(op faultstore.Op) bool {
 				made = made || op.Kind == faultstore.Put && strings.HasPrefix(op.Key, "pin/")
-				if made && strings.HasPrefix(op.Key, fault) {
-					cancel(gone)
-				}
-			})
+				return made && strings.HasPrefix(op.Key, fault)
+			}, func(context.Context) { cancel(gone) })
 			want := func([]reader.Edit) string { return "a table" }
 			if fault == "data/" { // the pin is made at a look at the manifest before the end
 				w.takeOver()
@@ -128,8 +125,8 @@ func TestReadAndPinFails(t *testing.T) {
 			}
 			_, pin, err := table.ReadAndPin(ctx, want)
 			w.Faulty.SetBefore(nil)
-			if !errors.Is(err, gone) || pin.Key != "" || !made {
-				t.Fatalf("%s: %+v, %v; made: %v", fault, pin, err, made)
+			if !errors.Is(err, gone) || pin.Key != "" || !cancelled() {
+				t.Fatalf("%s: %+v, %v; cancelled: %v", fault, pin, err, cancelled())
 			}
 			if pins, err := r.Pins(context.Background()); err != nil || len(pins) != 0 {
 				t.Errorf("%s: left are %v, %v", fault, pins, err)
@@ -203,11 +200,14 @@ func TestReadAndPinOnce(t *testing.T) {
 					w.takeOver()
 					w.edit(1, 0)
 				}
+				var mu sync.Mutex
 				made := map[string]int{} // PUTs of each pin
 				w.Faulty.SetHook(func(op faultstore.Op) faultstore.Fault {
 					if op.Kind != faultstore.Put || !strings.HasPrefix(op.Key, "pin/") {
 						return faultstore.Fault{}
 					}
+					mu.Lock()
+					defer mu.Unlock()
 					made[op.Key]++
 					if lost && made[op.Key] == 2 {
 						return faultstore.Fault{Err: faultstore.ErrTimeout}
@@ -223,9 +223,11 @@ func TestReadAndPinOnce(t *testing.T) {
 				if n := w.Faulty.Counts().Of(faultstore.List, "manifest/") - before.Of(faultstore.List, "manifest/"); n < 2 {
 					t.Fatalf("the manifest was looked at %d times, so this tests nothing", n)
 				}
+				mu.Lock()
 				if len(made) != 1 || asked != 1 {
 					t.Errorf("%d pins were made; want was called %d times", len(made), asked)
 				}
+				mu.Unlock()
 				pins, err := r.Pins(context.Background())
 				if err != nil || len(pins) > 1 || len(pins) == 1 && pins[0].Key != pin.Key || len(pins) == 0 && !lost {
 					t.Errorf("left are %v, %v; returned was %+v", pins, err, pin)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -277,11 +276,9 @@ func TestOldestIsGivenUp(t *testing.T) {
 		w.compact(2)
 		w.Lead(8)
 		r := w.reader(nil)
-		var before atomic.Bool // a reader has several requests at once
-		w.Faulty.SetBefore(func(_ context.Context, op faultstore.Op) {
-			if op.Kind != faultstore.Get || !strings.HasPrefix(op.Key, "segment/") || before.Swap(true) {
-				return
-			}
+		before := w.Faulty.BeforeFirst(func(op faultstore.Op) bool {
+			return op.Kind == faultstore.Get && strings.HasPrefix(op.Key, "segment/")
+		}, func(context.Context) {
 			w.compact(2)
 			w.truncate(12)
 			for range 3 {
@@ -299,7 +296,7 @@ func TestOldestIsGivenUp(t *testing.T) {
 				first = rec.Offset
 			}
 		}
-		if end := len(w.History()); !before.Load() || first == 0 || first != w.Newest().First() || int(first)+n != end {
+		if end := len(w.History()); !before() || first == 0 || first != w.Newest().First() || int(first)+n != end {
 			t.Errorf("%d records from %d on; the log has those from %d to %d", n, first, w.Newest().First(), end)
 		}
 	})
