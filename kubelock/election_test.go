@@ -3,6 +3,7 @@ package kubelock_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,15 +196,14 @@ func TestRunOrDieOnABadNetwork(t *testing.T) {
 	for _, release := range []bool{true, false} {
 		elect(t, release, func(e *election) {
 			e.next()
-			n := 0
-			e.st.SetHook(func(op faultstore.Op) faultstore.Fault {
-				n++
-				if n%3 == 0 {
+			var requests atomic.Int64
+			e.st.SetHook(func(faultstore.Op) faultstore.Fault {
+				if n := int(requests.Add(1)); n%3 == 0 {
 					return outcomes[n/3%len(outcomes)].fault
 				}
 				return faultstore.Fault{}
 			})
-			for n < 2000 {
+			for requests.Load() < 2000 {
 				select {
 				case l := <-e.leads:
 					if l.err != nil || l.token.Epoch() <= e.last {
