@@ -20,7 +20,8 @@ type Options struct {
 	// Clients is how many clients there are and race, default 8, at least 2.
 	Clients int
 	// Rounds is how many races of each kind must have a result, default 25. If the store answers
-	// within 50 µs, there are besides 10 ms for each in which all clients write without a pause.
+	// within 50 µs, there are besides 10 ms for each in which all clients write without a pause,
+	// unless Rounds is below 10.
 	Rounds int
 	// Keys is how many objects are written to test reads and listings, default 16.
 	Keys int

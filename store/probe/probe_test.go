@@ -419,10 +419,14 @@ func (c tooSlow) Now() clock.Instant {
 func TestChaseIsForStoresInMemory(t *testing.T) {
 	for name, tt := range map[string]struct {
 		clock  clock.Clock
+		rounds int
 		chased bool
-	}{"microseconds": {clock.System(), true}, "milliseconds": {tooSlow{clock.System(), new(atomic.Int64)}, false}} {
+	}{
+		"microseconds": {clock.System(), 10, true}, "milliseconds": {tooSlow{clock.System(), new(atomic.Int64)}, 25, false},
+		"a short probe": {clock.System(), 9, false},
+	} {
 		counts := faultstore.New(memstore.New(nil), nil)
-		report, err := probe.Run(t.Context(), counts, &probe.Options{UploadSize: 1, Clock: tt.clock})
+		report, err := probe.Run(t.Context(), counts, &probe.Options{UploadSize: 1, Clock: tt.clock, Rounds: tt.rounds})
 		requests := counts.Counts().Of("", "")
 		if err != nil || (report.Chased > 0) != tt.chased || !tt.chased && requests > 3000 {
 			t.Errorf("%s: %v; %d requests, %d chased, %d overtaken", name, err, requests, report.Chased, report.Overtaken)
