@@ -15,7 +15,7 @@
 //   - fencepost.campaign: from the beginning of a campaign to the win.
 //   - fencepost.term: from the win to the end of the term, with its cause.
 //   - fencepost.open: the opening of an epoch, with what it read.
-//   - fencepost.writer: from the opening until the writer took no appends any more. It is an
+//   - fencepost.writer: from the opening until all outcomes of the writer were known. It is an
 //     error if the writer was fenced or has failed, and not if it was closed.
 //   - fencepost.append: an object of the log, from sending it to its acknowledgement. It has all
 //     appends that shared the object.

@@ -236,7 +236,7 @@ func TestCompactor(t *testing.T) {
 
 // The hooks that the caller has already are called too.
 func TestNextHooksAreCalled(t *testing.T) {
-	m, _ := newMetrics(t, nil)
+	m, reg := newMetrics(t, nil)
 	n := 0
 	w := m.Writer(writer.Hooks{
 		Acknowledged: func(writer.Acknowledgement) { n++ }, Opened: func(writer.Opening) { n++ },
@@ -246,7 +246,8 @@ func TestNextHooksAreCalled(t *testing.T) {
 	w.Opened(writer.Opening{})
 	w.Checkpoint(writer.Checkpoint{})
 	w.Progress(writer.Progress{})
-	w.Ended(writer.Ending{Err: writer.ErrClosed})
+	w.Ended(writer.Ending{Err: fmt.Errorf("%w: %w", writer.ErrClosed, &fence.FencedError{Role: "compactor"})})
+	want(t, reg, 1, "fencepost_writer_ends_total", "closed")
 	l := m.Leader("log", leader.Hooks{
 		Elected: func(leader.Election) { n++ }, Ended: func(leader.End) { n++ },
 		Heartbeat: func(leader.Heartbeat) { n++ }, Leader: func(leader.Record) { n++ },

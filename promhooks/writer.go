@@ -77,7 +77,7 @@ func (m *Metrics) Writer(next writer.Hooks) writer.Hooks {
 	}
 	h.Ended = func(e writer.Ending) {
 		outcome := published(e.Err)
-		if outcome != "fenced" && errors.Is(e.Err, writer.ErrClosed) {
+		if errors.Is(e.Err, writer.ErrClosed) { // also if another role's ErrFenced is its cause
 			outcome = "closed"
 		}
 		w.ends.WithLabelValues(outcome).Inc()

@@ -185,7 +185,20 @@ func TestEndedIsTold(t *testing.T) {
 			if err := x.Close(ctx); kind(err) != "unknown" {
 				e.Errorf("Close: %v", err)
 			}
-			x.once(writer.ErrClosed, time.Second)
+			x.once(writer.ErrClosed, time.Minute)
+		},
+		"a compactor's successor ends Close's context, twice": func(e *env) {
+			x := e.watch(nil)
+			ctx, cancel := context.WithCancelCause(e.Context())
+			if err := x.Close(e.Context()); err != nil {
+				e.Error(err)
+			}
+			cancel(&fence.FencedError{Role: "compactor", Epoch: 3, By: 9})
+			_ = x.Close(ctx)
+			if err := x.Err(); errors.Is(err, writer.ErrFenced) {
+				e.Errorf("Err is %v after the end", err)
+			}
+			x.once(writer.ErrClosed, 0)
 		},
 		"the term ends": func(e *env) {
 			over := errors.New("term over")

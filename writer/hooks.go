@@ -59,13 +59,14 @@ type Ending struct {
 	Epoch fence.Epoch
 	// Err is what [Writer.Err] returns from now on:
 	//   - [ErrFenced] if the writer has met a successor, also during Close;
-	//   - [ErrClosed] if Close has ended it, or Options.Until, whose cause it has too;
+	//   - [ErrClosed] if Close has ended it, or Options.Until, whose cause it has too. The cause may
+	//     be an ErrFenced, such as a compactor's: ask for ErrClosed first;
 	//   - else the store's error.
 	//
 	// A writer that was fenced, and has sent nothing after that, ends with ErrClosed: see
 	// [Writer.Done]. Whether all appends are in the history, Close says.
 	Err error
-	// Lasted is the time from the end of Open until the writer took no appends any more.
+	// Lasted is the time from the end of Open until all outcomes were known.
 	Lasted time.Duration
 }
 

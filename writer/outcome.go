@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -219,7 +218,7 @@ func (w *Writer) report() {
 // shut makes the writer take no more appends. What waits is still sent. Called with mu held.
 func (w *Writer) shut(err error) {
 	switch {
-	case w.err != nil && !errors.Is(w.err, ErrFenced) && errors.Is(err, ErrFenced):
+	case w.err != nil && !superseded(w.err) && superseded(err):
 		w.err = err // a successor is news, also to a writer that was closed or had failed
 	case w.err == nil:
 		w.err = err
@@ -236,17 +235,20 @@ func (w *Writer) shut(err error) {
 			w.tasks.Go(func() { w.told(err) }) // Close has not begun to wait: it shuts the writer before
 		}
 		if w.opts.Hooks.Ended != nil {
-			lasted := w.opts.Clock.Now().Sub(w.opened)
-			w.ending.Go(func() { w.end(lasted) })
+			w.ending.Go(w.end)
 		}
 	}
 }
 
 // end calls the hook once Err is final: a task that still runs may meet a successor.
-func (w *Writer) end(lasted time.Duration) {
+func (w *Writer) end() {
 	w.tasks.Wait()
-	w.opts.Hooks.Ended(Ending{Epoch: w.token.Epoch(), Err: w.Err(), Lasted: lasted})
+	w.opts.Hooks.Ended(Ending{Epoch: w.token.Epoch(), Err: w.Err(), Lasted: w.opts.Clock.Now().Sub(w.opened)})
 }
+
+// superseded reports whether err says that the log has a successor. The cause of a context that
+// ended the writer may be the ErrFenced of another role, such as a compactor's.
+func superseded(err error) bool { return errors.Is(err, ErrFenced) && !errors.Is(err, ErrClosed) }
 
 // halt makes the writer also send nothing more. What waits is certainly not committed. What
 // is in flight goes on until its outcome is known. Called with mu held, and acknowledge is

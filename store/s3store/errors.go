@@ -114,7 +114,7 @@ func kindOf(c call, status int, code string) error {
 func maySucceed(err error) aws.Ternary {
 	var answer *smithyhttp.ResponseError
 	var api smithy.APIError
-	if !errors.As(err, &answer) || !errors.As(err, &api) || answer.HTTPStatusCode()/100 != 4 {
+	if !errors.As(err, &answer) || !errors.As(err, &api) || answer.Response == nil || answer.HTTPStatusCode()/100 != 4 {
 		return aws.UnknownTernary
 	}
 	if kindOf(call{missing: store.ErrNotFound}, answer.HTTPStatusCode(), api.ErrorCode()) != nil || api.ErrorCode() == "NoSuchUpload" {
