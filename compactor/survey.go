@@ -59,12 +59,13 @@ func (p *pass) survey(ctx context.Context, expire bool) (*survey, error) {
 
 // horizon returns what survey.horizon is.
 func (p *pass) horizon(ctx context.Context, m *state.Manifest, kept map[uint64]state.Kept, age func(store.Info) time.Duration) (*state.Manifest, error) {
-	// guard:grace. A compactor deletes what a manifest has made unnecessary only when that
-	// manifest is at least a grace period old. Without this check, on a store whose listings are
-	// not atomic: a reader has seen manifest 5, which is pinned, and lists again; the listing
-	// passes the places of manifests 7 to 9 before they are created; they replace manifest 6,
-	// which a compactor deletes; then the listing comes to the place of manifest 6; the reader
-	// takes manifest 5 for the newest, and a pruned slot for the tail.
+	// guard:grace. A compactor deletes what a manifest has made unnecessary only when that manifest
+	// is at least a grace period old. Some stores make a listing by a walk through a directory: in
+	// any order, and not in one moment. Without this check: manifest 6 raises the floor, and slot
+	// 1/4 is pruned; a reader that knows only manifest 5, which is pinned, finds slot 1/4 absent,
+	// and lists the manifests; the walk passes the places of manifests 7 to 9 before they are
+	// created; they replace manifest 6, and a compactor deletes it; then the walk comes to the
+	// place of manifest 6; the reader takes manifest 5 for the newest, and slot 1/4 for the tail.
 	//
 	//mutant:replace age(k.Info) >= grace => k.Version == v
 	grace := p.log.Format().Grace

@@ -94,12 +94,14 @@ func (p *past) commit(l *listing, version int64) (seen, bool) {
 		return seen{}, false
 	}
 	c := p.commits[i]
-	// guard:delta-past-same. Log cleanup uses what a publisher remembers of a Delta version only if the
-	// listing shows the same object. Without this check: publisher A reads version 8, which names
-	// manifest 9, and sleeps before it releases pins; an operator restores the Delta log from a backup
-	// that ends with version 7; others create another version 8, which names manifest 5, and later
-	// versions; a week later A wakes, and lists the log; version 8 is the oldest within the retention, so
-	// A releases the pin of manifest 5; a compactor deletes file F, which version 8 names.
+	// guard:delta-past-same. A Delta version names a manifest, whose pin keeps the version's files.
+	// A publisher remembers which manifest each version names. Log cleanup uses that only if the
+	// listing shows the object that the publisher has read. Without this check: publisher A reads
+	// version 8, which names manifest 9, and sleeps before its cleanup; an operator restores the
+	// Delta log from a backup that ends with version 7; others create another version 8, which
+	// names manifest 5, and later versions; a week later A wakes, and lists the Delta log; version
+	// 8 is the oldest within the retention; A remembers manifest 9 for it, and releases the pin of
+	// manifest 5; a compactor deletes file F, which version 8 has.
 	//
 	//mutant:replace c.object == l.commits[version].Version => true
 	return c, c.object != "" && c.object == l.commits[version].Version

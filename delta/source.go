@@ -91,10 +91,13 @@ func (s *source) open(ctx context.Context, p *Publisher) error {
 // twins finds the sources that are the same log. They may have been opened one after the other, when
 // the first one was published already.
 //
-// guard:delta-twin. Of sources that have one log's id, none is published. Without this rule: a log is
-// copied, and a publisher gets the log and its copy; first only the copy can be opened, and then both;
-// both get an edit; the publisher publishes the edit of the copy, and counts the edit of the log as
-// published, for the two have one count.
+// guard:delta-twin. Of sources that have the same log id, none is published, because the table has
+// one place for each log id, up to which that log is published. Without this rule: an operator
+// copies a log, and both are written on; a publisher gets both as sources, and at first can open
+// only the copy, so it does not notice; it publishes edit 4 of the copy, and notes the copy's
+// place; then it can open the log too; the log lacks that place, so the publisher takes the log for
+// one that was restored from a backup; the table has the files of the copy, and the log is never
+// published again.
 //
 //mutant:replace by[s.log]; other != nil => by[s.log]; other == s
 func twins(sources []*source) {

@@ -56,10 +56,11 @@ func (p *Publisher) versions(todo []*work) [][]part {
 
 // runs merges steps into as few as there can be.
 //
-// guard:delta-rewrite-run. Edits that share a Delta version end before an edit that rewrites files if
-// some of these were active before the version, and others were not. Without this rule: file F1 is
-// published; edit 2 adds F2, and edit 3 replaces F1 and F2 by G; one version publishes both edits, so it
-// adds G and removes F1; G has new rows, so both are marked as a change of data; programs that follow
+// guard:delta-rewrite-run. One Delta version may publish several edits. It ends before an edit that
+// replaces files if some of the replaced files were in the Delta table before this version, and
+// others were not. Without this rule: file F1 is published; edit 2 adds F2, and edit 3 replaces F1
+// and F2 by G, which has the rows of both; one version publishes both edits, so it removes F1 and
+// adds G; the rows of F2 are new, so all of G is marked as a change of data; programs that follow
 // the table's changes get the rows of F1 a second time.
 //
 //mutant:replace old && fresh => old && fresh && false

@@ -295,10 +295,11 @@ func (w *Writer) ripe() bool {
 // again. Called with mu held.
 func (w *Writer) paced(now clock.Instant) clock.Instant {
 	p, at := &w.pace, now
-	// guard:pace-idle. An object waits for a part of the usual latency, to gather more records,
-	// only while another object is in flight. Without this check: the usual latency is 30 ms; a
-	// lone client is acknowledged after 1 ms, and appends again; the writer holds this append back
-	// for 1 ms, although nothing is in flight.
+	// guard:pace-idle. Only while an object is in flight does the next one wait, to gather more
+	// records: until a part of the usual latency has passed since the last object was sent. Without
+	// this check: a request usually takes 30 ms; one request of a lone client is answered unusually
+	// soon, after 1 ms, and the client appends again at once; the writer holds this append back for
+	// another millisecond, although nothing is in flight, and no other record comes.
 	//
 	//mutant:replace w.inFlight > 0 => true
 	if w.inFlight > 0 {

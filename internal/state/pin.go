@@ -204,11 +204,12 @@ func (l *Log) claim(ctx context.Context, version uint64, o PinOptions, proved fu
 		}
 	}()
 	info, err := store.Create(ctx, l.st, p.key, body, &store.WriteOptions{Settle: l.opts.Settle})
-	// guard:pin-taken. A refused create of a pin is reported as a lost pin, so the caller makes another
-	// one. Only this process and compactors write this key, so a compactor has expired the pin. Without
-	// this check: A's create is applied, and its answer is lost; a compactor expires the pin, which was
-	// not renewed for a minute; A's second request is refused; A's snapshot fails, although it could
-	// begin again.
+	// guard:pin-taken. A refused create of a pin is reported as a lost pin, so the caller makes
+	// another one. The key is new, so the pin there is this process's own. It differs only if
+	// somebody has expired it: a compactor, or an operator who removes pins by their name. Without
+	// this check: A's create is applied, and its answer is lost; a compactor expires the pin, which
+	// was not renewed for a minute; A's second request is refused; A's snapshot fails, although it
+	// could begin again.
 	//
 	//mutant:replace errors.Is(err, store.ErrPrecondition) => false
 	if errors.Is(err, store.ErrPrecondition) {
