@@ -21,7 +21,8 @@ func liveOf(j *job) (pids map[int]bool) {
 func TestExecGroup(t *testing.T) {
 	t.Parallel()
 	log := fileURL(t)
-	a := startJob(t, log, testValidity, "--group --partitions 3", "setsid deaf")
+	const validity = 2 * testValidity // a session outlives a stall of the machine
+	a := startJob(t, log, validity, "--group --partitions 3", "setsid deaf")
 	a.works(6)
 	before := liveOf(a)
 	var first, watchdog int
@@ -44,7 +45,7 @@ func TestExecGroup(t *testing.T) {
 		t.Errorf("of 6 processes %d have survived; the other partitions' 4 should have", survivors)
 	}
 	a.signal(syscall.SIGKILL)
-	b := startJob(t, log, testValidity, "--group", "")
+	b := startJob(t, log, validity, "--group", "")
 	last := a.dies()
 	b.works(3)
 	for _, tr := range traces(t, b.dir) {
