@@ -9,7 +9,6 @@ import (
 	"io"
 	"iter"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -216,8 +215,8 @@ func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, 
 		if !strings.Contains(typed, "?") {
 			e.Key = strings.TrimSuffix(e.Key, "?…")
 		}
-		if strings.Contains(e.Hint, "import _") { // advice for programmers
-			e.Hint = noDriver(u.Scheme, e.Hint)
+		if strings.Contains(e.Hint, "import _") { // advice for programmers, after what is the matter
+			e.Hint = e.Hint[:strings.LastIndex(e.Hint, ";")] + "; write for example s3://bucket/prefix or file:///dir"
 		}
 	}
 	if errors.Is(err, store.ErrInvalid) {
@@ -230,18 +229,6 @@ func (a *app) store(ctx context.Context, raw string, create bool) (store.Store, 
 		return nil, err
 	}
 	return newWatched(st, a.con), nil
-}
-
-// noDriver says that there is no driver for a scheme, and for which there are some. The hint of
-// store.Open lists those that are registered.
-func noDriver(scheme, hint string) string {
-	var has string
-	if _, known, ok := strings.Cut(hint, "this program knows "); ok {
-		known, _, _ = strings.Cut(known, ";")
-		schemes := slices.DeleteFunc(strings.Split(known, ", "), func(s string) bool { return s == "mem" }) // open refuses it
-		has = "; it has " + strings.Join(schemes, "://, ") + "://"
-	}
-	return fmt.Sprintf("this build of fencepost has no driver for %s://%s; write for example s3://bucket/prefix or file:///dir", scheme, has)
 }
 
 // logStore opens the store of a log that exists.

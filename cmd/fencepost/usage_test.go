@@ -83,7 +83,7 @@ func TestBadInput(t *testing.T) {
 		"two URLs":               {"status " + log + " " + log, "", 2, []string{"not 2 arguments"}},
 		"a path for a URL":       {"cat /var/lib/log", "", 2, []string{"write s3://bucket/prefix, or file:///dir"}},
 		"a relative directory":   {"cat file://log", "", 2, []string{`open "file://log":`, "file:///absolute/dir"}},
-		"a driver not built in":  {"cat xx://bucket/x", "", 2, []string{"this build of fencepost has no driver for xx://; it has az://, file://, gs://, s3://;", "s3://bucket/prefix"}},
+		"a driver not built in":  {"cat xx://bucket/x", "", 2, []string{"no driver for xx://; this program knows az, file, gs, mem, s3;", "s3://bucket/prefix"}},
 		"an unknown scheme":      {"cat http://host/x", "", 2, []string{"no driver for http://", "s3://bucket/prefix"}},
 		"a bad from":             {"cat --from -1 " + log, "", 2, []string{"-1"}},
 		"a bad format":           {"cat --format xml " + log, "", 2, []string{"raw, frames or json"}},

@@ -31,7 +31,8 @@ func Tune(t *http.Transport) {
 	t.ResponseHeaderTimeout = 2 * time.Minute
 	// Over HTTP/2 all requests share one connection. If it dies without a word, a request that runs
 	// into its context's deadline leaves it open, and so the next heartbeat is sent on it too. A ping
-	// finds out within 20 s. On a slow line the ping waits behind an upload, up to 4 MiB of it in the
-	// kernel: with 5 s for its answer, uploads through a proxy that buffers them at 800 KB/s failed.
+	// finds out within 20 s. Its answer may take 15 s of these, because the kernel sends a ping after
+	// the bytes of an upload that it already has, up to 4 MiB. With 5 s, uploads failed on a line of
+	// 800 KB/s to a proxy that says nothing until it has a whole body.
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 15 * time.Second}
 }
