@@ -67,7 +67,10 @@ func (a *acks) appendWhile(ctx context.Context, s *fencepost.Session, goesOn fun
 // work is done. Nearly no time passes between its last acknowledgement and the first of its
 // successor, and its process ends as soon as another leads. Requests take 0 to 40 ms.
 func TestRunHandsOver(t *testing.T) {
-	const rounds = 100
+	rounds := 100
+	if testing.Short() { // make race
+		rounds = 25
+	}
 	var done atomic.Uint64 // the epoch whose work is to return nil
 	hows := map[string]func(w *world, n *node, s *fencepost.Session){
 		"told to end":              func(_ *world, n *node, _ *fencepost.Session) { n.cancel(errStop) },

@@ -26,6 +26,9 @@ func (w *world) workers(n int) (all []*worker) {
 // The steady state costs the same, whatever the number of partitions.
 func TestSteadyStateCosts(t *testing.T) {
 	for _, partitions := range []int{10, 1000, 20_000} {
+		if testing.Short() && partitions > 1000 { // make race
+			continue
+		}
 		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
 			inWorld(t, partitions, func(w *world) {
 				all := w.workers(4)
@@ -99,7 +102,11 @@ func TestJoinsAndLeaves(t *testing.T) {
 func TestCrash(t *testing.T) {
 	const workers = 10
 	var gaps, watchers []time.Duration
-	for seed := range 40 {
+	seeds := 40
+	if testing.Short() { // make race
+		seeds = 20
+	}
+	for seed := range seeds {
 		inFaultyWorld(t, 40, faultstore.Options{Seed: uint64(seed)}, func(w *world) {
 			var all []*worker
 			for i := range workers {

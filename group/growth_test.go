@@ -13,11 +13,15 @@ var days = flag.Int("days", 1, "how many days of virtual time TestWhatGrows take
 // TestWhatGrows counts the objects of a group of two workers, of which one is killed each day and
 // another one comes.
 func TestWhatGrows(t *testing.T) {
+	day := 24 * time.Hour
+	if testing.Short() { // make race
+		day /= 4
+	}
 	inWorld(t, 8, func(w *world) {
 		stays := w.worker("stays")
-		for day := range *days {
-			x := w.worker(fmt.Sprint("day ", day))
-			time.Sleep(24 * time.Hour)
+		for i := range *days {
+			x := w.worker(fmt.Sprint("day ", i))
+			time.Sleep(day)
 			x.crash()
 		}
 		kinds, n := map[string]int{}, 0

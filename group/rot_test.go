@@ -262,8 +262,11 @@ func TestCheckTheHintOfAnotherGroup(t *testing.T) {
 // token again. They end with an error that names the object, or share all partitions.
 func TestRotAndMembers(t *testing.T) {
 	o := full(t)
-	n := 0
-	o.harms(*users**every, func(h harm) {
+	n, step := 0, *users**every
+	if testing.Short() { // make race
+		step *= 4
+	}
+	o.harms(step, func(h harm) {
 		if n++; t.Failed() {
 			return
 		}

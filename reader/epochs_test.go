@@ -74,6 +74,9 @@ func TestManyEpochs(t *testing.T) {
 		// is in doubt.
 		"long epochs": {[]int{100, 100, 100, 100, 100}, 16 << 10, 256 << 10},
 	} {
+		if testing.Short() && (len(tt.lengths) == len(many) || tt.size > 1<<20) { // make race: the others have it all
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(logtest.New(t, logtest.Format(), &memstore.Options{Clock: clock.Go()}))
 			epochsOf(w, tt.size, tt.lengths...)
@@ -139,6 +142,9 @@ func TestManyEpochsTakeTime(t *testing.T) {
 		"300 records, void ones": {func(*rand.Rand) int { return 300 }, 15, 64, jitter},
 		"some 100, void ones":    {func(random *rand.Rand) int { return int(100 * random.ExpFloat64()) }, 20, 64, jitter},
 	} {
+		if testing.Short() && tt.void == 0 && len(name)%3 > 0 { // make race
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			lengths, random := make([]int, epochs), rand.New(rand.NewPCG(1, 2))
 			for i := range lengths {

@@ -121,28 +121,35 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(n int) (f footprint) {
+	// start begins such a process, and returns a function that waits for what it has measured.
+	start := func(n int) func() footprint {
+		var out bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), exe)
 		cmd.Env = append(os.Environ(), role+"=idle", idleURL+"=file://"+filepath.Join(t.TempDir(), "group")+"?create=true", fmt.Sprintf("%s=%d", idlePartitions, n))
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		if err != nil {
+		cmd.Stdout, cmd.Stderr = &out, os.Stderr
+		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(out, &f); err != nil {
-			t.Fatal(err)
+		return func() (f footprint) {
+			if err := cmd.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(out.Bytes(), &f); err != nil {
+				t.Fatal(err)
+			}
+			return f
 		}
-		return f
 	}
 	mib := func(n int64) float64 { return float64(n) / (1 << 20) }
 	n := size(1000, 100)
-	one := run(1)
+	waitOne := start(1)
 	var rss, live []float64
 	goroutines := 0
 	for range size(5, 1) {
-		f := run(n)
+		f := start(n)()
 		rss, live, goroutines = append(rss, mib(f.RSS)), append(live, mib(f.Live)), max(goroutines, f.Goroutines)
 	}
+	one := waitOne()
 	mean := func(all []float64) (sum float64) {
 		for _, v := range all {
 			sum += v / float64(len(all))

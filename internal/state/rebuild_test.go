@@ -75,12 +75,16 @@ func TestRebuild(t *testing.T) {
 			}
 		}
 	}
+	rounds := 12
+	if testing.Short() { // make race
+		rounds = 5
+	}
 	step(0, 9*MaxInline, 0)
-	for range 12 {
+	for range rounds {
 		step(MaxInline/4, MaxInline/3, MaxInline/4)
 	}
 	step(0, 0, 3*MaxInline/2)
-	for range 12 {
+	for range rounds {
 		step(0, MaxInline/2, MaxInline)
 	}
 	for _, list := range []string{"segments", "dropped", "files", "removed"} {

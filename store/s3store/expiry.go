@@ -50,8 +50,7 @@ func (s *Store) Expiries(ctx context.Context, prefix string) ([]store.Expiry, er
 // only to objects with tags, which this driver never sets. A rule for objects of some
 // size may apply to any object.
 func scope(r types.LifecycleRule) (prefix string, tagged bool) {
-	//lint:ignore SA1019 rules made before there were filters have it, and are answered so
-	prefix = aws.ToString(r.Prefix) //nolint:staticcheck // see above
+	prefix = aws.ToString(r.Prefix) //nolint:staticcheck // SA1019: rules made before there were filters have it, and are answered so
 	if f := r.Filter; f != nil {
 		if f.Prefix != nil {
 			prefix = *f.Prefix

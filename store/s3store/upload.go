@@ -1,10 +1,7 @@
 // Nothing else imports the manager, so that its successor, which is not 1.0
-// yet, can take its place by changing this file. The exclusion is written twice:
-// for staticcheck and for golangci-lint.
+// yet, can take its place by changing this file.
 
-//lint:file-ignore SA1019 feature/s3/manager is deprecated in favour of feature/s3/transfermanager, whose interface still changes (0.x).
-
-//nolint:staticcheck // SA1019, as above
+//nolint:staticcheck // SA1019: feature/s3/manager is deprecated in favour of feature/s3/transfermanager, whose interface still changes (0.x)
 package s3store
 
 import (
