@@ -60,11 +60,14 @@ func (r *running) receive(s syscall.Signal) {
 		default:
 			close(r.hard)
 		}
+	case r.forward == nil && fatal(s): // between two commands: there must be no other
+		r.ending = true
+		r.end(&interrupted{s})
 	default:
 		r.ending = r.ending || s == syscall.SIGINT || s == syscall.SIGQUIT
 		select {
 		case r.forward <- s:
-		default: // between two commands, or it does not take them
+		default: // it does not take them
 		}
 	}
 }
@@ -98,15 +101,15 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 	r.mu.Lock()
 	r.leads = !r.ending
 	r.mu.Unlock()
-	if r.ended() { // a signal, or the end of --wait, came at the moment of the win
-		return nil
-	}
 	file, remove, err := deadlineFile()
 	if err != nil {
 		return err
 	}
 	defer remove()
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
+		if r.ended() { // a signal, or the end of --wait, came before there was a command
+			return nil
+		}
 		began := clock.System().Now()
 		status, err := r.once(ctx, t, file)
 		if errors.Is(context.Cause(ctx), leader.ErrLost) && !errors.Is(context.Cause(ctx), leader.ErrResigned) {
@@ -124,11 +127,10 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 			wait = 250 * time.Millisecond
 		}
 		r.con.note("the command ended with status %d; starting it again in %v", status.Exit(), wait)
-		if clock.Sleep(ctx, clock.System(), wait) != nil {
-			if r.ended() {
-				r.finish(codeError(status.Exit()))
-				return nil
-			}
+		_ = clock.Sleep(ctx, clock.System(), wait)
+		if r.ended() {
+			r.finish(codeError(status.Exit()))
+			return nil
 		}
 	}
 }
@@ -173,8 +175,8 @@ func (r *running) verdict(ctx context.Context, err error) error {
 	switch {
 	case r.code != nil:
 		return r.code
-	case cause != nil && !r.leads:
-		return cause // a signal, or it waited long enough
+	case cause != nil:
+		return cause // a signal, or it waited long enough; no command ran
 	}
 	return err
 }

@@ -73,6 +73,20 @@ func TestExecTerminal(t *testing.T) {
 	}
 }
 
+// TestExecBetweenCommands: a signal that comes when no command runs is not lost. With --restart there
+// would be another command, which never gets it.
+func TestExecBetweenCommands(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGTERM} {
+		c, errs := script(t, t.TempDir(), "--restart", fileURL(t), `[ -e "$OUT/second" ] && exec sleep 600; [ -e "$OUT/first" ] && touch "$OUT/second"; touch "$OUT/first"; exit 7`)
+		eventually(t, "the second command has ended", func() bool { return strings.Contains(errs.String(), "starting it again in 500ms") })
+		_ = c.Process.Signal(s)
+		if got := exitStatus(t, c.Wait()); got != 7 {
+			t.Errorf("%v: status %d: %s", s, got, errs)
+		}
+	}
+}
+
 // TestExecCtrlZ: Ctrl-Z stops the command and exec, as a shell expects, and both go on together.
 func TestExecCtrlZ(t *testing.T) {
 	t.Parallel()
