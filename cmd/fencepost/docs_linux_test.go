@@ -22,6 +22,7 @@ var pageTime = flag.Duration("page-time", 2*time.Minute, "how long a page of the
 // them. This command stands for fencepost, and an S3 endpoint in this process for all buckets.
 // Package pages says how a page marks what cannot run. A page may take a minute.
 func TestDocuments(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

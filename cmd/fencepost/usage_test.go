@@ -177,10 +177,10 @@ func TestBadInput(t *testing.T) {
 		"truncate at noon":       {"truncate --before-time noon " + log, "", 2, []string{"--before-time", "7d"}},
 		"a short bucket":         {"policy --role writer s3://b/p", "", 2, []string{`"b", has 1 characters`, "3 to 63"}},
 		"a region missing":       {"cat s3://bucket/x?endpoint=nonsense", "", 2, []string{"endpoint"}},
-		"nothing to append to":   {"append s3://bucket/x?endpoint=http://127.0.0.1:1", "x", 1, []string{"127.0.0.1:1"}},
+		"nothing to append to":   {"append --timeout 1s s3://bucket/x?endpoint=http://127.0.0.1:1", "x", 1, []string{"127.0.0.1:1"}},
 		"Google's store":         {"status --timeout 1s gs://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"gs://bucket/x at http://127.0.0.1:1 did not answer", "connection refused"}},
 		"Azure's store":          {"status --timeout 1s az://box/x?endpoint=http://127.0.0.1:1/account&anonymous=true", "", 1, []string{"az://box/x at http://127.0.0.1:1/account did not answer", "connection refused"}},
-		"no server":              {"cat s3://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
+		"no server":              {"cat --timeout 1s s3://bucket/x?endpoint=http://127.0.0.1:1", "", 1, []string{"127.0.0.1:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("AWS_ACCESS_KEY_ID", "id-of-a-key")
