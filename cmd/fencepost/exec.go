@@ -64,6 +64,7 @@ type execution struct {
 	graceSet, validitySet bool
 
 	signals chan os.Signal
+	ending  bool // a signal was received that ends exec, also if the lead is lost
 }
 
 func (a *app) execCmd() *cobra.Command {
@@ -114,7 +115,7 @@ writes to check FENCEPOST_EPOCH. It needs Linux, and the rights of a candidate.`
 	fl := c.Flags()
 	spanVar(fl, &x.wait, "wait", "", positive, "how long to wait for the lead (default as long as it takes)")
 	fl.BoolVarP(&x.noWait, "no-wait", "n", false, "give up at once if somebody else leads")
-	fl.BoolVar(&x.restart, "restart", false, "start the command again when it ends")
+	fl.BoolVar(&x.restart, "restart", false, "start the command again when it ends, unless somebody ended it")
 	spanVar(fl, &x.grace, "grace", "", positive, "time from SIGTERM to SIGKILL (default a fifth of the validity)")
 	spanVar(fl, &x.poll, "poll", "", positive, "how often to look who leads (default 1/40 of the validity)")
 	fl.BoolVar(&x.group, "group", false, "run a command for each partition of the group that this process owns")
@@ -169,7 +170,7 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	for pause := time.Duration(0); ; pause = time.Second {
 		err := x.lead(ctx, st, pause)
-		if !x.restart || ctx.Err() != nil || !errors.Is(err, supervise.ErrLost) && !errors.Is(err, supervise.ErrWatchdog) {
+		if !x.restart || x.ending || ctx.Err() != nil || !errors.Is(err, supervise.ErrLost) && !errors.Is(err, supervise.ErrWatchdog) {
 			return x.outcome(err)
 		}
 		x.con.note("%v; waiting to lead again", err)
@@ -237,14 +238,18 @@ func forwarded() (all []os.Signal) {
 func (x *execution) lead(parent context.Context, st store.Store, pause time.Duration) error {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
 	defer end(nil)
-	r := &running{execution: x, end: end, hard: make(chan struct{})}
+	r := &running{execution: x, done: ctx, end: end, hard: make(chan struct{})}
 	over := make(chan struct{})
 	handled := make(chan struct{})
 	go func() {
 		defer close(handled)
 		r.handle(over)
 	}()
-	defer func() { close(over); <-handled }()
+	defer func() {
+		close(over)
+		<-handled
+		x.ending = x.ending || r.ended()
+	}()
 	// A signal that came just before x.signals was set up is known here only.
 	defer context.AfterFunc(parent, func() { r.giveUp(context.Cause(parent)) })()
 	if err := clock.Sleep(ctx, clock.System(), pause); err != nil {

@@ -21,11 +21,13 @@ import (
 // sharing is exec in a group: a command for each partition that this process owns.
 type sharing struct {
 	*execution
-	end  context.CancelCauseFunc // makes this member leave in good order
+	done context.Context         // over when this member leaves
+	end  context.CancelCauseFunc // ends done: this member leaves in good order
 	hard chan struct{}           // closed: the commands are told to end now
 
 	mu       sync.Mutex
-	ending   bool
+	term     terminations
+	told     bool                          // hard is closed
 	commands map[int]chan<- syscall.Signal // of each partition
 }
 
@@ -34,7 +36,7 @@ type sharing struct {
 func (x *execution) share(parent context.Context, st store.Store) error {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
 	defer end(nil)
-	s := &sharing{execution: x, end: end, hard: make(chan struct{}), commands: map[int]chan<- syscall.Signal{}}
+	s := &sharing{execution: x, done: ctx, end: end, hard: make(chan struct{}), commands: map[int]chan<- syscall.Signal{}}
 	over, handled := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(handled)
@@ -95,15 +97,9 @@ func (s *sharing) receive(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
-		again := s.ending
-		s.ending = true
 		s.end(&interrupted{sig})
-		if !again {
-			return
-		}
-		select {
-		case <-s.hard:
-		default:
+		if s.term.add() > 1 && !s.told {
+			s.told = true
 			close(s.hard)
 		}
 		return
@@ -127,7 +123,15 @@ func (s *sharing) work(ctx context.Context, p *group.Partition) error {
 	}
 	defer remove()
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
-		status, err := s.once(ctx, p, file)
+		signals := make(chan syscall.Signal, 16)
+		if !s.begin(p, signals) {
+			// This member leaves. The partition is its own until another is ready, but no command begins.
+			now, cancel := until(ctx, s.hard)
+			<-now.Done()
+			cancel()
+			return context.Cause(s.done)
+		}
+		status, err := s.once(ctx, p, file, signals)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -138,19 +142,29 @@ func (s *sharing) work(ctx context.Context, p *group.Partition) error {
 		case !s.restart:
 			return nil
 		}
-		if err := clock.Sleep(ctx, clock.System(), wait); err != nil {
-			return err
+		pause, cancel := until(ctx, s.done.Done())
+		_ = clock.Sleep(pause, clock.System(), wait)
+		cancel()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
 }
 
-func (s *sharing) once(ctx context.Context, p *group.Partition, file string) (supervise.Status, error) {
+// begin lets a command get signals, unless this member leaves.
+func (s *sharing) begin(p *group.Partition, signals chan<- syscall.Signal) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done.Err() != nil {
+		return false
+	}
+	s.commands[p.Number()] = signals
+	return true
+}
+
+func (s *sharing) once(ctx context.Context, p *group.Partition, file string, signals chan syscall.Signal) (supervise.Status, error) {
 	ctx, cancel := until(ctx, s.hard)
 	defer cancel()
-	signals := make(chan syscall.Signal, 16)
-	s.mu.Lock()
-	s.commands[p.Number()] = signals
-	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

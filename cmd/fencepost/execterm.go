@@ -18,15 +18,36 @@ import (
 // running is one term of exec, with the wait for it.
 type running struct {
 	*execution
-	end  context.CancelCauseFunc // ends the wait or, in good order, the term
+	done context.Context         // over when a signal, or the end of --wait, has ended the wait or the term
+	end  context.CancelCauseFunc // ends done, and with it the wait or, in good order, the term
 	hard chan struct{}           // closed: the command is told to end now
 	seen fence.Epoch             // the last one, when the wait began
 
 	mu      sync.Mutex
 	leads   bool
-	ending  bool                  // a signal was received that ends the command for good
+	ending  bool                  // a signal was received after which no other command begins
+	term    terminations          // of SIGTERM
+	told    bool                  // the command that runs was told to end
 	forward chan<- syscall.Signal // to the command; nil while there is none
-	code    error                 // how the command has ended
+	code    error                 // how the last command has ended
+}
+
+// terminations counts signals that end a process. Terminals and timeout(1) send copies of the first one
+// within a moment, which do not count.
+type terminations struct {
+	n     int
+	first clock.Instant
+}
+
+func (t *terminations) add() int {
+	now := clock.System().Now()
+	switch {
+	case t.n == 0:
+		t.n, t.first = 1, now
+	case now.Sub(t.first) > time.Second:
+		t.n++
+	}
+	return t.n
 }
 
 // handle passes signals on.
@@ -44,32 +65,30 @@ func (r *running) handle(over <-chan struct{}) {
 func (r *running) receive(s syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case !r.leads:
-		if fatal(s) {
-			r.ending = true
-			r.end(&interrupted{s})
-		}
-	case s == syscall.SIGTERM && !r.ending:
+	switch again := r.leads && r.term.n > 0; {
+	case s == syscall.SIGTERM && r.leads && r.term.add() == 1:
 		// In good order: a candidate that waits comes close first.
-		r.ending = true
-		r.end(&interrupted{s})
-	case s == syscall.SIGTERM:
-		select {
-		case <-r.hard:
-		default:
-			close(r.hard)
+		if !again {
+			r.stop(s)
 		}
-	case r.forward == nil && fatal(s): // between two commands: there must be no other
-		r.ending = true
-		r.end(&interrupted{s})
-	default:
+	case s == syscall.SIGTERM && r.leads && !r.told:
+		r.told = true
+		close(r.hard)
+	case r.forward != nil:
 		r.ending = r.ending || s == syscall.SIGINT || s == syscall.SIGQUIT
 		select {
 		case r.forward <- s:
 		default: // it does not take them
 		}
+	case fatal(s): // there is no command, and there must be none
+		r.stop(s)
 	}
+}
+
+// stop ends the wait or, in good order, the term. The caller has r.mu.
+func (r *running) stop(s syscall.Signal) {
+	r.ending = true
+	r.end(&interrupted{s})
 }
 
 // fatal reports whether a signal ends a process that does not expect it, and a user means that.
@@ -99,7 +118,7 @@ func (r *running) met(rec leader.Record, self string) {
 // work runs the command for as long as the term lasts.
 func (r *running) work(ctx context.Context, t *leader.Term) error {
 	r.mu.Lock()
-	r.leads = !r.ending
+	r.leads = true
 	r.mu.Unlock()
 	file, remove, err := deadlineFile()
 	if err != nil {
@@ -107,32 +126,50 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 	}
 	defer remove()
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
-		if r.ended() { // a signal, or the end of --wait, came before there was a command
+		if err := lostLead(ctx); err != nil { // in the pause between two commands
+			r.finish(err)
+			return err
+		}
+		signals := make(chan syscall.Signal, 16)
+		if !r.begin(signals) { // a signal, or the end of --wait, came before there was a command
 			return nil
 		}
 		began := clock.System().Now()
-		status, err := r.once(ctx, t, file)
-		if errors.Is(context.Cause(ctx), leader.ErrLost) && !errors.Is(context.Cause(ctx), leader.ErrResigned) {
-			err = fmt.Errorf("%w: %w", supervise.ErrLost, context.Cause(ctx))
+		status, err := r.once(ctx, t, file, signals)
+		if lost := lostLead(ctx); lost != nil {
+			err = lost
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			r.finish(err)
 			return err
-		case !r.restart, ctx.Err() != nil, r.ended():
-			r.finish(codeError(status.Exit()))
+		}
+		r.finish(codeError(status.Exit()))
+		if !r.restart || ctx.Err() != nil || r.ended() || byHand(status) {
 			return nil
 		}
 		if clock.System().Now().Sub(began) > time.Minute {
 			wait = 250 * time.Millisecond
 		}
 		r.con.note("the command ended with status %d; starting it again in %v", status.Exit(), wait)
-		_ = clock.Sleep(ctx, clock.System(), wait)
-		if r.ended() {
-			r.finish(codeError(status.Exit()))
-			return nil
-		}
+		pause, cancel := until(ctx, r.done.Done())
+		_ = clock.Sleep(pause, clock.System(), wait)
+		cancel()
 	}
+}
+
+// byHand reports whether a command has died of a signal with which people and terminals end programs. Such a
+// command is not started again. A shell says that one has by its exit status.
+func byHand(s supervise.Status) bool {
+	n := s.Exit() - 128
+	return n == int(syscall.SIGHUP) || n == int(syscall.SIGINT) || n == int(syscall.SIGQUIT)
+}
+
+// lostLead is the error of a term that was lost, or nil.
+func lostLead(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, leader.ErrLost) && !errors.Is(cause, leader.ErrResigned) {
+		return fmt.Errorf("%w: %w", supervise.ErrLost, cause)
+	}
+	return nil
 }
 
 func (r *running) ended() bool {
@@ -147,24 +184,36 @@ func (r *running) finish(err error) {
 	r.code = err
 }
 
+// begin lets a command get signals, unless it must not begin.
+func (r *running) begin(signals chan<- syscall.Signal) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ending {
+		return false
+	}
+	r.forward, r.told = signals, false
+	return true
+}
+
 // once runs the command until it ends.
-func (r *running) once(ctx context.Context, t *leader.Term, file string) (supervise.Status, error) {
+func (r *running) once(ctx context.Context, t *leader.Term, file string, signals chan syscall.Signal) (supervise.Status, error) {
 	ctx, cancel := until(ctx, r.hard)
 	defer cancel()
-	signals := make(chan syscall.Signal, 16)
-	r.to(signals)
-	defer r.to(nil)
+	defer context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.told = true
+	})()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.forward = nil
+	}()
 	return supervise.Run(ctx, &supervise.Command{
 		Path: r.path, Args: r.argv, Env: r.environment(t.Epoch(), file), Watchdog: []string{"fencepost", watchdogVerb},
 		Held: t.Held, Grace: r.grace, Signals: signals,
 		Renewed: func(deadline supervise.Moment) { r.renewed(file, t.Epoch(), deadline, r.grace) },
 	})
-}
-
-func (r *running) to(signals chan<- syscall.Signal) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.forward = signals
 }
 
 // verdict is the error of a wait and a term.

@@ -5,9 +5,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -77,13 +79,97 @@ func TestExecTerminal(t *testing.T) {
 // would be another command, which never gets it.
 func TestExecBetweenCommands(t *testing.T) {
 	t.Parallel()
+	// The third time there is a pause of a second.
+	const text = `n=$(cat "$OUT/n" || echo 0); echo $((n+1)) >"$OUT/n"; [ $n = 3 ] && exec sleep 600; exit 7`
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGTERM} {
-		c, errs := script(t, t.TempDir(), "--restart", fileURL(t), `[ -e "$OUT/second" ] && exec sleep 600; [ -e "$OUT/first" ] && touch "$OUT/second"; touch "$OUT/first"; exit 7`)
-		eventually(t, "the second command has ended", func() bool { return strings.Contains(errs.String(), "starting it again in 500ms") })
+		c, errs := script(t, t.TempDir(), "--restart", fileURL(t), text)
+		eventually(t, "three commands have ended", func() bool { return strings.Contains(errs.String(), "starting it again in 1s") })
 		_ = c.Process.Signal(s)
 		if got := exitStatus(t, c.Wait()); got != 7 {
 			t.Errorf("%v: status %d: %s", s, got, errs)
 		}
+	}
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		out := t.TempDir()
+		c, _ := script(t, out, "--restart --partitions 1", fileURL(t), text)
+		waitFile(t, filepath.Join(out, "n"))
+		eventually(t, "three commands have ended", func() bool { return waitFile(t, filepath.Join(out, "n")) == "3" })
+		_ = c.Process.Signal(s)
+		if got := exitStatus(t, c.Wait()); got != 128+int(s) {
+			t.Errorf("group, %v: status %d", s, got)
+		}
+		if n := waitFile(t, filepath.Join(out, "n")); n != "3" {
+			t.Errorf("group, %v: %s commands", s, n)
+		}
+	}
+}
+
+// TestExecByHand: a command that dies of a signal with which people end programs is not started again. On a
+// terminal, Ctrl-C reaches the command alone.
+func TestExecByHand(t *testing.T) {
+	t.Parallel()
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+		c, errs := script(t, t.TempDir(), "--restart", fileURL(t), fmt.Sprintf("kill -%d $$", s))
+		if got := exitStatus(t, c.Wait()); got != 128+int(s) {
+			t.Errorf("%v: status %d: %s", s, got, errs)
+		}
+	}
+}
+
+// TestExecLostAfterQuit: the lead is lost after a signal that ends the command for good. Exec does not lead again.
+func TestExecLostAfterQuit(t *testing.T) {
+	t.Parallel()
+	out, url := t.TempDir(), fileURL(t)
+	c, errs := script(t, out, "--restart", url, `trap : QUIT; echo x >"$OUT/runs"; while :; do sleep 1; done`)
+	waitFile(t, filepath.Join(out, "runs"))
+	_ = c.Process.Signal(syscall.SIGQUIT)
+	must(t, "", "step-down", url)
+	if got := exitStatus(t, c.Wait()); got != exitLost {
+		t.Errorf("status %d: %s", got, errs)
+	}
+}
+
+// TestExecLaterSignals: copies of the first SIGTERM do not count. Of later ones the command gets each.
+func TestExecLaterSignals(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	c, errs := script(t, out, "", fileURL(t), `n=0; trap 'n=$((n+1)); echo $n >"$OUT/n"; [ $n = 2 ] && exit 5' TERM; echo 0 >"$OUT/n"; while :; do sleep 0.1; done`)
+	says := func(n string) {
+		t.Helper()
+		eventually(t, n+" signals", func() bool { return waitFile(t, filepath.Join(out, "n")) == n })
+	}
+	says("0")
+	_ = c.Process.Signal(syscall.SIGTERM)
+	says("1")
+	_ = c.Process.Signal(syscall.SIGTERM) // a copy, as of timeout(1)
+	time.Sleep(1200 * time.Millisecond)
+	says("1")
+	_ = c.Process.Signal(syscall.SIGTERM)
+	if got := exitStatus(t, c.Wait()); got != 5 {
+		t.Errorf("status %d: %s", got, errs)
+	}
+}
+
+// TestExecIgnored: a shell that starts a program in the background lets it ignore Ctrl-C.
+func TestExecIgnored(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	c := command(t, "exec")
+	c.Path, c.Args = "/bin/sh", []string{"sh", "-c", `trap "" INT; exec "$@"`, "sh", self, "exec", "--wait", "30s", fileURL(t), "--", "sh", "-c", `echo x >"$OUT/runs"; sleep 2; exit 6`}
+	c.Env = append(c.Env, "OUT="+out)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // it has hardly begun
+	_ = c.Process.Signal(syscall.SIGINT)
+	waitFile(t, filepath.Join(out, "runs"))
+	_ = c.Process.Signal(syscall.SIGINT)
+	if got := exitStatus(t, c.Wait()); got != 6 {
+		t.Errorf("status %d", got)
 	}
 }
 

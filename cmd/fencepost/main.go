@@ -33,7 +33,11 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		if !signal.Ignored(s) { // what a shell started in the background ignores Ctrl-C, and goes on doing so
+			signal.Notify(signals, s)
+		}
+	}
 	go func() {
 		s, _ := (<-signals).(syscall.Signal) // both of them are
 		cancel(&interrupted{s})
