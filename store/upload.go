@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/crc32"
 	"io"
 )
 
@@ -11,9 +12,9 @@ import (
 // fresh UUID in it, and asks the store to refuse it if the name is taken. Opts may be
 // nil; its Create does not matter.
 //
-// If the store refuses the upload and the object has as many bytes as were sent, then
-// the object is the caller's own, and the error is nil. [ErrPrecondition] means that the
-// object has another size. The error is [ErrUnknown] if the object is gone or cannot be
+// If the store refuses the upload, UploadNew reads the object. If it has the bytes that were
+// sent, it is the caller's own, and the error is nil. [ErrPrecondition] means that the
+// object has other bytes. The error is [ErrUnknown] if the object is gone or cannot be
 // read.
 func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *UploadOptions, settle *SettleOptions) (Info, error) {
 	o := *cmp.Or(opts, &UploadOptions{})
@@ -24,40 +25,68 @@ func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *
 	//
 	//mutant:replace o.Create = true =>
 	o.Create = true
-	sent := &countingReader{r: body}
+	sent := &summed{r: body}
 	info, err := st.Upload(ctx, key, sent, &o)
-	// guard:upload-echo. A refused upload is a success if the object has the right size, since nobody
-	// else uses its name. Without this check: a proxy sends the end of A's upload twice; the first copy
-	// stores the object; the second copy gets 412, and only this answer reaches A; A reports that its
-	// file's name is taken, although the file is A's own.
+	// guard:upload-echo. A refused upload is a success if the object has the bytes that were sent.
+	// Without this check: a proxy sends the end of A's upload twice; the first copy stores the object;
+	// the second copy gets 412, and only this answer reaches A; A reports that its file's name is
+	// taken, although the file is A's own.
 	//
 	//mutant:replace !errors.Is(err, ErrPrecondition) => true
 	if !errors.Is(err, ErrPrecondition) {
 		return info, err
 	}
-	// One byte tells the size. An empty object has none: ErrRange.
-	_, found, readErr := Read(ctx, st, key, &ReadOptions{Length: 1, Settle: settle})
+	found, sum, readErr := sumOf(ctx, st, key, settle)
 	switch {
-	case readErr == nil || errors.Is(readErr, ErrRange):
-		if found.Size == sent.n {
-			return found, nil
-		}
 	case errors.Is(readErr, ErrNotFound):
 		return Info{}, &Error{Op: "upload", Key: key, Kind: ErrUnknown, Hint: "the store refused the upload and shows no object: a copy of the upload was stored and has been deleted since"}
-	default:
+	case readErr != nil:
 		return Info{}, &Error{Op: "upload", Key: key, Kind: ErrUnknown, Hint: "the store refused the upload, and the object there could not be read", Err: readErr}
 	}
-	return Info{}, err
+	// guard:upload-bytes. The object that is there counts as the caller's own only if it has the same
+	// bytes. Its size does not suffice. Without this check: A draws a name for a file, and A's machine
+	// is cloned; the clone uploads its own file under this name; A's file has other rows, but as many
+	// bytes; A's upload is refused, and A takes the clone's file for its own; A's edit is the first, so
+	// A's rows are lost.
+	//
+	//mutant:replace sum != sent.sum => false
+	if found.Size != sent.n || sum != sent.sum {
+		return Info{}, err
+	}
+	return found, nil
 }
 
-// countingReader counts what was read.
-type countingReader struct {
-	r io.Reader
-	n int64
+// sumOf reads a whole object, and returns its CRC-32C.
+func sumOf(ctx context.Context, st Store, key string, settle *SettleOptions) (info Info, sum uint32, err error) {
+	const piece = 4 << 20
+	var buf []byte
+	for at := int64(0); ; at += piece {
+		buf, info, err = Read(ctx, st, key, &ReadOptions{Offset: at, Length: piece, Append: buf[:0], Settle: settle})
+		if at == 0 && errors.Is(err, ErrRange) { // it is empty
+			return Info{Key: key, Version: info.Version}, 0, nil
+		}
+		if err != nil {
+			return Info{}, 0, err
+		}
+		sum = crc32.Update(sum, castagnoli, buf)
+		if at+piece >= info.Size {
+			return info, sum, nil
+		}
+	}
 }
 
-func (c *countingReader) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// summed counts what was read, and has its CRC-32C.
+type summed struct {
+	r   io.Reader
+	n   int64
+	sum uint32
+}
+
+func (s *summed) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	s.sum = crc32.Update(s.sum, castagnoli, p[:n])
 	return n, err
 }

@@ -25,7 +25,7 @@ func (s twice) Upload(ctx context.Context, key string, body io.Reader, opts *sto
 }
 
 func TestT05_UploadSentTwice(t *testing.T) {
-	for _, body := range []string{"", "a segment", strings.Repeat("x", 3<<20)} {
+	for _, body := range []string{"", "a segment", strings.Repeat("x", 3<<20), strings.Repeat("y", 8<<20)} {
 		st := memstore.New(nil)
 		info, err := store.UploadNew(t.Context(), twice{st}, "k", strings.NewReader(body), nil, nil)
 		if err != nil || info.Size != int64(len(body)) {
@@ -34,21 +34,26 @@ func TestT05_UploadSentTwice(t *testing.T) {
 	}
 }
 
+// What is there is another's: of another size, or of the same one, as a clone of this machine may
+// have made it.
 func TestUploadNewInsists(t *testing.T) {
-	st := memstore.New(nil)
-	if _, err := st.Put(t.Context(), "k", []byte("another's"), nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.UploadNew(t.Context(), st, "k", strings.NewReader("mine"), &store.UploadOptions{SizeHint: 4}, nil); !errors.Is(err, store.ErrPrecondition) {
-		t.Errorf("%v, want a refusal", err)
-	}
-	obj, err := st.Get(t.Context(), "k", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer obj.Body.Close()
-	if b, err := io.ReadAll(obj.Body); err != nil || string(b) != "another's" {
-		t.Errorf("%q, %v", b, err)
+	long := strings.Repeat("x", 9<<20)
+	for _, c := range []struct{ there, mine string }{{"another's", "mine"}, {"yours", "mines"}, {"", "mine"}, {"x", ""}, {long + "a", long + "b"}} {
+		st := memstore.New(nil)
+		if _, err := st.Upload(t.Context(), "k", strings.NewReader(c.there), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.UploadNew(t.Context(), st, "k", strings.NewReader(c.mine), &store.UploadOptions{SizeHint: 4}, nil); !errors.Is(err, store.ErrPrecondition) {
+			t.Errorf("%d bytes: %v, want a refusal", len(c.mine), err)
+		}
+		obj, err := st.Get(t.Context(), "k", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(obj.Body); err != nil || string(b) != c.there {
+			t.Errorf("%d bytes are there, %v", len(b), err)
+		}
+		_ = obj.Body.Close()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"slices"
 	"time"
@@ -72,6 +73,7 @@ type source struct {
 	ended    func() error // the Err of the upload's context
 	r        io.Reader
 	n, limit int64
+	sum      uint32 // CRC-32C
 	err      error
 	tooLarge bool
 }
@@ -82,6 +84,7 @@ func (b *source) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p)
 	b.n += int64(n)
+	b.sum = crc32.Update(b.sum, castagnoli, p[:n])
 	switch {
 	case b.n > b.limit:
 		b.tooLarge = true
@@ -169,7 +172,7 @@ func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 	defer cancel()
 	unknown := u.sent && store.OutcomeOf(failed) == store.Unknown
 	if unknown {
-		if info, found := u.find(ctx); found {
+		if info, found := u.find(ctx); found && u.mine(ctx) {
 			return info, nil
 		}
 	}
@@ -180,7 +183,7 @@ func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 	if unknown {
 		// The completion may have landed between the first read and the abort. After the
 		// abort it cannot: the upload that it would complete is gone.
-		if info, found := u.find(ctx); found {
+		if info, found := u.find(ctx); found && u.mine(ctx) {
 			return info, nil
 		}
 	}
@@ -203,8 +206,27 @@ func (u *upload) error(ctx context.Context, err error) *store.Error {
 	return u.s.fail(ctx, u.call, cmp.Or(u.closed, err))
 }
 
-// find returns the object, if it is there and has the right size. Nobody else writes its
-// key.
+// mine reports whether the object under the key has the bytes that were sent. An object that cannot be
+// read within the time of ctx counts as that, if it has the right size.
+func (u *upload) mine(ctx context.Context) bool {
+	o, err := u.s.Get(ctx, u.call.key, nil)
+	if err != nil {
+		return !errors.Is(err, store.ErrNotFound)
+	}
+	defer o.Body.Close()
+	sum := crc32.New(castagnoli)
+	_, err = io.Copy(sum, o.Body)
+	// guard:own-upload. If the last request of an upload has an unknown outcome, the object under its
+	// key is read. It counts as uploaded only if it has the bytes that were sent. Without this check: A
+	// draws a name for a file, and A's machine is cloned; the clone uploads its own file under this
+	// name; A's file has other rows, but as many bytes; the answer to A's upload is lost, and A takes
+	// the clone's file for its own; A's edit is the first, so A's rows are lost.
+	//
+	//mutant:replace sum.Sum32() == u.body.sum => true
+	return err != nil || sum.Sum32() == u.body.sum
+}
+
+// find returns the object, if it is there and has the right size.
 func (u *upload) find(ctx context.Context) (store.Info, bool) {
 	out, err := u.s.client.HeadObject(ctx, &s3.HeadObjectInput{
 		Bucket: u.s.bucket, Key: &u.call.key, RequestPayer: u.s.opts.payer(), ExpectedBucketOwner: u.s.opts.owner(),

@@ -194,17 +194,29 @@ func TestT33_FailedCompletion(t *testing.T) {
 	}
 }
 
-// An object of another size under the key is somebody else's.
+// An object with other bytes under the key is somebody else's, also if it has the same size.
 func TestT33_SomebodyElsesObject(t *testing.T) {
-	srv := start(t, nil)
-	st := parts(t, srv, s3store.Options{})
-	put(t, st, "k", "other", store.IfAbsent())
-	srv.SetFault(s3stub.Every(s3stub.CompleteMultipartUpload, s3stub.Fault{Drop: true}))
-	if _, err := st.Upload(t.Context(), "k", bytes.NewReader(randomBody(6*mib)), nil); store.OutcomeOf(err) != store.Unknown {
-		t.Errorf("got %v", err)
-	}
-	if srv.Uploads() != 0 {
-		t.Error("parts are left behind")
+	mine := randomBody(6 * mib)
+	other := bytes.Clone(mine)
+	other[5*mib+1]++
+	for name, c := range map[string]struct{ there, mine string }{
+		"another size": {"other", string(mine)}, "same size": {string(other), string(mine)}, "same size, small": {"yours", "mines"},
+	} {
+		srv := start(t, nil)
+		st := parts(t, srv, s3store.Options{})
+		put(t, st, "k", c.there, store.IfAbsent())
+		srv.SetFault(func(r *s3stub.Request) *s3stub.Fault {
+			if r.Op == s3stub.CompleteMultipartUpload || r.Op == s3stub.PutObject {
+				return &s3stub.Fault{Drop: true}
+			}
+			return nil
+		})
+		if _, err := st.Upload(t.Context(), "k", strings.NewReader(c.mine), nil); store.OutcomeOf(err) != store.Unknown {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if srv.Uploads() != 0 {
+			t.Errorf("%s: parts are left behind", name)
+		}
 	}
 }
 
