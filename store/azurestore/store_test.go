@@ -103,6 +103,7 @@ func TestOpen(t *testing.T) {
 		"az://box?endpoint=http://a:b@h":            "credentials do not belong into the endpoint",
 		"az://box?endpoint=http://h/a?sig=secret":   "AZURE_STORAGE_SAS_TOKEN",
 		"az://box?endpoint=http://h/a":              "over plain http only",
+		"az://box?endpoint=HTTP://h/a":              "the endpoint is not a URL such as",
 		"az://box?account=a&block-size=99999999999": "BlockSize is 99999999999",
 		"az://box/a/../b?account=a&anonymous=true":  "must not be",
 	} {
@@ -115,17 +116,19 @@ func TestOpen(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"key of nobody":     {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0"}, "the name of its account"},
-		"key is no base64":  {map[string]string{"AZURE_STORAGE_KEY": "secret!", "AZURE_STORAGE_ACCOUNT": "a"}, "not base64"},
-		"signature, http":   {map[string]string{"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=secret"}, "over plain http only"},
-		"connection string": {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "secret"}, "cannot be used"},
+		"key of nobody":                            {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0"}, "the name of its account"},
+		"key is no base64":                         {map[string]string{"AZURE_STORAGE_KEY": "secret!", "AZURE_STORAGE_ACCOUNT": "a"}, "not base64"},
+		"signature, http":                          {map[string]string{"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=secret"}, "over plain http only"},
+		"connection string":                        {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "secret"}, "cannot be used"},
+		"connection string, a signature over http": {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "BlobEndpoint=http://h/a;SharedAccessSignature=sv=1&sig=secret"}, "over plain http only"},
+		"connection string, http for the protocol": {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "DefaultEndpointsProtocol=http;AccountName=a;SharedAccessSignature=sv=1&sig=secret"}, "over plain http only"},
 	} {
 		env(t, c.env)
 		url := "az://box?endpoint=https://h/a"
-		switch name {
-		case "connection string":
+		switch {
+		case strings.HasPrefix(name, "connection string"):
 			url = "az://box"
-		case "signature, http":
+		case name == "signature, http":
 			url = "az://box?endpoint=http://h/a"
 		}
 		if _, err := store.Open(t.Context(), url); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
@@ -152,10 +155,11 @@ func TestCredentials(t *testing.T) {
 		url         string
 		auth, query string
 	}{
-		"key":        {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0", "AZURE_STORAGE_ACCOUNT": "acc"}, url, "SharedKey acc:", ""},
-		"signature":  {map[string]string{"AZURE_STORAGE_SAS_TOKEN": "?sv=1&sig=secret"}, url, "", "sig=secret"},
-		"connection": {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "AccountName=acc;AccountKey=c2VjcmV0;BlobEndpoint=" + srv.URL + "/acc;"}, "az://box", "SharedKey acc:", ""},
-		"anonymous":  {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0", "AZURE_STORAGE_ACCOUNT": "acc"}, url + "&anonymous=true", "", ""},
+		"key":                   {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0", "AZURE_STORAGE_ACCOUNT": "acc"}, url, "SharedKey acc:", ""},
+		"signature":             {map[string]string{"AZURE_STORAGE_SAS_TOKEN": "?sv=1&sig=secret"}, url, "", "sig=secret"},
+		"connection":            {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "AccountName=acc;AccountKey=c2VjcmV0;BlobEndpoint=" + srv.URL + "/acc;"}, "az://box", "SharedKey acc:", ""},
+		"connection, signature": {map[string]string{"AZURE_STORAGE_CONNECTION_STRING": "BlobEndpoint=" + srv.URL + "/acc;SharedAccessSignature=sv=1&sig=secret"}, "az://box", "", "sig=secret"},
+		"anonymous":             {map[string]string{"AZURE_STORAGE_KEY": "c2VjcmV0", "AZURE_STORAGE_ACCOUNT": "acc"}, url + "&anonymous=true", "", ""},
 	} {
 		env(t, c.env)
 		st, err := store.Open(t.Context(), c.url)

@@ -147,11 +147,11 @@ func (u *upload) find(ctx context.Context) (store.Info, bool) {
 	if err != nil || out.ContentLength == nil || cloud.VersionOf(out.ETag) == "" {
 		return store.Info{}, false
 	}
-	// guard:own-upload. An upload has sent its last request, and the outcome is unknown. The blob
-	// under its key then counts as uploaded only with the size of this upload, and with the upload's
-	// random id in its metadata. Without the id: A and B run from one snapshot of a machine, and draw
-	// the same name for a file; A's last request is lost; B's blob of the same size is under the key;
-	// A's upload reports success, and A's edit names a file with B's bytes.
+	// guard:own-upload. If the last request of an upload has an unknown outcome, the blob under its
+	// key is read. It counts as uploaded only with this upload's size, and with this upload's
+	// random id in its metadata. Without the id: A draws a name for a file, and its machine is
+	// cloned before the upload draws its id; A's last request is lost; clone B's blob of the same
+	// size is under the key; A takes it for its own, and A's edit names a file with B's bytes.
 	//
 	//mutant:replace own := false => own := true
 	own := false

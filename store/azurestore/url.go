@@ -90,6 +90,15 @@ func (t *target) client() (*container.Client, error) {
 			// The SDK's error may repeat the secret.
 			return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING cannot be used; copy it anew from the account's page of keys")
 		}
+		// guard:no-signature-in-clear. A connection string may have an address with plain http and a
+		// shared access signature. It is refused, unless it is of an emulator on this machine. Without
+		// this rule: an operator mistypes the address with http; the whole signature crosses the network
+		// in clear with each request; any listener can use it until it expires.
+		//
+		//mutant:replace inClear(client.URL()) => false
+		if strings.Contains(client.URL(), "?") && inClear(client.URL()) {
+			return nil, errInClear
+		}
 		return client, nil
 	}
 	if t.endpoint == "" {
@@ -112,14 +121,14 @@ func (t *target) client() (*container.Client, error) {
 			return nil, errors.New("AZURE_STORAGE_KEY is not the key of an account: it is not base64")
 		}
 		return container.NewClientWithSharedKeyCredential(address, shared, ClientOptions())
-	case sas != "" && (!plain || onThisMachine(t.endpoint)):
+	case sas != "" && !inClear(t.endpoint):
 		return container.NewClientWithNoCredential(address+"?"+strings.TrimPrefix(sas, "?"), ClientOptions())
 	case plain:
 		// guard:no-token-in-clear. No bearer token is sent over plain http, and a shared access signature
 		// only to an emulator on this machine. Without this rule: an operator mistypes an endpoint with
 		// http; the token crosses the network in clear; any listener can use the token until it expires.
 		// A shared key may be used: the key is never sent, only signatures of single requests are.
-		return nil, errors.New("over plain http only AZURE_STORAGE_KEY or anonymous=true can be used, and AZURE_STORAGE_SAS_TOKEN for an emulator on 127.0.0.1 or localhost")
+		return nil, errInClear
 	}
 	found, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
@@ -128,8 +137,11 @@ func (t *target) client() (*container.Client, error) {
 	return container.NewClient(address, newTokens(found), ClientOptions())
 }
 
-// onThisMachine reports whether an endpoint is one of this machine, such as an emulator's.
-func onThisMachine(endpoint string) bool {
-	u, err := url.Parse(endpoint)
-	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
+var errInClear = errors.New("over plain http only AZURE_STORAGE_KEY, a connection string with an AccountKey, or anonymous=true can be used, and a shared access signature for an emulator on 127.0.0.1 or localhost")
+
+// inClear reports whether an address is reached over plain http and is not one of this machine, such as
+// an emulator's.
+func inClear(address string) bool {
+	u, err := url.Parse(address)
+	return err != nil || !strings.EqualFold(u.Scheme, "https") && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback()
 }

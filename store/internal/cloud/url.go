@@ -68,7 +68,7 @@ func (s *Scheme) NotAHost() error {
 func (s *Scheme) CheckEndpoint(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(endpoint)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+	case err != nil || !strings.HasPrefix(endpoint, "http://") && !strings.HasPrefix(endpoint, "https://") || u.Host == "": // in small letters, as drivers look for them
 		return nil, errors.New("the endpoint is not a URL such as " + s.Endpoint)
 	case u.User != nil:
 		return nil, errors.New("credentials do not belong into the endpoint; " + s.Credentials)
