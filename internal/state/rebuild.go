@@ -173,11 +173,12 @@ func rebuildPage[E any, B uint64 | string](ctx context.Context, l *Log, li *list
 		return nil, nil
 	}
 	body, made, err := li.encode(l.format.Log, key, want[skip:skip+p.Count])
-	// guard:rebuild-same. A repair makes a lost page again from an older manifest version. It
-	// stores the page only if size and checksum are those that the newest manifest names. Without
-	// this check: the older manifest version names as many segments for these records, but other
-	// ones, which a merge has replaced since; the repaired page names these segments, although a
-	// compactor has deleted them.
+	// guard:rebuild-same. A repair makes a lost or damaged page again from an older manifest
+	// version. It stores the page only if size and checksum are those that the newest manifest
+	// names. Without this check: the older version names as many segments for these records, but
+	// other ones, which a merge has replaced since; the repair overwrites the damaged page with a
+	// page of these; every reader refuses that page too (guard page-content), and what was left of
+	// the right one is gone.
 	if err != nil || made != p {
 		return nil, err
 	}

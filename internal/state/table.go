@@ -124,11 +124,11 @@ func (a *applying) edit(e AppliedEdit) error {
 			// table names a file that is gone.
 			return document.Corrupt(key, "the edit adds %s, a file of another epoch", f.Key)
 		case live || a.removed[f.Key] || a.dropped[f.Key]:
-			// guard:edit-again. An edit is damage if it adds a file that is live, or that the manifest
-			// knows as removed: no correct writer commits it. Without this check: edit 1 adds file f,
-			// edit 2 removes it, and both are folded; edit 3 of a faulty writer adds file f again;
-			// readers apply edit 3, and find file f in the table; a compactor deletes file f, as edit 2
-			// allows; the table names a file that is gone.
+			// guard:edit-again. An edit is damage if it adds a file that the manifest itself names
+			// as live or as removed. A file in a page is not noticed, because the page is not read
+			// here. Without this check: edit 1 adds file f, edit 2 removes it, and both are folded;
+			// edit 3 of a faulty writer adds file f again, and readers find file f in the table; a
+			// compactor deletes file f, as edit 2 allows; the table names a file that is gone.
 			return document.Corrupt(key, "the edit adds %s, which is live or was removed before", f.Key)
 		}
 		a.files[f.Key] = f

@@ -2,9 +2,12 @@ package state
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -154,6 +157,24 @@ func (w *tableModel) update(f func(*Change) error) {
 		w.t.Fatal(err)
 	}
 	w.m = m
+}
+
+// TestFileThatIsInAPage: a faulty writer adds a file that is live in a page. No manifest with a page that has it twice
+// is published.
+func TestFileThatIsInAPage(t *testing.T) {
+	w := newTableModel(t, memstore.New(nil), testFormat())
+	w.grow(5000, false)
+	e := &manifest.Edit{}
+	for _, key := range w.keys()[:2*MaxInline] {
+		e.Add = append(e.Add, w.files[key])
+	}
+	_, err := w.u.Update(t.Context(), func(m *Change) error {
+		return foldEdits(m.Manifest, AppliedEdit{Position: m.Floor.Position, Offset: m.Floor.Offset, Edit: e})
+	})
+	if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), e.Add[0].Key+", which is in this page") {
+		t.Errorf("%v", err)
+	}
+	w.compare("afterwards")
 }
 
 // file returns a new file, whose name rises with time as UUIDs of version 7 do.

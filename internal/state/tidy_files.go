@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/fencepost/fencepost/internal/document"
 	"github.com/fencepost/fencepost/manifest"
 )
 
@@ -143,7 +144,9 @@ func (w *fileWriter) group(ctx context.Context, g *fileGroup, last bool) error {
 		if err != nil {
 			return err
 		}
-		files = mergeFiles(old, g.added, g.removed)
+		if files, err = mergeFiles(g.page.Key, old, g.added, g.removed); err != nil {
+			return err
+		}
 		w.replaced = append(w.replaced, g.page.Key)
 	}
 	w.held = append(w.held, files...)
@@ -160,11 +163,20 @@ func (w *fileWriter) flush(ctx context.Context) error {
 }
 
 // mergeFiles returns the files of a page after changes, in order of their keys.
-func mergeFiles(old, added []manifest.File, removed []string) []manifest.File {
+func mergeFiles(page string, old, added []manifest.File, removed []string) ([]manifest.File, error) {
 	files := make([]manifest.File, 0, len(old)+len(added))
 	for _, f := range old {
 		for ; len(added) > 0 && added[0].Key < f.Key; added = added[1:] {
 			files = append(files, added[0])
+		}
+		// guard:page-twice. A file that is added must not be in a page already. Without this check: a
+		// faulty writer adds file f, which is live in a page; a compactor writes f twice into the next
+		// page, and publishes a manifest that names it; every reader refuses that page, so nobody can
+		// read the table any more.
+		//
+		//mutant:replace len(added) > 0 && added[0].Key == f.Key => false
+		if len(added) > 0 && added[0].Key == f.Key {
+			return nil, document.Corrupt(page, "an edit has added %s, which is in this page", f.Key)
 		}
 		for len(removed) > 0 && removed[0] < f.Key {
 			removed = removed[1:]
@@ -173,5 +185,5 @@ func mergeFiles(old, added []manifest.File, removed []string) []manifest.File {
 			files = append(files, f)
 		}
 	}
-	return append(files, added...)
+	return append(files, added...), nil
 }
