@@ -71,9 +71,10 @@ func newBootTime(sample func() reading, kernel func() time.Duration) *bootTime {
 func (b *bootTime) now() Instant {
 	r := b.sample()
 	until, day := b.until.Load(), b.day.Load()
-	// guard:boot-fresh. The clock asks the kernel for the boot time, which counts sleep, and
-	// reuses the answer for at most 1 ms of waking time. Without this limit: the machine sleeps
-	// for an hour, and somebody sets the time of day back by an hour; the time of day agrees with
+	// guard:boot-fresh. The clock asks the kernel for the boot time, which counts sleep. It sees
+	// most sleep by the time of day, which then moves against monotonic time. All the same it
+	// reuses an answer for at most 1 ms of waking time. Without this limit: the machine sleeps for
+	// an hour, and somebody sets the time of day back by an hour; the time of day agrees with
 	// monotonic time as before, so the clock sees no sleep; a leader never counts that hour, and
 	// believes that its lease holds.
 	//

@@ -149,10 +149,11 @@ func (p *Publisher) tidy(ctx context.Context) error {
 	}
 	retention := retentionOf(p.state.meta, p.opts.Retention)
 	// guard:delta-tidy-newest. The search for the oldest version within the retention begins at the
-	// newest version of the same listing, not at the one that the publisher knows. Without this rule:
-	// a publisher knows version 8 and sleeps; others publish up to 300 and delete version 8; a zombie
-	// creates another version 8 in the hole, and its checkpoint; the publisher wakes and releases
-	// the pins below the zombie's, which is newer than those that versions 200 to 300 name.
+	// newest version of the same listing, not at one that the publisher knows. Without this rule: a
+	// publisher knows version 8 and sleeps; others publish up to 300 and delete version 8; a zombie
+	// pins the newest manifest, and creates another version 8 in the hole, and its checkpoint; the
+	// publisher wakes, takes this version for the oldest, and releases the pins of older manifests;
+	// versions 200 to 300 name these; a compactor deletes files that version 300 has.
 	//
 	//mutant:replace first := l.high => first := p.state.version
 	first := l.high

@@ -32,9 +32,9 @@ func (p *Publisher) versions(todo []*work) [][]part {
 			// versions of a log in a row, only the last names the newly pinned manifest; the others
 			// name the old one. Without this rule: version 1 names manifest 5; edit 4 adds file F,
 			// edit 5 removes it, and manifest 9 drops it; version 2, of edit 4, has F but names
-			// manifest 9; a day later comes version 3, of edit 5; version 1 leaves the retention,
-			// and pin 5 is released; F is deleted, although engines may read version 2 for another
-			// day.
+			// manifest 9; the publisher dies, and a day later another one creates version 3, of
+			// edit 5; version 1 leaves the retention, and pin 5 is released; F is deleted, although
+			// engines may read version 2 for another day.
 			//
 			//mutant:replace i < len(steps)-1 && known => i < 0 && known
 			if w.pin.Key == "" || i < len(steps)-1 && known {

@@ -130,11 +130,11 @@ func newGroup(ctx context.Context, st store.Store, o Options, f format) *Group {
 		live: make(chan struct{}), ended: make(chan struct{}), parts: map[int]*Partition{},
 	}
 	g.idle = sync.NewCond(&g.mu)
-	// guard:new-name. Every session of a worker has a name of its own, because a name that was found
-	// dead stays dead for ever. Without this: worker A expires; B, which organises, finds it dead, and
-	// A's object is deleted; A joins again under its old name, is still the owner by assignment 1, and
-	// starts; to B that name is dead, so B creates assignment 2, which gives the partition to B
-	// without a pending entry for A; B starts while A works.
+	// guard:new-name. Every session of a worker has a name of its own, because a name that was
+	// found dead stays dead for ever. Without this: worker A expires; B, which organises, finds it
+	// dead, and somebody deletes A's object by hand; A joins again under its old name, is still the
+	// owner by assignment 1, and starts; to B that name is dead, so B creates assignment 2, which
+	// gives the partition to B without a pending entry for A; B starts while A works.
 	//
 	//mutant:replace fence.ID(uuid.New()) => fence.ID(uuid.NewSHA1(uuid.Nil, []byte(o.Identity)))
 	g.name = fence.ID(uuid.New())

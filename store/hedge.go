@@ -92,22 +92,22 @@ func (h *Hedge) take(why reason, size int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.earn(int(h.Others.Swap(0)))
-	// guard:hedge-budget. A create that takes longer than most others is late, and may be sent a
-	// second time. So may one that is overtaken. Of 20 requests at most one is sent twice for the
-	// first reason, and four for the second. Without this limit: the store slows down for a minute;
-	// every create is late; every writer sends each create twice, and so doubles the load on a store
-	// that cannot bear the load it has.
+	// guard:hedge-budget. A create is late if it takes longer than most others, and overtaken if a
+	// later one of its writer is applied first. Such a create may be sent a second time. Of 20
+	// requests at most one is sent twice because it is late, and four because they are overtaken.
+	// Without this limit: the store slows down for a minute; every create is late; every writer
+	// sends each create twice, and so doubles the load on a store that cannot bear the load it has.
 	if h.saved[why] < hedgeCost[why] {
 		return false
 	}
 	if size >= hedgeLarge {
 		cost := int64(hedgeCost[why]) * int64(size)
 		h.bytes[why] = min(h.bytes[why], hedgeBurst*cost)
-		// guard:hedge-bytes. Of all bytes at most one in 20 is sent twice in a large create that is late,
-		// and one in five in one that is overtaken. Without this limit: seven of eight creates have 100
-		// bytes, and the eighth has 1 MB and takes longer, since the line is slow; so the large ones are
-		// those that are late or overtaken; each is sent twice, though only one in eight creates is, and
-		// the line carries twice the bytes.
+		// guard:hedge-bytes. Of the bytes of all creates, at most one in 20 is sent again because a
+		// large create is late. At most one in five is, because one is overtaken. Without this
+		// limit: seven of eight creates have 100 bytes; the eighth has 1 MB, and takes longer,
+		// since the line is slow; so each large one is late or overtaken, and is sent twice; only
+		// one in eight creates is sent twice then, but the line carries twice the bytes.
 		if h.bytes[why] < cost {
 			return false
 		}

@@ -107,9 +107,11 @@ func (w *Writer) note(c *checkpoints) {
 func (w *Writer) rest() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// guard:rest-drained. A writer rests only when it has no append without an outcome. Without this
-	// condition: a request for slot 5 hangs for two intervals, and the writer rests; slot 5 is applied; the
-	// writer no longer knows its batch, so the append never returns, and no checkpoint has its records.
+	// guard:rest-drained. A writer that has nothing to do rests: it ends its goroutines, and
+	// forgets its batches. It rests only when it has no append without an outcome. Without this
+	// condition: a request for slot 5 hangs for two intervals between checkpoints, and the writer
+	// rests; slot 5 is applied; the writer no longer knows its batch, so the append never returns,
+	// and no checkpoint has its records.
 	//
 	//mutant:replace !w.drained() => false
 	if w.err != nil || !w.drained() || w.checkpoints.hinted.Before(w.acked) {

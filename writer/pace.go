@@ -138,8 +138,8 @@ func (p *pace) learn(took time.Duration, size int) {
 	}
 	// guard:pace-outlier. The writer keeps a mean of the store's latency; one sample counts as at
 	// most twice this mean. Without this limit: a request usually takes 32 ms; one request, which
-	// is not hedged, takes 20 s; the mean rises to 1.3 s; until 35 more samples have come, an
-	// object that waits beside one in flight waits for 100 ms instead of 20 ms.
+	// is not hedged, takes 20 s; the mean rises to 1.3 s; until 40 more samples have come, an
+	// object that waits beside one in flight waits for 100 ms instead of 27 ms.
 	//
 	//mutant:replace min(took, max(2*p.latency, pacedFrom)) => took
 	if p.samples > 0 {
@@ -178,11 +178,11 @@ func (p *pace) twice(b *batch, alone bool) bool {
 	}
 	switch {
 	case b.edit != nil && b.appends > 1:
-		// guard:hedge-shared. An object in which several commits of files share one edit is sent twice
-		// at once, three times of four. Without this rule: 16 clients write a file each and commit it,
-		// again and again; half of the requests take 20 ms, the others 60 ms; each commit takes 40 ms
-		// on average, instead of 30 ms. Each commit pays for at most two requests nevertheless: its
-		// file and its share of the object.
+		// guard:hedge-shared. Of the objects in which several commits of files share one edit,
+		// three of four are sent twice at once. Without this rule: 16 clients write a file each and
+		// commit it, again and again; half of the requests take 20 ms, the others 60 ms; each such
+		// object takes 40 ms on average, while three of four could take 30 ms. Each commit pays for
+		// at most two requests nevertheless: its file and its share of the object.
 		//
 		//mutant:replace p.shared%sharedOf != 0 => false
 		p.shared++

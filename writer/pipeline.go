@@ -68,8 +68,8 @@ func (w *Writer) prepare(b *batch) {
 		return // a second request costs more than it saves
 	}
 	b.hedge = w.hedge
-	// guard:hedge-full. An object that was sent because it is full is not sent again only because
-	// it is overtaken. Without this rule: a pipeline is full of objects of 64 KiB, and sixteen are
+	// guard:hedge-full. If an object was sent because it is full, being overtaken is no reason to
+	// send it again. Without this rule: a pipeline is full of objects of 64 KiB, and sixteen are
 	// sent at almost the same time; most are overtaken soon; one in five is sent twice, although
 	// the line is busy and no client waits for one object alone.
 	//
@@ -96,11 +96,11 @@ func (w *Writer) sendable() bool {
 		// that is packed, and waits for the header of a large one before it, counts too.
 		// Otherwise many small batches would be cut meanwhile.
 		w.encoding < w.encoders &&
-		// guard:window. Slot s is sent only when all slots up to s - Window are applied. Without this
-		// check: slot 5 is late, and the leader sends 5,000 slots after it; successor B expects no
-		// more than a few windows, and begins a wall of seals at slot 5; the object of slot 5 is
-		// applied before B's seal; B finds data in each slot of its wall, and reads thousands of
-		// objects before one of its seals meets an empty slot.
+		// guard:window. Slot s is sent only when all slots up to s - Window are applied. Without
+		// this check: slot 5 is late, and the leader sends 5,000 slots after it; successor B
+		// expects no more than a few windows, and begins a wall of seals at slot 5; the object of
+		// slot 5 is applied before B's seal; B finds data in each slot of its wall, and reads
+		// thousands of objects before it comes to a seal of its own.
 		len(w.window) < w.opts.Window &&
 		// guard:max-bytes. At most MaxBytes of appends are sent and not acknowledged; a larger append
 		// is sent alone. Without this check: the log allows objects of 1 GiB, and a program appends as
@@ -203,10 +203,10 @@ func (w *Writer) send(ctx context.Context, b *batch, object []byte) (applied boo
 // overtake tells the objects before b, which is applied, that they hold it up. Called with mu
 // held.
 func (w *Writer) overtake(b *batch) {
-	// guard:hedge-overtaken. An object that is not answered before a later one is sent a second time
-	// at once. Without this rule: nine of ten requests take 30 ms, and the tenth 80 ms; slot 5 is
-	// slow, and slots 6 and 7 are applied; their clients, and those of slot 5, wait for 40 ms more,
-	// although a second request for slot 5 would be answered in 30 ms.
+	// guard:hedge-overtaken. If a later object is applied first, an object that is not answered yet
+	// is sent a second time at once. Without this rule: nine of ten requests take 30 ms, and the
+	// tenth 80 ms; slot 5 is slow, and slots 6 and 7 are applied; their clients, and those of slot
+	// 5, wait for 40 ms more, although a second request for slot 5 would be answered in 30 ms.
 	//
 	//mutant:replace range w.window => range w.window[:0]
 	for _, before := range w.window {

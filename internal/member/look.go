@@ -112,11 +112,12 @@ func (m *Machine) list() {
 
 // lost reports whether a hint names an assignment above all that are known.
 func (m *Machine) lost(hinted uint64) bool {
-	// guard:hint-lost. A hint is written after its assignment, so a listing that begins after the hint was read
-	// shows that assignment or a later one. If it does not, assignments were lost, and the member ends.
-	// Without this check: assignment 1 gives the partition to A, and assignment 2 to B; somebody deletes
-	// assignment 2 by mistake; C joins, reads assignment 1, and creates another assignment 2, which
-	// gives the partition to C; A has acknowledged assignment 2, so C starts beside B, with B's token.
+	// guard:hint-lost. A hint is written after its assignment, so a listing that begins after the
+	// hint was read shows that assignment or a later one. If it does not, assignments were lost,
+	// and the member ends. Without this check: assignment 1 gives the partition to A; A leaves, and
+	// assignment 2 gives it to B; B's VM is frozen, and somebody deletes assignment 2 by mistake; C
+	// joins, reads assignment 1, expires B, and creates another assignment 2; this gives the
+	// partition to C, with B's token; B thaws, and a sink lets the requests of both through.
 	//
 	//mutant:replace hinted > max(m.known.Number(), m.listed) => false
 	return hinted > max(m.known.Number(), m.listed)

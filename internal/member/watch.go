@@ -101,9 +101,12 @@ func (m *Machine) countBefore() (rank int) {
 			return rank
 		}
 		s := m.watch.members[x.Name]
-		// guard:hung-unfit. A member whose work hangs does not organise any more, although it is not expired yet. Without
-		// this: organiser C is the third owner whose work on the partition hangs; the partition has just moved to D; until
-		// C is expired nobody organises, and then D begins at once; D's work hangs, too, and a fourth session ends.
+		// guard:hung-unfit. A member that has said that its work hangs does not organise any more,
+		// although it is not expired yet. So another organiser can act before that member is found
+		// dead. Without this check: organiser C is the third owner whose work on the partition
+		// hangs; the partition has just moved to D, which waits for C; until C is expired nobody
+		// organises, so nobody takes the partition from D; then D begins at once, its work hangs,
+		// too, and a fourth session ends.
 		//
 		//mutant:replace !s.leaves && !s.hung => !s.leaves
 		if !m.gone(x.Name) && !x.Leaving && (s == nil || !s.leaves && !s.hung) {

@@ -114,11 +114,11 @@ func (o *opener) try(ctx context.Context, m *state.Manifest) (begin frame.Point,
 		start = m.Floor
 	}
 	if e := start.Position.Epoch; e >= o.Token.Epoch() {
-		// guard:open-hint. An opener begins its walk only in an epoch before its own, also if it begins
-		// at the floor or the hint of the manifest. Without this check: B seals the log for epoch 3; a
-		// compactor folds that seal before B publishes its first manifest, so the floor is slot 3/1;
-		// zombie opener Z of epoch 2 begins there, and seals the slot that B is about to use; B is
-		// refused there.
+		// guard:open-hint. An opener gives up if the floor or the hint, where its walk is to begin,
+		// is in its own epoch or a later one. Without this check: B seals the log for epoch 3; a
+		// compactor folds that seal before B publishes its first manifest, so the floor is slot
+		// 3/1; zombie opener Z of epoch 2 begins there, and seals the slot that B is about to use;
+		// B is refused there.
 		return begin, o.fenced(e)
 	}
 	sealed, begin, err := o.sealTail(ctx, start)
