@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 )
@@ -36,7 +37,11 @@ func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *
 	if !errors.Is(err, ErrPrecondition) {
 		return info, err
 	}
-	found, sum, readErr := sumOf(ctx, st, key, settle)
+	// A store that refuses at once has read nothing.
+	if _, err := io.Copy(io.Discard, sent); err != nil {
+		return Info{}, &Error{Op: "upload", Key: key, Err: fmt.Errorf("reading the body: %w", err)}
+	}
+	found, sum, readErr := sumOf(ctx, st, key, sent.n, settle)
 	switch {
 	case errors.Is(readErr, ErrNotFound):
 		return Info{}, &Error{Op: "upload", Key: key, Kind: ErrUnknown, Hint: "the store refused the upload and shows no object: a copy of the upload was stored and has been deleted since"}
@@ -56,8 +61,8 @@ func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *
 	return found, nil
 }
 
-// sumOf reads a whole object, and returns its CRC-32C.
-func sumOf(ctx context.Context, st Store, key string, settle *SettleOptions) (info Info, sum uint32, err error) {
+// sumOf returns the CRC-32C of an object, which it reads whole if it has the right size.
+func sumOf(ctx context.Context, st Store, key string, size int64, settle *SettleOptions) (info Info, sum uint32, err error) {
 	const piece = 4 << 20
 	var buf []byte
 	for at := int64(0); ; at += piece {
@@ -69,7 +74,7 @@ func sumOf(ctx context.Context, st Store, key string, settle *SettleOptions) (in
 			return Info{}, 0, err
 		}
 		sum = crc32.Update(sum, castagnoli, buf)
-		if at+piece >= info.Size {
+		if at+piece >= info.Size || info.Size != size {
 			return info, sum, nil
 		}
 	}

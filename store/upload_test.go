@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/store"
+	"github.com/fencepost/fencepost/store/dirstore"
 	"github.com/fencepost/fencepost/store/memstore"
 )
 
@@ -24,12 +25,25 @@ func (s twice) Upload(ctx context.Context, key string, body io.Reader, opts *sto
 	return s.Store.Upload(ctx, key, bytes.NewReader(b), opts)
 }
 
+// newStores are a store that reads a body before it refuses it, and one that does not.
+var newStores = map[string]func(t *testing.T) store.Store{
+	"memory": func(*testing.T) store.Store { return memstore.New(nil) },
+	"directory": func(t *testing.T) store.Store {
+		st, err := dirstore.Open(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	},
+}
+
 func TestT05_UploadSentTwice(t *testing.T) {
-	for _, body := range []string{"", "a segment", strings.Repeat("x", 3<<20), strings.Repeat("y", 8<<20)} {
-		st := memstore.New(nil)
-		info, err := store.UploadNew(t.Context(), twice{st}, "k", strings.NewReader(body), nil, nil)
-		if err != nil || info.Size != int64(len(body)) {
-			t.Errorf("%d bytes: %+v, %v", len(body), info, err)
+	for name, open := range newStores {
+		for _, body := range []string{"", "a segment", strings.Repeat("x", 3<<20), strings.Repeat("y", 8<<20)} {
+			info, err := store.UploadNew(t.Context(), twice{open(t)}, "k", strings.NewReader(body), nil, nil)
+			if err != nil || info.Size != int64(len(body)) {
+				t.Errorf("%s, %d bytes: %+v, %v", name, len(body), info, err)
+			}
 		}
 	}
 }
@@ -38,8 +52,8 @@ func TestT05_UploadSentTwice(t *testing.T) {
 // have made it.
 func TestUploadNewInsists(t *testing.T) {
 	long := strings.Repeat("x", 9<<20)
-	for _, c := range []struct{ there, mine string }{{"another's", "mine"}, {"yours", "mines"}, {"", "mine"}, {"x", ""}, {long + "a", long + "b"}} {
-		st := memstore.New(nil)
+	for i, c := range []struct{ there, mine string }{{"another's", "mine"}, {"yours", "mines"}, {"", "mine"}, {"x", ""}, {long + "a", long + "b"}, {"another's", "mine"}, {"yours", "mines"}, {"", "mine"}, {"x", ""}} {
+		st := newStores[[]string{"memory", "directory"}[i/5]](t)
 		if _, err := st.Upload(t.Context(), "k", strings.NewReader(c.there), nil); err != nil {
 			t.Fatal(err)
 		}

@@ -28,6 +28,7 @@ type sharing struct {
 	mu       sync.Mutex
 	term     terminations
 	told     bool                          // hard is closed
+	hup      bool                          // SIGHUP was received
 	commands map[int]chan<- syscall.Signal // of each partition
 }
 
@@ -98,12 +99,16 @@ func (s *sharing) receive(sig syscall.Signal) {
 	defer s.mu.Unlock()
 	if sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
 		s.end(&interrupted{sig})
-		if s.term.add() > 1 && !s.told {
+		if s.term.add() == 1 {
+			return
+		}
+		if !s.told {
 			s.told = true
 			close(s.hard)
+			return
 		}
-		return
 	}
+	s.hup = s.hup || sig == syscall.SIGHUP
 	for _, c := range s.commands {
 		select {
 		case c <- sig:
@@ -132,6 +137,9 @@ func (s *sharing) work(ctx context.Context, p *group.Partition) error {
 			return context.Cause(s.done)
 		}
 		status, err := s.once(ctx, p, file, signals)
+		if status.Signal == syscall.SIGHUP {
+			s.hungUp()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -148,6 +156,15 @@ func (s *sharing) work(ctx context.Context, p *group.Partition) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// hungUp ends this member if it has got SIGHUP too: its terminal has gone.
+func (s *sharing) hungUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hup {
+		s.end(&interrupted{syscall.SIGHUP})
 	}
 }
 

@@ -65,15 +65,24 @@ func (r *running) handle(over <-chan struct{}) {
 func (r *running) receive(s syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch again := r.leads && r.term.n > 0; {
-	case s == syscall.SIGTERM && r.leads && r.term.add() == 1:
-		// In good order: a candidate that waits comes close first.
-		if !again {
+	if s == syscall.SIGTERM && r.leads {
+		before := r.term.n
+		switch n := r.term.add(); {
+		case n == 1 && before == 1:
+			return // a copy
+		case n == 1:
+			// In good order: a candidate that waits comes close first.
 			r.stop(s)
+		case !r.told:
+			r.told = true
+			close(r.hard)
+			return
 		}
-	case s == syscall.SIGTERM && r.leads && !r.told:
-		r.told = true
-		close(r.hard)
+		if !r.told {
+			return
+		}
+	}
+	switch {
 	case r.forward != nil:
 		r.ending = r.ending || s == syscall.SIGINT || s == syscall.SIGQUIT
 		select {
@@ -81,6 +90,15 @@ func (r *running) receive(s syscall.Signal) {
 		default: // it does not take them
 		}
 	case fatal(s): // there is no command, and there must be none
+		r.stop(s)
+	}
+}
+
+// missed takes a signal that came when the command had ended, but not yet all that it has started.
+func (r *running) missed(s syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if fatal(s) {
 		r.stop(s)
 	}
 }
@@ -126,7 +144,7 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 	}
 	defer remove()
 	for wait := 250 * time.Millisecond; ; wait = min(2*wait, 30*time.Second) {
-		if err := lostLead(ctx); err != nil { // in the pause between two commands
+		if err := lostLead(ctx); err != nil && !r.ended() { // in the pause between two commands
 			r.finish(err)
 			return err
 		}
@@ -144,7 +162,11 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 			return err
 		}
 		r.finish(codeError(status.Exit()))
-		if !r.restart || ctx.Err() != nil || r.ended() || byHand(status) {
+		if !r.restart || ctx.Err() != nil || r.ended() {
+			return nil
+		}
+		if byHand(status) {
+			r.con.note("the command ended with status %d, which a user or a terminal has caused; it is not started again", status.Exit())
 			return nil
 		}
 		if clock.System().Now().Sub(began) > time.Minute {
@@ -158,10 +180,13 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 }
 
 // byHand reports whether a command has died of a signal with which people and terminals end programs. Such a
-// command is not started again. A shell says that one has by its exit status.
+// command is not started again. A shell in which one has died of Ctrl-C or Ctrl-\ says so by its exit status.
 func byHand(s supervise.Status) bool {
-	n := s.Exit() - 128
-	return n == int(syscall.SIGHUP) || n == int(syscall.SIGINT) || n == int(syscall.SIGQUIT)
+	switch s.Signal {
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT:
+		return true
+	}
+	return s.Code == 128+int(syscall.SIGINT) || s.Code == 128+int(syscall.SIGQUIT)
 }
 
 // lostLead is the error of a term that was lost, or nil.
@@ -206,12 +231,15 @@ func (r *running) once(ctx context.Context, t *leader.Term, file string, signals
 	})()
 	defer func() {
 		r.mu.Lock()
-		defer r.mu.Unlock()
 		r.forward = nil
+		r.mu.Unlock()
+		for len(signals) > 0 { // the command has ended before it could get them
+			r.missed(<-signals)
+		}
 	}()
 	return supervise.Run(ctx, &supervise.Command{
 		Path: r.path, Args: r.argv, Env: r.environment(t.Epoch(), file), Watchdog: []string{"fencepost", watchdogVerb},
-		Held: t.Held, Grace: r.grace, Signals: signals,
+		Held: t.Held, Grace: r.grace, Signals: signals, Missed: r.missed,
 		Renewed: func(deadline supervise.Moment) { r.renewed(file, t.Epoch(), deadline, r.grace) },
 	})
 }

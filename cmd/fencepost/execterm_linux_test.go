@@ -116,6 +116,35 @@ func TestExecByHand(t *testing.T) {
 	}
 }
 
+// TestExecHangUp: the command has ended, and what it has left behind still ends, when SIGHUP comes.
+func TestExecHangUp(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	c, errs := script(t, out, "--restart --grace 2s", fileURL(t), `(trap "" TERM HUP; sleep 600) & echo $! >"$OUT/left"; exit 7`)
+	waitFile(t, filepath.Join(out, "left"))
+	time.Sleep(300 * time.Millisecond)
+	_ = c.Process.Signal(syscall.SIGHUP)
+	if got := exitStatus(t, c.Wait()); got != 7 {
+		t.Errorf("status %d: %s", got, errs)
+	}
+	if s := errs.String(); strings.Contains(s, "starting it again") {
+		t.Error(s)
+	}
+}
+
+// TestExecGroupHangUp: a terminal has gone, and all commands die of SIGHUP.
+func TestExecGroupHangUp(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	c, errs := script(t, out, "--restart --partitions 2", fileURL(t), `echo x >"$OUT/$FENCEPOST_PARTITION"; exec sleep 600`)
+	waitFile(t, filepath.Join(out, "0"))
+	waitFile(t, filepath.Join(out, "1"))
+	_ = c.Process.Signal(syscall.SIGHUP)
+	if got := exitStatus(t, c.Wait()); got != 128+int(syscall.SIGHUP) {
+		t.Errorf("status %d: %s", got, errs)
+	}
+}
+
 // TestExecLostAfterQuit: the lead is lost after a signal that ends the command for good. Exec does not lead again.
 func TestExecLostAfterQuit(t *testing.T) {
 	t.Parallel()

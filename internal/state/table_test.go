@@ -159,7 +159,7 @@ func (w *tableModel) update(f func(*Change) error) {
 	w.m = m
 }
 
-// TestFileThatIsInAPage: a faulty writer adds a file that is live in a page. No manifest with a page that has it twice
+// TestFileThatIsInAPage: a faulty writer adds files that are live in a page. No manifest with a page that has one twice
 // is published.
 func TestFileThatIsInAPage(t *testing.T) {
 	w := newTableModel(t, memstore.New(nil), testFormat())
@@ -171,7 +171,7 @@ func TestFileThatIsInAPage(t *testing.T) {
 	_, err := w.u.Update(t.Context(), func(m *Change) error {
 		return foldEdits(m.Manifest, AppliedEdit{Position: m.Floor.Position, Offset: m.Floor.Offset, Edit: e})
 	})
-	if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), e.Add[0].Key+", which is in this page") {
+	if !errors.Is(err, fence.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), e.Add[0].Key+", which is in it already") {
 		t.Errorf("%v", err)
 	}
 	w.compare("afterwards")

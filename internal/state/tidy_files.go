@@ -176,7 +176,7 @@ func mergeFiles(page string, old, added []manifest.File, removed []string) ([]ma
 		//
 		//mutant:replace len(added) > 0 && added[0].Key == f.Key => false
 		if len(added) > 0 && added[0].Key == f.Key {
-			return nil, document.Corrupt(page, "an edit has added %s, which is in this page", f.Key)
+			return nil, document.Corrupt(page, "the page is sound, but an edit of a faulty writer has added %s, which is in it already", f.Key)
 		}
 		for len(removed) > 0 && removed[0] < f.Key {
 			removed = removed[1:]

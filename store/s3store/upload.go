@@ -7,11 +7,12 @@ package s3store
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -24,6 +25,9 @@ import (
 	"github.com/fencepost/fencepost/store/internal/cloud"
 )
 
+// mark is the name in an object's metadata under which the random id of its upload stands.
+const mark = "fencepostupload"
+
 // Upload implements [store.Store]. A body shorter than Options.PartSize is one PUT; a
 // longer one is a multipart upload.
 func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *store.UploadOptions) (store.Info, error) {
@@ -35,7 +39,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	if err != nil {
 		return store.Info{}, &store.Error{Op: "upload", Key: key, Kind: store.ErrInvalid, Err: err}
 	}
-	u := &upload{s: s, call: call{op: "upload", key: key, missing: store.ErrNoBucket}, body: &source{ended: ctx.Err, r: body, limit: partSize * maxParts}}
+	u := &upload{s: s, call: call{op: "upload", key: key, missing: store.ErrNoBucket}, mark: rand.Text(), body: &source{ended: ctx.Err, r: body, limit: partSize * maxParts}}
 	if err := s.ready(ctx, u.call); err != nil {
 		return store.Info{}, err
 	}
@@ -44,7 +48,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 		m.LeavePartsOnError = true // settle deletes them when it knows more
 		m.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	})
-	in := &s3.PutObjectInput{Bucket: s.bucket, Key: &key, Body: u.body, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner()}
+	in := &s3.PutObjectInput{Bucket: s.bucket, Key: &key, Body: u.body, Metadata: map[string]string{mark: u.mark}, RequestPayer: s.opts.payer(), ExpectedBucketOwner: s.opts.owner()}
 	in.ServerSideEncryption, in.SSEKMSKeyId = s.opts.sse()
 	if o.Create {
 		in.IfNoneMatch = aws.String("*")
@@ -57,7 +61,7 @@ func (s *Store) Upload(ctx context.Context, key string, body io.Reader, opts *st
 	if u.id != "" || info.Version == "" {
 		// Not every store answers a completion with the ETag that it shows afterwards.
 		// One request more costs little beside all the parts.
-		if shown, found := u.find(ctx); found {
+		if shown, _ := u.look(ctx); shown.Version != "" {
 			return shown, nil
 		}
 	}
@@ -73,7 +77,6 @@ type source struct {
 	ended    func() error // the Err of the upload's context
 	r        io.Reader
 	n, limit int64
-	sum      uint32 // CRC-32C
 	err      error
 	tooLarge bool
 }
@@ -84,7 +87,6 @@ func (b *source) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p)
 	b.n += int64(n)
-	b.sum = crc32.Update(b.sum, castagnoli, p[:n])
 	switch {
 	case b.n > b.limit:
 		b.tooLarge = true
@@ -104,6 +106,7 @@ type upload struct {
 	call call
 	body *source
 
+	mark   string // the random id in the object's metadata
 	id     string // of the multipart upload, once begun
 	sent   bool   // the request that makes the object visible was sent
 	date   time.Time
@@ -172,7 +175,7 @@ func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 	defer cancel()
 	unknown := u.sent && store.OutcomeOf(failed) == store.Unknown
 	if unknown {
-		if info, found := u.find(ctx); found && u.mine(ctx) {
+		if info, found := u.find(ctx); found {
 			return info, nil
 		}
 	}
@@ -183,7 +186,7 @@ func (u *upload) settle(ctx context.Context, err error) (store.Info, error) {
 	if unknown {
 		// The completion may have landed between the first read and the abort. After the
 		// abort it cannot: the upload that it would complete is gone.
-		if info, found := u.find(ctx); found && u.mine(ctx) {
+		if info, found := u.find(ctx); found {
 			return info, nil
 		}
 	}
@@ -206,36 +209,33 @@ func (u *upload) error(ctx context.Context, err error) *store.Error {
 	return u.s.fail(ctx, u.call, cmp.Or(u.closed, err))
 }
 
-// mine reports whether the object under the key has the bytes that were sent. An object that cannot be
-// read within the time of ctx counts as that, if it has the right size.
-func (u *upload) mine(ctx context.Context) bool {
-	o, err := u.s.Get(ctx, u.call.key, nil)
-	if err != nil {
-		return !errors.Is(err, store.ErrNotFound)
-	}
-	defer o.Body.Close()
-	sum := crc32.New(castagnoli)
-	_, err = io.Copy(sum, o.Body)
-	// guard:own-upload. If the last request of an upload has an unknown outcome, the object under its
-	// key is read. It counts as uploaded only if it has the bytes that were sent. Without this check: A
-	// draws a name for a file, and A's machine is cloned; the clone uploads its own file under this
-	// name; A's file has other rows, but as many bytes; the answer to A's upload is lost, and A takes
-	// the clone's file for its own; A's edit is the first, so A's rows are lost.
-	//
-	//mutant:replace sum.Sum32() == u.body.sum => true
-	return err != nil || sum.Sum32() == u.body.sum
+// find returns the object, if it is there, has the right size, and is of this upload.
+func (u *upload) find(ctx context.Context) (store.Info, bool) {
+	info, own := u.look(ctx)
+	return info, own && info.Version != ""
 }
 
-// find returns the object, if it is there and has the right size.
-func (u *upload) find(ctx context.Context) (store.Info, bool) {
+// look returns the object, if it is there and has the right size. It reports whether this upload has made it.
+func (u *upload) look(ctx context.Context) (info store.Info, own bool) {
 	out, err := u.s.client.HeadObject(ctx, &s3.HeadObjectInput{
 		Bucket: u.s.bucket, Key: &u.call.key, RequestPayer: u.s.opts.payer(), ExpectedBucketOwner: u.s.opts.owner(),
 	}, u.s.once...)
 	if err != nil || aws.ToInt64(out.ContentLength) != u.body.n {
 		return store.Info{}, false
 	}
+	// guard:own-upload. If the last request of an upload has an unknown outcome, the object under its
+	// key is read. It counts as uploaded only with this upload's size, and with this upload's random
+	// id in its metadata. Without the id: A draws a name for a file, and its machine is cloned before
+	// the upload draws its id; A's last request is lost; clone B's object of the same size is under
+	// the key; A takes it for its own, and A's edit names a file with B's bytes.
+	//
+	//mutant:replace own = false => own = true
+	own = false
+	for name, value := range out.Metadata {
+		own = own || strings.EqualFold(name, mark) && value == u.mark
+	}
 	return store.Info{
 		Key: u.call.key, Version: cloud.VersionOf(out.ETag), Size: u.body.n,
 		LastModified: aws.ToTime(out.LastModified), Date: date(out.ResultMetadata),
-	}, cloud.VersionOf(out.ETag) != ""
+	}, own
 }

@@ -17,6 +17,7 @@ type object struct {
 	body     []byte
 	etag     string // without quotes
 	modified time.Time
+	meta     http.Header // of the user, X-Amz-Meta-…
 }
 
 func (o *object) quoted() string { return `"` + o.etag + `"` }
@@ -77,6 +78,17 @@ func (b *bucket) list(prefix, after string, limit int) (page []entry, more bool)
 	slices.SortFunc(page, func(a, b entry) int { return strings.Compare(a.key, b.key) })
 	more = len(page) > limit
 	return page[:min(limit, len(page))], more
+}
+
+// metaOf returns the user's metadata in a request.
+func metaOf(req *Request) http.Header {
+	meta := http.Header{}
+	for name, values := range req.HTTP.Header {
+		if strings.HasPrefix(name, "X-Amz-Meta-") {
+			meta[name] = values
+		}
+	}
+	return meta
 }
 
 func (s *Server) newObject(body []byte) *object {

@@ -18,6 +18,7 @@ import (
 type upload struct {
 	key   string
 	begun time.Time
+	meta  http.Header
 	// algorithm is the checksum that every part must carry, "" for none.
 	algorithm string
 	parts     map[int]*object
@@ -37,7 +38,7 @@ func (b *bucket) begin(u *upload) string {
 }
 
 func (s *Server) createUpload(req *Request, b *bucket) *reply {
-	id := b.begin(&upload{key: req.Key, begun: s.clock.Wall(), algorithm: strings.ToUpper(req.HTTP.Header.Get("X-Amz-Checksum-Algorithm"))})
+	id := b.begin(&upload{key: req.Key, begun: s.clock.Wall(), meta: metaOf(req), algorithm: strings.ToUpper(req.HTTP.Header.Get("X-Amz-Checksum-Algorithm"))})
 	return document(http.StatusOK, "InitiateMultipartUploadResult", func(w *bytes.Buffer) {
 		element(w, "Bucket", req.Bucket)
 		element(w, "Key", req.Key)
@@ -110,7 +111,7 @@ func (s *Server) completeUpload(req *Request, b *bucket, body []byte) *reply {
 		sum, _ := hex.DecodeString(part.etag)
 		sums = append(sums, sum...)
 	}
-	o := &object{body: whole, modified: s.clock.Wall()}
+	o := &object{body: whole, modified: s.clock.Wall(), meta: u.meta}
 	sum := md5.Sum(sums)
 	o.etag = fmt.Sprintf("%s-%d", hex.EncodeToString(sum[:]), len(in.Part))
 	if refused := s.condition(req).refused(req, b.objects[req.Key]); refused != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/xml"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -62,6 +63,7 @@ func noSuchKey(req *Request) *reply {
 
 func (s *Server) put(req *Request, b *bucket, body []byte) *reply {
 	o := s.newObject(body)
+	o.meta = metaOf(req)
 	if s.bodies.forgets(req.Op) {
 		o.body = nil
 	}
@@ -95,6 +97,7 @@ func (s *Server) copy(req *Request, b *bucket) *reply {
 		return fail(req, http.StatusPreconditionFailed, "PreconditionFailed", "the source has another version")
 	}
 	copied := s.newObject(o.body)
+	copied.meta = o.meta
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if refused := s.condition(req).refused(req, b.objects[req.Key]); refused != nil && !s.opts.CopiesAlways {
@@ -113,6 +116,7 @@ func (s *Server) get(req *Request, b *bucket) *reply {
 	}
 	h := req.HTTP.Header
 	a := ok(http.StatusOK)
+	maps.Copy(a.header, o.meta)
 	a.header["Etag"] = []string{o.quoted()}
 	a.header["Last-Modified"] = []string{o.modified.UTC().Format(http.TimeFormat)}
 	a.header["Accept-Ranges"] = []string{"bytes"}

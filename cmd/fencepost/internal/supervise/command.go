@@ -45,6 +45,9 @@ type Command struct {
 	Grace time.Duration
 	// Signals are passed on to the command.
 	Signals <-chan syscall.Signal
+	// Missed, if set, is told of each signal that came when the command had ended, but not yet all
+	// that it has started.
+	Missed func(syscall.Signal)
 	// Renewed is called with the first deadline before the command is started, and with each new one
 	// when the watchdog has confirmed it. It may be nil.
 	Renewed func(deadline Moment)
@@ -92,5 +95,6 @@ type report struct {
 	Stopping bool           `json:"stopping,omitempty"` // the command was told to end
 	Late     bool           `json:"late,omitempty"`     // because the deadline is near
 	Paused   syscall.Signal `json:"paused,omitempty"`   // the command was stopped by its terminal
+	Missed   syscall.Signal `json:"missed,omitempty"`   // a signal that came when the command had ended
 	Exited   *Status        `json:"exited,omitempty"`   // and all that it has started is dead
 }

@@ -231,6 +231,9 @@ func (s *supervisor) heed(r report) {
 	}
 	s.stopping = s.stopping || r.Stopping
 	s.lost = s.lost || r.Late
+	if r.Missed != 0 && s.Missed != nil {
+		s.Missed(r.Missed)
+	}
 	if r.Until != 0 && r.Until >= s.confirmed {
 		s.confirmed = r.Until
 		if s.Renewed != nil {

@@ -190,6 +190,8 @@ func (w *watchdog) obey(o order) {
 		w.stop(o.Signal)
 	case o.Signal != 0 && w.status == nil:
 		_ = syscall.Kill(-w.group, o.Signal)
+	case o.Signal != 0:
+		w.report(report{Missed: o.Signal})
 	}
 	// guard:no-late-extension. Once the watchdog of fencepost exec has begun to kill the command, it
 	// accepts no later deadline. Without this check: the deadline passes; the watchdog kills the
