@@ -238,7 +238,7 @@ func forwarded() (all []os.Signal) {
 func (x *execution) lead(parent context.Context, st store.Store, pause time.Duration) error {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
 	defer end(nil)
-	r := &running{execution: x, done: ctx, end: end, hard: make(chan struct{})}
+	r := &running{execution: x, end: end, done: ctx.Done(), hard: make(chan struct{})}
 	over := make(chan struct{})
 	handled := make(chan struct{})
 	go func() {

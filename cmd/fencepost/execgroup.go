@@ -18,11 +18,13 @@ import (
 	"github.com/fencepost/fencepost/store"
 )
 
+var errEnds = errors.New("fencepost exec ends")
+
 // sharing is exec in a group: a command for each partition that this process owns.
 type sharing struct {
 	*execution
-	done context.Context         // over when this member leaves
-	end  context.CancelCauseFunc // ends done: this member leaves in good order
+	end  context.CancelCauseFunc // makes this member leave in good order
+	done <-chan struct{}         // closed by end
 	hard chan struct{}           // closed: the commands are told to end now
 
 	mu       sync.Mutex
@@ -37,7 +39,7 @@ type sharing struct {
 func (x *execution) share(parent context.Context, st store.Store) error {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(parent))
 	defer end(nil)
-	s := &sharing{execution: x, done: ctx, end: end, hard: make(chan struct{}), commands: map[int]chan<- syscall.Signal{}}
+	s := &sharing{execution: x, end: end, done: ctx.Done(), hard: make(chan struct{}), commands: map[int]chan<- syscall.Signal{}}
 	over, handled := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(handled)
@@ -134,7 +136,7 @@ func (s *sharing) work(ctx context.Context, p *group.Partition) error {
 			now, cancel := until(ctx, s.hard)
 			<-now.Done()
 			cancel()
-			return context.Cause(s.done)
+			return errEnds
 		}
 		status, err := s.once(ctx, p, file, signals)
 		if status.Signal == syscall.SIGHUP {
@@ -150,7 +152,7 @@ func (s *sharing) work(ctx context.Context, p *group.Partition) error {
 		case !s.restart:
 			return nil
 		}
-		pause, cancel := until(ctx, s.done.Done())
+		pause, cancel := until(ctx, s.done)
 		_ = clock.Sleep(pause, clock.System(), wait)
 		cancel()
 		if ctx.Err() != nil {
@@ -172,8 +174,10 @@ func (s *sharing) hungUp() {
 func (s *sharing) begin(p *group.Partition, signals chan<- syscall.Signal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done.Err() != nil {
+	select {
+	case <-s.done:
 		return false
+	default:
 	}
 	s.commands[p.Number()] = signals
 	return true

@@ -18,8 +18,8 @@ import (
 // running is one term of exec, with the wait for it.
 type running struct {
 	*execution
-	done context.Context         // over when a signal, or the end of --wait, has ended the wait or the term
-	end  context.CancelCauseFunc // ends done, and with it the wait or, in good order, the term
+	end  context.CancelCauseFunc // ends the wait or, in good order, the term
+	done <-chan struct{}         // closed by end
 	hard chan struct{}           // closed: the command is told to end now
 	seen fence.Epoch             // the last one, when the wait began
 
@@ -173,7 +173,7 @@ func (r *running) work(ctx context.Context, t *leader.Term) error {
 			wait = 250 * time.Millisecond
 		}
 		r.con.note("the command ended with status %d; starting it again in %v", status.Exit(), wait)
-		pause, cancel := until(ctx, r.done.Done())
+		pause, cancel := until(ctx, r.done)
 		_ = clock.Sleep(pause, clock.System(), wait)
 		cancel()
 	}
