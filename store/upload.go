@@ -54,7 +54,7 @@ func UploadNew(ctx context.Context, st Store, key string, body io.Reader, opts *
 	// bytes; A's upload is refused, and A takes the clone's file for its own; A's edit is the first, so
 	// A's rows are lost.
 	//
-	//mutant:replace sum != sent.sum => false
+	//mutant:replace sum != sent.sum => sum != sent.sum && false
 	if found.Size != sent.n || sum != sent.sum {
 		return Info{}, err
 	}
